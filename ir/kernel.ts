@@ -1,0 +1,179 @@
+/**
+ * Kernel IR (level 2): a fused kernel is an anchor, scalar programs around it and symbolic shapes.
+ * A schedule (tiles, micro-kernel) is separate data; the same kernel has many legal schedules and one meaning.
+ *
+ * Buffers are row-major with a padded row stride (see `BufferDecl`). A kernel reads and writes buffers by name.
+ */
+import type { DType, Symbol } from './types.js';
+import type { Scalar } from './scalar.js';
+
+/** A two-dimensional buffer `dtype[rows, columns]`; a vector has columns = 1. Inputs and outputs are buffers too. */
+export interface BufferDecl {
+  readonly name: string;
+  readonly dtype: DType;
+  /** Extent of the rows. */
+  readonly rows: Symbol | number;
+  /** Extent of the columns; 'T' only for a materialised attention bias. */
+  readonly columns: number | 'T';
+  /** What the buffer is to the runtime. `weight`: mapped or packed at load; `arena`: placed by planMemory. */
+  readonly space: 'input' | 'output' | 'arena' | 'weight';
+}
+
+/**
+ * How logical columns of the result lie beside each other in the packed weight, so that an epilogue finds both
+ * elements it combines in one tile. `width` lanes of the first are followed by `width` lanes of the second.
+ * - `none`: physical column = logical column.
+ * - `rotate`: columns i and i + headDim/2 of each head (rotary embedding). width divides headDim/2.
+ * - `interleave`: column i of two matrices (gate and up). width divides nothing; columns are padded to it.
+ */
+export type Pairing =
+  | { readonly kind: 'none' }
+  | { readonly kind: 'rotate'; readonly headDim: number; readonly width: number }
+  | { readonly kind: 'interleave'; readonly width: number };
+
+/**
+ * One thing a program writes for each element of its domain.
+ * - `store`: buffer[row, column] = value, rounded to the buffer's dtype.
+ * - `rowSum`: buffer[row, floor(column / ROW_SUM_BLOCK)] = Σ of value over the block's columns. A fixed block
+ *   keeps the order of additions, and so the answer, independent of tiles and of the number of threads.
+ */
+export type Output =
+  | { readonly kind: 'store'; readonly buffer: string; readonly value: Scalar }
+  | { readonly kind: 'rowSum'; readonly buffer: string; readonly value: Scalar };
+
+/** Columns summed into one part of a row sum. Divides every column tile. */
+export const ROW_SUM_BLOCK = 32;
+
+/** A column range of a contraction with its own matrix, epilogue and results (q, k and v of one QKV kernel). */
+export interface Segment {
+  /** Name of the packed weight in the plan. It is [columns (×2 if interleaved), k] before packing. */
+  readonly weight: string;
+  /** Columns of the epilogue's domain. */
+  readonly columns: number;
+  readonly pairing: Pairing;
+  readonly outputs: readonly Output[];
+}
+
+interface KernelBase {
+  /** Unique identifier, [a-z][a-z0-9_]*. */
+  readonly name: string;
+  /** Model path, `layers.3.attention.qkv`: for people, traces and errors. */
+  readonly path: string;
+  /** Rows of the iteration domain. */
+  readonly rows: Symbol;
+  /** Graph ops fused into the kernel, in order: for `inspect`. */
+  readonly ops: readonly string[];
+}
+
+/** acc[row, j] = Σ_k a[row, k]·W[j, k], then each segment's epilogue. fp32 accumulation in order of k. */
+export interface GemmKernel extends KernelBase {
+  readonly anchor: 'gemm';
+  readonly k: number;
+  /** Left operand buffer [rows, k]; bf16 for the AMX micro-kernel, f32 for the others. */
+  readonly a: string;
+  readonly segments: readonly Segment[];
+}
+
+/**
+ * Which keys a query sees.
+ * - `column`: key k is visible to query q exactly when k <= q and q < subtreeEnd[k] (tokens in depth-first order).
+ * - `bias`: a materialised f32[T, T] bias is added to the scores.
+ */
+export type Mask =
+  | { readonly kind: 'column'; readonly subtreeEnd: string }
+  | { readonly kind: 'bias'; readonly buffer: string };
+
+/**
+ * out[row, h·d + i] = Σ_k softmax_k(scale·q[row, h]·k[k, h'] + mask)·v[k, h', i] with h' = ⌊h·kvHeads/heads⌋.
+ * Queries are rows of `q`, read through `queryRow` where given; the query's position in token order is that row.
+ */
+export interface AttentionKernel extends KernelBase {
+  readonly anchor: 'attention';
+  readonly q: string;
+  readonly k: string;
+  readonly v: string;
+  readonly out: string;
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  readonly scale: number;
+  readonly mask: Mask;
+  /** i32[R]: token row of each query; absent when rows are all T tokens. */
+  readonly queryRow?: string;
+}
+
+/** Vocabulary columns covered by one part of the online log-sum-exp. */
+export const LOGPROB_BLOCK = 512;
+
+/**
+ * z = rowScale·(a·Wᵀ); writes, for each block of LOGPROB_BLOCK vocabulary columns, max z, Σ exp(z − max),
+ * the first column of the max, and z at the target column (−inf outside the block) to parts[row, 4·block …].
+ * No logits array exists.
+ */
+export interface LogProbKernel extends KernelBase {
+  readonly anchor: 'logprob';
+  readonly rows: 'R';
+  readonly k: number;
+  readonly a: string;
+  readonly weight: string;
+  readonly vocab: number;
+  /** Scale of a row before the softmax: row-invariant expression (the final norm's 1/rms). */
+  readonly rowScale: Scalar;
+  /** i32[R] */
+  readonly target: string;
+  /** f32[R, 4·⌈vocab/LOGPROB_BLOCK⌉] */
+  readonly parts: string;
+}
+
+/** Combines the parts in block order: logProb[row] = zTarget − logSumExp, isArgmax[row] = (argmax == target). */
+export interface LogProbReduceKernel extends KernelBase {
+  readonly anchor: 'logprobReduce';
+  readonly rows: 'R';
+  readonly vocab: number;
+  readonly parts: string;
+  readonly target: string;
+  /** f32[R] */
+  readonly logProb: string;
+  /** i32[R], 0 or 1 */
+  readonly isArgmax: string;
+}
+
+/** A generated loop nest with no template: for each row and column, the outputs. */
+export interface LoopKernel extends KernelBase {
+  readonly anchor: 'loop';
+  readonly columns: number | 'T';
+  readonly outputs: readonly Output[];
+}
+
+export type Kernel = GemmKernel | AttentionKernel | LogProbKernel | LogProbReduceKernel | LoopKernel;
+
+/** Where one stored matrix comes from before packing. Names are checkpoint tensors, [out, in] as in Linear. */
+export interface WeightSource {
+  readonly tensor: string;
+  /** Rows (outputs) of the tensor. */
+  readonly rows: number;
+}
+
+/**
+ * A weight as kernels read it. `sources` are stacked by rows in order; for pairing `interleave` exactly two.
+ * Column c of every row is multiplied by columnScale[c] (a folded norm weight) before rounding.
+ * - `panels`: 16 output columns beside each other: [⌈n/16⌉][k][16] of `dtype` (f32 or bf16).
+ * - `vnni`: [⌈n/16⌉][⌈k/32⌉·16][16][2] bf16: pairs of k beside each other, as AMX wants them.
+ * - `rows`: the checkpoint's own [n, k] in its own dtype, mapped, never copied (embedding tables); no scale.
+ */
+export interface WeightDecl {
+  readonly name: string;
+  readonly layout: 'panels' | 'vnni' | 'rows';
+  readonly dtype: 'f32' | 'bf16' | 'f16';
+  readonly sources: readonly WeightSource[];
+  readonly k: number;
+  readonly pairing: Pairing;
+  readonly columnScale?: string;
+}
+
+/** A program of kernels over buffers: what passes hand to code generation, the tuner and planMemory. */
+export interface KernelModule {
+  readonly buffers: readonly BufferDecl[];
+  readonly weights: readonly WeightDecl[];
+  readonly kernels: readonly Kernel[];
+}

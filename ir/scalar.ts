@@ -1,0 +1,113 @@
+/**
+ * Scalar expressions: what one element of an elementwise op, a prologue or an epilogue computes.
+ * An op's definition gives its expression once; the interpreter evaluates it and every backend prints it.
+ */
+
+export const UNARY = ['neg', 'exp', 'log', 'sqrt', 'rsqrt', 'sin', 'cos', 'not', 'toF32', 'roundBf16'] as const;
+export const BINARY = ['add', 'sub', 'mul', 'div', 'max', 'min', 'le', 'lt', 'eq', 'and', 'or'] as const;
+export type UnaryOp = (typeof UNARY)[number];
+export type BinaryOp = (typeof BINARY)[number];
+
+/**
+ * Which element of a buffer a load reads, for the element (row, column) being computed.
+ * - `element`: buffer[row, column]      - `row`: buffer[row]      - `column`: buffer[column]
+ * - `periodic`: buffer[row, column mod period] (rotary tables, shared by all heads)
+ * `via` reads the row number through an i32 buffer first: buffer[via[row], …] (embedding, scored rows).
+ */
+export type Access =
+  | { readonly kind: 'element'; readonly via?: string }
+  | { readonly kind: 'row'; readonly via?: string }
+  | { readonly kind: 'column' }
+  | { readonly kind: 'periodic'; readonly period: number; readonly via?: string };
+
+/** Leaves `acc`, `load`, `rowSum`, `rowIndex`, `columnIndex` appear in kernels only; `arg` in op definitions only. */
+export type Scalar =
+  | { readonly op: 'const'; readonly value: number }
+  /** The i-th operand of an elementwise op. */
+  | { readonly op: 'arg'; readonly index: number }
+  /** The contraction's accumulator at this element. `index` 1 is the second matrix of an interleaved pair (up beside gate). */
+  | { readonly op: 'acc'; readonly index: 0 | 1 }
+  /** rotate_half(a): −a at column+d/2 in the first half of a head, a at column−d/2 in the second. */
+  | { readonly op: 'rotateHalf'; readonly a: Scalar }
+  | { readonly op: 'load'; readonly buffer: string; readonly access: Access }
+  /** Sum over all columns of buffer[row, ·] (the parts of Σx² that an earlier epilogue left), through `via` where given. */
+  | { readonly op: 'rowSum'; readonly buffer: string; readonly via?: string }
+  | { readonly op: 'rowIndex' }
+  | { readonly op: 'columnIndex' }
+  | { readonly op: UnaryOp; readonly a: Scalar }
+  | { readonly op: BinaryOp; readonly a: Scalar; readonly b: Scalar }
+  | { readonly op: 'select'; readonly condition: Scalar; readonly a: Scalar; readonly b: Scalar };
+
+const UNARY_SET: ReadonlySet<string> = new Set(UNARY);
+const BINARY_SET: ReadonlySet<string> = new Set(BINARY);
+export type UnaryScalar = Extract<Scalar, { op: UnaryOp }>;
+export type BinaryScalar = Extract<Scalar, { op: BinaryOp }>;
+export const isUnary = (s: Scalar): s is UnaryScalar => UNARY_SET.has(s.op);
+export const isBinary = (s: Scalar): s is BinaryScalar => BINARY_SET.has(s.op);
+
+/** The direct sub-expressions of `s`, in order. */
+export function operands(s: Scalar): readonly Scalar[] {
+  if (isUnary(s) || s.op === 'rotateHalf') return [s.a];
+  if (isBinary(s)) return [s.a, s.b];
+  if (s.op === 'select') return [s.condition, s.a, s.b];
+  return [];
+}
+
+/** Rebuilds `s` with every sub-expression (leaves first) passed through `f`. */
+export function mapScalar(s: Scalar, f: (s: Scalar) => Scalar): Scalar {
+  if (isUnary(s)) return f({ op: s.op, a: mapScalar(s.a, f) });
+  if (s.op === 'rotateHalf') return f({ op: 'rotateHalf', a: mapScalar(s.a, f) });
+  if (isBinary(s)) return f({ op: s.op, a: mapScalar(s.a, f), b: mapScalar(s.b, f) });
+  if (s.op === 'select') return f({ op: 'select', condition: mapScalar(s.condition, f), a: mapScalar(s.a, f), b: mapScalar(s.b, f) });
+  return f(s);
+}
+
+/** Round-to-nearest-even of a double to bfloat16, as a double. */
+export function roundToBf16(value: number): number {
+  SCRATCH_F32[0] = value;
+  const bits = SCRATCH_U32[0]!;
+  if ((bits & 0x7f800000) === 0x7f800000) return SCRATCH_F32[0]!;
+  SCRATCH_U32[0] = (bits + 0x7fff + ((bits >>> 16) & 1)) & 0xffff0000;
+  return SCRATCH_F32[0]!;
+}
+const SCRATCH_F32 = new Float32Array(1);
+const SCRATCH_U32 = new Uint32Array(SCRATCH_F32.buffer);
+
+/** float64 meaning of the unary operators. Booleans are 0 and 1. */
+export const evaluateUnary: Readonly<Record<UnaryOp, (a: number) => number>> = {
+  neg: (a) => -a, exp: Math.exp, log: Math.log, sqrt: Math.sqrt, rsqrt: (a) => 1 / Math.sqrt(a),
+  sin: Math.sin, cos: Math.cos, not: (a) => (a === 0 ? 1 : 0), toF32: (a) => a, roundBf16: roundToBf16,
+};
+
+/** float64 meaning of the binary operators. */
+export const evaluateBinary: Readonly<Record<BinaryOp, (a: number, b: number) => number>> = {
+  add: (a, b) => a + b, sub: (a, b) => a - b, mul: (a, b) => a * b, div: (a, b) => a / b,
+  max: Math.max, min: Math.min,
+  le: (a, b) => (a <= b ? 1 : 0), lt: (a, b) => (a < b ? 1 : 0), eq: (a, b) => (a === b ? 1 : 0),
+  and: (a, b) => (a !== 0 && b !== 0 ? 1 : 0), or: (a, b) => (a !== 0 || b !== 0 ? 1 : 0),
+};
+
+/** Deterministic text of an expression: `mul(acc0, rsqrt(add(0.00001, div(rowSum(ssq), 256))))`. */
+export function printScalar(s: Scalar): string {
+  switch (s.op) {
+    case 'const': return Object.is(s.value, -Infinity) ? '-inf' : String(s.value);
+    case 'arg': return `$${s.index}`;
+    case 'acc': return `acc${s.index}`;
+    case 'rotateHalf': return `rotateHalf(${printScalar(s.a)})`;
+    case 'rowIndex': return 'row';
+    case 'columnIndex': return 'column';
+    case 'rowSum': return `rowSum(${s.buffer}${s.via === undefined ? '' : `[${s.via}]`})`;
+    case 'load': {
+      const via = s.access.kind !== 'column' && s.access.via !== undefined ? `${s.access.via}[row]` : 'row';
+      switch (s.access.kind) {
+        case 'element': return `${s.buffer}[${via}, column]`;
+        case 'row': return `${s.buffer}[${via}]`;
+        case 'column': return `${s.buffer}[column]`;
+        case 'periodic': return `${s.buffer}[${via}, column mod ${s.access.period}]`;
+        default: return s.access satisfies never;
+      }
+    }
+    case 'select': return `select(${printScalar(s.condition)}, ${printScalar(s.a)}, ${printScalar(s.b)})`;
+    default: return `${s.op}(${operands(s).map(printScalar).join(', ')})`;
+  }
+}

@@ -1,0 +1,35 @@
+/** Element types, symbolic dimensions and tensor types: shared by both IRs and the plan. */
+
+export const DTYPES = ['f32', 'f16', 'bf16', 'i32', 'bool'] as const;
+/** Element type of a tensor. */
+export type DType = (typeof DTYPES)[number];
+
+/** Bytes of one element as it lies in memory (a bool is one byte). */
+export const DTYPE_BYTES: Readonly<Record<DType, number>> = { f32: 4, f16: 2, bf16: 2, i32: 4, bool: 1 };
+
+/** A symbolic extent, known only when a micro-batch arrives: T packed tokens, R scored rows. */
+export type Symbol = 'T' | 'R';
+/** A dimension: a fixed extent or a symbol. */
+export type Dim = number | Symbol;
+
+/** What a value is: element type and shape, outermost dimension first. A scalar has shape []. */
+export interface TensorType {
+  readonly dtype: DType;
+  readonly shape: readonly Dim[];
+}
+
+export const isSymbol = (dim: Dim): dim is Symbol => typeof dim === 'string';
+
+export function sameShape(a: readonly Dim[], b: readonly Dim[]): boolean {
+  return a.length === b.length && a.every((dim, i) => dim === b[i]);
+}
+
+export function sameType(a: TensorType, b: TensorType): boolean {
+  return a.dtype === b.dtype && sameShape(a.shape, b.shape);
+}
+
+/** `bf16[T, 4096]` */
+export const printType = (type: TensorType): string => `${type.dtype}[${type.shape.join(', ')}]`;
+
+/** The smallest multiple of `step` that is at least `value`. */
+export const roundUp = (value: number, step: number): number => Math.ceil(value / step) * step;

@@ -1,0 +1,23 @@
+/*
+ * The C interface between generated CPU kernels and the runtime. Generated code includes a copy of this text.
+ * Bump TW_ABI when anything here changes: it is part of every kernel's cache key.
+ */
+#ifndef TILEWRIGHT_ABI_H
+#define TILEWRIGHT_ABI_H
+#include <stdint.h>
+
+#define TW_ABI 1
+
+typedef struct tw_launch {
+  void *const *buffers; /* base addresses, in the order the kernel's parameter list names them */
+  int64_t T;            /* packed tokens in this micro-batch */
+  int64_t R;            /* scored rows in this micro-batch */
+  char *scratch;        /* 64-byte aligned; worker w owns [w * scratch_bytes, (w + 1) * scratch_bytes) */
+  int64_t scratch_bytes;
+  int64_t *next;        /* shared work counter, 0 at the start of every launch; fetch-add to take work */
+} tw_launch;
+
+/* Every worker calls the kernel; work is split inside. The runtime puts a barrier between launches. */
+typedef void (*tw_kernel)(const tw_launch *launch, int32_t worker, int32_t workers);
+
+#endif
