@@ -1,0 +1,15 @@
+/** The one error class for problems that a user can act on: bad input, a missing tool, a full disk. */
+
+/**
+ * Printed by cli/ as its message and hint, without a stack. Anything else that is thrown is a bug in this program.
+ * The message says what is wrong and where; the hint is the next command to type or the next thing to do.
+ */
+export class UserError extends Error {
+  readonly hint: string | undefined;
+
+  constructor(message: string, hint?: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = 'UserError';
+    this.hint = hint;
+  }
+}
