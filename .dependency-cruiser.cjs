@@ -1,0 +1,98 @@
+// The import rule of docs/architecture.md, checked by `npm run lint`. Rooms are the top-level folders. A room may
+// import itself, the rooms listed for it, npm packages, Node builtins and the two root files named in COMMONS.
+// Type-only imports count: they are how a layering first goes wrong.
+
+/** Root files that any room may import; they import nothing of the project. */
+const COMMONS = '^(settings|errors)[.]ts$';
+
+/**
+ * What each room may import, and what the limit protects.
+ * A value is a list of path patterns; the room itself and COMMONS are always allowed.
+ */
+const MAY_IMPORT = {
+  // Both IRs are the language every other room speaks: they must be usable, and testable, with nothing else present.
+  ir: [],
+  // A model is a description. It must not know which passes or backends will treat it.
+  models: ['^ir/'],
+  // Passes decide; they must not depend on how code is printed or run, so that a second backend adds no pass.
+  passes: ['^ir/'],
+  // Code generation prints decisions made before it. No pass, no runtime: its output is a function of kernel IR.
+  codegen: ['^ir/'],
+  // A runtime executes a plan made elsewhere, perhaps long ago. Seeing only plan data, it cannot lean on the compiler.
+  runtime: ['^ir/(plan|kernel|types|packing)[.]ts$'],
+  // The tuner drives the compiler and the runtime, and nothing of theirs depends on being tuned.
+  autotune: ['^ir/', '^passes/', '^codegen/', '^runtime/'],
+  // Evaluation sees any engine as a Scorer: its tasks, trees and results are tested with a fake one.
+  eval: [],
+  // compile, tune and run as functions: the composition of all rooms, callable without a command line.
+  driver: ['^ir/', '^models/', '^passes/', '^codegen/', '^runtime/', '^autotune/', '^eval/'],
+  // Flags in, calls out.
+  cli: ['^ir/', '^models/', '^passes/', '^codegen/', '^runtime/', '^autotune/', '^eval/', '^driver/'],
+  // Benchmarks may measure anything, but nothing shipped depends on them.
+  bench: ['^ir/', '^models/', '^passes/', '^codegen/', '^runtime/', '^autotune/', '^eval/', '^driver/', '^cli/'],
+};
+
+const TARGETS = `^(${[...Object.keys(MAY_IMPORT), 'test', 'scripts', 'index[.]ts$'].join('|')})(/|$)`;
+
+const roomRules = Object.entries(MAY_IMPORT).map(([room, allowed]) => ({
+  name: `room-${room}`,
+  severity: 'error',
+  comment: `${room}/ may import only ${room}/, settings.ts, errors.ts${allowed.length > 0 ? ` and ${allowed.join(' ')}` : ''}.`,
+  from: { path: `^${room}/` },
+  to: { path: TARGETS, pathNot: [`^${room}/`, COMMONS, ...allowed] },
+}));
+
+module.exports = {
+  forbidden: [
+    ...roomRules,
+    {
+      name: 'commons-import-nothing',
+      severity: 'error',
+      comment: 'settings.ts and errors.ts are imported by every room, so an import of theirs would be everybody\'s.',
+      from: { path: COMMONS },
+      to: { path: '[.]ts$', pathNot: ['node_modules'] },
+    },
+    {
+      name: 'no-cycle',
+      severity: 'error',
+      comment: 'Files in a cycle can only be understood, loaded and tested together. Move what both need below them.',
+      from: {},
+      to: { circular: true },
+    },
+    {
+      name: 'no-test-in-product',
+      severity: 'error',
+      comment: 'What ships must build without the tests.',
+      from: { pathNot: '^test/' },
+      to: { path: '^test/' },
+    },
+    {
+      name: 'no-dev-package-in-product',
+      severity: 'error',
+      comment: 'A development package is absent where tilewright is installed: list it under dependencies or do without.',
+      from: { pathNot: ['^test/', '[.]config[.](ts|js)$'] },
+      to: { dependencyTypes: ['npm-dev'], dependencyTypesNot: ['type-only'] },
+    },
+    {
+      name: 'no-unlisted-package',
+      severity: 'error',
+      comment: 'A package that is present only because another one needs it may vanish with the next install.',
+      from: {},
+      to: { dependencyTypes: ['npm-no-pkg', 'npm-unknown'] },
+    },
+    {
+      name: 'no-unresolvable',
+      severity: 'error',
+      comment: 'An import that resolves to nothing fails only when its line is reached.',
+      from: {},
+      to: { couldNotResolve: true },
+    },
+  ],
+  options: {
+    doNotFollow: { path: 'node_modules' },
+    exclude: { path: '^(dist|build|results|[.]tilewright)/' },
+    tsConfig: { fileName: 'tsconfig.json' },
+    tsPreCompilationDeps: true,
+    enhancedResolveOptions: { exportsFields: ['exports'], conditionNames: ['import', 'types', 'node', 'default'] },
+  },
+};

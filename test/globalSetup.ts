@@ -1,0 +1,50 @@
+/**
+ * Runs once before all tests: says loudly what this machine lacks and which tests are skipped for it.
+ * A skipped test that nobody noticed is a test that does not exist.
+ */
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
+
+interface Optional {
+  readonly what: string;
+  readonly isPresent: () => boolean;
+  readonly skipped: string;
+  readonly remedy: string;
+}
+
+const OPTIONAL: readonly Optional[] = [
+  {
+    what: 'the data folder ../shared (data sets, checkpoints, golden log-likelihoods)',
+    isPresent: () => existsSync(join(ROOT, '..', 'shared', 'golden')),
+    skipped: 'comparisons with golden files and with real data sets',
+    remedy: 'put the folder beside the repository',
+  },
+  {
+    what: 'a C compiler (cc, gcc or clang)',
+    isPresent: () => ['cc', 'gcc', 'clang'].some((name) => spawnSync(name, ['--version'], { stdio: 'ignore' }).status === 0),
+    skipped: 'generated kernels, the runtime and everything end to end',
+    remedy: 'install one (Debian, Ubuntu: apt-get install g++ cmake)',
+  },
+  {
+    what: 'the native addon build/Release/tilewright.node',
+    isPresent: () => existsSync(join(ROOT, 'build', 'Release', 'tilewright.node')),
+    skipped: 'the runtime and everything end to end',
+    remedy: 'npm run build:native',
+  },
+];
+
+export default function setup(): void {
+  const missing = OPTIONAL.filter((item) => !item.isPresent());
+  if (missing.length === 0) return;
+  const rule = '!'.repeat(80);
+  const lines = missing.flatMap((item) => [
+    `!! MISSING: ${item.what}`,
+    `!!   skipped: ${item.skipped}`,
+    `!!   to run them: ${item.remedy}`,
+  ]);
+  process.stderr.write(`\n${[rule, ...lines, rule].join('\n')}\n\n`);
+}

@@ -1,0 +1,160 @@
+/**
+ * The shape of the source tree: who imports whom, how long a file grows, where the environment is read.
+ * These rules keep the project readable; lint states most of them too, this is where `vitest run` alone fails.
+ */
+import { execFileSync, spawnSync } from 'node:child_process';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import ts from 'typescript';
+import { describe, expect, it } from 'vitest';
+
+const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
+const MAX_LINES = 500;
+const SOURCE = /\.(ts|mjs|cjs|js|hbs|c|cc|cpp|h|hpp|sh)$/;
+const CRUISER = join(ROOT, 'node_modules', 'dependency-cruiser', 'bin', 'dependency-cruise.mjs');
+
+/** Files that git tracks or would track, so that build products never count. */
+function sourceFiles(): string[] {
+  const listed = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard', '-z'], {
+    cwd: ROOT,
+    encoding: 'utf8',
+    maxBuffer: 1 << 26,
+  });
+  return listed.split('\0').filter((file) => SOURCE.test(file));
+}
+
+const text = (file: string): string => {
+  try {
+    return readFileSync(join(ROOT, file), 'utf8');
+  } catch {
+    return ''; // Deleted but still in the index.
+  }
+};
+
+/** `file:line: text` for every line of `source` that matches. */
+function matchingLines(file: string, source: string, pattern: RegExp): string[] {
+  return source.split('\n').flatMap((line, i) => (pattern.test(line) ? [`${file}:${i + 1}: ${line.trim()}`] : []));
+}
+
+const lineCount = (source: string): number => source.split('\n').length - (source.endsWith('\n') ? 1 : 0);
+
+/** Spelled in two parts, so that this file does not match its own rules. */
+const READS_ENVIRONMENT = new RegExp('process\\s*\\.\\s*' + 'env\\b');
+const IMPORTS_ENVIRONMENT = new RegExp("import\\s*\\{[^}]*\\benv\\b[^}]*\\}\\s*from\\s*'(node:)?" + "process'");
+const FOCUSES = new RegExp('\\b(it|test|describe|suite|bench)(\\.\\w+)*\\.' + 'only\\(');
+const SILENCES = new RegExp('@ts-' + '(ignore|nocheck)');
+
+/** `file:line` of every type in `source` that switches checking off. Parsed, so that prose may use the word. */
+function untypedPlaces(file: string, source: string): string[] {
+  const tree = ts.createSourceFile(file, source, ts.ScriptTarget.ES2022, false);
+  const found: string[] = [];
+  const visit = (node: ts.Node): void => {
+    if (node.kind === ts.SyntaxKind.AnyKeyword) found.push(`${file}:${tree.getLineAndCharacterOfPosition(node.pos).line + 1}`);
+    ts.forEachChild(node, visit);
+  };
+  visit(tree);
+  return found;
+}
+
+/** Violations that dependency-cruiser reports for the tree at `folder`: rule and path. */
+function importViolations(folder: string): { rule: string; from: string; to: string }[] {
+  const run = spawnSync(
+    process.execPath,
+    [CRUISER, '--config', '.dependency-cruiser.cjs', '--no-progress', '--output-type', 'json', '.'],
+    { cwd: folder, encoding: 'utf8', maxBuffer: 1 << 28 },
+  );
+  const report = JSON.parse(run.stdout) as {
+    summary: { totalCruised: number; violations: { from: string; to: string; rule: { name: string } }[] };
+  };
+  expect(report.summary.totalCruised, 'nothing was cruised').toBeGreaterThan(0);
+  return report.summary.violations.map((v) => ({ rule: v.rule.name, from: v.from, to: v.to }));
+}
+
+describe('source files', () => {
+  const files = sourceFiles();
+  const typescript = files.filter((file) => file.endsWith('.ts'));
+
+  it('are found', () => {
+    expect(typescript).toContain('ir/kernel.ts');
+    expect(typescript).toContain('test/structure.test.ts');
+  });
+
+  it(`have at most ${MAX_LINES} lines: split by idea`, () => {
+    const long = files.map((file) => ({ file, lines: lineCount(text(file)) })).filter(({ lines }) => lines > MAX_LINES);
+    expect(long).toEqual([]);
+  });
+
+  it('read the environment in settings.ts only', () => {
+    const readers = files
+      .filter((file) => /\.(ts|mjs|cjs|js)$/.test(file) && file !== 'settings.ts' && file !== 'eslint.config.js')
+      .flatMap((file) => [
+        ...matchingLines(file, text(file), READS_ENVIRONMENT),
+        ...matchingLines(file, text(file), IMPORTS_ENVIRONMENT),
+      ]);
+    expect(readers).toEqual([]);
+  });
+
+  it('focus no test', () => {
+    expect(typescript.flatMap((file) => matchingLines(file, text(file), FOCUSES))).toEqual([]);
+  });
+
+  it('leave nothing untyped and silence no compiler error', () => {
+    expect(typescript.flatMap((file) => untypedPlaces(file, text(file)))).toEqual([]);
+    expect(typescript.flatMap((file) => matchingLines(file, text(file), SILENCES))).toEqual([]);
+  });
+
+  it('are matched by these patterns where they break a rule', () => {
+    expect(READS_ENVIRONMENT.test('const home = process' + '.env.HOME;')).toBe(true);
+    expect(IMPORTS_ENVIRONMENT.test("import { argv, env } from 'node:" + "process';")).toBe(true);
+    expect(FOCUSES.test("describe.skip.only" + "('x', f)")).toBe(true);
+    expect(untypedPlaces('a.ts', '/** Takes: any */\nconst f = (x: ' + "any) => 'is: any';\nconst g = f as unknown as " + 'any;')).toEqual(['a.ts:2', 'a.ts:3']);
+  });
+});
+
+describe('imports', () => {
+  it('go only where the import rule lets them, without a cycle', () => {
+    expect(importViolations(ROOT)).toEqual([]);
+  }, 120_000);
+
+  it('are reported where they break the rule', () => {
+    const folder = mkdtempSync(join(tmpdir(), 'tilewright-imports-'));
+    try {
+      for (const file of ['.dependency-cruiser.cjs', 'tsconfig.json', 'package.json']) cpSync(join(ROOT, file), join(folder, file));
+      symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'));
+      const write = (file: string, source: string): void => {
+        mkdirSync(dirname(join(folder, file)), { recursive: true });
+        writeFileSync(join(folder, file), `${source}\nexport {};\n`);
+      };
+      write('settings.ts', '');
+      write('errors.ts', "import './settings.js';");
+      write('ir/plan.ts', "import '../errors.js';");
+      write('ir/scalar.ts', "import './plan.js';");
+      write('ir/a.ts', "import type {} from './b.js';");
+      write('ir/b.ts', "import type {} from './a.js';");
+      write('eval/score.ts', "import type {} from '../ir/plan.js';");
+      write('runtime/run.ts', "import '../ir/plan.js';\nimport '../ir/scalar.js';\nimport 'fast-check';");
+      write('codegen/emit.ts', "import '../passes/fuse.js';\nimport './gone.js';");
+      write('passes/fuse.ts', "import '../ir/scalar.js';\nimport '../test/helper.js';");
+      write('driver/run.ts', "import '../eval/score.js';\nimport '../cli/main.js';");
+      write('cli/main.ts', "import '../eval/score.js';");
+      write('test/helper.ts', "import '../ir/plan.js';");
+      const found = importViolations(folder).map(({ rule, from }) => `${rule} ${from}`);
+      expect([...new Set(found)].sort()).toEqual([
+        'commons-import-nothing errors.ts',
+        'no-cycle ir/a.ts',
+        'no-dev-package-in-product runtime/run.ts',
+        'no-test-in-product passes/fuse.ts',
+        'no-unresolvable codegen/emit.ts',
+        'room-codegen codegen/emit.ts',
+        'room-driver driver/run.ts',
+        'room-eval eval/score.ts',
+        'room-passes passes/fuse.ts',
+        'room-runtime runtime/run.ts',
+      ]);
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
+  }, 120_000);
+});
