@@ -1,0 +1,77 @@
+/** How the columns of a packed weight lie: shared by the packer (runtime) and the code that reads it (codegen). */
+import type { WeightDecl } from './kernel.js';
+import { roundUp } from './types.js';
+
+/** Columns that lie beside each other in one panel. */
+export const PANEL = 16;
+/** Physical columns are padded with zeros to a multiple of this: two panels. */
+export const PACKED_COLUMNS = 32;
+/** The depth of one AMX step; k of `vnni` weights is padded with zeros to a multiple of it. */
+export const VNNI_DEPTH = 32;
+
+const BYTES = { f32: 4, f16: 2, bf16: 2 } as const;
+
+/** Rows of all sources together: the logical columns of the product. */
+export const sourceRows = (weight: WeightDecl): number => weight.sources.reduce((sum, source) => sum + source.rows, 0);
+
+function fail(weight: WeightDecl, problem: string): never {
+  throw new Error(`Weight ${weight.name} cannot be packed: ${problem}.`);
+}
+
+const isCount = (value: number): boolean => Number.isSafeInteger(value) && value > 0;
+
+/**
+ * For each physical column of the packed weight, the row of the stacked sources that lies there, or −1 for padding.
+ * Length: a multiple of PACKED_COLUMNS, except for layout `rows`, which is never padded.
+ * - `rotate`: for each head, blocks of `width` columns i, then the `width` columns i + headDim/2.
+ * - `interleave`: blocks of `width` columns of the first source, then of the second, each source padded to `width`.
+ * Throws where the pairing does not fit the sources.
+ */
+export function physicalToLogical(weight: WeightDecl): Int32Array {
+  for (const source of weight.sources) if (!isCount(source.rows)) fail(weight, `source ${source.tensor} has ${source.rows} rows`);
+  const columns: number[] = [];
+  const { pairing } = weight;
+  const total = sourceRows(weight);
+  if (pairing.kind !== 'none' && !isCount(pairing.width)) fail(weight, `the pairing width ${pairing.width} is not a positive integer`);
+  switch (pairing.kind) {
+    case 'none':
+      for (let i = 0; i < total; i++) columns.push(i);
+      break;
+    case 'rotate': {
+      const half = pairing.headDim / 2;
+      if (!isCount(half) || half % pairing.width !== 0) fail(weight, `pairs of width ${pairing.width} do not divide half of head_dim ${pairing.headDim}`);
+      if (total % pairing.headDim !== 0) fail(weight, `${total} rows are not whole heads of ${pairing.headDim}`);
+      for (let head = 0; head < total; head += pairing.headDim) {
+        for (let block = head; block < head + half; block += pairing.width) {
+          for (let i = 0; i < pairing.width; i++) columns.push(block + i);
+          for (let i = 0; i < pairing.width; i++) columns.push(block + half + i);
+        }
+      }
+      break;
+    }
+    case 'interleave': {
+      const [first, second] = weight.sources;
+      if (first === undefined || second === undefined || weight.sources.length !== 2) return fail(weight, 'interleaving takes exactly two sources');
+      if (first.rows !== second.rows) fail(weight, `interleaved sources differ in rows: ${first.rows} and ${second.rows}`);
+      for (let block = 0; block < first.rows; block += pairing.width) {
+        for (const base of [0, first.rows]) {
+          for (let i = block; i < block + pairing.width; i++) columns.push(i < first.rows ? base + i : -1);
+        }
+      }
+      break;
+    }
+    default: return pairing satisfies never;
+  }
+  if (weight.layout !== 'rows') while (columns.length % PACKED_COLUMNS !== 0) columns.push(-1);
+  return Int32Array.from(columns);
+}
+
+/** Bytes of a packed weight with `columns` physical columns (the length of physicalToLogical). */
+export function packedBytes(weight: WeightDecl, columns: number): number {
+  switch (weight.layout) {
+    case 'rows': return columns * weight.k * BYTES[weight.dtype];
+    case 'panels': return roundUp(columns, PANEL) * weight.k * BYTES[weight.dtype];
+    case 'vnni': return roundUp(columns, PANEL) * roundUp(weight.k, VNNI_DEPTH) * BYTES.bf16;
+    default: return weight.layout satisfies never;
+  }
+}
