@@ -11,6 +11,9 @@ export default defineConfig({
     // Processes, not threads: a crash in native code then names the test file that caused it.
     pool: 'forks',
     passWithNoTests: false,
+    // The machine-readable result beside the printed one: .ci/summary.mjs counts from it.
+    reporters: ['default', 'json'],
+    outputFile: { json: 'build/test-results.json' },
     // A test must not see what another one mocked.
     restoreMocks: true,
   },
