@@ -1,0 +1,189 @@
+/**
+ * Graph IR (level 1): SSA dataflow over typed tensors with symbolic dimensions. Everything here is immutable;
+ * a pass builds a new graph with `GraphBuilder` and returns the old one where nothing changed.
+ */
+import type { Dim, DType, TensorType } from './types.js';
+import { OPS, type OpName } from './ops/index.js';
+
+/** A static argument of an op: a number, a word, a flag, or a list of dimensions or numbers. */
+export type Attribute = number | string | boolean | readonly (number | string)[];
+export type Attributes = Readonly<Record<string, Attribute>>;
+
+/**
+ * A tensor. Identity is the object; `name` is unique within its graph.
+ * - `param`: handed over with each micro-batch   - `weight`: a checkpoint tensor   - `result`: of a node
+ */
+export interface Value {
+  readonly kind: 'param' | 'weight' | 'result';
+  readonly name: string;
+  readonly type: TensorType;
+}
+
+/** One operation with one result. */
+export interface Node {
+  readonly op: OpName;
+  readonly operands: readonly Value[];
+  readonly attributes: Attributes;
+  readonly result: Value;
+  /** Where in the model it comes from: `layers.3.attention.qkv`. Empty where no one place. */
+  readonly path: string;
+}
+
+/** A function: nodes are in an order in which every operand is defined before its use. */
+export interface Graph {
+  readonly name: string;
+  readonly params: readonly Value[];
+  readonly weights: readonly Value[];
+  readonly nodes: readonly Node[];
+  readonly results: readonly Value[];
+}
+
+/** Builds a graph node by node, inferring types. Names are made unique from a hint. */
+export class GraphBuilder {
+  private readonly params: Value[] = [];
+  private readonly weights = new Map<string, Value>();
+  private readonly nodes: Node[] = [];
+  private readonly taken = new Map<string, number>();
+  private readonly name: string;
+  private path = '';
+
+  constructor(name: string) {
+    this.name = name;
+  }
+
+  param(name: string, dtype: DType, shape: readonly Dim[]): Value {
+    const value: Value = { kind: 'param', name: this.unique(name), type: { dtype, shape } };
+    this.params.push(value);
+    return value;
+  }
+
+  /** The checkpoint tensor `name`; the same value however often it is asked for. */
+  weight(name: string, dtype: DType, shape: readonly Dim[]): Value {
+    const known = this.weights.get(name);
+    if (known !== undefined) return known;
+    const value: Value = { kind: 'weight', name, type: { dtype, shape } };
+    this.weights.set(name, value);
+    return value;
+  }
+
+  /** Adds a node and returns its result. Throws where the operands' types do not fit the op. */
+  add(op: OpName, operands: readonly Value[], attributes: Attributes = {}, hint: string = op, path = this.path): Value {
+    const type = OPS[op].infer(operands.map((v) => v.type), attributes);
+    const result: Value = { kind: 'result', name: this.unique(hint), type };
+    this.nodes.push({ op, operands, attributes, result, path });
+    return result;
+  }
+
+  /** Runs `body` with `segment` appended to the model path of every node it adds. */
+  scope<T>(segment: string, body: () => T): T {
+    const outer = this.path;
+    this.path = outer === '' ? segment : `${outer}.${segment}`;
+    try {
+      return body();
+    } finally {
+      this.path = outer;
+    }
+  }
+
+  finish(results: readonly Value[]): Graph {
+    return { name: this.name, params: [...this.params], weights: [...this.weights.values()], nodes: [...this.nodes], results };
+  }
+
+  private unique(hint: string): string {
+    const base = hint.replace(/[0-9]+$/, '') || 'v';
+    const count = this.taken.get(base) ?? 0;
+    this.taken.set(base, count + 1);
+    return hint === base && count === 0 ? base : `${base}${count}`;
+  }
+}
+
+/** result → node that computes it. */
+export function definitions(graph: Graph): ReadonlyMap<Value, Node> {
+  return new Map(graph.nodes.map((node) => [node.result, node]));
+}
+
+/** value → nodes that read it, in order; results of the graph are not counted. */
+export function uses(graph: Graph): ReadonlyMap<Value, readonly Node[]> {
+  const map = new Map<Value, Node[]>();
+  for (const node of graph.nodes) {
+    for (const operand of new Set(node.operands)) {
+      const list = map.get(operand);
+      if (list === undefined) map.set(operand, [node]);
+      else list.push(node);
+    }
+  }
+  return map;
+}
+
+/** Values that depend on weights and constants alone: computed once, when weights load. */
+export function loadTimeValues(graph: Graph): ReadonlySet<Value> {
+  const set = new Set<Value>(graph.weights);
+  for (const node of graph.nodes) {
+    if (node.operands.length > 0 && node.operands.every((v) => set.has(v))) set.add(node.result);
+  }
+  return set;
+}
+
+/** What a rewriting pass may ask for while its graph is being rebuilt. */
+export interface Rewriter {
+  /** The new value that stands for `old`. */
+  map(old: Value): Value;
+  /** Adds a node to the new graph at the model path of the node being rewritten. */
+  add(op: OpName, operands: readonly Value[], attributes?: Attributes, hint?: string): Value;
+  /** A parameter of the new graph, added where it is missing. */
+  param(name: string, dtype: DType, shape: readonly Dim[]): Value;
+}
+
+/**
+ * Rebuilds `graph`, offering every node to `visit` in order. `visit` returns the (new) value that replaces the
+ * node's result, or undefined to keep the node. Returns the same object where nothing was replaced.
+ */
+export function rewrite(graph: Graph, visit: (node: Node, rewriter: Rewriter) => Value | undefined): Graph {
+  const replaced = new Map<Value, Value>();
+  const nodes: Node[] = [];
+  const params = [...graph.params];
+  const names = new Set([...graph.params, ...graph.nodes.map((n) => n.result)].map((v) => v.name));
+  let changed = false;
+  const map = (old: Value): Value => replaced.get(old) ?? old;
+  const fresh = (hint: string): string => {
+    if (!names.has(hint)) return hint;
+    const base = hint.replace(/_r[0-9]+$/, '');
+    for (let i = 1; ; i++) if (!names.has(`${base}_r${i}`)) return `${base}_r${i}`;
+  };
+  for (const node of graph.nodes) {
+    const rewriter: Rewriter = {
+      map,
+      add(op, operands, attributes = {}, hint = op) {
+        const name = fresh(hint);
+        names.add(name);
+        const result: Value = { kind: 'result', name, type: OPS[op].infer(operands.map((v) => v.type), attributes) };
+        nodes.push({ op, operands, attributes, result, path: node.path });
+        return result;
+      },
+      param(name, dtype, shape) {
+        const known = params.find((p) => p.name === name);
+        if (known !== undefined) return known;
+        const value: Value = { kind: 'param', name: fresh(name), type: { dtype, shape } };
+        names.add(value.name);
+        params.push(value);
+        return value;
+      },
+    };
+    const replacement = visit(node, rewriter);
+    if (replacement !== undefined) {
+      changed = true;
+      replaced.set(node.result, replacement);
+      continue;
+    }
+    const operands = node.operands.map(map);
+    if (operands.every((v, i) => v === node.operands[i])) nodes.push(node);
+    else {
+      const type = OPS[node.op].infer(operands.map((v) => v.type), node.attributes);
+      const result: Value = { ...node.result, type };
+      replaced.set(node.result, result);
+      nodes.push({ ...node, operands, result });
+    }
+  }
+  if (!changed) return graph;
+  return { ...graph, params, nodes, results: graph.results.map(map) };
+}

@@ -1,0 +1,133 @@
+/** Elementwise ops with NumPy broadcasting. Each carries the scalar expression every backend prints. */
+import type { Dim, DType, TensorType } from '../types.js';
+import { DTYPES } from '../types.js';
+import { evaluateBinary, evaluateUnary, isBinary, isUnary, roundToBf16, type BinaryOp, type Scalar, type UnaryOp } from '../scalar.js';
+import { TypeMismatch, elementCount, forEachIndex, numberAttribute, stringAttribute, strides, type OpDef, type Tensor } from './opDef.js';
+
+/** The broadcast shape: aligned at the last axis, extent 1 stretches. */
+export function broadcastShapes(shapes: readonly (readonly Dim[])[]): Dim[] {
+  const rank = Math.max(0, ...shapes.map((s) => s.length));
+  return Array.from({ length: rank }, (_, axis) => {
+    let out: Dim = 1;
+    for (const shape of shapes) {
+      const dim = shape[axis - (rank - shape.length)] ?? 1;
+      if (dim === 1 || dim === out) continue;
+      if (out !== 1) throw new TypeMismatch(`cannot broadcast [${shapes.map((s) => s.join(', ')).join('] with [')}]: ${out} against ${dim}`);
+      out = dim;
+    }
+    return out;
+  });
+}
+
+/** float64 meaning of a scalar expression of operands. */
+export function evaluateOperands(s: Scalar, operands: readonly number[]): number {
+  if (s.op === 'arg') return operands[s.index]!;
+  if (s.op === 'const') return s.value;
+  if (isUnary(s)) return evaluateUnary[s.op](evaluateOperands(s.a, operands));
+  if (isBinary(s)) return evaluateBinary[s.op](evaluateOperands(s.a, operands), evaluateOperands(s.b, operands));
+  if (s.op === 'select') return evaluateOperands(s.condition, operands) !== 0 ? evaluateOperands(s.a, operands) : evaluateOperands(s.b, operands);
+  throw new Error(`'${s.op}' cannot appear in the definition of an elementwise op`);
+}
+
+function evaluateBroadcast(operands: readonly Tensor[], shape: readonly number[], f: (values: readonly number[]) => number): Tensor {
+  const data = new Float64Array(elementCount(shape));
+  const steps = operands.map((t) => {
+    const own = strides(t.shape);
+    const pad = shape.length - t.shape.length;
+    return shape.map((_, axis) => (axis < pad || t.shape[axis - pad] === 1 ? 0 : own[axis - pad]!));
+  });
+  const values = new Array<number>(operands.length).fill(0);
+  forEachIndex(shape, (flat, index) => {
+    for (let i = 0; i < operands.length; i++) {
+      let at = 0;
+      for (let axis = 0; axis < index.length; axis++) at += index[axis]! * steps[i]![axis]!;
+      values[i] = operands[i]!.data[at]!;
+    }
+    data[flat] = f(values);
+  });
+  return { shape, data };
+}
+
+type ResultDtype = 'same' | 'bool' | 'f32';
+
+function elementwise(summary: string, count: number, expression: Scalar, result: ResultDtype): OpDef {
+  const checkDtypes = (operands: readonly TensorType[]): DType => {
+    const first = operands[count === 3 ? 1 : 0]!.dtype;
+    if (operands.slice(count === 3 ? 1 : 0).some((t) => t.dtype !== first)) {
+      throw new TypeMismatch(`operands have different element types: ${operands.map((t) => t.dtype).join(', ')}; insert a cast`);
+    }
+    if (count === 3 && operands[0]!.dtype !== 'bool') throw new TypeMismatch('the condition of select must be bool');
+    if (result === 'f32' && first !== 'f32') throw new TypeMismatch(`needs f32, got ${first}; insert a cast`);
+    return first;
+  };
+  const substitute = (args: readonly Scalar[]): Scalar => substituteArgs(expression, args);
+  return {
+    summary, fuse: 'elementwise', attributes: {}, arity: [count, count],
+    infer: (operands) => {
+      const dtype = checkDtypes(operands);
+      return { dtype: result === 'bool' ? 'bool' : dtype, shape: broadcastShapes(operands.map((t) => t.shape)) };
+    },
+    evaluate: (operands, _, shape) => evaluateBroadcast(operands, shape, (values) => evaluateOperands(expression, values)),
+    scalar: substitute,
+  };
+}
+
+/** Replaces `arg` leaves. */
+export function substituteArgs(s: Scalar, args: readonly Scalar[]): Scalar {
+  if (s.op === 'arg') return args[s.index]!;
+  if (isUnary(s)) return { op: s.op, a: substituteArgs(s.a, args) };
+  if (isBinary(s)) return { op: s.op, a: substituteArgs(s.a, args), b: substituteArgs(s.b, args) };
+  if (s.op === 'select') return { op: 'select', condition: substituteArgs(s.condition, args), a: substituteArgs(s.a, args), b: substituteArgs(s.b, args) };
+  return s;
+}
+
+const A: Scalar = { op: 'arg', index: 0 };
+const B: Scalar = { op: 'arg', index: 1 };
+const unary = (op: UnaryOp, summary: string, result: ResultDtype = 'f32'): OpDef => elementwise(summary, 1, { op, a: A }, result);
+const binary = (op: BinaryOp, summary: string, result: ResultDtype = 'same'): OpDef => elementwise(summary, 2, { op, a: A, b: B }, result);
+
+const dtypeAttribute = (value: string): DType => {
+  const dtype = DTYPES.find((d) => d === value);
+  if (dtype === undefined) throw new TypeMismatch(`'${value}' is not an element type (${DTYPES.join(', ')})`);
+  return dtype;
+};
+
+const SCRATCH = new Float32Array(1);
+/** Rounds a double as storing it in `dtype` would. */
+export function roundTo(dtype: DType, value: number): number {
+  switch (dtype) {
+    case 'f32': SCRATCH[0] = value; return SCRATCH[0];
+    case 'bf16': return roundToBf16(value);
+    case 'f16': throw new TypeMismatch('a cast to f16 has no reference yet: f16 is a storage format of weights');
+    case 'i32': return Math.trunc(value);
+    case 'bool': return value === 0 ? 0 : 1;
+    default: return dtype satisfies never;
+  }
+}
+
+/** `const` and `cast` beside the table of arithmetic. A cast to f32 keeps the value; only a narrowing rounds. */
+export const ELEMENTWISE = {
+  const: {
+    summary: 'const {value}: f32[] — a literal', fuse: 'elementwise', attributes: { value: 'number' }, arity: [0, 0],
+    infer: () => ({ dtype: 'f32', shape: [] }),
+    evaluate: (_, attributes) => ({ shape: [], data: Float64Array.of(numberAttribute(attributes, 'value')) }),
+    scalar: (_, attributes) => ({ op: 'const', value: numberAttribute(attributes, 'value') }),
+  },
+  cast: {
+    summary: 'cast(x) {dtype}: x in another element type', fuse: 'elementwise', attributes: { dtype: 'string' }, arity: [1, 1],
+    infer: ([x], attributes) => ({ dtype: dtypeAttribute(stringAttribute(attributes, 'dtype')), shape: x!.shape }),
+    evaluate: ([x], attributes, shape) => {
+      const dtype = dtypeAttribute(stringAttribute(attributes, 'dtype'));
+      return { shape, data: dtype === 'f32' ? x!.data : x!.data.map((v) => roundTo(dtype, v)) };
+    },
+    scalar: ([x], attributes) => (stringAttribute(attributes, 'dtype') === 'bf16' ? { op: 'roundBf16', a: x! } : { op: 'toF32', a: x! }),
+  },
+  add: binary('add', 'add(a, b) = a + b'), sub: binary('sub', 'sub(a, b) = a − b'),
+  mul: binary('mul', 'mul(a, b) = a·b'), div: binary('div', 'div(a, b) = a / b'),
+  max: binary('max', 'max(a, b)'), min: binary('min', 'min(a, b)'),
+  le: binary('le', 'le(a, b) = a <= b', 'bool'), lt: binary('lt', 'lt(a, b) = a < b', 'bool'), eq: binary('eq', 'eq(a, b) = (a == b)', 'bool'),
+  and: binary('and', 'and(a, b)', 'bool'), or: binary('or', 'or(a, b)', 'bool'), not: unary('not', 'not(a)', 'same'),
+  neg: unary('neg', 'neg(a) = −a', 'same'), exp: unary('exp', 'exp(a)'), log: unary('log', 'log(a), natural'),
+  sqrt: unary('sqrt', 'sqrt(a)'), rsqrt: unary('rsqrt', 'rsqrt(a) = 1/√a'), sin: unary('sin', 'sin(a), radians'), cos: unary('cos', 'cos(a), radians'),
+  select: elementwise('select(c, a, b) = c ? a : b', 3, { op: 'select', condition: A, a: B, b: { op: 'arg', index: 2 } }, 'same'),
+} as const satisfies Record<string, OpDef>;

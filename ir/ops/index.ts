@@ -1,0 +1,14 @@
+/** The op registry: every op of the graph IR by name. */
+import { CONTRACTIONS } from './contraction.js';
+import { ELEMENTWISE } from './elementwise.js';
+import { FUSED } from './fused.js';
+import { MOVEMENTS } from './movement.js';
+import { REDUCTIONS } from './reduction.js';
+import type { OpDef } from './opDef.js';
+
+const TABLE = { ...ELEMENTWISE, ...REDUCTIONS, ...CONTRACTIONS, ...MOVEMENTS, ...FUSED } as const;
+
+export type OpName = keyof typeof TABLE;
+export const OPS: Readonly<Record<OpName, OpDef>> = TABLE;
+export const OP_NAMES = Object.keys(TABLE) as readonly OpName[];
+export const isOpName = (name: string): name is OpName => Object.hasOwn(TABLE, name);

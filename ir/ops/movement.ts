@@ -1,0 +1,121 @@
+/** Ops that move elements without changing them, and sources of constant vectors. */
+import type { Dim } from '../types.js';
+import { TypeMismatch, dimsAttribute, elementCount, forEachIndex, numberAttribute, numbersAttribute, stringAttribute, strides, type OpDef } from './opDef.js';
+
+/** Product of the fixed extents and the multiset of symbols: two shapes hold equally many elements when these agree. */
+function sizeKey(shape: readonly Dim[]): string {
+  let fixed = 1;
+  const symbols: string[] = [];
+  for (const dim of shape) {
+    if (typeof dim === 'number') fixed *= dim;
+    else symbols.push(dim);
+  }
+  return `${symbols.sort().join('·')}·${fixed}`;
+}
+
+export const MOVEMENTS = {
+  reshape: {
+    summary: 'reshape(x) {shape}: the same elements in row-major order under another shape', fuse: 'movement',
+    attributes: { shape: 'dims' }, arity: [1, 1],
+    infer: ([x], attributes) => {
+      const shape = dimsAttribute(attributes, 'shape');
+      if (sizeKey(shape) !== sizeKey(x!.shape)) throw new TypeMismatch(`reshape: [${x!.shape.join(', ')}] and [${shape.join(', ')}] differ in size`);
+      return { dtype: x!.dtype, shape };
+    },
+    evaluate: ([x], _, shape) => ({ shape, data: x!.data }),
+  },
+  transpose: {
+    summary: 'transpose(x) {order}: result axis i is axis order[i] of x', fuse: 'movement', attributes: { order: 'numbers' }, arity: [1, 1],
+    infer: ([x], attributes) => {
+      const order = numbersAttribute(attributes, 'order');
+      if ([...order].sort((a, b) => a - b).some((axis, i) => axis !== i) || order.length !== x!.shape.length) {
+        throw new TypeMismatch(`transpose: [${order.join(', ')}] is not an order of ${x!.shape.length} axes`);
+      }
+      return { dtype: x!.dtype, shape: order.map((axis) => x!.shape[axis]!) };
+    },
+    evaluate: ([x], attributes, shape) => {
+      const order = numbersAttribute(attributes, 'order');
+      const from = strides(x!.shape);
+      const data = new Float64Array(x!.data.length);
+      forEachIndex(shape, (flat, index) => {
+        let at = 0;
+        for (let axis = 0; axis < order.length; axis++) at += index[axis]! * from[order[axis]!]!;
+        data[flat] = x!.data[at]!;
+      });
+      return { shape, data };
+    },
+  },
+  repeat: {
+    summary: 'repeat(x) {times}: every slice of axis 0 `times` times in a row (key heads shared by query heads)', fuse: 'movement',
+    attributes: { times: 'number' }, arity: [1, 1],
+    infer: ([x], attributes) => {
+      const first = x!.shape[0];
+      if (typeof first !== 'number') throw new TypeMismatch('repeat needs a fixed extent on axis 0');
+      return { dtype: x!.dtype, shape: [first * numberAttribute(attributes, 'times'), ...x!.shape.slice(1)] };
+    },
+    evaluate: ([x], attributes, shape) => {
+      const times = numberAttribute(attributes, 'times');
+      const width = x!.data.length / x!.shape[0]!;
+      const data = new Float64Array(elementCount(shape));
+      for (let i = 0; i < shape[0]!; i++) {
+        const from = Math.floor(i / times) * width;
+        data.set(x!.data.subarray(from, from + width), i * width);
+      }
+      return { shape, data };
+    },
+  },
+  rotate_half: {
+    summary: 'rotate_half(x[…, d]): (−x[d/2…], x[…d/2]) (RoFormer, arXiv:2104.09864, in the split-half layout)', fuse: 'movement',
+    attributes: {}, arity: [1, 1],
+    infer: ([x]) => {
+      const last = x!.shape.at(-1);
+      if (typeof last !== 'number' || last % 2 !== 0) throw new TypeMismatch(`rotate_half needs an even last extent, got ${String(last)}`);
+      return x!;
+    },
+    evaluate: ([x], _, shape) => {
+      const d = shape.at(-1)!;
+      const data = x!.data.map((_v, flat) => {
+        const i = flat % d;
+        return i < d / 2 ? -x!.data[flat + d / 2]! : x!.data[flat - d / 2]!;
+      });
+      return { shape, data };
+    },
+  },
+  gather_rows: {
+    summary: 'gather_rows(x[N, …], index[M]): x[index[i], …] (embedding lookup, scored rows)', fuse: 'movement', attributes: {}, arity: [2, 2],
+    infer: ([x, index]) => {
+      if (x!.shape.length < 1 || index!.shape.length !== 1 || index!.dtype !== 'i32') throw new TypeMismatch('gather_rows needs x[N, …] and an i32[M] index');
+      return { dtype: x!.dtype, shape: [index!.shape[0]!, ...x!.shape.slice(1)] };
+    },
+    evaluate: ([x, index], _, shape) => {
+      const width = elementCount(x!.shape.slice(1));
+      const data = new Float64Array(elementCount(shape));
+      index!.data.forEach((row, i) => data.set(x!.data.subarray(row * width, (row + 1) * width), i * width));
+      return { shape, data };
+    },
+  },
+  gather_last: {
+    summary: 'gather_last(x[M, N], index[M]): [M], x[i, index[i]]', fuse: 'movement', attributes: {}, arity: [2, 2],
+    infer: ([x, index]) => {
+      if (x!.shape.length !== 2 || index!.shape.length !== 1 || index!.shape[0] !== x!.shape[0] || index!.dtype !== 'i32') {
+        throw new TypeMismatch('gather_last needs x[M, N] and an i32[M] index');
+      }
+      return { dtype: x!.dtype, shape: [x!.shape[0]!] };
+    },
+    evaluate: ([x, index], _, shape) => ({ shape, data: Float64Array.from(index!.data, (column, i) => x!.data[i * x!.shape[1]! + column]!) }),
+  },
+  iota: {
+    summary: 'iota {size}: i32[size], 0, 1, 2, …', fuse: 'movement', attributes: { size: 'dims' }, arity: [0, 0],
+    infer: (_, attributes) => ({ dtype: 'i32', shape: dimsAttribute(attributes, 'size') }),
+    evaluate: (_, __, shape) => ({ shape, data: Float64Array.from({ length: elementCount(shape) }, (_v, i) => i) }),
+  },
+  vector: {
+    summary: 'vector {label, values}: f32[n] — a literal vector (rotary frequencies)', fuse: 'movement',
+    attributes: { label: 'string', values: 'numbers' }, arity: [0, 0],
+    infer: (_, attributes) => {
+      stringAttribute(attributes, 'label');
+      return { dtype: 'f32', shape: [numbersAttribute(attributes, 'values').length] };
+    },
+    evaluate: (_, attributes, shape) => ({ shape, data: Float64Array.from(numbersAttribute(attributes, 'values')) }),
+  },
+} as const satisfies Record<string, OpDef>;

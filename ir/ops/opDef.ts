@@ -1,0 +1,98 @@
+/** What an op is: one record with every fact about it. A missing field does not compile. */
+import type { Dim, TensorType } from '../types.js';
+import type { Scalar } from '../scalar.js';
+
+/** How an op may be fused. */
+export type FuseKind =
+  /** One result element from the elements at the same (broadcast) place. Has a scalar expression. */
+  | 'elementwise'
+  /** Folds the last axis to extent 1. */
+  | 'reduction'
+  /** Matrix product. */
+  | 'contraction'
+  /** Elements change place, not value. */
+  | 'movement'
+  /** A kernel of its own, recognised by a pass. */
+  | 'opaque';
+
+/** A concrete tensor of the reference interpreter: row-major float64, booleans as 0 and 1. */
+export interface Tensor {
+  readonly shape: readonly number[];
+  readonly data: Float64Array;
+}
+
+export type AttributeKind = 'number' | 'string' | 'boolean' | 'dims' | 'numbers';
+type AttributeBag = Readonly<Record<string, number | string | boolean | readonly (number | string)[]>>;
+
+export interface OpDef {
+  /** One line for people: the meaning, with shapes. */
+  readonly summary: string;
+  readonly fuse: FuseKind;
+  /** Names and kinds of the attributes; all are required. */
+  readonly attributes: Readonly<Record<string, AttributeKind>>;
+  /** Smallest and largest number of operands. */
+  readonly arity: readonly [number, number];
+  /** Result type, or throws `TypeMismatch`. */
+  readonly infer: (operands: readonly TensorType[], attributes: AttributeBag) => TensorType;
+  /** float64 reference. `shape` is the concrete result shape. */
+  readonly evaluate: (operands: readonly Tensor[], attributes: AttributeBag, shape: readonly number[]) => Tensor;
+  /** For elementwise ops: the result element from the operands' elements. */
+  readonly scalar?: (operands: readonly Scalar[], attributes: AttributeBag) => Scalar;
+}
+
+/** The operands of an op do not fit it. */
+export class TypeMismatch extends Error {}
+
+export const numberAttribute = (a: AttributeBag, name: string): number => {
+  const value = a[name];
+  if (typeof value !== 'number') throw new TypeMismatch(`attribute '${name}' must be a number`);
+  return value;
+};
+
+export const stringAttribute = (a: AttributeBag, name: string): string => {
+  const value = a[name];
+  if (typeof value !== 'string') throw new TypeMismatch(`attribute '${name}' must be a string`);
+  return value;
+};
+
+/** A list of dimensions: numbers and symbols. */
+export const dimsAttribute = (a: AttributeBag, name: string): readonly Dim[] => {
+  const value = a[name];
+  if (!Array.isArray(value)) throw new TypeMismatch(`attribute '${name}' must be a list of dimensions`);
+  return value.map((dim: unknown) => {
+    if (dim === 'T' || dim === 'R') return dim;
+    if (typeof dim === 'number' && Number.isInteger(dim) && dim >= 0) return dim;
+    throw new TypeMismatch(`attribute '${name}': ${String(dim)} is not a dimension (a whole number, T or R)`);
+  });
+};
+
+export const numbersAttribute = (a: AttributeBag, name: string): readonly number[] => {
+  const value = a[name];
+  if (!Array.isArray(value)) throw new TypeMismatch(`attribute '${name}' must be a list of numbers`);
+  return value.map((entry: unknown) => {
+    if (typeof entry !== 'number') throw new TypeMismatch(`attribute '${name}': ${String(entry)} is not a number`);
+    return entry;
+  });
+};
+
+export const elementCount = (shape: readonly number[]): number => shape.reduce((n, dim) => n * dim, 1);
+
+/** Row-major strides, in elements. */
+export function strides(shape: readonly number[]): number[] {
+  const out = new Array<number>(shape.length).fill(1);
+  for (let i = shape.length - 2; i >= 0; i--) out[i] = out[i + 1]! * shape[i + 1]!;
+  return out;
+}
+
+/** Calls `f(flat index, index per axis)` for every element of `shape` in row-major order. */
+export function forEachIndex(shape: readonly number[], f: (flat: number, index: readonly number[]) => void): void {
+  const count = elementCount(shape);
+  const index = new Array<number>(shape.length).fill(0);
+  for (let flat = 0; flat < count; flat++) {
+    f(flat, index);
+    for (let axis = shape.length - 1; axis >= 0; axis--) {
+      if (++index[axis]! < shape[axis]!) break;
+      index[axis] = 0;
+    }
+  }
+}

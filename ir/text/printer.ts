@@ -1,0 +1,40 @@
+/** Deterministic text of a graph. `parse(print(g))` is g; see parser.ts for the grammar. */
+import type { Attribute, Graph, Node, Value } from '../graph.js';
+import { printType } from '../types.js';
+
+const printValue = (v: Value): string => (v.kind === 'weight' ? `@${v.name}` : `%${v.name}`);
+
+/** -Infinity, integers and decimals print so that they parse back to the same double. */
+const printNumber = (n: number): string => (n === -Infinity ? '-inf' : n === Infinity ? 'inf' : Object.is(n, -0) ? '-0' : String(n));
+
+function printAttribute(a: Attribute): string {
+  if (typeof a === 'number') return printNumber(a);
+  if (typeof a === 'boolean') return String(a);
+  if (typeof a === 'string') return JSON.stringify(a);
+  return `[${a.map((entry) => (typeof entry === 'number' ? printNumber(entry) : entry)).join(', ')}]`;
+}
+
+export function printNode(node: Node): string {
+  const attributes = Object.entries(node.attributes).sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, value]) => `${name} = ${printAttribute(value)}`);
+  const braces = attributes.length === 0 ? '' : ` {${attributes.join(', ')}}`;
+  const at = node.path === '' ? '' : ` at ${JSON.stringify(node.path)}`;
+  return `${printValue(node.result)} = ${node.op}(${node.operands.map(printValue).join(', ')})${braces} : ${printType(node.result.type)}${at}`;
+}
+
+/**
+ *     graph @score(%tokens: i32[T]) -> (f32[T, 4]) {
+ *       weight @embed : bf16[32, 4]
+ *       %x = gather_rows(@embed, %tokens) : bf16[T, 4] at "embed"
+ *       return %x
+ *     }
+ */
+export function printGraph(graph: Graph): string {
+  const params = graph.params.map((p) => `${printValue(p)}: ${printType(p.type)}`).join(', ');
+  const results = graph.results.map((r) => printType(r.type)).join(', ');
+  const lines = [
+    ...graph.weights.map((w) => `weight ${printValue(w)} : ${printType(w.type)}`),
+    ...graph.nodes.map(printNode),
+    `return ${graph.results.map(printValue).join(', ')}`,
+  ];
+  return `graph @${graph.name}(${params}) -> (${results}) {\n${lines.map((l) => `  ${l}\n`).join('')}}\n`;
+}

@@ -1,0 +1,64 @@
+/**
+ * Attention masks as ordinary IR expressions: f32[T, T], 0 where query row q may look at key column k, −∞ elsewhere.
+ * The compiler proves what it can about them (passes/canonicaliseMask); nothing here is an op of its own.
+ */
+import type { GraphBuilder, Value } from '../ir/graph.js';
+
+/** How tokens of a micro-batch see each other. */
+export type MaskKind = 'tree' | 'metaPair' | 'slidingWindow';
+
+/** bias[q, k] = predicate ? 0 : −∞ */
+const toBias = (b: GraphBuilder, visible: Value): Value =>
+  b.add('select', [visible, b.add('const', [], { value: 0 }, 'zero'), b.add('const', [], { value: -Infinity }, 'hidden')], {}, 'bias');
+
+/** Row and column numbers as i32[T, 1] and i32[1, T]. */
+function indices(b: GraphBuilder): { query: Value; key: Value } {
+  const index = b.add('iota', [], { size: ['T'] }, 'index');
+  return { query: asQuery(b, index), key: asKey(b, index) };
+}
+const asQuery = (b: GraphBuilder, v: Value): Value => b.add('reshape', [v], { shape: ['T', 1] }, 'of_query');
+const asKey = (b: GraphBuilder, v: Value): Value => b.add('reshape', [v], { shape: [1, 'T'] }, 'of_key');
+
+/** Trees in depth-first order: k ≤ q and q < subtreeEnd[k]. */
+function treeMask(b: GraphBuilder): Value {
+  const { query, key } = indices(b);
+  const end = asKey(b, b.param('subtreeEnd', 'i32', ['T']));
+  return toBias(b, b.add('and', [b.add('le', [key, query]), b.add('lt', [query, end])], {}, 'visible'));
+}
+
+/**
+ * The meta-pair: a question (branch 0) followed by its answers (branches 1, 2, …), several of them packed, each with
+ * its own number in `pair`. Positions restart after the question for every answer. Key k is visible to query q when
+ * k ≤ q, both belong to one pair, and k is in the question or in q's own answer. Both inputs are constant on
+ * consecutive runs of tokens, and branch 0 leads its pair.
+ */
+function metaPairMask(b: GraphBuilder): Value {
+  const { query, key } = indices(b);
+  const branch = b.param('branch', 'i32', ['T']);
+  const pair = b.param('pair', 'i32', ['T']);
+  const [branchOfKey, branchOfQuery] = [asKey(b, branch), asQuery(b, branch)];
+  const zero = b.add('cast', [b.add('const', [], { value: 0 })], { dtype: 'i32' }, 'question');
+  const samePair = b.add('eq', [asKey(b, pair), asQuery(b, pair)], {}, 'same_pair');
+  const open = b.add('or', [b.add('eq', [branchOfKey, zero]), b.add('eq', [branchOfKey, branchOfQuery])], {}, 'open');
+  return toBias(b, b.add('and', [b.add('and', [b.add('le', [key, query]), samePair]), open], {}, 'visible'));
+}
+
+/** A window of `width` keys inside the tree: not a column form, so it stays a materialised bias. */
+function slidingWindowMask(b: GraphBuilder, width: number): Value {
+  const { query, key } = indices(b);
+  const end = asKey(b, b.param('subtreeEnd', 'i32', ['T']));
+  const limit = b.add('cast', [b.add('const', [], { value: width })], { dtype: 'i32' }, 'width');
+  const near = b.add('lt', [b.add('sub', [query, key]), limit], {}, 'near');
+  const inTree = b.add('and', [b.add('le', [key, query]), b.add('lt', [query, end])], {}, 'in_tree');
+  return toBias(b, b.add('and', [inTree, near], {}, 'visible'));
+}
+
+/** The f32[T, T] bias of `kind`; adds the parameters it reads. `window` is the width of a sliding window, tokens. */
+export function buildMask(b: GraphBuilder, kind: MaskKind, window = 64): Value {
+  switch (kind) {
+    case 'tree': return treeMask(b);
+    case 'metaPair': return metaPairMask(b);
+    case 'slidingWindow': return slidingWindowMask(b, window);
+    default: return kind satisfies never;
+  }
+}
