@@ -1,7 +1,8 @@
 /** Elementwise ops with NumPy broadcasting. Each carries the scalar expression every backend prints. */
 import type { Dim, DType, TensorType } from '../types.js';
 import { DTYPES } from '../types.js';
-import { evaluateBinary, evaluateUnary, isBinary, isUnary, roundToBf16, type BinaryOp, type Scalar, type UnaryOp } from '../scalar.js';
+import { evaluateBinary, evaluateUnary, isBinary, isUnary, type BinaryOp, type Scalar, type UnaryOp } from '../scalar.js';
+import { roundToDType } from '../round.js';
 import { TypeMismatch, elementCount, forEachIndex, numberAttribute, stringAttribute, strides, type OpDef, type Tensor } from './opDef.js';
 
 /** The broadcast shape: aligned at the last axis, extent 1 stretches. */
@@ -92,19 +93,6 @@ const dtypeAttribute = (value: string): DType => {
   return dtype;
 };
 
-const SCRATCH = new Float32Array(1);
-/** Rounds a double as storing it in `dtype` would. */
-export function roundTo(dtype: DType, value: number): number {
-  switch (dtype) {
-    case 'f32': SCRATCH[0] = value; return SCRATCH[0];
-    case 'bf16': return roundToBf16(value);
-    case 'f16': throw new TypeMismatch('a cast to f16 has no reference yet: f16 is a storage format of weights');
-    case 'i32': return Math.trunc(value);
-    case 'bool': return value === 0 ? 0 : 1;
-    default: return dtype satisfies never;
-  }
-}
-
 /** `const` and `cast` beside the table of arithmetic. A cast to f32 keeps the value; only a narrowing rounds. */
 export const ELEMENTWISE = {
   const: {
@@ -118,7 +106,7 @@ export const ELEMENTWISE = {
     infer: ([x], attributes) => ({ dtype: dtypeAttribute(stringAttribute(attributes, 'dtype')), shape: x!.shape }),
     evaluate: ([x], attributes, shape) => {
       const dtype = dtypeAttribute(stringAttribute(attributes, 'dtype'));
-      return { shape, data: dtype === 'f32' ? x!.data : x!.data.map((v) => roundTo(dtype, v)) };
+      return { shape, data: dtype === 'f32' ? x!.data : x!.data.map((v) => roundToDType(v, dtype)) };
     },
     scalar: ([x], attributes) => (stringAttribute(attributes, 'dtype') === 'bf16' ? { op: 'roundBf16', a: x! } : { op: 'toF32', a: x! }),
   },

@@ -1,0 +1,50 @@
+/** float64 evaluation of a scalar expression: the meaning that every printed program is tested against. */
+import type { Access, Scalar } from './scalar.js';
+import { evaluateBinary, evaluateUnary, isBinary, isUnary, printScalar } from './scalar.js';
+
+/**
+ * Where an expression is evaluated. Each leaf kind reads through one member; a leaf whose member is absent is an
+ * error (an op definition has `arg` only, a loop kernel has no `acc`, and so on).
+ */
+export interface ScalarContext {
+  row: number;
+  column: number;
+  /** Width of a head: needed by `rotateHalf`, even. */
+  headDim?: number | undefined;
+  arg?(index: number): number;
+  acc?(index: 0 | 1, row: number, column: number): number;
+  load?(buffer: string, access: Access, row: number, column: number): number;
+  rowSum?(buffer: string, via: string | undefined, row: number): number;
+}
+
+/**
+ * Value of `expr` at (context.row, context.column); booleans are 0 and 1. `select` evaluates only the side it takes.
+ * Throws where a leaf has no meaning in this context.
+ */
+export const evaluateScalar = (expr: Scalar, context: ScalarContext): number => evaluateAt(expr, context, context.column);
+
+function evaluateAt(s: Scalar, context: ScalarContext, column: number): number {
+  if (isUnary(s)) return evaluateUnary[s.op](evaluateAt(s.a, context, column));
+  if (isBinary(s)) return evaluateBinary[s.op](evaluateAt(s.a, context, column), evaluateAt(s.b, context, column));
+  switch (s.op) {
+    case 'const': return s.value;
+    case 'arg': return context.arg === undefined ? misplaced(s) : context.arg(s.index);
+    case 'acc': return context.acc === undefined ? misplaced(s) : context.acc(s.index, context.row, column);
+    case 'load': return context.load === undefined ? misplaced(s) : context.load(s.buffer, s.access, context.row, column);
+    case 'rowSum': return context.rowSum === undefined ? misplaced(s) : context.rowSum(s.buffer, s.via, context.row);
+    case 'rowIndex': return context.row;
+    case 'columnIndex': return column;
+    case 'select': return evaluateAt(evaluateAt(s.condition, context, column) !== 0 ? s.a : s.b, context, column);
+    case 'rotateHalf': {
+      if (context.headDim === undefined) return misplaced(s);
+      const half = context.headDim / 2;
+      const first = column % context.headDim < half;
+      return first ? -evaluateAt(s.a, context, column + half) : evaluateAt(s.a, context, column - half);
+    }
+    default: return s satisfies never;
+  }
+}
+
+function misplaced(s: Scalar): never {
+  throw new Error(`${printScalar(s)} has no meaning here: the program around it gives no value for '${s.op}'.`);
+}

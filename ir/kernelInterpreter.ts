@@ -1,0 +1,208 @@
+/**
+ * float64 interpreter of kernel IR: the oracle of lowering, tiling and generated code. It follows the docstrings of
+ * ir/kernel.ts literally and knows nothing of schedules, packing or padding; slow and plain on purpose.
+ *
+ * Buffers are dense row-major Float64Arrays of rows × columns (no padded stride). Weights are logical [n, k].
+ */
+import type {
+  AttentionKernel, GemmKernel, Kernel, KernelModule, LogProbKernel, LogProbReduceKernel, LoopKernel, Output,
+} from './kernel.js';
+import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from './kernel.js';
+import type { ScalarContext } from './evaluateScalar.js';
+import { evaluateScalar } from './evaluateScalar.js';
+import type { KernelEnv, ModuleEnv, View } from './kernelMemory.js';
+import { KernelMemory } from './kernelMemory.js';
+export { evaluateScalar } from './evaluateScalar.js';
+export type { ScalarContext } from './evaluateScalar.js';
+export { logicalWeight } from './logicalWeight.js';
+export type { RawTensor } from './logicalWeight.js';
+export type { KernelEnv, ModuleEnv } from './kernelMemory.js';
+
+/** Runs every kernel in order. Returns all buffers by name: inputs, intermediates and outputs. */
+export function interpretModule(module: KernelModule, env: ModuleEnv): Map<string, Float64Array> {
+  const buffers = new Map(env.buffers);
+  const memory = new KernelMemory({ ...env, buffers, decls: module });
+  for (const kernel of module.kernels) {
+    for (const [name, data] of runKernel(memory, kernel)) buffers.set(name, data);
+  }
+  return buffers;
+}
+
+/** Runs one kernel. Returns the buffers it writes, by name. Throws, naming the kernel, where a read is out of bounds. */
+export const interpretKernel = (kernel: Kernel, env: KernelEnv): Map<string, Float64Array> => runKernel(new KernelMemory(env), kernel);
+
+function runKernel(memory: KernelMemory, kernel: Kernel): Map<string, Float64Array> {
+  memory.begin();
+  try {
+    switch (kernel.anchor) {
+      case 'gemm': gemm(memory, kernel); break;
+      case 'attention': attention(memory, kernel); break;
+      case 'logprob': logProb(memory, kernel); break;
+      case 'logprobReduce': logProbReduce(memory, kernel); break;
+      case 'loop': loop(memory, kernel); break;
+      default: kernel satisfies never;
+    }
+  } catch (error) {
+    throw new Error(`Kernel '${kernel.name}' (${kernel.path}): ${error instanceof Error ? error.message : String(error)}`);
+  }
+  return memory.end();
+}
+
+function gemm(memory: KernelMemory, kernel: GemmKernel): void {
+  const rows = memory.env.sizes[kernel.rows];
+  const a = leftOperand(memory, kernel, rows);
+  for (const segment of kernel.segments) {
+    const weight = memory.weight(segment.weight, kernel.k);
+    const matrices = segment.pairing.kind === 'interleave' ? 2 : 1;
+    const n = segment.columns * matrices;
+    if (weight.rows !== n) throw new Error(`weight '${segment.weight}' has ${weight.rows} rows, the segment needs ${n}.`);
+    const acc = new Float64Array(rows * n);
+    for (let row = 0; row < rows; row++) {
+      for (let j = 0; j < n; j++) acc[row * n + j] = dot(a.data, row * a.columns, weight.data, j * kernel.k, kernel.k);
+    }
+    program(memory, segment.outputs, rows, segment.columns, {
+      acc: (index, row, column) => acc[row * n + index * segment.columns + column]!,
+      headDim: segment.pairing.kind === 'rotate' ? segment.pairing.headDim : undefined,
+    });
+  }
+}
+
+function leftOperand(memory: KernelMemory, kernel: GemmKernel | LogProbKernel, rows: number): View {
+  const a = memory.read(kernel.a);
+  if (a.rows !== rows || a.columns !== kernel.k) {
+    throw new Error(`'${kernel.a}' is [${a.rows}, ${a.columns}], the contraction needs [${rows}, ${kernel.k}].`);
+  }
+  return a;
+}
+
+function loop(memory: KernelMemory, kernel: LoopKernel): void {
+  program(memory, kernel.outputs, memory.env.sizes[kernel.rows], memory.extent(kernel.columns), {});
+}
+
+/** Evaluates the outputs of one domain for every element, in order of row then column. */
+function program(memory: KernelMemory, outputs: readonly Output[], rows: number, columns: number, leaves: Pick<ScalarContext, 'acc' | 'headDim'>): void {
+  const context = programContext(memory, leaves);
+  for (const output of outputs) {
+    const target = memory.write(output.buffer);
+    const wanted = output.kind === 'store' ? columns : Math.ceil(columns / ROW_SUM_BLOCK);
+    if (target.rows !== rows || target.columns !== wanted) {
+      throw new Error(`writes '${output.buffer}' as [${rows}, ${wanted}], but it is [${target.rows}, ${target.columns}].`);
+    }
+    for (let row = 0; row < rows; row++) {
+      for (let column = 0; column < columns; column++) {
+        context.row = row;
+        context.column = column;
+        const value = evaluateScalar(output.value, context);
+        if (output.kind === 'store') target.data[row * wanted + column] = value;
+        else target.data[row * wanted + Math.floor(column / ROW_SUM_BLOCK)]! += value;
+      }
+    }
+    memory.finish(output.buffer);
+  }
+}
+
+function attention(memory: KernelMemory, kernel: AttentionKernel): void {
+  const { heads, kvHeads, headDim, scale, mask } = kernel;
+  const rows = memory.env.sizes[kernel.rows];
+  const tokens = memory.env.sizes.T;
+  const q = memory.read(kernel.q);
+  const k = memory.read(kernel.k);
+  const v = memory.read(kernel.v);
+  const out = memory.write(kernel.out);
+  const bound = memory.read(mask.kind === 'column' ? mask.subtreeEnd : mask.buffer);
+  const scores = new Float64Array(tokens);
+  for (let row = 0; row < rows; row++) {
+    const query = kernel.queryRow === undefined ? row : memory.index(kernel.queryRow, row, tokens);
+    for (let h = 0; h < heads; h++) {
+      const kv = Math.floor((h * kvHeads) / heads);
+      let max = -Infinity;
+      for (let key = 0; key < tokens; key++) {
+        const product = scale * dot(q.data, query * q.columns + h * headDim, k.data, key * k.columns + kv * headDim, headDim);
+        const visible = mask.kind === 'bias' || (key <= query && query < bound.data[key]!);
+        const bias = mask.kind === 'bias' ? bound.data[query * tokens + key]! : 0;
+        scores[key] = visible && bias !== -Infinity ? product + bias : -Infinity;
+        max = Math.max(max, scores[key]!);
+      }
+      if (max === -Infinity) throw new Error(`query ${query} sees no key, so its softmax has no value.`);
+      let sum = 0;
+      for (let key = 0; key < tokens; key++) sum += scores[key] = Math.exp(scores[key]! - max);
+      for (let key = 0; key < tokens; key++) {
+        const p = scores[key]! / sum;
+        if (p === 0) continue;
+        for (let i = 0; i < headDim; i++) {
+          out.data[row * out.columns + h * headDim + i]! += p * v.data[key * v.columns + kv * headDim + i]!;
+        }
+      }
+    }
+  }
+  memory.finish(kernel.out);
+}
+
+function logProb(memory: KernelMemory, kernel: LogProbKernel): void {
+  const rows = memory.env.sizes.R;
+  const a = leftOperand(memory, kernel, rows);
+  const weight = memory.weight(kernel.weight, kernel.k);
+  if (weight.rows !== kernel.vocab) throw new Error(`weight '${kernel.weight}' has ${weight.rows} rows, vocab is ${kernel.vocab}.`);
+  const parts = memory.write(kernel.parts);
+  const context = programContext(memory, {});
+  for (let row = 0; row < rows; row++) {
+    context.row = row;
+    const scale = evaluateScalar(kernel.rowScale, context);
+    const target = memory.index(kernel.target, row, kernel.vocab);
+    for (let start = 0; start < kernel.vocab; start += LOGPROB_BLOCK) {
+      const z: number[] = [];
+      for (let j = start; j < Math.min(start + LOGPROB_BLOCK, kernel.vocab); j++) {
+        z.push(scale * dot(a.data, row * a.columns, weight.data, j * kernel.k, kernel.k));
+      }
+      const max = z.reduce((most, value) => Math.max(most, value), -Infinity);
+      const part = [max, z.reduce((sum, value) => sum + Math.exp(value - max), 0), start + z.indexOf(max), z[target - start] ?? -Infinity];
+      parts.data.set(part, row * parts.columns + (4 * start) / LOGPROB_BLOCK);
+    }
+  }
+  memory.finish(kernel.parts);
+}
+
+function logProbReduce(memory: KernelMemory, kernel: LogProbReduceKernel): void {
+  const parts = memory.read(kernel.parts);
+  const logProb = memory.write(kernel.logProb);
+  const isArgmax = memory.write(kernel.isArgmax);
+  for (let row = 0; row < memory.env.sizes.R; row++) {
+    let max = -Infinity;
+    let sum = 0;
+    let argmax = -1;
+    let z = -Infinity;
+    for (let at = row * parts.columns; at < (row + 1) * parts.columns; at += 4) {
+      const blockMax = parts.data[at]!;
+      if (blockMax > max) argmax = parts.data[at + 2]!;
+      const next = Math.max(max, blockMax);
+      sum = (max === -Infinity ? 0 : sum * Math.exp(max - next)) + parts.data[at + 1]! * Math.exp(blockMax - next);
+      max = next;
+      z = Math.max(z, parts.data[at + 3]!);
+    }
+    logProb.data[row] = z - (max + Math.log(sum));
+    isArgmax.data[row] = argmax === memory.index(kernel.target, row, kernel.vocab) ? 1 : 0;
+  }
+  memory.finish(kernel.logProb);
+  memory.finish(kernel.isArgmax);
+}
+
+/** The leaves of a program: loads and row sums read memory; `acc` and `headDim` come from the anchor. */
+function programContext(memory: KernelMemory, leaves: Pick<ScalarContext, 'acc' | 'headDim'>): ScalarContext {
+  return {
+    row: 0, column: 0, ...leaves,
+    load: (buffer, access, row, column) => memory.load(memory.read(buffer), access, row, column),
+    rowSum: (buffer, via, row) => {
+      const view = memory.read(buffer);
+      const at = (via === undefined ? row : memory.index(via, row, view.rows)) * view.columns;
+      let sum = 0;
+      for (let i = at; i < at + view.columns; i++) sum += view.data[i]!;
+      return sum;
+    },
+  };
+}
+
+function dot(a: Float64Array, aStart: number, b: Float64Array, bStart: number, length: number): number {
+  let sum = 0;
+  for (let i = 0; i < length; i++) sum += a[aStart + i]! * b[bStart + i]!;
+  return sum;
+}

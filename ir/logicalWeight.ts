@@ -1,0 +1,42 @@
+/** Weights as mathematics: the logical matrix that a WeightDecl stands for, before any packing. */
+import type { WeightDecl } from './kernel.js';
+import { sourceRows } from './packing.js';
+import { roundToDType } from './round.js';
+
+/** A checkpoint tensor, row-major [rows, columns]; a vector (a norm weight) has rows 1. */
+export interface RawTensor {
+  readonly rows: number;
+  readonly columns: number;
+  readonly data: Float64Array;
+}
+
+/**
+ * The logical matrix [Σ rows, k] of a weight: sources stacked by rows, column c multiplied by columnScale[c], rounded
+ * to the weight's dtype if `round`. Throws where a tensor is missing or has another shape.
+ */
+export function logicalWeight(decl: WeightDecl, tensors: ReadonlyMap<string, RawTensor>, round: boolean): Float64Array {
+  const find = (name: string): RawTensor => {
+    const tensor = tensors.get(name);
+    if (tensor === undefined) throw new Error(`Weight '${decl.name}' needs tensor '${name}', which was not given.`);
+    return tensor;
+  };
+  const result = new Float64Array(sourceRows(decl) * decl.k);
+  let at = 0;
+  for (const source of decl.sources) {
+    const tensor = find(source.tensor);
+    if (tensor.rows !== source.rows || tensor.columns !== decl.k || tensor.data.length !== source.rows * decl.k) {
+      throw new Error(`Weight '${decl.name}' needs tensor '${source.tensor}' as [${source.rows}, ${decl.k}], but it is ` +
+        `[${tensor.rows}, ${tensor.columns}] with ${tensor.data.length} elements.`);
+    }
+    result.set(tensor.data, at);
+    at += tensor.data.length;
+  }
+  if (decl.columnScale !== undefined) {
+    const scale = find(decl.columnScale).data;
+    if (scale.length !== decl.k) {
+      throw new Error(`Weight '${decl.name}': column scale '${decl.columnScale}' has ${scale.length} elements, k is ${decl.k}.`);
+    }
+    for (let i = 0; i < result.length; i++) result[i] = result[i]! * scale[i % decl.k]!;
+  }
+  return round ? result.map((value) => roundToDType(value, decl.dtype)) : result;
+}

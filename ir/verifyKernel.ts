@@ -1,0 +1,241 @@
+/**
+ * Verifier of kernel IR: run on every module before code generation. Generated source contains names from here, so
+ * the identifier grammar is checked too.
+ */
+import type {
+  AttentionKernel, BufferDecl, GemmKernel, Kernel, KernelModule, LogProbKernel, LogProbReduceKernel, Output, Pairing,
+  Segment, WeightDecl,
+} from './kernel.js';
+import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from './kernel.js';
+import { sourceRows } from './packing.js';
+import type { Domain, Reader } from './verifyProgram.js';
+import { isRowInvariant, shape, verifyProgram } from './verifyProgram.js';
+import type { DType } from './types.js';
+
+const IDENTIFIER = /^[a-z][a-z0-9_]{0,127}$/;
+/** Paths and op names end up in comments of generated source: printable, and nothing that ends a comment. */
+const REMARK = /^(?!.*\*\/)[\x20-\x5b\x5d-\x7e]{0,256}$/;
+/** Largest extent of one dimension: element counts of two dimensions stay exact in a double. */
+const MAX_EXTENT = 2 ** 26;
+const NONE: Pairing = { kind: 'none' };
+
+/**
+ * Throws at the first thing wrong with `module`, naming the kernel (or declaration) and the rule it breaks.
+ * A module that passes can be interpreted and emitted without further checks of names, shapes and dtypes.
+ */
+export function verifyKernels(module: KernelModule): void {
+  const buffers = new Map<string, BufferDecl>();
+  const weights = new Map<string, WeightDecl>();
+  for (const buffer of module.buffers) verifyBuffer(buffer, buffers);
+  for (const weight of module.weights) verifyWeight(weight, weights, buffers);
+  const ready = new Set([...buffers.values()].filter((b) => b.space === 'input' || b.space === 'weight').map((b) => b.name));
+  const names = new Set<string>();
+  for (const kernel of module.kernels) {
+    const check = new KernelCheck(kernel, buffers, weights, ready);
+    if (!IDENTIFIER.test(kernel.name)) check.fail('the name does not match [a-z][a-z0-9_]*.');
+    if (names.has(kernel.name)) check.fail('another kernel has the same name.');
+    names.add(kernel.name);
+    for (const remark of [kernel.path, ...kernel.ops]) {
+      if (!REMARK.test(remark)) check.fail(`${JSON.stringify(remark)} may not stand in a comment of generated source.`);
+    }
+    check.run();
+    for (const name of check.written) ready.add(name);
+  }
+  for (const buffer of module.buffers) {
+    if (buffer.space === 'output' && !ready.has(buffer.name)) throw new Error(`Buffer '${buffer.name}' is an output, but no kernel writes it.`);
+  }
+}
+
+function verifyBuffer(buffer: BufferDecl, known: Map<string, BufferDecl>): void {
+  const fail = (what: string): never => { throw new Error(`Buffer ${JSON.stringify(buffer.name)}: ${what}`); };
+  if (!IDENTIFIER.test(buffer.name)) fail('the name does not match [a-z][a-z0-9_]*.');
+  if (known.has(buffer.name)) fail('declared twice.');
+  for (const extent of [buffer.rows, buffer.columns]) {
+    if (typeof extent === 'number' && !isExtent(extent)) fail(`${shape(buffer)} is not a shape: extents are whole numbers from 1 to ${MAX_EXTENT}.`);
+  }
+  known.set(buffer.name, buffer);
+}
+
+function verifyWeight(weight: WeightDecl, known: Map<string, WeightDecl>, buffers: ReadonlyMap<string, BufferDecl>): void {
+  const fail = (what: string): never => { throw new Error(`Weight ${JSON.stringify(weight.name)}: ${what}`); };
+  if (!IDENTIFIER.test(weight.name)) fail('the name does not match [a-z][a-z0-9_]*.');
+  if (known.has(weight.name)) fail('declared twice.');
+  if (!isExtent(weight.k) || weight.sources.some((source) => !isExtent(source.rows))) fail('k and the rows of every source are whole numbers, at least 1.');
+  if (weight.sources.length === 0) fail('it has no sources.');
+  const rows = sourceRows(weight);
+  if (weight.layout === 'vnni' && weight.dtype !== 'bf16') fail(`layout vnni holds bf16, not ${weight.dtype}.`);
+  if (weight.layout === 'panels' && weight.dtype === 'f16') fail('layout panels holds f32 or bf16, not f16.');
+  if (weight.layout === 'rows') {
+    if (weight.columnScale !== undefined) fail("layout rows is the checkpoint's own memory: it takes no column scale.");
+    if (weight.pairing.kind !== 'none' || weight.sources.length !== 1) fail('layout rows has one source and no pairing.');
+  }
+  if (weight.pairing.kind === 'interleave') {
+    const [first, second, ...more] = weight.sources;
+    if (more.length > 0 || first?.rows !== second?.rows) fail('pairing interleave needs exactly two sources of equal rows.');
+  }
+  const wrong = pairingProblem(weight.pairing, rows);
+  if (wrong !== undefined) fail(wrong);
+  const buffer = buffers.get(weight.name);
+  if (buffer !== undefined && (buffer.space !== 'weight' || buffer.rows !== rows || buffer.columns !== weight.k || weight.layout !== 'rows')) {
+    fail(`a buffer has the same name; it may only declare the same memory, a weight ${shape({ rows, columns: weight.k })} in layout rows.`);
+  }
+  known.set(weight.name, weight);
+}
+
+const isExtent = (n: number): boolean => Number.isInteger(n) && n >= 1 && n <= MAX_EXTENT;
+
+function pairingProblem(pairing: Pairing, rows: number): string | undefined {
+  if (pairing.kind === 'none') return undefined;
+  if (!isExtent(pairing.width)) return `pairing width ${pairing.width} is not a whole number, at least 1.`;
+  if (pairing.kind === 'interleave') return undefined;
+  const { headDim, width } = pairing;
+  if (!isExtent(headDim) || headDim % 2 !== 0) return `head dimension ${headDim} is not an even whole number.`;
+  if ((headDim / 2) % width !== 0) return `pairing width ${width} does not divide half the head dimension, ${headDim / 2}.`;
+  if (rows % headDim !== 0) return `${rows} columns are not whole heads of ${headDim}.`;
+  return undefined;
+}
+
+const samePairing = (a: Pairing, b: Pairing): boolean =>
+  a.kind === b.kind && (a.kind === 'none' || b.kind === 'none' || a.width === b.width) &&
+  (a.kind !== 'rotate' || b.kind !== 'rotate' || a.headDim === b.headDim);
+
+class KernelCheck implements Reader {
+  readonly written = new Set<string>();
+  private readonly kernel: Kernel;
+  private readonly buffers: ReadonlyMap<string, BufferDecl>;
+  private readonly weights: ReadonlyMap<string, WeightDecl>;
+  private readonly ready: ReadonlySet<string>;
+
+  constructor(kernel: Kernel, buffers: ReadonlyMap<string, BufferDecl>, weights: ReadonlyMap<string, WeightDecl>, ready: ReadonlySet<string>) {
+    this.kernel = kernel;
+    this.buffers = buffers;
+    this.weights = weights;
+    this.ready = ready;
+  }
+
+  fail(what: string): never {
+    throw new Error(`Kernel ${JSON.stringify(this.kernel.name)} (${this.kernel.path}): ${what}`);
+  }
+
+  run(): void {
+    const { kernel } = this;
+    switch (kernel.anchor) {
+      case 'gemm': return this.gemm(kernel);
+      case 'attention': return this.attention(kernel);
+      case 'logprob': return this.logProb(kernel);
+      case 'logprobReduce': return this.logProbReduce(kernel);
+      case 'loop': {
+        if (kernel.columns !== 'T' && !isExtent(kernel.columns)) this.fail(`columns ${kernel.columns} is not an extent.`);
+        return this.outputs(kernel.outputs, { rows: kernel.rows, columns: kernel.columns, accumulators: 0, pairing: NONE });
+      }
+      default: return kernel satisfies never;
+    }
+  }
+
+  read(name: string): BufferDecl {
+    const weight = this.weights.get(name);
+    if (weight?.layout === 'rows') return { name, dtype: weight.dtype, rows: sourceRows(weight), columns: weight.k, space: 'weight' };
+    const buffer = this.buffers.get(name);
+    if (buffer === undefined) return this.fail(`it reads '${name}', which is not a buffer${weight === undefined ? '' : ' but a packed weight'}.`);
+    if (this.written.has(name)) this.fail(`it reads '${name}', which it writes itself.`);
+    if (!this.ready.has(name)) this.fail(`it reads '${name}' before any kernel has written it.`);
+    return buffer;
+  }
+
+  private write(name: string): BufferDecl {
+    const buffer = this.buffers.get(name);
+    if (buffer === undefined) return this.fail(`it writes '${name}', which is not a buffer.`);
+    if (buffer.space !== 'arena' && buffer.space !== 'output') this.fail(`it writes '${name}', which is an ${buffer.space}.`);
+    if (this.ready.has(name) || this.written.has(name)) this.fail(`it writes '${name}', which is already written.`);
+    this.written.add(name);
+    return buffer;
+  }
+
+  private is(buffer: BufferDecl, dtypes: readonly DType[], rows: BufferDecl['rows'], columns: BufferDecl['columns'], role: string): void {
+    if (!dtypes.includes(buffer.dtype) || buffer.rows !== rows || buffer.columns !== columns) {
+      this.fail(`'${buffer.name}' is ${buffer.dtype}${shape(buffer)}; as ${role} it must be ${dtypes.join(' or ')}${shape({ rows, columns })}.`);
+    }
+  }
+
+  private outputs(outputs: readonly Output[], domain: Domain): void {
+    if (outputs.length === 0) this.fail('it computes columns and stores none.');
+    for (const output of outputs) verifyProgram(output.value, domain, this);
+    for (const output of outputs) {
+      const buffer = this.write(output.buffer);
+      if (output.kind === 'store') this.is(buffer, [buffer.dtype], domain.rows, domain.columns, 'a store');
+      else if (domain.columns === 'T') this.fail('a row sum needs a fixed number of columns.');
+      else this.is(buffer, ['f32'], domain.rows, Math.ceil(domain.columns / ROW_SUM_BLOCK), `row sums of ${domain.columns} columns`);
+    }
+  }
+
+  private contraction(name: string, k: number, rows: number, pairing: Pairing, a: BufferDecl): void {
+    const weight = this.weights.get(name);
+    if (weight === undefined) return this.fail(`weight '${name}' is not declared.`);
+    if (weight.layout === 'rows') this.fail(`weight '${name}' is in layout rows; a contraction reads panels or vnni.`);
+    if (weight.k !== k) this.fail(`weight '${name}' has k ${weight.k}, the kernel ${k}.`);
+    if (sourceRows(weight) !== rows) this.fail(`weight '${name}' has ${sourceRows(weight)} rows, the kernel needs ${rows}.`);
+    if (!samePairing(weight.pairing, pairing)) this.fail(`weight '${name}' is packed with another pairing than the kernel reads.`);
+    if (weight.layout === 'vnni' && a.dtype !== 'bf16') this.fail(`weight '${name}' is in layout vnni, but '${a.name}' is ${a.dtype}.`);
+  }
+
+  private gemm(kernel: GemmKernel): void {
+    if (!isExtent(kernel.k)) this.fail(`k ${kernel.k} is not an extent.`);
+    const a = this.read(kernel.a);
+    this.is(a, ['f32', 'bf16'], kernel.rows, kernel.k, 'the left operand');
+    if (kernel.segments.length === 0) this.fail('it has no segments.');
+    const all: Output[] = [];
+    for (const segment of kernel.segments) {
+      this.segment(kernel, segment, a);
+      all.push(...segment.outputs);
+    }
+    for (const segment of kernel.segments) {
+      this.outputs(segment.outputs, {
+        rows: kernel.rows, columns: segment.columns, pairing: segment.pairing,
+        accumulators: segment.pairing.kind === 'interleave' ? 2 : 1,
+      });
+    }
+  }
+
+  private segment(kernel: GemmKernel, segment: Segment, a: BufferDecl): void {
+    if (!isExtent(segment.columns)) this.fail(`${segment.columns} columns of '${segment.weight}' is not an extent.`);
+    const wrong = pairingProblem(segment.pairing, segment.columns);
+    if (wrong !== undefined) this.fail(`segment '${segment.weight}': ${wrong}`);
+    const matrices = segment.pairing.kind === 'interleave' ? 2 : 1;
+    this.contraction(segment.weight, kernel.k, segment.columns * matrices, segment.pairing, a);
+  }
+
+  private attention(kernel: AttentionKernel): void {
+    const { heads, kvHeads, headDim, scale, mask } = kernel;
+    if (![heads, kvHeads, headDim].every(isExtent)) this.fail('heads, kvHeads and headDim are whole numbers, at least 1.');
+    if (heads % kvHeads !== 0) this.fail(`${heads} heads are not a multiple of ${kvHeads} key-value heads.`);
+    if (!(Number.isFinite(scale) && scale > 0)) this.fail(`scale ${scale} is not a positive number.`);
+    const float: readonly DType[] = ['f32', 'bf16'];
+    this.is(this.read(kernel.q), float, 'T', heads * headDim, 'queries');
+    this.is(this.read(kernel.k), float, 'T', kvHeads * headDim, 'keys');
+    this.is(this.read(kernel.v), float, 'T', kvHeads * headDim, 'values');
+    if (mask.kind === 'column') this.is(this.read(mask.subtreeEnd), ['i32'], 'T', 1, 'ends of subtrees');
+    else this.is(this.read(mask.buffer), ['f32'], 'T', 'T', 'an attention bias');
+    if (kernel.queryRow !== undefined) this.is(this.read(kernel.queryRow), ['i32'], 'R', 1, 'token rows of queries');
+    if ((kernel.queryRow === undefined) !== (kernel.rows === 'T')) this.fail('queryRow is given exactly when the rows are R.');
+    this.is(this.write(kernel.out), float, kernel.rows, heads * headDim, 'the result');
+  }
+
+  private logProb(kernel: LogProbKernel): void {
+    if (!isExtent(kernel.k) || !isExtent(kernel.vocab)) this.fail('k and vocab are whole numbers, at least 1.');
+    const a = this.read(kernel.a);
+    this.is(a, ['f32', 'bf16'], 'R', kernel.k, 'the left operand');
+    this.contraction(kernel.weight, kernel.k, kernel.vocab, NONE, a);
+    if (!isRowInvariant(kernel.rowScale)) this.fail('rowScale differs between columns of a row.');
+    verifyProgram(kernel.rowScale, { rows: 'R', columns: kernel.vocab, accumulators: 0, pairing: NONE }, this);
+    this.is(this.read(kernel.target), ['i32'], 'R', 1, 'target tokens');
+    this.is(this.write(kernel.parts), ['f32'], 'R', 4 * Math.ceil(kernel.vocab / LOGPROB_BLOCK), 'parts of a log-sum-exp');
+  }
+
+  private logProbReduce(kernel: LogProbReduceKernel): void {
+    if (!isExtent(kernel.vocab)) this.fail('vocab is a whole number, at least 1.');
+    this.is(this.read(kernel.parts), ['f32'], 'R', 4 * Math.ceil(kernel.vocab / LOGPROB_BLOCK), 'parts of a log-sum-exp');
+    this.is(this.read(kernel.target), ['i32'], 'R', 1, 'target tokens');
+    this.is(this.write(kernel.logProb), ['f32'], 'R', 1, 'log-probabilities');
+    this.is(this.write(kernel.isArgmax), ['i32'], 'R', 1, 'argmax flags');
+  }
+}

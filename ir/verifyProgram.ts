@@ -1,0 +1,81 @@
+/** Checks of one scalar program in a kernel: every leaf has a meaning, every buffer it touches the right shape. */
+import type { BufferDecl, Pairing } from './kernel.js';
+import type { Scalar } from './scalar.js';
+import { operands, printScalar } from './scalar.js';
+import type { Symbol } from './types.js';
+
+/** Reads that a kernel makes are looked up, and checked to be readable, through this. */
+export interface Reader {
+  /** Declaration of a buffer that the kernel may read here; throws where it may not. */
+  read(name: string): BufferDecl;
+  fail(what: string): never;
+}
+
+/** The iteration domain of a program. */
+export interface Domain {
+  readonly rows: Symbol;
+  readonly columns: number | 'T';
+  /** Accumulators an epilogue sees: none in a loop, one of a contraction, two of an interleaved pair. */
+  readonly accumulators: 0 | 1 | 2;
+  readonly pairing: Pairing;
+}
+
+/** Throws through `reader` at the first leaf of `program` that has no meaning in `domain`. */
+export function verifyProgram(program: Scalar, domain: Domain, reader: Reader): void {
+  for (const operand of operands(program)) verifyProgram(operand, domain, reader);
+  const fail = (what: string): never => reader.fail(`${printScalar(program)}: ${what}`);
+  switch (program.op) {
+    case 'const':
+      if (Number.isNaN(program.value)) fail('a constant must be a number, or -inf.');
+      break;
+    case 'arg': fail('operands of ops appear in op definitions only; lowering must replace them by loads.'); break;
+    case 'acc':
+      if (program.index >= domain.accumulators) fail(`the program sees ${domain.accumulators} accumulators.`);
+      break;
+    case 'rotateHalf':
+      if (domain.pairing.kind !== 'rotate') fail("rotateHalf needs a segment with pairing 'rotate'.");
+      break;
+    case 'rowSum': {
+      const buffer = reader.read(program.buffer);
+      verifyRow(buffer, program.via, domain, reader, fail);
+      if (buffer.columns === 'T') fail('a row sum needs a fixed number of columns.');
+      break;
+    }
+    case 'load': {
+      const { access } = program;
+      const buffer = reader.read(program.buffer);
+      if (access.kind === 'column') {
+        const along = buffer.columns === 1 ? buffer.rows : buffer.rows === 1 ? buffer.columns : undefined;
+        if (along !== domain.columns) fail(`'${buffer.name}' is ${shape(buffer)}, not a vector of ${domain.columns}.`);
+        break;
+      }
+      verifyRow(buffer, access.via, domain, reader, fail);
+      const columns = access.kind === 'element' ? domain.columns : access.kind === 'row' ? 1 : access.period;
+      if (buffer.columns !== columns) fail(`'${buffer.name}' is ${shape(buffer)}, the access needs ${columns} columns.`);
+      break;
+    }
+    default: break;
+  }
+}
+
+/** The row number is the domain's own, or read through an i32 vector over the domain's rows. */
+function verifyRow(buffer: BufferDecl, via: string | undefined, domain: Domain, reader: Reader, fail: (what: string) => never): void {
+  if (via === undefined) {
+    if (buffer.rows !== domain.rows) fail(`'${buffer.name}' has ${buffer.rows} rows, the kernel has ${domain.rows}.`);
+    return;
+  }
+  const index = reader.read(via);
+  if (index.dtype !== 'i32' || index.rows !== domain.rows || index.columns !== 1) {
+    fail(`'${via}' is ${index.dtype}${shape(index)}, row numbers need i32[${domain.rows}, 1].`);
+  }
+}
+
+/** True where the value is the same in every column of a row. */
+export function isRowInvariant(program: Scalar): boolean {
+  if (program.op === 'acc' || program.op === 'rotateHalf' || program.op === 'columnIndex' || program.op === 'arg') return false;
+  if (program.op === 'load' && program.access.kind !== 'row') return false;
+  return operands(program).every(isRowInvariant);
+}
+
+/** `[T, 256]` */
+export const shape = (buffer: Pick<BufferDecl, 'rows' | 'columns'>): string => `[${buffer.rows}, ${buffer.columns}]`;
