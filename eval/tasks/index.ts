@@ -1,0 +1,17 @@
+/** The tasks by name. */
+import { UserError } from '../../errors.js';
+import { arcChallenge, arcEasy } from './arc.js';
+import { hellaswag } from './hellaswag.js';
+import { multipleChoice } from './multipleChoice.js';
+import type { Task } from './task.js';
+
+export const TASKS: readonly Task[] = [hellaswag, arcEasy, arcChallenge, multipleChoice];
+
+/** Throws UserError with the names there are. */
+export function taskByName(name: string): Task {
+  const task = TASKS.find((candidate) => candidate.name === name);
+  if (task === undefined) {
+    throw new UserError(`unknown task "${name}"`, `Tasks: ${TASKS.map((known) => known.name).join(', ')}`);
+  }
+  return task;
+}

@@ -1,0 +1,58 @@
+/** What a task is: a reading of dataset records as multiple-choice questions. */
+import { UserError } from '../../errors.js';
+
+/** A JSON object as a dataset line holds it. */
+export type Doc = Readonly<Record<string, unknown>>;
+
+export interface Question {
+  /** Place of the record in its dataset, from 0. */
+  readonly docId: number;
+  /** The document as samples_*.jsonl records it: the record, with the fields that the public harness adds. */
+  readonly doc: Doc;
+  /** Text before every choice. */
+  readonly context: string;
+  readonly choices: readonly string[];
+  /** Index of the right choice. */
+  readonly gold: number;
+  /** Text between the context and a choice; not counted in a choice's length. */
+  readonly delimiter: string;
+}
+
+export interface Task {
+  readonly name: string;
+  /** Version of the public harness's task with these semantics. */
+  readonly version: number;
+  /** One line on the fields that a record must have, for messages. */
+  readonly schema: string;
+  /** Reads a record. `where` is `file:line`. Throws UserError where the record is not a question of this task. */
+  read(record: unknown, docId: number, where: string): Question;
+}
+
+/** The error of every malformed record: where it is, what is wrong, what the task expects. */
+export function badRecord(task: Pick<Task, 'name' | 'schema'>, where: string, problem: string): UserError {
+  return new UserError(`${where}: ${problem}`, `Each line of a ${task.name} file is ${task.schema}`);
+}
+
+export const isObject = (value: unknown): value is Doc =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+export const isStringArray = (value: unknown): value is readonly string[] =>
+  Array.isArray(value) && value.every((item) => typeof item === 'string');
+
+/** Short, one-line form of a value for a message. */
+export function shown(value: unknown): string {
+  const text = value === undefined ? 'nothing' : JSON.stringify(value);
+  return text.length > 60 ? `${text.slice(0, 57)}...` : text;
+}
+
+/** Throws unless there is a choice, none is empty, and gold names one of them. */
+export function checkChoices(
+  task: Pick<Task, 'name' | 'schema'>, where: string, choices: readonly string[], gold: number,
+): void {
+  if (choices.length === 0) throw badRecord(task, where, 'the question has no choices');
+  const empty = choices.indexOf('');
+  if (empty >= 0) throw badRecord(task, where, `choice ${empty} (counted from 0) is empty`);
+  if (!Number.isInteger(gold) || gold < 0 || gold >= choices.length) {
+    throw badRecord(task, where, `label ${gold} names none of the ${choices.length} choices (labels count from 0)`);
+  }
+}

@@ -1,0 +1,201 @@
+/**
+ * Tokenises questions in worker threads while the dataset is still being read and the model loads.
+ * Workers need the compiled tokeniseWorker.js beside this file; where only TypeScript sources are (tests), or where no
+ * workers are asked for, the same code runs in this thread.
+ */
+import { existsSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { Worker } from 'node:worker_threads';
+import { UserError } from '../errors.js';
+import type { Question } from './tasks/task.js';
+import {
+  encodeChunk, loadTokenizer, type ChunkReply, type ChunkRequest, type TextTokenizer, type TokenizerSource,
+} from './tokeniseChunk.js';
+
+export interface TokenisedQuestion {
+  readonly docId: number;
+  /** i32[n_ctx], the tokenizer's BOS included. */
+  readonly context: Int32Array;
+  /** For each choice i32[n_cont], at least one token. */
+  readonly continuations: readonly Int32Array[];
+}
+
+export interface TokeniseOptions {
+  readonly tokenizer: TokenizerSource;
+  /** Threads; 0 tokenises in this one. Default 2. */
+  readonly workers?: number;
+  /** Questions a message. Default 64. */
+  readonly chunk?: number;
+}
+
+const DEFAULT_WORKERS = 2;
+const DEFAULT_CHUNK = 64;
+
+/** Something that answers a chunk; a lane handles one chunk at a time. */
+interface Lane {
+  encode(request: ChunkRequest): Promise<ChunkReply>;
+  close(): Promise<void>;
+}
+
+function workerLane(file: URL, source: TokenizerSource): Lane {
+  const worker = new Worker(file, { workerData: source });
+  let settle: { resolve(reply: ChunkReply): void; reject(error: Error): void } | undefined;
+  let failure: Error | undefined;
+  const fail = (error: Error): void => {
+    failure ??= error;
+    settle?.reject(failure);
+    settle = undefined;
+  };
+  worker.on('message', (reply: ChunkReply | { readonly error: string; readonly hint: string | undefined; readonly isUser: boolean }) => {
+    if ('error' in reply) return fail(reply.isUser ? new UserError(reply.error, reply.hint) : new Error(reply.error));
+    settle?.resolve(reply);
+    settle = undefined;
+  });
+  worker.on('error', fail);
+  worker.on('exit', (code) => fail(new Error(`a tokeniser thread ended early, exit code ${code}`)));
+  return {
+    encode: (request) => new Promise((resolve, reject) => {
+      if (failure !== undefined) return reject(failure);
+      settle = { resolve, reject };
+      worker.postMessage(request);
+    }),
+    close: async () => {
+      await worker.terminate();
+    },
+  };
+}
+
+function localLane(source: TokenizerSource): Lane {
+  let loading: Promise<TextTokenizer> | undefined;
+  return {
+    encode: async (request) => {
+      loading ??= loadTokenizer(source);
+      const reply = await encodeChunk(await loading, request);
+      // A turn of the event loop, so that progress and signals are served.
+      await new Promise((resolve) => setImmediate(resolve));
+      return reply;
+    },
+    close: async () => {},
+  };
+}
+
+/** Undoes the flattening of a reply. */
+function unpack(questions: readonly Question[], reply: ChunkReply): TokenisedQuestion[] {
+  let at = 0, length = 0;
+  const take = (): Int32Array => reply.tokens.subarray(at, (at += reply.lengths[length++] ?? 0));
+  return questions.map(({ docId, choices }) => ({ docId, context: take(), continuations: choices.map(take) }));
+}
+
+/** Accepts questions one by one and tokenises them behind the caller's back. */
+export class Tokeniser {
+  readonly #lanes: Lane[] = [];
+  readonly #busy: Promise<void>[] = [];
+  readonly #queue: { readonly index: number; readonly questions: readonly Question[] }[] = [];
+  readonly #done: TokenisedQuestion[][] = [];
+  readonly #options: TokeniseOptions;
+  #pending: Question[] = [];
+  #chunks = 0;
+  #failure: unknown;
+
+  constructor(options: TokeniseOptions) {
+    this.#options = options;
+    const file = new URL('./tokeniseWorker.js', import.meta.url);
+    const wanted = options.workers ?? DEFAULT_WORKERS;
+    const workers = file.protocol === 'file:' && existsSync(fileURLToPath(file)) ? wanted : 0;
+    if (workers === 0) this.#lanes.push(localLane(options.tokenizer));
+    // Started at once: loading the tokenizer overlaps with reading the dataset.
+    for (let i = 0; i < workers; i++) this.#lanes.push(workerLane(file, options.tokenizer));
+  }
+
+  /** Queues a question. Errors surface in finish(). */
+  add(question: Question): void {
+    this.#pending.push(question);
+    if (this.#pending.length >= (this.#options.chunk ?? DEFAULT_CHUNK)) this.#flush();
+  }
+
+  #flush(): void {
+    if (this.#pending.length === 0) return;
+    this.#queue.push({ index: this.#chunks++, questions: this.#pending });
+    this.#pending = [];
+    for (const [i, lane] of this.#lanes.entries()) this.#busy[i] ??= this.#drain(lane, i);
+  }
+
+  /** Feeds one lane until the queue is empty. Never rejects. */
+  async #drain(lane: Lane, index: number): Promise<void> {
+    // Not before the caller has recorded that this lane is busy.
+    await Promise.resolve();
+    try {
+      for (let job = this.#queue.shift(); job !== undefined; job = this.#queue.shift()) {
+        const questions = job.questions.map(({ context, choices, delimiter }) => ({ context, choices, delimiter }));
+        this.#done[job.index] = unpack(job.questions, await lane.encode({ questions }));
+      }
+    } catch (error) {
+      this.#failure ??= error;
+      this.#queue.length = 0;
+    }
+    delete this.#busy[index];
+  }
+
+  /** All questions in the order in which they were added. Ends the threads. */
+  async finish(): Promise<TokenisedQuestion[]> {
+    try {
+      this.#flush();
+      await Promise.all(this.#busy);
+      if (this.#failure !== undefined) throw this.#failure;
+      const questions = this.#done.flat();
+      for (const question of questions) checkTokens(question);
+      return questions;
+    } finally {
+      await this.close();
+    }
+  }
+
+  /** Ends the threads; for leaving before finish(). */
+  async close(): Promise<void> {
+    this.#queue.length = 0;
+    await Promise.all(this.#lanes.map((lane) => lane.close()));
+  }
+}
+
+function checkTokens({ docId, context, continuations }: TokenisedQuestion): void {
+  if (context.length === 0) {
+    throw new UserError(
+      `question ${docId}: the context has no tokens, so nothing predicts the first token of a choice`,
+      'Give the question a context, or use a tokenizer that adds a beginning-of-text token',
+    );
+  }
+  const empty = continuations.findIndex((tokens) => tokens.length === 0);
+  if (empty >= 0) {
+    throw new UserError(
+      `question ${docId}, choice ${empty}: the choice adds no token to its context, so it has no likelihood`,
+      'Check the choice in the dataset, or leave the question out with --docs',
+    );
+  }
+}
+
+/** Tokenises what is already in memory. */
+export async function tokeniseQuestions(
+  questions: Iterable<Question>, options: TokeniseOptions,
+): Promise<TokenisedQuestion[]> {
+  const tokeniser = new Tokeniser(options);
+  for (const question of questions) tokeniser.add(question);
+  return tokeniser.finish();
+}
+
+/**
+ * Throws UserError where a choice does not fit the model. The last token of a choice is never an input, so a path holds
+ * n_ctx + n_cont − 1 tokens.
+ */
+export function checkLengths(questions: readonly TokenisedQuestion[], maxLength: number): void {
+  for (const { docId, context, continuations } of questions) {
+    for (const [choice, tokens] of continuations.entries()) {
+      const inputs = context.length + tokens.length - 1;
+      if (inputs <= maxLength) continue;
+      throw new UserError(
+        `question ${docId}, choice ${choice}: ${inputs} input tokens (context ${context.length}, choice ${tokens.length}, `
+        + `its last is only predicted), but the model's context is ${maxLength}`,
+        `Leave it out with --docs (for example --docs 0:${docId}), or use a model with a longer context`,
+      );
+    }
+  }
+}

@@ -1,0 +1,78 @@
+/** Tokenising one chunk of questions: what a worker thread does, and this thread where there are no workers. */
+import { rightStrip } from './pythonText.js';
+
+/** What eval/ asks of a tokenizer: ids of a text, special tokens (BOS) as at the start of a sequence. */
+export interface TextTokenizer {
+  encode(text: string): ArrayLike<number> | PromiseLike<ArrayLike<number>>;
+  /** Used where present; same results as encode on each. */
+  encodeBatch?(texts: string[]): readonly ArrayLike<number>[] | PromiseLike<readonly ArrayLike<number>[]>;
+}
+
+/**
+ * Where tokenizers come from: a module that exports `createTokenizer(spec)`, by URL so that a thread can load it, and
+ * its argument, which must survive structured cloning.
+ */
+export interface TokenizerSource {
+  readonly moduleUrl: string;
+  readonly spec: unknown;
+}
+
+export interface ChunkRequest {
+  readonly questions: readonly {
+    readonly context: string; readonly choices: readonly string[]; readonly delimiter: string;
+  }[];
+}
+
+/** Per question: context, then each choice; lengths in the same order. */
+export interface ChunkReply {
+  readonly tokens: Int32Array<ArrayBuffer>;
+  readonly lengths: Int32Array<ArrayBuffer>;
+}
+
+/** Imports the module and makes a tokenizer. */
+export async function loadTokenizer(source: TokenizerSource): Promise<TextTokenizer> {
+  const module = await import(source.moduleUrl) as { createTokenizer?: unknown };
+  const { createTokenizer } = module;
+  if (typeof createTokenizer !== 'function') throw new Error(`${source.moduleUrl} exports no createTokenizer(spec)`);
+  const make = createTokenizer as (spec: unknown) => TextTokenizer | PromiseLike<TextTokenizer>;
+  return make(source.spec);
+}
+
+async function encodeAll(tokenizer: TextTokenizer, texts: string[]): Promise<readonly ArrayLike<number>[]> {
+  if (tokenizer.encodeBatch !== undefined) return tokenizer.encodeBatch(texts);
+  const encoded: ArrayLike<number>[] = [];
+  for (const text of texts) encoded.push(await tokenizer.encode(text));
+  return encoded;
+}
+
+/**
+ * Spaces at the end of the context belong to the choices; a choice's tokens are those of the whole text after as many
+ * as the context alone has. The context is encoded once a question, and its tokens are the inputs for every choice.
+ */
+export async function encodeChunk(tokenizer: TextTokenizer, request: ChunkRequest): Promise<ChunkReply> {
+  const texts: string[] = [];
+  for (const { context, choices, delimiter } of request.questions) {
+    const stripped = rightStrip(context);
+    texts.push(stripped);
+    for (const choice of choices) texts.push(context + delimiter + choice);
+  }
+  const encoded = await encodeAll(tokenizer, texts);
+  if (encoded.length !== texts.length) throw new Error(`the tokenizer gave ${encoded.length} results for ${texts.length} texts`);
+  const lengths = new Int32Array(texts.length);
+  const parts: { readonly ids: ArrayLike<number>; readonly from: number }[] = [];
+  let at = 0, total = 0;
+  for (const { choices } of request.questions) {
+    const contextLength = encoded[at]?.length ?? 0;
+    for (let i = 0; i <= choices.length; i++, at++) {
+      const ids = encoded[at] ?? [];
+      const from = i === 0 ? 0 : Math.min(contextLength, ids.length);
+      lengths[at] = ids.length - from;
+      total += ids.length - from;
+      parts.push({ ids, from });
+    }
+  }
+  const tokens = new Int32Array(total);
+  let to = 0;
+  for (const { ids, from } of parts) for (let i = from; i < ids.length; i++) tokens[to++] = ids[i] ?? 0;
+  return { tokens, lengths };
+}

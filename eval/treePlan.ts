@@ -1,0 +1,135 @@
+/** Decides which choices go into one tree. Trees themselves are laid out when their micro-batch is due. */
+import { UserError } from '../errors.js';
+import type { TokenisedQuestion } from './tokenise.js';
+import {
+  commonInputs, comparePaths, inLayoutOrder, measureTree, pathLength, type Path, type Sharing, type TreeSize,
+} from './tree.js';
+
+/** The choices of one tree and what the tree costs. */
+export interface TreePlan extends TreeSize {
+  readonly paths: readonly Path[];
+}
+
+export interface Capacity {
+  readonly maxTokens: number;
+  readonly maxRows: number;
+}
+
+export interface Forest {
+  readonly trees: readonly TreePlan[];
+  readonly tokensComputed: number;
+  /** Tokens if every choice were a sequence of its own. */
+  readonly tokensWithoutSharing: number;
+}
+
+/** Questions join only over a prefix this long: BOS and a common first word are not worth one tree for everything. */
+const MIN_SAVED_TOKENS = 8;
+/**
+ * Joined questions fill at most this part of a micro-batch, so that packing keeps its freedom and questions finish
+ * early; where each shares half its tokens with its neighbour, the whole.
+ */
+const GROWTH_SHARE = 1 / 4;
+/** Questions in one tree at most: bounds the search. */
+const MAX_JOINED = 512;
+
+const planOf = (paths: readonly Path[], sharing: Sharing): TreePlan => ({ paths, ...measureTree(paths, sharing) });
+
+const fits = (size: TreeSize, capacity: Capacity): boolean =>
+  size.tokens <= capacity.maxTokens && size.rows <= capacity.maxRows;
+
+/** A question's choices as one tree, or as few as hold them where they exceed a micro-batch. */
+function planQuestion(paths: readonly Path[], docId: number, sharing: Sharing, capacity: Capacity): TreePlan[] {
+  const whole = planOf(paths, sharing);
+  if (fits(whole, capacity)) return [whole];
+  const plans: TreePlan[] = [];
+  let current: TreePlan | undefined;
+  for (const path of inLayoutOrder(paths, sharing)) {
+    const grown: TreePlan = planOf([...(current?.paths ?? []), path], sharing);
+    if (fits(grown, capacity)) {
+      current = grown;
+      continue;
+    }
+    if (current !== undefined) plans.push(current);
+    current = planOf([path], sharing);
+    if (!fits(current, capacity)) {
+      throw new UserError(
+        `question ${docId}, choice ${path.choice}: ${current.tokens} tokens with ${current.rows} to score do not fit a micro-batch `
+        + `of ${capacity.maxTokens} tokens and ${capacity.maxRows} scored rows`,
+        'Raise the size of a micro-batch, or leave the question out with --docs',
+      );
+    }
+  }
+  if (current !== undefined) plans.push(current);
+  return plans;
+}
+
+/** The context of a question as a path: one dummy token follows it, which as a last token is never an input. */
+function contextPath(plan: TreePlan): Path {
+  const [first] = plan.paths;
+  if (first === undefined) throw new Error('a tree without paths');
+  return { ...first, continuation: new Int32Array(1) };
+}
+
+/**
+ * Joins questions whose contexts start alike: with contexts in lexicographic order, neighbours share the most, and what
+ * a run of neighbours saves is the sum of their common prefixes. Cuts the order into runs that fit, saving the most:
+ * best[i] is the most saved among the first i questions.
+ */
+function joinQuestions(single: readonly TreePlan[], capacity: Capacity): TreePlan[] {
+  const ordered = single.map((plan) => ({ plan, context: contextPath(plan), saved: 0 }))
+    .sort((a, b) => comparePaths(a.context, b.context));
+  for (const [i, entry] of ordered.entries()) {
+    const before = ordered[i - 1];
+    entry.saved = before === undefined ? 0 : commonInputs(before.context, entry.context);
+  }
+  const best = new Float64Array(ordered.length + 1);
+  const runStart = new Int32Array(ordered.length + 1);
+  for (let end = 1; end <= ordered.length; end++) {
+    let tokens = 0, rows = 0, saved = 0, isClose = true;
+    best[end] = -1;
+    for (let start = end - 1; start >= Math.max(0, end - MAX_JOINED); start--) {
+      const entry = ordered[start];
+      if (entry === undefined) break;
+      tokens += entry.plan.tokens;
+      rows += entry.plan.rows;
+      const part = isClose ? 1 : GROWTH_SHARE;
+      const isRun = start < end - 1;
+      if (isRun && (tokens - saved > capacity.maxTokens * part || rows > capacity.maxRows * part)) break;
+      const total = (best[start] ?? 0) + saved;
+      if (total > (best[end] ?? 0)) {
+        best[end] = total;
+        runStart[end] = start;
+      }
+      if (entry.saved < MIN_SAVED_TOKENS) break;
+      saved += entry.saved;
+      isClose &&= entry.saved * 2 >= entry.plan.tokens;
+    }
+  }
+  const joined: TreePlan[] = [];
+  for (let end = ordered.length; end > 0; end = runStart[end] ?? 0) {
+    const run = ordered.slice(runStart[end], end);
+    const [only] = run;
+    joined.push(run.length === 1 && only !== undefined ? only.plan : planOf(run.flatMap(({ plan }) => plan.paths), 'tree'));
+  }
+  return joined.reverse();
+}
+
+/**
+ * Groups every choice of every question into trees that fit a micro-batch, in a fixed order.
+ * Throws UserError where one choice alone does not fit.
+ */
+export function planTrees(questions: readonly TokenisedQuestion[], sharing: Sharing, capacity: Capacity): Forest {
+  const single: TreePlan[] = [];
+  const split: TreePlan[] = [];
+  let tokensWithoutSharing = 0;
+  for (const [index, { docId, context, continuations }] of questions.entries()) {
+    const paths = continuations.map((continuation, choice): Path => ({ question: index, choice, context, continuation }));
+    for (const path of paths) tokensWithoutSharing += pathLength(path);
+    const groups = sharing === 'none' ? paths.map((path) => [path]) : [paths];
+    const plans = groups.flatMap((group) => planQuestion(group, docId, sharing, capacity));
+    (plans.length > groups.length ? split : single).push(...plans);
+  }
+  const trees = [...(sharing === 'tree' ? joinQuestions(single, capacity) : single), ...split];
+  const tokensComputed = trees.reduce((sum, tree) => sum + tree.tokens, 0);
+  return { trees, tokensComputed, tokensWithoutSharing };
+}
