@@ -1,0 +1,71 @@
+// Memory that kernels may see: a read-only mapping of a file, or zero-initialised memory of the process.
+#ifndef TILEWRIGHT_MEMORY_H
+#define TILEWRIGHT_MEMORY_H
+#include "support.h"
+
+namespace tw {
+
+/** Owns its pages; unmapped when the last owner (a JavaScript handle, a Program, a running job) lets go. */
+class Memory {
+ public:
+  /** Maps a whole file for reading. Throws where it cannot be opened or is empty. */
+  static std::shared_ptr<Memory> mapFile(const std::string &path);
+  /** Zeroes, aligned to 64 bytes; from 4 MiB on, aligned to 2 MiB and offered to transparent huge pages. */
+  static std::shared_ptr<Memory> allocate(size_t bytes);
+  ~Memory();
+  Memory(const Memory &) = delete;
+  Memory &operator=(const Memory &) = delete;
+
+  uint8_t *data() const { return data_; }
+  size_t size() const { return size_; }
+  bool isWritable() const { return isWritable_; }
+  /** madvise on the pages of a range: whole pages inside it for DONTNEED, those touching it otherwise. */
+  void advise(size_t offset, size_t length, int advice) const;
+  void requireInside(size_t offset, size_t length, const std::string &what) const;
+
+ private:
+  Memory(void *mapping, size_t mappedBytes, uint8_t *data, size_t size, bool isWritable)
+      : mapping_(mapping), mappedBytes_(mappedBytes), data_(data), size_(size), isWritable_(isWritable) {}
+  void *mapping_;
+  size_t mappedBytes_;
+  uint8_t *data_;
+  size_t size_;
+  bool isWritable_;
+};
+
+class MemoryWrap : public Napi::ObjectWrap<MemoryWrap> {
+ public:
+  static constexpr const char *NAME = "Memory";
+  static const napi_type_tag TAG;
+  explicit MemoryWrap(const Napi::CallbackInfo &info);
+  /** The memory behind a JavaScript handle; throws once it was released. */
+  const std::shared_ptr<Memory> &get() const;
+
+ private:
+  friend Napi::Function initMemory(Napi::Env env);
+  Napi::Value sizeBytes(const Napi::CallbackInfo &info);
+  Napi::Value address(const Napi::CallbackInfo &info);
+  Napi::Value isWritable(const Napi::CallbackInfo &info);
+  void release(const Napi::CallbackInfo &info);
+  void advise(const Napi::CallbackInfo &info);
+  void write(const Napi::CallbackInfo &info);
+  Napi::Value read(const Napi::CallbackInfo &info);
+  std::shared_ptr<Memory> memory_;
+};
+
+/** A range of a memory, checked once when it is made. */
+struct Slot {
+  std::shared_ptr<Memory> memory;
+  size_t offset = 0;
+  size_t bytes = 0;
+  uint8_t *data() const { return memory->data() + offset; }
+  /** From {memory, offset, bytes}. */
+  static Slot parse(const Napi::Value &value, const std::string &what);
+};
+
+inline std::shared_ptr<Memory> memoryArg(const Napi::Value &value, const std::string &what) {
+  return unwrap<MemoryWrap>(value, what)->get();
+}
+
+}  // namespace tw
+#endif

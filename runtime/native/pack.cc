@@ -1,0 +1,251 @@
+#include "pack.h"
+
+#include <algorithm>
+#include <cstring>
+
+// The loops below are written for the compiler's vectoriser; wider instruction sets are chosen when the addon loads.
+#if defined(__x86_64__) && defined(__linux__) && (defined(__GNUC__) || defined(__clang__))
+#define TW_CLONES __attribute__((target_clones("arch=skylake-avx512", "avx2", "default")))
+#else
+#define TW_CLONES
+#endif
+
+namespace tw {
+namespace {
+
+/** Columns of k converted at a time: 16 rows of them stay in L1. */
+constexpr size_t CHUNK = 128;
+
+inline uint32_t bitsOf(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, 4);
+  return bits;
+}
+
+inline float floatOf(uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+
+/** Round to nearest, ties to even; a NaN stays one (its top mantissa bit is set, so that truncation cannot lose it). */
+inline uint16_t toBf16(float value) {
+  const uint32_t bits = bitsOf(value);
+  const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  const uint32_t quiet = (bits >> 16) | 0x40u;
+  return static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+}
+
+/** Round to nearest, ties to even; NaN stays NaN, what is too large becomes infinite. */
+uint16_t toF16(float value) {
+  const uint32_t bits = bitsOf(value);
+  const uint32_t sign = (bits >> 16) & 0x8000u;
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);
+  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // rounds to 2^16
+  if (magnitude < 0x38800000u) {
+    // Below 2^-14: adding 2^-1 shifts the value so that one unit is 2^-24, rounded by the addition itself.
+    const uint32_t subnormal = bitsOf(floatOf(magnitude) + 0.5f) - 0x3f000000u;
+    return static_cast<uint16_t>(sign | subnormal);
+  }
+  const uint32_t rebased = magnitude - 0x38000000u;
+  return static_cast<uint16_t>(sign | ((rebased + 0xfffu + ((rebased >> 13) & 1u)) >> 13));
+}
+
+inline float fromF16(uint16_t half) {
+  const uint32_t sign = (uint32_t{half} & 0x8000u) << 16;
+  const uint32_t magnitude = (uint32_t{half} & 0x7fffu) << 13;
+  // 2^112 moves the exponent from bias 15 to bias 127 and makes subnormal halves normal.
+  const uint32_t finite = bitsOf(floatOf(magnitude) * 0x1p112f);
+  return floatOf(sign | (magnitude >= 0x0f800000u ? (magnitude | 0x7f800000u) : finite));
+}
+
+inline uint64_t mix(uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+TW_CLONES void widenBf16(const uint8_t *in, size_t count, float *out) {
+  for (size_t i = 0; i < count; i++) {
+    uint16_t half;
+    std::memcpy(&half, in + 2 * i, 2);
+    out[i] = floatOf(uint32_t{half} << 16);
+  }
+}
+
+TW_CLONES void widenF16(const uint8_t *in, size_t count, float *out) {
+  for (size_t i = 0; i < count; i++) {
+    uint16_t half;
+    std::memcpy(&half, in + 2 * i, 2);
+    out[i] = fromF16(half);
+  }
+}
+
+TW_CLONES void narrowBf16(const float *in, size_t count, uint16_t *out) {
+  for (size_t i = 0; i < count; i++) out[i] = toBf16(in[i]);
+}
+
+TW_CLONES void multiply(float *values, const float *factors, size_t count) {
+  for (size_t i = 0; i < count; i++) values[i] *= factors[i];
+}
+
+/** Nearly normal: the sum of four uniform 16-bit parts of a hash of (seed, index), at most 3.46 deviations from 0. */
+TW_CLONES void randomValues(uint64_t start, uint64_t index, size_t count, float factor, float *out) {
+  for (size_t i = 0; i < count; i++) {
+    const uint64_t h = mix(start + (index + i) * 0x9e3779b97f4a7c15u);
+    const auto sum = static_cast<int32_t>((h & 0xffff) + ((h >> 16) & 0xffff) + ((h >> 32) & 0xffff) + (h >> 48));
+    out[i] = static_cast<float>(sum - 131070) * factor;
+  }
+}
+
+TW_CLONES void transpose32(const uint32_t *in, size_t inStride, size_t count, uint32_t *out) {
+  for (size_t i = 0; i < count; i++) {
+    for (size_t lane = 0; lane < PANEL; lane++) out[i * PANEL + lane] = in[lane * inStride + i];
+  }
+}
+
+TW_CLONES void transpose16(const uint16_t *in, size_t inStride, size_t count, uint16_t *out) {
+  for (size_t i = 0; i < count; i++) {
+    for (size_t lane = 0; lane < PANEL; lane++) out[i * PANEL + lane] = in[lane * inStride + i];
+  }
+}
+
+float roundTo(DType dtype, float value) {
+  switch (dtype) {
+    case DType::BF16: return floatOf(uint32_t{toBf16(value)} << 16);
+    case DType::F16: return fromF16(toF16(value));
+    case DType::F32:
+    case DType::I32: break;
+  }
+  return value;
+}
+
+/** A row of the stacked sources. */
+struct RowRef {
+  const PackSource *source = nullptr;  // null: zeros
+  size_t row = 0;
+};
+
+RowRef findRow(const PackJob &job, size_t column) {
+  if (column >= job.rowMap.size() || job.rowMap[column] < 0) return {};
+  auto row = static_cast<size_t>(job.rowMap[column]);
+  for (const PackSource &source : job.sources) {
+    if (row < source.rows) return {&source, row};
+    row -= source.rows;
+  }
+  return {};
+}
+
+void loadChunk(const PackJob &job, const RowRef &ref, size_t from, size_t count, float *out) {
+  if (ref.source == nullptr) {
+    std::fill(out, out + count, 0.0f);
+    return;
+  }
+  loadRow(*ref.source, job.k, ref.row, from, count, out);
+  if (!job.columnScale.empty()) multiply(out, job.columnScale.data() + from, count);
+}
+
+void storeRow(DType dtype, const float *values, size_t count, uint8_t *out) {
+  if (dtype == DType::F32) {
+    std::memcpy(out, values, count * 4);
+    return;
+  }
+  alignas(64) uint16_t halves[CHUNK];
+  if (dtype == DType::BF16) {
+    narrowBf16(values, count, halves);
+  } else {
+    for (size_t i = 0; i < count; i++) halves[i] = toF16(values[i]);
+  }
+  std::memcpy(out, halves, count * 2);
+}
+
+void packRows(const PackJob &job, size_t panel) {
+  alignas(64) float values[CHUNK];
+  const size_t size = bytesOf(job.dtype);
+  const size_t end = std::min(job.rowMap.size(), (panel + 1) * PANEL);
+  for (size_t column = panel * PANEL; column < end; column++) {
+    const RowRef ref = findRow(job, column);
+    uint8_t *out = job.target + column * job.k * size;
+    if (ref.source != nullptr && ref.source->kind == PackSource::Kind::Memory && ref.source->dtype == job.dtype &&
+        job.columnScale.empty()) {
+      std::memcpy(out, ref.source->data + ref.row * job.k * size, job.k * size);
+      continue;
+    }
+    for (size_t from = 0; from < job.k; from += CHUNK) {
+      const size_t count = std::min(CHUNK, job.k - from);
+      loadChunk(job, ref, from, count, values);
+      storeRow(job.dtype, values, count, out + from * size);
+    }
+  }
+}
+
+}  // namespace
+
+size_t packedBytes(const PackJob &job) {
+  const size_t columns = (job.rowMap.size() + PANEL - 1) / PANEL * PANEL;
+  switch (job.layout) {
+    case PackJob::Layout::Rows: return job.rowMap.size() * job.k * bytesOf(job.dtype);
+    case PackJob::Layout::Panels: return columns * job.k * bytesOf(job.dtype);
+    case PackJob::Layout::Vnni: return columns * ((job.k + VNNI_DEPTH - 1) / VNNI_DEPTH * VNNI_DEPTH) * 2;
+  }
+  return 0;
+}
+
+void loadRow(const PackSource &source, size_t k, size_t row, size_t from, size_t count, float *out) {
+  const size_t index = row * k + from;
+  switch (source.kind) {
+    case PackSource::Kind::Constant:
+      std::fill(out, out + count, roundTo(source.dtype, source.value));
+      return;
+    case PackSource::Kind::Random:
+      randomValues(mix(source.seed), index, count, source.factor, out);
+      if (source.dtype != DType::F32) {
+        for (size_t i = 0; i < count; i++) out[i] = roundTo(source.dtype, out[i]);
+      }
+      return;
+    case PackSource::Kind::Memory: break;
+  }
+  const uint8_t *in = source.data + index * bytesOf(source.dtype);
+  switch (source.dtype) {
+    case DType::BF16: widenBf16(in, count, out); return;
+    case DType::F16: widenF16(in, count, out); return;
+    case DType::F32:
+    case DType::I32: std::memcpy(out, in, count * 4); return;
+  }
+}
+
+void packPanel(const PackJob &job, size_t panel) {
+  if (job.layout == PackJob::Layout::Rows) return packRows(job, panel);
+  const bool isVnni = job.layout == PackJob::Layout::Vnni;
+  const size_t depth = isVnni ? (job.k + VNNI_DEPTH - 1) / VNNI_DEPTH * VNNI_DEPTH : job.k;
+  RowRef rows[PANEL];
+  for (size_t lane = 0; lane < PANEL; lane++) rows[lane] = findRow(job, panel * PANEL + lane);
+
+  alignas(64) float values[PANEL * CHUNK];
+  alignas(64) uint16_t halves[PANEL * CHUNK];
+  uint8_t *out = job.target + panel * PANEL * depth * bytesOf(job.dtype);
+  for (size_t from = 0; from < depth; from += CHUNK) {
+    const size_t span = std::min(CHUNK, depth - from);  // even for vnni, where depth is a multiple of 32
+    const size_t count = from < job.k ? std::min(span, job.k - from) : 0;
+    for (size_t lane = 0; lane < PANEL; lane++) {
+      float *line = values + lane * CHUNK;
+      if (count > 0) loadChunk(job, rows[lane], from, count, line);
+      std::fill(line + count, line + span, 0.0f);
+      if (job.dtype == DType::BF16) narrowBf16(line, span, halves + lane * CHUNK);
+    }
+    if (isVnni) {
+      alignas(64) uint32_t pairs[PANEL * CHUNK / 2];
+      std::memcpy(pairs, halves, sizeof(pairs));
+      transpose32(pairs, CHUNK / 2, span / 2, reinterpret_cast<uint32_t *>(out) + from / 2 * PANEL);
+    } else if (job.dtype == DType::BF16) {
+      transpose16(halves, CHUNK, span, reinterpret_cast<uint16_t *>(out) + from * PANEL);
+    } else {
+      alignas(64) uint32_t words[PANEL * CHUNK];
+      std::memcpy(words, values, sizeof(words));
+      transpose32(words, CHUNK, span, reinterpret_cast<uint32_t *>(out) + from * PANEL);
+    }
+  }
+}
+
+}  // namespace tw

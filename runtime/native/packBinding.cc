@@ -1,0 +1,136 @@
+// pack(pool, job): checks a packing job that comes from JavaScript and runs it on the pool.
+#include <atomic>
+
+#include "memory.h"
+#include "pack.h"
+#include "pool.h"
+
+namespace tw {
+namespace {
+
+constexpr int64_t MAX_EXTENT = int64_t{1} << 31;
+
+DType parseDType(const Napi::Value &value, const std::string &what) {
+  const std::string name = stringArg(value, what);
+  if (name == "f32") return DType::F32;
+  if (name == "f16") return DType::F16;
+  if (name == "bf16") return DType::BF16;
+  fail(what + " must be f32, f16 or bf16, not " + name);
+}
+
+/** A job with the memories that it reads and writes. */
+struct OwnedJob {
+  PackJob job;
+  std::vector<std::shared_ptr<Memory>> memories;
+};
+
+PackSource parseSource(const Napi::Value &value, size_t k, OwnedJob &owner, const std::string &what) {
+  const Napi::Object object = objectArg(value, what);
+  PackSource source;
+  source.dtype = parseDType(object.Get("dtype"), what + ".dtype");
+  source.rows = static_cast<size_t>(integerArg(object.Get("rows"), what + ".rows", 1, MAX_EXTENT));
+  const std::string kind = stringArg(object.Get("kind"), what + ".kind");
+  if (kind == "memory") {
+    source.kind = PackSource::Kind::Memory;
+    auto memory = memoryArg(object.Get("memory"), what + ".memory");
+    const size_t offset = sizeArg(object.Get("offset"), what + ".offset");
+    memory->requireInside(offset, product(product(source.rows, k, "a matrix"), bytesOf(source.dtype), "a matrix"), what);
+    source.data = memory->data() + offset;
+    owner.memories.push_back(std::move(memory));
+  } else if (kind == "random") {
+    source.kind = PackSource::Kind::Random;
+    if (!object.Get("seed").IsBigInt()) fail(what + ".seed must be a bigint");
+    bool isLossless = false;
+    source.seed = object.Get("seed").As<Napi::BigInt>().Uint64Value(&isLossless);
+    const double scale = numberArg(object.Get("scale"), what + ".scale");
+    source.factor = static_cast<float>(scale * 1.7320508075688772 / 65536.0);
+  } else if (kind == "constant") {
+    source.kind = PackSource::Kind::Constant;
+    source.value = static_cast<float>(numberArg(object.Get("value"), what + ".value"));
+  } else {
+    fail(what + ".kind must be memory, random or constant, not " + kind);
+  }
+  return source;
+}
+
+PackJob::Layout parseLayout(const Napi::Value &value) {
+  const std::string name = stringArg(value, "layout");
+  if (name == "rows") return PackJob::Layout::Rows;
+  if (name == "panels") return PackJob::Layout::Panels;
+  if (name == "vnni") return PackJob::Layout::Vnni;
+  fail("layout must be rows, panels or vnni, not " + name);
+}
+
+void checkRowMap(const PackJob &job) {
+  size_t total = 0;
+  for (const PackSource &source : job.sources) total += source.rows;
+  for (size_t i = 0; i < job.rowMap.size(); i++) {
+    const int32_t row = job.rowMap[i];
+    if (row < -1 || (row >= 0 && static_cast<size_t>(row) >= total)) {
+      fail("rowMap[" + std::to_string(i) + "] = " + std::to_string(row) + " lies outside " + std::to_string(total) + " rows");
+    }
+  }
+}
+
+std::shared_ptr<OwnedJob> parseJob(const Napi::Object &object) {
+  auto owned = std::make_shared<OwnedJob>();
+  PackJob &job = owned->job;
+  job.layout = parseLayout(object.Get("layout"));
+  job.dtype = parseDType(object.Get("dtype"), "dtype");
+  if (job.layout == PackJob::Layout::Vnni && job.dtype != DType::BF16) fail("layout vnni holds bf16 only");
+  if (job.layout == PackJob::Layout::Panels && job.dtype == DType::F16) fail("layout panels holds f32 or bf16 only");
+  job.k = static_cast<size_t>(integerArg(object.Get("k"), "k", 1, MAX_EXTENT));
+
+  const Napi::Array sources = arrayArg(object.Get("sources"), "sources");
+  for (uint32_t i = 0; i < sources.Length(); i++) {
+    job.sources.push_back(parseSource(sources.Get(i), job.k, *owned, "sources[" + std::to_string(i) + "]"));
+  }
+  const auto [rows, columns] = typedArg<int32_t>(object.Get("rowMap"), "rowMap", napi_int32_array);
+  if (columns == 0 || columns > static_cast<size_t>(MAX_EXTENT)) fail("rowMap is empty or too long");
+  job.rowMap.assign(rows, rows + columns);
+  checkRowMap(job);
+
+  const Napi::Value scale = object.Get("columnScale");
+  if (!scale.IsUndefined()) {
+    const PackSource source = parseSource(scale, job.k, *owned, "columnScale");
+    if (source.rows != 1) fail("columnScale must have one row");
+    job.columnScale.resize(job.k);
+    loadRow(source, job.k, 0, 0, job.k, job.columnScale.data());
+  }
+
+  const size_t largest = product(product(roundUp(columns, PANEL), roundUp(job.k, VNNI_DEPTH), "the packed weight"), 4, "the packed weight");
+  (void)largest;  // bounds every product in packedBytes
+  const Slot target = Slot::parse(object.Get("target"), "target");
+  if (!target.memory->isWritable()) fail("target is a mapped file and cannot be written");
+  const size_t needed = packedBytes(job);
+  if (target.bytes < needed) {
+    fail("target holds " + std::to_string(target.bytes) + " bytes, the packed weight needs " + std::to_string(needed));
+  }
+  if (target.offset % 64 != 0) fail("target.offset must be a multiple of 64");
+  job.target = target.data();
+  owned->memories.push_back(target.memory);
+  return owned;
+}
+
+}  // namespace
+
+Napi::Value pack(const Napi::CallbackInfo &info) {
+  const std::shared_ptr<Pool> pool = poolArg(info[0], "pool");
+  const std::shared_ptr<OwnedJob> owned = parseJob(objectArg(info[1], "job"));
+  auto lease = Pool::lease(pool);
+  return PromiseWorker::start(
+      info.Env(),
+      [pool, owned] {
+        std::atomic<size_t> next{0};
+        const size_t panels = panelsOf(owned->job);
+        pool->run([&](int) {
+          for (size_t panel = next.fetch_add(1); panel < panels; panel = next.fetch_add(1)) {
+            if (pool->isStopping()) fail("Stopped while packing weights");
+            packPanel(owned->job, panel);
+          }
+        });
+      },
+      [](Napi::Env env) { return env.Undefined(); }, std::move(lease));
+}
+
+}  // namespace tw
