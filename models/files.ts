@@ -1,0 +1,117 @@
+/** Reading files that somebody else wrote: every size is checked before anything is allocated. */
+import { closeSync, openSync, readSync, statSync } from 'node:fs';
+import { UserError } from '../errors.js';
+
+/** JSON.stringify recurses where JSON.parse does not: a deep value from a hostile file must not end the stack. */
+function stringify(value: unknown): string {
+  try {
+    return JSON.stringify(value);
+  } catch (error) {
+    if (error instanceof RangeError) return '(nested too deeply to show)';
+    throw error;
+  }
+}
+
+/** A value from a file as it may appear in a message: quoted, clipped, nothing that a terminal would obey. */
+export function quote(value: unknown, limit = 60): string {
+  const text = typeof value === 'string' || typeof value === 'object' ? stringify(value) : String(value);
+  const clipped = text.length > limit ? `${text.slice(0, limit)}…` : text;
+  return clipped.replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
+
+/** A key that is there and not null: JSON files use both for "no value". */
+export const isGiven = <T>(value: T): value is NonNullable<T> => value !== null && value !== undefined;
+
+export const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** Why the operating system refused, in words. */
+function reason(error: unknown): string {
+  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  const words: Readonly<Record<string, string>> = {
+    ENOENT: 'no such file',
+    EACCES: 'permission denied',
+    EISDIR: 'it is a folder',
+    ENOTDIR: 'a part of the path is not a folder',
+    ELOOP: 'its symbolic links form a loop',
+    EMFILE: 'too many open files',
+    ENAMETOOLONG: 'the name is too long',
+  };
+  return words[code] ?? (error instanceof Error ? error.message : String(error));
+}
+
+/** Size in bytes of a regular file; undefined where there is none. UserError where it cannot be looked at. */
+export function fileSize(path: string): number | undefined {
+  try {
+    const stat = statSync(path);
+    if (!stat.isFile()) throw new UserError(`${path}: not a regular file`);
+    return stat.size;
+  } catch (error) {
+    if (error instanceof UserError) throw error;
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
+    throw new UserError(`${path}: cannot be read: ${reason(error)}`, undefined, { cause: error });
+  }
+}
+
+/** Runs `use` on an open file and closes it; a system error becomes a UserError that names the path. */
+export function withFile<T>(path: string, use: (fd: number, sizeBytes: number) => T, hint?: string): T {
+  const size = fileSize(path);
+  if (size === undefined) throw new UserError(`${path}: no such file`, hint);
+  let fd: number | undefined;
+  try {
+    fd = openSync(path, 'r');
+    return use(fd, size);
+  } catch (error) {
+    if (error instanceof UserError) throw error;
+    if (error instanceof Error && 'code' in error) throw new UserError(`${path}: cannot be read: ${reason(error)}`, hint, { cause: error });
+    throw error;
+  } finally {
+    if (fd !== undefined) closeSync(fd);
+  }
+}
+
+/** `length` bytes from byte `offset`, or fewer where the file ends. The caller has bounded `length`. */
+export function readRange(fd: number, offset: number, length: number): Buffer {
+  const bytes = Buffer.alloc(length);
+  let filled = 0;
+  while (filled < length) {
+    const count = readSync(fd, bytes, filled, length - filled, offset + filled);
+    if (count === 0) break;
+    filled += count;
+  }
+  return bytes.subarray(0, filled);
+}
+
+/** The whole file, at most `maxBytes`. */
+export function readBounded(path: string, maxBytes: number, hint?: string): Buffer {
+  return withFile(path, (fd, size) => {
+    if (size > maxBytes) throw new UserError(`${path}: ${size} bytes, more than the ${maxBytes} that such a file may have`, hint);
+    return readRange(fd, 0, size);
+  }, hint);
+}
+
+/** Strict UTF-8; a byte order mark is kept, so that it is never silently part of a valid file. */
+export function decodeUtf8(bytes: Uint8Array, where: string): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch (error) {
+    throw new UserError(`${where}: not valid UTF-8`, undefined, { cause: error });
+  }
+}
+
+export function parseJson(text: string, where: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch (error) {
+    const detail = error instanceof Error ? quote(error.message, 160).slice(1, -1).replaceAll('\\"', '"') : '';
+    throw new UserError(`${where}: not valid JSON: ${detail}`, undefined, { cause: error });
+  }
+}
+
+/** A JSON object from a file of at most `maxBytes`, with its text. */
+export function readJsonObject(path: string, maxBytes: number, hint?: string): { readonly value: Readonly<Record<string, unknown>>; readonly text: string } {
+  const text = decodeUtf8(readBounded(path, maxBytes, hint), path);
+  const value = parseJson(text, path);
+  if (!isRecord(value)) throw new UserError(`${path}: expected a JSON object, got ${quote(value)}`, hint);
+  return { value, text };
+}

@@ -1,0 +1,121 @@
+/** Rotary position embedding: its settings in a config.json, and the frequencies that follow from them. */
+import { UserError } from '../errors.js';
+import { isGiven, isRecord, quote } from './files.js';
+
+export type RopeScaling =
+  | { readonly type: 'none' }
+  /** Positions divided by `factor` (kaiokendev's and Chen et al.'s position interpolation, arXiv:2306.15595). */
+  | { readonly type: 'linear'; readonly factor: number }
+  /** LLaMA 3.1: long wavelengths are stretched by `factor`, short ones kept, those between blended. */
+  | {
+      readonly type: 'llama3';
+      readonly factor: number;
+      readonly lowFreqFactor: number;
+      readonly highFreqFactor: number;
+      readonly originalMaxPositions: number;
+    };
+
+export interface RopeConfig {
+  /** Base of the geometric series of frequencies. */
+  readonly theta: number;
+  readonly scaling: RopeScaling;
+}
+
+const SUPPORTED = 'default, linear, llama3';
+const DEFAULT_THETA = 10_000;
+
+type Json = Readonly<Record<string, unknown>>;
+
+function number(source: Json, key: string, where: string, min: number, max: number): number {
+  const value = source[key];
+  if (typeof value === 'number' && value >= min && value <= max) return value;
+  throw new UserError(`${where}.${key}: expected a number from ${min} to ${max}, got ${quote(value)}`);
+}
+
+function parseScaling(source: Json, where: string, originalMaxPositions: unknown): RopeScaling {
+  const named = source['rope_type'] ?? source['type'] ?? 'default';
+  if (isGiven(source['rope_type']) && isGiven(source['type']) && source['rope_type'] !== source['type']) {
+    throw new UserError(`${where}: rope_type ${quote(source['rope_type'])} and type ${quote(source['type'])} disagree`);
+  }
+  switch (named) {
+    case 'default':
+    case 'none':
+      return { type: 'none' };
+    case 'linear':
+      return { type: 'linear', factor: number(source, 'factor', where, 1, 1e6) };
+    case 'llama3': {
+      const filled = { ...source, original_max_position_embeddings: source['original_max_position_embeddings'] ?? originalMaxPositions };
+      const scaling = {
+        type: 'llama3',
+        factor: number(filled, 'factor', where, 1, 1e6),
+        lowFreqFactor: number(filled, 'low_freq_factor', where, 1e-6, 1e6),
+        highFreqFactor: number(filled, 'high_freq_factor', where, 1e-6, 1e6),
+        originalMaxPositions: number(filled, 'original_max_position_embeddings', where, 1, 2 ** 24),
+      } as const;
+      if (scaling.highFreqFactor <= scaling.lowFreqFactor) {
+        throw new UserError(`${where}: high_freq_factor ${scaling.highFreqFactor} must be greater than low_freq_factor ${scaling.lowFreqFactor}`);
+      }
+      return scaling;
+    }
+    default:
+      throw new UserError(`${where}: rope type ${quote(named)} is not supported; supported: ${SUPPORTED}`);
+  }
+}
+
+/**
+ * Rotary settings of a config.json, from the old keys (`rope_theta`, `rope_scaling`) or the new one
+ * (`rope_parameters`, which holds both). Where a file has both, they must say the same.
+ */
+export function parseRope(config: Json, where: string): RopeConfig {
+  const thetas = new Map<string, number>();
+  if (isGiven(config['rope_theta'])) thetas.set(`${where}: rope_theta`, number(config, 'rope_theta', where, 1, 1e12));
+  const scalings: RopeScaling[] = [];
+  for (const key of ['rope_parameters', 'rope_scaling']) {
+    const source = config[key];
+    if (!isGiven(source)) continue;
+    const place = `${where}: ${key}`;
+    if (!isRecord(source)) throw new UserError(`${place}: expected an object, got ${quote(source)}`);
+    if (isGiven(source['rope_theta'])) thetas.set(`${place}.rope_theta`, number(source, 'rope_theta', place, 1, 1e12));
+    const partial = source['partial_rotary_factor'];
+    if (isGiven(partial) && partial !== 1) throw new UserError(`${place}.partial_rotary_factor: only 1 is supported, got ${quote(partial)}`);
+    scalings.push(parseScaling(source, place, config['original_max_position_embeddings']));
+  }
+  const [first, second] = scalings;
+  if (first !== undefined && second !== undefined && JSON.stringify(first) !== JSON.stringify(second)) {
+    throw new UserError(`${where}: rope_parameters and rope_scaling disagree: ${quote(first, 120)} and ${quote(second, 120)}`);
+  }
+  const distinct = new Set(thetas.values());
+  if (distinct.size > 1) {
+    throw new UserError(`${where}: values of rope_theta disagree: ${[...thetas].map(([key, value]) => `${key.slice(where.length + 2)} ${value}`).join(', ')}`);
+  }
+  const [theta = DEFAULT_THETA] = distinct;
+  return Object.freeze({ theta, scaling: Object.freeze(first ?? { type: 'none' }) });
+}
+
+/**
+ * f64[headDim/2]: radians a position for each rotated pair, scaling applied.
+ * Unscaled: theta^(−2i/headDim). Linear: divided by factor. llama3 (as in transformers' modeling_rope_utils): with
+ * turns = originalMaxPositions / wavelength, kept above highFreqFactor turns, divided by factor below lowFreqFactor,
+ * blended linearly in turns between.
+ */
+export function ropeInverseFrequencies(config: { readonly headDim: number; readonly rope: RopeConfig }): Float64Array {
+  const { headDim, rope } = config;
+  const { theta, scaling } = rope;
+  const plain = Float64Array.from({ length: headDim / 2 }, (_, i) => theta ** ((-2 * i) / headDim));
+  switch (scaling.type) {
+    case 'none':
+      return plain;
+    case 'linear':
+      return plain.map((frequency) => frequency / scaling.factor);
+    case 'llama3':
+      return plain.map((frequency) => {
+        const turns = (scaling.originalMaxPositions * frequency) / (2 * Math.PI);
+        if (turns > scaling.highFreqFactor) return frequency;
+        if (turns < scaling.lowFreqFactor) return frequency / scaling.factor;
+        const kept = (turns - scaling.lowFreqFactor) / (scaling.highFreqFactor - scaling.lowFreqFactor);
+        return (1 - kept) * (frequency / scaling.factor) + kept * frequency;
+      });
+    default:
+      return scaling satisfies never;
+  }
+}

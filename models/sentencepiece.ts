@@ -1,0 +1,215 @@
+/**
+ * A SentencePiece BPE tokenizer.model, read and rewritten as the tokenizer.json that tokenises alike.
+ * Fields: sentencepiece's sentencepiece_model.proto.
+ */
+import { UserError } from '../errors.js';
+import { decodeUtf8, quote } from './files.js';
+import { protoFields, type ProtoField } from './protobuf.js';
+
+const NORMAL = 1;
+const UNKNOWN = 2;
+const CONTROL = 3;
+const USER_DEFINED = 4;
+const UNUSED = 5;
+const BYTE = 6;
+
+const BPE = 2;
+const MAX_PIECES = 1 << 20;
+const MAX_PIECE_CHARACTERS = 512;
+const MAX_MERGES = 1 << 22;
+const SPACE = '▁';
+const USE_JSON = 'put the tokenizer.json of the model beside it: it is preferred where both are there';
+
+export interface SentencePiece {
+  readonly piece: string;
+  readonly score: number;
+  /** 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte. */
+  readonly type: number;
+}
+
+export interface SentencePieceModel {
+  readonly pieces: readonly SentencePiece[];
+  readonly byteFallback: boolean;
+  readonly addDummyPrefix: boolean;
+  readonly bosId: number;
+  readonly eosId: number;
+}
+
+const asInt = (field: ProtoField): number => (field.wire === 'varint' ? Number(BigInt.asIntN(64, field.value)) : Number.NaN);
+
+function parsePiece(bytes: Uint8Array, id: number, where: string): SentencePiece {
+  const place = `${where}: piece ${id}`;
+  let piece = '';
+  let score = 0;
+  let type = NORMAL;
+  for (const field of protoFields(bytes, place)) {
+    if (field.number === 1 && field.wire === 'bytes') piece = decodeUtf8(field.value, place);
+    else if (field.number === 2 && field.wire === 'fixed32') score = new Float32Array(Uint32Array.of(field.value).buffer)[0] ?? 0;
+    else if (field.number === 3) type = asInt(field);
+  }
+  if (piece === '' || piece.length > MAX_PIECE_CHARACTERS) {
+    throw new UserError(`${place}: ${piece.length} characters; expected 1 to ${MAX_PIECE_CHARACTERS}`, USE_JSON);
+  }
+  if (!Number.isFinite(score)) throw new UserError(`${place} (${quote(piece)}): score ${score} is not a number`, USE_JSON);
+  return { piece, score, type };
+}
+
+/** Reads a ModelProto. Refuses what a tokenizer.json of the form below would not tokenise alike. Throws UserError. */
+export function parseSentencePiece(model: Uint8Array, where: string): SentencePieceModel {
+  const refuse = (what: string): never => {
+    throw new UserError(`${where}: ${what}: such a tokenizer.model cannot be converted exactly`, USE_JSON);
+  };
+  const pieces: SentencePiece[] = [];
+  let modelType = 1;
+  let byteFallback = false;
+  let addDummyPrefix = true;
+  let removeExtraWhitespaces = true;
+  let bosId = 1;
+  let eosId = 2;
+  for (const field of protoFields(model, where)) {
+    if (field.wire !== 'bytes') continue;
+    if (field.number === 1) {
+      if (pieces.length === MAX_PIECES) throw new UserError(`${where}: more than ${MAX_PIECES} pieces`, USE_JSON);
+      pieces.push(parsePiece(field.value, pieces.length, where));
+    } else if (field.number === 2) {
+      for (const inner of protoFields(field.value, `${where}: trainer_spec`)) {
+        if (inner.number === 3) modelType = asInt(inner);
+        else if (inner.number === 24 && asInt(inner) !== 0) refuse('it treats white space as a suffix');
+        else if (inner.number === 35) byteFallback = asInt(inner) !== 0;
+        else if (inner.number === 41) bosId = asInt(inner);
+        else if (inner.number === 42) eosId = asInt(inner);
+      }
+    } else if (field.number === 3) {
+      for (const inner of protoFields(field.value, `${where}: normalizer_spec`)) {
+        if (inner.number === 2 && inner.wire === 'bytes' && inner.value.length > 0) refuse('it normalises characters by a table');
+        else if (inner.number === 3) addDummyPrefix = asInt(inner) !== 0;
+        else if (inner.number === 4) removeExtraWhitespaces = asInt(inner) !== 0;
+        else if (inner.number === 5 && asInt(inner) === 0) refuse('it does not escape white space');
+      }
+    }
+  }
+  if (pieces.length === 0) throw new UserError(`${where}: no pieces: not a SentencePiece model`, USE_JSON);
+  if (modelType !== BPE) refuse(`its model type is ${modelType === 1 ? 'unigram' : modelType}, not BPE`);
+  if (removeExtraWhitespaces) refuse('it removes repeated white space');
+  return { pieces, byteFallback, addDummyPrefix, bosId, eosId };
+}
+
+/**
+ * Every way to make a piece of two others, best first: by the piece's score from high to low (equal scores: by the
+ * piece's id), within a piece by left id, then right id. Splits fall between UTF-16 units; a half of a surrogate pair
+ * is in no vocabulary.
+ */
+function findMerges(pieces: readonly SentencePiece[], ids: ReadonlyMap<string, number>, where: string): [left: string, right: string][] {
+  const byRank = pieces.flatMap((piece, id) => (piece.type === NORMAL ? [{ id, ...piece }] : []));
+  byRank.sort((a, b) => b.score - a.score || a.id - b.id);
+  const merges: [string, string][] = [];
+  for (const { piece } of byRank) {
+    const splits: { left: number; right: number; pair: [string, string] }[] = [];
+    for (let at = 1; at < piece.length; at++) {
+      const leftText = piece.slice(0, at);
+      const left = ids.get(leftText);
+      if (left === undefined) continue;
+      const rightText = piece.slice(at);
+      const right = ids.get(rightText);
+      if (right !== undefined) splits.push({ left, right, pair: [leftText, rightText] });
+    }
+    splits.sort((a, b) => a.left - b.left || a.right - b.right);
+    for (const { pair } of splits) merges.push(pair);
+    if (merges.length > MAX_MERGES) throw new UserError(`${where}: more than ${MAX_MERGES} merges`, USE_JSON);
+  }
+  return merges;
+}
+
+/** What a tokenizer.json adds around a text. */
+export interface SpecialTokens {
+  readonly addBos: boolean;
+  readonly addEos: boolean;
+}
+
+/**
+ * The tokenizer.json (its text) that tokenises like the tokenizer.model `model`. Its added tokens are the unknown and
+ * control pieces, as in transformers' conversion. Where two different pieces have the same score, SentencePiece takes
+ * the leftmost and this the lower id: trained models have no equal scores. Throws UserError.
+ */
+export function convertSentencePiece(model: Uint8Array, where: string, special: SpecialTokens): string {
+  const { pieces, byteFallback, addDummyPrefix, bosId, eosId } = parseSentencePiece(model, where);
+  const refuse = (what: string): never => {
+    throw new UserError(`${where}: ${what}`, USE_JSON);
+  };
+  const ids = new Map<string, number>();
+  for (const [id, { piece }] of pieces.entries()) {
+    if (ids.has(piece)) refuse(`pieces ${ids.get(piece)} and ${id} are both ${quote(piece)}`);
+    ids.set(piece, id);
+  }
+  for (const [type, name] of [[USER_DEFINED, 'user-defined'], [UNUSED, 'unused']] as const) {
+    const id = pieces.findIndex((piece) => piece.type === type);
+    if (id !== -1) refuse(`piece ${id} (${quote(pieces[id]?.piece)}) is ${name}: such a tokenizer.model cannot be converted exactly`);
+  }
+  const unknown = pieces.filter((piece) => piece.type === UNKNOWN);
+  if (unknown.length !== 1) refuse(`${unknown.length} unknown pieces; expected 1`);
+  const isByte = (value: number): boolean => {
+    const id = ids.get(`<0x${value.toString(16).toUpperCase().padStart(2, '0')}>`);
+    return id !== undefined && pieces[id]?.type === BYTE;
+  };
+  if (byteFallback && !Array.from({ length: 256 }, (_, value) => isByte(value)).every(Boolean)) {
+    refuse('byte fallback is on, but not every one of the 256 byte pieces is there');
+  }
+  const template = (id: number, name: string): { content: string; id: number } => {
+    const piece = pieces[id];
+    if (piece === undefined || piece.type !== CONTROL) return refuse(`${name} id ${id} is not a control piece`);
+    return { content: piece.piece, id };
+  };
+  const before = special.addBos ? [template(bosId, 'bos')] : [];
+  const after = special.addEos ? [template(eosId, 'eos')] : [];
+  const sequence = (name: 'A' | 'B', type: number): unknown[] => [
+    ...before.map(({ content }) => ({ SpecialToken: { id: content, type_id: type } })),
+    { Sequence: { id: name, type_id: type } },
+    ...after.map(({ content }) => ({ SpecialToken: { id: content, type_id: type } })),
+  ];
+  // No prototype: a piece may be called __proto__.
+  const vocab = Object.create(null) as Record<string, number>;
+  for (const [piece, id] of ids) vocab[piece] = id;
+  return JSON.stringify({
+    version: '1.0',
+    truncation: null,
+    padding: null,
+    added_tokens: pieces.flatMap(({ piece, type }, id) => type === UNKNOWN || type === CONTROL
+      ? [{ id, content: piece, single_word: false, lstrip: false, rstrip: false, normalized: false, special: true }]
+      : []),
+    normalizer: {
+      type: 'Sequence',
+      normalizers: [
+        ...(addDummyPrefix ? [{ type: 'Prepend', prepend: SPACE }] : []),
+        { type: 'Replace', pattern: { String: ' ' }, content: SPACE },
+      ],
+    },
+    pre_tokenizer: null,
+    post_processor: {
+      type: 'TemplateProcessing',
+      single: sequence('A', 0),
+      pair: [...sequence('A', 0), ...sequence('B', 1)],
+      special_tokens: Object.fromEntries([...before, ...after].map(({ content, id }) => [content, { id: content, ids: [id], tokens: [content] }])),
+    },
+    decoder: {
+      type: 'Sequence',
+      decoders: [
+        { type: 'Replace', pattern: { String: SPACE }, content: ' ' },
+        { type: 'ByteFallback' },
+        { type: 'Fuse' },
+        ...(addDummyPrefix ? [{ type: 'Strip', content: ' ', start: 1, stop: 0 }] : []),
+      ],
+    },
+    model: {
+      type: 'BPE',
+      dropout: null,
+      unk_token: unknown[0]?.piece,
+      continuing_subword_prefix: null,
+      end_of_word_suffix: null,
+      fuse_unk: true,
+      byte_fallback: byteFallback,
+      ignore_merges: false,
+      vocab,
+      merges: findMerges(pieces, ids, where),
+    },
+  });
+}

@@ -1,0 +1,165 @@
+/** The tensors of a LLaMA checkpoint: what there must be, where each one lies, and what is wrong in few lines. */
+import type { LlamaConfig, WeightDType } from './config.js';
+
+interface Described {
+  readonly name: string;
+  readonly dtype: WeightDType;
+  /** Linear weights are [out, in]. */
+  readonly shape: readonly number[];
+}
+
+/** Bytes of a file. The offset is a multiple of the element size only if the file's writer saw to it. */
+export interface FileTensor extends Described {
+  readonly kind: 'file';
+  /** Absolute path. */
+  readonly file: string;
+  /** Bytes from the start of the file. */
+  readonly offset: number;
+  readonly byteLength: number;
+}
+
+/** Made-up values: mean 0, standard deviation `scale`, a pure function of `seed` and the element's index. */
+export interface RandomTensor extends Described {
+  readonly kind: 'random';
+  /** 64 bits, unsigned. */
+  readonly seed: bigint;
+  readonly scale: number;
+}
+
+/** Every element is `value`. */
+export interface ConstantTensor extends Described {
+  readonly kind: 'constant';
+  readonly value: number;
+}
+
+export type TensorLocation = FileTensor | RandomTensor | ConstantTensor;
+
+export interface ExpectedTensor {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly role: 'matrix' | 'norm';
+}
+
+export const EMBEDDING = 'model.embed_tokens.weight';
+const HEAD = 'lm_head.weight';
+
+/** Every tensor that the model reads, in the order of the computation. A tied model has no lm_head.weight. */
+export function expectedTensors(config: LlamaConfig): readonly ExpectedTensor[] {
+  const { hiddenSize: hidden, intermediateSize: inter } = config;
+  const queries = config.heads * config.headDim;
+  const keys = config.kvHeads * config.headDim;
+  const layer: readonly (readonly [suffix: string, shape: readonly number[]])[] = [
+    ['input_layernorm', [hidden]],
+    ['self_attn.q_proj', [queries, hidden]],
+    ['self_attn.k_proj', [keys, hidden]],
+    ['self_attn.v_proj', [keys, hidden]],
+    ['self_attn.o_proj', [hidden, queries]],
+    ['post_attention_layernorm', [hidden]],
+    ['mlp.gate_proj', [inter, hidden]],
+    ['mlp.up_proj', [inter, hidden]],
+    ['mlp.down_proj', [hidden, inter]],
+  ];
+  const tensor = (name: string, shape: readonly number[]): ExpectedTensor => ({ name, shape, role: shape.length === 1 ? 'norm' : 'matrix' });
+  return [
+    tensor(EMBEDDING, [config.vocabSize, hidden]),
+    ...Array.from({ length: config.layers }, (_, i) => layer.map(([suffix, shape]) => tensor(`model.layers.${i}.${suffix}.weight`, shape))).flat(),
+    tensor('model.norm.weight', [hidden]),
+    ...(config.tieWordEmbeddings ? [] : [tensor(HEAD, [config.vocabSize, hidden])]),
+  ];
+}
+
+const WEIGHT_DTYPES: Readonly<Record<string, WeightDType>> = { F32: 'f32', F16: 'f16', BF16: 'bf16' };
+
+/** The weight type of a safetensors dtype; undefined where it cannot be a weight here. */
+export const weightDType = (dtype: string): WeightDType | undefined =>
+  Object.hasOwn(WEIGHT_DTYPES, dtype) ? WEIGHT_DTYPES[dtype] : undefined;
+
+/** Tensors that checkpoints carry and that nothing reads: rotary tables, and the head's copy in a tied model. */
+export const isIgnored = (name: string, config: LlamaConfig): boolean =>
+  name.endsWith('rotary_emb.inv_freq') || (config.tieWordEmbeddings && name === HEAD);
+
+/** `0–31`, or `0–3,7,9–12` */
+function ranges(sorted: readonly number[]): string {
+  const parts: string[] = [];
+  for (let i = 0; i < sorted.length; ) {
+    let j = i;
+    while (sorted[j + 1] === (sorted[j] ?? 0) + 1) j++;
+    parts.push(i === j ? `${sorted[i]}` : `${sorted[i]}–${sorted[j]}`);
+    i = j + 1;
+  }
+  return parts.length > 8 ? `${parts.slice(0, 8).join(',')},…` : parts.join(',');
+}
+
+const LAYER = /^model\.layers\.(\d{1,6})\.([\w.]{1,200})$/;
+const PATTERN_LINES = 10;
+/** More tensors than this missing from the same layers are printed as one line. */
+const SUFFIXES_SHOWN = 3;
+
+interface Problem {
+  readonly tensor: string;
+  /** Equal for tensors that have the same thing wrong with them. */
+  readonly text: string;
+}
+
+/** One line a pattern: `model.layers.{0–31}.self_attn.q_proj.weight: missing`. */
+function groupByPattern(problems: readonly Problem[]): string[] {
+  const lines: string[] = [];
+  /** Layers by (suffix, text); then suffixes by (layers, text). */
+  const bySuffix = new Map<string, { suffix: string; text: string; layers: number[] }>();
+  for (const { tensor, text } of problems) {
+    const match = LAYER.exec(tensor);
+    if (match === null) {
+      lines.push(`${tensor}: ${text}`);
+      continue;
+    }
+    const [, layer = '', suffix = ''] = match;
+    const key = `${suffix}\n${text}`;
+    const group = bySuffix.get(key) ?? { suffix, text, layers: [] };
+    bySuffix.set(key, group);
+    group.layers.push(Number(layer));
+  }
+  const byLayers = new Map<string, { layers: string; text: string; suffixes: string[] }>();
+  for (const { suffix, text, layers } of bySuffix.values()) {
+    const printed = ranges(layers.sort((a, b) => a - b));
+    const key = `${layers.join(',')}\n${text}`;
+    const group = byLayers.get(key) ?? { layers: printed, text, suffixes: [] };
+    byLayers.set(key, group);
+    group.suffixes.push(suffix);
+  }
+  for (const { layers, text, suffixes } of byLayers.values()) {
+    const where = `model.layers.{${layers}}`;
+    if (suffixes.length > SUFFIXES_SHOWN) lines.push(`${where}.{${suffixes.slice(0, SUFFIXES_SHOWN).join(', ')}, … ${suffixes.length} in all}: ${text}`);
+    else lines.push(...suffixes.map((suffix) => `${where}.${suffix}: ${text}`));
+  }
+  return lines.length > PATTERN_LINES ? [...lines.slice(0, PATTERN_LINES), `… and ${lines.length - PATTERN_LINES} more`] : lines;
+}
+
+/**
+ * What keeps `found` from being the checkpoint that `config` describes: missing tensors, wrong shapes, element types
+ * that cannot be weights, and tensors (biases, say) that the model would leave unread and so compute something else.
+ * Grouped by pattern, a few lines; empty where all is well. `found` maps a name to its safetensors dtype and shape;
+ * `show` makes a name printable.
+ */
+export function checkTensors(
+  config: LlamaConfig,
+  found: ReadonlyMap<string, { readonly dtype: string; readonly shape: readonly number[] }>,
+  show: (name: string) => string = (name) => name,
+): string[] {
+  const problems: Problem[] = [];
+  const known = new Set<string>();
+  for (const { name, shape } of expectedTensors(config)) {
+    known.add(name);
+    const entry = found.get(name);
+    const hint = name === HEAD ? ' (a model whose head is tied says "tie_word_embeddings": true in config.json)' : '';
+    if (entry === undefined) problems.push({ tensor: name, text: `missing${hint}` });
+    else if (entry.shape.length !== shape.length || entry.shape.some((extent, i) => extent !== shape[i])) {
+      problems.push({ tensor: name, text: `shape [${entry.shape.slice(0, 8).join(', ')}], config.json makes it [${shape.join(', ')}]` });
+    } else if (weightDType(entry.dtype) === undefined) {
+      problems.push({ tensor: name, text: `element type ${entry.dtype} is not supported; supported: ${Object.keys(WEIGHT_DTYPES).join(', ')}` });
+    }
+  }
+  for (const name of found.keys()) {
+    if (!known.has(name) && !isIgnored(name, config)) problems.push({ tensor: show(name), text: 'not a tensor of this model' });
+  }
+  return groupByPattern(problems);
+}

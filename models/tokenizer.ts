@@ -1,0 +1,126 @@
+/** Tokenizers of checkpoint folders: tokenizer.json as it is, or a bare SentencePiece tokenizer.model, converted. */
+import { createHash } from 'node:crypto';
+import { join, resolve } from 'node:path';
+import { Tokenizer as NativeTokenizer } from 'tokenizers';
+import { UserError } from '../errors.js';
+import { decodeUtf8, fileSize, isGiven, isRecord, parseJson, quote, readBounded, readJsonObject } from './files.js';
+import { convertSentencePiece, type SpecialTokens } from './sentencepiece.js';
+
+/** All that a worker thread needs to make the same tokenizer: plain data, fit for postMessage. */
+export type TokenizerSpec =
+  | { readonly kind: 'file'; readonly path: string }
+  | { readonly kind: 'json'; readonly text: string; /** Where the text comes from, for messages. */ readonly where: string };
+
+export interface Tokenizer {
+  /** Token ids of a text, with the special tokens that the tokenizer adds by itself (BOS, say). */
+  encode(text: string): Promise<number[]>;
+  /** encode of each text, in order: much faster than one by one. */
+  encodeBatch(texts: readonly string[]): Promise<number[][]>;
+}
+
+export interface OpenTokenizer extends Tokenizer {
+  readonly spec: TokenizerSpec;
+  /** One more than the largest token id. */
+  readonly vocabSize: number;
+  /** SHA-256 of the tokenizer.json (of its generated text where converted), hexadecimal. */
+  readonly hash: string;
+}
+
+const JSON_BYTES = 128 << 20;
+const MODEL_BYTES = 64 << 20;
+const CONFIG_BYTES = 8 << 20;
+
+const message = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+function describe(spec: TokenizerSpec): string {
+  return spec.kind === 'file' ? spec.path : spec.where;
+}
+
+function createNative(spec: TokenizerSpec): NativeTokenizer {
+  const where = describe(spec);
+  try {
+    const text = spec.kind === 'json' ? spec.text : decodeUtf8(readBounded(spec.path, JSON_BYTES), spec.path);
+    const native = NativeTokenizer.fromString(text);
+    // A file may ask for both; scoring wants every token and no other.
+    native.disableTruncation();
+    native.disablePadding();
+    return native;
+  } catch (error) {
+    if (error instanceof UserError) throw error;
+    throw new UserError(`${where}: not a tokenizer that can be read: ${quote(message(error), 200)}`, 'download tokenizer.json again', { cause: error });
+  }
+}
+
+function wrap(native: NativeTokenizer, where: string): Tokenizer {
+  const guarded = async <T>(run: () => Promise<T>): Promise<T> => {
+    try {
+      return await run();
+    } catch (error) {
+      throw new UserError(`${where}: cannot tokenise: ${quote(message(error), 200)}`, undefined, { cause: error });
+    }
+  };
+  return {
+    encode: (text) => guarded(async () => (await native.encode(text)).getIds()),
+    encodeBatch: (texts) => guarded(async () => (await native.encodeBatch([...texts])).map((encoding) => encoding.getIds())),
+  };
+}
+
+/** The tokenizer of a spec, in any thread. UserError where it cannot be made. */
+export function createTokenizer(spec: TokenizerSpec): Tokenizer {
+  return wrap(createNative(spec), describe(spec));
+}
+
+/** The tokenizer file of a checkpoint folder: tokenizer.json, else tokenizer.model; undefined where there is neither. */
+export function findTokenizer(dir: string): string | undefined {
+  return ['tokenizer.json', 'tokenizer.model'].map((name) => resolve(dir, name)).find((path) => fileSize(path) !== undefined);
+}
+
+/** add_bos_token and add_eos_token of tokenizer_config.json; LLaMA's defaults where the file or the key is absent. */
+function readSpecialTokens(dir: string): SpecialTokens {
+  const path = join(dir, 'tokenizer_config.json');
+  const config = fileSize(path) === undefined ? {} : readJsonObject(path, CONFIG_BYTES).value;
+  const flag = (key: string, fallback: boolean): boolean => {
+    const value = config[key] ?? fallback;
+    if (typeof value !== 'boolean') throw new UserError(`${path}: ${key}: expected true or false, got ${quote(value)}`);
+    return value;
+  };
+  return { addBos: flag('add_bos_token', true), addEos: flag('add_eos_token', false) };
+}
+
+/** Refuses what would make one text two different token lists. */
+function checkJson(text: string, where: string): void {
+  const json = parseJson(text, where);
+  const model = isRecord(json) ? json['model'] : undefined;
+  if (!isRecord(model)) throw new UserError(`${where}: no "model": not a tokenizer.json`, 'download tokenizer.json again');
+  if (isGiven(model['dropout']) && model['dropout'] !== 0) {
+    throw new UserError(`${where}: model.dropout is ${quote(model['dropout'])}: it tokenises by chance, so no score could be repeated`, 'set it to null');
+  }
+}
+
+/** Opens the tokenizer of the checkpoint folder `dir`. UserError where there is none or it cannot be read. */
+export function openTokenizer(dir: string): OpenTokenizer {
+  const path = findTokenizer(dir);
+  if (path === undefined) {
+    throw new UserError(`${resolve(dir)}: neither tokenizer.json nor tokenizer.model is there`, 'copy the tokenizer of the model into the folder');
+  }
+  let spec: TokenizerSpec;
+  let text: string;
+  if (path.endsWith('.json')) {
+    text = decodeUtf8(readBounded(path, JSON_BYTES), path);
+    checkJson(text, path);
+    spec = { kind: 'file', path };
+  } else {
+    text = convertSentencePiece(readBounded(path, MODEL_BYTES), path, readSpecialTokens(dir));
+    spec = { kind: 'json', text, where: path };
+  }
+  const native = createNative(spec);
+  let vocabSize: number | undefined;
+  return {
+    ...wrap(native, path),
+    spec,
+    get vocabSize() {
+      return (vocabSize ??= Object.values(native.getVocab(true)).reduce((largest, id) => Math.max(largest, id), -1) + 1);
+    },
+    hash: createHash('sha256').update(text).digest('hex'),
+  };
+}
