@@ -1,0 +1,190 @@
+/** The typed side of the native addon (runtime/native). Everything else in runtime/ reaches native code through here. */
+import { createRequire } from 'node:module';
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { UserError } from '../../errors.js';
+
+/** Read-only mapping of a file, or zero-initialised memory aligned to 64 bytes. Freed when nothing uses it any more. */
+export interface NativeMemory {
+  readonly sizeBytes: number;
+  /** For alignment checks and messages only: native code takes the object itself. */
+  readonly address: bigint;
+  readonly isWritable: boolean;
+  /** Lets go of it. Programs and running jobs that use it keep it alive. */
+  release(): void;
+  /** Default: all of it. `dontneed` drops the pages of a mapped file from this process; they are read again when touched. */
+  advise(advice: 'willneed' | 'dontneed', offset?: number, length?: number): void;
+  /** Copies bytes in, out of. Neither checks that no job is running. */
+  write(offset: number, data: NodeJS.TypedArray): void;
+  read(offset: number, bytes: number): ArrayBuffer;
+}
+
+/** A shared object of generated kernels, closed when no program uses it. */
+export interface NativeLibrary {
+  has(symbol: string): boolean;
+  release(): void;
+}
+
+/** Threads that sleep unless a job runs. One job at a time: starting another while `isBusy` throws. */
+export interface NativePool {
+  readonly threads: number;
+  readonly isBusy: boolean;
+  /** The running job rejects at its next launch, later ones at once: the process is about to exit. */
+  stop(): void;
+  release(): void;
+}
+
+/** A range of a memory. */
+export interface Slot {
+  readonly memory: NativeMemory;
+  readonly offset: number;
+  readonly bytes: number;
+}
+
+/** A number, or what the micro-batch brings. */
+export type Extent = number | 'T' | 'R';
+
+/** A floating buffer that a launch writes, searched for NaN and infinities by a checked run. */
+export interface WriteBinding {
+  /** Index into ProgramBinding.slots. */
+  readonly slot: number;
+  readonly dtype: 'f32' | 'f16' | 'bf16';
+  readonly rows: Extent;
+  readonly columns: Extent;
+  /** Elements from row to row. */
+  readonly stride: number;
+  readonly allowsNegativeInfinity: boolean;
+}
+
+export interface LaunchBinding {
+  readonly name: string;
+  readonly library: NativeLibrary;
+  readonly symbol: string;
+  /** Indices into ProgramBinding.slots, in the order of the kernel's parameters. */
+  readonly slots: readonly number[];
+  readonly writes: readonly WriteBinding[];
+}
+
+export interface ProgramBinding {
+  readonly pool: NativePool;
+  readonly maxTokens: number;
+  readonly maxRows: number;
+  /** Scratch bytes of each worker, a multiple of 64, and room for all workers (absent where 0). */
+  readonly scratchBytes: number;
+  readonly scratch?: Slot;
+  readonly slots: readonly Slot[];
+  readonly launches: readonly LaunchBinding[];
+  /** i32 vectors copied in by each run, in this order. */
+  readonly inputs: readonly { readonly slot: number; readonly extent: Extent }[];
+  /** Vectors copied out after each run. */
+  readonly outputs: readonly { readonly slot: number; readonly extent: Extent; readonly dtype: 'f32' | 'i32' }[];
+}
+
+export interface RunRequest {
+  readonly tokens: number;
+  readonly rows: number;
+  readonly inputs: readonly Int32Array[];
+  /** Measure each launch. */
+  readonly isTimed?: boolean;
+  /** Search the writes of each launch; stop at the first value that is not finite. */
+  readonly isChecked?: boolean;
+}
+
+export interface RunResult {
+  readonly outputs: readonly ArrayBuffer[];
+  /** Nanoseconds of each launch, when timed. */
+  readonly launchNs?: Float64Array;
+  /** The first launch that wrote a value that is not finite, and where, when checked. */
+  readonly nonFinite?: { readonly launch: number; readonly write: number; readonly row: number; readonly column: number };
+}
+
+/** Launches bound to memory. Keeps its pool, libraries and memories alive. */
+export interface NativeProgram {
+  run(request: RunRequest): Promise<RunResult>;
+  /** Seconds of each of `repeats` runs of one launch, after one uncounted. Inputs as left by the last run where absent. */
+  timeLaunch(request: {
+    readonly launch: number; readonly tokens: number; readonly rows: number;
+    readonly repeats: number; readonly inputs?: readonly Int32Array[];
+  }): Promise<Float64Array>;
+  release(): void;
+}
+
+export type PackDType = 'f32' | 'f16' | 'bf16';
+
+/** A [rows, k] matrix. Random values are nearly normal, a function of (seed, flat index) only, rounded to dtype. */
+export type PackSource =
+  | { readonly kind: 'memory'; readonly dtype: PackDType; readonly rows: number; readonly memory: NativeMemory; readonly offset: number }
+  | { readonly kind: 'random'; readonly dtype: PackDType; readonly rows: number; readonly seed: bigint; readonly scale: number }
+  | { readonly kind: 'constant'; readonly dtype: PackDType; readonly rows: number; readonly value: number };
+
+export interface PackJob {
+  readonly layout: 'rows' | 'panels' | 'vnni';
+  readonly dtype: PackDType;
+  readonly k: number;
+  /** ir/packing's physicalToLogical. */
+  readonly rowMap: Int32Array;
+  readonly sources: readonly PackSource[];
+  /** One row of k factors, multiplied in f32 before rounding. */
+  readonly columnScale?: PackSource;
+  readonly target: Slot;
+}
+
+/** What can be measured: floating operations a second of a micro-kernel's instructions, or bytes read a second. */
+export type PeakKind = 'portable' | 'avx2' | 'avx512' | 'amx' | 'read';
+
+export interface CpuInfo {
+  readonly vendor: string;
+  readonly model: string;
+  /** Processors this process may use: its affinity, and its control group's share of time. */
+  readonly cores: number;
+  /** avx2 with FMA and F16C; avx512 F, BW, DQ and VL; amx bf16 with the kernel's permission. */
+  readonly isas: { readonly avx2: boolean; readonly avx512: boolean; readonly amx: boolean };
+  /** 0 where unknown. */
+  readonly l1dBytes: number;
+  readonly l2Bytes: number;
+  readonly l3Bytes: number;
+}
+
+export interface Addon {
+  /** A path maps that file; a number allocates that many bytes. */
+  readonly Memory: new (source: string | number) => NativeMemory;
+  readonly Library: new (path: string) => NativeLibrary;
+  readonly Pool: new (threads: number, isPinned?: boolean) => NativePool;
+  readonly Program: new (binding: ProgramBinding) => NativeProgram;
+  cpuInfo(): CpuInfo;
+  pack(pool: NativePool, job: PackJob): Promise<undefined>;
+  peak(pool: NativePool, kind: PeakKind, seconds: number): Promise<number>;
+  /** TW_ABI of runtime/native/abi.h that the addon was built with. */
+  readonly abi: number;
+}
+
+const FILE = join('build', 'Release', 'tilewright.node');
+
+/** The folder that holds package.json: two levels above this file in the source, three in dist/. */
+function packageRoot(): string {
+  let folder = dirname(fileURLToPath(import.meta.url));
+  while (!existsSync(join(folder, 'package.json'))) {
+    const parent = dirname(folder);
+    if (parent === folder) throw new Error('No package.json above the runtime.');
+    folder = parent;
+  }
+  return folder;
+}
+
+let loaded: Addon | undefined;
+
+/** Loads the addon once. Throws UserError where it is not built or does not fit this system. */
+export function loadAddon(): Addon {
+  if (loaded !== undefined) return loaded;
+  const path = join(packageRoot(), FILE);
+  if (!existsSync(path)) throw new UserError(`The native addon is not built: ${path} is missing.`, 'Run: npm run build:native');
+  try {
+    const addon: Addon = createRequire(import.meta.url)(path);
+    loaded = addon;
+    return addon;
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new UserError(`The native addon cannot be loaded: ${reason}`, 'Build it again on this machine: npm run build:native', { cause: error });
+  }
+}
