@@ -2,8 +2,8 @@
  * The shape of the source tree: who imports whom, how long a file grows, where the environment is read.
  * These rules keep the project readable; lint states most of them too, this is where `vitest run` alone fails.
  */
-import { execFileSync, spawnSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -15,23 +15,19 @@ const MAX_LINES = 500;
 const SOURCE = /\.(ts|mjs|cjs|js|hbs|c|cc|cpp|h|hpp|sh)$/;
 const CRUISER = join(ROOT, 'node_modules', 'dependency-cruiser', 'bin', 'dependency-cruise.mjs');
 
-/** Files that git tracks or would track, so that build products never count. */
-function sourceFiles(): string[] {
-  const listed = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard', '-z'], {
-    cwd: ROOT,
-    encoding: 'utf8',
-    maxBuffer: 1 << 26,
+/** What .gitignore names, and what is not ours. */
+const NOT_SOURCE = /^(node_modules|dist|build|results|\.git|\.tilewright|.*\.tw)$/;
+
+/** Paths of source files from the root, with forward slashes. */
+function sourceFiles(folder = ''): string[] {
+  return readdirSync(join(ROOT, folder), { withFileTypes: true }).flatMap((entry) => {
+    const path = folder === '' ? entry.name : `${folder}/${entry.name}`;
+    if (entry.isDirectory()) return NOT_SOURCE.test(entry.name) ? [] : sourceFiles(path);
+    return entry.isFile() && SOURCE.test(entry.name) ? [path] : [];
   });
-  return listed.split('\0').filter((file) => SOURCE.test(file));
 }
 
-const text = (file: string): string => {
-  try {
-    return readFileSync(join(ROOT, file), 'utf8');
-  } catch {
-    return ''; // Deleted but still in the index.
-  }
-};
+const text = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
 
 /** `file:line: text` for every line of `source` that matches. */
 function matchingLines(file: string, source: string, pattern: RegExp): string[] {
