@@ -128,8 +128,10 @@ export function loadTimeValues(graph: Graph): ReadonlySet<Value> {
 export interface Rewriter {
   /** The new value that stands for `old`. */
   map(old: Value): Value;
-  /** Adds a node to the new graph at the model path of the node being rewritten. */
-  add(op: OpName, operands: readonly Value[], attributes?: Attributes, hint?: string): Value;
+  /** Adds a node to the new graph, at the model path of the node being rewritten unless another is given. */
+  add(op: OpName, operands: readonly Value[], attributes?: Attributes, hint?: string, path?: string): Value;
+  /** The node of the new graph that computes `v`, if a node does. */
+  definition(v: Value): Node | undefined;
   /** A parameter of the new graph, added where it is missing. */
   param(name: string, dtype: DType, shape: readonly Dim[]): Value;
 }
@@ -141,6 +143,11 @@ export interface Rewriter {
 export function rewrite(graph: Graph, visit: (node: Node, rewriter: Rewriter) => Value | undefined): Graph {
   const replaced = new Map<Value, Value>();
   const nodes: Node[] = [];
+  const made = new Map<Value, Node>();
+  const keep = (node: Node): void => {
+    nodes.push(node);
+    made.set(node.result, node);
+  };
   const params = [...graph.params];
   const names = new Set([...graph.params, ...graph.nodes.map((n) => n.result)].map((v) => v.name));
   let changed = false;
@@ -151,13 +158,17 @@ export function rewrite(graph: Graph, visit: (node: Node, rewriter: Rewriter) =>
     for (let i = 1; ; i++) if (!names.has(`${base}_r${i}`)) return `${base}_r${i}`;
   };
   for (const node of graph.nodes) {
+    let ownName: string | undefined = node.result.name;
     const rewriter: Rewriter = {
       map,
-      add(op, operands, attributes = {}, hint = op) {
-        const name = fresh(hint);
+      definition: (v) => made.get(v),
+      add(op, operands, attributes = {}, hint = op, path = node.path) {
+        // The node being rewritten gives its name to the first new node that asks for it.
+        const name = hint === ownName ? hint : fresh(hint);
+        if (hint === ownName) ownName = undefined;
         names.add(name);
         const result: Value = { kind: 'result', name, type: OPS[op].infer(operands.map((v) => v.type), attributes) };
-        nodes.push({ op, operands, attributes, result, path: node.path });
+        keep({ op, operands, attributes, result, path });
         return result;
       },
       param(name, dtype, shape) {
@@ -176,12 +187,12 @@ export function rewrite(graph: Graph, visit: (node: Node, rewriter: Rewriter) =>
       continue;
     }
     const operands = node.operands.map(map);
-    if (operands.every((v, i) => v === node.operands[i])) nodes.push(node);
+    if (operands.every((v, i) => v === node.operands[i])) keep(node);
     else {
       const type = OPS[node.op].infer(operands.map((v) => v.type), node.attributes);
       const result: Value = { ...node.result, type };
       replaced.set(node.result, result);
-      nodes.push({ ...node, operands, result });
+      keep({ ...node, operands, result });
     }
   }
   if (!changed) return graph;

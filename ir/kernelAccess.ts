@@ -1,0 +1,59 @@
+/** Which buffers and weights a kernel reads and writes. */
+import type { Kernel, Mask } from './kernel.js';
+import { operands, type Scalar } from './scalar.js';
+
+function scalarReads(s: Scalar, into: Set<string>): void {
+  if (s.op === 'load') {
+    into.add(s.buffer);
+    if (s.access.kind !== 'column' && s.access.via !== undefined) into.add(s.access.via);
+  }
+  if (s.op === 'rowSum') {
+    into.add(s.buffer);
+    if (s.via !== undefined) into.add(s.via);
+  }
+  operands(s).forEach((o) => scalarReads(o, into));
+}
+
+const maskBuffer = (mask: Mask): string => (mask.kind === 'column' ? mask.subtreeEnd : mask.buffer);
+
+/** Names of buffers and weights the kernel reads. */
+export function kernelReads(kernel: Kernel): ReadonlySet<string> {
+  const reads = new Set<string>();
+  switch (kernel.anchor) {
+    case 'gemm':
+      reads.add(kernel.a);
+      for (const segment of kernel.segments) {
+        reads.add(segment.weight);
+        segment.outputs.forEach((o) => scalarReads(o.value, reads));
+      }
+      break;
+    case 'attention':
+      for (const name of [kernel.q, kernel.k, kernel.v, maskBuffer(kernel.mask)]) reads.add(name);
+      if (kernel.queryRow !== undefined) reads.add(kernel.queryRow);
+      break;
+    case 'logprob':
+      for (const name of [kernel.a, kernel.weight, kernel.target]) reads.add(name);
+      scalarReads(kernel.rowScale, reads);
+      break;
+    case 'logprobReduce':
+      for (const name of [kernel.parts, kernel.target]) reads.add(name);
+      break;
+    case 'loop':
+      kernel.outputs.forEach((o) => scalarReads(o.value, reads));
+      break;
+    default: kernel satisfies never;
+  }
+  return reads;
+}
+
+/** Names of buffers the kernel writes. */
+export function kernelWrites(kernel: Kernel): ReadonlySet<string> {
+  switch (kernel.anchor) {
+    case 'gemm': return new Set(kernel.segments.flatMap((s) => s.outputs.map((o) => o.buffer)));
+    case 'attention': return new Set([kernel.out]);
+    case 'logprob': return new Set([kernel.parts]);
+    case 'logprobReduce': return new Set([kernel.logProb, kernel.isArgmax]);
+    case 'loop': return new Set(kernel.outputs.map((o) => o.buffer));
+    default: return kernel satisfies never;
+  }
+}

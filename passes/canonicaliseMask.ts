@@ -1,0 +1,117 @@
+import { rewrite, type Graph, type Rewriter, type Value } from '../ir/graph.js';
+import { Matcher } from './match.js';
+
+/** A predicate proved equal to `k <= q && q < end[k]`; where the ends come from. */
+type ColumnForm =
+  /** An i32[T] value of the graph. */
+  | { readonly from: 'value'; readonly end: Value }
+  /** Causal: every key stays visible. */
+  | { readonly from: 'causal' }
+  /** The meta-pair: ends follow from `pair` and `branch`; the caller passes them as `subtreeEnd`. */
+  | { readonly from: 'metaPair' };
+
+/**
+ * Proves that an attention bias select(p(q, k), 0, −∞) equals the column form `k <= q && q < subtreeEnd[k]`
+ * and replaces the f32[T, T] bias by one integer a key. p is read as a set of conjuncts:
+ *
+ * - {k ≤ q, q < e[k]} is the column form itself.
+ * - {k ≤ q} is causal: e[k] is past every query.
+ * - {k ≤ q, pair[k] = pair[q], branch[k] = 0 ∨ branch[k] = branch[q]} is the meta-pair. models/mask.ts promises that
+ *   both inputs are constant on consecutive runs and that branch 0 leads its pair. Under k ≤ q the second conjunct
+ *   holds exactly up to the end of k's pair, and the third, where branch[k] ≠ 0, exactly up to the end of k's branch.
+ *   So e[k] is the end of the pair for a question token and the end of the branch for an answer token, which is what
+ *   a depth-first tree's `subtreeEnd` is.
+ *
+ * Anything else keeps its materialised bias.
+ */
+export function canonicaliseMask(graph: Graph): Graph {
+  const m = new Matcher(graph);
+  return rewrite(graph, (node, rewriter) => {
+    if (node.op !== 'attention' || node.attributes['mask'] !== 'bias') return undefined;
+    const form = proveColumnForm(m, node.operands[3]!);
+    if (form === undefined) return undefined;
+    const [q, k, v, , ...rest] = node.operands.map(rewriter.map);
+    return rewriter.add('attention', [q!, k!, v!, subtreeEnd(form, rewriter), ...rest], { ...node.attributes, mask: 'column' }, node.result.name);
+  });
+}
+
+function subtreeEnd(form: ColumnForm, rewriter: Rewriter): Value {
+  switch (form.from) {
+    case 'value': return rewriter.map(form.end);
+    case 'metaPair': return rewriter.param('subtreeEnd', 'i32', ['T']);
+    case 'causal': {
+      const far = rewriter.add('cast', [rewriter.add('const', [], { value: 2 ** 30 }, 'far')], { dtype: 'i32' }, 'far_i32');
+      return rewriter.add('add', [rewriter.add('iota', [], { size: ['T'] }, 'index'), far], {}, 'never_ends');
+    }
+    default: return form satisfies never;
+  }
+}
+
+function proveColumnForm(m: Matcher, bias: Value): ColumnForm | undefined {
+  const choice = m.node(bias, 'select');
+  if (choice === undefined || m.literal(choice.operands[1]) !== 0 || m.literal(choice.operands[2]) !== -Infinity) return undefined;
+  const facts = new MaskFacts(m);
+  const conjuncts = facts.conjuncts(choice.operands[0]!);
+  const rest = conjuncts.filter((c) => !facts.isKeyNotAfterQuery(c));
+  if (rest.length === conjuncts.length) return undefined;
+  if (rest.length === 0) return { from: 'causal' };
+  if (rest.length === 1) {
+    const end = facts.endOfKey(rest[0]!);
+    return end === undefined ? undefined : { from: 'value', end };
+  }
+  const isMetaPair = rest.length === 2 && rest.some((c) => facts.isSame(c, 'pair')) && rest.some((c) => facts.isOpenBranch(c));
+  return isMetaPair ? { from: 'metaPair' } : undefined;
+}
+
+/** What a conjunct of a mask predicate says. Row numbers are reshaped to [T, 1] for queries, [1, T] for keys. */
+class MaskFacts {
+  private readonly m: Matcher;
+
+  constructor(m: Matcher) {
+    this.m = m;
+  }
+
+  conjuncts(predicate: Value): readonly Value[] {
+    const node = this.m.node(predicate, 'and');
+    return node === undefined ? [predicate] : node.operands.flatMap((v) => this.conjuncts(v));
+  }
+
+  /** k <= q */
+  isKeyNotAfterQuery(v: Value): boolean {
+    const node = this.m.node(v, 'le');
+    return node !== undefined && this.isIndex(this.ofKey(node.operands[0]!)) && this.isIndex(this.ofQuery(node.operands[1]!));
+  }
+
+  /** e of q < e[k] */
+  endOfKey(v: Value): Value | undefined {
+    const node = this.m.node(v, 'lt');
+    return node !== undefined && this.isIndex(this.ofQuery(node.operands[0]!)) ? this.ofKey(node.operands[1]!) : undefined;
+  }
+
+  /** name[k] == name[q] for the parameter `name` */
+  isSame(v: Value, name: string): boolean {
+    return this.m.pairs(v, 'eq').some(([a, b]) => this.isParam(this.ofKey(a), name) && this.isParam(this.ofQuery(b), name));
+  }
+
+  /** branch[k] == 0 or branch[k] == branch[q] */
+  isOpenBranch(v: Value): boolean {
+    const isQuestion = (c: Value): boolean => this.m.pairs(c, 'eq').some(([a, b]) => this.isParam(this.ofKey(a), 'branch') && this.m.literal(b) === 0);
+    return this.m.pairs(v, 'or').some(([a, b]) => isQuestion(a) && this.isSame(b, 'branch'));
+  }
+
+  private isIndex(v: Value | undefined): boolean {
+    return this.m.node(v, 'iota') !== undefined;
+  }
+
+  private isParam(v: Value | undefined, name: string): boolean {
+    return v?.kind === 'param' && v.name === name;
+  }
+
+  private ofKey(v: Value): Value | undefined {
+    return v.type.shape.length === 2 && v.type.shape[0] === 1 ? this.m.through(v, 'reshape') : undefined;
+  }
+
+  private ofQuery(v: Value): Value | undefined {
+    return v.type.shape.length === 2 && v.type.shape[1] === 1 ? this.m.through(v, 'reshape') : undefined;
+  }
+}

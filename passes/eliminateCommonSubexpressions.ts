@@ -1,0 +1,27 @@
+import { rewrite, type Graph, type Value } from '../ir/graph.js';
+
+/** Nodes with the same op, operands and attributes become one; the first keeps its name and path. */
+export function eliminateCommonSubexpressions(graph: Graph): Graph {
+  const ids = new Map<Value, number>();
+  const idOf = (v: Value): number => {
+    const known = ids.get(v);
+    if (known !== undefined) return known;
+    ids.set(v, ids.size);
+    return ids.size - 1;
+  };
+  const seen = new Map<string, Value>();
+  return rewrite(graph, (node, rewriter) => {
+    const operands = node.operands.map(rewriter.map);
+    const attributes = Object.entries(node.attributes).sort(([a], [b]) => (a < b ? -1 : 1));
+    const key = `${node.op}(${operands.map(idOf).join(',')})${JSON.stringify(attributes, (_, v: unknown) => (v === -Infinity ? '-inf' : v))}`;
+    const first = seen.get(key);
+    if (first !== undefined) return first;
+    if (operands.every((v, i) => v === node.operands[i])) {
+      seen.set(key, node.result);
+      return undefined;
+    }
+    const result = rewriter.add(node.op, operands, node.attributes, node.result.name);
+    seen.set(key, result);
+    return result;
+  });
+}

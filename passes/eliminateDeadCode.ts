@@ -1,0 +1,13 @@
+import type { Graph, Value } from '../ir/graph.js';
+
+/** Removes nodes, weights and nothing else that no result depends on. Parameters stay: they are the signature. */
+export function eliminateDeadCode(graph: Graph): Graph {
+  const live = new Set<Value>(graph.results);
+  for (const node of [...graph.nodes].reverse()) {
+    if (live.has(node.result)) node.operands.forEach((v) => live.add(v));
+  }
+  const nodes = graph.nodes.filter((n) => live.has(n.result));
+  const weights = graph.weights.filter((w) => live.has(w));
+  if (nodes.length === graph.nodes.length && weights.length === graph.weights.length) return graph;
+  return { ...graph, nodes, weights };
+}

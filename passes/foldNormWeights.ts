@@ -1,0 +1,46 @@
+import { loadTimeValues, rewrite, uses, type Graph, type Node, type Rewriter, type Value } from '../ir/graph.js';
+import { Matcher } from './match.js';
+
+/**
+ * linear((x·s)·w, W) = linear(x, W·w)·s for a per-row s [rows, 1] and a norm weight w [K]. W·w is computed once, when
+ * weights load; s = 1/rms leaves the contraction's operand for its epilogue. With Σx² summed where x is produced
+ * (fuseGroups), no norm kernel remains. Applies where every reader of the normed value is such a linear.
+ */
+export function foldNormWeights(graph: Graph): Graph {
+  const m = new Matcher(graph);
+  const readers = uses(graph);
+  const loaded = loadTimeValues(graph);
+  return rewrite(graph, (node, rewriter) => {
+    if (node.op !== 'linear' || !loaded.has(node.operands[1]!)) return undefined;
+    const normed = node.operands[0]!;
+    const isOnlyMultiplied = (readers.get(normed) ?? []).every((reader) => reader.op === 'linear') && !graph.results.includes(normed);
+    const parts = isOnlyMultiplied ? matchNorm(m, normed, loaded) : undefined;
+    return parts === undefined ? undefined : fold(node, parts, rewriter);
+  });
+}
+
+interface NormParts {
+  readonly x: Value;
+  /** [rows, 1] */
+  readonly scale: Value;
+  /** [K] of the checkpoint; absent where the value is only scaled. */
+  readonly weight: Value;
+}
+
+function matchNorm(m: Matcher, normed: Value, loaded: ReadonlySet<Value>): NormParts | undefined {
+  for (const [unit, weight] of m.pairs(normed, 'mul')) {
+    if (!loaded.has(weight) || weight.type.shape.length !== 1) continue;
+    for (const [x, scale] of m.pairs(unit, 'mul')) {
+      if (scale.type.shape.at(-1) === 1 && x.type.shape.at(-1) !== 1) return { x, scale, weight };
+    }
+  }
+  return undefined;
+}
+
+function fold(node: Node, parts: NormParts, rewriter: Rewriter): Value {
+  const [x, scale, weight, matrix] = [parts.x, parts.scale, parts.weight, node.operands[1]!].map(rewriter.map) as [Value, Value, Value, Value];
+  const matrixF32 = matrix.type.dtype === 'f32' ? matrix : rewriter.add('cast', [matrix], { dtype: 'f32' }, `${node.result.name}_matrix`);
+  const folded = rewriter.add('mul', [matrixF32, weight], {}, `${node.result.name}_folded`);
+  const product = rewriter.add('linear', [x, folded], {}, `${node.result.name}_unscaled`);
+  return rewriter.add('mul', [product, scale], {}, node.result.name);
+}

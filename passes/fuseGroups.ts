@@ -1,0 +1,240 @@
+import { definitions, loadTimeValues, uses, type Graph, type Node, type Value } from '../ir/graph.js';
+import { OPS } from '../ir/ops/index.js';
+import { isSymbol, type Symbol } from '../ir/types.js';
+import { CompileError } from './compileError.js';
+
+/**
+ * A group becomes one kernel: an anchor and the elementwise ops before and after it.
+ * - `gemm`: one or more `linear` nodes that read the same left operand (q, k and v; gate and up).
+ * - `attention`, `logprob`: a recognised op; `logprob` also holds the `is_argmax` of the same operands.
+ * - `loop`: no anchor; elementwise ops, gathers and row reductions over one domain.
+ */
+export interface Group {
+  readonly kind: 'gemm' | 'attention' | 'logprob' | 'loop';
+  readonly rows: Symbol;
+  /** Columns of a loop's domain; what the anchor says for other kinds. */
+  readonly columns: number | 'T' | undefined;
+  readonly anchors: Node[];
+  /** Elementwise nodes and reductions computed in the group, in order. */
+  readonly members: Node[];
+  /** Values other groups, or the caller, read from memory. */
+  readonly stored: Set<Value>;
+}
+
+/**
+ * Where a value lives.
+ * - `group`: computed in that group (stored only if listed in `stored`)
+ * - `inline`: cheap and of one element a row, or a literal: recomputed wherever it is read
+ * - `memory`: a parameter or weight
+ */
+export type Home =
+  | { readonly kind: 'group'; readonly group: Group }
+  | { readonly kind: 'inline' }
+  | { readonly kind: 'memory' };
+
+export interface FusedGraph {
+  readonly graph: Graph;
+  readonly groups: readonly Group[];
+  readonly homes: ReadonlyMap<Value, Home>;
+}
+
+/**
+ * Assigns every node to a group. An elementwise node joins the latest group among its operands when everything else
+ * it reads is ready before that group starts; otherwise it opens a loop. A reduction of a value becomes row-sum parts
+ * left by the group that computes the value; what follows from it (1/rms) is recomputed a row at a time by readers.
+ */
+export function fuseGroups(graph: Graph): FusedGraph {
+  const fuser = new Fuser(graph);
+  const loaded = loadTimeValues(graph);
+  for (const node of graph.nodes) if (!loaded.has(node.result)) fuser.place(node);
+  for (const result of graph.results) fuser.store(result);
+  return { graph, groups: fuser.groups, homes: fuser.homes };
+}
+
+/** Columns of a value seen as [rows, columns]; undefined where it has no symbolic rows. */
+export function columnsOf(v: Value): number | 'T' | undefined {
+  const [first, ...rest] = v.type.shape;
+  if (first === undefined || !isSymbol(first)) return undefined;
+  if (rest.length === 1 && rest[0] === 'T') return 'T';
+  return rest.reduce<number | undefined>((n, dim) => (n === undefined || isSymbol(dim) ? undefined : n * dim), 1);
+}
+
+class Fuser {
+  readonly groups: Group[] = [];
+  readonly homes = new Map<Value, Home>();
+  private readonly defs: ReadonlyMap<Value, Node>;
+  private readonly readers: ReadonlyMap<Value, readonly Node[]>;
+
+  constructor(graph: Graph) {
+    this.defs = definitions(graph);
+    this.readers = uses(graph);
+    for (const v of [...graph.params, ...loadTimeValues(graph)]) this.homes.set(v, { kind: 'memory' });
+  }
+
+  place(node: Node): void {
+    switch (OPS[node.op].fuse) {
+      case 'contraction': return this.placeContraction(node);
+      case 'opaque': return this.placeOpaque(node);
+      case 'reduction': return this.placeReduction(node);
+      case 'movement': return this.placeMovement(node);
+      case 'elementwise': return this.placeElementwise(node);
+      default: throw new CompileError(`unknown fuse kind of ${node.op}`);
+    }
+  }
+
+  /** Makes sure that `v` is in memory when its group has run. */
+  store(v: Value): void {
+    const base = this.viewed(v);
+    const home = this.home(base);
+    if (home.kind === 'memory') return;
+    if (home.kind === 'inline') {
+      throw new CompileError(`%${v.name} is needed in memory, but is one element a row computed by readers; no kernel writes it yet`);
+    }
+    home.group.stored.add(base);
+  }
+
+  private placeContraction(node: Node): void {
+    if (node.op !== 'linear') throw new CompileError(`no kernel for '${node.op}' (%${node.result.name}) outside attention: recogniseAttention did not match it`);
+    const left = this.materialised(node.operands[0]!);
+    const sibling = this.groups.find((g) => g.kind === 'gemm' && this.viewed(g.anchors[0]!.operands[0]!) === left && g.rows === this.rows(node.result));
+    const group = sibling ?? this.open('gemm', this.rows(node.result), undefined);
+    group.anchors.push(node);
+    this.homes.set(node.result, { kind: 'group', group });
+  }
+
+  private placeOpaque(node: Node): void {
+    const isScore = node.op === 'logprob' || node.op === 'is_argmax';
+    const shared = isScore
+      ? this.groups.find((g) => g.kind === 'logprob' && g.anchors[0]!.operands.every((v, i) => v === node.operands[i]))
+      : undefined;
+    node.operands.forEach((v, i) => { if (!(isScore && i === 2)) this.materialised(v); });
+    const group = shared ?? this.open(isScore ? 'logprob' : 'attention', this.rows(node.result), undefined);
+    group.anchors.push(node);
+    this.homes.set(node.result, { kind: 'group', group });
+  }
+
+  private placeReduction(node: Node): void {
+    if (node.op !== 'sum' && node.op !== 'mean') {
+      throw new CompileError(`no kernel for '${node.op}' (%${node.result.name}): only sums and means of rows fuse; see docs/addAnOp.md`);
+    }
+    const operand = this.viewed(node.operands[0]!);
+    const home = this.home(operand);
+    const group = home.kind === 'group' && (home.group.kind === 'gemm' || home.group.kind === 'loop')
+      ? home.group
+      : this.open('loop', this.rows(operand), columnsOf(operand));
+    if (home.kind === 'group' && home.group !== group) home.group.stored.add(operand);
+    group.members.push(node);
+    this.homes.set(node.result, { kind: 'inline' });
+  }
+
+  private placeMovement(node: Node): void {
+    if (node.op === 'reshape' || node.op === 'gather_rows') {
+      const base = this.home(this.viewed(node.result));
+      this.homes.set(node.result, base.kind === 'group' ? base : node.op === 'gather_rows' ? { kind: 'memory' } : base);
+      if (node.op === 'gather_rows') this.store(this.viewed(node.operands[0]!));
+      return;
+    }
+    if (node.op === 'iota') {
+      this.homes.set(node.result, { kind: 'inline' });
+      return;
+    }
+    if (node.op === 'vector') {
+      this.homes.set(node.result, { kind: 'memory' });
+      return;
+    }
+    if (node.op === 'rotate_half') return this.placeElementwise(node);
+    throw new CompileError(`no kernel for '${node.op}' (%${node.result.name}) outside the patterns that passes recognise`);
+  }
+
+  private placeElementwise(node: Node): void {
+    const columns = columnsOf(node.result);
+    const operands = node.operands.map((v) => this.viewed(v));
+    const isPerRow = columns === undefined || columns === 1;
+    if (isPerRow && operands.every((v) => this.home(v).kind !== 'group')) {
+      this.homes.set(node.result, { kind: 'inline' });
+      return;
+    }
+    const rows = this.rows(node.result);
+    const inside = operands.map((v) => this.home(v)).flatMap((h) => (h.kind === 'group' ? [h.group] : []));
+    const latest = inside.reduce<Group | undefined>((a, b) => (a === undefined || this.groups.indexOf(b) > this.groups.indexOf(a) ? b : a), undefined);
+    const candidates = latest === undefined ? this.groups.filter((g) => g.kind === 'loop' && g.columns === columns && g.rows === rows) : [latest];
+    const group = candidates.find((g) => this.isRounding(g, node) || this.mayJoin(g, rows, columns, node.operands)) ?? this.open('loop', rows, columns);
+    for (const v of node.operands) {
+      const [base, home] = [this.viewed(v), this.home(this.viewed(v))];
+      if (home.kind === 'group' && (home.group !== group || this.isGathered(v))) home.group.stored.add(base);
+    }
+    group.members.push(node);
+    this.homes.set(node.result, { kind: 'group', group });
+  }
+
+  /** Whether everything in `operands` is ready before `group` starts, or is computed in it. */
+  private mayJoin(group: Group, rows: Symbol, columns: number | 'T' | undefined, operands: readonly Value[]): boolean {
+    if (group.rows !== rows || group.kind === 'attention' || group.kind === 'logprob') return false;
+    if (group.kind === 'loop' && group.columns !== columns) return false;
+    const at = this.groups.indexOf(group);
+    return operands.every((v) => this.readyAt(v) < at || (this.home(this.viewed(v)).kind === 'group' && this.groupOf(v) === group && !this.isGathered(v)));
+  }
+
+  /** Whether `node` only rounds the result of attention `group`, and nothing else reads it: the kernel stores it rounded. */
+  private isRounding(group: Group, node: Node): boolean {
+    if (group.kind !== 'attention' || node.op !== 'cast') return false;
+    const isOnlyReader = (v: Value): boolean => {
+      const readers = this.readers.get(v) ?? [];
+      return readers.length === 1 && (readers[0] === node || (readers[0]!.op === 'reshape' && isOnlyReader(readers[0]!.result)));
+    };
+    return isOnlyReader(group.anchors[0]!.result);
+  }
+
+  /** Index of the last group that must have run before `v` can be read; −1 where none. */
+  private readyAt(v: Value): number {
+    const base = this.viewed(v);
+    const home = this.home(base);
+    if (home.kind === 'group') return this.groups.indexOf(home.group);
+    const node = this.defs.get(base);
+    if (home.kind === 'memory' || node === undefined) return -1;
+    if (OPS[node.op].fuse === 'reduction') return this.groups.findIndex((g) => g.members.includes(node));
+    return Math.max(-1, ...node.operands.map((operand) => this.readyAt(operand)));
+  }
+
+  private isGathered(v: Value): boolean {
+    const node = this.defs.get(v);
+    return node !== undefined && (node.op === 'gather_rows' || (node.op === 'reshape' && this.isGathered(node.operands[0]!)));
+  }
+
+  private groupOf(v: Value): Group | undefined {
+    const home = this.home(this.viewed(v));
+    return home.kind === 'group' ? home.group : undefined;
+  }
+
+  /** `v` behind reshapes and gathers, stored in memory. */
+  private materialised(v: Value): Value {
+    if (this.isGathered(v)) throw new CompileError(`%${v.name} is a gather that a contraction reads: pruneDeadRows should have moved it`);
+    this.store(v);
+    return this.viewed(v);
+  }
+
+  /** The value behind views: reshapes that keep row-major order, and row gathers. */
+  private viewed(v: Value): Value {
+    const node = this.defs.get(v);
+    if (node?.op === 'reshape' || node?.op === 'gather_rows') return this.viewed(node.operands[0]!);
+    return v;
+  }
+
+  private home(v: Value): Home {
+    const home = this.homes.get(v);
+    if (home === undefined) throw new CompileError(`%${v.name} is used before it is defined`);
+    return home;
+  }
+
+  private rows(v: Value): Symbol {
+    const first = v.type.shape[0];
+    if (first === undefined || !isSymbol(first)) throw new CompileError(`%${v.name} has no symbolic rows: [${v.type.shape.join(', ')}]`);
+    return first;
+  }
+
+  private open(kind: Group['kind'], rows: Symbol, columns: number | 'T' | undefined): Group {
+    const group: Group = { kind, rows, columns, anchors: [], members: [], stored: new Set() };
+    this.groups.push(group);
+    return group;
+  }
+}

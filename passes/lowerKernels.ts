@@ -1,0 +1,259 @@
+import { definitions, type Graph, type Node, type Value } from '../ir/graph.js';
+import {
+  LOGPROB_BLOCK, ROW_SUM_BLOCK,
+  type AttentionKernel, type BufferDecl, type GemmKernel, type Kernel, type KernelModule, type LogProbKernel,
+  type LogProbReduceKernel, type LoopKernel, type Output, type Pairing, type Segment, type WeightDecl,
+} from '../ir/kernel.js';
+import type { Scalar } from '../ir/scalar.js';
+import { operands as operandsOf } from '../ir/scalar.js';
+import { isSymbol } from '../ir/types.js';
+import { CompileError } from './compileError.js';
+import { columnsOf, type FusedGraph, type Group } from './fuseGroups.js';
+import { groupPath, Names } from './kernelNames.js';
+import { ScalarLowering } from './lowerScalars.js';
+import { matchWeight, pairingWidth } from './lowerWeights.js';
+
+/** How contraction weights are stored for the target's micro-kernels. */
+export interface WeightStorage {
+  readonly layout: 'panels' | 'vnni';
+  readonly dtype: 'f32' | 'bf16';
+}
+
+/** A literal vector of the graph (rotary frequencies): a weight that comes with the program, not the checkpoint. */
+export interface ConstantVector {
+  readonly name: string;
+  readonly values: readonly number[];
+}
+
+export interface LoweredModule extends KernelModule {
+  readonly constants: readonly ConstantVector[];
+}
+
+/** Turns each group into a kernel and each stored value into a buffer. Decisions were made by fuseGroups. */
+export function lowerKernels(fused: FusedGraph, storage: WeightStorage): LoweredModule {
+  return new Lowering(fused, storage).run();
+}
+
+const NO_ACCUMULATORS: ReadonlyMap<Value, 0 | 1> = new Map();
+
+class Lowering {
+  private readonly graph: Graph;
+  private readonly fused: FusedGraph;
+  private readonly storage: WeightStorage;
+  private readonly defs: ReadonlyMap<Value, Node>;
+  private readonly scalars: ScalarLowering;
+  private readonly names = new Names();
+  private readonly buffers = new Map<string, BufferDecl>();
+  private readonly valueBuffers = new Map<Value, string>();
+  private readonly rowSums = new Map<Node, string>();
+  private readonly weights = new Map<string, WeightDecl>();
+  private readonly constants: ConstantVector[] = [];
+
+  constructor(fused: FusedGraph, storage: WeightStorage) {
+    this.graph = fused.graph;
+    this.fused = fused;
+    this.storage = storage;
+    this.defs = definitions(fused.graph);
+    this.scalars = new ScalarLowering(fused.graph, fused, (v) => this.buffer(v), (node) => this.rowSumBuffer(node));
+  }
+
+  run(): LoweredModule {
+    for (const param of this.graph.params) this.declare(param, 'input');
+    const kernels = this.fused.groups.flatMap((group) => this.lowerGroup(group));
+    return { buffers: [...this.buffers.values()], weights: [...this.weights.values()], kernels, constants: this.constants };
+  }
+
+  private lowerGroup(group: Group): readonly Kernel[] {
+    const path = groupPath(group);
+    const base = { name: this.names.unique(path), path, ops: [...group.anchors, ...group.members].map((n) => n.op) };
+    switch (group.kind) {
+      case 'gemm': return [this.lowerGemm(group, base)];
+      case 'attention': return [this.lowerAttention(group, base)];
+      case 'logprob': return this.lowerLogProb(group, base);
+      case 'loop': return [this.lowerLoop(group, base)];
+      default: return group.kind satisfies never;
+    }
+  }
+
+  private lowerGemm(group: Group, base: KernelHead): GemmKernel {
+    const left = group.anchors[0]!.operands[0]!;
+    const segments = this.splitSegments(group).map((anchors, i) => this.lowerSegment(group, anchors, `${base.name}_w${i}`));
+    return { ...base, anchor: 'gemm', rows: group.rows, k: lastExtent(left), a: this.buffer(this.scalars.view(left).base), segments };
+  }
+
+  /** Linear nodes whose results meet in some expression share a segment; the others have one each. */
+  private splitSegments(group: Group): readonly (readonly Node[])[] {
+    const sets: Set<Node>[] = group.anchors.map((anchor) => new Set([anchor]));
+    for (const member of group.members) {
+      const touched = sets.filter((set) => [...set].some((anchor) => this.dependsOn(member, anchor, group)));
+      for (const other of touched.slice(1)) {
+        other.forEach((anchor) => touched[0]!.add(anchor));
+        sets.splice(sets.indexOf(other), 1);
+      }
+    }
+    return sets.map((set) => group.anchors.filter((anchor) => set.has(anchor)));
+  }
+
+  private dependsOn(node: Node, anchor: Node, group: Group): boolean {
+    return node.operands.some((v) => {
+      const { base, via } = this.scalars.view(v);
+      if (base === anchor.result) return via === undefined;
+      const inner = this.defs.get(base);
+      return inner !== undefined && group.members.includes(inner) && this.dependsOn(inner, anchor, group);
+    });
+  }
+
+  private lowerSegment(group: Group, anchors: readonly Node[], weight: string): Segment {
+    if (anchors.length > 2) throw new CompileError(`${groupPath(group)}: ${anchors.length} contractions meet in one expression; at most two can share a kernel`);
+    const accumulators = new Map(anchors.map((anchor, i) => [anchor.result, i === 0 ? 0 : 1] as const));
+    const belongs = (v: Value): boolean => accumulators.has(v) || anchors.some((anchor) => {
+      const node = this.defs.get(v);
+      return node !== undefined && group.members.includes(node) && this.dependsOn(node, anchor, group);
+    });
+    const outputs = this.outputs(group, accumulators, belongs);
+    const columns = lastExtent(anchors[0]!.result);
+    const pairing = this.pairing(group, anchors, outputs);
+    const matches = anchors.map((anchor) => matchWeight(this.defs, anchor.operands[1]!));
+    if (new Set(matches.map((match) => match.columnScale)).size > 1) throw new CompileError(`${groupPath(group)}: paired matrices have different folded norms`);
+    const scale = matches[0]!.columnScale;
+    this.weights.set(weight, {
+      name: weight, ...this.storage, k: lastExtent(anchors[0]!.operands[0]!), pairing,
+      sources: matches.map((match) => ({ tensor: match.tensor, rows: match.rows })),
+      ...(scale === undefined ? {} : { columnScale: scale }),
+    });
+    return { weight, columns, pairing, outputs };
+  }
+
+  private pairing(group: Group, anchors: readonly Node[], outputs: readonly Output[]): Pairing {
+    if (anchors.length === 2) return { kind: 'interleave', width: pairingWidth(Infinity) };
+    if (!outputs.some((o) => mentionsRotation(o.value))) return { kind: 'none' };
+    const rotation = group.members.find((n) => n.op === 'rotate_half' && this.dependsOn(n, anchors[0]!, group));
+    if (rotation === undefined) throw new CompileError(`${groupPath(group)}: a rotation of another kernel's result is not supported`);
+    const headDim = lastExtent(rotation.result);
+    return { kind: 'rotate', headDim, width: pairingWidth(headDim / 2) };
+  }
+
+  private outputs(group: Group, accumulators: ReadonlyMap<Value, 0 | 1>, belongs: (v: Value) => boolean): readonly Output[] {
+    const outputs: Output[] = [];
+    for (const v of group.stored) {
+      if (belongs(v)) outputs.push({ kind: 'store', buffer: this.buffer(v), value: this.scalars.lower(v, group, accumulators) });
+    }
+    for (const node of group.members) {
+      if (node.op !== 'sum' && node.op !== 'mean') continue;
+      const { base } = this.scalars.view(node.operands[0]!);
+      if (belongs(base)) outputs.push({ kind: 'rowSum', buffer: this.rowSumBuffer(node), value: this.scalars.lower(base, group, accumulators) });
+    }
+    return outputs;
+  }
+
+  private lowerAttention(group: Group, base: KernelHead): AttentionKernel {
+    const node = group.anchors[0]!;
+    const [q, k, v, mask, queryRow] = node.operands.map((operand) => this.scalars.view(operand).base);
+    const [, heads, headDim] = q === undefined ? [] : node.operands[0]!.type.shape;
+    const kvHeads = node.operands[1]!.type.shape[1];
+    const scale = node.attributes['scale'];
+    if (typeof heads !== 'number' || typeof headDim !== 'number' || typeof kvHeads !== 'number' || typeof scale !== 'number') throw new CompileError(`${base.path}: attention needs fixed head counts`);
+    const [result] = [...group.stored];
+    if (result === undefined || group.stored.size !== 1) throw new CompileError(`${base.path}: attention must have exactly one stored result`);
+    return {
+      ...base, anchor: 'attention', rows: group.rows, heads, kvHeads, headDim, scale,
+      q: this.buffer(q!), k: this.buffer(k!), v: this.buffer(v!), out: this.buffer(result),
+      mask: node.attributes['mask'] === 'column' ? { kind: 'column', subtreeEnd: this.buffer(mask!) } : { kind: 'bias', buffer: this.buffer(mask!) },
+      ...(queryRow === undefined ? {} : { queryRow: this.buffer(queryRow) }),
+    };
+  }
+
+  private lowerLogProb(group: Group, base: KernelHead): readonly [LogProbKernel, LogProbReduceKernel] {
+    const node = group.anchors[0]!;
+    const [x, w, scale, target] = [node.operands[0]!, node.operands[1]!, node.operands[2]!, node.operands[3]!];
+    const match = matchWeight(this.defs, w);
+    const weight = `${base.name}_w0`;
+    this.weights.set(weight, {
+      name: weight, ...this.storage, k: lastExtent(x), pairing: { kind: 'none' }, sources: [{ tensor: match.tensor, rows: match.rows }],
+      ...(match.columnScale === undefined ? {} : { columnScale: match.columnScale }),
+    });
+    const parts = this.names.unique(`${base.name}_parts`);
+    this.buffers.set(parts, { name: parts, dtype: 'f32', rows: 'R', columns: 4 * Math.ceil(match.rows / LOGPROB_BLOCK), space: 'arena' });
+    const result = (op: 'logprob' | 'is_argmax'): string => {
+      const anchor = group.anchors.find((n) => n.op === op);
+      if (anchor !== undefined) return this.buffer(anchor.result);
+      const name = this.names.unique(`${base.name}_${op}`);
+      this.buffers.set(name, { name, dtype: op === 'logprob' ? 'f32' : 'i32', rows: 'R', columns: 1, space: 'arena' });
+      return name;
+    };
+    const shared = { vocab: match.rows, target: this.buffer(target), parts, rows: 'R' } as const;
+    return [
+      { ...base, anchor: 'logprob', ...shared, k: lastExtent(x), a: this.buffer(this.scalars.view(x).base), weight, rowScale: this.scalars.lower(scale, undefined, NO_ACCUMULATORS) },
+      { name: `${base.name}_reduce`, path: `${base.path}.reduce`, ops: ['logprob'], anchor: 'logprobReduce', ...shared, logProb: result('logprob'), isArgmax: result('is_argmax') },
+    ];
+  }
+
+  private lowerLoop(group: Group, base: KernelHead): LoopKernel {
+    if (group.columns === undefined) throw new CompileError(`${base.path}: a loop needs columns`);
+    return { ...base, anchor: 'loop', rows: group.rows, columns: group.columns, outputs: this.outputs(group, NO_ACCUMULATORS, () => true) };
+  }
+
+  /** The buffer of a stored value, parameter, checkpoint table or literal vector; declared at first use. */
+  private buffer(v: Value): string {
+    const known = this.valueBuffers.get(v);
+    if (known !== undefined) return known;
+    if (v.kind === 'weight') return this.declareTable(v);
+    const node = this.defs.get(v);
+    if (node?.op === 'vector') return this.declareConstant(v, node);
+    return this.declare(v, this.graph.results.includes(v) ? 'output' : 'arena');
+  }
+
+  private declare(v: Value, space: BufferDecl['space']): string {
+    const name = this.names.unique(v.name);
+    const [rows] = v.type.shape;
+    const columns = columnsOf(v);
+    if (rows === undefined || columns === undefined) throw new CompileError(`%${v.name}: cannot place [${v.type.shape.join(', ')}] in memory`);
+    this.valueBuffers.set(v, name);
+    this.buffers.set(name, { name, dtype: v.type.dtype, rows, columns, space });
+    return name;
+  }
+
+  private declareTable(v: Value): string {
+    const [rows, columns] = v.type.shape;
+    if (typeof rows !== 'number' || (columns !== undefined && typeof columns !== 'number')) throw new CompileError(`@${v.name}: a table needs fixed extents`);
+    const name = this.names.unique(`${v.name}_table`);
+    this.valueBuffers.set(v, name);
+    this.buffers.set(name, { name, dtype: v.type.dtype, rows, columns: columns ?? 1, space: 'weight' });
+    const dtype = v.type.dtype;
+    if (dtype === 'i32' || dtype === 'bool') throw new CompileError(`@${v.name}: ${dtype} tables are not supported`);
+    this.weights.set(name, { name, layout: 'rows', dtype, sources: [{ tensor: v.name, rows }], k: columns ?? 1, pairing: { kind: 'none' } });
+    return name;
+  }
+
+  private declareConstant(v: Value, node: Node): string {
+    const values = (node.attributes['values'] as readonly unknown[]).map(Number);
+    const name = this.names.unique(String(node.attributes['label']));
+    this.valueBuffers.set(v, name);
+    this.buffers.set(name, { name, dtype: 'f32', rows: values.length, columns: 1, space: 'weight' });
+    this.weights.set(name, { name, layout: 'rows', dtype: 'f32', sources: [{ tensor: `constant.${name}`, rows: values.length }], k: 1, pairing: { kind: 'none' } });
+    this.constants.push({ name: `constant.${name}`, values });
+    return name;
+  }
+
+  private rowSumBuffer(node: Node): string {
+    const known = this.rowSums.get(node);
+    if (known !== undefined) return known;
+    const operand = node.operands[0]!;
+    const [rows] = operand.type.shape;
+    if (rows === undefined || !isSymbol(rows)) throw new CompileError(`%${node.result.name}: row sums need symbolic rows`);
+    const name = this.names.unique(`${node.result.name}_parts`);
+    this.rowSums.set(node, name);
+    this.buffers.set(name, { name, dtype: 'f32', rows, columns: Math.ceil(lastExtent(operand) / ROW_SUM_BLOCK), space: 'arena' });
+    return name;
+  }
+}
+
+type KernelHead = Pick<Kernel, 'name' | 'path' | 'ops'>;
+
+function lastExtent(v: Value): number {
+  const last = v.type.shape.at(-1);
+  if (typeof last !== 'number') throw new CompileError(`%${v.name}: the last extent must be fixed`);
+  return last;
+}
+
+const mentionsRotation = (s: Scalar): boolean => s.op === 'rotateHalf' || operandsOf(s).some(mentionsRotation);

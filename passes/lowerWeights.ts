@@ -1,0 +1,39 @@
+/** Load-time expressions over checkpoint tensors, as packing instructions. */
+import type { Node, Value } from '../ir/graph.js';
+import { CompileError } from './compileError.js';
+
+/** tensor [rows, k], its column c multiplied by columnScale[c] where given. Names are checkpoint tensors. */
+export interface WeightMatch {
+  readonly tensor: string;
+  readonly rows: number;
+  readonly columnScale?: string;
+}
+
+/** Reads W, cast(W) or cast(W)·cast(norm): what foldNormWeights leaves. */
+export function matchWeight(defs: ReadonlyMap<Value, Node>, v: Value): WeightMatch {
+  const direct = checkpointTensor(defs, v);
+  if (direct !== undefined) return matrix(direct);
+  const node = defs.get(v);
+  if (node?.op === 'mul') {
+    const [a, b] = [checkpointTensor(defs, node.operands[0]!), checkpointTensor(defs, node.operands[1]!)];
+    if (a?.type.shape.length === 2 && b?.type.shape.length === 1) return { ...matrix(a), columnScale: b.name };
+  }
+  throw new CompileError(`%${v.name}: this load-time expression is not one the weight packer knows (a matrix, or a matrix times a norm weight)`);
+}
+
+function checkpointTensor(defs: ReadonlyMap<Value, Node>, v: Value): Value | undefined {
+  if (v.kind === 'weight') return v;
+  const node = defs.get(v);
+  return node?.op === 'cast' && node.attributes['dtype'] === 'f32' ? checkpointTensor(defs, node.operands[0]!) : undefined;
+}
+
+function matrix(v: Value): WeightMatch {
+  const [rows] = v.type.shape;
+  if (typeof rows !== 'number') throw new CompileError(`@${v.name}: a matrix needs fixed extents`);
+  return { tensor: v.name, rows };
+}
+
+/** Lanes of a pairing block: the widest of 16, 8, 4, 2, 1 that divides `half` (a whole vector where possible). */
+export function pairingWidth(half: number): number {
+  return [16, 8, 4, 2].find((width) => !Number.isFinite(half) || half % width === 0) ?? 1;
+}

@@ -1,0 +1,45 @@
+/** Small helpers for recognising structure in a graph. */
+import { definitions, type Graph, type Node, type Value } from '../ir/graph.js';
+import type { OpName } from '../ir/ops/index.js';
+
+export class Matcher {
+  private readonly defs: ReadonlyMap<Value, Node>;
+
+  constructor(graph: Graph) {
+    this.defs = definitions(graph);
+  }
+
+  /** The node that defines `v`, if it is an `op`. */
+  node(v: Value | undefined, op: OpName): Node | undefined {
+    const node = v === undefined ? undefined : this.defs.get(v);
+    return node?.op === op ? node : undefined;
+  }
+
+  /** The operand of `v` if `v` is a one-operand `op`. */
+  through(v: Value | undefined, op: OpName): Value | undefined {
+    return this.node(v, op)?.operands[0];
+  }
+
+  /** Both orders of the operands of `v` if it is a commutative two-operand `op`. */
+  pairs(v: Value | undefined, op: OpName): readonly (readonly [Value, Value])[] {
+    const node = this.node(v, op);
+    if (node === undefined) return [];
+    const [a, b] = [node.operands[0]!, node.operands[1]!];
+    return [[a, b], [b, a]];
+  }
+
+  /** The value of a literal, seen through casts. */
+  literal(v: Value | undefined): number | undefined {
+    const cast = this.through(v, 'cast');
+    if (cast !== undefined) return this.literal(cast);
+    const value = this.node(v, 'const')?.attributes['value'];
+    return typeof value === 'number' ? value : undefined;
+  }
+
+  /** The operand of a transpose with exactly this axis order. */
+  transposed(v: Value | undefined, order: readonly number[]): Value | undefined {
+    const node = this.node(v, 'transpose');
+    const actual = node?.attributes['order'];
+    return Array.isArray(actual) && actual.length === order.length && order.every((axis, i) => axis === actual[i]) ? node!.operands[0] : undefined;
+  }
+}

@@ -1,0 +1,70 @@
+import type { BufferDecl, KernelModule } from '../ir/kernel.js';
+import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
+import { ROW_PAD, rowStride, type Bucket, type Placement } from '../ir/plan.js';
+import { DTYPE_BYTES, roundUp } from '../ir/types.js';
+
+/** Where every buffer lies in the one arena, for micro-batches up to a capacity. */
+export interface MemoryPlan {
+  readonly arenaBytes: number;
+  readonly placements: readonly Placement[];
+  /** Bytes all buffers would take side by side. */
+  readonly withoutReuseBytes: number;
+}
+
+/** Buffers start on a page, so that no two share a cache line and huge pages help. */
+const ALIGNMENT = 4096;
+
+/** First and last kernel (inclusive) that touches a buffer. */
+interface Lifetime {
+  readonly buffer: BufferDecl;
+  readonly first: number;
+  readonly last: number;
+  readonly sizeBytes: number;
+}
+
+/** Bytes of a buffer at `capacity`, rows padded so that a register tile may read past the last one. */
+export function bufferBytes(buffer: BufferDecl, capacity: Bucket): number {
+  const rows = buffer.rows === 'T' ? capacity.tokens : buffer.rows === 'R' ? capacity.rows : buffer.rows;
+  const elementBytes = DTYPE_BYTES[buffer.dtype];
+  return roundUp(rows, ROW_PAD) * rowStride(buffer, capacity.tokens, elementBytes) * elementBytes;
+}
+
+/**
+ * Liveness, then greedy placement, largest buffer first, at the lowest offset that is free for its whole lifetime
+ * (Pisarchyk & Lee, arXiv:2001.03288, greedy by size). Inputs and outputs live from start to end.
+ */
+export function planMemory(module: KernelModule, capacity: Bucket): MemoryPlan {
+  const lifetimes = findLifetimes(module, capacity);
+  const placed: (Lifetime & { readonly offset: number })[] = [];
+  for (const life of [...lifetimes].sort((a, b) => b.sizeBytes - a.sizeBytes || a.first - b.first)) {
+    const busy = placed.filter((p) => p.first <= life.last && life.first <= p.last).sort((a, b) => a.offset - b.offset);
+    let offset = 0;
+    for (const other of busy) {
+      if (other.offset - offset >= life.sizeBytes) break;
+      offset = Math.max(offset, roundUp(other.offset + other.sizeBytes, ALIGNMENT));
+    }
+    placed.push({ ...life, offset });
+  }
+  return {
+    arenaBytes: placed.reduce((end, p) => Math.max(end, roundUp(p.offset + p.sizeBytes, ALIGNMENT)), 0),
+    placements: placed.sort((a, b) => a.first - b.first || a.offset - b.offset).map((p) => ({ buffer: p.buffer.name, offset: p.offset, sizeBytes: p.sizeBytes })),
+    withoutReuseBytes: lifetimes.reduce((sum, l) => sum + l.sizeBytes, 0),
+  };
+}
+
+function findLifetimes(module: KernelModule, capacity: Bucket): readonly Lifetime[] {
+  const end = module.kernels.length - 1;
+  const range = new Map<string, [number, number]>();
+  module.kernels.forEach((kernel, at) => {
+    for (const name of [...kernelReads(kernel), ...kernelWrites(kernel)]) {
+      const known = range.get(name);
+      if (known === undefined) range.set(name, [at, at]);
+      else known[1] = at;
+    }
+  });
+  return module.buffers.filter((b) => b.space !== 'weight').map((buffer) => {
+    const isExternal = buffer.space !== 'arena';
+    const [first, last] = isExternal ? [0, end] : range.get(buffer.name) ?? [0, end];
+    return { buffer, first, last, sizeBytes: bufferBytes(buffer, capacity) };
+  });
+}

@@ -1,0 +1,76 @@
+import { definitions, rewrite, type Graph, type Node, type Rewriter, type Value } from '../ir/graph.js';
+import type { Attributes } from '../ir/graph.js';
+import { OPS } from '../ir/ops/index.js';
+
+/**
+ * Rows that nobody scores are not computed: gather_rows(f(x), row) becomes f(gather_rows(x, row)) for every row-wise
+ * f, up to the last values that are needed in full — the keys and values of some attention. An attention whose own
+ * result is only gathered keeps all keys but takes `row` as its list of queries. What is left of the last layer's
+ * O projection, FFN and the head runs on scored rows.
+ */
+export function pruneDeadRows(graph: Graph): Graph {
+  const defs = definitions(graph);
+  const full = neededInFull(graph, defs);
+  const sunk = new Map<Value, Map<Value, Value>>();
+  return rewrite(graph, (node, rewriter) => {
+    if (node.op !== 'gather_rows' || node.operands[1]!.kind !== 'param' || node.operands[0]!.type.shape[0] !== 'T') return undefined;
+    const [x, row] = [node.operands[0]!, node.operands[1]!];
+    if (full.has(x) || !defs.has(x)) return undefined;
+    const memo = sunk.get(row) ?? new Map<Value, Value>();
+    sunk.set(row, memo);
+    return sink(x, row, { defs, full, memo, rewriter });
+  });
+}
+
+interface Context {
+  readonly defs: ReadonlyMap<Value, Node>;
+  readonly full: ReadonlySet<Value>;
+  readonly memo: Map<Value, Value>;
+  readonly rewriter: Rewriter;
+}
+
+/** The value of gather_rows(x, row), computed from as few rows as possible. x has T rows. */
+function sink(x: Value, row: Value, context: Context): Value {
+  const known = context.memo.get(x);
+  if (known !== undefined) return known;
+  const node = context.defs.get(x);
+  const { rewriter } = context;
+  const result = node === undefined || context.full.has(x) ? undefined : sinkNode(node, row, context);
+  const value = result ?? rewriter.add('gather_rows', [rewriter.map(x), rewriter.map(row)], {}, `${x.name}_scored`, node?.path);
+  context.memo.set(x, value);
+  return value;
+}
+
+function sinkNode(node: Node, row: Value, context: Context): Value | undefined {
+  const { rewriter } = context;
+  const gathered = (v: Value): Value => (v.type.shape[0] === 'T' ? sink(v, row, context) : rewriter.map(v));
+  const again = (operands: readonly Value[], attributes: Attributes = node.attributes): Value =>
+    rewriter.add(node.op, operands, attributes, `${node.result.name}_scored`, node.path);
+  const rank = node.result.type.shape.length;
+  if (node.op === 'attention') {
+    if (node.operands.length > 4) return undefined;
+    return again([...node.operands.map(rewriter.map), rewriter.map(row)]);
+  }
+  if (node.op === 'reshape') {
+    const shape = node.attributes['shape'];
+    if (!Array.isArray(shape) || shape[0] !== 'T' || node.operands[0]!.type.shape[0] !== 'T') return undefined;
+    return again([gathered(node.operands[0]!)], { shape: ['R', ...shape.slice(1)] });
+  }
+  const isRowWise = OPS[node.op].fuse === 'reduction' ? rank > 1 : OPS[node.op].fuse === 'elementwise' || node.op === 'linear' || node.op === 'rotate_half';
+  // A lower-rank operand would broadcast along another axis than rows.
+  if (!isRowWise || node.operands.some((v) => v.type.shape[0] === 'T' && v.type.shape.length !== rank)) return undefined;
+  return again(node.operands.map(gathered));
+}
+
+/** Values that some attention reads whole (its q, k, v and everything they are made of). */
+function neededInFull(graph: Graph, defs: ReadonlyMap<Value, Node>): ReadonlySet<Value> {
+  const full = new Set<Value>();
+  const visit = (v: Value): void => {
+    if (full.has(v)) return;
+    full.add(v);
+    defs.get(v)?.operands.forEach(visit);
+  };
+  for (const node of graph.nodes) if (node.op === 'attention') node.operands.forEach(visit);
+  graph.results.filter((v) => v.type.shape[0] === 'T').forEach(visit);
+  return full;
+}

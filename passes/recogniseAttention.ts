@@ -1,0 +1,67 @@
+import { rewrite, type Graph, type Value } from '../ir/graph.js';
+import { Matcher } from './match.js';
+
+/** What a softmax(q·kᵀ·scale + bias)·v is made of; q, k and v are [T, heads, d]. */
+interface AttentionParts {
+  readonly q: Value;
+  readonly k: Value;
+  readonly v: Value;
+  readonly bias: Value;
+  readonly scale: number;
+}
+
+/**
+ * Finds softmax(q·kᵀ·scale + bias)·v in primitive ops and makes it one `attention` node with its bias as operand.
+ * Key heads that were repeated for groups of query heads (GQA) are read unrepeated.
+ */
+export function recogniseAttention(graph: Graph): Graph {
+  const m = new Matcher(graph);
+  return rewrite(graph, (node, rewriter) => {
+    if (node.op !== 'matmul') return undefined;
+    const parts = matchAttention(m, node.operands[0]!, node.operands[1]!);
+    if (parts === undefined) return undefined;
+    const operands = [parts.q, parts.k, parts.v, parts.bias].map(rewriter.map);
+    const byToken = rewriter.add('attention', operands, { scale: parts.scale, mask: 'bias' }, 'attended');
+    return rewriter.add('transpose', [byToken], { order: [1, 0, 2] }, node.result.name);
+  });
+}
+
+function matchAttention(m: Matcher, probabilities: Value, values: Value): AttentionParts | undefined {
+  const scores = matchSoftmax(m, probabilities);
+  const v = fromHeads(m, values);
+  if (scores === undefined || v === undefined) return undefined;
+  for (const [product, bias] of m.pairs(scores, 'add')) {
+    if (bias.type.shape.length !== 2) continue;
+    for (const { matrix, scale } of scaled(m, product)) {
+      const dot = m.node(matrix, 'matmul');
+      const q = fromHeads(m, dot?.operands[0]);
+      const k = fromHeads(m, m.transposed(dot?.operands[1], [0, 2, 1]));
+      if (q !== undefined && k !== undefined) return { q, k, v, bias, scale };
+    }
+  }
+  return undefined;
+}
+
+/** x with softmax(x) = v, if `v` is exp(x − max x) / Σ exp(x − max x). */
+function matchSoftmax(m: Matcher, v: Value): Value | undefined {
+  const division = m.node(v, 'div');
+  const exp = division?.operands[0];
+  if (exp === undefined || m.through(division!.operands[1], 'sum') !== exp) return undefined;
+  const shifted = m.node(m.through(exp, 'exp'), 'sub');
+  const x = shifted?.operands[0];
+  return x !== undefined && m.through(shifted!.operands[1], 'reduce_max') === x ? x : undefined;
+}
+
+/** Readings of `v` as a matrix times a literal; the matrix itself, times 1, comes last. */
+function scaled(m: Matcher, v: Value): readonly { matrix: Value; scale: number }[] {
+  const found = m.pairs(v, 'mul').flatMap(([matrix, factor]) => {
+    const scale = m.literal(factor);
+    return scale === undefined ? [] : [{ matrix, scale }];
+  });
+  return [...found, { matrix: v, scale: 1 }];
+}
+
+/** [T, h, d] behind transpose [h, T, d], possibly repeated to more heads. */
+function fromHeads(m: Matcher, v: Value | undefined): Value | undefined {
+  return m.transposed(m.through(v, 'repeat') ?? v, [1, 0, 2]);
+}
