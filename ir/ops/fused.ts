@@ -1,5 +1,5 @@
 /** Ops that passes recognise in primitive graphs: each has a kernel of its own. Models never write them. */
-import { TypeMismatch, elementCount, numberAttribute, stringAttribute, type OpDef, type Tensor } from './opDef.js';
+import { TypeMismatch, elementCount, indexAt, numberAttribute, stringAttribute, type OpDef, type Tensor } from './opDef.js';
 
 /** z[i, ·] = scale[i]·(x[i]·wᵀ) for the vocabulary. */
 function logits(x: Tensor, w: Tensor, scale: Tensor, row: number): Float64Array {
@@ -17,11 +17,11 @@ function scoring(summary: string, dtype: 'f32' | 'i32', score: (z: Float64Array,
     infer: ([x, w, scale, target]) => {
       if (x!.shape.length !== 2 || w!.shape.length !== 2 || x!.shape[1] !== w!.shape[1]) throw new TypeMismatch('needs x[R, K] and w[V, K]');
       if (scale!.shape.length !== 2 || scale!.shape[1] !== 1 || scale!.shape[0] !== x!.shape[0]) throw new TypeMismatch('the row scale must be f32[R, 1]');
-      if (target!.dtype !== 'i32' || target!.shape[0] !== x!.shape[0]) throw new TypeMismatch('the target must be i32[R]');
+      if (target!.dtype !== 'i32' || target!.shape.length !== 1 || target!.shape[0] !== x!.shape[0]) throw new TypeMismatch('the target must be i32[R]');
       return { dtype, shape: [x!.shape[0]!] };
     },
     evaluate: ([x, w, scale, target], _, shape) => ({
-      shape, data: Float64Array.from({ length: shape[0]! }, (_v, row) => score(logits(x!, w!, scale!, row), target!.data[row]!)),
+      shape, data: Float64Array.from({ length: shape[0]! }, (_v, row) => score(logits(x!, w!, scale!, row), indexAt(target!, row, w!.shape[0]!))),
     }),
   };
 }
@@ -37,7 +37,9 @@ export const FUSED = {
       if (q!.shape.length !== 3 || k!.shape.length !== 3 || v!.shape.length !== 3) throw new TypeMismatch('attention needs q, k and v of rank 3');
       const [heads, kvHeads] = [q!.shape[1], k!.shape[1]];
       if (typeof heads !== 'number' || typeof kvHeads !== 'number' || heads % kvHeads !== 0) throw new TypeMismatch(`${String(heads)} query heads do not divide among ${String(kvHeads)} key heads`);
-      if (kind === 'column' ? mask!.dtype !== 'i32' || mask!.shape.length !== 1 : kind !== 'bias' || mask!.shape.length !== 2) {
+      if (q!.shape[2] !== k!.shape[2] || k!.shape[0] !== v!.shape[0] || kvHeads !== v!.shape[1]) throw new TypeMismatch('attention: q, k and v do not fit each other');
+      if (kind === 'column' ? mask!.dtype !== 'i32' || mask!.shape.length !== 1 || mask!.shape[0] !== k!.shape[0]
+        : kind !== 'bias' || mask!.shape.length !== 2 || mask!.shape[0] !== q!.shape[0] || mask!.shape[1] !== k!.shape[0]) {
         throw new TypeMismatch(`mask '${kind}' does not fit its operand`);
       }
       if (queryRow !== undefined && (queryRow.dtype !== 'i32' || queryRow.shape.length !== 1)) throw new TypeMismatch('queryRow must be i32[R]');
@@ -50,7 +52,7 @@ export const FUSED = {
       const [keys, groups, depth] = [k!.shape[0]!, k!.shape[1]!, k!.shape[2]!];
       const data = new Float64Array(elementCount(shape));
       for (let r = 0; r < rows; r++) {
-        const at = queryRow === undefined ? r : queryRow.data[r]!;
+        const at = queryRow === undefined ? r : indexAt(queryRow, r, q!.shape[0]!);
         for (let h = 0; h < heads; h++) {
           const g = Math.floor((h * groups) / heads);
           const scores = Float64Array.from({ length: keys }, (_, t) => {

@@ -1,6 +1,6 @@
 /** Ops that move elements without changing them, and sources of constant vectors. */
 import type { Dim } from '../types.js';
-import { TypeMismatch, dimsAttribute, elementCount, forEachIndex, numberAttribute, numbersAttribute, stringAttribute, strides, type OpDef } from './opDef.js';
+import { TypeMismatch, dimsAttribute, elementCount, forEachIndex, indexAt, numberAttribute, numbersAttribute, stringAttribute, strides, type OpDef } from './opDef.js';
 
 /** Product of the fixed extents and the multiset of symbols: two shapes hold equally many elements when these agree. */
 function sizeKey(shape: readonly Dim[]): string {
@@ -51,7 +51,9 @@ export const MOVEMENTS = {
     infer: ([x], attributes) => {
       const first = x!.shape[0];
       if (typeof first !== 'number') throw new TypeMismatch('repeat needs a fixed extent on axis 0');
-      return { dtype: x!.dtype, shape: [first * numberAttribute(attributes, 'times'), ...x!.shape.slice(1)] };
+      const times = numberAttribute(attributes, 'times');
+      if (!Number.isInteger(times) || times < 1) throw new TypeMismatch(`repeat: ${times} times is not a whole number, at least 1`);
+      return { dtype: x!.dtype, shape: [first * times, ...x!.shape.slice(1)] };
     },
     evaluate: ([x], attributes, shape) => {
       const times = numberAttribute(attributes, 'times');
@@ -90,7 +92,10 @@ export const MOVEMENTS = {
     evaluate: ([x, index], _, shape) => {
       const width = elementCount(x!.shape.slice(1));
       const data = new Float64Array(elementCount(shape));
-      index!.data.forEach((row, i) => data.set(x!.data.subarray(row * width, (row + 1) * width), i * width));
+      for (let i = 0; i < shape[0]!; i++) {
+        const row = indexAt(index!, i, x!.shape[0]!);
+        data.set(x!.data.subarray(row * width, (row + 1) * width), i * width);
+      }
       return { shape, data };
     },
   },
@@ -102,7 +107,9 @@ export const MOVEMENTS = {
       }
       return { dtype: x!.dtype, shape: [x!.shape[0]!] };
     },
-    evaluate: ([x, index], _, shape) => ({ shape, data: Float64Array.from(index!.data, (column, i) => x!.data[i * x!.shape[1]! + column]!) }),
+    evaluate: ([x, index], _, shape) => ({
+      shape, data: Float64Array.from(index!.data, (_v, i) => x!.data[i * x!.shape[1]! + indexAt(index!, i, x!.shape[1]!)]!),
+    }),
   },
   iota: {
     summary: 'iota {size}: i32[size], 0, 1, 2, …', fuse: 'movement', attributes: { size: 'dims' }, arity: [0, 0],

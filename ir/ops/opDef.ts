@@ -77,6 +77,13 @@ export const numbersAttribute = (a: AttributeBag, name: string): readonly number
 
 export const elementCount = (shape: readonly number[]): number => shape.reduce((n, dim) => n * dim, 1);
 
+/** Element i of an index tensor, checked to be a whole number below `limit`. */
+export function indexAt(index: Tensor, i: number, limit: number): number {
+  const value = index.data[i]!;
+  if (Number.isInteger(value) && value >= 0 && value < limit) return value;
+  throw new Error(`index ${value} at position ${i} is not a whole number below ${limit}`);
+}
+
 /** Row-major strides, in elements. */
 export function strides(shape: readonly number[]): number[] {
   const out = new Array<number>(shape.length).fill(1);

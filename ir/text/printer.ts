@@ -2,7 +2,8 @@
 import type { Attribute, Graph, Node, Value } from '../graph.js';
 import { printType } from '../types.js';
 
-const printValue = (v: Value): string => (v.kind === 'weight' ? `@${v.name}` : `%${v.name}`);
+/** `%name`, or `@name` for a weight. */
+export const printValue = (v: Value): string => (v.kind === 'weight' ? `@${v.name}` : `%${v.name}`);
 
 /** -Infinity, integers and decimals print so that they parse back to the same double. */
 const printNumber = (n: number): string => (n === -Infinity ? '-inf' : n === Infinity ? 'inf' : Object.is(n, -0) ? '-0' : String(n));

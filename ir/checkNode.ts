@@ -1,0 +1,75 @@
+/** What can be said about one node from its op's definition alone: shared by the verifier and the parser. */
+import type { Attribute, Attributes } from './graph.js';
+import type { AttributeKind, OpDef } from './ops/opDef.js';
+import { TypeMismatch } from './ops/opDef.js';
+import type { TensorType } from './types.js';
+
+/** Names of values and graphs, and of ops and attributes. */
+export const NAME = /^[A-Za-z_][A-Za-z0-9_]{0,127}$/;
+/** Names of checkpoint tensors. */
+export const WEIGHT_NAME = /^[A-Za-z_][A-Za-z0-9_.-]{0,255}$/;
+/** Model paths: `layers.3.attention.qkv`, or nothing. */
+export const PATH = /^(?:[A-Za-z0-9_-]{1,64}(?:\.[A-Za-z0-9_-]{1,64}){0,15})?$/;
+
+export const MAX_RANK = 8;
+/** Largest fixed extent: two of them multiply to an exact double, four bytes an element. */
+export const MAX_DIM = 2 ** 26;
+
+const KIND_TEXT: Readonly<Record<AttributeKind, string>> = {
+  number: 'a number', string: 'a string', boolean: 'true or false',
+  dims: 'a list of dimensions (whole numbers, T, R)', numbers: 'a list of numbers',
+};
+
+const isNumber = (value: unknown): boolean => typeof value === 'number' && !Number.isNaN(value);
+const isDim = (value: unknown): boolean => value === 'T' || value === 'R' || (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= MAX_DIM);
+
+function isOfKind(value: Attribute, kind: AttributeKind): boolean {
+  switch (kind) {
+    case 'number': return isNumber(value);
+    case 'string': case 'boolean': return typeof value === kind;
+    case 'dims': return Array.isArray(value) && value.every(isDim);
+    case 'numbers': return Array.isArray(value) && value.every(isNumber);
+    default: return kind satisfies never;
+  }
+}
+
+/** A complaint about attributes; `name` is the attribute at fault where there is one. */
+export interface AttributeProblem {
+  readonly name: string | undefined;
+  readonly text: string;
+}
+
+/** The first attribute that `def` does not know, that is missing, or that has the wrong kind. */
+export function attributeProblem(def: OpDef, attributes: Attributes): AttributeProblem | undefined {
+  const wanted = Object.entries(def.attributes);
+  const list = wanted.length === 0 ? 'no attributes' : wanted.map(([name]) => name).join(', ');
+  for (const [name, value] of Object.entries(attributes)) {
+    const kind = Object.hasOwn(def.attributes, name) ? def.attributes[name] : undefined;
+    if (kind === undefined) return { name, text: `attribute '${name}' is not one of the op's: ${list}` };
+    if (!isOfKind(value, kind)) return { name, text: `attribute '${name}' must be ${KIND_TEXT[kind]}` };
+  }
+  const missing = wanted.find(([name]) => !Object.hasOwn(attributes, name));
+  return missing === undefined ? undefined : { name: undefined, text: `attribute '${missing[0]}' (${KIND_TEXT[missing[1]]}) is missing` };
+}
+
+/** Why `type` cannot be the type of a value. */
+export function typeProblem(type: TensorType): string | undefined {
+  if (type.shape.length > MAX_RANK) return `rank ${type.shape.length} is more than ${MAX_RANK}`;
+  const wrong = type.shape.find((dim) => !isDim(dim));
+  return wrong === undefined ? undefined : `${String(wrong)} is not a dimension (a whole number up to ${MAX_DIM}, T or R)`;
+}
+
+/** The result type that the op infers, or in words why it has none. Attributes have been checked. */
+export function inferred(def: OpDef, operands: readonly TensorType[], attributes: Attributes): TensorType | string {
+  const [least, most] = def.arity;
+  if (operands.length < least || operands.length > most) {
+    return `it takes ${least === most ? least : `${least} to ${most}`} operand${most === 1 ? '' : 's'}, not ${operands.length}`;
+  }
+  try {
+    const type = def.infer(operands, attributes);
+    return typeProblem(type) ?? type;
+  } catch (error) {
+    if (error instanceof TypeMismatch) return error.message;
+    throw error;
+  }
+}

@@ -1,0 +1,81 @@
+/** float64 reference interpreter of the graph IR: what every pass, kernel and backend is measured against. */
+import type { Graph, Node, Value } from './graph.js';
+import { OPS } from './ops/index.js';
+import { elementCount, type Tensor } from './ops/opDef.js';
+import { printNode, printValue } from './text/printer.js';
+import { printType, type Dim, type Symbol } from './types.js';
+
+/** Most elements of one tensor that the interpreter will allocate: 1 GiB of doubles. */
+const MAX_ELEMENTS = 2 ** 27;
+
+export interface GraphEnv {
+  /** Extents of the symbols, whole numbers, at least 0. */
+  readonly sizes: Readonly<Record<Symbol, number>>;
+  /** Row-major elements of each parameter, by name without `%`. */
+  readonly params: ReadonlyMap<string, Float64Array>;
+  /** Row-major elements of each weight, by checkpoint tensor name. */
+  readonly weights: ReadonlyMap<string, Float64Array>;
+  /** Sees every node's result as it is computed. */
+  readonly trace?: (node: Node, tensor: Tensor) => void;
+}
+
+/** The shape with symbols replaced by their extents. */
+export const concreteShape = (shape: readonly Dim[], sizes: GraphEnv['sizes']): number[] =>
+  shape.map((dim) => (typeof dim === 'number' ? dim : sizes[dim]));
+
+/**
+ * Results of `graph`, in order. Intermediate tensors are dropped after their last use.
+ * Throws, naming the value, where an input is missing or of another size, or an index is out of range.
+ */
+export function interpretGraph(graph: Graph, env: GraphEnv): Tensor[] {
+  for (const [symbol, size] of Object.entries(env.sizes)) {
+    if (!Number.isInteger(size) || size < 0) throw new Error(`Size ${symbol} is ${size}, not a whole number.`);
+  }
+  const lastUse = new Map<Value, number>();
+  graph.nodes.forEach((node, i) => node.operands.forEach((operand) => lastUse.set(operand, i)));
+  for (const result of graph.results) lastUse.set(result, Infinity);
+
+  const live = new Map<Value, Tensor>();
+  for (const value of graph.params) live.set(value, input(value, env.params.get(value.name), env));
+  for (const value of graph.weights) {
+    if (lastUse.has(value)) live.set(value, input(value, env.weights.get(value.name), env));
+  }
+  const read = (value: Value): Tensor => {
+    const tensor = live.get(value);
+    if (tensor === undefined) throw new Error(`Graph @${graph.name}: ${printValue(value)} is used before it is defined.`);
+    return tensor;
+  };
+  graph.nodes.forEach((node, i) => {
+    const tensor = evaluateNode(node, node.operands.map(read), env);
+    env.trace?.(node, tensor);
+    live.set(node.result, tensor);
+    for (const value of [...node.operands, node.result]) if ((lastUse.get(value) ?? -1) <= i) live.delete(value);
+  });
+  return graph.results.map(read);
+}
+
+function input(value: Value, data: Float64Array | undefined, env: GraphEnv): Tensor {
+  const shape = concreteShape(value.type.shape, env.sizes);
+  if (data === undefined) throw new Error(`${printValue(value)} : ${printType(value.type)} was not given.`);
+  if (data.length !== elementCount(shape)) {
+    throw new Error(`${printValue(value)} : ${printType(value.type)} has ${elementCount(shape)} elements, but ${data.length} were given.`);
+  }
+  return { shape, data };
+}
+
+function evaluateNode(node: Node, operands: readonly Tensor[], env: GraphEnv): Tensor {
+  const shape = concreteShape(node.result.type.shape, env.sizes);
+  const count = elementCount(shape);
+  const fail = (what: string): never => { throw new Error(`${what}\n  in: ${printNode(node)}`); };
+  if (count > MAX_ELEMENTS) fail(`The result has ${count} elements, more than the interpreter's ${MAX_ELEMENTS}; use smaller sizes.`);
+  let tensor: Tensor;
+  try {
+    tensor = OPS[node.op].evaluate(operands, node.attributes, shape);
+  } catch (error) {
+    return fail(error instanceof Error ? error.message : String(error));
+  }
+  if (tensor.data.length !== count || tensor.shape.length !== shape.length || tensor.shape.some((dim, i) => dim !== shape[i])) {
+    fail(`The reference of '${node.op}' gave [${tensor.shape.join(', ')}] with ${tensor.data.length} elements, its type says [${shape.join(', ')}].`);
+  }
+  return tensor;
+}

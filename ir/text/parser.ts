@@ -1,0 +1,169 @@
+/**
+ * Parser of the text form. `parseGraph(printGraph(g))` is structurally g, and printing what was parsed from a printed
+ * text gives that text again. Line comments (`// …`) are allowed and not kept.
+ *
+ *     graph     = 'graph' @name '(' [%name ':' type {',' …}] ')' '->' '(' [type {',' type}] ')' '{' {weight} {node} return '}'
+ *     weight    = 'weight' @name ':' type
+ *     node      = %name '=' op '(' [operand {',' operand}] ')' ['{' attribute {',' attribute} '}'] ':' type ['at' string]
+ *     return    = 'return' [operand {',' operand}]
+ *     operand   = %name | @name
+ *     attribute = name '=' (number | string | 'true' | 'false' | '[' [(number | word) {',' …}] ']')
+ *     type      = dtype '[' [dim {',' dim}] ']'
+ *     dim       = whole number | 'T' | 'R'
+ */
+import { EOF, EmbeddedActionsParser, tokenLabel, type IParserErrorMessageProvider, type IToken, type TokenType } from 'chevrotain';
+import type { Graph } from '../graph.js';
+import * as t from './lexer.js';
+import { resolveGraph } from './resolve.js';
+import { GraphSyntaxError, type AttributeSyntax, type DeclarationSyntax, type GraphSyntax, type Leaf, type NodeSyntax, type Spot, type TypeSyntax } from './syntax.js';
+
+const spotOf = (token: IToken): Spot => ({ line: token.startLine ?? 1, column: token.startColumn ?? 1 });
+const leaf = (token: IToken): Leaf => ({ text: token.image, spot: spotOf(token) });
+
+const firsts = (paths: readonly (readonly (readonly TokenType[])[])[]): string =>
+  [...new Set(paths.flat().flatMap(([first]) => (first === undefined ? [] : [tokenLabel(first)])))].join(' or ');
+
+/** A message is what was expected; `parseGraph` says what was found and where. */
+const EXPECTED: IParserErrorMessageProvider = {
+  buildMismatchTokenMessage: ({ expected }) => tokenLabel(expected),
+  buildNotAllInputParsedMessage: () => 'the end of the text: one graph a file',
+  buildNoViableAltMessage: ({ expectedPathsPerAlt, customUserDescription }) => customUserDescription ?? firsts(expectedPathsPerAlt),
+  buildEarlyExitMessage: ({ expectedIterationPaths }) => firsts(expectedIterationPaths.map((path) => [path])),
+};
+
+class GraphParser extends EmbeddedActionsParser {
+  constructor() {
+    super(t.TOKENS, { errorMessageProvider: EXPECTED, maxLookahead: 1 });
+    this.performSelfAnalysis();
+  }
+
+  readonly graph = this.RULE('graph', (): GraphSyntax => {
+    const params: DeclarationSyntax[] = [];
+    const resultTypes: TypeSyntax[] = [];
+    const weights: DeclarationSyntax[] = [];
+    const nodes: NodeSyntax[] = [];
+    const returned: Leaf[] = [];
+    this.CONSUME(t.GraphKeyword);
+    const name = leaf(this.CONSUME(t.Global, { ERR_MSG: "the graph's name (@name)" }));
+    this.CONSUME(t.LParen);
+    this.MANY_SEP({ SEP: t.Comma, DEF: () => { params.push(this.SUBRULE(this.param)); } });
+    this.CONSUME(t.RParen, { ERR_MSG: "a parameter (%name: type), ',' or ')'" });
+    this.CONSUME(t.Arrow);
+    this.CONSUME2(t.LParen);
+    this.MANY_SEP2({ SEP: t.Comma, DEF: () => { resultTypes.push(this.SUBRULE(this.type)); } });
+    this.CONSUME2(t.RParen, { ERR_MSG: "a type, ',' or ')'" });
+    this.CONSUME(t.LBrace);
+    this.MANY(() => { weights.push(this.SUBRULE(this.weight)); });
+    this.MANY2(() => { nodes.push(this.SUBRULE(this.node)); });
+    const returnSpot = spotOf(this.CONSUME(t.ReturnKeyword, { ERR_MSG: "a node (%name = op(…) : type) or 'return' (weights come before nodes)" }));
+    this.MANY_SEP3({ SEP: t.Comma, DEF: () => { returned.push(this.SUBRULE(this.operand)); } });
+    this.CONSUME(t.RBrace, { ERR_MSG: "',' or '}' after the returned values" });
+    return { name, params, resultTypes, weights, nodes, returned, returnSpot };
+  });
+
+  readonly param = this.RULE('param', (): DeclarationSyntax => {
+    const name = leaf(this.CONSUME(t.Local));
+    this.CONSUME(t.Colon, { ERR_MSG: "':' and the parameter's type" });
+    return { name, type: this.SUBRULE(this.type) };
+  });
+
+  readonly weight = this.RULE('weight', (): DeclarationSyntax => {
+    this.CONSUME(t.WeightKeyword);
+    const name = leaf(this.CONSUME(t.Global, { ERR_MSG: 'a checkpoint tensor (@name)' }));
+    this.CONSUME(t.Colon, { ERR_MSG: "':' and the weight's type" });
+    return { name, type: this.SUBRULE(this.type) };
+  });
+
+  readonly node = this.RULE('node', (): NodeSyntax => {
+    const operands: Leaf[] = [];
+    const attributes: AttributeSyntax[] = [];
+    const result = leaf(this.CONSUME(t.Local));
+    this.CONSUME(t.Equals);
+    const op = leaf(this.CONSUME(t.Word, { ERR_MSG: 'an op' }));
+    this.CONSUME(t.LParen, { ERR_MSG: "'(' and the operands" });
+    this.MANY_SEP({ SEP: t.Comma, DEF: () => { operands.push(this.SUBRULE(this.operand)); } });
+    this.CONSUME(t.RParen, { ERR_MSG: "an operand (%name or @name), ',' or ')'" });
+    this.OPTION(() => {
+      this.CONSUME(t.LBrace);
+      this.AT_LEAST_ONE_SEP2({ SEP: t.Comma, DEF: () => { attributes.push(this.SUBRULE(this.attribute)); }, ERR_MSG: 'an attribute (name = value)' });
+      this.CONSUME(t.RBrace, { ERR_MSG: "',' or '}' after an attribute" });
+    });
+    this.CONSUME(t.Colon, { ERR_MSG: "'{' and attributes, or ':' and the result type" });
+    const type = this.SUBRULE(this.type);
+    const path = this.OPTION2(() => {
+      this.CONSUME(t.AtKeyword);
+      return leaf(this.CONSUME(t.StringToken, { ERR_MSG: 'a model path in quotes' }));
+    });
+    return { result, op, operands, attributes, type, path };
+  });
+
+  readonly operand = this.RULE('operand', (): Leaf => this.OR({
+    DEF: [
+      { ALT: () => leaf(this.CONSUME(t.Local)) },
+      { ALT: () => leaf(this.CONSUME(t.Global)) },
+    ],
+    ERR_MSG: 'an operand (%name or @name)',
+  }));
+
+  readonly attribute = this.RULE('attribute', (): AttributeSyntax => {
+    const name = leaf(this.CONSUME(t.Word, { ERR_MSG: 'an attribute (name = value)' }));
+    this.CONSUME(t.Equals, { ERR_MSG: "'=' and the attribute's value" });
+    const value = this.OR({
+      DEF: [
+        { ALT: (): Leaf | Leaf[] => leaf(this.CONSUME(t.NumberToken)) },
+        { ALT: (): Leaf | Leaf[] => leaf(this.CONSUME(t.StringToken)) },
+        { ALT: (): Leaf | Leaf[] => leaf(this.CONSUME(t.True)) },
+        { ALT: (): Leaf | Leaf[] => leaf(this.CONSUME(t.False)) },
+        { ALT: (): Leaf | Leaf[] => this.SUBRULE(this.list) },
+      ],
+      ERR_MSG: "a value: a number, a string, 'true', 'false' or '['",
+    });
+    return { name, value };
+  });
+
+  readonly list = this.RULE('list', (): Leaf[] => {
+    const entries: Leaf[] = [];
+    this.CONSUME(t.LBracket);
+    this.MANY_SEP({ SEP: t.Comma, DEF: () => { entries.push(this.SUBRULE(this.entry)); } });
+    this.CONSUME(t.RBracket, { ERR_MSG: "a number, a symbol, ',' or ']'" });
+    return entries;
+  });
+
+  readonly type = this.RULE('type', (): TypeSyntax => {
+    const dims: Leaf[] = [];
+    const dtype = leaf(this.CONSUME(t.Word, { ERR_MSG: 'an element type' }));
+    this.CONSUME(t.LBracket, { ERR_MSG: "'[' and the shape" });
+    this.MANY_SEP({ SEP: t.Comma, DEF: () => { dims.push(this.SUBRULE(this.entry)); } });
+    this.CONSUME(t.RBracket, { ERR_MSG: "a dimension, ',' or ']'" });
+    return { dtype, dims };
+  });
+
+  readonly entry = this.RULE('entry', (): Leaf => this.OR({
+    DEF: [
+      { ALT: () => leaf(this.CONSUME(t.NumberToken)) },
+      { ALT: () => leaf(this.CONSUME(t.Word)) },
+    ],
+    ERR_MSG: 'a number or a symbol',
+  }));
+}
+
+const PARSER = new GraphParser();
+
+/** Line and column just past the last character that is not white space. */
+function endOf(text: string): Spot {
+  const lines = text.trimEnd().split('\n');
+  return { line: lines.length, column: (lines.at(-1)?.length ?? 0) + 1 };
+}
+
+/** The graph that `text` describes. Throws GraphSyntaxError; `file` is what its message calls the text. */
+export function parseGraph(text: string, file = 'graph'): Graph {
+  PARSER.input = t.tokenise(text, file);
+  const syntax = PARSER.graph();
+  const [error] = PARSER.errors;
+  if (error !== undefined) {
+    const atEnd = error.token.tokenType === EOF;
+    const found = atEnd ? 'the end of the text' : `'${error.token.image.slice(0, 80)}'`;
+    throw new GraphSyntaxError(file, atEnd ? endOf(text) : spotOf(error.token), found, error.message);
+  }
+  return resolveGraph(syntax, file);
+}

@@ -1,0 +1,145 @@
+/** Syntax tree → graph: names to values, words to ops and types, everything checked where it stands. */
+import type { Attribute, Attributes, Graph, Node, Value } from '../graph.js';
+import { MAX_DIM, MAX_RANK, NAME, PATH, WEIGHT_NAME, attributeProblem, inferred } from '../checkNode.js';
+import { OPS, OP_NAMES, isOpName, type OpName } from '../ops/index.js';
+import { DTYPES, isSymbol, printType, sameType, type Dim, type TensorType } from '../types.js';
+import { GraphSyntaxError, type AttributeSyntax, type GraphSyntax, type Leaf, type NodeSyntax, type Spot, type TypeSyntax } from './syntax.js';
+
+/** Throws GraphSyntaxError at the first name, type or op that does not fit. */
+export function resolveGraph(syntax: GraphSyntax, file: string): Graph {
+  return new Resolver(file).graph(syntax);
+}
+
+class Resolver {
+  private readonly file: string;
+  /** By text with sigil: parameters and results share `%`, weights have `@`. */
+  private readonly values = new Map<string, Value>();
+
+  constructor(file: string) {
+    this.file = file;
+  }
+
+  graph(syntax: GraphSyntax): Graph {
+    const name = this.name(syntax.name, NAME);
+    const params = syntax.params.map((p) => this.define(p.name, 'param', this.type(p.type)));
+    const weights = syntax.weights.map((w) => {
+      const type = this.type(w.type);
+      if (type.shape.some(isSymbol)) this.fail(w.type.dtype.spot, printType(type), 'a fixed shape: weights have no symbols');
+      return this.define(w.name, 'weight', type);
+    });
+    const nodes = syntax.nodes.map((node) => this.node(node));
+    const results = syntax.returned.map((leaf) => this.use(leaf));
+    if (results.length === 0) this.fail(syntax.returnSpot, 'a graph that returns nothing', 'at least one returned value');
+    if (results.length !== syntax.resultTypes.length) {
+      this.fail(syntax.returnSpot, `${results.length} returned values`, `${syntax.resultTypes.length}, as the head of the graph says`);
+    }
+    syntax.resultTypes.forEach((declared, i) => {
+      const type = this.type(declared);
+      const value = results[i]!;
+      if (!sameType(type, value.type)) this.fail(declared.dtype.spot, printType(type), `${printType(value.type)}, the type of ${syntax.returned[i]!.text}`);
+    });
+    return { name, params, weights, nodes, results };
+  }
+
+  private node(syntax: NodeSyntax): Node {
+    const op = this.op(syntax.op);
+    const operands = syntax.operands.map((leaf) => this.use(leaf));
+    const attributes = this.attributes(OPS[op].attributes, syntax, op);
+    const type = inferred(OPS[op], operands.map((v) => v.type), attributes);
+    const call = `${op}(${operands.map((v) => printType(v.type)).join(', ')})`;
+    if (typeof type === 'string') return this.fail(syntax.op.spot, call, `operands that fit: ${type}`);
+    const declared = this.type(syntax.type);
+    if (!sameType(type, declared)) this.fail(syntax.type.dtype.spot, printType(declared), `${printType(type)}, the type of ${call}`);
+    const path = syntax.path === undefined ? '' : this.string(syntax.path);
+    if (syntax.path !== undefined && (path === '' || !PATH.test(path))) this.fail(syntax.path.spot, clip(syntax.path.text), 'a model path ("layers.3.attention")');
+    return { op, operands, attributes, result: this.define(syntax.result, 'result', type), path };
+  }
+
+  private op(leaf: Leaf): OpName {
+    if (isOpName(leaf.text)) return leaf.text;
+    return this.fail(leaf.spot, `'${clip(leaf.text)}'`, `an op: ${[...OP_NAMES].sort().join(', ')}`);
+  }
+
+  private attributes(wanted: object, syntax: NodeSyntax, op: OpName): Attributes {
+    const entries = new Map<string, Attribute>();
+    for (const attribute of syntax.attributes) {
+      const { name } = attribute;
+      if (entries.has(name.text)) this.fail(name.spot, `a second '${name.text}'`, 'each attribute once');
+      entries.set(name.text, this.attribute(attribute));
+    }
+    const attributes = Object.fromEntries(entries);
+    const problem = attributeProblem(OPS[op], attributes);
+    if (problem !== undefined) {
+      const at = syntax.attributes.find((a) => a.name.text === problem.name);
+      const found = at === undefined ? `'${op}' with ${entries.size === 0 ? 'no attributes' : [...entries.keys()].join(', ')}` : `'${clip(at.name.text)}'`;
+      this.fail(at?.name.spot ?? syntax.op.spot, found, `${Object.keys(wanted).join(', ') || 'no attributes'}: ${problem.text}`);
+    }
+    return attributes;
+  }
+
+  private attribute({ value }: AttributeSyntax): Attribute {
+    if (isList(value)) return value.map((entry) => (isNumeric(entry.text) ? this.number(entry) : entry.text));
+    if (value.text === 'true' || value.text === 'false') return value.text === 'true';
+    return value.text.startsWith('"') ? this.string(value) : this.number(value);
+  }
+
+  private type(syntax: TypeSyntax): TensorType {
+    const dtype = DTYPES.find((d) => d === syntax.dtype.text);
+    if (dtype === undefined) return this.fail(syntax.dtype.spot, `'${clip(syntax.dtype.text)}'`, `an element type: ${DTYPES.join(', ')}`);
+    if (syntax.dims.length > MAX_RANK) this.fail(syntax.dtype.spot, `${syntax.dims.length} dimensions`, `at most ${MAX_RANK}`);
+    return { dtype, shape: syntax.dims.map((dim) => this.dim(dim)) };
+  }
+
+  private dim(leaf: Leaf): Dim {
+    if (leaf.text === 'T' || leaf.text === 'R') return leaf.text;
+    const value = Number(leaf.text);
+    if (/^[0-9]+$/.test(leaf.text) && value <= MAX_DIM) return value;
+    return this.fail(leaf.spot, `'${clip(leaf.text)}'`, `a dimension: a whole number up to ${MAX_DIM}, T or R`);
+  }
+
+  private number(leaf: Leaf): number {
+    if (leaf.text.endsWith('inf')) return leaf.text.startsWith('-') ? -Infinity : Infinity;
+    const value = Number(leaf.text);
+    if (Number.isFinite(value)) return value;
+    return this.fail(leaf.spot, `'${clip(leaf.text)}'`, 'a number that a double can hold, inf or -inf');
+  }
+
+  private string(leaf: Leaf): string {
+    try {
+      const value: unknown = JSON.parse(leaf.text);
+      if (typeof value === 'string') return value;
+    } catch {
+      // Reported below: a bad escape is the only way a string token is not JSON.
+    }
+    return this.fail(leaf.spot, clip(leaf.text), 'a string with the escapes of JSON');
+  }
+
+  /** The name without its sigil. */
+  private name(leaf: Leaf, grammar: RegExp): string {
+    const name = leaf.text.slice(1);
+    if (!grammar.test(name)) this.fail(leaf.spot, `'${clip(leaf.text)}'`, `a name: ${grammar.source.slice(1, -1)}`);
+    return name;
+  }
+
+  private define(leaf: Leaf, kind: Value['kind'], type: TensorType): Value {
+    const name = this.name(leaf, kind === 'weight' ? WEIGHT_NAME : NAME);
+    if (this.values.has(leaf.text)) this.fail(leaf.spot, `a second '${leaf.text}'`, 'a name that is not taken');
+    const value: Value = { kind, name, type };
+    this.values.set(leaf.text, value);
+    return value;
+  }
+
+  private use(leaf: Leaf): Value {
+    const value = this.values.get(leaf.text);
+    if (value !== undefined) return value;
+    return this.fail(leaf.spot, `'${clip(leaf.text)}'`, leaf.text.startsWith('@') ? 'a weight that is declared above' : 'a value that is defined above');
+  }
+
+  private fail(spot: Spot, found: string, expected: string): never {
+    throw new GraphSyntaxError(this.file, spot, found, expected);
+  }
+}
+
+const clip = (text: string): string => (text.length > 80 ? `${text.slice(0, 80)}…` : text);
+const isList = (value: Leaf | readonly Leaf[]): value is readonly Leaf[] => Array.isArray(value);
+const isNumeric = (text: string): boolean => /^-?(?:[0-9]|inf$)/.test(text);

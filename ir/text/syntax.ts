@@ -1,0 +1,66 @@
+/** Syntax tree of the text form: names with their places, nothing resolved; and the error that names a place. */
+import { UserError } from '../../errors.js';
+
+/** Line and column, both from 1. */
+export interface Spot {
+  readonly line: number;
+  readonly column: number;
+}
+
+/** Something in a graph's text is not as it must be: `file:line:column: found …, expected …`. */
+export class GraphSyntaxError extends UserError {
+  readonly spot: Spot;
+  readonly found: string;
+  readonly expected: string;
+
+  constructor(file: string, spot: Spot, found: string, expected: string) {
+    super(`${file}:${spot.line}:${spot.column}: found ${found}, expected ${expected}`);
+    this.name = 'GraphSyntaxError';
+    this.spot = spot;
+    this.found = found;
+    this.expected = expected;
+  }
+}
+
+/** A token's text, with its sigil or quotes. */
+export interface Leaf {
+  readonly text: string;
+  readonly spot: Spot;
+}
+
+export interface TypeSyntax {
+  readonly dtype: Leaf;
+  readonly dims: readonly Leaf[];
+}
+
+export interface DeclarationSyntax {
+  readonly name: Leaf;
+  readonly type: TypeSyntax;
+}
+
+export interface AttributeSyntax {
+  readonly name: Leaf;
+  /** One leaf, or a list of them in brackets. */
+  readonly value: Leaf | readonly Leaf[];
+}
+
+export interface NodeSyntax {
+  readonly result: Leaf;
+  readonly op: Leaf;
+  readonly operands: readonly Leaf[];
+  readonly attributes: readonly AttributeSyntax[];
+  readonly type: TypeSyntax;
+  /** Quoted. */
+  readonly path: Leaf | undefined;
+}
+
+export interface GraphSyntax {
+  readonly name: Leaf;
+  readonly params: readonly DeclarationSyntax[];
+  readonly resultTypes: readonly TypeSyntax[];
+  readonly weights: readonly DeclarationSyntax[];
+  readonly nodes: readonly NodeSyntax[];
+  readonly returned: readonly Leaf[];
+  /** Of `return`. */
+  readonly returnSpot: Spot;
+}

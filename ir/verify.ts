@@ -1,0 +1,59 @@
+/** Verifier of the graph IR: run after every pass, so that a fault is found at the pass that made it. */
+import type { Graph, Node, Value } from './graph.js';
+import { NAME, PATH, WEIGHT_NAME, attributeProblem, inferred, typeProblem } from './checkNode.js';
+import { OPS, isOpName } from './ops/index.js';
+import { printNode, printValue } from './text/printer.js';
+import { isSymbol, printType, sameType } from './types.js';
+
+/**
+ * Throws at the first rule that `graph` breaks, with the node's text and, where given, the pass it comes `after`.
+ * Rules: names follow the grammar and are unique; operands are declared, by identity, before their use; every op is
+ * known, has the operands and attributes it takes, and the result type it infers; there is at least one result.
+ */
+export function verifyGraph(graph: Graph, after?: string): void {
+  const where = `Graph @${graph.name}${after === undefined ? '' : ` after ${after}`}`;
+  const fail = (what: string, node?: Node): never => {
+    throw new Error(`${where}: ${what}.${node === undefined ? '' : `\n  in: ${printNode(node)}`}`);
+  };
+  if (!NAME.test(graph.name)) fail(`the graph's name ${JSON.stringify(graph.name)} is not an identifier`);
+
+  const defined = new Set<Value>();
+  const names = new Map<string, Value>();
+  const define = (value: Value, kind: Value['kind'], node?: Node): void => {
+    if (value.kind !== kind) fail(`${printValue(value)} is declared as a ${kind} and says it is a ${value.kind}`, node);
+    const key = printValue(value);
+    if (!(kind === 'weight' ? WEIGHT_NAME : NAME).test(value.name)) fail(`${JSON.stringify(value.name)} is not a name of a ${kind}`, node);
+    if (names.has(key)) fail(`${key} is defined twice`, node);
+    const wrong = typeProblem(value.type);
+    if (wrong !== undefined) fail(`${key} is ${printType(value.type)}: ${wrong}`, node);
+    names.set(key, value);
+    defined.add(value);
+  };
+  const use = (value: Value, node?: Node): void => {
+    if (defined.has(value)) return;
+    const key = printValue(value);
+    if (names.has(key)) fail(`${key} is not the ${key} of this graph but another object of that name, left over from a graph before it`, node);
+    if (value.kind === 'weight') fail(`${key} is not declared as a weight`, node);
+    fail(`${key} is used before it is defined`, node);
+  };
+
+  for (const param of graph.params) define(param, 'param');
+  for (const weight of graph.weights) {
+    define(weight, 'weight');
+    if (weight.type.shape.some(isSymbol)) fail(`@${weight.name} is ${printType(weight.type)}: a weight has a fixed shape`);
+  }
+  for (const node of graph.nodes) {
+    if (!isOpName(node.op)) fail(`${String(node.op)} is not an op`, node);
+    if (!PATH.test(node.path)) fail(`${JSON.stringify(node.path)} is not a model path`, node);
+    for (const operand of node.operands) use(operand, node);
+    const def = OPS[node.op];
+    const problem = attributeProblem(def, node.attributes);
+    if (problem !== undefined) fail(`${node.op}: ${problem.text}`, node);
+    const type = inferred(def, node.operands.map((v) => v.type), node.attributes);
+    if (typeof type === 'string') return fail(`${node.op}: ${type}`, node);
+    if (!sameType(type, node.result.type)) fail(`${node.op} gives ${printType(type)}, the node declares ${printType(node.result.type)}`, node);
+    define(node.result, 'result', node);
+  }
+  if (graph.results.length === 0) fail('it returns nothing');
+  for (const result of graph.results) use(result);
+}
