@@ -171,9 +171,16 @@ export interface WeightDecl {
   readonly columnScale?: string;
 }
 
+/** A literal f32 vector of the graph (rotary frequencies): a tensor that comes with the program, not the checkpoint. */
+export interface ConstantVector {
+  readonly name: string;
+  readonly values: readonly number[];
+}
+
 /** A program of kernels over buffers: what passes hand to code generation, the tuner and planMemory. */
 export interface KernelModule {
   readonly buffers: readonly BufferDecl[];
   readonly weights: readonly WeightDecl[];
   readonly kernels: readonly Kernel[];
+  readonly constants?: readonly ConstantVector[];
 }

@@ -2,7 +2,7 @@
  * The plan: compiled data that a runtime walks. Allocations, weights and launches; no code.
  * Written by passes/planMemory and autotune, read by runtime/. Loading validates it (runtime/artifact).
  */
-import type { BufferDecl, Kernel, WeightDecl } from './kernel.js';
+import type { BufferDecl, ConstantVector, Kernel, WeightDecl } from './kernel.js';
 
 /** Micro-kernels of the CPU target, weakest first. */
 export const CPU_ISAS = ['portable', 'avx2', 'avx512', 'amx'] as const;
@@ -68,6 +68,8 @@ export interface Placement {
 export interface Plan {
   readonly buffers: readonly BufferDecl[];
   readonly weights: readonly WeightDecl[];
+  /** Weights that come with the plan, by the tensor name their WeightDecl gives as source. */
+  readonly constants: readonly ConstantVector[];
   readonly kernels: readonly Kernel[];
   readonly launches: readonly Launch[];
   /** Largest micro-batch the arena is sized for. */

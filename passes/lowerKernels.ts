@@ -1,7 +1,7 @@
 import { definitions, type Graph, type Node, type Value } from '../ir/graph.js';
 import {
   LOGPROB_BLOCK, ROW_SUM_BLOCK,
-  type AttentionKernel, type BufferDecl, type GemmKernel, type Kernel, type KernelModule, type LogProbKernel,
+  type AttentionKernel, type BufferDecl, type ConstantVector, type GemmKernel, type Kernel, type KernelModule, type LogProbKernel,
   type LogProbReduceKernel, type LoopKernel, type Output, type Pairing, type Segment, type WeightDecl,
 } from '../ir/kernel.js';
 import type { Scalar } from '../ir/scalar.js';
@@ -17,12 +17,6 @@ import { matchWeight, pairingWidth } from './lowerWeights.js';
 export interface WeightStorage {
   readonly layout: 'panels' | 'vnni';
   readonly dtype: 'f32' | 'bf16';
-}
-
-/** A literal vector of the graph (rotary frequencies): a weight that comes with the program, not the checkpoint. */
-export interface ConstantVector {
-  readonly name: string;
-  readonly values: readonly number[];
 }
 
 export interface LoweredModule extends KernelModule {
