@@ -1,0 +1,179 @@
+/** Compiles generated C into shared objects and keeps them in a cache that is safe to share between processes. */
+import { createHash } from 'node:crypto';
+import { mkdir, mkdtemp, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { UserError } from '../../errors.js';
+import { readSettings, type Settings } from '../../settings.js';
+import type { CpuIsa } from '../../ir/plan.js';
+import { loadAddon } from './addon.js';
+import { compileError, type SourceText } from './compileError.js';
+import { runProcess } from './processes.js';
+import { findCompiler, type SystemCompiler } from './systemCompiler.js';
+
+export type { SourceText } from './compileError.js';
+
+/** No -ffast-math: sums keep their order, NaN stays NaN. No errno and no traps, so that math vectorises. */
+const FLAGS = ['-O3', '-fPIC', '-std=gnu11', '-fno-math-errno', '-fno-trapping-math', '-ffp-contract=fast', '-fopenmp-simd'] as const;
+
+const AVX512 = ['-mavx512f', '-mavx512bw', '-mavx512dq', '-mavx512vl', '-mfma', '-mf16c', '-mprefer-vector-width=512'] as const;
+const ISA_FLAGS: Readonly<Record<CpuIsa, readonly string[]>> = {
+  portable: [],
+  avx2: ['-mavx2', '-mfma', '-mf16c'],
+  avx512: AVX512,
+  amx: [...AVX512, '-mamx-tile', '-mamx-bf16', '-mavx512bf16'],
+};
+
+/** Half-made entries of killed processes are removed when they are this old. */
+const STALE_MS = 24 * 3600 * 1000;
+const SHARED_OBJECT = 'kernels.so';
+const DIGEST = 'kernels.sha256';
+
+export interface CompileOptions {
+  readonly isa: CpuIsa;
+  readonly extraFlags?: readonly string[];
+  readonly settings?: Settings;
+}
+
+export interface CompiledLibrary {
+  /** Full path of the shared object. The sources lie beside it. */
+  readonly path: string;
+  /** True where it was found in the cache. */
+  readonly cached: boolean;
+  readonly seconds: number;
+}
+
+const sha256 = (data: string | Uint8Array): string => createHash('sha256').update(data).digest('hex');
+
+async function writeSynced(path: string, data: string): Promise<void> {
+  const file = await open(path, 'w');
+  try {
+    await file.writeFile(data);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+async function syncFile(path: string): Promise<void> {
+  const file = await open(path, 'r');
+  try {
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+const codeOf = (error: unknown): unknown => (error instanceof Error && 'code' in error ? error.code : undefined);
+
+/** True where the entry is whole: its shared object has the digest that was written with it. */
+async function isWhole(entry: string): Promise<boolean> {
+  try {
+    const [library, digest] = await Promise.all([readFile(join(entry, SHARED_OBJECT)), readFile(join(entry, DIGEST), 'utf8')]);
+    return sha256(library) === digest.trim();
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT' || codeOf(error) === 'ENOTDIR') return false;
+    throw error;
+  }
+}
+
+async function build(compiler: SystemCompiler, sources: readonly SourceText[], flags: readonly string[], folder: string): Promise<void> {
+  await Promise.all(sources.map(async (source) => {
+    await writeSynced(join(folder, source.name), source.text);
+    const result = await runProcess(compiler.path,
+      [...FLAGS, ...flags, '-pipe', '-fno-diagnostics-show-caret', '-fdiagnostics-color=never', '-c', source.name, '-o', `${source.name}.o`], folder);
+    if (result.status !== 0) throw compileError(compiler.path, source, result.stderr);
+  }));
+  const objects = sources.map((source) => `${source.name}.o`);
+  const link = await runProcess(compiler.path, ['-shared', '-o', SHARED_OBJECT, ...objects, '-lm'], folder);
+  if (link.status !== 0) throw new UserError(`${compiler.path} does not link the generated kernels: ${link.stderr.trim().slice(0, 2000)}`);
+  await Promise.all(objects.map((object) => rm(join(folder, object))));
+  await syncFile(join(folder, SHARED_OBJECT));
+  await writeSynced(join(folder, DIGEST), `${sha256(await readFile(join(folder, SHARED_OBJECT)))}\n`);
+}
+
+/** Puts a finished folder where readers look for it. Of two processes that made the same entry, one wins; both are right. */
+async function publish(folder: string, entry: string): Promise<void> {
+  for (let attempt = 0; attempt < 3; attempt++) {
+    try {
+      await rename(folder, entry);
+      return;
+    } catch (error) {
+      if (codeOf(error) !== 'ENOTEMPTY' && codeOf(error) !== 'EEXIST' && codeOf(error) !== 'ENOTDIR') throw error;
+    }
+    if (await isWhole(entry)) return;
+    // A corrupt entry is moved away first: whoever has it loaded keeps it, and nobody sees half of the new one.
+    const aside = `${folder}.corrupt${attempt}`;
+    await rename(entry, aside).catch(() => undefined);
+    await rm(aside, { recursive: true, force: true });
+  }
+  throw new Error(`The cache entry ${entry} cannot be replaced.`);
+}
+
+async function removeStale(root: string): Promise<void> {
+  for (const name of await readdir(root)) {
+    if (!name.startsWith('.tmp-')) continue;
+    const path = join(root, name);
+    const age = await stat(path).then((status) => Date.now() - status.mtimeMs, () => 0);
+    if (age > STALE_MS) await rm(path, { recursive: true, force: true });
+  }
+}
+
+function checkNames(sources: readonly SourceText[]): void {
+  if (sources.length === 0) throw new Error('compileShared needs at least one source.');
+  const names = new Set<string>();
+  for (const { name } of sources) {
+    if (!/^[A-Za-z0-9_]{1,100}\.c$/.test(name) || names.has(name)) throw new Error(`Bad or repeated source name ${JSON.stringify(name)}.`);
+    names.add(name);
+  }
+}
+
+async function compileEntry(key: string, sources: readonly SourceText[], compiler: SystemCompiler, flags: readonly string[], settings: Settings): Promise<CompiledLibrary> {
+  const started = performance.now();
+  const root = resolve(settings.cacheDir, 'kernels');
+  const entry = join(root, key);
+  const done = (cached: boolean): CompiledLibrary =>
+    ({ path: join(entry, SHARED_OBJECT), cached, seconds: (performance.now() - started) / 1000 });
+  try {
+    if (await isWhole(entry)) return done(true);
+    await mkdir(root, { recursive: true, mode: 0o700 });
+    await removeStale(root);
+    const folder = await mkdtemp(join(root, '.tmp-'));
+    try {
+      await build(compiler, sources, flags, folder);
+      await publish(folder, entry);
+    } finally {
+      await rm(folder, { recursive: true, force: true });
+    }
+    return done(false);
+  } catch (error) {
+    if (error instanceof UserError || codeOf(error) === undefined) throw error;
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new UserError(`The kernel cache ${root} cannot be used: ${reason}`,
+      'Free space or permissions there, or choose another folder: TILEWRIGHT_CACHE=/path', { cause: error });
+  }
+}
+
+const running = new Map<string, Promise<CompiledLibrary>>();
+
+/**
+ * Compiles C sources, in parallel, into one shared object, or finds it in the cache. The key covers the text, the
+ * flags, the compiler's version, the kernel ABI and the instruction set.
+ * Throws UserError for a missing compiler, a text that does not compile (with its lines) or a cache that cannot be written.
+ */
+export async function compileShared(sources: readonly SourceText[], options: CompileOptions): Promise<CompiledLibrary> {
+  checkNames(sources);
+  const settings = options.settings ?? readSettings();
+  const compiler = await findCompiler(settings);
+  const flags = [...ISA_FLAGS[options.isa], ...(options.extraFlags ?? [])];
+  const key = sha256(JSON.stringify({
+    sources: sources.map(({ name, text }) => [name, text]), flags: [...FLAGS, ...flags],
+    compiler: compiler.version, abi: loadAddon().abi, isa: options.isa,
+  }));
+  const place = JSON.stringify([settings.cacheDir, key]);
+  let job = running.get(place);
+  if (job === undefined) {
+    job = compileEntry(key, sources, compiler, flags, settings).finally(() => running.delete(place));
+    running.set(place, job);
+  }
+  return job;
+}

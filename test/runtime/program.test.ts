@@ -1,0 +1,202 @@
+/** Programs of tiny kernels: walking, barriers, counters, inputs and outputs, checks, timing, refusals. */
+import { beforeAll, describe, expect, it } from 'vitest';
+import { loadAddon, type LaunchBinding, type NativeLibrary, type NativeMemory, type NativePool, type NativeProgram, type ProgramBinding } from '../../runtime/cpu/addon.js';
+import { loadKernels, temporaryFolder } from './kernels.js';
+
+const CAPACITY = 1000;
+const cacheDir = temporaryFolder();
+let library: NativeLibrary;
+beforeAll(async () => { library = await loadKernels(cacheDir); });
+
+/** Slots: 0 tokens, 1 rows (inputs), 2 and 3 f32[T], 4 f32[R], 5 i32[R], 6 f32[64]. */
+function slotsOf(memory: NativeMemory): ProgramBinding['slots'] {
+  return Array.from({ length: 7 }, (_, i) => ({ memory, offset: i * 8192, bytes: 4096 }));
+}
+
+const launch = (symbol: string, slots: number[], writes: LaunchBinding['writes'] = []): LaunchBinding => ({ name: symbol, library, symbol, slots, writes });
+const floats = (slot: number): LaunchBinding['writes'][number] =>
+  ({ slot, dtype: 'f32', rows: 'T', columns: 1, stride: 1, allowsNegativeInfinity: false });
+
+interface Made { readonly program: NativeProgram; readonly memory: NativeMemory; readonly pool: NativePool }
+
+function make(threads: number, launches: readonly LaunchBinding[], change: Partial<ProgramBinding> = {}): Made {
+  const { Memory, Pool, Program } = loadAddon();
+  const memory = new Memory(7 * 8192 + threads * 4096);
+  const pool = new Pool(threads);
+  const program = new Program({
+    pool, maxTokens: CAPACITY, maxRows: CAPACITY, scratchBytes: 4096, scratch: { memory, offset: 7 * 8192, bytes: threads * 4096 },
+    slots: slotsOf(memory), launches,
+    inputs: [{ slot: 0, extent: 'T' }, { slot: 1, extent: 'R' }],
+    outputs: [{ slot: 4, extent: 'R', dtype: 'f32' }, { slot: 5, extent: 'R', dtype: 'i32' }], ...change,
+  });
+  return { program, memory, pool };
+}
+
+const range = (n: number, offset = 0): Int32Array => Int32Array.from({ length: n }, (_, i) => i + offset);
+const request = (tokens: number, rows = 1) => ({ tokens, rows, inputs: [range(tokens), range(rows)] });
+const f32 = (memory: NativeMemory, slot: number, count: number): number[] => [...new Float32Array(memory.read(slot * 8192, count * 4))];
+
+describe.each([1, 2, 3])('a program on %i threads', (threads) => {
+  it('runs launches in order with a barrier after each, and starts every work counter at 0', async () => {
+    const { program, memory } = make(threads, [
+      launch('tw_index', [0, 2]), launch('tw_fill', [2, 3]), launch('tw_double', [3]), launch('tw_fill', [3, 2]),
+    ]);
+    for (const tokens of [1, 7, CAPACITY, 500]) {
+      await program.run(request(tokens));
+      expect(f32(memory, 2, tokens)).toEqual(Array.from({ length: tokens }, (_, i) => 2 * (i + 1) + 1));
+    }
+  });
+
+  it('keeps its order over thousands of barriers', async () => {
+    const { program, memory } = make(threads, [launch('tw_index', [0, 2]),
+      ...Array.from({ length: 2000 }, (_, i) => launch('tw_fill', i % 2 === 0 ? [2, 3] : [3, 2]))]);
+    await program.run(request(5));
+    expect(f32(memory, 2, 5)).toEqual([2000, 2001, 2002, 2003, 2004]);
+  });
+
+  it('copies outputs out', async () => {
+    const { program } = make(threads, [launch('tw_out', [1, 4, 5])]);
+    const { outputs } = await program.run({ tokens: 3, rows: 4, inputs: [range(3), range(4, 10)] });
+    expect([...new Float32Array(outputs[0]!)]).toEqual([-10, -11, -12, -13]);
+    expect([...new Int32Array(outputs[1]!)]).toEqual([0, 1, 0, 1]);
+  });
+
+  it('gives each worker scratch of its own', async () => {
+    const { program, memory } = make(threads, [launch('tw_scratch', [6])]);
+    await program.run(request(1));
+    expect(f32(memory, 6, threads)).toEqual(Array.from({ length: threads }, (_, i) => i + 1));
+  });
+
+  it('times each launch, and one launch alone', async () => {
+    const { program } = make(threads, [launch('tw_index', [0, 2]), launch('tw_fill', [2, 3])]);
+    const { launchNs } = await program.run({ ...request(CAPACITY), isTimed: true });
+    expect(launchNs).toHaveLength(2);
+    for (const ns of launchNs!) expect(ns).toBeGreaterThan(0);
+    const seconds = await program.timeLaunch({ launch: 1, tokens: CAPACITY, rows: 1, repeats: 5 });
+    expect(seconds).toHaveLength(5);
+    for (const s of seconds) expect(s).toBeGreaterThan(0);
+  });
+});
+
+describe('a checked run', () => {
+  const launches = (): LaunchBinding[] => [
+    launch('tw_index', [0, 2], [floats(2)]), launch('tw_fill', [2, 3], [floats(3)]), launch('tw_poison', [3], [floats(3)]), launch('tw_fill', [3, 2], [floats(2)]),
+  ];
+
+  it('names the first launch whose result is not finite, and the place', async () => {
+    const { program } = make(2, launches());
+    const { nonFinite } = await program.run({ ...request(77), isChecked: true });
+    expect(nonFinite).toEqual({ launch: 2, write: 0, row: 76, column: 0 });
+  });
+
+  it('looks at valid rows only', async () => {
+    const { program, memory } = make(2, launches().slice(0, 2));
+    for (const slot of [2, 3]) memory.write(slot * 8192 + 5 * 4, new Float32Array([NaN]));
+    const { nonFinite } = await program.run({ ...request(5), isChecked: true });
+    expect(nonFinite).toBeUndefined();
+  });
+
+  it('takes −∞ for a value only where the buffer may hold it', async () => {
+    for (const allowsNegativeInfinity of [true, false]) {
+      const { program, memory } = make(1, [launch('tw_double', [2], [{ ...floats(2), allowsNegativeInfinity }])]);
+      memory.write(2 * 8192, new Float32Array([1, -Infinity, 3]));
+      const { nonFinite } = await program.run({ ...request(3), isChecked: true });
+      expect(nonFinite).toEqual(allowsNegativeInfinity ? undefined : { launch: 0, write: 0, row: 1, column: 0 });
+    }
+  });
+
+  it('reads bf16 and f16', async () => {
+    for (const [dtype, bad] of [['bf16', 0x7fc0], ['f16', 0x7e00]] as const) {
+      const { program, memory } = make(1, [launch('tw_out', [1, 4, 5], [{ ...floats(2), dtype, rows: 2, columns: 3, stride: 4 }])]);
+      memory.write(2 * 8192, new Uint16Array([0, 0, 0, bad, 0, 0x3f80, bad]));
+      const { nonFinite } = await program.run({ ...request(2), isChecked: true });
+      expect(nonFinite).toEqual({ launch: 0, write: 0, row: 1, column: 2 });
+    }
+  });
+});
+
+describe('refusals', () => {
+  it('refuses a micro-batch over capacity', () => {
+    const { program } = make(1, [launch('tw_index', [0, 2])]);
+    expect(() => program.run(request(CAPACITY + 1))).toThrow(/tokens must be an integer from 1 to 1000/);
+    expect(() => program.run(request(0))).toThrow(/tokens/);
+    expect(() => program.run(request(3.5))).toThrow();
+    expect(() => program.run({ tokens: 1, rows: CAPACITY + 1, inputs: [range(1), range(CAPACITY + 1)] })).toThrow(/rows must be/);
+  });
+
+  it('refuses inputs of the wrong length or kind', () => {
+    const { program } = make(1, [launch('tw_index', [0, 2])]);
+    expect(() => program.run({ tokens: 3, rows: 1, inputs: [range(2), range(1)] })).toThrow(/inputs\[0\] has 2 entries, not 3/);
+    expect(() => program.run({ tokens: 3, rows: 1, inputs: [range(3)] })).toThrow(/takes 2 inputs/);
+    const wrong: unknown = new Float32Array(3);
+    expect(() => program.run({ tokens: 3, rows: 1, inputs: [wrong as Int32Array, range(1)] })).toThrow(/wrong kind/);
+  });
+
+  it('runs one job at a time and is free again afterwards', async () => {
+    const { program, pool } = make(1, [launch('tw_index', [0, 2])]);
+    const first = program.run(request(5));
+    expect(pool.isBusy).toBe(true);
+    expect(() => program.run(request(5))).toThrow(/running another job/);
+    expect(() => pool.release()).toThrow(/running a job/);
+    await first;
+    expect(pool.isBusy).toBe(false);
+    await program.run(request(5));
+  });
+
+  it('stops at the next launch when asked', async () => {
+    const { program, pool } = make(2, Array.from({ length: 1000 }, () => launch('tw_index', [0, 2])));
+    const run = program.run(request(CAPACITY));
+    pool.stop();
+    await expect(run).rejects.toThrow(/Stopped/);
+  });
+
+  it('refuses slots, writes and scratch that reach outside their memory', () => {
+    const { Memory, Pool, Program } = loadAddon();
+    const memory = new Memory(4096);
+    const pool = new Pool(2);
+    const base: ProgramBinding = { pool, maxTokens: 4, maxRows: 4, scratchBytes: 0, slots: [], launches: [], inputs: [], outputs: [] };
+    const tryWith = (change: Partial<ProgramBinding>) => () => new Program({ ...base, ...change });
+    expect(tryWith({ slots: [{ memory, offset: 4090, bytes: 8 }] })).toThrow(/outside a memory of 4096 bytes/);
+    expect(tryWith({ slots: [{ memory, offset: 8, bytes: Number.MAX_SAFE_INTEGER }] })).toThrow(/outside/);
+    expect(tryWith({ slots: [{ memory, offset: -8, bytes: 8 }] })).toThrow(/offset must be an integer/);
+    expect(tryWith({ slots: [{ memory, offset: NaN, bytes: 8 }] })).toThrow(/offset must be an integer/);
+    const slots = [{ memory, offset: 0, bytes: 15 }];
+    expect(tryWith({ slots, inputs: [{ slot: 0, extent: 'T' }] })).toThrow(/needs 16 bytes at full capacity, its slot has 15/);
+    expect(tryWith({ slots, inputs: [{ slot: 1, extent: 'T' }] })).toThrow(/slot must be an integer from 0 to 0/);
+    expect(tryWith({ slots, launches: [launch('tw_double', [1])] })).toThrow(/slots\[0\] must be an integer/);
+    expect(tryWith({ slots, launches: [launch('tw_double', [0], [floats(0)])] })).toThrow(/needs 16 bytes/);
+    expect(tryWith({ slots, launches: [launch('missing', [0])] })).toThrow(/No symbol missing/);
+    expect(tryWith({ scratchBytes: 64, scratch: { memory, offset: 0, bytes: 64 } })).toThrow(/the workers need 128/);
+    expect(tryWith({ scratchBytes: 65, scratch: { memory, offset: 0, bytes: 4096 } })).toThrow(/aligned/);
+  });
+
+  it('refuses objects of another kind and released ones', () => {
+    const { Memory, Pool, Program } = loadAddon();
+    const memory = new Memory(64);
+    const pool = new Pool(1);
+    const stranger: unknown = { sizeBytes: 64 };
+    const base: ProgramBinding = { pool, maxTokens: 4, maxRows: 4, scratchBytes: 0, slots: [], launches: [], inputs: [], outputs: [] };
+    expect(() => new Program({ ...base, slots: [{ memory: stranger as NativeMemory, offset: 0, bytes: 1 }] })).toThrow(/must be a Memory/);
+    const crossed: unknown = pool;
+    expect(() => new Program({ ...base, slots: [{ memory: crossed as NativeMemory, offset: 0, bytes: 1 }] })).toThrow(/must be a Memory/);
+    memory.release();
+    expect(() => new Program({ ...base, slots: [{ memory, offset: 0, bytes: 1 }] })).toThrow(/released/);
+  });
+
+  it('keeps what a program uses although the handles were released', async () => {
+    const { Library, Memory, Pool, Program } = loadAddon();
+    const own = await loadKernels(cacheDir);
+    const memory = new Memory(8192);
+    const pool = new Pool(2);
+    const program = new Program({ pool, maxTokens: 4, maxRows: 4, scratchBytes: 0, slots: [{ memory, offset: 0, bytes: 64 }, { memory, offset: 4096, bytes: 64 }],
+      launches: [{ name: 'x', library: own, symbol: 'tw_out', slots: [0, 1, 0], writes: [] }],
+      inputs: [{ slot: 0, extent: 'R' }], outputs: [{ slot: 1, extent: 'R', dtype: 'f32' }] });
+    memory.release();
+    own.release();
+    pool.release();
+    const { outputs } = await program.run({ tokens: 1, rows: 2, inputs: [range(2, 5)] });
+    expect(new Float32Array(outputs[0]!)[0]).toBe(-5);
+    expect(() => new Library('kernels.so')).toThrow(/full path/);
+    expect(() => new Library('/nonexistent/kernels.so')).toThrow(/Cannot load/);
+  });
+});
