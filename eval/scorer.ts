@@ -35,3 +35,18 @@ export interface Scorer {
   /** Scores one micro-batch. Rejects with NonFiniteError where a value is NaN or infinite. */
   score(batch: MicroBatch): Promise<ScoredRows>;
 }
+
+/** What score() rejects with where a value is NaN or infinite. Recognised by its name, so that a copy will do. */
+export class NonFiniteError extends Error {
+  /** What produced it, by its model path (`layers.3.attention.qkv`), where known. */
+  readonly where: string | undefined;
+  /** Scored rows of the micro-batch that it reached, as indices into row and target; empty where unknown. */
+  readonly rows: readonly number[];
+
+  constructor(where?: string, rows: readonly number[] = []) {
+    super(`a value is NaN or infinite${where === undefined ? '' : ` in ${where}`}`);
+    this.name = 'NonFiniteError';
+    this.where = where;
+    this.rows = rows;
+  }
+}

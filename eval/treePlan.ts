@@ -23,7 +23,7 @@ export interface Forest {
 }
 
 /** Questions join only over a prefix this long: BOS and a common first word are not worth one tree for everything. */
-const MIN_SAVED_TOKENS = 8;
+const MIN_SAVED_TOKENS = 6;
 /**
  * Joined questions fill at most this part of a micro-batch, so that packing keeps its freedom and questions finish
  * early; where each shares half its tokens with its neighbour, the whole.

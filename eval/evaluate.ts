@@ -1,0 +1,218 @@
+/** Scores tokenised questions: trees, micro-batches, answers. One micro-batch is computed while the next is laid out. */
+import { UserError } from '../errors.js';
+import type { Scores } from './metrics.js';
+import { layBatch, type LaidBatch } from './microBatch.js';
+import { packTrees, shuffled, type Pack } from './pack.js';
+import { Tally, type Progress } from './progress.js';
+import type { ScoredRows, Scorer } from './scorer.js';
+import type { Question } from './tasks/task.js';
+import { checkLengths, type TokenisedQuestion } from './tokenise.js';
+import type { Sharing } from './tree.js';
+import { planTrees, type Capacity, type TreePlan } from './treePlan.js';
+
+export interface EvaluateOptions {
+  readonly questions: readonly Question[];
+  /** The same questions, in the same order. */
+  readonly tokenised: readonly TokenisedQuestion[];
+  readonly scorer: Scorer;
+  readonly sharing: Sharing;
+  /** Questions finished before, by doc_id: not scored again. */
+  readonly done?: ReadonlyMap<number, Scores>;
+  /** Sees questions as they finish, in groups; throwing ends the run. */
+  readonly onFinished?: (finished: readonly Scores[]) => void;
+  readonly onProgress?: (progress: Progress) => void;
+  /** Stops after the micro-batch that is being computed. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface Evaluation {
+  /** Finished questions by doc_id; all of them unless isInterrupted. */
+  readonly scores: readonly Scores[];
+  readonly isInterrupted: boolean;
+  /** What this call did, questions taken over left out. Seconds are measured, first micro-batch to last. */
+  readonly questionsScored: number;
+  readonly tokensComputed: number;
+  readonly tokensWithoutSharing: number;
+  readonly microBatches: number;
+  readonly scoreSeconds: number;
+}
+
+/** A question that has some of its choices answered. */
+interface Partial { readonly ll: number[]; readonly greedy: boolean[]; missing: number }
+
+/** Trees packed so that the choices of a question, where they are trees of their own, stay together. */
+interface PackedTree extends TreePlan { readonly orderLength: number }
+
+/** Micro-batches in the order in which they are computed: fixed by the questions, the mode and the scorer's costs. */
+function planBatches(trees: readonly TreePlan[], scorer: Scorer): Pack<PackedTree>[] {
+  const longestOf = new Map<number, number>();
+  for (const { paths, longest } of trees) {
+    for (const { question } of paths) longestOf.set(question, Math.max(longest, longestOf.get(question) ?? 0));
+  }
+  const packable = trees.map((tree): PackedTree => {
+    const [first] = tree.paths;
+    return { ...tree, orderLength: first === undefined ? tree.longest : longestOf.get(first.question) ?? tree.longest };
+  });
+  return shuffled(packTrees(packable, scorer));
+}
+
+/** Collects answers until questions are whole. */
+class Collector {
+  readonly #questions: readonly TokenisedQuestion[];
+  readonly #partial = new Map<number, Partial>();
+
+  constructor(questions: readonly TokenisedQuestion[]) {
+    this.#questions = questions;
+  }
+
+  /** The questions that these results complete, by doc_id. */
+  take(laid: LaidBatch, { logProb, isArgmax }: ScoredRows): Scores[] {
+    const finished: Scores[] = [];
+    for (const { question, choice, scored } of laid.answers) {
+      const source = this.#questions[question];
+      if (source === undefined) throw new Error(`no question ${question}`);
+      const count = source.continuations.length;
+      const partial = this.#partial.get(question)
+        ?? { ll: new Array<number>(count).fill(0), greedy: new Array<boolean>(count).fill(true), missing: count };
+      this.#partial.set(question, partial);
+      // In token order and float64: the same sum however the choice was batched.
+      let sum = 0, isGreedy = true;
+      for (const index of scored) {
+        sum += logProb[index] ?? NaN;
+        isGreedy &&= isArgmax[index] === 1;
+      }
+      partial.ll[choice] = sum;
+      partial.greedy[choice] = isGreedy;
+      if (--partial.missing > 0) continue;
+      this.#partial.delete(question);
+      finished.push({ docId: source.docId, ll: partial.ll, greedy: partial.greedy });
+    }
+    return finished.sort((a, b) => a.docId - b.docId);
+  }
+
+  /** `question 7, choice 2` for every choice that has one of these rows, at most a few. */
+  nameRows(laid: LaidBatch, rows: readonly number[]): string {
+    const wanted = new Set(rows);
+    const hit = laid.answers.filter(({ scored }) => wanted.size === 0 || scored.some((index) => wanted.has(index)));
+    const names = hit.slice(0, 3).map(({ question, choice }) => `question ${this.#questions[question]?.docId}, choice ${choice}`);
+    return `${names.join('; ')}${hit.length > 3 ? ` and ${hit.length - 3} more choices` : ''}`;
+  }
+}
+
+function nonFinite(collector: Collector, laid: LaidBatch, rows: readonly number[], where: string | undefined, cause?: unknown): UserError {
+  const names = collector.nameRows(laid, rows);
+  return new UserError(
+    `${names}: a value is NaN or infinite${where === undefined ? '' : `, first in ${where}`}${rows.length === 0 ? ' (one or more of the choices named)' : ''}`,
+    'The weights hold NaN or the precision overflows: try --precision f32; finished questions are in the journal',
+    { cause },
+  );
+}
+
+/** Runs one micro-batch and checks what comes back. */
+async function score(scorer: Scorer, laid: LaidBatch, collector: Collector): Promise<ScoredRows> {
+  let scored: ScoredRows;
+  try {
+    scored = await scorer.score(laid.batch);
+  } catch (error) {
+    if (!(error instanceof Error) || error.name !== 'NonFiniteError') throw error;
+    const rows = 'rows' in error && Array.isArray(error.rows) ? (error.rows as readonly number[]) : [];
+    throw nonFinite(collector, laid, rows, 'where' in error && typeof error.where === 'string' ? error.where : undefined, error);
+  }
+  const expected = laid.batch.row.length;
+  if (scored.logProb.length !== expected || scored.isArgmax.length !== expected) {
+    throw new Error(`the scorer returned ${scored.logProb.length} log-probabilities and ${scored.isArgmax.length} flags for ${expected} rows`);
+  }
+  const bad: number[] = [];
+  for (let i = 0; i < expected; i++) if (!Number.isFinite(scored.logProb[i])) bad.push(i);
+  if (bad.length > 0) throw nonFinite(collector, laid, bad, undefined);
+  return scored;
+}
+
+/** One micro-batch holds at least a path as long as the model's context, if the scorer is sound. */
+function capacityOf({ maxTokens, maxRows }: Scorer): Capacity {
+  if (!(maxTokens >= 1) || !(maxRows >= 1)) throw new Error(`a scorer for ${maxTokens} tokens and ${maxRows} rows cannot score`);
+  return { maxTokens, maxRows };
+}
+
+/**
+ * Scores every question that is not done. Throws UserError where a choice does not fit the model or a value is NaN;
+ * whatever was finished before an error or an interruption has been given to onFinished.
+ */
+export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
+  const { questions, tokenised, scorer, sharing, signal } = options;
+  if (questions.length !== tokenised.length) throw new Error(`${questions.length} questions, ${tokenised.length} tokenised`);
+  checkLengths(tokenised, scorer.maxLength);
+  const byId = new Map(questions.map((question) => [question.docId, question]));
+  const all = new Map<number, Scores>();
+  const tally = new Tally(questions.length);
+  const finish = (scores: Scores): void => {
+    const question = byId.get(scores.docId);
+    if (question === undefined) return;
+    all.set(scores.docId, scores);
+    tally.add(question, scores);
+  };
+  for (const scores of options.done?.values() ?? []) finish(scores);
+
+  const left = tokenised.filter(({ docId }) => !all.has(docId));
+  const forest = planTrees(left, sharing, capacityOf(scorer));
+  const packs = planBatches(forest.trees, scorer);
+  const collector = new Collector(left);
+  const estimateTotal = packs.reduce((sum, pack) => sum + pack.seconds, 0);
+  let tokensDone = 0, estimateDone = 0, batchesDone = 0, questionsScored = 0;
+  const started = performance.now();
+  const elapsed = (): number => (performance.now() - started) / 1000;
+  const report = (): void => options.onProgress?.(tally.progress({
+    tokensDone, tokensTotal: forest.tokensComputed, estimateDone, estimateTotal, elapsed: elapsed(),
+  }));
+  report();
+
+  interface Flight { readonly pack: Pack<PackedTree>; readonly laid: LaidBatch; readonly scored: Promise<ScoredRows> }
+  const launch = (pack: Pack<PackedTree>, laid: LaidBatch): Flight => {
+    const scored = score(scorer, laid, collector);
+    // Awaited one round later; until then a failure is not "unhandled".
+    scored.catch(() => {});
+    return { pack, laid, scored };
+  };
+  const land = ({ pack, laid }: Flight, scored: ScoredRows): void => {
+    const finished = collector.take(laid, scored);
+    options.onFinished?.(finished);
+    finished.forEach(finish);
+    questionsScored += finished.length;
+    tokensDone += pack.tokens;
+    estimateDone += pack.seconds;
+    batchesDone++;
+    report();
+  };
+
+  let flight: Flight | undefined;
+  try {
+    for (const pack of packs) {
+      if (isAborted(signal)) break;
+      const laid = layBatch(pack.items.map(({ paths }) => paths), sharing);
+      const before = flight;
+      const scored = await before?.scored;
+      // The event loop turns once a micro-batch, so that Ctrl-C is heard even where scoring never waits.
+      await new Promise((resolve) => setImmediate(resolve));
+      flight = isAborted(signal) ? undefined : launch(pack, laid);
+      if (before !== undefined && scored !== undefined) land(before, scored);
+    }
+    if (flight !== undefined) land(flight, await flight.scored);
+  } finally {
+    // After an error the scorer may still be at work on memory that the caller is about to release.
+    await flight?.scored.catch(() => {});
+  }
+  const isInterrupted = all.size < questions.length;
+  const scores = [...all.values()].sort((a, b) => a.docId - b.docId);
+  const scoreSeconds = elapsed();
+  const tokensWithoutSharing = left.filter(({ docId }) => all.has(docId)).reduce((sum, question) => sum + unsharedTokens(question), 0);
+  return {
+    scores, isInterrupted, questionsScored, tokensComputed: tokensDone, tokensWithoutSharing, microBatches: batchesDone, scoreSeconds,
+  };
+}
+
+/** Tokens of a question whose choices are sequences of their own. */
+const unsharedTokens = ({ context, continuations }: TokenisedQuestion): number =>
+  continuations.reduce((sum, tokens) => sum + context.length + tokens.length - 1, 0);
+
+/** Asked afresh: the signal changes while the loop waits. */
+const isAborted = (signal: AbortSignal | undefined): boolean => signal?.aborted === true;

@@ -1,0 +1,24 @@
+/**
+ * Evaluation: tasks, tokens, trees, micro-batches, scores, results. The model is behind a Scorer and a tokenizer module.
+ *
+ * The usual course: prepareOutput → loadQuestions (while the model loads) → scoreQuestions → writeResults → formatTable.
+ */
+export { DEFAULT_BOUNDS, loadDataset, readLines, readQuestions, type Dataset, type DatasetBounds, type DatasetOptions, type DatasetSummary } from './dataset.js';
+export { evaluate, type EvaluateOptions, type Evaluation } from './evaluate.js';
+export { Journal, journalPath, type JournalOptions, type RunIdentity } from './journal.js';
+export { argmax, meanAndError, measure, type QuestionMetrics, type Scores } from './metrics.js';
+export { layBatch, type LaidBatch } from './microBatch.js';
+export { modelFolder, prepareOutput, sanitiseModelName, writeAtomically } from './output.js';
+export { packTrees, shuffled, type BatchCost, type Pack, type Packable } from './pack.js';
+export type { Progress } from './progress.js';
+export { throughputOf, VOLATILE_FIELDS, writeResults, type Results, type ResultsInput, type Throughput, type WrittenResults } from './results.js';
+export { loadQuestions, scoreQuestions, type LoadedQuestions, type Scored, type ScoreOptions } from './run.js';
+export { NonFiniteError, type MicroBatch, type ScoredRows, type Scorer } from './scorer.js';
+export { parseDocs, parseLimit, selectRange, type Selection } from './selection.js';
+export { formatTable } from './table.js';
+export { taskByName, TASKS } from './tasks/index.js';
+export type { Doc, Question, Task } from './tasks/task.js';
+export { checkLengths, Tokeniser, tokeniseQuestions, type TokenisedQuestion, type TokeniseOptions } from './tokenise.js';
+export type { TextTokenizer, TokenizerSource } from './tokeniseChunk.js';
+export { buildTree, measureTree, SHARING_MODES, type Answer, type Path, type Sharing, type Tree, type TreeSize } from './tree.js';
+export { planTrees, type Capacity, type Forest, type TreePlan } from './treePlan.js';

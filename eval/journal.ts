@@ -1,0 +1,190 @@
+/**
+ * The journal of finished questions: JSON lines, append-only, so that a run killed at any moment goes on where it was.
+ * Line 1 says which run it is; each further line is a finished question {doc_id, ll, greedy}.
+ */
+import {
+  closeSync, existsSync, fsyncSync, ftruncateSync, openSync, readFileSync, renameSync, statSync, writeSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { UserError } from '../errors.js';
+import { diskProblem } from './output.js';
+import type { Scores } from './metrics.js';
+
+/** Everything that must agree for answers of one run to stand in another: dataset hash, task, model, precision … */
+export type RunIdentity = Readonly<Record<string, string | number | boolean | null>>;
+
+const FORMAT = 1;
+const HEADER_START = '{"journal":';
+const SYNC_INTERVAL_MS = 1000;
+const MAX_BYTES = 2 ** 30;
+
+export interface JournalOptions {
+  readonly path: string;
+  readonly identity: RunIdentity;
+  /** Take up the journal that is there. Otherwise one that is there is kept as `<path>.old`. */
+  readonly resume: boolean;
+  /** Choices of each question of this run, by doc_id. */
+  readonly choices: ReadonlyMap<number, number>;
+  /** For tests of a full disk. */
+  readonly write?: (fd: number, bytes: Uint8Array, position: number) => number;
+}
+
+export const journalPath = (folder: string, task: string): string => join(folder, `journal_${task}.jsonl`);
+
+const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+function parseObject(line: string): Readonly<Record<string, unknown>> | undefined {
+  try {
+    const value: unknown = JSON.parse(line);
+    return isObject(value) ? value : undefined;
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+}
+
+/** undefined: not a finished question of this run. */
+function parseEntry(line: string, choices: JournalOptions['choices']): Scores | undefined {
+  const entry = parseObject(line);
+  const docId = entry?.['doc_id'], ll = entry?.['ll'], greedy = entry?.['greedy'];
+  if (typeof docId !== 'number' || !Array.isArray(ll) || !Array.isArray(greedy)) return undefined;
+  const count = choices.get(docId);
+  const isWhole = ll.length === count && greedy.length === count
+    && ll.every((value) => typeof value === 'number' && Number.isFinite(value))
+    && greedy.every((value) => typeof value === 'boolean');
+  return isWhole ? { docId, ll: ll as number[], greedy: greedy as boolean[] } : undefined;
+}
+
+/** JSON prints a double with the digits that read back as the same double. */
+const printEntry = ({ docId, ll, greedy }: Scores): string => `${JSON.stringify({ doc_id: docId, ll, greedy })}\n`;
+
+const shown = (value: unknown): string => {
+  const text = value === undefined ? 'absent' : JSON.stringify(value);
+  return text.length > 40 ? `${text.slice(0, 16)}…"` : text;
+};
+
+function checkHeader(path: string, line: string, identity: RunIdentity): void {
+  const header = parseObject(line);
+  const fresh = 'Run without --resume to start again (the journal is kept beside the new one), or give another --out';
+  if (header === undefined || header['journal'] === undefined) throw new UserError(`${path} is not a journal`, fresh);
+  if (header['journal'] !== FORMAT) {
+    throw new UserError(`${path} has journal format ${shown(header['journal'])}, this version writes ${FORMAT}`, fresh);
+  }
+  const found = isObject(header['run']) ? header['run'] : {};
+  const names = [...new Set([...Object.keys(identity), ...Object.keys(found)])].sort();
+  const differing = names.filter((name) => found[name] !== identity[name]);
+  if (differing.length === 0) return;
+  const list = differing.map((name) => `${name} (journal ${shown(found[name])}, now ${shown(identity[name])})`).join(', ');
+  throw new UserError(`${path} belongs to another run: it differs in ${list}`, fresh);
+}
+
+/** What a journal holds: its finished questions and the bytes up to the end of its last whole line. */
+function readJournal({ path, identity, choices }: JournalOptions): { done: Map<number, Scores>; wholeBytes: number } {
+  const done = new Map<number, Scores>();
+  if (statSync(path).size > MAX_BYTES) throw new UserError(`${path} is larger than a journal can be`, `Look at it with: head -c 300 ${path}`);
+  const bytes = readFileSync(path);
+  // What follows the last line end was being written when the run died.
+  const wholeBytes = bytes.lastIndexOf(10) + 1;
+  if (wholeBytes === 0) {
+    const start = bytes.toString('utf8', 0, HEADER_START.length);
+    if (!HEADER_START.startsWith(start)) throw new UserError(`${path} is not a journal`, 'Move it away, or give another --out');
+    return { done, wholeBytes };
+  }
+  let number = 0;
+  for (let start = 0; start < wholeBytes;) {
+    const end = bytes.indexOf(10, start);
+    const line = bytes.toString('utf8', start, end);
+    number++;
+    if (number === 1) {
+      checkHeader(path, line, identity);
+    } else {
+      const entry = parseEntry(line, choices);
+      // A machine that lost power may leave a damaged tail; what comes before it is good.
+      if (entry === undefined && end + 1 === wholeBytes) return { done, wholeBytes: start };
+      if (entry === undefined) {
+        throw new UserError(`${path}:${number}: not a finished question of this run`, `Delete the line (sed -i ${number}d ${path}) to score that question again, or run without --resume`);
+      }
+      if (!done.has(entry.docId)) done.set(entry.docId, entry);
+    }
+    start = end + 1;
+  }
+  return { done, wholeBytes };
+}
+
+export class Journal {
+  readonly path: string;
+  /** Questions that were finished when the journal was opened. */
+  readonly done: ReadonlyMap<number, Scores>;
+  readonly #fd: number;
+  readonly #write: NonNullable<JournalOptions['write']>;
+  #bytes: number;
+  #lastSync = 0;
+  #isDirty = false;
+
+  /** Opens or starts the journal. Throws UserError where it belongs to another run, is damaged, or cannot be written. */
+  constructor(options: JournalOptions) {
+    const { path, identity } = options;
+    this.path = path;
+    this.#write = options.write ?? ((fd, bytes, position) => writeSync(fd, bytes, 0, bytes.length, position));
+    const isThere = existsSync(path);
+    const found = options.resume && isThere ? readJournal(options) : { done: new Map<number, Scores>(), wholeBytes: 0 };
+    this.done = found.done;
+    this.#bytes = found.wholeBytes;
+    try {
+      if (isThere && !options.resume) renameSync(path, `${path}.old`);
+      this.#fd = openSync(path, existsSync(path) ? 'r+' : 'wx+');
+    } catch (error) {
+      throw diskProblem(path, error, 'Check the folder given with --out');
+    }
+    try {
+      ftruncateSync(this.#fd, this.#bytes);
+      if (this.#bytes === 0) this.#append(`${JSON.stringify({ journal: FORMAT, run: identity })}\n`);
+    } catch (error) {
+      closeSync(this.#fd);
+      throw error instanceof UserError ? error : diskProblem(path, error, 'Check the folder given with --out');
+    }
+  }
+
+  /** Writes finished questions at once; they reach the disk itself within about a second. */
+  append(finished: readonly Scores[]): void {
+    if (finished.length > 0) this.#append(finished.map(printEntry).join(''));
+  }
+
+  #append(text: string): void {
+    const bytes = Buffer.from(text);
+    const start = this.#bytes;
+    try {
+      for (let at = 0; at < bytes.length;) {
+        at += this.#write(this.#fd, bytes.subarray(at), start + at);
+      }
+      this.#bytes = start + bytes.length;
+      this.#isDirty = true;
+      if (performance.now() - this.#lastSync >= SYNC_INTERVAL_MS) this.sync();
+    } catch (error) {
+      // Whole lines only: what the failed write left behind goes. Should that fail too, reading tolerates the half line.
+      try {
+        ftruncateSync(this.#fd, start);
+      } catch (_second) {
+        // The first error is the one to report.
+      }
+      throw diskProblem(this.path, error, 'Free some space, then run the same command with --resume: finished questions are kept');
+    }
+  }
+
+  /** Forces what was written to the disk. */
+  sync(): void {
+    if (!this.#isDirty) return;
+    fsyncSync(this.#fd);
+    this.#isDirty = false;
+    this.#lastSync = performance.now();
+  }
+
+  close(): void {
+    try {
+      this.sync();
+    } finally {
+      closeSync(this.#fd);
+    }
+  }
+}

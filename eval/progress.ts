@@ -1,0 +1,64 @@
+/** The state of a run as a terminal shows it. */
+import { measure, type Scores } from './metrics.js';
+import type { Question } from './tasks/task.js';
+
+export interface Progress {
+  /** Finished questions, those taken over from a journal included. */
+  readonly questionsDone: number;
+  readonly questionsTotal: number;
+  /** Tokens computed by this process, and how many it will have computed at the end. */
+  readonly tokensDone: number;
+  readonly tokensTotal: number;
+  /** Shares of the finished questions, 0 where none is. */
+  readonly runningAcc: number;
+  readonly runningAccNorm: number;
+  /** null until the first micro-batch is back. */
+  readonly secondsLeft: number | null;
+  readonly tokensPerSecond: number;
+}
+
+/** Work and wall time so far; the time left assumes that estimated costs are right up to one factor. */
+export interface Work {
+  readonly tokensDone: number;
+  readonly tokensTotal: number;
+  /** Estimated seconds of the micro-batches that are back, and of all. */
+  readonly estimateDone: number;
+  readonly estimateTotal: number;
+  /** Measured seconds since scoring began. */
+  readonly elapsed: number;
+}
+
+/** Counts right answers as questions finish. */
+export class Tally {
+  readonly #questionsTotal: number;
+  #questions = 0;
+  #acc = 0;
+  #accNorm = 0;
+
+  constructor(questionsTotal: number) {
+    this.#questionsTotal = questionsTotal;
+  }
+
+  add(question: Question, scores: Scores): void {
+    const metrics = measure(question, scores);
+    this.#questions++;
+    this.#acc += metrics.acc;
+    this.#accNorm += metrics.accNorm;
+  }
+
+  progress({ tokensDone, tokensTotal, estimateDone, estimateTotal, elapsed }: Work): Progress {
+    const share = (count: number): number => (this.#questions > 0 ? count / this.#questions : 0);
+    const left = estimateDone > 0 ? (elapsed / estimateDone) * (estimateTotal - estimateDone)
+      : tokensDone > 0 ? (elapsed / tokensDone) * (tokensTotal - tokensDone) : null;
+    return {
+      questionsDone: this.#questions,
+      questionsTotal: this.#questionsTotal,
+      tokensDone,
+      tokensTotal,
+      runningAcc: share(this.#acc),
+      runningAccNorm: share(this.#accNorm),
+      secondsLeft: left === null ? null : Math.max(0, left),
+      tokensPerSecond: elapsed > 0 ? tokensDone / elapsed : 0,
+    };
+  }
+}

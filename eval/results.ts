@@ -1,0 +1,153 @@
+/** The results of a run as files, in the public harness's layout with a `throughput` block. */
+import { join } from 'node:path';
+import { meanAndError, type QuestionMetrics, type Scores } from './metrics.js';
+import { modelFolder, writeAtomically } from './output.js';
+import { makeSample, sha256, toJson } from './samples.js';
+import type { Question } from './tasks/task.js';
+
+/** What this process did and how fast; a resumed run counts only its own part. */
+export interface Throughput {
+  readonly questions: number;
+  readonly tokensComputed: number;
+  readonly tokensWithoutSharing: number;
+  /** Seconds from start to the first micro-batch: dataset, tokens, weights, kernels. */
+  readonly loadSeconds: number;
+  readonly scoreSeconds: number;
+  readonly questionsPerSecond: number;
+  /** tokensComputed / scoreSeconds */
+  readonly tokensPerSecond: number;
+  /** Floating-point operations of the model on the tokens and rows computed. */
+  readonly modelFlops: number;
+}
+
+/** Top-level fields of results_*.json that differ between equal runs. All others are the same to the byte. */
+export const VOLATILE_FIELDS = ['date', 'start_time', 'end_time', 'total_evaluation_time_seconds', 'throughput'] as const;
+
+export interface ResultsInput {
+  readonly taskName: string;
+  readonly taskVersion: number;
+  /** As the user named it; its sanitised form names the folder. */
+  readonly modelName: string;
+  /** Fields of the `config` block: model, model_args, batch_size, device, limit, precision, sharing … Nothing volatile. */
+  readonly config: Readonly<Record<string, string | number | boolean | null>>;
+  /** Fields of the task's block under `configs`: dataset hash, path … Nothing volatile. */
+  readonly taskConfig: Readonly<Record<string, string | number | boolean | null>>;
+  /** Questions in the dataset, before --docs and --limit. */
+  readonly questionsInDataset: number;
+  readonly questions: readonly Question[];
+  /** Of all questions. */
+  readonly scores: readonly Scores[];
+  readonly throughput: Throughput;
+  /** Wall clock at the start of the command and now. */
+  readonly started: Date;
+  readonly finished: Date;
+  /** Version of this program; stands in for the harness's git hash. */
+  readonly version: string;
+  /** Also report accuracy by likelihood per byte. */
+  readonly accBytes?: boolean;
+}
+
+/** Standard errors need two questions; the harness writes "N/A" for fewer. */
+type StandardError = number | 'N/A';
+
+/** The parsed content of results_*.json. */
+export interface Results {
+  readonly results: Readonly<Record<string, Readonly<Record<string, StandardError | string>>>>;
+  readonly versions: Readonly<Record<string, number>>;
+  readonly 'n-shot': Readonly<Record<string, number>>;
+  readonly higher_is_better: Readonly<Record<string, Readonly<Record<string, boolean>>>>;
+  readonly throughput: Throughput;
+  readonly [field: string]: unknown;
+}
+
+export interface WrittenResults {
+  readonly results: Results;
+  readonly resultsPath: string;
+  readonly samplesPath: string;
+}
+
+/** The harness's names of the metrics, best known first. */
+const METRICS: readonly { readonly name: string; readonly field: keyof QuestionMetrics; readonly isExtra: boolean }[] = [
+  { name: 'acc', field: 'acc', isExtra: false },
+  { name: 'acc_norm', field: 'accNorm', isExtra: false },
+  { name: 'acc_bytes', field: 'accBytes', isExtra: true },
+];
+
+/** `2026-01-31T10-20-30.123000`: an ISO date in UTC without characters that file systems refuse. */
+export const fileDate = (date: Date): string => `${date.toISOString().slice(0, -1).replaceAll(':', '-')}000`;
+
+function taskResults(input: ResultsInput, metrics: readonly QuestionMetrics[]): Record<string, StandardError | string> {
+  const block: Record<string, StandardError | string> = { alias: input.taskName };
+  for (const { name, field, isExtra } of METRICS) {
+    if (isExtra && input.accBytes !== true) continue;
+    const { mean, stderr } = meanAndError(metrics.map((question) => question[field]));
+    block[`${name},none`] = mean;
+    block[`${name}_stderr,none`] = stderr ?? 'N/A';
+  }
+  return block;
+}
+
+function buildResults(input: ResultsInput, metrics: readonly QuestionMetrics[], taskHash: string): Results {
+  const { taskName, modelName } = input;
+  const seconds = (input.finished.getTime() - input.started.getTime()) / 1000;
+  const isBetter = Object.fromEntries(METRICS.filter(({ isExtra }) => !isExtra || input.accBytes === true).map(({ name }) => [name, true]));
+  return {
+    results: { [taskName]: taskResults(input, metrics) },
+    group_subtasks: { [taskName]: [] },
+    configs: { [taskName]: { task: taskName, output_type: 'multiple_choice', num_fewshot: 0, ...input.taskConfig } },
+    versions: { [taskName]: input.taskVersion },
+    'n-shot': { [taskName]: 0 },
+    higher_is_better: { [taskName]: isBetter },
+    'n-samples': { [taskName]: { original: input.questionsInDataset, effective: metrics.length } },
+    config: input.config,
+    git_hash: input.version,
+    date: input.started.getTime() / 1000,
+    task_hashes: { [taskName]: taskHash },
+    model_source: 'tilewright',
+    model_name: modelName,
+    model_name_sanitized: modelFolder('', modelName),
+    start_time: input.started.getTime() / 1000,
+    end_time: input.finished.getTime() / 1000,
+    total_evaluation_time_seconds: String(seconds),
+    throughput: input.throughput,
+  };
+}
+
+/**
+ * Writes samples_<task>_<date>.jsonl, ordered by doc_id, then results_<date>.json, each whole or not at all, into
+ * `<out>/<model>/`. Throws UserError where the disk refuses.
+ */
+export function writeResults(out: string, input: ResultsInput): WrittenResults {
+  const folder = modelFolder(out, input.modelName);
+  const byId = new Map(input.scores.map((scores) => [scores.docId, scores]));
+  const questions = input.questions.slice().sort((a, b) => a.docId - b.docId);
+  const metrics: QuestionMetrics[] = [];
+  const hashes: string[] = [];
+  function* lines(): Generator<string> {
+    for (const question of questions) {
+      const scores = byId.get(question.docId);
+      if (scores === undefined) throw new Error(`question ${question.docId} has not been scored`);
+      const sample = makeSample(question, scores);
+      metrics.push(sample.metrics);
+      hashes.push(sample.hashes);
+      yield sample.line;
+    }
+  }
+  const date = fileDate(input.finished);
+  const samplesPath = join(folder, `samples_${input.taskName}_${date}.jsonl`);
+  writeAtomically(samplesPath, lines());
+  const results = buildResults(input, metrics, sha256(hashes.join('')));
+  const resultsPath = join(folder, `results_${date}.json`);
+  writeAtomically(resultsPath, [`${toJson(results, 2)}\n`]);
+  return { results, resultsPath, samplesPath };
+}
+
+/** The throughput block from what was measured; rates of nothing are 0. */
+export function throughputOf(measured: Omit<Throughput, 'questionsPerSecond' | 'tokensPerSecond'>): Throughput {
+  const { questions, tokensComputed, tokensWithoutSharing, loadSeconds, scoreSeconds, modelFlops } = measured;
+  const rate = (count: number): number => (scoreSeconds > 0 ? count / scoreSeconds : 0);
+  return {
+    questions, tokensComputed, tokensWithoutSharing, loadSeconds, scoreSeconds,
+    questionsPerSecond: rate(questions), tokensPerSecond: rate(tokensComputed), modelFlops,
+  };
+}

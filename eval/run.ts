@@ -1,0 +1,71 @@
+/** A whole evaluation: questions to tokens, tokens to answers with a journal, answers to files. */
+import { loadDataset, type DatasetOptions, type DatasetSummary } from './dataset.js';
+import { evaluate, type Evaluation, type EvaluateOptions } from './evaluate.js';
+import { Journal, journalPath, type RunIdentity } from './journal.js';
+import { modelFolder, prepareOutput } from './output.js';
+import type { Scorer } from './scorer.js';
+import type { Question, Task } from './tasks/task.js';
+import { Tokeniser, type TokenisedQuestion, type TokeniseOptions } from './tokenise.js';
+import type { Sharing } from './tree.js';
+
+export interface LoadedQuestions extends DatasetSummary {
+  readonly questions: readonly Question[];
+  readonly tokenised: readonly TokenisedQuestion[];
+}
+
+/** Reads and tokenises at the same time; start it before the model loads and await it after. Throws UserError. */
+export async function loadQuestions(dataset: DatasetOptions, tokenise: TokeniseOptions): Promise<LoadedQuestions> {
+  const tokeniser = new Tokeniser(tokenise);
+  try {
+    const loaded = await loadDataset(dataset, (question) => tokeniser.add(question));
+    return { ...loaded, tokenised: await tokeniser.finish() };
+  } finally {
+    await tokeniser.close();
+  }
+}
+
+export interface ScoreOptions extends Pick<EvaluateOptions, 'onProgress' | 'signal'> {
+  readonly task: Task;
+  readonly loaded: LoadedQuestions;
+  readonly scorer: Scorer;
+  readonly sharing: Sharing;
+  /** The folder given with --out; journal and results go to its subfolder for the model. */
+  readonly out: string;
+  readonly modelName: string;
+  /** What else decides the answers: artifact or model hash, precision, options. Task, dataset and sharing are added. */
+  readonly identity: RunIdentity;
+  readonly resume: boolean;
+}
+
+export interface Scored extends Evaluation {
+  readonly journal: string;
+  /** Questions taken over from the journal. */
+  readonly questionsResumed: number;
+}
+
+/** Scores with a journal. The journal is closed and on disk when this returns or throws. */
+export async function scoreQuestions(options: ScoreOptions): Promise<Scored> {
+  const { task, loaded, scorer, sharing, onProgress, signal } = options;
+  const folder = modelFolder(options.out, options.modelName);
+  prepareOutput(folder);
+  const journal = new Journal({
+    path: journalPath(folder, task.name),
+    resume: options.resume,
+    choices: new Map(loaded.questions.map(({ docId, choices }) => [docId, choices.length])),
+    identity: {
+      ...options.identity,
+      task: task.name, taskVersion: task.version, dataset: loaded.sha256, sharing,
+      questions: loaded.questions.length, firstQuestion: loaded.questions[0]?.docId ?? null,
+    },
+  });
+  try {
+    const evaluation = await evaluate({
+      questions: loaded.questions, tokenised: loaded.tokenised, scorer, sharing, done: journal.done, signal,
+      onFinished: (finished) => journal.append(finished),
+      ...(onProgress === undefined ? {} : { onProgress }),
+    });
+    return { ...evaluation, journal: journal.path, questionsResumed: journal.done.size };
+  } finally {
+    journal.close();
+  }
+}

@@ -1,0 +1,58 @@
+/** One line of samples_*.jsonl for each question, in the public harness's layout. */
+import { createHash } from 'node:crypto';
+import { measure, type QuestionMetrics, type Scores } from './metrics.js';
+import type { Question } from './tasks/task.js';
+
+export interface Sample {
+  readonly line: string;
+  readonly metrics: QuestionMetrics;
+  /** Of document, prompt and target, one after another: what a task hash is made of. */
+  readonly hashes: string;
+}
+
+export const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
+
+/** JSON without NaN or infinities: JSON.stringify would write null for them. */
+export function toJson(value: unknown, indent?: number): string {
+  return JSON.stringify(value, (key, field: unknown) => {
+    if (typeof field === 'number' && !Number.isFinite(field)) throw new Error(`"${key}" is ${field}: results hold finite numbers only`);
+    return field;
+  }, indent);
+}
+
+/** Python's str() of a boolean. */
+const pythonBool = (value: boolean): string => (value ? 'True' : 'False');
+
+/** Holds nothing that depends on when or how fast the question was scored. */
+export function makeSample(question: Question, scores: Scores): Sample {
+  const { docId, doc, context, choices, gold, delimiter } = question;
+  const metrics = measure(question, scores);
+  // The harness writes every leaf of a response as text.
+  const responses = scores.ll.map((ll, i) => [numberText(ll, docId), pythonBool(scores.greedy[i] ?? false)]);
+  const target = String(gold);
+  // The harness hashes the document as json.dumps(doc, indent=2, ensure_ascii=False) prints it.
+  const docHash = sha256(toJson(doc, 2)), promptHash = sha256(context), targetHash = sha256(target);
+  const line = toJson({
+    doc_id: docId,
+    doc,
+    target,
+    arguments: Object.fromEntries(choices.map((choice, i) => [`gen_args_${i}`, { arg_0: context, arg_1: delimiter + choice }])),
+    resps: responses.map((response) => [response]),
+    filtered_resps: responses,
+    filter: 'none',
+    metrics: ['acc', 'acc_norm'],
+    doc_hash: docHash,
+    prompt_hash: promptHash,
+    target_hash: targetHash,
+    acc: metrics.acc,
+    acc_norm: metrics.accNorm,
+    is_greedy: scores.greedy,
+  });
+  return { line: `${line}\n`, metrics, hashes: docHash + promptHash + targetHash };
+}
+
+/** The shortest digits that read back as the same double. */
+function numberText(value: number, docId: number): string {
+  if (!Number.isFinite(value)) throw new Error(`question ${docId} has the log-likelihood ${value}`);
+  return String(value);
+}

@@ -1,0 +1,37 @@
+/** The results table for people: Markdown, in the public harness's columns. */
+import type { Results } from './results.js';
+
+const RIGHT_ALIGNED: ReadonlySet<string> = new Set(['Version', 'n-shot', 'Value', 'Stderr']);
+const COLUMNS = ['Tasks', 'Version', 'Filter', 'n-shot', 'Metric', '', 'Value', ' ', 'Stderr'] as const;
+
+const decimal = (value: unknown): string => (typeof value === 'number' ? value.toFixed(4) : String(value ?? 'N/A'));
+
+/** One row a metric; a task is named on its first row. */
+export function formatTable(results: Results): string {
+  const rows: string[][] = [];
+  for (const [task, block] of Object.entries(results.results)) {
+    let isFirst = true;
+    for (const [key, value] of Object.entries(block)) {
+      const [metric = '', filter = ''] = key.split(',');
+      if (filter === '' || metric.endsWith('_stderr')) continue;
+      const isBetter = results.higher_is_better[task]?.[metric];
+      rows.push([
+        isFirst ? String(block['alias'] ?? task) : '',
+        isFirst ? String(results.versions[task] ?? '') : '',
+        filter,
+        String(results['n-shot'][task] ?? 0),
+        metric,
+        isBetter === undefined ? '' : isBetter ? '↑' : '↓',
+        decimal(value),
+        '±',
+        decimal(block[`${metric}_stderr,${filter}`]),
+      ]);
+      isFirst = false;
+    }
+  }
+  const widths = COLUMNS.map((name, i) => Math.max(name.trim().length, 3, ...rows.map((row) => row[i]?.length ?? 0)));
+  const print = (cells: readonly string[]): string =>
+    `|${cells.map((cell, i) => (RIGHT_ALIGNED.has(COLUMNS[i] ?? '') ? cell.padStart(widths[i] ?? 0) : cell.padEnd(widths[i] ?? 0))).join('|')}|`;
+  const rule = COLUMNS.map((name, i) => (RIGHT_ALIGNED.has(name) ? `${'-'.repeat((widths[i] ?? 1) - 1)}:` : '-'.repeat(widths[i] ?? 1)));
+  return [print(COLUMNS.map((name) => name.trim())), `|${rule.join('|')}|`, ...rows.map(print)].join('\n');
+}
