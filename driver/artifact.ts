@@ -1,0 +1,153 @@
+/**
+ * The artifact folder name.tw/: manifest.json, graph.tw, plan.json, kernels/. Weights stay in the checkpoint, named by
+ * path and fingerprint. Loading trusts nothing: every file must have the hash the manifest gives, the plan must pass
+ * its schema and the kernel verifier, and machine code is always made anew from the plan (or found in this machine's
+ * cache); the sources under kernels/ are for reading.
+ */
+import { createHash } from 'node:crypto';
+import { closeSync, existsSync, fstatSync, fsyncSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, statSync, writeSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { z } from 'zod';
+import { UserError } from '../errors.js';
+import { CPU_ISAS, type Plan } from '../ir/plan.js';
+import { verifyKernels } from '../ir/verifyKernel.js';
+import type { CompiledModel } from './compile.js';
+import type { Machine } from './machine.js';
+import type { WeightInit } from './model.js';
+import { parsePlan, printPlan } from './planJson.js';
+
+/** Bump when the plan's meaning, the kernel ABI or the folder's layout changes. */
+export const ARTIFACT_VERSION = 1;
+
+const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
+const hash = z.string().regex(/^[0-9a-f]{64}$/);
+
+const manifestSchema = z.strictObject({
+  format: z.literal('tilewright'),
+  version: z.number().int(),
+  target: z.strictObject({ kind: z.literal('cpu'), isa: z.enum(CPU_ISAS), arithmetic: z.enum(['bf16', 'f32']), cpu: z.string().max(200) }),
+  model: z.strictObject({
+    path: z.string().max(4096), fingerprint: z.string().max(200),
+    init: z.union([z.strictObject({ kind: z.literal('checkpoint') }), z.strictObject({ kind: z.literal('random'), seed: z.number().int().nonnegative() })]),
+  }),
+  tuned: z.boolean(),
+  files: z.strictObject({ 'graph.tw': hash, 'plan.json': hash }),
+});
+export type Manifest = z.infer<typeof manifestSchema>;
+
+export interface Artifact {
+  readonly manifest: Manifest;
+  readonly model: CompiledModel;
+}
+
+export interface ModelReference {
+  readonly path: string;
+  readonly fingerprint: string;
+  readonly init: WeightInit;
+}
+
+/** Identity of what is computed: model, arithmetic and plan. Names journals and results. */
+export const artifactId = (reference: ModelReference, model: CompiledModel): string =>
+  sha256(JSON.stringify([ARTIFACT_VERSION, reference.fingerprint, reference.init, model.isa, model.arithmetic, sha256(model.graphText)])).slice(0, 16);
+
+export const isArtifact = (path: string): boolean => existsSync(join(path, 'manifest.json'));
+
+function writeSynced(path: string, text: string): void {
+  const file = openSync(path, 'wx');
+  try {
+    writeSync(file, text);
+    fsyncSync(file);
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** Writes the folder beside its place and renames it: an artifact is there whole or not at all. */
+export function saveArtifact(dir: string, reference: ModelReference, machine: Machine, model: CompiledModel, sources: readonly { name: string; text: string }[], isTuned: boolean): void {
+  const target = resolve(dir);
+  if (existsSync(target) && !isArtifact(target)) throw new UserError(`${dir}: is there already and is not an artifact`, 'give another -o');
+  const plan = printPlan(model.plan);
+  const manifest: Manifest = {
+    format: 'tilewright', version: ARTIFACT_VERSION,
+    target: { kind: 'cpu', isa: model.isa, arithmetic: model.arithmetic, cpu: machine.cpu.model.slice(0, 200) },
+    model: { path: resolve(reference.path), fingerprint: reference.fingerprint, init: reference.init },
+    tuned: isTuned,
+    files: { 'graph.tw': sha256(model.graphText), 'plan.json': sha256(plan) },
+  };
+  const fresh = `${target}.${process.pid}.new`;
+  const old = `${target}.${process.pid}.old`;
+  try {
+    mkdirSync(dirname(target), { recursive: true });
+    rmSync(fresh, { recursive: true, force: true });
+    mkdirSync(join(fresh, 'kernels'), { recursive: true });
+    writeSynced(join(fresh, 'graph.tw'), model.graphText);
+    writeSynced(join(fresh, 'plan.json'), plan);
+    for (const source of sources) writeSynced(join(fresh, 'kernels', source.name), source.text);
+    writeSynced(join(fresh, 'manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`);
+    if (existsSync(target)) renameSync(target, old);
+    renameSync(fresh, target);
+    rmSync(old, { recursive: true, force: true });
+  } catch (error) {
+    rmSync(fresh, { recursive: true, force: true });
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new UserError(`${dir}: the artifact cannot be written: ${reason}`, 'free some space, or give another -o', { cause: error });
+  }
+}
+
+const MAX_BYTES: Readonly<Record<string, number>> = { 'manifest.json': 1 << 20, 'graph.tw': 256 << 20, 'plan.json': 256 << 20 };
+
+function readBounded(path: string, name: string): string {
+  let file: number;
+  try {
+    file = openSync(join(path, name), 'r');
+  } catch {
+    throw new UserError(`${path}: ${name} is missing or not readable`, rebuild('<checkpoint>', path));
+  }
+  try {
+    const size = fstatSync(file).size;
+    if (size > MAX_BYTES[name]!) throw new UserError(`${path}: ${name} has ${size} bytes, more than an artifact holds`, rebuild('<checkpoint>', path));
+    return readFileSync(file, 'utf8');
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** The command that makes the artifact anew. */
+const rebuild = (model: string, dir: string, init?: WeightInit): string =>
+  `tilewright compile ${model}${init?.kind === 'random' ? ` --init random:${init.seed}` : ''} -o ${dir}`;
+
+export function loadArtifact(dir: string, machine: Machine): Artifact {
+  if (!statSync(dir).isDirectory()) throw new UserError(`${dir}: is not an artifact folder`);
+  const manifest = parseManifest(dir, readBounded(dir, 'manifest.json'));
+  const again = rebuild(manifest.model.path, dir, manifest.model.init);
+  if (manifest.version !== ARTIFACT_VERSION) throw new UserError(`${dir}: made by artifact version ${manifest.version}; this tilewright reads ${ARTIFACT_VERSION}`, again);
+  const { isa } = manifest.target;
+  if (!machine.isas.includes(isa)) throw new UserError(`${dir}: compiled for ${isa} on ${manifest.target.cpu}; this CPU (${machine.cpu.model}) has ${machine.isas.join(', ')}`, again);
+  const texts = { 'graph.tw': readBounded(dir, 'graph.tw'), 'plan.json': readBounded(dir, 'plan.json') };
+  for (const name of ['graph.tw', 'plan.json'] as const) {
+    const actual = sha256(texts[name]);
+    if (actual !== manifest.files[name]) throw new UserError(`${dir}: ${name} has hash ${actual.slice(0, 12)}…, the manifest says ${manifest.files[name].slice(0, 12)}…: it was changed after it was compiled`, again);
+  }
+  const plan: Plan = parsePlan(texts['plan.json'], `${dir}/plan.json`, again);
+  try {
+    verifyKernels(plan);
+  } catch (error) {
+    throw new UserError(`${dir}: plan.json: ${error instanceof Error ? error.message : String(error)}`, again, { cause: error });
+  }
+  return { manifest, model: { isa, arithmetic: manifest.target.arithmetic, graphText: texts['graph.tw'], plan } };
+}
+
+function parseManifest(dir: string, text: string): Manifest {
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch {
+    throw new UserError(`${dir}: manifest.json is not JSON`, rebuild('<checkpoint>', dir));
+  }
+  const parsed = manifestSchema.safeParse(json);
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0];
+    throw new UserError(`${dir}: manifest.json: ${issue === undefined ? 'not a manifest' : `${issue.path.join('.')}: ${issue.message}`}`, rebuild('<checkpoint>', dir));
+  }
+  return parsed.data;
+}

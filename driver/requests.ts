@@ -1,0 +1,108 @@
+/** What the three commands are asked for, what they answer, and how they talk while they work. */
+import type { CpuIsa } from '../ir/plan.js';
+import type { MaskKind } from '../models/mask.js';
+import type { Precision } from './machine.js';
+import type { WeightInit } from './model.js';
+
+/** Progress of a scoring run. */
+export interface RunProgress {
+  readonly questionsDone: number;
+  readonly questionsTotal: number;
+  readonly tokensDone: number;
+  readonly tokensTotal: number;
+  /** Over the questions done so far, 0 to 1; undefined before the first. */
+  readonly accuracy: number | undefined;
+  readonly accuracyNorm: number | undefined;
+  readonly tokensPerSecond: number;
+  readonly secondsLeft: number | undefined;
+}
+
+/** Where a command reports while it works. cli/ draws it; tests record it. */
+export interface Ui {
+  /** A step began: 'compile kernels', 'load weights', 'tokenise', 'score'. */
+  phase(name: string, detail?: string): void;
+  /** How far the current step is, 0 to 1. */
+  step(fraction: number, detail?: string): void;
+  run(progress: RunProgress): void;
+  /** The tuner's table, whole, each time it changed. */
+  table(lines: readonly string[]): void;
+  note(line: string): void;
+  warn(line: string): void;
+}
+
+interface ModelRequest {
+  /** A checkpoint folder, a config.json (with `init` random), or (tune, run) an artifact. */
+  readonly model: string;
+  readonly init: WeightInit;
+  readonly precision: Precision;
+  readonly isa?: CpuIsa;
+  readonly mask?: MaskKind;
+  /** Largest micro-batch, tokens. */
+  readonly maxTokens?: number;
+  /** Folder that receives every stage, numbered; nothing is written where absent. */
+  readonly dump?: string;
+  readonly signal?: AbortSignal;
+}
+
+export interface CompileRequest extends ModelRequest {
+  /** Artifact folder to write. */
+  readonly output: string;
+}
+
+export interface CompileResult {
+  readonly artifact: string;
+  readonly isa: CpuIsa;
+  readonly arithmetic: 'bf16' | 'f32';
+  readonly kernels: number;
+  /** Different kernels after equal ones of different layers are counted once. */
+  readonly distinctKernels: number;
+  readonly arenaBytes: number;
+  readonly packedWeightBytes: number;
+  readonly seconds: number;
+  /** True where no C compiler had to run. */
+  readonly cached: boolean;
+}
+
+export interface TuneRequest {
+  /** Artifact folder; its schedules are replaced. */
+  readonly artifact: string;
+  readonly budgetSeconds: number;
+  readonly threads: number;
+  /** JSON-lines database; default: in the cache folder. */
+  readonly database?: string;
+  readonly signal?: AbortSignal;
+}
+
+export interface TuneResult {
+  readonly artifact: string;
+  readonly trials: number;
+  readonly reused: number;
+  /** Predicted time of all kernels of the largest bucket, tuned ÷ default. */
+  readonly gain: number;
+  readonly table: readonly string[];
+  readonly seconds: number;
+}
+
+export interface RunRequest extends ModelRequest {
+  readonly task: string;
+  readonly data: string;
+  readonly sharing: 'none' | 'context' | 'tree';
+  readonly threads: number;
+  readonly limit?: number;
+  /** Half-open range of question numbers. */
+  readonly docs?: readonly [number, number];
+  /** Folder of results; nothing is written where absent. */
+  readonly output?: string;
+  readonly resume: boolean;
+  /** Timeline in Chrome's trace format, one slice a kernel launch. */
+  readonly trace?: string;
+}
+
+export interface RunResult {
+  /** The contents of results_*.json. */
+  readonly results: Readonly<Record<string, unknown>>;
+  /** Accuracy table for people. */
+  readonly table: string;
+  readonly resultsPath: string | undefined;
+  readonly samplesPath: string | undefined;
+}
