@@ -1,0 +1,260 @@
+import { cpSync, mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { checkTensors, describeRandomCheckpoint, expectedTensors, fnv1a64, openCheckpoint } from '../../models/checkpoint.js';
+import { parseConfig } from '../../models/config.js';
+import { DEMO, layOut, safetensors, SMALL_CONFIG, temporaryFolder, userError, writeJson, type HeaderEntry } from './support.js';
+
+type Shapes = Map<string, readonly number[]>;
+const config = parseConfig(SMALL_CONFIG, 'config.json');
+const shapes = (changes: Record<string, unknown> = {}): Shapes =>
+  new Map(expectedTensors(parseConfig({ ...SMALL_CONFIG, ...changes }, 'config.json')).map(({ name, shape }) => [name, shape]));
+
+function folder(tensors: Shapes = shapes(), changes: Record<string, unknown> = {}, edit?: (header: Record<string, HeaderEntry>) => void): string {
+  const dir = temporaryFolder();
+  writeJson(dir, 'config.json', { ...SMALL_CONFIG, ...changes });
+  const { header, size } = layOut(tensors);
+  edit?.(header);
+  writeFileSync(join(dir, 'model.safetensors'), safetensors(header, size));
+  return dir;
+}
+const refusal = (dir: string): string => userError(() => openCheckpoint(dir)).message;
+
+/** The small model in two shards, layers 0 and 1 in the first. `edit` may spoil the index. */
+function sharded(edit?: (map: Record<string, string>) => void): string {
+  const dir = temporaryFolder();
+  writeJson(dir, 'config.json', SMALL_CONFIG);
+  const map: Record<string, string> = {};
+  for (const [i, first] of [true, false].entries()) {
+    const file = `model-0000${i + 1}-of-00002.safetensors`;
+    const part = [...shapes()].filter(([name]) => /embed|layers\.[01]/.test(name) === first);
+    const { header, size } = layOut(part);
+    writeFileSync(join(dir, file), safetensors(header, size));
+    for (const [name] of part) map[name] = file;
+  }
+  edit?.(map);
+  writeJson(dir, 'model.safetensors.index.json', { metadata: { total_size: 1 }, weight_map: map });
+  return dir;
+}
+
+describe('openCheckpoint', () => {
+  it('reads the bundled model', () => {
+    const checkpoint = openCheckpoint(DEMO);
+    expect(checkpoint.tensors.size).toBe(2 + 8 * 9);
+    expect(checkpoint.files).toEqual([join(DEMO, 'model.safetensors')]);
+    expect(checkpoint.tokenizerPath).toBe(join(DEMO, 'tokenizer.json'));
+    const parameters = [...checkpoint.tensors.values()].reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
+    expect(parameters).toBe(7_475_456);
+    const norm = checkpoint.tensors.get('model.norm.weight');
+    if (norm?.kind !== 'file') throw new Error('expected a tensor in a file');
+    expect(norm).toMatchObject({ dtype: 'bf16', shape: [256], byteLength: 512 });
+    // A trained norm weight is a number near 1: read one as bf16 from where the location points.
+    const bytes = readFileSync(norm.file).subarray(norm.offset, norm.offset + 4);
+    const first = Buffer.from([0, 0, bytes[0] ?? 0, bytes[1] ?? 0]).readFloatLE();
+    expect(first).toBeGreaterThan(0.05);
+    expect(first).toBeLessThan(20);
+  });
+
+  it('accepts a mixture of element types, and rotary tables that nothing reads', () => {
+    const extra = new Map([...shapes(), ['model.layers.0.self_attn.rotary_emb.inv_freq', [4]] as const]);
+    const dir = folder(extra, {}, (header) => {
+      const table = header['model.layers.0.self_attn.rotary_emb.inv_freq'];
+      if (table !== undefined) Object.assign(table, { dtype: 'I16' });
+      Object.assign(header['model.norm.weight'] ?? {}, { dtype: 'F16' });
+    });
+    const { tensors } = openCheckpoint(dir);
+    expect([...tensors.keys()]).toEqual([...shapes().keys()]);
+    expect(tensors.get('model.norm.weight')?.dtype).toBe('f16');
+    expect(tensors.get('model.embed_tokens.weight')?.dtype).toBe('bf16');
+  });
+
+  it('takes the element type of the weights where the configuration names none', () => {
+    expect(openCheckpoint(folder(shapes(), { torch_dtype: null })).config.dtype).toBe('bf16');
+    expect(openCheckpoint(folder(shapes(), { torch_dtype: 'float16' })).config.dtype).toBe('f16');
+  });
+
+  it('knows tied and untied heads', () => {
+    const untied = shapes({ tie_word_embeddings: false });
+    expect(untied.get('lm_head.weight')).toEqual([10, 8]);
+    expect(openCheckpoint(folder(untied, { tie_word_embeddings: false })).tensors.has('lm_head.weight')).toBe(true);
+    expect(openCheckpoint(folder(untied)).tensors.has('lm_head.weight')).toBe(false);
+    expect(refusal(folder(shapes(), { tie_word_embeddings: false }))).toContain('lm_head.weight: missing (a model whose head is tied says "tie_word_embeddings": true in config.json)');
+  });
+
+  it('says what a folder holds where it holds no weights', () => {
+    const dir = folder();
+    renameSync(join(dir, 'model.safetensors'), join(dir, 'pytorch_model.bin'));
+    const error = userError(() => openCheckpoint(dir));
+    expect(error.message).toBe(`${dir}: neither model.safetensors nor model.safetensors.index.json is there; "pytorch_model.bin" is, which is not read`);
+    expect(error.hint).toContain('safetensors copy');
+    rmSync(join(dir, 'pytorch_model.bin'));
+    expect(userError(() => openCheckpoint(dir)).hint).toContain('hf download');
+    expect(refusal('/nowhere')).toContain('/nowhere');
+  });
+
+  it('names the architecture before any word about weights', () => {
+    const dir = folder(new Map(), { architectures: ['GPT2LMHeadModel'] });
+    expect(refusal(dir)).toContain('architecture "GPT2LMHeadModel" is not supported');
+  });
+
+  it('names element types that cannot be weights', () => {
+    const dir = folder(shapes(), {}, (header) => {
+      for (const entry of Object.values(header)) entry.dtype = 'I16';
+    });
+    expect(refusal(dir)).toContain('model.embed_tokens.weight: element type I16 is not supported; supported: F32, F16, BF16');
+  });
+});
+
+describe('shards', () => {
+  it('are read as one checkpoint', () => {
+    const dir = sharded();
+    const { tensors, files } = openCheckpoint(dir);
+    expect(files).toEqual([1, 2].map((i) => join(dir, `model-0000${i}-of-00002.safetensors`)));
+    expect([...tensors.keys()]).toEqual([...shapes().keys()]);
+    const file = (name: string): unknown => {
+      const location = tensors.get(name);
+      return location?.kind === 'file' ? location.file : undefined;
+    };
+    expect(file('model.layers.1.mlp.up_proj.weight')).toBe(files[0]);
+    expect(file('model.layers.2.mlp.up_proj.weight')).toBe(files[1]);
+  });
+
+  it('may be links out of the folder, as in download caches', () => {
+    const dir = sharded();
+    const elsewhere = temporaryFolder();
+    const name = 'model-00001-of-00002.safetensors';
+    renameSync(join(dir, name), join(elsewhere, 'blob'));
+    symlinkSync(join(elsewhere, 'blob'), join(dir, name));
+    expect(openCheckpoint(dir).tensors.size).toBe(shapes().size);
+  });
+
+  it('are named where missing', () => {
+    const dir = sharded();
+    rmSync(join(dir, 'model-00002-of-00002.safetensors'));
+    expect(refusal(dir)).toBe(`${dir}: 1 of the 2 files that model.safetensors.index.json names is missing: model-00002-of-00002.safetensors (10 tensors)`);
+  });
+
+  it('must hold what the index says', () => {
+    expect(refusal(sharded((map) => { map['extra.weight'] = 'model-00001-of-00002.safetensors'; }))).toContain('tensor "extra.weight", which model.safetensors.index.json places there, is not in it');
+    expect(refusal(sharded((map) => { delete map['model.norm.weight']; }))).toContain('holds tensor "model.norm.weight", which model.safetensors.index.json does not name');
+    expect(refusal(sharded((map) => { map['model.norm.weight'] = 'model-00001-of-00002.safetensors'; }))).toMatch(/model\.norm\.weight/);
+  });
+
+  it('left out of the index are mentioned', () => {
+    const dir = sharded((map) => {
+      for (const name of Object.keys(map)) if (/layers\.2|model\.norm/.test(name)) delete map[name];
+    });
+    expect(refusal(dir)).toContain('in the folder, but not named by model.safetensors.index.json: "model-00002-of-00002.safetensors"');
+    expect(refusal(dir)).toContain('model.layers.{2}.{input_layernorm.weight, ');
+  });
+
+  it.each(['../model.safetensors', '/etc/x.safetensors', 'a/../../b.safetensors', 'sub/b.safetensors', 'x\\y.safetensors', '.safetensors', 'model.bin', 'a\0.safetensors', 3, null])('never lead out of the folder: %j', (name) => {
+    const dir = sharded((map) => { Object.assign(map, { 'model.norm.weight': name }); });
+    expect(refusal(dir)).toContain('is not the name of a .safetensors file in this folder');
+  });
+
+  it.each([
+    ['{"weight_map": []}', 'weight_map: expected an object'],
+    ['{"weight_map": {}}', 'names 0 files'],
+    ['{"weight_map": {"a": "x.safetensors", "a": "y.safetensors"}}', 'the key "a" is there twice'],
+    ['{', 'not valid JSON'],
+  ])('need a sound index: %s', (text, expected) => {
+    const dir = sharded();
+    writeFileSync(join(dir, 'model.safetensors.index.json'), text);
+    expect(refusal(dir)).toContain(expected);
+  });
+});
+
+describe('checkTensors', () => {
+  const found = (layers: number, edit: (name: string, shape: readonly number[]) => readonly number[] | undefined) => {
+    const large = parseConfig({ ...SMALL_CONFIG, num_hidden_layers: layers }, 'config.json');
+    const all = expectedTensors(large).flatMap(({ name, shape }) => {
+      const edited = edit(name, shape);
+      return edited === undefined ? [] : [[name, { dtype: 'BF16', shape: edited }] as const];
+    });
+    return checkTensors(large, new Map(all));
+  };
+
+  it('has nothing to say of a sound checkpoint', () => {
+    expect(found(3, (_, shape) => shape)).toEqual([]);
+  });
+
+  it('groups by pattern', () => {
+    expect(found(32, (name, shape) => (name.includes('q_proj') ? undefined : shape))).toEqual(['model.layers.{0–31}.self_attn.q_proj.weight: missing']);
+    expect(found(32, (name, shape) => (name.includes('up_proj') ? [...shape].reverse() : shape))).toEqual([
+      'model.layers.{0–31}.mlp.up_proj.weight: shape [8, 12], config.json makes it [12, 8]',
+    ]);
+    expect(found(12, (name, shape) => (/layers\.([0-2]|7|9|1\d)\..*o_proj/.test(name) ? undefined : shape))).toEqual([
+      'model.layers.{0–2,7,9–11}.self_attn.o_proj.weight: missing',
+    ]);
+    expect(found(100, (name, shape) => (/layers\.(50|51)\./.test(name) ? undefined : shape))).toEqual([
+      'model.layers.{50–51}.{input_layernorm.weight, self_attn.q_proj.weight, self_attn.k_proj.weight, … 9 in all}: missing',
+    ]);
+  });
+
+  it('stays short whatever is wrong', () => {
+    expect(found(1024, () => undefined)).toHaveLength(3);
+    let turn = 0;
+    expect(found(1024, (_, shape) => [...shape, ++turn]).length).toBeLessThanOrEqual(11);
+    const strangers = new Map(Array.from({ length: 5000 }, (_, i) => [`stranger.${i}`, { dtype: 'F32', shape: [1] }] as const));
+    expect(checkTensors(config, strangers).length).toBeLessThanOrEqual(11);
+  });
+
+  it('does not pass over a bias, which would change every score', () => {
+    const dir = folder(new Map([...shapes(), ...[0, 1, 2].map((i) => [`model.layers.${i}.self_attn.q_proj.bias`, [8]] as const)]));
+    expect(refusal(dir)).toContain('model.layers.{0–2}.self_attn.q_proj.bias: not a tensor of this model');
+  });
+
+  it('prints no control characters from a name', () => {
+    expect(refusal(folder(new Map([...shapes(), ['\u001b[2J', [1]] as const])))).not.toContain('\u001b');
+  });
+});
+
+describe('fingerprint', () => {
+  it('is that of the contents: a copy has it, a changed weight or setting has another', () => {
+    const dir = temporaryFolder();
+    const copy = join(dir, 'copy');
+    mkdirSync(copy);
+    const original = folder();
+    cpSync(original, copy, { recursive: true });
+    utimesSync(join(copy, 'model.safetensors'), 1, 1);
+    const before = openCheckpoint(original).fingerprint();
+    expect(before).toMatch(/^[0-9a-f]{64}$/);
+    expect(openCheckpoint(copy).fingerprint()).toBe(before);
+    const bytes = readFileSync(join(copy, 'model.safetensors'));
+    bytes[bytes.length - 1] = 0x3f;
+    writeFileSync(join(copy, 'model.safetensors'), bytes);
+    expect(openCheckpoint(copy).fingerprint()).not.toBe(before);
+    writeJson(original, 'config.json', { ...SMALL_CONFIG, rms_norm_eps: 1e-6 });
+    expect(openCheckpoint(original).fingerprint()).not.toBe(before);
+  });
+});
+
+describe('describeRandomCheckpoint', () => {
+  it('makes up every tensor from a configuration alone', () => {
+    const dir = temporaryFolder();
+    const path = writeJson(dir, 'shape.json', SMALL_CONFIG);
+    const checkpoint = describeRandomCheckpoint(path, 7);
+    expect(checkpoint).toMatchObject({ dir, files: [], tokenizerPath: undefined });
+    expect([...checkpoint.tensors.keys()]).toEqual([...shapes().keys()]);
+    expect(checkpoint.tensors.get('model.norm.weight')).toEqual({ kind: 'constant', name: 'model.norm.weight', dtype: 'bf16', shape: [8], value: 1 });
+    expect(checkpoint.tensors.get('model.embed_tokens.weight')).toEqual({
+      kind: 'random', name: 'model.embed_tokens.weight', dtype: 'bf16', shape: [10, 8], seed: fnv1a64('7:model.embed_tokens.weight'), scale: 0.02,
+    });
+    const seeds = [...checkpoint.tensors.values()].flatMap((tensor) => (tensor.kind === 'random' ? [tensor.seed] : []));
+    expect(new Set(seeds).size).toBe(1 + 3 * 7);
+    expect(describeRandomCheckpoint(path, 7).fingerprint()).toBe(checkpoint.fingerprint());
+    expect(describeRandomCheckpoint(path, 8).fingerprint()).not.toBe(checkpoint.fingerprint());
+  });
+
+  it('takes a folder, and the tokenizer in it', () => {
+    expect(describeRandomCheckpoint(DEMO, 1).tokenizerPath).toBe(join(DEMO, 'tokenizer.json'));
+  });
+
+  it('hashes as FNV-1a does', () => {
+    // Published test vectors of the function.
+    expect(fnv1a64('')).toBe(0xcbf29ce484222325n);
+    expect(fnv1a64('a')).toBe(0xaf63dc4c8601ec8cn);
+    expect(fnv1a64('foobar')).toBe(0x85944171f73967e8n);
+  });
+});
