@@ -10,7 +10,7 @@ import { dirname, join, resolve } from 'node:path';
 import { z } from 'zod';
 import { UserError } from '../errors.js';
 import { CPU_ISAS, type Plan } from '../ir/plan.js';
-import { verifyKernels } from '../ir/verifyKernel.js';
+import { checkPlan } from './checkPlan.js';
 import type { CompiledModel } from './compile.js';
 import type { Machine } from './machine.js';
 import type { WeightInit } from './model.js';
@@ -130,7 +130,7 @@ export function loadArtifact(dir: string, machine: Machine): Artifact {
   }
   const plan: Plan = parsePlan(texts['plan.json'], `${dir}/plan.json`, again);
   try {
-    verifyKernels(plan);
+    checkPlan(plan);
   } catch (error) {
     throw new UserError(`${dir}: plan.json: ${error instanceof Error ? error.message : String(error)}`, again, { cause: error });
   }

@@ -1,8 +1,8 @@
 /** Model → plan: graph, passes, kernels, default schedules. No weights are read and nothing is compiled yet. */
-import { kernelSignature, parametersOf, defaultSchedule } from '../codegen/cpu/index.js';
+import { defaultSchedule } from '../codegen/cpu/index.js';
 import { UserError } from '../errors.js';
 import type { Graph } from '../ir/graph.js';
-import type { Bucket, CpuIsa, CpuSchedule, Launch, Plan } from '../ir/plan.js';
+import type { Bucket, CpuIsa, CpuSchedule, Plan } from '../ir/plan.js';
 import { printGraph } from '../ir/text/printer.js';
 import { verifyGraph } from '../ir/verify.js';
 import { verifyKernels } from '../ir/verifyKernel.js';
@@ -11,6 +11,7 @@ import type { MaskKind } from '../models/mask.js';
 import { lower, optimise } from '../passes/pipeline.js';
 import { planMemory } from '../passes/planMemory.js';
 import { defaultBuckets } from '../autotune/index.js';
+import { deriveLaunches } from './checkPlan.js';
 import { arithmeticOf, chooseIsa, numericsOf, scheduleFacts, type Machine, type Precision } from './machine.js';
 import { buildGraph } from './model.js';
 
@@ -53,9 +54,7 @@ export function compileModel(checkpoint: Checkpoint, machine: Machine, options: 
   const module = lower(graph, numerics);
   verifyKernels(module);
   const memory = planMemory(module, capacity);
-  const launches: readonly Launch[] = module.kernels.map((kernel) => ({
-    kernel: kernel.name, signature: kernelSignature(kernel, module, tokens), parameters: parametersOf(kernel, module),
-  }));
+  const launches = deriveLaunches(module, tokens);
   const facts = { ...scheduleFacts(machine), isas: machine.isas.filter((each) => each === isa) };
   const buckets = defaultBuckets(tokens);
   const schedules = buckets.map((bucket) => {
