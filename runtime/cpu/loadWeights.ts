@@ -1,0 +1,103 @@
+/** Maps and packs weights as planned by weightPlan.ts. */
+import { physicalToLogical } from '../../ir/packing.js';
+import { UserError } from '../../errors.js';
+import { loadAddon, type NativeMemory, type NativePool, type PackSource, type Slot } from './addon.js';
+import type { TensorSource } from './tensorSource.js';
+import type { PackedWeight, WeightPlan } from './weightPlan.js';
+
+export interface LoadProgress {
+  /** Bytes of packed weights done and to do. */
+  readonly doneBytes: number;
+  readonly totalBytes: number;
+  /** The weight that was just finished. */
+  readonly weight: string;
+}
+
+/** The files of a checkpoint, each mapped once. */
+export class FileMappings {
+  private readonly files = new Map<string, NativeMemory>();
+
+  /** Throws UserError where the file cannot be mapped or ends before `offset + bytes`. */
+  get(file: string, offset: number, bytes: number): NativeMemory {
+    let memory = this.files.get(file);
+    if (memory === undefined) {
+      const { Memory } = loadAddon();
+      try {
+        memory = new Memory(file);
+      } catch (error) {
+        throw new UserError(error instanceof Error ? `${error.message}.` : String(error), 'Is the checkpoint whole? Download it again if not.', { cause: error });
+      }
+      this.files.set(file, memory);
+    }
+    if (offset + bytes > memory.sizeBytes) {
+      throw new UserError(`${file} is cut off: it has ${memory.sizeBytes} bytes, a tensor ends at ${offset + bytes}.`, 'Download it again.');
+    }
+    return memory;
+  }
+
+  release(): void {
+    for (const memory of this.files.values()) memory.release();
+    this.files.clear();
+  }
+}
+
+const filesOf = (weight: PackedWeight): Extract<TensorSource, { kind: 'file' }>[] =>
+  [...weight.sources, ...(weight.columnScale === undefined ? [] : [weight.columnScale])].filter((source) => source.kind === 'file');
+
+function packSource(source: TensorSource, rows: number, files: FileMappings): PackSource {
+  switch (source.kind) {
+    case 'file': return { kind: 'memory', dtype: source.dtype, rows, memory: files.get(source.file, source.offset, source.byteLength), offset: source.offset };
+    case 'random': return { kind: 'random', dtype: source.dtype, rows, seed: source.seed, scale: source.scale };
+    case 'constant': return { kind: 'constant', dtype: source.dtype, rows, value: source.value };
+    default: return source satisfies never;
+  }
+}
+
+async function packWeight(pool: NativePool, weight: PackedWeight, files: FileMappings, target: NativeMemory): Promise<void> {
+  const { layout, dtype, k, sources } = weight.weight;
+  await loadAddon().pack(pool, {
+    layout, dtype, k, rowMap: physicalToLogical(weight.weight),
+    sources: weight.sources.map((source, i) => packSource(source, sources[i]!.rows, files)),
+    ...(weight.columnScale === undefined ? {} : { columnScale: packSource(weight.columnScale, 1, files) }),
+    target: { memory: target, offset: weight.offset, bytes: weight.bytes },
+  });
+}
+
+function advise(weight: PackedWeight | undefined, files: FileMappings, advice: 'willneed' | 'dontneed'): void {
+  if (weight === undefined) return;
+  for (const source of filesOf(weight)) files.get(source.file, source.offset, source.byteLength).advise(advice, source.offset, source.byteLength);
+}
+
+/**
+ * Loads all weights: slots by weight name. While one is packed, the next is read ahead; the pages of a packed one are
+ * given back, so that a whole checkpoint is never resident beside its packed form.
+ * Throws UserError for files that are missing, cut off or unreadable.
+ */
+export async function loadWeights(plan: WeightPlan, pool: NativePool, files: FileMappings, packed: NativeMemory | undefined, onProgress?: (progress: LoadProgress) => void): Promise<ReadonlyMap<string, Slot>> {
+  const slots = new Map<string, Slot>();
+  const toPack = plan.weights.filter((weight) => weight.kind === 'packed');
+  const totalBytes = toPack.reduce((sum, weight) => sum + weight.bytes, 0);
+  let doneBytes = 0;
+  const place = (names: readonly string[], slot: Slot): void => names.forEach((name) => slots.set(name, slot));
+  const packedMemory = (): NativeMemory => {
+    if (packed === undefined) throw new Error('No memory was given for packed weights.');
+    return packed;
+  };
+
+  for (const weight of plan.weights) {
+    if (weight.kind === 'mapped') place(weight.names, { memory: files.get(weight.file, weight.offset, weight.bytes), offset: weight.offset, bytes: weight.bytes });
+    if (weight.kind === 'literal') {
+      packedMemory().write(weight.offset, weight.values);
+      place(weight.names, { memory: packedMemory(), offset: weight.offset, bytes: weight.bytes });
+    }
+  }
+  for (const [i, weight] of toPack.entries()) {
+    advise(toPack[i + 1], files, 'willneed');
+    await packWeight(pool, weight, files, packedMemory());
+    advise(weight, files, 'dontneed');
+    place(weight.names, { memory: packedMemory(), offset: weight.offset, bytes: weight.bytes });
+    doneBytes += weight.bytes;
+    onProgress?.({ doneBytes, totalBytes, weight: weight.weight.name });
+  }
+  return slots;
+}

@@ -1,0 +1,38 @@
+/** What a plan takes of memory, known before any of it is allocated. */
+import { constrainedMemory } from 'node:process';
+import { totalmem } from 'node:os';
+import { UserError } from '../../errors.js';
+
+export interface MemoryUse {
+  /** Weights read where they lie in the checkpoint: pages of files, which the system may drop and read again. */
+  readonly mappedBytes: number;
+  /** Weights in the layout of the kernels. */
+  readonly packedBytes: number;
+  /** Activations of the largest micro-batch. */
+  readonly arenaBytes: number;
+  /** Scratch of all threads. */
+  readonly scratchBytes: number;
+}
+
+const mib = (bytes: number): string => (bytes / 2 ** 20).toFixed(1);
+
+/** Lines for people, in MiB: `packed weights  2098.2 MiB`. */
+export function printMemoryUse(use: MemoryUse): string {
+  const rows: readonly [string, number][] = [
+    ['weights, mapped', use.mappedBytes], ['weights, packed', use.packedBytes], ['activations', use.arenaBytes], ['scratch', use.scratchBytes],
+    ['total', use.mappedBytes + use.packedBytes + use.arenaBytes + use.scratchBytes],
+  ];
+  return rows.map(([name, bytes]) => `${name.padEnd(16)} ${mib(bytes).padStart(9)} MiB`).join('\n');
+}
+
+/** Throws UserError where the machine (or its control group) cannot hold what must be resident. */
+export function requireMemory(use: MemoryUse): void {
+  const needed = use.packedBytes + use.arenaBytes + use.scratchBytes;
+  // 0 where the process is not constrained; a huge number where the control group sets no limit.
+  const limit = constrainedMemory();
+  const available = limit > 0 ? Math.min(limit, totalmem()) : totalmem();
+  if (needed > available) {
+    throw new UserError(`This plan needs ${mib(needed)} MiB of memory; this machine has ${mib(available)} MiB.\n${printMemoryUse(use)}`,
+      'Use bf16 weights (--precision auto), smaller micro-batches or a larger machine.');
+  }
+}

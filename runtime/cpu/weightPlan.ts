@@ -1,0 +1,106 @@
+/** Decides, before anything is allocated, which weights stay mapped and where the packed ones lie. */
+import type { ConstantVector, WeightDecl } from '../../ir/kernel.js';
+import { packedBytes, physicalToLogical } from '../../ir/packing.js';
+import { roundUp } from '../../ir/types.js';
+import { PACK_BYTES, requireTensor, type TensorSource } from './tensorSource.js';
+
+/** A weight's tensors, checked to have its shape. */
+interface Stored {
+  readonly names: readonly string[];
+  readonly weight: WeightDecl;
+  readonly bytes: number;
+}
+
+/** Read where it lies in the checkpoint. */
+export interface MappedWeight extends Stored {
+  readonly kind: 'mapped';
+  readonly file: string;
+  readonly offset: number;
+}
+
+/** Copied into the packed memory at `offset`, in the weight's layout. */
+export interface PackedWeight extends Stored {
+  readonly kind: 'packed';
+  readonly offset: number;
+  readonly sources: readonly TensorSource[];
+  readonly columnScale: TensorSource | undefined;
+}
+
+/** Values that came with the plan, written into the packed memory at `offset`. */
+export interface LiteralWeight extends Stored {
+  readonly kind: 'literal';
+  readonly offset: number;
+  readonly values: Float32Array;
+}
+
+export type PlacedWeight = MappedWeight | PackedWeight | LiteralWeight;
+
+export interface WeightPlan {
+  /** One entry for all weights that hold the same values in the same layout. */
+  readonly weights: readonly PlacedWeight[];
+  readonly mappedBytes: number;
+  readonly packedBytes: number;
+}
+
+/** Packed weights start on a page: no two share one, and every vector load is aligned. */
+const ALIGNMENT = 4096;
+
+/** Weights with equal keys hold the same bytes. */
+const keyOf = ({ name: _name, ...rest }: WeightDecl): string =>
+  JSON.stringify([rest.layout, rest.dtype, rest.sources.map(({ tensor, rows }) => [tensor, rows]), rest.k, rest.pairing, rest.columnScale ?? null]);
+
+/** Where the checkpoint's bytes can be read as they lie: its own dtype, one tensor, aligned elements. */
+function isReadable(weight: WeightDecl, sources: readonly TensorSource[]): boolean {
+  const [source] = sources;
+  return weight.layout === 'rows' && sources.length === 1 && weight.columnScale === undefined && weight.pairing.kind === 'none'
+    && source?.kind === 'file' && source.dtype === weight.dtype && source.offset % PACK_BYTES[source.dtype] === 0;
+}
+
+function literal(weight: WeightDecl, constants: ReadonlyMap<string, ConstantVector>): Float32Array | undefined {
+  const [source] = weight.sources;
+  const constant = source === undefined ? undefined : constants.get(source.tensor);
+  if (constant === undefined) return undefined;
+  const isVector = weight.layout === 'rows' && weight.dtype === 'f32' && weight.sources.length === 1 && weight.columnScale === undefined;
+  if (!isVector || constant.values.length !== source!.rows * weight.k) throw new Error(`Weight ${weight.name}: the plan's constant ${constant.name} does not have its shape.`);
+  return Float32Array.from(constant.values);
+}
+
+/**
+ * Places the weights of a plan. Pure: touches no file.
+ * Throws UserError where a tensor is missing or has another shape than the plan was compiled for.
+ */
+export function planWeights(weights: readonly WeightDecl[], constants: readonly ConstantVector[], tensors: ReadonlyMap<string, TensorSource>): WeightPlan {
+  const byTensor = new Map(constants.map((constant) => [constant.name, constant]));
+  const groups = new Map<string, { readonly weight: WeightDecl; readonly names: string[] }>();
+  for (const weight of weights) {
+    const group = groups.get(keyOf(weight));
+    if (group === undefined) groups.set(keyOf(weight), { weight, names: [weight.name] });
+    else group.names.push(weight.name);
+  }
+  const placed: PlacedWeight[] = [];
+  let offset = 0;
+  let mappedBytes = 0;
+  const reserve = (bytes: number): number => {
+    const at = offset;
+    offset = roundUp(offset + bytes, ALIGNMENT);
+    return at;
+  };
+  for (const { weight, names } of groups.values()) {
+    const bytes = packedBytes(weight, physicalToLogical(weight).length);
+    const values = literal(weight, byTensor);
+    if (values !== undefined) {
+      placed.push({ kind: 'literal', names, weight, bytes, offset: reserve(bytes), values });
+      continue;
+    }
+    const sources = weight.sources.map(({ tensor, rows }) => requireTensor(tensors, tensor, rows, weight.k));
+    const columnScale = weight.columnScale === undefined ? undefined : requireTensor(tensors, weight.columnScale, 1, weight.k);
+    const [first] = sources;
+    if (isReadable(weight, sources) && first?.kind === 'file') {
+      placed.push({ kind: 'mapped', names, weight, bytes, file: first.file, offset: first.offset });
+      mappedBytes += bytes;
+    } else {
+      placed.push({ kind: 'packed', names, weight, bytes, offset: reserve(bytes), sources, columnScale });
+    }
+  }
+  return { weights: placed, mappedBytes, packedBytes: offset };
+}
