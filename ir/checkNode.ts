@@ -33,23 +33,23 @@ function isOfKind(value: Attribute, kind: AttributeKind): boolean {
   }
 }
 
-/** A complaint about attributes; `name` is the attribute at fault where there is one. */
+/** A complaint about attributes: `found …, expected …`. `name` is the attribute at fault where it is there. */
 export interface AttributeProblem {
   readonly name: string | undefined;
-  readonly text: string;
+  readonly found: string;
+  readonly expected: string;
 }
 
-/** The first attribute that `def` does not know, that is missing, or that has the wrong kind. */
-export function attributeProblem(def: OpDef, attributes: Attributes): AttributeProblem | undefined {
+/** The first attribute that `def`, the op called `op`, does not know, that is missing, or that has the wrong kind. */
+export function attributeProblem(op: string, def: OpDef, attributes: Attributes): AttributeProblem | undefined {
   const wanted = Object.entries(def.attributes);
-  const list = wanted.length === 0 ? 'no attributes' : wanted.map(([name]) => name).join(', ');
   for (const [name, value] of Object.entries(attributes)) {
     const kind = Object.hasOwn(def.attributes, name) ? def.attributes[name] : undefined;
-    if (kind === undefined) return { name, text: `attribute '${name}' is not one of the op's: ${list}` };
-    if (!isOfKind(value, kind)) return { name, text: `attribute '${name}' must be ${KIND_TEXT[kind]}` };
+    if (kind === undefined) return { name, found: `attribute '${name}'`, expected: wanted.length === 0 ? `none: '${op}' takes no attributes` : `those of '${op}': ${wanted.map(([n]) => n).join(', ')}` };
+    if (!isOfKind(value, kind)) return { name, found: `attribute '${name}' = ${JSON.stringify(value)}`, expected: KIND_TEXT[kind] };
   }
   const missing = wanted.find(([name]) => !Object.hasOwn(attributes, name));
-  return missing === undefined ? undefined : { name: undefined, text: `attribute '${missing[0]}' (${KIND_TEXT[missing[1]]}) is missing` };
+  return missing && { name: undefined, found: `'${op}' without attribute '${missing[0]}'`, expected: `{${missing[0]} = …}, ${KIND_TEXT[missing[1]]}` };
 }
 
 /** Why `type` cannot be the type of a value. */

@@ -47,8 +47,8 @@ export function verifyGraph(graph: Graph, after?: string): void {
     if (!PATH.test(node.path)) fail(`${JSON.stringify(node.path)} is not a model path`, node);
     for (const operand of node.operands) use(operand, node);
     const def = OPS[node.op];
-    const problem = attributeProblem(def, node.attributes);
-    if (problem !== undefined) fail(`${node.op}: ${problem.text}`, node);
+    const problem = attributeProblem(node.op, def, node.attributes);
+    if (problem !== undefined) fail(`found ${problem.found}, expected ${problem.expected}`, node);
     const type = inferred(def, node.operands.map((v) => v.type), node.attributes);
     if (typeof type === 'string') return fail(`${node.op}: ${type}`, node);
     if (!sameType(type, node.result.type)) fail(`${node.op} gives ${printType(type)}, the node declares ${printType(node.result.type)}`, node);

@@ -28,7 +28,7 @@ const EXPECTED: IParserErrorMessageProvider = {
   buildMismatchTokenMessage: ({ expected }) => tokenLabel(expected),
   buildNotAllInputParsedMessage: () => 'the end of the text: one graph a file',
   buildNoViableAltMessage: ({ expectedPathsPerAlt, customUserDescription }) => customUserDescription ?? firsts(expectedPathsPerAlt),
-  buildEarlyExitMessage: ({ expectedIterationPaths }) => firsts(expectedIterationPaths.map((path) => [path])),
+  buildEarlyExitMessage: ({ expectedIterationPaths, customUserDescription }) => customUserDescription ?? firsts(expectedIterationPaths.map((path) => [path])),
 };
 
 class GraphParser extends EmbeddedActionsParser {

@@ -44,7 +44,7 @@ class Resolver {
   private node(syntax: NodeSyntax): Node {
     const op = this.op(syntax.op);
     const operands = syntax.operands.map((leaf) => this.use(leaf));
-    const attributes = this.attributes(OPS[op].attributes, syntax, op);
+    const attributes = this.attributes(syntax, op);
     const type = inferred(OPS[op], operands.map((v) => v.type), attributes);
     const call = `${op}(${operands.map((v) => printType(v.type)).join(', ')})`;
     if (typeof type === 'string') return this.fail(syntax.op.spot, call, `operands that fit: ${type}`);
@@ -60,7 +60,7 @@ class Resolver {
     return this.fail(leaf.spot, `'${clip(leaf.text)}'`, `an op: ${[...OP_NAMES].sort().join(', ')}`);
   }
 
-  private attributes(wanted: object, syntax: NodeSyntax, op: OpName): Attributes {
+  private attributes(syntax: NodeSyntax, op: OpName): Attributes {
     const entries = new Map<string, Attribute>();
     for (const attribute of syntax.attributes) {
       const { name } = attribute;
@@ -68,11 +68,10 @@ class Resolver {
       entries.set(name.text, this.attribute(attribute));
     }
     const attributes = Object.fromEntries(entries);
-    const problem = attributeProblem(OPS[op], attributes);
+    const problem = attributeProblem(op, OPS[op], attributes);
     if (problem !== undefined) {
       const at = syntax.attributes.find((a) => a.name.text === problem.name);
-      const found = at === undefined ? `'${op}' with ${entries.size === 0 ? 'no attributes' : [...entries.keys()].join(', ')}` : `'${clip(at.name.text)}'`;
-      this.fail(at?.name.spot ?? syntax.op.spot, found, `${Object.keys(wanted).join(', ') || 'no attributes'}: ${problem.text}`);
+      this.fail(at?.name.spot ?? syntax.op.spot, clip(problem.found), problem.expected);
     }
     return attributes;
   }
