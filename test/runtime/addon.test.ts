@@ -1,0 +1,147 @@
+/** Memory, mapped files, the pool, the processor and its peak rates. */
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { loadAddon } from '../../runtime/cpu/addon.js';
+import { ABI_TEXT, temporaryFolder } from './kernels.js';
+
+const folder = temporaryFolder();
+const addon = loadAddon();
+const { Memory, Pool } = addon;
+
+describe('memory', () => {
+  it('is zero, aligned and writable, small or large', () => {
+    for (const bytes of [1, 4096, (4 << 20) + 5, 33 << 20]) {
+      const memory = new Memory(bytes);
+      expect(memory.sizeBytes).toBe(bytes);
+      expect(memory.isWritable).toBe(true);
+      expect(memory.address % (bytes >= 4 << 20 ? 2n << 20n : 64n)).toBe(0n);
+      expect(new Uint8Array(memory.read(0, bytes)).every((byte) => byte === 0)).toBe(true);
+      memory.write(bytes - 1, new Uint8Array([7]));
+      expect(new Uint8Array(memory.read(bytes - 1, 1))[0]).toBe(7);
+      memory.release();
+    }
+  });
+
+  it('writes the part of a buffer that a typed array shows', () => {
+    const memory = new Memory(64);
+    memory.write(4, new Int32Array([1, 2, 3, 4]).subarray(1, 3));
+    expect([...new Int32Array(memory.read(0, 16))]).toEqual([0, 2, 3, 0]);
+  });
+
+  it('refuses ranges outside it, impossible sizes and use after release', () => {
+    const memory = new Memory(64);
+    expect(() => memory.read(60, 5)).toThrow(/outside a memory of 64 bytes/);
+    expect(() => memory.read(-1, 1)).toThrow(/integer/);
+    expect(() => memory.read(Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER)).toThrow(/outside/);
+    expect(() => memory.write(63, new Uint8Array(2))).toThrow(/outside/);
+    expect(() => memory.advise('dontneed')).toThrow(/lose its contents/);
+    for (const bytes of [0, -1, NaN, 1.5, 2 ** 52]) expect(() => new Memory(bytes)).toThrow();
+    memory.release();
+    expect(() => memory.sizeBytes).toThrow(/released/);
+    expect(() => memory.read(0, 1)).toThrow(/released/);
+    memory.release();
+  });
+
+  it('maps a file for reading', () => {
+    const path = join(folder, 'data.bin');
+    const content = Uint8Array.from({ length: 10000 }, (_, i) => i % 251);
+    writeFileSync(path, content);
+    const memory = new Memory(path);
+    expect(memory.isWritable).toBe(false);
+    expect(new Uint8Array(memory.read(0, 10000))).toEqual(content);
+    memory.advise('willneed');
+    memory.advise('dontneed', 100, 9000);
+    expect(new Uint8Array(memory.read(5000, 10))).toEqual(content.slice(5000, 5010));
+    expect(() => memory.advise('dontneed', 0, 10001)).toThrow(/outside/);
+  });
+
+  it('says what is wrong with a file', () => {
+    writeFileSync(join(folder, 'empty'), '');
+    mkdirSync(join(folder, 'directory'));
+    expect(() => new Memory(join(folder, 'missing'))).toThrow(/Cannot open .*missing: No such file/);
+    expect(() => new Memory(join(folder, 'empty'))).toThrow(/is empty/);
+    expect(() => new Memory(join(folder, 'directory'))).toThrow(/not a regular file/);
+    expect(() => new Memory('a\0b')).toThrow(/zero byte/);
+  });
+
+  it('gives dropped pages of a file back', () => {
+    const resident = (): number => Number(/^RssFile:\s+(\d+)/m.exec(readFileSync('/proc/self/status', 'utf8'))![1]) / 1024;
+    const path = join(folder, 'big.bin');
+    writeFileSync(path, new Uint8Array(64 << 20).fill(1));
+    const memory = new Memory(path);
+    const before = resident();
+    memory.advise('willneed');
+    const copy = new Memory(64);
+    for (let offset = 0; offset < memory.sizeBytes; offset += 4096) copy.write(0, new Uint8Array(memory.read(offset, 1)));
+    const touched = resident();
+    memory.advise('dontneed');
+    const after = resident();
+    expect(touched - before).toBeGreaterThan(50);
+    expect(touched - after).toBeGreaterThan(50);
+  });
+});
+
+describe('the pool', () => {
+  it('has the threads asked for, and refuses numbers that make no sense', () => {
+    expect(new Pool(3).threads).toBe(3);
+    expect(new Pool(1, true).threads).toBe(1);
+    for (const threads of [0, -1, 1.5, 1e9, NaN]) expect(() => new Pool(threads)).toThrow(/threads/);
+  });
+
+  it('uses no processor time while it waits', async () => {
+    const pool = new Pool(4);
+    await addon.peak(pool, 'portable', 0);
+    const before = process.cpuUsage();
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    const { user, system } = process.cpuUsage(before);
+    expect((user + system) / 1000).toBeLessThan(150);
+  });
+
+  it('leaves the main thread time while all processors work', async () => {
+    const pool = new Pool(availableParallelism());
+    let ticks = 0;
+    const timer = setInterval(() => ticks++, 10);
+    await addon.peak(pool, 'portable', 0.5);
+    clearInterval(timer);
+    expect(ticks).toBeGreaterThan(5);
+  });
+});
+
+describe('the processor', () => {
+  it('agrees with what the kernel reports', () => {
+    const info = addon.cpuInfo();
+    const flags = new Set(/^flags\s*: (.*)$/m.exec(readFileSync('/proc/cpuinfo', 'utf8'))?.[1]?.split(' '));
+    expect(info.isas.avx2).toBe(flags.has('avx2') && flags.has('fma') && flags.has('f16c'));
+    expect(info.isas.avx512).toBe(['avx512f', 'avx512bw', 'avx512dq', 'avx512vl'].every((flag) => flags.has(flag)));
+    // Tiles also need the permission of the kernel, so only one direction is certain.
+    if (info.isas.amx) expect(flags.has('amx_bf16') && flags.has('amx_tile')).toBe(true);
+    expect(info.cores).toBeGreaterThanOrEqual(1);
+    expect(info.cores).toBeLessThanOrEqual(availableParallelism());
+    expect(info.l1dBytes).toBeGreaterThanOrEqual(8 << 10);
+    expect(info.l2Bytes).toBeGreaterThanOrEqual(128 << 10);
+    expect(info.vendor).not.toBe('');
+  });
+
+  it('counts only the processors it may run on', () => {
+    const path = join(process.cwd(), 'build', 'Release', 'tilewright.node');
+    const script = `console.log(require(${JSON.stringify(path)}).cpuInfo().cores)`;
+    expect(execFileSync('taskset', ['-c', '0', process.execPath, '-e', script], { encoding: 'utf8' }).trim()).toBe('1');
+  });
+
+  it('measures rates that are rates, and refuses what the processor lacks', async () => {
+    const pool = new Pool(1);
+    const { isas } = addon.cpuInfo();
+    for (const kind of ['portable', 'read'] as const) expect(await addon.peak(pool, kind, 0.02)).toBeGreaterThan(1e8);
+    for (const kind of ['avx2', 'avx512', 'amx'] as const) {
+      if (isas[kind]) expect(await addon.peak(pool, kind, 0.02)).toBeGreaterThan(1e9);
+      else expect(() => addon.peak(pool, kind, 0.02)).toThrow(/has no/);
+    }
+  });
+
+  it('was built with the ABI of this tree', () => {
+    expect(addon.abi).toBe(Number(/#define TW_ABI (\d+)/.exec(ABI_TEXT)![1]));
+  });
+});
