@@ -1,0 +1,125 @@
+/** Estimated seconds of a micro-batch, from the buckets that were measured: what packing cuts by. */
+import type { KernelModule } from '../ir/kernel.js';
+import { Declarations, kernelWork, type WorkSize } from './work.js';
+
+/** One bucket, measured. The two parts are included in `seconds`; where they are absent they count as zero. */
+export interface BucketSeconds {
+  readonly tokens: number;
+  readonly rows: number;
+  readonly longest: number;
+  readonly seconds: number;
+  /** Kernels over scored rows (the head, the last layer's end), attention apart. */
+  readonly rowSeconds?: number;
+  /** Attention. */
+  readonly attentionSeconds?: number;
+}
+
+/** Seconds of a micro-batch; never decreases in any argument, never negative. */
+export type BucketCost = (tokens: number, rows: number, longest: number) => number;
+
+/**
+ * Points (x, y) made non-decreasing: neighbours that fall are pooled to their mean (isotonic regression), so that
+ * noise cannot make a larger micro-batch look cheaper. Equal x are averaged.
+ */
+function isotonic(points: readonly (readonly [x: number, y: number])[]): { readonly x: readonly number[]; readonly y: readonly number[] } {
+  const sorted = [...points].sort((a, b) => a[0] - b[0]);
+  const pools: { xs: number[]; sum: number; count: number }[] = [];
+  for (const [x, y] of sorted) {
+    const last = pools.at(-1);
+    if (last !== undefined && last.xs.at(-1) === x) {
+      last.sum += y;
+      last.count++;
+    } else {
+      pools.push({ xs: [x], sum: y, count: 1 });
+    }
+    for (;;) {
+      const top = pools.at(-1), below = pools.at(-2);
+      if (top === undefined || below === undefined || below.sum / below.count <= top.sum / top.count) break;
+      below.xs.push(...top.xs);
+      below.sum += top.sum;
+      below.count += top.count;
+      pools.pop();
+    }
+  }
+  return { x: pools.flatMap((p) => p.xs), y: pools.flatMap((p) => p.xs.map(() => p.sum / p.count)) };
+}
+
+/**
+ * Piecewise linear through the points, non-decreasing. Towards zero the first segment is continued, its value there
+ * kept between 0 and the first point's; past the end the last segment is, with at least the slope from the origin
+ * where noise made it flat.
+ */
+function piecewise(points: readonly (readonly [x: number, y: number])[]): (x: number) => number {
+  const { x, y } = isotonic(points.filter((p) => p[0] > 0));
+  const x0 = x[0], y0 = y[0];
+  if (x0 === undefined || y0 === undefined) return () => 0;
+  const slope = (i: number): number => (y[i + 1]! - y[i]!) / (x[i + 1]! - x[i]!);
+  const intercept = x.length < 2 ? 0 : Math.min(y0, Math.max(0, y0 - slope(0) * x0));
+  const xs = [0, ...x], ys = [intercept, ...y];
+  const end = xs.length - 1;
+  const last = (ys[end]! - ys[end - 1]!) / (xs[end]! - xs[end - 1]!);
+  const outward = last > 0 ? last : ys[end]! / xs[end]!;
+  return (at) => {
+    if (!(at > 0)) return at === 0 ? ys[0]! : NaN;
+    if (at >= xs[end]!) return ys[end]! + outward * (at - xs[end]!);
+    let i = 0;
+    while (xs[i + 1]! < at) i++;
+    return ys[i]! + (ys[i + 1]! - ys[i]!) * (at - xs[i]!) / (xs[i + 1]! - xs[i]!);
+  };
+}
+
+/**
+ * Interpolates measured buckets. The cost is a sum of three parts, each piecewise linear and non-decreasing in its own
+ * measure: kernels over tokens in tokens, kernels over scored rows in rows, attention in tokens × longest path.
+ * Throws where nothing is given or a value is not a finite number of seconds.
+ */
+export function bucketCostModel(measured: readonly BucketSeconds[]): BucketCost {
+  if (measured.length === 0) throw new Error('No bucket was measured: use analyticBucketCost.');
+  const parts = measured.map(({ tokens, rows, longest, seconds, rowSeconds = 0, attentionSeconds = 0 }) => {
+    const values = [tokens, rows, longest, seconds, rowSeconds, attentionSeconds];
+    if (values.some((v) => !Number.isFinite(v) || v < 0)) throw new Error(`A bucket's cost must be finite and not negative: ${values.join(', ')}.`);
+    return { tokens, rows, area: tokens * longest, tokenSeconds: Math.max(0, seconds - rowSeconds - attentionSeconds), rowSeconds, attentionSeconds };
+  });
+  const byTokens = piecewise(parts.map((p) => [p.tokens, p.tokenSeconds]));
+  const byRows = piecewise(parts.map((p) => [p.rows, p.rowSeconds]));
+  const byArea = piecewise(parts.map((p) => [p.area, p.attentionSeconds]));
+  return (tokens, rows, longest) => byTokens(tokens) + byRows(rows) + byArea(tokens * longest);
+}
+
+/** What an estimate needs of the machine, all threads together. */
+export interface Rates {
+  readonly flopsPerSecond: number;
+  readonly bytesPerSecond: number;
+}
+
+/** Share of peak that a contraction is assumed to reach before it was measured. */
+const ASSUMED_SHARE = 0.5;
+/** Elementwise work runs at about this share of the arithmetic rate of plain vectors. */
+const SCALAR_OPS_PER_BYTE = 4;
+/** A launch and its barrier. */
+const LAUNCH_SECONDS = 5e-6;
+
+/** Roofline seconds of each bucket, split as bucketCostModel wants it. */
+export function estimateBuckets(module: KernelModule, rates: Rates, sizes: readonly WorkSize[]): readonly BucketSeconds[] {
+  const declarations = new Declarations(module);
+  return sizes.map((size) => {
+    let seconds = 0, rowSeconds = 0, attentionSeconds = 0;
+    for (const kernel of module.kernels) {
+      const { flops, scalarOps, bytes } = kernelWork(kernel, declarations, size);
+      const arithmetic = flops / (ASSUMED_SHARE * rates.flopsPerSecond) + scalarOps / (SCALAR_OPS_PER_BYTE * rates.bytesPerSecond);
+      const cost = Math.max(arithmetic, bytes / rates.bytesPerSecond) + LAUNCH_SECONDS;
+      seconds += cost;
+      if (kernel.anchor === 'attention') attentionSeconds += cost;
+      else if (kernel.rows === 'R') rowSeconds += cost;
+    }
+    return { tokens: size.T, rows: size.R, longest: size.longest, seconds, rowSeconds, attentionSeconds };
+  });
+}
+
+/** The cost where nothing was measured: rooflines at half of peak, interpolated the same way. */
+export function analyticBucketCost(module: KernelModule, rates: Rates, capacityTokens: number): BucketCost {
+  const sizes: WorkSize[] = [];
+  for (let T = 16; T < capacityTokens; T *= 2) sizes.push({ T, R: T, longest: Math.min(T, 256) });
+  sizes.push({ T: capacityTokens, R: capacityTokens, longest: Math.min(capacityTokens, 256) });
+  return bucketCostModel(estimateBuckets(module, rates, sizes));
+}

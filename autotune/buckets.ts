@@ -1,0 +1,22 @@
+/** Classes of micro-batch shapes that schedules are chosen for. */
+import type { Bucket } from '../ir/plan.js';
+
+/** Below this many tokens a launch is mostly overhead and reading weights: one bucket covers it. */
+const SMALLEST = 64;
+/** Trees of benchmark questions are rarely longer; attention is measured on trees of this length. */
+const TYPICAL_LONGEST = 256;
+
+/**
+ * Buckets for micro-batches of at most `capacityTokens`: powers of two from 64, and the capacity itself. A CPU's cost
+ * is nearly linear above 256 tokens, so doubling is fine enough: between two buckets the larger one's schedules are
+ * used, and tiles that suit 512 rows suit 400. `rows` equals `tokens`: any number of them may be scored.
+ * `longest` is what attention is tuned for; the last bucket takes any tree that fits. Ascending, at least one.
+ */
+export function defaultBuckets(capacityTokens: number, capacityRows = capacityTokens): readonly Bucket[] {
+  const tokens: number[] = [];
+  for (let t = SMALLEST; t < capacityTokens; t *= 2) tokens.push(t);
+  // A bucket just below the capacity would be tuned for nothing.
+  if ((tokens.at(-1) ?? 0) > 0.75 * capacityTokens) tokens.pop();
+  tokens.push(capacityTokens);
+  return tokens.map((t) => ({ tokens: t, rows: Math.min(t, capacityRows), longest: Math.min(t, TYPICAL_LONGEST) }));
+}

@@ -1,0 +1,154 @@
+/** The schedules worth considering for one kernel and one bucket, as a grid: what search enumerates and climbs in. */
+import type { Kernel, KernelModule } from '../ir/kernel.js';
+import { LOGPROB_BLOCK } from '../ir/kernel.js';
+import { columnStep, leastCommonMultiple } from '../codegen/cpu/layout.js';
+import type { Bucket, CpuGemmSchedule, CpuIsa, CpuSchedule } from '../ir/plan.js';
+import { roundUp } from '../ir/types.js';
+import { isCandidate, type CpuFacts } from './legality.js';
+
+/**
+ * Register tiles by instruction set, mr × nr. Between them the balance of loads and products shifts: tall tiles read
+ * weights less often, wide ones activations. AMX has 8 tiles: 2×2 accumulators, or 1×2 where there are few rows.
+ */
+const REGISTER_TILES: Readonly<Record<CpuIsa, readonly (readonly [mr: number, nr: number])[]>> = {
+  portable: [[1, 16], [2, 16], [4, 16], [2, 32]],
+  avx2: [[1, 32], [4, 16], [6, 16], [3, 32], [2, 32]],
+  avx512: [[1, 64], [4, 64], [6, 64], [8, 32], [8, 48], [9, 48], [12, 32], [14, 32], [24, 16], [28, 16]],
+  amx: [[16, 32], [32, 32]],
+};
+
+const DEPTHS = [128, 192, 256, 384, 512, 768, 1024, 1536, 2048] as const;
+const ROWS = [16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024] as const;
+const COLUMNS = [32, 64, 96, 128, 192, 256, 384, 512, 768, 1024] as const;
+const QUERIES = [16, 32, 48, 64, 96, 128] as const;
+const KEYS = [64, 128, 256, 512, 1024] as const;
+const LOOP_ROWS = [1, 2, 4, 8, 16, 32, 64, 128] as const;
+
+/** One axis of the grid: its values in ascending order of size. */
+type Axis = readonly number[];
+/** A point: an index on each axis. */
+type Point = readonly number[];
+
+/** The grid of one (kernel, bucket). `isa` is fixed for a kernel: the numbers it computes must not depend on the bucket. */
+export interface Space {
+  readonly axes: readonly Axis[];
+  /** The schedule at a point. */
+  readonly at: (values: readonly number[]) => CpuSchedule;
+  /** Values of a schedule on each axis. */
+  readonly valuesOf: (schedule: CpuSchedule) => readonly number[];
+  /** The schedule at the point is one that may be used. */
+  readonly isLegal: (schedule: CpuSchedule) => boolean;
+}
+
+const ascending = (values: Iterable<number>): number[] => [...new Set(values)].sort((a, b) => a - b);
+
+/** Values up to the first that covers `extent`, which stands for itself: larger ones mean the same. */
+function upTo(values: readonly number[], extent: number): number[] {
+  return ascending([...values.filter((v) => v < extent), extent]);
+}
+
+function gemmSpace(kernel: Extract<Kernel, { anchor: 'gemm' | 'logprob' }>, module: KernelModule, start: CpuGemmSchedule, rows: number, facts: CpuFacts): Space {
+  const tiles = REGISTER_TILES[start.isa];
+  const steps = kernel.anchor === 'gemm' ? kernel.segments.map(columnStep) : [LOGPROB_BLOCK];
+  const step = steps.reduce(leastCommonMultiple, 32);
+  const tileIndex = (s: CpuGemmSchedule): number => tiles.findIndex(([mr, nr]) => mr === s.mr && nr === s.nr);
+  return {
+    axes: [
+      tiles.map((_, i) => i),
+      upTo(DEPTHS, roundUp(kernel.k, 32)),
+      upTo(ROWS, roundUp(Math.max(rows, 1), 16)),
+      ascending(COLUMNS.map((columns) => roundUp(columns, step))),
+    ],
+    at: ([tile, kc, mb, nb]) => {
+      const [mr, nr] = tiles[tile!]!;
+      return { kind: 'gemm', isa: start.isa, mr, nr, kc: kc!, mb: roundUp(mb!, mr), nb: nb! };
+    },
+    valuesOf: (s) => (s.kind === 'gemm' ? [tileIndex(s), s.kc, s.mb, s.nb] : []),
+    isLegal: (s) => isCandidate(kernel, module, s, facts) === true,
+  };
+}
+
+/**
+ * The grid around `start` (code generation's default schedule for the bucket, which also fixes the instruction set).
+ * Deterministic: the same arguments give the same grid in the same order.
+ */
+export function scheduleSpace(kernel: Kernel, module: KernelModule, start: CpuSchedule, facts: CpuFacts, bucket: Bucket): Space {
+  const rows = kernel.rows === 'R' ? bucket.rows : bucket.tokens;
+  const isLegal = (s: CpuSchedule): boolean => isCandidate(kernel, module, s, facts) === true;
+  switch (start.kind) {
+    case 'gemm':
+      if (kernel.anchor !== 'gemm' && kernel.anchor !== 'logprob') throw new Error(`Kernel ${kernel.name} is a ${kernel.anchor}, its schedule a gemm.`);
+      return gemmSpace(kernel, module, start, rows, facts);
+    case 'attention':
+      return {
+        axes: [upTo(QUERIES, roundUp(rows, 16)), upTo(KEYS, roundUp(bucket.tokens, 64))],
+        at: ([queries, keys]) => ({ kind: 'attention', isa: start.isa, queries: queries!, keys: keys! }),
+        valuesOf: (s) => (s.kind === 'attention' ? [s.queries, s.keys] : []),
+        isLegal,
+      };
+    case 'loop':
+      return {
+        axes: [upTo(LOOP_ROWS, rows)],
+        at: ([count]) => ({ kind: 'loop', isa: start.isa, rows: count! }),
+        valuesOf: (s) => (s.kind === 'loop' ? [s.rows] : []),
+        isLegal,
+      };
+    default: return start satisfies never;
+  }
+}
+
+/** A schedule as text: equal texts are equal schedules. Keys of records, caches and comparisons. */
+export function scheduleKey(s: CpuSchedule): string {
+  switch (s.kind) {
+    case 'gemm': return `${s.isa} ${s.mr}×${s.nr} kc${s.kc} ${s.mb}×${s.nb}`;
+    case 'attention': return `${s.isa} q${s.queries} k${s.keys}`;
+    case 'loop': return `${s.isa} r${s.rows}`;
+    default: return s satisfies never;
+  }
+}
+
+/** Different legal schedules among `points`, in order. */
+function schedulesAt(space: Space, points: Iterable<Point>): CpuSchedule[] {
+  const found = new Map<string, CpuSchedule>();
+  for (const point of points) {
+    const schedule = space.at(point.map((index, axis) => space.axes[axis]![index]!));
+    const key = scheduleKey(schedule);
+    if (!found.has(key) && space.isLegal(schedule)) found.set(key, schedule);
+  }
+  return [...found.values()];
+}
+
+function* everyPoint(axes: readonly Axis[]): Generator<Point> {
+  if (axes.length === 0) {
+    yield [];
+    return;
+  }
+  const [first, ...rest] = axes;
+  for (let i = 0; i < first!.length; i++) for (const inner of everyPoint(rest)) yield [i, ...inner];
+}
+
+/** Every legal schedule of the grid, each once, in a fixed order. */
+export const enumerateSpace = (space: Space): readonly CpuSchedule[] => schedulesAt(space, everyPoint(space.axes));
+
+/** Index of the value nearest to `value`: schedules from elsewhere need not lie on the grid. */
+function nearest(axis: Axis, value: number): number {
+  let best = 0;
+  for (let i = 1; i < axis.length; i++) if (Math.abs(axis[i]! - value) < Math.abs(axis[best]! - value)) best = i;
+  return best;
+}
+
+/**
+ * Legal schedules one step away from `from` on one axis, in both directions, and any value of the first axis of a
+ * contraction (register tiles have no order). Never contains `from`.
+ */
+export function neighbours(space: Space, from: CpuSchedule): readonly CpuSchedule[] {
+  const values = space.valuesOf(from);
+  const centre = space.axes.map((axis, i) => nearest(axis, values[i] ?? 0));
+  const points: Point[] = [];
+  space.axes.forEach((axis, i) => {
+    const indices = from.kind === 'gemm' && i === 0 ? axis.keys() : [centre[i]! - 1, centre[i]! + 1];
+    for (const index of indices) if (index >= 0 && index < axis.length) points.push(centre.map((c, j) => (j === i ? index : c)));
+  });
+  const own = scheduleKey(from);
+  return schedulesAt(space, points).filter((schedule) => scheduleKey(schedule) !== own);
+}

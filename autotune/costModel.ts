@@ -1,0 +1,176 @@
+/**
+ * Roofline estimates of a kernel under a schedule: ranks candidates before any is measured. Not a simulator: it knows
+ * register tiles, tails, cache levels and how items spread over threads, and is right about orders, not about percents.
+ */
+import type { AttentionKernel, Kernel, KernelModule, Segment } from '../ir/kernel.js';
+import { VECTOR_ISAS } from '../codegen/cpu/intrinsics.js';
+import { physicalColumns } from '../codegen/cpu/layout.js';
+import type { CpuAttentionSchedule, CpuGemmSchedule, CpuIsa, CpuSchedule } from '../ir/plan.js';
+import { DTYPE_BYTES, roundUp } from '../ir/types.js';
+import { weightBytes } from './legality.js';
+import { depthOf, kernelWork, rowsOf, scalarCost, type WorkSize } from './work.js';
+
+/** Measured facts of the machine, and its caches. */
+export interface MachineModel {
+  readonly threads: number;
+  /** Floating operations a second of the contractions' micro-kernel, all threads. */
+  readonly flopsPerSecond: number;
+  /** Bytes a second from memory, all threads. */
+  readonly bytesPerSecond: number;
+  /** Clock of a core. */
+  readonly cyclesPerSecond: number;
+  /** Bytes of data caches: of a core, of a core, shared. */
+  readonly l1: number;
+  readonly l2: number;
+  readonly l3: number;
+}
+
+/** Floating operations of one core in a cycle: two multiply-add units; AMX makes one 16×16×32 product in 16 cycles. */
+const FLOPS_PER_CYCLE: Readonly<Record<CpuIsa, number>> = { portable: 8, avx2: 32, avx512: 64, amx: 1024 };
+
+/** A model from peak rates (runtime's `peak`); the clock follows from the rate of `isa`. */
+export function machineModel(facts: { readonly l1: number; readonly l2: number; readonly l3?: number }, rates: {
+  readonly isa: CpuIsa; readonly threads: number; readonly flopsPerSecond: number; readonly bytesPerSecond: number;
+}): MachineModel {
+  const cycles = rates.flopsPerSecond / rates.threads / FLOPS_PER_CYCLE[rates.isa];
+  return {
+    threads: rates.threads, flopsPerSecond: rates.flopsPerSecond, bytesPerSecond: rates.bytesPerSecond,
+    cyclesPerSecond: Math.min(6e9, Math.max(5e8, cycles)), l1: facts.l1, l2: facts.l2, l3: facts.l3 ?? 4 * facts.l2,
+  };
+}
+
+/** Sustained bytes in a cycle of one core. */
+const L2_BYTES = 32;
+const L3_BYTES = 8;
+/** Loads and products overlap, but not wholly: this share of what is hidden shows. */
+const EXPOSED = 0.15;
+/** Taking a work item, and touching its first lines. */
+const ITEM_SECONDS = 3e-7;
+/** Waking the workers and the barrier behind them. */
+const LAUNCH_SECONDS = 4e-6;
+
+/** The largest, and a part of the rest. */
+const overlap = (...cycles: readonly number[]): number => {
+  const top = Math.max(...cycles);
+  return top + EXPOSED * (cycles.reduce((sum, c) => sum + c, 0) - top);
+};
+
+/** Cycles of one step in k of a register tile: products, loads, or the chain through its accumulators. */
+export function tileCycles(isa: CpuIsa, mr: number, nr: number): number {
+  if (isa === 'amx') {
+    // One step is 32 of k. 16 cycles a product, 8 a tile load, 52 from product to product on one accumulator.
+    const rows = Math.ceil(mr / 16), columns = Math.ceil(nr / 16);
+    return Math.max(16 * rows * columns, 8 * (rows + columns), 52) / 32;
+  }
+  const { lanes } = VECTOR_ISAS[isa];
+  // `portable` vectors are several registers: four lanes each on most machines.
+  const width = isa === 'portable' ? 4 : lanes;
+  const vectors = nr / width;
+  return Math.max(mr * vectors / 2, (mr + vectors) / 2, 4);
+}
+
+/** Cycles of a step over `rows` rows in register tiles of mr, the last one shorter. */
+function rowCycles(isa: CpuIsa, mr: number, nr: number, rows: number): number {
+  const whole = Math.floor(rows / mr);
+  const rest = rows - whole * mr;
+  const tail = rest === 0 ? 0 : isa === 'amx' ? (rest <= 16 ? 16 : 32) : mr % 2 === 0 ? roundUp(rest, 2) : rest;
+  return whole * tileCycles(isa, mr, nr) + (tail === 0 ? 0 : tileCycles(isa, tail, nr));
+}
+
+interface Columns { readonly physical: number; readonly scalar: number; readonly outputs: number }
+
+const columnsOf = (segment: Segment): Columns => ({
+  physical: physicalColumns(segment.columns, segment.pairing),
+  scalar: segment.outputs.reduce((sum, o) => sum + scalarCost(o.value), 0), outputs: segment.outputs.length,
+});
+
+function gemmSeconds(kernel: Extract<Kernel, { anchor: 'gemm' | 'logprob' }>, module: KernelModule, s: CpuGemmSchedule, rows: number, machine: MachineModel): number {
+  const segments: readonly Columns[] = kernel.anchor === 'gemm' ? kernel.segments.map(columnsOf)
+    : [{ physical: physicalColumns(kernel.vocab, { kind: 'none' }), scalar: 16, outputs: 0 }];
+  const aBytes = DTYPE_BYTES[module.buffers.find((b) => b.name === kernel.a)?.dtype ?? 'f32'];
+  const bBytes = weightBytes(kernel, module);
+  const { k } = kernel;
+  const kc = Math.min(s.kc, k);
+  const passes = Math.ceil(k / kc);
+  // Blocks of equal height, as the generated driver makes them.
+  const height = roundUp(Math.ceil(rows / Math.ceil(rows / s.mb)), s.mr);
+  const down = Math.ceil(rows / height);
+  const items = segments.reduce((sum, { physical }) => sum + down * Math.ceil(physical / s.nb), 0);
+  let cycles = 0;
+  for (let i = 0; i < down; i++) {
+    const mn = Math.min(height, rows - i * height);
+    for (const { physical, scalar, outputs } of segments) {
+      const across = Math.ceil(physical / s.nb);
+      const nb = physical / across;
+      // Columns are covered in whole register tiles; narrower ones finish, at their own rate.
+      const wholeTiles = Math.floor(nb / s.nr), restColumns = nb - wholeTiles * s.nr;
+      const steps = wholeTiles * rowCycles(s.isa, s.mr, s.nr, mn) + (restColumns > 0 ? rowCycles(s.isa, s.mr, Math.max(16, roundUp(restColumns, 16)), mn) : 0);
+      const compute = k * steps;
+      const tilesDown = Math.ceil(mn / s.mr);
+      const block = nb * kc * bBytes, tile = mn * nb * 4;
+      const fitsL2 = block + tile + s.mr * kc * aBytes <= 0.8 * machine.l2;
+      // Weights: read again for each register tile of rows, from the cache that holds a block of them.
+      const weights = tilesDown * nb * k * bBytes;
+      const weightCycles = block <= machine.l1 / 2 ? 0 : fitsL2 ? weights / L2_BYTES : weights / L3_BYTES;
+      // Activations: a strip of mr rows stays in L1 while its columns are made, where it fits.
+      const strip = s.mr * kc * aBytes;
+      const again = strip <= machine.l1 / 2 ? 0 : Math.max(0, nb / s.nr - 1);
+      const activationCycles = mn * k * aBytes * (1 / L3_BYTES + again / L2_BYTES);
+      // Accumulators go to memory and come back once a pass, and once more for the epilogue.
+      const accumulator = 4 * mn * nb * 2 * passes;
+      const accumulatorCycles = accumulator / (tile <= 0.5 * machine.l2 ? L2_BYTES : L3_BYTES);
+      const epilogue = mn * nb * (scalar + outputs) / 16;
+      const firstTouch = nb * k * bBytes / L3_BYTES;
+      cycles += across * (overlap(compute, weightCycles + firstTouch, activationCycles, accumulatorCycles) + epilogue);
+    }
+  }
+  const rounds = Math.ceil(items / machine.threads);
+  return rounds * (cycles / items / machine.cyclesPerSecond + ITEM_SECONDS);
+}
+
+function attentionSeconds(kernel: AttentionKernel, s: CpuAttentionSchedule, size: WorkSize, machine: MachineModel): number {
+  const rows = rowsOf(kernel, size);
+  const spread = kernel.rows === 'R' ? Math.max(1, size.T / Math.max(1, size.R)) : 1;
+  const tiles = Math.ceil(rows / s.queries);
+  const group = kernel.heads / kernel.kvHeads;
+  // A tile's keys: the ancestors of its first token and every token up to its last.
+  const keys = kernel.mask.kind === 'bias' ? size.T : Math.min(size.T, depthOf(kernel, size) + s.queries * spread);
+  const width = roundUp(kernel.headDim, 16);
+  const product = keys * s.queries * width / 16 / 1.6;
+  const scores = keys * s.queries * 4;
+  const softmax = keys * s.queries / 16 * 14;
+  const spill = scores <= 0.5 * machine.l2 ? 3 * scores / L2_BYTES : 3 * scores / L3_BYTES;
+  const isWhole = keys <= s.keys;
+  const fetches = isWhole ? 1 : 2 * group;
+  const blockBytes = 2 * Math.min(keys, s.keys) * width * 4;
+  // Keys and values are read again for each register tile of queries.
+  const reread = (s.queries / 16) * keys * width * 4 / (blockBytes <= machine.l1 / 2 ? 2 * L2_BYTES : blockBytes <= 0.5 * machine.l2 ? L2_BYTES : L3_BYTES);
+  const perHead = overlap(2 * product, reread) + softmax + spill + s.queries * width / 4;
+  const item = group * perHead + fetches * keys * width * 2 / 16 * 3 + keys * 3;
+  const rounds = Math.ceil(tiles * kernel.kvHeads / machine.threads);
+  return rounds * (item / machine.cyclesPerSecond + ITEM_SECONDS);
+}
+
+/**
+ * Estimated seconds of one launch. Never below the compulsory traffic over memory bandwidth. Does not decrease when the
+ * extents of the micro-batch grow by whole tiles, and does not increase with faster rates.
+ * Throws where kernel and schedule are of different kinds.
+ */
+export function estimateSeconds(kernel: Kernel, module: KernelModule, schedule: CpuSchedule, size: WorkSize, machine: MachineModel): number {
+  const rows = rowsOf(kernel, size);
+  const work = kernelWork(kernel, module, size);
+  const memory = work.bytes / machine.bytesPerSecond;
+  const finish = (seconds: number): number => LAUNCH_SECONDS + overlap(seconds, memory);
+  if (rows === 0) return LAUNCH_SECONDS;
+  if (kernel.anchor === 'gemm' || kernel.anchor === 'logprob') {
+    if (schedule.kind === 'gemm') return finish(gemmSeconds(kernel, module, schedule, rows, machine));
+  } else if (kernel.anchor === 'attention') {
+    if (schedule.kind === 'attention') return finish(attentionSeconds(kernel, schedule, size, machine));
+  } else if (schedule.kind === 'loop') {
+    const items = Math.ceil(rows / schedule.rows);
+    const rounds = Math.ceil(items / machine.threads);
+    const perItem = work.scalarOps / rows * Math.min(schedule.rows, rows) / 16 / machine.cyclesPerSecond;
+    return finish(rounds * (perItem + ITEM_SECONDS));
+  }
+  throw new Error(`Kernel ${kernel.name} is a ${kernel.anchor}, its schedule is for ${schedule.kind}.`);
+}

@@ -1,0 +1,168 @@
+/** What a kernel must do whatever its schedule: arithmetic and compulsory traffic. Rooflines, figures and `inspect` start here. */
+import type { Kernel, KernelModule, Output } from '../ir/kernel.js';
+import { LOGPROB_BLOCK } from '../ir/kernel.js';
+import { kernelWrites } from '../ir/kernelAccess.js';
+import { operands, type Scalar } from '../ir/scalar.js';
+import { DTYPE_BYTES } from '../ir/types.js';
+
+/** Extents of one micro-batch. */
+export interface WorkSize {
+  /** Packed tokens. */
+  readonly T: number;
+  /** Scored rows. */
+  readonly R: number;
+  /** Tokens of the longest path. */
+  readonly longest: number;
+  /** Mean number of keys that a token sees, itself included; absent: half of `longest`. */
+  readonly averageDepth?: number;
+  /** The same for scored rows, which lie at the ends of their paths; absent: averageDepth, or three quarters of `longest`. */
+  readonly averageScoredDepth?: number;
+}
+
+export interface Work {
+  /** Operations of contractions (a multiply-add is two): what a model's FLOP/s are counted in. */
+  readonly flops: number;
+  /** Operations of scalar programs and of softmax: elementwise, outside `flops`. */
+  readonly scalarOps: number;
+  /** Every element read once and written once. */
+  readonly bytes: number;
+}
+
+const NOTHING: Work = { flops: 0, scalarOps: 0, bytes: 0 };
+
+/** Scalar operations of one element of softmax: scale, mask, subtract, exp, two running sums. */
+const SOFTMAX_OPS = 16;
+
+/** Elementwise cost of an operator; divisions and functions are short polynomials. */
+const OP_COST: Readonly<Record<string, number>> = { div: 4, exp: 12, log: 12, sqrt: 6, rsqrt: 6, sin: 20, cos: 20 };
+
+/** Elementwise operations of one evaluation. Sums over a row's parts happen once a row and are left out. */
+export function scalarCost(s: Scalar): number {
+  const inner = operands(s).reduce((sum, operand) => sum + scalarCost(operand), 0);
+  return operands(s).length === 0 ? 0 : inner + (OP_COST[s.op] ?? 1);
+}
+
+export const rowsOf = (kernel: Pick<Kernel, 'rows'>, size: WorkSize): number => (kernel.rows === 'T' ? size.T : size.R);
+
+/** Mean number of keys that a query of this kernel's rows sees. */
+export function depthOf(kernel: Pick<Kernel, 'rows'>, size: WorkSize): number {
+  const stated = kernel.rows === 'R' ? size.averageScoredDepth ?? size.averageDepth : size.averageDepth;
+  const typical = kernel.rows === 'R' ? 0.75 * size.longest : (size.longest + 1) / 2;
+  return Math.min(Math.max(1, stated ?? typical), size.T);
+}
+
+/** Names of a module, resolved. Build once for many kernels. */
+export class Declarations {
+  private readonly module: KernelModule;
+  private readonly bytesByName = new Map<string, (size: WorkSize) => number>();
+  private readonly bufferBytesPerElement = new Map<string, number>();
+
+  constructor(module: KernelModule) {
+    this.module = module;
+    for (const { name, dtype, rows, columns } of module.buffers) {
+      const width = DTYPE_BYTES[dtype];
+      this.bufferBytesPerElement.set(name, width);
+      this.bytesByName.set(name, (size) => extent(rows, size) * extent(columns, size) * width);
+    }
+    for (const weight of module.weights) {
+      const rows = weight.sources.reduce((sum, source) => sum + source.rows, 0);
+      this.bufferBytesPerElement.set(weight.name, DTYPE_BYTES[weight.dtype]);
+      this.bytesByName.set(weight.name, () => rows * weight.k * DTYPE_BYTES[weight.dtype]);
+    }
+  }
+
+  /** Bytes of the whole buffer or weight. Throws where the module does not declare it. */
+  bytes(name: string, size: WorkSize): number {
+    const bytes = this.bytesByName.get(name);
+    if (bytes === undefined) throw new Error(`The module declares no buffer and no weight '${name}'.`);
+    return bytes(size);
+  }
+
+  elementBytes(name: string): number {
+    const bytes = this.bufferBytesPerElement.get(name);
+    if (bytes === undefined) throw new Error(`The module declares no buffer and no weight '${name}'.`);
+    return bytes;
+  }
+
+  /** Columns of a buffer; 1 for a vector. */
+  columns(name: string, size: WorkSize): number {
+    const buffer = this.module.buffers.find((b) => b.name === name);
+    return buffer === undefined ? 1 : extent(buffer.columns, size);
+  }
+}
+
+const extent = (dim: number | 'T' | 'R', size: WorkSize): number => (dim === 'T' ? size.T : dim === 'R' ? size.R : dim);
+
+/** Bytes that the loads of `outputs` touch for `rows` rows, each distinct load counted once. */
+function loadBytes(outputs: readonly Output[], rows: number, size: WorkSize, declarations: Declarations): number {
+  const counted = new Set<string>();
+  let bytes = 0;
+  const visit = (s: Scalar): void => {
+    operands(s).forEach(visit);
+    if (s.op !== 'load' && s.op !== 'rowSum') return;
+    const via = s.op === 'rowSum' ? s.via : s.access.kind === 'column' ? undefined : s.access.via;
+    const key = `${s.buffer} ${via ?? ''}`;
+    if (counted.has(key)) return;
+    counted.add(key);
+    // A gather touches one row of the table for each row of the domain, not the table.
+    const perRow = declarations.columns(s.buffer, size) * declarations.elementBytes(s.buffer);
+    bytes += Math.min(declarations.bytes(s.buffer, size), rows * perRow);
+    if (via !== undefined) bytes += rows * 4;
+  };
+  outputs.forEach((output) => { visit(output.value); });
+  return bytes;
+}
+
+/**
+ * Arithmetic and compulsory bytes of one launch. Attention counts pairs of a query and a key that it sees: where the
+ * depth of the batch's tokens is not given, trees are taken to be chains of `longest` tokens.
+ */
+export function kernelWork(kernel: Kernel, module: KernelModule | Declarations, size: WorkSize): Work {
+  const declarations = module instanceof Declarations ? module : new Declarations(module);
+  const rows = rowsOf(kernel, size);
+  const written = [...kernelWrites(kernel)].reduce((sum, name) => sum + declarations.bytes(name, size), 0);
+  switch (kernel.anchor) {
+    case 'gemm': {
+      let flops = 0, scalarOps = 0, bytes = written + declarations.bytes(kernel.a, size);
+      for (const segment of kernel.segments) {
+        const matrices = segment.pairing.kind === 'interleave' ? 2 : 1;
+        flops += 2 * rows * kernel.k * segment.columns * matrices;
+        scalarOps += rows * segment.columns * segment.outputs.reduce((sum, o) => sum + scalarCost(o.value), 0);
+        bytes += declarations.bytes(segment.weight, size) + loadBytes(segment.outputs, rows, size, declarations);
+      }
+      return { flops, scalarOps, bytes };
+    }
+    case 'attention': {
+      const pairs = rows * depthOf(kernel, size) * kernel.heads;
+      const read = [kernel.k, kernel.v].reduce((sum, name) => sum + declarations.bytes(name, size), 0);
+      const queries = rows * kernel.heads * kernel.headDim * declarations.elementBytes(kernel.q);
+      const mask = kernel.mask.kind === 'bias' ? rows * size.T * 4 : size.T * 4;
+      return { flops: 4 * pairs * kernel.headDim, scalarOps: SOFTMAX_OPS * pairs, bytes: written + read + queries + mask };
+    }
+    case 'logprob': {
+      const scalarOps = rows * kernel.vocab * (SOFTMAX_OPS + scalarCost(kernel.rowScale) / LOGPROB_BLOCK);
+      return {
+        flops: 2 * rows * kernel.k * kernel.vocab, scalarOps,
+        bytes: written + declarations.bytes(kernel.a, size) + declarations.bytes(kernel.weight, size) + rows * 4,
+      };
+    }
+    case 'logprobReduce': {
+      const parts = rows * 4 * Math.ceil(kernel.vocab / LOGPROB_BLOCK);
+      return { flops: 0, scalarOps: SOFTMAX_OPS * parts / 4, bytes: written + parts * 4 + rows * 4 };
+    }
+    case 'loop': {
+      const columns = extent(kernel.columns, size);
+      const perElement = kernel.outputs.reduce((sum, o) => sum + 1 + scalarCost(o.value), 0);
+      return { flops: 0, scalarOps: rows * columns * perElement, bytes: written + loadBytes(kernel.outputs, rows, size, declarations) };
+    }
+    default: return kernel satisfies never;
+  }
+}
+
+export const addWork = (a: Work, b: Work): Work => ({ flops: a.flops + b.flops, scalarOps: a.scalarOps + b.scalarOps, bytes: a.bytes + b.bytes });
+
+/** All kernels of a micro-batch together. `flops` is what throughput figures call the model's FLOPs. */
+export function moduleWork(module: KernelModule, size: WorkSize): Work {
+  const declarations = new Declarations(module);
+  return module.kernels.reduce((sum, kernel) => addWork(sum, kernelWork(kernel, declarations, size)), NOTHING);
+}
