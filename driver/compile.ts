@@ -10,7 +10,7 @@ import type { Checkpoint } from '../models/checkpoint.js';
 import type { MaskKind } from '../models/mask.js';
 import { lower, optimise } from '../passes/pipeline.js';
 import { planMemory } from '../passes/planMemory.js';
-import { defaultBuckets } from '../autotune/index.js';
+import { defaultBuckets } from '../autotune/buckets.js';
 import { deriveLaunches } from './checkPlan.js';
 import { arithmeticOf, chooseIsa, numericsOf, scheduleFacts, type Machine, type Precision } from './machine.js';
 import { buildGraph } from './model.js';

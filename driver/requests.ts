@@ -89,8 +89,8 @@ export interface RunRequest extends ModelRequest {
   readonly sharing: 'none' | 'context' | 'tree';
   readonly threads: number;
   readonly limit?: number;
-  /** Half-open range of question numbers. */
-  readonly docs?: readonly [number, number];
+  /** Half-open range of question numbers; without `end`, to the last. */
+  readonly docs?: { readonly first: number; readonly end?: number };
   /** Folder of results; nothing is written where absent. */
   readonly output?: string;
   readonly resume: boolean;

@@ -11,7 +11,7 @@ export { layBatch, type LaidBatch } from './microBatch.js';
 export { modelFolder, prepareOutput, sanitiseModelName, writeAtomically } from './output.js';
 export { packTrees, shuffled, type BatchCost, type Pack, type Packable } from './pack.js';
 export type { Progress } from './progress.js';
-export { throughputOf, VOLATILE_FIELDS, writeResults, type Results, type ResultsInput, type Throughput, type WrittenResults } from './results.js';
+export { summariseResults, throughputOf, VOLATILE_FIELDS, writeResults, type Results, type ResultsInput, type Throughput, type WrittenResults } from './results.js';
 export { loadQuestions, scoreQuestions, type LoadedQuestions, type Scored, type ScoreOptions } from './run.js';
 export { NonFiniteError, type MicroBatch, type ScoredRows, type Scorer } from './scorer.js';
 export { parseDocs, parseLimit, selectRange, type Selection } from './selection.js';

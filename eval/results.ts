@@ -1,7 +1,7 @@
 /** The results of a run as files, in the public harness's layout with a `throughput` block. */
 import { join } from 'node:path';
 import { meanAndError, type QuestionMetrics, type Scores } from './metrics.js';
-import { modelFolder, writeAtomically } from './output.js';
+import { modelFolder, sanitiseModelName, writeAtomically } from './output.js';
 import { makeSample, sha256, toJson } from './samples.js';
 import type { Question } from './tasks/task.js';
 
@@ -105,12 +105,32 @@ function buildResults(input: ResultsInput, metrics: readonly QuestionMetrics[], 
     task_hashes: { [taskName]: taskHash },
     model_source: 'tilewright',
     model_name: modelName,
-    model_name_sanitized: modelFolder('', modelName),
+    model_name_sanitized: sanitiseModelName(modelName),
     start_time: input.started.getTime() / 1000,
     end_time: input.finished.getTime() / 1000,
     total_evaluation_time_seconds: String(seconds),
     throughput: input.throughput,
   };
+}
+
+/** Sample lines by doc_id, and the metrics and hashes that the results are made of. */
+function makeSamples(input: ResultsInput): { readonly lines: readonly string[]; readonly metrics: readonly QuestionMetrics[]; readonly hash: string } {
+  const byId = new Map(input.scores.map((scores) => [scores.docId, scores]));
+  const samples = input.questions.slice().sort((a, b) => a.docId - b.docId).map((question) => {
+    const scores = byId.get(question.docId);
+    if (scores === undefined) throw new Error(`question ${question.docId} has not been scored`);
+    return makeSample(question, scores);
+  });
+  return {
+    lines: samples.map((sample) => sample.line), metrics: samples.map((sample) => sample.metrics),
+    hash: sha256(samples.map((sample) => sample.hashes).join('')),
+  };
+}
+
+/** The results of a run that writes nothing. */
+export function summariseResults(input: ResultsInput): Results {
+  const { metrics, hash } = makeSamples(input);
+  return buildResults(input, metrics, hash);
 }
 
 /**
@@ -119,24 +139,11 @@ function buildResults(input: ResultsInput, metrics: readonly QuestionMetrics[], 
  */
 export function writeResults(out: string, input: ResultsInput): WrittenResults {
   const folder = modelFolder(out, input.modelName);
-  const byId = new Map(input.scores.map((scores) => [scores.docId, scores]));
-  const questions = input.questions.slice().sort((a, b) => a.docId - b.docId);
-  const metrics: QuestionMetrics[] = [];
-  const hashes: string[] = [];
-  function* lines(): Generator<string> {
-    for (const question of questions) {
-      const scores = byId.get(question.docId);
-      if (scores === undefined) throw new Error(`question ${question.docId} has not been scored`);
-      const sample = makeSample(question, scores);
-      metrics.push(sample.metrics);
-      hashes.push(sample.hashes);
-      yield sample.line;
-    }
-  }
+  const { lines, metrics, hash } = makeSamples(input);
   const date = fileDate(input.finished);
   const samplesPath = join(folder, `samples_${input.taskName}_${date}.jsonl`);
-  writeAtomically(samplesPath, lines());
-  const results = buildResults(input, metrics, sha256(hashes.join('')));
+  writeAtomically(samplesPath, lines);
+  const results = buildResults(input, metrics, hash);
   const resultsPath = join(folder, `results_${date}.json`);
   writeAtomically(resultsPath, [`${toJson(results, 2)}\n`]);
   return { results, resultsPath, samplesPath };

@@ -79,6 +79,8 @@ export interface Plan {
   readonly buckets: readonly Bucket[];
   /** schedules[bucket index][signature] */
   readonly schedules: readonly Readonly<Record<string, CpuSchedule>>[];
+  /** Measured seconds of a whole micro-batch of each bucket's size, once tuned: what packing goes by. */
+  readonly bucketSeconds?: readonly (Bucket & { readonly seconds: number })[];
 }
 
 /**

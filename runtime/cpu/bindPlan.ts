@@ -17,6 +17,9 @@ export interface LaunchSymbol {
 export const INPUTS = ['tokens', 'position', 'subtreeEnd', 'row', 'target'] as const;
 export type InputName = (typeof INPUTS)[number];
 
+/** Names of their buffers: kernel identifiers have no capitals. */
+const INPUT_BUFFERS: Readonly<Record<InputName, string>> = { tokens: 'tokens', position: 'position', subtreeEnd: 'subtree_end', row: 'row', target: 'target' };
+
 /** Which buffers a micro-batch goes to and its results come from. */
 export interface Ports {
   /** Inputs that the plan reads; one that no kernel reads may be absent. */
@@ -46,12 +49,12 @@ function outputOf(plan: Plan, dtype: 'f32' | 'i32', fromReduce: (kernel: Extract
 
 export function portsOf(plan: Plan): Ports {
   const inputs = plan.buffers.filter((buffer) => buffer.space === 'input');
-  const known: readonly string[] = INPUTS;
+  const known: readonly string[] = Object.values(INPUT_BUFFERS);
   for (const { name, dtype } of inputs) {
     if (!known.includes(name) || dtype !== 'i32') throw new Error(`The plan has an input ${name} of ${dtype} that scoring does not provide.`);
   }
   return {
-    inputs: INPUTS.filter((name) => inputs.some((buffer) => buffer.name === name)),
+    inputs: INPUTS.filter((name) => inputs.some((buffer) => buffer.name === INPUT_BUFFERS[name])),
     logProb: outputOf(plan, 'f32', (kernel) => kernel.logProb),
     isArgmax: outputOf(plan, 'i32', (kernel) => kernel.isArgmax),
   };
@@ -139,7 +142,7 @@ export function bindBucket(request: BindRequest): ProgramBinding {
     pool: request.pool, maxTokens: bucket.tokens, maxRows: bucket.rows,
     scratchBytes: request.scratchBytes, ...(request.scratch === undefined ? {} : { scratch: request.scratch }),
     slots, launches,
-    inputs: ports.inputs.map((name) => ({ slot: slotOf(name), extent: extentOfInput(name) })),
+    inputs: ports.inputs.map((name) => ({ slot: slotOf(INPUT_BUFFERS[name]), extent: extentOfInput(name) })),
     outputs: [
       { slot: slotOf(ports.logProb), extent: 'R', dtype: 'f32' },
       { slot: slotOf(ports.isArgmax), extent: 'R', dtype: 'i32' },

@@ -1,0 +1,33 @@
+/** The three commands as functions: the public interface of tilewright. */
+import { compileKernels, emitPlan } from './kernels.js';
+import { detectMachine } from './machine.js';
+import { saveArtifact } from './artifact.js';
+import { openOrCompile } from './open.js';
+import type { CompileRequest, CompileResult, RunRequest, RunResult, TuneRequest, TuneResult, Ui } from './requests.js';
+import { runModel } from './runModel.js';
+import { tuneModel } from './tuneModel.js';
+import { packedWeightBytes } from './work.js';
+
+/** Model → artifact, kernels compiled into this machine's cache. */
+export async function compile(request: CompileRequest, ui: Ui): Promise<CompileResult> {
+  const begin = performance.now();
+  const machine = detectMachine();
+  ui.phase('open model', request.model);
+  const { reference, model } = await openOrCompile(request, machine, ui);
+  const emitted = emitPlan(model.plan);
+  const signatures = new Set(model.plan.launches.map((launch) => launch.signature));
+  ui.phase('compile kernels', `${signatures.size} distinct of ${model.plan.launches.length}`);
+  const compiled = await compileKernels(emitted, model.isa);
+  ui.phase('write', request.output);
+  saveArtifact(request.output, reference, machine, model, emitted.sources, false);
+  return {
+    artifact: request.output, isa: model.isa, arithmetic: model.arithmetic, kernels: model.plan.launches.length, distinctKernels: signatures.size,
+    arenaBytes: model.plan.arenaBytes, packedWeightBytes: packedWeightBytes(model.plan), seconds: (performance.now() - begin) / 1000, cached: compiled.isCached,
+  };
+}
+
+/** Artifact → the same artifact with the best schedules found within a time budget. */
+export const tune = (request: TuneRequest, ui: Ui): Promise<TuneResult> => tuneModel(request, ui);
+
+/** Checkpoint or artifact, and a question set → results. */
+export const run = (request: RunRequest, ui: Ui): Promise<RunResult> => runModel(request, ui);

@@ -1,0 +1,38 @@
+/** `--dump DIR`: every stage of a compilation as a numbered text file. */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { UserError } from '../errors.js';
+import type { Graph } from '../ir/graph.js';
+import type { Plan } from '../ir/plan.js';
+import { printGraph } from '../ir/text/printer.js';
+import { emitPlan } from './kernels.js';
+import { printPlan } from './planJson.js';
+
+export class Dump {
+  private readonly dir: string;
+  private count = 0;
+
+  constructor(dir: string) {
+    this.dir = dir;
+    try {
+      mkdirSync(dir, { recursive: true });
+    } catch (error) {
+      throw new UserError(`--dump ${dir}: cannot be made: ${error instanceof Error ? error.message : String(error)}`, 'give a folder that can be written', { cause: error });
+    }
+  }
+
+  /** `03_canonicaliseMask.txt` */
+  graph(stage: string, graph: Graph): void {
+    this.write(`${stage}.txt`, printGraph(graph));
+  }
+
+  plan(plan: Plan): void {
+    this.write('kernels.jsonl', plan.kernels.map((kernel) => `${JSON.stringify(kernel)}\n`).join(''));
+    this.write('plan.json', printPlan(plan));
+    for (const source of emitPlan(plan).sources) this.write(source.name, source.text);
+  }
+
+  private write(name: string, text: string): void {
+    writeFileSync(join(this.dir, `${String(this.count++).padStart(2, '0')}_${name}`), text);
+  }
+}

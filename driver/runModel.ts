@@ -1,0 +1,134 @@
+/** `run`: a checkpoint or artifact scores a question set. Tokenising overlaps compiling and loading. */
+import { bucketCostModel } from '../autotune/bucketCost.js';
+import { UserError } from '../errors.js';
+import {
+  evaluate, formatTable, loadQuestions, prepareOutput, scoreQuestions, summariseResults, taskByName, throughputOf, writeResults,
+  type Evaluation, type LoadedQuestions, type Progress, type ResultsInput, type Task,
+} from '../eval/index.js';
+import type { Checkpoint } from '../models/checkpoint.js';
+import { openTokenizer } from '../models/tokenizer.js';
+import { CpuExecutor } from '../runtime/cpu/executor.js';
+import { printMemoryUse } from '../runtime/cpu/memoryUse.js';
+import { modelFolder } from '../eval/index.js';
+import { contextLimit, type CompiledModel } from './compile.js';
+import { compileKernels, emitPlan } from './kernels.js';
+import { detectMachine } from './machine.js';
+import { modelName } from './model.js';
+import { openOrCompile } from './open.js';
+import type { RunProgress, RunRequest, RunResult, Ui } from './requests.js';
+import { PlanScorer } from './scorer.js';
+import { traceOf, writeTrace } from './trace.js';
+import { VERSION } from './version.js';
+import { BatchWork } from './work.js';
+
+export class Interrupted extends Error {
+  /** What was finished before the interruption. */
+  readonly questionsDone: number;
+
+  constructor(questionsDone: number) {
+    super(`interrupted after ${questionsDone} questions`);
+    this.name = 'Interrupted';
+    this.questionsDone = questionsDone;
+  }
+}
+
+export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> {
+  const started = new Date();
+  const begin = performance.now();
+  const task = taskByName(request.task);
+  if (request.resume && request.output === undefined) throw new UserError('--resume needs the folder of the run that it continues', 'add --out DIR');
+  const name = modelName(request.model);
+  if (request.output !== undefined) prepareOutput(modelFolder(request.output, name));
+
+  const machine = detectMachine();
+  ui.phase('open model', request.model);
+  const { checkpoint, model, id } = await openOrCompile(request, machine, ui);
+  const tokenizer = openTokenizer(checkpoint.dir);
+  if (tokenizer.vocabSize > checkpoint.config.vocabSize) {
+    throw new UserError(`${checkpoint.dir}: the tokenizer has ids up to ${tokenizer.vocabSize - 1}, the model ${checkpoint.config.vocabSize} embeddings`, 'the tokenizer belongs to another model');
+  }
+  const questions = loadQuestions(
+    { path: request.data, task, limit: request.limit, docs: request.docs },
+    { tokenizer: { moduleUrl: new URL('../models/tokenizer.js', import.meta.url).href, spec: tokenizer.spec }, workers: Math.min(2, request.threads) },
+  );
+  // Awaited below; a failure before that must not count as unhandled.
+  questions.catch(() => undefined);
+  const executor = await loadExecutor(checkpoint, model, request.threads, ui);
+  try {
+    ui.phase('tokenise', request.data);
+    const loaded = await questions;
+    const work = new BatchWork(model.plan);
+    const scorer = new PlanScorer(executor, { maxLength: contextLimit(checkpoint, model.plan), cost: costOf(model, work), work });
+    const loadSeconds = (performance.now() - begin) / 1000;
+    ui.phase('score', `${loaded.questions.length} questions, sharing ${request.sharing}`);
+    const evaluation = await score(request, { task, loaded, scorer, name, id, model }, ui);
+    if (request.trace !== undefined) writeTrace(request.trace, await traceOf(executor, loaded, request.sharing, scorer));
+    if (evaluation.isInterrupted) throw new Interrupted(evaluation.scores.length);
+    const input: ResultsInput = {
+      taskName: task.name, taskVersion: task.version, modelName: name,
+      config: {
+        model: 'tilewright', model_args: `model=${request.model},precision=${request.precision}`, batch_size: 'auto', device: 'cpu',
+        arithmetic: model.arithmetic, isa: model.isa, sharing: request.sharing, limit: request.limit ?? null,
+      },
+      taskConfig: { dataset_path: request.data, dataset_sha256: loaded.sha256 },
+      questionsInDataset: loaded.total, questions: loaded.questions, scores: evaluation.scores,
+      throughput: throughputOf({
+        questions: evaluation.questionsScored, tokensComputed: evaluation.tokensComputed, tokensWithoutSharing: evaluation.tokensWithoutSharing,
+        loadSeconds, scoreSeconds: evaluation.scoreSeconds, modelFlops: scorer.modelFlops,
+      }),
+      started, finished: new Date(), version: VERSION,
+    };
+    if (request.output === undefined) {
+      const results = summariseResults(input);
+      return { results, table: formatTable(results), resultsPath: undefined, samplesPath: undefined };
+    }
+    const { results, resultsPath, samplesPath } = writeResults(request.output, input);
+    return { results, table: formatTable(results), resultsPath, samplesPath };
+  } finally {
+    await executor.close();
+  }
+}
+
+/** Compiles (or finds) the kernels and loads the weights. */
+export async function loadExecutor(checkpoint: Checkpoint, model: CompiledModel, threads: number, ui: Ui): Promise<CpuExecutor> {
+  ui.phase('compile kernels', `${new Set(model.plan.launches.map((l) => l.signature)).size} of ${model.plan.launches.length} launches are distinct`);
+  const compiled = await compileKernels(emitPlan(model.plan), model.isa);
+  if (!compiled.isCached) ui.note(`kernels compiled in ${compiled.seconds.toFixed(1)} s`);
+  ui.phase('load weights');
+  return CpuExecutor.create({
+    plan: model.plan, symbols: compiled.symbols, tensors: checkpoint.tensors, threads,
+    onMemory: (use) => ui.note(printMemoryUse(use)),
+    onProgress: ({ doneBytes, totalBytes }) => ui.step(totalBytes === 0 ? 1 : doneBytes / totalBytes),
+  });
+}
+
+/** Seconds of a micro-batch: as tuned where this plan was, else operations at a rate that rises with the batch. */
+const costOf = (model: CompiledModel, work: BatchWork): ((tokens: number, rows: number, longest: number) => number) =>
+  (model.plan.bucketSeconds === undefined ? (tokens, rows, longest) => work.seconds(tokens, rows, longest) : bucketCostModel(model.plan.bucketSeconds));
+
+interface Scoring {
+  readonly task: Task;
+  readonly loaded: LoadedQuestions;
+  readonly scorer: PlanScorer;
+  readonly name: string;
+  readonly id: string;
+  readonly model: CompiledModel;
+}
+
+async function score(request: RunRequest, { task, loaded, scorer, name, id, model }: Scoring, ui: Ui): Promise<Evaluation> {
+  const onProgress = (progress: Progress): void => ui.run(toRunProgress(progress));
+  const shared = { scorer, sharing: request.sharing, onProgress, ...(request.signal === undefined ? {} : { signal: request.signal }) };
+  if (request.output === undefined) return evaluate({ ...shared, questions: loaded.questions, tokenised: loaded.tokenised });
+  const scored = await scoreQuestions({
+    ...shared, task, loaded, out: request.output, modelName: name, resume: request.resume,
+    identity: { artifact: id, arithmetic: model.arithmetic, isa: model.isa },
+  });
+  if (scored.questionsResumed > 0) ui.note(`${scored.questionsResumed} questions taken over from ${scored.journal}`);
+  return scored;
+}
+
+const toRunProgress = (p: Progress): RunProgress => ({
+  questionsDone: p.questionsDone, questionsTotal: p.questionsTotal, tokensDone: p.tokensDone, tokensTotal: p.tokensTotal,
+  accuracy: p.questionsDone === 0 ? undefined : p.runningAcc, accuracyNorm: p.questionsDone === 0 ? undefined : p.runningAccNorm,
+  tokensPerSecond: p.tokensPerSecond, secondsLeft: p.secondsLeft ?? undefined,
+});

@@ -1,0 +1,56 @@
+/** How many floating-point operations a micro-batch is: what `modelFlops` and shares of peak count. */
+import type { MicroBatch } from '../eval/scorer.js';
+import type { Kernel, KernelModule } from '../ir/kernel.js';
+import { packedBytes, physicalToLogical } from '../ir/packing.js';
+import type { Plan } from '../ir/plan.js';
+
+/** Multiply-adds count two. Attention counts visible pairs only; epilogues are left out. */
+export class BatchWork {
+  private readonly perToken: number;
+  private readonly perRow: number;
+  /** Per (query, visible key) pair, for queries that are tokens and for queries that are scored rows. */
+  private readonly perTokenPair: number;
+  private readonly perRowPair: number;
+
+  constructor(module: Pick<KernelModule, 'kernels'>) {
+    const sum = (rows: 'T' | 'R', f: (kernel: Kernel) => number): number =>
+      module.kernels.filter((kernel) => kernel.rows === rows).reduce((total, kernel) => total + f(kernel), 0);
+    const contraction = (kernel: Kernel): number => {
+      if (kernel.anchor === 'gemm') return kernel.segments.reduce((n, s) => n + 2 * kernel.k * s.columns * (s.pairing.kind === 'interleave' ? 2 : 1), 0);
+      return kernel.anchor === 'logprob' ? 2 * kernel.k * kernel.vocab : 0;
+    };
+    const pair = (kernel: Kernel): number => (kernel.anchor === 'attention' ? 4 * kernel.heads * kernel.headDim : 0);
+    this.perToken = sum('T', contraction);
+    this.perRow = sum('R', contraction);
+    this.perTokenPair = sum('T', pair);
+    this.perRowPair = sum('R', pair);
+  }
+
+  flops(batch: MicroBatch): number {
+    let tokenPairs = 0, rowPairs = 0;
+    for (const depth of batch.position) tokenPairs += depth + 1;
+    for (const row of batch.row) rowPairs += (batch.position[row] ?? 0) + 1;
+    return batch.tokens.length * this.perToken + batch.row.length * this.perRow + tokenPairs * this.perTokenPair + rowPairs * this.perRowPair;
+  }
+
+  /** The same from sizes alone, with trees of average depth `longest`/2. */
+  estimate(tokens: number, rows: number, longest: number): number {
+    return tokens * (this.perToken + (longest / 2) * this.perTokenPair) + rows * (this.perRow + (longest / 2) * this.perRowPair);
+  }
+
+  /**
+   * Seconds at an assumed rate, for packing before anything was measured: only ratios matter. Half of a batch's cost
+   * at SMALL_BATCH tokens is reading weights and waiting at barriers.
+   */
+  seconds(tokens: number, rows: number, longest: number): number {
+    const fixed = SMALL_BATCH * (this.perToken + this.perRow);
+    return (this.estimate(tokens, rows, longest) + fixed) / ASSUMED_FLOPS;
+  }
+}
+
+const SMALL_BATCH = 16;
+const ASSUMED_FLOPS = 200e9;
+
+/** Bytes of all weights in the layouts of the kernels; tables that stay mapped are left out. */
+export const packedWeightBytes = (plan: Pick<Plan, 'weights'>): number =>
+  plan.weights.reduce((sum, weight) => sum + (weight.layout === 'rows' ? 0 : packedBytes(weight, physicalToLogical(weight).length)), 0);
