@@ -102,8 +102,13 @@ export async function* readLines(
       onBytes?.(chunk);
       let start = 0;
       for (let end = chunk.indexOf(10); end >= 0; end = chunk.indexOf(10, start)) {
-        hold(chunk.subarray(start, end));
+        const isBlank = end === start && heldBytes === 0;
+        if (!isBlank) hold(chunk.subarray(start, end));
         start = end + 1;
+        if (isBlank) {
+          number++;
+          continue;
+        }
         const line = finish();
         if (line !== undefined) yield line;
       }

@@ -1,0 +1,130 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { UserError } from '../../errors.js';
+import { DEFAULT_BOUNDS, loadDataset, readLines, type DatasetBounds, type DatasetOptions } from '../../eval/dataset.js';
+import { parseDocs, parseLimit, selectRange } from '../../eval/selection.js';
+import { multipleChoice } from '../../eval/tasks/multipleChoice.js';
+
+let folder = '';
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'tilewright-dataset-'));
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const file = (content: string | Uint8Array, name = 'data.jsonl'): string => {
+  const path = join(folder, name);
+  writeFileSync(path, content);
+  return path;
+};
+const record = (i: number): string => JSON.stringify({ context: `q${i} é😀`, choices: ['a', 'b'], label: i % 2 });
+const ten = `${Array.from({ length: 10 }, (_, i) => record(i)).join('\n')}\n`;
+const load = (path: string, options: Partial<DatasetOptions> = {}): ReturnType<typeof loadDataset> =>
+  loadDataset({ path, task: multipleChoice, ...options });
+const ids = async (path: string, options: Partial<DatasetOptions>): Promise<number[]> =>
+  (await load(path, options)).questions.map(({ docId }) => docId);
+
+describe('loadDataset', () => {
+  it('reads plain and gzip alike, by content and not by name', async () => {
+    const plain = await load(file(ten));
+    expect(plain.total).toBe(10);
+    expect(plain.questions.map(({ context }) => context)).toEqual(Array.from({ length: 10 }, (_, i) => `q${i} é😀`));
+    expect(await load(file(gzipSync(ten), 'a.jsonl.gz'))).toEqual(plain);
+    expect(await load(file(gzipSync(ten), 'misnamed.jsonl'))).toEqual(plain);
+    // Several gzip members one after another are one file.
+    expect(await load(file(Buffer.concat([gzipSync(ten.slice(0, 100)), gzipSync(ten.slice(100))]), 'b.gz'))).toEqual(plain);
+    expect(plain.sha256).toMatch(/^[0-9a-f]{64}$/);
+    expect((await load(file(ten.replace('q3', 'q4')))).sha256).not.toBe(plain.sha256);
+  });
+
+  it('does not care about blank lines, carriage returns, a byte-order mark or a missing last line end', async () => {
+    const untidy = `\ufeff${record(0)}\r\n\n  \n${record(1)}\r\n${record(2)}`;
+    const { questions, total } = await load(file(untidy));
+    expect([questions.map(({ docId }) => docId), total]).toEqual([[0, 1, 2], 3]);
+  });
+
+  it('reads lines across the borders of chunks', async () => {
+    const long = Array.from({ length: 40 }, (_, i) => JSON.stringify({ context: `${i}${'é😀'.repeat(9000 + i)}`, choices: ['a'], label: 0 }));
+    const { questions } = await load(file(long.join('\n')));
+    expect(questions.map(({ doc }) => JSON.stringify(doc))).toEqual(long);
+  });
+
+  it('selects by range, count and fraction, and still counts the whole file', async () => {
+    const path = file(ten);
+    expect(await ids(path, { docs: { first: 2, end: 5 } })).toEqual([2, 3, 4]);
+    expect(await ids(path, { docs: { first: 8, end: 50 } })).toEqual([8, 9]);
+    expect(await ids(path, { limit: 3 })).toEqual([0, 1, 2]);
+    expect(await ids(path, { limit: 0.11 })).toEqual([0, 1]);
+    expect(await ids(path, { docs: { first: 5 }, limit: 0.5 })).toEqual([5, 6, 7]);
+    expect(await ids(path, { docs: { first: 4, end: 9 }, limit: 2 })).toEqual([4, 5]);
+    expect((await load(path, { limit: 1 })).total).toBe(10);
+    await expect(load(path, { docs: { first: 10 } })).rejects.toThrow('--docs starts at question 10');
+  });
+
+  it('gives file and line of a line that is not JSON', async () => {
+    await expect(load(file(`${record(0)}\n\n{"context": \n${record(1)}`))).rejects.toThrow(/^data\.jsonl:3: the line is not JSON/);
+    await expect(load(file(`${record(0)}\n{"context": "x", "choices": [], "label": 0}`))).rejects.toThrow(/^data\.jsonl:2: the question has no choices$/);
+    // A bad line outside the selection is not looked at.
+    expect(await ids(file(`${record(0)}\nnonsense\n`), { limit: 1 })).toEqual([0]);
+  });
+
+  it('gives the line of text that is not UTF-8', async () => {
+    await expect(load(file(Buffer.concat([Buffer.from(`${record(0)}\n`), Buffer.from([0x22, 0xff, 0xfe, 0x22])])))).rejects.toThrow(/data\.jsonl:2: the line is not UTF-8/);
+  });
+
+  it('refuses what is no question set', async () => {
+    await expect(load(join(folder, 'absent.jsonl'))).rejects.toThrow(/no such dataset/);
+    await expect(load(folder)).rejects.toThrow(/is a folder/);
+    await expect(load(file(''))).rejects.toThrow(/holds no questions/);
+    await expect(load(file('\n\n'))).rejects.toThrow(/holds no questions/);
+    await expect(load(file('x'))).rejects.toThrow(UserError);
+  });
+
+  it('says so when gzip data is cut off or damaged', async () => {
+    const whole = gzipSync(ten);
+    await expect(load(file(whole.subarray(0, whole.length - 12), 'cut.gz'))).rejects.toThrow(/truncated or damaged/);
+    const damaged = Uint8Array.from(whole);
+    damaged.fill(0x55, 20, 60);
+    await expect(load(file(damaged, 'damaged.gz'))).rejects.toThrow(/truncated or damaged/);
+  });
+
+  it('bounds a line, the whole text, and what a small file may unpack to', async () => {
+    const bounds = (change: Partial<DatasetBounds>): Partial<DatasetOptions> => ({ bounds: { ...DEFAULT_BOUNDS, ...change } });
+    await expect(load(file(ten), bounds({ maxLineBytes: 40 }))).rejects.toThrow(/data\.jsonl:1: the line is longer than 40 bytes/);
+    await expect(load(file(ten), bounds({ maxTotalBytes: 200 }))).rejects.toThrow(/more than 200 bytes of text/);
+    await expect(load(file(gzipSync(ten), 'c.gz'), bounds({ maxTotalBytes: 200 }))).rejects.toThrow(/more than 200 bytes of text/);
+    // 64 MiB of line ends in 64 KiB: refused early on.
+    const bomb = gzipSync(Buffer.alloc(64 << 20, 10));
+    await expect(load(file(bomb, 'bomb.gz'))).rejects.toThrow(/more than 200 times its size/);
+    await expect(load(file(gzipSync(Buffer.alloc(64 << 20, 97)), 'line.gz'))).rejects.toThrow(/longer than 4 MiB/);
+  });
+
+  it('closes the file when the reader stops early', async () => {
+    for await (const line of readLines(file(ten))) {
+      expect(line.number).toBe(1);
+      break;
+    }
+  });
+});
+
+describe('selection', () => {
+  it('parses --docs', () => {
+    expect(parseDocs('2:5')).toEqual({ first: 2, end: 5 });
+    expect(parseDocs('2:')).toEqual({ first: 2 });
+    expect(parseDocs(':5')).toEqual({ first: 0, end: 5 });
+    for (const bad of ['', ':', '5:5', '5:2', '-1:2', '1.5:2', 'a:b', '1:2:3', '3:0']) expect(() => parseDocs(bad), bad).toThrow(UserError);
+  });
+
+  it('parses --limit', () => {
+    expect(parseLimit('100')).toBe(100);
+    expect(parseLimit('0.25')).toBe(0.25);
+    for (const bad of ['0', '-3', '1.5', 'all', '', '1e3', 'NaN', '.']) expect(() => parseLimit(bad), bad).toThrow(UserError);
+  });
+
+  it('rounds a fraction up', () => {
+    expect(selectRange({ limit: 0.001 }, 10_042)).toEqual({ first: 0, end: 11 });
+    expect(selectRange({ limit: 0.5, docs: { first: 3, end: 100 } }, 10)).toEqual({ first: 3, end: 7 });
+  });
+});

@@ -1,0 +1,163 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { UserError } from '../../errors.js';
+import { evaluate, type EvaluateOptions, type Evaluation } from '../../eval/evaluate.js';
+import type { Scores } from '../../eval/metrics.js';
+import type { Progress } from '../../eval/progress.js';
+import { NonFiniteError } from '../../eval/scorer.js';
+import { SHARING_MODES } from '../../eval/tree.js';
+import type { TokenisedQuestion } from '../../eval/tokenise.js';
+import { fakeScorer, referenceScore } from './support/fakeScorer.js';
+import { bareQuestion, randomQuestions } from './support/questions.js';
+
+const expectedScores = (tokenised: readonly TokenisedQuestion[]): Scores[] => tokenised.map(({ docId, context, continuations }) => {
+  const scored = continuations.map((continuation) => referenceScore(context, continuation));
+  return { docId, ll: scored.map(({ ll }) => ll), greedy: scored.map(({ isGreedy }) => isGreedy) };
+});
+
+const run = (tokenised: readonly TokenisedQuestion[], options: Partial<EvaluateOptions> = {}): Promise<Evaluation> =>
+  evaluate({ questions: tokenised.map(bareQuestion), tokenised, scorer: fakeScorer(), sharing: 'tree', ...options });
+
+/** Forty questions of four choices with contexts of many lengths. */
+const forty: TokenisedQuestion[] = Array.from({ length: 40 }, (_, docId) => ({
+  docId,
+  context: Int32Array.from({ length: 5 + ((docId * 13) % 50) }, (_token, i) => (docId % 3) * 10 + i),
+  continuations: [0, 1, 2, 3].map((choice) => Int32Array.from({ length: 2 + ((choice * docId) % 9) }, (_token, i) => choice + docId * 5 + i)),
+}));
+
+describe('evaluate', () => {
+  it('gives the same bits for every sharing mode, micro-batch size and packing (random questions)', async () => {
+    await fc.assert(fc.asyncProperty(
+      randomQuestions(), fc.constantFrom(...SHARING_MODES), fc.integer({ min: 40, max: 700 }), fc.integer({ min: 9, max: 300 }), fc.integer({ min: 1, max: 400 }),
+      async (tokenised, sharing, maxTokens, maxRows, step) => {
+        const cost = (tokens: number, rows: number): number => 0.001 + Math.ceil(tokens / step) + rows / 7;
+        const { scores, isInterrupted } = await run(tokenised, { sharing, scorer: fakeScorer({ maxTokens, maxRows, cost }) });
+        expect(isInterrupted).toBe(false);
+        expect(scores).toEqual(expectedScores(tokenised));
+      },
+    ), { numRuns: 200 });
+  });
+
+  it('records one micro-batch while the next is in flight, and never has two in flight', async () => {
+    const scorer = fakeScorer({ maxTokens: 300, before: () => new Promise((resolve) => setTimeout(resolve, 1)) });
+    const startedWhenRecorded: number[] = [];
+    const { microBatches } = await run(forty, { scorer, sharing: 'context', onFinished: () => startedWhenRecorded.push(scorer.batches.length) });
+    expect(microBatches).toBe(scorer.batches.length);
+    expect(microBatches).toBeGreaterThan(5);
+    expect(startedWhenRecorded).toEqual([...Array(microBatches).keys()].map((i) => Math.min(i + 2, microBatches)));
+    expect(scorer.mostInFlight).toBe(1);
+  });
+
+  it('counts what it computed, with and without sharing', async () => {
+    const scorer = fakeScorer();
+    const evaluation = await run(forty, { scorer });
+    expect(evaluation.tokensComputed).toBe(scorer.batches.reduce((sum, { tokens }) => sum + tokens.length, 0));
+    expect(evaluation.tokensWithoutSharing)
+      .toBe(forty.reduce((sum, { context, continuations }) => sum + continuations.reduce((all, tokens) => all + context.length + tokens.length - 1, 0), 0));
+    expect(evaluation.questionsScored).toBe(40);
+  });
+
+  it.each(SHARING_MODES)('reports progress that grows and finishes questions early (%s)', async (sharing) => {
+    const seen: Progress[] = [];
+    await run(forty, { sharing, scorer: fakeScorer({ maxTokens: 200 }), onProgress: (progress) => seen.push(progress) });
+    expect(seen[0]).toMatchObject({ questionsDone: 0, questionsTotal: 40, tokensDone: 0, secondsLeft: null });
+    for (let i = 1; i < seen.length; i++) {
+      expect(seen[i]?.questionsDone).toBeGreaterThanOrEqual(seen[i - 1]?.questionsDone ?? 0);
+      expect(seen[i]?.tokensDone).toBeGreaterThan(seen[i - 1]?.tokensDone ?? 0);
+    }
+    const last = seen.at(-1);
+    expect(last).toMatchObject({ questionsDone: 40, secondsLeft: 0 });
+    expect(last?.tokensDone).toBe(last?.tokensTotal);
+    // Half-way through the micro-batches a good part of the questions is done, long ones among them.
+    const middle = seen[Math.floor(seen.length / 2)];
+    expect(middle?.questionsDone).toBeGreaterThanOrEqual(10);
+    const total = expectedScores(forty).filter(({ ll, docId }) => ll.indexOf(Math.max(...ll)) === docId % 4).length;
+    expect(last?.runningAcc).toBe(total / 40);
+  });
+
+  it('does not score what is done', async () => {
+    const all = expectedScores(forty);
+    const done = new Map(all.filter(({ docId }) => docId % 2 === 0).map((scores) => [scores.docId, scores]));
+    const finished: number[] = [];
+    const evaluation = await run(forty, { done, onFinished: (scores) => finished.push(...scores.map(({ docId }) => docId)) });
+    expect(evaluation.scores).toEqual(all);
+    expect(evaluation.questionsScored).toBe(20);
+    expect(finished.sort((a, b) => a - b)).toEqual(all.map(({ docId }) => docId).filter((docId) => docId % 2 === 1));
+  });
+
+  it('does nothing where all is done, or there is nothing to do', async () => {
+    const all = expectedScores(forty);
+    const scorer = fakeScorer();
+    expect((await run(forty, { scorer, done: new Map(all.map((scores) => [scores.docId, scores])) })).scores).toEqual(all);
+    expect((await run([], { scorer })).scores).toEqual([]);
+    expect(scorer.batches).toHaveLength(0);
+  });
+
+  it('stops after the micro-batch in flight when told to, keeping what is finished', async () => {
+    const controller = new AbortController();
+    const finished: Scores[] = [];
+    const scorer = fakeScorer({ maxTokens: 300, before: (_batch, index) => (index === 2 ? controller.abort() : undefined) });
+    const evaluation = await run(forty, { scorer, signal: controller.signal, onFinished: (scores) => finished.push(...scores) });
+    expect(evaluation.isInterrupted).toBe(true);
+    expect(scorer.batches).toHaveLength(3);
+    expect(evaluation.scores).toEqual(finished.sort((a, b) => a.docId - b.docId));
+    expect(finished.length).toBeGreaterThan(0);
+    expect(evaluation.tokensComputed).toBe(scorer.batches.reduce((sum, { tokens }) => sum + tokens.length, 0));
+  });
+
+  it('names the question of a NaN in the results, and keeps what was finished before', async () => {
+    const finished: Scores[] = [];
+    const scorer = fakeScorer({
+      maxTokens: 300,
+      after: ({ logProb }, index) => {
+        if (index === 3) logProb[0] = NaN;
+      },
+    });
+    const failure = run(forty, { scorer, sharing: 'context', onFinished: (scores) => finished.push(...scores) });
+    await expect(failure).rejects.toThrow(UserError);
+    await expect(failure).rejects.toThrow(/^question \d+, choice \d.*NaN or infinite$/);
+    const named = Number(/question (\d+)/.exec(String(await failure.catch((error: unknown) => error)))?.[1]);
+    const source = forty[named];
+    expect([...scorer.batches[3]?.tokens.slice(0, source?.context.length) ?? []]).toEqual([...source?.context ?? [0]]);
+    expect(finished.length).toBeGreaterThan(0);
+    expect(finished.map(({ docId }) => docId)).not.toContain(named);
+  });
+
+  it('names question and layer of a NaN that the scorer found', async () => {
+    const scorer = fakeScorer({ before: () => Promise.reject(new NonFiniteError('layers.3.attention.qkv', [0])) });
+    await expect(run(forty.slice(7, 8), { scorer })).rejects.toThrow('question 7, choice 0: a value is NaN or infinite, first in layers.3.attention.qkv');
+  });
+
+  it('waits for the micro-batch in flight before it passes an error on', async () => {
+    let isBusy = false;
+    const scorer = fakeScorer({
+      maxTokens: 300,
+      before: async () => {
+        isBusy = true;
+        await new Promise((resolve) => setTimeout(resolve, 20));
+        isBusy = false;
+      },
+    });
+    const full = new UserError('the disk is full');
+    await expect(run(forty, { scorer, onFinished: () => { throw full; } })).rejects.toBe(full);
+    expect(isBusy).toBe(false);
+  });
+
+  it('passes on any other failure of the scorer, thrown at once or later, and a result of the wrong size', async () => {
+    const broken = new Error('device lost');
+    const atOnce = { ...fakeScorer(), score: () => { throw broken; } };
+    await expect(run(forty, { scorer: atOnce })).rejects.toBe(broken);
+    await expect(run(forty, { scorer: fakeScorer({ before: () => Promise.reject(broken) }) })).rejects.toBe(broken);
+    const short = { ...fakeScorer(), score: () => Promise.resolve({ logProb: new Float32Array(1), isArgmax: new Int32Array(1) }) };
+    await expect(run(forty, { scorer: short })).rejects.toThrow(/1 log-probabilities and 1 flags for \d+ rows/);
+  });
+
+  it('refuses a choice longer than the context of the model before anything is scored', async () => {
+    const long: TokenisedQuestion = { docId: 12, context: new Int32Array(30), continuations: [new Int32Array(2), new Int32Array(4)] };
+    const scorer = fakeScorer({ maxLength: 32 });
+    await expect(run([long], { scorer })).rejects.toThrow(/question 12, choice 1: 33 input tokens \(context 30, choice 4.*context is 32/);
+    expect(scorer.batches).toHaveLength(0);
+    // 30 + 4 − 1 inputs fit a context of 33: the last token is only predicted.
+    expect((await run([long], { scorer: fakeScorer({ maxLength: 33 }) })).scores).toHaveLength(1);
+  });
+});

@@ -1,0 +1,27 @@
+/** eval/ as plain JavaScript in a folder of its own, for child processes and worker threads. */
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import ts from 'typescript';
+import { SUPPORT } from './questions.js';
+
+const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
+
+/** Returns the folder; it holds eval/, errors.js and fakeTokenizer.mjs. The caller removes it. */
+export function compileEval(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'tilewright-eval-'));
+  const sources = readdirSync(join(ROOT, 'eval'), { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith('.ts')).map((file) => join('eval', file));
+  for (const file of [...sources, 'errors.ts', join('test', 'eval', 'support', 'fakeScorer.ts')]) {
+    const { outputText } = ts.transpileModule(readFileSync(join(ROOT, file), 'utf8'), {
+      compilerOptions: { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022, verbatimModuleSyntax: true },
+    });
+    const target = join(folder, file.replace(/\.ts$/, '.js'));
+    mkdirSync(dirname(target), { recursive: true });
+    writeFileSync(target, outputText);
+  }
+  cpSync(join(SUPPORT, 'fakeTokenizer.mjs'), join(folder, 'fakeTokenizer.mjs'));
+  writeFileSync(join(folder, 'package.json'), '{"type":"module"}\n');
+  return folder;
+}

@@ -1,0 +1,84 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { SHARING_MODES } from '../../eval/tree.js';
+import { planTrees } from '../../eval/treePlan.js';
+import type { TokenisedQuestion } from '../../eval/tokenise.js';
+import { randomQuestions } from './support/questions.js';
+
+const ROOMY = { maxTokens: 4096, maxRows: 4096 };
+
+/** A question of 60 tokens whose first `common` are the same for all, and two choices of five tokens. */
+const question = (docId: number, common: number): TokenisedQuestion => ({
+  docId,
+  context: Int32Array.from({ length: 60 }, (_, i) => (i < common ? i : 1000 + docId * 100 + i)),
+  continuations: [0, 1].map((choice) => Int32Array.from({ length: 5 }, (_, i) => 7_000_000 + docId * 50 + choice * 10 + i)),
+});
+const questions = (count: number, common: number): TokenisedQuestion[] =>
+  Array.from({ length: count }, (_, docId) => question(docId, common));
+
+describe('planTrees', () => {
+  it('keeps questions apart that share only a few tokens, however many there are', () => {
+    const forest = planTrees(questions(3000, 3), 'tree', ROOMY);
+    expect(forest.trees).toHaveLength(3000);
+    expect(forest.tokensComputed).toBe(planTrees(questions(3000, 3), 'context', ROOMY).tokensComputed);
+  });
+
+  it('joins questions over a prefix worth sharing, within a quarter of a micro-batch', () => {
+    const forest = planTrees(questions(3000, 20), 'tree', ROOMY);
+    expect(forest.trees.length).toBeLessThan(300);
+    expect(Math.max(...forest.trees.map(({ tokens }) => tokens))).toBeLessThanOrEqual(1024);
+    // 68 tokens a question; each but the first of a tree saves 20.
+    expect(forest.tokensComputed).toBe(3000 * 68 - (3000 - forest.trees.length) * 20);
+  });
+
+  it('fills a whole micro-batch where questions share most of their tokens', () => {
+    const forest = planTrees(questions(300, 55), 'tree', ROOMY);
+    // 55 shared tokens, 13 of each question's own: 310 questions fill 4096.
+    expect(forest.trees).toHaveLength(1);
+  });
+
+  it('cuts a run of questions where the least is lost', () => {
+    // Three share 10 tokens with the next three; each three share 40. Only three fit a tree.
+    const six = [0, 1].flatMap((half) => [0, 1, 2].map((i): TokenisedQuestion => {
+      const { docId, context, continuations } = question(half * 3 + i, 0);
+      return { docId, continuations, context: context.map((token, at) => (at < 10 ? at : at < 40 ? 500 + half * 100 + at : token)) };
+    }));
+    const forest = planTrees(six, 'tree', { maxTokens: 132, maxRows: 1000 });
+    expect(forest.trees.map(({ paths }) => [...new Set(paths.map((path) => path.question))])).toEqual([[0, 1, 2], [3, 4, 5]]);
+  });
+
+  it('splits a question whose choices exceed a micro-batch, by tokens and by rows', () => {
+    const wide: TokenisedQuestion = {
+      docId: 0, context: Int32Array.of(1, 2, 3), continuations: Array.from({ length: 10 }, (_, i) => Int32Array.of(10 + i, 11, 12)),
+    };
+    for (const sharing of SHARING_MODES) {
+      for (const capacity of [{ maxTokens: 8, maxRows: 100 }, { maxTokens: 100, maxRows: 6 }]) {
+        const { trees } = planTrees([wide], sharing, capacity);
+        expect(trees.every(({ tokens, rows }) => tokens <= capacity.maxTokens && rows <= capacity.maxRows)).toBe(true);
+        expect(trees.flatMap(({ paths }) => paths.map(({ choice }) => choice)).sort((a, b) => a - b)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+      }
+    }
+  });
+
+  it('names the question and choice that no micro-batch can hold', () => {
+    const long: TokenisedQuestion = { docId: 41, context: new Int32Array(9), continuations: [new Int32Array(1), new Int32Array(3)] };
+    expect(() => planTrees([long], 'context', { maxTokens: 10, maxRows: 10 })).toThrow(/question 41, choice 1: 11 tokens with 3 to score/);
+  });
+
+  it('covers every choice once, within capacity, and shares more with each mode (random questions)', () => {
+    const capacity = { maxTokens: 120, maxRows: 90 };
+    fc.assert(fc.property(randomQuestions(), (list) => {
+      const forests = SHARING_MODES.map((sharing) => planTrees(list, sharing, capacity));
+      for (const { trees, tokensComputed } of forests) {
+        const covered = trees.flatMap(({ paths }) => paths.map(({ question: index, choice }) => `${index}.${choice}`));
+        expect(covered.sort()).toEqual(list.flatMap(({ continuations }, index) => continuations.map((_tokens, choice) => `${index}.${choice}`)).sort());
+        expect(trees.every(({ tokens, rows }) => tokens <= capacity.maxTokens && rows <= capacity.maxRows)).toBe(true);
+        expect(tokensComputed).toBe(trees.reduce((sum, { tokens }) => sum + tokens, 0));
+      }
+      const [none, context, tree] = forests.map(({ tokensComputed }) => tokensComputed);
+      expect(none).toBe(forests[0]?.tokensWithoutSharing);
+      expect(context ?? Infinity).toBeLessThanOrEqual(none ?? 0);
+      expect(tree ?? Infinity).toBeLessThanOrEqual(context ?? 0);
+    }), { numRuns: 300 });
+  });
+});
