@@ -21,8 +21,12 @@ export function vocabOf(plan: Plan): number {
   return Infinity;
 }
 
-/** Tokens of the deepest path. */
-export const longestOf = (batch: Batch): number => batch.position.reduce((longest, depth) => Math.max(longest, depth + 1), 0);
+/** Tokens of the largest tree. */
+export function longestTree(batch: Batch): number {
+  let longest = 0;
+  for (let i = 0; i < batch.tokens.length; i++) if (batch.position[i] === 0) longest = Math.max(longest, batch.subtreeEnd[i]! - i);
+  return longest;
+}
 
 function requireRange(name: string, values: Int32Array, low: number, below: (i: number) => number): void {
   for (let i = 0; i < values.length; i++) {

@@ -2,7 +2,7 @@
 import type { Bucket, Plan } from '../../ir/plan.js';
 import { loadAddon, type NativeLibrary, type NativeMemory, type NativePool, type NativeProgram, type RunRequest, type RunResult } from './addon.js';
 import { bindBucket, floatWrites, portsOf, scratchOf, type InputName, type LaunchSymbol } from './bindPlan.js';
-import { checkBatch, chooseBucket, longestOf, vocabOf, type Batch, type BatchLimits } from './batch.js';
+import { checkBatch, chooseBucket, longestTree, vocabOf, type Batch, type BatchLimits } from './batch.js';
 import { FileMappings, loadWeights, type LoadProgress } from './loadWeights.js';
 import { requireMemory, type MemoryUse } from './memoryUse.js';
 import type { TensorSource } from './tensorSource.js';
@@ -14,6 +14,8 @@ export interface CpuExecutorOptions {
   readonly symbols: readonly (readonly LaunchSymbol[])[];
   readonly tensors: ReadonlyMap<string, TensorSource>;
   readonly threads: number;
+  /** Longest tree path (context) of the model, in tokens; by default as many as fit a micro-batch. */
+  readonly maxLength?: number;
   /** One thread a processor, and there it stays: for measuring on a machine of one's own. */
   readonly isPinned?: boolean;
   readonly onProgress?: (progress: LoadProgress) => void;
@@ -87,14 +89,14 @@ export class CpuExecutor {
   private last: Promise<unknown> = Promise.resolve();
   private readonly onExit = (): void => this.resources.pool.stop();
 
-  private constructor(plan: Plan, resources: Resources, use: MemoryUse) {
+  private constructor(plan: Plan, resources: Resources, use: MemoryUse, maxLength: number) {
     this.plan = plan;
     this.resources = resources;
     this.use = use;
     this.buckets = plan.buckets;
     this.maxTokens = Math.max(...plan.buckets.map((bucket) => bucket.tokens));
     this.maxRows = Math.max(...plan.buckets.map((bucket) => bucket.rows));
-    this.maxLength = plan.capacity.longest;
+    this.maxLength = maxLength;
     this.limits = { vocab: vocabOf(plan), maxLength: this.maxLength };
     this.inputs = portsOf(plan).inputs;
     process.once('exit', this.onExit);
@@ -132,7 +134,7 @@ export class CpuExecutor {
           plan, bucket, symbols: bucketSymbols, pool: resources.pool, libraries: resources.libraries, weights, arena, scratch, scratchBytes,
         })));
       });
-      return new CpuExecutor(plan, resources, use);
+      return new CpuExecutor(plan, resources, use, options.maxLength ?? plan.capacity.tokens);
     } catch (error) {
       release(resources);
       throw error;
@@ -188,7 +190,7 @@ export class CpuExecutor {
   }
 
   private bucketOf(batch: Batch): number {
-    return chooseBucket(this.buckets, batch.tokens.length, batch.row.length, longestOf(batch));
+    return chooseBucket(this.buckets, batch.tokens.length, batch.row.length, longestTree(batch));
   }
 
   private async run(batch: Batch, options: Pick<RunRequest, 'isTimed' | 'isChecked'>): Promise<RunResult> {

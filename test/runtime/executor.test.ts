@@ -1,0 +1,218 @@
+/** The executor on a plan of three hand-written kernels: loading, buckets, scoring, profiles, NaN, bad input. */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { UserError } from '../../errors.js';
+import { chooseBucket, longestTree, type Batch } from '../../runtime/cpu/batch.js';
+import { compileShared } from '../../runtime/cpu/compiler.js';
+import type { LaunchSymbol } from '../../runtime/cpu/bindPlan.js';
+import { CpuExecutor, NonFiniteError, type CpuExecutorOptions } from '../../runtime/cpu/executor.js';
+import { printMemoryUse } from '../../runtime/cpu/memoryUse.js';
+import type { LoadProgress } from '../../runtime/cpu/loadWeights.js';
+import type { TensorSource } from '../../runtime/cpu/tensorSource.js';
+import { settingsIn, temporaryFolder } from './kernels.js';
+import { randomValue, roundTo, toBf16 } from './packReference.js';
+import { TINY_KERNELS, tinyPlan, VOCAB, WIDTH } from './tinyPlan.js';
+
+const folder = temporaryFolder();
+const plan = tinyPlan();
+let symbols: LaunchSymbol[][];
+
+beforeAll(async () => {
+  const { path: library } = await compileShared([{ name: 'tiny.c', text: TINY_KERNELS }], { isa: 'portable', settings: settingsIn(folder), extraFlags: ['-ffp-contract=off'] });
+  const bucket = ['tw_embed', 'tw_head', 'tw_reduce'].map((symbol) => ({ library, symbol, scratchBytes: 100 }));
+  symbols = [bucket, bucket];
+});
+
+const tableValue = (row: number, column: number): number => roundTo('bf16', Math.sin(row * 7 + column));
+const normValue = (column: number): number => 1 + column / 8;
+
+interface Change { readonly table?: (row: number, column: number) => number; readonly norm?: (column: number) => number; readonly pad?: number }
+let files = 0;
+
+/** A checkpoint file: some padding, the table in bf16, then the norm in f32. */
+function writeTensors({ table = tableValue, norm = normValue, pad = 6 }: Change = {}): Map<string, TensorSource> {
+  const file = join(folder, `weights${files++}.bin`);
+  const halves = Uint16Array.from({ length: VOCAB * WIDTH }, (_, i) => toBf16(table(Math.floor(i / WIDTH), i % WIDTH)));
+  const scales = Float32Array.from({ length: WIDTH }, (_, i) => norm(i));
+  writeFileSync(file, Buffer.concat([Buffer.alloc(pad), Buffer.from(halves.buffer), Buffer.from(scales.buffer)]));
+  return new Map<string, TensorSource>([
+    ['embed_tokens', { kind: 'file', dtype: 'bf16', shape: [VOCAB, WIDTH], file, offset: pad, byteLength: halves.byteLength }],
+    ['norm', { kind: 'file', dtype: 'f32', shape: [WIDTH], file, offset: pad + halves.byteLength, byteLength: scales.byteLength }],
+  ]);
+}
+
+const create = (change: Partial<CpuExecutorOptions> = {}): Promise<CpuExecutor> =>
+  CpuExecutor.create({ plan, symbols, tensors: writeTensors(), threads: 2, ...change });
+
+/** A chain of `tokens` tokens whose last `rows` are scored. */
+function batchOf(tokens: number, rows: number, seed = 1): Batch {
+  return {
+    tokens: Int32Array.from({ length: tokens }, (_, i) => (i * 13 + seed) % VOCAB),
+    position: Int32Array.from({ length: tokens }, (_, i) => i),
+    subtreeEnd: new Int32Array(tokens).fill(tokens),
+    row: Int32Array.from({ length: rows }, (_, i) => tokens - rows + i),
+    target: Int32Array.from({ length: rows }, (_, i) => (i * 17 + seed * 3) % VOCAB),
+  };
+}
+
+/** f32 at every step, in the order of the kernels. */
+function expected(batch: Batch, table = tableValue, norm = normValue): { logProb: number[]; isArgmax: number[] } {
+  const parts = [...batch.row].map((row, r) => {
+    let sum = 0;
+    for (let k = 0; k < WIDTH; k++) {
+      const h = Math.fround(Math.fround(table(batch.tokens[row]!, k) * 2 ** -k) + batch.position[row]!);
+      const w = Math.fround(table(batch.target[r]!, k) * norm(k));
+      sum = Math.fround(sum + Math.fround(h * w));
+    }
+    return sum;
+  });
+  return { logProb: parts.map((part) => -Math.abs(part)), isArgmax: parts.map((part) => (part > 0 ? 1 : 0)) };
+}
+
+async function check(executor: CpuExecutor, batch: Batch, table = tableValue, norm = normValue): Promise<void> {
+  const { logProb, isArgmax } = await executor.score(batch);
+  const wanted = expected(batch, table, norm);
+  expect([...logProb]).toEqual(wanted.logProb);
+  expect([...isArgmax]).toEqual(wanted.isArgmax);
+}
+
+describe('CpuExecutor', () => {
+  it.each([1, 2, 3])('scores as computed by hand, in every bucket, on %i threads', async (threads) => {
+    const executor = await create({ threads });
+    for (const [tokens, rows] of [[1, 1], [16, 4], [17, 4], [16, 5], [64, 16], [3, 0]] as const) await check(executor, batchOf(tokens, rows));
+    await executor.close();
+  });
+
+  it('runs calls that were made at once one after another', async () => {
+    const executor = await create();
+    await Promise.all(Array.from({ length: 20 }, (_, i) => check(executor, batchOf(5 + i, 1 + (i % 5), i))));
+    await executor.close();
+  });
+
+  it('copies a table whose elements are not aligned, and maps one whose are', async () => {
+    for (const [pad, mappedBytes] of [[0, VOCAB * WIDTH * 2], [7, 0]] as const) {
+      const executor = await create({ tensors: writeTensors({ pad }) });
+      expect(executor.memory().mappedBytes).toBe(mappedBytes);
+      await check(executor, batchOf(20, 6));
+      await executor.close();
+    }
+  });
+
+  it('makes up random and constant weights', async () => {
+    const tensors = new Map<string, TensorSource>([
+      ['embed_tokens', { kind: 'random', dtype: 'bf16', shape: [VOCAB, WIDTH], seed: 42n, scale: 0.5 }], ['norm', { kind: 'constant', dtype: 'f32', shape: [WIDTH], value: 3 }],
+    ]);
+    const executor = await create({ tensors });
+    await check(executor, batchOf(30, 9), (row, column) => roundTo('bf16', randomValue(42n, row * WIDTH + column, 0.5)), () => 3);
+    await executor.close();
+  });
+
+  it('says what it takes before it takes it, stores equal weights once, and reports progress by bytes', async () => {
+    const progress: LoadProgress[] = [];
+    let announced: unknown;
+    const executor = await create({ onProgress: (step) => progress.push(step), onMemory: (use) => { announced = use; } });
+    // head_w0 and head_copy share one page-aligned place of 48·8 f32; frequency has the other page.
+    expect(executor.memory()).toEqual({ mappedBytes: VOCAB * WIDTH * 2, packedBytes: 2 * 4096, arenaBytes: plan.arenaBytes, scratchBytes: 2 * 4096 });
+    expect(announced).toEqual(executor.memory());
+    expect(progress).toEqual([{ doneBytes: 64 * WIDTH * 4, totalBytes: 64 * WIDTH * 4, weight: 'head_w0' }]);
+    expect(printMemoryUse({ ...executor.memory(), packedBytes: 3 << 20 })).toMatch(/weights, packed +3\.0 MiB/);
+    await executor.close();
+  });
+
+  it('profiles every launch in the smallest bucket that fits', async () => {
+    const executor = await create();
+    const { bucket, launches } = await executor.profile(batchOf(10, 3));
+    expect(bucket.tokens).toBe(16);
+    expect(launches.map(({ path }) => path)).toEqual(['embed', 'head.logprob', 'head.reduce']);
+    for (const { nanoseconds } of launches) expect(nanoseconds).toBeGreaterThan(0);
+    expect((await executor.profile(batchOf(10, 5))).bucket.tokens).toBe(64);
+    await executor.close();
+  });
+
+  it('names the first kernel whose result is not finite, and the rows it reached; and works on', async () => {
+    const table = (row: number, column: number): number => (row === 7 && column === 3 ? NaN : tableValue(row, column));
+    const executor = await create({ tensors: writeTensors({ table }) });
+    const batch = batchOf(12, 4);
+    batch.tokens.fill(1);
+    batch.tokens[9] = 7;
+    const error: unknown = await executor.score(batch).catch((reason: unknown) => reason);
+    expect(error).toBeInstanceOf(NonFiniteError);
+    expect(error).toMatchObject({ name: 'NonFiniteError', where: 'embed', rows: [1] });
+    expect(await executor.diagnose(batch)).toEqual({ path: 'embed', buffer: 'h', row: 9, column: 3 });
+    batch.tokens[9] = 2;
+    batch.target.fill(0);
+    await check(executor, batch, table);
+    expect(await executor.diagnose(batch)).toBeUndefined();
+    await executor.close();
+  });
+
+  it('finds NaN that packing brought in', async () => {
+    const executor = await create({ tensors: writeTensors({ norm: () => Infinity }) });
+    const error: unknown = await executor.score(batchOf(4, 2)).catch((reason: unknown) => reason);
+    expect(error).toMatchObject({ where: 'head.logprob', rows: [0, 1] });
+    await executor.close();
+  });
+
+  it('refuses numbers that kernels would use as indices outside their arrays', async () => {
+    const executor = await create();
+    const spoil = (change: (batch: Batch) => void): Promise<unknown> => {
+      const batch = batchOf(10, 3);
+      change(batch);
+      return executor.score(batch);
+    };
+    await expect(spoil((b) => { b.tokens[3] = VOCAB; })).rejects.toThrow('tokens[3] = 40 lies outside 0 to 39');
+    await expect(spoil((b) => { b.tokens[0] = -1; })).rejects.toThrow('tokens[0] = -1');
+    await expect(spoil((b) => { b.position[2] = 3; })).rejects.toThrow('position[2] = 3');
+    await expect(spoil((b) => { b.subtreeEnd[2] = 2; })).rejects.toThrow('subtreeEnd[2] = 2');
+    await expect(spoil((b) => { b.subtreeEnd[2] = 11; })).rejects.toThrow('subtreeEnd[2] = 11');
+    await expect(spoil((b) => { b.row[0] = 10; })).rejects.toThrow('row[0] = 10');
+    await expect(spoil((b) => { b.target[1] = VOCAB; })).rejects.toThrow('target[1] = 40');
+    await expect(executor.score({ ...batchOf(10, 3), position: new Int32Array(9) })).rejects.toThrow('10 tokens has 9 positions');
+    await expect(executor.score({ ...batchOf(65, 1), position: new Int32Array(65) })).rejects.toThrow(/No bucket holds 65 tokens/);
+    await expect(executor.score(batchOf(64, 17))).rejects.toThrow(/17 rows/);
+    await check(executor, batchOf(10, 3));
+    const short = await create({ maxLength: 9 });
+    expect(short.maxLength).toBe(9);
+    await expect(short.score(batchOf(10, 1))).rejects.toThrow('position[9] = 9 lies outside 0 to 8');
+    await short.close();
+    await executor.close();
+    await expect(executor.score(batchOf(1, 1))).rejects.toThrow(/closed/);
+    await executor.close();
+  });
+
+  it('names the tensor that is missing, misshapen, cut off or lies about its size', async () => {
+    const change = async (name: string, source: Partial<Extract<TensorSource, { kind: 'file' }>> | undefined): Promise<UserError> => {
+      const tensors = writeTensors();
+      const old = tensors.get(name);
+      if (source === undefined) tensors.delete(name);
+      else if (old?.kind === 'file') tensors.set(name, { ...old, ...source });
+      const error: unknown = await create({ tensors }).catch((reason: unknown) => reason);
+      expect(error).toBeInstanceOf(UserError);
+      return error as UserError;
+    };
+    expect((await change('norm', undefined)).message).toContain('no tensor norm');
+    expect((await change('norm', { shape: [WIDTH + 1] })).message).toContain('norm has shape [9]; config.json asks for [1, 8]');
+    expect((await change('embed_tokens', { shape: [WIDTH, VOCAB] })).message).toContain('[8, 40]; config.json asks for [40, 8]');
+    expect((await change('embed_tokens', { byteLength: 2 })).message).toContain('its shape needs 640');
+    expect((await change('embed_tokens', { offset: -2 })).message).toContain('embed_tokens');
+    expect((await change('norm', { offset: 1e6 })).message).toContain('cut off');
+    expect((await change('norm', { file: join(folder, 'missing.bin') })).message).toContain('missing.bin: No such file');
+  });
+
+  it('measures trees in tokens, not in depth', () => {
+    const position = Int32Array.from([0, 1, 1, 0, 1, 2, 2, 1]);
+    const subtreeEnd = Int32Array.from([3, 2, 3, 8, 7, 6, 7, 8]);
+    expect(longestTree({ ...batchOf(8, 1), position, subtreeEnd })).toBe(5);
+  });
+
+  it('chooses buckets by tokens, then rows, then trees that are long enough', () => {
+    const buckets = [[64, 16, 64], [16, 4, 4], [16, 4, 16], [16, 8, 16], [16, 4, 12]].map(([tokens, rows, longest]) => ({ tokens: tokens!, rows: rows!, longest: longest! }));
+    const choice = (tokens: number, rows: number, longest: number) => buckets[chooseBucket(buckets, tokens, rows, longest)];
+    expect(choice(10, 4, 3)).toEqual({ tokens: 16, rows: 4, longest: 4 });
+    expect(choice(10, 4, 10)).toEqual({ tokens: 16, rows: 4, longest: 12 });
+    expect(choice(10, 4, 40)).toEqual({ tokens: 16, rows: 4, longest: 16 });
+    expect(choice(10, 5, 1)).toEqual({ tokens: 16, rows: 8, longest: 16 });
+    expect(choice(17, 1, 1)).toEqual({ tokens: 64, rows: 16, longest: 64 });
+  });
+});
