@@ -18,10 +18,11 @@ export { logicalWeight } from './logicalWeight.js';
 export type { RawTensor } from './logicalWeight.js';
 export type { KernelEnv, ModuleEnv } from './kernelMemory.js';
 
-/** Runs every kernel in order. Returns all buffers by name: inputs, intermediates and outputs. */
+/** Runs every kernel in order; the module brings its constants. Returns all buffers by name: inputs, intermediates and outputs. */
 export function interpretModule(module: KernelModule, env: ModuleEnv): Map<string, Float64Array> {
   const buffers = new Map(env.buffers);
-  const memory = new KernelMemory({ ...env, buffers, decls: module });
+  const constants = (module.constants ?? []).map(({ name, values }) => [name, { rows: values.length, columns: 1, data: Float64Array.from(values) }] as const);
+  const memory = new KernelMemory({ ...env, buffers, tensors: new Map([...(env.tensors ?? []), ...constants]), decls: module });
   for (const kernel of module.kernels) {
     for (const [name, data] of runKernel(memory, kernel)) buffers.set(name, data);
   }

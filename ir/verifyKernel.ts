@@ -28,6 +28,7 @@ export function verifyKernels(module: KernelModule): void {
   const weights = new Map<string, WeightDecl>();
   for (const buffer of module.buffers) verifyBuffer(buffer, buffers);
   for (const weight of module.weights) verifyWeight(weight, weights, buffers);
+  verifyConstants(module);
   const ready = new Set([...buffers.values()].filter((b) => b.space === 'input' || b.space === 'weight').map((b) => b.name));
   const names = new Set<string>();
   for (const kernel of module.kernels) {
@@ -80,6 +81,21 @@ function verifyWeight(weight: WeightDecl, known: Map<string, WeightDecl>, buffer
     fail(`a buffer has the same name; it may only declare the same memory, a weight ${shape({ rows, columns: weight.k })} in layout rows.`);
   }
   known.set(weight.name, weight);
+}
+
+/** Literal vectors stand for checkpoint tensors [length, 1]; what reads one must agree on its length. */
+function verifyConstants(module: KernelModule): void {
+  const lengths = new Map<string, number>();
+  for (const { name, values } of module.constants ?? []) {
+    const fail = (what: string): never => { throw new Error(`Constant ${JSON.stringify(name)}: ${what}`); };
+    if (lengths.has(name)) fail('given twice.');
+    if (!isExtent(values.length) || !values.every(Number.isFinite)) fail('its values are finite numbers, at least one.');
+    lengths.set(name, values.length);
+    for (const weight of module.weights) {
+      const source = weight.sources.find((each) => each.tensor === name);
+      if (source !== undefined && (source.rows !== values.length || weight.k !== 1)) fail(`weight '${weight.name}' reads it as ${shape({ rows: source.rows, columns: weight.k })}, it is [${values.length}, 1].`);
+    }
+  }
 }
 
 const isExtent = (n: number): boolean => Number.isInteger(n) && n >= 1 && n <= MAX_EXTENT;

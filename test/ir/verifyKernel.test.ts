@@ -92,6 +92,9 @@ describe('verifyKernels', () => {
     ['heads that cannot share keys', withKernel('att0', { kvHeads: 3 }), '4 heads are not a multiple of 3'],
     ['queries without rows', withKernel('att0', { rows: 'T' }), 'queryRow is given exactly when the rows are R'],
     ['a row scale that varies', withKernel('head0', { rowScale: { op: 'columnIndex' } }), 'rowScale differs between columns'],
+    ['a constant of another length', { ...good, weights: [...weights, { ...decl('freq', 8), k: 1, layout: 'rows' }], constants: [{ name: 'freq', values: [1, 2, 3] }] }, 'Constant "freq": weight \'freq\' reads it as [8, 1], it is [3, 1].'],
+    ['a constant that is not a number', { ...good, constants: [{ name: 'freq', values: [1, NaN] }] }, 'Constant "freq": its values are finite numbers, at least one.'],
+    ['a constant given twice', { ...good, constants: [{ name: 'freq', values: [1] }, { name: 'freq', values: [1] }] }, 'Constant "freq": given twice.'],
     ['parts of another size', withBuffer('parts', { columns: 4 }), "'parts' is f32[R, 4]; as parts of a log-sum-exp it must be f32[R, 8]."],
   ];
   it.each(cases)('rejects %s', (_what, module, message) => expect(() => verifyKernels(module)).toThrow(message));

@@ -101,12 +101,10 @@ describe.each([
       const optimised = optimise(graph, numerics);
       const lowered = lower(optimised, numerics);
       verifyKernels(lowered);
-      const tensors = new Map(env.tensors);
-      for (const { name, values } of lowered.constants) tensors.set(name, { rows: values.length, columns: 1, data: Float64Array.from(values) });
       const names = new Map(optimised.params.map((p) => [p.name.toLowerCase(), p.name]));
       const given: ReadonlyMap<string, Float64Array> = new Map([...env.params, ['subtreeEnd', Float64Array.from(mask === 'metaPair' ? [6, 6, 4, 4, 6, 6, 8, 8] : TREES.subtreeEnd)]]);
       const buffers = new Map(lowered.buffers.filter((b) => b.space === 'input').map((b) => [b.name, given.get(names.get(b.name.replaceAll('_', ''))!)!]));
-      const out = interpretModule(lowered, { sizes: env.sizes, buffers, tensors, round });
+      const out = interpretModule(lowered, { sizes: env.sizes, buffers, tensors: env.tensors, round });
       const outputs = lowered.buffers.filter((b) => b.space === 'output');
       expect(outputs.map((b) => `${b.dtype}[${b.rows}, ${b.columns}]`).sort()).toEqual(['f32[R, 1]', 'i32[R, 1]']);
       expect(distance(out.get(outputs.find((b) => b.dtype === 'f32')!.name)!, logProb!.data)).toBeLessThan(bound);
