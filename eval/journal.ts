@@ -3,7 +3,7 @@
  * Line 1 says which run it is; each further line is a finished question {doc_id, ll, greedy}.
  */
 import {
-  closeSync, existsSync, fsyncSync, ftruncateSync, openSync, readFileSync, renameSync, statSync, writeSync,
+  closeSync, existsSync, fstatSync, fsyncSync, ftruncateSync, openSync, readFileSync, renameSync, statSync, writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
 import { UserError } from '../errors.js';
@@ -154,6 +154,9 @@ export class Journal {
   #append(text: string): void {
     const bytes = Buffer.from(text);
     const start = this.#bytes;
+    if (fstatSync(this.#fd).size !== start) {
+      throw new UserError(`${this.path}: another process is writing this journal`, 'Wait for the other run, or give this one another --out');
+    }
     try {
       for (let at = 0; at < bytes.length;) {
         at += this.#write(this.#fd, bytes.subarray(at), start + at);

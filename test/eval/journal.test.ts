@@ -148,6 +148,18 @@ describe('Journal', () => {
     closeSync(fd);
   });
 
+  it('stops when another process writes the same journal', () => {
+    const [one, other] = [open(), open()];
+    other.append(entries.slice(0, 1));
+    expect(() => one.append(entries.slice(1, 2))).toThrow(/another process is writing this journal/);
+    other.append(entries.slice(2));
+    one.close();
+    other.close();
+    const again = open();
+    again.close();
+    expect([...again.done.keys()]).toEqual([2, 9]);
+  });
+
   it('says which folder is missing', () => {
     expect(() => open({ path: join(folder, 'no', 'journal.jsonl') })).toThrow(UserError);
   });

@@ -1,0 +1,122 @@
+/** A run killed at any moment and resumed writes what an undisturbed run writes. */
+import { spawn } from 'node:child_process';
+import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { VOLATILE_FIELDS } from '../../eval/results.js';
+import { compileEval } from './support/compiled.js';
+
+/** A whole run over the public functions, in a process of its own: node run.mjs DATA OUT SHARING DELAY_MS [resume]. */
+const RUNNER = `
+import { loadQuestions, modelFolder, prepareOutput, scoreQuestions, taskByName, throughputOf, writeResults } from './eval/index.js';
+import { fakeScorer } from './test/eval/support/fakeScorer.js';
+const [data, out, sharing, delay, resume] = process.argv.slice(2);
+const started = new Date(), task = taskByName('multiple_choice'), modelName = 'fake';
+const controller = new AbortController();
+process.once('SIGINT', () => controller.abort());
+prepareOutput(modelFolder(out, modelName));
+const loaded = await loadQuestions({ path: data, task }, { tokenizer: { moduleUrl: new URL('./fakeTokenizer.mjs', import.meta.url).href, spec: {} }, workers: 1 });
+const scorer = fakeScorer({ maxTokens: 300, before: () => new Promise((resolve) => setTimeout(resolve, Number(delay))) });
+const scored = await scoreQuestions({
+  task, loaded, scorer, sharing, out, modelName, identity: { model: 'fake', precision: 'f32' }, resume: resume === 'resume', signal: controller.signal,
+  onProgress: ({ questionsDone }) => process.stdout.write(questionsDone + '\\n'),
+});
+if (scored.isInterrupted) process.exit(130);
+writeResults(out, {
+  taskName: task.name, taskVersion: task.version, modelName, config: { model: 'tilewright', sharing }, taskConfig: { dataset_sha256: loaded.sha256 },
+  questionsInDataset: loaded.total, questions: loaded.questions, scores: scored.scores, started, finished: new Date(), version: '0',
+  throughput: throughputOf({ questions: scored.questionsScored, tokensComputed: scored.tokensComputed, tokensWithoutSharing: scored.tokensWithoutSharing, loadSeconds: 0, scoreSeconds: scored.scoreSeconds, modelFlops: 0 }),
+});
+`;
+
+let folder = '';
+let data = '';
+beforeAll(() => {
+  folder = compileEval();
+  writeFileSync(join(folder, 'run.mjs'), RUNNER);
+  data = join(folder, 'data.jsonl');
+  const lines = Array.from({ length: 90 }, (_, i) => JSON.stringify({
+    context: `In the story of number ${i % 9} there is ${'quite '.repeat(i % 7)}a lot to read, and then`, choices: ['all', `sing ${i}`, 'go home early', `stay ${'very '.repeat(i % 4)}late`], label: i % 4,
+  }));
+  writeFileSync(data, lines.join('\n'));
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+/** Runs to the end, or sends a signal as soon as `until` questions are reported. */
+function run(out: string, options: { sharing?: string; delay?: number; resume?: boolean; until?: number; signal?: NodeJS.Signals } = {}): Promise<number | string | null> {
+  const { sharing = 'tree', delay = 0, resume = false, until = Infinity, signal = 'SIGKILL' } = options;
+  const child = spawn(process.execPath, [join(folder, 'run.mjs'), data, out, sharing, String(delay), ...(resume ? ['resume'] : [])]);
+  let errors = '';
+  child.stderr.on('data', (text) => (errors += String(text)));
+  let isSent = false;
+  child.stdout.on('data', (text) => {
+    if (isSent || !String(text).trim().split('\n').some((count) => Number(count) >= until)) return;
+    isSent = child.kill(signal);
+  });
+  return new Promise((resolve, reject) => child.on('close', (code, by) => (code === 1 ? reject(new Error(errors)) : resolve(code ?? by))));
+}
+
+/** The files that a run leaves, less dates and timings. */
+function outcome(out: string): { samples: string; results: string; journal: string[] } {
+  const at = join(out, 'fake');
+  const names = readdirSync(at);
+  const text = (start: string): string => readFileSync(join(at, names.find((name) => name.startsWith(start)) ?? 'absent'), 'utf8');
+  const results = JSON.parse(text('results_')) as Record<string, unknown>;
+  for (const field of VOLATILE_FIELDS) delete results[field];
+  return { samples: text('samples_'), results: JSON.stringify(results), journal: text('journal_').split('\n').sort() };
+}
+
+const newOut = (): string => mkdtempSync(join(tmpdir(), 'tilewright-resume-'));
+const journalOf = (out: string): string => join(out, 'fake', 'journal_multiple_choice.jsonl');
+
+describe('kill and resume', { timeout: 60_000 }, () => {
+  it('after kill -9, twice, the files are those of an undisturbed run', async () => {
+    const [whole, killed] = [newOut(), newOut()];
+    expect(await run(whole)).toBe(0);
+    expect(await run(killed, { delay: 15, until: 10 })).toBe('SIGKILL');
+    const first = readFileSync(journalOf(killed), 'utf8').split('\n').length;
+    expect(first).toBeGreaterThan(10);
+    expect(first).toBeLessThan(90);
+    expect(await run(killed, { delay: 15, until: 50, resume: true })).toBe('SIGKILL');
+    expect(await run(killed, { resume: true })).toBe(0);
+    expect(outcome(killed)).toEqual(outcome(whole));
+    rmSync(whole, { recursive: true });
+    rmSync(killed, { recursive: true });
+  });
+
+  it('Ctrl-C ends with the journal on disk, and resuming ends with the same files', async () => {
+    const [whole, stopped] = [newOut(), newOut()];
+    expect(await run(whole, { sharing: 'none' })).toBe(0);
+    expect(await run(stopped, { sharing: 'none', delay: 10, until: 5, signal: 'SIGINT' })).toBe(130);
+    expect(readFileSync(journalOf(stopped), 'utf8').endsWith('\n')).toBe(true);
+    expect(await run(stopped, { sharing: 'none', resume: true })).toBe(0);
+    expect(outcome(stopped)).toEqual(outcome(whole));
+    rmSync(whole, { recursive: true });
+    rmSync(stopped, { recursive: true });
+  });
+
+  it('a journal cut at any of many bytes resumes to the same files', async () => {
+    const whole = newOut();
+    expect(await run(whole)).toBe(0);
+    const expected = outcome(whole);
+    const size = readFileSync(journalOf(whole)).length;
+    for (const length of [0, 60, 201, Math.floor(size / 2), size]) {
+      const out = newOut();
+      mkdirSync(join(out, 'fake'));
+      copyFileSync(journalOf(whole), journalOf(out));
+      truncateSync(journalOf(out), length);
+      expect(await run(out, { resume: true })).toBe(0);
+      expect(outcome(out)).toEqual(expected);
+      rmSync(out, { recursive: true });
+    }
+    rmSync(whole, { recursive: true });
+  });
+
+  it('does not resume with another sharing mode', async () => {
+    const out = newOut();
+    expect(await run(out)).toBe(0);
+    await expect(run(out, { sharing: 'none', resume: true })).rejects.toThrow(/it differs in sharing \(journal "tree", now "none"\)/);
+    rmSync(out, { recursive: true });
+  });
+});
