@@ -48,7 +48,7 @@ export function compileModel(checkpoint: Checkpoint, machine: Machine, options: 
   if (!Number.isInteger(tokens) || tokens < 32 || tokens > MAX_CAPACITY) throw new UserError(`a micro-batch of ${tokens} tokens: expected 32 to ${MAX_CAPACITY}`, 'use --max-tokens 1024');
   const capacity: Bucket = { tokens, rows: tokens, longest: tokens };
   const graph = optimise(buildGraph(checkpoint, options.mask), numerics, (stage, current) => {
-    verifyGraph(current);
+    verifyGraph(current, stage);
     options.observe?.(stage, current);
   });
   const module = lower(graph, numerics);

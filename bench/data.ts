@@ -1,0 +1,30 @@
+/** Questions to measure on: HellaSwag where it is at hand, the bundled everyday set elsewhere. */
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { loadQuestions, taskByName, type TokenisedQuestion } from '../eval/index.js';
+import { openTokenizer } from '../models/tokenizer.js';
+
+export interface BenchData {
+  readonly name: string;
+  readonly questions: readonly TokenisedQuestion[];
+}
+
+/** The folder that holds package.json. */
+export function packageRoot(): string {
+  let folder = dirname(fileURLToPath(import.meta.url));
+  while (!existsSync(join(folder, 'package.json'))) folder = dirname(folder);
+  return folder;
+}
+
+/** Tokenised by `tokenizer` (a folder), or by a LLaMA-like one of 32000 pieces where found, else the demo's. */
+export async function benchData(data: string | undefined, tokenizer: string | undefined, count: number): Promise<BenchData> {
+  const root = packageRoot();
+  const first = (paths: readonly string[]): string => paths.find((path) => existsSync(path)) ?? paths.at(-1)!;
+  const path = data ?? first([join(root, '../shared/data/hellaswag_val.jsonl.gz'), join(root, 'examples/everyday.jsonl')]);
+  const folder = tokenizer ?? first([join(root, '../shared/checkpoints/gqa-4m'), join(root, 'models/demo')]);
+  const { spec } = openTokenizer(folder);
+  const moduleUrl = new URL('../models/tokenizer.js', import.meta.url).href;
+  const loaded = await loadQuestions({ path, task: taskByName('hellaswag'), limit: count }, { tokenizer: { moduleUrl, spec }, workers: 0 });
+  return { name: path.split('/').at(-1)!, questions: loaded.tokenised };
+}

@@ -1,0 +1,57 @@
+/**
+ * `npm run bench`: scoring rates on real question trees, each as a share of the arithmetic peak measured in the same
+ * run, where the time goes by kernel, and what each sharing mode gains over `none`.
+ *
+ *     npm run bench -- [--model llama-1.1b|llama-110m|PATH]… [--precision auto|f32]… [--threads 2] [--seconds 20]
+ *                      [--questions 400] [--tune 0] [--data FILE] [--tokenizer DIR]
+ */
+import { parseArgs } from 'node:util';
+import { loadAddon } from '../runtime/cpu/addon.js';
+import { detectMachine, chooseIsa, PRECISIONS, type Precision } from '../driver/machine.js';
+import { benchData } from './data.js';
+import { measureModel, type Measured } from './measureModel.js';
+import { printMeasured, printSharing } from './report.js';
+
+const { values } = parseArgs({
+  options: {
+    model: { type: 'string', multiple: true, default: ['llama-110m', 'llama-1.1b'] },
+    precision: { type: 'string', multiple: true, default: ['auto', 'f32'] },
+    threads: { type: 'string', default: '2' },
+    seconds: { type: 'string', default: '15' },
+    questions: { type: 'string', default: '400' },
+    tune: { type: 'string', default: '0' },
+    data: { type: 'string' },
+    tokenizer: { type: 'string' },
+    'max-tokens': { type: 'string', default: '1024' },
+  },
+});
+
+const machine = detectMachine();
+const threads = Number(values.threads);
+const pool = new (loadAddon().Pool)(threads);
+const peaks = new Map<string, number>();
+for (const isa of machine.isas) peaks.set(isa, await loadAddon().peak(pool, isa, 0.5));
+const readBytes = await loadAddon().peak(pool, 'read', 0.5);
+pool.release();
+console.log(`${machine.cpu.model}, ${threads} threads; register-loop peaks: ${[...peaks].map(([isa, flops]) => `${isa} ${(flops / 1e9).toFixed(0)} GFLOP/s`).join(', ')}; memory read ${(readBytes / 1e9).toFixed(1)} GB/s`);
+
+const data = await benchData(values.data, values.tokenizer, Number(values.questions));
+console.log(`${data.questions.length} questions of ${data.name}\n`);
+const measured: Measured[] = [];
+const done = new Set<string>();
+for (const model of values.model) {
+  for (const precision of values.precision) {
+    if (!PRECISIONS.some((p) => p === precision)) throw new Error(`--precision ${precision}: expected ${PRECISIONS.join(' or ')}`);
+    const isa = chooseIsa(machine, precision as Precision);
+    if (done.has(`${model} ${isa}`)) continue;
+    done.add(`${model} ${isa}`);
+    const result = await measureModel({
+      model, machine, isa, threads, data, seconds: Number(values.seconds), peakFlops: peaks.get(isa)!,
+      tuneSeconds: Number(values.tune), maxTokens: Number(values['max-tokens']),
+    });
+    measured.push(result);
+    printMeasured(result);
+  }
+}
+const first = measured[0];
+if (first !== undefined) printSharing(first, data);

@@ -1,0 +1,126 @@
+/** Measures one model: made-up weights, real trees, all of it through the ordinary compiler and runtime. */
+import { join } from 'node:path';
+import { existsSync } from 'node:fs';
+import { compileModel } from '../driver/compile.js';
+import { compileKernels, emitPlan } from '../driver/kernels.js';
+import type { Machine } from '../driver/machine.js';
+import { buildTuned } from '../driver/tuneModel.js';
+import { BatchWork } from '../driver/work.js';
+import { layBatch, packTrees, planTrees, type MicroBatch, type Sharing } from '../eval/index.js';
+import type { CpuIsa } from '../ir/plan.js';
+import { describeRandomCheckpoint } from '../models/checkpoint.js';
+import { CpuExecutor } from '../runtime/cpu/executor.js';
+import { packageRoot, type BenchData } from './data.js';
+
+export interface MeasureRequest {
+  readonly model: string;
+  readonly machine: Machine;
+  readonly isa: CpuIsa;
+  readonly threads: number;
+  readonly data: BenchData;
+  /** Time to spend scoring, seconds. */
+  readonly seconds: number;
+  readonly peakFlops: number;
+  /** Budget of a tuning before; 0 measures the defaults. */
+  readonly tuneSeconds: number;
+  readonly maxTokens: number;
+}
+
+/** What one model reached. Rates are of the computed tokens, sharing `tree`. */
+export interface Measured {
+  readonly model: string;
+  readonly isa: CpuIsa;
+  readonly tokensPerSecond: number;
+  readonly questionsPerSecond: number;
+  /** Model FLOPs a second ÷ register-loop peak of the same run. */
+  readonly shareOfPeak: number;
+  readonly compileSeconds: number;
+  readonly kernelsCompileSeconds: number;
+  readonly loadSeconds: number;
+  /** Milliseconds of one full micro-batch by kernel, layers added up. */
+  readonly kernels: readonly { readonly name: string; readonly milliseconds: number; readonly gflops: number }[];
+  readonly sharing: Readonly<Record<Sharing, number>>;
+}
+
+const SHARINGS: readonly Sharing[] = ['none', 'context', 'tree'];
+
+export async function measureModel(request: MeasureRequest): Promise<Measured> {
+  const { machine, isa, threads, data } = request;
+  const bundled = join(packageRoot(), 'bench/models', request.model);
+  const checkpoint = describeRandomCheckpoint(existsSync(bundled) ? bundled : request.model, 1);
+  const t0 = performance.now();
+  const compiled = compileModel(checkpoint, machine, { precision: isa === 'amx' ? 'auto' : 'f32', isa, maxTokens: request.maxTokens });
+  const t1 = performance.now();
+  const model = request.tuneSeconds > 0 ? await buildTuned(compiled, machine, { budgetSeconds: request.tuneSeconds, threads }) : compiled;
+  const { symbols, seconds: kernelsCompileSeconds } = await compileKernels(emitPlan(model.plan), isa);
+  const t2 = performance.now();
+  const executor = await CpuExecutor.create({ plan: model.plan, symbols, tensors: checkpoint.tensors, threads });
+  const loadSeconds = (performance.now() - t2) / 1000;
+  try {
+    const work = new BatchWork(model.plan);
+    const vocab = checkpoint.config.vocabSize;
+    const batches = (sharing: Sharing): readonly MicroBatch[] => layOut(data, sharing, executor, work, vocab);
+    const tree = batches('tree');
+    const rate = await timed(executor, tree, request.seconds);
+    const flopsPerToken = tree.reduce((sum, b) => sum + work.flops(b), 0) / tree.reduce((sum, b) => sum + b.tokens.length, 0);
+    const sharing: Record<Sharing, number> = { none: 0, context: 0, tree: 0 };
+    for (const mode of SHARINGS) {
+      const laid = batches(mode);
+      const tokens = laid.reduce((sum, b) => sum + b.tokens.length, 0);
+      const { tokensPerSecond } = mode === 'tree' ? rate : await timed(executor, laid, request.seconds / 2);
+      sharing[mode] = (data.questions.length * tokensPerSecond) / tokens;
+    }
+    const largest = tree.reduce((a, b) => (b.tokens.length > a.tokens.length ? b : a));
+    return {
+      model: request.model, isa, tokensPerSecond: rate.tokensPerSecond, questionsPerSecond: sharing.tree,
+      shareOfPeak: (rate.tokensPerSecond * flopsPerToken) / request.peakFlops,
+      compileSeconds: (t1 - t0) / 1000, kernelsCompileSeconds, loadSeconds, sharing,
+      kernels: await byKernel(executor, largest, work),
+    };
+  } finally {
+    await executor.close();
+  }
+}
+
+function layOut(data: BenchData, sharing: Sharing, executor: CpuExecutor, work: BatchWork, vocab: number): readonly MicroBatch[] {
+  const limits = { maxTokens: executor.maxTokens, maxRows: executor.maxRows };
+  const forest = planTrees(data.questions, sharing, limits);
+  const packs = packTrees(forest.trees.map((tree) => ({ ...tree, orderLength: tree.longest })), {
+    ...limits, cost: (tokens, rows, longest) => work.seconds(tokens, rows, longest),
+  });
+  // A smaller vocabulary than the tokenizer's still gets valid ids.
+  const fold = (ids: Int32Array): Int32Array => ids.map((id) => id % vocab);
+  return packs.map((pack) => layBatch(pack.items.map(({ paths }) => paths), sharing).batch).map((b) => ({ ...b, tokens: fold(b.tokens), target: fold(b.target) }));
+}
+
+/** Scores micro-batches round and round for about `seconds`, after one to warm up. */
+async function timed(executor: CpuExecutor, batches: readonly MicroBatch[], seconds: number): Promise<{ tokensPerSecond: number }> {
+  await executor.score(batches[0]!);
+  let tokens = 0;
+  const begin = performance.now();
+  for (let i = 0; performance.now() - begin < seconds * 1000; i++) {
+    const batch = batches[i % batches.length]!;
+    await executor.score(batch);
+    tokens += batch.tokens.length;
+  }
+  return { tokensPerSecond: tokens / ((performance.now() - begin) / 1000) };
+}
+
+/** Median of several profiled runs, launches of equal role in different layers added up. */
+async function byKernel(executor: CpuExecutor, batch: MicroBatch, work: BatchWork): Promise<Measured['kernels']> {
+  const runs = 3;
+  const sums = new Map<string, number[]>();
+  for (let run = 0; run < runs; run++) {
+    const { launches } = await executor.profile(batch);
+    const byRole = new Map<string, number>();
+    for (const launch of launches) {
+      const role = launch.path.replace(/^layers\.\d+\./, '');
+      byRole.set(role, (byRole.get(role) ?? 0) + launch.nanoseconds);
+    }
+    byRole.forEach((ns, role) => sums.set(role, [...(sums.get(role) ?? []), ns]));
+  }
+  return [...sums].map(([name, all]) => {
+    const nanoseconds = all.sort((a, b) => a - b)[Math.floor(all.length / 2)]!;
+    return { name, milliseconds: nanoseconds / 1e6, gflops: work.flopsOfRole(name, batch) / nanoseconds };
+  });
+}
