@@ -1,0 +1,72 @@
+/** Tree attention: tiles of queries against the list of keys that they may see. */
+import type { AttentionKernel } from '../../ir/kernel.js';
+import type { CpuAttentionSchedule, CpuIsa } from '../../ir/plan.js';
+import { roundUp } from '../../ir/types.js';
+import type { Emitted } from './gemm.js';
+import type { Operands } from './layout.js';
+import { C_TYPES } from './layout.js';
+import { fmaTile } from './micro.js';
+import { floatLiteral } from './scalarPrinter.js';
+import { render } from './templates.js';
+
+/** Register tiles: keys × queries for scores, queries × columns for values. */
+const TILES: Readonly<Record<CpuIsa, { scoreRows: number; scoreColumns: number; valueRows: number; valueColumns: number }>> = {
+  portable: { scoreRows: 2, scoreColumns: 16, valueRows: 2, valueColumns: 16 },
+  avx2: { scoreRows: 4, scoreColumns: 16, valueRows: 4, valueColumns: 16 },
+  avx512: { scoreRows: 8, scoreColumns: 32, valueRows: 8, valueColumns: 32 },
+  amx: { scoreRows: 8, scoreColumns: 32, valueRows: 8, valueColumns: 32 },
+};
+
+/** Keys of a block are a multiple of this. */
+export const KEY_STEP = 8;
+
+/** An attention kernel as C. The schedule must be legal for it (isLegal). */
+export function emitAttention(
+  kernel: AttentionKernel, operands: Operands, schedule: CpuAttentionSchedule, symbol: string, tokensCapacity: number,
+): Emitted {
+  const { heads, kvHeads, headDim: d, mask } = kernel;
+  const { queries, keys, isa } = schedule;
+  const tiles = TILES[isa];
+  const dp = roundUp(d, 16);
+  const [q, k, v, out] = [operands.get(kernel.q), operands.get(kernel.k), operands.get(kernel.v), operands.get(kernel.out)];
+  const maskOperand = operands.get(mask.kind === 'column' ? mask.subtreeEnd : mask.buffer);
+  const capacity = roundUp(tokensCapacity, KEY_STEP);
+  const block = Math.min(keys, capacity);
+  const scratch: { name: string; type: string; offset: number }[] = [];
+  let bytes = 0;
+  const take = (name: string, type: string, count: number): void => {
+    scratch.push({ name, type, offset: bytes });
+    bytes = roundUp(bytes + count * 4, 64);
+  };
+  take('id', 'int32_t', capacity);
+  take('end', 'int32_t', capacity);
+  take('token', 'int32_t', queries);
+  take('k', 'float', block * dp);
+  take('v', 'float', block * dp);
+  take('q', 'float', queries * dp);
+  take('o', 'float', queries * dp);
+  take('sum', 'float', queries);
+  take('s', 'float', capacity * queries);
+  const scoreColumns = queries % tiles.scoreColumns === 0 ? tiles.scoreColumns : 16;
+  const score = fmaTile({
+    isa, mr: tiles.scoreRows, nr: scoreColumns, rs: dp, ks: 1, bk: 16, bp: dp * 16, ldc: queries, bDtype: 'f32', prefetch: 0,
+  });
+  const widths = tiles.valueColumns === 32 ? [32, 16].filter((nr) => nr <= dp && (nr === 32 || dp % 32 !== 0)) : [16];
+  const values = widths.map((nr) => ({
+    nr,
+    helper: fmaTile({ isa, mr: tiles.valueRows, nr, rs: 1, ks: queries, bk: dp, bp: 16, ldc: dp, bDtype: 'f32', prefetch: 0 }),
+  }));
+  const vectors = queries % 32 === 0 ? 2 : 1;
+  const source = render('attention', {
+    symbol, heads, kvHeads, group: heads / kvHeads, d, dp, isPartial: d % 16 !== 0, queries, keys: block, rows: kernel.rows,
+    vectors, span: vectors * 16, scale: floatLiteral(kernel.scale),
+    qIndex: q.index, kIndex: k.index, vIndex: v.index, outIndex: out.index, qStride: q.stride, kStride: k.stride, vStride: v.stride,
+    outStride: out.stride, kType: C_TYPES[k.dtype], kDtype: k.dtype, outType: C_TYPES[out.dtype], outDtype: out.dtype,
+    isColumn: mask.kind === 'column', maskIndex: maskOperand.index, maskStride: maskOperand.stride,
+    hasQueryRow: kernel.queryRow !== undefined, queryRowIndex: kernel.queryRow === undefined ? -1 : operands.get(kernel.queryRow).index,
+    width: heads * d, paddedWidth: roundUp(heads * d, 32), hasPad: (heads * d) % 32 !== 0,
+    scratch, scoreRows: tiles.scoreRows, scoreColumns, scoreTile: score.name, valueRows: tiles.valueRows,
+    valueTiles: values.map(({ nr, helper }) => ({ nr, name: helper.name })),
+  });
+  return { source, helpers: [score, ...values.map(({ helper }) => helper)], scratchBytes: roundUp(bytes, 4096) };
+}

@@ -1,0 +1,47 @@
+/** Schedules for a target that nobody has tuned: good, not best. */
+import type { Kernel, KernelModule } from '../../ir/kernel.js';
+import type { Bucket, CpuGemmSchedule, CpuIsa, CpuSchedule } from '../../ir/plan.js';
+import { CPU_ISAS } from '../../ir/plan.js';
+import { roundUp } from '../../ir/types.js';
+import { leastCommonMultiple } from './layout.js';
+import type { CpuFacts } from './legality.js';
+import { itemStep, weightNames } from './legality.js';
+
+const REGISTER_TILES: Readonly<Record<CpuIsa, { mr: number; nr: number }>> = {
+  portable: { mr: 4, nr: 16 }, avx2: { mr: 6, nr: 16 }, avx512: { mr: 14, nr: 32 }, amx: { mr: 32, nr: 32 },
+};
+
+/** The strongest instruction set of the target that reads the kernel's weights. */
+function bestIsa(facts: CpuFacts, accept: (isa: CpuIsa) => boolean): CpuIsa {
+  return [...CPU_ISAS].reverse().find((isa) => facts.isas.includes(isa) && accept(isa)) ?? 'portable';
+}
+
+/** A legal schedule of `kernel` for micro-batches of `bucket`. */
+export function defaultSchedule(kernel: Kernel, module: KernelModule, facts: CpuFacts, bucket: Bucket): CpuSchedule {
+  switch (kernel.anchor) {
+    case 'gemm':
+    case 'logprob': {
+      const first = module.weights.find((weight) => weight.name === weightNames(kernel)[0]);
+      const isVnni = first?.layout === 'vnni';
+      const isa = bestIsa(facts, (candidate) => (candidate === 'amx') === isVnni);
+      return contraction(kernel, isa, facts, kernel.rows === 'R' ? bucket.rows : bucket.tokens);
+    }
+    case 'attention':
+      return { kind: 'attention', isa: bestIsa(facts, (isa) => isa !== 'amx'), queries: 32, keys: 256 };
+    case 'loop':
+    case 'logprobReduce':
+      return { kind: 'loop', isa: bestIsa(facts, (isa) => isa !== 'amx'), rows: 16 };
+    default: return kernel satisfies never;
+  }
+}
+
+function contraction(kernel: Extract<Kernel, { anchor: 'gemm' | 'logprob' }>, isa: CpuIsa, facts: CpuFacts, rows: number): CpuGemmSchedule {
+  const { mr, nr } = REGISTER_TILES[isa];
+  const step = itemStep(kernel).reduce(leastCommonMultiple, 32);
+  const weightBytes = isa === 'amx' ? 2 : 4;
+  const kc = Math.min(roundUp(kernel.k, 32), isa === 'amx' ? 512 : 384);
+  // Half of the second-level cache for the weights of one pass, a quarter for the tile.
+  const nb = roundUp(Math.max(step, Math.min(256, Math.floor(facts.l2 / 2 / (kc * weightBytes)))), step);
+  const mb = Math.max(mr, Math.min(roundUp(Math.max(rows, 1), mr), Math.floor(facts.l2 / 4 / (nb * 4) / mr) * mr));
+  return { kind: 'gemm', isa, mr, nr, kc, mb, nb };
+}

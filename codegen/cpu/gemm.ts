@@ -1,0 +1,153 @@
+/** Contractions: work items of mb×nb, register tiles inside, an epilogue on the finished tile. */
+import type { GemmKernel, LogProbKernel, Segment } from '../../ir/kernel.js';
+import { LOGPROB_BLOCK } from '../../ir/kernel.js';
+import type { CpuGemmSchedule } from '../../ir/plan.js';
+import { roundUp } from '../../ir/types.js';
+import type { Operands } from './layout.js';
+import { C_TYPES, columnStep, matricesOf, panelElements, physicalColumns } from './layout.js';
+import type { Helper } from './micro.js';
+import { amxTile, fmaTile } from './micro.js';
+import { epilogueProgram } from './programLoops.js';
+import { Body, RowScope } from './scalarPrinter.js';
+import { render } from './templates.js';
+
+/** Source text of a kernel and the functions it needs, and its scratch memory for each worker. */
+export interface Emitted {
+  readonly source: string;
+  readonly helpers: readonly Helper[];
+  readonly scratchBytes: number;
+}
+
+/** Rows left over below mr: every even count for an even mr, since rows are padded to 32. */
+function tailRows(mr: number): number[] {
+  const step = mr % 2 === 0 ? 2 : 1;
+  const tails: number[] = [];
+  for (let rows = step; rows < mr; rows += step) tails.push(rows);
+  if (step === 2) tails.push(mr);
+  return tails;
+}
+
+/** Widths of register tiles that cover any multiple of 32 columns. */
+function tailColumns(nr: number): number[] {
+  const widths = [nr];
+  for (let width = nr - 16; width >= 16; width -= 16) if (nr > 32 || (32 % nr !== 0)) widths.push(width);
+  return widths;
+}
+
+interface Plan {
+  readonly symbol: string;
+  readonly rows: 'T' | 'R';
+  readonly k: number;
+  readonly a: string;
+  readonly schedule: CpuGemmSchedule;
+  /** Columns of the tile in memory. */
+  readonly ldc: number;
+  readonly segments: readonly { weight: string; physical: number; nb: number; matrices: number; epilogue: string; usesLines: boolean; columnsPerItem: boolean }[];
+  readonly lines: number;
+}
+
+/** Columns of a work item: nb, evened out over the segment in whole steps. */
+function evenBlocks(physical: number, nb: number, step: number): number {
+  const blocks = Math.ceil(physical / nb);
+  return Math.min(nb, roundUp(Math.ceil(physical / blocks), step));
+}
+
+function emitDriver(plan: Plan, operands: Operands): Emitted {
+  const { schedule, symbol, ldc } = plan;
+  const a = operands.get(plan.a);
+  const weights = plan.segments.map((segment) => operands.weight(segment.weight));
+  const [first] = weights;
+  if (first === undefined) throw new Error(`Kernel ${symbol} has no segment.`);
+  const isAmx = schedule.isa === 'amx';
+  // bf16 panels are widened once a work item where enough rows share them, else in registers.
+  const expands = !isAmx && first.dtype === 'bf16' && schedule.mb > 2 * schedule.mr;
+  const bp = panelElements(first.weight);
+  const kc = Math.min(schedule.kc, roundUp(plan.k, 32));
+  const microBp = expands ? kc * 16 : bp;
+  const helpers: Helper[] = [];
+  const tile = (mr: number, nr: number): string => {
+    const helper = isAmx ? amxTile({ mr, nr, lda: a.stride, bp, ldc, ahead: AMX_AHEAD })
+      : fmaTile({
+        isa: schedule.isa, mr, nr, rs: a.stride, ks: 1, bk: 16, bp: microBp, ldc, prefetch: 0,
+        bDtype: expands || first.dtype === 'f32' ? 'f32' : 'bf16',
+      });
+    helpers.push(helper);
+    return helper.name;
+  };
+  const micros = (mr: number): object[] => tailColumns(schedule.nr).map((nr) => ({ nr, name: tile(mr, nr) }));
+  const tails = isAmx ? (schedule.mr === 32 ? [16, 32] : [16]) : tailRows(schedule.mr);
+  const tiles = [
+    { mr: schedule.mr, isMain: true, isFirstTail: false, micros: micros(schedule.mr) },
+    ...tails.map((mr, i) => ({ mr, isMain: false, isFirstTail: i === 0, micros: micros(mr) })),
+  ];
+  const blockName = `${symbol}_block`;
+  const types = { aType: C_TYPES[a.dtype], wType: C_TYPES[first.dtype] };
+  const block = render('block', {
+    ...types, name: blockName, k: plan.k, kc, isAmx, expands, bp, wideBp: kc * 16, microBp, lda: a.stride, ldc, tiles, padRows: schedule.mr - 1,
+  });
+  let start = 0;
+  const segments = plan.segments.map((segment, i) => {
+    const blocks = Math.ceil(segment.physical / segment.nb);
+    const placed = { ...segment, start, end: start + blocks, weight: weights[i]!.index };
+    start += blocks;
+    return placed;
+  });
+  const tileBytes = roundUp(roundUp(schedule.mb, schedule.mr) * ldc * 4, 64);
+  const wideBytes = expands ? kc * Math.max(...plan.segments.map(({ nb }) => nb)) * 4 : 0;
+  const source = block + render('gemm', {
+    ...types, symbol, rows: plan.rows, expands, wideOffset: tileBytes, linesOffset: tileBytes + wideBytes, usesLines: plan.lines > 0,
+    mb: schedule.mb, mr: schedule.mr, isAmx, across: start, block: blockName, a: a.index, lda: a.stride, bp, segments,
+  });
+  const linesBytes = plan.lines > 0 ? (plan.lines * ldc + 1024) * 4 : 0;
+  return { source, helpers, scratchBytes: roundUp(tileBytes + wideBytes + linesBytes, 4096) };
+}
+
+/** Steps of 32 that the streamed operand is fetched ahead of its use. */
+const AMX_AHEAD = 8;
+
+const staticFunction = (name: string, parameters: string, text: string): string =>
+  `static void ${name}(const tw_launch *launch, ${parameters}) {\n  (void)launch;\n${text}}\n`;
+
+/** A gemm kernel as C. The schedule must be legal for it (isLegal). */
+export function emitGemm(kernel: GemmKernel, operands: Operands, schedule: CpuGemmSchedule, symbol: string): Emitted {
+  const blocks = kernel.segments.map((segment) => {
+    const physical = physicalColumns(segment.columns, segment.pairing);
+    return { physical, nb: evenBlocks(physical, schedule.nb, columnStep(segment)) };
+  });
+  const ldc = tileStride(Math.max(...blocks.map(({ nb }) => nb)));
+  let functions = '';
+  let lines = 0;
+  const segments = kernel.segments.map((segment: Segment, i) => {
+    const epilogue = epilogueProgram(segment, operands, ldc);
+    const name = `${symbol}_epilogue${i}`;
+    const usesLines = epilogue.lines > 0;
+    lines = Math.max(lines, epilogue.lines);
+    const parameters = `float *tile, int64_t m0, int64_t mn, int64_t c0, int64_t cn${usesLines ? ', float *lines' : ''}`;
+    functions += staticFunction(name, parameters, epilogue.text);
+    return { weight: segment.weight, ...blocks[i]!, matrices: matricesOf(segment.pairing), epilogue: name, usesLines, columnsPerItem: true };
+  });
+  const driver = emitDriver({ symbol, rows: kernel.rows, k: kernel.k, a: kernel.a, schedule, ldc, segments, lines }, operands);
+  return { ...driver, source: functions + driver.source };
+}
+
+/** The vocabulary contraction: as a gemm, with an online log-sum-exp of each 512 columns for an epilogue. */
+export function emitLogProb(kernel: LogProbKernel, operands: Operands, schedule: CpuGemmSchedule, symbol: string): Emitted {
+  const physical = physicalColumns(kernel.vocab, { kind: 'none' });
+  const nb = evenBlocks(physical, schedule.nb, LOGPROB_BLOCK);
+  const ldc = tileStride(nb);
+  const row = new RowScope(operands);
+  const scale = new Body(row).value(kernel.rowScale, { id: 'x', column: '0', lanes: 16 });
+  if (!scale.isRow) throw new Error(`Kernel ${kernel.name} (${kernel.path}): its row scale differs between columns.`);
+  const parts = operands.get(kernel.parts);
+  const name = `${symbol}_epilogue`;
+  const epilogue = render('logprob', {
+    name, ldc, rowLines: row.lines, scale: scale.kind === 'f' ? scale.code : `(float)${scale.code}`, vocab: kernel.vocab, block: LOGPROB_BLOCK,
+    target: operands.get(kernel.target).index, parts: parts.index, partsStride: parts.stride,
+  });
+  const segment = { weight: kernel.weight, physical, nb, matrices: 1, epilogue: name, usesLines: false, columnsPerItem: true };
+  const driver = emitDriver({ symbol, rows: kernel.rows, k: kernel.k, a: kernel.a, schedule, ldc, segments: [segment], lines: 0 }, operands);
+  return { ...driver, source: epilogue + driver.source };
+}
+
+/** Floats from row to row of the tile in memory: never a multiple of 4 KiB, which would put rows into the same L1 sets. */
+const tileStride = (columns: number): number => ((columns * 4) % 4096 === 0 ? columns + 16 : columns);

@@ -1,0 +1,77 @@
+/** Kernel IR and a schedule to C: the door of codegen/cpu. */
+import type { Kernel, KernelModule } from '../../ir/kernel.js';
+import type { CpuSchedule } from '../../ir/plan.js';
+import { emitAttention } from './attention.js';
+import type { Emitted } from './gemm.js';
+import { emitGemm, emitLogProb } from './gemm.js';
+import { Operands } from './layout.js';
+import { loopProgram } from './programLoops.js';
+import { kernelSignature, parametersOf, scheduleHash } from './signature.js';
+import { abiText, render } from './templates.js';
+import { LOGPROB_BLOCK } from '../../ir/kernel.js';
+
+export { kernelSignature, parametersOf } from './signature.js';
+export { isLegal } from './legality.js';
+export type { CpuFacts } from './legality.js';
+export { defaultSchedule } from './defaults.js';
+export { compilerFlags } from './intrinsics.js';
+
+/** One kernel as C text. */
+export interface EmittedKernel {
+  /** Exported function: `k_<anchor>_<signature>_<schedule hash>`. */
+  readonly symbol: string;
+  /** The function and what it calls, without the shared prelude. */
+  readonly source: string;
+  /** Scratch memory a worker needs. */
+  readonly scratchBytes: number;
+  /** Buffer and weight names in the order of tw_launch.buffers. */
+  readonly parameters: readonly string[];
+}
+
+/**
+ * Prints `kernel` under `schedule`. `tokensCapacity` is the largest T: it fixes the strides of [T, T] buffers and the
+ * scratch memory of attention. Throws where kernel and schedule are of different kinds or a program cannot be printed;
+ * a schedule that isLegal refuses gives undefined text.
+ */
+export function emitKernel(kernel: Kernel, module: KernelModule, schedule: CpuSchedule, tokensCapacity: number): EmittedKernel {
+  const parameters = parametersOf(kernel, module);
+  const signature = kernelSignature(kernel, module, tokensCapacity);
+  const symbol = `k_${kernel.anchor.toLowerCase()}_${signature}_${scheduleHash(schedule)}`;
+  const operands = new Operands(kernel, module, parameters, tokensCapacity);
+  const { source, helpers, scratchBytes } = emitAnchor(kernel, operands, schedule, symbol, tokensCapacity);
+  const unique = new Map(helpers.map((helper) => [helper.name, helper.source]));
+  return { symbol, source: [...unique.values(), source].join('\n'), scratchBytes, parameters };
+}
+
+function emitAnchor(kernel: Kernel, operands: Operands, schedule: CpuSchedule, symbol: string, tokensCapacity: number): Emitted {
+  const mismatch = (): never => {
+    throw new Error(`Kernel ${kernel.name} (${kernel.path}) is a ${kernel.anchor}, but its schedule is for ${schedule.kind}.`);
+  };
+  switch (kernel.anchor) {
+    case 'gemm': return schedule.kind === 'gemm' ? emitGemm(kernel, operands, schedule, symbol) : mismatch();
+    case 'logprob': return schedule.kind === 'gemm' ? emitLogProb(kernel, operands, schedule, symbol) : mismatch();
+    case 'attention': return schedule.kind === 'attention' ? emitAttention(kernel, operands, schedule, symbol, tokensCapacity) : mismatch();
+    case 'loop': {
+      if (schedule.kind !== 'loop') return mismatch();
+      const program = loopProgram(kernel.outputs, kernel.columns, operands);
+      return { source: render('loop', { symbol, program, rows: kernel.rows, step: schedule.rows }), helpers: [], scratchBytes: 0 };
+    }
+    case 'logprobReduce': {
+      if (schedule.kind !== 'loop') return mismatch();
+      const parts = operands.get(kernel.parts);
+      const source = render('logprobReduce', {
+        symbol, step: schedule.rows, parts: parts.index, partsStride: parts.stride, target: operands.get(kernel.target).index,
+        logProb: operands.get(kernel.logProb).index, isArgmax: operands.get(kernel.isArgmax).index,
+        vocab: kernel.vocab, block: LOGPROB_BLOCK, blocks: Math.ceil(kernel.vocab / LOGPROB_BLOCK),
+      });
+      return { source, helpers: [], scratchBytes: 0 };
+    }
+    default: return kernel satisfies never;
+  }
+}
+
+/** A C file: the ABI, the shared prelude, and every kernel once. Compile it with compilerFlags of its schedules. */
+export function emitTranslationUnit(emitted: readonly EmittedKernel[]): string {
+  const unique = new Map(emitted.map((kernel) => [kernel.symbol, kernel.source]));
+  return [abiText(), render('prelude', {}), render('math', {}), render('amx', {}), ...unique.values()].join('\n');
+}

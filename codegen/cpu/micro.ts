@@ -1,0 +1,84 @@
+/** Register tiles: the innermost loops of contractions and of attention, printed once for each shape. */
+import type { CpuIsa } from '../../ir/plan.js';
+import { VECTOR_ISAS } from './intrinsics.js';
+import { render } from './templates.js';
+
+/** A function a kernel calls. Kernels that need the same one share it. */
+export interface Helper {
+  readonly name: string;
+  readonly source: string;
+}
+
+export interface FmaTile {
+  readonly isa: CpuIsa;
+  readonly mr: number;
+  readonly nr: number;
+  /** Elements from row to row and from k to k of the left operand. */
+  readonly rs: number;
+  readonly ks: number;
+  /** Elements from k to k and from panel to panel (16 columns) of the right operand. */
+  readonly bk: number;
+  readonly bp: number;
+  readonly ldc: number;
+  readonly bDtype: 'f32' | 'bf16';
+  /** How many k ahead the right operand is fetched; 0: not at all. */
+  readonly prefetch: number;
+}
+
+const guard = (name: string, text: string): string => `#ifndef TW_HAS_${name}\n#define TW_HAS_${name}\n${text}#endif\n`;
+
+/** c[mr][nr] (+)= a·b in order of k, by fused multiply and add in `isa`'s vectors. */
+export function fmaTile(tile: FmaTile): Helper {
+  const vectors = VECTOR_ISAS[tile.isa];
+  const { mr, nr, rs, ks, bk, bp, ldc } = tile;
+  const isa = tile.isa === 'amx' ? 'avx512' : tile.isa;
+  const name = `tw_${isa}_${mr}x${nr}_${tile.bDtype}_a${rs}_${ks}_b${bk}_${bp}_c${ldc}${tile.prefetch > 0 ? `_p${tile.prefetch}` : ''}`;
+  const columns = Array.from({ length: nr / vectors.lanes }, (_, index) => {
+    const column = index * vectors.lanes;
+    return { index, offset: Math.floor(column / 16) * bp + (column % 16) };
+  });
+  const rows = Array.from({ length: mr }, (_, row) => ({
+    index: row, offset: row * rs,
+    cells: columns.map((_, column) => ({ row, column, name: `c${row}_${column}`, offset: row * ldc + column * vectors.lanes })),
+  }));
+  const source = render('microFma', {
+    ...vectors, ...tile, name, bType: tile.bDtype === 'f32' ? 'float' : 'uint16_t', rows, columns,
+    cells: rows.flatMap((row) => row.cells),
+    loadB: tile.bDtype === 'f32' ? vectors.load : vectors.loadBf16,
+    unroll: 4,
+    prefetches: tile.prefetch === 0 ? [] : Array.from({ length: nr / 16 }, (_, p) => ({ offset: p * bp + tile.prefetch * bk })),
+  });
+  return { name, source: guard(name, source) };
+}
+
+export interface AmxTile {
+  /** 16 or 32 rows, 16 or 32 columns. */
+  readonly mr: number;
+  readonly nr: number;
+  readonly lda: number;
+  readonly bp: number;
+  readonly ldc: number;
+  /** Steps of 32 ahead that the right operand is fetched. */
+  readonly ahead: number;
+}
+
+/**
+ * c[mr][nr] (+)= a·b by TDPBF16PS. Tiles 0–3 accumulate, 4–5 hold rows of a, 6–7 columns of b. The loads of one step
+ * are spread between the products, and so are the prefetches of b.
+ */
+export function amxTile(tile: AmxTile): Helper {
+  const { mr, nr, lda, bp, ldc, ahead } = tile;
+  const name = `tw_amx_${mr}x${nr}_a${lda}_b${bp}_c${ldc}_p${ahead}`;
+  const [mt, nt] = [mr / 16, nr / 16];
+  const cells = Array.from({ length: mt * nt }, (_, i) => ({ tile: i, offset: Math.floor(i / nt) * 16 * ldc + (i % nt) * 16 }));
+  const lines = (panel: number): number[] => (ahead === 0 ? [] : Array.from({ length: 16 }, (_, i) => panel * bp + ahead * 512 + i * 32));
+  const loadA = (m: number): object => ({ isLoad: true, tile: 4 + m, pointer: `a + ${m * 16 * lda}`, stride: lda * 2, lines: [] });
+  const loadB = (n: number): object => ({ isLoad: true, tile: 6 + n, pointer: `b + ${n * bp}`, stride: 64, lines: lines(n) });
+  const dot = (m: number, n: number): object => ({ isLoad: false, tile: m * nt + n, a: 4 + m, b: 6 + n });
+  const order = [loadB(0), loadA(0), dot(0, 0)];
+  if (nt === 2) order.push(loadB(1), dot(0, 1));
+  if (mt === 2) order.push(loadA(1), dot(1, 0));
+  if (mt === 2 && nt === 2) order.push(dot(1, 1));
+  const source = render('microAmx', { name, mr, nr, mt, nt, ahead, cells, order, ldcBytes: ldc * 4 });
+  return { name, source: guard(name, source) };
+}

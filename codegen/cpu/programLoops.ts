@@ -1,0 +1,191 @@
+/** Loops over rows and columns around scalar programs: the epilogues of contractions and whole loop kernels. */
+import type { Output, Pairing, Segment } from '../../ir/kernel.js';
+import { ROW_SUM_BLOCK } from '../../ir/kernel.js';
+import type { Scalar } from '../../ir/scalar.js';
+import { operands as childrenOf, printScalar } from '../../ir/scalar.js';
+import type { Operands } from './layout.js';
+import { Body, RowScope } from './scalarPrinter.js';
+import type { Site, Value } from './scalarPrinter.js';
+
+const indent = (lines: readonly string[], depth: number): string => lines.map((line) => `${'  '.repeat(depth)}${line}\n`).join('');
+
+function rotated(outputs: readonly Output[]): Scalar[] {
+  const found = new Map<string, Scalar>();
+  const visit = (s: Scalar): void => {
+    childrenOf(s).forEach(visit);
+    if (s.op === 'rotateHalf') found.set(printScalar(s.a), s.a);
+  };
+  outputs.forEach((output) => { visit(output.value); });
+  return [...found.values()];
+}
+
+/** Prints the outputs at one site into `body`. `sums` names the accumulator of each row sum. */
+function printOutputs(outputs: readonly Output[], site: Site, body: Body, sums: readonly string[]): void {
+  // Values first, stores after: an output may be stored where another is read.
+  const values = outputs.map((output) => body.masked(output.value, site));
+  let sum = 0;
+  outputs.forEach((output, i) => {
+    if (output.kind === 'rowSum') {
+      body.lines.push(`${sums[sum++]!} += ${values[i]!};`);
+      return;
+    }
+    const operand = body.row.operands.get(output.buffer);
+    const pointer = body.row.rowPointer(operand, undefined);
+    body.lines.push(operand.columns === 1
+      ? `tw_s_store_${operand.dtype}(${pointer}, ${values[i]!}[0]);` : `tw_store_${operand.dtype}(${pointer} + ${site.column}, ${values[i]!});`);
+  });
+}
+
+/** Zeros past the last column. */
+function printZeros(outputs: readonly Output[], column: string, body: Body): void {
+  for (const output of outputs) {
+    if (output.kind === 'rowSum') continue;
+    const operand = body.row.operands.get(output.buffer);
+    if (operand.columns !== 1) body.lines.push(`tw_store_${operand.dtype}(${body.row.rowPointer(operand, undefined)} + ${column}, tw_set1(0.0f));`);
+  }
+}
+
+type MakeSite = (column: string, lanes: number | string) => Site;
+
+/** Loops over blocks of 32 columns [from, to) of one row; `columns` is the domain's extent, `from` a multiple of 32. */
+function columnBlocks(outputs: readonly Output[], row: RowScope, columns: number | 'T', from: string, to: string, site: MakeSite): string {
+  const sumCount = outputs.filter((output) => output.kind === 'rowSum').length;
+  const sums = Array.from({ length: sumCount }, (_, i) => `s${i}`);
+  const open = sums.map((name) => `tw_v ${name} = tw_set1(0.0f);`);
+  const close = (column: string): string[] => outputs.filter((output) => output.kind === 'rowSum').map((output, i) => {
+    const operand = row.operands.get(output.buffer);
+    return `${row.rowPointer(operand, undefined)}[(${column}) / ${ROW_SUM_BLOCK}] = tw_sum(${sums[i]!});`;
+  });
+  const full = new Body(row);
+  printOutputs(outputs, site('column', 16), full, sums);
+  const total = columns === 'T' ? 'launch->T' : String(columns);
+  let text = `    const int64_t whole = ${to} < ${total} / 32 * 32 ? ${to} : ${total} / 32 * 32;\n`;
+  text += '    for (int64_t block = ' + from + '; block < whole; block += 32) {\n' + indent(open, 3);
+  text += '      for (int64_t column = block; column < block + 32; column += 16) {\n' + indent(full.lines, 4) + '      }\n';
+  text += indent(close('block'), 3) + '    }\n';
+  if (columns !== 'T' && columns % 32 === 0) return text;
+  const tail: string[] = [...open];
+  for (const half of [0, 16]) {
+    const body = new Body(row);
+    const lanes = columns === 'T' ? `(int32_t)(launch->T - block - ${half})` : Math.min(16, (columns % 32) - half);
+    if (typeof lanes === 'number' && lanes <= 0) printZeros(outputs, `block + ${half}`, body);
+    else printOutputs(outputs, site(`(block + ${half})`, lanes), body, sums);
+    tail.push('{', ...body.lines.map((line) => `  ${line}`), '}');
+  }
+  tail.push(...close('block'));
+  text += `    if (whole < ${total} && ${to} >= ${total}) {\n      const int64_t block = whole;\n${indent(tail, 3)}    }\n`;
+  return text;
+}
+
+const rowsLoop = (row: RowScope, text: string): string =>
+  `  for (int64_t i = 0; i < mn; i++) {\n    const int64_t row = m0 + i;\n${indent(row.lines, 2)}${text}  }\n`;
+
+/** Body of a function (launch, m0, mn): a loop kernel's rows [m0, m0 + mn). */
+export function loopProgram(outputs: readonly Output[], columns: number | 'T', operands: Operands): string {
+  const row = new RowScope(operands);
+  const site: MakeSite = (column, lanes) => ({ id: 'x', column, lanes });
+  const text = columnBlocks(outputs, row, columns, '0', columns === 'T' ? 'launch->T' : String(columns), site);
+  return rowsLoop(row, text);
+}
+
+export interface Epilogue {
+  /** Body of a function (launch, tile, m0, mn, c0, cn, lines): logical columns [c0, c0 + cn) of rows [m0, m0 + mn). */
+  readonly text: string;
+  /** Lines of `ldc` floats that it needs. */
+  readonly lines: number;
+}
+
+/** Where the accumulator of logical column `c` (relative to the work item) lies in a row of the tile. */
+function tileColumn(pairing: Pairing, c: string, index: 0 | 1): string {
+  switch (pairing.kind) {
+    case 'none': return c;
+    case 'rotate': return c;
+    case 'interleave': return pairing.width === 16 ? `2 * (${c}) + ${16 * index}` : `(${c}) / ${pairing.width} * ${2 * pairing.width} + (${c}) % ${pairing.width} + ${index * pairing.width}`;
+    default: return pairing satisfies never;
+  }
+}
+
+/** The epilogue of a segment over a tile with `ldc` floats a row. */
+export function epilogueProgram(segment: Segment, operands: Operands, ldc: number): Epilogue {
+  const { pairing, outputs } = segment;
+  const isWhole = pairing.kind === 'none' || pairing.width % 16 === 0;
+  if (pairing.kind === 'rotate' && isWhole && outputs.every((output) => output.kind === 'store')) {
+    return { text: rotatePairs(segment, pairing, operands, ldc), lines: 0 };
+  }
+  const row = new RowScope(operands);
+  const acc = row.define('tile', 'float *', `tile + i * ${ldc}`);
+  if (isWhole && pairing.kind !== 'rotate') {
+    const site: MakeSite = (column, lanes) => ({
+      id: 'x', column, lanes, acc: (index) => `tw_load(${acc} + ${tileColumn(pairing, `${column} - c0`, index)})`,
+    });
+    return { text: rowsLoop(row, columnBlocks(outputs, row, segment.columns, 'c0', 'c0 + cn', site)), lines: 0 };
+  }
+  return throughLines(segment, row, acc, ldc);
+}
+
+/** Rotary pairs in whole vectors: both halves of a head at once, each with the other's values at hand. */
+function rotatePairs(segment: Segment, pairing: Extract<Pairing, { kind: 'rotate' }>, operands: Operands, ldc: number): string {
+  const { headDim, width } = pairing;
+  const half = headDim / 2;
+  const row = new RowScope(operands);
+  const acc = row.define('tile', 'float *', `tile + i * ${ldc}`);
+  const body = new Body(row);
+  const at = `(head - c0 + ${width === 16 ? '2 * j' : `j / ${width} * ${2 * width} + j % ${width}`})`;
+  const first: Site = {
+    id: 'a', column: '(head + j)', lanes: 16, acc: () => `tw_load(${acc} + ${at})`,
+    rotate: (a, b) => ({ code: b.define('tw_v', `-${b.float(b.value(a, second))}`), kind: 'f', isRow: false }),
+  };
+  const second: Site = {
+    id: 'b', column: `(head + j + ${half})`, lanes: 16, acc: () => `tw_load(${acc} + ${at} + ${width})`,
+    rotate: (a, b) => b.value(a, first),
+  };
+  printOutputs(segment.outputs, first, body, []);
+  printOutputs(segment.outputs, second, body, []);
+  let text = `    const int64_t end = c0 + cn < ${segment.columns} ? c0 + cn : ${segment.columns};\n`;
+  text += `    for (int64_t head = c0; head < end; head += ${headDim}) {\n      for (int64_t j = 0; j < ${half}; j += 16) {\n${indent(body.lines, 4)}      }\n    }\n`;
+  return rowsLoop(row, text);
+}
+
+/** Pairs that are no whole vectors: each row is first put into logical order in lines of its own. */
+function throughLines(segment: Segment, row: RowScope, acc: string, ldc: number): Epilogue {
+  const { pairing, outputs, columns } = segment;
+  if (pairing.kind === 'none') throw new Error('Columns that are not paired need no lines.');
+  const { width } = pairing;
+  let text = '';
+  if (pairing.kind === 'rotate') {
+    const half = pairing.headDim / 2;
+    text += `    for (int64_t h = 0; h < cn; h += ${pairing.headDim}) for (int64_t j = 0; j < ${half}; j++) {\n`;
+    text += `      const int64_t p = h + j / ${width} * ${2 * width} + j % ${width};\n      lines[h + j] = ${acc}[p];\n      lines[h + j + ${half}] = ${acc}[p + ${width}];\n    }\n`;
+  } else {
+    text += `    for (int64_t c = 0; c < cn; c++) {\n      const int64_t p = c / ${width} * ${2 * width} + c % ${width};\n`;
+    text += `      lines[c] = ${acc}[p];\n      lines[${ldc} + c] = ${acc}[p + ${width}];\n    }\n`;
+  }
+  const base = matrixLines(pairing);
+  const arguments_ = pairing.kind === 'rotate' ? rotated(outputs) : [];
+  const lineOf = new Map(arguments_.map((a, i) => [printScalar(a), (base + i) * ldc]));
+  const partner = (line: number, column: string, body: Body): Value => {
+    const { headDim } = pairing as Extract<Pairing, { kind: 'rotate' }>;
+    const name = `t${lineOf.size}_${body.lines.length}`;
+    body.lines.push(`float ${name}[16];`, `for (int l_ = 0; l_ < 16; l_++) {`,
+      `  const int64_t c_ = ${column} - c0 + l_;`,
+      `  ${name}[l_] = c_ % ${headDim} < ${headDim / 2} ? -lines[${line} + c_ + ${headDim / 2}] : lines[${line} + c_ - ${headDim / 2}];`, '}');
+    return { code: body.define('tw_v', `tw_load(${name})`), kind: 'f', isRow: false };
+  };
+  const site: MakeSite = (column, lanes) => ({
+    id: 'x', column, lanes,
+    acc: (index) => `tw_load(lines + ${index * ldc} + ${column} - c0)`,
+    rotate: (a, body) => partner(lineOf.get(printScalar(a))!, column, body),
+  });
+  // Arguments of rotateHalf, innermost first, each into its own line; columns past the end read padding of the tile.
+  arguments_.forEach((a) => {
+    const body = new Body(row);
+    const vector = body.float(body.value(a, site('column', 16)));
+    body.lines.push(`tw_store(lines + ${lineOf.get(printScalar(a))!} + column - c0, ${vector});`);
+    const end = `(c0 + cn < ${columns} ? c0 + cn : ${columns})`;
+    text += `    for (int64_t column = c0; column < ${end}; column += 16) {\n${indent(body.lines, 3)}    }\n`;
+  });
+  text += columnBlocks(outputs, row, columns, 'c0', 'c0 + cn', site);
+  return { text: rowsLoop(row, text), lines: base + arguments_.length };
+}
+
+const matrixLines = (pairing: Pairing): number => (pairing.kind === 'interleave' ? 2 : 1);

@@ -1,0 +1,263 @@
+/**
+ * Scalar programs printed as C over vectors of 16 columns. Common subexpressions are computed once; what depends on
+ * the row alone is computed once a row, as scalars.
+ */
+import type { Access, Scalar } from '../../ir/scalar.js';
+import { isBinary, isUnary, printScalar } from '../../ir/scalar.js';
+import type { Operand, Operands } from './layout.js';
+import { C_TYPES } from './layout.js';
+
+/** 16 adjacent columns in which a program is evaluated. */
+export interface Site {
+  /** Distinguishes sites of one body. */
+  readonly id: string;
+  /** C expression of the first logical column. */
+  readonly column: string;
+  /** Columns that exist, of the 16: a number, or a C expression (which may reach below 0 or past 16). */
+  readonly lanes: number | string;
+  /** C expression of the accumulators here. */
+  readonly acc?: (index: 0 | 1) => string;
+  /** rotateHalf(a) here: given a printed value at another site and its sign, or a vector expression. */
+  readonly rotate?: (a: Scalar, body: Body) => Value;
+}
+
+/** A printed value: `f` float, `m` truth. Row values are C scalars, column values vectors or masks. */
+export interface Value {
+  readonly code: string;
+  readonly kind: 'f' | 'm';
+  readonly isRow: boolean;
+}
+
+const C_BINARY: Readonly<Partial<Record<string, string>>> = { add: '+', sub: '-', mul: '*', div: '/' };
+const C_COMPARE: Readonly<Partial<Record<string, string>>> = { le: '<=', lt: '<', eq: '==' };
+
+/** A C float literal, exact for every float. */
+export function floatLiteral(value: number): string {
+  if (Number.isNaN(value)) return '__builtin_nanf("")';
+  if (!Number.isFinite(value)) return value > 0 ? '__builtin_inff()' : '-__builtin_inff()';
+  const single = Math.fround(value);
+  if (!Number.isFinite(single)) return single > 0 ? '__builtin_inff()' : '-__builtin_inff()';
+  const text = String(single);
+  return `${/[.e]/.test(text) ? text : `${text}.0`}f`;
+}
+
+const doubleLiteral = (value: number): string => (Number.isFinite(value) ? value.toExponential() : `(double)(${floatLiteral(value)})`);
+
+/** Statements that run once a row: row pointers, row scalars, their broadcasts. `row` is the row's C variable. */
+export class RowScope {
+  readonly lines: string[] = [];
+  readonly operands: Operands;
+  private readonly names = new Map<string, string>();
+  private readonly prefix: string;
+
+  constructor(operands: Operands, prefix = 'r') {
+    this.operands = operands;
+    this.prefix = prefix;
+  }
+
+  define(key: string, type: string, code: string): string {
+    const known = this.names.get(key);
+    if (known !== undefined) return known;
+    const name = `${this.prefix}${this.names.size}`;
+    this.names.set(key, name);
+    this.lines.push(`${type} const ${name} = ${code};`);
+    return name;
+  }
+
+  /** The row number an access reads: the row itself, or what a gather list says. */
+  rowIndex(via: string | undefined): string {
+    if (via === undefined) return 'row';
+    const operand = this.operands.get(via);
+    return this.define(`index ${via}`, 'int64_t', `${this.operands.base(operand)}[row]`);
+  }
+
+  /** Pointer to a buffer's row. */
+  rowPointer(operand: Operand, via: string | undefined): string {
+    const type = C_TYPES[operand.dtype];
+    return this.define(`row ${operand.name} ${via ?? ''}`, `${type} *`, `${this.operands.base(operand)} + ${this.rowIndex(via)} * ${operand.stride}`);
+  }
+
+  broadcast(value: Value): string {
+    return value.kind === 'f'
+      ? this.define(`set ${value.code}`, 'tw_v', `tw_set1(${value.code})`) : this.define(`set ${value.code}`, 'tw_m', `tw_setm(${value.code})`);
+  }
+}
+
+/** The statements of one chunk of columns (one site, or two that need each other's values). */
+export class Body {
+  readonly lines: string[] = [];
+  readonly row: RowScope;
+  private readonly values = new Map<string, Value>();
+  private counter = 0;
+
+  constructor(row: RowScope) {
+    this.row = row;
+  }
+
+  /** Prints `s` at `site`; the same expression at the same site is printed once. */
+  value(s: Scalar, site: Site): Value {
+    const key = `${site.id} ${printScalar(s)}`;
+    const known = this.values.get(key);
+    if (known !== undefined) return known;
+    const value = this.print(s, site);
+    this.values.set(key, value);
+    return value;
+  }
+
+  /** `s` as a vector of floats, lanes past the last column zero. */
+  masked(s: Scalar, site: Site): string {
+    const vector = this.float(this.value(s, site));
+    if (site.lanes === 16) return vector;
+    return this.define('tw_v', `tw_select(tw_first(${site.lanes}), ${vector}, tw_set1(0.0f))`);
+  }
+
+  define(type: string, code: string): string {
+    const name = `${type === 'tw_m' ? 'm' : 'v'}${this.counter++}`;
+    this.lines.push(`const ${type} ${name} = ${code};`);
+    return name;
+  }
+
+  /** A vector of floats. */
+  float(value: Value): string {
+    if (value.isRow) return this.row.broadcast(this.rowFloat(value));
+    return value.kind === 'f' ? value.code : this.define('tw_v', `tw_mask_float(${value.code})`);
+  }
+
+  private rowFloat(value: Value): Value {
+    return value.kind === 'f' ? value : { code: `(float)${value.code}`, kind: 'f', isRow: true };
+  }
+
+  private mask(value: Value): string {
+    if (value.isRow) return this.row.broadcast(this.rowTruth(value));
+    return value.kind === 'm' ? value.code : this.define('tw_m', `tw_nonzero(${value.code})`);
+  }
+
+  private rowTruth(value: Value): Value {
+    return value.kind === 'm' ? value : { code: `(${value.code} != 0.0f)`, kind: 'm', isRow: true };
+  }
+
+  private rowValue(kind: 'f' | 'm', code: string): Value {
+    return { code: this.row.define(`value ${code}`, kind === 'f' ? 'float' : 'int', code), kind, isRow: true };
+  }
+
+  private columnValue(kind: 'f' | 'm', code: string): Value {
+    return { code: this.define(kind === 'f' ? 'tw_v' : 'tw_m', code), kind, isRow: false };
+  }
+
+  private print(s: Scalar, site: Site): Value {
+    switch (s.op) {
+      case 'const': return { code: floatLiteral(s.value), kind: 'f', isRow: true };
+      case 'acc':
+        if (site.acc === undefined) throw new Error(`${printScalar(s)} has no meaning here: there is no contraction.`);
+        return this.columnValue('f', site.acc(s.index));
+      case 'rotateHalf':
+        if (site.rotate === undefined) throw new Error(`${printScalar(s)} has no meaning here: the columns are not paired by 'rotate'.`);
+        return site.rotate(s.a, this);
+      case 'load': return this.load(s.buffer, s.access, site);
+      case 'rowSum': {
+        const operand = this.row.operands.get(s.buffer);
+        const columns = operand.columns === 'T' ? 'launch->T' : operand.columns;
+        return this.rowValue('f', `tw_sum_of(${this.row.rowPointer(operand, s.via)}, ${columns})`);
+      }
+      case 'rowIndex': return this.rowValue('f', '(float)row');
+      case 'columnIndex': return this.columnValue('f', `tw_float(tw_lane + tw_seti((int32_t)(${site.column})))`);
+      case 'arg': throw new Error(`${printScalar(s)} has no meaning in a kernel.`);
+      case 'select': return this.select(this.value(s.condition, site), this.value(s.a, site), this.value(s.b, site));
+      case 'sin':
+      case 'cos': return this.angle(s.op, s.a, site);
+      default:
+    }
+    if (isUnary(s)) return this.unary(s.op, this.value(s.a, site));
+    if (isBinary(s)) return this.binary(s.op, this.value(s.a, site), this.value(s.b, site));
+    return s satisfies never;
+  }
+
+  private unary(op: string, a: Value): Value {
+    if (op === 'toF32') return a.isRow ? this.rowFloat(a) : { code: this.float(a), kind: 'f', isRow: false };
+    if (op === 'not') return a.isRow ? this.rowValue('m', `!${this.rowTruth(a).code}`) : this.columnValue('m', `tw_not(${this.mask(a)})`);
+    const x = a.isRow ? this.rowFloat(a).code : this.float(a);
+    const one = a.isRow ? '1.0f' : 'tw_set1(1.0f)';
+    const root = a.isRow ? `__builtin_sqrtf(${x})` : `tw_sqrt(${x})`;
+    const code: Readonly<Record<string, string>> = {
+      neg: `-${x}`, sqrt: root, rsqrt: `${one} / ${root}`,
+      exp: `${a.isRow ? 'tw_s_exp' : 'tw_exp'}(${x})`, log: `${a.isRow ? 'tw_s_log' : 'tw_log'}(${x})`,
+      roundBf16: `${a.isRow ? 'tw_s_round_bf16' : 'tw_round_bf16'}(${x})`,
+    };
+    const text = code[op];
+    if (text === undefined) throw new Error(`The CPU printer has no '${op}'.`);
+    return a.isRow ? this.rowValue('f', text) : this.columnValue('f', text);
+  }
+
+  private binary(op: string, a: Value, b: Value): Value {
+    const isRow = a.isRow && b.isRow;
+    if (op === 'and' || op === 'or') {
+      if (isRow) return this.rowValue('m', `(${this.rowTruth(a).code} ${op === 'and' ? '&&' : '||'} ${this.rowTruth(b).code})`);
+      return this.columnValue('m', `tw_${op}(${this.mask(a)}, ${this.mask(b)})`);
+    }
+    const [x, y] = isRow ? [this.rowFloat(a).code, this.rowFloat(b).code] : [this.float(a), this.float(b)];
+    const arithmetic = C_BINARY[op];
+    if (arithmetic !== undefined) return isRow ? this.rowValue('f', `${x} ${arithmetic} ${y}`) : this.columnValue('f', `${x} ${arithmetic} ${y}`);
+    const compare = C_COMPARE[op];
+    if (compare !== undefined) return isRow ? this.rowValue('m', `(${x} ${compare} ${y})`) : this.columnValue('m', `tw_${op}(${x}, ${y})`);
+    if (op === 'max' || op === 'min') return isRow ? this.rowValue('f', `tw_s_${op}(${x}, ${y})`) : this.columnValue('f', `tw_${op}(${x}, ${y})`);
+    throw new Error(`The CPU printer has no '${op}'.`);
+  }
+
+  private select(condition: Value, a: Value, b: Value): Value {
+    if (condition.isRow && a.isRow && b.isRow) {
+      return this.rowValue('f', `${this.rowTruth(condition).code} ? ${this.rowFloat(a).code} : ${this.rowFloat(b).code}`);
+    }
+    return this.columnValue('f', `tw_select(${this.mask(condition)}, ${this.float(a)}, ${this.float(b)})`);
+  }
+
+  private load(name: string, access: Access, site: Site): Value {
+    const operand = this.row.operands.get(name);
+    const { dtype } = operand;
+    if (access.kind === 'row' || (access.kind === 'element' && operand.columns === 1)) {
+      return this.rowValue('f', `tw_s_load_${dtype}(${this.row.rowPointer(operand, access.via)})`);
+    }
+    const base = access.kind === 'column' ? this.row.operands.base(operand) : this.row.rowPointer(operand, access.via);
+    if (access.kind === 'periodic') {
+      if (access.period % 16 === 0) return this.columnValue('f', `tw_load_${dtype}(${base} + (${site.column}) % ${access.period})`);
+      return this.gathered((l) => `tw_s_load_${dtype}(${base} + (${site.column} + ${l}) % ${access.period})`, site, true);
+    }
+    // An unpadded operand ends with its last column: a chunk that reaches past it is read lane by lane.
+    if (!operand.isPadded && site.lanes !== 16) return this.gathered((l) => `tw_s_load_${dtype}(${base} + ${site.column} + ${l})`, site, false);
+    return this.columnValue('f', `tw_load_${dtype}(${base} + ${site.column})`);
+  }
+
+  /** A vector made lane by lane; lanes past the last column are zero, or also made where that is safe. */
+  private gathered(lane: (l: string) => string, site: Site, isSafePastEnd: boolean): Value {
+    const name = `v${this.counter++}`;
+    const bound = isSafePastEnd || site.lanes === 16 ? '' : ` && l_ < (${site.lanes})`;
+    this.lines.push(`float ${name}l[16] = { 0 };`, `for (int l_ = 0; l_ < 16${bound}; l_++) ${name}l[l_] = ${lane('l_')};`, `const tw_v ${name} = tw_load(${name}l);`);
+    return { code: name, kind: 'f', isRow: false };
+  }
+
+  /** sin and cos take their angle in double: position × frequency needs more than a float's bits. */
+  private angle(op: 'sin' | 'cos', a: Scalar, site: Site): Value {
+    return this.gathered((l) => `(float)tw_${op}(${this.double(a, site, l)})`, site, false);
+  }
+
+  private double(s: Scalar, site: Site, lane: string): string {
+    const sub = (x: Scalar): string => this.double(x, site, lane);
+    switch (s.op) {
+      case 'const': return doubleLiteral(s.value);
+      case 'rowIndex': return '(double)row';
+      case 'columnIndex': return `(double)(${site.column} + ${lane})`;
+      case 'toF32': return sub(s.a);
+      case 'neg': return `(-${sub(s.a)})`;
+      case 'exp': case 'log': case 'sqrt': return `${s.op}(${sub(s.a)})`;
+      case 'add': case 'sub': case 'mul': case 'div': return `(${sub(s.a)} ${C_BINARY[s.op]} ${sub(s.b)})`;
+      case 'load': {
+        const operand = this.row.operands.get(s.buffer);
+        const { access } = s;
+        if (access.kind === 'row') return `(double)tw_s_load_${operand.dtype}(${this.row.rowPointer(operand, access.via)})`;
+        const base = access.kind === 'column' ? this.row.operands.base(operand) : this.row.rowPointer(operand, access.via);
+        const column = `(${site.column} + ${lane})`;
+        return `(double)tw_s_load_${operand.dtype}(${base} + ${access.kind === 'periodic' ? `${column} % ${access.period}` : column})`;
+      }
+      default: throw new Error(`The CPU printer cannot take the angle of sin or cos from '${s.op}'.`);
+    }
+  }
+}

@@ -1,0 +1,114 @@
+/** What makes two kernels the same text: everything but the names of what they read and write. */
+import { createHash } from 'node:crypto';
+import type { Kernel, KernelModule, Output } from '../../ir/kernel.js';
+import type { CpuSchedule } from '../../ir/plan.js';
+import { rowStride } from '../../ir/plan.js';
+import type { Scalar } from '../../ir/scalar.js';
+import { mapScalar, operands, printScalar } from '../../ir/scalar.js';
+import { DTYPE_BYTES } from '../../ir/types.js';
+
+/** Bump when the meaning of a signature or of a schedule changes. */
+const VERSION = 1;
+
+/** Buffer and weight names in order of first use: the order of tw_launch.buffers. */
+export function parametersOf(kernel: Kernel, module: KernelModule): string[] {
+  const names = new Set<string>();
+  visitNames(kernel, (name) => {
+    names.add(name);
+    return name;
+  });
+  const declared = new Set([...module.buffers, ...module.weights].map(({ name }) => name));
+  for (const name of names) {
+    if (!declared.has(name)) throw new Error(`Kernel ${kernel.name} (${kernel.path}) uses '${name}', which the module does not declare.`);
+  }
+  return [...names];
+}
+
+/** `kernel` with every buffer and weight name passed through `rename`, in a fixed order. */
+function visitNames(kernel: Kernel, rename: (name: string) => string): Kernel {
+  const scalar = (s: Scalar): Scalar => {
+    for (const operand of operands(s)) scalar(operand);
+    if (s.op === 'load') {
+      if (s.access.kind !== 'column' && s.access.via !== undefined) rename(s.access.via);
+      rename(s.buffer);
+    }
+    if (s.op === 'rowSum') {
+      if (s.via !== undefined) rename(s.via);
+      rename(s.buffer);
+    }
+    return mapScalar(s, (leaf) => {
+      if (leaf.op === 'load') {
+        const { access } = leaf;
+        const via = access.kind === 'column' || access.via === undefined ? access : { ...access, via: rename(access.via) };
+        return { ...leaf, buffer: rename(leaf.buffer), access: via };
+      }
+      if (leaf.op !== 'rowSum') return leaf;
+      return leaf.via === undefined ? { ...leaf, buffer: rename(leaf.buffer) } : { ...leaf, buffer: rename(leaf.buffer), via: rename(leaf.via) };
+    });
+  };
+  const output = (o: Output): Output => ({ kind: o.kind, value: scalar(o.value), buffer: rename(o.buffer) });
+  switch (kernel.anchor) {
+    case 'gemm':
+      return {
+        ...kernel,
+        a: rename(kernel.a),
+        segments: kernel.segments.map((s) => ({ ...s, weight: rename(s.weight), outputs: s.outputs.map(output) })),
+      };
+    case 'attention': {
+      const renamed = { ...kernel, q: rename(kernel.q), k: rename(kernel.k), v: rename(kernel.v) };
+      const mask = kernel.mask.kind === 'column'
+        ? { ...kernel.mask, subtreeEnd: rename(kernel.mask.subtreeEnd) } : { ...kernel.mask, buffer: rename(kernel.mask.buffer) };
+      const queryRow = kernel.queryRow === undefined ? {} : { queryRow: rename(kernel.queryRow) };
+      return { ...renamed, mask, ...queryRow, out: rename(kernel.out) };
+    }
+    case 'logprob':
+      return {
+        ...kernel, a: rename(kernel.a), weight: rename(kernel.weight), rowScale: scalar(kernel.rowScale),
+        target: rename(kernel.target), parts: rename(kernel.parts),
+      };
+    case 'logprobReduce':
+      return {
+        ...kernel, parts: rename(kernel.parts), target: rename(kernel.target),
+        logProb: rename(kernel.logProb), isArgmax: rename(kernel.isArgmax),
+      };
+    case 'loop': return { ...kernel, outputs: kernel.outputs.map(output) };
+    default: return kernel satisfies never;
+  }
+}
+
+const hash = (text: string, length: number): string => createHash('sha256').update(text).digest('hex').slice(0, length);
+
+/** Programs as text, so that the order of an object's keys cannot matter. */
+function canonical(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(canonical);
+  if (typeof value !== 'object' || value === null) return value;
+  const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+  return Object.fromEntries(entries.map(([key, v]) => [key, key === 'value' || key === 'rowScale' ? printScalar(v as Scalar) : canonical(v)]));
+}
+
+/**
+ * Hex hash of the kernel's canonical text: names of buffers and weights are replaced by parameter indices, so the same
+ * kernel of two layers has one signature. Includes what the text depends on: dtypes, strides, layouts, pairings.
+ */
+export function kernelSignature(kernel: Kernel, module: KernelModule, tokensCapacity: number): string {
+  const parameters = parametersOf(kernel, module);
+  const index = new Map(parameters.map((name, i) => [name, `p${i}`]));
+  const renamed = visitNames(kernel, (name) => index.get(name)!);
+  const buffers = new Map(module.buffers.map((b) => [b.name, b]));
+  const weights = new Map(module.weights.map((w) => [w.name, w]));
+  const shapes = parameters.map((name) => {
+    const weight = weights.get(name);
+    if (weight !== undefined) {
+      const rows = weight.sources.reduce((sum, source) => sum + source.rows, 0);
+      return { kind: 'weight', layout: weight.layout, dtype: weight.dtype, rows, k: weight.k, pairing: weight.pairing };
+    }
+    const buffer = buffers.get(name)!;
+    const stride = rowStride(buffer, tokensCapacity, DTYPE_BYTES[buffer.dtype]);
+    return { kind: 'buffer', dtype: buffer.dtype, rows: buffer.rows, columns: buffer.columns, stride, isWeight: buffer.space === 'weight' };
+  });
+  const capacity = kernel.anchor === 'attention' ? tokensCapacity : 0;
+  const text = { version: VERSION, kernel: { ...renamed, name: '', path: '', ops: [] }, shapes, capacity };
+  return hash(JSON.stringify(canonical(text)), 16);
+}
+
+export const scheduleHash = (schedule: CpuSchedule): string => hash(JSON.stringify(canonical(schedule)), 8);
