@@ -9,6 +9,8 @@ export interface Settings {
   readonly cacheDir: string;
   /** PATH: where compilers are looked for. */
   readonly path: string;
+  /** TILEWRIGHT_DEBUG: any value but 0 prints the stack of an unexpected error. */
+  readonly isDebug: boolean;
 }
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -26,5 +28,6 @@ export function readSettings(environment: Environment = process.env): Settings {
     cacheDir: text(environment, 'TILEWRIGHT_CACHE')
       ?? join(text(environment, 'XDG_CACHE_HOME') ?? join(homedir(), '.cache'), 'tilewright'),
     path: text(environment, 'PATH') ?? '',
+    isDebug: (text(environment, 'TILEWRIGHT_DEBUG') ?? '0') !== '0',
   };
 }

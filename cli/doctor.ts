@@ -1,0 +1,34 @@
+/** `tilewright doctor`: what this machine has and lacks. */
+import type { Command } from 'commander';
+import type { Check } from '../driver/doctor.js';
+import { textTable } from './format.js';
+import { addSections } from './help.js';
+import { isSet, type Flags } from './options.js';
+import { printJson, type Context } from './work.js';
+
+export function addDoctor(program: Command, context: Context): void {
+  const command = program.command('doctor')
+    .summary('check this machine: what is here, what is missing, how to fix it')
+    .description('Checks everything that compiling and running need and prints a command for whatever is missing.')
+    .option('--json', 'print the checks as JSON and nothing else')
+    .action(async (_options: unknown, self: Command) => { await doctor(context, self.opts<Flags>()); });
+  addSections(command, {
+    'Exit status': ['0  nothing that is needed is missing', '1  something is; its line says how to get it'],
+  });
+}
+
+async function doctor(context: Context, flags: Flags): Promise<void> {
+  const checks = await context.commands.doctor();
+  const isHealthy = checks.every(({ status }) => status !== 'missing');
+  if (isSet(flags, 'json')) printJson(context.io, { isHealthy, checks });
+  else context.io.stdout.write(describe(checks));
+  if (!isHealthy) context.fail();
+}
+
+function describe(checks: readonly Check[]): string {
+  const table = textTable(checks.map(({ status, name, detail }) => [status, name, detail.split('\n')[0] ?? '']));
+  const missing = checks.filter(({ status }) => status === 'missing');
+  const lines = checks.flatMap(({ fix }, i) => [table[i]!, ...(fix === undefined ? [] : [`         → ${fix}`])]);
+  const verdict = missing.length === 0 ? 'Everything that is needed is here.' : `Missing: ${missing.map(({ name }) => name).join(', ')}.`;
+  return `${[...lines, '', verdict].join('\n')}\n`;
+}

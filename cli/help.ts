@@ -1,0 +1,26 @@
+/** Texts that several commands' help share. */
+import type { Command } from 'commander';
+
+/** Lines after the list of flags: what was not obvious from it. */
+export function addSections(command: Command, sections: Readonly<Record<string, readonly string[]>>): Command {
+  const text = Object.entries(sections).map(([title, lines]) => `${title}:\n${lines.map((line) => (line === '' ? '' : `  ${line}`)).join('\n')}`);
+  return command.addHelpText('after', `\n${text.join('\n\n')}`);
+}
+
+export const EXIT_STATUSES = [
+  '0    done',
+  '1    wrong use or failure; stderr says what and what to do',
+  '130  stopped with Ctrl-C; stderr says how to go on',
+];
+
+export const CHECKPOINT_HELP = [
+  'A checkpoint is a Hugging Face LLaMA folder: config.json, model.safetensors (or its index and shards), and',
+  'tokenizer.json or tokenizer.model. With --init random:SEED a config.json is enough.',
+];
+
+/** The flags that decide how a model is compiled. */
+export const addModelFlags = (command: Command): Command => command
+  .option('--precision <p>', 'auto: 16-bit inputs where the CPU has matrix units for them, f32 elsewhere; f32: always (default: auto)')
+  .option('--init <random:SEED>', 'make weights up instead of reading them: for measuring')
+  .option('--isa <isa>', 'micro-kernels: portable, avx2, avx512 or amx (default: the best this CPU has)')
+  .option('--max-tokens <n>', 'largest micro-batch in tokens; more is faster and needs more memory (default: the model\'s context, 1024 to 4096)');

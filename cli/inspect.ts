@@ -1,0 +1,96 @@
+/** `tilewright inspect`: what the compiler made of a model. */
+import { Option, type Command } from 'commander';
+import { isArtifact } from '../driver/artifact.js';
+import { findStage, parameterCount, stageText, type Inspection } from '../driver/inspect.js';
+import { bucketFor, kernelRows, kernelSource, typicalSize } from '../driver/inspectKernels.js';
+import { memoryReport } from '../driver/inspectMemory.js';
+import { UserError } from '../errors.js';
+import { addModelFlags, addSections, CHECKPOINT_HELP, EXIT_STATUSES } from './help.js';
+import { describeKernels, describeMemory, describePlan, describeSource, describeStages, describeSummary } from './inspectText.js';
+import { INSPECT_MASKS, isSet, modelFlags, refuseCompileFlags, text, wholeNumber, type Flags } from './options.js';
+import { printJson, type Context } from './work.js';
+
+export function addInspect(program: Command, context: Context): void {
+  const command = program.command('inspect')
+    .summary('look inside: graph after a pass, kernels, sources, plan, memory')
+    .description('Shows what the compiler made of a checkpoint or artifact. Reads no weights and needs no C compiler. Without a flag: one\n'
+      + 'screen with the whole.')
+    .argument('<model>', 'checkpoint folder, config.json (with --init), or artifact folder')
+    .option('--passes', 'the passes in order, why each stands there, and what it left')
+    .option('--pass <name>', 'the graph after this pass (a name or number from --passes)')
+    .option('--kernels', 'every fused kernel: shape, cost, the ops that went into it')
+    .option('--kernel <name>', 'the generated source of a kernel, by name or path')
+    .option('--plan', 'launches and schedules, for each size of micro-batch')
+    .option('--memory', 'the arena over time, and where the weights go')
+    .option('--tokens <n>', 'tokens of a micro-batch, for costs and schedules (default: the largest)')
+    .option('--json', 'print what was asked for as JSON and nothing else');
+  addModelFlags(command)
+    .addOption(new Option('--mask <kind>').hideHelp())
+    .action((model: string, _options: unknown, self: Command) => { inspect(context, model, self.opts<Flags>()); });
+  addSections(command, {
+    'About the input': CHECKPOINT_HELP,
+    Examples: [
+      'tilewright inspect models/demo',
+      'tilewright inspect models/demo --pass canonicaliseMask | less',
+      'tilewright inspect models/demo --kernels --tokens 512',
+      'tilewright inspect models/demo --kernel layers.3.mlp.down',
+      'tilewright inspect path/to/config.json --init random:1 --memory',
+    ],
+    'Exit status': EXIT_STATUSES,
+  });
+}
+
+const VIEWS = ['passes', 'pass', 'kernels', 'kernel', 'plan', 'memory'] as const;
+
+function inspect(context: Context, model: string, flags: Flags): void {
+  const { io, commands } = context;
+  const views = VIEWS.filter((view) => flags[view] !== undefined);
+  if (views.length > 1) throw new UserError(`${views.map((view) => `--${view}`).join(' and ')}: one at a time`, `for example: tilewright inspect ${model} --${views[0]!}${views[0] === 'pass' || views[0] === 'kernel' ? ' NAME' : ''}`);
+  const wanted = modelFlags(flags, INSPECT_MASKS);
+  if (isArtifact(model)) refuseCompileFlags(flags, model);
+  const { dump: _, ...request } = { model, ...wanted };
+  const inspection = commands.inspect(request);
+  const { plan } = inspection;
+  const given = text(flags, 'tokens');
+  const tokens = given === undefined ? plan.capacity.tokens : wholeNumber('--tokens', given, 1, plan.capacity.tokens, '256');
+  const [data, words] = view(inspection, views[0], flags, tokens, io.stdout.columns ?? 200, io.invocation);
+  if (isSet(flags, 'json')) printJson(io, data());
+  else io.stdout.write(words());
+}
+
+/** The view as data and as text, each made when asked for. */
+function view(inspection: Inspection, name: (typeof VIEWS)[number] | undefined, flags: Flags, tokens: number, width: number, invocation: string): readonly [() => unknown, () => string] {
+  const { plan, stages } = inspection;
+  const size = typicalSize(tokens);
+  const rows = () => kernelRows(plan, size);
+  const memory = () => memoryReport(plan, inspection.checkpoint);
+  switch (name) {
+    case 'passes':
+      return [() => stages.map(({ name: pass, graph, changed, reason }) => ({ name: pass, ops: graph.nodes.length, changed, reason })), () => `${describeStages(stages).join('\n')}\n`];
+    case 'pass': {
+      const stage = findStage(inspection, text(flags, 'pass') ?? '');
+      return [() => ({ name: stage.name, reason: stage.reason, graph: stageText(stage) }), () => stageText(stage)];
+    }
+    case 'kernels': return [() => ({ size, kernels: rows() }), () => describeKernels(rows(), size.T, size.R)];
+    case 'kernel': {
+      const source = kernelSource(plan, text(flags, 'kernel') ?? '', tokens);
+      return [() => source, () => describeSource(source)];
+    }
+    case 'plan':
+      return [() => ({ launches: plan.launches, buckets: plan.buckets, schedules: plan.schedules, bucketOfTokens: bucketFor(plan, tokens).index }), () => describePlan(plan, rows())];
+    case 'memory': return [memory, () => describeMemory(memory(), width)];
+    case undefined: return [() => summary(inspection, rows().length), () => describeSummary(inspection, rows(), memory(), invocation)];
+    default: return name satisfies never;
+  }
+}
+
+function summary(inspection: Inspection, kernels: number): unknown {
+  const { plan, checkpoint, config, isa, arithmetic, stages, notes } = inspection;
+  const { weights, arenaBytes } = memoryReport(plan, checkpoint);
+  return {
+    model: inspection.request.model, isArtifact: inspection.isArtifact, isTuned: inspection.isTuned, config, isa, arithmetic,
+    parameters: checkpoint === undefined ? undefined : parameterCount(checkpoint), kernels,
+    distinctKernels: new Set(plan.launches.map(({ signature }) => signature)).size, arenaBytes, weights,
+    capacity: plan.capacity, buckets: plan.buckets, passes: stages.map(({ name }) => name), notes,
+  };
+}

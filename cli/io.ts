@@ -1,0 +1,70 @@
+/** Everything the command line touches of its process: two streams, a clock, interruptions. Tests hand in a fake. */
+import { basename, relative } from 'node:path';
+import { readSettings } from '../settings.js';
+
+/** A stream that may be a terminal. */
+export type Output = NodeJS.WritableStream & { readonly isTTY?: boolean; readonly columns?: number; readonly rows?: number };
+
+export const STOP_SIGNALS = ['SIGINT', 'SIGTERM'] as const;
+export type StopSignal = (typeof STOP_SIGNALS)[number];
+
+export interface Io {
+  /** Results. */
+  readonly stdout: Output;
+  /** Progress, notes and errors. */
+  readonly stderr: Output;
+  /** Unexpected errors show their stack. */
+  readonly isDebug: boolean;
+  /** What the user types to start this program, for commands that we suggest. */
+  readonly invocation: string;
+  /** Milliseconds, never going back. */
+  now(): number;
+  /** Calls `listener` for each request to stop; returns the function that ends it. */
+  onStop(listener: (signal: StopSignal) => void): () => void;
+  /** Ends the process at once. */
+  die(signal: StopSignal): void;
+}
+
+/** `script` is argv[1]: the installed command by name, a local installation through npx, otherwise node and the file. */
+export function invocationOf(script: string | undefined, folder: string): string {
+  if (script === undefined) return 'tilewright';
+  if (basename(script) === 'tilewright') {
+    return script.startsWith(`${folder}/node_modules/.bin/`) ? 'npx tilewright' : 'tilewright';
+  }
+  const near = relative(folder, script);
+  return `node ${quoteForShell(near.startsWith('..') ? script : near)}`;
+}
+
+/** The argument as a POSIX shell reads it back. */
+export const quoteForShell = (text: string): string => (/^[\w./:=@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
+/** A reader that goes away (`| head`) is no error: what it does not want is dropped, and the work goes on. */
+function ignoreClosedPipe(stream: NodeJS.WriteStream): void {
+  stream.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error;
+  });
+}
+
+/** This process. */
+export function processIo(): Io {
+  ignoreClosedPipe(process.stdout);
+  ignoreClosedPipe(process.stderr);
+  return {
+    stdout: process.stdout,
+    stderr: process.stderr,
+    isDebug: readSettings().isDebug,
+    invocation: invocationOf(process.argv[1], process.cwd()),
+    now: () => performance.now(),
+    onStop(listener) {
+      for (const signal of STOP_SIGNALS) process.on(signal, listener);
+      return () => {
+        for (const signal of STOP_SIGNALS) process.removeListener(signal, listener);
+      };
+    },
+    die(signal) {
+      // Without a listener the signal ends the process, and its parent sees that it did.
+      process.removeAllListeners(signal);
+      process.kill(process.pid, signal);
+    },
+  };
+}

@@ -1,0 +1,132 @@
+/** Flags as text → typed values. Every refusal says what was given, what is expected, and shows an example. */
+import { UserError } from '../errors.js';
+import { parseInit, type WeightInit } from '../driver/model.js';
+import { PRECISIONS, type Precision } from '../driver/machine.js';
+import { SHARING_MODES, type Sharing } from '../eval/index.js';
+import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
+import type { MaskKind } from '../models/mask.js';
+
+/** What commander hands over: a string for a flag with a value, true for one without. */
+export type Flags = Readonly<Record<string, string | boolean | undefined>>;
+
+/** The value of a flag that takes one. */
+export function text(flags: Flags, name: string): string | undefined {
+  const value = flags[name];
+  return typeof value === 'string' ? value : undefined;
+}
+
+export const isSet = (flags: Flags, name: string): boolean => flags[name] === true;
+
+/** Edits (insert, delete, replace, swap neighbours) that lead from `a` to `b`. */
+function distance(a: string, b: string): number {
+  const rows = Array.from({ length: a.length + 1 }, (_, i) => Array.from({ length: b.length + 1 }, (_, j) => (i === 0 ? j : j === 0 ? i : 0)));
+  for (let i = 1; i <= a.length; i++) {
+    for (let j = 1; j <= b.length; j++) {
+      const replaced = rows[i - 1]![j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1);
+      let best = Math.min(replaced, rows[i - 1]![j]! + 1, rows[i]![j - 1]! + 1);
+      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) best = Math.min(best, rows[i - 2]![j - 2]! + 1);
+      rows[i]![j] = best;
+    }
+  }
+  return rows[a.length]![b.length]!;
+}
+
+/** The known word that `given` most likely means; none where all are far off. */
+export function nearest(given: string, known: readonly string[]): string | undefined {
+  if (given.length > 100) return undefined;
+  const ranked = known.map((word) => ({ word, edits: distance(given.toLowerCase(), word.toLowerCase()) })).sort((a, b) => a.edits - b.edits);
+  const [best] = ranked;
+  return best !== undefined && best.edits <= Math.max(1, Math.floor(best.word.length * 0.4)) ? best.word : undefined;
+}
+
+export function choice<T extends string>(flag: string, given: string, known: readonly T[]): T {
+  const found = known.find((word) => word === given);
+  if (found !== undefined) return found;
+  const meant = nearest(given, known);
+  throw new UserError(`${flag} ${given}: expected ${known.slice(0, -1).join(', ')}${known.length > 1 ? ' or ' : ''}${known.at(-1)!}`,
+    meant === undefined ? undefined : `did you mean ${flag} ${meant}?`);
+}
+
+/** A whole number from `min` to `max`. */
+export function wholeNumber(flag: string, given: string, min: number, max: number, example: string): number {
+  const value = /^\d{1,15}$/.test(given) ? Number(given) : NaN;
+  if (!(value >= min && value <= max)) throw new UserError(`${flag} ${given}: expected a whole number from ${min} to ${max}`, `for example: ${flag} ${example}`);
+  return value;
+}
+
+const SECONDS = { ms: 0.001, s: 1, m: 60, min: 60, h: 3600 } as const;
+const isUnit = (unit: string): unit is keyof typeof SECONDS => unit in SECONDS;
+
+/** `30s`, `5m`, `1h30m` in seconds. A bare number is refused: nobody can tell what it counts. */
+export function seconds(flag: string, given: string): number {
+  const parts = [...given.matchAll(/(\d+(?:\.\d+)?)([a-z]+)/g)];
+  const isWhole = parts.length > 0 && parts.map(([part]) => part).join('') === given;
+  const total = parts.reduce((sum, [, value = '', unit = '']) => sum + Number(value) * (isUnit(unit) ? SECONDS[unit] : NaN), 0);
+  if (!isWhole || !(total > 0) || total > 30 * 24 * 3600) {
+    throw new UserError(`${flag} ${given}: expected a time with a unit, at most 30 days`, `for example: ${flag} 30s, ${flag} 5m, ${flag} 1h30m`);
+  }
+  return total;
+}
+
+const MAX_THREADS = 1024;
+
+export const threads = (flags: Flags, cores: () => number): number => {
+  const given = text(flags, 'threads');
+  return given === undefined ? cores() : wholeNumber('--threads', given, 1, MAX_THREADS, '2');
+};
+
+/** `--target`: only the CPU target exists. */
+export function checkTarget(given: string): void {
+  if (given === 'cpu') return;
+  if (given === 'cuda' || given.startsWith('cuda:')) {
+    throw new UserError(`--target ${given}: the CUDA target is not part of this version; it compiles for the CPU only`, 'leave --target out, or say --target cpu');
+  }
+  choice('--target', given, ['cpu']);
+}
+
+/** Masks that score trees. The meta-pair's own inputs are not what a run hands over. */
+const RUN_MASKS = ['tree', 'slidingWindow'] as const;
+export const INSPECT_MASKS = ['tree', 'metaPair', 'slidingWindow'] as const;
+
+export interface ModelFlags {
+  readonly init: WeightInit;
+  readonly precision: Precision;
+  readonly isa?: CpuIsa;
+  readonly mask?: MaskKind;
+  readonly maxTokens?: number;
+  readonly dump?: string;
+}
+
+/** The flags that say how a model is compiled; `masks` are those that make sense to the command. */
+export function modelFlags(flags: Flags, masks: readonly MaskKind[] = RUN_MASKS): ModelFlags {
+  const [init, precision, isa, mask, maxTokens, dump] = ['init', 'precision', 'isa', 'mask', 'maxTokens', 'dump'].map((name) => text(flags, name));
+  return {
+    init: init === undefined ? { kind: 'checkpoint' } : parseInit(init),
+    precision: precision === undefined ? 'auto' : choice('--precision', precision, PRECISIONS),
+    ...(isa === undefined ? {} : { isa: choice('--isa', isa, CPU_ISAS) }),
+    ...(mask === undefined ? {} : { mask: choice('--mask', mask, masks) }),
+    ...(maxTokens === undefined ? {} : { maxTokens: wholeNumber('--max-tokens', maxTokens, 32, 1 << 16, '1024') }),
+    ...(dump === undefined ? {} : { dump }),
+  };
+}
+
+const FIXED_BY_ARTIFACT: Readonly<Record<string, string>> = {
+  init: '--init', precision: '--precision', isa: '--isa', mask: '--mask', maxTokens: '--max-tokens', dump: '--dump',
+};
+
+/** An artifact was compiled with its own: asking for others would silently do nothing. */
+export function refuseCompileFlags(flags: Flags, artifact: string): void {
+  const given = Object.entries(FIXED_BY_ARTIFACT).filter(([name]) => text(flags, name) !== undefined).map(([, flag]) => flag);
+  if (given.length === 0) return;
+  throw new UserError(`${given.join(', ')}: ${artifact} is compiled already, and this was decided when it was`,
+    `leave ${given.length > 1 ? 'them' : 'it'} out, or compile again: tilewright compile <checkpoint> ${given.map((flag) => `${flag} …`).join(' ')} -o ${artifact}`);
+}
+
+export const sharing = (flags: Flags): Sharing => choice('--sharing', text(flags, 'sharing') ?? 'tree', SHARING_MODES);
+
+/** The value of a flag that must be there. */
+export function required(flags: Flags, name: string, flag: string, example: string): string {
+  const value = text(flags, name);
+  if (value === undefined || value === '') throw new UserError(`${flag} is missing`, `for example: ${example}`);
+  return value;
+}

@@ -1,0 +1,98 @@
+/** The command line as a whole: commands, help, and what every outcome prints and returns. */
+import { Command, CommanderError } from 'commander';
+import { UserError } from '../errors.js';
+import { VERSION } from '../driver/version.js';
+import type { Commands } from './commands.js';
+import { addCompile } from './compile.js';
+import { addDoctor } from './doctor.js';
+import { addSections, EXIT_STATUSES } from './help.js';
+import { addInspect } from './inspect.js';
+import type { Io } from './io.js';
+import { printError } from './report.js';
+import { addRun } from './run.js';
+import { exitStatus } from './stop.js';
+import { addTune } from './tune.js';
+import { Stopped, type Context } from './work.js';
+
+export interface Cli {
+  /** Runs the arguments after the program's name; resolves to the exit status, never rejects. */
+  run(argv: readonly string[]): Promise<number>;
+}
+
+export function createCli(commands: Commands, io: Io): Cli {
+  return {
+    async run(argv) {
+      let status = 0;
+      const context: Context = { commands, io, argv, fail: () => { status = 1; } };
+      const program = createProgram(context);
+      try {
+        if (argv.length === 0) program.outputHelp();
+        else await program.parseAsync([...argv], { from: 'user' });
+        return status;
+      } catch (error) {
+        return report(io, error, argv);
+      }
+    },
+  };
+}
+
+function createProgram(context: Context): Command {
+  const { io } = context;
+  const program = new Command('tilewright')
+    .description('Compiles LLaMA-family checkpoints to fused, tuned kernels for this machine and scores multiple-choice benchmarks with\n'
+      + 'them. Tokens that the choices of a question have in common are computed once.')
+    .version(VERSION, '-V, --version', 'print the version')
+    .helpOption('-h, --help', 'print help; every command has its own')
+    .helpCommand('help [command]', 'print help of a command')
+    .exitOverride()
+    .configureOutput({
+      writeOut: (text) => { io.stdout.write(text); },
+      writeErr: (text) => { io.stderr.write(text); },
+      outputError: () => undefined, // report() prints it
+      getOutHelpWidth: () => Math.min(io.stdout.columns ?? 100, 120),
+      getErrHelpWidth: () => Math.min(io.stderr.columns ?? 100, 120),
+    });
+  addRun(program, context);
+  addCompile(program, context);
+  addTune(program, context);
+  addInspect(program, context);
+  addDoctor(program, context);
+  return addSections(program, {
+    'From nothing to results': [
+      'tilewright doctor                                             # is everything here?',
+      'tilewright compile models/demo -o demo.tw                     # model → artifact',
+      'tilewright tune demo.tw --budget 30s                          # tiles for this machine',
+      'tilewright run demo.tw --task hellaswag --data examples/everyday.jsonl --out results',
+      '',
+      'run takes a checkpoint as well, and compiles it by itself.',
+    ],
+    'Exit status': EXIT_STATUSES,
+  });
+}
+
+/** Prints what an error has to say; returns the exit status. */
+function report(io: Io, error: unknown, argv: readonly string[]): number {
+  if (error instanceof CommanderError) {
+    if (error.exitCode === 0) return 0;
+    printError(io, usageError(error, argv));
+    return 1;
+  }
+  if (error instanceof Stopped) {
+    // A disk that refused while stopping, say: the advice alone would promise too much.
+    if (error.cause instanceof UserError && error.cause.cause !== undefined) printError(io, error.cause);
+    io.stderr.write(`stopped: ${error.advice}\n`);
+    return exitStatus(error.signal);
+  }
+  printError(io, error);
+  return 1;
+}
+
+/** Commander's words in this program's form: what is wrong, then what to type. */
+function usageError(error: CommanderError, argv: readonly string[]): UserError {
+  const [first = '', ...rest] = error.message.replace(/^error: /, '').split('\n');
+  const meant = /\(Did you mean (.*)\?\)/.exec(rest.join(' '))?.[1];
+  const command = argv.find((argument) => !argument.startsWith('-'));
+  const help = error.code === 'commander.unknownCommand' || command === undefined ? 'tilewright --help' : `tilewright ${command} --help`;
+  return new UserError(first, meant === undefined ? `see ${help}` : `did you mean ${meant}? Otherwise see ${help}`);
+}
+

@@ -1,0 +1,25 @@
+/** How an error reaches the user: `error:` and `hint:` lines, never a stack unless asked for. */
+import { UserError } from '../errors.js';
+import type { Io } from './io.js';
+
+/** Text from files may end up in messages; it must not steer the terminal. Line ends and tabs stay. */
+// eslint-disable-next-line no-control-regex
+const printable = (text: string): string => text.replace(/[\0-\x08\x0b-\x1f\x7f-\x9f]/g, '\u00b7');
+
+const isSystemError = (error: Error): boolean => 'syscall' in error && 'code' in error;
+
+const indent = (text: string): string => text.trimEnd().replaceAll('\n', '\n  ');
+
+/** `error: …` and, where there is something to do, `hint: …`. */
+export function errorLines(error: unknown, isDebug: boolean): string {
+  if (error instanceof UserError) return printable(`error: ${indent(error.message)}\n${error.hint === undefined ? '' : `hint: ${indent(error.hint)}\n`}`);
+  const { message, stack } = error instanceof Error ? error : { message: String(error), stack: undefined };
+  const trace = isDebug && stack !== undefined ? `${stack}\n` : '';
+  if (error instanceof Error && isSystemError(error)) return printable(`error: ${message}\n${trace}`);
+  const more = isDebug ? 'please report it with the lines below' : 'run it again with TILEWRIGHT_DEBUG=1 and report what it prints';
+  return printable(`error: unexpected: ${indent(message)}\nhint: this is a bug in tilewright; ${more}\n${trace}`);
+}
+
+export const printError = (io: Io, error: unknown): void => {
+  io.stderr.write(errorLines(error, io.isDebug));
+};

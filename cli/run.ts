@@ -1,0 +1,110 @@
+/** `tilewright run`: scores a data set and prints the results. */
+import { Option, type Command } from 'commander';
+import { isArtifact } from '../driver/artifact.js';
+import type { RunRequest, RunResult } from '../driver/requests.js';
+import { Interrupted } from '../driver/runModel.js';
+import { parseDocs, parseLimit, SHARING_MODES, TASKS } from '../eval/index.js';
+import { UserError } from '../errors.js';
+import { count, duration, si } from './format.js';
+import { addModelFlags, addSections, CHECKPOINT_HELP, EXIT_STATUSES } from './help.js';
+import { choice, isSet, modelFlags, refuseCompileFlags, required, sharing, text, threads, type Flags } from './options.js';
+import { printJson, sameCommand, withUi, type Context } from './work.js';
+
+const TASK_NAMES = TASKS.map(({ name }) => name);
+const EXAMPLE = 'tilewright run models/demo --task hellaswag --data examples/everyday.jsonl';
+
+export function addRun(program: Command, context: Context): void {
+  const command = program.command('run')
+    .summary('score a multiple-choice data set')
+    .description('Scores every choice of every question by its log-likelihood and prints accuracies. Tokens that choices have in common\n'
+      + 'are computed once. A checkpoint is compiled first (and cached); an artifact runs as it is.')
+    .argument('<model>', 'checkpoint folder, or artifact folder written by tilewright compile')
+    .option('--task <name>', `how to read the data: ${TASK_NAMES.join(', ')}`)
+    .option('--data <file>', 'questions as JSON lines, plain or .gz')
+    .option('--out <dir>', 'folder for results_*.json, samples_*.jsonl and the journal; without it nothing is written')
+    .option('--sharing <mode>', `what is computed once: ${SHARING_MODES.join(', ')} (see below)`, 'tree')
+    .option('--docs <A:B>', 'only questions A to B−1, counted from 0; A: and :B are open ranges')
+    .option('--limit <n>', 'at most n questions; below 1, that share of them')
+    .option('--resume', 'go on with the journal in --out')
+    .option('--threads <n>', 'worker threads (default: all processors)');
+  addModelFlags(command)
+    .addOption(new Option('--mask <kind>').hideHelp())
+    .option('--trace <file>', 'write a timeline with a slice for each kernel; ui.perfetto.dev opens it')
+    .option('--dump <dir>', 'write every stage of the compilation, numbered')
+    .option('--json', 'print the results as JSON and nothing else')
+    .action(async (model: string, _options: unknown, self: Command) => { await run(context, model, self.opts<Flags>()); });
+  addSections(command, {
+    'About the input': CHECKPOINT_HELP,
+    'Sharing': [
+      'tree     every common beginning, also of different questions (fewest tokens)',
+      'context  the context of a question once for all its choices',
+      'none     every choice by itself (to compare with)',
+      'All three give the same answers.',
+    ],
+    Examples: [
+      EXAMPLE,
+      'tilewright run llama.tw --task hellaswag --data hellaswag_val.jsonl.gz --out results',
+      'tilewright run llama.tw --task hellaswag --data hellaswag_val.jsonl.gz --out results --resume',
+      'tilewright run llama.tw --task arc_challenge --data arc.jsonl --limit 100 --json',
+    ],
+    'Exit status': EXIT_STATUSES,
+  });
+}
+
+/** Everything that can be refused without looking at a file is refused before one is opened. */
+function parse(context: Context, model: string, flags: Flags): Omit<RunRequest, 'signal'> {
+  const task = choice('--task', required(flags, 'task', '--task', EXAMPLE), TASK_NAMES);
+  const data = required(flags, 'data', '--data', EXAMPLE);
+  const [docs, limit, output, trace] = [text(flags, 'docs'), text(flags, 'limit'), text(flags, 'out'), text(flags, 'trace')];
+  const resume = isSet(flags, 'resume');
+  if (resume && output === undefined) throw new UserError('--resume needs --out: the journal of the interrupted run is there', 'add --out with the folder of that run');
+  const request = {
+    model, task, data, resume, sharing: sharing(flags), ...modelFlags(flags),
+    ...(docs === undefined ? {} : { docs: parseDocs(docs) }),
+    ...(limit === undefined ? {} : { limit: parseLimit(limit) }),
+    ...(output === undefined ? {} : { output }),
+    ...(trace === undefined ? {} : { trace }),
+  };
+  if (isArtifact(model)) refuseCompileFlags(flags, model);
+  return { ...request, threads: threads(flags, () => context.commands.cores()) };
+}
+
+async function run(context: Context, model: string, flags: Flags): Promise<void> {
+  const { io, commands } = context;
+  const request = parse(context, model, flags);
+  const isJson = isSet(flags, 'json');
+  const advice = (error: unknown): string => (request.output === undefined
+    ? `nothing was kept, since there was no --out; give one to be able to go on next time:\n  ${sameCommand(context, ['--out', 'results'])}`
+    : `${error instanceof Interrupted ? count(error.questionsDone) : 'all'} finished questions are in the journal; go on with\n  ${sameCommand(context, ['--resume'])}`);
+  const result = await withUi(context, { isJson, advice }, (ui, signal) => {
+    if (request.output === undefined) ui.note('no --out: results are printed, nothing is written');
+    return commands.run({ ...request, signal }, ui);
+  });
+  if (isJson) printJson(io, result.results);
+  else io.stdout.write(describe(result));
+}
+
+function describe(result: RunResult): string {
+  const lines = [result.table, ...throughputLines(result.results['throughput'])];
+  if (result.resultsPath !== undefined) lines.push(`results: ${result.resultsPath}`);
+  if (result.samplesPath !== undefined) lines.push(`samples: ${result.samplesPath}`);
+  return `${lines.join('\n')}\n`;
+}
+
+const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> => typeof value === 'object' && value !== null;
+
+/** The run in two lines, from its throughput block. */
+function throughputLines(block: unknown): string[] {
+  if (!isRecord(block)) return [];
+  const read = (name: string): number => {
+    const value = block[name];
+    return typeof value === 'number' ? value : NaN;
+  };
+  const [questions, computed, without, load, score] = ['questions', 'tokensComputed', 'tokensWithoutSharing', 'loadSeconds', 'scoreSeconds'].map(read) as [number, number, number, number, number];
+  const rate = read('tokensPerSecond');
+  const flops = score > 0 ? read('modelFlops') / score : NaN;
+  return [
+    `${count(questions)} questions in ${duration(score)} after ${duration(load)} of loading: ${count(rate)} tokens/s${flops > 0 ? `, ${si(flops, 'FLOP/s')}` : ''}`,
+    ...(without > computed ? [`${count(computed)} tokens computed instead of ${count(without)} (${(without / computed).toFixed(2)}× fewer)`] : []),
+  ];
+}

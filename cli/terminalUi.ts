@@ -1,0 +1,147 @@
+/** Progress on a terminal: finished phases scroll by as lines, the running one is redrawn in place below them. */
+import { SingleBar } from 'cli-progress';
+import type { RunProgress } from '../driver/requests.js';
+import { cut, duration, percent } from './format.js';
+import type { Io } from './io.js';
+import type { LiveUi } from './liveUi.js';
+import { describeRun, fractionOf } from './progressText.js';
+
+const BAR_WIDTH = 24;
+const REDRAW_MS = 100;
+/** Full and empty cells of a bar. */
+const CELLS = ['█', '░'] as const;
+
+const draw = (fraction: number): string => {
+  const full = Math.round(BAR_WIDTH * Math.min(1, Math.max(0, fraction)));
+  return CELLS[0].repeat(full) + CELLS[1].repeat(BAR_WIDTH - full);
+};
+
+/** Cursor up `lines` lines, to the first column, and everything from there on is cleared. */
+const eraseLines = (lines: number): string => `\x1b[${lines}A\r\x1b[J`;
+
+interface Payload {
+  readonly line: string;
+}
+
+export class TerminalUi implements LiveUi {
+  readonly #io: Io;
+  #phase: { readonly name: string; readonly detail: string | undefined; readonly started: number } | undefined;
+  #bar: SingleBar | undefined;
+  #lastRun: string | undefined;
+  #tableLines: readonly string[] = [];
+  /** Lines of the table on the screen. */
+  #drawnLines = 0;
+  #drawnAt = -Infinity;
+  #isClosed = false;
+
+  constructor(io: Io) {
+    this.#io = io;
+  }
+
+  phase(name: string, detail?: string): void {
+    if (this.#isClosed) return;
+    this.#endPhase();
+    this.#phase = { name, detail, started: this.#io.now() };
+    this.#show(0, `${name}${detail === undefined ? '' : `  ${detail}`}`);
+  }
+
+  step(fraction: number, detail?: string): void {
+    if (this.#isClosed || this.#tableLines.length > 0) return;
+    const text = detail ?? this.#phase?.detail;
+    this.#show(fraction, `${this.#name()} ${draw(fraction)} ${percent(fraction, 0).padStart(5)}${text === undefined ? '' : `  ${text}`}`);
+  }
+
+  run(progress: RunProgress): void {
+    if (this.#isClosed) return;
+    const fraction = fractionOf(progress);
+    this.#lastRun = describeRun(progress);
+    this.#show(fraction, `${this.#name()} ${draw(fraction)} ${percent(fraction, 0).padStart(5)}  ${this.#lastRun}`);
+  }
+
+  table(lines: readonly string[]): void {
+    if (this.#isClosed) return;
+    this.#tableLines = lines;
+    if (this.#io.now() - this.#drawnAt < REDRAW_MS) return;
+    this.#hideBar();
+    this.#drawTable();
+  }
+
+  note(line: string): void {
+    this.#above(line);
+  }
+
+  warn(line: string): void {
+    this.#above(`warning: ${line}`);
+  }
+
+  close(): void {
+    if (this.#isClosed) return;
+    this.#endPhase();
+    this.#isClosed = true;
+  }
+
+  #name(): string {
+    return this.#phase?.name ?? 'working';
+  }
+
+  /** Draws the running line. The bar of cli-progress throttles, keeps lines from wrapping and hides the cursor. */
+  #show(fraction: number, line: string): void {
+    const payload: Payload = { line };
+    if (this.#bar === undefined) {
+      this.#bar = new SingleBar({
+        stream: this.#io.stderr,
+        format: (_options, params, { line: text }: Payload) => cut(text, params.maxWidth - 1),
+        clearOnComplete: true, hideCursor: true, linewrap: false, gracefulExit: false, fps: 1000 / REDRAW_MS,
+      });
+      this.#bar.start(1, fraction, payload);
+    } else {
+      this.#bar.update(fraction, payload);
+    }
+  }
+
+  #hideBar(): void {
+    this.#bar?.stop();
+    this.#bar = undefined;
+  }
+
+  /** The whole table over the one drawn before; what does not fit the screen is counted. */
+  #drawTable(): void {
+    const { stderr } = this.#io;
+    const [width, height] = [stderr.columns ?? 80, stderr.rows ?? 24];
+    const room = Math.max(1, height - 2);
+    const shown = this.#tableLines.length <= room ? this.#tableLines
+      : [...this.#tableLines.slice(0, room - 1), `… ${this.#tableLines.length - room + 1} more`];
+    stderr.write(`${this.#drawnLines > 0 ? eraseLines(this.#drawnLines) : ''}${shown.map((line) => `${cut(line, width - 1)}\n`).join('')}`);
+    this.#drawnLines = shown.length;
+    this.#drawnAt = this.#io.now();
+  }
+
+  #eraseTable(): void {
+    if (this.#drawnLines > 0) this.#io.stderr.write(eraseLines(this.#drawnLines));
+    this.#drawnLines = 0;
+  }
+
+  /** A line that stays, above what is redrawn. */
+  #above(line: string): void {
+    if (this.#isClosed) return;
+    const hasTable = this.#drawnLines > 0;
+    this.#hideBar();
+    this.#eraseTable();
+    this.#io.stderr.write(`${line}\n`);
+    if (hasTable) this.#drawTable();
+  }
+
+  /** The running line becomes one that says how long the phase took. */
+  #endPhase(): void {
+    this.#hideBar();
+    this.#eraseTable();
+    this.#tableLines = [];
+    if (this.#phase === undefined) return;
+    const { name, detail, started } = this.#phase;
+    const summary = this.#lastRun ?? detail;
+    const took = duration((this.#io.now() - started) / 1000);
+    this.#io.stderr.write(`${name}  ${took}${summary === undefined ? '' : `  ${summary}`}\n`);
+    this.#phase = undefined;
+    this.#lastRun = undefined;
+  }
+}

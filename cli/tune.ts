@@ -1,0 +1,50 @@
+/** `tilewright tune`: better schedules for this machine. */
+import type { Command } from 'commander';
+import { isArtifact } from '../driver/artifact.js';
+import type { TuneResult } from '../driver/requests.js';
+import { UserError } from '../errors.js';
+import { count, duration, percent } from './format.js';
+import { addSections, EXIT_STATUSES } from './help.js';
+import { isSet, seconds, text, threads, type Flags } from './options.js';
+import { printJson, sameCommand, withUi, type Context } from './work.js';
+
+export function addTune(program: Command, context: Context): void {
+  const command = program.command('tune')
+    .summary('measure tiles for each kernel and batch size on this machine')
+    .description('Tries tile shapes for every kernel and batch size of an artifact on this machine and writes the fastest into it. Answers\n'
+      + 'stay the same to the bit. Every trial is kept in a database, so tuning again goes on where it stopped.')
+    .argument('<artifact>', 'folder written by tilewright compile')
+    .option('--budget <time>', 'how long to measure: 30s, 5m, 1h30m', '5m')
+    .option('--threads <n>', 'threads to tune for: as many as runs will use (default: all processors)')
+    .option('--database <file>', 'JSON-lines file of trials (default: in the cache folder)')
+    .option('--json', 'print the result as JSON and nothing else')
+    .action(async (artifact: string, _options: unknown, self: Command) => { await tune(context, artifact, self.opts<Flags>()); });
+  addSections(command, {
+    'The table': [
+      'kernel, bucket (tokens of a micro-batch), trials so far, best time, and its share of the peak that this CPU reaches',
+      'in a loop without memory traffic. Other programs that run meanwhile spoil the measurements.',
+    ],
+    Examples: ['tilewright tune demo.tw --budget 30s', 'tilewright tune llama.tw --budget 1h --threads 16 --database llama-tuning.jsonl'],
+    'Exit status': EXIT_STATUSES,
+  });
+}
+
+async function tune(context: Context, artifact: string, flags: Flags): Promise<void> {
+  const { io, commands } = context;
+  const budgetSeconds = seconds('--budget', text(flags, 'budget') ?? '5m');
+  if (!isArtifact(artifact)) throw new UserError(`${artifact}: is not an artifact folder`, `make one from a checkpoint: tilewright compile ${artifact} -o model.tw`);
+  const database = text(flags, 'database');
+  const isJson = isSet(flags, 'json');
+  const request = { artifact, budgetSeconds, threads: threads(flags, () => commands.cores()), ...(database === undefined ? {} : { database }) };
+  const advice = (): string => `finished trials are kept; go on with\n  ${sameCommand(context)}`;
+  const result = await withUi(context, { isJson, advice }, (ui, signal) => commands.tune({ ...request, signal }, ui));
+  if (isJson) printJson(io, result);
+  else io.stdout.write(describe(result));
+}
+
+/** `gain` is tuned ÷ default time. */
+function describe(result: TuneResult): string {
+  const reused = result.reused === 0 ? '' : `, ${count(result.reused)} more from the database`;
+  const saved = result.gain < 0.9995 ? `predicted time of the largest batch: ${percent(1 - result.gain)} less than untuned` : 'no schedule beat the default ones';
+  return [...result.table, `${result.artifact}: ${count(result.trials)} trials in ${duration(result.seconds)}${reused}`, saved, ''].join('\n');
+}

@@ -1,0 +1,73 @@
+/** What every long command does around its call: a user interface, Ctrl-C, and a word on how to go on. */
+import type { Ui } from '../driver/requests.js';
+import type { Commands } from './commands.js';
+import { quoteForShell, type Io, type StopSignal } from './io.js';
+import { makeUi } from './makeUi.js';
+import { listenForStop } from './stop.js';
+
+export interface Context {
+  readonly commands: Commands;
+  readonly io: Io;
+  /** The arguments after the program's name, as typed. */
+  readonly argv: readonly string[];
+  /** Status of a command that did its work and found something amiss. */
+  fail(): void;
+}
+
+/** The user stopped the command. */
+export class Stopped extends Error {
+  readonly signal: StopSignal;
+  /** What was kept, and the command that goes on. */
+  readonly advice: string;
+
+  constructor(signal: StopSignal, advice: string, cause: unknown) {
+    super(`stopped by ${signal}`, { cause });
+    this.name = 'Stopped';
+    this.signal = signal;
+    this.advice = advice;
+  }
+}
+
+/** The command line as typed, with `extra` appended where it is not there yet. */
+export function sameCommand(context: Context, extra: readonly string[] = []): string {
+  const added = extra.filter((flag) => !context.argv.includes(flag));
+  return [context.io.invocation, ...[...context.argv, ...added].map(quoteForShell)].join(' ');
+}
+
+export interface WorkOptions {
+  readonly isJson: boolean;
+  /** What was kept and how to go on, for a command that was stopped. */
+  readonly advice: (error: unknown) => string;
+  /** Nothing has to be put right when it is stopped: do not wait for the work. */
+  readonly isImmediate?: boolean;
+}
+
+/** Rejects when `signal` is aborted. */
+const untilAborted = (signal: AbortSignal): Promise<never> =>
+  new Promise((_, reject) => { signal.addEventListener('abort', () => { reject(new Error('stopped')); }, { once: true }); });
+
+/** Runs `work`; rejects with Stopped where it ended because the user asked. */
+export async function withUi<T>(context: Context, options: WorkOptions, work: (ui: Ui, signal: AbortSignal) => Promise<T>): Promise<T> {
+  const { io } = context;
+  const { isJson, advice, isImmediate = false } = options;
+  const ui = makeUi(io, isJson);
+  const onFirst = (): void => {
+    if (!isImmediate) ui.note('stopping after what is running; Ctrl-C again stops at once');
+  };
+  const stop = listenForStop(io, onFirst, () => { ui.close(); });
+  try {
+    const result = work(ui, stop.signal);
+    return await (isImmediate ? Promise.race([result, untilAborted(stop.signal)]) : result);
+  } catch (error) {
+    const signal = stop.received();
+    if (signal === undefined) throw error;
+    throw new Stopped(signal, advice(error), error);
+  } finally {
+    ui.close();
+    stop.end();
+  }
+}
+
+export const printJson = (io: Io, value: unknown): void => {
+  io.stdout.write(`${JSON.stringify(value, null, 2)}\n`);
+};

@@ -1,0 +1,161 @@
+/** What this machine has, what is missing, and the command that fixes it. */
+import { closeSync, lstatSync, mkdtempSync, mkdirSync, openSync, readdirSync, rmSync, writeSync } from 'node:fs';
+import { totalmem } from 'node:os';
+import { join } from 'node:path';
+import { UserError } from '../errors.js';
+import { findCompiler, type SystemCompiler } from '../runtime/cpu/systemCompiler.js';
+import { readSettings } from '../settings.js';
+import { probeDriver, probeNvrtc, type LibraryVersion } from './gpuProbe.js';
+import { detectMachine, type Machine } from './machine.js';
+
+/** `missing`: something cannot work without it. `note`: good to know. */
+export interface Check {
+  readonly name: string;
+  readonly status: 'ok' | 'missing' | 'note';
+  readonly detail: string;
+  /** A command, or what else to do. */
+  readonly fix?: string;
+}
+
+/** Where the answers come from; tests hand in others. */
+export interface Probes {
+  readonly nodeVersion: string;
+  readonly platform: string;
+  machine(): Machine;
+  compiler(): Promise<SystemCompiler>;
+  readonly cacheDir: string;
+  /** Bytes of memory this process may use, and how many of them are free. */
+  memory(): { readonly totalBytes: number; readonly freeBytes: number };
+  driver(): LibraryVersion | undefined;
+  nvrtc(): LibraryVersion | undefined;
+}
+
+/** Least version of Node, as package.json states it. */
+const NODE = [20, 17] as const;
+
+/** A control group's limit counts where there is one. */
+function memory(): { totalBytes: number; freeBytes: number } {
+  const limit = process.constrainedMemory();
+  return { totalBytes: limit > 0 && limit < totalmem() ? limit : totalmem(), freeBytes: process.availableMemory() };
+}
+
+const hereAndNow = (): Probes => ({
+  nodeVersion: process.versions.node, platform: `${process.platform}-${process.arch}`, machine: detectMachine, compiler: () => findCompiler(),
+  cacheDir: readSettings().cacheDir, memory, driver: () => probeDriver(), nvrtc: () => probeNvrtc(),
+});
+
+const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+const gib = (bytes: number): string => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
+const kib = (bytes: number): string => (bytes === 0 ? 'unknown' : bytes < 1 << 20 ? `${bytes >> 10} KiB` : `${(bytes / 2 ** 20).toFixed(bytes % (1 << 20) === 0 ? 0 : 1)} MiB`);
+
+function checkNode({ nodeVersion, platform }: Probes): Check {
+  const [major = 0, minor = 0] = nodeVersion.split('.').map(Number);
+  const isRecent = major > NODE[0] || (major === NODE[0] && minor >= NODE[1]);
+  if (!isRecent) return { name: 'Node', status: 'missing', detail: `${nodeVersion}; ${NODE.join('.')} or later is needed`, fix: 'nvm install 22, or nodejs.org/en/download' };
+  return { name: 'Node', status: 'ok', detail: `${nodeVersion} (${platform})` };
+}
+
+/** A failed probe as a check: the message, and its hint as the fix. */
+function missing(name: string, error: unknown): Check {
+  const fix = error instanceof UserError ? error.hint : undefined;
+  return { name, status: 'missing', detail: reasonOf(error), ...(fix === undefined ? {} : { fix }) };
+}
+
+function checkMachine(probes: Probes): Check[] {
+  let machine: Machine;
+  try {
+    machine = probes.machine();
+  } catch (error) {
+    return [missing('native addon', error)];
+  }
+  const { cpu, isas } = machine;
+  const best = isas.at(-1) ?? 'portable';
+  const arithmetic = best === 'amx' ? 'bf16 inputs in matrix units' : 'no AMX: --precision auto computes in f32';
+  return [
+    { name: 'native addon', status: 'ok', detail: 'built, and it loads' },
+    { name: 'CPU', status: 'ok', detail: `${cpu.model}, ${cpu.cores} ${cpu.cores === 1 ? 'processor' : 'processors'} for this process` },
+    { name: 'micro-kernels', status: best === 'amx' ? 'ok' : 'note', detail: `${isas.join(', ')} (${best} is used; ${arithmetic})` },
+    { name: 'caches', status: 'ok', detail: `L1 ${kib(cpu.l1dBytes)}, L2 ${kib(cpu.l2Bytes)}, L3 ${kib(cpu.l3Bytes)}` },
+  ];
+}
+
+async function checkCompiler(probes: Probes): Promise<Check> {
+  try {
+    const { path, version } = await probes.compiler();
+    return { name: 'C compiler', status: 'ok', detail: `${path}: ${version}` };
+  } catch (error) {
+    return missing('C compiler', error);
+  }
+}
+
+const MAX_ENTRIES = 100_000;
+
+/** Bytes of all files below; stops counting at MAX_ENTRIES. Links are not followed. */
+export function folderBytes(folder: string): { bytes: number; files: number } {
+  let bytes = 0, files = 0, seen = 0;
+  const queue = [folder];
+  for (let at = queue.pop(); at !== undefined && seen < MAX_ENTRIES; at = queue.pop()) {
+    let entries;
+    try {
+      entries = readdirSync(at, { withFileTypes: true });
+    } catch {
+      continue; // Removed meanwhile, or not ours to read.
+    }
+    for (const entry of entries) {
+      seen++;
+      const path = join(at, entry.name);
+      if (entry.isDirectory()) queue.push(path);
+      else if (entry.isFile()) {
+        try {
+          bytes += lstatSync(path).size;
+          files++;
+        } catch {
+          // Removed meanwhile.
+        }
+      }
+    }
+  }
+  return { bytes, files };
+}
+
+function checkCache({ cacheDir }: Probes): Check {
+  try {
+    mkdirSync(cacheDir, { recursive: true, mode: 0o700 });
+    const trial = mkdtempSync(join(cacheDir, '.doctor-'));
+    try {
+      const file = openSync(join(trial, 'probe'), 'wx');
+      try {
+        writeSync(file, 'probe');
+      } finally {
+        closeSync(file);
+      }
+    } finally {
+      rmSync(trial, { recursive: true, force: true });
+    }
+  } catch (error) {
+    return { name: 'cache folder', status: 'missing', detail: `${cacheDir}: ${reasonOf(error)}`, fix: 'make it writable, or choose another: export TILEWRIGHT_CACHE=/path' };
+  }
+  const { bytes, files } = folderBytes(cacheDir);
+  return { name: 'cache folder', status: 'ok', detail: `${cacheDir}: writable, ${(bytes / 2 ** 20).toFixed(1)} MiB in ${files} files (safe to delete)` };
+}
+
+function checkMemory(probes: Probes): Check {
+  const { totalBytes, freeBytes } = probes.memory();
+  return { name: 'memory', status: 'ok', detail: `${gib(totalBytes)}, ${gib(freeBytes)} free` };
+}
+
+const NO_CUDA = 'the CUDA target is not part of this version';
+
+function checkGpu(probes: Probes): Check[] {
+  const shown = (found: LibraryVersion | undefined): string => (found === undefined ? 'not found' : `${found.library}, version ${found.version ?? 'unknown'}`);
+  return [
+    { name: 'GPU driver', status: 'note', detail: `${shown(probes.driver())}; ${NO_CUDA}` },
+    { name: 'NVRTC', status: 'note', detail: `${shown(probes.nvrtc())}; ${NO_CUDA}` },
+  ];
+}
+
+/** All checks, in the order in which they matter. Never throws for something that is missing. */
+export async function examineMachine(probes: Probes = hereAndNow()): Promise<readonly Check[]> {
+  const compiler = await checkCompiler(probes);
+  return [checkNode(probes), ...checkMachine(probes), compiler, checkCache(probes), checkMemory(probes), ...checkGpu(probes)];
+}

@@ -1,0 +1,136 @@
+/** A model opened for looking at it: its graph after every pass and its plan. */
+import { UserError } from '../errors.js';
+import type { Graph } from '../ir/graph.js';
+import type { CpuIsa, Plan } from '../ir/plan.js';
+import { printGraph } from '../ir/text/printer.js';
+import { parseGraph } from '../ir/text/parser.js';
+import type { Checkpoint } from '../models/checkpoint.js';
+import type { LlamaConfig } from '../models/config.js';
+import type { MaskKind } from '../models/mask.js';
+import { graphPasses } from '../passes/pipeline.js';
+import { isArtifact, loadArtifact } from './artifact.js';
+import { compileModel, type CompiledModel } from './compile.js';
+import { detectMachine, numericsOf, type Machine, type Precision } from './machine.js';
+import { openModel, type WeightInit } from './model.js';
+
+export interface InspectRequest {
+  /** A checkpoint folder, a config.json (with `init` random), or an artifact. */
+  readonly model: string;
+  readonly init: WeightInit;
+  readonly precision: Precision;
+  readonly isa?: CpuIsa;
+  readonly mask?: MaskKind;
+  /** Largest micro-batch, tokens. */
+  readonly maxTokens?: number;
+}
+
+/** The graph as it left one pass. */
+export interface Stage {
+  /** The pass; a second run of it is `name.2`. */
+  readonly name: string;
+  /** Why the pass stands where it stands. */
+  readonly reason: string;
+  readonly graph: Graph;
+  readonly changed: boolean;
+}
+
+export interface Inspection {
+  readonly request: InspectRequest;
+  readonly isArtifact: boolean;
+  /** Artifacts only. */
+  readonly isTuned: boolean;
+  readonly isa: CpuIsa;
+  readonly arithmetic: 'bf16' | 'f32';
+  readonly plan: Plan;
+  /** Absent where an artifact's checkpoint is not where it was. */
+  readonly checkpoint: Checkpoint | undefined;
+  readonly config: LlamaConfig | undefined;
+  /** In order; an artifact without its checkpoint has the last one only. */
+  readonly stages: readonly Stage[];
+  /** What is not as it should be, though it does not keep anyone from looking. */
+  readonly notes: readonly string[];
+}
+
+/** Names each observed stage, numbering repeats of a pass. */
+function recordStages(isa: CpuIsa | undefined): { stages: Stage[]; observe: (name: string, graph: Graph) => void } {
+  const stages: Stage[] = [];
+  const counts = new Map<string, number>();
+  const reasons = graphPasses(numericsOf(isa ?? 'portable')).map(({ reason }) => reason);
+  const observe = (pass: string, graph: Graph): void => {
+    const count = (counts.get(pass) ?? 0) + 1;
+    counts.set(pass, count);
+    stages.push({
+      name: count === 1 ? pass : `${pass}.${count}`, graph, changed: stages.at(-1)?.graph !== graph,
+      reason: stages.length === 0 ? 'the model as models/llama.ts writes it' : reasons[stages.length - 1] ?? '',
+    });
+  };
+  return { stages, observe };
+}
+
+/** Compiles (or loads) the model and keeps every stage. Reads no weights and runs no compiler. Throws UserError. */
+export function inspectModel(request: InspectRequest, machine: Machine = detectMachine()): Inspection {
+  if (isArtifact(request.model)) return inspectArtifact(request, machine);
+  const checkpoint = openModel(request.model, request.init);
+  const { stages, observe } = recordStages(request.isa);
+  const compiled = compileModel(checkpoint, machine, {
+    precision: request.precision, observe,
+    ...(request.isa === undefined ? {} : { isa: request.isa }),
+    ...(request.mask === undefined ? {} : { mask: request.mask }),
+    ...(request.maxTokens === undefined ? {} : { maxTokens: request.maxTokens }),
+  });
+  return {
+    request, isArtifact: false, isTuned: false, isa: compiled.isa, arithmetic: compiled.arithmetic, plan: compiled.plan,
+    checkpoint, config: checkpoint.config, stages, notes: [],
+  };
+}
+
+function inspectArtifact(request: InspectRequest, machine: Machine): Inspection {
+  const { manifest, model } = loadArtifact(request.model, machine);
+  const notes: string[] = [];
+  let checkpoint: Checkpoint | undefined;
+  try {
+    checkpoint = openModel(manifest.model.path, manifest.model.init);
+    if (checkpoint.fingerprint() !== manifest.model.fingerprint) {
+      notes.push(`${manifest.model.path} has changed since it was compiled: running the artifact would be refused`);
+      checkpoint = undefined;
+    }
+  } catch (error) {
+    if (!(error instanceof UserError)) throw error;
+    notes.push(`the checkpoint is not where it was: ${error.message}`);
+  }
+  const last: Stage = { name: 'artifact', reason: 'the graph that the plan was made of', graph: parseGraph(model.graphText), changed: true };
+  const stages = checkpoint === undefined ? undefined : replay(checkpoint, machine, model);
+  if (checkpoint !== undefined && stages === undefined) notes.push('compiling the checkpoint today gives another graph, so only the artifact\'s own is shown');
+  return {
+    request, isArtifact: true, isTuned: manifest.tuned, isa: model.isa, arithmetic: model.arithmetic, plan: model.plan,
+    checkpoint, config: checkpoint?.config, stages: stages ?? [last], notes,
+  };
+}
+
+/** The passes again, if they still lead to the artifact's graph. */
+function replay(checkpoint: Checkpoint, machine: Machine, model: CompiledModel): readonly Stage[] | undefined {
+  const { stages, observe } = recordStages(model.isa);
+  const bias = model.plan.kernels.some((kernel) => kernel.anchor === 'attention' && kernel.mask.kind === 'bias');
+  const again = compileModel(checkpoint, machine, {
+    precision: 'auto', isa: model.isa, maxTokens: model.plan.capacity.tokens, observe, ...(bias ? { mask: 'slidingWindow' as const } : {}),
+  });
+  return again.graphText === model.graphText ? stages : undefined;
+}
+
+/** The stage that `wanted` names: a pass (the last run of it), `pass.2`, or a number from 0. Throws UserError. */
+export function findStage(inspection: Inspection, wanted: string): Stage {
+  const { stages } = inspection;
+  const byNumber = /^\d{1,3}$/.test(wanted) ? stages[Number(wanted)] : undefined;
+  const runs = stages.filter(({ name }) => name === wanted || (name.startsWith(`${wanted}.`) && /^\d+$/.test(name.slice(wanted.length + 1))));
+  const found = byNumber ?? stages.find(({ name }) => name === wanted && name.includes('.')) ?? runs.at(-1);
+  if (found === undefined) {
+    throw new UserError(`there is no pass ${JSON.stringify(wanted)} in this compilation`, `passes, in order: ${stages.map(({ name }, i) => `${i} ${name}`).join(', ')}`);
+  }
+  return found;
+}
+
+export const stageText = (stage: Stage): string => printGraph(stage.graph);
+
+/** Elements of all tensors of the checkpoint. */
+export const parameterCount = (checkpoint: Checkpoint): number =>
+  [...checkpoint.tensors.values()].reduce((sum, { shape }) => sum + shape.reduce((product, extent) => product * extent, 1), 0);

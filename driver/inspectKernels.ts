@@ -1,0 +1,131 @@
+/** The kernels of a plan, as a person wants to see them: what each does, costs, and the source it becomes. */
+import { kernelWork, type Work, type WorkSize } from '../autotune/work.js';
+import { emitKernel } from '../codegen/cpu/index.js';
+import { UserError } from '../errors.js';
+import type { Kernel } from '../ir/kernel.js';
+import type { Bucket, CpuSchedule, Plan } from '../ir/plan.js';
+import { Declarations } from '../autotune/work.js';
+
+export interface KernelRow {
+  readonly name: string;
+  readonly path: string;
+  readonly anchor: Kernel['anchor'];
+  /** Equal for kernels that are one text. */
+  readonly signature: string;
+  /** `[T × 704] k 256`. */
+  readonly shape: string;
+  /** Graph ops fused into it, in order. */
+  readonly ops: readonly string[];
+  /** At the size asked for. */
+  readonly flops: number;
+  readonly bytes: number;
+}
+
+const matrices = (pairing: { readonly kind: string }): string => (pairing.kind === 'interleave' ? '2×' : '');
+
+/** Iteration domain in one line. */
+function shapeOf(kernel: Kernel): string {
+  switch (kernel.anchor) {
+    case 'gemm': return `[${kernel.rows} × ${kernel.segments.map((s) => `${matrices(s.pairing)}${s.columns}`).join('+')}] k ${kernel.k}`;
+    case 'attention': return `[${kernel.rows} × ${kernel.heads}×${kernel.headDim}] kv heads ${kernel.kvHeads}, ${kernel.mask.kind} mask`;
+    case 'logprob': return `[R × ${kernel.vocab}] k ${kernel.k}`;
+    case 'logprobReduce': return `[R × ${kernel.vocab}]`;
+    case 'loop': return `[${kernel.rows} × ${kernel.columns}]`;
+    default: return kernel satisfies never;
+  }
+}
+
+/** Half of a benchmark's tokens are scored, and trees are rarely longer than 256 tokens. */
+export const typicalSize = (tokens: number): WorkSize => ({ T: tokens, R: Math.ceil(tokens / 2), longest: Math.min(tokens, 256) });
+
+/** Every kernel, in the order of launches. */
+export function kernelRows(plan: Plan, size: WorkSize): readonly KernelRow[] {
+  const declarations = new Declarations(plan);
+  return plan.kernels.map((kernel, i) => {
+    const work: Work = kernelWork(kernel, declarations, size);
+    return {
+      name: kernel.name, path: kernel.path, anchor: kernel.anchor, signature: plan.launches[i]!.signature, shape: shapeOf(kernel), ops: kernel.ops,
+      flops: work.flops, bytes: work.bytes,
+    };
+  });
+}
+
+/** Kernels of one text, of several layers. */
+export interface KernelGroup {
+  /** `layers.{0..7}.attention.qkv`, or a single kernel's path. */
+  readonly path: string;
+  readonly rows: readonly KernelRow[];
+}
+
+/** One number or a range that leaves nothing out: `3`, `0..7`, `0..5,7`. */
+function ranges(numbers: readonly number[]): string {
+  const parts: string[] = [];
+  for (let i = 0; i < numbers.length;) {
+    let end = i;
+    while (numbers[end + 1] === numbers[end]! + 1) end++;
+    parts.push(end === i ? String(numbers[i]) : `${numbers[i]}..${numbers[end]}`);
+    i = end + 1;
+  }
+  return parts.join(',');
+}
+
+const LAYER = /^layers\.(\d+)\.(.*)$/;
+
+/** Kernels with one signature and, but for the layer, one path: in order of their first launch. */
+export function groupKernels(rows: readonly KernelRow[]): readonly KernelGroup[] {
+  const groups = new Map<string, KernelRow[]>();
+  for (const row of rows) {
+    const key = `${row.signature} ${LAYER.exec(row.path)?.[2] ?? `=${row.path}`}`;
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [row]);
+    else group.push(row);
+  }
+  return [...groups.values()].map((members) => {
+    const [first] = members;
+    const layers = members.map(({ path }) => Number(LAYER.exec(path)?.[1] ?? NaN));
+    const path = members.length === 1 || layers.some(Number.isNaN) ? first!.path : `layers.{${ranges(layers)}}.${LAYER.exec(first!.path)![2]!}`;
+    return { path, rows: members };
+  });
+}
+
+/** A kernel by name or path. Throws UserError with the names that come close. */
+export function findKernel(plan: Plan, wanted: string): { readonly kernel: Kernel; readonly signature: string } {
+  const at = plan.kernels.findIndex(({ name, path }) => name === wanted || path === wanted);
+  const kernel = plan.kernels[at];
+  if (kernel !== undefined) return { kernel, signature: plan.launches[at]!.signature };
+  const words = wanted.toLowerCase().split(/[^a-z0-9]+/).filter((word) => word !== '');
+  const close = plan.kernels.filter(({ name }) => words.length > 0 && words.every((word) => name.includes(word))).map(({ name }) => name);
+  const listed = close.length > 0 ? close : plan.kernels.map(({ name }) => name);
+  throw new UserError(`there is no kernel ${JSON.stringify(wanted)}`, `kernels: ${listed.slice(0, 8).join(', ')}${listed.length > 8 ? `, … (${listed.length}; see --kernels)` : ''}`);
+}
+
+/** The bucket that a micro-batch of `tokens` runs in. */
+export function bucketFor(plan: Plan, tokens: number): { readonly index: number; readonly bucket: Bucket } {
+  const found = plan.buckets.findIndex((bucket) => bucket.tokens >= tokens);
+  const index = found === -1 ? plan.buckets.length - 1 : found;
+  return { index, bucket: plan.buckets[index]! };
+}
+
+export interface KernelSource {
+  readonly name: string;
+  readonly path: string;
+  readonly signature: string;
+  readonly bucket: Bucket;
+  readonly schedule: CpuSchedule;
+  /** Exported function. */
+  readonly symbol: string;
+  /** Buffers and weights in the order of its parameters. */
+  readonly parameters: readonly string[];
+  readonly scratchBytes: number;
+  readonly source: string;
+}
+
+/** The C of one kernel as a micro-batch of `tokens` runs it. */
+export function kernelSource(plan: Plan, wanted: string, tokens: number): KernelSource {
+  const { kernel, signature } = findKernel(plan, wanted);
+  const { index, bucket } = bucketFor(plan, tokens);
+  const schedule = plan.schedules[index]?.[signature];
+  if (schedule === undefined) throw new Error(`bucket ${index} has no schedule for ${kernel.name}`);
+  const { symbol, source, scratchBytes, parameters } = emitKernel(kernel, plan, schedule, plan.capacity.tokens);
+  return { name: kernel.name, path: kernel.path, signature, bucket, schedule, symbol, parameters, scratchBytes, source };
+}

@@ -1,0 +1,75 @@
+/** Where a plan's memory goes: the arena over time, and the weights. */
+import type { Checkpoint } from '../models/checkpoint.js';
+import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
+import type { Plan } from '../ir/plan.js';
+import { planWeights } from '../runtime/cpu/weightPlan.js';
+
+/** Buffers that take turns in one place of the arena. */
+export interface ArenaSlot {
+  readonly offset: number;
+  readonly sizeBytes: number;
+  /** In order of first use. */
+  readonly buffers: readonly string[];
+  /** Launches, first and last inclusive, during which one of them is alive. Ascending, disjoint. */
+  readonly alive: readonly (readonly [first: number, last: number])[];
+}
+
+export interface MemoryReport {
+  readonly capacityTokens: number;
+  readonly launches: number;
+  readonly arenaBytes: number;
+  /** What all buffers would take side by side. */
+  readonly withoutReuseBytes: number;
+  /** By offset. */
+  readonly slots: readonly ArenaSlot[];
+  /** Absent where the checkpoint is. */
+  readonly weights: { readonly mappedBytes: number; readonly packedBytes: number } | undefined;
+}
+
+/** First and last launch that touches each arena buffer; inputs and outputs live throughout. */
+function lifetimes(plan: Plan): ReadonlyMap<string, readonly [number, number]> {
+  const range = new Map<string, [number, number]>();
+  plan.kernels.forEach((kernel, at) => {
+    for (const name of [...kernelReads(kernel), ...kernelWrites(kernel)]) {
+      const known = range.get(name);
+      if (known === undefined) range.set(name, [at, at]);
+      else known[1] = at;
+    }
+  });
+  const end = plan.kernels.length - 1;
+  for (const { name, space } of plan.buffers) if (space === 'input' || space === 'output') range.set(name, [0, end]);
+  return range;
+}
+
+/** Ranges that touch or overlap become one. */
+function merge(sorted: readonly (readonly [number, number])[]): readonly (readonly [number, number])[] {
+  const merged: [number, number][] = [];
+  for (const [first, last] of sorted) {
+    const before = merged.at(-1);
+    if (before !== undefined && first <= before[1] + 1) before[1] = Math.max(before[1], last);
+    else merged.push([first, last]);
+  }
+  return merged;
+}
+
+export function memoryReport(plan: Plan, checkpoint: Checkpoint | undefined): MemoryReport {
+  const alive = lifetimes(plan);
+  const end = plan.kernels.length - 1;
+  const slots = new Map<string, { offset: number; sizeBytes: number; buffers: { name: string; life: readonly [number, number] }[] }>();
+  for (const { buffer, offset, sizeBytes } of plan.placements) {
+    const key = `${offset} ${sizeBytes}`;
+    const slot = slots.get(key) ?? { offset, sizeBytes, buffers: [] };
+    slot.buffers.push({ name: buffer, life: alive.get(buffer) ?? [0, end] });
+    slots.set(key, slot);
+  }
+  const weights = checkpoint === undefined ? undefined : planWeights(plan.weights, plan.constants, checkpoint.tensors);
+  return {
+    capacityTokens: plan.capacity.tokens, launches: plan.kernels.length, arenaBytes: plan.arenaBytes,
+    withoutReuseBytes: plan.placements.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0),
+    slots: [...slots.values()].sort((a, b) => a.offset - b.offset || a.sizeBytes - b.sizeBytes).map(({ offset, sizeBytes, buffers }) => {
+      const ordered = buffers.sort((a, b) => a.life[0] - b.life[0]);
+      return { offset, sizeBytes, buffers: ordered.map(({ name }) => name), alive: merge(ordered.map(({ life }) => life)) };
+    }),
+    weights: weights === undefined ? undefined : { mappedBytes: weights.mappedBytes, packedBytes: weights.packedBytes },
+  };
+}
