@@ -8,7 +8,7 @@ import { physicalColumns } from '../codegen/cpu/layout.js';
 import type { CpuAttentionSchedule, CpuGemmSchedule, CpuIsa, CpuSchedule } from '../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../ir/types.js';
 import { weightBytes } from './legality.js';
-import { depthOf, kernelWork, rowsOf, scalarCost, type WorkSize } from './work.js';
+import { depthOf, kernelWork, rowsOf, scalarCost, type Work, type WorkSize } from './work.js';
 
 /** Measured facts of the machine, and its caches. */
 export interface MachineModel {
@@ -152,25 +152,33 @@ function attentionSeconds(kernel: AttentionKernel, s: CpuAttentionSchedule, size
 }
 
 /**
- * Estimated seconds of one launch. Never below the compulsory traffic over memory bandwidth. Does not decrease when the
- * extents of the micro-batch grow by whole tiles, and does not increase with faster rates.
- * Throws where kernel and schedule are of different kinds.
+ * Estimated seconds of one launch as a function of its schedule. Never below the compulsory traffic over memory
+ * bandwidth. Does not decrease when the extents of the micro-batch grow by whole tiles, and does not increase with
+ * faster rates. The function throws where kernel and schedule are of different kinds.
  */
-export function estimateSeconds(kernel: Kernel, module: KernelModule, schedule: CpuSchedule, size: WorkSize, machine: MachineModel): number {
+export function scheduleCost(kernel: Kernel, module: KernelModule, size: WorkSize, machine: MachineModel): (schedule: CpuSchedule) => number {
   const rows = rowsOf(kernel, size);
   const work = kernelWork(kernel, module, size);
   const memory = work.bytes / machine.bytesPerSecond;
-  const finish = (seconds: number): number => LAUNCH_SECONDS + overlap(seconds, memory);
-  if (rows === 0) return LAUNCH_SECONDS;
-  if (kernel.anchor === 'gemm' || kernel.anchor === 'logprob') {
-    if (schedule.kind === 'gemm') return finish(gemmSeconds(kernel, module, schedule, rows, machine));
-  } else if (kernel.anchor === 'attention') {
-    if (schedule.kind === 'attention') return finish(attentionSeconds(kernel, schedule, size, machine));
-  } else if (schedule.kind === 'loop') {
-    const items = Math.ceil(rows / schedule.rows);
-    const rounds = Math.ceil(items / machine.threads);
-    const perItem = work.scalarOps / rows * Math.min(schedule.rows, rows) / 16 / machine.cyclesPerSecond;
-    return finish(rounds * (perItem + ITEM_SECONDS));
-  }
-  throw new Error(`Kernel ${kernel.name} is a ${kernel.anchor}, its schedule is for ${schedule.kind}.`);
+  const arithmetic = (schedule: CpuSchedule): number => {
+    if (kernel.anchor === 'gemm' || kernel.anchor === 'logprob') {
+      if (schedule.kind === 'gemm') return gemmSeconds(kernel, module, schedule, rows, machine);
+    } else if (kernel.anchor === 'attention') {
+      if (schedule.kind === 'attention') return attentionSeconds(kernel, schedule, size, machine);
+    } else if (schedule.kind === 'loop') {
+      const rounds = Math.ceil(Math.ceil(rows / schedule.rows) / machine.threads);
+      const perItem = work.scalarOps / rows * Math.min(schedule.rows, rows) / 16 / machine.cyclesPerSecond;
+      return rounds * (perItem + ITEM_SECONDS);
+    }
+    throw new Error(`Kernel ${kernel.name} is a ${kernel.anchor}, its schedule is for ${schedule.kind}.`);
+  };
+  return (schedule) => LAUNCH_SECONDS + (rows === 0 ? 0 : overlap(arithmetic(schedule), memory));
 }
+
+/** scheduleCost for one schedule. */
+export const estimateSeconds = (kernel: Kernel, module: KernelModule, schedule: CpuSchedule, size: WorkSize, machine: MachineModel): number =>
+  scheduleCost(kernel, module, size, machine)(schedule);
+
+/** Share of the machine's peak that `seconds` means: of arithmetic for contractions, of memory bandwidth for the rest. */
+export const shareOfPeak = ({ flops, bytes }: Work, machine: MachineModel, seconds: number): number =>
+  (flops > 0 ? flops / machine.flopsPerSecond : bytes / machine.bytesPerSecond) / seconds;

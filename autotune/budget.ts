@@ -1,0 +1,14 @@
+/** How long tuning may take, as people write it. */
+import { UserError } from '../errors.js';
+
+const UNITS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600 };
+
+/** Seconds of `30s`, `5m`, `1.5h`; a bare number is seconds. Throws UserError for anything else, and beyond a day. */
+export function parseBudget(text: string): number {
+  const match = /^(\d{1,6}(?:\.\d{1,3})?)(s|m|h)?$/.exec(text.trim());
+  const seconds = match === null ? NaN : Number(match[1]) * UNITS[match[2] ?? 's']!;
+  if (!(seconds >= 0 && seconds <= 86_400)) {
+    throw new UserError(`--budget ${JSON.stringify(text)}: expected a time such as 30s, 5m or 1h, at most a day`, 'for example: --budget 5m');
+  }
+  return seconds;
+}

@@ -1,0 +1,254 @@
+/**
+ * Measures candidates on this machine: compiles them side by side, checks each result bit for bit against the default
+ * schedule's, then times launches on random data in trees of the bucket's shape.
+ */
+import { emitKernel, emitTranslationUnit, kernelSignature, type EmittedKernel } from '../codegen/cpu/index.js';
+import { UserError } from '../errors.js';
+import type { Kernel, KernelModule } from '../ir/kernel.js';
+import type { Bucket, CpuIsa, CpuSchedule } from '../ir/plan.js';
+import { roundUp } from '../ir/types.js';
+import { loadAddon, type Addon, type NativeLibrary, type NativeMemory, type NativePool, type NativeProgram } from '../runtime/cpu/addon.js';
+import { compileShared } from '../runtime/cpu/compiler.js';
+import type { Settings } from '../settings.js';
+import { scheduleKey } from './candidates.js';
+import { median } from './database.js';
+import { kernelWork } from './work.js';
+import { Workbench } from './workbench.js';
+
+export interface MeasureRequest {
+  readonly kernel: Kernel;
+  readonly module: KernelModule;
+  readonly bucket: Bucket;
+  /** The schedule whose result is right: code generation's default. */
+  readonly reference: CpuSchedule;
+  /** Measured in this order. */
+  readonly schedules: readonly CpuSchedule[];
+  /** Seconds that must be beaten: hopeless candidates are given up after a few repeats. */
+  readonly bestSeconds?: number;
+}
+
+/** Seconds of each repeat, or why the schedule may not be used. */
+export type Measurement =
+  | { readonly schedule: CpuSchedule; readonly seconds: readonly number[] }
+  | { readonly schedule: CpuSchedule; readonly failure: string };
+
+/** Yields one measurement a schedule, in order, as it is made; whoever has seen enough stops asking. */
+export type Measure = (request: MeasureRequest) => AsyncIterable<Measurement>;
+
+export interface MeasurerOptions {
+  /** Instruction set that translation units are compiled for: the strongest of the plan. */
+  readonly isa: CpuIsa;
+  readonly threads: number;
+  /** Largest micro-batch of the plan: fixes strides. */
+  readonly capacity: Bucket;
+  /** Bytes of the shared cache: decides how many copies of weights are needed to be out of it. 0: unknown. */
+  readonly l3Bytes?: number;
+  /** Weights and buffers kept between measurements. */
+  readonly memoryBytes?: number;
+  readonly settings?: Settings;
+}
+
+/** Enough for a stable median; enough time for clocks to settle. */
+const MIN_SAMPLES = 5;
+const MAX_SAMPLES = 60;
+const SAMPLE_SECONDS = 0.03;
+/** After so many samples, a candidate this much slower than the best is given up. */
+const EARLY_SAMPLES = 3;
+const HOPELESS = 1.3;
+/** Weights of all copies together. */
+const MAX_COPY_BYTES = 160 << 20;
+const MAX_COPIES = 8;
+const KEPT_BYTES = 768 << 20;
+const FUNCTIONS_PER_UNIT = 2;
+
+interface Compiled { readonly library: NativeLibrary; readonly emitted: EmittedKernel }
+
+export class Measurer {
+  private readonly addon: Addon;
+  private readonly options: MeasurerOptions;
+  private readonly pool: NativePool;
+  private readonly libraries: NativeLibrary[] = [];
+  /** By symbol, or why it does not compile. */
+  private readonly compiled = new Map<string, Compiled | string>();
+  /** By signature, least recently used first. */
+  private readonly benches = new Map<string, Workbench>();
+  private readonly references = new Map<string, string>();
+  private readonly counts = new Map<KernelModule, ReadonlyMap<string, number>>();
+  private scratch: NativeMemory | undefined;
+
+  /** Throws UserError where the addon is not built. */
+  constructor(options: MeasurerOptions) {
+    this.options = options;
+    this.addon = loadAddon();
+    this.pool = new this.addon.Pool(options.threads);
+  }
+
+  /** Peak rates for the cost model and for shares of peak, all threads: floating operations and bytes a second. */
+  async peaks(seconds = 0.1): Promise<{ readonly flopsPerSecond: number; readonly bytesPerSecond: number }> {
+    const flopsPerSecond = await this.addon.peak(this.pool, this.options.isa, seconds);
+    return { flopsPerSecond, bytesPerSecond: await this.addon.peak(this.pool, 'read', seconds) };
+  }
+
+  /** Bound to this object, to be handed to search. Throws UserError where no compiler works. */
+  readonly measure: Measure = (request) => this.run(request);
+
+  release(): void {
+    for (const bench of this.benches.values()) bench.release();
+    this.benches.clear();
+    for (const library of this.libraries) library.release();
+    this.libraries.length = 0;
+    this.scratch?.release();
+    this.pool.release();
+  }
+
+  private async *run(request: MeasureRequest): AsyncGenerator<Measurement> {
+    const { kernel, module, bucket, reference, schedules } = request;
+    const signature = kernelSignature(kernel, module, this.options.capacity.tokens);
+    const emit = (schedule: CpuSchedule): EmittedKernel => emitKernel(kernel, module, schedule, this.options.capacity.tokens);
+    const known = new Map([reference, ...schedules].map((schedule) => [scheduleKey(schedule), emit(schedule)]));
+    await this.compile([...known.values()]);
+    const bench = this.bench(kernel, module, signature);
+    await bench.fill(bucket);
+    const place = JSON.stringify([signature, bucket.tokens, bucket.rows, bucket.longest]);
+    let expected = this.references.get(place);
+    if (expected === undefined) {
+      const compiled = this.compiled.get(known.get(scheduleKey(reference))!.symbol);
+      if (compiled === undefined || typeof compiled === 'string') throw new UserError(compiled ?? `The default schedule of ${kernel.path} was not compiled.`);
+      expected = await this.withProgram(compiled, bench, bucket, (program) => this.resultOf(program, bench, bucket));
+      this.references.set(place, expected);
+    }
+    let best = request.bestSeconds ?? Infinity;
+    for (const schedule of schedules) {
+      const compiled = this.compiled.get(known.get(scheduleKey(schedule))!.symbol);
+      if (compiled === undefined || typeof compiled === 'string') {
+        yield { schedule, failure: (compiled ?? 'it was not compiled').slice(0, 400) };
+        continue;
+      }
+      const right = expected;
+      const measurement = await this.withProgram(compiled, bench, bucket, async (program): Promise<Measurement> => {
+        if (await this.resultOf(program, bench, bucket) !== right) return { schedule, failure: 'its result differs from the default schedule\'s' };
+        return { schedule, seconds: await sample(program, bucket, best) };
+      });
+      if ('seconds' in measurement) best = Math.min(best, median(measurement.seconds));
+      yield measurement;
+    }
+  }
+
+  /** Compiles what is new, several functions a unit. Where a unit fails, each of its functions is tried alone. */
+  private async compile(kernels: readonly EmittedKernel[]): Promise<void> {
+    const missing = [...new Map(kernels.map((k) => [k.symbol, k])).values()].filter((k) => !this.compiled.has(k.symbol));
+    if (missing.length === 0) return;
+    const units: EmittedKernel[][] = [];
+    for (let i = 0; i < missing.length; i += FUNCTIONS_PER_UNIT) units.push(missing.slice(i, i + FUNCTIONS_PER_UNIT));
+    await Promise.all(units.map(async (unit) => {
+      const failure = await this.tryUnit(unit);
+      if (failure === undefined) return;
+      for (const kernel of unit) {
+        const alone = unit.length === 1 ? failure : await this.tryUnit([kernel]);
+        if (alone !== undefined) this.compiled.set(kernel.symbol, alone);
+      }
+    }));
+  }
+
+  /** The compiler's complaint, or undefined. Other problems (no compiler, no space) are thrown. */
+  private async tryUnit(unit: readonly EmittedKernel[]): Promise<string | undefined> {
+    try {
+      const { isa, settings } = this.options;
+      const { path } = await compileShared([{ name: 'candidates.c', text: emitTranslationUnit(unit) }], { isa, ...(settings === undefined ? {} : { settings }) });
+      const library = new this.addon.Library(path);
+      this.libraries.push(library);
+      for (const emitted of unit) this.compiled.set(emitted.symbol, { library, emitted });
+      return undefined;
+    } catch (error) {
+      if (error instanceof UserError && error.message.includes('does not compile')) return error.message;
+      throw error;
+    }
+  }
+
+  /** As many copies of weights as layers share the kernel, as long as that is needed to be out of the shared cache. */
+  private bench(kernel: Kernel, module: KernelModule, signature: string): Workbench {
+    const known = this.benches.get(signature);
+    if (known !== undefined) {
+      this.benches.delete(signature);
+      this.benches.set(signature, known);
+      return known;
+    }
+    const layers = this.countOf(module, signature);
+    const weights = Math.max(1, kernelWork(kernel, module, { T: 0, R: 0, longest: 0 }).bytes);
+    const outOfCache = Math.ceil((2 * (this.options.l3Bytes ?? 0)) / weights);
+    const copies = Math.max(1, Math.min(layers, outOfCache, Math.floor(MAX_COPY_BYTES / weights), MAX_COPIES));
+    const bench = new Workbench(kernel, module, this.options.capacity, copies, this.addon, this.pool);
+    this.benches.set(signature, bench);
+    let total = [...this.benches.values()].reduce((sum, b) => sum + b.bytes, 0);
+    for (const [key, old] of this.benches) {
+      if (total <= (this.options.memoryBytes ?? KEPT_BYTES) || old === bench) break;
+      total -= old.bytes;
+      old.release();
+      this.benches.delete(key);
+    }
+    return bench;
+  }
+
+  private countOf(module: KernelModule, signature: string): number {
+    let counts = this.counts.get(module);
+    if (counts === undefined) {
+      const made = new Map<string, number>();
+      for (const kernel of module.kernels) {
+        const key = kernelSignature(kernel, module, this.options.capacity.tokens);
+        made.set(key, (made.get(key) ?? 0) + 1);
+      }
+      this.counts.set(module, made);
+      counts = made;
+    }
+    return counts.get(signature) ?? 1;
+  }
+
+  private async withProgram<T>({ library, emitted }: Compiled, bench: Workbench, bucket: Bucket, use: (program: NativeProgram) => Promise<T>): Promise<T> {
+    const copies = bench.slots();
+    const scratchBytes = roundUp(emitted.scratchBytes, 4096);
+    const needed = scratchBytes * this.options.threads;
+    if (needed > (this.scratch?.sizeBytes ?? 0)) {
+      this.scratch?.release();
+      this.scratch = new this.addon.Memory(needed);
+    }
+    const width = copies[0]?.length ?? 0;
+    const program = new this.addon.Program({
+      pool: this.pool, maxTokens: bucket.tokens, maxRows: bucket.rows, scratchBytes,
+      ...(scratchBytes > 0 && this.scratch !== undefined ? { scratch: { memory: this.scratch, offset: 0, bytes: needed } } : {}),
+      slots: copies.flat(), inputs: [], outputs: [],
+      launches: copies.map((_, copy) => ({
+        name: emitted.symbol, library, symbol: emitted.symbol, writes: [],
+        slots: Array.from({ length: width }, (_slot, i) => copy * width + i),
+      })),
+    });
+    try {
+      return await use(program);
+    } finally {
+      program.release();
+    }
+  }
+
+  /** Runs once and hashes what was written: by the last copy of the weights, whichever schedule. */
+  private async resultOf(program: NativeProgram, bench: Workbench, bucket: Bucket): Promise<string> {
+    await bench.prepareCheck(bucket);
+    await program.run({ tokens: bucket.tokens, rows: bucket.rows, inputs: [] });
+    return bench.digest(bucket);
+  }
+}
+
+/** Seconds of each launch, all copies in turn, the caches warmed by the run that was checked. */
+async function sample(program: NativeProgram, bucket: Bucket, best: number): Promise<number[]> {
+  const seconds: number[] = [];
+  let total = 0;
+  while (seconds.length < MAX_SAMPLES && (seconds.length < MIN_SAMPLES || total < SAMPLE_SECONDS)) {
+    const { launchNs } = await program.run({ tokens: bucket.tokens, rows: bucket.rows, inputs: [], isTimed: true });
+    for (const ns of launchNs ?? []) {
+      // A clock that did not move still measured something.
+      seconds.push(Math.max(ns, 1) * 1e-9);
+      total += ns * 1e-9;
+    }
+    if (seconds.length >= EARLY_SAMPLES && median(seconds) > HOPELESS * best) break;
+    if (launchNs === undefined || launchNs.length === 0) throw new Error('The runtime timed no launch.');
+  }
+  return seconds;
+}

@@ -1,0 +1,142 @@
+/** Made-up micro-batches for measuring: trees of a bucket's shape, and numbers that kernels can digest. */
+import type { Kernel, KernelModule } from '../ir/kernel.js';
+import { operands, type Scalar } from '../ir/scalar.js';
+import type { Bucket } from '../ir/plan.js';
+
+/** Marsaglia's xorshift32: the same numbers on every machine. `below(n)` is in [0, n). */
+export class Random {
+  private state: number;
+
+  constructor(seed: number) {
+    this.state = seed >>> 0 || 1;
+  }
+
+  below(n: number): number {
+    this.state ^= this.state << 13;
+    this.state ^= this.state >>> 17;
+    this.state ^= this.state << 5;
+    return (this.state >>> 0) % n;
+  }
+}
+
+/** Trees in depth-first order that fill a bucket: arrays as a micro-batch has them. */
+export interface TreeBatch {
+  readonly position: Int32Array;
+  readonly subtreeEnd: Int32Array;
+  /** Scored tokens, ascending. */
+  readonly row: Int32Array;
+}
+
+/** Answers of a question, and their share of the longest path: what multiple-choice benchmarks look like. */
+const ANSWERS = 4;
+const ANSWER_SHARE = 0.4;
+
+/**
+ * Questions with four answers each, the paths `bucket.longest` tokens long, until the tokens are used up; the last tree
+ * is cut. Rows are spread evenly over the tokens.
+ */
+export function bucketTrees(bucket: Bucket): TreeBatch {
+  const position = new Int32Array(bucket.tokens), subtreeEnd = new Int32Array(bucket.tokens);
+  const answer = Math.max(1, Math.floor(bucket.longest * ANSWER_SHARE));
+  const context = Math.max(1, bucket.longest - answer);
+  for (let start = 0; start < bucket.tokens;) {
+    const end = Math.min(bucket.tokens, start + context + ANSWERS * answer);
+    for (let i = start; i < end; i++) {
+      const inAnswers = i - start - context;
+      if (inAnswers < 0) {
+        position[i] = i - start;
+        subtreeEnd[i] = end;
+      } else {
+        position[i] = context + inAnswers % answer;
+        subtreeEnd[i] = Math.min(end, start + context + (Math.floor(inAnswers / answer) + 1) * answer);
+      }
+    }
+    start = end;
+  }
+  const row = Int32Array.from({ length: bucket.rows }, (_, i) => Math.min(bucket.tokens - 1, Math.floor((i * bucket.tokens) / bucket.rows)));
+  return { position, subtreeEnd, row };
+}
+
+/** What an integer buffer means to the kernel that reads it. */
+export type IntegerRole =
+  | { readonly kind: 'subtreeEnd' }
+  /** Token rows, ascending. */
+  | { readonly kind: 'row' }
+  | { readonly kind: 'position' }
+  /** Anything in [0, bound): token ids, targets. */
+  | { readonly kind: 'below'; readonly bound: number };
+
+export interface Roles {
+  readonly integers: ReadonlyMap<string, IntegerRole>;
+  /** Buffers summed over a row: parts of Σx², which a square root follows, so they must be positive. */
+  readonly positive: ReadonlySet<string>;
+}
+
+function scalarsOf(kernel: Kernel): readonly Scalar[] {
+  switch (kernel.anchor) {
+    case 'gemm': return kernel.segments.flatMap((s) => s.outputs.map((o) => o.value));
+    case 'loop': return kernel.outputs.map((o) => o.value);
+    case 'logprob': return [kernel.rowScale];
+    case 'attention': case 'logprobReduce': return [];
+    default: return kernel satisfies never;
+  }
+}
+
+/** How a kernel uses the integers and sums it reads. `tableRows` bounds indices into tables of fixed extent. */
+export function rolesOf(kernel: Kernel, module: KernelModule, tableRows: (buffer: string) => number | undefined): Roles {
+  const integers = new Map<string, IntegerRole>();
+  const positive = new Set<string>();
+  const give = (name: string, role: IntegerRole): void => {
+    if (!integers.has(name)) integers.set(name, role);
+  };
+  if (kernel.anchor === 'attention') {
+    if (kernel.mask.kind === 'column') give(kernel.mask.subtreeEnd, { kind: 'subtreeEnd' });
+    if (kernel.queryRow !== undefined) give(kernel.queryRow, { kind: 'row' });
+  }
+  if (kernel.anchor === 'logprob' || kernel.anchor === 'logprobReduce') give(kernel.target, { kind: 'below', bound: kernel.vocab });
+  if (kernel.anchor === 'logprobReduce') positive.add(kernel.parts);
+  const dtypes = new Map(module.buffers.map((b) => [b.name, b.dtype]));
+  const plain = new Set<string>();
+  const index = (via: string, into: string): void => {
+    const bound = tableRows(into);
+    give(via, bound === undefined ? { kind: 'row' } : { kind: 'below', bound });
+  };
+  const visit = (s: Scalar): void => {
+    operands(s).forEach(visit);
+    if (s.op === 'rowSum') {
+      positive.add(s.buffer);
+      if (s.via !== undefined) index(s.via, s.buffer);
+    }
+    if (s.op !== 'load') return;
+    if (dtypes.get(s.buffer) === 'i32') plain.add(s.buffer);
+    if (s.access.kind !== 'column' && s.access.via !== undefined) index(s.access.via, s.buffer);
+  };
+  scalarsOf(kernel).forEach(visit);
+  for (const name of plain) give(name, { kind: 'position' });
+  return { integers, positive };
+}
+
+/** Values of an integer buffer with `count` entries, for a batch of these trees. Entries past the trees are 0. */
+export function integersFor(role: IntegerRole, trees: TreeBatch, count: number, seed: number): Int32Array {
+  const values = new Int32Array(count);
+  switch (role.kind) {
+    case 'subtreeEnd': values.set(trees.subtreeEnd.subarray(0, count)); break;
+    case 'position': values.set(trees.position.subarray(0, count)); break;
+    case 'row': values.set(trees.row.subarray(0, count)); break;
+    case 'below': {
+      const random = new Random(seed);
+      for (let i = 0; i < count; i++) values[i] = random.below(role.bound);
+      break;
+    }
+    default: role satisfies never;
+  }
+  return values;
+}
+
+/** Rows of a materialised bias: 0 where token q sees token k, −∞ elsewhere. f32[tokens, stride]. */
+export function biasFor(trees: TreeBatch, stride: number): Float32Array {
+  const tokens = trees.subtreeEnd.length;
+  const bias = new Float32Array(tokens * stride).fill(-Infinity);
+  for (let q = 0; q < tokens; q++) for (let k = 0; k <= q; k++) if (q < trees.subtreeEnd[k]!) bias[q * stride + k] = 0;
+  return bias;
+}

@@ -1,0 +1,109 @@
+/** The tuner's table as text: whole for a terminal that is redrawn, line by line where output is piped. */
+import type { TuneProgress, TuneRow } from './search.js';
+
+const HEADINGS = ['kernel', 'bucket', 'trials', 'best', 'share of peak', 'gain'] as const;
+
+/** `812 ns`, `43.1 µs`, `3.02 ms`, `1.25 s` */
+export function formatSeconds(seconds: number): string {
+  const [scale, unit] = seconds < 1e-6 ? [1e9, 'ns'] : seconds < 1e-3 ? [1e6, 'µs'] : seconds < 1 ? [1e3, 'ms'] : [1, 's'];
+  return `${(seconds * scale).toPrecision(3)} ${unit}`;
+}
+
+/** Best against the default schedule: `1.24×`. */
+export const gainOf = (row: TuneRow): number | undefined =>
+  (row.bestSeconds === undefined || row.defaultSeconds === undefined ? undefined : row.defaultSeconds / row.bestSeconds);
+
+function cells(row: TuneRow): readonly string[] {
+  const gain = gainOf(row);
+  return [
+    row.count > 1 ? `${row.kernel} ×${row.count}` : row.kernel,
+    `${row.bucket.tokens}/${row.bucket.rows}`,
+    `${row.trials + row.reused}${row.failures > 0 ? ` (${row.failures} bad)` : ''}`,
+    row.bestSeconds === undefined ? '–' : formatSeconds(row.bestSeconds),
+    row.shareOfPeak === undefined ? '–' : `${(100 * row.shareOfPeak).toFixed(0)} %`,
+    gain === undefined ? '–' : `${gain.toFixed(2)}×`,
+  ];
+}
+
+/** Aligned columns: names to the left, numbers to the right. Long names lose their middle. */
+function align(table: readonly (readonly string[])[], width: number): string[] {
+  const widths = HEADINGS.map((_, i) => Math.max(...table.map((line) => (line[i] ?? '').length)));
+  const others = widths.slice(1).reduce((sum, w) => sum + w + 2, 0);
+  widths[0] = Math.max(8, Math.min(widths[0]!, width - others));
+  const fit = (text: string, room: number): string =>
+    (text.length <= room ? text : `${text.slice(0, Math.ceil((room - 1) / 2))}…${text.slice(text.length - Math.floor((room - 1) / 2))}`);
+  return table.map((line) => line.map((cell, i) => (i === 0 ? fit(cell, widths[0]!).padEnd(widths[0]!) : cell.padStart(widths[i]!))).join('  ').trimEnd());
+}
+
+/** Lines of the whole table: heading, a row a kernel and bucket. `width` is the terminal's, characters. */
+export const renderTable = (rows: readonly TuneRow[], width = 100): readonly string[] => align([HEADINGS, ...rows.map(cells)], width);
+
+/** `tuned 12 of 48, 310 trials, 41 s of 60 s` */
+export function statusLine({ rows, elapsedSeconds, budgetSeconds }: TuneProgress): string {
+  const measured = rows.filter((row) => row.bestSeconds !== undefined).length;
+  const trials = rows.reduce((sum, row) => sum + row.trials, 0);
+  return `measured ${measured} of ${rows.length}, ${trials} trials, ${elapsedSeconds.toFixed(0)} s of ${budgetSeconds.toFixed(0)} s`;
+}
+
+/** One line for logs: what was just learnt about one row. */
+export const changeLine = (progress: TuneProgress): string => {
+  const row = progress.rows[progress.changed];
+  return row === undefined ? statusLine(progress) : `tune ${cells(row).map((cell, i) => (i === 0 ? cell : `${HEADINGS[i]!} ${cell}`)).join(', ')}`;
+};
+
+export interface TableOptions {
+  readonly write: (text: string) => void;
+  /** Redraw in place; otherwise one plain line each time a row's best changes. */
+  readonly isTerminal: boolean;
+  /** Characters and lines of the terminal. */
+  readonly width?: number;
+  readonly height?: number;
+  /** Seconds between redraws. */
+  readonly intervalSeconds?: number;
+  readonly now?: () => number;
+}
+
+/** Draws progress as it comes. Call `finish` at the end: the last state is always shown. */
+export class LiveTable {
+  private readonly options: TableOptions;
+  private drawnLines = 0;
+  private drawnAt = -Infinity;
+  private last: TuneProgress | undefined;
+  private readonly best = new Map<number, number>();
+
+  constructor(options: TableOptions) {
+    this.options = options;
+  }
+
+  update(progress: TuneProgress): void {
+    this.last = progress;
+    const now = (this.options.now ?? ((): number => performance.now() / 1000))();
+    if (this.options.isTerminal) {
+      if (now - this.drawnAt < (this.options.intervalSeconds ?? 0.2)) return;
+      this.drawnAt = now;
+      this.redraw(progress, this.options.height ?? 24);
+      return;
+    }
+    const seconds = progress.rows[progress.changed]?.bestSeconds;
+    if (seconds === undefined || this.best.get(progress.changed) === seconds) return;
+    this.best.set(progress.changed, seconds);
+    this.options.write(`${changeLine(progress)}\n`);
+  }
+
+  finish(): void {
+    if (this.last === undefined) return;
+    if (this.options.isTerminal) this.redraw(this.last, Infinity);
+    else this.options.write(`${statusLine(this.last)}\n`);
+  }
+
+  /** At most `height` lines, those around the row that changed; cursor up and clear to the end of the screen first. */
+  private redraw(progress: TuneProgress, height: number): void {
+    const [heading, ...rows] = renderTable(progress.rows, this.options.width ?? 100);
+    const room = Math.max(1, height - 3);
+    const first = Math.max(0, Math.min(progress.changed - Math.floor(room / 2), rows.length - room));
+    const lines = [heading!, ...rows.slice(first, first + room), statusLine(progress)];
+    const up = this.drawnLines > 0 ? `\u001b[${this.drawnLines}A\r\u001b[J` : '';
+    this.options.write(`${up}${lines.join('\n')}\n`);
+    this.drawnLines = lines.length;
+  }
+}

@@ -1,0 +1,189 @@
+/** The memory of one kernel under measurement: its buffers filled with random numbers, its weights packed. */
+import { createHash } from 'node:crypto';
+import { parametersOf } from '../codegen/cpu/index.js';
+import type { BufferDecl, Kernel, KernelModule, WeightDecl } from '../ir/kernel.js';
+import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
+import { packedBytes, physicalToLogical } from '../ir/packing.js';
+import { ROW_PAD, rowStride, type Bucket } from '../ir/plan.js';
+import { DTYPE_BYTES, roundUp } from '../ir/types.js';
+import { bufferBytes } from '../passes/planMemory.js';
+import type { Addon, NativeMemory, NativePool, PackDType, PackSource, Slot } from '../runtime/cpu/addon.js';
+import { biasFor, bucketTrees, integersFor, rolesOf, type Roles } from './randomInputs.js';
+
+/** Tables longer than this are not made whole: gathers are kept inside the first rows. */
+const MAX_TABLE_BYTES = 64 << 20;
+
+interface Placed { readonly name: string; readonly memory: NativeMemory; readonly bytes: number }
+
+/**
+ * Buffers and weights of one kernel. Weights exist in several copies: in a model the next layer's are elsewhere, and a
+ * kernel that found its own still in the cache would be measured too fast.
+ */
+export class Workbench {
+  readonly bytes: number;
+  private readonly kernel: Kernel;
+  private readonly capacity: Bucket;
+  private readonly addon: Addon;
+  private readonly pool: NativePool;
+  private readonly parameters: readonly string[];
+  private readonly buffers: ReadonlyMap<string, BufferDecl>;
+  private readonly weights: ReadonlyMap<string, WeightDecl>;
+  private readonly roles: Roles;
+  /** copies[i]: memory of every parameter for the i-th launch. Buffers are shared by all. */
+  private readonly copies: readonly (readonly Placed[])[];
+  private filledFor = '';
+
+  /** `copies` sets of weights; memory is taken as it is touched. Call `fill` before use. */
+  constructor(kernel: Kernel, module: KernelModule, capacity: Bucket, copies: number, addon: Addon, pool: NativePool) {
+    this.kernel = kernel;
+    this.capacity = capacity;
+    this.addon = addon;
+    this.pool = pool;
+    this.parameters = parametersOf(kernel, module);
+    this.buffers = new Map(module.buffers.map((b) => [b.name, b]));
+    this.weights = new Map(module.weights.map((w) => [w.name, w]));
+    this.roles = rolesOf(kernel, module, (name) => this.tableRows(name));
+    let total = 0;
+    const place = (name: string): Placed => {
+      const bytes = this.sizeOf(name);
+      total += bytes;
+      return { name, bytes, memory: new addon.Memory(bytes) };
+    };
+    const shared = new Map(this.parameters.filter((name) => !this.isPacked(name)).map((name) => [name, place(name)]));
+    this.copies = Array.from({ length: copies }, () => this.parameters.map((name) => shared.get(name) ?? place(name)));
+    this.bytes = total;
+  }
+
+  /** slots[copy][parameter] */
+  slots(): readonly (readonly Slot[])[] {
+    return this.copies.map((copy) => copy.map(({ memory, bytes }) => ({ memory, offset: 0, bytes })));
+  }
+
+  release(): void {
+    for (const { memory } of new Set(this.copies.flat())) memory.release();
+  }
+
+  /** Fills weights (once) and everything that is read, for micro-batches of `bucket`. */
+  async fill(bucket: Bucket): Promise<void> {
+    const wanted = JSON.stringify([bucket.tokens, bucket.rows, bucket.longest]);
+    if (this.filledFor === wanted) return;
+    const isFirst = this.filledFor === '';
+    this.filledFor = '';
+    const seen = new Set<Placed>();
+    for (const placed of this.copies.flat()) {
+      if (seen.has(placed)) continue;
+      seen.add(placed);
+      if (this.weights.has(placed.name)) {
+        if (isFirst) await this.fillWeight(placed, seen.size);
+      } else if (kernelReads(this.kernel).has(placed.name)) {
+        await this.fillBuffer(placed, bucket, seen.size);
+      }
+    }
+    this.filledFor = wanted;
+  }
+
+  /** Makes results unmistakable before a run: what is only written becomes NaN, what is read too is filled again. */
+  async prepareCheck(bucket: Bucket): Promise<void> {
+    const reads = kernelReads(this.kernel);
+    for (const [seed, placed] of this.written().entries()) {
+      if (reads.has(placed.name)) await this.fillBuffer(placed, bucket, seed + 1);
+      else placed.memory.write(0, Buffer.alloc(placed.bytes, 0xff));
+    }
+  }
+
+  /** Hash of every valid element that the kernel wrote for `bucket`. */
+  digest(bucket: Bucket): string {
+    const hash = createHash('sha256');
+    for (const { name, memory } of this.written()) {
+      const buffer = this.bufferOf(name);
+      const width = DTYPE_BYTES[buffer.dtype];
+      const stride = this.strideOf(buffer) * width;
+      const rows = extentOf(buffer.rows, bucket), rowBytes = extentOf(buffer.columns, bucket) * width;
+      if (rows === 0) continue;
+      const bytes = Buffer.from(memory.read(0, (rows - 1) * stride + rowBytes));
+      if (stride === rowBytes) hash.update(bytes);
+      else for (let r = 0; r < rows; r++) hash.update(bytes.subarray(r * stride, r * stride + rowBytes));
+    }
+    return hash.digest('hex');
+  }
+
+  private written(): readonly Placed[] {
+    const writes = kernelWrites(this.kernel);
+    return (this.copies[0] ?? []).filter(({ name }) => writes.has(name));
+  }
+
+  private bufferOf(name: string): BufferDecl {
+    const buffer = this.buffers.get(name);
+    if (buffer === undefined) throw new Error(`Kernel ${this.kernel.name} uses '${name}', which the module does not declare.`);
+    return buffer;
+  }
+
+  private strideOf(buffer: BufferDecl): number {
+    return rowStride(buffer, this.capacity.tokens, DTYPE_BYTES[buffer.dtype]);
+  }
+
+  private isPacked(name: string): boolean {
+    const weight = this.weights.get(name);
+    return weight !== undefined && weight.layout !== 'rows';
+  }
+
+  /** Rows of a table that are made; undefined for buffers over tokens or scored rows. */
+  private tableRows(name: string): number | undefined {
+    const rows = this.buffers.get(name)?.rows;
+    if (typeof rows !== 'number') return undefined;
+    const weight = this.weights.get(name);
+    const rowBytes = weight === undefined ? 4 : weight.k * DTYPE_BYTES[weight.dtype];
+    return Math.max(1, Math.min(rows, Math.floor(MAX_TABLE_BYTES / rowBytes)));
+  }
+
+  private sizeOf(name: string): number {
+    const weight = this.weights.get(name);
+    if (weight === undefined) return bufferBytes(this.bufferOf(name), this.capacity);
+    if (weight.layout !== 'rows') return packedBytes(weight, physicalToLogical(weight).length);
+    return (this.tableRows(name) ?? sourceRows(weight)) * weight.k * DTYPE_BYTES[weight.dtype];
+  }
+
+  private async fillWeight({ name, memory, bytes }: Placed, seed: number): Promise<void> {
+    const weight = this.weights.get(name)!;
+    const isRows = weight.layout === 'rows';
+    const rows = isRows ? this.tableRows(name) ?? sourceRows(weight) : sourceRows(weight);
+    // Sums of k products of unit normals stay near one.
+    const scale = 1 / Math.sqrt(Math.max(1, weight.k));
+    const rowMap = isRows ? Int32Array.from({ length: rows }, (_, i) => i) : physicalToLogical(weight);
+    const source: PackSource = { kind: 'random', dtype: weight.dtype, rows, seed: BigInt(seed), scale: isRows ? 1 : scale };
+    await this.addon.pack(this.pool, { layout: weight.layout, dtype: weight.dtype, k: weight.k, rowMap, sources: [source], target: { memory, offset: 0, bytes } });
+  }
+
+  private async fillBuffer({ name, memory, bytes }: Placed, bucket: Bucket, seed: number): Promise<void> {
+    const buffer = this.bufferOf(name);
+    const { dtype } = buffer;
+    const valid = extentOf(buffer.rows, bucket);
+    const role = this.roles.integers.get(name);
+    if (dtype === 'i32') {
+      const trees = bucketTrees(bucket);
+      memory.write(0, integersFor(role ?? { kind: 'position' }, trees, Math.min(valid, bytes / 4), seed));
+      return;
+    }
+    if (dtype === 'bool') {
+      memory.write(0, new Uint8Array(bytes).fill(1));
+      return;
+    }
+    const stride = this.strideOf(buffer);
+    if (this.kernel.anchor === 'attention' && this.kernel.mask.kind === 'bias' && this.kernel.mask.buffer === name) {
+      memory.write(0, biasFor(bucketTrees(bucket), stride));
+      return;
+    }
+    const rows = Math.min(roundUp(Math.max(1, valid), ROW_PAD), Math.floor(bytes / (stride * DTYPE_BYTES[dtype])));
+    await this.addon.pack(this.pool, {
+      layout: 'rows', dtype, k: stride, rowMap: Int32Array.from({ length: rows }, (_, i) => i),
+      sources: [randomSource(dtype, rows, seed, this.roles.positive.has(name))], target: { memory, offset: 0, bytes },
+    });
+  }
+}
+
+const randomSource = (dtype: PackDType, rows: number, seed: number, isPositive: boolean): PackSource =>
+  (isPositive ? { kind: 'constant', dtype, rows, value: 1 } : { kind: 'random', dtype, rows, seed: BigInt(seed), scale: 1 });
+
+const sourceRows = (weight: WeightDecl): number => weight.sources.reduce((sum, source) => sum + source.rows, 0);
+
+const extentOf = (extent: number | 'T' | 'R', bucket: Bucket): number => (extent === 'T' ? bucket.tokens : extent === 'R' ? bucket.rows : extent);
