@@ -12,8 +12,8 @@ import { findCompiler, type SystemCompiler } from './systemCompiler.js';
 
 export type { SourceText } from './compileError.js';
 
-/** No -ffast-math: sums keep their order, NaN stays NaN. No errno and no traps, so that math vectorises. */
-const FLAGS = ['-O3', '-fPIC', '-std=gnu11', '-fno-math-errno', '-fno-trapping-math', '-ffp-contract=fast', '-fopenmp-simd'] as const;
+/** No -ffast-math and no contraction: sums and products round the same way in every kernel, NaN stays NaN. No errno and no traps, so that math vectorises. */
+const FLAGS = ['-O3', '-fPIC', '-std=gnu11', '-fno-math-errno', '-fno-trapping-math', '-ffp-contract=off', '-fopenmp-simd'] as const;
 
 const AVX512 = ['-mavx512f', '-mavx512bw', '-mavx512dq', '-mavx512vl', '-mfma', '-mf16c', '-mprefer-vector-width=512'] as const;
 const ISA_FLAGS: Readonly<Record<CpuIsa, readonly string[]>> = {
