@@ -172,19 +172,23 @@ function packageRoot(): string {
   return folder;
 }
 
-let loaded: Addon | undefined;
-
-/** Loads the addon once. Throws UserError where it is not built or does not fit this system. */
-export function loadAddon(): Addon {
-  if (loaded !== undefined) return loaded;
-  const path = join(packageRoot(), FILE);
+/** Loads the addon of the package in `root`. Throws UserError where it is not built or does not fit this system. */
+export function loadAddonFrom(root: string): Addon {
+  const path = join(root, FILE);
   if (!existsSync(path)) throw new UserError(`The native addon is not built: ${path} is missing.`, 'Run: npm run build:native');
   try {
     const addon: Addon = createRequire(import.meta.url)(path);
-    loaded = addon;
     return addon;
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new UserError(`The native addon cannot be loaded: ${reason}`, 'Build it again on this machine: npm run build:native', { cause: error });
   }
+}
+
+let loaded: Addon | undefined;
+
+/** The addon of this package, loaded once. Throws as loadAddonFrom does. */
+export function loadAddon(): Addon {
+  loaded ??= loadAddonFrom(packageRoot());
+  return loaded;
 }

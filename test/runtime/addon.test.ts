@@ -4,7 +4,8 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { loadAddon } from '../../runtime/cpu/addon.js';
+import { loadAddon, loadAddonFrom } from '../../runtime/cpu/addon.js';
+import { UserError } from '../../errors.js';
 import { ABI_TEXT, temporaryFolder } from './kernels.js';
 
 const folder = temporaryFolder();
@@ -143,5 +144,26 @@ describe('the processor', () => {
 
   it('was built with the ABI of this tree', () => {
     expect(addon.abi).toBe(Number(/#define TW_ABI (\d+)/.exec(ABI_TEXT)![1]));
+  });
+});
+
+describe('loading the addon', () => {
+  const failure = (root: string): UserError => {
+    try {
+      loadAddonFrom(root);
+    } catch (error) {
+      if (error instanceof UserError) return error;
+    }
+    throw new Error('loaded, or failed otherwise');
+  };
+
+  it('says how to build it where it is missing, or was built for another system', () => {
+    const root = join(folder, 'package');
+    expect(failure(root).message).toContain(join(root, 'build', 'Release', 'tilewright.node'));
+    expect(failure(root).hint).toContain('npm run build:native');
+    mkdirSync(join(root, 'build', 'Release'), { recursive: true });
+    writeFileSync(join(root, 'build', 'Release', 'tilewright.node'), 'not a shared object');
+    expect(failure(root).message).toContain('cannot be loaded');
+    expect(failure(root).hint).toContain('npm run build:native');
   });
 });
