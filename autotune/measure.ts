@@ -84,7 +84,7 @@ export class Measurer {
   }
 
   /** Peak rates for the cost model and for shares of peak, all threads: floating operations and bytes a second. */
-  async peaks(seconds = 0.1): Promise<{ readonly flopsPerSecond: number; readonly bytesPerSecond: number }> {
+  async peaks(seconds = 0.3): Promise<{ readonly flopsPerSecond: number; readonly bytesPerSecond: number }> {
     const flopsPerSecond = await this.addon.peak(this.pool, this.options.isa, seconds);
     return { flopsPerSecond, bytesPerSecond: await this.addon.peak(this.pool, 'read', seconds) };
   }

@@ -76,6 +76,7 @@ export interface TuneResult {
 /** Candidates of the first round, and of each step of the climb. */
 const FIRST_ROUND = 6;
 const STEP = 4;
+const IDEAS_BESIDE_WINNERS = 2;
 /** A neighbour that the model puts this far above the best measured one's estimate is not tried. */
 const IMPLAUSIBLE = 3;
 
@@ -160,7 +161,9 @@ class Job {
     };
     if (this.rounds === 0) {
       this.ranked ??= this.byCost(enumerateSpace(this.space));
-      const first = untried([this.start, ...winnersElsewhere, ...this.ranked.slice(0, FIRST_ROUND)]).slice(0, FIRST_ROUND);
+      // Winners are compiled already; where there are some, fewer of the model's own ideas are worth their compile time.
+      const ideas = this.ranked.slice(0, winnersElsewhere.length > 0 ? IDEAS_BESIDE_WINNERS : FIRST_ROUND);
+      const first = untried([this.start, ...winnersElsewhere, ...ideas]).slice(0, FIRST_ROUND);
       if (first.length > 0) return first;
     }
     const centre = this.best?.schedule ?? this.start;

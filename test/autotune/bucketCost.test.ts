@@ -1,0 +1,112 @@
+/** Costs that packing cuts by: exact at measured buckets, monotone between them, sane outside. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { analyticBucketCost, bucketCostModel, estimateBuckets } from '../../autotune/bucketCost.js';
+import { defaultBuckets } from '../../autotune/buckets.js';
+import { llamaModule } from './fixture.js';
+
+const point = (tokens: number, seconds: number, rowSeconds = 0, attentionSeconds = 0) =>
+  ({ tokens, rows: tokens, longest: Math.min(tokens, 256), seconds, rowSeconds, attentionSeconds });
+
+describe('bucketCostModel', () => {
+  const measured = [point(64, 0.02, 0.004, 0.001), point(256, 0.05, 0.012, 0.006), point(1024, 0.2, 0.05, 0.03)];
+  const cost = bucketCostModel(measured);
+
+  it('gives the measured seconds at measured buckets, in any order', () => {
+    for (const { tokens, rows, longest, seconds } of measured) {
+      expect(cost(tokens, rows, longest)).toBeCloseTo(seconds, 12);
+      expect(bucketCostModel([...measured].reverse())(tokens, rows, longest)).toBeCloseTo(seconds, 12);
+    }
+  });
+
+  it('is linear between them', () => {
+    const line = bucketCostModel([point(100, 1), point(200, 3)]);
+    expect(line(150, 0, 0)).toBeCloseTo(2, 12);
+    expect(line(175, 0, 0)).toBeCloseTo(2.5, 12);
+  });
+
+  it('continues the first segment to zero, never below nothing, and the last one outwards', () => {
+    const overhead = bucketCostModel([point(100, 2), point(200, 3)]);
+    expect(overhead(0, 0, 0)).toBeCloseTo(1, 12);
+    expect(overhead(300, 0, 0)).toBeCloseTo(4, 12);
+    const steep = bucketCostModel([point(100, 1), point(200, 3)]);
+    expect(steep(0, 0, 0)).toBe(0);
+    expect(steep(50, 0, 0)).toBeCloseTo(0.5, 12);
+  });
+
+  it('charges for scored rows and for length what they were measured to cost', () => {
+    expect(cost(256, 0, 256)).toBeLessThan(cost(256, 256, 256) - 0.008);
+    expect(cost(256, 256, 16)).toBeLessThan(cost(256, 256, 256) - 0.003);
+  });
+
+  it('never decreases, whatever was measured', () => {
+    const seconds = fc.double({ min: 0, max: 10, noNaN: true });
+    const points = fc.array(fc.record({ tokens: fc.integer({ min: 1, max: 2000 }), rows: fc.integer({ min: 1, max: 2000 }), longest: fc.integer({ min: 1, max: 500 }), seconds, rowSeconds: seconds, attentionSeconds: seconds }), { minLength: 1, maxLength: 7 });
+    const at = fc.tuple(fc.integer({ min: 0, max: 4000 }), fc.integer({ min: 0, max: 4000 }), fc.integer({ min: 0, max: 1000 }));
+    fc.assert(fc.property(points, at, at, (buckets, [t, r, l], [dt, dr, dl]) => {
+      const f = bucketCostModel(buckets);
+      const low = f(t, r, l), high = f(t + dt, r + dr, l + dl);
+      expect(low).toBeGreaterThanOrEqual(0);
+      expect(Number.isFinite(high)).toBe(true);
+      expect(high).toBeGreaterThanOrEqual(low - 1e-9 * Math.abs(low));
+    }), { numRuns: 500 });
+  });
+
+  it('pools measurements that noise put in the wrong order', () => {
+    const noisy = bucketCostModel([point(100, 2), point(200, 1), point(300, 4)]);
+    expect(noisy(100, 0, 0)).toBeCloseTo(1.5, 12);
+    expect(noisy(200, 0, 0)).toBeCloseTo(1.5, 12);
+    expect(noisy(300, 0, 0)).toBeCloseTo(4, 12);
+  });
+
+  it('refuses nothing, and what is no time', () => {
+    expect(() => bucketCostModel([])).toThrow(/analyticBucketCost/);
+    expect(() => bucketCostModel([point(64, NaN)])).toThrow(/finite/);
+    expect(() => bucketCostModel([point(64, -1)])).toThrow(/not negative/);
+  });
+});
+
+describe('analyticBucketCost', () => {
+  const module = llamaModule();
+  const rates = { flopsPerSecond: 400e9, bytesPerSecond: 30e9 };
+  const cost = analyticBucketCost(module, rates, 1024);
+
+  it('is the roofline at the sizes it was made from', () => {
+    const [estimate] = estimateBuckets(module, rates, [{ T: 512, R: 512, longest: 256 }]);
+    expect(cost(512, 512, 256)).toBeCloseTo(estimate!.seconds, 12);
+  });
+
+  it('grows with tokens, rows and length, and makes two half batches dearer than one whole', () => {
+    expect(cost(600, 300, 100)).toBeGreaterThan(cost(300, 300, 100));
+    expect(cost(600, 600, 100)).toBeGreaterThan(cost(600, 300, 100));
+    expect(cost(600, 300, 200)).toBeGreaterThan(cost(600, 300, 100));
+    expect(2 * cost(100, 50, 64)).toBeGreaterThan(cost(200, 100, 64));
+  });
+
+  it('is faster on a faster machine', () => {
+    expect(analyticBucketCost(module, { flopsPerSecond: 800e9, bytesPerSecond: 60e9 }, 1024)(512, 512, 256)).toBeLessThan(cost(512, 512, 256));
+  });
+
+  it('is cheap enough for a million questions a second', () => {
+    const started = performance.now();
+    let sum = 0;
+    for (let i = 0; i < 300_000; i++) sum += cost(1 + i % 1024, i % 900, i % 256);
+    expect(sum).toBeGreaterThan(0);
+    expect(performance.now() - started).toBeLessThan(3000);
+  });
+});
+
+describe('defaultBuckets', () => {
+  it('doubles from 64 to the capacity, which is always the last', () => {
+    expect(defaultBuckets(1024).map((b) => b.tokens)).toEqual([64, 128, 256, 512, 1024]);
+    expect(defaultBuckets(1000).map((b) => b.tokens)).toEqual([64, 128, 256, 512, 1000]);
+    expect(defaultBuckets(600).map((b) => b.tokens)).toEqual([64, 128, 256, 600]);
+    expect(defaultBuckets(32).map((b) => b.tokens)).toEqual([32]);
+  });
+
+  it('takes as many rows as tokens, and typical lengths', () => {
+    expect(defaultBuckets(1024).at(-1)).toEqual({ tokens: 1024, rows: 1024, longest: 256 });
+    expect(defaultBuckets(1024, 700).at(-1)).toEqual({ tokens: 1024, rows: 700, longest: 256 });
+    expect(defaultBuckets(1024)[0]).toEqual({ tokens: 64, rows: 64, longest: 64 });
+  });
+});

@@ -1,0 +1,172 @@
+/** The tuning database: what it keeps, what it skips, and that nothing in a file can hurt. */
+import { appendFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { DATABASE_VERSION, median, TuningDatabase } from '../../autotune/database.js';
+import type { Bucket, CpuSchedule } from '../../ir/plan.js';
+import { TARGET } from './fixture.js';
+
+const folder = mkdtempSync(join(tmpdir(), 'tilewright-tuning-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+let files = 0;
+const fresh = (): string => join(folder, `d${files++}`, 'tuning.jsonl');
+
+const KEY = '0123456789abcdef';
+const BUCKET: Bucket = { tokens: 256, rows: 128, longest: 100 };
+const gemm = (mb: number): CpuSchedule => ({ kind: 'gemm', isa: 'avx512', mr: 14, nr: 32, kc: 384, mb, nb: 256 });
+
+/** A database that holds `times` of gemm(mb), and its path. */
+function filled(times: Readonly<Record<number, number[]>>): string {
+  const path = fresh();
+  const database = TuningDatabase.open(path);
+  for (const [mb, seconds] of Object.entries(times)) database.append({ key: KEY, bucket: BUCKET, target: TARGET, schedule: gemm(Number(mb)), seconds });
+  database.close();
+  return path;
+}
+
+describe('median', () => {
+  it('is the middle, or the mean of the two', () => {
+    expect(median([3, 1, 2])).toBe(2);
+    expect(median([4, 1, 2, 3])).toBe(2.5);
+    expect(() => median([])).toThrow();
+  });
+});
+
+describe('a database', () => {
+  it('gives back the best by median after it was closed', () => {
+    const database = TuningDatabase.open(filled({ 28: [0.003, 0.1, 0.003], 56: [0.002, 0.002, 0.5], 84: [0.0001, 0.4, 0.4] }));
+    expect(database.best(KEY, BUCKET, TARGET)).toEqual({ schedule: gemm(56), seconds: 0.002 });
+    expect(database.known(KEY, BUCKET, TARGET).size).toBe(3);
+    expect(database.skipped).toBe(0);
+    database.close();
+  });
+
+  it('answers only for the kernel, bucket and target that were measured', () => {
+    const database = TuningDatabase.open(filled({ 28: [1] }));
+    expect(database.best('fedcba9876543210', BUCKET, TARGET)).toBeUndefined();
+    expect(database.best(KEY, { ...BUCKET, longest: 101 }, TARGET)).toBeUndefined();
+    for (const change of [{ isa: 'x64/amx' }, { cpu: 'another' }, { threads: 3 }, { compiler: 'cc 2' }, { abi: 2 }]) {
+      expect(database.best(KEY, BUCKET, { ...TARGET, ...change })).toBeUndefined();
+    }
+    database.close();
+  });
+
+  it('lets a newer measurement of a schedule replace the older one', () => {
+    const path = filled({ 28: [1], 56: [2] });
+    const database = TuningDatabase.open(path);
+    database.append({ key: KEY, bucket: BUCKET, target: TARGET, schedule: gemm(28), seconds: [3] });
+    expect(database.best(KEY, BUCKET, TARGET)?.schedule).toEqual(gemm(56));
+    database.close();
+    const again = TuningDatabase.open(path);
+    expect(again.best(KEY, BUCKET, TARGET)?.schedule).toEqual(gemm(56));
+    again.close();
+  });
+
+  it('remembers failures, and never calls one best', () => {
+    const path = fresh();
+    const database = TuningDatabase.open(path);
+    database.append({ key: KEY, bucket: BUCKET, target: TARGET, schedule: gemm(28), seconds: [], failure: 'its result differs' });
+    expect(database.best(KEY, BUCKET, TARGET)).toBeUndefined();
+    database.close();
+    const again = TuningDatabase.open(path);
+    expect([...again.known(KEY, BUCKET, TARGET).values()]).toEqual([{ schedule: gemm(28), seconds: Infinity }]);
+    again.close();
+  });
+
+  it('writes one whole line a record, flushed as it is appended', () => {
+    const path = fresh();
+    const database = TuningDatabase.open(path);
+    for (let i = 1; i <= 3; i++) {
+      database.append({ key: KEY, bucket: BUCKET, target: TARGET, schedule: gemm(28 * i), seconds: [i] }, new Date(0));
+      const lines = readFileSync(path, 'utf8').split('\n');
+      expect(lines).toHaveLength(i + 1);
+      expect(JSON.parse(lines[i - 1]!)).toEqual({
+        version: DATABASE_VERSION, key: KEY, bucket: BUCKET, target: TARGET, schedule: gemm(28 * i), seconds: [i], timestamp: '1970-01-01T00:00:00.000Z',
+      });
+    }
+    database.close();
+  });
+
+  it('lets two writers append to one file', () => {
+    const path = fresh();
+    const [a, b] = [TuningDatabase.open(path), TuningDatabase.open(path)];
+    for (let i = 1; i <= 20; i++) (i % 2 === 0 ? a : b).append({ key: KEY, bucket: BUCKET, target: TARGET, schedule: gemm(14 * i), seconds: [i] });
+    a.close();
+    b.close();
+    const again = TuningDatabase.open(path);
+    expect(again.known(KEY, BUCKET, TARGET).size).toBe(20);
+    expect(again.skipped).toBe(0);
+    again.close();
+  });
+});
+
+describe('a damaged file', () => {
+  it('loses only the line that was being written, wherever it was cut', () => {
+    const path = filled({ 28: [1], 56: [2] });
+    const whole = readFileSync(path);
+    const first = whole.indexOf('\n') + 1;
+    for (let cut = first + 1; cut < whole.length - 1; cut += 7) {
+      writeFileSync(path, whole.subarray(0, cut));
+      const database = TuningDatabase.open(path);
+      expect(database.known(KEY, BUCKET, TARGET).size).toBe(1);
+      expect(database.skipped).toBe(1);
+      database.append({ key: KEY, bucket: BUCKET, target: TARGET, schedule: gemm(84), seconds: [0.5] });
+      database.close();
+      const again = TuningDatabase.open(path);
+      expect(again.known(KEY, BUCKET, TARGET).size).toBe(2);
+      expect(again.best(KEY, BUCKET, TARGET)?.schedule).toEqual(gemm(84));
+      expect(again.skipped).toBe(1);
+      again.close();
+    }
+  });
+
+  it('keeps a last line that lacks only its end', () => {
+    const path = filled({ 28: [1], 56: [2] });
+    writeFileSync(path, readFileSync(path, 'utf8').trimEnd());
+    const database = TuningDatabase.open(path);
+    database.append({ key: KEY, bucket: BUCKET, target: TARGET, schedule: gemm(84), seconds: [0.5] });
+    database.close();
+    const again = TuningDatabase.open(path);
+    expect(again.known(KEY, BUCKET, TARGET).size).toBe(3);
+    expect(again.skipped).toBe(0);
+    again.close();
+  });
+
+  it('counts foreign and hostile lines and believes none of them', () => {
+    const path = filled({ 28: [1] });
+    const good = JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>;
+    const bad: unknown[] = [
+      null, 7, 'text', [], {}, { ...good, version: 99 }, { ...good, extra: 1 }, { ...good, key: '../../etc' }, { ...good, key: 'x'.repeat(100) },
+      { ...good, seconds: [-1] }, { ...good, seconds: [0] }, { ...good, seconds: [1e300] }, { ...good, seconds: ['1'] }, { ...good, seconds: [] },
+      { ...good, seconds: Array(1001).fill(1) }, { ...good, failure: 'but it has times' }, { ...good, bucket: { tokens: 1e12, rows: 1, longest: 1 } },
+      { ...good, schedule: { ...gemm(28), mb: 1e9 } }, { ...good, schedule: { ...gemm(28), mb: 1.5 } }, { ...good, schedule: { ...gemm(28), isa: 'quantum' } },
+      { ...good, schedule: { ...gemm(28), kind: 'loop' } }, { ...good, target: { ...TARGET, threads: 0 } }, { ...good, timestamp: 'yesterday' },
+    ];
+    appendFileSync(path, bad.map((line) => `${JSON.stringify(line)}\n`).join(''));
+    appendFileSync(path, `not json\n{"version":\n\u0000\u0001\n${'{"a":'.repeat(5000)}\n${'x'.repeat(100_000)}\n__proto__\n`);
+    const database = TuningDatabase.open(path);
+    expect(database.skipped).toBe(bad.length + 6);
+    expect([...database.known(KEY, BUCKET, TARGET).values()]).toEqual([{ schedule: gemm(28), seconds: 1 }]);
+    database.close();
+  });
+
+  it('refuses to write what it would not read', () => {
+    const path = fresh();
+    const database = TuningDatabase.open(path);
+    const record = { key: KEY, bucket: BUCKET, target: TARGET, schedule: gemm(28) };
+    expect(() => database.append({ ...record, seconds: [NaN] })).toThrow();
+    expect(() => database.append({ ...record, seconds: [] })).toThrow();
+    expect(statSync(path).size).toBe(0);
+    database.close();
+  });
+
+  it('says what is wrong with a place that is no file', () => {
+    const place = join(folder, 'isFolder');
+    mkdirSync(place);
+    expect(() => TuningDatabase.open(place)).toThrow(/tuning database .*isFolder cannot be used/);
+    writeFileSync(join(folder, 'plain'), '');
+    expect(() => TuningDatabase.open(join(folder, 'plain', 'below.jsonl'))).toThrow(/cannot be used/);
+    expect(existsSync(join(folder, 'plain', 'below.jsonl'))).toBe(false);
+  });
+});
