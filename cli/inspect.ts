@@ -33,7 +33,7 @@ export function addInspect(program: Command, context: Context): void {
       'tilewright inspect models/demo',
       'tilewright inspect models/demo --pass canonicaliseMask | less',
       'tilewright inspect models/demo --kernels --tokens 512',
-      'tilewright inspect models/demo --kernel layers.3.mlp.down',
+      'tilewright inspect models/demo --kernel layers.3.ffn.down',
       'tilewright inspect path/to/config.json --init random:1 --memory',
     ],
     'Exit status': EXIT_STATUSES,

@@ -5,6 +5,7 @@ import { groupKernels, type KernelRow, type KernelSource } from '../driver/inspe
 import type { ArenaSlot, MemoryReport } from '../driver/inspectMemory.js';
 import type { CpuSchedule, Plan } from '../ir/plan.js';
 import { bytes, count, cut, si, textTable } from './format.js';
+import { quoteForShell } from './io.js';
 
 /** `12 matmul, 4 mul, …`: neighbours that repeat are counted. */
 function fusedOps(ops: readonly string[], width: number): string {
@@ -126,11 +127,15 @@ export function describeSummary(inspection: Inspection, rows: readonly KernelRow
     ['buckets', plan.buckets.map(({ tokens }) => tokens).join(', ')],
     ['passes', `${stages.length} stages, from ${count(stages[0]?.graph.nodes.length ?? 0)} ops to ${count(stages.at(-1)?.graph.nodes.length ?? 0)}`],
   ]);
-  const more = [
-    'More:', `  ${invocation} inspect ${request.model} --pass recogniseAttention     the graph after a pass`,
-    `  ${invocation} inspect ${request.model} --kernels                    what was fused, and what it costs`,
-    `  ${invocation} inspect ${request.model} --kernel ${rows[Math.min(1, rows.length - 1)]?.name ?? 'NAME'}`,
-    `  ${invocation} inspect ${request.model} --plan | --memory | --passes`,
-  ];
+  const example = rows.find(({ anchor }) => anchor === 'gemm') ?? rows[0];
+  const command = `${invocation} inspect ${quoteForShell(request.model)}${request.init.kind === 'random' && !inspection.isArtifact ? ` --init random:${request.init.seed}` : ''}`;
+  const more = ['More:', ...textTable([
+    [`  ${command} --passes`, 'the passes, in order, with reasons'],
+    [`  ${command} --pass recogniseAttention`, 'the graph after one of them'],
+    [`  ${command} --kernels`, 'what was fused, and what it costs'],
+    [`  ${command} --kernel ${example?.path ?? 'NAME'}`, 'generated source'],
+    [`  ${command} --plan`, 'launches and schedules'],
+    [`  ${command} --memory`, 'the arena over time'],
+  ])];
   return `${[...table, ...notes.map((note) => `note: ${note}`), '', ...more].join('\n')}\n`;
 }

@@ -72,6 +72,8 @@ export class PlainUi implements LiveUi {
   }
 
   #line(text: string): void {
-    if (!this.#isClosed) this.#io.stderr.write(`[${duration((this.#io.now() - this.#started) / 1000)}] ${text}\n`);
+    if (this.#isClosed) return;
+    const time = duration((this.#io.now() - this.#started) / 1000);
+    for (const line of text.split('\n')) this.#io.stderr.write(`[${time}] ${line}\n`);
   }
 }

@@ -8,7 +8,7 @@ import { UserError } from '../errors.js';
 import { count, duration, si } from './format.js';
 import { addModelFlags, addSections, CHECKPOINT_HELP, EXIT_STATUSES } from './help.js';
 import { choice, isSet, modelFlags, refuseCompileFlags, required, sharing, text, threads, type Flags } from './options.js';
-import { printJson, sameCommand, withUi, type Context } from './work.js';
+import { printJson, sameCommand, StoppedEarly, withUi, type Context } from './work.js';
 
 const TASK_NAMES = TASKS.map(({ name }) => name);
 const EXAMPLE = 'tilewright run models/demo --task hellaswag --data examples/everyday.jsonl';
@@ -73,9 +73,12 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
   const { io, commands } = context;
   const request = parse(context, model, flags);
   const isJson = isSet(flags, 'json');
-  const advice = (error: unknown): string => (request.output === undefined
-    ? `nothing was kept, since there was no --out; give one to be able to go on next time:\n  ${sameCommand(context, ['--out', 'results'])}`
-    : `${error instanceof Interrupted ? count(error.questionsDone) : 'all'} finished questions are in the journal; go on with\n  ${sameCommand(context, ['--resume'])}`);
+  const advice = (error: unknown): string => {
+    if (error instanceof StoppedEarly) return `no question was scored yet; the same command starts again:\n  ${sameCommand(context)}`;
+    if (request.output === undefined) return `nothing was kept, since there was no --out; give one to be able to go on next time:\n  ${sameCommand(context, ['--out', 'results'])}`;
+    const finished = error instanceof Interrupted ? `${count(error.questionsDone)} finished questions` : 'finished questions';
+    return `${finished} are in the journal; go on with\n  ${sameCommand(context, ['--resume'])}`;
+  };
   const result = await withUi(context, { isJson, advice }, (ui, signal) => {
     if (request.output === undefined) ui.note('no --out: results are printed, nothing is written');
     return commands.run({ ...request, signal }, ui);

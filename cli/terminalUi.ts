@@ -6,21 +6,28 @@ import type { Io } from './io.js';
 import type { LiveUi } from './liveUi.js';
 import { describeRun, fractionOf } from './progressText.js';
 
-const BAR_WIDTH = 24;
+/** The bar takes the room that the words leave, within these. */
+const BAR = { least: 5, most: 24 } as const;
 const REDRAW_MS = 100;
 /** Full and empty cells of a bar. */
 const CELLS = ['█', '░'] as const;
 
-const draw = (fraction: number): string => {
-  const full = Math.round(BAR_WIDTH * Math.min(1, Math.max(0, fraction)));
-  return CELLS[0].repeat(full) + CELLS[1].repeat(BAR_WIDTH - full);
-};
+/** `score  43 % ██████░░░░░░░░  4,321/10,042 · …` in at most `width` columns; a bar too short to read is left out. */
+export function progressLine(name: string, fraction: number, text: string, width: number): string {
+  const head = `${name} ${percent(fraction, 0).padStart(5)}`;
+  const tail = text === '' ? '' : `  ${text}`;
+  const room = Math.min(BAR.most, width - head.length - tail.length - 1);
+  if (room < BAR.least) return cut(head + tail, width);
+  const full = Math.round(room * Math.min(1, Math.max(0, fraction)));
+  return `${head} ${CELLS[0].repeat(full)}${CELLS[1].repeat(room - full)}${tail}`;
+}
 
 /** Cursor up `lines` lines, to the first column, and everything from there on is cleared. */
 const eraseLines = (lines: number): string => `\x1b[${lines}A\r\x1b[J`;
 
 interface Payload {
-  readonly line: string;
+  /** The line for a terminal of `width` columns. */
+  readonly line: (width: number) => string;
 }
 
 export class TerminalUi implements LiveUi {
@@ -42,20 +49,22 @@ export class TerminalUi implements LiveUi {
     if (this.#isClosed) return;
     this.#endPhase();
     this.#phase = { name, detail, started: this.#io.now() };
-    this.#show(0, `${name}${detail === undefined ? '' : `  ${detail}`}`);
+    this.#show(0, (width) => cut(`${name}${detail === undefined ? '' : `  ${detail}`}`, width));
   }
 
   step(fraction: number, detail?: string): void {
     if (this.#isClosed || this.#tableLines.length > 0) return;
-    const text = detail ?? this.#phase?.detail;
-    this.#show(fraction, `${this.#name()} ${draw(fraction)} ${percent(fraction, 0).padStart(5)}${text === undefined ? '' : `  ${text}`}`);
+    const name = this.#name();
+    const text = detail ?? this.#phase?.detail ?? '';
+    this.#show(fraction, (width) => progressLine(name, fraction, text, width));
   }
 
   run(progress: RunProgress): void {
     if (this.#isClosed) return;
     const fraction = fractionOf(progress);
+    const name = this.#name();
     this.#lastRun = describeRun(progress);
-    this.#show(fraction, `${this.#name()} ${draw(fraction)} ${percent(fraction, 0).padStart(5)}  ${this.#lastRun}`);
+    this.#show(fraction, (width) => progressLine(name, fraction, describeRun(progress, true), width));
   }
 
   table(lines: readonly string[]): void {
@@ -85,12 +94,12 @@ export class TerminalUi implements LiveUi {
   }
 
   /** Draws the running line. The bar of cli-progress throttles, keeps lines from wrapping and hides the cursor. */
-  #show(fraction: number, line: string): void {
+  #show(fraction: number, line: Payload['line']): void {
     const payload: Payload = { line };
     if (this.#bar === undefined) {
       this.#bar = new SingleBar({
         stream: this.#io.stderr,
-        format: (_options, params, { line: text }: Payload) => cut(text, params.maxWidth - 1),
+        format: (_options, params, payload: Payload) => payload.line(params.maxWidth - 1),
         clearOnComplete: true, hideCursor: true, linewrap: false, gracefulExit: false, fps: 1000 / REDRAW_MS,
       });
       this.#bar.start(1, fraction, payload);

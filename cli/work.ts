@@ -38,30 +38,40 @@ export interface WorkOptions {
   readonly isJson: boolean;
   /** What was kept and how to go on, for a command that was stopped. */
   readonly advice: (error: unknown) => string;
-  /** Nothing has to be put right when it is stopped: do not wait for the work. */
-  readonly isImmediate?: boolean;
 }
 
-/** Rejects when `signal` is aborted. */
-const untilAborted = (signal: AbortSignal): Promise<never> =>
-  new Promise((_, reject) => { signal.addEventListener('abort', () => { reject(new Error('stopped')); }, { once: true }); });
+/** What a command that was stopped before it had anything to keep rejects with. */
+export class StoppedEarly extends Error {}
 
-/** Runs `work`; rejects with Stopped where it ended because the user asked. */
+/**
+ * Runs `work`; rejects with Stopped where it ended because the user asked. Once it has reported results (a run's
+ * progress, a tuner's table) it is asked to stop and waited for; before that there is nothing to put right.
+ */
 export async function withUi<T>(context: Context, options: WorkOptions, work: (ui: Ui, signal: AbortSignal) => Promise<T>): Promise<T> {
   const { io } = context;
-  const { isJson, advice, isImmediate = false } = options;
-  const ui = makeUi(io, isJson);
+  const ui = makeUi(io, options.isJson);
+  let hasResults = false;
+  const watched: Ui = {
+    phase: (name, detail) => { ui.phase(name, detail); },
+    step: (fraction, detail) => { ui.step(fraction, detail); },
+    run: (progress) => { hasResults = true; ui.run(progress); },
+    table: (lines) => { hasResults = true; ui.table(lines); },
+    note: (line) => { ui.note(line); },
+    warn: (line) => { ui.warn(line); },
+  };
+  let stopEarly: (error: StoppedEarly) => void = () => undefined;
+  const early = new Promise<never>((_, reject) => { stopEarly = reject; });
   const onFirst = (): void => {
-    if (!isImmediate) ui.note('stopping after what is running; Ctrl-C again stops at once');
+    if (hasResults) ui.note('stopping after what is running; Ctrl-C again stops at once');
+    else stopEarly(new StoppedEarly());
   };
   const stop = listenForStop(io, onFirst, () => { ui.close(); });
   try {
-    const result = work(ui, stop.signal);
-    return await (isImmediate ? Promise.race([result, untilAborted(stop.signal)]) : result);
+    return await Promise.race([work(watched, stop.signal), early]);
   } catch (error) {
     const signal = stop.received();
     if (signal === undefined) throw error;
-    throw new Stopped(signal, advice(error), error);
+    throw new Stopped(signal, options.advice(error), error);
   } finally {
     ui.close();
     stop.end();
