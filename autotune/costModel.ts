@@ -77,16 +77,17 @@ function rowCycles(isa: CpuIsa, mr: number, nr: number, rows: number): number {
   return whole * tileCycles(isa, mr, nr) + (tail === 0 ? 0 : tileCycles(isa, tail, nr));
 }
 
-interface Columns { readonly physical: number; readonly scalar: number; readonly outputs: number }
+/** Columns as they lie in the packed weight, and scalar operations that the epilogue takes for one row of them. */
+interface Columns { readonly physical: number; readonly perRow: number }
 
 const columnsOf = (segment: Segment): Columns => ({
   physical: physicalColumns(segment.columns, segment.pairing),
-  scalar: segment.outputs.reduce((sum, o) => sum + scalarCost(o.value), 0), outputs: segment.outputs.length,
+  perRow: segment.columns * segment.outputs.reduce((sum, o) => sum + 1 + scalarCost(o.value), 0),
 });
 
 function gemmSeconds(kernel: Extract<Kernel, { anchor: 'gemm' | 'logprob' }>, module: KernelModule, s: CpuGemmSchedule, rows: number, machine: MachineModel): number {
   const segments: readonly Columns[] = kernel.anchor === 'gemm' ? kernel.segments.map(columnsOf)
-    : [{ physical: physicalColumns(kernel.vocab, { kind: 'none' }), scalar: 16, outputs: 0 }];
+    : [{ physical: physicalColumns(kernel.vocab, { kind: 'none' }), perRow: 16 * kernel.vocab }];
   const aBytes = DTYPE_BYTES[module.buffers.find((b) => b.name === kernel.a)?.dtype ?? 'f32'];
   const bBytes = weightBytes(kernel, module);
   const { k } = kernel;
@@ -99,7 +100,7 @@ function gemmSeconds(kernel: Extract<Kernel, { anchor: 'gemm' | 'logprob' }>, mo
   let cycles = 0;
   for (let i = 0; i < down; i++) {
     const mn = Math.min(height, rows - i * height);
-    for (const { physical, scalar, outputs } of segments) {
+    for (const { physical, perRow } of segments) {
       const across = Math.ceil(physical / s.nb);
       const nb = physical / across;
       // Columns are covered in whole register tiles; narrower ones finish, at their own rate.
@@ -119,7 +120,7 @@ function gemmSeconds(kernel: Extract<Kernel, { anchor: 'gemm' | 'logprob' }>, mo
       // Accumulators go to memory and come back once a pass, and once more for the epilogue.
       const accumulator = 4 * mn * nb * 2 * passes;
       const accumulatorCycles = accumulator / (tile <= 0.5 * machine.l2 ? L2_BYTES : L3_BYTES);
-      const epilogue = mn * nb * (scalar + outputs) / 16;
+      const epilogue = mn * perRow / across / 16;
       const firstTouch = nb * k * bBytes / L3_BYTES;
       cycles += across * (overlap(compute, weightCycles + firstTouch, activationCycles, accumulatorCycles) + epilogue);
     }

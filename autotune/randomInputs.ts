@@ -37,8 +37,8 @@ const ANSWER_SHARE = 0.4;
  */
 export function bucketTrees(bucket: Bucket): TreeBatch {
   const position = new Int32Array(bucket.tokens), subtreeEnd = new Int32Array(bucket.tokens);
-  const answer = Math.max(1, Math.floor(bucket.longest * ANSWER_SHARE));
-  const context = Math.max(1, bucket.longest - answer);
+  const answer = Math.floor(bucket.longest * ANSWER_SHARE);
+  const context = bucket.longest - answer;
   for (let start = 0; start < bucket.tokens;) {
     const end = Math.min(bucket.tokens, start + context + ANSWERS * answer);
     for (let i = start; i < end; i++) {

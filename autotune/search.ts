@@ -96,7 +96,6 @@ class Job {
   best: Known | undefined;
   trials = 0;
   reused = 0;
-  rounds = 0;
   spentSeconds = 0;
   isConfirmed = false;
   isDone = false;
@@ -125,6 +124,11 @@ class Job {
 
   get bucket(): Bucket {
     return this.options.buckets[this.bucketIndex]!;
+  }
+
+  /** Not even the default has been measured. */
+  get isFresh(): boolean {
+    return !this.known.has(scheduleKey(this.start));
   }
 
   /** Share of the whole micro-batch's predicted time; larger is tuned first. */
@@ -159,7 +163,7 @@ class Job {
         return true;
       });
     };
-    if (this.rounds === 0) {
+    if (this.isFresh) {
       this.ranked ??= this.byCost(enumerateSpace(this.space));
       // Winners are compiled already; where there are some, fewer of the model's own ideas are worth their compile time.
       const ideas = this.ranked.slice(0, winnersElsewhere.length > 0 ? IDEAS_BESIDE_WINNERS : FIRST_ROUND);
@@ -225,7 +229,7 @@ export async function tune(options: TuneOptions): Promise<TuneResult> {
   };
   // Weights are those of the start: a job that got faster keeps the time it was promised.
   const weights = new Map(jobs.map((job) => [job, job.weight]));
-  const urgency = (job: Job): number => (job.rounds === 0 ? 1e9 : 1) * weights.get(job)! / (job.spentSeconds + 1e-3);
+  const urgency = (job: Job): number => (job.isFresh ? 1e9 : 1) * weights.get(job)! / (job.spentSeconds + 1e-3);
   while (!isOver()) {
     const job = jobs.filter((each) => !each.isDone).reduce<Job | undefined>((top, each) => (top === undefined || urgency(each) > urgency(top) ? each : top), undefined);
     if (job === undefined) break;
@@ -237,7 +241,6 @@ export async function tune(options: TuneOptions): Promise<TuneResult> {
       report(job);
       continue;
     }
-    job.rounds++;
     const from = now();
     const best = job.best?.seconds;
     // A pair that is compared is timed in full.

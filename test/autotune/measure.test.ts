@@ -1,0 +1,116 @@
+/** Real measurements: generated code through the system compiler and the runtime. */
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, describe, expect, it } from 'vitest';
+import { defaultSchedule } from '../../codegen/cpu/index.js';
+import type { CpuIsa, CpuSchedule } from '../../ir/plan.js';
+import { machineModel } from '../../autotune/costModel.js';
+import { TuningDatabase } from '../../autotune/database.js';
+import { Measurer, type Measurement } from '../../autotune/measure.js';
+import { tune } from '../../autotune/search.js';
+import { currentTarget } from '../../autotune/target.js';
+import { loadAddon } from '../../runtime/cpu/addon.js';
+import { readSettings } from '../../settings.js';
+import { CAPACITY, kernelAt, llamaModule } from './fixture.js';
+
+const ROOT = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
+const missing = [
+  ...(existsSync(join(ROOT, 'build', 'Release', 'tilewright.node')) ? [] : ['the native addon (npm run build:native)']),
+  ...(['cc', 'gcc', 'clang'].some((name) => spawnSync(name, ['--version'], { stdio: 'ignore' }).status === 0) ? [] : ['a C compiler']),
+];
+if (missing.length > 0) process.stderr.write(`\n!! SKIPPED: real measurements of the tuner: missing ${missing.join(' and ')}\n\n`);
+
+describe.skipIf(missing.length > 0)('measuring', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'tilewright-measure-'));
+  const settings = { ...readSettings(), cacheDir: folder };
+  const measurers: Measurer[] = [];
+  afterAll(() => {
+    for (const measurer of measurers) measurer.release();
+    rmSync(folder, { recursive: true, force: true });
+  });
+  const isas = (): readonly CpuIsa[] => {
+    const cpu = loadAddon().cpuInfo();
+    return cpu.isas.avx512 ? ['avx512'] : cpu.isas.avx2 ? ['avx2'] : ['portable'];
+  };
+  const make = (): { measurer: Measurer; facts: { isas: readonly CpuIsa[]; l1: number; l2: number } } => {
+    const facts = { isas: isas(), l1: 32 << 10, l2: 1 << 20 };
+    const measurer = new Measurer({ isa: facts.isas[0]!, threads: 2, capacity: CAPACITY, l3Bytes: 8 << 20, settings });
+    measurers.push(measurer);
+    return { measurer, facts };
+  };
+  const module = llamaModule();
+  const BUCKET = { tokens: 100, rows: 45, longest: 40 };
+  const collect = async (measurements: AsyncIterable<Measurement>): Promise<Measurement[]> => {
+    const all: Measurement[] = [];
+    for await (const measurement of measurements) all.push(measurement);
+    return all;
+  };
+
+  it('times every kind of kernel, and finds other tiles bit-identical', async () => {
+    const { measurer, facts } = make();
+    const variants = (s: CpuSchedule): CpuSchedule[] => {
+      switch (s.kind) {
+        case 'gemm': return [s, { ...s, mr: 2, nr: 16, mb: 8, kc: 32 }, { ...s, nr: 32, mr: 1, mb: 33, nb: s.nb * 2 }];
+        case 'attention': return [s, { ...s, queries: 16, keys: 64 }];
+        case 'loop': return [s, { ...s, rows: 3 }];
+        default: return s satisfies never;
+      }
+    };
+    for (const end of ['prepare', 'embed', '0.attention.qkv', '0.attention.mix', '0.ffn.gate_up', '2.attention.mix', '2.attention.o', 'head', 'head.reduce']) {
+      const kernel = kernelAt(module, end);
+      const reference = defaultSchedule(kernel, module, facts, BUCKET);
+      const schedules = variants(reference);
+      const measured = await collect(measurer.measure({ kernel, module, bucket: BUCKET, reference, schedules }));
+      expect(measured.map((m) => m.schedule)).toEqual(schedules);
+      for (const m of measured) {
+        expect(m, `${end} ${JSON.stringify(m)}`).toHaveProperty('seconds');
+        if (!('seconds' in m)) continue;
+        expect(m.seconds.length).toBeGreaterThanOrEqual(3);
+        for (const s of m.seconds) expect(s).toBeGreaterThan(0);
+      }
+    }
+  }, 240_000);
+
+  it('refuses a candidate that computes something else', async () => {
+    const { measurer, facts } = make();
+    const kernel = kernelAt(module, '0.ffn.down');
+    const reference = defaultSchedule(kernel, module, facts, BUCKET);
+    if (reference.kind !== 'gemm') throw new Error('a gemm was expected');
+    // Illegal on purpose: items of 16 columns overlap in blocks of 32, or are left out.
+    const wrong: CpuSchedule = { ...reference, mr: 2, mb: 3, nr: 16 };
+    const [right, bad] = await collect(measurer.measure({ kernel, module, bucket: BUCKET, reference, schedules: [reference, wrong] }));
+    expect(right).toHaveProperty('seconds');
+    expect(bad).toEqual({ schedule: wrong, failure: expect.stringContaining('differs') });
+  }, 120_000);
+
+  it('gives up early on what is hopeless', async () => {
+    const { measurer, facts } = make();
+    const kernel = kernelAt(module, 'prepare');
+    const reference = defaultSchedule(kernel, module, facts, BUCKET);
+    const [m] = await collect(measurer.measure({ kernel, module, bucket: BUCKET, reference, schedules: [reference], bestSeconds: 1e-12 }));
+    expect(m).toHaveProperty('seconds');
+    if (m !== undefined && 'seconds' in m) expect(m.seconds).toHaveLength(3);
+  }, 60_000);
+
+  it('tunes one contraction of a tiny model from search to database', async () => {
+    const { measurer, facts } = make();
+    const one = { ...module, kernels: [kernelAt(module, '0.ffn.down')] };
+    const database = TuningDatabase.open(join(folder, 'tuning.jsonl'));
+    const isa = facts.isas[0]!;
+    const machine = machineModel({ ...facts, l3: 8 << 20 }, { isa, threads: 2, ...await measurer.peaks(0.02) });
+    const target = await currentTarget(isa, 2, settings);
+    const result = await tune({
+      module: one, buckets: [BUCKET], facts, machine, tokensCapacity: CAPACITY.tokens, budgetSeconds: 8, database, target, measure: measurer.measure,
+    });
+    expect(result.trials).toBeGreaterThan(0);
+    const [row] = result.rows;
+    expect(row?.failures).toBe(0);
+    expect(row?.defaultSeconds).toBeGreaterThan(0);
+    expect(row?.bestSeconds).toBeLessThanOrEqual(row!.defaultSeconds!);
+    expect(database.best(row!.signature, BUCKET, target)?.schedule).toEqual(row!.schedule);
+    database.close();
+  }, 120_000);
+});

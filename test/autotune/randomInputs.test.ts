@@ -1,0 +1,68 @@
+/** Made-up micro-batches: trees of the asked shape, and indices that stay inside what they index. */
+import { describe, expect, it } from 'vitest';
+import { biasFor, bucketTrees, integersFor, rolesOf } from '../../autotune/randomInputs.js';
+import { kernelAt, llamaModule } from './fixture.js';
+
+describe('bucketTrees', () => {
+  it.each([[64, 64, 64], [256, 100, 50], [1000, 1000, 256], [7, 7, 7], [5, 1, 1], [3, 9, 200]])('fills %i tokens and %i rows with trees of depth %i', (tokens, rows, longest) => {
+    const { position, subtreeEnd, row } = bucketTrees({ tokens, rows, longest });
+    expect(position.length).toBe(tokens);
+    expect(Math.max(...position) + 1).toBeLessThanOrEqual(longest);
+    for (let i = 0; i < tokens; i++) {
+      // A position is the number of tokens that see this one's ancestors: those before it whose subtree holds it.
+      let ancestors = 0;
+      for (let k = 0; k < i; k++) if (i < subtreeEnd[k]!) ancestors++;
+      expect(position[i]).toBe(ancestors);
+      expect(subtreeEnd[i]).toBeGreaterThan(i);
+      expect(subtreeEnd[i]).toBeLessThanOrEqual(tokens);
+    }
+    expect(row.length).toBe(rows);
+    expect([...row]).toEqual([...row].sort((a, b) => a - b));
+    expect(Math.max(...row)).toBeLessThan(tokens);
+  });
+
+  it('makes branches, not chains only', () => {
+    const { position } = bucketTrees({ tokens: 256, rows: 1, longest: 100 });
+    expect(position.filter((p, i) => i > 0 && p !== 0 && p !== position[i - 1]! + 1).length).toBeGreaterThan(2);
+    expect(Math.max(...position)).toBe(99);
+  });
+});
+
+describe('roles', () => {
+  const module = llamaModule();
+  const tableRows = (name: string): number | undefined => {
+    const rows = module.buffers.find((b) => b.name === name)?.rows;
+    return typeof rows === 'number' ? rows : undefined;
+  };
+  const roles = (end: string) => rolesOf(kernelAt(module, end), module, tableRows);
+
+  it('bound token ids and targets by the vocabulary', () => {
+    expect(roles('embed').integers.get('tokens')).toEqual({ kind: 'below', bound: 700 });
+    expect(roles('head').integers.get('target')).toEqual({ kind: 'below', bound: 700 });
+    const ids = integersFor({ kind: 'below', bound: 700 }, bucketTrees({ tokens: 64, rows: 64, longest: 9 }), 64, 3);
+    expect(Math.max(...ids)).toBeLessThan(700);
+    expect(Math.min(...ids)).toBeGreaterThanOrEqual(0);
+    expect(new Set(ids).size).toBeGreaterThan(40);
+  });
+
+  it('know ends of subtrees, rows of queries and positions', () => {
+    expect(roles('0.attention.mix').integers.get('subtree_end')).toEqual({ kind: 'subtreeEnd' });
+    expect(roles('2.attention.mix').integers.get('row')).toEqual({ kind: 'row' });
+    expect(roles('2.attention.o').integers.get('row')).toEqual({ kind: 'row' });
+    expect(roles('prepare').integers.get('position')).toEqual({ kind: 'position' });
+  });
+
+  it('keep sums of squares positive', () => {
+    expect([...roles('1.attention.qkv').positive].length).toBe(1);
+    expect([...roles('head.reduce').positive].length).toBe(1);
+    expect([...roles('0.attention.mix').positive]).toEqual([]);
+  });
+});
+
+describe('biasFor', () => {
+  it('hides what the trees hide', () => {
+    const trees = bucketTrees({ tokens: 12, rows: 1, longest: 6 });
+    const bias = biasFor(trees, 16);
+    for (let q = 0; q < 12; q++) for (let k = 0; k < 12; k++) expect(bias[q * 16 + k]).toBe(k <= q && q < trees.subtreeEnd[k]! ? 0 : -Infinity);
+  });
+});

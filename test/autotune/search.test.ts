@@ -1,0 +1,292 @@
+/** The search with a made-up machine: where it spends its time, what it remembers, that it finds what is there. */
+import { mkdtempSync, readFileSync, rmSync, appendFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { defaultSchedule, isLegal, kernelSignature } from '../../codegen/cpu/index.js';
+import { parseBudget } from '../../autotune/budget.js';
+import { enumerateSpace, scheduleKey, scheduleSpace } from '../../autotune/candidates.js';
+import { TuningDatabase } from '../../autotune/database.js';
+import type { Measure, MeasureRequest } from '../../autotune/measure.js';
+import { tune, type TuneOptions, type TuneProgress } from '../../autotune/search.js';
+import type { CpuSchedule } from '../../ir/plan.js';
+import { CAPACITY, FACTS, kernelAt, llamaModule, MACHINE, TARGET } from './fixture.js';
+
+const module = llamaModule();
+const folder = mkdtempSync(join(tmpdir(), 'tilewright-search-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+let files = 0;
+const databasePath = (): string => join(folder, `${files++}.jsonl`);
+
+const BUCKETS = [{ tokens: 64, rows: 64, longest: 64 }, { tokens: 256, rows: 256, longest: 256 }];
+const distinct = new Set(module.kernels.map((kernel) => kernelSignature(kernel, module, CAPACITY.tokens))).size;
+
+/** Seconds of a schedule on the machine that the search does not know: a bowl over the logarithms of its numbers. */
+function truth({ kernel, bucket }: MeasureRequest, s: CpuSchedule): number {
+  const log = (x: number, best: number): number => Math.log2(x / best) ** 2;
+  const scale = bucket.tokens * 1e-6 * (kernel.anchor === 'gemm' ? 10 : 1);
+  switch (s.kind) {
+    case 'gemm': return scale * (1 + 0.1 * (log(s.kc, 64) + log(s.mb, 48) + log(s.nb, 64)) + 0.05 * log(s.mr * s.nr, 256));
+    case 'attention': return scale * (1 + 0.2 * (log(s.queries, 64) + log(s.keys, 128)));
+    case 'loop': return scale * (1 + 0.1 * log(s.rows, 4));
+    default: return s satisfies never;
+  }
+}
+
+interface Fake { readonly measure: Measure; readonly now: () => number; readonly asked: { request: MeasureRequest; schedule: CpuSchedule }[] }
+
+/** Measures by `truth`; every measurement takes `each` seconds of a clock that nothing else moves. */
+function fake(each = 1, change: (request: MeasureRequest, s: CpuSchedule) => number | string = truth): Fake {
+  let clock = 0;
+  const asked: Fake['asked'] = [];
+  return {
+    asked, now: () => clock,
+    measure: async function* (request) {
+      for (const schedule of request.schedules) {
+        clock += each;
+        asked.push({ request, schedule });
+        const result = change(request, schedule);
+        await Promise.resolve();
+        yield typeof result === 'string' ? { schedule, failure: result } : { schedule, seconds: [result, result, result] };
+      }
+    },
+  };
+}
+
+function options(machine: Fake, database: TuningDatabase, change: Partial<TuneOptions> = {}): TuneOptions {
+  return { module, buckets: BUCKETS, facts: FACTS, machine: MACHINE, tokensCapacity: CAPACITY.tokens, budgetSeconds: 1e9, database, target: TARGET, measure: machine.measure, now: machine.now, ...change };
+}
+
+describe('tune', () => {
+  it('returns a legal schedule for every kernel in every bucket even without time, and measures nothing', async () => {
+    const machine = fake();
+    const database = TuningDatabase.open(databasePath());
+    const result = await tune(options(machine, database, { budgetSeconds: 0 }));
+    expect(machine.asked).toEqual([]);
+    expect(result.trials).toBe(0);
+    result.schedules.forEach((schedules, i) => {
+      expect(Object.keys(schedules)).toHaveLength(distinct);
+      for (const kernel of module.kernels) expect(schedules[kernelSignature(kernel, module, CAPACITY.tokens)]).toEqual(defaultSchedule(kernel, module, FACTS, BUCKETS[i]!));
+    });
+    expect(result.bucketSeconds).toEqual([]);
+    database.close();
+  });
+
+  it('finds schedules near the best there are, and better than the defaults', async () => {
+    const machine = fake();
+    const database = TuningDatabase.open(databasePath());
+    const result = await tune(options(machine, database));
+    expect(result.isExhausted).toBe(true);
+    for (const row of result.rows) {
+      const kernel = kernelAt(module, row.kernel);
+      const start = defaultSchedule(kernel, module, FACTS, row.bucket);
+      const request = { kernel, module, bucket: row.bucket, reference: start, schedules: [] };
+      const best = Math.min(...enumerateSpace(scheduleSpace(kernel, module, start, FACTS, row.bucket)).map((s) => truth(request, s)));
+      expect(row.bestSeconds).toBe(truth(request, row.schedule));
+      expect(row.defaultSeconds).toBe(truth(request, start));
+      expect(row.bestSeconds!).toBeLessThanOrEqual(row.defaultSeconds!);
+      expect(row.bestSeconds! / best).toBeLessThan(1.15);
+      expect(isLegal(kernel, module, row.schedule, FACTS)).toBe(true);
+    }
+    // Far fewer than the grids hold.
+    expect(result.trials).toBeLessThan(40 * result.rows.length);
+    database.close();
+  });
+
+  it('measures equal kernels of different layers once', async () => {
+    const machine = fake();
+    const database = TuningDatabase.open(databasePath());
+    const result = await tune(options(machine, database));
+    expect(result.rows).toHaveLength(distinct * BUCKETS.length);
+    expect(result.rows.find((row) => row.kernel === 'layers.0.ffn.down')?.count).toBe(2);
+    expect(new Set(machine.asked.map(({ request }) => request.kernel.path))).not.toContain('layers.1.ffn.down');
+    // A schedule is asked for once a bucket, and a second time only beside the default, to confirm it.
+    const counts = new Map<string, number>();
+    for (const { request, schedule } of machine.asked) {
+      const key = `${request.kernel.path} ${request.bucket.tokens} ${scheduleKey(schedule)}`;
+      counts.set(key, (counts.get(key) ?? 0) + 1);
+    }
+    expect(Math.max(...counts.values())).toBeLessThanOrEqual(2);
+    database.close();
+  });
+
+  it('keeps one instruction set for all buckets of a kernel', async () => {
+    const database = TuningDatabase.open(databasePath());
+    const { schedules } = await tune(options(fake(), database));
+    for (const signature of Object.keys(schedules[0]!)) expect(new Set(schedules.map((bucket) => bucket[signature]!.isa)).size).toBe(1);
+    database.close();
+  });
+
+  it('does the same again for the same measurements', async () => {
+    const runs = await Promise.all([0, 1].map(async () => {
+      const machine = fake();
+      const database = TuningDatabase.open(databasePath());
+      const result = await tune(options(machine, database, { budgetSeconds: 150 }));
+      database.close();
+      return { result, asked: machine.asked.map(({ request, schedule }) => [request.kernel.path, request.bucket.tokens, scheduleKey(schedule)]) };
+    }));
+    expect(runs[0]).toEqual(runs[1]);
+  });
+
+  it('stops when its time is over, and starts with what takes longest', async () => {
+    const machine = fake(1);
+    const database = TuningDatabase.open(databasePath());
+    const result = await tune(options(machine, database, { budgetSeconds: 10 }));
+    expect(machine.asked).toHaveLength(10);
+    expect(result.trials).toBe(10);
+    expect(result.isExhausted).toBe(false);
+    expect(machine.asked[0]!.request.bucket.tokens).toBe(256);
+    expect(['gemm', 'logprob', 'attention']).toContain(machine.asked[0]!.request.kernel.anchor);
+    expect(scheduleKey(machine.asked[0]!.schedule)).toBe(scheduleKey(machine.asked[0]!.request.reference));
+    database.close();
+  });
+
+  it('gives everything a first look before it climbs anywhere', async () => {
+    const machine = fake(1);
+    const database = TuningDatabase.open(databasePath());
+    await tune(options(machine, database, { budgetSeconds: 6 * distinct * BUCKETS.length }));
+    const looked = new Set(machine.asked.map(({ request }) => `${request.kernel.path} ${request.bucket.tokens}`));
+    expect(looked.size).toBe(distinct * BUCKETS.length);
+    database.close();
+  });
+
+  it('goes on where it was interrupted: nothing is measured twice, and it ends where an undisturbed search ends', async () => {
+    const path = databasePath();
+    const controller = new AbortController();
+    let database = TuningDatabase.open(path);
+    const first = fake();
+    const cut = await tune(options(first, database, { signal: controller.signal, onProgress: ({ rows }) => { if (rows.reduce((n, r) => n + r.trials, 0) === 37) controller.abort(); } }));
+    database.close();
+    expect(cut.trials).toBe(37);
+    expect(cut.isExhausted).toBe(false);
+    expect(readFileSync(path, 'utf8').trimEnd().split('\n')).toHaveLength(37);
+    appendFileSync(path, '{"version":1,"key":"0123');
+
+    database = TuningDatabase.open(path);
+    const second = fake();
+    const rest = await tune(options(second, database));
+    expect(rest.reused).toBe(new Set(first.asked.map(({ request, schedule }) => `${request.kernel.path} ${request.bucket.tokens} ${scheduleKey(schedule)}`)).size);
+    const known = new Set(first.asked.map(({ request, schedule }) => `${request.kernel.path} ${request.bucket.tokens} ${scheduleKey(schedule)}`));
+    const again = second.asked.filter(({ request, schedule }) => known.has(`${request.kernel.path} ${request.bucket.tokens} ${scheduleKey(schedule)}`));
+    // Only confirmations, which come in pairs with the default.
+    expect(again.every(({ request, schedule }) => request.schedules.length === 2 && request.schedules.includes(schedule))).toBe(true);
+    database.close();
+
+    const whole = TuningDatabase.open(databasePath());
+    const undisturbed = await tune(options(fake(), whole));
+    const seconds = (rows: typeof rest.rows): number => rows.reduce((sum, row) => sum + row.count * row.bestSeconds!, 0);
+    expect(seconds(rest.rows)).toBeCloseTo(seconds(undisturbed.rows), 3);
+    whole.close();
+
+    const third = fake();
+    const database3 = TuningDatabase.open(path);
+    const nothing = await tune(options(third, database3));
+    expect(third.asked.map(({ request, schedule }) => `${request.kernel.path} ${request.bucket.tokens} ${scheduleKey(schedule)}`)).toEqual([]);
+    expect(nothing.schedules).toEqual(rest.schedules);
+    database3.close();
+  });
+
+  it('never chooses a candidate that failed, whatever its promise, nor tries it again', async () => {
+    const path = databasePath();
+    let database = TuningDatabase.open(path);
+    const broken = (request: MeasureRequest, s: CpuSchedule): number | string =>
+      (scheduleKey(s) === scheduleKey(request.reference) ? truth(request, s) : 'its result differs from the default schedule\'s');
+    const first = fake(1, broken);
+    const result = await tune(options(first, database));
+    database.close();
+    for (const row of result.rows) {
+      expect(row.schedule).toEqual(defaultSchedule(kernelAt(module, row.kernel), module, FACTS, row.bucket));
+      expect(row.failures).toBeGreaterThan(0);
+    }
+    database = TuningDatabase.open(path);
+    const second = fake(1, broken);
+    await tune(options(second, database));
+    const tried = (f: Fake): Set<string> => new Set(f.asked.filter(({ request, schedule }) => scheduleKey(schedule) !== scheduleKey(request.reference))
+      .map(({ request, schedule }) => `${request.kernel.path} ${request.bucket.tokens} ${scheduleKey(schedule)}`));
+    const before = tried(first);
+    expect([...tried(second)].filter((key) => before.has(key))).toEqual([]);
+    database.close();
+  });
+
+  it('takes back a winner that does not win again beside the default', async () => {
+    const database = TuningDatabase.open(databasePath());
+    const times = new Map<string, number>();
+    // The first time everything but the default looks twice as fast as it is.
+    const lucky = fake(1, (request, s) => {
+      const key = `${request.kernel.path} ${request.bucket.tokens} ${scheduleKey(s)}`;
+      times.set(key, (times.get(key) ?? 0) + 1);
+      const isStart = scheduleKey(s) === scheduleKey(request.reference);
+      return isStart ? 1e-3 : times.get(key) === 1 ? 0.5e-3 : 2e-3;
+    });
+    const result = await tune(options(lucky, database, { buckets: [BUCKETS[0]!], module: { ...module, kernels: [kernelAt(module, 'prepare')] } }));
+    expect(result.rows[0]!.defaultSeconds).toBe(1e-3);
+    const winner = scheduleKey(result.rows[0]!.schedule);
+    expect(result.rows[0]!.bestSeconds).toBeLessThan(1e-3);
+    // The one that was confirmed is known to be slow; another, never confirmed, may stand.
+    expect([...times].filter(([, count]) => count === 2).map(([key]) => key)).not.toContain(`prepare 64 ${winner}`);
+    database.close();
+  });
+
+  it('does not believe a database that promises the impossible', async () => {
+    const path = databasePath();
+    let database = TuningDatabase.open(path);
+    const kernel = kernelAt(module, '0.ffn.down');
+    const key = kernelSignature(kernel, module, CAPACITY.tokens);
+    const start = defaultSchedule(kernel, module, FACTS, BUCKETS[0]!);
+    for (const schedule of [
+      { ...start, nb: 7 }, { ...start, mr: 31, nr: 512 }, { ...start, isa: 'portable', mr: 2, nr: 16, mb: 2 }, { kind: 'loop', isa: 'avx512', rows: 4 },
+    ] as CpuSchedule[]) database.append({ key, bucket: BUCKETS[0]!, target: TARGET, schedule, seconds: [1e-12] });
+    database.close();
+    database = TuningDatabase.open(path);
+    const result = await tune(options(fake(), database, { budgetSeconds: 0 }));
+    expect(result.schedules[0]![key]).toEqual(start);
+    expect(result.reused).toBe(0);
+    database.close();
+  });
+
+  it('sums up what a bucket costs: all kernels, each as often as it occurs, split by what they depend on', async () => {
+    const database = TuningDatabase.open(databasePath());
+    const { rows, bucketSeconds } = await tune(options(fake(), database));
+    expect(bucketSeconds.map((b) => b.tokens)).toEqual([64, 256]);
+    const own = rows.filter((row) => row.bucket.tokens === 256);
+    const sum = (filter: (path: string) => boolean): number => own.filter((row) => filter(row.kernel)).reduce((n, row) => n + row.count * row.bestSeconds!, 0);
+    expect(bucketSeconds[1]!.seconds).toBeCloseTo(sum(() => true), 12);
+    expect(bucketSeconds[1]!.attentionSeconds).toBeCloseTo(sum((path) => path.endsWith('mix')), 12);
+    expect(bucketSeconds[1]!.rowSeconds).toBeCloseTo(sum((path) => path.startsWith('head') || (path.startsWith('layers.2') && !path.endsWith('mix') && !path.endsWith('qkv'))), 12);
+    database.close();
+  });
+
+  it('reports every measurement', async () => {
+    const database = TuningDatabase.open(databasePath());
+    const seen: TuneProgress[] = [];
+    const machine = fake(2);
+    await tune(options(machine, database, { budgetSeconds: 20, onProgress: (progress) => seen.push(progress) }));
+    expect(seen).toHaveLength(10);
+    expect(seen.map((p) => p.elapsedSeconds)).toEqual([2, 4, 6, 8, 10, 12, 14, 16, 18, 20]);
+    expect(seen[0]!.rows[seen[0]!.changed]!.trials).toBe(1);
+    expect(seen[0]!.rows).toHaveLength(distinct * 2);
+    database.close();
+  });
+
+  it('passes on what measuring throws, and keeps what was measured', async () => {
+    const path = databasePath();
+    const database = TuningDatabase.open(path);
+    let left = 3;
+    const failing = fake(1, (request, s) => {
+      if (left-- === 0) throw new Error('the compiler vanished');
+      return truth(request, s);
+    });
+    await expect(tune(options(failing, database))).rejects.toThrow('the compiler vanished');
+    database.close();
+    expect(readFileSync(path, 'utf8').trimEnd().split('\n')).toHaveLength(3);
+  });
+});
+
+describe('parseBudget', () => {
+  it('reads seconds, minutes and hours', () => {
+    expect(['30s', '5m', '1h', '1.5h', '45', '0', ' 2m '].map(parseBudget)).toEqual([30, 300, 3600, 5400, 45, 0, 120]);
+  });
+  it.each(['', 'soon', '-5s', '5 m', '5d', '1e9', '25h', 'NaN', '5mm'])('refuses %j and says what would do', (text) => {
+    expect(() => parseBudget(text)).toThrow(/--budget .*30s, 5m or 1h/);
+  });
+});
