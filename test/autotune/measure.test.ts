@@ -76,11 +76,11 @@ describe.skipIf(missing.length > 0)('measuring', () => {
 
   it('refuses a candidate that computes something else', async () => {
     const { measurer, facts } = make();
-    const kernel = kernelAt(module, '0.ffn.down');
+    const kernel = kernelAt(module, '0.ffn.gate_up');
     const reference = defaultSchedule(kernel, module, facts, BUCKET);
     if (reference.kind !== 'gemm') throw new Error('a gemm was expected');
-    // Illegal on purpose: items of 16 columns overlap in blocks of 32, or are left out.
-    const wrong: CpuSchedule = { ...reference, mr: 2, mb: 3, nr: 16 };
+    // Illegal on purpose: register tiles of 32 columns leave 16 of every 48 uncomputed, and pairs are torn apart.
+    const wrong: CpuSchedule = { ...reference, mr: 2, mb: 32, nr: 32, nb: 48 };
     const [right, bad] = await collect(measurer.measure({ kernel, module, bucket: BUCKET, reference, schedules: [reference, wrong] }));
     expect(right).toHaveProperty('seconds');
     expect(bad).toEqual({ schedule: wrong, failure: expect.stringContaining('differs') });
