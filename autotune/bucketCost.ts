@@ -1,18 +1,8 @@
 /** Estimated seconds of a micro-batch, from the buckets that were measured: what packing cuts by. */
 import type { KernelModule } from '../ir/kernel.js';
+import type { BucketSeconds } from '../ir/plan.js';
+export type { BucketSeconds } from '../ir/plan.js';
 import { Declarations, kernelWork, type WorkSize } from './work.js';
-
-/** One bucket, measured. The two parts are included in `seconds`; where they are absent they count as zero. */
-export interface BucketSeconds {
-  readonly tokens: number;
-  readonly rows: number;
-  readonly longest: number;
-  readonly seconds: number;
-  /** Kernels over scored rows (the head, the last layer's end), attention apart. */
-  readonly rowSeconds?: number;
-  /** Attention. */
-  readonly attentionSeconds?: number;
-}
 
 /** Seconds of a micro-batch; never decreases in any argument, never negative. */
 export type BucketCost = (tokens: number, rows: number, longest: number) => number;

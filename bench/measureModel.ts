@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { compileModel } from '../driver/compile.js';
 import { compileKernels, emitPlan } from '../driver/kernels.js';
 import type { Machine } from '../driver/machine.js';
-import { buildTuned } from '../driver/tuneModel.js';
+import { tuneCompiled } from '../driver/tuneModel.js';
 import { BatchWork } from '../driver/work.js';
 import { layBatch, packTrees, planTrees, type MicroBatch, type Sharing } from '../eval/index.js';
 import type { CpuIsa } from '../ir/plan.js';
@@ -51,7 +51,7 @@ export async function measureModel(request: MeasureRequest): Promise<Measured> {
   const t0 = performance.now();
   const compiled = compileModel(checkpoint, machine, { precision: isa === 'amx' ? 'auto' : 'f32', isa, maxTokens: request.maxTokens });
   const t1 = performance.now();
-  const model = request.tuneSeconds > 0 ? await buildTuned(compiled, machine, { budgetSeconds: request.tuneSeconds, threads }) : compiled;
+  const model = request.tuneSeconds > 0 ? (await tuneCompiled(compiled, machine, { budgetSeconds: request.tuneSeconds, threads })).model : compiled;
   const { symbols, seconds: kernelsCompileSeconds } = await compileKernels(emitPlan(model.plan), isa);
   const t2 = performance.now();
   const executor = await CpuExecutor.create({ plan: model.plan, symbols, tensors: checkpoint.tensors, threads });

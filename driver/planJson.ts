@@ -75,7 +75,9 @@ const plan = z.strictObject({
   placements: z.array(z.strictObject({ buffer: identifier, offset: bytes, sizeBytes: bytes })).max(20_000),
   buckets: z.array(bucket).min(1).max(64),
   schedules: z.array(z.record(z.string().regex(/^[0-9a-f]{1,64}$/), schedule)).min(1).max(64),
-  bucketSeconds: z.array(bucket.extend({ seconds: z.number().positive().max(1e6) })).max(256).optional(),
+  bucketSeconds: z.array(bucket.extend({
+    seconds: z.number().positive().max(1e6), rowSeconds: z.number().nonnegative().max(1e6).optional(), attentionSeconds: z.number().nonnegative().max(1e6).optional(),
+  })).max(256).optional(),
 });
 
 /** Reads a plan. UserError, with the rebuild command as hint, where the text is not one. */

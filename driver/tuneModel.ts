@@ -1,6 +1,83 @@
 /** `tune`: replaces an artifact's schedules by the best found within a budget. */
+import {
+  currentTarget, defaultDatabasePath, gainOf, machineModel, Measurer, renderTable, statusLine, tune as search, TuningDatabase,
+  type TuneProgress, type TuneResult as SearchResult,
+} from '../autotune/index.js';
+import { UserError } from '../errors.js';
+import { isArtifact, saveArtifact } from './artifact.js';
+import type { CompiledModel } from './compile.js';
+import { compileKernels, emitPlan } from './kernels.js';
+import { detectMachine, scheduleFacts, type Machine } from './machine.js';
+import { openArtifact } from './open.js';
 import type { TuneRequest, TuneResult, Ui } from './requests.js';
 
-export function tuneModel(_request: TuneRequest, _ui: Ui): Promise<TuneResult> {
-  return Promise.reject(new Error('not wired yet'));
+export interface TuneOptions {
+  readonly budgetSeconds: number;
+  readonly threads: number;
+  /** JSON-lines file of measurements. Default: in the cache folder. */
+  readonly database?: string;
+  readonly signal?: AbortSignal;
+  readonly onProgress?: (progress: TuneProgress) => void;
+}
+
+export interface TunedModel {
+  readonly model: CompiledModel;
+  readonly search: SearchResult;
+}
+
+/** The model with the best schedules found, and the measured cost of its buckets. */
+export async function tuneCompiled(model: CompiledModel, machine: Machine, options: TuneOptions): Promise<TunedModel> {
+  const { plan, isa } = model;
+  const facts = scheduleFacts(machine);
+  const measurer = new Measurer({ isa, threads: options.threads, capacity: plan.capacity, l3Bytes: machine.cpu.l3Bytes });
+  const database = TuningDatabase.open(options.database ?? defaultDatabasePath());
+  try {
+    const result = await search({
+      module: plan, buckets: plan.buckets, facts: { ...facts, isas: facts.isas.filter((each) => each === isa) },
+      machine: machineModel({ ...facts, l3: machine.cpu.l3Bytes }, { isa, threads: options.threads, ...await measurer.peaks() }),
+      tokensCapacity: plan.capacity.tokens, budgetSeconds: options.budgetSeconds, database, target: await currentTarget(isa, options.threads), measure: measurer.measure,
+      ...(options.onProgress === undefined ? {} : { onProgress: options.onProgress }),
+      ...(options.signal === undefined ? {} : { signal: options.signal }),
+    });
+    const bucketSeconds = result.bucketSeconds.length > 0 ? { bucketSeconds: result.bucketSeconds } : {};
+    return { model: { ...model, plan: { ...plan, schedules: result.schedules, ...bucketSeconds } }, search: result };
+  } finally {
+    database.close();
+    measurer.release();
+  }
+}
+
+export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResult> {
+  const begin = performance.now();
+  if (!isArtifact(request.artifact)) throw new UserError(`${request.artifact}: is not an artifact`, `tilewright compile ${request.artifact} -o model.tw, then: tilewright tune model.tw`);
+  const machine = detectMachine();
+  ui.phase('open artifact', request.artifact);
+  const opened = openArtifact(request.artifact, machine);
+  ui.phase('tune', `${request.budgetSeconds} s, ${request.threads} threads`);
+  const { model, search: found } = await tuneCompiled(opened.model, machine, {
+    budgetSeconds: request.budgetSeconds, threads: request.threads,
+    ...(request.database === undefined ? {} : { database: request.database }),
+    ...(request.signal === undefined ? {} : { signal: request.signal }),
+    onProgress: (progress) => {
+      ui.step(Math.min(1, progress.elapsedSeconds / progress.budgetSeconds), statusLine(progress));
+      ui.table(renderTable(progress.rows));
+    },
+  });
+  ui.phase('compile kernels', 'tuned');
+  const emitted = emitPlan(model.plan);
+  await compileKernels(emitted, model.isa);
+  saveArtifact(request.artifact, opened.reference, machine, model, emitted.sources, true);
+  return {
+    artifact: request.artifact, trials: found.trials, reused: found.reused, gain: gainOfLargest(found), table: renderTable(found.rows),
+    seconds: (performance.now() - begin) / 1000,
+  };
+}
+
+/** Time of a micro-batch of the largest measured bucket with default schedules ÷ with the tuned ones. */
+function gainOfLargest(found: SearchResult): number {
+  const largest = Math.max(0, ...found.rows.filter((row) => gainOf(row) !== undefined).map((row) => row.bucket.tokens));
+  const rows = found.rows.filter((row) => row.bucket.tokens === largest && gainOf(row) !== undefined);
+  const total = (seconds: (row: (typeof rows)[number]) => number): number => rows.reduce((sum, row) => sum + row.count * seconds(row), 0);
+  const best = total((row) => row.bestSeconds ?? 0);
+  return best > 0 ? total((row) => row.defaultSeconds ?? 0) / best : 1;
 }

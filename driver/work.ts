@@ -6,6 +6,7 @@ import type { Plan } from '../ir/plan.js';
 
 /** Multiply-adds count two. Attention counts visible pairs only; epilogues are left out. */
 export class BatchWork {
+  private readonly kernels: readonly Kernel[];
   private readonly perToken: number;
   private readonly perRow: number;
   /** Per (query, visible key) pair, for queries that are tokens and for queries that are scored rows. */
@@ -13,6 +14,7 @@ export class BatchWork {
   private readonly perRowPair: number;
 
   constructor(module: Pick<KernelModule, 'kernels'>) {
+    this.kernels = module.kernels;
     const sum = (rows: 'T' | 'R', f: (kernel: Kernel) => number): number =>
       module.kernels.filter((kernel) => kernel.rows === rows).reduce((total, kernel) => total + f(kernel), 0);
     const contraction = (kernel: Kernel): number => {
@@ -31,6 +33,12 @@ export class BatchWork {
     for (const depth of batch.position) tokenPairs += depth + 1;
     for (const row of batch.row) rowPairs += (batch.position[row] ?? 0) + 1;
     return batch.tokens.length * this.perToken + batch.row.length * this.perRow + tokenPairs * this.perTokenPair + rowPairs * this.perRowPair;
+  }
+
+  /** Of the kernels whose path, without its layer, is `role`: all layers together. */
+  flopsOfRole(role: string, batch: MicroBatch): number {
+    const kernels = this.kernels.filter((kernel) => kernel.path.replace(/^layers\.\d+\./, '') === role);
+    return kernels.length === 0 ? 0 : new BatchWork({ kernels }).flops(batch);
   }
 
   /** The same from sizes alone, with trees of average depth `longest`/2. */

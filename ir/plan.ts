@@ -80,7 +80,15 @@ export interface Plan {
   /** schedules[bucket index][signature] */
   readonly schedules: readonly Readonly<Record<string, CpuSchedule>>[];
   /** Measured seconds of a whole micro-batch of each bucket's size, once tuned: what packing goes by. */
-  readonly bucketSeconds?: readonly (Bucket & { readonly seconds: number })[];
+  readonly bucketSeconds?: readonly BucketSeconds[];
+}
+
+/** Seconds of a micro-batch of a bucket's size, and the two parts of them that do not grow with tokens alone. */
+export interface BucketSeconds extends Bucket {
+  readonly seconds: number;
+  /** Kernels over scored rows (the head, the last layer's end), attention apart. */
+  readonly rowSeconds?: number;
+  readonly attentionSeconds?: number;
 }
 
 /**
