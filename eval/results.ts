@@ -1,8 +1,9 @@
 /** The results of a run as files, in the public harness's layout with a `throughput` block. */
+import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { meanAndError, type QuestionMetrics, type Scores } from './metrics.js';
 import { modelFolder, sanitiseModelName, writeAtomically } from './output.js';
-import { makeSample, sha256, toJson } from './samples.js';
+import { makeSample, toJson } from './samples.js';
 import type { Question } from './tasks/task.js';
 
 /** What this process did and how fast; a resumed run counts only its own part. */
@@ -113,24 +114,35 @@ function buildResults(input: ResultsInput, metrics: readonly QuestionMetrics[], 
   };
 }
 
-/** Sample lines by doc_id, and the metrics and hashes that the results are made of. */
-function makeSamples(input: ResultsInput): { readonly lines: readonly string[]; readonly metrics: readonly QuestionMetrics[]; readonly hash: string } {
-  const byId = new Map(input.scores.map((scores) => [scores.docId, scores]));
-  const samples = input.questions.slice().sort((a, b) => a.docId - b.docId).map((question) => {
-    const scores = byId.get(question.docId);
-    if (scores === undefined) throw new Error(`question ${question.docId} has not been scored`);
-    return makeSample(question, scores);
-  });
-  return {
-    lines: samples.map((sample) => sample.line), metrics: samples.map((sample) => sample.metrics),
-    hash: sha256(samples.map((sample) => sample.hashes).join('')),
-  };
+/** What the samples of a run add up to. Lines are made one at a time: together they are larger than the question set. */
+class SampleSummary {
+  readonly metrics: QuestionMetrics[] = [];
+  readonly #hash = createHash('sha256');
+
+  /** The lines of samples_*.jsonl by doc_id, counted as they are taken. */
+  *lines({ questions, scores }: ResultsInput): Generator<string> {
+    const byId = new Map(scores.map((entry) => [entry.docId, entry]));
+    for (const question of questions.slice().sort((a, b) => a.docId - b.docId)) {
+      const entry = byId.get(question.docId);
+      if (entry === undefined) throw new Error(`question ${question.docId} has not been scored`);
+      const sample = makeSample(question, entry);
+      this.metrics.push(sample.metrics);
+      this.#hash.update(sample.hashes);
+      yield sample.line;
+    }
+  }
+
+  /** Once all lines are taken. */
+  results(input: ResultsInput): Results {
+    return buildResults(input, this.metrics, this.#hash.digest('hex'));
+  }
 }
 
 /** The results of a run that writes nothing. */
 export function summariseResults(input: ResultsInput): Results {
-  const { metrics, hash } = makeSamples(input);
-  return buildResults(input, metrics, hash);
+  const summary = new SampleSummary();
+  for (const _line of summary.lines(input));
+  return summary.results(input);
 }
 
 /**
@@ -139,11 +151,11 @@ export function summariseResults(input: ResultsInput): Results {
  */
 export function writeResults(out: string, input: ResultsInput): WrittenResults {
   const folder = modelFolder(out, input.modelName);
-  const { lines, metrics, hash } = makeSamples(input);
   const date = fileDate(input.finished);
   const samplesPath = join(folder, `samples_${input.taskName}_${date}.jsonl`);
-  writeAtomically(samplesPath, lines);
-  const results = buildResults(input, metrics, hash);
+  const summary = new SampleSummary();
+  writeAtomically(samplesPath, summary.lines(input));
+  const results = summary.results(input);
   const resultsPath = join(folder, `results_${date}.json`);
   writeAtomically(resultsPath, [`${toJson(results, 2)}\n`]);
   return { results, resultsPath, samplesPath };

@@ -31,8 +31,9 @@ export function makeSample(question: Question, scores: Scores): Sample {
   const responses = scores.ll.map((ll, i) => [numberText(ll, docId), pythonBool(scores.greedy[i] ?? false)]);
   const target = String(gold);
   // The harness hashes the document as json.dumps(doc, indent=2, ensure_ascii=False) prints it.
-  const docHash = sha256(toJson(doc, 2)), promptHash = sha256(context), targetHash = sha256(target);
-  const line = toJson({
+  const docHash = sha256(JSON.stringify(doc, null, 2)), promptHash = sha256(context), targetHash = sha256(target);
+  // Every number of ours is finite by now; a document's own are as JSON.parse gave them.
+  const line = JSON.stringify({
     doc_id: docId,
     doc,
     target,

@@ -30,6 +30,8 @@ export interface TokeniseOptions {
 
 const DEFAULT_WORKERS = 2;
 const DEFAULT_CHUNK = 64;
+/** A tokenizer's results are small to V8 and large outside it; a small nursery lets go of them soon. MiB a thread. */
+const YOUNG_MIB = 2;
 
 /** Something that answers a chunk; a lane handles one chunk at a time. */
 interface Lane {
@@ -38,7 +40,7 @@ interface Lane {
 }
 
 function workerLane(file: URL, source: TokenizerSource): Lane {
-  const worker = new Worker(file, { workerData: source });
+  const worker = new Worker(file, { workerData: source, resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MIB } });
   let settle: { resolve(reply: ChunkReply): void; reject(error: Error): void } | undefined;
   let failure: Error | undefined;
   const fail = (error: Error): void => {

@@ -5,7 +5,7 @@ import { basename, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { UserError } from '../../errors.js';
 import { modelFolder, prepareOutput, sanitiseModelName, writeAtomically } from '../../eval/output.js';
-import { throughputOf, VOLATILE_FIELDS, writeResults, type ResultsInput } from '../../eval/results.js';
+import { summariseResults, throughputOf, VOLATILE_FIELDS, writeResults, type ResultsInput } from '../../eval/results.js';
 import { toJson } from '../../eval/samples.js';
 import { formatTable } from '../../eval/table.js';
 import { hellaswag } from '../../eval/tasks/hellaswag.js';
@@ -48,6 +48,7 @@ describe('writeResults', () => {
       .toEqual(['results_2026-01-31T10-20-34.623000.json', 'samples_hellaswag_2026-01-31T10-20-34.623000.jsonl']);
     const written = JSON.parse(readFileSync(resultsPath, 'utf8')) as typeof results;
     expect(written).toEqual(results);
+    expect(summariseResults(input)).toEqual(results);
     expect(written).toMatchObject({
       // By likelihood question 7 alone is right; per character (14 and 6) question 0 is right too.
       results: { hellaswag: { alias: 'hellaswag', 'acc,none': 0.5, 'acc_stderr,none': 0.5, 'acc_norm,none': 1, 'acc_norm_stderr,none': 0 } },
@@ -57,6 +58,7 @@ describe('writeResults', () => {
       higher_is_better: { hellaswag: { acc: true, acc_norm: true } },
       'n-samples': { hellaswag: { original: 10_042, effective: 2 } },
       config: { model: 'tilewright', precision: 'f32' },
+      task_hashes: { hellaswag: sha(questions.map(({ doc, context, gold }) => sha(JSON.stringify(doc, null, 2)) + sha(context) + sha(String(gold))).join('')) },
       model_name_sanitized: 'some__model__7b',
       total_evaluation_time_seconds: '4.5',
       throughput: {
@@ -113,6 +115,12 @@ describe('writeResults', () => {
   it('reports a standard error only where there is one, and accuracy per byte on request', () => {
     const one = writeResults(prepared(), { ...input, questions: questions.slice(0, 1), accBytes: true });
     expect(one.results.results['hellaswag']).toMatchObject({ 'acc_stderr,none': 'N/A', 'acc_bytes,none': 1, 'acc_bytes_stderr,none': 'N/A' });
+  });
+
+  it('writes a question whose own fields overflow a double', () => {
+    const odd = { ...questions[0], doc: JSON.parse('{"id": 1e999}') as Record<string, unknown> } as (typeof questions)[0];
+    const { samplesPath } = writeResults(prepared(), { ...input, questions: [odd] });
+    expect(readFileSync(samplesPath, 'utf8')).toContain('"doc":{"id":null}');
   });
 
   it('never writes NaN, and leaves nothing behind when it fails', () => {
