@@ -26,7 +26,7 @@ export interface MachineModel {
 }
 
 /** Floating operations of one core in a cycle: two multiply-add units; AMX makes one 16×16×32 product in 16 cycles. */
-const FLOPS_PER_CYCLE: Readonly<Record<CpuIsa, number>> = { portable: 8, avx2: 32, avx512: 64, amx: 1024 };
+export const FLOPS_PER_CYCLE: Readonly<Record<CpuIsa, number>> = { portable: 8, avx2: 32, avx512: 64, amx: 1024 };
 
 /** A model from peak rates (runtime's `peak`); the clock follows from the rate of `isa`. */
 export function machineModel(facts: { readonly l1: number; readonly l2: number; readonly l3?: number }, rates: {
@@ -109,7 +109,8 @@ function gemmSeconds(kernel: Extract<Kernel, { anchor: 'gemm' | 'logprob' }>, mo
       const compute = k * steps;
       const tilesDown = Math.ceil(mn / s.mr);
       const block = nb * kc * bBytes, tile = mn * nb * 4;
-      const fitsL2 = block + tile + s.mr * kc * aBytes <= 0.8 * machine.l2;
+      // Of activations and accumulators only the strip at work competes with the block for the cache.
+      const fitsL2 = block + s.mr * (kc * aBytes + nb * 4) <= 0.7 * machine.l2;
       // Weights: read again for each register tile of rows, from the cache that holds a block of them.
       const weights = tilesDown * nb * k * bBytes;
       const weightCycles = block <= machine.l1 / 2 ? 0 : fitsL2 ? weights / L2_BYTES : weights / L3_BYTES;

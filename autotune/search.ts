@@ -282,3 +282,12 @@ function summarise(jobs: readonly Job[], buckets: readonly Bucket[]): TuneResult
     trials: jobs.reduce((sum, job) => sum + job.trials, 0), reused: jobs.reduce((sum, job) => sum + job.reused, 0),
   };
 }
+
+const sameBucket = (a: Bucket, b: Bucket): boolean => a.tokens === b.tokens && a.rows === b.rows && a.longest === b.longest;
+
+/** Seconds of all kernels of a bucket with defaults, divided by those with the best; 1 where nothing was compared. */
+export function gainOfBucket(rows: readonly TuneRow[], bucket: Bucket): number {
+  const own = rows.filter((row) => sameBucket(row.bucket, bucket) && row.bestSeconds !== undefined && row.defaultSeconds !== undefined);
+  const sum = (of: (row: TuneRow) => number): number => own.reduce((total, row) => total + row.count * of(row), 0);
+  return own.length === 0 ? 1 : sum((row) => row.defaultSeconds!) / sum((row) => row.bestSeconds!);
+}

@@ -7,11 +7,9 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, it } from 'vitest';
 import { defaultSchedule } from '../../codegen/cpu/index.js';
 import type { CpuIsa, CpuSchedule } from '../../ir/plan.js';
-import { machineModel } from '../../autotune/costModel.js';
-import { TuningDatabase } from '../../autotune/database.js';
 import { Measurer, type Measurement } from '../../autotune/measure.js';
-import { tune } from '../../autotune/search.js';
-import { currentTarget } from '../../autotune/target.js';
+import { gainOfBucket } from '../../autotune/search.js';
+import { tuneHere } from '../../autotune/tuneHere.js';
 import { loadAddon } from '../../runtime/cpu/addon.js';
 import { readSettings } from '../../settings.js';
 import { CAPACITY, kernelAt, llamaModule } from './fixture.js';
@@ -95,22 +93,25 @@ describe.skipIf(missing.length > 0)('measuring', () => {
     if (m !== undefined && 'seconds' in m) expect(m.seconds).toHaveLength(3);
   }, 60_000);
 
-  it('tunes one contraction of a tiny model from search to database', async () => {
-    const { measurer, facts } = make();
+  it('tunes one contraction of a tiny model in one call, and knows the answer the next time without a budget', async () => {
+    const facts = { isas: isas(), l1: 32 << 10, l2: 1 << 20 };
     const one = { ...module, kernels: [kernelAt(module, '0.ffn.down')] };
-    const database = TuningDatabase.open(join(folder, 'tuning.jsonl'));
-    const isa = facts.isas[0]!;
-    const machine = machineModel({ ...facts, l3: 8 << 20 }, { isa, threads: 2, ...await measurer.peaks(0.02) });
-    const target = await currentTarget(isa, 2, settings);
-    const result = await tune({
-      module: one, buckets: [BUCKET], facts, machine, tokensCapacity: CAPACITY.tokens, budgetSeconds: 8, database, target, measure: measurer.measure,
-    });
+    const databasePath = join(folder, 'tuning.jsonl');
+    const request = { module: one, buckets: [BUCKET], capacity: CAPACITY, isa: facts.isas[0]!, facts, threads: 2, databasePath, settings };
+    const result = await tuneHere({ ...request, budgetSeconds: 4 });
     expect(result.trials).toBeGreaterThan(0);
+    expect(result.rates.flopsPerSecond).toBeGreaterThan(1e9);
     const [row] = result.rows;
     expect(row?.failures).toBe(0);
     expect(row?.defaultSeconds).toBeGreaterThan(0);
     expect(row?.bestSeconds).toBeLessThanOrEqual(row!.defaultSeconds!);
-    expect(database.best(row!.signature, BUCKET, target)?.schedule).toEqual(row!.schedule);
-    database.close();
+    expect(gainOfBucket(result.rows, BUCKET)).toBeCloseTo(row!.defaultSeconds! / row!.bestSeconds!, 9);
+    expect(result.bucketSeconds).toEqual([{ ...BUCKET, seconds: row!.bestSeconds, rowSeconds: 0, attentionSeconds: 0 }]);
+    const again = await tuneHere({ ...request, budgetSeconds: 0 });
+    expect(again.trials).toBe(0);
+    expect(again.schedules).toEqual(result.schedules);
+    expect(again.skippedLines).toBe(0);
+    const elsewhere = await tuneHere({ ...request, threads: 1, budgetSeconds: 0 });
+    expect(elsewhere.reused).toBe(0);
   }, 120_000);
 });
