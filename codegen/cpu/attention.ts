@@ -49,12 +49,12 @@ export function emitAttention(
   take('s', 'float', capacity * queries);
   const scoreColumns = queries % tiles.scoreColumns === 0 ? tiles.scoreColumns : 16;
   const score = fmaTile({
-    isa, mr: tiles.scoreRows, nr: scoreColumns, rs: dp, ks: 1, bk: 16, bp: dp * 16, ldc: queries, bDtype: 'f32', prefetch: 0,
+    isa, mr: tiles.scoreRows, nr: scoreColumns, rs: dp, ks: 1, bk: 16, bp: dp * 16, ldc: queries, bDtype: 'f32', unroll: 4, aheadA: 0, aheadB: 0,
   });
   const widths = tiles.valueColumns === 32 ? [32, 16].filter((nr) => nr <= dp && (nr === 32 || dp % 32 !== 0)) : [16];
   const values = widths.map((nr) => ({
     nr,
-    helper: fmaTile({ isa, mr: tiles.valueRows, nr, rs: 1, ks: queries, bk: dp, bp: 16, ldc: dp, bDtype: 'f32', prefetch: 0 }),
+    helper: fmaTile({ isa, mr: tiles.valueRows, nr, rs: 1, ks: queries, bk: dp, bp: 16, ldc: dp, bDtype: 'f32', unroll: 4, aheadA: 0, aheadB: 0 }),
   }));
   const vectors = queries % 32 === 0 ? 2 : 1;
   const source = render('attention', {

@@ -39,7 +39,7 @@ function contraction(kernel: Extract<Kernel, { anchor: 'gemm' | 'logprob' }>, is
   const { mr, nr } = REGISTER_TILES[isa];
   const step = itemStep(kernel).reduce(leastCommonMultiple, 32);
   const weightBytes = isa === 'amx' ? 2 : 4;
-  const kc = Math.min(roundUp(kernel.k, 32), isa === 'amx' ? 512 : 384);
+  const kc = Math.min(roundUp(kernel.k, 32), isa === 'amx' ? 2048 : 384);
   // Half of the second-level cache for the weights of one pass, a quarter for the tile.
   const nb = roundUp(Math.max(step, Math.min(256, Math.floor(facts.l2 / 2 / (kc * weightBytes)))), step);
   const mb = Math.max(mr, Math.min(roundUp(Math.max(rows, 1), mr), Math.floor(facts.l2 / 4 / (nb * 4) / mr) * mr));

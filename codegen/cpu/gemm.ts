@@ -65,25 +65,31 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
   const kc = Math.min(schedule.kc, roundUp(plan.k, 32));
   const microBp = expands ? kc * 16 : bp;
   const helpers: Helper[] = [];
-  const tile = (mr: number, nr: number): string => {
-    const helper = isAmx ? amxTile({ mr, nr, lda: a.stride, bp, ldc, ahead: AMX_AHEAD })
+  const tile = (mr: number, nr: number, isTail: boolean): string => {
+    // Whole tiles fetch ahead; the last rows of a block are too few to matter.
+    const isMain = mr === schedule.mr && !isTail;
+    const aheadA = isMain ? AHEAD_A : 0;
+    const aheadB = isMain ? AHEAD_B : 0;
+    const helper = isAmx ? amxTile({ mr, nr, lda: a.stride, bp, ldc, aheadA, aheadB })
       : fmaTile({
-        isa: schedule.isa, mr, nr, rs: a.stride, ks: 1, bk: 16, bp: microBp, ldc, prefetch: 0,
+        isa: schedule.isa, mr, nr, rs: a.stride, ks: 1, bk: 16, bp: microBp, ldc, unroll: isMain ? 4 : 1, aheadA, aheadB,
         bDtype: expands || first.dtype === 'f32' ? 'f32' : 'bf16',
       });
     helpers.push(helper);
     return helper.name;
   };
-  const micros = (mr: number): object[] => tailColumns(schedule.nr).map((nr) => ({ nr, name: tile(mr, nr) }));
   const tails = isAmx ? (schedule.mr === 32 ? [16, 32] : [16]) : tailRows(schedule.mr);
-  const tiles = [
-    { mr: schedule.mr, isMain: true, isFirstTail: false, micros: micros(schedule.mr) },
-    ...tails.map((mr, i) => ({ mr, isMain: false, isFirstTail: i === 0, micros: micros(mr) })),
-  ];
+  const columns = tailColumns(schedule.nr).map((nr, n) => ({
+    nr, isMain: n === 0,
+    tiles: [
+      { mr: schedule.mr, isMain: true, isFirstTail: false, name: tile(schedule.mr, nr, false) },
+      ...tails.map((mr, i) => ({ mr, isMain: false, isFirstTail: i === 0, name: tile(mr, nr, true) })),
+    ],
+  }));
   const blockName = `${symbol}_block`;
   const types = { aType: C_TYPES[a.dtype], wType: C_TYPES[first.dtype] };
   const block = render('block', {
-    ...types, name: blockName, k: plan.k, kc, isAmx, expands, bp, wideBp: kc * 16, microBp, lda: a.stride, ldc, tiles, padRows: schedule.mr - 1,
+    ...types, name: blockName, k: plan.k, kc, isAmx, expands, bp, wideBp: kc * 16, microBp, lda: a.stride, ldc, columns, mr: schedule.mr, nr: schedule.nr, aheadB: AHEAD_B, bType: expands ? 'float' : types.wType, padRows: schedule.mr - 1,
   });
   let start = 0;
   const segments = plan.segments.map((segment, i) => {
@@ -102,8 +108,9 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
   return { source, helpers, scratchBytes: roundUp(tileBytes + wideBytes + linesBytes, 4096) };
 }
 
-/** Steps of 32 that the streamed operand is fetched ahead of its use. */
-const AMX_AHEAD = 8;
+/** Cache lines fetched every 16 k (every step of 32, for amx) from the rows of the next pass and from the next panel. */
+const AHEAD_A = 2;
+const AHEAD_B = 4;
 
 const staticFunction = (name: string, parameters: string, text: string): string =>
   `static void ${name}(const tw_launch *launch, ${parameters}) {\n  (void)launch;\n${text}}\n`;

@@ -21,8 +21,11 @@ export interface FmaTile {
   readonly bp: number;
   readonly ldc: number;
   readonly bDtype: 'f32' | 'bf16';
-  /** How many k ahead the right operand is fetched; 0: not at all. */
-  readonly prefetch: number;
+  /** Steps of k in one round of the loop; divides 16. */
+  readonly unroll: number;
+  /** Cache lines fetched every 16 k: of the left operand's next rows, of the right operand's next panel. Both 0: none. */
+  readonly aheadA: number;
+  readonly aheadB: number;
 }
 
 const guard = (name: string, text: string): string => `#ifndef TW_HAS_${name}\n#define TW_HAS_${name}\n${text}#endif\n`;
@@ -32,7 +35,8 @@ export function fmaTile(tile: FmaTile): Helper {
   const vectors = VECTOR_ISAS[tile.isa];
   const { mr, nr, rs, ks, bk, bp, ldc } = tile;
   const isa = tile.isa === 'amx' ? 'avx512' : tile.isa;
-  const name = `tw_${isa}_${mr}x${nr}_${tile.bDtype}_a${rs}_${ks}_b${bk}_${bp}_c${ldc}${tile.prefetch > 0 ? `_p${tile.prefetch}` : ''}`;
+  const { unroll, aheadA, aheadB } = tile;
+  const name = `tw_${isa}_${mr}x${nr}_${tile.bDtype}_a${rs}_${ks}_b${bk}_${bp}_c${ldc}_u${unroll}${aheadB > 0 ? `_p${aheadA}_${aheadB}` : ''}`;
   const columns = Array.from({ length: nr / vectors.lanes }, (_, index) => {
     const column = index * vectors.lanes;
     return { index, offset: Math.floor(column / 16) * bp + (column % 16) };
@@ -45,8 +49,12 @@ export function fmaTile(tile: FmaTile): Helper {
     ...vectors, ...tile, name, bType: tile.bDtype === 'f32' ? 'float' : 'uint16_t', rows, columns,
     cells: rows.flatMap((row) => row.cells),
     loadB: tile.bDtype === 'f32' ? vectors.load : vectors.loadBf16,
-    unroll: 4,
-    prefetches: tile.prefetch === 0 ? [] : Array.from({ length: nr / 16 }, (_, p) => ({ offset: p * bp + tile.prefetch * bk })),
+    steps: Array.from({ length: unroll }, (_, step) => ({
+      step,
+      columns: columns.map(({ index, offset }) => ({ index, offset: offset + step * bk })),
+      rows: rows.map((row) => ({ ...row, offset: row.offset + step * ks })),
+    })),
+    farLines: Array.from({ length: aheadA }, (_, i) => i), nearLines: Array.from({ length: aheadB }, (_, i) => i * 64),
   });
   return { name, source: guard(name, source) };
 }
@@ -58,8 +66,9 @@ export interface AmxTile {
   readonly lda: number;
   readonly bp: number;
   readonly ldc: number;
-  /** Steps of 32 ahead that the right operand is fetched. */
-  readonly ahead: number;
+  /** Cache lines fetched each step, as in FmaTile. */
+  readonly aheadA: number;
+  readonly aheadB: number;
 }
 
 /**
@@ -67,18 +76,15 @@ export interface AmxTile {
  * are spread between the products, and so are the prefetches of b.
  */
 export function amxTile(tile: AmxTile): Helper {
-  const { mr, nr, lda, bp, ldc, ahead } = tile;
-  const name = `tw_amx_${mr}x${nr}_a${lda}_b${bp}_c${ldc}_p${ahead}`;
+  const { mr, nr, lda, bp, ldc, aheadA, aheadB } = tile;
+  const name = `tw_amx_${mr}x${nr}_a${lda}_b${bp}_c${ldc}_p${aheadA}_${aheadB}`;
   const [mt, nt] = [mr / 16, nr / 16];
   const cells = Array.from({ length: mt * nt }, (_, i) => ({ tile: i, offset: Math.floor(i / nt) * 16 * ldc + (i % nt) * 16 }));
-  const lines = (panel: number): number[] => (ahead === 0 ? [] : Array.from({ length: 16 }, (_, i) => panel * bp + ahead * 512 + i * 32));
-  const loadA = (m: number): object => ({ isLoad: true, tile: 4 + m, pointer: `a + ${m * 16 * lda}`, stride: lda * 2, lines: [] });
-  const loadB = (n: number): object => ({ isLoad: true, tile: 6 + n, pointer: `b + ${n * bp}`, stride: 64, lines: lines(n) });
+  const loadA = (m: number): object => ({ isLoad: true, tile: 4 + m, pointer: `a + ${m * 16 * lda}`, stride: lda * 2 });
+  const loadB = (n: number): object => ({ isLoad: true, tile: 6 + n, pointer: `b + ${n * bp}`, stride: 64 });
   const dot = (m: number, n: number): object => ({ isLoad: false, tile: m * nt + n, a: 4 + m, b: 6 + n });
-  const order = [loadB(0), loadA(0), dot(0, 0)];
-  if (nt === 2) order.push(loadB(1), dot(0, 1));
-  if (mt === 2) order.push(loadA(1), dot(1, 0));
-  if (mt === 2 && nt === 2) order.push(dot(1, 1));
-  const source = render('microAmx', { name, mr, nr, mt, nt, ahead, cells, order, ldcBytes: ldc * 4 });
+  const tiles = (count: number): number[] => Array.from({ length: count }, (_, i) => i);
+  const order = [...tiles(nt).map(loadB), ...tiles(mt).flatMap((m) => [loadA(m), ...tiles(nt).map((n) => dot(m, n))])];
+  const source = render('microAmx', { name, mr, nr, mt, nt, aheadA, aheadB, cells, order, ldcBytes: ldc * 4, farLines: Array.from({ length: aheadA }, (_, i) => i), nearLines: Array.from({ length: aheadB }, (_, i) => i * 64) });
   return { name, source: guard(name, source) };
 }

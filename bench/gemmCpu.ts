@@ -1,0 +1,167 @@
+/**
+ * Contractions of the CPU code generator alone: GFLOP/s and the ratio to the peak of fused multiply-adds, measured in
+ * the same run. Time is processor time of each thread, so that a busy machine disturbs it little.
+ *
+ *     node dist/bench/gemmCpu.js [--shape M,N,K]… [--schedule mr,nr,kc,mb,nb]… [--isa avx512] [--dtype f32|bf16] [--threads 2]
+ */
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { parseArgs } from 'node:util';
+import koffi from 'koffi';
+import { compilerFlags, defaultSchedule, emitKernel, emitTranslationUnit, isLegal } from '../codegen/cpu/index.js';
+import type { KernelModule } from '../ir/kernel.js';
+import { PACKED_COLUMNS } from '../ir/packing.js';
+import type { CpuGemmSchedule, CpuIsa } from '../ir/plan.js';
+import { CPU_ISAS, rowStride } from '../ir/plan.js';
+import { DTYPE_BYTES, roundUp } from '../ir/types.js';
+
+const SHAPES: readonly (readonly [number, number, number])[] = [
+  [256, 2560, 2048], [1024, 2560, 2048], [512, 2048, 2048], [512, 11264, 2048], [512, 2048, 5632], [512, 2304, 768], [512, 4096, 768],
+  [512, 768, 2048], [512, 768, 256], [512, 1408, 256], [512, 256, 704],
+];
+
+/** Two passes of threads over one launch; returns the seconds of processor time of the best of `reps`, all threads together. */
+const DRIVER = `
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+static double bench_now(void) { struct timespec t; clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t); return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec; }
+typedef struct { tw_kernel kernel; tw_launch *launch; int32_t worker, workers, reps; pthread_barrier_t *barrier; double *seconds; } bench_job;
+static void *bench_thread(void *p) {
+  bench_job *j = p;
+  for (int32_t i = 0; i < j->reps; i++) {
+    pthread_barrier_wait(j->barrier);
+    if (j->worker == 0) *j->launch->next = 0;
+    pthread_barrier_wait(j->barrier);
+    const double start = bench_now();
+    j->kernel(j->launch, j->worker, j->workers);
+    j->seconds[i * j->workers + j->worker] = bench_now() - start;
+  }
+  return 0;
+}
+double bench_run(tw_kernel kernel, const int64_t *bytes, int32_t buffers, int64_t T, int64_t scratch, int32_t workers, int32_t reps) {
+  int64_t next = 0;
+  void *table[16];
+  for (int b = 0; b < buffers; b++) {
+    table[b] = aligned_alloc(4096, (size_t)((bytes[b] + 4095) / 4096 * 4096));
+    for (int64_t i = 0; i < bytes[b] / 4; i++) ((float *)table[b])[i] = 0.001f * (float)(i % 1000) - 0.5f;
+  }
+  tw_launch launch = { table, T, T, aligned_alloc(4096, (size_t)((scratch * workers + 4096) / 4096 * 4096)), scratch, &next };
+  double *seconds = calloc((size_t)(reps * workers), 8), best = 1e30;
+  pthread_barrier_t barrier;
+  pthread_barrier_init(&barrier, 0, (unsigned)workers);
+  pthread_t threads[64];
+  bench_job jobs[64];
+  for (int w = 0; w < workers; w++) {
+    jobs[w] = (bench_job){ kernel, &launch, w, workers, reps, &barrier, seconds };
+    if (w > 0) pthread_create(&threads[w], 0, bench_thread, &jobs[w]);
+  }
+  bench_thread(&jobs[0]);
+  for (int w = 1; w < workers; w++) pthread_join(threads[w], 0);
+  for (int i = 0; i < reps; i++) {
+    double sum = 0;
+    for (int w = 0; w < workers; w++) sum += seconds[i * workers + w];
+    if (sum < best) best = sum;
+  }
+  free(seconds);
+  free(launch.scratch);
+  for (int b = 0; b < buffers; b++) free(table[b]);
+  return best;
+}
+/* Processor seconds of one fused multiply-add of 16 lanes in a loop that does nothing else. */
+double bench_peak(void) {
+  double best = 1e30;
+  for (int r = 0; r < 40; r++) {
+    tw_v a[12];
+    for (int i = 0; i < 12; i++) a[i] = tw_set1((float)i);
+    tw_v x = tw_set1(0.999f), y = tw_set1(0.001f);
+    const double start = bench_now();
+    for (int i = 0; i < 100000; i++) {
+#pragma GCC unroll 12
+      for (int j = 0; j < 12; j++) a[j] = tw_fma(a[j], x, y);
+      __asm__ volatile("" : "+v"(a[0]), "+v"(a[1]), "+v"(a[2]), "+v"(a[3]), "+v"(a[4]), "+v"(a[5]), "+v"(a[6]), "+v"(a[7]), "+v"(a[8]), "+v"(a[9]), "+v"(a[10]), "+v"(a[11]));
+    }
+    const double s = (bench_now() - start) / 1.2e6;
+    if (s < best) best = s;
+  }
+  return best;
+}
+`;
+
+/** One contraction with the plainest epilogue: y = x·Wᵀ. */
+export function plainGemm(n: number, k: number, isa: CpuIsa, dtype: 'f32' | 'bf16'): KernelModule {
+  const isAmx = isa === 'amx';
+  return {
+    buffers: [
+      { name: 'x', dtype: isAmx ? 'bf16' : 'f32', rows: 'T', columns: k, space: 'arena' },
+      { name: 'y', dtype: isAmx ? 'bf16' : 'f32', rows: 'T', columns: n, space: 'arena' },
+    ],
+    weights: [{ name: 'w', layout: isAmx ? 'vnni' : 'panels', dtype: isAmx ? 'bf16' : dtype, sources: [{ tensor: 'w', rows: n }], k, pairing: { kind: 'none' } }],
+    kernels: [{
+      name: 'gemm', path: 'bench.gemm', anchor: 'gemm', rows: 'T', ops: [], k, a: 'x',
+      segments: [{ weight: 'w', columns: n, pairing: { kind: 'none' }, outputs: [{ kind: 'store', buffer: 'y', value: { op: 'acc', index: 0 } }] }],
+    }],
+  };
+}
+
+function numbers(text: string, count: number, what: string): number[] {
+  const list = text.split(',').map(Number);
+  if (list.length !== count || list.some((x) => !Number.isSafeInteger(x) || x < 1)) throw new Error(`${what} takes ${count} positive numbers, not '${text}'.`);
+  return list;
+}
+
+function main(): void {
+  const { values } = parseArgs({
+    options: {
+      shape: { type: 'string', multiple: true }, schedule: { type: 'string', multiple: true }, isa: { type: 'string', default: 'avx512' },
+      dtype: { type: 'string', default: 'f32' }, threads: { type: 'string', default: '2' }, reps: { type: 'string', default: '20' },
+    },
+  });
+  const isa = CPU_ISAS.find((name) => name === values.isa);
+  if (isa === undefined) throw new Error(`--isa is one of ${CPU_ISAS.join(', ')}.`);
+  const dtype = values.dtype === 'bf16' ? 'bf16' : 'f32';
+  const [threads, reps] = [Number(values.threads), Number(values.reps)];
+  const shapes = values.shape?.map((text) => numbers(text, 3, '--shape')) ?? SHAPES;
+  const facts = { isas: CPU_ISAS, l1: 32768, l2: 1 << 20 };
+  const folder = mkdtempSync(join(tmpdir(), 'tilewright-bench-'));
+  try {
+    for (const [m = 0, n = 0, k = 0] of shapes) {
+      const module = plainGemm(n, k, isa, dtype);
+      const kernel = module.kernels[0]!;
+      const schedules: CpuGemmSchedule[] = values.schedule?.map((text) => {
+        const [mr = 0, nr = 0, kc = 0, mb = 0, nb = 0] = numbers(text, 5, '--schedule');
+        return { kind: 'gemm', isa, mr, nr, kc, mb, nb };
+      }) ?? [defaultSchedule(kernel, module, facts, { tokens: m, rows: m, longest: m }) as CpuGemmSchedule];
+      const legal = schedules.filter((schedule) => {
+        const reason = isLegal(kernel, module, schedule, facts);
+        if (reason !== true) console.log(`  illegal: ${reason}`);
+        return reason === true;
+      });
+      const emitted = legal.map((schedule) => emitKernel(kernel, module, schedule, m));
+      const [c, so] = [join(folder, `${n}x${k}.c`), join(folder, `${m}x${n}x${k}.so`)];
+      writeFileSync(c, emitTranslationUnit(emitted) + DRIVER);
+      execFileSync('cc', [...compilerFlags([isa]), '-shared', '-fPIC', '-pthread', '-o', so, c, '-lm']);
+      const library = koffi.load(so);
+      const run = library.func('double bench_run(void *kernel, int64_t *bytes, int32_t buffers, int64_t T, int64_t scratch, int32_t workers, int32_t reps)');
+      const peak = library.func('double bench_peak(void)');
+      const bytes = emitted[0]!.parameters.map((name) => {
+        const buffer = module.buffers.find((b) => b.name === name);
+        if (buffer !== undefined) return roundUp(m, 32) * rowStride(buffer, m, DTYPE_BYTES[buffer.dtype]) * DTYPE_BYTES[buffer.dtype];
+        return roundUp(n, PACKED_COLUMNS) * roundUp(k, 32) * DTYPE_BYTES[module.weights[0]!.dtype];
+      });
+      legal.forEach((s, i) => {
+        const kernelSeconds = Number(run(library.symbol(emitted[i]!.symbol), bytes, bytes.length, m, emitted[i]!.scratchBytes, threads, reps));
+        const rate = (2 * m * n * k) / kernelSeconds / 1e9;
+        const best = 32 / Number(peak()) / 1e9;
+        console.log(`${m}×${n}×${k}  ${s.isa} ${s.mr}×${s.nr} kc ${s.kc} mb ${s.mb} nb ${s.nb}: ${rate.toFixed(1)} GFLOP/s a thread, ${(rate / best).toFixed(3)} of the FMA peak ${best.toFixed(1)}`);
+      });
+    }
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+if (process.argv[1] !== undefined && import.meta.url === pathToFileURL(process.argv[1]).href) main();
