@@ -26,7 +26,7 @@ export interface MachineModel {
 }
 
 /** Floating operations of one core in a cycle: two multiply-add units; AMX makes one 16×16×32 product in 16 cycles. */
-export const FLOPS_PER_CYCLE: Readonly<Record<CpuIsa, number>> = { portable: 8, avx2: 32, avx512: 64, amx: 1024 };
+const FLOPS_PER_CYCLE: Readonly<Record<CpuIsa, number>> = { portable: 8, avx2: 32, avx512: 64, amx: 1024 };
 
 /** A model from peak rates (runtime's `peak`); the clock follows from the rate of `isa`. */
 export function machineModel(facts: { readonly l1: number; readonly l2: number; readonly l3?: number }, rates: {

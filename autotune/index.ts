@@ -8,7 +8,6 @@ export { enumerateSpace, neighbours, scheduleKey, scheduleSpace, type Space } fr
 export { isCandidate, type CpuFacts } from './legality.js';
 export { defaultDatabasePath, median, TuningDatabase, type Known, type TuningRecord, type TuningTarget } from './database.js';
 export { Measurer, type Measure, type MeasureRequest, type Measurement, type MeasurerOptions } from './measure.js';
-export { gainOfBucket, tune, type TuneOptions, type TuneProgress, type TuneResult, type TuneRow } from './search.js';
+export { tune, type TuneOptions, type TuneProgress, type TuneResult, type TuneRow } from './search.js';
 export { changeLine, formatSeconds, gainOf, LiveTable, renderTable, statusLine, type TableOptions } from './table.js';
 export { currentTarget } from './target.js';
-export { tuneHere, type TunedHere, type TuneHereOptions } from './tuneHere.js';

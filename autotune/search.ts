@@ -65,7 +65,7 @@ export interface TuneResult {
   /** schedules[bucket][signature], complete: the best known, or the default. */
   readonly schedules: readonly Readonly<Record<string, CpuSchedule>>[];
   readonly rows: readonly TuneRow[];
-  /** Buckets of which every kernel was measured: for bucketCostModel. */
+  /** What a micro-batch of each bucket's size costs, for bucketCostModel; empty where too little was measured to say. */
   readonly bucketSeconds: readonly BucketSeconds[];
   readonly trials: number;
   readonly reused: number;
@@ -264,30 +264,36 @@ export async function tune(options: TuneOptions): Promise<TuneResult> {
   return summarise(jobs, buckets);
 }
 
-function summarise(jobs: readonly Job[], buckets: readonly Bucket[]): TuneResult {
-  const rows = jobs.map((job) => job.row());
-  const schedules = buckets.map((_, i) => Object.fromEntries(jobs.filter((job) => job.bucketIndex === i).map((job) => [job.signature, job.best?.schedule ?? job.start])));
-  const bucketSeconds = buckets.flatMap((bucket, i): BucketSeconds[] => {
+/** Share of a bucket's predicted time that must have been measured before the bucket's cost is one to go by. */
+const ENOUGH = 0.5;
+
+/**
+ * Seconds of each bucket: measured kernels as measured, the others as estimated, the estimates scaled by what the
+ * measured ones of all buckets took against theirs. Empty where less than half of the largest bucket was measured.
+ */
+function costOfBuckets(jobs: readonly Job[], buckets: readonly Bucket[]): readonly BucketSeconds[] {
+  const sum = (of: readonly Job[], seconds: (job: Job) => number): number => of.reduce((total, job) => total + job.count * seconds(job), 0);
+  const estimate = (job: Job): number => job.cost(job.best?.schedule ?? job.start);
+  const measured = jobs.filter((job) => job.best !== undefined);
+  const largest = buckets.reduce((top, bucket, i) => (bucket.tokens > buckets[top]!.tokens ? i : top), 0);
+  const inLargest = (job: Job): boolean => job.bucketIndex === largest;
+  if (measured.length === 0 || sum(measured.filter(inLargest), estimate) < ENOUGH * sum(jobs.filter(inLargest), estimate)) return [];
+  const scale = sum(measured, (job) => job.best!.seconds) / sum(measured, estimate);
+  const seconds = (job: Job): number => job.best?.seconds ?? scale * estimate(job);
+  const isAttention = (job: Job): boolean => job.kernel.anchor === 'attention';
+  return buckets.map((bucket, i) => {
     const own = jobs.filter((job) => job.bucketIndex === i);
-    if (own.some((job) => job.best === undefined)) return [];
-    const sum = (of: readonly Job[]): number => of.reduce((total, job) => total + job.count * job.best!.seconds, 0);
-    const isAttention = (job: Job): boolean => job.kernel.anchor === 'attention';
-    return [{
-      ...bucket, seconds: sum(own), attentionSeconds: sum(own.filter(isAttention)),
-      rowSeconds: sum(own.filter((job) => !isAttention(job) && job.kernel.rows === 'R')),
-    }];
+    return {
+      ...bucket, seconds: sum(own, seconds), attentionSeconds: sum(own.filter(isAttention), seconds),
+      rowSeconds: sum(own.filter((job) => !isAttention(job) && job.kernel.rows === 'R'), seconds),
+    };
   });
-  return {
-    schedules, rows, bucketSeconds, isExhausted: jobs.every((job) => job.isDone),
-    trials: jobs.reduce((sum, job) => sum + job.trials, 0), reused: jobs.reduce((sum, job) => sum + job.reused, 0),
-  };
 }
 
-const sameBucket = (a: Bucket, b: Bucket): boolean => a.tokens === b.tokens && a.rows === b.rows && a.longest === b.longest;
-
-/** Seconds of all kernels of a bucket with defaults, divided by those with the best; 1 where nothing was compared. */
-export function gainOfBucket(rows: readonly TuneRow[], bucket: Bucket): number {
-  const own = rows.filter((row) => sameBucket(row.bucket, bucket) && row.bestSeconds !== undefined && row.defaultSeconds !== undefined);
-  const sum = (of: (row: TuneRow) => number): number => own.reduce((total, row) => total + row.count * of(row), 0);
-  return own.length === 0 ? 1 : sum((row) => row.defaultSeconds!) / sum((row) => row.bestSeconds!);
+function summarise(jobs: readonly Job[], buckets: readonly Bucket[]): TuneResult {
+  const schedules = buckets.map((_, i) => Object.fromEntries(jobs.filter((job) => job.bucketIndex === i).map((job) => [job.signature, job.best?.schedule ?? job.start])));
+  return {
+    schedules, rows: jobs.map((job) => job.row()), bucketSeconds: costOfBuckets(jobs, buckets), isExhausted: jobs.every((job) => job.isDone),
+    trials: jobs.reduce((sum, job) => sum + job.trials, 0), reused: jobs.reduce((sum, job) => sum + job.reused, 0),
+  };
 }

@@ -8,8 +8,10 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { defaultSchedule } from '../../codegen/cpu/index.js';
 import type { CpuIsa, CpuSchedule } from '../../ir/plan.js';
 import { Measurer, type Measurement } from '../../autotune/measure.js';
-import { gainOfBucket } from '../../autotune/search.js';
-import { tuneHere } from '../../autotune/tuneHere.js';
+import { machineModel } from '../../autotune/costModel.js';
+import { TuningDatabase } from '../../autotune/database.js';
+import { tune } from '../../autotune/search.js';
+import { currentTarget } from '../../autotune/target.js';
 import { loadAddon } from '../../runtime/cpu/addon.js';
 import { readSettings } from '../../settings.js';
 import { CAPACITY, kernelAt, llamaModule } from './fixture.js';
@@ -93,25 +95,30 @@ describe.skipIf(missing.length > 0)('measuring', () => {
     if (m !== undefined && 'seconds' in m) expect(m.seconds).toHaveLength(3);
   }, 60_000);
 
-  it('tunes one contraction of a tiny model in one call, and knows the answer the next time without a budget', async () => {
-    const facts = { isas: isas(), l1: 32 << 10, l2: 1 << 20 };
-    const one = { ...module, kernels: [kernelAt(module, '0.ffn.down')] };
-    const databasePath = join(folder, 'tuning.jsonl');
-    const request = { module: one, buckets: [BUCKET], capacity: CAPACITY, isa: facts.isas[0]!, facts, threads: 2, databasePath, settings };
-    const result = await tuneHere({ ...request, budgetSeconds: 4 });
+  it('tunes one contraction of a tiny model from search to database', async () => {
+    const { measurer, facts } = make();
+    const isa = facts.isas[0]!;
+    const path = join(folder, 'tuning.jsonl');
+    const request = {
+      module: { ...module, kernels: [kernelAt(module, '0.ffn.down')] }, buckets: [BUCKET], facts, tokensCapacity: CAPACITY.tokens, measure: measurer.measure,
+      machine: machineModel({ ...facts, l3: 8 << 20 }, { isa, threads: 2, ...await measurer.peaks(0.02) }), target: await currentTarget(isa, 2, settings),
+    };
+    const database = TuningDatabase.open(path);
+    const result = await tune({ ...request, budgetSeconds: 4, database });
+    database.close();
     expect(result.trials).toBeGreaterThan(0);
-    expect(result.rates.flopsPerSecond).toBeGreaterThan(1e9);
     const [row] = result.rows;
     expect(row?.failures).toBe(0);
     expect(row?.defaultSeconds).toBeGreaterThan(0);
     expect(row?.bestSeconds).toBeLessThanOrEqual(row!.defaultSeconds!);
-    expect(gainOfBucket(result.rows, BUCKET)).toBeCloseTo(row!.defaultSeconds! / row!.bestSeconds!, 9);
     expect(result.bucketSeconds).toEqual([{ ...BUCKET, seconds: row!.bestSeconds, rowSeconds: 0, attentionSeconds: 0 }]);
-    const again = await tuneHere({ ...request, budgetSeconds: 0 });
+
+    const reopened = TuningDatabase.open(path);
+    const again = await tune({ ...request, budgetSeconds: 0, database: reopened });
     expect(again.trials).toBe(0);
     expect(again.schedules).toEqual(result.schedules);
-    expect(again.skippedLines).toBe(0);
-    const elsewhere = await tuneHere({ ...request, threads: 1, budgetSeconds: 0 });
+    const elsewhere = await tune({ ...request, target: { ...request.target, threads: 1 }, budgetSeconds: 0, database: reopened });
     expect(elsewhere.reused).toBe(0);
+    reopened.close();
   }, 120_000);
 });

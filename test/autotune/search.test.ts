@@ -6,6 +6,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { defaultSchedule, isLegal, kernelSignature } from '../../codegen/cpu/index.js';
 import { parseBudget } from '../../autotune/budget.js';
 import { enumerateSpace, scheduleKey, scheduleSpace } from '../../autotune/candidates.js';
+import { estimateSeconds } from '../../autotune/costModel.js';
 import { TuningDatabase } from '../../autotune/database.js';
 import type { Measure, MeasureRequest } from '../../autotune/measure.js';
 import { tune, type TuneOptions, type TuneProgress } from '../../autotune/search.js';
@@ -253,6 +254,22 @@ describe('tune', () => {
     expect(bucketSeconds[1]!.seconds).toBeCloseTo(sum(() => true), 12);
     expect(bucketSeconds[1]!.attentionSeconds).toBeCloseTo(sum((path) => path.endsWith('mix')), 12);
     expect(bucketSeconds[1]!.rowSeconds).toBeCloseTo(sum((path) => path.startsWith('head') || (path.startsWith('layers.2') && !path.endsWith('mix') && !path.endsWith('qkv'))), 12);
+    database.close();
+  });
+
+  it('fills what a bucket was not measured for with estimates at the rate of what was', async () => {
+    const database = TuningDatabase.open(databasePath());
+    const estimate = (request: MeasureRequest, s: CpuSchedule): number =>
+      2 * estimateSeconds(request.kernel, module, s, { T: request.bucket.tokens, R: request.bucket.rows, longest: request.bucket.longest }, MACHINE);
+    // Twice the estimate, and time for the heaviest only.
+    const result = await tune(options(fake(1, estimate), database, { budgetSeconds: 60 }));
+    const unmeasured = result.rows.filter((row) => row.bestSeconds === undefined);
+    expect(unmeasured.length).toBeGreaterThan(3);
+    const expected = result.rows.filter((row) => row.bucket.tokens === 64).reduce((sum, row) =>
+      sum + row.count * estimate({ kernel: kernelAt(module, row.kernel), module, bucket: row.bucket, reference: row.schedule, schedules: [] }, row.schedule), 0);
+    expect(result.bucketSeconds[0]!.seconds / expected).toBeCloseTo(1, 9);
+    const little = await tune(options(fake(1, estimate), TuningDatabase.open(databasePath()), { budgetSeconds: 1 }));
+    expect(little.bucketSeconds).toEqual([]);
     database.close();
   });
 
