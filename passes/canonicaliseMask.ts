@@ -85,7 +85,8 @@ class MaskFacts {
   /** e of q < e[k] */
   endOfKey(v: Value): Value | undefined {
     const node = this.m.node(v, 'lt');
-    return node !== undefined && this.isIndex(this.ofQuery(node.operands[0]!)) ? this.ofKey(node.operands[1]!) : undefined;
+    const end = node !== undefined && this.isIndex(this.ofQuery(node.operands[0]!)) ? this.ofKey(node.operands[1]!) : undefined;
+    return end?.type.shape.length === 1 ? end : undefined;
   }
 
   /** name[k] == name[q] for the parameter `name` */
@@ -108,10 +109,10 @@ class MaskFacts {
   }
 
   private ofKey(v: Value): Value | undefined {
-    return v.type.shape.length === 2 && v.type.shape[0] === 1 ? this.m.through(v, 'reshape') : undefined;
+    return v.type.shape.length === 2 && v.type.shape[0] === 1 && v.type.shape[1] === 'T' ? this.m.through(v, 'reshape') : undefined;
   }
 
   private ofQuery(v: Value): Value | undefined {
-    return v.type.shape.length === 2 && v.type.shape[1] === 1 ? this.m.through(v, 'reshape') : undefined;
+    return v.type.shape.length === 2 && v.type.shape[0] === 'T' && v.type.shape[1] === 1 ? this.m.through(v, 'reshape') : undefined;
   }
 }

@@ -13,7 +13,7 @@ export function eliminateCommonSubexpressions(graph: Graph): Graph {
   return rewrite(graph, (node, rewriter) => {
     const operands = node.operands.map(rewriter.map);
     const attributes = Object.entries(node.attributes).sort(([a], [b]) => (a < b ? -1 : 1));
-    const key = `${node.op}(${operands.map(idOf).join(',')})${JSON.stringify(attributes, (_, v: unknown) => (v === -Infinity ? '-inf' : v))}`;
+    const key = `${node.op}(${operands.map(idOf).join(',')})${JSON.stringify(attributes, (_, v: unknown) => (typeof v === 'number' ? (Object.is(v, -0) ? '-0' : String(v)) : v))}`;
     const first = seen.get(key);
     if (first !== undefined) return first;
     if (operands.every((v, i) => v === node.operands[i])) {

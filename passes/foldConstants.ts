@@ -14,7 +14,8 @@ export function foldConstants(graph: Graph): Graph {
     const scalar = OPS[node.op].scalar;
     if (scalar !== undefined && node.op !== 'const' && node.op !== 'cast' && node.result.type.shape.length === 0 && node.result.type.dtype === 'f32' && literals.every((l) => l !== undefined)) {
       const expression = scalar(operands.map((_, index) => ({ op: 'arg', index })), node.attributes);
-      return rewriter.add('const', [], { value: evaluateOperands(expression, literals) }, node.result.name);
+      const value = evaluateOperands(expression, literals);
+      return Number.isNaN(value) ? undefined : rewriter.add('const', [], { value }, node.result.name);
     }
     const [first, second] = operands;
     if (first === undefined) return undefined;

@@ -13,7 +13,7 @@ export function foldNormWeights(graph: Graph): Graph {
   return rewrite(graph, (node, rewriter) => {
     if (node.op !== 'linear' || !loaded.has(node.operands[1]!)) return undefined;
     const normed = node.operands[0]!;
-    const isOnlyMultiplied = (readers.get(normed) ?? []).every((reader) => reader.op === 'linear') && !graph.results.includes(normed);
+    const isOnlyMultiplied = (readers.get(normed) ?? []).every((reader) => reader.op === 'linear') && !graph.results.includes(normed) && normed.type.dtype === 'f32';
     const parts = isOnlyMultiplied ? matchNorm(m, normed, loaded) : undefined;
     return parts === undefined ? undefined : fold(node, parts, rewriter);
   });

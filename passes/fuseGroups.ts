@@ -1,6 +1,6 @@
 import { definitions, loadTimeValues, uses, type Graph, type Node, type Value } from '../ir/graph.js';
 import { OPS } from '../ir/ops/index.js';
-import { isSymbol, type Symbol } from '../ir/types.js';
+import { isSymbol, printType, type Symbol } from '../ir/types.js';
 import { CompileError } from './compileError.js';
 
 /**
@@ -47,7 +47,7 @@ export function fuseGroups(graph: Graph): FusedGraph {
   const fuser = new Fuser(graph);
   const loaded = loadTimeValues(graph);
   for (const node of graph.nodes) if (!loaded.has(node.result)) fuser.place(node);
-  for (const result of graph.results) fuser.store(result);
+  for (const result of graph.results) fuser.output(result);
   return { graph, groups: fuser.groups, homes: fuser.homes };
 }
 
@@ -64,8 +64,12 @@ class Fuser {
   readonly homes = new Map<Value, Home>();
   private readonly defs: ReadonlyMap<Value, Node>;
   private readonly readers: ReadonlyMap<Value, readonly Node[]>;
+  private readonly results: ReadonlySet<Value>;
+  /** Inline values that a loop of their own also writes. */
+  private readonly copied = new Set<Value>();
 
   constructor(graph: Graph) {
+    this.results = new Set(graph.results);
     this.defs = definitions(graph);
     this.readers = uses(graph);
     for (const v of [...graph.params, ...loadTimeValues(graph)]) this.homes.set(v, { kind: 'memory' });
@@ -87,15 +91,38 @@ class Fuser {
     const base = this.viewed(v);
     const home = this.home(base);
     if (home.kind === 'memory') return;
-    if (home.kind === 'inline') {
-      throw new CompileError(`%${v.name} is needed in memory, but is one element a row computed by readers; no kernel writes it yet`);
+    if (home.kind === 'inline') this.copy(base);
+    else home.group.stored.add(base);
+  }
+
+  /** Makes sure that the caller can read `v`. */
+  output(v: Value): void {
+    if (this.isGathered(v)) throw new CompileError(`%${v.name} is returned, but is a gather that no kernel writes: return a value computed from it`);
+    if (this.home(this.viewed(v)).kind === 'memory') throw new CompileError(`%${v.name} is returned, but no kernel computes it: it is a parameter, or made of weights alone`);
+    this.store(v);
+  }
+
+  /** A loop that writes an inline value; other readers go on computing it. */
+  private copy(v: Value): void {
+    if (this.copied.has(v)) return;
+    this.copied.add(v);
+    const node = this.defs.get(v);
+    if (node === undefined || OPS[node.op].fuse !== 'elementwise' || columnsOf(v) !== 1) {
+      throw new CompileError(`%${v.name}${node === undefined ? '' : ` = ${node.op}(…)`} is needed in memory, but readers compute it for themselves; no kernel writes it yet`);
     }
-    home.group.stored.add(base);
+    const group = this.open('loop', this.rows(v), 1);
+    group.members.push(node);
+    group.stored.add(v);
   }
 
   private placeContraction(node: Node): void {
     if (node.op !== 'linear') throw new CompileError(`no kernel for '${node.op}' (%${node.result.name}) outside attention: recogniseAttention did not match it`);
     const left = this.materialised(node.operands[0]!);
+    const { type } = node.operands[0]!;
+    const [rows, k] = type.shape;
+    if (type.shape.length !== 2 || k !== columnsOf(left) || rows !== left.type.shape[0] || (type.dtype !== 'f32' && type.dtype !== 'bf16')) {
+      throw new CompileError(`%${node.result.name}: no kernel for linear of ${printType(type)}; its left operand must be f32 or bf16[rows, K]`);
+    }
     const sibling = this.groups.find((g) => g.kind === 'gemm' && this.viewed(g.anchors[0]!.operands[0]!) === left && g.rows === this.rows(node.result));
     const group = sibling ?? this.open('gemm', this.rows(node.result), undefined);
     group.anchors.push(node);
@@ -107,7 +134,7 @@ class Fuser {
     const shared = isScore
       ? this.groups.find((g) => g.kind === 'logprob' && g.anchors[0]!.operands.every((v, i) => v === node.operands[i]))
       : undefined;
-    node.operands.forEach((v, i) => { if (!(isScore && i === 2)) this.materialised(v); });
+    node.operands.forEach((v, i) => { if (!(isScore && i === 2 && this.groupOf(v) === undefined)) this.materialised(v); });
     const group = shared ?? this.open(isScore ? 'logprob' : 'attention', this.rows(node.result), undefined);
     group.anchors.push(node);
     this.homes.set(node.result, { kind: 'group', group });
@@ -117,11 +144,15 @@ class Fuser {
     if (node.op !== 'sum' && node.op !== 'mean') {
       throw new CompileError(`no kernel for '${node.op}' (%${node.result.name}): only sums and means of rows fuse; see docs/addAnOp.md`);
     }
-    const operand = this.viewed(node.operands[0]!);
+    const read = node.operands[0]!;
+    const operand = this.viewed(read);
+    if (read.type.shape.length !== 2 || typeof read.type.shape[1] !== 'number' || read.type.shape[1] !== columnsOf(operand)) {
+      throw new CompileError(`%${node.result.name}: no kernel for '${node.op}' over the last axis of [${read.type.shape.join(', ')}]; whole rows of a value [rows, K] can be summed`);
+    }
     const home = this.home(operand);
-    const group = home.kind === 'group' && (home.group.kind === 'gemm' || home.group.kind === 'loop')
+    const group = !this.isGathered(read) && home.kind === 'group' && (home.group.kind === 'gemm' || home.group.kind === 'loop')
       ? home.group
-      : this.open('loop', this.rows(operand), columnsOf(operand));
+      : this.open('loop', this.rows(read), columnsOf(read));
     if (home.kind === 'group' && home.group !== group) home.group.stored.add(operand);
     group.members.push(node);
     this.homes.set(node.result, { kind: 'inline' });
@@ -154,6 +185,7 @@ class Fuser {
       this.homes.set(node.result, { kind: 'inline' });
       return;
     }
+    if (columns === undefined) throw new CompileError(`%${node.result.name}: no kernel computes ${printType(node.result.type)}; the first extent must be T or R, the others fixed or one T`);
     const rows = this.rows(node.result);
     const inside = operands.map((v) => this.home(v)).flatMap((h) => (h.kind === 'group' ? [h.group] : []));
     const latest = inside.reduce<Group | undefined>((a, b) => (a === undefined || this.groups.indexOf(b) > this.groups.indexOf(a) ? b : a), undefined);
@@ -171,16 +203,17 @@ class Fuser {
   private mayJoin(group: Group, rows: Symbol, columns: number | 'T' | undefined, operands: readonly Value[]): boolean {
     if (group.rows !== rows || group.kind === 'attention' || group.kind === 'logprob') return false;
     if (group.kind === 'loop' && group.columns !== columns) return false;
+    if (group.kind === 'gemm' && operands.some((v) => this.groupOf(v) === group && columnsOf(v) !== columns)) return false;
     const at = this.groups.indexOf(group);
     return operands.every((v) => this.readyAt(v) < at || (this.home(this.viewed(v)).kind === 'group' && this.groupOf(v) === group && !this.isGathered(v)));
   }
 
   /** Whether `node` only rounds the result of attention `group`, and nothing else reads it: the kernel stores it rounded. */
   private isRounding(group: Group, node: Node): boolean {
-    if (group.kind !== 'attention' || node.op !== 'cast') return false;
+    if (group.kind !== 'attention' || node.op !== 'cast' || node.result.type.dtype !== 'bf16') return false;
     const isOnlyReader = (v: Value): boolean => {
       const readers = this.readers.get(v) ?? [];
-      return readers.length === 1 && (readers[0] === node || (readers[0]!.op === 'reshape' && isOnlyReader(readers[0]!.result)));
+      return readers.length === 1 && !this.results.has(v) && (readers[0] === node || (readers[0]!.op === 'reshape' && isOnlyReader(readers[0]!.result)));
     };
     return isOnlyReader(group.anchors[0]!.result);
   }

@@ -15,7 +15,7 @@ export function fuseLogProb(graph: Graph): Graph {
     if (node.op === 'cast' && node.attributes['dtype'] === 'i32') {
       for (const [best, target] of m.pairs(node.operands[0], 'eq')) {
         const logits = m.through(m.through(best, 'reshape'), 'argmax');
-        if (logits !== undefined && target.type.shape.length === 1) return score(m, rewriter, 'is_argmax', logits, target, node.result.name);
+        if (logits !== undefined && best.type.shape.length === 1 && target.type.shape.length === 1) return score(m, rewriter, 'is_argmax', logits, target, node.result.name);
       }
     }
     return undefined;
@@ -36,7 +36,8 @@ function matchLogSoftmax(m: Matcher, v: Value): Value | undefined {
 function score(m: Matcher, rewriter: Rewriter, op: 'logprob' | 'is_argmax', logits: Value, target: Value, name: string): Value | undefined {
   for (const [product, scale] of m.pairs(logits, 'mul')) {
     const head = m.node(product, 'linear');
-    if (head === undefined || scale.type.shape.length !== 2 || scale.type.shape[1] !== 1) continue;
+    const rows = head?.operands[0]!.type.shape[0];
+    if (head === undefined || scale.type.shape.length !== 2 || scale.type.shape[0] !== rows || scale.type.shape[1] !== 1) continue;
     return rewriter.add(op, [head.operands[0]!, head.operands[1]!, scale, target].map(rewriter.map), {}, name);
   }
   return undefined;

@@ -36,6 +36,8 @@ class Lowering {
   private readonly storage: WeightStorage;
   private readonly defs: ReadonlyMap<Value, Node>;
   private readonly scalars: ScalarLowering;
+  /** What the caller reads, behind views. */
+  private readonly returned: ReadonlySet<Value>;
   private readonly names = new Names();
   private readonly buffers = new Map<string, BufferDecl>();
   private readonly valueBuffers = new Map<Value, string>();
@@ -49,6 +51,7 @@ class Lowering {
     this.storage = storage;
     this.defs = definitions(fused.graph);
     this.scalars = new ScalarLowering(fused.graph, fused, (v) => this.buffer(v), (node) => this.rowSumBuffer(node));
+    this.returned = new Set(fused.graph.results.map((v) => this.scalars.view(v).base));
   }
 
   run(): LoweredModule {
@@ -71,7 +74,7 @@ class Lowering {
 
   private lowerGemm(group: Group, base: KernelHead): GemmKernel {
     const left = group.anchors[0]!.operands[0]!;
-    const segments = this.splitSegments(group).map((anchors, i) => this.lowerSegment(group, anchors, `${base.name}_w${i}`));
+    const segments = this.splitSegments(group).map((anchors, i) => this.lowerSegment(group, anchors, this.names.unique(`${base.name}_w${i}`)));
     return { ...base, anchor: 'gemm', rows: group.rows, k: lastExtent(left), a: this.buffer(this.scalars.view(left).base), segments };
   }
 
@@ -119,11 +122,13 @@ class Lowering {
   }
 
   private pairing(group: Group, anchors: readonly Node[], outputs: readonly Output[]): Pairing {
-    if (anchors.length === 2) return { kind: 'interleave', width: pairingWidth(Infinity) };
-    if (!outputs.some((o) => mentionsRotation(o.value))) return { kind: 'none' };
-    const rotation = group.members.find((n) => n.op === 'rotate_half' && this.dependsOn(n, anchors[0]!, group));
-    if (rotation === undefined) throw new CompileError(`${groupPath(group)}: a rotation of another kernel's result is not supported`);
-    const headDim = lastExtent(rotation.result);
+    const rotated = new Set(group.members.filter((n) => n.op === 'rotate_half' && this.dependsOn(n, anchors[0]!, group)).map((n) => lastExtent(n.result)));
+    if (anchors.length === 2 && rotated.size === 0) return { kind: 'interleave', width: pairingWidth(Infinity) };
+    const isRotated = outputs.some((o) => mentionsRotation(o.value));
+    if (!isRotated) return { kind: 'none' };
+    const [headDim] = rotated;
+    if (headDim === undefined) throw new CompileError(`${groupPath(group)}: a rotation of another kernel's result is not supported`);
+    if (rotated.size > 1 || anchors.length > 1) throw new CompileError(`${groupPath(group)}: %${anchors[0]!.result.name} is rotated in heads of ${[...rotated].join(' and of ')}${anchors.length > 1 ? ` and meets %${anchors[1]!.result.name}` : ''}; one kernel rotates one matrix, in heads of one width`);
     return { kind: 'rotate', headDim, width: pairingWidth(headDim / 2) };
   }
 
@@ -135,7 +140,7 @@ class Lowering {
     for (const node of group.members) {
       if (node.op !== 'sum' && node.op !== 'mean') continue;
       const { base } = this.scalars.view(node.operands[0]!);
-      if (belongs(base)) outputs.push({ kind: 'rowSum', buffer: this.rowSumBuffer(node), value: this.scalars.lower(base, group, accumulators) });
+      if (belongs(base)) outputs.push({ kind: 'rowSum', buffer: this.rowSumBuffer(node), value: this.scalars.lower(node.operands[0]!, group, accumulators) });
     }
     return outputs;
   }
@@ -146,6 +151,8 @@ class Lowering {
     const [, heads, headDim] = q === undefined ? [] : node.operands[0]!.type.shape;
     const kvHeads = node.operands[1]!.type.shape[1];
     const scale = node.attributes['scale'];
+    const width = node.operands[2]!.type.shape[2];
+    if (width !== headDim) throw new CompileError(`${base.path}: attention needs values as wide as its keys: ${String(headDim)}, not ${String(width)}`);
     if (typeof heads !== 'number' || typeof headDim !== 'number' || typeof kvHeads !== 'number' || typeof scale !== 'number') throw new CompileError(`${base.path}: attention needs fixed head counts`);
     const [result] = [...group.stored];
     if (result === undefined || group.stored.size !== 1) throw new CompileError(`${base.path}: attention must have exactly one stored result`);
@@ -161,7 +168,7 @@ class Lowering {
     const node = group.anchors[0]!;
     const [x, w, scale, target] = [node.operands[0]!, node.operands[1]!, node.operands[2]!, node.operands[3]!];
     const match = matchWeight(this.defs, w);
-    const weight = `${base.name}_w0`;
+    const weight = this.names.unique(`${base.name}_w0`);
     this.weights.set(weight, {
       name: weight, ...this.storage, k: lastExtent(x), pairing: { kind: 'none' }, sources: [{ tensor: match.tensor, rows: match.rows }],
       ...(match.columnScale === undefined ? {} : { columnScale: match.columnScale }),
@@ -178,13 +185,16 @@ class Lowering {
     const shared = { vocab: match.rows, target: this.buffer(target), parts, rows: 'R' } as const;
     return [
       { ...base, anchor: 'logprob', ...shared, k: lastExtent(x), a: this.buffer(this.scalars.view(x).base), weight, rowScale: this.scalars.lower(scale, undefined, NO_ACCUMULATORS) },
-      { name: `${base.name}_reduce`, path: `${base.path}.reduce`, ops: ['logprob'], anchor: 'logprobReduce', ...shared, logProb: result('logprob'), isArgmax: result('is_argmax') },
+      { name: this.names.unique(`${base.name}_reduce`), path: `${base.path}.reduce`, ops: ['logprob'], anchor: 'logprobReduce', ...shared, logProb: result('logprob'), isArgmax: result('is_argmax') },
     ];
   }
 
   private lowerLoop(group: Group, base: KernelHead): LoopKernel {
     if (group.columns === undefined) throw new CompileError(`${base.path}: a loop needs columns`);
-    return { ...base, anchor: 'loop', rows: group.rows, columns: group.columns, outputs: this.outputs(group, NO_ACCUMULATORS, () => true) };
+    const outputs = this.outputs(group, NO_ACCUMULATORS, () => true);
+    const rotation = group.members.find((n) => n.op === 'rotate_half');
+    if (rotation !== undefined) throw new CompileError(`%${rotation.result.name}: rotate_half of a value that no contraction of the same kernel computes is not supported`);
+    return { ...base, anchor: 'loop', rows: group.rows, columns: group.columns, outputs };
   }
 
   /** The buffer of a stored value, parameter, checkpoint table or literal vector; declared at first use. */
@@ -194,7 +204,7 @@ class Lowering {
     if (v.kind === 'weight') return this.declareTable(v);
     const node = this.defs.get(v);
     if (node?.op === 'vector') return this.declareConstant(v, node);
-    return this.declare(v, this.graph.results.includes(v) ? 'output' : 'arena');
+    return this.declare(v, this.returned.has(v) ? 'output' : 'arena');
   }
 
   private declare(v: Value, space: BufferDecl['space']): string {

@@ -1,5 +1,6 @@
 /** Elementwise parts of a group as scalar expressions over buffers. */
 import { definitions, type Graph, type Node, type Value } from '../ir/graph.js';
+import { roundToDType } from '../ir/round.js';
 import type { Access, Scalar } from '../ir/scalar.js';
 import { OPS } from '../ir/ops/index.js';
 import type { Dim } from '../ir/types.js';
@@ -8,6 +9,15 @@ import type { FusedGraph, Group } from './fuseGroups.js';
 
 /** Names the buffer that holds a stored value, parameter or weight table. */
 export type BufferOf = (v: Value) => string;
+
+/** Elements of `shape`, and how they lie on the (row, column) grid of a kernel. */
+interface Domain {
+  readonly shape: readonly Dim[];
+  /** `grid`: the first axis is the row, the others the column. `row`, `column`: all elements run along that axis alone. */
+  readonly along: 'grid' | 'row' | 'column' | 'one element';
+}
+
+type Visit = (v: Value, domain: Domain) => Scalar;
 
 export class ScalarLowering {
   private readonly defs: ReadonlyMap<Value, Node>;
@@ -23,44 +33,57 @@ export class ScalarLowering {
   }
 
   /**
-   * The element of `v` at the (row, column) of `group`'s domain. `accumulators` maps the linear nodes of the segment
-   * being lowered to their accumulator index.
+   * The element of `root` at the (row, column) of `group`'s domain. `accumulators` maps the linear nodes of the
+   * segment being lowered to their accumulator index. A value read in two domains is two expressions.
    */
-  lower(v: Value, group: Group | undefined, accumulators: ReadonlyMap<Value, 0 | 1>): Scalar {
-    const memo = new Map<Value, Scalar>();
-    const visit = (value: Value, domain: readonly Dim[]): Scalar => {
-      const known = memo.get(value);
-      if (known !== undefined) return known;
-      const scalar = this.element(value, domain, group, accumulators, visit);
-      memo.set(value, scalar);
+  lower(root: Value, group: Group | undefined, accumulators: ReadonlyMap<Value, 0 | 1>): Scalar {
+    const memo = new Map<Value, Map<string, Scalar>>();
+    const visit: Visit = (value, domain) => {
+      const byDomain = memo.get(value) ?? new Map<string, Scalar>();
+      memo.set(value, byDomain);
+      const key = `${domain.along} ${domain.shape.join(',')}`;
+      const scalar = byDomain.get(key) ?? this.element(value, domain, { root, group, accumulators, visit });
+      byDomain.set(key, scalar);
       return scalar;
     };
-    return visit(v, v.type.shape);
+    return visit(root, { shape: root.type.shape, along: 'grid' });
   }
 
-  private element(
-    v: Value, domain: readonly Dim[], group: Group | undefined,
-    accumulators: ReadonlyMap<Value, 0 | 1>, visit: (v: Value, domain: readonly Dim[]) => Scalar,
-  ): Scalar {
+  private element(v: Value, domain: Domain, context: Context): Scalar {
     const { base, via } = this.view(v);
-    const index = accumulators.get(base);
+    const index = context.accumulators.get(base);
     if (index !== undefined && via === undefined) return { op: 'acc', index };
     const node = this.defs.get(base);
     const home = this.fused.homes.get(base);
-    if (node !== undefined && (home?.kind === 'inline' || (home?.kind === 'group' && home.group === group && via === undefined))) {
-      if (node.op === 'iota') return { op: orientation(v, domain) === 'column' ? 'columnIndex' : 'rowIndex' };
-      if (node.op === 'sum' || node.op === 'mean') return this.rowSum(node, via);
-      if (via !== undefined) throw new CompileError(`%${v.name}: a gather of a value that readers recompute is not supported`);
-      if (node.op === 'rotate_half') return { op: 'rotateHalf', a: visit(node.operands[0]!, node.result.type.shape) };
-      const scalar = OPS[node.op].scalar;
-      if (scalar === undefined) throw new CompileError(`%${v.name}: '${node.op}' has no scalar expression`);
-      const inner = node.result.type.shape.length === 0 ? domain : node.result.type.shape;
-      return scalar(node.operands.map((operand) => visit(operand, inner)), node.attributes);
-    }
-    return { op: 'load', buffer: this.bufferOf(base), access: access(v, domain, via === undefined ? undefined : this.bufferOf(via)) };
+    const isMember = home?.kind === 'group' && home.group === context.group && via === undefined;
+    if (node === undefined || !(isMember || home?.kind === 'inline')) return this.load(v, base, domain, via);
+    if (node.op === 'iota') return this.index(v, domain, via);
+    if (node.op === 'sum' || node.op === 'mean') return this.rowSum(v, node, domain, via);
+    if (via !== undefined) throw new CompileError(`%${v.name}: a gather of a value that readers recompute is not supported`);
+    if (node.op === 'rotate_half') return { op: 'rotateHalf', a: context.visit(node.operands[0]!, { shape: node.result.type.shape, along: 'grid' }) };
+    const scalar = OPS[node.op].scalar;
+    if (scalar === undefined) throw new CompileError(`%${v.name}: '${node.op}' has no scalar expression`);
+    const inner: Domain = isMember ? { shape: base.type.shape, along: 'grid' } : v === base ? domain : unfold(v, base, domain);
+    const args = node.operands.map((operand) => context.visit(operand, inner));
+    return node.op === 'cast' ? cast(node, args[0]!, scalar(args, node.attributes), base === context.root) : scalar(args, node.attributes);
   }
 
-  private rowSum(node: Node, via: Value | undefined): Scalar {
+  private load(v: Value, base: Value, domain: Domain, via: Value | undefined): Scalar {
+    const how = access(v, domain, via === undefined ? undefined : this.bufferOf(via));
+    if (how.kind === 'column' && extents(base.type.shape).length > 1) throw unreadable(v, domain);
+    return { op: 'load', buffer: this.bufferOf(base), access: how };
+  }
+
+  /** Row or column number; through a gather, the row that it reads. */
+  private index(v: Value, domain: Domain, via: Value | undefined): Scalar {
+    const { kind } = access(v, domain, undefined);
+    if (kind === 'row') return via === undefined ? { op: 'rowIndex' } : { op: 'load', buffer: this.bufferOf(via), access: { kind: 'row' } };
+    if (kind === 'column' && via === undefined) return { op: 'columnIndex' };
+    throw unreadable(v, domain);
+  }
+
+  private rowSum(v: Value, node: Node, domain: Domain, via: Value | undefined): Scalar {
+    if (access(v, domain, undefined).kind !== 'row') throw unreadable(v, domain);
     const sum: Scalar = { op: 'rowSum', buffer: this.rowSumOf(node), ...(via === undefined ? {} : { via: this.bufferOf(via) }) };
     const count = node.operands[0]!.type.shape.at(-1);
     if (node.op === 'sum') return sum;
@@ -81,22 +104,55 @@ export class ScalarLowering {
   }
 }
 
-/** Whether a one-dimensional value seen as `v` runs along rows or columns of a two-dimensional domain. */
-const orientation = (v: Value, domain: readonly Dim[]): 'row' | 'column' =>
-  (v.type.shape.length === 2 && v.type.shape[0] === 1 && domain.length === 2 ? 'column' : 'row');
+interface Context {
+  readonly root: Value;
+  readonly group: Group | undefined;
+  readonly accumulators: ReadonlyMap<Value, 0 | 1>;
+  readonly visit: Visit;
+}
+
+/** A cast in the midst of an expression. i32 and f16 are reached by storing alone: no scalar op rounds to them. */
+function cast(node: Node, x: Scalar, converted: Scalar, isRoot: boolean): Scalar {
+  const [from, to] = [node.operands[0]!.type.dtype, node.result.type.dtype];
+  const isExact = to !== 'i32' && to !== 'f16' || from === to || from === 'bool';
+  if (!isExact && x.op === 'const') return { op: 'const', value: roundToDType(x.value, to) };
+  if (!isExact && !isRoot) throw new CompileError(`%${node.result.name}: a cast from ${from} to ${to} that the same kernel reads again is not supported; only a stored value is rounded to ${to}`);
+  return converted;
+}
+
+/** Extents other than 1. */
+const extents = (shape: readonly Dim[]): readonly Dim[] => shape.filter((dim) => dim !== 1);
+
+/** The domain of `base` where its reshape `v` is read in `domain`. */
+function unfold(v: Value, base: Value, domain: Domain): Domain {
+  if (extents(base.type.shape).length === 0) return { shape: base.type.shape, along: 'one element' };
+  const { kind } = access(v, domain, undefined);
+  if (kind === 'periodic') throw unreadable(v, domain);
+  return { shape: base.type.shape, along: kind === 'element' ? 'grid' : kind };
+}
 
 /** How a value of shape `v` is read at an element of `domain`, by NumPy broadcasting. */
-function access(v: Value, domain: readonly Dim[], via: string | undefined): Access {
-  const pad = Math.max(0, domain.length - v.type.shape.length);
-  const shape: readonly Dim[] = [...new Array<Dim>(pad).fill(1), ...v.type.shape];
+function access(v: Value, domain: Domain, via: string | undefined): Access {
   const gather = via === undefined ? {} : { via };
-  const fits = (axis: number): boolean => shape[axis] === domain[axis];
+  const whole = extents(v.type.shape);
+  if (domain.along !== 'grid') {
+    const isWhole = whole.length > 0 && whole.join() === extents(domain.shape).join();
+    if (isWhole && domain.along === 'row') return { kind: 'row', ...gather };
+    if (isWhole && domain.along === 'column' && via === undefined) return { kind: 'column' };
+    throw unreadable(v, domain);
+  }
+  const pad = Math.max(0, domain.shape.length - v.type.shape.length);
+  const shape: readonly Dim[] = [...new Array<Dim>(pad).fill(1), ...v.type.shape];
+  const fits = (axis: number): boolean => shape[axis] === domain.shape[axis];
   const rest = shape.slice(1);
-  if (fits(0) || domain.length <= 1) {
-    if (rest.every((_, i) => fits(i + 1))) return rest.length === 0 ? { kind: 'row', ...gather } : { kind: 'element', ...gather };
+  if (whole.length > 0 && fits(0)) {
     if (rest.every((dim) => dim === 1)) return { kind: 'row', ...gather };
+    if (rest.every((_, i) => fits(i + 1))) return { kind: 'element', ...gather };
     const period = shape.at(-1);
     if (typeof period === 'number' && fits(shape.length - 1) && rest.slice(0, -1).every((dim) => dim === 1)) return { kind: 'periodic', period, ...gather };
-  } else if (shape[0] === 1 && via === undefined && rest.every((_, i) => fits(i + 1))) return { kind: 'column' };
-  throw new CompileError(`%${v.name}: reading [${v.type.shape.join(', ')}] in a domain [${domain.join(', ')}] is not supported`);
+  } else if (whole.length > 0 && shape[0] === 1 && via === undefined && rest.every((_, i) => fits(i + 1))) return { kind: 'column' };
+  throw unreadable(v, domain);
 }
+
+const unreadable = (v: Value, domain: Domain): CompileError =>
+  new CompileError(`%${v.name}: reading [${v.type.shape.join(', ')}] in a domain [${domain.shape.join(', ')}] is not supported`);

@@ -1,6 +1,7 @@
 /** Small helpers for recognising structure in a graph. */
 import { definitions, type Graph, type Node, type Value } from '../ir/graph.js';
 import type { OpName } from '../ir/ops/index.js';
+import { roundToDType } from '../ir/round.js';
 
 export class Matcher {
   private readonly defs: ReadonlyMap<Value, Node>;
@@ -31,7 +32,10 @@ export class Matcher {
   /** The value of a literal, seen through casts. */
   literal(v: Value | undefined): number | undefined {
     const cast = this.through(v, 'cast');
-    if (cast !== undefined) return this.literal(cast);
+    if (v !== undefined && cast !== undefined) {
+      const wide = this.literal(cast);
+      return wide === undefined ? undefined : roundToDType(wide, v.type.dtype);
+    }
     const value = this.node(v, 'const')?.attributes['value'];
     return typeof value === 'number' ? value : undefined;
   }

@@ -53,7 +53,7 @@ export function planMemory(module: KernelModule, capacity: Bucket): MemoryPlan {
 }
 
 function findLifetimes(module: KernelModule, capacity: Bucket): readonly Lifetime[] {
-  const end = module.kernels.length - 1;
+  const end = Math.max(0, module.kernels.length - 1);
   const range = new Map<string, [number, number]>();
   module.kernels.forEach((kernel, at) => {
     for (const name of [...kernelReads(kernel), ...kernelWrites(kernel)]) {

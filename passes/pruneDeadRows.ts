@@ -15,7 +15,8 @@ export function pruneDeadRows(graph: Graph): Graph {
   return rewrite(graph, (node, rewriter) => {
     if (node.op !== 'gather_rows' || node.operands[1]!.kind !== 'param' || node.operands[0]!.type.shape[0] !== 'T') return undefined;
     const [x, row] = [node.operands[0]!, node.operands[1]!];
-    if (full.has(x) || !defs.has(x)) return undefined;
+    const inner = defs.get(x);
+    if (row.type.shape[0] !== 'R' || full.has(x) || inner === undefined || !commutes(inner)) return undefined;
     const memo = sunk.get(row) ?? new Map<Value, Value>();
     sunk.set(row, memo);
     return sink(x, row, { defs, full, memo, rewriter });
@@ -41,24 +42,30 @@ function sink(x: Value, row: Value, context: Context): Value {
   return value;
 }
 
+/** Whether rows of the node's result can be computed from rows of its operands (and all keys, for attention). */
+function commutes(node: Node): boolean {
+  const rank = node.result.type.shape.length;
+  const isByRow = (v: Value): boolean => v.type.shape[0] === 'T';
+  const { fuse } = OPS[node.op];
+  switch (fuse) {
+    case 'opaque': return node.op === 'attention' && node.operands.length === 4;
+    case 'reduction': return rank > 1;
+    case 'contraction': return node.op === 'linear' && !isByRow(node.operands[1]!);
+    // A lower-rank operand would broadcast along another axis than rows.
+    case 'elementwise': return node.operands.every((v) => !isByRow(v) || v.type.shape.length === rank);
+    case 'movement': return node.op === 'rotate_half' || (node.op === 'reshape' && isByRow(node.operands[0]!));
+    default: return fuse satisfies never;
+  }
+}
+
 function sinkNode(node: Node, row: Value, context: Context): Value | undefined {
+  if (!commutes(node)) return undefined;
   const { rewriter } = context;
   const gathered = (v: Value): Value => (v.type.shape[0] === 'T' ? sink(v, row, context) : rewriter.map(v));
   const again = (operands: readonly Value[], attributes: Attributes = node.attributes): Value =>
     rewriter.add(node.op, operands, attributes, `${node.result.name}_scored`, node.path);
-  const rank = node.result.type.shape.length;
-  if (node.op === 'attention') {
-    if (node.operands.length > 4) return undefined;
-    return again([...node.operands.map(rewriter.map), rewriter.map(row)]);
-  }
-  if (node.op === 'reshape') {
-    const shape = node.attributes['shape'];
-    if (!Array.isArray(shape) || shape[0] !== 'T' || node.operands[0]!.type.shape[0] !== 'T') return undefined;
-    return again([gathered(node.operands[0]!)], { shape: ['R', ...shape.slice(1)] });
-  }
-  const isRowWise = OPS[node.op].fuse === 'reduction' ? rank > 1 : OPS[node.op].fuse === 'elementwise' || node.op === 'linear' || node.op === 'rotate_half';
-  // A lower-rank operand would broadcast along another axis than rows.
-  if (!isRowWise || node.operands.some((v) => v.type.shape[0] === 'T' && v.type.shape.length !== rank)) return undefined;
+  if (node.op === 'attention') return again([...node.operands.map(rewriter.map), rewriter.map(row)]);
+  if (node.op === 'reshape') return again([gathered(node.operands[0]!)], { shape: ['R', ...node.result.type.shape.slice(1)] });
   return again(node.operands.map(gathered));
 }
 

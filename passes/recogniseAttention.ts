@@ -1,4 +1,5 @@
 import { rewrite, type Graph, type Value } from '../ir/graph.js';
+import { sameShape } from '../ir/types.js';
 import { Matcher } from './match.js';
 
 /** What a softmax(q·kᵀ·scale + bias)·v is made of; q, k and v are [T, heads, d]. */
@@ -31,12 +32,12 @@ function matchAttention(m: Matcher, probabilities: Value, values: Value): Attent
   const v = fromHeads(m, values);
   if (scores === undefined || v === undefined) return undefined;
   for (const [product, bias] of m.pairs(scores, 'add')) {
-    if (bias.type.shape.length !== 2) continue;
     for (const { matrix, scale } of scaled(m, product)) {
       const dot = m.node(matrix, 'matmul');
-      const q = fromHeads(m, dot?.operands[0]);
+      const q = m.transposed(dot?.operands[0], [1, 0, 2]);
       const k = fromHeads(m, m.transposed(dot?.operands[1], [0, 2, 1]));
-      if (q !== undefined && k !== undefined) return { q, k, v, bias, scale };
+      if (q === undefined || k === undefined || k.type.shape[1] !== v.type.shape[1]) continue;
+      if (sameShape(bias.type.shape, [q.type.shape[0]!, k.type.shape[0]!])) return { q, k, v, bias, scale };
     }
   }
   return undefined;

@@ -108,7 +108,14 @@ export const ELEMENTWISE = {
       const dtype = dtypeAttribute(stringAttribute(attributes, 'dtype'));
       return { shape, data: dtype === 'f32' ? x!.data : x!.data.map((v) => roundToDType(v, dtype)) };
     },
-    scalar: ([x], attributes) => (stringAttribute(attributes, 'dtype') === 'bf16' ? { op: 'roundBf16', a: x! } : { op: 'toF32', a: x! }),
+    scalar: ([x], attributes) => {
+      switch (stringAttribute(attributes, 'dtype')) {
+        case 'bf16': return { op: 'roundBf16', a: x! };
+        case 'bool': return { op: 'not', a: { op: 'eq', a: x!, b: { op: 'const', value: 0 } } };
+        // i32 and f16 are reached by a store, which rounds.
+        default: return { op: 'toF32', a: x! };
+      }
+    },
   },
   add: binary('add', 'add(a, b) = a + b'), sub: binary('sub', 'sub(a, b) = a − b'),
   mul: binary('mul', 'mul(a, b) = a·b'), div: binary('div', 'div(a, b) = a / b'),
