@@ -11,7 +11,7 @@ import { printJson, sameCommand, withUi, type Context } from './work.js';
 export function addCompile(program: Command, context: Context): void {
   const command = program.command('compile')
     .summary('checkpoint → artifact: graph, fused kernels, memory plan')
-    .description('Compiles a LLaMA checkpoint into an artifact: a folder with the graph, the plan and the generated sources. Weights stay\n'
+    .description('Compiles a LLaMA checkpoint into an artifact: a folder with the graph, the plan and the generated sources. Weights stay '
       + 'where they are and are read when the artifact runs.')
     .argument('<checkpoint>', 'folder of a Hugging Face LLaMA checkpoint')
     .option('-o, --output <dir>', 'artifact folder to write, by habit name.tw; an artifact that is there is replaced')
@@ -26,7 +26,7 @@ export function addCompile(program: Command, context: Context): void {
     Examples: [
       'tilewright compile models/demo -o demo.tw',
       'tilewright compile path/to/llama -o llama.tw --precision f32',
-      'tilewright compile path/to/config.json --init random:1 -o shape.tw     # no weights needed',
+      'tilewright compile path/to/config.json --init random:1 -o shape.tw',
     ],
     'Next': ['tilewright tune demo.tw --budget 5m', 'tilewright inspect demo.tw'],
     'Exit status': EXIT_STATUSES,

@@ -14,8 +14,9 @@ export const EXIT_STATUSES = [
 ];
 
 export const CHECKPOINT_HELP = [
-  'A checkpoint is a Hugging Face LLaMA folder: config.json, model.safetensors (or its index and shards), and',
-  'tokenizer.json or tokenizer.model. With --init random:SEED a config.json is enough.',
+  'A checkpoint is a Hugging Face LLaMA folder: config.json, model.safetensors',
+  '(or its index and shards), and tokenizer.json or tokenizer.model. With',
+  '--init random:SEED the weights are made up and config.json alone describes them.',
 ];
 
 /** The flags that decide how a model is compiled. */
@@ -23,4 +24,4 @@ export const addModelFlags = (command: Command): Command => command
   .option('--precision <p>', 'auto: 16-bit inputs where the CPU has matrix units for them, f32 elsewhere; f32: always (default: auto)')
   .option('--init <random:SEED>', 'make weights up instead of reading them: for measuring')
   .option('--isa <isa>', 'micro-kernels: portable, avx2, avx512 or amx (default: the best this CPU has)')
-  .option('--max-tokens <n>', 'largest micro-batch in tokens; more is faster and needs more memory (default: the model\'s context, 1024 to 4096)');
+  .option('--max-tokens <n>', 'largest micro-batch in tokens; larger ones are faster and need more memory (default: the model\'s context, at least 1024, at most 4096)');

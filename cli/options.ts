@@ -44,7 +44,7 @@ export function choice<T extends string>(flag: string, given: string, known: rea
   if (found !== undefined) return found;
   const meant = nearest(given, known);
   throw new UserError(`${flag} ${given}: expected ${known.slice(0, -1).join(', ')}${known.length > 1 ? ' or ' : ''}${known.at(-1)!}`,
-    meant === undefined ? undefined : `did you mean ${flag} ${meant}?`);
+    meant === undefined ? `for example: ${flag} ${known[0]!}` : `did you mean ${flag} ${meant}?`);
 }
 
 /** A whole number from `min` to `max`. */

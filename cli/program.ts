@@ -8,6 +8,7 @@ import { addDoctor } from './doctor.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { addInspect } from './inspect.js';
 import type { Io } from './io.js';
+import { choice } from './options.js';
 import { printError } from './report.js';
 import { addRun } from './run.js';
 import { exitStatus } from './stop.js';
@@ -26,6 +27,7 @@ export function createCli(commands: Commands, io: Io): Cli {
       const context: Context = { commands, io, argv, fail: () => { status = 1; } };
       const program = createProgram(context);
       try {
+        refuseHelpOfNothing(program, argv);
         if (argv.length === 0) program.outputHelp();
         else await program.parseAsync([...argv], { from: 'user' });
         return status;
@@ -39,8 +41,8 @@ export function createCli(commands: Commands, io: Io): Cli {
 function createProgram(context: Context): Command {
   const { io } = context;
   const program = new Command('tilewright')
-    .description('Compiles LLaMA-family checkpoints to fused, tuned kernels for this machine and scores multiple-choice benchmarks with\n'
-      + 'them. Tokens that the choices of a question have in common are computed once.')
+    .description('Compiles LLaMA-family checkpoints to fused, tuned kernels for this machine and scores multiple-choice '
+      + 'benchmarks with them. Tokens that the choices of a question have in common are computed once.')
     .version(VERSION, '-V, --version', 'print the version')
     .helpOption('-h, --help', 'print help; every command has its own')
     .helpCommand('help [command]', 'print help of a command')
@@ -59,15 +61,23 @@ function createProgram(context: Context): Command {
   addDoctor(program, context);
   return addSections(program, {
     'From nothing to results': [
-      'tilewright doctor                                             # is everything here?',
-      'tilewright compile models/demo -o demo.tw                     # model → artifact',
-      'tilewright tune demo.tw --budget 30s                          # tiles for this machine',
-      'tilewright run demo.tw --task hellaswag --data examples/everyday.jsonl --out results',
+      'tilewright doctor                              # is everything here?',
+      'tilewright compile models/demo -o demo.tw      # model → artifact',
+      'tilewright tune demo.tw --budget 30s           # tiles for this machine',
+      'tilewright run demo.tw --task hellaswag --data examples/everyday.jsonl',
       '',
       'run takes a checkpoint as well, and compiles it by itself.',
     ],
     'Exit status': EXIT_STATUSES,
   });
+}
+
+/** `help` of a command that is not there would print the general help and fail without a word. */
+function refuseHelpOfNothing(program: Command, argv: readonly string[]): void {
+  const [first, wanted] = argv;
+  if (first !== 'help' || wanted === undefined || wanted.startsWith('-')) return;
+  const names = program.commands.map((command) => command.name());
+  if (!names.includes(wanted)) choice('help', wanted, names);
 }
 
 /** Prints what an error has to say; returns the exit status. */
@@ -87,12 +97,22 @@ function report(io: Io, error: unknown, argv: readonly string[]): number {
   return 1;
 }
 
+/** The shortest complete use of each command that needs an argument. */
+const EXAMPLES: Readonly<Record<string, string>> = {
+  run: 'tilewright run models/demo --task hellaswag --data examples/everyday.jsonl',
+  compile: 'tilewright compile models/demo -o demo.tw',
+  tune: 'tilewright tune demo.tw --budget 30s',
+  inspect: 'tilewright inspect models/demo',
+};
+
 /** Commander's words in this program's form: what is wrong, then what to type. */
 function usageError(error: CommanderError, argv: readonly string[]): UserError {
   const [first = '', ...rest] = error.message.replace(/^error: /, '').split('\n');
   const meant = /\(Did you mean (.*)\?\)/.exec(rest.join(' '))?.[1];
   const command = argv.find((argument) => !argument.startsWith('-'));
   const help = error.code === 'commander.unknownCommand' || command === undefined ? 'tilewright --help' : `tilewright ${command} --help`;
+  const example = error.code === 'commander.missingArgument' ? EXAMPLES[command ?? ''] : undefined;
+  if (example !== undefined) return new UserError(first, `for example: ${example}\nsee ${help}`);
   return new UserError(first, meant === undefined ? `see ${help}` : `did you mean ${meant}? Otherwise see ${help}`);
 }
 

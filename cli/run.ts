@@ -11,12 +11,14 @@ import { choice, isSet, modelFlags, refuseCompileFlags, required, sharing, text,
 import { printJson, sameCommand, StoppedEarly, withUi, type Context } from './work.js';
 
 const TASK_NAMES = TASKS.map(({ name }) => name);
+/** Short enough for a line of help. */
+const DATA = 'hellaswag_val.jsonl.gz';
 const EXAMPLE = 'tilewright run models/demo --task hellaswag --data examples/everyday.jsonl';
 
 export function addRun(program: Command, context: Context): void {
   const command = program.command('run')
     .summary('score a multiple-choice data set')
-    .description('Scores every choice of every question by its log-likelihood and prints accuracies. Tokens that choices have in common\n'
+    .description('Scores every choice of every question by its log-likelihood and prints accuracies. Tokens that choices have in common '
       + 'are computed once. A checkpoint is compiled first (and cached); an artifact runs as it is.')
     .argument('<model>', 'checkpoint folder, or artifact folder written by tilewright compile')
     .option('--task <name>', `how to read the data: ${TASK_NAMES.join(', ')}`)
@@ -43,8 +45,8 @@ export function addRun(program: Command, context: Context): void {
     ],
     Examples: [
       EXAMPLE,
-      'tilewright run llama.tw --task hellaswag --data hellaswag_val.jsonl.gz --out results',
-      'tilewright run llama.tw --task hellaswag --data hellaswag_val.jsonl.gz --out results --resume',
+      `tilewright run llama.tw --task hellaswag --data ${DATA} --out results`,
+      `tilewright run llama.tw --task hellaswag --data ${DATA} --out results --resume`,
       'tilewright run llama.tw --task arc_challenge --data arc.jsonl --limit 100 --json',
     ],
     'Exit status': EXIT_STATUSES,

@@ -11,7 +11,7 @@ import { printJson, sameCommand, withUi, type Context } from './work.js';
 export function addTune(program: Command, context: Context): void {
   const command = program.command('tune')
     .summary('measure tiles for each kernel and batch size on this machine')
-    .description('Tries tile shapes for every kernel and batch size of an artifact on this machine and writes the fastest into it. Answers\n'
+    .description('Tries tile shapes for every kernel and batch size of an artifact on this machine and writes the fastest into it. Answers '
       + 'stay the same to the bit. Every trial is kept in a database, so tuning again goes on where it stopped.')
     .argument('<artifact>', 'folder written by tilewright compile')
     .option('--budget <time>', 'how long to measure: 30s, 5m, 1h30m', '5m')
@@ -21,10 +21,11 @@ export function addTune(program: Command, context: Context): void {
     .action(async (artifact: string, _options: unknown, self: Command) => { await tune(context, artifact, self.opts<Flags>()); });
   addSections(command, {
     'The table': [
-      'kernel, bucket (tokens of a micro-batch), trials so far, best time, and its share of the peak that this CPU reaches',
-      'in a loop without memory traffic. Other programs that run meanwhile spoil the measurements.',
+      'kernel, bucket (tokens of a micro-batch), trials so far, best time, and its',
+      'share of the peak that this CPU reaches in a loop without memory traffic.',
+      'Other programs that run meanwhile spoil the measurements.',
     ],
-    Examples: ['tilewright tune demo.tw --budget 30s', 'tilewright tune llama.tw --budget 1h --threads 16 --database llama-tuning.jsonl'],
+    Examples: ['tilewright tune demo.tw --budget 30s', 'tilewright tune llama.tw --budget 1h --threads 16 --database llama.jsonl'],
     'Exit status': EXIT_STATUSES,
   });
 }

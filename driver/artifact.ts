@@ -5,10 +5,11 @@
  * cache); the sources under kernels/ are for reading.
  */
 import { createHash } from 'node:crypto';
-import { closeSync, existsSync, fstatSync, fsyncSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, statSync, writeSync } from 'node:fs';
+import { closeSync, existsSync, fstatSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, statSync, writeSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { z } from 'zod';
 import { UserError } from '../errors.js';
+import { makeFolder } from '../eval/output.js';
 import { CPU_ISAS, type Plan } from '../ir/plan.js';
 import { checkPlan } from './checkPlan.js';
 import type { CompiledModel } from './compile.js';
@@ -77,9 +78,9 @@ export function saveArtifact(dir: string, reference: ModelReference, machine: Ma
   const fresh = `${target}.${process.pid}.new`;
   const old = `${target}.${process.pid}.old`;
   try {
-    mkdirSync(dirname(target), { recursive: true });
+    makeFolder(dirname(target));
     rmSync(fresh, { recursive: true, force: true });
-    mkdirSync(join(fresh, 'kernels'), { recursive: true });
+    makeFolder(join(fresh, 'kernels'));
     writeSynced(join(fresh, 'graph.tw'), model.graphText);
     writeSynced(join(fresh, 'plan.json'), plan);
     for (const source of sources) writeSynced(join(fresh, 'kernels', source.name), source.text);

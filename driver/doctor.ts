@@ -1,8 +1,9 @@
 /** What this machine has, what is missing, and the command that fixes it. */
-import { closeSync, lstatSync, mkdtempSync, mkdirSync, openSync, readdirSync, rmSync, writeSync } from 'node:fs';
+import { closeSync, lstatSync, mkdtempSync, openSync, readdirSync, rmSync, writeSync } from 'node:fs';
 import { totalmem } from 'node:os';
 import { join } from 'node:path';
 import { UserError } from '../errors.js';
+import { makeFolder } from '../eval/output.js';
 import { findCompiler, type SystemCompiler } from '../runtime/cpu/systemCompiler.js';
 import { readSettings } from '../settings.js';
 import { probeDriver, probeNvrtc, type LibraryVersion } from './gpuProbe.js';
@@ -120,7 +121,7 @@ export function folderBytes(folder: string): { bytes: number; files: number } {
 
 function checkCache({ cacheDir }: Probes): Check {
   try {
-    mkdirSync(cacheDir, { recursive: true, mode: 0o700 });
+    makeFolder(cacheDir, 0o700);
     const trial = mkdtempSync(join(cacheDir, '.doctor-'));
     try {
       const file = openSync(join(trial, 'probe'), 'wx');

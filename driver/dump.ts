@@ -1,7 +1,8 @@
 /** `--dump DIR`: every stage of a compilation as a numbered text file. */
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { UserError } from '../errors.js';
+import { makeFolder } from '../eval/output.js';
 import type { Graph } from '../ir/graph.js';
 import type { Plan } from '../ir/plan.js';
 import { printGraph } from '../ir/text/printer.js';
@@ -15,7 +16,7 @@ export class Dump {
   constructor(dir: string) {
     this.dir = dir;
     try {
-      mkdirSync(dir, { recursive: true });
+      makeFolder(dir);
     } catch (error) {
       throw new UserError(`--dump ${dir}: cannot be made: ${error instanceof Error ? error.message : String(error)}`, 'give a folder that can be written', { cause: error });
     }

@@ -8,7 +8,7 @@ export { evaluate, type EvaluateOptions, type Evaluation } from './evaluate.js';
 export { Journal, journalPath, type JournalOptions, type RunIdentity } from './journal.js';
 export { argmax, meanAndError, measure, type QuestionMetrics, type Scores } from './metrics.js';
 export { layBatch, type LaidBatch } from './microBatch.js';
-export { modelFolder, prepareOutput, sanitiseModelName, writeAtomically } from './output.js';
+export { makeFolder, modelFolder, prepareOutput, sanitiseModelName, writeAtomically } from './output.js';
 export { packTrees, shuffled, type BatchCost, type Pack, type Packable } from './pack.js';
 export type { Progress } from './progress.js';
 export { summariseResults, throughputOf, VOLATILE_FIELDS, writeResults, type Results, type ResultsInput, type Throughput, type WrittenResults } from './results.js';

@@ -1,8 +1,8 @@
 /** Writing results: folders that are known to work before a run, files that appear whole or not at all. */
 import {
-  closeSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeSync,
+  closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, statSync, writeSync,
 } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { UserError } from '../errors.js';
 
 const codeOf = (error: unknown): string => (error instanceof Error && 'code' in error ? String(error.code) : '');
@@ -36,11 +36,29 @@ export function sanitiseModelName(name: string): string {
 /** Where the files of a model go. */
 export const modelFolder = (out: string, modelName: string): string => join(out, sanitiseModelName(modelName));
 
+/**
+ * Makes a folder and those above it. Node's own recursive mkdir never returns where a parent is there but cannot hold
+ * folders (anything below /proc); this one throws the system's error.
+ */
+export function makeFolder(path: string, mode = 0o777): void {
+  const missing: string[] = [];
+  for (let at = resolve(path); !existsSync(at); at = dirname(at)) missing.push(at);
+  if (missing.length === 0 && !statSync(path).isDirectory()) mkdirSync(path);
+  for (const folder of missing.reverse()) {
+    try {
+      mkdirSync(folder, { mode });
+    } catch (error) {
+      // Another process may have made it meanwhile.
+      if (codeOf(error) !== 'EEXIST' || !statSync(folder).isDirectory()) throw error;
+    }
+  }
+}
+
 /** Makes the folder and proves that a file can be written there. Call it before the run. Throws UserError. */
 export function prepareOutput(folder: string): void {
   const probe = join(folder, `.probe-${process.pid}`);
   try {
-    mkdirSync(folder, { recursive: true });
+    makeFolder(folder);
     const fd = openSync(probe, 'w');
     try {
       writeSync(fd, 'probe\n');
