@@ -3,7 +3,7 @@ import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { Bucket, CpuGemmSchedule, CpuIsa, CpuSchedule } from '../../ir/plan.js';
 import { CPU_ISAS } from '../../ir/plan.js';
 import { roundUp } from '../../ir/types.js';
-import { leastCommonMultiple } from './layout.js';
+import { leastCommonMultiple, physicalColumns } from './layout.js';
 import type { CpuFacts } from './legality.js';
 import { itemStep, weightNames } from './legality.js';
 
@@ -39,9 +39,17 @@ function contraction(kernel: Extract<Kernel, { anchor: 'gemm' | 'logprob' }>, is
   const { mr, nr } = REGISTER_TILES[isa];
   const step = itemStep(kernel).reduce(leastCommonMultiple, 32);
   const weightBytes = isa === 'amx' ? 2 : 4;
-  const kc = Math.min(roundUp(kernel.k, 32), isa === 'amx' ? 2048 : 384);
+  const kc = Math.min(roundUp(kernel.k, 32), isa === 'amx' ? 512 : 256);
+  const columns = kernel.anchor === 'gemm'
+    ? Math.max(...kernel.segments.map((s) => physicalColumns(s.columns, s.pairing))) : physicalColumns(kernel.vocab, { kind: 'none' });
   // Half of the second-level cache for the weights of one pass, a quarter for the tile.
-  const nb = roundUp(Math.max(step, Math.min(256, Math.floor(facts.l2 / 2 / (kc * weightBytes)))), step);
-  const mb = Math.max(mr, Math.min(roundUp(Math.max(rows, 1), mr), Math.floor(facts.l2 / 4 / (nb * 4) / mr) * mr));
+  let nb = roundUp(Math.max(step, Math.min(256, columns, Math.floor(facts.l2 / 2 / (kc * weightBytes)))), step);
+  let mb = Math.max(mr, Math.min(roundUp(Math.max(rows, 1), mr), Math.floor(facts.l2 / 4 / (nb * 4) / mr) * mr));
+  // Enough work items that threads end together: lower first, then narrower.
+  const items = (): number => Math.ceil(rows / mb) * Math.ceil(columns / nb);
+  while (items() < ENOUGH_ITEMS && mb >= 6 * mr) mb = roundUp(mb / 2, mr);
+  while (items() < ENOUGH_ITEMS && nb / 2 >= Math.max(step, 64) && (nb / 2) % step === 0) nb /= 2;
   return { kind: 'gemm', isa, mr, nr, kc, mb, nb };
 }
+
+const ENOUGH_ITEMS = 12;
