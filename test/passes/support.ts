@@ -80,6 +80,12 @@ export const parse = (text: string): Graph => {
   return graph;
 };
 
+/** `text` with each `from`, which must be there once, replaced. */
+export const edit = (text: string, ...edits: readonly (readonly [from: string, to: string])[]): string => edits.reduce((now, [from, to]) => {
+  expect(now.split(from).length, `times that ${JSON.stringify(from)} occurs in${now}`).toBe(2);
+  return now.replace(from, () => to);
+}, text);
+
 /**
  * `before` becomes exactly `after`, verifies, computes the same (up to `tolerance`), and has nothing left to do for a
  * second run of the pass. Prints both sides on failure.
