@@ -12,7 +12,7 @@ import { lower, optimise } from '../passes/pipeline.js';
 import { planMemory } from '../passes/planMemory.js';
 import { defaultBuckets } from '../autotune/buckets.js';
 import { deriveLaunches } from './checkPlan.js';
-import { arithmeticOf, chooseIsa, numericsOf, scheduleFacts, type Machine, type Precision } from './machine.js';
+import { arithmeticOf, chooseIsa, numericsOf, scheduleFacts, upTo, type Machine, type Precision } from './machine.js';
 import { buildGraph } from './model.js';
 
 export interface CompileOptions {
@@ -55,7 +55,7 @@ export function compileModel(checkpoint: Checkpoint, machine: Machine, options: 
   verifyKernels(module);
   const memory = planMemory(module, capacity);
   const launches = deriveLaunches(module, tokens);
-  const facts = { ...scheduleFacts(machine), isas: machine.isas.filter((each) => each === isa) };
+  const facts = { ...scheduleFacts(machine), isas: upTo(machine, isa) };
   const buckets = defaultBuckets(tokens);
   const schedules = buckets.map((bucket) => {
     const chosen: Record<string, CpuSchedule> = {};

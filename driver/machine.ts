@@ -35,6 +35,10 @@ export function chooseIsa(machine: Machine, precision: Precision, wanted?: CpuIs
   return machine.isas.filter((isa) => isa !== 'amx' || precision === 'auto').at(-1)!;
 }
 
+/** Micro-kernels a plan for `isa` may use: weaker ones serve kernels that `isa` has nothing for (attention on amx). */
+export const upTo = (machine: Machine, isa: CpuIsa): readonly CpuIsa[] =>
+  machine.isas.filter((each) => CPU_ISAS.indexOf(each) <= CPU_ISAS.indexOf(isa));
+
 /** amx: bf16 operands in VNNI order. Others: f32 throughout. Accumulation is f32 in both. */
 export const numericsOf = (isa: CpuIsa): Numerics => (isa === 'amx'
   ? { activations: 'bf16', weights: { layout: 'vnni', dtype: 'bf16' } }

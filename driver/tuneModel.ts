@@ -7,7 +7,7 @@ import { UserError } from '../errors.js';
 import { isArtifact, saveArtifact } from './artifact.js';
 import type { CompiledModel } from './compile.js';
 import { compileKernels, emitPlan } from './kernels.js';
-import { detectMachine, scheduleFacts, type Machine } from './machine.js';
+import { detectMachine, scheduleFacts, upTo, type Machine } from './machine.js';
 import { openArtifact } from './open.js';
 import type { TuneRequest, TuneResult, Ui } from './requests.js';
 
@@ -33,7 +33,7 @@ export async function tuneCompiled(model: CompiledModel, machine: Machine, optio
   const database = TuningDatabase.open(options.database ?? defaultDatabasePath());
   try {
     const result = await search({
-      module: plan, buckets: plan.buckets, facts: { ...facts, isas: facts.isas.filter((each) => each === isa) },
+      module: plan, buckets: plan.buckets, facts: { ...facts, isas: upTo(machine, isa) },
       machine: machineModel({ ...facts, l3: machine.cpu.l3Bytes }, { isa, threads: options.threads, ...await measurer.peaks() }),
       tokensCapacity: plan.capacity.tokens, budgetSeconds: options.budgetSeconds, database, target: await currentTarget(isa, options.threads), measure: measurer.measure,
       ...(options.onProgress === undefined ? {} : { onProgress: options.onProgress }),
