@@ -39,6 +39,8 @@ const targetSchema = z.strictObject({
   compiler: text,
   /** TW_ABI of generated kernels. */
   abi: z.int().min(0).max(1 << 20),
+  /** Digest of the skeletons that kernels are printed from. */
+  codegen: z.string().regex(/^[0-9a-f]{1,64}$/),
 });
 export type TuningTarget = z.infer<typeof targetSchema>;
 
@@ -75,7 +77,7 @@ export function median(values: ArrayLike<number>): number {
 }
 
 const placeOf = (key: string, bucket: Bucket, target: TuningTarget): string =>
-  JSON.stringify([key, bucket.tokens, bucket.rows, bucket.longest, target.isa, target.cpu, target.threads, target.compiler, target.abi]);
+  JSON.stringify([key, bucket.tokens, bucket.rows, bucket.longest, target.isa, target.cpu, target.threads, target.compiler, target.abi, target.codegen]);
 
 /** One file of measurements, read whole when opened. */
 export class TuningDatabase {

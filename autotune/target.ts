@@ -1,5 +1,6 @@
 /** Names what a measurement depends on besides the kernel: records of another target are never used. */
 import { arch } from 'node:os';
+import { templatesHash } from '../codegen/cpu/index.js';
 import type { CpuIsa } from '../ir/plan.js';
 import { loadAddon } from '../runtime/cpu/addon.js';
 import { findCompiler } from '../runtime/cpu/systemCompiler.js';
@@ -11,5 +12,5 @@ export async function currentTarget(isa: CpuIsa, threads: number, settings: Sett
   const addon = loadAddon();
   const compiler = await findCompiler(settings);
   const short = (text: string): string => text.slice(0, 200) || 'unknown';
-  return { isa: `${arch()}/${isa}`, cpu: short(addon.cpuInfo().model), threads, compiler: short(compiler.version), abi: addon.abi };
+  return { isa: `${arch()}/${isa}`, cpu: short(addon.cpuInfo().model), threads, compiler: short(compiler.version), abi: addon.abi, codegen: templatesHash() };
 }

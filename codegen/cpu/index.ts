@@ -14,6 +14,7 @@ export { kernelSignature, parametersOf } from './signature.js';
 export { isLegal } from './legality.js';
 export type { CpuFacts } from './legality.js';
 export { defaultSchedule } from './defaults.js';
+export { templatesHash } from './templates.js';
 export { compilerFlags } from './intrinsics.js';
 
 /** One kernel as C text. */

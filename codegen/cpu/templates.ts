@@ -1,5 +1,6 @@
 /** Skeletons of generated C: the Handlebars templates beside this file, found from source and from dist alike. */
-import { readFileSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import Handlebars from 'handlebars';
 
@@ -26,4 +27,16 @@ export function render(name: TemplateName, values: object): string {
 /** The text of runtime/native/abi.h. */
 export function abiText(): string {
   return readFileSync(fileURLToPath(ABI), 'utf8');
+}
+
+let hash: string | undefined;
+
+/** Hex digest of every template and of the ABI: what was measured with other skeletons says nothing about these. */
+export function templatesHash(): string {
+  if (hash === undefined) {
+    const digest = createHash('sha256').update(abiText());
+    for (const name of readdirSync(fileURLToPath(TEMPLATES)).sort()) digest.update(name).update(readFileSync(fileURLToPath(new URL(name, TEMPLATES))));
+    hash = digest.digest('hex').slice(0, 16);
+  }
+  return hash;
 }

@@ -46,7 +46,7 @@ describe('a database', () => {
     const database = TuningDatabase.open(filled({ 28: [1] }));
     expect(database.best('fedcba9876543210', BUCKET, TARGET)).toBeUndefined();
     expect(database.best(KEY, { ...BUCKET, longest: 101 }, TARGET)).toBeUndefined();
-    for (const change of [{ isa: 'x64/amx' }, { cpu: 'another' }, { threads: 3 }, { compiler: 'cc 2' }, { abi: 2 }]) {
+    for (const change of [{ isa: 'x64/amx' }, { cpu: 'another' }, { threads: 3 }, { compiler: 'cc 2' }, { abi: 2 }, { codegen: 'ab' }]) {
       expect(database.best(KEY, BUCKET, { ...TARGET, ...change })).toBeUndefined();
     }
     database.close();

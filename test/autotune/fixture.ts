@@ -25,7 +25,7 @@ export const AMX_FACTS: CpuFacts = { isas: ['portable', 'avx2', 'avx512', 'amx']
 export const MACHINE: MachineModel = machineModel({ ...FACTS, l3: 32 << 20 }, { isa: 'avx512', threads: 2, flopsPerSecond: 400e9, bytesPerSecond: 30e9 });
 export const AMX_MACHINE: MachineModel = machineModel({ ...AMX_FACTS, l3: 100 << 20 }, { isa: 'amx', threads: 2, flopsPerSecond: 6300e9, bytesPerSecond: 31e9 });
 
-export const TARGET: TuningTarget = { isa: 'x64/avx512', cpu: 'Paper CPU', threads: 2, compiler: 'cc 1.0', abi: 1 };
+export const TARGET: TuningTarget = { isa: 'x64/avx512', cpu: 'Paper CPU', threads: 2, compiler: 'cc 1.0', abi: 1, codegen: 'c0de' };
 
 /** The kernel whose model path ends so. */
 export function kernelAt(module: KernelModule, end: string): KernelModule['kernels'][number] {
