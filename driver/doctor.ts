@@ -1,7 +1,7 @@
 /** What this machine has, what is missing, and the command that fixes it. */
-import { closeSync, lstatSync, mkdtempSync, openSync, readdirSync, rmSync, writeSync } from 'node:fs';
+import { accessSync, closeSync, constants, lstatSync, mkdtempSync, openSync, readdirSync, rmSync, writeSync } from 'node:fs';
 import { totalmem } from 'node:os';
-import { join } from 'node:path';
+import { delimiter, join } from 'node:path';
 import { UserError } from '../errors.js';
 import { makeFolder } from '../eval/output.js';
 import { findCompiler, type SystemCompiler } from '../runtime/cpu/systemCompiler.js';
@@ -23,6 +23,8 @@ export interface Probes {
   readonly nodeVersion: string;
   readonly platform: string;
   machine(): Machine;
+  /** Whether a program of that name is on PATH. */
+  hasProgram(name: string): boolean;
   compiler(): Promise<SystemCompiler>;
   readonly cacheDir: string;
   /** Bytes of memory this process may use, and how many of them are free. */
@@ -40,8 +42,17 @@ function memory(): { totalBytes: number; freeBytes: number } {
   return { totalBytes: limit > 0 && limit < totalmem() ? limit : totalmem(), freeBytes: process.availableMemory() };
 }
 
+const hasProgram = (name: string): boolean => readSettings().path.split(delimiter).some((folder) => {
+  try {
+    accessSync(join(folder, name), constants.X_OK);
+    return folder !== '';
+  } catch {
+    return false;
+  }
+});
+
 const hereAndNow = (): Probes => ({
-  nodeVersion: process.versions.node, platform: `${process.platform}-${process.arch}`, machine: detectMachine, compiler: () => findCompiler(),
+  nodeVersion: process.versions.node, hasProgram, platform: `${process.platform}-${process.arch}`, machine: detectMachine, compiler: () => findCompiler(),
   cacheDir: readSettings().cacheDir, memory, driver: () => probeDriver(), nvrtc: () => probeNvrtc(),
 });
 
@@ -62,12 +73,22 @@ function missing(name: string, error: unknown): Check {
   return { name, status: 'missing', detail: reasonOf(error), ...(fix === undefined ? {} : { fix }) };
 }
 
+/** Building the addon needs these; running a built one does not. */
+function checkBuildTools({ hasProgram: has }: Probes): Check[] {
+  const tools = [
+    { name: 'cmake', programs: ['cmake'], fix: 'apt install cmake (Debian, Ubuntu), dnf install cmake (Fedora), apk add cmake (Alpine)' },
+    { name: 'C++ compiler', programs: ['c++', 'g++', 'clang++'], fix: 'apt install g++ (Debian, Ubuntu), dnf install gcc-c++ (Fedora), apk add g++ (Alpine)' },
+  ];
+  return tools.filter(({ programs }) => !programs.some(has))
+    .map(({ name, programs, fix }) => ({ name, status: 'missing', detail: `${programs.join(', ')}: not on PATH; needed to build the addon`, fix }));
+}
+
 function checkMachine(probes: Probes): Check[] {
   let machine: Machine;
   try {
     machine = probes.machine();
   } catch (error) {
-    return [missing('native addon', error)];
+    return [missing('native addon', error), ...checkBuildTools(probes)];
   }
   const { cpu, isas } = machine;
   const best = isas.at(-1) ?? 'portable';

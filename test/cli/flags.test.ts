@@ -1,0 +1,133 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { nearest, seconds, wholeNumber } from '../../cli/options.js';
+import type { CompileRequest, RunRequest, RunResult, TuneRequest } from '../../driver/requests.js';
+import { runCli } from './fakeIo.js';
+
+const RESULT: RunResult = { results: { results: {} }, table: '|table|', resultsPath: undefined, samplesPath: undefined };
+const RUN = ['run', 'models/demo', '--task', 'hellaswag', '--data', 'd.jsonl'];
+
+let folder = '';
+let artifact = '';
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'tilewright-cli-'));
+  artifact = join(folder, 'a.tw');
+  mkdirSync(artifact);
+  writeFileSync(join(artifact, 'manifest.json'), '{}');
+});
+afterAll(() => { rmSync(folder, { recursive: true, force: true }); });
+
+/** What `run` was asked for. */
+async function requestOf(...flags: string[]): Promise<RunRequest> {
+  let seen: RunRequest | undefined;
+  const { status, stderr } = await runCli([...RUN, ...flags], { run: (request) => { seen = request; return Promise.resolve(RESULT); } });
+  expect(status, stderr).toBe(0);
+  return seen!;
+}
+
+describe('run', () => {
+  it('has defaults', async () => {
+    const { signal, ...request } = await requestOf();
+    expect(signal?.aborted).toBe(false);
+    expect(request).toEqual({
+      model: 'models/demo', task: 'hellaswag', data: 'd.jsonl', sharing: 'tree', threads: 2, resume: false, precision: 'auto', init: { kind: 'checkpoint' },
+    });
+  });
+
+  it('hands over every flag', async () => {
+    const { signal: _, ...request } = await requestOf('--sharing', 'context', '--out', 'o', '--threads', '7', '--limit', '0.5', '--docs', '3:', '--precision', 'f32',
+      '--init', 'random:9', '--resume', '--trace', 't.json', '--max-tokens', '512', '--isa', 'avx2', '--mask', 'slidingWindow', '--dump', 'stages');
+    expect(request).toEqual({
+      model: 'models/demo', task: 'hellaswag', data: 'd.jsonl', sharing: 'context', output: 'o', threads: 7, limit: 0.5, docs: { first: 3 }, precision: 'f32',
+      init: { kind: 'random', seed: 9 }, resume: true, trace: 't.json', maxTokens: 512, isa: 'avx2', mask: 'slidingWindow', dump: 'stages',
+    });
+  });
+
+  it('compiles nothing again for an artifact', async () => {
+    const line = ['run', artifact, '--task', 'hellaswag', '--data', 'd'];
+    expect((await runCli(line, { run: () => Promise.resolve(RESULT) })).status).toBe(0);
+    const { status, stderr } = await runCli([...line, '--precision', 'f32', '--isa', 'avx2']);
+    expect(status).toBe(1);
+    expect(stderr).toContain(`error: --precision, --isa: ${artifact} is compiled already`);
+    expect(stderr).toContain(`hint: leave them out, or compile again: tilewright compile <checkpoint> --precision … --isa … -o ${artifact}`);
+  });
+});
+
+describe('compile and tune', () => {
+  it('hand over their flags', async () => {
+    let compiled: CompileRequest | undefined, tuned: TuneRequest | undefined;
+    const stop = (): never => { throw new Error('seen'); };
+    await runCli(['compile', 'm', '-o', 'm.tw', '--target', 'cpu', '--max-tokens', '64'], { compile: (request) => { compiled = request; return stop(); } });
+    const { signal: _, ...compileRequest } = compiled!;
+    expect(compileRequest).toEqual({ model: 'm', output: 'm.tw', maxTokens: 64, precision: 'auto', init: { kind: 'checkpoint' } });
+    await runCli(['tune', artifact, '--budget', '1m30s', '--database', 'd.jsonl'], { tune: (request) => { tuned = request; return stop(); } });
+    const { signal: __, ...tuneRequest } = tuned!;
+    expect(tuneRequest).toEqual({ artifact, budgetSeconds: 90, threads: 2, database: 'd.jsonl' });
+  });
+});
+
+/** Command line → what stderr must say. Nothing is called. */
+const REFUSED: readonly (readonly [line: string, error: string, hint: string])[] = [
+  ['rnu', "error: unknown command 'rnu'", 'hint: did you mean run? Otherwise see tilewright --help'],
+  ['run', "error: missing required argument 'model'", 'hint: for example: tilewright run models/demo --task hellaswag'],
+  ['run m', 'error: --task is missing', '--task hellaswag --data'],
+  ['run m --tsk x', "error: unknown option '--tsk'", 'hint: did you mean --task?'],
+  ['run m --task helaswag --data d', 'error: --task helaswag: expected hellaswag, arc_easy, arc_challenge or multiple_choice', 'hint: did you mean --task hellaswag?'],
+  ['run m --task hellaswag', 'error: --data is missing', 'examples/everyday.jsonl'],
+  ['run m n --task hellaswag --data d', "error: too many arguments for 'run'", 'tilewright run --help'],
+  ['run m --task hellaswag --data d --threads 0', 'error: --threads 0: expected a whole number from 1 to 1024', 'hint: for example: --threads 2'],
+  ['run m --task hellaswag --data d --threads two', 'error: --threads two: expected a whole number', '--threads 2'],
+  ['run m --task hellaswag --data d --docs 5:3', 'error: --docs 5:3 is not a range', '--docs 100:200'],
+  ['run m --task hellaswag --data d --limit -1', 'error: --limit -1 is neither a count nor a fraction', '--limit 100'],
+  ['run m --task hellaswag --data d --sharing tee', 'error: --sharing tee: expected none, context or tree', 'did you mean --sharing tree?'],
+  ['run m --task hellaswag --data d --precision f16', 'error: --precision f16: expected auto or f32', 'hint:'],
+  ['run m --task hellaswag --data d --init 7', 'error: --init "7": expected random:SEED', '--init random:1'],
+  ['run m --task hellaswag --data d --max-tokens 5', 'error: --max-tokens 5: expected a whole number from 32 to 65536', '--max-tokens 1024'],
+  ['run m --task hellaswag --data d --mask metaPair', 'error: --mask metaPair: expected tree or slidingWindow', 'hint:'],
+  ['run m --task hellaswag --data d --resume', 'error: --resume needs --out', 'add --out'],
+  ['compile m', 'error: -o DIR is missing', 'tilewright compile m -o model.tw'],
+  ['compile m -o x --target cuda:sm_90a', 'error: --target cuda:sm_90a: the CUDA target is not part of this version', '--target cpu'],
+  ['compile m -o x --target gpu', 'error: --target gpu: expected cpu', 'hint:'],
+  ['compile m -o x --isa avx51', 'error: --isa avx51: expected portable, avx2, avx512 or amx', 'did you mean --isa avx512?'],
+  ['tune m', 'error: m: is not an artifact folder', 'tilewright compile m -o model.tw'],
+  ['tune m --budget 5', 'error: --budget 5: expected a time with a unit', '--budget 30s'],
+  ['inspect m --plan --memory', 'error: --plan and --memory: one at a time', 'tilewright inspect m --plan'],
+  ['help rum', 'error: help rum: expected run', 'did you mean help run?'],
+];
+
+describe('wrong use', () => {
+  it.each(REFUSED)('%s', async (line, error, hint) => {
+    const { status, stdout, stderr } = await runCli(line.split(' '));
+    expect(status).toBe(1);
+    expect(stdout).toBe('');
+    expect(stderr).toContain(error);
+    expect(stderr).toContain(hint);
+    expect(stderr).toMatch(/^error: [^\n]+\nhint: [^\n]+\n(  [^\n]+\n)*$/);
+  });
+
+  it('an artifact is not compiled', async () => {
+    expect((await runCli(['compile', artifact, '-o', 'x'])).stderr).toContain('is an artifact already');
+  });
+});
+
+describe('values', () => {
+  it('times', () => {
+    expect(['250ms', '20s', '5m', '1.5h', '1h30m', '1min'].map((text) => seconds('--budget', text))).toEqual([0.25, 20, 300, 5400, 5400, 60]);
+    for (const text of ['', '5', 's', '5x', '-5s', '5s5', '0s', '999h', '5 m']) expect(() => seconds('--budget', text), text).toThrow('expected a time');
+  });
+
+  it('whole numbers', () => {
+    expect(wholeNumber('-n', '12', 1, 12, '3')).toBe(12);
+    for (const text of ['13', '0', '1.5', '1e1', ' 1', '0x1', '']) expect(() => wholeNumber('-n', text, 1, 12, '3'), text).toThrow('from 1 to 12');
+  });
+
+  it('suggestions are near', () => {
+    expect(nearest('contxt', ['none', 'context'])).toBe('context');
+    expect(nearest('TREE', ['none', 'tree'])).toBe('tree');
+    expect(nearest('rtee', ['none', 'tree'])).toBe('tree');
+    expect(nearest('zebra', ['none', 'tree'])).toBeUndefined();
+    expect(nearest('x'.repeat(1e6), ['x'])).toBeUndefined();
+  });
+});

@@ -1,0 +1,151 @@
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { findStage, inspectModel, type Inspection } from '../../driver/inspect.js';
+import { findKernel, groupKernels, kernelRows, kernelSource, typicalSize } from '../../driver/inspectKernels.js';
+import { memoryReport } from '../../driver/inspectMemory.js';
+import type { Machine } from '../../driver/machine.js';
+import { parseGraph } from '../../ir/text/parser.js';
+import { planMemory } from '../../passes/planMemory.js';
+import { runCli } from './fakeIo.js';
+
+const DEMO = join(dirname(fileURLToPath(import.meta.url)), '..', '..', 'models', 'demo');
+if (!existsSync(join(DEMO, 'config.json'))) throw new Error('models/demo belongs to the repository');
+
+/** A machine of every instruction set, so that the tests do not depend on the one they run on. */
+const MACHINE: Machine = {
+  cpu: { vendor: 'V', model: 'A CPU', cores: 4, isas: { avx2: true, avx512: true, amx: true }, l1dBytes: 32 << 10, l2Bytes: 1 << 20, l3Bytes: 0 },
+  isas: ['portable', 'avx2', 'avx512', 'amx'],
+};
+const demo = (more: { readonly isa?: 'avx2' | 'amx' } = {}): Inspection => inspectModel({ model: DEMO, init: { kind: 'checkpoint' }, precision: 'auto', isa: 'avx2', ...more }, MACHINE);
+
+const inspect = async (...flags: string[]): Promise<{ status: number; stdout: string; stderr: string }> =>
+  runCli(['inspect', DEMO, ...flags], { inspect: (request) => inspectModel({ isa: 'avx2', ...request }, MACHINE) });
+
+describe('passes', () => {
+  const inspection = demo();
+
+  it('are recorded in order, with what each left', () => {
+    const names = inspection.stages.map(({ name }) => name);
+    expect(names[0]).toBe('model');
+    expect(names).toContain('canonicaliseMask');
+    expect(names).toContain('foldConstants.2');
+    expect(new Set(names).size).toBe(names.length);
+    for (const stage of inspection.stages.slice(1)) expect(stage.reason, stage.name).not.toBe('');
+  });
+
+  it('are found by name, run and number', () => {
+    expect(findStage(inspection, '0').name).toBe('model');
+    expect(findStage(inspection, 'foldConstants').name).toBe('foldConstants.2');
+    expect(findStage(inspection, 'foldConstants.2').name).toBe('foldConstants.2');
+    expect(findStage(inspection, 'recogniseAttention').name).toBe('recogniseAttention');
+    expect(() => findStage(inspection, 'recognise')).toThrow('there is no pass "recognise"');
+    expect(() => findStage(inspection, '99')).toThrow('there is no pass "99"');
+  });
+
+  it('print as text that reads back', async () => {
+    const before = await inspect('--pass', 'model');
+    const after = await inspect('--pass', 'recogniseAttention');
+    expect(before.stdout).not.toContain('= attention(');
+    expect(after.stdout.match(/= attention\(/g)).toHaveLength(8);
+    expect(parseGraph(after.stdout).nodes.length).toBe(findStage(inspection, 'recogniseAttention').graph.nodes.length);
+    const json = JSON.parse((await inspect('--pass', 'recogniseAttention', '--json')).stdout) as { name: string; graph: string };
+    expect(json).toMatchObject({ name: 'recogniseAttention', graph: after.stdout });
+  });
+});
+
+describe('kernels', () => {
+  const { plan } = demo();
+
+  it('of all layers but the last share lines; nothing is lost', () => {
+    const rows = kernelRows(plan, typicalSize(512));
+    const groups = groupKernels(rows);
+    expect(groups.flatMap((group) => group.rows)).toHaveLength(rows.length);
+    expect(groups.map(({ path }) => path)).toContain('layers.{0..6}.ffn.down');
+    expect(rows.filter(({ path }) => path.startsWith('layers.0.'))).toHaveLength(5);
+  });
+
+  it('cost what their shapes say', () => {
+    const down = kernelRows(plan, typicalSize(512)).find(({ path }) => path === 'layers.0.ffn.down');
+    expect(down).toMatchObject({ anchor: 'gemm', shape: '[T × 256] k 704', flops: 2 * 512 * 704 * 256 });
+    expect(down!.ops[0]).toBe('linear');
+    const head = kernelRows(plan, typicalSize(512)).find(({ anchor }) => anchor === 'logprob');
+    expect(head!.flops).toBe(2 * 256 * 256 * 4096);
+  });
+
+  it('are found by name and by path, of any layer, and print the same text', () => {
+    const first = kernelSource(plan, 'layers.0.ffn.down', 512);
+    const other = kernelSource(plan, 'layers_5_ffn_down', 512);
+    expect(other.source).toBe(first.source);
+    expect(other.path).toBe('layers.5.ffn.down');
+    expect(first.source).toContain(first.symbol);
+    expect(first.bucket.tokens).toBe(512);
+    expect(() => findKernel(plan, 'ffn.down')).toThrow('there is no kernel "ffn.down"');
+  });
+
+  it('are listed with their total', async () => {
+    const { stdout } = await inspect('--kernels', '--tokens', '64');
+    expect(stdout).toMatch(/^layers\.\{0\.\.6\}\.ffn\.gate_up +7 +gemm +\[T × 2×704\] k 256 /m);
+    expect(stdout).toContain('44 kernels, 13 different; at 64 tokens with 32 scored rows: ');
+    const json = JSON.parse((await inspect('--kernels', '--json')).stdout) as { kernels: unknown[] };
+    expect(json.kernels).toHaveLength(44);
+  });
+
+  it('print their source with what it belongs to', async () => {
+    const { stdout } = await inspect('--kernel', 'layers.3.ffn.down', '--tokens', '64');
+    expect(stdout).toContain(' * schedule for micro-batches of up to 64 tokens: avx2, tile ');
+    expect(stdout).toContain('0 activated');
+    const wrong = await inspect('--kernel', 'qkv');
+    expect(wrong.status).toBe(1);
+    expect(wrong.stderr).toContain('layers_0_attention_qkv');
+    expect((await inspect('--kernels', '--tokens', '99999')).stderr).toContain('--tokens 99999: expected a whole number from 1 to 1024');
+  });
+});
+
+describe('plan and memory', () => {
+  it('schedules are listed for each bucket', async () => {
+    const { stdout } = await inspect('--plan');
+    expect(stdout).toContain('44 launches a micro-batch:');
+    expect(stdout).toContain('(tokens of a micro-batch: 64, 128, 256, 512, 1024)');
+    const json = JSON.parse((await inspect('--plan', '--json')).stdout) as { launches: unknown[]; schedules: unknown[] };
+    expect([json.launches.length, json.schedules.length]).toEqual([44, 5]);
+  });
+
+  it('the map holds every buffer once, and alive ones never overlap', () => {
+    const { plan, checkpoint } = demo();
+    const report = memoryReport(plan, checkpoint);
+    const names = report.slots.flatMap(({ buffers }) => buffers);
+    expect(new Set(names).size).toBe(names.length);
+    expect(names).toHaveLength(plan.placements.length);
+    expect(report.withoutReuseBytes).toBe(planMemory(plan, plan.capacity).withoutReuseBytes);
+    for (const a of report.slots) {
+      for (const b of report.slots) {
+        const isApart = a === b || a.offset + a.sizeBytes <= b.offset || b.offset + b.sizeBytes <= a.offset;
+        const meet = a.alive.some(([first, last]) => b.alive.some(([from, to]) => first <= to && from <= last));
+        expect(isApart || !meet, `${a.buffers[0]} and ${b.buffers[0]}`).toBe(true);
+      }
+    }
+    expect(report.weights!.mappedBytes).toBe(4096 * 256 * 2);
+  });
+
+  it('the picture has one bar a place', async () => {
+    const { stdout } = await inspect('--memory');
+    expect(stdout).toMatch(/^ *0 bytes +[\d.]+ MiB +[█·]{44} {2}h and 7 more$/m);
+    expect(stdout).toMatch(/^ *[\d.]+ MiB +4\.00 KiB +█{44} {2}tokens$/m);
+  });
+
+  it('one screen says it all', async () => {
+    const { stdout } = await inspect();
+    expect(stdout.split('\n').length).toBeLessThan(24);
+    for (const line of ['7,475,456', 'hidden 256, feed-forward 704, 8 layers', '44: 5 a layer, 4 besides; 13 different texts', 'cpu, avx2, f32 inputs']) expect(stdout).toContain(line);
+    const json = JSON.parse((await inspect('--json')).stdout) as Record<string, unknown>;
+    expect(json).toMatchObject({ parameters: 7475456, kernels: 44, distinctKernels: 13, isa: 'avx2', notes: [] });
+  });
+
+  it('16-bit kernels are as many', () => {
+    const { plan, arithmetic } = demo({ isa: 'amx' });
+    expect(arithmetic).toBe('bf16');
+    expect(plan.kernels).toHaveLength(44);
+  });
+});

@@ -1,0 +1,194 @@
+import { afterEach, describe, expect, it } from 'vitest';
+import { bytes, clock, cut, duration, si, textTable } from '../../cli/format.js';
+import { makeUi } from '../../cli/makeUi.js';
+import type { LiveUi } from '../../cli/liveUi.js';
+import { describeRun, fractionOf } from '../../cli/progressText.js';
+import { progressLine } from '../../cli/terminalUi.js';
+import type { RunProgress } from '../../driver/requests.js';
+import { fakeIo } from './fakeIo.js';
+
+const progress = (done: number, more: Partial<RunProgress> = {}): RunProgress => ({
+  questionsDone: done, questionsTotal: 10042, tokensDone: done * 175, tokensTotal: 10042 * 175, accuracy: 0.288, accuracyNorm: 0.2891, tokensPerSecond: 18300, secondsLeft: 41, ...more,
+});
+
+const open: LiveUi[] = [];
+afterEach(() => { open.splice(0).forEach((ui) => { ui.close(); }); });
+
+function start(options: Parameters<typeof fakeIo>[0]): { io: ReturnType<typeof fakeIo>; ui: LiveUi } {
+  const io = fakeIo(options);
+  const ui = makeUi(io, false);
+  open.push(ui);
+  return { io, ui };
+}
+
+describe('plain lines', () => {
+  it('are one for a phase, then at most one every 5 s and 5 %', () => {
+    const { io, ui } = start({ isTTY: false });
+    ui.phase('compile', 'demo');
+    ui.phase('score');
+    for (let second = 0; second <= 100; second++) {
+      io.time = second * 1000;
+      ui.run(progress(Math.ceil((10042 * second) / 100)));
+    }
+    const lines = io.stderr.text.trimEnd().split('\n');
+    expect(lines.slice(0, 3)).toEqual(['[0.00 s] compile: demo', '[0.00 s] score', '[5.00 s] score: 5 %, 503/10,042 questions · 18,300 tokens/s · acc 28.8 %, acc_norm 28.9 % · 0:41 left']);
+    const shares = lines.slice(2).map((line) => Number(/(\d+) %/.exec(line)?.[1]));
+    expect(shares.length).toBeGreaterThan(15);
+    // The last line is the end, however little is left for it.
+    for (let i = 1; i < shares.length - 1; i++) expect(shares[i]! - shares[i - 1]!).toBeGreaterThanOrEqual(5);
+    expect(lines.at(-1)).toBe('[1:40 min] score: 100 %, 10,042/10,042 questions · 18,300 tokens/s · acc 28.8 %, acc_norm 28.9 %');
+    expect(io.stderr.text).not.toContain('\x1b');
+    expect(io.stdout.text).toBe('');
+  });
+
+  it('come once a minute where little happens', () => {
+    const { io, ui } = start({ isTTY: false });
+    ui.phase('score');
+    for (let second = 1; second <= 600; second++) {
+      io.time = second * 1000;
+      ui.run(progress(second));
+    }
+    expect(io.stderr.text.trimEnd().split('\n')).toHaveLength(1 + 10);
+  });
+
+  it('tell a short run once, at its end', () => {
+    const { io, ui } = start({ isTTY: false });
+    ui.phase('score');
+    for (const done of [0, 5000, 10042]) ui.run(progress(done));
+    ui.close();
+    ui.note('too late');
+    expect(io.stderr.text.trimEnd().split('\n')).toHaveLength(2);
+  });
+
+  it('start every line of a note with the time', () => {
+    const { io, ui } = start({ isTTY: false });
+    ui.note('a\nb');
+    ui.warn('c');
+    expect(io.stderr.text).toBe('[0.00 s] a\n[0.00 s] b\n[0.00 s] warning: c\n');
+  });
+
+  it('show the table of a long tuning now and then', () => {
+    const { io, ui } = start({ isTTY: false });
+    for (let second = 0; second < 130; second++) {
+      io.time = second * 1000;
+      ui.table([`row ${second}`]);
+    }
+    expect(io.stderr.text.trimEnd().split('\n')).toEqual(['[60.0 s] row 60', '[2:00 min] row 120']);
+  });
+});
+
+/** What a terminal shows: enough of one for what we send. */
+function screen(text: string): string[] {
+  const lines = [''];
+  let [row, column, saved] = [0, 0, 0];
+  for (const match of text.matchAll(/\x1b\[\?\d+[hl]|\x1b([78])|\x1b\[(\d*)([A-Z])|(\r)|(\n)|([^\x1b\r\n]+)/g)) {
+    const [, saving, count = '', command, isReturn, isLine, words] = match;
+    if (saving === '7') saved = column;
+    else if (saving === '8') column = saved;
+    else if (isReturn !== undefined) column = 0;
+    else if (isLine !== undefined) {
+      row++;
+      column = 0;
+      lines[row] ??= '';
+    } else if (words !== undefined) {
+      lines[row] = lines[row]!.slice(0, column).padEnd(column) + words + lines[row]!.slice(column + words.length);
+      column += words.length;
+    } else if (command === 'A') row -= Number(count || 1);
+    else if (command === 'G') column = Number(count || 1) - 1;
+    else if (command === 'J') {
+      lines[row] = lines[row]!.slice(0, column);
+      lines.splice(row + 1);
+    } else if (command === 'K') lines[row] = count === '2' ? '' : lines[row]!.slice(0, column);
+    else if (command !== undefined) throw new Error(`unknown command ${match[0]}`);
+  }
+  return lines;
+}
+
+describe('a terminal', () => {
+  it('keeps finished phases and redraws the running one', () => {
+    const { io, ui } = start({ isTTY: true });
+    ui.phase('open model', 'models/demo');
+    io.time = 1500;
+    ui.phase('score', '10042 questions');
+    ui.run(progress(0));
+    expect(screen(io.stderr.text)[0]).toBe('open model  1.50 s  models/demo');
+    expect(screen(io.stderr.text)[1]).toContain('score');
+    ui.run(progress(10042));
+    io.time = 4500;
+    ui.close();
+    expect(screen(io.stderr.text)).toEqual([
+      'open model  1.50 s  models/demo', 'score  3.00 s  10,042/10,042 questions · 18,300 tokens/s · acc 28.8 %, acc_norm 28.9 %', '',
+    ]);
+    expect(io.stdout.text).toBe('');
+  });
+
+  it('writes notes above what is running', () => {
+    const { io, ui } = start({ isTTY: true });
+    ui.phase('load weights');
+    ui.step(0.5);
+    ui.note('a note');
+    ui.step(0.75);
+    const lines = screen(io.stderr.text);
+    expect(lines[0]).toBe('a note');
+    expect(lines[1]).toMatch(/^load weights  75 % █+░+$/);
+  });
+
+  it('redraws a table in place and leaves none of it behind', () => {
+    const { io, ui } = start({ isTTY: true, columns: 20 });
+    ui.phase('tune');
+    ui.table(['kernel  trials', 'qkv     1']);
+    io.time = 1000;
+    ui.table(['kernel  trials', 'qkv     2', 'a row that is longer than the terminal']);
+    expect(screen(io.stderr.text)).toEqual(['kernel  trials', 'qkv     2', 'a row that is long…', '']);
+    ui.note('note');
+    expect(screen(io.stderr.text).slice(0, 3)).toEqual(['note', 'kernel  trials', 'qkv     2']);
+    ui.close();
+    expect(screen(io.stderr.text)).toEqual(['note', 'tune  1.00 s', '']);
+  });
+
+  it('cuts a table that is higher than itself', () => {
+    const { io, ui } = start({ isTTY: true });
+    ui.table(Array.from({ length: 50 }, (_, i) => `row ${i}`));
+    const lines = screen(io.stderr.text);
+    expect(lines).toHaveLength(10 + 1);
+    expect(lines[9]).toBe('… 41 more');
+  });
+
+  it('gives the cursor back', () => {
+    const { io, ui } = start({ isTTY: true });
+    ui.phase('score');
+    ui.run(progress(1));
+    ui.close();
+    expect(io.stderr.text.match(/\x1b\[\?25l/g)?.length).toBe(io.stderr.text.match(/\x1b\[\?25h/g)?.length);
+    const before = io.stderr.text;
+    ui.run(progress(2));
+    ui.phase('more');
+    ui.note('more');
+    expect(io.stderr.text).toBe(before);
+  });
+});
+
+describe('words', () => {
+  it('of a run fit the terminal, the bar taking what is left', () => {
+    const words = describeRun(progress(4321), true);
+    expect(words).toBe('4,321/10,042 · 18,300 tokens/s · acc 28.8 %, norm 28.9 % · 0:41 left');
+    expect(progressLine('score', 0.5, words, 79)).toBe(cut(`score  50 %  ${words}`, 79));
+    expect(progressLine('score', 0.5, 'x', 30)).toBe('score  50 % ████████░░░░░░░  x');
+    expect(progressLine('score', 2, '', 200)).toBe(`score 200 % ${'█'.repeat(24)}`);
+    for (let width = 0; width < 120; width++) expect(progressLine('score', 0.3, words, width).length).toBeLessThanOrEqual(width);
+  });
+
+  it('of a run that has nothing to say yet', () => {
+    expect(describeRun(progress(0, { accuracy: undefined, accuracyNorm: undefined, secondsLeft: undefined, tokensPerSecond: 0 }))).toBe('0/10,042 questions');
+    expect(fractionOf(progress(0, { tokensTotal: 0 }))).toBe(0);
+    expect(fractionOf(progress(10042, { tokensTotal: 0, tokensDone: 0 }))).toBe(1);
+  });
+
+  it('numbers', () => {
+    expect([0, 1023, 1024, 15.3 * 2 ** 20, 3 * 2 ** 40].map(bytes)).toEqual(['0 bytes', '1023 bytes', '1.00 KiB', '15.3 MiB', '3.00 TiB']);
+    expect([7, 999, 1000, 14.66e9, 999.7e9].map((value) => si(value, 'FLOP'))).toEqual(['7 FLOP', '999 FLOP', '1.00 kFLOP', '14.7 GFLOP', '1.00 TFLOP']);
+    expect([0, 59.6, 3661].map(clock)).toEqual(['0:00', '1:00', '1:01:01']);
+    expect([0.123, 12.34, 200, 7322].map(duration)).toEqual(['0.12 s', '12.3 s', '3:20 min', '2:02:02 h']);
+    expect(textTable([['a', '1'], ['bbb', '22']], new Set([1]))).toEqual(['a     1', 'bbb  22']);
+  });
+});
