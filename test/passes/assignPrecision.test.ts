@@ -1,0 +1,86 @@
+import { describe, expect, it } from 'vitest';
+import type { Graph } from '../../ir/graph.js';
+import { assignPrecision } from '../../passes/assignPrecision.js';
+import { check, checkUnchanged, parse } from './support.js';
+
+const bf16 = (graph: Graph): Graph => assignPrecision(graph, 'bf16');
+/** Relative error of one rounding to 8 bits, with products of 4 terms between −4 and 4. */
+const ROUNDING = 2 ** -8 * 16;
+
+describe('assignPrecision', () => {
+  it('rounds the left operand of every weight contraction, once, and nothing else', () => {
+    check(`
+      graph @g(%x: f32[T, 4], %y: f32[T, 4]) -> (f32[T, 2], f32[T, 3], f32[T, 4]) {
+        weight @a : bf16[2, 4]
+        weight @b : bf16[3, 4]
+        %mid = add(%x, %y) : f32[T, 4]
+        %p = linear(%mid, @a) : f32[T, 2] at "layers.0.a"
+        %q = linear(%mid, @b) : f32[T, 3] at "layers.0.b"
+        %residual = mul(%mid, %y) : f32[T, 4]
+        return %p, %q, %residual
+      }
+    `, bf16, `
+      graph @g(%x: f32[T, 4], %y: f32[T, 4]) -> (f32[T, 2], f32[T, 3], f32[T, 4]) {
+        weight @a : bf16[2, 4]
+        weight @b : bf16[3, 4]
+        %mid = add(%x, %y) : f32[T, 4]
+        %mid_bf16 = cast(%mid) {dtype = "bf16"} : bf16[T, 4] at "layers.0.a"
+        %p = linear(%mid_bf16, @a) : f32[T, 2] at "layers.0.a"
+        %q = linear(%mid_bf16, @b) : f32[T, 3] at "layers.0.b"
+        %residual = mul(%mid, %y) : f32[T, 4]
+        return %p, %q, %residual
+      }
+    `, ROUNDING);
+  });
+
+  it('rounds what the head reads; its scale stays f32', () => {
+    check(`
+      graph @g(%x: f32[R, 4], %scale: f32[R, 1], %target: i32[R]) -> (f32[R], i32[R]) {
+        weight @head : f32[6, 4]
+        %lp = logprob(%x, @head, %scale, %target) : f32[R]
+        %best = is_argmax(%x, @head, %scale, %target) : i32[R]
+        return %lp, %best
+      }
+    `, bf16, `
+      graph @g(%x: f32[R, 4], %scale: f32[R, 1], %target: i32[R]) -> (f32[R], i32[R]) {
+        weight @head : f32[6, 4]
+        %x_bf16 = cast(%x) {dtype = "bf16"} : bf16[R, 4]
+        %lp = logprob(%x_bf16, @head, %scale, %target) : f32[R]
+        %best = is_argmax(%x_bf16, @head, %scale, %target) : i32[R]
+        return %lp, %best
+      }
+    `, ROUNDING * 4);
+  });
+
+  it('rounds before a matrix that is folded when weights load', () => {
+    const graph = parse(`
+      graph @g(%x: f32[T, 4]) -> (f32[T, 2]) {
+        weight @a : f32[2, 4]
+        weight @norm : f32[4]
+        %folded = mul(@a, @norm) : f32[2, 4]
+        %p = linear(%x, %folded) : f32[T, 2]
+        return %p
+      }
+    `);
+    expect(bf16(graph).nodes.map((n) => n.op)).toEqual(['mul', 'cast', 'linear']);
+  });
+
+  it('does nothing where the operand has the type already, or the matrix comes with the micro-batch, or f32 is asked for', () => {
+    checkUnchanged(`
+      graph @g(%x: bf16[T, 4], %y: f32[T, 4], %given: f32[2, 4], %q: f32[2, T, 4], %k: f32[2, 4, T]) -> (f32[T, 2], f32[T, 2], f32[2, T, T]) {
+        weight @a : bf16[2, 4]
+        %p = linear(%x, @a) : f32[T, 2]
+        %r = linear(%y, %given) : f32[T, 2]
+        %s = matmul(%q, %k) : f32[2, T, T]
+        return %p, %r, %s
+      }
+    `, bf16);
+    checkUnchanged(`
+      graph @g(%x: f32[T, 4]) -> (f32[T, 2]) {
+        weight @a : bf16[2, 4]
+        %p = linear(%x, @a) : f32[T, 2]
+        return %p
+      }
+    `, (graph) => assignPrecision(graph, 'f32'));
+  });
+});
