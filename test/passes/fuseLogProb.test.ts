@@ -1,0 +1,101 @@
+import { describe, expect, it } from 'vitest';
+import type { Graph } from '../../ir/graph.js';
+import { CompileError } from '../../passes/compileError.js';
+import { eliminateDeadCode } from '../../passes/eliminateDeadCode.js';
+import { fuseLogProb } from '../../passes/fuseLogProb.js';
+import { lowerAsIs } from './lowered.js';
+import { check, checkUnchanged, edit, parse, sameMeaning } from './support.js';
+
+/** Logits that nobody reads any more are left to eliminateDeadCode. */
+const fuse = (graph: Graph): Graph => {
+  const result = fuseLogProb(graph);
+  return result === graph ? graph : eliminateDeadCode(result);
+};
+
+const LOG_PROB = `
+  graph @g(%x: f32[R, 4], %scale: f32[R, 1], %target: i32[R]) -> (f32[R]) {
+    weight @head : f32[6, 4]
+    %unscaled = linear(%x, @head) : f32[R, 6]
+    %logits = mul(%unscaled, %scale) : f32[R, 6]
+    %top = reduce_max(%logits) : f32[R, 1]
+    %shifted = sub(%logits, %top) : f32[R, 6]
+    %exp = exp(%shifted) : f32[R, 6]
+    %total = sum(%exp) : f32[R, 1]
+    %log = log(%total) : f32[R, 1]
+    %log_probs = sub(%shifted, %log) : f32[R, 6]
+    %picked = gather_last(%log_probs, %target) : f32[R] at "head"
+    return %picked
+  }
+`;
+const IS_ARGMAX = `
+  graph @g(%x: f32[R, 4], %scale: f32[R, 1], %target: i32[R]) -> (i32[R]) {
+    weight @head : f32[6, 4]
+    %unscaled = linear(%x, @head) : f32[R, 6]
+    %logits = mul(%scale, %unscaled) : f32[R, 6]
+    %best = argmax(%logits) : i32[R, 1]
+    %flat = reshape(%best) {shape = [R]} : i32[R]
+    %equal = eq(%target, %flat) : bool[R]
+    %is_best = cast(%equal) {dtype = "i32"} : i32[R] at "head"
+    return %is_best
+  }
+`;
+
+describe('fuseLogProb', () => {
+  it('makes log_softmax and gather one node that stores no logits', () => {
+    check(LOG_PROB, fuse, `
+      graph @g(%x: f32[R, 4], %scale: f32[R, 1], %target: i32[R]) -> (f32[R]) {
+        weight @head : f32[6, 4]
+        %picked = logprob(%x, @head, %scale, %target) : f32[R] at "head"
+        return %picked
+      }
+    `);
+  });
+
+  it('makes argmax == target one node', () => {
+    check(IS_ARGMAX, fuse, `
+      graph @g(%x: f32[R, 4], %scale: f32[R, 1], %target: i32[R]) -> (i32[R]) {
+        weight @head : f32[6, 4]
+        %is_best = is_argmax(%x, @head, %scale, %target) : i32[R] at "head"
+        return %is_best
+      }
+    `);
+  });
+
+  it.each<[string, ...(readonly [string, string])[]]>([
+    ['the maximum of something else', ['reduce_max(%logits)', 'reduce_max(%unscaled)']],
+    ['the sum of something else', ['sum(%exp)', 'sum(%logits)']],
+    ['the sum of probabilities of unshifted logits', ['exp(%shifted)', 'exp(%logits)']],
+    ['no logarithm', ['log(%total)', 'neg(%total)']],
+    ['log-probabilities that subtract the unshifted logits', ['sub(%shifted, %log)', 'sub(%logits, %log)']],
+    ['a scale of columns', ['%scale: f32[R, 1]', '%scale: f32[6]']],
+    ['one scale for all rows', ['%scale: f32[R, 1]', '%scale: f32[1, 1]']],
+    ['logits that are no contraction', ['%unscaled = linear(%x, @head)', '%unscaled = cos(%given)'], ['%x: f32[R, 4]', '%given: f32[R, 6]']],
+    ['one row for all scales', ['%x: f32[R, 4]', '%x: f32[1, 4]'], ['%unscaled = linear(%x, @head) : f32[R, 6]', '%unscaled = linear(%x, @head) : f32[1, 6]']],
+  ])('leaves log-probabilities with %s alone', (_what, ...edits) => {
+    checkUnchanged(edit(LOG_PROB, ...edits), fuseLogProb);
+  });
+
+  it.each<[string, ...(readonly [string, string])[]]>([
+    ['of another order', ['eq(%target, %flat)', 'le(%target, %flat)']],
+    ['that stay truths', ['%is_best = cast(%equal) {dtype = "i32"} : i32[R]', '%is_best = cast(%equal) {dtype = "f32"} : f32[R]'], ['-> (i32[R])', '-> (f32[R])']],
+    ['with every target', ['%flat = reshape(%best) {shape = [R]} : i32[R]', '%flat = reshape(%best) {shape = [R, 1]} : i32[R, 1]'], ['bool[R]', 'bool[R, R]'], ['i32[R] at', 'i32[R, R] at'], ['-> (i32[R])', '-> (i32[R, R])']],
+    ['of the largest, not its place', ['argmax(%logits) : i32[R, 1]', 'reduce_max(%logits) : f32[R, 1]'], ['%flat = reshape(%best) {shape = [R]} : i32[R]', '%whole = cast(%best) {dtype = "i32"} : i32[R, 1]\n    %flat = reshape(%whole) {shape = [R]} : i32[R]']],
+  ])('leaves comparisons %s alone', (_what, ...edits) => {
+    checkUnchanged(edit(IS_ARGMAX, ...edits), fuseLogProb);
+  });
+
+  it('leaves the logits to another reader, for which there is no kernel', () => {
+    const graph = parse(edit(LOG_PROB, ['-> (f32[R])', '-> (f32[R], f32[R, 6])'], ['    return %picked', '    %p = exp(%log_probs) : f32[R, 6]\n    return %picked, %p']));
+    const result = fuse(graph);
+    sameMeaning(graph, result);
+    expect(result.nodes.map((n) => n.op)).toEqual(expect.arrayContaining(['logprob', 'linear', 'reduce_max']));
+    expect(() => lowerAsIs(result)).toThrow(CompileError);
+    expect(() => lowerAsIs(result)).toThrow("no kernel for 'reduce_max' (%top)");
+  });
+
+  it('leaves logits without a row scale alone, which then have no kernel', () => {
+    const text = edit(LOG_PROB, ['%logits = mul(%unscaled, %scale)', '%logits = neg(%unscaled)']);
+    checkUnchanged(text, fuseLogProb);
+    expect(() => lowerAsIs(parse(text))).toThrow("no kernel for 'reduce_max' (%top)");
+  });
+});
