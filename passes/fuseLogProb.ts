@@ -32,7 +32,7 @@ function matchLogSoftmax(m: Matcher, v: Value): Value | undefined {
   return inner !== undefined && m.through(inner.operands[1], 'reduce_max') === inner.operands[0] ? inner.operands[0] : undefined;
 }
 
-/** The fused node for logits = linear(x, w) or linear(x, w)·scale[rows, 1]. */
+/** The fused node for logits = linear(x, w)·scale[rows, 1]. */
 function score(m: Matcher, rewriter: Rewriter, op: 'logprob' | 'is_argmax', logits: Value, target: Value, name: string): Value | undefined {
   for (const [product, scale] of m.pairs(logits, 'mul')) {
     const head = m.node(product, 'linear');
