@@ -39,7 +39,7 @@ function contraction(kernel: Extract<Kernel, { anchor: 'gemm' | 'logprob' }>, is
   const { mr, nr } = REGISTER_TILES[isa];
   const step = itemStep(kernel).reduce(leastCommonMultiple, 32);
   const weightBytes = isa === 'amx' ? 2 : 4;
-  const kc = Math.min(roundUp(kernel.k, 32), isa === 'amx' ? 512 : 256);
+  const kc = Math.min(roundUp(kernel.k, 32), isa === 'amx' ? 2048 : 256);
   const columns = kernel.anchor === 'gemm'
     ? Math.max(...kernel.segments.map((s) => physicalColumns(s.columns, s.pairing))) : physicalColumns(kernel.vocab, { kind: 'none' });
   // Half of the second-level cache for the weights of one pass, a quarter for the tile.

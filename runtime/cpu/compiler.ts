@@ -77,12 +77,15 @@ async function isWhole(entry: string): Promise<boolean> {
 }
 
 async function build(compiler: SystemCompiler, sources: readonly SourceText[], flags: readonly string[], folder: string): Promise<void> {
-  await Promise.all(sources.map(async (source) => {
+  // All compilers end before anything is thrown: the folder is removed then, and none may still write to it.
+  const compiled = await Promise.allSettled(sources.map(async (source) => {
     await writeSynced(join(folder, source.name), source.text);
     const result = await runProcess(compiler.path,
       [...FLAGS, ...flags, '-pipe', '-fno-diagnostics-show-caret', '-fdiagnostics-color=never', '-c', source.name, '-o', `${source.name}.o`], folder);
     if (result.status !== 0) throw compileError(compiler.path, source, result.stderr);
   }));
+  const failed = compiled.find((each) => each.status === 'rejected');
+  if (failed !== undefined) throw failed.reason;
   const objects = sources.map((source) => `${source.name}.o`);
   const link = await runProcess(compiler.path, ['-shared', '-o', SHARED_OBJECT, ...objects, '-lm'], folder);
   if (link.status !== 0) throw new UserError(`${compiler.path} does not link the generated kernels: ${link.stderr.trim().slice(0, 2000)}`);
