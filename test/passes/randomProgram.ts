@@ -12,7 +12,7 @@ const SHAPES: readonly (readonly Dim[])[] = [
 ];
 /** Ops with the attributes that fit them; those that occur often in models occur often here. */
 const CALLS: readonly (readonly [OpName, Attributes])[] = [
-  ...(['add', 'add', 'mul', 'mul', 'mul', 'sub', 'max', 'cos', 'neg', 'lt', 'select', 'sum', 'mean', 'linear', 'linear', 'linear', 'gather_rows', 'rotate_half'] as const).map((op) => [op, {}] as const),
+  ...(['add', 'add', 'mul', 'mul', 'mul', 'sub', 'max', 'cos', 'neg', 'lt', 'select', 'sum', 'mean', 'linear', 'linear', 'linear', 'gather_rows', 'gather_rows', 'gather_rows', 'rotate_half'] as const).map((op) => [op, {}] as const),
   ...SHAPES.map((shape) => ['reshape', { shape }] as const),
   ['cast', { dtype: 'f32' }], ['cast', { dtype: 'f32' }], ['cast', { dtype: 'bool' }],
   ['iota', { size: ['T'] }], ['const', { value: 0 }], ['const', { value: 1 }], ['const', { value: -2 }],
