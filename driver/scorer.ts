@@ -1,7 +1,7 @@
 /** The Scorer that eval/ asks for, over a CPU executor. */
 import type { MicroBatch, ScoredRows, Scorer } from '../eval/scorer.js';
 import type { CpuExecutor } from '../runtime/cpu/executor.js';
-import { BatchWork } from './work.js';
+import { type BatchWork } from './work.js';
 
 /** Estimated seconds for a micro-batch of (tokens, rows, longest tree). */
 export type BatchCost = (tokens: number, rows: number, longest: number) => number;
