@@ -3,7 +3,6 @@ import { UserError } from '../errors.js';
 import type { Io } from './io.js';
 
 /** Text from files may end up in messages; it must not steer the terminal. Line ends and tabs stay. */
-// eslint-disable-next-line no-control-regex
 const printable = (text: string): string => text.replace(/[\0-\x08\x0b-\x1f\x7f-\x9f]/g, '\u00b7');
 
 const isSystemError = (error: Error): boolean => 'syscall' in error && 'code' in error;

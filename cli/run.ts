@@ -1,9 +1,10 @@
 /** `tilewright run`: scores a data set and prints the results. */
 import { Option, type Command } from 'commander';
 import { isArtifact } from '../driver/artifact.js';
+import { modelName } from '../driver/model.js';
 import type { RunRequest, RunResult } from '../driver/requests.js';
 import { Interrupted } from '../driver/runModel.js';
-import { parseDocs, parseLimit, SHARING_MODES, TASKS } from '../eval/index.js';
+import { modelFolder, parseDocs, parseLimit, SHARING_MODES, TASKS } from '../eval/index.js';
 import { UserError } from '../errors.js';
 import { count, duration, si } from './format.js';
 import { addModelFlags, addSections, CHECKPOINT_HELP, EXIT_STATUSES } from './help.js';
@@ -53,6 +54,12 @@ export function addRun(program: Command, context: Context): void {
   });
 }
 
+/** Compiling again replaces an artifact's folder: results in it would go with it. */
+function refuseArtifactFolder(output: string, model: string): void {
+  const folder = [output, modelFolder(output, modelName(model))].find(isArtifact);
+  if (folder !== undefined) throw new UserError(`--out ${output}: the results would go into the artifact ${folder}, and be lost when it is compiled again`, 'give another folder, for example: --out results');
+}
+
 /** Everything that can be refused without looking at a file is refused before one is opened. */
 function parse(context: Context, model: string, flags: Flags): Omit<RunRequest, 'signal'> {
   const task = choice('--task', required(flags, 'task', '--task', EXAMPLE), TASK_NAMES);
@@ -68,6 +75,7 @@ function parse(context: Context, model: string, flags: Flags): Omit<RunRequest, 
     ...(trace === undefined ? {} : { trace }),
   };
   if (isArtifact(model)) refuseCompileFlags(flags, model);
+  if (output !== undefined) refuseArtifactFolder(output, model);
   return { ...request, threads: threads(flags, () => context.commands.cores()) };
 }
 

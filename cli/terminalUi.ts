@@ -36,6 +36,8 @@ export class TerminalUi implements LiveUi {
   #bar: SingleBar | undefined;
   #lastRun: string | undefined;
   #tableLines: readonly string[] = [];
+  /** The progress of the phase as a line, for below a table. */
+  #status: Payload['line'] | undefined;
   /** Lines of the table on the screen. */
   #drawnLines = 0;
   #drawnAt = -Infinity;
@@ -53,9 +55,14 @@ export class TerminalUi implements LiveUi {
   }
 
   step(fraction: number, detail?: string): void {
-    if (this.#isClosed || this.#tableLines.length > 0) return;
+    if (this.#isClosed) return;
     const name = this.#name();
     const text = detail ?? this.#phase?.detail ?? '';
+    this.#status = (width) => progressLine(name, fraction, text, width);
+    if (this.#tableLines.length > 0) {
+      this.#redrawTable();
+      return;
+    }
     this.#show(fraction, (width) => progressLine(name, fraction, text, width));
   }
 
@@ -70,9 +77,7 @@ export class TerminalUi implements LiveUi {
   table(lines: readonly string[]): void {
     if (this.#isClosed) return;
     this.#tableLines = lines;
-    if (this.#io.now() - this.#drawnAt < REDRAW_MS) return;
-    this.#hideBar();
-    this.#drawTable();
+    this.#redrawTable();
   }
 
   note(line: string): void {
@@ -113,15 +118,23 @@ export class TerminalUi implements LiveUi {
     this.#bar = undefined;
   }
 
-  /** The whole table over the one drawn before; what does not fit the screen is counted. */
+  #redrawTable(): void {
+    if (this.#io.now() - this.#drawnAt < REDRAW_MS) return;
+    this.#hideBar();
+    this.#drawTable();
+  }
+
+  /** The whole table over the one drawn before, progress below it; what does not fit the screen is counted. */
   #drawTable(): void {
     const { stderr } = this.#io;
     const [width, height] = [stderr.columns ?? 80, stderr.rows ?? 24];
-    const room = Math.max(1, height - 2);
+    const status = this.#status === undefined ? [] : [this.#status(width - 1)];
+    const room = Math.max(1, height - 2 - status.length);
     const shown = this.#tableLines.length <= room ? this.#tableLines
       : [...this.#tableLines.slice(0, room - 1), `… ${this.#tableLines.length - room + 1} more`];
-    stderr.write(`${this.#drawnLines > 0 ? eraseLines(this.#drawnLines) : ''}${shown.map((line) => `${cut(line, width - 1)}\n`).join('')}`);
-    this.#drawnLines = shown.length;
+    const lines = [...shown, ...status];
+    stderr.write(`${this.#drawnLines > 0 ? eraseLines(this.#drawnLines) : ''}${lines.map((line) => `${cut(line, width - 1)}\n`).join('')}`);
+    this.#drawnLines = lines.length;
     this.#drawnAt = this.#io.now();
   }
 
@@ -145,6 +158,7 @@ export class TerminalUi implements LiveUi {
     this.#hideBar();
     this.#eraseTable();
     this.#tableLines = [];
+    this.#status = undefined;
     if (this.#phase === undefined) return;
     const { name, detail, started } = this.#phase;
     const summary = this.#lastRun ?? detail;

@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { isArtifact } from '../driver/artifact.js';
 import type { TuneResult } from '../driver/requests.js';
 import { UserError } from '../errors.js';
-import { count, duration, percent } from './format.js';
+import { count, duration } from './format.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { isSet, seconds, text, threads, type Flags } from './options.js';
 import { printJson, sameCommand, withUi, type Context } from './work.js';
@@ -43,9 +43,8 @@ async function tune(context: Context, artifact: string, flags: Flags): Promise<v
   else io.stdout.write(describe(result));
 }
 
-/** `gain` is tuned ÷ default time. */
 function describe(result: TuneResult): string {
   const reused = result.reused === 0 ? '' : `, ${count(result.reused)} more from the database`;
-  const saved = result.gain < 0.9995 ? `predicted time of the largest batch: ${percent(1 - result.gain)} less than untuned` : 'no schedule beat the default ones';
+  const saved = result.gain > 1.005 ? `what was measured of the largest batch is ${result.gain.toFixed(2)}× as fast as with default schedules` : 'no schedule beat the default ones';
   return [...result.table, `${result.artifact}: ${count(result.trials)} trials in ${duration(result.seconds)}${reused}`, saved, ''].join('\n');
 }

@@ -20,10 +20,11 @@ export function parseInit(text: string): WeightInit {
 export const openModel = (path: string, init: WeightInit): Checkpoint =>
   (init.kind === 'random' ? describeRandomCheckpoint(path, init.seed) : openCheckpoint(path));
 
-/** A short name for results: the folder that holds the checkpoint. */
+/** A short name for results: the folder that holds the checkpoint, or the artifact without its `.tw`. */
 export function modelName(path: string): string {
   const full = resolve(path);
-  return basename(full.endsWith('.json') ? dirname(full) : full);
+  const name = basename(full.endsWith('.json') ? dirname(full) : full);
+  return name.replace(/(?<=.)\.tw$/, '');
 }
 
 /** The model in primitive ops. */

@@ -77,7 +77,7 @@ export interface TuneResult {
   readonly artifact: string;
   readonly trials: number;
   readonly reused: number;
-  /** Predicted time of all kernels of the largest bucket, tuned ÷ default. */
+  /** Time of the measured kernels of the largest measured bucket, default ÷ tuned: 1 where nothing was gained. */
   readonly gain: number;
   readonly table: readonly string[];
   readonly seconds: number;

@@ -60,7 +60,7 @@ export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResul
     ...(request.signal === undefined ? {} : { signal: request.signal }),
     onProgress: (progress) => {
       ui.step(Math.min(1, progress.elapsedSeconds / progress.budgetSeconds), statusLine(progress));
-      ui.table(renderTable(progress.rows));
+      ui.table(renderTable(measuredRows(progress.rows)));
     },
   });
   ui.phase('compile kernels', 'tuned');
@@ -68,10 +68,13 @@ export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResul
   await compileKernels(emitted, model.isa);
   saveArtifact(request.artifact, opened.reference, machine, model, emitted.sources, true);
   return {
-    artifact: request.artifact, trials: found.trials, reused: found.reused, gain: gainOfLargest(found), table: renderTable(found.rows),
+    artifact: request.artifact, trials: found.trials, reused: found.reused, gain: gainOfLargest(found), table: renderTable(measuredRows(found.rows)),
     seconds: (performance.now() - begin) / 1000,
   };
 }
+
+/** A short budget reaches few of the (kernel, bucket) pairs: the table is about those. */
+const measuredRows = (rows: SearchResult['rows']): SearchResult['rows'] => rows.filter((row) => row.bestSeconds !== undefined);
 
 /** Time of a micro-batch of the largest measured bucket with default schedules ÷ with the tuned ones. */
 function gainOfLargest(found: SearchResult): number {

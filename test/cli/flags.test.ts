@@ -55,6 +55,20 @@ describe('run', () => {
   });
 });
 
+describe('results and artifacts', () => {
+  it('never share a folder', async () => {
+    for (const [model, out] of [['m', artifact], [join(folder, 'a.tw'), artifact], [join('elsewhere', 'a.tw'), artifact]] as const) {
+      const { status, stderr } = await runCli(['run', model, '--task', 'hellaswag', '--data', 'd', '--out', out]);
+      expect([status, stderr.split('\n')[0]]).toEqual([1, `error: --out ${out}: the results would go into the artifact ${artifact}, and be lost when it is compiled again`]);
+    }
+    const plain = join(folder, 'b');
+    mkdirSync(plain);
+    writeFileSync(join(plain, 'manifest.json'), '{}');
+    expect((await runCli(['run', 'x/b.tw', '--task', 'hellaswag', '--data', 'd', '--out', folder])).stderr).toContain(`the results would go into the artifact ${plain}`);
+    expect((await runCli(['run', artifact, '--task', 'hellaswag', '--data', 'd', '--out', folder], { run: () => Promise.resolve(RESULT) })).status).toBe(0);
+  });
+});
+
 describe('compile and tune', () => {
   it('hand over their flags', async () => {
     let compiled: CompileRequest | undefined, tuned: TuneRequest | undefined;

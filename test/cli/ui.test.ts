@@ -146,6 +146,20 @@ describe('a terminal', () => {
     expect(screen(io.stderr.text)).toEqual(['note', 'tune  1.00 s', '']);
   });
 
+  it('shows progress below a table', () => {
+    const { io, ui } = start({ isTTY: true });
+    ui.phase('tune');
+    ui.step(0.25, '3 trials');
+    ui.table(['kernel  trials']);
+    expect(screen(io.stderr.text)).toEqual(['kernel  trials', 'tune  25 % ██████░░░░░░░░░░░░░░░░░░  3 trials', '']);
+    io.time = 1000;
+    ui.step(0.5, '4 trials');
+    expect(screen(io.stderr.text)[1]).toContain('tune  50 % ████████████░');
+    expect(screen(io.stderr.text)).toHaveLength(3);
+    ui.close();
+    expect(screen(io.stderr.text)).toEqual(['tune  1.00 s', '']);
+  });
+
   it('cuts a table that is higher than itself', () => {
     const { io, ui } = start({ isTTY: true });
     ui.table(Array.from({ length: 50 }, (_, i) => `row ${i}`));
