@@ -25,7 +25,7 @@ const AVX512: VectorIsa = {
 /** `amx` is for tiles of bf16; its vector maths is AVX-512. */
 export const VECTOR_ISAS: Readonly<Record<CpuIsa, VectorIsa>> = {
   portable: {
-    vector: 'tw_v', lanes: 16, registers: 6, zero: 'tw_set1(0.0f)', load: 'tw_load', store: 'tw_store',
+    vector: 'tw_v', lanes: 16, registers: 8, zero: 'tw_set1(0.0f)', load: 'tw_load', store: 'tw_store',
     broadcast: 'tw_set1', fma: 'tw_fma', loadBf16: 'tw_load_bf16',
   },
   avx2: {

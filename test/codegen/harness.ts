@@ -1,7 +1,7 @@
 /** Compiles generated kernels with the system compiler and runs them beside the float64 interpreter. */
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import koffi from 'koffi';
@@ -54,14 +54,21 @@ double tw_test_run(tw_kernel kernel, void *const *buffers, int64_t T, int64_t R,
 
 /** Compiles C text to a shared object, once for each text, and loads it. */
 export function compile(source: string, flags: readonly string[]): LibraryHandle {
+  const known = LIBRARIES.get(`${flags.join(' ')}\n${source}`);
+  if (known !== undefined) return known;
   const dir = join(tmpdir(), 'tilewright-test-kernels');
   mkdirSync(dir, { recursive: true });
   const key = createHash('sha256').update(flags.join(' ')).update(source).digest('hex').slice(0, 24);
   const [c, so] = [join(dir, `${key}.c`), join(dir, `${key}-${process.pid}.so`)];
   writeFileSync(c, source);
   execFileSync('cc', [...flags, '-Wall', '-Wextra', '-Wno-unused-variable', '-Wno-unused-function', '-shared', '-fPIC', '-pthread', '-o', so, c, '-lm'], { stdio: ['ignore', 'pipe', 'inherit'] });
-  return koffi.load(so);
+  const library = koffi.load(so);
+  rmSync(so);
+  LIBRARIES.set(`${flags.join(' ')}\n${source}`, library);
+  return library;
 }
+
+const LIBRARIES = new Map<string, LibraryHandle>();
 
 /** A Buffer whose first byte lies on a cache line. */
 function aligned(bytes: number, fill: number): Buffer {

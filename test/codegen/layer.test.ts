@@ -46,7 +46,10 @@ function check(isa: CpuIsa, mode: LayerShape['mode'], shape: (typeof SHAPES)[num
 
 describe.each([...RUNNABLE])('a layer on %s', (isa) => {
   const modes = isa === 'amx' ? (['amx'] as const) : (['f32', 'bf16'] as const);
-  it.each(modes.flatMap((mode) => SHAPES.map((shape, i) => ({ mode, i, shape }))))('agrees with float64: $mode, shape $i', ({ mode, i, shape }) => {
+  // One instruction set meets every shape; the others the two with the most awkward pairs and heads.
+  const cases = modes.flatMap((mode) => SHAPES.map((shape, i) => ({ mode, i, shape })))
+    .filter(({ mode, i }) => isa === 'avx512' || isa === 'amx' || (mode === 'f32' ? i === 1 || i === 2 : i === 1));
+  it.each(cases)('agrees with float64: $mode, shape $i', ({ mode, i, shape }) => {
     check(isa, mode, shape, 11 + i);
   }, 120_000);
 });

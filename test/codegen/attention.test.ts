@@ -1,0 +1,116 @@
+/** Tree attention: against float64, one answer whatever the tile or the neighbours, and no leak from other trees. */
+import { describe, expect, it } from 'vitest';
+import { isLegal } from '../../codegen/cpu/index.js';
+import type { AttentionKernel, KernelModule } from '../../ir/kernel.js';
+import { interpretModule } from '../../ir/kernelInterpreter.js';
+import type { CpuAttentionSchedule, CpuIsa } from '../../ir/plan.js';
+import { RUNNABLE, randomArray, randomSource, runGenerated } from './harness.js';
+import { randomTrees } from './modules.js';
+
+interface Shape { readonly heads: number; readonly kvHeads: number; readonly headDim: number; readonly dtype: 'f32' | 'bf16' }
+
+const SHAPES: readonly Shape[] = [
+  { heads: 2, kvHeads: 2, headDim: 64, dtype: 'f32' },
+  { heads: 4, kvHeads: 2, headDim: 48, dtype: 'bf16' },
+  { heads: 3, kvHeads: 1, headDim: 40, dtype: 'f32' },
+  { heads: 1, kvHeads: 1, headDim: 256, dtype: 'f32' },
+];
+const TILES: readonly (readonly [number, number])[] = [[32, 256], [16, 8], [64, 64], [48, 16]];
+
+/** One kernel for each tile shape; `biased` of them take a materialised mask. */
+function moduleOf(s: Shape, kind: 'column' | 'bias', hasQueryRow: boolean): KernelModule {
+  const [width, kvWidth] = [s.heads * s.headDim, s.kvHeads * s.headDim];
+  const rows = hasQueryRow ? 'R' : 'T';
+  return {
+    weights: [],
+    buffers: [
+      { name: 'q', dtype: s.dtype, rows: 'T', columns: width, space: 'input' },
+      { name: 'k', dtype: s.dtype, rows: 'T', columns: kvWidth, space: 'input' },
+      { name: 'v', dtype: s.dtype, rows: 'T', columns: kvWidth, space: 'input' },
+      { name: 'subtreeEnd', dtype: 'i32', rows: 'T', columns: 1, space: 'input' },
+      { name: 'bias', dtype: 'f32', rows: 'T', columns: 'T', space: 'input' },
+      { name: 'row', dtype: 'i32', rows: 'R', columns: 1, space: 'input' },
+      ...TILES.map((_, i) => ({ name: `o${i}`, dtype: 'f32' as const, rows: rows as 'T' | 'R', columns: width, space: 'arena' as const })),
+    ],
+    kernels: TILES.map((_, i): AttentionKernel => ({
+      name: `a${i}`, path: `test.a${i}`, anchor: 'attention', rows, ops: [], q: 'q', k: 'k', v: 'v', out: `o${i}`,
+      heads: s.heads, kvHeads: s.kvHeads, headDim: s.headDim, scale: 0.3,
+      mask: kind === 'column' ? { kind: 'column', subtreeEnd: 'subtreeEnd' } : { kind: 'bias', buffer: 'bias' },
+      ...(hasQueryRow ? { queryRow: 'row' } : {}),
+    })),
+  };
+}
+
+interface Data { readonly q: Float64Array; readonly k: Float64Array; readonly v: Float64Array; readonly subtreeEnd: Float64Array; readonly row: Float64Array }
+
+function dataOf(s: Shape, T: number, R: number, seed: number): Data {
+  const random = randomSource(seed);
+  const make = (heads: number): Float64Array => randomArray(random, T * heads * s.headDim, 2);
+  const row = Float64Array.from({ length: R }, () => Math.min(T - 1, Math.floor((random() + 1) / 2 * T))).sort();
+  return { q: make(s.heads), k: make(s.kvHeads), v: make(s.kvHeads), subtreeEnd: randomTrees(T, seed).subtreeEnd, row };
+}
+
+function biasOf(subtreeEnd: Float64Array): Float64Array {
+  const T = subtreeEnd.length;
+  return Float64Array.from({ length: T * T }, (_, i) => {
+    const [q, k] = [Math.floor(i / T), i % T];
+    return k <= q && q < subtreeEnd[k]! ? 0 : -Infinity;
+  });
+}
+
+function run(module: KernelModule, data: Data, isa: CpuIsa, workers = 2): ReadonlyMap<string, Float64Array> {
+  const schedules = TILES.map(([queries, keys]): CpuAttentionSchedule => ({ kind: 'attention', isa, queries, keys }));
+  module.kernels.forEach((kernel, i) => { expect(isLegal(kernel, module, schedules[i]!, { isas: [isa], l1: 1, l2: 1 })).toBe(true); });
+  const sizes = { T: data.subtreeEnd.length, R: data.row.length };
+  const inputs = new Map([...Object.entries(data) as [string, Float64Array][], ['bias', biasOf(data.subtreeEnd)] as const]);
+  const result = runGenerated(module, { sizes, inputs, schedules, workers, tokensCapacity: 192 });
+  expect(result.overruns).toEqual([]);
+  expect(result.dirtyPads).toEqual([]);
+  return result.values;
+}
+
+const rowsOf = (data: Float64Array, columns: number, from: number, to: number): Float64Array => data.slice(from * columns, to * columns);
+
+describe.each(RUNNABLE.filter((isa) => isa !== 'amx'))('attention on %s', (isa) => {
+  // The shapes differ in what is generated, not in what the instruction set does: one has them all.
+  const shapes = isa === 'avx512' ? SHAPES : SHAPES.slice(1, 3);
+  it.each(shapes.flatMap((s) => (isa === 'avx512' ? [false, true] : [true]).map((hasQueryRow) => ({ s, hasQueryRow, label: `${s.heads}/${s.kvHeads} heads of ${s.headDim}, ${s.dtype}${hasQueryRow ? ', gathered queries' : ''}` }))))(
+    '$label: agrees with float64, whatever the tiles', ({ s, hasQueryRow }) => {
+      const module = moduleOf(s, 'column', hasQueryRow);
+      const data = dataOf(s, 150, 37, s.headDim);
+      const got = run(module, data, isa);
+      const buffers = new Map(['q', 'k', 'v', 'subtreeEnd', 'row', 'bias'].map((name) => [name, got.get(name)!]));
+      const want = interpretModule({ ...module, kernels: module.kernels.slice(0, 1) }, { sizes: { T: 150, R: 37 }, buffers }).get('o0')!;
+      got.get('o0')!.forEach((x, i) => { expect(Math.abs(x - want[i]!)).toBeLessThan(4e-5); });
+      TILES.forEach((_, i) => { expect(got.get(`o${i}`)).toEqual(got.get('o0')); });
+      const biased = run(moduleOf(s, 'bias', hasQueryRow), data, isa);
+      TILES.forEach((_, i) => { expect(biased.get(`o${i}`)).toEqual(got.get('o0')); });
+    }, 180_000);
+
+  it('gives a tree the same bits alone and behind others, and keeps NaN of other trees out', () => {
+    const s = SHAPES[0]!;
+    const module = moduleOf(s, 'column', false);
+    const [T, first] = [150, 53];
+    const all = dataOf(s, T, 1, 5);
+    // Two trees: [0, 53) and [53, 150), each a chain with a branch.
+    const subtreeEnd = all.subtreeEnd.map((_, i) => (i < first ? (i > 10 && i < 30 ? 30 : first) : i > 100 && i < 120 ? 120 : T));
+    const together = run(module, { ...all, subtreeEnd }, isa, 1);
+    const cut = (x: Float64Array): Float64Array => rowsOf(x, x.length / T, first, T);
+    const alone = run(module, {
+      q: cut(all.q), k: cut(all.k), v: cut(all.v), row: Float64Array.of(0), subtreeEnd: cut(subtreeEnd).map((end) => end - first),
+    }, isa);
+    TILES.forEach((_, i) => { expect(alone.get(`o${i}`)).toEqual(cut(together.get('o0')!)); });
+    const bad = { ...all, subtreeEnd, k: all.k.slice(), v: all.v.slice() };
+    bad.k[3 * 128 + 7] = NaN;
+    bad.v[5 * 128 + 70] = Infinity;
+    bad.v[110 * 128 + 3] = NaN;
+    const poisoned = run(module, bad, isa);
+    TILES.forEach((_, i) => {
+      const out = poisoned.get(`o${i}`)!;
+      // Tokens 110 to 119 see the bad value; 120 on do not, nor do 53 to 109.
+      for (const [from, to] of [[first, 110], [120, T]] as const) expect(rowsOf(out, 128, from, to)).toEqual(rowsOf(together.get('o0')!, 128, from, to));
+      expect(rowsOf(out, 128, 112, 113)[3]).toBeNaN();
+      expect(rowsOf(out, 128, 40, 41).slice(0, 64).every(Number.isNaN)).toBe(true);
+    });
+  }, 180_000);
+});

@@ -1,0 +1,282 @@
+#ifndef TW_HAS_tw_portable_2x16_f32_a32_1_b16_512_c32_u4
+#define TW_HAS_tw_portable_2x16_f32_a32_1_b16_512_c32_u4
+/*
+ * c[2][16] (+)= a·b in order of k, one accumulator an element. a[r·32 + k·1]; b: float[k·16 + panel·512 + lane].
+ */
+static __attribute__((noinline)) void tw_portable_2x16_f32_a32_1_b16_512_c32_u4(const float *a, const float *b, float *c, int64_t kn, int first) {
+  tw_v c0_0, c1_0;
+  if (first) {
+    c0_0 = tw_set1(0.0f);
+    c1_0 = tw_set1(0.0f);
+  } else {
+    c0_0 = tw_load(c + 0);
+    c1_0 = tw_load(c + 32);
+  }
+    for (; kn >= 4; kn -= 4) {
+      const tw_v b0_0 = tw_load(b + 0);
+      const tw_v a0_0 = tw_set1(a[0]);
+      c0_0 = tw_fma(a0_0, b0_0, c0_0);
+      const tw_v a0_1 = tw_set1(a[32]);
+      c1_0 = tw_fma(a0_1, b0_0, c1_0);
+      const tw_v b1_0 = tw_load(b + 16);
+      const tw_v a1_0 = tw_set1(a[1]);
+      c0_0 = tw_fma(a1_0, b1_0, c0_0);
+      const tw_v a1_1 = tw_set1(a[33]);
+      c1_0 = tw_fma(a1_1, b1_0, c1_0);
+      const tw_v b2_0 = tw_load(b + 32);
+      const tw_v a2_0 = tw_set1(a[2]);
+      c0_0 = tw_fma(a2_0, b2_0, c0_0);
+      const tw_v a2_1 = tw_set1(a[34]);
+      c1_0 = tw_fma(a2_1, b2_0, c1_0);
+      const tw_v b3_0 = tw_load(b + 48);
+      const tw_v a3_0 = tw_set1(a[3]);
+      c0_0 = tw_fma(a3_0, b3_0, c0_0);
+      const tw_v a3_1 = tw_set1(a[35]);
+      c1_0 = tw_fma(a3_1, b3_0, c1_0);
+      a += 4 * 1;
+      b += 4 * 16;
+    }
+  for (; kn > 0; kn--) {
+    const tw_v b0 = tw_load(b + 0);
+    const tw_v a0 = tw_set1(a[0]);
+    c0_0 = tw_fma(a0, b0, c0_0);
+    const tw_v a1 = tw_set1(a[32]);
+    c1_0 = tw_fma(a1, b0, c1_0);
+    a += 1;
+    b += 16;
+  }
+  tw_store(c + 0, c0_0);
+  tw_store(c + 32, c1_0);
+}
+#endif
+
+#ifndef TW_HAS_tw_portable_2x16_f32_a1_32_b32_16_c32_u4
+#define TW_HAS_tw_portable_2x16_f32_a1_32_b32_16_c32_u4
+/*
+ * c[2][16] (+)= a·b in order of k, one accumulator an element. a[r·1 + k·32]; b: float[k·32 + panel·16 + lane].
+ */
+static __attribute__((noinline)) void tw_portable_2x16_f32_a1_32_b32_16_c32_u4(const float *a, const float *b, float *c, int64_t kn, int first) {
+  tw_v c0_0, c1_0;
+  if (first) {
+    c0_0 = tw_set1(0.0f);
+    c1_0 = tw_set1(0.0f);
+  } else {
+    c0_0 = tw_load(c + 0);
+    c1_0 = tw_load(c + 32);
+  }
+    for (; kn >= 4; kn -= 4) {
+      const tw_v b0_0 = tw_load(b + 0);
+      const tw_v a0_0 = tw_set1(a[0]);
+      c0_0 = tw_fma(a0_0, b0_0, c0_0);
+      const tw_v a0_1 = tw_set1(a[1]);
+      c1_0 = tw_fma(a0_1, b0_0, c1_0);
+      const tw_v b1_0 = tw_load(b + 32);
+      const tw_v a1_0 = tw_set1(a[32]);
+      c0_0 = tw_fma(a1_0, b1_0, c0_0);
+      const tw_v a1_1 = tw_set1(a[33]);
+      c1_0 = tw_fma(a1_1, b1_0, c1_0);
+      const tw_v b2_0 = tw_load(b + 64);
+      const tw_v a2_0 = tw_set1(a[64]);
+      c0_0 = tw_fma(a2_0, b2_0, c0_0);
+      const tw_v a2_1 = tw_set1(a[65]);
+      c1_0 = tw_fma(a2_1, b2_0, c1_0);
+      const tw_v b3_0 = tw_load(b + 96);
+      const tw_v a3_0 = tw_set1(a[96]);
+      c0_0 = tw_fma(a3_0, b3_0, c0_0);
+      const tw_v a3_1 = tw_set1(a[97]);
+      c1_0 = tw_fma(a3_1, b3_0, c1_0);
+      a += 4 * 32;
+      b += 4 * 32;
+    }
+  for (; kn > 0; kn--) {
+    const tw_v b0 = tw_load(b + 0);
+    const tw_v a0 = tw_set1(a[0]);
+    c0_0 = tw_fma(a0, b0, c0_0);
+    const tw_v a1 = tw_set1(a[1]);
+    c1_0 = tw_fma(a1, b0, c1_0);
+    a += 32;
+    b += 32;
+  }
+  tw_store(c + 0, c0_0);
+  tw_store(c + 32, c1_0);
+}
+#endif
+
+/*
+ * 2 heads of 32 over 1 of keys. A work item is 32 queries of the heads that share one head of keys.
+ * Scores lie [key][query], so a key is masked, its exponential taken and the sum made in order of keys, lanes = queries:
+ * a key that a query does not see adds an exact zero, and the answer does not depend on the tile a query falls in.
+ */
+typedef struct k_attention_427d012ea5c82013_8c2171fa_item {
+  int64_t rows, first_row;  /* queries of this tile, and its first row of the result */
+  int32_t keys;             /* keys that some query of the tile may see, in order */
+  int32_t low, high;        /* least and greatest token of a query */
+  int32_t *id, *end, *token;
+  float *k, *v, *q, *s, *o, *sum;
+} k_attention_427d012ea5c82013_8c2171fa_item;
+
+TW_FN tw_v k_attention_427d012ea5c82013_8c2171fa_load_k(const float *p, int64_t i) { return tw_load_f32(p + i); }
+
+/* Keys that the tile may see: the ancestors of its first token, then every token up to its last. */
+static void k_attention_427d012ea5c82013_8c2171fa_list(const tw_launch *launch, k_attention_427d012ea5c82013_8c2171fa_item *t) {
+  int32_t n = 0;
+  const int32_t *end = (const int32_t *)launch->buffers[3];
+  for (int32_t k = 0; k <= t->high;) {
+    if (k < t->low && end[k] <= t->low) {
+      k = end[k] > k ? end[k] : k + 1;
+      continue;
+    }
+    t->id[n] = k;
+    t->end[n++] = end[k++];
+  }
+  t->keys = n;
+}
+
+/* Copies keys and values [from, to) of the list as f32. Returns whether every value is finite. */
+static int k_attention_427d012ea5c82013_8c2171fa_fetch(const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t, int32_t from, int32_t to, int64_t kv) {
+  tw_v check = tw_set1(0.0f);
+  for (int32_t j = from; j < to; j++) {
+    const float *k = (const float *)launch->buffers[1] + (int64_t)t->id[j] * 32 + kv * 32;
+    const float *v = (const float *)launch->buffers[2] + (int64_t)t->id[j] * 32 + kv * 32;
+    for (int64_t i = 0; i < 32; i += 16) {
+      const tw_v x = k_attention_427d012ea5c82013_8c2171fa_load_k(v, i);
+      tw_store(t->k + (j - from) * 32 + i, k_attention_427d012ea5c82013_8c2171fa_load_k(k, i));
+      tw_store(t->v + (j - from) * 32 + i, x);
+      check += x * tw_set1(0.0f);
+    }
+  }
+  for (int32_t j = to - from; j % 2 != 0; j++) memset(t->k + j * 32, 0, 32 * 4);
+  return tw_sum(check) == 0.0f;
+}
+
+/* scale·q of one head, turned: [16 queries a panel][d][16]. */
+static void k_attention_427d012ea5c82013_8c2171fa_turn(const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t, int64_t head) {
+  for (int64_t p = 0; p < 32; p += 16) {
+    for (int64_t i = 0; i < 32; i += 16) {
+      tw_v x[16];
+      for (int l = 0; l < 16; l++) {
+        const float *q = (const float *)launch->buffers[0] + (int64_t)t->token[p + l] * 64 + head * 32;
+        x[l] = k_attention_427d012ea5c82013_8c2171fa_load_k(q, i) * tw_set1(0.1767766922712326f);
+      }
+      tw_transpose(x);
+      for (int l = 0; l < 16; l++) tw_store(t->q + p * 32 + (i + l) * 16, x[l]);
+    }
+  }
+}
+
+/* Masks the scores, then softmax without the division; sums go to t->sum. */
+static void k_attention_427d012ea5c82013_8c2171fa_softmax(const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t) {
+  (void)launch;
+  for (int64_t p = 0; p < 32; p += 32) {
+    tw_v top[2], sum[2];
+    for (int u = 0; u < 2; u++) { top[u] = tw_set1(-__builtin_inff()); sum[u] = tw_set1(0.0f); }
+    for (int32_t j = 0; j < t->keys; j++) {
+      float *s = t->s + (int64_t)j * 32 + p;
+      if (t->id[j] > t->low || t->end[j] <= t->high) {
+        for (int u = 0; u < 2; u++) {
+          const tw_i token = tw_loadi(t->token + p + u * 16);
+          const tw_m sees = tw_and(tw_lei(tw_seti(t->id[j]), token), tw_lti(token, tw_seti(t->end[j])));
+          tw_store(s + u * 16, tw_select(sees, tw_load(s + u * 16), tw_set1(-__builtin_inff())));
+        }
+      }
+      for (int u = 0; u < 2; u++) {
+        const tw_v x = tw_load(s + u * 16);
+        top[u] = tw_select(tw_lt(top[u], x), x, top[u]);
+      }
+    }
+    for (int32_t j = 0; j < t->keys; j++) {
+      float *s = t->s + (int64_t)j * 32 + p;
+      for (int u = 0; u < 2; u++) {
+        const tw_v e = tw_exp(tw_load(s + u * 16) - top[u]);
+        tw_store(s + u * 16, e);
+        sum[u] += e;
+      }
+    }
+    for (int u = 0; u < 2; u++) tw_store(t->sum + p + u * 16, sum[u]);
+  }
+}
+
+/* Adds values [from, to) where some value is NaN or infinite: zero times it must not reach a query that cannot see it. */
+static void k_attention_427d012ea5c82013_8c2171fa_add_seen(const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t, int32_t from, int32_t to) {
+  (void)launch;
+  if (from == 0) memset(t->o, 0, 32 * 32 * 4);
+  for (int32_t j = from; j < to; j++) {
+    for (int64_t r = 0; r < 32; r++) {
+      if (t->id[j] > t->token[r] || t->token[r] >= t->end[j]) continue;
+      const tw_v p = tw_set1(t->s[(int64_t)j * 32 + r]);
+      for (int64_t i = 0; i < 32; i += 16) {
+        float *o = t->o + r * 32 + i;
+        tw_store(o, tw_fma(p, tw_load(t->v + (j - from) * 32 + i), tw_load(o)));
+      }
+    }
+  }
+}
+
+static void k_attention_427d012ea5c82013_8c2171fa_finish(const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t, int64_t head) {
+  for (int64_t r = 0; r < t->rows; r++) {
+    float *out = (float *)launch->buffers[5] + (t->first_row + r) * 64;
+    const tw_v sum = tw_set1(t->sum[r]);
+    for (int64_t i = 0; i + 16 <= 32; i += 16) tw_store_f32(out + head * 32 + i, tw_load(t->o + r * 32 + i) / sum);
+  }
+}
+
+void k_attention_427d012ea5c82013_8c2171fa(const tw_launch *launch, int32_t worker, int32_t workers) {
+  (void)workers;
+  const int64_t rows = launch->R;
+  const int64_t tiles = (rows + 32 - 1) / 32;
+  char *scratch = launch->scratch + worker * launch->scratch_bytes;
+  k_attention_427d012ea5c82013_8c2171fa_item t;
+  t.id = (int32_t *)(scratch + 0);
+  t.end = (int32_t *)(scratch + 512);
+  t.token = (int32_t *)(scratch + 1024);
+  t.k = (float *)(scratch + 1152);
+  t.v = (float *)(scratch + 9344);
+  t.q = (float *)(scratch + 17536);
+  t.o = (float *)(scratch + 21632);
+  t.sum = (float *)(scratch + 25728);
+  t.s = (float *)(scratch + 25856);
+  for (;;) {
+    const int64_t item = __atomic_fetch_add(launch->next, 1, __ATOMIC_RELAXED);
+    if (item >= tiles * 1) break;
+    const int64_t kv = item % 1;
+    t.first_row = item / 1 * 32;
+    t.rows = rows - t.first_row < 32 ? rows - t.first_row : 32;
+    t.low = INT32_MAX;
+    t.high = 0;
+    for (int64_t r = 0; r < 32; r++) {
+      const int64_t row = t.first_row + (r < t.rows ? r : t.rows - 1);
+      t.token[r] = ((const int32_t *)launch->buffers[4])[row];
+      if (t.token[r] < t.low) t.low = t.token[r];
+      if (t.token[r] > t.high) t.high = t.token[r];
+    }
+    k_attention_427d012ea5c82013_8c2171fa_list(launch, &t);
+    int finite = 1;
+    for (int64_t head = kv * 2; head < (kv + 1) * 2; head++) {
+      k_attention_427d012ea5c82013_8c2171fa_turn(launch, &t, head);
+      /* One block of keys stays for all heads of the group; more are fetched again. */
+      for (int32_t from = 0; from < t.keys; from += 64) {
+        const int32_t to = t.keys - from < 64 ? t.keys : from + 64;
+        if (t.keys > 64 || head == kv * 2) finite = k_attention_427d012ea5c82013_8c2171fa_fetch(launch, &t, from, to, kv);
+        for (int32_t j = from; j < to; j += 2) {
+          for (int64_t p = 0; p < 32; p += 16) {
+            tw_portable_2x16_f32_a32_1_b16_512_c32_u4(t.k + (j - from) * 32, t.q + p * 32, t.s + (int64_t)j * 32 + p, 32, 1);
+          }
+        }
+      }
+      k_attention_427d012ea5c82013_8c2171fa_softmax(launch, &t);
+      for (int32_t from = 0; from < t.keys; from += 64) {
+        const int32_t to = t.keys - from < 64 ? t.keys : from + 64;
+        if (t.keys > 64) finite = k_attention_427d012ea5c82013_8c2171fa_fetch(launch, &t, from, to, kv);
+        if (!finite) {
+          k_attention_427d012ea5c82013_8c2171fa_add_seen(launch, &t, from, to);
+          continue;
+        }
+        for (int64_t r = 0; r < 32; r += 2) {
+          int64_t i = 0;
+          for (; i + 16 <= 32; i += 16) tw_portable_2x16_f32_a1_32_b32_16_c32_u4(t.s + (int64_t)from * 32 + r, t.v + i, t.o + r * 32 + i, to - from, from == 0);
+        }
+      }
+      k_attention_427d012ea5c82013_8c2171fa_finish(launch, &t, head);
+    }
+  }
+}
