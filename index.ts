@@ -1,0 +1,8 @@
+/** The public interface: the three commands as functions, and what they take and return. */
+export { compile, run, tune } from './driver/commands.js';
+export type {
+  CompileRequest, CompileResult, RunProgress, RunRequest, RunResult, TuneRequest, TuneResult, Ui,
+} from './driver/requests.js';
+export { parseInit } from './driver/model.js';
+export { Interrupted } from './driver/runModel.js';
+export { UserError } from './errors.js';
