@@ -41,7 +41,7 @@ async function compile(context: Context, checkpoint: string, flags: Flags): Prom
   if (isArtifact(checkpoint)) throw new UserError(`${checkpoint}: is an artifact already`, `tune it (tilewright tune ${checkpoint}), run it, or give the checkpoint that it was made from`);
   const isJson = isSet(flags, 'json');
   const advice = (): string => `nothing was written; start again with\n  ${sameCommand(context)}`;
-  const result = await withUi(context, { isJson, advice }, (ui, signal) => context.commands.compile({ model: checkpoint, output, signal, ...model }, ui));
+  const { value: result } = await withUi(context, { isJson, advice }, (ui, signal) => context.commands.compile({ model: checkpoint, output, signal, ...model }, ui));
   if (isJson) printJson(io, result);
   else io.stdout.write(describe(result));
 }

@@ -89,7 +89,7 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
     const finished = error instanceof Interrupted ? `${count(error.questionsDone)} finished questions` : 'finished questions';
     return `${finished} are in the journal; go on with\n  ${sameCommand(context, ['--resume'])}`;
   };
-  const result = await withUi(context, { isJson, advice }, (ui, signal) => {
+  const { value: result } = await withUi(context, { isJson, advice }, (ui, signal) => {
     if (request.output === undefined) ui.note('no --out: results are printed, nothing is written');
     return commands.run({ ...request, signal }, ui);
   });

@@ -6,7 +6,7 @@ import { UserError } from '../errors.js';
 import { count, duration } from './format.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { isSet, seconds, text, threads, type Flags } from './options.js';
-import { printJson, sameCommand, withUi, type Context } from './work.js';
+import { printJson, sameCommand, Stopped, withUi, type Context } from './work.js';
 
 export function addTune(program: Command, context: Context): void {
   const command = program.command('tune')
@@ -38,9 +38,11 @@ async function tune(context: Context, artifact: string, flags: Flags): Promise<v
   const isJson = isSet(flags, 'json');
   const request = { artifact, budgetSeconds, threads: threads(flags, () => commands.cores()), ...(database === undefined ? {} : { database }) };
   const advice = (): string => `finished trials are kept; go on with\n  ${sameCommand(context)}`;
-  const result = await withUi(context, { isJson, advice }, (ui, signal) => commands.tune({ ...request, signal }, ui));
+  const { value: result, stoppedBy } = await withUi(context, { isJson, advice }, (ui, signal) => commands.tune({ ...request, signal }, ui));
   if (isJson) printJson(io, result);
   else io.stdout.write(describe(result));
+  // What was found is in the artifact, but it is not what was asked for: a script must not go on as if it were.
+  if (stoppedBy !== undefined) throw new Stopped(stoppedBy, advice(), undefined);
 }
 
 function describe(result: TuneResult): string {

@@ -43,11 +43,17 @@ export interface WorkOptions {
 /** What a command that was stopped before it had anything to keep rejects with. */
 export class StoppedEarly extends Error {}
 
+export interface Finished<T> {
+  readonly value: T;
+  /** The user asked to stop, and the work came to an end of its own: all of it, or as far as it had got. */
+  readonly stoppedBy: StopSignal | undefined;
+}
+
 /**
  * Runs `work`; rejects with Stopped where it ended because the user asked. Once it has reported results (a run's
  * progress, a tuner's table) it is asked to stop and waited for; before that there is nothing to put right.
  */
-export async function withUi<T>(context: Context, options: WorkOptions, work: (ui: Ui, signal: AbortSignal) => Promise<T>): Promise<T> {
+export async function withUi<T>(context: Context, options: WorkOptions, work: (ui: Ui, signal: AbortSignal) => Promise<T>): Promise<Finished<T>> {
   const { io } = context;
   const ui = makeUi(io, options.isJson);
   let hasResults = false;
@@ -67,7 +73,8 @@ export async function withUi<T>(context: Context, options: WorkOptions, work: (u
   };
   const stop = listenForStop(io, onFirst, () => { ui.close(); });
   try {
-    return await Promise.race([work(watched, stop.signal), early]);
+    const value = await Promise.race([work(watched, stop.signal), early]);
+    return { value, stoppedBy: stop.received() };
   } catch (error) {
     const signal = stop.received();
     if (signal === undefined) throw error;

@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { invocationOf, quoteForShell } from '../../cli/io.js';
 import { errorLines } from '../../cli/report.js';
@@ -179,6 +182,26 @@ describe('Ctrl-C', () => {
     await runCli(RUN, { run }, io);
     expect(io.died).toEqual(['SIGINT']);
     expect(textAtDeath.lastIndexOf('\x1b[?25h')).toBeGreaterThan(textAtDeath.lastIndexOf('\x1b[?25l'));
+  });
+
+  it('in a tuning that keeps what it found is still 130', async () => {
+    const io = fakeIo();
+    const folder = mkdtempSync(join(tmpdir(), 'tilewright-cli-'));
+    try {
+      writeFileSync(join(folder, 'manifest.json'), '{}');
+      const tune: Commands['tune'] = (request, ui) => {
+        ui.table(['row']);
+        io.send('SIGINT');
+        expect(request.signal?.aborted).toBe(true);
+        return Promise.resolve({ artifact: folder, trials: 3, reused: 4, gain: 1.5, table: ['row'], seconds: 2 });
+      };
+      const { status, stdout, stderr } = await runCli(['tune', folder], { tune }, io);
+      expect(status).toBe(130);
+      expect(stdout).toBe(`row\n${folder}: 3 trials in 2.00 s, 4 more from the database\nwhat was measured of the largest batch is 1.50× as fast as with default schedules\n`);
+      expect(stderr.endsWith(`stopped: finished trials are kept; go on with\n  tilewright tune ${folder}\n`)).toBe(true);
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
   });
 
   it('SIGTERM is 143', async () => {
