@@ -32,7 +32,7 @@ function systemProblem(path: string, error: unknown): UserError {
   if (code.startsWith('Z_')) {
     return new UserError(`${path}: the gzip data is truncated or damaged`, `Fetch the file again; check it with: gzip -t ${path}`, options);
   }
-  return new UserError(`${path} cannot be read: ${error instanceof Error ? error.message : String(error)}`, undefined, options);
+  return new UserError(`${path} cannot be read: ${error instanceof Error ? error.message : String(error)}`, `Try: ls -l ${path}`, options);
 }
 
 /** The bytes of a file, decompressed where it starts with gzip's magic number. */
@@ -168,7 +168,7 @@ export async function* readQuestions(options: DatasetOptions): AsyncGenerator<Qu
   }
   if (total === 0) throw new UserError(`${path} holds no questions`, `Each line of a ${task.name} file is ${task.schema}`);
   if (first >= total) {
-    throw new UserError(`--docs starts at question ${first}, but ${path} has ${total} (0 to ${total - 1})`);
+    throw new UserError(`--docs starts at question ${first}, but ${path} has ${total} (0 to ${total - 1})`, `Example: --docs 0:${total} (all of them)`);
   }
   return { total, sha256: hash.digest('hex') };
 }

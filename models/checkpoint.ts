@@ -55,7 +55,7 @@ function noWeights(dir: string): UserError {
 
 /** weight_map of an index file: tensor → shard. Shards are plain names, so none leads out of the folder. */
 function readIndex(path: string): ReadonlyMap<string, string> {
-  const { value, text } = readJsonObject(path, INDEX_BYTES);
+  const { value, text } = readJsonObject(path, INDEX_BYTES, DOWNLOAD);
   const map = value['weight_map'];
   if (!isRecord(map)) throw new UserError(`${path}: weight_map: expected an object, got ${quote(map)}`, DOWNLOAD);
   const duplicate = findDuplicateKey(text);

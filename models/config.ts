@@ -138,11 +138,18 @@ export function parseConfig(json: unknown, where: string, fallbackDType: WeightD
   });
 }
 
+const OTHER_MODEL = 'use the Hugging Face checkpoint of a LLaMA 1, 2 or 3 model; if this is one, download its config.json again';
 const WANTED = 'give the folder of a Hugging Face checkpoint: config.json and *.safetensors';
 
 /** The configuration in the file `path`. UserError where it is missing or unsupported. */
-export const readConfig = (path: string, fallbackDType?: WeightDType): LlamaConfig =>
-  parseConfig(readJsonObject(path, CONFIG_BYTES, WANTED).value, path, fallbackDType);
+export function readConfig(path: string, fallbackDType?: WeightDType): LlamaConfig {
+  const { value } = readJsonObject(path, CONFIG_BYTES, WANTED);
+  try {
+    return parseConfig(value, path, fallbackDType);
+  } catch (error) {
+    throw error instanceof UserError && error.hint === undefined ? new UserError(error.message, OTHER_MODEL, { cause: error }) : error;
+  }
+}
 
 /** config.json of the checkpoint folder `dir`. UserError where it is missing or unsupported. */
 export function loadConfig(dir: string, fallbackDType?: WeightDType): LlamaConfig {

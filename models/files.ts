@@ -91,27 +91,27 @@ export function readBounded(path: string, maxBytes: number, hint?: string): Buff
 }
 
 /** Strict UTF-8; a byte order mark is kept, so that it is never silently part of a valid file. */
-export function decodeUtf8(bytes: Uint8Array, where: string): string {
+export function decodeUtf8(bytes: Uint8Array, where: string, hint?: string): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch (error) {
-    throw new UserError(`${where}: not valid UTF-8`, undefined, { cause: error });
+    throw new UserError(`${where}: not valid UTF-8`, hint, { cause: error });
   }
 }
 
-export function parseJson(text: string, where: string): unknown {
+export function parseJson(text: string, where: string, hint?: string): unknown {
   try {
     return JSON.parse(text) as unknown;
   } catch (error) {
     const detail = error instanceof Error ? quote(error.message, 160).slice(1, -1).replaceAll('\\"', '"') : '';
-    throw new UserError(`${where}: not valid JSON: ${detail}`, undefined, { cause: error });
+    throw new UserError(`${where}: not valid JSON: ${detail}`, hint, { cause: error });
   }
 }
 
 /** A JSON object from a file of at most `maxBytes`, with its text. */
 export function readJsonObject(path: string, maxBytes: number, hint?: string): { readonly value: Readonly<Record<string, unknown>>; readonly text: string } {
-  const text = decodeUtf8(readBounded(path, maxBytes, hint), path);
-  const value = parseJson(text, path);
+  const text = decodeUtf8(readBounded(path, maxBytes, hint), path, hint);
+  const value = parseJson(text, path, hint);
   if (!isRecord(value)) throw new UserError(`${path}: expected a JSON object, got ${quote(value)}`, hint);
   return { value, text };
 }

@@ -84,8 +84,8 @@ export function parseSafetensorsHeader(
   where: string,
 ): { readonly entries: readonly SafetensorsEntry[]; readonly metadata: ReadonlyMap<string, string> } {
   if (json[0] !== 0x7b) throw new UserError(`${where}: the header does not start with '{': not a safetensors file`, REFETCH);
-  const text = decodeUtf8(json, `${where}: header`);
-  const header = parseJson(text, `${where}: header`);
+  const text = decodeUtf8(json, `${where}: header`, REFETCH);
+  const header = parseJson(text, `${where}: header`, REFETCH);
   if (!isRecord(header)) throw new UserError(`${where}: the header is not a JSON object`, REWRITE);
   const duplicate = findDuplicateKey(text);
   if (duplicate !== undefined) throw new UserError(`${where}: the header has the key ${quote(duplicate, 120)} twice`, REWRITE);

@@ -30,6 +30,8 @@ const JSON_BYTES = 128 << 20;
 const MODEL_BYTES = 64 << 20;
 const CONFIG_BYTES = 8 << 20;
 
+const REFETCH = 'download tokenizer.json again';
+
 const message = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 function describe(spec: TokenizerSpec): string {
@@ -39,7 +41,7 @@ function describe(spec: TokenizerSpec): string {
 function createNative(spec: TokenizerSpec): NativeTokenizer {
   const where = describe(spec);
   try {
-    const text = spec.kind === 'json' ? spec.text : decodeUtf8(readBounded(spec.path, JSON_BYTES), spec.path);
+    const text = spec.kind === 'json' ? spec.text : decodeUtf8(readBounded(spec.path, JSON_BYTES, REFETCH), spec.path, REFETCH);
     const native = NativeTokenizer.fromString(text);
     // A file may ask for both; scoring wants every token and no other.
     native.disableTruncation();
@@ -47,7 +49,7 @@ function createNative(spec: TokenizerSpec): NativeTokenizer {
     return native;
   } catch (error) {
     if (error instanceof UserError) throw error;
-    throw new UserError(`${where}: not a tokenizer that can be read: ${quote(message(error), 200)}`, 'download tokenizer.json again', { cause: error });
+    throw new UserError(`${where}: not a tokenizer that can be read: ${quote(message(error), 200)}`, REFETCH, { cause: error });
   }
 }
 
@@ -56,7 +58,7 @@ function wrap(native: NativeTokenizer, where: string): Tokenizer {
     try {
       return await run();
     } catch (error) {
-      throw new UserError(`${where}: cannot tokenise: ${quote(message(error), 200)}`, undefined, { cause: error });
+      throw new UserError(`${where}: cannot tokenise: ${quote(message(error), 200)}`, 'leave the question out with --docs, or use the tokenizer.json of the original model', { cause: error });
     }
   };
   return {
@@ -78,10 +80,10 @@ export function findTokenizer(dir: string): string | undefined {
 /** add_bos_token and add_eos_token of tokenizer_config.json; LLaMA's defaults where the file or the key is absent. */
 function readSpecialTokens(dir: string): SpecialTokens {
   const path = join(dir, 'tokenizer_config.json');
-  const config = fileSize(path) === undefined ? {} : readJsonObject(path, CONFIG_BYTES).value;
+  const config = fileSize(path) === undefined ? {} : readJsonObject(path, CONFIG_BYTES, 'download tokenizer_config.json again').value;
   const flag = (key: string, fallback: boolean): boolean => {
     const value = config[key] ?? fallback;
-    if (typeof value !== 'boolean') throw new UserError(`${path}: ${key}: expected true or false, got ${quote(value)}`);
+    if (typeof value !== 'boolean') throw new UserError(`${path}: ${key}: expected true or false, got ${quote(value)}`, 'download tokenizer_config.json again');
     return value;
   };
   return { addBos: flag('add_bos_token', true), addEos: flag('add_eos_token', false) };
@@ -89,9 +91,9 @@ function readSpecialTokens(dir: string): SpecialTokens {
 
 /** Refuses what would make one text two different token lists. */
 function checkJson(text: string, where: string): void {
-  const json = parseJson(text, where);
+  const json = parseJson(text, where, REFETCH);
   const model = isRecord(json) ? json['model'] : undefined;
-  if (!isRecord(model)) throw new UserError(`${where}: no "model": not a tokenizer.json`, 'download tokenizer.json again');
+  if (!isRecord(model)) throw new UserError(`${where}: no "model": not a tokenizer.json`, REFETCH);
   if (isGiven(model['dropout']) && model['dropout'] !== 0) {
     throw new UserError(`${where}: model.dropout is ${quote(model['dropout'])}: it tokenises by chance, so no score could be repeated`, 'set it to null');
   }
@@ -106,7 +108,7 @@ export function openTokenizer(dir: string): OpenTokenizer {
   let spec: TokenizerSpec;
   let text: string;
   if (path.endsWith('.json')) {
-    text = decodeUtf8(readBounded(path, JSON_BYTES), path);
+    text = decodeUtf8(readBounded(path, JSON_BYTES, REFETCH), path, REFETCH);
     checkJson(text, path);
     spec = { kind: 'file', path };
   } else {
