@@ -6,7 +6,7 @@ import {
   type Evaluation, type LoadedQuestions, type Progress, type ResultsInput, type Task,
 } from '../eval/index.js';
 import type { Checkpoint } from '../models/checkpoint.js';
-import { openTokenizer } from '../models/tokenizer.js';
+import { describeTokenizer } from '../models/tokenizer.js';
 import { CpuExecutor } from '../runtime/cpu/executor.js';
 import { printMemoryUse } from '../runtime/cpu/memoryUse.js';
 import { modelFolder } from '../eval/index.js';
@@ -43,13 +43,13 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   const machine = detectMachine();
   ui.phase('open model', request.model);
   const { checkpoint, model, id } = await openOrCompile(request, machine, ui);
-  const tokenizer = openTokenizer(checkpoint.dir);
+  const tokenizer = describeTokenizer(checkpoint.dir);
   if (tokenizer.vocabSize > checkpoint.config.vocabSize) {
     throw new UserError(`${checkpoint.dir}: the tokenizer has ids up to ${tokenizer.vocabSize - 1}, the model ${checkpoint.config.vocabSize} embeddings`, 'the tokenizer belongs to another model');
   }
   const questions = loadQuestions(
     { path: request.data, task, limit: request.limit, docs: request.docs },
-    { tokenizer: { moduleUrl: new URL('../models/tokenizer.js', import.meta.url).href, spec: tokenizer.spec }, workers: Math.min(2, request.threads) },
+    { tokenizer: { moduleUrl: new URL('../models/tokenizer.js', import.meta.url).href, spec: tokenizer.spec }, workers: 1 },
   );
   // Awaited below; a failure before that must not count as unhandled.
   questions.catch(() => undefined);

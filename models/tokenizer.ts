@@ -89,40 +89,43 @@ function readSpecialTokens(dir: string): SpecialTokens {
   return { addBos: flag('add_bos_token', true), addEos: flag('add_eos_token', false) };
 }
 
-/** Refuses what would make one text two different token lists. */
-function checkJson(text: string, where: string): void {
-  const json = parseJson(text, where, REFETCH);
+/** Refuses what would make one text two different token lists; returns one more than the largest token id. */
+function checkJson(text: string, where: string): number {
+  const json = parseJson(text, where);
   const model = isRecord(json) ? json['model'] : undefined;
-  if (!isRecord(model)) throw new UserError(`${where}: no "model": not a tokenizer.json`, REFETCH);
+  if (!isRecord(json) || !isRecord(model)) throw new UserError(`${where}: no "model": not a tokenizer.json`, 'download tokenizer.json again');
   if (isGiven(model['dropout']) && model['dropout'] !== 0) {
     throw new UserError(`${where}: model.dropout is ${quote(model['dropout'])}: it tokenises by chance, so no score could be repeated`, 'set it to null');
   }
+  const vocab = model['vocab'];
+  const ids: unknown[] = isRecord(vocab) ? Object.values(vocab) : Array.isArray(vocab) ? [vocab.length - 1] : [];
+  const added = Array.isArray(json['added_tokens']) ? json['added_tokens'].map((token: unknown) => (isRecord(token) ? token['id'] : undefined)) : [];
+  return [...ids, ...added].reduce<number>((largest, id) => (typeof id === 'number' ? Math.max(largest, id) : largest), -1) + 1;
 }
 
-/** Opens the tokenizer of the checkpoint folder `dir`. UserError where there is none or it cannot be read. */
-export function openTokenizer(dir: string): OpenTokenizer {
+/** What a checkpoint folder says of its tokenizer. */
+export type TokenizerDescription = Pick<OpenTokenizer, 'spec' | 'vocabSize' | 'hash'>;
+
+/**
+ * The tokenizer of the checkpoint folder `dir`, without making it: threads make their own from the spec, and a
+ * second one here would only take memory. UserError where there is none or its file is damaged.
+ */
+export function describeTokenizer(dir: string): TokenizerDescription {
   const path = findTokenizer(dir);
   if (path === undefined) {
     throw new UserError(`${resolve(dir)}: neither tokenizer.json nor tokenizer.model is there`, 'copy the tokenizer of the model into the folder');
   }
-  let spec: TokenizerSpec;
-  let text: string;
-  if (path.endsWith('.json')) {
-    text = decodeUtf8(readBounded(path, JSON_BYTES, REFETCH), path, REFETCH);
-    checkJson(text, path);
-    spec = { kind: 'file', path };
-  } else {
-    text = convertSentencePiece(readBounded(path, MODEL_BYTES), path, readSpecialTokens(dir));
-    spec = { kind: 'json', text, where: path };
-  }
-  const native = createNative(spec);
-  let vocabSize: number | undefined;
+  const isJson = path.endsWith('.json');
+  const text = isJson ? decodeUtf8(readBounded(path, JSON_BYTES), path) : convertSentencePiece(readBounded(path, MODEL_BYTES), path, readSpecialTokens(dir));
   return {
-    ...wrap(native, path),
-    spec,
-    get vocabSize() {
-      return (vocabSize ??= Object.values(native.getVocab(true)).reduce((largest, id) => Math.max(largest, id), -1) + 1);
-    },
+    spec: isJson ? { kind: 'file', path } : { kind: 'json', text, where: path },
+    vocabSize: checkJson(text, path),
     hash: createHash('sha256').update(text).digest('hex'),
   };
+}
+
+/** Opens the tokenizer of the checkpoint folder `dir`. UserError where there is none or it cannot be read. */
+export function openTokenizer(dir: string): OpenTokenizer {
+  const description = describeTokenizer(dir);
+  return { ...createTokenizer(description.spec), ...description };
 }
