@@ -1,5 +1,5 @@
-/** Copies what the TypeScript compiler leaves behind into dist, at the same relative paths: templates and the kernel ABI. */
-import { cpSync, mkdirSync, readdirSync } from 'node:fs';
+/** Finishes dist: copies what the TypeScript compiler leaves behind (templates, the kernel ABI) and lets the command be started. */
+import { chmodSync, cpSync, mkdirSync, readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -12,3 +12,6 @@ for (const file of [...templates, join('runtime', 'native', 'abi.h')]) {
   mkdirSync(dirname(to), { recursive: true });
   cpSync(join(ROOT, file), to);
 }
+
+// `npx tilewright` in this folder starts the file itself.
+chmodSync(join(ROOT, 'dist', 'cli', 'main.js'), 0o755);
