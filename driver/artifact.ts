@@ -1,8 +1,9 @@
 /**
  * The artifact folder name.tw/: manifest.json, graph.tw, plan.json, kernels/. Weights stay in the checkpoint, named by
  * path and fingerprint. Loading trusts nothing: every file must have the hash the manifest gives, the plan must pass
- * its schema and the kernel verifier, and machine code is always made anew from the plan (or found in this machine's
- * cache); the sources under kernels/ are for reading.
+ * its schema and the kernel verifier and be the one that graph.tw compiles to (its schedules apart, which must be
+ * legal), and machine code is always made anew from the plan (or found in this machine's cache); the sources under
+ * kernels/ are for reading.
  */
 import { createHash } from 'node:crypto';
 import { closeSync, existsSync, fstatSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, statSync, writeSync } from 'node:fs';
@@ -11,9 +12,10 @@ import { z } from 'zod';
 import { UserError } from '../errors.js';
 import { makeFolder } from '../eval/output.js';
 import { CPU_ISAS, type Plan } from '../ir/plan.js';
-import { checkPlan } from './checkPlan.js';
+import { parseGraph } from '../ir/text/parser.js';
+import { checkAgainstGraph, checkPlan } from './checkPlan.js';
 import type { CompiledModel } from './compile.js';
-import type { Machine } from './machine.js';
+import { arithmeticOf, numericsOf, scheduleFacts, upTo, type Machine } from './machine.js';
 import type { WeightInit } from './model.js';
 import { parsePlan, printPlan } from './planJson.js';
 
@@ -97,58 +99,78 @@ export function saveArtifact(dir: string, reference: ModelReference, machine: Ma
 
 const MAX_BYTES: Readonly<Record<string, number>> = { 'manifest.json': 1 << 20, 'graph.tw': 256 << 20, 'plan.json': 256 << 20 };
 
-function readBounded(path: string, name: string): string {
+function readBounded(path: string, name: string, again: string): string {
   let file: number;
   try {
     file = openSync(join(path, name), 'r');
   } catch {
-    throw new UserError(`${path}: ${name} is missing or not readable`, rebuild('<checkpoint>', path));
+    throw new UserError(`${path}: ${name} is missing or not readable`, again);
   }
   try {
-    const size = fstatSync(file).size;
-    if (size > MAX_BYTES[name]!) throw new UserError(`${path}: ${name} has ${size} bytes, more than an artifact holds`, rebuild('<checkpoint>', path));
+    const { size } = fstatSync(file);
+    if (size > MAX_BYTES[name]!) throw new UserError(`${path}: ${name} has ${size} bytes, more than an artifact holds`, again);
     return readFileSync(file, 'utf8');
   } finally {
     closeSync(file);
   }
 }
 
-/** The command that makes the artifact anew. */
-const rebuild = (model: string, dir: string, init?: WeightInit): string =>
-  `tilewright compile ${model}${init?.kind === 'random' ? ` --init random:${init.seed}` : ''} -o ${dir}`;
+/** A word as a POSIX shell reads it back: paths come from files. */
+const word = (text: string): string => (/^[\w./:=@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
+/** The command that makes the artifact anew, with the same arithmetic where that is known. */
+export function rebuild(dir: string, known: { readonly model?: Pick<ModelReference, 'path'> & { readonly init?: WeightInit }; readonly arithmetic?: 'bf16' | 'f32' } = {}): string {
+  const model = known.model === undefined ? '<checkpoint>' : word(known.model.path);
+  const init = known.model?.init?.kind === 'random' ? ` --init random:${known.model.init.seed}` : '';
+  return `tilewright compile ${model}${init}${known.arithmetic === 'f32' ? ' --precision f32' : ''} -o ${word(dir)}`;
+}
 
 export function loadArtifact(dir: string, machine: Machine): Artifact {
-  if (!statSync(dir).isDirectory()) throw new UserError(`${dir}: is not an artifact folder`);
-  const manifest = parseManifest(dir, readBounded(dir, 'manifest.json'));
-  const again = rebuild(manifest.model.path, dir, manifest.model.init);
-  if (manifest.version !== ARTIFACT_VERSION) throw new UserError(`${dir}: made by artifact version ${manifest.version}; this tilewright reads ${ARTIFACT_VERSION}`, again);
-  const { isa } = manifest.target;
-  if (!machine.isas.includes(isa)) throw new UserError(`${dir}: compiled for ${isa} on ${manifest.target.cpu}; this CPU (${machine.cpu.model}) has ${machine.isas.join(', ')}`, again);
-  const texts = { 'graph.tw': readBounded(dir, 'graph.tw'), 'plan.json': readBounded(dir, 'plan.json') };
+  if (!statSync(dir).isDirectory()) throw new UserError(`${dir}: is not an artifact folder`, rebuild(dir));
+  const manifest = parseManifest(dir, readBounded(dir, 'manifest.json', rebuild(dir)));
+  const { isa, arithmetic } = manifest.target;
+  const again = rebuild(dir, { model: manifest.model, arithmetic });
+  if (!machine.isas.includes(isa)) {
+    throw new UserError(`${dir}: compiled for ${isa} on ${manifest.target.cpu}; this CPU (${machine.cpu.model}) has ${machine.isas.join(', ')}`, again);
+  }
+  const texts = { 'graph.tw': readBounded(dir, 'graph.tw', again), 'plan.json': readBounded(dir, 'plan.json', again) };
   for (const name of ['graph.tw', 'plan.json'] as const) {
     const actual = sha256(texts[name]);
     if (actual !== manifest.files[name]) throw new UserError(`${dir}: ${name} has hash ${actual.slice(0, 12)}…, the manifest says ${manifest.files[name].slice(0, 12)}…: it was changed after it was compiled`, again);
   }
   const plan: Plan = parsePlan(texts['plan.json'], `${dir}/plan.json`, again);
-  try {
-    checkPlan(plan);
-  } catch (error) {
-    throw new UserError(`${dir}: plan.json: ${error instanceof Error ? error.message : String(error)}`, again, { cause: error });
-  }
-  return { manifest, model: { isa, arithmetic: manifest.target.arithmetic, graphText: texts['graph.tw'], plan } };
+  const check = (name: string, run: () => void): void => {
+    try {
+      run();
+    } catch (error) {
+      throw new UserError(`${dir}: ${name}: ${error instanceof Error ? error.message : String(error)}`, again, { cause: error });
+    }
+  };
+  check('manifest.json', () => {
+    if (arithmeticOf(isa) !== arithmetic) throw new Error(`${isa} does not compute in ${arithmetic}`);
+  });
+  check('plan.json', () => checkPlan(plan, { ...scheduleFacts(machine), isas: upTo(machine, isa) }));
+  check('graph.tw and plan.json', () => checkAgainstGraph(plan, parseGraph(texts['graph.tw']), numericsOf(isa)));
+  return { manifest, model: { isa, arithmetic, graphText: texts['graph.tw'], plan } };
 }
+
+/** What every version's manifest has had: enough to say which version it is and how to make the artifact anew. */
+const anyVersion = z.looseObject({ version: z.number(), model: z.looseObject({ path: z.string().max(4096) }).optional() });
 
 function parseManifest(dir: string, text: string): Manifest {
   let json: unknown;
   try {
     json = JSON.parse(text);
   } catch {
-    throw new UserError(`${dir}: manifest.json is not JSON`, rebuild('<checkpoint>', dir));
+    throw new UserError(`${dir}: manifest.json is not JSON`, rebuild(dir));
   }
+  const any = anyVersion.safeParse(json);
+  const again = rebuild(dir, any.data?.model === undefined ? {} : { model: { path: any.data.model.path } });
+  if (any.success && any.data.version !== ARTIFACT_VERSION) throw new UserError(`${dir}: made by artifact version ${any.data.version}; this tilewright reads ${ARTIFACT_VERSION}`, again);
   const parsed = manifestSchema.safeParse(json);
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
-    throw new UserError(`${dir}: manifest.json: ${issue === undefined ? 'not a manifest' : `${issue.path.join('.')}: ${issue.message}`}`, rebuild('<checkpoint>', dir));
+    throw new UserError(`${dir}: manifest.json: ${issue === undefined ? 'not a manifest' : `${issue.path.join('.')}: ${issue.message}`}`, again);
   }
   return parsed.data;
 }

@@ -11,7 +11,7 @@ import type { MaskKind } from '../models/mask.js';
 import { lower, optimise } from '../passes/pipeline.js';
 import { planMemory } from '../passes/planMemory.js';
 import { defaultBuckets } from '../autotune/buckets.js';
-import { deriveLaunches } from './checkPlan.js';
+import { deriveLaunches, MAX_CAPACITY } from './checkPlan.js';
 import { arithmeticOf, chooseIsa, numericsOf, scheduleFacts, upTo, type Machine, type Precision } from './machine.js';
 import { buildGraph } from './model.js';
 
@@ -39,7 +39,6 @@ export const contextLimit = (checkpoint: Pick<Checkpoint, 'config'>, plan: Plan)
   Math.min(checkpoint.config.maxPositions, plan.capacity.tokens);
 
 const DEFAULT_CAPACITY = { least: 1024, most: 4096 } as const;
-const MAX_CAPACITY = 1 << 16;
 
 export function compileModel(checkpoint: Checkpoint, machine: Machine, options: CompileOptions): CompiledModel {
   const isa = chooseIsa(machine, options.precision, options.isa);

@@ -1,7 +1,7 @@
 /** A model as the user names it — checkpoint, config.json or artifact — compiled. */
 import { UserError } from '../errors.js';
 import type { Checkpoint } from '../models/checkpoint.js';
-import { artifactId, isArtifact, loadArtifact, type ModelReference } from './artifact.js';
+import { artifactId, isArtifact, loadArtifact, rebuild, type ModelReference } from './artifact.js';
 import { compileModel, type CompiledModel } from './compile.js';
 import { Dump } from './dump.js';
 import type { Machine } from './machine.js';
@@ -43,7 +43,7 @@ export function openArtifact(dir: string, machine: Machine): OpenedModel {
   const checkpoint = openModel(manifest.model.path, manifest.model.init);
   const fingerprint = checkpoint.fingerprint();
   if (fingerprint !== manifest.model.fingerprint) {
-    throw new UserError(`${dir}: the checkpoint ${manifest.model.path} has changed since it was compiled`, `tilewright compile ${manifest.model.path} -o ${dir}`);
+    throw new UserError(`${dir}: the checkpoint ${manifest.model.path} has changed since it was compiled`, rebuild(dir, { model: manifest.model, arithmetic: model.arithmetic }));
   }
   const reference: ModelReference = { path: manifest.model.path, fingerprint, init: manifest.model.init };
   return { checkpoint, reference, model, id: artifactId(reference, model), isArtifact: true };
