@@ -1,7 +1,7 @@
 /** Tree attention: tiles of queries against the list of keys that they may see. */
 import type { AttentionKernel } from '../../ir/kernel.js';
 import type { CpuAttentionSchedule, CpuIsa } from '../../ir/plan.js';
-import { roundUp } from '../../ir/types.js';
+import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import type { Emitted } from './gemm.js';
 import type { Operands } from './layout.js';
 import { C_TYPES } from './layout.js';
@@ -30,7 +30,9 @@ export function emitAttention(
   const dp = roundUp(d, 16);
   const [q, k, v, out] = [operands.get(kernel.q), operands.get(kernel.k), operands.get(kernel.v), operands.get(kernel.out)];
   const maskOperand = operands.get(mask.kind === 'column' ? mask.subtreeEnd : mask.buffer);
-  const capacity = roundUp(tokensCapacity, KEY_STEP);
+  const capacity = roundUp(tokensCapacity, 64);
+  const lanes = queries % 32 === 0 ? 32 : 16;
+  const groups = queries / lanes;
   const block = Math.min(keys, capacity);
   const scratch: { name: string; type: string; offset: number }[] = [];
   let bytes = 0;
@@ -46,20 +48,20 @@ export function emitAttention(
   take('q', 'float', queries * dp);
   take('o', 'float', queries * dp);
   take('sum', 'float', queries);
+  take('seen', 'uint8_t', (groups * capacity) / 8);
   take('s', 'float', capacity * queries);
-  const scoreColumns = queries % tiles.scoreColumns === 0 ? tiles.scoreColumns : 16;
+  const scoreColumns = lanes % tiles.scoreColumns === 0 ? tiles.scoreColumns : 16;
   const score = fmaTile({
-    isa, mr: tiles.scoreRows, nr: scoreColumns, rs: dp, ks: 1, bk: 16, bp: dp * 16, ldc: queries, bDtype: 'f32', unroll: 4, aheadA: 0, aheadB: 0,
+    isa, mr: tiles.scoreRows, nr: scoreColumns, rs: dp, ks: 1, bk: 16, bp: dp * 16, ldc: lanes, bDtype: 'f32', unroll: 4, aheadA: 0, aheadB: 0,
   });
   const widths = tiles.valueColumns === 32 ? [32, 16].filter((nr) => nr <= dp && (nr === 32 || dp % 32 !== 0)) : [16];
   const values = widths.map((nr) => ({
     nr,
-    helper: fmaTile({ isa, mr: tiles.valueRows, nr, rs: 1, ks: queries, bk: dp, bp: 16, ldc: dp, bDtype: 'f32', unroll: 4, aheadA: 0, aheadB: 0 }),
+    helper: fmaTile({ isa, mr: tiles.valueRows, nr, rs: 1, ks: lanes, bk: dp, bp: 16, ldc: dp, bDtype: 'f32', unroll: 4, aheadA: 0, aheadB: 0 }),
   }));
-  const vectors = queries % 32 === 0 ? 2 : 1;
   const source = render('attention', {
     symbol, heads, kvHeads, group: heads / kvHeads, d, dp, isPartial: d % 16 !== 0, queries, keys: block, rows: kernel.rows,
-    vectors, span: vectors * 16, scale: floatLiteral(kernel.scale),
+    lanes, groups, capacity, lineElements: 64 / DTYPE_BYTES[k.dtype], vectors: lanes / 16, scale: floatLiteral(kernel.scale),
     qIndex: q.index, kIndex: k.index, vIndex: v.index, outIndex: out.index, qStride: q.stride, kStride: k.stride, vStride: v.stride,
     outStride: out.stride, kType: C_TYPES[k.dtype], kDtype: k.dtype, outType: C_TYPES[out.dtype], outDtype: out.dtype,
     isColumn: mask.kind === 'column', maskIndex: maskOperand.index, maskStride: maskOperand.stride,

@@ -27,7 +27,7 @@ export function defaultSchedule(kernel: Kernel, module: KernelModule, facts: Cpu
       return contraction(kernel, isa, facts, kernel.rows === 'R' ? bucket.rows : bucket.tokens);
     }
     case 'attention':
-      return { kind: 'attention', isa: bestIsa(facts, (isa) => isa !== 'amx'), queries: 32, keys: 256 };
+      return { kind: 'attention', isa: bestIsa(facts, (isa) => isa !== 'amx'), queries: 128, keys: 512 };
     case 'loop':
     case 'logprobReduce':
       return { kind: 'loop', isa: bestIsa(facts, (isa) => isa !== 'amx'), rows: 16 };

@@ -15,7 +15,7 @@ const SHAPES: readonly Shape[] = [
   { heads: 3, kvHeads: 1, headDim: 40, dtype: 'f32' },
   { heads: 1, kvHeads: 1, headDim: 256, dtype: 'f32' },
 ];
-const TILES: readonly (readonly [number, number])[] = [[32, 256], [16, 8], [64, 64], [48, 16]];
+const TILES: readonly (readonly [number, number])[] = [[32, 256], [16, 8], [128, 64], [48, 16]];
 
 /** One kernel for each tile shape; `biased` of them take a materialised mask. */
 function moduleOf(s: Shape, kind: 'column' | 'bias', hasQueryRow: boolean): KernelModule {

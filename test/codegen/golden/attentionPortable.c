@@ -103,39 +103,61 @@ static __attribute__((noinline)) void tw_portable_2x16_f32_a1_32_b32_16_c32_u4(c
 #endif
 
 /*
- * 2 heads of 32 over 1 of keys. A work item is 32 queries of the heads that share one head of keys.
- * Scores lie [key][query], so a key is masked, its exponential taken and the sum made in order of keys, lanes = queries:
- * a key that a query does not see adds an exact zero, and the answer does not depend on the tile a query falls in.
+ * 2 heads of 32 over 1 of keys. A work item is 32 queries of the heads that share one head of keys; it
+ * fetches their keys once, and works on 32 queries at a time. Scores lie [key][query], so a key is masked, its
+ * exponential taken and the sum made in order of keys, lanes = queries: a key that a query does not see adds an exact
+ * zero, and the answer does not depend on the tile a query falls in. Blocks of 8 keys that no lane sees are left out.
  */
 typedef struct k_attention_427d012ea5c82013_8c2171fa_item {
-  int64_t rows, first_row;  /* queries of this tile, and its first row of the result */
-  int32_t keys;             /* keys that some query of the tile may see, in order */
-  int32_t low, high;        /* least and greatest token of a query */
+  int64_t rows, first_row;  /* queries of this item, and its first row of the result */
+  int32_t keys;             /* keys that some query of the item may see, in order */
+  int32_t low[1], high[1], last;  /* least and greatest token of each 32 queries; greatest of all */
   int32_t *id, *end, *token;
+  uint8_t *seen;            /* [group of lanes][8 keys]: whether some lane may see some of the keys */
   float *k, *v, *q, *s, *o, *sum;
 } k_attention_427d012ea5c82013_8c2171fa_item;
 
 TW_FN tw_v k_attention_427d012ea5c82013_8c2171fa_load_k(const float *p, int64_t i) { return tw_load_f32(p + i); }
 
-/* Keys that the tile may see: the ancestors of its first token, then every token up to its last. */
+/* Keys that the item may see: the ancestors of its least token, then every token up to its greatest. */
 static void k_attention_427d012ea5c82013_8c2171fa_list(const tw_launch *launch, k_attention_427d012ea5c82013_8c2171fa_item *t) {
   int32_t n = 0;
   const int32_t *end = (const int32_t *)launch->buffers[3];
-  for (int32_t k = 0; k <= t->high;) {
-    if (k < t->low && end[k] <= t->low) {
+  int32_t low = t->low[0];
+  for (int g = 1; g < 1; g++) if (t->low[g] < low) low = t->low[g];
+  for (int32_t k = 0; k <= t->last;) {
+    if (k < low && end[k] <= low) {
       k = end[k] > k ? end[k] : k + 1;
       continue;
     }
     t->id[n] = k;
     t->end[n++] = end[k++];
   }
+  for (int g = 0; g < 1; g++) {
+    for (int32_t j = 0; j < n; j += 8) {
+      int any = 0;
+      for (int32_t i = j; i < j + 8 && i < n; i++) any |= t->id[i] <= t->high[g] && t->end[i] > t->low[g];
+      t->seen[g * 128 / 8 + j / 8] = (uint8_t)any;
+    }
+  }
   t->keys = n;
 }
 
-/* Copies keys and values [from, to) of the list as f32. Returns whether every value is finite. */
-static int k_attention_427d012ea5c82013_8c2171fa_fetch(const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t, int32_t from, int32_t to, int64_t kv) {
+/*
+ * Copies keys and values [from, to) of the list as f32. Returns whether every value is finite. One head's part of a row
+ * is short and rows are far apart, which no prefetcher of the hardware follows: rows ahead are asked for here, and the
+ * part of the head `next` heads on, which this worker is likely to take next.
+ */
+static int k_attention_427d012ea5c82013_8c2171fa_fetch(const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t, int32_t from, int32_t to, int64_t kv, int64_t next) {
   tw_v check = tw_set1(0.0f);
   for (int32_t j = from; j < to; j++) {
+    const int64_t ahead = t->id[j + 6 < to ? j + 6 : to - 1];
+    for (int64_t i = 0; i < 32; i += 16) {
+      __builtin_prefetch((const float *)launch->buffers[1] + ahead * 32 + kv * 32 + i);
+      __builtin_prefetch((const float *)launch->buffers[2] + ahead * 32 + kv * 32 + i);
+      __builtin_prefetch((const float *)launch->buffers[1] + (int64_t)t->id[j] * 32 + (kv + next) * 32 + i, 0, 2);
+      __builtin_prefetch((const float *)launch->buffers[2] + (int64_t)t->id[j] * 32 + (kv + next) * 32 + i, 0, 2);
+    }
     const float *k = (const float *)launch->buffers[1] + (int64_t)t->id[j] * 32 + kv * 32;
     const float *v = (const float *)launch->buffers[2] + (int64_t)t->id[j] * 32 + kv * 32;
     for (int64_t i = 0; i < 32; i += 16) {
@@ -145,13 +167,17 @@ static int k_attention_427d012ea5c82013_8c2171fa_fetch(const tw_launch *launch, 
       check += x * tw_set1(0.0f);
     }
   }
-  for (int32_t j = to - from; j % 2 != 0; j++) memset(t->k + j * 32, 0, 32 * 4);
+  for (int32_t j = to - from; j % 8 != 0; j++) memset(t->k + j * 32, 0, 32 * 4);
   return tw_sum(check) == 0.0f;
 }
 
 /* scale·q of one head, turned: [16 queries a panel][d][16]. */
-static void k_attention_427d012ea5c82013_8c2171fa_turn(const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t, int64_t head) {
-  for (int64_t p = 0; p < 32; p += 16) {
+static void k_attention_427d012ea5c82013_8c2171fa_turn(const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t, int64_t head, int64_t count, int64_t next) {
+  for (int64_t p = 0; p < count; p += 16) {
+    for (int l = 0; l < 16; l++) {
+      const float *q = (const float *)launch->buffers[0] + (int64_t)t->token[p + l] * 64 + next * 32;
+      for (int64_t i = 0; i < 32; i += 16) __builtin_prefetch(q + i, 0, 2);
+    }
     for (int64_t i = 0; i < 32; i += 16) {
       tw_v x[16];
       for (int l = 0; l < 16; l++) {
@@ -164,18 +190,22 @@ static void k_attention_427d012ea5c82013_8c2171fa_turn(const tw_launch *launch, 
   }
 }
 
-/* Masks the scores, then softmax without the division; sums go to t->sum. */
-static void k_attention_427d012ea5c82013_8c2171fa_softmax(const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t) {
+/* Masks the scores of one group of lanes, then softmax without the division; sums go to t->sum. */
+static void k_attention_427d012ea5c82013_8c2171fa_softmax(const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t, int64_t g) {
   (void)launch;
-  for (int64_t p = 0; p < 32; p += 32) {
-    tw_v top[2], sum[2];
-    for (int u = 0; u < 2; u++) { top[u] = tw_set1(-__builtin_inff()); sum[u] = tw_set1(0.0f); }
-    for (int32_t j = 0; j < t->keys; j++) {
-      float *s = t->s + (int64_t)j * 32 + p;
-      if (t->id[j] > t->low || t->end[j] <= t->high) {
+  const int32_t *token = t->token + g * 32;
+  float *scores = t->s + g * 128 * 32;
+  const uint8_t *seen = t->seen + g * 128 / 8;
+  tw_v top[2], sum[2];
+  for (int u = 0; u < 2; u++) { top[u] = tw_set1(-__builtin_inff()); sum[u] = tw_set1(0.0f); }
+  for (int32_t b = 0; b < t->keys; b += 8) {
+    if (!seen[b / 8]) continue;
+    for (int32_t j = b; j < b + 8 && j < t->keys; j++) {
+      float *s = scores + (int64_t)j * 32;
+      if (t->id[j] > t->low[g] || t->end[j] <= t->high[g]) {
         for (int u = 0; u < 2; u++) {
-          const tw_i token = tw_loadi(t->token + p + u * 16);
-          const tw_m sees = tw_and(tw_lei(tw_seti(t->id[j]), token), tw_lti(token, tw_seti(t->end[j])));
+          const tw_i at = tw_loadi(token + u * 16);
+          const tw_m sees = tw_and(tw_lei(tw_seti(t->id[j]), at), tw_lti(at, tw_seti(t->end[j])));
           tw_store(s + u * 16, tw_select(sees, tw_load(s + u * 16), tw_set1(-__builtin_inff())));
         }
       }
@@ -184,29 +214,33 @@ static void k_attention_427d012ea5c82013_8c2171fa_softmax(const tw_launch *launc
         top[u] = tw_select(tw_lt(top[u], x), x, top[u]);
       }
     }
-    for (int32_t j = 0; j < t->keys; j++) {
-      float *s = t->s + (int64_t)j * 32 + p;
+  }
+  for (int32_t b = 0; b < t->keys; b += 8) {
+    if (!seen[b / 8]) continue;
+    for (int32_t j = b; j < b + 8 && j < t->keys; j++) {
+      float *s = scores + (int64_t)j * 32;
       for (int u = 0; u < 2; u++) {
         const tw_v e = tw_exp(tw_load(s + u * 16) - top[u]);
         tw_store(s + u * 16, e);
         sum[u] += e;
       }
     }
-    for (int u = 0; u < 2; u++) tw_store(t->sum + p + u * 16, sum[u]);
   }
+  for (int u = 0; u < 2; u++) tw_store(t->sum + g * 32 + u * 16, sum[u]);
 }
 
-/* Adds values [from, to) where some value is NaN or infinite: zero times it must not reach a query that cannot see it. */
-static void k_attention_427d012ea5c82013_8c2171fa_add_seen(const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t, int32_t from, int32_t to) {
+/* Adds values [from, to), which lie from row `row` of t->v on, where some value is NaN or infinite: zero times it must not reach a query that cannot see it. */
+static void k_attention_427d012ea5c82013_8c2171fa_add_seen(const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t, int64_t g, int32_t from, int32_t to, int32_t row, int first) {
   (void)launch;
-  if (from == 0) memset(t->o, 0, 32 * 32 * 4);
+  float *o = t->o + g * 32 * 32;
+  if (first) memset(o, 0, 32 * 32 * 4);
   for (int32_t j = from; j < to; j++) {
     for (int64_t r = 0; r < 32; r++) {
-      if (t->id[j] > t->token[r] || t->token[r] >= t->end[j]) continue;
-      const tw_v p = tw_set1(t->s[(int64_t)j * 32 + r]);
+      const int32_t token = t->token[g * 32 + r];
+      if (t->id[j] > token || token >= t->end[j]) continue;
+      const tw_v p = tw_set1(t->s[(g * 128 + j) * 32 + r]);
       for (int64_t i = 0; i < 32; i += 16) {
-        float *o = t->o + r * 32 + i;
-        tw_store(o, tw_fma(p, tw_load(t->v + (j - from) * 32 + i), tw_load(o)));
+        tw_store(o + r * 32 + i, tw_fma(p, tw_load(t->v + (j - from + row) * 32 + i), tw_load(o + r * 32 + i)));
       }
     }
   }
@@ -221,7 +255,6 @@ static void k_attention_427d012ea5c82013_8c2171fa_finish(const tw_launch *launch
 }
 
 void k_attention_427d012ea5c82013_8c2171fa(const tw_launch *launch, int32_t worker, int32_t workers) {
-  (void)workers;
   const int64_t rows = launch->R;
   const int64_t tiles = (rows + 32 - 1) / 32;
   char *scratch = launch->scratch + worker * launch->scratch_bytes;
@@ -234,46 +267,72 @@ void k_attention_427d012ea5c82013_8c2171fa(const tw_launch *launch, int32_t work
   t.q = (float *)(scratch + 17536);
   t.o = (float *)(scratch + 21632);
   t.sum = (float *)(scratch + 25728);
-  t.s = (float *)(scratch + 25856);
+  t.seen = (uint8_t *)(scratch + 25856);
+  t.s = (float *)(scratch + 25920);
   for (;;) {
     const int64_t item = __atomic_fetch_add(launch->next, 1, __ATOMIC_RELAXED);
     if (item >= tiles * 1) break;
     const int64_t kv = item % 1;
     t.first_row = item / 1 * 32;
     t.rows = rows - t.first_row < 32 ? rows - t.first_row : 32;
-    t.low = INT32_MAX;
-    t.high = 0;
-    for (int64_t r = 0; r < 32; r++) {
-      const int64_t row = t.first_row + (r < t.rows ? r : t.rows - 1);
-      t.token[r] = ((const int32_t *)launch->buffers[4])[row];
-      if (t.token[r] < t.low) t.low = t.token[r];
-      if (t.token[r] > t.high) t.high = t.token[r];
+    t.last = 0;
+    for (int g = 0; g < 1; g++) {
+      t.low[g] = INT32_MAX;
+      t.high[g] = 0;
+      for (int64_t r = g * 32; r < (g + 1) * 32; r++) {
+        const int64_t row = t.first_row + (r < t.rows ? r : t.rows - 1);
+        const int32_t token = ((const int32_t *)launch->buffers[4])[row];
+        t.token[r] = token;
+        if (token < t.low[g]) t.low[g] = token;
+        if (token > t.high[g]) t.high[g] = token;
+      }
+      if (t.high[g] > t.last) t.last = t.high[g];
     }
+    const int64_t groups = (t.rows + 32 - 1) / 32;
     k_attention_427d012ea5c82013_8c2171fa_list(launch, &t);
+    const int64_t next_kv = kv + workers < 1 ? workers : 0;
     int finite = 1;
     for (int64_t head = kv * 2; head < (kv + 1) * 2; head++) {
-      k_attention_427d012ea5c82013_8c2171fa_turn(launch, &t, head);
+      k_attention_427d012ea5c82013_8c2171fa_turn(launch, &t, head, groups * 32, head + 1 < (kv + 1) * 2 ? head + 1 : (kv + next_kv) * 2);
       /* One block of keys stays for all heads of the group; more are fetched again. */
       for (int32_t from = 0; from < t.keys; from += 64) {
         const int32_t to = t.keys - from < 64 ? t.keys : from + 64;
-        if (t.keys > 64 || head == kv * 2) finite = k_attention_427d012ea5c82013_8c2171fa_fetch(launch, &t, from, to, kv);
-        for (int32_t j = from; j < to; j += 2) {
-          for (int64_t p = 0; p < 32; p += 16) {
-            tw_portable_2x16_f32_a32_1_b16_512_c32_u4(t.k + (j - from) * 32, t.q + p * 32, t.s + (int64_t)j * 32 + p, 32, 1);
+        if (t.keys > 64 || head == kv * 2) finite = k_attention_427d012ea5c82013_8c2171fa_fetch(launch, &t, from, to, kv, next_kv);
+        for (int64_t g = 0; g < groups; g++) {
+          for (int32_t j = from; j < to; j += 2) {
+            if (!t.seen[g * 128 / 8 + j / 8]) continue;
+            for (int64_t p = 0; p < 32; p += 16) {
+              tw_portable_2x16_f32_a32_1_b16_512_c32_u4(t.k + (j - from) * 32, t.q + (g * 32 + p) * 32, t.s + (g * 128 + j) * 32 + p, 32, 1);
+            }
           }
         }
       }
-      k_attention_427d012ea5c82013_8c2171fa_softmax(launch, &t);
+      for (int64_t g = 0; g < groups; g++) k_attention_427d012ea5c82013_8c2171fa_softmax(launch, &t, g);
+      int started[1] = { 0 };
       for (int32_t from = 0; from < t.keys; from += 64) {
         const int32_t to = t.keys - from < 64 ? t.keys : from + 64;
-        if (t.keys > 64) finite = k_attention_427d012ea5c82013_8c2171fa_fetch(launch, &t, from, to, kv);
-        if (!finite) {
-          k_attention_427d012ea5c82013_8c2171fa_add_seen(launch, &t, from, to);
-          continue;
-        }
-        for (int64_t r = 0; r < 32; r += 2) {
-          int64_t i = 0;
-          for (; i + 16 <= 32; i += 16) tw_portable_2x16_f32_a1_32_b32_16_c32_u4(t.s + (int64_t)from * 32 + r, t.v + i, t.o + r * 32 + i, to - from, from == 0);
+        if (t.keys > 64) finite = k_attention_427d012ea5c82013_8c2171fa_fetch(launch, &t, from, to, kv, next_kv);
+        for (int64_t g = 0; g < groups; g++) {
+          const uint8_t *seen = t.seen + g * 128 / 8;
+          for (int32_t j = from; j < to;) {
+            if (!seen[j / 8]) {
+              j += 8;
+              continue;
+            }
+            int32_t e = j + 8;
+            while (e < to && seen[e / 8]) e += 8;
+            if (e > to) e = to;
+            if (!finite) {
+              k_attention_427d012ea5c82013_8c2171fa_add_seen(launch, &t, g, j, e, j - from, !started[g]);
+            } else {
+              for (int64_t r = 0; r < 32; r += 2) {
+                int64_t i = 0;
+                for (; i + 16 <= 32; i += 16) tw_portable_2x16_f32_a1_32_b32_16_c32_u4(t.s + (g * 128 + j) * 32 + r, t.v + (j - from) * 32 + i, t.o + (g * 32 + r) * 32 + i, e - j, !started[g]);
+              }
+            }
+            started[g] = 1;
+            j = e;
+          }
         }
       }
       k_attention_427d012ea5c82013_8c2171fa_finish(launch, &t, head);
