@@ -60,6 +60,7 @@ export class ScalarLowering {
     if (node.op === 'iota') return this.index(v, domain, via);
     if (node.op === 'sum' || node.op === 'mean') return this.rowSum(v, node, domain, via);
     if (via !== undefined) throw new CompileError(`%${v.name}: a gather of a value that readers recompute is not supported`);
+    if (node.op === 'rotate_half' && !isMember) throw new CompileError(`%${base.name}: rotate_half of a value that no contraction of the same kernel computes is not supported`);
     if (node.op === 'rotate_half') return { op: 'rotateHalf', a: context.visit(node.operands[0]!, { shape: node.result.type.shape, along: 'grid' }) };
     const scalar = OPS[node.op].scalar;
     if (scalar === undefined) throw new CompileError(`%${v.name}: '${node.op}' has no scalar expression`);
