@@ -6,7 +6,7 @@ import {
 } from '../ir/kernel.js';
 import type { Scalar } from '../ir/scalar.js';
 import { operands as operandsOf } from '../ir/scalar.js';
-import { isSymbol } from '../ir/types.js';
+import { isSymbol, printType } from '../ir/types.js';
 import { CompileError } from './compileError.js';
 import { columnsOf, type FusedGraph, type Group } from './fuseGroups.js';
 import { groupPath, Names } from './kernelNames.js';
@@ -211,7 +211,7 @@ class Lowering {
     const name = this.names.unique(v.name);
     const [rows] = v.type.shape;
     const columns = columnsOf(v);
-    if (rows === undefined || columns === undefined) throw new CompileError(`%${v.name}: cannot place [${v.type.shape.join(', ')}] in memory`);
+    if (rows === undefined || columns === undefined) throw new CompileError(`%${v.name}: no buffer can hold ${printType(v.type)}; the first extent must be T or R, the others fixed or one T`);
     this.valueBuffers.set(v, name);
     this.buffers.set(name, { name, dtype: v.type.dtype, rows, columns, space });
     return name;

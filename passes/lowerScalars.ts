@@ -56,7 +56,9 @@ export class ScalarLowering {
     const node = this.defs.get(base);
     const home = this.fused.homes.get(base);
     const isMember = home?.kind === 'group' && home.group === context.group && via === undefined;
-    if (node === undefined || !(isMember || home?.kind === 'inline')) return this.load(v, base, domain, via);
+    // What is computed from weights and literals alone has no buffer either: readers compute it.
+    const isInline = home?.kind === 'inline' || (home?.kind === 'memory' && node !== undefined && OPS[node.op].scalar !== undefined);
+    if (node === undefined || !(isMember || isInline)) return this.load(v, base, domain, via);
     if (node.op === 'iota') return this.index(v, domain, via);
     if (node.op === 'sum' || node.op === 'mean') return this.rowSum(v, node, domain, via);
     if (via !== undefined) throw new CompileError(`%${v.name}: a gather of a value that readers recompute is not supported`);
