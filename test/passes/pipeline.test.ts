@@ -1,0 +1,178 @@
+import { describe, expect, it } from 'vitest';
+import type { Graph } from '../../ir/graph.js';
+import { interpretGraph } from '../../ir/interpreter.js';
+import { verifyGraph } from '../../ir/verify.js';
+import { verifyKernels } from '../../ir/verifyKernel.js';
+import { CompileError } from '../../passes/compileError.js';
+import { graphPasses, lower, optimise, type Numerics } from '../../passes/pipeline.js';
+import { llama } from './llamaGraph.js';
+import { BF16, F32, interpretLowered } from './lowered.js';
+import { distance, environment, parse } from './support.js';
+
+const count = (graph: Graph): Record<string, number> => {
+  const ops: Record<string, number> = {};
+  for (const node of graph.nodes) ops[node.op] = (ops[node.op] ?? 0) + 1;
+  return ops;
+};
+
+describe('the pipeline', () => {
+  it('runs these passes in this order, each with its reason', () => {
+    expect(graphPasses(F32).map((p) => p.name)).toMatchInlineSnapshot(`
+      [
+        "eliminateCommonSubexpressions",
+        "foldConstants",
+        "recogniseAttention",
+        "canonicaliseMask",
+        "foldConstants",
+        "pruneDeadRows",
+        "foldNormWeights",
+        "fuseLogProb",
+        "assignPrecision",
+        "eliminateCommonSubexpressions",
+        "eliminateDeadCode",
+      ]
+    `);
+    expect(graphPasses(BF16).map((p) => p.name)).toEqual(graphPasses(F32).map((p) => p.name));
+    for (const pass of graphPasses(F32)) expect(pass.reason, pass.name).toMatch(/\w+ \w+/);
+  });
+
+  it('shows every stage to an observer, the model first', () => {
+    const stages: string[] = [];
+    const graphs: Graph[] = [];
+    const result = optimise(llama(), F32, (stage, graph) => {
+      stages.push(stage);
+      graphs.push(graph);
+    });
+    expect(stages).toEqual(['model', ...graphPasses(F32).map((p) => p.name)]);
+    expect(graphs.at(-1)).toBe(result);
+  });
+
+  it.each(['tree', 'metaPair', 'slidingWindow'] as const)('leaves nothing for any pass to do (%s)', (mask) => {
+    for (const numerics of [F32, BF16]) {
+      const result = optimise(llama({}, mask), numerics);
+      for (const pass of graphPasses(numerics)) expect(pass.run(result), pass.name).toBe(result);
+      expect(optimise(result, numerics)).toBe(result);
+    }
+  });
+
+  it('does not touch a graph that has nothing of a model in it', () => {
+    const graph = parse(`
+      graph @g(%x: f32[T, 4]) -> (f32[T, 3]) {
+        weight @w : f32[3, 4]
+        %bent = cos(%x) : f32[T, 4]
+        %y = linear(%bent, @w) : f32[T, 3]
+        return %y
+      }
+    `);
+    expect(optimise(graph, F32)).toBe(graph);
+  });
+
+  it('leaves no primitive softmax, no norm on its own, no bias and no logits of LLaMA', () => {
+    expect(count(llama())).toMatchInlineSnapshot(`
+      {
+        "add": 17,
+        "and": 1,
+        "argmax": 1,
+        "cast": 8,
+        "const": 11,
+        "cos": 1,
+        "div": 4,
+        "eq": 1,
+        "exp": 5,
+        "gather_last": 1,
+        "gather_rows": 3,
+        "iota": 1,
+        "le": 1,
+        "linear": 15,
+        "log": 1,
+        "lt": 1,
+        "matmul": 4,
+        "mean": 5,
+        "mul": 28,
+        "neg": 2,
+        "reduce_max": 3,
+        "repeat": 4,
+        "reshape": 15,
+        "rotate_half": 4,
+        "rsqrt": 5,
+        "select": 1,
+        "sin": 1,
+        "sub": 4,
+        "sum": 3,
+        "transpose": 10,
+        "vector": 1,
+      }
+    `);
+    const ops = count(optimise(llama(), F32));
+    expect(ops).toMatchInlineSnapshot(`
+      {
+        "add": 15,
+        "attention": 2,
+        "cast": 18,
+        "const": 2,
+        "cos": 1,
+        "div": 2,
+        "exp": 2,
+        "gather_rows": 2,
+        "is_argmax": 1,
+        "linear": 14,
+        "logprob": 1,
+        "mean": 5,
+        "mul": 37,
+        "neg": 2,
+        "reshape": 11,
+        "rotate_half": 4,
+        "rsqrt": 5,
+        "sin": 1,
+        "vector": 1,
+      }
+    `);
+    expect(optimise(llama(), F32).nodes.filter((n) => n.result.type.shape.filter((d) => d === 'T').length > 1 || n.result.type.shape.at(-1) === 600)).toEqual([]);
+  });
+
+  it('asks for the ends of subtrees where the mask is a meta-pair, and for nothing else new', () => {
+    const names = (graph: Graph): string[] => graph.params.map((p) => p.name);
+    expect(names(optimise(llama({}, 'metaPair'), F32))).toEqual([...names(llama({}, 'metaPair')), 'subtreeEnd']);
+    expect(names(optimise(llama({}, 'tree'), F32))).toEqual(names(llama({}, 'tree')));
+  });
+
+  it('keeps a mask that it cannot prove as a bias, computed once for all layers', () => {
+    const module = lower(optimise(llama({}, 'slidingWindow'), F32), F32);
+    const masks = module.kernels.flatMap((k) => (k.anchor === 'attention' ? [k.mask] : []));
+    expect(masks).toEqual([{ kind: 'bias', buffer: 'bias' }, { kind: 'bias', buffer: 'bias' }]);
+    expect(module.kernels.filter((k) => k.anchor === 'loop' && k.columns === 'T').map((k) => k.path)).toEqual(['prepare']);
+  });
+});
+
+describe('from the graph of a model to kernels', () => {
+  it.each([
+    ['heads of 48', { headDim: 48, hiddenSize: 64 }, 'tree', F32],
+    ['heads of 96, one key head', { headDim: 96, kvHeads: 1 }, 'tree', F32],
+    ['as many key heads', { kvHeads: 4 }, 'metaPair', F32],
+    ['one layer, all of it pruned', { layers: 1 }, 'tree', F32],
+    ['three layers under a window', { layers: 3 }, 'slidingWindow', F32],
+    ['a tied head and an odd width', { tieWordEmbeddings: true, hiddenSize: 50, intermediateSize: 33, vocabSize: 1025 }, 'tree', F32],
+    ['16 bits', {}, 'tree', BF16],
+  ] as const)('%s: computes the same', (_what, shape, mask, numerics: Numerics) => {
+    const graph = llama(shape, mask);
+    const optimised = optimise(graph, numerics);
+    verifyGraph(optimised);
+    const module = lower(optimised, numerics);
+    verifyKernels(module);
+    const env = environment(optimised);
+    const [logProb, isArgmax] = interpretGraph(graph, env);
+    const [gotLogProb, gotIsArgmax] = interpretLowered(optimised, module, env);
+    expect([...logProb!.data].every((x) => Number.isFinite(x) && x < 0)).toBe(true);
+    // bf16 keeps 8 bits of weights as large as 2.
+    expect(distance(logProb!.data, gotLogProb!)).toBeLessThan(numerics === F32 ? 1e-9 : 0.1);
+    if (numerics === F32) expect([...gotIsArgmax!]).toEqual([...isArgmax!.data]);
+  });
+
+  it('says which pattern was missed where a model is written another way', () => {
+    const graph = llama();
+    const unusual: Graph = { ...graph, nodes: graph.nodes.map((n) => (n.op === 'reduce_max' && n.path === 'layers.0.attention' ? { ...n, operands: [graph.nodes.find((m) => m.op === 'mul' && m.path === n.path && m.result.type.shape.length === 3 && m.result.type.shape[1] === 'T' && m.result.type.shape[2] === 'T')!.result] } : n)) };
+    verifyGraph(unusual);
+    expect(() => lower(optimise(unusual, F32), F32)).toThrow(CompileError);
+    expect(() => lower(optimise(unusual, F32), F32)).toThrowErrorMatchingInlineSnapshot(`[Error: no kernel for 'transpose' (%q_by_head) outside the patterns that passes recognise]`);
+  });
+});
