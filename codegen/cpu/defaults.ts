@@ -36,7 +36,8 @@ export function defaultSchedule(kernel: Kernel, module: KernelModule, facts: Cpu
 }
 
 function contraction(kernel: Extract<Kernel, { anchor: 'gemm' | 'logprob' }>, isa: CpuIsa, facts: CpuFacts, rows: number): CpuGemmSchedule {
-  const { mr, nr } = REGISTER_TILES[isa];
+  const { nr } = REGISTER_TILES[isa];
+  const mr = isa === 'avx512' ? tileRows(rows) : REGISTER_TILES[isa].mr;
   const step = itemStep(kernel).reduce(leastCommonMultiple, 32);
   const weightBytes = isa === 'amx' ? 2 : 4;
   const kc = Math.min(roundUp(kernel.k, 32), isa === 'amx' ? 2048 : 256);
@@ -45,11 +46,20 @@ function contraction(kernel: Extract<Kernel, { anchor: 'gemm' | 'logprob' }>, is
   // Half of the second-level cache for the weights of one pass, a quarter for the tile.
   let nb = roundUp(Math.max(step, Math.min(256, columns, Math.floor(facts.l2 / 2 / (kc * weightBytes)))), step);
   let mb = Math.max(mr, Math.min(roundUp(Math.max(rows, 1), mr), Math.floor(facts.l2 / 4 / (nb * 4) / mr) * mr));
-  // Enough work items that threads end together: lower first, then narrower.
+  // Enough work items that threads end together: narrower first, then lower, then narrower still.
   const items = (): number => Math.ceil(rows / mb) * Math.ceil(columns / nb);
+  const narrow = (least: number): void => {
+    while (items() < ENOUGH_ITEMS && nb / 2 >= Math.max(step, least) && (nb / 2) % step === 0) nb /= 2;
+  };
+  narrow(128);
   while (items() < ENOUGH_ITEMS && mb >= 6 * mr) mb = roundUp(mb / 2, mr);
-  while (items() < ENOUGH_ITEMS && nb / 2 >= Math.max(step, 64) && (nb / 2) % step === 0) nb /= 2;
+  narrow(64);
   return { kind: 'gemm', isa, mr, nr, kc, mb, nb };
 }
 
 const ENOUGH_ITEMS = 12;
+
+/** Rows of an AVX-512 tile: of 14 and fewer, those that waste least of the last tile; with many rows that is little. */
+function tileRows(rows: number): number {
+  return rows >= 128 ? 14 : [14, 12, 10, 8].reduce((best, mr) => (roundUp(rows, mr) < roundUp(rows, best) ? mr : best));
+}
