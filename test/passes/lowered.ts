@@ -1,6 +1,7 @@
 /** Graphs through fuseGroups and lowerKernels to the kernel interpreter. */
+import { expect } from 'vitest';
 import { definitions, type Graph, type Value } from '../../ir/graph.js';
-import type { GraphEnv } from '../../ir/interpreter.js';
+import { interpretGraph, type GraphEnv } from '../../ir/interpreter.js';
 import type { Kernel, Output } from '../../ir/kernel.js';
 import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
 import { printScalar } from '../../ir/scalar.js';
@@ -8,6 +9,7 @@ import { verifyKernels } from '../../ir/verifyKernel.js';
 import { eliminateDeadCode } from '../../passes/eliminateDeadCode.js';
 import type { LoweredModule } from '../../passes/lowerKernels.js';
 import { lower, type Numerics } from '../../passes/pipeline.js';
+import { distance, environment, parse } from './support.js';
 
 export const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', dtype: 'f32' } };
 export const BF16: Numerics = { activations: 'bf16', weights: { layout: 'vnni', dtype: 'bf16' } };
@@ -59,3 +61,13 @@ export function printKernel(kernel: Kernel): string {
 }
 
 export const printModule = (module: LoweredModule): string => `\n${module.kernels.map(printKernel).join('\n')}\n`;
+
+/** The kernels of the graph in `text`, as text; they compute what the graph computes. */
+export function kernelsOf(text: string): string {
+  const graph = parse(text);
+  const module = lowerAsIs(graph);
+  const env = environment(graph);
+  const got = interpretLowered(graph, module, env);
+  interpretGraph(graph, env).forEach((tensor, i) => expect(distance(tensor.data, got[i]!), `result ${i} by${printModule(module)}`).toBeLessThan(1e-12));
+  return printModule(module);
+}
