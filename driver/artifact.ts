@@ -6,11 +6,11 @@
  * kernels/ are for reading.
  */
 import { createHash } from 'node:crypto';
-import { closeSync, existsSync, fstatSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, statSync, writeSync } from 'node:fs';
+import { closeSync, existsSync, fstatSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { z } from 'zod';
 import { UserError } from '../errors.js';
-import { makeFolder } from '../eval/output.js';
+import { diskProblem, makeFolder, writeAll } from '../eval/output.js';
 import { CPU_ISAS, type Plan } from '../ir/plan.js';
 import { parseGraph } from '../ir/text/parser.js';
 import { checkAgainstGraph, checkPlan } from './checkPlan.js';
@@ -58,7 +58,7 @@ export const isArtifact = (path: string): boolean => existsSync(join(path, 'mani
 function writeSynced(path: string, text: string): void {
   const file = openSync(path, 'wx');
   try {
-    writeSync(file, text);
+    writeAll(file, text);
     fsyncSync(file);
   } finally {
     closeSync(file);
@@ -92,8 +92,7 @@ export function saveArtifact(dir: string, reference: ModelReference, machine: Ma
     rmSync(old, { recursive: true, force: true });
   } catch (error) {
     rmSync(fresh, { recursive: true, force: true });
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new UserError(`${dir}: the artifact cannot be written: ${reason}`, 'free some space, or give another -o', { cause: error });
+    throw diskProblem(dir, error, 'free some space, or give another -o');
   }
 }
 

@@ -141,7 +141,7 @@ function capacityOf({ maxTokens, maxRows }: Scorer): Capacity {
 export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   const { questions, tokenised, scorer, sharing, signal } = options;
   if (questions.length !== tokenised.length) throw new Error(`${questions.length} questions, ${tokenised.length} tokenised`);
-  checkLengths(tokenised, scorer.maxLength);
+  checkLengths(tokenised, scorer.maxLength, scorer.maxTokens);
   const byId = new Map(questions.map((question) => [question.docId, question]));
   const all = new Map<number, Scores>();
   const tally = new Tally(questions.length);

@@ -1,6 +1,6 @@
 /** Writing results: folders that are known to work before a run, files that appear whole or not at all. */
 import {
-  closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, statSync, writeSync,
+  closeSync, existsSync, fsyncSync, mkdirSync, openSync, readdirSync, renameSync, rmSync, statSync, writeSync,
 } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UserError } from '../errors.js';
@@ -54,11 +54,33 @@ export function makeFolder(path: string, mode = 0o777): void {
   }
 }
 
+/** What prepareOutput and writeAtomically call their temporary files: the number is that of the writing process. */
+const TEMPORARY = /^\.(?:probe-(\d{1,10})|(?:samples|results)_.*\.(\d{1,10})\.tmp)$/;
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return codeOf(error) !== 'ESRCH';
+  }
+}
+
+/** Removes temporary files of processes that were killed. */
+function removeLeftovers(folder: string): void {
+  for (const name of readdirSync(folder)) {
+    const match = TEMPORARY.exec(name);
+    const pid = match?.[1] ?? match?.[2];
+    if (pid !== undefined && !isRunning(Number(pid))) rmSync(join(folder, name), { force: true });
+  }
+}
+
 /** Makes the folder and proves that a file can be written there. Call it before the run. Throws UserError. */
 export function prepareOutput(folder: string): void {
   const probe = join(folder, `.probe-${process.pid}`);
   try {
     makeFolder(folder);
+    removeLeftovers(folder);
     const fd = openSync(probe, 'w');
     try {
       writeSync(fd, 'probe\n');
@@ -75,7 +97,8 @@ export function prepareOutput(folder: string): void {
 
 const FLUSH_CHARACTERS = 1 << 18;
 
-function writeAll(fd: number, text: string): void {
+/** All of the text: one write may take less than it was given, where the disk is nearly full. */
+export function writeAll(fd: number, text: string): void {
   const bytes = Buffer.from(text);
   for (let at = 0; at < bytes.length;) at += writeSync(fd, bytes, at, bytes.length - at);
 }

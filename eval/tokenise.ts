@@ -186,17 +186,19 @@ export async function tokeniseQuestions(
 
 /**
  * Throws UserError where a choice does not fit the model. The last token of a choice is never an input, so a path holds
- * n_ctx + n_cont − 1 tokens.
+ * n_ctx + n_cont − 1 tokens. `maxLength`: the longest path; where it is as long as the largest micro-batch of
+ * `maxTokens`, that is what stands in the way.
  */
-export function checkLengths(questions: readonly TokenisedQuestion[], maxLength: number): void {
+export function checkLengths(questions: readonly TokenisedQuestion[], maxLength: number, maxTokens = Infinity): void {
   for (const { docId, context, continuations } of questions) {
     for (const [choice, tokens] of continuations.entries()) {
       const inputs = context.length + tokens.length - 1;
       if (inputs <= maxLength) continue;
+      const isBatchLimit = maxTokens <= maxLength;
       throw new UserError(
         `question ${docId}, choice ${choice}: ${inputs} input tokens (context ${context.length}, choice ${tokens.length}, `
-        + `its last is only predicted), but the model's context is ${maxLength}`,
-        `Leave it out with --docs (for example --docs 0:${docId}), or use a model with a longer context`,
+        + `its last is only predicted), but ${isBatchLimit ? 'the largest micro-batch' : "the model's context"} is ${maxLength}`,
+        `Leave it out with --docs (for example --docs 0:${docId}), or ${isBatchLimit ? `compile with a larger --max-tokens, if the model's context allows it` : 'use a model with a longer context'}`,
       );
     }
   }
