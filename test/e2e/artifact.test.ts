@@ -7,7 +7,7 @@ import { loadArtifact } from '../../driver/artifact.js';
 import { detectMachine } from '../../driver/machine.js';
 import { UserError } from '../../errors.js';
 import type { CpuGemmSchedule, Plan } from '../../ir/plan.js';
-import { failure, isBuilt, questions, success, temporaryFolder, tilewright, writeCheckpoint, writeData } from './support.js';
+import { CAPACITY, failure, isBuilt, questions, success, temporaryFolder, tilewright, writeCheckpoint, writeData } from './support.js';
 
 type Json = Record<string, unknown>;
 type Writable<T> = T extends readonly (infer E)[] ? Writable<E>[] : T extends object ? { -readonly [K in keyof T]: Writable<T[K]> } : T;
@@ -20,7 +20,7 @@ describe.skipIf(!isBuilt)('an artifact', () => {
   let count = 0;
 
   beforeAll(async () => {
-    success(await tilewright(['compile', model, '-o', sound]));
+    success(await tilewright(['compile', model, ...CAPACITY, '-o', sound]));
   });
 
   const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
@@ -184,7 +184,7 @@ describe.skipIf(!isBuilt)('an artifact', () => {
   test('whose checkpoint has changed is refused', async () => {
     const moved = writeCheckpoint();
     const dir = join(folder, 'moved.tw');
-    success(await tilewright(['compile', moved, '-o', dir]));
+    success(await tilewright(['compile', moved, ...CAPACITY, '-o', dir]));
     const path = join(moved, 'model.safetensors');
     const bytes = readFileSync(path);
     bytes.writeFloatLE(0.25, bytes.length - 4);

@@ -4,7 +4,8 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, 
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, expect } from 'vitest';
+import { afterAll, expect, vi } from 'vitest';
+import { readSettings } from '../../settings.js';
 
 export const ROOT = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 export const MAIN = join(ROOT, 'dist', 'cli', 'main.js');
@@ -16,6 +17,9 @@ if (!isBuilt) process.stderr.write(`SKIPPED: end-to-end tests: ${NEEDED.filter((
 
 /** One kernel cache for all files of end-to-end tests of one run: each small model is compiled once. */
 export const CACHE = join(tmpdir(), `tilewright-e2e-cache-${process.ppid}`);
+
+// Several processes a test, which a busy machine may hold up.
+vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
 
 const folders: string[] = [];
 afterAll(() => {
@@ -165,6 +169,9 @@ export interface Outcome {
 export interface Running {
   readonly process: ChildProcess;
   readonly ended: Promise<Outcome>;
+  /** Where and with which environment it was started. */
+  readonly cwd: string;
+  readonly env: Readonly<Record<string, string>>;
   /** What was written to stderr so far. */
   stderr(): string;
 }
@@ -173,12 +180,11 @@ export interface Running {
 const PATIENCE_MS = 90_000;
 
 /** Starts the command (or `prefix` with the command as its arguments). */
-export function start(args: readonly string[], options: { readonly prefix?: readonly string[]; readonly env?: Readonly<Record<string, string>>; readonly cwd?: string } = {}): Running {
+export function start(args: readonly string[], options: { readonly prefix?: readonly string[]; readonly env?: Readonly<Record<string, string>> } = {}): Running {
   const [program = '', ...rest] = [...(options.prefix ?? []), process.execPath, MAIN, ...args];
-  const child = spawn(program, rest, {
-    cwd: options.cwd ?? tmpdir(), stdio: ['ignore', 'pipe', 'pipe'], timeout: PATIENCE_MS, killSignal: 'SIGKILL',
-    env: { ...process.env, TILEWRIGHT_CACHE: CACHE, TILEWRIGHT_DEBUG: '', ...options.env },
-  });
+  const cwd = tmpdir();
+  const env = { PATH: readSettings().path, TILEWRIGHT_CACHE: CACHE, ...options.env };
+  const child = spawn(program, rest, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'], timeout: PATIENCE_MS, killSignal: 'SIGKILL' });
   let stdout = '', stderr = '';
   child.stdout?.setEncoding('utf8').on('data', (text: string) => { stdout += text; });
   child.stderr?.setEncoding('utf8').on('data', (text: string) => { stderr += text; });
@@ -186,13 +192,21 @@ export function start(args: readonly string[], options: { readonly prefix?: read
     child.on('error', reject);
     child.on('close', (status, signal) => { resolve({ status, signal, stdout, stderr }); });
   });
-  return { process: child, ended, stderr: () => stderr };
+  return { process: child, cwd, env, ended, stderr: () => stderr };
 }
 
 /** Runs the command to its end. */
 export const tilewright = (args: readonly string[], options: Parameters<typeof start>[1] = {}): Promise<Outcome> => start(args, options).ended;
 
-export const runArguments = (model: string, data: string, ...more: string[]): string[] => ['run', model, '--task', 'multiple_choice', '--data', data, '--threads', '2', ...more];
+/** Files of tests share these kernels: the first to run compiles them. */
+export const CAPACITY = ['--max-tokens', '256'];
+export const runArguments = (model: string, data: string, ...more: string[]): string[] =>
+  ['run', model, '--task', 'multiple_choice', '--data', data, '--threads', '2', ...(more.includes('--max-tokens') ? [] : CAPACITY), ...more];
+
+/** Compiles a model's kernels into the cache, so that tests that run side by side need not each do it. */
+export async function warmCache(model: string, ...more: string[]): Promise<void> {
+  success(await tilewright(['compile', model, ...(more.includes('--max-tokens') ? [] : CAPACITY), ...more, '-o', join(temporaryFolder(), 'warm.tw')]));
+}
 
 /**
  * Checks that the command failed as it should: status 1, one `error:` line (pattern lists may follow, indented), one

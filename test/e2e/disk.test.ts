@@ -1,0 +1,121 @@
+/** Disks that are full and folders that cannot be written: said at once where possible, and nothing finished is lost. */
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { CAPACITY, failure, filesOf, isBuilt, questions, runArguments, success, temporaryFolder, textOf, tilewright, writeCheckpoint, writeData } from './support.js';
+
+const works = (command: string, ...args: string[]): boolean => spawnSync(command, args, { stdio: 'ignore' }).status === 0;
+
+const hasLimit = works('prlimit', '--version');
+if (!hasLimit) process.stderr.write('SKIPPED: tests of files that may not grow: prlimit (package util-linux) is not there\n');
+
+const mounted = temporaryFolder();
+const isMounted = isBuilt && works('mount', '-t', 'tmpfs', '-o', 'size=128k', 'tmpfs', mounted);
+if (!isMounted) process.stderr.write('SKIPPED: the test of a full disk: a small file system cannot be mounted here (root can)\n');
+afterAll(() => {
+  if (isMounted) spawnSync('umount', [mounted]);
+});
+
+describe.skipIf(!isBuilt)('a disk that refuses', () => {
+  const model = writeCheckpoint();
+  const data = writeData(questions(300));
+  const undisturbed = temporaryFolder();
+  // Small micro-batches: many questions are finished before the journal cannot grow.
+  const run = (out: string, ...more: string[]): string[] => runArguments(model, data, '--out', out, ...more);
+  let samples = '';
+
+  beforeAll(async () => {
+    success(await tilewright(run(undisturbed)));
+    samples = textOf(undisturbed, 'samples');
+  });
+
+  test.each<[string, () => string, RegExp]>([
+    ['below a file', () => join(writeData([]), 'results'), /not a folder/],
+    ['where nothing can be made', () => '/proc/results', /cannot write \/proc\/results/],
+  ])('an output folder %s is refused before the model is opened', async (_, make, expected) => {
+    const outcome = await tilewright(run(make()));
+    const { error, hint } = failure(outcome);
+    expect(error).toMatch(expected);
+    expect(hint).toContain('--out');
+    expect(outcome.stderr).not.toContain('open model');
+  });
+
+  const limited = (bytes: number): { prefix: string[] } => ({ prefix: ['prlimit', `--fsize=${bytes}`] });
+  const journalBytes = (): number => readFileSync(filesOf(undisturbed, 'journal')[0] ?? '').length;
+  /** Neither results nor anything half-written; what was finished is in the journal, and resuming gives the same samples. */
+  const goesOn = async (out: string): Promise<void> => {
+    expect([...filesOf(out, 'samples'), ...filesOf(out, 'results')]).toEqual([]);
+    expect(readdirSync(join(out, 'small')).filter((name) => name.startsWith('.'))).toEqual([]);
+    const finished = readFileSync(filesOf(out, 'journal')[0] ?? '', 'utf8').trimEnd().split('\n').length - 1;
+    expect(finished).toBeGreaterThan(20);
+    const { stderr } = success(await tilewright(run(out, '--resume')));
+    expect(stderr).toContain(`${finished} questions taken over`);
+    expect(textOf(out, 'samples')).toBe(samples);
+  };
+
+  test.skipIf(!hasLimit)('a journal that may not grow ends the run; resuming finishes it', async () => {
+    const out = temporaryFolder();
+    const { error, hint } = failure(await tilewright(run(out), limited(Math.floor(journalBytes() / 2))));
+    expect(error).toMatch(/cannot write .*journal_multiple_choice\.jsonl: the file would exceed the size limit/);
+    expect(hint).toContain('--resume');
+    await goesOn(out);
+  });
+
+  test.skipIf(!hasLimit)('samples that do not fit leave the journal; resuming writes them', async () => {
+    const out = temporaryFolder();
+    const { error, hint } = failure(await tilewright(run(out), limited(journalBytes() + 1000)));
+    expect(error).toMatch(/cannot write .*samples_.*: the file would exceed the size limit/);
+    expect(hint).toContain('--resume');
+    await goesOn(out);
+  });
+
+  test.skipIf(!isMounted)('a full disk is called that; with more space, resuming finishes the run', async () => {
+    const out = join(mounted, 'results');
+    const { error, hint } = failure(await tilewright(run(out)));
+    expect(error).toMatch(/cannot write .*(journal|samples)_.*: the disk is full/);
+    expect(hint).toMatch(/Free some space.*--resume/);
+    expect(works('mount', '-o', 'remount,size=16m', mounted)).toBe(true);
+    await goesOn(out);
+  });
+
+  test.skipIf(!hasLimit)('an artifact that does not fit is not there at all, and the one before it stays', async () => {
+    const folder = temporaryFolder();
+    const artifact = join(folder, 'small.tw');
+    const compile = ['compile', model, ...CAPACITY, '-o', artifact];
+    const first = failure(await tilewright(compile, limited(32_768)));
+    expect(first.error).toMatch(/cannot write .*small\.tw: the file would exceed the size limit/);
+    expect(first.hint).toMatch(/space/);
+    expect(readdirSync(folder)).toEqual([]);
+    success(await tilewright(compile));
+    const before = readFileSync(join(artifact, 'manifest.json'), 'utf8');
+    failure(await tilewright(compile, limited(32_768)));
+    expect(readdirSync(folder)).toEqual(['small.tw']);
+    expect(readFileSync(join(artifact, 'manifest.json'), 'utf8')).toBe(before);
+  });
+
+  test('a kernel cache that cannot be made ends the run while questions are still being tokenised', async () => {
+    const many = writeData(questions(20_000));
+    const file = join(temporaryFolder(), 'file');
+    writeFileSync(file, '');
+    const out = temporaryFolder();
+    const { error, hint } = failure(await tilewright(runArguments(model, many, '--out', out), { env: { TILEWRIGHT_CACHE: join(file, 'cache') } }));
+    expect(error).toContain('cache');
+    expect(hint).toContain('TILEWRIGHT_CACHE');
+    expect(filesOf(out, 'results')).toEqual([]);
+  });
+
+  test('what a killed run left half-written is gone after the next one, and nothing else is', async () => {
+    const out = temporaryFolder();
+    const folder = join(out, 'small');
+    mkdirSync(folder);
+    // No process has this number: Linux's largest is 2^22.
+    const dead = 2 ** 22 + 1;
+    const left = [`.samples_multiple_choice_2026-01-01.jsonl.${dead}.tmp`, `.results_2026-01-01.json.${dead}.tmp`, `.probe-${dead}`];
+    const others = [`.results_2026-01-01.json.${process.pid}.tmp`, `.notes.${dead}.txt`, 'samples_old.txt'];
+    for (const name of [...left, ...others]) writeFileSync(join(folder, name), 'x');
+    success(await tilewright(run(out)));
+    expect(left.filter((name) => existsSync(join(folder, name)))).toEqual([]);
+    expect(others.filter((name) => !existsSync(join(folder, name)))).toEqual([]);
+  });
+});

@@ -1,0 +1,184 @@
+/** Runs that are stopped or killed go on where they were, and end as if nothing had happened. */
+import { spawnSync } from 'node:child_process';
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { VOLATILE_FIELDS } from '../../eval/results.js';
+import {
+  failure, filesOf, isBuilt, questions, random, runArguments, safetensorsFile, start, success, temporaryFolder, tensorsOf, textOf, tilewright,
+  writeCheckpoint, writeData, type Running,
+} from './support.js';
+
+describe.skipIf(!isBuilt)('a run', () => {
+  const model = writeCheckpoint();
+  const QUESTIONS = 1000;
+  const data = writeData(questions(QUESTIONS));
+  const undisturbed = temporaryFolder();
+  // One thread and small micro-batches: a run long enough to be stopped in its midst.
+  const run = (out: string, ...more: string[]): string[] => ['run', model, '--task', 'multiple_choice', '--data', data, '--threads', '1', '--max-tokens', '96', '--out', out, ...more];
+  let samples = '';
+  let seconds = 0;
+
+  /** results_*.json without what differs between equal runs. */
+  const steadyResults = (out: string): Record<string, unknown> => {
+    const results = JSON.parse(textOf(out, 'results')) as Record<string, unknown>;
+    for (const field of VOLATILE_FIELDS) {
+      expect(results).toHaveProperty(field);
+      delete results[field];
+    }
+    return results;
+  };
+  const isAsUndisturbed = (out: string): void => {
+    expect(textOf(out, 'samples')).toBe(samples);
+    expect(steadyResults(out)).toEqual(steadyResults(undisturbed));
+  };
+  const journalSize = (out: string): number => {
+    const [path] = filesOf(out, 'journal');
+    return path !== undefined && existsSync(path) ? statSync(path).size : 0;
+  };
+  /** Whole lines of the journal that are finished questions. */
+  const finishedIn = (out: string): number => readFileSync(filesOf(out, 'journal')[0] ?? '', 'utf8').split('\n').length - 2;
+  /** Waits until the journal has so many bytes, or the run has ended. */
+  const journalReaches = async ({ process: child }: Running, out: string, bytes: number): Promise<void> => {
+    while (child.exitCode === null && child.signalCode === null && journalSize(out) < bytes) await sleep(5);
+  };
+
+  beforeAll(async () => {
+    success(await tilewright(run(undisturbed)));
+    // A second time, the kernels being compiled: how long an undisturbed run takes, and that it gives the same.
+    const again = temporaryFolder();
+    const begin = performance.now();
+    success(await tilewright(run(again)));
+    seconds = (performance.now() - begin) / 1000;
+    samples = textOf(undisturbed, 'samples');
+    isAsUndisturbed(again);
+  });
+
+  test('has samples for every question, in order', () => {
+    const ids = samples.trimEnd().split('\n').map((line) => (JSON.parse(line) as { doc_id: number }).doc_id);
+    expect(ids).toEqual(Array.from({ length: QUESTIONS }, (_, i) => i));
+  });
+
+  test('stopped with Ctrl-C keeps what is finished, says how to go on, and does when told so', async () => {
+    const out = temporaryFolder();
+    const running = start(run(out));
+    await journalReaches(running, out, 5000);
+    running.process.kill('SIGINT');
+    const { status, signal, stdout, stderr } = await running.ended;
+    expect({ status, signal, stdout }, stderr).toEqual({ status: 130, signal: null, stdout: '' });
+    const kept = finishedIn(out);
+    expect(kept).toBeGreaterThan(0);
+    expect(kept).toBeLessThan(QUESTIONS);
+    expect(stderr).not.toContain('error:');
+    const advice = /stopped: ([\d,]+) finished questions are in the journal; go on with\n +(.*--resume)\n$/.exec(stderr);
+    expect(Number(advice?.[1]?.replaceAll(',', '')), stderr).toBe(kept);
+    expect([...filesOf(out, 'samples'), ...filesOf(out, 'results')]).toEqual([]);
+    // The command as printed, by a shell in the folder where the first one ran.
+    const resumed = spawnSync('sh', ['-c', advice?.[2] ?? 'false'], { cwd: running.cwd, env: running.env, encoding: 'utf8' });
+    expect(resumed.status, resumed.stderr).toBe(0);
+    expect(resumed.stderr).toContain(`${kept} questions taken over`);
+    isAsUndisturbed(out);
+  });
+
+  test('stopped before it scored anything says that nothing was scored', async () => {
+    const out = temporaryFolder();
+    const running = start(run(out));
+    while (!running.stderr().includes('open model')) await sleep(2);
+    running.process.kill('SIGINT');
+    const { status, stderr } = await running.ended;
+    expect(status, stderr).toBe(130);
+    expect(stderr).toMatch(/stopped: (no question was scored yet|[\d,]+ finished questions)/);
+    success(await tilewright(run(out, '--resume')));
+    isAsUndisturbed(out);
+  });
+
+  test('killed at any moment goes on with --resume and ends as if undisturbed', async () => {
+    const out = temporaryFolder();
+    const next = random(2026);
+    const end = journalSize(undisturbed);
+    // Moments of the clock, which may fall before the journal is there, and moments of the journal, which fall between its writes.
+    const moments: ((running: Running) => Promise<unknown>)[] = [
+      () => sleep(1000 * seconds * 0.3 * next()),
+      (running) => journalReaches(running, out, 1),
+      (running) => journalReaches(running, out, end * (0.1 + 0.2 * next())),
+      () => sleep(1000 * seconds * (0.3 + 0.3 * next())),
+      (running) => journalReaches(running, out, end * (0.4 + 0.2 * next())),
+      (running) => journalReaches(running, out, end * 0.98),
+    ];
+    let killed = 0;
+    for (const [i, moment] of moments.entries()) {
+      const before = journalSize(out);
+      const running = start(run(out, ...(i === 0 ? [] : ['--resume'])));
+      await moment(running);
+      running.process.kill('SIGKILL');
+      const { signal, status } = await running.ended;
+      // On a machine that was slow at first, one of the clock's moments may come after the end.
+      if (signal === null && status === 0) break;
+      expect(signal).toBe('SIGKILL');
+      killed++;
+      expect(journalSize(out)).toBeGreaterThanOrEqual(Math.min(before, end * 0.9));
+    }
+    expect(killed).toBeGreaterThanOrEqual(3);
+    success(await tilewright(run(out, '--resume')));
+    expect(textOf(out, 'samples')).toBe(samples);
+    expect(steadyResults(out)).toEqual(steadyResults(undisturbed));
+    expect(finishedIn(out)).toBe(QUESTIONS);
+  });
+
+  test('whose journal ends in half a line loses that line alone', async () => {
+    const out = temporaryFolder();
+    const running = start(run(out));
+    await journalReaches(running, out, 20_000);
+    running.process.kill('SIGKILL');
+    await running.ended;
+    const [journal = ''] = filesOf(out, 'journal');
+    const text = readFileSync(journal, 'utf8');
+    const whole = text.slice(0, text.lastIndexOf('\n') + 1);
+    writeFileSync(journal, whole.slice(0, -20));
+    const { stderr } = success(await tilewright(run(out, '--resume')));
+    expect(stderr).toContain(`${whole.split('\n').length - 3} questions taken over`);
+    isAsUndisturbed(out);
+  });
+
+  test('that is complete can be resumed: nothing is scored again, the results are the same', async () => {
+    const out = temporaryFolder();
+    success(await tilewright(run(out)));
+    const { stdout } = success(await tilewright(run(out, '--resume', '--json')));
+    expect(JSON.parse(stdout)).toMatchObject({ throughput: { questions: 0, tokensComputed: 0 } });
+    const both = filesOf(out, 'samples').map((path) => readFileSync(path, 'utf8'));
+    expect(both).toEqual([samples, samples]);
+  });
+
+  describe('is not resumed as another one', () => {
+    const out = temporaryFolder();
+    const otherData = writeData(questions(QUESTIONS, 8));
+    const otherModel = writeCheckpoint({ weights: safetensorsFile(tensorsOf(2)) });
+    beforeAll(async () => {
+      const running = start(run(out));
+      await journalReaches(running, out, 5000);
+      running.process.kill('SIGKILL');
+      await running.ended;
+    });
+    const swapped = (what: string, by: string): string[] => run(out, '--resume').map((argument) => (argument === what ? by : argument));
+
+    test.each<[string, () => string[], RegExp]>([
+      ['sharing mode', () => run(out, '--resume', '--sharing', 'none'), /differs in .*sharing/],
+      ['data set', () => swapped(data, otherData), /differs in .*dataset/],
+      ['model', () => swapped(model, otherModel), /differs in .*artifact/],
+      ['choice of questions', () => run(out, '--resume', '--docs', '10:'), /differs in .*firstQuestion/],
+    ])('%s', async (_, args, expected) => {
+      const before = readFileSync(filesOf(out, 'journal')[0] ?? '', 'utf8');
+      const { error, hint } = failure(await tilewright(args()));
+      expect(error).toMatch(expected);
+      expect(hint).toMatch(/without --resume|another --out/);
+      expect(readFileSync(filesOf(out, 'journal')[0] ?? '', 'utf8')).toBe(before);
+    });
+
+    test('and without --resume it starts again, the old journal kept beside the new one', async () => {
+      const before = readFileSync(filesOf(out, 'journal')[0] ?? '', 'utf8');
+      success(await tilewright(runArguments(model, data, '--limit', '10', '--out', out)));
+      const old = filesOf(out, 'journal').find((path) => path.endsWith('.old')) ?? '';
+      expect(readFileSync(old, 'utf8')).toBe(before);
+    });
+  });
+});

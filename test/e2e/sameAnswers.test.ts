@@ -1,0 +1,92 @@
+/**
+ * The same question has the same answer whatever it is computed with: threads, micro-batch, company, sharing. Equal
+ * means every bit: kernels add in one order for a path, whatever the batch around it.
+ */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, test } from 'vitest';
+import {
+  answersOf, CONFIG, isBuilt, questions, safetensorsFile, success, temporaryFolder, tensorsOf, textOf, tilewright, writeCheckpoint, writeData,
+  type Answer, type StoredTensor,
+} from './support.js';
+
+describe.skipIf(!isBuilt)('answers', () => {
+  const model = writeCheckpoint();
+  const data = writeData(questions(400));
+  const score = async (checkpoint: string, ...more: string[]): Promise<string> => {
+    const out = temporaryFolder();
+    success(await tilewright(['run', checkpoint, '--task', 'multiple_choice', '--data', data, '--out', out, ...more]));
+    return out;
+  };
+  let whole: Answer[] = [];
+  let samples = '';
+
+  beforeAll(async () => {
+    const out = await score(model, '--threads', '2');
+    whole = answersOf(out);
+    samples = textOf(out, 'samples');
+  });
+
+  test('are there for every question and differ between choices', () => {
+    expect(whole).toHaveLength(400);
+    expect(whole.flatMap(({ ll }) => ll).every((value) => Number.isFinite(value) && value < 0)).toBe(true);
+    expect(whole.filter(({ ll }) => new Set(ll).size > 1).length).toBeGreaterThan(390);
+  });
+
+  test.each<[string, string[]]>([
+    ['one thread', ['--threads', '1']],
+    ['two threads again', ['--threads', '2']],
+    ['more threads than processors', ['--threads', '5']],
+    ['micro-batches of 96 tokens', ['--threads', '2', '--max-tokens', '96']],
+    ['micro-batches of 256 tokens', ['--threads', '2', '--max-tokens', '256']],
+    ['micro-batches of 256 tokens, one thread, without sharing', ['--threads', '1', '--max-tokens', '256', '--sharing', 'none']],
+    ['sharing none', ['--threads', '2', '--sharing', 'none']],
+    ['sharing context', ['--threads', '2', '--sharing', 'context']],
+  ])('with %s are the same to the bit', async (_, flags) => {
+    expect(textOf(await score(model, ...flags), 'samples')).toBe(samples);
+  });
+
+  test.each<[string, number, number | undefined]>([['0:1', 0, 1], ['37:38', 37, 38], ['100:250', 100, 250], ['390:', 390, undefined]])('of questions %s alone are those of the whole run', async (range, first, end) => {
+    const some = answersOf(await score(model, '--threads', '2', '--docs', range));
+    expect(some).toEqual(whole.slice(first, end));
+  });
+
+  test('do not depend on how equal weights are stored', async () => {
+    // Values that all three types hold exactly.
+    const values = tensorsOf().map((tensor): StoredTensor => ({ ...tensor, values: tensor.values.map((value) => Math.round(value * 64) / 64) }));
+    const f32 = answersOf(await score(writeCheckpoint({ weights: safetensorsFile(values) }), '--precision', 'f32'));
+    for (const dtype of ['BF16', 'F16'] as const) {
+      const dir = writeCheckpoint({ config: { ...CONFIG, torch_dtype: dtype === 'F16' ? 'float16' : 'bfloat16' } });
+      writeFileSync(join(dir, 'model.safetensors'), narrowFile(values, dtype));
+      expect(answersOf(await score(dir, '--precision', 'f32'))).toEqual(f32);
+    }
+  });
+});
+
+/** The upper half of a float32: exact where the lower half is zero. */
+const toBf16 = (value: number): number => new Uint32Array(Float32Array.of(value).buffer)[0]! >>> 16;
+
+/** Exact for values with at most 11 significant bits between 2^-14 and 65504, and for 0. */
+function toF16(value: number): number {
+  if (value === 0) return 0;
+  const exponent = Math.floor(Math.log2(Math.abs(value)));
+  return (value < 0 ? 0x8000 : 0) | ((exponent + 15) << 10) | ((Math.abs(value) / 2 ** exponent - 1) * 1024);
+}
+
+function narrowFile(tensors: readonly StoredTensor[], dtype: 'BF16' | 'F16'): Buffer {
+  const convert = dtype === 'BF16' ? toBf16 : toF16;
+  const header: Record<string, unknown> = {};
+  const parts: Buffer[] = [];
+  let at = 0;
+  for (const { name, shape, values } of tensors) {
+    const bytes = Buffer.alloc(2 * values.length);
+    values.forEach((value, i) => bytes.writeUInt16LE(convert(value), 2 * i));
+    header[name] = { dtype, shape, data_offsets: [at, at + bytes.length] };
+    at += bytes.length;
+    parts.push(bytes);
+  }
+  const json = Buffer.from(JSON.stringify(header));
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(json.length));
+  return Buffer.concat([length, json, ...parts]);
+}
