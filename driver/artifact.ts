@@ -6,11 +6,11 @@
  * kernels/ are for reading.
  */
 import { createHash } from 'node:crypto';
-import { closeSync, existsSync, fstatSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { closeSync, existsSync, fstatSync, fsyncSync, openSync, readdirSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs';
+import { basename, dirname, join, resolve } from 'node:path';
 import { z } from 'zod';
 import { UserError } from '../errors.js';
-import { diskProblem, makeFolder, writeAll } from '../eval/output.js';
+import { diskProblem, isRunning, makeFolder, prepareOutput, writeAll } from '../eval/output.js';
 import { CPU_ISAS, type Plan } from '../ir/plan.js';
 import { parseGraph } from '../ir/text/parser.js';
 import { checkAgainstGraph, checkPlan } from './checkPlan.js';
@@ -65,10 +65,34 @@ function writeSynced(path: string, text: string): void {
   }
 }
 
+const ANOTHER = 'free some space, or give another -o';
+
+/**
+ * Proves, before any work is done for it, that an artifact can be written to `dir`, and puts right what a process that
+ * was killed while writing it left there. Throws UserError.
+ */
+export function prepareArtifact(dir: string): void {
+  const target = resolve(dir);
+  try {
+    prepareOutput(dirname(target));
+    for (const name of readdirSync(dirname(target))) {
+      if (!name.startsWith(`${basename(target)}.`)) continue;
+      const [, pid, kind] = /^\.(\d{1,10})\.(new|old)$/.exec(name.slice(basename(target).length)) ?? [];
+      if (pid === undefined || isRunning(Number(pid))) continue;
+      const left = join(dirname(target), name);
+      // Killed between the two renames of saveArtifact: the one before is still the artifact.
+      if (kind === 'old' && !existsSync(target)) renameSync(left, target);
+      else rmSync(left, { recursive: true, force: true });
+    }
+  } catch (error) {
+    throw error instanceof UserError ? new UserError(error.message, ANOTHER, { cause: error }) : diskProblem(dir, error, ANOTHER);
+  }
+  if (existsSync(target) && !isArtifact(target)) throw new UserError(`${dir}: is there already and is not an artifact`, 'give another -o');
+}
+
 /** Writes the folder beside its place and renames it: an artifact is there whole or not at all. */
 export function saveArtifact(dir: string, reference: ModelReference, machine: Machine, model: CompiledModel, sources: readonly { name: string; text: string }[], isTuned: boolean): void {
   const target = resolve(dir);
-  if (existsSync(target) && !isArtifact(target)) throw new UserError(`${dir}: is there already and is not an artifact`, 'give another -o');
   const plan = printPlan(model.plan);
   const manifest: Manifest = {
     format: 'tilewright', version: ARTIFACT_VERSION,
@@ -92,7 +116,8 @@ export function saveArtifact(dir: string, reference: ModelReference, machine: Ma
     rmSync(old, { recursive: true, force: true });
   } catch (error) {
     rmSync(fresh, { recursive: true, force: true });
-    throw diskProblem(dir, error, 'free some space, or give another -o');
+    if (existsSync(old) && !existsSync(target)) renameSync(old, target);
+    throw diskProblem(dir, error, ANOTHER);
   }
 }
 

@@ -1,7 +1,7 @@
 /** The three commands as functions: the public interface of tilewright. */
 import { compileKernels, emitPlan } from './kernels.js';
 import { detectMachine } from './machine.js';
-import { saveArtifact } from './artifact.js';
+import { prepareArtifact, saveArtifact } from './artifact.js';
 import { openOrCompile } from './open.js';
 import type { CompileRequest, CompileResult, RunRequest, RunResult, TuneRequest, TuneResult, Ui } from './requests.js';
 import { runModel } from './runModel.js';
@@ -11,6 +11,7 @@ import { packedWeightBytes } from './work.js';
 /** Model → artifact, kernels compiled into this machine's cache. */
 export async function compile(request: CompileRequest, ui: Ui): Promise<CompileResult> {
   const begin = performance.now();
+  prepareArtifact(request.output);
   const machine = detectMachine();
   ui.phase('open model', request.model);
   const { reference, model } = await openOrCompile(request, machine, ui);

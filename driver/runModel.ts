@@ -1,4 +1,5 @@
 /** `run`: a checkpoint or artifact scores a question set. Tokenising overlaps compiling and loading. */
+import { dirname, resolve } from 'node:path';
 import { bucketCostModel } from '../autotune/bucketCost.js';
 import { UserError } from '../errors.js';
 import {
@@ -39,6 +40,7 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   if (request.resume && request.output === undefined) throw new UserError('--resume needs the folder of the run that it continues', 'add --out DIR');
   const name = modelName(request.model);
   if (request.output !== undefined) prepareOutput(modelFolder(request.output, name));
+  if (request.trace !== undefined) prepareOutput(dirname(resolve(request.trace)));
 
   const machine = detectMachine();
   ui.phase('open model', request.model);

@@ -4,7 +4,7 @@ import {
   type TuneProgress, type TuneResult as SearchResult,
 } from '../autotune/index.js';
 import { UserError } from '../errors.js';
-import { isArtifact, saveArtifact } from './artifact.js';
+import { isArtifact, prepareArtifact, saveArtifact } from './artifact.js';
 import type { CompiledModel } from './compile.js';
 import { compileKernels, emitPlan } from './kernels.js';
 import { detectMachine, scheduleFacts, upTo, type Machine } from './machine.js';
@@ -50,6 +50,7 @@ export async function tuneCompiled(model: CompiledModel, machine: Machine, optio
 export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResult> {
   const begin = performance.now();
   if (!isArtifact(request.artifact)) throw new UserError(`${request.artifact}: is not an artifact`, `tilewright compile ${request.artifact} -o model.tw, then: tilewright tune model.tw`);
+  prepareArtifact(request.artifact);
   const machine = detectMachine();
   ui.phase('open artifact', request.artifact);
   const opened = openArtifact(request.artifact, machine);

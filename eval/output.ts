@@ -57,7 +57,8 @@ export function makeFolder(path: string, mode = 0o777): void {
 /** What prepareOutput and writeAtomically call their temporary files: the number is that of the writing process. */
 const TEMPORARY = /^\.(?:probe-(\d{1,10})|(?:samples|results)_.*\.(\d{1,10})\.tmp)$/;
 
-function isRunning(pid: number): boolean {
+/** Whether a process of this number exists: what it has half-written is its own. */
+export function isRunning(pid: number): boolean {
   try {
     process.kill(pid, 0);
     return true;
