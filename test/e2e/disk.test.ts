@@ -3,6 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { prepareArtifact } from '../../driver/artifact.js';
 import { CAPACITY, failure, filesOf, isBuilt, questions, runArguments, success, temporaryFolder, textOf, tilewright, writeCheckpoint, writeData } from './support.js';
 
 const works = (command: string, ...args: string[]): boolean => spawnSync(command, args, { stdio: 'ignore' }).status === 0;
@@ -39,6 +40,36 @@ describe.skipIf(!isBuilt)('a disk that refuses', () => {
     expect(error).toMatch(expected);
     expect(hint).toContain('--out');
     expect(outcome.stderr).not.toContain('open model');
+  });
+
+  test.each<[string, (file: string) => string[]]>([
+    ['an artifact', (file) => ['compile', model, ...CAPACITY, '-o', join(file, 'small.tw')]],
+    ['a timeline', (file) => runArguments(model, data, '--trace', join(file, 'trace.json'))],
+  ])('%s that cannot be written is refused before the model is opened', async (_, args) => {
+    const outcome = await tilewright(args(writeData([])));
+    expect(failure(outcome).error).toMatch(/cannot write .*: a file of that name is in the way/);
+    expect(outcome.stderr).not.toContain('open model');
+  });
+
+  test('a folder that is no artifact is not replaced by one', async () => {
+    const folder = temporaryFolder();
+    writeFileSync(join(folder, 'thesis.txt'), 'years of work');
+    expect(failure(await tilewright(['compile', model, ...CAPACITY, '-o', folder])).error).toMatch(/is there already and is not an artifact/);
+    expect(readdirSync(folder)).toEqual(['thesis.txt']);
+  });
+
+  test('an artifact whose writer was killed between taking the old one away and putting the new one there is put back by the next', async () => {
+    const folder = temporaryFolder();
+    const dead = 2 ** 22 + 1;
+    success(await tilewright(['compile', model, ...CAPACITY, '-o', join(folder, `small.tw.${dead}.old`)]));
+    mkdirSync(join(folder, `small.tw.${dead}.new`));
+    prepareArtifact(join(folder, 'small.tw'));
+    expect(readdirSync(folder)).toEqual(['small.tw']);
+    success(await tilewright(['run', join(folder, 'small.tw'), '--task', 'multiple_choice', '--data', data, '--limit', '1']));
+    // One that is still writing is left alone.
+    mkdirSync(join(folder, `small.tw.${process.pid}.new`));
+    prepareArtifact(join(folder, 'small.tw'));
+    expect(readdirSync(folder)).toEqual(['small.tw', `small.tw.${process.pid}.new`]);
   });
 
   const limited = (bytes: number): { prefix: string[] } => ({ prefix: ['prlimit', `--fsize=${bytes}`] });

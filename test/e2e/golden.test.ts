@@ -1,0 +1,61 @@
+/**
+ * Log-likelihoods against float64 references, in f32, with every sharing mode: checkpoint and real questions in, sample
+ * files out, compared by the checker that comes with the references. Needs the data folder beside the repository.
+ */
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, test, vi } from 'vitest';
+import { run } from '../../driver/commands.js';
+import type { Ui } from '../../driver/requests.js';
+import { CACHE, isBuilt, ROOT, temporaryFolder } from './support.js';
+
+const SHARED = join(ROOT, '..', 'shared');
+const hasShared = existsSync(join(SHARED, 'golden'));
+if (!hasShared) process.stderr.write('SKIPPED: end-to-end comparison with golden log-likelihoods: the folder ../shared is not beside the repository\n');
+
+const ignore = (): void => undefined;
+const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
+
+interface Scored { readonly samplesPath: string; readonly tokensComputed: number }
+
+async function score(model: string, task: string, data: string, limit: number, sharing: 'none' | 'context' | 'tree'): Promise<Scored> {
+  const { samplesPath, results } = await run({
+    model: join(SHARED, 'checkpoints', model), init: { kind: 'checkpoint' }, precision: 'f32', task, data: join(SHARED, 'data', data), sharing,
+    threads: 2, limit, output: temporaryFolder(), resume: false,
+  }, SILENT);
+  if (samplesPath === undefined) throw new Error('no samples were written');
+  const { tokensComputed } = results['throughput'] as { readonly tokensComputed: number };
+  return { samplesPath, tokensComputed };
+}
+
+/** The checker at its defaults. */
+function compare(samplesPath: string, golden: string, count: number): void {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [join(SHARED, 'check', 'compare-golden.mjs'), samplesPath, join(SHARED, 'golden', golden)], { encoding: 'utf8' });
+  expect({ status, stdout, stderr }).toMatchObject({ status: 0, stderr: '' });
+  expect(stdout).toMatch(new RegExp(`^${count} questions, `));
+}
+
+describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
+  beforeAll(() => {
+    vi.stubEnv('TILEWRIGHT_CACHE', CACHE);
+  });
+
+  test.each(['demo', 'mha-2m', 'gqa-4m'])('of %s on 150 questions of HellaSwag, in every sharing mode', async (model) => {
+    const tokens: number[] = [];
+    for (const sharing of ['none', 'context', 'tree'] as const) {
+      const scored = await score(model, 'hellaswag', 'hellaswag_val.jsonl.gz', 150, sharing);
+      compare(scored.samplesPath, `${model}.jsonl`, 150);
+      tokens.push(scored.tokensComputed);
+    }
+    // Each mode shares something that the one before it did not.
+    const [none = 0, context = 0, tree = 0] = tokens;
+    expect(context).toBeLessThan(none * 0.7);
+    expect(tree).toBeLessThan(context);
+  });
+
+  test('of demo on 100 questions of ARC-Challenge', async () => {
+    const { samplesPath } = await score('demo', 'arc_challenge', 'arc_challenge_test.jsonl.gz', 100, 'tree');
+    compare(samplesPath, 'arc-demo.jsonl', 100);
+  });
+});
