@@ -1,5 +1,6 @@
 /** Binds the launches of a plan to memory: one program for each bucket. */
 import type { BufferDecl, Kernel } from '../../ir/kernel.js';
+import { kernelWrites } from '../../ir/kernelAccess.js';
 import { rowStride, type Plan } from '../../ir/plan.js';
 import { DTYPE_BYTES } from '../../ir/types.js';
 import type { Extent, LaunchBinding, NativeLibrary, NativePool, ProgramBinding, Slot, WriteBinding } from './addon.js';
@@ -72,24 +73,13 @@ function masksOf(plan: Plan): ReadonlySet<string> {
   return masks;
 }
 
-function writtenBy(kernel: Kernel): readonly string[] {
-  switch (kernel.anchor) {
-    case 'gemm': return kernel.segments.flatMap((segment) => segment.outputs.map((output) => output.buffer));
-    case 'attention': return [kernel.out];
-    case 'logprob': return [kernel.parts];
-    case 'logprobReduce': return [kernel.logProb, kernel.isArgmax];
-    case 'loop': return kernel.outputs.map((output) => output.buffer);
-    default: return kernel satisfies never;
-  }
-}
-
 /** Names of the floating buffers a kernel writes: the order of its WriteBindings. */
 export function floatWrites(plan: Plan, kernel: Kernel): readonly string[] {
   const isFloat = (name: string): boolean => {
     const dtype = plan.buffers.find((buffer) => buffer.name === name)?.dtype;
     return dtype === 'f32' || dtype === 'f16' || dtype === 'bf16';
   };
-  return [...new Set(writtenBy(kernel))].filter(isFloat);
+  return [...kernelWrites(kernel)].filter(isFloat);
 }
 
 /** Scratch of one worker for all launches, whole pages so that workers share none. */
