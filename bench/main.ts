@@ -6,10 +6,9 @@
  *                      [--questions 400] [--tune 0] [--data FILE] [--tokenizer DIR]
  */
 import { parseArgs } from 'node:util';
-import { loadAddon } from '../runtime/cpu/addon.js';
 import { detectMachine, chooseIsa, PRECISIONS, type Precision } from '../driver/machine.js';
 import { benchData } from './data.js';
-import { measureModel, type Measured } from './measureModel.js';
+import { measureModel, peakOf, type Measured } from './measureModel.js';
 import { printMeasured, printSharing } from './report.js';
 
 const { values } = parseArgs({
@@ -28,12 +27,9 @@ const { values } = parseArgs({
 
 const machine = detectMachine();
 const threads = Number(values.threads);
-const pool = new (loadAddon().Pool)(threads);
-const peaks = new Map<string, number>();
-for (const isa of machine.isas) peaks.set(isa, await loadAddon().peak(pool, isa, 0.5));
-const readBytes = await loadAddon().peak(pool, 'read', 0.5);
-pool.release();
-console.log(`${machine.cpu.model}, ${threads} threads; register-loop peaks: ${[...peaks].map(([isa, flops]) => `${isa} ${(flops / 1e9).toFixed(0)} GFLOP/s`).join(', ')}; memory read ${(readBytes / 1e9).toFixed(1)} GB/s`);
+const peaks: string[] = [];
+for (const isa of machine.isas) peaks.push(`${isa} ${(await peakOf(isa, threads) / 1e9).toFixed(0)} GFLOP/s`);
+console.log(`${machine.cpu.model}, ${threads} threads; register-loop peaks: ${peaks.join(', ')}`);
 
 const data = await benchData(values.data, values.tokenizer, Number(values.questions));
 console.log(`${data.questions.length} questions of ${data.name}\n`);
@@ -46,7 +42,7 @@ for (const model of values.model) {
     if (done.has(`${model} ${isa}`)) continue;
     done.add(`${model} ${isa}`);
     const result = await measureModel({
-      model, machine, isa, threads, data, seconds: Number(values.seconds), peakFlops: peaks.get(isa)!,
+      model, machine, isa, threads, data, seconds: Number(values.seconds),
       tuneSeconds: Number(values.tune), maxTokens: Number(values['max-tokens']),
     });
     measured.push(result);

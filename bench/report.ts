@@ -3,7 +3,7 @@ import type { BenchData } from './data.js';
 import type { Measured } from './measureModel.js';
 
 export function printMeasured(m: Measured): void {
-  console.log(`${m.model}, ${m.isa}: ${m.tokensPerSecond.toFixed(0)} tokens/s, ${m.questionsPerSecond.toFixed(1)} questions/s, ${(100 * m.shareOfPeak).toFixed(1)} % of peak`);
+  console.log(`${m.model}, ${m.isa}: ${m.tokensPerSecond.toFixed(0)} tokens/s, ${m.questionsPerSecond.toFixed(1)} questions/s, ${(100 * m.shareOfPeak).toFixed(1)} % of ${(m.peakFlops / 1e9).toFixed(0)} GFLOP/s`);
   console.log(`  compile ${m.compileSeconds.toFixed(2)} s, kernels ${m.kernelsCompileSeconds.toFixed(2)} s, weights ${m.loadSeconds.toFixed(2)} s`);
   const total = m.kernels.reduce((sum, kernel) => sum + kernel.milliseconds, 0);
   for (const { name, milliseconds, gflops } of m.kernels) {
