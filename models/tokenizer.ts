@@ -91,7 +91,7 @@ function readSpecialTokens(dir: string): SpecialTokens {
 
 /** Refuses what would make one text two different token lists; returns one more than the largest token id. */
 function checkJson(text: string, where: string): number {
-  const json = parseJson(text, where);
+  const json = parseJson(text, where, REFETCH);
   const model = isRecord(json) ? json['model'] : undefined;
   if (!isRecord(json) || !isRecord(model)) throw new UserError(`${where}: no "model": not a tokenizer.json`, 'download tokenizer.json again');
   if (isGiven(model['dropout']) && model['dropout'] !== 0) {
