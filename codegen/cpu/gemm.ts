@@ -59,6 +59,8 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
   const [first] = weights;
   if (first === undefined) throw new Error(`Kernel ${symbol} has no segment.`);
   const isAmx = schedule.isa === 'amx';
+  // On AMX prefetches cost a quarter of the rate: tile loads take the load slots.
+  const fetches = !isAmx;
   // bf16 panels are widened once a work item where enough rows share them, else in registers.
   const expands = !isAmx && first.dtype === 'bf16' && schedule.mb > 2 * schedule.mr;
   const bp = panelElements(first.weight);
@@ -68,9 +70,9 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
   const tile = (mr: number, nr: number, isTail: boolean): string => {
     // Whole tiles fetch ahead; the last rows of a block are too few to matter.
     const isMain = mr === schedule.mr && !isTail;
-    const aheadA = isMain ? AHEAD_A : 0;
-    const aheadB = isMain ? AHEAD_B : 0;
-    const helper = isAmx ? amxTile({ mr, nr, lda: a.stride, bp, ldc, aheadA, aheadB })
+    const aheadA = isMain && fetches ? AHEAD_A : 0;
+    const aheadB = isMain && fetches ? AHEAD_B : 0;
+    const helper = isAmx ? amxTile({ mr, nr, lda: a.stride, bp, ldc })
       : fmaTile({
         isa: schedule.isa, mr, nr, rs: a.stride, ks: 1, bk: 16, bp: microBp, ldc, unroll: isMain ? 4 : 1, aheadA, aheadB,
         bDtype: expands || first.dtype === 'f32' ? 'f32' : 'bf16',
@@ -89,7 +91,7 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
   const blockName = `${symbol}_block`;
   const types = { aType: C_TYPES[a.dtype], wType: C_TYPES[first.dtype] };
   const block = render('block', {
-    ...types, name: blockName, k: plan.k, kc, isAmx, expands, bp, wideBp: kc * 16, microBp, lda: a.stride, ldc, columns, mr: schedule.mr, nr: schedule.nr, aheadB: AHEAD_B, bType: expands ? 'float' : types.wType, padRows: schedule.mr - 1,
+    ...types, name: blockName, k: plan.k, kc, isAmx, expands, bp, wideBp: kc * 16, microBp, lda: a.stride, ldc, columns, mr: schedule.mr, nr: schedule.nr, fetches, aheadB: AHEAD_B, bType: expands ? 'float' : types.wType, padRows: schedule.mr - 1,
   });
   let start = 0;
   const segments = plan.segments.map((segment, i) => {

@@ -66,18 +66,15 @@ export interface AmxTile {
   readonly lda: number;
   readonly bp: number;
   readonly ldc: number;
-  /** Cache lines fetched each step, as in FmaTile. */
-  readonly aheadA: number;
-  readonly aheadB: number;
 }
 
 /**
  * c[mr][nr] (+)= a·b by TDPBF16PS. Tiles 0–3 accumulate, 4–5 hold rows of a, 6–7 columns of b. The loads of one step
- * are spread between the products, and so are the prefetches of b.
+ * are spread between the products. Nothing is prefetched: tile loads leave prefetches no free load slots.
  */
 export function amxTile(tile: AmxTile): Helper {
-  const { mr, nr, lda, bp, ldc, aheadA, aheadB } = tile;
-  const name = `tw_amx_${mr}x${nr}_a${lda}_b${bp}_c${ldc}_p${aheadA}_${aheadB}`;
+  const { mr, nr, lda, bp, ldc } = tile;
+  const name = `tw_amx_${mr}x${nr}_a${lda}_b${bp}_c${ldc}`;
   const [mt, nt] = [mr / 16, nr / 16];
   const cells = Array.from({ length: mt * nt }, (_, i) => ({ tile: i, offset: Math.floor(i / nt) * 16 * ldc + (i % nt) * 16 }));
   const loadA = (m: number): object => ({ isLoad: true, tile: 4 + m, pointer: `a + ${m * 16 * lda}`, stride: lda * 2 });
@@ -85,6 +82,6 @@ export function amxTile(tile: AmxTile): Helper {
   const dot = (m: number, n: number): object => ({ isLoad: false, tile: m * nt + n, a: 4 + m, b: 6 + n });
   const tiles = (count: number): number[] => Array.from({ length: count }, (_, i) => i);
   const order = [...tiles(nt).map(loadB), ...tiles(mt).flatMap((m) => [loadA(m), ...tiles(nt).map((n) => dot(m, n))])];
-  const source = render('microAmx', { name, mr, nr, mt, nt, aheadA, aheadB, cells, order, ldcBytes: ldc * 4, farLines: Array.from({ length: aheadA }, (_, i) => i), nearLines: Array.from({ length: aheadB }, (_, i) => i * 64) });
+  const source = render('microAmx', { name, mr, nr, mt, nt, cells, order, ldcBytes: ldc * 4 });
   return { name, source: guard(name, source) };
 }

@@ -32,7 +32,7 @@ const GOLDENS: readonly { file: string; module: KernelModule; kernel: string; sc
 ];
 
 describe('generated text', () => {
-  it.each(GOLDENS)('is $file.c', async ({ file, module, kernel, schedule }) => {
+  it.each(GOLDENS)('is golden $file', async ({ file, module, kernel, schedule }) => {
     const found = kernelNamed(module, kernel);
     expect(isLegal(found, module, schedule, FACTS)).toBe(true);
     await expect(emitKernel(found, module, schedule, 128).source).toMatchFileSnapshot(`golden/${file}.c`);

@@ -1,81 +1,7 @@
-#ifndef TW_HAS_tw_amx_32x32_a96_b1536_c64_p2_4
-#define TW_HAS_tw_amx_32x32_a96_b1536_c64_p2_4
-/*
- * c[32][32] (+)= a·b: 2×2 tiles, in steps of 32 in order of k.
- * Every step it fetches 2 lines from `far` (lines of rows `far_row` bytes apart) and 4 from `near` into the second-level cache.
- */
-static __attribute__((noinline)) void tw_amx_32x32_a96_b1536_c64_p2_4(const uint16_t *a, const uint16_t *b, float *c, int64_t steps, int first, const char *far, int64_t far_row, const char *near) {
-  if (first) {
-    TW_TILE_ZERO(0);
-    TW_TILE_ZERO(1);
-    TW_TILE_ZERO(2);
-    TW_TILE_ZERO(3);
-  } else {
-    TW_TILE_LOAD(0, c + 0, 256);
-    TW_TILE_LOAD(1, c + 16, 256);
-    TW_TILE_LOAD(2, c + 1024, 256);
-    TW_TILE_LOAD(3, c + 1040, 256);
-  }
-  for (int64_t s = 0; s < steps; s++) {
-    __builtin_prefetch(far + 0 * far_row, 0, 2);
-    __builtin_prefetch(far + 1 * far_row, 0, 2);
-    __builtin_prefetch(near + 0, 0, 2);
-    __builtin_prefetch(near + 64, 0, 2);
-    __builtin_prefetch(near + 128, 0, 2);
-    __builtin_prefetch(near + 192, 0, 2);
-    far += 64;
-    near += 4 * 64;
-    TW_TILE_LOAD(6, b + 0, 64);
-    TW_TILE_LOAD(7, b + 1536, 64);
-    TW_TILE_LOAD(4, a + 0, 192);
-    TW_TILE_DOT(0, 4, 6);
-    TW_TILE_DOT(1, 4, 7);
-    TW_TILE_LOAD(5, a + 1536, 192);
-    TW_TILE_DOT(2, 5, 6);
-    TW_TILE_DOT(3, 5, 7);
-    a += 32;
-    b += 512;
-  }
-  TW_TILE_STORE(0, c + 0, 256);
-  TW_TILE_STORE(1, c + 16, 256);
-  TW_TILE_STORE(2, c + 1024, 256);
-  TW_TILE_STORE(3, c + 1040, 256);
-}
-#endif
-
-#ifndef TW_HAS_tw_amx_16x32_a96_b1536_c64_p0_0
-#define TW_HAS_tw_amx_16x32_a96_b1536_c64_p0_0
-/*
- * c[16][32] (+)= a·b: 1×2 tiles, in steps of 32 in order of k.
- */
-static __attribute__((noinline)) void tw_amx_16x32_a96_b1536_c64_p0_0(const uint16_t *a, const uint16_t *b, float *c, int64_t steps, int first) {
-  if (first) {
-    TW_TILE_ZERO(0);
-    TW_TILE_ZERO(1);
-  } else {
-    TW_TILE_LOAD(0, c + 0, 256);
-    TW_TILE_LOAD(1, c + 16, 256);
-  }
-  for (int64_t s = 0; s < steps; s++) {
-    TW_TILE_LOAD(6, b + 0, 64);
-    TW_TILE_LOAD(7, b + 1536, 64);
-    TW_TILE_LOAD(4, a + 0, 192);
-    TW_TILE_DOT(0, 4, 6);
-    TW_TILE_DOT(1, 4, 7);
-    a += 32;
-    b += 512;
-  }
-  TW_TILE_STORE(0, c + 0, 256);
-  TW_TILE_STORE(1, c + 16, 256);
-}
-#endif
-
-#ifndef TW_HAS_tw_amx_32x32_a96_b1536_c64_p0_0
-#define TW_HAS_tw_amx_32x32_a96_b1536_c64_p0_0
-/*
- * c[32][32] (+)= a·b: 2×2 tiles, in steps of 32 in order of k.
- */
-static __attribute__((noinline)) void tw_amx_32x32_a96_b1536_c64_p0_0(const uint16_t *a, const uint16_t *b, float *c, int64_t steps, int first) {
+#ifndef TW_HAS_tw_amx_32x32_a96_b1536_c64
+#define TW_HAS_tw_amx_32x32_a96_b1536_c64
+/* c[32][32] (+)= a·b: 2×2 tiles, in steps of 32 in order of k. */
+static __attribute__((noinline)) void tw_amx_32x32_a96_b1536_c64(const uint16_t *a, const uint16_t *b, float *c, int64_t steps, int first) {
   if (first) {
     TW_TILE_ZERO(0);
     TW_TILE_ZERO(1);
@@ -103,6 +29,31 @@ static __attribute__((noinline)) void tw_amx_32x32_a96_b1536_c64_p0_0(const uint
   TW_TILE_STORE(1, c + 16, 256);
   TW_TILE_STORE(2, c + 1024, 256);
   TW_TILE_STORE(3, c + 1040, 256);
+}
+#endif
+
+#ifndef TW_HAS_tw_amx_16x32_a96_b1536_c64
+#define TW_HAS_tw_amx_16x32_a96_b1536_c64
+/* c[16][32] (+)= a·b: 1×2 tiles, in steps of 32 in order of k. */
+static __attribute__((noinline)) void tw_amx_16x32_a96_b1536_c64(const uint16_t *a, const uint16_t *b, float *c, int64_t steps, int first) {
+  if (first) {
+    TW_TILE_ZERO(0);
+    TW_TILE_ZERO(1);
+  } else {
+    TW_TILE_LOAD(0, c + 0, 256);
+    TW_TILE_LOAD(1, c + 16, 256);
+  }
+  for (int64_t s = 0; s < steps; s++) {
+    TW_TILE_LOAD(6, b + 0, 64);
+    TW_TILE_LOAD(7, b + 1536, 64);
+    TW_TILE_LOAD(4, a + 0, 192);
+    TW_TILE_DOT(0, 4, 6);
+    TW_TILE_DOT(1, 4, 7);
+    a += 32;
+    b += 512;
+  }
+  TW_TILE_STORE(0, c + 0, 256);
+  TW_TILE_STORE(1, c + 16, 256);
 }
 #endif
 
@@ -131,35 +82,22 @@ static void k_gemm_25879abe7c4272e4_e5a81b1b_epilogue0(const tw_launch *launch, 
 }
 /*
  * c[rows][columns] = a[rows, k]·w over the whole depth. Writes whole register tiles: up to 31 rows past `rows`.
- * While it works on one panel of w the next one is fetched, and the rows of the next pass over k; at the end, those of
- * the work item that this worker is likely to take next.
  */
 static void k_gemm_25879abe7c4272e4_e5a81b1b_block(const uint16_t *a, const uint16_t *w, float *c, int64_t rows, int64_t columns, const uint16_t *next_a, const uint16_t *next_w) {
-  const int64_t calls = (rows + 32 - 1) / 32 * ((columns + 32 - 1) / 32);
-  const int64_t far_rows = rows > calls ? 2 : 1;
+  (void)next_a;
+  (void)next_w;
   for (int64_t k0 = 0; k0 < 96; k0 += 64) {
     const int64_t kn = 96 - k0 < 64 ? 96 - k0 : 64;
-    const int is_last = k0 + 64 >= 96;
-    const uint16_t *far = is_last ? next_a : a + k0 + 64;
-    const uint16_t *next = is_last ? next_w : w + (k0 + 64) * 16;
-    const int64_t panel_bytes = kn * 16 * (int64_t)sizeof(*w);
     const int64_t depth = (kn + 31) / 32;
-    const int64_t fetched = depth * 4 * 64;
     const uint16_t *b = w + k0 * 16;
-    int64_t far_row = 0;
     int64_t j = 0;
     for (; j + 32 <= columns; j += 32) {
       const uint16_t *panel = b + j / 16 * 1536;
       float *to = c + j;
-      const char *near = (const char *)(j + 32 < columns ? w + k0 * 16 + (j + 32) / 16 * 1536 : next);
-      int64_t ahead = 0, i = 0;
-      for (; i + 32 <= rows; i += 32) {
-        tw_amx_32x32_a96_b1536_c64_p2_4(a + i * 96 + k0, panel, to + i * 64, depth, k0 == 0, (const char *)(far + far_row * 96), far_rows > 1 ? 96 * (int64_t)sizeof(*a) : 0, near + ahead % panel_bytes + ahead / panel_bytes * 1536 * (int64_t)sizeof(*w));
-        if ((far_row += far_rows) >= rows) far_row = 0;
-        if ((ahead += fetched) >= panel_bytes * 32 / 16) ahead = 0;
-      }
-      if (i < rows && i + 16 >= rows) tw_amx_16x32_a96_b1536_c64_p0_0(a + i * 96 + k0, panel, to + i * 64, depth, k0 == 0);
-      else if (i < rows && i + 32 >= rows) tw_amx_32x32_a96_b1536_c64_p0_0(a + i * 96 + k0, panel, to + i * 64, depth, k0 == 0);
+      int64_t i = 0;
+      for (; i + 32 <= rows; i += 32) tw_amx_32x32_a96_b1536_c64(a + i * 96 + k0, panel, to + i * 64, depth, k0 == 0);
+      if (i < rows && i + 16 >= rows) tw_amx_16x32_a96_b1536_c64(a + i * 96 + k0, panel, to + i * 64, depth, k0 == 0);
+      else if (i < rows && i + 32 >= rows) tw_amx_32x32_a96_b1536_c64(a + i * 96 + k0, panel, to + i * 64, depth, k0 == 0);
     }
   }
 }
