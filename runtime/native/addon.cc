@@ -1,10 +1,26 @@
 // The door of the addon. runtime/cpu/addon.ts is its typed side.
+#include <cstdlib>  // defines __GLIBC__ where it is glibc
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include "abi.h"
 #include "support.h"
 
 namespace {
 
+/**
+ * glibc gives every thread its own heap, and each keeps what it once needed: a tokenizer on many threads then holds
+ * tens of megabytes that nobody uses. Two heaps are plenty: nothing here allocates in an inner loop.
+ */
+void boundHeaps() {
+#ifdef __GLIBC__
+  mallopt(M_ARENA_MAX, 2);
+#endif
+}
+
 Napi::Object init(Napi::Env env, Napi::Object exports) {
+  boundHeaps();
   exports.Set("Memory", tw::initMemory(env));
   exports.Set("Library", tw::initLibrary(env));
   exports.Set("Pool", tw::initPool(env));
