@@ -8,6 +8,7 @@ import {
 } from '../eval/index.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import { describeTokenizer } from '../models/tokenizer.js';
+import { loadAddon } from '../runtime/cpu/addon.js';
 import { CpuExecutor } from '../runtime/cpu/executor.js';
 import { printMemoryUse } from '../runtime/cpu/memoryUse.js';
 import { modelFolder } from '../eval/index.js';
@@ -59,6 +60,7 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   try {
     ui.phase('tokenise', request.data);
     const loaded = await questions;
+    loadAddon().trim();
     const work = new BatchWork(model.plan);
     const scorer = new PlanScorer(executor, { maxLength: contextLimit(checkpoint, model.plan), cost: costOf(model, work), work });
     const loadSeconds = (performance.now() - begin) / 1000;

@@ -155,6 +155,8 @@ export interface Addon {
   cpuInfo(): CpuInfo;
   pack(pool: NativePool, job: PackJob): Promise<undefined>;
   peak(pool: NativePool, kind: PeakKind, seconds: number): Promise<number>;
+  /** Gives freed memory of all native code back to the system. */
+  trim(): void;
   /** TW_ABI of runtime/native/abi.h that the addon was built with. */
   readonly abi: number;
 }

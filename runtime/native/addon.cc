@@ -19,6 +19,14 @@ void boundHeaps() {
 #endif
 }
 
+/** Gives freed memory back to the system: what tokenising needed must not count while scoring. */
+Napi::Value trim(const Napi::CallbackInfo &info) {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+  return info.Env().Undefined();
+}
+
 Napi::Object init(Napi::Env env, Napi::Object exports) {
   boundHeaps();
   exports.Set("Memory", tw::initMemory(env));
@@ -28,6 +36,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   exports.Set("cpuInfo", Napi::Function::New<tw::cpuInfo>(env, "cpuInfo"));
   exports.Set("pack", Napi::Function::New<tw::pack>(env, "pack"));
   exports.Set("peak", Napi::Function::New<tw::peak>(env, "peak"));
+  exports.Set("trim", Napi::Function::New<trim>(env, "trim"));
   exports.Set("abi", Napi::Number::New(env, TW_ABI));
   return exports;
 }
