@@ -3,7 +3,7 @@ import { dirname, resolve } from 'node:path';
 import { bucketCostModel } from '../autotune/bucketCost.js';
 import { UserError } from '../errors.js';
 import {
-  evaluate, formatTable, loadQuestions, prepareOutput, scoreQuestions, summariseResults, taskByName, throughputOf, writeResults,
+  evaluate, formatTable, loadQuestions, modelFolder, prepareOutput, scoreQuestions, summariseResults, taskByName, throughputOf, writeResults,
   type Evaluation, type LoadedQuestions, type Progress, type ResultsInput, type Task,
 } from '../eval/index.js';
 import type { Checkpoint } from '../models/checkpoint.js';
@@ -11,7 +11,6 @@ import { describeTokenizer } from '../models/tokenizer.js';
 import { loadAddon } from '../runtime/cpu/addon.js';
 import { CpuExecutor } from '../runtime/cpu/executor.js';
 import { printMemoryUse } from '../runtime/cpu/memoryUse.js';
-import { modelFolder } from '../eval/index.js';
 import { contextLimit, type CompiledModel } from './compile.js';
 import { compileKernels, emitPlan } from './kernels.js';
 import { detectMachine } from './machine.js';

@@ -1,6 +1,6 @@
 /**
  * The plan: compiled data that a runtime walks. Allocations, weights and launches; no code.
- * Written by passes/planMemory and autotune, read by runtime/. Loading validates it (runtime/artifact).
+ * Written by passes/planMemory and autotune, read by runtime/. Loading validates it (driver/planJson, driver/checkPlan).
  */
 import type { BufferDecl, ConstantVector, Kernel, WeightDecl } from './kernel.js';
 
