@@ -58,8 +58,7 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   const executor = await loadExecutor(checkpoint, model, request.threads, ui);
   try {
     ui.phase('tokenise', request.data);
-    const loaded = await questions;
-    loadAddon().trim();
+    const loaded = await withTrimming(questions);
     const work = new BatchWork(model.plan);
     const scorer = new PlanScorer(executor, { maxLength: contextLimit(checkpoint, model.plan), cost: costOf(model, work), work });
     const loadSeconds = (performance.now() - begin) / 1000;
@@ -89,6 +88,20 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
     return { results, table: formatTable(results), resultsPath, samplesPath };
   } finally {
     await executor.close();
+  }
+}
+
+const TRIM_MS = 200;
+
+/** Awaits what allocates and frees in many threads; what malloc keeps of it goes back to the system now and then. */
+async function withTrimming<T>(work: Promise<T>): Promise<T> {
+  const addon = loadAddon();
+  const timer = setInterval(() => addon.trim(), TRIM_MS);
+  try {
+    return await work;
+  } finally {
+    clearInterval(timer);
+    addon.trim();
   }
 }
 

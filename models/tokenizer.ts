@@ -1,15 +1,17 @@
 /** Tokenizers of checkpoint folders: tokenizer.json as it is, or a bare SentencePiece tokenizer.model, converted. */
 import { createHash } from 'node:crypto';
 import { join, resolve } from 'node:path';
-import { Tokenizer as NativeTokenizer } from 'tokenizers';
+import { BPE, Tokenizer as NativeTokenizer } from 'tokenizers';
+import { z } from 'zod';
 import { UserError } from '../errors.js';
 import { decodeUtf8, fileSize, isGiven, isRecord, parseJson, quote, readBounded, readJsonObject } from './files.js';
-import { convertSentencePiece, type SpecialTokens } from './sentencepiece.js';
+import { convertSentencePiece, parseSentencePiece, type SpecialTokens } from './sentencepiece.js';
 
 /** All that a worker thread needs to make the same tokenizer: plain data, fit for postMessage. */
 export type TokenizerSpec =
   | { readonly kind: 'file'; readonly path: string }
-  | { readonly kind: 'json'; readonly text: string; /** Where the text comes from, for messages. */ readonly where: string };
+  | { readonly kind: 'json'; readonly text: string; /** Where the text comes from, for messages. */ readonly where: string }
+  | { readonly kind: 'sentencepiece'; readonly path: string; readonly special: SpecialTokens };
 
 export interface Tokenizer {
   /** Token ids of a text, with the special tokens that the tokenizer adds by itself (BOS, say). */
@@ -22,7 +24,7 @@ export interface OpenTokenizer extends Tokenizer {
   readonly spec: TokenizerSpec;
   /** One more than the largest token id. */
   readonly vocabSize: number;
-  /** SHA-256 of the tokenizer.json (of its generated text where converted), hexadecimal. */
+  /** SHA-256 of what decides the tokens (tokenizer.json; or tokenizer.model and its special tokens), hexadecimal. */
   readonly hash: string;
 }
 
@@ -35,14 +37,58 @@ const REFETCH = 'download tokenizer.json again';
 const message = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 function describe(spec: TokenizerSpec): string {
-  return spec.kind === 'file' ? spec.path : spec.where;
+  return spec.kind === 'json' ? spec.where : spec.path;
+}
+
+/** The tokenizer.json of a spec. Converting a tokenizer.model takes tens of megabytes: best in a thread that ends. */
+export function jsonOf(spec: TokenizerSpec): string {
+  switch (spec.kind) {
+    case 'file': return decodeUtf8(readBounded(spec.path, JSON_BYTES, REFETCH), spec.path, REFETCH);
+    case 'json': return spec.text;
+    case 'sentencepiece': return convertSentencePiece(readBounded(spec.path, MODEL_BYTES), spec.path, spec.special);
+  }
+}
+
+/** A BPE without pre-tokenizer, as SentencePiece models become: what can be made without its cache. */
+const wholeTextBpe = z.looseObject({
+  pre_tokenizer: z.null(),
+  added_tokens: z.array(z.looseObject({ content: z.string(), id: z.number() })),
+  model: z.looseObject({
+    type: z.literal('BPE'),
+    unk_token: z.string(),
+    continuing_subword_prefix: z.null(),
+    end_of_word_suffix: z.null(),
+    fuse_unk: z.boolean(),
+    byte_fallback: z.boolean(),
+    ignore_merges: z.literal(false),
+    vocab: z.record(z.string(), z.number()),
+    merges: z.array(z.tuple([z.string(), z.string()])),
+  }),
+});
+
+/**
+ * The native tokenizer of a tokenizer.json. Where nothing splits the text before the merges, the native cache would
+ * keep every text with its tokens (about 100 MB for 10,000 questions) and never find one again: it is left out.
+ */
+function fromJson(text: string): NativeTokenizer {
+  const parsed = wholeTextBpe.safeParse(JSON.parse(text));
+  if (!parsed.success) return NativeTokenizer.fromString(text);
+  const { model, added_tokens: added, ...rest } = parsed.data;
+  // The package takes cacheCapacity with a bare model only, so the rest is made around a vocabulary of the added tokens.
+  const named = [...added.map(({ content }) => content), model.unk_token];
+  const vocab = Object.fromEntries(named.map((token) => [token, model.vocab[token] ?? -1]));
+  if (Object.values(vocab).includes(-1)) return NativeTokenizer.fromString(text);
+  const native = NativeTokenizer.fromString(JSON.stringify({ ...rest, added_tokens: added, model: { ...model, vocab, merges: [] } }));
+  native.setModel(BPE.init(model.vocab, model.merges, {
+    cacheCapacity: 0, unkToken: model.unk_token, fuseUnk: model.fuse_unk, byteFallback: model.byte_fallback,
+  }));
+  return native;
 }
 
 function createNative(spec: TokenizerSpec): NativeTokenizer {
   const where = describe(spec);
   try {
-    const text = spec.kind === 'json' ? spec.text : decodeUtf8(readBounded(spec.path, JSON_BYTES, REFETCH), spec.path, REFETCH);
-    const native = NativeTokenizer.fromString(text);
+    const native = fromJson(jsonOf(spec));
     // A file may ask for both; scoring wants every token and no other.
     native.disableTruncation();
     native.disablePadding();
@@ -115,12 +161,16 @@ export function describeTokenizer(dir: string): TokenizerDescription {
   if (path === undefined) {
     throw new UserError(`${resolve(dir)}: neither tokenizer.json nor tokenizer.model is there`, 'copy the tokenizer of the model into the folder');
   }
-  const isJson = path.endsWith('.json');
-  const text = isJson ? decodeUtf8(readBounded(path, JSON_BYTES), path) : convertSentencePiece(readBounded(path, MODEL_BYTES), path, readSpecialTokens(dir));
+  if (path.endsWith('.json')) {
+    const text = decodeUtf8(readBounded(path, JSON_BYTES), path);
+    return { spec: { kind: 'file', path }, vocabSize: checkJson(text, path), hash: createHash('sha256').update(text).digest('hex') };
+  }
+  const model = readBounded(path, MODEL_BYTES);
+  const special = readSpecialTokens(dir);
   return {
-    spec: isJson ? { kind: 'file', path } : { kind: 'json', text, where: path },
-    vocabSize: checkJson(text, path),
-    hash: createHash('sha256').update(text).digest('hex'),
+    spec: { kind: 'sentencepiece', path, special },
+    vocabSize: parseSentencePiece(model, path).pieces.length,
+    hash: createHash('sha256').update(model).update(JSON.stringify(special)).digest('hex'),
   };
 }
 

@@ -2,7 +2,7 @@ import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
-import { createTokenizer, findTokenizer, openTokenizer } from '../../models/tokenizer.js';
+import { createTokenizer, findTokenizer, jsonOf, openTokenizer } from '../../models/tokenizer.js';
 import { sentencePieceModel, toyPieces } from './sentencepieceWriter.js';
 import { DEMO, temporaryFolder, userError, writeJson } from './support.js';
 
@@ -42,10 +42,10 @@ describe('openTokenizer', () => {
       const worker = new Worker(
         `const { parentPort, workerData } = require('node:worker_threads');
          const { Tokenizer } = require(workerData.module);
-         const { spec, text } = workerData;
-         const tokenizer = spec.kind === 'file' ? Tokenizer.fromFile(spec.path) : Tokenizer.fromString(spec.text);
+         const { json, text } = workerData;
+         const tokenizer = Tokenizer.fromString(json);
          tokenizer.encode(text).then((encoding) => parentPort.postMessage(encoding.getIds()));`,
-        { eval: true, workerData: { spec: here.spec, text, module: join(DEMO, '..', '..', 'node_modules', 'tokenizers') } },
+        { eval: true, workerData: { json: jsonOf(here.spec), text, module: join(DEMO, '..', '..', 'node_modules', 'tokenizers') } },
       );
       const ids = await new Promise((done, fail) => worker.once('message', done).once('error', fail));
       await worker.terminate();
@@ -56,7 +56,7 @@ describe('openTokenizer', () => {
   it('prefers tokenizer.json', () => {
     const dir = folder({ 'tokenizer.model': TOY });
     expect(findTokenizer(dir)).toBe(join(dir, 'tokenizer.model'));
-    expect(openTokenizer(dir).spec.kind).toBe('json');
+    expect(openTokenizer(dir).spec.kind).toBe('sentencepiece');
     copyFileSync(join(DEMO, 'tokenizer.json'), join(dir, 'tokenizer.json'));
     expect(findTokenizer(dir)).toBe(join(dir, 'tokenizer.json'));
     expect(openTokenizer(dir).vocabSize).toBe(4096);
