@@ -4,5 +4,5 @@ export type {
   CompileRequest, CompileResult, RunProgress, RunRequest, RunResult, TuneRequest, TuneResult, Ui,
 } from './driver/requests.js';
 export { parseInit } from './driver/model.js';
-export { Interrupted } from './driver/runModel.js';
+export { Interrupted } from './driver/requests.js';
 export { UserError } from './errors.js';

@@ -8,7 +8,7 @@ export interface Commands {
   compile(request: CompileRequest, ui: Ui): Promise<CompileResult>;
   tune(request: TuneRequest, ui: Ui): Promise<TuneResult>;
   run(request: RunRequest, ui: Ui): Promise<RunResult>;
-  inspect(request: InspectRequest): Inspection;
+  inspect(request: InspectRequest): Promise<Inspection>;
   doctor(): Promise<readonly Check[]>;
   /** Processors to use where --threads is absent. */
   cores(): number;

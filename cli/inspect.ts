@@ -26,7 +26,7 @@ export function addInspect(program: Command, context: Context): void {
     .option('--json', 'print what was asked for as JSON and nothing else');
   addModelFlags(command)
     .addOption(new Option('--mask <kind>').hideHelp())
-    .action((model: string, _options: unknown, self: Command) => { inspect(context, model, self.opts<Flags>()); });
+    .action(async (model: string, _options: unknown, self: Command) => { await inspect(context, model, self.opts<Flags>()); });
   addSections(command, {
     'About the input': CHECKPOINT_HELP,
     Examples: [
@@ -42,14 +42,14 @@ export function addInspect(program: Command, context: Context): void {
 
 const VIEWS = ['passes', 'pass', 'kernels', 'kernel', 'plan', 'memory'] as const;
 
-function inspect(context: Context, model: string, flags: Flags): void {
+async function inspect(context: Context, model: string, flags: Flags): Promise<void> {
   const { io, commands } = context;
   const views = VIEWS.filter((view) => flags[view] !== undefined);
   if (views.length > 1) throw new UserError(`${views.map((view) => `--${view}`).join(' and ')}: one at a time`, `for example: tilewright inspect ${model} --${views[0]!}${views[0] === 'pass' || views[0] === 'kernel' ? ' NAME' : ''}`);
   const wanted = modelFlags(flags, INSPECT_MASKS);
   if (isArtifact(model)) refuseCompileFlags(flags, model);
   const { dump: _, ...request } = { model, ...wanted };
-  const inspection = commands.inspect(request);
+  const inspection = await commands.inspect(request);
   const { plan } = inspection;
   const given = text(flags, 'tokens');
   const tokens = given === undefined ? plan.capacity.tokens : wholeNumber('--tokens', given, 1, plan.capacity.tokens, '256');

@@ -2,8 +2,7 @@
 import { Option, type Command } from 'commander';
 import { isArtifact } from '../driver/artifact.js';
 import { modelName } from '../driver/model.js';
-import type { RunRequest, RunResult } from '../driver/requests.js';
-import { Interrupted } from '../driver/runModel.js';
+import { Interrupted, type RunRequest, type RunResult } from '../driver/requests.js';
 import { modelFolder, parseDocs, parseLimit, SHARING_MODES, TASKS } from '../eval/index.js';
 import { UserError } from '../errors.js';
 import { count, duration, si } from './format.js';

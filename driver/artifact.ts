@@ -12,7 +12,6 @@ import { z } from 'zod';
 import { UserError } from '../errors.js';
 import { diskProblem, isRunning, makeFolder, prepareOutput, writeAll } from '../eval/output.js';
 import { CPU_ISAS, type Plan } from '../ir/plan.js';
-import { parseGraph } from '../ir/text/parser.js';
 import { checkAgainstGraph, checkPlan } from './checkPlan.js';
 import type { CompiledModel } from './compile.js';
 import { arithmeticOf, numericsOf, scheduleFacts, upTo, type Machine } from './machine.js';
@@ -149,7 +148,8 @@ export function rebuild(dir: string, known: { readonly model?: Pick<ModelReferen
   return `tilewright compile ${model}${init}${known.arithmetic === 'f32' ? ' --precision f32' : ''} -o ${word(dir)}`;
 }
 
-export function loadArtifact(dir: string, machine: Machine): Artifact {
+/** Reads and checks an artifact. Rejects with UserError, which names the command that makes it anew. */
+export async function loadArtifact(dir: string, machine: Machine): Promise<Artifact> {
   if (!statSync(dir).isDirectory()) throw new UserError(`${dir}: is not an artifact folder`, rebuild(dir));
   const manifest = parseManifest(dir, readBounded(dir, 'manifest.json', rebuild(dir)));
   const { isa, arithmetic } = manifest.target;
@@ -174,6 +174,8 @@ export function loadArtifact(dir: string, machine: Machine): Artifact {
     if (arithmeticOf(isa) !== arithmetic) throw new Error(`${isa} does not compute in ${arithmetic}`);
   });
   check('plan.json', () => checkPlan(plan, { ...scheduleFacts(machine), isas: upTo(machine, isa) }));
+  // Here, not above: only artifacts are parsed, and the parser takes 0.3 s to load.
+  const { parseGraph } = await import('../ir/text/parser.js');
   check('graph.tw and plan.json', () => checkAgainstGraph(plan, parseGraph(texts['graph.tw']), numericsOf(isa)));
   return { manifest, model: { isa, arithmetic, graphText: texts['graph.tw'], plan } };
 }

@@ -1,11 +1,12 @@
-/** The three commands as functions: the public interface of tilewright. */
+/**
+ * The three commands as functions: the public interface of tilewright. What `compile` does not need (tokenizers, the
+ * evaluation) is loaded when asked for.
+ */
 import { compileKernels, emitPlan } from './kernels.js';
 import { detectMachine } from './machine.js';
 import { prepareArtifact, saveArtifact } from './artifact.js';
 import { openOrCompile } from './open.js';
 import type { CompileRequest, CompileResult, RunRequest, RunResult, TuneRequest, TuneResult, Ui } from './requests.js';
-import { runModel } from './runModel.js';
-import { tuneModel } from './tuneModel.js';
 import { packedWeightBytes } from './work.js';
 
 /** Model → artifact, kernels compiled into this machine's cache. */
@@ -28,7 +29,7 @@ export async function compile(request: CompileRequest, ui: Ui): Promise<CompileR
 }
 
 /** Artifact → the same artifact with the best schedules found within a time budget. */
-export const tune = (request: TuneRequest, ui: Ui): Promise<TuneResult> => tuneModel(request, ui);
+export const tune = async (request: TuneRequest, ui: Ui): Promise<TuneResult> => (await import('./tuneModel.js')).tuneModel(request, ui);
 
 /** Checkpoint or artifact, and a question set → results. */
-export const run = (request: RunRequest, ui: Ui): Promise<RunResult> => runModel(request, ui);
+export const run = async (request: RunRequest, ui: Ui): Promise<RunResult> => (await import('./runModel.js')).runModel(request, ui);

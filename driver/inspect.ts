@@ -3,7 +3,6 @@ import { UserError } from '../errors.js';
 import type { Graph } from '../ir/graph.js';
 import type { CpuIsa, Plan } from '../ir/plan.js';
 import { printGraph } from '../ir/text/printer.js';
-import { parseGraph } from '../ir/text/parser.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import type { LlamaConfig } from '../models/config.js';
 import type { MaskKind } from '../models/mask.js';
@@ -68,7 +67,7 @@ function recordStages(isa: CpuIsa | undefined): { stages: Stage[]; observe: (nam
 }
 
 /** Compiles (or loads) the model and keeps every stage. Reads no weights and runs no compiler. Throws UserError. */
-export function inspectModel(request: InspectRequest, machine: Machine = detectMachine()): Inspection {
+export async function inspectModel(request: InspectRequest, machine: Machine = detectMachine()): Promise<Inspection> {
   if (isArtifact(request.model)) return inspectArtifact(request, machine);
   const checkpoint = openModel(request.model, request.init);
   const { stages, observe } = recordStages(request.isa);
@@ -84,8 +83,8 @@ export function inspectModel(request: InspectRequest, machine: Machine = detectM
   };
 }
 
-function inspectArtifact(request: InspectRequest, machine: Machine): Inspection {
-  const { manifest, model } = loadArtifact(request.model, machine);
+async function inspectArtifact(request: InspectRequest, machine: Machine): Promise<Inspection> {
+  const { manifest, model } = await loadArtifact(request.model, machine);
   const notes: string[] = [];
   let checkpoint: Checkpoint | undefined;
   try {
@@ -98,6 +97,7 @@ function inspectArtifact(request: InspectRequest, machine: Machine): Inspection 
     if (!(error instanceof UserError)) throw error;
     notes.push(`the checkpoint is not where it was: ${error.message}`);
   }
+  const { parseGraph } = await import('../ir/text/parser.js');
   const last: Stage = { name: 'artifact', reason: 'the graph that the plan was made of', graph: parseGraph(model.graphText), changed: true };
   const stages = checkpoint === undefined ? undefined : replay(checkpoint, machine, model);
   if (checkpoint !== undefined && stages === undefined) notes.push('compiling the checkpoint today gives another graph, so only the artifact\'s own is shown');

@@ -38,8 +38,8 @@ export const referenceTo = (path: string, checkpoint: Checkpoint, init: WeightIn
   ({ path, fingerprint: checkpoint.fingerprint(), init });
 
 /** Opens an artifact and the checkpoint it names, and checks that they still belong together. */
-export function openArtifact(dir: string, machine: Machine): OpenedModel {
-  const { manifest, model } = loadArtifact(dir, machine);
+export async function openArtifact(dir: string, machine: Machine): Promise<OpenedModel> {
+  const { manifest, model } = await loadArtifact(dir, machine);
   const checkpoint = openModel(manifest.model.path, manifest.model.init);
   const fingerprint = checkpoint.fingerprint();
   if (fingerprint !== manifest.model.fingerprint) {

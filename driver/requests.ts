@@ -106,3 +106,15 @@ export interface RunResult {
   readonly resultsPath: string | undefined;
   readonly samplesPath: string | undefined;
 }
+
+/** A run that was told to stop: thrown once its journal is on disk. */
+export class Interrupted extends Error {
+  /** What was finished before the interruption. */
+  readonly questionsDone: number;
+
+  constructor(questionsDone: number) {
+    super(`interrupted after ${questionsDone} questions`);
+    this.name = 'Interrupted';
+    this.questionsDone = questionsDone;
+  }
+}

@@ -16,22 +16,11 @@ import { compileKernels, emitPlan } from './kernels.js';
 import { detectMachine } from './machine.js';
 import { modelName } from './model.js';
 import { openOrCompile } from './open.js';
-import type { RunProgress, RunRequest, RunResult, Ui } from './requests.js';
+import { Interrupted, type RunProgress, type RunRequest, type RunResult, type Ui } from './requests.js';
 import { PlanScorer } from './scorer.js';
 import { traceOf, writeTrace } from './trace.js';
 import { VERSION } from './version.js';
 import { BatchWork } from './work.js';
-
-export class Interrupted extends Error {
-  /** What was finished before the interruption. */
-  readonly questionsDone: number;
-
-  constructor(questionsDone: number) {
-    super(`interrupted after ${questionsDone} questions`);
-    this.name = 'Interrupted';
-    this.questionsDone = questionsDone;
-  }
-}
 
 export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> {
   const started = new Date();

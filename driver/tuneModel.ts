@@ -53,7 +53,7 @@ export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResul
   prepareArtifact(request.artifact);
   const machine = detectMachine();
   ui.phase('open artifact', request.artifact);
-  const opened = openArtifact(request.artifact, machine);
+  const opened = await openArtifact(request.artifact, machine);
   ui.phase('tune', `${request.budgetSeconds} s, ${request.threads} threads`);
   const { model, search: found } = await tuneCompiled(opened.model, machine, {
     budgetSeconds: request.budgetSeconds, threads: request.threads,

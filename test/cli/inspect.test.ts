@@ -18,13 +18,13 @@ const MACHINE: Machine = {
   cpu: { vendor: 'V', model: 'A CPU', cores: 4, isas: { avx2: true, avx512: true, amx: true }, l1dBytes: 32 << 10, l2Bytes: 1 << 20, l3Bytes: 0 },
   isas: ['portable', 'avx2', 'avx512', 'amx'],
 };
-const demo = (more: { readonly isa?: 'avx2' | 'amx' } = {}): Inspection => inspectModel({ model: DEMO, init: { kind: 'checkpoint' }, precision: 'auto', isa: 'avx2', ...more }, MACHINE);
+const demo = (more: { readonly isa?: 'avx2' | 'amx' } = {}): Promise<Inspection> => inspectModel({ model: DEMO, init: { kind: 'checkpoint' }, precision: 'auto', isa: 'avx2', ...more }, MACHINE);
 
 const inspect = async (...flags: string[]): Promise<{ status: number; stdout: string; stderr: string }> =>
   runCli(['inspect', DEMO, ...flags], { inspect: (request) => inspectModel({ isa: 'avx2', ...request }, MACHINE) });
 
-describe('passes', () => {
-  const inspection = demo();
+describe('passes', async () => {
+  const inspection = await demo();
 
   it('are recorded in order, with what each left', () => {
     const names = inspection.stages.map(({ name }) => name);
@@ -55,8 +55,8 @@ describe('passes', () => {
   });
 });
 
-describe('kernels', () => {
-  const { plan } = demo();
+describe('kernels', async () => {
+  const { plan } = await demo();
 
   it('of all layers but the last share lines; nothing is lost', () => {
     const rows = kernelRows(plan, typicalSize(512));
@@ -112,8 +112,8 @@ describe('plan and memory', () => {
     expect([json.launches.length, json.schedules.length]).toEqual([44, 5]);
   });
 
-  it('the map holds every buffer once, and alive ones never overlap', () => {
-    const { plan, checkpoint } = demo();
+  it('the map holds every buffer once, and alive ones never overlap', async () => {
+    const { plan, checkpoint } = await demo();
     const report = memoryReport(plan, checkpoint);
     const names = report.slots.flatMap(({ buffers }) => buffers);
     expect(new Set(names).size).toBe(names.length);
@@ -143,8 +143,8 @@ describe('plan and memory', () => {
     expect(json).toMatchObject({ parameters: 7475456, kernels: 44, distinctKernels: 13, isa: 'avx2', notes: [] });
   });
 
-  it('16-bit kernels are as many', () => {
-    const { plan, arithmetic } = demo({ isa: 'amx' });
+  it('16-bit kernels are as many', async () => {
+    const { plan, arithmetic } = await demo({ isa: 'amx' });
     expect(arithmetic).toBe('bf16');
     expect(plan.kernels).toHaveLength(44);
   });

@@ -6,7 +6,7 @@ import { invocationOf, quoteForShell } from '../../cli/io.js';
 import { errorLines } from '../../cli/report.js';
 import type { Commands } from '../../cli/commands.js';
 import type { CompileResult, RunRequest, RunResult, Ui } from '../../driver/requests.js';
-import { Interrupted } from '../../driver/runModel.js';
+import { Interrupted } from '../../driver/requests.js';
 import { UserError } from '../../errors.js';
 import { fakeIo, runCli } from './fakeIo.js';
 

@@ -56,9 +56,9 @@ describe.skipIf(!isBuilt)('an artifact', () => {
     return `${JSON.stringify(plan)}\n`;
   });
   const machine = detectMachine();
-  const refusal = (dir: string, here = machine): UserError => {
+  const refusal = async (dir: string, here = machine): Promise<UserError> => {
     try {
-      loadArtifact(dir, here);
+      await loadArtifact(dir, here);
     } catch (error) {
       if (error instanceof UserError) return error;
       throw error;
@@ -87,27 +87,27 @@ describe.skipIf(!isBuilt)('an artifact', () => {
     }
   });
 
-  test('whose graph was changed is refused', () => {
+  test('whose graph was changed is refused', async () => {
     const dir = copy();
     editText(dir, 'graph.tw', (text) => text.replace('rsqrt', 'exp'));
-    const { message, hint } = refusal(dir);
+    const { message, hint } = await refusal(dir);
     expect(message).toContain('graph.tw has hash');
     rebuilds(hint, dir);
   });
 
-  test.each([0, 2, 999])('of version %d is refused, whatever else its manifest holds', (version) => {
+  test.each([0, 2, 999])('of version %d is refused, whatever else its manifest holds', async (version) => {
     const dir = copy();
     editManifest(dir, (manifest) => {
       manifest['version'] = version;
       manifest['somethingNew'] = { kind: 'unheard of' };
     });
-    const { message, hint } = refusal(dir);
+    const { message, hint } = await refusal(dir);
     expect(message).toContain(`made by artifact version ${version}; this tilewright reads 1`);
     rebuilds(hint, dir);
   });
 
-  test('for another CPU is refused, naming both', () => {
-    const { message, hint } = refusal(sound, { ...machine, isas: ['portable'], cpu: { ...machine.cpu, model: 'An Old CPU' } });
+  test('for another CPU is refused, naming both', async () => {
+    const { message, hint } = await refusal(sound, { ...machine, isas: ['portable'], cpu: { ...machine.cpu, model: 'An Old CPU' } });
     expect(message).toMatch(/compiled for \w+ on .*; this CPU \(An Old CPU\) has portable$/);
     rebuilds(hint, sound);
   });
@@ -125,10 +125,10 @@ describe.skipIf(!isBuilt)('an artifact', () => {
     ['with another arithmetic than its instruction set has', (manifest) => { manifest.target['arithmetic'] = manifest.target['arithmetic'] === 'f32' ? 'bf16' : 'f32'; }, /does not compute in/],
     ['with files that no artifact has', (manifest) => { manifest.files['../../etc/passwd'] = '0'.repeat(64); }, /manifest\.json: files/],
     ['without hashes', (manifest) => { manifest.files = {}; }, /manifest\.json: files/],
-  ])('%s is refused', (_, edit, expected) => {
+  ])('%s is refused', async (_, edit, expected) => {
     const dir = copy();
     editManifest(dir, edit);
-    const { message, hint } = refusal(dir);
+    const { message, hint } = await refusal(dir);
     expect(message).toMatch(expected);
     rebuilds(hint, dir);
   });
@@ -163,9 +163,9 @@ describe.skipIf(!isBuilt)('an artifact', () => {
     ['a kernel path that ends a comment', (plan) => { plan.kernels[0]!.path = '*/ int x; /*'; }, /may not stand in a comment/],
     ['a tensor name that leads out of the folder', (plan) => { plan.weights[0]!.sources[0]!.tensor = '../../etc/passwd'; }, /plan\.json: weights\.0/],
     ['a signature that leads out of the folder', (plan) => { plan.launches[0]!.signature = '../x'; }, /plan\.json: launches\.0/],
-  ])('with %s is refused although its hash fits', (_, edit, expected) => {
+  ])('with %s is refused although its hash fits', async (_, edit, expected) => {
     const dir = forgePlan(edit);
-    const { message, hint } = refusal(dir);
+    const { message, hint } = await refusal(dir);
     expect(message).toMatch(expected);
     rebuilds(hint, dir);
   });
@@ -174,9 +174,9 @@ describe.skipIf(!isBuilt)('an artifact', () => {
     ['that is no graph', (text) => text.slice(0, text.length / 2), /graph\.tw/],
     ['of another computation', (text) => text.replace('rsqrt', 'exp'), /not those of graph\.tw/],
     ['of another tensor', (text) => text.replaceAll('layers.1.mlp.down_proj', 'layers.1.mlp.other_proj'), /not those of graph\.tw/],
-  ])('with a graph %s is refused although its hash fits', (_, edit, expected) => {
+  ])('with a graph %s is refused although its hash fits', async (_, edit, expected) => {
     const dir = forge('graph.tw', edit);
-    const { message, hint } = refusal(dir);
+    const { message, hint } = await refusal(dir);
     expect(message).toMatch(expected);
     rebuilds(hint, dir);
   });
