@@ -145,13 +145,15 @@ export class Workbench {
 
   private async fillWeight({ name, memory, bytes }: Placed, seed: number): Promise<void> {
     const weight = this.weights.get(name)!;
-    const isRows = weight.layout === 'rows';
+    const { layout } = weight;
+    if (layout === 'kmajor') throw new Error(`Weight ${name} is laid out for a GPU.`);
+    const isRows = layout === 'rows';
     const rows = isRows ? this.tableRows(name) ?? sourceRows(weight) : sourceRows(weight);
     // Sums of k products of unit normals stay near one.
     const scale = 1 / Math.sqrt(Math.max(1, weight.k));
     const rowMap = isRows ? Int32Array.from({ length: rows }, (_, i) => i) : physicalToLogical(weight);
     const source: PackSource = { kind: 'random', dtype: weight.dtype, rows, seed: BigInt(seed), scale: isRows ? 1 : scale };
-    await this.addon.pack(this.pool, { layout: weight.layout, dtype: weight.dtype, k: weight.k, rowMap, sources: [source], target: { memory, offset: 0, bytes } });
+    await this.addon.pack(this.pool, { layout, dtype: weight.dtype, k: weight.k, rowMap, sources: [source], target: { memory, offset: 0, bytes } });
   }
 
   private async fillBuffer({ name, memory, bytes }: Placed, bucket: Bucket, seed: number): Promise<void> {

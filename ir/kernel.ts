@@ -159,11 +159,12 @@ export interface WeightSource {
  * Column c of every row is multiplied by columnScale[c] (a folded norm weight) before rounding.
  * - `panels`: 16 output columns beside each other: [⌈n/16⌉][k][16] of `dtype` (f32 or bf16).
  * - `vnni`: [⌈n/16⌉][⌈k/32⌉·16][16][2] bf16: pairs of k beside each other, as AMX wants them.
+ * - `kmajor`: [n, roundUp(k, 8)] f16 or bf16, row-major, rows in physical order: what tensor cores read from shared memory.
  * - `rows`: the checkpoint's own [n, k] in its own dtype, mapped, never copied (embedding tables); no scale.
  */
 export interface WeightDecl {
   readonly name: string;
-  readonly layout: 'panels' | 'vnni' | 'rows';
+  readonly layout: 'panels' | 'vnni' | 'kmajor' | 'rows';
   readonly dtype: 'f32' | 'bf16' | 'f16';
   readonly sources: readonly WeightSource[];
   readonly k: number;

@@ -6,6 +6,8 @@ import { roundUp } from './types.js';
 export const PANEL = 16;
 /** Physical columns are padded with zeros to a multiple of this: two panels. */
 export const PACKED_COLUMNS = 32;
+/** Rows of `kmajor` weights start at multiples of this many 16-bit elements: 16 bytes, as tensor maps ask. */
+export const KMAJOR_STEP = 8;
 /** The depth of one AMX step; k of `vnni` weights is padded with zeros to a multiple of it. */
 export const VNNI_DEPTH = 32;
 
@@ -72,6 +74,7 @@ export function packedBytes(weight: WeightDecl, columns: number): number {
     case 'rows': return columns * weight.k * BYTES[weight.dtype];
     case 'panels': return roundUp(columns, PANEL) * weight.k * BYTES[weight.dtype];
     case 'vnni': return roundUp(columns, PANEL) * roundUp(weight.k, VNNI_DEPTH) * BYTES.bf16;
+    case 'kmajor': return columns * roundUp(weight.k, KMAJOR_STEP) * BYTES[weight.dtype];
     default: return weight.layout satisfies never;
   }
 }

@@ -55,6 +55,7 @@ function packSource(source: TensorSource, rows: number, files: FileMappings): Pa
 
 async function packWeight(pool: NativePool, weight: PackedWeight, files: FileMappings, target: NativeMemory): Promise<void> {
   const { layout, dtype, k, sources } = weight.weight;
+  if (layout === 'kmajor') throw new Error(`Weight ${weight.weight.name} is laid out for a GPU.`);
   await loadAddon().pack(pool, {
     layout, dtype, k, rowMap: physicalToLogical(weight.weight),
     sources: weight.sources.map((source, i) => packSource(source, sources[i]!.rows, files)),

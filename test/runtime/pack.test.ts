@@ -20,10 +20,12 @@ const elements = (weight: Pick<WeightDecl, 'dtype'>, bytes: ArrayBuffer): number
 async function packNative(weight: WeightDecl, sources: readonly PackSource[], columnScale?: PackSource, threads = 2): Promise<number[]> {
   const rowMap = physicalToLogical(weight);
   const bytes = packedBytes(weight, rowMap.length);
+  const { layout } = weight;
+  if (layout === 'kmajor') throw new Error('a layout of GPUs');
   const target = new Memory(bytes + 192);
   target.write(0, new Uint8Array(bytes + 192).fill(0xa5));
   await pack(pools[threads - 1]!, {
-    layout: weight.layout, dtype: weight.dtype, k: weight.k, rowMap, sources, target: { memory: target, offset: 128, bytes },
+    layout, dtype: weight.dtype, k: weight.k, rowMap, sources, target: { memory: target, offset: 128, bytes },
     ...(columnScale === undefined ? {} : { columnScale }),
   });
   expect(new Uint8Array(target.read(0, 128)).every((byte) => byte === 0xa5), 'bytes before the target').toBe(true);

@@ -101,6 +101,11 @@ export function packReference(weight: WeightDecl, matrices: readonly Matrix[], c
     case 'rows':
       for (let column = 0; column < physical.length; column++) for (let k = 0; k < weight.k; k++) out.push(encode(element(column, k)));
       break;
+    case 'kmajor':
+      for (let column = 0; column < physical.length; column++) {
+        for (let k = 0; k < Math.ceil(weight.k / 8) * 8; k++) out.push(encode(element(column, k)));
+      }
+      break;
     case 'panels':
       for (let p = 0; p < panels; p++) for (let k = 0; k < weight.k; k++) for (let lane = 0; lane < 16; lane++) out.push(encode(element(p * 16 + lane, k)));
       break;

@@ -1,0 +1,110 @@
+/**
+ * What a CUDA plan adds: architectures, schedules, and how a generated kernel is launched.
+ * codegen/cuda writes launch shapes, runtime/cuda obeys them; neither imports the other.
+ */
+import type { Symbol } from './types.js';
+
+/** Architectures code is generated for, weakest first. sm_90a: Hopper with its own instructions (wgmma, TMA). */
+export const CUDA_ARCHS = ['sm_80', 'sm_90a'] as const;
+export type CudaArch = (typeof CUDA_ARCHS)[number];
+
+/**
+ * Skeletons of a contraction. `simt`: CUDA cores, any shape, the reference. `mma`: cp.async and mma.sync (sm_80 on).
+ * `wgmma`: TMA, mbarriers and warp-specialised wgmma (sm_90a).
+ */
+export const CUDA_GEMM_SKELETONS = ['simt', 'mma', 'wgmma'] as const;
+export type CudaGemmSkeleton = (typeof CUDA_GEMM_SKELETONS)[number];
+
+/** Tiles of a contraction: a block computes tm rows × tn physical columns in steps of tk. */
+export interface CudaGemmSchedule {
+  readonly kind: 'gemm';
+  readonly skeleton: CudaGemmSkeleton;
+  readonly tm: number;
+  /** Physical columns of the packed weight; a multiple of 16. */
+  readonly tn: number;
+  readonly tk: number;
+  /** Shared-memory stages in flight. */
+  readonly stages: number;
+  /** Blocks of a cluster along rows, which share weight tiles by multicast. */
+  readonly cluster: 1 | 2;
+  /** Row tiles walked before the next column tile: reuse in L2. */
+  readonly raster: number;
+  /** wgmma: both consumer warpgroups on one tile, or each on its own, one's epilogue under the other's product. */
+  readonly mode: 'cooperative' | 'pingpong';
+}
+
+/** Tree attention: a block computes `queries` rows of one head, `keys` keys at a time. */
+export interface CudaAttentionSchedule {
+  readonly kind: 'attention';
+  /** simt: CUDA cores, any head size, also with a materialised bias. mma: tensor cores, column masks. */
+  readonly skeleton: 'simt' | 'mma';
+  readonly queries: number;
+  readonly keys: number;
+}
+
+/** Anything else: a generated loop nest. */
+export interface CudaLoopSchedule {
+  readonly kind: 'loop';
+  /** Threads of a block. */
+  readonly threads: number;
+}
+
+export type CudaSchedule = CudaGemmSchedule | CudaAttentionSchedule | CudaLoopSchedule;
+
+/**
+ * A tensor map (TMA descriptor) that a kernel takes after its buffers: a 2-D view of a buffer or weight, row-major,
+ * loaded or stored in boxes of boxRows × boxColumns elements. Rows past the buffer's own read as zero and are not stored.
+ */
+export interface TensorMapDecl {
+  /** Index into the kernel's parameters. */
+  readonly parameter: number;
+  readonly dtype: 'f16' | 'bf16' | 'f32';
+  /** Rows of the view: an extent of the capacity, or a weight's physical rows. */
+  readonly rows: Symbol | number;
+  readonly columns: number;
+  /** Elements from one row to the next. */
+  readonly stride: number;
+  readonly boxRows: number;
+  readonly boxColumns: number;
+  /** Bytes of the swizzle pattern; 0 for none. */
+  readonly swizzle: 0 | 32 | 64 | 128;
+}
+
+/**
+ * Blocks along one axis of the grid for a micro-batch of (T, R).
+ * - `constant`: count.
+ * - `tiles`: ⌈extent / per⌉ · times.
+ * - `persistent`: min(multiprocessors · blocksPerMultiprocessor, ⌈extent / per⌉ · times), rounded down to whole clusters,
+ *   at least one cluster.
+ */
+export type GridExtent =
+  | { readonly kind: 'constant'; readonly count: number }
+  | { readonly kind: 'tiles'; readonly extent: Symbol; readonly per: number; readonly times: number }
+  | { readonly kind: 'persistent'; readonly extent: Symbol; readonly per: number; readonly times: number; readonly blocksPerMultiprocessor: number };
+
+/** How a generated kernel is launched. */
+export interface LaunchShape {
+  readonly threads: number;
+  readonly sharedBytes: number;
+  /** Blocks of a cluster along x. */
+  readonly cluster: 1 | 2;
+  readonly gridX: GridExtent;
+  readonly gridY: GridExtent;
+}
+
+/**
+ * A kernel as CUDA text. Its signature is
+ * `extern "C" __global__ void SYMBOL(int T, int R, void *p0 … void *pN-1, const __grid_constant__ tw_map m0 …)`:
+ * one pointer a parameter (buffer or weight, in order), then one 128-byte tensor map a TensorMapDecl.
+ */
+export interface CudaKernelText {
+  /** `k_<anchor>_<signature>_<schedule hash>` */
+  readonly symbol: string;
+  /** A whole translation unit that needs no header. */
+  readonly source: string;
+  /** Buffer and weight names. */
+  readonly parameters: readonly string[];
+  readonly tensorMaps: readonly TensorMapDecl[];
+  readonly launch: LaunchShape;
+}
+
