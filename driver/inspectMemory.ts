@@ -2,7 +2,7 @@
 import type { Checkpoint } from '../models/checkpoint.js';
 import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
 import type { Plan } from '../ir/plan.js';
-import { planWeights } from '../runtime/cpu/weightPlan.js';
+import { planWeights } from '../runtime/weightPlan.js';
 
 /** Buffers that take turns in one place of the arena. */
 export interface ArenaSlot {

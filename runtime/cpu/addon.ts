@@ -4,6 +4,8 @@ import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { UserError } from '../../errors.js';
+import type { Extent } from '../ports.js';
+import type { PackDType } from '../tensorSource.js';
 
 /** Read-only mapping of a file, or zero-initialised memory aligned to 64 bytes. Freed when nothing uses it any more. */
 export interface NativeMemory {
@@ -41,9 +43,6 @@ export interface Slot {
   readonly offset: number;
   readonly bytes: number;
 }
-
-/** A number, or what the micro-batch brings. */
-export type Extent = number | 'T' | 'R';
 
 /** A floating buffer that a launch writes, searched for NaN and infinities by a checked run. */
 export interface WriteBinding {
@@ -109,8 +108,6 @@ export interface NativeProgram {
   }): Promise<Float64Array>;
   release(): void;
 }
-
-export type PackDType = 'f32' | 'f16' | 'bf16';
 
 /** A [rows, k] matrix. Random values are nearly normal, a function of (seed, flat index) only, rounded to dtype. */
 export type PackSource =

@@ -1,9 +1,9 @@
 /** Binds the launches of a plan to memory: one program for each bucket. */
-import type { BufferDecl, Kernel } from '../../ir/kernel.js';
-import { kernelWrites } from '../../ir/kernelAccess.js';
+import type { BufferDecl } from '../../ir/kernel.js';
 import { rowStride, type Plan } from '../../ir/plan.js';
 import { DTYPE_BYTES } from '../../ir/types.js';
-import type { Extent, LaunchBinding, NativeLibrary, NativePool, ProgramBinding, Slot, WriteBinding } from './addon.js';
+import { extentOfInput, floatWrites, INPUT_BUFFERS, masksOf, portsOf } from '../ports.js';
+import type { LaunchBinding, NativeLibrary, NativePool, ProgramBinding, Slot, WriteBinding } from './addon.js';
 
 /** What code generation says about one launch of one bucket. */
 export interface LaunchSymbol {
@@ -12,21 +12,6 @@ export interface LaunchSymbol {
   readonly symbol: string;
   /** Bytes of scratch that each worker needs. */
   readonly scratchBytes: number;
-}
-
-/** Inputs of the scoring function, in the order in which a run takes them. */
-export const INPUTS = ['tokens', 'position', 'subtreeEnd', 'row', 'target'] as const;
-export type InputName = (typeof INPUTS)[number];
-
-/** Names of their buffers: kernel identifiers have no capitals. */
-const INPUT_BUFFERS: Readonly<Record<InputName, string>> = { tokens: 'tokens', position: 'position', subtreeEnd: 'subtree_end', row: 'row', target: 'target' };
-
-/** Which buffers a micro-batch goes to and its results come from. */
-export interface Ports {
-  /** Inputs that the plan reads; one that no kernel reads may be absent. */
-  readonly inputs: readonly InputName[];
-  readonly logProb: string;
-  readonly isArgmax: string;
 }
 
 export interface BindRequest {
@@ -39,47 +24,6 @@ export interface BindRequest {
   readonly arena: Slot['memory'];
   readonly scratch: Slot | undefined;
   readonly scratchBytes: number;
-}
-
-function outputOf(plan: Plan, dtype: 'f32' | 'i32', fromReduce: (kernel: Extract<Kernel, { anchor: 'logprobReduce' }>) => string): string {
-  for (const kernel of plan.kernels) if (kernel.anchor === 'logprobReduce') return fromReduce(kernel);
-  const outputs = plan.buffers.filter((buffer) => buffer.space === 'output' && buffer.dtype === dtype);
-  if (outputs.length !== 1) throw new Error(`The plan has ${outputs.length} ${dtype} outputs; scoring takes one.`);
-  return outputs[0]!.name;
-}
-
-export function portsOf(plan: Plan): Ports {
-  const inputs = plan.buffers.filter((buffer) => buffer.space === 'input');
-  const known: readonly string[] = Object.values(INPUT_BUFFERS);
-  for (const { name, dtype } of inputs) {
-    if (!known.includes(name) || dtype !== 'i32') throw new Error(`The plan has an input ${name} of ${dtype} that scoring does not provide.`);
-  }
-  return {
-    inputs: INPUTS.filter((name) => inputs.some((buffer) => buffer.name === INPUT_BUFFERS[name])),
-    logProb: outputOf(plan, 'f32', (kernel) => kernel.logProb),
-    isArgmax: outputOf(plan, 'i32', (kernel) => kernel.isArgmax),
-  };
-}
-
-const extentOfInput = (name: InputName): Extent => (name === 'row' || name === 'target' ? 'R' : 'T');
-
-/** Buffers in which −∞ is an answer: masks, and the parts of a log-sum-exp (a target outside its block). */
-function masksOf(plan: Plan): ReadonlySet<string> {
-  const masks = new Set<string>();
-  for (const kernel of plan.kernels) {
-    if (kernel.anchor === 'logprob') masks.add(kernel.parts);
-    if (kernel.anchor === 'attention' && kernel.mask.kind === 'bias') masks.add(kernel.mask.buffer);
-  }
-  return masks;
-}
-
-/** Names of the floating buffers a kernel writes: the order of its WriteBindings. */
-export function floatWrites(plan: Plan, kernel: Kernel): readonly string[] {
-  const isFloat = (name: string): boolean => {
-    const dtype = plan.buffers.find((buffer) => buffer.name === name)?.dtype;
-    return dtype === 'f32' || dtype === 'f16' || dtype === 'bf16';
-  };
-  return [...kernelWrites(kernel)].filter(isFloat);
 }
 
 /** Scratch of one worker for all launches, whole pages so that workers share none. */

@@ -1,12 +1,15 @@
 /** The CPU device: a plan, its kernels and its weights, ready to score micro-batches. */
 import type { Bucket, Plan } from '../../ir/plan.js';
 import { loadAddon, type NativeLibrary, type NativeMemory, type NativePool, type NativeProgram, type RunRequest, type RunResult } from './addon.js';
-import { bindBucket, floatWrites, portsOf, scratchOf, type InputName, type LaunchSymbol } from './bindPlan.js';
-import { checkBatch, chooseBucket, longestTree, vocabOf, type Batch, type BatchLimits } from './batch.js';
-import { FileMappings, loadWeights, type LoadProgress } from './loadWeights.js';
+import { bindBucket, scratchOf, type LaunchSymbol } from './bindPlan.js';
+import { loadWeights } from './loadWeights.js';
 import { requireMemory, type MemoryUse } from './memoryUse.js';
-import type { TensorSource } from './tensorSource.js';
-import { planWeights } from './weightPlan.js';
+import { checkBatch, chooseBucket, longestTree, vocabOf, type Batch, type BatchLimits } from '../batch.js';
+import { FileMappings, type LoadProgress } from '../files.js';
+import { floatWrites, portsOf, type InputName } from '../ports.js';
+import { NonFiniteError, type Diagnosis, type LaunchProfile, type ScoredBatch } from '../scoring.js';
+import type { TensorSource } from '../tensorSource.js';
+import { planWeights } from '../weightPlan.js';
 
 export interface CpuExecutorOptions {
   readonly plan: Plan;
@@ -21,40 +24,6 @@ export interface CpuExecutorOptions {
   readonly onProgress?: (progress: LoadProgress) => void;
   /** Called once, before anything is allocated. */
   readonly onMemory?: (use: MemoryUse) => void;
-}
-
-export interface ScoredBatch {
-  readonly logProb: Float32Array;
-  readonly isArgmax: Int32Array;
-}
-
-export interface LaunchProfile {
-  readonly kernel: string;
-  readonly path: string;
-  readonly nanoseconds: number;
-}
-
-export interface Diagnosis {
-  /** Model path of the first launch that wrote a value that is not finite. */
-  readonly path: string;
-  readonly buffer: string;
-  readonly row: number;
-  readonly column: number;
-}
-
-/** A value became NaN or infinite. eval recognises it by its name, `where` and `rows`. */
-export class NonFiniteError extends Error {
-  /** Model path of the first kernel whose result is not finite, where it could be found. */
-  readonly where: string | undefined;
-  /** Scored rows of the micro-batch that it reached. */
-  readonly rows: readonly number[];
-
-  constructor(where: string | undefined, rows: readonly number[]) {
-    super(`A value is NaN or infinite${where === undefined ? '' : ` in ${where}`} (scored rows ${rows.slice(0, 8).join(', ')}${rows.length > 8 ? ', …' : ''} of the micro-batch).`);
-    this.name = 'NonFiniteError';
-    this.where = where;
-    this.rows = rows;
-  }
 }
 
 /** Native objects of an executor, released together. */

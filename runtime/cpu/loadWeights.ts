@@ -1,48 +1,9 @@
-/** Maps and packs weights as planned by weightPlan.ts. */
+/** Maps and packs weights as planned by runtime/weightPlan.ts. */
 import { physicalToLogical } from '../../ir/packing.js';
-import { UserError } from '../../errors.js';
+import type { FileMappings, LoadProgress } from '../files.js';
+import type { TensorSource } from '../tensorSource.js';
+import { tensorFiles, type PackedWeight, type WeightPlan } from '../weightPlan.js';
 import { loadAddon, type NativeMemory, type NativePool, type PackSource, type Slot } from './addon.js';
-import type { TensorSource } from './tensorSource.js';
-import type { PackedWeight, WeightPlan } from './weightPlan.js';
-
-export interface LoadProgress {
-  /** Bytes of packed weights done and to do. */
-  readonly doneBytes: number;
-  readonly totalBytes: number;
-  /** The weight that was just finished. */
-  readonly weight: string;
-}
-
-/** The files of a checkpoint, each mapped once. */
-export class FileMappings {
-  private readonly files = new Map<string, NativeMemory>();
-
-  /** Throws UserError where the file cannot be mapped or ends before `offset + bytes`. */
-  get(file: string, offset: number, bytes: number): NativeMemory {
-    let memory = this.files.get(file);
-    if (memory === undefined) {
-      const { Memory } = loadAddon();
-      try {
-        memory = new Memory(file);
-      } catch (error) {
-        throw new UserError(error instanceof Error ? `${error.message}.` : String(error), 'Is the checkpoint whole? Download it again if not.', { cause: error });
-      }
-      this.files.set(file, memory);
-    }
-    if (offset + bytes > memory.sizeBytes) {
-      throw new UserError(`${file} is cut off: it has ${memory.sizeBytes} bytes, a tensor ends at ${offset + bytes}.`, 'Download it again.');
-    }
-    return memory;
-  }
-
-  release(): void {
-    for (const memory of this.files.values()) memory.release();
-    this.files.clear();
-  }
-}
-
-const filesOf = (weight: PackedWeight): Extract<TensorSource, { kind: 'file' }>[] =>
-  [...weight.sources, ...(weight.columnScale === undefined ? [] : [weight.columnScale])].filter((source) => source.kind === 'file');
 
 function packSource(source: TensorSource, rows: number, files: FileMappings): PackSource {
   switch (source.kind) {
@@ -66,7 +27,7 @@ async function packWeight(pool: NativePool, weight: PackedWeight, files: FileMap
 
 function advise(weight: PackedWeight | undefined, files: FileMappings, advice: 'willneed' | 'dontneed'): void {
   if (weight === undefined) return;
-  for (const source of filesOf(weight)) files.get(source.file, source.offset, source.byteLength).advise(advice, source.offset, source.byteLength);
+  for (const source of tensorFiles(weight)) files.get(source.file, source.offset, source.byteLength).advise(advice, source.offset, source.byteLength);
 }
 
 /**

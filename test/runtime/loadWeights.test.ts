@@ -4,10 +4,11 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { WeightDecl } from '../../ir/kernel.js';
 import { loadAddon } from '../../runtime/cpu/addon.js';
-import { FileMappings, loadWeights } from '../../runtime/cpu/loadWeights.js';
+import { loadWeights } from '../../runtime/cpu/loadWeights.js';
 import { requireMemory } from '../../runtime/cpu/memoryUse.js';
-import type { TensorSource } from '../../runtime/cpu/tensorSource.js';
-import { planWeights } from '../../runtime/cpu/weightPlan.js';
+import { FileMappings } from '../../runtime/files.js';
+import type { TensorSource } from '../../runtime/tensorSource.js';
+import { planWeights } from '../../runtime/weightPlan.js';
 import { temporaryFolder } from './kernels.js';
 
 const folder = temporaryFolder();

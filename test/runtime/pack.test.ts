@@ -5,7 +5,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Pairing, WeightDecl } from '../../ir/kernel.js';
 import { packedBytes, physicalToLogical } from '../../ir/packing.js';
-import { loadAddon, type NativeMemory, type PackDType, type PackJob, type PackSource } from '../../runtime/cpu/addon.js';
+import { loadAddon, type NativeMemory, type PackJob, type PackSource } from '../../runtime/cpu/addon.js';
+import type { PackDType } from '../../runtime/tensorSource.js';
 import { bitsFloat, floatBits, fromF16, packReference, randomValue, roundTo, toBf16, toF16, type Matrix } from './packReference.js';
 import { temporaryFolder } from './kernels.js';
 

@@ -1,7 +1,7 @@
 /** The packer again, slowly and obviously: what the addon is compared with, bit for bit. */
 import type { WeightDecl } from '../../ir/kernel.js';
 import { physicalToLogical } from '../../ir/packing.js';
-import type { PackDType } from '../../runtime/cpu/addon.js';
+import type { PackDType } from '../../runtime/tensorSource.js';
 
 const F32 = new Float32Array(1);
 const U32 = new Uint32Array(F32.buffer);

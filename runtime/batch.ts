@@ -1,5 +1,5 @@
 /** Micro-batches as the executor takes them: what is checked before native code reads them, and which bucket fits. */
-import type { Bucket, Plan } from '../../ir/plan.js';
+import type { Bucket, Plan } from '../ir/plan.js';
 
 /** Token trees in depth-first order; the same shape as eval's MicroBatch. */
 export interface Batch {

@@ -1,6 +1,8 @@
 /** Where the values of a checkpoint tensor come from, and the checks that make its bytes safe to read. */
-import { UserError } from '../../errors.js';
-import type { PackDType } from './addon.js';
+import { UserError } from '../errors.js';
+
+/** Element types of checkpoint tensors and of weights. */
+export type PackDType = 'f32' | 'f16' | 'bf16';
 
 /** Row-major. `random` is nearly normal with deviation `scale`, the same for a (seed, flat index) on every machine. */
 export type TensorSource =

@@ -1,7 +1,7 @@
 /** Decides, before anything is allocated, which weights stay mapped and where the packed ones lie. */
-import type { ConstantVector, WeightDecl } from '../../ir/kernel.js';
-import { packedBytes, physicalToLogical } from '../../ir/packing.js';
-import { roundUp } from '../../ir/types.js';
+import type { ConstantVector, WeightDecl } from '../ir/kernel.js';
+import { packedBytes, physicalToLogical } from '../ir/packing.js';
+import { roundUp } from '../ir/types.js';
 import { PACK_BYTES, requireTensor, type TensorSource } from './tensorSource.js';
 
 /** A weight's tensors, checked to have its shape. */
@@ -25,6 +25,10 @@ export interface PackedWeight extends Stored {
   readonly sources: readonly TensorSource[];
   readonly columnScale: TensorSource | undefined;
 }
+
+/** The parts of files that a packed weight is made of. */
+export const tensorFiles = (weight: PackedWeight): Extract<TensorSource, { kind: 'file' }>[] =>
+  [...weight.sources, ...(weight.columnScale === undefined ? [] : [weight.columnScale])].filter((source) => source.kind === 'file');
 
 /** Values that came with the plan, written into the packed memory at `offset`. */
 export interface LiteralWeight extends Stored {
@@ -65,11 +69,16 @@ function literal(weight: WeightDecl, constants: ReadonlyMap<string, ConstantVect
   return Float32Array.from(constant.values);
 }
 
+/** Whether kernels can read a mapped file: those of a CPU can, those of a GPU read their own memory. */
+export interface WeightPlanOptions {
+  readonly isMapping: boolean;
+}
+
 /**
  * Places the weights of a plan. Pure: touches no file.
  * Throws UserError where a tensor is missing or has another shape than the plan was compiled for.
  */
-export function planWeights(weights: readonly WeightDecl[], constants: readonly ConstantVector[], tensors: ReadonlyMap<string, TensorSource>): WeightPlan {
+export function planWeights(weights: readonly WeightDecl[], constants: readonly ConstantVector[], tensors: ReadonlyMap<string, TensorSource>, { isMapping }: WeightPlanOptions = { isMapping: true }): WeightPlan {
   const byTensor = new Map(constants.map((constant) => [constant.name, constant]));
   const groups = new Map<string, { readonly weight: WeightDecl; readonly names: string[] }>();
   for (const weight of weights) {
@@ -95,7 +104,7 @@ export function planWeights(weights: readonly WeightDecl[], constants: readonly 
     const sources = weight.sources.map(({ tensor, rows }) => requireTensor(tensors, tensor, rows, weight.k));
     const columnScale = weight.columnScale === undefined ? undefined : requireTensor(tensors, weight.columnScale, 1, weight.k);
     const [first] = sources;
-    if (isReadable(weight, sources) && first?.kind === 'file') {
+    if (isMapping && isReadable(weight, sources) && first?.kind === 'file') {
       placed.push({ kind: 'mapped', names, weight, bytes, file: first.file, offset: first.offset });
       mappedBytes += bytes;
     } else {
