@@ -6,11 +6,11 @@ import type { Emitted } from './gemm.js';
 import { emitGemm, emitLogProb } from './gemm.js';
 import { Operands } from './layout.js';
 import { loopProgram } from './programLoops.js';
-import { kernelSignature, parametersOf, scheduleHash } from './signature.js';
+import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
 import { abiText, render } from './templates.js';
 import { LOGPROB_BLOCK } from '../../ir/kernel.js';
 
-export { kernelSignature, parametersOf } from './signature.js';
+export { kernelSignature, parametersOf } from '../signature.js';
 export { isLegal } from './legality.js';
 export type { CpuFacts } from './legality.js';
 export { defaultSchedule } from './defaults.js';

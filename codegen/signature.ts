@@ -1,16 +1,15 @@
 /** What makes two kernels the same text: everything but the names of what they read and write. */
 import { createHash } from 'node:crypto';
-import type { Kernel, KernelModule, Output } from '../../ir/kernel.js';
-import type { CpuSchedule } from '../../ir/plan.js';
-import { rowStride } from '../../ir/plan.js';
-import type { Scalar } from '../../ir/scalar.js';
-import { mapScalar, operands, printScalar } from '../../ir/scalar.js';
-import { DTYPE_BYTES } from '../../ir/types.js';
+import type { Kernel, KernelModule, Output } from '../ir/kernel.js';
+import { rowStride } from '../ir/plan.js';
+import type { Scalar } from '../ir/scalar.js';
+import { mapScalar, operands, printScalar } from '../ir/scalar.js';
+import { DTYPE_BYTES } from '../ir/types.js';
 
 /** Bump when the meaning of a signature or of a schedule changes. */
 const VERSION = 1;
 
-/** Buffer and weight names in order of first use: the order of tw_launch.buffers. */
+/** Buffer and weight names in order of first use: the order of a generated function's buffers. */
 export function parametersOf(kernel: Kernel, module: KernelModule): string[] {
   const names = new Set<string>();
   visitNames(kernel, (name) => {
@@ -111,4 +110,5 @@ export function kernelSignature(kernel: Kernel, module: KernelModule, tokensCapa
   return hash(JSON.stringify(canonical(text)), 16);
 }
 
-export const scheduleHash = (schedule: CpuSchedule): string => hash(JSON.stringify(canonical(schedule)), 8);
+/** Hex hash of a schedule of any target: plain data whose keys may come in any order. */
+export const scheduleHash = <S extends { readonly kind: string }>(schedule: S): string => hash(JSON.stringify(canonical(schedule)), 8);
