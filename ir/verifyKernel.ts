@@ -65,6 +65,7 @@ function verifyWeight(weight: WeightDecl, known: Map<string, WeightDecl>, buffer
   if (weight.sources.length === 0) fail('it has no sources.');
   const rows = sourceRows(weight);
   if (weight.layout === 'vnni' && weight.dtype !== 'bf16') fail(`layout vnni holds bf16, not ${weight.dtype}.`);
+  if (weight.layout === 'kmajor' && weight.dtype === 'f32') fail('layout kmajor holds f16 or bf16, not f32.');
   if (weight.layout === 'panels' && weight.dtype === 'f16') fail('layout panels holds f32 or bf16, not f16.');
   if (weight.layout === 'rows') {
     if (weight.columnScale !== undefined) fail("layout rows is the checkpoint's own memory: it takes no column scale.");
@@ -187,17 +188,18 @@ class KernelCheck implements Reader {
   private contraction(name: string, k: number, rows: number, pairing: Pairing, a: BufferDecl): void {
     const weight = this.weights.get(name);
     if (weight === undefined) return this.fail(`weight '${name}' is not declared.`);
-    if (weight.layout === 'rows') this.fail(`weight '${name}' is in layout rows; a contraction reads panels or vnni.`);
+    if (weight.layout === 'rows') this.fail(`weight '${name}' is in layout rows; a contraction reads panels, vnni or kmajor.`);
     if (weight.k !== k) this.fail(`weight '${name}' has k ${weight.k}, the kernel ${k}.`);
     if (sourceRows(weight) !== rows) this.fail(`weight '${name}' has ${sourceRows(weight)} rows, the kernel needs ${rows}.`);
     if (!samePairing(weight.pairing, pairing)) this.fail(`weight '${name}' is packed with another pairing than the kernel reads.`);
+    if (weight.layout === 'kmajor' && a.dtype !== weight.dtype) this.fail(`weight '${name}' is ${weight.dtype}, '${a.name}' is ${a.dtype}: tensor cores multiply equal types.`);
     if (weight.layout === 'vnni' && a.dtype !== 'bf16') this.fail(`weight '${name}' is in layout vnni, but '${a.name}' is ${a.dtype}.`);
   }
 
   private gemm(kernel: GemmKernel): void {
     if (!isExtent(kernel.k)) this.fail(`k ${kernel.k} is not an extent.`);
     const a = this.read(kernel.a);
-    this.is(a, ['f32', 'bf16'], kernel.rows, kernel.k, 'the left operand');
+    this.is(a, ['f32', 'bf16', 'f16'], kernel.rows, kernel.k, 'the left operand');
     if (kernel.segments.length === 0) this.fail('it has no segments.');
     const all: Output[] = [];
     for (const segment of kernel.segments) {
@@ -225,7 +227,7 @@ class KernelCheck implements Reader {
     if (![heads, kvHeads, headDim].every(isExtent)) this.fail('heads, kvHeads and headDim are whole numbers, at least 1.');
     if (heads % kvHeads !== 0) this.fail(`${heads} heads are not a multiple of ${kvHeads} key-value heads.`);
     if (!(Number.isFinite(scale) && scale > 0)) this.fail(`scale ${scale} is not a positive number.`);
-    const float: readonly DType[] = ['f32', 'bf16'];
+    const float: readonly DType[] = ['f32', 'bf16', 'f16'];
     this.is(this.read(kernel.q), float, 'T', heads * headDim, 'queries');
     this.is(this.read(kernel.k), float, 'T', kvHeads * headDim, 'keys');
     this.is(this.read(kernel.v), float, 'T', kvHeads * headDim, 'values');
@@ -239,7 +241,7 @@ class KernelCheck implements Reader {
   private logProb(kernel: LogProbKernel): void {
     if (!isExtent(kernel.k) || !isExtent(kernel.vocab)) this.fail('k and vocab are whole numbers, at least 1.');
     const a = this.read(kernel.a);
-    this.is(a, ['f32', 'bf16'], 'R', kernel.k, 'the left operand');
+    this.is(a, ['f32', 'bf16', 'f16'], 'R', kernel.k, 'the left operand');
     this.contraction(kernel.weight, kernel.k, kernel.vocab, NONE, a);
     if (!isRowInvariant(kernel.rowScale)) this.fail('rowScale differs between columns of a row.');
     verifyProgram(kernel.rowScale, { rows: 'R', columns: kernel.vocab, accumulators: 0, pairing: NONE }, this);

@@ -1,28 +1,39 @@
 import { definitions, loadTimeValues, rewrite, type Graph, type Value } from '../ir/graph.js';
 
-/** Element type of a contraction's left operand: bf16 where matrix units want it, f32 elsewhere. */
-export type ContractionDtype = 'f32' | 'bf16';
+/** Element type of a contraction's left operand: 16 bits where matrix units want it, f32 elsewhere. */
+export type ContractionDtype = 'f32' | 'bf16' | 'f16';
 
 /**
  * Makes the rounding of contraction operands explicit: the left operand of every weight contraction is cast to
  * `dtype`. The cast is an ordinary elementwise op that fuseGroups puts into the epilogue of whatever produces the
- * value. Accumulation, the residual stream, softmax and sums stay f32.
+ * value. So are queries, keys and values where `attention` says so. Accumulation, the residual stream, softmax and
+ * sums stay f32.
  * A contraction reads its rows in order: where they are rows looked up in a table that has the wanted type already (the
  * embedding of an f32 checkpoint), the cast is what writes them down one after another.
  */
-export function assignPrecision(graph: Graph, dtype: ContractionDtype): Graph {
+export function assignPrecision(graph: Graph, dtype: ContractionDtype, attention: ContractionDtype = 'f32'): Graph {
   const defs = definitions(graph);
   const loaded = loadTimeValues(graph);
   const casts = new Map<Value, Value>();
   return rewrite(graph, (node, rewriter) => {
+    const narrowed = (v: Value, to: ContractionDtype): Value => {
+      const known = casts.get(v);
+      if (known !== undefined) return known;
+      const narrow = rewriter.add('cast', [rewriter.map(v)], { dtype: to }, `${v.name}_${to}`);
+      casts.set(v, narrow);
+      return narrow;
+    };
+    if (node.op === 'attention') {
+      if (attention === 'f32' || node.operands.slice(0, 3).every((v) => v.type.dtype === attention)) return undefined;
+      const narrow = node.operands.map((v, i) => (i < 3 && v.type.dtype !== attention ? narrowed(v, attention) : rewriter.map(v)));
+      return rewriter.add('attention', narrow, node.attributes, node.result.name);
+    }
     const isContraction = node.op === 'linear' || node.op === 'logprob' || node.op === 'is_argmax';
     const x = node.operands[0];
     if (!isContraction || x === undefined || !loaded.has(node.operands[1]!)) return undefined;
     const lookup = defs.get(x);
     const isTableRow = lookup?.op === 'gather_rows' && loaded.has(lookup.operands[0]!);
     if (x.type.dtype === dtype && !isTableRow) return undefined;
-    const narrow = casts.get(x) ?? rewriter.add('cast', [rewriter.map(x)], { dtype }, `${x.name}_${dtype}`);
-    casts.set(x, narrow);
-    return rewriter.add(node.op, [narrow, ...node.operands.slice(1).map(rewriter.map)], node.attributes, node.result.name);
+    return rewriter.add(node.op, [narrowed(x, dtype), ...node.operands.slice(1).map(rewriter.map)], node.attributes, node.result.name);
   });
 }

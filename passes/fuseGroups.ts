@@ -120,8 +120,8 @@ class Fuser {
     const left = this.materialised(node.operands[0]!);
     const { type } = node.operands[0]!;
     const [rows, k] = type.shape;
-    if (type.shape.length !== 2 || k !== columnsOf(left) || rows !== left.type.shape[0] || (type.dtype !== 'f32' && type.dtype !== 'bf16')) {
-      throw new CompileError(`%${node.result.name}: no kernel for linear of ${printType(type)}; its left operand must be f32 or bf16[rows, K]`);
+    if (type.shape.length !== 2 || k !== columnsOf(left) || rows !== left.type.shape[0] || (type.dtype !== 'f32' && type.dtype !== 'bf16' && type.dtype !== 'f16')) {
+      throw new CompileError(`%${node.result.name}: no kernel for linear of ${printType(type)}; its left operand must be f32, bf16 or f16[rows, K]`);
     }
     const sibling = this.groups.find((g) => g.kind === 'gemm' && this.viewed(g.anchors[0]!.operands[0]!) === left && g.rows === this.rows(node.result));
     const group = sibling ?? this.open('gemm', this.rows(node.result), undefined);
@@ -210,7 +210,7 @@ class Fuser {
 
   /** Whether `node` only rounds the result of attention `group`, and nothing else reads it: the kernel stores it rounded. */
   private isRounding(group: Group, node: Node): boolean {
-    if (group.kind !== 'attention' || node.op !== 'cast' || node.result.type.dtype !== 'bf16') return false;
+    if (group.kind !== 'attention' || node.op !== 'cast' || (node.result.type.dtype !== 'bf16' && node.result.type.dtype !== 'f16')) return false;
     const isOnlyReader = (v: Value): boolean => {
       const readers = this.readers.get(v) ?? [];
       return readers.length === 1 && !this.results.has(v) && (readers[0] === node || (readers[0]!.op === 'reshape' && isOnlyReader(readers[0]!.result)));

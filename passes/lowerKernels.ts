@@ -15,8 +15,10 @@ import { matchWeight, pairingWidth } from './lowerWeights.js';
 
 /** How contraction weights are stored for the target's micro-kernels. */
 export interface WeightStorage {
-  readonly layout: 'panels' | 'vnni';
-  readonly dtype: 'f32' | 'bf16';
+  readonly layout: 'panels' | 'vnni' | 'kmajor';
+  readonly dtype: 'f32' | 'bf16' | 'f16';
+  /** Widest pairing block. Default 16, a vector of CPUs; tensor cores want 8, the column group of a fragment. */
+  readonly pairingWidth?: number;
 }
 
 export interface LoweredModule extends KernelModule {
@@ -114,7 +116,7 @@ class Lowering {
     if (new Set(matches.map((match) => match.columnScale)).size > 1) throw new CompileError(`${groupPath(group)}: paired matrices have different folded norms`);
     const scale = matches[0]!.columnScale;
     this.weights.set(weight, {
-      name: weight, ...this.storage, k: lastExtent(anchors[0]!.operands[0]!), pairing,
+      name: weight, layout: this.storage.layout, dtype: this.storage.dtype, k: lastExtent(anchors[0]!.operands[0]!), pairing,
       sources: matches.map((match) => ({ tensor: match.tensor, rows: match.rows })),
       ...(scale === undefined ? {} : { columnScale: scale }),
     });
@@ -123,13 +125,13 @@ class Lowering {
 
   private pairing(group: Group, anchors: readonly Node[], outputs: readonly Output[]): Pairing {
     const rotated = new Set(group.members.filter((n) => n.op === 'rotate_half' && this.dependsOn(n, anchors[0]!, group)).map((n) => lastExtent(n.result)));
-    if (anchors.length === 2 && rotated.size === 0) return { kind: 'interleave', width: pairingWidth(Infinity) };
+    if (anchors.length === 2 && rotated.size === 0) return { kind: 'interleave', width: pairingWidth(Infinity, this.storage.pairingWidth) };
     const isRotated = outputs.some((o) => mentionsRotation(o.value));
     if (!isRotated) return { kind: 'none' };
     const [headDim] = rotated;
     if (headDim === undefined) throw new CompileError(`${groupPath(group)}: a rotation of another kernel's result is not supported`);
     if (rotated.size > 1 || anchors.length > 1) throw new CompileError(`${groupPath(group)}: %${anchors[0]!.result.name} is rotated in heads of ${[...rotated].join(' and of ')}${anchors.length > 1 ? ` and meets %${anchors[1]!.result.name}` : ''}; one kernel rotates one matrix, in heads of one width`);
-    return { kind: 'rotate', headDim, width: pairingWidth(headDim / 2) };
+    return { kind: 'rotate', headDim, width: pairingWidth(headDim / 2, this.storage.pairingWidth) };
   }
 
   private outputs(group: Group, accumulators: ReadonlyMap<Value, 0 | 1>, belongs: (v: Value) => boolean): readonly Output[] {
@@ -170,7 +172,7 @@ class Lowering {
     const match = matchWeight(this.defs, w);
     const weight = this.names.unique(`${base.name}_w0`);
     this.weights.set(weight, {
-      name: weight, ...this.storage, k: lastExtent(x), pairing: { kind: 'none' }, sources: [{ tensor: match.tensor, rows: match.rows }],
+      name: weight, layout: this.storage.layout, dtype: this.storage.dtype, k: lastExtent(x), pairing: { kind: 'none' }, sources: [{ tensor: match.tensor, rows: match.rows }],
       ...(match.columnScale === undefined ? {} : { columnScale: match.columnScale }),
     });
     const parts = this.names.unique(`${base.name}_parts`);

@@ -33,7 +33,7 @@ function matrix(v: Value): WeightMatch {
   return { tensor: v.name, rows };
 }
 
-/** Lanes of a pairing block: the widest of 16, 8, 4, 2, 1 that divides `half` (a whole vector where possible). */
-export function pairingWidth(half: number): number {
-  return [16, 8, 4, 2].find((width) => !Number.isFinite(half) || half % width === 0) ?? 1;
+/** Lanes of a pairing block: the widest of 16, 8, 4, 2, 1 that divides `half` and is at most `most`. */
+export function pairingWidth(half: number, most = 16): number {
+  return [16, 8, 4, 2].filter((width) => width <= most).find((width) => !Number.isFinite(half) || half % width === 0) ?? 1;
 }

@@ -15,6 +15,8 @@ import { recogniseAttention } from './recogniseAttention.js';
 /** What the target's contractions read. */
 export interface Numerics {
   readonly activations: ContractionDtype;
+  /** What attention reads: queries, keys and values. Default f32. */
+  readonly attention?: ContractionDtype;
   readonly weights: WeightStorage;
 }
 
@@ -36,7 +38,7 @@ export function graphPasses(numerics: Numerics): readonly GraphPass[] {
     { name: 'pruneDeadRows', run: pruneDeadRows, reason: 'needs attention as a barrier between rows; shrinks everything after the last one' },
     { name: 'foldNormWeights', run: foldNormWeights, reason: 'after pruning, so that a norm is folded where it is finally computed' },
     { name: 'fuseLogProb', run: fuseLogProb, reason: 'needs the row scale that foldNormWeights put behind the head' },
-    { name: 'assignPrecision', run: (graph) => assignPrecision(graph, numerics.activations), reason: 'last rewrite of operands; its casts are fused next' },
+    { name: 'assignPrecision', run: (graph) => assignPrecision(graph, numerics.activations, numerics.attention), reason: 'last rewrite of operands; its casts are fused next' },
     { name: 'eliminateCommonSubexpressions', run: eliminateCommonSubexpressions, reason: 'rewrites repeat casts and folded weights' },
     { name: 'eliminateDeadCode', run: eliminateDeadCode, reason: 'fusion looks at readers, so dead readers must be gone' },
   ];

@@ -52,6 +52,22 @@ describe('assignPrecision', () => {
     `, ROUNDING * 4);
   });
 
+  it('rounds queries, keys and values where attention reads 16 bits', () => {
+    check(`
+      graph @g(%q: f32[T, 2, 4], %k: f32[T, 1, 4], %v: bf16[T, 1, 4], %ends: i32[T]) -> (f32[T, 2, 4]) {
+        %out = attention(%q, %k, %v, %ends) {mask = "column", scale = 0.5} : f32[T, 2, 4]
+        return %out
+      }
+    `, (graph) => assignPrecision(graph, 'bf16', 'bf16'), `
+      graph @g(%q: f32[T, 2, 4], %k: f32[T, 1, 4], %v: bf16[T, 1, 4], %ends: i32[T]) -> (f32[T, 2, 4]) {
+        %q_bf16 = cast(%q) {dtype = "bf16"} : bf16[T, 2, 4]
+        %k_bf16 = cast(%k) {dtype = "bf16"} : bf16[T, 1, 4]
+        %out = attention(%q_bf16, %k_bf16, %v, %ends) {mask = "column", scale = 0.5} : f32[T, 2, 4]
+        return %out
+      }
+    `, ROUNDING);
+  });
+
   it('rounds before a matrix that is folded when weights load', () => {
     const graph = parse(`
       graph @g(%x: f32[T, 4]) -> (f32[T, 2]) {

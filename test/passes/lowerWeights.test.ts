@@ -40,6 +40,10 @@ describe('matchWeight', () => {
 });
 
 describe('pairingWidth', () => {
+  it('keeps to what the target wants at most', () => {
+    expect([64, 24, 12, 5, Infinity].map((half) => pairingWidth(half, 8))).toEqual([8, 8, 4, 1, 8]);
+  });
+
   it('is the widest power of two up to a vector of 16 lanes that divides half a head', () => {
     expect([64, 48, 40, 32, 24, 16, 12, 8, 6, 5, 4, 3, 2, 1, Infinity].map((half) => [half, pairingWidth(half)])).toEqual(
       [[64, 16], [48, 16], [40, 8], [32, 16], [24, 8], [16, 16], [12, 4], [8, 8], [6, 2], [5, 1], [4, 4], [3, 1], [2, 2], [1, 1], [Infinity, 16]]);

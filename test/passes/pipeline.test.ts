@@ -6,7 +6,7 @@ import { verifyKernels } from '../../ir/verifyKernel.js';
 import { CompileError } from '../../passes/compileError.js';
 import { graphPasses, lower, optimise, type Numerics } from '../../passes/pipeline.js';
 import { llama } from './llamaGraph.js';
-import { BF16, F32, interpretLowered } from './lowered.js';
+import { BF16, F32, HALF, interpretLowered, TENSOR_CORES } from './lowered.js';
 import { distance, environment, parse } from './support.js';
 
 const count = (graph: Graph): Record<string, number> => {
@@ -153,6 +153,8 @@ describe('from the graph of a model to kernels', () => {
     ['three layers under a window', { layers: 3 }, 'slidingWindow', F32],
     ['a tied head and an odd width', { tieWordEmbeddings: true, hiddenSize: 50, intermediateSize: 33, vocabSize: 1025 }, 'tree', F32],
     ['16 bits', {}, 'tree', BF16],
+    ['16 bits for tensor cores', { hiddenSize: 50, headDim: 48 }, 'tree', TENSOR_CORES],
+    ['half precision for tensor cores', {}, 'metaPair', HALF],
   ] as const)('%s: computes the same', (_what, shape, mask, numerics: Numerics) => {
     const graph = llama(shape, mask);
     const optimised = optimise(graph, numerics);
