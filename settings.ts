@@ -9,6 +9,20 @@ export interface Settings {
   readonly cacheDir: string;
   /** PATH: where compilers are looked for. */
   readonly path: string;
+  /** TILEWRIGHT_NVRTC: NVRTC's shared library or the folder it is in; otherwise it is looked for. */
+  readonly nvrtc: string | undefined;
+  /** TILEWRIGHT_NVCC: nvcc to compile CUDA kernels with, instead of NVRTC; otherwise nvcc on PATH where NVRTC is absent. */
+  readonly nvcc: string | undefined;
+  /** LD_LIBRARY_PATH: where NVRTC is looked for first. */
+  readonly libraryPath: string;
+  /** CUDA_HOME, CUDA_PATH: folders of CUDA toolkits. */
+  readonly cudaToolkits: readonly string[];
+  /** VIRTUAL_ENV, CONDA_PREFIX: folders of Python environments, whose wheels may hold NVRTC. */
+  readonly pythonEnvironments: readonly string[];
+  /** HOME: where users' own Pythons are. */
+  readonly home: string;
+  /** TILEWRIGHT_CUDA_DRIVER: full path of the CUDA driver's library; otherwise the system's libcuda.so.1. */
+  readonly cudaDriver: string | undefined;
   /** TILEWRIGHT_DEBUG: any value but 0 prints the stack of an unexpected error. */
   readonly isDebug: boolean;
 }
@@ -21,6 +35,9 @@ function text(environment: Environment, name: string): string | undefined {
   return value === undefined || value === '' ? undefined : value;
 }
 
+const texts = (environment: Environment, names: readonly string[]): string[] =>
+  names.flatMap((name) => text(environment, name) ?? []);
+
 /** Reads the settings now; tests pass an environment of their own. */
 export function readSettings(environment: Environment = process.env): Settings {
   return {
@@ -28,6 +45,13 @@ export function readSettings(environment: Environment = process.env): Settings {
     cacheDir: text(environment, 'TILEWRIGHT_CACHE')
       ?? join(text(environment, 'XDG_CACHE_HOME') ?? join(homedir(), '.cache'), 'tilewright'),
     path: text(environment, 'PATH') ?? '',
+    nvrtc: text(environment, 'TILEWRIGHT_NVRTC'),
+    nvcc: text(environment, 'TILEWRIGHT_NVCC'),
+    libraryPath: text(environment, 'LD_LIBRARY_PATH') ?? '',
+    cudaToolkits: texts(environment, ['CUDA_HOME', 'CUDA_PATH']),
+    pythonEnvironments: texts(environment, ['VIRTUAL_ENV', 'CONDA_PREFIX']),
+    home: text(environment, 'HOME') ?? homedir(),
+    cudaDriver: text(environment, 'TILEWRIGHT_CUDA_DRIVER'),
     isDebug: (text(environment, 'TILEWRIGHT_DEBUG') ?? '0') !== '0',
   };
 }

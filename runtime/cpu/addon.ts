@@ -154,6 +154,8 @@ export interface Addon {
   peak(pool: NativePool, kind: PeakKind, seconds: number): Promise<number>;
   /** Gives freed memory of all native code back to the system. */
   trim(): void;
+  /** The CUDA driver; runtime/cuda/addon.ts has its type. */
+  readonly cuda: unknown;
   /** TW_ABI of runtime/native/abi.h that the addon was built with. */
   readonly abi: number;
 }

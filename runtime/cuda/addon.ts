@@ -1,0 +1,266 @@
+/** The typed side of the addon's CUDA part (runtime/native/cuda*). Everything in runtime/cuda reaches the driver through here. */
+import { UserError } from '../../errors.js';
+import type { LaunchShape } from '../../ir/cuda.js';
+import { readSettings } from '../../settings.js';
+import { loadAddon, type Extent, type NativeMemory } from '../cpu/addon.js';
+
+/** What the driver says about a device. Bytes, kilohertz. */
+export interface CudaDeviceInfo {
+  readonly ordinal: number;
+  readonly name: string;
+  /** 32 hexadecimal digits. */
+  readonly uuid: string;
+  /** Compute capability, such as [9, 0]. */
+  readonly capability: readonly [number, number];
+  readonly multiprocessors: number;
+  readonly totalBytes: number;
+  readonly l2Bytes: number;
+  /** Shared memory that one block may take once a kernel asks for it (static and dynamic together). */
+  readonly sharedBytesPerBlock: number;
+  readonly sharedBytesPerMultiprocessor: number;
+  readonly clockKHz: number;
+}
+
+export type CudaAvailability =
+  | { readonly ok: true; /** 12040 for CUDA 12.4. */ readonly driverVersion: number; readonly devices: readonly CudaDeviceInfo[] }
+  | { readonly ok: false; readonly reason: string };
+
+/**
+ * What the driver refused. `code` is its own name of the error. Thrown and rejected with by everything below, beside
+ * plain Errors for arguments out of range.
+ */
+export interface CudaError extends Error {
+  /** Such as CUDA_ERROR_OUT_OF_MEMORY. */
+  readonly code: string;
+  /** The driver's function, such as cuMemAlloc_v2. */
+  readonly call: string;
+  /** The context is lost with all its memory: only a new process can use the device again. */
+  readonly isContextDead: boolean;
+}
+
+/** The device's primary context and the one stream on which programs, copies and fills are executed in order of call. */
+export interface CudaDevice {
+  readonly info: CudaDeviceInfo;
+  /** Asked of the driver each time; counts other processes too. */
+  memory(): { readonly freeBytes: number; readonly totalBytes: number };
+  /** Handle of the stream, for libraries called by FFI (cuBLASLt). */
+  readonly stream: bigint;
+  /** Makes the context current on the JavaScript thread, for libraries called by FFI. */
+  makeCurrent(): void;
+  /** Waits, on the JavaScript thread, for all that was asked of the stream. */
+  synchronize(): void;
+  /** Lets go of it; the context goes with the last memory, module or program. */
+  release(): void;
+}
+
+/** Device memory, aligned to 256 bytes, uninitialised. Freed when nothing uses it any more. */
+export interface CudaMemory {
+  readonly sizeBytes: number;
+  /** For messages and libraries called by FFI. */
+  readonly address: bigint;
+  /** Copies after all earlier work of the stream; returns when it is done. */
+  write(offset: number, data: NodeJS.TypedArray): void;
+  read(offset: number, bytes: number): ArrayBuffer;
+  /** The same off the JavaScript thread. The array must not change until the promise settles. */
+  writeAsync(offset: number, data: NodeJS.TypedArray): Promise<undefined>;
+  readAsync(offset: number, bytes: number): Promise<ArrayBuffer>;
+  /** Sets every byte of a range (default: all), in stream order; does not wait. */
+  fill(byte: number, offset?: number, bytes?: number): void;
+  /** Copies from device memory of the same device, in stream order; does not wait. */
+  copyFrom(offset: number, source: CudaMemory, sourceOffset: number, bytes: number): void;
+  release(): void;
+}
+
+/** What the compiler made of a kernel. */
+export interface CudaFunctionInfo {
+  readonly registers: number;
+  /** Bytes of local memory a thread: spills and indexed arrays. */
+  readonly localBytes: number;
+  /** Static shared memory. */
+  readonly sharedBytes: number;
+  readonly constantBytes: number;
+  /** Largest block that its registers allow. */
+  readonly maxThreads: number;
+  /** 10 · major + minor of the machine code. */
+  readonly binaryVersion: number;
+}
+
+/** A cubin or PTX text, loaded. */
+export interface CudaModule {
+  /** Throws a plain Error where there is no such kernel. */
+  function(symbol: string): CudaFunctionInfo;
+  /** Blocks of a kernel that fit one multiprocessor at a time; 0 where none does. */
+  blocksPerMultiprocessor(symbol: string, threads: number, sharedBytes: number): number;
+  release(): void;
+}
+
+/** A point in the stream. */
+export interface CudaEvent {
+  record(): void;
+  /** Waits on the JavaScript thread. */
+  synchronize(): void;
+  /** Both must have been reached. */
+  millisecondsSince(earlier: CudaEvent): number;
+  release(): void;
+}
+
+/** A range of device memory; offset a multiple of 16. */
+export interface CudaSlot {
+  readonly memory: CudaMemory;
+  readonly offset: number;
+  readonly bytes: number;
+}
+
+/** A 2-D view of a slot, encoded once for the program's largest micro-batch. Fields as in ir/cuda's TensorMapDecl. */
+export interface CudaTensorMapBinding {
+  /** Index into CudaProgramBinding.slots; the view starts at the slot's start. */
+  readonly slot: number;
+  readonly dtype: 'f16' | 'bf16' | 'f32';
+  /** T and R: the program's maxTokens and maxRows. */
+  readonly rows: Extent;
+  readonly columns: number;
+  readonly stride: number;
+  readonly boxRows: number;
+  readonly boxColumns: number;
+  readonly swizzle: 0 | 32 | 64 | 128;
+}
+
+export interface CudaLaunchBinding {
+  /** For messages: the model path. */
+  readonly name: string;
+  readonly module: CudaModule;
+  readonly symbol: string;
+  /** Indices into CudaProgramBinding.slots, in the order of the kernel's pointers. */
+  readonly slots: readonly number[];
+  readonly tensorMaps: readonly CudaTensorMapBinding[];
+  readonly launch: LaunchShape;
+  /** It may start while its predecessor ends (the kernel executes griddepcontrol.wait before it reads). */
+  readonly usesProgrammaticLaunch: boolean;
+}
+
+export interface CudaProgramBinding {
+  readonly device: CudaDevice;
+  readonly maxTokens: number;
+  readonly maxRows: number;
+  readonly slots: readonly CudaSlot[];
+  readonly launches: readonly CudaLaunchBinding[];
+  /**
+   * i32 vectors copied in by each run, in this order, zero behind their end. Slots that follow one another in one
+   * memory with less than 256 bytes between are copied as one, those bytes set to zero.
+   */
+  readonly inputs: readonly { readonly slot: number; readonly extent: Extent }[];
+  /** Vectors copied out after each run. */
+  readonly outputs: readonly { readonly slot: number; readonly extent: Extent; readonly dtype: 'f32' | 'i32' }[];
+}
+
+export interface CudaRunRequest {
+  readonly tokens: number;
+  readonly rows: number;
+  readonly inputs: readonly Int32Array[];
+  /** Measure each launch. */
+  readonly isTimed?: boolean;
+  /** Wait after each launch, so that an error names the launch that caused it. */
+  readonly isSynchronous?: boolean;
+  /** Only launches first to end − 1. Inputs are copied where first is 0. */
+  readonly launches?: { readonly first: number; readonly end: number };
+}
+
+export interface CudaRunResult {
+  readonly outputs: readonly ArrayBuffer[];
+  /** Of the whole micro-batch on the device, copies included. */
+  readonly milliseconds: number;
+  /** Of each launch, when timed. */
+  readonly launchMilliseconds?: Float64Array;
+}
+
+export interface CudaTimeRequest {
+  readonly tokens: number;
+  readonly rows: number;
+  /** As left by the last run where absent. */
+  readonly inputs?: readonly Int32Array[];
+  /** Indices of launches, walked round and round: give several with buffers of their own to rotate past the L2 cache. */
+  readonly launches: readonly number[];
+  /** Samples before the counted ones. */
+  readonly warmup: number;
+  readonly repeats: number;
+  /** Launches of one sample, 1 by default. */
+  readonly perSample?: number;
+  /** Bytes written between samples to empty the L2 cache; 0 or absent for none. */
+  readonly flushBytes?: number;
+}
+
+/** Launches bound to memory. Keeps its device, modules and memories alive. */
+export interface CudaProgram {
+  /**
+   * Enqueues the whole micro-batch and waits for it off the JavaScript thread. Runs of all programs of a device are
+   * executed in the order of these calls. Throws where two runs of this program are in flight already.
+   */
+  run(request: CudaRunRequest): Promise<CudaRunResult>;
+  /** Milliseconds of each of `repeats` samples. Other work of the device waits meanwhile. */
+  time(request: CudaTimeRequest): Promise<Float64Array>;
+  release(): void;
+}
+
+/** Bytes of a mapped file (or other host memory) and where on the device they go. */
+export interface CudaUploadPart {
+  readonly source: NativeMemory;
+  readonly sourceOffset: number;
+  readonly target: CudaMemory;
+  readonly targetOffset: number;
+  readonly bytes: number;
+}
+
+/** Pinned staging buffers and the streams that empty them: `threads` × 2 buffers of `stagingBytes`. */
+export interface CudaUpload {
+  /** Bytes handed to the device by the running or last copy. */
+  readonly copiedBytes: number;
+  /** Resolves with the seconds it took when all parts are on the device. Copies run one after another. Not ordered against the device's stream: nobody else may use the targets meanwhile. */
+  copy(parts: readonly CudaUploadPart[]): Promise<number>;
+  release(): void;
+}
+
+export interface CudaAddon {
+  /** Loads the driver: libcuda.so.1, or a file given by its full path. Says why where it cannot be used. Never throws for a missing or unusable driver. */
+  load(path?: string): CudaAvailability;
+  readonly Device: new (ordinal: number) => CudaDevice;
+  readonly Memory: new (device: CudaDevice, bytes: number) => CudaMemory;
+  /** Throws CudaError with the assembler's log for PTX that it refuses. */
+  readonly Module: new (device: CudaDevice, image: Uint8Array) => CudaModule;
+  readonly Event: new (device: CudaDevice) => CudaEvent;
+  readonly Program: new (binding: CudaProgramBinding) => CudaProgram;
+  readonly Upload: new (device: CudaDevice, options?: { readonly stagingBytes?: number; readonly threads?: number }) => CudaUpload;
+}
+
+function isCudaAddon(value: unknown): value is CudaAddon {
+  return typeof value === 'object' && value !== null && 'load' in value && 'Device' in value && 'Program' in value;
+}
+
+/** The CUDA part of the addon; loads no driver. Throws UserError where the addon is not built or is older than this. */
+export function loadCudaAddon(): CudaAddon {
+  const { cuda } = loadAddon();
+  if (!isCudaAddon(cuda)) throw new UserError('The native addon was built without its CUDA part.', 'Run: npm run build:native');
+  return cuda;
+}
+
+/** Whether this machine has a usable driver and which devices; the driver is the one of the settings. */
+export function cudaAvailable(path: string | undefined = readSettings().cudaDriver): CudaAvailability {
+  return loadCudaAddon().load(path);
+}
+
+/** The CUDA part of the addon with its driver loaded. Throws UserError with the reason where there is none. */
+export function requireCuda(path: string | undefined = readSettings().cudaDriver): CudaAddon {
+  const available = cudaAvailable(path);
+  if (!available.ok) throw new UserError(`CUDA cannot be used: ${available.reason}.`, 'Use --target cpu, or see that nvidia-smi works on this machine.');
+  return loadCudaAddon();
+}
+
+/** Whether the driver refused something, as against a mistake in arguments. */
+export function isCudaError(error: unknown): error is CudaError {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' && error.code.startsWith('CUDA_')
+    && 'call' in error && 'isContextDead' in error;
+}
+
+/** Too little device memory: the same work may succeed in smaller pieces. */
+export function isOutOfDeviceMemory(error: unknown): boolean {
+  return isCudaError(error) && error.code === 'CUDA_ERROR_OUT_OF_MEMORY';
+}
