@@ -1,0 +1,174 @@
+/**
+ * Device code of the runtime itself: weights from the checkpoint's layout into the one that kernels read, and the
+ * search for values that are not finite. One text, needing no header, compiled beside the plan's kernels.
+ *
+ * Every step is an integer operation or one IEEE operation, so that the values are those of runtime/native/pack.cc
+ * bit for bit (a NaN stays a NaN; its payload may differ). Products are written in PTX where there is PTX: a compiler
+ * flag that flushes denormal numbers must not reach them.
+ */
+
+/** Kernels of the text. All take one struct by value; its fields are written by runtime/cuda/packJob.ts. */
+export const PACK_SYMBOLS = { pack: 'tw_pack_rows', zero: 'tw_pack_zero', find: 'tw_find_nonfinite' } as const;
+
+/** Threads of a block of every kernel here. */
+export const PACK_THREADS = 256;
+
+export const PACK_SOURCE = String.raw`// Weights into the layout of kernels; the search for values that are not finite.
+
+/** A row range of one source of a weight. Types: 0 f32, 1 f16, 2 bf16. */
+struct tw_pack_job {
+  const void *source;          // [rows, k] of the range, elements aligned; unused unless kind is 0
+  void *target;                // the whole weight, [physical rows, stride]
+  const float *scale;          // k factors, or null
+  unsigned long long start;    // random: hash of the seed
+  unsigned long long first;    // flat index, in the source, of the range's first element
+  int rows;                    // of the range
+  int row;                     // its first row among the stacked sources
+  int k;
+  int stride;                  // elements from row to row of the target; columns from k on are zero
+  int kind;                    // 0 stored, 1 random, 2 constant
+  int sourceType;
+  int targetType;
+  int pairing;                 // 0 none, 1 rotate, 2 interleave
+  int width;                   // lanes of a pairing
+  int span;                    // rotate: rows of a head; interleave: rows of each source
+  float factor;                // random: deviation times sqrt(3) / 65536; constant: the value
+  int unused;
+};
+
+struct tw_zero_job {
+  unsigned short *target;
+  unsigned long long halves;
+};
+
+/** Columns of the first rows of a buffer. */
+struct tw_find_job {
+  const void *data;
+  unsigned long long *found;   // min(found, row * columns + column) of all bad elements
+  long long stride;
+  int rows;
+  int columns;
+  int type;
+  int allowsNegativeInfinity;
+};
+
+static __device__ __forceinline__ float tw_product(float a, float b) {
+#ifdef __CUDA_ARCH__
+  float product;
+  asm("mul.rn.f32 %0, %1, %2;" : "=f"(product) : "f"(a), "f"(b));
+  return product;
+#else
+  return a * b;
+#endif
+}
+
+static __device__ __forceinline__ unsigned long long tw_mix(unsigned long long z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
+/** Round to nearest, ties to even; a NaN stays one (its top mantissa bit is set, so that truncation cannot lose it). */
+static __device__ __forceinline__ unsigned tw_to_bf16(float value) {
+  const unsigned bits = __float_as_uint(value);
+  const unsigned rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  return (bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16) | 0x40u : rounded;
+}
+
+/** Round to nearest, ties to even; NaN stays NaN, what is too large becomes infinite. */
+static __device__ __forceinline__ unsigned tw_to_f16(float value) {
+  const unsigned bits = __float_as_uint(value);
+  const unsigned sign = (bits >> 16) & 0x8000u;
+  const unsigned magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return sign | 0x7e00u;
+  if (magnitude >= 0x477ff000u) return sign | 0x7c00u;  // rounds to 2^16
+  if (magnitude < 0x38800000u) {
+    // Below 2^-14 one unit is 2^-24: shift the mantissa, its leading bit written out, and round what falls off.
+    const unsigned exponent = magnitude >> 23;
+    if (exponent < 102u) return sign;  // below 2^-25, half of the smallest half
+    const unsigned mantissa = (magnitude & 0x7fffffu) | 0x800000u;
+    const unsigned shift = 126u - exponent;
+    const unsigned kept = mantissa >> shift;
+    const unsigned rest = mantissa & ((1u << shift) - 1u);
+    const unsigned half = 1u << (shift - 1u);
+    return sign | (kept + (rest > half || (rest == half && (kept & 1u)) ? 1u : 0u));
+  }
+  const unsigned rebased = magnitude - 0x38000000u;
+  return sign | ((rebased + 0xfffu + ((rebased >> 13) & 1u)) >> 13);
+}
+
+static __device__ __forceinline__ float tw_from_f16(unsigned half) {
+  const unsigned sign = (half & 0x8000u) << 16;
+  const unsigned magnitude = half & 0x7fffu;
+  const unsigned normal = (magnitude << 13) + (112u << 23);  // from bias 15 to bias 127
+  const unsigned special = (magnitude << 13) | 0x7f800000u;
+  const unsigned subnormal = __float_as_uint(tw_product((float)(int)magnitude, 5.9604644775390625e-8f));  // 2^-24
+  return __uint_as_float(sign | (magnitude >= 0x7c00u ? special : magnitude < 0x0400u ? subnormal : normal));
+}
+
+static __device__ __forceinline__ float tw_round(float value, int type) {
+  if (type == 2) return __uint_as_float(tw_to_bf16(value) << 16);
+  return type == 1 ? tw_from_f16(tw_to_f16(value)) : value;
+}
+
+static __device__ __forceinline__ float tw_load(const void *data, long long index, int type) {
+  if (type == 0) return ((const float *)data)[index];
+  const unsigned bits = ((const unsigned short *)data)[index];
+  return type == 1 ? tw_from_f16(bits) : __uint_as_float(bits << 16);
+}
+
+/** Nearly normal: the sum of four uniform 16-bit parts of a hash of (seed, index), at most 3.46 deviations from 0. */
+static __device__ __forceinline__ float tw_random(unsigned long long start, unsigned long long index, float factor) {
+  const unsigned long long h = tw_mix(start + index * 0x9e3779b97f4a7c15ull);
+  const int sum = (int)((h & 0xffffu) + ((h >> 16) & 0xffffu) + ((h >> 32) & 0xffffu) + (h >> 48));
+  return tw_product((float)(sum - 131070), factor);
+}
+
+/** Where a row of the stacked sources lies in the weight: the inverse of physicalToLogical (ir/packing.ts). */
+static __device__ __forceinline__ long long tw_physical(int row, int pairing, int width, int span) {
+  if (pairing == 0) return row;
+  // rotate: both halves of a head; interleave: both sources. Lanes of the second follow those of the first.
+  const int group = pairing == 1 ? row / span * span : 0;
+  const int within = row - group;
+  const int part = pairing == 1 ? span / 2 : span;
+  const int second = within >= part ? 1 : 0;
+  const int lane = within - second * part;
+  return (long long)group + (long long)(lane / width) * 2 * width + second * width + lane % width;
+}
+
+extern "C" __global__ void tw_pack_rows(const __grid_constant__ tw_pack_job job) {
+  for (int row = blockIdx.y; row < job.rows; row += gridDim.y) {
+    const long long target = tw_physical(job.row + row, job.pairing, job.width, job.span) * job.stride;
+    for (int column = blockIdx.x * blockDim.x + threadIdx.x; column < job.stride; column += gridDim.x * blockDim.x) {
+      const long long index = (long long)row * job.k + column;
+      float value = 0.0f;
+      if (column < job.k) {
+        if (job.kind == 0) value = tw_load(job.source, index, job.sourceType);
+        else if (job.kind == 1) value = tw_round(tw_random(job.start, job.first + index, job.factor), job.sourceType);
+        else value = tw_round(job.factor, job.sourceType);
+        if (job.scale != nullptr) value = tw_product(value, job.scale[column]);
+      }
+      if (job.targetType == 0) ((float *)job.target)[target + column] = value;
+      else ((unsigned short *)job.target)[target + column] = (unsigned short)(job.targetType == 1 ? tw_to_f16(value) : tw_to_bf16(value));
+    }
+  }
+}
+
+extern "C" __global__ void tw_pack_zero(const __grid_constant__ tw_zero_job job) {
+  const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
+  for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < job.halves; i += step) job.target[i] = 0;
+}
+
+extern "C" __global__ void tw_find_nonfinite(const __grid_constant__ tw_find_job job) {
+  for (int row = blockIdx.y; row < job.rows; row += gridDim.y) {
+    for (int column = blockIdx.x * blockDim.x + threadIdx.x; column < job.columns; column += gridDim.x * blockDim.x) {
+      const long long index = (long long)row * job.stride + column;
+      const unsigned bits = job.type == 0 ? ((const unsigned *)job.data)[index] : ((const unsigned short *)job.data)[index];
+      const unsigned exponent = job.type == 0 ? 0x7f800000u : job.type == 1 ? 0x7c00u : 0x7f80u;
+      const unsigned negativeInfinity = exponent | (job.type == 0 ? 0x80000000u : 0x8000u);
+      const bool isBad = (bits & exponent) == exponent && !(job.allowsNegativeInfinity != 0 && bits == negativeInfinity);
+      if (isBad) atomicMin(job.found, (unsigned long long)row * job.columns + column);
+    }
+  }
+}
+`;
