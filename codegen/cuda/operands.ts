@@ -1,0 +1,39 @@
+/** How generated CUDA names memory: C types, bases of buffers, and the head of a kernel. */
+import type { TensorMapDecl } from '../../ir/cuda.js';
+import type { DType } from '../../ir/types.js';
+import type { Operand } from '../operands.js';
+import { KernelOperands } from '../operands.js';
+
+export type { Operand } from '../operands.js';
+export { leastCommonMultiple, matricesOf, physicalColumns } from '../operands.js';
+
+/** 16-bit floats are kept as bits: NVRTC has no header that names them. */
+export const CUDA_TYPES: Readonly<Record<DType, string>> = { f32: 'float', bf16: 'unsigned short', f16: 'unsigned short', i32: 'int', bool: 'unsigned char' };
+
+/** Names of a module resolved to operands of one kernel; an operand's index is that of the parameter `p<index>`. */
+export class CudaOperands extends KernelOperands {
+  /** C expression of a buffer's base. */
+  base(operand: Operand): string {
+    return `((${CUDA_TYPES[operand.dtype]} *)p${operand.index})`;
+  }
+}
+
+export interface KernelHead {
+  readonly symbol: string;
+  /** Buffers and weights. */
+  readonly parameters: number;
+  readonly tensorMaps: readonly TensorMapDecl[];
+  readonly threads: number;
+  /** Blocks of a multiprocessor that registers must suffice for; 1 by default. */
+  readonly blocks?: number;
+}
+
+/**
+ * The head of a generated kernel, up to its opening brace, as CudaKernelText promises it. No two parameters that a
+ * kernel writes through overlap, and it reads nothing that it writes, hence __restrict__.
+ */
+export function kernelHead({ symbol, parameters, tensorMaps, threads, blocks = 1 }: KernelHead): string {
+  const pointers = Array.from({ length: parameters }, (_, i) => `void *__restrict__ p${i}`);
+  const maps = tensorMaps.map((_, i) => `const __grid_constant__ tw_map m${i}`);
+  return `extern "C" __global__ void __launch_bounds__(${threads}, ${blocks}) ${symbol}(${['int T', 'int R', ...pointers, ...maps].join(', ')}) {\n`;
+}

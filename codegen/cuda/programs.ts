@@ -1,0 +1,219 @@
+/**
+ * Scalar programs around a contraction: the row prologue, and the epilogue as the threads that hold an accumulator
+ * fragment of a tensor core (mma.sync, wgmma) run it. All skeletons with such fragments print through this door.
+ */
+import type { Output, Segment } from '../../ir/kernel.js';
+import { ROW_SUM_BLOCK } from '../../ir/kernel.js';
+import type { Access, Scalar } from '../../ir/scalar.js';
+import { printScalar } from '../../ir/scalar.js';
+import type { CudaOperands, Operand } from './operands.js';
+import { CUDA_TYPES } from './operands.js';
+import type { Site } from './scalarPrinter.js';
+import { Body, RowScope, rowScalars } from './scalarPrinter.js';
+
+export const indent = (lines: readonly string[], depth: number): string => lines.map((line) => `${'  '.repeat(depth)}${line}\n`).join('');
+
+/** Row values of all programs of a block, kept in shared memory as `values.length` floats a row. */
+export interface RowPrologue {
+  /** The programs, in the order of their floats. */
+  readonly scalars: readonly Scalar[];
+  /**
+   * Statements that a whole converged warp runs for one row: `row` is a C expression (int) of a row that may be read.
+   * They end with lane 0 writing floats to[0 … scalars.length); `to` is a C expression (float *). Empty without scalars.
+   */
+  readonly text: (row: string, to: string, depth: number) => string;
+  /** What a Fragment or RowScope takes as `given`: `from` is a C expression (const float *) of the row's floats. */
+  readonly given: (from: string) => ReadonlyMap<string, string>;
+}
+
+/** What `programs` compute that depends on the row alone and reads memory: 1/rms from row sums, row scales. */
+export function rowPrologue(programs: readonly Scalar[], operands: CudaOperands): RowPrologue {
+  const scalars = rowScalars(programs, operands);
+  const text = (row: string, to: string, depth: number): string => {
+    if (scalars.length === 0) return '';
+    const scope = new RowScope(operands, row, 'y');
+    const body = new Body(scope, 'z');
+    const stores = scalars.map((s, i) => `(${to})[${i}] = ${body.floats(s, { id: 'row', column: '0', lanes: 1 })[0]!};`);
+    return indent(['{', ...[...scope.lines, ...body.lines, 'if (threadIdx.x % 32 == 0) {', ...stores.map((line) => `  ${line}`), '}'].map((line) => `  ${line}`), '}'], depth);
+  };
+  return { scalars, text, given: (from) => new Map(scalars.map((s, i) => [printScalar(s), `(${from})[${i}]`])) };
+}
+
+/** Programs of all segments of a kernel: the argument of rowPrologue. */
+export const programsOf = (segments: readonly Pick<Segment, 'outputs'>[]): Scalar[] => segments.flatMap(({ outputs }) => outputs.map(({ value }) => value));
+
+/** One value pair on its way to memory, for callers that stage results themselves. */
+export interface StoreSite {
+  readonly operand: Operand;
+  /** C expressions (float) of the values at column and column + 1. */
+  readonly values: readonly string[];
+  /** C expression (int): logical column, even. */
+  readonly column: string;
+  /** C expression (int, a constant once loops are unrolled): 8-column group of the fragment; of logical columns if interleaved, else physical. */
+  readonly group: string;
+}
+
+/**
+ * One row of an accumulator fragment of a thread: for each 8-column group of physical columns, the values at columns
+ * 2·quad and 2·quad + 1 of the group. All 32 lanes of a warp must run the printed code together.
+ */
+export interface Fragment {
+  /** C expression (int) of a row that may be read: the thread's own, or any valid one where that is past the end. */
+  readonly row: string;
+  /** C expression: the thread's own row is within the extent, and so is stored. */
+  readonly isStored: string;
+  /** Prefix of the variables; different for fragments printed into one block. */
+  readonly prefix: string;
+  /** 8-column groups: whole pairs (2·width / 8 divides it), and whole blocks of 4 logical groups where row sums are taken. */
+  readonly groups: number;
+  /** C expression of an accumulator: `group` is a C expression that is constant once loops are unrolled. */
+  readonly acc: (group: string, lane: number) => string;
+  /** C expression (int): physical column of group 0 in the segment, a multiple of 2·width (of 32 or 64 with row sums). */
+  readonly column: string;
+  /** C expression (int): the thread's place in its quad, 0 to 3 (lane % 4). */
+  readonly quad: string;
+  /** The caller knows that all columns lie inside the segment: no guards. */
+  readonly isWhole: boolean;
+  /** From RowPrologue.given. Every dear row value must be here: a warp's rows differ. */
+  readonly given: ReadonlyMap<string, string>;
+  /** Stores by the caller (through shared memory): statements, or undefined for a store to global memory. */
+  readonly store?: (site: StoreSite) => readonly string[] | undefined;
+  /** Loads that the caller has already, at logical column + lane of the group: see Site.loaded. */
+  readonly loaded?: (buffer: string, access: Access, group: string, lane: number) => string | undefined;
+}
+
+/** Why a segment has no fragment epilogue, or undefined where it has. */
+export function fragmentProblem({ columns, pairing, outputs }: Segment): string | undefined {
+  if (columns % 2 !== 0) return 'an odd number of columns';
+  if (pairing.kind !== 'none' && pairing.width % 8 !== 0) return `pairs of width ${pairing.width}, not of a multiple of 8`;
+  if (pairing.kind === 'rotate' && outputs.some(({ kind }) => kind === 'rowSum')) return 'row sums over rotated columns';
+  return undefined;
+}
+
+/**
+ * Physical columns that a fragment of the segment must be a multiple of, and start at a multiple of.
+ * Row sums take 32 logical columns, of one thread quad.
+ */
+export function fragmentStep({ pairing, outputs }: Segment): number {
+  const isSummed = outputs.some(({ kind }) => kind === 'rowSum');
+  if (pairing.kind === 'none') return isSummed ? ROW_SUM_BLOCK : 8;
+  const step = 2 * pairing.width;
+  return pairing.kind === 'interleave' && isSummed ? Math.max(step, 2 * ROW_SUM_BLOCK) : step;
+}
+
+/** The epilogue of `segment` over one row of a fragment, as a block of statements. The segment must have none of fragmentProblem. */
+export function fragmentEpilogue(segment: Segment, operands: CudaOperands, fragment: Fragment, depth: number): string {
+  const scope = new RowScope(operands, fragment.row, `${fragment.prefix}r`, fragment.given);
+  const body = new Body(scope, `${fragment.prefix}v`);
+  const { pairing, outputs } = segment;
+  const perPair = pairing.kind === 'none' ? 1 : pairing.width / 8;
+  const units = pairing.kind === 'none' ? fragment.groups : fragment.groups / 2;
+  const hasSums = outputs.some(({ kind }) => kind === 'rowSum');
+  const sites = fragmentSites(segment, fragment);
+  const sums: string[] = [];
+  const printed = sites.list.map(({ site, group }) => printOutputs(outputs, site, group, body, fragment, sums));
+  const stores = printed.flatMap(({ stores: lines }) => lines);
+  const adds = printed.flatMap(({ adds: lines }) => lines);
+  const unit = [
+    ...(pairing.kind === 'none' ? ['const int group_ = unit_;'] : [`const int group_ = unit_ / ${perPair} * ${2 * perPair} + unit_ % ${perPair};`]),
+    ...sites.lines,
+    ...guarded(fragment.isWhole ? undefined : sites.guard, [...body.lines, ...adds, ...guarded(stores.length === 0 ? undefined : fragment.isStored, stores)]),
+  ];
+  const loop = (head: string, lines: readonly string[]): string[] => ['#pragma unroll', head, ...lines.map((line) => (line.startsWith('#') ? line : `  ${line}`)), '}'];
+  const inner = hasSums
+    ? loop(`for (int block_ = 0; block_ < ${units / 4}; block_++) {`, [
+      ...sums.map((name) => `float ${name} = 0.0f;`),
+      ...loop('for (int unit_ = 4 * block_; unit_ < 4 * block_ + 4; unit_++) {', unit),
+      ...closeSums(segment, fragment, scope, sums),
+    ])
+    : loop(`for (int unit_ = 0; unit_ < ${units}; unit_++) {`, unit);
+  return indent(['{', ...[...scope.lines, ...inner].map((line) => (line.startsWith('#') ? line : `  ${line}`)), '}'], depth).replace(/^ +#/gm, '#');
+}
+
+const guarded = (condition: string | undefined, lines: readonly string[]): string[] =>
+  (condition === undefined || lines.length === 0 ? [...lines] : [`if (${condition}) {`, ...lines.map((line) => `  ${line}`), '}']);
+
+interface Sites {
+  /** Statements that define the columns. */
+  readonly lines: readonly string[];
+  /** One site, or the two halves of a rotated pair. */
+  readonly list: readonly { readonly site: Site; readonly group: string }[];
+  /** C truth: the columns exist. */
+  readonly guard: string;
+}
+
+function fragmentSites({ pairing, columns }: Segment, fragment: Fragment): Sites {
+  const { acc, column: base, quad, loaded } = fragment;
+  const at = (id: string, column: string, group: string, index: (i: 0 | 1) => string): Site => ({
+    id, column, lanes: 2, acc: (i, lane) => acc(index(i), lane),
+    ...(loaded === undefined ? {} : { loaded: (buffer: string, access: Access, lane: number) => loaded(buffer, access, group, lane) }),
+  });
+  switch (pairing.kind) {
+    case 'none':
+      return { lines: [`const int column = ${base} + 8 * group_ + 2 * ${quad};`], list: [{ site: at('x', 'column', 'group_', () => 'group_'), group: 'group_' }], guard: `column < ${columns}` };
+    case 'interleave': {
+      const up = pairing.width / 8;
+      return {
+        lines: [`const int column = (${base}) / 2 + 8 * unit_ + 2 * ${quad};`],
+        list: [{ site: at('x', 'column', 'unit_', (i) => (i === 0 ? 'group_' : `group_ + ${up}`)), group: 'unit_' }],
+        guard: `column < ${columns}`,
+      };
+    }
+    case 'rotate': {
+      const { headDim, width } = pairing;
+      const across = width / 8;
+      const first: Site = { ...at('a', 'column', 'group_', () => 'group_'), rotate: { partner: () => second, isNegated: true } };
+      const second: Site = { ...at('b', 'partner', `group_ + ${across}`, () => `group_ + ${across}`), rotate: { partner: () => first, isNegated: false } };
+      return {
+        lines: [
+          `const int lying_ = ${base} + ${2 * width} * (unit_ / ${across});`,
+          `const int column = lying_ - lying_ % ${headDim} + lying_ % ${headDim} / 2 + unit_ % ${across} * 8 + 2 * ${quad};`,
+          `const int partner = column + ${headDim / 2};`,
+        ],
+        list: [{ site: first, group: 'group_' }, { site: second, group: `group_ + ${across}` }], guard: `lying_ < ${columns}`,
+      };
+    }
+    default: return pairing satisfies never;
+  }
+}
+
+/** Values of all outputs at a site first, then what is to be done with them: an output may be stored where another is read. */
+function printOutputs(outputs: readonly Output[], site: Site, group: string, body: Body, fragment: Fragment, sums: string[]): { stores: string[]; adds: string[] } {
+  const stores: string[] = [];
+  const adds: string[] = [];
+  const isFirst = sums.length === 0;
+  let sum = 0;
+  outputs.forEach((output) => {
+    const values = body.floats(output.value, site);
+    if (output.kind === 'rowSum') {
+      const name = `${fragment.prefix}s${sum++}`;
+      if (isFirst) sums.push(name);
+      adds.push(...values.map((value) => `${name} += ${value};`));
+      return;
+    }
+    const operand = body.row.operands.get(output.buffer);
+    const own = fragment.store?.({ operand, values, column: site.column, group });
+    if (own !== undefined) stores.push(...own);
+    else stores.push(storeLine(operand, body.row, site.column, values));
+  });
+  return { stores, adds };
+}
+
+/** A store of one value, or of two at an even column. */
+export function storeLine(operand: Operand, scope: RowScope, column: string, values: readonly string[]): string {
+  const pointer = scope.rowPointer(operand, undefined);
+  if (operand.columns === 1) return `tw_store_${operand.dtype}(${pointer}, ${values[0]!});`;
+  return `tw_store${values.length === 2 ? '2' : ''}_${operand.dtype}(${pointer} + ${column}, ${values.join(', ')});`;
+}
+
+function closeSums({ outputs, pairing, columns }: Segment, fragment: Fragment, scope: RowScope, sums: readonly string[]): string[] {
+  const base = pairing.kind === 'interleave' ? `(${fragment.column}) / 2` : fragment.column;
+  const column = `${base} + ${ROW_SUM_BLOCK} * block_`;
+  const targets = outputs.filter(({ kind }) => kind === 'rowSum').map(({ buffer }) => scope.operands.get(buffer));
+  const stores = targets.map((operand, i) => `${scope.rowPointer(operand, undefined)}[(${column}) / ${ROW_SUM_BLOCK}] = ${sums[i]!};`);
+  const guard = [`${fragment.quad} == 0`, fragment.isStored, ...(fragment.isWhole ? [] : [`${column} < ${columns}`])].join(' && ');
+  return [...sums.map((name) => `${name} = tw_quad_sum(${name});`), ...guarded(guard, stores)];
+}
+
+/** C type of the elements of a buffer, for callers that keep rows in shared memory. */
+export const elementType = (operand: Operand): string => CUDA_TYPES[operand.dtype];

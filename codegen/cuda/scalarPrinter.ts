@@ -1,0 +1,268 @@
+/**
+ * Scalar programs printed as CUDA: straight-line float code for a few adjacent columns of one row. Common
+ * subexpressions are computed once; what depends on the row alone is computed once a row.
+ */
+import type { Access, Scalar } from '../../ir/scalar.js';
+import { isBinary, isUnary, operands as childrenOf, printScalar } from '../../ir/scalar.js';
+import { doubleLiteral, floatLiteral } from './literals.js';
+import type { CudaOperands, Operand } from './operands.js';
+import { CUDA_TYPES } from './operands.js';
+
+/** 1 or 2 adjacent columns in which a program is evaluated; with 2 the first is even. */
+export interface Site {
+  /** Distinguishes sites of one body. */
+  readonly id: string;
+  /** C expression (int) of the first logical column. */
+  readonly column: string;
+  readonly lanes: 1 | 2;
+  /** C expression (primary) of the accumulator at column + lane; `index` 1 is the second matrix of an interleaved pair. */
+  readonly acc?: (index: 0 | 1, lane: number) => string;
+  /** rotateHalf(a) here is a at the partner's columns, negated where isNegated (or the C truth that it prints) says. */
+  readonly rotate?: { readonly partner: () => Site; readonly isNegated: boolean | string };
+  /** C expression of a load at column + lane where the caller has the value already; undefined: from memory. */
+  readonly loaded?: (buffer: string, access: Access, lane: number) => string | undefined;
+}
+
+/** A printed value, one C expression a lane (one for all lanes where `isRow`): `f` float, `m` int truth. */
+export interface Value {
+  readonly codes: readonly string[];
+  readonly kind: 'f' | 'm';
+  readonly isRow: boolean;
+}
+
+const C_BINARY: Readonly<Partial<Record<string, string>>> = { add: '+', sub: '-', mul: '*', div: '/' };
+const C_COMPARE: Readonly<Partial<Record<string, string>>> = { le: '<=', lt: '<', eq: '==' };
+
+/** Statements that run once a row. */
+export class RowScope {
+  readonly lines: string[] = [];
+  readonly operands: CudaOperands;
+  readonly row: string;
+  private readonly names = new Map<string, string>();
+  private readonly prefix: string;
+  private readonly given: ReadonlyMap<string, string>;
+
+  /**
+   * `row`: C expression (int) of a row that may be read. `prefix`: of the variables this scope defines; scopes of one
+   * block need different ones. `given`: C expressions of row values computed before, by printScalar of their program.
+   */
+  constructor(operands: CudaOperands, row: string, prefix = 'r', given: ReadonlyMap<string, string> = new Map()) {
+    this.operands = operands;
+    this.row = row;
+    this.prefix = prefix;
+    this.given = given;
+  }
+
+  givenValue(s: Scalar): string | undefined {
+    return this.given.get(printScalar(s));
+  }
+
+  define(key: string, type: string, code: string): string {
+    const known = this.names.get(key);
+    if (known !== undefined) return known;
+    const name = `${this.prefix}${this.names.size}`;
+    this.names.set(key, name);
+    this.lines.push(`${type} const ${name} = ${code};`);
+    return name;
+  }
+
+  /** The row number an access reads: the row itself, or what a gather list says. */
+  rowIndex(via: string | undefined): string {
+    if (via === undefined) return `(long long)(${this.row})`;
+    return this.define(`index ${via}`, 'long long', `${this.operands.base(this.operands.get(via))}[${this.row}]`);
+  }
+
+  /** Pointer to a buffer's row. */
+  rowPointer(operand: Operand, via: string | undefined): string {
+    const stride = operand.columns === 'T' ? `(long long)${operand.stride}` : operand.stride;
+    return this.define(`row ${operand.name} ${via ?? ''}`, `${CUDA_TYPES[operand.dtype]} *`, `${this.operands.base(operand)} + ${this.rowIndex(via)} * ${stride}`);
+  }
+}
+
+/** The statements of one site, or of two that need each other's values. */
+export class Body {
+  readonly lines: string[] = [];
+  readonly row: RowScope;
+  private readonly prefix: string;
+  private readonly values = new Map<string, Value>();
+  private counter = 0;
+
+  constructor(row: RowScope, prefix = 'v') {
+    this.row = row;
+    this.prefix = prefix;
+  }
+
+  /** Prints `s` at `site`; the same expression at the same site is printed once. */
+  value(s: Scalar, site: Site): Value {
+    const key = `${site.id} ${printScalar(s)}`;
+    const known = this.values.get(key);
+    if (known !== undefined) return known;
+    const given = this.row.givenValue(s);
+    const value = given === undefined ? this.print(s, site) : this.rowValue('f', given);
+    this.values.set(key, value);
+    return value;
+  }
+
+  /** `s` at `site` as floats: a C expression a lane. */
+  floats(s: Scalar, site: Site): string[] {
+    const value = this.value(s, site);
+    return Array.from({ length: site.lanes }, (_, lane) => floatOf(value, lane));
+  }
+
+  define(type: string, code: string): string {
+    const name = `${this.prefix}${this.counter++}`;
+    this.lines.push(`const ${type} ${name} = ${code};`);
+    return name;
+  }
+
+  private rowValue(kind: 'f' | 'm', code: string): Value {
+    return { codes: [this.row.define(`value ${code}`, kind === 'f' ? 'float' : 'int', code)], kind, isRow: true };
+  }
+
+  /** A value of `parts`, computed lane by lane, or once where no part differs between lanes. */
+  private each(kind: 'f' | 'm', lanes: number, parts: readonly Value[], code: (lane: number) => string): Value {
+    if (parts.length > 0 && parts.every((part) => part.isRow)) return this.rowValue(kind, code(0));
+    const codes = Array.from({ length: lanes }, (_, lane) => this.define(kind === 'f' ? 'float' : 'int', code(lane)));
+    return { codes, kind, isRow: false };
+  }
+
+  private print(s: Scalar, site: Site): Value {
+    switch (s.op) {
+      case 'const': return { codes: [floatLiteral(s.value)], kind: 'f', isRow: true };
+      case 'acc': {
+        const { acc } = site;
+        if (acc === undefined) throw new Error(`${printScalar(s)} has no meaning here: there is no contraction.`);
+        return { codes: Array.from({ length: site.lanes }, (_, lane) => acc(s.index, lane)), kind: 'f', isRow: false };
+      }
+      case 'rotateHalf': return this.rotated(s.a, site);
+      case 'load': return this.load(s.buffer, s.access, site);
+      case 'rowSum': {
+        const operand = this.row.operands.get(s.buffer);
+        return this.rowValue('f', `tw_row_sum(${this.row.rowPointer(operand, s.via)}, ${operand.columns})`);
+      }
+      case 'rowIndex': return this.rowValue('f', `(float)(${this.row.row})`);
+      case 'columnIndex': return this.each('f', site.lanes, [], (lane) => `(float)(${columnAt(site, lane)})`);
+      case 'arg': throw new Error(`${printScalar(s)} has no meaning in a kernel.`);
+      case 'select': {
+        const [condition, a, b] = [this.value(s.condition, site), this.value(s.a, site), this.value(s.b, site)];
+        return this.each('f', site.lanes, [condition, a, b], (l) => `${truthOf(condition, l)} ? ${floatOf(a, l)} : ${floatOf(b, l)}`);
+      }
+      case 'sin':
+      case 'cos': return this.each('f', site.lanes, [], (lane) => `(float)tw_${s.op}(${this.double(s.a, site, lane)})`);
+      default:
+    }
+    if (isUnary(s)) return this.unary(s.op, this.value(s.a, site), site);
+    if (isBinary(s)) return this.binary(s.op, s.b, this.value(s.a, site), this.value(s.b, site), site);
+    return s satisfies never;
+  }
+
+  private rotated(a: Scalar, site: Site): Value {
+    const { rotate } = site;
+    if (rotate === undefined) throw new Error(`rotateHalf(${printScalar(a)}) has no meaning here: the columns are not paired by 'rotate'.`);
+    const value = this.value(a, rotate.partner());
+    const { isNegated } = rotate;
+    if (isNegated === false) return value;
+    return this.each('f', site.lanes, [value], (lane) => {
+      const code = floatOf(value, lane);
+      return isNegated === true ? `-(${code})` : `${isNegated} ? -(${code}) : ${code}`;
+    });
+  }
+
+  private unary(op: string, a: Value, site: Site): Value {
+    if (op === 'toF32' && a.kind === 'f') return a;
+    if (op === 'not') return this.each('m', site.lanes, [a], (lane) => `!${truthOf(a, lane)}`);
+    const print = UNARY_CODE[op];
+    if (print === undefined) throw new Error(`The CUDA printer has no '${op}'.`);
+    return this.each('f', site.lanes, [a], (lane) => print(floatOf(a, lane)));
+  }
+
+  private binary(op: string, divisor: Scalar, a: Value, b: Value, site: Site): Value {
+    const print = (kind: 'f' | 'm', code: (x: string, y: string) => string): Value =>
+      this.each(kind, site.lanes, [a, b], (lane) => code(floatOf(a, lane), floatOf(b, lane)));
+    if (op === 'and' || op === 'or') {
+      return this.each('m', site.lanes, [a, b], (lane) => `(${truthOf(a, lane)} ${op === 'and' ? '&&' : '||'} ${truthOf(b, lane)})`);
+    }
+    if (op === 'div' && isOnePlusExp(divisor)) return print('f', (x, y) => `tw_div_sigmoid(${x}, ${y})`);
+    const arithmetic = C_BINARY[op];
+    if (arithmetic !== undefined) return print('f', (x, y) => `${x} ${arithmetic} ${y}`);
+    const compare = C_COMPARE[op];
+    if (compare !== undefined) return print('m', (x, y) => `(${x} ${compare} ${y})`);
+    if (op === 'max' || op === 'min') return print('f', (x, y) => `tw_${op}(${x}, ${y})`);
+    throw new Error(`The CUDA printer has no '${op}'.`);
+  }
+
+  private load(name: string, access: Access, site: Site): Value {
+    const operand = this.row.operands.get(name);
+    const { dtype } = operand;
+    const known = Array.from({ length: site.lanes }, (_, lane) => site.loaded?.(name, access, lane));
+    if (known.every((code) => code !== undefined)) return { codes: known, kind: 'f', isRow: false };
+    if (access.kind === 'row' || (access.kind === 'element' && operand.columns === 1)) {
+      return this.rowValue('f', `tw_load_${dtype}(${this.row.rowPointer(operand, access.via)})`);
+    }
+    const base = access.kind === 'column' ? this.row.operands.base(operand) : this.row.rowPointer(operand, access.via);
+    const at = (lane: number): string => (access.kind === 'periodic' ? `(${columnAt(site, lane)}) % ${access.period}` : columnAt(site, lane));
+    const isPaired = site.lanes === 2 && (access.kind === 'column' || operand.stride % 2 === 0) && (access.kind !== 'periodic' || access.period % 2 === 0);
+    if (!isPaired) return this.each('f', site.lanes, [], (lane) => `tw_load_${dtype}(${base} + ${at(lane)})`);
+    const pair = this.define('tw_f2', `tw_load2_${dtype}(${base} + ${at(0)})`);
+    return { codes: [`${pair}.x`, `${pair}.y`], kind: 'f', isRow: false };
+  }
+
+  /** sin and cos take their angle in double: position × frequency needs more than a float's bits. */
+  private double(s: Scalar, site: Site, lane: number): string {
+    const sub = (x: Scalar): string => this.double(x, site, lane);
+    switch (s.op) {
+      case 'const': return doubleLiteral(s.value);
+      case 'rowIndex': return `(double)(${this.row.row})`;
+      case 'columnIndex': return `(double)(${columnAt(site, lane)})`;
+      case 'toF32': return sub(s.a);
+      case 'neg': return `(-${sub(s.a)})`;
+      case 'exp': case 'log': case 'sqrt': return `${s.op}(${sub(s.a)})`;
+      case 'add': case 'sub': case 'mul': case 'div': return `(${sub(s.a)} ${C_BINARY[s.op]} ${sub(s.b)})`;
+      case 'load': return `(double)${floatOf(this.value(s, site), lane)}`;
+      default: throw new Error(`The CUDA printer cannot take the angle of sin or cos from '${s.op}'.`);
+    }
+  }
+}
+
+const UNARY_CODE: Readonly<Partial<Record<string, (x: string) => string>>> = {
+  neg: (x) => `-(${x})`, exp: (x) => `expf(${x})`, log: (x) => `logf(${x})`, sqrt: (x) => `sqrtf(${x})`,
+  rsqrt: (x) => `1.0f / sqrtf(${x})`, roundBf16: (x) => `tw_round_bf16(${x})`, toF32: (x) => x,
+};
+
+const columnAt = (site: Site, lane: number): string => (lane === 0 ? site.column : `${site.column} + ${lane}`);
+const codeOf = (value: Value, lane: number): string => (value.isRow ? value.codes[0]! : value.codes[lane]!);
+const floatOf = (value: Value, lane: number): string => (value.kind === 'f' ? codeOf(value, lane) : `(float)${codeOf(value, lane)}`);
+const truthOf = (value: Value, lane: number): string => (value.kind === 'm' ? codeOf(value, lane) : `(${codeOf(value, lane)} != 0.0f)`);
+
+/** 1 + exp(x): a divisor of at least 1, for which fast division is as good. */
+function isOnePlusExp(s: Scalar): boolean {
+  if (s.op !== 'add') return false;
+  const isOne = (x: Scalar): boolean => x.op === 'const' && x.value === 1;
+  return (isOne(s.a) && s.b.op === 'exp') || (isOne(s.b) && s.a.op === 'exp');
+}
+
+/** Leaves that make a row value dear: worth computing once a row for all its columns. */
+const isDear = (s: Scalar): boolean => s.op === 'rowSum' || s.op === 'load' || childrenOf(s).some(isDear);
+
+function isRowOnly(s: Scalar, operands: CudaOperands): boolean {
+  switch (s.op) {
+    case 'acc': case 'rotateHalf': case 'columnIndex': case 'arg': return false;
+    case 'load': return s.access.kind === 'row' || (s.access.kind === 'element' && operands.get(s.buffer).columns === 1);
+    default: return childrenOf(s).every((child) => isRowOnly(child, operands));
+  }
+}
+
+/**
+ * The largest sub-programs of `programs` that depend on the row alone and read memory (1/rms of a row), each once:
+ * what a block computes once a row, and hands to RowScope as `given`.
+ */
+export function rowScalars(programs: readonly Scalar[], operands: CudaOperands): Scalar[] {
+  const found = new Map<string, Scalar>();
+  const visit = (s: Scalar): void => {
+    if (isRowOnly(s, operands)) {
+      if (isDear(s)) found.set(printScalar(s), s);
+    } else if (s.op !== 'sin' && s.op !== 'cos') childrenOf(s).forEach(visit);
+  };
+  programs.forEach(visit);
+  return [...found.values()];
+}

@@ -1,0 +1,84 @@
+/** Names of a module resolved for one kernel: dtypes, strides, and the order of its columns in packed weights. */
+import type { BufferDecl, Kernel, KernelModule, Pairing, Segment, WeightDecl } from '../ir/kernel.js';
+import { KMAJOR_STEP, PACKED_COLUMNS } from '../ir/packing.js';
+import { rowStride } from '../ir/plan.js';
+import type { DType } from '../ir/types.js';
+import { DTYPE_BYTES, roundUp } from '../ir/types.js';
+
+/** A buffer or weight as generated code reads it. */
+export interface Operand {
+  readonly name: string;
+  /** Index into the generated function's parameters. */
+  readonly index: number;
+  readonly dtype: DType;
+  /** Elements from one row to the next; 1 for vectors. Meaningless for weights in panels. */
+  readonly stride: number;
+  readonly columns: number | 'T';
+  /** Rows are padded to PACKED_COLUMNS columns, and vectors to ROW_PAD elements: whole vectors may be read. */
+  readonly isPadded: boolean;
+  readonly weight?: WeightDecl;
+}
+
+export class KernelOperands {
+  private readonly buffers: ReadonlyMap<string, BufferDecl>;
+  private readonly weights: ReadonlyMap<string, WeightDecl>;
+  private readonly order: ReadonlyMap<string, number>;
+  private readonly kernel: Kernel;
+  private readonly tokensCapacity: number;
+
+  constructor(kernel: Kernel, module: KernelModule, parameters: readonly string[], tokensCapacity: number) {
+    this.buffers = new Map(module.buffers.map((buffer) => [buffer.name, buffer]));
+    this.weights = new Map(module.weights.map((weight) => [weight.name, weight]));
+    this.order = new Map(parameters.map((name, i) => [name, i]));
+    this.kernel = kernel;
+    this.tokensCapacity = tokensCapacity;
+  }
+
+  /** Throws where neither a buffer nor a weight has this name. */
+  get(name: string): Operand {
+    const index = this.order.get(name);
+    if (index === undefined) throw new Error(`Kernel ${this.kernel.name}: '${name}' is not one of its parameters.`);
+    const weight = this.weights.get(name);
+    if (weight !== undefined) {
+      const stride = weight.layout === 'kmajor' ? roundUp(weight.k, KMAJOR_STEP) : weight.k;
+      return { name, index, dtype: weight.dtype, stride, columns: weight.k, isPadded: false, weight };
+    }
+    const buffer = this.buffers.get(name);
+    if (buffer === undefined) throw new Error(`Kernel ${this.kernel.name} (${this.kernel.path}) uses '${name}', which the module does not declare.`);
+    const stride = rowStride(buffer, this.tokensCapacity, DTYPE_BYTES[buffer.dtype]);
+    return { name, index, dtype: buffer.dtype, stride, columns: buffer.columns, isPadded: buffer.space !== 'weight' };
+  }
+
+  /** Throws where the name is no packed weight. */
+  weight(name: string): Operand & { readonly weight: WeightDecl } {
+    const operand = this.get(name);
+    if (operand.weight === undefined) throw new Error(`Kernel ${this.kernel.name}: '${name}' is not a weight.`);
+    return { ...operand, weight: operand.weight };
+  }
+}
+
+/** Columns of a segment as they lie in its packed weight, padding included. */
+export function physicalColumns(columns: number, pairing: Pairing): number {
+  const lying = pairing.kind === 'interleave' ? 2 * pairing.width * Math.ceil(columns / pairing.width) : columns;
+  return roundUp(lying, PACKED_COLUMNS);
+}
+
+/** Physical columns for one logical column. */
+export const matricesOf = (pairing: Pairing): 1 | 2 => (pairing.kind === 'interleave' ? 2 : 1);
+
+const gcd = (a: number, b: number): number => (b === 0 ? a : gcd(b, a % b));
+export const leastCommonMultiple = (a: number, b: number): number => (a / gcd(a, b)) * b;
+
+/**
+ * Physical columns that a work item must take a multiple of: whole heads where columns are rotated, whole pairs where
+ * matrices are interleaved, and always whole blocks of 32 logical columns (row sums, padding).
+ */
+export function columnStep(segment: Pick<Segment, 'pairing'>): number {
+  const { pairing } = segment;
+  switch (pairing.kind) {
+    case 'none': return 32;
+    case 'rotate': return leastCommonMultiple(pairing.headDim, 32);
+    case 'interleave': return leastCommonMultiple(2 * pairing.width, 64);
+    default: return pairing satisfies never;
+  }
+}
