@@ -15,14 +15,10 @@ export interface Settings {
   readonly nvcc: string | undefined;
   /** LD_LIBRARY_PATH: where NVRTC is looked for first. */
   readonly libraryPath: string;
-  /** CUDA_HOME, CUDA_PATH: folders of CUDA toolkits. */
+  /** CUDA_HOME, CUDA_PATH, and where toolkits are installed by default; `*` stands for any version. */
   readonly cudaToolkits: readonly string[];
-  /** VIRTUAL_ENV, CONDA_PREFIX: folders of Python environments, whose wheels may hold NVRTC. */
-  readonly pythonEnvironments: readonly string[];
-  /** HOME: where users' own Pythons are. */
-  readonly home: string;
-  /** TILEWRIGHT_CUDA_DRIVER: full path of the CUDA driver's library; otherwise the system's libcuda.so.1. */
-  readonly cudaDriver: string | undefined;
+  /** VIRTUAL_ENV, CONDA_PREFIX, and where Pythons are installed by default: a wheel of theirs may hold NVRTC. */
+  readonly pythonPrefixes: readonly string[];
   /** TILEWRIGHT_DEBUG: any value but 0 prints the stack of an unexpected error. */
   readonly isDebug: boolean;
 }
@@ -48,10 +44,12 @@ export function readSettings(environment: Environment = process.env): Settings {
     nvrtc: text(environment, 'TILEWRIGHT_NVRTC'),
     nvcc: text(environment, 'TILEWRIGHT_NVCC'),
     libraryPath: text(environment, 'LD_LIBRARY_PATH') ?? '',
-    cudaToolkits: texts(environment, ['CUDA_HOME', 'CUDA_PATH']),
-    pythonEnvironments: texts(environment, ['VIRTUAL_ENV', 'CONDA_PREFIX']),
-    home: text(environment, 'HOME') ?? homedir(),
-    cudaDriver: text(environment, 'TILEWRIGHT_CUDA_DRIVER'),
+    cudaToolkits: [...texts(environment, ['CUDA_HOME', 'CUDA_PATH']), '/usr/local/cuda', '/usr/local/cuda-*'],
+    pythonPrefixes: [
+      ...texts(environment, ['VIRTUAL_ENV', 'CONDA_PREFIX']),
+      ...['.local', 'miniconda3', 'anaconda3', 'miniforge3', '.pyenv/versions/*'].map((name) => join(homedir(), name)),
+      '/usr/local', '/usr', '/opt/conda',
+    ],
     isDebug: (text(environment, 'TILEWRIGHT_DEBUG') ?? '0') !== '0',
   };
 }

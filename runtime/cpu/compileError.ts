@@ -25,8 +25,8 @@ function diagnosticsOf(source: SourceText, stderr: string): Diagnostic[] {
   return found;
 }
 
-/** The line, marked, with the lines around it. */
-function excerpt(text: string, line: number): string {
+/** The line (counted from 1), marked, with the lines around it. */
+export function excerpt(text: string, line: number): string {
   const lines = text.split('\n');
   const from = Math.max(1, line - CONTEXT);
   return lines.slice(from - 1, line + CONTEXT)

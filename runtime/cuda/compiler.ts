@@ -1,0 +1,196 @@
+/** Compiles generated CUDA kernels to cubins, several at once, and keeps each in the cache. */
+import { availableParallelism } from 'node:os';
+import { UserError } from '../../errors.js';
+import type { CudaArch } from '../../ir/cuda.js';
+import { readSettings, type Settings } from '../../settings.js';
+import { kernelCompileError } from './compileLog.js';
+import { CubinCache, isCubin, sha256, type CachedCubin } from './cubinCache.js';
+import { versionText } from './cudaVersion.js';
+import { findNvrtc, NVRTC_INSTALL, type FoundNvrtc } from './findNvrtc.js';
+import { compileWithNvcc, findNvcc, type FoundNvcc } from './nvcc.js';
+import { openLanes, type Lane } from './nvrtcLanes.js';
+import { parsePtxasLog, type KernelResources } from './ptxasLog.js';
+
+export type { KernelResources } from './ptxasLog.js';
+
+/** A kernel of a translation unit of its own, so that each is cached by itself. */
+export interface CudaUnit {
+  /** Its entry function, `extern "C"`. */
+  readonly symbol: string;
+  readonly source: string;
+}
+
+export interface CompileCubinsOptions {
+  readonly arch: CudaArch;
+  /** cuDriverGetVersion's number (13000 for CUDA 13.0); without it the driver is not asked about. */
+  readonly driverVersion?: number;
+  readonly settings?: Settings;
+  /** After each kernel, from the cache or compiled. */
+  readonly onProgress?: (progress: { readonly done: number; readonly total: number; readonly symbol: string }) => void;
+  /** True: kernels that do not compile are listed in `failures`. Otherwise the first one is thrown. */
+  readonly keepsGoing?: boolean;
+}
+
+export interface CompiledCubins {
+  /** By symbol. */
+  readonly cubins: ReadonlyMap<string, Uint8Array>;
+  /** By symbol, where the compiler told. */
+  readonly resources: ReadonlyMap<string, KernelResources>;
+  /** By symbol; empty without keepsGoing. */
+  readonly failures: ReadonlyMap<string, UserError>;
+  /** True where nothing had to be compiled. */
+  readonly isCached: boolean;
+  readonly seconds: number;
+  /** For people: `NVRTC 13.0 (/usr/local/cuda/lib64/libnvrtc.so.13)`. */
+  readonly compiler: string;
+  /** Everything about the compiler that changes code: for keys of tuning records. */
+  readonly compilerBuild: string;
+}
+
+/** The compiler that was chosen. */
+export type CudaCompiler = { readonly kind: 'nvrtc' } & FoundNvrtc | { readonly kind: 'nvcc' } & FoundNvcc;
+
+/** Bump where the meaning of an entry or the options of a compiler change. */
+const CACHE_FORMAT = 1;
+/** More processes than this only fight for memory. */
+const MAX_LANES = 16;
+
+const nvrtcOptions = (arch: CudaArch): readonly string[] =>
+  [`--gpu-architecture=${arch}`, '--device-as-default-execution-space', '--std=c++17', '--ptxas-options=-v'];
+
+export const compilerName = ({ kind, version, path }: CudaCompiler): string =>
+  `${kind === 'nvrtc' ? 'NVRTC' : 'nvcc'} ${versionText(version)} (${path})`;
+
+async function choose(arch: CudaArch, driverVersion: number | undefined, settings: Settings): Promise<CudaCompiler> {
+  const prefersNvcc = settings.nvcc !== undefined && settings.nvrtc === undefined;
+  const nvrtc = prefersNvcc ? [] : await findNvrtc(arch, driverVersion, settings);
+  if (!('length' in nvrtc)) return { kind: 'nvrtc', ...nvrtc };
+  const nvcc = await findNvcc(arch, driverVersion, settings);
+  if (nvcc !== undefined && typeof nvcc !== 'string') return { kind: 'nvcc', ...nvcc };
+  const problems = [...nvrtc, ...(nvcc === undefined ? [] : [nvcc])];
+  throw new UserError(problems.length === 0
+    ? 'There is no CUDA compiler: neither NVRTC (libnvrtc.so) nor nvcc was found.'
+    : `No CUDA compiler can be used for ${arch}: ${problems.join('; ')}.`, NVRTC_INSTALL);
+}
+
+const known = new Map<string, Promise<CudaCompiler>>();
+
+/**
+ * NVRTC where one of a fitting version is found, otherwise nvcc; TILEWRIGHT_NVCC alone asks for nvcc. Remembered for
+ * the process. Throws UserError naming what to install.
+ */
+export function findCudaCompiler(arch: CudaArch, driverVersion: number | undefined, settings: Settings = readSettings()): Promise<CudaCompiler> {
+  const { nvrtc, nvcc, path, libraryPath, cudaToolkits, pythonPrefixes } = settings;
+  const key = JSON.stringify([arch, driverVersion, nvrtc, nvcc, path, libraryPath, cudaToolkits, pythonPrefixes]);
+  let found = known.get(key);
+  if (found === undefined) {
+    found = choose(arch, driverVersion, settings);
+    known.set(key, found);
+    // A failure is asked again: the user may install a compiler meanwhile.
+    found.catch(() => known.delete(key));
+  }
+  return found;
+}
+
+const fileName = (symbol: string): string => `${symbol}.cu`;
+
+function checkUnits(units: readonly CudaUnit[]): void {
+  const seen = new Set<string>();
+  for (const { symbol } of units) {
+    if (!/^[A-Za-z_][A-Za-z0-9_]{0,199}$/.test(symbol) || seen.has(symbol)) throw new Error(`Bad or repeated kernel symbol ${JSON.stringify(symbol)}.`);
+    seen.add(symbol);
+  }
+}
+
+function nvccLane(path: string, arch: CudaArch): Lane {
+  return { compile: ({ name, source }) => compileWithNvcc(path, name, source, arch), close: () => {} };
+}
+
+const lanesOf = (compiler: CudaCompiler, arch: CudaArch, lanes: number): Lane[] =>
+  (compiler.kind === 'nvrtc' ? openLanes(compiler.path, lanes) : Array.from({ length: lanes }, () => nvccLane(compiler.path, arch)));
+
+async function compileUnit(lane: Lane, { symbol, source }: CudaUnit, compiler: CudaCompiler, arch: CudaArch): Promise<CachedCubin> {
+  const name = fileName(symbol);
+  const compilation = await lane.compile({ name, source, options: nvrtcOptions(arch) });
+  if (!compilation.isCompiled) throw kernelCompileError(compilerName(compiler), name, source, compilation.log);
+  if (!isCubin(compilation.cubin)) throw new Error(`${compilerName(compiler)} gives ${compilation.cubin.length} bytes for ${symbol} that are no cubin.`);
+  return { cubin: compilation.cubin, resources: parsePtxasLog(compilation.log, symbol) };
+}
+
+/** Compiles the units on as many lanes as there are processors; longest text first, so that no lane ends late. */
+async function compileAll(units: readonly CudaUnit[], compiler: CudaCompiler, arch: CudaArch, keepsGoing: boolean,
+  take: (unit: CudaUnit, made: CachedCubin | UserError) => Promise<void>): Promise<void> {
+  const queue = [...units].sort((a, b) => b.source.length - a.source.length);
+  let hasFailed = false;
+  const work = async (first: Lane): Promise<void> => {
+    let lane = first;
+    try {
+      for (let unit = queue.shift(); unit !== undefined && !hasFailed; unit = queue.shift()) {
+        const made = await compileUnit(lane, unit, compiler, arch).catch((error: unknown) => {
+          if (error instanceof UserError && keepsGoing) return error;
+          hasFailed = true;
+          throw error;
+        });
+        if (made instanceof UserError) {
+          // The text may have ended the lane's process.
+          lane.close();
+          lane = lanesOf(compiler, arch, 1)[0] ?? lane;
+        }
+        await take(unit, made);
+      }
+    } finally {
+      lane.close();
+    }
+  };
+  const lanes = lanesOf(compiler, arch, Math.min(units.length, availableParallelism(), MAX_LANES));
+  // All lanes end before anything is thrown: no process outlives the call.
+  const ended = await Promise.allSettled(lanes.map(work));
+  const failed = ended.find((each) => each.status === 'rejected');
+  if (failed !== undefined) throw failed.reason;
+}
+
+/**
+ * A cubin for each kernel, from the cache or compiled now. The key of an entry covers the text, the architecture, the
+ * options and the compiler's kind, version and build; a damaged entry is compiled anew.
+ * Throws UserError for a missing or unfit compiler, a text that does not compile (with its lines), or a cache that
+ * cannot be used.
+ */
+export async function compileCubins(units: readonly CudaUnit[], options: CompileCubinsOptions): Promise<CompiledCubins> {
+  checkUnits(units);
+  const started = performance.now();
+  const { arch, driverVersion, settings = readSettings(), onProgress, keepsGoing = false } = options;
+  const compiler = await findCudaCompiler(arch, driverVersion, settings);
+  const compilerBuild = `${compiler.kind} ${compiler.build}`;
+  const cache = new CubinCache(settings.cacheDir);
+  const key = ({ symbol, source }: CudaUnit): string =>
+    sha256(JSON.stringify({ format: CACHE_FORMAT, symbol, source, arch, options: nvrtcOptions(arch), compiler: compilerBuild }));
+
+  const made = new Map<string, CachedCubin>();
+  const failures = new Map<string, UserError>();
+  const report = (symbol: string): void => onProgress?.({ done: made.size + failures.size, total: units.length, symbol });
+  const missing: CudaUnit[] = [];
+  for (const unit of units) {
+    const entry = await cache.read(key(unit));
+    if (entry === undefined) missing.push(unit);
+    else {
+      made.set(unit.symbol, entry);
+      report(unit.symbol);
+    }
+  }
+  if (missing.length > 0) {
+    await cache.removeStale();
+    await compileAll(missing, compiler, arch, keepsGoing, async (unit, result) => {
+      if (result instanceof UserError) failures.set(unit.symbol, result);
+      else {
+        await cache.write(key(unit), result);
+        made.set(unit.symbol, result);
+      }
+      report(unit.symbol);
+    });
+  }
+  return {
+    cubins: new Map([...made].map(([symbol, { cubin }]) => [symbol, cubin])),
+    resources: new Map([...made].flatMap(([symbol, { resources }]) => (resources === undefined ? [] : [[symbol, resources]]))),
+    failures, isCached: missing.length === 0, seconds: (performance.now() - started) / 1000, compiler: compilerName(compiler), compilerBuild,
+  };
+}

@@ -1,0 +1,134 @@
+/**
+ * Compiled kernels on disk, one file each, shared between processes. A file is a line of JSON (digest and resources)
+ * and then the cubin; it appears whole by rename, and its digest is checked whenever it is read.
+ */
+import { createHash, randomUUID } from 'node:crypto';
+import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { UserError } from '../../errors.js';
+import type { KernelResources } from './ptxasLog.js';
+
+export interface CachedCubin {
+  readonly cubin: Uint8Array;
+  /** Undefined where the compiler did not tell. */
+  readonly resources: KernelResources | undefined;
+}
+
+const MAX_HEADER_BYTES = 4096;
+const MAX_ENTRY_BYTES = 64 * 2 ** 20 + MAX_HEADER_BYTES;
+/** Half-written files of killed processes are removed when they are this old. */
+const STALE_MS = 24 * 3600 * 1000;
+const TEMPORARY = '.tmp-';
+
+const count = z.number().int().nonnegative();
+const HEADER = z.strictObject({
+  sha256: z.string().regex(/^[0-9a-f]{64}$/),
+  resources: z.strictObject({ registers: count, sharedBytes: count, stackBytes: count, spillStoreBytes: count, spillLoadBytes: count }).optional(),
+});
+
+export const sha256 = (data: string | Uint8Array): string => createHash('sha256').update(data).digest('hex');
+
+const EM_CUDA = 190;
+
+/** True for a 64-bit little-endian ELF file of NVIDIA's machine type: what the driver loads as a module. */
+export function isCubin(bytes: Uint8Array): boolean {
+  if (bytes.length < 64) return false;
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  return view.getUint32(0, false) === 0x7f454c46 && bytes[4] === 2 && bytes[5] === 1 && view.getUint16(18, true) === EM_CUDA;
+}
+
+/** The parts of an entry; undefined where it is damaged. */
+function parse(data: Uint8Array): CachedCubin | undefined {
+  const end = data.subarray(0, MAX_HEADER_BYTES).indexOf(10);
+  if (end < 0) return undefined;
+  let value: unknown;
+  try {
+    value = JSON.parse(new TextDecoder().decode(data.subarray(0, end)));
+  } catch {
+    return undefined;
+  }
+  const header = HEADER.safeParse(value);
+  // A copy, so that nothing keeps the header alive and the code is aligned.
+  const cubin = data.slice(end + 1);
+  if (!header.success || sha256(cubin) !== header.data.sha256 || !isCubin(cubin)) return undefined;
+  return { cubin, resources: header.data.resources };
+}
+
+const codeOf = (error: unknown): unknown => (error instanceof Error && 'code' in error ? error.code : undefined);
+
+export class CubinCache {
+  readonly #folder: string;
+
+  /** `cacheDir`: Settings.cacheDir. */
+  constructor(cacheDir: string) {
+    this.#folder = join(cacheDir, 'cubins');
+  }
+
+  #path(key: string): string {
+    if (!/^[0-9a-f]{64}$/.test(key)) throw new Error(`${JSON.stringify(key)} is no cache key.`);
+    return join(this.#folder, `${key}.twc`);
+  }
+
+  #failure(error: unknown): unknown {
+    if (error instanceof UserError || codeOf(error) === undefined) return error;
+    return new UserError(`The kernel cache ${this.#folder} cannot be used: ${error instanceof Error ? error.message : String(error)}`,
+      'Free space or permissions there, or choose another folder: TILEWRIGHT_CACHE=/path', { cause: error });
+  }
+
+  /** The entry of a key; undefined where it is absent, damaged or not a file. */
+  async read(key: string): Promise<CachedCubin | undefined> {
+    try {
+      const file = await open(this.#path(key), 'r');
+      try {
+        const status = await file.stat();
+        if (!status.isFile() || status.size > MAX_ENTRY_BYTES) return undefined;
+        const data = new Uint8Array(status.size);
+        const { bytesRead } = await file.read(data, 0, data.length, 0);
+        return bytesRead === data.length ? parse(data) : undefined;
+      } finally {
+        await file.close();
+      }
+    } catch (error) {
+      if (['ENOENT', 'ENOTDIR', 'EISDIR'].includes(String(codeOf(error)))) return undefined;
+      throw this.#failure(error);
+    }
+  }
+
+  /** Publishes an entry. Of two processes that write the same one, the last wins; both are right. */
+  async write(key: string, { cubin, resources }: CachedCubin): Promise<void> {
+    const path = this.#path(key);
+    const temporary = join(this.#folder, `${TEMPORARY}${randomUUID()}`);
+    try {
+      await mkdir(this.#folder, { recursive: true, mode: 0o700 });
+      const file = await open(temporary, 'wx', 0o600);
+      try {
+        await file.writeFile(`${JSON.stringify({ sha256: sha256(cubin), ...(resources === undefined ? {} : { resources }) })}\n`);
+        await file.writeFile(cubin);
+        await file.sync();
+      } finally {
+        await file.close();
+      }
+      await rename(temporary, path).catch(async (error: unknown) => {
+        // A folder where the entry belongs is no entry.
+        if (codeOf(error) !== 'EISDIR') throw error;
+        await rm(path, { recursive: true, force: true });
+        await rename(temporary, path);
+      });
+    } catch (error) {
+      throw this.#failure(error);
+    } finally {
+      await rm(temporary, { force: true }).catch(() => undefined);
+    }
+  }
+
+  /** Removes what killed processes left. */
+  async removeStale(): Promise<void> {
+    for (const name of await readdir(this.#folder).catch(() => [])) {
+      if (!name.startsWith(TEMPORARY)) continue;
+      const path = join(this.#folder, name);
+      const age = await stat(path).then((status) => Date.now() - status.mtimeMs, () => 0);
+      if (age > STALE_MS) await rm(path, { force: true }).catch(() => undefined);
+    }
+  }
+}

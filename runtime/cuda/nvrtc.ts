@@ -1,0 +1,142 @@
+/** NVRTC, CUDA's run-time compiler, through FFI: a shared library of its own that needs neither a GPU nor a driver. */
+import { readdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import koffi, { type KoffiFunc } from 'koffi';
+import type { CudaVersion } from './cudaVersion.js';
+
+/** What compiling one text gave. A failed one has the compiler's complaints as its log. */
+export type Compilation =
+  | { readonly isCompiled: true; readonly cubin: Uint8Array; readonly log: string }
+  | { readonly isCompiled: false; readonly log: string };
+
+export interface Nvrtc {
+  readonly version: CudaVersion;
+  /** Compiles a whole translation unit in another thread. `name` stands for the file in messages. */
+  compile(name: string, source: string, options: readonly string[]): Promise<Compilation>;
+}
+
+/**
+ * koffi runs foreign code on stacks of its own, by default 128 KiB for calls in other threads: a compiler needs more.
+ * Only touched pages count. Must be set before koffi loads any library.
+ */
+const STACK_BYTES = 16 * 2 ** 20;
+const MAX_CUBIN_BYTES = 64 * 2 ** 20;
+const MAX_LOG_BYTES = 16 * 2 ** 20;
+const COMPILATION_ERROR = 6;
+
+function hasLargeStacks(): boolean {
+  try {
+    koffi.config({ async_stack_size: STACK_BYTES, async_heap_size: 2 ** 20 });
+    return true;
+  } catch {
+    const config: unknown = koffi.config();
+    return typeof config === 'object' && config !== null && 'async_stack_size' in config && config.async_stack_size === STACK_BYTES;
+  }
+}
+const isConfigured = hasLargeStacks();
+
+/** An opaque nvrtcProgram, as koffi hands it out. */
+type Program = unknown;
+type Status = number;
+
+interface Functions {
+  readonly getVersion: KoffiFunc<(major: Int32Array, minor: Int32Array) => Status>;
+  readonly getErrorString: KoffiFunc<(status: Status) => string>;
+  readonly createProgram: KoffiFunc<(program: Program[], source: string, name: string, headers: number, texts: null, names: null) => Status>;
+  readonly destroyProgram: KoffiFunc<(program: Program[]) => Status>;
+  readonly compileProgram: KoffiFunc<(program: Program, count: number, options: readonly string[]) => Status>;
+  readonly getLogSize: KoffiFunc<(program: Program, bytes: BigUint64Array) => Status>;
+  readonly getLog: KoffiFunc<(program: Program, log: Uint8Array) => Status>;
+  readonly getCubinSize: KoffiFunc<(program: Program, bytes: BigUint64Array) => Status>;
+  readonly getCubin: KoffiFunc<(program: Program, cubin: Uint8Array) => Status>;
+}
+
+function bind(path: string): Functions {
+  const library = koffi.load(path);
+  return {
+    getVersion: library.func('int nvrtcVersion(_Out_ int *major, _Out_ int *minor)'),
+    getErrorString: library.func('const char *nvrtcGetErrorString(int result)'),
+    createProgram: library.func('int nvrtcCreateProgram(_Out_ void **prog, const char *src, const char *name, int numHeaders, const char **headers, const char **includeNames)'),
+    destroyProgram: library.func('int nvrtcDestroyProgram(_Inout_ void **prog)'),
+    compileProgram: library.func('int nvrtcCompileProgram(void *prog, int numOptions, const char **options)'),
+    getLogSize: library.func('int nvrtcGetProgramLogSize(void *prog, _Out_ size_t *bytes)'),
+    getLog: library.func('int nvrtcGetProgramLog(void *prog, _Out_ uint8_t *log)'),
+    getCubinSize: library.func('int nvrtcGetCUBINSize(void *prog, _Out_ size_t *bytes)'),
+    getCubin: library.func('int nvrtcGetCUBIN(void *prog, _Out_ uint8_t *cubin)'),
+  };
+}
+
+/**
+ * NVRTC loads its built-in declarations by bare name when it first compiles. Loaded here from beside it, they are found
+ * also where the loader's search would not reach (a Python wheel's folder), and they are of the same version.
+ */
+function loadBuiltins(path: string): void {
+  const folder = dirname(path);
+  if (folder === '.') return;
+  for (const name of readdirSync(folder).filter((each) => /^libnvrtc-builtins\.so(\.\d+)*$/.test(each))) {
+    try {
+      koffi.load(join(folder, name), { global: true });
+    } catch {
+      // NVRTC may still find another; if not, its log says so.
+    }
+  }
+}
+
+class Library implements Nvrtc {
+  readonly version: CudaVersion;
+  readonly #functions: Functions;
+
+  constructor(path: string) {
+    this.#functions = bind(path);
+    const [major, minor] = [new Int32Array(1), new Int32Array(1)];
+    this.#check('nvrtcVersion', this.#functions.getVersion(major, minor));
+    this.version = { major: major[0] ?? 0, minor: minor[0] ?? 0 };
+    loadBuiltins(path);
+  }
+
+  #check(call: string, status: Status): void {
+    if (status !== 0) throw new Error(`${call} fails: ${this.#functions.getErrorString(status)} (${status})`);
+  }
+
+  /** A text or code whose size NVRTC says first. Sizes of a library that lies are bounded. */
+  #bytes(call: string, program: Program, size: Functions['getLogSize'], read: Functions['getLog'], limit: number): Uint8Array {
+    const bytes = new BigUint64Array(1);
+    this.#check(`${call}Size`, size(program, bytes));
+    const count = Number(bytes[0] ?? 0n);
+    if (count > limit) throw new Error(`${call}Size gives ${count} bytes; at most ${limit} are taken`);
+    const data = new Uint8Array(count);
+    if (count > 0) this.#check(call, read(program, data));
+    return data;
+  }
+
+  #log(program: Program): string {
+    const data = this.#bytes('nvrtcGetProgramLog', program, this.#functions.getLogSize, this.#functions.getLog, MAX_LOG_BYTES);
+    const end = data.indexOf(0);
+    return new TextDecoder().decode(end < 0 ? data : data.subarray(0, end));
+  }
+
+  async compile(name: string, source: string, options: readonly string[]): Promise<Compilation> {
+    if (!isConfigured) throw new Error('runtime/cuda/nvrtc.ts was imported after koffi had loaded a library: its stacks are too small for a compiler');
+    const { createProgram, compileProgram, destroyProgram, getErrorString, getCubinSize, getCubin } = this.#functions;
+    const program: Program[] = [null];
+    this.#check('nvrtcCreateProgram', createProgram(program, source, name, 0, null, null));
+    try {
+      const [handle] = program;
+      const status = await new Promise<Status>((resolve, reject) => {
+        compileProgram.async(handle, options.length, options, (error: unknown, result: Status) => {
+          if (error === null || error === undefined) resolve(result);
+          else reject(error instanceof Error ? error : new Error(String(error)));
+        });
+      });
+      const log = this.#log(handle);
+      if (status === COMPILATION_ERROR) return { isCompiled: false, log };
+      if (status !== 0) return { isCompiled: false, log: `nvrtcCompileProgram: ${getErrorString(status)} (${status})\n${log}` };
+      return { isCompiled: true, cubin: this.#bytes('nvrtcGetCUBIN', handle, getCubinSize, getCubin, MAX_CUBIN_BYTES), log };
+    } finally {
+      destroyProgram(program);
+    }
+  }
+}
+
+/** Loads NVRTC from a path or a name that the system's loader knows. Throws an Error that says what is wrong with it. */
+export const openNvrtc = (path: string): Nvrtc => new Library(path);
