@@ -71,7 +71,7 @@ export function compile(source: string, flags: readonly string[]): LibraryHandle
 const LIBRARIES = new Map<string, LibraryHandle>();
 
 /** A Buffer whose first byte lies on a cache line. */
-function aligned(bytes: number, fill: number): Buffer {
+export function aligned(bytes: number, fill: number): Buffer {
   const whole = Buffer.alloc(bytes + 128, fill);
   const skip = Number((64n - (koffi.address(whole) % 64n)) % 64n);
   return whole.subarray(skip, skip + bytes);
@@ -90,7 +90,7 @@ function f16Bits(value: number): number {
   return sign | ((e + 15) << 10) | ((v / 2 ** e - 1) * 1024);
 }
 
-function put(memory: Buffer, index: number, dtype: DType, value: number): void {
+export function put(memory: Buffer, index: number, dtype: DType, value: number): void {
   switch (dtype) {
     case 'f32': memory.writeFloatLE(value, index * 4); break;
     case 'bf16':
@@ -104,7 +104,7 @@ function put(memory: Buffer, index: number, dtype: DType, value: number): void {
   }
 }
 
-function take(memory: Buffer, index: number, dtype: DType): number {
+export function take(memory: Buffer, index: number, dtype: DType): number {
   switch (dtype) {
     case 'f32': return memory.readFloatLE(index * 4);
     case 'bf16':
