@@ -2,7 +2,7 @@
 import type { CudaAttentionSchedule, CudaKernelText, LaunchShape } from '../../ir/cuda.js';
 import type { AttentionKernel, KernelModule } from '../../ir/kernel.js';
 import type { DType } from '../../ir/types.js';
-import { cudaFloat } from './literals.js';
+import { floatLiteral } from './literals.js';
 import type { CudaOperands } from './operands.js';
 import { CUDA_TYPES, kernelHead } from './operands.js';
 import { render } from './templates.js';
@@ -116,11 +116,11 @@ export function emitAttention(
   };
   const body = skeleton === 'mma'
     ? render('attentionMma', {
-      ...values, tiles: Math.ceil(tokensCapacity / keys), scale: cudaFloat(kernel.scale * Math.LOG2E),
+      ...values, tiles: Math.ceil(tokensCapacity / keys), scale: floatLiteral(kernel.scale * Math.LOG2E),
       queriesInRegisters: d <= MAX_HEAD_IN_REGISTERS, isWideOut: out.dtype === 'f32',
     })
     : render('attentionSimt', {
-      ...values, warpQueries: queries / SIMT_WARPS, scale: cudaFloat(kernel.scale), isColumn: mask.kind === 'column', maskStride: maskOperand.stride,
+      ...values, warpQueries: queries / SIMT_WARPS, scale: floatLiteral(kernel.scale), isColumn: mask.kind === 'column', maskStride: maskOperand.stride,
     });
   const launch: LaunchShape = {
     threads, sharedBytes: dynamicBytes(kernel, schedule), cluster: 1,

@@ -1,0 +1,157 @@
+/** Runs generated attention without a GPU: its text as C++ over fibres (test/support/cudaWarp), a block at a time. */
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import koffi from 'koffi';
+import { emitAttention } from '../../../codegen/cuda/attention.js';
+import { CudaOperands } from '../../../codegen/cuda/operands.js';
+import { render } from '../../../codegen/cuda/templates.js';
+import { parametersOf } from '../../../codegen/signature.js';
+import type { CudaAttentionSchedule, CudaKernelText } from '../../../ir/cuda.js';
+import type { AttentionKernel, BufferDecl, KernelModule } from '../../../ir/kernel.js';
+import { ROW_PAD, rowStride } from '../../../ir/plan.js';
+import { DTYPE_BYTES, roundUp } from '../../../ir/types.js';
+import { aligned, put, take } from '../harness.js';
+
+const WARP = new URL('../../support/cudaWarp/warp.h', import.meta.url);
+const GUARD = 0xff; // NaN in every float type, −1 as an index.
+
+export interface Shape {
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  readonly dtype: 'f32' | 'bf16' | 'f16';
+  readonly out?: 'f32' | 'bf16' | 'f16';
+  readonly mask?: 'column' | 'bias';
+  readonly hasQueryRow?: boolean;
+}
+
+/** A module of one attention kernel. Widths leave a pad between columns and stride. */
+export function attentionModule(s: Shape): { module: KernelModule; kernel: AttentionKernel } {
+  const { heads, kvHeads, headDim, dtype, out = dtype, mask = 'column', hasQueryRow = false } = s;
+  const rows = hasQueryRow ? 'R' : 'T';
+  const kernel: AttentionKernel = {
+    name: 'attend', path: 'layers.0.attention', anchor: 'attention', rows, ops: [], q: 'q', k: 'k', v: 'v', out: 'out',
+    heads, kvHeads, headDim, scale: 1 / Math.sqrt(headDim),
+    mask: mask === 'column' ? { kind: 'column', subtreeEnd: 'subtreeEnd' } : { kind: 'bias', buffer: 'bias' },
+    ...(hasQueryRow ? { queryRow: 'row' } : {}),
+  };
+  const buffers: BufferDecl[] = [
+    { name: 'q', dtype, rows: 'T', columns: heads * headDim, space: 'arena' },
+    { name: 'k', dtype, rows: 'T', columns: kvHeads * headDim, space: 'arena' },
+    { name: 'v', dtype, rows: 'T', columns: kvHeads * headDim, space: 'arena' },
+    { name: 'out', dtype: out, rows, columns: heads * headDim, space: 'arena' },
+    { name: 'subtreeEnd', dtype: 'i32', rows: 'T', columns: 1, space: 'input' },
+    { name: 'bias', dtype: 'f32', rows: 'T', columns: 'T', space: 'arena' },
+    { name: 'row', dtype: 'i32', rows: 'R', columns: 1, space: 'input' },
+  ];
+  return { module: { buffers, weights: [], kernels: [kernel] }, kernel };
+}
+
+export interface Generated extends Pick<CudaKernelText, 'source' | 'launch' | 'parameters' | 'symbol'> {
+  /** The prelude and the kernel: a whole translation unit. */
+  readonly text: string;
+}
+
+export function generate(s: Shape, schedule: CudaAttentionSchedule, tokensCapacity: number): Generated {
+  const { module, kernel } = attentionModule(s);
+  const parameters = parametersOf(kernel, module);
+  const operands = new CudaOperands(kernel, module, parameters, tokensCapacity);
+  const symbol = 'k_attention_test';
+  const { source, launch } = emitAttention(kernel, operands, schedule, symbol, tokensCapacity);
+  return { source, launch, parameters, symbol, text: `${render('prelude', {})}\n${source}` };
+}
+
+const DRIVER = `
+extern "C" int tw_test_run(void **p, int T, int R, int grid_x, int grid_y, int threads, int late, int backwards) {
+  tw_late_copies = late;
+  tw_backwards = backwards;
+  return tw_run_grid(grid_x, grid_y, threads, [&] { k_attention_test(T, R, ARGUMENTS); });
+}
+`;
+
+type Run = (p: Buffer, T: number, R: number, x: number, y: number, threads: number, late: number, backwards: number) => number;
+const libraries = new Map<string, Run>();
+
+function compile(text: string, parameters: number): Run {
+  const known = libraries.get(text);
+  if (known !== undefined) return known;
+  const folder = mkdtempSync(join(tmpdir(), 'tilewright-warp-'));
+  try {
+    const source = text.replaceAll('extern __shared__', 'extern').replaceAll('__shared__', 'static');
+    const pointers = Array.from({ length: parameters }, (_, i) => `p[${i}]`).join(', ');
+    writeFileSync(join(folder, 'kernel.cc'), [readFileSync(WARP, 'utf8'), source, DRIVER.replace('ARGUMENTS', pointers)].join('\n'));
+    const flags = ['-std=c++17', '-O1', '-ffp-contract=off', '-march=native', '-fno-stack-protector', '-Wall', '-Wno-unknown-pragmas', '-Wno-unused-function', '-Wno-maybe-uninitialized'];
+    execFileSync('c++', [...flags, '-shared', '-fPIC', '-o', join(folder, 'kernel.so'), join(folder, 'kernel.cc')], { stdio: ['ignore', 'pipe', 'inherit'] });
+    const library = koffi.load(join(folder, 'kernel.so'));
+    const run = library.func('int tw_test_run(void *p, int T, int R, int x, int y, int threads, int late, int backwards)') as Run;
+    libraries.set(text, run);
+    return run;
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+export interface AttentionData {
+  readonly T: number;
+  /** Dense inputs by buffer name: q, k, v, and subtreeEnd, bias, row where the kernel reads them. */
+  readonly inputs: ReadonlyMap<string, Float64Array>;
+}
+
+export interface EmulationOptions {
+  readonly tokensCapacity?: number;
+  /** Copies land when they must, or at once. */
+  readonly late?: boolean;
+  readonly backwards?: boolean;
+}
+
+export interface Emulated {
+  readonly out: Float64Array;
+  /** Every buffer as the kernel saw it, rounded. */
+  readonly buffers: ReadonlyMap<string, Float64Array>;
+}
+
+/** Runs a generated kernel on all of its grid; memory beside the data holds NaN. Throws where it writes past its result. */
+export function emulate(s: Shape, schedule: CudaAttentionSchedule, data: AttentionData, options: EmulationOptions = {}): Emulated {
+  const { module } = attentionModule(s);
+  const { T } = data;
+  const R = data.inputs.get('row')?.length ?? 0;
+  const capacity = options.tokensCapacity ?? roundUp(T, 64);
+  const { text, launch, parameters } = generate(s, schedule, capacity);
+  const extent = (dim: BufferDecl['rows'] | BufferDecl['columns']): number => (dim === 'T' ? T : dim === 'R' ? R : dim);
+  const memory = new Map<string, Buffer>();
+  const buffers = new Map<string, Float64Array>();
+  for (const decl of module.buffers) {
+    const [rows, columns, stride] = [extent(decl.rows), extent(decl.columns), rowStride(decl, capacity, DTYPE_BYTES[decl.dtype])];
+    const bytes = aligned(roundUp(Math.max(rows, 1), ROW_PAD) * stride * DTYPE_BYTES[decl.dtype], GUARD);
+    memory.set(decl.name, bytes);
+    const given = data.inputs.get(decl.name);
+    if (given === undefined) continue;
+    const seen = new Float64Array(rows * columns);
+    for (let i = 0; i < seen.length; i++) {
+      const at = Math.floor(i / columns) * stride + (i % columns);
+      put(bytes, at, decl.dtype, given[i]!);
+      seen[i] = take(bytes, at, decl.dtype);
+    }
+    buffers.set(decl.name, seen);
+  }
+  const table = Buffer.alloc(parameters.length * 8);
+  parameters.forEach((name, i) => table.writeBigUInt64LE(koffi.address(memory.get(name)!), i * 8));
+  if (launch.gridX.kind !== 'constant' || launch.gridY.kind !== 'tiles') throw new Error('the grid of attention is heads × tiles');
+  const tiles = Math.ceil(extent(launch.gridY.extent) / launch.gridY.per) * launch.gridY.times;
+  const ended = compile(text, parameters.length)(table, T, R, launch.gridX.count, tiles, launch.threads, options.late === false ? 0 : 1, options.backwards === true ? 1 : 0);
+  if (ended === 0) throw new Error('the threads of a block wait for each other for ever: a barrier that not all of them reach');
+  const decl = module.buffers.find(({ name }) => name === 'out')!;
+  const [rows, columns, stride] = [extent(decl.rows), extent(decl.columns), rowStride(decl, capacity, DTYPE_BYTES[decl.dtype])];
+  const result = memory.get('out')!;
+  const out = Float64Array.from({ length: rows * columns }, (_, i) => take(result, Math.floor(i / columns) * stride + (i % columns), decl.dtype));
+  const size = DTYPE_BYTES[decl.dtype];
+  for (let row = 0; row * stride * size < result.length; row++) {
+    const from = row < rows ? columns : 0;
+    if (result.subarray((row * stride + from) * size, (row + 1) * stride * size).some((byte) => byte !== GUARD)) {
+      throw new Error(`the kernel wrote row ${row} of its result from column ${from} on, outside its [${rows}, ${columns}]`);
+    }
+  }
+  return { out, buffers };
+}

@@ -1,0 +1,235 @@
+/*
+ * Generated CUDA as C++: the threads of a block are fibres, and what a warp or block does together waits for all of them.
+ * Include it before the text of a kernel, whose `__shared__` is `static` and `extern __shared__` plain `extern`.
+ *
+ * Stricter than a GPU, to catch missing barriers: shared memory starts as NaN, asynchronous copies land as late as
+ * allowed (or at once: tw_late_copies), a collective that not all lanes reach is a deadlock that ends the test, and
+ * fibres can be taken in either order.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+#include <functional>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __align__(n)
+
+struct tw_dim3 { unsigned x, y, z; };
+static tw_dim3 threadIdx, blockIdx, gridDim, blockDim;
+unsigned char tw_shared[232448] __attribute__((aligned(1024)));
+
+struct tw_copy { unsigned char *to; const void *from; int size, bytes; };
+struct tw_fibre {
+  ucontext_t context;
+  std::vector<unsigned char> stack;
+  bool done;
+  /* Groups of copies under way; the last is still open. */
+  std::vector<std::vector<tw_copy>> copies;
+  uint64_t argument, result;
+  unsigned in[4], out[4];
+};
+static std::vector<tw_fibre> tw_fibres;
+static ucontext_t tw_scheduler;
+static unsigned tw_current;
+static int tw_late_copies = 1, tw_backwards = 0;
+static uint64_t tw_progress;
+
+struct tw_meeting { unsigned arrived = 0; uint64_t generation = 0; };
+static tw_meeting tw_block_meeting;
+static std::vector<tw_meeting> tw_warp_meetings;
+
+static void tw_enter(unsigned i) {
+  tw_current = i;
+  threadIdx.x = i;
+}
+static void tw_yield() {
+  const unsigned self = tw_current;
+  swapcontext(&tw_fibres[self].context, &tw_scheduler);
+  tw_enter(self);
+}
+/* Waits until `count` threads are here; the last runs `then`. */
+static void tw_meet(tw_meeting &m, unsigned count, const std::function<void()> &then) {
+  const uint64_t generation = m.generation;
+  tw_progress++;
+  if (++m.arrived == count) {
+    then();
+    m.arrived = 0;
+    m.generation++;
+    return;
+  }
+  while (m.generation == generation) tw_yield();
+}
+/* All lanes of a warp: `f` sees the first fibre of the warp. */
+static void tw_warp(const std::function<void(tw_fibre *)> &f) {
+  const unsigned warp = tw_current / 32;
+  tw_meet(tw_warp_meetings[warp], 32, [&] { f(&tw_fibres[warp * 32]); });
+}
+
+static void __syncthreads() { tw_meet(tw_block_meeting, (unsigned)tw_fibres.size(), [] {}); }
+static void __syncwarp() { tw_warp([](tw_fibre *) {}); }
+
+template <class T> static T tw_exchange(T value, const std::function<void(tw_fibre *)> &f) {
+  tw_fibre &self = tw_fibres[tw_current];
+  self.argument = 0;
+  memcpy(&self.argument, &value, sizeof value);
+  tw_warp(f);
+  memcpy(&value, &self.result, sizeof value);
+  return value;
+}
+template <class T> static T __shfl_xor_sync(unsigned, T value, int by) {
+  return tw_exchange(value, [by](tw_fibre *w) { for (int i = 0; i < 32; i++) w[i].result = w[i ^ by].argument; });
+}
+template <class T> static T __shfl_sync(unsigned, T value, int from) {
+  /* Every lane may ask for another one. */
+  tw_fibres[tw_current].in[0] = (unsigned)from & 31;
+  return tw_exchange(value, [](tw_fibre *w) { for (int i = 0; i < 32; i++) w[i].result = w[w[i].in[0]].argument; });
+}
+static int __reduce_min_sync(unsigned, int value) {
+  return tw_exchange(value, [](tw_fibre *w) {
+    int least = (int)w[0].argument;
+    for (int i = 1; i < 32; i++) if ((int)w[i].argument < least) least = (int)w[i].argument;
+    for (int i = 0; i < 32; i++) w[i].result = (uint32_t)least;
+  });
+}
+static int __reduce_max_sync(unsigned mask, int value) { return ~__reduce_min_sync(mask, ~value); }
+static int __any_sync(unsigned, int value) {
+  return tw_exchange(value != 0, [](tw_fibre *w) {
+    bool any = false;
+    for (int i = 0; i < 32; i++) any |= (int)w[i].argument != 0;
+    for (int i = 0; i < 32; i++) w[i].result = any;
+  });
+}
+
+static float __int_as_float(int i) { float f; memcpy(&f, &i, 4); return f; }
+static float __uint_as_float(unsigned i) { float f; memcpy(&f, &i, 4); return f; }
+static unsigned __float_as_uint(float f) { unsigned i; memcpy(&i, &f, 4); return i; }
+
+static void tw_grid_wait() {}
+static float tw_exp2(float x) { return exp2f(x); }
+static unsigned tw_shared_address(const void *p) { return (unsigned)((const unsigned char *)p - tw_shared); }
+static unsigned char *tw_shared_at(unsigned at, unsigned bytes) {
+  if (at % 16 != 0 || at + bytes > sizeof tw_shared) { fprintf(stderr, "shared address %u is wrong\n", at); abort(); }
+  return tw_shared + at;
+}
+
+static void tw_land(const tw_copy &c) {
+  memset(c.to, 0, (size_t)c.size);
+  memcpy(c.to, c.from, (size_t)c.bytes);
+}
+static void tw_cp_async16(unsigned to, const void *from, int bytes) {
+  if ((uintptr_t)from % 16 != 0) { fprintf(stderr, "cp.async from an address that is no multiple of 16\n"); abort(); }
+  const tw_copy copy = { tw_shared_at(to, 16), from, 16, bytes };
+  if (!tw_late_copies) { tw_land(copy); return; }
+  /* Until it lands nobody may count on what was there. */
+  memset(copy.to, 0xff, 16);
+  tw_fibres[tw_current].copies.back().push_back(copy);
+}
+static void tw_cp_async_commit() { tw_fibres[tw_current].copies.emplace_back(); }
+template <int N> static void tw_cp_async_wait() {
+  auto &groups = tw_fibres[tw_current].copies;
+  /* The open group does not count. */
+  while (groups.size() > N + 1) {
+    for (const tw_copy &c : groups.front()) tw_land(c);
+    groups.erase(groups.begin());
+  }
+}
+
+static void tw_ldmatrix(unsigned (&r)[4], unsigned at, bool is_turned) {
+  tw_fibre &self = tw_fibres[tw_current];
+  self.in[0] = at;
+  tw_warp([is_turned](tw_fibre *w) {
+    for (int m = 0; m < 4; m++) {
+      uint16_t x[8][8];
+      for (int row = 0; row < 8; row++) memcpy(x[row], tw_shared_at(w[8 * m + row].in[0], 16), 16);
+      for (int l = 0; l < 32; l++) {
+        const int row = l / 4, column = l % 4 * 2;
+        w[l].out[m] = is_turned ? x[column][row] | (unsigned)x[column + 1][row] << 16 : x[row][column] | (unsigned)x[row][column + 1] << 16;
+      }
+    }
+  });
+  memcpy(r, self.out, sizeof r);
+}
+static void tw_ldmatrix_x4(unsigned (&r)[4], unsigned at) { tw_ldmatrix(r, at, false); }
+static void tw_ldmatrix_x4_trans(unsigned (&r)[4], unsigned at) { tw_ldmatrix(r, at, true); }
+
+struct tw_mma_lane { const float *d; unsigned a[4], b[2]; float out[4]; };
+static tw_mma_lane tw_mma_lanes[1024];
+static void tw_mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, float (*value)(uint16_t)) {
+  tw_mma_lane &self = tw_mma_lanes[tw_current];
+  self = { d, { a[0], a[1], a[2], a[3] }, { b0, b1 }, {} };
+  const unsigned first = tw_current / 32 * 32;
+  tw_warp([first, value](tw_fibre *) {
+    float A[16][16], B[16][8];
+    for (int l = 0; l < 32; l++) {
+      const tw_mma_lane &lane = tw_mma_lanes[first + l];
+      const int g = l / 4, t = l % 4;
+      for (int i = 0; i < 4; i++) {
+        for (int h = 0; h < 2; h++) A[g + i % 2 * 8][t * 2 + h + i / 2 * 8] = value((uint16_t)(lane.a[i] >> 16 * h));
+      }
+      for (int i = 0; i < 2; i++) for (int h = 0; h < 2; h++) B[t * 2 + h + i * 8][g] = value((uint16_t)(lane.b[i] >> 16 * h));
+    }
+    for (int l = 0; l < 32; l++) {
+      tw_mma_lane &lane = tw_mma_lanes[first + l];
+      const int g = l / 4, t = l % 4;
+      for (int i = 0; i < 4; i++) {
+        double sum = 0;
+        for (int k = 0; k < 16; k++) sum += (double)A[g + i / 2 * 8][k] * B[k][t * 2 + i % 2];
+        lane.out[i] = (float)(lane.d[i] + sum);
+      }
+    }
+  });
+  memcpy(d, self.out, sizeof d);
+}
+
+/* Of the prelude, which comes after. */
+inline float tw_from_bf16(unsigned short);
+inline float tw_from_f16(unsigned short);
+static void tw_mma_bf16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) { tw_mma(d, a, b0, b1, tw_from_bf16); }
+static void tw_mma_f16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) { tw_mma(d, a, b0, b1, tw_from_f16); }
+
+/* Runs every block of a grid. Returns whether all threads came to their end. */
+static bool tw_run_grid(unsigned grid_x, unsigned grid_y, unsigned threads, const std::function<void()> &kernel) {
+  static const std::function<void()> *running;
+  running = &kernel;
+  gridDim = { grid_x, grid_y, 1 };
+  blockDim = { threads, 1, 1 };
+  tw_fibres.resize(threads);
+  for (unsigned block = 0; block < grid_x * grid_y; block++) {
+    blockIdx = { block % grid_x, block / grid_x, 0 };
+    memset(tw_shared, 0xff, sizeof tw_shared);
+    tw_block_meeting = {};
+    tw_warp_meetings.assign(threads / 32, {});
+    for (tw_fibre &f : tw_fibres) {
+      f.stack.resize(1 << 16);
+      f.done = false;
+      f.copies.assign(1, {});
+      getcontext(&f.context);
+      f.context.uc_stack.ss_sp = f.stack.data();
+      f.context.uc_stack.ss_size = f.stack.size();
+      f.context.uc_link = &tw_scheduler;
+      makecontext(&f.context, (void (*)())+[] { (*running)(); tw_fibres[tw_current].done = true; tw_progress++; }, 0);
+    }
+    for (unsigned left = threads; left > 0;) {
+      const uint64_t before = tw_progress;
+      left = 0;
+      for (unsigned n = 0; n < threads; n++) {
+        const unsigned i = tw_backwards ? threads - 1 - n : n;
+        if (tw_fibres[i].done) continue;
+        tw_enter(i);
+        swapcontext(&tw_scheduler, &tw_fibres[i].context);
+        if (!tw_fibres[i].done) left++;
+      }
+      if (left > 0 && tw_progress == before) return false;
+    }
+  }
+  return true;
+}
