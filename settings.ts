@@ -19,6 +19,8 @@ export interface Settings {
   readonly cudaToolkits: readonly string[];
   /** VIRTUAL_ENV, CONDA_PREFIX, and where Pythons are installed by default: a wheel of theirs may hold NVRTC. */
   readonly pythonPrefixes: readonly string[];
+  /** TILEWRIGHT_CUDA_DRIVER: full path of the CUDA driver's library; otherwise the system's libcuda.so.1. */
+  readonly cudaDriver: string | undefined;
   /** TILEWRIGHT_DEBUG: any value but 0 prints the stack of an unexpected error. */
   readonly isDebug: boolean;
 }
@@ -50,6 +52,7 @@ export function readSettings(environment: Environment = process.env): Settings {
       ...['.local', 'miniconda3', 'anaconda3', 'miniforge3', '.pyenv/versions/*'].map((name) => join(homedir(), name)),
       '/usr/local', '/usr', '/opt/conda',
     ],
+    cudaDriver: text(environment, 'TILEWRIGHT_CUDA_DRIVER'),
     isDebug: (text(environment, 'TILEWRIGHT_DEBUG') ?? '0') !== '0',
   };
 }
