@@ -188,7 +188,7 @@ function printOutputs(outputs: readonly Output[], site: Site, group: string, bod
     if (output.kind === 'rowSum') {
       const name = `${fragment.prefix}s${sum++}`;
       if (isFirst) sums.push(name);
-      adds.push(...values.map((value) => `${name} += ${value};`));
+      adds.push(...values.map((value) => `${name} = tw_add(${name}, ${value});`));
       return;
     }
     const operand = body.row.operands.get(output.buffer);

@@ -31,6 +31,8 @@ export interface Value {
 }
 
 const C_BINARY: Readonly<Partial<Record<string, string>>> = { add: '+', sub: '-', mul: '*', div: '/' };
+/** Functions, because compilers contract a·b + c to one rounding where they see fit: other text, other bits. */
+const C_FUNCTION: Readonly<Partial<Record<string, string>>> = { add: 'tw_add', sub: 'tw_sub', mul: 'tw_mul', max: 'tw_max', min: 'tw_min' };
 const C_COMPARE: Readonly<Partial<Record<string, string>>> = { le: '<=', lt: '<', eq: '==' };
 
 /** Statements that run once a row. */
@@ -183,11 +185,11 @@ export class Body {
       return this.each('m', site.lanes, [a, b], (lane) => `(${truthOf(a, lane)} ${op === 'and' ? '&&' : '||'} ${truthOf(b, lane)})`);
     }
     if (op === 'div' && isOnePlusExp(divisor)) return print('f', (x, y) => `tw_div_sigmoid(${x}, ${y})`);
-    const arithmetic = C_BINARY[op];
-    if (arithmetic !== undefined) return print('f', (x, y) => `${x} ${arithmetic} ${y}`);
+    if (op === 'div') return print('f', (x, y) => `${x} / ${y}`);
+    const called = C_FUNCTION[op];
+    if (called !== undefined) return print('f', (x, y) => `${called}(${x}, ${y})`);
     const compare = C_COMPARE[op];
     if (compare !== undefined) return print('m', (x, y) => `(${x} ${compare} ${y})`);
-    if (op === 'max' || op === 'min') return print('f', (x, y) => `tw_${op}(${x}, ${y})`);
     throw new Error(`The CUDA printer has no '${op}'.`);
   }
 

@@ -1,0 +1,39 @@
+/** Schedules for a GPU that nobody has tuned: good, not best. */
+import type { CudaGemmSchedule, CudaSchedule } from '../../ir/cuda.js';
+import type { Kernel, KernelModule } from '../../ir/kernel.js';
+import type { Bucket } from '../../ir/plan.js';
+import { defaultAttentionSchedule } from './attention.js';
+import { simtStep } from './gemmSimt.js';
+import type { Contraction, CudaFacts } from './legality.js';
+import { isLegalCuda, segmentsOf } from './legality.js';
+
+/** A legal schedule of `kernel` for micro-batches of `bucket`. Throws where the kernel has none on a GPU. */
+export function defaultCudaSchedule(kernel: Kernel, module: KernelModule, facts: CudaFacts, bucket: Bucket): CudaSchedule {
+  switch (kernel.anchor) {
+    case 'gemm':
+    case 'logprob': return contraction(kernel, module, facts, kernel.rows === 'R' ? bucket.rows : bucket.tokens);
+    case 'attention': return defaultAttentionSchedule(kernel, module, { sharedBytes: facts.sharedBytesPerBlock });
+    case 'loop': return { kind: 'loop', threads: 256 };
+    case 'logprobReduce': return { kind: 'loop', threads: 128 };
+    default: return kernel satisfies never;
+  }
+}
+
+function contraction(kernel: Contraction, module: KernelModule, facts: CudaFacts, rows: number): CudaGemmSchedule {
+  let reason = '';
+  for (const schedule of candidates(kernel, rows)) {
+    const verdict = isLegalCuda(kernel, module, schedule, facts);
+    if (verdict === true) return schedule;
+    reason = verdict;
+  }
+  throw new Error(`Kernel ${kernel.name} (${kernel.path}) has no legal schedule on this GPU: ${reason}.`);
+}
+
+/** Schedules to try, best first. */
+function candidates(kernel: Contraction, rows: number): CudaGemmSchedule[] {
+  const common = { kind: 'gemm', cluster: 1, raster: 8, mode: 'cooperative' } as const;
+  const step = simtStep(segmentsOf(kernel));
+  const tn = kernel.anchor === 'logprob' ? 64 : step * Math.max(1, Math.floor(64 / step));
+  const simt = (tm: number): CudaGemmSchedule => ({ ...common, skeleton: 'simt', tm, tn, tk: 32, stages: 1 });
+  return [...(rows <= 32 ? [] : [simt(64)]), simt(32), simt(16)];
+}

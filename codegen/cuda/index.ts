@@ -1,0 +1,55 @@
+/** Kernel IR and a schedule to CUDA: the door of codegen/cuda. */
+import type { CudaKernelText, CudaSchedule } from '../../ir/cuda.js';
+import type { Kernel, KernelModule } from '../../ir/kernel.js';
+import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
+import { emitAttention } from './attention.js';
+import { emitGemmSimt, emitLogProbSimt } from './gemmSimt.js';
+import type { EmittedCuda } from './loop.js';
+import { emitLogProbReduce, emitLoop } from './loop.js';
+import { CudaOperands } from './operands.js';
+import { render } from './templates.js';
+
+export { kernelSignature, parametersOf } from '../signature.js';
+export { isLegalCuda } from './legality.js';
+export type { CudaFacts } from './legality.js';
+export { defaultCudaSchedule } from './defaults.js';
+export { cudaTemplatesHash } from './templates.js';
+
+/**
+ * Prints `kernel` under `schedule` as a whole translation unit. `tokensCapacity` is the largest T: it fixes the
+ * strides of [T, T] buffers. Throws where kernel and schedule are of different kinds or a program cannot be printed;
+ * a schedule that isLegalCuda refuses gives undefined text.
+ */
+export function emitCudaKernel(kernel: Kernel, module: KernelModule, schedule: CudaSchedule, tokensCapacity: number): CudaKernelText {
+  const parameters = parametersOf(kernel, module);
+  const symbol = `k_${kernel.anchor.toLowerCase()}_${kernelSignature(kernel, module, tokensCapacity)}_${scheduleHash(schedule)}`;
+  const operands = new CudaOperands(kernel, module, parameters, tokensCapacity);
+  const emitted = emitAnchor(kernel, operands, schedule, symbol, parameters.length, tokensCapacity);
+  return { symbol, parameters, ...emitted, source: `${render('prelude', {})}\n${emitted.source}` };
+}
+
+function emitAnchor(
+  kernel: Kernel, operands: CudaOperands, schedule: CudaSchedule, symbol: string, parameters: number, tokensCapacity: number,
+): EmittedCuda {
+  const mismatch = (): never => {
+    throw new Error(`Kernel ${kernel.name} (${kernel.path}) is a ${kernel.anchor}, but its schedule is for ${schedule.kind}.`);
+  };
+  switch (kernel.anchor) {
+    case 'gemm':
+    case 'logprob':
+      if (schedule.kind !== 'gemm') return mismatch();
+      switch (schedule.skeleton) {
+        case 'simt':
+          return kernel.anchor === 'gemm'
+            ? emitGemmSimt(kernel, operands, schedule, symbol, parameters) : emitLogProbSimt(kernel, operands, schedule, symbol, parameters);
+        case 'mma':
+        case 'wgmma': throw new Error(`Kernel ${kernel.name} (${kernel.path}): no code generator for skeleton ${schedule.skeleton}.`);
+        default: return mismatch();
+      }
+    case 'attention':
+      return schedule.kind === 'attention' ? emitAttention(kernel, operands, schedule, symbol, tokensCapacity) : mismatch();
+    case 'loop': return schedule.kind === 'loop' ? emitLoop(kernel, operands, schedule, symbol, parameters) : mismatch();
+    case 'logprobReduce': return schedule.kind === 'loop' ? emitLogProbReduce(kernel, operands, schedule, symbol, parameters) : mismatch();
+    default: return kernel satisfies never;
+  }
+}

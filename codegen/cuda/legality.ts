@@ -1,0 +1,95 @@
+/** Which schedules a kernel may have on a GPU: a pure function of kernel, schedule and what the device has. */
+import type { CudaArch, CudaGemmSchedule, CudaSchedule } from '../../ir/cuda.js';
+import type { GemmKernel, Kernel, KernelModule, LogProbKernel, Segment } from '../../ir/kernel.js';
+import { LOGPROB_BLOCK } from '../../ir/kernel.js';
+import type { DType } from '../../ir/types.js';
+import { parametersOf } from '../signature.js';
+import { isLegalAttention } from './attention.js';
+import { simtSharedBytes, simtStep } from './gemmSimt.js';
+import { CudaOperands } from './operands.js';
+import { programsOf, rowPrologue } from './programs.js';
+
+/** What a GPU has. */
+export interface CudaFacts {
+  readonly arch: CudaArch;
+  /** Shared memory that a block may have, bytes. */
+  readonly sharedBytesPerBlock: number;
+  readonly multiprocessors: number;
+}
+
+export type Contraction = GemmKernel | LogProbKernel;
+
+/** Shared memory that a compiler puts beside what a schedule asks for: a few words of every kernel. */
+const STATIC_SHARED = 1024;
+const MAX_THREADS = 1024;
+/** Largest tile of the CUDA cores: accumulators of a thread are tm/16 × tn/16 registers. */
+const MAX_SIMT_ACCUMULATORS = 80;
+
+export const isCount = (value: number, step = 1): boolean => Number.isSafeInteger(value) && value > 0 && value % step === 0;
+
+/** Segments of a contraction; the vocabulary is one without outputs. */
+export const segmentsOf = (kernel: Contraction): readonly Segment[] =>
+  (kernel.anchor === 'gemm' ? kernel.segments : [{ weight: kernel.weight, columns: kernel.vocab, pairing: { kind: 'none' }, outputs: [] }]);
+
+/** Row values that the kernel's epilogue keeps, floats a row. */
+export function rowValuesOf(kernel: Contraction, module: KernelModule): number {
+  const operands = new CudaOperands(kernel, module, parametersOf(kernel, module), 1);
+  return rowPrologue(kernel.anchor === 'gemm' ? programsOf(kernel.segments) : [kernel.rowScale], operands).scalars.length;
+}
+
+/** dtypes of the operands, or why nothing reads them. */
+export function contractionTypes(kernel: Contraction, module: KernelModule): { readonly a: DType; readonly w: 'bf16' | 'f16' } | string {
+  const a = module.buffers.find((buffer) => buffer.name === kernel.a)?.dtype;
+  if (a === undefined) return `the left operand ${kernel.a} is not declared`;
+  if (a === 'i32' || a === 'bool') return `the left operand ${kernel.a} is ${a}, not floats`;
+  let w: 'bf16' | 'f16' | undefined;
+  for (const segment of segmentsOf(kernel)) {
+    const weight = module.weights.find(({ name }) => name === segment.weight);
+    if (weight === undefined) return `the weight ${segment.weight} is not declared`;
+    if (weight.layout !== 'kmajor') return `GPUs cannot read weight ${weight.name} in layout ${weight.layout}`;
+    if (weight.dtype === 'f32') return `weight ${weight.name} is f32; GPUs read 16-bit weights`;
+    if (w !== undefined && w !== weight.dtype) return 'the weights of one kernel differ in dtype';
+    w = weight.dtype;
+  }
+  return w === undefined ? 'the kernel has no segment' : { a, w };
+}
+
+function contraction(kernel: Contraction, module: KernelModule, s: CudaGemmSchedule, facts: CudaFacts): true | string {
+  const types = contractionTypes(kernel, module);
+  if (typeof types === 'string') return types;
+  if (!isCount(s.tm, 16) || !isCount(s.tn, 16) || !isCount(s.tk, 16)) return 'tm, tn and tk must be positive multiples of 16';
+  if (!isCount(s.stages) || !isCount(s.raster)) return 'stages and raster must be positive';
+  switch (s.skeleton) {
+    case 'simt': return simt(kernel, module, s, facts);
+    case 'mma': return 'the mma skeleton is not there yet';
+    case 'wgmma': return 'the wgmma skeleton is not there yet';
+    default: return s.skeleton satisfies never;
+  }
+}
+
+function simt(kernel: Contraction, module: KernelModule, s: CudaGemmSchedule, facts: CudaFacts): true | string {
+  if (s.cluster !== 1) return 'clusters are for wgmma';
+  const step = simtStep(segmentsOf(kernel));
+  if (s.tn % step !== 0) return `tn must be a multiple of ${step}: whole heads, pairs and blocks of 32`;
+  if (kernel.anchor === 'logprob' && LOGPROB_BLOCK % s.tn !== 0) return `tn must divide ${LOGPROB_BLOCK}`;
+  if ((s.tm / 16) * (s.tn / 16) > MAX_SIMT_ACCUMULATORS) return `a thread has ${MAX_SIMT_ACCUMULATORS} accumulators at most`;
+  const bytes = simtSharedBytes(s, rowValuesOf(kernel, module), kernel.anchor === 'logprob');
+  return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock ? true : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
+}
+
+/** `true`, or why `schedule` cannot be used for `kernel` on a GPU with these facts. */
+export function isLegalCuda(kernel: Kernel, module: KernelModule, schedule: CudaSchedule, facts: CudaFacts): true | string {
+  switch (kernel.anchor) {
+    case 'gemm':
+    case 'logprob':
+      return schedule.kind === 'gemm' ? contraction(kernel, module, schedule, facts) : `a ${kernel.anchor} kernel has a gemm schedule, not ${schedule.kind}`;
+    case 'attention':
+      if (schedule.kind !== 'attention') return `an attention kernel has an attention schedule, not ${schedule.kind}`;
+      return isLegalAttention(kernel, module, schedule, { sharedBytes: facts.sharedBytesPerBlock });
+    case 'loop':
+    case 'logprobReduce':
+      if (schedule.kind !== 'loop') return `a ${kernel.anchor} kernel has a loop schedule, not ${schedule.kind}`;
+      return isCount(schedule.threads, 32) && schedule.threads <= MAX_THREADS ? true : `threads must be a multiple of 32, at most ${MAX_THREADS}`;
+    default: return kernel satisfies never;
+  }
+}

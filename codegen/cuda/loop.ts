@@ -1,0 +1,67 @@
+/** Kernels without a contraction: generated loops over rows and columns, and the end of the log-sum-exp. */
+import type { CudaKernelText, CudaLoopSchedule } from '../../ir/cuda.js';
+import type { LogProbReduceKernel, LoopKernel } from '../../ir/kernel.js';
+import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from '../../ir/kernel.js';
+import type { CudaOperands } from './operands.js';
+import { kernelHead } from './operands.js';
+import { indent, storeLine } from './programs.js';
+import type { Site } from './scalarPrinter.js';
+import { Body, RowScope } from './scalarPrinter.js';
+import { render } from './templates.js';
+
+/** A kernel's text without the prelude, and how to launch it. */
+export type EmittedCuda = Pick<CudaKernelText, 'source' | 'tensorMaps' | 'launch'>;
+
+/** Rows a block walks where they are few columns wide: so many that its threads have something to do. */
+const ELEMENTS_OF_BLOCK = 1024;
+
+/**
+ * A loop kernel: warps take (row, 32·lanes columns). Row sums want 32 columns in one warp, one column a lane; without
+ * them a lane takes two neighbours where columns are even.
+ */
+export function emitLoop(kernel: LoopKernel, operands: CudaOperands, schedule: CudaLoopSchedule, symbol: string, parameters: number): EmittedCuda {
+  const { columns, outputs } = kernel;
+  const sums = outputs.filter(({ kind }) => kind === 'rowSum');
+  const lanes = sums.length === 0 && columns !== 'T' && columns % 2 === 0 ? 2 : 1;
+  const row = new RowScope(operands, 'row');
+  const body = new Body(row);
+  const site: Site = { id: 'x', column: 'column', lanes };
+  const values = outputs.map(({ value }) => body.floats(value, site));
+  const stores = outputs.flatMap((output, i) => (output.kind === 'store' ? [storeLine(operands.get(output.buffer), row, 'column', values[i]!)] : []));
+  const adds = outputs.flatMap((output, i) => (output.kind === 'rowSum' ? [`s${sums.indexOf(output)} = ${values[i]![0]!};`] : []));
+  const closes = sums.map(({ buffer }, i) => {
+    const pointer = row.rowPointer(operands.get(buffer), undefined);
+    return `if (lane == 0) ${pointer}[first / ${ROW_SUM_BLOCK}] = s${i};`;
+  });
+  const perRow = columns === 'T' ? ELEMENTS_OF_BLOCK : Math.min(columns, ELEMENTS_OF_BLOCK);
+  const rowsOfBlock = Math.max(1, Math.floor(ELEMENTS_OF_BLOCK / perRow));
+  const source = render('loop', {
+    head: kernelHead({ symbol, parameters, tensorMaps: [], threads: schedule.threads }), rows: kernel.rows, threads: schedule.threads, rowsOfBlock,
+    columns, lanes, step: 32 * lanes, row: indent(row.lines, 2), sums: sums.map((_, i) => `s${i}`), program: indent([...body.lines, ...adds, ...stores], 4),
+    close: indent(closes, 3),
+  });
+  return {
+    source, tensorMaps: [],
+    launch: {
+      threads: schedule.threads, sharedBytes: 0, cluster: 1, gridX: { kind: 'tiles', extent: kernel.rows, per: rowsOfBlock, times: 1 },
+      gridY: { kind: 'constant', count: 1 },
+    },
+  };
+}
+
+/** Combines the parts of a row's log-sum-exp: a warp a row. */
+export function emitLogProbReduce(
+  kernel: LogProbReduceKernel, operands: CudaOperands, schedule: CudaLoopSchedule, symbol: string, parameters: number,
+): EmittedCuda {
+  const parts = operands.get(kernel.parts);
+  const warps = schedule.threads / 32;
+  const source = render('logprobReduce', {
+    head: kernelHead({ symbol, parameters, tensorMaps: [], threads: schedule.threads }), warps, parts: parts.index, partsStride: parts.stride,
+    target: operands.get(kernel.target).index, logProb: operands.get(kernel.logProb).index, isArgmax: operands.get(kernel.isArgmax).index,
+    vocab: kernel.vocab, block: LOGPROB_BLOCK, blocks: Math.ceil(kernel.vocab / LOGPROB_BLOCK),
+  });
+  return {
+    source, tensorMaps: [],
+    launch: { threads: schedule.threads, sharedBytes: 0, cluster: 1, gridX: { kind: 'tiles', extent: 'R', per: warps, times: 1 }, gridY: { kind: 'constant', count: 1 } },
+  };
+}
