@@ -20,3 +20,13 @@ export function defaultBuckets(capacityTokens: number, capacityRows = capacityTo
   tokens.push(capacityTokens);
   return tokens.map((t) => ({ tokens: t, rows: Math.min(t, capacityRows), longest: Math.min(t, TYPICAL_LONGEST) }));
 }
+
+/**
+ * Buckets for micro-batches on a GPU: halves of 1,920 tokens at the small end, then its multiples, at which the column
+ * tiles of wide layers fill whole waves of multiprocessors; and the capacity itself.
+ */
+export function cudaBuckets(capacityTokens: number): readonly Bucket[] {
+  const steps = [120, 240, 480, 960, 1920, 3840, 5760, 7680, 11_520, 15_360].filter((t) => t < capacityTokens);
+  if ((steps.at(-1) ?? 0) > 0.9 * capacityTokens) steps.pop();
+  return [...steps, capacityTokens].map((t) => ({ tokens: t, rows: t, longest: Math.min(t, TYPICAL_LONGEST) }));
+}

@@ -5,7 +5,7 @@ import type { CompileResult } from '../driver/requests.js';
 import { UserError } from '../errors.js';
 import { bytes, count, duration } from './format.js';
 import { addModelFlags, addSections, CHECKPOINT_HELP, EXIT_STATUSES } from './help.js';
-import { checkTarget, isSet, modelFlags, required, text, type Flags } from './options.js';
+import { isSet, modelFlags, required, type Flags } from './options.js';
 import { printJson, sameCommand, withUi, type Context } from './work.js';
 
 export function addCompile(program: Command, context: Context): void {
@@ -14,8 +14,7 @@ export function addCompile(program: Command, context: Context): void {
     .description('Compiles a LLaMA checkpoint into an artifact: a folder with the graph, the plan and the generated sources. Weights stay '
       + 'where they are and are read when the artifact runs.')
     .argument('<checkpoint>', 'folder of a Hugging Face LLaMA checkpoint')
-    .option('-o, --output <dir>', 'artifact folder to write, by habit name.tw; an artifact that is there is replaced')
-    .option('--target <target>', 'what to compile for: cpu', 'cpu');
+    .option('-o, --output <dir>', 'artifact folder to write, by habit name.tw; an artifact that is there is replaced');
   addModelFlags(command)
     .addOption(new Option('--mask <kind>').hideHelp())
     .option('--dump <dir>', 'write every stage, numbered: the graph after each pass, kernels, sources, plan')
@@ -26,6 +25,7 @@ export function addCompile(program: Command, context: Context): void {
     Examples: [
       'tilewright compile models/demo -o demo.tw',
       'tilewright compile path/to/llama -o llama.tw --precision f32',
+      'tilewright compile path/to/llama -o llama.tw --target cuda:sm_90a',
       'tilewright compile path/to/config.json --init random:1 -o shape.tw',
     ],
     'Next': ['tilewright tune demo.tw --budget 5m', 'tilewright inspect demo.tw'],
@@ -35,7 +35,6 @@ export function addCompile(program: Command, context: Context): void {
 
 async function compile(context: Context, checkpoint: string, flags: Flags): Promise<void> {
   const { io } = context;
-  checkTarget(text(flags, 'target') ?? 'cpu');
   const output = required(flags, 'output', '-o DIR', `tilewright compile ${checkpoint} -o model.tw`);
   const model = modelFlags(flags);
   if (isArtifact(checkpoint)) throw new UserError(`${checkpoint}: is an artifact already`, `tune it (tilewright tune ${checkpoint}), run it, or give the checkpoint that it was made from`);

@@ -53,13 +53,13 @@ async function inspect(context: Context, model: string, flags: Flags): Promise<v
   const { plan } = inspection;
   const given = text(flags, 'tokens');
   const tokens = given === undefined ? plan.capacity.tokens : wholeNumber('--tokens', given, 1, plan.capacity.tokens, '256');
-  const [data, words] = view(inspection, views[0], flags, tokens, io.stdout.columns ?? 200, io.invocation);
+  const [data, words] = await view(inspection, views[0], flags, tokens, io.stdout.columns ?? 200, io.invocation);
   if (isSet(flags, 'json')) printJson(io, data());
   else io.stdout.write(words());
 }
 
 /** The view as data and as text, each made when asked for. */
-function view(inspection: Inspection, name: (typeof VIEWS)[number] | undefined, flags: Flags, tokens: number, width: number, invocation: string): readonly [() => unknown, () => string] {
+async function view(inspection: Inspection, name: (typeof VIEWS)[number] | undefined, flags: Flags, tokens: number, width: number, invocation: string): Promise<readonly [() => unknown, () => string]> {
   const { plan, stages } = inspection;
   const size = typicalSize(tokens);
   const rows = () => kernelRows(plan, size);
@@ -73,7 +73,7 @@ function view(inspection: Inspection, name: (typeof VIEWS)[number] | undefined, 
     }
     case 'kernels': return [() => ({ size, kernels: rows() }), () => describeKernels(rows(), size.T, size.R)];
     case 'kernel': {
-      const source = kernelSource(plan, text(flags, 'kernel') ?? '', tokens);
+      const source = await kernelSource(inspection.model, text(flags, 'kernel') ?? '', tokens);
       return [() => source, () => describeSource(source)];
     }
     case 'plan':

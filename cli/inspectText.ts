@@ -3,7 +3,8 @@ import type { Inspection, Stage } from '../driver/inspect.js';
 import { parameterCount } from '../driver/inspect.js';
 import { groupKernels, type KernelRow, type KernelSource } from '../driver/inspectKernels.js';
 import type { ArenaSlot, MemoryReport } from '../driver/inspectMemory.js';
-import type { CpuSchedule, Plan } from '../ir/plan.js';
+import type { CudaSchedule } from '../ir/cuda.js';
+import type { Plan, Schedule } from '../ir/plan.js';
 import { bytes, count, cut, si, textTable } from './format.js';
 import { quoteForShell } from './io.js';
 
@@ -38,12 +39,24 @@ export function describeSource(kernel: KernelSource): string {
     ` * name: ${kernel.name}   signature: ${kernel.signature}`,
     ` * schedule for micro-batches of up to ${kernel.bucket.tokens} tokens: ${describeSchedule(kernel.schedule)}`,
     ` * buffers: ${kernel.parameters.map((name, i) => `${i} ${name}`).join(', ')}`,
-    ` * scratch: ${bytes(kernel.scratchBytes)} a thread */`,
+    ...(kernel.scratchBytes === undefined ? [] : [` * scratch: ${bytes(kernel.scratchBytes)} a thread`]),
+    ...describeResources(kernel),
+    ' */',
     kernel.source,
   ].join('\n');
 }
 
-export function describeSchedule(schedule: CpuSchedule): string {
+/** Threads, registers, shared memory and spills of a GPU's kernel. */
+function describeResources({ launch, resources, note }: KernelSource): string[] {
+  if (launch === undefined) return [];
+  const shape = ` * blocks of ${launch.threads} threads${launch.cluster > 1 ? ` in clusters of ${launch.cluster}` : ''}, ${bytes(launch.sharedBytes)} of shared memory`;
+  if (resources === undefined) return [shape, ...(note === undefined ? [] : [` * not compiled: ${note}`])];
+  const { registers, spillStoreBytes, spillLoadBytes } = resources;
+  return [`${shape}, ${registers} registers a thread, ${spillStoreBytes + spillLoadBytes === 0 ? 'no spills' : `spills: ${spillStoreBytes} bytes stored, ${spillLoadBytes} loaded`}`];
+}
+
+export function describeSchedule(schedule: Schedule): string {
+  if (!('isa' in schedule)) return describeCudaSchedule(schedule);
   switch (schedule.kind) {
     case 'gemm': return `${schedule.isa}, tile ${schedule.mr}×${schedule.nr}, k ${schedule.kc}, item ${schedule.mb}×${schedule.nb}`;
     case 'attention': return `${schedule.isa}, ${schedule.queries} queries × ${schedule.keys} keys`;
@@ -52,8 +65,20 @@ export function describeSchedule(schedule: CpuSchedule): string {
   }
 }
 
+function describeCudaSchedule(schedule: CudaSchedule): string {
+  switch (schedule.kind) {
+    case 'gemm': {
+      const more = schedule.skeleton === 'wgmma' ? `, ${schedule.mode}${schedule.cluster > 1 ? `, clusters of ${schedule.cluster}` : ''}, raster ${schedule.raster}` : '';
+      return `${schedule.skeleton}, tile ${schedule.tm}×${schedule.tn}×${schedule.tk}, ${schedule.stages} stages${more}`;
+    }
+    case 'attention': return `${schedule.skeleton}, ${schedule.queries} queries × ${schedule.keys} keys`;
+    case 'loop': return `blocks of ${schedule.threads} threads`;
+    default: return schedule satisfies never;
+  }
+}
+
 /** Launches in order, kernels of one text once, with the schedule of each bucket. */
-export function describePlan(plan: Plan, rows: readonly KernelRow[]): string {
+export function describePlan(plan: Plan<Schedule>, rows: readonly KernelRow[]): string {
   const groups = groupKernels(rows);
   const launches = textTable(groups.map(({ path, rows: members }) => [`×${members.length}`, members[0]!.signature, path]));
   const blocks = groups.map(({ path, rows: members }) => {
@@ -120,7 +145,7 @@ export function describeSummary(inspection: Inspection, rows: readonly KernelRow
     ['model', `${request.model} (${kind})`],
     ...(checkpoint === undefined ? [] : [['parameters', count(parameterCount(checkpoint))]]),
     ...shape,
-    ['target', `cpu, ${isa}, ${arithmetic} inputs, f32 accumulation`],
+    ['target', `${inspection.model.target === 'cpu' ? 'cpu, ' : ''}${isa}, ${arithmetic} inputs, f32 accumulation`],
     ['kernels', `${rows.length}${layers === undefined ? '' : `: ${perLayer} a layer, ${rows.length - rows.filter(({ path }) => path.startsWith('layers.')).length} besides`}; ${new Set(rows.map(({ signature }) => signature)).size} different texts`],
     ['arena', `${bytes(memory.arenaBytes)} for micro-batches of up to ${count(plan.capacity.tokens)} tokens`],
     ['weights', weights],

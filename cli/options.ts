@@ -1,7 +1,7 @@
 /** Flags as text → typed values. Every refusal says what was given, what is expected, and shows an example. */
 import { UserError } from '../errors.js';
 import { parseInit, type WeightInit } from '../driver/model.js';
-import { PRECISIONS, type Precision } from '../driver/machine.js';
+import { PRECISIONS, TARGETS, type Precision, type TargetName } from '../driver/target.js';
 import { SHARING_MODES, type Sharing } from '../eval/index.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
 import type { MaskKind } from '../models/mask.js';
@@ -75,15 +75,6 @@ export const threads = (flags: Flags, cores: () => number): number => {
   return given === undefined ? cores() : wholeNumber('--threads', given, 1, MAX_THREADS, '2');
 };
 
-/** `--target`: only the CPU target exists. */
-export function checkTarget(given: string): void {
-  if (given === 'cpu') return;
-  if (given === 'cuda' || given.startsWith('cuda:')) {
-    throw new UserError(`--target ${given}: the CUDA target is not part of this version; it compiles for the CPU only`, 'leave --target out, or say --target cpu');
-  }
-  choice('--target', given, ['cpu']);
-}
-
 /** Masks that score trees. The meta-pair's own inputs are not what a run hands over. */
 const RUN_MASKS = ['tree', 'slidingWindow'] as const;
 export const INSPECT_MASKS = ['tree', 'metaPair', 'slidingWindow'] as const;
@@ -91,6 +82,7 @@ export const INSPECT_MASKS = ['tree', 'metaPair', 'slidingWindow'] as const;
 export interface ModelFlags {
   readonly init: WeightInit;
   readonly precision: Precision;
+  readonly target?: TargetName;
   readonly isa?: CpuIsa;
   readonly mask?: MaskKind;
   readonly maxTokens?: number;
@@ -99,10 +91,11 @@ export interface ModelFlags {
 
 /** The flags that say how a model is compiled; `masks` are those that make sense to the command. */
 export function modelFlags(flags: Flags, masks: readonly MaskKind[] = RUN_MASKS): ModelFlags {
-  const [init, precision, isa, mask, maxTokens, dump] = ['init', 'precision', 'isa', 'mask', 'maxTokens', 'dump'].map((name) => text(flags, name));
+  const [init, precision, target, isa, mask, maxTokens, dump] = ['init', 'precision', 'target', 'isa', 'mask', 'maxTokens', 'dump'].map((name) => text(flags, name));
   return {
     init: init === undefined ? { kind: 'checkpoint' } : parseInit(init),
     precision: precision === undefined ? 'auto' : choice('--precision', precision, PRECISIONS),
+    ...(target === undefined ? {} : { target: choice('--target', target, TARGETS) }),
     ...(isa === undefined ? {} : { isa: choice('--isa', isa, CPU_ISAS) }),
     ...(mask === undefined ? {} : { mask: choice('--mask', mask, masks) }),
     ...(maxTokens === undefined ? {} : { maxTokens: wholeNumber('--max-tokens', maxTokens, 32, 1 << 16, '1024') }),
@@ -111,7 +104,7 @@ export function modelFlags(flags: Flags, masks: readonly MaskKind[] = RUN_MASKS)
 }
 
 const FIXED_BY_ARTIFACT: Readonly<Record<string, string>> = {
-  init: '--init', precision: '--precision', isa: '--isa', mask: '--mask', maxTokens: '--max-tokens', dump: '--dump',
+  init: '--init', precision: '--precision', target: '--target', isa: '--isa', mask: '--mask', maxTokens: '--max-tokens', dump: '--dump',
 };
 
 /** An artifact was compiled with its own: asking for others would silently do nothing. */

@@ -11,12 +11,16 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { z } from 'zod';
 import { UserError } from '../errors.js';
 import { diskProblem, isRunning, makeFolder, prepareOutput, writeAll } from '../eval/output.js';
-import { CPU_ISAS, type Plan } from '../ir/plan.js';
+import { isLegal } from '../codegen/cpu/index.js';
+import { isLegalCuda } from '../codegen/cuda/index.js';
+import { CUDA_ARCHS, type CudaArch } from '../ir/cuda.js';
+import { CPU_ISAS } from '../ir/plan.js';
 import { checkAgainstGraph, checkPlan } from './checkPlan.js';
-import type { CompiledModel } from './compile.js';
+import { isaOf, type CompiledModel } from './compile.js';
 import { arithmeticOf, numericsOf, scheduleFacts, upTo, type Machine } from './machine.js';
 import type { WeightInit } from './model.js';
 import { parsePlan, printPlan } from './planJson.js';
+import { cudaNumerics, type Arithmetic } from './target.js';
 
 /** Bump when the plan's meaning, the kernel ABI or the folder's layout changes. */
 export const ARTIFACT_VERSION = 1;
@@ -27,7 +31,13 @@ const hash = z.string().regex(/^[0-9a-f]{64}$/);
 const manifestSchema = z.strictObject({
   format: z.literal('tilewright'),
   version: z.number().int(),
-  target: z.strictObject({ kind: z.literal('cpu'), isa: z.enum(CPU_ISAS), arithmetic: z.enum(['bf16', 'f32']), cpu: z.string().max(200) }),
+  target: z.discriminatedUnion('kind', [
+    z.strictObject({ kind: z.literal('cpu'), isa: z.enum(CPU_ISAS), arithmetic: z.enum(['bf16', 'f32']), cpu: z.string().max(200) }),
+    z.strictObject({
+      kind: z.literal('cuda'), arch: z.enum(CUDA_ARCHS), arithmetic: z.enum(['bf16', 'f16']),
+      sharedBytesPerBlock: z.number().int().min(1).max(1 << 24), multiprocessors: z.number().int().min(1).max(1 << 12),
+    }),
+  ]),
   model: z.strictObject({
     path: z.string().max(4096), fingerprint: z.string().max(200),
     init: z.union([z.strictObject({ kind: z.literal('checkpoint') }), z.strictObject({ kind: z.literal('random'), seed: z.number().int().nonnegative() })]),
@@ -50,7 +60,7 @@ export interface ModelReference {
 
 /** Identity of what is computed: model, arithmetic and plan. Names journals and results. */
 export const artifactId = (reference: ModelReference, model: CompiledModel): string =>
-  sha256(JSON.stringify([ARTIFACT_VERSION, reference.fingerprint, reference.init, model.isa, model.arithmetic, sha256(model.graphText)])).slice(0, 16);
+  sha256(JSON.stringify([ARTIFACT_VERSION, reference.fingerprint, reference.init, isaOf(model), model.arithmetic, sha256(model.graphText)])).slice(0, 16);
 
 export const isArtifact = (path: string): boolean => existsSync(join(path, 'manifest.json'));
 
@@ -95,7 +105,9 @@ export function saveArtifact(dir: string, reference: ModelReference, machine: Ma
   const plan = printPlan(model.plan);
   const manifest: Manifest = {
     format: 'tilewright', version: ARTIFACT_VERSION,
-    target: { kind: 'cpu', isa: model.isa, arithmetic: model.arithmetic, cpu: machine.cpu.model.slice(0, 200) },
+    target: model.target === 'cuda'
+      ? { kind: 'cuda', arithmetic: model.arithmetic, ...model.facts }
+      : { kind: 'cpu', isa: model.isa, arithmetic: model.arithmetic, cpu: machine.cpu.model.slice(0, 200) },
     model: { path: resolve(reference.path), fingerprint: reference.fingerprint, init: reference.init },
     tuned: isTuned,
     files: { 'graph.tw': sha256(model.graphText), 'plan.json': sha256(plan) },
@@ -142,27 +154,28 @@ function readBounded(path: string, name: string, again: string): string {
 const word = (text: string): string => (/^[\w./:=@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
 /** The command that makes the artifact anew, with the same arithmetic where that is known. */
-export function rebuild(dir: string, known: { readonly model?: Pick<ModelReference, 'path'> & { readonly init?: WeightInit }; readonly arithmetic?: 'bf16' | 'f32' } = {}): string {
+export function rebuild(dir: string, known: { readonly model?: Pick<ModelReference, 'path'> & { readonly init?: WeightInit }; readonly arithmetic?: Arithmetic; readonly cuda?: CudaArch } = {}): string {
   const model = known.model === undefined ? '<checkpoint>' : word(known.model.path);
   const init = known.model?.init?.kind === 'random' ? ` --init random:${known.model.init.seed}` : '';
-  return `tilewright compile ${model}${init}${known.arithmetic === 'f32' ? ' --precision f32' : ''} -o ${word(dir)}`;
+  const target = known.cuda === undefined ? '' : ` --target cuda:${known.cuda}`;
+  const precision = known.arithmetic === 'f32' || known.cuda !== undefined && known.arithmetic !== undefined ? ` --precision ${known.arithmetic}` : '';
+  return `tilewright compile ${model}${init}${target}${precision} -o ${word(dir)}`;
 }
 
 /** Reads and checks an artifact. Rejects with UserError, which names the command that makes it anew. */
 export async function loadArtifact(dir: string, machine: Machine): Promise<Artifact> {
   if (!statSync(dir).isDirectory()) throw new UserError(`${dir}: is not an artifact folder`, rebuild(dir));
   const manifest = parseManifest(dir, readBounded(dir, 'manifest.json', rebuild(dir)));
-  const { isa, arithmetic } = manifest.target;
-  const again = rebuild(dir, { model: manifest.model, arithmetic });
-  if (!machine.isas.includes(isa)) {
-    throw new UserError(`${dir}: compiled for ${isa} on ${manifest.target.cpu}; this CPU (${machine.cpu.model}) has ${machine.isas.join(', ')}`, again);
+  const { target } = manifest;
+  const again = rebuild(dir, { model: manifest.model, arithmetic: target.arithmetic, ...(target.kind === 'cuda' ? { cuda: target.arch } : {}) });
+  if (target.kind === 'cpu' && !machine.isas.includes(target.isa)) {
+    throw new UserError(`${dir}: compiled for ${target.isa} on ${target.cpu}; this CPU (${machine.cpu.model}) has ${machine.isas.join(', ')}`, again);
   }
   const texts = { 'graph.tw': readBounded(dir, 'graph.tw', again), 'plan.json': readBounded(dir, 'plan.json', again) };
   for (const name of ['graph.tw', 'plan.json'] as const) {
     const actual = sha256(texts[name]);
     if (actual !== manifest.files[name]) throw new UserError(`${dir}: ${name} has hash ${actual.slice(0, 12)}…, the manifest says ${manifest.files[name].slice(0, 12)}…: it was changed after it was compiled`, again);
   }
-  const plan: Plan = parsePlan(texts['plan.json'], `${dir}/plan.json`, again);
   const check = (name: string, run: () => void): void => {
     try {
       run();
@@ -170,14 +183,26 @@ export async function loadArtifact(dir: string, machine: Machine): Promise<Artif
       throw new UserError(`${dir}: ${name}: ${error instanceof Error ? error.message : String(error)}`, again, { cause: error });
     }
   };
+  // Here, not above: only artifacts are parsed, and the parser takes 0.3 s to load.
+  const { parseGraph } = await import('../ir/text/parser.js');
+  const where = `${dir}/plan.json`;
+  if (target.kind === 'cuda') {
+    const { arch, sharedBytesPerBlock, multiprocessors, arithmetic } = target;
+    const facts = { arch, sharedBytesPerBlock, multiprocessors };
+    const plan = parsePlan(texts['plan.json'], where, again, 'cuda');
+    check('plan.json', () => checkPlan(plan, (kernel, module, schedule) => isLegalCuda(kernel, module, schedule, facts)));
+    check('graph.tw and plan.json', () => checkAgainstGraph(plan, parseGraph(texts['graph.tw']), cudaNumerics(arithmetic)));
+    return { manifest, model: { target: 'cuda', facts, arithmetic, graphText: texts['graph.tw'], plan } };
+  }
+  const { isa, arithmetic } = target;
+  const facts = { ...scheduleFacts(machine), isas: upTo(machine, isa) };
+  const plan = parsePlan(texts['plan.json'], where, again);
   check('manifest.json', () => {
     if (arithmeticOf(isa) !== arithmetic) throw new Error(`${isa} does not compute in ${arithmetic}`);
   });
-  check('plan.json', () => checkPlan(plan, { ...scheduleFacts(machine), isas: upTo(machine, isa) }));
-  // Here, not above: only artifacts are parsed, and the parser takes 0.3 s to load.
-  const { parseGraph } = await import('../ir/text/parser.js');
+  check('plan.json', () => checkPlan(plan, (kernel, module, schedule) => isLegal(kernel, module, schedule, facts)));
   check('graph.tw and plan.json', () => checkAgainstGraph(plan, parseGraph(texts['graph.tw']), numericsOf(isa)));
-  return { manifest, model: { isa, arithmetic, graphText: texts['graph.tw'], plan } };
+  return { manifest, model: { target: 'cpu', isa, arithmetic, graphText: texts['graph.tw'], plan } };
 }
 
 /** What every version's manifest has had: enough to say which version it is and how to make the artifact anew. */

@@ -5,6 +5,9 @@
 import { compileKernels, emitPlan } from './kernels.js';
 import { detectMachine } from './machine.js';
 import { prepareArtifact, saveArtifact } from './artifact.js';
+import type { SourceText } from '../runtime/cpu/compiler.js';
+import { isaOf, type CompiledModel } from './compile.js';
+import { compileCudaKernels, cudaSources, emitCudaPlan } from './cudaKernels.js';
 import { openOrCompile } from './open.js';
 import type { CompileRequest, CompileResult, RunRequest, RunResult, TuneRequest, TuneResult, Ui } from './requests.js';
 import { packedWeightBytes } from './work.js';
@@ -16,16 +19,27 @@ export async function compile(request: CompileRequest, ui: Ui): Promise<CompileR
   const machine = detectMachine();
   ui.phase('open model', request.model);
   const { reference, model } = await openOrCompile(request, machine, ui);
-  const emitted = emitPlan(model.plan);
   const signatures = new Set(model.plan.launches.map((launch) => launch.signature));
   ui.phase('compile kernels', `${signatures.size} distinct of ${model.plan.launches.length}`);
-  const compiled = await compileKernels(emitted, model.isa);
+  const compiled = await machineCode(model);
   ui.phase('write', request.output);
-  saveArtifact(request.output, reference, machine, model, emitted.sources, false);
+  saveArtifact(request.output, reference, machine, model, compiled.sources, false);
   return {
-    artifact: request.output, isa: model.isa, arithmetic: model.arithmetic, kernels: model.plan.launches.length, distinctKernels: signatures.size,
+    artifact: request.output, isa: isaOf(model), arithmetic: model.arithmetic, kernels: model.plan.launches.length, distinctKernels: signatures.size,
     arenaBytes: model.plan.arenaBytes, packedWeightBytes: packedWeightBytes(model.plan), seconds: (performance.now() - begin) / 1000, cached: compiled.isCached,
   };
+}
+
+/** Prints and compiles a model's kernels, or finds them in the cache. */
+async function machineCode(model: CompiledModel): Promise<{ readonly sources: readonly SourceText[]; readonly isCached: boolean }> {
+  if (model.target === 'cuda') {
+    const emitted = emitCudaPlan(model.plan);
+    const { isCached } = await compileCudaKernels(emitted, model.facts.arch);
+    return { sources: cudaSources(emitted), isCached };
+  }
+  const emitted = emitPlan(model.plan);
+  const { isCached } = await compileKernels(emitted, model.isa);
+  return { sources: emitted.sources, isCached };
 }
 
 /** Artifact → the same artifact with the best schedules found within a time budget. */

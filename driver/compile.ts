@@ -1,32 +1,39 @@
 /** Model → plan: graph, passes, kernels, default schedules. No weights are read and nothing is compiled yet. */
 import { defaultSchedule } from '../codegen/cpu/index.js';
+import { defaultCudaSchedule } from '../codegen/cuda/index.js';
 import { UserError } from '../errors.js';
+import type { CudaSchedule } from '../ir/cuda.js';
 import type { Graph } from '../ir/graph.js';
-import type { Bucket, CpuIsa, CpuSchedule, Plan } from '../ir/plan.js';
+import type { Kernel, KernelModule } from '../ir/kernel.js';
+import type { Bucket, CpuIsa, CpuSchedule, CudaPlan, Plan } from '../ir/plan.js';
 import { printGraph } from '../ir/text/printer.js';
 import { verifyGraph } from '../ir/verify.js';
 import { verifyKernels } from '../ir/verifyKernel.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import type { MaskKind } from '../models/mask.js';
-import { lower, optimise } from '../passes/pipeline.js';
+import { lower, optimise, type Numerics } from '../passes/pipeline.js';
 import { planMemory } from '../passes/planMemory.js';
-import { defaultBuckets } from '../autotune/buckets.js';
+import { cudaBuckets, defaultBuckets } from '../autotune/buckets.js';
 import { deriveLaunches, MAX_CAPACITY } from './checkPlan.js';
-import { arithmeticOf, chooseIsa, numericsOf, scheduleFacts, upTo, type Machine, type Precision } from './machine.js';
+import { arithmeticOf, chooseIsa, numericsOf, scheduleFacts, upTo, type Machine } from './machine.js';
 import { buildGraph } from './model.js';
+import { cudaArithmetic, cudaNumerics, type CudaFacts, type Precision } from './target.js';
 
 export interface CompileOptions {
   readonly precision: Precision;
   readonly isa?: CpuIsa;
+  /** Compile for this GPU instead of the CPU. */
+  readonly cuda?: CudaFacts;
   readonly mask?: MaskKind;
-  /** Largest micro-batch, packed tokens. Default: what the model's context needs, at least 1024, at most 4096. */
+  /** Largest micro-batch, packed tokens. Default: what the model's context needs, within bounds of the target. */
   readonly maxTokens?: number;
   /** Sees the graph after every pass: dumps and `inspect`. */
   readonly observe?: (stage: string, graph: Graph) => void;
 }
 
 /** A compiled model: everything but weights and machine code. */
-export interface CompiledModel {
+export interface CpuModel {
+  readonly target: 'cpu';
   readonly isa: CpuIsa;
   readonly arithmetic: 'bf16' | 'f32';
   /** Text of the optimised graph. */
@@ -34,35 +41,84 @@ export interface CompiledModel {
   readonly plan: Plan;
 }
 
+export interface CudaModel {
+  readonly target: 'cuda';
+  /** What its schedules were chosen for. */
+  readonly facts: CudaFacts;
+  readonly arithmetic: 'bf16' | 'f16';
+  readonly graphText: string;
+  readonly plan: CudaPlan;
+}
+
+export type CompiledModel = CpuModel | CudaModel;
+
+/** `avx512`, `cuda:sm_90a`: names the machine code for results, journals and people. */
+export const isaOf = (model: CompiledModel): string => (model.target === 'cpu' ? model.isa : `cuda:${model.facts.arch}`);
+
 /** Longest context accepted, tokens: the model's own, bounded by the largest micro-batch. */
-export const contextLimit = (checkpoint: Pick<Checkpoint, 'config'>, plan: Plan): number =>
+export const contextLimit = (checkpoint: Pick<Checkpoint, 'config'>, plan: Pick<Plan, 'capacity'>): number =>
   Math.min(checkpoint.config.maxPositions, plan.capacity.tokens);
 
-const DEFAULT_CAPACITY = { least: 1024, most: 4096 } as const;
+/** Tokens of the largest micro-batch by default: the model's context within these bounds. */
+const CPU_CAPACITY = { least: 1024, most: 4096 } as const;
+/** 60 column tiles × 132 multiprocessors come out nearly even at multiples of 1,920 tokens (docs/performance.md). */
+const CUDA_CAPACITY = { least: 7680, most: 16_384 } as const;
 
+export function compileModel(checkpoint: Checkpoint, machine: Machine, options: CompileOptions & { readonly cuda?: never }): CpuModel;
+export function compileModel(checkpoint: Checkpoint, machine: Machine, options: CompileOptions): CompiledModel;
 export function compileModel(checkpoint: Checkpoint, machine: Machine, options: CompileOptions): CompiledModel {
+  return options.cuda === undefined ? compileForCpu(checkpoint, machine, options) : compileForCuda(checkpoint, options.cuda, options);
+}
+
+function compileForCpu(checkpoint: Checkpoint, machine: Machine, options: CompileOptions): CpuModel {
   const isa = chooseIsa(machine, options.precision, options.isa);
-  const numerics = numericsOf(isa);
-  const tokens = options.maxTokens ?? Math.min(Math.max(checkpoint.config.maxPositions, DEFAULT_CAPACITY.least), DEFAULT_CAPACITY.most);
+  const facts = { ...scheduleFacts(machine), isas: upTo(machine, isa) };
+  const { graph, plan } = plans<CpuSchedule>(checkpoint, options, {
+    numerics: numericsOf(isa), limits: CPU_CAPACITY, buckets: defaultBuckets,
+    schedule: (kernel, module, bucket) => defaultSchedule(kernel, module, facts, bucket),
+  });
+  return { target: 'cpu', isa, arithmetic: arithmeticOf(isa), graphText: printGraph(graph), plan };
+}
+
+function compileForCuda(checkpoint: Checkpoint, facts: CudaFacts, options: CompileOptions): CudaModel {
+  if (options.isa !== undefined) throw new UserError('--isa is an instruction set of CPUs', 'drop --isa, or use --target cpu');
+  const arithmetic = cudaArithmetic(options.precision, checkpoint.config.dtype);
+  const { graph, plan } = plans<CudaSchedule>(checkpoint, options, {
+    numerics: cudaNumerics(arithmetic), limits: CUDA_CAPACITY, buckets: cudaBuckets,
+    schedule: (kernel, module, bucket) => defaultCudaSchedule(kernel, module, facts, bucket),
+  });
+  return { target: 'cuda', facts, arithmetic, graphText: printGraph(graph), plan };
+}
+
+/** What a target decides about a plan. */
+interface Planning<S> {
+  readonly numerics: Numerics;
+  readonly limits: { readonly least: number; readonly most: number };
+  readonly buckets: (tokens: number) => readonly Bucket[];
+  readonly schedule: (kernel: Kernel, module: KernelModule, bucket: Bucket) => S;
+}
+
+function plans<S>(checkpoint: Checkpoint, options: CompileOptions, planning: Planning<S>): { readonly graph: Graph; readonly plan: Plan<S> } {
+  const { least, most } = planning.limits;
+  const tokens = options.maxTokens ?? Math.min(Math.max(checkpoint.config.maxPositions, least), most);
   if (!Number.isInteger(tokens) || tokens < 32 || tokens > MAX_CAPACITY) throw new UserError(`a micro-batch of ${tokens} tokens: expected 32 to ${MAX_CAPACITY}`, 'use --max-tokens 1024');
   const capacity: Bucket = { tokens, rows: tokens, longest: tokens };
-  const graph = optimise(buildGraph(checkpoint, options.mask), numerics, (stage, current) => {
+  const graph = optimise(buildGraph(checkpoint, options.mask), planning.numerics, (stage, current) => {
     verifyGraph(current, stage);
     options.observe?.(stage, current);
   });
-  const module = lower(graph, numerics);
+  const module = lower(graph, planning.numerics);
   verifyKernels(module);
   const memory = planMemory(module, capacity);
   const launches = deriveLaunches(module, tokens);
-  const facts = { ...scheduleFacts(machine), isas: upTo(machine, isa) };
-  const buckets = defaultBuckets(tokens);
+  const buckets = planning.buckets(tokens);
   const schedules = buckets.map((bucket) => {
-    const chosen: Record<string, CpuSchedule> = {};
-    module.kernels.forEach((kernel, i) => { chosen[launches[i]!.signature] ??= defaultSchedule(kernel, module, facts, bucket); });
+    const chosen: Record<string, S> = {};
+    module.kernels.forEach((kernel, i) => { chosen[launches[i]!.signature] ??= planning.schedule(kernel, module, bucket); });
     return chosen;
   });
   return {
-    isa, arithmetic: arithmeticOf(isa), graphText: printGraph(graph),
+    graph,
     plan: {
       buffers: module.buffers, weights: module.weights, constants: module.constants, kernels: module.kernels, launches, capacity,
       arenaBytes: memory.arenaBytes, placements: memory.placements, buckets, schedules,

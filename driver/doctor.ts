@@ -2,11 +2,14 @@
 import { accessSync, closeSync, constants, lstatSync, mkdtempSync, openSync, readdirSync, rmSync, writeSync } from 'node:fs';
 import { totalmem } from 'node:os';
 import { delimiter, join } from 'node:path';
+import type { CudaArch } from '../ir/cuda.js';
+import { cudaAvailable, type CudaAvailability } from '../runtime/cuda/addon.js';
+import { compilerName, findCudaCompiler } from '../runtime/cuda/compiler.js';
 import { UserError } from '../errors.js';
 import { makeFolder } from '../eval/output.js';
 import { findCompiler, type SystemCompiler } from '../runtime/cpu/systemCompiler.js';
 import { readSettings } from '../settings.js';
-import { probeDriver, probeNvrtc, type LibraryVersion } from './gpuProbe.js';
+import { archOf } from './gpu.js';
 import { detectMachine, type Machine } from './machine.js';
 
 /** `missing`: something cannot work without it. `note`: good to know. */
@@ -29,8 +32,9 @@ export interface Probes {
   readonly cacheDir: string;
   /** Bytes of memory this process may use, and how many of them are free. */
   memory(): { readonly totalBytes: number; readonly freeBytes: number };
-  driver(): LibraryVersion | undefined;
-  nvrtc(): LibraryVersion | undefined;
+  gpu(): CudaAvailability;
+  /** For the GPU's architecture and its driver, where there is one. */
+  cudaCompiler(arch: CudaArch, driverVersion: number | undefined): Promise<string>;
 }
 
 /** Least version of Node, as package.json states it. */
@@ -53,7 +57,8 @@ const hasProgram = (name: string): boolean => readSettings().path.split(delimite
 
 const hereAndNow = (): Probes => ({
   nodeVersion: process.versions.node, hasProgram, platform: `${process.platform}-${process.arch}`, machine: detectMachine, compiler: () => findCompiler(),
-  cacheDir: readSettings().cacheDir, memory, driver: () => probeDriver(), nvrtc: () => probeNvrtc(),
+  cacheDir: readSettings().cacheDir, memory, gpu: () => cudaAvailable(),
+  cudaCompiler: async (arch, driverVersion) => compilerName(await findCudaCompiler(arch, driverVersion)),
 });
 
 const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
@@ -166,18 +171,34 @@ function checkMemory(probes: Probes): Check {
   return { name: 'memory', status: 'ok', detail: `${gib(totalBytes)}, ${gib(freeBytes)} free` };
 }
 
-const NO_CUDA = 'the CUDA target is not part of this version';
-
-function checkGpu(probes: Probes): Check[] {
-  const shown = (found: LibraryVersion | undefined): string => (found === undefined ? 'not found' : `${found.library}, version ${found.version ?? 'unknown'}`);
-  return [
-    { name: 'GPU driver', status: 'note', detail: `${shown(probes.driver())}; ${NO_CUDA}` },
-    { name: 'NVRTC', status: 'note', detail: `${shown(probes.nvrtc())}; ${NO_CUDA}` },
-  ];
+/** Of a GPU: nothing here is missing on a machine that has none. */
+async function checkGpu(probes: Probes): Promise<Check[]> {
+  let found: CudaAvailability;
+  try {
+    found = probes.gpu();
+  } catch (error) {
+    found = { ok: false, reason: error instanceof Error ? error.message : String(error) };
+  }
+  const version = (n: number): string => `${Math.floor(n / 1000)}.${Math.floor((n % 1000) / 10)}`;
+  const gpus: Check[] = found.ok
+    ? found.devices.map((device) => ({
+      name: `GPU ${device.ordinal}`, status: archOf(device) === undefined ? 'note' : 'ok',
+      detail: `${device.name}, ${(device.totalBytes / 2 ** 30).toFixed(0)} GiB, ${device.multiprocessors} multiprocessors, `
+        + `${archOf(device) ?? `compute capability ${device.capability.join('.')}: older than 8.0, not supported`}; driver for CUDA ${version(found.driverVersion)}`,
+    }))
+    : [{ name: 'GPU', status: 'note', detail: `${found.reason}; --target cuda:sm_90a compiles without one` }];
+  const arch = (found.ok ? found.devices.map(archOf).find((each) => each !== undefined) : undefined) ?? 'sm_90a';
+  try {
+    return [...gpus, { name: 'CUDA compiler', status: 'ok', detail: await probes.cudaCompiler(arch, found.ok ? found.driverVersion : undefined) }];
+  } catch (error) {
+    const { detail, fix } = missing('CUDA compiler', error);
+    // Without a GPU nobody needs one.
+    return [...gpus, { name: 'CUDA compiler', status: found.ok ? 'missing' : 'note', detail, ...(found.ok && fix !== undefined ? { fix } : {}) }];
+  }
 }
 
 /** All checks, in the order in which they matter. Never throws for something that is missing. */
 export async function examineMachine(probes: Probes = hereAndNow()): Promise<readonly Check[]> {
   const compiler = await checkCompiler(probes);
-  return [checkNode(probes), ...checkMachine(probes), compiler, checkCache(probes), checkMemory(probes), ...checkGpu(probes)];
+  return [checkNode(probes), ...checkMachine(probes), compiler, checkCache(probes), checkMemory(probes), ...await checkGpu(probes)];
 }

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { UserError } from '../errors.js';
 import { makeFolder } from '../eval/output.js';
 import type { Graph } from '../ir/graph.js';
-import type { Plan } from '../ir/plan.js';
+import type { CompiledModel } from './compile.js';
+import { cudaSources, emitCudaPlan } from './cudaKernels.js';
 import { printGraph } from '../ir/text/printer.js';
 import { emitPlan } from './kernels.js';
 import { printPlan } from './planJson.js';
@@ -27,10 +28,12 @@ export class Dump {
     this.write(`${stage}.txt`, printGraph(graph));
   }
 
-  plan(plan: Plan): void {
+  plan(model: CompiledModel): void {
+    const { plan } = model;
     this.write('kernels.jsonl', plan.kernels.map((kernel) => `${JSON.stringify(kernel)}\n`).join(''));
     this.write('plan.json', printPlan(plan));
-    for (const source of emitPlan(plan).sources) this.write(source.name, source.text);
+    const sources = model.target === 'cuda' ? cudaSources(emitCudaPlan(model.plan)) : emitPlan(model.plan).sources;
+    for (const source of sources) this.write(source.name, source.text);
   }
 
   private write(name: string, text: string): void {

@@ -1,15 +1,17 @@
 /** A model opened for looking at it: its graph after every pass and its plan. */
 import { UserError } from '../errors.js';
 import type { Graph } from '../ir/graph.js';
-import type { CpuIsa, Plan } from '../ir/plan.js';
+import type { CpuIsa, Plan, Schedule } from '../ir/plan.js';
 import { printGraph } from '../ir/text/printer.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import type { LlamaConfig } from '../models/config.js';
 import type { MaskKind } from '../models/mask.js';
-import { graphPasses } from '../passes/pipeline.js';
+import { graphPasses, type Numerics } from '../passes/pipeline.js';
 import { isArtifact, loadArtifact } from './artifact.js';
-import { compileModel, type CompiledModel } from './compile.js';
-import { detectMachine, numericsOf, type Machine, type Precision } from './machine.js';
+import { compileModel, isaOf, type CompiledModel } from './compile.js';
+import { cudaFactsOf } from './gpu.js';
+import { detectMachine, numericsOf, type Machine } from './machine.js';
+import type { Arithmetic, Precision, TargetName } from './target.js';
 import { openModel, type WeightInit } from './model.js';
 
 export interface InspectRequest {
@@ -17,6 +19,8 @@ export interface InspectRequest {
   readonly model: string;
   readonly init: WeightInit;
   readonly precision: Precision;
+  /** Default: the CPU. */
+  readonly target?: TargetName;
   readonly isa?: CpuIsa;
   readonly mask?: MaskKind;
   /** Largest micro-batch, tokens. */
@@ -38,9 +42,11 @@ export interface Inspection {
   readonly isArtifact: boolean;
   /** Artifacts only. */
   readonly isTuned: boolean;
-  readonly isa: CpuIsa;
-  readonly arithmetic: 'bf16' | 'f32';
-  readonly plan: Plan;
+  readonly model: CompiledModel;
+  /** Instruction set, or `cuda:` and an architecture. */
+  readonly isa: string;
+  readonly arithmetic: Arithmetic;
+  readonly plan: Plan<Schedule>;
   /** Absent where an artifact's checkpoint is not where it was. */
   readonly checkpoint: Checkpoint | undefined;
   readonly config: LlamaConfig | undefined;
@@ -51,10 +57,10 @@ export interface Inspection {
 }
 
 /** Names each observed stage, numbering repeats of a pass. */
-function recordStages(isa: CpuIsa | undefined): { stages: Stage[]; observe: (name: string, graph: Graph) => void } {
+function recordStages(numerics: Numerics): { stages: Stage[]; observe: (name: string, graph: Graph) => void } {
   const stages: Stage[] = [];
   const counts = new Map<string, number>();
-  const reasons = graphPasses(numericsOf(isa ?? 'portable')).map(({ reason }) => reason);
+  const reasons = graphPasses(numerics).map(({ reason }) => reason);
   const observe = (pass: string, graph: Graph): void => {
     const count = (counts.get(pass) ?? 0) + 1;
     counts.set(pass, count);
@@ -70,15 +76,17 @@ function recordStages(isa: CpuIsa | undefined): { stages: Stage[]; observe: (nam
 export async function inspectModel(request: InspectRequest, machine: Machine = detectMachine()): Promise<Inspection> {
   if (isArtifact(request.model)) return inspectArtifact(request, machine);
   const checkpoint = openModel(request.model, request.init);
-  const { stages, observe } = recordStages(request.isa);
+  const cuda = cudaFactsOf(request.target ?? 'cpu');
+  // Reasons do not depend on the numerics.
+  const { stages, observe } = recordStages(numericsOf('portable'));
   const compiled = compileModel(checkpoint, machine, {
-    precision: request.precision, observe,
+    precision: request.precision, observe, ...(cuda === undefined ? {} : { cuda }),
     ...(request.isa === undefined ? {} : { isa: request.isa }),
     ...(request.mask === undefined ? {} : { mask: request.mask }),
     ...(request.maxTokens === undefined ? {} : { maxTokens: request.maxTokens }),
   });
   return {
-    request, isArtifact: false, isTuned: false, isa: compiled.isa, arithmetic: compiled.arithmetic, plan: compiled.plan,
+    request, isArtifact: false, isTuned: false, model: compiled, isa: isaOf(compiled), arithmetic: compiled.arithmetic, plan: compiled.plan,
     checkpoint, config: checkpoint.config, stages, notes: [],
   };
 }
@@ -102,17 +110,18 @@ async function inspectArtifact(request: InspectRequest, machine: Machine): Promi
   const stages = checkpoint === undefined ? undefined : replay(checkpoint, machine, model);
   if (checkpoint !== undefined && stages === undefined) notes.push('compiling the checkpoint today gives another graph, so only the artifact\'s own is shown');
   return {
-    request, isArtifact: true, isTuned: manifest.tuned, isa: model.isa, arithmetic: model.arithmetic, plan: model.plan,
+    request, isArtifact: true, isTuned: manifest.tuned, model, isa: isaOf(model), arithmetic: model.arithmetic, plan: model.plan,
     checkpoint, config: checkpoint?.config, stages: stages ?? [last], notes,
   };
 }
 
 /** The passes again, if they still lead to the artifact's graph. */
 function replay(checkpoint: Checkpoint, machine: Machine, model: CompiledModel): readonly Stage[] | undefined {
-  const { stages, observe } = recordStages(model.isa);
+  const { stages, observe } = recordStages(numericsOf('portable'));
+  const target = model.target === 'cuda' ? { precision: model.arithmetic, cuda: model.facts } : { precision: 'auto' as const, isa: model.isa };
   const bias = model.plan.kernels.some((kernel) => kernel.anchor === 'attention' && kernel.mask.kind === 'bias');
   const again = compileModel(checkpoint, machine, {
-    precision: 'auto', isa: model.isa, maxTokens: model.plan.capacity.tokens, observe, ...(bias ? { mask: 'slidingWindow' as const } : {}),
+    ...target, maxTokens: model.plan.capacity.tokens, observe, ...(bias ? { mask: 'slidingWindow' as const } : {}),
   });
   return again.graphText === model.graphText ? stages : undefined;
 }

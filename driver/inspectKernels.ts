@@ -1,9 +1,13 @@
 /** The kernels of a plan, as a person wants to see them: what each does, costs, and the source it becomes. */
 import { kernelWork, type Work, type WorkSize } from '../autotune/work.js';
 import { emitKernel } from '../codegen/cpu/index.js';
+import { emitCudaKernel } from '../codegen/cuda/index.js';
+import type { LaunchShape } from '../ir/cuda.js';
+import { compileCubins, type KernelResources } from '../runtime/cuda/compiler.js';
+import type { CompiledModel } from './compile.js';
 import { UserError } from '../errors.js';
 import type { Kernel } from '../ir/kernel.js';
-import type { Bucket, CpuSchedule, Plan } from '../ir/plan.js';
+import type { Bucket, Plan, Schedule } from '../ir/plan.js';
 import { Declarations } from '../autotune/work.js';
 
 export interface KernelRow {
@@ -39,7 +43,7 @@ function shapeOf(kernel: Kernel): string {
 export const typicalSize = (tokens: number): WorkSize => ({ T: tokens, R: Math.ceil(tokens / 2), longest: Math.min(tokens, 256) });
 
 /** Every kernel, in the order of launches. */
-export function kernelRows(plan: Plan, size: WorkSize): readonly KernelRow[] {
+export function kernelRows(plan: Plan<Schedule>, size: WorkSize): readonly KernelRow[] {
   const declarations = new Declarations(plan);
   return plan.kernels.map((kernel, i) => {
     const work: Work = kernelWork(kernel, declarations, size);
@@ -89,7 +93,7 @@ export function groupKernels(rows: readonly KernelRow[]): readonly KernelGroup[]
 }
 
 /** A kernel by name or path. Throws UserError with the names that come close. */
-export function findKernel(plan: Plan, wanted: string): { readonly kernel: Kernel; readonly signature: string } {
+export function findKernel(plan: Plan<Schedule>, wanted: string): { readonly kernel: Kernel; readonly signature: string } {
   const at = plan.kernels.findIndex(({ name, path }) => name === wanted || path === wanted);
   const kernel = plan.kernels[at];
   if (kernel !== undefined) return { kernel, signature: plan.launches[at]!.signature };
@@ -100,7 +104,7 @@ export function findKernel(plan: Plan, wanted: string): { readonly kernel: Kerne
 }
 
 /** The bucket that a micro-batch of `tokens` runs in. */
-export function bucketFor(plan: Plan, tokens: number): { readonly index: number; readonly bucket: Bucket } {
+export function bucketFor(plan: Plan<Schedule>, tokens: number): { readonly index: number; readonly bucket: Bucket } {
   const found = plan.buckets.findIndex((bucket) => bucket.tokens >= tokens);
   const index = found === -1 ? plan.buckets.length - 1 : found;
   return { index, bucket: plan.buckets[index]! };
@@ -111,21 +115,44 @@ export interface KernelSource {
   readonly path: string;
   readonly signature: string;
   readonly bucket: Bucket;
-  readonly schedule: CpuSchedule;
+  readonly schedule: Schedule;
   /** Exported function. */
   readonly symbol: string;
   /** Buffers and weights in the order of its parameters. */
   readonly parameters: readonly string[];
-  readonly scratchBytes: number;
   readonly source: string;
+  /** CPU: scratch memory of a thread. */
+  readonly scratchBytes?: number;
+  /** GPU: how it is launched. */
+  readonly launch?: LaunchShape;
+  /** GPU: what the compiler made of it, where one is here. */
+  readonly resources?: KernelResources;
+  /** GPU: why there are no resources. */
+  readonly note?: string;
 }
 
-/** The C of one kernel as a micro-batch of `tokens` runs it. */
-export function kernelSource(plan: Plan, wanted: string, tokens: number): KernelSource {
-  const { kernel, signature } = findKernel(plan, wanted);
-  const { index, bucket } = bucketFor(plan, tokens);
-  const schedule = plan.schedules[index]?.[signature];
-  if (schedule === undefined) throw new Error(`bucket ${index} has no schedule for ${kernel.name}`);
-  const { symbol, source, scratchBytes, parameters } = emitKernel(kernel, plan, schedule, plan.capacity.tokens);
-  return { name: kernel.name, path: kernel.path, signature, bucket, schedule, symbol, parameters, scratchBytes, source };
+/** The source of one kernel as a micro-batch of `tokens` runs it. Kernels of a GPU are compiled, for what they need of it. */
+export async function kernelSource(model: CompiledModel, wanted: string, tokens: number): Promise<KernelSource> {
+  const { kernel, signature } = findKernel(model.plan, wanted);
+  const { index, bucket } = bucketFor(model.plan, tokens);
+  const head = { name: kernel.name, path: kernel.path, signature, bucket };
+  const missing = (): never => {
+    throw new Error(`bucket ${index} has no schedule for ${kernel.name}`);
+  };
+  if (model.target === 'cpu') {
+    const schedule = model.plan.schedules[index]?.[signature] ?? missing();
+    const { symbol, source, scratchBytes, parameters } = emitKernel(kernel, model.plan, schedule, model.plan.capacity.tokens);
+    return { ...head, schedule, symbol, parameters, scratchBytes, source };
+  }
+  const schedule = model.plan.schedules[index]?.[signature] ?? missing();
+  const { symbol, source, launch, parameters } = emitCudaKernel(kernel, model.plan, schedule, model.plan.capacity.tokens);
+  const emitted = { ...head, schedule, symbol, parameters, launch, source };
+  try {
+    const { resources } = await compileCubins([{ symbol, source }], { arch: model.facts.arch });
+    const found = resources.get(symbol);
+    return found === undefined ? emitted : { ...emitted, resources: found };
+  } catch (error) {
+    if (!(error instanceof UserError)) throw error;
+    return { ...emitted, note: error.message };
+  }
 }

@@ -27,7 +27,7 @@ export interface MemoryReport {
 }
 
 /** First and last launch that touches each arena buffer; inputs and outputs live throughout. */
-function lifetimes(plan: Plan): ReadonlyMap<string, readonly [number, number]> {
+function lifetimes(plan: Plan<unknown>): ReadonlyMap<string, readonly [number, number]> {
   const range = new Map<string, [number, number]>();
   plan.kernels.forEach((kernel, at) => {
     for (const name of [...kernelReads(kernel), ...kernelWrites(kernel)]) {
@@ -52,7 +52,7 @@ function merge(sorted: readonly (readonly [number, number])[]): readonly (readon
   return merged;
 }
 
-export function memoryReport(plan: Plan, checkpoint: Checkpoint | undefined): MemoryReport {
+export function memoryReport(plan: Plan<unknown>, checkpoint: Checkpoint | undefined): MemoryReport {
   const alive = lifetimes(plan);
   const end = plan.kernels.length - 1;
   const slots = new Map<string, { offset: number; sizeBytes: number; buffers: { name: string; life: readonly [number, number] }[] }>();

@@ -3,10 +3,7 @@ import { loadAddon, type CpuInfo } from '../runtime/cpu/addon.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
 import type { Numerics } from '../passes/pipeline.js';
 import { UserError } from '../errors.js';
-
-/** `auto`: 16-bit contractions where the machine has matrix units for them, f32 elsewhere. */
-export const PRECISIONS = ['auto', 'f32'] as const;
-export type Precision = (typeof PRECISIONS)[number];
+import type { Precision } from './target.js';
 
 export interface Machine {
   readonly cpu: CpuInfo;
@@ -27,12 +24,15 @@ export const scheduleFacts = (machine: Machine): { isas: readonly CpuIsa[]; l1: 
 
 /** The strongest micro-kernel that computes in `precision`; `wanted` overrides the choice. */
 export function chooseIsa(machine: Machine, precision: Precision, wanted?: CpuIsa): CpuIsa {
+  if (precision === 'f16') throw new UserError('--precision f16 is for GPUs: CPUs compute in bf16 or f32 here', 'use --precision auto');
+  if (precision === 'bf16' && (wanted ?? 'amx') !== 'amx') throw new UserError(`${wanted!} computes in f32, not bf16`, 'drop --isa, or use --precision auto');
+  if (precision === 'bf16' && !machine.isas.includes('amx')) throw new UserError(`this CPU (${machine.cpu.model}) has no AMX, which bf16 needs`, 'use --precision auto');
   if (wanted !== undefined) {
     if (!machine.isas.includes(wanted)) throw new UserError(`this CPU (${machine.cpu.model}) has no ${wanted}; it has ${machine.isas.join(', ')}`, `use --isa ${machine.isas.at(-1)!}`);
     if (wanted === 'amx' && precision === 'f32') throw new UserError('amx multiplies bf16, not f32', 'drop --isa amx, or use --precision auto');
     return wanted;
   }
-  return machine.isas.filter((isa) => isa !== 'amx' || precision === 'auto').at(-1)!;
+  return machine.isas.filter((isa) => isa !== 'amx' || precision !== 'f32').at(-1)!;
 }
 
 /** Micro-kernels a plan for `isa` may use: weaker ones serve kernels that `isa` has nothing for (attention on amx). */

@@ -5,6 +5,7 @@ import { artifactId, isArtifact, loadArtifact, rebuild, type ModelReference } fr
 import { compileModel, type CompiledModel } from './compile.js';
 import { Dump } from './dump.js';
 import type { Machine } from './machine.js';
+import { cudaFactsOf } from './gpu.js';
 import { openModel, type WeightInit } from './model.js';
 import type { CompileRequest, Ui } from './requests.js';
 
@@ -19,17 +20,19 @@ export interface OpenedModel {
 
 export async function openOrCompile(request: Omit<CompileRequest, 'output'>, machine: Machine, ui: Ui): Promise<OpenedModel> {
   if (isArtifact(request.model)) return openArtifact(request.model, machine);
+  const cuda = cudaFactsOf(request.target ?? 'cpu');
   const checkpoint = openModel(request.model, request.init);
   ui.phase('compile');
   const dump = request.dump === undefined ? undefined : new Dump(request.dump);
   const model = compileModel(checkpoint, machine, {
     precision: request.precision,
+    ...(cuda === undefined ? {} : { cuda }),
     ...(request.isa === undefined ? {} : { isa: request.isa }),
     ...(request.mask === undefined ? {} : { mask: request.mask }),
     ...(request.maxTokens === undefined ? {} : { maxTokens: request.maxTokens }),
     ...(dump === undefined ? {} : { observe: (stage, graph) => dump.graph(stage, graph) }),
   });
-  dump?.plan(model.plan);
+  dump?.plan(model);
   const reference = referenceTo(request.model, checkpoint, request.init);
   return { checkpoint, reference, model, id: artifactId(reference, model), isArtifact: false };
 }
@@ -43,7 +46,7 @@ export async function openArtifact(dir: string, machine: Machine): Promise<Opene
   const checkpoint = openModel(manifest.model.path, manifest.model.init);
   const fingerprint = checkpoint.fingerprint();
   if (fingerprint !== manifest.model.fingerprint) {
-    throw new UserError(`${dir}: the checkpoint ${manifest.model.path} has changed since it was compiled`, rebuild(dir, { model: manifest.model, arithmetic: model.arithmetic }));
+    throw new UserError(`${dir}: the checkpoint ${manifest.model.path} has changed since it was compiled`, rebuild(dir, { model: manifest.model, arithmetic: model.arithmetic, ...(model.target === 'cuda' ? { cuda: model.facts.arch } : {}) }));
   }
   const reference: ModelReference = { path: manifest.model.path, fingerprint, init: manifest.model.init };
   return { checkpoint, reference, model, id: artifactId(reference, model), isArtifact: true };

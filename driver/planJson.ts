@@ -2,11 +2,12 @@
 import { z } from 'zod';
 import { UserError } from '../errors.js';
 import { BINARY, UNARY, type Scalar } from '../ir/scalar.js';
-import { CPU_ISAS, type Plan } from '../ir/plan.js';
+import { CUDA_GEMM_SKELETONS } from '../ir/cuda.js';
+import { CPU_ISAS, type CudaPlan, type Plan } from '../ir/plan.js';
 import { DTYPES } from '../ir/types.js';
 
 /** JSON has no infinities: a mask's −∞ travels as a word. */
-export const printPlan = (plan: Plan): string =>
+export const printPlan = (plan: Plan | CudaPlan): string =>
   `${JSON.stringify(plan, (_, value: unknown) => (value === -Infinity ? '-inf' : value === Infinity ? 'inf' : value))}\n`;
 
 const MAX_EXTENT = 1 << 27;
@@ -58,13 +59,21 @@ const schedule = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('attention'), isa, queries: extent, keys: extent }),
   z.strictObject({ kind: z.literal('loop'), isa, rows: extent }),
 ]);
+const cudaSchedule = z.discriminatedUnion('kind', [
+  z.strictObject({
+    kind: z.literal('gemm'), skeleton: z.enum(CUDA_GEMM_SKELETONS), tm: extent, tn: extent, tk: extent, stages: extent,
+    cluster: z.union([z.literal(1), z.literal(2)]), raster: extent, mode: z.enum(['cooperative', 'pingpong']),
+  }),
+  z.strictObject({ kind: z.literal('attention'), skeleton: z.enum(['simt', 'mma']), queries: extent, keys: extent }),
+  z.strictObject({ kind: z.literal('loop'), threads: extent }),
+]);
 const bucket = z.strictObject({ tokens: extent, rows: extent, longest: extent });
-const plan = z.strictObject({
+const planOf = (of: z.ZodType) => z.strictObject({
   buffers: z.array(z.strictObject({
     name: identifier, dtype: z.enum(DTYPES), rows: z.union([symbol, extent]), columns: z.union([extent, z.literal('T')]), space: z.enum(['input', 'output', 'arena', 'weight']),
   })).max(20_000),
   weights: z.array(z.strictObject({
-    name: identifier, layout: z.enum(['panels', 'vnni', 'rows']), dtype: z.enum(['f32', 'bf16', 'f16']), sources: z.array(z.strictObject({ tensor: tensorName, rows: extent })).min(1).max(2),
+    name: identifier, layout: z.enum(['panels', 'vnni', 'kmajor', 'rows']), dtype: z.enum(['f32', 'bf16', 'f16']), sources: z.array(z.strictObject({ tensor: tensorName, rows: extent })).min(1).max(2),
     k: extent, pairing, columnScale: tensorName.optional(),
   })).max(20_000),
   constants: z.array(z.strictObject({ name: tensorName, values: z.array(z.number()).max(1 << 16) })).max(16),
@@ -74,25 +83,29 @@ const plan = z.strictObject({
   arenaBytes: bytes,
   placements: z.array(z.strictObject({ buffer: identifier, offset: bytes, sizeBytes: bytes })).max(20_000),
   buckets: z.array(bucket).min(1).max(64),
-  schedules: z.array(z.record(z.string().regex(/^[0-9a-f]{1,64}$/), schedule)).min(1).max(64),
+  schedules: z.array(z.record(z.string().regex(/^[0-9a-f]{1,64}$/), of)).min(1).max(64),
   bucketSeconds: z.array(bucket.extend({
     seconds: z.number().positive().max(1e6), rowSeconds: z.number().nonnegative().max(1e6).optional(), attentionSeconds: z.number().nonnegative().max(1e6).optional(),
   })).max(256).optional(),
 });
 
+const plans = { cpu: planOf(schedule), cuda: planOf(cudaSchedule) };
+
 /** Reads a plan. UserError, with the rebuild command as hint, where the text is not one. */
-export function parsePlan(text: string, where: string, rebuild: string): Plan {
+export function parsePlan(text: string, where: string, rebuild: string): Plan;
+export function parsePlan(text: string, where: string, rebuild: string, target: 'cuda'): CudaPlan;
+export function parsePlan(text: string, where: string, rebuild: string, target: 'cpu' | 'cuda' = 'cpu'): Plan | CudaPlan {
   let json: unknown;
   try {
     json = JSON.parse(text);
   } catch {
     throw new UserError(`${where}: is not JSON`, rebuild);
   }
-  const parsed = plan.safeParse(json);
+  const parsed = plans[target].safeParse(json);
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
     throw new UserError(`${where}: ${issue === undefined ? 'not a plan' : `${issue.path.join('.')}: ${issue.message}`}`, rebuild);
   }
   // zod's optional fields admit `undefined`; JSON never holds it, so absent fields are absent.
-  return parsed.data as Plan;
+  return parsed.data as Plan | CudaPlan;
 }

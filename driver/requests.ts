@@ -1,7 +1,7 @@
 /** What the three commands are asked for, what they answer, and how they talk while they work. */
 import type { CpuIsa } from '../ir/plan.js';
 import type { MaskKind } from '../models/mask.js';
-import type { Precision } from './machine.js';
+import type { Arithmetic, Precision, TargetName } from './target.js';
 import type { WeightInit } from './model.js';
 
 /** Progress of a scoring run. */
@@ -35,6 +35,8 @@ interface ModelRequest {
   readonly model: string;
   readonly init: WeightInit;
   readonly precision: Precision;
+  /** Default: the CPU. */
+  readonly target?: TargetName;
   readonly isa?: CpuIsa;
   readonly mask?: MaskKind;
   /** Largest micro-batch, tokens. */
@@ -51,15 +53,16 @@ export interface CompileRequest extends ModelRequest {
 
 export interface CompileResult {
   readonly artifact: string;
-  readonly isa: CpuIsa;
-  readonly arithmetic: 'bf16' | 'f32';
+  /** Instruction set, or `cuda:` and an architecture. */
+  readonly isa: string;
+  readonly arithmetic: Arithmetic;
   readonly kernels: number;
   /** Different kernels after equal ones of different layers are counted once. */
   readonly distinctKernels: number;
   readonly arenaBytes: number;
   readonly packedWeightBytes: number;
   readonly seconds: number;
-  /** True where no C compiler had to run. */
+  /** True where no compiler had to run. */
   readonly cached: boolean;
 }
 

@@ -6,13 +6,11 @@ import {
   evaluate, formatTable, loadQuestions, modelFolder, prepareOutput, scoreQuestions, summariseResults, taskByName, throughputOf, writeResults,
   type Evaluation, type LoadedQuestions, type Progress, type ResultsInput, type Task,
 } from '../eval/index.js';
-import type { Checkpoint } from '../models/checkpoint.js';
 import { describeTokenizer } from '../models/tokenizer.js';
 import { loadAddon } from '../runtime/cpu/addon.js';
-import { CpuExecutor } from '../runtime/cpu/executor.js';
-import { printMemoryUse } from '../runtime/cpu/memoryUse.js';
-import { contextLimit, type CompiledModel } from './compile.js';
-import { compileKernels, emitPlan } from './kernels.js';
+import { contextLimit, isaOf, type CompiledModel } from './compile.js';
+import { loadExecutor } from './executors.js';
+import { isArtifact, rebuild } from './artifact.js';
 import { detectMachine } from './machine.js';
 import { modelName } from './model.js';
 import { openOrCompile } from './open.js';
@@ -44,7 +42,7 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   );
   // Awaited below; a failure before that must not count as unhandled.
   questions.catch(() => undefined);
-  const executor = await loadExecutor(checkpoint, model, request.threads, ui);
+  const executor = await loadExecutor(checkpoint, model, { threads: request.threads, rebuild: rebuildCommand(request, model) }, ui);
   try {
     ui.phase('tokenise', request.data);
     const loaded = await withTrimming(questions);
@@ -58,8 +56,8 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
     const input: ResultsInput = {
       taskName: task.name, taskVersion: task.version, modelName: name,
       config: {
-        model: 'tilewright', model_args: `model=${request.model},precision=${request.precision}`, batch_size: 'auto', device: 'cpu',
-        arithmetic: model.arithmetic, isa: model.isa, sharing: request.sharing, limit: request.limit ?? null,
+        model: 'tilewright', model_args: `model=${request.model},precision=${request.precision}`, batch_size: 'auto', device: model.target,
+        arithmetic: model.arithmetic, isa: isaOf(model), sharing: request.sharing, limit: request.limit ?? null,
       },
       taskConfig: { dataset_path: request.data, dataset_sha256: loaded.sha256 },
       questionsInDataset: loaded.total, questions: loaded.questions, scores: evaluation.scores,
@@ -94,18 +92,9 @@ async function withTrimming<T>(work: Promise<T>): Promise<T> {
   }
 }
 
-/** Compiles (or finds) the kernels and loads the weights. */
-export async function loadExecutor(checkpoint: Checkpoint, model: CompiledModel, threads: number, ui: Ui): Promise<CpuExecutor> {
-  ui.phase('compile kernels', `${new Set(model.plan.launches.map((l) => l.signature)).size} of ${model.plan.launches.length} launches are distinct`);
-  const compiled = await compileKernels(emitPlan(model.plan), model.isa);
-  if (!compiled.isCached) ui.note(`kernels compiled in ${compiled.seconds.toFixed(1)} s`);
-  ui.phase('load weights');
-  return CpuExecutor.create({
-    plan: model.plan, symbols: compiled.symbols, tensors: checkpoint.tensors, threads,
-    onMemory: (use) => ui.note(printMemoryUse(use)),
-    onProgress: ({ doneBytes, totalBytes }) => ui.step(totalBytes === 0 ? 1 : doneBytes / totalBytes),
-  });
-}
+/** The command that makes what is run here for another target. */
+const rebuildCommand = ({ model: path }: RunRequest, model: CompiledModel): string =>
+  rebuild(isArtifact(path) ? path : 'model.tw', { ...(isArtifact(path) ? {} : { model: { path } }), arithmetic: model.arithmetic, ...(model.target === 'cuda' ? { cuda: model.facts.arch } : {}) });
 
 /** Seconds of a micro-batch: as tuned where this plan was, else operations at a rate that rises with the batch. */
 const costOf = (model: CompiledModel, work: BatchWork): ((tokens: number, rows: number, longest: number) => number) =>
@@ -126,7 +115,7 @@ async function score(request: RunRequest, { task, loaded, scorer, name, id, mode
   if (request.output === undefined) return evaluate({ ...shared, questions: loaded.questions, tokenised: loaded.tokenised });
   const scored = await scoreQuestions({
     ...shared, task, loaded, out: request.output, modelName: name, resume: request.resume,
-    identity: { artifact: id, arithmetic: model.arithmetic, isa: model.isa },
+    identity: { artifact: id, arithmetic: model.arithmetic, isa: isaOf(model) },
   });
   if (scored.questionsResumed > 0) ui.note(`${scored.questionsResumed} questions taken over from ${scored.journal}`);
   return scored;

@@ -1,6 +1,6 @@
 /** `--trace FILE`: one micro-batch, launch by launch, in Chrome's trace format (opens in Perfetto). */
 import { writeAtomically, layBatch, packTrees, planTrees, type LoadedQuestions, type Scorer, type Sharing } from '../eval/index.js';
-import type { CpuExecutor } from '../runtime/cpu/executor.js';
+import type { Executor } from './scorer.js';
 
 /** Microseconds, as the format wants them. */
 interface TraceEvent {
@@ -18,7 +18,7 @@ interface TraceEvent {
 const TRACED_BATCHES = 3;
 
 /** Runs a few micro-batches of the question set again, timing each launch. */
-export async function traceOf(executor: CpuExecutor, loaded: LoadedQuestions, sharing: Sharing, scorer: Scorer): Promise<readonly TraceEvent[]> {
+export async function traceOf(executor: Executor, loaded: LoadedQuestions, sharing: Sharing, scorer: Scorer): Promise<readonly TraceEvent[]> {
   const forest = planTrees(loaded.tokenised, sharing, { maxTokens: scorer.maxTokens, maxRows: scorer.maxRows });
   const packs = packTrees(forest.trees.map((tree) => ({ ...tree, orderLength: tree.longest })), scorer).slice(0, TRACED_BATCHES);
   const events: TraceEvent[] = [];

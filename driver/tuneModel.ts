@@ -5,7 +5,7 @@ import {
 } from '../autotune/index.js';
 import { UserError } from '../errors.js';
 import { isArtifact, prepareArtifact, saveArtifact } from './artifact.js';
-import type { CompiledModel } from './compile.js';
+import type { CpuModel } from './compile.js';
 import { compileKernels, emitPlan } from './kernels.js';
 import { detectMachine, scheduleFacts, upTo, type Machine } from './machine.js';
 import { openArtifact } from './open.js';
@@ -21,12 +21,12 @@ export interface TuneOptions {
 }
 
 export interface TunedModel {
-  readonly model: CompiledModel;
+  readonly model: CpuModel;
   readonly search: SearchResult;
 }
 
 /** The model with the best schedules found, and the measured cost of its buckets. */
-export async function tuneCompiled(model: CompiledModel, machine: Machine, options: TuneOptions): Promise<TunedModel> {
+export async function tuneCompiled(model: CpuModel, machine: Machine, options: TuneOptions): Promise<TunedModel> {
   const { plan, isa } = model;
   const facts = scheduleFacts(machine);
   const measurer = new Measurer({ isa, threads: options.threads, capacity: plan.capacity, l3Bytes: machine.cpu.l3Bytes });
@@ -54,6 +54,7 @@ export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResul
   const machine = detectMachine();
   ui.phase('open artifact', request.artifact);
   const opened = await openArtifact(request.artifact, machine);
+  if (opened.model.target === 'cuda') throw new UserError(`${request.artifact}: is for cuda:${opened.model.facts.arch}; tuning covers the CPU only so far`, 'run it as it is: its default schedules were chosen for that architecture');
   ui.phase('tune', `${request.budgetSeconds} s, ${request.threads} threads`);
   const { model, search: found } = await tuneCompiled(opened.model, machine, {
     budgetSeconds: request.budgetSeconds, threads: request.threads,

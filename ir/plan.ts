@@ -2,6 +2,7 @@
  * The plan: compiled data that a runtime walks. Allocations, weights and launches; no code.
  * Written by passes/planMemory and autotune, read by runtime/. Loading validates it (driver/planJson, driver/checkPlan).
  */
+import type { CudaSchedule } from './cuda.js';
 import type { BufferDecl, ConstantVector, Kernel, WeightDecl } from './kernel.js';
 
 /** Micro-kernels of the CPU target, weakest first. */
@@ -65,7 +66,8 @@ export interface Placement {
   readonly sizeBytes: number;
 }
 
-export interface Plan {
+/** A plan for one target: `S` are that target's schedules. */
+export interface Plan<S = CpuSchedule> {
   readonly buffers: readonly BufferDecl[];
   readonly weights: readonly WeightDecl[];
   /** Weights that come with the plan, by the tensor name their WeightDecl gives as source. */
@@ -78,10 +80,14 @@ export interface Plan {
   readonly placements: readonly Placement[];
   readonly buckets: readonly Bucket[];
   /** schedules[bucket index][signature] */
-  readonly schedules: readonly Readonly<Record<string, CpuSchedule>>[];
+  readonly schedules: readonly Readonly<Record<string, S>>[];
   /** Measured seconds of a whole micro-batch of each bucket's size, once tuned: what packing goes by. */
   readonly bucketSeconds?: readonly BucketSeconds[];
 }
+
+export type CudaPlan = Plan<CudaSchedule>;
+/** Of any target. */
+export type Schedule = CpuSchedule | CudaSchedule;
 
 /** Seconds of a micro-batch of a bucket's size, and the two parts of them that do not grow with tokens alone. */
 export interface BucketSeconds extends Bucket {

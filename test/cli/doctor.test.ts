@@ -1,10 +1,8 @@
-import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { examineMachine, folderBytes, type Check, type Probes } from '../../driver/doctor.js';
-import { probeDriver, probeNvrtc } from '../../driver/gpuProbe.js';
 import { UserError } from '../../errors.js';
 import { makeFolder } from '../../eval/output.js';
 import { runCli } from './fakeIo.js';
@@ -27,7 +25,7 @@ const healthy = (): Probes => ({
   hasProgram: () => true,
   compiler: () => Promise.resolve({ path: '/usr/bin/cc', version: 'cc 12' }),
   cacheDir: join(folder, 'cache'), memory: () => ({ totalBytes: 8 * 2 ** 30, freeBytes: 2 ** 30 }),
-  driver: () => undefined, nvrtc: () => ({ library: 'libnvrtc.so.12', version: '12.4' }),
+  gpu: () => ({ ok: false, reason: 'libcuda.so.1 was not found' }), cudaCompiler: () => Promise.resolve('NVRTC 13.0 (libnvrtc.so.13)'),
 });
 
 const find = (checks: readonly Check[], name: string): Check => {
@@ -45,8 +43,8 @@ describe('doctor', () => {
     expect(find(checks, 'memory').detail).toBe('8.0 GiB, 1.0 GiB free');
     expect(find(checks, 'cache folder').detail).toContain('writable, 0.0 MiB in 0 files');
     expect(readdirSync(join(folder, 'cache'))).toEqual([]);
-    expect(find(checks, 'GPU driver')).toMatchObject({ status: 'note', detail: 'not found; the CUDA target is not part of this version' });
-    expect(find(checks, 'NVRTC').detail).toContain('libnvrtc.so.12, version 12.4;');
+    expect(find(checks, 'GPU')).toMatchObject({ status: 'note', detail: 'libcuda.so.1 was not found; --target cuda:sm_90a compiles without one' });
+    expect(find(checks, 'CUDA compiler')).toEqual({ name: 'CUDA compiler', status: 'ok', detail: 'NVRTC 13.0 (libnvrtc.so.13)' });
   });
 
   it.each([['20.16.9', false], ['18.20.0', false], ['20.17.0', true], ['22.0.0', true]])('Node %s', async (nodeVersion, isFine) => {
@@ -118,28 +116,31 @@ describe('makeFolder', () => {
   });
 });
 
-const hasCompiler = spawnSync('cc', ['--version'], { stdio: 'ignore' }).status === 0;
-
-describe('GPU libraries', () => {
-  it('that are not there are not found', () => {
-    expect(probeDriver(['libtilewright-none.so.1'])).toBeUndefined();
-    expect(probeNvrtc(['libtilewright-none.so.1', 'libtilewright-nor.so'])).toBeUndefined();
+describe('a machine with GPUs', () => {
+  const gpu = (capability: readonly [number, number]): ReturnType<Probes['gpu']> => ({
+    ok: true, driverVersion: 12040,
+    devices: [{
+      ordinal: 0, name: 'A GPU', uuid: '0'.repeat(32), capability, multiprocessors: 132, totalBytes: 80 * 2 ** 30, l2Bytes: 50 << 20,
+      sharedBytesPerBlock: 232_448, sharedBytesPerMultiprocessor: 233_472, clockKHz: 1_980_000,
+    }],
   });
 
-  it.runIf(hasCompiler)('tell their versions, or that they do not', () => {
-    const build = (name: string, source: string): string => {
-      const [c, so] = [join(folder, `${name}.c`), join(folder, `${name}.so`)];
-      writeFileSync(c, source);
-      expect(spawnSync('cc', ['-shared', '-fPIC', '-o', so, c]).status).toBe(0);
-      return so;
-    };
-    const cuda = build('cuda', 'int cuDriverGetVersion(int *v) { *v = 12040; return 0; }');
-    const broken = build('broken', 'int cuDriverGetVersion(int *v) { *v = 12040; return 999; }\nint nvrtcVersion(int *a, int *b) { return 1; }');
-    const nvrtc = build('nvrtc', 'int nvrtcVersion(int *a, int *b) { *a = 13; *b = 1; return 0; }');
-    expect(probeDriver(['libtilewright-none.so.1', cuda])).toEqual({ library: cuda, version: '12.4' });
-    expect(probeDriver([broken])).toEqual({ library: broken, version: undefined });
-    expect(probeDriver([nvrtc])).toEqual({ library: nvrtc, version: undefined });
-    expect(probeNvrtc([nvrtc])).toEqual({ library: nvrtc, version: '13.1' });
-    expect(probeNvrtc([broken])).toEqual({ library: broken, version: undefined });
+  it('names them, and the compiler asked for is the one of their architecture and driver', async () => {
+    const asked: unknown[] = [];
+    const checks = await examineMachine({ ...healthy(), gpu: () => gpu([9, 0]), cudaCompiler: (...request) => { asked.push(request); return Promise.resolve('nvcc 12.4'); } });
+    expect(find(checks, 'GPU 0')).toEqual({ name: 'GPU 0', status: 'ok', detail: 'A GPU, 80 GiB, 132 multiprocessors, sm_90a; driver for CUDA 12.4' });
+    expect(asked).toEqual([['sm_90a', 12040]]);
+  });
+
+  it('with one that is too old can still compile for others', async () => {
+    const checks = await examineMachine({ ...healthy(), gpu: () => gpu([7, 0]) });
+    expect(find(checks, 'GPU 0')).toMatchObject({ status: 'note', detail: expect.stringContaining('compute capability 7.0: older than 8.0') as string });
+  });
+
+  it('needs a CUDA compiler; one without does not', async () => {
+    const cudaCompiler = fail('no NVRTC', 'pip install nvidia-cuda-nvrtc');
+    const [withGpu, without] = [await examineMachine({ ...healthy(), gpu: () => gpu([8, 6]), cudaCompiler }), await examineMachine({ ...healthy(), cudaCompiler })];
+    expect(find(withGpu, 'CUDA compiler')).toEqual({ name: 'CUDA compiler', status: 'missing', detail: 'no NVRTC', fix: 'pip install nvidia-cuda-nvrtc' });
+    expect(find(without, 'CUDA compiler')).toEqual({ name: 'CUDA compiler', status: 'note', detail: 'no NVRTC' });
   });
 });

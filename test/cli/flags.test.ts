@@ -75,7 +75,7 @@ describe('compile and tune', () => {
     const stop = (): never => { throw new Error('seen'); };
     await runCli(['compile', 'm', '-o', 'm.tw', '--target', 'cpu', '--max-tokens', '64'], { compile: (request) => { compiled = request; return stop(); } });
     const { signal: _, ...compileRequest } = compiled!;
-    expect(compileRequest).toEqual({ model: 'm', output: 'm.tw', maxTokens: 64, precision: 'auto', init: { kind: 'checkpoint' } });
+    expect(compileRequest).toEqual({ model: 'm', output: 'm.tw', target: 'cpu', maxTokens: 64, precision: 'auto', init: { kind: 'checkpoint' } });
     await runCli(['tune', artifact, '--budget', '1m30s', '--database', 'd.jsonl'], { tune: (request) => { tuned = request; return stop(); } });
     const { signal: __, ...tuneRequest } = tuned!;
     expect(tuneRequest).toEqual({ artifact, budgetSeconds: 90, threads: 2, database: 'd.jsonl' });
@@ -96,14 +96,14 @@ const REFUSED: readonly (readonly [line: string, error: string, hint: string])[]
   ['run m --task hellaswag --data d --docs 5:3', 'error: --docs 5:3 is not a range', '--docs 100:200'],
   ['run m --task hellaswag --data d --limit -1', 'error: --limit -1 is neither a count nor a fraction', '--limit 100'],
   ['run m --task hellaswag --data d --sharing tee', 'error: --sharing tee: expected none, context or tree', 'did you mean --sharing tree?'],
-  ['run m --task hellaswag --data d --precision f16', 'error: --precision f16: expected auto or f32', 'hint:'],
+  ['run m --task hellaswag --data d --precision f17', 'error: --precision f17: expected auto, f32, bf16 or f16', 'did you mean --precision f16?'],
   ['run m --task hellaswag --data d --init 7', 'error: --init "7": expected random:SEED', '--init random:1'],
   ['run m --task hellaswag --data d --max-tokens 5', 'error: --max-tokens 5: expected a whole number from 32 to 65536', '--max-tokens 1024'],
   ['run m --task hellaswag --data d --mask metaPair', 'error: --mask metaPair: expected tree or slidingWindow', 'hint:'],
   ['run m --task hellaswag --data d --resume', 'error: --resume needs --out', 'add --out'],
   ['compile m', 'error: -o DIR is missing', 'tilewright compile m -o model.tw'],
-  ['compile m -o x --target cuda:sm_90a', 'error: --target cuda:sm_90a: the CUDA target is not part of this version', '--target cpu'],
-  ['compile m -o x --target gpu', 'error: --target gpu: expected cpu', 'hint:'],
+  ['compile m -o x --target cuda:sm90a', 'error: --target cuda:sm90a: expected cpu, cuda, cuda:sm_80 or cuda:sm_90a', 'did you mean --target cuda:sm_90a?'],
+  ['compile m -o x --target gpu', 'error: --target gpu: expected cpu, cuda', 'hint:'],
   ['compile m -o x --isa avx51', 'error: --isa avx51: expected portable, avx2, avx512 or amx', 'did you mean --isa avx512?'],
   ['tune m', 'error: m: is not an artifact folder', 'tilewright compile m -o model.tw'],
   ['tune m --budget 5', 'error: --budget 5: expected a time with a unit', '--budget 30s'],

@@ -56,7 +56,7 @@ describe('passes', async () => {
 });
 
 describe('kernels', async () => {
-  const { plan } = await demo();
+  const { plan, model } = await demo();
 
   it('of all layers but the last share lines; nothing is lost', () => {
     const rows = kernelRows(plan, typicalSize(512));
@@ -74,9 +74,9 @@ describe('kernels', async () => {
     expect(head!.flops).toBe(2 * 256 * 256 * 4096);
   });
 
-  it('are found by name and by path, of any layer, and print the same text', () => {
-    const first = kernelSource(plan, 'layers.0.ffn.down', 512);
-    const other = kernelSource(plan, 'layers_5_ffn_down', 512);
+  it('are found by name and by path, of any layer, and print the same text', async () => {
+    const first = await kernelSource(model, 'layers.0.ffn.down', 512);
+    const other = await kernelSource(model, 'layers_5_ffn_down', 512);
     expect(other.source).toBe(first.source);
     expect(other.path).toBe('layers.5.ffn.down');
     expect(first.source).toContain(first.symbol);

@@ -1,0 +1,49 @@
+/** A compiled model on its device: kernels compiled (or found in the cache), weights loaded. */
+import type { Checkpoint } from '../models/checkpoint.js';
+import { CpuExecutor } from '../runtime/cpu/executor.js';
+import { printMemoryUse } from '../runtime/cpu/memoryUse.js';
+import { CudaExecutor } from '../runtime/cuda/executor.js';
+import { printCudaMemoryUse } from '../runtime/cuda/memoryUse.js';
+import { PACK_SOURCE } from '../runtime/cuda/packKernels.js';
+import type { CpuModel, CudaModel, CompiledModel } from './compile.js';
+import { compileCudaKernels, emitCudaPlan } from './cudaKernels.js';
+import { deviceFor } from './gpu.js';
+import { compileKernels, emitPlan } from './kernels.js';
+import type { Ui } from './requests.js';
+import type { Executor } from './scorer.js';
+
+/** Cache name of the runtime's own device code. */
+const PACK_UNIT = 'tw_pack';
+
+/** `rebuild`: the command that makes the artifact for another target. */
+export const loadExecutor = (checkpoint: Checkpoint, model: CompiledModel, options: { readonly threads: number; readonly rebuild: string }, ui: Ui): Promise<Executor> =>
+  (model.target === 'cpu' ? loadCpuExecutor(checkpoint, model, options.threads, ui) : loadCudaExecutor(checkpoint, model, options.rebuild, ui));
+
+const distinct = ({ plan: { launches } }: CompiledModel): string => `${new Set(launches.map((l) => l.signature)).size} of ${launches.length} launches are distinct`;
+
+export async function loadCpuExecutor(checkpoint: Checkpoint, model: CpuModel, threads: number, ui: Ui): Promise<CpuExecutor> {
+  ui.phase('compile kernels', distinct(model));
+  const compiled = await compileKernels(emitPlan(model.plan), model.isa);
+  if (!compiled.isCached) ui.note(`kernels compiled in ${compiled.seconds.toFixed(1)} s`);
+  ui.phase('load weights');
+  return CpuExecutor.create({
+    plan: model.plan, symbols: compiled.symbols, tensors: checkpoint.tensors, threads,
+    onMemory: (use) => ui.note(printMemoryUse(use)),
+    onProgress: ({ doneBytes, totalBytes }) => ui.step(totalBytes === 0 ? 1 : doneBytes / totalBytes),
+  });
+}
+
+async function loadCudaExecutor(checkpoint: Checkpoint, model: CudaModel, rebuild: string, ui: Ui): Promise<CudaExecutor> {
+  const { plan, facts: { arch } } = model;
+  const { device, driverVersion } = deviceFor(arch, rebuild);
+  ui.phase('compile kernels', distinct(model));
+  const emitted = emitCudaPlan(plan);
+  const compiled = await compileCudaKernels(emitted, arch, { driverVersion, extra: [{ symbol: PACK_UNIT, source: PACK_SOURCE }] });
+  if (!compiled.isCached) ui.note(`kernels compiled in ${compiled.seconds.toFixed(1)} s by ${compiled.compiler}`);
+  ui.phase('load weights', device.name);
+  return CudaExecutor.create({
+    plan, kernels: emitted.kernels, cubins: compiled.cubins, packCubin: compiled.cubins.get(PACK_UNIT)!, tensors: checkpoint.tensors, ordinal: device.ordinal,
+    onMemory: (use) => ui.note(printCudaMemoryUse(use)),
+    onProgress: ({ doneBytes, totalBytes }) => ui.step(totalBytes === 0 ? 1 : doneBytes / totalBytes),
+  });
+}

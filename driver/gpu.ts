@@ -1,0 +1,45 @@
+/** The GPU of this machine, and what schedules for it are judged by. */
+import { UserError } from '../errors.js';
+import type { CudaArch } from '../ir/cuda.js';
+import { cudaAvailable, type CudaDeviceInfo } from '../runtime/cuda/addon.js';
+import { TYPICAL_FACTS, type CudaFacts, type TargetName } from './target.js';
+
+/** The architecture whose code a device runs best; undefined where it runs none of ours. */
+export function archOf({ capability: [major] }: Pick<CudaDeviceInfo, 'capability'>): CudaArch | undefined {
+  if (major === 9) return 'sm_90a';
+  return major >= 8 ? 'sm_80' : undefined;
+}
+
+/** Whether code for `arch` runs on a device. sm_90a is for compute capability 9.0 alone; sm_80 machine code for 8.x. */
+export const runsOn = (arch: CudaArch, { capability: [major] }: Pick<CudaDeviceInfo, 'capability'>): boolean => (arch === 'sm_90a' ? major === 9 : major === 8);
+
+const factsOf = (device: CudaDeviceInfo, arch: CudaArch): CudaFacts =>
+  ({ arch, sharedBytesPerBlock: device.sharedBytesPerBlock, multiprocessors: device.multiprocessors });
+
+/** What to compile for; undefined for the CPU. `cuda:ARCH` needs no GPU. UserError where `cuda` finds none. */
+export function cudaFactsOf(target: TargetName): CudaFacts | undefined {
+  if (target === 'cpu') return undefined;
+  const available = cudaAvailable();
+  if (target === 'cuda') {
+    if (!available.ok) throw new UserError(`--target cuda: ${available.reason}`, 'name the architecture to compile without a GPU: --target cuda:sm_90a');
+    const device = available.devices[0]!;
+    const arch = archOf(device);
+    if (arch === undefined) throw new UserError(`${device.name}: compute capability ${device.capability.join('.')} is older than 8.0`, 'use --target cpu');
+    return factsOf(device, arch);
+  }
+  const arch: CudaArch = target === 'cuda:sm_90a' ? 'sm_90a' : 'sm_80';
+  const device = available.ok ? available.devices.find((each) => runsOn(arch, each)) : undefined;
+  return device === undefined ? TYPICAL_FACTS[arch] : factsOf(device, arch);
+}
+
+/** The device that runs a plan compiled for `arch`. UserError, with the command that helps, where there is none. */
+export function deviceFor(arch: CudaArch, rebuild: string): { readonly device: CudaDeviceInfo; readonly driverVersion: number } {
+  const available = cudaAvailable();
+  if (!available.ok) throw new UserError(`compiled for cuda:${arch}, but ${available.reason}`, `run it where a GPU is, or compile for this CPU: ${rebuild.replace(/ --target \S+/, '')}`);
+  const device = available.devices.find((each) => runsOn(arch, each));
+  if (device === undefined) {
+    const here = available.devices[0]!;
+    throw new UserError(`compiled for cuda:${arch}; ${here.name} has compute capability ${here.capability.join('.')}`, rebuild.replace(/cuda:\S+/, `cuda:${archOf(here) ?? 'sm_80'}`));
+  }
+  return { device, driverVersion: available.driverVersion };
+}

@@ -1,0 +1,44 @@
+/** What a model is compiled for, and in what arithmetic. */
+import { CUDA_ARCHS, type CudaArch } from '../ir/cuda.js';
+import { UserError } from '../errors.js';
+import type { Numerics } from '../passes/pipeline.js';
+
+/** `cuda` without an architecture: that of the GPU in this machine. */
+export const TARGETS = ['cpu', 'cuda', ...CUDA_ARCHS.map((arch) => `cuda:${arch}` as const)] as const;
+export type TargetName = (typeof TARGETS)[number];
+
+/**
+ * `auto`: 16-bit contractions where the target has matrix units for them (in half precision where the checkpoint is),
+ * f32 elsewhere. The others say which.
+ */
+export const PRECISIONS = ['auto', 'f32', 'bf16', 'f16'] as const;
+export type Precision = (typeof PRECISIONS)[number];
+
+/** Name of the arithmetic, for results and journals: what must agree for answers to be comparable. */
+export const ARITHMETICS = ['bf16', 'f16', 'f32'] as const;
+export type Arithmetic = (typeof ARITHMETICS)[number];
+
+/** What schedules on a GPU are judged by. */
+export interface CudaFacts {
+  readonly arch: CudaArch;
+  /** Shared memory that a block may have, bytes. */
+  readonly sharedBytesPerBlock: number;
+  readonly multiprocessors: number;
+}
+
+/** The largest chip of each architecture, for compiling where it is not: A100, H100 SXM. */
+export const TYPICAL_FACTS: Readonly<Record<CudaArch, CudaFacts>> = {
+  sm_80: { arch: 'sm_80', sharedBytesPerBlock: 166_912, multiprocessors: 108 },
+  sm_90a: { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 },
+};
+
+/** 16-bit operands of everything that tensor cores multiply; pairs in groups of 8 columns, as their fragments lie. */
+export const cudaNumerics = (dtype: 'bf16' | 'f16'): Numerics =>
+  ({ activations: dtype, attention: dtype, weights: { layout: 'kmajor', dtype, pairingWidth: 8 } });
+
+/** Element type of a GPU's contractions for a checkpoint stored in `stored`. */
+export function cudaArithmetic(precision: Precision, stored: 'f32' | 'bf16' | 'f16'): 'bf16' | 'f16' {
+  if (precision === 'f32') throw new UserError('--precision f32 is for the CPU: GPUs multiply 16-bit numbers here', 'use --target cpu, or leave --precision out');
+  if (precision !== 'auto') return precision;
+  return stored === 'f16' ? 'f16' : 'bf16';
+}
