@@ -1,0 +1,127 @@
+/** Runs generated CUDA without a GPU: each kernel's text as C++ over fibres (test/support/cudaWarp), block after block. */
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import koffi from 'koffi';
+import { emitCudaKernel } from '../../../codegen/cuda/index.js';
+import { physicalToLogical, packedBytes } from '../../../ir/packing.js';
+import type { CudaKernelText, CudaSchedule, GridExtent } from '../../../ir/cuda.js';
+import type { BufferDecl, KernelModule, WeightDecl } from '../../../ir/kernel.js';
+import { logicalWeight } from '../../../ir/kernelInterpreter.js';
+import type { RawTensor } from '../../../ir/kernelInterpreter.js';
+import { ROW_PAD, rowStride } from '../../../ir/plan.js';
+import { DTYPE_BYTES, roundUp } from '../../../ir/types.js';
+import { aligned, packWeight, put, take } from '../harness.js';
+
+const WARP = new URL('../../support/cudaWarp/warp.h', import.meta.url);
+/** NaN in every float type, −1 as an index. */
+const GUARD = 0xff;
+
+const DRIVER = `
+extern "C" int tw_test_run(void **p, int T, int R, int grid_x, int grid_y, int threads, int backwards) {
+  tw_late_copies = 1;
+  tw_backwards = backwards;
+  return tw_run_grid(grid_x, grid_y, threads, [&] { SYMBOL(T, R, ARGUMENTS); });
+}
+`;
+
+type Run = (p: Buffer, T: number, R: number, x: number, y: number, threads: number, backwards: number) => number;
+const libraries = new Map<string, Run>();
+
+function compile({ source, symbol, parameters }: CudaKernelText): Run {
+  const known = libraries.get(source);
+  if (known !== undefined) return known;
+  const folder = mkdtempSync(join(tmpdir(), 'tilewright-cuda-'));
+  try {
+    const pointers = parameters.map((_, i) => `p[${i}]`).join(', ');
+    const text = source.replaceAll('extern __shared__', 'extern').replaceAll('__shared__', 'static');
+    writeFileSync(join(folder, 'kernel.cc'), [readFileSync(WARP, 'utf8'), text, DRIVER.replace('SYMBOL', symbol).replace('ARGUMENTS', pointers)].join('\n'));
+    const flags = ['-std=c++17', '-O1', '-ffp-contract=off', '-fno-strict-aliasing', '-march=native', '-fno-stack-protector', '-Wall', '-Wno-unknown-pragmas', '-Wno-unused-function', '-Wno-unused-variable', '-Wno-maybe-uninitialized'];
+    execFileSync('c++', [...flags, '-shared', '-fPIC', '-o', join(folder, 'kernel.so'), join(folder, 'kernel.cc')], { stdio: ['ignore', 'pipe', 'inherit'] });
+    const run = koffi.load(join(folder, 'kernel.so')).func('int tw_test_run(void *p, int T, int R, int x, int y, int threads, int backwards)') as Run;
+    libraries.set(source, run);
+    return run;
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+export interface EmulateOptions {
+  readonly sizes: { readonly T: number; readonly R: number };
+  readonly inputs: ReadonlyMap<string, Float64Array>;
+  readonly tensors?: ReadonlyMap<string, RawTensor>;
+  readonly schedules: readonly CudaSchedule[];
+  readonly tokensCapacity?: number;
+  /** Fibres of a block are taken last to first. */
+  readonly backwards?: boolean;
+  readonly multiprocessors?: number;
+}
+
+export interface Emulated {
+  /** Dense values of every buffer, as doubles. */
+  readonly values: ReadonlyMap<string, Float64Array>;
+  readonly emitted: readonly CudaKernelText[];
+}
+
+/** A weight's bytes as ir/packing.ts describes them. */
+function pack(decl: WeightDecl, logical: Float64Array): Buffer {
+  if (decl.layout !== 'kmajor') return packWeight(decl, logical);
+  const order = physicalToLogical(decl);
+  const bytes = aligned(packedBytes(decl, order.length), 0);
+  const stride = roundUp(decl.k, 8);
+  order.forEach((from, p) => {
+    if (from >= 0) for (let k = 0; k < decl.k; k++) put(bytes, p * stride + k, decl.dtype, logical[from * decl.k + k]!);
+  });
+  return bytes;
+}
+
+export function blocksOf(extent: GridExtent, sizes: { T: number; R: number }, multiprocessors: number): number {
+  if (extent.kind === 'constant') return extent.count;
+  const tiles = Math.ceil(sizes[extent.extent] / extent.per) * extent.times;
+  return extent.kind === 'tiles' ? tiles : Math.max(1, Math.min(tiles, multiprocessors * extent.blocksPerMultiprocessor));
+}
+
+/** Runs every kernel of `module` in order. Memory that nobody wrote holds NaN. Throws where a kernel writes outside its buffers. */
+export function emulateModule(module: KernelModule, options: EmulateOptions): Emulated {
+  const { sizes } = options;
+  const capacity = options.tokensCapacity ?? roundUp(Math.max(64, sizes.T), 64);
+  const extent = (dim: BufferDecl['rows']): number => (typeof dim === 'number' ? dim : sizes[dim]);
+  const shape = (decl: BufferDecl): { rows: number; columns: number; stride: number } => ({
+    rows: extent(decl.rows), columns: decl.columns === 'T' ? sizes.T : decl.columns, stride: rowStride(decl, capacity, DTYPE_BYTES[decl.dtype]),
+  });
+  const memory = new Map<string, Buffer>();
+  for (const decl of module.buffers) {
+    const { rows, columns, stride } = shape(decl);
+    const bytes = aligned((decl.space === 'weight' ? rows : roundUp(Math.max(rows, 1), ROW_PAD)) * stride * DTYPE_BYTES[decl.dtype], GUARD);
+    const given = options.inputs.get(decl.name);
+    given?.forEach((value, i) => { put(bytes, Math.floor(i / columns) * stride + (i % columns), decl.dtype, value); });
+    memory.set(decl.name, bytes);
+  }
+  for (const decl of module.weights) memory.set(decl.name, pack(decl, logicalWeight(decl, options.tensors ?? new Map(), true)));
+  const emitted = module.kernels.map((kernel, i) => {
+    const text = emitCudaKernel(kernel, module, options.schedules[i]!, capacity);
+    const { launch, parameters } = text;
+    const table = Buffer.alloc(parameters.length * 8);
+    parameters.forEach((name, at) => table.writeBigUInt64LE(koffi.address(memory.get(name)!), at * 8));
+    const [x, y] = [launch.gridX, launch.gridY].map((each) => blocksOf(each, sizes, options.multiprocessors ?? 3));
+    if (compile(text)(table, sizes.T, sizes.R, x!, y!, launch.threads, options.backwards === true ? 1 : 0) === 0) {
+      throw new Error(`Kernel ${kernel.name}: threads wait for each other for ever, at a barrier that not all of them reach.`);
+    }
+    return text;
+  });
+  const values = new Map<string, Float64Array>();
+  for (const decl of module.buffers) {
+    const { rows, columns, stride } = shape(decl);
+    const bytes = memory.get(decl.name)!;
+    values.set(decl.name, Float64Array.from({ length: rows * columns }, (_, i) => take(bytes, Math.floor(i / columns) * stride + (i % columns), decl.dtype)));
+    const size = DTYPE_BYTES[decl.dtype];
+    for (let row = 0; row * stride * size < bytes.length; row++) {
+      const from = row < rows ? columns : 0;
+      if (bytes.subarray((row * stride + from) * size, (row + 1) * stride * size).some((byte) => byte !== GUARD)) {
+        throw new Error(`row ${row} of ${decl.name} was written from column ${from} on, outside its [${rows}, ${columns}]`);
+      }
+    }
+  }
+  return { values, emitted };
+}
