@@ -2,7 +2,8 @@
 import { UserError } from '../../errors.js';
 import type { LaunchShape } from '../../ir/cuda.js';
 import { readSettings } from '../../settings.js';
-import { loadAddon, type Extent, type NativeMemory } from '../cpu/addon.js';
+import { loadAddon, type NativeMemory } from '../cpu/addon.js';
+import type { Extent } from '../ports.js';
 
 /** What the driver says about a device. Bytes, kilohertz. */
 export interface CudaDeviceInfo {

@@ -1,4 +1,4 @@
-// The door of the addon. runtime/cpu/addon.ts is its typed side.
+// The door of the addon. runtime/cpu/addon.ts and runtime/cuda/addon.ts are its typed side.
 #include <cstdlib>  // defines __GLIBC__ where it is glibc
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -37,6 +37,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   exports.Set("pack", Napi::Function::New<tw::pack>(env, "pack"));
   exports.Set("peak", Napi::Function::New<tw::peak>(env, "peak"));
   exports.Set("trim", Napi::Function::New<trim>(env, "trim"));
+  exports.Set("cuda", tw::initCuda(env));
   exports.Set("abi", Napi::Number::New(env, TW_ABI));
   return exports;
 }

@@ -4,10 +4,6 @@
 #include "program.h"
 
 namespace tw {
-namespace {
-
-/** Larger micro-batches than this are a mistake, and products of it with a stride stay far from overflow. */
-constexpr int64_t MAX_EXTENT = int64_t{1} << 31;
 
 Extent parseExtent(const Napi::Value &value, const std::string &what) {
   if (value.IsString()) {
@@ -18,6 +14,8 @@ Extent parseExtent(const Napi::Value &value, const std::string &what) {
   }
   return {Extent::Kind::Fixed, static_cast<size_t>(integerArg(value, what, 0, MAX_EXTENT))};
 }
+
+namespace {
 
 DType parseDType(const Napi::Value &value, const std::string &what) {
   const std::string name = stringArg(value, what);

@@ -24,6 +24,36 @@ namespace tw {
   fail(what + ": " + std::strerror(code));
 }
 
+/** An error that a program can go by: `code`, `call` and `isContextDead` become properties of the JavaScript error. */
+class CodedError : public std::runtime_error {
+ public:
+  CodedError(const std::string &message, std::string code, std::string call, bool isContextDead)
+      : std::runtime_error(message), code_(std::move(code)), call_(std::move(call)), isContextDead_(isContextDead) {}
+  const std::string &code() const { return code_; }
+  Napi::Error toJavaScript(Napi::Env env) const {
+    Napi::Error error = Napi::Error::New(env, what());
+    error.Set("code", Napi::String::New(env, code_));
+    error.Set("call", Napi::String::New(env, call_));
+    error.Set("isContextDead", Napi::Boolean::New(env, isContextDead_));
+    return error;
+  }
+
+ private:
+  std::string code_;
+  std::string call_;
+  bool isContextDead_;
+};
+
+/** Runs the body of a binding, so that a CodedError keeps its properties on the way to JavaScript. */
+template <typename Body>
+auto coded(Napi::Env env, Body &&body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const CodedError &error) {
+    throw error.toJavaScript(env);
+  }
+}
+
 /** An integer in [low, high], which must lie within ±2^53. */
 inline int64_t integerArg(const Napi::Value &value, const std::string &what, int64_t low, int64_t high) {
   if (!value.IsNumber()) fail(what + " must be a number");
@@ -111,6 +141,9 @@ class PromiseWorker : public Napi::AsyncWorker {
   void Execute() override {
     try {
       work_();
+    } catch (const CodedError &error) {
+      coded_ = std::make_unique<CodedError>(error);
+      SetError(error.what());
     } catch (const std::exception &error) {
       SetError(error.what());
     } catch (...) {
@@ -136,7 +169,7 @@ class PromiseWorker : public Napi::AsyncWorker {
   void OnError(const Napi::Error &error) override {
     const Napi::HandleScope scope(Env());
     settle();
-    deferred_.Reject(error.Value());
+    deferred_.Reject(coded_ ? coded_->toJavaScript(Env()).Value() : error.Value());
   }
 
  private:
@@ -158,6 +191,7 @@ class PromiseWorker : public Napi::AsyncWorker {
   Work work_;
   Finish finish_;
   std::shared_ptr<void> lease_;
+  std::unique_ptr<CodedError> coded_;
 };
 
 /** Constructors and type tags of the classes of the addon, so that a stranger's object is never unwrapped. */
@@ -173,6 +207,7 @@ Napi::Function initMemory(Napi::Env env);
 Napi::Function initLibrary(Napi::Env env);
 Napi::Function initPool(Napi::Env env);
 Napi::Function initProgram(Napi::Env env);
+Napi::Object initCuda(Napi::Env env);
 Napi::Value cpuInfo(const Napi::CallbackInfo &info);
 Napi::Value pack(const Napi::CallbackInfo &info);
 Napi::Value peak(const Napi::CallbackInfo &info);

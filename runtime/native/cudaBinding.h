@@ -1,0 +1,129 @@
+// JavaScript's handles of CUDA objects. runtime/cuda/addon.ts is their typed side.
+#ifndef TILEWRIGHT_CUDA_BINDING_H
+#define TILEWRIGHT_CUDA_BINDING_H
+#include "cudaMemory.h"
+#include "cudaModule.h"
+#include "cudaProgram.h"
+#include "cudaUpload.h"
+
+namespace tw {
+
+/** A JavaScript object that shares a native one until it is released. */
+template <typename Wrap, typename T>
+class CudaHandle : public Napi::ObjectWrap<Wrap> {
+ public:
+  explicit CudaHandle(const Napi::CallbackInfo &info) : Napi::ObjectWrap<Wrap>(info) {}
+  const std::shared_ptr<T> &get() const {
+    if (!held_) fail(std::string("This ") + Wrap::NAME + " was released already");
+    return held_;
+  }
+
+ protected:
+  template <typename Make>
+  void hold(const Napi::CallbackInfo &info, Make &&make) {
+    held_ = coded(info.Env(), make);
+    info.This().template As<Napi::Object>().TypeTag(&Wrap::TAG);
+  }
+  std::shared_ptr<T> held_;
+};
+
+class CudaDeviceWrap : public CudaHandle<CudaDeviceWrap, CudaDevice> {
+ public:
+  static constexpr const char *NAME = "Device";
+  static const napi_type_tag TAG;
+  explicit CudaDeviceWrap(const Napi::CallbackInfo &info);
+  static Napi::Function init(Napi::Env env);
+
+ private:
+  void release(const Napi::CallbackInfo &) { held_.reset(); }
+  Napi::Value info(const Napi::CallbackInfo &info);
+  Napi::Value memory(const Napi::CallbackInfo &info);
+  Napi::Value stream(const Napi::CallbackInfo &info);
+  void makeCurrent(const Napi::CallbackInfo &info);
+  void synchronize(const Napi::CallbackInfo &info);
+};
+
+class CudaMemoryWrap : public CudaHandle<CudaMemoryWrap, CudaMemory> {
+ public:
+  static constexpr const char *NAME = "device Memory";
+  static const napi_type_tag TAG;
+  explicit CudaMemoryWrap(const Napi::CallbackInfo &info);
+  static Napi::Function init(Napi::Env env);
+
+ private:
+  void release(const Napi::CallbackInfo &) { held_.reset(); }
+  Napi::Value sizeBytes(const Napi::CallbackInfo &info);
+  Napi::Value address(const Napi::CallbackInfo &info);
+  void write(const Napi::CallbackInfo &info);
+  Napi::Value read(const Napi::CallbackInfo &info);
+  Napi::Value writeAsync(const Napi::CallbackInfo &info);
+  Napi::Value readAsync(const Napi::CallbackInfo &info);
+  void fill(const Napi::CallbackInfo &info);
+  void copyFrom(const Napi::CallbackInfo &info);
+};
+
+class CudaModuleWrap : public CudaHandle<CudaModuleWrap, CudaModule> {
+ public:
+  static constexpr const char *NAME = "Module";
+  static const napi_type_tag TAG;
+  explicit CudaModuleWrap(const Napi::CallbackInfo &info);
+  static Napi::Function init(Napi::Env env);
+
+ private:
+  void release(const Napi::CallbackInfo &) { held_.reset(); }
+  Napi::Value function(const Napi::CallbackInfo &info);
+  Napi::Value blocksPerMultiprocessor(const Napi::CallbackInfo &info);
+};
+
+class CudaEventWrap : public CudaHandle<CudaEventWrap, CudaEvent> {
+ public:
+  static constexpr const char *NAME = "Event";
+  static const napi_type_tag TAG;
+  explicit CudaEventWrap(const Napi::CallbackInfo &info);
+  static Napi::Function init(Napi::Env env);
+
+ private:
+  void release(const Napi::CallbackInfo &) { held_.reset(); }
+  void record(const Napi::CallbackInfo &info);
+  void synchronize(const Napi::CallbackInfo &info);
+  Napi::Value millisecondsSince(const Napi::CallbackInfo &info);
+};
+
+class CudaUploadWrap : public CudaHandle<CudaUploadWrap, CudaUpload> {
+ public:
+  static constexpr const char *NAME = "Upload";
+  static const napi_type_tag TAG;
+  explicit CudaUploadWrap(const Napi::CallbackInfo &info);
+  static Napi::Function init(Napi::Env env);
+
+ private:
+  void release(const Napi::CallbackInfo &) { held_.reset(); }
+  Napi::Value copiedBytes(const Napi::CallbackInfo &info);
+  Napi::Value copy(const Napi::CallbackInfo &info);
+};
+
+class CudaProgramWrap : public CudaHandle<CudaProgramWrap, CudaProgram> {
+ public:
+  static constexpr const char *NAME = "Program";
+  static const napi_type_tag TAG;
+  explicit CudaProgramWrap(const Napi::CallbackInfo &info);
+  static Napi::Function init(Napi::Env env);
+
+ private:
+  void release(const Napi::CallbackInfo &) { held_.reset(); }
+  Napi::Value run(const Napi::CallbackInfo &info);
+  Napi::Value time(const Napi::CallbackInfo &info);
+};
+
+template <typename Wrap>
+auto cudaArg(const Napi::Value &value, const std::string &what) {
+  return unwrap<Wrap>(value, what)->get();
+}
+
+/** Fails where an object belongs to another device than the one that is to use it. */
+inline void requireDevice(const CudaDevice &wanted, const CudaDevice &found, const std::string &what) {
+  if (&wanted != &found) fail(what + " belongs to another device object");
+}
+
+}  // namespace tw
+#endif

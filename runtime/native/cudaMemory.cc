@@ -1,0 +1,62 @@
+#include "cudaMemory.h"
+
+namespace tw {
+namespace {
+
+constexpr size_t LARGEST = size_t{1} << 46;
+
+size_t checkedBytes(size_t bytes, const char *what) {
+  if (bytes == 0 || bytes > LARGEST) fail("Cannot allocate " + std::to_string(bytes) + " bytes of " + what);
+  return bytes;
+}
+
+}  // namespace
+
+CudaMemory::CudaMemory(std::shared_ptr<CudaDevice> device, size_t bytes)
+    : device_(std::move(device)), size_(checkedBytes(bytes, "device memory")) {
+  const CudaApi &api = device_->use();
+  const CuResult result = api.cuMemAlloc.raw(&address_, size_);
+  if (result != CU_SUCCESS) api.fail(result, "cuMemAlloc_v2", std::to_string(size_) + " bytes were asked for");
+}
+
+CudaMemory::~CudaMemory() { device_->useQuietly().cuMemFree.raw(address_); }
+
+void CudaMemory::requireInside(size_t offset, size_t length, const std::string &what) const {
+  if (!isInside(offset, length, size_)) {
+    fail(what + ": bytes " + std::to_string(offset) + " to " + std::to_string(offset) + " + " + std::to_string(length) +
+         " lie outside a device memory of " + std::to_string(size_) + " bytes");
+  }
+}
+
+PinnedMemory::PinnedMemory(std::shared_ptr<CudaDevice> device, size_t bytes)
+    : device_(std::move(device)), size_(checkedBytes(bytes, "pinned memory")) {
+  void *data = nullptr;
+  device_->use().cuMemHostAlloc(&data, size_, 0);
+  data_ = static_cast<uint8_t *>(data);
+}
+
+PinnedMemory::~PinnedMemory() { device_->useQuietly().cuMemFreeHost.raw(data_); }
+
+CudaEvent::CudaEvent(std::shared_ptr<CudaDevice> device, bool isTimed) : device_(std::move(device)) {
+  device_->use().cuEventCreate(&event_, isTimed ? CU_EVENT_TIMED : CU_EVENT_UNTIMED);
+}
+
+CudaEvent::~CudaEvent() { device_->useQuietly().cuEventDestroy.raw(event_); }
+
+void CudaEvent::record(CuStream stream) const { device_->use().cuEventRecord(event_, stream); }
+
+void CudaEvent::wait() const { device_->use().cuEventSynchronize(event_); }
+
+double CudaEvent::millisecondsSince(const CudaEvent &earlier) const {
+  float milliseconds = 0;
+  device_->use().cuEventElapsedTime(&milliseconds, earlier.event_, event_);
+  return milliseconds;
+}
+
+CudaStream::CudaStream(std::shared_ptr<CudaDevice> device) : device_(std::move(device)) {
+  device_->use().cuStreamCreate(&stream_, CU_STREAM_ON_ITS_OWN);
+}
+
+CudaStream::~CudaStream() { device_->useQuietly().cuStreamDestroy.raw(stream_); }
+
+}  // namespace tw

@@ -1,0 +1,84 @@
+// Memory of a device, pinned memory of the host, events and streams. Each lives no longer than its device.
+#ifndef TILEWRIGHT_CUDA_MEMORY_H
+#define TILEWRIGHT_CUDA_MEMORY_H
+#include "cudaDevice.h"
+
+namespace tw {
+
+/** Freed when the last owner lets go; the driver waits for work that uses it. */
+class CudaMemory {
+ public:
+  CudaMemory(std::shared_ptr<CudaDevice> device, size_t bytes);
+  ~CudaMemory();
+  CudaMemory(const CudaMemory &) = delete;
+  CudaMemory &operator=(const CudaMemory &) = delete;
+
+  const std::shared_ptr<CudaDevice> &device() const { return device_; }
+  CuAddress address() const { return address_; }
+  size_t size() const { return size_; }
+  void requireInside(size_t offset, size_t length, const std::string &what) const;
+
+ private:
+  std::shared_ptr<CudaDevice> device_;
+  size_t size_;
+  CuAddress address_ = 0;
+};
+
+/** Page-locked memory: copies from and to it are asynchronous. */
+class PinnedMemory {
+ public:
+  PinnedMemory(std::shared_ptr<CudaDevice> device, size_t bytes);
+  ~PinnedMemory();
+  PinnedMemory(const PinnedMemory &) = delete;
+  PinnedMemory &operator=(const PinnedMemory &) = delete;
+  uint8_t *data() const { return data_; }
+  size_t size() const { return size_; }
+
+ private:
+  std::shared_ptr<CudaDevice> device_;
+  size_t size_;
+  uint8_t *data_ = nullptr;
+};
+
+class CudaEvent {
+ public:
+  CudaEvent(std::shared_ptr<CudaDevice> device, bool isTimed);
+  ~CudaEvent();
+  CudaEvent(const CudaEvent &) = delete;
+  CudaEvent &operator=(const CudaEvent &) = delete;
+  const std::shared_ptr<CudaDevice> &device() const { return device_; }
+  void record(CuStream stream) const;
+  /** Sleeps until the event is reached. Throws what went wrong on the device before it. */
+  void wait() const;
+  /** Of two events that were reached. */
+  double millisecondsSince(const CudaEvent &earlier) const;
+
+ private:
+  std::shared_ptr<CudaDevice> device_;
+  CuEvent event_ = nullptr;
+};
+
+/** A stream beside the device's own. */
+class CudaStream {
+ public:
+  explicit CudaStream(std::shared_ptr<CudaDevice> device);
+  ~CudaStream();
+  CudaStream(const CudaStream &) = delete;
+  CudaStream &operator=(const CudaStream &) = delete;
+  CuStream get() const { return stream_; }
+
+ private:
+  std::shared_ptr<CudaDevice> device_;
+  CuStream stream_ = nullptr;
+};
+
+/** A range of a device memory, checked once when it is made. */
+struct CudaSlot {
+  std::shared_ptr<CudaMemory> memory;
+  size_t offset = 0;
+  size_t bytes = 0;
+  CuAddress address() const { return memory->address() + offset; }
+};
+
+}  // namespace tw
+#endif

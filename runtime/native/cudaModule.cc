@@ -1,0 +1,84 @@
+#include "cudaModule.h"
+
+namespace tw {
+namespace {
+
+constexpr size_t LOG_BYTES = 16384;
+/** Dynamic shared memory that every launch may have without asking. */
+constexpr size_t SHARED_WITHOUT_ASKING = 48 << 10;
+
+}  // namespace
+
+CudaModule::CudaModule(std::shared_ptr<CudaDevice> device, std::vector<char> image) : device_(std::move(device)) {
+  image.push_back('\0');  // PTX is a string; a cubin knows its own length
+  std::vector<char> log(LOG_BYTES, '\0');
+  CuJitOption options[] = {CuJitOption::ErrorLogBuffer, CuJitOption::ErrorLogBytes};
+  void *values[] = {log.data(), reinterpret_cast<void *>(log.size() - 1)};
+  const CudaApi &api = device_->use();
+  const CuResult result = api.cuModuleLoadDataEx.raw(&module_, image.data(), 2, options, values);
+  if (result != CU_SUCCESS) api.fail(result, "cuModuleLoadDataEx", std::string(log.data()));
+}
+
+CudaModule::~CudaModule() { device_->useQuietly().cuModuleUnload.raw(module_); }
+
+CudaFunction &CudaModule::function(const std::string &symbol) {
+  const auto known = functions_.find(symbol);
+  if (known != functions_.end()) return known->second;
+  const CudaApi &api = device_->use();
+  CudaFunction function;
+  function.symbol = symbol;
+  const CuResult result = api.cuModuleGetFunction.raw(&function.handle, module_, symbol.c_str());
+  if (result == CU_NOT_FOUND) fail("The module has no kernel " + symbol);
+  if (result != CU_SUCCESS) api.fail(result, "cuModuleGetFunction", symbol);
+  const auto attribute = [&](CuFunctionAttribute which) {
+    int value = 0;
+    api.cuFuncGetAttribute(&value, which, function.handle);
+    return value;
+  };
+  function.info.registers = attribute(CuFunctionAttribute::Registers);
+  function.info.localBytes = attribute(CuFunctionAttribute::LocalBytes);
+  function.info.sharedBytes = attribute(CuFunctionAttribute::SharedBytes);
+  function.info.constantBytes = attribute(CuFunctionAttribute::ConstantBytes);
+  function.info.maxThreads = attribute(CuFunctionAttribute::MaxThreads);
+  function.info.binaryVersion = attribute(CuFunctionAttribute::BinaryVersion);
+  return functions_.emplace(symbol, std::move(function)).first->second;
+}
+
+void CudaModule::allowShared(CudaFunction &function, size_t bytes) {
+  const size_t limit = device_->info().sharedBytesPerBlock;
+  const auto fixed = static_cast<size_t>(function.info.sharedBytes);
+  if (bytes > limit || bytes + fixed > limit) {
+    fail(function.symbol + " needs " + std::to_string(bytes) + " + " + std::to_string(fixed) +
+         " bytes of shared memory, a block of this device has at most " + std::to_string(limit));
+  }
+  if (bytes <= function.dynamicShared || bytes + fixed <= SHARED_WITHOUT_ASKING) return;
+  device_->use().cuFuncSetAttribute(function.handle, CuFunctionAttribute::MaxDynamicShared, static_cast<int>(bytes));
+  function.dynamicShared = bytes;
+}
+
+int CudaModule::blocksPerMultiprocessor(const std::string &symbol, int threads, size_t sharedBytes) {
+  CudaFunction &kernel = function(symbol);
+  if (threads > kernel.info.maxThreads) return 0;
+  if (sharedBytes + static_cast<size_t>(kernel.info.sharedBytes) > device_->info().sharedBytesPerBlock) return 0;
+  allowShared(kernel, sharedBytes);
+  int blocks = 0;
+  device_->use().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel.handle, threads, sharedBytes);
+  return blocks;
+}
+
+void CudaModule::requireParameters(const CudaFunction &function, const std::vector<size_t> &sizes) const {
+  const CudaApi &api = device_->use();
+  if (!api.cuFuncGetParamInfo) return;
+  for (size_t i = 0; i <= sizes.size(); i++) {
+    size_t offset = 0;
+    size_t size = 0;
+    const bool isThere = api.cuFuncGetParamInfo.raw(function.handle, i, &offset, &size) == CU_SUCCESS;
+    const bool isWanted = i < sizes.size();
+    if (isThere == isWanted && (!isWanted || size == sizes[i])) continue;
+    const std::string found = isThere ? "of " + std::to_string(size) + " bytes" : "absent";
+    const std::string wanted = isWanted ? "of " + std::to_string(sizes[i]) + " bytes" : "absent";
+    fail(function.symbol + ": parameter " + std::to_string(i) + " is " + found + " in the kernel and " + wanted + " in the binding");
+  }
+}
+
+}  // namespace tw

@@ -1,0 +1,117 @@
+// The launches of one bucket, bound to device memory, and their way onto the stream.
+#ifndef TILEWRIGHT_CUDA_PROGRAM_H
+#define TILEWRIGHT_CUDA_PROGRAM_H
+#include <atomic>
+
+#include "cudaMemory.h"
+#include "cudaModule.h"
+#include "program.h"
+
+namespace tw {
+
+/** Blocks along one axis, as ir/cuda.ts's GridExtent. */
+struct CudaGridExtent {
+  enum class Kind { Constant, Tiles, Persistent };
+  Kind kind = Kind::Constant;
+  size_t count = 1;
+  Extent extent;
+  size_t per = 1;
+  size_t times = 1;
+  size_t blocksPerMultiprocessor = 1;
+  /** 0 where the extent is 0: then there is nothing to launch. */
+  size_t resolve(size_t tokens, size_t rows, size_t multiprocessors, size_t cluster) const;
+};
+
+struct CudaLaunchSpec {
+  std::string name;
+  std::shared_ptr<CudaModule> module;
+  CuFunction function = nullptr;
+  std::vector<CuAddress> pointers;
+  std::vector<CuTensorMap> maps;
+  CudaGridExtent gridX;
+  CudaGridExtent gridY;
+  unsigned threads = 0;
+  unsigned sharedBytes = 0;
+  unsigned cluster = 1;
+  bool isProgrammatic = false;
+};
+
+struct CudaPort {
+  size_t slot = 0;
+  Extent extent;
+  DType dtype = DType::I32;
+  /** Where its data lie in a pinned area. */
+  size_t pinnedOffset = 0;
+  /** Room for them there at the largest micro-batch. */
+  size_t pinnedBytes = 0;
+};
+
+/** One copy of inputs: neighbouring slots together. */
+struct CudaInputCopy {
+  CuAddress target = 0;
+  size_t pinnedOffset = 0;
+  size_t bytes = 0;
+};
+
+struct CudaRunOptions {
+  bool isTimed = false;
+  bool isSynchronous = false;
+  size_t first = 0;
+  size_t end = 0;
+};
+
+struct CudaRunResult {
+  double milliseconds = 0;
+  std::vector<double> launchMilliseconds;
+};
+
+struct CudaTimeOptions {
+  std::vector<size_t> launches;
+  size_t warmup = 0;
+  size_t repeats = 1;
+  size_t perSample = 1;
+  size_t flushBytes = 0;
+};
+
+/** What a run in flight owns: its inputs and outputs in pinned memory and its marks on the stream. */
+struct CudaArea {
+  std::unique_ptr<PinnedMemory> inputs;
+  std::unique_ptr<PinnedMemory> outputs;
+  std::unique_ptr<CudaEvent> begin;
+  std::unique_ptr<CudaEvent> end;
+  std::vector<std::unique_ptr<CudaEvent>> marks;  // around each launch; made by the first timed run
+  std::atomic<bool> isTaken{false};
+};
+
+class CudaProgram {
+ public:
+  static constexpr size_t AREAS = 2;
+  std::shared_ptr<CudaDevice> device;
+  std::vector<CudaSlot> slots;
+  std::vector<CudaLaunchSpec> launches;
+  std::vector<CudaPort> inputs;
+  std::vector<CudaPort> outputs;
+  std::vector<CudaInputCopy> inputCopies;
+  size_t inputBytes = 0;   // of a pinned area
+  size_t outputBytes = 0;
+  size_t maxTokens = 0;
+  size_t maxRows = 0;
+  CudaArea areas[AREAS];
+
+  /** Once everything above is set. */
+  void allocateAreas();
+  /** A free area until the result is destroyed; throws where both are in flight. */
+  std::shared_ptr<CudaArea> takeArea(const std::shared_ptr<CudaProgram> &self);
+  /** Enqueues when the turn has come, lets the next in, and waits for the end. */
+  CudaRunResult run(CudaArea &area, Turnstile::Place &place, size_t tokens, size_t rows, const CudaRunOptions &options);
+  /** Milliseconds of each sample. The area's inputs are copied first where `hasInputs`. */
+  std::vector<double> time(CudaArea &area, Turnstile::Place &place, size_t tokens, size_t rows, bool hasInputs,
+                           const CudaTimeOptions &options);
+
+ private:
+  void copyInputs(const CudaApi &api, const CudaArea &area) const;
+  void enqueue(const CudaApi &api, const CudaLaunchSpec &launch, size_t tokens, size_t rows) const;
+};
+
+}  // namespace tw
+#endif

@@ -1,0 +1,440 @@
+/*
+ * A CUDA driver for tests without a GPU: the entry points that runtime/native uses, over host memory. Device addresses
+ * are host addresses. What real streams do asynchronously is queued and executed by the first call that waits, so that
+ * pinned memory reused too early, or arguments that do not outlive their launch, show up as wrong results.
+ * A kernel is known by its name (fakeKernels.h); its parameters are read from the PTX text that it comes with.
+ * Any call can be told to fail: fakeCudaFail(), or FAKE_CUDA="fail:cuMemAlloc_v2:2:3" (result 2 from the third call on).
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define MOST 4096
+#define MOST_PARAMETERS 160
+
+typedef int Result;
+enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_IMAGE = 200, INVALID_CONTEXT = 201,
+       INVALID_PTX = 218, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700, LAUNCH_TIMEOUT = 702 };
+
+typedef struct { char name[64]; int count; size_t sizes[MOST_PARAMETERS]; int dynamicShared; int isUsed; } Function;
+typedef struct { char *text; Function functions[64]; } Module;
+typedef struct { double at; int isPending; int isReached; } Event;
+typedef struct { unsigned grid[3], block[3], sharedBytes; void *stream; void *attributes; unsigned attributeCount; } Config;
+typedef struct { int id; char pad[4]; union { char pad[64]; unsigned cluster[3]; int flag; } value; } Attribute;
+typedef struct {
+  enum { COPY, FILL, RECORD, LAUNCH } kind;
+  void *target; const void *source; size_t bytes; unsigned char byte; void *snapshot;
+  Event *event; Function *function; Config config; unsigned cluster; unsigned char *arguments; size_t offsets[MOST_PARAMETERS];
+} Command;
+typedef struct { uint64_t address; size_t bytes; } Block;
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static Command *queue[1 << 16];
+static size_t queueHead, queueTail;
+static Block blocks[MOST], pinned[MOST];
+static struct { char call[64]; int result; int after; } failures[16];
+static int failureCount, sticky, liveHandles, highWater;
+static size_t usedBytes, logBytes;
+static char logText[1 << 20];
+static double now;
+static long driverVersion = 12040, deviceCount = 1, totalBytes = 1 << 30, hasParamInfo = 1;
+static _Thread_local void *currentContext;
+static char context, uninitialised = 1;
+
+static void note(const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  const int written = vsnprintf(logText + logBytes, sizeof logText - logBytes, format, list);
+  va_end(list);
+  if (written > 0 && logBytes + (size_t)written < sizeof logText) logBytes += (size_t)written;
+}
+
+static Block *blockOf(Block *table, uint64_t address, size_t bytes) {
+  for (int i = 0; i < MOST; i++)
+    if (table[i].bytes && address >= table[i].address && address + bytes <= table[i].address + table[i].bytes) return &table[i];
+  return NULL;
+}
+
+static Block *freeBlock(Block *table) {
+  for (int i = 0; i < MOST; i++) if (!table[i].bytes) return &table[i];
+  return NULL;
+}
+
+#include "fakeKernels.h"
+
+static void execute(Command *command) {
+  switch (command->kind) {
+    case COPY:
+      now += 0.125;
+      if (!sticky) memmove(command->target, command->snapshot ? command->snapshot : command->source, command->bytes);
+      break;
+    case FILL:
+      now += 0.25;
+      if (!sticky) memset(command->target, command->byte, command->bytes);
+      break;
+    case RECORD:
+      command->event->at = now;
+      command->event->isPending = 0;
+      command->event->isReached = 1;
+      break;
+    case LAUNCH:
+      now += 1;
+      if (!sticky) sticky = runKernel(command);
+      break;
+  }
+  free(command->snapshot);
+  free(command->arguments);
+  free(command);
+}
+
+static void drain(const Event *until) {
+  while (queueHead < queueTail && (until == NULL || until->isPending)) execute(queue[queueHead++ % (1 << 16)]);
+}
+
+static Command *push(int kind) {
+  if (queueTail - queueHead == 1 << 16) drain(NULL);
+  Command *command = calloc(1, sizeof *command);
+  command->kind = kind;
+  queue[queueTail++ % (1 << 16)] = command;
+  return command;
+}
+
+static Result enter(const char *call, int needsContext) {
+  for (int i = 0; i < failureCount; i++)
+    if (!strcmp(failures[i].call, call) && --failures[i].after <= 0) return failures[i].result;
+  if (needsContext && !currentContext) return INVALID_CONTEXT;
+  return needsContext ? sticky : OK;
+}
+
+/* Every entry point: one at a time, told failures first, then the error that killed the context. */
+#define BEGIN(call, needsContext)                    \
+  pthread_mutex_lock(&mutex);                        \
+  Result result = enter(#call, needsContext);        \
+  if (result == OK) {
+#define END                      \
+  }                              \
+  pthread_mutex_unlock(&mutex);  \
+  return result;
+
+/* What tests call. */
+EXPORT void fakeCudaFail(const char *call, int result, int after) {
+  pthread_mutex_lock(&mutex);
+  if (failureCount < 16) {
+    snprintf(failures[failureCount].call, sizeof failures[0].call, "%s", call);
+    failures[failureCount].result = result;
+    failures[failureCount++].after = after;
+  }
+  pthread_mutex_unlock(&mutex);
+}
+EXPORT void fakeCudaSet(const char *what, long value) {
+  if (!strcmp(what, "driverVersion")) driverVersion = value;
+  if (!strcmp(what, "devices")) deviceCount = value;
+  if (!strcmp(what, "totalBytes")) totalBytes = value;
+  if (!strcmp(what, "paramInfo")) hasParamInfo = value;
+}
+/* Forgets failures and the log, and revives a dead context; handles stay counted. */
+EXPORT void fakeCudaReset(void) {
+  pthread_mutex_lock(&mutex);
+  drain(NULL);
+  failureCount = sticky = 0;
+  logBytes = 0;
+  logText[0] = 0;
+  now = 0;
+  highWater = 0;
+  driverVersion = 12040, deviceCount = 1, totalBytes = 1 << 30, hasParamInfo = 1;
+  pthread_mutex_unlock(&mutex);
+}
+EXPORT const char *fakeCudaLog(void) { return logText; }
+/* Retained contexts, allocations, pinned allocations, streams, events and modules that were not given back. */
+EXPORT int fakeCudaLive(void) { return liveHandles; }
+/* The largest number of micro-batches (copies to pinned memory from the device) queued at once is not known; of commands it is this. */
+EXPORT int fakeCudaMostQueued(void) { return highWater; }
+
+static void readEnvironment(void) {
+  char *text = getenv("FAKE_CUDA");
+  if (!text) return;
+  char *copy = strdup(text), *rest = NULL;
+  for (char *part = strtok_r(copy, ",", &rest); part; part = strtok_r(NULL, ",", &rest)) {
+    char name[64];
+    long value = 0;
+    int failure = 0, after = 1;
+    if (sscanf(part, "fail:%63[^:]:%d:%d", name, &failure, &after) >= 2) {
+      if (failureCount < 16) {
+        snprintf(failures[failureCount].call, sizeof failures[0].call, "%s", name);
+        failures[failureCount].result = failure;
+        failures[failureCount++].after = after;
+      }
+    } else if (sscanf(part, "%63[^=]=%ld", name, &value) == 2) fakeCudaSet(name, value);
+  }
+  free(copy);
+}
+
+static const struct { int result; const char *name, *text; } RESULTS[] = {
+  {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"}, {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+  {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"}, {200, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
+  {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"}, {218, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
+  {400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"}, {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+  {600, "CUDA_ERROR_NOT_READY", "device not ready"}, {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+  {702, "CUDA_ERROR_LAUNCH_TIMEOUT", "the launch timed out and was terminated"},
+};
+EXPORT Result cuGetErrorName(int code, const char **name) {
+  for (size_t i = 0; i < sizeof RESULTS / sizeof RESULTS[0]; i++) if (RESULTS[i].result == code) return *name = RESULTS[i].name, OK;
+  return INVALID_VALUE;
+}
+EXPORT Result cuGetErrorString(int code, const char **text) {
+  for (size_t i = 0; i < sizeof RESULTS / sizeof RESULTS[0]; i++) if (RESULTS[i].result == code) return *text = RESULTS[i].text, OK;
+  return INVALID_VALUE;
+}
+
+EXPORT Result cuInit(unsigned flags) { BEGIN(cuInit, 0) if (uninitialised) readEnvironment(); uninitialised = 0; result = flags ? INVALID_VALUE : deviceCount ? OK : NO_DEVICE; END }
+EXPORT Result cuDriverGetVersion(int *version) { *version = (int)driverVersion; return OK; }
+EXPORT Result cuDeviceGetCount(int *count) { BEGIN(cuDeviceGetCount, 0) *count = (int)deviceCount; END }
+EXPORT Result cuDeviceGet(int *device, int ordinal) { BEGIN(cuDeviceGet, 0) *device = ordinal; END }
+EXPORT Result cuDeviceGetName(char *name, int bytes, int device) { BEGIN(cuDeviceGetName, 0) snprintf(name, (size_t)bytes, "Fake H%d", 100 + device); END }
+EXPORT Result cuDeviceGetUuid_v2(unsigned char *uuid, int device) { BEGIN(cuDeviceGetUuid_v2, 0) for (int i = 0; i < 16; i++) uuid[i] = (unsigned char)(16 * i + device); END }
+EXPORT Result cuDeviceTotalMem_v2(size_t *bytes, int device) { (void)device; BEGIN(cuDeviceTotalMem_v2, 0) *bytes = (size_t)totalBytes; END }
+EXPORT Result cuDeviceGetAttribute(int *value, int attribute, int device) {
+  (void)device;
+  BEGIN(cuDeviceGetAttribute, 0)
+  switch (attribute) {
+    case 13: *value = 1980000; break;
+    case 16: *value = 6; break;
+    case 38: *value = 50 << 20; break;
+    case 75: *value = 9; break;
+    case 76: *value = 0; break;
+    case 81: *value = 233472; break;
+    case 97: *value = 232448; break;
+    default: result = INVALID_VALUE;
+  }
+  END
+}
+EXPORT Result cuDevicePrimaryCtxRetain(void **out, int device) { (void)device; BEGIN(cuDevicePrimaryCtxRetain, 0) *out = &context; liveHandles++; END }
+EXPORT Result cuDevicePrimaryCtxRelease_v2(int device) { (void)device; BEGIN(cuDevicePrimaryCtxRelease_v2, 0) liveHandles--; END }
+EXPORT Result cuCtxSetCurrent(void *which) { BEGIN(cuCtxSetCurrent, 0) currentContext = which; END }
+
+EXPORT Result cuMemGetInfo_v2(size_t *free, size_t *total) { BEGIN(cuMemGetInfo_v2, 1) *total = (size_t)totalBytes; *free = (size_t)totalBytes - usedBytes; END }
+EXPORT Result cuMemAlloc_v2(uint64_t *address, size_t bytes) {
+  BEGIN(cuMemAlloc_v2, 1)
+  Block *block = freeBlock(blocks);
+  if (!block || !bytes || usedBytes + bytes > (size_t)totalBytes) result = OUT_OF_MEMORY;
+  else {
+    void *memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    memset(memory, 0xCD, bytes);
+    *block = (Block){(uint64_t)(uintptr_t)memory, bytes};
+    *address = block->address;
+    usedBytes += bytes;
+    liveHandles++;
+    note("alloc %zu\n", bytes);
+  }
+  END
+}
+EXPORT Result cuMemFree_v2(uint64_t address) {
+  pthread_mutex_lock(&mutex);
+  drain(NULL);
+  Block *block = blockOf(blocks, address, 0);
+  Result result = currentContext && block ? sticky : INVALID_VALUE;
+  if (block) {
+    free((void *)(uintptr_t)block->address);
+    usedBytes -= block->bytes;
+    block->bytes = 0;
+    liveHandles--;
+  }
+  pthread_mutex_unlock(&mutex);
+  return result;
+}
+EXPORT Result cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
+  (void)flags;
+  BEGIN(cuMemHostAlloc, 1)
+  Block *block = freeBlock(pinned);
+  *out = malloc(bytes);
+  memset(*out, 0xEF, bytes);
+  *block = (Block){(uint64_t)(uintptr_t)*out, bytes};
+  liveHandles++;
+  note("pin %zu\n", bytes);
+  END
+}
+EXPORT Result cuMemFreeHost(void *address) {
+  pthread_mutex_lock(&mutex);
+  drain(NULL);
+  Block *block = blockOf(pinned, (uint64_t)(uintptr_t)address, 0);
+  if (block) block->bytes = 0, free(address), liveHandles--;
+  pthread_mutex_unlock(&mutex);
+  return block ? sticky : INVALID_VALUE;
+}
+
+static Result queueCopy(void *target, const void *source, size_t bytes, int isPinned) {
+  Command *command = push(COPY);
+  command->target = target;
+  command->source = source;
+  command->bytes = bytes;
+  if (!isPinned) memcpy(command->snapshot = malloc(bytes), source, bytes);
+  if ((int)(queueTail - queueHead) > highWater) highWater = (int)(queueTail - queueHead);
+  return OK;
+}
+EXPORT Result cuMemcpyHtoDAsync_v2(uint64_t target, const void *source, size_t bytes, void *stream) {
+  (void)stream;
+  BEGIN(cuMemcpyHtoDAsync_v2, 1)
+  note("upload %zu\n", bytes);
+  if (!blockOf(blocks, target, bytes)) result = INVALID_VALUE;
+  else result = queueCopy((void *)(uintptr_t)target, source, bytes, blockOf(pinned, (uint64_t)(uintptr_t)source, bytes) != NULL);
+  END
+}
+EXPORT Result cuMemcpyDtoHAsync_v2(void *target, uint64_t source, size_t bytes, void *stream) {
+  (void)stream;
+  BEGIN(cuMemcpyDtoHAsync_v2, 1)
+  note("download %zu\n", bytes);
+  if (!blockOf(blocks, source, bytes)) result = INVALID_VALUE;
+  else result = queueCopy(target, (const void *)(uintptr_t)source, bytes, 1);
+  /* To memory that is not pinned the copy is over when the call is. */
+  if (result == OK && !blockOf(pinned, (uint64_t)(uintptr_t)target, bytes)) drain(NULL), result = sticky;
+  END
+}
+EXPORT Result cuMemcpyDtoDAsync_v2(uint64_t target, uint64_t source, size_t bytes, void *stream) {
+  (void)stream;
+  BEGIN(cuMemcpyDtoDAsync_v2, 1)
+  if (!blockOf(blocks, source, bytes) || !blockOf(blocks, target, bytes)) result = INVALID_VALUE;
+  else result = queueCopy((void *)(uintptr_t)target, (const void *)(uintptr_t)source, bytes, 1);
+  END
+}
+EXPORT Result cuMemsetD8Async(uint64_t target, unsigned char byte, size_t bytes, void *stream) {
+  (void)stream;
+  BEGIN(cuMemsetD8Async, 1)
+  note("memset %zu\n", bytes);
+  if (!blockOf(blocks, target, bytes)) result = INVALID_VALUE;
+  else {
+    Command *command = push(FILL);
+    command->target = (void *)(uintptr_t)target;
+    command->byte = byte;
+    command->bytes = bytes;
+  }
+  END
+}
+
+EXPORT Result cuStreamCreate(void **stream, unsigned flags) { BEGIN(cuStreamCreate, 1) (void)flags; *stream = malloc(1); liveHandles++; END }
+EXPORT Result cuStreamDestroy_v2(void *stream) { pthread_mutex_lock(&mutex); free(stream); liveHandles--; pthread_mutex_unlock(&mutex); return sticky; }
+EXPORT Result cuStreamSynchronize(void *stream) { (void)stream; BEGIN(cuStreamSynchronize, 1) drain(NULL); result = sticky; END }
+EXPORT Result cuEventCreate(Event **event, unsigned flags) { BEGIN(cuEventCreate, 1) (void)flags; *event = calloc(1, sizeof **event); liveHandles++; END }
+EXPORT Result cuEventDestroy_v2(Event *event) {
+  pthread_mutex_lock(&mutex);
+  drain(event);
+  free(event);
+  liveHandles--;
+  pthread_mutex_unlock(&mutex);
+  return sticky;
+}
+EXPORT Result cuEventRecord(Event *event, void *stream) { (void)stream; BEGIN(cuEventRecord, 1) event->isPending = 1; push(RECORD)->event = event; END }
+EXPORT Result cuEventSynchronize(Event *event) { BEGIN(cuEventSynchronize, 1) drain(event); result = sticky; END }
+EXPORT Result cuEventElapsedTime(float *milliseconds, const Event *from, const Event *to) {
+  BEGIN(cuEventElapsedTime, 1)
+  if (from->isPending || to->isPending) result = NOT_READY;
+  else if (!from->isReached || !to->isReached) result = INVALID_HANDLE;
+  else *milliseconds = (float)(to->at - from->at);
+  END
+}
+
+EXPORT Result cuModuleLoadDataEx(Module **out, const char *image, unsigned count, const int *options, void **values) {
+  BEGIN(cuModuleLoadDataEx, 1)
+  if (!strstr(image, ".version")) result = INVALID_IMAGE;
+  else if (strstr(image, "syntax error")) {
+    result = INVALID_PTX;
+    for (unsigned i = 0; i < count; i++)
+      if (options[i] == 5) snprintf(values[i], (size_t)(uintptr_t)values[i + 1], "ptxas fake.ptx, line 3; fatal: Parsing error near 'syntax'");
+  } else {
+    *out = calloc(1, sizeof **out);
+    (*out)->text = strdup(image);
+    liveHandles++;
+  }
+  END
+}
+EXPORT Result cuModuleUnload(Module *module) {
+  pthread_mutex_lock(&mutex);
+  drain(NULL);
+  free(module->text);
+  free(module);
+  liveHandles--;
+  pthread_mutex_unlock(&mutex);
+  return sticky;
+}
+EXPORT Result cuModuleGetFunction(Function **out, Module *module, const char *name) {
+  BEGIN(cuModuleGetFunction, 1)
+  *out = findFunction(module, name);
+  if (!*out) result = NOT_FOUND;
+  END
+}
+EXPORT Result cuFuncGetAttribute(int *value, int attribute, Function *function) {
+  BEGIN(cuFuncGetAttribute, 1)
+  static const int VALUES[] = {1024, 0, 64, 0, 24, 0, 90, 0};
+  if (attribute == 8) *value = function->dynamicShared;
+  else if (attribute < 0 || attribute > 8) result = INVALID_VALUE;
+  else *value = attribute == 0 && strstr(function->name, "wide") ? 256 : VALUES[attribute];
+  END
+}
+EXPORT Result cuFuncSetAttribute(Function *function, int attribute, int value) {
+  BEGIN(cuFuncSetAttribute, 1)
+  if (attribute != 8 || value > 232448) result = INVALID_VALUE;
+  else function->dynamicShared = value;
+  note("shared %s %d\n", function->name, value);
+  END
+}
+EXPORT Result cuFuncGetParamInfo(Function *function, size_t index, size_t *offset, size_t *size) {
+  BEGIN(cuFuncGetParamInfo, 1)
+  if (index >= (size_t)function->count) result = INVALID_VALUE;
+  else *offset = 0, *size = function->sizes[index];
+  END
+}
+EXPORT Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocksOut, Function *function, int threads, size_t sharedBytes) {
+  (void)function;
+  BEGIN(cuOccupancyMaxActiveBlocksPerMultiprocessor, 1)
+  *blocksOut = 2048 / threads;
+  if (sharedBytes && (int)(233472 / (sharedBytes + 1024)) < *blocksOut) *blocksOut = (int)(233472 / (sharedBytes + 1024));
+  END
+}
+
+EXPORT Result cuLaunchKernelEx(const Config *config, Function *function, void **arguments, void **extra) {
+  BEGIN(cuLaunchKernelEx, 1)
+  unsigned cluster = 1;
+  int isProgrammatic = 0;
+  const Attribute *attributes = config->attributes;
+  for (unsigned i = 0; i < config->attributeCount; i++) {
+    if (attributes[i].id == 4) cluster = attributes[i].value.cluster[0];
+    if (attributes[i].id == 6) isProgrammatic = attributes[i].value.flag;
+  }
+  note("launch %s grid=%u,%u,%u block=%u shared=%u cluster=%u programmatic=%d T=%d R=%d\n", function->name, config->grid[0],
+       config->grid[1], config->grid[2], config->block[0], config->sharedBytes, cluster, isProgrammatic, *(int *)arguments[0], *(int *)arguments[1]);
+  const int isShared = config->sharedBytes <= 49152 || config->sharedBytes <= (unsigned)function->dynamicShared;
+  if (extra || !isShared || !config->grid[0] || !config->grid[1] || config->grid[0] % cluster || config->block[0] > 1024) result = INVALID_VALUE;
+  else {
+    Command *command = push(LAUNCH);
+    command->function = function;
+    command->config = *config;
+    command->cluster = cluster;
+    size_t bytes = 0;
+    for (int i = 0; i < function->count; i++) command->offsets[i] = bytes, bytes += function->sizes[i];
+    command->arguments = malloc(bytes);
+    for (int i = 0; i < function->count; i++) memcpy(command->arguments + command->offsets[i], arguments[i], function->sizes[i]);
+  }
+  END
+}
+
+EXPORT Result cuTensorMapEncodeTiled(uint64_t *map, int type, uint32_t rank, void *base, const uint64_t *sizes, const uint64_t *strides,
+                                     const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int promotion, int fill) {
+  BEGIN(cuTensorMapEncodeTiled, 1)
+  Block *block = blockOf(blocks, (uint64_t)(uintptr_t)base, 1);
+  note("map type=%d rank=%u at=%zu sizes=%zu,%zu stride=%zu box=%u,%u steps=%u,%u interleave=%d swizzle=%d promotion=%d fill=%d\n", type, rank,
+       block ? (size_t)((uint64_t)(uintptr_t)base - block->address) : 0, (size_t)sizes[0], (size_t)sizes[1], (size_t)strides[0], box[0], box[1], steps[0], steps[1],
+       interleave, swizzle, promotion, fill);
+  if (!block || (uintptr_t)map % 64 || strides[0] % 16) result = INVALID_VALUE;
+  else {
+    memset(map, 0, 128);
+    map[0] = (uint64_t)(uintptr_t)base;
+    map[1] = sizes[0];
+    map[2] = sizes[1];
+    map[3] = strides[0];
+  }
+  END
+}
