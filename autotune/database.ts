@@ -61,8 +61,8 @@ const recordSchema = z.strictObject({
 export type TuningRecord = z.infer<typeof recordSchema>;
 
 /** Best of what is known: where its repeats lie in the middle. */
-export interface Known {
-  readonly schedule: CpuSchedule;
+export interface Known<S = CpuSchedule> {
+  readonly schedule: S;
   /** Median; Infinity for a failure. */
   readonly seconds: number;
 }

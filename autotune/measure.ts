@@ -15,25 +15,25 @@ import { median } from './database.js';
 import { kernelWork } from './work.js';
 import { Workbench } from './workbench.js';
 
-export interface MeasureRequest {
+export interface MeasureRequest<S = CpuSchedule> {
   readonly kernel: Kernel;
   readonly module: KernelModule;
   readonly bucket: Bucket;
   /** The schedule whose result is right: code generation's default. */
-  readonly reference: CpuSchedule;
+  readonly reference: S;
   /** Measured in this order. */
-  readonly schedules: readonly CpuSchedule[];
+  readonly schedules: readonly S[];
   /** Seconds that must be beaten: hopeless candidates are given up after a few repeats. */
   readonly bestSeconds?: number;
 }
 
 /** Seconds of each repeat, or why the schedule may not be used. */
-export type Measurement =
-  | { readonly schedule: CpuSchedule; readonly seconds: readonly number[] }
-  | { readonly schedule: CpuSchedule; readonly failure: string };
+export type Measurement<S = CpuSchedule> =
+  | { readonly schedule: S; readonly seconds: readonly number[] }
+  | { readonly schedule: S; readonly failure: string };
 
 /** Yields one measurement a schedule, in order, as it is made; whoever has seen enough stops asking. */
-export type Measure = (request: MeasureRequest) => AsyncIterable<Measurement>;
+export type Measure<S = CpuSchedule> = (request: MeasureRequest<S>) => AsyncIterable<Measurement<S>>;
 
 export interface MeasurerOptions {
   /** Instruction set that translation units are compiled for: the strongest of the plan. */

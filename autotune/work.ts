@@ -1,5 +1,6 @@
 /** What a kernel must do whatever its schedule: arithmetic and compulsory traffic. Rooflines, figures and `inspect` start here. */
 import type { Kernel, KernelModule, Output } from '../ir/kernel.js';
+import type { Bucket } from '../ir/plan.js';
 import { LOGPROB_BLOCK } from '../ir/kernel.js';
 import { kernelWrites } from '../ir/kernelAccess.js';
 import { operands, type Scalar } from '../ir/scalar.js';
@@ -18,6 +19,8 @@ export interface WorkSize {
   /** The same for scored rows, which lie at the ends of their paths; absent: averageDepth, or three quarters of `longest`. */
   readonly averageScoredDepth?: number;
 }
+
+export const sizeOf = (bucket: Bucket): WorkSize => ({ T: bucket.tokens, R: bucket.rows, longest: bucket.longest });
 
 export interface Work {
   /** Operations of contractions (a multiply-add is two): what a model's FLOP/s are counted in. */

@@ -1,0 +1,169 @@
+/** Finds schedules within a time budget: ranks by a cost model, measures the best few, climbs from the winner. Serves every target. */
+import { kernelSignature } from '../codegen/signature.js';
+import type { Kernel, KernelModule } from '../ir/kernel.js';
+import type { Bucket, CpuSchedule } from '../ir/plan.js';
+import type { BucketSeconds } from './bucketCost.js';
+import { median, type Known } from './database.js';
+import type { Measure, MeasureRequest } from './measure.js';
+import { Job, ROUNDS, type Candidates, type Rival, type Rounds, type TuneRow } from './searchJob.js';
+
+/** Measurements that outlive the search, of one target. */
+export interface Records<S> {
+  known(signature: string, bucket: Bucket): Iterable<Known<S>>;
+  /** Writes one at once. No seconds: it failed, and why. */
+  append(signature: string, bucket: Bucket, schedule: S, seconds: readonly number[], failure?: string): void;
+}
+
+/** A search, whatever the target: `S` are its schedules. */
+export interface SearchOptions<S> {
+  readonly module: KernelModule;
+  readonly buckets: readonly Bucket[];
+  /** Largest T of the plan: part of signatures. */
+  readonly tokensCapacity: number;
+  /** 0: only what the records know. */
+  readonly budgetSeconds: number;
+  readonly keyOf: (schedule: S) => string;
+  readonly candidates: (kernel: Kernel, bucket: Bucket) => Candidates<S>;
+  readonly records: Records<S>;
+  readonly measure: Measure<S>;
+  readonly rounds?: Rounds;
+  /** Told at the start what will be measured first: compiles it all side by side. */
+  readonly prepare?: (requests: readonly MeasureRequest<S>[]) => Promise<void>;
+  /** The vendor's time for the kernel, asked once for each job that is measured. */
+  readonly rival?: (kernel: Kernel, bucket: Bucket) => Promise<Rival | undefined>;
+  readonly onProgress?: (progress: TuneProgress<S>) => void;
+  /** Aborted: the search ends at the next measurement and returns the best so far. */
+  readonly signal?: AbortSignal;
+  /** Seconds that pass; tests bring their own. */
+  readonly now?: () => number;
+}
+
+export interface TuneProgress<S = CpuSchedule> {
+  readonly rows: readonly TuneRow<S>[];
+  /** Index of the row that changed. */
+  readonly changed: number;
+  readonly elapsedSeconds: number;
+  readonly budgetSeconds: number;
+}
+
+export interface TuneResult<S = CpuSchedule> {
+  /** schedules[bucket][signature], complete: the best known, or the default. */
+  readonly schedules: readonly Readonly<Record<string, S>>[];
+  readonly rows: readonly TuneRow<S>[];
+  /** What a micro-batch of each bucket's size costs, for bucketCostModel; empty where too little was measured to say. */
+  readonly bucketSeconds: readonly BucketSeconds[];
+  readonly trials: number;
+  readonly reused: number;
+  /** The search ended because nothing was left to try. */
+  readonly isExhausted: boolean;
+}
+
+/** Kernels with different signatures, the first of each, and how often each occurs. */
+function distinctKernels(module: KernelModule, tokensCapacity: number): readonly { kernel: Kernel; signature: string; count: number }[] {
+  const found = new Map<string, { kernel: Kernel; signature: string; count: number }>();
+  for (const kernel of module.kernels) {
+    const signature = kernelSignature(kernel, module, tokensCapacity);
+    const known = found.get(signature);
+    if (known === undefined) found.set(signature, { kernel, signature, count: 1 });
+    else known.count++;
+  }
+  return [...found.values()];
+}
+
+/**
+ * Tunes every kernel of a module for every bucket; kernels of different layers with one signature are tuned once. Time
+ * goes to where the predicted run time is: of the jobs with something left to try, the one that has used least of its
+ * share is next. Measurements are written to the database at once, and those already there cost nothing, so that a
+ * search that was interrupted goes on. Deterministic for given measurements and clock. What `measure` throws is thrown.
+ */
+export async function searchSchedules<S>(options: SearchOptions<S>): Promise<TuneResult<S>> {
+  const { buckets, module, tokensCapacity, budgetSeconds, keyOf, records, signal, rounds = ROUNDS } = options;
+  const now = options.now ?? ((): number => performance.now() / 1000);
+  const started = now();
+  const isOver = (): boolean => now() - started >= budgetSeconds || signal?.aborted === true;
+  const jobs = distinctKernels(module, tokensCapacity)
+    .flatMap(({ kernel, signature, count }) => buckets.map((bucket, bucketIndex) => new Job({
+      kernel, signature, count, bucketIndex, bucket, candidates: options.candidates(kernel, bucket), keyOf, rounds, known: records.known(signature, bucket),
+    })));
+  const report = (changed: Job<S>): void => {
+    options.onProgress?.({ rows: jobs.map((job) => job.row()), changed: jobs.indexOf(changed), elapsedSeconds: now() - started, budgetSeconds });
+  };
+  // Weights are those of the start: a job that got faster keeps the time it was promised.
+  const weights = new Map(jobs.map((job) => [job, job.weight]));
+  const urgency = (job: Job<S>): number => (job.isFresh ? 1e9 : 1) * weights.get(job)! / (job.spentSeconds + 1e-3);
+  const requestOf = (job: Job<S>, schedules: readonly S[]): MeasureRequest<S> => {
+    // A pair that is compared is timed in full.
+    const bound = job.isConfirmed || job.best === undefined ? {} : { bestSeconds: job.best.seconds };
+    return { kernel: job.kernel, module, bucket: job.bucket, reference: job.start, schedules, ...bound };
+  };
+  if (options.prepare !== undefined && !isOver()) {
+    const first = jobs.filter((job) => job.isFresh).map((job) => requestOf(job, job.propose([])));
+    if (first.length > 0) await options.prepare(first);
+  }
+  while (!isOver()) {
+    const job = jobs.filter((each) => !each.isDone).reduce<Job<S> | undefined>((top, each) => (top === undefined || urgency(each) > urgency(top) ? each : top), undefined);
+    if (job === undefined) break;
+    const winners = jobs.filter((other) => other.signature === job.signature && other !== job && other.best !== undefined)
+      .sort((a, b) => Math.abs(a.bucketIndex - job.bucketIndex) - Math.abs(b.bucketIndex - job.bucketIndex)).map((other) => other.best!.schedule);
+    const schedules = job.propose(winners);
+    if (schedules.length === 0) {
+      job.isDone = true;
+      report(job);
+      continue;
+    }
+    const from = now();
+    for await (const measurement of options.measure(requestOf(job, schedules))) {
+      const { schedule } = measurement;
+      if ('failure' in measurement) {
+        records.append(job.signature, job.bucket, schedule, [], measurement.failure);
+        job.learn({ schedule, seconds: Infinity });
+      } else {
+        records.append(job.signature, job.bucket, schedule, measurement.seconds);
+        job.learn({ schedule, seconds: median(measurement.seconds) });
+      }
+      job.trials++;
+      report(job);
+      if (isOver()) break;
+    }
+    if (options.rival !== undefined && job.rival === undefined && !isOver()) {
+      job.rival = await options.rival(job.kernel, job.bucket);
+      if (job.rival !== undefined) report(job);
+    }
+    job.spentSeconds += now() - from;
+  }
+  return summarise(jobs, buckets);
+}
+
+/** Share of a bucket's predicted time that must have been measured before the bucket's cost is one to go by. */
+const ENOUGH = 0.5;
+
+/**
+ * Seconds of each bucket: measured kernels as measured, the others as estimated, the estimates scaled by what the
+ * measured ones of all buckets took against theirs. Empty where less than half of the largest bucket was measured.
+ */
+function costOfBuckets<S>(jobs: readonly Job<S>[], buckets: readonly Bucket[]): readonly BucketSeconds[] {
+  const sum = (of: readonly Job<S>[], seconds: (job: Job<S>) => number): number => of.reduce((total, job) => total + job.count * seconds(job), 0);
+  const estimate = (job: Job<S>): number => job.candidates.cost(job.chosen);
+  const measured = jobs.filter((job) => job.best !== undefined);
+  const largest = buckets.reduce((top, bucket, i) => (bucket.tokens > buckets[top]!.tokens ? i : top), 0);
+  const inLargest = (job: Job<S>): boolean => job.bucketIndex === largest;
+  if (measured.length === 0 || sum(measured.filter(inLargest), estimate) < ENOUGH * sum(jobs.filter(inLargest), estimate)) return [];
+  const scale = sum(measured, (job) => job.best!.seconds) / sum(measured, estimate);
+  const seconds = (job: Job<S>): number => job.best?.seconds ?? scale * estimate(job);
+  const isAttention = (job: Job<S>): boolean => job.kernel.anchor === 'attention';
+  return buckets.map((bucket, i) => {
+    const own = jobs.filter((job) => job.bucketIndex === i);
+    return {
+      ...bucket, seconds: sum(own, seconds), attentionSeconds: sum(own.filter(isAttention), seconds),
+      rowSeconds: sum(own.filter((job) => !isAttention(job) && job.kernel.rows === 'R'), seconds),
+    };
+  });
+}
+
+function summarise<S>(jobs: readonly Job<S>[], buckets: readonly Bucket[]): TuneResult<S> {
+  const schedules = buckets.map((_, i) => Object.fromEntries(jobs.filter((job) => job.bucketIndex === i).map((job) => [job.signature, job.chosen])));
+  return {
+    schedules, rows: jobs.map((job) => job.row()), bucketSeconds: costOfBuckets(jobs, buckets), isExhausted: jobs.every((job) => job.isDone),
+    trials: jobs.reduce((sum, job) => sum + job.trials, 0), reused: jobs.reduce((sum, job) => sum + job.reused, 0),
+  };
+}
