@@ -35,5 +35,8 @@ function candidates(kernel: Contraction, rows: number): CudaGemmSchedule[] {
   const step = simtStep(segmentsOf(kernel));
   const tn = kernel.anchor === 'logprob' ? 64 : step * Math.max(1, Math.floor(64 / step));
   const simt = (tm: number): CudaGemmSchedule => ({ ...common, skeleton: 'simt', tm, tn, tk: 32, stages: 1 });
-  return [...(rows <= 32 ? [] : [simt(64)]), simt(32), simt(16)];
+  const mma = (tm: number, columns: number): CudaGemmSchedule => ({ ...common, skeleton: 'mma', tm, tn: columns, tk: 32, stages: 4 });
+  return [...[128, 64, 32, 16].filter((tm) => tm === 16 || tm < 2 * rows).flatMap((tm) => [mma(tm, 128), mma(tm, 64)]), ...simts(rows, simt)];
 }
+
+const simts = (rows: number, simt: (tm: number) => CudaGemmSchedule): CudaGemmSchedule[] => [...(rows <= 32 ? [] : [simt(64)]), simt(32), simt(16)];

@@ -3,6 +3,7 @@ import type { CudaKernelText, CudaSchedule } from '../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
 import { emitAttention } from './attention.js';
+import { emitGemmMma, emitLogProbMma } from './gemmMma.js';
 import { emitGemmSimt, emitLogProbSimt } from './gemmSimt.js';
 import type { EmittedCuda } from './loop.js';
 import { emitLogProbReduce, emitLoop } from './loop.js';
@@ -43,6 +44,8 @@ function emitAnchor(
           return kernel.anchor === 'gemm'
             ? emitGemmSimt(kernel, operands, schedule, symbol, parameters) : emitLogProbSimt(kernel, operands, schedule, symbol, parameters);
         case 'mma':
+          return kernel.anchor === 'gemm'
+            ? emitGemmMma(kernel, operands, schedule, symbol, parameters) : emitLogProbMma(kernel, operands, schedule, symbol, parameters);
         case 'wgmma': throw new Error(`Kernel ${kernel.name} (${kernel.path}): no code generator for skeleton ${schedule.skeleton}.`);
         default: return mismatch();
       }

@@ -5,6 +5,7 @@ import { LOGPROB_BLOCK } from '../../ir/kernel.js';
 import type { DType } from '../../ir/types.js';
 import { parametersOf } from '../signature.js';
 import { isLegalAttention } from './attention.js';
+import { mmaProblem, mmaSharedBytes } from './gemmMma.js';
 import { simtSharedBytes, simtStep } from './gemmSimt.js';
 import { CudaOperands } from './operands.js';
 import { programsOf, rowPrologue } from './programs.js';
@@ -61,7 +62,7 @@ function contraction(kernel: Contraction, module: KernelModule, s: CudaGemmSched
   if (!isCount(s.stages) || !isCount(s.raster)) return 'stages and raster must be positive';
   switch (s.skeleton) {
     case 'simt': return simt(kernel, module, s, facts);
-    case 'mma': return 'the mma skeleton is not there yet';
+    case 'mma': return mma(kernel, module, s, facts, types);
     case 'wgmma': return 'the wgmma skeleton is not there yet';
     default: return s.skeleton satisfies never;
   }
@@ -74,6 +75,16 @@ function simt(kernel: Contraction, module: KernelModule, s: CudaGemmSchedule, fa
   if (kernel.anchor === 'logprob' && LOGPROB_BLOCK % s.tn !== 0) return `tn must divide ${LOGPROB_BLOCK}`;
   if ((s.tm / 16) * (s.tn / 16) > MAX_SIMT_ACCUMULATORS) return `a thread has ${MAX_SIMT_ACCUMULATORS} accumulators at most`;
   const bytes = simtSharedBytes(s, rowValuesOf(kernel, module), kernel.anchor === 'logprob');
+  return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock ? true : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
+}
+
+function mma(kernel: Contraction, module: KernelModule, s: CudaGemmSchedule, facts: CudaFacts, { a, w }: { readonly a: DType; readonly w: DType }): true | string {
+  if (s.cluster !== 1) return 'clusters are for wgmma';
+  if (a !== w) return `tensor cores want both operands in one dtype: ${kernel.a} is ${a}, the weights are ${w}`;
+  const isLogProb = kernel.anchor === 'logprob';
+  const problem = mmaProblem(segmentsOf(kernel), s, isLogProb);
+  if (problem !== undefined) return problem;
+  const bytes = mmaSharedBytes(s, rowValuesOf(kernel, module), isLogProb);
   return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock ? true : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
 }
 

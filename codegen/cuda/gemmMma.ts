@@ -1,0 +1,136 @@
+/** Contractions on tensor cores as all GPUs from sm_80 have them: cp.async into a ring of stages, ldmatrix, mma.sync. */
+import type { CudaGemmSchedule, LaunchShape } from '../../ir/cuda.js';
+import type { GemmKernel, LogProbKernel, Segment } from '../../ir/kernel.js';
+import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from '../../ir/kernel.js';
+import type { Symbol } from '../../ir/types.js';
+import type { EmittedCuda } from './loop.js';
+import type { CudaOperands } from './operands.js';
+import { kernelHead, leastCommonMultiple, matricesOf, physicalColumns } from './operands.js';
+import type { Fragment, RowPrologue } from './programs.js';
+import { fragmentEpilogue, fragmentProblem, fragmentStep, indent, programsOf, rowPrologue } from './programs.js';
+import { Body, RowScope } from './scalarPrinter.js';
+import { render } from './templates.js';
+
+/** How the warps of a block share its tile. */
+export interface WarpTiles {
+  /** Rows and columns of a warp. */
+  readonly wm: number;
+  readonly wn: number;
+  readonly warpsDown: number;
+  readonly warps: number;
+}
+
+/** Physical columns that a warp's part is a multiple of: whole pairs, and whole blocks of row sums. */
+export const mmaStep = (segments: readonly Segment[]): number => segments.map(fragmentStep).reduce(leastCommonMultiple, 32);
+
+/** A warp's part of a tile: 64 × 32 of large tiles, less of lower ones, as wide as pairs want it. */
+export function warpTiles({ tm, tn }: Pick<CudaGemmSchedule, 'tm' | 'tn'>, step: number): WarpTiles {
+  const wm = tm % 64 === 0 && tm > 64 ? 64 : tm % 32 === 0 ? 32 : 16;
+  const wn = Math.max(step, tn % 64 === 0 && tn >= 256 ? 64 : 32);
+  return { wm, wn, warpsDown: tm / wm, warps: (tm / wm) * (tn / wn) };
+}
+
+const stageBytes = ({ tm, tn, tk }: CudaGemmSchedule): number => (tm + tn) * tk * 2;
+const partsBytes = (tm: number): number => tm * ((LOGPROB_BLOCK / ROW_SUM_BLOCK) * 12 + 4);
+
+/** Shared memory of a block, bytes; `rowValues` floats a row are kept for the epilogue. */
+export const mmaSharedBytes = (schedule: CudaGemmSchedule, rowValues: number, isLogProb: boolean): number =>
+  schedule.stages * stageBytes(schedule) + schedule.tm * rowValues * 4 + (isLogProb ? partsBytes(schedule.tm) : 0);
+
+/** Why the kernel has no mma form with this schedule, apart from dtypes and shared memory; undefined where it has. */
+export function mmaProblem(segments: readonly Segment[], schedule: CudaGemmSchedule, isLogProb: boolean): string | undefined {
+  const { tm, tn, tk, stages } = schedule;
+  if (!isLogProb) {
+    for (const segment of segments) {
+      const problem = fragmentProblem(segment);
+      if (problem !== undefined) return `tensor cores cannot end weight ${segment.weight}: ${problem}`;
+    }
+  }
+  if (tk !== 32 && tk !== 64) return 'mma takes 32 or 64 of k at a time';
+  if (stages < 2 || stages > 8) return 'mma has 2 to 8 stages';
+  const { wm, wn, warps } = warpTiles(schedule, mmaStep(segments));
+  if (tn % wn !== 0) return `tn must be a multiple of ${wn}: whole pairs and blocks of row sums in a warp`;
+  if (wm * wn > 4096) return `a warp's part of ${wm}×${wn} does not fit its registers`;
+  if (warps > 16) return `a tile of ${tm}×${tn} needs ${warps} warps, 16 at most`;
+  if (isLogProb && LOGPROB_BLOCK % tn !== 0) return `tn must divide ${LOGPROB_BLOCK}`;
+  return undefined;
+}
+
+interface Frame {
+  readonly tile: string;
+  readonly values: Readonly<Record<string, unknown>>;
+  readonly tiles: WarpTiles;
+  readonly launch: LaunchShape;
+  readonly partsOffset: number;
+}
+
+/** What gemm and logprob share. `across`: column tiles, or blocks of the vocabulary. */
+function frame(
+  kernel: GemmKernel | LogProbKernel, segments: readonly Segment[], operands: CudaOperands, schedule: CudaGemmSchedule, symbol: string,
+  parameters: number, prologue: RowPrologue, across: number,
+): Frame {
+  const { tm, tn, tk, stages, raster } = schedule;
+  const a = operands.get(kernel.a);
+  const w = operands.weight(segments[0]!.weight);
+  const tiles = warpTiles(schedule, mmaStep(segments));
+  const { wm, wn, warpsDown, warps } = tiles;
+  const threads = warps * 32;
+  const chunks = tk / 8;
+  const valuesOffset = stages * stageBytes(schedule);
+  const common = {
+    tm, tn, tk, k: kernel.k, stages, wm, wn, warpsDown, warps, threads, chunks, isWide: chunks === 8, mask: chunks - 1, aBytes: tm * tk * 2, stageBytes: stageBytes(schedule),
+    steps: Math.ceil(kernel.k / tk), down: wm / 16, across: wn / 8, halves: wm / 8, dtype: w.dtype, a: a.index, aStride: a.stride, wStride: w.stride,
+  };
+  const block = render('mmaBlock', { ...common, valuesOffset, rows: kernel.rows, raster, acrossAll: across });
+  const values = {
+    ...common, block, head: kernelHead({ symbol, parameters, tensorMaps: [], threads }), hasValues: prologue.scalars.length > 0,
+    prologue: prologue.text('row', `values + i * ${prologue.scalars.length}`, 2),
+  };
+  const isLogProb = kernel.anchor === 'logprob';
+  const rows: Symbol = kernel.rows;
+  return {
+    tile: `${render('attentionWarp', {})}${render('mmaTile', common)}`, values, tiles, partsOffset: valuesOffset + tm * prologue.scalars.length * 4,
+    launch: {
+      threads, sharedBytes: mmaSharedBytes(schedule, prologue.scalars.length, isLogProb), cluster: 1,
+      gridX: { kind: 'tiles', extent: rows, per: tm, times: across }, gridY: { kind: 'constant', count: 1 },
+    },
+  };
+}
+
+/** A gemm kernel on tensor cores. The schedule must be legal for it (isLegalCuda). */
+export function emitGemmMma(kernel: GemmKernel, operands: CudaOperands, schedule: CudaGemmSchedule, symbol: string, parameters: number): EmittedCuda {
+  const { tn } = schedule;
+  const prologue = rowPrologue(programsOf(kernel.segments), operands);
+  const { wn } = warpTiles(schedule, mmaStep(kernel.segments));
+  let start = 0;
+  const segments = kernel.segments.map((segment) => {
+    const physical = physicalColumns(segment.columns, segment.pairing);
+    const fragment: Fragment = {
+      row: 'row', isStored: 'm0 + i < rows', prefix: 'f', groups: wn / 8, acc: (group, lane) => `acc[half / 2][${group}][half % 2 * 2 + ${lane}]`,
+      column: '(n0 + j0)', quad: 'quad', isWhole: physical === segment.columns * matricesOf(segment.pairing) && physical % tn === 0,
+      given: prologue.given(`values + i * ${prologue.scalars.length}`),
+    };
+    const placed = { start, end: start + Math.ceil(physical / tn), physical, weight: operands.get(segment.weight).index, program: fragmentEpilogue(segment, operands, fragment, 3) };
+    start = placed.end;
+    return placed;
+  });
+  const { tile, values, launch } = frame(kernel, kernel.segments, operands, schedule, symbol, parameters, prologue, start);
+  return { source: tile + render('gemmMma', { ...values, segments }), tensorMaps: [], launch };
+}
+
+/** The vocabulary contraction on tensor cores: LOGPROB_BLOCK columns a block, tn at a time. */
+export function emitLogProbMma(kernel: LogProbKernel, operands: CudaOperands, schedule: CudaGemmSchedule, symbol: string, parameters: number): EmittedCuda {
+  const prologue = rowPrologue([kernel.rowScale], operands);
+  const segment: Segment = { weight: kernel.weight, columns: kernel.vocab, pairing: { kind: 'none' }, outputs: [] };
+  const across = Math.ceil(kernel.vocab / LOGPROB_BLOCK);
+  const { tile, values, launch, partsOffset } = frame(kernel, [segment], operands, schedule, symbol, parameters, prologue, across);
+  const row = new RowScope(operands, 'row', 'r', prologue.given(`values + i * ${prologue.scalars.length}`));
+  const scale = new Body(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
+  const parts = operands.get(kernel.parts);
+  const text = render('logprobParts', { tm: schedule.tm, block: LOGPROB_BLOCK, pieces: LOGPROB_BLOCK / ROW_SUM_BLOCK }) + render('logprobMma', {
+    ...values, partsOffset, columns: LOGPROB_BLOCK, acrossWarp: warpTiles(schedule, 32).wn / 8, row: indent(row.lines, 3), scale, vocab: kernel.vocab,
+    weight: operands.get(kernel.weight).index, physical: physicalColumns(kernel.vocab, { kind: 'none' }), target: operands.get(kernel.target).index,
+    parts: parts.index, partsStride: parts.stride,
+  });
+  return { source: tile + text, tensorMaps: [], launch };
+}
