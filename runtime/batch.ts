@@ -1,5 +1,6 @@
 /** Micro-batches as the executor takes them: what is checked before native code reads them, and which bucket fits. */
-import type { Bucket, Plan } from '../ir/plan.js';
+import type { Bucket } from '../ir/plan.js';
+import type { RuntimePlan } from './ports.js';
 
 /** Token trees in depth-first order; the same shape as eval's MicroBatch. */
 export interface Batch {
@@ -16,7 +17,7 @@ export interface BatchLimits {
 }
 
 /** The vocabulary that the head was compiled for; without a head, no bound is known. */
-export function vocabOf(plan: Plan): number {
+export function vocabOf(plan: RuntimePlan): number {
   for (const kernel of plan.kernels) if (kernel.anchor === 'logprob' || kernel.anchor === 'logprobReduce') return kernel.vocab;
   return Infinity;
 }

@@ -3,6 +3,9 @@ import type { Kernel } from '../ir/kernel.js';
 import { kernelWrites } from '../ir/kernelAccess.js';
 import type { Plan } from '../ir/plan.js';
 
+/** What a runtime reads of a plan: schedules are for those who print code. */
+export type RuntimePlan = Omit<Plan, 'schedules'>;
+
 /** A number, or what the micro-batch brings. */
 export type Extent = number | 'T' | 'R';
 
@@ -21,14 +24,14 @@ export interface Ports {
   readonly isArgmax: string;
 }
 
-function outputOf(plan: Plan, dtype: 'f32' | 'i32', fromReduce: (kernel: Extract<Kernel, { anchor: 'logprobReduce' }>) => string): string {
+function outputOf(plan: RuntimePlan, dtype: 'f32' | 'i32', fromReduce: (kernel: Extract<Kernel, { anchor: 'logprobReduce' }>) => string): string {
   for (const kernel of plan.kernels) if (kernel.anchor === 'logprobReduce') return fromReduce(kernel);
   const outputs = plan.buffers.filter((buffer) => buffer.space === 'output' && buffer.dtype === dtype);
   if (outputs.length !== 1) throw new Error(`The plan has ${outputs.length} ${dtype} outputs; scoring takes one.`);
   return outputs[0]!.name;
 }
 
-export function portsOf(plan: Plan): Ports {
+export function portsOf(plan: RuntimePlan): Ports {
   const inputs = plan.buffers.filter((buffer) => buffer.space === 'input');
   const known: readonly string[] = Object.values(INPUT_BUFFERS);
   for (const { name, dtype } of inputs) {
@@ -44,7 +47,7 @@ export function portsOf(plan: Plan): Ports {
 export const extentOfInput = (name: InputName): Extent => (name === 'row' || name === 'target' ? 'R' : 'T');
 
 /** Buffers in which −∞ is an answer: masks, and the parts of a log-sum-exp (a target outside its block). */
-export function masksOf(plan: Plan): ReadonlySet<string> {
+export function masksOf(plan: RuntimePlan): ReadonlySet<string> {
   const masks = new Set<string>();
   for (const kernel of plan.kernels) {
     if (kernel.anchor === 'logprob') masks.add(kernel.parts);
@@ -54,7 +57,7 @@ export function masksOf(plan: Plan): ReadonlySet<string> {
 }
 
 /** Names of the floating buffers a kernel writes: the order of its WriteBindings. */
-export function floatWrites(plan: Plan, kernel: Kernel): readonly string[] {
+export function floatWrites(plan: RuntimePlan, kernel: Kernel): readonly string[] {
   const isFloat = (name: string): boolean => {
     const dtype = plan.buffers.find((buffer) => buffer.name === name)?.dtype;
     return dtype === 'f32' || dtype === 'f16' || dtype === 'bf16';

@@ -1,7 +1,9 @@
-/** Arguments of the kernels in packKernels.ts: the bytes of their structs, and how many blocks they are worth. */
+/** Jobs of the kernels in packKernels.ts: the bytes of their structs, and how many blocks they are worth. */
+import type { LaunchShape } from '../../ir/cuda.js';
 import type { Pairing, WeightDecl } from '../../ir/kernel.js';
 import { KMAJOR_STEP } from '../../ir/packing.js';
 import { roundUp } from '../../ir/types.js';
+import type { Extent } from '../ports.js';
 import type { PackDType, TensorSource } from '../tensorSource.js';
 import { PACK_THREADS } from './packKernels.js';
 
@@ -9,25 +11,23 @@ const TYPES: Readonly<Record<PackDType, number>> = { f32: 0, f16: 1, bf16: 2 };
 const PAIRINGS: Readonly<Record<Pairing['kind'], number>> = { none: 0, rotate: 1, interleave: 2 };
 const KINDS: Readonly<Record<TensorSource['kind'], number>> = { file: 0, random: 1, constant: 2 };
 
-/** A range of whole rows of one source, on its way into a weight. Addresses are of device memory. */
-export interface PackRows {
-  /** Staged bytes of the range; 0n where the source is not a file. */
-  readonly source: bigint;
-  readonly target: bigint;
-  /** f32[k], or 0n. */
-  readonly scale: bigint;
+/** Bytes from one job to the next in device memory; both structs fit. */
+export const JOB_BYTES = 64;
+
+/** A range of whole rows of one source, on its way into a weight. */
+export interface PackRange {
   readonly tensor: TensorSource;
   /** Rows of the range: `rows` from `firstRow` of the source, whose own first is row `sourceRow` of the stack. */
   readonly firstRow: number;
   readonly rows: number;
   readonly sourceRow: number;
+  readonly isScaled: boolean;
 }
 
-/** What a kernel is launched with. */
-export interface KernelArguments {
+/** A job's bytes, and how the kernel is launched for it. */
+export interface DeviceJob {
   readonly bytes: Uint8Array;
-  readonly gridX: number;
-  readonly gridY: number;
+  readonly launch: LaunchShape;
 }
 
 const MASK = (1n << 64n) - 1n;
@@ -66,47 +66,47 @@ function spanOf(weight: WeightDecl): number {
 const factorOf = (tensor: TensorSource): number =>
   (tensor.kind === 'random' ? (tensor.scale * 1.7320508075688772) / 65536 : tensor.kind === 'constant' ? tensor.value : 0);
 
-const MAX_GRID_Y = 65535;
-const blocks = (items: number): number => Math.max(1, Math.ceil(items / PACK_THREADS));
+/** Rows of the grid of blocks: each block takes every so many rows. */
+const MAX_GRID_Y = 32768;
 
-/** Argument of tw_pack_rows. */
-export function packArguments(weight: WeightDecl, range: PackRows): KernelArguments {
+const launchOf = (columns: number, rows: number): LaunchShape => ({
+  threads: PACK_THREADS, sharedBytes: 0, cluster: 1,
+  gridX: { kind: 'constant', count: Math.max(1, Math.ceil(columns / PACK_THREADS)) }, gridY: { kind: 'constant', count: Math.min(rows, MAX_GRID_Y) },
+});
+
+/** Job of tw_pack_rows. */
+export function packJob(weight: WeightDecl, range: PackRange): DeviceJob {
   const stride = deviceStride(weight);
-  const view = new DataView(new ArrayBuffer(88));
+  const view = new DataView(new ArrayBuffer(JOB_BYTES));
   const { tensor } = range;
-  [range.source, range.target, range.scale, tensor.kind === 'random' ? startOf(tensor.seed) : 0n, BigInt(range.firstRow) * BigInt(weight.k)]
-    .forEach((value, i) => view.setBigUint64(8 * i, value, true));
+  view.setBigUint64(0, tensor.kind === 'random' ? startOf(tensor.seed) : 0n, true);
+  view.setBigUint64(8, BigInt(range.firstRow) * BigInt(weight.k), true);
   [
     range.rows, range.sourceRow + range.firstRow, weight.k, stride, KINDS[tensor.kind], TYPES[tensor.dtype], TYPES[weight.dtype],
     PAIRINGS[weight.pairing.kind], weight.pairing.kind === 'none' ? 1 : weight.pairing.width, spanOf(weight),
-  ].forEach((value, i) => view.setInt32(40 + 4 * i, value, true));
-  view.setFloat32(80, factorOf(tensor), true);
-  return { bytes: new Uint8Array(view.buffer), gridX: blocks(stride), gridY: Math.min(range.rows, MAX_GRID_Y) };
+  ].forEach((value, i) => view.setInt32(16 + 4 * i, value, true));
+  view.setFloat32(56, factorOf(tensor), true);
+  view.setInt32(60, range.isScaled ? 1 : 0, true);
+  return { bytes: new Uint8Array(view.buffer), launch: launchOf(stride, range.rows) };
 }
 
-/** Argument of tw_pack_zero for `byteLength` bytes, a multiple of 2. */
-export function zeroArguments(target: bigint, byteLength: number): KernelArguments {
-  const view = new DataView(new ArrayBuffer(16));
-  view.setBigUint64(0, target, true);
-  view.setBigUint64(8, BigInt(byteLength / 2), true);
-  return { bytes: new Uint8Array(view.buffer), gridX: Math.min(1024, blocks(byteLength / 2)), gridY: 1 };
-}
-
+/** A floating buffer to be searched, and the index into the u64 array of answers (all ones: nothing found). */
 export interface FindRange {
-  readonly data: bigint;
-  /** u64: all ones before, the smallest row · columns + column of a bad element after. */
-  readonly found: bigint;
+  readonly index: number;
   readonly dtype: PackDType;
-  readonly rows: number;
-  readonly columns: number;
+  readonly rows: Extent;
+  readonly columns: Extent;
   readonly stride: number;
   readonly allowsNegativeInfinity: boolean;
 }
 
-/** Argument of tw_find_nonfinite. */
-export function findArguments(range: FindRange): KernelArguments {
-  const view = new DataView(new ArrayBuffer(40));
-  [range.data, range.found, BigInt(range.stride)].forEach((value, i) => view.setBigUint64(8 * i, value, true));
-  [range.rows, range.columns, TYPES[range.dtype], range.allowsNegativeInfinity ? 1 : 0].forEach((value, i) => view.setInt32(24 + 4 * i, value, true));
-  return { bytes: new Uint8Array(view.buffer), gridX: blocks(range.columns), gridY: Math.min(range.rows, MAX_GRID_Y) };
+const extent = (value: Extent): number => (value === 'T' ? -1 : value === 'R' ? -2 : value);
+
+/** Job of tw_pack_find for micro-batches up to (maxTokens, maxRows). */
+export function findJob(range: FindRange, maxTokens: number, maxRows: number): DeviceJob {
+  const view = new DataView(new ArrayBuffer(JOB_BYTES));
+  view.setBigInt64(0, BigInt(range.stride), true);
+  [extent(range.rows), extent(range.columns), TYPES[range.dtype], range.allowsNegativeInfinity ? 1 : 0, range.index].forEach((value, i) => view.setInt32(8 + 4 * i, value, true));
+  const most = (value: Extent): number => (value === 'T' ? maxTokens : value === 'R' ? maxRows : value);
+  return { bytes: new Uint8Array(view.buffer), launch: launchOf(most(range.columns), most(range.rows)) };
 }

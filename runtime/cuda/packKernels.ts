@@ -7,25 +7,22 @@
  * flag that flushes denormal numbers must not reach them.
  */
 
-/** Kernels of the text. All take one struct by value; its fields are written by runtime/cuda/packJob.ts. */
-export const PACK_SYMBOLS = { pack: 'tw_pack_rows', zero: 'tw_pack_zero', find: 'tw_find_nonfinite' } as const;
+/** The kernels of the text. Their parameters are those of every generated kernel: T, R, then pointers, first of all to a job. */
+export const PACK_ENTRIES = { rows: 'tw_pack_rows', find: 'tw_pack_find' } as const;
 
-/** Threads of a block of every kernel here. */
+/** Threads of a block of both. */
 export const PACK_THREADS = 256;
 
-export const PACK_SOURCE = String.raw`// Weights into the layout of kernels; the search for values that are not finite.
+export const PACK_SOURCE = String.raw`// Weights into the layout of kernels; the search for values that are not finite. Jobs: see packJob.ts.
 
-/** A row range of one source of a weight. Types: 0 f32, 1 f16, 2 bf16. */
+/** A range of rows of one source of a weight. Types: 0 f32, 1 f16, 2 bf16. */
 struct tw_pack_job {
-  const void *source;          // [rows, k] of the range, elements aligned; unused unless kind is 0
-  void *target;                // the whole weight, [physical rows, stride]
-  const float *scale;          // k factors, or null
   unsigned long long start;    // random: hash of the seed
   unsigned long long first;    // flat index, in the source, of the range's first element
   int rows;                    // of the range
   int row;                     // its first row among the stacked sources
   int k;
-  int stride;                  // elements from row to row of the target; columns from k on are zero
+  int stride;                  // elements from row to row of the weight; columns from k on are zero
   int kind;                    // 0 stored, 1 random, 2 constant
   int sourceType;
   int targetType;
@@ -33,23 +30,18 @@ struct tw_pack_job {
   int width;                   // lanes of a pairing
   int span;                    // rotate: rows of a head; interleave: rows of each source
   float factor;                // random: deviation times sqrt(3) / 65536; constant: the value
-  int unused;
+  int isScaled;
 };
 
-struct tw_zero_job {
-  unsigned short *target;
-  unsigned long long halves;
-};
-
-/** Columns of the first rows of a buffer. */
+/** Columns of the first rows of a buffer. Extents: -1 is T, -2 is R. */
 struct tw_find_job {
-  const void *data;
-  unsigned long long *found;   // min(found, row * columns + column) of all bad elements
   long long stride;
   int rows;
   int columns;
   int type;
   int allowsNegativeInfinity;
+  int index;                   // into found
+  int unused;
 };
 
 static __device__ __forceinline__ float tw_product(float a, float b) {
@@ -136,38 +128,39 @@ static __device__ __forceinline__ long long tw_physical(int row, int pairing, in
   return (long long)group + (long long)(lane / width) * 2 * width + second * width + lane % width;
 }
 
-extern "C" __global__ void tw_pack_rows(const __grid_constant__ tw_pack_job job) {
+/** source: [rows, k] of the range, elements aligned, read where kind is 0. scale: k factors, read where isScaled. */
+extern "C" __global__ void tw_pack_rows(int, int, const void *jobs, const void *source, void *weight, const void *scale) {
+  const tw_pack_job job = *(const tw_pack_job *)jobs;
   for (int row = blockIdx.y; row < job.rows; row += gridDim.y) {
     const long long target = tw_physical(job.row + row, job.pairing, job.width, job.span) * job.stride;
     for (int column = blockIdx.x * blockDim.x + threadIdx.x; column < job.stride; column += gridDim.x * blockDim.x) {
       const long long index = (long long)row * job.k + column;
       float value = 0.0f;
       if (column < job.k) {
-        if (job.kind == 0) value = tw_load(job.source, index, job.sourceType);
+        if (job.kind == 0) value = tw_load(source, index, job.sourceType);
         else if (job.kind == 1) value = tw_round(tw_random(job.start, job.first + index, job.factor), job.sourceType);
         else value = tw_round(job.factor, job.sourceType);
-        if (job.scale != nullptr) value = tw_product(value, job.scale[column]);
+        if (job.isScaled != 0) value = tw_product(value, ((const float *)scale)[column]);
       }
-      if (job.targetType == 0) ((float *)job.target)[target + column] = value;
-      else ((unsigned short *)job.target)[target + column] = (unsigned short)(job.targetType == 1 ? tw_to_f16(value) : tw_to_bf16(value));
+      if (job.targetType == 0) ((float *)weight)[target + column] = value;
+      else ((unsigned short *)weight)[target + column] = (unsigned short)(job.targetType == 1 ? tw_to_f16(value) : tw_to_bf16(value));
     }
   }
 }
 
-extern "C" __global__ void tw_pack_zero(const __grid_constant__ tw_zero_job job) {
-  const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
-  for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < job.halves; i += step) job.target[i] = 0;
-}
-
-extern "C" __global__ void tw_find_nonfinite(const __grid_constant__ tw_find_job job) {
-  for (int row = blockIdx.y; row < job.rows; row += gridDim.y) {
-    for (int column = blockIdx.x * blockDim.x + threadIdx.x; column < job.columns; column += gridDim.x * blockDim.x) {
+/** found[job.index] = min(found[job.index], row * columns + column) over all bad elements. */
+extern "C" __global__ void tw_pack_find(int T, int R, const void *jobs, const void *data, void *found) {
+  const tw_find_job job = *(const tw_find_job *)jobs;
+  const int rows = job.rows == -1 ? T : job.rows == -2 ? R : job.rows;
+  const int columns = job.columns == -1 ? T : job.columns == -2 ? R : job.columns;
+  const unsigned exponent = job.type == 0 ? 0x7f800000u : job.type == 1 ? 0x7c00u : 0x7f80u;
+  const unsigned negativeInfinity = exponent | (job.type == 0 ? 0x80000000u : 0x8000u);
+  for (int row = blockIdx.y; row < rows; row += gridDim.y) {
+    for (int column = blockIdx.x * blockDim.x + threadIdx.x; column < columns; column += gridDim.x * blockDim.x) {
       const long long index = (long long)row * job.stride + column;
-      const unsigned bits = job.type == 0 ? ((const unsigned *)job.data)[index] : ((const unsigned short *)job.data)[index];
-      const unsigned exponent = job.type == 0 ? 0x7f800000u : job.type == 1 ? 0x7c00u : 0x7f80u;
-      const unsigned negativeInfinity = exponent | (job.type == 0 ? 0x80000000u : 0x8000u);
+      const unsigned bits = job.type == 0 ? ((const unsigned *)data)[index] : ((const unsigned short *)data)[index];
       const bool isBad = (bits & exponent) == exponent && !(job.allowsNegativeInfinity != 0 && bits == negativeInfinity);
-      if (isBad) atomicMin(job.found, (unsigned long long)row * job.columns + column);
+      if (isBad) atomicMin((unsigned long long *)found + job.index, (unsigned long long)row * columns + column);
     }
   }
 }

@@ -7,8 +7,8 @@ import { describe, expect, it } from 'vitest';
 import type { Pairing, WeightDecl } from '../../../ir/kernel.js';
 import { packedBytes, physicalToLogical } from '../../../ir/packing.js';
 import { loadAddon, type NativeMemory } from '../../../runtime/cpu/addon.js';
-import { findArguments, packArguments, zeroArguments } from '../../../runtime/cuda/packJob.js';
-import { PACK_SOURCE } from '../../../runtime/cuda/packKernels.js';
+import { findJob, JOB_BYTES, packJob, type DeviceJob } from '../../../runtime/cuda/packJob.js';
+import { PACK_ENTRIES, PACK_SOURCE } from '../../../runtime/cuda/packKernels.js';
 import type { PackDType, TensorSource } from '../../../runtime/tensorSource.js';
 import { temporaryFolder } from '../kernels.js';
 import { bitsFloat, floatBits, fromF16, packReference, randomValue, roundTo, toBf16, toF16, type Matrix } from '../packReference.js';
@@ -43,6 +43,8 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
     memory.write(0, bytes);
     return memory;
   };
+  const launch = (symbol: string, { bytes, launch: shape }: DeviceJob, pointers: readonly bigint[], tokens = 1, rows = 1): void =>
+    shim.run(symbol, shape, tokens, rows, [memoryOf(bytes).address, ...pointers]);
 
   /** Random stored bits, NaN, infinities and denormals included. */
   function stored(dtype: PackDType, rows: number, k: number, seed: number): { memory: NativeMemory; tensor: TensorSource; matrix: Matrix } {
@@ -63,13 +65,14 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
     const scales = scale && memoryOf(new Uint8Array(scale.buffer));
     const rowBytes = bytes / map.length;
     const padding = map.indexOf(-1);
-    if (padding >= 0) shim.run('zero', zeroArguments(target.address + BigInt(padding * rowBytes), bytes - padding * rowBytes));
+    if (padding >= 0) target.write(padding * rowBytes, new Uint8Array(bytes - padding * rowBytes));
     let sourceRow = 0;
     sources.forEach(({ tensor, memory }, i) => {
       const { rows } = weight.sources[i]!;
       for (let firstRow = 0; firstRow < rows; firstRow += step) {
         const source = memory === undefined ? 0n : memory.address + BigInt(firstRow * weight.k * BYTES[tensor.dtype]);
-        shim.run('pack', packArguments(weight, { source, target: target.address, scale: scales?.address ?? 0n, tensor, firstRow, rows: Math.min(step, rows - firstRow), sourceRow }));
+        const job = packJob(weight, { tensor, firstRow, rows: Math.min(step, rows - firstRow), sourceRow, isScaled: scales !== undefined });
+        launch(PACK_ENTRIES.rows, job, [source, target.address, scales?.address ?? 0n]);
       }
       sourceRow += rows;
     });
@@ -79,7 +82,8 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
   }
 
   it('has the structs that packJob writes', () => {
-    expect([shim.sizeOf('pack'), shim.sizeOf('zero'), shim.sizeOf('find')]).toEqual([88, 16, 40]);
+    expect(shim.jobBytes).toEqual([64, 32]);
+    expect(JOB_BYTES).toBe(64);
   });
 
   it('equals the reference for random shapes, pairings, dtypes, scales and row ranges', () => {
@@ -123,7 +127,7 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
     const weight: WeightDecl = { name: 'w', layout: 'rows', dtype: 'f32', k, pairing: { kind: 'none' }, sources: [{ tensor: 't', rows: 1 }] };
     const target = new Memory(k * 4);
     const tensor: TensorSource = { kind: 'random', dtype: 'f32', shape: [1, k], seed: 5n, scale: 1 };
-    shim.run('pack', packArguments(weight, { source: 0n, target: target.address - BigInt(firstRow * k * 4), scale: 0n, tensor, firstRow, rows: 1, sourceRow: 0 }));
+    launch(PACK_ENTRIES.rows, packJob(weight, { tensor, firstRow, rows: 1, sourceRow: 0, isScaled: false }), [0n, target.address - BigInt(firstRow * k * 4), 0n]);
     const got = new Float32Array(target.read(0, 64));
     expect([...got]).toEqual(Array.from({ length: 16 }, (_, i) => randomValue(5n, firstRow * k + i, 1)));
   });
@@ -151,20 +155,25 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
   it.each(['f32', 'f16', 'bf16'] as const)('finds the first %s that is not finite, where −∞ is an answer too', (dtype) => {
     const encode = dtype === 'f32' ? floatBits : dtype === 'bf16' ? toBf16 : toF16;
     const [rows, columns, stride] = [5, 300, 310];
-    const search = (bad: readonly [number, number, number][], allowsNegativeInfinity: boolean, searched = rows): bigint => {
+    const search = (bad: readonly [number, number, number][], allowsNegativeInfinity: boolean, searched = rows, isSymbolic = false): bigint => {
       const bits = Array.from({ length: rows * stride }, (_, i) => encode(i % 7 - 3));
       for (const [row, column, value] of bad) bits[row * stride + column] = encode(value);
       const data = memoryOf(new Uint8Array((dtype === 'f32' ? Uint32Array : Uint16Array).from(bits).buffer));
-      const found = memoryOf(new Uint8Array(8).fill(255));
-      shim.run('find', findArguments({ data: data.address, found: found.address, dtype, rows: searched, columns, stride, allowsNegativeInfinity }));
-      return new BigUint64Array(found.read(0, 8))[0]!;
+      const found = memoryOf(new Uint8Array(16).fill(255));
+      const [wide, tall] = isSymbolic ? ['R', 'T'] as const : [columns, searched] as const;
+      launch(PACK_ENTRIES.find, findJob({ index: 1, dtype, rows: tall, columns: wide, stride, allowsNegativeInfinity }, rows, columns), [data.address, found.address], searched, columns);
+      expect(new BigUint64Array(found.read(0, 8))[0]).toBe(2n ** 64n - 1n);
+      return new BigUint64Array(found.read(8, 8))[0]!;
     };
     const none = 2n ** 64n - 1n;
     expect(search([], false)).toBe(none);
     expect(search([[3, 299, NaN], [4, 0, Infinity]], false)).toBe(3n * 300n + 299n);
     expect(search([[4, 1, -Infinity]], false)).toBe(1201n);
     expect(search([[4, 1, -Infinity]], true)).toBe(none);
-    expect(search([[2, 300, NaN], [4, 1, NaN]], true, 4)).toBe(none);
+    for (const isSymbolic of [false, true]) {
+      expect(search([[2, 300, NaN], [4, 1, NaN]], true, 4, isSymbolic)).toBe(none);
+      expect(search([[3, 7, NaN]], true, 4, isSymbolic)).toBe(907n);
+    }
   });
 });
 

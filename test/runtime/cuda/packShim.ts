@@ -3,15 +3,14 @@ import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import koffi from 'koffi';
-import type { KernelArguments } from '../../../runtime/cuda/packJob.js';
-import { PACK_SOURCE, PACK_SYMBOLS, PACK_THREADS } from '../../../runtime/cuda/packKernels.js';
+import type { GridExtent, LaunchShape } from '../../../ir/cuda.js';
+import { PACK_ENTRIES, PACK_SOURCE, PACK_THREADS } from '../../../runtime/cuda/packKernels.js';
 
 const PROLOGUE = `#include <cstring>
 #include <cstddef>
 #define __global__
 #define __device__
 #define __forceinline__ inline
-#define __grid_constant__
 struct dim { unsigned x, y; };
 static thread_local dim blockIdx, threadIdx, blockDim, gridDim;
 static inline unsigned __float_as_uint(float f) { unsigned u; std::memcpy(&u, &f, 4); return u; }
@@ -19,44 +18,57 @@ static inline float __uint_as_float(unsigned u) { float f; std::memcpy(&f, &u, 4
 static inline void atomicMin(unsigned long long *at, unsigned long long v) { if (v < *at) *at = v; }
 `;
 
-const launcher = (symbol: string, struct: string): string => `
-extern "C" void run_${symbol}(const ${struct} *job, unsigned gx, unsigned gy) {
+/** `pointers`: how many the kernel takes after T and R. */
+const launcher = (symbol: string, pointers: number): string => {
+  const names = Array.from({ length: pointers }, (_, i) => `p${i}`);
+  return `
+extern "C" void run_${symbol}(int T, int R, unsigned gx, unsigned gy, ${names.map((name) => `void *${name}`).join(', ')}) {
   gridDim = {gx, gy};
   blockDim = {${PACK_THREADS}, 1};
   for (blockIdx.y = 0; blockIdx.y < gy; blockIdx.y++)
     for (blockIdx.x = 0; blockIdx.x < gx; blockIdx.x++)
-      for (threadIdx.x = 0; threadIdx.x < blockDim.x; threadIdx.x++) ${symbol}(*job);
+      for (threadIdx.x = 0; threadIdx.x < blockDim.x; threadIdx.x++) ${symbol}(T, R, ${names.join(', ')});
 }
-extern "C" size_t size_${symbol}() { return sizeof(${struct}); }
 `;
+};
 
-export type PackKernel = keyof typeof PACK_SYMBOLS;
-const STRUCTS: Readonly<Record<PackKernel, string>> = { pack: 'tw_pack_job', zero: 'tw_zero_job', find: 'tw_find_job' };
+const POINTERS: Readonly<Record<keyof typeof PACK_ENTRIES, number>> = { rows: 4, find: 3 };
 
 export interface PackShim {
-  /** Runs a kernel as a device would; addresses in its argument are of this process. */
-  run(kernel: PackKernel, launch: KernelArguments): void;
-  /** sizeof the kernel's struct. */
-  sizeOf(kernel: PackKernel): number;
+  /** Runs a kernel of packKernels.ts by name as a device would; pointers are addresses of this process. */
+  run(symbol: string, launch: LaunchShape, tokens: number, rows: number, pointers: readonly bigint[]): void;
+  /** sizeof both structs. */
+  readonly jobBytes: readonly number[];
 }
 
 export const hasCxx = (): boolean => spawnSync('g++', ['--version'], { stdio: 'ignore' }).status === 0;
 
+function constant(extent: GridExtent): number {
+  if (extent.kind !== 'constant') throw new Error('The runtime\'s own kernels have grids of constant size.');
+  return extent.count;
+}
+
 /** Compiles the shim in `folder`. */
 export function buildPackShim(folder: string): PackShim {
-  const kernels = Object.keys(STRUCTS) as PackKernel[];
+  const kernels = Object.keys(POINTERS) as (keyof typeof PACK_ENTRIES)[];
   const source = join(folder, 'packShim.cc');
   const library = join(folder, 'packShim.so');
-  writeFileSync(source, PROLOGUE + PACK_SOURCE + kernels.map((kernel) => launcher(PACK_SYMBOLS[kernel], STRUCTS[kernel])).join(''));
+  const sizes = 'extern "C" int job_bytes(int which) { return which == 0 ? sizeof(tw_pack_job) : sizeof(tw_find_job); }\n';
+  writeFileSync(source, PROLOGUE + PACK_SOURCE + kernels.map((kernel) => launcher(PACK_ENTRIES[kernel], POINTERS[kernel])).join('') + sizes);
   const { status, stderr } = spawnSync('g++', ['-std=c++17', '-O2', '-Wall', '-Wextra', '-Werror', '-ffp-contract=off', '-shared', '-fPIC', source, '-o', library], { encoding: 'utf8' });
   if (status !== 0) throw new Error(`g++ failed on the device code:\n${stderr}`);
   const loaded = koffi.load(library);
-  const functions = new Map(kernels.map((kernel) => [kernel, {
-    run: loaded.func(`run_${PACK_SYMBOLS[kernel]}`, 'void', ['const void *', 'uint32_t', 'uint32_t']),
-    size: loaded.func(`size_${PACK_SYMBOLS[kernel]}`, 'size_t', []),
-  }]));
+  const functions = new Map<string, (...values: unknown[]) => unknown>(kernels.map((kernel) => {
+    const pointers = Array.from({ length: POINTERS[kernel] }, () => 'uintptr_t');
+    return [PACK_ENTRIES[kernel], loaded.func(`run_${PACK_ENTRIES[kernel]}`, 'void', ['int', 'int', 'uint32_t', 'uint32_t', ...pointers])];
+  }));
+  const jobBytes = loaded.func('job_bytes', 'int', ['int']);
   return {
-    run: (kernel, { bytes, gridX, gridY }) => { functions.get(kernel)!.run(bytes, gridX, gridY); },
-    sizeOf: (kernel) => Number(functions.get(kernel)!.size()),
+    run: (symbol, { threads, gridX, gridY }, tokens, rows, pointers) => {
+      const run = functions.get(symbol);
+      if (run === undefined || threads !== PACK_THREADS || pointers.length !== POINTERS[kernels.find((kernel) => PACK_ENTRIES[kernel] === symbol)!]) throw new Error(`Bad launch of ${symbol}.`);
+      run(tokens, rows, constant(gridX), constant(gridY), ...pointers);
+    },
+    jobBytes: [0, 1].map((which) => Number(jobBytes(which))),
   };
 }

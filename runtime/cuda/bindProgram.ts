@@ -1,0 +1,152 @@
+/** Binds the launches of a plan to device memory: one program for each bucket, and one that searches its results. */
+import type { CudaKernelText, TensorMapDecl } from '../../ir/cuda.js';
+import type { BufferDecl, Kernel } from '../../ir/kernel.js';
+import { rowStride } from '../../ir/plan.js';
+import { DTYPE_BYTES } from '../../ir/types.js';
+import { extentOfInput, floatWrites, INPUT_BUFFERS, masksOf, portsOf, type RuntimePlan } from '../ports.js';
+import type { CudaDevice, CudaLaunchBinding, CudaMemory, CudaModule, CudaProgramBinding, CudaSlot, CudaTensorMapBinding } from './addon.js';
+import { findJob, JOB_BYTES, type FindRange } from './packJob.js';
+import { PACK_ENTRIES } from './packKernels.js';
+
+/** Buffers and weights start at multiples of this many bytes: tensor maps ask for 16, whole L2 lines for 128. */
+export const DEVICE_ALIGNMENT = 256;
+
+export interface CudaBindRequest {
+  readonly plan: RuntimePlan;
+  readonly bucket: number;
+  /** One a launch, with the launch's own parameters. */
+  readonly kernels: readonly CudaKernelText[];
+  readonly device: CudaDevice;
+  /** By kernel symbol. */
+  readonly modules: ReadonlyMap<string, CudaModule>;
+  readonly weights: ReadonlyMap<string, CudaSlot>;
+  readonly arena: CudaMemory;
+}
+
+/** A kernel may be started before its predecessor has ended where it waits for it itself. */
+export const waitsForPredecessor = (kernel: Pick<CudaKernelText, 'source'>): boolean => kernel.source.includes('griddepcontrol.wait');
+
+/** The slots of a plan, by index and by name of buffer or weight. Throws where one is misaligned or missing. */
+class Slots {
+  readonly list: CudaSlot[] = [];
+  private readonly index = new Map<string, number>();
+
+  constructor({ plan, arena, weights }: CudaBindRequest) {
+    for (const { buffer, offset, sizeBytes } of plan.placements) this.add(buffer, { memory: arena, offset, bytes: sizeBytes });
+    for (const [name, slot] of weights) this.add(name, slot);
+  }
+
+  of(name: string): number {
+    const index = this.index.get(name);
+    if (index === undefined) throw new Error(`The plan places neither a buffer nor a weight ${name}.`);
+    return index;
+  }
+
+  private add(name: string, slot: CudaSlot): void {
+    if (slot.offset % DEVICE_ALIGNMENT !== 0) throw new Error(`${name} lies at ${slot.offset}, which is no multiple of ${DEVICE_ALIGNMENT} bytes.`);
+    this.index.set(name, this.list.length);
+    this.list.push(slot);
+  }
+}
+
+function bindMap(kernel: CudaKernelText, map: TensorMapDecl, slots: Slots): CudaTensorMapBinding {
+  const parameter = kernel.parameters[map.parameter];
+  if (parameter === undefined) throw new Error(`${kernel.symbol} has a tensor map of parameter ${map.parameter}, but ${kernel.parameters.length} parameters.`);
+  const { dtype, rows, columns, stride, boxRows, boxColumns, swizzle } = map;
+  return { slot: slots.of(parameter), dtype, rows, columns, stride, boxRows, boxColumns, swizzle };
+}
+
+function bindLaunches(request: CudaBindRequest, slots: Slots): CudaLaunchBinding[] {
+  const { plan, bucket, kernels, modules } = request;
+  if (kernels.length !== plan.launches.length) throw new Error(`Bucket ${bucket}: ${kernels.length} kernels for ${plan.launches.length} launches.`);
+  return plan.launches.map(({ kernel: name, parameters }, i): CudaLaunchBinding => {
+    const text = kernels[i]!;
+    const module = modules.get(text.symbol);
+    if (module === undefined) throw new Error(`There is no machine code of ${text.symbol} (${name}).`);
+    if (parameters.join() !== text.parameters.join()) throw new Error(`${text.symbol} takes ${text.parameters.join(', ')}; launch ${i} (${name}) gives ${parameters.join(', ')}.`);
+    return {
+      name: plan.kernels.find((kernel) => kernel.name === name)?.path ?? name, module, symbol: text.symbol,
+      slots: parameters.map((parameter) => slots.of(parameter)), tensorMaps: text.tensorMaps.map((map) => bindMap(text, map, slots)),
+      launch: text.launch, usesProgrammaticLaunch: waitsForPredecessor(text),
+    };
+  });
+}
+
+/** Binds one bucket. Throws where plan and kernels do not fit each other; the addon checks every range again. */
+export function bindCudaBucket(request: CudaBindRequest): CudaProgramBinding {
+  const { plan } = request;
+  const slots = new Slots(request);
+  const ports = portsOf(plan);
+  const bucket = plan.buckets[request.bucket];
+  if (bucket === undefined) throw new Error(`The plan has no bucket ${request.bucket}.`);
+  return {
+    device: request.device, maxTokens: bucket.tokens, maxRows: bucket.rows, slots: slots.list, launches: bindLaunches(request, slots),
+    inputs: ports.inputs.map((name) => ({ slot: slots.of(INPUT_BUFFERS[name]), extent: extentOfInput(name) })),
+    outputs: [
+      { slot: slots.of(ports.logProb), extent: 'R', dtype: 'f32' },
+      { slot: slots.of(ports.isArgmax), extent: 'R', dtype: 'i32' },
+    ],
+  };
+}
+
+/** A floating buffer that a launch writes. */
+export interface SearchedWrite extends FindRange {
+  readonly launch: number;
+  readonly buffer: string;
+}
+
+/** Every floating buffer that every launch writes, in order. */
+export function searchedWrites(plan: RuntimePlan): readonly SearchedWrite[] {
+  const masks = masksOf(plan);
+  const buffers = new Map<string, BufferDecl>(plan.buffers.map((buffer) => [buffer.name, buffer]));
+  const kernels = new Map<string, Kernel>(plan.kernels.map((kernel) => [kernel.name, kernel]));
+  const found: SearchedWrite[] = [];
+  plan.launches.forEach(({ kernel: name }, launch) => {
+    const kernel = kernels.get(name);
+    if (kernel === undefined) throw new Error(`Launch ${launch} runs ${name}, which the plan does not have.`);
+    for (const buffer of floatWrites(plan, kernel)) {
+      const declared = buffers.get(buffer)!;
+      const { dtype, rows, columns } = declared;
+      if (dtype === 'i32' || dtype === 'bool') continue;
+      const stride = rowStride(declared, plan.capacity.tokens, DTYPE_BYTES[dtype]);
+      found.push({ index: found.length, launch, buffer, dtype, rows, columns, stride, allowsNegativeInfinity: masks.has(buffer) });
+    }
+  });
+  return found;
+}
+
+/** Bytes that bindSearch needs: a job and an answer for each write. */
+export const searchBytes = (writes: number): { readonly jobs: number; readonly found: number } =>
+  ({ jobs: writes * JOB_BYTES, found: Math.ceil((writes * 8) / DEVICE_ALIGNMENT) * DEVICE_ALIGNMENT });
+
+export interface SearchMemory {
+  readonly jobs: CudaMemory;
+  /** u64 a write, all ones before a run. */
+  readonly found: CudaMemory;
+  readonly pack: CudaModule;
+}
+
+/** The bytes of all search jobs, for SearchMemory.jobs. */
+export function searchJobs(plan: RuntimePlan, writes: readonly SearchedWrite[]): Uint8Array {
+  const bytes = new Uint8Array(writes.length * JOB_BYTES);
+  for (const write of writes) bytes.set(findJob(write, plan.capacity.tokens, plan.capacity.rows).bytes, write.index * JOB_BYTES);
+  return bytes;
+}
+
+/** The program of a bucket, with a search of each launch's results before the next launch may overwrite them. */
+export function bindSearch(binding: CudaProgramBinding, plan: RuntimePlan, writes: readonly SearchedWrite[], { jobs, found, pack }: SearchMemory): CudaProgramBinding {
+  const slots = [...binding.slots, { memory: found, offset: 0, bytes: found.sizeBytes }];
+  const foundSlot = slots.length - 1;
+  const slotOfBuffer = new Map(plan.placements.map(({ buffer }, i) => [buffer, i]));
+  const launches = binding.launches.flatMap((launch, i): CudaLaunchBinding[] => [
+    launch,
+    ...writes.filter((write) => write.launch === i).map((write): CudaLaunchBinding => {
+      slots.push({ memory: jobs, offset: write.index * JOB_BYTES, bytes: JOB_BYTES });
+      return {
+        name: `search of ${write.buffer}`, module: pack, symbol: PACK_ENTRIES.find, tensorMaps: [], usesProgrammaticLaunch: false,
+        slots: [slots.length - 1, slotOfBuffer.get(write.buffer)!, foundSlot], launch: findJob(write, binding.maxTokens, binding.maxRows).launch,
+      };
+    }),
+  ]);
+  return { ...binding, slots, launches };
+}

@@ -1,0 +1,145 @@
+/** Cuts the loading of weights into steps that fit the staging buffers. Pure: touches neither files nor the device. */
+import type { WeightDecl } from '../../ir/kernel.js';
+import { physicalToLogical } from '../../ir/packing.js';
+import { roundUp } from '../../ir/types.js';
+import { UserError } from '../../errors.js';
+import { PACK_BYTES, type TensorSource } from '../tensorSource.js';
+import type { PackedWeight, WeightPlan } from '../weightPlan.js';
+import { deviceStride, JOB_BYTES, packJob, type DeviceJob } from './packJob.js';
+
+/** Whole rows of a source: where they come from, and the job that lays them out. */
+export interface Piece {
+  readonly job: DeviceJob;
+  /** Bytes of the job in the memory of all jobs. */
+  readonly jobOffset: number;
+  /** Copied to the step's staging buffer first; absent where values are made up. */
+  readonly upload?: { readonly file: string; readonly offset: number; readonly bytes: number; readonly stagedAt: number };
+  /** What the job writes: a weight, or the f32 factors of columns. */
+  readonly target: { readonly memory: 'weights' | 'scales'; readonly offset: number; readonly bytes: number };
+  /** f32[k] in the memory of scales. */
+  readonly scale?: { readonly offset: number; readonly bytes: number };
+}
+
+/** Pieces that share a staging buffer and a run of the device. */
+export interface Step {
+  readonly pieces: readonly Piece[];
+  readonly stagedBytes: number;
+  /** Bytes of weights that this step completes or fills, for progress. */
+  readonly weightBytes: number;
+  /** The last weight that it works on. */
+  readonly weight: string;
+}
+
+export interface LoadPlan {
+  readonly steps: readonly Step[];
+  /** Size of a staging buffer: the largest step's; 0 where nothing comes from files. */
+  readonly stagingBytes: number;
+  readonly scaleBytes: number;
+  readonly jobBytes: number;
+  /** Ranges of the weights' memory that are zero: rows that pad a weight. Set before any step. */
+  readonly zeros: readonly { readonly offset: number; readonly bytes: number }[];
+}
+
+/** Bytes of a staging buffer: long enough that the bus never waits for the start of a copy. */
+const STAGING = 64 << 20;
+/** Alignment of pieces in it: a piece starts on an L2 line. */
+const ALIGNMENT = 256;
+/** Bounds the launches of a step that stages nothing. */
+const MOST_PIECES = 64;
+const MOST_ROWS = 2 ** 31 - 1;
+
+class StepBuilder {
+  readonly steps: Step[] = [];
+  jobs = 0;
+  private pieces: Piece[] = [];
+  private stagedBytes = 0;
+  private weightBytes = 0;
+  private weight = '';
+  private readonly staging: number;
+
+  constructor(staging: number) {
+    this.staging = staging;
+  }
+
+  /** Cuts the rows of a source into pieces. */
+  add(weight: WeightDecl, tensor: TensorSource, source: { readonly rows: number; readonly sourceRow: number }, place: Pick<Piece, 'target' | 'scale'>): void {
+    const rowBytes = weight.k * PACK_BYTES[tensor.dtype];
+    if (tensor.kind === 'file' && rowBytes > this.staging) throw new UserError(`Weight ${weight.name}: a row of ${weight.k} elements exceeds the ${this.staging} bytes of a staging buffer.`, 'config.json describes no model that this program knows.');
+    const bytesOfRow = place.target.memory === 'weights' ? deviceStride(weight) * PACK_BYTES[weight.dtype] : 0;
+    for (let firstRow = 0; firstRow < source.rows;) {
+      if (this.pieces.length >= MOST_PIECES || (tensor.kind === 'file' && this.room() < rowBytes)) this.flush();
+      const rows = tensor.kind === 'file' ? Math.min(source.rows - firstRow, Math.floor(this.room() / rowBytes)) : source.rows;
+      const job = packJob(weight, { tensor, firstRow, rows, sourceRow: source.sourceRow, isScaled: place.scale !== undefined });
+      const stagedAt = roundUp(this.stagedBytes, ALIGNMENT);
+      const bytes = rows * rowBytes;
+      this.pieces.push({
+        ...place, job, jobOffset: this.jobs++ * JOB_BYTES,
+        ...(tensor.kind === 'file' ? { upload: { file: tensor.file, offset: tensor.offset + firstRow * rowBytes, bytes, stagedAt } } : {}),
+      });
+      if (tensor.kind === 'file') this.stagedBytes = stagedAt + bytes;
+      this.weightBytes += rows * bytesOfRow;
+      this.weight = weight.name;
+      firstRow += rows;
+    }
+  }
+
+  /** Ends a step. */
+  flush(): void {
+    if (this.pieces.length === 0) return;
+    this.steps.push({ pieces: this.pieces, stagedBytes: this.stagedBytes, weightBytes: this.weightBytes, weight: this.weight });
+    this.pieces = [];
+    this.stagedBytes = this.weightBytes = 0;
+  }
+
+  private room(): number {
+    return this.staging - roundUp(this.stagedBytes, ALIGNMENT);
+  }
+}
+
+const scaleKey = (weight: PackedWeight): string => `${weight.weight.columnScale} ${weight.weight.k}`;
+
+/** Factors of columns, once each, as f32 vectors. */
+function addScales(weights: readonly PackedWeight[], builder: StepBuilder): { readonly places: ReadonlyMap<string, { offset: number; bytes: number }>; readonly bytes: number } {
+  const places = new Map<string, { offset: number; bytes: number }>();
+  let end = 0;
+  for (const weight of weights) {
+    const key = scaleKey(weight);
+    if (weight.columnScale === undefined || places.has(key)) continue;
+    const { k, columnScale } = weight.weight;
+    const place = { offset: end, bytes: k * 4 };
+    places.set(key, place);
+    end = roundUp(end + place.bytes, ALIGNMENT);
+    const vector: WeightDecl = { name: columnScale!, layout: 'rows', dtype: 'f32', sources: [{ tensor: columnScale!, rows: 1 }], k, pairing: { kind: 'none' } };
+    builder.add(vector, weight.columnScale, { rows: 1, sourceRow: 0 }, { target: { memory: 'scales', ...place } });
+  }
+  builder.flush();
+  return { places, bytes: end };
+}
+
+/**
+ * Steps that load the packed weights of a plan, factors of columns first. `staging`: bytes of a staging buffer.
+ * Throws UserError for a tensor whose rows are too long, Error for layouts that are not a GPU's.
+ */
+export function planLoading(plan: WeightPlan, staging = STAGING): LoadPlan {
+  const packed = plan.weights.filter((weight) => weight.kind === 'packed');
+  const builder = new StepBuilder(staging);
+  const scales = addScales(packed, builder);
+  const zeros: { offset: number; bytes: number }[] = [];
+  for (const { weight, sources, offset, bytes, columnScale, ...rest } of packed) {
+    if (weight.k > MOST_ROWS || bytes / PACK_BYTES[weight.dtype] / weight.k > MOST_ROWS) throw new Error(`Weight ${weight.name} has too many rows or columns.`);
+    const map = physicalToLogical(weight);
+    const padding = map.indexOf(-1);
+    const rowBytes = deviceStride(weight) * PACK_BYTES[weight.dtype];
+    if (padding >= 0) zeros.push({ offset: offset + padding * rowBytes, bytes: bytes - padding * rowBytes });
+    const scale = columnScale === undefined ? undefined : scales.places.get(scaleKey({ weight, sources, offset, bytes, columnScale, ...rest }));
+    const place: Pick<Piece, 'target' | 'scale'> = { target: { memory: 'weights', offset, bytes }, ...(scale === undefined ? {} : { scale }) };
+    let sourceRow = 0;
+    sources.forEach((tensor, i) => {
+      const { rows } = weight.sources[i]!;
+      builder.add(weight, tensor, { rows, sourceRow }, place);
+      sourceRow += rows;
+    });
+  }
+  builder.flush();
+  return { steps: builder.steps, stagingBytes: Math.max(0, ...builder.steps.map((step) => step.stagedBytes)), scaleBytes: scales.bytes, jobBytes: builder.jobs * JOB_BYTES, zeros };
+}

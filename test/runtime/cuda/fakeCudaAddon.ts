@@ -1,0 +1,222 @@
+/**
+ * The addon's CUDA interface over memory of this process: copies, fills and launches happen in order, a little later,
+ * as on a stream. Kernels are C functions of generated kernels' signature; a module's image is the name of its set.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { LaunchShape } from '../../../ir/cuda.js';
+import { loadAddon, type NativeMemory } from '../../../runtime/cpu/addon.js';
+import type { CudaAddon, CudaDevice, CudaError, CudaMemory, CudaModule, CudaProgramBinding, CudaRunRequest, CudaRunResult, CudaUploadPart } from '../../../runtime/cuda/addon.js';
+
+export type FakeKernel = (launch: LaunchShape, tokens: number, rows: number, pointers: readonly bigint[]) => void;
+
+export interface FakeOptions {
+  /** Kernels of each module, by the text of its image. */
+  readonly modules: Readonly<Record<string, Readonly<Record<string, FakeKernel>>>>;
+  readonly totalBytes?: number;
+  /** Milliseconds that a run and a copy take, at random up to this. */
+  readonly delay?: number;
+}
+
+/** What the tests look at. */
+export interface FakeState {
+  liveBytes: number;
+  peakBytes: number;
+  /** Objects that were made and not released. */
+  live: number;
+  inFlight: number;
+  mostInFlight: number;
+  copies: number;
+  mostCopies: number;
+  /** Thrown by the next run. */
+  nextError: Error | undefined;
+  readonly bindings: CudaProgramBinding[];
+}
+
+export function outOfMemory(): CudaError {
+  return Object.assign(new Error('cuLaunchKernelEx: out of memory'), { code: 'CUDA_ERROR_OUT_OF_MEMORY', call: 'cuLaunchKernelEx', isContextDead: false });
+}
+
+const extentOf = (extent: number | 'T' | 'R', { tokens, rows }: CudaRunRequest): number => (extent === 'T' ? tokens : extent === 'R' ? rows : extent);
+
+export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptions): { readonly addon: CudaAddon; readonly state: FakeState } {
+  const { Memory: HostMemory } = loadAddon();
+  const state: FakeState = { liveBytes: 0, peakBytes: 0, live: 0, inFlight: 0, mostInFlight: 0, copies: 0, mostCopies: 0, nextError: undefined, bindings: [] };
+  /** The end of the stream. */
+  let stream: Promise<unknown> = Promise.resolve();
+  const onStream = <T>(work: () => T | Promise<T>): Promise<T> => {
+    const job = stream.then(work);
+    stream = job.catch(() => undefined);
+    return job;
+  };
+  const pause = (): Promise<void> => sleep(Math.random() * delay);
+  const hosts = new Map<CudaMemory, NativeMemory>();
+
+  class Tracked {
+    private isReleased = false;
+    constructor() {
+      state.live++;
+    }
+    release(): void {
+      if (this.isReleased) return;
+      this.isReleased = true;
+      state.live--;
+      this.onRelease();
+    }
+    protected onRelease(): void {}
+  }
+
+  class Device extends Tracked implements CudaDevice {
+    readonly stream = 0n;
+    readonly info: CudaDevice['info'];
+    constructor(ordinal: number) {
+      super();
+      this.info = {
+        ordinal, name: 'Fake GPU', uuid: '0'.repeat(32), capability: [9, 0], multiprocessors: 4, totalBytes, l2Bytes: 1 << 20,
+        sharedBytesPerBlock: 232448, sharedBytesPerMultiprocessor: 233472, clockKHz: 1000,
+      };
+    }
+    memory(): { freeBytes: number; totalBytes: number } {
+      return { freeBytes: totalBytes - state.liveBytes, totalBytes };
+    }
+    makeCurrent(): void {}
+    synchronize(): void {}
+  }
+
+  class Memory extends Tracked implements CudaMemory {
+    readonly sizeBytes: number;
+    private readonly host: NativeMemory;
+    constructor(_device: CudaDevice, bytes: number) {
+      super();
+      this.sizeBytes = bytes;
+      this.host = new HostMemory(bytes);
+      this.host.write(0, new Uint8Array(bytes).fill(0xff));  // what nobody wrote is NaN
+      hosts.set(this, this.host);
+      state.liveBytes += bytes;
+      state.peakBytes = Math.max(state.peakBytes, state.liveBytes);
+    }
+    get address(): bigint {
+      return this.host.address;
+    }
+    protected override onRelease(): void {
+      state.liveBytes -= this.sizeBytes;
+      hosts.delete(this);
+      this.host.release();
+    }
+    write(offset: number, data: NodeJS.TypedArray): void {
+      this.host.write(offset, data);
+    }
+    read(offset: number, bytes: number): ArrayBuffer {
+      return this.host.read(offset, bytes);
+    }
+    async writeAsync(offset: number, data: NodeJS.TypedArray): Promise<undefined> {
+      await onStream(() => this.host.write(offset, data));
+      return undefined;
+    }
+    readAsync(offset: number, bytes: number): Promise<ArrayBuffer> {
+      return onStream(() => this.host.read(offset, bytes));
+    }
+    fill(byte: number, offset = 0, bytes = this.sizeBytes - offset): void {
+      void onStream(() => this.host.write(offset, new Uint8Array(bytes).fill(byte)));
+    }
+    copyFrom(): void {
+      throw new Error('not faked');
+    }
+  }
+
+  class Module extends Tracked implements CudaModule {
+    readonly kernels: Readonly<Record<string, FakeKernel>>;
+    constructor(_device: CudaDevice, image: Uint8Array) {
+      super();
+      const found = modules[Buffer.from(image).toString()];
+      if (found === undefined) throw new Error('an image of no module');
+      this.kernels = found;
+    }
+    function(): never {
+      throw new Error('not faked');
+    }
+    blocksPerMultiprocessor(): number {
+      return 1;
+    }
+  }
+
+  class Program extends Tracked {
+    private readonly binding: CudaProgramBinding;
+    private inFlight = 0;
+    constructor(binding: CudaProgramBinding) {
+      super();
+      for (const { memory, offset, bytes } of binding.slots) if (offset % 16 !== 0 || offset + bytes > memory.sizeBytes) throw new Error(`a slot at ${offset}`);
+      for (const { module, symbol } of binding.launches) if (!(module instanceof Module) || module.kernels[symbol] === undefined) throw new Error(`no kernel ${symbol}`);
+      this.binding = binding;
+      state.bindings.push(binding);
+    }
+    run(request: CudaRunRequest): Promise<CudaRunResult> {
+      if (this.inFlight === 2) throw new Error('Two runs of this program are in flight.');
+      this.inFlight++;
+      state.mostInFlight = Math.max(state.mostInFlight, ++state.inFlight);
+      const inputs = request.inputs.map((values) => values.slice());
+      return onStream(async () => {
+        await pause();
+        try {
+          return this.execute(request, inputs);
+        } finally {
+          this.inFlight--;
+          state.inFlight--;
+        }
+      });
+    }
+    time(): never {
+      throw new Error('not faked');
+    }
+    private execute(request: CudaRunRequest, inputs: readonly Int32Array[]): CudaRunResult {
+      const error = state.nextError;
+      state.nextError = undefined;
+      if (error !== undefined) throw error;
+      const { slots, launches, outputs } = this.binding;
+      const hostOf = (slot: number): { host: NativeMemory; offset: number } => ({ host: hosts.get(slots[slot]!.memory)!, offset: slots[slot]!.offset });
+      this.binding.inputs.forEach(({ slot, extent }, i) => {
+        if (inputs[i]!.length !== extentOf(extent, request)) throw new Error('an input of the wrong length');
+        const { host, offset } = hostOf(slot);
+        host.write(offset, inputs[i]!);
+      });
+      for (const { module, symbol, slots: used, launch } of launches) {
+        (module as Module).kernels[symbol]!(launch, request.tokens, request.rows, used.map((slot) => slots[slot]!.memory.address + BigInt(slots[slot]!.offset)));
+      }
+      return {
+        milliseconds: 1, outputs: outputs.map(({ slot, extent }) => {
+          const { host, offset } = hostOf(slot);
+          return host.read(offset, extentOf(extent, request) * 4);
+        }),
+        ...(request.isTimed === true ? { launchMilliseconds: Float64Array.from(launches, (_, i) => i + 1) } : {}),
+      };
+    }
+  }
+
+  class Upload extends Tracked {
+    copiedBytes = 0;
+    private last: Promise<unknown> = Promise.resolve();
+    async copy(parts: readonly CudaUploadPart[]): Promise<number> {
+      state.mostCopies = Math.max(state.mostCopies, ++state.copies);
+      const job = this.last.then(async () => {
+        await pause();
+        for (const { source, sourceOffset, target, targetOffset, bytes } of parts) hosts.get(target)!.write(targetOffset, new Uint8Array(source.read(sourceOffset, bytes)));
+        state.copies--;
+        return 0;
+      });
+      this.last = job.catch(() => undefined);
+      return job;
+    }
+  }
+
+  const unused = class {
+    constructor() {
+      throw new Error('not faked');
+    }
+    record(): void {}
+    synchronize(): void {}
+    millisecondsSince(): number {
+      return 0;
+    }
+    release(): void {}
+  };
+  return { state, addon: { load: () => ({ ok: false, reason: 'a fake' }), Device, Memory, Module, Event: unused, Program, Upload } };
+}
