@@ -6,6 +6,8 @@
  * allowed (or at once: tw_late_copies), a collective that not all lanes reach is a deadlock that ends the test, and
  * fibres can be taken in either order.
  */
+/* _longjmp between stacks is what this is about. */
+#undef _FORTIFY_SOURCE
 #include <math.h>
 #include <setjmp.h>
 #include <stdint.h>
@@ -30,20 +32,29 @@ unsigned char tw_shared[232448] __attribute__((aligned(1024)));
 struct tw_copy { unsigned char *to; const void *from; int size, bytes; };
 struct tw_fibre {
   ucontext_t context;
+  jmp_buf place;
   std::vector<unsigned char> stack;
-  bool done;
+  bool is_begun, is_done;
   /* Groups of copies under way; the last is still open. */
   std::vector<std::vector<tw_copy>> copies;
   uint64_t argument, result;
   unsigned in[4], out[4];
+  const char *operation;
 };
 static std::vector<tw_fibre> tw_fibres;
-static ucontext_t tw_scheduler;
+static jmp_buf tw_scheduler;
 static unsigned tw_current;
 static int tw_late_copies = 1, tw_backwards = 0;
 static uint64_t tw_progress;
 
 struct tw_meeting { unsigned arrived = 0; uint64_t generation = 0; };
+/* Ends the run with a complaint. */
+static const char *tw_failure;
+[[noreturn]] static void tw_fail(const char *why) {
+  tw_failure = why;
+  _longjmp(tw_scheduler, 1);
+}
+
 static tw_meeting tw_block_meeting;
 static std::vector<tw_meeting> tw_warp_meetings;
 
@@ -52,8 +63,8 @@ static void tw_enter(unsigned i) {
   threadIdx.x = i;
 }
 static void tw_yield() {
-  const unsigned self = tw_current;
-  swapcontext(&tw_fibres[self].context, &tw_scheduler);
+  const volatile unsigned self = tw_current;
+  if (_setjmp(tw_fibres[self].place) == 0) _longjmp(tw_scheduler, 1);
   tw_enter(self);
 }
 /* Waits until `count` threads are here; the last runs `then`. */
@@ -68,33 +79,38 @@ static void tw_meet(tw_meeting &m, unsigned count, const std::function<void()> &
   }
   while (m.generation == generation) tw_yield();
 }
-/* All lanes of a warp: `f` sees the first fibre of the warp. */
-static void tw_warp(const std::function<void(tw_fibre *)> &f) {
+/* All lanes of a warp at one operation: `f` sees the first fibre of the warp. */
+static void tw_warp(const char *operation, const std::function<void(tw_fibre *)> &f) {
   const unsigned warp = tw_current / 32;
-  tw_meet(tw_warp_meetings[warp], 32, [&] { f(&tw_fibres[warp * 32]); });
+  tw_fibres[tw_current].operation = operation;
+  tw_meet(tw_warp_meetings[warp], 32, [&] {
+    tw_fibre *lanes = &tw_fibres[warp * 32];
+    for (int i = 1; i < 32; i++) if (strcmp(lanes[i].operation, lanes[0].operation) != 0) tw_fail("lanes of a warp are at different operations");
+    f(lanes);
+  });
 }
 
 static void __syncthreads() { tw_meet(tw_block_meeting, (unsigned)tw_fibres.size(), [] {}); }
-static void __syncwarp() { tw_warp([](tw_fibre *) {}); }
+static void __syncwarp() { tw_warp("syncwarp", [](tw_fibre *) {}); }
 
-template <class T> static T tw_exchange(T value, const std::function<void(tw_fibre *)> &f) {
+template <class T> static T tw_exchange(const char *operation, T value, const std::function<void(tw_fibre *)> &f) {
   tw_fibre &self = tw_fibres[tw_current];
   self.argument = 0;
   memcpy(&self.argument, &value, sizeof value);
-  tw_warp(f);
+  tw_warp(operation, f);
   memcpy(&value, &self.result, sizeof value);
   return value;
 }
 template <class T> static T __shfl_xor_sync(unsigned, T value, int by) {
-  return tw_exchange(value, [by](tw_fibre *w) { for (int i = 0; i < 32; i++) w[i].result = w[i ^ by].argument; });
+  return tw_exchange("shfl_xor", value, [by](tw_fibre *w) { for (int i = 0; i < 32; i++) w[i].result = w[i ^ by].argument; });
 }
 template <class T> static T __shfl_sync(unsigned, T value, int from) {
   /* Every lane may ask for another one. */
   tw_fibres[tw_current].in[0] = (unsigned)from & 31;
-  return tw_exchange(value, [](tw_fibre *w) { for (int i = 0; i < 32; i++) w[i].result = w[w[i].in[0]].argument; });
+  return tw_exchange("shfl", value, [](tw_fibre *w) { for (int i = 0; i < 32; i++) w[i].result = w[w[i].in[0]].argument; });
 }
 static int __reduce_min_sync(unsigned, int value) {
-  return tw_exchange(value, [](tw_fibre *w) {
+  return tw_exchange("reduce", value, [](tw_fibre *w) {
     int least = (int)w[0].argument;
     for (int i = 1; i < 32; i++) if ((int)w[i].argument < least) least = (int)w[i].argument;
     for (int i = 0; i < 32; i++) w[i].result = (uint32_t)least;
@@ -102,7 +118,7 @@ static int __reduce_min_sync(unsigned, int value) {
 }
 static int __reduce_max_sync(unsigned mask, int value) { return ~__reduce_min_sync(mask, ~value); }
 static int __any_sync(unsigned, int value) {
-  return tw_exchange(value != 0, [](tw_fibre *w) {
+  return tw_exchange("any", value != 0, [](tw_fibre *w) {
     bool any = false;
     for (int i = 0; i < 32; i++) any |= (int)w[i].argument != 0;
     for (int i = 0; i < 32; i++) w[i].result = any;
@@ -117,7 +133,7 @@ static void tw_grid_wait() {}
 static float tw_exp2(float x) { return exp2f(x); }
 static unsigned tw_shared_address(const void *p) { return (unsigned)((const unsigned char *)p - tw_shared); }
 static unsigned char *tw_shared_at(unsigned at, unsigned bytes) {
-  if (at % 16 != 0 || at + bytes > sizeof tw_shared) { fprintf(stderr, "shared address %u is wrong\n", at); abort(); }
+  if (at % 16 != 0 || at + bytes > sizeof tw_shared) tw_fail("an address of shared memory is out of range or no multiple of 16");
   return tw_shared + at;
 }
 
@@ -126,7 +142,7 @@ static void tw_land(const tw_copy &c) {
   memcpy(c.to, c.from, (size_t)c.bytes);
 }
 static void tw_cp_async16(unsigned to, const void *from, int bytes) {
-  if ((uintptr_t)from % 16 != 0) { fprintf(stderr, "cp.async from an address that is no multiple of 16\n"); abort(); }
+  if ((uintptr_t)from % 16 != 0) tw_fail("cp.async from an address that is no multiple of 16");
   const tw_copy copy = { tw_shared_at(to, 16), from, 16, bytes };
   if (!tw_late_copies) { tw_land(copy); return; }
   /* Until it lands nobody may count on what was there. */
@@ -146,7 +162,7 @@ template <int N> static void tw_cp_async_wait() {
 static void tw_ldmatrix(unsigned (&r)[4], unsigned at, bool is_turned) {
   tw_fibre &self = tw_fibres[tw_current];
   self.in[0] = at;
-  tw_warp([is_turned](tw_fibre *w) {
+  tw_warp("ldmatrix", [is_turned](tw_fibre *w) {
     for (int m = 0; m < 4; m++) {
       uint16_t x[8][8];
       for (int row = 0; row < 8; row++) memcpy(x[row], tw_shared_at(w[8 * m + row].in[0], 16), 16);
@@ -167,7 +183,7 @@ static void tw_mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned 
   tw_mma_lane &self = tw_mma_lanes[tw_current];
   self = { d, { a[0], a[1], a[2], a[3] }, { b0, b1 }, {} };
   const unsigned first = tw_current / 32 * 32;
-  tw_warp([first, value](tw_fibre *) {
+  tw_warp("mma", [first, value](tw_fibre *) {
     float A[16][16], B[16][8];
     for (int l = 0; l < 32; l++) {
       const tw_mma_lane &lane = tw_mma_lanes[first + l];
@@ -196,10 +212,27 @@ inline float tw_from_f16(unsigned short);
 static void tw_mma_bf16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) { tw_mma(d, a, b0, b1, tw_from_bf16); }
 static void tw_mma_f16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) { tw_mma(d, a, b0, b1, tw_from_f16); }
 
-/* Runs every block of a grid. Returns whether all threads came to their end. */
+static const std::function<void()> *tw_kernel;
+static void tw_begin() {
+  (*tw_kernel)();
+  tw_fibres[tw_current].is_done = true;
+  tw_progress++;
+  _longjmp(tw_scheduler, 1);
+}
+/* Runs a fibre until it waits or ends. Contexts only begin a fibre: _longjmp does not ask the kernel for signal masks. */
+__attribute__((noinline)) static void tw_resume(unsigned i) {
+  tw_fibre &f = tw_fibres[i];
+  tw_enter(i);
+  if (_setjmp(tw_scheduler) != 0) return;
+  if (f.is_begun) _longjmp(f.place, 1);
+  f.is_begun = true;
+  setcontext(&f.context);
+}
+
+/* Runs every block of a grid. Returns whether all threads came to their end: neither a deadlock nor a bad address. */
 static bool tw_run_grid(unsigned grid_x, unsigned grid_y, unsigned threads, const std::function<void()> &kernel) {
-  static const std::function<void()> *running;
-  running = &kernel;
+  tw_kernel = &kernel;
+  tw_failure = nullptr;
   gridDim = { grid_x, grid_y, 1 };
   blockDim = { threads, 1, 1 };
   tw_fibres.resize(threads);
@@ -210,23 +243,26 @@ static bool tw_run_grid(unsigned grid_x, unsigned grid_y, unsigned threads, cons
     tw_warp_meetings.assign(threads / 32, {});
     for (tw_fibre &f : tw_fibres) {
       f.stack.resize(1 << 16);
-      f.done = false;
+      f.is_begun = f.is_done = false;
       f.copies.assign(1, {});
       getcontext(&f.context);
       f.context.uc_stack.ss_sp = f.stack.data();
       f.context.uc_stack.ss_size = f.stack.size();
-      f.context.uc_link = &tw_scheduler;
-      makecontext(&f.context, (void (*)())+[] { (*running)(); tw_fibres[tw_current].done = true; tw_progress++; }, 0);
+      f.context.uc_link = nullptr;
+      makecontext(&f.context, tw_begin, 0);
     }
     for (unsigned left = threads; left > 0;) {
       const uint64_t before = tw_progress;
       left = 0;
       for (unsigned n = 0; n < threads; n++) {
         const unsigned i = tw_backwards ? threads - 1 - n : n;
-        if (tw_fibres[i].done) continue;
-        tw_enter(i);
-        swapcontext(&tw_scheduler, &tw_fibres[i].context);
-        if (!tw_fibres[i].done) left++;
+        if (tw_fibres[i].is_done) continue;
+        tw_resume(i);
+        if (tw_failure != nullptr) {
+          fprintf(stderr, "emulated block (%u, %u), thread %u: %s\n", blockIdx.x, blockIdx.y, i, tw_failure);
+          return false;
+        }
+        if (!tw_fibres[i].is_done) left++;
       }
       if (left > 0 && tw_progress == before) return false;
     }

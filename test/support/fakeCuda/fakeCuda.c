@@ -38,11 +38,13 @@ static Command *queue[1 << 16];
 static size_t queueHead, queueTail;
 static Block blocks[MOST], pinned[MOST];
 static struct { char call[64]; int result; int after; } failures[16];
-static int failureCount, sticky, liveHandles, highWater;
+static int failureCount, sticky, liveHandles;
+static long isHeld; /* waiting calls do not return, as if the device were busy */
+static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
 static size_t usedBytes, logBytes;
 static char logText[1 << 20];
 static double now;
-static long driverVersion = 12040, deviceCount = 1, totalBytes = 1 << 30, hasParamInfo = 1;
+static long driverVersion = 12040, deviceCount = 1, totalBytes = 1 << 30;
 static _Thread_local void *currentContext;
 static char context, uninitialised = 1;
 
@@ -132,10 +134,15 @@ EXPORT void fakeCudaFail(const char *call, int result, int after) {
   pthread_mutex_unlock(&mutex);
 }
 EXPORT void fakeCudaSet(const char *what, long value) {
+  if (!strcmp(what, "held")) {
+    pthread_mutex_lock(&mutex);
+    isHeld = value;
+    pthread_cond_broadcast(&released);
+    pthread_mutex_unlock(&mutex);
+  }
   if (!strcmp(what, "driverVersion")) driverVersion = value;
   if (!strcmp(what, "devices")) deviceCount = value;
   if (!strcmp(what, "totalBytes")) totalBytes = value;
-  if (!strcmp(what, "paramInfo")) hasParamInfo = value;
 }
 /* Forgets failures and the log, and revives a dead context; handles stay counted. */
 EXPORT void fakeCudaReset(void) {
@@ -145,15 +152,12 @@ EXPORT void fakeCudaReset(void) {
   logBytes = 0;
   logText[0] = 0;
   now = 0;
-  highWater = 0;
-  driverVersion = 12040, deviceCount = 1, totalBytes = 1 << 30, hasParamInfo = 1;
+  driverVersion = 12040, deviceCount = 1, totalBytes = 1 << 30;
   pthread_mutex_unlock(&mutex);
 }
 EXPORT const char *fakeCudaLog(void) { return logText; }
 /* Retained contexts, allocations, pinned allocations, streams, events and modules that were not given back. */
 EXPORT int fakeCudaLive(void) { return liveHandles; }
-/* The largest number of micro-batches (copies to pinned memory from the device) queued at once is not known; of commands it is this. */
-EXPORT int fakeCudaMostQueued(void) { return highWater; }
 
 static void readEnvironment(void) {
   char *text = getenv("FAKE_CUDA");
@@ -273,7 +277,6 @@ static Result queueCopy(void *target, const void *source, size_t bytes, int isPi
   command->source = source;
   command->bytes = bytes;
   if (!isPinned) memcpy(command->snapshot = malloc(bytes), source, bytes);
-  if ((int)(queueTail - queueHead) > highWater) highWater = (int)(queueTail - queueHead);
   return OK;
 }
 EXPORT Result cuMemcpyHtoDAsync_v2(uint64_t target, const void *source, size_t bytes, void *stream) {
@@ -328,7 +331,13 @@ EXPORT Result cuEventDestroy_v2(Event *event) {
   return sticky;
 }
 EXPORT Result cuEventRecord(Event *event, void *stream) { (void)stream; BEGIN(cuEventRecord, 1) event->isPending = 1; push(RECORD)->event = event; END }
-EXPORT Result cuEventSynchronize(Event *event) { BEGIN(cuEventSynchronize, 1) drain(event); result = sticky; END }
+EXPORT Result cuEventSynchronize(Event *event) {
+  BEGIN(cuEventSynchronize, 1)
+  while (isHeld) pthread_cond_wait(&released, &mutex);
+  drain(event);
+  result = sticky;
+  END
+}
 EXPORT Result cuEventElapsedTime(float *milliseconds, const Event *from, const Event *to) {
   BEGIN(cuEventElapsedTime, 1)
   if (from->isPending || to->isPending) result = NOT_READY;

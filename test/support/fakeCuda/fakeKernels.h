@@ -48,11 +48,11 @@ static int runKernel(const Command *command) {
   const size_t blocksX = command->config.grid[0], blocksY = command->config.grid[1], threads = command->config.block[0];
   if (!strcmp(name, "tw_trap")) return ILLEGAL_ADDRESS;
   if (!strcmp(name, "tw_hang")) return LAUNCH_TIMEOUT;
-  if (!strcmp(name, "tw_affine") || !strcmp(name, "tw_after")) {
+  if (!strcmp(name, "tw_affine") || !strcmp(name, "tw_after") || !strcmp(name, "tw_shared")) {
     const int32_t *in = pointerOf(command, 2, (size_t)T * 4);
     int32_t *out = pointerOf(command, 3, (size_t)T * 4);
     if (!in || !out) return ILLEGAL_ADDRESS;
-    const int factor = name[4] == 'f' && name[5] == 'f' ? 2 : 1;
+    const int factor = !strcmp(name, "tw_affine") ? 2 : 1;
     for (size_t i = 0; i < blocksX * threads && i < (size_t)T; i++) out[i] = factor * in[i] + 1;
   }
   if (!strcmp(name, "tw_rows")) {
