@@ -111,7 +111,7 @@ interface Scoring {
 
 async function score(request: RunRequest, { task, loaded, scorer, name, id, model }: Scoring, ui: Ui): Promise<Evaluation> {
   const onProgress = (progress: Progress): void => ui.run(toRunProgress(progress));
-  const shared = { scorer, sharing: request.sharing, onProgress, ...(request.signal === undefined ? {} : { signal: request.signal }) };
+  const shared = { scorer, sharing: request.sharing, onProgress, onWarning: (line: string) => ui.warn(line), ...(request.signal === undefined ? {} : { signal: request.signal }) };
   if (request.output === undefined) return evaluate({ ...shared, questions: loaded.questions, tokenised: loaded.tokenised });
   const scored = await scoreQuestions({
     ...shared, task, loaded, out: request.output, modelName: name, resume: request.resume,

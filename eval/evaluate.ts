@@ -2,7 +2,7 @@
 import { UserError } from '../errors.js';
 import type { Scores } from './metrics.js';
 import { layBatch, type LaidBatch } from './microBatch.js';
-import { packTrees, shuffled, type Pack } from './pack.js';
+import { halvePack, packTrees, shuffled, type Pack } from './pack.js';
 import { Tally, type Progress } from './progress.js';
 import type { ScoredRows, Scorer } from './scorer.js';
 import type { Question } from './tasks/task.js';
@@ -21,6 +21,8 @@ export interface EvaluateOptions {
   /** Sees questions as they finish, in groups; throwing ends the run. */
   readonly onFinished?: (finished: readonly Scores[]) => void;
   readonly onProgress?: (progress: Progress) => void;
+  /** What the user should know, though the run goes on. */
+  readonly onWarning?: (line: string) => void;
   /** Stops after the micro-batch that is being computed. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -184,13 +186,49 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
     report();
   };
 
+  // Micro-batches still to be computed, the next one last: where the device runs out of memory, halves are put back.
+  const queue = [...packs].reverse();
+  let tokensLimit = Infinity;
+  const halve = (pack: Pack<PackedTree>, error: unknown): boolean => {
+    if (!(error instanceof Error) || error.name !== 'OutOfDeviceMemory' || pack.items.length < 2) return false;
+    if (pack.tokens / 2 < tokensLimit) {
+      tokensLimit = pack.tokens / 2;
+      options.onWarning?.(`the device ran out of memory in a micro-batch of ${pack.tokens} tokens: going on with halves of it`);
+    }
+    queue.push(...halvePack(pack, scorer));
+    return true;
+  };
+  const landed = async (before: Flight): Promise<ScoredRows | undefined> => {
+    try {
+      return await before.scored;
+    } catch (error) {
+      if (!halve(before.pack, error)) throw error;
+      return undefined;
+    }
+  };
+  const next = (): Pack<PackedTree> | undefined => {
+    const pack = queue.pop();
+    if (pack === undefined || pack.tokens <= tokensLimit || pack.items.length < 2) return pack;
+    queue.push(...halvePack(pack, scorer));
+    return next();
+  };
+
   let flight: Flight | undefined;
   try {
-    for (const pack of packs) {
+    for (;;) {
       if (isAborted(signal)) break;
+      const pack = next();
+      if (pack === undefined) {
+        // The last one may come back in halves.
+        if (flight === undefined) break;
+        const [last, scored] = [flight, await landed(flight)];
+        flight = undefined;
+        if (scored !== undefined) land(last, scored);
+        continue;
+      }
       const laid = layBatch(pack.items.map(({ paths }) => paths), sharing);
       const before = flight;
-      const scored = await before?.scored;
+      const scored = before === undefined ? undefined : await landed(before);
       // The event loop turns once a micro-batch, so that Ctrl-C is heard even where scoring never waits.
       await new Promise((resolve) => setImmediate(resolve));
       flight = isAborted(signal) ? undefined : launch(pack, laid);

@@ -62,6 +62,19 @@ function countRuns(blocks: readonly Block[], limits: BatchCost): number {
   return runs;
 }
 
+/** A micro-batch as two of about half its tokens, the second half first: what a stack of work takes. */
+export function halvePack<T extends Packable>(pack: Pack<T>, limits: BatchCost): readonly [Pack<T>, Pack<T>] {
+  if (pack.items.length < 2) throw new Error('a micro-batch of one tree has no halves');
+  let cut = 0, tokens = 0;
+  while (cut < pack.items.length - 1 && (cut === 0 || tokens + pack.items[cut]!.tokens / 2 < pack.tokens / 2)) tokens += pack.items[cut++]!.tokens;
+  return [packOf(pack.items.slice(cut), limits), packOf(pack.items.slice(0, cut), limits)];
+}
+
+function packOf<T extends Packable>(items: readonly T[], limits: BatchCost): Pack<T> {
+  const size = items.reduce((sum, { tokens, rows, longest }) => ({ tokens: sum.tokens + tokens, rows: sum.rows + rows, longest: Math.max(sum.longest, longest) }), { tokens: 0, rows: 0, longest: 0 });
+  return { items, ...size, seconds: limits.cost(size.tokens, size.rows, size.longest) };
+}
+
 /**
  * The cheapest cut of the ordered trees into runs that fit, in that order; exact while the number of possible runs is
  * within bounds, else with small neighbours held together. Deterministic. Every tree must fit by itself.

@@ -24,7 +24,7 @@ export async function loadQuestions(dataset: DatasetOptions, tokenise: TokeniseO
   }
 }
 
-export interface ScoreOptions extends Pick<EvaluateOptions, 'onProgress' | 'signal'> {
+export interface ScoreOptions extends Pick<EvaluateOptions, 'onProgress' | 'onWarning' | 'signal'> {
   readonly task: Task;
   readonly loaded: LoadedQuestions;
   readonly scorer: Scorer;
@@ -45,7 +45,7 @@ export interface Scored extends Evaluation {
 
 /** Scores with a journal. The journal is closed and on disk when this returns or throws. */
 export async function scoreQuestions(options: ScoreOptions): Promise<Scored> {
-  const { task, loaded, scorer, sharing, onProgress, signal } = options;
+  const { task, loaded, scorer, sharing, onProgress, onWarning, signal } = options;
   const folder = modelFolder(options.out, options.modelName);
   prepareOutput(folder);
   const journal = new Journal({
@@ -63,6 +63,7 @@ export async function scoreQuestions(options: ScoreOptions): Promise<Scored> {
       questions: loaded.questions, tokenised: loaded.tokenised, scorer, sharing, done: journal.done, signal,
       onFinished: (finished) => journal.append(finished),
       ...(onProgress === undefined ? {} : { onProgress }),
+      ...(onWarning === undefined ? {} : { onWarning }),
     });
     return { ...evaluation, journal: journal.path, questionsResumed: journal.done.size };
   } finally {

@@ -123,6 +123,21 @@ describe('evaluate', () => {
     expect(finished.map(({ docId }) => docId)).not.toContain(named);
   });
 
+  it('goes on with halves where the device runs out of memory, says so once a size, and gives the same answers', async () => {
+    const outOfMemory = Object.assign(new Error('out of memory'), { name: 'OutOfDeviceMemory' });
+    const scorer = fakeScorer({ maxTokens: 700, before: ({ tokens }) => (tokens.length > 180 ? Promise.reject(outOfMemory) : Promise.resolve()) });
+    const warnings: string[] = [];
+    const evaluation = await run(forty, { scorer, sharing: 'context', onWarning: (line) => warnings.push(line) });
+    expect(evaluation.scores).toEqual(expectedScores(forty));
+    expect(evaluation.isInterrupted).toBe(false);
+    expect(warnings[0]).toMatch(/^the device ran out of memory in a micro-batch of \d+ tokens: going on with halves of it$/);
+    expect(warnings.length).toBeLessThan(4);
+    const attempts = scorer.batches.filter(({ tokens }) => tokens.length > 180).length;
+    expect(attempts).toBeLessThan(5);
+    // One tree that does not fit is the end.
+    await expect(run(forty.slice(3, 4), { scorer: fakeScorer({ before: () => Promise.reject(outOfMemory) }) })).rejects.toThrow('out of memory');
+  });
+
   it('names question and layer of a NaN that the scorer found', async () => {
     const scorer = fakeScorer({ before: () => Promise.reject(new NonFiniteError('layers.3.attention.qkv', [0])) });
     await expect(run(forty.slice(7, 8), { scorer })).rejects.toThrow('question 7, choice 0: a value is NaN or infinite, first in layers.3.attention.qkv');
