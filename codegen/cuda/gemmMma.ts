@@ -81,9 +81,9 @@ function frame(
     tm, tn, tk, k: kernel.k, stages, wm, wn, warpsDown, warps, threads, chunks, isWide: chunks === 8, mask: chunks - 1, aBytes: tm * tk * 2, stageBytes: stageBytes(schedule),
     steps: Math.ceil(kernel.k / tk), down: wm / 16, across: wn / 8, halves: wm / 8, dtype: w.dtype, a: a.index, aStride: a.stride, wStride: w.stride,
   };
-  const block = render('mmaBlock', { ...common, valuesOffset, rows: kernel.rows, raster, acrossAll: across });
+  const block = render('mmaBlock', { ...common, valuesOffset, rows: kernel.rows, raster, acrossAll: across, hasValues: prologue.scalars.length > 0 });
   const values = {
-    ...common, block, head: kernelHead({ symbol, parameters, tensorMaps: [], threads }), hasValues: prologue.scalars.length > 0,
+    ...common, block, head: kernelHead({ symbol, parameters, tensorMaps: [], threads, blocks: wm * wn <= 2048 && threads <= 256 ? 2 : 1 }), hasValues: prologue.scalars.length > 0,
     prologue: prologue.text('row', `values + i * ${prologue.scalars.length}`, 2),
   };
   const isLogProb = kernel.anchor === 'logprob';

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import koffi from 'koffi';
 import { emitCudaKernel } from '../../../codegen/cuda/index.js';
+import { render } from '../../../codegen/cuda/templates.js';
 import { physicalToLogical, packedBytes } from '../../../ir/packing.js';
 import type { CudaKernelText, CudaSchedule, GridExtent } from '../../../ir/cuda.js';
 import type { BufferDecl, KernelModule, WeightDecl } from '../../../ir/kernel.js';
@@ -19,7 +20,7 @@ const WARP = new URL('../../support/cudaWarp/warp.h', import.meta.url);
 const GUARD = 0xff;
 
 const DRIVER = `
-extern "C" int tw_test_run(void **p, int T, int R, int grid_x, int grid_y, int threads, int backwards) {
+extern "C" int run_SYMBOL(void **p, int T, int R, int grid_x, int grid_y, int threads, int backwards) {
   tw_late_copies = 1;
   tw_backwards = backwards;
   return tw_run_grid(grid_x, grid_y, threads, [&] { SYMBOL(T, R, ARGUMENTS); });
@@ -27,21 +28,24 @@ extern "C" int tw_test_run(void **p, int T, int R, int grid_x, int grid_y, int t
 `;
 
 type Run = (p: Buffer, T: number, R: number, x: number, y: number, threads: number, backwards: number) => number;
-const libraries = new Map<string, Run>();
 
-function compile({ source, symbol, parameters }: CudaKernelText): Run {
-  const known = libraries.get(source);
-  if (known !== undefined) return known;
+/** All kernels as one library: the prelude once, each kernel's own text in a namespace. */
+function compile(kernels: readonly CudaKernelText[]): (symbol: string) => Run {
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-cuda-'));
   try {
-    const pointers = parameters.map((_, i) => `p[${i}]`).join(', ');
-    const text = source.replaceAll('extern __shared__', 'extern').replaceAll('__shared__', 'static');
-    writeFileSync(join(folder, 'kernel.cc'), [readFileSync(WARP, 'utf8'), text, DRIVER.replace('SYMBOL', symbol).replace('ARGUMENTS', pointers)].join('\n'));
-    const flags = ['-std=c++17', '-O1', '-ffp-contract=off', '-fno-strict-aliasing', '-march=native', '-fno-stack-protector', '-Wall', '-Wno-unknown-pragmas', '-Wno-unused-function', '-Wno-unused-variable', '-Wno-maybe-uninitialized'];
-    execFileSync('c++', [...flags, '-shared', '-fPIC', '-o', join(folder, 'kernel.so'), join(folder, 'kernel.cc')], { stdio: ['ignore', 'pipe', 'inherit'] });
-    const run = koffi.load(join(folder, 'kernel.so')).func('int tw_test_run(void *p, int T, int R, int x, int y, int threads, int backwards)') as Run;
-    libraries.set(source, run);
-    return run;
+    const prelude = render('prelude', {});
+    const texts = [...new Map(kernels.map((kernel) => [kernel.symbol, kernel])).values()].map(({ source, symbol, parameters }) => {
+      if (!source.startsWith(prelude)) throw new Error(`${symbol} does not begin with the prelude`);
+      // Dynamic shared memory is that of warp.h; static shared memory is not shared between blocks that run one by one.
+      const text = source.slice(prelude.length).replaceAll(/extern __shared__[^;]*;/g, '').replaceAll('__shared__', 'static');
+      const pointers = parameters.map((_, i) => `p[${i}]`).join(', ');
+      return `namespace of_${symbol} {\n${text}\n${DRIVER.replaceAll('SYMBOL', symbol).replace('ARGUMENTS', pointers)}\n}`;
+    });
+    writeFileSync(join(folder, 'kernels.cc'), [readFileSync(WARP, 'utf8'), prelude, ...texts].join('\n'));
+    const flags = ['-std=c++17', '-O1', '-ffp-contract=off', '-fno-strict-aliasing', '-march=native', '-fno-stack-protector', '-Wall', '-Wno-unknown-pragmas', '-Wno-unused-function', '-Wno-maybe-uninitialized'];
+    execFileSync('c++', [...flags, '-shared', '-fPIC', '-o', join(folder, 'kernels.so'), join(folder, 'kernels.cc')], { stdio: ['ignore', 'pipe', 'inherit'] });
+    const library = koffi.load(join(folder, 'kernels.so'));
+    return (symbol) => library.func(`int run_${symbol}(void *p, int T, int R, int x, int y, int threads, int backwards)`) as Run;
   } finally {
     rmSync(folder, { recursive: true });
   }
@@ -99,16 +103,16 @@ export function emulateModule(module: KernelModule, options: EmulateOptions): Em
     memory.set(decl.name, bytes);
   }
   for (const decl of module.weights) memory.set(decl.name, pack(decl, logicalWeight(decl, options.tensors ?? new Map(), true)));
-  const emitted = module.kernels.map((kernel, i) => {
-    const text = emitCudaKernel(kernel, module, options.schedules[i]!, capacity);
-    const { launch, parameters } = text;
+  const emitted = module.kernels.map((kernel, i) => emitCudaKernel(kernel, module, options.schedules[i]!, capacity));
+  const library = compile(emitted);
+  module.kernels.forEach((kernel, i) => {
+    const { launch, parameters, symbol } = emitted[i]!;
     const table = Buffer.alloc(parameters.length * 8);
     parameters.forEach((name, at) => table.writeBigUInt64LE(koffi.address(memory.get(name)!), at * 8));
     const [x, y] = [launch.gridX, launch.gridY].map((each) => blocksOf(each, sizes, options.multiprocessors ?? 3));
-    if (compile(text)(table, sizes.T, sizes.R, x!, y!, launch.threads, options.backwards === true ? 1 : 0) === 0) {
+    if (library(symbol)(table, sizes.T, sizes.R, x!, y!, launch.threads, options.backwards === true ? 1 : 0) === 0) {
       throw new Error(`Kernel ${kernel.name}: threads wait for each other for ever, at a barrier that not all of them reach.`);
     }
-    return text;
   });
   const values = new Map<string, Float64Array>();
   for (const decl of module.buffers) {
