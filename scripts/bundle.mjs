@@ -1,0 +1,161 @@
+// `npm run bundle [-- --node PATH] [-- --out FILE]`: packs everything that runs tilewright into build/tilewright-linux-x64.tar.gz,
+// for hosts with no Node and no network: Node, dist, the packages it imports, the addon, the demo checkpoint and
+// examples, the GPU tests. It copies what is built; it builds nothing but its unpacker.
+import { spawnSync } from 'node:child_process';
+import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, dirname, join, relative, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+
+const ROOT = join(import.meta.dirname, '..');
+const NAME = 'tilewright-linux-x64';
+/** What hosts that take bundles commonly accept. */
+const MAX_BYTES = 45e6;
+/** Needed to build the addon, never to run it. */
+const BUILD_ONLY = new Set(['cmake-js', 'node-addon-api', 'node-api-headers']);
+/** Parts of packages that nothing loads: declarations, maps, sources and texts. Licences stay. */
+const UNUSED_FILE = /\.(map|d\.ts|d\.mts|d\.cts|ts|mts|cts|flow|md|markdown|html|cc|hh|h|S|asm)$/i;
+const UNUSED_FOLDER = /(^|\/)(test|tests|doc|docs|diagrams|vendor|typings)$/;
+const OTHER_PLATFORM = /(android|darwin|win32|freebsd|musl|arm|loong|riscv|ppc|ia32)/;
+/** handlebars: builds for browsers and bundlers. */
+const UNUSED_PATH = /^node_modules\/(handlebars\/(dist\/(amd\/|handlebars)|lib\/handlebars\/|bin\/)|zod\/src\/|chevrotain\/src\/)/;
+const NATIVE = join('build', 'Release', 'tilewright.node');
+
+function fail(message, hint) {
+  process.stderr.write(`error: ${message}\nhint: ${hint}\n`);
+  process.exit(1);
+}
+
+/** Runs a program to its end and gives its standard output; its failure ends the bundle with its own words. */
+function run(program, args, hint, options = {}) {
+  const { status, error, stdout, stderr } = spawnSync(program, args, { maxBuffer: 2 ** 30, ...options });
+  if (error !== undefined || status !== 0) fail(`${program} ${args.join(' ')}: ${error?.message ?? String(stderr).trim()}`, hint);
+  return stdout;
+}
+
+const isRunnable = (program) => spawnSync(program, ['--version'], { stdio: 'ignore' }).status === 0;
+
+function options() {
+  const { values } = parseArgs({ options: { node: { type: 'string', default: process.execPath }, out: { type: 'string', default: join(ROOT, 'build', `${NAME}.tar.gz`) } } });
+  return { node: resolve(values.node), out: resolve(values.out) };
+}
+
+/** Copies a tree of the repository to the same place in the bundle. */
+function copy(bundle, path, filter = () => true) {
+  const from = join(ROOT, path);
+  if (!existsSync(from)) fail(`${path} is missing`, 'npm run build && npm run build:gpu');
+  cpSync(from, join(bundle, path), { recursive: true, dereference: true, filter: (each) => filter(relative(ROOT, each)) });
+}
+
+const manifest = (folder) => JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
+
+/** False where a package says that it is for another system. */
+const isForLinuxX64 = ({ os, cpu, libc }) => [[os, 'linux'], [cpu, 'x64'], [libc, 'glibc']].every(([list, mine]) => list === undefined || [list].flat().includes(mine));
+
+/** Folders of the packages that a package imports, and of theirs, from the root: `node_modules/a/node_modules/b`. */
+function packagesOf(folder, skipped, found = new Set()) {
+  const { dependencies = {}, optionalDependencies = {} } = manifest(folder);
+  for (const name of Object.keys({ ...dependencies, ...optionalDependencies })) {
+    if (skipped.has(name)) continue;
+    let at = folder;
+    while (!existsSync(join(at, 'node_modules', name)) && at !== ROOT) at = dirname(at);
+    const path = join(at, 'node_modules', name);
+    if (!existsSync(path)) {
+      if (name in optionalDependencies) continue;
+      fail(`the package ${name} is not installed`, 'npm ci');
+    }
+    if (!isForLinuxX64(manifest(path)) || found.has(path)) continue;
+    found.add(path);
+    packagesOf(path, new Set(), found);
+  }
+  return found;
+}
+
+function isUsed(path) {
+  if (statSync(join(ROOT, path)).isDirectory()) {
+    // A nested package is listed by itself.
+    return !UNUSED_FOLDER.test(path) && !UNUSED_PATH.test(`${path}/`) && !path.endsWith('/node_modules');
+  }
+  if (path.endsWith('.node')) return !OTHER_PLATFORM.test(basename(path)) && !OTHER_PLATFORM.test(basename(dirname(path)));
+  return /licen[cs]e|notice/i.test(basename(path)) || !(UNUSED_FILE.test(path) || UNUSED_PATH.test(path));
+}
+
+/** Node without its symbols, compressed, beside the program that unpacks it when the bundle is first used. */
+function packNode(bundle, node) {
+  const folder = join(bundle, 'node');
+  mkdirSync(folder);
+  const plain = join(folder, 'plain');
+  cpSync(node, plain, { dereference: true });
+  const magic = readFileSync(plain).subarray(0, 20);
+  if (magic.readUInt32BE(0) !== 0x7f454c46 || magic.readUInt16LE(18) !== 62) fail(`${node} is no program for Linux x64`, 'name one: npm run bundle -- --node /path/to/node');
+  chmodSync(plain, 0o755);
+  if (isRunnable('strip')) run('strip', [plain], 'apt-get install binutils');
+  const version = run(plain, ['--version'], 'name a Node that runs here: npm run bundle -- --node /path/to/node', { encoding: 'utf8' }).trim();
+  // A low level: the higher ones save a tenth and take ten times as long.
+  writeFileSync(join(folder, 'node.lzma'), run('xz', ['--format=lzma', '-1', '-c', plain], 'apt-get install xz-utils (to make the bundle; using it needs no xz)'));
+  const { size } = statSync(plain);
+  rmSync(plain);
+  run('cc', ['-O2', '-s', '-o', join(folder, 'unpack'), join(ROOT, 'scripts', 'bundle', 'unpack.c')], 'apt-get install gcc libc6-dev');
+  const licence = ['../LICENSE', '../share/doc/nodejs/LICENSE', '../share/doc/nodejs/copyright'].map((path) => join(dirname(node), path)).find(existsSync);
+  if (licence !== undefined) cpSync(licence, join(folder, 'LICENSE'), { dereference: true });
+  return { version, size, hasLicence: licence !== undefined };
+}
+
+/** A script that starts the bundle's own Node, wherever the bundle lies and whatever link it is called through. */
+const launcher = (nodeBytes, command) => `#!/bin/sh
+# Node is unpacked beside this script when it is first needed.
+self=$0
+while [ -h "$self" ]; do
+  link=$(readlink "$self")
+  case $link in /*) self=$link ;; *) self=\${self%/*}/$link ;; esac
+done
+case $self in */*) here=\${self%/*} ;; *) here=. ;; esac
+[ -x "$here/node/node" ] || "$here/node/unpack" "$here/node/node.lzma" "$here/node/node" ${nodeBytes} || exit 1
+exec "$here/node/node" "$here/${command}" "$@"
+`;
+
+function writeProgram(path, text) {
+  writeFileSync(path, text);
+  chmodSync(path, 0o755);
+}
+
+/** Bytes of each entry of the bundle, largest first: what to look at where it is too big. */
+const sizes = (bundle) => readdirSync(bundle, { recursive: true, withFileTypes: true })
+  .filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name))
+  .map((path) => ({ path: relative(bundle, path), bytes: statSync(path).size })).sort((a, b) => b.bytes - a.bytes);
+
+function main() {
+  if (process.platform !== 'linux' || process.arch !== 'x64') fail(`a bundle for Linux x64 cannot be made on ${process.platform}-${process.arch}`, 'make it on Linux x64');
+  const { node, out } = options();
+  const work = mkdtempSync(join(tmpdir(), 'tilewright-bundle-'));
+  try {
+    const bundle = join(work, NAME);
+    mkdirSync(bundle);
+    copy(bundle, 'dist', (path) => !path.endsWith('.d.ts'));
+    for (const path of [NATIVE, join('models', 'demo'), 'examples', 'README.md', 'LICENSE', 'package.json', join('scripts', 'testGpu.mjs')]) copy(bundle, path);
+    if (!existsSync(join(bundle, 'dist', 'test', 'gpu'))) fail('the GPU tests are not built', 'npm run build:gpu');
+    for (const folder of packagesOf(ROOT, BUILD_ONLY)) copy(bundle, relative(ROOT, folder), (path) => path === relative(ROOT, folder) || isUsed(path));
+    const packed = packNode(bundle, node);
+    writeProgram(join(bundle, 'tilewright'), launcher(packed.size, 'dist/cli/main.js'));
+    writeProgram(join(bundle, 'test-gpu.sh'), launcher(packed.size, 'scripts/testGpu.mjs'));
+
+    const tar = join(work, 'bundle.tar');
+    run('tar', ['--create', '--file', tar, '--sort=name', '--mtime=@0', '--owner=0', '--group=0', '--numeric-owner', '--directory', work, NAME], 'apt-get install tar');
+    run('gzip', ['-9', '-n', tar], 'apt-get install gzip');
+    const { size } = statSync(`${tar}.gz`);
+    if (size > MAX_BYTES) {
+      const largest = sizes(bundle).slice(0, 8).map(({ path, bytes }) => `  ${(bytes / 1e6).toFixed(1)} MB ${path}`).join('\n');
+      fail(`the bundle has ${(size / 1e6).toFixed(1)} MB; at most ${MAX_BYTES / 1e6} fit\n${largest}`, 'choose a smaller Node: npm run bundle -- --node /path/to/node');
+    }
+    mkdirSync(dirname(out), { recursive: true });
+    cpSync(`${tar}.gz`, `${out}.part`);
+    renameSync(`${out}.part`, out);
+    process.stdout.write(`${relative(process.cwd(), out)}: ${(size / 1e6).toFixed(1)} MB with Node ${packed.version}\n`
+      + `${packed.hasLicence ? '' : `note: no licence text was found beside ${node}; add it before you pass the bundle on\n`}`
+      + `Use it: tar -xzf ${basename(out)} && ${NAME}/tilewright doctor\n`);
+  } finally {
+    rmSync(work, { recursive: true, force: true });
+  }
+}
+
+main();

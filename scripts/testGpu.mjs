@@ -1,0 +1,54 @@
+// `npm run test:gpu`, and test-gpu.sh of the bundle: runs the compiled tests of test/gpu with Node's own test runner.
+// Arguments are parts of file names; without any, all files run. The exit status is 0 only if a test ran and none failed,
+// 77 if every test was skipped: a machine without a GPU has proved nothing.
+import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { run } from 'node:test';
+import { spec } from 'node:test/reporters';
+
+const NOTHING_TESTED = 77;
+const folder = join(import.meta.dirname, '..', 'dist', 'test', 'gpu');
+const wanted = process.argv.slice(2);
+
+if (!existsSync(folder)) {
+  process.stderr.write('error: the GPU tests are not built\nhint: npm run build && npm run build:gpu\n');
+  process.exit(1);
+}
+const files = readdirSync(folder).filter((name) => name.endsWith('.gpu.js')).filter((name) => wanted.length === 0 || wanted.some((part) => name.includes(part))).sort();
+if (files.length === 0) {
+  process.stderr.write(`error: no GPU test has ${wanted.join(' or ')} in its name\nhint: ${readdirSync(folder).filter((name) => name.endsWith('.gpu.js')).join(', ')}\n`);
+  process.exit(1);
+}
+
+// One file at a time: they share a GPU, and times are measured.
+const stream = run({ files: files.map((name) => join(folder, name)), concurrency: 1 });
+const counts = { passed: 0, failed: 0, skipped: 0 };
+const reasons = new Map();
+const isTest = ({ details }) => details?.type !== 'suite';
+stream.on('test:pass', (test) => {
+  // A file that defines no test of its own counts as one passed test of that name; it is not a test.
+  if (files.some((name) => test.name.endsWith(name))) return;
+  if (test.skip === undefined) {
+    if (isTest(test)) counts.passed += 1;
+  } else {
+    // A skipped suite is one: its tests are not even listed.
+    counts.skipped += 1;
+    reasons.set(String(test.skip), (reasons.get(String(test.skip)) ?? 0) + 1);
+  }
+});
+stream.on('test:fail', (test) => {
+  if (isTest(test)) counts.failed += 1;
+});
+stream.on('end', () => {
+  // After the reporter's own last lines.
+  setImmediate(() => {
+    if (reasons.size > 0) {
+      const rule = '!'.repeat(80);
+      const lines = [...reasons].map(([reason, count]) => `!! SKIPPED ${count} ${count === 1 ? 'test or suite' : 'tests or suites'}: ${reason}`);
+      process.stdout.write(`\n${[rule, ...lines, rule].join('\n')}\n`);
+    }
+    process.stdout.write(`\n${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped\n`);
+    process.exitCode = counts.failed > 0 ? 1 : counts.passed === 0 ? NOTHING_TESTED : 0;
+  });
+});
+stream.compose(spec).pipe(process.stdout);
