@@ -1,4 +1,5 @@
 /** A compiled model on its device: kernels compiled (or found in the cache), weights loaded. */
+import { existsSync } from 'node:fs';
 import type { Checkpoint } from '../models/checkpoint.js';
 import { CpuExecutor } from '../runtime/cpu/executor.js';
 import { printMemoryUse } from '../runtime/cpu/memoryUse.js';
@@ -7,16 +8,42 @@ import { printCudaMemoryUse } from '../runtime/cuda/memoryUse.js';
 import { PACK_SOURCE } from '../runtime/cuda/packKernels.js';
 import type { CpuModel, CudaModel, CompiledModel } from './compile.js';
 import { compileCudaKernels, emitCudaPlan } from './cudaKernels.js';
+import type { DeviceRequest } from './deviceProtocol.js';
 import { deviceFor } from './gpu.js';
 import { compileKernels, emitPlan } from './kernels.js';
+import { RemoteExecutor } from './remoteExecutor.js';
 import type { Ui } from './requests.js';
 import type { Executor } from './scorer.js';
 
 /** Cache name of the runtime's own device code. */
 const PACK_UNIT = 'tw_pack';
 
-/** `rebuild`: the command that makes the artifact for another target. */
-export const loadExecutor = (checkpoint: Checkpoint, model: CompiledModel, options: { readonly threads: number; readonly rebuild: string }, ui: Ui): Promise<Executor> =>
+/** Longest wait for a micro-batch: minutes more than the largest takes. */
+const DEVICE_TIMEOUT_SECONDS = 180;
+
+/**
+ * The executor of a run. A GPU is driven by a process of its own, so that a fault of the device costs a micro-batch and
+ * not the run. `request` is what that process opens; the model must be the one it gives.
+ */
+export async function startExecutor(checkpoint: Checkpoint, model: CompiledModel, options: LoadOptions & { readonly request: DeviceRequest }, ui: Ui): Promise<Executor> {
+  if (model.target === 'cpu') return loadCpuExecutor(checkpoint, model, options.threads, ui);
+  // Says at once what is missing, without a process.
+  deviceFor(model.facts.arch, options.rebuild);
+  const module = new URL('./deviceChild.js', import.meta.url);
+  // Where only TypeScript sources are there is no module to start.
+  if (!existsSync(module)) return loadCudaExecutor(checkpoint, model, options.rebuild, ui);
+  return RemoteExecutor.start({ module, request: options.request, rebuild: options.rebuild, timeoutSeconds: DEVICE_TIMEOUT_SECONDS }, ui);
+}
+
+export interface LoadOptions {
+  /** CPU: worker threads. */
+  readonly threads: number;
+  /** The command that makes the artifact for another target. */
+  readonly rebuild: string;
+}
+
+/** The executor in this process. */
+export const loadExecutor = (checkpoint: Checkpoint, model: CompiledModel, options: LoadOptions, ui: Ui): Promise<Executor> =>
   (model.target === 'cpu' ? loadCpuExecutor(checkpoint, model, options.threads, ui) : loadCudaExecutor(checkpoint, model, options.rebuild, ui));
 
 const distinct = ({ plan: { launches } }: CompiledModel): string => `${new Set(launches.map((l) => l.signature)).size} of ${launches.length} launches are distinct`;

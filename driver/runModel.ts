@@ -9,7 +9,8 @@ import {
 import { describeTokenizer } from '../models/tokenizer.js';
 import { loadAddon } from '../runtime/cpu/addon.js';
 import { contextLimit, isaOf, type CompiledModel } from './compile.js';
-import { loadExecutor } from './executors.js';
+import { startExecutor } from './executors.js';
+import type { DeviceRequest } from './deviceProtocol.js';
 import { isArtifact, rebuild } from './artifact.js';
 import { detectMachine } from './machine.js';
 import { modelName } from './model.js';
@@ -42,7 +43,7 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   );
   // Awaited below; a failure before that must not count as unhandled.
   questions.catch(() => undefined);
-  const executor = await loadExecutor(checkpoint, model, { threads: request.threads, rebuild: rebuildCommand(request, model) }, ui);
+  const executor = await startExecutor(checkpoint, model, { threads: request.threads, rebuild: rebuildCommand(request, model), request: deviceRequest(request) }, ui);
   try {
     ui.phase('tokenise', request.data);
     const loaded = await withTrimming(questions);
@@ -91,6 +92,11 @@ async function withTrimming<T>(work: Promise<T>): Promise<T> {
     addon.trim();
   }
 }
+
+/** The part of a request that another process needs to open the same model. */
+const deviceRequest = ({ model, init, precision, target, mask, maxTokens }: RunRequest): DeviceRequest => ({
+  model, init, precision, ...(target === undefined ? {} : { target }), ...(mask === undefined ? {} : { mask }), ...(maxTokens === undefined ? {} : { maxTokens }),
+});
 
 /** The command that makes what is run here for another target. */
 const rebuildCommand = ({ model: path }: RunRequest, model: CompiledModel): string =>

@@ -1,0 +1,69 @@
+/**
+ * The process that owns a GPU. A driver that hangs or loses its context takes this process with it and nothing else:
+ * the parent starts another and goes on. Started by fork(); talks deviceProtocol.
+ */
+import { isCudaError } from '../runtime/cuda/addon.js';
+import { packError, type DeviceRequest, type FromChild, type ToChild } from './deviceProtocol.js';
+import { loadExecutor } from './executors.js';
+import { detectMachine } from './machine.js';
+import { openOrCompile } from './open.js';
+import type { Ui } from './requests.js';
+import type { Executor } from './scorer.js';
+
+const send = (message: FromChild): void => {
+  process.send?.(message);
+};
+
+const ui: Ui = {
+  phase: (name, detail) => send({ kind: 'phase', name, ...(detail === undefined ? {} : { detail }) }),
+  step: (fraction) => send({ kind: 'step', fraction }),
+  run: () => undefined,
+  table: () => undefined,
+  note: (line) => send({ kind: 'note', line }),
+  warn: (line) => send({ kind: 'warn', line }),
+};
+
+let executor: Executor | undefined;
+
+async function open(request: DeviceRequest, rebuild: string): Promise<void> {
+  const { checkpoint, model } = await openOrCompile(request, detectMachine(), { ...ui, phase: () => undefined });
+  executor = await loadExecutor(checkpoint, model, { threads: 1, rebuild }, ui);
+  send({ kind: 'ready', maxTokens: executor.maxTokens, maxRows: executor.maxRows });
+}
+
+/** The context behind a CUDA error, or behind what it caused, is gone. */
+const isLost = (error: unknown): boolean =>
+  (isCudaError(error) && error.isContextDead) || (error instanceof Error && error.cause !== undefined && isLost(error.cause));
+
+async function answer(message: ToChild): Promise<void> {
+  switch (message.kind) {
+    case 'open': return open(message.request, message.rebuild);
+    case 'close': {
+      await executor?.close();
+      process.disconnect();
+      return;
+    }
+    case 'score':
+    case 'profile': {
+      if (executor === undefined) throw new Error('asked before the model was loaded');
+      const { id, batch } = message;
+      if (message.kind === 'score') send({ kind: 'scored', id, scored: await executor.score(batch) });
+      else send({ kind: 'profiled', id, launches: (await executor.profile(batch)).launches.map(({ path, nanoseconds }) => ({ path, nanoseconds })) });
+      return;
+    }
+    default: return message satisfies never;
+  }
+}
+
+process.on('message', (message: ToChild) => {
+  answer(message).catch((error: unknown) => {
+    if (isLost(error)) {
+      process.send?.({ kind: 'lost', message: error instanceof Error ? error.message : String(error) } satisfies FromChild, () => process.exit(3));
+      return;
+    }
+    send({ kind: 'failed', ...('id' in message ? { id: message.id } : {}), error: packError(error) });
+  });
+});
+// Ctrl-C goes to the whole group; the parent decides what happens.
+process.on('SIGINT', () => undefined);
+process.on('disconnect', () => process.exit(0));

@@ -1,0 +1,55 @@
+/** What the process that owns a GPU and the one that asks it say to each other. Plain data, structured-cloned. */
+import { UserError } from '../errors.js';
+import type { MicroBatch, ScoredRows } from '../eval/scorer.js';
+import type { RunRequest } from './requests.js';
+
+/** What the child compiles (finds in the cache) and loads. */
+export type DeviceRequest = Pick<RunRequest, 'model' | 'init' | 'precision' | 'target' | 'mask' | 'maxTokens'>;
+
+export type ToChild =
+  | { readonly kind: 'open'; readonly request: DeviceRequest; readonly rebuild: string }
+  | { readonly kind: 'score' | 'profile'; readonly id: number; readonly batch: MicroBatch }
+  | { readonly kind: 'close' };
+
+export interface ProfiledLaunch {
+  readonly path: string;
+  readonly nanoseconds: number;
+}
+
+/** An error with the fields that its readers look for: classes do not cross processes. */
+export interface SentError {
+  readonly name: string;
+  readonly message: string;
+  readonly hint?: string;
+  readonly where?: string;
+  readonly rows?: readonly number[];
+  readonly tokens?: number;
+}
+
+export type FromChild =
+  | { readonly kind: 'phase'; readonly name: string; readonly detail?: string }
+  | { readonly kind: 'note' | 'warn'; readonly line: string }
+  | { readonly kind: 'step'; readonly fraction: number }
+  | { readonly kind: 'ready'; readonly maxTokens: number; readonly maxRows: number }
+  | { readonly kind: 'scored'; readonly id: number; readonly scored: ScoredRows }
+  | { readonly kind: 'profiled'; readonly id: number; readonly launches: readonly ProfiledLaunch[] }
+  | { readonly kind: 'failed'; /** Absent: the model could not be opened. */ readonly id?: number; readonly error: SentError }
+  /** The device's context is lost; the process is about to end. */
+  | { readonly kind: 'lost'; readonly message: string };
+
+export function packError(error: unknown): SentError {
+  if (!(error instanceof Error)) return { name: 'Error', message: String(error) };
+  const { name, message } = error;
+  return {
+    name, message,
+    ...('hint' in error && typeof error.hint === 'string' ? { hint: error.hint } : {}),
+    ...('where' in error && typeof error.where === 'string' ? { where: error.where } : {}),
+    ...('rows' in error && Array.isArray(error.rows) ? { rows: error.rows as readonly number[] } : {}),
+    ...('tokens' in error && typeof error.tokens === 'number' ? { tokens: error.tokens } : {}),
+  };
+}
+
+export function unpackError({ name, message, hint, ...fields }: SentError): Error {
+  if (name === 'UserError') return new UserError(message, hint);
+  return Object.assign(new Error(message), fields, { name });
+}

@@ -1,0 +1,29 @@
+// A device process without a device. What it does wrong is said by the request's model:
+// `die:N`, `hang:N`, `lose:N`: at the N-th micro-batch of the first process; `always`: at every one; `never`; `unopened`.
+import { existsSync, writeFileSync } from 'node:fs';
+
+let [fault, at] = ['never', 0];
+let seen = 0;
+process.on('message', (message) => {
+  if (message.kind === 'open') {
+    const { model } = message.request;
+    [fault, at] = [model.split(':')[0], Number(model.split(':')[1] ?? 0)];
+    const marker = model.split(':')[2];
+    if (marker !== undefined && existsSync(marker)) fault = fault === 'reopen' ? 'unopened' : 'never';
+    else if (marker !== undefined) writeFileSync(marker, '');
+    if (fault === 'unopened') return process.send({ kind: 'failed', error: { name: 'UserError', message: 'no such model', hint: 'look for it' } });
+    process.send({ kind: 'phase', name: 'load weights' });
+    return process.send({ kind: 'ready', maxTokens: 128, maxRows: 64 });
+  }
+  if (message.kind === 'close') return process.disconnect();
+  const { id, batch } = message;
+  if (seen++ === at || fault === 'always') {
+    if (fault === 'die' || fault === 'always' || fault === 'reopen') process.exit(9);
+    if (fault === 'hang') return undefined;
+    if (fault === 'lose') return process.send({ kind: 'lost', message: 'CUDA_ERROR_ILLEGAL_ADDRESS' }, () => process.exit(3));
+    if (fault === 'nan') return process.send({ kind: 'failed', id, error: { name: 'NonFiniteError', message: 'bad', where: 'layers.3.ffn.down', rows: [1] } });
+  }
+  if (message.kind === 'profile') return process.send({ kind: 'profiled', id, launches: [{ path: 'head', nanoseconds: 5 }] });
+  return process.send({ kind: 'scored', id, scored: { logProb: Float32Array.from(batch.row, (r) => -r - 1), isArgmax: Int32Array.from(batch.row, () => 1) } });
+});
+process.on('disconnect', () => process.exit(0));

@@ -1,0 +1,90 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { MicroBatch } from '../../eval/scorer.js';
+import { RemoteExecutor } from '../../driver/remoteExecutor.js';
+import type { Ui } from '../../driver/requests.js';
+import { UserError } from '../../errors.js';
+
+let folder = '';
+beforeAll(() => { folder = mkdtempSync(join(tmpdir(), 'tilewright-remote-')); });
+afterAll(() => { rmSync(folder, { recursive: true, force: true }); });
+
+let markers = 0;
+/** A fault of the first process only. */
+const once = (fault: string, at = 0): string => `${fault}:${at}:${join(folder, `marker${markers++}`)}`;
+
+const batch = (rows: readonly number[]): MicroBatch => ({
+  tokens: Int32Array.from([1, 2, 3]), position: Int32Array.from([0, 1, 2]), subtreeEnd: Int32Array.from([3, 3, 3]),
+  row: Int32Array.from(rows), target: Int32Array.from(rows),
+});
+
+function recorder(): { ui: Ui; warnings: string[]; phases: string[] } {
+  const [warnings, phases]: [string[], string[]] = [[], []];
+  const none = (): void => undefined;
+  return { warnings, phases, ui: { phase: (name) => phases.push(name), step: none, run: none, table: none, note: none, warn: (line) => warnings.push(line) } };
+}
+
+const start = (model: string, ui: Ui, timeoutSeconds = 30): Promise<RemoteExecutor> => RemoteExecutor.start({
+  module: new URL('./fakeDevice.mjs', import.meta.url), request: { model, init: { kind: 'checkpoint' }, precision: 'auto' }, rebuild: 'tilewright compile', timeoutSeconds,
+}, ui);
+
+describe('an executor in a process of its own', () => {
+  it('opens the model, scores, profiles and closes', async () => {
+    const { ui, phases, warnings } = recorder();
+    const executor = await start('never', ui);
+    expect([executor.maxTokens, executor.maxRows, phases]).toEqual([128, 64, ['load weights']]);
+    const [first, second] = await Promise.all([executor.score(batch([0, 2])), executor.score(batch([1]))]);
+    expect([[...first.logProb], [...second.logProb], [...first.isArgmax]]).toEqual([[-1, -3], [-2], [1, 1]]);
+    expect((await executor.profile(batch([0]))).launches).toEqual([{ path: 'head', nanoseconds: 5 }]);
+    await executor.close();
+    await executor.close();
+    await expect(executor.score(batch([0]))).rejects.toThrow('closed');
+    expect(warnings).toEqual([]);
+  });
+
+  it.each([['dies', 'die', /ended \(exit status 9\)/], ['loses its device', 'lose', /ended \(CUDA_ERROR_ILLEGAL_ADDRESS\)/]])('that %s is replaced, and nothing is lost', async (_what, fault, said) => {
+    const { ui, warnings } = recorder();
+    const executor = await start(once(fault, 1), ui);
+    const answers = await Promise.all([0, 1, 2, 0].map((row) => executor.score(batch([row]))));
+    expect(answers.map(({ logProb }) => logProb[0])).toEqual([-1, -2, -3, -1]);
+    expect(warnings).toHaveLength(1);
+    expect(warnings[0]).toMatch(said);
+    await executor.close();
+  });
+
+  it('that does not answer is killed and replaced', async () => {
+    const { ui, warnings } = recorder();
+    const executor = await start(once('hang'), ui, 0.5);
+    expect((await executor.score(batch([2]))).logProb[0]).toBe(-3);
+    expect(warnings).toEqual([expect.stringContaining('has not answered for 0.5 s'), expect.stringContaining('ended (SIGKILL)')]);
+    await executor.close();
+  });
+
+  it('gives up on a micro-batch that ends it again and again', async () => {
+    const { ui } = recorder();
+    const executor = await start('always', ui);
+    const failure = executor.score(batch([0]));
+    await expect(failure).rejects.toThrow(UserError);
+    await expect(failure).rejects.toThrow('a micro-batch of 3 tokens ended the device process 2 times: exit status 9');
+    await executor.close();
+  });
+
+  it('starts again for a micro-batch that comes after its end, and says why it cannot', async () => {
+    const { ui } = recorder();
+    const executor = await start(once('reopen'), ui);
+    await expect(executor.score(batch([0]))).rejects.toThrow('no such model');
+    await expect(executor.score(batch([0]))).rejects.toThrow(/no such model|ended/);
+    await executor.close();
+  });
+
+  it('hands on what was wrong with a micro-batch or a model', async () => {
+    const { ui } = recorder();
+    const executor = await start('nan', ui);
+    await expect(executor.score(batch([0]))).rejects.toMatchObject({ name: 'NonFiniteError', where: 'layers.3.ffn.down', rows: [1] });
+    expect((await executor.score(batch([0]))).logProb[0]).toBe(-1);
+    await executor.close();
+    await expect(start('unopened', ui)).rejects.toMatchObject({ name: 'UserError', message: 'no such model', hint: 'look for it' });
+  });
+});
