@@ -7,58 +7,20 @@ import { closeSync, constants, fstatSync, fsyncSync, mkdirSync, openSync, readSy
 import { dirname, join } from 'node:path';
 import { z } from 'zod';
 import { UserError } from '../errors.js';
-import { CPU_ISAS, type Bucket, type CpuSchedule } from '../ir/plan.js';
+import type { CudaSchedule } from '../ir/cuda.js';
+import type { Bucket, CpuSchedule } from '../ir/plan.js';
 import { readSettings, type Settings } from '../settings.js';
 import { scheduleKey } from './candidates.js';
+import {
+  cudaRecordSchema, DATABASE_VERSION, recordSchema, rivalRecordSchema,
+  type CudaTuningRecord, type CudaTuningTarget, type RivalKey, type RivalRecord, type TuningRecord, type TuningTarget,
+} from './recordSchemas.js';
 
-/** Bump when a record's meaning changes. Records of other versions are skipped. */
-export const DATABASE_VERSION = 1;
+export { DATABASE_VERSION, type CudaTuningTarget, type RivalKey, type TuningRecord, type TuningTarget } from './recordSchemas.js';
 
 /** Larger files are read from this far before their end: the newest records count. */
 const MAX_FILE_BYTES = 64 << 20;
 const MAX_LINE_BYTES = 1 << 14;
-
-const extent = z.int().min(1).max(1 << 20);
-const text = z.string().min(1).max(200);
-
-const scheduleSchema = z.discriminatedUnion('kind', [
-  z.strictObject({ kind: z.literal('gemm'), isa: z.enum(CPU_ISAS), mr: extent, nr: extent, kc: extent, mb: extent, nb: extent }),
-  z.strictObject({ kind: z.literal('attention'), isa: z.enum(CPU_ISAS), queries: extent, keys: extent }),
-  z.strictObject({ kind: z.literal('loop'), isa: z.enum(CPU_ISAS), rows: extent }),
-]);
-
-const bucketSchema = z.strictObject({ tokens: extent, rows: extent, longest: extent });
-
-/** Everything about the machine and the tools that changes a measurement. */
-const targetSchema = z.strictObject({
-  /** Architecture and strongest instruction set of the plan: `x64/avx512`. */
-  isa: text,
-  cpu: text,
-  threads: z.int().min(1).max(4096),
-  /** First line of the compiler's --version. */
-  compiler: text,
-  /** TW_ABI of generated kernels. */
-  abi: z.int().min(0).max(1 << 20),
-  /** Digest of the skeletons that kernels are printed from. */
-  codegen: z.string().regex(/^[0-9a-f]{1,64}$/),
-});
-export type TuningTarget = z.infer<typeof targetSchema>;
-
-const recordSchema = z.strictObject({
-  version: z.literal(DATABASE_VERSION),
-  /** Kernel signature. */
-  key: z.string().regex(/^[0-9a-f]{8,64}$/),
-  bucket: bucketSchema,
-  target: targetSchema,
-  schedule: scheduleSchema,
-  /** Seconds of each repeat; empty where the candidate failed. */
-  seconds: z.array(z.number().positive().max(3600)).max(1000),
-  /** Why it may not be used: its result differs, it does not compile. */
-  failure: z.string().max(500).optional(),
-  /** ISO 8601. */
-  timestamp: z.iso.datetime(),
-}).refine((record) => (record.failure === undefined) === (record.seconds.length > 0), 'seconds or a failure');
-export type TuningRecord = z.infer<typeof recordSchema>;
 
 /** Best of what is known: where its repeats lie in the middle. */
 export interface Known<S = CpuSchedule> {
@@ -76,8 +38,37 @@ export function median(values: ArrayLike<number>): number {
   return sorted.length % 2 === 1 ? upper : (sorted[middle - 1]! + upper) / 2;
 }
 
-const placeOf = (key: string, bucket: Bucket, target: TuningTarget): string =>
-  JSON.stringify([key, bucket.tokens, bucket.rows, bucket.longest, target.isa, target.cpu, target.threads, target.compiler, target.abi, target.codegen]);
+const textOf = (value: Readonly<Record<string, string | number>>): string => JSON.stringify(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
+
+const placeOf = (key: string, bucket: Bucket, target: TuningTarget | CudaTuningTarget): string =>
+  JSON.stringify([key, bucket.tokens, bucket.rows, bucket.longest, textOf(target)]);
+
+/** A CUDA schedule as text: equal texts are equal schedules. */
+export function cudaScheduleKey(s: CudaSchedule): string {
+  switch (s.kind) {
+    case 'gemm': return `${s.skeleton} ${s.tm}×${s.tn}×${s.tk} s${s.stages} c${s.cluster} r${s.raster} ${s.mode}`;
+    case 'attention': return `${s.skeleton} q${s.queries} k${s.keys}`;
+    case 'loop': return `t${s.threads}`;
+    default: return s satisfies never;
+  }
+}
+
+/** Medians by place and schedule: the newest record of each. */
+class Memory<S> {
+  private readonly places = new Map<string, Map<string, Known<S>>>();
+
+  at(place: string): ReadonlyMap<string, Known<S>> {
+    return this.places.get(place) ?? new Map();
+  }
+
+  put(place: string, key: string, schedule: S, seconds: readonly number[]): void {
+    const known = this.places.get(place) ?? new Map<string, Known<S>>();
+    known.set(key, { schedule, seconds: seconds.length === 0 ? Infinity : median(seconds) });
+    this.places.set(place, known);
+  }
+}
+
+type AnyRecord = TuningRecord | CudaTuningRecord | RivalRecord;
 
 /** One file of measurements, read whole when opened. */
 export class TuningDatabase {
@@ -85,7 +76,9 @@ export class TuningDatabase {
   /** Lines that could not be used. */
   readonly skipped: number;
   private readonly file: number;
-  private readonly records = new Map<string, Map<string, Known>>();
+  private readonly cpu = new Memory<CpuSchedule>();
+  private readonly gpu = new Memory<CudaSchedule>();
+  private readonly rivals = new Map<string, RivalRecord>();
   /** The file ends in the middle of a line: the next record starts a new one. */
   private isCutOff: boolean;
 
@@ -118,7 +111,18 @@ export class TuningDatabase {
 
   /** Everything known of one kernel and bucket on one target, by schedule: the newest record of each. */
   known(key: string, bucket: Bucket, target: TuningTarget): ReadonlyMap<string, Known> {
-    return this.records.get(placeOf(key, bucket, target)) ?? new Map();
+    return this.cpu.at(placeOf(key, bucket, target));
+  }
+
+  /** The same of a GPU. */
+  knownCuda(key: string, bucket: Bucket, target: CudaTuningTarget): ReadonlyMap<string, Known<CudaSchedule>> {
+    return this.gpu.at(placeOf(key, bucket, target));
+  }
+
+  /** The vendor's time for a contraction, where it was measured. */
+  knownRival(rival: RivalKey): { readonly name: string; readonly seconds: number } | undefined {
+    const record = this.rivals.get(textOf(rival));
+    return record === undefined ? undefined : { name: record.name, seconds: median(record.seconds) };
   }
 
   /** The fastest schedule known, by median; undefined where none worked. Equal times: the one whose text is least. */
@@ -132,9 +136,20 @@ export class TuningDatabase {
 
   /** Writes one record and flushes it to the disk. Throws UserError where the disk is full, Error for a bad record. */
   append(record: Omit<TuningRecord, 'version' | 'timestamp'>, now: Date = new Date()): void {
-    const whole = recordSchema.parse({ version: DATABASE_VERSION, ...record, timestamp: now.toISOString() });
+    this.write(recordSchema.parse({ version: DATABASE_VERSION, ...record, timestamp: now.toISOString() }));
+  }
+
+  appendCuda(record: Omit<CudaTuningRecord, 'version' | 'timestamp'>, now: Date = new Date()): void {
+    this.write(cudaRecordSchema.parse({ version: DATABASE_VERSION, ...record, timestamp: now.toISOString() }));
+  }
+
+  appendRival(record: Omit<RivalRecord, 'version' | 'timestamp'>, now: Date = new Date()): void {
+    this.write(rivalRecordSchema.parse({ version: DATABASE_VERSION, ...record, timestamp: now.toISOString() }));
+  }
+
+  private write(record: AnyRecord): void {
     try {
-      const line = Buffer.from(`${this.isCutOff ? '\n' : ''}${JSON.stringify(whole)}\n`);
+      const line = Buffer.from(`${this.isCutOff ? '\n' : ''}${JSON.stringify(record)}\n`);
       const written = writeSync(this.file, line);
       this.isCutOff = written < line.length;
       if (this.isCutOff) throw new Error('only a part of a line could be written: the disk is full');
@@ -142,18 +157,17 @@ export class TuningDatabase {
     } catch (error) {
       throw failure(this.path, error);
     }
-    this.remember(whole);
+    this.remember(record);
   }
 
   close(): void {
     closeSync(this.file);
   }
 
-  private remember(record: TuningRecord): void {
-    const place = placeOf(record.key, record.bucket, record.target);
-    const known = this.records.get(place) ?? new Map<string, Known>();
-    known.set(scheduleKey(record.schedule), { schedule: record.schedule, seconds: record.failure === undefined ? median(record.seconds) : Infinity });
-    this.records.set(place, known);
+  private remember(record: AnyRecord): void {
+    if ('rival' in record) this.rivals.set(textOf(record.rival), record);
+    else if ('cuda' in record) this.gpu.put(placeOf(record.key, record.bucket, record.cuda), cudaScheduleKey(record.schedule), record.schedule, record.seconds);
+    else this.cpu.put(placeOf(record.key, record.bucket, record.target), scheduleKey(record.schedule), record.schedule, record.seconds);
   }
 }
 
@@ -166,10 +180,12 @@ function failure(path: string, error: unknown): Error {
   return new UserError(`The tuning database ${path} cannot be used: ${reason}`, 'Free space or permissions there, or name another file: tilewright tune … --database FILE', { cause: error });
 }
 
-function parseRecord(line: string): TuningRecord | undefined {
+const anyRecord = z.union([recordSchema, cudaRecordSchema, rivalRecordSchema]);
+
+function parseRecord(line: string): AnyRecord | undefined {
   if (Buffer.byteLength(line) > MAX_LINE_BYTES) return undefined;
   try {
-    const parsed = recordSchema.safeParse(JSON.parse(line));
+    const parsed = anyRecord.safeParse(JSON.parse(line));
     return parsed.success ? parsed.data : undefined;
   } catch {
     return undefined;
