@@ -41,8 +41,8 @@ function check(shape: (typeof SHAPES)[number], seed: number, dtype: 'bf16' | 'f1
   }
 }
 
-const gemm = (skeleton: 'simt' | 'mma', tm: number, tn: number, tk: number, stages: number): CudaSchedule =>
-  ({ kind: 'gemm', skeleton, tm, tn, tk, stages, cluster: 1, raster: 2, mode: 'cooperative' });
+const gemm = (skeleton: 'simt' | 'mma', tm: number, tn: number, tk: number, stages: number, raster = 2): CudaSchedule =>
+  ({ kind: 'gemm', skeleton, tm, tn, tk, stages, cluster: 1, raster, mode: 'cooperative' });
 
 /** The first of `wanted` that is legal for a contraction, and defaults for anything else. */
 const firstLegal = (shape: { T: number; R: number }, wanted: readonly CudaSchedule[]) => (kernel: Kernel, module: KernelModule): CudaSchedule => {
@@ -68,5 +68,24 @@ describe('a layer on tensor cores', () => {
   ])('agrees with float64: shape $i, $schedule.tm × $schedule.tn', ({ i, schedule }) => {
     const shape = SHAPES[i]!;
     check(shape, 11 + i, i === 2 ? 'f16' : 'bf16', firstLegal(shape, [schedule]));
+  }, 240_000);
+});
+
+describe('the bits of a result', () => {
+  const shape = { ...SHAPES[0]!, vocab: 1030, T: 70, R: 40 };
+  const sizes = { T: shape.T, R: shape.R };
+  const run = (schedule: CudaSchedule, backwards: boolean): ReadonlyMap<string, Float64Array> => {
+    const { module, tensors, inputs } = cudaLayer(shape, sizes, 5);
+    return emulateModule(module, { sizes, inputs, tensors, schedules: module.kernels.map((kernel) => firstLegal(shape, [schedule])(kernel, module)), backwards }).values;
+  };
+
+  it('do not depend on the tile of tensor cores, nor on the order of threads', () => {
+    const [first, ...others] = [run(gemm('mma', 64, 64, 32, 3), false), run(gemm('mma', 16, 128, 64, 2), true), run(gemm('mma', 32, 256, 32, 5, 1), false)];
+    for (const other of others) for (const [name, values] of first!) expect({ name, values: [...other.get(name)!] }).toEqual({ name, values: [...values] });
+  }, 240_000);
+
+  it('do not depend on the tile of CUDA cores', () => {
+    const [first, second] = [run(gemm('simt', 64, 64, 32, 1), false), run(gemm('simt', 16, 128, 16, 1), true)];
+    for (const [name, values] of first) expect({ name, values: [...second.get(name)!] }).toEqual({ name, values: [...values] });
   }, 240_000);
 });

@@ -1,0 +1,37 @@
+TW_FN float tw_sum32(float x) {
+  float sum = 0.0f;
+#pragma unroll
+  for (int j = 0; j < 32; j += 8) {
+    sum += __shfl_sync(0xffffffffu, x, j + 2 * (int)(threadIdx.x % 4));
+    sum += __shfl_sync(0xffffffffu, x, j + 2 * (int)(threadIdx.x % 4) + 1);
+  }
+  return tw_quad_sum(sum);
+}
+
+extern "C" __global__ void __launch_bounds__(128, 1) k_loop_574c364387228508_a61906c6(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3) {
+  tw_await_previous();
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int rows = T, columns = 64;
+  const int end = rows - (int)blockIdx.x * 16 < 16 ? rows : (int)blockIdx.x * 16 + 16;
+  /* A warp takes 32 columns of a row at a time; rows of few columns share a block. */
+  const int pieces = (columns + 32 - 1) / 32;
+  for (int piece = warp; piece < (end - (int)blockIdx.x * 16) * pieces; piece += 128 / 32) {
+    const int row = (int)blockIdx.x * 16 + piece / pieces;
+    const int first = piece % pieces * 32;
+    const int column = first + lane * 1;
+    long long const r0 = ((int *)p0)[row];
+    unsigned short * const r1 = ((unsigned short *)p1) + r0 * 64;
+    unsigned short * const r2 = ((unsigned short *)p2) + (long long)(row) * 64;
+    float * const r3 = ((float *)p3) + (long long)(row) * 32;
+
+    float s0 = 0.0f;
+    if (column < columns) {
+        const float v0 = tw_load_bf16(r1 + column);
+        const float v1 = tw_mul(v0, v0);
+        s0 = v1;
+        tw_store_bf16(r2 + column, v0);
+    }
+    s0 = tw_sum32(s0);
+      if (lane == 0) r3[first / 32] = s0;
+  }
+}

@@ -1,0 +1,128 @@
+TW_FN float tw_sum32(float x) {
+  float sum = 0.0f;
+#pragma unroll
+  for (int j = 0; j < 32; j += 8) {
+    sum += __shfl_sync(0xffffffffu, x, j + 2 * (int)(threadIdx.x % 4));
+    sum += __shfl_sync(0xffffffffu, x, j + 2 * (int)(threadIdx.x % 4) + 1);
+  }
+  return tw_quad_sum(sum);
+}
+
+/*
+ * tile[32][64] = a[32, 64]·w[64, 64]ᵀ on CUDA cores, in order of k, into shared memory in rows of 65 floats.
+ * Rows of a from `rows` on and rows of w from `columns` on are taken as zeros. Ends, not begins, with a barrier.
+ */
+TW_FN void tw_tile(const unsigned short *a, int rows, const unsigned short *w, int columns, float *shared) {
+  float *as = shared, *bs = shared + 32 * 33;
+  const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
+  float acc[2][4];
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+#pragma unroll
+    for (int j = 0; j < 4; j++) acc[i][j] = 0.0f;
+  }
+  for (int k0 = 0; k0 < 64; k0 += 32) {
+    for (int i = threadIdx.x; i < 32 * 32; i += 256) {
+      const int r = i / 32, c = i % 32;
+      as[c * 33 + r] = r < rows && k0 + c < 64 ? tw_load_bf16(a + (long long)r * 64 + k0 + c) : 0.0f;
+    }
+    for (int i = threadIdx.x; i < 64 * 32; i += 256) {
+      const int r = i / 32, c = i % 32;
+      bs[c * 65 + r] = r < columns && k0 + c < 64 ? tw_load_bf16(w + (long long)r * 64 + k0 + c) : 0.0f;
+    }
+    __syncthreads();
+#pragma unroll 4
+    for (int c = 0; c < 32; c++) {
+      float x[2], y[4];
+#pragma unroll
+      for (int i = 0; i < 2; i++) x[i] = as[c * 33 + ty + 16 * i];
+#pragma unroll
+      for (int j = 0; j < 4; j++) y[j] = bs[c * 65 + tx + 16 * j];
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) acc[i][j] = fmaf(x[i], y[j], acc[i][j]);
+      }
+    }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+#pragma unroll
+    for (int j = 0; j < 4; j++) shared[(ty + 16 * i) * 65 + tx + 16 * j] = acc[i][j];
+  }
+  __syncthreads();
+}
+
+/*
+ * Log-sum-exp of 512 vocabulary columns of 32 rows, from blocks of 32 columns, so that no tile shows in it. For each
+ * row and block of 32: max, Σ exp(z − max), first column of the max; and a row's z at its target.
+ */
+struct tw_parts { float top[32][16], sum[32][16]; int at[32][16]; float target[32]; };
+
+/* Combines a row's blocks in order and writes them: one thread a row. */
+TW_FN void tw_write_parts(const tw_parts &parts, int i, float *to) {
+  float top = -tw_inf(), sum = 0.0f;
+  int at = 0;
+  for (int b = 16 - 1; b >= 0; b--) {
+    const float m = parts.top[i][b];
+    if (m >= top || m != m) { top = m; at = parts.at[i][b]; }
+  }
+  for (int b = 0; b < 16; b++) {
+    if (parts.top[i][b] != -tw_inf()) sum = tw_add(sum, tw_mul(parts.sum[i][b], expf(parts.top[i][b] - top)));
+  }
+  to[0] = top;
+  to[1] = sum;
+  to[2] = (float)at;
+  to[3] = parts.target[i];
+}
+
+extern "C" __global__ void __launch_bounds__(256, 1) k_logprob_9774bad3ee67752f_c8d5357d(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3, void *__restrict__ p4) {
+  extern __shared__ __align__(128) unsigned char tw_shared[];
+  float *tile = (float *)tw_shared, *values = tile + 3136;
+  tw_parts &parts = *(tw_parts *)(tile + 3168);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int rows = R, m0 = (int)blockIdx.x * 32, c0 = (int)blockIdx.y * 512;
+  tw_await_previous();
+  for (int i = warp; i < 32; i += 8) {
+    const int row = m0 + i < rows ? m0 + i : rows - 1;
+    {
+      float * const y0 = ((float *)p2) + (long long)(row) * 32;
+      float const y1 = tw_row_sum(y0, 2);
+      float const y2 = y1 / 64.0f;
+      float const y3 = tw_add(0.000009999999747378752f, y2);
+      float const y4 = 1.0f / sqrtf(y3);
+      if (threadIdx.x % 32 == 0) {
+        (values + i * 1)[0] = y4;
+      }
+    }
+    if (lane == 0) parts.target[i] = -tw_inf();
+  }
+  for (int sub = 0; sub < 512; sub += 64) {
+    const int n0 = c0 + sub;
+    tw_tile((const unsigned short *)p0 + (long long)m0 * 64, rows - m0, (const unsigned short *)p1 + (long long)n0 * 64, 608 - n0, tile);
+    for (int item = warp; item < 32 * 2; item += 8) {
+      const int i = item / 2, row = m0 + i;
+      if (row >= rows) break;
+      const int first = n0 + item % 2 * 32;
+      float const r0 = (values + i * 1)[0];
+      const float z = first + lane < 600 ? tw_mul(r0, tile[i * 65 + first - n0 + lane]) : -tw_inf();
+      if (first + lane == ((const int *)p3)[row]) parts.target[i] = z;
+      float top = z;
+      for (int w = 16; w > 0; w /= 2) top = tw_max(top, __shfl_xor_sync(0xffffffffu, top, w));
+      int at = z == top ? lane : 32;
+      for (int w = 16; w > 0; w /= 2) at = tw_least(at, __shfl_xor_sync(0xffffffffu, at, w));
+      const float sum = tw_sum32(z == -tw_inf() ? 0.0f : expf(z - top));
+      if (lane == 0) {
+        const int b = (first - c0) / 32;
+        parts.top[i][b] = top;
+        parts.sum[i][b] = sum;
+        parts.at[i][b] = first + at;
+      }
+    }
+    __syncthreads();
+  }
+  for (int i = threadIdx.x; i < 32 && m0 + i < rows; i += 256) {
+    tw_write_parts(parts, i, (float *)p4 + (long long)(m0 + i) * 32 + (int)blockIdx.y * 4);
+  }
+}

@@ -1,0 +1,147 @@
+TW_FN float tw_sum32(float x) {
+  float sum = 0.0f;
+#pragma unroll
+  for (int j = 0; j < 32; j += 8) {
+    sum += __shfl_sync(0xffffffffu, x, j + 2 * (int)(threadIdx.x % 4));
+    sum += __shfl_sync(0xffffffffu, x, j + 2 * (int)(threadIdx.x % 4) + 1);
+  }
+  return tw_quad_sum(sum);
+}
+
+/*
+ * tile[32][64] = a[32, 64]·w[64, 64]ᵀ on CUDA cores, in order of k, into shared memory in rows of 65 floats.
+ * Rows of a from `rows` on and rows of w from `columns` on are taken as zeros. Ends, not begins, with a barrier.
+ */
+TW_FN void tw_tile(const unsigned short *a, int rows, const unsigned short *w, int columns, float *shared) {
+  float *as = shared, *bs = shared + 32 * 33;
+  const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
+  float acc[2][4];
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+#pragma unroll
+    for (int j = 0; j < 4; j++) acc[i][j] = 0.0f;
+  }
+  for (int k0 = 0; k0 < 64; k0 += 32) {
+    for (int i = threadIdx.x; i < 32 * 32; i += 256) {
+      const int r = i / 32, c = i % 32;
+      as[c * 33 + r] = r < rows && k0 + c < 64 ? tw_load_bf16(a + (long long)r * 64 + k0 + c) : 0.0f;
+    }
+    for (int i = threadIdx.x; i < 64 * 32; i += 256) {
+      const int r = i / 32, c = i % 32;
+      bs[c * 65 + r] = r < columns && k0 + c < 64 ? tw_load_bf16(w + (long long)r * 64 + k0 + c) : 0.0f;
+    }
+    __syncthreads();
+#pragma unroll 4
+    for (int c = 0; c < 32; c++) {
+      float x[2], y[4];
+#pragma unroll
+      for (int i = 0; i < 2; i++) x[i] = as[c * 33 + ty + 16 * i];
+#pragma unroll
+      for (int j = 0; j < 4; j++) y[j] = bs[c * 65 + tx + 16 * j];
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) acc[i][j] = fmaf(x[i], y[j], acc[i][j]);
+      }
+    }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+#pragma unroll
+    for (int j = 0; j < 4; j++) shared[(ty + 16 * i) * 65 + tx + 16 * j] = acc[i][j];
+  }
+  __syncthreads();
+}
+
+extern "C" __global__ void __launch_bounds__(256, 1) k_gemm_f3f20be63a2b5146_c8d5357d(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3, void *__restrict__ p4, void *__restrict__ p5, void *__restrict__ p6, void *__restrict__ p7, void *__restrict__ p8, void *__restrict__ p9) {
+  extern __shared__ __align__(128) unsigned char tw_shared[];
+  float *tile = (float *)tw_shared, *values = tile + 3136;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int rows = T, m0 = (int)blockIdx.x * 32, across = blockIdx.y;
+  tw_await_previous();
+  for (int i = warp; i < 32; i += 8) {
+    const int row = m0 + i < rows ? m0 + i : rows - 1;
+    {
+      float * const y0 = ((float *)p2) + (long long)(row) * 32;
+      float const y1 = tw_row_sum(y0, 2);
+      float const y2 = y1 / 64.0f;
+      float const y3 = tw_add(0.000009999999747378752f, y2);
+      float const y4 = 1.0f / sqrtf(y3);
+      if (threadIdx.x % 32 == 0) {
+        (values + i * 1)[0] = y4;
+      }
+    }
+  }
+  if (across < 1) {
+    const int n0 = (across - 0) * 64;
+    tw_tile((const unsigned short *)p0 + (long long)m0 * 64, rows - m0, (const unsigned short *)p1 + (long long)n0 * 64, 64 - n0, tile);
+    const int c0 = n0 / 1;
+    for (int item = warp; item < 32 * 2; item += 8) {
+      const int i = item / 2, row = m0 + i;
+      if (row >= rows) break;
+      const int first = c0 + item % 2 * 32;
+      const int column = first + lane;
+      float const r0 = (values + i * 1)[0];
+      float * const r1 = ((float *)p3) + (long long)(row) * 32;
+      float * const r2 = ((float *)p4) + (long long)(row) * 32;
+      unsigned short * const r3 = ((unsigned short *)p5) + (long long)(row) * 64;
+      if (column < 64) {
+        const int partner = column % 32 < 16 ? column + 16 : column - 16;
+        const float v0 = tw_mul(tile[i * 65 + (column - c0) / 32 * 32 + (column - c0) % 16 / 8 * 16 + (column - c0) % 16 % 8 + (column - c0) % 32 / 16 * 8], r0);
+        const float v1 = tw_load_f32(r1 + (column) % 32);
+        const float v2 = tw_mul(v0, v1);
+        const float v3 = tw_mul(tile[i * 65 + (partner - c0) / 32 * 32 + (partner - c0) % 16 / 8 * 16 + (partner - c0) % 16 % 8 + (partner - c0) % 32 / 16 * 8], r0);
+        const float v4 = (column % 32 < 16) ? -(v3) : v3;
+        const float v5 = tw_load_f32(r2 + (column) % 32);
+        const float v6 = tw_mul(v4, v5);
+        const float v7 = tw_add(v2, v6);
+        tw_store_bf16(r3 + column, v7);
+      }
+    }
+  }
+  else if (across < 2) {
+    const int n0 = (across - 1) * 64;
+    tw_tile((const unsigned short *)p0 + (long long)m0 * 64, rows - m0, (const unsigned short *)p6 + (long long)n0 * 64, 32 - n0, tile);
+    const int c0 = n0 / 1;
+    for (int item = warp; item < 32 * 2; item += 8) {
+      const int i = item / 2, row = m0 + i;
+      if (row >= rows) break;
+      const int first = c0 + item % 2 * 32;
+      const int column = first + lane;
+      float const r0 = (values + i * 1)[0];
+      float * const r1 = ((float *)p3) + (long long)(row) * 32;
+      float * const r2 = ((float *)p4) + (long long)(row) * 32;
+      unsigned short * const r3 = ((unsigned short *)p7) + (long long)(row) * 32;
+      if (column < 32) {
+        const int partner = column % 32 < 16 ? column + 16 : column - 16;
+        const float v0 = tw_mul(tile[i * 65 + (column - c0) / 32 * 32 + (column - c0) % 16 / 8 * 16 + (column - c0) % 16 % 8 + (column - c0) % 32 / 16 * 8], r0);
+        const float v1 = tw_load_f32(r1 + (column) % 32);
+        const float v2 = tw_mul(v0, v1);
+        const float v3 = tw_mul(tile[i * 65 + (partner - c0) / 32 * 32 + (partner - c0) % 16 / 8 * 16 + (partner - c0) % 16 % 8 + (partner - c0) % 32 / 16 * 8], r0);
+        const float v4 = (column % 32 < 16) ? -(v3) : v3;
+        const float v5 = tw_load_f32(r2 + (column) % 32);
+        const float v6 = tw_mul(v4, v5);
+        const float v7 = tw_add(v2, v6);
+        tw_store_bf16(r3 + column, v7);
+      }
+    }
+  }
+  else {
+    const int n0 = (across - 2) * 64;
+    tw_tile((const unsigned short *)p0 + (long long)m0 * 64, rows - m0, (const unsigned short *)p8 + (long long)n0 * 64, 32 - n0, tile);
+    const int c0 = n0 / 1;
+    for (int item = warp; item < 32 * 2; item += 8) {
+      const int i = item / 2, row = m0 + i;
+      if (row >= rows) break;
+      const int first = c0 + item % 2 * 32;
+      const int column = first + lane;
+      float const r0 = (values + i * 1)[0];
+      unsigned short * const r1 = ((unsigned short *)p9) + (long long)(row) * 32;
+      if (column < 32) {
+        const float v0 = tw_mul(tile[i * 65 + column - c0], r0);
+        tw_store_bf16(r1 + column, v0);
+      }
+    }
+  }
+}
