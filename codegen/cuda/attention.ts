@@ -11,7 +11,7 @@ import { render } from './templates.js';
  * Keys that share one step of the online softmax. The step decides how an answer is rounded, so each skeleton has one,
  * and answers do not change with the schedule.
  */
-export const ATTENTION_KEYS: Readonly<Record<CudaAttentionSchedule['skeleton'], number>> = { simt: 32, mma: 64 };
+export const ATTENTION_KEYS: Readonly<Record<CudaAttentionSchedule['skeleton'], number>> = { simt: 32, mma: 32 };
 
 /** What bounds a schedule: bytes of shared memory that a block may have. */
 export interface AttentionLimits {
@@ -21,8 +21,8 @@ export interface AttentionLimits {
 /** Shared memory of 99 KiB is what every GPU from sm_80 on grants a block. */
 const LEAST_LIMITS: AttentionLimits = { sharedBytes: 101_376 };
 
-/** Longest batch: bounds of all its tiles of keys are in static shared memory (8 bytes for 64 tokens). */
-const MAX_TOKENS = 1 << 18;
+/** Longest batch: bounds of all its tiles of keys are in static shared memory (8 bytes for 32 tokens). */
+const MAX_TOKENS = 1 << 17;
 /** Static shared memory beside those bounds: tokens of the queries, ends of keys, roots. */
 const STATIC_BYTES = 2048;
 
@@ -33,11 +33,14 @@ const MAX_MMA_HEAD = 256;
 /** Query fragments are read again from shared memory where heads are longer: their registers go to the accumulators. */
 const MAX_HEAD_IN_REGISTERS = 128;
 
+/** Threads whose registers a multiprocessor must have room for: as many blocks at a time as spill nothing. */
+const threadsTogether = (d: number): number => (d <= 64 ? 512 : d <= 128 ? 384 : 256);
+
 const is16 = (dtype: DType): dtype is 'bf16' | 'f16' => dtype === 'bf16' || dtype === 'f16';
 
 function dynamicBytes(kernel: Pick<AttentionKernel, 'headDim'>, { skeleton, queries, keys }: CudaAttentionSchedule): number {
   const d = kernel.headDim;
-  return skeleton === 'mma' ? (queries + 2 * keys) * (d + 8) * 2 : (queries * d + keys * (2 * d + 1)) * 4;
+  return skeleton === 'mma' ? (queries + 4 * keys) * (d + 8) * 2 : (queries * d + keys * (2 * d + 1)) * 4;
 }
 
 /** `true`, or why `schedule` cannot be used for `kernel`. */
@@ -108,7 +111,7 @@ export function emitAttention(
   const threads = skeleton === 'mma' ? 2 * queries : 32 * SIMT_WARPS;
   const parameters = new Set([q, k, v, out, maskOperand, ...(queryRow === undefined ? [] : [queryRow])].map(({ name }) => name)).size;
   const values = {
-    head: kernelHead({ symbol, parameters, tensorMaps: [], threads }),
+    head: kernelHead({ symbol, parameters, tensorMaps: [], threads, blocks: skeleton === 'mma' ? Math.max(1, Math.floor(threadsTogether(d) / threads)) : 1 }),
     heads, kvHeads, group: heads / kvHeads, d, queries, keys, rows: kernel.rows, dtype: q.dtype, type: CUDA_TYPES[q.dtype],
     outDtype: out.dtype, outType: CUDA_TYPES[out.dtype], qIndex: q.index, kIndex: k.index, vIndex: v.index, outIndex: out.index,
     qStride: q.stride, kStride: k.stride, vStride: v.stride, outStride: out.stride, maskIndex: maskOperand.index,

@@ -1,36 +1,214 @@
+/**
+ * Tree attention on CUDA, run without a GPU (test/support/cudaWarp): against float64, the same bits in any company, and no
+ * leak from other trees. Then what only a CUDA compiler can say: attentionCompile.test.ts.
+ */
 import { describe, expect, it } from 'vitest';
+import { attentionSchedules, isLegalAttention } from '../../../codegen/cuda/attention.js';
+import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
 import { interpretKernel } from '../../../ir/kernelInterpreter.js';
 import { randomArray, randomSource } from '../harness.js';
 import { randomTrees } from '../modules.js';
-import type { AttentionData, Shape } from './attentionHarness.js';
+import type { AttentionData, EmulationOptions, Shape } from './attentionHarness.js';
 import { attentionModule, emulate } from './attentionHarness.js';
 
-const MMA = { kind: 'attention', skeleton: 'mma', queries: 64, keys: 64 } as const;
-const SIMT = { kind: 'attention', skeleton: 'simt', queries: 16, keys: 32 } as const;
+const schedule = (skeleton: 'mma' | 'simt', queries: number): CudaAttentionSchedule => ({ kind: 'attention', skeleton, queries, keys: 32 });
+const MMA = schedule('mma', 64);
+const SIMT = schedule('simt', 16);
 
-function dataOf(s: Shape, subtreeEnd: Float64Array, seed: number, row?: Float64Array): AttentionData {
+/** A tree as each token's parent, depth first. */
+type Tree = readonly number[];
+const chain = (length: number): number[] => Array.from({ length }, (_, i) => i - 1);
+const single: Tree = [-1];
+const star = (leaves: number): Tree => [-1, ...Array.from({ length: leaves }, () => 0)];
+/** A stem, and branches of it. */
+function branches(stem: number, lengths: readonly number[]): Tree {
+  const tree = chain(stem);
+  for (const length of lengths) for (let i = 0; i < length; i++) tree.push(i === 0 ? stem - 1 : tree.length - 1);
+  return tree;
+}
+/** A stem whose branches branch again. */
+const deep: Tree = [...branches(9, [3, 5]), 10, 18, 19, 18, 8, 22, 22, 24, 25];
+
+/** Ends of subtrees of trees one after another. */
+function ends(trees: readonly Tree[]): Float64Array {
+  const all: number[] = [];
+  for (const tree of trees) {
+    const end = tree.map((_, i) => i + 1);
+    for (let i = tree.length - 1; i > 0; i--) end[tree[i]!] = Math.max(end[tree[i]!]!, end[i]!);
+    all.push(...end.map((e) => e + all.length));
+  }
+  return Float64Array.from(all);
+}
+
+/** Depth 1, one token, long chains over several tiles, four answers alike, branches of branches; tiles cross trees. */
+const ZOO: readonly Tree[] = [star(5), single, single, chain(101), branches(23, [11, 11, 11, 11]), deep, branches(40, [37, 1, 20]), single];
+const EDGES: readonly Tree[] = [chain(64), single, chain(31), branches(32, [32, 32])];
+
+function dataOf(s: Shape, subtreeEnd: Float64Array, seed: number, row?: readonly number[]): AttentionData {
   const T = subtreeEnd.length;
   const random = randomSource(seed);
   const make = (heads: number, scale: number): Float64Array => randomArray(random, T * heads * s.headDim, scale);
-  const inputs = new Map([['q', make(s.heads, 4)], ['k', make(s.kvHeads, 4)], ['v', make(s.kvHeads, 1)], ['subtreeEnd', subtreeEnd]]);
-  if (row !== undefined) inputs.set('row', row);
+  const inputs = new Map([['q', make(s.heads, 3)], ['k', make(s.kvHeads, 3)], ['v', make(s.kvHeads, 1)], ['subtreeEnd', subtreeEnd]]);
+  if (row !== undefined) inputs.set('row', Float64Array.from(row));
   return { T, inputs };
 }
 
-describe('smoke', () => {
-  for (const schedule of [MMA, SIMT]) {
-    it(schedule.skeleton, () => {
-      const s: Shape = { heads: 2, kvHeads: 1, headDim: 64, dtype: 'bf16' };
-      const data = dataOf(s, randomTrees(150, 3).subtreeEnd, 1);
-      const t0 = Date.now();
-      const got = emulate(s, schedule, data);
-      console.log(Date.now() - t0);
-      const { module, kernel } = attentionModule(s);
-      const want = interpretKernel(kernel, { sizes: { T: 150, R: 0 }, buffers: got.buffers, decls: module }).get('out')!;
-      let worst = 0;
-      got.out.forEach((x, i) => { const e = Math.abs(x - want[i]!); if (!(e <= worst)) worst = e; });
-      console.log(worst);
-      expect(worst).toBeLessThan(1e-2);
+function reference(s: Shape, data: AttentionData, buffers: ReadonlyMap<string, Float64Array>): Float64Array {
+  const { module, kernel } = attentionModule(s);
+  return interpretKernel(kernel, { sizes: { T: data.T, R: data.inputs.get('row')?.length ?? 0 }, buffers, decls: module }).get('out')!;
+}
+
+/** Greatest distance from float64; NaN where a value is not a number. */
+function distance(s: Shape, plan: CudaAttentionSchedule, data: AttentionData, options?: EmulationOptions): number {
+  const { out, buffers } = emulate(s, plan, data, options);
+  const want = reference(s, data, buffers);
+  expect(out.length).toBe(want.length);
+  return out.reduce((worst, x, i) => (Number.isNaN(worst) || Number.isNaN(x) ? NaN : Math.max(worst, Math.abs(x - want[i]!))), 0);
+}
+
+/** Rounding of the weights, then of the result, both below 1 in size here. */
+const tolerance = (s: Shape, plan: CudaAttentionSchedule): number => {
+  const unit = { f32: 1e-6, f16: 2 ** -11, bf16: 2 ** -8 };
+  return (plan.skeleton === 'mma' ? unit[s.dtype] : 1e-6) + unit[s.out ?? s.dtype] / 2 + 4e-6;
+};
+
+const CASES: readonly { s: Shape; plan: CudaAttentionSchedule; trees: readonly Tree[] }[] = [
+  { s: { heads: 2, kvHeads: 1, headDim: 64, dtype: 'bf16' }, plan: MMA, trees: ZOO },
+  { s: { heads: 3, kvHeads: 1, headDim: 48, dtype: 'f16', out: 'f32' }, plan: MMA, trees: ZOO },
+  { s: { heads: 2, kvHeads: 2, headDim: 32, dtype: 'bf16', out: 'f16' }, plan: schedule('mma', 128), trees: ZOO },
+  { s: { heads: 1, kvHeads: 1, headDim: 128, dtype: 'f16' }, plan: MMA, trees: EDGES },
+  { s: { heads: 1, kvHeads: 1, headDim: 256, dtype: 'f16' }, plan: schedule('mma', 32), trees: EDGES },
+  { s: { heads: 1, kvHeads: 1, headDim: 80, dtype: 'f16' }, plan: schedule('mma', 16), trees: [single] },
+  { s: { heads: 4, kvHeads: 2, headDim: 48, dtype: 'bf16' }, plan: SIMT, trees: ZOO },
+  { s: { heads: 1, kvHeads: 1, headDim: 37, dtype: 'f32' }, plan: schedule('simt', 32), trees: EDGES },
+  { s: { heads: 1, kvHeads: 1, headDim: 128, dtype: 'f16', out: 'f32' }, plan: schedule('simt', 4), trees: EDGES },
+];
+const label = (s: Shape, plan: CudaAttentionSchedule): string => `${plan.skeleton} of ${plan.queries} queries, ${s.heads}/${s.kvHeads} heads of ${s.headDim}, ${s.dtype} to ${s.out ?? s.dtype}`;
+
+describe('attention on CUDA agrees with float64', () => {
+  it.each(CASES.map((c, i) => ({ ...c, i, name: label(c.s, c.plan) })))('$name', ({ s, plan, trees, i }) => {
+    const { module, kernel } = attentionModule(s);
+    expect(isLegalAttention(kernel, module, plan, { sharedBytes: 166_912 })).toBe(true);
+    const data = dataOf(s, ends(trees), i + 1);
+    expect(distance(s, plan, data)).toBeLessThan(tolerance(s, plan));
+  }, 60_000);
+
+  it.each([MMA, SIMT])('where queries are gathered, repeated and out of order: $skeleton', (plan) => {
+    const s: Shape = { heads: 2, kvHeads: 1, headDim: 32, dtype: 'f16', hasQueryRow: true };
+    const end = ends(ZOO);
+    const random = randomSource(7);
+    const row = [end.length - 1, 0, ...Array.from({ length: 75 }, () => Math.floor((random() + 1) / 2 * end.length * 0.999))];
+    expect(distance(s, plan, dataOf(s, end, 3, row))).toBeLessThan(tolerance(s, plan));
+    expect(distance(s, plan, dataOf(s, end, 3, [end.length - 2]))).toBeLessThan(tolerance(s, plan));
+  }, 60_000);
+
+  it.each(['f32', 'bf16'] as const)('with a materialised bias in %s', (dtype) => {
+    const s: Shape = { heads: 2, kvHeads: 1, headDim: 40, dtype, out: 'f32', mask: 'bias', hasQueryRow: dtype === 'bf16' };
+    const end = ends([deep, single, chain(40)]);
+    const T = end.length;
+    const random = randomSource(2);
+    const bias = Float64Array.from({ length: T * T }, (_, i) => {
+      const [q, k] = [Math.floor(i / T), i % T];
+      return k <= q && q < end[k]! ? Math.fround(random()) : -Infinity;
     });
-  }
+    const data = dataOf(s, end, 5, [3, 60, 17]);
+    expect(distance(s, SIMT, { T, inputs: new Map([...data.inputs, ['bias', bias]]) })).toBeLessThan(tolerance(s, SIMT));
+  }, 60_000);
+});
+
+/** Out of every visible key the same, out of every other key nothing: column j counts visible keys that are j modulo d. */
+describe.each([MMA, schedule('mma', 16), SIMT])('the mask of $skeleton with $queries queries', (plan) => {
+  it.each([['many shapes', ends(ZOO)], ['edges of tiles', ends(EDGES)], ['random trees', randomTrees(200, 11, 40).subtreeEnd]] as const)('is exact: %s', (_, end) => {
+    const s: Shape = { heads: 1, kvHeads: 1, headDim: 64, dtype: 'bf16', out: 'f32' };
+    const T = end.length;
+    const v = Float64Array.from({ length: T * 64 }, (_unused, i) => (Math.floor(i / 64) % 64 === i % 64 ? 1 : 0));
+    const inputs = new Map([['q', new Float64Array(T * 64)], ['k', new Float64Array(T * 64)], ['v', v], ['subtreeEnd', end]]);
+    const { out } = emulate(s, plan, { T, inputs });
+    for (let q = 0; q < T; q++) {
+      const seen = Array.from({ length: T }, (_unused, k) => k).filter((k) => k <= q && q < end[k]!);
+      for (let j = 0; j < 64; j++) {
+        const want = seen.filter((k) => k % 64 === j).length / seen.length;
+        if (Math.abs(out[q * 64 + j]! - want) > 1e-6) expect.fail(`query ${q} column ${j}: ${out[q * 64 + j]!}, not ${want}`);
+      }
+    }
+  }, 60_000);
+});
+
+const rowsOf = (x: Float64Array, columns: number, from: number, to: number): Float64Array => x.slice(from * columns, to * columns);
+
+describe.each([{ plan: MMA, dtype: 'bf16' }, { plan: SIMT, dtype: 'f32' }] as const)('an answer of $plan.skeleton', ({ plan, dtype }) => {
+  const s: Shape = { heads: 2, kvHeads: 1, headDim: 48, dtype, out: 'f32' };
+  const company: readonly Tree[] = [branches(9, [3, 4]), chain(50), branches(33, [20, 40, 7, 20]), single, chain(70)];
+  const starts = company.map((_, i) => company.slice(0, i).reduce((sum, tree) => sum + tree.length, 0));
+  const together = dataOf(s, ends(company), 9);
+  const cut = (data: AttentionData, from: number, to: number): AttentionData => ({
+    T: to - from,
+    inputs: new Map([...data.inputs].map(([name, x]) => {
+      const part = rowsOf(x, x.length / data.T, from, to);
+      return [name, name === 'subtreeEnd' ? part.map((end) => end - from) : part];
+    })),
+  });
+  const whole = emulate(s, plan, together).out;
+
+  it('has the same bits alone and wherever its tree lies', () => {
+    for (const i of [1, 2, 4]) {
+      const [from, to] = [starts[i]!, starts[i]! + company[i]!.length];
+      expect(emulate(s, plan, cut(together, from, to)).out, `tree ${i} alone`).toEqual(rowsOf(whole, 96, from, to));
+      expect(emulate(s, plan, cut(together, from, together.T)).out, `trees from ${i} on`).toEqual(rowsOf(whole, 96, from, together.T));
+    }
+  }, 60_000);
+
+  it('has the same bits under every legal schedule, and gathered', () => {
+    const { module, kernel } = attentionModule(s);
+    const others = attentionSchedules(kernel, module).filter(({ skeleton }) => skeleton === plan.skeleton);
+    expect(others.length).toBe(4);
+    for (const other of others) expect(emulate(s, other, together).out, `${other.queries} queries`).toEqual(whole);
+    const row = [170, 3, 60, 62, 61, 15, together.T - 1];
+    const gathered = emulate({ ...s, hasQueryRow: true }, plan, { T: together.T, inputs: new Map([...together.inputs, ['row', Float64Array.from(row)]]) }).out;
+    row.forEach((token, i) => { expect(rowsOf(gathered, 96, i, i + 1)).toEqual(rowsOf(whole, 96, token, token + 1)); });
+  }, 60_000);
+
+  it('has the same bits whenever copies land and in whatever order threads run', () => {
+    expect(emulate(s, plan, together, { late: false }).out).toEqual(whole);
+    expect(emulate(s, plan, together, { backwards: true }).out).toEqual(whole);
+    expect(emulate(s, plan, together, { tokensCapacity: 1024 }).out).toEqual(whole);
+  }, 60_000);
+
+  it('is not touched by NaN and infinity of other trees', () => {
+    const poisoned = new Map([...together.inputs].map(([name, x]) => [name, x.slice()]));
+    const [from, to] = [starts[2]!, starts[2]! + company[2]!.length];
+    for (const name of ['k', 'v', 'q']) {
+      const x = poisoned.get(name)!;
+      const columns = x.length / together.T;
+      for (let row = from; row < to; row++) x.fill(row % 2 === 0 ? NaN : Infinity, row * columns, (row + 1) * columns);
+    }
+    const got = emulate(s, plan, { T: together.T, inputs: poisoned }).out;
+    expect(rowsOf(got, 96, 0, from)).toEqual(rowsOf(whole, 96, 0, from));
+    expect(rowsOf(got, 96, to, together.T)).toEqual(rowsOf(whole, 96, to, together.T));
+    expect(rowsOf(got, 96, from, to).every(Number.isNaN)).toBe(true);
+  }, 60_000);
+});
+
+/** The emulation would see what it is there to see. */
+describe('a kernel that forgets', () => {
+  const s: Shape = { heads: 1, kvHeads: 1, headDim: 32, dtype: 'bf16', out: 'f32' };
+  const data = dataOf(s, ends([...EDGES, ...ZOO]), 4);
+  const whole = emulate(s, MMA, data).out;
+  it.each([
+    ['to wait for copies', '      tw_cp_async_wait<0>();\n', ''],
+    ['the barrier of a step', '      __syncthreads();  /* The tile is there', '      /* The tile is there'],
+    ['the barrier between trees', '    __syncthreads();  /* Keys of the next', '    /* Keys of the next'],
+    ['to skip by the lowest query', 's_top[next] <= low)', 's_top[next] <= high)'],
+    ['to mask', 'key + column > token0 || token0 >= end0', 'key + column > token0'],
+    ['to count tiles from the root', 'const int key = root + tile * KEYS;\n      tw_cp', 'const int key = root / KEYS * KEYS + tile * KEYS;\n      tw_cp'],
+  ])('%s is noticed', (_, what, by) => {
+    const outcomes = [false, true].map((backwards) => {
+      try {
+        return emulate(s, MMA, data, { backwards, mutate: (text) => text.replace(what, by) }).out;
+      } catch (error) {
+        return String(error);
+      }
+    });
+    expect(outcomes.some((out) => typeof out === 'string' || out.some((x, i) => !Object.is(x, whole[i])))).toBe(true);
+  }, 60_000);
 });

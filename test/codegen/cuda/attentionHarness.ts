@@ -82,7 +82,7 @@ function compile(text: string, parameters: number): Run {
     const source = text.replaceAll('extern __shared__', 'extern').replaceAll('__shared__', 'static');
     const pointers = Array.from({ length: parameters }, (_, i) => `p[${i}]`).join(', ');
     writeFileSync(join(folder, 'kernel.cc'), [readFileSync(WARP, 'utf8'), source, DRIVER.replace('ARGUMENTS', pointers)].join('\n'));
-    const flags = ['-std=c++17', '-O1', '-ffp-contract=off', '-march=native', '-fno-stack-protector', '-Wall', '-Wno-unknown-pragmas', '-Wno-unused-function', '-Wno-maybe-uninitialized'];
+    const flags = ['-std=c++17', '-O1', '-ffp-contract=off', '-march=native', '-fno-stack-protector', '-fno-strict-aliasing', '-Wall', '-Wno-unknown-pragmas', '-Wno-unused-function', '-Wno-maybe-uninitialized'];
     execFileSync('c++', [...flags, '-shared', '-fPIC', '-o', join(folder, 'kernel.so'), join(folder, 'kernel.cc')], { stdio: ['ignore', 'pipe', 'inherit'] });
     const library = koffi.load(join(folder, 'kernel.so'));
     const run = library.func('int tw_test_run(void *p, int T, int R, int x, int y, int threads, int late, int backwards)') as Run;
@@ -104,6 +104,8 @@ export interface EmulationOptions {
   /** Copies land when they must, or at once. */
   readonly late?: boolean;
   readonly backwards?: boolean;
+  /** Breaks the kernel's text: what the emulation must notice. */
+  readonly mutate?: (text: string) => string;
 }
 
 export interface Emulated {
@@ -117,8 +119,10 @@ export function emulate(s: Shape, schedule: CudaAttentionSchedule, data: Attenti
   const { module } = attentionModule(s);
   const { T } = data;
   const R = data.inputs.get('row')?.length ?? 0;
-  const capacity = options.tokensCapacity ?? roundUp(T, 64);
-  const { text, launch, parameters } = generate(s, schedule, capacity);
+  const capacity = options.tokensCapacity ?? 512;
+  const { text: intact, launch, parameters } = generate(s, schedule, capacity);
+  const text = options.mutate?.(intact) ?? intact;
+  if (options.mutate !== undefined && text === intact) throw new Error('the mutation changed nothing');
   const extent = (dim: BufferDecl['rows'] | BufferDecl['columns']): number => (dim === 'T' ? T : dim === 'R' ? R : dim);
   const memory = new Map<string, Buffer>();
   const buffers = new Map<string, Float64Array>();
@@ -141,7 +145,7 @@ export function emulate(s: Shape, schedule: CudaAttentionSchedule, data: Attenti
   if (launch.gridX.kind !== 'constant' || launch.gridY.kind !== 'tiles') throw new Error('the grid of attention is heads × tiles');
   const tiles = Math.ceil(extent(launch.gridY.extent) / launch.gridY.per) * launch.gridY.times;
   const ended = compile(text, parameters.length)(table, T, R, launch.gridX.count, tiles, launch.threads, options.late === false ? 0 : 1, options.backwards === true ? 1 : 0);
-  if (ended === 0) throw new Error('the threads of a block wait for each other for ever: a barrier that not all of them reach');
+  if (ended === 0) throw new Error('the threads of a block wait for each other for ever, or use a bad address (see standard error)');
   const decl = module.buffers.find(({ name }) => name === 'out')!;
   const [rows, columns, stride] = [extent(decl.rows), extent(decl.columns), rowStride(decl, capacity, DTYPE_BYTES[decl.dtype])];
   const result = memory.get('out')!;
