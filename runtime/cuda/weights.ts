@@ -8,8 +8,8 @@ import type { CudaAddon, CudaDevice, CudaLaunchBinding, CudaMemory, CudaModule, 
 import type { LoadPlan, Step } from './loadPlan.js';
 import { PACK_ENTRIES } from './packKernels.js';
 
-/** Staging buffers: one being laid out, one on the bus, one ready to follow it. */
-const STAGINGS = 3;
+/** Staging buffers: one on the bus, the other laid out (which is the shorter) and waiting to follow it. */
+const STAGINGS = 2;
 
 const stagingCount = (plan: LoadPlan): number => Math.min(STAGINGS, plan.steps.filter((step) => step.stagedBytes > 0).length);
 

@@ -1,5 +1,4 @@
 /** The CUDA executor over a fake of the addon: loading, buckets, two micro-batches at once, NaN, memory, bad input. */
-import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
@@ -10,10 +9,10 @@ import type { LoadProgress } from '../../../runtime/files.js';
 import { NonFiniteError } from '../../../runtime/scoring.js';
 import type { TensorSource } from '../../../runtime/tensorSource.js';
 import { temporaryFolder } from '../kernels.js';
-import { randomValue, roundTo, toBf16 } from '../packReference.js';
+import { randomValue, roundTo } from '../packReference.js';
 import { fakeCuda, outOfMemory, type FakeKernel, type FakeOptions, type FakeState } from './fakeCudaAddon.js';
 import { buildPackShim, hasCxx } from './packShim.js';
-import { buildTinyKernels, tinyCudaPlan, tinyKernels, VOCAB, WIDTH } from './tinyCuda.js';
+import { batchOf, buildTinyKernels, expectedScores, tableValue, tinyCudaPlan, tinyKernels, VOCAB, WIDTH, writeTensors, type TensorChange } from './tinyCuda.js';
 
 const isPossible = hasCxx();
 if (!isPossible) process.stderr.write('SKIPPED: the CUDA executor over a fake device: no g++ on PATH\n');
@@ -28,28 +27,10 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
   const kernels = plan.buckets.map(() => tinyKernels(plan));
   const cubins = new Map(kernels[0]!.map(({ symbol }) => [symbol, new TextEncoder().encode('tiny')]));
 
-  const tableValue = (row: number, column: number): number => roundTo('bf16', Math.sin(row * 7 + column));
-  const normValue = (column: number): number => 1 + column / 8;
-
-  interface Change { readonly table?: (row: number, column: number) => number; readonly norm?: (column: number) => number; readonly pad?: number }
-  let files = 0;
-
-  /** A checkpoint file: some padding, the table in bf16, then the norm in f32. */
-  function writeTensors({ table = tableValue, norm = normValue, pad = 6 }: Change = {}): Map<string, TensorSource> {
-    const file = join(folder, `weights${files++}.bin`);
-    const halves = Uint16Array.from({ length: VOCAB * WIDTH }, (_, i) => toBf16(table(Math.floor(i / WIDTH), i % WIDTH)));
-    const scales = Float32Array.from({ length: WIDTH }, (_, i) => norm(i));
-    writeFileSync(file, Buffer.concat([Buffer.alloc(pad), Buffer.from(halves.buffer), Buffer.from(scales.buffer)]));
-    return new Map<string, TensorSource>([
-      ['embed_tokens', { kind: 'file', dtype: 'bf16', shape: [VOCAB, WIDTH], file, offset: pad, byteLength: halves.byteLength }],
-      ['norm', { kind: 'file', dtype: 'f32', shape: [WIDTH], file, offset: pad + halves.byteLength, byteLength: scales.byteLength }],
-    ]);
-  }
-
   const makeFake = (options: Omit<FakeOptions, 'modules'> = {}): ReturnType<typeof fakeCuda> => fakeCuda({ ...options, modules: { tiny, pack: packModule } });
 
   const optionsFor = (fake: ReturnType<typeof fakeCuda>): CudaExecutorOptions =>
-    ({ plan, kernels, cubins, packCubin: new TextEncoder().encode('pack'), tensors: writeTensors(), ordinal: 0, addon: fake.addon });
+    ({ plan, kernels, cubins, packCubin: new TextEncoder().encode('pack'), tensors: writeTensors(folder), ordinal: 0, addon: fake.addon });
 
   async function create(change: Partial<CudaExecutorOptions> = {}, options: Omit<FakeOptions, 'modules'> = {}): Promise<{ executor: CudaExecutor; state: FakeState }> {
     const fake = makeFake(options);
@@ -62,34 +43,9 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
     expect([state.live, state.liveBytes]).toEqual([0, 0]);
   }
 
-  /** A chain of `tokens` tokens whose last `rows` are scored. */
-  function batchOf(tokens: number, rows: number, seed = 1): Batch {
-    return {
-      tokens: Int32Array.from({ length: tokens }, (_, i) => (i * 13 + seed) % VOCAB),
-      position: Int32Array.from({ length: tokens }, (_, i) => i),
-      subtreeEnd: new Int32Array(tokens).fill(tokens),
-      row: Int32Array.from({ length: rows }, (_, i) => tokens - rows + i),
-      target: Int32Array.from({ length: rows }, (_, i) => (i * 17 + seed * 3) % VOCAB),
-    };
-  }
-
-  /** f32 at every step but the weights, in the order of the kernels. */
-  function expected(batch: Batch, table = tableValue, norm = normValue): { logProb: number[]; isArgmax: number[] } {
-    const parts = [...batch.row].map((row, r) => {
-      let sum = 0;
-      for (let k = 0; k < WIDTH; k++) {
-        const h = Math.fround(Math.fround(table(batch.tokens[row]!, k) * 2 ** -k) + batch.position[row]!);
-        const w = roundTo('bf16', Math.fround(table(batch.target[r]!, k) * norm(k)));
-        sum = Math.fround(sum + Math.fround(h * w));
-      }
-      return sum;
-    });
-    return { logProb: parts.map((part) => -Math.abs(part)), isArgmax: parts.map((part) => (part > 0 ? 1 : 0)) };
-  }
-
-  async function check(executor: CudaExecutor, batch: Batch, table = tableValue, norm = normValue): Promise<void> {
+  async function check(executor: CudaExecutor, batch: Batch, change: TensorChange = {}): Promise<void> {
     const { logProb, isArgmax } = await executor.score(batch);
-    const wanted = expected(batch, table, norm);
+    const wanted = expectedScores(batch, change);
     expect([...logProb]).toEqual(wanted.logProb);
     expect([...isArgmax]).toEqual(wanted.isArgmax);
   }
@@ -122,7 +78,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
       ['embed_tokens', { kind: 'random', dtype: 'bf16', shape: [VOCAB, WIDTH], seed: 42n, scale: 0.5 }], ['norm', { kind: 'constant', dtype: 'f32', shape: [WIDTH], value: 3 }],
     ]);
     const { executor, state } = await create({ tensors });
-    await check(executor, batchOf(30, 9), (row, column) => roundTo('bf16', randomValue(42n, row * WIDTH + column, 0.5)), () => 3);
+    await check(executor, batchOf(30, 9), { table: (row, column) => roundTo('bf16', randomValue(42n, row * WIDTH + column, 0.5)), norm: () => 3 });
     expect(state.mostCopies).toBe(0);
     await close(executor, state);
   });
@@ -166,7 +122,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
 
   it('names the first kernel whose result is not finite, and the rows it reached; and works on', async () => {
     const table = (row: number, column: number): number => (row === 7 && column === 3 ? NaN : tableValue(row, column));
-    const { executor, state } = await create({ tensors: writeTensors({ table }) });
+    const { executor, state } = await create({ tensors: writeTensors(folder, { table }) });
     const batch = batchOf(12, 4);
     batch.tokens.fill(1);
     batch.tokens[9] = 7;
@@ -176,13 +132,13 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
     expect(await executor.diagnose(batch)).toEqual({ path: 'embed', buffer: 'h', row: 9, column: 3 });
     batch.tokens[9] = 2;
     batch.target.fill(0);
-    await check(executor, batch, table);
+    await check(executor, batch, { table });
     expect(await executor.diagnose(batch)).toBeUndefined();
     await close(executor, state);
   });
 
   it('finds NaN that packing brought in, also when several ask at once', async () => {
-    const { executor, state } = await create({ tensors: writeTensors({ norm: () => Infinity }) }, { delay: 2 });
+    const { executor, state } = await create({ tensors: writeTensors(folder, { norm: () => Infinity }) }, { delay: 2 });
     const errors = await Promise.all([4, 20, 9].map((tokens) => executor.score(batchOf(tokens, 2)).catch((reason: unknown) => reason)));
     for (const error of errors) expect(error).toMatchObject({ where: 'head.logprob', rows: [0, 1] });
     await close(executor, state);
@@ -219,7 +175,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
 
   it('names the tensor that is missing, misshapen or cut off, and leaves nothing on the device', async () => {
     const change = async (name: string, source: Partial<Extract<TensorSource, { kind: 'file' }>> | undefined): Promise<UserError> => {
-      const tensors = writeTensors();
+      const tensors = writeTensors(folder);
       const old = tensors.get(name);
       if (source === undefined) tensors.delete(name);
       else if (old?.kind === 'file') tensors.set(name, { ...old, ...source });

@@ -29,16 +29,20 @@ extern "C" void run_${symbol}(int T, int R, unsigned gx, unsigned gy, ${names.ma
     for (blockIdx.x = 0; blockIdx.x < gx; blockIdx.x++)
       for (threadIdx.x = 0; threadIdx.x < blockDim.x; threadIdx.x++) ${symbol}(T, R, ${names.join(', ')});
 }
+extern "C" void host_${symbol}(int T, int R, const unsigned *grid, void **p) { run_${symbol}(T, R, grid[0], grid[1], ${names.map((_, i) => `p[${i}]`).join(', ')}); }
 `;
 };
 
-const POINTERS: Readonly<Record<keyof typeof PACK_ENTRIES, number>> = { rows: 4, find: 3 };
+/** Pointers of each kernel, after T and R. */
+export const POINTERS: Readonly<Record<keyof typeof PACK_ENTRIES, number>> = { rows: 4, find: 3 };
 
 export interface PackShim {
   /** Runs a kernel of packKernels.ts by name as a device would; pointers are addresses of this process. */
   run(symbol: string, launch: LaunchShape, tokens: number, rows: number, pointers: readonly bigint[]): void;
   /** sizeof both structs. */
   readonly jobBytes: readonly number[];
+  /** The library, with the kernels for the fake driver too. */
+  readonly library: string;
 }
 
 export const hasCxx = (): boolean => spawnSync('g++', ['--version'], { stdio: 'ignore' }).status === 0;
@@ -69,6 +73,7 @@ export function buildPackShim(folder: string): PackShim {
       if (run === undefined || threads !== PACK_THREADS || pointers.length !== POINTERS[kernels.find((kernel) => PACK_ENTRIES[kernel] === symbol)!]) throw new Error(`Bad launch of ${symbol}.`);
       run(tokens, rows, constant(gridX), constant(gridY), ...pointers);
     },
+    library,
     jobBytes: [0, 1].map((which) => Number(jobBytes(which))),
   };
 }

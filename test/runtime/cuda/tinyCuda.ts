@@ -1,10 +1,16 @@
-/** The hand-written plan of test/runtime/tinyPlan.ts for a GPU: 16-bit weights in K-major order, kernels as C functions. */
+/**
+ * The hand-written plan of test/runtime/tinyPlan.ts for a GPU: 16-bit weights in K-major order, kernels as C functions,
+ * checkpoints, micro-batches and the right answers.
+ */
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import koffi from 'koffi';
 import type { CudaKernelText } from '../../../ir/cuda.js';
 import type { Plan } from '../../../ir/plan.js';
+import type { Batch } from '../../../runtime/batch.js';
+import type { TensorSource } from '../../../runtime/tensorSource.js';
+import { roundTo, toBf16 } from '../packReference.js';
 import { tinyPlan, VOCAB, WIDTH } from '../tinyPlan.js';
 import type { FakeKernel } from './fakeCudaAddon.js';
 
@@ -47,20 +53,76 @@ void k_head_reduce(int T, int R, const float *parts, float *logProb, int32_t *is
 `;
 
 /** Symbols and how many pointers each takes. */
-const KERNELS = { k_embed: 5, k_head: 5, k_head_reduce: 3 } as const;
+export const TINY_KERNELS = { k_embed: 5, k_head: 5, k_head_reduce: 3 } as const;
 
-/** Compiles the kernels for this machine. */
-export function buildTinyKernels(folder: string): Readonly<Record<string, FakeKernel>> {
+const hostKernel = ([symbol, pointers]: [string, number]): string =>
+  `void host_${symbol}(int T, int R, const unsigned *grid, void **p) { (void)grid; ${symbol}(T, R, ${Array.from({ length: pointers }, (_, i) => `p[${i}]`).join(', ')}); }\n`;
+
+/** Compiles the kernels for this machine: a library with them, also as the fake driver wants them. */
+export function buildTinyLibrary(folder: string): string {
   const source = join(folder, 'tiny.c');
   const library = join(folder, 'tinyCuda.so');
-  writeFileSync(source, TEXT);
+  writeFileSync(source, TEXT + Object.entries(TINY_KERNELS).map(hostKernel).join(''));
   const { status, stderr } = spawnSync('gcc', ['-O1', '-ffp-contract=off', '-shared', '-fPIC', source, '-o', library], { encoding: 'utf8' });
   if (status !== 0) throw new Error(stderr);
-  const loaded = koffi.load(library);
-  return Object.fromEntries(Object.entries(KERNELS).map(([symbol, pointers]): [string, FakeKernel] => {
+  return library;
+}
+
+/** The kernels for the fake addon. */
+export function buildTinyKernels(folder: string): Readonly<Record<string, FakeKernel>> {
+  const loaded = koffi.load(buildTinyLibrary(folder));
+  return Object.fromEntries(Object.entries(TINY_KERNELS).map(([symbol, pointers]): [string, FakeKernel] => {
     const run = loaded.func(symbol, 'void', ['int', 'int', ...Array.from({ length: pointers }, () => 'uintptr_t')]);
     return [symbol, (_, tokens, rows, addresses) => { run(tokens, rows, ...addresses); }];
   }));
+}
+
+export const tableValue = (row: number, column: number): number => roundTo('bf16', Math.sin(row * 7 + column));
+export const normValue = (column: number): number => 1 + column / 8;
+
+export interface TensorChange {
+  readonly table?: (row: number, column: number) => number;
+  readonly norm?: (column: number) => number;
+}
+let files = 0;
+/** Bytes before the first tensor of a file. */
+const PAD = 6;
+
+/** A checkpoint file: some padding, the table in bf16, then the norm in f32. */
+export function writeTensors(folder: string, { table = tableValue, norm = normValue }: TensorChange = {}): Map<string, TensorSource> {
+  const file = join(folder, `weights${files++}.bin`);
+  const halves = Uint16Array.from({ length: VOCAB * WIDTH }, (_, i) => toBf16(table(Math.floor(i / WIDTH), i % WIDTH)));
+  const scales = Float32Array.from({ length: WIDTH }, (_, i) => norm(i));
+  writeFileSync(file, Buffer.concat([Buffer.alloc(PAD), Buffer.from(halves.buffer), Buffer.from(scales.buffer)]));
+  return new Map<string, TensorSource>([
+    ['embed_tokens', { kind: 'file', dtype: 'bf16', shape: [VOCAB, WIDTH], file, offset: PAD, byteLength: halves.byteLength }],
+    ['norm', { kind: 'file', dtype: 'f32', shape: [WIDTH], file, offset: PAD + halves.byteLength, byteLength: scales.byteLength }],
+  ]);
+}
+
+/** A chain of `tokens` tokens whose last `rows` are scored. */
+export function batchOf(tokens: number, rows: number, seed = 1): Batch {
+  return {
+    tokens: Int32Array.from({ length: tokens }, (_, i) => (i * 13 + seed) % VOCAB),
+    position: Int32Array.from({ length: tokens }, (_, i) => i),
+    subtreeEnd: new Int32Array(tokens).fill(tokens),
+    row: Int32Array.from({ length: rows }, (_, i) => tokens - rows + i),
+    target: Int32Array.from({ length: rows }, (_, i) => (i * 17 + seed * 3) % VOCAB),
+  };
+}
+
+/** f32 at every step but the weights, in the order of the kernels. */
+export function expectedScores(batch: Batch, { table = tableValue, norm = normValue }: TensorChange = {}): { logProb: number[]; isArgmax: number[] } {
+  const parts = [...batch.row].map((row, r) => {
+    let sum = 0;
+    for (let k = 0; k < WIDTH; k++) {
+      const h = Math.fround(Math.fround(table(batch.tokens[row]!, k) * 2 ** -k) + batch.position[row]!);
+      const w = roundTo('bf16', Math.fround(table(batch.target[r]!, k) * norm(k)));
+      sum = Math.fround(sum + Math.fround(h * w));
+    }
+    return sum;
+  });
+  return { logProb: parts.map((part) => -Math.abs(part)), isArgmax: parts.map((part) => (part > 0 ? 1 : 0)) };
 }
 
 export { VOCAB, WIDTH };

@@ -35,6 +35,7 @@ export class FakeDriver {
   private readonly resetAll: () => void;
   private readonly logText: () => string;
   private readonly liveCount: () => number;
+  private readonly addHost: (path: string) => boolean;
 
   private constructor(path: string, addon: CudaAddon) {
     this.path = path;
@@ -45,11 +46,13 @@ export class FakeDriver {
     const resetAll = library.func('void fakeCudaReset(void)');
     const logText = library.func('const char *fakeCudaLog(void)');
     const liveCount = library.func('int fakeCudaLive(void)');
+    const addHost = library.func('int fakeCudaHost(const char *)');
     this.failCall = (call, result, after) => void failCall(call, result, after);
     this.setValue = (what, value) => void setValue(what, value);
     this.resetAll = () => void resetAll();
     this.logText = () => String(logText());
     this.liveCount = () => Number(liveCount());
+    this.addHost = (path) => Number(addHost(path)) === 1;
   }
 
   /** Builds the driver in a folder of its own, removed after the tests of the file, and loads it into the addon. */
@@ -70,6 +73,11 @@ export class FakeDriver {
 
   set(what: 'totalBytes' | 'held', value: number): void {
     this.setValue(what, value);
+  }
+
+  /** Kernels computed on the host: see hostKernels.h for what the library exports. */
+  host(library: string): void {
+    if (!this.addHost(library)) throw new Error(`${library} cannot be loaded.`);
   }
 
   /** Forgets failures and the log, revives the context. */

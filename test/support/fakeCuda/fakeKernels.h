@@ -1,5 +1,6 @@
 /*
- * The fake driver's kernels: those of cudaKernels.ts, computed on the host, by name. A name not known here does nothing.
+ * The fake driver's kernels: those of cudaKernels.ts, computed on the host, by name, and those of hostKernels.h.
+ * Any other does nothing.
  */
 static int findSizes(const char *parameters, size_t *sizes) {
   const char *end = strchr(parameters, ')');
@@ -40,6 +41,8 @@ static void *pointerOf(const Command *command, int index, size_t bytes) {
   return blockOf(blocks, address, bytes) ? (void *)(uintptr_t)address : NULL;
 }
 
+#include "hostKernels.h"
+
 static int runKernel(const Command *command) {
   const char *name = command->function->name;
   int32_t T, R;
@@ -77,5 +80,5 @@ static int runKernel(const Command *command) {
       out[i] = row < map[2] && column < map[1] ? *(const float *)(uintptr_t)(map[0] + row * map[3] + column * 4) : 0;
     }
   }
-  return OK;
+  return runOnHost(command, T, R);
 }
