@@ -21,10 +21,10 @@ export interface AttentionLimits {
 /** Shared memory of 99 KiB is what every GPU from sm_80 on grants a block. */
 const LEAST_LIMITS: AttentionLimits = { sharedBytes: 101_376 };
 
-/** Longest batch: bounds of all its tiles of keys are in static shared memory (8 bytes for 32 tokens). */
-const MAX_TOKENS = 1 << 17;
-/** Static shared memory beside those bounds: tokens of the queries, ends of keys, roots. */
-const STATIC_BYTES = 2048;
+/** Longest batch of mma: ends of all its tiles of keys are in static shared memory, 8 bytes for 32 tokens. */
+const MAX_TOKENS = 1 << 16;
+/** Static shared memory: those ends, tokens of the queries, ends of keys, roots. */
+const STATIC_BYTES = { simt: 1024, mma: MAX_TOKENS / 4 + 2048 } as const;
 
 const SIMT_WARPS = 4;
 const MAX_SIMT_COLUMNS = 512;
@@ -67,7 +67,7 @@ export function isLegalAttention(
     if (!Number.isSafeInteger(d) || d < 1 || d > MAX_SIMT_COLUMNS) return `simt wants heads of at most ${MAX_SIMT_COLUMNS}, not ${d}`;
     if (![4, 8, 16, 32].includes(queries)) return 'simt takes 4, 8, 16 or 32 queries';
   }
-  const bytes = dynamicBytes(kernel, schedule) + STATIC_BYTES;
+  const bytes = dynamicBytes(kernel, schedule) + STATIC_BYTES[skeleton];
   return bytes <= limits.sharedBytes ? true : `a block needs ${bytes} bytes of shared memory, ${limits.sharedBytes} are there`;
 }
 
@@ -102,7 +102,7 @@ export function emitAttention(
 ): Pick<CudaKernelText, 'source' | 'tensorMaps' | 'launch'> {
   const { heads, kvHeads, headDim: d, mask } = kernel;
   const { skeleton, queries, keys } = schedule;
-  if (tokensCapacity > MAX_TOKENS) {
+  if (skeleton === 'mma' && tokensCapacity > MAX_TOKENS) {
     throw new Error(`Kernel ${kernel.name} (${kernel.path}) cannot attend over ${tokensCapacity} tokens in a batch, ${MAX_TOKENS} at most: compile with a smaller --batch-tokens.`);
   }
   const [q, k, v, out] = [operands.get(kernel.q), operands.get(kernel.k), operands.get(kernel.v), operands.get(kernel.out)];
