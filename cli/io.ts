@@ -1,5 +1,6 @@
 /** Everything the command line touches of its process: two streams, a clock, interruptions. Tests hand in a fake. */
-import { basename, relative } from 'node:path';
+import { existsSync } from 'node:fs';
+import { basename, dirname, join, relative } from 'node:path';
 import { readSettings } from '../settings.js';
 
 /** A stream that may be a terminal. */
@@ -30,6 +31,12 @@ export function invocationOf(script: string | undefined, folder: string): string
   if (script === undefined) return 'tilewright';
   if (basename(script) === 'tilewright') {
     return script.startsWith(`${folder}/node_modules/.bin/`) ? 'npx tilewright' : 'tilewright';
+  }
+  // A bundle's own launcher: its Node is not on PATH.
+  const launcher = join(dirname(script), '..', '..', 'tilewright');
+  if (existsSync(launcher)) {
+    const near = relative(folder, launcher);
+    return quoteForShell(near.startsWith('..') ? launcher : `./${near}`);
   }
   const near = relative(folder, script);
   return `node ${quoteForShell(near.startsWith('..') ? script : near)}`;

@@ -2,6 +2,7 @@
 // for hosts with no Node and no network: Node, dist, the packages it imports, the addon, the demo checkpoint and
 // examples, the GPU tests. It copies what is built; it builds nothing but its unpacker.
 import { spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join, relative, resolve } from 'node:path';
@@ -11,8 +12,8 @@ const ROOT = join(import.meta.dirname, '..');
 const NAME = 'tilewright-linux-x64';
 /** What hosts that take bundles commonly accept. */
 const MAX_BYTES = 45e6;
-/** Needed to build the addon, never to run it. */
-const BUILD_ONLY = new Set(['cmake-js', 'node-addon-api', 'node-api-headers']);
+/** Needed to build the addon or by a package's own command, never to run tilewright. */
+const NEVER_LOADED = new Set(['cmake-js', 'node-addon-api', 'node-api-headers', 'uglify-js']);
 /** Parts of packages that nothing loads: declarations, maps, sources and texts. Licences stay. */
 const UNUSED_FILE = /\.(map|d\.ts|d\.mts|d\.cts|ts|mts|cts|flow|md|markdown|html|cc|hh|h|S|asm)$/i;
 const UNUSED_FOLDER = /(^|\/)(test|tests|doc|docs|diagrams|vendor|typings)$/;
@@ -43,7 +44,7 @@ function options() {
 /** Copies a tree of the repository to the same place in the bundle. */
 function copy(bundle, path, filter = () => true) {
   const from = join(ROOT, path);
-  if (!existsSync(from)) fail(`${path} is missing`, 'npm run build && npm run build:gpu');
+  if (!existsSync(from)) fail(`${path} is missing`, 'npm run build');
   cpSync(from, join(bundle, path), { recursive: true, dereference: true, filter: (each) => filter(relative(ROOT, each)) });
 }
 
@@ -53,10 +54,10 @@ const manifest = (folder) => JSON.parse(readFileSync(join(folder, 'package.json'
 const isForLinuxX64 = ({ os, cpu, libc }) => [[os, 'linux'], [cpu, 'x64'], [libc, 'glibc']].every(([list, mine]) => list === undefined || [list].flat().includes(mine));
 
 /** Folders of the packages that a package imports, and of theirs, from the root: `node_modules/a/node_modules/b`. */
-function packagesOf(folder, skipped, found = new Set()) {
+function packagesOf(folder, found = new Set()) {
   const { dependencies = {}, optionalDependencies = {} } = manifest(folder);
   for (const name of Object.keys({ ...dependencies, ...optionalDependencies })) {
-    if (skipped.has(name)) continue;
+    if (NEVER_LOADED.has(name)) continue;
     let at = folder;
     while (!existsSync(join(at, 'node_modules', name)) && at !== ROOT) at = dirname(at);
     const path = join(at, 'node_modules', name);
@@ -66,7 +67,7 @@ function packagesOf(folder, skipped, found = new Set()) {
     }
     if (!isForLinuxX64(manifest(path)) || found.has(path)) continue;
     found.add(path);
-    packagesOf(path, new Set(), found);
+    packagesOf(path, found);
   }
   return found;
 }
@@ -80,21 +81,36 @@ function isUsed(path) {
   return /licen[cs]e|notice/i.test(basename(path)) || !(UNUSED_FILE.test(path) || UNUSED_PATH.test(path));
 }
 
-/** Node without its symbols, compressed, beside the program that unpacks it when the bundle is first used. */
+/** Compressed without its symbols; made once for each Node, since it takes most of the time. Gives the file and the size of what is in it. */
+function compressNode(node) {
+  const data = readFileSync(node);
+  if (data.length < 64 || data.readUInt32BE(0) !== 0x7f454c46 || data.readUInt16LE(18) !== 62) fail(`${node} is no program for Linux x64`, 'name one: npm run bundle -- --node /path/to/node');
+  const made = join(ROOT, 'build', `node-${createHash('sha256').update(data).digest('hex').slice(0, 16)}`);
+  const [packed, size] = [`${made}.lzma`, `${made}.size`];
+  if (!existsSync(packed) || !existsSync(size)) {
+    mkdirSync(dirname(made), { recursive: true });
+    const plain = `${made}.${process.pid}`;
+    try {
+      writeFileSync(plain, data);
+      if (isRunnable('strip')) run('strip', [plain], 'apt-get install binutils');
+      writeFileSync(size, String(statSync(plain).size));
+      // A low level: the higher ones save a tenth and take ten times as long.
+      run('xz', ['--format=lzma', '-1', '--keep', '--force', plain], 'apt-get install xz-utils (to make the bundle; using it needs no xz)');
+      renameSync(`${plain}.lzma`, packed);
+    } finally {
+      rmSync(plain, { force: true });
+    }
+  }
+  return { packed, size: Number(readFileSync(size, 'utf8')) };
+}
+
+/** Node, compressed, beside the program that unpacks it when the bundle is first used. */
 function packNode(bundle, node) {
   const folder = join(bundle, 'node');
   mkdirSync(folder);
-  const plain = join(folder, 'plain');
-  cpSync(node, plain, { dereference: true });
-  const magic = readFileSync(plain).subarray(0, 20);
-  if (magic.readUInt32BE(0) !== 0x7f454c46 || magic.readUInt16LE(18) !== 62) fail(`${node} is no program for Linux x64`, 'name one: npm run bundle -- --node /path/to/node');
-  chmodSync(plain, 0o755);
-  if (isRunnable('strip')) run('strip', [plain], 'apt-get install binutils');
-  const version = run(plain, ['--version'], 'name a Node that runs here: npm run bundle -- --node /path/to/node', { encoding: 'utf8' }).trim();
-  // A low level: the higher ones save a tenth and take ten times as long.
-  writeFileSync(join(folder, 'node.lzma'), run('xz', ['--format=lzma', '-1', '-c', plain], 'apt-get install xz-utils (to make the bundle; using it needs no xz)'));
-  const { size } = statSync(plain);
-  rmSync(plain);
+  const { packed, size } = compressNode(node);
+  const version = run(node, ['--version'], 'name a Node that runs here: npm run bundle -- --node /path/to/node', { encoding: 'utf8' }).trim();
+  cpSync(packed, join(folder, 'node.lzma'));
   run('cc', ['-O2', '-s', '-o', join(folder, 'unpack'), join(ROOT, 'scripts', 'bundle', 'unpack.c')], 'apt-get install gcc libc6-dev');
   const licence = ['../LICENSE', '../share/doc/nodejs/LICENSE', '../share/doc/nodejs/copyright'].map((path) => join(dirname(node), path)).find(existsSync);
   if (licence !== undefined) cpSync(licence, join(folder, 'LICENSE'), { dereference: true });
@@ -133,8 +149,8 @@ function main() {
     mkdirSync(bundle);
     copy(bundle, 'dist', (path) => !path.endsWith('.d.ts'));
     for (const path of [NATIVE, join('models', 'demo'), 'examples', 'README.md', 'LICENSE', 'package.json', join('scripts', 'testGpu.mjs')]) copy(bundle, path);
-    if (!existsSync(join(bundle, 'dist', 'test', 'gpu'))) fail('the GPU tests are not built', 'npm run build:gpu');
-    for (const folder of packagesOf(ROOT, BUILD_ONLY)) copy(bundle, relative(ROOT, folder), (path) => path === relative(ROOT, folder) || isUsed(path));
+    if (!existsSync(join(bundle, 'dist', 'test', 'gpu'))) fail('the GPU tests are not built', 'npm run build');
+    for (const folder of packagesOf(ROOT)) copy(bundle, relative(ROOT, folder), (path) => path === relative(ROOT, folder) || isUsed(path));
     const packed = packNode(bundle, node);
     writeProgram(join(bundle, 'tilewright'), launcher(packed.size, 'dist/cli/main.js'));
     writeProgram(join(bundle, 'test-gpu.sh'), launcher(packed.size, 'scripts/testGpu.mjs'));

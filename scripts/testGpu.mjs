@@ -11,7 +11,7 @@ const folder = join(import.meta.dirname, '..', 'dist', 'test', 'gpu');
 const wanted = process.argv.slice(2);
 
 if (!existsSync(folder)) {
-  process.stderr.write('error: the GPU tests are not built\nhint: npm run build && npm run build:gpu\n');
+  process.stderr.write('error: the GPU tests are not built\nhint: npm run build\n');
   process.exit(1);
 }
 const files = readdirSync(folder).filter((name) => name.endsWith('.gpu.js')).filter((name) => wanted.length === 0 || wanted.some((part) => name.includes(part))).sort();

@@ -1,0 +1,105 @@
+/** The bundle: made, unpacked elsewhere and used on a host whose PATH has no Node. */
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, statSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { delimiter, dirname, join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readSettings } from '../../settings.js';
+
+const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
+const needed = ['dist/cli/main.js', 'dist/test/gpu', 'build/Release/tilewright.node'].filter((path) => !existsSync(join(ROOT, path)));
+const absent = ['tar', 'gzip', 'xz', 'cc'].filter((program) => spawnSync(program, ['--version'], { stdio: 'ignore' }).status !== 0);
+const reason = process.platform !== 'linux' || process.arch !== 'x64' ? 'bundles are for Linux x64'
+  : needed.length > 0 ? `${needed.join(', ')}: not built; run npm run build` : absent.length > 0 ? `${absent.join(', ')}: not installed` : undefined;
+if (reason !== undefined) console.warn(`SKIPPED test/e2e/bundle.test.ts: ${reason}`);
+
+let folder = '';
+const place = (...parts: string[]): string => join(folder, ...parts);
+const bundle = (...parts: string[]): string => place('elsewhere', 'tilewright-linux-x64', ...parts);
+
+/** Programs of this machine, and no Node: a C compiler with what it calls, and what the launcher may call. */
+function makeBin(): void {
+  mkdirSync(place('bin'));
+  for (const name of ['cc', 'as', 'ld', 'readlink']) {
+    const path = readSettings().path.split(delimiter).map((each) => join(each, name)).find((each) => existsSync(each));
+    if (path !== undefined) symlinkSync(path, place('bin', name));
+  }
+}
+
+const start = (program: string, args: readonly string[], cwd = folder): { status: number | null; stdout: string; stderr: string } =>
+  spawnSync(program, args, { cwd, encoding: 'utf8', env: { PATH: place('bin'), HOME: place('home'), TILEWRIGHT_CACHE: place('home', 'cache') }, maxBuffer: 2 ** 26 });
+
+const make = (...args: string[]): { status: number | null; stdout: string; stderr: string } =>
+  spawnSync(process.execPath, [join(ROOT, 'scripts', 'bundle.mjs'), '--out', place('bundle.tar.gz'), ...args], { cwd: ROOT, encoding: 'utf8' });
+
+describe.skipIf(reason !== undefined)('the bundle', () => {
+  beforeAll(() => {
+    folder = realpathSync(mkdtempSync(join(tmpdir(), 'tilewright-bundled-')));
+    makeBin();
+    mkdirSync(place('home'));
+    mkdirSync(place('elsewhere'));
+    const made = make();
+    expect(made.stderr).toBe('');
+    expect(made.stdout).toMatch(/bundle\.tar\.gz: \d+\.\d MB with Node v/);
+    expect(spawnSync('tar', ['-xzf', place('bundle.tar.gz')], { cwd: place('elsewhere') }).status).toBe(0);
+  }, 120_000);
+  afterAll(() => { rmSync(folder, { recursive: true, force: true }); });
+
+  it('is small, and holds nothing of other platforms and nothing that nobody loads', () => {
+    expect(statSync(place('bundle.tar.gz')).size).toBeLessThan(45e6);
+    const files = readdirSync(bundle(), { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile()).map((entry) => relative(bundle(), join(entry.parentPath, entry.name)));
+    expect(files.filter((path) => path.endsWith('.node')).map((path) => path.split('/').at(-1)).sort()).toEqual(['koffi.node', 'tilewright.node', 'tokenizers.linux-x64-gnu.node']);
+    expect(files.filter((path) => /\.(ts|map|cc)$/.test(path) || /^node_modules\/(cmake-js|vitest|typescript)\//.test(path))).toEqual([]);
+    for (const path of ['LICENSE', 'README.md', 'examples/everyday.jsonl', 'models/demo/model.safetensors', 'dist/test/gpu/compiler.gpu.js', 'node_modules/zod/LICENSE']) expect(files).toContain(path);
+  });
+
+  it('says what is wrong with a damaged Node, and leaves nothing behind', () => {
+    const packed = bundle('node', 'node.lzma');
+    const whole = readFileSync(packed);
+    for (const spoil of [() => truncateSync(packed, 1_000_000), () => truncateSync(packed, 10), () => writeFileSync(packed, Buffer.from(whole).fill(0x5a, 500_000, 600_000))]) {
+      spoil();
+      const { status, stdout, stderr } = start(bundle('tilewright'), ['--version']);
+      expect([status, stdout]).toEqual([1, '']);
+      expect(stderr).toMatch(/^unpack: the file is /);
+      expect(readdirSync(bundle('node')).filter((name) => name.startsWith('node'))).toEqual(['node.lzma']);
+    }
+    writeFileSync(packed, whole);
+  });
+
+  it('starts from anywhere, through links, and names itself in what it suggests', () => {
+    symlinkSync(bundle('tilewright'), place('bin', 'tw'));
+    symlinkSync(join('bin', 'tw'), place('link'));
+    const version = start('./link', ['--version']);
+    expect([version.status, version.stderr]).toEqual([0, '']);
+    expect(version.stdout).toMatch(/^\d+\.\d+\.\d+\n$/);
+    expect(start(process.execPath, ['--version']).stdout).toBe(start(bundle('node', 'node'), ['--version']).stdout);
+    expect(start('./tilewright', ['inspect', 'models/demo'], bundle()).stdout).toContain('\n  ./tilewright inspect models/demo');
+    expect(start('tw', ['inspect', join(bundle(), 'models/demo')]).stdout).toContain('\n  ./elsewhere/tilewright-linux-x64/tilewright inspect ');
+  });
+
+  it('scores questions on the CPU', () => {
+    const { status, stdout, stderr } = start('./tilewright', ['run', 'models/demo', '--task', 'hellaswag', '--data', 'examples/everyday.jsonl', '--limit', '5', '--json'], bundle());
+    expect([status, stderr]).toEqual([0, '']);
+    const results = JSON.parse(stdout) as { results: { hellaswag: Record<string, unknown> }; throughput: { questions: number } };
+    expect(results.throughput.questions).toBe(5);
+    expect(results.results.hellaswag).toHaveProperty('acc,none');
+  }, 120_000);
+
+  it('runs the GPU tests, or says that nothing was tested', () => {
+    const { status, stdout } = start('./test-gpu.sh', [], bundle());
+    const counts = /^(\d+) passed, (\d+) failed, (\d+) skipped$/m.exec(stdout)?.slice(1).map(Number);
+    expect(counts, stdout).toHaveLength(3);
+    const [passed = 0, failed = 0, skipped = 0] = counts ?? [];
+    expect(failed, stdout).toBe(0);
+    expect(passed + skipped).toBeGreaterThan(0);
+    expect(status).toBe(passed > 0 ? 0 : 77);
+    if (skipped > 0) expect(stdout).toMatch(/!! SKIPPED \d+ tests? or suites?: /);
+  }, 120_000);
+
+  it('is not made of something that is no Node', () => {
+    writeFileSync(place('script'), `#!/bin/sh\n${'#'.repeat(100)}\necho v20.0.0\n`, { mode: 0o755 });
+    const { status, stderr } = make('--node', place('script'));
+    expect([status, stderr]).toEqual([1, `error: ${place('script')} is no program for Linux x64\nhint: name one: npm run bundle -- --node /path/to/node\n`]);
+  }, 60_000);
+});
