@@ -41,7 +41,7 @@ export interface LoadPlan {
 }
 
 /** Bytes of a staging buffer: long enough that the bus never waits for the start of a copy. */
-const STAGING = 64 << 20;
+const STAGING = 128 << 20;
 /** Alignment of pieces in it: a piece starts on an L2 line. */
 const ALIGNMENT = 256;
 /** Bounds the launches of a step that stages nothing. */

@@ -7,6 +7,9 @@
  * flag that flushes denormal numbers must not reach them.
  */
 
+/** Name of the text among kernels that are compiled and kept. */
+export const PACK_SYMBOL = 'tw_pack';
+
 /** The kernels of the text. Their parameters are those of every generated kernel: T, R, then pointers, first of all to a job. */
 export const PACK_ENTRIES = { rows: 'tw_pack_rows', find: 'tw_pack_find' } as const;
 

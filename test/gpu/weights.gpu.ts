@@ -1,0 +1,125 @@
+/** Weights on a real device: laid out and made up bit for bit as the CPU's, and how fast; the search for NaN. */
+import assert from 'node:assert/strict';
+import { closeSync, ftruncateSync, openSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import type { CudaArch } from '../../ir/cuda.js';
+import type { WeightDecl } from '../../ir/kernel.js';
+import { cudaAvailable, loadCudaAddon, type CudaAddon, type CudaDevice, type CudaMemory, type CudaModule } from '../../runtime/cuda/addon.js';
+import { compileCubins } from '../../runtime/cuda/compiler.js';
+import { planLoading } from '../../runtime/cuda/loadPlan.js';
+import { findJob, JOB_BYTES } from '../../runtime/cuda/packJob.js';
+import { PACK_ENTRIES, PACK_SOURCE, PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
+import { loadDeviceWeights, weightSlots } from '../../runtime/cuda/weights.js';
+import type { TensorSource } from '../../runtime/tensorSource.js';
+import { planWeights, type WeightPlan } from '../../runtime/weightPlan.js';
+import { elements, weightWorld } from '../support/weightWorld.js';
+import { compilerOrReason, temporaryFolder } from './support.js';
+
+const available = cudaAvailable();
+const arch: CudaArch = available.ok && available.devices[0]?.capability[0] === 9 ? 'sm_90a' : 'sm_80';
+const compiler = available.ok ? await compilerOrReason(arch) : '';
+const skip = !available.ok ? available.reason : typeof compiler === 'string' ? compiler : false;
+
+interface Bench {
+  readonly addon: CudaAddon;
+  readonly device: CudaDevice;
+  readonly pack: CudaModule;
+  release(): void;
+}
+
+async function open(): Promise<Bench> {
+  const { cubins } = await compileCubins([{ symbol: PACK_SYMBOL, source: PACK_SOURCE }], { arch });
+  const addon = loadCudaAddon();
+  const device = new addon.Device(0);
+  const pack = new addon.Module(device, cubins.get(PACK_SYMBOL)!);
+  return {
+    addon, device, pack,
+    release: () => {
+      pack.release();
+      device.release();
+    },
+  };
+}
+
+/** Loads a plan's weights into memory full of NaN; seconds that it took. */
+async function load({ addon, device, pack }: Bench, weightPlan: WeightPlan, staging?: number): Promise<{ readonly memory: CudaMemory; readonly seconds: number }> {
+  const memory = new addon.Memory(device, weightPlan.packedBytes);
+  memory.fill(0xff);
+  device.synchronize();
+  const begin = performance.now();
+  await loadDeviceWeights({ addon, device, pack, weightPlan, loadPlan: planLoading(weightPlan, staging), weights: memory });
+  return { memory, seconds: (performance.now() - begin) / 1000 };
+}
+
+describe('weights on the device', { skip }, () => {
+  it('are the reference\'s bits, in one step or in many', async () => {
+    const bench = await open();
+    const { weights, constants, tensors, expected } = weightWorld(temporaryFolder());
+    const plan = planWeights(weights, constants, tensors, { isMapping: false });
+    for (const staging of [256, 2048, undefined]) {
+      const { memory } = await load(bench, plan, staging);
+      const slots = weightSlots(plan, memory);
+      for (const weight of weights) {
+        const { offset, bytes } = slots.get(weight.name)!;
+        assert.deepEqual(elements(weight, memory.read(offset, bytes)), expected(weight), weight.name);
+      }
+      memory.release();
+    }
+    bench.release();
+  });
+
+  it('are loaded at the rate of the bus, and made up faster', async () => {
+    const bench = await open();
+    const [rows, k] = [16384, 6656];
+    const file = join(temporaryFolder(), 'weights.bin');
+    const bytes = rows * k * 2;
+    const handle = openSync(file, 'w');
+    ftruncateSync(handle, 4 * bytes);  // zeros, resident after the first reading
+    closeSync(handle);
+    const names = ['a', 'b', 'c', 'd'];
+    const stored = new Map(names.map((name, i): [string, TensorSource] => [name, { kind: 'file', dtype: 'bf16', shape: [rows, k], file, offset: i * bytes, byteLength: bytes }]));
+    const random = new Map(names.map((name, i): [string, TensorSource] => [name, { kind: 'random', dtype: 'bf16', shape: [rows, k], seed: BigInt(i), scale: 0.02 }]));
+    const weights = names.map((name): WeightDecl => ({ name, layout: 'kmajor', dtype: 'bf16', sources: [{ tensor: name, rows }], k, pairing: { kind: 'none' } }));
+    for (const [what, tensors] of [['from a file, first', stored], ['from a file, again', stored], ['made up', random]] as const) {
+      const { memory, seconds } = await load(bench, planWeights(weights, [], tensors, { isMapping: false }));
+      console.log(`${what}: ${((4 * bytes) / 2 ** 30).toFixed(2)} GiB in ${seconds.toFixed(3)} s, ${((4 * bytes) / seconds / 1e9).toFixed(1)} GB/s`);
+      const last = new Uint16Array(memory.read(4 * bytes - 64, 64));
+      assert.equal(last.every((bits) => bits === 0), tensors === stored);
+      memory.release();
+    }
+    bench.release();
+  });
+
+  it('are searched for the first value that is not finite', async () => {
+    const { addon, device, pack, release } = await open();
+    const [rows, columns, stride] = [3000, 1000, 1024];
+    const data = new addon.Memory(device, rows * stride * 2);
+    const jobs = new addon.Memory(device, JOB_BYTES);
+    const found = new addon.Memory(device, 256);
+    const { bytes, launch } = findJob({ index: 0, dtype: 'bf16', rows: 'T', columns, stride, allowsNegativeInfinity: true }, rows, 1);
+    jobs.write(0, bytes);
+    const slots = [jobs, data, found].map((memory) => ({ memory, offset: 0, bytes: memory.sizeBytes }));
+    const program = new addon.Program({
+      device, maxTokens: rows, maxRows: 1, slots, inputs: [], outputs: [],
+      launches: [{ name: 'search', module: pack, symbol: PACK_ENTRIES.find, slots: [0, 1, 2], tensorMaps: [], launch, usesProgrammaticLaunch: false }],
+    });
+    const search = async (tokens: number): Promise<bigint> => {
+      found.fill(0xff);
+      await program.run({ tokens, rows: 1, inputs: [] });
+      return new BigUint64Array(found.read(0, 8))[0]!;
+    };
+    data.fill(0);
+    assert.equal(await search(rows), 2n ** 64n - 1n);
+    const put = (row: number, column: number, bits: number): void => data.write((row * stride + column) * 2, new Uint16Array([bits]));
+    put(1, 5, 0xff80);  // −∞: an answer
+    put(2, 1001, 0x7fc0);  // in the padding
+    put(2999, 999, 0x7f80);
+    assert.equal(await search(2999), 2n ** 64n - 1n);
+    assert.equal(await search(3000), 2999n * 1000n + 999n);
+    put(17, 3, 0x7fc0);
+    assert.equal(await search(3000), 17_003n);
+    for (const held of [program, data, jobs, found]) held.release();
+    release();
+  });
+});
