@@ -170,7 +170,8 @@ class CudaApi {
   CudaCall<CuFunction *, CuModule, const char *> cuModuleGetFunction{*this, "cuModuleGetFunction"};
   CudaCall<int *, CuFunctionAttribute, CuFunction> cuFuncGetAttribute{*this, "cuFuncGetAttribute"};
   CudaCall<CuFunction, CuFunctionAttribute, int> cuFuncSetAttribute{*this, "cuFuncSetAttribute"};
-  /** From CUDA 12.4 on. */
+  /** Both from CUDA 12.4 on. */
+  CudaCall<CuFunction> cuFuncLoad{*this, "cuFuncLoad", false};
   CudaCall<CuFunction, size_t, size_t *, size_t *> cuFuncGetParamInfo{*this, "cuFuncGetParamInfo", false};
   CudaCall<int *, CuFunction, int, size_t> cuOccupancyMaxActiveBlocksPerMultiprocessor{
       *this, "cuOccupancyMaxActiveBlocksPerMultiprocessor"};

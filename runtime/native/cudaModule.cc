@@ -30,6 +30,8 @@ CudaFunction &CudaModule::function(const std::string &symbol) {
   const CuResult result = api.cuModuleGetFunction.raw(&function.handle, module_, symbol.c_str());
   if (result == CU_NOT_FOUND) fail("The module has no kernel " + symbol);
   if (result != CU_SUCCESS) api.fail(result, "cuModuleGetFunction", symbol);
+  // Code is else put on the device by its first launch, which would be measured slow.
+  if (api.cuFuncLoad) api.cuFuncLoad(function.handle);
   const auto attribute = [&](CuFunctionAttribute which) {
     int value = 0;
     api.cuFuncGetAttribute(&value, which, function.handle);

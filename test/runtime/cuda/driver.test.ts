@@ -134,6 +134,8 @@ describeFake('devices, memory and modules', (fake) => {
   it('loads modules and describes their kernels', () => {
     const module = new cuda.Module(device, text(KERNELS));
     expect(module.function('tw_affine')).toEqual({ registers: 24, localBytes: 0, sharedBytes: 0, constantBytes: 64, maxThreads: 1024, binaryVersion: 90 });
+    module.function('tw_affine');
+    expect(fake.log('load')).toEqual(['load tw_affine']);
     expect(() => module.function('tw_missing')).toThrow('The module has no kernel tw_missing');
     expect(module.blocksPerMultiprocessor('tw_affine', 512, 100_000)).toBe(2);
     expect(module.blocksPerMultiprocessor('tw_affine', 512, 300_000)).toBe(0);

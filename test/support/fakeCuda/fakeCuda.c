@@ -375,6 +375,7 @@ EXPORT Result cuModuleGetFunction(Function **out, Module *module, const char *na
   if (!*out) result = NOT_FOUND;
   END
 }
+EXPORT Result cuFuncLoad(Function *function) { BEGIN(cuFuncLoad, 1) note("load %s\n", function->name); END }
 EXPORT Result cuFuncGetAttribute(int *value, int attribute, Function *function) {
   BEGIN(cuFuncGetAttribute, 1)
   static const int VALUES[] = {1024, 0, 64, 0, 24, 0, 90, 0};
