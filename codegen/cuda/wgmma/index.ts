@@ -1,0 +1,108 @@
+/** Contractions by Hopper's tensor cores: TMA and mbarriers feed warp-specialised wgmma, in persistent blocks. */
+import type { CudaGemmSchedule, TensorMapDecl } from '../../../ir/cuda.js';
+import type { GemmKernel } from '../../../ir/kernel.js';
+import type { EmittedCuda } from '../loop.js';
+import type { CudaOperands } from '../operands.js';
+import { kernelHead, physicalColumns } from '../operands.js';
+import { programsOf, rowPrologue } from '../programs.js';
+import { render } from '../templates.js';
+import { epilogueText } from './epilogue.js';
+import { CONSUMERS, DESCRIPTOR_BASE, descriptorUnits, SLAB, WGMMA_ROWS, WGMMA_THREADS, wgmmaOperands } from './instruction.js';
+import type { WgmmaLayout } from './layout.js';
+import { columnTiles, wgmmaLayout } from './layout.js';
+
+export { isLegalWgmma } from './legality.js';
+export type { WgmmaFacts } from './legality.js';
+export { defaultWgmmaSchedule, waveEfficiency, wgmmaCandidates } from './candidates.js';
+
+const WARPS_OF_GROUP = 4;
+
+/**
+ * Prints `kernel` under a wgmma schedule, without the prelude. `parameters` is the number of its buffers and weights.
+ * The schedule must be legal (isLegalWgmma). Weights are read before the kernel waits for its predecessor in the
+ * stream: no kernel of a plan may write them.
+ */
+export function emitGemmWgmma(kernel: GemmKernel, operands: CudaOperands, schedule: CudaGemmSchedule, symbol: string, parameters: number): EmittedCuda {
+  const { tm, tn, tk, stages, cluster } = schedule;
+  const prologue = rowPrologue(programsOf(kernel.segments), operands);
+  const values = prologue.scalars.length;
+  const layout = wgmmaLayout(schedule, values);
+  const tiles = columnTiles(kernel.segments, tn);
+  const tensorMaps = mapsOf(kernel, operands, schedule);
+  const warps = WARPS_OF_GROUP * (layout.isPingPong ? 1 : CONSUMERS);
+  const raster = Math.max(1, Math.floor(schedule.raster / cluster));
+  const kBlocks = Math.ceil(kernel.k / tk);
+  const prefetch = Math.min(stages, kBlocks);
+  const source = render('gemmWgmma', {
+    head: headText(symbol, parameters, tensorMaps), rows: kernel.rows, tm, tn, stages, cluster, raster, kBlocks, prefetch,
+    ...layout, ...wgmmaOperands(tn), ...loadText(schedule, layout), ...stepText(schedule),
+    mmaType: operands.get(kernel.a).dtype, isCluster: cluster === 2,
+    emptyOffset: 8 * stages, rowsFullOffset: 16 * stages, emptyCount: warps * cluster, rowsEmptyCount: warps,
+    clusterRows: tm * cluster, clusterRowsMinusOne: tm * cluster - 1, columnTiles: tiles.total, groupTiles: raster * tiles.total,
+    prefetchStage: prefetch % stages, prefetchPhase: Math.floor(prefetch / stages) % 2,
+    rowValues: values > 0, rowValuesSlot: tm * values, rowValueCode: prologue.text('row', `to + local * ${values}`, 6),
+    descriptorBase: DESCRIPTOR_BASE, consumerRows: layout.rowBlocks * WGMMA_ROWS, consumerUnits: descriptorUnits(layout.rowBlocks * WGMMA_ROWS * SLAB * 2),
+    stageUnits: descriptorUnits(layout.stageBytes), bUnits: descriptorUnits(layout.aBytes),
+    release: cluster === 2 ? 'if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane);' : 'if (lane == 0) tw_bar_arrive(empty + 8 * before);',
+    segments: kernel.segments.map((segment, i) => ({
+      map: i + 1, firstTile: tiles.first[i]!, endTile: tiles.first[i + 1] ?? tiles.total, isOnlyOrLast: i === kernel.segments.length - 1,
+      epilogue: epilogueText(segment, operands, prologue, tn),
+    })),
+  });
+  return {
+    source, tensorMaps,
+    launch: {
+      threads: WGMMA_THREADS, sharedBytes: layout.sharedBytes, cluster,
+      gridX: { kind: 'persistent', extent: kernel.rows, per: tm * cluster, times: tiles.total * cluster, blocksPerMultiprocessor: 1 },
+      gridY: { kind: 'constant', count: 1 },
+    },
+  };
+}
+
+/** Map 0 is the left operand, then one a segment's weight. A box is one slab, of the rows that one copy brings. */
+function mapsOf(kernel: GemmKernel, operands: CudaOperands, { tm, tn, cluster }: CudaGemmSchedule): TensorMapDecl[] {
+  const box = { columns: kernel.k, boxColumns: SLAB, swizzle: 128 } as const;
+  const a = operands.get(kernel.a);
+  return [
+    { ...box, parameter: a.index, dtype: halfType(a.dtype), rows: kernel.rows, stride: a.stride, boxRows: tm },
+    ...kernel.segments.map(({ weight, columns, pairing }) => {
+      const w = operands.weight(weight);
+      return { ...box, parameter: w.index, dtype: halfType(w.dtype), rows: physicalColumns(columns, pairing), stride: w.stride, boxRows: tn / cluster };
+    }),
+  ];
+}
+
+function halfType(dtype: string): 'f16' | 'bf16' {
+  if (dtype === 'f16' || dtype === 'bf16') return dtype;
+  throw new Error(`wgmma reads 16-bit operands, not ${dtype}.`);
+}
+
+/** Statements that fill a stage, slab by slab. In a cluster each block brings half of the weight tile, for both. */
+function loadText({ tm, tn, tk, cluster }: CudaGemmSchedule, { slabs, aBytes, stageBytes }: WgmmaLayout): Readonly<Record<'loadA' | 'loadB' | 'loadPrefetchA' | 'loadPrefetchB', string>> {
+  const half = tn / cluster;
+  const plus = (bytes: number): string => (bytes === 0 ? '' : ` + ${bytes}`);
+  const own = cluster === 2 ? ` + rank * ${half * SLAB * 2}` : '';
+  const ownRow = cluster === 2 ? ` + (int)rank * ${half}` : '';
+  const perSlab = (print: (i: number) => string): string => Array.from({ length: slabs }, (_, i) => print(i)).join(' ');
+  const a = (stage: string, block: string): string => perSlab((i) =>
+    `tw_load_box(shared + ${stage} * ${stageBytes}${plus(i * tm * SLAB * 2)}, &m0, ${block} * ${tk}${plus(i * SLAB)}, row0, full + 8 * ${stage});`);
+  const b = (stage: string, block: string): string => perSlab((i) =>
+    `tw_load_box${cluster === 2 ? '_both' : ''}(shared + ${stage} * ${stageBytes}${plus(aBytes + i * tn * SLAB * 2)}${own}, weight, ${block} * ${tk}${plus(i * SLAB)}, column0${ownRow}, full + 8 * ${stage});`);
+  return { loadA: a('stage', 'block'), loadB: b('stage', 'block'), loadPrefetchA: a('i', 'i'), loadPrefetchB: b('i', 'i') };
+}
+
+/** Descriptor offsets of step k of a stage: 16 elements are 32 bytes inside a slab's swizzled row. */
+function stepText({ tm, tn, tk }: CudaGemmSchedule): Readonly<Record<'aStep' | 'bStep', string>> & { readonly kSteps: number } {
+  const kSteps = tk / 16;
+  if (tk === SLAB) return { kSteps, aStep: '2 * k', bStep: '2 * k' };
+  const step = (rows: number): string => `(k >> 2) * ${descriptorUnits(rows * SLAB * 2)} + (k & 3) * 2`;
+  return { kSteps, aStep: step(tm), bStep: step(tn) };
+}
+
+/**
+ * Without __restrict__: the compiler would move every load of an epilogue before its first store, and spill accumulators.
+ * The epilogue's text has its loads where they should be.
+ */
+function headText(symbol: string, parameters: number, tensorMaps: readonly TensorMapDecl[]): string {
+  return kernelHead({ symbol, parameters, tensorMaps, threads: WGMMA_THREADS }).replaceAll('__restrict__ ', '');
+}

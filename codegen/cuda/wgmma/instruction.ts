@@ -1,0 +1,30 @@
+/** Hopper's warpgroup instructions and descriptors as text and numbers. */
+
+/** Rows of one warpgroup instruction. */
+export const WGMMA_ROWS = 64;
+/** Elements of k in one slab: a 128-byte row of 16-bit elements, the widest swizzle pattern. */
+export const SLAB = 64;
+/** Threads of a block: a producer warpgroup and two consumers. */
+export const WGMMA_THREADS = 384;
+export const CONSUMERS = 2;
+
+/**
+ * Descriptor of a K-major operand in slabs with 128-byte swizzle, less its address: 1024 bytes from one group of 8 rows
+ * to the next (bits 32–45, in 16 bytes), swizzle code 1 (bits 62–63). The leading offset (bits 16–29) is not used.
+ * Source: PTX ISA, "matrix descriptor" of wgmma.
+ */
+export const DESCRIPTOR_BASE = `0x${((1n << 62n) | (64n << 32n) | (1n << 16n)).toString(16)}`;
+
+/** Descriptor units (16 bytes) of `bytes`. */
+export const descriptorUnits = (bytes: number): number => bytes / 16;
+
+/** Values of the template that spell wgmma.mma_async m64n<tn>k16: its operand lists. */
+export function wgmmaOperands(tn: number): Readonly<Record<'accumulators' | 'aIndex' | 'bIndex' | 'predicateIndex', number>> & { readonly registerList: string; readonly registerOperands: string } {
+  const accumulators = tn / 2;
+  const numbers = Array.from({ length: accumulators }, (_, i) => i);
+  return {
+    accumulators, aIndex: accumulators, bIndex: accumulators + 1, predicateIndex: accumulators + 2,
+    registerList: numbers.map((i) => `%${i}`).join(', '),
+    registerOperands: numbers.map((i) => `"+f"(d[${i}])`).join(', '),
+  };
+}
