@@ -8,14 +8,8 @@ import { PACK_ENTRIES } from '../../../runtime/cuda/packKernels.js';
 import { CODES, describeFake } from '../../support/fakeCuda/fakeDriver.js';
 import { temporaryFolder } from '../kernels.js';
 import { buildPackShim, POINTERS } from './packShim.js';
+import { entryText } from './ptxEntry.js';
 import { batchOf, buildTinyLibrary, expectedScores, tableValue, TINY_KERNELS, tinyCudaPlan, tinyKernels, writeTensors, type TensorChange } from './tinyCuda.js';
-
-/** What the fake driver reads of PTX: the parameters of a kernel. */
-function entry(symbol: string, pointers: number, maps: number): string {
-  const parameters = ['.param .u32 T', '.param .u32 R', ...Array.from({ length: pointers }, (_, i) => `.param .u64 p${i}`),
-    ...Array.from({ length: maps }, (_, i) => `.param .align 64 .b8 m${i}[128]`)];
-  return `.version 8.0\n.target sm_90a\n.visible .entry ${symbol}(${parameters.join(', ')})\n`;
-}
 
 describeFake('CudaExecutor on the fake driver', (fake) => {
   const folder = temporaryFolder();
@@ -24,8 +18,8 @@ describeFake('CudaExecutor on the fake driver', (fake) => {
   const plan = tinyCudaPlan();
   const kernels = plan.buckets.map(() => tinyKernels(plan));
   const encode = (text: string): Uint8Array => new TextEncoder().encode(text);
-  const cubins = new Map(kernels[0]!.map(({ symbol, tensorMaps }) => [symbol, encode(entry(symbol, TINY_KERNELS[symbol as keyof typeof TINY_KERNELS], tensorMaps.length))]));
-  const packCubin = encode(Object.entries(PACK_ENTRIES).map(([name, symbol]) => entry(symbol, POINTERS[name as keyof typeof POINTERS], 0)).join(''));
+  const cubins = new Map(kernels[0]!.map(({ symbol, tensorMaps }) => [symbol, encode(entryText(symbol, TINY_KERNELS[symbol as keyof typeof TINY_KERNELS], tensorMaps.length))]));
+  const packCubin = encode(Object.entries(PACK_ENTRIES).map(([name, symbol]) => entryText(symbol, POINTERS[name as keyof typeof POINTERS], 0)).join(''));
 
   const create = (change: Partial<CudaExecutorOptions> = {}): Promise<CudaExecutor> =>
     CudaExecutor.create({ plan, kernels, cubins, packCubin, tensors: writeTensors(folder), ordinal: 0, addon: fake.addon, ...change });
