@@ -6,6 +6,7 @@ import { defaultAttentionSchedule } from './attention.js';
 import { simtStep } from './gemmSimt.js';
 import type { Contraction, CudaFacts } from './legality.js';
 import { isLegalCuda, segmentsOf } from './legality.js';
+import { defaultWgmmaSchedule } from './wgmma/index.js';
 
 /** A legal schedule of `kernel` for micro-batches of `bucket`. Throws where the kernel has none on a GPU. */
 export function defaultCudaSchedule(kernel: Kernel, module: KernelModule, facts: CudaFacts, bucket: Bucket): CudaSchedule {
@@ -20,6 +21,8 @@ export function defaultCudaSchedule(kernel: Kernel, module: KernelModule, facts:
 }
 
 function contraction(kernel: Contraction, module: KernelModule, facts: CudaFacts, rows: number): CudaGemmSchedule {
+  const wgmma = kernel.anchor === 'gemm' ? defaultWgmmaSchedule(kernel, module, facts, rows) : undefined;
+  if (wgmma !== undefined) return wgmma;
   let reason = '';
   for (const schedule of candidates(kernel, rows)) {
     const verdict = isLegalCuda(kernel, module, schedule, facts);

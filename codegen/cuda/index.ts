@@ -9,6 +9,7 @@ import type { EmittedCuda } from './loop.js';
 import { emitLogProbReduce, emitLoop } from './loop.js';
 import { CudaOperands } from './operands.js';
 import { render } from './templates.js';
+import { emitGemmWgmma } from './wgmma/index.js';
 
 export { kernelSignature, parametersOf } from '../signature.js';
 export { isLegalCuda } from './legality.js';
@@ -46,7 +47,9 @@ function emitAnchor(
         case 'mma':
           return kernel.anchor === 'gemm'
             ? emitGemmMma(kernel, operands, schedule, symbol, parameters) : emitLogProbMma(kernel, operands, schedule, symbol, parameters);
-        case 'wgmma': throw new Error(`Kernel ${kernel.name} (${kernel.path}): no code generator for skeleton ${schedule.skeleton}.`);
+        case 'wgmma':
+          if (kernel.anchor === 'gemm') return emitGemmWgmma(kernel, operands, schedule, symbol, parameters);
+          throw new Error(`Kernel ${kernel.name} (${kernel.path}): the vocabulary has no code generator for skeleton wgmma.`);
         default: return mismatch();
       }
     case 'attention':

@@ -9,6 +9,7 @@ import { mmaProblem, mmaSharedBytes } from './gemmMma.js';
 import { simtSharedBytes, simtStep } from './gemmSimt.js';
 import { CudaOperands } from './operands.js';
 import { programsOf, rowPrologue } from './programs.js';
+import { isLegalWgmma } from './wgmma/index.js';
 
 /** What a GPU has. */
 export interface CudaFacts {
@@ -63,7 +64,7 @@ function contraction(kernel: Contraction, module: KernelModule, s: CudaGemmSched
   switch (s.skeleton) {
     case 'simt': return simt(kernel, module, s, facts);
     case 'mma': return mma(kernel, module, s, facts, types);
-    case 'wgmma': return 'the wgmma skeleton is not there yet';
+    case 'wgmma': return kernel.anchor === 'gemm' ? isLegalWgmma(kernel, module, s, facts) : 'the vocabulary runs on mma or simt';
     default: return s.skeleton satisfies never;
   }
 }

@@ -42,6 +42,12 @@ export function rowPrologue(programs: readonly Scalar[], operands: CudaOperands)
 /** Programs of all segments of a kernel: the argument of rowPrologue. */
 export const programsOf = (segments: readonly Pick<Segment, 'outputs'>[]): Scalar[] => segments.flatMap(({ outputs }) => outputs.map(({ value }) => value));
 
+/** What to compute for an output: a store rounds by itself, so a rounding to the same type before it is left out. */
+export function valueOf(output: Output, operands: CudaOperands): Scalar {
+  const { value } = output;
+  return output.kind === 'store' && value.op === 'roundBf16' && operands.get(output.buffer).dtype === 'bf16' ? value.a : value;
+}
+
 /** One value pair on its way to memory, for callers that stage results themselves. */
 export interface StoreSite {
   readonly operand: Operand;
@@ -184,7 +190,7 @@ function printOutputs(outputs: readonly Output[], site: Site, group: string, bod
   const isFirst = sums.length === 0;
   let sum = 0;
   outputs.forEach((output) => {
-    const values = body.floats(output.value, site);
+    const values = body.floats(valueOf(output, body.row.operands), site);
     if (output.kind === 'rowSum') {
       const name = `${fragment.prefix}s${sum++}`;
       if (isFirst) sums.push(name);

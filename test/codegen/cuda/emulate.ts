@@ -102,7 +102,9 @@ export function emulateModule(module: KernelModule, options: EmulateOptions): Em
     given?.forEach((value, i) => { put(bytes, Math.floor(i / columns) * stride + (i % columns), decl.dtype, value); });
     memory.set(decl.name, bytes);
   }
-  for (const decl of module.weights) memory.set(decl.name, pack(decl, logicalWeight(decl, options.tensors ?? new Map(), true)));
+  const constants = (module.constants ?? []).map(({ name, values }) => [name, { rows: values.length, columns: 1, data: Float64Array.from(values) }] as const);
+  const tensors = new Map([...(options.tensors ?? []), ...constants]);
+  for (const decl of module.weights) memory.set(decl.name, pack(decl, logicalWeight(decl, tensors, true)));
   const emitted = module.kernels.map((kernel, i) => emitCudaKernel(kernel, module, options.schedules[i]!, capacity));
   const library = compile(emitted);
   module.kernels.forEach((kernel, i) => {

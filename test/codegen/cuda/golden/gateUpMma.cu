@@ -54,6 +54,14 @@ TW_FN void tw_mma_f16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsign
  */
 TW_FN int tw_chunk(int row, int chunk) { return (row * 4 + (chunk ^ (row >> 1 & 3))) * 16; }
 
+/* A value the compiler knows nothing of: what an epilogue needs is worked out when it comes to that, not kept in registers. */
+TW_FN int tw_opaque(int x) {
+#if TW_PTX
+  asm volatile("" : "+r"(x) :: "memory");
+#endif
+  return x;
+}
+
 TW_FN void tw_copy_stage(const unsigned short *a, int rows, const unsigned short *w, int columns, int k0, unsigned to) {
 #pragma unroll
   for (int i = threadIdx.x; i < 64 * 4; i += 128) {
@@ -117,16 +125,14 @@ TW_FN void tw_tile(const unsigned short *a, int rows, const unsigned short *w, i
 extern "C" __global__ void __launch_bounds__(128, 2) k_gemm_989401aa65f92c55_afb0616e(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3) {
   extern __shared__ __align__(128) unsigned char tw_shared[];
   float *values = (float *)(tw_shared + 24576);
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, quad = lane % 4;
   const int rows = R, down = (rows + 64 - 1) / 64;
   /* Blocks walk 4 row tiles before the next column tile: what they read together stays in L2. */
   const int group = (int)blockIdx.x / (4 * 3), height = down - group * 4 < 4 ? down - group * 4 : 4;
   const int place = (int)blockIdx.x - group * 4 * 3;
   const int m0 = (group * 4 + place % height) * 64, across = place / height;
-  const int i0 = warp % 2 * 32 + lane / 4, j0 = warp / 2 * 32;
   tw_await_previous();
 
-  for (int i = warp; i < 64; i += 4) {
+  for (int i = threadIdx.x / 32; i < 64; i += 4) {
     const int row = m0 + i < rows ? m0 + i : rows - 1;
     {
       float * const y0 = ((float *)p2) + (long long)(row) * 32;
@@ -139,13 +145,16 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_gemm_989401aa65f92c55_afb
       }
     }
   }
+  const unsigned short *weight;
+  int n0, left;
+  { n0 = (across - 0) * 64; left = 192 - n0; weight = (const unsigned short *)p1; }
   float acc[2][4][4];
+  tw_tile((const unsigned short *)p0 + (long long)m0 * 64, rows - m0, weight + (long long)n0 * 64, left, tw_shared, acc);
+  const int self = tw_opaque(threadIdx.x), quad = self % 4, i0 = self / 32 % 2 * 32 + self % 32 / 4, j0 = self / 32 / 2 * 32;
   {
-    const int n0 = (across - 0) * 64;
-    tw_tile((const unsigned short *)p0 + (long long)m0 * 64, rows - m0, (const unsigned short *)p1 + (long long)n0 * 64, 192 - n0, tw_shared, acc);
 #pragma unroll
     for (int half = 0; half < 4; half++) {
-      const int i = i0 + 8 * half, row = m0 + i < rows ? m0 + i : rows - 1;
+      const int i = tw_opaque(i0 + 8 * half), row = m0 + i < rows ? m0 + i : rows - 1;
       {
         float const fr0 = (values + i * 1)[0];
         unsigned short * const fr1 = ((unsigned short *)p3) + (long long)(row) * 96;

@@ -1,0 +1,117 @@
+/** The demo model as the passes lower it for GPUs: run over fibres against float64, and compiled by nvcc where it is. */
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { emitCudaKernel, isLegalCuda } from '../../../codegen/cuda/index.js';
+import { compileModel } from '../../../driver/compile.js';
+import type { CudaModel } from '../../../driver/compile.js';
+import { detectMachine } from '../../../driver/machine.js';
+import { TYPICAL_FACTS } from '../../../driver/target.js';
+import type { CudaArch, CudaSchedule } from '../../../ir/cuda.js';
+import { CUDA_ARCHS } from '../../../ir/cuda.js';
+import type { RawTensor } from '../../../ir/kernelInterpreter.js';
+import { interpretKernel } from '../../../ir/kernelInterpreter.js';
+import { openCheckpoint } from '../../../models/checkpoint.js';
+import { randomArray, randomSource } from '../harness.js';
+import { randomTrees } from '../modules.js';
+import { emulateModule } from './emulate.js';
+
+const checkpoint = openCheckpoint('models/demo');
+const demo = (arch: CudaArch): CudaModel => {
+  const model = compileModel(checkpoint, detectMachine(), { precision: 'bf16', cuda: TYPICAL_FACTS[arch], maxTokens: 512 });
+  if (model.target !== 'cuda') throw new Error('the demo model did not compile for CUDA');
+  return model;
+};
+
+/** Random values for everything the plan's weights read, in the ranges of a trained model. */
+function randomTensors({ plan }: CudaModel): Map<string, RawTensor> {
+  const random = randomSource(3);
+  const constants = new Set(plan.constants.map(({ name }) => name));
+  const tensors = new Map<string, RawTensor>();
+  for (const { sources, k, columnScale } of plan.weights) {
+    for (const { tensor, rows } of sources) {
+      if (!constants.has(tensor) && !tensors.has(tensor)) tensors.set(tensor, { rows, columns: k, data: randomArray(random, rows * k, 2 / Math.sqrt(k)) });
+    }
+    if (columnScale !== undefined) tensors.set(columnScale, { rows: 1, columns: k, data: randomArray(random, k, 0.5).map((x) => Math.fround(1 + x)) });
+  }
+  return tensors;
+}
+
+/** Largest difference in units that a rounding of `got` to its type makes: relative, for numbers of the buffer's usual size. */
+function error(got: Float64Array, want: Float64Array): number {
+  let [most, scale] = [0, 0];
+  for (const x of want) scale += Number.isFinite(x) ? Math.abs(x) / want.length : 0;
+  want.forEach((x, i) => {
+    if (x === got[i]) return;
+    const d = Math.abs(got[i]! - x) / Math.max(scale, Math.abs(x));
+    most = Number.isNaN(d) ? Infinity : Math.max(most, d);
+  });
+  return most;
+}
+
+describe('the demo model', () => {
+  it('gives what kernel IR says, kernel by kernel', () => {
+    const model = demo('sm_80');
+    const { plan } = model;
+    const sizes = { T: 75, R: 21 };
+    const random = randomSource(4);
+    const below = (n: number): number => Math.min(n - 1, Math.floor(((random() + 1) / 2) * n));
+    const trees = randomTrees(sizes.T, 5);
+    const inputs = new Map([
+      ['tokens', Float64Array.from({ length: sizes.T }, () => below(4096))], ['position', trees.position], ['subtree_end', trees.subtreeEnd],
+      ['row', Float64Array.from({ length: sizes.R }, () => below(sizes.T)).sort()], ['target', Float64Array.from({ length: sizes.R }, () => below(4096))],
+    ]);
+    // Tiles of a small bucket, so that there are several of them.
+    const schedules = plan.launches.map(({ signature }) => small(plan.schedules[0]![signature]!));
+    plan.kernels.forEach((kernel, i) => { expect(isLegalCuda(kernel, plan, schedules[i]!, TYPICAL_FACTS.sm_80)).toBe(true); });
+    const tensors = randomTensors(model);
+    const { values } = emulateModule(plan, { sizes, inputs, tensors, schedules, tokensCapacity: 512 });
+    const constants = plan.constants.map(({ name, values: list }) => [name, { rows: list.length, columns: 1, data: Float64Array.from(list) }] as const);
+    const env = { sizes, buffers: values, tensors: new Map([...tensors, ...constants]), decls: plan, round: true };
+    const seen = new Set<string>();
+    plan.kernels.forEach((kernel, i) => {
+      const { signature } = plan.launches[i]!;
+      if (seen.has(signature)) return;
+      seen.add(signature);
+      for (const [name, want] of interpretKernel(kernel, env)) {
+        // One rounding to bf16 either way, or what f32 sums lose.
+        const most = plan.buffers.find((buffer) => buffer.name === name)!.dtype === 'bf16' ? 2 ** -7 : 2e-5;
+        expect({ kernel: kernel.name, name, error: error(values.get(name)!, want) }).toSatisfy((x: { error: number }) => x.error <= most);
+      }
+    });
+    expect(seen.size).toBeGreaterThan(8);
+  }, 240_000);
+});
+
+const small = (schedule: CudaSchedule): CudaSchedule => (schedule.kind === 'gemm' ? { ...schedule, tm: 32, tn: 64, raster: 2 } : schedule);
+
+const hasNvcc = spawnSync('nvcc', ['--version'], { stdio: 'ignore' }).status === 0;
+if (!hasNvcc) console.warn('SKIPPED compiling the kernels of the demo model for GPUs: no nvcc on PATH');
+
+/** Bytes that a thread may keep in local memory: a few words outside the loop over k (rotary epilogues at 128 registers). */
+const MOST_SPILLED = 16;
+
+describe.skipIf(!hasNvcc)('every kernel of the demo model, by nvcc', () => {
+  it.each([...CUDA_ARCHS])('compiles for %s without warnings, and registers suffice', (arch) => {
+    const { plan } = demo(arch);
+    const folder = mkdtempSync(join(tmpdir(), 'tilewright-nvcc-'));
+    try {
+      const kernels = plan.kernels.map((kernel, i) => emitCudaKernel(kernel, plan, plan.schedules.at(-1)![plan.launches[i]!.signature]!, plan.capacity.tokens));
+      for (const [symbol, source] of new Map(kernels.map((kernel) => [kernel.symbol, kernel.source]))) {
+        const file = join(folder, `${symbol}.cu`);
+        writeFileSync(file, source);
+        const number = arch.slice(3);
+        const { status, stderr } = spawnSync('nvcc', [
+          '-cubin', `-gencode=arch=compute_${number},code=sm_${number}`, '--std=c++17', '-Werror=all-warnings', '-Xptxas', '-v', '-o', join(folder, 'kernel.cubin'), file,
+        ], { encoding: 'utf8' });
+        if (status !== 0) throw new Error(`${symbol}: ${stderr}`);
+        const spilled = Math.max(...[...stderr.matchAll(/(\d+) bytes spill/g)].map((match) => Number(match[1])));
+        expect({ symbol, spilled }).toSatisfy((x: { spilled: number }) => x.spilled <= MOST_SPILLED);
+      }
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  }, 300_000);
+});
