@@ -59,15 +59,18 @@ function bindMap(kernel: CudaKernelText, map: TensorMapDecl, slots: Slots): Cuda
 function bindLaunches(request: CudaBindRequest, slots: Slots): CudaLaunchBinding[] {
   const { plan, bucket, kernels, modules } = request;
   if (kernels.length !== plan.launches.length) throw new Error(`Bucket ${bucket}: ${kernels.length} kernels for ${plan.launches.length} launches.`);
+  const paths = new Map(plan.kernels.map((kernel) => [kernel.name, kernel.path]));
+  // Hundreds of launches share a few texts.
+  const waiting = new Set([...new Map(kernels.map((text) => [text.symbol, text])).values()].filter(waitsForPredecessor).map(({ symbol }) => symbol));
   return plan.launches.map(({ kernel: name, parameters }, i): CudaLaunchBinding => {
     const text = kernels[i]!;
     const module = modules.get(text.symbol);
     if (module === undefined) throw new Error(`There is no machine code of ${text.symbol} (${name}).`);
     if (parameters.join() !== text.parameters.join()) throw new Error(`${text.symbol} takes ${text.parameters.join(', ')}; launch ${i} (${name}) gives ${parameters.join(', ')}.`);
     return {
-      name: plan.kernels.find((kernel) => kernel.name === name)?.path ?? name, module, symbol: text.symbol,
+      name: paths.get(name) ?? name, module, symbol: text.symbol,
       slots: parameters.map((parameter) => slots.of(parameter)), tensorMaps: text.tensorMaps.map((map) => bindMap(text, map, slots)),
-      launch: text.launch, usesProgrammaticLaunch: waitsForPredecessor(text),
+      launch: text.launch, usesProgrammaticLaunch: waiting.has(text.symbol),
     };
   });
 }
