@@ -135,6 +135,13 @@ function writeProgram(path, text) {
   chmodSync(path, 0o755);
 }
 
+/** The newest version of a system library's symbols that some program of the bundle asks for. */
+function newest(bundle, library) {
+  const programs = [NATIVE, join('node', 'unpack'), ...readdirSync(join(bundle, 'node_modules'), { recursive: true }).filter((path) => path.endsWith('.node')).map((path) => join('node_modules', path))];
+  const versions = programs.flatMap((path) => [...readFileSync(join(bundle, path), 'latin1').matchAll(new RegExp(`${library}_([0-9.]+)\0`, 'g'))].map(([, version]) => version));
+  return versions.sort((a, b) => a.localeCompare(b, 'en', { numeric: true })).at(-1) ?? 'unknown';
+}
+
 /** Bytes of each entry of the bundle, largest first: what to look at where it is too big. */
 const sizes = (bundle) => readdirSync(bundle, { recursive: true, withFileTypes: true })
   .filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name))
@@ -166,7 +173,7 @@ function main() {
     mkdirSync(dirname(out), { recursive: true });
     cpSync(`${tar}.gz`, `${out}.part`);
     renameSync(`${out}.part`, out);
-    process.stdout.write(`${relative(process.cwd(), out)}: ${(size / 1e6).toFixed(1)} MB with Node ${packed.version}\n`
+    process.stdout.write(`${relative(process.cwd(), out)}: ${(size / 1e6).toFixed(1)} MB with Node ${packed.version}; for hosts with glibc ${newest(bundle, 'GLIBC')} and libstdc++ ${newest(bundle, 'GLIBCXX')} symbols or later\n`
       + `${packed.hasLicence ? '' : `note: no licence text was found beside ${node}; add it before you pass the bundle on\n`}`
       + `Use it: tar -xzf ${basename(out)} && ${NAME}/tilewright doctor\n`);
   } finally {

@@ -16,17 +16,20 @@ export interface Nvrtc {
 }
 
 /**
- * koffi runs foreign code on stacks of its own, by default 128 KiB for calls in other threads: a compiler needs more.
- * Only touched pages count. Must be set before koffi loads any library.
+ * koffi runs foreign code on stacks of its own, by default 128 KiB for calls in other threads. A compiler may recurse
+ * as deep as its input nests: it gets the most that koffi allows. Only touched pages count. Must be set before koffi
+ * loads any library.
  */
 const STACK_BYTES = 16 * 2 ** 20;
+/** cuBLASLt is called in the JavaScript thread. */
+const SYNC_STACK_BYTES = 8 * 2 ** 20;
 const MAX_CUBIN_BYTES = 64 * 2 ** 20;
 const MAX_LOG_BYTES = 16 * 2 ** 20;
 const COMPILATION_ERROR = 6;
 
 function hasLargeStacks(): boolean {
   try {
-    koffi.config({ async_stack_size: STACK_BYTES, async_heap_size: 2 ** 20 });
+    koffi.config({ async_stack_size: STACK_BYTES, async_heap_size: 2 ** 20, sync_stack_size: SYNC_STACK_BYTES });
     return true;
   } catch {
     const config: unknown = koffi.config();

@@ -17,5 +17,7 @@ async function answer({ name, source, options }: LaneRequest): Promise<LaneReply
 process.on('message', (request: LaneRequest) => {
   void answer(request).then((reply) => process.send?.(reply));
 });
-// The parent has what it wanted, or is gone.
-process.on('disconnect', () => process.exit());
+// Ctrl-C reaches the whole group; what it means is the parent's to say.
+process.on('SIGINT', () => {});
+// The parent is gone. A compilation runs in another thread, which an orderly exit would wait for.
+process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));

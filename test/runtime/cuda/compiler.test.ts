@@ -1,5 +1,5 @@
 /** Compiling kernels to cubins: the choice of a compiler, the cache, damage, errors with their lines; nvcc for real. */
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, truncateSync, utimesSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
@@ -189,6 +189,38 @@ describe.skipIf(!hasCc || !existsSync(BUILT))('the compiler processes of the bui
     expect(cubins).toEqual(['k_b', 'k_c']);
     expect(failures['k_a']).toMatch(/^NVRTC \(.*libnvrtc\.so\.13\) was killed by SIGABRT while it compiled the generated k_a\.cu\.\nscripted crash$/);
     expect(Object.keys(failures).sort()).toEqual(['k_a', 'k_d']);
+  });
+
+  it('outlive Ctrl-C in their group, and not their parent', async () => {
+    const place = fresh();
+    const script = `
+      const { compileCubins } = await import(${JSON.stringify(BUILT)});
+      await compileCubins([{ symbol: 'k_a', source: ${JSON.stringify(`MEET ${place}\n`)} }], { arch: 'sm_90a' });`;
+    const parent = spawn(process.execPath, ['--input-type=module', '-e', script],
+      { stdio: 'ignore', env: { PATH: '/usr/bin:/bin', TILEWRIGHT_NVRTC: library, TILEWRIGHT_CACHE: fresh() } });
+    const until = async (isSo: () => boolean): Promise<void> => {
+      for (const end = Date.now() + 8000; !isSo() && Date.now() < end;) await new Promise((resolve) => setTimeout(resolve, 20));
+    };
+    const isAlive = (pid: number): boolean => {
+      try {
+        // A zombie that nobody has waited for yet is gone too.
+        return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
+      } catch {
+        return false;
+      }
+    };
+    try {
+      await until(() => readdirSync(place).length > 0);
+      const child = Number(readdirSync(place)[0]);
+      process.kill(child, 'SIGINT');
+      await new Promise((resolve) => setTimeout(resolve, 200));
+      expect(isAlive(child)).toBe(true);
+      parent.kill('SIGKILL');
+      await until(() => !isAlive(child));
+      expect(isAlive(child)).toBe(false);
+    } finally {
+      parent.kill('SIGKILL');
+    }
   });
 });
 
