@@ -28,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) k_logprobreduce_f37869b8247
     if (m > top || m != m || (m == top && b < at)) { top = m; at = b; }
   }
   float sum = 0.0f;
-  for (int b = lane; b < 2; b += 32) sum += parts[4 * b + 1] * expf(parts[4 * b] - top);
+  for (int b = lane; b < 2; b += 32) sum = tw_add(sum, tw_mul(parts[4 * b + 1], expf(parts[4 * b] - top)));
   sum = tw_warp_sum(sum);
   if (lane == 0) {
     const float z = target >= 0 && target < 600 ? parts[4 * (target / 512) + 3] : tw_nan();
