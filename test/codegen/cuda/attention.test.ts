@@ -5,58 +5,12 @@
 import { describe, expect, it } from 'vitest';
 import { attentionSchedules, isLegalAttention } from '../../../codegen/cuda/attention.js';
 import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
-import { interpretKernel } from '../../../ir/kernelInterpreter.js';
-import { randomArray, randomSource } from '../harness.js';
+import { randomSource } from '../harness.js';
 import { randomTrees } from '../modules.js';
+import type { Tree } from './attentionCases.js';
+import { CASES, EDGES, MMA, SIMT, ZOO, branches, chain, cut, dataOf, deep, ends, label, reference, rowsOf, schedule, single, tolerance } from './attentionCases.js';
 import type { AttentionData, EmulationOptions, Shape } from './attentionHarness.js';
 import { attentionModule, emulate } from './attentionHarness.js';
-
-const schedule = (skeleton: 'mma' | 'simt', queries: number): CudaAttentionSchedule => ({ kind: 'attention', skeleton, queries, keys: 32 });
-const MMA = schedule('mma', 64);
-const SIMT = schedule('simt', 16);
-
-/** A tree as each token's parent, depth first. */
-type Tree = readonly number[];
-const chain = (length: number): number[] => Array.from({ length }, (_, i) => i - 1);
-const single: Tree = [-1];
-const star = (leaves: number): Tree => [-1, ...Array.from({ length: leaves }, () => 0)];
-/** A stem, and branches of it. */
-function branches(stem: number, lengths: readonly number[]): Tree {
-  const tree = chain(stem);
-  for (const length of lengths) for (let i = 0; i < length; i++) tree.push(i === 0 ? stem - 1 : tree.length - 1);
-  return tree;
-}
-/** A stem whose branches branch again. */
-const deep: Tree = [...branches(9, [3, 5]), 10, 18, 19, 18, 8, 22, 22, 24, 25];
-
-/** Ends of subtrees of trees one after another. */
-function ends(trees: readonly Tree[]): Float64Array {
-  const all: number[] = [];
-  for (const tree of trees) {
-    const end = tree.map((_, i) => i + 1);
-    for (let i = tree.length - 1; i > 0; i--) end[tree[i]!] = Math.max(end[tree[i]!]!, end[i]!);
-    all.push(...end.map((e) => e + all.length));
-  }
-  return Float64Array.from(all);
-}
-
-/** Depth 1, one token, long chains over several tiles, four answers alike, branches of branches; tiles cross trees. */
-const ZOO: readonly Tree[] = [star(5), single, single, chain(101), branches(23, [11, 11, 11, 11]), deep, branches(40, [37, 1, 20]), single];
-const EDGES: readonly Tree[] = [chain(64), single, chain(31), branches(32, [32, 32])];
-
-function dataOf(s: Shape, subtreeEnd: Float64Array, seed: number, row?: readonly number[]): AttentionData {
-  const T = subtreeEnd.length;
-  const random = randomSource(seed);
-  const make = (heads: number, scale: number): Float64Array => randomArray(random, T * heads * s.headDim, scale);
-  const inputs = new Map([['q', make(s.heads, 3)], ['k', make(s.kvHeads, 3)], ['v', make(s.kvHeads, 1)], ['subtreeEnd', subtreeEnd]]);
-  if (row !== undefined) inputs.set('row', Float64Array.from(row));
-  return { T, inputs };
-}
-
-function reference(s: Shape, data: AttentionData, buffers: ReadonlyMap<string, Float64Array>): Float64Array {
-  const { module, kernel } = attentionModule(s);
-  return interpretKernel(kernel, { sizes: { T: data.T, R: data.inputs.get('row')?.length ?? 0 }, buffers, decls: module }).get('out')!;
-}
 
 /** Greatest distance from float64; NaN where a value is not a number. */
 function distance(s: Shape, plan: CudaAttentionSchedule, data: AttentionData, options?: EmulationOptions): number {
@@ -65,25 +19,6 @@ function distance(s: Shape, plan: CudaAttentionSchedule, data: AttentionData, op
   expect(out.length).toBe(want.length);
   return out.reduce((worst, x, i) => (Number.isNaN(worst) || Number.isNaN(x) ? NaN : Math.max(worst, Math.abs(x - want[i]!))), 0);
 }
-
-/** Rounding of the weights, then of the result, both below 1 in size here. */
-const tolerance = (s: Shape, plan: CudaAttentionSchedule): number => {
-  const unit = { f32: 1e-6, f16: 2 ** -11, bf16: 2 ** -8 };
-  return (plan.skeleton === 'mma' ? unit[s.dtype] : 1e-6) + unit[s.out ?? s.dtype] / 2 + 4e-6;
-};
-
-const CASES: readonly { s: Shape; plan: CudaAttentionSchedule; trees: readonly Tree[] }[] = [
-  { s: { heads: 2, kvHeads: 1, headDim: 64, dtype: 'bf16' }, plan: MMA, trees: ZOO },
-  { s: { heads: 3, kvHeads: 1, headDim: 48, dtype: 'f16', out: 'f32' }, plan: MMA, trees: ZOO },
-  { s: { heads: 2, kvHeads: 2, headDim: 32, dtype: 'bf16', out: 'f16' }, plan: schedule('mma', 128), trees: ZOO },
-  { s: { heads: 1, kvHeads: 1, headDim: 128, dtype: 'f16' }, plan: MMA, trees: EDGES },
-  { s: { heads: 1, kvHeads: 1, headDim: 256, dtype: 'f16' }, plan: schedule('mma', 32), trees: EDGES },
-  { s: { heads: 1, kvHeads: 1, headDim: 80, dtype: 'f16' }, plan: schedule('mma', 16), trees: [single] },
-  { s: { heads: 4, kvHeads: 2, headDim: 48, dtype: 'bf16' }, plan: SIMT, trees: ZOO },
-  { s: { heads: 1, kvHeads: 1, headDim: 37, dtype: 'f32' }, plan: schedule('simt', 32), trees: EDGES },
-  { s: { heads: 1, kvHeads: 1, headDim: 128, dtype: 'f16', out: 'f32' }, plan: schedule('simt', 4), trees: EDGES },
-];
-const label = (s: Shape, plan: CudaAttentionSchedule): string => `${plan.skeleton} of ${plan.queries} queries, ${s.heads}/${s.kvHeads} heads of ${s.headDim}, ${s.dtype} to ${s.out ?? s.dtype}`;
 
 describe('attention on CUDA agrees with float64', () => {
   it.each(CASES.map((c, i) => ({ ...c, i, name: label(c.s, c.plan) })))('$name', ({ s, plan, trees, i }) => {
@@ -134,20 +69,11 @@ describe.each([MMA, schedule('mma', 16), SIMT])('the mask of $skeleton with $que
   }, 60_000);
 });
 
-const rowsOf = (x: Float64Array, columns: number, from: number, to: number): Float64Array => x.slice(from * columns, to * columns);
-
 describe.each([{ plan: MMA, dtype: 'bf16' }, { plan: SIMT, dtype: 'f32' }] as const)('an answer of $plan.skeleton', ({ plan, dtype }) => {
   const s: Shape = { heads: 2, kvHeads: 1, headDim: 48, dtype, out: 'f32' };
   const company: readonly Tree[] = [branches(9, [3, 4]), chain(50), branches(33, [20, 40, 7, 20]), single, chain(70)];
   const starts = company.map((_, i) => company.slice(0, i).reduce((sum, tree) => sum + tree.length, 0));
   const together = dataOf(s, ends(company), 9);
-  const cut = (data: AttentionData, from: number, to: number): AttentionData => ({
-    T: to - from,
-    inputs: new Map([...data.inputs].map(([name, x]) => {
-      const part = rowsOf(x, x.length / data.T, from, to);
-      return [name, name === 'subtreeEnd' ? part.map((end) => end - from) : part];
-    })),
-  });
   const whole = emulate(s, plan, together).out;
 
   it('has the same bits alone and wherever its tree lies', () => {

@@ -114,20 +114,18 @@ export interface Emulated {
   readonly buffers: ReadonlyMap<string, Float64Array>;
 }
 
-/** Runs a generated kernel on all of its grid; memory beside the data holds NaN. Throws where it writes past its result. */
-export function emulate(s: Shape, schedule: CudaAttentionSchedule, data: AttentionData, options: EmulationOptions = {}): Emulated {
-  const { module } = attentionModule(s);
-  const { T } = data;
-  const R = data.inputs.get('row')?.length ?? 0;
-  const capacity = options.tokensCapacity ?? 512;
-  const { text: intact, launch, parameters } = generate(s, schedule, capacity);
-  const text = options.mutate?.(intact) ?? intact;
-  if (options.mutate !== undefined && text === intact) throw new Error('the mutation changed nothing');
-  const extent = (dim: BufferDecl['rows'] | BufferDecl['columns']): number => (dim === 'T' ? T : dim === 'R' ? R : dim);
+/** Extents of a buffer in elements. */
+function extents(decl: BufferDecl, data: AttentionData, capacity: number): { rows: number; columns: number; stride: number } {
+  const extent = (dim: BufferDecl['rows'] | BufferDecl['columns']): number => (dim === 'T' ? data.T : dim === 'R' ? data.inputs.get('row')?.length ?? 0 : dim);
+  return { rows: extent(decl.rows), columns: extent(decl.columns), stride: rowStride(decl, capacity, DTYPE_BYTES[decl.dtype]) };
+}
+
+/** Every buffer as it lies on a device, NaN wherever there is no data; and the data as a kernel sees it, rounded. */
+export function layOut(s: Shape, data: AttentionData, capacity: number): { memory: ReadonlyMap<string, Buffer>; buffers: ReadonlyMap<string, Float64Array> } {
   const memory = new Map<string, Buffer>();
   const buffers = new Map<string, Float64Array>();
-  for (const decl of module.buffers) {
-    const [rows, columns, stride] = [extent(decl.rows), extent(decl.columns), rowStride(decl, capacity, DTYPE_BYTES[decl.dtype])];
+  for (const decl of attentionModule(s).module.buffers) {
+    const { rows, columns, stride } = extents(decl, data, capacity);
     const bytes = aligned(roundUp(Math.max(rows, 1), ROW_PAD) * stride * DTYPE_BYTES[decl.dtype], GUARD);
     memory.set(decl.name, bytes);
     const given = data.inputs.get(decl.name);
@@ -140,16 +138,13 @@ export function emulate(s: Shape, schedule: CudaAttentionSchedule, data: Attenti
     }
     buffers.set(decl.name, seen);
   }
-  const table = Buffer.alloc(parameters.length * 8);
-  parameters.forEach((name, i) => table.writeBigUInt64LE(koffi.address(memory.get(name)!), i * 8));
-  if (launch.gridX.kind !== 'constant' || launch.gridY.kind !== 'tiles') throw new Error('the grid of attention is heads × tiles');
-  const tiles = Math.ceil(extent(launch.gridY.extent) / launch.gridY.per) * launch.gridY.times;
-  const ended = compile(text, parameters.length)(table, T, R, launch.gridX.count, tiles, launch.threads, options.late === false ? 0 : 1, options.backwards === true ? 1 : 0);
-  if (ended === 0) throw new Error('the threads of a block wait for each other for ever, or use a bad address (see standard error)');
-  const decl = module.buffers.find(({ name }) => name === 'out')!;
-  const [rows, columns, stride] = [extent(decl.rows), extent(decl.columns), rowStride(decl, capacity, DTYPE_BYTES[decl.dtype])];
-  const result = memory.get('out')!;
-  const out = Float64Array.from({ length: rows * columns }, (_, i) => take(result, Math.floor(i / columns) * stride + (i % columns), decl.dtype));
+  return { memory, buffers };
+}
+
+/** The dense result. Throws where the kernel wrote beside it. */
+export function readOut(s: Shape, data: AttentionData, capacity: number, result: Buffer): Float64Array {
+  const decl = attentionModule(s).module.buffers.find(({ name }) => name === 'out')!;
+  const { rows, columns, stride } = extents(decl, data, capacity);
   const size = DTYPE_BYTES[decl.dtype];
   for (let row = 0; row * stride * size < result.length; row++) {
     const from = row < rows ? columns : 0;
@@ -157,5 +152,22 @@ export function emulate(s: Shape, schedule: CudaAttentionSchedule, data: Attenti
       throw new Error(`the kernel wrote row ${row} of its result from column ${from} on, outside its [${rows}, ${columns}]`);
     }
   }
-  return { out, buffers };
+  return Float64Array.from({ length: rows * columns }, (_, i) => take(result, Math.floor(i / columns) * stride + (i % columns), decl.dtype));
+}
+
+/** Runs a generated kernel on all of its grid; memory beside the data holds NaN. Throws where it writes past its result. */
+export function emulate(s: Shape, schedule: CudaAttentionSchedule, data: AttentionData, options: EmulationOptions = {}): Emulated {
+  const capacity = options.tokensCapacity ?? 512;
+  const { text: intact, launch, parameters } = generate(s, schedule, capacity);
+  const text = options.mutate?.(intact) ?? intact;
+  if (options.mutate !== undefined && text === intact) throw new Error('the mutation changed nothing');
+  const { memory, buffers } = layOut(s, data, capacity);
+  const table = Buffer.alloc(parameters.length * 8);
+  parameters.forEach((name, i) => table.writeBigUInt64LE(koffi.address(memory.get(name)!), i * 8));
+  if (launch.gridX.kind !== 'constant' || launch.gridY.kind !== 'tiles') throw new Error('the grid of attention is heads × tiles');
+  const R = data.inputs.get('row')?.length ?? 0;
+  const tiles = Math.ceil((launch.gridY.extent === 'T' ? data.T : R) / launch.gridY.per) * launch.gridY.times;
+  const ended = compile(text, parameters.length)(table, data.T, R, launch.gridX.count, tiles, launch.threads, options.late === false ? 0 : 1, options.backwards === true ? 1 : 0);
+  if (ended === 0) throw new Error('the threads of a block wait for each other for ever, or use a bad address (see standard error)');
+  return { out: readOut(s, data, capacity, memory.get('out')!), buffers };
 }
