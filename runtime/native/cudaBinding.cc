@@ -1,4 +1,4 @@
-// JavaScript's side of devices, memories, modules, events and uploads: checks arguments, chooses threads.
+// JavaScript's side of the driver, devices, modules and events: checks arguments.
 #include "cudaBinding.h"
 
 namespace tw {
@@ -6,10 +6,6 @@ namespace {
 
 constexpr const char *SYSTEM_DRIVER = "libcuda.so.1";
 constexpr size_t LARGEST_IMAGE = size_t{256} << 20;
-constexpr int64_t SMALLEST_STAGING = 4096;
-constexpr int64_t LARGEST_STAGING = int64_t{1} << 30;
-constexpr int64_t MOST_UPLOAD_THREADS = 64;
-constexpr uint32_t MOST_UPLOAD_PARTS = 1 << 20;
 
 /** The driver that new devices use; older devices keep theirs. */
 struct LoadedDriver {
@@ -40,8 +36,6 @@ std::shared_ptr<const CudaApi> loadDriver(const std::string &path) {
   return driver.api;
 }
 
-Napi::Number number(Napi::Env env, size_t value) { return Napi::Number::New(env, static_cast<double>(value)); }
-
 Napi::Object toJavaScript(Napi::Env env, const CudaDeviceInfo &info) {
   Napi::Object object = Napi::Object::New(env);
   object.Set("ordinal", info.ordinal);
@@ -52,10 +46,10 @@ Napi::Object toJavaScript(Napi::Env env, const CudaDeviceInfo &info) {
   capability.Set(uint32_t{1}, info.capabilityMinor);
   object.Set("capability", capability);
   object.Set("multiprocessors", info.multiprocessors);
-  object.Set("totalBytes", number(env, info.totalBytes));
-  object.Set("l2Bytes", number(env, info.l2Bytes));
-  object.Set("sharedBytesPerBlock", number(env, info.sharedBytesPerBlock));
-  object.Set("sharedBytesPerMultiprocessor", number(env, info.sharedBytesPerMultiprocessor));
+  object.Set("totalBytes", numberOf(env, info.totalBytes));
+  object.Set("l2Bytes", numberOf(env, info.l2Bytes));
+  object.Set("sharedBytesPerBlock", numberOf(env, info.sharedBytesPerBlock));
+  object.Set("sharedBytesPerMultiprocessor", numberOf(env, info.sharedBytesPerMultiprocessor));
   object.Set("clockKHz", info.clockKHz);
   return object;
 }
@@ -85,63 +79,11 @@ Napi::Value load(const Napi::CallbackInfo &info) {
   return object;
 }
 
-std::shared_ptr<CudaDevice> deviceArg(const Napi::Value &value) { return cudaArg<CudaDeviceWrap>(value, "device"); }
-
-/** An array's bytes, and the array kept from being collected until the last copy of this goes, on the JavaScript thread. */
-struct HeldBytes {
-  std::shared_ptr<Napi::ObjectReference> reference;
-  uint8_t *data = nullptr;
-  size_t bytes = 0;
-};
-
-HeldBytes holdBytes(const Napi::Value &value) {
-  if (!value.IsTypedArray()) fail("write takes a typed array");
-  const auto array = value.As<Napi::TypedArray>();
-  HeldBytes held;
-  held.reference = std::make_shared<Napi::ObjectReference>(Napi::Persistent(value.As<Napi::Object>()));
-  held.data = static_cast<uint8_t *>(array.ArrayBuffer().Data()) + array.ByteOffset();
-  held.bytes = array.ByteLength();
-  return held;
-}
-
-void copyIn(const CudaMemory &memory, const CudaApi &api, size_t offset, const uint8_t *data, size_t bytes) {
-  if (bytes == 0) return;
-  const CuStream stream = memory.device()->stream();
-  api.cuMemcpyHtoDAsync(memory.address() + offset, data, bytes, stream);
-  api.cuStreamSynchronize(stream);
-}
-
-void copyOut(const CudaMemory &memory, const CudaApi &api, size_t offset, uint8_t *data, size_t bytes) {
-  if (bytes == 0) return;
-  const CuStream stream = memory.device()->stream();
-  api.cuMemcpyDtoHAsync(data, memory.address() + offset, bytes, stream);
-  api.cuStreamSynchronize(stream);
-}
-
-/** Runs `body` off the JavaScript thread when the device's turn has come that is taken now. */
-Napi::Promise inTurnLater(Napi::Env env, const std::shared_ptr<CudaDevice> &device, std::function<void(const CudaApi &)> body,
-                          PromiseWorker::Finish finish) {
-  auto place = device->takePlace();
-  return PromiseWorker::start(
-      env,
-      [device, place, body = std::move(body)] {
-        struct Leaver {
-          Turnstile::Place &place;
-          ~Leaver() { place.leave(); }
-        } leaver{*place};
-        place->wait();
-        body(device->use());
-      },
-      std::move(finish), place);
-}
-
 }  // namespace
 
 const napi_type_tag CudaDeviceWrap::TAG = {0x7469'6c65'7772'6974, 0x6375'6461'6465'7601};
-const napi_type_tag CudaMemoryWrap::TAG = {0x7469'6c65'7772'6974, 0x6375'6461'6d65'6d01};
 const napi_type_tag CudaModuleWrap::TAG = {0x7469'6c65'7772'6974, 0x6375'6461'6d6f'6401};
 const napi_type_tag CudaEventWrap::TAG = {0x7469'6c65'7772'6974, 0x6375'6461'6576'7401};
-const napi_type_tag CudaUploadWrap::TAG = {0x7469'6c65'7772'6974, 0x6375'6461'7570'6c01};
 
 CudaDeviceWrap::CudaDeviceWrap(const Napi::CallbackInfo &info) : CudaHandle(info) {
   hold(info, [&] { return CudaDevice::open(requireDriver(), static_cast<int>(integerArg(info[0], "ordinal", 0, 1023))); });
@@ -155,8 +97,8 @@ Napi::Value CudaDeviceWrap::memory(const Napi::CallbackInfo &info) {
     size_t total = 0;
     get()->use().cuMemGetInfo(&free, &total);
     Napi::Object object = Napi::Object::New(info.Env());
-    object.Set("freeBytes", number(info.Env(), free));
-    object.Set("totalBytes", number(info.Env(), total));
+    object.Set("freeBytes", numberOf(info.Env(), free));
+    object.Set("totalBytes", numberOf(info.Env(), total));
     return object;
   });
 }
@@ -180,101 +122,6 @@ Napi::Function CudaDeviceWrap::init(Napi::Env env) {
                       InstanceMethod<&CudaDeviceWrap::makeCurrent>("makeCurrent"),
                       InstanceMethod<&CudaDeviceWrap::synchronize>("synchronize"),
                       InstanceMethod<&CudaDeviceWrap::release>("release")});
-}
-
-CudaMemoryWrap::CudaMemoryWrap(const Napi::CallbackInfo &info) : CudaHandle(info) {
-  hold(info, [&] { return std::make_shared<CudaMemory>(deviceArg(info[0]), sizeArg(info[1], "bytes")); });
-}
-
-Napi::Value CudaMemoryWrap::sizeBytes(const Napi::CallbackInfo &info) { return number(info.Env(), get()->size()); }
-
-Napi::Value CudaMemoryWrap::address(const Napi::CallbackInfo &info) { return Napi::BigInt::New(info.Env(), get()->address()); }
-
-void CudaMemoryWrap::write(const Napi::CallbackInfo &info) {
-  coded(info.Env(), [&] {
-    const auto memory = get();
-    const size_t offset = sizeArg(info[0], "offset");
-    const HeldBytes source = holdBytes(info[1]);
-    memory->requireInside(offset, source.bytes, "write");
-    memory->device()->inTurn([&](const CudaApi &api) { copyIn(*memory, api, offset, source.data, source.bytes); });
-  });
-}
-
-Napi::Value CudaMemoryWrap::read(const Napi::CallbackInfo &info) {
-  return coded(info.Env(), [&] {
-    const auto memory = get();
-    const size_t offset = sizeArg(info[0], "offset");
-    const size_t bytes = sizeArg(info[1], "bytes");
-    memory->requireInside(offset, bytes, "read");
-    const auto target = Napi::ArrayBuffer::New(info.Env(), bytes);
-    auto *data = static_cast<uint8_t *>(const_cast<Napi::ArrayBuffer &>(target).Data());
-    memory->device()->inTurn([&](const CudaApi &api) { copyOut(*memory, api, offset, data, bytes); });
-    return target;
-  });
-}
-
-Napi::Value CudaMemoryWrap::writeAsync(const Napi::CallbackInfo &info) {
-  const auto memory = get();
-  const size_t offset = sizeArg(info[0], "offset");
-  const HeldBytes source = holdBytes(info[1]);
-  memory->requireInside(offset, source.bytes, "writeAsync");
-  return inTurnLater(
-      info.Env(), memory->device(), [=](const CudaApi &api) { copyIn(*memory, api, offset, source.data, source.bytes); },
-      [source](Napi::Env env) { return env.Undefined(); });
-}
-
-Napi::Value CudaMemoryWrap::readAsync(const Napi::CallbackInfo &info) {
-  const auto memory = get();
-  const size_t offset = sizeArg(info[0], "offset");
-  const size_t bytes = sizeArg(info[1], "bytes");
-  memory->requireInside(offset, bytes, "readAsync");
-  auto buffer = Napi::ArrayBuffer::New(info.Env(), bytes);
-  auto *data = static_cast<uint8_t *>(buffer.Data());
-  auto reference = std::make_shared<Napi::ObjectReference>(Napi::Persistent(buffer.As<Napi::Object>()));
-  return inTurnLater(
-      info.Env(), memory->device(), [=](const CudaApi &api) { copyOut(*memory, api, offset, data, bytes); },
-      [reference](Napi::Env) -> Napi::Value { return reference->Value(); });
-}
-
-void CudaMemoryWrap::fill(const Napi::CallbackInfo &info) {
-  coded(info.Env(), [&] {
-    const auto memory = get();
-    const auto byte = static_cast<unsigned char>(integerArg(info[0], "byte", 0, 255));
-    const size_t offset = info[1].IsUndefined() ? 0 : sizeArg(info[1], "offset");
-    const size_t bytes = info[2].IsUndefined() ? memory->size() - std::min(offset, memory->size()) : sizeArg(info[2], "bytes");
-    memory->requireInside(offset, bytes, "fill");
-    if (bytes == 0) return;
-    memory->device()->inTurn([&](const CudaApi &api) {
-      api.cuMemsetD8Async(memory->address() + offset, byte, bytes, memory->device()->stream());
-    });
-  });
-}
-
-void CudaMemoryWrap::copyFrom(const Napi::CallbackInfo &info) {
-  coded(info.Env(), [&] {
-    const auto memory = get();
-    const size_t offset = sizeArg(info[0], "offset");
-    const auto source = cudaArg<CudaMemoryWrap>(info[1], "source");
-    const size_t sourceOffset = sizeArg(info[2], "sourceOffset");
-    const size_t bytes = sizeArg(info[3], "bytes");
-    requireDevice(*memory->device(), *source->device(), "source");
-    memory->requireInside(offset, bytes, "copyFrom, target");
-    source->requireInside(sourceOffset, bytes, "copyFrom, source");
-    if (bytes == 0) return;
-    memory->device()->inTurn([&](const CudaApi &api) {
-      api.cuMemcpyDtoDAsync(memory->address() + offset, source->address() + sourceOffset, bytes, memory->device()->stream());
-    });
-  });
-}
-
-Napi::Function CudaMemoryWrap::init(Napi::Env env) {
-  return DefineClass(env, "CudaMemory",
-                     {InstanceAccessor<&CudaMemoryWrap::sizeBytes>("sizeBytes"),
-                      InstanceAccessor<&CudaMemoryWrap::address>("address"), InstanceMethod<&CudaMemoryWrap::write>("write"),
-                      InstanceMethod<&CudaMemoryWrap::read>("read"), InstanceMethod<&CudaMemoryWrap::writeAsync>("writeAsync"),
-                      InstanceMethod<&CudaMemoryWrap::readAsync>("readAsync"), InstanceMethod<&CudaMemoryWrap::fill>("fill"),
-                      InstanceMethod<&CudaMemoryWrap::copyFrom>("copyFrom"),
-                      InstanceMethod<&CudaMemoryWrap::release>("release")});
 }
 
 CudaModuleWrap::CudaModuleWrap(const Napi::CallbackInfo &info) : CudaHandle(info) {
@@ -340,63 +187,6 @@ Napi::Function CudaEventWrap::init(Napi::Env env) {
                      {InstanceMethod<&CudaEventWrap::record>("record"), InstanceMethod<&CudaEventWrap::synchronize>("synchronize"),
                       InstanceMethod<&CudaEventWrap::millisecondsSince>("millisecondsSince"),
                       InstanceMethod<&CudaEventWrap::release>("release")});
-}
-
-CudaUploadWrap::CudaUploadWrap(const Napi::CallbackInfo &info) : CudaHandle(info) {
-  hold(info, [&] {
-    size_t staging = size_t{8} << 20;
-    size_t threads = 4;
-    if (!info[1].IsUndefined()) {
-      const Napi::Object options = objectArg(info[1], "options");
-      const Napi::Value bytes = options.Get("stagingBytes");
-      const Napi::Value count = options.Get("threads");
-      if (!bytes.IsUndefined()) staging = static_cast<size_t>(integerArg(bytes, "stagingBytes", SMALLEST_STAGING, LARGEST_STAGING));
-      if (!count.IsUndefined()) threads = static_cast<size_t>(integerArg(count, "threads", 1, MOST_UPLOAD_THREADS));
-    }
-    return std::make_shared<CudaUpload>(deviceArg(info[0]), staging, threads);
-  });
-}
-
-Napi::Value CudaUploadWrap::copiedBytes(const Napi::CallbackInfo &info) { return number(info.Env(), get()->copiedBytes()); }
-
-Napi::Value CudaUploadWrap::copy(const Napi::CallbackInfo &info) {
-  const auto upload = get();
-  const Napi::Array list = arrayArg(info[0], "parts");
-  if (list.Length() > MOST_UPLOAD_PARTS) fail("Too many parts for one upload");
-  auto parts = std::make_shared<std::vector<CudaUploadPart>>();
-  for (uint32_t i = 0; i < list.Length(); i++) {
-    const std::string what = "parts[" + std::to_string(i) + "]";
-    const Napi::Object object = objectArg(list.Get(i), what);
-    CudaUploadPart part;
-    part.source = memoryArg(object.Get("source"), what + ".source");
-    part.sourceOffset = sizeArg(object.Get("sourceOffset"), what + ".sourceOffset");
-    part.target = cudaArg<CudaMemoryWrap>(object.Get("target"), what + ".target");
-    part.targetOffset = sizeArg(object.Get("targetOffset"), what + ".targetOffset");
-    part.bytes = sizeArg(object.Get("bytes"), what + ".bytes");
-    requireDevice(*upload->device(), *part.target->device(), what + ".target");
-    part.source->requireInside(part.sourceOffset, part.bytes, what + ".source");
-    part.target->requireInside(part.targetOffset, part.bytes, what + ".target");
-    parts->push_back(std::move(part));
-  }
-  auto place = upload->takePlace();
-  auto seconds = std::make_shared<double>(0);
-  return PromiseWorker::start(
-      info.Env(),
-      [=] {
-        struct Leaver {
-          Turnstile::Place &place;
-          ~Leaver() { place.leave(); }
-        } leaver{*place};
-        place->wait();
-        *seconds = upload->copy(*parts);
-      },
-      [=](Napi::Env env) -> Napi::Value { return Napi::Number::New(env, *seconds); }, place);
-}
-
-Napi::Function CudaUploadWrap::init(Napi::Env env) {
-  return DefineClass(env, "CudaUpload",
-                     {InstanceAccessor<&CudaUploadWrap::copiedBytes>("copiedBytes"), InstanceMethod<&CudaUploadWrap::copy>("copy"),
-                      InstanceMethod<&CudaUploadWrap::release>("release")});
 }
 
 Napi::Object initCuda(Napi::Env env) {

@@ -120,6 +120,43 @@ auto cudaArg(const Napi::Value &value, const std::string &what) {
   return unwrap<Wrap>(value, what)->get();
 }
 
+inline std::shared_ptr<CudaDevice> deviceArg(const Napi::Value &value) { return cudaArg<CudaDeviceWrap>(value, "device"); }
+
+inline Napi::Number numberOf(Napi::Env env, size_t value) { return Napi::Number::New(env, static_cast<double>(value)); }
+
+/** Leaves a place at the end of a block: the JavaScript thread may be waiting for its turn. */
+class Leaver {
+ public:
+  explicit Leaver(Turnstile::Place &place) : place_(place) {}
+  ~Leaver() { place_.leave(); }
+  Leaver(const Leaver &) = delete;
+  Leaver &operator=(const Leaver &) = delete;
+
+ private:
+  Turnstile::Place &place_;
+};
+
+/** An array's length, which must be at most `most`. */
+inline uint32_t boundedLength(const Napi::Array &array, uint32_t most, const std::string &what) {
+  if (array.Length() > most) fail(what + " has " + std::to_string(array.Length()) + " entries, at most " + std::to_string(most) + " are possible");
+  return array.Length();
+}
+
+/** An index into `count` things. */
+inline size_t indexArg(const Napi::Value &value, size_t count, const std::string &what) {
+  if (count == 0) fail(what + ": there is nothing to choose from");
+  return static_cast<size_t>(integerArg(value, what, 0, static_cast<int64_t>(count) - 1));
+}
+
+inline size_t extentArg(const Napi::Value &value, const std::string &what, int64_t low, int64_t high) {
+  return static_cast<size_t>(integerArg(value, what, low, high));
+}
+
+constexpr uint32_t MOST_CUDA_LAUNCHES = 1 << 20;
+
+/** From a CudaProgramBinding (runtime/cuda/addon.ts). Throws what is wrong with it. */
+std::shared_ptr<CudaProgram> parseCudaProgram(const Napi::Object &object);
+
 /** Fails where an object belongs to another device than the one that is to use it. */
 inline void requireDevice(const CudaDevice &wanted, const CudaDevice &found, const std::string &what) {
   if (&wanted != &found) fail(what + " belongs to another device object");

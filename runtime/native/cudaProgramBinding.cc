@@ -1,4 +1,4 @@
-// class CudaProgram: checks a binding once, encodes its tensor maps, and turns requests into runs.
+// class CudaProgram: checks requests and turns them into runs.
 #include <algorithm>
 
 #include "cudaBinding.h"
@@ -6,233 +6,7 @@
 namespace tw {
 namespace {
 
-constexpr uint32_t MOST_SLOTS = 1 << 20;
-constexpr uint32_t MOST_LAUNCHES = 1 << 20;
-constexpr uint32_t MOST_POINTERS = 128;
-constexpr uint32_t MOST_MAPS = 16;
-/** Bytes of a kernel's parameters that every driver takes. */
-constexpr size_t PARAMETER_BYTES = 4096;
-constexpr size_t LARGEST_GRID_X = 2147483647;
-constexpr size_t LARGEST_GRID_Y = 65535;
-constexpr size_t ALIGNMENT = 16;  // of slots: kernels load 16 bytes at a time, tensor maps start at multiples of it
-constexpr size_t COPY_GAP = 256;
 constexpr int64_t MOST_SAMPLES = 100000;
-
-uint32_t boundedLength(const Napi::Array &array, uint32_t most, const std::string &what) {
-  if (array.Length() > most) fail(what + " has " + std::to_string(array.Length()) + " entries, at most " + std::to_string(most) + " are possible");
-  return array.Length();
-}
-
-size_t indexArg(const Napi::Value &value, size_t count, const std::string &what) {
-  if (count == 0) fail(what + ": there is nothing to choose from");
-  return static_cast<size_t>(integerArg(value, what, 0, static_cast<int64_t>(count) - 1));
-}
-
-size_t extentArg(const Napi::Value &value, const std::string &what, int64_t low, int64_t high) {
-  return static_cast<size_t>(integerArg(value, what, low, high));
-}
-
-CudaSlot parseSlot(const CudaProgram &program, const Napi::Value &value, const std::string &what) {
-  const Napi::Object object = objectArg(value, what);
-  CudaSlot slot;
-  slot.memory = cudaArg<CudaMemoryWrap>(object.Get("memory"), what + ".memory");
-  requireDevice(*program.device, *slot.memory->device(), what + ".memory");
-  slot.offset = sizeArg(object.Get("offset"), what + ".offset");
-  slot.bytes = sizeArg(object.Get("bytes"), what + ".bytes");
-  slot.memory->requireInside(slot.offset, slot.bytes, what);
-  if (slot.offset % ALIGNMENT != 0) fail(what + ".offset must be a multiple of " + std::to_string(ALIGNMENT));
-  return slot;
-}
-
-CudaGridExtent parseGrid(const Napi::Value &value, const std::string &what) {
-  const Napi::Object object = objectArg(value, what);
-  const std::string kind = stringArg(object.Get("kind"), what + ".kind");
-  CudaGridExtent grid;
-  if (kind == "constant") {
-    grid.count = extentArg(object.Get("count"), what + ".count", 1, static_cast<int64_t>(LARGEST_GRID_X));
-    return grid;
-  }
-  if (kind != "tiles" && kind != "persistent") fail(what + ".kind must be constant, tiles or persistent, not " + kind);
-  grid.kind = kind == "tiles" ? CudaGridExtent::Kind::Tiles : CudaGridExtent::Kind::Persistent;
-  grid.extent = parseExtent(object.Get("extent"), what + ".extent");
-  grid.per = extentArg(object.Get("per"), what + ".per", 1, MAX_EXTENT);
-  grid.times = extentArg(object.Get("times"), what + ".times", 1, MAX_EXTENT);
-  if (kind == "persistent") {
-    grid.blocksPerMultiprocessor = extentArg(object.Get("blocksPerMultiprocessor"), what + ".blocksPerMultiprocessor", 1, 32);
-  }
-  return grid;
-}
-
-/** Every grid of a program's micro-batches is a part of the largest, and whole clusters. */
-void requireGrid(const CudaProgram &program, const CudaLaunchSpec &launch, const std::string &what) {
-  const auto multiprocessors = static_cast<size_t>(program.device->info().multiprocessors);
-  const size_t x = launch.gridX.resolve(program.maxTokens, program.maxRows, multiprocessors, launch.cluster);
-  const size_t y = launch.gridY.resolve(program.maxTokens, program.maxRows, multiprocessors, 1);
-  if (x > LARGEST_GRID_X || y > LARGEST_GRID_Y) {
-    fail(what + ": a grid of " + std::to_string(x) + " × " + std::to_string(y) + " blocks is larger than a launch may have");
-  }
-  if (launch.cluster == 1) return;
-  const bool isWhole = launch.gridX.kind == CudaGridExtent::Kind::Persistent ||
-                       (launch.gridX.kind == CudaGridExtent::Kind::Constant ? launch.gridX.count : launch.gridX.times) % launch.cluster == 0;
-  if (!isWhole) fail(what + ".gridX is not always a whole number of clusters of " + std::to_string(launch.cluster));
-}
-
-CuTensorMap parseMap(const CudaProgram &program, const Napi::Value &value, const std::string &what) {
-  const Napi::Object object = objectArg(value, what);
-  const CudaSlot &slot = program.slots[indexArg(object.Get("slot"), program.slots.size(), what + ".slot")];
-  const std::string dtype = stringArg(object.Get("dtype"), what + ".dtype");
-  if (dtype != "f16" && dtype != "bf16" && dtype != "f32") fail(what + ".dtype must be f16, bf16 or f32, not " + dtype);
-  const CuTensorMapDataType type = dtype == "f32"   ? CuTensorMapDataType::F32
-                                   : dtype == "f16" ? CuTensorMapDataType::F16
-                                                    : CuTensorMapDataType::BF16;
-  const size_t elementBytes = dtype == "f32" ? 4 : 2;
-  const size_t rows = parseExtent(object.Get("rows"), what + ".rows").resolve(program.maxTokens, program.maxRows);
-  if (rows == 0) fail(what + ".rows must not be 0");
-  const size_t columns = extentArg(object.Get("columns"), what + ".columns", 1, MAX_EXTENT);
-  const size_t stride = extentArg(object.Get("stride"), what + ".stride", static_cast<int64_t>(columns), MAX_EXTENT);
-  const size_t boxRows = extentArg(object.Get("boxRows"), what + ".boxRows", 1, 256);
-  const size_t boxColumns = extentArg(object.Get("boxColumns"), what + ".boxColumns", 1, 256);
-  const auto swizzle = extentArg(object.Get("swizzle"), what + ".swizzle", 0, 128);
-  if (swizzle != 0 && swizzle != 32 && swizzle != 64 && swizzle != 128) fail(what + ".swizzle must be 0, 32, 64 or 128");
-  if (stride * elementBytes % 16 != 0) fail(what + ".stride must be a multiple of 16 bytes");
-  if (boxColumns * elementBytes % 16 != 0) fail(what + ".boxColumns must be a multiple of 16 bytes");
-  if (swizzle != 0 && boxColumns * elementBytes > swizzle) fail(what + ".boxColumns is wider than the swizzle pattern");
-  const size_t bytes = product(product(rows - 1, stride, "a tensor map") + columns, elementBytes, "a tensor map");
-  if (bytes > slot.bytes) {
-    fail(what + " shows " + std::to_string(bytes) + " bytes, its slot has " + std::to_string(slot.bytes));
-  }
-  const uint64_t sizes[] = {columns, rows};
-  const uint64_t strides[] = {stride * elementBytes};
-  const uint32_t box[] = {static_cast<uint32_t>(boxColumns), static_cast<uint32_t>(boxRows)};
-  const uint32_t steps[] = {1, 1};
-  const CuTensorMapSwizzle pattern = swizzle == 0    ? CuTensorMapSwizzle::None
-                                     : swizzle == 32 ? CuTensorMapSwizzle::B32
-                                     : swizzle == 64 ? CuTensorMapSwizzle::B64
-                                                     : CuTensorMapSwizzle::B128;
-  CuTensorMap map{};
-  program.device->use().cuTensorMapEncodeTiled(&map, type, 2, reinterpret_cast<void *>(slot.address()), sizes, strides, box,
-                                               steps, CuTensorMapInterleave::None, pattern, CuTensorMapL2Promotion::L2B256,
-                                               CuTensorMapFill::Zeros);
-  return map;
-}
-
-CudaLaunchSpec parseLaunch(const CudaProgram &program, const Napi::Value &value, const std::string &what) {
-  const Napi::Object object = objectArg(value, what);
-  CudaLaunchSpec launch;
-  launch.name = stringArg(object.Get("name"), what + ".name");
-  launch.module = cudaArg<CudaModuleWrap>(object.Get("module"), what + ".module");
-  requireDevice(*program.device, *launch.module->device(), what + ".module");
-  CudaFunction &function = launch.module->function(stringArg(object.Get("symbol"), what + ".symbol"));
-  launch.function = function.handle;
-
-  std::vector<size_t> sizes{4, 4};
-  const Napi::Array slots = arrayArg(object.Get("slots"), what + ".slots");
-  for (uint32_t i = 0; i < boundedLength(slots, MOST_POINTERS, what + ".slots"); i++) {
-    const size_t slot = indexArg(slots.Get(i), program.slots.size(), what + ".slots[" + std::to_string(i) + "]");
-    launch.pointers.push_back(program.slots[slot].address());
-    sizes.push_back(sizeof(CuAddress));
-  }
-  const Napi::Array maps = arrayArg(object.Get("tensorMaps"), what + ".tensorMaps");
-  for (uint32_t i = 0; i < boundedLength(maps, MOST_MAPS, what + ".tensorMaps"); i++) {
-    launch.maps.push_back(parseMap(program, maps.Get(i), what + ".tensorMaps[" + std::to_string(i) + "]"));
-    sizes.push_back(sizeof(CuTensorMap));
-  }
-  if (roundUp(8 + 8 * launch.pointers.size(), 64) + 128 * launch.maps.size() > PARAMETER_BYTES) fail(what + " has too many parameters");
-  launch.module->requireParameters(function, sizes);
-
-  const Napi::Object shape = objectArg(object.Get("launch"), what + ".launch");
-  launch.threads = static_cast<unsigned>(integerArg(shape.Get("threads"), what + ".launch.threads", 1, 1024));
-  if (static_cast<int>(launch.threads) > function.info.maxThreads) {
-    fail(what + ": " + function.symbol + " runs with at most " + std::to_string(function.info.maxThreads) + " threads a block, not " +
-         std::to_string(launch.threads));
-  }
-  launch.sharedBytes = static_cast<unsigned>(integerArg(shape.Get("sharedBytes"), what + ".launch.sharedBytes", 0, INT32_MAX));
-  launch.module->allowShared(function, launch.sharedBytes);
-  launch.cluster = static_cast<unsigned>(integerArg(shape.Get("cluster"), what + ".launch.cluster", 1, 8));
-  launch.gridX = parseGrid(shape.Get("gridX"), what + ".launch.gridX");
-  launch.gridY = parseGrid(shape.Get("gridY"), what + ".launch.gridY");
-  if (launch.gridY.kind == CudaGridExtent::Kind::Persistent) fail(what + ".launch.gridY cannot be persistent");
-  requireGrid(program, launch, what + ".launch");
-  launch.isProgrammatic = booleanArg(object.Get("usesProgrammaticLaunch"), what + ".usesProgrammaticLaunch");
-  return launch;
-}
-
-/** Places a port in a pinned area of `areaBytes` so far. */
-CudaPort parsePort(const CudaProgram &program, const Napi::Value &value, bool isInput, size_t &areaBytes, const std::string &what) {
-  const Napi::Object object = objectArg(value, what);
-  CudaPort port;
-  port.slot = indexArg(object.Get("slot"), program.slots.size(), what + ".slot");
-  port.extent = parseExtent(object.Get("extent"), what + ".extent");
-  if (!isInput) {
-    const std::string dtype = stringArg(object.Get("dtype"), what + ".dtype");
-    if (dtype != "f32" && dtype != "i32") fail(what + ".dtype must be f32 or i32, not " + dtype);
-    port.dtype = dtype == "f32" ? DType::F32 : DType::I32;
-  }
-  const size_t bytes = port.extent.resolve(program.maxTokens, program.maxRows) * 4;
-  const CudaSlot &slot = program.slots[port.slot];
-  if (bytes > slot.bytes) {
-    fail(what + " needs " + std::to_string(bytes) + " bytes at full capacity, its slot has " + std::to_string(slot.bytes));
-  }
-  // A vector is zero behind its end up to a whole 128 bytes, so that a padded read is in range.
-  port.pinnedBytes = std::min(slot.bytes, roundUp(bytes, 128));
-  port.pinnedOffset = areaBytes;
-  areaBytes = roundUp(areaBytes + port.pinnedBytes, 256);
-  return port;
-}
-
-/** Moves the inputs in the pinned area so that neighbours on the device are neighbours there, and plans the copies. */
-void planInputCopies(CudaProgram &program) {
-  std::vector<CudaPort *> order;
-  for (CudaPort &port : program.inputs) order.push_back(&port);
-  const auto address = [&](const CudaPort *port) { return program.slots[port->slot].address(); };
-  std::sort(order.begin(), order.end(), [&](const CudaPort *a, const CudaPort *b) { return address(a) < address(b); });
-  size_t areaBytes = 0;
-  for (size_t i = 0; i < order.size(); i++) {
-    CudaPort &port = *order[i];
-    if (port.pinnedBytes == 0) continue;
-    const bool isFirst = program.inputCopies.empty();
-    const CuAddress end = isFirst ? 0 : program.inputCopies.back().target + program.inputCopies.back().bytes;
-    if (!isFirst && address(&port) < end) fail("Two inputs share device memory");
-    const bool isNeighbour = !isFirst && program.slots[order[i - 1]->slot].memory == program.slots[port.slot].memory &&
-                             address(&port) - end < COPY_GAP;
-    if (isNeighbour) {
-      CudaInputCopy &copy = program.inputCopies.back();
-      port.pinnedOffset = copy.pinnedOffset + (address(&port) - copy.target);
-      copy.bytes = address(&port) + port.pinnedBytes - copy.target;
-    } else {
-      port.pinnedOffset = roundUp(areaBytes, 256);
-      program.inputCopies.push_back({address(&port), port.pinnedOffset, port.pinnedBytes});
-    }
-    areaBytes = port.pinnedOffset + port.pinnedBytes;
-  }
-  program.inputBytes = areaBytes;
-}
-
-std::shared_ptr<CudaProgram> parseProgram(const Napi::Object &object) {
-  auto program = std::make_shared<CudaProgram>();
-  program->device = cudaArg<CudaDeviceWrap>(object.Get("device"), "device");
-  program->maxTokens = extentArg(object.Get("maxTokens"), "maxTokens", 1, INT32_MAX);
-  program->maxRows = extentArg(object.Get("maxRows"), "maxRows", 1, INT32_MAX);
-  const Napi::Array slots = arrayArg(object.Get("slots"), "slots");
-  for (uint32_t i = 0; i < boundedLength(slots, MOST_SLOTS, "slots"); i++) {
-    program->slots.push_back(parseSlot(*program, slots.Get(i), "slots[" + std::to_string(i) + "]"));
-  }
-  const Napi::Array inputs = arrayArg(object.Get("inputs"), "inputs");
-  for (uint32_t i = 0; i < boundedLength(inputs, 64, "inputs"); i++) {
-    program->inputs.push_back(parsePort(*program, inputs.Get(i), true, program->inputBytes, "inputs[" + std::to_string(i) + "]"));
-  }
-  planInputCopies(*program);
-  const Napi::Array outputs = arrayArg(object.Get("outputs"), "outputs");
-  for (uint32_t i = 0; i < boundedLength(outputs, 64, "outputs"); i++) {
-    program->outputs.push_back(parsePort(*program, outputs.Get(i), false, program->outputBytes, "outputs[" + std::to_string(i) + "]"));
-  }
-  const Napi::Array launches = arrayArg(object.Get("launches"), "launches");
-  for (uint32_t i = 0; i < boundedLength(launches, MOST_LAUNCHES, "launches"); i++) {
-    program->launches.push_back(parseLaunch(*program, launches.Get(i), "launches[" + std::to_string(i) + "]"));
-  }
-  program->allocateAreas();
-  return program;
-}
 
 struct BatchSize {
   size_t tokens = 0;
@@ -287,7 +61,7 @@ CudaRunOptions parseRunOptions(const CudaProgram &program, const Napi::Object &r
 CudaTimeOptions parseTimeOptions(const CudaProgram &program, const Napi::Object &request) {
   CudaTimeOptions options;
   const Napi::Array launches = arrayArg(request.Get("launches"), "launches");
-  for (uint32_t i = 0; i < boundedLength(launches, MOST_LAUNCHES, "launches"); i++) {
+  for (uint32_t i = 0; i < boundedLength(launches, MOST_CUDA_LAUNCHES, "launches"); i++) {
     options.launches.push_back(indexArg(launches.Get(i), program.launches.size(), "launches[" + std::to_string(i) + "]"));
   }
   if (options.launches.empty()) fail("launches names no launch to time");
@@ -321,7 +95,7 @@ Napi::Value describe(Napi::Env env, const CudaProgram &program, const CudaArea &
 const napi_type_tag CudaProgramWrap::TAG = {0x7469'6c65'7772'6974, 0x6375'6461'7072'6f01};
 
 CudaProgramWrap::CudaProgramWrap(const Napi::CallbackInfo &info) : CudaHandle(info) {
-  hold(info, [&] { return parseProgram(objectArg(info[0], "binding")); });
+  hold(info, [&] { return parseCudaProgram(objectArg(info[0], "binding")); });
 }
 
 Napi::Value CudaProgramWrap::run(const Napi::CallbackInfo &info) {
