@@ -13,7 +13,9 @@ export interface Settings {
   readonly nvrtc: string | undefined;
   /** TILEWRIGHT_NVCC: nvcc to compile CUDA kernels with, instead of NVRTC; otherwise nvcc on PATH where NVRTC is absent. */
   readonly nvcc: string | undefined;
-  /** LD_LIBRARY_PATH: where NVRTC is looked for first. */
+  /** TILEWRIGHT_CUBLASLT: cuBLASLt's shared library, the tuner's rival; otherwise it is looked for as NVRTC is. `none`: no rival. */
+  readonly cublasLt: string | undefined;
+  /** LD_LIBRARY_PATH: where NVRTC and cuBLASLt are looked for first. */
   readonly libraryPath: string;
   /** CUDA_HOME, CUDA_PATH, and where toolkits are installed by default; `*` stands for any version. */
   readonly cudaToolkits: readonly string[];
@@ -45,6 +47,7 @@ export function readSettings(environment: Environment = process.env): Settings {
     path: text(environment, 'PATH') ?? '',
     nvrtc: text(environment, 'TILEWRIGHT_NVRTC'),
     nvcc: text(environment, 'TILEWRIGHT_NVCC'),
+    cublasLt: text(environment, 'TILEWRIGHT_CUBLASLT'),
     libraryPath: text(environment, 'LD_LIBRARY_PATH') ?? '',
     cudaToolkits: [...texts(environment, ['CUDA_HOME', 'CUDA_PATH']), '/usr/local/cuda', '/usr/local/cuda-*'],
     pythonPrefixes: [

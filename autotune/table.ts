@@ -1,4 +1,6 @@
 /** The tuner's table as text: whole for a terminal that is redrawn, line by line where output is piped. */
+import type { CudaSchedule } from '../ir/cuda.js';
+import type { CpuSchedule } from '../ir/plan.js';
 import type { TuneProgress, TuneRow } from './search.js';
 
 const HEADINGS = ['kernel', 'bucket', 'trials', 'best', 'share of peak', 'gain'] as const;
@@ -10,7 +12,7 @@ export function formatSeconds(seconds: number): string {
 }
 
 /** Best against the default schedule: `1.24×`. */
-export const gainOf = (row: TuneRow): number | undefined =>
+export const gainOf = (row: Pick<TuneRow, 'bestSeconds' | 'defaultSeconds'>): number | undefined =>
   (row.bestSeconds === undefined || row.defaultSeconds === undefined ? undefined : row.defaultSeconds / row.bestSeconds);
 
 function cells(row: TuneRow): readonly string[] {
@@ -39,7 +41,7 @@ function align(table: readonly (readonly string[])[], width: number): string[] {
 export const renderTable = (rows: readonly TuneRow[], width = 100): readonly string[] => align([HEADINGS, ...rows.map(cells)], width);
 
 /** `tuned 12 of 48, 310 trials, 41 s of 60 s` */
-export function statusLine({ rows, elapsedSeconds, budgetSeconds }: TuneProgress): string {
+export function statusLine({ rows, elapsedSeconds, budgetSeconds }: TuneProgress<CpuSchedule | CudaSchedule>): string {
   const measured = rows.filter((row) => row.bestSeconds !== undefined).length;
   const trials = rows.reduce((sum, row) => sum + row.trials, 0);
   return `measured ${measured} of ${rows.length}, ${trials} trials, ${elapsedSeconds.toFixed(0)} s of ${budgetSeconds.toFixed(0)} s`;

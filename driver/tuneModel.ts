@@ -4,12 +4,14 @@ import {
   type TuneProgress, type TuneResult as SearchResult,
 } from '../autotune/index.js';
 import { UserError } from '../errors.js';
-import { isArtifact, prepareArtifact, saveArtifact } from './artifact.js';
-import type { CpuModel } from './compile.js';
+import { isArtifact, prepareArtifact, rebuild, saveArtifact, type ModelReference } from './artifact.js';
+import type { CpuModel, CudaModel } from './compile.js';
+import { compileCudaKernels, cudaSources, emitCudaPlan } from './cudaKernels.js';
 import { compileKernels, emitPlan } from './kernels.js';
 import { detectMachine, scheduleFacts, upTo, type Machine } from './machine.js';
 import { openArtifact } from './open.js';
 import type { TuneRequest, TuneResult, Ui } from './requests.js';
+import { tuneCudaModel } from './tuneCuda.js';
 
 export interface TuneOptions {
   readonly budgetSeconds: number;
@@ -54,7 +56,10 @@ export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResul
   const machine = detectMachine();
   ui.phase('open artifact', request.artifact);
   const opened = await openArtifact(request.artifact, machine);
-  if (opened.model.target === 'cuda') throw new UserError(`${request.artifact}: is for cuda:${opened.model.facts.arch}; tuning covers the CPU only so far`, 'run it as it is: its default schedules were chosen for that architecture');
+  if (opened.model.target === 'cuda') {
+    const save: SaveCuda = (model, sources) => { saveArtifact(request.artifact, opened.reference, machine, model, sources, true); };
+    return tuneForCuda(request, opened.model, opened.reference, save, ui, begin);
+  }
   ui.phase('tune', `${request.budgetSeconds} s, ${request.threads} threads`);
   const { model, search: found } = await tuneCompiled(opened.model, machine, {
     budgetSeconds: request.budgetSeconds, threads: request.threads,
@@ -70,18 +75,34 @@ export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResul
   await compileKernels(emitted, model.isa);
   saveArtifact(request.artifact, opened.reference, machine, model, emitted.sources, true);
   return {
-    artifact: request.artifact, trials: found.trials, reused: found.reused, gain: gainOfLargest(found), table: renderTable(measuredRows(found.rows)),
+    artifact: request.artifact, trials: found.trials, reused: found.reused, gain: gainOfLargest(found.rows), table: renderTable(measuredRows(found.rows)),
     seconds: (performance.now() - begin) / 1000,
   };
+}
+
+type SaveCuda = (model: CudaModel, sources: ReturnType<typeof cudaSources>) => void;
+
+async function tuneForCuda(request: TuneRequest, opened: CudaModel, reference: ModelReference, save: SaveCuda, ui: Ui, begin: number): Promise<TuneResult> {
+  ui.phase('tune', `${request.budgetSeconds} s, cuda:${opened.facts.arch}`);
+  const { model, search, table, driverVersion } = await tuneCudaModel(opened, {
+    budgetSeconds: request.budgetSeconds, rebuild: rebuild(request.artifact, { model: reference, arithmetic: opened.arithmetic, cuda: opened.facts.arch }),
+    ...(request.database === undefined ? {} : { database: request.database }), ...(request.signal === undefined ? {} : { signal: request.signal }),
+  }, ui);
+  ui.phase('compile kernels', 'tuned');
+  const emitted = emitCudaPlan(model.plan);
+  await compileCudaKernels(emitted, model.facts.arch, { driverVersion });
+  save(model, cudaSources(emitted));
+  return { artifact: request.artifact, trials: search.trials, reused: search.reused, gain: gainOfLargest(search.rows), table, seconds: (performance.now() - begin) / 1000 };
 }
 
 /** A short budget reaches few of the (kernel, bucket) pairs: the table is about those. */
 const measuredRows = (rows: SearchResult['rows']): SearchResult['rows'] => rows.filter((row) => row.bestSeconds !== undefined);
 
 /** Time of a micro-batch of the largest measured bucket with default schedules ÷ with the tuned ones. */
-function gainOfLargest(found: SearchResult): number {
-  const largest = Math.max(0, ...found.rows.filter((row) => gainOf(row) !== undefined).map((row) => row.bucket.tokens));
-  const rows = found.rows.filter((row) => row.bucket.tokens === largest && gainOf(row) !== undefined);
+function gainOfLargest(all: readonly Pick<SearchResult['rows'][number], 'bucket' | 'count' | 'bestSeconds' | 'defaultSeconds'>[]): number {
+  const measured = all.filter((row) => gainOf(row) !== undefined);
+  const largest = Math.max(0, ...measured.map((row) => row.bucket.tokens));
+  const rows = measured.filter((row) => row.bucket.tokens === largest);
   const total = (seconds: (row: (typeof rows)[number]) => number): number => rows.reduce((sum, row) => sum + row.count * seconds(row), 0);
   const best = total((row) => row.bestSeconds ?? 0);
   return best > 0 ? total((row) => row.defaultSeconds ?? 0) / best : 1;

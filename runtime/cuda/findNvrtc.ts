@@ -40,7 +40,7 @@ function newestFirst(a: string, b: string): number {
 }
 
 /** Folders below `folder` whose name matches. */
-const below = async (folder: string, pattern: RegExp): Promise<string[]> =>
+export const below = async (folder: string, pattern: RegExp): Promise<string[]> =>
   (await names(folder)).filter((name) => pattern.test(name)).sort(newestFirst).map((name) => join(folder, name));
 
 const absoluteFolders = (list: string): string[] => list.split(delimiter).filter((folder) => isAbsolute(folder));
@@ -75,22 +75,25 @@ async function pythonPrefixes(settings: Settings): Promise<string[]> {
   return [...onPath, ...await expand(settings.pythonPrefixes)];
 }
 
-/** `nvidia/<wheel>/lib` of a Python's package folders: cuda_nvrtc up to CUDA 12, cu13 since. */
-async function wheelFolders(prefix: string): Promise<string[]> {
+/** `nvidia/<wheel>/lib` of a Python's package folders: a wheel for each library up to CUDA 12, cu13 for all since. */
+async function wheelFolders(prefix: string, wheel: RegExp): Promise<string[]> {
   const pythons = await below(join(prefix, 'lib'), /^python3(\.\d+)?$/);
   const sites = pythons.flatMap((python) => [join(python, 'site-packages'), join(python, 'dist-packages')]);
-  const wheels = await Promise.all(sites.map((site) => below(join(site, 'nvidia'), /^(cu\d+|cuda_nvrtc)$/)));
+  const wheels = await Promise.all(sites.map((site) => below(join(site, 'nvidia'), wheel)));
   return wheels.flat().map((wheel) => join(wheel, 'lib'));
 }
 
 const toolkitFolders = (toolkit: string): string[] => [join(toolkit, 'lib64'), join(toolkit, 'targets', 'x86_64-linux', 'lib')];
 
-/** Every folder that may hold NVRTC, in order of preference; each once. */
-export async function nvrtcFolders(settings: Settings): Promise<readonly string[]> {
+/** Every folder that may hold a library of CUDA's, in order of preference; each once. `wheel`: names of its Python wheels. */
+export async function cudaLibraryFolders(settings: Settings, wheel: RegExp): Promise<readonly string[]> {
   const toolkits = await expand(settings.cudaToolkits);
-  const wheels = await Promise.all((await pythonPrefixes(settings)).map(wheelFolders));
+  const wheels = await Promise.all((await pythonPrefixes(settings)).map((prefix) => wheelFolders(prefix, wheel)));
   return [...new Set([...absoluteFolders(settings.libraryPath), ...toolkits.flatMap(toolkitFolders), ...wheels.flat()])];
 }
+
+/** Every folder that may hold NVRTC. */
+export const nvrtcFolders = (settings: Settings): Promise<readonly string[]> => cudaLibraryFolders(settings, /^(cu\d+|cuda_nvrtc)$/);
 
 /** The library in a folder under its most specific name. */
 const libraryIn = async (folder: string): Promise<string[]> => (await below(folder, LIBRARY)).slice(0, 1);

@@ -1,0 +1,141 @@
+/** The CUDA schedules worth considering for one kernel: all of them for the cost model to rank, and steps for the climb. */
+import type { CudaFacts } from '../../codegen/cuda/index.js';
+import { ATTENTION_KEYS, attentionSchedules } from '../../codegen/cuda/attention.js';
+import type { CudaGemmSchedule, CudaGemmSkeleton, CudaSchedule } from '../../ir/cuda.js';
+import type { Kernel, KernelModule } from '../../ir/kernel.js';
+import { cudaScheduleKey } from '../database.js';
+import { candidateTest } from './legality.js';
+
+interface Axes {
+  readonly modes: readonly CudaGemmSchedule['mode'][];
+  readonly tm: readonly number[];
+  readonly tn: readonly number[];
+  readonly tk: readonly number[];
+  /** Deepest first: a pipeline that fits is worth its shared memory, more often than not. */
+  readonly stages: readonly number[];
+  readonly clusters: readonly (1 | 2)[];
+}
+
+const steps = (from: number, to: number, step: number): number[] => Array.from({ length: Math.floor((to - from) / step) + 1 }, (_, i) => from + i * step);
+
+const AXES: Readonly<Record<CudaGemmSkeleton, Axes>> = {
+  // Column tiles in steps of 16: they decide how full the last wave of multiprocessors is.
+  wgmma: { modes: ['pingpong', 'cooperative'], tm: [64, 128, 256], tn: steps(32, 256, 16), tk: [64, 128], stages: [8, 7, 6, 5, 4, 3, 2], clusters: [2, 1] },
+  mma: { modes: ['cooperative'], tm: [16, 32, 64, 128, 256], tn: [32, 64, 96, 128, 192, 256], tk: [32, 64], stages: [5, 4, 3, 2], clusters: [1] },
+  simt: { modes: ['cooperative'], tm: [16, 32, 64, 128], tn: [32, 64, 96, 128, 192, 256], tk: [16, 32], stages: [1], clusters: [1] },
+};
+
+/** Rasters of the ranking; the climb halves and doubles. */
+const RASTERS = [8, 16] as const;
+const MOST_RASTER = 64;
+const THREADS = [64, 128, 256, 512, 1024] as const;
+
+/** The schedules of one kernel. All compute the same numbers: the skeleton, which fixes the order of additions, is the default's. */
+export class CudaSpace {
+  readonly isLegal: (schedule: CudaSchedule) => boolean;
+  private readonly kernel: Kernel;
+  private readonly module: KernelModule;
+  private readonly facts: CudaFacts;
+  /** By skeleton. */
+  private readonly tiles = new Map<CudaGemmSkeleton, readonly CudaGemmSchedule[]>();
+
+  constructor(kernel: Kernel, module: KernelModule, facts: CudaFacts) {
+    this.kernel = kernel;
+    this.module = module;
+    this.facts = facts;
+    this.isLegal = candidateTest(kernel, module, facts);
+  }
+
+  /** Every schedule worth ranking, each once, in a fixed order. */
+  enumerate(start: CudaSchedule): readonly CudaSchedule[] {
+    switch (start.kind) {
+      case 'gemm': return this.gemmTiles(start.skeleton).flatMap((tile) => RASTERS.map((raster) => ({ ...tile, raster })));
+      case 'attention':
+        return this.kernel.anchor !== 'attention' ? [] : attentionSchedules(this.kernel, this.module, { sharedBytes: this.facts.sharedBytesPerBlock }).filter((s) => s.skeleton === start.skeleton);
+      case 'loop': return THREADS.map((threads): CudaSchedule => ({ kind: 'loop', threads })).filter(this.isLegal);
+      default: return start satisfies never;
+    }
+  }
+
+  /** Legal schedules one step from `from`, each once, never `from` itself. */
+  neighbours(from: CudaSchedule): readonly CudaSchedule[] {
+    const near = from.kind === 'gemm' ? this.gemmNeighbours(from) : this.enumerate(from);
+    const seen = new Set([cudaScheduleKey(from)]);
+    return near.filter((schedule) => {
+      const key = cudaScheduleKey(schedule);
+      if (seen.has(key) || !this.isLegal(schedule)) return false;
+      seen.add(key);
+      return true;
+    });
+  }
+
+  private gemmTiles(skeleton: CudaGemmSkeleton): readonly CudaGemmSchedule[] {
+    const known = this.tiles.get(skeleton);
+    if (known !== undefined) return known;
+    const { modes, tm, tn, tk, clusters } = AXES[skeleton];
+    const tiles = modes.flatMap((mode) => tm.flatMap((rows) => tn.flatMap((columns) => tk.flatMap((depth) => clusters.flatMap((cluster) =>
+      this.deepest({ kind: 'gemm', skeleton, tm: rows, tn: columns, tk: depth, stages: 1, cluster, raster: RASTERS[0], mode }) ?? [])))));
+    this.tiles.set(skeleton, tiles);
+    return tiles;
+  }
+
+  /** The tile with the deepest pipeline that fits. */
+  private deepest(tile: CudaGemmSchedule): CudaGemmSchedule | undefined {
+    for (const stages of AXES[tile.skeleton].stages) {
+      const schedule = { ...tile, stages };
+      if (this.isLegal(schedule)) return schedule;
+    }
+    return undefined;
+  }
+
+  private gemmNeighbours(from: CudaGemmSchedule): readonly CudaSchedule[] {
+    const { modes, tm, tn, tk, clusters } = AXES[from.skeleton];
+    const beside = (values: readonly number[], value: number): number[] => {
+      const lower = values.filter((v) => v < value), upper = values.filter((v) => v > value);
+      return [...lower.slice(-1), ...upper.slice(0, 1)];
+    };
+    const changed: CudaGemmSchedule[] = [
+      // The next legal widths on either side: not every one divides into whole pairs.
+      ...this.nextColumns(from, tn.filter((v) => v < from.tn).reverse()), ...this.nextColumns(from, tn.filter((v) => v > from.tn)),
+      ...beside(tm, from.tm).map((value) => ({ ...from, tm: value })), ...beside(tk, from.tk).map((value) => ({ ...from, tk: value })),
+      ...modes.filter((mode) => mode !== from.mode).map((mode) => ({ ...from, mode })),
+      ...clusters.filter((cluster) => cluster !== from.cluster).map((cluster) => ({ ...from, cluster })),
+    ];
+    return [
+      ...changed.flatMap((schedule) => this.deepest(schedule) ?? []),
+      ...[from.stages - 1, from.stages + 1].map((stages) => ({ ...from, stages })),
+      ...[from.raster / 2, from.raster * 2].filter((raster) => Number.isInteger(raster) && raster <= MOST_RASTER).map((raster) => ({ ...from, raster })),
+    ];
+  }
+
+  private nextColumns(from: CudaGemmSchedule, widths: readonly number[]): CudaGemmSchedule[] {
+    for (const tn of widths) {
+      const found = this.deepest({ ...from, tn });
+      if (found !== undefined) return [found];
+    }
+    return [];
+  }
+}
+
+/** The schedule on CUDA cores whose result the others must have. Throws where there is none. */
+export function referenceSchedule(kernel: Kernel, module: KernelModule, facts: CudaFacts, start: CudaSchedule): CudaSchedule {
+  const isLegal = candidateTest(kernel, module, facts);
+  if (start.kind === 'gemm') {
+    const { tm, tn, tk } = AXES.simt;
+    // The largest tile is the fastest: references are computed for the largest micro-batches too.
+    for (const rows of [...tm].reverse()) {
+      for (const columns of [...tn].reverse()) {
+        for (const depth of [...tk].reverse()) {
+          const schedule: CudaSchedule = { kind: 'gemm', skeleton: 'simt', tm: rows, tn: columns, tk: depth, stages: 1, cluster: 1, raster: 8, mode: 'cooperative' };
+          if (isLegal(schedule)) return schedule;
+        }
+      }
+    }
+  }
+  if (start.kind === 'attention') {
+    const found = [16, 8, 4, 32].map((queries): CudaSchedule => ({ kind: 'attention', skeleton: 'simt', queries, keys: ATTENTION_KEYS.simt })).find(isLegal);
+    if (found !== undefined) return found;
+  }
+  if (start.kind === 'loop') return start;
+  throw new Error(`Kernel ${kernel.name} (${kernel.path}) cannot be computed on CUDA cores: there is nothing to check candidates against.`);
+}

@@ -1,0 +1,161 @@
+/** Device code that compares a candidate's results with the reference's, and what may differ between them. */
+import type { LaunchShape } from '../../ir/cuda.js';
+import type { BufferDecl, Kernel, KernelModule } from '../../ir/kernel.js';
+import type { DType } from '../../ir/types.js';
+
+/** Unit and entry. Parameters: job, expected, actual, found. */
+export const COMPARE_SYMBOL = 'tw_compare';
+const THREADS = 256;
+const MAX_GRID_Y = 32_768;
+
+export const COMPARE_SOURCE = String.raw`// Results of a candidate against the reference's. Jobs: see compare.ts.
+
+/** Types: 0 f32, 1 f16, 2 bf16, 3 i32. */
+struct tw_compare_job {
+  long long stride;
+  int rows;
+  int columns;
+  int type;
+  int hasIndices;   // every fourth column from the third is the column of a maximum
+  float relative;
+  float absolute;
+};
+
+static __device__ __forceinline__ float tw_value(const void *data, long long index, int type) {
+  if (type == 0) return ((const float *)data)[index];
+  const unsigned short bits = ((const unsigned short *)data)[index];
+  if (type == 2) return __uint_as_float((unsigned)bits << 16);
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}
+
+/** found: elements that differ, the first of them (row * columns + column), indices of maxima that differ. */
+extern "C" __global__ void tw_compare(int, int, const void *jobs, const void *expected, const void *actual, void *found) {
+  const tw_compare_job job = *(const tw_compare_job *)jobs;
+  unsigned long long *answers = (unsigned long long *)found;
+  for (int row = blockIdx.y; row < job.rows; row += gridDim.y) {
+    for (int column = blockIdx.x * blockDim.x + threadIdx.x; column < job.columns; column += gridDim.x * blockDim.x) {
+      const long long at = (long long)row * job.stride + column;
+      bool isSame;
+      if (job.type == 3) isSame = ((const int *)expected)[at] == ((const int *)actual)[at];
+      else {
+        const float e = tw_value(expected, at, job.type), a = tw_value(actual, at, job.type);
+        if (job.hasIndices != 0 && (column & 3) == 2) {
+          if (e != a) atomicAdd(answers + 2, 1ull);
+          continue;
+        }
+        // Infinities are equal or differ; a NaN always differs.
+        isSame = e == a || (fabsf(e) < __uint_as_float(0x7f800000u) && fabsf(a - e) <= job.absolute + job.relative * fabsf(e));
+      }
+      if (!isSame) {
+        atomicAdd(answers, 1ull);
+        atomicMin(answers + 1, (unsigned long long)row * job.columns + column);
+      }
+    }
+  }
+}
+`;
+
+/** Bytes of the job and of the answers. */
+export const COMPARE_JOB_BYTES = 32;
+export const COMPARE_FOUND_BYTES = 32;
+
+const TYPES: Readonly<Record<Exclude<DType, 'bool'>, number>> = { f32: 0, f16: 1, bf16: 2, i32: 3 };
+
+export interface Tolerance {
+  readonly relative: number;
+  /** In units of the values' root mean square. */
+  readonly absolute: number;
+}
+
+/** Half a unit in the last place, relative. */
+const ROUNDING: Readonly<Record<'f16' | 'bf16' | 'f32', number>> = { f16: 2 ** -11, bf16: 2 ** -8, f32: 2 ** -24 };
+/** Products of 16-bit numbers summed in f32 in another order: cancellation leaves this much of a unit's deviation. */
+const SUMMED = 2 ** -10;
+/** Kernels over the same f32 numbers in another order of launch. */
+const REORDERED = 2 ** -16;
+
+/**
+ * What two right kernels may differ by in `buffer`: two roundings to its type; where something was summed over k, the
+ * order; in attention, the rounding of probabilities to the operands' type, which the reference keeps in f32.
+ */
+export function toleranceOf(kernel: Kernel, module: KernelModule, { dtype }: Pick<BufferDecl, 'dtype'>): Tolerance {
+  const stored = dtype === 'f16' || dtype === 'bf16' || dtype === 'f32' ? ROUNDING[dtype] : 0;
+  const typeOf = (name: string): DType | undefined => module.buffers.find((b) => b.name === name)?.dtype;
+  switch (kernel.anchor) {
+    case 'gemm':
+    case 'logprob': return { relative: 4 * stored + SUMMED, absolute: 2 * stored + SUMMED };
+    case 'attention': {
+      const operand = typeOf(kernel.v);
+      const probability = operand === 'f16' || operand === 'bf16' ? ROUNDING[operand] : 0;
+      return { relative: 4 * stored + 2 * probability, absolute: 4 * (stored + probability) };
+    }
+    case 'loop':
+    case 'logprobReduce': return { relative: 4 * stored + REORDERED, absolute: 2 * stored + REORDERED };
+    default: return kernel satisfies never;
+  }
+}
+
+/** Indices of maxima that may differ: near ties, which the order of additions decides. */
+export const tiesAllowed = (count: number): number => Math.max(4, Math.ceil(count / 200));
+
+export interface CompareJob {
+  readonly bytes: Uint8Array;
+  readonly launch: LaunchShape;
+}
+
+export interface Compared {
+  readonly dtype: DType;
+  readonly rows: number;
+  readonly columns: number;
+  readonly stride: number;
+  readonly tolerance: Tolerance;
+  /** Root mean square of the reference's finite values. */
+  readonly scale: number;
+  readonly hasIndices: boolean;
+}
+
+/** Throws for booleans, which no kernel writes. */
+export function compareJob({ dtype, rows, columns, stride, tolerance, scale, hasIndices }: Compared): CompareJob {
+  if (dtype === 'bool') throw new Error('No kernel writes booleans.');
+  const view = new DataView(new ArrayBuffer(COMPARE_JOB_BYTES));
+  view.setBigInt64(0, BigInt(stride), true);
+  [rows, columns, TYPES[dtype], hasIndices ? 1 : 0].forEach((value, i) => view.setInt32(8 + 4 * i, value, true));
+  view.setFloat32(24, tolerance.relative, true);
+  view.setFloat32(28, tolerance.absolute * scale, true);
+  return {
+    bytes: new Uint8Array(view.buffer),
+    launch: {
+      threads: THREADS, sharedBytes: 0, cluster: 1,
+      gridX: { kind: 'constant', count: Math.min(64, Math.ceil(columns / THREADS)) }, gridY: { kind: 'constant', count: Math.min(Math.max(rows, 1), MAX_GRID_Y) },
+    },
+  };
+}
+
+/** Answers before a comparison: nothing found. */
+export const nothingFound = (): BigUint64Array => new BigUint64Array([0n, 2n ** 64n - 1n, 0n, 0n]);
+
+/** Numbers of 16-bit or 32-bit floats. */
+function numbersOf(bytes: ArrayBuffer, dtype: DType): Float32Array {
+  if (dtype === 'f32') return new Float32Array(bytes);
+  const halves = new Uint16Array(bytes);
+  if (dtype === 'bf16') return new Float32Array(Uint32Array.from(halves, (half) => half << 16).buffer);
+  return Float32Array.from(halves, (half) => {
+    const exponent = (half >> 10) & 31, fraction = half & 1023;
+    const magnitude = exponent === 31 ? (fraction === 0 ? Infinity : NaN) : exponent === 0 ? fraction * 2 ** -24 : (1 + fraction / 1024) * 2 ** (exponent - 15);
+    return half >> 15 === 1 ? -magnitude : magnitude;
+  });
+}
+
+/** Root mean square of a sample's finite values; 0 where there are none. Rows of `columns`, `stride` elements apart. */
+export function scaleOf(bytes: ArrayBuffer, dtype: DType, columns: number, stride: number): number {
+  if (dtype === 'i32' || dtype === 'bool') return 0;
+  let sum = 0, count = 0;
+  numbersOf(bytes, dtype).forEach((value, i) => {
+    if (i % stride >= columns || !Number.isFinite(value)) return;
+    sum += value * value;
+    count++;
+  });
+  return count === 0 ? 0 : Math.sqrt(sum / count);
+}

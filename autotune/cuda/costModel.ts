@@ -1,0 +1,117 @@
+/**
+ * Roofline estimates of a CUDA kernel under a schedule, with whole waves of blocks on the device's multiprocessors:
+ * ranks candidates before any is measured. Right about orders, not about percents.
+ */
+import { physicalColumns } from '../../codegen/cuda/operands.js';
+import type { CudaArch, CudaAttentionSchedule, CudaGemmSchedule, CudaGemmSkeleton, CudaSchedule } from '../../ir/cuda.js';
+import type { GemmKernel, Kernel, KernelModule, LogProbKernel } from '../../ir/kernel.js';
+import { depthOf, kernelWork, rowsOf, scalarCost, type Work, type WorkSize } from '../work.js';
+
+export interface CudaMachine {
+  readonly multiprocessors: number;
+  /** Of the tensor cores on 16-bit numbers, nominal. */
+  readonly flopsPerSecond: number;
+  /** From device memory, measured. */
+  readonly bytesPerSecond: number;
+  readonly sharedBytesPerMultiprocessor: number;
+}
+
+/** Floating operations of a multiprocessor's tensor cores in a cycle, dense 16-bit. */
+const TENSOR_FLOPS: Readonly<Record<CudaArch, number>> = { sm_80: 2048, sm_90a: 4096 };
+
+/** `clockKHz`: the device's highest clock, which long contractions do not hold. */
+export const cudaMachine = (arch: CudaArch, device: { readonly multiprocessors: number; readonly clockKHz: number; readonly sharedBytesPerMultiprocessor: number }, bytesPerSecond: number): CudaMachine => ({
+  multiprocessors: device.multiprocessors, flopsPerSecond: TENSOR_FLOPS[arch] * device.multiprocessors * Math.max(1, device.clockKHz) * 1000,
+  bytesPerSecond, sharedBytesPerMultiprocessor: device.sharedBytesPerMultiprocessor,
+});
+
+/** Share of the nominal rate that a skeleton's inner loop reaches (docs/performance.md). */
+const REACH: Readonly<Record<CudaGemmSkeleton, number>> = { wgmma: 0.78, mma: 0.5, simt: 0.03 };
+/** L2 gives about this many times what memory gives. */
+const L2_OVER_MEMORY = 2.2;
+const LAUNCH_SECONDS = 3e-6;
+/** Filling the pipeline of the first tile, and the last epilogue. */
+const TAIL_SECONDS = 3e-6;
+/** Loads and products overlap, but not wholly. */
+const EXPOSED = 0.1;
+/** Scalar operations of a multiprocessor in a cycle, against its tensor cores' operations. */
+const SCALAR_SHARE = 1 / 64;
+/** Rates of attention kernels, share of the tensor cores'. */
+const ATTENTION_REACH: Readonly<Record<CudaAttentionSchedule['skeleton'], number>> = { mma: 0.3, simt: 0.015 };
+/** Scores of a step of the softmax, in tensor operations of the same time. */
+const SOFTMAX_FLOPS = 600;
+
+const overlap = (...seconds: readonly number[]): number => {
+  const top = Math.max(...seconds);
+  return top + EXPOSED * (seconds.reduce((sum, s) => sum + s, 0) - top);
+};
+
+/** Tiles of columns: segments begin a tile of their own. */
+function columnTiles(kernel: GemmKernel | LogProbKernel, tn: number): number {
+  if (kernel.anchor === 'logprob') return Math.ceil(kernel.vocab / tn);
+  return kernel.segments.reduce((sum, { columns, pairing }) => sum + Math.ceil(physicalColumns(columns, pairing) / tn), 0);
+}
+
+/** Blocks of a multiprocessor at a time. Tiles of wgmma take all its shared memory and registers. */
+function residentBlocks({ skeleton, tm, tn, tk, stages }: CudaGemmSchedule, machine: CudaMachine): number {
+  if (skeleton === 'wgmma') return 1;
+  const shared = Math.max(1, stages) * (tm + tn) * tk * (skeleton === 'simt' ? 4 : 2);
+  return Math.max(1, Math.min(4, Math.floor(machine.sharedBytesPerMultiprocessor / shared), Math.floor((64 * 256) / (tm * tn / 4))));
+}
+
+function gemmSeconds(kernel: GemmKernel | LogProbKernel, s: CudaGemmSchedule, rows: number, machine: CudaMachine): number {
+  const perMultiprocessor = machine.flopsPerSecond / machine.multiprocessors;
+  const down = Math.ceil(rows / (s.tm * s.cluster)) * s.cluster;
+  const across = columnTiles(kernel, s.tn);
+  const resident = residentBlocks(s, machine);
+  const slots = Math.max(s.cluster, Math.floor(machine.multiprocessors / s.cluster) * s.cluster) * resident;
+  const waves = Math.ceil((down * across) / slots);
+  // Narrow tiles wait for shared memory.
+  const width = Math.min(1, 0.55 + 0.45 * Math.sqrt(Math.min(s.tn, 192) / 192)) * Math.min(1, 0.7 + 0.3 * (s.tm / 128));
+  const products = (2 * s.tm * s.tn * kernel.k) / (perMultiprocessor * REACH[s.skeleton] * width);
+  const l2 = (machine.bytesPerSecond * L2_OVER_MEMORY) / machine.multiprocessors;
+  const loads = ((s.tm + s.tn / s.cluster) * kernel.k * 2) / l2;
+  const outputs = kernel.anchor === 'gemm' ? kernel.segments[0]!.outputs.reduce((sum, o) => sum + 4 + scalarCost(o.value), 0) : 24;
+  const epilogue = (s.tm * s.tn * outputs) / (perMultiprocessor * SCALAR_SHARE);
+  // Ping-pong: one warpgroup's epilogue runs under the other's product.
+  const shown = s.mode === 'pingpong' ? EXPOSED * epilogue : epilogue;
+  const depth = s.stages >= 4 ? 1 : 1 + 0.05 * (4 - s.stages);
+  const arithmetic = waves * resident * (overlap(products * depth, loads) + shown / resident);
+  // Weights come from memory once for each group of row tiles that are walked together.
+  const groups = Math.max(1, Math.ceil(down / s.raster));
+  const weightBytes = across * s.tn * kernel.k * 2;
+  const rereads = weightBytes * (1 + 0.15 * (groups - 1)) + rows * kernel.k * 2;
+  return TAIL_SECONDS + overlap(arithmetic, rereads / machine.bytesPerSecond);
+}
+
+function attentionSeconds(kernel: Extract<Kernel, { anchor: 'attention' }>, s: CudaAttentionSchedule, size: WorkSize, machine: CudaMachine): number {
+  const rows = rowsOf(kernel, size);
+  const blocks = Math.ceil(rows / s.queries) * kernel.heads;
+  const keys = kernel.mask.kind === 'bias' ? size.T : Math.min(size.T, depthOf(kernel, size) + s.queries);
+  const padded = Math.ceil(keys / s.keys) * s.keys;
+  const block = s.queries * padded * (4 * kernel.headDim + SOFTMAX_FLOPS) / ((machine.flopsPerSecond / machine.multiprocessors) * ATTENTION_REACH[s.skeleton]);
+  // Two blocks hide each other's waits, and the last wave is nearly as even as the first: blocks are short.
+  return TAIL_SECONDS + Math.max(block, (blocks / machine.multiprocessors) * block);
+}
+
+/** Estimated seconds of one launch as a function of its schedule. Throws where kernel and schedule are of different kinds. */
+export function cudaCost(kernel: Kernel, module: KernelModule, size: WorkSize, machine: CudaMachine): (schedule: CudaSchedule) => number {
+  const rows = rowsOf(kernel, size);
+  const memory = kernelWork(kernel, module, size).bytes / machine.bytesPerSecond;
+  const arithmetic = (schedule: CudaSchedule): number => {
+    if (kernel.anchor === 'gemm' || kernel.anchor === 'logprob') {
+      if (schedule.kind === 'gemm') return gemmSeconds(kernel, schedule, rows, machine);
+    } else if (kernel.anchor === 'attention') {
+      if (schedule.kind === 'attention') return attentionSeconds(kernel, schedule, size, machine);
+    } else if (schedule.kind === 'loop') {
+      // Bound by memory; blocks of 256 threads balance best.
+      return TAIL_SECONDS + memory * (1 + 0.02 * Math.abs(Math.log2(schedule.threads / 256)));
+    }
+    throw new Error(`Kernel ${kernel.name} is a ${kernel.anchor}, its schedule is for ${schedule.kind}.`);
+  };
+  return (schedule) => LAUNCH_SECONDS + (rows === 0 ? 0 : overlap(arithmetic(schedule), memory));
+}
+
+/** Share of the device's peak that `seconds` means: of the tensor cores for contractions, of memory for the rest. */
+export const cudaShareOfPeak = ({ flops, bytes }: Work, machine: CudaMachine, seconds: number): number =>
+  Math.max(flops / machine.flopsPerSecond, bytes / machine.bytesPerSecond) / seconds;

@@ -1,0 +1,70 @@
+/** Random weights and activations, made on the device by the runtime's own code. */
+import { rowStride, type Bucket } from '../../ir/plan.js';
+import type { BufferDecl, WeightDecl } from '../../ir/kernel.js';
+import { DTYPE_BYTES } from '../../ir/types.js';
+import type { CudaAddon, CudaDevice, CudaMemory, CudaModule } from '../../runtime/cuda/addon.js';
+import { JOB_BYTES, packJob, type DeviceJob } from '../../runtime/cuda/packJob.js';
+import { PACK_ENTRIES } from '../../runtime/cuda/packKernels.js';
+import type { PackDType, TensorSource } from '../../runtime/tensorSource.js';
+
+type Fill = { readonly kind: 'random'; readonly seed: number; readonly scale: number } | { readonly kind: 'constant'; readonly value: number };
+
+/** Fills device memory. One at a time. */
+export class DeviceFill {
+  private readonly addon: CudaAddon;
+  private readonly device: CudaDevice;
+  private readonly pack: CudaModule;
+  private readonly job: CudaMemory;
+
+  constructor(addon: CudaAddon, device: CudaDevice, pack: CudaModule) {
+    this.addon = addon;
+    this.device = device;
+    this.pack = pack;
+    this.job = new addon.Memory(device, 256);
+  }
+
+  release(): void {
+    this.job.release();
+  }
+
+  /** A packed weight, or the first rows of a table. */
+  async weight(memory: CudaMemory, weight: WeightDecl, seed: number, scale: number, tableRows?: number): Promise<void> {
+    // Rows that pad a pairing belong to no source.
+    memory.fill(0);
+    let sourceRow = 0;
+    for (const [i, source] of weight.sources.entries()) {
+      const rows = tableRows === undefined ? source.rows : Math.min(source.rows, tableRows);
+      await this.run(memory, packJob(weight, { tensor: tensorOf(weight.dtype, rows, weight.k, { kind: 'random', seed: seed + 7919 * i, scale }), firstRow: 0, rows, sourceRow, isScaled: false }));
+      sourceRow += source.rows;
+    }
+  }
+
+  /** `rows` rows of `stride` elements. */
+  async matrix(memory: CudaMemory, dtype: PackDType, rows: number, stride: number, fill: Fill): Promise<void> {
+    if (rows === 0) return;
+    const like: WeightDecl = { name: 'values', layout: 'rows', dtype, sources: [{ tensor: 'values', rows }], k: stride, pairing: { kind: 'none' } };
+    await this.run(memory, packJob(like, { tensor: tensorOf(dtype, rows, stride, fill), firstRow: 0, rows, sourceRow: 0, isScaled: false }));
+  }
+
+  private async run(memory: CudaMemory, { bytes, launch }: DeviceJob): Promise<void> {
+    this.job.write(0, bytes);
+    const program = new this.addon.Program({
+      device: this.device, maxTokens: 1, maxRows: 1, inputs: [], outputs: [],
+      slots: [{ memory: this.job, offset: 0, bytes: JOB_BYTES }, { memory, offset: 0, bytes: memory.sizeBytes }],
+      // Nothing is stored and nothing scaled: the job stands in for both operands that are not read.
+      launches: [{ name: 'random numbers', module: this.pack, symbol: PACK_ENTRIES.rows, tensorMaps: [], launch, usesProgrammaticLaunch: false, slots: [0, 0, 1, 0] }],
+    });
+    try {
+      await program.run({ tokens: 1, rows: 1, inputs: [] });
+    } finally {
+      program.release();
+    }
+  }
+}
+
+const tensorOf = (dtype: PackDType, rows: number, columns: number, fill: Fill): TensorSource => (fill.kind === 'random'
+  ? { kind: 'random', dtype, shape: [rows, columns], seed: BigInt(fill.seed), scale: fill.scale }
+  : { kind: 'constant', dtype, shape: [rows, columns], value: fill.value });
+
+/** Elements from row to row of a buffer in a plan of this capacity. */
+export const strideOf = (buffer: BufferDecl, capacity: Bucket): number => rowStride(buffer, capacity.tokens, DTYPE_BYTES[buffer.dtype]);

@@ -1,0 +1,32 @@
+/** Which CUDA schedules the tuner looks at: those that code generation can print, less those that cannot be fast. */
+import { isLegalCuda, type CudaFacts } from '../../codegen/cuda/index.js';
+import type { CudaSchedule } from '../../ir/cuda.js';
+import type { Kernel, KernelModule } from '../../ir/kernel.js';
+import { cudaScheduleKey } from '../database.js';
+
+/** Fewer products a loaded element than this wait for L2 whatever the size of the micro-batch. */
+const LEAST_TILE = 16 * 32;
+/** Blocks of fewer threads leave multiprocessors idle in loops. */
+const LEAST_THREADS = 64;
+
+/** `true`, or why the tuner leaves `schedule` out. Pure: depends on its arguments only. */
+export function isCudaCandidate(kernel: Kernel, module: KernelModule, schedule: CudaSchedule, facts: CudaFacts): true | string {
+  if (schedule.kind === 'gemm' && schedule.tm * schedule.tn < LEAST_TILE) return `a tile of ${schedule.tm}×${schedule.tn} reads more than it multiplies`;
+  if (schedule.kind === 'loop' && schedule.threads < LEAST_THREADS) return `blocks of ${schedule.threads} threads do not fill a multiprocessor`;
+  return isLegalCuda(kernel, module, schedule, facts);
+}
+
+/** isCudaCandidate of one kernel, each schedule judged once: legality prints programs to count what they keep. */
+export function candidateTest(kernel: Kernel, module: KernelModule, facts: CudaFacts): (schedule: CudaSchedule) => boolean {
+  const known = new Map<string, boolean>();
+  return (schedule) => {
+    // The order of tiles takes no memory.
+    const key = cudaScheduleKey(schedule.kind === 'gemm' ? { ...schedule, raster: 8 } : schedule);
+    let isLegal = known.get(key);
+    if (isLegal === undefined) {
+      isLegal = isCudaCandidate(kernel, module, schedule, facts) === true;
+      known.set(key, isLegal);
+    }
+    return isLegal;
+  };
+}

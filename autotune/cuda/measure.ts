@@ -1,0 +1,256 @@
+/**
+ * Measures candidates on the device: compiles them side by side, compares each result with the one computed on CUDA
+ * cores, then times launches on random data that the L2 cache does not hold.
+ */
+import { emitCudaKernel, kernelSignature } from '../../codegen/cuda/index.js';
+import { UserError } from '../../errors.js';
+import type { CudaKernelText, CudaSchedule } from '../../ir/cuda.js';
+import type { Kernel, KernelModule } from '../../ir/kernel.js';
+import type { Bucket } from '../../ir/plan.js';
+import { isCudaError, type CudaAddon, type CudaDevice, type CudaModule, type CudaProgram } from '../../runtime/cuda/addon.js';
+import type { CudaUnit } from '../../runtime/cuda/compiler.js';
+import { PACK_SOURCE } from '../../runtime/cuda/packKernels.js';
+import { cudaScheduleKey, median } from '../database.js';
+import type { Measure, Measurement, MeasureRequest } from '../measure.js';
+import { COMPARE_SOURCE, COMPARE_SYMBOL } from './compare.js';
+import { DeviceFill } from './fill.js';
+import { CudaWorkbench } from './workbench.js';
+
+/** Machine code by symbol, and what did not compile. compileCubins with keepsGoing. */
+export type CompileKernels = (units: readonly CudaUnit[]) => Promise<{
+  readonly cubins: ReadonlyMap<string, Uint8Array>;
+  readonly failures: ReadonlyMap<string, Error>;
+}>;
+
+export interface CudaMeasurerOptions {
+  readonly addon: CudaAddon;
+  readonly device: CudaDevice;
+  /** Largest micro-batch of the plan: fixes strides. */
+  readonly capacity: Bucket;
+  readonly compile: CompileKernels;
+  /** The schedule whose result is right: CUDA cores, no tricks. */
+  readonly reference: (kernel: Kernel, module: KernelModule, bucket: Bucket) => CudaSchedule;
+  /** Prints kernels; tests bring their own. */
+  readonly emit?: typeof emitCudaKernel;
+  /** Device memory for operands of kernels that may be measured again. Default: three fifths of what is free. */
+  readonly memoryBytes?: number;
+  /** Seconds after which a launch counts as hung. */
+  readonly patienceSeconds?: number;
+}
+
+/** Cache name of the runtime's own device code. */
+const PACK_UNIT = 'tw_pack';
+const FIRST_SAMPLES = 3;
+const MIN_SAMPLES = 7;
+const MAX_SAMPLES = 60;
+const SAMPLE_SECONDS = 0.03;
+/** Launches before the counted ones: clocks settle, the queue fills. */
+const WARM_SECONDS = 0.004;
+const MAX_WARM = 64;
+/** Samples shorter than this are several launches: events tell half a microsecond. */
+const SHORTEST_SAMPLE = 1e-4;
+const MAX_PER_SAMPLE = 32;
+/** After the first samples, a candidate this much slower than the best is given up. */
+const HOPELESS = 1.3;
+const FREE_SHARE = 0.6;
+const PATIENCE_SECONDS = 60;
+
+export class CudaMeasurer {
+  private readonly options: CudaMeasurerOptions;
+  private readonly fill: DeviceFill;
+  private readonly compare: CudaModule;
+  private readonly own: readonly CudaModule[];
+  private readonly memoryBytes: number;
+  /** Machine code by symbol, or why there is none. */
+  private readonly compiled = new Map<string, Uint8Array | string>();
+  /** By signature and bucket, least recently used first. */
+  private readonly benches = new Map<string, CudaWorkbench>();
+
+  private constructor(options: CudaMeasurerOptions, pack: CudaModule, compare: CudaModule) {
+    this.options = options;
+    this.fill = new DeviceFill(options.addon, options.device, pack);
+    this.compare = compare;
+    this.own = [pack, compare];
+    this.memoryBytes = options.memoryBytes ?? FREE_SHARE * options.device.memory().freeBytes;
+  }
+
+  /** Compiles the tuner's own device code. Throws UserError where there is no compiler, CudaError where the device fails. */
+  static async create(options: CudaMeasurerOptions): Promise<CudaMeasurer> {
+    const { cubins, failures } = await options.compile([{ symbol: PACK_UNIT, source: PACK_SOURCE }, { symbol: COMPARE_SYMBOL, source: COMPARE_SOURCE }]);
+    const module = (symbol: string): CudaModule => {
+      const cubin = cubins.get(symbol);
+      if (cubin === undefined) throw failures.get(symbol) ?? new Error(`${symbol} was not compiled.`);
+      return new options.addon.Module(options.device, cubin);
+    };
+    return new CudaMeasurer(options, module(PACK_UNIT), module(COMPARE_SYMBOL));
+  }
+
+  /** Random operands for others, such as the vendor's library. */
+  get randomFill(): DeviceFill {
+    return this.fill;
+  }
+
+  release(): void {
+    for (const bench of this.benches.values()) bench.release();
+    this.benches.clear();
+    this.fill.release();
+    for (const module of this.own) module.release();
+  }
+
+  /** Compiles what many requests will need, all side by side. */
+  readonly prepare = async (requests: readonly MeasureRequest<CudaSchedule>[]): Promise<void> => {
+    await this.compile(requests.flatMap((request) => [this.referenceOf(request), ...request.schedules].flatMap((schedule) => this.tryEmit(request, schedule) ?? [])));
+  };
+
+  readonly measure: Measure<CudaSchedule> = (request) => this.run(request);
+
+  private referenceOf({ kernel, module, bucket }: MeasureRequest<CudaSchedule>): CudaSchedule {
+    return this.options.reference(kernel, module, bucket);
+  }
+
+  private emit({ kernel, module }: MeasureRequest<CudaSchedule>, schedule: CudaSchedule): CudaKernelText {
+    return (this.options.emit ?? emitCudaKernel)(kernel, module, schedule, this.options.capacity.tokens);
+  }
+
+  private tryEmit(request: MeasureRequest<CudaSchedule>, schedule: CudaSchedule): CudaKernelText | undefined {
+    try {
+      return this.emit(request, schedule);
+    } catch {
+      // Asked again when it is measured, which tells why.
+      return undefined;
+    }
+  }
+
+  private async compile(texts: readonly CudaKernelText[]): Promise<void> {
+    const missing = [...new Map(texts.map((text) => [text.symbol, text])).values()].filter(({ symbol }) => !this.compiled.has(symbol));
+    if (missing.length === 0) return;
+    const { cubins, failures } = await this.options.compile(missing.map(({ symbol, source }) => ({ symbol, source })));
+    for (const { symbol } of missing) this.compiled.set(symbol, cubins.get(symbol) ?? failures.get(symbol)?.message ?? 'it was not compiled');
+  }
+
+  private async *run(request: MeasureRequest<CudaSchedule>): AsyncGenerator<Measurement<CudaSchedule>> {
+    await this.prepare([request]);
+    const bench = await this.benchWithReference(request);
+    let best = request.bestSeconds ?? Infinity;
+    for (const schedule of request.schedules) {
+      let measurement: Measurement<CudaSchedule>;
+      let fatal: unknown;
+      try {
+        measurement = await this.one(request, schedule, bench, best);
+      } catch (error) {
+        if (!isCudaError(error) && !(error instanceof Hung)) throw error;
+        if (isCudaError(error) ? error.isContextDead : true) fatal = error;
+        measurement = { schedule, failure: shorten(error.message) };
+      }
+      if ('seconds' in measurement) best = Math.min(best, median(measurement.seconds));
+      // Recorded first: the next run knows better than to try it.
+      yield measurement;
+      if (fatal !== undefined) {
+        throw new UserError(`${request.kernel.path} with ${cudaScheduleKey(schedule)} ended the use of the device: ${fatal instanceof Error ? fatal.message : String(fatal)}`,
+          'run the same tune command again: it goes on where it was, without that schedule', { cause: fatal });
+      }
+    }
+  }
+
+  /** Checks and times one candidate. */
+  private async one(request: MeasureRequest<CudaSchedule>, schedule: CudaSchedule, bench: CudaWorkbench, best: number): Promise<Measurement<CudaSchedule>> {
+    let text: CudaKernelText;
+    try {
+      text = this.emit(request, schedule);
+    } catch (error) {
+      return { schedule, failure: shorten(`no code for it: ${error instanceof Error ? error.message : String(error)}`) };
+    }
+    const cubin = this.compiled.get(text.symbol);
+    if (cubin === undefined || typeof cubin === 'string') return { schedule, failure: shorten(cubin ?? 'it was not compiled') };
+    return this.withProgram(text, cubin, bench, async (program): Promise<Measurement<CudaSchedule>> => {
+      const difference = await this.patiently(bench.difference(program));
+      if (difference !== undefined) return { schedule, failure: shorten(difference) };
+      return { schedule, seconds: await this.patiently(sample(program, bench.launches, request.bucket, best)) };
+    });
+  }
+
+  private async withProgram<T>(text: CudaKernelText, cubin: Uint8Array, bench: CudaWorkbench, use: (program: CudaProgram) => Promise<T>): Promise<T> {
+    const module = new this.options.addon.Module(this.options.device, cubin);
+    try {
+      const program = bench.program(text, module);
+      try {
+        return await use(program);
+      } finally {
+        program.release();
+      }
+    } finally {
+      module.release();
+    }
+  }
+
+  private async benchWithReference(request: MeasureRequest<CudaSchedule>): Promise<CudaWorkbench> {
+    const { kernel, module, bucket } = request;
+    const { capacity, addon, device } = this.options;
+    const key = JSON.stringify([kernelSignature(kernel, module, capacity.tokens), bucket.tokens, bucket.rows, bucket.longest]);
+    let bench = this.benches.get(key);
+    this.benches.delete(key);
+    if (bench === undefined) {
+      const text = this.emit(request, this.referenceOf(request));
+      const cubin = this.compiled.get(text.symbol);
+      if (cubin === undefined || typeof cubin === 'string') throw new UserError(`The reference of ${kernel.path} does not compile: ${cubin ?? 'it was not tried'}`, 'Look at it: tilewright inspect MODEL --kernel NAME');
+      bench = new CudaWorkbench({ kernel, module, bucket, capacity, addon, device, fill: this.fill, compare: this.compare });
+      const fresh = bench;
+      try {
+        await fresh.fill();
+        await this.withProgram(text, cubin, fresh, (program) => this.patiently(fresh.learnReference(program)));
+      } catch (error) {
+        fresh.release();
+        throw error;
+      }
+    }
+    this.benches.set(key, bench);
+    this.trim(bench);
+    return bench;
+  }
+
+  private trim(kept: CudaWorkbench): void {
+    let total = [...this.benches.values()].reduce((sum, b) => sum + b.bytes, 0);
+    for (const [key, old] of this.benches) {
+      if (total <= this.memoryBytes || old === kept) break;
+      total -= old.bytes;
+      old.release();
+      this.benches.delete(key);
+    }
+  }
+
+  /** A kernel that never ends cannot be stopped from here: what waits for it gives up. */
+  private async patiently<T>(work: Promise<T>): Promise<T> {
+    const seconds = this.options.patienceSeconds ?? PATIENCE_SECONDS;
+    let timer: NodeJS.Timeout | undefined;
+    const end = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => { reject(new Hung(`the device has not answered for ${seconds} s`)); }, seconds * 1000);
+    });
+    try {
+      return await Promise.race([work, end]);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+}
+
+class Hung extends Error {
+  override readonly name = 'Hung';
+}
+
+/** First line, as long as a record takes. */
+const shorten = (text: string): string => (text.trim().slice(0, 400) || 'it failed without a word');
+
+/** Seconds of a launch, once a sample, all copies in turn. */
+async function sample(program: CudaProgram, launches: readonly number[], { tokens, rows }: Bucket, best: number): Promise<number[]> {
+  const time = async (warmup: number, repeats: number, perSample: number): Promise<number[]> => {
+    const milliseconds = await program.time({ tokens, rows, launches, warmup, repeats, perSample });
+    // A clock that did not move still measured something.
+    return Array.from(milliseconds, (ms) => Math.max(ms, 1e-6) * 1e-3 / perSample);
+  };
+  const first = await time(1, FIRST_SAMPLES, 1);
+  const estimate = median(first);
+  if (estimate > HOPELESS * best) return first;
+  const perSample = Math.max(1, Math.min(MAX_PER_SAMPLE, Math.ceil(SHORTEST_SAMPLE / estimate)));
+  const repeats = Math.max(MIN_SAMPLES, Math.min(MAX_SAMPLES, Math.ceil(SAMPLE_SECONDS / (estimate * perSample))));
+  return time(Math.min(MAX_WARM, Math.ceil(WARM_SECONDS / (estimate * perSample))), repeats, perSample);
+}

@@ -1,0 +1,252 @@
+/** The device memory of one kernel in one bucket: random operands in rotated copies, and the reference's results. */
+import { parametersOf } from '../../codegen/signature.js';
+import type { CudaKernelText } from '../../ir/cuda.js';
+import type { BufferDecl, Kernel, KernelModule, WeightDecl } from '../../ir/kernel.js';
+import { kernelReads, kernelWrites } from '../../ir/kernelAccess.js';
+import { packedBytes, physicalToLogical, sourceRows } from '../../ir/packing.js';
+import type { Bucket } from '../../ir/plan.js';
+import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
+import { bufferBytes } from '../../passes/planMemory.js';
+import type { CudaAddon, CudaDevice, CudaMemory, CudaModule, CudaProgram } from '../../runtime/cuda/addon.js';
+import { biasFor, bucketTrees, integersFor, rolesOf, type Roles } from '../randomInputs.js';
+import { COMPARE_FOUND_BYTES, COMPARE_JOB_BYTES, compareJob, COMPARE_SYMBOL, nothingFound, scaleOf, tiesAllowed, toleranceOf } from './compare.js';
+import { strideOf, type DeviceFill } from './fill.js';
+
+/** Tables longer than this are not made whole: gathers are kept inside the first rows. */
+const MAX_TABLE_BYTES = 64 << 20;
+const MAX_COPIES = 32;
+/** Bytes of the reference's results from which their scale is taken. */
+const SAMPLE_BYTES = 1 << 20;
+
+interface Placed { readonly name: string; readonly memory: CudaMemory; readonly bytes: number }
+
+/** What was made of the reference: copies of what it wrote. */
+interface Expected { readonly memory: CudaMemory; readonly scale: number }
+
+export interface BenchRequest {
+  readonly kernel: Kernel;
+  readonly module: KernelModule;
+  readonly bucket: Bucket;
+  /** Largest micro-batch of the plan: fixes strides. */
+  readonly capacity: Bucket;
+  readonly addon: CudaAddon;
+  readonly device: CudaDevice;
+  readonly fill: DeviceFill;
+  /** The module of compare.ts. */
+  readonly compare: CudaModule;
+}
+
+export class CudaWorkbench {
+  readonly bytes: number;
+  private readonly request: BenchRequest;
+  private readonly buffers: ReadonlyMap<string, BufferDecl>;
+  private readonly weights: ReadonlyMap<string, WeightDecl>;
+  private readonly roles: Roles;
+  /** copies[i]: memory of every parameter for the i-th launch. */
+  private readonly copies: readonly (readonly Placed[])[];
+  private readonly expected = new Map<string, Expected>();
+  private readonly found: CudaMemory;
+  private isFilled = false;
+
+  /** Enough copies that a launch finds nothing of the one before in the L2 cache. Throws CudaError where memory is short. */
+  constructor(request: BenchRequest) {
+    this.request = request;
+    const { kernel, module, addon, device } = request;
+    this.buffers = new Map(module.buffers.map((b) => [b.name, b]));
+    this.weights = new Map(module.weights.map((w) => [w.name, w]));
+    this.roles = rolesOf(kernel, module, (name) => this.tableRows(name));
+    const parameters = parametersOf(kernel, module);
+    const one = parameters.reduce((sum, name) => sum + this.sizeOf(name), 0);
+    const count = Math.max(1, Math.min(MAX_COPIES, Math.ceil((2 * device.info.l2Bytes) / one)));
+    const made: CudaMemory[] = [];
+    try {
+      const place = (name: string): Placed => {
+        const bytes = this.sizeOf(name);
+        const memory = new addon.Memory(device, roundUp(bytes, 256));
+        made.push(memory);
+        return { name, bytes, memory };
+      };
+      this.copies = Array.from({ length: count }, () => parameters.map(place));
+      this.found = new addon.Memory(device, COMPARE_JOB_BYTES * 8);
+      made.push(this.found);
+    } catch (error) {
+      for (const memory of made) memory.release();
+      throw error;
+    }
+    this.bytes = count * one + this.written().reduce((sum, { bytes }) => sum + bytes, 0);
+  }
+
+  release(): void {
+    for (const { memory } of this.copies.flat()) memory.release();
+    for (const { memory } of this.expected.values()) memory.release();
+    this.found.release();
+  }
+
+  /** Number of launches of `program`: one a copy. */
+  get launches(): readonly number[] {
+    return this.copies.map((_, i) => i);
+  }
+
+  /** Random weights and inputs, once. */
+  async fill(): Promise<void> {
+    if (this.isFilled) return;
+    let seed = 1;
+    for (const placed of this.copies.flat()) {
+      const weight = this.weights.get(placed.name);
+      // Sums of k products of unit normals stay near one.
+      if (weight !== undefined) await this.request.fill.weight(placed.memory, weight, seed, weight.layout === 'rows' ? 1 : 1 / Math.sqrt(Math.max(1, weight.k)), this.tableRows(placed.name));
+      else await this.fillBuffer(placed, seed);
+      seed += 31;
+    }
+    this.isFilled = true;
+  }
+
+  /** The kernel bound to every copy. */
+  program(text: CudaKernelText, module: CudaModule): CudaProgram {
+    const { device, addon, kernel, bucket } = this.request;
+    const width = text.parameters.length;
+    return new addon.Program({
+      device, maxTokens: bucket.tokens, maxRows: bucket.rows, inputs: [], outputs: [],
+      slots: this.copies.flat().map(({ memory, bytes }) => ({ memory, offset: 0, bytes })),
+      launches: this.copies.map((_, copy) => ({
+        name: kernel.path, module, symbol: text.symbol, launch: text.launch, usesProgrammaticLaunch: false,
+        slots: Array.from({ length: width }, (_slot, i) => copy * width + i),
+        tensorMaps: text.tensorMaps.map(({ parameter, ...map }) => ({ slot: copy * width + parameter, ...map })),
+      })),
+    });
+  }
+
+  get hasReference(): boolean {
+    return this.expected.size > 0;
+  }
+
+  /** Keeps what `program` computes as what is right. */
+  async learnReference(program: CudaProgram): Promise<void> {
+    await this.runChecked(program);
+    const { addon, device, bucket } = this.request;
+    for (const { name, memory, bytes } of this.written()) {
+      const buffer = this.bufferOf(name);
+      const copy = new addon.Memory(device, roundUp(bytes, 256));
+      copy.copyFrom(0, memory, 0, bytes);
+      const stride = strideOf(buffer, this.request.capacity);
+      const rowBytes = stride * DTYPE_BYTES[buffer.dtype];
+      const rows = Math.max(1, Math.min(extentOf(buffer.rows, bucket), Math.floor(SAMPLE_BYTES / rowBytes)));
+      const sample = await memory.readAsync(0, Math.min(rows * rowBytes, bytes));
+      this.expected.set(name, { memory: copy, scale: scaleOf(sample, buffer.dtype, extentOf(buffer.columns, bucket), stride) });
+    }
+  }
+
+  /** `undefined` where `program` computes what the reference does, else what differs. */
+  async difference(program: CudaProgram): Promise<string | undefined> {
+    await this.runChecked(program);
+    for (const placed of this.written()) {
+      const problem = await this.compare(placed);
+      if (problem !== undefined) return problem;
+    }
+    return undefined;
+  }
+
+  /** One launch on the first copy; what it only writes is NaN before, so that what it leaves out shows. */
+  private async runChecked(program: CudaProgram): Promise<void> {
+    const { kernel, bucket } = this.request;
+    const reads = kernelReads(kernel);
+    for (const [i, placed] of this.written().entries()) {
+      if (reads.has(placed.name)) await this.fillBuffer(placed, 1 + i);
+      else placed.memory.fill(0xff);
+    }
+    await program.run({ tokens: bucket.tokens, rows: bucket.rows, inputs: [], launches: { first: 0, end: 1 } });
+  }
+
+  private async compare({ name, memory, bytes }: Placed): Promise<string | undefined> {
+    const { kernel, module, bucket, addon, device, capacity, compare } = this.request;
+    const expected = this.expected.get(name);
+    if (expected === undefined) throw new Error(`The reference of ${kernel.path} is not known.`);
+    const buffer = this.bufferOf(name);
+    const rows = extentOf(buffer.rows, bucket), columns = extentOf(buffer.columns, bucket);
+    const hasIndices = kernel.anchor === 'logprob';
+    const job = compareJob({
+      dtype: buffer.dtype, rows, columns, stride: strideOf(buffer, capacity), tolerance: toleranceOf(kernel, module, buffer), scale: expected.scale, hasIndices,
+    });
+    // Answers first, then the job: slots begin at multiples of 256 bytes or of 16.
+    this.found.write(0, nothingFound());
+    this.found.write(COMPARE_FOUND_BYTES, job.bytes);
+    const program = new addon.Program({
+      device, maxTokens: 1, maxRows: 1, inputs: [], outputs: [],
+      slots: [
+        { memory: this.found, offset: COMPARE_FOUND_BYTES, bytes: COMPARE_JOB_BYTES }, { memory: expected.memory, offset: 0, bytes },
+        { memory, offset: 0, bytes }, { memory: this.found, offset: 0, bytes: COMPARE_FOUND_BYTES },
+      ],
+      launches: [{ name: 'comparison', module: compare, symbol: COMPARE_SYMBOL, tensorMaps: [], launch: job.launch, usesProgrammaticLaunch: false, slots: [0, 1, 2, 3] }],
+    });
+    try {
+      await program.run({ tokens: 1, rows: 1, inputs: [] });
+    } finally {
+      program.release();
+    }
+    const [count = 0n, first = 0n, ties = 0n] = new BigUint64Array(await this.found.readAsync(0, COMPARE_FOUND_BYTES));
+    const total = rows * columns;
+    if (count > 0n) return `${count} of ${total} elements of ${name} differ from the reference's, the first in row ${Math.floor(Number(first) / columns)}, column ${Number(first) % columns}`;
+    return hasIndices && Number(ties) > tiesAllowed(total / 4) ? `${ties} of ${total / 4} maxima of ${name} are at other columns than the reference's` : undefined;
+  }
+
+  private written(): readonly Placed[] {
+    const writes = kernelWrites(this.request.kernel);
+    return (this.copies[0] ?? []).filter(({ name }) => writes.has(name));
+  }
+
+  private bufferOf(name: string): BufferDecl {
+    const buffer = this.buffers.get(name);
+    if (buffer === undefined) throw new Error(`Kernel ${this.request.kernel.name} uses '${name}', which the module does not declare.`);
+    return buffer;
+  }
+
+  /** Rows of a table that are made; undefined for buffers over tokens or scored rows, and for packed weights. */
+  private tableRows(name: string): number | undefined {
+    const weight = this.weights.get(name);
+    if (weight !== undefined && weight.layout !== 'rows') return undefined;
+    const rows = weight === undefined ? this.buffers.get(name)?.rows : sourceRows(weight);
+    if (typeof rows !== 'number') return undefined;
+    const rowBytes = weight === undefined ? 4 : weight.k * DTYPE_BYTES[weight.dtype];
+    return Math.max(1, Math.min(rows, Math.floor(MAX_TABLE_BYTES / rowBytes)));
+  }
+
+  private sizeOf(name: string): number {
+    const weight = this.weights.get(name);
+    if (weight === undefined) {
+      const buffer = this.bufferOf(name);
+      const { bucket, capacity } = this.request;
+      // A row of a materialised bias is as long as the plan's largest micro-batch.
+      return bufferBytes(buffer, buffer.columns === 'T' ? { ...bucket, tokens: capacity.tokens } : bucket);
+    }
+    if (weight.layout !== 'rows') return packedBytes(weight, physicalToLogical(weight).length);
+    return (this.tableRows(name) ?? sourceRows(weight)) * weight.k * DTYPE_BYTES[weight.dtype];
+  }
+
+  private async fillBuffer({ name, memory, bytes }: Placed, seed: number): Promise<void> {
+    const { kernel, bucket, capacity, fill } = this.request;
+    const buffer = this.bufferOf(name);
+    const { dtype } = buffer;
+    const valid = extentOf(buffer.rows, bucket);
+    if (dtype === 'i32') {
+      const values = integersFor(this.roles.integers.get(name) ?? { kind: 'position' }, bucketTrees(bucket), Math.min(valid, bytes / 4), seed);
+      memory.fill(0);
+      memory.write(0, values);
+      return;
+    }
+    if (dtype === 'bool') {
+      memory.fill(1);
+      return;
+    }
+    const stride = strideOf(buffer, capacity);
+    if (kernel.anchor === 'attention' && kernel.mask.kind === 'bias' && kernel.mask.buffer === name) {
+      memory.write(0, biasFor(bucketTrees(bucket), stride));
+      return;
+    }
+    // Rows beyond the micro-batch's stay NaN: no kernel may let them reach its results.
+    memory.fill(0xff);
+    const isPositive = this.roles.positive.has(name);
+    await fill.matrix(memory, dtype, Math.min(Math.max(1, valid), Math.floor(bytes / (stride * DTYPE_BYTES[dtype]))), stride, isPositive ? { kind: 'constant', value: 1 } : { kind: 'random', seed, scale: 1 });
+  }
+}
+
+const extentOf = (extent: number | 'T' | 'R', bucket: Bucket): number => (extent === 'T' ? bucket.tokens : extent === 'R' ? bucket.rows : extent);

@@ -1,0 +1,88 @@
+/** `tune` of an artifact for a GPU: on the device itself, in this process. */
+import { defaultDatabasePath, statusLine, TuningDatabase, type TuneProgress, type TuneResult } from '../autotune/index.js';
+import { measureBandwidth } from '../autotune/cuda/bandwidth.js';
+import { referenceSchedule } from '../autotune/cuda/candidates.js';
+import { cudaMachine } from '../autotune/cuda/costModel.js';
+import { CudaMeasurer, type CompileKernels } from '../autotune/cuda/measure.js';
+import { timeRival } from '../autotune/cuda/rival.js';
+import { renderCudaTable } from '../autotune/cuda/table.js';
+import { cudaTarget, tuneCuda, type CudaRival } from '../autotune/cuda/tune.js';
+import { defaultCudaSchedule } from '../codegen/cuda/index.js';
+import type { CudaSchedule } from '../ir/cuda.js';
+import { requireCuda } from '../runtime/cuda/addon.js';
+import { compileCubins } from '../runtime/cuda/compiler.js';
+import { findCublasLt } from '../runtime/cuda/findCublasLt.js';
+import { readSettings } from '../settings.js';
+import type { CudaModel } from './compile.js';
+import { deviceFor } from './gpu.js';
+import type { Ui } from './requests.js';
+
+export interface CudaTuneRequest {
+  readonly budgetSeconds: number;
+  readonly database?: string;
+  readonly signal?: AbortSignal;
+  /** The command that makes the artifact for another target. */
+  readonly rebuild: string;
+}
+
+export interface TunedCudaModel {
+  readonly model: CudaModel;
+  readonly search: TuneResult<CudaSchedule>;
+  readonly table: readonly string[];
+  readonly driverVersion: number;
+}
+
+/** The model with the best schedules found on this machine's GPU, and the measured cost of its buckets. UserError where there is none. */
+export async function tuneCudaModel(model: CudaModel, request: CudaTuneRequest, ui: Ui): Promise<TunedCudaModel> {
+  const { plan, facts } = model;
+  const { device: info, driverVersion } = deviceFor(facts.arch, request.rebuild);
+  const settings = readSettings();
+  const addon = requireCuda();
+  const database = TuningDatabase.open(request.database ?? defaultDatabasePath());
+  const made: { release(): void }[] = [{ release: () => { database.close(); } }];
+  const own = <T extends { release(): void }>(resource: T): T => {
+    made.push(resource);
+    return resource;
+  };
+  try {
+    const device = own(new addon.Device(info.ordinal));
+    let compilerBuild = '';
+    const compile: CompileKernels = async (units) => {
+      const compiled = await compileCubins(units, { arch: facts.arch, driverVersion, keepsGoing: true });
+      ({ compilerBuild } = compiled);
+      return compiled;
+    };
+    const measurer = own(await CudaMeasurer.create({
+      addon, device, capacity: plan.capacity, compile,
+      reference: (kernel, module, bucket) => referenceSchedule(kernel, module, facts, defaultCudaSchedule(kernel, module, facts, bucket)),
+    }));
+    const found = await findCublasLt(driverVersion, settings);
+    let about: Parameters<typeof renderCudaTable>[1] = typeof found === 'string' ? { absence: found } : { name: `${found.library.version} (${found.path})` };
+    let rival: CudaRival | undefined;
+    if (typeof found !== 'string') {
+      const library = own(found.library);
+      rival = { library: `cuBLASLt ${library.version}`, time: (contraction) => timeRival(contraction, { addon, device, library, fill: measurer.randomFill }) };
+    } else {
+      ui.note(`cuBLASLt is not compared with: ${found}`);
+    }
+    const tableOf = (rows: TuneProgress<CudaSchedule>['rows']): readonly string[] => renderCudaTable(rows.filter((row) => row.bestSeconds !== undefined), about);
+    const search = await tuneCuda({
+      module: plan, buckets: plan.buckets, facts, machine: cudaMachine(facts.arch, info, measureBandwidth(addon, device)), tokensCapacity: plan.capacity.tokens,
+      budgetSeconds: request.budgetSeconds, database, target: cudaTarget(facts, info, driverVersion, compilerBuild), measure: measurer.measure, prepare: measurer.prepare,
+      ...(rival === undefined ? {} : { rival }),
+      onRivalFailure: (reason) => {
+        about = { absence: reason };
+        ui.warn(`cuBLASLt fails: ${reason}`);
+      },
+      onProgress: (progress) => {
+        ui.step(Math.min(1, progress.elapsedSeconds / progress.budgetSeconds), statusLine(progress));
+        ui.table(tableOf(progress.rows));
+      },
+      ...(request.signal === undefined ? {} : { signal: request.signal }),
+    });
+    const bucketSeconds = search.bucketSeconds.length > 0 ? { bucketSeconds: search.bucketSeconds } : {};
+    return { model: { ...model, plan: { ...plan, schedules: search.schedules, ...bucketSeconds } }, search, table: tableOf(search.rows), driverVersion };
+  } finally {
+    for (const resource of made.reverse()) resource.release();
+  }
+}
