@@ -19,15 +19,35 @@ const WARP = new URL('../../support/cudaWarp/warp.h', import.meta.url);
 /** NaN in every float type, −1 as an index. */
 const GUARD = 0xff;
 
-const DRIVER = `
-extern "C" int run_SYMBOL(void **p, int T, int R, int grid_x, int grid_y, int threads, int backwards) {
-  tw_late_copies = 1;
-  tw_backwards = backwards;
-  return tw_run_grid(grid_x, grid_y, threads, [&] { SYMBOL(T, R, ARGUMENTS); });
+/** Every buffer is copied to where its end is the end of what may be read: reading on past it ends the process. */
+const FENCED = `
+#include <sys/mman.h>
+#include <unistd.h>
+struct tw_fenced { unsigned char *pages, *at; size_t pages_size, size; };
+static tw_fenced tw_fence(const void *from, size_t size) {
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE), padded = (size + 15) / 16 * 16, used = (padded + page - 1) / page * page;
+  unsigned char *pages = (unsigned char *)mmap(0, used + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED || mprotect(pages + used, page, PROT_NONE) != 0) abort();
+  tw_fenced fenced = { pages, pages + used - padded, used + page, size };
+  memcpy(fenced.at, from, size);
+  return fenced;
 }
 `;
 
-type Run = (p: Buffer, T: number, R: number, x: number, y: number, threads: number, backwards: number) => number;
+const DRIVER = `
+extern "C" int run_SYMBOL(void **from, const unsigned long long *sizes, int T, int R, int grid_x, int grid_y, int threads, int backwards) {
+  tw_fenced fenced[COUNT];
+  void *p[COUNT];
+  for (int i = 0; i < COUNT; i++) { fenced[i] = tw_fence(from[i], sizes[i]); p[i] = fenced[i].at; }
+  tw_late_copies = 1;
+  tw_backwards = backwards;
+  const int ended = tw_run_grid(grid_x, grid_y, threads, [&] { SYMBOL(T, R, ARGUMENTS); });
+  for (int i = 0; i < COUNT; i++) { memcpy(from[i], fenced[i].at, fenced[i].size); munmap(fenced[i].pages, fenced[i].pages_size); }
+  return ended;
+}
+`;
+
+type Run = (p: Buffer, sizes: Buffer, T: number, R: number, x: number, y: number, threads: number, backwards: number) => number;
 
 /** All kernels as one library: the prelude once, each kernel's own text in a namespace. */
 function compile(kernels: readonly CudaKernelText[]): (symbol: string) => Run {
@@ -39,13 +59,13 @@ function compile(kernels: readonly CudaKernelText[]): (symbol: string) => Run {
       // Dynamic shared memory is that of warp.h; static shared memory is not shared between blocks that run one by one.
       const text = source.slice(prelude.length).replaceAll(/extern __shared__[^;]*;/g, '').replaceAll('__shared__', 'static');
       const pointers = parameters.map((_, i) => `p[${i}]`).join(', ');
-      return `namespace of_${symbol} {\n${text}\n${DRIVER.replaceAll('SYMBOL', symbol).replace('ARGUMENTS', pointers)}\n}`;
+      return `namespace of_${symbol} {\n${text}\n${DRIVER.replaceAll('SYMBOL', symbol).replace('ARGUMENTS', pointers).replaceAll('COUNT', String(parameters.length))}\n}`;
     });
-    writeFileSync(join(folder, 'kernels.cc'), [readFileSync(WARP, 'utf8'), prelude, ...texts].join('\n'));
+    writeFileSync(join(folder, 'kernels.cc'), [readFileSync(WARP, 'utf8'), FENCED, prelude, ...texts].join('\n'));
     const flags = ['-std=c++17', '-O1', '-ffp-contract=off', '-fno-strict-aliasing', '-march=native', '-fno-stack-protector', '-Wall', '-Wno-unknown-pragmas', '-Wno-unused-function', '-Wno-maybe-uninitialized'];
     execFileSync('c++', [...flags, '-shared', '-fPIC', '-o', join(folder, 'kernels.so'), join(folder, 'kernels.cc')], { stdio: ['ignore', 'pipe', 'inherit'] });
     const library = koffi.load(join(folder, 'kernels.so'));
-    return (symbol) => library.func(`int run_${symbol}(void *p, int T, int R, int x, int y, int threads, int backwards)`) as Run;
+    return (symbol) => library.func(`int run_${symbol}(void *p, void *sizes, int T, int R, int x, int y, int threads, int backwards)`) as Run;
   } finally {
     rmSync(folder, { recursive: true });
   }
@@ -111,8 +131,10 @@ export function emulateModule(module: KernelModule, options: EmulateOptions): Em
     const { launch, parameters, symbol } = emitted[i]!;
     const table = Buffer.alloc(parameters.length * 8);
     parameters.forEach((name, at) => table.writeBigUInt64LE(koffi.address(memory.get(name)!), at * 8));
+    const sizesTable = Buffer.alloc(parameters.length * 8);
+    parameters.forEach((name, at) => sizesTable.writeBigUInt64LE(BigInt(memory.get(name)!.length), at * 8));
     const [x, y] = [launch.gridX, launch.gridY].map((each) => blocksOf(each, sizes, options.multiprocessors ?? 3));
-    if (library(symbol)(table, sizes.T, sizes.R, x!, y!, launch.threads, options.backwards === true ? 1 : 0) === 0) {
+    if (library(symbol)(table, sizesTable, sizes.T, sizes.R, x!, y!, launch.threads, options.backwards === true ? 1 : 0) === 0) {
       throw new Error(`Kernel ${kernel.name}: threads wait for each other for ever, at a barrier that not all of them reach.`);
     }
   });

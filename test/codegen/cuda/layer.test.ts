@@ -89,3 +89,24 @@ describe('the bits of a result', () => {
     for (const [name, values] of first) expect({ name, values: [...second.get(name)!] }).toEqual({ name, values: [...values] });
   }, 240_000);
 });
+
+describe('equal logits', () => {
+  it.each([gemm('simt', 32, 64, 32, 1), gemm('mma', 32, 64, 32, 2)])('have their first column for the maximum', (schedule) => {
+    const shape = { ...SHAPES[0]!, vocab: 1100, T: 8, R: 6 };
+    const sizes = { T: shape.T, R: shape.R };
+    const { module, tensors, inputs } = cudaLayer(shape, sizes, 8);
+    const head = tensors.get('head.0')!;
+    // Rows of the head repeat: one of 70 different ones is the largest, first in the first 70 columns, then every 70.
+    const data = head.data.map((_, i) => head.data[(Math.floor(i / head.columns) % 70) * head.columns + (i % head.columns)]!);
+    const repeating = new Map([...tensors, ['head.0', { ...head, data }]]);
+    const target = inputs.get('target')!;
+    const schedules = module.kernels.map((kernel) => firstLegal(shape, [schedule])(kernel, module));
+    const parts = emulateModule(module, { sizes, inputs, tensors: repeating, schedules }).values.get('parts')!;
+    const first = Float64Array.from(target, (_, row) => parts[row * 12 + 2]!);
+    for (const at of first) expect(at).toBeLessThan(70);
+    const isFirst = emulateModule(module, { sizes, inputs: new Map([...inputs, ['target', first]]), tensors: repeating, schedules }).values.get('isArgmax')!;
+    expect([...isFirst]).toEqual([...first].map(() => 1));
+    const isLater = emulateModule(module, { sizes, inputs: new Map([...inputs, ['target', first.map((x) => x + 70)]]), tensors: repeating, schedules }).values.get('isArgmax')!;
+    expect([...isLater]).toEqual([...first].map(() => 0));
+  }, 120_000);
+});
