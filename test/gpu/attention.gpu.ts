@@ -53,7 +53,7 @@ class Bench {
     return { out, buffers };
   }
 
-  run(s: Shape, plan: CudaAttentionSchedule, data: AttentionData, capacity = 512): Promise<Emulated> {
+  run(s: Shape, plan: CudaAttentionSchedule, data: AttentionData, capacity = Math.max(512, data.T)): Promise<Emulated> {
     return this.bound(s, plan, data, capacity, (program, sizes) => program.run({ ...sizes, inputs: [], isSynchronous: true }));
   }
 
