@@ -129,7 +129,6 @@ static float __int_as_float(int i) { float f; memcpy(&f, &i, 4); return f; }
 static float __uint_as_float(unsigned i) { float f; memcpy(&f, &i, 4); return f; }
 static unsigned __float_as_uint(float f) { unsigned i; memcpy(&i, &f, 4); return i; }
 
-static void tw_grid_wait() {}
 static float tw_exp2(float x) { return exp2f(x); }
 static unsigned tw_shared_address(const void *p) { return (unsigned)((const unsigned char *)p - tw_shared); }
 static unsigned char *tw_shared_at(unsigned at, unsigned bytes) {

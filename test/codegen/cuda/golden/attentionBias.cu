@@ -18,7 +18,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) k_attention_test(int T, int
   const float *q = (const float *)p0 + head * D;
   const float *k = (const float *)p1 + head / 2 * D;
   const float *v = (const float *)p2 + head / 2 * D;
-  tw_grid_wait();
+  tw_await_previous();
 
   /* Tokens of the queries; −1 past the last. */
   for (int i = threadIdx.x; i < QUERIES; i += THREADS) {

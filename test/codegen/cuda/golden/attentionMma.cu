@@ -43,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) k_attention_test(int T, int
   const unsigned short *v = (const unsigned short *)p2 + head / 2 * D;
   const int *end = (const int *)p3;
   const unsigned shared = tw_shared_address(tw_shared);
-  tw_grid_wait();
+  tw_await_previous();
 
   /* Tokens of the queries; −1 past the last. */
   if (threadIdx.x < QUERIES) {

@@ -10,12 +10,6 @@ TW_FN float tw_sum32(float x) {
 
 /* Instructions of a warp that attention uses; all lanes call them together. Tests define them where TW_PTX is 0. */
 #if TW_PTX
-/* Under a programmatic dependent launch: what earlier kernels wrote is there from here on. */
-TW_FN void tw_grid_wait() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
 /* 2^x within 2 ulp; 0 for −inf. */
 TW_FN float tw_exp2(float x) {
   float y;
@@ -72,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) k_attention_dba93b7434bf6a9
   const unsigned short *q = (const unsigned short *)p0 + head * D;
   const unsigned short *k = (const unsigned short *)p1 + head / 2 * D;
   const unsigned short *v = (const unsigned short *)p2 + head / 2 * D;
-  tw_grid_wait();
+  tw_await_previous();
 
   /* Tokens of the queries; −1 past the last. */
   for (int i = threadIdx.x; i < QUERIES; i += THREADS) {

@@ -10,12 +10,6 @@ TW_FN float tw_sum32(float x) {
 
 /* Instructions of a warp that attention uses; all lanes call them together. Tests define them where TW_PTX is 0. */
 #if TW_PTX
-/* Under a programmatic dependent launch: what earlier kernels wrote is there from here on. */
-TW_FN void tw_grid_wait() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
 /* 2^x within 2 ulp; 0 for −inf. */
 TW_FN float tw_exp2(float x) {
   float y;
