@@ -10,7 +10,8 @@ interface Axes {
   readonly modes: readonly CudaGemmSchedule['mode'][];
   readonly tm: readonly number[];
   readonly tn: readonly number[];
-  readonly tk: readonly number[];
+  /** Likeliest first. */
+  readonly tk: readonly [number, ...number[]];
   /** Deepest first: a pipeline that fits is worth its shared memory, more often than not. */
   readonly stages: readonly number[];
   readonly clusters: readonly (1 | 2)[];
@@ -22,11 +23,11 @@ const AXES: Readonly<Record<CudaGemmSkeleton, Axes>> = {
   // Column tiles in steps of 16: they decide how full the last wave of multiprocessors is.
   wgmma: { modes: ['pingpong', 'cooperative'], tm: [64, 128, 256], tn: steps(32, 256, 16), tk: [64, 128], stages: [8, 7, 6, 5, 4, 3, 2], clusters: [2, 1] },
   mma: { modes: ['cooperative'], tm: [16, 32, 64, 128, 256], tn: [32, 64, 96, 128, 192, 256], tk: [32, 64], stages: [5, 4, 3, 2], clusters: [1] },
-  simt: { modes: ['cooperative'], tm: [16, 32, 64, 128], tn: [32, 64, 96, 128, 192, 256], tk: [16, 32], stages: [1], clusters: [1] },
+  simt: { modes: ['cooperative'], tm: [16, 32, 64, 128], tn: [32, 64, 96, 128, 192, 256], tk: [32, 16], stages: [1], clusters: [1] },
 };
 
-/** Rasters of the ranking; the climb halves and doubles. */
-const RASTERS = [8, 16] as const;
+/** Ranked with this order of tiles, and with the first depth: both change little, and the climb tries the others. */
+const RASTER = 16;
 const MOST_RASTER = 64;
 const THREADS = [64, 128, 256, 512, 1024] as const;
 
@@ -49,7 +50,7 @@ export class CudaSpace {
   /** Every schedule worth ranking, each once, in a fixed order. */
   enumerate(start: CudaSchedule): readonly CudaSchedule[] {
     switch (start.kind) {
-      case 'gemm': return this.gemmTiles(start.skeleton).flatMap((tile) => RASTERS.map((raster) => ({ ...tile, raster })));
+      case 'gemm': return this.gemmTiles(start.skeleton);
       case 'attention':
         return this.kernel.anchor !== 'attention' ? [] : attentionSchedules(this.kernel, this.module, { sharedBytes: this.facts.sharedBytesPerBlock }).filter((s) => s.skeleton === start.skeleton);
       case 'loop': return THREADS.map((threads): CudaSchedule => ({ kind: 'loop', threads })).filter(this.isLegal);
@@ -72,9 +73,9 @@ export class CudaSpace {
   private gemmTiles(skeleton: CudaGemmSkeleton): readonly CudaGemmSchedule[] {
     const known = this.tiles.get(skeleton);
     if (known !== undefined) return known;
-    const { modes, tm, tn, tk, clusters } = AXES[skeleton];
-    const tiles = modes.flatMap((mode) => tm.flatMap((rows) => tn.flatMap((columns) => tk.flatMap((depth) => clusters.flatMap((cluster) =>
-      this.deepest({ kind: 'gemm', skeleton, tm: rows, tn: columns, tk: depth, stages: 1, cluster, raster: RASTERS[0], mode }) ?? [])))));
+    const { modes, tm, tn, tk: [tk], clusters } = AXES[skeleton];
+    const tiles = modes.flatMap((mode) => tm.flatMap((rows) => tn.flatMap((columns) => clusters.flatMap((cluster) =>
+      this.deepest({ kind: 'gemm', skeleton, tm: rows, tn: columns, tk, stages: 1, cluster, raster: RASTER, mode }) ?? []))));
     this.tiles.set(skeleton, tiles);
     return tiles;
   }
@@ -90,7 +91,8 @@ export class CudaSpace {
 
   private gemmNeighbours(from: CudaGemmSchedule): readonly CudaSchedule[] {
     const { modes, tm, tn, tk, clusters } = AXES[from.skeleton];
-    const beside = (values: readonly number[], value: number): number[] => {
+    const beside = (unsorted: readonly number[], value: number): number[] => {
+      const values = [...unsorted].sort((a, b) => a - b);
       const lower = values.filter((v) => v < value), upper = values.filter((v) => v > value);
       return [...lower.slice(-1), ...upper.slice(0, 1)];
     };
@@ -125,7 +127,7 @@ export function referenceSchedule(kernel: Kernel, module: KernelModule, facts: C
     // The largest tile is the fastest: references are computed for the largest micro-batches too.
     for (const rows of [...tm].reverse()) {
       for (const columns of [...tn].reverse()) {
-        for (const depth of [...tk].reverse()) {
+        for (const depth of tk) {
           const schedule: CudaSchedule = { kind: 'gemm', skeleton: 'simt', tm: rows, tn: columns, tk: depth, stages: 1, cluster: 1, raster: 8, mode: 'cooperative' };
           if (isLegal(schedule)) return schedule;
         }
