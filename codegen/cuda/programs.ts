@@ -120,11 +120,9 @@ export function fragmentEpilogue(segment: Segment, operands: CudaOperands, fragm
   const printed = sites.list.map(({ site, group }) => printOutputs(outputs, site, group, body, fragment, sums));
   const stores = printed.flatMap(({ stores: lines }) => lines);
   const adds = printed.flatMap(({ adds: lines }) => lines);
-  const unit = [
-    ...(pairing.kind === 'none' ? ['const int group_ = unit_;'] : [`const int group_ = unit_ / ${perPair} * ${2 * perPair} + unit_ % ${perPair};`]),
-    ...sites.lines,
-    ...guarded(fragment.isWhole ? undefined : sites.guard, [...body.lines, ...adds, ...guarded(stores.length === 0 ? undefined : fragment.isStored, stores)]),
-  ];
+  const then = guarded(fragment.isWhole ? undefined : sites.guard, [...body.lines, ...adds, ...guarded(stores.length === 0 ? undefined : fragment.isStored, stores)]);
+  const group = pairing.kind === 'none' ? 'const int group_ = unit_;' : `const int group_ = unit_ / ${perPair} * ${2 * perPair} + unit_ % ${perPair};`;
+  const unit = withUsed([group, ...sites.lines], then);
   const loop = (head: string, lines: readonly string[]): string[] => ['#pragma unroll', head, ...lines.map((line) => (line.startsWith('#') ? line : `  ${line}`)), '}'];
   const inner = hasSums
     ? loop(`for (int block_ = 0; block_ < ${units / 4}; block_++) {`, [
@@ -135,6 +133,12 @@ export function fragmentEpilogue(segment: Segment, operands: CudaOperands, fragm
     : loop(`for (int unit_ = 0; unit_ < ${units}; unit_++) {`, unit);
   return indent(['{', ...[...scope.lines, ...inner].map((line) => (line.startsWith('#') ? line : `  ${line}`)), '}'], depth).replace(/^ +#/gm, '#');
 }
+
+/** `lines`, before them those of `definitions` (`const int NAME = …;`) that they use, in order. */
+const withUsed = (definitions: readonly string[], lines: readonly string[]): string[] => definitions.reduceRight((kept: string[], definition) => {
+  const name = /^const int (\w+)/.exec(definition)?.[1];
+  return name === undefined || kept.some((line) => new RegExp(`\\b${name}\\b`).test(line)) ? [definition, ...kept] : kept;
+}, [...lines]);
 
 const guarded = (condition: string | undefined, lines: readonly string[]): string[] =>
   (condition === undefined || lines.length === 0 ? [...lines] : [`if (${condition}) {`, ...lines.map((line) => `  ${line}`), '}']);
