@@ -25,9 +25,10 @@ static __device__ __forceinline__ float tw_value(const void *data, long long ind
   if (type == 0) return ((const float *)data)[index];
   const unsigned short bits = ((const unsigned short *)data)[index];
   if (type == 2) return __uint_as_float((unsigned)bits << 16);
-  float value;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
-  return value;
+  // The exponent's bias differs by 112; subnormal numbers come right too.
+  const unsigned magnitude = bits & 0x7fffu;
+  const float value = magnitude >= 0x7c00u ? __uint_as_float(0x7f800000u | (magnitude << 13)) : __uint_as_float(magnitude << 13) * 5.192296858534828e33f;
+  return (bits & 0x8000u) != 0 ? -value : value;
 }
 
 /** found: elements that differ, the first of them (row * columns + column), indices of maxima that differ. */

@@ -1,0 +1,224 @@
+/** Measuring on a GPU whose kernels are C functions: what is compared, what is recorded, what ends the search. */
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import koffi from 'koffi';
+import { afterAll, describe, expect, it } from 'vitest';
+import { COMPARE_FOUND_BYTES, compareJob, COMPARE_SOURCE, COMPARE_SYMBOL, nothingFound, scaleOf } from '../../../autotune/cuda/compare.js';
+import { CudaMeasurer } from '../../../autotune/cuda/measure.js';
+import type { MeasureRequest, Measurement } from '../../../autotune/measure.js';
+import { kernelWrites } from '../../../ir/kernelAccess.js';
+import type { CudaSchedule, LaunchShape } from '../../../ir/cuda.js';
+import type { CudaAddon, CudaMemory, CudaProgramBinding, CudaTimeRequest } from '../../../runtime/cuda/addon.js';
+import { PACK_ENTRIES } from '../../../runtime/cuda/packKernels.js';
+import { parametersOf } from '../../../codegen/signature.js';
+import { fakeCuda, type FakeKernel } from '../../runtime/cuda/fakeCudaAddon.js';
+import { buildPackShim, hasCxx } from '../../runtime/cuda/packShim.js';
+import { kernelAt } from '../fixture.js';
+import { CAPACITY, cudaModule } from './fixture.js';
+
+const folder = mkdtempSync(join(tmpdir(), 'tilewright-cuda-measure-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const SHIM = `#include <cmath>
+#include <cstring>
+#define __global__
+#define __device__
+#define __forceinline__ inline
+struct dim { unsigned x, y; };
+static dim blockIdx, threadIdx, blockDim, gridDim;
+static inline float __uint_as_float(unsigned u) { float f; std::memcpy(&f, &u, 4); return f; }
+static inline void atomicMin(unsigned long long *at, unsigned long long v) { if (v < *at) *at = v; }
+static inline void atomicAdd(unsigned long long *at, unsigned long long v) { *at += v; }
+${COMPARE_SOURCE}
+extern "C" void compare(unsigned threads, unsigned gx, unsigned gy, void *job, void *e, void *a, void *f) {
+  blockDim = {threads, 1}; gridDim = {gx, gy};
+  for (blockIdx.y = 0; blockIdx.y < gy; blockIdx.y++) for (blockIdx.x = 0; blockIdx.x < gx; blockIdx.x++)
+    for (threadIdx.x = 0; threadIdx.x < threads; threadIdx.x++) tw_compare(0, 0, job, e, a, f);
+}
+/* Numbers near one, whether read as halves or as floats, from byte \`from\` on; one of them is \`odd\`. */
+extern "C" void put(unsigned short *p, unsigned long long bytes, unsigned long long from, int odd) {
+  for (unsigned long long i = from / 2; i < bytes / 2; i++) p[i] = (unsigned short)(0x3f80 + i % 7);
+  if (odd) p[5] = 0x4180;
+}
+`;
+
+function build(): { compare: FakeKernel; put: (pointer: bigint, bytes: number, from: number, odd: number) => void } {
+  const source = join(folder, 'shim.cc'), library = join(folder, 'shim.so');
+  writeFileSync(source, SHIM);
+  const { status, stderr } = spawnSync('g++', ['-std=c++17', '-O1', '-Wall', '-Wextra', '-Werror', '-shared', '-fPIC', source, '-o', library], { encoding: 'utf8' });
+  if (status !== 0) throw new Error(stderr);
+  const loaded = koffi.load(library);
+  const compare = loaded.func('void compare(uint32_t, uint32_t, uint32_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t)');
+  const put = loaded.func('void put(uintptr_t, uint64_t, uint64_t, int)');
+  const count = (extent: LaunchShape['gridX']): number => (extent.kind === 'constant' ? extent.count : NaN);
+  return {
+    compare: (launch, _tokens, _rows, pointers) => { compare(launch.threads, count(launch.gridX), count(launch.gridY), ...pointers); },
+    put: (pointer, bytes, from, odd) => { put(pointer, bytes, from, odd); },
+  };
+}
+
+if (!hasCxx()) console.warn('SKIPPED measuring on a made-up GPU: there is no g++ to build its kernels with.');
+
+describe.skipIf(!hasCxx())('the comparison', () => {
+  const { compare } = hasCxx() ? build() : { compare: (): void => undefined };
+
+  /** [elements that differ, the first, maxima that differ] */
+  function found(dtype: 'f32' | 'f16' | 'bf16', expected: NodeJS.TypedArray, actual: NodeJS.TypedArray, hasIndices = false): number[] {
+    const { bytes, launch } = compareJob({ dtype, rows: 2, columns: 4, stride: 5, tolerance: { relative: 2 ** -7, absolute: 2 ** -8 }, scale: 1, hasIndices });
+    const answers = nothingFound();
+    expect(answers.byteLength).toBe(COMPARE_FOUND_BYTES);
+    compare(launch, 0, 0, [bytes, expected, actual, answers].map((array) => koffi.address(array)));
+    return [...answers].slice(0, 3).map(Number);
+  }
+  const NONE = Number(2n ** 64n - 1n);
+
+  it('takes roundings, and finds everything else: values, NaN, infinities, in the first column and the last row', () => {
+    const e = Float32Array.of(1, -2, 3, -Infinity, 9, 0, 1, 2, 1000, 9);
+    const changed = (at: number, value: number): Float32Array => Float32Array.from(e, (x, i) => (i === at ? value : x));
+    expect(found('f32', e, e)).toEqual([0, NONE, 0]);
+    expect(found('f32', e, changed(0, 1.008))).toEqual([0, NONE, 0]);
+    expect(found('f32', e, changed(5, 0.003))).toEqual([0, NONE, 0]);
+    expect(found('f32', e, changed(0, 1.02))).toEqual([1, 0, 0]);
+    expect(found('f32', e, changed(5, 0.01))).toEqual([1, 4, 0]);
+    expect(found('f32', e, changed(3, -1e30))).toEqual([1, 3, 0]);
+    expect(found('f32', e, changed(8, NaN))).toEqual([1, 7, 0]);
+    expect(found('f32', e, changed(8, Infinity))).toEqual([1, 7, 0]);
+    // Pads are nobody's.
+    expect(found('f32', e, changed(4, NaN))).toEqual([0, NONE, 0]);
+    expect(found('f32', e, changed(2, 17), true)).toEqual([0, NONE, 1]);
+  });
+
+  it('reads both kinds of halves, subnormal ones and infinities too', () => {
+    const f16 = Uint16Array.of(0x3c00, 0x0001, 0x7c00, 0xfbff, 0, 0xfc00, 0x8000, 0x3555, 0x4900, 0);
+    expect(found('f16', f16, f16)).toEqual([0, NONE, 0]);
+    expect(found('f16', f16, Uint16Array.from(f16, (h, i) => (i === 3 ? 0xfc00 : h)))).toEqual([1, 3, 0]);
+    expect(found('f16', f16, Uint16Array.from(f16, (h, i) => (i === 2 ? 0x7bff : h)))).toEqual([1, 2, 0]);
+    expect(found('f16', f16, Uint16Array.from(f16, (h, i) => (i === 0 ? 0x3c08 : h)))).toEqual([0, NONE, 0]);
+    const bf16 = Uint16Array.of(0x3f80, 0xc000, 0x7f80, 0, 0, 1, 2, 3, 0x4120, 0);
+    expect(found('bf16', bf16, Uint16Array.from(bf16, (h, i) => (i === 8 ? 0x4125 : h)))).toEqual([1, 7, 0]);
+    expect(scaleOf(Uint16Array.of(0x4000, 0x4000, 0x7c00, 0xc000).buffer, 'f16', 3, 4)).toBe(2);
+    expect(scaleOf(Uint16Array.of(0x4000, 0xc000).buffer, 'bf16', 2, 2)).toBe(2);
+  });
+});
+
+describe.skipIf(!hasCxx())('CudaMeasurer', () => {
+  const module = cudaModule();
+  const kernel = kernelAt(module, 'layers.0.ffn.gate_up');
+  const bucket = { tokens: 40, rows: 40, longest: 40 };
+  const loop = (threads: number): CudaSchedule => ({ kind: 'loop', threads });
+  const [REFERENCE, GOOD, ODD, LAZY, REFUSED, SICK, DEAD, SLOW, UNPRINTED] = [1, 2, 3, 4, 5, 6, 7, 8, 9] as const;
+  const launch: LaunchShape = { threads: 32, sharedBytes: 0, cluster: 1, gridX: { kind: 'constant', count: 1 }, gridY: { kind: 'constant', count: 1 } };
+  const parameters = parametersOf(kernel, module);
+  const written = parameters.flatMap((name, i) => (kernelWrites(kernel).has(name) ? [i] : []));
+  const sick = (isContextDead: boolean): Error => Object.assign(new Error(isContextDead ? 'an illegal address' : 'too many resources'), { code: 'CUDA_ERROR_X', call: 'cuLaunchKernelEx', isContextDead });
+
+  function lab() {
+    const { put, compare } = build();
+    const shim = buildPackShim(folder);
+    const state: { bytes: number } = { bytes: 0 };
+    const sizes = new Map<bigint, number>();
+    const writes = (odd: number, from: number): FakeKernel => (_launch, _tokens, _rows, pointers) => {
+      for (const i of written) put(pointers[i]!, sizes.get(pointers[i]!)!, from, odd);
+    };
+    const fails = (isContextDead: boolean): FakeKernel => () => { throw sick(isContextDead); };
+    const kernels: Readonly<Record<number, FakeKernel>> = {
+      [REFERENCE]: writes(0, 0), [GOOD]: writes(0, 0), [ODD]: writes(1, 0), [LAZY]: writes(0, 16), [SICK]: fails(false), [DEAD]: fails(true), [SLOW]: writes(0, 0),
+    };
+    const base = fakeCuda({
+      modules: {
+        tw_pack: { [PACK_ENTRIES.rows]: (l, t, r, p) => { shim.run(PACK_ENTRIES.rows, l, t, r, p); } }, [COMPARE_SYMBOL]: { [COMPARE_SYMBOL]: compare },
+        ...Object.fromEntries(Object.entries(kernels).map(([i, k]) => [`k${i}`, { [`k${i}`]: k }])),
+      },
+    });
+    class Memory extends base.addon.Memory {
+      override copyFrom(offset: number, source: CudaMemory, sourceOffset: number, bytes: number): void {
+        void source.readAsync(sourceOffset, bytes).then((data) => this.writeAsync(offset, new Uint8Array(data)));
+      }
+    }
+    const timed: (CudaTimeRequest & { readonly symbol: string })[] = [];
+    class Program extends base.addon.Program {
+      readonly symbol: string;
+      constructor(binding: CudaProgramBinding) {
+        super(binding);
+        this.symbol = binding.launches[0]!.symbol;
+        for (const { memory, bytes } of binding.slots) sizes.set(memory.address, bytes);
+      }
+      override time(request: CudaTimeRequest): Promise<Float64Array> {
+        timed.push({ ...request, symbol: this.symbol });
+        return Promise.resolve(new Float64Array(request.repeats).fill((this.symbol === `k${SLOW}` ? 50 : 0.05) * (request.perSample ?? 1)));
+      }
+    }
+    const addon: CudaAddon = { ...base.addon, Memory, Program };
+    const compiled: string[][] = [];
+    const device = new addon.Device(0);
+    const create = (): Promise<CudaMeasurer> => CudaMeasurer.create({
+      addon, device, capacity: CAPACITY, reference: () => loop(REFERENCE),
+      emit: (_kernel, _module, schedule) => {
+        const index = schedule.kind === 'loop' ? schedule.threads : 0;
+        if (index === UNPRINTED) throw new Error('no such skeleton');
+        return { symbol: `k${index}`, source: `k${index}`, parameters, tensorMaps: [], launch };
+      },
+      compile: (units) => {
+        compiled.push(units.map(({ symbol }) => symbol));
+        const fine = units.filter(({ symbol }) => symbol !== `k${REFUSED}`);
+        return Promise.resolve({ cubins: new Map(fine.map(({ symbol }) => [symbol, Buffer.from(symbol)])), failures: new Map([[`k${REFUSED}`, new Error('error: 3 is not a vector')]]) });
+      },
+    });
+    return { create, timed, compiled, state, live: () => base.state.live, device };
+  }
+
+  async function all(measurer: CudaMeasurer, schedules: readonly CudaSchedule[], bestSeconds?: number): Promise<Measurement<CudaSchedule>[]> {
+    const request: MeasureRequest<CudaSchedule> = { kernel, module, bucket, reference: loop(GOOD), schedules, ...(bestSeconds === undefined ? {} : { bestSeconds }) };
+    const found: Measurement<CudaSchedule>[] = [];
+    for await (const measurement of measurer.measure(request)) found.push(measurement);
+    return found;
+  }
+  const failureOf = (measurement: Measurement<CudaSchedule> | undefined): string => (measurement !== undefined && 'failure' in measurement ? measurement.failure : '');
+
+  it('times what computes the reference\'s numbers, and says of the others what is wrong with them', async () => {
+    const { create, timed, compiled, live, device } = lab();
+    const measurer = await create();
+    const found = await all(measurer, [GOOD, ODD, LAZY, REFUSED, SICK, UNPRINTED, GOOD].map(loop));
+    expect(found).toHaveLength(7);
+    expect('seconds' in found[0]! && found[0].seconds[0]).toBeCloseTo(5e-5, 12);
+    expect(failureOf(found[1])).toMatch(/^1 of \d+ elements of \w+ differ from the reference's, the first in row 0/);
+    expect(failureOf(found[2])).toMatch(/elements of \w+ differ .*row 0, column 0/);
+    expect(failureOf(found[3])).toBe('error: 3 is not a vector');
+    expect(failureOf(found[4])).toBe('too many resources');
+    expect(failureOf(found[5])).toBe('no code for it: no such skeleton');
+    expect('seconds' in found[6]!).toBe(true);
+    // Together and once; candidates that fail are never timed.
+    expect(compiled).toEqual([['tw_pack', COMPARE_SYMBOL], [1, 2, 3, 4, 5, 6].map((i) => `k${i}`)]);
+    expect(new Set(timed.map(({ symbol }) => symbol))).toEqual(new Set([`k${GOOD}`]));
+    // Operands of a tiny kernel fit the L2 cache many times over: they are rotated.
+    expect(timed[0]!.launches.length).toBeGreaterThan(1);
+    expect(timed[1]!.perSample).toBeGreaterThan(1);
+    measurer.release();
+    device.release();
+    expect(live()).toBe(0);
+  });
+
+  it('gives up early on what is hopeless', async () => {
+    const { create, timed } = lab();
+    const measurer = await create();
+    const [slow] = await all(measurer, [loop(SLOW)], 1e-5);
+    expect(slow !== undefined && 'seconds' in slow && slow.seconds.length).toBe(3);
+    expect(timed).toHaveLength(1);
+    measurer.release();
+  });
+
+  it('hands out the record of a candidate that took the device down, then ends', async () => {
+    const { create } = lab();
+    const measurer = await create();
+    const found: Measurement<CudaSchedule>[] = [];
+    const run = async (): Promise<void> => {
+      for await (const measurement of measurer.measure({ kernel, module, bucket, reference: loop(GOOD), schedules: [loop(GOOD), loop(DEAD), loop(SLOW)] })) found.push(measurement);
+    };
+    await expect(run()).rejects.toThrow(/ended the use of the device: an illegal address/);
+    expect(found).toHaveLength(2);
+    expect(failureOf(found[1])).toBe('an illegal address');
+    measurer.release();
+  });
+});
