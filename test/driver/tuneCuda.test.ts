@@ -1,0 +1,30 @@
+/** `tune` of an artifact for a GPU, where there is none. */
+import { mkdtempSync, existsSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import type { CudaModel } from '../../driver/compile.js';
+import { TYPICAL_FACTS } from '../../driver/target.js';
+import { tuneCudaModel } from '../../driver/tuneCuda.js';
+import { UserError } from '../../errors.js';
+import { cudaAvailable } from '../../runtime/cuda/addon.js';
+import { CAPACITY, cudaModule } from '../autotune/cuda/fixture.js';
+
+const hasGpu = cudaAvailable().ok;
+if (hasGpu) console.warn('SKIPPED tuning without a GPU: there is one here.');
+
+describe.skipIf(hasGpu)('tuneCudaModel', () => {
+  it('says that there is no GPU and what to type, and leaves no database behind', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'tilewright-no-gpu-'));
+    const database = join(folder, 'tuning.jsonl');
+    const plan = { ...cudaModule(), constants: [], launches: [], capacity: CAPACITY, arenaBytes: 0, placements: [], buckets: [CAPACITY], schedules: [{}] };
+    const model: CudaModel = { target: 'cuda', facts: TYPICAL_FACTS.sm_90a, arithmetic: 'bf16', graphText: '', plan };
+    const nothing = (): void => undefined;
+    const ui = { phase: nothing, step: nothing, run: nothing, table: nothing, note: nothing, warn: nothing };
+    const failure = await tuneCudaModel(model, { budgetSeconds: 1, database, rebuild: 'tilewright compile model --target cuda:sm_90a -o model.tw' }, ui).catch((error: unknown) => error);
+    expect(failure).toBeInstanceOf(UserError);
+    expect(failure).toMatchObject({ hint: expect.stringContaining('tilewright compile model -o model.tw') });
+    expect(existsSync(database)).toBe(false);
+    rmSync(folder, { recursive: true });
+  });
+});
