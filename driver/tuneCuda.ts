@@ -3,13 +3,13 @@ import { defaultDatabasePath, statusLine, TuningDatabase, type TuneProgress, typ
 import { measureBandwidth } from '../autotune/cuda/bandwidth.js';
 import { referenceSchedule } from '../autotune/cuda/candidates.js';
 import { cudaMachine } from '../autotune/cuda/costModel.js';
-import { CudaMeasurer, type CompileKernels } from '../autotune/cuda/measure.js';
+import { CudaMeasurer, isDeviceHung, type CompileKernels } from '../autotune/cuda/measure.js';
 import { timeRival } from '../autotune/cuda/rival.js';
 import { renderCudaTable } from '../autotune/cuda/table.js';
 import { cudaTarget, tuneCuda, type CudaRival } from '../autotune/cuda/tune.js';
 import { defaultCudaSchedule } from '../codegen/cuda/index.js';
 import type { CudaSchedule } from '../ir/cuda.js';
-import { requireCuda } from '../runtime/cuda/addon.js';
+import { isCudaError, requireCuda } from '../runtime/cuda/addon.js';
 import { compileCubins } from '../runtime/cuda/compiler.js';
 import { findCublasLt } from '../runtime/cuda/findCublasLt.js';
 import { readSettings } from '../settings.js';
@@ -82,7 +82,19 @@ export async function tuneCudaModel(model: CudaModel, request: CudaTuneRequest, 
     });
     const bucketSeconds = search.bucketSeconds.length > 0 ? { bucketSeconds: search.bucketSeconds } : {};
     return { model: { ...model, plan: { ...plan, schedules: search.schedules, ...bucketSeconds } }, search, table: tableOf(search.rows), driverVersion };
+  } catch (error) {
+    if (isDeviceHung(error)) made.splice(1);
+    throw error;
   } finally {
-    for (const resource of made.reverse()) resource.release();
+    for (const resource of made.reverse()) release(resource);
+  }
+}
+
+/** A lost context takes its memory with it: what it says to being released is no news. */
+function release(resource: { release(): void }): void {
+  try {
+    resource.release();
+  } catch (error) {
+    if (!isCudaError(error)) throw error;
   }
 }

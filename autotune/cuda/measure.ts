@@ -171,15 +171,20 @@ export class CudaMeasurer {
 
   private async withProgram<T>(text: CudaKernelText, cubin: Uint8Array, bench: CudaWorkbench, use: (program: CudaProgram) => Promise<T>): Promise<T> {
     const module = new this.options.addon.Module(this.options.device, cubin);
+    let program: CudaProgram | undefined;
+    let isHung = false;
     try {
-      const program = bench.program(text, module);
-      try {
-        return await use(program);
-      } finally {
-        program.release();
-      }
+      program = bench.program(text, module);
+      return await use(program);
+    } catch (error) {
+      isHung = error instanceof Hung;
+      throw error;
     } finally {
-      module.release();
+      // What a hung kernel uses cannot be taken from it: the process ends with it.
+      if (!isHung) {
+        program?.release();
+        module.release();
+      }
     }
   }
 
@@ -232,6 +237,9 @@ export class CudaMeasurer {
     }
   }
 }
+
+/** Whether tuning ended because the device does not answer: nothing of it can be released. */
+export const isDeviceHung = (error: unknown): boolean => error instanceof Error && error.cause instanceof Hung;
 
 class Hung extends Error {
   override readonly name = 'Hung';
