@@ -9,10 +9,39 @@ export interface WgmmaDevice extends WgmmaFacts {
   readonly multiprocessors: number;
 }
 
-/** Ping-pong hides epilogues behind the other warpgroup's product; cooperative tiles are wider. */
-const PINGPONG_COLUMNS = [208, 192, 176, 160, 128, 96, 64, 32, 16];
-const COOPERATIVE_COLUMNS = [256, 224, 208, 192, 128];
-const RASTERS = [16, 8];
+interface Tile {
+  readonly mode: CudaGemmSchedule['mode'];
+  readonly tm: number;
+  readonly tn: number;
+  /** Rate on an H100 with clusters of 2, relative to the best tile, waves and padding apart. */
+  readonly rate: number;
+}
+
+/**
+ * Ping-pong hides epilogues behind the other warpgroup's product; cooperative tiles are wider. Rates of tiles from 128
+ * columns on are measured (docs/performance.md), those of narrower ones follow shared memory's share of a step.
+ */
+const TILES: readonly Tile[] = [
+  { mode: 'pingpong', tm: 128, tn: 208, rate: 1 },
+  { mode: 'pingpong', tm: 128, tn: 192, rate: 1 },
+  { mode: 'pingpong', tm: 128, tn: 176, rate: 0.96 },
+  { mode: 'pingpong', tm: 128, tn: 160, rate: 0.93 },
+  { mode: 'pingpong', tm: 128, tn: 128, rate: 0.88 },
+  { mode: 'pingpong', tm: 128, tn: 96, rate: 0.75 },
+  { mode: 'pingpong', tm: 128, tn: 64, rate: 0.6 },
+  { mode: 'pingpong', tm: 192, tn: 128, rate: 0.945 },
+  { mode: 'pingpong', tm: 64, tn: 256, rate: 0.75 },
+  { mode: 'pingpong', tm: 64, tn: 128, rate: 0.6 },
+  { mode: 'pingpong', tm: 64, tn: 64, rate: 0.4 },
+  { mode: 'pingpong', tm: 64, tn: 32, rate: 0.25 },
+  { mode: 'cooperative', tm: 128, tn: 256, rate: 0.94 },
+  { mode: 'cooperative', tm: 128, tn: 224, rate: 0.95 },
+  { mode: 'cooperative', tm: 128, tn: 192, rate: 0.9 },
+];
+/** Rows of a group of row tiles: what all blocks read at a time fits L2. */
+const RASTER_ROWS = [2048, 1024];
+/** Without a neighbour to share weight tiles with, L2 is read more. */
+const ALONE = 0.93;
 const MOST_STAGES = 8;
 
 const base = { kind: 'gemm', skeleton: 'wgmma', tk: 64 } as const;
@@ -28,22 +57,18 @@ function deepest(kernel: GemmKernel, module: KernelModule, device: WgmmaDevice, 
 
 /** Legal schedules to measure at `rows` rows, likely best first. Empty where wgmma cannot run the kernel. */
 export function wgmmaCandidates(kernel: GemmKernel, module: KernelModule, device: WgmmaDevice, rows: number): CudaGemmSchedule[] {
-  const list: CudaGemmSchedule[] = [];
-  const clusters = rows > 128 ? ([2, 1] as const) : ([1] as const);
-  const add = (mode: CudaGemmSchedule['mode'], columns: readonly number[]): void => {
-    for (const tn of columns) {
-      for (const cluster of clusters) {
-        for (const raster of RASTERS) {
-          const schedule = deepest(kernel, module, device, { ...base, mode, tm: 128, tn, cluster, raster });
-          if (schedule !== undefined) list.push(schedule);
-        }
+  const list: { schedule: CudaGemmSchedule; rate: number }[] = [];
+  for (const { mode, tm, tn, rate } of TILES) {
+    for (const cluster of [2, 1] as const) {
+      for (const rasterRows of RASTER_ROWS) {
+        const schedule = deepest(kernel, module, device, { ...base, mode, tm, tn, cluster, raster: Math.max(1, Math.floor(rasterRows / tm)) });
+        if (schedule === undefined) continue;
+        const expected = rate * (cluster === 2 ? 1 : ALONE) * (rasterRows === RASTER_ROWS[0] ? 1 : 0.998);
+        list.push({ schedule, rate: expected * waveEfficiency(kernel, schedule, device.multiprocessors, rows) });
       }
     }
-  };
-  add('pingpong', PINGPONG_COLUMNS);
-  add('cooperative', COOPERATIVE_COLUMNS);
-  const rates = new Map(list.map((schedule) => [schedule, expectedRate(kernel, schedule, device, rows)]));
-  return list.sort((x, y) => rates.get(y)! - rates.get(x)!);
+  }
+  return list.sort((x, y) => y.rate - x.rate).map(({ schedule }) => schedule);
 }
 
 /**
@@ -56,17 +81,6 @@ export function waveEfficiency(kernel: GemmKernel, { tm, tn, cluster }: CudaGemm
   const blocks = Math.max(cluster, multiprocessors - (multiprocessors % cluster));
   const tiles = Math.ceil(rows / (tm * cluster)) * cluster * total;
   return (rows * useful) / (Math.ceil(tiles / blocks) * blocks * tm * tn);
-}
-
-/** waveEfficiency, times what measurements on an H100 say of the tile itself. */
-function expectedRate(kernel: GemmKernel, schedule: CudaGemmSchedule, device: WgmmaDevice, rows: number): number {
-  const { tn, cluster, raster, mode } = schedule;
-  // Narrow tiles wait for shared memory and L2; an exposed epilogue costs a few hundredths; multicast saves L2 reads.
-  const width = Math.min(1, 0.55 + 0.45 * Math.sqrt(Math.min(tn, 192) / 192));
-  const exposed = mode === 'pingpong' ? 1 : 0.95;
-  const shared = cluster === 2 ? 1 : 0.95;
-  const order = raster === RASTERS[0] ? 1 : 0.998;
-  return waveEfficiency(kernel, schedule, device.multiprocessors, rows) * width * exposed * shared * order;
 }
 
 /** A good untuned schedule at `rows` rows, or undefined where wgmma cannot run the kernel. */

@@ -4,29 +4,52 @@ import type { Access, Scalar } from '../../../ir/scalar.js';
 import { operands as childrenOf } from '../../../ir/scalar.js';
 import type { CudaOperands, Operand } from '../operands.js';
 import { physicalColumns } from '../operands.js';
-import type { Fragment, RowPrologue } from '../programs.js';
+import type { Fragment, RowPrologue, StoreSite } from '../programs.js';
 import { fragmentEpilogue, fragmentStep, indent } from '../programs.js';
+import type { WgmmaLayout } from './layout.js';
 
 /** 8-column groups whose operands are loaded before the first is used: enough loads in flight, few registers. */
 const BATCH = 8;
+/** Groups of a rotated segment whose table entries, four a pair, are loaded together: one pair, for want of registers. */
+const ROTATED_PART = 2;
 const DEPTH = 7;
+/** Lanes that share a row of a fragment, and so groups that they exchange for wide stores. */
+const QUAD = 4;
+
+/** What is the same for all batches of a segment. */
+interface Context {
+  readonly segment: Segment;
+  readonly operands: CudaOperands;
+  readonly layout: WgmmaLayout;
+  /** Row values, by what fragments call them. */
+  readonly given: ReadonlyMap<string, string>;
+  /** Buffers that programs read at the element itself. */
+  readonly loads: readonly Operand[];
+  /** Every tile lies inside the segment. */
+  readonly isWhole: boolean;
+}
 
 /**
  * Statements for row `row` of the tile: `m` is the 64-row instruction, `h` the row 8 further, `column0` the tile's
  * first physical column in the segment, `from` the row values of the tile.
  */
-export function epilogueText(segment: Segment, operands: CudaOperands, prologue: RowPrologue, tn: number): string {
+export function epilogueText(segment: Segment, operands: CudaOperands, prologue: RowPrologue, layout: WgmmaLayout): string {
+  const tn = layout.wn * layout.columnBlocks;
   const groups = tn / 8;
   const step = fragmentStep(segment) / 8;
   const batch = Math.max(step, Math.floor(BATCH / step) * step);
-  const loads = segment.pairing.kind === 'none' ? elementLoads(segment, operands) : [];
-  const print = (first: string, count: number, depth: number): string => batchText(segment, operands, prologue, tn, loads, first, count, depth);
-  if (loads.length === 0 || groups <= batch) return print('0', groups, DEPTH);
+  const physical = physicalColumns(segment.columns, segment.pairing);
+  const context: Context = {
+    segment, operands, layout, given: prologue.given(`(from + local * ${prologue.scalars.length})`),
+    loads: segment.pairing.kind === 'none' ? elementLoads(segment, operands) : [],
+    isWhole: physical % tn === 0 && physical === lyingColumns(segment),
+  };
+  if (groups <= batch) return batchText(context, '0', groups, DEPTH);
   const whole = Math.floor(groups / batch);
   const rest = groups - whole * batch;
   return [
-    '#pragma unroll\n', indent([`for (int batch_ = 0; batch_ < ${whole}; batch_++) {`], DEPTH), print(`batch_ * ${batch}`, batch, DEPTH + 1), indent(['}'], DEPTH),
-    ...(rest === 0 ? [] : [print(String(whole * batch), rest, DEPTH)]),
+    '#pragma unroll\n', indent([`for (int batch_ = 0; batch_ < ${whole}; batch_++) {`], DEPTH), batchText(context, `batch_ * ${batch}`, batch, DEPTH + 1), indent(['}'], DEPTH),
+    ...(rest === 0 ? [] : [batchText(context, String(whole * batch), rest, DEPTH)]),
   ].join('');
 }
 
@@ -44,32 +67,108 @@ function elementLoads({ outputs }: Segment, operands: CudaOperands): Operand[] {
   return [...found.values()];
 }
 
-/** `count` groups from group `first` on: their loads, then their programs and stores. */
-function batchText(
-  segment: Segment, operands: CudaOperands, prologue: RowPrologue, tn: number, loads: readonly Operand[], first: string, count: number, depth: number,
-): string {
-  const isWhole = physicalColumns(segment.columns, segment.pairing) % tn === 0 && physicalColumns(segment.columns, segment.pairing) === lyingColumns(segment);
+/** `count` groups from group `first` on: their loads, then their programs, then their stores. */
+function batchText(context: Context, first: string, count: number, depth: number): string {
+  const { segment, operands, layout: { wn, columnBlocks }, loads, isWhole, given } = context;
   const origin = first === '0' ? 'column0' : `column0 + 8 * (${first})`;
   const loaded = loads.map((operand, i) => ({ operand, name: `l${i}_` }));
-  const before = loaded.flatMap(({ operand, name }) => {
-    const address = `${operands.base(operand)} + (long long)row * ${operand.stride} + column_`;
-    return [
-      `tw_f2 ${name}[${count}];`, '#pragma unroll', `for (int group_ = 0; group_ < ${count}; group_++) {`,
-      `  const int column_ = ${origin} + 8 * group_ + 2 * quad;`,
-      `  ${name}[group_] = ${isWhole ? '' : `column_ >= ${segment.columns} ? tw_f2{ 0.0f, 0.0f } : `}tw_load2_${operand.dtype}(${address});`, '}',
-    ];
-  });
-  const fragment: Fragment = {
-    row: 'row', isStored: 'isStored', prefix: 'e', groups: count, column: `(${origin})`, quad: 'quad', isWhole,
-    acc: (group, lane) => `acc[m][4 * (${first === '0' ? group : `${first} + ${group}`}) + 2 * h + ${lane}]`,
-    given: prologue.given(`(from + local * ${prologue.scalars.length})`),
-    loaded: (buffer: string, access: Access, group: string, lane: number) => {
-      const own = access.kind === 'element' && access.via === undefined ? loaded.find(({ operand }) => operand.name === buffer) : undefined;
-      return own === undefined ? undefined : `${own.name}[${group}].${lane === 0 ? 'x' : 'y'}`;
-    },
-  };
-  const program = fragmentEpilogue(segment, operands, fragment, loaded.length === 0 ? depth : depth + 1);
-  return loaded.length === 0 ? program : `${indent(['{', ...before.map((line) => (line.startsWith('#') ? line : `  ${line}`))], depth).replace(/^ +#/gm, '#')}${program}${indent(['}'], depth)}`;
+  const before = loaded.flatMap(({ operand, name }) => [
+    `tw_f2 ${name}[${count}];`, '#pragma unroll', `for (int group_ = 0; group_ < ${count}; group_++) {`,
+    `  const int column_ = ${origin} + 8 * group_ + 2 * quad;`,
+    `  ${name}[group_] = ${isWhole ? '' : `column_ >= ${segment.columns} ? tw_f2{ 0.0f, 0.0f } : `}tw_load2_${operand.dtype}(${operands.base(operand)} + (long long)row * ${operand.stride} + column_);`, '}',
+  ]);
+  const wide = new WideStores(context, origin, count);
+  const part = segment.pairing.kind === 'rotate' && count % ROTATED_PART === 0 ? ROTATED_PART : count;
+  const isAllWide = segment.outputs.every((output) => output.kind === 'store' && wide.takes(operands.get(output.buffer)));
+  const programs: string[] = [];
+  for (let start = 0; start < count; start += part) {
+    wide.startAt(start);
+    const offset = [...(first === '0' ? [] : [first]), ...(start === 0 ? [] : [String(start)])];
+    const fragment: Fragment = {
+      row: 'row', isStored: isAllWide ? 'true' : 'isStored', prefix: 'e', groups: part, column: `(${start === 0 ? origin : `${origin} + ${8 * start}`})`, quad: 'quad', isWhole, given,
+      acc: (group, lane) => {
+        const g = [...offset, group].join(' + ');
+        if (columnBlocks === 1) return `acc[m][4 * (${g}) + 2 * h + ${lane}]`;
+        return `acc[m * ${columnBlocks} + (${g}) / ${wn / 8}][4 * ((${g}) % ${wn / 8}) + 2 * h + ${lane}]`;
+      },
+      loaded: (buffer: string, access: Access, group: string, lane: number) => {
+        const own = access.kind === 'element' && access.via === undefined ? loaded.find(({ operand }) => operand.name === buffer) : undefined;
+        return own === undefined ? undefined : `${own.name}[${group}].${lane === 0 ? 'x' : 'y'}`;
+      },
+      store: (site) => wide.store(site),
+    };
+    // The compiler may not move the loads of one part before the last: they would push accumulators out of registers.
+    if (start > 0) programs.push(indent(['asm volatile("" ::: "memory");'], depth + 1));
+    programs.push(fragmentEpilogue(segment, operands, fragment, depth + 1));
+  }
+  const inner = (lines: readonly string[]): string => indent(lines.map((line) => (line.startsWith('#') ? line : `  ${line}`)), depth).replace(/^ +#/gm, '#');
+  return `${indent(['{'], depth)}${inner([...before, ...wide.declarations()])}${programs.join('')}${inner(wide.stores())}${indent(['}'], depth)}`;
+}
+
+/**
+ * 16-bit results of a batch: the lanes of a quad exchange words of four groups, so that each stores 16 bytes that lie
+ * together. Stores of 4 bytes a lane fill half a sector each, and slow the other warpgroup's product by a few hundredths.
+ */
+class WideStores {
+  private readonly words: { readonly name: string; readonly operand: Operand; readonly isPartner: boolean }[] = [];
+  private readonly context: Context;
+  private readonly origin: string;
+  /** 8-column groups of logical columns at each site. */
+  private readonly units: number;
+  private readonly isPossible: boolean;
+  private next = 0;
+  private start = 0;
+
+  constructor(context: Context, origin: string, groups: number) {
+    this.context = context;
+    this.origin = origin;
+    const { pairing, columns } = context.segment;
+    this.units = pairing.kind === 'none' ? groups : groups / 2;
+    this.isPossible = this.units % QUAD === 0 && columns % 8 === 0 && (pairing.kind === 'none' || pairing.width === 8);
+  }
+
+  /** Results in this buffer are stored 16 bytes at a time. */
+  takes(operand: Operand): boolean {
+    return this.isPossible && (operand.dtype === 'bf16' || operand.dtype === 'f16') && operand.stride % 8 === 0;
+  }
+
+  /** The fragment printed next starts at this group of the batch. */
+  startAt(group: number): void {
+    this.next = 0;
+    this.start = this.context.segment.pairing.kind === 'none' ? group : group / 2;
+  }
+
+  /** Keeps the words of a 16-bit output; undefined where it is stored as it is. */
+  store({ operand, values, column }: StoreSite): readonly string[] | undefined {
+    if (!this.takes(operand)) return undefined;
+    const name = `w${this.next++}_`;
+    if (this.next > this.words.length) this.words.push({ name, operand, isPartner: column === 'partner' });
+    return [`${name}[unit_${this.start === 0 ? '' : ` + ${this.start}`}] = tw_pack_${operand.dtype}(${values.join(', ')});`];
+  }
+
+  declarations(): string[] {
+    return this.words.map(({ name }) => `unsigned ${name}[${this.units}] = {};`);
+  }
+
+  stores(): string[] {
+    const { segment: { pairing, columns }, operands, isWhole } = this.context;
+    return this.words.flatMap(({ name, operand, isPartner }) => {
+      const at = '(unit_ + quad)';
+      const column = pairing.kind === 'none' ? [`const int column = ${this.origin} + 8 * ${at};`]
+        : pairing.kind === 'interleave' ? [`const int column = (${this.origin}) / 2 + 8 * ${at};`]
+          : [
+            `const int lying_ = ${this.origin} + 16 * ${at};`,
+            `const int column = lying_ - lying_ % ${pairing.headDim} + lying_ % ${pairing.headDim} / 2${isPartner ? ` + ${pairing.headDim / 2}` : ''};`,
+          ];
+      const isInside = isWhole ? '' : ` && ${pairing.kind === 'rotate' ? 'lying_' : 'column'} < ${columns}`;
+      return [
+        '#pragma unroll', `for (int unit_ = 0; unit_ < ${this.units}; unit_ += ${QUAD}) {`,
+        `  const tw_u4 words_ = tw_quad_turn(quad, ${[0, 1, 2, 3].map((i) => `${name}[unit_ + ${i}]`).join(', ')});`,
+        ...column.map((line) => `  ${line}`),
+        `  if (isStored${isInside}) *(tw_u4 *)(${operands.base(operand)} + (long long)row * ${operand.stride} + column) = words_;`, '}',
+      ];
+    });
+  }
 }
 
 /** Physical columns before padding. */

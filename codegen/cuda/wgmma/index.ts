@@ -4,7 +4,8 @@ import type { GemmKernel } from '../../../ir/kernel.js';
 import type { EmittedCuda } from '../loop.js';
 import type { CudaOperands } from '../operands.js';
 import { kernelHead, physicalColumns } from '../operands.js';
-import { programsOf, rowPrologue } from '../programs.js';
+import type { RowPrologue } from '../programs.js';
+import { indent, programsOf, rowPrologue } from '../programs.js';
 import { render } from '../templates.js';
 import { epilogueText } from './epilogue.js';
 import { CONSUMERS, DESCRIPTOR_BASE, descriptorUnits, SLAB, WGMMA_ROWS, WGMMA_THREADS, wgmmaOperands } from './instruction.js';
@@ -16,6 +17,11 @@ export type { WgmmaFacts } from './legality.js';
 export { defaultWgmmaSchedule, waveEfficiency, wgmmaCandidates } from './candidates.js';
 
 const WARPS_OF_GROUP = 4;
+/** Warps of the producer's group that fold row values, and the rows whose loads each has in flight. */
+const PRODUCER_IDLE_WARPS = 3;
+const ROWS_AT_ONCE = 2;
+/** Registers of a producer's thread that so many rows at once fit. */
+const ROOMY = 40;
 
 /**
  * Prints `kernel` under a wgmma schedule, without the prelude. `parameters` is the number of its buffers and weights.
@@ -28,25 +34,26 @@ export function emitGemmWgmma(kernel: GemmKernel, operands: CudaOperands, schedu
   const values = prologue.scalars.length;
   const layout = wgmmaLayout(schedule, values);
   const tiles = columnTiles(kernel.segments, tn);
-  const tensorMaps = mapsOf(kernel, operands, schedule);
+  const tensorMaps = mapsOf(kernel, operands, schedule, layout);
   const warps = WARPS_OF_GROUP * (layout.isPingPong ? 1 : CONSUMERS);
   const raster = Math.max(1, Math.floor(schedule.raster / cluster));
   const kBlocks = Math.ceil(kernel.k / tk);
   const prefetch = Math.min(stages, kBlocks);
+  const atOnce = layout.producerRegisters >= ROOMY ? ROWS_AT_ONCE : 1;
   const source = render('gemmWgmma', {
     head: headText(symbol, parameters, tensorMaps), rows: kernel.rows, tm, tn, stages, cluster, raster, kBlocks, prefetch,
-    ...layout, ...wgmmaOperands(tn), ...loadText(schedule, layout), ...stepText(schedule),
+    ...layout, ...wgmmaOperands(layout.wn), ...blockText(layout), ...loadText(schedule, layout), ...stepText(schedule),
     mmaType: operands.get(kernel.a).dtype, isCluster: cluster === 2,
     emptyOffset: 8 * stages, rowsFullOffset: 16 * stages, emptyCount: warps * cluster, rowsEmptyCount: warps,
     clusterRows: tm * cluster, clusterRowsMinusOne: tm * cluster - 1, columnTiles: tiles.total, groupTiles: raster * tiles.total,
     prefetchStage: prefetch % stages, prefetchPhase: Math.floor(prefetch / stages) % 2,
-    rowValues: values > 0, rowValuesSlot: tm * values, rowValueCode: prologue.text('row', `to + local * ${values}`, 6),
+    rowValues: values > 0, rowValuesSlot: tm * values, rowsAtOnceStep: PRODUCER_IDLE_WARPS * atOnce, rowValueCode: rowValueText(prologue, kernel.rows, tm, atOnce),
     descriptorBase: DESCRIPTOR_BASE, consumerRows: layout.rowBlocks * WGMMA_ROWS, consumerUnits: descriptorUnits(layout.rowBlocks * WGMMA_ROWS * SLAB * 2),
     stageUnits: descriptorUnits(layout.stageBytes), bUnits: descriptorUnits(layout.aBytes),
     release: cluster === 2 ? 'if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane);' : 'if (lane == 0) tw_bar_arrive(empty + 8 * before);',
     segments: kernel.segments.map((segment, i) => ({
       map: i + 1, firstTile: tiles.first[i]!, endTile: tiles.first[i + 1] ?? tiles.total, isOnlyOrLast: i === kernel.segments.length - 1,
-      epilogue: epilogueText(segment, operands, prologue, tn),
+      epilogue: epilogueText(segment, operands, prologue, layout),
     })),
   });
   return {
@@ -60,14 +67,14 @@ export function emitGemmWgmma(kernel: GemmKernel, operands: CudaOperands, schedu
 }
 
 /** Map 0 is the left operand, then one a segment's weight. A box is one slab, of the rows that one copy brings. */
-function mapsOf(kernel: GemmKernel, operands: CudaOperands, { tm, tn, cluster }: CudaGemmSchedule): TensorMapDecl[] {
+function mapsOf(kernel: GemmKernel, operands: CudaOperands, { tm }: CudaGemmSchedule, { boxRows }: WgmmaLayout): TensorMapDecl[] {
   const box = { columns: kernel.k, boxColumns: SLAB, swizzle: 128 } as const;
   const a = operands.get(kernel.a);
   return [
     { ...box, parameter: a.index, dtype: halfType(a.dtype), rows: kernel.rows, stride: a.stride, boxRows: tm },
     ...kernel.segments.map(({ weight, columns, pairing }) => {
       const w = operands.weight(weight);
-      return { ...box, parameter: w.index, dtype: halfType(w.dtype), rows: physicalColumns(columns, pairing), stride: w.stride, boxRows: tn / cluster };
+      return { ...box, parameter: w.index, dtype: halfType(w.dtype), rows: physicalColumns(columns, pairing), stride: w.stride, boxRows };
     }),
   ];
 }
@@ -78,7 +85,7 @@ function halfType(dtype: string): 'f16' | 'bf16' {
 }
 
 /** Statements that fill a stage, slab by slab. In a cluster each block brings half of the weight tile, for both. */
-function loadText({ tm, tn, tk, cluster }: CudaGemmSchedule, { slabs, aBytes, stageBytes }: WgmmaLayout): Readonly<Record<'loadA' | 'loadB' | 'loadPrefetchA' | 'loadPrefetchB', string>> {
+function loadText({ tm, tn, tk, cluster }: CudaGemmSchedule, { slabs, aBytes, stageBytes, boxes, boxRows }: WgmmaLayout): Readonly<Record<'loadA' | 'loadB' | 'loadPrefetchA' | 'loadPrefetchB', string>> {
   const half = tn / cluster;
   const plus = (bytes: number): string => (bytes === 0 ? '' : ` + ${bytes}`);
   const own = cluster === 2 ? ` + rank * ${half * SLAB * 2}` : '';
@@ -86,8 +93,8 @@ function loadText({ tm, tn, tk, cluster }: CudaGemmSchedule, { slabs, aBytes, st
   const perSlab = (print: (i: number) => string): string => Array.from({ length: slabs }, (_, i) => print(i)).join(' ');
   const a = (stage: string, block: string): string => perSlab((i) =>
     `tw_load_box(shared + ${stage} * ${stageBytes}${plus(i * tm * SLAB * 2)}, &m0, ${block} * ${tk}${plus(i * SLAB)}, row0, full + 8 * ${stage});`);
-  const b = (stage: string, block: string): string => perSlab((i) =>
-    `tw_load_box${cluster === 2 ? '_both' : ''}(shared + ${stage} * ${stageBytes}${plus(aBytes + i * tn * SLAB * 2)}${own}, weight, ${block} * ${tk}${plus(i * SLAB)}, column0${ownRow}, full + 8 * ${stage});`);
+  const b = (stage: string, block: string): string => perSlab((i) => Array.from({ length: boxes }, (_, j) =>
+    `tw_load_box${cluster === 2 ? '_both' : ''}(shared + ${stage} * ${stageBytes}${plus(aBytes + (i * tn + j * boxRows) * SLAB * 2)}${own}, weight, ${block} * ${tk}${plus(i * SLAB)}, column0${plus(j * boxRows)}${ownRow}, full + 8 * ${stage});`).join(' '));
   return { loadA: a('stage', 'block'), loadB: b('stage', 'block'), loadPrefetchA: a('i', 'i'), loadPrefetchB: b('i', 'i') };
 }
 
@@ -97,6 +104,27 @@ function stepText({ tm, tn, tk }: CudaGemmSchedule): Readonly<Record<'aStep' | '
   if (tk === SLAB) return { kSteps, aStep: '2 * k', bStep: '2 * k' };
   const step = (rows: number): string => `(k >> 2) * ${descriptorUnits(rows * SLAB * 2)} + (k & 3) * 2`;
   return { kSteps, aStep: step(tm), bStep: step(tn) };
+}
+
+/** Which operands instruction `m` of a step multiplies: blocks of rows, or of columns where a tile is wider than one takes. */
+function blockText({ rowBlocks, columnBlocks, wn }: WgmmaLayout): Readonly<Record<'aBlock' | 'bBlock', string>> & { readonly blocks: number } {
+  const aUnits = descriptorUnits(WGMMA_ROWS * SLAB * 2);
+  const bUnits = descriptorUnits(wn * SLAB * 2);
+  const blocks = rowBlocks * columnBlocks;
+  if (columnBlocks === 1) return { blocks, aBlock: blocks === 1 ? '' : ` + m * ${aUnits}`, bBlock: '' };
+  return { blocks, aBlock: ` + m / ${columnBlocks} * ${aUnits}`, bBlock: ` + m % ${columnBlocks} * ${bUnits}` };
+}
+
+/** A warp's share of the row values of a tile: several rows at once, because one at a time waits for memory. */
+function rowValueText(prologue: RowPrologue, rows: string, tm: number, atOnce: number): string {
+  const count = prologue.scalars.length;
+  const each = Array.from({ length: atOnce }, (_, i) => i);
+  const local = (i: number): string => (i === 0 ? 'local' : `local + ${i * PRODUCER_IDLE_WARPS}`);
+  const texts = each.map((i) => indent([
+    `const int own${i} = row0 + ${local(i)}, read${i} = own${i} < ${rows} ? own${i} : ${rows} - 1;`, `float fold${i}[${count}];`,
+  ], 5) + prologue.text(`read${i}`, `fold${i}`, 5));
+  const stores = each.flatMap((i) => Array.from({ length: count }, (_, j) => `if (${local(i)} < ${tm}) to[(${local(i)}) * ${count} + ${j}] = fold${i}[${j}];`));
+  return texts.join('') + indent(['if (lane == 0) {', ...stores.map((line) => `  ${line}`), '}'], 5);
 }
 
 /**

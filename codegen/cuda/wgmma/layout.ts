@@ -7,10 +7,21 @@ import { CONSUMERS, SLAB, WGMMA_ROWS } from './instruction.js';
 const ALIGNMENT = 1024;
 const BARRIER = 8;
 
+/** Columns of one instruction, and rows of a tensor map's box. */
+export const MOST_COLUMNS = 256;
+export const MOST_BOX_ROWS = 256;
+
 export interface WgmmaLayout {
   readonly isPingPong: boolean;
-  /** 64-row instructions that a consumer warpgroup issues for each 16 of k: accumulators are rowBlocks · tn/2 registers. */
+  /** Instructions of 64 rows that a consumer warpgroup issues below each other for each 16 of k: accumulators are rowBlocks · tn/2 registers. */
   readonly rowBlocks: number;
+  /** Instructions beside each other: 2 where tn is more than one takes. */
+  readonly columnBlocks: number;
+  /** Columns of one instruction. */
+  readonly wn: number;
+  /** Copies that bring a block's share of a weight slab, and their rows. */
+  readonly boxes: number;
+  readonly boxRows: number;
   /** 64-wide slabs of k in a stage. */
   readonly slabs: number;
   readonly aBytes: number;
@@ -26,7 +37,7 @@ export interface WgmmaLayout {
 }
 
 /** Shared memory and registers of a block; `rowValues` floats a row are kept, twice. */
-export function wgmmaLayout({ tm, tn, tk, stages, mode }: CudaGemmSchedule, rowValues: number): WgmmaLayout {
+export function wgmmaLayout({ tm, tn, tk, stages, cluster, mode }: CudaGemmSchedule, rowValues: number): WgmmaLayout {
   const isPingPong = mode === 'pingpong';
   const aBytes = tm * tk * 2;
   const bBytes = tn * tk * 2;
@@ -34,16 +45,22 @@ export function wgmmaLayout({ tm, tn, tk, stages, mode }: CudaGemmSchedule, rowV
   // Two barriers a stage, and two pairs for the row values.
   const rowValuesOffset = barrierOffset + 2 * BARRIER * stages + 4 * BARRIER;
   const rowBlocks = tm / WGMMA_ROWS / (isPingPong ? 1 : CONSUMERS);
-  const isTight = rowBlocks * (tn / 2) > MOST_RELAXED;
+  const columnBlocks = Math.ceil(tn / MOST_COLUMNS);
+  const boxes = Math.ceil(tn / cluster / MOST_BOX_ROWS);
+  const isTight = rowBlocks * (tn / 2) > (rowValues > 0 ? MOST_RELAXED : MOST_RELAXED_IDLE);
   return {
-    isPingPong, rowBlocks, slabs: tk / SLAB, aBytes, bBytes, stageBytes: aBytes + bBytes, barrierOffset, rowValuesOffset,
+    isPingPong, rowBlocks, columnBlocks, wn: tn / columnBlocks, boxes, boxRows: tn / cluster / boxes, slabs: tk / SLAB, aBytes, bBytes, stageBytes: aBytes + bBytes, barrierOffset, rowValuesOffset,
     sharedBytes: ALIGNMENT + rowValuesOffset + 2 * tm * rowValues * 4,
     producerRegisters: isTight ? 24 : 40, consumerRegisters: isTight ? 240 : 232,
   };
 }
 
-/** Accumulators of a thread up to which 232 registers suffice; and the most that 240 hold beside a main loop's own. */
+/**
+ * Accumulators of a thread up to which 232 registers suffice, where the producer's warps need theirs for row values
+ * and where they are idle; and the most that 240 hold beside a main loop's own.
+ */
 const MOST_RELAXED = 192;
+const MOST_RELAXED_IDLE = 160;
 export const MOST_ACCUMULATORS = 208;
 
 /** Column tiles of each segment, in order: the first of each, and how many there are in all. */

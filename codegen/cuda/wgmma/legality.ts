@@ -5,7 +5,7 @@ import { parametersOf } from '../../signature.js';
 import { CudaOperands } from '../operands.js';
 import { fragmentProblem, fragmentStep, programsOf, rowPrologue } from '../programs.js';
 import { CONSUMERS, SLAB, WGMMA_ROWS } from './instruction.js';
-import { MOST_ACCUMULATORS, wgmmaLayout } from './layout.js';
+import { MOST_ACCUMULATORS, MOST_BOX_ROWS, MOST_COLUMNS, wgmmaLayout } from './layout.js';
 
 /** What a GPU has, as far as this skeleton asks. */
 export interface WgmmaFacts {
@@ -16,8 +16,6 @@ export interface WgmmaFacts {
 
 const MOST_STAGES = 16;
 const MOST_RASTER = 1024;
-/** Rows of a tensor map's box. */
-const MOST_BOX_ROWS = 256;
 
 /** `true`, or why `schedule` cannot be used for `kernel` on such a GPU. */
 export function isLegalWgmma(kernel: GemmKernel, module: KernelModule, schedule: CudaGemmSchedule, facts: WgmmaFacts): true | string {
@@ -47,14 +45,15 @@ function tileProblem(kernel: GemmKernel, s: CudaGemmSchedule, facts: WgmmaFacts)
   if (s.skeleton !== 'wgmma') return `the schedule is for ${s.skeleton}`;
   const rows = WGMMA_ROWS * (s.mode === 'pingpong' ? 1 : CONSUMERS);
   if (!isCount(s.tm, rows, MOST_BOX_ROWS)) return `${s.mode} tiles take a multiple of ${rows} rows, at most ${MOST_BOX_ROWS}`;
-  if (!isCount(s.tn, 16, MOST_BOX_ROWS)) return `tn must be a multiple of 16, at most ${MOST_BOX_ROWS}`;
+  const step = s.tn > MOST_COLUMNS ? 32 : 16;
+  if (!isCount(s.tn, step, 2 * MOST_COLUMNS)) return `tn must be a multiple of 16 up to ${MOST_COLUMNS}, of 32 up to ${2 * MOST_COLUMNS}`;
   if (!isCount(s.tk, SLAB, 2 * SLAB)) return `tk must be ${SLAB} or ${2 * SLAB}`;
   if (!isCount(s.stages, 1, MOST_STAGES) || s.stages < 2) return `stages must be 2 to ${MOST_STAGES}`;
   if (s.cluster !== 1 && s.cluster !== 2) return 'a cluster is 1 or 2 blocks';
   if (!isCount(s.raster, 1, MOST_RASTER)) return `raster must be 1 to ${MOST_RASTER}`;
   for (const segment of kernel.segments) {
-    const step = fragmentStep(segment);
-    if (s.tn % step !== 0) return `tn must be a multiple of ${step}: whole pairs and row-sum blocks`;
+    const whole = fragmentStep(segment);
+    if (s.tn % whole !== 0) return `tn must be a multiple of ${whole}: whole pairs and row-sum blocks`;
   }
   const accumulators = (s.tm / rows) * (s.tn / 2);
   return accumulators <= MOST_ACCUMULATORS ? undefined : `a thread would hold ${accumulators} accumulators, ${MOST_ACCUMULATORS} at most`;

@@ -1,0 +1,858 @@
+/* Hopper contraction: one producer warp feeds a ring of shared-memory stages by TMA, two consumer warpgroups multiply. */
+__device__ __forceinline__ unsigned tw_shared(const void *p) {
+  unsigned a;
+  asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(a) : "l"(p));
+  return a;
+}
+__device__ __forceinline__ void tw_bar_init(unsigned bar, unsigned count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(bar), "r"(count) : "memory");
+}
+__device__ __forceinline__ void tw_bar_expect(unsigned bar, unsigned bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(bar), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void tw_bar_arrive(unsigned bar) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(bar) : "memory");
+}
+/* Arrives at the barrier of the same place in block `rank` of the cluster. */
+__device__ __forceinline__ void tw_bar_arrive_at(unsigned bar, unsigned rank) {
+  asm volatile("{ .reg .b32 a; mapa.shared::cluster.u32 a, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [a]; }" :: "r"(bar), "r"(rank) : "memory");
+}
+__device__ __forceinline__ void tw_bar_wait(unsigned bar, unsigned parity) {
+  asm volatile("{ .reg .pred p;\nAGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra DONE;\nbra AGAIN;\nDONE: }" :: "r"(bar), "r"(parity) : "memory");
+}
+__device__ __forceinline__ void tw_load_box(unsigned to, const tw_map *map, int column, int row, unsigned bar) {
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+               :: "r"(to), "l"(map), "r"(column), "r"(row), "r"(bar) : "memory");
+}
+/* One copy from L2 lands in both blocks of the cluster, and counts at both blocks' barriers. */
+__device__ __forceinline__ void tw_load_box_both(unsigned to, const tw_map *map, int column, int row, unsigned bar) {
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;"
+               :: "r"(to), "l"(map), "r"(column), "r"(row), "r"(bar), "h"((unsigned short)3) : "memory");
+}
+/* d[64 × 96] (+)= a[64 × 16]·b[96 × 16]ᵀ, operands in shared memory; `isAdded` 0 starts from zero. */
+__device__ __forceinline__ void tw_wgmma(float (&d)[48], unsigned long long a, unsigned long long b, int isAdded) {
+  asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %50, 0;\nwgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 "
+               "{ %0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47 }, "
+               "%48, %49, p, 1, 1, 0, 0; }"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
+               : "l"(a), "l"(b), "r"(isAdded));
+}
+
+/* Lane t of a quad has its words of column groups 0 to 3, and takes the four words of group t: 16 bytes that lie together. */
+__device__ __forceinline__ tw_u4 tw_quad_turn(int quad, unsigned w0, unsigned w1, unsigned w2, unsigned w3) {
+  const bool isUpper = quad & 2, isOdd = quad & 1;
+  unsigned x = __shfl_xor_sync(0xffffffffu, isUpper ? w0 : w2, 2), y = __shfl_xor_sync(0xffffffffu, isUpper ? w1 : w3, 2);
+  if (isUpper) { w0 = x; w1 = y; } else { w2 = x; w3 = y; }
+  x = __shfl_xor_sync(0xffffffffu, isOdd ? w0 : w1, 1);
+  y = __shfl_xor_sync(0xffffffffu, isOdd ? w2 : w3, 1);
+  if (isOdd) { w0 = x; w2 = y; } else { w1 = x; w3 = y; }
+  return { w0, w1, w2, w3 };
+}
+
+/* Where tile number `tile` lies: groups of 8 row tiles (of 256 rows) are walked column by column, so that what all blocks read at a time stays in L2. */
+struct tw_place { int row0, columnTile; };
+__device__ __forceinline__ tw_place tw_place_of(int tile, int rows, int rank) {
+  const int rowTiles = (rows + 255) / 256, group = tile / 72, inGroup = tile - group * 72;
+  const int height = rowTiles - group * 8 < 8 ? rowTiles - group * 8 : 8, columnTile = inGroup / height;
+  return { (group * 8 + inGroup - columnTile * height) * 256 + rank * 128, columnTile };
+}
+
+/* Computed again where needed: kept through the main loop they would cost registers that accumulators have. */
+__device__ __forceinline__ int tw_tiles(int rows) {
+  asm volatile("" : "+r"(rows));
+  return (rows + 255) / 256 * 9;
+}
+__device__ __forceinline__ int tw_clusters() {
+  int blocks;
+  asm volatile("mov.u32 %0, %%nctaid.x;" : "=r"(blocks));
+  return blocks / 2;
+}
+__device__ __forceinline__ int tw_thread() {
+  int thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return thread;
+}
+
+extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_5b4e842f3ec2417b_4f77e8cb(int T, int R, void *p0, void *p1, void *p2, void *p3, void *p4, void *p5, void *p6, void *p7, void *p8, void *p9, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1, const __grid_constant__ tw_map m2, const __grid_constant__ tw_map m3) {
+  extern __shared__ unsigned char tw_raw[];
+  /* 1024-byte alignment: the 128-byte swizzle goes by address bits. Stages, then barriers, then row values. */
+  const unsigned shared = (tw_shared(tw_raw) + 1023u) & ~1023u;
+  const unsigned full = shared + 172032, empty = full + 48;
+  const unsigned rowsFull = full + 96, rowsEmpty = rowsFull + 16;
+  float *const rowValues = (float *)(tw_raw + (shared - tw_shared(tw_raw)) + 172160);
+  const int thread = threadIdx.x, lane = thread & 31;
+  unsigned rank = 0;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  if (thread == 0) {
+    for (int i = 0; i < 6; i++) {
+      tw_bar_init(full + 8 * i, 1);
+      tw_bar_init(empty + 8 * i, 8);
+    }
+    for (int i = 0; i < 2; i++) {
+      tw_bar_init(rowsFull + 8 * i, 96);
+      tw_bar_init(rowsEmpty + 8 * i, 4);
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+
+  const int first = blockIdx.x / 2;
+  if (thread < 128) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    if (thread == 0) {
+      unsigned stage = 0, phase = 0;
+      bool isFirst = true;
+      for (int tile = first; tile < tw_tiles(T); tile += tw_clusters()) {
+        const tw_place place = tw_place_of(tile, T, (int)rank);
+        const int row0 = place.row0, columnTile = place.columnTile;
+        const tw_map *weight;
+        int column0;
+        if (columnTile < 3) { weight = &m1; column0 = (columnTile - 0) * 96; } else
+        if (columnTile < 6) { weight = &m2; column0 = (columnTile - 3) * 96; } else
+        { weight = &m3; column0 = (columnTile - 6) * 96; }
+        int start = 0;
+        if (isFirst) {
+          /* Weights do not depend on the kernel before this one: they are on their way while it ends. */
+          for (int i = 0; i < 4; i++) {
+            tw_bar_expect(full + 8 * i, 28672);
+            tw_load_box_both(shared + i * 28672 + 16384 + rank * 6144, weight, i * 64, column0 + (int)rank * 48, full + 8 * i);
+          }
+          asm volatile("griddepcontrol.wait;" ::: "memory");
+          for (int i = 0; i < 4; i++) { tw_load_box(shared + i * 28672, &m0, i * 64, row0, full + 8 * i); }
+          start = 4;
+          stage = 4;
+          phase = 0;
+          isFirst = false;
+        }
+        for (int block = start; block < 4; block++) {
+          tw_bar_wait(empty + 8 * stage, phase ^ 1);
+          tw_bar_expect(full + 8 * stage, 28672);
+          tw_load_box(shared + stage * 28672, &m0, block * 64, row0, full + 8 * stage);
+          tw_load_box_both(shared + stage * 28672 + 16384 + rank * 6144, weight, block * 64, column0 + (int)rank * 48, full + 8 * stage);
+          if (++stage == 6) { stage = 0; phase ^= 1; }
+        }
+      }
+    }
+    else if (thread >= 32) {
+      /* The producer's idle warps fold what depends on the row alone, a tile ahead of its epilogue. */
+      asm volatile("griddepcontrol.wait;" ::: "memory");
+      int sequence = 0;
+      for (int tile = first; tile < tw_tiles(T); tile += tw_clusters(), sequence++) {
+        const int row0 = tw_place_of(tile, T, (int)rank).row0, slot = sequence & 1;
+        tw_bar_wait(rowsEmpty + 8 * slot, ((sequence >> 1) & 1) ^ 1);
+        float *const to = rowValues + slot * 128;
+        for (int local = (thread >> 5) - 1; local < 128; local += 6) {
+          const int own0 = row0 + local, read0 = own0 < T ? own0 : T - 1;
+          float fold0[1];
+          {
+            float * const y0 = ((float *)p2) + (long long)(read0) * 32;
+            float const y1 = tw_row_sum(y0, 8);
+            float const y2 = y1 / 256.0f;
+            float const y3 = tw_add(y2, 9.999999974752427e-7f);
+            float const y4 = 1.0f / sqrtf(y3);
+            if (threadIdx.x % 32 == 0) {
+              (fold0)[0] = y4;
+            }
+          }
+          const int own1 = row0 + local + 3, read1 = own1 < T ? own1 : T - 1;
+          float fold1[1];
+          {
+            float * const y0 = ((float *)p2) + (long long)(read1) * 32;
+            float const y1 = tw_row_sum(y0, 8);
+            float const y2 = y1 / 256.0f;
+            float const y3 = tw_add(y2, 9.999999974752427e-7f);
+            float const y4 = 1.0f / sqrtf(y3);
+            if (threadIdx.x % 32 == 0) {
+              (fold1)[0] = y4;
+            }
+          }
+          if (lane == 0) {
+            if (local < 128) to[(local) * 1 + 0] = fold0[0];
+            if (local + 3 < 128) to[(local + 3) * 1 + 0] = fold1[0];
+          }
+        }
+        tw_bar_arrive(rowsFull + 8 * slot);
+      }
+    }
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    const unsigned long long base = 0x4000004000010000ull | ((unsigned long long)(shared & 0x3ffff) >> 4);
+    float acc[2][48];
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    int sequence = (thread >> 7) - 1;
+    for (int tile = first + sequence * tw_clusters(); tile < tw_tiles(T); tile += 2 * tw_clusters(), sequence += 2) {
+      unsigned stage = (unsigned)(sequence * 4) % 6, phase = ((unsigned)(sequence * 4) / 6) & 1, before = 0;
+      /* Parity tells neighbouring phases apart only: wait until the other warpgroup has seen all of its stages. */
+      if (sequence > 0) asm volatile("bar.sync %0, 256;" :: "r"(tw_thread() >> 7) : "memory");
+      for (int block = 0; block < 4; block++) {
+        tw_bar_wait(full + 8 * stage, phase);
+        const unsigned long long a = base + stage * 1792, b = base + stage * 1792 + 1024;
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+#pragma unroll
+          for (int m = 0; m < 2; m++) tw_wgmma(acc[m], a + 2 * k + m * 512, b + 2 * k, block | k);
+        }
+        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+        asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+        if (block > 0) { if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane); }
+        before = stage;
+        if (++stage == 6) { stage = 0; phase ^= 1; }
+      }
+      if (tile + tw_clusters() < tw_tiles(T)) asm volatile("bar.arrive %0, 256;" :: "r"(3 - (tw_thread() >> 7)) : "memory");
+      asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+#pragma unroll
+      for (int m = 0; m < 2; m++) {
+#pragma unroll
+        for (int i = 0; i < 48; i++) asm volatile("" : "+f"(acc[m][i]) :: "memory");
+      }
+      { if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane); }
+      {
+        /* Read again rather than kept through the main loop, which needs the registers. */
+        const int self = tw_thread();
+        int rows = T, at = 0;
+        asm volatile("" : "+r"(rows));
+        asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(at));
+        const tw_place place = tw_place_of(tile, rows, at);
+        const int columnTile = place.columnTile;
+        const int local0 = (self >> 5 & 3) * 16 + (self >> 2 & 7);
+        const float *const from = rowValues + (sequence & 1) * 128;
+        tw_bar_wait(rowsFull + 8 * (sequence & 1), (sequence >> 1) & 1);
+        if (columnTile < 3) {
+#pragma unroll
+          for (int m = 0; m < 2; m++) {
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+              const int local = local0 + m * 64 + h * 8, own = place.row0 + local, row = own < rows ? own : rows - 1;
+              const int isStored = own < rows;
+              /* Opaque: addresses of a whole row of columns would else be kept from one row to the next. */
+              int column0 = (columnTile - 0) * 96, quad = self & 3;
+              asm volatile("" : "+r"(column0), "+r"(quad));
+#pragma unroll
+              for (int batch_ = 0; batch_ < 1; batch_++) {
+                {
+                  unsigned w0_[4] = {};
+                  unsigned w1_[4] = {};
+                  {
+                    float const er0 = ((from + local * 1))[0];
+                    float * const er1 = ((float *)p3) + (long long)(row) * 64;
+                    float * const er2 = ((float *)p4) + (long long)(row) * 64;
+#pragma unroll
+                    for (int unit_ = 0; unit_ < 1; unit_++) {
+                      const int group_ = unit_ / 1 * 2 + unit_ % 1;
+                      const int lying_ = (column0 + 8 * (batch_ * 8)) + 16 * (unit_ / 1);
+                      const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
+                      const int partner = column + 32;
+                      if (lying_ < 256) {
+                        const float ev0 = tw_mul(acc[m][4 * (batch_ * 8 + group_) + 2 * h + 0], er0);
+                        const float ev1 = tw_mul(acc[m][4 * (batch_ * 8 + group_) + 2 * h + 1], er0);
+                        const tw_f2 ev2 = tw_load2_f32(er1 + (column) % 64);
+                        const float ev3 = tw_mul(ev0, ev2.x);
+                        const float ev4 = tw_mul(ev1, ev2.y);
+                        const float ev5 = tw_mul(acc[m][4 * (batch_ * 8 + group_ + 1) + 2 * h + 0], er0);
+                        const float ev6 = tw_mul(acc[m][4 * (batch_ * 8 + group_ + 1) + 2 * h + 1], er0);
+                        const float ev7 = -(ev5);
+                        const float ev8 = -(ev6);
+                        const tw_f2 ev9 = tw_load2_f32(er2 + (column) % 64);
+                        const float ev10 = tw_mul(ev7, ev9.x);
+                        const float ev11 = tw_mul(ev8, ev9.y);
+                        const float ev12 = tw_add(ev3, ev10);
+                        const float ev13 = tw_add(ev4, ev11);
+                        const tw_f2 ev14 = tw_load2_f32(er1 + (partner) % 64);
+                        const float ev15 = tw_mul(ev5, ev14.x);
+                        const float ev16 = tw_mul(ev6, ev14.y);
+                        const tw_f2 ev17 = tw_load2_f32(er2 + (partner) % 64);
+                        const float ev18 = tw_mul(ev0, ev17.x);
+                        const float ev19 = tw_mul(ev1, ev17.y);
+                        const float ev20 = tw_add(ev15, ev18);
+                        const float ev21 = tw_add(ev16, ev19);
+                        if (true) {
+                          w0_[unit_] = tw_pack_bf16(ev12, ev13);
+                          w1_[unit_] = tw_pack_bf16(ev20, ev21);
+                        }
+                      }
+                    }
+                  }
+                  asm volatile("" ::: "memory");
+                  {
+                    float const er0 = ((from + local * 1))[0];
+                    float * const er1 = ((float *)p3) + (long long)(row) * 64;
+                    float * const er2 = ((float *)p4) + (long long)(row) * 64;
+#pragma unroll
+                    for (int unit_ = 0; unit_ < 1; unit_++) {
+                      const int group_ = unit_ / 1 * 2 + unit_ % 1;
+                      const int lying_ = (column0 + 8 * (batch_ * 8) + 16) + 16 * (unit_ / 1);
+                      const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
+                      const int partner = column + 32;
+                      if (lying_ < 256) {
+                        const float ev0 = tw_mul(acc[m][4 * (batch_ * 8 + 2 + group_) + 2 * h + 0], er0);
+                        const float ev1 = tw_mul(acc[m][4 * (batch_ * 8 + 2 + group_) + 2 * h + 1], er0);
+                        const tw_f2 ev2 = tw_load2_f32(er1 + (column) % 64);
+                        const float ev3 = tw_mul(ev0, ev2.x);
+                        const float ev4 = tw_mul(ev1, ev2.y);
+                        const float ev5 = tw_mul(acc[m][4 * (batch_ * 8 + 2 + group_ + 1) + 2 * h + 0], er0);
+                        const float ev6 = tw_mul(acc[m][4 * (batch_ * 8 + 2 + group_ + 1) + 2 * h + 1], er0);
+                        const float ev7 = -(ev5);
+                        const float ev8 = -(ev6);
+                        const tw_f2 ev9 = tw_load2_f32(er2 + (column) % 64);
+                        const float ev10 = tw_mul(ev7, ev9.x);
+                        const float ev11 = tw_mul(ev8, ev9.y);
+                        const float ev12 = tw_add(ev3, ev10);
+                        const float ev13 = tw_add(ev4, ev11);
+                        const tw_f2 ev14 = tw_load2_f32(er1 + (partner) % 64);
+                        const float ev15 = tw_mul(ev5, ev14.x);
+                        const float ev16 = tw_mul(ev6, ev14.y);
+                        const tw_f2 ev17 = tw_load2_f32(er2 + (partner) % 64);
+                        const float ev18 = tw_mul(ev0, ev17.x);
+                        const float ev19 = tw_mul(ev1, ev17.y);
+                        const float ev20 = tw_add(ev15, ev18);
+                        const float ev21 = tw_add(ev16, ev19);
+                        if (true) {
+                          w0_[unit_ + 1] = tw_pack_bf16(ev12, ev13);
+                          w1_[unit_ + 1] = tw_pack_bf16(ev20, ev21);
+                        }
+                      }
+                    }
+                  }
+                  asm volatile("" ::: "memory");
+                  {
+                    float const er0 = ((from + local * 1))[0];
+                    float * const er1 = ((float *)p3) + (long long)(row) * 64;
+                    float * const er2 = ((float *)p4) + (long long)(row) * 64;
+#pragma unroll
+                    for (int unit_ = 0; unit_ < 1; unit_++) {
+                      const int group_ = unit_ / 1 * 2 + unit_ % 1;
+                      const int lying_ = (column0 + 8 * (batch_ * 8) + 32) + 16 * (unit_ / 1);
+                      const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
+                      const int partner = column + 32;
+                      if (lying_ < 256) {
+                        const float ev0 = tw_mul(acc[m][4 * (batch_ * 8 + 4 + group_) + 2 * h + 0], er0);
+                        const float ev1 = tw_mul(acc[m][4 * (batch_ * 8 + 4 + group_) + 2 * h + 1], er0);
+                        const tw_f2 ev2 = tw_load2_f32(er1 + (column) % 64);
+                        const float ev3 = tw_mul(ev0, ev2.x);
+                        const float ev4 = tw_mul(ev1, ev2.y);
+                        const float ev5 = tw_mul(acc[m][4 * (batch_ * 8 + 4 + group_ + 1) + 2 * h + 0], er0);
+                        const float ev6 = tw_mul(acc[m][4 * (batch_ * 8 + 4 + group_ + 1) + 2 * h + 1], er0);
+                        const float ev7 = -(ev5);
+                        const float ev8 = -(ev6);
+                        const tw_f2 ev9 = tw_load2_f32(er2 + (column) % 64);
+                        const float ev10 = tw_mul(ev7, ev9.x);
+                        const float ev11 = tw_mul(ev8, ev9.y);
+                        const float ev12 = tw_add(ev3, ev10);
+                        const float ev13 = tw_add(ev4, ev11);
+                        const tw_f2 ev14 = tw_load2_f32(er1 + (partner) % 64);
+                        const float ev15 = tw_mul(ev5, ev14.x);
+                        const float ev16 = tw_mul(ev6, ev14.y);
+                        const tw_f2 ev17 = tw_load2_f32(er2 + (partner) % 64);
+                        const float ev18 = tw_mul(ev0, ev17.x);
+                        const float ev19 = tw_mul(ev1, ev17.y);
+                        const float ev20 = tw_add(ev15, ev18);
+                        const float ev21 = tw_add(ev16, ev19);
+                        if (true) {
+                          w0_[unit_ + 2] = tw_pack_bf16(ev12, ev13);
+                          w1_[unit_ + 2] = tw_pack_bf16(ev20, ev21);
+                        }
+                      }
+                    }
+                  }
+                  asm volatile("" ::: "memory");
+                  {
+                    float const er0 = ((from + local * 1))[0];
+                    float * const er1 = ((float *)p3) + (long long)(row) * 64;
+                    float * const er2 = ((float *)p4) + (long long)(row) * 64;
+#pragma unroll
+                    for (int unit_ = 0; unit_ < 1; unit_++) {
+                      const int group_ = unit_ / 1 * 2 + unit_ % 1;
+                      const int lying_ = (column0 + 8 * (batch_ * 8) + 48) + 16 * (unit_ / 1);
+                      const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
+                      const int partner = column + 32;
+                      if (lying_ < 256) {
+                        const float ev0 = tw_mul(acc[m][4 * (batch_ * 8 + 6 + group_) + 2 * h + 0], er0);
+                        const float ev1 = tw_mul(acc[m][4 * (batch_ * 8 + 6 + group_) + 2 * h + 1], er0);
+                        const tw_f2 ev2 = tw_load2_f32(er1 + (column) % 64);
+                        const float ev3 = tw_mul(ev0, ev2.x);
+                        const float ev4 = tw_mul(ev1, ev2.y);
+                        const float ev5 = tw_mul(acc[m][4 * (batch_ * 8 + 6 + group_ + 1) + 2 * h + 0], er0);
+                        const float ev6 = tw_mul(acc[m][4 * (batch_ * 8 + 6 + group_ + 1) + 2 * h + 1], er0);
+                        const float ev7 = -(ev5);
+                        const float ev8 = -(ev6);
+                        const tw_f2 ev9 = tw_load2_f32(er2 + (column) % 64);
+                        const float ev10 = tw_mul(ev7, ev9.x);
+                        const float ev11 = tw_mul(ev8, ev9.y);
+                        const float ev12 = tw_add(ev3, ev10);
+                        const float ev13 = tw_add(ev4, ev11);
+                        const tw_f2 ev14 = tw_load2_f32(er1 + (partner) % 64);
+                        const float ev15 = tw_mul(ev5, ev14.x);
+                        const float ev16 = tw_mul(ev6, ev14.y);
+                        const tw_f2 ev17 = tw_load2_f32(er2 + (partner) % 64);
+                        const float ev18 = tw_mul(ev0, ev17.x);
+                        const float ev19 = tw_mul(ev1, ev17.y);
+                        const float ev20 = tw_add(ev15, ev18);
+                        const float ev21 = tw_add(ev16, ev19);
+                        if (true) {
+                          w0_[unit_ + 3] = tw_pack_bf16(ev12, ev13);
+                          w1_[unit_ + 3] = tw_pack_bf16(ev20, ev21);
+                        }
+                      }
+                    }
+                  }
+#pragma unroll
+                  for (int unit_ = 0; unit_ < 4; unit_ += 4) {
+                    const tw_u4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
+                    const int lying_ = column0 + 8 * (batch_ * 8) + 16 * (unit_ + quad);
+                    const int column = lying_ - lying_ % 64 + lying_ % 64 / 2;
+                    if (isStored && lying_ < 256) *(tw_u4 *)(((unsigned short *)p5) + (long long)row * 256 + column) = words_;
+                  }
+#pragma unroll
+                  for (int unit_ = 0; unit_ < 4; unit_ += 4) {
+                    const tw_u4 words_ = tw_quad_turn(quad, w1_[unit_ + 0], w1_[unit_ + 1], w1_[unit_ + 2], w1_[unit_ + 3]);
+                    const int lying_ = column0 + 8 * (batch_ * 8) + 16 * (unit_ + quad);
+                    const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + 32;
+                    if (isStored && lying_ < 256) *(tw_u4 *)(((unsigned short *)p5) + (long long)row * 256 + column) = words_;
+                  }
+                }
+              }
+              {
+                {
+                  float const er0 = ((from + local * 1))[0];
+                  float * const er1 = ((float *)p3) + (long long)(row) * 64;
+                  float * const er2 = ((float *)p4) + (long long)(row) * 64;
+                  unsigned short * const er3 = ((unsigned short *)p5) + (long long)(row) * 256;
+#pragma unroll
+                  for (int unit_ = 0; unit_ < 1; unit_++) {
+                    const int group_ = unit_ / 1 * 2 + unit_ % 1;
+                    const int lying_ = (column0 + 8 * (8)) + 16 * (unit_ / 1);
+                    const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
+                    const int partner = column + 32;
+                    if (lying_ < 256) {
+                      const float ev0 = tw_mul(acc[m][4 * (8 + group_) + 2 * h + 0], er0);
+                      const float ev1 = tw_mul(acc[m][4 * (8 + group_) + 2 * h + 1], er0);
+                      const tw_f2 ev2 = tw_load2_f32(er1 + (column) % 64);
+                      const float ev3 = tw_mul(ev0, ev2.x);
+                      const float ev4 = tw_mul(ev1, ev2.y);
+                      const float ev5 = tw_mul(acc[m][4 * (8 + group_ + 1) + 2 * h + 0], er0);
+                      const float ev6 = tw_mul(acc[m][4 * (8 + group_ + 1) + 2 * h + 1], er0);
+                      const float ev7 = -(ev5);
+                      const float ev8 = -(ev6);
+                      const tw_f2 ev9 = tw_load2_f32(er2 + (column) % 64);
+                      const float ev10 = tw_mul(ev7, ev9.x);
+                      const float ev11 = tw_mul(ev8, ev9.y);
+                      const float ev12 = tw_add(ev3, ev10);
+                      const float ev13 = tw_add(ev4, ev11);
+                      const tw_f2 ev14 = tw_load2_f32(er1 + (partner) % 64);
+                      const float ev15 = tw_mul(ev5, ev14.x);
+                      const float ev16 = tw_mul(ev6, ev14.y);
+                      const tw_f2 ev17 = tw_load2_f32(er2 + (partner) % 64);
+                      const float ev18 = tw_mul(ev0, ev17.x);
+                      const float ev19 = tw_mul(ev1, ev17.y);
+                      const float ev20 = tw_add(ev15, ev18);
+                      const float ev21 = tw_add(ev16, ev19);
+                      if (isStored) {
+                        tw_store2_bf16(er3 + column, ev12, ev13);
+                        tw_store2_bf16(er3 + partner, ev20, ev21);
+                      }
+                    }
+                  }
+                }
+                asm volatile("" ::: "memory");
+                {
+                  float const er0 = ((from + local * 1))[0];
+                  float * const er1 = ((float *)p3) + (long long)(row) * 64;
+                  float * const er2 = ((float *)p4) + (long long)(row) * 64;
+                  unsigned short * const er3 = ((unsigned short *)p5) + (long long)(row) * 256;
+#pragma unroll
+                  for (int unit_ = 0; unit_ < 1; unit_++) {
+                    const int group_ = unit_ / 1 * 2 + unit_ % 1;
+                    const int lying_ = (column0 + 8 * (8) + 16) + 16 * (unit_ / 1);
+                    const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
+                    const int partner = column + 32;
+                    if (lying_ < 256) {
+                      const float ev0 = tw_mul(acc[m][4 * (8 + 2 + group_) + 2 * h + 0], er0);
+                      const float ev1 = tw_mul(acc[m][4 * (8 + 2 + group_) + 2 * h + 1], er0);
+                      const tw_f2 ev2 = tw_load2_f32(er1 + (column) % 64);
+                      const float ev3 = tw_mul(ev0, ev2.x);
+                      const float ev4 = tw_mul(ev1, ev2.y);
+                      const float ev5 = tw_mul(acc[m][4 * (8 + 2 + group_ + 1) + 2 * h + 0], er0);
+                      const float ev6 = tw_mul(acc[m][4 * (8 + 2 + group_ + 1) + 2 * h + 1], er0);
+                      const float ev7 = -(ev5);
+                      const float ev8 = -(ev6);
+                      const tw_f2 ev9 = tw_load2_f32(er2 + (column) % 64);
+                      const float ev10 = tw_mul(ev7, ev9.x);
+                      const float ev11 = tw_mul(ev8, ev9.y);
+                      const float ev12 = tw_add(ev3, ev10);
+                      const float ev13 = tw_add(ev4, ev11);
+                      const tw_f2 ev14 = tw_load2_f32(er1 + (partner) % 64);
+                      const float ev15 = tw_mul(ev5, ev14.x);
+                      const float ev16 = tw_mul(ev6, ev14.y);
+                      const tw_f2 ev17 = tw_load2_f32(er2 + (partner) % 64);
+                      const float ev18 = tw_mul(ev0, ev17.x);
+                      const float ev19 = tw_mul(ev1, ev17.y);
+                      const float ev20 = tw_add(ev15, ev18);
+                      const float ev21 = tw_add(ev16, ev19);
+                      if (isStored) {
+                        tw_store2_bf16(er3 + column, ev12, ev13);
+                        tw_store2_bf16(er3 + partner, ev20, ev21);
+                      }
+                    }
+                  }
+                }
+              }
+            }
+          }
+        } else
+        if (columnTile < 6) {
+#pragma unroll
+          for (int m = 0; m < 2; m++) {
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+              const int local = local0 + m * 64 + h * 8, own = place.row0 + local, row = own < rows ? own : rows - 1;
+              const int isStored = own < rows;
+              /* Opaque: addresses of a whole row of columns would else be kept from one row to the next. */
+              int column0 = (columnTile - 3) * 96, quad = self & 3;
+              asm volatile("" : "+r"(column0), "+r"(quad));
+#pragma unroll
+              for (int batch_ = 0; batch_ < 1; batch_++) {
+                {
+                  unsigned w0_[4] = {};
+                  unsigned w1_[4] = {};
+                  {
+                    float const er0 = ((from + local * 1))[0];
+                    float * const er1 = ((float *)p3) + (long long)(row) * 64;
+                    float * const er2 = ((float *)p4) + (long long)(row) * 64;
+#pragma unroll
+                    for (int unit_ = 0; unit_ < 1; unit_++) {
+                      const int group_ = unit_ / 1 * 2 + unit_ % 1;
+                      const int lying_ = (column0 + 8 * (batch_ * 8)) + 16 * (unit_ / 1);
+                      const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
+                      const int partner = column + 32;
+                      if (lying_ < 256) {
+                        const float ev0 = tw_mul(acc[m][4 * (batch_ * 8 + group_) + 2 * h + 0], er0);
+                        const float ev1 = tw_mul(acc[m][4 * (batch_ * 8 + group_) + 2 * h + 1], er0);
+                        const tw_f2 ev2 = tw_load2_f32(er1 + (column) % 64);
+                        const float ev3 = tw_mul(ev0, ev2.x);
+                        const float ev4 = tw_mul(ev1, ev2.y);
+                        const float ev5 = tw_mul(acc[m][4 * (batch_ * 8 + group_ + 1) + 2 * h + 0], er0);
+                        const float ev6 = tw_mul(acc[m][4 * (batch_ * 8 + group_ + 1) + 2 * h + 1], er0);
+                        const float ev7 = -(ev5);
+                        const float ev8 = -(ev6);
+                        const tw_f2 ev9 = tw_load2_f32(er2 + (column) % 64);
+                        const float ev10 = tw_mul(ev7, ev9.x);
+                        const float ev11 = tw_mul(ev8, ev9.y);
+                        const float ev12 = tw_add(ev3, ev10);
+                        const float ev13 = tw_add(ev4, ev11);
+                        const tw_f2 ev14 = tw_load2_f32(er1 + (partner) % 64);
+                        const float ev15 = tw_mul(ev5, ev14.x);
+                        const float ev16 = tw_mul(ev6, ev14.y);
+                        const tw_f2 ev17 = tw_load2_f32(er2 + (partner) % 64);
+                        const float ev18 = tw_mul(ev0, ev17.x);
+                        const float ev19 = tw_mul(ev1, ev17.y);
+                        const float ev20 = tw_add(ev15, ev18);
+                        const float ev21 = tw_add(ev16, ev19);
+                        if (true) {
+                          w0_[unit_] = tw_pack_bf16(ev12, ev13);
+                          w1_[unit_] = tw_pack_bf16(ev20, ev21);
+                        }
+                      }
+                    }
+                  }
+                  asm volatile("" ::: "memory");
+                  {
+                    float const er0 = ((from + local * 1))[0];
+                    float * const er1 = ((float *)p3) + (long long)(row) * 64;
+                    float * const er2 = ((float *)p4) + (long long)(row) * 64;
+#pragma unroll
+                    for (int unit_ = 0; unit_ < 1; unit_++) {
+                      const int group_ = unit_ / 1 * 2 + unit_ % 1;
+                      const int lying_ = (column0 + 8 * (batch_ * 8) + 16) + 16 * (unit_ / 1);
+                      const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
+                      const int partner = column + 32;
+                      if (lying_ < 256) {
+                        const float ev0 = tw_mul(acc[m][4 * (batch_ * 8 + 2 + group_) + 2 * h + 0], er0);
+                        const float ev1 = tw_mul(acc[m][4 * (batch_ * 8 + 2 + group_) + 2 * h + 1], er0);
+                        const tw_f2 ev2 = tw_load2_f32(er1 + (column) % 64);
+                        const float ev3 = tw_mul(ev0, ev2.x);
+                        const float ev4 = tw_mul(ev1, ev2.y);
+                        const float ev5 = tw_mul(acc[m][4 * (batch_ * 8 + 2 + group_ + 1) + 2 * h + 0], er0);
+                        const float ev6 = tw_mul(acc[m][4 * (batch_ * 8 + 2 + group_ + 1) + 2 * h + 1], er0);
+                        const float ev7 = -(ev5);
+                        const float ev8 = -(ev6);
+                        const tw_f2 ev9 = tw_load2_f32(er2 + (column) % 64);
+                        const float ev10 = tw_mul(ev7, ev9.x);
+                        const float ev11 = tw_mul(ev8, ev9.y);
+                        const float ev12 = tw_add(ev3, ev10);
+                        const float ev13 = tw_add(ev4, ev11);
+                        const tw_f2 ev14 = tw_load2_f32(er1 + (partner) % 64);
+                        const float ev15 = tw_mul(ev5, ev14.x);
+                        const float ev16 = tw_mul(ev6, ev14.y);
+                        const tw_f2 ev17 = tw_load2_f32(er2 + (partner) % 64);
+                        const float ev18 = tw_mul(ev0, ev17.x);
+                        const float ev19 = tw_mul(ev1, ev17.y);
+                        const float ev20 = tw_add(ev15, ev18);
+                        const float ev21 = tw_add(ev16, ev19);
+                        if (true) {
+                          w0_[unit_ + 1] = tw_pack_bf16(ev12, ev13);
+                          w1_[unit_ + 1] = tw_pack_bf16(ev20, ev21);
+                        }
+                      }
+                    }
+                  }
+                  asm volatile("" ::: "memory");
+                  {
+                    float const er0 = ((from + local * 1))[0];
+                    float * const er1 = ((float *)p3) + (long long)(row) * 64;
+                    float * const er2 = ((float *)p4) + (long long)(row) * 64;
+#pragma unroll
+                    for (int unit_ = 0; unit_ < 1; unit_++) {
+                      const int group_ = unit_ / 1 * 2 + unit_ % 1;
+                      const int lying_ = (column0 + 8 * (batch_ * 8) + 32) + 16 * (unit_ / 1);
+                      const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
+                      const int partner = column + 32;
+                      if (lying_ < 256) {
+                        const float ev0 = tw_mul(acc[m][4 * (batch_ * 8 + 4 + group_) + 2 * h + 0], er0);
+                        const float ev1 = tw_mul(acc[m][4 * (batch_ * 8 + 4 + group_) + 2 * h + 1], er0);
+                        const tw_f2 ev2 = tw_load2_f32(er1 + (column) % 64);
+                        const float ev3 = tw_mul(ev0, ev2.x);
+                        const float ev4 = tw_mul(ev1, ev2.y);
+                        const float ev5 = tw_mul(acc[m][4 * (batch_ * 8 + 4 + group_ + 1) + 2 * h + 0], er0);
+                        const float ev6 = tw_mul(acc[m][4 * (batch_ * 8 + 4 + group_ + 1) + 2 * h + 1], er0);
+                        const float ev7 = -(ev5);
+                        const float ev8 = -(ev6);
+                        const tw_f2 ev9 = tw_load2_f32(er2 + (column) % 64);
+                        const float ev10 = tw_mul(ev7, ev9.x);
+                        const float ev11 = tw_mul(ev8, ev9.y);
+                        const float ev12 = tw_add(ev3, ev10);
+                        const float ev13 = tw_add(ev4, ev11);
+                        const tw_f2 ev14 = tw_load2_f32(er1 + (partner) % 64);
+                        const float ev15 = tw_mul(ev5, ev14.x);
+                        const float ev16 = tw_mul(ev6, ev14.y);
+                        const tw_f2 ev17 = tw_load2_f32(er2 + (partner) % 64);
+                        const float ev18 = tw_mul(ev0, ev17.x);
+                        const float ev19 = tw_mul(ev1, ev17.y);
+                        const float ev20 = tw_add(ev15, ev18);
+                        const float ev21 = tw_add(ev16, ev19);
+                        if (true) {
+                          w0_[unit_ + 2] = tw_pack_bf16(ev12, ev13);
+                          w1_[unit_ + 2] = tw_pack_bf16(ev20, ev21);
+                        }
+                      }
+                    }
+                  }
+                  asm volatile("" ::: "memory");
+                  {
+                    float const er0 = ((from + local * 1))[0];
+                    float * const er1 = ((float *)p3) + (long long)(row) * 64;
+                    float * const er2 = ((float *)p4) + (long long)(row) * 64;
+#pragma unroll
+                    for (int unit_ = 0; unit_ < 1; unit_++) {
+                      const int group_ = unit_ / 1 * 2 + unit_ % 1;
+                      const int lying_ = (column0 + 8 * (batch_ * 8) + 48) + 16 * (unit_ / 1);
+                      const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
+                      const int partner = column + 32;
+                      if (lying_ < 256) {
+                        const float ev0 = tw_mul(acc[m][4 * (batch_ * 8 + 6 + group_) + 2 * h + 0], er0);
+                        const float ev1 = tw_mul(acc[m][4 * (batch_ * 8 + 6 + group_) + 2 * h + 1], er0);
+                        const tw_f2 ev2 = tw_load2_f32(er1 + (column) % 64);
+                        const float ev3 = tw_mul(ev0, ev2.x);
+                        const float ev4 = tw_mul(ev1, ev2.y);
+                        const float ev5 = tw_mul(acc[m][4 * (batch_ * 8 + 6 + group_ + 1) + 2 * h + 0], er0);
+                        const float ev6 = tw_mul(acc[m][4 * (batch_ * 8 + 6 + group_ + 1) + 2 * h + 1], er0);
+                        const float ev7 = -(ev5);
+                        const float ev8 = -(ev6);
+                        const tw_f2 ev9 = tw_load2_f32(er2 + (column) % 64);
+                        const float ev10 = tw_mul(ev7, ev9.x);
+                        const float ev11 = tw_mul(ev8, ev9.y);
+                        const float ev12 = tw_add(ev3, ev10);
+                        const float ev13 = tw_add(ev4, ev11);
+                        const tw_f2 ev14 = tw_load2_f32(er1 + (partner) % 64);
+                        const float ev15 = tw_mul(ev5, ev14.x);
+                        const float ev16 = tw_mul(ev6, ev14.y);
+                        const tw_f2 ev17 = tw_load2_f32(er2 + (partner) % 64);
+                        const float ev18 = tw_mul(ev0, ev17.x);
+                        const float ev19 = tw_mul(ev1, ev17.y);
+                        const float ev20 = tw_add(ev15, ev18);
+                        const float ev21 = tw_add(ev16, ev19);
+                        if (true) {
+                          w0_[unit_ + 3] = tw_pack_bf16(ev12, ev13);
+                          w1_[unit_ + 3] = tw_pack_bf16(ev20, ev21);
+                        }
+                      }
+                    }
+                  }
+#pragma unroll
+                  for (int unit_ = 0; unit_ < 4; unit_ += 4) {
+                    const tw_u4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
+                    const int lying_ = column0 + 8 * (batch_ * 8) + 16 * (unit_ + quad);
+                    const int column = lying_ - lying_ % 64 + lying_ % 64 / 2;
+                    if (isStored && lying_ < 256) *(tw_u4 *)(((unsigned short *)p7) + (long long)row * 256 + column) = words_;
+                  }
+#pragma unroll
+                  for (int unit_ = 0; unit_ < 4; unit_ += 4) {
+                    const tw_u4 words_ = tw_quad_turn(quad, w1_[unit_ + 0], w1_[unit_ + 1], w1_[unit_ + 2], w1_[unit_ + 3]);
+                    const int lying_ = column0 + 8 * (batch_ * 8) + 16 * (unit_ + quad);
+                    const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + 32;
+                    if (isStored && lying_ < 256) *(tw_u4 *)(((unsigned short *)p7) + (long long)row * 256 + column) = words_;
+                  }
+                }
+              }
+              {
+                {
+                  float const er0 = ((from + local * 1))[0];
+                  float * const er1 = ((float *)p3) + (long long)(row) * 64;
+                  float * const er2 = ((float *)p4) + (long long)(row) * 64;
+                  unsigned short * const er3 = ((unsigned short *)p7) + (long long)(row) * 256;
+#pragma unroll
+                  for (int unit_ = 0; unit_ < 1; unit_++) {
+                    const int group_ = unit_ / 1 * 2 + unit_ % 1;
+                    const int lying_ = (column0 + 8 * (8)) + 16 * (unit_ / 1);
+                    const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
+                    const int partner = column + 32;
+                    if (lying_ < 256) {
+                      const float ev0 = tw_mul(acc[m][4 * (8 + group_) + 2 * h + 0], er0);
+                      const float ev1 = tw_mul(acc[m][4 * (8 + group_) + 2 * h + 1], er0);
+                      const tw_f2 ev2 = tw_load2_f32(er1 + (column) % 64);
+                      const float ev3 = tw_mul(ev0, ev2.x);
+                      const float ev4 = tw_mul(ev1, ev2.y);
+                      const float ev5 = tw_mul(acc[m][4 * (8 + group_ + 1) + 2 * h + 0], er0);
+                      const float ev6 = tw_mul(acc[m][4 * (8 + group_ + 1) + 2 * h + 1], er0);
+                      const float ev7 = -(ev5);
+                      const float ev8 = -(ev6);
+                      const tw_f2 ev9 = tw_load2_f32(er2 + (column) % 64);
+                      const float ev10 = tw_mul(ev7, ev9.x);
+                      const float ev11 = tw_mul(ev8, ev9.y);
+                      const float ev12 = tw_add(ev3, ev10);
+                      const float ev13 = tw_add(ev4, ev11);
+                      const tw_f2 ev14 = tw_load2_f32(er1 + (partner) % 64);
+                      const float ev15 = tw_mul(ev5, ev14.x);
+                      const float ev16 = tw_mul(ev6, ev14.y);
+                      const tw_f2 ev17 = tw_load2_f32(er2 + (partner) % 64);
+                      const float ev18 = tw_mul(ev0, ev17.x);
+                      const float ev19 = tw_mul(ev1, ev17.y);
+                      const float ev20 = tw_add(ev15, ev18);
+                      const float ev21 = tw_add(ev16, ev19);
+                      if (isStored) {
+                        tw_store2_bf16(er3 + column, ev12, ev13);
+                        tw_store2_bf16(er3 + partner, ev20, ev21);
+                      }
+                    }
+                  }
+                }
+                asm volatile("" ::: "memory");
+                {
+                  float const er0 = ((from + local * 1))[0];
+                  float * const er1 = ((float *)p3) + (long long)(row) * 64;
+                  float * const er2 = ((float *)p4) + (long long)(row) * 64;
+                  unsigned short * const er3 = ((unsigned short *)p7) + (long long)(row) * 256;
+#pragma unroll
+                  for (int unit_ = 0; unit_ < 1; unit_++) {
+                    const int group_ = unit_ / 1 * 2 + unit_ % 1;
+                    const int lying_ = (column0 + 8 * (8) + 16) + 16 * (unit_ / 1);
+                    const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
+                    const int partner = column + 32;
+                    if (lying_ < 256) {
+                      const float ev0 = tw_mul(acc[m][4 * (8 + 2 + group_) + 2 * h + 0], er0);
+                      const float ev1 = tw_mul(acc[m][4 * (8 + 2 + group_) + 2 * h + 1], er0);
+                      const tw_f2 ev2 = tw_load2_f32(er1 + (column) % 64);
+                      const float ev3 = tw_mul(ev0, ev2.x);
+                      const float ev4 = tw_mul(ev1, ev2.y);
+                      const float ev5 = tw_mul(acc[m][4 * (8 + 2 + group_ + 1) + 2 * h + 0], er0);
+                      const float ev6 = tw_mul(acc[m][4 * (8 + 2 + group_ + 1) + 2 * h + 1], er0);
+                      const float ev7 = -(ev5);
+                      const float ev8 = -(ev6);
+                      const tw_f2 ev9 = tw_load2_f32(er2 + (column) % 64);
+                      const float ev10 = tw_mul(ev7, ev9.x);
+                      const float ev11 = tw_mul(ev8, ev9.y);
+                      const float ev12 = tw_add(ev3, ev10);
+                      const float ev13 = tw_add(ev4, ev11);
+                      const tw_f2 ev14 = tw_load2_f32(er1 + (partner) % 64);
+                      const float ev15 = tw_mul(ev5, ev14.x);
+                      const float ev16 = tw_mul(ev6, ev14.y);
+                      const tw_f2 ev17 = tw_load2_f32(er2 + (partner) % 64);
+                      const float ev18 = tw_mul(ev0, ev17.x);
+                      const float ev19 = tw_mul(ev1, ev17.y);
+                      const float ev20 = tw_add(ev15, ev18);
+                      const float ev21 = tw_add(ev16, ev19);
+                      if (isStored) {
+                        tw_store2_bf16(er3 + column, ev12, ev13);
+                        tw_store2_bf16(er3 + partner, ev20, ev21);
+                      }
+                    }
+                  }
+                }
+              }
+            }
+          }
+        } else
+        {
+#pragma unroll
+          for (int m = 0; m < 2; m++) {
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+              const int local = local0 + m * 64 + h * 8, own = place.row0 + local, row = own < rows ? own : rows - 1;
+              const int isStored = own < rows;
+              /* Opaque: addresses of a whole row of columns would else be kept from one row to the next. */
+              int column0 = (columnTile - 6) * 96, quad = self & 3;
+              asm volatile("" : "+r"(column0), "+r"(quad));
+#pragma unroll
+              for (int batch_ = 0; batch_ < 1; batch_++) {
+                {
+                  unsigned w0_[8] = {};
+                  {
+                    float const er0 = ((from + local * 1))[0];
+#pragma unroll
+                    for (int unit_ = 0; unit_ < 8; unit_++) {
+                      const int group_ = unit_;
+                      const int column = (column0 + 8 * (batch_ * 8)) + 8 * group_ + 2 * quad;
+                      if (column < 256) {
+                        const float ev0 = tw_mul(acc[m][4 * (batch_ * 8 + group_) + 2 * h + 0], er0);
+                        const float ev1 = tw_mul(acc[m][4 * (batch_ * 8 + group_) + 2 * h + 1], er0);
+                        if (true) {
+                          w0_[unit_] = tw_pack_bf16(ev0, ev1);
+                        }
+                      }
+                    }
+                  }
+#pragma unroll
+                  for (int unit_ = 0; unit_ < 8; unit_ += 4) {
+                    const tw_u4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
+                    const int column = column0 + 8 * (batch_ * 8) + 8 * (unit_ + quad);
+                    if (isStored && column < 256) *(tw_u4 *)(((unsigned short *)p9) + (long long)row * 256 + column) = words_;
+                  }
+                }
+              }
+              {
+                unsigned w0_[4] = {};
+                {
+                  float const er0 = ((from + local * 1))[0];
+#pragma unroll
+                  for (int unit_ = 0; unit_ < 4; unit_++) {
+                    const int group_ = unit_;
+                    const int column = (column0 + 8 * (8)) + 8 * group_ + 2 * quad;
+                    if (column < 256) {
+                      const float ev0 = tw_mul(acc[m][4 * (8 + group_) + 2 * h + 0], er0);
+                      const float ev1 = tw_mul(acc[m][4 * (8 + group_) + 2 * h + 1], er0);
+                      if (true) {
+                        w0_[unit_] = tw_pack_bf16(ev0, ev1);
+                      }
+                    }
+                  }
+                }
+#pragma unroll
+                for (int unit_ = 0; unit_ < 4; unit_ += 4) {
+                  const tw_u4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
+                  const int column = column0 + 8 * (8) + 8 * (unit_ + quad);
+                  if (isStored && column < 256) *(tw_u4 *)(((unsigned short *)p9) + (long long)row * 256 + column) = words_;
+                }
+              }
+            }
+          }
+        }
+        __syncwarp();
+        if ((self & 31) == 0) tw_bar_arrive(rowsEmpty + 8 * (sequence & 1));
+      }
+    }
+  }
+  __syncwarp();
+  /* A block's shared memory must outlive the copies and arrivals its neighbour sends. */
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}

@@ -1,0 +1,176 @@
+/** The Hopper contraction as text: golden, maps and launch, legality, choice of tiles, and what NVIDIA's compiler makes of it. */
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { emitCudaKernel } from '../../../codegen/cuda/index.js';
+import { defaultWgmmaSchedule, isLegalWgmma, waveEfficiency, wgmmaCandidates } from '../../../codegen/cuda/wgmma/index.js';
+import type { CudaGemmSchedule, CudaKernelText } from '../../../ir/cuda.js';
+import type { LayerGemm, WgmmaCase } from './wgmmaKernels.js';
+import { layerGemm } from './wgmmaKernels.js';
+
+const HAS_NVCC = spawnSync('nvcc', ['--version']).status === 0;
+if (!HAS_NVCC) console.warn('SKIPPED: nvcc is not on PATH, so no wgmma kernel was compiled for a GPU.');
+
+const H100 = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 } as const;
+const [HIDDEN, INTER, CAPACITY] = [6656, 17920, 7680];
+const PINGPONG: CudaGemmSchedule = { kind: 'gemm', skeleton: 'wgmma', tm: 128, tn: 192, tk: 64, stages: 5, cluster: 2, raster: 16, mode: 'pingpong' };
+const COOPERATIVE: CudaGemmSchedule = { ...PINGPONG, tn: 256, stages: 4, mode: 'cooperative' };
+const ALL: readonly LayerGemm[] = ['qkv', 'o', 'gateUp', 'down'];
+const large = (which: LayerGemm): WgmmaCase => layerGemm(which, HIDDEN, INTER);
+const emit = ({ kernel, module }: WgmmaCase, schedule: CudaGemmSchedule): CudaKernelText => emitCudaKernel(kernel, module, schedule, CAPACITY);
+const legal = ({ kernel, module }: WgmmaCase, schedule: CudaGemmSchedule, facts = H100): true | string => isLegalWgmma(kernel, module, schedule, facts);
+
+describe('the text of a wgmma contraction', () => {
+  it.each([
+    ['wgmmaQkvPingPong', layerGemm('qkv', 256, 512, 64), { ...PINGPONG, tn: 96, stages: 6 }],
+    ['wgmmaDownCooperative', layerGemm('down', 256, 520, 64, 'f16'), { ...COOPERATIVE, tn: 96, stages: 3, cluster: 1 }],
+  ] as const)('is golden %s', async (file, c, schedule) => {
+    expect(legal(c, schedule)).toBe(true);
+    const { source } = emit(c, schedule);
+    await expect(source.slice(source.indexOf('/* Hopper contraction'))).toMatchFileSnapshot(`golden/${file}.cu`);
+  });
+
+  it('takes the tensor maps that its copies read by', () => {
+    const { tensorMaps, parameters } = emit(large('qkv'), PINGPONG);
+    const box = { dtype: 'bf16', columns: HIDDEN, stride: HIDDEN, boxColumns: 64, swizzle: 128 };
+    expect(tensorMaps).toEqual([
+      { ...box, parameter: parameters.indexOf('x'), rows: 'T', boxRows: 128 },
+      ...['w0', 'w1', 'w2'].map((w) => ({ ...box, parameter: parameters.indexOf(w), rows: HIDDEN, boxRows: 96 })),
+    ]);
+    // Columns end with the data, rows go on to the next multiple of 16 bytes: the pad is never read.
+    expect(emit(layerGemm('down', 256, 500), { ...PINGPONG, tn: 64, cluster: 1 }).tensorMaps[1]).toMatchObject({ columns: 500, stride: 504, rows: 256, boxRows: 64 });
+    expect(emit(large('gateUp'), COOPERATIVE).tensorMaps[1]).toMatchObject({ rows: 2 * INTER, boxRows: 128 });
+  });
+
+  it('is launched as whole clusters of persistent blocks', () => {
+    const { launch } = emit(large('qkv'), PINGPONG);
+    expect(launch).toEqual({
+      threads: 384, cluster: 2, sharedBytes: 1024 + 5 * (128 + 192) * 128 + 2 * 8 * 5 + 32 + 2 * 128 * 4,
+      gridX: { kind: 'persistent', extent: 'T', per: 256, times: 2 * 3 * 35, blocksPerMultiprocessor: 1 }, gridY: { kind: 'constant', count: 1 },
+    });
+  });
+
+  it('lets the next kernel start, and waits for the last before it reads what that wrote', () => {
+    const whole = emit(large('o'), PINGPONG).source;
+    const source = whole.slice(whole.indexOf('extern "C"'));
+    const waits = [...source.matchAll(/griddepcontrol\.wait/g)].map(({ index }) => index);
+    expect(source.indexOf('griddepcontrol.launch_dependents')).toBeGreaterThan(0);
+    // The producer: weights, wait, left operand. The consumers: wait, then whatever the epilogue reads.
+    expect(waits.length).toBe(2);
+    expect(source.indexOf('weight, i * 64')).toBeLessThan(waits[0]!);
+    expect(source.indexOf('&m0, i * 64')).toBeGreaterThan(waits[0]!);
+    expect(source.indexOf('tw_load2_f32')).toBeGreaterThan(waits[1]!);
+    // Row values are read by the producer's other warps.
+    const folded = emit(large('qkv'), PINGPONG).source;
+    expect(folded.slice(folded.indexOf('extern "C"')).match(/griddepcontrol\.wait/g)).toHaveLength(3);
+  });
+});
+
+describe('isLegalWgmma', () => {
+  const o = large('o');
+  const f16 = layerGemm('o', HIDDEN, INTER, 128, 'f16');
+  const panels = { ...o, module: { ...o.module, weights: o.module.weights.map((w) => ({ ...w, layout: 'panels' as const })) } };
+  const narrow = { ...o, kernel: { ...o.kernel, segments: o.kernel.segments.map((s) => ({ ...s, pairing: { kind: 'interleave', width: 4 } as const })) } };
+  it.each([
+    ['a tile that splits row-sum blocks', o, { ...PINGPONG, tn: 208 }, /multiple of 32/],
+    ['columns between the steps', o, { ...PINGPONG, tn: 200 }, /multiple of 16/],
+    ['too many accumulators', o, { ...PINGPONG, tn: 224 }, /224 accumulators, 208 at most/],
+    ['half a warpgroup', o, { ...COOPERATIVE, tm: 64 }, /cooperative tiles take a multiple of 128 rows/],
+    ['too many stages', o, { ...COOPERATIVE, stages: 5 }, /bytes of shared memory, 232448 are there/],
+    ['a k step beside the swizzle', o, { ...PINGPONG, tk: 32 }, /tk must be 64 or 128/],
+    ['a schedule of another skeleton', o, { ...PINGPONG, skeleton: 'mma' }, /schedule is for mma/],
+    ['weights in panels', panels, PINGPONG, /cannot read weight w0 in layout panels/],
+    ['narrow pairs', narrow, PINGPONG, /width 4/],
+    ['operands of two dtypes', { kernel: o.kernel, module: { ...o.module, weights: f16.module.weights } }, PINGPONG, /w0 is f16, its left operand bf16/],
+  ] as const)('refuses %s', (_, c, schedule, reason) => { expect(legal(c, schedule)).toMatch(reason); });
+
+  it('refuses a GPU without wgmma', () => {
+    expect(isLegalWgmma(o.kernel, o.module, PINGPONG, { ...H100, arch: 'sm_80' })).toMatch(/needs sm_90a/);
+  });
+
+  it('takes tiles of every mode', () => {
+    for (const which of ALL) {
+      expect(legal(large(which), PINGPONG)).toBe(true);
+      expect(legal(large(which), COOPERATIVE)).toBe(true);
+      expect(legal(large(which), { ...PINGPONG, tm: 192, tn: 128 })).toBe(true);
+    }
+    expect(legal(o, { ...PINGPONG, tm: 64, tn: 416, stages: 3 })).toBe(true);
+  });
+});
+
+describe('choice of tiles', () => {
+  it('counts whole waves', () => {
+    const { kernel } = large('o');
+    // 8 row tiles × 26 column tiles on 132 multiprocessors: two waves, 208 of 264 tiles.
+    expect(waveEfficiency(kernel, COOPERATIVE, 132, 1024)).toBeCloseTo(208 / 264, 10);
+    // One row of work is one row of a wave, whatever the cluster.
+    expect(waveEfficiency(kernel, { ...COOPERATIVE, cluster: 1 }, 132, 1)).toBeCloseTo(HIDDEN / (132 * 128 * 256), 10);
+  });
+
+  it.each([1, 100, 1024, 2048, 3840, 5760, 7680])('are legal at %i tokens, the first being the default', (rows) => {
+    for (const which of ALL) {
+      const { kernel, module } = large(which);
+      const list = wgmmaCandidates(kernel, module, H100, rows);
+      expect(list.length).toBeGreaterThan(4);
+      for (const schedule of list) expect(isLegalWgmma(kernel, module, schedule, H100)).toBe(true);
+      expect(defaultWgmmaSchedule(kernel, module, H100, rows)).toEqual(list[0]);
+    }
+  });
+
+  it('is what was measured best on an H100 where waves differ', () => {
+    const choose = (which: LayerGemm, rows: number): string => {
+      const { kernel, module } = large(which);
+      const { mode, tm, tn, cluster } = defaultWgmmaSchedule(kernel, module, H100, rows)!;
+      return `${mode} ${tm}×${tn} ×${cluster}`;
+    };
+    expect(choose('o', 3840)).toBe('pingpong 128×192 ×2');
+    expect(choose('o', 5760)).toBe('pingpong 192×128 ×2');
+    expect(choose('down', 1024)).toBe('cooperative 128×224 ×2');
+    expect(choose('down', 7680)).toBe('pingpong 128×192 ×2');
+    expect(choose('qkv', 1024)).toBe('pingpong 128×208 ×2');
+    for (const rows of [2048, 3840, 5760, 7680]) expect(choose('gateUp', rows)).toMatch(/^pingpong 128×(192|208) ×2$/);
+  });
+
+  it('has none without wgmma', () => {
+    const { kernel, module } = large('o');
+    expect(defaultWgmmaSchedule(kernel, module, { ...H100, arch: 'sm_80' }, 1024)).toBeUndefined();
+  });
+});
+
+interface Compiled { readonly log: string; readonly spills: number; readonly registers: number }
+
+/** nvcc's report on a kernel. Throws with its messages where it refuses the text. */
+function compile({ source }: CudaKernelText): Compiled {
+  const folder = mkdtempSync(join(tmpdir(), 'wgmma-'));
+  try {
+    writeFileSync(join(folder, 'k.cu'), source);
+    const { status, stdout, stderr } = spawnSync('nvcc', ['-gencode=arch=compute_90a,code=sm_90a', '-cubin', '-Xptxas', '-v', '-o', 'k.cubin', 'k.cu'], { cwd: folder, encoding: 'utf8' });
+    const log = `${stdout}${stderr}`;
+    if (status !== 0) throw new Error(log);
+    return { log, spills: Number(/(\d+) bytes spill stores/.exec(log)?.[1]), registers: Number(/Used (\d+) registers/.exec(log)?.[1]) };
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** A few words that are set once a tile may be kept in local memory; accumulators may not. */
+const FEW_BYTES = 32;
+
+describe.skipIf(!HAS_NVCC)('compiled for sm_90a', () => {
+  it.each([
+    ['ping-pong, row values, heads rotated', large('qkv'), PINGPONG],
+    ['ping-pong, residual and row sums', large('o'), PINGPONG],
+    ['cooperative, interleaved', large('gateUp'), COOPERATIVE],
+    ['ping-pong, the most accumulators', large('gateUp'), { ...PINGPONG, tn: 208 }],
+    ['tall tiles, f16, one block a cluster', layerGemm('down', HIDDEN, INTER, 128, 'f16'), { ...PINGPONG, tm: 192, tn: 128, cluster: 1 }],
+    ['two slabs a stage', layerGemm('o', 256, 512, 64), { ...COOPERATIVE, tn: 64, tk: 128, stages: 2 }],
+  ] as const)('%s keeps its accumulators in registers', (_, c, schedule) => {
+    expect(legal(c, schedule)).toBe(true);
+    const { log, spills, registers } = compile(emit(c, schedule));
+    expect(log).not.toMatch(/C7508|C7510|C7512|serialized/);
+    expect(registers).toBe(168);
+    expect(spills).toBeLessThanOrEqual(FEW_BYTES);
+  }, 240_000);
+});

@@ -1,0 +1,49 @@
+/** Contractions of a LLaMA layer as kernels for tensor cores: what the wgmma skeleton is tested on. */
+import type { BufferDecl, GemmKernel, KernelModule, Output, Pairing } from '../../../ir/kernel.js';
+import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
+import type { Scalar } from '../../../ir/scalar.js';
+import { acc, add, constant, div, element, mul, rowSum, store } from '../modules.js';
+
+export type LayerGemm = 'qkv' | 'o' | 'gateUp' | 'down';
+
+export interface WgmmaCase {
+  readonly kernel: GemmKernel;
+  readonly module: KernelModule;
+}
+
+const periodic = (buffer: string, period: number): Scalar => ({ op: 'load', buffer, access: { kind: 'periodic', period } });
+
+/** One contraction of a layer with its whole epilogue. */
+export function layerGemm(which: LayerGemm, hidden: number, inter: number, headDim = 128, half: 'bf16' | 'f16' = 'bf16'): WgmmaCase {
+  const k = which === 'down' ? inter : hidden;
+  const rms: Scalar = { op: 'rsqrt', a: add(div({ op: 'rowSum', buffer: 'parts' }, constant(hidden)), constant(1e-6)) };
+  const q = mul(acc(), rms);
+  const [gate, up] = [mul(acc(0), rms), mul(acc(1), rms)];
+  const rope = add(mul(q, periodic('cos', headDim)), mul({ op: 'rotateHalf', a: q }, periodic('sin', headDim)));
+  const swiglu = mul(div(gate, add(constant(1), { op: 'exp', a: { op: 'neg', a: gate } })), up);
+  const sum = add(element('stream'), acc());
+  const rotate: Pairing = { kind: 'rotate', headDim, width: 8 };
+  const stream: Output[] = [store('next', sum), store('nextHalf', sum), rowSum('nextParts', mul(sum, sum))];
+  const segments: readonly (readonly [number, Pairing, readonly Output[]])[] = which === 'qkv'
+    ? [[hidden, rotate, [store('q', rope)]], [hidden, rotate, [store('k', rope)]], [hidden, { kind: 'none' }, [store('v', q)]]]
+    : which === 'gateUp' ? [[inter, { kind: 'interleave', width: 8 }, [store('gated', swiglu)]]] : [[hidden, { kind: 'none' }, stream]];
+  const buffer = (name: string, dtype: 'f32' | 'bf16' | 'f16', columns: number): BufferDecl => ({ name, dtype, rows: 'T', columns, space: 'arena' });
+  const parts = Math.ceil(hidden / ROW_SUM_BLOCK);
+  const kernel: GemmKernel = {
+    anchor: 'gemm', name: which.toLowerCase(), path: `layers.0.${which}`, rows: 'T', ops: [], k, a: 'x',
+    segments: segments.map(([columns, pairing, outputs], i) => ({ weight: `w${i}`, columns, pairing, outputs })),
+  };
+  const module: KernelModule = {
+    buffers: [
+      buffer('x', half, k), buffer('stream', 'f32', hidden), buffer('next', 'f32', hidden), buffer('nextHalf', half, hidden), buffer('q', half, hidden),
+      buffer('k', half, hidden), buffer('v', half, hidden), buffer('gated', half, inter), buffer('parts', 'f32', parts), buffer('nextParts', 'f32', parts),
+      buffer('cos', 'f32', headDim), buffer('sin', 'f32', headDim),
+    ],
+    weights: kernel.segments.map(({ weight, columns, pairing }) => ({
+      name: weight, layout: 'kmajor', dtype: half, k, pairing,
+      sources: (pairing.kind === 'interleave' ? ['a', 'b'] : ['a']).map((tensor) => ({ tensor, rows: columns })),
+    })),
+    kernels: [kernel],
+  };
+  return { kernel, module };
+}
