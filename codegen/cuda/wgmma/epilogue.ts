@@ -79,13 +79,15 @@ function batchText(context: Context, first: string, count: number, depth: number
   ]);
   const wide = new WideStores(context, origin, count);
   const part = segment.pairing.kind === 'rotate' && count % ROTATED_PART === 0 ? ROTATED_PART : count;
-  const isAllWide = segment.outputs.every((output) => output.kind === 'store' && wide.takes(operands.get(output.buffer)));
+  // Nothing to guard where all results are stored wide, below. Rotated pairs keep their guard: a branch between them
+  // is what stops the assembler from loading all their table entries at once, in place of accumulators.
+  const isUnguarded = segment.pairing.kind !== 'rotate' && segment.outputs.every((output) => output.kind === 'store' && wide.takes(operands.get(output.buffer)));
   const programs: string[] = [];
   for (let start = 0; start < count; start += part) {
     wide.startAt(start);
     const offset = [...(first === '0' ? [] : [first]), ...(start === 0 ? [] : [String(start)])];
     const fragment: Fragment = {
-      row: 'row', isStored: isAllWide ? 'true' : 'isStored', prefix: 'e', groups: part, column: `(${start === 0 ? origin : `${origin} + ${8 * start}`})`, quad: 'quad', isWhole, given,
+      row: 'row', isStored: isUnguarded ? 'true' : 'isStored', prefix: 'e', groups: part, column: `(${start === 0 ? origin : `${origin} + ${8 * start}`})`, quad: 'quad', isWhole, given,
       acc: (group, lane) => {
         const g = [...offset, group].join(' + ');
         if (columnBlocks === 1) return `acc[m][4 * (${g}) + 2 * h + ${lane}]`;

@@ -267,7 +267,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_5b4e842f3ec2417b_4f7
                         const float ev19 = tw_mul(ev1, ev17.y);
                         const float ev20 = tw_add(ev15, ev18);
                         const float ev21 = tw_add(ev16, ev19);
-                        if (true) {
+                        if (isStored) {
                           w0_[unit_] = tw_pack_bf16(ev12, ev13);
                           w1_[unit_] = tw_pack_bf16(ev20, ev21);
                         }
@@ -308,7 +308,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_5b4e842f3ec2417b_4f7
                         const float ev19 = tw_mul(ev1, ev17.y);
                         const float ev20 = tw_add(ev15, ev18);
                         const float ev21 = tw_add(ev16, ev19);
-                        if (true) {
+                        if (isStored) {
                           w0_[unit_ + 1] = tw_pack_bf16(ev12, ev13);
                           w1_[unit_ + 1] = tw_pack_bf16(ev20, ev21);
                         }
@@ -349,7 +349,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_5b4e842f3ec2417b_4f7
                         const float ev19 = tw_mul(ev1, ev17.y);
                         const float ev20 = tw_add(ev15, ev18);
                         const float ev21 = tw_add(ev16, ev19);
-                        if (true) {
+                        if (isStored) {
                           w0_[unit_ + 2] = tw_pack_bf16(ev12, ev13);
                           w1_[unit_ + 2] = tw_pack_bf16(ev20, ev21);
                         }
@@ -390,7 +390,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_5b4e842f3ec2417b_4f7
                         const float ev19 = tw_mul(ev1, ev17.y);
                         const float ev20 = tw_add(ev15, ev18);
                         const float ev21 = tw_add(ev16, ev19);
-                        if (true) {
+                        if (isStored) {
                           w0_[unit_ + 3] = tw_pack_bf16(ev12, ev13);
                           w1_[unit_ + 3] = tw_pack_bf16(ev20, ev21);
                         }
@@ -549,7 +549,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_5b4e842f3ec2417b_4f7
                         const float ev19 = tw_mul(ev1, ev17.y);
                         const float ev20 = tw_add(ev15, ev18);
                         const float ev21 = tw_add(ev16, ev19);
-                        if (true) {
+                        if (isStored) {
                           w0_[unit_] = tw_pack_bf16(ev12, ev13);
                           w1_[unit_] = tw_pack_bf16(ev20, ev21);
                         }
@@ -590,7 +590,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_5b4e842f3ec2417b_4f7
                         const float ev19 = tw_mul(ev1, ev17.y);
                         const float ev20 = tw_add(ev15, ev18);
                         const float ev21 = tw_add(ev16, ev19);
-                        if (true) {
+                        if (isStored) {
                           w0_[unit_ + 1] = tw_pack_bf16(ev12, ev13);
                           w1_[unit_ + 1] = tw_pack_bf16(ev20, ev21);
                         }
@@ -631,7 +631,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_5b4e842f3ec2417b_4f7
                         const float ev19 = tw_mul(ev1, ev17.y);
                         const float ev20 = tw_add(ev15, ev18);
                         const float ev21 = tw_add(ev16, ev19);
-                        if (true) {
+                        if (isStored) {
                           w0_[unit_ + 2] = tw_pack_bf16(ev12, ev13);
                           w1_[unit_ + 2] = tw_pack_bf16(ev20, ev21);
                         }
@@ -672,7 +672,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_5b4e842f3ec2417b_4f7
                         const float ev19 = tw_mul(ev1, ev17.y);
                         const float ev20 = tw_add(ev15, ev18);
                         const float ev21 = tw_add(ev16, ev19);
-                        if (true) {
+                        if (isStored) {
                           w0_[unit_ + 3] = tw_pack_bf16(ev12, ev13);
                           w1_[unit_ + 3] = tw_pack_bf16(ev20, ev21);
                         }
