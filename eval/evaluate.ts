@@ -155,16 +155,18 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   };
   for (const scores of options.done?.values() ?? []) finish(scores);
 
-  const left = tokenised.filter(({ docId }) => !all.has(docId));
-  const forest = planTrees(left, sharing, capacityOf(scorer));
-  const packs = planBatches(forest.trees, scorer);
-  const collector = new Collector(left);
+  // Trees of all questions, those that are done included: where bits depend on a tree, a resumed run has the same trees.
+  const isLeft = tokenised.map(({ docId }) => !all.has(docId));
+  const trees = planTrees(tokenised, sharing, capacityOf(scorer)).trees.filter(({ paths }) => paths.some(({ question }) => isLeft[question]));
+  const tokensTotal = trees.reduce((sum, { tokens }) => sum + tokens, 0);
+  const packs = planBatches(trees, scorer);
+  const collector = new Collector(tokenised);
   const estimateTotal = packs.reduce((sum, pack) => sum + pack.seconds, 0);
   let tokensDone = 0, estimateDone = 0, batchesDone = 0, questionsScored = 0;
   const started = performance.now();
   const elapsed = (): number => (performance.now() - started) / 1000;
   const report = (): void => options.onProgress?.(tally.progress({
-    tokensDone, tokensTotal: forest.tokensComputed, estimateDone, estimateTotal, elapsed: elapsed(),
+    tokensDone, tokensTotal, estimateDone, estimateTotal, elapsed: elapsed(),
   }));
   report();
 
@@ -176,7 +178,7 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
     return { pack, laid, scored };
   };
   const land = ({ pack, laid }: Flight, scored: ScoredRows): void => {
-    const finished = collector.take(laid, scored);
+    const finished = collector.take(laid, scored).filter(({ docId }) => !all.has(docId));
     options.onFinished?.(finished);
     finished.forEach(finish);
     questionsScored += finished.length;
@@ -242,7 +244,7 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   const isInterrupted = all.size < questions.length;
   const scores = [...all.values()].sort((a, b) => a.docId - b.docId);
   const scoreSeconds = elapsed();
-  const tokensWithoutSharing = left.filter(({ docId }) => all.has(docId)).reduce((sum, question) => sum + unsharedTokens(question), 0);
+  const tokensWithoutSharing = tokenised.filter(({ docId }, i) => isLeft[i] === true && all.has(docId)).reduce((sum, question) => sum + unsharedTokens(question), 0);
   return {
     scores, isInterrupted, questionsScored, tokensComputed: tokensDone, tokensWithoutSharing, microBatches: batchesDone, scoreSeconds,
   };

@@ -25,10 +25,12 @@ export interface Forest {
 /** Questions join only over a prefix this long: BOS and a common first word are not worth one tree for everything. */
 const MIN_SAVED_TOKENS = 6;
 /**
- * Joined questions fill at most this part of a micro-batch, so that packing keeps its freedom and questions finish
- * early; where each shares half its tokens with its neighbour, the whole.
+ * Tokens and rows of joined questions at most: small, so that packing keeps its freedom and questions finish early, and
+ * not a share of the micro-batch, so that a question meets the same tree, and on every device the same bits, whatever
+ * the micro-batch. Where each shares half its tokens with its neighbour, far more.
  */
-const GROWTH_SHARE = 1 / 4;
+const MOST_JOINED = 1024;
+const MOST_CLOSE = 4096;
 /** Questions in one tree at most: bounds the search. */
 const MAX_JOINED = 512;
 
@@ -92,9 +94,9 @@ function joinQuestions(single: readonly TreePlan[], capacity: Capacity): TreePla
       if (entry === undefined) break;
       tokens += entry.plan.tokens;
       rows += entry.plan.rows;
-      const part = isClose ? 1 : GROWTH_SHARE;
+      const most = isClose ? MOST_CLOSE : MOST_JOINED;
       const isRun = start < end - 1;
-      if (isRun && (tokens - saved > capacity.maxTokens * part || rows > capacity.maxRows * part)) break;
+      if (isRun && (tokens - saved > Math.min(most, capacity.maxTokens) || rows > Math.min(most, capacity.maxRows))) break;
       const total = (best[start] ?? 0) + saved;
       if (total > (best[end] ?? 0)) {
         best[end] = total;

@@ -97,7 +97,7 @@ describe('evaluate', () => {
     const controller = new AbortController();
     const finished: Scores[] = [];
     const scorer = fakeScorer({ maxTokens: 300, before: (_batch, index) => (index === 2 ? controller.abort() : undefined) });
-    const evaluation = await run(forty, { scorer, signal: controller.signal, onFinished: (scores) => finished.push(...scores) });
+    const evaluation = await run(forty, { scorer, sharing: 'context', signal: controller.signal, onFinished: (scores) => finished.push(...scores) });
     expect(evaluation.isInterrupted).toBe(true);
     expect(scorer.batches).toHaveLength(3);
     expect(evaluation.scores).toEqual(finished.sort((a, b) => a.docId - b.docId));
@@ -121,6 +121,21 @@ describe('evaluate', () => {
     expect([...scorer.batches[3]?.tokens.slice(0, source?.context.length) ?? []]).toEqual([...source?.context ?? [0]]);
     expect(finished.length).toBeGreaterThan(0);
     expect(finished.map(({ docId }) => docId)).not.toContain(named);
+  });
+
+  it('meets the same trees again where some questions were done before', async () => {
+    const whole = fakeScorer({ maxTokens: 400 });
+    const all = await run(forty, { scorer: whole });
+    const treesOf = ({ batches }: typeof whole): Set<string> => new Set(batches.map(({ tokens }) => tokens.join(' ')));
+    const done = new Map(all.scores.filter(({ docId }) => docId % 7 !== 0).map((scores) => [scores.docId, scores]));
+    const rest = fakeScorer({ maxTokens: 400 });
+    const resumed = await run(forty, { scorer: rest, done });
+    expect(resumed.scores).toEqual(all.scores);
+    expect(resumed.questionsScored).toBe(40 - done.size);
+    const text = [...treesOf(whole)].join(' ');
+    for (const { tokens, subtreeEnd } of rest.batches) {
+      for (let root = 0; root < tokens.length; root = subtreeEnd[root]!) expect(text).toContain(tokens.slice(root, subtreeEnd[root]).join(' '));
+    }
   });
 
   it('goes on with halves where the device runs out of memory, says so once a size, and gives the same answers', async () => {

@@ -23,12 +23,18 @@ describe('planTrees', () => {
     expect(forest.tokensComputed).toBe(planTrees(questions(3000, 3), 'context', ROOMY).tokensComputed);
   });
 
-  it('joins questions over a prefix worth sharing, within a quarter of a micro-batch', () => {
+  it('joins questions over a prefix worth sharing, within 1,024 tokens', () => {
     const forest = planTrees(questions(3000, 20), 'tree', ROOMY);
     expect(forest.trees.length).toBeLessThan(300);
     expect(Math.max(...forest.trees.map(({ tokens }) => tokens))).toBeLessThanOrEqual(1024);
     // 68 tokens a question; each but the first of a tree saves 20.
     expect(forest.tokensComputed).toBe(3000 * 68 - (3000 - forest.trees.length) * 20);
+  });
+
+  it('makes the same trees whatever the micro-batch', () => {
+    const many = questions(500, 20);
+    const [small, large] = [1024, 16_384].map((maxTokens) => planTrees(many, 'tree', { maxTokens, maxRows: maxTokens }));
+    expect(small!.trees).toEqual(large!.trees);
   });
 
   it('fills a whole micro-batch where questions share most of their tokens', () => {
