@@ -10,6 +10,9 @@ import type { WgmmaLayout } from './layout.js';
 
 /** 8-column groups whose operands are loaded before the first is used: enough loads in flight, few registers. */
 const BATCH = 8;
+/** The same where accumulators leave hardly any registers. */
+const TIGHT_BATCH = 4;
+const TIGHT_ACCUMULATORS = 192;
 /** Groups of a rotated segment whose table entries, four a pair, are loaded together: one pair, for want of registers. */
 const ROTATED_PART = 2;
 const DEPTH = 7;
@@ -37,13 +40,14 @@ export function epilogueText(segment: Segment, operands: CudaOperands, prologue:
   const tn = layout.wn * layout.columnBlocks;
   const groups = tn / 8;
   const step = fragmentStep(segment) / 8;
-  const batch = Math.max(step, Math.floor(BATCH / step) * step);
   const physical = physicalColumns(segment.columns, segment.pairing);
   const context: Context = {
     segment, operands, layout, given: prologue.given(`(from + local * ${prologue.scalars.length})`),
     loads: segment.pairing.kind === 'none' ? elementLoads(segment, operands) : [],
     isWhole: physical % tn === 0 && physical === lyingColumns(segment),
   };
+  const isTight = context.loads.length > 0 && (layout.rowBlocks * tn) / 2 > TIGHT_ACCUMULATORS;
+  const batch = Math.max(step, Math.floor((isTight ? TIGHT_BATCH : BATCH) / step) * step);
   if (groups <= batch) return batchText(context, '0', groups, DEPTH);
   const whole = Math.floor(groups / batch);
   const rest = groups - whole * batch;
