@@ -43,7 +43,7 @@ export interface Evaluation {
 interface Partial { readonly ll: number[]; readonly greedy: boolean[]; missing: number }
 
 /** Trees packed so that the choices of a question, where they are trees of their own, stay together. */
-interface PackedTree extends TreePlan { readonly orderLength: number }
+interface PackedTree extends TreePlan { readonly orderLength: number; readonly group: number }
 
 /** Micro-batches in the order in which they are computed: fixed by the questions, the mode and the scorer's costs. */
 function planBatches(trees: readonly TreePlan[], scorer: Scorer): Pack<PackedTree>[] {
@@ -53,7 +53,7 @@ function planBatches(trees: readonly TreePlan[], scorer: Scorer): Pack<PackedTre
   }
   const packable = trees.map((tree): PackedTree => {
     const [first] = tree.paths;
-    return { ...tree, orderLength: first === undefined ? tree.longest : longestOf.get(first.question) ?? tree.longest };
+    return { ...tree, orderLength: first === undefined ? tree.longest : longestOf.get(first.question) ?? tree.longest, group: first?.question ?? -1 };
   });
   return shuffled(packTrees(packable, scorer));
 }

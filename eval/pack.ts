@@ -1,7 +1,8 @@
 /**
- * Cuts trees into micro-batches by dynamic programming over the scorer's own cost.
- * Trees are ordered by length, so that a micro-batch holds similar ones; a micro-batch is a run of that order.
+ * Cuts trees into micro-batches by the scorer's own cost: the better of two ways. Either trees are ordered by length and
+ * the order is cut by dynamic programming, so that a micro-batch holds similar ones; or micro-batches are filled up.
  */
+import { fillBatches } from './fillBatches.js';
 import type { Scorer } from './scorer.js';
 import type { TreeSize } from './tree.js';
 
@@ -11,6 +12,8 @@ export type BatchCost = Pick<Scorer, 'maxTokens' | 'maxRows' | 'cost'>;
 export interface Packable extends TreeSize {
   /** Orders trees in place of their own length: trees of one question carry the same, and so stay together. */
   readonly orderLength?: number;
+  /** Trees of one group go into one micro-batch where they fit. */
+  readonly group?: number;
 }
 
 /** A micro-batch to be. */
@@ -75,11 +78,22 @@ function packOf<T extends Packable>(items: readonly T[], limits: BatchCost): Pac
   return { items, ...size, seconds: limits.cost(size.tokens, size.rows, size.longest) };
 }
 
+const secondsOf = (packs: readonly Pack<Packable>[]): number => packs.reduce((sum, { seconds }) => sum + seconds, 0);
+
 /**
- * The cheapest cut of the ordered trees into runs that fit, in that order; exact while the number of possible runs is
- * within bounds, else with small neighbours held together. Deterministic. Every tree must fit by itself.
+ * Micro-batches that cost the least: similar trees together, or full ones. Deterministic. Every tree must fit by itself.
+ * Throws Error where one does not, or where the cost is no number.
  */
 export function packTrees<T extends Packable>(trees: readonly T[], limits: BatchCost): Pack<T>[] {
+  const similar = cutByLength(trees, limits), full = fillBatches(trees, limits);
+  return secondsOf(full) < secondsOf(similar) ? full : similar;
+}
+
+/**
+ * The cheapest cut of the ordered trees into runs that fit, in that order; exact while the number of possible runs is
+ * within bounds, else with small neighbours held together.
+ */
+export function cutByLength<T extends Packable>(trees: readonly T[], limits: BatchCost): Pack<T>[] {
   const items = trees.map((tree, index) => ({ tree, index, length: tree.orderLength ?? tree.longest }))
     .sort((a, b) => a.length - b.length || a.index - b.index).map(({ tree }) => tree);
   const tooLarge = items.find(({ tokens, rows }) => tokens > limits.maxTokens || rows > limits.maxRows);

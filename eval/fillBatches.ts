@@ -1,0 +1,112 @@
+/**
+ * Fills micro-batches to the brim: best fit, largest first. Where a device works in whole waves, or a micro-batch costs
+ * much whatever it holds, full micro-batches beat similar ones.
+ */
+import type { BatchCost, Pack, Packable } from './pack.js';
+
+/** Sizes of micro-batch that are tried, as parts of the largest. */
+const SIZES = 64;
+
+/** Trees that stay together, and what they take. */
+interface Unit<T extends Packable> { readonly items: T[]; tokens: number; rows: number }
+
+/** Trees of a group as one unit where they fit a micro-batch, largest units first. */
+function unitsOf<T extends Packable>(trees: readonly T[], { maxTokens, maxRows }: BatchCost): Unit<T>[] {
+  const units: Unit<T>[] = [];
+  const open = new Map<number, Unit<T>>();
+  for (const tree of trees) {
+    const mates = tree.group === undefined ? undefined : open.get(tree.group);
+    if (mates !== undefined && mates.tokens + tree.tokens <= maxTokens && mates.rows + tree.rows <= maxRows) {
+      mates.items.push(tree);
+      mates.tokens += tree.tokens;
+      mates.rows += tree.rows;
+      continue;
+    }
+    const unit: Unit<T> = { items: [tree], tokens: tree.tokens, rows: tree.rows };
+    units.push(unit);
+    if (tree.group !== undefined) open.set(tree.group, unit);
+  }
+  // Array.sort is stable: equal units keep their order.
+  return units.sort((a, b) => b.tokens - a.tokens);
+}
+
+/** Tokens of the micro-batch that costs least a token, with rows and the longest tree as they are on average. */
+function cheapestSize(trees: readonly Packable[], limits: BatchCost): number {
+  const tokens = trees.reduce((sum, tree) => sum + tree.tokens, 0), rows = trees.reduce((sum, tree) => sum + tree.rows, 0);
+  const longest = trees.reduce((most, tree) => Math.max(most, tree.longest), 0);
+  let best = limits.maxTokens, least = Infinity;
+  for (let i = SIZES; i > SIZES / 8; i--) {
+    const size = Math.floor((limits.maxTokens * i) / SIZES);
+    const each = limits.cost(size, Math.min(limits.maxRows, Math.round((size * rows) / tokens)), Math.min(size, longest)) / size;
+    if (each < least) [best, least] = [size, each];
+  }
+  return best;
+}
+
+/** Things by how much room they have. A bitmap finds the least room that is enough, 32 at a time. */
+class Rooms<T> {
+  private readonly most: number;
+  private readonly lists = new Map<number, T[]>();
+  private readonly used: Uint32Array;
+
+  constructor(most: number) {
+    this.most = most;
+    this.used = new Uint32Array((most >>> 5) + 1);
+  }
+
+  put(thing: T, room: number): void {
+    if (room <= 0) return;
+    const list = this.lists.get(room);
+    if (list === undefined) this.lists.set(room, [thing]);
+    else list.push(thing);
+    this.used[room >>> 5]! |= 1 << (room & 31);
+  }
+
+  /** The first that `suits` among those with the least room from `least` on; it is taken out. */
+  take(least: number, suits: (thing: T) => boolean): T | undefined {
+    for (let room = this.next(least); room <= this.most; room = this.next(room + 1)) {
+      const list = this.lists.get(room) ?? [];
+      const at = list.findIndex(suits);
+      if (at < 0) continue;
+      const [found] = list.splice(at, 1);
+      if (list.length === 0) this.used[room >>> 5]! &= ~(1 << (room & 31));
+      return found;
+    }
+    return undefined;
+  }
+
+  /** The least room in use from `room` on; more than `most` where there is none. */
+  private next(room: number): number {
+    if (room > this.most) return Infinity;
+    let word = room >>> 5;
+    let bits = this.used[word]! & (-1 << (room & 31));
+    while (bits === 0) {
+      if (++word >= this.used.length) return Infinity;
+      bits = this.used[word]!;
+    }
+    return word * 32 + 31 - Math.clz32(bits & -bits);
+  }
+}
+
+/** Micro-batches of the cheapest size, as full as may be. Deterministic. Every tree must fit `limits` by itself. */
+export function fillBatches<T extends Packable>(trees: readonly T[], limits: BatchCost): Pack<T>[] {
+  if (trees.length === 0) return [];
+  const size = cheapestSize(trees, limits);
+  const bins: Unit<T>[] = [];
+  const rooms = new Rooms<Unit<T>>(size);
+  for (const unit of unitsOf(trees, limits)) {
+    let bin = rooms.take(unit.tokens, (candidate) => candidate.rows + unit.rows <= limits.maxRows);
+    if (bin === undefined) {
+      bin = { items: [], tokens: 0, rows: 0 };
+      bins.push(bin);
+    }
+    bin.items.push(...unit.items);
+    bin.tokens += unit.tokens;
+    bin.rows += unit.rows;
+    rooms.put(bin, size - bin.tokens);
+  }
+  return bins.map(({ items, tokens, rows }) => {
+    const longest = items.reduce((most, tree) => Math.max(most, tree.longest), 0);
+    return { items, tokens, rows, longest, seconds: limits.cost(tokens, rows, longest) };
+  });
+}
