@@ -1,5 +1,9 @@
 #include "cudaModule.h"
 
+#include <algorithm>
+
+#include "cudaImage.h"
+
 namespace tw {
 namespace {
 
@@ -10,6 +14,7 @@ constexpr size_t SHARED_WITHOUT_ASKING = 48 << 10;
 }  // namespace
 
 CudaModule::CudaModule(std::shared_ptr<CudaDevice> device, std::vector<char> image) : device_(std::move(device)) {
+  parameterCounts_ = parameterCounts(image.data(), image.size());
   image.push_back('\0');  // PTX is a string; a cubin knows its own length
   std::vector<char> log(LOG_BYTES, '\0');
   CuJitOption options[] = {CuJitOption::ErrorLogBuffer, CuJitOption::ErrorLogBytes};
@@ -70,16 +75,21 @@ int CudaModule::blocksPerMultiprocessor(const std::string &symbol, int threads, 
 
 void CudaModule::requireParameters(const CudaFunction &function, const std::vector<size_t> &sizes) const {
   const CudaApi &api = device_->use();
-  if (!api.cuFuncGetParamInfo) return;
-  for (size_t i = 0; i <= sizes.size(); i++) {
-    size_t offset = 0;
-    size_t size = 0;
-    const bool isThere = api.cuFuncGetParamInfo.raw(function.handle, i, &offset, &size) == CU_SUCCESS;
-    const bool isWanted = i < sizes.size();
-    if (isThere == isWanted && (!isWanted || size == sizes[i])) continue;
-    const std::string found = isThere ? "of " + std::to_string(size) + " bytes" : "absent";
-    const std::string wanted = isWanted ? "of " + std::to_string(sizes[i]) + " bytes" : "absent";
-    fail(function.symbol + ": parameter " + std::to_string(i) + " is " + found + " in the kernel and " + wanted + " in the binding");
+  // The driver tells the end of a list only by refusing to go on, which tools that watch it take for an error. Where
+  // the image does not tell it either, parameters past the binding's go unnoticed.
+  const auto known = parameterCounts_.find(function.symbol);
+  const size_t count = known == parameterCounts_.end() ? sizes.size() : known->second;
+  const auto describe = [](size_t size) { return "of " + std::to_string(size) + " bytes"; };
+  for (size_t i = 0; i < std::max(count, sizes.size()); i++) {
+    const std::string wanted = i < sizes.size() ? describe(sizes[i]) : "absent";
+    std::string found = i >= count ? "absent" : i < sizes.size() ? wanted : "there";
+    if (i < count && api.cuFuncGetParamInfo) {
+      size_t offset = 0;
+      size_t size = 0;
+      const CuResult result = api.cuFuncGetParamInfo.raw(function.handle, i, &offset, &size);
+      found = result == CU_SUCCESS ? describe(size) : "absent";
+    }
+    if (found != wanted) fail(function.symbol + ": parameter " + std::to_string(i) + " is " + found + " in the kernel and " + wanted + " in the binding");
   }
 }
 

@@ -39,13 +39,15 @@ class CudaModule {
   /** Lets launches of a kernel ask for this many bytes. Throws where a block cannot have them. */
   void allowShared(CudaFunction &function, size_t bytes);
   int blocksPerMultiprocessor(const std::string &symbol, int threads, size_t sharedBytes);
-  /** Checks the sizes of a kernel's parameters, where the driver tells them. */
+  /** Checks number and sizes of a kernel's parameters, as far as its image and the driver tell them. */
   void requireParameters(const CudaFunction &function, const std::vector<size_t> &sizes) const;
 
  private:
   std::shared_ptr<CudaDevice> device_;
   CuModule module_ = nullptr;
   std::map<std::string, CudaFunction> functions_;
+  /** By kernel, as far as the image tells. */
+  std::map<std::string, size_t> parameterCounts_;
 };
 
 }  // namespace tw

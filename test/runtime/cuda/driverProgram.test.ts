@@ -205,6 +205,8 @@ describeFake('programs', (fake) => {
     expect(() => bind({ launches: [launch('tw_affine', [0])] })).toThrow('tw_affine: parameter 3 is of 8 bytes in the kernel and absent in the binding');
     expect(() => bind({ launches: [launch('tw_affine', [0, 1, 2])] })).toThrow('tw_affine: parameter 4 is absent in the kernel and of 8 bytes in the binding');
     expect(() => bind({ launches: [launch('tw_tile', [0, 1])] })).toThrow('parameter 3 is of 128 bytes in the kernel and of 8 bytes in the binding');
+    // Neither these nor bindings that fit ask the driver for what it does not have.
+    expect(fake.log('refused')).toEqual([]);
     expect(() => bind({ launches: [launch('tw_affine', [0, 4])] })).toThrow(/slots\[1\] must be an integer from 0 to 3/);
     expect(() => bind({ launches: [launch('tw_none', [0])] })).toThrow(/no kernel tw_none/);
     expect(() => bind({ launches: [launch('tw_wide', [0], { launch: shape({ threads: 512 }) })] })).toThrow(/tw_wide runs with at most 256 threads a block, not 512/);

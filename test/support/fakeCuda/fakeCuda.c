@@ -393,7 +393,7 @@ EXPORT Result cuFuncSetAttribute(Function *function, int attribute, int value) {
 }
 EXPORT Result cuFuncGetParamInfo(Function *function, size_t index, size_t *offset, size_t *size) {
   BEGIN(cuFuncGetParamInfo, 1)
-  if (index >= (size_t)function->count) result = INVALID_VALUE;
+  if (index >= (size_t)function->count) result = INVALID_VALUE, note("refused cuFuncGetParamInfo %s %zu\n", function->name, index);
   else *offset = 0, *size = function->sizes[index];
   END
 }
