@@ -7,20 +7,16 @@ import { UserError } from '../../errors.js';
 import type { CudaKernelText, CudaSchedule } from '../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
-import { isCudaError, type CudaAddon, type CudaDevice, type CudaModule, type CudaProgram } from '../../runtime/cuda/addon.js';
-import type { CudaUnit } from '../../runtime/cuda/compiler.js';
-import { PACK_SOURCE } from '../../runtime/cuda/packKernels.js';
+import { isCudaError, type CudaAddon, type CudaDevice, type CudaProgram } from '../../runtime/cuda/addon.js';
 import { cudaScheduleKey, median } from '../database.js';
 import type { Measure, Measurement, MeasureRequest } from '../measure.js';
-import { COMPARE_SOURCE, COMPARE_SYMBOL } from './compare.js';
-import { DeviceFill } from './fill.js';
+import type { DeviceFill } from './fill.js';
+import { Hung, patiently } from './patience.js';
+import { loadDeviceTools, type CompileKernels, type DeviceTools } from './tools.js';
 import { CudaWorkbench } from './workbench.js';
 
-/** Machine code by symbol, and what did not compile. compileCubins with keepsGoing. */
-export type CompileKernels = (units: readonly CudaUnit[]) => Promise<{
-  readonly cubins: ReadonlyMap<string, Uint8Array>;
-  readonly failures: ReadonlyMap<string, Error>;
-}>;
+export { isDeviceHung } from './patience.js';
+export type { CompileKernels } from './tools.js';
 
 export interface CudaMeasurerOptions {
   readonly addon: CudaAddon;
@@ -38,8 +34,6 @@ export interface CudaMeasurerOptions {
   readonly patienceSeconds?: number;
 }
 
-/** Cache name of the runtime's own device code. */
-const PACK_UNIT = 'tw_pack';
 const FIRST_SAMPLES = 3;
 const MIN_SAMPLES = 7;
 const MAX_SAMPLES = 60;
@@ -53,48 +47,36 @@ const MAX_PER_SAMPLE = 32;
 /** After the first samples, a candidate this much slower than the best is given up. */
 const HOPELESS = 1.3;
 const FREE_SHARE = 0.6;
-const PATIENCE_SECONDS = 60;
 
 export class CudaMeasurer {
   private readonly options: CudaMeasurerOptions;
-  private readonly fill: DeviceFill;
-  private readonly compare: CudaModule;
-  private readonly own: readonly CudaModule[];
+  private readonly tools: DeviceTools;
   private readonly memoryBytes: number;
   /** Machine code by symbol, or why there is none. */
   private readonly compiled = new Map<string, Uint8Array | string>();
   /** By signature and bucket, least recently used first. */
   private readonly benches = new Map<string, CudaWorkbench>();
 
-  private constructor(options: CudaMeasurerOptions, pack: CudaModule, compare: CudaModule) {
+  private constructor(options: CudaMeasurerOptions, tools: DeviceTools) {
     this.options = options;
-    this.fill = new DeviceFill(options.addon, options.device, pack);
-    this.compare = compare;
-    this.own = [pack, compare];
+    this.tools = tools;
     this.memoryBytes = options.memoryBytes ?? FREE_SHARE * options.device.memory().freeBytes;
   }
 
   /** Compiles the tuner's own device code. Throws UserError where there is no compiler, CudaError where the device fails. */
   static async create(options: CudaMeasurerOptions): Promise<CudaMeasurer> {
-    const { cubins, failures } = await options.compile([{ symbol: PACK_UNIT, source: PACK_SOURCE }, { symbol: COMPARE_SYMBOL, source: COMPARE_SOURCE }]);
-    const module = (symbol: string): CudaModule => {
-      const cubin = cubins.get(symbol);
-      if (cubin === undefined) throw failures.get(symbol) ?? new Error(`${symbol} was not compiled.`);
-      return new options.addon.Module(options.device, cubin);
-    };
-    return new CudaMeasurer(options, module(PACK_UNIT), module(COMPARE_SYMBOL));
+    return new CudaMeasurer(options, await loadDeviceTools(options));
   }
 
   /** Random operands for others, such as the vendor's library. */
   get randomFill(): DeviceFill {
-    return this.fill;
+    return this.tools.fill;
   }
 
   release(): void {
     for (const bench of this.benches.values()) bench.release();
     this.benches.clear();
-    this.fill.release();
-    for (const module of this.own) module.release();
+    this.tools.release();
   }
 
   /** Compiles what many requests will need, all side by side. */
@@ -198,7 +180,7 @@ export class CudaMeasurer {
       const text = this.emit(request, this.referenceOf(request));
       const cubin = this.compiled.get(text.symbol);
       if (cubin === undefined || typeof cubin === 'string') throw new UserError(`The reference of ${kernel.path} does not compile: ${cubin ?? 'it was not tried'}`, 'Look at it: tilewright inspect MODEL --kernel NAME');
-      bench = new CudaWorkbench({ kernel, module, bucket, capacity, addon, device, fill: this.fill, compare: this.compare });
+      bench = new CudaWorkbench({ kernel, module, bucket, capacity, addon, device, fill: this.tools.fill, compare: this.tools.compare });
       const fresh = bench;
       try {
         await fresh.fill();
@@ -223,26 +205,9 @@ export class CudaMeasurer {
     }
   }
 
-  /** A kernel that never ends cannot be stopped from here: what waits for it gives up. */
-  private async patiently<T>(work: Promise<T>): Promise<T> {
-    const seconds = this.options.patienceSeconds ?? PATIENCE_SECONDS;
-    let timer: NodeJS.Timeout | undefined;
-    const end = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => { reject(new Hung(`the device has not answered for ${seconds} s`)); }, seconds * 1000);
-    });
-    try {
-      return await Promise.race([work, end]);
-    } finally {
-      clearTimeout(timer);
-    }
+  private patiently<T>(work: Promise<T>): Promise<T> {
+    return patiently(work, this.options.patienceSeconds);
   }
-}
-
-/** Whether tuning ended because the device does not answer: nothing of it can be released. */
-export const isDeviceHung = (error: unknown): boolean => error instanceof Error && error.cause instanceof Hung;
-
-class Hung extends Error {
-  override readonly name = 'Hung';
 }
 
 /** First line, as long as a record takes. */

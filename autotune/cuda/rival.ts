@@ -4,9 +4,10 @@ import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
 import { roundUp } from '../../ir/types.js';
 import type { CudaAddon, CudaDevice, CudaEvent, CudaMemory } from '../../runtime/cuda/addon.js';
-import type { CublasLt, CublasLtAlgorithm, CublasLtOperands } from '../../runtime/cuda/cublasLt.js';
+import type { CublasLt, CublasLtContraction, CublasLtOperands } from '../../runtime/cuda/cublasLt.js';
 import { median } from '../database.js';
 import type { DeviceFill } from './fill.js';
+import type { TimeShape } from './interleave.js';
 
 /** C[m, n] = A[m, k]·W[n, k]ᵀ. */
 export interface BareContraction {
@@ -47,7 +48,6 @@ const HOPELESS = 1.3;
 const WARM = 3;
 const SHORTEST_SAMPLE = 1e-4;
 const MAX_PER_SAMPLE = 32;
-/** Filled before each batch of launches: while the device writes it, the launches queue up behind. */
 const RUN_UP_BYTES = 512 << 20;
 
 export interface RivalOptions {
@@ -57,38 +57,112 @@ export interface RivalOptions {
   readonly fill: DeviceFill;
 }
 
-/** Best time over the algorithms that the library's heuristic names. Throws Error where it has none, CudaError where memory is short. */
-export async function timeRival({ dtype, m, n, k }: BareContraction, { addon, device, library, fill }: RivalOptions): Promise<RivalTime> {
-  const made: { release(): void }[] = [];
-  const own = <T extends { release(): void }>(resource: T): T => {
-    made.push(resource);
-    return resource;
+/** Filled before launches that are timed: while the device writes it, they queue up behind. Throws CudaError where memory is short. */
+export const makeRunUp = (addon: CudaAddon, device: CudaDevice): CudaMemory =>
+  new addon.Memory(device, Math.min(RUN_UP_BYTES, roundUp(Math.max(1 << 20, device.memory().freeBytes / 4), 256)));
+
+/** Seconds of one call of `launch`, which enqueues work on the device's stream, once a sample. Waits on the JavaScript thread. */
+export function timeLaunches({ addon, device, runUp }: { readonly addon: CudaAddon; readonly device: CudaDevice; readonly runUp: CudaMemory }, launch: () => void, { warmup, repeats, perSample }: TimeShape): number[] {
+  device.makeCurrent();
+  const events: CudaEvent[] = [];
+  const event = (): CudaEvent => {
+    const made = new addon.Event(device);
+    events.push(made);
+    return made;
   };
-  const stride = { k: roundUp(k, 8), n: roundUp(n, 8) };
   try {
-    const one = (m * stride.k + n * stride.k + m * stride.n) * 2;
-    const copies = Math.max(1, Math.min(MAX_COPIES, Math.ceil((2 * device.info.l2Bytes) / one)));
-    const matrix = async (rows: number, columns: number, seed: number, scale: number): Promise<CudaMemory> => {
-      const memory = own(new addon.Memory(device, roundUp(rows * columns * 2, 256)));
-      await fill.matrix(memory, dtype, rows, columns, { kind: 'random', seed, scale });
-      return memory;
-    };
-    const operands: CublasLtOperands[] = [];
-    for (let i = 0; i < copies; i++) {
-      const a = await matrix(m, stride.k, 3 * i + 1, 1), w = await matrix(n, stride.k, 3 * i + 2, 1 / Math.sqrt(k));
-      operands.push({ a: a.address, w: w.address, c: own(new addon.Memory(device, roundUp(m * stride.n * 2, 256))).address });
+    const marks = Array.from({ length: repeats }, () => ({ begin: event(), end: event() }));
+    const several = (): void => { for (let i = 0; i < perSample; i++) launch(); };
+    runUp.fill(0);
+    for (let i = 0; i < warmup; i++) several();
+    for (const { begin, end } of marks) {
+      begin.record();
+      several();
+      end.record();
     }
-    const workspace = own(new addon.Memory(device, WORKSPACE_BYTES));
-    const runUp = own(new addon.Memory(device, Math.min(RUN_UP_BYTES, roundUp(Math.max(1 << 20, device.memory().freeBytes / 4), 256))));
-    device.makeCurrent();
-    const contraction = own(library.contraction({ dtype, m, n, k, lda: stride.k, ldw: stride.k, ldc: stride.n }, WORKSPACE_BYTES, ALGORITHMS));
-    const room = { address: workspace.address, bytes: WORKSPACE_BYTES };
+    device.synchronize();
+    return marks.map(({ begin, end }) => Math.max(end.millisecondsSince(begin), 1e-6) * 1e-3 / perSample);
+  } finally {
+    for (const made of events) made.release();
+  }
+}
+
+/** The library's algorithms for one contraction, on random operands in copies that are rotated past the L2 cache. */
+export class RivalBench {
+  /** Names of the algorithms, as the heuristic ranks them. */
+  readonly algorithms: readonly string[];
+  private readonly options: RivalOptions;
+  private readonly contraction: CublasLtContraction;
+  private readonly operands: readonly CublasLtOperands[];
+  private readonly room: { readonly address: bigint; readonly bytes: number };
+  private readonly made: readonly { release(): void }[];
+  private next = 0;
+
+  private constructor(options: RivalOptions, contraction: CublasLtContraction, operands: readonly CublasLtOperands[], workspace: CudaMemory, made: readonly { release(): void }[]) {
+    this.options = options;
+    this.contraction = contraction;
+    this.operands = operands;
+    this.room = { address: workspace.address, bytes: workspace.sizeBytes };
+    this.made = made;
+    this.algorithms = contraction.algorithms.map(({ name }) => name);
+  }
+
+  /** Throws Error where the library knows no algorithm, CudaError where memory is short. */
+  static async create({ dtype, m, n, k }: BareContraction, options: RivalOptions): Promise<RivalBench> {
+    const { addon, device, library, fill } = options;
+    const made: { release(): void }[] = [];
+    const own = <T extends { release(): void }>(resource: T): T => {
+      made.push(resource);
+      return resource;
+    };
+    try {
+      const stride = { k: roundUp(k, 8), n: roundUp(n, 8) };
+      const one = (m * stride.k + n * stride.k + m * stride.n) * 2;
+      const copies = Math.max(1, Math.min(MAX_COPIES, Math.ceil((2 * device.info.l2Bytes) / one)));
+      const matrix = async (rows: number, columns: number, seed: number, scale: number): Promise<CudaMemory> => {
+        const memory = own(new addon.Memory(device, roundUp(rows * columns * 2, 256)));
+        await fill.matrix(memory, dtype, rows, columns, { kind: 'random', seed, scale });
+        return memory;
+      };
+      const operands: CublasLtOperands[] = [];
+      for (let i = 0; i < copies; i++) {
+        const a = await matrix(m, stride.k, 3 * i + 1, 1), w = await matrix(n, stride.k, 3 * i + 2, 1 / Math.sqrt(k));
+        operands.push({ a: a.address, w: w.address, c: own(new addon.Memory(device, roundUp(m * stride.n * 2, 256))).address });
+      }
+      const workspace = own(new addon.Memory(device, WORKSPACE_BYTES));
+      device.makeCurrent();
+      const contraction = own(library.contraction({ dtype, m, n, k, lda: stride.k, ldw: stride.k, ldc: stride.n }, WORKSPACE_BYTES, ALGORITHMS));
+      return new RivalBench(options, contraction, operands, workspace, made);
+    } catch (error) {
+      for (const resource of made.reverse()) resource.release();
+      throw error;
+    }
+  }
+
+  /** Enqueues one product on the next copy. The device's context must be current. Throws where the library refuses. */
+  launch(algorithm: number): void {
+    this.contraction.algorithms[algorithm]!.launch(this.operands[this.next++ % this.operands.length]!, this.room, this.options.device.stream);
+  }
+
+  release(): void {
+    for (const resource of [...this.made].reverse()) resource.release();
+  }
+}
+
+/** Best time over the algorithms that the library's heuristic names. Throws Error where it has none, CudaError where memory is short. */
+export async function timeRival(contraction: BareContraction, options: RivalOptions): Promise<RivalTime> {
+  const { addon, device } = options;
+  const bench = await RivalBench.create(contraction, options);
+  let runUp: CudaMemory | undefined;
+  try {
+    runUp = makeRunUp(addon, device);
+    const timer = { addon, device, runUp };
     let best: RivalTime | undefined;
     const problems: string[] = [];
-    for (const algorithm of contraction.algorithms) {
+    for (const [i, name] of bench.algorithms.entries()) {
       try {
-        const seconds = sample({ addon, device, runUp, room, operands }, algorithm, best === undefined ? Infinity : median(best.seconds));
-        if (best === undefined || median(seconds) < median(best.seconds)) best = { name: algorithm.name, seconds };
+        const seconds = sample((shape) => timeLaunches(timer, () => { bench.launch(i); }, shape), best === undefined ? Infinity : median(best.seconds));
+        if (best === undefined || median(seconds) < median(best.seconds)) best = { name, seconds };
       } catch (error) {
         problems.push(error instanceof Error ? error.message : String(error));
       }
@@ -96,48 +170,17 @@ export async function timeRival({ dtype, m, n, k }: BareContraction, { addon, de
     if (best === undefined) throw new Error(`no algorithm of the library works: ${problems[0] ?? 'none'}`);
     return best;
   } finally {
-    for (const resource of made.reverse()) resource.release();
+    runUp?.release();
+    bench.release();
   }
 }
 
-interface Bench {
-  readonly addon: CudaAddon;
-  readonly device: CudaDevice;
-  readonly runUp: CudaMemory;
-  readonly room: { readonly address: bigint; readonly bytes: number };
-  readonly operands: readonly CublasLtOperands[];
-}
-
 /** Seconds of a launch, once a sample, all copies in turn. */
-function sample({ addon, device, runUp, room, operands }: Bench, algorithm: CublasLtAlgorithm, best: number): number[] {
-  let next = 0;
-  const time = (warmup: number, repeats: number, perSample: number): number[] => {
-    device.makeCurrent();
-    const events: CudaEvent[] = [];
-    const event = (): CudaEvent => {
-      const made = new addon.Event(device);
-      events.push(made);
-      return made;
-    };
-    try {
-      const marks = Array.from({ length: repeats }, () => ({ begin: event(), end: event() }));
-      const launch = (): void => { algorithm.launch(operands[next++ % operands.length]!, room, device.stream); };
-      runUp.fill(0);
-      for (let i = 0; i < warmup; i++) launch();
-      for (const { begin, end } of marks) {
-        begin.record();
-        for (let i = 0; i < perSample; i++) launch();
-        end.record();
-      }
-      device.synchronize();
-      return marks.map(({ begin, end }) => Math.max(end.millisecondsSince(begin), 1e-6) * 1e-3 / perSample);
-    } finally {
-      for (const made of events) made.release();
-    }
-  };
-  const first = time(1, FIRST_SAMPLES, 1);
+function sample(time: (shape: TimeShape) => number[], best: number): number[] {
+  const first = time({ warmup: 1, repeats: FIRST_SAMPLES, perSample: 1 });
   const estimate = median(first);
   if (estimate > HOPELESS * best) return first;
   const perSample = Math.max(1, Math.min(MAX_PER_SAMPLE, Math.ceil(SHORTEST_SAMPLE / estimate)));
-  return time(WARM, Math.max(MIN_SAMPLES, Math.min(MAX_SAMPLES, Math.ceil(SAMPLE_SECONDS / (estimate * perSample)))), perSample);
+  const repeats = Math.max(MIN_SAMPLES, Math.min(MAX_SAMPLES, Math.ceil(SAMPLE_SECONDS / (estimate * perSample))));
+  return time({ warmup: Math.ceil(WARM / perSample), repeats, perSample });
 }

@@ -49,11 +49,20 @@ class Slots {
   }
 }
 
-function bindMap(kernel: CudaKernelText, map: TensorMapDecl, slots: Slots): CudaTensorMapBinding {
-  const parameter = kernel.parameters[map.parameter];
-  if (parameter === undefined) throw new Error(`${kernel.symbol} has a tensor map of parameter ${map.parameter}, but ${kernel.parameters.length} parameters.`);
-  const { dtype, rows, columns, stride, boxRows, boxColumns, swizzle } = map;
-  return { slot: slots.of(parameter), dtype, rows, columns, stride, boxRows, boxColumns, swizzle };
+/**
+ * One launch of a kernel on the buffers and weights that it names; `slotOf` gives their indices.
+ * Throws where a tensor map is of no parameter.
+ */
+export function bindKernel(name: string, text: CudaKernelText, module: CudaModule, usesProgrammaticLaunch: boolean, slotOf: (parameter: string) => number): CudaLaunchBinding {
+  const bindMap = ({ parameter: index, dtype, rows, columns, stride, boxRows, boxColumns, swizzle }: TensorMapDecl): CudaTensorMapBinding => {
+    const parameter = text.parameters[index];
+    if (parameter === undefined) throw new Error(`${text.symbol} has a tensor map of parameter ${index}, but ${text.parameters.length} parameters.`);
+    return { slot: slotOf(parameter), dtype, rows, columns, stride, boxRows, boxColumns, swizzle };
+  };
+  return {
+    name, module, symbol: text.symbol, launch: text.launch, usesProgrammaticLaunch,
+    slots: text.parameters.map(slotOf), tensorMaps: text.tensorMaps.map(bindMap),
+  };
 }
 
 function bindLaunches(request: CudaBindRequest, slots: Slots): CudaLaunchBinding[] {
@@ -67,11 +76,7 @@ function bindLaunches(request: CudaBindRequest, slots: Slots): CudaLaunchBinding
     const module = modules.get(text.symbol);
     if (module === undefined) throw new Error(`There is no machine code of ${text.symbol} (${name}).`);
     if (parameters.join() !== text.parameters.join()) throw new Error(`${text.symbol} takes ${text.parameters.join(', ')}; launch ${i} (${name}) gives ${parameters.join(', ')}.`);
-    return {
-      name: paths.get(name) ?? name, module, symbol: text.symbol,
-      slots: parameters.map((parameter) => slots.of(parameter)), tensorMaps: text.tensorMaps.map((map) => bindMap(text, map, slots)),
-      launch: text.launch, usesProgrammaticLaunch: waiting.has(text.symbol),
-    };
+    return bindKernel(paths.get(name) ?? name, text, module, waiting.has(text.symbol), (parameter) => slots.of(parameter));
   });
 }
 

@@ -1,0 +1,64 @@
+/** Times several things in turn, block after block, so that clocks, heat and neighbours are the same for all of them. */
+import { median } from '../database.js';
+
+/** What one call of Contender.time does: `warmup` samples that do not count, then `repeats` that do, each of `perSample` launches. */
+export interface TimeShape {
+  readonly warmup: number;
+  readonly repeats: number;
+  readonly perSample: number;
+}
+
+export interface Contender {
+  readonly name: string;
+  /** Seconds of one launch, once a sample. */
+  readonly time: (shape: TimeShape) => Promise<readonly number[]>;
+}
+
+export interface InterleaveOptions {
+  /** Times each contender has its turn. */
+  readonly rounds: number;
+  /** Counted seconds of the device for each contender, all rounds together. */
+  readonly seconds: number;
+}
+
+/** Samples of a block, as far as its launches go round: the first one, uncounted, takes up whatever the change of contenders costs. */
+const SAMPLES = 4;
+const MOST_PER_SAMPLE = 1000;
+const FIRST: TimeShape = { warmup: 1, repeats: 3, perSample: 1 };
+const MOST_SAMPLES = 10_000;
+
+const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+/** The shape of a block that takes about `seconds` at `estimate` a launch; at least one launch counts. */
+export function blockShape(seconds: number, estimate: number): TimeShape {
+  const launches = Math.max(1, Math.round(seconds / Math.max(estimate, 1e-9)));
+  const repeats = Math.min(SAMPLES, launches);
+  return { warmup: 1, repeats, perSample: Math.min(MOST_PER_SAMPLE, Math.ceil(launches / repeats)) };
+}
+
+/** seconds[contender][round] of one launch: A B C, A B C, … All are asked once before, to size their blocks. */
+export async function interleave(contenders: readonly Contender[], { rounds, seconds }: InterleaveOptions): Promise<readonly (readonly number[])[]> {
+  const shapes: TimeShape[] = [];
+  for (const contender of contenders) shapes.push(blockShape(seconds / rounds, median(await contender.time(FIRST))));
+  const found = contenders.map((): number[] => []);
+  for (let round = 0; round < rounds; round++) {
+    for (const [i, contender] of contenders.entries()) found[i]!.push(mean(await contender.time(shapes[i]!)));
+  }
+  return found;
+}
+
+/** Launches for about `seconds`: the card reaches the clock that it holds under load. */
+export async function warmUp(contender: Contender, seconds: number): Promise<void> {
+  const estimate = median(await contender.time(FIRST));
+  const { perSample } = blockShape(0.02, estimate);
+  await contender.time({ warmup: 0, repeats: Math.max(1, Math.min(MOST_SAMPLES, Math.ceil(seconds / (estimate * perSample)))), perSample });
+}
+
+/**
+ * How many times as long `other` takes as `ours`: above 1 where ours is faster. Median over rounds of each round's
+ * quotient, whose two sides stood next to each other.
+ */
+export const ratioOverRounds = (ours: readonly number[], other: readonly number[]): number => median(ours.map((seconds, i) => (other[i] ?? NaN) / seconds));
+
+/** Sums round by round. */
+export const sumOverRounds = (all: readonly (readonly number[])[]): readonly number[] => (all[0] ?? []).map((_, i) => all.reduce((sum, seconds) => sum + (seconds[i] ?? NaN), 0));

@@ -1,0 +1,42 @@
+/** The device code that measuring needs of its own: random numbers, and the comparison with a reference. */
+import type { CudaAddon, CudaDevice, CudaModule } from '../../runtime/cuda/addon.js';
+import type { CudaUnit } from '../../runtime/cuda/compiler.js';
+import { PACK_SOURCE } from '../../runtime/cuda/packKernels.js';
+import { COMPARE_SOURCE, COMPARE_SYMBOL } from './compare.js';
+import { DeviceFill } from './fill.js';
+
+/** Machine code by symbol, and what did not compile. compileCubins with keepsGoing. */
+export type CompileKernels = (units: readonly CudaUnit[]) => Promise<{
+  readonly cubins: ReadonlyMap<string, Uint8Array>;
+  readonly failures: ReadonlyMap<string, Error>;
+}>;
+
+export interface DeviceTools {
+  readonly fill: DeviceFill;
+  /** The module of compare.ts. */
+  readonly compare: CudaModule;
+  release(): void;
+}
+
+/** Cache name of the runtime's own device code. */
+const PACK_UNIT = 'tw_pack';
+
+/** Throws UserError where there is no compiler, CudaError where the device fails. */
+export async function loadDeviceTools({ addon, device, compile }: { readonly addon: CudaAddon; readonly device: CudaDevice; readonly compile: CompileKernels }): Promise<DeviceTools> {
+  const { cubins, failures } = await compile([{ symbol: PACK_UNIT, source: PACK_SOURCE }, { symbol: COMPARE_SYMBOL, source: COMPARE_SOURCE }]);
+  const module = (symbol: string): CudaModule => {
+    const cubin = cubins.get(symbol);
+    if (cubin === undefined) throw failures.get(symbol) ?? new Error(`${symbol} was not compiled.`);
+    return new addon.Module(device, cubin);
+  };
+  const pack = module(PACK_UNIT), compare = module(COMPARE_SYMBOL);
+  const fill = new DeviceFill(addon, device, pack);
+  return {
+    fill, compare,
+    release: () => {
+      fill.release();
+      pack.release();
+      compare.release();
+    },
+  };
+}
