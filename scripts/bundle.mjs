@@ -1,6 +1,6 @@
 // `npm run bundle [-- --node PATH] [-- --out FILE]`: packs everything that runs tilewright into build/tilewright-linux-x64.tar.gz,
 // for hosts with no Node and no network: Node, dist, the packages it imports, the addon, the demo checkpoint and
-// examples, the GPU tests. It copies what is built; it builds nothing but its unpacker.
+// examples, the GPU tests and benchmark. It copies what is built; it builds nothing but its unpacker.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -155,12 +155,13 @@ function main() {
     const bundle = join(work, NAME);
     mkdirSync(bundle);
     copy(bundle, 'dist', (path) => !path.endsWith('.d.ts'));
-    for (const path of [NATIVE, join('models', 'demo'), 'examples', 'README.md', 'LICENSE', 'package.json', join('scripts', 'testGpu.mjs')]) copy(bundle, path);
+    for (const path of [NATIVE, join('models', 'demo'), join('bench', 'models'), 'examples', 'README.md', 'LICENSE', 'package.json', join('scripts', 'testGpu.mjs')]) copy(bundle, path);
     if (!existsSync(join(bundle, 'dist', 'test', 'gpu'))) fail('the GPU tests are not built', 'npm run build');
     for (const folder of packagesOf(ROOT)) copy(bundle, relative(ROOT, folder), (path) => path === relative(ROOT, folder) || isUsed(path));
     const packed = packNode(bundle, node);
     writeProgram(join(bundle, 'tilewright'), launcher(packed.size, 'dist/cli/main.js'));
     writeProgram(join(bundle, 'test-gpu.sh'), launcher(packed.size, 'scripts/testGpu.mjs'));
+    writeProgram(join(bundle, 'bench-gpu.sh'), launcher(packed.size, 'dist/bench/gpu.js'));
 
     const tar = join(work, 'bundle.tar');
     run('tar', ['--create', '--file', tar, '--sort=name', '--mtime=@0', '--owner=0', '--group=0', '--numeric-owner', '--directory', work, NAME], 'apt-get install tar');

@@ -1,0 +1,50 @@
+/**
+ * `npm run bench:gpu`: what a layer's kernels reach on this machine's GPU against cuBLASLt, each ratio within one run.
+ * Options: gpuOptions.ts. From a bundle: `bench-gpu.sh`.
+ */
+import { renameSync, writeFileSync } from 'node:fs';
+import { isDeviceHung } from '../autotune/cuda/patience.js';
+import { UserError } from '../errors.js';
+import { openLab, type GpuLab } from './gpuLab.js';
+import { openBenchModel } from './gpuModel.js';
+import { parseGpuOptions, USAGE } from './gpuOptions.js';
+import { renderGpuTable } from './gpuResults.js';
+import { runGpuBench } from './gpuRun.js';
+
+const note = (line: string): void => { process.stderr.write(`${line}\n`); };
+
+function fail(error: unknown): void {
+  if (!(error instanceof UserError)) throw error;
+  note(`error: ${error.message}${error.hint === undefined ? '' : `\nhint: ${error.hint}`}`);
+  process.exitCode = 1;
+}
+
+async function main(): Promise<void> {
+  const options = parseGpuOptions(process.argv.slice(2));
+  if (options === undefined) {
+    console.log(USAGE);
+    return;
+  }
+  let lab: GpuLab | undefined;
+  try {
+    lab = await openLab();
+    const results = await runGpuBench(lab, openBenchModel(options.model, lab.facts, Math.max(...options.tokens)), options, note);
+    if (options.json !== undefined) {
+      writeFileSync(`${options.json}.part`, `${JSON.stringify(results, undefined, 1)}\n`);
+      renameSync(`${options.json}.part`, options.json);
+    }
+    for (const line of renderGpuTable(results)) console.log(line);
+    if (results.kernels.some(({ failure }) => failure !== undefined)) process.exitCode = 1;
+  } catch (error) {
+    if (isDeviceHung(error)) {
+      // Nothing of it can be released.
+      note(`error: ${error instanceof Error ? error.message : String(error)}\nhint: leave the kernel out that was measured last: --kernel NAME`);
+      process.exit(1);
+    }
+    throw error;
+  } finally {
+    lab?.release();
+  }
+}
+
+await main().catch(fail);

@@ -1,0 +1,145 @@
+/** One kernel of the layer, in one or several schedules, in turn with the vendor's library on the bare product. */
+import { cudaScheduleKey, median } from '../autotune/database.js';
+import { interleave, warmUp, type Contender, type InterleaveOptions } from '../autotune/cuda/interleave.js';
+import { patiently } from '../autotune/cuda/patience.js';
+import { contractionOf, RivalBench, timeLaunches, type BareContraction } from '../autotune/cuda/rival.js';
+import { CudaWorkbench } from '../autotune/cuda/workbench.js';
+import { kernelWork, sizeOf } from '../autotune/work.js';
+import type { CudaKernelText } from '../ir/cuda.js';
+import type { Kernel } from '../ir/kernel.js';
+import type { Bucket } from '../ir/plan.js';
+import { isCudaError, type CudaProgram } from '../runtime/cuda/addon.js';
+import { programContender, type GpuLab } from './gpuLab.js';
+import { roleOf, type BenchModel } from './gpuModel.js';
+import { compareRounds, type KernelResult } from './gpuResults.js';
+import type { Choice } from './gpuSchedules.js';
+
+/** A choice as machine code. */
+export interface Variant extends Choice {
+  readonly text: CudaKernelText;
+  /** Or why there is none. */
+  readonly cubin: Uint8Array | string;
+}
+
+export interface Timing extends InterleaveOptions {
+  /** Of load before each comparison. */
+  readonly warmSeconds: number;
+}
+
+/** The library's fastest algorithm for a product, and its operands. */
+export interface Product {
+  readonly contraction: BareContraction;
+  readonly algorithm: string;
+  readonly contender: Contender;
+  /** Enqueues one. */
+  launch(): void;
+  release(): void;
+}
+
+export const flopsOf = ({ m, n, k }: BareContraction): number => 2 * m * n * k;
+
+const CHOOSING: InterleaveOptions = { rounds: 3, seconds: 0.015 };
+const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+/** The best of the algorithms that the library names, chosen in a first round in turn. Throws where none works. */
+export async function chooseProduct(lab: GpuLab, contraction: BareContraction): Promise<Product> {
+  const bench = await RivalBench.create(contraction, { addon: lab.addon, device: lab.device, library: lab.library, fill: lab.tools.fill });
+  try {
+    const problems: string[] = [];
+    const usable: { readonly index: number; readonly contender: Contender }[] = [];
+    for (const [index, name] of bench.algorithms.entries()) {
+      const contender: Contender = { name, time: (shape) => Promise.resolve(timeLaunches(lab, () => { bench.launch(index); }, shape)) };
+      try {
+        await contender.time({ warmup: 0, repeats: 1, perSample: 1 });
+        usable.push({ index, contender });
+      } catch (error) {
+        if (isCudaError(error)) throw error;
+        problems.push(reasonOf(error));
+      }
+    }
+    const times = (await interleave(usable.map(({ contender }) => contender), CHOOSING)).map(median);
+    const best = usable[times.indexOf(Math.min(...times))];
+    if (best === undefined) throw new Error(`cuBLASLt ${lab.library.version} has no algorithm that works for ${contraction.m}×${contraction.n}×${contraction.k}: ${problems[0] ?? 'none'}`);
+    return { contraction, algorithm: best.contender.name, contender: best.contender, launch: () => { bench.launch(best.index); }, release: () => { bench.release(); } };
+  } catch (error) {
+    bench.release();
+    throw error;
+  }
+}
+
+export interface KernelRequest {
+  readonly lab: GpuLab;
+  readonly model: BenchModel;
+  readonly kernel: Kernel;
+  readonly bucket: Bucket;
+  readonly variants: readonly Variant[];
+  /** What results are compared with before they are timed; absent to leave that out. */
+  readonly reference?: Variant;
+  readonly product?: Product;
+  readonly timing: Timing;
+}
+
+/** A variant that computes what it should, ready to be timed. */
+interface Ready {
+  readonly variant: Variant;
+  readonly program: CudaProgram;
+}
+
+/** Times the variants and the library in turn. A variant that fails has its reason in its result; a lost device throws CudaError. */
+export async function measureKernel(request: KernelRequest): Promise<readonly KernelResult[]> {
+  const { lab, model, kernel, bucket, variants, product, timing } = request;
+  const { addon, device, tools } = lab;
+  const bench = new CudaWorkbench({ kernel, module: model.plan, bucket, capacity: model.plan.capacity, addon, device, fill: tools.fill, compare: tools.compare });
+  const made: { release(): void }[] = [bench];
+  const own = <T extends { release(): void }>(resource: T): T => {
+    made.push(resource);
+    return resource;
+  };
+  const programOf = ({ text, cubin }: Variant): CudaProgram => {
+    if (typeof cubin === 'string') throw new Error(cubin);
+    return own(bench.program(text, own(new addon.Module(device, cubin))));
+  };
+  const failures = new Map<Variant, string>();
+  try {
+    await bench.fill();
+    if (request.reference !== undefined) await patiently(bench.learnReference(programOf(request.reference)));
+    const ready: Ready[] = [];
+    for (const variant of variants) {
+      try {
+        const program = programOf(variant);
+        const difference = request.reference === undefined ? undefined : await patiently(bench.difference(program));
+        if (difference !== undefined) throw new Error(difference);
+        // A first launch: what it refuses is found before anything is timed in turn.
+        await programContender(lab, '', program, [0], 1, bucket).time({ warmup: 0, repeats: 1, perSample: 1 });
+        ready.push({ variant, program });
+      } catch (error) {
+        if ((isCudaError(error) && error.isContextDead) || !(error instanceof Error)) throw error;
+        failures.set(variant, error.message);
+      }
+    }
+    const ours = ready.map(({ variant, program }) => programContender(lab, cudaScheduleKey(variant.schedule), program, bench.launches, 1, bucket));
+    const contenders = [...ours, ...(product === undefined ? [] : [product.contender])];
+    if (ours[0] !== undefined) await warmUp(ours[0], timing.warmSeconds);
+    const rounds = ours.length === 0 ? [] : await interleave(contenders, timing);
+    const rival = product === undefined || ours.length === 0 ? undefined : { algorithm: product.algorithm, seconds: rounds[ours.length]! };
+    const flops = product === undefined ? kernelWork(kernel, model.plan, sizeOf(bucket)).flops : flopsOf(product.contraction);
+    const medians = ours.map((_, i) => median(rounds[i]!));
+    const best = medians.indexOf(Math.min(...medians));
+    return variants.map((variant): KernelResult => {
+      const at = ready.findIndex((each) => each.variant === variant);
+      const failure = failures.get(variant);
+      return {
+        kernel: roleOf(kernel.path), tokens: bucket.tokens, origin: variant.origin, schedule: cudaScheduleKey(variant.schedule), isBest: at >= 0 && at === best,
+        ...(at < 0 ? {} : compareRounds(rounds[at]!, flops, rival)), ...(failure === undefined ? {} : { failure }),
+      };
+    });
+  } finally {
+    for (const resource of made.reverse()) resource.release();
+  }
+}
+
+/** The library's product for a kernel; undefined where it has none. */
+export async function productOf(lab: GpuLab, { plan }: BenchModel, kernel: Kernel, bucket: Bucket): Promise<Product | undefined> {
+  const contraction = contractionOf(kernel, plan, bucket);
+  return contraction === undefined ? undefined : chooseProduct(lab, contraction);
+}

@@ -1,0 +1,50 @@
+/** The model whose layer is measured: a plan of a few layers, since all but the last are alike. */
+import { contractionOf } from '../autotune/cuda/rival.js';
+import { compileModel, type CudaModel } from '../driver/compile.js';
+import { detectMachine } from '../driver/machine.js';
+import type { CudaFacts } from '../driver/target.js';
+import { UserError } from '../errors.js';
+import type { Kernel } from '../ir/kernel.js';
+import type { Bucket, CudaPlan } from '../ir/plan.js';
+import { describeRandomCheckpoint } from '../models/checkpoint.js';
+
+export interface BenchModel {
+  readonly plan: CudaPlan;
+  readonly facts: CudaFacts;
+  /** Kernels of one layer that is not the last (whose end is over scored rows), in the plan's order. */
+  readonly layer: readonly Kernel[];
+}
+
+/** Layers that are compiled: the first and the last are special. */
+const LAYERS = 3;
+/** Questions of multiple-choice benchmarks: a stem of 48 tokens and four answers of 32, which are scored. */
+const TREE = { longest: 80, tokens: 176, scored: 128 } as const;
+
+/** `attention.qkv` of `layers.1.attention.qkv`. */
+export const roleOf = (path: string): string => path.replace(/^layers\.\d+\./, '');
+
+/** A micro-batch of `tokens` tokens in trees as benchmarks have them. */
+export const benchBucket = (tokens: number): Bucket =>
+  ({ tokens, rows: Math.max(1, Math.round((tokens * TREE.scored) / TREE.tokens)), longest: Math.min(tokens, TREE.longest) });
+
+/** Compiles the model of a config.json, or of the folder that holds it, for micro-batches up to `mostTokens` at least. */
+export function openBenchModel(path: string, facts: CudaFacts, mostTokens: number): BenchModel {
+  const checkpoint = describeRandomCheckpoint(path, 1);
+  const config = { ...checkpoint.config, layers: Math.min(LAYERS, checkpoint.config.layers) };
+  const machine = detectMachine();
+  const compile = (maxTokens?: number): CudaModel => {
+    const model = compileModel({ ...checkpoint, config }, machine, { precision: 'auto', cuda: facts, ...(maxTokens === undefined ? {} : { maxTokens }) });
+    if (model.target !== 'cuda') throw new Error('compiled for no GPU');
+    return model;
+  };
+  // The default capacity is the tuner's: signatures depend on it.
+  let { plan } = compile();
+  if (plan.capacity.tokens < mostTokens) ({ plan } = compile(mostTokens));
+  const prefix = `layers.${config.layers > 2 ? 1 : 0}.`;
+  const layer = plan.kernels.filter((kernel) => kernel.path.startsWith(prefix));
+  if (config.layers < 2 || layer.length === 0) throw new UserError(`${path}: ${config.layers} layers; a whole layer is measured that is not the last`, 'name a model of two layers at least: npm run bench:gpu -- --model bench/models/llama-33b');
+  return { plan, facts, layer };
+}
+
+/** Kernels with a product in 16 bits: those that the vendor's library is compared with. */
+export const contractions = ({ plan, layer }: BenchModel, bucket: Bucket): readonly Kernel[] => layer.filter((kernel) => contractionOf(kernel, plan, bucket) !== undefined);

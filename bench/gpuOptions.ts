@@ -1,0 +1,79 @@
+/** The command line of the GPU benchmark. */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { defaultDatabasePath } from '../autotune/database.js';
+import { UserError } from '../errors.js';
+import { packageRoot } from './data.js';
+import { parseTrial, type Trial } from './gpuSchedules.js';
+
+export const USAGE = `bench:gpu [--model DIR] [--tokens 1024,2048,3840,5760,7680] [--rounds 20] [--seconds 0.3] [--kernel NAME[,NAME]]
+          [--try KERNEL[@TOKENS]:SCHEDULE]… [--all N] [--tuned] [--database FILE] [--no-check] [--json FILE]
+
+Each contraction of a layer, epilogue included, against cuBLASLt's best bare product, and the whole layer against the
+sum of those products and against their sequence; all in one process, in turn.
+
+  --model     folder of a config.json, or one below bench/models; weights are random
+  --tokens    sizes of micro-batches
+  --rounds    turns of each side;  --seconds: counted seconds of each side, all its turns together
+  --kernel    only kernels whose name contains one of these; layer: the whole layer
+  --try       another schedule of a kernel: its key, as the table prints it, or changes such as tm=192,stages=5
+  --all       the N schedules that the cost model ranks first
+  --tuned     the tuner's schedules instead of the compiler's, from its database (--database)
+  --no-check  do not compare results with those of CUDA cores before timing
+  --json      writes the results to a file`;
+
+export interface GpuOptions {
+  /** Path of a folder that holds a config.json. */
+  readonly model: string;
+  /** Ascending. */
+  readonly tokens: readonly number[];
+  readonly rounds: number;
+  readonly seconds: number;
+  readonly kernels: readonly string[];
+  readonly trials: readonly Trial[];
+  readonly all: number;
+  /** The tuner's, where its schedules are asked for. */
+  readonly database?: string;
+  readonly isChecked: boolean;
+  readonly json?: string;
+}
+
+const HINT = 'look at the options: npm run bench:gpu -- --help';
+
+function number(name: string, text: string, least: number, most: number, isWhole: boolean): number {
+  const value = Number(text);
+  if (text.trim() === '' || !Number.isFinite(value) || value < least || value > most || (isWhole && !Number.isInteger(value))) {
+    throw new UserError(`--${name} ${JSON.stringify(text)}: expected ${isWhole ? 'a whole number' : 'a number'} from ${least} to ${most}`, HINT);
+  }
+  return value;
+}
+
+/** `undefined` where help was asked for. Throws UserError. */
+export function parseGpuOptions(args: readonly string[]): GpuOptions | undefined {
+  let values;
+  try {
+    ({ values } = parseArgs({
+      args: [...args],
+      options: {
+        model: { type: 'string', default: 'llama-33b' }, tokens: { type: 'string', default: '1024,2048,3840,5760,7680' },
+        rounds: { type: 'string', default: '20' }, seconds: { type: 'string', default: '0.3' },
+        kernel: { type: 'string', multiple: true, default: [] }, try: { type: 'string', multiple: true, default: [] }, all: { type: 'string', default: '0' },
+        tuned: { type: 'boolean', default: false }, database: { type: 'string' }, 'no-check': { type: 'boolean', default: false },
+        json: { type: 'string' }, help: { type: 'boolean', default: false },
+      },
+    }));
+  } catch (error) {
+    throw new UserError(error instanceof Error ? error.message : String(error), HINT, { cause: error });
+  }
+  if (values.help) return undefined;
+  const bundled = join(packageRoot(), 'bench/models', values.model);
+  const tokens = [...new Set(values.tokens.split(',').map((text) => number('tokens', text, 32, 32_768, true)))].sort((a, b) => a - b);
+  return {
+    model: existsSync(bundled) ? bundled : values.model, tokens, rounds: number('rounds', values.rounds, 1, 1000, true), seconds: number('seconds', values.seconds, 0.001, 60, false),
+    kernels: values.kernel.flatMap((text) => text.split(',')).filter((text) => text !== ''), trials: values.try.map(parseTrial), all: number('all', values.all, 0, 256, true),
+    isChecked: !values['no-check'],
+    ...(values.tuned || values.database !== undefined ? { database: values.database ?? defaultDatabasePath() } : {}),
+    ...(values.json === undefined ? {} : { json: values.json }),
+  };
+}

@@ -1,0 +1,103 @@
+/** Schedules of the kernels that are measured: the compiler's, the tuner's, what the command line tries, the cost model's best. */
+import { CudaSpace } from '../autotune/cuda/candidates.js';
+import { cudaCost, type CudaMachine } from '../autotune/cuda/costModel.js';
+import { cudaScheduleKey, type CudaTuningTarget, type TuningDatabase } from '../autotune/database.js';
+import { sizeOf } from '../autotune/work.js';
+import { defaultCudaSchedule, isLegalCuda, kernelSignature } from '../codegen/cuda/index.js';
+import { UserError } from '../errors.js';
+import type { CudaSchedule } from '../ir/cuda.js';
+import type { Kernel } from '../ir/kernel.js';
+import type { Bucket } from '../ir/plan.js';
+import { roleOf, type BenchModel } from './gpuModel.js';
+
+/** A schedule, and where it is from. */
+export interface Choice {
+  /** `default`, `tuned`, `tried`, `rank 3`. */
+  readonly origin: string;
+  readonly schedule: CudaSchedule;
+}
+
+/** `--try KERNEL[@TOKENS]:WHAT`. */
+export interface Trial {
+  readonly kernel: string;
+  readonly tokens?: number;
+  /** A schedule's key, or `tm=192,stages=5`: changes of the chosen schedule. */
+  readonly what: string;
+}
+
+const TRIAL = /^([\w.]+)(?:@(\d{1,6}))?:(.+)$/;
+const EXAMPLE = 'for example: --try "ffn.down:wgmma 128×192×64 s5 c2 r16 pingpong" or --try "ffn.down@7680:tm=192,tn=128,raster=10"';
+
+export function parseTrial(text: string): Trial {
+  const [, kernel, tokens, what] = TRIAL.exec(text) ?? [];
+  if (kernel === undefined || what === undefined) throw new UserError(`--try ${JSON.stringify(text)}: expected KERNEL:SCHEDULE or KERNEL@TOKENS:SCHEDULE`, EXAMPLE);
+  return { kernel, what, ...(tokens === undefined ? {} : { tokens: Number(tokens) }) };
+}
+
+export const isTrialOf = ({ kernel, tokens }: Trial, path: string, t: number): boolean =>
+  (roleOf(path) === kernel || path === kernel) && (tokens === undefined || tokens === t);
+
+const GEMM = /^(wgmma|mma|simt) (\d+)[×x](\d+)[×x](\d+) s(\d+) c([12]) r(\d+) (cooperative|pingpong)$/;
+const ATTENTION = /^(mma|simt) q(\d+) k(\d+)$/;
+
+/** cudaScheduleKey read back; undefined where `key` is none. */
+function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
+  const gemm = GEMM.exec(key), attention = ATTENTION.exec(key), loop = /^t(\d+)$/.exec(key);
+  let found: CudaSchedule | undefined;
+  if (gemm !== null && start.kind === 'gemm') {
+    const [tm, tn, tk, stages, cluster, raster] = gemm.slice(2, 8).map(Number) as [number, number, number, number, 1 | 2, number];
+    found = { ...start, skeleton: gemm[1] as 'wgmma', tm, tn, tk, stages, cluster, raster, mode: gemm[8] as 'pingpong' };
+  } else if (attention !== null && start.kind === 'attention') {
+    found = { ...start, skeleton: attention[1] as 'mma', queries: Number(attention[2]), keys: Number(attention[3]) };
+  } else if (loop !== null && start.kind === 'loop') {
+    found = { ...start, threads: Number(loop[1]) };
+  }
+  return found !== undefined && cudaScheduleKey(found) === key.replace(/(?<=\d)x(?=\d)/g, '×') ? found : undefined;
+}
+
+/** `start` with the fields that `tm=192,mode=pingpong` names; undefined where it names none of its fields. */
+function fromChanges(text: string, start: CudaSchedule): CudaSchedule | undefined {
+  const changed: Record<string, string | number | boolean> = { ...start };
+  for (const part of text.split(',')) {
+    const [name = '', value = ''] = part.split('=', 2).map((each) => each.trim());
+    const old = changed[name];
+    if (old === undefined || name === 'kind' || value === '') return undefined;
+    if (typeof old === 'number' && !/^\d{1,6}$/.test(value)) return undefined;
+    changed[name] = typeof old === 'number' ? Number(value) : typeof old === 'boolean' ? value === 'true' : value;
+  }
+  return changed as unknown as CudaSchedule;
+}
+
+/** The schedule that a trial means for a kernel. UserError where it means none, or one that is not legal. */
+export function trialSchedule({ kernel: name, what }: Trial, kernel: Kernel, model: BenchModel, start: CudaSchedule): CudaSchedule {
+  const schedule = what.includes('=') ? fromChanges(what, start) : fromKey(what, start);
+  if (schedule === undefined) throw new UserError(`--try ${name}:${what}: this is no schedule of ${kernel.path}, whose own is ${cudaScheduleKey(start)} (${JSON.stringify(start)})`, EXAMPLE);
+  const isLegal = isLegalCuda(kernel, model.plan, schedule, model.facts);
+  if (isLegal !== true) throw new UserError(`--try ${name}:${what}: ${kernel.path} cannot be compiled so: ${isLegal}`, EXAMPLE);
+  return schedule;
+}
+
+/** What the compiler gives a kernel in a plan with a bucket of just so many tokens. */
+export function defaultChoice(kernel: Kernel, { plan, facts }: BenchModel, tokens: number): Choice {
+  const bucket: Bucket = { tokens, rows: tokens, longest: Math.min(tokens, 256) };
+  return { origin: 'default', schedule: defaultCudaSchedule(kernel, plan, facts, bucket) };
+}
+
+/** The fastest that the tuner has measured for these tokens, or for the next larger bucket that it knows. */
+export function tunedChoice(kernel: Kernel, { plan, facts }: BenchModel, tokens: number, database: TuningDatabase, target: CudaTuningTarget): Choice | undefined {
+  const signature = kernelSignature(kernel, plan, plan.capacity.tokens);
+  const exact: Bucket = { tokens, rows: tokens, longest: Math.min(tokens, 256) };
+  for (const bucket of [exact, ...plan.buckets.filter((each) => each.tokens >= tokens)]) {
+    const known = [...database.knownCuda(signature, bucket, target).values()]
+      .filter(({ schedule, seconds }) => Number.isFinite(seconds) && isLegalCuda(kernel, plan, schedule, facts) === true).sort((a, b) => a.seconds - b.seconds);
+    if (known[0] !== undefined) return { origin: 'tuned', schedule: known[0].schedule };
+  }
+  return undefined;
+}
+
+/** The `count` schedules that the cost model ranks first. */
+export function rankedChoices(kernel: Kernel, { plan, facts }: BenchModel, bucket: Bucket, machine: CudaMachine, start: CudaSchedule, count: number): readonly Choice[] {
+  const cost = cudaCost(kernel, plan, sizeOf(bucket), machine);
+  return new CudaSpace(kernel, plan, facts).enumerate(start).map((schedule) => ({ schedule, seconds: cost(schedule) }))
+    .sort((a, b) => a.seconds - b.seconds).slice(0, count).map(({ schedule }, i) => ({ origin: `rank ${i + 1}`, schedule }));
+}
