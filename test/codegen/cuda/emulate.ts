@@ -89,7 +89,7 @@ export interface Emulated {
 }
 
 /** A weight's bytes as ir/packing.ts describes them. */
-function pack(decl: WeightDecl, logical: Float64Array): Buffer {
+export function packForGpu(decl: WeightDecl, logical: Float64Array): Buffer {
   if (decl.layout !== 'kmajor') return packWeight(decl, logical);
   const order = physicalToLogical(decl);
   const bytes = aligned(packedBytes(decl, order.length), 0);
@@ -104,6 +104,27 @@ export function blocksOf(extent: GridExtent, sizes: { T: number; R: number }, mu
   if (extent.kind === 'constant') return extent.count;
   const tiles = Math.ceil(sizes[extent.extent] / extent.per) * extent.times;
   return extent.kind === 'tiles' ? tiles : Math.max(1, Math.min(tiles, multiprocessors * extent.blocksPerMultiprocessor));
+}
+
+/** Runs one of a library's kernels on the memory of its parameters, which it changes. Throws where its threads wait for ever. */
+export type Emulator = (
+  text: CudaKernelText, memory: ReadonlyMap<string, Buffer>, sizes: { readonly T: number; readonly R: number }, options?: Pick<EmulateOptions, 'backwards' | 'multiprocessors'>,
+) => void;
+
+/** Compiles kernels into one library. */
+export function loadEmulator(kernels: readonly CudaKernelText[]): Emulator {
+  const library = compile(kernels);
+  return ({ launch, parameters, symbol }, memory, sizes, options = {}) => {
+    const [table, sizesTable] = [Buffer.alloc(parameters.length * 8), Buffer.alloc(parameters.length * 8)];
+    parameters.forEach((name, at) => {
+      table.writeBigUInt64LE(koffi.address(memory.get(name)!), at * 8);
+      sizesTable.writeBigUInt64LE(BigInt(memory.get(name)!.length), at * 8);
+    });
+    const [x, y] = [launch.gridX, launch.gridY].map((each) => blocksOf(each, sizes, options.multiprocessors ?? 3));
+    if (library(symbol)(table, sizesTable, sizes.T, sizes.R, x!, y!, launch.threads, options.backwards === true ? 1 : 0) === 0) {
+      throw new Error(`${symbol}: threads wait for each other for ever, at a barrier that not all of them reach.`);
+    }
+  };
 }
 
 /** Runs every kernel of `module` in order. Memory that nobody wrote holds NaN. Throws where a kernel writes outside its buffers. */
@@ -124,20 +145,10 @@ export function emulateModule(module: KernelModule, options: EmulateOptions): Em
   }
   const constants = (module.constants ?? []).map(({ name, values }) => [name, { rows: values.length, columns: 1, data: Float64Array.from(values) }] as const);
   const tensors = new Map([...(options.tensors ?? []), ...constants]);
-  for (const decl of module.weights) memory.set(decl.name, pack(decl, logicalWeight(decl, tensors, true)));
+  for (const decl of module.weights) memory.set(decl.name, packForGpu(decl, logicalWeight(decl, tensors, true)));
   const emitted = module.kernels.map((kernel, i) => emitCudaKernel(kernel, module, options.schedules[i]!, capacity));
-  const library = compile(emitted);
-  module.kernels.forEach((kernel, i) => {
-    const { launch, parameters, symbol } = emitted[i]!;
-    const table = Buffer.alloc(parameters.length * 8);
-    parameters.forEach((name, at) => table.writeBigUInt64LE(koffi.address(memory.get(name)!), at * 8));
-    const sizesTable = Buffer.alloc(parameters.length * 8);
-    parameters.forEach((name, at) => sizesTable.writeBigUInt64LE(BigInt(memory.get(name)!.length), at * 8));
-    const [x, y] = [launch.gridX, launch.gridY].map((each) => blocksOf(each, sizes, options.multiprocessors ?? 3));
-    if (library(symbol)(table, sizesTable, sizes.T, sizes.R, x!, y!, launch.threads, options.backwards === true ? 1 : 0) === 0) {
-      throw new Error(`Kernel ${kernel.name}: threads wait for each other for ever, at a barrier that not all of them reach.`);
-    }
-  });
+  const run = loadEmulator(emitted);
+  for (const text of emitted) run(text, memory, sizes, options);
   const values = new Map<string, Float64Array>();
   for (const decl of module.buffers) {
     const { rows, columns, stride } = shape(decl);

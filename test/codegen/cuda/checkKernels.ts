@@ -1,0 +1,218 @@
+/** Every kernel of a module under many schedules against the float64 interpreter, wherever kernels can be launched. */
+import { emitCudaKernel } from '../../../codegen/cuda/index.js';
+import type { CudaKernelText, CudaSchedule } from '../../../ir/cuda.js';
+import { LOGPROB_BLOCK, type BufferDecl, type Kernel, type KernelModule, type LogProbKernel } from '../../../ir/kernel.js';
+import { kernelWrites } from '../../../ir/kernelAccess.js';
+import { interpretKernel, logicalWeight, type RawTensor } from '../../../ir/kernelInterpreter.js';
+import { ROW_PAD, rowStride, type CudaPlan } from '../../../ir/plan.js';
+import { DTYPE_BYTES, roundUp, type DType } from '../../../ir/types.js';
+import { aligned, put, take } from '../harness.js';
+import { packForGpu } from './emulate.js';
+
+/** NaN in every float type, −1 as an index. */
+const GUARD = 0xff;
+
+export interface Sizes { readonly T: number; readonly R: number }
+
+/** Runs one kernel on the memory of its parameters, which it changes. Buffers are made for `capacity` rows. */
+export type Launch = (text: CudaKernelText, memory: ReadonlyMap<string, Buffer>, sizes: Sizes, capacity: number) => Promise<void> | void;
+
+/** A kernel and the schedules that it is checked under. What the first gives is what later kernels read. */
+export interface Checked {
+  readonly kernel: Kernel;
+  readonly texts: readonly { readonly text: CudaKernelText; readonly schedule: CudaSchedule }[];
+}
+
+/** Every kernel of a plan with its schedules; of kernels with one signature the later ones run under the first schedule alone. */
+export function kernelsToCheck(plan: CudaPlan, capacity: number, schedulesOf: (kernel: Kernel) => readonly CudaSchedule[]): Checked[] {
+  const first = new Map<string, CudaSchedule>();
+  return plan.kernels.map((kernel, i) => {
+    const { signature } = plan.launches[i]!;
+    const known = first.get(signature);
+    const schedules = known === undefined ? schedulesOf(kernel) : [known];
+    first.set(signature, schedules[0]!);
+    return { kernel, texts: schedules.map((schedule) => ({ schedule, text: emitCudaKernel(kernel, plan, schedule, capacity) })) };
+  });
+}
+
+export interface CheckOptions {
+  readonly module: KernelModule;
+  readonly tensors: ReadonlyMap<string, RawTensor>;
+  readonly inputs: ReadonlyMap<string, Float64Array>;
+  readonly sizes: Sizes;
+  /** Rows of every buffer: those behind the batch hold NaN. At least the sizes. */
+  readonly capacity: number;
+  readonly launch: Launch;
+  /** Begins every message. */
+  readonly where: string;
+}
+
+/** One rounding of a stored value, relative. */
+const ROUNDING: Readonly<Partial<Record<DType, number>>> = { bf16: 2 ** -8, f16: 2 ** -11 };
+/** What sums in f32 lose against float64, in units of a buffer's usual value: tensor cores add with fewer bits than f32 has. */
+const SUMMED = 1e-4;
+/** Logits that are this near each other, in units of their summed terms, may be taken for one another. */
+const TIE = 1e-6;
+
+const describe = ({ kernel }: Checked, schedule: CudaSchedule): string => `${kernel.path} under ${JSON.stringify(schedule)}`;
+
+class Memory {
+  readonly bytes = new Map<string, Buffer>();
+  readonly weights = new Map<string, Float64Array>();
+  private readonly options: CheckOptions;
+
+  constructor(options: CheckOptions) {
+    this.options = options;
+    const { module, tensors, inputs } = options;
+    for (const decl of module.buffers) {
+      const given = inputs.get(decl.name);
+      this.bytes.set(decl.name, this.empty(decl));
+      if (given !== undefined) this.write(decl, given);
+    }
+    for (const decl of module.weights) {
+      const logical = logicalWeight(decl, tensors, true);
+      this.weights.set(decl.name, logical);
+      this.bytes.set(decl.name, packForGpu(decl, logical));
+    }
+  }
+
+  declared(name: string): BufferDecl {
+    return this.options.module.buffers.find((buffer) => buffer.name === name)!;
+  }
+
+  clear(name: string): void {
+    this.bytes.get(name)!.fill(GUARD);
+  }
+
+  read(decl: BufferDecl): Float64Array {
+    const { rows, columns, stride } = this.shape(decl);
+    const bytes = this.bytes.get(decl.name)!;
+    const values = new Float64Array(rows * columns);
+    for (let row = 0, i = 0; row < rows; row++) for (let c = 0; c < columns; c++) values[i++] = take(bytes, row * stride + c, decl.dtype);
+    return values;
+  }
+
+  private write(decl: BufferDecl, values: Float64Array): void {
+    const { columns, stride } = this.shape(decl);
+    const bytes = this.bytes.get(decl.name)!;
+    values.forEach((value, i) => { put(bytes, Math.floor(i / columns) * stride + (i % columns), decl.dtype, value); });
+  }
+
+  private shape({ rows, columns, ...decl }: BufferDecl): { rows: number; columns: number; stride: number } {
+    const { sizes, capacity } = this.options;
+    return {
+      rows: typeof rows === 'number' ? rows : sizes[rows], columns: columns === 'T' ? sizes.T : columns,
+      stride: rowStride({ rows, columns, ...decl }, capacity, DTYPE_BYTES[decl.dtype]),
+    };
+  }
+
+  private empty(decl: BufferDecl): Buffer {
+    const rows = decl.space === 'weight' && typeof decl.rows === 'number' ? decl.rows : roundUp(typeof decl.rows === 'number' ? decl.rows : this.options.capacity, ROW_PAD);
+    return aligned(rows * this.shape(decl).stride * DTYPE_BYTES[decl.dtype], GUARD);
+  }
+}
+
+/** Usual size of the finite values. */
+function usual(values: Float64Array): number {
+  let [sum, count] = [0, 0];
+  for (const x of values) if (Number.isFinite(x)) [sum, count] = [sum + Math.abs(x), count + 1];
+  return sum / Math.max(1, count);
+}
+
+/** Most problems that are told. */
+const TOLD = 12;
+
+class Checker {
+  readonly problems: string[] = [];
+  private readonly options: CheckOptions;
+  private readonly memory: Memory;
+  /** What each buffer holds that was given or written. */
+  private readonly values: Map<string, Float64Array>;
+
+  constructor(options: CheckOptions) {
+    this.options = options;
+    this.memory = new Memory(options);
+    this.values = new Map([...options.inputs.keys()].map((name) => [name, this.memory.read(this.memory.declared(name))]));
+  }
+
+  /** Runs a kernel under every schedule; later kernels read what the first one gave. */
+  async check(checked: Checked): Promise<void> {
+    const { kernel, texts } = checked;
+    const { module, sizes, capacity, launch, where } = this.options;
+    const want = interpretKernel(kernel, { sizes, buffers: this.values, weights: this.memory.weights, decls: module });
+    const written = [...kernelWrites(kernel)].map((name) => this.memory.declared(name));
+    const first = new Map<string, Map<string, Float64Array>>();
+    let kept: { readonly bytes: Buffer; readonly name: string }[] = [];
+    for (const { text, schedule } of texts) {
+      for (const { name } of written) this.memory.clear(name);
+      try {
+        await launch(text, this.memory.bytes, sizes, capacity);
+      } catch (error) {
+        throw new Error(`${where}: ${describe(checked, schedule)}`, { cause: error });
+      }
+      const got = new Map(written.map((decl) => [decl.name, this.memory.read(decl)]));
+      // Each skeleton adds in one order, whatever its tiles.
+      const order = 'skeleton' in schedule ? schedule.skeleton : schedule.kind;
+      const others = first.get(order);
+      for (const decl of written) {
+        const problem = this.problem(kernel, decl, got.get(decl.name)!, want.get(decl.name)!) ?? differs(decl, got.get(decl.name)!, others?.get(decl.name));
+        if (problem !== undefined) this.problems.push(`${where}: ${describe(checked, schedule)}: ${problem}`);
+      }
+      // What later kernels would read is wrong.
+      if (kept.length === 0 && this.problems.length > 0) this.fail();
+      if (others === undefined) first.set(order, got);
+      if (kept.length > 0) continue;
+      for (const [name, values] of got) this.values.set(name, values);
+      kept = written.map(({ name }) => ({ name, bytes: Buffer.from(this.memory.bytes.get(name)!) }));
+    }
+    for (const { name, bytes } of kept) bytes.copy(this.memory.bytes.get(name)!);
+  }
+
+  /** Throws the problems so far, if any. */
+  fail(): void {
+    if (this.problems.length === 0) return;
+    const more = this.problems.length > TOLD ? `\n… and ${this.problems.length - TOLD} more` : '';
+    throw new Error(`${this.problems.slice(0, TOLD).join('\n')}${more}`);
+  }
+
+  /** Where a result is not what float64 says; undefined where it is. */
+  private problem(kernel: Kernel, decl: BufferDecl, got: Float64Array, want: Float64Array): string | undefined {
+    const scale = usual(want);
+    const rounding = ROUNDING[decl.dtype] ?? 0;
+    // Attention rounds its weights too, which multiply values of the size of v.
+    const attended = kernel.anchor !== 'attention' ? 0
+      : 1.5 * (ROUNDING[this.memory.declared(kernel.v).dtype] ?? 0) * this.values.get(kernel.v)!.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
+    for (let i = 0; i < want.length; i++) {
+      const [x, y] = [want[i]!, got[i]!];
+      if (x === y || Math.abs(x - y) <= SUMMED * Math.max(scale, Math.abs(x)) + 1.05 * rounding * Math.abs(x) + attended) continue;
+      if (kernel.anchor === 'logprob' && i % 4 === 2 && this.isTie(kernel, Math.floor((i * this.options.sizes.R) / want.length), x, y)) continue;
+      return `element ${i} of ${decl.name} is ${y}, not ${x}`;
+    }
+    return undefined;
+  }
+
+  /** Whether two columns of the vocabulary, of one block, have logits that f32 cannot tell apart. */
+  private isTie(kernel: LogProbKernel, row: number, x: number, y: number): boolean {
+    if (!Number.isInteger(y) || Math.floor(x / LOGPROB_BLOCK) !== Math.floor(y / LOGPROB_BLOCK) || y >= kernel.vocab) return false;
+    const a = this.values.get(kernel.a)!, w = this.memory.weights.get(kernel.weight)!;
+    let [difference, size] = [0, 0];
+    for (let k = 0; k < kernel.k; k++) {
+      const [p, q] = [x, y].map((column) => a[row * kernel.k + k]! * w[column * kernel.k + k]!) as [number, number];
+      difference += p - q;
+      size += Math.abs(p);
+    }
+    return Math.abs(difference) <= TIE * size;
+  }
+}
+
+function differs({ name }: BufferDecl, got: Float64Array, other: Float64Array | undefined): string | undefined {
+  const at = other === undefined ? -1 : got.findIndex((x, i) => !Object.is(x, other[i]));
+  return at < 0 ? undefined : `element ${at} of ${name} is ${got[at]!}, but ${other![at]!} under another schedule of the same skeleton`;
+}
+
+/** Checks kernels in the order of a module. Throws, saying where, for values that are wrong or that depend on the tile: one a schedule and buffer. */
+export async function checkKernels(list: readonly Checked[], options: CheckOptions): Promise<void> {
+  const checker = new Checker(options);
+  for (const checked of list) await checker.check(checked);
+  checker.fail();
+}

@@ -1,0 +1,43 @@
+/**
+ * Every kernel that the passes make of a model, under every skeleton, on a real device: models of random shapes, random
+ * legal schedules, against float64, and the same bits under every tile of a skeleton.
+ */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { cudaAvailable } from '../../runtime/cuda/addon.js';
+import { readSettings } from '../../settings.js';
+import { checkKernels } from '../codegen/cuda/checkKernels.js';
+import { CASE_CAPACITY, randomCases } from '../codegen/cuda/randomCases.js';
+import { randomInputs } from '../codegen/cuda/randomModel.js';
+import { archOf, Launcher } from './launcher.js';
+import { compilerOrReason, temporaryFolder } from './support.js';
+
+const arch = archOf(cudaAvailable());
+const compiler = typeof arch === 'string' ? await compilerOrReason(arch) : arch.reason;
+const skip = typeof compiler === 'string' ? compiler : false;
+
+const SEED = readSettings().testSeed;
+
+describe('kernels of random models', { skip }, () => {
+  it('agree with float64 under every skeleton, and have the same bits under all of its tiles', async () => {
+    assert(typeof arch === 'string');
+    console.log(`shapes and schedules of seed ${SEED}; others: TILEWRIGHT_TEST_SEED=${SEED + 1}`);
+    const launcher = new Launcher(arch);
+    const cases = randomCases(temporaryFolder(), SEED, launcher.facts);
+    const texts = cases.flatMap(({ list }) => list.flatMap((checked) => checked.texts.map(({ text }) => text)));
+    const { count, seconds } = await launcher.load(texts);
+    console.log(`${count} kernels compiled in ${seconds.toFixed(1)} s`);
+    for (const { model, list, sizes } of cases) {
+      for (const each of sizes) {
+        const begin = performance.now();
+        const where = `${model.name}; T ${each.T}, R ${each.R}`;
+        await checkKernels(list, {
+          module: model.plan, tensors: model.tensors, inputs: randomInputs(each, model.vocab, SEED), sizes: each, capacity: CASE_CAPACITY, where,
+          launch: (text, memory, current, capacity) => launcher.launch(text, memory, current, capacity),
+        });
+        console.log(`${where}: ${((performance.now() - begin) / 1000).toFixed(1)} s`);
+      }
+    }
+    launcher.release();
+  });
+});
