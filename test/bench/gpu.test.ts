@@ -1,16 +1,21 @@
 /** The GPU benchmark with a made-up device and library that have a clock: turns, ratios, the layer, the table. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import koffi from 'koffi';
 import { describe, expect, it } from 'vitest';
 import { blockShape, interleave, ratioOverRounds, sumOverRounds, type Contender } from '../../autotune/cuda/interleave.js';
 import { DeviceFill } from '../../autotune/cuda/fill.js';
-import { defaultCudaSchedule } from '../../codegen/cuda/index.js';
+import { defaultCudaSchedule, kernelSignature } from '../../codegen/cuda/index.js';
 import { parseGpuOptions } from '../../bench/gpuOptions.js';
 import { openLab, type GpuLab } from '../../bench/gpuLab.js';
 import { roleOf, type BenchModel } from '../../bench/gpuModel.js';
 import { compareLayer, compareRounds, renderGpuTable, type GpuResults } from '../../bench/gpuResults.js';
 import { runGpuBench } from '../../bench/gpuRun.js';
-import { cudaScheduleKey } from '../../autotune/database.js';
+import { cudaTarget } from '../../autotune/cuda/tune.js';
+import { cudaScheduleKey, TuningDatabase } from '../../autotune/database.js';
 import { UserError } from '../../errors.js';
+import type { CudaSchedule } from '../../ir/cuda.js';
 import type { CudaPlan } from '../../ir/plan.js';
 import { COMPARE_SYMBOL } from '../../autotune/cuda/compare.js';
 import { cudaAvailable, type CudaAddon, type CudaProgramBinding, type CudaTimeRequest } from '../../runtime/cuda/addon.js';
@@ -29,12 +34,13 @@ const quiet = (): void => undefined;
 /** Milliseconds of our kernels by the anchor and order in the layer, of the library's products by their columns. */
 const OURS: Readonly<Record<string, number>> = { 'attention.qkv': 0.5, 'attention.mix': 0.25, 'attention.o': 0.4, 'ffn.gate_up': 1, 'ffn.down': 0.6 };
 
-interface Turn { readonly who: string; readonly launches: number }
+/** `isQueued`: the run-up was filled since the last turn of somebody else. */
+interface Turn { readonly who: string; readonly launches: number; readonly isQueued: boolean }
 
 /** `refuses`: does not compile. `slows`: the clock runs slower with every turn, by this factor. */
 function lab(options: { readonly refuses?: (source: string) => boolean; readonly slows?: number } = {}) {
   const turns: Turn[] = [];
-  let clock = 0, pace = 1;
+  let clock = 0, pace = 1, isQueued = false;
   const advance = (milliseconds: number): void => { clock += milliseconds * pace; };
   /** Marks what it writes: the first numbers of every buffer that it is given. */
   const writes: FakeKernel = (_launch, _tokens, _rows, pointers) => { for (const pointer of pointers) new Uint16Array(koffi.view(pointer, 32)).fill(0x3f80); };
@@ -61,7 +67,8 @@ function lab(options: { readonly refuses?: (source: string) => boolean; readonly
       for (let i = 0; i < warmup; i++) one();
       const found = Float64Array.from({ length: repeats }, one);
       const names = new Set(this.binding.launches.map(({ name }) => roleOf(name)));
-      turns.push({ who: names.size > 1 ? 'layer' : [...names].join(), launches: repeats * perSample });
+      turns.push({ who: names.size > 1 ? 'layer' : [...names].join(), launches: repeats * perSample, isQueued });
+      isQueued = false;
       pace *= options.slows ?? 1;
       return Promise.resolve(found);
     }
@@ -69,9 +76,15 @@ function lab(options: { readonly refuses?: (source: string) => boolean; readonly
   class Memory extends base.Memory {
     override copyFrom(): void { advance(1); }
   }
+  class RunUp extends base.Memory {
+    override fill(): void { isQueued = true; }
+  }
+  class Device extends base.Device {
+    override synchronize(): void { isQueued = false; }
+  }
   let open = 0;
   const addon: CudaAddon = {
-    ...base, Memory, Program,
+    ...base, Device, Memory, Program,
     Event: class {
       private at = NaN;
       record(): void { this.at = clock; }
@@ -92,7 +105,7 @@ function lab(options: { readonly refuses?: (source: string) => boolean; readonly
           name: `algorithm ${i}`,
           launch: () => {
             if (Number.isNaN(factor)) throw new Error('cublasLtMatmul fails with cublasStatus 15');
-            turns.push({ who: `${n}×${k}`, launches: 1 });
+            turns.push({ who: `${n}×${k}`, launches: 1, isQueued });
             advance(factor * (n * k) / 10_000);
           },
         })),
@@ -103,7 +116,7 @@ function lab(options: { readonly refuses?: (source: string) => boolean; readonly
   const fill = new DeviceFill(addon, device, pack);
   const compare = new addon.Module(device, Buffer.from(COMPARE_SYMBOL));
   const made: GpuLab = {
-    addon, device, facts: FACTS, driverVersion: 13_000, library, compiler: { name: 'NVRTC 13.0', build: 'nvrtc 13.0' }, runUp: new addon.Memory(device, 1 << 10),
+    addon, device, facts: FACTS, driverVersion: 13_000, library, compiler: { name: 'NVRTC 13.0', build: 'nvrtc 13.0' }, runUp: new RunUp(device, 1 << 10),
     tools: { fill, compare, release: quiet },
     compile: (units) => {
       const [bad, good] = [true, false].map((isBad) => units.filter(({ source }) => (options.refuses?.(source) ?? false) === isBad));
@@ -174,6 +187,7 @@ describe('runGpuBench', () => {
     const runs = turns.map(({ who }) => who).filter((who, i, all) => who !== all[i - 1]);
     // Choosing the library's algorithm; load; sizing; three rounds.
     expect(runs).toEqual(['64×64', 'attention.o', '64×64', 'attention.o', '64×64', 'attention.o', '64×64', 'attention.o', '64×64']);
+    expect(turns.every(({ isQueued }) => isQueued)).toBe(true);
     // A pace that falls by 1 % a turn spoils the times, not the ratio.
     expect(kernels[0]!.ratio! / (0.4096 / 0.4)).toBeCloseTo(1.01, 2);
     expect(kernels[0]!.ratioRange![1] - kernels[0]!.ratioRange![0]).toBeLessThan(1e-9);
@@ -190,6 +204,31 @@ describe('runGpuBench', () => {
     expect(kernels.length).toBeGreaterThan(3);
     expect(new Set(kernels.map(({ schedule }) => schedule)).size).toBe(kernels.length);
     expect(kernels.filter(({ isBest }) => isBest)).toHaveLength(1);
+  });
+
+  it('takes the tuner\'s fastest, of the next larger bucket where its own is not known', async () => {
+    const { lab: made } = lab();
+    const folder = mkdtempSync(join(tmpdir(), 'tilewright-bench-'));
+    const path = join(folder, 'tuning.jsonl');
+    const down = model.layer.at(-1)!;
+    const start = defaultCudaSchedule(down, plan, FACTS, CAPACITY);
+    if (start.kind !== 'gemm') throw new Error('a contraction');
+    const [slow, fast] = [4, 2].map((raster) => ({ ...start, raster }));
+    const database = TuningDatabase.open(path);
+    const target = cudaTarget(FACTS, made.device.info, made.driverVersion, made.compiler.build);
+    const record = (schedule: CudaSchedule, seconds: readonly number[]): void => {
+      database.appendCuda({ key: kernelSignature(down, plan, CAPACITY.tokens), bucket: CAPACITY, cuda: target, schedule, seconds: [...seconds], ...(seconds.length === 0 ? { failure: 'an illegal address' } : {}) });
+    };
+    record(slow!, [2e-3]);
+    record(fast!, [1e-3]);
+    record({ ...start, raster: 1 }, []);
+    database.close();
+    const notes: string[] = [];
+    const { kernels } = await runGpuBench(made, model, options('--tokens', '64', '--kernel', 'ffn.down', '--database', path), (line) => notes.push(line));
+    expect(kernels).toMatchObject([{ origin: 'tuned', schedule: cudaScheduleKey(fast!) }]);
+    expect(notes.join('\n')).toMatch(/layers\.1\.attention\.o at 64 tokens is not in .*its default is measured/);
+    expect(notes.join('\n')).not.toContain('layers.1.ffn.down at');
+    rmSync(folder, { recursive: true });
   });
 
   it('names what does not compile, and leaves the layer out then', async () => {
