@@ -6,6 +6,7 @@ import { printMemoryUse } from '../runtime/cpu/memoryUse.js';
 import { CudaExecutor } from '../runtime/cuda/executor.js';
 import { printCudaMemoryUse } from '../runtime/cuda/memoryUse.js';
 import { PACK_SOURCE } from '../runtime/cuda/packKernels.js';
+import { printLoadTimes } from '../runtime/cuda/weights.js';
 import type { CpuModel, CudaModel, CompiledModel } from './compile.js';
 import { compileCudaKernels, emitCudaPlan } from './cudaKernels.js';
 import type { DeviceRequest } from './deviceProtocol.js';
@@ -71,6 +72,7 @@ async function loadCudaExecutor(checkpoint: Checkpoint, model: CudaModel, rebuil
   return CudaExecutor.create({
     plan, kernels: emitted.kernels, cubins: compiled.cubins, packCubin: compiled.cubins.get(PACK_UNIT)!, tensors: checkpoint.tensors, ordinal: device.ordinal,
     onMemory: (use) => ui.note(printCudaMemoryUse(use)),
+    onLoaded: (times) => ui.note(printLoadTimes(times)),
     onProgress: ({ doneBytes, totalBytes }) => ui.step(totalBytes === 0 ? 1 : doneBytes / totalBytes),
   });
 }

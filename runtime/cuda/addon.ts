@@ -211,12 +211,39 @@ export interface CudaUploadPart {
   readonly bytes: number;
 }
 
-/** Pinned staging buffers and the streams that empty them: `threads` × 2 buffers of `stagingBytes`. */
+/** Copies, then launches that read what was copied. */
+export interface CudaUploadStep {
+  readonly parts: readonly CudaUploadPart[];
+  /** Launches first to end − 1 of the program, with T = R = 1. */
+  readonly launches: { readonly first: number; readonly end: number };
+  /** Nothing of it is copied before the launches of so many first steps are over: they read what it overwrites. */
+  readonly after: number;
+}
+
+/** Seconds. Those of threads are means over the threads. */
+export interface CudaUploadTimes {
+  readonly total: number;
+  /** Threads: reading files into pinned buffers. */
+  readonly reading: number;
+  /** Threads: waiting for the bus to empty a buffer. */
+  readonly bus: number;
+  /** Threads: waiting until launches that a copy comes after were at least enqueued. */
+  readonly launches: number;
+  /** Device: all launches. */
+  readonly device: number;
+}
+
+/** `threads` threads, each with two pinned buffers of `bufferBytes` and a stream that empties them. Mapped files are read, not paged in. */
 export interface CudaUpload {
-  /** Bytes handed to the device by the running or last copy. */
+  /** Bytes handed to the device by the running or last copy or load. */
   readonly copiedBytes: number;
   /** Resolves with the seconds it took when all parts are on the device. Copies run one after another. Not ordered against the device's stream: nobody else may use the targets meanwhile. */
   copy(parts: readonly CudaUploadPart[]): Promise<number>;
+  /**
+   * Executes steps in one go, copies as far ahead as `after` allows, launches in order on the device's stream, each
+   * step's behind its own copies. Takes a turn of the device, as a run of a program does; resolves when all is over.
+   */
+  load(program: CudaProgram, steps: readonly CudaUploadStep[]): Promise<CudaUploadTimes>;
   release(): void;
 }
 
@@ -229,7 +256,7 @@ export interface CudaAddon {
   readonly Module: new (device: CudaDevice, image: Uint8Array) => CudaModule;
   readonly Event: new (device: CudaDevice) => CudaEvent;
   readonly Program: new (binding: CudaProgramBinding) => CudaProgram;
-  readonly Upload: new (device: CudaDevice, options?: { readonly stagingBytes?: number; readonly threads?: number }) => CudaUpload;
+  readonly Upload: new (device: CudaDevice, options?: { readonly bufferBytes?: number; readonly threads?: number }) => CudaUpload;
 }
 
 function isCudaAddon(value: unknown): value is CudaAddon {

@@ -12,7 +12,7 @@ import { bindCudaBucket, bindSearch, searchBytes, searchedWrites, searchJobs, ty
 import { Gate } from './gate.js';
 import { planLoading } from './loadPlan.js';
 import { deviceMemoryError, OutOfDeviceMemory, requireDeviceMemory, type CudaMemoryUse, type DeviceRoom } from './memoryUse.js';
-import { loadDeviceWeights, loadingBytes, weightSlots } from './weights.js';
+import { loadDeviceWeights, loadingBytes, weightSlots, type LoadTimes } from './weights.js';
 
 export interface CudaExecutorOptions {
   readonly plan: RuntimePlan;
@@ -27,6 +27,8 @@ export interface CudaExecutorOptions {
   /** Longest tree path (context) of the model, in tokens; by default as many as fit a micro-batch. */
   readonly maxLength?: number;
   readonly onProgress?: (progress: LoadProgress) => void;
+  /** Called once the weights are on the device. */
+  readonly onLoaded?: (times: LoadTimes) => void;
   /** Called once, before anything is allocated. */
   readonly onMemory?: (use: CudaMemoryUse) => void;
   /** The addon's CUDA part with its driver loaded; by default the real one. */
@@ -130,7 +132,10 @@ export class CudaExecutor {
       const pack = resources.own(new addon.Module(device, options.packCubin));
       const modules = loadModules(options, addon, device, resources);
       const weights = weightPlan.packedBytes > 0 ? allocate(weightPlan.packedBytes) : undefined;
-      if (weights !== undefined) await loadDeviceWeights({ addon, device, pack, weightPlan, loadPlan, weights, ...(options.onProgress === undefined ? {} : { onProgress: options.onProgress }) });
+      if (weights !== undefined) {
+        const times = await loadDeviceWeights({ addon, device, pack, weightPlan, loadPlan, weights, ...(options.onProgress === undefined ? {} : { onProgress: options.onProgress }) });
+        options.onLoaded?.(times);
+      }
       const arena = allocate(plan.arenaBytes);
       const slots = weights === undefined ? new Map<string, never>() : weightSlots(weightPlan, weights);
       const bindings = kernels.map((texts, bucket) => bindCudaBucket({ plan, bucket, kernels: texts, device, modules, weights: slots, arena }));

@@ -20,10 +20,14 @@ export interface Piece {
   readonly scale?: { readonly offset: number; readonly bytes: number };
 }
 
-/** Pieces that share a staging buffer and a run of the device. */
+/** Pieces that share a staging buffer. */
 export interface Step {
   readonly pieces: readonly Piece[];
   readonly stagedBytes: number;
+  /** Which staging buffer; 0 too where nothing is staged. */
+  readonly staging: number;
+  /** Steps that must have been laid out before anything is staged: those up to the last that used the same buffer. */
+  readonly after: number;
   /** Bytes of weights that this step completes or fills, for progress. */
   readonly weightBytes: number;
   /** The last weight that it works on. */
@@ -34,14 +38,18 @@ export interface LoadPlan {
   readonly steps: readonly Step[];
   /** Size of a staging buffer: the largest step's; 0 where nothing comes from files. */
   readonly stagingBytes: number;
+  /** How many there are. */
+  readonly stagings: number;
   readonly scaleBytes: number;
   readonly jobBytes: number;
   /** Ranges of the weights' memory that are zero: rows that pad a weight. Set before any step. */
   readonly zeros: readonly { readonly offset: number; readonly bytes: number }[];
 }
 
-/** Bytes of a staging buffer: long enough that the bus never waits for the start of a copy. */
-const STAGING = 128 << 20;
+/** Bytes of a staging buffer: what is copied in may be laid out while it is still in the L2 of the device. */
+const STAGING = 32 << 20;
+/** One on the bus, another laid out (which is the shorter), a third so that neither waits for the other's last bytes. */
+const STAGINGS = 3;
 /** Alignment of pieces in it: a piece starts on an L2 line. */
 const ALIGNMENT = 256;
 /** Bounds the launches of a step that stages nothing. */
@@ -56,9 +64,17 @@ class StepBuilder {
   private weightBytes = 0;
   private weight = '';
   private readonly staging: number;
+  /** By staging buffer, the number of steps up to the last that used it. */
+  private readonly usedBy: number[] = [];
+  private staged = 0;
 
   constructor(staging: number) {
     this.staging = staging;
+  }
+
+  /** Staging buffers in use. */
+  get stagings(): number {
+    return this.usedBy.length;
   }
 
   /** Cuts the rows of a source into pieces. */
@@ -86,7 +102,11 @@ class StepBuilder {
   /** Ends a step. */
   flush(): void {
     if (this.pieces.length === 0) return;
-    this.steps.push({ pieces: this.pieces, stagedBytes: this.stagedBytes, weightBytes: this.weightBytes, weight: this.weight });
+    const isStaged = this.stagedBytes > 0;
+    const staging = isStaged ? this.staged++ % STAGINGS : 0;
+    const after = isStaged ? this.usedBy[staging] ?? 0 : 0;
+    this.steps.push({ pieces: this.pieces, stagedBytes: this.stagedBytes, staging, after, weightBytes: this.weightBytes, weight: this.weight });
+    if (isStaged) this.usedBy[staging] = this.steps.length;
     this.pieces = [];
     this.stagedBytes = this.weightBytes = 0;
   }
@@ -141,5 +161,5 @@ export function planLoading(plan: WeightPlan, staging = STAGING): LoadPlan {
     });
   }
   builder.flush();
-  return { steps: builder.steps, stagingBytes: Math.max(0, ...builder.steps.map((step) => step.stagedBytes)), scaleBytes: scales.bytes, jobBytes: builder.jobs * JOB_BYTES, zeros };
+  return { steps: builder.steps, stagingBytes: Math.max(0, ...builder.steps.map((step) => step.stagedBytes)), stagings: builder.stagings, scaleBytes: scales.bytes, jobBytes: builder.jobs * JOB_BYTES, zeros };
 }

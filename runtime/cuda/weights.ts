@@ -1,20 +1,17 @@
 /**
  * Weights onto the device, as loadPlan.ts cut them: bytes stream from mapped files into staging buffers, and device
- * code lays them out. While one step is laid out the next ones are on the bus.
+ * code lays them out. Everything is made before the first byte moves; then the addon runs all steps in one go, a few
+ * of them on the bus while the ones before are laid out, ordered by events and without waiting for any.
  */
+import { UserError } from '../../errors.js';
 import { FileMappings, type LoadProgress } from '../files.js';
 import type { WeightPlan } from '../weightPlan.js';
-import type { CudaAddon, CudaDevice, CudaLaunchBinding, CudaMemory, CudaModule, CudaSlot, CudaUpload } from './addon.js';
+import type { CudaAddon, CudaDevice, CudaLaunchBinding, CudaMemory, CudaModule, CudaProgram, CudaSlot, CudaUpload, CudaUploadStep, CudaUploadTimes } from './addon.js';
 import type { LoadPlan, Step } from './loadPlan.js';
 import { PACK_ENTRIES } from './packKernels.js';
 
-/** Staging buffers: one on the bus, the other laid out (which is the shorter) and waiting to follow it. */
-const STAGINGS = 2;
-
-const stagingCount = (plan: LoadPlan): number => Math.min(STAGINGS, plan.steps.filter((step) => step.stagedBytes > 0).length);
-
 /** Device memory that loading takes beside the weights. */
-export const loadingBytes = (plan: LoadPlan): number => plan.jobBytes + plan.scaleBytes + stagingCount(plan) * plan.stagingBytes;
+export const loadingBytes = ({ jobBytes, scaleBytes, stagings, stagingBytes }: LoadPlan): number => jobBytes + scaleBytes + stagings * stagingBytes;
 
 export interface LoadRequest {
   readonly addon: CudaAddon;
@@ -28,30 +25,68 @@ export interface LoadRequest {
   readonly onProgress?: (progress: LoadProgress) => void;
 }
 
+/** How the time of a load was spent. Seconds. */
+export interface LoadTimes {
+  /** Opening files and allocating: pinned buffers, staging, programs. */
+  readonly preparing: number;
+  /** Moving and laying out. */
+  readonly streaming: CudaUploadTimes;
+  /** Giving back what it took. */
+  readonly releasing: number;
+  /** Of files. */
+  readonly copiedBytes: number;
+}
+
+/** One line for people: how long, how fast, and what it waited for. */
+export function printLoadTimes({ preparing, streaming, releasing, copiedBytes }: LoadTimes): string {
+  const seconds = preparing + streaming.total + releasing;
+  const ms = (value: number): string => `${(value * 1000).toFixed(0)} ms`;
+  if (copiedBytes === 0) return `weights made up in ${seconds.toFixed(2)} s`;
+  const share = (part: number): string => `${((100 * part) / Math.max(streaming.total, Number.MIN_VALUE)).toFixed(0)} %`;
+  const rate = (over: number): string => (copiedBytes / over / 1e9).toFixed(1);
+  return `weights loaded in ${seconds.toFixed(2)} s: ${(copiedBytes / 1e9).toFixed(2)} GB of files at ${rate(seconds)} GB/s (streaming ${ms(streaming.total)} at ${rate(streaming.total)} GB/s: `
+    + `threads reading ${share(streaming.reading)}, waiting for the bus ${share(streaming.bus)}, for launches ${share(streaming.launches)}, device laying out ${share(streaming.device)}; `
+    + `preparing ${ms(preparing)}, releasing ${ms(releasing)})`;
+}
+
+/** Between two looks at how far the copies are. */
+const PROGRESS_MS = 100;
+/** What an upload takes that copies nothing: pinned memory costs time. */
+const NO_COPIES = { threads: 1, bufferBytes: 4096 };
+
+const bytesOf = (step: Step): number => step.pieces.reduce((sum, { upload }) => sum + (upload?.bytes ?? 0), 0);
+const weightBytesOf = (plan: LoadPlan): number => plan.steps.reduce((sum, step) => sum + step.weightBytes, 0);
+
+const isUnreadableFile = (error: unknown): error is Error => error instanceof Error && 'code' in error && error.code === 'FILE_UNREADABLE';
+
 /** What loading holds until its end. */
 class Loading {
   private readonly request: LoadRequest;
   private readonly files = new FileMappings();
-  private readonly memories: CudaMemory[] = [];
+  private readonly held: { release(): void }[] = [];
   private readonly jobs: CudaMemory;
-  private readonly scales: CudaMemory;
-  private readonly stagings: readonly CudaMemory[];
-  private readonly upload: CudaUpload | undefined;
+  private readonly upload: CudaUpload;
+  private readonly program: CudaProgram;
+  private readonly steps: readonly CudaUploadStep[];
 
   constructor(request: LoadRequest) {
     this.request = request;
     const { addon, device, loadPlan } = request;
-    const allocate = (bytes: number): CudaMemory => {
-      const memory = new addon.Memory(device, bytes);
-      this.memories.push(memory);
-      return memory;
+    const own = <T extends { release(): void }>(made: T): T => {
+      this.held.push(made);
+      return made;
     };
+    const allocate = (bytes: number): CudaMemory => own(new addon.Memory(device, bytes));
     try {
+      // A file that is missing or cut off is found before the first gigabyte is on the bus.
+      for (const { upload } of loadPlan.steps.flatMap((step) => step.pieces)) if (upload !== undefined) this.files.get(upload.file, upload.offset, upload.bytes);
       this.jobs = allocate(loadPlan.jobBytes);
       // Slots that a piece does not need are given the jobs: never read.
-      this.scales = loadPlan.scaleBytes > 0 ? allocate(loadPlan.scaleBytes) : this.jobs;
-      this.stagings = Array.from({ length: stagingCount(loadPlan) }, () => allocate(loadPlan.stagingBytes));
-      this.upload = this.stagings.length > 0 ? new addon.Upload(device) : undefined;
+      const scales = loadPlan.scaleBytes > 0 ? allocate(loadPlan.scaleBytes) : this.jobs;
+      const stagings = Array.from({ length: loadPlan.stagings }, () => allocate(loadPlan.stagingBytes));
+      this.upload = own(new addon.Upload(device, loadPlan.stagings > 0 ? undefined : NO_COPIES));
+      this.program = own(this.bind(scales, stagings));
+      this.steps = this.uploadSteps(stagings);
     } catch (error) {
       this.release();
       throw error;
@@ -59,88 +94,79 @@ class Loading {
   }
 
   release(): void {
-    this.upload?.release();
-    for (const memory of this.memories) memory.release();
+    for (const held of this.held.splice(0).reverse()) held.release();
     this.files.release();
   }
 
-  async run(): Promise<void> {
+  async run(): Promise<CudaUploadTimes> {
     const { loadPlan, weights, weightPlan, onProgress } = this.request;
-    // A file that is missing or cut off is found before the first gigabyte is on the bus.
-    for (const { upload } of loadPlan.steps.flatMap((step) => step.pieces)) if (upload !== undefined) this.files.get(upload.file, upload.offset, upload.bytes);
     const jobs = new Uint8Array(loadPlan.jobBytes);
     for (const { job, jobOffset } of loadPlan.steps.flatMap((step) => step.pieces)) jobs.set(job.bytes, jobOffset);
     await this.jobs.writeAsync(0, jobs);
     for (const { offset, bytes } of loadPlan.zeros) weights.fill(0, offset, bytes);
-
-    const totalBytes = loadPlan.steps.reduce((sum, step) => sum + step.weightBytes, 0);
-    let doneBytes = 0;
-    /** When the last step that used a staging buffer was laid out. */
-    const freed = this.stagings.map((): Promise<unknown> => Promise.resolve());
-    let before: Promise<unknown> = Promise.resolve();
-    const finished: Promise<void>[] = [];
-    let isFailed = false;
-    let staged = 0;
-    for (const step of loadPlan.steps) {
-      const lane = step.stagedBytes > 0 ? staged++ % this.stagings.length : undefined;
-      const previous = before;
-      const isFree = lane === undefined ? previous : freed[lane]!;
-      const work = (async (): Promise<void> => {
-        await isFree;
-        if (isFailed) return;
-        if (lane !== undefined) await this.stage(step, this.stagings[lane]!);
-        // In order: factors of columns are there before the weights that they scale.
-        await previous;
-        if (isFailed) return;
-        await this.layOut(step, lane === undefined ? undefined : this.stagings[lane]!);
-        doneBytes += step.weightBytes;
-        onProgress?.({ doneBytes, totalBytes, weight: step.weight });
-      })().catch((error: unknown) => {
-        isFailed = true;
-        throw error;
-      });
-      // Later steps look at isFailed; the error itself is taken from `finished`.
-      before = work.catch(() => undefined);
-      if (lane !== undefined) freed[lane] = before;
-      finished.push(work);
+    const stopWatching = onProgress === undefined ? undefined : this.watch(onProgress);
+    let times: CudaUploadTimes;
+    try {
+      times = await this.upload.load(this.program, this.steps);
+    } catch (error) {
+      if (!isUnreadableFile(error)) throw error;
+      throw new UserError(`${error.message}.`, 'Is the checkpoint whole, and the disk? Download it again if not.', { cause: error });
+    } finally {
+      stopWatching?.();
     }
-    // Nothing may be released while another step is still on the device: wait for all, then fail.
-    const failed = (await Promise.allSettled(finished)).find((result) => result.status === 'rejected');
-    if (failed !== undefined) throw failed.reason;
     for (const weight of weightPlan.weights) if (weight.kind === 'literal') await weights.writeAsync(weight.offset, weight.values);
+    const last = loadPlan.steps.at(-1);
+    const totalBytes = weightBytesOf(loadPlan);
+    if (last !== undefined) onProgress?.({ doneBytes: totalBytes, totalBytes, weight: last.weight });
+    return times;
   }
 
-  /** Copies the file parts of a step; their pages are given back afterwards. */
-  private async stage(step: Step, target: CudaMemory): Promise<void> {
-    const uploads = step.pieces.flatMap(({ upload }) => upload ?? []);
-    const parts = uploads.map(({ file, offset, bytes, stagedAt }) => {
-      const source = this.files.get(file, offset, bytes);
-      source.advise('willneed', offset, bytes);
-      return { source, sourceOffset: offset, target, targetOffset: stagedAt, bytes };
-    });
-    await this.upload!.copy(parts);
-    for (const { source, sourceOffset, bytes } of parts) source.advise('dontneed', sourceOffset, bytes);
-  }
-
-  private async layOut(step: Step, staging: CudaMemory | undefined): Promise<void> {
-    const { addon, device, pack, weights } = this.request;
+  /** One launch a piece, in the order of steps. */
+  private bind(scales: CudaMemory, stagings: readonly CudaMemory[]): CudaProgram {
+    const { addon, device, pack, weights, loadPlan } = this.request;
     const slots: CudaSlot[] = [];
     const slot = (memory: CudaMemory, { offset, bytes }: { readonly offset: number; readonly bytes: number }): number => slots.push({ memory, offset, bytes }) - 1;
-    const launches = step.pieces.map(({ job, jobOffset, upload, target, scale }): CudaLaunchBinding => {
+    const launches = loadPlan.steps.flatMap(({ pieces, staging }) => pieces.map(({ job, jobOffset, upload, target, scale }): CudaLaunchBinding => {
       const jobSlot = slot(this.jobs, { offset: jobOffset, bytes: job.bytes.length });
-      const source = upload === undefined ? jobSlot : slot(staging!, { offset: upload.stagedAt, bytes: upload.bytes });
-      const written = slot(target.memory === 'weights' ? weights : this.scales, target);
+      const source = upload === undefined ? jobSlot : slot(stagings[staging]!, { offset: upload.stagedAt, bytes: upload.bytes });
+      const written = slot(target.memory === 'weights' ? weights : scales, target);
       return {
         name: 'loading weights', module: pack, symbol: PACK_ENTRIES.rows, tensorMaps: [], launch: job.launch, usesProgrammaticLaunch: false,
-        slots: [jobSlot, source, written, scale === undefined ? jobSlot : slot(this.scales, scale)],
+        slots: [jobSlot, source, written, scale === undefined ? jobSlot : slot(scales, scale)],
       };
+    }));
+    return new addon.Program({ device, maxTokens: 1, maxRows: 1, slots, launches, inputs: [], outputs: [] });
+  }
+
+  private uploadSteps(stagings: readonly CudaMemory[]): readonly CudaUploadStep[] {
+    let end = 0;
+    return this.request.loadPlan.steps.map(({ pieces, staging, after }) => {
+      const first = end;
+      end += pieces.length;
+      const parts = pieces.flatMap(({ upload }) => upload ?? []).map(({ file, offset, bytes, stagedAt }) => (
+        { source: this.files.get(file, offset, bytes), sourceOffset: offset, target: stagings[staging]!, targetOffset: stagedAt, bytes }
+      ));
+      return { parts, launches: { first, end }, after };
     });
-    const program = new addon.Program({ device, maxTokens: 1, maxRows: 1, slots, launches, inputs: [], outputs: [] });
-    try {
-      await program.run({ tokens: 1, rows: 1, inputs: [] });
-    } finally {
-      program.release();
-    }
+  }
+
+  /** Reports what is on its way to the device now and then; returns what ends it. */
+  private watch(onProgress: (progress: LoadProgress) => void): () => void {
+    const { steps } = this.request.loadPlan;
+    const totalBytes = weightBytesOf(this.request.loadPlan);
+    const timer = setInterval(() => {
+      let left = this.upload.copiedBytes;
+      let doneBytes = 0;
+      let weight = '';
+      for (const step of steps) {
+        left -= bytesOf(step);
+        if (left < 0) break;
+        doneBytes += step.weightBytes;
+        ({ weight } = step);
+      }
+      onProgress({ doneBytes, totalBytes, weight });
+    }, PROGRESS_MS);
+    return () => clearInterval(timer);
   }
 }
 
@@ -148,13 +174,20 @@ class Loading {
  * Loads every packed and literal weight of a plan into `weights`.
  * Throws UserError for files that are missing or cut off; rejects with the addon's errors.
  */
-export async function loadDeviceWeights(request: LoadRequest): Promise<void> {
+export async function loadDeviceWeights(request: LoadRequest): Promise<LoadTimes> {
+  const seconds = (from: number): number => (performance.now() - from) / 1000;
+  const begin = performance.now();
   const loading = new Loading(request);
+  const preparing = seconds(begin);
+  let streaming: CudaUploadTimes;
+  let end = 0;
   try {
-    await loading.run();
+    streaming = await loading.run();
   } finally {
+    end = performance.now();
     loading.release();
   }
+  return { preparing, streaming, releasing: seconds(end), copiedBytes: request.loadPlan.steps.reduce((sum, step) => sum + bytesOf(step), 0) };
 }
 
 /** Where each weight lies, by name. */

@@ -160,6 +160,7 @@ class CudaApi {
   CudaCall<CuStream *, unsigned> cuStreamCreate{*this, "cuStreamCreate"};
   CudaCall<CuStream> cuStreamDestroy{*this, "cuStreamDestroy_v2"};
   CudaCall<CuStream> cuStreamSynchronize{*this, "cuStreamSynchronize"};
+  CudaCall<CuStream, CuEvent, unsigned> cuStreamWaitEvent{*this, "cuStreamWaitEvent"};
   CudaCall<CuEvent *, unsigned> cuEventCreate{*this, "cuEventCreate"};
   CudaCall<CuEvent> cuEventDestroy{*this, "cuEventDestroy_v2"};
   CudaCall<CuEvent, CuStream> cuEventRecord{*this, "cuEventRecord"};

@@ -100,6 +100,7 @@ class CudaUploadWrap : public CudaHandle<CudaUploadWrap, CudaUpload> {
   void release(const Napi::CallbackInfo &) { held_.reset(); }
   Napi::Value copiedBytes(const Napi::CallbackInfo &info);
   Napi::Value copy(const Napi::CallbackInfo &info);
+  Napi::Value load(const Napi::CallbackInfo &info);
 };
 
 class CudaProgramWrap : public CudaHandle<CudaProgramWrap, CudaProgram> {

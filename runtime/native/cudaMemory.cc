@@ -47,6 +47,8 @@ void CudaEvent::record(CuStream stream) const { device_->use().cuEventRecord(eve
 
 void CudaEvent::wait() const { device_->use().cuEventSynchronize(event_); }
 
+void CudaEvent::holdBack(CuStream stream) const { device_->use().cuStreamWaitEvent(stream, event_, 0); }
+
 double CudaEvent::millisecondsSince(const CudaEvent &earlier) const {
   float milliseconds = 0;
   device_->use().cuEventElapsedTime(&milliseconds, earlier.event_, event_);

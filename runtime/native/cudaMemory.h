@@ -50,6 +50,8 @@ class CudaEvent {
   void record(CuStream stream) const;
   /** Sleeps until the event is reached. Throws what went wrong on the device before it. */
   void wait() const;
+  /** Holds back what `stream` is given from now on until the event, as recorded last, is reached. Does not wait. */
+  void holdBack(CuStream stream) const;
   /** Of two events that were reached. */
   double millisecondsSince(const CudaEvent &earlier) const;
 

@@ -1,13 +1,8 @@
-// JavaScript's side of device memory and uploads: checks arguments, chooses threads.
+// JavaScript's side of device memory: checks arguments.
 #include "cudaBinding.h"
 
 namespace tw {
 namespace {
-
-constexpr int64_t SMALLEST_STAGING = 4096;
-constexpr int64_t LARGEST_STAGING = int64_t{1} << 30;
-constexpr int64_t MOST_UPLOAD_THREADS = 64;
-constexpr uint32_t MOST_UPLOAD_PARTS = 1 << 20;
 
 /** An array's bytes, and the array kept from being collected until the last copy of this goes, on the JavaScript thread. */
 struct HeldBytes {
@@ -57,7 +52,6 @@ Napi::Promise inTurnLater(Napi::Env env, const std::shared_ptr<CudaDevice> &devi
 }  // namespace
 
 const napi_type_tag CudaMemoryWrap::TAG = {0x7469'6c65'7772'6974, 0x6375'6461'6d65'6d01};
-const napi_type_tag CudaUploadWrap::TAG = {0x7469'6c65'7772'6974, 0x6375'6461'7570'6c01};
 
 CudaMemoryWrap::CudaMemoryWrap(const Napi::CallbackInfo &info) : CudaHandle(info) {
   hold(info, [&] { return std::make_shared<CudaMemory>(deviceArg(info[0]), sizeArg(info[1], "bytes")); });
@@ -152,60 +146,6 @@ Napi::Function CudaMemoryWrap::init(Napi::Env env) {
                       InstanceMethod<&CudaMemoryWrap::readAsync>("readAsync"), InstanceMethod<&CudaMemoryWrap::fill>("fill"),
                       InstanceMethod<&CudaMemoryWrap::copyFrom>("copyFrom"),
                       InstanceMethod<&CudaMemoryWrap::release>("release")});
-}
-
-CudaUploadWrap::CudaUploadWrap(const Napi::CallbackInfo &info) : CudaHandle(info) {
-  hold(info, [&] {
-    size_t staging = size_t{8} << 20;
-    size_t threads = 4;
-    if (!info[1].IsUndefined()) {
-      const Napi::Object options = objectArg(info[1], "options");
-      const Napi::Value bytes = options.Get("stagingBytes");
-      const Napi::Value count = options.Get("threads");
-      if (!bytes.IsUndefined()) staging = static_cast<size_t>(integerArg(bytes, "stagingBytes", SMALLEST_STAGING, LARGEST_STAGING));
-      if (!count.IsUndefined()) threads = static_cast<size_t>(integerArg(count, "threads", 1, MOST_UPLOAD_THREADS));
-    }
-    return std::make_shared<CudaUpload>(deviceArg(info[0]), staging, threads);
-  });
-}
-
-Napi::Value CudaUploadWrap::copiedBytes(const Napi::CallbackInfo &info) { return numberOf(info.Env(), get()->copiedBytes()); }
-
-Napi::Value CudaUploadWrap::copy(const Napi::CallbackInfo &info) {
-  const auto upload = get();
-  const Napi::Array list = arrayArg(info[0], "parts");
-  if (list.Length() > MOST_UPLOAD_PARTS) fail("Too many parts for one upload");
-  auto parts = std::make_shared<std::vector<CudaUploadPart>>();
-  for (uint32_t i = 0; i < list.Length(); i++) {
-    const std::string what = "parts[" + std::to_string(i) + "]";
-    const Napi::Object object = objectArg(list.Get(i), what);
-    CudaUploadPart part;
-    part.source = memoryArg(object.Get("source"), what + ".source");
-    part.sourceOffset = sizeArg(object.Get("sourceOffset"), what + ".sourceOffset");
-    part.target = cudaArg<CudaMemoryWrap>(object.Get("target"), what + ".target");
-    part.targetOffset = sizeArg(object.Get("targetOffset"), what + ".targetOffset");
-    part.bytes = sizeArg(object.Get("bytes"), what + ".bytes");
-    requireDevice(*upload->device(), *part.target->device(), what + ".target");
-    part.source->requireInside(part.sourceOffset, part.bytes, what + ".source");
-    part.target->requireInside(part.targetOffset, part.bytes, what + ".target");
-    parts->push_back(std::move(part));
-  }
-  auto place = upload->takePlace();
-  auto seconds = std::make_shared<double>(0);
-  return PromiseWorker::start(
-      info.Env(),
-      [=] {
-        const Leaver leaver(*place);
-        place->wait();
-        *seconds = upload->copy(*parts);
-      },
-      [=](Napi::Env env) -> Napi::Value { return Napi::Number::New(env, *seconds); }, place);
-}
-
-Napi::Function CudaUploadWrap::init(Napi::Env env) {
-  return DefineClass(env, "CudaUpload",
-                     {InstanceAccessor<&CudaUploadWrap::copiedBytes>("copiedBytes"), InstanceMethod<&CudaUploadWrap::copy>("copy"),
-                      InstanceMethod<&CudaUploadWrap::release>("release")});
 }
 
 }  // namespace tw

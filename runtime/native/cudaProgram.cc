@@ -76,6 +76,10 @@ void CudaProgram::enqueue(const CudaApi &api, const CudaLaunchSpec &launch, size
   }
 }
 
+void CudaProgram::enqueueLaunches(const CudaApi &api, size_t first, size_t end, size_t tokens, size_t rows) const {
+  for (size_t i = first; i < end; i++) enqueue(api, launches[i], tokens, rows);
+}
+
 namespace {
 
 /**

@@ -102,6 +102,8 @@ class CudaProgram {
   void allocateAreas();
   /** A free area until the result is destroyed; throws where both are in flight. */
   std::shared_ptr<CudaArea> takeArea(const std::shared_ptr<CudaProgram> &self);
+  /** Enqueues launches first to end − 1, nothing else, for the caller who has the turn. */
+  void enqueueLaunches(const CudaApi &api, size_t first, size_t end, size_t tokens, size_t rows) const;
   /** Enqueues when the turn has come, lets the next in, and waits for the end. */
   CudaRunResult run(CudaArea &area, Turnstile::Place &place, size_t tokens, size_t rows, const CudaRunOptions &options);
   /** Milliseconds of each sample. The area's inputs are copied first where `hasInputs`. */

@@ -1,10 +1,11 @@
-// Host memory, mostly mapped files, to a device at the rate of the bus: several threads fill pinned buffers while the
-// copy engine empties others.
+// Host memory, mostly mapped files, to a device at the rate of the bus, and the launches that read what arrived:
+// several threads fill pinned buffers while the copy engine empties others and the device works on what it has.
 #ifndef TILEWRIGHT_CUDA_UPLOAD_H
 #define TILEWRIGHT_CUDA_UPLOAD_H
 #include <atomic>
 
 #include "cudaMemory.h"
+#include "cudaProgram.h"
 #include "memory.h"
 
 namespace tw {
@@ -17,35 +18,66 @@ struct CudaUploadPart {
   size_t bytes = 0;
 };
 
+/** Copies, then launches first to end − 1 of a program. */
+struct CudaUploadStep {
+  std::vector<CudaUploadPart> parts;
+  size_t firstLaunch = 0;
+  size_t endLaunch = 0;
+  /** Nothing of it is copied before the launches of so many first steps are over: they read what it overwrites. */
+  size_t after = 0;
+};
+
+/** Seconds. Those of threads are means over the threads. */
+struct CudaUploadTimes {
+  double total = 0;
+  /** Threads: reading sources into pinned buffers. */
+  double reading = 0;
+  /** Threads: waiting for the bus to empty a buffer. */
+  double bus = 0;
+  /** Threads: waiting until launches that a copy comes after were at least enqueued. */
+  double launches = 0;
+  /** Device: all launches. */
+  double device = 0;
+};
+
 class CudaUpload {
  public:
-  CudaUpload(std::shared_ptr<CudaDevice> device, size_t stagingBytes, size_t threads);
+  /** `threads` threads with two pinned buffers of `bufferBytes` each. */
+  CudaUpload(std::shared_ptr<CudaDevice> device, size_t bufferBytes, size_t threads);
   const std::shared_ptr<CudaDevice> &device() const { return device_; }
   size_t copiedBytes() const { return copiedBytes_.load(); }
   std::shared_ptr<Turnstile::Place> takePlace() { return std::make_shared<Turnstile::Place>(turns_); }
-  /** Copies all parts and returns the seconds it took. Only in its place's turn. The first error of a thread is rethrown. */
-  double copy(const std::vector<CudaUploadPart> &parts);
+  /**
+   * Executes the steps and returns when everything is on the device and over. Launches are executed in order of steps
+   * on the device's stream, each step's after its own copies; copies run ahead as far as `after` lets them. Only in its
+   * place's turn, and with a program in the device's turn too; without one, steps have no launches. The first error of
+   * a thread is rethrown once nothing is in flight any more.
+   */
+  CudaUploadTimes run(const std::vector<CudaUploadStep> &steps, const CudaProgram *program);
 
  private:
-  /** A buffer and the event after which it may be filled again. */
-  struct Staging {
-    std::unique_ptr<PinnedMemory> memory;
+  class Run;
+  /** A pinned buffer and the event after which it may be filled again. */
+  struct Buffer {
+    uint8_t *data = nullptr;
     std::unique_ptr<CudaEvent> emptied;
     bool isInFlight = false;
   };
   /** What one thread owns: two buffers, so that one is filled while the other is emptied. */
   struct Lane {
     std::unique_ptr<CudaStream> stream;
-    Staging staging[2];
+    Buffer buffers[2];
+    /** After the copies so far; launches wait for it. */
+    std::unique_ptr<CudaEvent> filled;
+    /** Has copies for which the device's stream does not wait yet. Guarded by the run's mutex. */
+    bool isDirty = false;
+    /** Steps after whose launches its stream's next copy is executed. */
+    size_t awaited = 0;
+    CudaUploadTimes times;
   };
-  struct Chunk {
-    const uint8_t *source;
-    CuAddress target;
-    size_t bytes;
-  };
-  void drive(Lane &lane, const std::vector<Chunk> &chunks, std::atomic<size_t> &next);
   std::shared_ptr<CudaDevice> device_;
-  size_t stagingBytes_;
+  size_t bufferBytes_;
+  std::unique_ptr<PinnedMemory> pinned_;
   std::vector<Lane> lanes_;
   std::atomic<size_t> copiedBytes_{0};
   Turnstile turns_;

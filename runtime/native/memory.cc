@@ -11,20 +11,6 @@ namespace {
 constexpr size_t HUGE_PAGE = size_t{2} << 20;
 constexpr size_t HUGE_FROM = size_t{4} << 20;
 
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  ~FileDescriptor() {
-    if (fd_ >= 0) ::close(fd_);  // opened for reading: nothing can be lost here
-  }
-  FileDescriptor(const FileDescriptor &) = delete;
-  FileDescriptor &operator=(const FileDescriptor &) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 size_t pageBytes() {
   static const long bytes = ::sysconf(_SC_PAGESIZE);
   return bytes > 0 ? static_cast<size_t>(bytes) : 4096;
@@ -32,17 +18,35 @@ size_t pageBytes() {
 
 }  // namespace
 
+OpenFile::OpenFile(std::string path) : path_(std::move(path)), descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (descriptor_ < 0) failErrno("Cannot open " + path_);
+}
+
+OpenFile::~OpenFile() { ::close(descriptor_); }  // opened for reading: nothing can be lost here
+
+void OpenFile::read(uint8_t *target, size_t offset, size_t length) const {
+  for (size_t done = 0; done < length;) {
+    const size_t at = offset + done;
+    const ssize_t count = ::pread(descriptor_, target + done, length - done, static_cast<off_t>(at));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) {
+      const std::string why = count < 0 ? std::string(std::strerror(errno)) : "it ends there by now: it was cut off while it was read";
+      throw CodedError(path_ + " cannot be read at byte " + std::to_string(at) + ": " + why, "FILE_UNREADABLE", "pread", false);
+    }
+    done += static_cast<size_t>(count);
+  }
+}
+
 std::shared_ptr<Memory> Memory::mapFile(const std::string &path) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) failErrno("Cannot open " + path);
+  auto file = std::make_unique<OpenFile>(path);
   struct stat status {};
-  if (::fstat(file.get(), &status) != 0) failErrno("Cannot read the size of " + path);
+  if (::fstat(file->descriptor(), &status) != 0) failErrno("Cannot read the size of " + path);
   if (!S_ISREG(status.st_mode)) fail(path + " is not a regular file");
   if (status.st_size <= 0) fail(path + " is empty");
   const auto bytes = static_cast<size_t>(status.st_size);
-  void *mapping = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  void *mapping = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file->descriptor(), 0);
   if (mapping == MAP_FAILED) failErrno("Cannot map " + path);
-  return std::shared_ptr<Memory>(new Memory(mapping, bytes, static_cast<uint8_t *>(mapping), bytes, false));
+  return std::shared_ptr<Memory>(new Memory(mapping, bytes, static_cast<uint8_t *>(mapping), bytes, std::move(file)));
 }
 
 std::shared_ptr<Memory> Memory::allocate(size_t bytes) {
@@ -61,7 +65,7 @@ std::shared_ptr<Memory> Memory::allocate(size_t bytes) {
     (void)::madvise(data, usable, MADV_HUGEPAGE);
 #endif
   }
-  return std::shared_ptr<Memory>(new Memory(mapping, mapped, data, bytes, true));
+  return std::shared_ptr<Memory>(new Memory(mapping, mapped, data, bytes, nullptr));
 }
 
 Memory::~Memory() { ::munmap(mapping_, mappedBytes_); }
@@ -71,6 +75,12 @@ void Memory::requireInside(size_t offset, size_t length, const std::string &what
     fail(what + ": bytes " + std::to_string(offset) + " to " + std::to_string(offset) + " + " + std::to_string(length) +
          " lie outside a memory of " + std::to_string(size_) + " bytes");
   }
+}
+
+void Memory::copyTo(uint8_t *target, size_t offset, size_t length) const {
+  requireInside(offset, length, "copyTo");
+  if (file_) file_->read(target, offset, length);
+  else std::memcpy(target, data_ + offset, length);
 }
 
 void Memory::advise(size_t offset, size_t length, int advice) const {

@@ -5,6 +5,23 @@
 
 namespace tw {
 
+/** A file, open for reading. */
+class OpenFile {
+ public:
+  /** Throws where it cannot be opened. */
+  explicit OpenFile(std::string path);
+  ~OpenFile();
+  OpenFile(const OpenFile &) = delete;
+  OpenFile &operator=(const OpenFile &) = delete;
+  int descriptor() const { return descriptor_; }
+  /** Throws a CodedError, FILE_UNREADABLE, where the bytes cannot be had or are there no more. */
+  void read(uint8_t *target, size_t offset, size_t length) const;
+
+ private:
+  std::string path_;
+  int descriptor_;
+};
+
 /** Owns its pages; unmapped when the last owner (a JavaScript handle, a Program, a running job) lets go. */
 class Memory {
  public:
@@ -22,14 +39,20 @@ class Memory {
   /** madvise on the pages of a range: whole pages inside it for DONTNEED, those touching it otherwise. */
   void advise(size_t offset, size_t length, int advice) const;
   void requireInside(size_t offset, size_t length, const std::string &what) const;
+  /**
+   * Copies a range out. That of a file is read, not copied from its pages: no page is mapped for it, and a file that
+   * was cut off meanwhile is an error, not a signal.
+   */
+  void copyTo(uint8_t *target, size_t offset, size_t length) const;
 
  private:
-  Memory(void *mapping, size_t mappedBytes, uint8_t *data, size_t size, bool isWritable)
-      : mapping_(mapping), mappedBytes_(mappedBytes), data_(data), size_(size), isWritable_(isWritable) {}
+  Memory(void *mapping, size_t mappedBytes, uint8_t *data, size_t size, std::unique_ptr<OpenFile> file)
+      : mapping_(mapping), mappedBytes_(mappedBytes), data_(data), size_(size), file_(std::move(file)), isWritable_(!file_) {}
   void *mapping_;
   size_t mappedBytes_;
   uint8_t *data_;
   size_t size_;
+  std::unique_ptr<OpenFile> file_;  // null for memory of the process
   bool isWritable_;
 };
 

@@ -10,7 +10,7 @@ import { compileCubins } from '../../runtime/cuda/compiler.js';
 import { planLoading } from '../../runtime/cuda/loadPlan.js';
 import { findJob, JOB_BYTES } from '../../runtime/cuda/packJob.js';
 import { PACK_ENTRIES, PACK_SOURCE, PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
-import { loadDeviceWeights, weightSlots } from '../../runtime/cuda/weights.js';
+import { loadDeviceWeights, printLoadTimes, weightSlots, type LoadTimes } from '../../runtime/cuda/weights.js';
 import type { TensorSource } from '../../runtime/tensorSource.js';
 import { planWeights, type WeightPlan } from '../../runtime/weightPlan.js';
 import { elements, weightWorld } from '../support/weightWorld.js';
@@ -42,14 +42,13 @@ async function open(): Promise<Bench> {
   };
 }
 
-/** Loads a plan's weights into memory full of NaN; seconds that it took. */
-async function load({ addon, device, pack }: Bench, weightPlan: WeightPlan, staging?: number): Promise<{ readonly memory: CudaMemory; readonly seconds: number }> {
+/** Loads a plan's weights into memory full of NaN; what took how long. */
+async function load({ addon, device, pack }: Bench, weightPlan: WeightPlan, staging?: number): Promise<{ readonly memory: CudaMemory; readonly times: LoadTimes }> {
   const memory = new addon.Memory(device, weightPlan.packedBytes);
   memory.fill(0xff);
   device.synchronize();
-  const begin = performance.now();
-  await loadDeviceWeights({ addon, device, pack, weightPlan, loadPlan: planLoading(weightPlan, staging), weights: memory });
-  return { memory, seconds: (performance.now() - begin) / 1000 };
+  const times = await loadDeviceWeights({ addon, device, pack, weightPlan, loadPlan: planLoading(weightPlan, staging), weights: memory });
+  return { memory, times };
 }
 
 describe('weights on the device', { skip }, () => {
@@ -82,8 +81,8 @@ describe('weights on the device', { skip }, () => {
     const random = new Map(names.map((name, i): [string, TensorSource] => [name, { kind: 'random', dtype: 'bf16', shape: [rows, k], seed: BigInt(i), scale: 0.02 }]));
     const weights = names.map((name): WeightDecl => ({ name, layout: 'kmajor', dtype: 'bf16', sources: [{ tensor: name, rows }], k, pairing: { kind: 'none' } }));
     for (const [what, tensors] of [['from a file, first', stored], ['from a file, again', stored], ['made up', random]] as const) {
-      const { memory, seconds } = await load(bench, planWeights(weights, [], tensors, { isMapping: false }));
-      console.log(`${what}: ${((4 * bytes) / 2 ** 30).toFixed(2)} GiB in ${seconds.toFixed(3)} s, ${((4 * bytes) / seconds / 1e9).toFixed(1)} GB/s`);
+      const { memory, times } = await load(bench, planWeights(weights, [], tensors, { isMapping: false }));
+      console.log(`${what}: ${printLoadTimes(times)}`);
       const last = new Uint16Array(memory.read(4 * bytes - 64, 64));
       assert.equal(last.every((bits) => bits === 0), tensors === stored);
       memory.release();

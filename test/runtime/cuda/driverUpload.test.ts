@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, expect, it } from 'vitest';
 import { loadAddon } from '../../../runtime/cpu/addon.js';
+import { KERNELS } from '../../support/cudaKernels.js';
 import { CODES, describeFake } from '../../support/fakeCuda/fakeDriver.js';
 
 describeFake('uploads', (fake) => {
@@ -26,10 +27,11 @@ describeFake('uploads', (fake) => {
 
   it('brings a file larger than its buffers, whatever their number', async () => {
     for (const threads of [1, 3]) {
-      const upload = new cuda.Upload(device, { stagingBytes: 16384, threads });
-      expect(fake.log('pin')).toEqual(Array.from({ length: 2 * threads }, () => 'pin 16384'));
+      const upload = new cuda.Upload(device, { bufferBytes: 16384, threads });
+      expect(fake.log('pin')).toEqual([`pin ${2 * threads * 16384}`]);
       const target = new cuda.Memory(device, bytes + 16);
       target.fill(255);
+      device.synchronize();
       const seconds = await upload.copy([{ source, sourceOffset: 0, target, targetOffset: 8, bytes }]);
       expect(seconds).toBeGreaterThan(0);
       expect(upload.copiedBytes).toBe(bytes);
@@ -46,7 +48,7 @@ describeFake('uploads', (fake) => {
   });
 
   it('takes many parts, empty ones too, and several copies one after another', async () => {
-    const upload = new cuda.Upload(device, { stagingBytes: 4096, threads: 2 });
+    const upload = new cuda.Upload(device, { bufferBytes: 4096, threads: 2 });
     const target = new cuda.Memory(device, 20_000);
     const part = (sourceOffset: number, targetOffset: number, length: number) => ({ source, sourceOffset, target, targetOffset, bytes: length });
     const copies = [upload.copy([part(5, 0, 5000), part(0, 0, 0), part(100_000, 5000, 1)]), upload.copy([part(7, 10_000, 9999)]), upload.copy([])];
@@ -60,18 +62,63 @@ describeFake('uploads', (fake) => {
   });
 
   it('refuses parts outside the file or the target', () => {
-    const upload = new cuda.Upload(device, { stagingBytes: 4096, threads: 1 });
+    const upload = new cuda.Upload(device, { bufferBytes: 4096, threads: 1 });
     const target = new cuda.Memory(device, 100);
     expect(() => upload.copy([{ source, sourceOffset: bytes - 50, target, targetOffset: 0, bytes: 51 }])).toThrow(/parts\[0\].source: .* outside a memory of 300001 bytes/);
     expect(() => upload.copy([{ source, sourceOffset: 0, target, targetOffset: 50, bytes: 51 }])).toThrow(/parts\[0\].target: .* outside a device memory of 100 bytes/);
-    for (const stagingBytes of [0, 4095, 2 ** 31]) expect(() => new cuda.Upload(device, { stagingBytes })).toThrow(/stagingBytes/);
+    for (const bufferBytes of [0, 4095, 2 ** 31]) expect(() => new cuda.Upload(device, { bufferBytes })).toThrow(/bufferBytes/);
     for (const threads of [0, 65]) expect(() => new cuda.Upload(device, { threads })).toThrow(/threads/);
     upload.release();
     target.release();
   });
 
+  it('executes the launches of steps in order, each behind its copies, copies only when they may', async () => {
+    const module = new cuda.Module(device, new TextEncoder().encode(KERNELS));
+    const memory = new cuda.Memory(device, 3 * 4096);
+    const slots = [0, 1, 2].map((i) => ({ memory, offset: i * 4096, bytes: 4096 }));
+    const launch = (from: number, to: number) => ({
+      name: 'affine', module, symbol: 'tw_affine', slots: [from, to], tensorMaps: [], usesProgrammaticLaunch: false,
+      launch: { threads: 128, sharedBytes: 0, cluster: 1 as const, gridX: { kind: 'constant', count: 1 } as const, gridY: { kind: 'constant', count: 1 } as const },
+    });
+    const program = new cuda.Program({ device, maxTokens: 1, maxRows: 1, slots, inputs: [], outputs: [], launches: [launch(0, 1), launch(1, 2), launch(0, 1)] });
+    const upload = new cuda.Upload(device, { bufferBytes: 4096, threads: 2 });
+    const word = (at: number): number => Buffer.from(content).readInt32LE(at);
+    const copy = (sourceOffset: number) => ({ source, sourceOffset, target: memory, targetOffset: 0, bytes: 4 });
+    // The second word overwrites the first where it must not before it was read, and is itself read by the last launch.
+    const times = await upload.load(program, [
+      { parts: [copy(40)], launches: { first: 0, end: 1 }, after: 0 },
+      { parts: [], launches: { first: 1, end: 2 }, after: 0 },
+      { parts: [copy(80)], launches: { first: 2, end: 3 }, after: 1 },
+    ]);
+    expect([0, 4096, 8192].map((at) => new Int32Array(memory.read(at, 4))[0])).toEqual([word(80), (2 * word(80) + 1) | 0, (4 * word(40) + 3) | 0]);
+    expect(times.device).toBeCloseTo(0.003, 6);
+    expect(upload.copiedBytes).toBe(8);
+    expect((await upload.load(program, [])).device).toBe(0);
+
+    const refused = (step: object, message: RegExp): void => expect(() => upload.load(program, [{ parts: [], launches: { first: 0, end: 0 }, after: 0 }, { parts: [], launches: { first: 0, end: 3 }, after: 0, ...step }])).toThrow(message);
+    refused({ after: 2 }, /steps\[1\]\.after must be an integer from 0 to 1/);
+    refused({ launches: { first: 0, end: 4 } }, /steps\[1\]\.launches\.end must be an integer from 0 to 3/);
+    refused({ launches: { first: 3, end: 2 } }, /steps\[1\]\.launches\.first must be an integer from 0 to 2/);
+    refused({ parts: [{ ...copy(0), targetOffset: 3 * 4096 - 3 }] }, /steps\[1\]\.parts\[0\]\.target: .* outside a device memory of 12288 bytes/);
+    const other = new cuda.Device(0);
+    const foreign = new cuda.Upload(other, { bufferBytes: 4096, threads: 1 });
+    expect(() => foreign.load(program, [])).toThrow(/program belongs to another device object/);
+    for (const held of [foreign, other, upload, program, memory, module]) held.release();
+  });
+
+  it('takes turns with programs', async () => {
+    const upload = new cuda.Upload(device, { bufferBytes: 4096, threads: 2 });
+    const module = new cuda.Module(device, new TextEncoder().encode(KERNELS));
+    const memory = new cuda.Memory(device, 4096);
+    const program = new cuda.Program({ device, maxTokens: 1, maxRows: 1, slots: [], inputs: [], outputs: [], launches: [] });
+    const parts = [{ source, sourceOffset: 0, target: memory, targetOffset: 0, bytes: 4096 }];
+    const work = Array.from({ length: 4 }, (_, i) => (i % 2 === 0 ? program.run({ tokens: 1, rows: 0, inputs: [] }) : upload.load(program, [{ parts, launches: { first: 0, end: 0 }, after: 0 }])));
+    await Promise.all([...work, upload.copy(parts), memory.readAsync(0, 4)]);
+    for (const held of [upload, program, memory, module]) held.release();
+  });
+
   it('reports the first error of any thread, and can be used again', async () => {
-    const upload = new cuda.Upload(device, { stagingBytes: 4096, threads: 3 });
+    const upload = new cuda.Upload(device, { bufferBytes: 4096, threads: 3 });
     const target = new cuda.Memory(device, bytes);
     const parts = [{ source, sourceOffset: 0, target, targetOffset: 0, bytes }];
     fake.fail('cuMemcpyHtoDAsync_v2', CODES.illegalAddress, 10);
@@ -85,7 +132,7 @@ describeFake('uploads', (fake) => {
   });
 
   it('leaves nothing behind where pinned memory is short', () => {
-    fake.fail('cuMemHostAlloc', CODES.outOfMemory, 2);
-    expect(() => new cuda.Upload(device, { threads: 2, stagingBytes: 4096 })).toThrow(/cuMemHostAlloc \(device 0\): CUDA_ERROR_OUT_OF_MEMORY/);
+    fake.fail('cuMemHostAlloc', CODES.outOfMemory);
+    expect(() => new cuda.Upload(device, { threads: 2, bufferBytes: 4096 })).toThrow(/cuMemHostAlloc \(device 0\): CUDA_ERROR_OUT_OF_MEMORY/);
   });
 });

@@ -5,7 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { LaunchShape } from '../../../ir/cuda.js';
 import { loadAddon, type NativeMemory } from '../../../runtime/cpu/addon.js';
-import type { CudaAddon, CudaDevice, CudaError, CudaMemory, CudaModule, CudaProgramBinding, CudaRunRequest, CudaRunResult, CudaUploadPart } from '../../../runtime/cuda/addon.js';
+import type { CudaAddon, CudaDevice, CudaError, CudaMemory, CudaModule, CudaProgramBinding, CudaRunRequest, CudaRunResult, CudaUploadPart, CudaUploadStep, CudaUploadTimes } from '../../../runtime/cuda/addon.js';
 
 export type FakeKernel = (launch: LaunchShape, tokens: number, rows: number, pointers: readonly bigint[]) => void;
 
@@ -178,7 +178,7 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
         const { host, offset } = hostOf(slot);
         host.write(offset, inputs[i]!);
       });
-      for (const { module, symbol, slots: used, launch } of launches) {
+      for (const { module, symbol, slots: used, launch } of launches.slice(request.launches?.first, request.launches?.end)) {
         (module as Module).kernels[symbol]!(launch, request.tokens, request.rows, used.map((slot) => slots[slot]!.memory.address + BigInt(slots[slot]!.offset)));
       }
       return {
@@ -204,6 +204,15 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
       });
       this.last = job.catch(() => undefined);
       return job;
+    }
+    /** Step by step: what may overlap is for the fake driver to show. */
+    async load(program: Program, steps: readonly CudaUploadStep[]): Promise<CudaUploadTimes> {
+      for (const { parts, launches } of steps) {
+        if (parts.length > 0) await this.copy(parts);
+        this.copiedBytes += parts.reduce((sum, { bytes }) => sum + bytes, 0);
+        await program.run({ tokens: 1, rows: 1, inputs: [], launches });
+      }
+      return { total: 0, reading: 0, bus: 0, launches: 0, device: 0 };
     }
   }
 

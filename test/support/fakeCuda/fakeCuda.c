@@ -1,7 +1,8 @@
 /*
  * A CUDA driver for tests without a GPU: the entry points that runtime/native uses, over host memory. Device addresses
- * are host addresses. What real streams do asynchronously is queued and executed by the first call that waits, so that
- * pinned memory reused too early, or arguments that do not outlive their launch, show up as wrong results.
+ * are host addresses. What real streams do asynchronously is queued, stream by stream, and executed by the first call
+ * that waits for it, and no sooner: pinned memory reused too early, arguments that do not outlive their launch, and
+ * streams that ought to wait for each other show up as wrong results.
  * A kernel is known by its name (fakeKernels.h); its parameters are read from the PTX text that it comes with.
  * Any call can be told to fail: fakeCudaFail(), or FAKE_CUDA="fail:cuMemAlloc_v2:2:3" (result 2 from the third call on).
  */
@@ -23,19 +24,23 @@ enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_IM
 
 typedef struct { char name[64]; int count; size_t sizes[MOST_PARAMETERS]; int dynamicShared; int isUsed; } Function;
 typedef struct { char *text; Function functions[64]; } Module;
-typedef struct { double at; int isPending; int isReached; } Event;
+typedef struct Stream Stream;
+/* Generations: how often it was recorded, and the last record that was reached. */
+typedef struct { double at; long recorded, reached; Stream *stream; } Event;
 typedef struct { unsigned grid[3], block[3], sharedBytes; void *stream; void *attributes; unsigned attributeCount; } Config;
 typedef struct { int id; char pad[4]; union { char pad[64]; unsigned cluster[3]; int flag; } value; } Attribute;
 typedef struct {
-  enum { COPY, FILL, RECORD, LAUNCH } kind;
+  enum { COPY, FILL, RECORD, LAUNCH, WAIT } kind;
   void *target; const void *source; size_t bytes; unsigned char byte; void *snapshot;
-  Event *event; Function *function; Config config; unsigned cluster; unsigned char *arguments; size_t offsets[MOST_PARAMETERS];
+  Event *event; long generation; Function *function; Config config; unsigned cluster; unsigned char *arguments; size_t offsets[MOST_PARAMETERS];
 } Command;
+enum { MOST_QUEUED = 1 << 16, MOST_STREAMS = 64 };
+struct Stream { Command *queue[MOST_QUEUED]; size_t head, tail; int isDraining; };
 typedef struct { uint64_t address; size_t bytes; } Block;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static Command *queue[1 << 16];
-static size_t queueHead, queueTail;
+static Stream *streams[MOST_STREAMS];
+static Stream legacy; /* the stream of no handle */
 static Block blocks[MOST], pinned[MOST];
 static struct { char call[64]; int result; int after; } failures[16];
 static int failureCount, sticky, liveHandles;
@@ -69,6 +74,8 @@ static Block *freeBlock(Block *table) {
 
 #include "fakeKernels.h"
 
+static void drainTo(Event *event, long generation);
+
 static void execute(Command *command) {
   switch (command->kind) {
     case COPY:
@@ -81,8 +88,10 @@ static void execute(Command *command) {
       break;
     case RECORD:
       command->event->at = now;
-      command->event->isPending = 0;
-      command->event->isReached = 1;
+      command->event->reached = command->generation;
+      break;
+    case WAIT:
+      drainTo(command->event, command->generation);
       break;
     case LAUNCH:
       now += 1;
@@ -94,15 +103,32 @@ static void execute(Command *command) {
   free(command);
 }
 
-static void drain(const Event *until) {
-  while (queueHead < queueTail && (until == NULL || until->isPending)) execute(queue[queueHead++ % (1 << 16)]);
+/* Executes what a stream was given, up to a record of an event or, without one, all of it. */
+static void drain(Stream *stream, const Event *event, long generation) {
+  if (stream->isDraining) {
+    fprintf(stderr, "fake driver: streams wait for each other in a circle\n");
+    abort();
+  }
+  stream->isDraining = 1;
+  while (stream->head < stream->tail && (event == NULL || event->reached < generation)) execute(stream->queue[stream->head++ % MOST_QUEUED]);
+  stream->isDraining = 0;
 }
 
-static Command *push(int kind) {
-  if (queueTail - queueHead == 1 << 16) drain(NULL);
+static void drainTo(Event *event, long generation) {
+  if (event->reached < generation) drain(event->stream, event, generation);
+}
+
+static void drainAll(void) {
+  drain(&legacy, NULL, 0);
+  for (int i = 0; i < MOST_STREAMS; i++) if (streams[i]) drain(streams[i], NULL, 0);
+}
+
+static Command *push(void *handle, int kind) {
+  Stream *stream = handle ? handle : &legacy;
+  if (stream->tail - stream->head == MOST_QUEUED) drain(stream, NULL, 0);
   Command *command = calloc(1, sizeof *command);
   command->kind = kind;
-  queue[queueTail++ % (1 << 16)] = command;
+  stream->queue[stream->tail++ % MOST_QUEUED] = command;
   return command;
 }
 
@@ -147,7 +173,7 @@ EXPORT void fakeCudaSet(const char *what, long value) {
 /* Forgets failures and the log, and revives a dead context; handles stay counted. */
 EXPORT void fakeCudaReset(void) {
   pthread_mutex_lock(&mutex);
-  drain(NULL);
+  drainAll();
   failureCount = sticky = 0;
   logBytes = 0;
   logText[0] = 0;
@@ -239,7 +265,7 @@ EXPORT Result cuMemAlloc_v2(uint64_t *address, size_t bytes) {
 }
 EXPORT Result cuMemFree_v2(uint64_t address) {
   pthread_mutex_lock(&mutex);
-  drain(NULL);
+  drainAll();
   Block *block = blockOf(blocks, address, 0);
   Result result = currentContext && block ? sticky : INVALID_VALUE;
   if (block) {
@@ -264,15 +290,15 @@ EXPORT Result cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
 }
 EXPORT Result cuMemFreeHost(void *address) {
   pthread_mutex_lock(&mutex);
-  drain(NULL);
+  drainAll();
   Block *block = blockOf(pinned, (uint64_t)(uintptr_t)address, 0);
   if (block) block->bytes = 0, free(address), liveHandles--;
   pthread_mutex_unlock(&mutex);
   return block ? sticky : INVALID_VALUE;
 }
 
-static Result queueCopy(void *target, const void *source, size_t bytes, int isPinned) {
-  Command *command = push(COPY);
+static Result queueCopy(void *stream, void *target, const void *source, size_t bytes, int isPinned) {
+  Command *command = push(stream, COPY);
   command->target = target;
   command->source = source;
   command->bytes = bytes;
@@ -280,37 +306,33 @@ static Result queueCopy(void *target, const void *source, size_t bytes, int isPi
   return OK;
 }
 EXPORT Result cuMemcpyHtoDAsync_v2(uint64_t target, const void *source, size_t bytes, void *stream) {
-  (void)stream;
   BEGIN(cuMemcpyHtoDAsync_v2, 1)
   note("upload %zu\n", bytes);
   if (!blockOf(blocks, target, bytes)) result = INVALID_VALUE;
-  else result = queueCopy((void *)(uintptr_t)target, source, bytes, blockOf(pinned, (uint64_t)(uintptr_t)source, bytes) != NULL);
+  else result = queueCopy(stream, (void *)(uintptr_t)target, source, bytes, blockOf(pinned, (uint64_t)(uintptr_t)source, bytes) != NULL);
   END
 }
 EXPORT Result cuMemcpyDtoHAsync_v2(void *target, uint64_t source, size_t bytes, void *stream) {
-  (void)stream;
   BEGIN(cuMemcpyDtoHAsync_v2, 1)
   note("download %zu\n", bytes);
   if (!blockOf(blocks, source, bytes)) result = INVALID_VALUE;
-  else result = queueCopy(target, (const void *)(uintptr_t)source, bytes, 1);
+  else result = queueCopy(stream, target, (const void *)(uintptr_t)source, bytes, 1);
   /* To memory that is not pinned the copy is over when the call is. */
-  if (result == OK && !blockOf(pinned, (uint64_t)(uintptr_t)target, bytes)) drain(NULL), result = sticky;
+  if (result == OK && !blockOf(pinned, (uint64_t)(uintptr_t)target, bytes)) drain(stream ? stream : &legacy, NULL, 0), result = sticky;
   END
 }
 EXPORT Result cuMemcpyDtoDAsync_v2(uint64_t target, uint64_t source, size_t bytes, void *stream) {
-  (void)stream;
   BEGIN(cuMemcpyDtoDAsync_v2, 1)
   if (!blockOf(blocks, source, bytes) || !blockOf(blocks, target, bytes)) result = INVALID_VALUE;
-  else result = queueCopy((void *)(uintptr_t)target, (const void *)(uintptr_t)source, bytes, 1);
+  else result = queueCopy(stream, (void *)(uintptr_t)target, (const void *)(uintptr_t)source, bytes, 1);
   END
 }
 EXPORT Result cuMemsetD8Async(uint64_t target, unsigned char byte, size_t bytes, void *stream) {
-  (void)stream;
   BEGIN(cuMemsetD8Async, 1)
   note("memset %zu\n", bytes);
   if (!blockOf(blocks, target, bytes)) result = INVALID_VALUE;
   else {
-    Command *command = push(FILL);
+    Command *command = push(stream, FILL);
     command->target = (void *)(uintptr_t)target;
     command->byte = byte;
     command->bytes = bytes;
@@ -318,30 +340,63 @@ EXPORT Result cuMemsetD8Async(uint64_t target, unsigned char byte, size_t bytes,
   END
 }
 
-EXPORT Result cuStreamCreate(void **stream, unsigned flags) { BEGIN(cuStreamCreate, 1) (void)flags; *stream = malloc(1); liveHandles++; END }
-EXPORT Result cuStreamDestroy_v2(void *stream) { pthread_mutex_lock(&mutex); free(stream); liveHandles--; pthread_mutex_unlock(&mutex); return sticky; }
-EXPORT Result cuStreamSynchronize(void *stream) { (void)stream; BEGIN(cuStreamSynchronize, 1) drain(NULL); result = sticky; END }
+EXPORT Result cuStreamCreate(void **stream, unsigned flags) {
+  (void)flags;
+  BEGIN(cuStreamCreate, 1)
+  int i = 0;
+  while (i < MOST_STREAMS && streams[i]) i++;
+  if (i == MOST_STREAMS) result = OUT_OF_MEMORY;
+  else *stream = streams[i] = calloc(1, sizeof(Stream)), liveHandles++;
+  END
+}
+EXPORT Result cuStreamDestroy_v2(void *stream) {
+  pthread_mutex_lock(&mutex);
+  drain(stream, NULL, 0);
+  for (int i = 0; i < MOST_STREAMS; i++) if (streams[i] == stream) streams[i] = NULL;
+  free(stream);
+  liveHandles--;
+  pthread_mutex_unlock(&mutex);
+  return sticky;
+}
+EXPORT Result cuStreamSynchronize(void *stream) { BEGIN(cuStreamSynchronize, 1) note("sync\n"); drain(stream ? stream : &legacy, NULL, 0); result = sticky; END }
+EXPORT Result cuStreamWaitEvent(void *stream, Event *event, unsigned flags) {
+  (void)flags;
+  BEGIN(cuStreamWaitEvent, 1)
+  Command *command = push(stream, WAIT);
+  command->event = event;
+  command->generation = event->recorded;
+  END
+}
 EXPORT Result cuEventCreate(Event **event, unsigned flags) { BEGIN(cuEventCreate, 1) (void)flags; *event = calloc(1, sizeof **event); liveHandles++; END }
 EXPORT Result cuEventDestroy_v2(Event *event) {
   pthread_mutex_lock(&mutex);
-  drain(event);
+  drainAll(); /* others may wait for it */
   free(event);
   liveHandles--;
   pthread_mutex_unlock(&mutex);
   return sticky;
 }
-EXPORT Result cuEventRecord(Event *event, void *stream) { (void)stream; BEGIN(cuEventRecord, 1) event->isPending = 1; push(RECORD)->event = event; END }
+EXPORT Result cuEventRecord(Event *event, void *stream) {
+  BEGIN(cuEventRecord, 1)
+  Stream *at = stream ? stream : &legacy;
+  if (event->stream != at) drainTo(event, event->recorded); /* a record elsewhere that is still to come would be lost */
+  event->stream = at;
+  Command *command = push(stream, RECORD);
+  command->event = event;
+  command->generation = ++event->recorded;
+  END
+}
 EXPORT Result cuEventSynchronize(Event *event) {
   BEGIN(cuEventSynchronize, 1)
   while (isHeld) pthread_cond_wait(&released, &mutex);
-  drain(event);
+  drainTo(event, event->recorded);
   result = sticky;
   END
 }
 EXPORT Result cuEventElapsedTime(float *milliseconds, const Event *from, const Event *to) {
   BEGIN(cuEventElapsedTime, 1)
-  if (from->isPending || to->isPending) result = NOT_READY;
-  else if (!from->isReached || !to->isReached) result = INVALID_HANDLE;
+  if (from->reached < from->recorded || to->reached < to->recorded) result = NOT_READY;
+  else if (!from->recorded || !to->recorded) result = INVALID_HANDLE;
   else *milliseconds = (float)(to->at - from->at);
   END
 }
@@ -362,7 +417,7 @@ EXPORT Result cuModuleLoadDataEx(Module **out, const char *image, unsigned count
 }
 EXPORT Result cuModuleUnload(Module *module) {
   pthread_mutex_lock(&mutex);
-  drain(NULL);
+  drainAll();
   free(module->text);
   free(module);
   liveHandles--;
@@ -419,7 +474,7 @@ EXPORT Result cuLaunchKernelEx(const Config *config, Function *function, void **
   const int isShared = config->sharedBytes <= 49152 || config->sharedBytes <= (unsigned)function->dynamicShared;
   if (extra || !isShared || !config->grid[0] || !config->grid[1] || config->grid[0] % cluster || config->block[0] > 1024) result = INVALID_VALUE;
   else {
-    Command *command = push(LAUNCH);
+    Command *command = push(config->stream, LAUNCH);
     command->function = function;
     command->config = *config;
     command->cluster = cluster;
