@@ -102,8 +102,8 @@ export interface AttentionKernel extends KernelBase {
   readonly queryRow?: string;
 }
 
-/** Vocabulary columns covered by one part of the online log-sum-exp. */
-export const LOGPROB_BLOCK = 512;
+/** Vocabulary columns covered by one part of the online log-sum-exp: as wide as one instruction of a GPU's tensor cores. */
+export const LOGPROB_BLOCK = 256;
 
 /**
  * z = rowScale·(a·Wᵀ); writes, for each block of LOGPROB_BLOCK vocabulary columns, max z, Σ exp(z − max),

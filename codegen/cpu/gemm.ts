@@ -139,7 +139,7 @@ export function emitGemm(kernel: GemmKernel, operands: Operands, schedule: CpuGe
   return { ...driver, source: functions + driver.source };
 }
 
-/** The vocabulary contraction: as a gemm, with an online log-sum-exp of each 512 columns for an epilogue. */
+/** The vocabulary contraction: as a gemm, with an online log-sum-exp of each LOGPROB_BLOCK columns for an epilogue. */
 export function emitLogProb(kernel: LogProbKernel, operands: Operands, schedule: CpuGemmSchedule, symbol: string): Emitted {
   const physical = physicalColumns(kernel.vocab, { kind: 'none' });
   const nb = evenBlocks(physical, schedule.nb, LOGPROB_BLOCK);

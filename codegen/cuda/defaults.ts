@@ -3,9 +3,11 @@ import type { CudaGemmSchedule, CudaSchedule } from '../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
 import { defaultAttentionSchedule } from './attention.js';
+import type { Contraction } from './contraction.js';
+import { segmentsOf } from './contraction.js';
 import { simtStep } from './gemmSimt.js';
-import type { Contraction, CudaFacts } from './legality.js';
-import { isLegalCuda, segmentsOf } from './legality.js';
+import type { CudaFacts } from './legality.js';
+import { isLegalCuda } from './legality.js';
 import { defaultWgmmaSchedule } from './wgmma/index.js';
 
 /** A legal schedule of `kernel` for micro-batches of `bucket`. Throws where the kernel has none on a GPU. */
@@ -21,7 +23,7 @@ export function defaultCudaSchedule(kernel: Kernel, module: KernelModule, facts:
 }
 
 function contraction(kernel: Contraction, module: KernelModule, facts: CudaFacts, rows: number): CudaGemmSchedule {
-  const wgmma = kernel.anchor === 'gemm' ? defaultWgmmaSchedule(kernel, module, facts, rows) : undefined;
+  const wgmma = defaultWgmmaSchedule(kernel, module, facts, rows);
   if (wgmma !== undefined) return wgmma;
   let reason = '';
   for (const schedule of candidates(kernel, rows)) {

@@ -9,7 +9,7 @@ import type { EmittedCuda } from './loop.js';
 import { emitLogProbReduce, emitLoop } from './loop.js';
 import { CudaOperands } from './operands.js';
 import { render } from './templates.js';
-import { emitGemmWgmma } from './wgmma/index.js';
+import { emitWgmma } from './wgmma/index.js';
 
 export { kernelSignature, parametersOf } from '../signature.js';
 export { isLegalCuda } from './legality.js';
@@ -47,9 +47,7 @@ function emitAnchor(
         case 'mma':
           return kernel.anchor === 'gemm'
             ? emitGemmMma(kernel, operands, schedule, symbol, parameters) : emitLogProbMma(kernel, operands, schedule, symbol, parameters);
-        case 'wgmma':
-          if (kernel.anchor === 'gemm') return emitGemmWgmma(kernel, operands, schedule, symbol, parameters);
-          throw new Error(`Kernel ${kernel.name} (${kernel.path}): the vocabulary has no code generator for skeleton wgmma.`);
+        case 'wgmma': return emitWgmma(kernel, operands, schedule, symbol, parameters);
         default: return mismatch();
       }
     case 'attention':

@@ -1,14 +1,16 @@
 /** Which schedules a kernel may have on a GPU: a pure function of kernel, schedule and what the device has. */
 import type { CudaArch, CudaGemmSchedule, CudaSchedule } from '../../ir/cuda.js';
-import type { GemmKernel, Kernel, KernelModule, LogProbKernel, Segment } from '../../ir/kernel.js';
+import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../ir/kernel.js';
 import type { DType } from '../../ir/types.js';
 import { parametersOf } from '../signature.js';
 import { isLegalAttention } from './attention.js';
+import type { Contraction } from './contraction.js';
+import { rowProgramsOf, segmentsOf } from './contraction.js';
 import { mmaProblem, mmaSharedBytes } from './gemmMma.js';
 import { simtSharedBytes, simtStep } from './gemmSimt.js';
 import { CudaOperands } from './operands.js';
-import { programsOf, rowPrologue } from './programs.js';
+import { rowPrologue } from './programs.js';
 import { isLegalWgmma } from './wgmma/index.js';
 
 /** What a GPU has. */
@@ -19,8 +21,6 @@ export interface CudaFacts {
   readonly multiprocessors: number;
 }
 
-export type Contraction = GemmKernel | LogProbKernel;
-
 /** Shared memory that a compiler puts beside what a schedule asks for: a few words of every kernel. */
 const STATIC_SHARED = 1024;
 const MAX_THREADS = 1024;
@@ -29,14 +29,10 @@ const MAX_SIMT_ACCUMULATORS = 80;
 
 export const isCount = (value: number, step = 1): boolean => Number.isSafeInteger(value) && value > 0 && value % step === 0;
 
-/** Segments of a contraction; the vocabulary is one without outputs. */
-export const segmentsOf = (kernel: Contraction): readonly Segment[] =>
-  (kernel.anchor === 'gemm' ? kernel.segments : [{ weight: kernel.weight, columns: kernel.vocab, pairing: { kind: 'none' }, outputs: [] }]);
-
 /** Row values that the kernel's epilogue keeps, floats a row. */
 export function rowValuesOf(kernel: Contraction, module: KernelModule): number {
   const operands = new CudaOperands(kernel, module, parametersOf(kernel, module), 1);
-  return rowPrologue(kernel.anchor === 'gemm' ? programsOf(kernel.segments) : [kernel.rowScale], operands).scalars.length;
+  return rowPrologue(rowProgramsOf(kernel), operands).scalars.length;
 }
 
 /** dtypes of the operands, or why nothing reads them. */
@@ -64,7 +60,7 @@ function contraction(kernel: Contraction, module: KernelModule, s: CudaGemmSched
   switch (s.skeleton) {
     case 'simt': return simt(kernel, module, s, facts);
     case 'mma': return mma(kernel, module, s, facts, types);
-    case 'wgmma': return kernel.anchor === 'gemm' ? isLegalWgmma(kernel, module, s, facts) : 'the vocabulary runs on mma or simt';
+    case 'wgmma': return isLegalWgmma(kernel, module, s, facts);
     default: return s.skeleton satisfies never;
   }
 }

@@ -134,34 +134,34 @@ describe('attention', () => {
 describe('logprob', () => {
   const kernels: Kernel[] = [
     {
-      name: 'head', path: 'head', anchor: 'logprob', rows: 'R', ops: [], k: 1, a: 'x', weight: 'w', vocab: 600, target: 'target', parts: 'parts',
+      name: 'head', path: 'head', anchor: 'logprob', rows: 'R', ops: [], k: 1, a: 'x', weight: 'w', vocab: 344, target: 'target', parts: 'parts',
       rowScale: { op: 'rsqrt', a: { op: 'rowSum', buffer: 'ssq', via: 'rows' } },
     },
-    { name: 'reduce', path: 'head', anchor: 'logprobReduce', rows: 'R', ops: [], vocab: 600, parts: 'parts', target: 'target', logProb: 'lp', isArgmax: 'am' },
+    { name: 'reduce', path: 'head', anchor: 'logprobReduce', rows: 'R', ops: [], vocab: 344, parts: 'parts', target: 'target', logProb: 'lp', isArgmax: 'am' },
   ];
   const module: KernelModule = {
-    kernels, weights: [weight('w', [600], 1)],
+    kernels, weights: [weight('w', [344], 1)],
     buffers: [buffer('x', 'R', 1), buffer('ssq', 'T', 2), buffer('rows', 'R', 1, 'i32'), buffer('target', 'R', 1, 'i32'), buffer('parts', 'R', 8), buffer('lp', 'R', 1), buffer('am', 'R', 1, 'i32')],
   };
 
-  it('keeps max, sum, argmax and target of each block of 512, and combines them', () => {
-    const w = new Float64Array(600);
+  it('keeps max, sum, argmax and target of each block of 256, and combines them', () => {
+    const w = new Float64Array(344);
     w[7] = Math.log(5);
-    w[599] = Math.log(9);
+    w[343] = Math.log(9);
     const out = interpretModule(module, {
       sizes: { T: 3, R: 2 }, weights: new Map([['w', w]]),
-      buffers: new Map([['x', f64(2, 2)], ['ssq', f64(9, 9, 3, 1, 9, 9)], ['rows', f64(1, 1)], ['target', f64(7, 599)]]),
+      buffers: new Map([['x', f64(2, 2)], ['ssq', f64(9, 9, 3, 1, 9, 9)], ['rows', f64(1, 1)], ['target', f64(7, 343)]]),
     });
-    // Row scale 1/√(3+1) and x = 2 give z = w: 598 ones, a 5 and a 9 under the exponential.
+    // Row scale 1/√(3+1) and x = 2 give z = w: 342 ones, a 5 and a 9 under the exponential.
     const close = (x: number): number => expect.closeTo(x, 10) as number;
-    expect([...out.get('parts')!.subarray(0, 8)]).toEqual([close(Math.log(5)), close((511 + 5) / 5), 7, close(Math.log(5)), close(Math.log(9)), close((87 + 9) / 9), 599, -Infinity]);
-    expect([...out.get('lp')!]).toEqual([close(Math.log(5 / 612)), close(Math.log(9 / 612))]);
+    expect([...out.get('parts')!.subarray(0, 8)]).toEqual([close(Math.log(5)), close((255 + 5) / 5), 7, close(Math.log(5)), close(Math.log(9)), close((87 + 9) / 9), 343, -Infinity]);
+    expect([...out.get('lp')!]).toEqual([close(Math.log(5 / 356)), close(Math.log(9 / 356))]);
     expect([...out.get('am')!]).toEqual([0, 1]);
   });
 
   it('lets a NaN through to the result', () => {
     const out = interpretModule(module, {
-      sizes: { T: 1, R: 1 }, weights: new Map([['w', new Float64Array(600).fill(NaN, 3, 4)]]),
+      sizes: { T: 1, R: 1 }, weights: new Map([['w', new Float64Array(344).fill(NaN, 3, 4)]]),
       buffers: new Map([['x', f64(1)], ['ssq', f64(1, 0)], ['rows', f64(0)], ['target', f64(0)]]),
     });
     expect(out.get('lp')![0]).toBeNaN();

@@ -16,7 +16,7 @@ const buffers: BufferDecl[] = [
   { name: 'q', dtype: 'bf16', rows: 'T', columns: 64, space: 'arena' },
   { name: 'v', dtype: 'bf16', rows: 'T', columns: 32, space: 'arena' },
   { name: 'att', dtype: 'bf16', rows: 'R', columns: 64, space: 'arena' },
-  { name: 'parts', dtype: 'f32', rows: 'R', columns: 8, space: 'arena' },
+  { name: 'parts', dtype: 'f32', rows: 'R', columns: 16, space: 'arena' },
   { name: 'log_prob', dtype: 'f32', rows: 'R', columns: 1, space: 'output' },
   { name: 'is_argmax', dtype: 'i32', rows: 'R', columns: 1, space: 'output' },
 ];
@@ -95,7 +95,7 @@ describe('verifyKernels', () => {
     ['a constant of another length', { ...good, weights: [...weights, { ...decl('freq', 8), k: 1, layout: 'rows' }], constants: [{ name: 'freq', values: [1, 2, 3] }] }, 'Constant "freq": weight \'freq\' reads it as [8, 1], it is [3, 1].'],
     ['a constant that is not a number', { ...good, constants: [{ name: 'freq', values: [1, NaN] }] }, 'Constant "freq": its values are finite numbers, at least one.'],
     ['a constant given twice', { ...good, constants: [{ name: 'freq', values: [1] }, { name: 'freq', values: [1] }] }, 'Constant "freq": given twice.'],
-    ['parts of another size', withBuffer('parts', { columns: 4 }), "'parts' is f32[R, 4]; as parts of a log-sum-exp it must be f32[R, 8]."],
+    ['parts of another size', withBuffer('parts', { columns: 4 }), "'parts' is f32[R, 4]; as parts of a log-sum-exp it must be f32[R, 16]."],
   ];
   it.each(cases)('rejects %s', (_what, module, message) => expect(() => verifyKernels(module)).toThrow(message));
 });

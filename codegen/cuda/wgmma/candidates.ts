@@ -1,6 +1,8 @@
 /** Schedules of the wgmma skeleton worth trying, and the one to take untried. */
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
-import type { GemmKernel, KernelModule } from '../../../ir/kernel.js';
+import type { KernelModule } from '../../../ir/kernel.js';
+import type { Contraction } from '../contraction.js';
+import { segmentsOf } from '../contraction.js';
 import { columnTiles } from './layout.js';
 import type { WgmmaFacts } from './legality.js';
 import { isLegalWgmma } from './legality.js';
@@ -47,7 +49,7 @@ const MOST_STAGES = 8;
 const base = { kind: 'gemm', skeleton: 'wgmma', tk: 64 } as const;
 
 /** The deepest legal pipeline of a tile, or undefined where none is legal. */
-function deepest(kernel: GemmKernel, module: KernelModule, device: WgmmaDevice, tile: Omit<CudaGemmSchedule, 'stages'>): CudaGemmSchedule | undefined {
+function deepest(kernel: Contraction, module: KernelModule, device: WgmmaDevice, tile: Omit<CudaGemmSchedule, 'stages'>): CudaGemmSchedule | undefined {
   for (let stages = MOST_STAGES; stages >= 2; stages--) {
     const schedule = { ...tile, stages };
     if (isLegalWgmma(kernel, module, schedule, device) === true) return schedule;
@@ -56,7 +58,7 @@ function deepest(kernel: GemmKernel, module: KernelModule, device: WgmmaDevice, 
 }
 
 /** Legal schedules to measure at `rows` rows, likely best first. Empty where wgmma cannot run the kernel. */
-export function wgmmaCandidates(kernel: GemmKernel, module: KernelModule, device: WgmmaDevice, rows: number): CudaGemmSchedule[] {
+export function wgmmaCandidates(kernel: Contraction, module: KernelModule, device: WgmmaDevice, rows: number): CudaGemmSchedule[] {
   const list: { schedule: CudaGemmSchedule; rate: number }[] = [];
   for (const { mode, tm, tn, rate } of TILES) {
     for (const cluster of [2, 1] as const) {
@@ -75,15 +77,15 @@ export function wgmmaCandidates(kernel: GemmKernel, module: KernelModule, device
  * Share of the tensor cores' time in useful products: whole waves of tiles on all multiprocessors, rows and columns
  * past the end counted as waste. Between 0 and 1.
  */
-export function waveEfficiency(kernel: GemmKernel, { tm, tn, cluster }: CudaGemmSchedule, multiprocessors: number, rows: number): number {
-  const { total } = columnTiles(kernel.segments, tn);
-  const useful = columnTiles(kernel.segments, 1).total;
+export function waveEfficiency(kernel: Contraction, { tm, tn, cluster }: CudaGemmSchedule, multiprocessors: number, rows: number): number {
+  const { total } = columnTiles(segmentsOf(kernel), tn);
+  const useful = columnTiles(segmentsOf(kernel), 1).total;
   const blocks = Math.max(cluster, multiprocessors - (multiprocessors % cluster));
   const tiles = Math.ceil(rows / (tm * cluster)) * cluster * total;
   return (rows * useful) / (Math.ceil(tiles / blocks) * blocks * tm * tn);
 }
 
 /** A good untuned schedule at `rows` rows, or undefined where wgmma cannot run the kernel. */
-export function defaultWgmmaSchedule(kernel: GemmKernel, module: KernelModule, device: WgmmaDevice, rows: number): CudaGemmSchedule | undefined {
+export function defaultWgmmaSchedule(kernel: Contraction, module: KernelModule, device: WgmmaDevice, rows: number): CudaGemmSchedule | undefined {
   return wgmmaCandidates(kernel, module, device, rows)[0];
 }

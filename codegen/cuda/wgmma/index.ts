@@ -1,16 +1,19 @@
 /** Contractions by Hopper's tensor cores: TMA and mbarriers feed warp-specialised wgmma, in persistent blocks. */
 import type { CudaGemmSchedule, TensorMapDecl } from '../../../ir/cuda.js';
-import type { GemmKernel } from '../../../ir/kernel.js';
+import type { Segment } from '../../../ir/kernel.js';
+import type { Contraction } from '../contraction.js';
+import { rowProgramsOf, segmentsOf } from '../contraction.js';
 import type { EmittedCuda } from '../loop.js';
 import type { CudaOperands } from '../operands.js';
 import { kernelHead, physicalColumns } from '../operands.js';
 import type { RowPrologue } from '../programs.js';
-import { indent, programsOf, rowPrologue } from '../programs.js';
+import { indent, rowPrologue } from '../programs.js';
 import { render } from '../templates.js';
 import { epilogueText } from './epilogue.js';
 import { CONSUMERS, DESCRIPTOR_BASE, descriptorUnits, SLAB, WGMMA_ROWS, WGMMA_THREADS, wgmmaOperands } from './instruction.js';
 import type { WgmmaLayout } from './layout.js';
 import { columnTiles, wgmmaLayout } from './layout.js';
+import { logProbFunctions, logProbText } from './logprob.js';
 
 export { isLegalWgmma } from './legality.js';
 export type { WgmmaFacts } from './legality.js';
@@ -28,19 +31,21 @@ const ROOMY = 40;
  * The schedule must be legal (isLegalWgmma). Weights are read before the kernel waits for its predecessor in the
  * stream: no kernel of a plan may write them.
  */
-export function emitGemmWgmma(kernel: GemmKernel, operands: CudaOperands, schedule: CudaGemmSchedule, symbol: string, parameters: number): EmittedCuda {
+export function emitWgmma(kernel: Contraction, operands: CudaOperands, schedule: CudaGemmSchedule, symbol: string, parameters: number): EmittedCuda {
   const { tm, tn, tk, stages, cluster } = schedule;
-  const prologue = rowPrologue(programsOf(kernel.segments), operands);
+  const segments = segmentsOf(kernel);
+  const prologue = rowPrologue(rowProgramsOf(kernel), operands);
   const values = prologue.scalars.length;
   const layout = wgmmaLayout(schedule, values);
-  const tiles = columnTiles(kernel.segments, tn);
-  const tensorMaps = mapsOf(kernel, operands, schedule, layout);
+  const tiles = columnTiles(segments, tn);
+  const tensorMaps = mapsOf(kernel, segments, operands, schedule, layout);
   const warps = WARPS_OF_GROUP * (layout.isPingPong ? 1 : CONSUMERS);
   const raster = Math.max(1, Math.floor(schedule.raster / cluster));
   const kBlocks = Math.ceil(kernel.k / tk);
   const prefetch = Math.min(stages, kBlocks);
   const atOnce = layout.producerRegisters >= ROOMY ? ROWS_AT_ONCE : 1;
-  const source = render('gemmWgmma', {
+  const functions = kernel.anchor === 'gemm' ? '' : logProbFunctions();
+  const source = functions + render('gemmWgmma', {
     head: headText(symbol, parameters, tensorMaps), rows: kernel.rows, tm, tn, stages, cluster, raster, kBlocks, prefetch,
     ...layout, ...wgmmaOperands(layout.wn), ...blockText(layout), ...loadText(schedule, layout), ...stepText(schedule),
     mmaType: operands.get(kernel.a).dtype, isCluster: cluster === 2,
@@ -51,9 +56,9 @@ export function emitGemmWgmma(kernel: GemmKernel, operands: CudaOperands, schedu
     descriptorBase: DESCRIPTOR_BASE, consumerRows: layout.rowBlocks * WGMMA_ROWS, consumerUnits: descriptorUnits(layout.rowBlocks * WGMMA_ROWS * SLAB * 2),
     stageUnits: descriptorUnits(layout.stageBytes), bUnits: descriptorUnits(layout.aBytes),
     release: cluster === 2 ? 'if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane);' : 'if (lane == 0) tw_bar_arrive(empty + 8 * before);',
-    segments: kernel.segments.map((segment, i) => ({
-      map: i + 1, firstTile: tiles.first[i]!, endTile: tiles.first[i + 1] ?? tiles.total, isOnlyOrLast: i === kernel.segments.length - 1,
-      epilogue: epilogueText(segment, operands, prologue, layout),
+    segments: segments.map((segment, i) => ({
+      map: i + 1, firstTile: tiles.first[i]!, endTile: tiles.first[i + 1] ?? tiles.total, isOnlyOrLast: i === segments.length - 1,
+      epilogue: kernel.anchor === 'gemm' ? epilogueText(segment, operands, prologue, layout) : logProbText(kernel, operands, prologue),
     })),
   });
   return {
@@ -67,12 +72,12 @@ export function emitGemmWgmma(kernel: GemmKernel, operands: CudaOperands, schedu
 }
 
 /** Map 0 is the left operand, then one a segment's weight. A box is one slab, of the rows that one copy brings. */
-function mapsOf(kernel: GemmKernel, operands: CudaOperands, { tm }: CudaGemmSchedule, { boxRows }: WgmmaLayout): TensorMapDecl[] {
+function mapsOf(kernel: Contraction, segments: readonly Segment[], operands: CudaOperands, { tm }: CudaGemmSchedule, { boxRows }: WgmmaLayout): TensorMapDecl[] {
   const box = { columns: kernel.k, boxColumns: SLAB, swizzle: 128 } as const;
   const a = operands.get(kernel.a);
   return [
     { ...box, parameter: a.index, dtype: halfType(a.dtype), rows: kernel.rows, stride: a.stride, boxRows: tm },
-    ...kernel.segments.map(({ weight, columns, pairing }) => {
+    ...segments.map(({ weight, columns, pairing }) => {
       const w = operands.weight(weight);
       return { ...box, parameter: w.index, dtype: halfType(w.dtype), rows: physicalColumns(columns, pairing), stride: w.stride, boxRows };
     }),

@@ -1,9 +1,12 @@
 /** Which schedules of the wgmma skeleton a kernel may have. */
 import type { CudaArch, CudaGemmSchedule } from '../../../ir/cuda.js';
-import type { GemmKernel, KernelModule } from '../../../ir/kernel.js';
+import type { KernelModule } from '../../../ir/kernel.js';
+import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
 import { parametersOf } from '../../signature.js';
+import type { Contraction } from '../contraction.js';
+import { rowProgramsOf, segmentsOf } from '../contraction.js';
 import { CudaOperands } from '../operands.js';
-import { fragmentProblem, fragmentStep, programsOf, rowPrologue } from '../programs.js';
+import { fragmentProblem, fragmentStep, rowPrologue } from '../programs.js';
 import { CONSUMERS, SLAB, WGMMA_ROWS } from './instruction.js';
 import { MOST_ACCUMULATORS, MOST_BOX_ROWS, MOST_COLUMNS, wgmmaLayout } from './layout.js';
 
@@ -18,21 +21,21 @@ const MOST_STAGES = 16;
 const MOST_RASTER = 1024;
 
 /** `true`, or why `schedule` cannot be used for `kernel` on such a GPU. */
-export function isLegalWgmma(kernel: GemmKernel, module: KernelModule, schedule: CudaGemmSchedule, facts: WgmmaFacts): true | string {
+export function isLegalWgmma(kernel: Contraction, module: KernelModule, schedule: CudaGemmSchedule, facts: WgmmaFacts): true | string {
   return operandProblem(kernel, module) ?? tileProblem(kernel, schedule, facts) ?? sharedProblem(kernel, module, schedule, facts) ?? true;
 }
 
-function operandProblem(kernel: GemmKernel, module: KernelModule): string | undefined {
+function operandProblem(kernel: Contraction, module: KernelModule): string | undefined {
   const a = module.buffers.find(({ name }) => name === kernel.a);
   if (a === undefined) return `the left operand ${kernel.a} is not declared`;
   if (a.dtype !== 'bf16' && a.dtype !== 'f16') return `wgmma reads 16-bit operands, ${a.name} is ${a.dtype}`;
   if (kernel.k < 2) return 'tensor maps need rows of more than one element';
-  for (const segment of kernel.segments) {
+  for (const segment of segmentsOf(kernel)) {
     const weight = module.weights.find(({ name }) => name === segment.weight);
     if (weight === undefined) return `the weight ${segment.weight} is not declared`;
     if (weight.layout !== 'kmajor') return `wgmma cannot read weight ${weight.name} in layout ${weight.layout}`;
     if (weight.dtype !== a.dtype) return `weight ${weight.name} is ${weight.dtype}, its left operand ${a.dtype}`;
-    const problem = fragmentProblem(segment);
+    const problem = kernel.anchor === 'gemm' ? fragmentProblem(segment) : undefined;
     if (problem !== undefined) return `segment ${segment.weight} has ${problem}`;
   }
   return undefined;
@@ -40,7 +43,7 @@ function operandProblem(kernel: GemmKernel, module: KernelModule): string | unde
 
 const isCount = (value: number, step: number, most: number): boolean => Number.isSafeInteger(value) && value > 0 && value <= most && value % step === 0;
 
-function tileProblem(kernel: GemmKernel, s: CudaGemmSchedule, facts: WgmmaFacts): string | undefined {
+function tileProblem(kernel: Contraction, s: CudaGemmSchedule, facts: WgmmaFacts): string | undefined {
   if (facts.arch !== 'sm_90a') return `wgmma needs sm_90a, the target is ${facts.arch}`;
   if (s.skeleton !== 'wgmma') return `the schedule is for ${s.skeleton}`;
   const rows = WGMMA_ROWS * (s.mode === 'pingpong' ? 1 : CONSUMERS);
@@ -51,17 +54,18 @@ function tileProblem(kernel: GemmKernel, s: CudaGemmSchedule, facts: WgmmaFacts)
   if (!isCount(s.stages, 1, MOST_STAGES) || s.stages < 2) return `stages must be 2 to ${MOST_STAGES}`;
   if (s.cluster !== 1 && s.cluster !== 2) return 'a cluster is 1 or 2 blocks';
   if (!isCount(s.raster, 1, MOST_RASTER)) return `raster must be 1 to ${MOST_RASTER}`;
-  for (const segment of kernel.segments) {
+  for (const segment of segmentsOf(kernel)) {
     const whole = fragmentStep(segment);
     if (s.tn % whole !== 0) return `tn must be a multiple of ${whole}: whole pairs and row-sum blocks`;
   }
+  if (kernel.anchor === 'logprob' && s.tn !== LOGPROB_BLOCK) return `tn must be ${LOGPROB_BLOCK}: a block of the vocabulary`;
   const accumulators = (s.tm / rows) * (s.tn / 2);
   return accumulators <= MOST_ACCUMULATORS ? undefined : `a thread would hold ${accumulators} accumulators, ${MOST_ACCUMULATORS} at most`;
 }
 
-function sharedProblem(kernel: GemmKernel, module: KernelModule, schedule: CudaGemmSchedule, facts: WgmmaFacts): string | undefined {
+function sharedProblem(kernel: Contraction, module: KernelModule, schedule: CudaGemmSchedule, facts: WgmmaFacts): string | undefined {
   const operands = new CudaOperands(kernel, module, parametersOf(kernel, module), 1);
-  const values = rowPrologue(programsOf(kernel.segments), operands).scalars.length;
+  const values = rowPrologue(rowProgramsOf(kernel), operands).scalars.length;
   const { sharedBytes } = wgmmaLayout(schedule, values);
   return sharedBytes <= facts.sharedBytesPerBlock ? undefined : `a block needs ${sharedBytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
 }

@@ -76,7 +76,7 @@ describe('isLegalCuda', () => {
     ['operands of two dtypes', f16, 'down', GEMM, /one dtype/],
     ['narrow pairs on tensor cores', narrow, 'qkv', GEMM, /width 4/],
     ['half a head on CUDA cores', cudaLayer({ ...SHAPE, headDim: 48 }, { T: 4, R: 2 }, 1).module, 'qkv', SIMT, /multiple of 96/],
-    ['part of a vocabulary block', MODULE, 'head_logprob', { ...GEMM, tn: 96 }, /must divide 512/],
+    ['part of a vocabulary block', MODULE, 'head_logprob', { ...GEMM, tn: 96 }, /must divide 256/],
     ['too much shared memory', MODULE, 'down', { ...GEMM, tm: 256, tn: 256, tk: 64, stages: 4 }, /shared memory/],
     ['too many warps', MODULE, 'down', { ...GEMM, tm: 256, tn: 192, stages: 2 }, /24 warps/],
     ['a ragged tile', MODULE, 'down', { ...GEMM, tn: 40 }, /multiples of 16/],

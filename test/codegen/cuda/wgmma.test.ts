@@ -4,11 +4,11 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { emitCudaKernel } from '../../../codegen/cuda/index.js';
+import { defaultCudaSchedule, emitCudaKernel } from '../../../codegen/cuda/index.js';
 import { defaultWgmmaSchedule, isLegalWgmma, waveEfficiency, wgmmaCandidates } from '../../../codegen/cuda/wgmma/index.js';
 import type { CudaGemmSchedule, CudaKernelText } from '../../../ir/cuda.js';
-import type { LayerGemm, WgmmaCase } from './wgmmaKernels.js';
-import { layerGemm } from './wgmmaKernels.js';
+import type { HeadCase, LayerGemm, WgmmaCase } from './wgmmaKernels.js';
+import { headKernel, layerGemm } from './wgmmaKernels.js';
 
 const HAS_NVCC = spawnSync('nvcc', ['--version']).status === 0;
 if (!HAS_NVCC) console.warn('SKIPPED: nvcc is not on PATH, so no wgmma kernel was compiled for a GPU.');
@@ -19,12 +19,14 @@ const PINGPONG: CudaGemmSchedule = { kind: 'gemm', skeleton: 'wgmma', tm: 128, t
 const COOPERATIVE: CudaGemmSchedule = { ...PINGPONG, tn: 256, stages: 4, mode: 'cooperative' };
 const ALL: readonly LayerGemm[] = ['qkv', 'o', 'gateUp', 'down'];
 const large = (which: LayerGemm): WgmmaCase => layerGemm(which, HIDDEN, INTER);
-const emit = ({ kernel, module }: WgmmaCase, schedule: CudaGemmSchedule): CudaKernelText => emitCudaKernel(kernel, module, schedule, CAPACITY);
-const legal = ({ kernel, module }: WgmmaCase, schedule: CudaGemmSchedule, facts = H100): true | string => isLegalWgmma(kernel, module, schedule, facts);
+const HEAD = headKernel(HIDDEN, 32_000);
+const emit = ({ kernel, module }: WgmmaCase | HeadCase, schedule: CudaGemmSchedule): CudaKernelText => emitCudaKernel(kernel, module, schedule, CAPACITY);
+const legal = ({ kernel, module }: WgmmaCase | HeadCase, schedule: CudaGemmSchedule, facts = H100): true | string => isLegalWgmma(kernel, module, schedule, facts);
 
 describe('the text of a wgmma contraction', () => {
   it.each([
     ['wgmmaQkvPingPong', layerGemm('qkv', 256, 512, 64), { ...PINGPONG, tn: 96, stages: 6 }],
+    ['wgmmaHeadCooperative', headKernel(256, 600), { ...COOPERATIVE, stages: 3, cluster: 1 }],
     ['wgmmaDownCooperative', layerGemm('down', 256, 520, 64, 'f16'), { ...COOPERATIVE, tn: 96, stages: 3, cluster: 1 }],
   ] as const)('is golden %s', async (file, c, schedule) => {
     expect(legal(c, schedule)).toBe(true);
@@ -82,6 +84,7 @@ describe('isLegalWgmma', () => {
     ['a k step beside the swizzle', o, { ...PINGPONG, tk: 32 }, /tk must be 64 or 128/],
     ['a schedule of another skeleton', o, { ...PINGPONG, skeleton: 'mma' }, /schedule is for mma/],
     ['weights in panels', panels, PINGPONG, /cannot read weight w0 in layout panels/],
+    ['a tile that is no block of the vocabulary', HEAD, PINGPONG, /tn must be 256/],
     ['narrow pairs', narrow, PINGPONG, /width 4/],
     ['operands of two dtypes', { kernel: o.kernel, module: { ...o.module, weights: f16.module.weights } }, PINGPONG, /w0 is f16, its left operand bf16/],
   ] as const)('refuses %s', (_, c, schedule, reason) => { expect(legal(c, schedule)).toMatch(reason); });
@@ -97,6 +100,8 @@ describe('isLegalWgmma', () => {
       expect(legal(large(which), { ...PINGPONG, tm: 192, tn: 128 })).toBe(true);
     }
     expect(legal(o, { ...PINGPONG, tm: 64, tn: 416, stages: 3 })).toBe(true);
+    expect(legal(HEAD, COOPERATIVE)).toBe(true);
+    expect(legal(HEAD, { ...PINGPONG, tm: 64, tn: 256 })).toBe(true);
   });
 });
 
@@ -117,6 +122,10 @@ describe('choice of tiles', () => {
       for (const schedule of list) expect(isLegalWgmma(kernel, module, schedule, H100)).toBe(true);
       expect(defaultWgmmaSchedule(kernel, module, H100, rows)).toEqual(list[0]);
     }
+    const heads = wgmmaCandidates(HEAD.kernel, HEAD.module, H100, rows);
+    expect(heads.length).toBeGreaterThan(4);
+    for (const schedule of heads) expect(legal(HEAD, schedule)).toBe(true);
+    expect(defaultCudaSchedule(HEAD.kernel, HEAD.module, H100, { tokens: rows, rows, longest: rows })).toEqual(heads[0]);
   });
 
   it('is what was measured best on an H100 where waves differ', () => {
@@ -165,6 +174,8 @@ describe.skipIf(!HAS_NVCC)('compiled for sm_90a', () => {
     ['cooperative, interleaved', large('gateUp'), COOPERATIVE],
     ['ping-pong, the most accumulators', large('gateUp'), { ...PINGPONG, tn: 208 }],
     ['tall tiles, f16, one block a cluster', layerGemm('down', HIDDEN, INTER, 128, 'f16'), { ...PINGPONG, tm: 192, tn: 128, cluster: 1 }],
+    ['the vocabulary, cooperative', HEAD, COOPERATIVE],
+    ['the vocabulary, ping-pong', HEAD, { ...PINGPONG, tm: 64, tn: 256 }],
     ['two slabs a stage', layerGemm('o', 256, 512, 64), { ...COOPERATIVE, tn: 64, tk: 128, stages: 2 }],
   ] as const)('%s keeps its accumulators in registers', (_, c, schedule) => {
     expect(legal(c, schedule)).toBe(true);

@@ -1,6 +1,6 @@
 /** Contractions of a LLaMA layer as kernels for tensor cores: what the wgmma skeleton is tested on. */
-import type { BufferDecl, GemmKernel, KernelModule, Output, Pairing } from '../../../ir/kernel.js';
-import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
+import type { BufferDecl, GemmKernel, KernelModule, LogProbKernel, Output, Pairing } from '../../../ir/kernel.js';
+import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 import type { Scalar } from '../../../ir/scalar.js';
 import { acc, add, constant, div, element, mul, rowSum, store } from '../modules.js';
 
@@ -8,6 +8,11 @@ export type LayerGemm = 'qkv' | 'o' | 'gateUp' | 'down';
 
 export interface WgmmaCase {
   readonly kernel: GemmKernel;
+  readonly module: KernelModule;
+}
+
+export interface HeadCase {
+  readonly kernel: LogProbKernel;
   readonly module: KernelModule;
 }
 
@@ -43,6 +48,21 @@ export function layerGemm(which: LayerGemm, hidden: number, inter: number, headD
       name: weight, layout: 'kmajor', dtype: half, k, pairing,
       sources: (pairing.kind === 'interleave' ? ['a', 'b'] : ['a']).map((tensor) => ({ tensor, rows: columns })),
     })),
+    kernels: [kernel],
+  };
+  return { kernel, module };
+}
+
+/** The vocabulary contraction behind a norm. */
+export function headKernel(hidden: number, vocab: number, half: 'bf16' | 'f16' = 'bf16'): HeadCase {
+  const buffer = (name: string, dtype: BufferDecl['dtype'], columns: number): BufferDecl => ({ name, dtype, rows: 'R', columns, space: 'arena' });
+  const rms: Scalar = { op: 'rsqrt', a: add(div({ op: 'rowSum', buffer: 'squares' }, constant(hidden)), constant(1e-6)) };
+  const kernel: LogProbKernel = {
+    anchor: 'logprob', name: 'head', path: 'head', rows: 'R', ops: [], k: hidden, a: 'x', weight: 'w0', vocab, rowScale: rms, target: 'target', parts: 'parts',
+  };
+  const module: KernelModule = {
+    buffers: [buffer('x', half, hidden), buffer('squares', 'f32', Math.ceil(hidden / ROW_SUM_BLOCK)), buffer('target', 'i32', 1), buffer('parts', 'f32', 4 * Math.ceil(vocab / LOGPROB_BLOCK))],
+    weights: [{ name: 'w0', layout: 'kmajor', dtype: half, k: hidden, pairing: { kind: 'none' }, sources: [{ tensor: 'a', rows: vocab }] }],
     kernels: [kernel],
   };
   return { kernel, module };

@@ -99,8 +99,8 @@ static __attribute__((noinline)) void tw_portable_2x16_f32_a64_1_b16_1024_c512_u
 }
 #endif
 
-/* For each 512 columns: max z, Σ exp(z − max), first column of the max, z at the target. z = scale·acc, in place. */
-static void k_logprob_e8976837018b2bb7_d39c3da7_epilogue(const tw_launch *launch, float *tile, int64_t m0, int64_t mn, int64_t c0, int64_t cn) {
+/* For each 256 columns: max z, Σ exp(z − max), first column of the max, z at the target. z = scale·acc, in place. */
+static void k_logprob_c858250ac86e401c_d39c3da7_epilogue(const tw_launch *launch, float *tile, int64_t m0, int64_t mn, int64_t c0, int64_t cn) {
   const int32_t *target = (const int32_t *)launch->buffers[3];
   float *parts = (float *)launch->buffers[4];
   for (int64_t i = 0; i < mn; i++) {
@@ -111,10 +111,10 @@ static void k_logprob_e8976837018b2bb7_d39c3da7_epilogue(const tw_launch *launch
     float const r3 = 0.000009999999747378752f + r2;
     float const r4 = 1.0f / __builtin_sqrtf(r3);
     const tw_v scale = tw_set1(r4);
-    for (int64_t b = 0; b < cn && c0 + b < 600; b += 512) {
+    for (int64_t b = 0; b < cn && c0 + b < 600; b += 256) {
       float *z = tile + i * 512 + b;
       const int64_t first = c0 + b;
-      const int32_t n = 600 - first < 512 ? (int32_t)(600 - first) : 512;
+      const int32_t n = 600 - first < 256 ? (int32_t)(600 - first) : 256;
       tw_v top = tw_set1(-__builtin_inff());
       tw_i at = tw_seti(0);
       for (int32_t j = 0; j < n; j += 16) {
@@ -132,7 +132,7 @@ static void k_logprob_e8976837018b2bb7_d39c3da7_epilogue(const tw_launch *launch
       }
       tw_v sum = tw_set1(0.0f);
       for (int32_t j = 0; j < n; j += 16) sum += tw_exp(tw_load(z + j) - tw_set1(m));
-      float *out = parts + row * 32 + first / 512 * 4;
+      float *out = parts + row * 32 + first / 256 * 4;
       const int64_t t = target[row] - first;
       out[0] = m;
       out[1] = tw_sum(sum);
@@ -146,7 +146,7 @@ static void k_logprob_e8976837018b2bb7_d39c3da7_epilogue(const tw_launch *launch
  * While it works on one panel of w the next one is fetched, and the rows of the next pass over k; at the end, those of
  * the work item that this worker is likely to take next.
  */
-static void k_logprob_e8976837018b2bb7_d39c3da7_block(const float *a, const float *w, float *c, int64_t rows, int64_t columns, const float *next_a, const float *next_w) {
+static void k_logprob_c858250ac86e401c_d39c3da7_block(const float *a, const float *w, float *c, int64_t rows, int64_t columns, const float *next_a, const float *next_w) {
   const int64_t calls = (rows + 2 - 1) / 2 * ((columns + 16 - 1) / 16);
   const int64_t far_rows = rows > calls ? 2 : 1;
   for (int64_t k0 = 0; k0 < 64; k0 += 64) {
@@ -174,7 +174,7 @@ static void k_logprob_e8976837018b2bb7_d39c3da7_block(const float *a, const floa
     }
   }
 }
-void k_logprob_e8976837018b2bb7_d39c3da7(const tw_launch *launch, int32_t worker, int32_t workers) {
+void k_logprob_c858250ac86e401c_d39c3da7(const tw_launch *launch, int32_t worker, int32_t workers) {
   const int64_t rows = launch->R;
   char *scratch = launch->scratch + worker * launch->scratch_bytes;
   float *tile = (float *)scratch;
@@ -195,8 +195,8 @@ void k_logprob_e8976837018b2bb7_d39c3da7(const tw_launch *launch, int32_t worker
       const float *w = (const float *)launch->buffers[1] + n0 / 16 * 1024;
       const int64_t next_m0 = (item + workers) % down * height;
       const float *next_w = next_m0 > m0 || n0 + 512 >= 608 ? w : w + 512 / 16 * 1024;
-      k_logprob_e8976837018b2bb7_d39c3da7_block(a + m0 * 64, w, tile, mn, nn, a + next_m0 * 64, next_w);
-      k_logprob_e8976837018b2bb7_d39c3da7_epilogue(launch, tile, m0, mn, n0 / 1, nn / 1);
+      k_logprob_c858250ac86e401c_d39c3da7_block(a + m0 * 64, w, tile, mn, nn, a + next_m0 * 64, next_w);
+      k_logprob_c858250ac86e401c_d39c3da7_epilogue(launch, tile, m0, mn, n0 / 1, nn / 1);
     }
   }
 }

@@ -117,20 +117,20 @@ TW_FN void tw_tile(const unsigned short *a, int rows, const unsigned short *w, i
 }
 
 /*
- * Log-sum-exp of 512 vocabulary columns of 64 rows, from blocks of 32 columns, so that no tile shows in it. For each
+ * Log-sum-exp of 256 vocabulary columns of 64 rows, from blocks of 32 columns, so that no tile shows in it. For each
  * row and block of 32: max, Σ exp(z − max), first column of the max; and a row's z at its target.
  */
-struct tw_parts { float top[64][16], sum[64][16]; int at[64][16]; float target[64]; };
+struct tw_parts { float top[64][8], sum[64][8]; int at[64][8]; float target[64]; };
 
 /* Combines a row's blocks in order and writes them: one thread a row. */
 TW_FN void tw_write_parts(const tw_parts &parts, int i, float *to) {
   float top = -tw_inf(), sum = 0.0f;
   int at = 0;
-  for (int b = 16 - 1; b >= 0; b--) {
+  for (int b = 8 - 1; b >= 0; b--) {
     const float m = parts.top[i][b];
     if (m >= top || m != m) { top = m; at = parts.at[i][b]; }
   }
-  for (int b = 0; b < 16; b++) {
+  for (int b = 0; b < 8; b++) {
     if (parts.top[i][b] != -tw_inf()) sum = tw_add(sum, tw_mul(parts.sum[i][b], expf(parts.top[i][b] - top)));
   }
   to[0] = top;
@@ -139,17 +139,17 @@ TW_FN void tw_write_parts(const tw_parts &parts, int i, float *to) {
   to[3] = parts.target[i];
 }
 
-extern "C" __global__ void __launch_bounds__(128, 2) k_logprob_9774bad3ee67752f_afb0616e(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3, void *__restrict__ p4) {
+extern "C" __global__ void __launch_bounds__(128, 2) k_logprob_7189e9e798efdfda_afb0616e(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3, void *__restrict__ p4) {
   extern __shared__ __align__(128) unsigned char tw_shared[];
   float *values = (float *)(tw_shared + 24576);
   const int rows = R, down = (rows + 64 - 1) / 64;
   /* Blocks walk 4 row tiles before the next column tile: what they read together stays in L2. */
-  const int group = (int)blockIdx.x / (4 * 2), height = down - group * 4 < 4 ? down - group * 4 : 4;
-  const int place = (int)blockIdx.x - group * 4 * 2;
+  const int group = (int)blockIdx.x / (4 * 3), height = down - group * 4 < 4 ? down - group * 4 : 4;
+  const int place = (int)blockIdx.x - group * 4 * 3;
   const int m0 = (group * 4 + place % height) * 64, across = place / height;
   tw_await_previous();
   tw_parts &parts = *(tw_parts *)(tw_shared + 24832);
-  const int c0 = across * 512;
+  const int c0 = across * 256;
   for (int i = threadIdx.x / 32; i < 64; i += 4) {
     const int row = m0 + i < rows ? m0 + i : rows - 1;
     {
@@ -165,7 +165,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_logprob_9774bad3ee67752f_
     if (threadIdx.x % 32 == 0) parts.target[i] = -tw_inf();
   }
   float acc[2][4][4];
-  for (int sub = 0; sub < 512; sub += 64) {
+  for (int sub = 0; sub < 256; sub += 64) {
     const int n0 = c0 + sub;
     tw_tile((const unsigned short *)p0 + (long long)m0 * 64, rows - m0, (const unsigned short *)p1 + (long long)n0 * 64, 608 - n0, tw_shared, acc);
     const int self = tw_opaque(threadIdx.x), quad = self % 4, i0 = self / 32 % 2 * 32 + self % 32 / 4, j0 = self / 32 / 2 * 32;

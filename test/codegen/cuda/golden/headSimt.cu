@@ -55,20 +55,20 @@ TW_FN void tw_tile(const unsigned short *a, int rows, const unsigned short *w, i
 }
 
 /*
- * Log-sum-exp of 512 vocabulary columns of 32 rows, from blocks of 32 columns, so that no tile shows in it. For each
+ * Log-sum-exp of 256 vocabulary columns of 32 rows, from blocks of 32 columns, so that no tile shows in it. For each
  * row and block of 32: max, Σ exp(z − max), first column of the max; and a row's z at its target.
  */
-struct tw_parts { float top[32][16], sum[32][16]; int at[32][16]; float target[32]; };
+struct tw_parts { float top[32][8], sum[32][8]; int at[32][8]; float target[32]; };
 
 /* Combines a row's blocks in order and writes them: one thread a row. */
 TW_FN void tw_write_parts(const tw_parts &parts, int i, float *to) {
   float top = -tw_inf(), sum = 0.0f;
   int at = 0;
-  for (int b = 16 - 1; b >= 0; b--) {
+  for (int b = 8 - 1; b >= 0; b--) {
     const float m = parts.top[i][b];
     if (m >= top || m != m) { top = m; at = parts.at[i][b]; }
   }
-  for (int b = 0; b < 16; b++) {
+  for (int b = 0; b < 8; b++) {
     if (parts.top[i][b] != -tw_inf()) sum = tw_add(sum, tw_mul(parts.sum[i][b], expf(parts.top[i][b] - top)));
   }
   to[0] = top;
@@ -77,12 +77,12 @@ TW_FN void tw_write_parts(const tw_parts &parts, int i, float *to) {
   to[3] = parts.target[i];
 }
 
-extern "C" __global__ void __launch_bounds__(256, 1) k_logprob_9774bad3ee67752f_c8d5357d(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3, void *__restrict__ p4) {
+extern "C" __global__ void __launch_bounds__(256, 1) k_logprob_7189e9e798efdfda_c8d5357d(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3, void *__restrict__ p4) {
   extern __shared__ __align__(128) unsigned char tw_shared[];
   float *tile = (float *)tw_shared, *values = tile + 3136;
   tw_parts &parts = *(tw_parts *)(tile + 3168);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int rows = R, m0 = (int)blockIdx.x * 32, c0 = (int)blockIdx.y * 512;
+  const int rows = R, m0 = (int)blockIdx.x * 32, c0 = (int)blockIdx.y * 256;
   tw_await_previous();
   for (int i = warp; i < 32; i += 8) {
     const int row = m0 + i < rows ? m0 + i : rows - 1;
@@ -98,7 +98,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) k_logprob_9774bad3ee67752f_
     }
     if (lane == 0) parts.target[i] = -tw_inf();
   }
-  for (int sub = 0; sub < 512; sub += 64) {
+  for (int sub = 0; sub < 256; sub += 64) {
     const int n0 = c0 + sub;
     tw_tile((const unsigned short *)p0 + (long long)m0 * 64, rows - m0, (const unsigned short *)p1 + (long long)n0 * 64, 608 - n0, tile);
     for (int item = warp; item < 32 * 2; item += 8) {

@@ -8,7 +8,7 @@ TW_FN float tw_sum32(float x) {
   return tw_quad_sum(sum);
 }
 
-extern "C" __global__ void __launch_bounds__(128, 1) k_logprobreduce_f37869b824785317_a61906c6(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3) {
+extern "C" __global__ void __launch_bounds__(128, 1) k_logprobreduce_d763150db50723a6_a61906c6(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3) {
   tw_await_previous();
   const int lane = threadIdx.x % 32;
   const int row = blockIdx.x * 4 + threadIdx.x / 32;
@@ -16,8 +16,8 @@ extern "C" __global__ void __launch_bounds__(128, 1) k_logprobreduce_f37869b8247
   const float *parts = (const float *)p0 + (long long)row * 32;
   const int target = ((const int *)p1)[row];
   float top = -tw_inf();
-  int at = 2;
-  for (int b = lane; b < 2; b += 32) {
+  int at = 3;
+  for (int b = lane; b < 3; b += 32) {
     const float m = parts[4 * b];
     if (m > top || m != m) { top = m; at = b; }
   }
@@ -28,11 +28,11 @@ extern "C" __global__ void __launch_bounds__(128, 1) k_logprobreduce_f37869b8247
     if (m > top || m != m || (m == top && b < at)) { top = m; at = b; }
   }
   float sum = 0.0f;
-  for (int b = lane; b < 2; b += 32) sum = tw_add(sum, tw_mul(parts[4 * b + 1], expf(parts[4 * b] - top)));
+  for (int b = lane; b < 3; b += 32) sum = tw_add(sum, tw_mul(parts[4 * b + 1], expf(parts[4 * b] - top)));
   sum = tw_warp_sum(sum);
   if (lane == 0) {
-    const float z = target >= 0 && target < 600 ? parts[4 * (target / 512) + 3] : tw_nan();
+    const float z = target >= 0 && target < 600 ? parts[4 * (target / 256) + 3] : tw_nan();
     ((float *)p2)[row] = (float)((double)z - ((double)top + log((double)sum)));
-    ((int *)p3)[row] = at < 2 && (float)target == parts[4 * at + 2];
+    ((int *)p3)[row] = at < 3 && (float)target == parts[4 * at + 2];
   }
 }

@@ -1,0 +1,120 @@
+/*
+ * What a Hopper contraction uses besides warp.h: barriers that count bytes, boxes copied by tensor maps, warpgroup products
+ * of swizzled shared memory. Comes after the prelude, in place of the kernel's own definitions (emulateHopper.ts). Blocks run
+ * one by one, so there are no clusters. Copies land when somebody waits for them, and not before; until then their places
+ * hold NaN. Products are computed where they are issued: what a kernel reads before it waited for them is not caught.
+ */
+#include <map>
+
+struct tw_view { const unsigned char *base; long long rows, columns, stride; int boxRows, boxColumns; };
+struct tw_box { unsigned to; tw_view view; long long column, row; };
+struct tw_barrier { int count, pending; long long bytes; unsigned phase; std::vector<tw_box> boxes; };
+static std::map<unsigned, tw_barrier> tw_barriers;
+static std::map<unsigned, tw_meeting> tw_named;
+
+static tw_map tw_map_of(const tw_view &view) {
+  tw_map map;
+  static_assert(sizeof view <= sizeof map, "a view fits a map");
+  memcpy(&map, &view, sizeof view);
+  return map;
+}
+/* The 128-byte swizzle: bits 4 to 6 of an address are changed by bits 7 to 9. */
+static unsigned tw_swizzled(unsigned at) { return at ^ ((at >> 3) & 0x70); }
+static uint16_t tw_half_at(unsigned at) {
+  at = tw_swizzled(at);
+  if (at + 2 > sizeof tw_shared) tw_fail("a product reads past shared memory");
+  uint16_t h;
+  memcpy(&h, ::tw_shared + at, 2);
+  return h;
+}
+static tw_barrier &tw_barrier_at(unsigned bar) {
+  const auto found = tw_barriers.find(bar);
+  if (found == tw_barriers.end()) tw_fail("a barrier that nobody initialised");
+  return found->second;
+}
+static void tw_bar_settle(tw_barrier &b) {
+  tw_progress++;
+  if (b.pending < 0) tw_fail("more arrivals at a barrier than it counts");
+  if (b.pending != 0 || b.bytes != 0) return;
+  b.phase++;
+  b.pending = b.count;
+}
+static void tw_bar_init(unsigned bar, unsigned count) { tw_barriers[bar] = { (int)count, (int)count, 0, 0, {} }; }
+static void tw_bar_expect(unsigned bar, unsigned bytes) {
+  tw_barrier &b = tw_barrier_at(bar);
+  b.bytes += bytes;
+  b.pending--;
+  tw_bar_settle(b);
+}
+static void tw_bar_arrive(unsigned bar) {
+  tw_barrier &b = tw_barrier_at(bar);
+  b.pending--;
+  tw_bar_settle(b);
+}
+static void tw_box_land(const tw_box &box) {
+  for (int r = 0; r < box.view.boxRows; r++) {
+    for (int c = 0; c < box.view.boxColumns; c++) {
+      const long long row = box.row + r, column = box.column + c;
+      uint16_t h = 0;
+      if (row >= 0 && row < box.view.rows && column >= 0 && column < box.view.columns) memcpy(&h, box.view.base + (row * box.view.stride + column) * 2, 2);
+      memcpy(::tw_shared + tw_swizzled(box.to + (unsigned)(r * box.view.boxColumns + c) * 2), &h, 2);
+    }
+  }
+}
+static void tw_bar_wait(unsigned bar, unsigned parity) {
+  tw_barrier &b = tw_barrier_at(bar);
+  for (;;) {
+    std::vector<tw_box> boxes;
+    boxes.swap(b.boxes);
+    for (const tw_box &box : boxes) {
+      tw_box_land(box);
+      b.bytes -= (long long)box.view.boxRows * box.view.boxColumns * 2;
+    }
+    if (!boxes.empty()) tw_bar_settle(b);
+    if ((b.phase & 1) != parity) return;
+    tw_yield();
+  }
+}
+static void tw_load_box(unsigned to, const tw_map *map, int column, int row, unsigned bar) {
+  tw_view view;
+  memcpy(&view, map, sizeof view);
+  const unsigned bytes = (unsigned)(view.boxRows * view.boxColumns * 2);
+  if (to % 1024 != 0 || to + bytes > sizeof tw_shared) tw_fail("a box does not begin at a multiple of 1024 in shared memory");
+  if (view.boxColumns * 2 != 128 || (uintptr_t)view.base % 16 != 0 || view.stride * 2 % 16 != 0) tw_fail("a tensor map that a GPU refuses");
+  memset(::tw_shared + to, 0xff, bytes);
+  tw_barrier_at(bar).boxes.push_back({ to, view, column, row });
+}
+/* bar.sync and bar.arrive of two warpgroups. */
+static void tw_named_arrive(unsigned id) {
+  tw_meeting &m = tw_named[id];
+  tw_progress++;
+  if (++m.arrived == 256) { m.arrived = 0; m.generation++; }
+}
+static void tw_named_sync(unsigned id) {
+  tw_meeting &m = tw_named[id];
+  const uint64_t generation = m.generation;
+  tw_named_arrive(id);
+  while (m.generation == generation) tw_yield();
+}
+/* Two K-major operands, 1024 bytes from one 8 rows to the next, as the descriptor says. */
+template <int N> static void tw_product(float (&d)[N], unsigned long long a, unsigned long long b, int isAdded, float (*value)(uint16_t)) {
+  if ((a >> 32 & 0x3fff) != 64 || (a >> 62) != 1 || (b >> 32 & 0x3fff) != 64 || (b >> 62) != 1) tw_fail("a descriptor without 128-byte swizzle");
+  const unsigned lane = tw_current % 32, warp = tw_current / 32 % 4;
+  const unsigned at_a = (unsigned)(a & 0x3fff) << 4, at_b = (unsigned)(b & 0x3fff) << 4;
+  const auto row = [](unsigned at, unsigned r, unsigned k) { return at + r / 8 * 1024 + r % 8 * 128 + 2 * k; };
+  float x[2][16], y[16];
+  for (unsigned h = 0; h < 2; h++) for (unsigned k = 0; k < 16; k++) x[h][k] = value(tw_half_at(row(at_a, 16 * warp + lane / 4 + 8 * h, k)));
+  for (unsigned j = 0; j < N / 4; j++) {
+    for (unsigned e = 0; e < 2; e++) {
+      for (unsigned k = 0; k < 16; k++) y[k] = value(tw_half_at(row(at_b, 8 * j + lane % 4 * 2 + e, k)));
+      for (unsigned h = 0; h < 2; h++) {
+        double sum = 0;
+        for (unsigned k = 0; k < 16; k++) sum += (double)x[h][k] * y[k];
+        float &to = d[4 * j + 2 * h + e];
+        to = (float)((isAdded ? to : 0.0) + sum);
+      }
+    }
+  }
+  /* No lane runs ahead of its warp, and frees a stage that others still read. */
+  tw_warp("wgmma", [](tw_fibre *) {});
+}
