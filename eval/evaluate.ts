@@ -2,7 +2,8 @@
 import { UserError } from '../errors.js';
 import type { Scores } from './metrics.js';
 import { layBatch, type LaidBatch } from './microBatch.js';
-import { halvePack, packTrees, shuffled, type Pack } from './pack.js';
+import { halvePack, packTrees, shuffled } from './pack.js';
+import type { Pack } from './packing.js';
 import { Tally, type Progress } from './progress.js';
 import type { ScoredRows, Scorer } from './scorer.js';
 import type { Question } from './tasks/task.js';

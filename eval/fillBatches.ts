@@ -2,7 +2,7 @@
  * Fills micro-batches to the brim: best fit, largest first. Where a device works in whole waves, or a micro-batch costs
  * much whatever it holds, full micro-batches beat similar ones.
  */
-import type { BatchCost, Pack, Packable } from './pack.js';
+import type { BatchCost, Pack, Packable } from './packing.js';
 
 /** Sizes of micro-batch that are tried, as parts of the largest. */
 const SIZES = 64;

@@ -9,7 +9,8 @@ export { Journal, journalPath, type JournalOptions, type RunIdentity } from './j
 export { argmax, meanAndError, measure, type QuestionMetrics, type Scores } from './metrics.js';
 export { layBatch, type LaidBatch } from './microBatch.js';
 export { makeFolder, modelFolder, prepareOutput, sanitiseModelName, writeAtomically } from './output.js';
-export { packTrees, shuffled, type BatchCost, type Pack, type Packable } from './pack.js';
+export { packTrees, shuffled } from './pack.js';
+export type { BatchCost, Pack, Packable } from './packing.js';
 export type { Progress } from './progress.js';
 export { summariseResults, throughputOf, VOLATILE_FIELDS, writeResults, type Results, type ResultsInput, type Throughput, type WrittenResults } from './results.js';
 export { loadQuestions, scoreQuestions, type LoadedQuestions, type Scored, type ScoreOptions } from './run.js';

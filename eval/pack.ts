@@ -3,28 +3,8 @@
  * the order is cut by dynamic programming, so that a micro-batch holds similar ones; or micro-batches are filled up.
  */
 import { fillBatches } from './fillBatches.js';
-import type { Scorer } from './scorer.js';
+import type { BatchCost, Pack, Packable } from './packing.js';
 import type { TreeSize } from './tree.js';
-
-export type BatchCost = Pick<Scorer, 'maxTokens' | 'maxRows' | 'cost'>;
-
-/** What packing needs to know of a tree. */
-export interface Packable extends TreeSize {
-  /** Orders trees in place of their own length: trees of one question carry the same, and so stay together. */
-  readonly orderLength?: number;
-  /** Trees of one group go into one micro-batch where they fit. */
-  readonly group?: number;
-}
-
-/** A micro-batch to be. */
-export interface Pack<T extends Packable> {
-  readonly items: readonly T[];
-  readonly tokens: number;
-  readonly rows: number;
-  readonly longest: number;
-  /** Estimated seconds. */
-  readonly seconds: number;
-}
 
 /** Evaluations of the cost that packing may take: a fraction of a second with a table lookup for cost. */
 const MAX_EVALUATIONS = 1_500_000;

@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { fillBatches } from '../../eval/fillBatches.js';
-import { cutByLength, packTrees, shuffled, type BatchCost, type Packable } from '../../eval/pack.js';
+import { cutByLength, packTrees, shuffled } from '../../eval/pack.js';
+import type { BatchCost, Packable } from '../../eval/packing.js';
 
 const limits = (maxTokens: number, maxRows: number, cost: BatchCost['cost']): BatchCost => ({ maxTokens, maxRows, cost });
 /** A step cost with padding to the longest, as bucketed kernels have. */
