@@ -12,6 +12,7 @@ import {
 } from '../../runtime/cuda/addon.js';
 import { HOPPER_KERNELS, KERNELS } from '../support/cudaKernels.js';
 import { temporaryFolder } from './support.js';
+import { trapScript } from './trap.js';
 
 const available = cudaAvailable();
 const skip = available.ok ? false : available.reason;
@@ -221,26 +222,7 @@ describe('the CUDA driver', { skip }, () => {
   });
 
   it('reports an illegal access as a dead context, of which this process sees nothing', () => {
-    const script = `
-      const { loadAddon } = await import(${JSON.stringify(new URL('../../runtime/cpu/addon.js', import.meta.url).href)});
-      const { cudaAvailable } = await import(${JSON.stringify(new URL('../../runtime/cuda/addon.js', import.meta.url).href)});
-      cudaAvailable();
-      const { cuda } = loadAddon();
-      const device = new cuda.Device(0);
-      const module = new cuda.Module(device, new TextEncoder().encode(${JSON.stringify(KERNELS)}));
-      const memory = new cuda.Memory(device, 1024);
-      const one = { kind: 'constant', count: 1 };
-      const program = new cuda.Program({ device, maxTokens: 1, maxRows: 1, slots: [{ memory, offset: 0, bytes: 64 }], inputs: [], outputs: [],
-        launches: [{ name: 'layers.3', module, symbol: 'tw_trap', slots: [0], tensorMaps: [], usesProgrammaticLaunch: false,
-          launch: { threads: 1, sharedBytes: 0, cluster: 1, gridX: one, gridY: one } }] });
-      const outcomes = [];
-      for (let i = 0; i < 2; i++) {
-        await program.run({ tokens: 1, rows: 0, inputs: [], isSynchronous: true }).catch(({ code, isContextDead, message }) => {
-          outcomes.push({ code, isContextDead, isNamed: outcomes.length > 0 || message.includes('layers.3') });
-        });
-      }
-      console.log(JSON.stringify(outcomes));`;
-    const outcomes = JSON.parse(execFileSync(process.execPath, ['--input-type=module', '-e', script], { encoding: 'utf8', timeout: 60_000 })) as unknown;
+    const outcomes = JSON.parse(execFileSync(process.execPath, ['--input-type=module', '-e', trapScript()], { encoding: 'utf8', timeout: 60_000 })) as unknown;
     assert.deepEqual(outcomes, Array.from({ length: 2 }, () => ({ code: 'CUDA_ERROR_ILLEGAL_ADDRESS', isContextDead: true, isNamed: true })));
     const bench = new Bench();
     bench.memory.fill(1);

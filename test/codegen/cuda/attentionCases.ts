@@ -88,3 +88,26 @@ export const cut = (data: AttentionData, from: number, to: number): AttentionDat
     return [name, name === 'subtreeEnd' ? part.map((end) => end - from) : part];
   })),
 });
+
+const IDENTICAL = 'four identical answers';
+const STEM = 29;
+const ANSWER = 13;
+/** Batches of one kind of tree each, by name. */
+export const ADVERSARIES: readonly (readonly [string, readonly Tree[]])[] = [
+  ['depth 1', [star(40)]], ['one token', [single]], ['many trees of one token', Array.from({ length: 37 }, () => single)], ['long chains', [chain(97), chain(64), chain(130)]],
+  // An answer that is the beginning of another, or nothing, adds no token.
+  ['empty branches', [branches(12, [0, 5, 0, 7]), branches(33, [0, 0, 0, 0]), branches(20, [0, 0, 1, 0])]],
+  [IDENTICAL, [branches(STEM, [ANSWER, ANSWER, ANSWER, ANSWER])]],
+];
+
+/** Random data for a batch of ADVERSARIES; identical answers have the same queries, keys and values. */
+export function adversarialData(s: Shape, name: string, trees: readonly Tree[], seed: number): AttentionData {
+  const data = dataOf(s, ends(trees), seed);
+  if (name !== IDENTICAL) return data;
+  for (const [input, values] of data.inputs) {
+    if (input === 'subtreeEnd') continue;
+    const width = values.length / data.T;
+    for (let answer = 1; answer < 4; answer++) values.copyWithin((STEM + answer * ANSWER) * width, STEM * width, (STEM + ANSWER) * width);
+  }
+  return data;
+}
