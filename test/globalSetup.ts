@@ -1,11 +1,13 @@
 /**
- * Runs once before all tests: says loudly what this machine lacks and which tests are skipped for it.
+ * Runs once before all tests: makes the folder that they share, says loudly what this machine lacks and which tests are
+ * skipped for it.
  * A skipped test that nobody noticed is a test that does not exist.
  */
 import { spawnSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { runFolder } from './support/runFolder.js';
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
 
@@ -37,7 +39,7 @@ const OPTIONAL: readonly Optional[] = [
   },
 ];
 
-export default function setup(): void {
+function reportMissing(): void {
   const missing = OPTIONAL.filter((item) => !item.isPresent());
   if (missing.length === 0) return;
   const rule = '!'.repeat(80);
@@ -47,4 +49,15 @@ export default function setup(): void {
     `!!   to run them: ${item.remedy}`,
   ]);
   process.stderr.write(`\n${[rule, ...lines, rule].join('\n')}\n\n`);
+}
+
+/** Returns what runs after the last test. */
+export default function setup(): () => void {
+  const folder = runFolder(process.pid);
+  const remove = (): void => { rmSync(folder, { recursive: true, force: true }); };
+  // Process ids come again: nothing of an earlier run is to be found there.
+  remove();
+  mkdirSync(folder, { mode: 0o700 });
+  reportMissing();
+  return remove;
 }

@@ -2,7 +2,6 @@
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import koffi from 'koffi';
 import type { LibraryHandle } from 'koffi';
@@ -18,6 +17,7 @@ import { roundToF16 } from '../../ir/round.js';
 import { roundToBf16 } from '../../ir/scalar.js';
 import type { DType } from '../../ir/types.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
+import { runFolder } from '../support/runFolder.js';
 
 const FLAGS = readFileSync('/proc/cpuinfo', 'utf8');
 const hasFlags = (...names: string[]): boolean => names.every((name) => new RegExp(`\\b${name}\\b`).test(FLAGS));
@@ -56,7 +56,7 @@ double tw_test_run(tw_kernel kernel, void *const *buffers, int64_t T, int64_t R,
 export function compile(source: string, flags: readonly string[]): LibraryHandle {
   const known = LIBRARIES.get(`${flags.join(' ')}\n${source}`);
   if (known !== undefined) return known;
-  const dir = join(tmpdir(), 'tilewright-test-kernels');
+  const dir = join(runFolder(), 'kernels');
   mkdirSync(dir, { recursive: true });
   const key = createHash('sha256').update(flags.join(' ')).update(source).digest('hex').slice(0, 24);
   const [c, so] = [join(dir, `${key}.c`), join(dir, `${key}-${process.pid}.so`)];

@@ -6,6 +6,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, expect, vi } from 'vitest';
 import { readSettings } from '../../settings.js';
+import { runFolder } from '../support/runFolder.js';
 
 export const ROOT = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 export const MAIN = join(ROOT, 'dist', 'cli', 'main.js');
@@ -16,7 +17,7 @@ export const isBuilt = NEEDED.every((path) => existsSync(path));
 if (!isBuilt) process.stderr.write(`SKIPPED: end-to-end tests: ${NEEDED.filter((path) => !existsSync(path)).join(', ')} not there; npm run build makes it\n`);
 
 /** One kernel cache for all files of end-to-end tests of one run: each small model is compiled once. */
-export const CACHE = join(tmpdir(), `tilewright-e2e-cache-${process.ppid}`);
+export const CACHE = join(runFolder(), 'e2e-cache');
 
 // Several processes a test, which a busy machine may hold up.
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });

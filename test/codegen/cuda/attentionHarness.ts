@@ -1,8 +1,4 @@
 /** Runs generated attention without a GPU: its text as C++ over fibres (test/support/cudaWarp), a block at a time. */
-import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import koffi from 'koffi';
 import { emitAttention } from '../../../codegen/cuda/attention.js';
 import { CudaOperands } from '../../../codegen/cuda/operands.js';
@@ -12,9 +8,9 @@ import type { CudaAttentionSchedule, CudaKernelText } from '../../../ir/cuda.js'
 import type { AttentionKernel, BufferDecl, KernelModule } from '../../../ir/kernel.js';
 import { ROW_PAD, rowStride } from '../../../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../../../ir/types.js';
+import { loadOverFibres } from '../../support/cudaWarp/compile.js';
 import { aligned, put, take } from '../harness.js';
 
-const WARP = new URL('../../support/cudaWarp/warp.h', import.meta.url);
 const GUARD = 0xff; // NaN in every float type, −1 as an index.
 
 export interface Shape {
@@ -72,25 +68,12 @@ extern "C" int tw_test_run(void **p, int T, int R, int grid_x, int grid_y, int t
 `;
 
 type Run = (p: Buffer, T: number, R: number, x: number, y: number, threads: number, late: number, backwards: number) => number;
-const libraries = new Map<string, Run>();
 
 function compile(text: string, parameters: number): Run {
-  const known = libraries.get(text);
-  if (known !== undefined) return known;
-  const folder = mkdtempSync(join(tmpdir(), 'tilewright-warp-'));
-  try {
-    const source = text.replaceAll('extern __shared__', 'extern').replaceAll('__shared__', 'static');
-    const pointers = Array.from({ length: parameters }, (_, i) => `p[${i}]`).join(', ');
-    writeFileSync(join(folder, 'kernel.cc'), [readFileSync(WARP, 'utf8'), source, DRIVER.replace('ARGUMENTS', pointers)].join('\n'));
-    const flags = ['-std=c++17', '-O1', '-ffp-contract=off', '-march=native', '-fno-stack-protector', '-fno-strict-aliasing', '-Wall', '-Wno-unknown-pragmas', '-Wno-unused-function', '-Wno-maybe-uninitialized'];
-    execFileSync('c++', [...flags, '-shared', '-fPIC', '-o', join(folder, 'kernel.so'), join(folder, 'kernel.cc')], { stdio: ['ignore', 'pipe', 'inherit'] });
-    const library = koffi.load(join(folder, 'kernel.so'));
-    const run = library.func('int tw_test_run(void *p, int T, int R, int x, int y, int threads, int late, int backwards)') as Run;
-    libraries.set(text, run);
-    return run;
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+  const source = text.replaceAll('extern __shared__', 'extern').replaceAll('__shared__', 'static');
+  const pointers = Array.from({ length: parameters }, (_, i) => `p[${i}]`).join(', ');
+  const library = loadOverFibres(`${source}\n${DRIVER.replace('ARGUMENTS', pointers)}`);
+  return library.func('int tw_test_run(void *p, int T, int R, int x, int y, int threads, int late, int backwards)') as Run;
 }
 
 export interface AttentionData {

@@ -1,8 +1,4 @@
 /** Runs generated CUDA without a GPU: each kernel's text as C++ over fibres (test/support/cudaWarp), block after block. */
-import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import koffi from 'koffi';
 import { emitCudaKernel } from '../../../codegen/cuda/index.js';
 import { render } from '../../../codegen/cuda/templates.js';
@@ -13,10 +9,10 @@ import { logicalWeight } from '../../../ir/kernelInterpreter.js';
 import type { RawTensor } from '../../../ir/kernelInterpreter.js';
 import { ROW_PAD, rowStride } from '../../../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../../../ir/types.js';
+import { loadOverFibres } from '../../support/cudaWarp/compile.js';
 import { aligned, packWeight, put, take } from '../harness.js';
 import { hopperSupport, hopperText, isHopper, mapArguments } from './emulateHopper.js';
 
-const WARP = new URL('../../support/cudaWarp/warp.h', import.meta.url);
 /** NaN in every float type, −1 as an index. */
 const GUARD = 0xff;
 
@@ -52,26 +48,18 @@ type Run = (p: Buffer, sizes: Buffer, T: number, R: number, x: number, y: number
 
 /** All kernels as one library: the prelude once, each kernel's own text in a namespace. */
 function compile(kernels: readonly CudaKernelText[]): (symbol: string) => Run {
-  const folder = mkdtempSync(join(tmpdir(), 'tilewright-cuda-'));
-  try {
-    const prelude = render('prelude', {});
-    const texts = [...new Map(kernels.map((kernel) => [kernel.symbol, kernel])).values()].map((kernel) => {
-      const { source, symbol, parameters, tensorMaps } = kernel;
-      if (!source.startsWith(prelude)) throw new Error(`${symbol} does not begin with the prelude`);
-      // Dynamic shared memory is that of warp.h; static shared memory is not shared between blocks that run one by one.
-      const own = source.slice(prelude.length);
-      const text = (isHopper(kernel) ? hopperText(own, kernel) : own).replaceAll(/extern __shared__[^;]*;/g, '').replaceAll('__shared__', 'static');
-      const pointers = [...parameters.map((_, i) => `p[${i}]`), ...mapArguments(tensorMaps, ROW_PAD)].join(', ');
-      return `namespace of_${symbol} {\n${text}\n${DRIVER.replaceAll('SYMBOL', symbol).replace('ARGUMENTS', pointers).replaceAll('COUNT', String(parameters.length))}\n}`;
-    });
-    writeFileSync(join(folder, 'kernels.cc'), [readFileSync(WARP, 'utf8'), FENCED, prelude, ...(kernels.some(isHopper) ? [hopperSupport()] : []), ...texts].join('\n'));
-    const flags = ['-std=c++17', '-O1', '-ffp-contract=off', '-fno-strict-aliasing', '-march=native', '-fno-stack-protector', '-Wall', '-Wno-unknown-pragmas', '-Wno-unused-function', '-Wno-maybe-uninitialized'];
-    execFileSync('c++', [...flags, '-shared', '-fPIC', '-o', join(folder, 'kernels.so'), join(folder, 'kernels.cc')], { stdio: ['ignore', 'pipe', 'inherit'] });
-    const library = koffi.load(join(folder, 'kernels.so'));
-    return (symbol) => library.func(`int run_${symbol}(void *p, void *sizes, int T, int R, int x, int y, int threads, int backwards)`) as Run;
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+  const prelude = render('prelude', {});
+  const texts = [...new Map(kernels.map((kernel) => [kernel.symbol, kernel])).values()].map((kernel) => {
+    const { source, symbol, parameters, tensorMaps } = kernel;
+    if (!source.startsWith(prelude)) throw new Error(`${symbol} does not begin with the prelude`);
+    // Dynamic shared memory is that of warp.h; static shared memory is not shared between blocks that run one by one.
+    const own = source.slice(prelude.length);
+    const text = (isHopper(kernel) ? hopperText(own, kernel) : own).replaceAll(/extern __shared__[^;]*;/g, '').replaceAll('__shared__', 'static');
+    const pointers = [...parameters.map((_, i) => `p[${i}]`), ...mapArguments(tensorMaps, ROW_PAD)].join(', ');
+    return `namespace of_${symbol} {\n${text}\n${DRIVER.replaceAll('SYMBOL', symbol).replace('ARGUMENTS', pointers).replaceAll('COUNT', String(parameters.length))}\n}`;
+  });
+  const library = loadOverFibres([FENCED, prelude, ...(kernels.some(isHopper) ? [hopperSupport()] : []), ...texts].join('\n'));
+  return (symbol) => library.func(`int run_${symbol}(void *p, void *sizes, int T, int R, int x, int y, int threads, int backwards)`) as Run;
 }
 
 export interface EmulateOptions {

@@ -138,10 +138,10 @@ describe.skipIf(!hasCc)('calling NVRTC', () => {
     let turns = 0;
     const timer = setInterval(() => turns++, 20);
     const started = performance.now();
-    const all = await Promise.all([1, 2, 3].map((i) => nvrtc.compile(`k${i}.cu`, `SLEEP // ${i}`, ['--a', `--b=${i}`])));
+    const all = await Promise.all([1, 2, 3, 4].map((i) => nvrtc.compile(`k${i}.cu`, `SLEEP // ${i}`, ['--a', `--b=${i}`])));
     clearInterval(timer);
-    // Three halves of a second side by side, while this thread goes on.
-    expect(performance.now() - started).toBeLessThan(1400);
+    // Four halves of a second side by side, while this thread goes on.
+    expect(performance.now() - started).toBeLessThan(1900);
     expect(turns).toBeGreaterThan(5);
     all.forEach((each, i) => {
       if (!each.isCompiled) throw new Error(each.log);

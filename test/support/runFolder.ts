@@ -1,0 +1,6 @@
+/** What the test files of one run share, and no other run sees: caches of compiled kernels. */
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+/** The folder of the run whose main process is `pid`; test files run in its children. globalSetup.ts makes and removes it. */
+export const runFolder = (pid: number = process.ppid): string => join(tmpdir(), `tilewright-tests-${pid}`);
