@@ -71,7 +71,7 @@ export const leastCommonMultiple = (a: number, b: number): number => (a / gcd(a,
 
 /**
  * Physical columns that a work item must take a multiple of: whole heads where columns are rotated, whole pairs where
- * matrices are interleaved, and always whole blocks of 32 logical columns (row sums, padding).
+ * matrices are interleaved, and always 32 logical columns: whole blocks of row sums, and the padding of panels.
  */
 export function columnStep(segment: Pick<Segment, 'pairing'>): number {
   const { pairing } = segment;

@@ -41,8 +41,8 @@ export type Output =
   | { readonly kind: 'store'; readonly buffer: string; readonly value: Scalar }
   | { readonly kind: 'rowSum'; readonly buffer: string; readonly value: Scalar };
 
-/** Columns summed into one part of a row sum. Divides every column tile. */
-export const ROW_SUM_BLOCK = 32;
+/** Columns summed into one part of a row sum. Divides every column tile: a tensor core's tiles come in steps of it. */
+export const ROW_SUM_BLOCK = 16;
 
 /** A column range of a contraction with its own matrix, epilogue and results (q, k and v of one QKV kernel). */
 export interface Segment {

@@ -100,7 +100,7 @@ export interface BucketSeconds extends Bucket {
 /**
  * Row stride in elements of a buffer: columns rounded up to 32 (a whole K step of every micro-kernel; kernels write
  * the pad, as zeros), plus one cache line where the stride would otherwise be a multiple of 4 KiB and rows would
- * share L1 sets. One-column buffers (vectors) have stride 1. Row-sum parts are unpadded.
+ * share L1 sets. One-column buffers (vectors) have stride 1.
  */
 export function rowStride(buffer: BufferDecl, tokens: number, elementBytes: number): number {
   const columns = buffer.columns === 'T' ? tokens : buffer.columns;

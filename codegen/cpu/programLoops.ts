@@ -19,18 +19,17 @@ function rotated(outputs: readonly Output[]): Scalar[] {
   return [...found.values()];
 }
 
-/** Prints the outputs at one site into `body`. `sums` names the accumulator of each row sum. */
-function printOutputs(outputs: readonly Output[], site: Site, body: Body, sums: readonly string[]): void {
+/** Prints the outputs at one site into `body`. A row sum's block is one vector: its lanes are added right here. */
+function printOutputs(outputs: readonly Output[], site: Site, body: Body): void {
   // Values first, stores after: an output may be stored where another is read.
   const values = outputs.map((output) => body.masked(output.value, site));
-  let sum = 0;
   outputs.forEach((output, i) => {
-    if (output.kind === 'rowSum') {
-      body.lines.push(`${sums[sum++]!} += ${values[i]!};`);
-      return;
-    }
     const operand = body.row.operands.get(output.buffer);
     const pointer = body.row.rowPointer(operand, undefined);
+    if (output.kind === 'rowSum') {
+      body.lines.push(`${pointer}[(${site.column}) / ${ROW_SUM_BLOCK}] = tw_sum(${values[i]!});`);
+      return;
+    }
     body.lines.push(operand.columns === 1
       ? `tw_s_store_${operand.dtype}(${pointer}, ${values[i]!}[0]);` : `tw_store_${operand.dtype}(${pointer} + ${site.column}, ${values[i]!});`);
   });
@@ -49,30 +48,22 @@ type MakeSite = (column: string, lanes: number | string) => Site;
 
 /** Loops over blocks of 32 columns [from, to) of one row; `columns` is the domain's extent, `from` a multiple of 32. */
 function columnBlocks(outputs: readonly Output[], row: RowScope, columns: number | 'T', from: string, to: string, site: MakeSite): string {
-  const sumCount = outputs.filter((output) => output.kind === 'rowSum').length;
-  const sums = Array.from({ length: sumCount }, (_, i) => `s${i}`);
-  const open = sums.map((name) => `tw_v ${name} = tw_set1(0.0f);`);
-  const close = (column: string): string[] => outputs.filter((output) => output.kind === 'rowSum').map((output, i) => {
-    const operand = row.operands.get(output.buffer);
-    return `${row.rowPointer(operand, undefined)}[(${column}) / ${ROW_SUM_BLOCK}] = tw_sum(${sums[i]!});`;
-  });
   const full = new Body(row);
-  printOutputs(outputs, site('column', 16), full, sums);
+  printOutputs(outputs, site('column', 16), full);
   const total = columns === 'T' ? 'launch->T' : String(columns);
   let text = `    const int64_t whole = ${to} < ${total} / 32 * 32 ? ${to} : ${total} / 32 * 32;\n`;
-  text += '    for (int64_t block = ' + from + '; block < whole; block += 32) {\n' + indent(open, 3);
-  text += '      for (int64_t column = block; column < block + 32; column += 16) {\n' + indent(full.lines, 4) + '      }\n';
-  text += indent(close('block'), 3) + '    }\n';
+  // Two vectors a turn: the lanes of their sums are added side by side.
+  text += '    for (int64_t block = ' + from + '; block < whole; block += 32) {\n';
+  text += '      for (int64_t column = block; column < block + 32; column += 16) {\n' + indent(full.lines, 4) + '      }\n    }\n';
   if (columns !== 'T' && columns % 32 === 0) return text;
-  const tail: string[] = [...open];
+  const tail: string[] = [];
   for (const half of [0, 16]) {
     const body = new Body(row);
     const lanes = columns === 'T' ? `(int32_t)(launch->T - block - ${half})` : Math.min(16, (columns % 32) - half);
     if (typeof lanes === 'number' && lanes <= 0) printZeros(outputs, `block + ${half}`, body);
-    else printOutputs(outputs, site(`(block + ${half})`, lanes), body, sums);
+    else printOutputs(outputs, site(`(block + ${half})`, lanes), body);
     tail.push('{', ...body.lines.map((line) => `  ${line}`), '}');
   }
-  tail.push(...close('block'));
   text += `    if (whole < ${total} && ${to} >= ${total}) {\n      const int64_t block = whole;\n${indent(tail, 3)}    }\n`;
   return text;
 }
@@ -139,8 +130,8 @@ function rotatePairs(segment: Segment, pairing: Extract<Pairing, { kind: 'rotate
     id: 'b', column: `(head + j + ${half})`, lanes: 16, acc: () => `tw_load(${acc} + ${at} + ${width})`,
     rotate: (a, b) => b.value(a, first),
   };
-  printOutputs(segment.outputs, first, body, []);
-  printOutputs(segment.outputs, second, body, []);
+  printOutputs(segment.outputs, first, body);
+  printOutputs(segment.outputs, second, body);
   let text = `    const int64_t end = c0 + cn < ${segment.columns} ? c0 + cn : ${segment.columns};\n`;
   text += `    for (int64_t head = c0; head < end; head += ${headDim}) {\n      for (int64_t j = 0; j < ${half}; j += 16) {\n${indent(body.lines, 4)}      }\n    }\n`;
   return rowsLoop(row, text);

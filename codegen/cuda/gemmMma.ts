@@ -1,8 +1,9 @@
 /** Contractions on tensor cores as all GPUs from sm_80 have them: cp.async into a ring of stages, ldmatrix, mma.sync. */
 import type { CudaGemmSchedule, LaunchShape } from '../../ir/cuda.js';
 import type { GemmKernel, LogProbKernel, Segment } from '../../ir/kernel.js';
-import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from '../../ir/kernel.js';
+import { LOGPROB_BLOCK } from '../../ir/kernel.js';
 import type { Symbol } from '../../ir/types.js';
+import { LOGPROB_PIECE, partsBytes } from './logprobParts.js';
 import type { EmittedCuda } from './loop.js';
 import type { CudaOperands } from './operands.js';
 import { kernelHead, leastCommonMultiple, matricesOf, physicalColumns } from './operands.js';
@@ -31,7 +32,6 @@ export function warpTiles({ tm, tn }: Pick<CudaGemmSchedule, 'tm' | 'tn'>, step:
 }
 
 const stageBytes = ({ tm, tn, tk }: CudaGemmSchedule): number => (tm + tn) * tk * 2;
-const partsBytes = (tm: number): number => tm * ((LOGPROB_BLOCK / ROW_SUM_BLOCK) * 12 + 4);
 
 /** Shared memory of a block, bytes; `rowValues` floats a row are kept for the epilogue. */
 export const mmaSharedBytes = (schedule: CudaGemmSchedule, rowValues: number, isLogProb: boolean): number =>
@@ -127,7 +127,7 @@ export function emitLogProbMma(kernel: LogProbKernel, operands: CudaOperands, sc
   const row = new RowScope(operands, 'row', 'r', prologue.given(`values + i * ${prologue.scalars.length}`));
   const scale = new Body(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
   const parts = operands.get(kernel.parts);
-  const text = render('logprobParts', { tm: schedule.tm, block: LOGPROB_BLOCK, pieces: LOGPROB_BLOCK / ROW_SUM_BLOCK }) + render('logprobMma', {
+  const text = render('logprobParts', { tm: schedule.tm, block: LOGPROB_BLOCK, pieces: LOGPROB_BLOCK / LOGPROB_PIECE }) + render('logprobMma', {
     ...values, partsOffset, columns: LOGPROB_BLOCK, acrossWarp: warpTiles(schedule, 32).wn / 8, row: indent(row.lines, 3), scale, vocab: kernel.vocab,
     weight: operands.get(kernel.weight).index, physical: physicalColumns(kernel.vocab, { kind: 'none' }), target: operands.get(kernel.target).index,
     parts: parts.index, partsStride: parts.stride,

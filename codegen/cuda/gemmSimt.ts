@@ -3,6 +3,7 @@ import type { CudaGemmSchedule } from '../../ir/cuda.js';
 import type { GemmKernel, LogProbKernel, Pairing, Segment } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from '../../ir/kernel.js';
 import { columnStep } from '../operands.js';
+import { LOGPROB_PIECE, partsBytes } from './logprobParts.js';
 import type { EmittedCuda } from './loop.js';
 import type { CudaOperands } from './operands.js';
 import { CUDA_TYPES, kernelHead, leastCommonMultiple, matricesOf, physicalColumns } from './operands.js';
@@ -14,11 +15,13 @@ import { render } from './templates.js';
 
 export const SIMT_THREADS = 256;
 
-/** Physical columns that a tile must be a multiple of: whole heads, whole pairs and whole blocks of 32 logical columns. */
-export const simtStep = (segments: readonly Segment[]): number => segments.map(columnStep).reduce(leastCommonMultiple, 32);
+/** Logical columns of a row that a warp ends together, one a lane. */
+const WARP_COLUMNS = 32;
+
+/** Physical columns that a tile must be a multiple of: whole heads, whole pairs and what a warp ends together. */
+export const simtStep = (segments: readonly Segment[]): number => segments.map(columnStep).reduce(leastCommonMultiple, WARP_COLUMNS);
 
 const bufferBytes = ({ tm, tn, tk }: CudaGemmSchedule): number => Math.max(tk * (tm + 1 + tn + 1), tm * (tn + 1)) * 4;
-const partsBytes = (tm: number): number => tm * ((LOGPROB_BLOCK / ROW_SUM_BLOCK) * 12 + 4);
 
 /** Shared memory of a block, bytes; `rowValues` floats a row are kept for the epilogue. */
 export const simtSharedBytes = (schedule: CudaGemmSchedule, rowValues: number, isLogProb: boolean): number =>
@@ -44,14 +47,14 @@ export function emitGemmSimt(kernel: GemmKernel, operands: CudaOperands, schedul
     const physical = physicalColumns(segment.columns, segment.pairing);
     const matrices = matricesOf(segment.pairing);
     const placed = {
-      start, end: start + Math.ceil(physical / tn), physical, matrices, columns: segment.columns, blocks: tn / matrices / ROW_SUM_BLOCK,
+      start, end: start + Math.ceil(physical / tn), physical, matrices, columns: segment.columns, blocks: tn / matrices / WARP_COLUMNS,
       weight: operands.get(segment.weight).index, ...epilogue(segment, operands, prologue, tn + 1),
     };
     start = placed.end;
     return placed;
   });
   const source = tile.text + render('gemmSimt', {
-    ...tile.values, head: kernelHead({ symbol, parameters, tensorMaps: [], threads: SIMT_THREADS }), rows: kernel.rows, segments,
+    ...tile.values, head: kernelHead({ symbol, parameters, tensorMaps: [], threads: SIMT_THREADS }), rows: kernel.rows, segments, sumBlock: ROW_SUM_BLOCK,
     ...prologueText(prologue, bufferBytes(schedule)),
   });
   return {
@@ -102,7 +105,7 @@ function epilogue(segment: Segment, operands: CudaOperands, prologue: RowPrologu
   const then = outputs.map((output, i) => (output.kind === 'rowSum'
     ? `s${sums.indexOf(output)} = ${values[i]!};` : storeLine(operands.get(output.buffer), row, 'column', [values[i]!])));
   const close = sums.map(({ buffer }, i) =>
-    `if (lane == 0 && first < ${segment.columns}) ${row.rowPointer(operands.get(buffer), undefined)}[first / ${ROW_SUM_BLOCK}] = s${i};`);
+    `if (lane % ${ROW_SUM_BLOCK} == 0 && column < ${segment.columns}) ${row.rowPointer(operands.get(buffer), undefined)}[column / ${ROW_SUM_BLOCK}] = s${i};`);
   return { row: indent(row.lines, 3), program: indent([...body.lines, ...then], 4), close: indent(close, 3), sums: sums.map((_, i) => `s${i}`) };
 }
 
@@ -115,10 +118,10 @@ export function emitLogProbSimt(kernel: LogProbKernel, operands: CudaOperands, s
   const scale = new Body(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
   const parts = operands.get(kernel.parts);
   const valueBytes = tm * prologue.scalars.length * 4;
-  const source = tile.text + render('logprobParts', { tm, block: LOGPROB_BLOCK, pieces: LOGPROB_BLOCK / ROW_SUM_BLOCK }) + render('logprobSimt', {
+  const source = tile.text + render('logprobParts', { tm, block: LOGPROB_BLOCK, pieces: LOGPROB_BLOCK / LOGPROB_PIECE }) + render('logprobSimt', {
     ...tile.values, head: kernelHead({ symbol, parameters, tensorMaps: [], threads: SIMT_THREADS }), rows: kernel.rows,
     ...prologueText(prologue, bufferBytes(schedule)), partsOffset: (bufferBytes(schedule) + valueBytes) / 4, block: LOGPROB_BLOCK,
-    weight: operands.get(kernel.weight).index, physical: physicalColumns(kernel.vocab, { kind: 'none' }), blocks: tn / ROW_SUM_BLOCK, row: indent(row.lines, 3),
+    weight: operands.get(kernel.weight).index, physical: physicalColumns(kernel.vocab, { kind: 'none' }), blocks: tn / LOGPROB_PIECE, row: indent(row.lines, 3),
     scale, vocab: kernel.vocab, target: operands.get(kernel.target).index, parts: parts.index, partsStride: parts.stride,
   });
   return {

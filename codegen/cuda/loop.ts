@@ -16,8 +16,8 @@ export type EmittedCuda = Pick<CudaKernelText, 'source' | 'tensorMaps' | 'launch
 const ELEMENTS_OF_BLOCK = 1024;
 
 /**
- * A loop kernel: warps take (row, 32·lanes columns). Row sums want 32 columns in one warp, one column a lane; without
- * them a lane takes two neighbours where columns are even.
+ * A loop kernel: warps take (row, 32·lanes columns). Row sums want whole blocks in one warp, one column a
+ * lane; without them a lane takes two neighbours where columns are even.
  */
 export function emitLoop(kernel: LoopKernel, operands: CudaOperands, schedule: CudaLoopSchedule, symbol: string, parameters: number): EmittedCuda {
   const { columns, outputs } = kernel;
@@ -31,13 +31,13 @@ export function emitLoop(kernel: LoopKernel, operands: CudaOperands, schedule: C
   const adds = outputs.flatMap((output, i) => (output.kind === 'rowSum' ? [`s${sums.indexOf(output)} = ${values[i]![0]!};`] : []));
   const closes = sums.map(({ buffer }, i) => {
     const pointer = row.rowPointer(operands.get(buffer), undefined);
-    return `if (lane == 0) ${pointer}[first / ${ROW_SUM_BLOCK}] = s${i};`;
+    return `if (lane % ${ROW_SUM_BLOCK} == 0 && column < columns) ${pointer}[column / ${ROW_SUM_BLOCK}] = s${i};`;
   });
   const perRow = columns === 'T' ? ELEMENTS_OF_BLOCK : Math.min(columns, ELEMENTS_OF_BLOCK);
   const rowsOfBlock = Math.max(1, Math.floor(ELEMENTS_OF_BLOCK / perRow));
   const source = render('loop', {
     head: kernelHead({ symbol, parameters, tensorMaps: [], threads: schedule.threads }), rows: kernel.rows, threads: schedule.threads, rowsOfBlock,
-    columns, lanes, step: 32 * lanes, row: indent(row.lines, 2), sums: sums.map((_, i) => `s${i}`), program: indent([...body.lines, ...adds, ...stores], 4),
+    columns, lanes, step: 32 * lanes, sumBlock: ROW_SUM_BLOCK, row: indent(row.lines, 2), sums: sums.map((_, i) => `s${i}`), program: indent([...body.lines, ...adds, ...stores], 4),
     close: indent(closes, 3),
   });
   return {

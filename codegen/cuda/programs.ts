@@ -70,11 +70,11 @@ export interface Fragment {
   readonly isStored: string;
   /** Prefix of the variables; different for fragments printed into one block. */
   readonly prefix: string;
-  /** 8-column groups: whole pairs (2·width / 8 divides it), and whole blocks of 4 logical groups where row sums are taken. */
+  /** 8-column groups: whole pairs (2·width / 8 divides it), and whole blocks of logical groups where row sums are taken. */
   readonly groups: number;
   /** C expression of an accumulator: `group` is a C expression that is constant once loops are unrolled. */
   readonly acc: (group: string, lane: number) => string;
-  /** C expression (int): physical column of group 0 in the segment, a multiple of 2·width (of 32 or 64 with row sums). */
+  /** C expression (int): physical column of group 0 in the segment, a multiple of fragmentStep. */
   readonly column: string;
   /** C expression (int): the thread's place in its quad, 0 to 3 (lane % 4). */
   readonly quad: string;
@@ -98,7 +98,7 @@ export function fragmentProblem({ columns, pairing, outputs }: Segment): string 
 
 /**
  * Physical columns that a fragment of the segment must be a multiple of, and start at a multiple of.
- * Row sums take 32 logical columns, of one thread quad.
+ * A block of row sums lies in one thread quad.
  */
 export function fragmentStep({ pairing, outputs }: Segment): number {
   const isSummed = outputs.some(({ kind }) => kind === 'rowSum');
@@ -106,6 +106,9 @@ export function fragmentStep({ pairing, outputs }: Segment): number {
   const step = 2 * pairing.width;
   return pairing.kind === 'interleave' && isSummed ? Math.max(step, 2 * ROW_SUM_BLOCK) : step;
 }
+
+/** 8-column groups of a block of row sums. */
+const SUM_GROUPS = ROW_SUM_BLOCK / 8;
 
 /** The epilogue of `segment` over one row of a fragment, as a block of statements. The segment must have none of fragmentProblem. */
 export function fragmentEpilogue(segment: Segment, operands: CudaOperands, fragment: Fragment, depth: number): string {
@@ -125,9 +128,9 @@ export function fragmentEpilogue(segment: Segment, operands: CudaOperands, fragm
   const unit = withUsed([group, ...sites.lines], then);
   const loop = (head: string, lines: readonly string[]): string[] => ['#pragma unroll', head, ...lines.map((line) => (line.startsWith('#') ? line : `  ${line}`)), '}'];
   const inner = hasSums
-    ? loop(`for (int block_ = 0; block_ < ${units / 4}; block_++) {`, [
+    ? loop(`for (int block_ = 0; block_ < ${units / SUM_GROUPS}; block_++) {`, [
       ...sums.map((name) => `float ${name} = 0.0f;`),
-      ...loop('for (int unit_ = 4 * block_; unit_ < 4 * block_ + 4; unit_++) {', unit),
+      ...loop(`for (int unit_ = ${SUM_GROUPS} * block_; unit_ < ${SUM_GROUPS} * block_ + ${SUM_GROUPS}; unit_++) {`, unit),
       ...closeSums(segment, fragment, scope, sums),
     ])
     : loop(`for (int unit_ = 0; unit_ < ${units}; unit_++) {`, unit);

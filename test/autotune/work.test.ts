@@ -28,11 +28,11 @@ describe('kernelWork', () => {
 
   it('reads weights once, activations once, and of tables the gathered rows only', () => {
     const o = kernelWork(kernelAt(module, '0.attention.o'), module, SIZE);
-    // a[100, 64], weight [64, 64], residual and its sum [100, 64], parts of the sum of squares [100, 2], all f32.
-    expect(o.bytes).toBe(4 * (6400 + 4096 + 6400 + 6400 + 200));
+    // a[100, 64], weight [64, 64], residual and its sum [100, 64], parts of the sum of squares [100, 4], all f32.
+    expect(o.bytes).toBe(4 * (6400 + 4096 + 6400 + 6400 + 400));
     const embed = kernelWork(kernelAt(module, 'embed'), module, { ...SIZE, T: 3, R: 3 });
-    // Three rows of a bf16 table, three token ids, h and its two parts.
-    expect(embed.bytes).toBe(3 * 64 * 2 + 3 * 4 + 3 * 64 * 4 + 3 * 2 * 4);
+    // Three rows of a bf16 table, three token ids, h and its four parts.
+    expect(embed.bytes).toBe(3 * 64 * 2 + 3 * 4 + 3 * 64 * 4 + 3 * 4 * 4);
     expect(embed.flops).toBe(0);
     expect(embed.scalarOps).toBeGreaterThan(0);
   });

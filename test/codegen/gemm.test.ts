@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { isLegal } from '../../codegen/cpu/index.js';
 import type { BufferDecl, KernelModule, Output, Pairing } from '../../ir/kernel.js';
+import { ROW_SUM_BLOCK } from '../../ir/kernel.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import type { CpuGemmSchedule, CpuIsa } from '../../ir/plan.js';
 import { RUNNABLE, randomArray, randomSource, runGenerated } from './harness.js';
@@ -47,7 +48,7 @@ function moduleOf(c: Case, isa: CpuIsa, bf16: boolean, count: number): KernelMod
   ];
   for (let i = 0; i < count; i++) {
     buffers.push({ name: `y${i}`, dtype: 'f32', rows: 'T', columns: c.columns, space: 'arena' });
-    buffers.push({ name: `ssq${i}`, dtype: 'f32', rows: 'T', columns: Math.ceil(c.columns / 32), space: 'arena' });
+    buffers.push({ name: `ssq${i}`, dtype: 'f32', rows: 'T', columns: Math.ceil(c.columns / ROW_SUM_BLOCK), space: 'arena' });
   }
   return {
     buffers,
@@ -101,7 +102,7 @@ describe.each([...RUNNABLE])('a contraction on %s', (isa) => {
     for (const [from, to, workers] of [[0, T, 3], [0, 1, 1], [31, 64, 2], [45, T, 2]] as const) {
       const part = run(from, to, workers);
       for (const name of hasSum ? ['y', 'ssq'] : ['y']) {
-        const columns = name === 'y' ? c.columns : Math.ceil(c.columns / 32);
+        const columns = name === 'y' ? c.columns : Math.ceil(c.columns / ROW_SUM_BLOCK);
         schedules.forEach((_, i) => { expect(part.get(`${name}${i}`)).toEqual(rowsOf(got.get(`${name}0`)!, columns, from, to)); });
       }
     }

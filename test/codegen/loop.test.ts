@@ -59,7 +59,7 @@ describe.each(ISAS)('a loop on %s', (isa) => {
     const buffers = [
       b('h', 'f16', 'T', 50, 'input'), b('g', 'bf16', 'T', 50, 'input'), b('i', 'i32', 'T', 50, 'input'), b('t', 'bool', 'T', 50, 'input'),
       b('via', 'i32', 'T', 1, 'input'), b('r', 'f32', 'T', 1, 'input'), b('parts', 'f32', 'T', 40, 'input'), b('odd', 'f32', 'T', 7, 'input'),
-      b('oh', 'f16', 'T', 50), b('og', 'bf16', 'T', 50), b('oi', 'i32', 'T', 50), b('ot', 'bool', 'T', 50), b('of', 'f32', 'T', 50), b('ssq', 'f32', 'T', 2),
+      b('oh', 'f16', 'T', 50), b('og', 'bf16', 'T', 50), b('oi', 'i32', 'T', 50), b('ot', 'bool', 'T', 50), b('of', 'f32', 'T', 50), b('ssq', 'f32', 'T', 4),
     ];
     const input = (name: string, n: number, f: () => number): [string, Float64Array] => [name, Float64Array.from({ length: n }, f)];
     const inputs = new Map([

@@ -1,6 +1,6 @@
 /** Kernel modules that the code generator is tested on: one LLaMA layer with embedding and head, and token trees. */
 import type { BufferDecl, KernelModule, Output, Pairing, WeightDecl } from '../../ir/kernel.js';
-import { LOGPROB_BLOCK } from '../../ir/kernel.js';
+import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from '../../ir/kernel.js';
 import type { RawTensor } from '../../ir/kernelInterpreter.js';
 import type { Scalar } from '../../ir/scalar.js';
 import type { DType } from '../../ir/types.js';
@@ -84,7 +84,7 @@ export function layerCase(shape: LayerShape, sizes: { T: number; R: number }, se
     return name;
   };
   const [qWidth, kvWidth] = [heads * headDim, kvHeads * headDim];
-  const blocks = (columns: number): number => Math.ceil(columns / 32);
+  const blocks = (columns: number): number => Math.ceil(columns / ROW_SUM_BLOCK);
   for (const name of ['tokens', 'position', 'subtreeEnd'] as const) buffer(name, 'i32', 'T', 1, 'input');
   for (const name of ['row', 'target'] as const) buffer(name, 'i32', 'R', 1, 'input');
   const below = (n: number): number => Math.min(n - 1, Math.floor((random() + 1) / 2 * n));

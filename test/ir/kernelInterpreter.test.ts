@@ -75,7 +75,7 @@ describe('logicalWeight', () => {
 });
 
 describe('loop', () => {
-  const decls = { buffers: [buffer('ids', 'T', 1, 'i32'), buffer('h', 'T', 40, 'bf16'), buffer('ssq', 'T', 2)], weights: [{ ...weight('embed', [3], 40), layout: 'rows' as const }] };
+  const decls = { buffers: [buffer('ids', 'T', 1, 'i32'), buffer('h', 'T', 40, 'bf16'), buffer('ssq', 'T', 3)], weights: [{ ...weight('embed', [3], 40), layout: 'rows' as const }] };
   const embedded: Scalar = { op: 'load', buffer: 'embed', access: { kind: 'element', via: 'ids' } };
   const kernel: Kernel = {
     name: 'embed_loop', path: 'embed', anchor: 'loop', rows: 'T', ops: [], columns: 40,
@@ -83,11 +83,11 @@ describe('loop', () => {
   };
   const table = Float64Array.from({ length: 120 }, (_, i) => (i < 80 ? 0 : 1.00390625));
 
-  it('gathers rows and sums squares by blocks of 32 columns', () => {
+  it('gathers rows and sums squares by blocks of 16 columns', () => {
     const out = interpretKernel(kernel, { decls, sizes: { T: 2, R: 0 }, buffers: new Map([['ids', f64(2, 0)]]), weights: new Map([['embed', table]]) });
     expect(out.get('h')![0]).toBe(1.00390625);
     expect(out.get('h')![40]).toBe(0);
-    expect([...out.get('ssq')!]).toEqual([32 * 1.00390625 ** 2, 8 * 1.00390625 ** 2, 0, 0]);
+    expect([...out.get('ssq')!]).toEqual([16 * 1.00390625 ** 2, 16 * 1.00390625 ** 2, 8 * 1.00390625 ** 2, 0, 0, 0]);
   });
 
   it('rounds stores to the dtype of the buffer where asked', () => {

@@ -1,6 +1,7 @@
 /** Loop kernels as CUDA: every operator, access, dtype and extent, over fibres, against float64. */
 import { describe, expect, it } from 'vitest';
 import type { BufferDecl, KernelModule, Output } from '../../../ir/kernel.js';
+import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 import { interpretModule } from '../../../ir/kernelInterpreter.js';
 import type { Scalar } from '../../../ir/scalar.js';
 import { randomArray, randomSource } from '../harness.js';
@@ -50,7 +51,7 @@ describe('a loop on a GPU', () => {
       b('h', 'f16', 'T', columns, 'input'), b('g', 'bf16', 'T', columns, 'input'), b('i', 'i32', 'T', columns, 'input'), b('t', 'bool', 'T', columns, 'input'),
       b('via', 'i32', 'T', 1, 'input'), b('r', 'f32', 'T', 1, 'input'), b('parts', 'f32', 'T', 40, 'input'), b('odd', 'f32', 'T', 7, 'input'), b('even', 'f16', 'T', 10, 'input'),
       b('oh', 'f16', 'T', columns), b('og', 'bf16', 'T', columns), b('oi', 'i32', 'T', columns), b('ot', 'bool', 'T', columns), b('of', 'f32', 'T', columns),
-      ...(summed ? [b('ssq', 'f32', 'T', 2)] : []),
+      ...(summed ? [b('ssq', 'f32', 'T', 4)] : []),
     ];
     const input = (name: string, n: number, f: () => number): [string, Float64Array] => [name, Float64Array.from({ length: n }, f)];
     const inputs = new Map([
@@ -81,6 +82,14 @@ describe('a loop on a GPU', () => {
     expect(worst(buffers, 64, [store('s', sigmoid), store('l', logarithm), store('n', negative)], T, new Map([['x', x]]))).toBeLessThan(1e-6);
   }, 60_000);
 
+  it('adds up rows of any number of parts, and nothing past them', () => {
+    const T = 5;
+    const counts = [1, 2, 3, 5, 64, 127, 130, 513, 600];
+    const buffers = counts.flatMap((parts) => [b(`p${parts}`, 'f32', 'T', parts, 'input'), b(`o${parts}`, 'f32', 'T', 1)]);
+    const inputs = new Map(counts.map((parts) => [`p${parts}`, randomArray(random, T * parts)]));
+    expect(worst(buffers, 1, counts.map((parts) => store(`o${parts}`, { op: 'rowSum', buffer: `p${parts}` })), T, inputs)).toBeLessThan(1e-5);
+  }, 60_000);
+
   it('makes a bias of [T, T]', () => {
     for (const T of [1, 33, 50]) {
       const end = Float64Array.from({ length: T }, (_, i) => Math.min(T, i + 1 + (i % 9)));
@@ -94,7 +103,7 @@ describe('a loop on a GPU', () => {
     const T = 45;
     const vectors = [b('a', 'f32', 'T', 1, 'input'), b('o', 'f32', 'T', 1), b('n', 'i32', 'T', 1)];
     expect(worst(vectors, 1, [store('o', mul(element('a'), constant(0.1))), store('n', { op: 'rowIndex' })], T, new Map([['a', randomArray(random, T)]]))).toBeLessThan(1e-7);
-    const wide = [b('x', 'f32', 'T', 3000, 'input'), b('y', 'bf16', 'T', 3000), b('sums', 'f32', 'T', Math.ceil(3000 / 32))];
+    const wide = [b('x', 'f32', 'T', 3000, 'input'), b('y', 'bf16', 'T', 3000), b('sums', 'f32', 'T', Math.ceil(3000 / ROW_SUM_BLOCK))];
     expect(worst(wide, 3000, [store('y', element('x')), rowSum('sums', mul(element('x'), element('x')))], 3, new Map([['x', randomArray(random, 9000)]]), 128)).toBeLessThan(1e-6);
   }, 60_000);
 });

@@ -29,7 +29,7 @@ const GOLDENS: readonly { file: string; kernel: string; schedule: CudaSchedule }
 ];
 
 /** What follows the shared prelude. */
-const own = (source: string): string => source.slice(source.indexOf('TW_FN float tw_sum32'));
+const own = (source: string): string => source.slice(source.indexOf('TW_FN float tw_block_sum'));
 
 describe('generated CUDA', () => {
   it.each(GOLDENS)('is golden $file', async ({ file, kernel, schedule }) => {

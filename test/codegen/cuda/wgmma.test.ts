@@ -75,8 +75,9 @@ describe('isLegalWgmma', () => {
   const f16 = layerGemm('o', HIDDEN, INTER, 128, 'f16');
   const panels = { ...o, module: { ...o.module, weights: o.module.weights.map((w) => ({ ...w, layout: 'panels' as const })) } };
   const narrow = { ...o, kernel: { ...o.kernel, segments: o.kernel.segments.map((s) => ({ ...s, pairing: { kind: 'interleave', width: 4 } as const })) } };
+  const summedPairs = { ...o, kernel: { ...o.kernel, segments: o.kernel.segments.map((s) => ({ ...s, pairing: { kind: 'interleave', width: 8 } as const })) } };
   it.each([
-    ['a tile that splits row-sum blocks', o, { ...PINGPONG, tn: 208 }, /multiple of 32/],
+    ['a tile that splits row-sum blocks of pairs', summedPairs, { ...PINGPONG, tn: 208 }, /multiple of 32/],
     ['columns between the steps', o, { ...PINGPONG, tn: 200 }, /multiple of 16/],
     ['too many accumulators', o, { ...PINGPONG, tn: 224 }, /224 accumulators, 208 at most/],
     ['half a warpgroup', o, { ...COOPERATIVE, tm: 64 }, /cooperative tiles take a multiple of 128 rows/],
@@ -96,6 +97,7 @@ describe('isLegalWgmma', () => {
   it('takes tiles of every mode', () => {
     for (const which of ALL) {
       expect(legal(large(which), PINGPONG)).toBe(true);
+      for (const tn of [176, 208]) expect(legal(large(which), { ...PINGPONG, tn })).toBe(true);
       expect(legal(large(which), COOPERATIVE)).toBe(true);
       expect(legal(large(which), { ...PINGPONG, tm: 192, tn: 128 })).toBe(true);
     }
@@ -136,7 +138,8 @@ describe('choice of tiles', () => {
     };
     expect(choose('o', 3840)).toBe('pingpong 128×192 ×2');
     expect(choose('o', 5760)).toBe('pingpong 192×128 ×2');
-    expect(choose('down', 1024)).toBe('cooperative 128×224 ×2');
+    // 32 column tiles of 208 are whole waves where 35 of 192 and 26 of 256 are not.
+    for (const rows of [1024, 2048]) for (const which of ['o', 'down'] as const) expect(choose(which, rows)).toBe('pingpong 128×208 ×2');
     expect(choose('down', 7680)).toBe('pingpong 128×192 ×2');
     expect(choose('qkv', 1024)).toBe('pingpong 128×208 ×2');
     for (const rows of [2048, 3840, 5760, 7680]) expect(choose('gateUp', rows)).toMatch(/^pingpong 128×(192|208) ×2$/);
@@ -171,6 +174,7 @@ describe.skipIf(!HAS_NVCC)('compiled for sm_90a', () => {
   it.each([
     ['ping-pong, row values, heads rotated', large('qkv'), PINGPONG],
     ['ping-pong, residual and row sums', large('o'), PINGPONG],
+    ['ping-pong, residual and row sums, the most accumulators', large('o'), { ...PINGPONG, tn: 208 }],
     ['cooperative, interleaved', large('gateUp'), COOPERATIVE],
     ['ping-pong, the most accumulators', large('gateUp'), { ...PINGPONG, tn: 208 }],
     ['tall tiles, f16, one block a cluster', layerGemm('down', HIDDEN, INTER, 128, 'f16'), { ...PINGPONG, tm: 192, tn: 128, cluster: 1 }],

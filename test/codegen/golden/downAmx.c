@@ -57,7 +57,7 @@ static __attribute__((noinline)) void tw_amx_16x32_a96_b1536_c64(const uint16_t 
 }
 #endif
 
-static void k_gemm_25879abe7c4272e4_e5a81b1b_epilogue0(const tw_launch *launch, float *tile, int64_t m0, int64_t mn, int64_t c0, int64_t cn) {
+static void k_gemm_316ec34aa423c48c_e5a81b1b_epilogue0(const tw_launch *launch, float *tile, int64_t m0, int64_t mn, int64_t c0, int64_t cn) {
   (void)launch;
   for (int64_t i = 0; i < mn; i++) {
     const int64_t row = m0 + i;
@@ -67,23 +67,21 @@ static void k_gemm_25879abe7c4272e4_e5a81b1b_epilogue0(const tw_launch *launch, 
     float * const r3 = ((float *)launch->buffers[4]) + row * 32;
     const int64_t whole = c0 + cn < 64 / 32 * 32 ? c0 + cn : 64 / 32 * 32;
     for (int64_t block = c0; block < whole; block += 32) {
-      tw_v s0 = tw_set1(0.0f);
       for (int64_t column = block; column < block + 32; column += 16) {
         const tw_v v0 = tw_load(r0 + column - c0);
         const tw_v v1 = tw_load_bf16(r1 + column);
         const tw_v v2 = v0 + v1;
         const tw_v v3 = v2 * v2;
         tw_store_bf16(r2 + column, v2);
-        s0 += v3;
+        r3[(column) / 16] = tw_sum(v3);
       }
-      r3[(block) / 32] = tw_sum(s0);
     }
   }
 }
 /*
  * c[rows][columns] = a[rows, k]·w over the whole depth. Writes whole register tiles: up to 31 rows past `rows`.
  */
-static void k_gemm_25879abe7c4272e4_e5a81b1b_block(const uint16_t *a, const uint16_t *w, float *c, int64_t rows, int64_t columns, const uint16_t *next_a, const uint16_t *next_w) {
+static void k_gemm_316ec34aa423c48c_e5a81b1b_block(const uint16_t *a, const uint16_t *w, float *c, int64_t rows, int64_t columns, const uint16_t *next_a, const uint16_t *next_w) {
   (void)next_a;
   (void)next_w;
   for (int64_t k0 = 0; k0 < 96; k0 += 64) {
@@ -101,7 +99,7 @@ static void k_gemm_25879abe7c4272e4_e5a81b1b_block(const uint16_t *a, const uint
     }
   }
 }
-void k_gemm_25879abe7c4272e4_e5a81b1b(const tw_launch *launch, int32_t worker, int32_t workers) {
+void k_gemm_316ec34aa423c48c_e5a81b1b(const tw_launch *launch, int32_t worker, int32_t workers) {
   const int64_t rows = launch->R;
   char *scratch = launch->scratch + worker * launch->scratch_bytes;
   float *tile = (float *)scratch;
@@ -123,8 +121,8 @@ void k_gemm_25879abe7c4272e4_e5a81b1b(const tw_launch *launch, int32_t worker, i
       const uint16_t *w = (const uint16_t *)launch->buffers[1] + n0 / 16 * 1536;
       const int64_t next_m0 = (item + workers) % down * height;
       const uint16_t *next_w = next_m0 > m0 || n0 + 64 >= 64 ? w : w + 64 / 16 * 1536;
-      k_gemm_25879abe7c4272e4_e5a81b1b_block(a + m0 * 96, w, tile, mn, nn, a + next_m0 * 96, next_w);
-      k_gemm_25879abe7c4272e4_e5a81b1b_epilogue0(launch, tile, m0, mn, n0 / 1, nn / 1);
+      k_gemm_316ec34aa423c48c_e5a81b1b_block(a + m0 * 96, w, tile, mn, nn, a + next_m0 * 96, next_w);
+      k_gemm_316ec34aa423c48c_e5a81b1b_epilogue0(launch, tile, m0, mn, n0 / 1, nn / 1);
     }
   }
   TW_TILE_RELEASE();

@@ -1,4 +1,4 @@
-static void k_loop_91916ae1f4e95bc7_f616b558_rows(const tw_launch *launch, int64_t m0, int64_t mn) {
+static void k_loop_d5a7b74b56da3748_f616b558_rows(const tw_launch *launch, int64_t m0, int64_t mn) {
   for (int64_t i = 0; i < mn; i++) {
     const int64_t row = m0 + i;
     int64_t const r0 = ((int32_t *)launch->buffers[0])[row];
@@ -7,24 +7,22 @@ static void k_loop_91916ae1f4e95bc7_f616b558_rows(const tw_launch *launch, int64
     float * const r3 = ((float *)launch->buffers[3]) + row * 32;
     const int64_t whole = 64 < 64 / 32 * 32 ? 64 : 64 / 32 * 32;
     for (int64_t block = 0; block < whole; block += 32) {
-      tw_v s0 = tw_set1(0.0f);
       for (int64_t column = block; column < block + 32; column += 16) {
         const tw_v v0 = tw_load_bf16(r1 + column);
         const tw_v v1 = v0 * v0;
         tw_store_f32(r2 + column, v0);
-        s0 += v1;
+        r3[(column) / 16] = tw_sum(v1);
       }
-      r3[(block) / 32] = tw_sum(s0);
     }
   }
 
 }
-void k_loop_91916ae1f4e95bc7_f616b558(const tw_launch *launch, int32_t worker, int32_t workers) {
+void k_loop_d5a7b74b56da3748_f616b558(const tw_launch *launch, int32_t worker, int32_t workers) {
   (void)worker;
   (void)workers;
   for (;;) {
     const int64_t begin = __atomic_fetch_add(launch->next, 1, __ATOMIC_RELAXED) * 8;
     if (begin >= launch->T) break;
-    k_loop_91916ae1f4e95bc7_f616b558_rows(launch, begin, launch->T - begin < 8 ? launch->T - begin : 8);
+    k_loop_d5a7b74b56da3748_f616b558_rows(launch, begin, launch->T - begin < 8 ? launch->T - begin : 8);
   }
 }

@@ -132,13 +132,13 @@ static __attribute__((noinline)) void tw_avx2_2x16_f32_a64_1_b16_1024_c64_u1(con
 }
 #endif
 
-static void k_gemm_d3f0eb76daf0e356_f2f07d03_epilogue0(const tw_launch *launch, float *tile, int64_t m0, int64_t mn, int64_t c0, int64_t cn) {
+static void k_gemm_cb44f954fc6f265d_f2f07d03_epilogue0(const tw_launch *launch, float *tile, int64_t m0, int64_t mn, int64_t c0, int64_t cn) {
   (void)launch;
   for (int64_t i = 0; i < mn; i++) {
     const int64_t row = m0 + i;
     float * const r0 = tile + i * 64;
     float * const r1 = ((float *)launch->buffers[2]) + row * 32;
-    float const r2 = tw_sum_of(r1, 2);
+    float const r2 = tw_sum_of(r1, 4);
     float const r3 = r2 / 64.0f;
     float const r4 = 0.000009999999747378752f + r3;
     float const r5 = 1.0f / __builtin_sqrtf(r4);
@@ -167,7 +167,7 @@ static void k_gemm_d3f0eb76daf0e356_f2f07d03_epilogue0(const tw_launch *launch, 
  * While it works on one panel of w the next one is fetched, and the rows of the next pass over k; at the end, those of
  * the work item that this worker is likely to take next.
  */
-static void k_gemm_d3f0eb76daf0e356_f2f07d03_block(const float *a, const float *w, float *c, int64_t rows, int64_t columns, const float *next_a, const float *next_w) {
+static void k_gemm_cb44f954fc6f265d_f2f07d03_block(const float *a, const float *w, float *c, int64_t rows, int64_t columns, const float *next_a, const float *next_w) {
   const int64_t calls = (rows + 2 - 1) / 2 * ((columns + 16 - 1) / 16);
   const int64_t far_rows = rows > calls ? 2 : 1;
   for (int64_t k0 = 0; k0 < 64; k0 += 64) {
@@ -195,7 +195,7 @@ static void k_gemm_d3f0eb76daf0e356_f2f07d03_block(const float *a, const float *
     }
   }
 }
-void k_gemm_d3f0eb76daf0e356_f2f07d03(const tw_launch *launch, int32_t worker, int32_t workers) {
+void k_gemm_cb44f954fc6f265d_f2f07d03(const tw_launch *launch, int32_t worker, int32_t workers) {
   const int64_t rows = launch->R;
   char *scratch = launch->scratch + worker * launch->scratch_bytes;
   float *tile = (float *)scratch;
@@ -216,8 +216,8 @@ void k_gemm_d3f0eb76daf0e356_f2f07d03(const tw_launch *launch, int32_t worker, i
       const float *w = (const float *)launch->buffers[1] + n0 / 16 * 1024;
       const int64_t next_m0 = (item + workers) % down * height;
       const float *next_w = next_m0 > m0 || n0 + 64 >= 192 ? w : w + 64 / 16 * 1024;
-      k_gemm_d3f0eb76daf0e356_f2f07d03_block(a + m0 * 64, w, tile, mn, nn, a + next_m0 * 64, next_w);
-      k_gemm_d3f0eb76daf0e356_f2f07d03_epilogue0(launch, tile, m0, mn, n0 / 2, nn / 2);
+      k_gemm_cb44f954fc6f265d_f2f07d03_block(a + m0 * 64, w, tile, mn, nn, a + next_m0 * 64, next_w);
+      k_gemm_cb44f954fc6f265d_f2f07d03_epilogue0(launch, tile, m0, mn, n0 / 2, nn / 2);
     }
   }
 }

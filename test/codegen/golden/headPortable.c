@@ -100,13 +100,13 @@ static __attribute__((noinline)) void tw_portable_2x16_f32_a64_1_b16_1024_c512_u
 #endif
 
 /* For each 256 columns: max z, Σ exp(z − max), first column of the max, z at the target. z = scale·acc, in place. */
-static void k_logprob_c858250ac86e401c_d39c3da7_epilogue(const tw_launch *launch, float *tile, int64_t m0, int64_t mn, int64_t c0, int64_t cn) {
+static void k_logprob_0fdc246afe567546_d39c3da7_epilogue(const tw_launch *launch, float *tile, int64_t m0, int64_t mn, int64_t c0, int64_t cn) {
   const int32_t *target = (const int32_t *)launch->buffers[3];
   float *parts = (float *)launch->buffers[4];
   for (int64_t i = 0; i < mn; i++) {
     const int64_t row = m0 + i;
     float * const r0 = ((float *)launch->buffers[2]) + row * 32;
-    float const r1 = tw_sum_of(r0, 2);
+    float const r1 = tw_sum_of(r0, 4);
     float const r2 = r1 / 64.0f;
     float const r3 = 0.000009999999747378752f + r2;
     float const r4 = 1.0f / __builtin_sqrtf(r3);
@@ -146,7 +146,7 @@ static void k_logprob_c858250ac86e401c_d39c3da7_epilogue(const tw_launch *launch
  * While it works on one panel of w the next one is fetched, and the rows of the next pass over k; at the end, those of
  * the work item that this worker is likely to take next.
  */
-static void k_logprob_c858250ac86e401c_d39c3da7_block(const float *a, const float *w, float *c, int64_t rows, int64_t columns, const float *next_a, const float *next_w) {
+static void k_logprob_0fdc246afe567546_d39c3da7_block(const float *a, const float *w, float *c, int64_t rows, int64_t columns, const float *next_a, const float *next_w) {
   const int64_t calls = (rows + 2 - 1) / 2 * ((columns + 16 - 1) / 16);
   const int64_t far_rows = rows > calls ? 2 : 1;
   for (int64_t k0 = 0; k0 < 64; k0 += 64) {
@@ -174,7 +174,7 @@ static void k_logprob_c858250ac86e401c_d39c3da7_block(const float *a, const floa
     }
   }
 }
-void k_logprob_c858250ac86e401c_d39c3da7(const tw_launch *launch, int32_t worker, int32_t workers) {
+void k_logprob_0fdc246afe567546_d39c3da7(const tw_launch *launch, int32_t worker, int32_t workers) {
   const int64_t rows = launch->R;
   char *scratch = launch->scratch + worker * launch->scratch_bytes;
   float *tile = (float *)scratch;
@@ -195,8 +195,8 @@ void k_logprob_c858250ac86e401c_d39c3da7(const tw_launch *launch, int32_t worker
       const float *w = (const float *)launch->buffers[1] + n0 / 16 * 1024;
       const int64_t next_m0 = (item + workers) % down * height;
       const float *next_w = next_m0 > m0 || n0 + 512 >= 608 ? w : w + 512 / 16 * 1024;
-      k_logprob_c858250ac86e401c_d39c3da7_block(a + m0 * 64, w, tile, mn, nn, a + next_m0 * 64, next_w);
-      k_logprob_c858250ac86e401c_d39c3da7_epilogue(launch, tile, m0, mn, n0 / 1, nn / 1);
+      k_logprob_0fdc246afe567546_d39c3da7_block(a + m0 * 64, w, tile, mn, nn, a + next_m0 * 64, next_w);
+      k_logprob_0fdc246afe567546_d39c3da7_epilogue(launch, tile, m0, mn, n0 / 1, nn / 1);
     }
   }
 }

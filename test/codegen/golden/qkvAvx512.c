@@ -132,13 +132,13 @@ static __attribute__((noinline)) void tw_avx512_2x32_f32_a64_1_b16_1024_c64_u1(c
 }
 #endif
 
-static void k_gemm_33fb8d76d713888e_9ee3187a_epilogue0(const tw_launch *launch, float *tile, int64_t m0, int64_t mn, int64_t c0, int64_t cn) {
+static void k_gemm_74ee85b5612e7196_9ee3187a_epilogue0(const tw_launch *launch, float *tile, int64_t m0, int64_t mn, int64_t c0, int64_t cn) {
   (void)launch;
   for (int64_t i = 0; i < mn; i++) {
     const int64_t row = m0 + i;
     float * const r0 = tile + i * 64;
     float * const r1 = ((float *)launch->buffers[2]) + row * 32;
-    float const r2 = tw_sum_of(r1, 2);
+    float const r2 = tw_sum_of(r1, 4);
     float const r3 = r2 / 64.0f;
     float const r4 = 0.000009999999747378752f + r3;
     float const r5 = 1.0f / __builtin_sqrtf(r4);
@@ -170,13 +170,13 @@ static void k_gemm_33fb8d76d713888e_9ee3187a_epilogue0(const tw_launch *launch, 
     }
   }
 }
-static void k_gemm_33fb8d76d713888e_9ee3187a_epilogue1(const tw_launch *launch, float *tile, int64_t m0, int64_t mn, int64_t c0, int64_t cn) {
+static void k_gemm_74ee85b5612e7196_9ee3187a_epilogue1(const tw_launch *launch, float *tile, int64_t m0, int64_t mn, int64_t c0, int64_t cn) {
   (void)launch;
   for (int64_t i = 0; i < mn; i++) {
     const int64_t row = m0 + i;
     float * const r0 = tile + i * 64;
     float * const r1 = ((float *)launch->buffers[2]) + row * 32;
-    float const r2 = tw_sum_of(r1, 2);
+    float const r2 = tw_sum_of(r1, 4);
     float const r3 = r2 / 64.0f;
     float const r4 = 0.000009999999747378752f + r3;
     float const r5 = 1.0f / __builtin_sqrtf(r4);
@@ -208,13 +208,13 @@ static void k_gemm_33fb8d76d713888e_9ee3187a_epilogue1(const tw_launch *launch, 
     }
   }
 }
-static void k_gemm_33fb8d76d713888e_9ee3187a_epilogue2(const tw_launch *launch, float *tile, int64_t m0, int64_t mn, int64_t c0, int64_t cn) {
+static void k_gemm_74ee85b5612e7196_9ee3187a_epilogue2(const tw_launch *launch, float *tile, int64_t m0, int64_t mn, int64_t c0, int64_t cn) {
   (void)launch;
   for (int64_t i = 0; i < mn; i++) {
     const int64_t row = m0 + i;
     float * const r0 = tile + i * 64;
     float * const r1 = ((float *)launch->buffers[2]) + row * 32;
-    float const r2 = tw_sum_of(r1, 2);
+    float const r2 = tw_sum_of(r1, 4);
     float const r3 = r2 / 64.0f;
     float const r4 = 0.000009999999747378752f + r3;
     float const r5 = 1.0f / __builtin_sqrtf(r4);
@@ -235,7 +235,7 @@ static void k_gemm_33fb8d76d713888e_9ee3187a_epilogue2(const tw_launch *launch, 
  * While it works on one panel of w the next one is fetched, and the rows of the next pass over k; at the end, those of
  * the work item that this worker is likely to take next.
  */
-static void k_gemm_33fb8d76d713888e_9ee3187a_block(const float *a, const float *w, float *c, int64_t rows, int64_t columns, const float *next_a, const float *next_w) {
+static void k_gemm_74ee85b5612e7196_9ee3187a_block(const float *a, const float *w, float *c, int64_t rows, int64_t columns, const float *next_a, const float *next_w) {
   const int64_t calls = (rows + 2 - 1) / 2 * ((columns + 32 - 1) / 32);
   const int64_t far_rows = rows > calls ? 2 : 1;
   for (int64_t k0 = 0; k0 < 64; k0 += 64) {
@@ -263,7 +263,7 @@ static void k_gemm_33fb8d76d713888e_9ee3187a_block(const float *a, const float *
     }
   }
 }
-void k_gemm_33fb8d76d713888e_9ee3187a(const tw_launch *launch, int32_t worker, int32_t workers) {
+void k_gemm_74ee85b5612e7196_9ee3187a(const tw_launch *launch, int32_t worker, int32_t workers) {
   const int64_t rows = launch->T;
   char *scratch = launch->scratch + worker * launch->scratch_bytes;
   float *tile = (float *)scratch;
@@ -284,8 +284,8 @@ void k_gemm_33fb8d76d713888e_9ee3187a(const tw_launch *launch, int32_t worker, i
       const float *w = (const float *)launch->buffers[1] + n0 / 16 * 1024;
       const int64_t next_m0 = (item + workers) % down * height;
       const float *next_w = next_m0 > m0 || n0 + 64 >= 64 ? w : w + 64 / 16 * 1024;
-      k_gemm_33fb8d76d713888e_9ee3187a_block(a + m0 * 64, w, tile, mn, nn, a + next_m0 * 64, next_w);
-      k_gemm_33fb8d76d713888e_9ee3187a_epilogue0(launch, tile, m0, mn, n0 / 1, nn / 1);
+      k_gemm_74ee85b5612e7196_9ee3187a_block(a + m0 * 64, w, tile, mn, nn, a + next_m0 * 64, next_w);
+      k_gemm_74ee85b5612e7196_9ee3187a_epilogue0(launch, tile, m0, mn, n0 / 1, nn / 1);
     }
     else if (across < 2) {
       const int64_t n0 = (across - 1) * 32;
@@ -294,8 +294,8 @@ void k_gemm_33fb8d76d713888e_9ee3187a(const tw_launch *launch, int32_t worker, i
       const float *w = (const float *)launch->buffers[6] + n0 / 16 * 1024;
       const int64_t next_m0 = (item + workers) % down * height;
       const float *next_w = next_m0 > m0 || n0 + 32 >= 32 ? w : w + 32 / 16 * 1024;
-      k_gemm_33fb8d76d713888e_9ee3187a_block(a + m0 * 64, w, tile, mn, nn, a + next_m0 * 64, next_w);
-      k_gemm_33fb8d76d713888e_9ee3187a_epilogue1(launch, tile, m0, mn, n0 / 1, nn / 1);
+      k_gemm_74ee85b5612e7196_9ee3187a_block(a + m0 * 64, w, tile, mn, nn, a + next_m0 * 64, next_w);
+      k_gemm_74ee85b5612e7196_9ee3187a_epilogue1(launch, tile, m0, mn, n0 / 1, nn / 1);
     }
     else {
       const int64_t n0 = (across - 2) * 32;
@@ -304,8 +304,8 @@ void k_gemm_33fb8d76d713888e_9ee3187a(const tw_launch *launch, int32_t worker, i
       const float *w = (const float *)launch->buffers[8] + n0 / 16 * 1024;
       const int64_t next_m0 = (item + workers) % down * height;
       const float *next_w = next_m0 > m0 || n0 + 32 >= 32 ? w : w + 32 / 16 * 1024;
-      k_gemm_33fb8d76d713888e_9ee3187a_block(a + m0 * 64, w, tile, mn, nn, a + next_m0 * 64, next_w);
-      k_gemm_33fb8d76d713888e_9ee3187a_epilogue2(launch, tile, m0, mn, n0 / 1, nn / 1);
+      k_gemm_74ee85b5612e7196_9ee3187a_block(a + m0 * 64, w, tile, mn, nn, a + next_m0 * 64, next_w);
+      k_gemm_74ee85b5612e7196_9ee3187a_epilogue2(launch, tile, m0, mn, n0 / 1, nn / 1);
     }
   }
 }

@@ -1,14 +1,15 @@
-TW_FN float tw_sum32(float x) {
+TW_FN float tw_block_sum(float x, int width) {
+  const int first = (int)(threadIdx.x % 32) / width * width + 2 * (int)(threadIdx.x % 4);
   float sum = 0.0f;
 #pragma unroll
-  for (int j = 0; j < 32; j += 8) {
-    sum += __shfl_sync(0xffffffffu, x, j + 2 * (int)(threadIdx.x % 4));
-    sum += __shfl_sync(0xffffffffu, x, j + 2 * (int)(threadIdx.x % 4) + 1);
+  for (int j = 0; j < width; j += 8) {
+    sum += __shfl_sync(0xffffffffu, x, first + j);
+    sum += __shfl_sync(0xffffffffu, x, first + j + 1);
   }
   return tw_quad_sum(sum);
 }
 
-extern "C" __global__ void __launch_bounds__(128, 1) k_loop_574c364387228508_a61906c6(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3) {
+extern "C" __global__ void __launch_bounds__(128, 1) k_loop_b991c64543e68ef5_a61906c6(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3) {
   tw_await_previous();
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int rows = T, columns = 64;
@@ -31,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) k_loop_574c364387228508_a61
         s0 = v1;
         tw_store_bf16(r2 + column, v0);
     }
-    s0 = tw_sum32(s0);
-      if (lane == 0) r3[first / 32] = s0;
+    s0 = tw_block_sum(s0, 16);
+      if (lane % 16 == 0 && column < columns) r3[column / 16] = s0;
   }
 }

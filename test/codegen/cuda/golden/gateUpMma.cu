@@ -1,9 +1,10 @@
-TW_FN float tw_sum32(float x) {
+TW_FN float tw_block_sum(float x, int width) {
+  const int first = (int)(threadIdx.x % 32) / width * width + 2 * (int)(threadIdx.x % 4);
   float sum = 0.0f;
 #pragma unroll
-  for (int j = 0; j < 32; j += 8) {
-    sum += __shfl_sync(0xffffffffu, x, j + 2 * (int)(threadIdx.x % 4));
-    sum += __shfl_sync(0xffffffffu, x, j + 2 * (int)(threadIdx.x % 4) + 1);
+  for (int j = 0; j < width; j += 8) {
+    sum += __shfl_sync(0xffffffffu, x, first + j);
+    sum += __shfl_sync(0xffffffffu, x, first + j + 1);
   }
   return tw_quad_sum(sum);
 }
@@ -116,7 +117,7 @@ TW_FN void tw_tile(const unsigned short *a, int rows, const unsigned short *w, i
   __syncthreads();
 }
 
-extern "C" __global__ void __launch_bounds__(128, 2) k_gemm_989401aa65f92c55_afb0616e(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3) {
+extern "C" __global__ void __launch_bounds__(128, 2) k_gemm_646377d5823e51a4_afb0616e(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3) {
   extern __shared__ __align__(128) unsigned char tw_shared[];
   float *values = (float *)(tw_shared + 24576);
   const int rows = R, down = (rows + 64 - 1) / 64;
@@ -130,7 +131,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_gemm_989401aa65f92c55_afb
     const int row = m0 + i < rows ? m0 + i : rows - 1;
     {
       float * const y0 = ((float *)p2) + (long long)(row) * 32;
-      float const y1 = tw_row_sum(y0, 2);
+      float const y1 = tw_row_sum(y0, 4);
       float const y2 = y1 / 64.0f;
       float const y3 = tw_add(0.000009999999747378752f, y2);
       float const y4 = 1.0f / sqrtf(y3);

@@ -1,9 +1,10 @@
-TW_FN float tw_sum32(float x) {
+TW_FN float tw_block_sum(float x, int width) {
+  const int first = (int)(threadIdx.x % 32) / width * width + 2 * (int)(threadIdx.x % 4);
   float sum = 0.0f;
 #pragma unroll
-  for (int j = 0; j < 32; j += 8) {
-    sum += __shfl_sync(0xffffffffu, x, j + 2 * (int)(threadIdx.x % 4));
-    sum += __shfl_sync(0xffffffffu, x, j + 2 * (int)(threadIdx.x % 4) + 1);
+  for (int j = 0; j < width; j += 8) {
+    sum += __shfl_sync(0xffffffffu, x, first + j);
+    sum += __shfl_sync(0xffffffffu, x, first + j + 1);
   }
   return tw_quad_sum(sum);
 }
@@ -77,7 +78,7 @@ TW_FN void tw_write_parts(const tw_parts &parts, int i, float *to) {
   to[3] = parts.target[i];
 }
 
-extern "C" __global__ void __launch_bounds__(256, 1) k_logprob_7189e9e798efdfda_c8d5357d(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3, void *__restrict__ p4) {
+extern "C" __global__ void __launch_bounds__(256, 1) k_logprob_3dee4bc54a567a82_c8d5357d(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3, void *__restrict__ p4) {
   extern __shared__ __align__(128) unsigned char tw_shared[];
   float *tile = (float *)tw_shared, *values = tile + 3136;
   tw_parts &parts = *(tw_parts *)(tile + 3168);
@@ -88,7 +89,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) k_logprob_7189e9e798efdfda_
     const int row = m0 + i < rows ? m0 + i : rows - 1;
     {
       float * const y0 = ((float *)p2) + (long long)(row) * 32;
-      float const y1 = tw_row_sum(y0, 2);
+      float const y1 = tw_row_sum(y0, 4);
       float const y2 = y1 / 64.0f;
       float const y3 = tw_add(0.000009999999747378752f, y2);
       float const y4 = 1.0f / sqrtf(y3);
@@ -112,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) k_logprob_7189e9e798efdfda_
       for (int w = 16; w > 0; w /= 2) top = tw_max(top, __shfl_xor_sync(0xffffffffu, top, w));
       int at = z == top ? lane : 32;
       for (int w = 16; w > 0; w /= 2) at = tw_least(at, __shfl_xor_sync(0xffffffffu, at, w));
-      const float sum = tw_sum32(z == -tw_inf() ? 0.0f : expf(z - top));
+      const float sum = tw_block_sum(z == -tw_inf() ? 0.0f : expf(z - top), 32);
       if (lane == 0) {
         const int b = (first - c0) / 32;
         parts.top[i][b] = top;

@@ -73,7 +73,7 @@ __device__ __forceinline__ int tw_thread() {
   return thread;
 }
 
-extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d94fa3f2a7c1c8d6_cd193a7a(int T, int R, void *p0, void *p1, void *p2, void *p3, void *p4, void *p5, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1) {
+extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_08de54b2be6842a4_cd193a7a(int T, int R, void *p0, void *p1, void *p2, void *p3, void *p4, void *p5, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1) {
   extern __shared__ unsigned char tw_raw[];
   /* 1024-byte alignment: the 128-byte swizzle goes by address bits. Stages, then barriers, then row values. */
   const unsigned shared = (tw_shared(tw_raw) + 1023u) & ~1023u;
@@ -189,10 +189,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d94fa3f2a7c1c8d6_cd1
                     float * const er0 = ((float *)p3) + (long long)(row) * 256;
                     float * const er1 = ((float *)p5) + (long long)(row) * 32;
 #pragma unroll
-                    for (int block_ = 0; block_ < 2; block_++) {
+                    for (int block_ = 0; block_ < 4; block_++) {
                       float es0 = 0.0f;
 #pragma unroll
-                      for (int unit_ = 4 * block_; unit_ < 4 * block_ + 4; unit_++) {
+                      for (int unit_ = 2 * block_; unit_ < 2 * block_ + 2; unit_++) {
                         const int group_ = unit_;
                         const int column = (column0 + 8 * (batch_ * 8)) + 8 * group_ + 2 * quad;
                         if (column < 256) {
@@ -209,8 +209,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d94fa3f2a7c1c8d6_cd1
                         }
                       }
                       es0 = tw_quad_sum(es0);
-                      if (quad == 0 && isStored && (column0 + 8 * (batch_ * 8)) + 32 * block_ < 256) {
-                        er1[((column0 + 8 * (batch_ * 8)) + 32 * block_) / 32] = es0;
+                      if (quad == 0 && isStored && (column0 + 8 * (batch_ * 8)) + 16 * block_ < 256) {
+                        er1[((column0 + 8 * (batch_ * 8)) + 16 * block_) / 16] = es0;
                       }
                     }
                   }
@@ -234,10 +234,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d94fa3f2a7c1c8d6_cd1
                   float * const er0 = ((float *)p3) + (long long)(row) * 256;
                   float * const er1 = ((float *)p5) + (long long)(row) * 32;
 #pragma unroll
-                  for (int block_ = 0; block_ < 1; block_++) {
+                  for (int block_ = 0; block_ < 2; block_++) {
                     float es0 = 0.0f;
 #pragma unroll
-                    for (int unit_ = 4 * block_; unit_ < 4 * block_ + 4; unit_++) {
+                    for (int unit_ = 2 * block_; unit_ < 2 * block_ + 2; unit_++) {
                       const int group_ = unit_;
                       const int column = (column0 + 8 * (8)) + 8 * group_ + 2 * quad;
                       if (column < 256) {
@@ -254,8 +254,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d94fa3f2a7c1c8d6_cd1
                       }
                     }
                     es0 = tw_quad_sum(es0);
-                    if (quad == 0 && isStored && (column0 + 8 * (8)) + 32 * block_ < 256) {
-                      er1[((column0 + 8 * (8)) + 32 * block_) / 32] = es0;
+                    if (quad == 0 && isStored && (column0 + 8 * (8)) + 16 * block_ < 256) {
+                      er1[((column0 + 8 * (8)) + 16 * block_) / 16] = es0;
                     }
                   }
                 }

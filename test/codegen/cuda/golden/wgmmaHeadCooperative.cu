@@ -73,7 +73,7 @@ __device__ __forceinline__ int tw_thread() {
   return thread;
 }
 
-extern "C" __global__ void __launch_bounds__(384, 1) k_logprob_5beef07778f7356e_fe71730a(int T, int R, void *p0, void *p1, void *p2, void *p3, void *p4, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1) {
+extern "C" __global__ void __launch_bounds__(384, 1) k_logprob_3ebfa1286008978c_fe71730a(int T, int R, void *p0, void *p1, void *p2, void *p3, void *p4, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1) {
   extern __shared__ unsigned char tw_raw[];
   /* 1024-byte alignment: the 128-byte swizzle goes by address bits. Stages, then barriers, then row values. */
   const unsigned shared = (tw_shared(tw_raw) + 1023u) & ~1023u;
@@ -144,7 +144,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_logprob_5beef07778f7356e_
           float fold0[1];
           {
             float * const y0 = ((float *)p2) + (long long)(read0) * 32;
-            float const y1 = tw_row_sum(y0, 8);
+            float const y1 = tw_row_sum(y0, 16);
             float const y2 = y1 / 256.0f;
             float const y3 = tw_add(y2, 9.999999974752427e-7f);
             float const y4 = 1.0f / sqrtf(y3);
@@ -156,7 +156,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_logprob_5beef07778f7356e_
           float fold1[1];
           {
             float * const y0 = ((float *)p2) + (long long)(read1) * 32;
-            float const y1 = tw_row_sum(y0, 8);
+            float const y1 = tw_row_sum(y0, 16);
             float const y2 = y1 / 256.0f;
             float const y3 = tw_add(y2, 9.999999974752427e-7f);
             float const y4 = 1.0f / sqrtf(y3);

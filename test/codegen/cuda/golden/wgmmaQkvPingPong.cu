@@ -73,7 +73,7 @@ __device__ __forceinline__ int tw_thread() {
   return thread;
 }
 
-extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_5b4e842f3ec2417b_4f77e8cb(int T, int R, void *p0, void *p1, void *p2, void *p3, void *p4, void *p5, void *p6, void *p7, void *p8, void *p9, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1, const __grid_constant__ tw_map m2, const __grid_constant__ tw_map m3) {
+extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_4c5d20bd59f4d224_4f77e8cb(int T, int R, void *p0, void *p1, void *p2, void *p3, void *p4, void *p5, void *p6, void *p7, void *p8, void *p9, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1, const __grid_constant__ tw_map m2, const __grid_constant__ tw_map m3) {
   extern __shared__ unsigned char tw_raw[];
   /* 1024-byte alignment: the 128-byte swizzle goes by address bits. Stages, then barriers, then row values. */
   const unsigned shared = (tw_shared(tw_raw) + 1023u) & ~1023u;
@@ -147,7 +147,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_5b4e842f3ec2417b_4f7
           float fold0[1];
           {
             float * const y0 = ((float *)p2) + (long long)(read0) * 32;
-            float const y1 = tw_row_sum(y0, 8);
+            float const y1 = tw_row_sum(y0, 16);
             float const y2 = y1 / 256.0f;
             float const y3 = tw_add(y2, 9.999999974752427e-7f);
             float const y4 = 1.0f / sqrtf(y3);
@@ -159,7 +159,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_5b4e842f3ec2417b_4f7
           float fold1[1];
           {
             float * const y0 = ((float *)p2) + (long long)(read1) * 32;
-            float const y1 = tw_row_sum(y0, 8);
+            float const y1 = tw_row_sum(y0, 16);
             float const y2 = y1 / 256.0f;
             float const y3 = tw_add(y2, 9.999999974752427e-7f);
             float const y4 = 1.0f / sqrtf(y3);
