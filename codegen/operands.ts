@@ -1,9 +1,10 @@
 /** Names of a module resolved for one kernel: dtypes, strides, and the order of its columns in packed weights. */
-import type { BufferDecl, Kernel, KernelModule, Pairing, Segment, WeightDecl } from '../ir/kernel.js';
+import type { Kernel, KernelModule, Pairing, Segment, WeightDecl } from '../ir/kernel.js';
 import { KMAJOR_STEP, PACKED_COLUMNS } from '../ir/packing.js';
 import { rowStride } from '../ir/plan.js';
 import type { DType } from '../ir/types.js';
 import { DTYPE_BYTES, roundUp } from '../ir/types.js';
+import { namesOf, type ModuleNames } from './names.js';
 
 /** A buffer or weight as generated code reads it. */
 export interface Operand {
@@ -20,15 +21,13 @@ export interface Operand {
 }
 
 export class KernelOperands {
-  private readonly buffers: ReadonlyMap<string, BufferDecl>;
-  private readonly weights: ReadonlyMap<string, WeightDecl>;
+  private readonly names: ModuleNames;
   private readonly order: ReadonlyMap<string, number>;
   private readonly kernel: Kernel;
   private readonly tokensCapacity: number;
 
   constructor(kernel: Kernel, module: KernelModule, parameters: readonly string[], tokensCapacity: number) {
-    this.buffers = new Map(module.buffers.map((buffer) => [buffer.name, buffer]));
-    this.weights = new Map(module.weights.map((weight) => [weight.name, weight]));
+    this.names = namesOf(module);
     this.order = new Map(parameters.map((name, i) => [name, i]));
     this.kernel = kernel;
     this.tokensCapacity = tokensCapacity;
@@ -38,12 +37,12 @@ export class KernelOperands {
   get(name: string): Operand {
     const index = this.order.get(name);
     if (index === undefined) throw new Error(`Kernel ${this.kernel.name}: '${name}' is not one of its parameters.`);
-    const weight = this.weights.get(name);
+    const weight = this.names.weights.get(name);
     if (weight !== undefined) {
       const stride = weight.layout === 'kmajor' ? roundUp(weight.k, KMAJOR_STEP) : weight.k;
       return { name, index, dtype: weight.dtype, stride, columns: weight.k, isPadded: false, weight };
     }
-    const buffer = this.buffers.get(name);
+    const buffer = this.names.buffers.get(name);
     if (buffer === undefined) throw new Error(`Kernel ${this.kernel.name} (${this.kernel.path}) uses '${name}', which the module does not declare.`);
     const stride = rowStride(buffer, this.tokensCapacity, DTYPE_BYTES[buffer.dtype]);
     return { name, index, dtype: buffer.dtype, stride, columns: buffer.columns, isPadded: buffer.space !== 'weight' };

@@ -5,6 +5,7 @@ import { rowStride } from '../ir/plan.js';
 import type { Scalar } from '../ir/scalar.js';
 import { mapScalar, operands, printScalar } from '../ir/scalar.js';
 import { DTYPE_BYTES } from '../ir/types.js';
+import { namesOf } from './names.js';
 
 /** Bump when the meaning of a signature or of a schedule changes. */
 const VERSION = 1;
@@ -16,9 +17,9 @@ export function parametersOf(kernel: Kernel, module: KernelModule): string[] {
     names.add(name);
     return name;
   });
-  const declared = new Set([...module.buffers, ...module.weights].map(({ name }) => name));
+  const { buffers, weights } = namesOf(module);
   for (const name of names) {
-    if (!declared.has(name)) throw new Error(`Kernel ${kernel.name} (${kernel.path}) uses '${name}', which the module does not declare.`);
+    if (!buffers.has(name) && !weights.has(name)) throw new Error(`Kernel ${kernel.name} (${kernel.path}) uses '${name}', which the module does not declare.`);
   }
   return [...names];
 }

@@ -1,7 +1,7 @@
 /** How many floating-point operations a micro-batch is: what `modelFlops` and shares of peak count. */
 import type { MicroBatch } from '../eval/scorer.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
-import { packedBytes, physicalToLogical } from '../ir/packing.js';
+import { packedBytes, rowMaps } from '../ir/packing.js';
 import type { Plan } from '../ir/plan.js';
 
 /** Multiply-adds count two. Attention counts visible pairs only; epilogues are left out. */
@@ -60,5 +60,7 @@ const SMALL_BATCH = 16;
 const ASSUMED_FLOPS = 200e9;
 
 /** Bytes of all weights in the layouts of the kernels; tables that stay mapped are left out. */
-export const packedWeightBytes = (plan: Pick<Plan, 'weights'>): number =>
-  plan.weights.reduce((sum, weight) => sum + (weight.layout === 'rows' ? 0 : packedBytes(weight, physicalToLogical(weight).length)), 0);
+export function packedWeightBytes(plan: Pick<Plan, 'weights'>): number {
+  const rowMap = rowMaps();
+  return plan.weights.reduce((sum, weight) => sum + (weight.layout === 'rows' ? 0 : packedBytes(weight, rowMap(weight).length)), 0);
+}

@@ -68,6 +68,17 @@ export function physicalToLogical(weight: WeightDecl): Int32Array {
   return Int32Array.from(columns);
 }
 
+/** physicalToLogical for the weights of a model, whose layers have the same shapes: each shape is computed once. */
+export function rowMaps(): (weight: WeightDecl) => Int32Array {
+  const known = new Map<string, Int32Array>();
+  return (weight) => {
+    const key = JSON.stringify([weight.layout, weight.sources.map(({ rows }) => rows), weight.pairing]);
+    const map = known.get(key) ?? physicalToLogical(weight);
+    known.set(key, map);
+    return map;
+  };
+}
+
 /** Bytes of a packed weight with `columns` physical columns (the length of physicalToLogical). */
 export function packedBytes(weight: WeightDecl, columns: number): number {
   switch (weight.layout) {

@@ -1,6 +1,6 @@
 /** Decides, before anything is allocated, which weights stay mapped and where the packed ones lie. */
 import type { ConstantVector, WeightDecl } from '../ir/kernel.js';
-import { packedBytes, physicalToLogical } from '../ir/packing.js';
+import { packedBytes, rowMaps } from '../ir/packing.js';
 import { roundUp } from '../ir/types.js';
 import { PACK_BYTES, requireTensor, type TensorSource } from './tensorSource.js';
 
@@ -86,6 +86,7 @@ export function planWeights(weights: readonly WeightDecl[], constants: readonly 
     if (group === undefined) groups.set(keyOf(weight), { weight, names: [weight.name] });
     else group.names.push(weight.name);
   }
+  const rowMap = rowMaps();
   const placed: PlacedWeight[] = [];
   let offset = 0;
   let mappedBytes = 0;
@@ -95,7 +96,7 @@ export function planWeights(weights: readonly WeightDecl[], constants: readonly 
     return at;
   };
   for (const { weight, names } of groups.values()) {
-    const bytes = packedBytes(weight, physicalToLogical(weight).length);
+    const bytes = packedBytes(weight, rowMap(weight).length);
     const values = literal(weight, byTensor);
     if (values !== undefined) {
       placed.push({ kind: 'literal', names, weight, bytes, offset: reserve(bytes), values });

@@ -1,6 +1,6 @@
 /** Cuts the loading of weights into steps that fit the staging buffers. Pure: touches neither files nor the device. */
 import type { WeightDecl } from '../../ir/kernel.js';
-import { physicalToLogical } from '../../ir/packing.js';
+import { rowMaps } from '../../ir/packing.js';
 import { roundUp } from '../../ir/types.js';
 import { UserError } from '../../errors.js';
 import { PACK_BYTES, type TensorSource } from '../tensorSource.js';
@@ -144,10 +144,11 @@ export function planLoading(plan: WeightPlan, staging = STAGING): LoadPlan {
   const packed = plan.weights.filter((weight) => weight.kind === 'packed');
   const builder = new StepBuilder(staging);
   const scales = addScales(packed, builder);
+  const rowMap = rowMaps();
   const zeros: { offset: number; bytes: number }[] = [];
   for (const { weight, sources, offset, bytes, columnScale, ...rest } of packed) {
     if (weight.k > MOST_ROWS || bytes / PACK_BYTES[weight.dtype] / weight.k > MOST_ROWS) throw new Error(`Weight ${weight.name} has too many rows or columns.`);
-    const map = physicalToLogical(weight);
+    const map = rowMap(weight);
     const padding = map.indexOf(-1);
     const rowBytes = deviceStride(weight) * PACK_BYTES[weight.dtype];
     if (padding >= 0) zeros.push({ offset: offset + padding * rowBytes, bytes: bytes - padding * rowBytes });

@@ -63,9 +63,23 @@ function tileProblem(kernel: Contraction, s: CudaGemmSchedule, facts: WgmmaFacts
   return accumulators <= MOST_ACCUMULATORS ? undefined : `a thread would hold ${accumulators} accumulators, ${MOST_ACCUMULATORS} at most`;
 }
 
+/** By kernel: hundreds of schedules are asked about each. */
+const knownValues = new WeakMap<KernelModule, WeakMap<Contraction, number>>();
+
+/** Values of a row that the epilogue reads from shared memory. */
+function rowValues(kernel: Contraction, module: KernelModule): number {
+  const ofModule = knownValues.get(module) ?? new WeakMap<Contraction, number>();
+  knownValues.set(module, ofModule);
+  let values = ofModule.get(kernel);
+  if (values === undefined) {
+    const operands = new CudaOperands(kernel, module, parametersOf(kernel, module), 1);
+    values = rowPrologue(rowProgramsOf(kernel), operands).scalars.length;
+    ofModule.set(kernel, values);
+  }
+  return values;
+}
+
 function sharedProblem(kernel: Contraction, module: KernelModule, schedule: CudaGemmSchedule, facts: WgmmaFacts): string | undefined {
-  const operands = new CudaOperands(kernel, module, parametersOf(kernel, module), 1);
-  const values = rowPrologue(rowProgramsOf(kernel), operands).scalars.length;
-  const { sharedBytes } = wgmmaLayout(schedule, values);
+  const { sharedBytes } = wgmmaLayout(schedule, rowValues(kernel, module));
   return sharedBytes <= facts.sharedBytesPerBlock ? undefined : `a block needs ${sharedBytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
 }
