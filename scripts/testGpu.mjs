@@ -2,7 +2,7 @@
 // Arguments are parts of file names; without any, all files run. The exit status is 0 only if a test ran and none failed,
 // 77 if every test was skipped: a machine without a GPU has proved nothing.
 import { existsSync, readdirSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { run } from 'node:test';
 import { spec } from 'node:test/reporters';
 
@@ -33,7 +33,9 @@ stream.on('test:pass', (test) => {
   } else {
     // A skipped suite is one: its tests are not even listed.
     counts.skipped += 1;
-    reasons.set(String(test.skip), (reasons.get(String(test.skip)) ?? 0) + 1);
+    const names = reasons.get(String(test.skip)) ?? [];
+    names.push(`${basename(test.file ?? '', '.gpu.js')}: ${test.name}`);
+    reasons.set(String(test.skip), names);
   }
 });
 stream.on('test:fail', (test) => {
@@ -44,7 +46,7 @@ stream.on('end', () => {
   setImmediate(() => {
     if (reasons.size > 0) {
       const rule = '!'.repeat(80);
-      const lines = [...reasons].map(([reason, count]) => `!! SKIPPED ${count} ${count === 1 ? 'test or suite' : 'tests or suites'}: ${reason}`);
+      const lines = [...reasons].flatMap(([reason, names]) => [`!! SKIPPED: ${reason}`, ...names.map((name) => `!!   ${name}`)]);
       process.stdout.write(`\n${[rule, ...lines, rule].join('\n')}\n`);
     }
     process.stdout.write(`\n${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped\n`);

@@ -43,7 +43,7 @@ describe.skipIf(reason !== undefined)('the bundle', () => {
     expect(made.stderr).toBe('');
     expect(made.stdout).toMatch(/bundle\.tar\.gz: \d+\.\d MB with Node v\d\S+; for hosts with glibc 2\.\d+ and libstdc\+\+ 3\.4\S* symbols or later\n/);
     expect(spawnSync('tar', ['-xzf', place('bundle.tar.gz')], { cwd: place('elsewhere') }).status).toBe(0);
-  }, 120_000);
+  }, 300_000);
   afterAll(() => { rmSync(folder, { recursive: true, force: true }); });
 
   it('is small, and holds nothing of other platforms and nothing that nobody loads', () => {
@@ -94,7 +94,7 @@ describe.skipIf(reason !== undefined)('the bundle', () => {
     expect(failed, stdout).toBe(0);
     expect(passed + skipped).toBeGreaterThan(0);
     expect(status).toBe(passed > 0 ? 0 : 77);
-    if (skipped > 0) expect(stdout).toMatch(/!! SKIPPED \d+ tests? or suites?: /);
+    if (skipped > 0) expect(stdout).toMatch(/!! SKIPPED: .*\n!!   \w+: /);
   }, 120_000);
 
   it('is not made of something that is no Node', () => {

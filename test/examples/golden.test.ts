@@ -1,0 +1,64 @@
+/**
+ * The golden log-likelihoods of the demo model on examples/everyday.jsonl, which the GPU tests of a bundle compare with:
+ * float64, one answer at a time. Delete the file to have it made anew (minutes).
+ */
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { run } from '../../driver/commands.js';
+import type { Ui } from '../../driver/requests.js';
+import { evaluate, loadQuestions, taskByName, type Scores, type Selection } from '../../eval/index.js';
+import { openCheckpoint } from '../../models/checkpoint.js';
+import { describeTokenizer } from '../../models/tokenizer.js';
+import { isBuilt, ROOT, temporaryFolder } from '../e2e/support.js';
+import { compareGolden } from '../gpu/golden.js';
+import { Float64Scorer } from './float64.js';
+
+const GOLDEN = join(ROOT, 'test', 'gpu', 'golden', 'everyday-demo.jsonl');
+const DATA = join(ROOT, 'examples', 'everyday.jsonl');
+const MODEL = join(ROOT, 'models', 'demo');
+const HOURS = 3600_000;
+
+const ignore = (): void => undefined;
+const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
+
+/** In float64, every answer with the whole context before it: nothing shared. */
+async function float64(docs?: Selection['docs']): Promise<readonly Scores[]> {
+  const checkpoint = openCheckpoint(MODEL);
+  const tokenizer = describeTokenizer(checkpoint.dir);
+  const loaded = await loadQuestions(
+    { path: DATA, task: taskByName('hellaswag'), ...(docs === undefined ? {} : { docs }) },
+    { tokenizer: { moduleUrl: new URL('../../dist/models/tokenizer.js', import.meta.url).href, spec: tokenizer.spec }, workers: 1 },
+  );
+  return (await evaluate({ questions: loaded.questions, tokenised: loaded.tokenised, scorer: new Float64Scorer(checkpoint), sharing: docs === undefined ? 'tree' : 'none' })).scores;
+}
+
+const lineOf = ({ docId, ll }: Scores): string => JSON.stringify({ doc_id: docId, ll: ll.map((value) => Number(value.toFixed(5))) });
+
+const readGolden = (): ReadonlyMap<number, readonly number[]> => new Map(readFileSync(GOLDEN, 'utf8').trim().split('\n').map((line) => {
+  const { doc_id: id, ll } = JSON.parse(line) as { readonly doc_id: number; readonly ll: readonly number[] };
+  return [id, ll];
+}));
+
+describe.skipIf(!isBuilt)('golden log-likelihoods of the examples', () => {
+  it('are those of float64, with nothing shared', async () => {
+    if (!existsSync(GOLDEN)) writeFileSync(GOLDEN, (await float64()).map((scores) => `${lineOf(scores)}\n`).join(''));
+    const golden = readGolden();
+    expect(golden.size).toBe(136);
+    for (const { docId, ll } of await float64({ first: 77, end: 78 })) ll.forEach((value, i) => { expect(Math.abs(value - golden.get(docId)![i]!)).toBeLessThan(2e-5); });
+  }, HOURS);
+
+  it('are those of the CPU in f32', async () => {
+    const { samplesPath } = await run({
+      model: MODEL, init: { kind: 'checkpoint' }, precision: 'f32', task: 'hellaswag', data: DATA, sharing: 'none', threads: 2, output: temporaryFolder(), resume: false,
+    }, SILENT);
+    const compared = compareGolden(readFileSync(samplesPath!, 'utf8'), readFileSync(GOLDEN, 'utf8'));
+    expect(compared).toMatchObject({ questions: 136, others: 0 });
+    expect(compared.error).toBeLessThan(1e-4);
+    // What is wrong is told: a line left out, an answer moved.
+    const lines = readFileSync(samplesPath!, 'utf8').trim().split('\n');
+    expect(() => compareGolden(lines.slice(1).join('\n'), readFileSync(GOLDEN, 'utf8'))).toThrow('135 of 136 questions were scored');
+    const moved = readFileSync(GOLDEN, 'utf8').replace(/"ll":\[-[\d.]+/, '"ll":[-1');
+    expect(compareGolden(lines.join('\n'), moved)).toMatchObject({ others: 1 });
+  });
+});

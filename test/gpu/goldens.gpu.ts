@@ -1,0 +1,71 @@
+/** Whole evaluations on a real device against float64: checkpoint and questions in, sample files out. */
+import assert from 'node:assert/strict';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import { cudaAvailable } from '../../runtime/cuda/addon.js';
+import { DEMO, EXAMPLES, readSamples, ROOT, tilewright } from './command.js';
+import { compareGolden, type Compared, type Yardstick } from './golden.js';
+import { archOf } from './launcher.js';
+import { compilerOrReason, temporaryFolder } from './support.js';
+
+const arch = archOf(cudaAvailable());
+const compiler = typeof arch === 'string' ? await compilerOrReason(arch) : arch.reason;
+const skip = typeof compiler === 'string' ? compiler : false;
+
+const SHARED = join(ROOT, '..', 'shared');
+const skipShared = skip !== false ? skip : existsSync(join(SHARED, 'golden')) ? false : `golden log-likelihoods of all 10,042 questions of HellaSwag: ${join('..', 'shared')} is not beside this folder`;
+
+/** How far transformers' own 16-bit runs are from float64 on all questions, by model and arithmetic. */
+const YARDSTICKS: readonly (Yardstick & { readonly model: string; readonly precision: 'bf16' | 'f16' })[] = [
+  { model: 'demo', precision: 'bf16', error: 0.19, agreement: 0.992 },
+  { model: 'mha-2m', precision: 'f16', error: 0.026, agreement: 0.9993 },
+  { model: 'mha-2m', precision: 'bf16', error: 0.255, agreement: 0.9934 },
+  { model: 'gqa-4m', precision: 'bf16', error: 0.276, agreement: 0.9941 },
+  { model: 'gqa-4m', precision: 'f16', error: 0.035, agreement: 0.9992 },
+];
+
+/** Bounds 16-bit answers to a few questions, of which one may be chosen otherwise. */
+const EVERYDAY: Yardstick = { error: 0.19, agreement: 1 - 1 / 136 };
+
+/** Scores a question set; gives the samples. */
+async function score(model: string, data: string, options: readonly string[], task = 'hellaswag'): Promise<string> {
+  const out = temporaryFolder();
+  await tilewright(['run', model, '--target', 'cuda', '--task', task, '--data', data, '--out', out, ...options]);
+  return readSamples(out);
+}
+
+function isWithin(what: string, got: Compared, { error, agreement }: Yardstick): void {
+  console.log(`${what}: ${got.questions} questions, mean error ${got.error.toFixed(4)} (at most ${error}), same choice ${(100 * got.agreement).toFixed(2)} % (at least ${(100 * agreement).toFixed(2)})`);
+  assert(got.error <= error && got.agreement >= agreement - 1e-9, `${what} is further from float64 than it may be`);
+}
+
+describe('whole evaluations', { skip }, () => {
+  it('agree with float64 on the examples, to the same bytes for every size of micro-batch', async () => {
+    const sizes = [undefined, 4096, 2048, 1531, 1024];
+    const [first, ...others] = await Promise.all(sizes.map((size) => score(DEMO, EXAMPLES, size === undefined ? [] : ['--max-tokens', String(size)])));
+    const golden = readFileSync(join(import.meta.dirname, 'golden', 'everyday-demo.jsonl'), 'utf8');
+    isWithin('examples', compareGolden(first!, golden), EVERYDAY);
+    others.forEach((samples, i) => assert(samples === first, `micro-batches of ${sizes[i + 1]!} tokens give other samples than the default's`));
+  });
+
+  it('agree with float64 without sharing', async () => {
+    const golden = readFileSync(join(import.meta.dirname, 'golden', 'everyday-demo.jsonl'), 'utf8');
+    for (const sharing of ['none', 'context']) isWithin(`examples, sharing ${sharing}`, compareGolden(await score(DEMO, EXAMPLES, ['--sharing', sharing]), golden), EVERYDAY);
+  });
+
+  it('agree with float64 on all questions, as near as transformers in 16 bits', { skip: skipShared }, async () => {
+    const data = join(SHARED, 'data', 'hellaswag_val.jsonl.gz');
+    const runs = YARDSTICKS.filter(({ model }) => existsSync(join(SHARED, 'checkpoints', model)));
+    assert(runs.length > 0, 'the folder ../shared has no checkpoint of its golden files');
+    const samples = await Promise.all(runs.map(({ model, precision }) => score(join(SHARED, 'checkpoints', model), data, ['--precision', precision])));
+    runs.forEach(({ model, precision, ...yardstick }, i) => {
+      isWithin(`${model}, ${precision}`, compareGolden(samples[i]!, readFileSync(join(SHARED, 'golden', `${model}.jsonl`), 'utf8')), yardstick);
+    });
+  });
+
+  it('agree with float64 on ARC-Challenge', { skip: skipShared }, async () => {
+    const samples = await score(DEMO, join(SHARED, 'data', 'arc_challenge_test.jsonl.gz'), [], 'arc_challenge');
+    isWithin('demo, ARC-Challenge', compareGolden(samples, readFileSync(join(SHARED, 'golden', 'arc-demo.jsonl'), 'utf8')), YARDSTICKS[0]!);
+  });
+});
