@@ -30,17 +30,29 @@ const SIMT_WARPS = 4;
 const MAX_SIMT_COLUMNS = 512;
 /** Accumulators, queries or both must fit 255 registers. */
 const MAX_MMA_HEAD = 256;
-/** Query fragments are read again from shared memory where heads are longer: their registers go to the accumulators. */
-const MAX_HEAD_IN_REGISTERS = 128;
+/** Query fragments are read again from shared memory where heads are longer: their registers make room for more warps. */
+const MAX_HEAD_IN_REGISTERS = 64;
+/** Heads up to which the rest fits the registers of MANY_THREADS on a multiprocessor; FEW_THREADS spill nothing in longer ones. */
+const MAX_HEAD_OF_MANY = 128;
+const MANY_THREADS = 512;
+const FEW_THREADS = 256;
+/** More of few queries do not fit shared memory. */
+const MOST_BLOCKS = 5;
 
-/** Threads whose registers a multiprocessor must have room for: as many blocks at a time as spill nothing. */
-const threadsTogether = (d: number): number => (d <= 64 ? 512 : d <= 128 ? 384 : 256);
+/**
+ * Tiles of keys and values in shared memory. A third keeps more of memory busy, where as many blocks fit a Hopper
+ * multiprocessor with it as registers allow.
+ */
+const slotsOf = (d: number, queries: number): number => (d <= MAX_HEAD_IN_REGISTERS || (d <= MAX_HEAD_OF_MANY && queries === 128) ? 3 : 2);
+
+/** Blocks of a multiprocessor that registers must suffice for. */
+const blocksOf = (d: number, threads: number): number => Math.min(MOST_BLOCKS, Math.max(1, Math.floor((d <= MAX_HEAD_OF_MANY ? MANY_THREADS : FEW_THREADS) / threads)));
 
 const is16 = (dtype: DType): dtype is 'bf16' | 'f16' => dtype === 'bf16' || dtype === 'f16';
 
 function dynamicBytes(kernel: Pick<AttentionKernel, 'headDim'>, { skeleton, queries, keys }: CudaAttentionSchedule): number {
   const d = kernel.headDim;
-  return skeleton === 'mma' ? (queries + 4 * keys) * (d + 8) * 2 : (queries * d + keys * (2 * d + 1)) * 4;
+  return skeleton === 'mma' ? (queries + 2 * slotsOf(d, queries) * keys) * (d + 8) * 2 : (queries * d + keys * (2 * d + 1)) * 4;
 }
 
 /** `true`, or why `schedule` cannot be used for `kernel`. */
@@ -111,7 +123,7 @@ export function emitAttention(
   const threads = skeleton === 'mma' ? 2 * queries : 32 * SIMT_WARPS;
   const parameters = new Set([q, k, v, out, maskOperand, ...(queryRow === undefined ? [] : [queryRow])].map(({ name }) => name)).size;
   const values = {
-    head: kernelHead({ symbol, parameters, tensorMaps: [], threads, blocks: skeleton === 'mma' ? Math.max(1, Math.floor(threadsTogether(d) / threads)) : 1 }),
+    head: kernelHead({ symbol, parameters, tensorMaps: [], threads, blocks: skeleton === 'mma' ? blocksOf(d, threads) : 1 }),
     heads, kvHeads, group: heads / kvHeads, d, queries, keys, rows: kernel.rows, dtype: q.dtype, type: CUDA_TYPES[q.dtype],
     outDtype: out.dtype, outType: CUDA_TYPES[out.dtype], qIndex: q.index, kIndex: k.index, vIndex: v.index, outIndex: out.index,
     qStride: q.stride, kStride: k.stride, vStride: v.stride, outStride: out.stride, maskIndex: maskOperand.index,
@@ -119,7 +131,7 @@ export function emitAttention(
   };
   const body = skeleton === 'mma'
     ? render('attentionMma', {
-      ...values, tiles: Math.ceil(tokensCapacity / keys), scale: floatLiteral(kernel.scale * Math.LOG2E),
+      ...values, tiles: Math.ceil(tokensCapacity / keys), slots: slotsOf(d, queries), ahead: slotsOf(d, queries) > 2 ? 'two tiles' : 'a tile', scale: floatLiteral(kernel.scale * Math.LOG2E),
       queriesInRegisters: d <= MAX_HEAD_IN_REGISTERS, isWideOut: out.dtype === 'f32',
     })
     : render('attentionSimt', {

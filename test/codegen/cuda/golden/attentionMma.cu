@@ -7,7 +7,7 @@
  * does not see add exact zeros, and a tile left out because nobody of the warp or block sees it would have changed
  * nothing: its answer has the same bits alone and in any company. Rows of other trees are computed along and thrown away.
  *
- * A step's keys and values are copied under the step before.
+ * Keys and values are copied two tiles ahead.
  */
 namespace attention {
 constexpr int D = 64, QUERIES = 64, KEYS = 32, WARPS = QUERIES / 16, THREADS = 32 * WARPS;
@@ -15,13 +15,15 @@ constexpr int D = 64, QUERIES = 64, KEYS = 32, WARPS = QUERIES / 16, THREADS = 3
 constexpr int PITCH = D + 8;
 constexpr int PIECES = D / 8;
 constexpr int TILES = 32;
+/* Tiles of keys and values in shared memory: one at work, the others on their way. */
+constexpr int SLOTS = 3;
 constexpr unsigned ROW_BYTES = PITCH * 2, K_AT = QUERIES * ROW_BYTES, V_AT = K_AT + KEYS * ROW_BYTES, SLOT_BYTES = 2 * KEYS * ROW_BYTES;
 constexpr float SCALE = 0.1803368777036667f;
 
 /* Starts to copy head columns of rows [from, from + KEYS) of a buffer; rows from `stop` on arrive as zeros. */
 TW_FN void fetch(unsigned to, const unsigned short *base, long long stride, int from, int stop) {
   constexpr int COUNT = KEYS * PIECES;
-#pragma unroll 4
+#pragma unroll 2
   for (int j = 0; j < (COUNT + THREADS - 1) / THREADS; j++) {
     const int i = j * THREADS + (int)threadIdx.x;
     if (COUNT % THREADS != 0 && i >= COUNT) break;
@@ -35,7 +37,7 @@ TW_FN void fetch(unsigned to, const unsigned short *base, long long stride, int 
 extern "C" __global__ void __launch_bounds__(128, 4) k_attention_test(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3, void *__restrict__ p4) {
   using namespace attention;
   extern __shared__ __align__(128) unsigned char tw_shared[];
-  __shared__ int s_token[QUERIES], s_end[2][KEYS], s_top[TILES], s_least[TILES], s_root[WARPS];
+  __shared__ int s_end[SLOTS][KEYS], s_top[TILES], s_least[TILES], s_root[WARPS], s_stop[WARPS];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int head = blockIdx.x, first = blockIdx.y * QUERIES, rows = T;
   const unsigned short *q = (const unsigned short *)p0 + head * D;
@@ -45,89 +47,73 @@ extern "C" __global__ void __launch_bounds__(128, 4) k_attention_test(int T, int
   const unsigned shared = tw_shared_address(tw_shared);
   tw_await_previous();
 
-  /* Tokens of the queries; −1 past the last. */
-  if (threadIdx.x < QUERIES) {
-    const int row = first + (int)threadIdx.x;
-    int token = -1;
-    if (row < rows) token = row;
-    s_token[threadIdx.x] = (unsigned)token < (unsigned)T ? token : -1;
-  }
-  __syncthreads();
+  const auto token_of = [&](int i) { return first + i < rows ? first + i : -1; };
   for (int i = threadIdx.x; i < QUERIES * PIECES; i += THREADS) {
-    const int token = s_token[i / PIECES], piece = i % PIECES;
+    const int token = token_of(i / PIECES), piece = i % PIECES;
     tw_cp_async16(shared + (i / PIECES) * ROW_BYTES + piece * 16, q + (token < 0 ? 0 : token * 256ll + piece * 8), token < 0 ? 0 : 16);
   }
   tw_cp_async_commit();
-  int lowest = 0x7fffffff, highest = -1;
-  for (int i = lane; i < QUERIES; i += 32) {
-    const int token = s_token[i];
-    if (token >= 0 && token < lowest) lowest = token;
-    if (token > highest) highest = token;
-  }
-  lowest = __reduce_min_sync(0xffffffffu, lowest);
-  highest = __reduce_max_sync(0xffffffffu, highest);
-  if (highest < 0) return;
+  const int lowest = first, highest = tw_least(first + QUERIES, rows) - 1;
 
-  /* The root above the first query: the first key that it sees. */
-  int root = lowest;
-#pragma unroll 4
+  /* The root above the first query, which is the first key that it sees, and the root's end. */
+  int root = 0x7fffffff, stop = 0;
+#pragma unroll 8
   for (int i = threadIdx.x * 4; i <= lowest; i += THREADS * 4) {
     const tw_u4 e = *(const tw_u4 *)(end + i);
-    int at = 0x7fffffff;
-    if ((int)e.w > lowest) at = i + 3;
-    if ((int)e.z > lowest) at = i + 2;
-    if ((int)e.y > lowest) at = i + 1;
-    if ((int)e.x > lowest) at = i;
-    if (at < root) root = at;
+    int at = 0x7fffffff, end_at = 0;
+    if ((int)e.w > lowest) { at = i + 3; end_at = (int)e.w; }
+    if ((int)e.z > lowest) { at = i + 2; end_at = (int)e.z; }
+    if ((int)e.y > lowest) { at = i + 1; end_at = (int)e.y; }
+    if ((int)e.x > lowest) { at = i; end_at = (int)e.x; }
+    if (at < root) { root = at; stop = end_at; }
   }
-  root = __reduce_min_sync(0xffffffffu, root);
-  if (lane == 0) s_root[warp] = root;
-  tw_cp_async_wait<0>();
+  const int first_root = __reduce_min_sync(0xffffffffu, root);
+  if (root == first_root && (root != 0x7fffffff || lane == 0)) {
+    s_root[warp] = root;
+    s_stop[warp] = stop;
+  }
   __syncthreads();
-  for (int w = 0; w < WARPS; w++) if (s_root[w] < root) root = s_root[w];
+  root = lowest;
+  stop = root + 1;
+  for (int w = 0; w < WARPS; w++) {
+    if (s_root[w] <= root) {
+      root = s_root[w];
+      stop = s_stop[w];
+    }
+  }
 
   const unsigned q_lane = shared + (warp * 16 + (lane & 15)) * ROW_BYTES + (lane >> 4) * 16;
   const unsigned k_lane = shared + K_AT + ((lane >> 4) * 8 + (lane & 7)) * ROW_BYTES + ((lane >> 3) & 1) * 16;
   const unsigned v_lane = shared + V_AT + (lane & 15) * ROW_BYTES + (lane >> 4) * 16;
   unsigned query[D / 16][4];
-#pragma unroll
-  for (int i = 0; i < D / 16; i++) tw_ldmatrix_x4(query[i], q_lane + i * 32);
-  const int token0 = s_token[warp * 16 + (lane >> 2)], token1 = s_token[warp * 16 + (lane >> 2) + 8];
+  bool is_read = false;
+  /* A row past the last is one that no key's end admits, or whose result nobody stores. */
+  const int token0 = first + warp * 16 + (lane >> 2), token1 = token0 + 8;
 
-  for (int stop; root <= highest; root = stop) {
-    stop = end[root];
+  for (; root <= highest; root = stop, stop = root <= highest ? end[root] : 0) {
     if (stop <= root) stop = root + 1;
     if (stop > T) stop = T;
-    /* Least and greatest query of this tree: in the block, in the warp. */
-    int low = 0x7fffffff, high = -1;
-    for (int i = lane; i < QUERIES; i += 32) {
-      const int token = s_token[i];
-      if (token >= root && token < stop) {
-        if (token < low) low = token;
-        if (token > high) high = token;
-      }
-    }
-    low = __reduce_min_sync(0xffffffffu, low);
-    high = __reduce_max_sync(0xffffffffu, high);
-    if (high < 0) continue;
-    const int mine = s_token[warp * 16 + (lane & 15)];
-    const bool is_mine = mine >= root && mine < stop;
-    const int warp_low = __reduce_min_sync(0xffffffffu, is_mine ? mine : 0x7fffffff);
-    const int warp_high = __reduce_max_sync(0xffffffffu, is_mine ? mine : -1);
+    /* Least and greatest query of this tree in the block and in the warp, whose greatest is less where it has none. */
+    const int low = root < first ? first : root, high = tw_least(stop - 1, highest);
+    const int own = first + warp * 16, warp_low = root < own ? own : root, last = tw_least(high, own + 15), warp_high = last < warp_low ? -1 : last;
 
     const int tiles = (high - root) / KEYS + 1;
     const auto start = [&](int tile, int slot) {
       const int key = root + tile * KEYS;
       fetch(shared + K_AT + slot * SLOT_BYTES, k, 128ll, key, stop);
       fetch(shared + V_AT + slot * SLOT_BYTES, v, 128ll, key, stop);
-      if (warp == 0) s_end[slot][lane] = key + lane < stop ? end[key + lane] : 0;
+    };
+    const auto end_of = [&](int tile) {
+      const int key = root + tile * KEYS + lane;
+      return key < stop ? end[key] : 0;
     };
     /* Every query of the tree sees its root. */
     start(0, 0);
     tw_cp_async_commit();
+    if (warp == 0) s_end[0][lane] = end_of(0);
     /* Greatest and least end of the keys of each tile. */
     for (int t = warp; t < tiles; t += WARPS) {
-      const int key = root + t * KEYS + lane, e = key < stop ? end[key] : 0;
+      const int e = end_of(t);
       const int top = __reduce_max_sync(0xffffffffu, e), least = __reduce_min_sync(0xffffffffu, e);
       if (lane == 0) {
         s_top[t] = top;
@@ -140,14 +126,37 @@ extern "C" __global__ void __launch_bounds__(128, 4) k_attention_test(int T, int
 #pragma unroll
     for (int i = 0; i < D / 8; i++) o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0.0f;
 
+    tw_cp_async_wait<1>();
+    __syncthreads();  /* The queries are there, and the ends of tiles. */
+    if (!is_read) {
+#pragma unroll
+      for (int i = 0; i < D / 16; i++) tw_ldmatrix_x4(query[i], q_lane + i * 32);
+      is_read = true;
+    }
+    /* The next tile that a query of the block sees. */
+    const auto after = [&](int tile) {
+      do tile++; while (tile < tiles && s_top[tile] <= low);
+      return tile;
+    };
+    int begun = 0;
+    if (SLOTS > 2) {
+      begun = after(0);
+      if (begun < tiles) {
+        start(begun, 1);
+        if (warp == 0) s_end[1][lane] = end_of(begun);
+      }
+      tw_cp_async_commit();
+    }
+
     for (int tile = 0, slot = 0;;) {
       const int key = root + tile * KEYS;
-      tw_cp_async_wait<0>();
+      tw_cp_async_wait<SLOTS - 2>();
       __syncthreads();  /* The tile is there, the one before has been read. */
-      int next = tile + 1;
-      while (next < tiles && s_top[next] <= low) next++;
-      if (next < tiles) start(next, slot ^ 1);
+      const int coming = after(begun), next = SLOTS > 2 ? begun : coming, free = slot == 0 ? SLOTS - 1 : slot - 1;
+      begun = coming;
+      if (coming < tiles) start(coming, free);
       tw_cp_async_commit();
+      const int coming_end = warp == 0 && coming < tiles ? end_of(coming) : 0;
       const bool sees = key <= warp_high && s_top[tile] > warp_low;
       if (sees) {
         float s[KEYS / 8][4];
@@ -222,16 +231,17 @@ extern "C" __global__ void __launch_bounds__(128, 4) k_attention_test(int T, int
         }
       }
       if (next >= tiles) break;
+      if (warp == 0) s_end[free][lane] = coming_end;
       tile = next;
-      slot ^= 1;
+      slot = slot == SLOTS - 1 ? 0 : slot + 1;
     }
     sum0 += __shfl_xor_sync(0xffffffffu, sum0, 1);
     sum1 += __shfl_xor_sync(0xffffffffu, sum1, 1);
     sum0 += __shfl_xor_sync(0xffffffffu, sum0, 2);
     sum1 += __shfl_xor_sync(0xffffffffu, sum1, 2);
     const float inverse0 = 1.0f / sum0, inverse1 = 1.0f / sum1;
-    __syncthreads();  /* The values have been read: the results of each warp take their place, to be written by rows. */
-    const unsigned stage = warp * 16 * ROW_BYTES + K_AT;
+    /* The results of each warp take the place of its queries, to be written by rows. */
+    const unsigned stage = warp * 16 * ROW_BYTES;
 #pragma unroll
     for (int i = 0; i < D / 8; i++) {
       /* Adding zero makes −0 of a tile left out and +0 of one that added nothing the same. */
@@ -241,11 +251,11 @@ extern "C" __global__ void __launch_bounds__(128, 4) k_attention_test(int T, int
     }
     __syncwarp();
     for (int i = lane; i < 16 * PIECES; i += 32) {
-      const int row = i / PIECES, piece = i % PIECES, token = s_token[warp * 16 + row];
+      const int row = i / PIECES, piece = i % PIECES, token = token_of(warp * 16 + row);
       if (token < root || token >= stop) continue;
       *(tw_u4 *)((unsigned short *)p4 + (long long)(first + warp * 16 + row) * 256 + head * D + piece * 8) =
         *(const tw_u4 *)(tw_shared + stage + row * ROW_BYTES + piece * 16);
     }
-    __syncthreads();  /* Keys of the next tree may come. */
+    if (stop <= highest) __syncthreads();  /* Keys of the next tree may come. */
   }
 }

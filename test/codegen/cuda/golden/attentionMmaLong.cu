@@ -7,7 +7,7 @@
  * does not see add exact zeros, and a tile left out because nobody of the warp or block sees it would have changed
  * nothing: its answer has the same bits alone and in any company. Rows of other trees are computed along and thrown away.
  *
- * A step's keys and values are copied under the step before.
+ * Keys and values are copied a tile ahead.
  */
 namespace attention {
 constexpr int D = 192, QUERIES = 32, KEYS = 32, WARPS = QUERIES / 16, THREADS = 32 * WARPS;
@@ -15,13 +15,15 @@ constexpr int D = 192, QUERIES = 32, KEYS = 32, WARPS = QUERIES / 16, THREADS = 
 constexpr int PITCH = D + 8;
 constexpr int PIECES = D / 8;
 constexpr int TILES = 32;
+/* Tiles of keys and values in shared memory: one at work, the others on their way. */
+constexpr int SLOTS = 2;
 constexpr unsigned ROW_BYTES = PITCH * 2, K_AT = QUERIES * ROW_BYTES, V_AT = K_AT + KEYS * ROW_BYTES, SLOT_BYTES = 2 * KEYS * ROW_BYTES;
 constexpr float SCALE = 0.10411754995584488f;
 
 /* Starts to copy head columns of rows [from, from + KEYS) of a buffer; rows from `stop` on arrive as zeros. */
 TW_FN void fetch(unsigned to, const unsigned short *base, long long stride, int from, int stop) {
   constexpr int COUNT = KEYS * PIECES;
-#pragma unroll 4
+#pragma unroll 2
   for (int j = 0; j < (COUNT + THREADS - 1) / THREADS; j++) {
     const int i = j * THREADS + (int)threadIdx.x;
     if (COUNT % THREADS != 0 && i >= COUNT) break;
@@ -35,7 +37,7 @@ TW_FN void fetch(unsigned to, const unsigned short *base, long long stride, int 
 extern "C" __global__ void __launch_bounds__(64, 4) k_attention_test(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3, void *__restrict__ p4, void *__restrict__ p5) {
   using namespace attention;
   extern __shared__ __align__(128) unsigned char tw_shared[];
-  __shared__ int s_token[QUERIES], s_end[2][KEYS], s_top[TILES], s_least[TILES], s_root[WARPS];
+  __shared__ int s_token[QUERIES], s_end[SLOTS][KEYS], s_top[TILES], s_least[TILES], s_root[WARPS], s_stop[WARPS];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int head = blockIdx.x, first = blockIdx.y * QUERIES, rows = R;
   const unsigned short *q = (const unsigned short *)p0 + head * D;
@@ -47,14 +49,13 @@ extern "C" __global__ void __launch_bounds__(64, 4) k_attention_test(int T, int 
 
   /* Tokens of the queries; −1 past the last. */
   if (threadIdx.x < QUERIES) {
-    const int row = first + (int)threadIdx.x;
-    int token = -1;
-    if (row < rows) token = ((const int *)p4)[row];
+    const int row = first + (int)threadIdx.x, token = row < rows ? ((const int *)p4)[row] : -1;
     s_token[threadIdx.x] = (unsigned)token < (unsigned)T ? token : -1;
   }
   __syncthreads();
+  const auto token_of = [&](int i) { return s_token[i]; };
   for (int i = threadIdx.x; i < QUERIES * PIECES; i += THREADS) {
-    const int token = s_token[i / PIECES], piece = i % PIECES;
+    const int token = token_of(i / PIECES), piece = i % PIECES;
     tw_cp_async16(shared + (i / PIECES) * ROW_BYTES + piece * 16, q + (token < 0 ? 0 : token * 384ll + piece * 8), token < 0 ? 0 : 16);
   }
   tw_cp_async_commit();
@@ -68,31 +69,39 @@ extern "C" __global__ void __launch_bounds__(64, 4) k_attention_test(int T, int 
   highest = __reduce_max_sync(0xffffffffu, highest);
   if (highest < 0) return;
 
-  /* The root above the first query: the first key that it sees. */
-  int root = lowest;
-#pragma unroll 4
+  /* The root above the first query, which is the first key that it sees, and the root's end. */
+  int root = 0x7fffffff, stop = 0;
+#pragma unroll 8
   for (int i = threadIdx.x * 4; i <= lowest; i += THREADS * 4) {
     const tw_u4 e = *(const tw_u4 *)(end + i);
-    int at = 0x7fffffff;
-    if ((int)e.w > lowest) at = i + 3;
-    if ((int)e.z > lowest) at = i + 2;
-    if ((int)e.y > lowest) at = i + 1;
-    if ((int)e.x > lowest) at = i;
-    if (at < root) root = at;
+    int at = 0x7fffffff, end_at = 0;
+    if ((int)e.w > lowest) { at = i + 3; end_at = (int)e.w; }
+    if ((int)e.z > lowest) { at = i + 2; end_at = (int)e.z; }
+    if ((int)e.y > lowest) { at = i + 1; end_at = (int)e.y; }
+    if ((int)e.x > lowest) { at = i; end_at = (int)e.x; }
+    if (at < root) { root = at; stop = end_at; }
   }
-  root = __reduce_min_sync(0xffffffffu, root);
-  if (lane == 0) s_root[warp] = root;
-  tw_cp_async_wait<0>();
+  const int first_root = __reduce_min_sync(0xffffffffu, root);
+  if (root == first_root && (root != 0x7fffffff || lane == 0)) {
+    s_root[warp] = root;
+    s_stop[warp] = stop;
+  }
   __syncthreads();
-  for (int w = 0; w < WARPS; w++) if (s_root[w] < root) root = s_root[w];
+  root = lowest;
+  stop = root + 1;
+  for (int w = 0; w < WARPS; w++) {
+    if (s_root[w] <= root) {
+      root = s_root[w];
+      stop = s_stop[w];
+    }
+  }
 
   const unsigned q_lane = shared + (warp * 16 + (lane & 15)) * ROW_BYTES + (lane >> 4) * 16;
   const unsigned k_lane = shared + K_AT + ((lane >> 4) * 8 + (lane & 7)) * ROW_BYTES + ((lane >> 3) & 1) * 16;
   const unsigned v_lane = shared + V_AT + (lane & 15) * ROW_BYTES + (lane >> 4) * 16;
   const int token0 = s_token[warp * 16 + (lane >> 2)], token1 = s_token[warp * 16 + (lane >> 2) + 8];
 
-  for (int stop; root <= highest; root = stop) {
-    stop = end[root];
+  for (; root <= highest; root = stop, stop = root <= highest ? end[root] : 0) {
     if (stop <= root) stop = root + 1;
     if (stop > T) stop = T;
     /* Least and greatest query of this tree: in the block, in the warp. */
@@ -117,14 +126,18 @@ extern "C" __global__ void __launch_bounds__(64, 4) k_attention_test(int T, int 
       const int key = root + tile * KEYS;
       fetch(shared + K_AT + slot * SLOT_BYTES, k, 384ll, key, stop);
       fetch(shared + V_AT + slot * SLOT_BYTES, v, 384ll, key, stop);
-      if (warp == 0) s_end[slot][lane] = key + lane < stop ? end[key + lane] : 0;
+    };
+    const auto end_of = [&](int tile) {
+      const int key = root + tile * KEYS + lane;
+      return key < stop ? end[key] : 0;
     };
     /* Every query of the tree sees its root. */
     start(0, 0);
     tw_cp_async_commit();
+    if (warp == 0) s_end[0][lane] = end_of(0);
     /* Greatest and least end of the keys of each tile. */
     for (int t = warp; t < tiles; t += WARPS) {
-      const int key = root + t * KEYS + lane, e = key < stop ? end[key] : 0;
+      const int e = end_of(t);
       const int top = __reduce_max_sync(0xffffffffu, e), least = __reduce_min_sync(0xffffffffu, e);
       if (lane == 0) {
         s_top[t] = top;
@@ -137,14 +150,32 @@ extern "C" __global__ void __launch_bounds__(64, 4) k_attention_test(int T, int 
 #pragma unroll
     for (int i = 0; i < D / 8; i++) o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0.0f;
 
+    tw_cp_async_wait<1>();
+    __syncthreads();  /* The queries are there, and the ends of tiles. */
+    /* The next tile that a query of the block sees. */
+    const auto after = [&](int tile) {
+      do tile++; while (tile < tiles && s_top[tile] <= low);
+      return tile;
+    };
+    int begun = 0;
+    if (SLOTS > 2) {
+      begun = after(0);
+      if (begun < tiles) {
+        start(begun, 1);
+        if (warp == 0) s_end[1][lane] = end_of(begun);
+      }
+      tw_cp_async_commit();
+    }
+
     for (int tile = 0, slot = 0;;) {
       const int key = root + tile * KEYS;
-      tw_cp_async_wait<0>();
+      tw_cp_async_wait<SLOTS - 2>();
       __syncthreads();  /* The tile is there, the one before has been read. */
-      int next = tile + 1;
-      while (next < tiles && s_top[next] <= low) next++;
-      if (next < tiles) start(next, slot ^ 1);
+      const int coming = after(begun), next = SLOTS > 2 ? begun : coming, free = slot == 0 ? SLOTS - 1 : slot - 1;
+      begun = coming;
+      if (coming < tiles) start(coming, free);
       tw_cp_async_commit();
+      const int coming_end = warp == 0 && coming < tiles ? end_of(coming) : 0;
       const bool sees = key <= warp_high && s_top[tile] > warp_low;
       if (sees) {
         float s[KEYS / 8][4];
@@ -220,8 +251,9 @@ extern "C" __global__ void __launch_bounds__(64, 4) k_attention_test(int T, int 
         }
       }
       if (next >= tiles) break;
+      if (warp == 0) s_end[free][lane] = coming_end;
       tile = next;
-      slot ^= 1;
+      slot = slot == SLOTS - 1 ? 0 : slot + 1;
     }
     sum0 += __shfl_xor_sync(0xffffffffu, sum0, 1);
     sum1 += __shfl_xor_sync(0xffffffffu, sum1, 1);
@@ -235,6 +267,6 @@ extern "C" __global__ void __launch_bounds__(64, 4) k_attention_test(int T, int 
       if (token0 >= root && token0 < stop) tw_store2_f32((float *)p5 + at, o[i][0] * inverse0 + 0.0f, o[i][1] * inverse0 + 0.0f);
       if (token1 >= root && token1 < stop) tw_store2_f32((float *)p5 + at + 8 * 384, o[i][2] * inverse1 + 0.0f, o[i][3] * inverse1 + 0.0f);
     }
-    __syncthreads();  /* Keys of the next tree may come. */
+    if (stop <= highest) __syncthreads();  /* Keys of the next tree may come. */
   }
 }
