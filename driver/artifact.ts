@@ -162,10 +162,15 @@ export function rebuild(dir: string, known: { readonly model?: Pick<ModelReferen
   return `tilewright compile ${model}${init}${target}${precision} -o ${word(dir)}`;
 }
 
+/** Reads what an artifact is of, and nothing else of it. Throws UserError. */
+export function readManifest(dir: string): Manifest {
+  if (!statSync(dir).isDirectory()) throw new UserError(`${dir}: is not an artifact folder`, rebuild(dir));
+  return parseManifest(dir, readBounded(dir, 'manifest.json', rebuild(dir)));
+}
+
 /** Reads and checks an artifact. Rejects with UserError, which names the command that makes it anew. */
 export async function loadArtifact(dir: string, machine: Machine): Promise<Artifact> {
-  if (!statSync(dir).isDirectory()) throw new UserError(`${dir}: is not an artifact folder`, rebuild(dir));
-  const manifest = parseManifest(dir, readBounded(dir, 'manifest.json', rebuild(dir)));
+  const manifest = readManifest(dir);
   const { target } = manifest;
   const again = rebuild(dir, { model: manifest.model, arithmetic: target.arithmetic, ...(target.kind === 'cuda' ? { cuda: target.arch } : {}) });
   if (target.kind === 'cpu' && !machine.isas.includes(target.isa)) {

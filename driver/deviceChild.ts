@@ -6,7 +6,7 @@ import { isCudaError } from '../runtime/cuda/addon.js';
 import { packError, type DeviceRequest, type FromChild, type ToChild } from './deviceProtocol.js';
 import { loadExecutor } from './executors.js';
 import { detectMachine } from './machine.js';
-import { openOrCompile } from './open.js';
+import { openOrCompile, rebuildCommand } from './open.js';
 import type { Ui } from './requests.js';
 import type { Executor } from './scorer.js';
 
@@ -25,9 +25,9 @@ const ui: Ui = {
 
 let executor: Executor | undefined;
 
-async function open(request: DeviceRequest, rebuild: string): Promise<void> {
+async function open(request: DeviceRequest): Promise<void> {
   const { checkpoint, model } = await openOrCompile(request, detectMachine(), { ...ui, phase: () => undefined });
-  executor = await loadExecutor(checkpoint, model, { threads: 1, rebuild }, ui);
+  executor = await loadExecutor(checkpoint, model, { threads: 1, rebuild: rebuildCommand(request.model, model) }, ui);
   send({ kind: 'ready', maxTokens: executor.maxTokens, maxRows: executor.maxRows });
 }
 
@@ -37,7 +37,7 @@ const isLost = (error: unknown): boolean =>
 
 async function answer(message: ToChild): Promise<void> {
   switch (message.kind) {
-    case 'open': return open(message.request, message.rebuild);
+    case 'open': return open(message.request);
     case 'close': {
       await executor?.close();
       process.disconnect();

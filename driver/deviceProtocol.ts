@@ -7,7 +7,7 @@ import type { RunRequest } from './requests.js';
 export type DeviceRequest = Pick<RunRequest, 'model' | 'init' | 'precision' | 'target' | 'mask' | 'maxTokens'>;
 
 export type ToChild =
-  | { readonly kind: 'open'; readonly request: DeviceRequest; readonly rebuild: string }
+  | { readonly kind: 'open'; readonly request: DeviceRequest }
   | { readonly kind: 'score' | 'profile'; readonly id: number; readonly batch: MicroBatch }
   | { readonly kind: 'close' };
 

@@ -23,17 +23,13 @@ const PACK_UNIT = 'tw_pack';
 const DEVICE_TIMEOUT_SECONDS = 180;
 
 /**
- * The executor of a run. A GPU is driven by a process of its own, so that a fault of the device costs a micro-batch and
- * not the run. `request` is what that process opens; the model must be the one it gives.
+ * A GPU is driven by a process of its own, so that a fault of the device costs a micro-batch and not the run. It opens
+ * and compiles the model itself, from the request, while this process does what it needs: neither waits for the other.
+ * undefined where only TypeScript sources are, and no module to start.
  */
-export async function startExecutor(checkpoint: Checkpoint, model: CompiledModel, options: LoadOptions & { readonly request: DeviceRequest }, ui: Ui): Promise<Executor> {
-  if (model.target === 'cpu') return loadCpuExecutor(checkpoint, model, options.threads, ui);
-  // Says at once what is missing, without a process.
-  deviceFor(model.facts.arch, options.rebuild);
+export function beginDevice(request: DeviceRequest, ui: Ui): RemoteExecutor | undefined {
   const module = new URL('./deviceChild.js', import.meta.url);
-  // Where only TypeScript sources are there is no module to start.
-  if (!existsSync(module)) return loadCudaExecutor(checkpoint, model, options.rebuild, ui);
-  return RemoteExecutor.start({ module, request: options.request, rebuild: options.rebuild, timeoutSeconds: DEVICE_TIMEOUT_SECONDS }, ui);
+  return existsSync(module) ? RemoteExecutor.begin({ module, request, timeoutSeconds: DEVICE_TIMEOUT_SECONDS }, ui) : undefined;
 }
 
 export interface LoadOptions {

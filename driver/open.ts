@@ -1,7 +1,7 @@
 /** A model as the user names it — checkpoint, config.json or artifact — compiled. */
 import { UserError } from '../errors.js';
 import type { Checkpoint } from '../models/checkpoint.js';
-import { artifactId, isArtifact, loadArtifact, rebuild, type ModelReference } from './artifact.js';
+import { artifactId, isArtifact, loadArtifact, readManifest, rebuild, type ModelReference } from './artifact.js';
 import { compileModel, type CompiledModel } from './compile.js';
 import { Dump } from './dump.js';
 import type { Machine } from './machine.js';
@@ -18,36 +18,62 @@ export interface OpenedModel {
   readonly isArtifact: boolean;
 }
 
-export async function openOrCompile(request: Omit<CompileRequest, 'output'>, machine: Machine, ui: Ui): Promise<OpenedModel> {
-  if (isArtifact(request.model)) return openArtifact(request.model, machine);
-  const cuda = cudaFactsOf(request.target ?? 'cpu');
-  const checkpoint = openModel(request.model, request.init);
-  ui.phase('compile');
-  const dump = request.dump === undefined ? undefined : new Dump(request.dump);
-  const model = compileModel(checkpoint, machine, {
-    precision: request.precision,
-    ...(cuda === undefined ? {} : { cuda }),
-    ...(request.isa === undefined ? {} : { isa: request.isa }),
-    ...(request.mask === undefined ? {} : { mask: request.mask }),
-    ...(request.maxTokens === undefined ? {} : { maxTokens: request.maxTokens }),
-    ...(dump === undefined ? {} : { observe: (stage, graph) => dump.graph(stage, graph) }),
-  });
-  dump?.plan(model);
-  const reference = referenceTo(request.model, checkpoint, request.init);
-  return { checkpoint, reference, model, id: artifactId(reference, model), isArtifact: false };
+/** A model whose checkpoint is known; compiling it, or reading its artifact, takes a second or two for a large one. */
+export interface Opening {
+  readonly checkpoint: Checkpoint;
+  readonly target: CompiledModel['target'];
+  finish(): Promise<OpenedModel>;
 }
+
+/** Opens the checkpoint. Throws UserError where that cannot be; what is wrong with the rest is said by finish(). */
+export function beginOpening(request: Omit<CompileRequest, 'output'>, machine: Machine, ui: Ui): Opening {
+  if (isArtifact(request.model)) return beginArtifact(request.model, machine);
+  const target = request.target ?? 'cpu';
+  const checkpoint = openModel(request.model, request.init);
+  const finish = async (): Promise<OpenedModel> => {
+    const cuda = cudaFactsOf(target);
+    ui.phase('compile');
+    const dump = request.dump === undefined ? undefined : new Dump(request.dump);
+    const model = compileModel(checkpoint, machine, {
+      precision: request.precision,
+      ...(cuda === undefined ? {} : { cuda }),
+      ...(request.isa === undefined ? {} : { isa: request.isa }),
+      ...(request.mask === undefined ? {} : { mask: request.mask }),
+      ...(request.maxTokens === undefined ? {} : { maxTokens: request.maxTokens }),
+      ...(dump === undefined ? {} : { observe: (stage, graph) => dump.graph(stage, graph) }),
+    });
+    dump?.plan(model);
+    const reference = referenceTo(request.model, checkpoint, request.init);
+    return { checkpoint, reference, model, id: artifactId(reference, model), isArtifact: false };
+  };
+  return { checkpoint, target: target === 'cpu' ? 'cpu' : 'cuda', finish };
+}
+
+export const openOrCompile = async (request: Omit<CompileRequest, 'output'>, machine: Machine, ui: Ui): Promise<OpenedModel> =>
+  beginOpening(request, machine, ui).finish();
 
 export const referenceTo = (path: string, checkpoint: Checkpoint, init: WeightInit): ModelReference =>
   ({ path, fingerprint: checkpoint.fingerprint(), init });
 
-/** Opens an artifact and the checkpoint it names, and checks that they still belong together. */
-export async function openArtifact(dir: string, machine: Machine): Promise<OpenedModel> {
-  const { manifest, model } = await loadArtifact(dir, machine);
-  const checkpoint = openModel(manifest.model.path, manifest.model.init);
-  const fingerprint = checkpoint.fingerprint();
-  if (fingerprint !== manifest.model.fingerprint) {
-    throw new UserError(`${dir}: the checkpoint ${manifest.model.path} has changed since it was compiled`, rebuild(dir, { model: manifest.model, arithmetic: model.arithmetic, ...(model.target === 'cuda' ? { cuda: model.facts.arch } : {}) }));
-  }
-  const reference: ModelReference = { path: manifest.model.path, fingerprint, init: manifest.model.init };
-  return { checkpoint, reference, model, id: artifactId(reference, model), isArtifact: true };
+/** The checkpoint that an artifact names. */
+function beginArtifact(dir: string, machine: Machine): Opening {
+  const named = readManifest(dir);
+  const checkpoint = openModel(named.model.path, named.model.init);
+  const finish = async (): Promise<OpenedModel> => {
+    const { manifest, model } = await loadArtifact(dir, machine);
+    const fingerprint = checkpoint.fingerprint();
+    if (fingerprint !== manifest.model.fingerprint) {
+      throw new UserError(`${dir}: the checkpoint ${manifest.model.path} has changed since it was compiled`, rebuild(dir, { model: manifest.model, arithmetic: model.arithmetic, ...(model.target === 'cuda' ? { cuda: model.facts.arch } : {}) }));
+    }
+    const reference: ModelReference = { path: manifest.model.path, fingerprint, init: manifest.model.init };
+    return { checkpoint, reference, model, id: artifactId(reference, model), isArtifact: true };
+  };
+  return { checkpoint, target: named.target.kind, finish };
 }
+
+/** Opens an artifact and the checkpoint it names, and checks that they still belong together. */
+export const openArtifact = async (dir: string, machine: Machine): Promise<OpenedModel> => beginArtifact(dir, machine).finish();
+
+/** The command that makes what a request runs for another target. */
+export const rebuildCommand = (path: string, model: CompiledModel): string =>
+  rebuild(isArtifact(path) ? path : 'model.tw', { ...(isArtifact(path) ? {} : { model: { path } }), arithmetic: model.arithmetic, ...(model.target === 'cuda' ? { cuda: model.facts.arch } : {}) });

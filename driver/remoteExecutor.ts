@@ -10,8 +10,6 @@ export interface RemoteOptions {
   /** The child's module; by default deviceChild.js beside this file. */
   readonly module?: URL;
   readonly request: DeviceRequest;
-  /** The command that makes the artifact for another target. */
-  readonly rebuild: string;
   /** A micro-batch that takes longer means a hung device. */
   readonly timeoutSeconds: number;
 }
@@ -58,16 +56,16 @@ export class RemoteExecutor implements Executor {
     process.once('exit', this.onExit);
   }
 
-  /** Starts the process and loads the model in it. Rejects with what the child could not do. */
-  static async start(options: RemoteOptions, ui: Ui): Promise<RemoteExecutor> {
+  /** Starts the process, which sets about loading the model. Close it also where opened() rejects. */
+  static begin(options: RemoteOptions, ui: Ui): RemoteExecutor {
     const executor = new RemoteExecutor(options, ui);
-    try {
-      await executor.spawn();
-      return executor;
-    } catch (error) {
-      await executor.close();
-      throw error;
-    }
+    void executor.spawn();
+    return executor;
+  }
+
+  /** Settles when the model is loaded, or with what the process could not do. */
+  opened(): Promise<void> {
+    return this.ready;
   }
 
   async score(batch: MicroBatch): Promise<ScoredRows> {
@@ -90,7 +88,8 @@ export class RemoteExecutor implements Executor {
     if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
     const ended = new Promise<void>((resolve) => { child.once('exit', () => resolve()); });
     const timer = setTimeout(() => child.kill('SIGKILL'), CLOSE_MS);
-    if (child.connected) child.send({ kind: 'close' } satisfies ToChild);
+    // One that has not loaded anything yet may be far from listening, and has nothing to put in order.
+    if (child.connected && this.maxTokens > 0) child.send({ kind: 'close' } satisfies ToChild);
     else child.kill('SIGKILL');
     await ended;
     clearTimeout(timer);
@@ -128,7 +127,7 @@ export class RemoteExecutor implements Executor {
 
   /** A process, and the promise of a loaded model in it. */
   private spawn(): Promise<void> {
-    const { module = new URL('./deviceChild.js', import.meta.url), request, rebuild } = this.options;
+    const { module = new URL('./deviceChild.js', import.meta.url), request } = this.options;
     const child = fork(module, [], { serialization: 'advanced', stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
     this.child = child;
     let lost: string | undefined;
@@ -168,7 +167,7 @@ export class RemoteExecutor implements Executor {
     });
     // Awaited by whoever asks; a job may not have been asked yet.
     this.ready.catch(() => undefined);
-    child.send({ kind: 'open', request, rebuild } satisfies ToChild);
+    child.send({ kind: 'open', request } satisfies ToChild);
     return this.ready;
   }
 

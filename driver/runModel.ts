@@ -1,5 +1,6 @@
 /** `run`: a checkpoint or artifact scores a question set. Tokenising overlaps compiling and loading. */
 import { dirname, resolve } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { bucketCostModel } from '../autotune/bucketCost.js';
 import { UserError } from '../errors.js';
 import {
@@ -9,14 +10,14 @@ import {
 import { describeTokenizer } from '../models/tokenizer.js';
 import { loadAddon } from '../runtime/cpu/addon.js';
 import { contextLimit, isaOf, type CompiledModel } from './compile.js';
-import { startExecutor } from './executors.js';
+import { beginDevice, loadExecutor } from './executors.js';
 import type { DeviceRequest } from './deviceProtocol.js';
-import { isArtifact, rebuild } from './artifact.js';
+import { deviceFor } from './gpu.js';
 import { detectMachine } from './machine.js';
 import { modelName } from './model.js';
-import { openOrCompile } from './open.js';
+import { beginOpening, rebuildCommand, type OpenedModel, type Opening } from './open.js';
 import { Interrupted, type RunProgress, type RunRequest, type RunResult, type Ui } from './requests.js';
-import { PlanScorer } from './scorer.js';
+import { PlanScorer, type Executor } from './scorer.js';
 import { traceOf, writeTrace } from './trace.js';
 import { VERSION } from './version.js';
 import { BatchWork } from './work.js';
@@ -32,7 +33,8 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
 
   const machine = detectMachine();
   ui.phase('open model', request.model);
-  const { checkpoint, model, id } = await openOrCompile(request, machine, ui);
+  const opening = beginOpening(request, machine, ui);
+  const { checkpoint } = opening;
   const tokenizer = describeTokenizer(checkpoint.dir);
   if (tokenizer.vocabSize > checkpoint.config.vocabSize) {
     throw new UserError(`${checkpoint.dir}: the tokenizer has ids up to ${tokenizer.vocabSize - 1}, the model ${checkpoint.config.vocabSize} embeddings`, 'the tokenizer belongs to another model');
@@ -43,7 +45,7 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   );
   // Awaited below; a failure before that must not count as unhandled.
   questions.catch(() => undefined);
-  const executor = await startExecutor(checkpoint, model, { threads: request.threads, rebuild: rebuildCommand(request, model), request: deviceRequest(request) }, ui);
+  const { opened: { model, id }, executor } = await openExecutor(opening, request, ui);
   try {
     ui.phase('tokenise', request.data);
     const loaded = await withTrimming(questions);
@@ -98,9 +100,25 @@ const deviceRequest = ({ model, init, precision, target, mask, maxTokens }: RunR
   model, init, precision, ...(target === undefined ? {} : { target }), ...(mask === undefined ? {} : { mask }), ...(maxTokens === undefined ? {} : { maxTokens }),
 });
 
-/** The command that makes what is run here for another target. */
-const rebuildCommand = ({ model: path }: RunRequest, model: CompiledModel): string =>
-  rebuild(isArtifact(path) ? path : 'model.tw', { ...(isArtifact(path) ? {} : { model: { path } }), arithmetic: model.arithmetic, ...(model.target === 'cuda' ? { cuda: model.facts.arch } : {}) });
+/** Compiles the model here, for what scoring must know of it, and brings it onto its device, at the same time where that is a GPU. */
+async function openExecutor(opening: Opening, request: RunRequest, ui: Ui): Promise<{ readonly opened: OpenedModel; readonly executor: Executor }> {
+  const device = opening.target === 'cuda' ? beginDevice(deviceRequest(request), ui) : undefined;
+  try {
+    // Compiling leaves this thread to nobody: what was begun gets on its way first.
+    await setImmediate();
+    const opened = await opening.finish();
+    const { model } = opened;
+    const rebuild = rebuildCommand(request.model, model);
+    if (device === undefined) return { opened, executor: await loadExecutor(opening.checkpoint, model, { threads: request.threads, rebuild }, ui) };
+    // Says what is missing in the words for this command.
+    if (model.target === 'cuda') deviceFor(model.facts.arch, rebuild);
+    await device.opened();
+    return { opened, executor: device };
+  } catch (error) {
+    await device?.close();
+    throw error;
+  }
+}
 
 /** Seconds of a micro-batch: as tuned where this plan was, else operations at a rate that rises with the batch. */
 const costOf = (model: CompiledModel, work: BatchWork): ((tokens: number, rows: number, longest: number) => number) =>

@@ -1,5 +1,6 @@
 // A device process without a device. What it does wrong is said by the request's model:
-// `die:N`, `hang:N`, `lose:N`: at the N-th micro-batch of the first process; `always`: at every one; `never`; `unopened`.
+// `die:N`, `hang:N`, `lose:N`: at the N-th micro-batch of the first process; `always`: at every one; `never`; `unopened`; `deaf`: never
+// done with loading, and listening to nobody meanwhile.
 import { existsSync, writeFileSync } from 'node:fs';
 
 let [fault, at] = ['never', 0];
@@ -11,6 +12,7 @@ process.on('message', (message) => {
     const marker = model.split(':')[2];
     if (marker !== undefined && existsSync(marker)) fault = fault === 'reopen' ? 'unopened' : 'never';
     else if (marker !== undefined) writeFileSync(marker, '');
+    if (fault === 'deaf') for (;;);
     if (fault === 'unopened') return process.send({ kind: 'failed', error: { name: 'UserError', message: 'no such model', hint: 'look for it' } });
     process.send({ kind: 'phase', name: 'load weights' });
     return process.send({ kind: 'ready', maxTokens: 128, maxRows: 64 });

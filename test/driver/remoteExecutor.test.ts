@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -26,9 +26,15 @@ function recorder(): { ui: Ui; warnings: string[]; phases: string[] } {
   return { warnings, phases, ui: { phase: (name) => phases.push(name), step: none, run: none, table: none, note: none, warn: (line) => warnings.push(line) } };
 }
 
-const start = (model: string, ui: Ui, timeoutSeconds = 30): Promise<RemoteExecutor> => RemoteExecutor.start({
-  module: new URL('./fakeDevice.mjs', import.meta.url), request: { model, init: { kind: 'checkpoint' }, precision: 'auto' }, rebuild: 'tilewright compile', timeoutSeconds,
+const begin = (model: string, ui: Ui, timeoutSeconds = 30): RemoteExecutor => RemoteExecutor.begin({
+  module: new URL('./fakeDevice.mjs', import.meta.url), request: { model, init: { kind: 'checkpoint' }, precision: 'auto' }, timeoutSeconds,
 }, ui);
+
+async function start(model: string, ui: Ui, timeoutSeconds?: number): Promise<RemoteExecutor> {
+  const executor = begin(model, ui, timeoutSeconds);
+  await executor.opened();
+  return executor;
+}
 
 describe('an executor in a process of its own', () => {
   it('opens the model, scores, profiles and closes', async () => {
@@ -79,12 +85,35 @@ describe('an executor in a process of its own', () => {
     await executor.close();
   });
 
+  it('loads the model while its parent does something else, and is ended at once where that fails', async () => {
+    const { ui, phases } = recorder();
+    const model = once('never');
+    const executor = begin(model, ui);
+    // A parent that compiles listens to nobody; the child does not wait for it, and leaves its mark.
+    const latest = performance.now() + 30_000;
+    while (!existsSync(model.split(':')[2]!) && performance.now() < latest);
+    expect([performance.now() < latest, phases]).toEqual([true, []]);
+    await executor.opened();
+    expect(phases).toEqual(['load weights']);
+    await executor.close();
+
+    const unready = begin('deaf', ui);
+    const opened = unready.opened().catch((error: unknown) => error);
+    const closed = performance.now();
+    await unready.close();
+    expect(performance.now() - closed).toBeLessThan(5000);
+    expect(await opened).toBeInstanceOf(UserError);
+    await expect(unready.score(batch([0]))).rejects.toThrow('closed');
+  });
+
   it('hands on what was wrong with a micro-batch or a model', async () => {
     const { ui } = recorder();
     const executor = await start('nan', ui);
     await expect(executor.score(batch([0]))).rejects.toMatchObject({ name: 'NonFiniteError', where: 'layers.3.ffn.down', rows: [1] });
     expect((await executor.score(batch([0]))).logProb[0]).toBe(-1);
     await executor.close();
-    await expect(start('unopened', ui)).rejects.toMatchObject({ name: 'UserError', message: 'no such model', hint: 'look for it' });
+    const unopened = begin('unopened', ui);
+    await expect(unopened.opened()).rejects.toMatchObject({ name: 'UserError', message: 'no such model', hint: 'look for it' });
+    await unopened.close();
   });
 });
