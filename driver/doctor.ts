@@ -7,6 +7,7 @@ import { cudaAvailable, type CudaAvailability } from '../runtime/cuda/addon.js';
 import { compilerName, findCudaCompiler } from '../runtime/cuda/compiler.js';
 import { UserError } from '../errors.js';
 import { makeFolder } from '../eval/output.js';
+import { glibcVersion } from '../runtime/cpu/cLibrary.js';
 import { findCompiler, type SystemCompiler } from '../runtime/cpu/systemCompiler.js';
 import { readSettings } from '../settings.js';
 import { archOf } from './gpu.js';
@@ -25,6 +26,8 @@ export interface Check {
 export interface Probes {
   readonly nodeVersion: string;
   readonly platform: string;
+  /** Undefined where the C library is another one. */
+  readonly glibcVersion: string | undefined;
   machine(): Machine;
   /** Whether a program of that name is on PATH. */
   hasProgram(name: string): boolean;
@@ -56,7 +59,7 @@ const hasProgram = (name: string): boolean => readSettings().path.split(delimite
 });
 
 const hereAndNow = (): Probes => ({
-  nodeVersion: process.versions.node, hasProgram, platform: `${process.platform}-${process.arch}`, machine: detectMachine, compiler: () => findCompiler(),
+  nodeVersion: process.versions.node, hasProgram, platform: `${process.platform}-${process.arch}`, glibcVersion: glibcVersion(), machine: detectMachine, compiler: () => findCompiler(),
   cacheDir: readSettings().cacheDir, memory, gpu: () => cudaAvailable(),
   cudaCompiler: async (arch, driverVersion) => compilerName(await findCudaCompiler(arch, driverVersion)),
 });
@@ -65,11 +68,11 @@ const reasonOf = (error: unknown): string => (error instanceof Error ? error.mes
 const gib = (bytes: number): string => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
 const kib = (bytes: number): string => (bytes === 0 ? 'unknown' : bytes < 1 << 20 ? `${bytes >> 10} KiB` : `${(bytes / 2 ** 20).toFixed(bytes % (1 << 20) === 0 ? 0 : 1)} MiB`);
 
-function checkNode({ nodeVersion, platform }: Probes): Check {
+function checkNode({ nodeVersion, platform, glibcVersion: glibc }: Probes): Check {
   const [major = 0, minor = 0] = nodeVersion.split('.').map(Number);
   const isRecent = major > NODE[0] || (major === NODE[0] && minor >= NODE[1]);
   if (!isRecent) return { name: 'Node', status: 'missing', detail: `${nodeVersion}; ${NODE.join('.')} or later is needed`, fix: 'nvm install 22, or nodejs.org/en/download' };
-  return { name: 'Node', status: 'ok', detail: `${nodeVersion} (${platform})` };
+  return { name: 'Node', status: 'ok', detail: `${nodeVersion} (${platform}${glibc === undefined ? '' : `, glibc ${glibc}`})` };
 }
 
 /** A failed probe as a check: the message, and its hint as the fix. */

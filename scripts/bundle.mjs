@@ -111,7 +111,9 @@ function packNode(bundle, node) {
   const { packed, size } = compressNode(node);
   const version = run(node, ['--version'], 'name a Node that runs here: npm run bundle -- --node /path/to/node', { encoding: 'utf8' }).trim();
   cpSync(packed, join(folder, 'node.lzma'));
-  run('cc', ['-O2', '-s', '-o', join(folder, 'unpack'), join(ROOT, 'scripts', 'bundle', 'unpack.c')], 'apt-get install gcc libc6-dev');
+  const unpacker = ['-O2', '-s', '-o', join(folder, 'unpack'), join(ROOT, 'scripts', 'bundle', 'unpack.c')];
+  // By itself where the C library can be linked into it: then it runs on older systems than this one, and Node can say what is amiss.
+  if (spawnSync('cc', ['-static', ...unpacker], { stdio: 'ignore' }).status !== 0) run('cc', unpacker, 'apt-get install gcc libc6-dev');
   const licence = ['../LICENSE', '../share/doc/nodejs/LICENSE', '../share/doc/nodejs/copyright'].map((path) => join(dirname(node), path)).find(existsSync);
   if (licence !== undefined) cpSync(licence, join(folder, 'LICENSE'), { dereference: true });
   return { version, size, hasLicence: licence !== undefined };
@@ -126,7 +128,10 @@ while [ -h "$self" ]; do
   case $link in /*) self=$link ;; *) self=\${self%/*}/$link ;; esac
 done
 case $self in */*) here=\${self%/*} ;; *) here=. ;; esac
-[ -x "$here/node/node" ] || "$here/node/unpack" "$here/node/node.lzma" "$here/node/node" ${nodeBytes} || exit 1
+if [ ! -x "$here/node/node" ]; then
+  "$here/node/unpack" "$here/node/node.lzma" "$here/node/node" ${nodeBytes} || exit 1
+  "$here/node/node" --version > /dev/null || { echo "hint: this system is too old for the bundle: see $here/REQUIREMENTS.txt" >&2; exit 1; }
+fi
 exec "$here/node/node" "$here/${command}" "$@"
 `;
 
@@ -135,11 +140,17 @@ function writeProgram(path, text) {
   chmodSync(path, 0o755);
 }
 
-/** The newest version of a system library's symbols that some program of the bundle asks for. */
-function newest(bundle, library) {
-  const programs = [NATIVE, join('node', 'unpack'), ...readdirSync(join(bundle, 'node_modules'), { recursive: true }).filter((path) => path.endsWith('.node')).map((path) => join('node_modules', path))];
-  const versions = programs.flatMap((path) => [...readFileSync(join(bundle, path), 'latin1').matchAll(new RegExp(`${library}_([0-9.]+)\0`, 'g'))].map(([, version]) => version));
-  return versions.sort((a, b) => a.localeCompare(b, 'en', { numeric: true })).at(-1) ?? 'unknown';
+/** The newest version of a system library's symbols that one of these programs asks for. */
+function newest(programs, library) {
+  const versions = programs.flatMap((path) => [...readFileSync(path, 'latin1').matchAll(new RegExp(`\\0${library}_([0-9.]+)(?=\0)`, 'g'))].map(([, version]) => version));
+  return versions.sort((a, b) => a.localeCompare(b, 'en', { numeric: true })).at(-1) ?? 'of any version';
+}
+
+/** What a host must have, in words. */
+function requirements(bundle, node) {
+  const addons = readdirSync(join(bundle, 'node_modules'), { recursive: true }).filter((path) => path.endsWith('.node')).map((path) => join('node_modules', path));
+  const programs = [node, ...[NATIVE, ...addons].map((path) => join(bundle, path))];
+  return `glibc ${newest(programs, 'GLIBC')} and libstdc++ ${newest(programs, 'GLIBCXX')} symbols or later`;
 }
 
 /** Bytes of each entry of the bundle, largest first: what to look at where it is too big. */
@@ -163,6 +174,12 @@ function main() {
     writeProgram(join(bundle, 'test-gpu.sh'), launcher(packed.size, 'scripts/testGpu.mjs'));
     writeProgram(join(bundle, 'bench-gpu.sh'), launcher(packed.size, 'dist/bench/gpu.js'));
 
+    const needs = requirements(bundle, node);
+    writeFileSync(join(bundle, 'REQUIREMENTS.txt'), [
+      `This bundle needs Linux x64 with ${needs} (\`ldd --version\` names glibc's version).`,
+      'The CPU target also needs a C compiler (cc, gcc or clang), the CUDA target a driver and NVRTC or nvcc.',
+      `Node ${packed.version} is inside. ./tilewright doctor says what else is missing; ./test-gpu.sh tests a GPU.`, '',
+    ].join('\n'));
     const tar = join(work, 'bundle.tar');
     run('tar', ['--create', '--file', tar, '--sort=name', '--mtime=@0', '--owner=0', '--group=0', '--numeric-owner', '--directory', work, NAME], 'apt-get install tar');
     run('gzip', ['-9', '-n', tar], 'apt-get install gzip');
@@ -174,7 +191,7 @@ function main() {
     mkdirSync(dirname(out), { recursive: true });
     cpSync(`${tar}.gz`, `${out}.part`);
     renameSync(`${out}.part`, out);
-    process.stdout.write(`${relative(process.cwd(), out)}: ${(size / 1e6).toFixed(1)} MB with Node ${packed.version}; for hosts with glibc ${newest(bundle, 'GLIBC')} and libstdc++ ${newest(bundle, 'GLIBCXX')} symbols or later\n`
+    process.stdout.write(`${relative(process.cwd(), out)}: ${(size / 1e6).toFixed(1)} MB with Node ${packed.version}; for hosts with ${needs}\n`
       + `${packed.hasLicence ? '' : `note: no licence text was found beside ${node}; add it before you pass the bundle on\n`}`
       + `Use it: tar -xzf ${basename(out)} && ${NAME}/tilewright doctor\n`);
   } finally {

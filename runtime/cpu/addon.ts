@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { UserError } from '../../errors.js';
 import type { Extent } from '../ports.js';
 import type { PackDType } from '../tensorSource.js';
+import { tooOldSystem } from './cLibrary.js';
 
 /** Read-only mapping of a file, or zero-initialised memory aligned to 64 bytes. Freed when nothing uses it any more. */
 export interface NativeMemory {
@@ -182,7 +183,7 @@ export function loadAddonFrom(root: string): Addon {
     return addon;
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
-    throw new UserError(`The native addon cannot be loaded: ${reason}`, 'Build it again on this machine: npm run build:native', { cause: error });
+    throw tooOldSystem(reason) ?? new UserError(`The native addon cannot be loaded: ${reason}`, 'Build it again on this machine: npm run build:native', { cause: error });
   }
 }
 

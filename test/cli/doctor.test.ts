@@ -17,7 +17,7 @@ const fail = (message: string, hint: string) => (): never => {
 
 /** A machine on which all is well. */
 const healthy = (): Probes => ({
-  nodeVersion: '20.17.0', platform: 'linux-x64',
+  nodeVersion: '20.17.0', platform: 'linux-x64', glibcVersion: '2.36',
   machine: () => ({
     cpu: { vendor: 'V', model: 'A CPU', cores: 4, isas: { avx2: true, avx512: true, amx: true }, l1dBytes: 48 << 10, l2Bytes: 2 << 20, l3Bytes: 0 },
     isas: ['portable', 'avx2', 'avx512', 'amx'],
@@ -38,6 +38,7 @@ describe('doctor', () => {
   it('finds nothing missing on a healthy machine', async () => {
     const checks = await examineMachine(healthy());
     expect(checks.filter(({ status }) => status === 'missing')).toEqual([]);
+    expect(find(checks, 'Node').detail).toBe('20.17.0 (linux-x64, glibc 2.36)');
     expect(find(checks, 'micro-kernels')).toEqual({ name: 'micro-kernels', status: 'ok', detail: 'portable, avx2, avx512, amx (amx is used; bf16 inputs in matrix units)' });
     expect(find(checks, 'caches').detail).toBe('L1 48 KiB, L2 2 MiB, L3 unknown');
     expect(find(checks, 'memory').detail).toBe('8.0 GiB, 1.0 GiB free');

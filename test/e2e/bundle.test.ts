@@ -1,6 +1,6 @@
 /** The bundle: made, unpacked elsewhere and used on a host whose PATH has no Node. */
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, statSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, renameSync, rmSync, statSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -52,6 +52,19 @@ describe.skipIf(reason !== undefined)('the bundle', () => {
     expect(files.filter((path) => path.endsWith('.node')).map((path) => path.split('/').at(-1)).sort()).toEqual(['koffi.node', 'tilewright.node', 'tokenizers.linux-x64-gnu.node']);
     expect(files.filter((path) => /\.(ts|map|cc)$/.test(path) || /^node_modules\/(cmake-js|vitest|typescript)\//.test(path))).toEqual([]);
     for (const path of ['LICENSE', 'README.md', 'examples/everyday.jsonl', 'models/demo/model.safetensors', 'dist/test/gpu/compiler.gpu.js', 'node_modules/zod/LICENSE']) expect(files).toContain(path);
+  });
+
+  it('says what a host must have', () => {
+    expect(readFileSync(bundle('REQUIREMENTS.txt'), 'utf8')).toMatch(/^This bundle needs Linux x64 with glibc 2\.\d+ and libstdc\+\+ 3\.4\S* symbols or later/);
+    // A Node that does not start: what the loader of an older system would refuse.
+    const node = bundle('node', 'node');
+    writeFileSync(bundle('node', 'unpack.intact'), readFileSync(bundle('node', 'unpack')), { mode: 0o755 });
+    writeFileSync(bundle('node', 'unpack'), '#!/bin/sh\nprintf \'#!/bin/sh\\nexit 1\\n\' > "$2"; /bin/chmod +x "$2"\n', { mode: 0o755 });
+    const { status, stderr } = start(bundle('tilewright'), ['doctor']);
+    expect(status).toBe(1);
+    expect(stderr).toMatch(/^hint: this system is too old for the bundle: see .*REQUIREMENTS\.txt\n$/);
+    renameSync(bundle('node', 'unpack.intact'), bundle('node', 'unpack'));
+    rmSync(node);
   });
 
   it('says what is wrong with a damaged Node, and leaves nothing behind', () => {

@@ -5,6 +5,7 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { loadAddon, loadAddonFrom } from '../../runtime/cpu/addon.js';
+import { tooOldSystem } from '../../runtime/cpu/cLibrary.js';
 import { UserError } from '../../errors.js';
 import { ABI_TEXT, temporaryFolder } from './kernels.js';
 
@@ -164,6 +165,23 @@ describe('loading the addon', () => {
     mkdirSync(join(root, 'build', 'Release'), { recursive: true });
     writeFileSync(join(root, 'build', 'Release', 'tilewright.node'), 'not a shared object');
     expect(failure(root).message).toContain('cannot be loaded');
+    expect(failure(root).hint).toContain('npm run build:native');
+  });
+
+  it('says how old the system is and what is needed where it was built on a newer one', () => {
+    const reason = "/lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.99' not found (required by /opt/tilewright/build/Release/tilewright.node)";
+    expect(tooOldSystem(reason, '2.31')?.message).toBe('This system is too old for the native addon, which needs glibc 2.99 or later; here is glibc 2.31.');
+    expect(tooOldSystem(reason.replace('GLIBC', 'GLIBCXX'))?.message).toContain('needs the C++ library GLIBCXX 2.99 or later');
+    expect(tooOldSystem('file too short')).toBeUndefined();
+    // The loader's own words, of an addon that asks for a version that no system has.
+    const root = join(folder, 'newer');
+    mkdirSync(join(root, 'build', 'Release'), { recursive: true });
+    const addonBytes = readFileSync(join(process.cwd(), 'build', 'Release', 'tilewright.node'));
+    const at = addonBytes.toString('latin1').search(/(?<=\0)GLIBC_2\.\d\d\0/);
+    expect(at, 'the addon asks for no glibc').toBeGreaterThan(0);
+    addonBytes.write('GLIBC_9.99', at, 'latin1');
+    writeFileSync(join(root, 'build', 'Release', 'tilewright.node'), addonBytes);
+    expect(failure(root).message).toMatch(/needs glibc 9\.99 or later; here is glibc 2\.\d+\.$/);
     expect(failure(root).hint).toContain('npm run build:native');
   });
 });

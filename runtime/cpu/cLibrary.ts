@@ -1,0 +1,22 @@
+/** The C library that this process runs on, and what to say where native code was built for a newer one. */
+import { z } from 'zod';
+import { UserError } from '../../errors.js';
+
+const REPORT = z.object({ header: z.object({ glibcVersionRuntime: z.string().optional() }) });
+
+/** Version of glibc, such as `2.36`; undefined where another C library is used. */
+export function glibcVersion(): string | undefined {
+  return REPORT.safeParse(process.report.getReport()).data?.header.glibcVersionRuntime;
+}
+
+const LIBRARIES: Readonly<Record<string, string>> = { GLIBC: 'glibc', GLIBCXX: 'the C++ library GLIBCXX', CXXABI: 'the C++ library CXXABI' };
+
+/** The error of a loader that finds a system library too old, told to a user; undefined for any other reason. */
+export function tooOldSystem(reason: string, has: string | undefined = glibcVersion()): UserError | undefined {
+  const [, name = '', version = ''] = /version [`'](GLIBC|GLIBCXX|CXXABI)_([\d.]+)' not found/.exec(reason) ?? [];
+  const library = LIBRARIES[name];
+  if (library === undefined) return undefined;
+  const here = has === undefined ? '' : `; here is glibc ${has}`;
+  return new UserError(`This system is too old for the native addon, which needs ${library} ${version} or later${here}.`,
+    'Use a newer system, or build on this one or one as old: npm ci && npm run build:native, npm run bundle for a bundle');
+}
