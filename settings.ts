@@ -7,6 +7,8 @@ export interface Settings {
   readonly cc: string | undefined;
   /** TILEWRIGHT_CACHE: folder of compiled kernels; otherwise tilewright under XDG_CACHE_HOME or ~/.cache. */
   readonly cacheDir: string;
+  /** TILEWRIGHT_CACHE_LIMIT: what the compiled kernels there may take, such as `500MiB`; otherwise 2GiB. `none`: no limit. */
+  readonly cacheLimit: string | undefined;
   /** PATH: where compilers are looked for. */
   readonly path: string;
   /** TILEWRIGHT_NVRTC: NVRTC's shared library or the folder it is in; otherwise it is looked for. */
@@ -48,6 +50,7 @@ export function readSettings(environment: Environment = process.env): Settings {
     cc: text(environment, 'TILEWRIGHT_CC'),
     cacheDir: text(environment, 'TILEWRIGHT_CACHE')
       ?? join(text(environment, 'XDG_CACHE_HOME') ?? join(homedir(), '.cache'), 'tilewright'),
+    cacheLimit: text(environment, 'TILEWRIGHT_CACHE_LIMIT'),
     path: text(environment, 'PATH') ?? '',
     nvrtc: text(environment, 'TILEWRIGHT_NVRTC'),
     nvcc: text(environment, 'TILEWRIGHT_NVCC'),

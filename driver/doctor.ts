@@ -10,6 +10,7 @@ import { makeFolder } from '../eval/output.js';
 import { glibcVersion } from '../runtime/cpu/cLibrary.js';
 import { findCompiler, type SystemCompiler } from '../runtime/cpu/systemCompiler.js';
 import { readSettings } from '../settings.js';
+import { cacheLimitBytes } from '../runtime/kernelCache.js';
 import { archOf } from './gpu.js';
 import { detectMachine, type Machine } from './machine.js';
 
@@ -33,6 +34,8 @@ export interface Probes {
   hasProgram(name: string): boolean;
   compiler(): Promise<SystemCompiler>;
   readonly cacheDir: string;
+  /** Bytes that the compiled kernels there may take. Throws UserError where the setting is wrong. */
+  cacheLimit(): number;
   /** Bytes of memory this process may use, and how many of them are free. */
   memory(): { readonly totalBytes: number; readonly freeBytes: number };
   gpu(): CudaAvailability;
@@ -60,7 +63,7 @@ const hasProgram = (name: string): boolean => readSettings().path.split(delimite
 
 const hereAndNow = (): Probes => ({
   nodeVersion: process.versions.node, hasProgram, platform: `${process.platform}-${process.arch}`, glibcVersion: glibcVersion(), machine: detectMachine, compiler: () => findCompiler(),
-  cacheDir: readSettings().cacheDir, memory, gpu: () => cudaAvailable(),
+  cacheDir: readSettings().cacheDir, cacheLimit: () => cacheLimitBytes(), memory, gpu: () => cudaAvailable(),
   cudaCompiler: async (arch, driverVersion) => compilerName(await findCudaCompiler(arch, driverVersion)),
 });
 
@@ -148,7 +151,13 @@ export function folderBytes(folder: string): { bytes: number; files: number } {
   return { bytes, files };
 }
 
-function checkCache({ cacheDir }: Probes): Check {
+function checkCache({ cacheDir, cacheLimit }: Probes): Check {
+  let limit: number;
+  try {
+    limit = cacheLimit();
+  } catch (error) {
+    return missing('cache folder', error);
+  }
   try {
     makeFolder(cacheDir, 0o700);
     const trial = mkdtempSync(join(cacheDir, '.doctor-'));
@@ -166,7 +175,7 @@ function checkCache({ cacheDir }: Probes): Check {
     return { name: 'cache folder', status: 'missing', detail: `${cacheDir}: ${reasonOf(error)}`, fix: 'make it writable, or choose another: export TILEWRIGHT_CACHE=/path' };
   }
   const { bytes, files } = folderBytes(cacheDir);
-  return { name: 'cache folder', status: 'ok', detail: `${cacheDir}: writable, ${(bytes / 2 ** 20).toFixed(1)} MiB in ${files} files (safe to delete)` };
+  return { name: 'cache folder', status: 'ok', detail: `${cacheDir}: writable, ${(bytes / 2 ** 20).toFixed(1)} MiB in ${files} files (safe to delete; compiled kernels: ${limit === Infinity ? 'no limit' : `at most ${gib(limit)}, TILEWRIGHT_CACHE_LIMIT`})` };
 }
 
 function checkMemory(probes: Probes): Check {

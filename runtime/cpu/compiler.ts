@@ -6,6 +6,7 @@ import { UserError } from '../../errors.js';
 import { readSettings, type Settings } from '../../settings.js';
 import type { CpuIsa } from '../../ir/plan.js';
 import { loadAddon } from './addon.js';
+import { cacheLimitBytes, markUsed, pruneCaches } from '../kernelCache.js';
 import { compileError, type SourceText } from './compileError.js';
 import { runProcess } from './processes.js';
 import { findCompiler, type SystemCompiler } from './systemCompiler.js';
@@ -137,16 +138,21 @@ async function compileEntry(key: string, sources: readonly SourceText[], compile
   const done = (cached: boolean): CompiledLibrary =>
     ({ path: join(entry, SHARED_OBJECT), cached, seconds: (performance.now() - started) / 1000 });
   try {
-    if (await isWhole(entry)) return done(true);
+    if (await isWhole(entry)) {
+      await markUsed(entry);
+      return done(true);
+    }
     await mkdir(root, { recursive: true, mode: 0o700 });
     await removeStale(root);
     const folder = await mkdtemp(join(root, '.tmp-'));
     try {
       await build(compiler, sources, flags, folder);
       await publish(folder, entry);
+      await markUsed(entry);
     } finally {
       await rm(folder, { recursive: true, force: true });
     }
+    await pruneCaches(settings);
     return done(false);
   } catch (error) {
     if (error instanceof UserError || codeOf(error) === undefined) throw error;
@@ -161,11 +167,13 @@ const running = new Map<string, Promise<CompiledLibrary>>();
 /**
  * Compiles C sources, in parallel, into one shared object, or finds it in the cache. The key covers the text, the
  * flags, the compiler's version, the kernel ABI and the instruction set.
- * Throws UserError for a missing compiler, a text that does not compile (with its lines) or a cache that cannot be written.
+ * Throws UserError for a missing compiler, a text that does not compile (with its lines), a cache that cannot be written or
+ * a limit of its size that is none.
  */
 export async function compileShared(sources: readonly SourceText[], options: CompileOptions): Promise<CompiledLibrary> {
   checkNames(sources);
   const settings = options.settings ?? readSettings();
+  cacheLimitBytes(settings);
   const compiler = await findCompiler(settings);
   const flags = [...ISA_FLAGS[options.isa], ...(options.extraFlags ?? [])];
   const key = sha256(JSON.stringify({

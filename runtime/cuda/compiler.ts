@@ -4,6 +4,7 @@ import { UserError } from '../../errors.js';
 import type { CudaArch } from '../../ir/cuda.js';
 import { readSettings, type Settings } from '../../settings.js';
 import { kernelCompileError } from './compileLog.js';
+import { cacheLimitBytes, pruneCaches } from '../kernelCache.js';
 import { CubinCache, isCubin, sha256, type CachedCubin } from './cubinCache.js';
 import { versionText } from './cudaVersion.js';
 import { findNvrtc, NVRTC_INSTALL, type FoundNvrtc } from './findNvrtc.js';
@@ -159,6 +160,7 @@ export async function compileCubins(units: readonly CudaUnit[], options: Compile
   checkUnits(units);
   const started = performance.now();
   const { arch, driverVersion, settings = readSettings(), onProgress, keepsGoing = false } = options;
+  cacheLimitBytes(settings);
   const compiler = await findCudaCompiler(arch, driverVersion, settings);
   const compilerBuild = `${compiler.kind} ${compiler.build}`;
   const cache = new CubinCache(settings.cacheDir);
@@ -187,6 +189,7 @@ export async function compileCubins(units: readonly CudaUnit[], options: Compile
       }
       report(unit.symbol);
     });
+    await pruneCaches(settings);
   }
   return {
     cubins: new Map([...made].map(([symbol, { cubin }]) => [symbol, cubin])),

@@ -7,6 +7,7 @@ import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { UserError } from '../../errors.js';
+import { markUsed } from '../kernelCache.js';
 import type { KernelResources } from './ptxasLog.js';
 
 export interface CachedCubin {
@@ -85,7 +86,9 @@ export class CubinCache {
         if (!status.isFile() || status.size > MAX_ENTRY_BYTES) return undefined;
         const data = new Uint8Array(status.size);
         const { bytesRead } = await file.read(data, 0, data.length, 0);
-        return bytesRead === data.length ? parse(data) : undefined;
+        const entry = bytesRead === data.length ? parse(data) : undefined;
+        if (entry !== undefined) await markUsed(this.#path(key));
+        return entry;
       } finally {
         await file.close();
       }
@@ -115,6 +118,7 @@ export class CubinCache {
         await rm(path, { recursive: true, force: true });
         await rename(temporary, path);
       });
+      await markUsed(path);
     } catch (error) {
       throw this.#failure(error);
     } finally {

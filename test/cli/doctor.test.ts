@@ -24,7 +24,7 @@ const healthy = (): Probes => ({
   }),
   hasProgram: () => true,
   compiler: () => Promise.resolve({ path: '/usr/bin/cc', version: 'cc 12' }),
-  cacheDir: join(folder, 'cache'), memory: () => ({ totalBytes: 8 * 2 ** 30, freeBytes: 2 ** 30 }),
+  cacheDir: join(folder, 'cache'), cacheLimit: () => 2 ** 31, memory: () => ({ totalBytes: 8 * 2 ** 30, freeBytes: 2 ** 30 }),
   gpu: () => ({ ok: false, reason: 'libcuda.so.1 was not found' }), cudaCompiler: () => Promise.resolve('NVRTC 13.0 (libnvrtc.so.13)'),
 });
 
@@ -42,7 +42,7 @@ describe('doctor', () => {
     expect(find(checks, 'micro-kernels')).toEqual({ name: 'micro-kernels', status: 'ok', detail: 'portable, avx2, avx512, amx (amx is used; bf16 inputs in matrix units)' });
     expect(find(checks, 'caches').detail).toBe('L1 48 KiB, L2 2 MiB, L3 unknown');
     expect(find(checks, 'memory').detail).toBe('8.0 GiB, 1.0 GiB free');
-    expect(find(checks, 'cache folder').detail).toContain('writable, 0.0 MiB in 0 files');
+    expect(find(checks, 'cache folder').detail).toContain('writable, 0.0 MiB in 0 files (safe to delete; compiled kernels: at most 2.0 GiB, TILEWRIGHT_CACHE_LIMIT)');
     expect(readdirSync(join(folder, 'cache'))).toEqual([]);
     expect(find(checks, 'GPU')).toMatchObject({ status: 'note', detail: 'libcuda.so.1 was not found; --target cuda:sm_90a compiles without one' });
     expect(find(checks, 'CUDA compiler')).toEqual({ name: 'CUDA compiler', status: 'ok', detail: 'NVRTC 13.0 (libnvrtc.so.13)' });
@@ -65,6 +65,11 @@ describe('doctor', () => {
       ['native addon', 'Run: npm run build:native'], ['cmake', expect.stringContaining('apt install cmake')], ['C compiler', 'apt install gcc'],
       ['cache folder', expect.stringContaining('TILEWRIGHT_CACHE')],
     ]);
+  });
+
+  it('says what is wrong with the limit of the cache', async () => {
+    const checks = await examineMachine({ ...healthy(), cacheLimit: fail('TILEWRIGHT_CACHE_LIMIT is "2", which is no size.', 'export TILEWRIGHT_CACHE_LIMIT=2GiB') });
+    expect(find(checks, 'cache folder')).toMatchObject({ status: 'missing', fix: 'export TILEWRIGHT_CACHE_LIMIT=2GiB' });
   });
 
   it('says that a machine without AMX computes in f32', async () => {
