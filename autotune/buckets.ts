@@ -22,11 +22,14 @@ export function defaultBuckets(capacityTokens: number, capacityRows = capacityTo
 }
 
 /**
- * Buckets for micro-batches on a GPU: halves of 1,920 tokens at the small end, then its multiples, at which the column
- * tiles of wide layers fill whole waves of multiprocessors; and the capacity itself.
+ * Buckets for micro-batches on a GPU: the capacity, which most micro-batches fill and which by default is whole waves of
+ * tiles, and its halves down to 64 tokens.
  */
 export function cudaBuckets(capacityTokens: number): readonly Bucket[] {
-  const steps = [120, 240, 480, 960, 1920, 3840, 5760, 7680, 11_520, 15_360].filter((t) => t < capacityTokens);
-  if ((steps.at(-1) ?? 0) > 0.9 * capacityTokens) steps.pop();
-  return [...steps, capacityTokens].map((t) => ({ tokens: t, rows: t, longest: Math.min(t, TYPICAL_LONGEST) }));
+  const steps: number[] = [];
+  for (let t = capacityTokens; t >= SMALLEST || steps.length === 0; t = Math.ceil(t / 2)) {
+    steps.unshift(t);
+    if (t === 1) break;
+  }
+  return steps.map((t) => ({ tokens: t, rows: t, longest: Math.min(t, TYPICAL_LONGEST) }));
 }

@@ -25,4 +25,4 @@ export const addModelFlags = (command: Command): Command => command
   .option('--precision <p>', 'auto: 16-bit inputs where the target has matrix units for them, f32 elsewhere; f32: always (CPU); bf16, f16 (default: auto)')
   .option('--init <random:SEED>', 'make weights up instead of reading them: for measuring')
   .option('--isa <isa>', 'micro-kernels: portable, avx2, avx512 or amx (default: the best this CPU has)')
-  .option('--max-tokens <n>', 'largest micro-batch in tokens; larger ones are faster and need more memory (default: the model\'s context, at least 1024, at most 4096; on a GPU at least 7680, at most 16384)');
+  .option('--max-tokens <n>', 'largest micro-batch in tokens; larger ones are faster and need more memory (default: the model\'s context, at least 1024, at most 4096; on a GPU at least 64 for each multiprocessor, at most 16384)');

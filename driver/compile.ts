@@ -61,8 +61,11 @@ export const contextLimit = (checkpoint: Pick<Checkpoint, 'config'>, plan: Pick<
 
 /** Tokens of the largest micro-batch by default: the model's context within these bounds. */
 const CPU_CAPACITY = { least: 1024, most: 4096 } as const;
-/** 60 column tiles × 132 multiprocessors come out nearly even at multiples of 1,920 tokens (docs/performance.md). */
-const CUDA_CAPACITY = { least: 7680, most: 16_384 } as const;
+/**
+ * A row tile of 128 for every other multiprocessor: whatever the number of column tiles, if it is even, whole waves of
+ * them keep all multiprocessors busy (docs/performance.md). 8,448 tokens on an H100.
+ */
+const cudaCapacity = ({ multiprocessors }: CudaFacts): Planning<CudaSchedule>['limits'] => ({ least: 64 * Math.max(16, multiprocessors), most: 16_384 });
 
 export function compileModel(checkpoint: Checkpoint, machine: Machine, options: CompileOptions & { readonly cuda?: never }): CpuModel;
 export function compileModel(checkpoint: Checkpoint, machine: Machine, options: CompileOptions): CompiledModel;
@@ -84,7 +87,7 @@ function compileForCuda(checkpoint: Checkpoint, facts: CudaFacts, options: Compi
   if (options.isa !== undefined) throw new UserError('--isa is an instruction set of CPUs', 'drop --isa, or use --target cpu');
   const arithmetic = cudaArithmetic(options.precision, checkpoint.config.dtype);
   const { graph, plan } = plans<CudaSchedule>(checkpoint, options, {
-    numerics: cudaNumerics(arithmetic), limits: CUDA_CAPACITY, buckets: cudaBuckets,
+    numerics: cudaNumerics(arithmetic), limits: cudaCapacity(facts), buckets: cudaBuckets,
     schedule: (kernel, module, bucket) => defaultCudaSchedule(kernel, module, facts, bucket),
   });
   return { target: 'cuda', facts, arithmetic, graphText: printGraph(graph), plan };

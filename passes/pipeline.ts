@@ -9,6 +9,7 @@ import { foldNormWeights } from './foldNormWeights.js';
 import { fuseGroups } from './fuseGroups.js';
 import { fuseLogProb } from './fuseLogProb.js';
 import { lowerKernels, type LoweredModule, type WeightStorage } from './lowerKernels.js';
+import { narrowTables } from './narrowTables.js';
 import { pruneDeadRows } from './pruneDeadRows.js';
 import { recogniseAttention } from './recogniseAttention.js';
 
@@ -58,7 +59,7 @@ export function optimise(graph: Graph, numerics: Numerics, observe: Observer = (
   return current;
 }
 
-/** Optimised graph → kernels: fuseGroups decides, lowerKernels writes down. */
+/** Optimised graph → kernels: fuseGroups decides, lowerKernels writes down, narrowTables keeps once what repeats. */
 export function lower(graph: Graph, numerics: Numerics): LoweredModule {
-  return lowerKernels(fuseGroups(graph), numerics.weights);
+  return narrowTables(lowerKernels(fuseGroups(graph), numerics.weights));
 }

@@ -9,7 +9,7 @@ import { printScalar } from '../../ir/scalar.js';
 import type { CudaOperands, Operand } from './operands.js';
 import { CUDA_TYPES } from './operands.js';
 import type { Site } from './scalarPrinter.js';
-import { Body, RowScope, rowScalars } from './scalarPrinter.js';
+import { Body, modulo, RowScope, rowScalars } from './scalarPrinter.js';
 
 export const indent = (lines: readonly string[], depth: number): string => lines.map((line) => `${'  '.repeat(depth)}${line}\n`).join('');
 
@@ -76,6 +76,8 @@ export interface Fragment {
   readonly acc: (group: string, lane: number) => string;
   /** C expression (int): physical column of group 0 in the segment, a multiple of fragmentStep. */
   readonly column: string;
+  /** `column` is a multiple of a rotated head's width but for a constant. */
+  readonly holdsWholeHeads?: boolean;
   /** C expression (int): the thread's place in its quad, 0 to 3 (lane % 4). */
   readonly quad: string;
   /** The caller knows that all columns lie inside the segment: no guards. */
@@ -180,7 +182,7 @@ function fragmentSites({ pairing, columns }: Segment, fragment: Fragment): Sites
       return {
         lines: [
           `const int lying_ = ${base} + ${2 * width} * (unit_ / ${across});`,
-          `const int column = lying_ - lying_ % ${headDim} + lying_ % ${headDim} / 2 + unit_ % ${across} * 8 + 2 * ${quad};`,
+          `const int column = ${firstHalf('lying_', headDim, fragment.holdsWholeHeads === true)} + unit_ % ${across} * 8 + 2 * ${quad};`,
           `const int partner = column + ${headDim / 2};`,
         ],
         list: [{ site: first, group: 'group_' }, { site: second, group: `group_ + ${across}` }], guard: `lying_ < ${columns}`,
@@ -189,6 +191,14 @@ function fragmentSites({ pairing, columns }: Segment, fragment: Fragment): Sites
     default: return pairing satisfies never;
   }
 }
+
+/**
+ * Logical column, but for the lane, of the first element of the pair that lies at physical column `lying`, a multiple of
+ * 16, of heads of `headDim`. In tiles of whole heads a mask lets the compiler know it before the tile is known; in others
+ * it would only lengthen the life of what it computes.
+ */
+export const firstHalf = (lying: string, headDim: number, holdsWholeHeads: boolean): string =>
+  `${lying} - ${holdsWholeHeads ? modulo(lying, headDim) : `${lying} % ${headDim}`} / 2`;
 
 /** Values of all outputs at a site first, then what is to be done with them: an output may be stored where another is read. */
 function printOutputs(outputs: readonly Output[], site: Site, group: string, body: Body, fragment: Fragment, sums: string[]): { stores: string[]; adds: string[] } {

@@ -202,7 +202,7 @@ export class Body {
       return this.rowValue('f', `tw_load_${dtype}(${this.row.rowPointer(operand, access.via)})`);
     }
     const base = access.kind === 'column' ? this.row.operands.base(operand) : this.row.rowPointer(operand, access.via);
-    const at = (lane: number): string => (access.kind === 'periodic' ? `(${columnAt(site, lane)}) % ${access.period}` : columnAt(site, lane));
+    const at = (lane: number): string => (access.kind === 'periodic' ? modulo(`(${columnAt(site, lane)})`, access.period) : columnAt(site, lane));
     const isPaired = site.lanes === 2 && (access.kind === 'column' || operand.stride % 2 === 0) && (access.kind !== 'periodic' || access.period % 2 === 0);
     if (!isPaired) return this.each('f', site.lanes, [], (lane) => `tw_load_${dtype}(${base} + ${at(lane)})`);
     const pair = this.define('tw_f2', `tw_load2_${dtype}(${base} + ${at(0)})`);
@@ -230,6 +230,12 @@ const UNARY_CODE: Readonly<Partial<Record<string, (x: string) => string>>> = {
   neg: (x) => `-(${x})`, exp: (x) => `expf(${x})`, log: (x) => `logf(${x})`, sqrt: (x) => `sqrtf(${x})`,
   rsqrt: (x) => `1.0f / sqrtf(${x})`, roundBf16: (x) => `tw_round_bf16(${x})`, toF32: (x) => x,
 };
+
+/**
+ * A column, never negative, modulo a constant: by mask where that is one. Compilers know what a mask leaves of a sum, so
+ * columns that differ by a period are loaded once.
+ */
+export const modulo = (column: string, period: number): string => ((period & (period - 1)) === 0 ? `(${column} & ${period - 1})` : `${column} % ${period}`);
 
 const columnAt = (site: Site, lane: number): string => (lane === 0 ? site.column : `${site.column} + ${lane}`);
 const codeOf = (value: Value, lane: number): string => (value.isRow ? value.codes[0]! : value.codes[lane]!);

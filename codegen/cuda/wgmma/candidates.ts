@@ -15,35 +15,38 @@ interface Tile {
   readonly mode: CudaGemmSchedule['mode'];
   readonly tm: number;
   readonly tn: number;
-  /** Rate on an H100 with clusters of 2, relative to the best tile, waves and padding apart. */
+  /** Rate on an H100 at its power limit with clusters of 2, relative to the best tile, waves and padding apart. */
   readonly rate: number;
+  /** The same for epilogues that read and write the residual stream: 10 bytes an element where others write 1 or 2. */
+  readonly residual: number;
 }
 
 /**
- * Ping-pong hides epilogues behind the other warpgroup's product; cooperative tiles are wider. Rates of tiles from 128
- * columns on are measured (docs/performance.md), those of narrower ones follow shared memory's share of a step.
+ * Ping-pong hides epilogues behind the other warpgroup's product; cooperative tiles are wider, and spend less energy on
+ * shared memory. Rates of tiles from 128 columns on are measured (docs/performance.md), those of narrower ones follow
+ * shared memory's share of a step.
  */
 const TILES: readonly Tile[] = [
-  { mode: 'pingpong', tm: 128, tn: 208, rate: 0.98 },
-  { mode: 'pingpong', tm: 128, tn: 192, rate: 1 },
-  { mode: 'pingpong', tm: 128, tn: 176, rate: 0.96 },
-  { mode: 'pingpong', tm: 128, tn: 160, rate: 0.93 },
-  { mode: 'pingpong', tm: 128, tn: 128, rate: 0.88 },
-  { mode: 'pingpong', tm: 128, tn: 96, rate: 0.75 },
-  { mode: 'pingpong', tm: 128, tn: 64, rate: 0.6 },
-  { mode: 'pingpong', tm: 192, tn: 128, rate: 0.945 },
-  { mode: 'pingpong', tm: 64, tn: 256, rate: 0.75 },
-  { mode: 'pingpong', tm: 64, tn: 128, rate: 0.6 },
-  { mode: 'pingpong', tm: 64, tn: 64, rate: 0.4 },
-  { mode: 'pingpong', tm: 64, tn: 32, rate: 0.25 },
-  { mode: 'cooperative', tm: 128, tn: 256, rate: 0.94 },
-  { mode: 'cooperative', tm: 128, tn: 224, rate: 0.95 },
-  { mode: 'cooperative', tm: 128, tn: 192, rate: 0.9 },
+  { mode: 'cooperative', tm: 128, tn: 256, rate: 1, residual: 0.975 },
+  { mode: 'cooperative', tm: 128, tn: 224, rate: 0.965, residual: 0.935 },
+  { mode: 'cooperative', tm: 128, tn: 192, rate: 0.93, residual: 0.9 },
+  { mode: 'pingpong', tm: 128, tn: 208, rate: 0.965, residual: 0.985 },
+  { mode: 'pingpong', tm: 128, tn: 192, rate: 0.965, residual: 1 },
+  { mode: 'pingpong', tm: 128, tn: 176, rate: 0.93, residual: 0.96 },
+  { mode: 'pingpong', tm: 128, tn: 160, rate: 0.9, residual: 0.93 },
+  { mode: 'pingpong', tm: 128, tn: 128, rate: 0.85, residual: 0.88 },
+  { mode: 'pingpong', tm: 128, tn: 96, rate: 0.75, residual: 0.75 },
+  { mode: 'pingpong', tm: 128, tn: 64, rate: 0.6, residual: 0.6 },
+  { mode: 'pingpong', tm: 192, tn: 128, rate: 0.86, residual: 0.89 },
+  { mode: 'pingpong', tm: 64, tn: 256, rate: 0.75, residual: 0.75 },
+  { mode: 'pingpong', tm: 64, tn: 128, rate: 0.6, residual: 0.6 },
+  { mode: 'pingpong', tm: 64, tn: 64, rate: 0.4, residual: 0.4 },
+  { mode: 'pingpong', tm: 64, tn: 32, rate: 0.25, residual: 0.25 },
 ];
 /** Rows of a group of row tiles: what all blocks read at a time fits L2. */
 const RASTER_ROWS = [2048, 1024];
 /** Without a neighbour to share weight tiles with, L2 is read more. */
-const ALONE = 0.93;
+const ALONE = 0.91;
 const MOST_STAGES = 8;
 
 const base = { kind: 'gemm', skeleton: 'wgmma', tk: 64 } as const;
@@ -60,12 +63,13 @@ function deepest(kernel: Contraction, module: KernelModule, device: WgmmaDevice,
 /** Legal schedules to measure at `rows` rows, likely best first. Empty where wgmma cannot run the kernel. */
 export function wgmmaCandidates(kernel: Contraction, module: KernelModule, device: WgmmaDevice, rows: number): CudaGemmSchedule[] {
   const list: { schedule: CudaGemmSchedule; rate: number }[] = [];
-  for (const { mode, tm, tn, rate } of TILES) {
+  const isResidual = segmentsOf(kernel).some(({ outputs }) => outputs.some(({ kind }) => kind === 'rowSum'));
+  for (const { mode, tm, tn, rate, residual } of TILES) {
     for (const cluster of [2, 1] as const) {
       for (const rasterRows of RASTER_ROWS) {
         const schedule = deepest(kernel, module, device, { ...base, mode, tm, tn, cluster, raster: Math.max(1, Math.floor(rasterRows / tm)) });
         if (schedule === undefined) continue;
-        const expected = rate * (cluster === 2 ? 1 : ALONE) * (rasterRows === RASTER_ROWS[0] ? 1 : 0.998);
+        const expected = (isResidual ? residual : rate) * (cluster === 2 ? 1 : ALONE) * (rasterRows === RASTER_ROWS[0] ? 1 : 0.998);
         list.push({ schedule, rate: expected * waveEfficiency(kernel, schedule, device.multiprocessors, rows) });
       }
     }

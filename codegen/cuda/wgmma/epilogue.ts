@@ -5,16 +5,21 @@ import { operands as childrenOf } from '../../../ir/scalar.js';
 import type { CudaOperands, Operand } from '../operands.js';
 import { physicalColumns } from '../operands.js';
 import type { Fragment, RowPrologue, StoreSite } from '../programs.js';
-import { fragmentEpilogue, fragmentStep, indent } from '../programs.js';
+import { firstHalf, fragmentEpilogue, fragmentStep, indent } from '../programs.js';
 import type { WgmmaLayout } from './layout.js';
 
-/** 8-column groups whose operands are loaded before the first is used: enough loads in flight, few registers. */
+/**
+ * 8-column groups of an epilogue that are worked on together, by the accumulators of a thread: as many loads in flight as
+ * registers allow. `batch`: groups whose operands are loaded before the first is used; `rotated`: the same for rotated
+ * pairs, which read two table entries each.
+ */
+const DEPTHS = [
+  { accumulators: 128, batch: 8, rotated: 32 },
+  { accumulators: 192, batch: 8, rotated: 2 },
+  { accumulators: Infinity, batch: 4, rotated: 2 },
+] as const;
+/** Groups whose results are kept for wide stores where nothing is loaded. */
 const BATCH = 8;
-/** The same where accumulators leave hardly any registers. */
-const TIGHT_BATCH = 4;
-const TIGHT_ACCUMULATORS = 192;
-/** Groups of a rotated segment whose table entries, four a pair, are loaded together: one pair, for want of registers. */
-const ROTATED_PART = 2;
 const DEPTH = 7;
 /** Lanes that share a row of a fragment, and so groups that they exchange for wide stores. */
 const QUAD = 4;
@@ -30,6 +35,8 @@ interface Context {
   readonly loads: readonly Operand[];
   /** Every tile lies inside the segment. */
   readonly isWhole: boolean;
+  /** Every tile holds whole rotated heads. */
+  readonly holdsWholeHeads: boolean;
 }
 
 /**
@@ -44,10 +51,9 @@ export function epilogueText(segment: Segment, operands: CudaOperands, prologue:
   const context: Context = {
     segment, operands, layout, given: prologue.given(`(from + local * ${prologue.scalars.length})`),
     loads: segment.pairing.kind === 'none' ? elementLoads(segment, operands) : [],
-    isWhole: physical % tn === 0 && physical === lyingColumns(segment),
+    isWhole: physical % tn === 0 && physical === lyingColumns(segment), holdsWholeHeads: segment.pairing.kind === 'rotate' && tn % segment.pairing.headDim === 0,
   };
-  const isTight = context.loads.length > 0 && (layout.rowBlocks * tn) / 2 > TIGHT_ACCUMULATORS;
-  const batch = Math.max(step, Math.floor((isTight ? TIGHT_BATCH : BATCH) / step) * step);
+  const batch = Math.max(step, Math.floor((context.loads.length > 0 ? depthOf(layout).batch : segment.pairing.kind === 'rotate' ? Math.max(BATCH, depthOf(layout).rotated) : BATCH) / step) * step);
   if (groups <= batch) return batchText(context, '0', groups, DEPTH);
   const whole = Math.floor(groups / batch);
   const rest = groups - whole * batch;
@@ -56,6 +62,9 @@ export function epilogueText(segment: Segment, operands: CudaOperands, prologue:
     ...(rest === 0 ? [] : [batchText(context, String(whole * batch), rest, DEPTH)]),
   ].join('');
 }
+
+const depthOf = ({ rowBlocks, wn, columnBlocks }: WgmmaLayout): (typeof DEPTHS)[number] =>
+  DEPTHS.find(({ accumulators }) => (rowBlocks * wn * columnBlocks) / 2 <= accumulators)!;
 
 /** Buffers that the segment's programs read at the element itself, each once. */
 function elementLoads({ outputs }: Segment, operands: CudaOperands): Operand[] {
@@ -73,7 +82,7 @@ function elementLoads({ outputs }: Segment, operands: CudaOperands): Operand[] {
 
 /** `count` groups from group `first` on: their loads, then their programs, then their stores. */
 function batchText(context: Context, first: string, count: number, depth: number): string {
-  const { segment, operands, layout: { wn, columnBlocks }, loads, isWhole, given } = context;
+  const { segment, operands, layout: { wn, columnBlocks }, loads, isWhole, holdsWholeHeads, given } = context;
   const origin = first === '0' ? 'column0' : `column0 + 8 * (${first})`;
   const loaded = loads.map((operand, i) => ({ operand, name: `l${i}_` }));
   const before = loaded.flatMap(({ operand, name }) => [
@@ -82,7 +91,8 @@ function batchText(context: Context, first: string, count: number, depth: number
     `  ${name}[group_] = ${isWhole ? '' : `column_ >= ${segment.columns} ? tw_f2{ 0.0f, 0.0f } : `}tw_load2_${operand.dtype}(${operands.base(operand)} + (long long)row * ${operand.stride} + column_);`, '}',
   ]);
   const wide = new WideStores(context, origin, count);
-  const part = segment.pairing.kind === 'rotate' && count % ROTATED_PART === 0 ? ROTATED_PART : count;
+  const { rotated } = depthOf(context.layout);
+  const part = segment.pairing.kind === 'rotate' && count % rotated === 0 ? rotated : count;
   // Nothing to guard where all results are stored wide, below. Rotated pairs keep their guard: a branch between them
   // is what stops the assembler from loading all their table entries at once, in place of accumulators.
   const isUnguarded = segment.pairing.kind !== 'rotate' && segment.outputs.every((output) => output.kind === 'store' && wide.takes(operands.get(output.buffer)));
@@ -91,7 +101,7 @@ function batchText(context: Context, first: string, count: number, depth: number
     wide.startAt(start);
     const offset = [...(first === '0' ? [] : [first]), ...(start === 0 ? [] : [String(start)])];
     const fragment: Fragment = {
-      row: 'row', isStored: isUnguarded ? 'true' : 'isStored', prefix: 'e', groups: part, column: `(${start === 0 ? origin : `${origin} + ${8 * start}`})`, quad: 'quad', isWhole, given,
+      row: 'row', isStored: isUnguarded ? 'true' : 'isStored', prefix: 'e', groups: part, column: `(${start === 0 ? origin : `${origin} + ${8 * start}`})`, quad: 'quad', isWhole, holdsWholeHeads, given,
       acc: (group, lane) => {
         const g = [...offset, group].join(' + ');
         if (columnBlocks === 1) return `acc[m][4 * (${g}) + 2 * h + ${lane}]`;
@@ -164,7 +174,7 @@ class WideStores {
         : pairing.kind === 'interleave' ? [`const int column = (${this.origin}) / 2 + 8 * ${at};`]
           : [
             `const int lying_ = ${this.origin} + 16 * ${at};`,
-            `const int column = lying_ - lying_ % ${pairing.headDim} + lying_ % ${pairing.headDim} / 2${isPartner ? ` + ${pairing.headDim / 2}` : ''};`,
+            `const int column = ${firstHalf('lying_', pairing.headDim, this.context.holdsWholeHeads)}${isPartner ? ` + ${pairing.headDim / 2}` : ''};`,
           ];
       const isInside = isWhole ? '' : ` && ${pairing.kind === 'rotate' ? 'lying_' : 'column'} < ${columns}`;
       return [

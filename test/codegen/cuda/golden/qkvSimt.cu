@@ -90,11 +90,11 @@ extern "C" __global__ void __launch_bounds__(256, 1) k_gemm_d5e24f728bc675ae_c8d
       if (column < 64) {
         const int partner = column % 32 < 16 ? column + 16 : column - 16;
         const float v0 = tw_mul(tile[i * 65 + (column - c0) / 32 * 32 + (column - c0) % 16 / 8 * 16 + (column - c0) % 16 % 8 + (column - c0) % 32 / 16 * 8], r0);
-        const float v1 = tw_load_f32(r1 + (column) % 32);
+        const float v1 = tw_load_f32(r1 + ((column) & 31));
         const float v2 = tw_mul(v0, v1);
         const float v3 = tw_mul(tile[i * 65 + (partner - c0) / 32 * 32 + (partner - c0) % 16 / 8 * 16 + (partner - c0) % 16 % 8 + (partner - c0) % 32 / 16 * 8], r0);
         const float v4 = (column % 32 < 16) ? -(v3) : v3;
-        const float v5 = tw_load_f32(r2 + (column) % 32);
+        const float v5 = tw_load_f32(r2 + ((column) & 31));
         const float v6 = tw_mul(v4, v5);
         const float v7 = tw_add(v2, v6);
         tw_store_bf16(r3 + column, v7);
@@ -117,11 +117,11 @@ extern "C" __global__ void __launch_bounds__(256, 1) k_gemm_d5e24f728bc675ae_c8d
       if (column < 32) {
         const int partner = column % 32 < 16 ? column + 16 : column - 16;
         const float v0 = tw_mul(tile[i * 65 + (column - c0) / 32 * 32 + (column - c0) % 16 / 8 * 16 + (column - c0) % 16 % 8 + (column - c0) % 32 / 16 * 8], r0);
-        const float v1 = tw_load_f32(r1 + (column) % 32);
+        const float v1 = tw_load_f32(r1 + ((column) & 31));
         const float v2 = tw_mul(v0, v1);
         const float v3 = tw_mul(tile[i * 65 + (partner - c0) / 32 * 32 + (partner - c0) % 16 / 8 * 16 + (partner - c0) % 16 % 8 + (partner - c0) % 32 / 16 * 8], r0);
         const float v4 = (column % 32 < 16) ? -(v3) : v3;
-        const float v5 = tw_load_f32(r2 + (column) % 32);
+        const float v5 = tw_load_f32(r2 + ((column) & 31));
         const float v6 = tw_mul(v4, v5);
         const float v7 = tw_add(v2, v6);
         tw_store_bf16(r3 + column, v7);

@@ -173,8 +173,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_08de54b2be6842a4_cd1
               const int local = local0 + m * 64 + h * 8, own = place.row0 + local, row = own < rows ? own : rows - 1;
               const int isStored = own < rows;
               /* Opaque: addresses of a whole row of columns would else be kept from one row to the next. */
-              int column0 = (columnTile - 0) * 96, quad = self & 3;
-              asm volatile("" : "+r"(column0), "+r"(quad));
+              int place_ = columnTile - 0, quad = self & 3;
+              asm volatile("" : "+r"(place_), "+r"(quad));
+              const int column0 = place_ * 96;
 #pragma unroll
               for (int batch_ = 0; batch_ < 1; batch_++) {
                 {

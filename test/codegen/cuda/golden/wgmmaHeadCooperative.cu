@@ -222,8 +222,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_logprob_3ebfa1286008978c_
               const int local = local0 + m * 64 + h * 8, own = place.row0 + local, row = own < rows ? own : rows - 1;
               const int isStored = own < rows;
               /* Opaque: addresses of a whole row of columns would else be kept from one row to the next. */
-              int column0 = (columnTile - 0) * 256, quad = self & 3;
-              asm volatile("" : "+r"(column0), "+r"(quad));
+              int place_ = columnTile - 0, quad = self & 3;
+              asm volatile("" : "+r"(place_), "+r"(quad));
+              const int column0 = place_ * 256;
               {
                 float const r0 = ((from + local * 1))[0];
                 const float scale = r0;

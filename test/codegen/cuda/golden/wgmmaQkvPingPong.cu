@@ -227,192 +227,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_4c5d20bd59f4d224_4f7
               const int local = local0 + m * 64 + h * 8, own = place.row0 + local, row = own < rows ? own : rows - 1;
               const int isStored = own < rows;
               /* Opaque: addresses of a whole row of columns would else be kept from one row to the next. */
-              int column0 = (columnTile - 0) * 96, quad = self & 3;
-              asm volatile("" : "+r"(column0), "+r"(quad));
-#pragma unroll
-              for (int batch_ = 0; batch_ < 1; batch_++) {
-                {
-                  unsigned w0_[4] = {};
-                  unsigned w1_[4] = {};
-                  {
-                    float const er0 = ((from + local * 1))[0];
-                    float * const er1 = ((float *)p3) + (long long)(row) * 64;
-                    float * const er2 = ((float *)p4) + (long long)(row) * 64;
-#pragma unroll
-                    for (int unit_ = 0; unit_ < 1; unit_++) {
-                      const int group_ = unit_ / 1 * 2 + unit_ % 1;
-                      const int lying_ = (column0 + 8 * (batch_ * 8)) + 16 * (unit_ / 1);
-                      const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
-                      const int partner = column + 32;
-                      if (lying_ < 256) {
-                        const float ev0 = tw_mul(acc[m][4 * (batch_ * 8 + group_) + 2 * h + 0], er0);
-                        const float ev1 = tw_mul(acc[m][4 * (batch_ * 8 + group_) + 2 * h + 1], er0);
-                        const tw_f2 ev2 = tw_load2_f32(er1 + (column) % 64);
-                        const float ev3 = tw_mul(ev0, ev2.x);
-                        const float ev4 = tw_mul(ev1, ev2.y);
-                        const float ev5 = tw_mul(acc[m][4 * (batch_ * 8 + group_ + 1) + 2 * h + 0], er0);
-                        const float ev6 = tw_mul(acc[m][4 * (batch_ * 8 + group_ + 1) + 2 * h + 1], er0);
-                        const float ev7 = -(ev5);
-                        const float ev8 = -(ev6);
-                        const tw_f2 ev9 = tw_load2_f32(er2 + (column) % 64);
-                        const float ev10 = tw_mul(ev7, ev9.x);
-                        const float ev11 = tw_mul(ev8, ev9.y);
-                        const float ev12 = tw_add(ev3, ev10);
-                        const float ev13 = tw_add(ev4, ev11);
-                        const tw_f2 ev14 = tw_load2_f32(er1 + (partner) % 64);
-                        const float ev15 = tw_mul(ev5, ev14.x);
-                        const float ev16 = tw_mul(ev6, ev14.y);
-                        const tw_f2 ev17 = tw_load2_f32(er2 + (partner) % 64);
-                        const float ev18 = tw_mul(ev0, ev17.x);
-                        const float ev19 = tw_mul(ev1, ev17.y);
-                        const float ev20 = tw_add(ev15, ev18);
-                        const float ev21 = tw_add(ev16, ev19);
-                        if (isStored) {
-                          w0_[unit_] = tw_pack_bf16(ev12, ev13);
-                          w1_[unit_] = tw_pack_bf16(ev20, ev21);
-                        }
-                      }
-                    }
-                  }
-                  asm volatile("" ::: "memory");
-                  {
-                    float const er0 = ((from + local * 1))[0];
-                    float * const er1 = ((float *)p3) + (long long)(row) * 64;
-                    float * const er2 = ((float *)p4) + (long long)(row) * 64;
-#pragma unroll
-                    for (int unit_ = 0; unit_ < 1; unit_++) {
-                      const int group_ = unit_ / 1 * 2 + unit_ % 1;
-                      const int lying_ = (column0 + 8 * (batch_ * 8) + 16) + 16 * (unit_ / 1);
-                      const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
-                      const int partner = column + 32;
-                      if (lying_ < 256) {
-                        const float ev0 = tw_mul(acc[m][4 * (batch_ * 8 + 2 + group_) + 2 * h + 0], er0);
-                        const float ev1 = tw_mul(acc[m][4 * (batch_ * 8 + 2 + group_) + 2 * h + 1], er0);
-                        const tw_f2 ev2 = tw_load2_f32(er1 + (column) % 64);
-                        const float ev3 = tw_mul(ev0, ev2.x);
-                        const float ev4 = tw_mul(ev1, ev2.y);
-                        const float ev5 = tw_mul(acc[m][4 * (batch_ * 8 + 2 + group_ + 1) + 2 * h + 0], er0);
-                        const float ev6 = tw_mul(acc[m][4 * (batch_ * 8 + 2 + group_ + 1) + 2 * h + 1], er0);
-                        const float ev7 = -(ev5);
-                        const float ev8 = -(ev6);
-                        const tw_f2 ev9 = tw_load2_f32(er2 + (column) % 64);
-                        const float ev10 = tw_mul(ev7, ev9.x);
-                        const float ev11 = tw_mul(ev8, ev9.y);
-                        const float ev12 = tw_add(ev3, ev10);
-                        const float ev13 = tw_add(ev4, ev11);
-                        const tw_f2 ev14 = tw_load2_f32(er1 + (partner) % 64);
-                        const float ev15 = tw_mul(ev5, ev14.x);
-                        const float ev16 = tw_mul(ev6, ev14.y);
-                        const tw_f2 ev17 = tw_load2_f32(er2 + (partner) % 64);
-                        const float ev18 = tw_mul(ev0, ev17.x);
-                        const float ev19 = tw_mul(ev1, ev17.y);
-                        const float ev20 = tw_add(ev15, ev18);
-                        const float ev21 = tw_add(ev16, ev19);
-                        if (isStored) {
-                          w0_[unit_ + 1] = tw_pack_bf16(ev12, ev13);
-                          w1_[unit_ + 1] = tw_pack_bf16(ev20, ev21);
-                        }
-                      }
-                    }
-                  }
-                  asm volatile("" ::: "memory");
-                  {
-                    float const er0 = ((from + local * 1))[0];
-                    float * const er1 = ((float *)p3) + (long long)(row) * 64;
-                    float * const er2 = ((float *)p4) + (long long)(row) * 64;
-#pragma unroll
-                    for (int unit_ = 0; unit_ < 1; unit_++) {
-                      const int group_ = unit_ / 1 * 2 + unit_ % 1;
-                      const int lying_ = (column0 + 8 * (batch_ * 8) + 32) + 16 * (unit_ / 1);
-                      const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
-                      const int partner = column + 32;
-                      if (lying_ < 256) {
-                        const float ev0 = tw_mul(acc[m][4 * (batch_ * 8 + 4 + group_) + 2 * h + 0], er0);
-                        const float ev1 = tw_mul(acc[m][4 * (batch_ * 8 + 4 + group_) + 2 * h + 1], er0);
-                        const tw_f2 ev2 = tw_load2_f32(er1 + (column) % 64);
-                        const float ev3 = tw_mul(ev0, ev2.x);
-                        const float ev4 = tw_mul(ev1, ev2.y);
-                        const float ev5 = tw_mul(acc[m][4 * (batch_ * 8 + 4 + group_ + 1) + 2 * h + 0], er0);
-                        const float ev6 = tw_mul(acc[m][4 * (batch_ * 8 + 4 + group_ + 1) + 2 * h + 1], er0);
-                        const float ev7 = -(ev5);
-                        const float ev8 = -(ev6);
-                        const tw_f2 ev9 = tw_load2_f32(er2 + (column) % 64);
-                        const float ev10 = tw_mul(ev7, ev9.x);
-                        const float ev11 = tw_mul(ev8, ev9.y);
-                        const float ev12 = tw_add(ev3, ev10);
-                        const float ev13 = tw_add(ev4, ev11);
-                        const tw_f2 ev14 = tw_load2_f32(er1 + (partner) % 64);
-                        const float ev15 = tw_mul(ev5, ev14.x);
-                        const float ev16 = tw_mul(ev6, ev14.y);
-                        const tw_f2 ev17 = tw_load2_f32(er2 + (partner) % 64);
-                        const float ev18 = tw_mul(ev0, ev17.x);
-                        const float ev19 = tw_mul(ev1, ev17.y);
-                        const float ev20 = tw_add(ev15, ev18);
-                        const float ev21 = tw_add(ev16, ev19);
-                        if (isStored) {
-                          w0_[unit_ + 2] = tw_pack_bf16(ev12, ev13);
-                          w1_[unit_ + 2] = tw_pack_bf16(ev20, ev21);
-                        }
-                      }
-                    }
-                  }
-                  asm volatile("" ::: "memory");
-                  {
-                    float const er0 = ((from + local * 1))[0];
-                    float * const er1 = ((float *)p3) + (long long)(row) * 64;
-                    float * const er2 = ((float *)p4) + (long long)(row) * 64;
-#pragma unroll
-                    for (int unit_ = 0; unit_ < 1; unit_++) {
-                      const int group_ = unit_ / 1 * 2 + unit_ % 1;
-                      const int lying_ = (column0 + 8 * (batch_ * 8) + 48) + 16 * (unit_ / 1);
-                      const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
-                      const int partner = column + 32;
-                      if (lying_ < 256) {
-                        const float ev0 = tw_mul(acc[m][4 * (batch_ * 8 + 6 + group_) + 2 * h + 0], er0);
-                        const float ev1 = tw_mul(acc[m][4 * (batch_ * 8 + 6 + group_) + 2 * h + 1], er0);
-                        const tw_f2 ev2 = tw_load2_f32(er1 + (column) % 64);
-                        const float ev3 = tw_mul(ev0, ev2.x);
-                        const float ev4 = tw_mul(ev1, ev2.y);
-                        const float ev5 = tw_mul(acc[m][4 * (batch_ * 8 + 6 + group_ + 1) + 2 * h + 0], er0);
-                        const float ev6 = tw_mul(acc[m][4 * (batch_ * 8 + 6 + group_ + 1) + 2 * h + 1], er0);
-                        const float ev7 = -(ev5);
-                        const float ev8 = -(ev6);
-                        const tw_f2 ev9 = tw_load2_f32(er2 + (column) % 64);
-                        const float ev10 = tw_mul(ev7, ev9.x);
-                        const float ev11 = tw_mul(ev8, ev9.y);
-                        const float ev12 = tw_add(ev3, ev10);
-                        const float ev13 = tw_add(ev4, ev11);
-                        const tw_f2 ev14 = tw_load2_f32(er1 + (partner) % 64);
-                        const float ev15 = tw_mul(ev5, ev14.x);
-                        const float ev16 = tw_mul(ev6, ev14.y);
-                        const tw_f2 ev17 = tw_load2_f32(er2 + (partner) % 64);
-                        const float ev18 = tw_mul(ev0, ev17.x);
-                        const float ev19 = tw_mul(ev1, ev17.y);
-                        const float ev20 = tw_add(ev15, ev18);
-                        const float ev21 = tw_add(ev16, ev19);
-                        if (isStored) {
-                          w0_[unit_ + 3] = tw_pack_bf16(ev12, ev13);
-                          w1_[unit_ + 3] = tw_pack_bf16(ev20, ev21);
-                        }
-                      }
-                    }
-                  }
-#pragma unroll
-                  for (int unit_ = 0; unit_ < 4; unit_ += 4) {
-                    const tw_u4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
-                    const int lying_ = column0 + 8 * (batch_ * 8) + 16 * (unit_ + quad);
-                    const int column = lying_ - lying_ % 64 + lying_ % 64 / 2;
-                    if (isStored && lying_ < 256) *(tw_u4 *)(((unsigned short *)p5) + (long long)row * 256 + column) = words_;
-                  }
-#pragma unroll
-                  for (int unit_ = 0; unit_ < 4; unit_ += 4) {
-                    const tw_u4 words_ = tw_quad_turn(quad, w1_[unit_ + 0], w1_[unit_ + 1], w1_[unit_ + 2], w1_[unit_ + 3]);
-                    const int lying_ = column0 + 8 * (batch_ * 8) + 16 * (unit_ + quad);
-                    const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + 32;
-                    if (isStored && lying_ < 256) *(tw_u4 *)(((unsigned short *)p5) + (long long)row * 256 + column) = words_;
-                  }
-                }
-              }
+              int place_ = columnTile - 0, quad = self & 3;
+              asm volatile("" : "+r"(place_), "+r"(quad));
+              const int column0 = place_ * 96;
               {
                 {
                   float const er0 = ((from + local * 1))[0];
@@ -420,72 +237,30 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_4c5d20bd59f4d224_4f7
                   float * const er2 = ((float *)p4) + (long long)(row) * 64;
                   unsigned short * const er3 = ((unsigned short *)p5) + (long long)(row) * 256;
 #pragma unroll
-                  for (int unit_ = 0; unit_ < 1; unit_++) {
+                  for (int unit_ = 0; unit_ < 6; unit_++) {
                     const int group_ = unit_ / 1 * 2 + unit_ % 1;
-                    const int lying_ = (column0 + 8 * (8)) + 16 * (unit_ / 1);
-                    const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
+                    const int lying_ = (column0) + 16 * (unit_ / 1);
+                    const int column = lying_ - lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
                     const int partner = column + 32;
                     if (lying_ < 256) {
-                      const float ev0 = tw_mul(acc[m][4 * (8 + group_) + 2 * h + 0], er0);
-                      const float ev1 = tw_mul(acc[m][4 * (8 + group_) + 2 * h + 1], er0);
-                      const tw_f2 ev2 = tw_load2_f32(er1 + (column) % 64);
+                      const float ev0 = tw_mul(acc[m][4 * (group_) + 2 * h + 0], er0);
+                      const float ev1 = tw_mul(acc[m][4 * (group_) + 2 * h + 1], er0);
+                      const tw_f2 ev2 = tw_load2_f32(er1 + ((column) & 63));
                       const float ev3 = tw_mul(ev0, ev2.x);
                       const float ev4 = tw_mul(ev1, ev2.y);
-                      const float ev5 = tw_mul(acc[m][4 * (8 + group_ + 1) + 2 * h + 0], er0);
-                      const float ev6 = tw_mul(acc[m][4 * (8 + group_ + 1) + 2 * h + 1], er0);
+                      const float ev5 = tw_mul(acc[m][4 * (group_ + 1) + 2 * h + 0], er0);
+                      const float ev6 = tw_mul(acc[m][4 * (group_ + 1) + 2 * h + 1], er0);
                       const float ev7 = -(ev5);
                       const float ev8 = -(ev6);
-                      const tw_f2 ev9 = tw_load2_f32(er2 + (column) % 64);
+                      const tw_f2 ev9 = tw_load2_f32(er2 + ((column) & 63));
                       const float ev10 = tw_mul(ev7, ev9.x);
                       const float ev11 = tw_mul(ev8, ev9.y);
                       const float ev12 = tw_add(ev3, ev10);
                       const float ev13 = tw_add(ev4, ev11);
-                      const tw_f2 ev14 = tw_load2_f32(er1 + (partner) % 64);
+                      const tw_f2 ev14 = tw_load2_f32(er1 + ((partner) & 63));
                       const float ev15 = tw_mul(ev5, ev14.x);
                       const float ev16 = tw_mul(ev6, ev14.y);
-                      const tw_f2 ev17 = tw_load2_f32(er2 + (partner) % 64);
-                      const float ev18 = tw_mul(ev0, ev17.x);
-                      const float ev19 = tw_mul(ev1, ev17.y);
-                      const float ev20 = tw_add(ev15, ev18);
-                      const float ev21 = tw_add(ev16, ev19);
-                      if (isStored) {
-                        tw_store2_bf16(er3 + column, ev12, ev13);
-                        tw_store2_bf16(er3 + partner, ev20, ev21);
-                      }
-                    }
-                  }
-                }
-                asm volatile("" ::: "memory");
-                {
-                  float const er0 = ((from + local * 1))[0];
-                  float * const er1 = ((float *)p3) + (long long)(row) * 64;
-                  float * const er2 = ((float *)p4) + (long long)(row) * 64;
-                  unsigned short * const er3 = ((unsigned short *)p5) + (long long)(row) * 256;
-#pragma unroll
-                  for (int unit_ = 0; unit_ < 1; unit_++) {
-                    const int group_ = unit_ / 1 * 2 + unit_ % 1;
-                    const int lying_ = (column0 + 8 * (8) + 16) + 16 * (unit_ / 1);
-                    const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
-                    const int partner = column + 32;
-                    if (lying_ < 256) {
-                      const float ev0 = tw_mul(acc[m][4 * (8 + 2 + group_) + 2 * h + 0], er0);
-                      const float ev1 = tw_mul(acc[m][4 * (8 + 2 + group_) + 2 * h + 1], er0);
-                      const tw_f2 ev2 = tw_load2_f32(er1 + (column) % 64);
-                      const float ev3 = tw_mul(ev0, ev2.x);
-                      const float ev4 = tw_mul(ev1, ev2.y);
-                      const float ev5 = tw_mul(acc[m][4 * (8 + 2 + group_ + 1) + 2 * h + 0], er0);
-                      const float ev6 = tw_mul(acc[m][4 * (8 + 2 + group_ + 1) + 2 * h + 1], er0);
-                      const float ev7 = -(ev5);
-                      const float ev8 = -(ev6);
-                      const tw_f2 ev9 = tw_load2_f32(er2 + (column) % 64);
-                      const float ev10 = tw_mul(ev7, ev9.x);
-                      const float ev11 = tw_mul(ev8, ev9.y);
-                      const float ev12 = tw_add(ev3, ev10);
-                      const float ev13 = tw_add(ev4, ev11);
-                      const tw_f2 ev14 = tw_load2_f32(er1 + (partner) % 64);
-                      const float ev15 = tw_mul(ev5, ev14.x);
-                      const float ev16 = tw_mul(ev6, ev14.y);
-                      const tw_f2 ev17 = tw_load2_f32(er2 + (partner) % 64);
+                      const tw_f2 ev17 = tw_load2_f32(er2 + ((partner) & 63));
                       const float ev18 = tw_mul(ev0, ev17.x);
                       const float ev19 = tw_mul(ev1, ev17.y);
                       const float ev20 = tw_add(ev15, ev18);
@@ -509,192 +284,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_4c5d20bd59f4d224_4f7
               const int local = local0 + m * 64 + h * 8, own = place.row0 + local, row = own < rows ? own : rows - 1;
               const int isStored = own < rows;
               /* Opaque: addresses of a whole row of columns would else be kept from one row to the next. */
-              int column0 = (columnTile - 3) * 96, quad = self & 3;
-              asm volatile("" : "+r"(column0), "+r"(quad));
-#pragma unroll
-              for (int batch_ = 0; batch_ < 1; batch_++) {
-                {
-                  unsigned w0_[4] = {};
-                  unsigned w1_[4] = {};
-                  {
-                    float const er0 = ((from + local * 1))[0];
-                    float * const er1 = ((float *)p3) + (long long)(row) * 64;
-                    float * const er2 = ((float *)p4) + (long long)(row) * 64;
-#pragma unroll
-                    for (int unit_ = 0; unit_ < 1; unit_++) {
-                      const int group_ = unit_ / 1 * 2 + unit_ % 1;
-                      const int lying_ = (column0 + 8 * (batch_ * 8)) + 16 * (unit_ / 1);
-                      const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
-                      const int partner = column + 32;
-                      if (lying_ < 256) {
-                        const float ev0 = tw_mul(acc[m][4 * (batch_ * 8 + group_) + 2 * h + 0], er0);
-                        const float ev1 = tw_mul(acc[m][4 * (batch_ * 8 + group_) + 2 * h + 1], er0);
-                        const tw_f2 ev2 = tw_load2_f32(er1 + (column) % 64);
-                        const float ev3 = tw_mul(ev0, ev2.x);
-                        const float ev4 = tw_mul(ev1, ev2.y);
-                        const float ev5 = tw_mul(acc[m][4 * (batch_ * 8 + group_ + 1) + 2 * h + 0], er0);
-                        const float ev6 = tw_mul(acc[m][4 * (batch_ * 8 + group_ + 1) + 2 * h + 1], er0);
-                        const float ev7 = -(ev5);
-                        const float ev8 = -(ev6);
-                        const tw_f2 ev9 = tw_load2_f32(er2 + (column) % 64);
-                        const float ev10 = tw_mul(ev7, ev9.x);
-                        const float ev11 = tw_mul(ev8, ev9.y);
-                        const float ev12 = tw_add(ev3, ev10);
-                        const float ev13 = tw_add(ev4, ev11);
-                        const tw_f2 ev14 = tw_load2_f32(er1 + (partner) % 64);
-                        const float ev15 = tw_mul(ev5, ev14.x);
-                        const float ev16 = tw_mul(ev6, ev14.y);
-                        const tw_f2 ev17 = tw_load2_f32(er2 + (partner) % 64);
-                        const float ev18 = tw_mul(ev0, ev17.x);
-                        const float ev19 = tw_mul(ev1, ev17.y);
-                        const float ev20 = tw_add(ev15, ev18);
-                        const float ev21 = tw_add(ev16, ev19);
-                        if (isStored) {
-                          w0_[unit_] = tw_pack_bf16(ev12, ev13);
-                          w1_[unit_] = tw_pack_bf16(ev20, ev21);
-                        }
-                      }
-                    }
-                  }
-                  asm volatile("" ::: "memory");
-                  {
-                    float const er0 = ((from + local * 1))[0];
-                    float * const er1 = ((float *)p3) + (long long)(row) * 64;
-                    float * const er2 = ((float *)p4) + (long long)(row) * 64;
-#pragma unroll
-                    for (int unit_ = 0; unit_ < 1; unit_++) {
-                      const int group_ = unit_ / 1 * 2 + unit_ % 1;
-                      const int lying_ = (column0 + 8 * (batch_ * 8) + 16) + 16 * (unit_ / 1);
-                      const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
-                      const int partner = column + 32;
-                      if (lying_ < 256) {
-                        const float ev0 = tw_mul(acc[m][4 * (batch_ * 8 + 2 + group_) + 2 * h + 0], er0);
-                        const float ev1 = tw_mul(acc[m][4 * (batch_ * 8 + 2 + group_) + 2 * h + 1], er0);
-                        const tw_f2 ev2 = tw_load2_f32(er1 + (column) % 64);
-                        const float ev3 = tw_mul(ev0, ev2.x);
-                        const float ev4 = tw_mul(ev1, ev2.y);
-                        const float ev5 = tw_mul(acc[m][4 * (batch_ * 8 + 2 + group_ + 1) + 2 * h + 0], er0);
-                        const float ev6 = tw_mul(acc[m][4 * (batch_ * 8 + 2 + group_ + 1) + 2 * h + 1], er0);
-                        const float ev7 = -(ev5);
-                        const float ev8 = -(ev6);
-                        const tw_f2 ev9 = tw_load2_f32(er2 + (column) % 64);
-                        const float ev10 = tw_mul(ev7, ev9.x);
-                        const float ev11 = tw_mul(ev8, ev9.y);
-                        const float ev12 = tw_add(ev3, ev10);
-                        const float ev13 = tw_add(ev4, ev11);
-                        const tw_f2 ev14 = tw_load2_f32(er1 + (partner) % 64);
-                        const float ev15 = tw_mul(ev5, ev14.x);
-                        const float ev16 = tw_mul(ev6, ev14.y);
-                        const tw_f2 ev17 = tw_load2_f32(er2 + (partner) % 64);
-                        const float ev18 = tw_mul(ev0, ev17.x);
-                        const float ev19 = tw_mul(ev1, ev17.y);
-                        const float ev20 = tw_add(ev15, ev18);
-                        const float ev21 = tw_add(ev16, ev19);
-                        if (isStored) {
-                          w0_[unit_ + 1] = tw_pack_bf16(ev12, ev13);
-                          w1_[unit_ + 1] = tw_pack_bf16(ev20, ev21);
-                        }
-                      }
-                    }
-                  }
-                  asm volatile("" ::: "memory");
-                  {
-                    float const er0 = ((from + local * 1))[0];
-                    float * const er1 = ((float *)p3) + (long long)(row) * 64;
-                    float * const er2 = ((float *)p4) + (long long)(row) * 64;
-#pragma unroll
-                    for (int unit_ = 0; unit_ < 1; unit_++) {
-                      const int group_ = unit_ / 1 * 2 + unit_ % 1;
-                      const int lying_ = (column0 + 8 * (batch_ * 8) + 32) + 16 * (unit_ / 1);
-                      const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
-                      const int partner = column + 32;
-                      if (lying_ < 256) {
-                        const float ev0 = tw_mul(acc[m][4 * (batch_ * 8 + 4 + group_) + 2 * h + 0], er0);
-                        const float ev1 = tw_mul(acc[m][4 * (batch_ * 8 + 4 + group_) + 2 * h + 1], er0);
-                        const tw_f2 ev2 = tw_load2_f32(er1 + (column) % 64);
-                        const float ev3 = tw_mul(ev0, ev2.x);
-                        const float ev4 = tw_mul(ev1, ev2.y);
-                        const float ev5 = tw_mul(acc[m][4 * (batch_ * 8 + 4 + group_ + 1) + 2 * h + 0], er0);
-                        const float ev6 = tw_mul(acc[m][4 * (batch_ * 8 + 4 + group_ + 1) + 2 * h + 1], er0);
-                        const float ev7 = -(ev5);
-                        const float ev8 = -(ev6);
-                        const tw_f2 ev9 = tw_load2_f32(er2 + (column) % 64);
-                        const float ev10 = tw_mul(ev7, ev9.x);
-                        const float ev11 = tw_mul(ev8, ev9.y);
-                        const float ev12 = tw_add(ev3, ev10);
-                        const float ev13 = tw_add(ev4, ev11);
-                        const tw_f2 ev14 = tw_load2_f32(er1 + (partner) % 64);
-                        const float ev15 = tw_mul(ev5, ev14.x);
-                        const float ev16 = tw_mul(ev6, ev14.y);
-                        const tw_f2 ev17 = tw_load2_f32(er2 + (partner) % 64);
-                        const float ev18 = tw_mul(ev0, ev17.x);
-                        const float ev19 = tw_mul(ev1, ev17.y);
-                        const float ev20 = tw_add(ev15, ev18);
-                        const float ev21 = tw_add(ev16, ev19);
-                        if (isStored) {
-                          w0_[unit_ + 2] = tw_pack_bf16(ev12, ev13);
-                          w1_[unit_ + 2] = tw_pack_bf16(ev20, ev21);
-                        }
-                      }
-                    }
-                  }
-                  asm volatile("" ::: "memory");
-                  {
-                    float const er0 = ((from + local * 1))[0];
-                    float * const er1 = ((float *)p3) + (long long)(row) * 64;
-                    float * const er2 = ((float *)p4) + (long long)(row) * 64;
-#pragma unroll
-                    for (int unit_ = 0; unit_ < 1; unit_++) {
-                      const int group_ = unit_ / 1 * 2 + unit_ % 1;
-                      const int lying_ = (column0 + 8 * (batch_ * 8) + 48) + 16 * (unit_ / 1);
-                      const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
-                      const int partner = column + 32;
-                      if (lying_ < 256) {
-                        const float ev0 = tw_mul(acc[m][4 * (batch_ * 8 + 6 + group_) + 2 * h + 0], er0);
-                        const float ev1 = tw_mul(acc[m][4 * (batch_ * 8 + 6 + group_) + 2 * h + 1], er0);
-                        const tw_f2 ev2 = tw_load2_f32(er1 + (column) % 64);
-                        const float ev3 = tw_mul(ev0, ev2.x);
-                        const float ev4 = tw_mul(ev1, ev2.y);
-                        const float ev5 = tw_mul(acc[m][4 * (batch_ * 8 + 6 + group_ + 1) + 2 * h + 0], er0);
-                        const float ev6 = tw_mul(acc[m][4 * (batch_ * 8 + 6 + group_ + 1) + 2 * h + 1], er0);
-                        const float ev7 = -(ev5);
-                        const float ev8 = -(ev6);
-                        const tw_f2 ev9 = tw_load2_f32(er2 + (column) % 64);
-                        const float ev10 = tw_mul(ev7, ev9.x);
-                        const float ev11 = tw_mul(ev8, ev9.y);
-                        const float ev12 = tw_add(ev3, ev10);
-                        const float ev13 = tw_add(ev4, ev11);
-                        const tw_f2 ev14 = tw_load2_f32(er1 + (partner) % 64);
-                        const float ev15 = tw_mul(ev5, ev14.x);
-                        const float ev16 = tw_mul(ev6, ev14.y);
-                        const tw_f2 ev17 = tw_load2_f32(er2 + (partner) % 64);
-                        const float ev18 = tw_mul(ev0, ev17.x);
-                        const float ev19 = tw_mul(ev1, ev17.y);
-                        const float ev20 = tw_add(ev15, ev18);
-                        const float ev21 = tw_add(ev16, ev19);
-                        if (isStored) {
-                          w0_[unit_ + 3] = tw_pack_bf16(ev12, ev13);
-                          w1_[unit_ + 3] = tw_pack_bf16(ev20, ev21);
-                        }
-                      }
-                    }
-                  }
-#pragma unroll
-                  for (int unit_ = 0; unit_ < 4; unit_ += 4) {
-                    const tw_u4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
-                    const int lying_ = column0 + 8 * (batch_ * 8) + 16 * (unit_ + quad);
-                    const int column = lying_ - lying_ % 64 + lying_ % 64 / 2;
-                    if (isStored && lying_ < 256) *(tw_u4 *)(((unsigned short *)p7) + (long long)row * 256 + column) = words_;
-                  }
-#pragma unroll
-                  for (int unit_ = 0; unit_ < 4; unit_ += 4) {
-                    const tw_u4 words_ = tw_quad_turn(quad, w1_[unit_ + 0], w1_[unit_ + 1], w1_[unit_ + 2], w1_[unit_ + 3]);
-                    const int lying_ = column0 + 8 * (batch_ * 8) + 16 * (unit_ + quad);
-                    const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + 32;
-                    if (isStored && lying_ < 256) *(tw_u4 *)(((unsigned short *)p7) + (long long)row * 256 + column) = words_;
-                  }
-                }
-              }
+              int place_ = columnTile - 3, quad = self & 3;
+              asm volatile("" : "+r"(place_), "+r"(quad));
+              const int column0 = place_ * 96;
               {
                 {
                   float const er0 = ((from + local * 1))[0];
@@ -702,72 +294,30 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_4c5d20bd59f4d224_4f7
                   float * const er2 = ((float *)p4) + (long long)(row) * 64;
                   unsigned short * const er3 = ((unsigned short *)p7) + (long long)(row) * 256;
 #pragma unroll
-                  for (int unit_ = 0; unit_ < 1; unit_++) {
+                  for (int unit_ = 0; unit_ < 6; unit_++) {
                     const int group_ = unit_ / 1 * 2 + unit_ % 1;
-                    const int lying_ = (column0 + 8 * (8)) + 16 * (unit_ / 1);
-                    const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
+                    const int lying_ = (column0) + 16 * (unit_ / 1);
+                    const int column = lying_ - lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
                     const int partner = column + 32;
                     if (lying_ < 256) {
-                      const float ev0 = tw_mul(acc[m][4 * (8 + group_) + 2 * h + 0], er0);
-                      const float ev1 = tw_mul(acc[m][4 * (8 + group_) + 2 * h + 1], er0);
-                      const tw_f2 ev2 = tw_load2_f32(er1 + (column) % 64);
+                      const float ev0 = tw_mul(acc[m][4 * (group_) + 2 * h + 0], er0);
+                      const float ev1 = tw_mul(acc[m][4 * (group_) + 2 * h + 1], er0);
+                      const tw_f2 ev2 = tw_load2_f32(er1 + ((column) & 63));
                       const float ev3 = tw_mul(ev0, ev2.x);
                       const float ev4 = tw_mul(ev1, ev2.y);
-                      const float ev5 = tw_mul(acc[m][4 * (8 + group_ + 1) + 2 * h + 0], er0);
-                      const float ev6 = tw_mul(acc[m][4 * (8 + group_ + 1) + 2 * h + 1], er0);
+                      const float ev5 = tw_mul(acc[m][4 * (group_ + 1) + 2 * h + 0], er0);
+                      const float ev6 = tw_mul(acc[m][4 * (group_ + 1) + 2 * h + 1], er0);
                       const float ev7 = -(ev5);
                       const float ev8 = -(ev6);
-                      const tw_f2 ev9 = tw_load2_f32(er2 + (column) % 64);
+                      const tw_f2 ev9 = tw_load2_f32(er2 + ((column) & 63));
                       const float ev10 = tw_mul(ev7, ev9.x);
                       const float ev11 = tw_mul(ev8, ev9.y);
                       const float ev12 = tw_add(ev3, ev10);
                       const float ev13 = tw_add(ev4, ev11);
-                      const tw_f2 ev14 = tw_load2_f32(er1 + (partner) % 64);
+                      const tw_f2 ev14 = tw_load2_f32(er1 + ((partner) & 63));
                       const float ev15 = tw_mul(ev5, ev14.x);
                       const float ev16 = tw_mul(ev6, ev14.y);
-                      const tw_f2 ev17 = tw_load2_f32(er2 + (partner) % 64);
-                      const float ev18 = tw_mul(ev0, ev17.x);
-                      const float ev19 = tw_mul(ev1, ev17.y);
-                      const float ev20 = tw_add(ev15, ev18);
-                      const float ev21 = tw_add(ev16, ev19);
-                      if (isStored) {
-                        tw_store2_bf16(er3 + column, ev12, ev13);
-                        tw_store2_bf16(er3 + partner, ev20, ev21);
-                      }
-                    }
-                  }
-                }
-                asm volatile("" ::: "memory");
-                {
-                  float const er0 = ((from + local * 1))[0];
-                  float * const er1 = ((float *)p3) + (long long)(row) * 64;
-                  float * const er2 = ((float *)p4) + (long long)(row) * 64;
-                  unsigned short * const er3 = ((unsigned short *)p7) + (long long)(row) * 256;
-#pragma unroll
-                  for (int unit_ = 0; unit_ < 1; unit_++) {
-                    const int group_ = unit_ / 1 * 2 + unit_ % 1;
-                    const int lying_ = (column0 + 8 * (8) + 16) + 16 * (unit_ / 1);
-                    const int column = lying_ - lying_ % 64 + lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
-                    const int partner = column + 32;
-                    if (lying_ < 256) {
-                      const float ev0 = tw_mul(acc[m][4 * (8 + 2 + group_) + 2 * h + 0], er0);
-                      const float ev1 = tw_mul(acc[m][4 * (8 + 2 + group_) + 2 * h + 1], er0);
-                      const tw_f2 ev2 = tw_load2_f32(er1 + (column) % 64);
-                      const float ev3 = tw_mul(ev0, ev2.x);
-                      const float ev4 = tw_mul(ev1, ev2.y);
-                      const float ev5 = tw_mul(acc[m][4 * (8 + 2 + group_ + 1) + 2 * h + 0], er0);
-                      const float ev6 = tw_mul(acc[m][4 * (8 + 2 + group_ + 1) + 2 * h + 1], er0);
-                      const float ev7 = -(ev5);
-                      const float ev8 = -(ev6);
-                      const tw_f2 ev9 = tw_load2_f32(er2 + (column) % 64);
-                      const float ev10 = tw_mul(ev7, ev9.x);
-                      const float ev11 = tw_mul(ev8, ev9.y);
-                      const float ev12 = tw_add(ev3, ev10);
-                      const float ev13 = tw_add(ev4, ev11);
-                      const tw_f2 ev14 = tw_load2_f32(er1 + (partner) % 64);
-                      const float ev15 = tw_mul(ev5, ev14.x);
-                      const float ev16 = tw_mul(ev6, ev14.y);
-                      const tw_f2 ev17 = tw_load2_f32(er2 + (partner) % 64);
+                      const tw_f2 ev17 = tw_load2_f32(er2 + ((partner) & 63));
                       const float ev18 = tw_mul(ev0, ev17.x);
                       const float ev19 = tw_mul(ev1, ev17.y);
                       const float ev20 = tw_add(ev15, ev18);
@@ -791,8 +341,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_4c5d20bd59f4d224_4f7
               const int local = local0 + m * 64 + h * 8, own = place.row0 + local, row = own < rows ? own : rows - 1;
               const int isStored = own < rows;
               /* Opaque: addresses of a whole row of columns would else be kept from one row to the next. */
-              int column0 = (columnTile - 6) * 96, quad = self & 3;
-              asm volatile("" : "+r"(column0), "+r"(quad));
+              int place_ = columnTile - 6, quad = self & 3;
+              asm volatile("" : "+r"(place_), "+r"(quad));
+              const int column0 = place_ * 96;
 #pragma unroll
               for (int batch_ = 0; batch_ < 1; batch_++) {
                 {
