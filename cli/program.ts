@@ -67,6 +67,16 @@ function createProgram(context: Context): Command {
       'tilewright run demo.tw --task hellaswag --data examples/everyday.jsonl',
       '',
       'run takes a checkpoint as well, and compiles it by itself.',
+      'compile and run take --target cuda for the GPU of this machine; tune then tunes for it.',
+    ],
+    'Environment': [
+      'TILEWRIGHT_CACHE=DIR         compiled kernels and tuning trials (default: ~/.cache/tilewright)',
+      'TILEWRIGHT_CACHE_LIMIT=2GiB  what the kernels there may take: unused longest goes first; none: no limit',
+      'TILEWRIGHT_CC=FILE           C compiler of the CPU target (default: cc, gcc or clang)',
+      'TILEWRIGHT_NVRTC=FILE|DIR    compiler of the CUDA target; TILEWRIGHT_NVCC=FILE: nvcc instead',
+      'TILEWRIGHT_CUBLASLT=FILE     what tune compares with on a GPU; none: nothing',
+      'TILEWRIGHT_CUDA_DRIVER=FILE  libcuda.so.1 where it is in an unusual place',
+      'TILEWRIGHT_DEBUG=1           prints the stack of an unexpected error',
     ],
     'Exit status': EXIT_STATUSES,
   });

@@ -11,7 +11,7 @@ import { printJson, sameCommand, Stopped, withUi, type Context } from './work.js
 export function addTune(program: Command, context: Context): void {
   const command = program.command('tune')
     .summary('measure tiles for each kernel and batch size on this machine')
-    .description('Tries tile shapes for every kernel and batch size of an artifact on this machine and writes the fastest into it. Answers '
+    .description('Tries tile shapes for every kernel and batch size of an artifact on this machine, its CPU or GPU, and writes the fastest into it. On a CPU answers '
       + 'stay the same to the bit. Every trial is kept in a database, so tuning again goes on where it stopped.')
     .argument('<artifact>', 'folder written by tilewright compile')
     .option('--budget <time>', 'how long to measure: 30s, 5m, 1h30m', '5m')
@@ -25,7 +25,17 @@ export function addTune(program: Command, context: Context): void {
       'share of the peak that this CPU reaches in a loop without memory traffic.',
       'Other programs that run meanwhile spoil the measurements.',
     ],
-    Examples: ['tilewright tune demo.tw --budget 30s', 'tilewright tune llama.tw --budget 1h --threads 16 --database llama.jsonl'],
+    'On a GPU': [
+      'an artifact of compile --target cuda is tuned on the GPU it was compiled for. The',
+      'table has cuBLASLt\'s time for the bare product beside ours, where that library is',
+      'found (TILEWRIGHT_CUBLASLT=FILE names it; none leaves it out). --threads has no effect.',
+      'Schedules are compared within rounding, not to the bit.',
+    ],
+    Examples: [
+      'tilewright tune demo.tw --budget 30s',
+      'tilewright tune llama.tw --budget 1h --threads 16 --database llama.jsonl',
+      'tilewright compile path/to/llama -o gpu.tw --target cuda && tilewright tune gpu.tw',
+    ],
     'Exit status': EXIT_STATUSES,
   });
 }

@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -26,6 +26,17 @@ async function requestOf(...flags: string[]): Promise<RunRequest> {
   expect(status, stderr).toBe(0);
   return seen!;
 }
+
+describe('help', () => {
+  it('names every setting from the environment, but for those of tests', async () => {
+    const settings = readFileSync(new URL('../../settings.ts', import.meta.url), 'utf8');
+    const names = new Set([...settings.matchAll(/'(TILEWRIGHT_\w+)'/g)].map(([, name = '']) => name));
+    for (const name of ['TILEWRIGHT_TEST_SEED', 'TILEWRIGHT_COMPUTE_SANITIZER']) expect(names.delete(name), name).toBe(true);
+    expect(names.size).toBeGreaterThan(7);
+    const { stdout } = await runCli(['--help']);
+    for (const name of names) expect(stdout).toMatch(new RegExp(`\\b${name}=`));
+  });
+});
 
 describe('run', () => {
   it('has defaults', async () => {
