@@ -25,6 +25,8 @@ export interface Settings {
   readonly pythonPrefixes: readonly string[];
   /** TILEWRIGHT_CUDA_DRIVER: full path of the CUDA driver's library; otherwise the system's libcuda.so.1. */
   readonly cudaDriver: string | undefined;
+  /** TILEWRIGHT_DEVICE_TIMEOUT: seconds after which a GPU that has not answered a micro-batch counts as hung; 180 by default. */
+  readonly deviceTimeout: number;
   /** TILEWRIGHT_COMPUTE_SANITIZER: the tool that GPU tests run under; otherwise compute-sanitizer on PATH or in a toolkit. */
   readonly computeSanitizer: string | undefined;
   /** TILEWRIGHT_TEST_SEED: whole number from which the GPU tests draw shapes and schedules; 1 by default. */
@@ -63,6 +65,7 @@ export function readSettings(environment: Environment = process.env): Settings {
       '/usr/local', '/usr', '/opt/conda',
     ],
     cudaDriver: text(environment, 'TILEWRIGHT_CUDA_DRIVER'),
+    deviceTimeout: Number(text(environment, 'TILEWRIGHT_DEVICE_TIMEOUT') ?? '180'),
     computeSanitizer: text(environment, 'TILEWRIGHT_COMPUTE_SANITIZER'),
     testSeed: Number(text(environment, 'TILEWRIGHT_TEST_SEED') ?? '1'),
     isDebug: (text(environment, 'TILEWRIGHT_DEBUG') ?? '0') !== '0',

@@ -162,6 +162,13 @@ export function rebuild(dir: string, known: { readonly model?: Pick<ModelReferen
   return `tilewright compile ${model}${init}${target}${precision} -o ${word(dir)}`;
 }
 
+/** The command that makes an artifact for a target. */
+export type Rebuild = (target: 'cpu' | CudaArch) => string;
+
+/** Of a CUDA artifact at `dir`. A CPU chooses its own arithmetic. */
+export const rebuildFor = (dir: string, model: Pick<ModelReference, 'path' | 'init'>, arithmetic: Arithmetic): Rebuild =>
+  (target) => rebuild(dir, { model, ...(target === 'cpu' ? {} : { arithmetic, cuda: target }) });
+
 /** Reads what an artifact is of, and nothing else of it. Throws UserError. */
 export function readManifest(dir: string): Manifest {
   if (!statSync(dir).isDirectory()) throw new UserError(`${dir}: is not an artifact folder`, rebuild(dir));

@@ -6,7 +6,7 @@ import { isCudaError } from '../runtime/cuda/addon.js';
 import { packError, type DeviceRequest, type FromChild, type ToChild } from './deviceProtocol.js';
 import { loadExecutor } from './executors.js';
 import { detectMachine } from './machine.js';
-import { openOrCompile, rebuildCommand } from './open.js';
+import { openOrCompile, rebuildOpened } from './open.js';
 import type { Ui } from './requests.js';
 import type { Executor } from './scorer.js';
 
@@ -24,10 +24,11 @@ const ui: Ui = {
 };
 
 let executor: Executor | undefined;
+let isClosed = false;
 
 async function open(request: DeviceRequest): Promise<void> {
-  const { checkpoint, model } = await openOrCompile(request, detectMachine(), { ...ui, phase: () => undefined });
-  executor = await loadExecutor(checkpoint, model, { threads: 1, rebuild: rebuildCommand(request.model, model) }, ui);
+  const opened = await openOrCompile(request, detectMachine(), { ...ui, phase: () => undefined });
+  executor = await loadExecutor(opened.checkpoint, opened.model, { threads: 1, rebuild: rebuildOpened(request.model, opened) }, ui);
   send({ kind: 'ready', maxTokens: executor.maxTokens, maxRows: executor.maxRows });
 }
 
@@ -40,6 +41,7 @@ async function answer(message: ToChild): Promise<void> {
     case 'open': return open(message.request);
     case 'close': {
       await executor?.close();
+      isClosed = true;
       process.disconnect();
       return;
     }
@@ -66,4 +68,9 @@ process.on('message', (message: ToChild) => {
 });
 // Ctrl-C goes to the whole group; the parent decides what happens.
 process.on('SIGINT', () => undefined);
-process.on('disconnect', () => process.exit(0));
+// A parent that is gone without a word leaves nobody to end this process: exiting waits for threads, and one of them may
+// be in a driver that hangs.
+process.on('disconnect', () => {
+  if (!isClosed) process.kill(process.pid, 'SIGKILL');
+  process.exit(0);
+});

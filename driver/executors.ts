@@ -1,5 +1,6 @@
 /** A compiled model on its device: kernels compiled (or found in the cache), weights loaded. */
 import { existsSync } from 'node:fs';
+import { UserError } from '../errors.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import { CpuExecutor } from '../runtime/cpu/executor.js';
 import { printMemoryUse } from '../runtime/cpu/memoryUse.js';
@@ -7,6 +8,8 @@ import { CudaExecutor } from '../runtime/cuda/executor.js';
 import { printCudaMemoryUse } from '../runtime/cuda/memoryUse.js';
 import { PACK_SOURCE } from '../runtime/cuda/packKernels.js';
 import { printLoadTimes } from '../runtime/cuda/weights.js';
+import { readSettings } from '../settings.js';
+import type { Rebuild } from './artifact.js';
 import type { CpuModel, CudaModel, CompiledModel } from './compile.js';
 import { compileCudaKernels, emitCudaPlan } from './cudaKernels.js';
 import type { DeviceRequest } from './deviceProtocol.js';
@@ -19,8 +22,8 @@ import type { Executor } from './scorer.js';
 /** Cache name of the runtime's own device code. */
 const PACK_UNIT = 'tw_pack';
 
-/** Longest wait for a micro-batch: minutes more than the largest takes. */
-const DEVICE_TIMEOUT_SECONDS = 180;
+/** A day, seconds: timers hold a few weeks. */
+const MOST_TIMEOUT = 86_400;
 
 /**
  * A GPU is driven by a process of its own, so that a fault of the device costs a micro-batch and not the run. It opens
@@ -28,15 +31,16 @@ const DEVICE_TIMEOUT_SECONDS = 180;
  * undefined where only TypeScript sources are, and no module to start.
  */
 export function beginDevice(request: DeviceRequest, ui: Ui): RemoteExecutor | undefined {
+  const timeoutSeconds = readSettings().deviceTimeout;
+  if (!(timeoutSeconds > 0 && timeoutSeconds <= MOST_TIMEOUT)) throw new UserError(`TILEWRIGHT_DEVICE_TIMEOUT: expected seconds, more than 0 and at most ${MOST_TIMEOUT}`, 'minutes more than the largest micro-batch takes will do: 180');
   const module = new URL('./deviceChild.js', import.meta.url);
-  return existsSync(module) ? RemoteExecutor.begin({ module, request, timeoutSeconds: DEVICE_TIMEOUT_SECONDS }, ui) : undefined;
+  return existsSync(module) ? RemoteExecutor.begin({ module, request, timeoutSeconds }, ui) : undefined;
 }
 
 export interface LoadOptions {
   /** CPU: worker threads. */
   readonly threads: number;
-  /** The command that makes the artifact for another target. */
-  readonly rebuild: string;
+  readonly rebuild: Rebuild;
 }
 
 /** The executor in this process. */
@@ -57,7 +61,7 @@ export async function loadCpuExecutor(checkpoint: Checkpoint, model: CpuModel, t
   });
 }
 
-async function loadCudaExecutor(checkpoint: Checkpoint, model: CudaModel, rebuild: string, ui: Ui): Promise<CudaExecutor> {
+async function loadCudaExecutor(checkpoint: Checkpoint, model: CudaModel, rebuild: Rebuild, ui: Ui): Promise<CudaExecutor> {
   const { plan, facts: { arch } } = model;
   const { device, driverVersion } = deviceFor(arch, rebuild);
   ui.phase('compile kernels', distinct(model));

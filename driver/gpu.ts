@@ -2,6 +2,7 @@
 import { UserError } from '../errors.js';
 import type { CudaArch } from '../ir/cuda.js';
 import { cudaAvailable, type CudaDeviceInfo } from '../runtime/cuda/addon.js';
+import type { Rebuild } from './artifact.js';
 import { TYPICAL_FACTS, type CudaFacts, type TargetName } from './target.js';
 
 /** The architecture whose code a device runs best; undefined where it runs none of ours. */
@@ -33,13 +34,13 @@ export function cudaFactsOf(target: TargetName): CudaFacts | undefined {
 }
 
 /** The device that runs a plan compiled for `arch`. UserError, with the command that helps, where there is none. */
-export function deviceFor(arch: CudaArch, rebuild: string): { readonly device: CudaDeviceInfo; readonly driverVersion: number } {
+export function deviceFor(arch: CudaArch, rebuild: Rebuild): { readonly device: CudaDeviceInfo; readonly driverVersion: number } {
   const available = cudaAvailable();
-  if (!available.ok) throw new UserError(`compiled for cuda:${arch}, but ${available.reason}`, `run it where a GPU is, or compile for this CPU: ${rebuild.replace(/ --target \S+/, '')}`);
+  if (!available.ok) throw new UserError(`compiled for cuda:${arch}, but ${available.reason}`, `run it where a GPU is, or compile for this CPU: ${rebuild('cpu')}`);
   const device = available.devices.find((each) => runsOn(arch, each));
   if (device === undefined) {
     const here = available.devices[0]!;
-    throw new UserError(`compiled for cuda:${arch}; ${here.name} has compute capability ${here.capability.join('.')}`, rebuild.replace(/cuda:\S+/, `cuda:${archOf(here) ?? 'sm_80'}`));
+    throw new UserError(`compiled for cuda:${arch}; ${here.name} has compute capability ${here.capability.join('.')}`, rebuild(archOf(here) ?? 'cpu'));
   }
   return { device, driverVersion: available.driverVersion };
 }

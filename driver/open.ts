@@ -1,7 +1,7 @@
 /** A model as the user names it — checkpoint, config.json or artifact — compiled. */
 import { UserError } from '../errors.js';
 import type { Checkpoint } from '../models/checkpoint.js';
-import { artifactId, isArtifact, loadArtifact, readManifest, rebuild, type ModelReference } from './artifact.js';
+import { artifactId, isArtifact, loadArtifact, readManifest, rebuild, rebuildFor, type ModelReference, type Rebuild } from './artifact.js';
 import { compileModel, type CompiledModel } from './compile.js';
 import { Dump } from './dump.js';
 import type { Machine } from './machine.js';
@@ -74,6 +74,5 @@ function beginArtifact(dir: string, machine: Machine): Opening {
 /** Opens an artifact and the checkpoint it names, and checks that they still belong together. */
 export const openArtifact = async (dir: string, machine: Machine): Promise<OpenedModel> => beginArtifact(dir, machine).finish();
 
-/** The command that makes what a request runs for another target. */
-export const rebuildCommand = (path: string, model: CompiledModel): string =>
-  rebuild(isArtifact(path) ? path : 'model.tw', { ...(isArtifact(path) ? {} : { model: { path } }), arithmetic: model.arithmetic, ...(model.target === 'cuda' ? { cuda: model.facts.arch } : {}) });
+/** The commands that make what was opened at `path` for other targets. */
+export const rebuildOpened = (path: string, { reference, model, isArtifact: isOne }: OpenedModel): Rebuild => rebuildFor(isOne ? path : 'model.tw', reference, model.arithmetic);

@@ -15,7 +15,7 @@ import type { DeviceRequest } from './deviceProtocol.js';
 import { deviceFor } from './gpu.js';
 import { detectMachine } from './machine.js';
 import { modelName } from './model.js';
-import { beginOpening, rebuildCommand, type OpenedModel, type Opening } from './open.js';
+import { beginOpening, rebuildOpened, type OpenedModel, type Opening } from './open.js';
 import { Interrupted, type RunProgress, type RunRequest, type RunResult, type Ui } from './requests.js';
 import { PlanScorer, type Executor } from './scorer.js';
 import { traceOf, writeTrace } from './trace.js';
@@ -108,7 +108,7 @@ async function openExecutor(opening: Opening, request: RunRequest, ui: Ui): Prom
     await setImmediate();
     const opened = await opening.finish();
     const { model } = opened;
-    const rebuild = rebuildCommand(request.model, model);
+    const rebuild = rebuildOpened(request.model, opened);
     if (device === undefined) return { opened, executor: await loadExecutor(opening.checkpoint, model, { threads: request.threads, rebuild }, ui) };
     // Says what is missing in the words for this command.
     if (model.target === 'cuda') deviceFor(model.facts.arch, rebuild);

@@ -14,6 +14,7 @@ import { compileCubins } from '../runtime/cuda/compiler.js';
 import { findCublasLt } from '../runtime/cuda/findCublasLt.js';
 import { readSettings } from '../settings.js';
 import type { CudaModel } from './compile.js';
+import type { Rebuild } from './artifact.js';
 import { deviceFor } from './gpu.js';
 import type { Ui } from './requests.js';
 
@@ -22,7 +23,7 @@ export interface CudaTuneRequest {
   readonly database?: string;
   readonly signal?: AbortSignal;
   /** The command that makes the artifact for another target. */
-  readonly rebuild: string;
+  readonly rebuild: Rebuild;
 }
 
 export interface TunedCudaModel {

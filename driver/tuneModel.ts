@@ -4,7 +4,7 @@ import {
   type TuneProgress, type TuneResult as SearchResult,
 } from '../autotune/index.js';
 import { UserError } from '../errors.js';
-import { isArtifact, prepareArtifact, rebuild, saveArtifact, type ModelReference } from './artifact.js';
+import { isArtifact, prepareArtifact, rebuildFor, saveArtifact, type ModelReference } from './artifact.js';
 import type { CpuModel, CudaModel } from './compile.js';
 import { compileCudaKernels, cudaSources, emitCudaPlan } from './cudaKernels.js';
 import { compileKernels, emitPlan } from './kernels.js';
@@ -85,7 +85,7 @@ type SaveCuda = (model: CudaModel, sources: ReturnType<typeof cudaSources>) => v
 async function tuneForCuda(request: TuneRequest, opened: CudaModel, reference: ModelReference, save: SaveCuda, ui: Ui, begin: number): Promise<TuneResult> {
   ui.phase('tune', `${request.budgetSeconds} s, cuda:${opened.facts.arch}`);
   const { model, search, table, driverVersion } = await tuneCudaModel(opened, {
-    budgetSeconds: request.budgetSeconds, rebuild: rebuild(request.artifact, { model: reference, arithmetic: opened.arithmetic, cuda: opened.facts.arch }),
+    budgetSeconds: request.budgetSeconds, rebuild: rebuildFor(request.artifact, reference, opened.arithmetic),
     ...(request.database === undefined ? {} : { database: request.database }), ...(request.signal === undefined ? {} : { signal: request.signal }),
   }, ui);
   ui.phase('compile kernels', 'tuned');

@@ -40,6 +40,9 @@ export interface Evaluation {
   readonly scoreSeconds: number;
 }
 
+/** The smallest micro-batch that a model is compiled for, tokens. */
+const FEWEST_TOKENS = 32;
+
 /** A question that has some of its choices answered. */
 interface Partial { readonly ll: number[]; readonly greedy: boolean[]; missing: number }
 
@@ -193,7 +196,14 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   const queue = [...packs].reverse();
   let tokensLimit = Infinity;
   const halve = (pack: Pack<PackedTree>, error: unknown): boolean => {
-    if (!(error instanceof Error) || error.name !== 'OutOfDeviceMemory' || pack.items.length < 2) return false;
+    if (!(error instanceof Error) || error.name !== 'OutOfDeviceMemory') return false;
+    if (pack.items.length < 2) {
+      throw new UserError(
+        `the device ran out of memory in a micro-batch of ${pack.tokens} tokens, a single tree, which has no halves`,
+        `end what else uses the device (nvidia-smi lists it), or have smaller trees: --max-tokens ${Math.max(FEWEST_TOKENS, Math.floor(pack.tokens / 2))}, or --sharing context; with --out and --resume finished questions are kept`,
+        { cause: error },
+      );
+    }
     if (pack.tokens / 2 < tokensLimit) {
       tokensLimit = pack.tokens / 2;
       options.onWarning?.(`the device ran out of memory in a micro-batch of ${pack.tokens} tokens: going on with halves of it`);

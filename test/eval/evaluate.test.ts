@@ -150,7 +150,9 @@ describe('evaluate', () => {
     const attempts = scorer.batches.filter(({ tokens }) => tokens.length > 180).length;
     expect(attempts).toBeLessThan(5);
     // One tree that does not fit is the end.
-    await expect(run(forty.slice(3, 4), { scorer: fakeScorer({ before: () => Promise.reject(outOfMemory) }) })).rejects.toThrow('out of memory');
+    const single = run(forty.slice(3, 4), { scorer: fakeScorer({ before: () => Promise.reject(outOfMemory) }) });
+    await expect(single).rejects.toThrow(UserError);
+    await expect(single).rejects.toThrow(/^the device ran out of memory in a micro-batch of \d+ tokens, a single tree/);
   });
 
   it('names question and layer of a NaN that the scorer found', async () => {

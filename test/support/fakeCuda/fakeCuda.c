@@ -3,16 +3,26 @@
  * are host addresses. What real streams do asynchronously is queued, stream by stream, and executed by the first call
  * that waits for it, and no sooner: pinned memory reused too early, arguments that do not outlive their launch, and
  * streams that ought to wait for each other show up as wrong results.
- * A kernel is known by its name (fakeKernels.h); its parameters are read from the PTX text that it comes with.
- * Any call can be told to fail: fakeCudaFail(), or FAKE_CUDA="fail:cuMemAlloc_v2:2:3" (result 2 from the third call on).
+ * A kernel is known by its name (fakeKernels.h); its parameters are read from the PTX text that it comes with, or from
+ * the C text in what test/support/fakeNvrtc makes of it.
+ * Any call can be told to fail: fakeCudaFail(), or in the environment FAKE_CUDA, parts with commas between:
+ *   fail:cuMemAlloc_v2:2:3    result 2 from the third call of a process on; :3:1, the third call alone; result -1 hangs
+ *   once=/path                only in the process that is the first to fail, which leaves this file
+ *   nan:k_name:2              each launch of a kernel leaves NaN in the first floats of what its third pointer points at,
+ *                             until something is uploaded: the inputs of the next micro-batch
+ *   host=/path                a library of kernels, see hostKernels.h
+ *   driverVersion=13000       devices=, totalBytes= likewise
  */
 #define _GNU_SOURCE
+#include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 #define MOST 4096
@@ -22,7 +32,7 @@ typedef int Result;
 enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_IMAGE = 200, INVALID_CONTEXT = 201,
        INVALID_PTX = 218, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700, LAUNCH_TIMEOUT = 702 };
 
-typedef struct { char name[64]; int count; size_t sizes[MOST_PARAMETERS]; int dynamicShared; int isUsed; } Function;
+typedef struct { char name[128]; int count; size_t sizes[MOST_PARAMETERS]; int dynamicShared; int isUsed; } Function;
 typedef struct { char *text; Function functions[64]; } Module;
 typedef struct Stream Stream;
 /* Generations: how often it was recorded, and the last record that was reached. */
@@ -31,7 +41,7 @@ typedef struct { unsigned grid[3], block[3], sharedBytes; void *stream; void *at
 typedef struct { int id; char pad[4]; union { char pad[64]; unsigned cluster[3]; int flag; } value; } Attribute;
 typedef struct {
   enum { COPY, FILL, RECORD, LAUNCH, WAIT } kind;
-  void *target; const void *source; size_t bytes; unsigned char byte; void *snapshot;
+  void *target; const void *source; size_t bytes; unsigned char byte; void *snapshot; int isUpload;
   Event *event; long generation; Function *function; Config config; unsigned cluster; unsigned char *arguments; size_t offsets[MOST_PARAMETERS];
 } Command;
 enum { MOST_QUEUED = 1 << 16, MOST_STREAMS = 64 };
@@ -42,7 +52,11 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static Stream *streams[MOST_STREAMS];
 static Stream legacy; /* the stream of no handle */
 static Block blocks[MOST], pinned[MOST];
-static struct { char call[64]; int result; int after; } failures[16];
+static struct { char call[128]; int result, after, times; } failures[16];
+static char onceMarker[256];
+static struct { char kernel[128]; int pointer; float *at, before[16]; } spoilt[16];
+static int spoiltCount;
+EXPORT int fakeCudaHost(const char *path);
 static int failureCount, sticky, liveHandles;
 static long isHeld; /* waiting calls do not return, as if the device were busy */
 static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
@@ -51,7 +65,7 @@ static char logText[1 << 20];
 static double now;
 static long driverVersion = 12040, deviceCount = 1, totalBytes = 1 << 30;
 static _Thread_local void *currentContext;
-static char context, uninitialised = 1;
+static char context;
 
 static void note(const char *format, ...) {
   va_list list;
@@ -80,6 +94,10 @@ static void execute(Command *command) {
   switch (command->kind) {
     case COPY:
       now += 0.125;
+      for (int i = 0; i < spoiltCount && command->isUpload; i++) {
+        if (spoilt[i].at) memcpy(spoilt[i].at, spoilt[i].before, sizeof spoilt[i].before);
+        spoilt[i].at = NULL;
+      }
       if (!sticky) memmove(command->target, command->snapshot ? command->snapshot : command->source, command->bytes);
       break;
     case FILL:
@@ -132,9 +150,23 @@ static Command *push(void *handle, int kind) {
   return command;
 }
 
+/* Whether this process may fail: the first to ask, where there is a marker. */
+static int mayFail(void) {
+  static int isMine;
+  if (!onceMarker[0] || isMine) return 1;
+  const int file = open(onceMarker, O_CREAT | O_EXCL | O_WRONLY, 0600);
+  if (file < 0) return 0;
+  close(file);
+  return isMine = 1;
+}
+
 static Result enter(const char *call, int needsContext) {
-  for (int i = 0; i < failureCount; i++)
-    if (!strcmp(failures[i].call, call) && --failures[i].after <= 0) return failures[i].result;
+  for (int i = 0; i < failureCount; i++) {
+    if (strcmp(failures[i].call, call) || --failures[i].after > 0 || failures[i].times <= 0 || !mayFail()) continue;
+    failures[i].times--;
+    if (failures[i].result >= 0) return failures[i].result;
+    for (;;) pause();
+  }
   if (needsContext && !currentContext) return INVALID_CONTEXT;
   return needsContext ? sticky : OK;
 }
@@ -155,6 +187,7 @@ EXPORT void fakeCudaFail(const char *call, int result, int after) {
   if (failureCount < 16) {
     snprintf(failures[failureCount].call, sizeof failures[0].call, "%s", call);
     failures[failureCount].result = result;
+    failures[failureCount].times = INT_MAX;
     failures[failureCount++].after = after;
   }
   pthread_mutex_unlock(&mutex);
@@ -185,21 +218,29 @@ EXPORT const char *fakeCudaLog(void) { return logText; }
 /* Retained contexts, allocations, pinned allocations, streams, events and modules that were not given back. */
 EXPORT int fakeCudaLive(void) { return liveHandles; }
 
-static void readEnvironment(void) {
+__attribute__((constructor)) static void readEnvironment(void) {
   char *text = getenv("FAKE_CUDA");
   if (!text) return;
   char *copy = strdup(text), *rest = NULL;
   for (char *part = strtok_r(copy, ",", &rest); part; part = strtok_r(NULL, ",", &rest)) {
-    char name[64];
+    char name[128];
     long value = 0;
-    int failure = 0, after = 1;
-    if (sscanf(part, "fail:%63[^:]:%d:%d", name, &failure, &after) >= 2) {
+    int failure = 0, after = 1, times = INT_MAX, pointer = 0;
+    if (sscanf(part, "fail:%63[^:]:%d:%d:%d", name, &failure, &after, &times) >= 2) {
       if (failureCount < 16) {
         snprintf(failures[failureCount].call, sizeof failures[0].call, "%s", name);
         failures[failureCount].result = failure;
+        failures[failureCount].times = times;
         failures[failureCount++].after = after;
       }
-    } else if (sscanf(part, "%63[^=]=%ld", name, &value) == 2) fakeCudaSet(name, value);
+    } else if (sscanf(part, "nan:%127[^:]:%d", name, &pointer) == 2) {
+      if (spoiltCount < 16) {
+        snprintf(spoilt[spoiltCount].kernel, sizeof spoilt[0].kernel, "%s", name);
+        spoilt[spoiltCount++].pointer = pointer;
+      }
+    } else if (!strncmp(part, "once=", 5)) snprintf(onceMarker, sizeof onceMarker, "%s", part + 5);
+    else if (!strncmp(part, "host=", 5)) fakeCudaHost(part + 5);
+    else if (sscanf(part, "%63[^=]=%ld", name, &value) == 2) fakeCudaSet(name, value);
   }
   free(copy);
 }
@@ -221,7 +262,7 @@ EXPORT Result cuGetErrorString(int code, const char **text) {
   return INVALID_VALUE;
 }
 
-EXPORT Result cuInit(unsigned flags) { BEGIN(cuInit, 0) if (uninitialised) readEnvironment(); uninitialised = 0; result = flags ? INVALID_VALUE : deviceCount ? OK : NO_DEVICE; END }
+EXPORT Result cuInit(unsigned flags) { BEGIN(cuInit, 0) result = flags ? INVALID_VALUE : deviceCount ? OK : NO_DEVICE; END }
 EXPORT Result cuDriverGetVersion(int *version) { *version = (int)driverVersion; return OK; }
 EXPORT Result cuDeviceGetCount(int *count) { BEGIN(cuDeviceGetCount, 0) *count = (int)deviceCount; END }
 EXPORT Result cuDeviceGet(int *device, int ordinal) { BEGIN(cuDeviceGet, 0) *device = ordinal; END }
@@ -302,6 +343,7 @@ static Result queueCopy(void *stream, void *target, const void *source, size_t b
   command->target = target;
   command->source = source;
   command->bytes = bytes;
+  command->isUpload = blockOf(blocks, (uint64_t)(uintptr_t)target, 1) != NULL && blockOf(blocks, (uint64_t)(uintptr_t)source, 1) == NULL;
   if (!isPinned) memcpy(command->snapshot = malloc(bytes), source, bytes);
   return OK;
 }
@@ -403,7 +445,9 @@ EXPORT Result cuEventElapsedTime(float *milliseconds, const Event *from, const E
 
 EXPORT Result cuModuleLoadDataEx(Module **out, const char *image, unsigned count, const int *options, void **values) {
   BEGIN(cuModuleLoadDataEx, 1)
-  if (!strstr(image, ".version")) result = INVALID_IMAGE;
+  if (!memcmp(image, "\x7f" "ELF", 4)) image += 64;  /* fakeNvrtc's: a header, then text */
+  else if (!strstr(image, ".version")) result = INVALID_IMAGE;
+  if (result != OK) {}
   else if (strstr(image, "syntax error")) {
     result = INVALID_PTX;
     for (unsigned i = 0; i < count; i++)

@@ -17,7 +17,7 @@ EXPORT int fakeCudaHost(const char *path) {
 
 /* Runs it if a library has it. Every pointer must be of the device. */
 static int runOnHost(const Command *command, int T, int R) {
-  char symbol[96];
+  char symbol[192];
   snprintf(symbol, sizeof symbol, "host_%s", command->function->name);
   for (int i = 0; i < hostLibraryCount; i++) {
     void (*kernel)(int, int, const unsigned *, void **) = (void (*)(int, int, const unsigned *, void **))dlsym(hostLibraries[i], symbol);

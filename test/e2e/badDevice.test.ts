@@ -1,0 +1,179 @@
+/** What goes wrong with a GPU, through the real command: driver and NVRTC are stand-ins, everything else is real. */
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, test } from 'vitest';
+import { compileModel } from '../../driver/compile.js';
+import { emitCudaPlan } from '../../driver/cudaKernels.js';
+import { detectMachine } from '../../driver/machine.js';
+import { openModel } from '../../driver/model.js';
+import { portsOf } from '../../runtime/ports.js';
+import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
+import { CAPACITY, failure, filesOf, isBuilt, MAIN, questions, start, success, temporaryFolder, textOf, tilewright, writeCheckpoint, writeData, type Outcome } from './support.js';
+
+if (!canFakeGpu) process.stderr.write('SKIPPED: faults of GPUs through the command: no cc or g++ on PATH\n');
+
+/** Ids of processes that a process started. */
+const childrenOf = (parent: number): number[] => spawnSync('ps', ['-o', 'pid=', '--ppid', String(parent)], { encoding: 'utf8' }).stdout.trim().split(/\s+/).map(Number);
+
+/** A zombie whom nobody has buried yet is not. */
+const isAlive = (pid: number): boolean => !/^(Z|$)/.test(spawnSync('ps', ['-o', 'stat=', '-p', String(pid)], { encoding: 'utf8' }).stdout.trim());
+
+describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
+  const QUESTIONS = 60;
+  const gpu = canFakeGpu ? new FakeGpu(temporaryFolder()) : undefined;
+  const model = writeCheckpoint();
+  const data = writeData(questions(QUESTIONS));
+  const env = (...faults: string[]): Readonly<Record<string, string>> => gpu!.environment(...faults);
+  const command = (what: string, ...more: string[]): string[] => ['run', what, '--task', 'multiple_choice', '--data', data, ...more];
+  const run = (environment: Readonly<Record<string, string>>, ...more: string[]): Promise<Outcome> =>
+    tilewright(command(model, '--target', 'cuda', ...CAPACITY, ...more), { env: environment });
+  const samples = (out: string): string => textOf(out, 'samples');
+
+  /** What a run without faults leaves: every fault that is got over must leave the same. */
+  let sound: Promise<string> | undefined;
+  const soundSamples = (): Promise<string> => sound ??= (async () => {
+    const out = temporaryFolder();
+    const { stderr } = success(await run(env(), '--out', out));
+    expect(stderr).toMatch(/weights loaded in \d/);
+    expect(samples(out).trimEnd().split('\n')).toHaveLength(QUESTIONS);
+    return samples(out);
+  })();
+
+  test('works where nothing is wrong', async () => {
+    expect(await soundSamples()).not.toBe('');
+  });
+
+  test('without a driver says so, and how to compile without one', async () => {
+    const { error, hint } = failure(await run({ ...env(), TILEWRIGHT_CUDA_DRIVER: '/nowhere/libcuda.so.1' }));
+    expect(error).toMatch(/--target cuda: .*\/nowhere\/libcuda\.so\.1/);
+    expect(hint).toContain('--target cuda:sm_90a');
+  });
+
+  test('without a device says what the driver says', async () => {
+    expect(failure(await run(env('devices=0'))).error).toContain('CUDA_ERROR_NO_DEVICE');
+  });
+
+  test('without a compiler says what was looked for and what to install', async () => {
+    const { error, hint } = failure(await run({ ...env(), TILEWRIGHT_NVRTC: temporaryFolder(), TILEWRIGHT_CACHE: temporaryFolder() }));
+    expect(error).toContain('TILEWRIGHT_NVRTC');
+    expect(hint).toMatch(/pip install nvidia-cuda-nvrtc|TILEWRIGHT_NVRTC=/);
+  });
+
+  test.each([['too old for the architecture', [11, 2], 13_000, /11\.2/], ['too new for the driver', [14, 1], 13_000, /14\.1 .*13\.0/]] as const)('with an NVRTC that is %s says which', async (_what, version, driver, said) => {
+    const { error, hint } = failure(await run({ ...env(`driverVersion=${driver}`), TILEWRIGHT_NVRTC: gpu!.nvrtcOf(version), TILEWRIGHT_CACHE: temporaryFolder() }));
+    expect(error).toMatch(said);
+    expect(hint).not.toBe('');
+  });
+
+  test('of an artifact for another architecture gives the command that rebuilds it, which does', async () => {
+    const artifact = join(temporaryFolder(), 'old gpu.tw');
+    success(await tilewright(['compile', model, '--target', 'cuda:sm_80', ...CAPACITY, '-o', artifact], { env: env() }));
+    const { error, hint } = failure(await tilewright(command(artifact), { env: env() }));
+    expect(error).toBe('compiled for cuda:sm_80; Fake H100 has compute capability 9.0');
+    expect(hint).toMatch(/^tilewright compile .* --target cuda:sm_90a .*-o '.*old gpu\.tw'$/);
+    const again = spawnSync('sh', ['-c', hint.replace(/^tilewright/, `'${process.execPath}' '${MAIN}'`)], { encoding: 'utf8', env: { PATH: '/usr/bin:/bin', ...env() } });
+    expect(again.status, again.stderr).toBe(0);
+    success(await tilewright(command(artifact), { env: env() }));
+  });
+
+  test('of an artifact where there is no GPU says how to compile for the CPU', async () => {
+    const artifact = join(temporaryFolder(), 'm.tw');
+    success(await tilewright(['compile', model, '--target', 'cuda:sm_90a', ...CAPACITY, '-o', artifact], { env: env() }));
+    const { error, hint } = failure(await tilewright(command(artifact), { env: { ...env(), TILEWRIGHT_CUDA_DRIVER: '/nowhere/libcuda.so.1' } }));
+    expect(error).toMatch(/^compiled for cuda:sm_90a, but .*\/nowhere/);
+    expect(hint).toMatch(/compile for this CPU: tilewright compile .* -o .*m\.tw$/);
+    expect(hint).not.toContain('cuda');
+  });
+
+  test('of a model whose activations do not fit names a micro-batch that does', async () => {
+    const large = env(`totalBytes=${136 << 20}`);
+    const { error, hint } = failure(await tilewright(command(model, '--target', 'cuda', '--max-tokens', '16384'), { env: large }));
+    expect(error).toMatch(/needs [\d.]+ MiB of device memory/);
+    const tokens = /--max-tokens (\d+)/.exec(hint)?.[1];
+    expect(Number(tokens), hint).toBeGreaterThanOrEqual(128);
+    expect(Number(tokens)).toBeLessThan(16_384);
+    success(await tilewright(command(model, '--target', 'cuda', '--max-tokens', tokens!), { env: large }));
+  });
+
+  test('of a model whose weights do not fit says how many GPUs would hold them', async () => {
+    const big = writeCheckpoint({ config: { hidden_size: 4096, intermediate_size: 11_008, num_hidden_layers: 8, num_attention_heads: 32, num_key_value_heads: 32, head_dim: 128 }, weights: null });
+    const { error, hint } = failure(await tilewright(command(big, '--init', 'random:1', '--target', 'cuda', ...CAPACITY), { env: env(`totalBytes=${1 << 30}`) }));
+    expect(error).toMatch(/weights +\d+\.\d MiB/);
+    expect(hint).toMatch(/spread over \d+ or more such GPUs/);
+  });
+
+  test('that runs out of memory goes on with halves, says so, and gives the same answers', async () => {
+    const wanted = await soundSamples();
+    const out = temporaryFolder();
+    // Loading takes fewer launches than this, a micro-batch more than the rest.
+    const { stderr } = success(await run(env('fail:cuLaunchKernelEx:2:40:1'), '--sharing', 'context', '--out', out));
+    expect(stderr).toMatch(/ran out of memory in a micro-batch of \d+ tokens: going on with halves/);
+    expect(samples(out)).toBe(wanted);
+  });
+
+  test.each([
+    ['an illegal access', 700, 'CUDA_ERROR_ILLEGAL_ADDRESS', {}],
+    ['a kernel that the driver ended', 702, 'CUDA_ERROR_LAUNCH_TIMEOUT', {}],
+    ['a kernel that hangs', -1, 'has not answered for 3 s', { TILEWRIGHT_DEVICE_TIMEOUT: '3' }],
+  ] as const)('after %s goes on in another process, keeping what is finished', async (_what, code, said, more) => {
+    const wanted = await soundSamples();
+    const out = temporaryFolder();
+    const faults = [`fail:cuLaunchKernelEx:${code}:70`, `once=${join(temporaryFolder(), 'failed')}`];
+    const { stderr } = success(await run({ ...env(...faults), ...more }, '--out', out));
+    expect(stderr).toContain(said);
+    expect(stderr).toContain('another one takes over what is left');
+    expect(samples(out)).toBe(wanted);
+  });
+
+  test('on a device that is lost again and again ends, its journal whole, and goes on from there', async () => {
+    const wanted = await soundSamples();
+    const out = temporaryFolder();
+    const outcome = await run(env('fail:cuLaunchKernelEx:700:50'), '--out', out);
+    expect(failure(outcome).hint).toContain('journal');
+    expect(filesOf(out, 'journal')).toHaveLength(1);
+    success(await run(env(), '--out', out, '--resume'));
+    expect(samples(out)).toBe(wanted);
+  });
+
+  test('that runs out of memory with a single tree says what would help', async () => {
+    const { error, hint } = failure(await run(env('fail:cuLaunchKernelEx:2:40')));
+    expect(error).toMatch(/^the device ran out of memory in a micro-batch of \d+ tokens, a single tree/);
+    expect(hint).toMatch(/--max-tokens \d+/);
+  });
+
+  test('that computes NaN names the question and the layer', async () => {
+    const compiled = compileModel(openModel(model, { kind: 'checkpoint' }), detectMachine(), {
+      precision: 'auto', maxTokens: Number(CAPACITY[1]), cuda: { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 6 },
+    });
+    if (compiled.target !== 'cuda') throw new Error('not for CUDA');
+    const { plan } = compiled;
+    const emitted = emitCudaPlan(plan);
+    const kernel = plan.kernels.find(({ path }) => path === 'layers.0.ffn.down');
+    if (kernel?.anchor !== 'gemm') throw new Error('no such product');
+    const spoil = (name: string, buffer: string): string[] => {
+      const launch = plan.launches.findIndex((each) => each.kernel === name);
+      return [...new Set(emitted.kernels.map((texts) => `nan:${texts[launch]!.symbol}:${texts[launch]!.parameters.indexOf(buffer)}`))];
+    };
+    const stored = kernel.segments[0]!.outputs.find(({ kind }) => kind === 'store')!.buffer;
+    const last = plan.kernels.find(({ anchor }) => anchor === 'logprobReduce')!;
+    const out = temporaryFolder();
+    const { error } = failure(await run(env(...spoil(kernel.name, stored), ...spoil(last.name, portsOf(plan).logProb)), '--out', out));
+    expect(error).toMatch(/question \d+/);
+    expect(error).toContain('first in layers.0.ffn.down');
+  });
+
+  test.each([['while the weights are loaded', 3], ['in a micro-batch', 70]])('that is killed while its device hangs, %s, leaves no process behind', async (_when, launches) => {
+    const marker = join(temporaryFolder(), 'hung');
+    const running = start(command(model, '--target', 'cuda', ...CAPACITY), { env: env(`fail:cuLaunchKernelEx:-1:${launches}`, `once=${marker}`) });
+    while (!existsSync(marker) && running.process.exitCode === null) await sleep(20);
+    const [child] = childrenOf(running.process.pid!);
+    expect(child).toBeGreaterThan(0);
+    running.process.kill('SIGKILL');
+    expect((await running.ended).signal).toBe('SIGKILL');
+    const latest = performance.now() + 10_000;
+    while (isAlive(child!) && performance.now() < latest) await sleep(20);
+    expect(isAlive(child!)).toBe(false);
+  });
+});
