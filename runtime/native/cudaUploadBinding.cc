@@ -14,7 +14,7 @@ constexpr uint32_t MOST_PARTS = 1 << 20;
 constexpr uint32_t MOST_STEPS = 1 << 20;
 
 /** Small enough that what is read is still in the cache of the core when the bus fetches it. */
-constexpr size_t DEFAULT_BUFFER = size_t{1} << 20;
+constexpr size_t DEFAULT_BUFFER = size_t{4} << 20;
 /** Threads past this many add nothing on a PCIe 5 bus. */
 constexpr unsigned DEFAULT_MOST_THREADS = 8;
 
