@@ -52,12 +52,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static Stream *streams[MOST_STREAMS];
 static Stream legacy; /* the stream of no handle */
 static Block blocks[MOST], pinned[MOST];
-static struct { char call[128]; int result, after, times; } failures[16];
-static char onceMarker[256];
-static struct { char kernel[128]; int pointer; float *at, before[16]; } spoilt[16];
-static int spoiltCount;
-EXPORT int fakeCudaHost(const char *path);
-static int failureCount, sticky, liveHandles;
+static int sticky, liveHandles;
 static long isHeld; /* waiting calls do not return, as if the device were busy */
 static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
 static size_t usedBytes, logBytes;
@@ -86,90 +81,10 @@ static Block *freeBlock(Block *table) {
   return NULL;
 }
 
+#include "fakeFaults.h"
 #include "fakeKernels.h"
-
-static void drainTo(Event *event, long generation);
-
-static void execute(Command *command) {
-  switch (command->kind) {
-    case COPY:
-      now += 0.125;
-      for (int i = 0; i < spoiltCount && command->isUpload; i++) {
-        if (spoilt[i].at) memcpy(spoilt[i].at, spoilt[i].before, sizeof spoilt[i].before);
-        spoilt[i].at = NULL;
-      }
-      if (!sticky) memmove(command->target, command->snapshot ? command->snapshot : command->source, command->bytes);
-      break;
-    case FILL:
-      now += 0.25;
-      if (!sticky) memset(command->target, command->byte, command->bytes);
-      break;
-    case RECORD:
-      command->event->at = now;
-      command->event->reached = command->generation;
-      break;
-    case WAIT:
-      drainTo(command->event, command->generation);
-      break;
-    case LAUNCH:
-      now += 1;
-      if (!sticky) sticky = runKernel(command);
-      break;
-  }
-  free(command->snapshot);
-  free(command->arguments);
-  free(command);
-}
-
-/* Executes what a stream was given, up to a record of an event or, without one, all of it. */
-static void drain(Stream *stream, const Event *event, long generation) {
-  if (stream->isDraining) {
-    fprintf(stderr, "fake driver: streams wait for each other in a circle\n");
-    abort();
-  }
-  stream->isDraining = 1;
-  while (stream->head < stream->tail && (event == NULL || event->reached < generation)) execute(stream->queue[stream->head++ % MOST_QUEUED]);
-  stream->isDraining = 0;
-}
-
-static void drainTo(Event *event, long generation) {
-  if (event->reached < generation) drain(event->stream, event, generation);
-}
-
-static void drainAll(void) {
-  drain(&legacy, NULL, 0);
-  for (int i = 0; i < MOST_STREAMS; i++) if (streams[i]) drain(streams[i], NULL, 0);
-}
-
-static Command *push(void *handle, int kind) {
-  Stream *stream = handle ? handle : &legacy;
-  if (stream->tail - stream->head == MOST_QUEUED) drain(stream, NULL, 0);
-  Command *command = calloc(1, sizeof *command);
-  command->kind = kind;
-  stream->queue[stream->tail++ % MOST_QUEUED] = command;
-  return command;
-}
-
-/* Whether this process may fail: the first to ask, where there is a marker. */
-static int mayFail(void) {
-  static int isMine;
-  if (!onceMarker[0] || isMine) return 1;
-  const int file = open(onceMarker, O_CREAT | O_EXCL | O_WRONLY, 0600);
-  if (file < 0) return 0;
-  close(file);
-  return isMine = 1;
-}
-
-static Result enter(const char *call, int needsContext) {
-  for (int i = 0; i < failureCount; i++) {
-    if (strcmp(failures[i].call, call) || --failures[i].after > 0 || failures[i].times <= 0 || !mayFail()) continue;
-    failures[i].times--;
-    if (failures[i].result >= 0) return failures[i].result;
-    for (;;) pause();
-  }
-  if (needsContext && !currentContext) return INVALID_CONTEXT;
-  return needsContext ? sticky : OK;
-}
+#include "fakeStreams.h"
+#include "fakeDoors.h"
 
 /* Every entry point: one at a time, told failures first, then the error that killed the context. */
 #define BEGIN(call, needsContext)                    \
@@ -180,70 +95,6 @@ static Result enter(const char *call, int needsContext) {
   }                              \
   pthread_mutex_unlock(&mutex);  \
   return result;
-
-/* What tests call. */
-EXPORT void fakeCudaFail(const char *call, int result, int after) {
-  pthread_mutex_lock(&mutex);
-  if (failureCount < 16) {
-    snprintf(failures[failureCount].call, sizeof failures[0].call, "%s", call);
-    failures[failureCount].result = result;
-    failures[failureCount].times = INT_MAX;
-    failures[failureCount++].after = after;
-  }
-  pthread_mutex_unlock(&mutex);
-}
-EXPORT void fakeCudaSet(const char *what, long value) {
-  if (!strcmp(what, "held")) {
-    pthread_mutex_lock(&mutex);
-    isHeld = value;
-    pthread_cond_broadcast(&released);
-    pthread_mutex_unlock(&mutex);
-  }
-  if (!strcmp(what, "driverVersion")) driverVersion = value;
-  if (!strcmp(what, "devices")) deviceCount = value;
-  if (!strcmp(what, "totalBytes")) totalBytes = value;
-}
-/* Forgets failures and the log, and revives a dead context; handles stay counted. */
-EXPORT void fakeCudaReset(void) {
-  pthread_mutex_lock(&mutex);
-  drainAll();
-  failureCount = sticky = 0;
-  logBytes = 0;
-  logText[0] = 0;
-  now = 0;
-  driverVersion = 12040, deviceCount = 1, totalBytes = 1 << 30;
-  pthread_mutex_unlock(&mutex);
-}
-EXPORT const char *fakeCudaLog(void) { return logText; }
-/* Retained contexts, allocations, pinned allocations, streams, events and modules that were not given back. */
-EXPORT int fakeCudaLive(void) { return liveHandles; }
-
-__attribute__((constructor)) static void readEnvironment(void) {
-  char *text = getenv("FAKE_CUDA");
-  if (!text) return;
-  char *copy = strdup(text), *rest = NULL;
-  for (char *part = strtok_r(copy, ",", &rest); part; part = strtok_r(NULL, ",", &rest)) {
-    char name[128];
-    long value = 0;
-    int failure = 0, after = 1, times = INT_MAX, pointer = 0;
-    if (sscanf(part, "fail:%63[^:]:%d:%d:%d", name, &failure, &after, &times) >= 2) {
-      if (failureCount < 16) {
-        snprintf(failures[failureCount].call, sizeof failures[0].call, "%s", name);
-        failures[failureCount].result = failure;
-        failures[failureCount].times = times;
-        failures[failureCount++].after = after;
-      }
-    } else if (sscanf(part, "nan:%127[^:]:%d", name, &pointer) == 2) {
-      if (spoiltCount < 16) {
-        snprintf(spoilt[spoiltCount].kernel, sizeof spoilt[0].kernel, "%s", name);
-        spoilt[spoiltCount++].pointer = pointer;
-      }
-    } else if (!strncmp(part, "once=", 5)) snprintf(onceMarker, sizeof onceMarker, "%s", part + 5);
-    else if (!strncmp(part, "host=", 5)) fakeCudaHost(part + 5);
-    else if (sscanf(part, "%63[^=]=%ld", name, &value) == 2) fakeCudaSet(name, value);
-  }
-  free(copy);
-}
 
 static const struct { int result; const char *name, *text; } RESULTS[] = {
   {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"}, {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},

@@ -59,6 +59,16 @@ static void *pointerOf(const Command *command, int index, size_t bytes) {
 
 #include "hostKernels.h"
 
+/* What a kernel that was told to leaves behind. */
+static void spoil(const Command *command) {
+  for (int i = 0; i < spoiltCount; i++) {
+    float *out = strcmp(spoilt[i].kernel, command->function->name) ? NULL : pointerOf(command, 2 + spoilt[i].pointer, 64);
+    if (!out) continue;
+    if (!spoilt[i].at) memcpy(spoilt[i].before, spoilt[i].at = out, sizeof spoilt[i].before);
+    for (int k = 0; k < 16; k++) out[k] = __builtin_nanf("");
+  }
+}
+
 static int runKernel(const Command *command) {
   const char *name = command->function->name;
   int32_t T, R;
@@ -97,11 +107,6 @@ static int runKernel(const Command *command) {
     }
   }
   const int outcome = runOnHost(command, T, R);
-  for (int i = 0; i < spoiltCount && outcome == OK; i++) {
-    float *out = strcmp(spoilt[i].kernel, name) ? NULL : pointerOf(command, 2 + spoilt[i].pointer, 64);
-    if (!out) continue;
-    if (!spoilt[i].at) memcpy(spoilt[i].before, spoilt[i].at = out, sizeof spoilt[i].before);
-    for (int k = 0; k < 16; k++) out[k] = __builtin_nanf("");
-  }
+  if (outcome == OK) spoil(command);
   return outcome;
 }
