@@ -233,7 +233,7 @@ export interface CudaUploadTimes {
   readonly device: number;
 }
 
-/** `threads` threads, each with two pinned buffers of `bufferBytes` and a stream that empties them. Mapped files are read, not paged in. */
+/** `threads` threads, each with `buffers` pinned buffers of `bufferBytes` and a stream that empties them. Mapped files are read, not paged in. */
 export interface CudaUpload {
   /** Bytes handed to the device by the running or last copy or load. */
   readonly copiedBytes: number;
@@ -256,7 +256,7 @@ export interface CudaAddon {
   readonly Module: new (device: CudaDevice, image: Uint8Array) => CudaModule;
   readonly Event: new (device: CudaDevice) => CudaEvent;
   readonly Program: new (binding: CudaProgramBinding) => CudaProgram;
-  readonly Upload: new (device: CudaDevice, options?: { readonly bufferBytes?: number; readonly threads?: number }) => CudaUpload;
+  readonly Upload: new (device: CudaDevice, options?: { readonly bufferBytes?: number; readonly threads?: number; readonly buffers?: number }) => CudaUpload;
 }
 
 function isCudaAddon(value: unknown): value is CudaAddon {

@@ -51,10 +51,17 @@ export function printLoadTimes({ preparing, streaming, releasing, copiedBytes }:
 
 /** Between two looks at how far the copies are. */
 const PROGRESS_MS = 100;
-/** What an upload takes that copies nothing: pinned memory costs time. */
-const NO_COPIES = { threads: 1, bufferBytes: 4096 };
+/** Pinned memory costs time, a third of a second a GB: none for an upload that copies nothing, little for a short one. */
+const NO_COPIES = { threads: 1, buffers: 1, bufferBytes: 4096 };
+const SHORT_COPIES = { threads: 2, buffers: 2, bufferBytes: 1 << 20 };
+/** Bytes of files up to which SHORT_COPIES do. */
+const SHORT = 64 << 20;
+
+const uploadOptions = (bytes: number): { readonly threads: number; readonly buffers: number; readonly bufferBytes: number } | undefined =>
+  (bytes === 0 ? NO_COPIES : bytes <= SHORT ? SHORT_COPIES : undefined);
 
 const bytesOf = (step: Step): number => step.pieces.reduce((sum, { upload }) => sum + (upload?.bytes ?? 0), 0);
+const copiedBytesOf = (plan: LoadPlan): number => plan.steps.reduce((sum, step) => sum + bytesOf(step), 0);
 const weightBytesOf = (plan: LoadPlan): number => plan.steps.reduce((sum, step) => sum + step.weightBytes, 0);
 
 const isUnreadableFile = (error: unknown): error is Error => error instanceof Error && 'code' in error && error.code === 'FILE_UNREADABLE';
@@ -84,7 +91,7 @@ class Loading {
       // Slots that a piece does not need are given the jobs: never read.
       const scales = loadPlan.scaleBytes > 0 ? allocate(loadPlan.scaleBytes) : this.jobs;
       const stagings = Array.from({ length: loadPlan.stagings }, () => allocate(loadPlan.stagingBytes));
-      this.upload = own(new addon.Upload(device, loadPlan.stagings > 0 ? undefined : NO_COPIES));
+      this.upload = own(new addon.Upload(device, uploadOptions(copiedBytesOf(loadPlan))));
       this.program = own(this.bind(scales, stagings));
       this.steps = this.uploadSteps(stagings);
     } catch (error) {
@@ -187,7 +194,7 @@ export async function loadDeviceWeights(request: LoadRequest): Promise<LoadTimes
     end = performance.now();
     loading.release();
   }
-  return { preparing, streaming, releasing: seconds(end), copiedBytes: request.loadPlan.steps.reduce((sum, step) => sum + bytesOf(step), 0) };
+  return { preparing, streaming, releasing: seconds(end), copiedBytes: copiedBytesOf(request.loadPlan) };
 }
 
 /** Where each weight lies, by name. */

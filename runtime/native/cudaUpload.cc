@@ -29,14 +29,15 @@ class Stopwatch {
 
 }  // namespace
 
-CudaUpload::CudaUpload(std::shared_ptr<CudaDevice> device, size_t bufferBytes, size_t threads)
+CudaUpload::CudaUpload(std::shared_ptr<CudaDevice> device, size_t bufferBytes, size_t threads, size_t buffers)
     : device_(std::move(device)), bufferBytes_(bufferBytes), lanes_(threads) {
   // One allocation: each costs a call into the kernel beside its pages.
-  pinned_ = std::make_unique<PinnedMemory>(device_, 2 * threads * bufferBytes);
+  pinned_ = std::make_unique<PinnedMemory>(device_, threads * buffers * bufferBytes);
   uint8_t *data = pinned_->data();
   for (Lane &lane : lanes_) {
     lane.stream = std::make_unique<CudaStream>(device_);
     lane.filled = std::make_unique<CudaEvent>(device_, false);
+    lane.buffers.resize(buffers);
     for (Buffer &buffer : lane.buffers) {
       buffer.data = data;
       buffer.emptied = std::make_unique<CudaEvent>(device_, false);
@@ -115,7 +116,7 @@ class CudaUpload::Run {
         launchReady();
       }
       for (size_t i = next_.fetch_add(1), turn = 0; i < chunks_.size(); i = next_.fetch_add(1), turn++) {
-        if (!copyChunk(lane, chunks_[i], lane.buffers[turn % 2])) return;
+        if (!copyChunk(lane, chunks_[i], lane.buffers[turn % lane.buffers.size()])) return;
       }
     } catch (...) {
       next_.store(chunks_.size());  // the others stop at their next chunk

@@ -42,8 +42,8 @@ struct CudaUploadTimes {
 
 class CudaUpload {
  public:
-  /** `threads` threads with two pinned buffers of `bufferBytes` each. */
-  CudaUpload(std::shared_ptr<CudaDevice> device, size_t bufferBytes, size_t threads);
+  /** `threads` threads with `buffers` pinned buffers of `bufferBytes` each. */
+  CudaUpload(std::shared_ptr<CudaDevice> device, size_t bufferBytes, size_t threads, size_t buffers);
   const std::shared_ptr<CudaDevice> &device() const { return device_; }
   size_t copiedBytes() const { return copiedBytes_.load(); }
   std::shared_ptr<Turnstile::Place> takePlace() { return std::make_shared<Turnstile::Place>(turns_); }
@@ -63,10 +63,10 @@ class CudaUpload {
     std::unique_ptr<CudaEvent> emptied;
     bool isInFlight = false;
   };
-  /** What one thread owns: two buffers, so that one is filled while the other is emptied. */
+  /** What one thread owns: buffers filled in turn, one while the others are emptied. */
   struct Lane {
     std::unique_ptr<CudaStream> stream;
-    Buffer buffers[2];
+    std::vector<Buffer> buffers;
     /** After the copies so far; launches wait for it. */
     std::unique_ptr<CudaEvent> filled;
     /** Has copies for which the device's stream does not wait yet. Guarded by the run's mutex. */

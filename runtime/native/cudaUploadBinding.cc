@@ -10,11 +10,14 @@ namespace {
 constexpr int64_t SMALLEST_BUFFER = 4096;
 constexpr int64_t LARGEST_BUFFER = int64_t{1} << 30;
 constexpr int64_t MOST_THREADS = 64;
+constexpr int64_t MOST_BUFFERS = 64;
 constexpr uint32_t MOST_PARTS = 1 << 20;
 constexpr uint32_t MOST_STEPS = 1 << 20;
 
 /** Small enough that what is read is still in the cache of the core when the bus fetches it. */
-constexpr size_t DEFAULT_BUFFER = size_t{4} << 20;
+constexpr size_t DEFAULT_BUFFER = size_t{2} << 20;
+/** Of a thread. A thread that waits for the bus is woken late: what the bus does meanwhile must be in other buffers. */
+constexpr size_t DEFAULT_BUFFERS = 4;
 /** Threads past this many add nothing on a PCIe 5 bus. */
 constexpr unsigned DEFAULT_MOST_THREADS = 8;
 
@@ -71,14 +74,17 @@ CudaUploadWrap::CudaUploadWrap(const Napi::CallbackInfo &info) : CudaHandle(info
   hold(info, [&] {
     size_t buffer = DEFAULT_BUFFER;
     size_t threads = defaultThreads();
+    size_t buffers = DEFAULT_BUFFERS;
     if (!info[1].IsUndefined()) {
       const Napi::Object options = objectArg(info[1], "options");
       const Napi::Value bytes = options.Get("bufferBytes");
       const Napi::Value count = options.Get("threads");
+      const Napi::Value each = options.Get("buffers");
       if (!bytes.IsUndefined()) buffer = static_cast<size_t>(integerArg(bytes, "bufferBytes", SMALLEST_BUFFER, LARGEST_BUFFER));
       if (!count.IsUndefined()) threads = static_cast<size_t>(integerArg(count, "threads", 1, MOST_THREADS));
+      if (!each.IsUndefined()) buffers = static_cast<size_t>(integerArg(each, "buffers", 1, MOST_BUFFERS));
     }
-    return std::make_shared<CudaUpload>(deviceArg(info[0]), buffer, threads);
+    return std::make_shared<CudaUpload>(deviceArg(info[0]), buffer, threads, buffers);
   });
 }
 

@@ -26,9 +26,9 @@ describeFake('uploads', (fake) => {
   });
 
   it('brings a file larger than its buffers, whatever their number', async () => {
-    for (const threads of [1, 3]) {
-      const upload = new cuda.Upload(device, { bufferBytes: 16384, threads });
-      expect(fake.log('pin')).toEqual([`pin ${2 * threads * 16384}`]);
+    for (const [threads, buffers] of [[1, 2], [3, 2], [2, 5], [1, 1]] as const) {
+      const upload = new cuda.Upload(device, { bufferBytes: 16384, threads, buffers });
+      expect(fake.log('pin')).toEqual([`pin ${threads * buffers * 16384}`]);
       const target = new cuda.Memory(device, bytes + 16);
       target.fill(255);
       device.synchronize();
@@ -67,6 +67,7 @@ describeFake('uploads', (fake) => {
     expect(() => upload.copy([{ source, sourceOffset: bytes - 50, target, targetOffset: 0, bytes: 51 }])).toThrow(/parts\[0\].source: .* outside a memory of 300001 bytes/);
     expect(() => upload.copy([{ source, sourceOffset: 0, target, targetOffset: 50, bytes: 51 }])).toThrow(/parts\[0\].target: .* outside a device memory of 100 bytes/);
     for (const bufferBytes of [0, 4095, 2 ** 31]) expect(() => new cuda.Upload(device, { bufferBytes })).toThrow(/bufferBytes/);
+    for (const buffers of [0, 65]) expect(() => new cuda.Upload(device, { buffers })).toThrow(/buffers/);
     for (const threads of [0, 65]) expect(() => new cuda.Upload(device, { threads })).toThrow(/threads/);
     upload.release();
     target.release();

@@ -42,7 +42,7 @@ if (hasCxx()) describeFake('loadDeviceWeights', (fake) => {
     ...fake.addon,
     Upload: class extends fake.addon.Upload {
       constructor() {
-        super(device, { threads, bufferBytes: 4096 });
+        super(device, { threads, buffers: 2, bufferBytes: 4096 });
       }
       override load(program: CudaProgram, steps: readonly CudaUploadStep[]): Promise<CudaUploadTimes> {
         onLoad(steps);
@@ -148,6 +148,13 @@ if (hasCxx()) describeFake('loadDeviceWeights', (fake) => {
     expect(wrong()).toEqual([]);
   });
 
+  it('takes little pinned memory where little is loaded', async () => {
+    fake.reset();
+    await load(planLoading(weightPlan), fake.addon);
+    expect(fake.log('pin')).toEqual([`pin ${4 << 20}`]);
+    expect(wrong()).toEqual([]);
+  });
+
   it('says which file was cut off, before or while it is read', async () => {
     const whole = tensors.get('down');
     if (whole?.kind !== 'file') throw new Error('not a file');
@@ -171,7 +178,7 @@ if (hasCxx()) describeFake('loadDeviceWeights', (fake) => {
     const target = new fake.addon.Memory(device, plan.packedBytes);
     fake.reset();
     await load(loadPlan, fake.addon, { plan, target });
-    expect(fake.log('pin')).toEqual(['pin 8192']);
+    expect(fake.log('pin')).toEqual(['pin 4096']);
     target.release();
   });
 });
