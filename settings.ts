@@ -31,8 +31,25 @@ export interface Settings {
   readonly computeSanitizer: string | undefined;
   /** TILEWRIGHT_TEST_SEED: whole number from which the GPU tests draw shapes and schedules; 1 by default. */
   readonly testSeed: number;
+  /** TILEWRIGHT_SHARDS: number of shards, for a scheduler that tells a process its number only (Kubernetes' Indexed Jobs). */
+  readonly shards: string | undefined;
+  /** SLURM_ARRAY_TASK_ID, and _COUNT, _MIN, _MAX, _STEP of the array: which shard a task of a Slurm array is. */
+  readonly slurmArray: SlurmArray | undefined;
+  /** SLURM_PROCID, from 0, and SLURM_NTASKS: which shard a process of one srun is. */
+  readonly slurmTask: { readonly id: string; readonly count: string | undefined } | undefined;
+  /** JOB_COMPLETION_INDEX: which shard a pod of a Kubernetes Indexed Job is, from 0. */
+  readonly jobCompletionIndex: string | undefined;
   /** TILEWRIGHT_DEBUG: any value but 0 prints the stack of an unexpected error. */
   readonly isDebug: boolean;
+}
+
+/** Texts as Slurm sets them. */
+export interface SlurmArray {
+  readonly id: string;
+  readonly count: string | undefined;
+  readonly min: string | undefined;
+  readonly max: string | undefined;
+  readonly step: string | undefined;
 }
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -45,6 +62,17 @@ function text(environment: Environment, name: string): string | undefined {
 
 const texts = (environment: Environment, names: readonly string[]): string[] =>
   names.flatMap((name) => text(environment, name) ?? []);
+
+function slurmArray(environment: Environment): SlurmArray | undefined {
+  const of = (name: string): string | undefined => text(environment, `SLURM_ARRAY_TASK_${name}`);
+  const id = of('ID');
+  return id === undefined ? undefined : { id, count: of('COUNT'), min: of('MIN'), max: of('MAX'), step: of('STEP') };
+}
+
+function slurmTask(environment: Environment): Settings['slurmTask'] {
+  const id = text(environment, 'SLURM_PROCID');
+  return id === undefined ? undefined : { id, count: text(environment, 'SLURM_NTASKS') };
+}
 
 /** Reads the settings now; tests pass an environment of their own. */
 export function readSettings(environment: Environment = process.env): Settings {
@@ -68,6 +96,10 @@ export function readSettings(environment: Environment = process.env): Settings {
     deviceTimeout: Number(text(environment, 'TILEWRIGHT_DEVICE_TIMEOUT') ?? '180'),
     computeSanitizer: text(environment, 'TILEWRIGHT_COMPUTE_SANITIZER'),
     testSeed: Number(text(environment, 'TILEWRIGHT_TEST_SEED') ?? '1'),
+    shards: text(environment, 'TILEWRIGHT_SHARDS'),
+    slurmArray: slurmArray(environment),
+    slurmTask: slurmTask(environment),
+    jobCompletionIndex: text(environment, 'JOB_COMPLETION_INDEX'),
     isDebug: (text(environment, 'TILEWRIGHT_DEBUG') ?? '0') !== '0',
   };
 }

@@ -1,6 +1,7 @@
 /** What the command line calls. Tests hand in fakes. */
 import type { CompileRequest, CompileResult, RunRequest, RunResult, TuneRequest, TuneResult, Ui } from '../driver/requests.js';
 import type { Check } from '../driver/doctor.js';
+import type { Merged, MergeRequest } from '../eval/index.js';
 import type { Inspection, InspectRequest } from '../driver/inspect.js';
 
 /** A command rejects with UserError where the user can act; with anything else once its signal is aborted. */
@@ -8,6 +9,7 @@ export interface Commands {
   compile(request: CompileRequest, ui: Ui): Promise<CompileResult>;
   tune(request: TuneRequest, ui: Ui): Promise<TuneResult>;
   run(request: RunRequest, ui: Ui): Promise<RunResult>;
+  merge(request: MergeRequest): Merged;
   inspect(request: InspectRequest): Promise<Inspection>;
   doctor(): Promise<readonly Check[]>;
   /** Processors to use where --threads is absent. */

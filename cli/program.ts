@@ -8,6 +8,7 @@ import { addDoctor } from './doctor.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { addInspect } from './inspect.js';
 import type { Io } from './io.js';
+import { addMerge } from './merge.js';
 import { choice } from './options.js';
 import { printError } from './report.js';
 import { addRun } from './run.js';
@@ -57,6 +58,7 @@ function createProgram(context: Context): Command {
   addRun(program, context);
   addCompile(program, context);
   addTune(program, context);
+  addMerge(program, context);
   addInspect(program, context);
   addDoctor(program, context);
   return addSections(program, {
@@ -77,6 +79,7 @@ function createProgram(context: Context): Command {
       'TILEWRIGHT_CUBLASLT=FILE     what tune compares with on a GPU; none: nothing',
       'TILEWRIGHT_CUDA_DRIVER=FILE  libcuda.so.1 where it is in an unusual place',
       'TILEWRIGHT_DEVICE_TIMEOUT=180 seconds without an answer after which a GPU counts as hung',
+      'TILEWRIGHT_SHARDS=N          number of shards for run --shard where the scheduler does not tell it (Kubernetes)',
       'TILEWRIGHT_DEBUG=1           prints the stack of an unexpected error',
     ],
     'Exit status': EXIT_STATUSES,

@@ -3,11 +3,14 @@ import { Option, type Command } from 'commander';
 import { isArtifact } from '../driver/artifact.js';
 import { modelName } from '../driver/model.js';
 import { Interrupted, type RunRequest, type RunResult } from '../driver/requests.js';
-import { modelFolder, parseDocs, parseLimit, SHARING_MODES, TASKS } from '../eval/index.js';
+import { modelFolder, parseDocs, parseLimit, shardName, SHARING_MODES, TASKS } from '../eval/index.js';
 import { UserError } from '../errors.js';
+import { readSettings } from '../settings.js';
 import { count, duration, si } from './format.js';
+import { quoteForShell } from './io.js';
 import { addModelFlags, addSections, CHECKPOINT_HELP, EXIT_STATUSES } from './help.js';
 import { choice, isSet, modelFlags, refuseCompileFlags, required, sharing, text, threads, type Flags } from './options.js';
+import { shard } from './shard.js';
 import { printJson, sameCommand, StoppedEarly, withUi, type Context } from './work.js';
 
 const TASK_NAMES = TASKS.map(({ name }) => name);
@@ -27,6 +30,7 @@ export function addRun(program: Command, context: Context): void {
     .option('--sharing <mode>', `what is computed once: ${SHARING_MODES.join(', ')} (see below)`, 'tree')
     .option('--docs <A:B>', 'only questions A to B−1, counted from 0; A: and :B are open ranges')
     .option('--limit <n>', 'at most n questions; below 1, that share of them')
+    .option('--shard [i/n]', 'only part i of n, for merge to join; without a value, as the scheduler says (see below)')
     .option('--resume', 'go on with the journal in --out')
     .option('--threads <n>', 'worker threads (default: all processors)');
   addModelFlags(command)
@@ -43,10 +47,18 @@ export function addRun(program: Command, context: Context): void {
       'none     every choice by itself (to compare with)',
       'All three give the same answers.',
     ],
+    'Shards: one run on many machines': [
+      '--shard 3/8 scores the third of eight parts, of about equal work, into a folder of its own',
+      'in --out, which shards may share; tilewright merge makes one run\'s results of all. Without',
+      'a value the part is a task of a Slurm array (SLURM_ARRAY_TASK_ID), a pod of a Kubernetes',
+      'Indexed Job (JOB_COMPLETION_INDEX, with TILEWRIGHT_SHARDS for n), or a task of srun',
+      '(SLURM_PROCID). Complete scripts: docs/scaling.md.',
+    ],
     Examples: [
       EXAMPLE,
       `tilewright run llama.tw --task hellaswag --data ${DATA} --out results`,
       `tilewright run llama.tw --task hellaswag --data ${DATA} --out results --resume`,
+      `tilewright run llama.tw --task hellaswag --data ${DATA} --out shards --shard 3/8 --resume`,
       'tilewright run llama.tw --task arc_challenge --data arc.jsonl --limit 100 --json',
     ],
     'Exit status': EXIT_STATUSES,
@@ -66,12 +78,15 @@ function parse(context: Context, model: string, flags: Flags): Omit<RunRequest, 
   const [docs, limit, output, trace] = [text(flags, 'docs'), text(flags, 'limit'), text(flags, 'out'), text(flags, 'trace')];
   const resume = isSet(flags, 'resume');
   if (resume && output === undefined) throw new UserError('--resume needs --out: the journal of the interrupted run is there', 'add --out with the folder of that run');
+  const part = shard(flags, readSettings());
+  if (part !== undefined && output === undefined) throw new UserError('--shard needs --out: merge joins what the shards write there', 'add --out shards, the same for all');
   const request = {
     model, task, data, resume, sharing: sharing(flags), ...modelFlags(flags),
     ...(docs === undefined ? {} : { docs: parseDocs(docs) }),
     ...(limit === undefined ? {} : { limit: parseLimit(limit) }),
     ...(output === undefined ? {} : { output }),
     ...(trace === undefined ? {} : { trace }),
+    ...(part === undefined ? {} : { shard: part }),
   };
   if (isArtifact(model)) refuseCompileFlags(flags, model);
   if (output !== undefined) refuseArtifactFolder(output, model);
@@ -94,6 +109,7 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
   });
   if (isJson) printJson(io, result.results);
   else io.stdout.write(describe(result));
+  if (!isJson && request.shard !== undefined) io.stdout.write(`shard ${shardName(request.shard)}; when all are done: ${io.invocation} merge ${quoteForShell(request.output ?? '')} --out results\n`);
 }
 
 function describe(result: RunResult): string {

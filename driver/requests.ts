@@ -94,6 +94,8 @@ export interface RunRequest extends ModelRequest {
   readonly limit?: number;
   /** Half-open range of question numbers; without `end`, to the last. */
   readonly docs?: { readonly first: number; readonly end?: number };
+  /** Scores one part of the questions; needs `output`. */
+  readonly shard?: { /** From 1. */ readonly index: number; readonly count: number };
   /** Folder of results; nothing is written where absent. */
   readonly output?: string;
   readonly resume: boolean;

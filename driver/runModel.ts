@@ -4,8 +4,8 @@ import { setImmediate } from 'node:timers/promises';
 import { bucketCostModel } from '../autotune/bucketCost.js';
 import { UserError } from '../errors.js';
 import {
-  evaluate, formatTable, loadQuestions, modelFolder, prepareOutput, scoreQuestions, summariseResults, taskByName, throughputOf, writeResults,
-  type Evaluation, type LoadedQuestions, type Progress, type ResultsInput, type Task,
+  checkResumedShard, evaluate, formatTable, loadQuestions, prepareOutput, resultsFolder, scoreQuestions, shardName, summariseResults, taskByName, throughputOf, writeResults,
+  type Evaluation, type LoadedQuestions, type Progress, type ResultsInput, type Scored, type Task,
 } from '../eval/index.js';
 import { describeTokenizer } from '../models/tokenizer.js';
 import { loadAddon } from '../runtime/cpu/addon.js';
@@ -27,8 +27,13 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   const begin = performance.now();
   const task = taskByName(request.task);
   if (request.resume && request.output === undefined) throw new UserError('--resume needs the folder of the run that it continues', 'add --out DIR');
+  const { shard } = request;
+  if (shard !== undefined && request.output === undefined) throw new UserError('--shard needs a folder: merge joins what the shards write there', 'add --out DIR');
   const name = modelName(request.model);
-  if (request.output !== undefined) prepareOutput(modelFolder(request.output, name));
+  if (request.output !== undefined) {
+    if (request.resume) checkResumedShard(request.output, name, task.name, shard);
+    prepareOutput(resultsFolder(request.output, name, shard));
+  }
   if (request.trace !== undefined) prepareOutput(dirname(resolve(request.trace)));
 
   const machine = detectMachine();
@@ -52,10 +57,11 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
     const work = new BatchWork(model.plan);
     const scorer = new PlanScorer(executor, { maxLength: contextLimit(checkpoint, model.plan), cost: costOf(model, work), work });
     const loadSeconds = (performance.now() - begin) / 1000;
-    ui.phase('score', `${loaded.questions.length} questions, sharing ${request.sharing}`);
-    const evaluation = await score(request, { task, loaded, scorer, name, id, model }, ui);
+    ui.phase('score', `${shard === undefined ? '' : `shard ${shardName(shard)} of `}${loaded.questions.length} questions, sharing ${request.sharing}`);
+    const evaluation = await score(request, { task, loaded, scorer, name, id, model, work }, ui);
     if (request.trace !== undefined) writeTrace(request.trace, await traceOf(executor, loaded, request.sharing, scorer));
     if (evaluation.isInterrupted) throw new Interrupted(evaluation.scores.length);
+    const scored = new Set(evaluation.scores.map(({ docId }) => docId));
     const input: ResultsInput = {
       taskName: task.name, taskVersion: task.version, modelName: name,
       config: {
@@ -63,12 +69,13 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
         arithmetic: model.arithmetic, isa: isaOf(model), sharing: request.sharing, limit: request.limit ?? null,
       },
       taskConfig: { dataset_path: request.data, dataset_sha256: loaded.sha256 },
-      questionsInDataset: loaded.total, questions: loaded.questions, scores: evaluation.scores,
+      questionsInDataset: loaded.total, questions: loaded.questions.filter(({ docId }) => scored.has(docId)), scores: evaluation.scores,
       throughput: throughputOf({
         questions: evaluation.questionsScored, tokensComputed: evaluation.tokensComputed, tokensWithoutSharing: evaluation.tokensWithoutSharing,
         loadSeconds, scoreSeconds: evaluation.scoreSeconds, modelFlops: scorer.modelFlops,
       }),
       started, finished: new Date(), version: VERSION,
+      ...(shard === undefined || evaluation.identity === undefined ? {} : { shard: { ...shard, run: evaluation.identity } }),
     };
     if (request.output === undefined) {
       const results = summariseResults(input);
@@ -131,14 +138,16 @@ interface Scoring {
   readonly name: string;
   readonly id: string;
   readonly model: CompiledModel;
+  readonly work: BatchWork;
 }
 
-async function score(request: RunRequest, { task, loaded, scorer, name, id, model }: Scoring, ui: Ui): Promise<Evaluation> {
+async function score(request: RunRequest, { task, loaded, scorer, name, id, model, work }: Scoring, ui: Ui): Promise<Evaluation & Partial<Pick<Scored, 'identity'>>> {
   const onProgress = (progress: Progress): void => ui.run(toRunProgress(progress));
   const shared = { scorer, sharing: request.sharing, onProgress, onWarning: (line: string) => ui.warn(line), ...(request.signal === undefined ? {} : { signal: request.signal }) };
   if (request.output === undefined) return evaluate({ ...shared, questions: loaded.questions, tokenised: loaded.tokenised });
   const scored = await scoreQuestions({
     ...shared, task, loaded, out: request.output, modelName: name, resume: request.resume,
+    shard: request.shard === undefined ? undefined : { ...request.shard, workOf: ({ tokens, rows, longest }) => work.estimate(tokens, rows, longest) },
     identity: { artifact: id, arithmetic: model.arithmetic, isa: isaOf(model) },
   });
   if (scored.questionsResumed > 0) ui.note(`${scored.questionsResumed} questions taken over from ${scored.journal}`);

@@ -6,6 +6,7 @@ import { halvePack, packTrees, shuffled } from './pack.js';
 import type { Pack } from './packing.js';
 import { Tally, type Progress } from './progress.js';
 import type { ScoredRows, Scorer } from './scorer.js';
+import { treesOfShard, type Shard, type WorkOf } from './shard.js';
 import type { Question } from './tasks/task.js';
 import { checkLengths, type TokenisedQuestion } from './tokenise.js';
 import type { Sharing } from './tree.js';
@@ -17,6 +18,8 @@ export interface EvaluateOptions {
   readonly tokenised: readonly TokenisedQuestion[];
   readonly scorer: Scorer;
   readonly sharing: Sharing;
+  /** Scores the questions of one shard only. */
+  readonly shard?: (Shard & { readonly workOf: WorkOf }) | undefined;
   /** Questions finished before, by doc_id: not scored again. */
   readonly done?: ReadonlyMap<number, Scores>;
   /** Sees questions as they finish, in groups; throwing ends the run. */
@@ -29,7 +32,7 @@ export interface EvaluateOptions {
 }
 
 export interface Evaluation {
-  /** Finished questions by doc_id; all of them unless isInterrupted. */
+  /** Finished questions by doc_id; all of them, or of the shard, unless isInterrupted. */
   readonly scores: readonly Scores[];
   readonly isInterrupted: boolean;
   /** What this call did, questions taken over left out. Seconds are measured, first micro-batch to last. */
@@ -149,19 +152,23 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   if (questions.length !== tokenised.length) throw new Error(`${questions.length} questions, ${tokenised.length} tokenised`);
   checkLengths(tokenised, scorer.maxLength, scorer.maxTokens);
   const byId = new Map(questions.map((question) => [question.docId, question]));
+  // Trees of all questions, those of other shards and those that are done included: where bits depend on a tree, every
+  // run has the same trees.
+  const planned = planTrees(tokenised, sharing, capacityOf(scorer)).trees;
+  const ownTrees = options.shard === undefined ? planned : treesOfShard(planned, options.shard, options.shard.workOf);
+  const own = new Set(ownTrees.flatMap(({ paths }) => paths.map(({ question }) => tokenised[question]?.docId)));
   const all = new Map<number, Scores>();
-  const tally = new Tally(questions.length);
+  const tally = new Tally(own.size);
   const finish = (scores: Scores): void => {
     const question = byId.get(scores.docId);
-    if (question === undefined) return;
+    if (question === undefined || !own.has(scores.docId)) return;
     all.set(scores.docId, scores);
     tally.add(question, scores);
   };
   for (const scores of options.done?.values() ?? []) finish(scores);
 
-  // Trees of all questions, those that are done included: where bits depend on a tree, a resumed run has the same trees.
-  const isLeft = tokenised.map(({ docId }) => !all.has(docId));
-  const trees = planTrees(tokenised, sharing, capacityOf(scorer)).trees.filter(({ paths }) => paths.some(({ question }) => isLeft[question]));
+  const isLeft = tokenised.map(({ docId }) => own.has(docId) && !all.has(docId));
+  const trees = ownTrees.filter(({ paths }) => paths.some(({ question }) => isLeft[question]));
   const tokensTotal = trees.reduce((sum, { tokens }) => sum + tokens, 0);
   const packs = planBatches(trees, scorer);
   const collector = new Collector(tokenised);
@@ -252,7 +259,7 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
     // After an error the scorer may still be at work on memory that the caller is about to release.
     await flight?.scored.catch(() => {});
   }
-  const isInterrupted = all.size < questions.length;
+  const isInterrupted = all.size < own.size;
   const scores = [...all.values()].sort((a, b) => a.docId - b.docId);
   const scoreSeconds = elapsed();
   const tokensWithoutSharing = tokenised.filter(({ docId }, i) => isLeft[i] === true && all.has(docId)).reduce((sum, question) => sum + unsharedTokens(question), 0);

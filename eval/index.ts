@@ -6,6 +6,7 @@
 export { DEFAULT_BOUNDS, loadDataset, readLines, readQuestions, type Dataset, type DatasetBounds, type DatasetOptions, type DatasetSummary } from './dataset.js';
 export { evaluate, type EvaluateOptions, type Evaluation } from './evaluate.js';
 export { Journal, journalPath, type JournalOptions, type RunIdentity } from './journal.js';
+export { mergeShards, type Merged, type MergeRequest } from './merge.js';
 export { argmax, meanAndError, measure, type QuestionMetrics, type Scores } from './metrics.js';
 export { layBatch, type LaidBatch } from './microBatch.js';
 export { makeFolder, modelFolder, prepareOutput, sanitiseModelName, writeAtomically } from './output.js';
@@ -16,6 +17,7 @@ export { summariseResults, throughputOf, VOLATILE_FIELDS, writeResults, type Res
 export { loadQuestions, scoreQuestions, type LoadedQuestions, type Scored, type ScoreOptions } from './run.js';
 export { NonFiniteError, type MicroBatch, type ScoredRows, type Scorer } from './scorer.js';
 export { parseDocs, parseLimit, selectRange, type Selection } from './selection.js';
+export { checkResumedShard, MAX_SHARDS, resultsFolder, shardName, treesOfShard, type Shard } from './shard.js';
 export { formatTable } from './table.js';
 export { taskByName, TASKS } from './tasks/index.js';
 export type { Doc, Question, Task } from './tasks/task.js';

@@ -1,8 +1,10 @@
 /** The results of a run as files, in the public harness's layout with a `throughput` block. */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
+import type { RunIdentity } from './journal.js';
 import { meanAndError, type QuestionMetrics, type Scores } from './metrics.js';
-import { modelFolder, sanitiseModelName, writeAtomically } from './output.js';
+import { sanitiseModelName, writeAtomically } from './output.js';
+import { resultsFolder, type Shard } from './shard.js';
 import { makeSample, toJson } from './samples.js';
 import type { Question } from './tasks/task.js';
 
@@ -24,7 +26,17 @@ export interface Throughput {
 /** Top-level fields of results_*.json that differ between equal runs. All others are the same to the byte. */
 export const VOLATILE_FIELDS = ['date', 'start_time', 'end_time', 'total_evaluation_time_seconds', 'throughput'] as const;
 
-export interface ResultsInput {
+/** The part of a run that results are of, and what must agree for parts to be merged. */
+export interface ShardOfRun extends Shard { readonly run: RunIdentity }
+
+export interface ResultsInput extends ResultsHeader {
+  /** Of all questions; of a shard's where it is one. */
+  readonly questions: readonly Question[];
+  readonly scores: readonly Scores[];
+}
+
+/** Everything but the questions. */
+export interface ResultsHeader {
   readonly taskName: string;
   readonly taskVersion: number;
   /** As the user named it; its sanitised form names the folder. */
@@ -35,9 +47,6 @@ export interface ResultsInput {
   readonly taskConfig: Readonly<Record<string, string | number | boolean | null>>;
   /** Questions in the dataset, before --docs and --limit. */
   readonly questionsInDataset: number;
-  readonly questions: readonly Question[];
-  /** Of all questions. */
-  readonly scores: readonly Scores[];
   readonly throughput: Throughput;
   /** Wall clock at the start of the command and now. */
   readonly started: Date;
@@ -46,6 +55,7 @@ export interface ResultsInput {
   readonly version: string;
   /** Also report accuracy by likelihood per byte. */
   readonly accBytes?: boolean;
+  readonly shard?: ShardOfRun | undefined;
 }
 
 /** Standard errors need two questions; the harness writes "N/A" for fewer. */
@@ -77,7 +87,10 @@ const METRICS: readonly { readonly name: string; readonly field: keyof QuestionM
 /** `2026-01-31T10-20-30.123000`: an ISO date in UTC without characters that file systems refuse. */
 export const fileDate = (date: Date): string => `${date.toISOString().slice(0, -1).replaceAll(':', '-')}000`;
 
-function taskResults(input: ResultsInput, metrics: readonly QuestionMetrics[]): Record<string, StandardError | string> {
+export const samplesName = (task: string, date: string): string => `samples_${task}_${date}.jsonl`;
+export const resultsName = (date: string): string => `results_${date}.json`;
+
+function taskResults(input: ResultsHeader, metrics: readonly QuestionMetrics[]): Record<string, StandardError | string> {
   const block: Record<string, StandardError | string> = { alias: input.taskName };
   for (const { name, field, isExtra } of METRICS) {
     if (isExtra && input.accBytes !== true) continue;
@@ -88,7 +101,8 @@ function taskResults(input: ResultsInput, metrics: readonly QuestionMetrics[]): 
   return block;
 }
 
-function buildResults(input: ResultsInput, metrics: readonly QuestionMetrics[], taskHash: string): Results {
+/** The content of results_*.json; metrics and the hash of all documents are in the order of the samples. */
+export function buildResults(input: ResultsHeader, metrics: readonly QuestionMetrics[], taskHash: string): Results {
   const { taskName, modelName } = input;
   const seconds = (input.finished.getTime() - input.started.getTime()) / 1000;
   const isBetter = Object.fromEntries(METRICS.filter(({ isExtra }) => !isExtra || input.accBytes === true).map(({ name }) => [name, true]));
@@ -111,6 +125,7 @@ function buildResults(input: ResultsInput, metrics: readonly QuestionMetrics[], 
     end_time: input.finished.getTime() / 1000,
     total_evaluation_time_seconds: String(seconds),
     throughput: input.throughput,
+    ...(input.shard === undefined ? {} : { shard: input.shard }),
   };
 }
 
@@ -147,16 +162,21 @@ export function summariseResults(input: ResultsInput): Results {
 
 /**
  * Writes samples_<task>_<date>.jsonl, ordered by doc_id, then results_<date>.json, each whole or not at all, into
- * `<out>/<model>/`. Throws UserError where the disk refuses.
+ * `<out>/<model>/`, or a shard's folder there. Throws UserError where the disk refuses.
  */
 export function writeResults(out: string, input: ResultsInput): WrittenResults {
-  const folder = modelFolder(out, input.modelName);
-  const date = fileDate(input.finished);
-  const samplesPath = join(folder, `samples_${input.taskName}_${date}.jsonl`);
   const summary = new SampleSummary();
-  writeAtomically(samplesPath, summary.lines(input));
-  const results = summary.results(input);
-  const resultsPath = join(folder, `results_${date}.json`);
+  return writeFiles(out, input, summary.lines(input), () => summary.results(input));
+}
+
+/** Samples, then the results that are made of them once all are written. */
+export function writeFiles(out: string, header: ResultsHeader, samples: Iterable<string>, resultsOf: () => Results): WrittenResults {
+  const folder = resultsFolder(out, header.modelName, header.shard);
+  const date = fileDate(header.finished);
+  const samplesPath = join(folder, samplesName(header.taskName, date));
+  writeAtomically(samplesPath, samples);
+  const results = resultsOf();
+  const resultsPath = join(folder, resultsName(date));
   writeAtomically(resultsPath, [`${toJson(results, 2)}\n`]);
   return { results, resultsPath, samplesPath };
 }

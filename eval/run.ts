@@ -2,8 +2,9 @@
 import { loadDataset, type DatasetOptions, type DatasetSummary } from './dataset.js';
 import { evaluate, type Evaluation, type EvaluateOptions } from './evaluate.js';
 import { Journal, journalPath, type RunIdentity } from './journal.js';
-import { modelFolder, prepareOutput } from './output.js';
+import { prepareOutput } from './output.js';
 import type { Scorer } from './scorer.js';
+import { checkResumedShard, resultsFolder, shardName } from './shard.js';
 import type { Question, Task } from './tasks/task.js';
 import { Tokeniser, type TokenisedQuestion, type TokeniseOptions } from './tokenise.js';
 import type { Sharing } from './tree.js';
@@ -24,12 +25,12 @@ export async function loadQuestions(dataset: DatasetOptions, tokenise: TokeniseO
   }
 }
 
-export interface ScoreOptions extends Pick<EvaluateOptions, 'onProgress' | 'onWarning' | 'signal'> {
+export interface ScoreOptions extends Pick<EvaluateOptions, 'onProgress' | 'onWarning' | 'shard' | 'signal'> {
   readonly task: Task;
   readonly loaded: LoadedQuestions;
   readonly scorer: Scorer;
   readonly sharing: Sharing;
-  /** The folder given with --out; journal and results go to its subfolder for the model. */
+  /** The folder given with --out; journal and results go to its subfolder for the model, those of a shard one deeper. */
   readonly out: string;
   readonly modelName: string;
   /** What else decides the answers: artifact or model hash, precision, options. Task, dataset and sharing are added. */
@@ -41,31 +42,35 @@ export interface Scored extends Evaluation {
   readonly journal: string;
   /** Questions taken over from the journal. */
   readonly questionsResumed: number;
+  /** What must agree for answers of different shards to be merged. */
+  readonly identity: RunIdentity;
 }
 
 /** Scores with a journal. The journal is closed and on disk when this returns or throws. */
 export async function scoreQuestions(options: ScoreOptions): Promise<Scored> {
-  const { task, loaded, scorer, sharing, onProgress, onWarning, signal } = options;
-  const folder = modelFolder(options.out, options.modelName);
+  const { task, loaded, scorer, sharing, shard, onProgress, onWarning, signal } = options;
+  if (options.resume) checkResumedShard(options.out, options.modelName, task.name, shard);
+  const folder = resultsFolder(options.out, options.modelName, shard);
   prepareOutput(folder);
+  const identity: RunIdentity = {
+    ...options.identity,
+    task: task.name, taskVersion: task.version, dataset: loaded.sha256, sharing,
+    questions: loaded.questions.length, firstQuestion: loaded.questions[0]?.docId ?? null,
+  };
   const journal = new Journal({
     path: journalPath(folder, task.name),
     resume: options.resume,
     choices: new Map(loaded.questions.map(({ docId, choices }) => [docId, choices.length])),
-    identity: {
-      ...options.identity,
-      task: task.name, taskVersion: task.version, dataset: loaded.sha256, sharing,
-      questions: loaded.questions.length, firstQuestion: loaded.questions[0]?.docId ?? null,
-    },
+    identity: { ...identity, ...(shard === undefined ? {} : { shard: shardName(shard) }) },
   });
   try {
     const evaluation = await evaluate({
-      questions: loaded.questions, tokenised: loaded.tokenised, scorer, sharing, done: journal.done, signal,
+      questions: loaded.questions, tokenised: loaded.tokenised, scorer, sharing, shard, done: journal.done, signal,
       onFinished: (finished) => journal.append(finished),
       ...(onProgress === undefined ? {} : { onProgress }),
       ...(onWarning === undefined ? {} : { onWarning }),
     });
-    return { ...evaluation, journal: journal.path, questionsResumed: journal.done.size };
+    return { ...evaluation, journal: journal.path, questionsResumed: journal.done.size, identity };
   } finally {
     journal.close();
   }

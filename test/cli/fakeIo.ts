@@ -65,7 +65,7 @@ const unexpected = (name: string) => (): never => {
 
 /** Commands of which only those given may be called. */
 export const fakeCommands = (given: Partial<Commands>): Commands => ({
-  compile: unexpected('compile'), tune: unexpected('tune'), run: unexpected('run'), inspect: unexpected('inspect'), doctor: unexpected('doctor'), cores: () => 2,
+  compile: unexpected('compile'), tune: unexpected('tune'), run: unexpected('run'), merge: unexpected('merge'), inspect: unexpected('inspect'), doctor: unexpected('doctor'), cores: () => 2,
   ...given,
 });
 

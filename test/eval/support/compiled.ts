@@ -1,5 +1,5 @@
 /** eval/ as plain JavaScript in a folder of its own, for child processes and worker threads. */
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -8,7 +8,7 @@ import { SUPPORT } from './questions.js';
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 
-/** Returns the folder; it holds eval/, errors.js and fakeTokenizer.mjs. The caller removes it. */
+/** Returns the folder; it holds eval/, errors.js, fakeTokenizer.mjs and the packages. The caller removes it. */
 export function compileEval(): string {
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-eval-'));
   const sources = readdirSync(join(ROOT, 'eval'), { recursive: true, encoding: 'utf8' })
@@ -22,6 +22,7 @@ export function compileEval(): string {
     writeFileSync(target, outputText);
   }
   cpSync(join(SUPPORT, 'fakeTokenizer.mjs'), join(folder, 'fakeTokenizer.mjs'));
+  symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'));
   writeFileSync(join(folder, 'package.json'), '{"type":"module"}\n');
   return folder;
 }

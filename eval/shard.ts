@@ -1,0 +1,83 @@
+/**
+ * Shards: parts of a run that processes without a connection score, each with a folder and a journal of its own. Who
+ * scores what follows from the questions and the model alone, so that nobody has to be asked.
+ */
+import { existsSync, readdirSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { UserError } from '../errors.js';
+import { journalPath } from './journal.js';
+import { modelFolder } from './output.js';
+import type { TreeSize } from './tree.js';
+import type { TreePlan } from './treePlan.js';
+
+/** One part of a run. */
+export interface Shard {
+  /** 1 to count. */
+  readonly index: number;
+  readonly count: number;
+}
+
+/** More processes than any cluster starts for one question set. */
+export const MAX_SHARDS = 10_000;
+
+export const shardName = ({ index, count }: Shard): string => `${index}/${count}`;
+
+const folderName = ({ index, count }: Shard): string => `shard-${index}-of-${count}`;
+
+/** The shard whose folder this is, by its name. */
+export function shardOfFolder(path: string): Shard | undefined {
+  const match = /^shard-(\d{1,6})-of-(\d{1,6})$/.exec(basename(path));
+  if (match === null) return undefined;
+  const [index, count] = [Number(match[1]), Number(match[2])];
+  return index >= 1 && index <= count ? { index, count } : undefined;
+}
+
+/** Where the files of a run go: shards may share --out, and never meet. */
+export const resultsFolder = (out: string, modelName: string, shard?: Shard): string =>
+  (shard === undefined ? modelFolder(out, modelName) : join(modelFolder(out, modelName), folderName(shard)));
+
+/**
+ * Refuses to resume one part of a run as another: it would start from nothing beside a journal that holds its answers.
+ * Throws UserError.
+ */
+export function checkResumedShard(out: string, modelName: string, task: string, shard: Shard | undefined): void {
+  const whole = modelFolder(out, modelName);
+  if (!existsSync(whole) || existsSync(journalPath(resultsFolder(out, modelName, shard), task))) return;
+  const now = shard === undefined ? 'the whole run' : `shard ${shardName(shard)}`;
+  const fresh = 'or run without --resume to score everything again';
+  if (shard !== undefined && existsSync(journalPath(whole, task))) {
+    throw new UserError(`${journalPath(whole, task)} is the journal of the whole run, this is ${now}`, `Leave out --shard to go on with it, ${fresh}`);
+  }
+  const other = readdirSync(whole).filter((name) => existsSync(journalPath(join(whole, name), task)))
+    .flatMap((name) => shardOfFolder(name) ?? []).find(({ count }) => count !== shard?.count);
+  if (other === undefined) return;
+  throw new UserError(`${whole} holds journals of shards of ${other.count}, this is ${now}`, `Go on with --shard ${shardName(other)} and its like, ${fresh}`);
+}
+
+/** Estimated work of one tree, in any unit: the same on every machine, whatever was tuned there. */
+export type WorkOf = (tree: TreeSize) => number;
+
+/**
+ * The trees of one shard, in order. Trees that hold choices of one question stay together; the largest such group goes
+ * first, each to the shard that has the least work so far.
+ */
+export function treesOfShard(trees: readonly TreePlan[], { index, count }: Shard, workOf: WorkOf): TreePlan[] {
+  // A tree of several questions holds all their choices: its first question names it as well as any.
+  const groups = new Map<number, { readonly trees: TreePlan[]; work: number }>();
+  for (const tree of trees) {
+    const name = tree.paths[0]?.question ?? -1;
+    const group = groups.get(name) ?? { trees: [], work: 0 };
+    groups.set(name, group);
+    group.trees.push(tree);
+    group.work += workOf(tree);
+  }
+  const load = new Float64Array(count);
+  const own = new Set<TreePlan>();
+  // Sorting is stable: groups of equal work stay in the order of the trees.
+  for (const group of [...groups.values()].sort((a, b) => b.work - a.work)) {
+    const least = load.reduce((best, work, i) => (work < load[best]! ? i : best), 0);
+    load[least]! += group.work;
+    if (least === index - 1) group.trees.forEach((tree) => own.add(tree));
+  }
+  return trees.filter((tree) => own.has(tree));
+}
