@@ -6,6 +6,7 @@ import { interpretModule } from '../../ir/kernelInterpreter.js';
 import type { CpuAttentionSchedule, CpuIsa } from '../../ir/plan.js';
 import { RUNNABLE, randomArray, randomSource, runGenerated } from './harness.js';
 import { randomTrees } from './modules.js';
+import { expectSame } from '../support/sameValues.js';
 
 interface Shape { readonly heads: number; readonly kvHeads: number; readonly headDim: number; readonly dtype: 'f32' | 'bf16' }
 
@@ -77,21 +78,21 @@ const rowsOf = (data: Float64Array, columns: number, from: number, to: number): 
 
 describe.each(RUNNABLE.filter((isa) => isa !== 'amx'))('attention on %s', (isa) => {
   // The shapes and tiles differ in what is generated, not in what the instruction set does: one meets every shape with every
-  // tile. Every second tile takes a materialised mask too.
+  // tile. Every second tile takes a materialised mask too, and gathered queries.
   const shapes = isa === 'avx512' ? SHAPES : SHAPES.slice(1, 3);
   it.each(shapes.flatMap((s, i) => (isa === 'avx512' ? [false, true] : [true]).map((hasQueryRow) => ({ s, hasQueryRow, parity: (i + Number(hasQueryRow)) % 2, label: `${s.heads}/${s.kvHeads} heads of ${s.headDim}, ${s.dtype}${hasQueryRow ? ', gathered queries' : ''}` }))))(
     '$label: agrees with float64, whatever the tiles', ({ s, hasQueryRow, parity }) => {
       const biased = [...TILES.keys()].filter((i) => i % 2 === parity);
-      const tiles = isa === 'avx512' ? [...TILES.keys()] : biased;
+      const tiles = isa === 'avx512' && !hasQueryRow ? [...TILES.keys()] : biased;
       const module = moduleOf(s, hasQueryRow, tiles, biased);
       const data = dataOf(s, 150, 37, s.headDim);
       const got = run(module, data, isa);
       const buffers = new Map(['q', 'k', 'v', 'subtreeEnd', 'row', 'bias'].map((name) => [name, got.get(name)!]));
       const first = `o${tiles[0]!}`;
       const want = interpretModule({ ...module, kernels: module.kernels.slice(0, 1) }, { sizes: { T: 150, R: 37 }, buffers }).get(first)!;
-      got.get(first)!.forEach((x, i) => { expect(Math.abs(x - want[i]!)).toBeLessThan(4e-5); });
-      for (const i of tiles) expect(got.get(`o${i}`)).toEqual(got.get(first));
-      for (const i of biased) expect(got.get(`b${i}`)).toEqual(got.get(first));
+      expect(got.get(first)!.reduce((most, x, i) => Math.max(most, Math.abs(x - want[i]!)), 0)).toBeLessThan(4e-5);
+      for (const i of tiles) expectSame(got.get(`o${i}`), got.get(first), `o${i}`);
+      for (const i of biased) expectSame(got.get(`b${i}`), got.get(first), `b${i}`);
     }, 180_000);
 
   it('gives a tree the same bits alone and behind others, and keeps NaN of other trees out', () => {
@@ -107,7 +108,7 @@ describe.each(RUNNABLE.filter((isa) => isa !== 'amx'))('attention on %s', (isa) 
     const alone = run(module, {
       q: cut(all.q), k: cut(all.k), v: cut(all.v), row: Float64Array.of(0), subtreeEnd: cut(subtreeEnd).map((end) => end - first),
     }, isa);
-    for (const i of tiles) expect(alone.get(`o${i}`)).toEqual(cut(together.get('o0')!));
+    for (const i of tiles) expectSame(alone.get(`o${i}`), cut(together.get('o0')!), `o${i}`);
     const bad = { ...all, subtreeEnd, k: all.k.slice(), v: all.v.slice() };
     bad.k[3 * 128 + 7] = NaN;
     bad.v[5 * 128 + 70] = Infinity;
@@ -116,7 +117,7 @@ describe.each(RUNNABLE.filter((isa) => isa !== 'amx'))('attention on %s', (isa) 
     for (const i of tiles) {
       const out = poisoned.get(`o${i}`)!;
       // Tokens 110 to 119 see the bad value; 120 on do not, nor do 53 to 109.
-      for (const [from, to] of [[first, 110], [120, T]] as const) expect(rowsOf(out, 128, from, to)).toEqual(rowsOf(together.get('o0')!, 128, from, to));
+      for (const [from, to] of [[first, 110], [120, T]] as const) expectSame(rowsOf(out, 128, from, to), rowsOf(together.get('o0')!, 128, from, to), `o${i}`);
       expect(rowsOf(out, 128, 112, 113)[3]).toBeNaN();
       expect(rowsOf(out, 128, 40, 41).slice(0, 64).every(Number.isNaN)).toBe(true);
     }

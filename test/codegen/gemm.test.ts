@@ -7,6 +7,7 @@ import { interpretModule } from '../../ir/kernelInterpreter.js';
 import type { CpuGemmSchedule, CpuIsa } from '../../ir/plan.js';
 import { RUNNABLE, randomArray, randomSource, runGenerated } from './harness.js';
 import { acc, add, element, mul, rowSum, store } from './modules.js';
+import { expectSame } from '../support/sameValues.js';
 
 const FACTS = { isas: ['portable', 'avx2', 'avx512', 'amx'] as const, l1: 32768, l2: 1 << 20 };
 
@@ -96,14 +97,14 @@ describe.each([...RUNNABLE])('a contraction on %s', (isa) => {
       const [mine, theirs] = [got.get(`${name}0`)!, round(want.get(`${name}0`)!)];
       const scale = theirs.reduce((most, v) => Math.max(most, Math.abs(v)), 1e-30);
       mine.forEach((v, i) => { if (!(Math.abs(v - theirs[i]!) <= 5e-6 * scale)) throw new Error(`${name}[${i}] is ${v}, float64 says ${theirs[i]}.`); });
-      schedules.forEach((_, i) => { expect(got.get(`${name}${i}`)).toEqual(got.get(`${name}0`)); });
+      schedules.forEach((_, i) => { expectSame(got.get(`${name}${i}`), got.get(`${name}0`), `${name}${i}`); });
     }
     // Other threads, a smaller T, and the same rows elsewhere: the same bits.
     for (const [from, to, workers] of [[0, T, 3], [0, 1, 1], [31, 64, 2], [45, T, 2]] as const) {
       const part = run(from, to, workers);
       for (const name of hasSum ? ['y', 'ssq'] : ['y']) {
         const columns = name === 'y' ? c.columns : Math.ceil(c.columns / ROW_SUM_BLOCK);
-        schedules.forEach((_, i) => { expect(part.get(`${name}${i}`)).toEqual(rowsOf(got.get(`${name}0`)!, columns, from, to)); });
+        schedules.forEach((_, i) => { expectSame(part.get(`${name}${i}`), rowsOf(got.get(`${name}0`)!, columns, from, to), `${name}${i} of rows ${from} to ${to}`); });
       }
     }
   }, 180_000);

@@ -11,6 +11,7 @@ import type { Tree } from './attentionCases.js';
 import { ADVERSARIES, adversarialData, CASES, EDGES, MMA, SIMT, ZOO, branches, chain, cut, dataOf, deep, ends, label, reference, rowsOf, schedule, single, tolerance } from './attentionCases.js';
 import type { AttentionData, EmulationOptions, Shape } from './attentionHarness.js';
 import { attentionModule, emulate } from './attentionHarness.js';
+import { expectSame } from '../../support/sameValues.js';
 
 /** Greatest distance from float64; NaN where a value is not a number. */
 function distance(s: Shape, plan: CudaAttentionSchedule, data: AttentionData, options?: EmulationOptions): number {
@@ -92,8 +93,8 @@ describe.each([{ plan: MMA, dtype: 'bf16' }, { plan: SIMT, dtype: 'f32' }] as co
   it('has the same bits alone and wherever its tree lies', () => {
     for (const i of [1, 2, 4]) {
       const [from, to] = [starts[i]!, starts[i]! + company[i]!.length];
-      expect(emulate(s, plan, cut(together, from, to)).out, `tree ${i} alone`).toEqual(rowsOf(whole, 96, from, to));
-      expect(emulate(s, plan, cut(together, from, together.T)).out, `trees from ${i} on`).toEqual(rowsOf(whole, 96, from, together.T));
+      expectSame(emulate(s, plan, cut(together, from, to)).out, rowsOf(whole, 96, from, to), `tree ${i} alone`);
+      expectSame(emulate(s, plan, cut(together, from, together.T)).out, rowsOf(whole, 96, from, together.T), `trees from ${i} on`);
     }
   }, 60_000);
 
@@ -101,16 +102,16 @@ describe.each([{ plan: MMA, dtype: 'bf16' }, { plan: SIMT, dtype: 'f32' }] as co
     const { module, kernel } = attentionModule(s);
     const others = attentionSchedules(kernel, module).filter(({ skeleton }) => skeleton === plan.skeleton);
     expect(others.length).toBe(4);
-    for (const other of others) expect(emulate(s, other, together).out, `${other.queries} queries`).toEqual(whole);
+    for (const other of others) expectSame(emulate(s, other, together).out, whole, `${other.queries} queries`);
     const row = [170, 3, 60, 62, 61, 15, together.T - 1];
     const gathered = emulate({ ...s, hasQueryRow: true }, plan, { T: together.T, inputs: new Map([...together.inputs, ['row', Float64Array.from(row)]]) }).out;
-    row.forEach((token, i) => { expect(rowsOf(gathered, 96, i, i + 1)).toEqual(rowsOf(whole, 96, token, token + 1)); });
+    row.forEach((token, i) => { expectSame(rowsOf(gathered, 96, i, i + 1), rowsOf(whole, 96, token, token + 1), `token ${token}`); });
   }, 60_000);
 
   it('has the same bits whenever copies land and in whatever order threads run', () => {
-    expect(emulate(s, plan, together, { late: false }).out).toEqual(whole);
-    expect(emulate(s, plan, together, { backwards: true }).out).toEqual(whole);
-    expect(emulate(s, plan, together, { tokensCapacity: 1024 }).out).toEqual(whole);
+    expectSame(emulate(s, plan, together, { late: false }).out, whole, 'early copies');
+    expectSame(emulate(s, plan, together, { backwards: true }).out, whole, 'backwards');
+    expectSame(emulate(s, plan, together, { tokensCapacity: 1024 }).out, whole, 'a larger capacity');
   }, 60_000);
 
   it('is not touched by NaN and infinity of other trees', () => {
@@ -122,8 +123,8 @@ describe.each([{ plan: MMA, dtype: 'bf16' }, { plan: SIMT, dtype: 'f32' }] as co
       for (let row = from; row < to; row++) x.fill(row % 2 === 0 ? NaN : Infinity, row * columns, (row + 1) * columns);
     }
     const got = emulate(s, plan, { T: together.T, inputs: poisoned }).out;
-    expect(rowsOf(got, 96, 0, from)).toEqual(rowsOf(whole, 96, 0, from));
-    expect(rowsOf(got, 96, to, together.T)).toEqual(rowsOf(whole, 96, to, together.T));
+    expectSame(rowsOf(got, 96, 0, from), rowsOf(whole, 96, 0, from), 'before the poison');
+    expectSame(rowsOf(got, 96, to, together.T), rowsOf(whole, 96, to, together.T), 'behind the poison');
     expect(rowsOf(got, 96, from, to).every(Number.isNaN)).toBe(true);
   }, 60_000);
 });

@@ -7,6 +7,7 @@ import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
 import { interpretModule } from '../../../ir/kernelInterpreter.js';
 import { emulateModule } from './emulate.js';
 import { cudaLayer } from './modules.js';
+import { expectSame } from '../../support/sameValues.js';
 
 const FACTS = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 } as const;
 const SHAPE = { hidden: 144, heads: 3, kvHeads: 3, headDim: 48, inter: 200, vocab: 600, width: 8 } as const;
@@ -87,6 +88,6 @@ describe('the bits of a result', () => {
   it('do not depend on the tile, the number of blocks, nor the order of threads', () => {
     const first = run(wgmma('pingpong', 64, 96, 3), wgmma('pingpong', 64, LOGPROB_BLOCK, 3), 'bf16').got;
     const second = run(wgmma('cooperative', 256, 96, 2), wgmma('cooperative', 128, LOGPROB_BLOCK, 2), 'bf16', { backwards: true, multiprocessors: 2 }).got;
-    for (const [name, values] of first) expect({ name, values: [...second.get(name)!] }).toEqual({ name, values: [...values] });
+    for (const [name, values] of first) expectSame(second.get(name), values, name);
   }, 240_000);
 });

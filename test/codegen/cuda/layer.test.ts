@@ -8,6 +8,7 @@ import { interpretModule } from '../../../ir/kernelInterpreter.js';
 import type { LayerShape } from '../modules.js';
 import { emulateModule } from './emulate.js';
 import { cudaLayer } from './modules.js';
+import { expectSame } from '../../support/sameValues.js';
 
 const FACTS = { arch: 'sm_80', sharedBytesPerBlock: 166_912, multiprocessors: 108 } as const;
 
@@ -82,12 +83,12 @@ describe('the bits of a result', () => {
 
   it('do not depend on the tile of tensor cores, nor on the order of threads', () => {
     const [first, ...others] = [run(gemm('mma', 64, 64, 32, 3), false), run(gemm('mma', 16, 128, 64, 2), true), run(gemm('mma', 32, 256, 32, 5, 1), false)];
-    for (const other of others) for (const [name, values] of first!) expect({ name, values: [...other.get(name)!] }).toEqual({ name, values: [...values] });
+    for (const other of others) for (const [name, values] of first!) expectSame(other.get(name), values, name);
   }, 240_000);
 
   it('do not depend on the tile of CUDA cores', () => {
     const [first, second] = [run(gemm('simt', 64, 64, 32, 1), false), run(gemm('simt', 16, 128, 16, 1), true)];
-    for (const [name, values] of first) expect({ name, values: [...second.get(name)!] }).toEqual({ name, values: [...values] });
+    for (const [name, values] of first) expectSame(second.get(name), values, name);
   }, 240_000);
 });
 
