@@ -43,8 +43,8 @@ const TILES: readonly Tile[] = [
   { mode: 'pingpong', tm: 64, tn: 64, rate: 0.4, residual: 0.4 },
   { mode: 'pingpong', tm: 64, tn: 32, rate: 0.25, residual: 0.25 },
 ];
-/** Rows of a group of row tiles: what all blocks read at a time fits L2. */
-const RASTER_ROWS = [2048, 1024];
+/** Rows of a group of row tiles at most: what all blocks read at a time fits L2. */
+const RASTER_ROWS = [2816, 1536];
 /** Without a neighbour to share weight tiles with, L2 is read more. */
 const ALONE = 0.91;
 const MOST_STAGES = 8;
@@ -60,6 +60,18 @@ function deepest(kernel: Contraction, module: KernelModule, device: WgmmaDevice,
   return undefined;
 }
 
+/**
+ * Row tiles of a group: as many as fit `rows`, and if possible so many that they divide the blocks at work: a block then
+ * stays on its row tile through the group, and keeps what it has computed of those rows.
+ */
+function rasterOf(multiprocessors: number, cluster: number, tm: number, rows: number): number {
+  const clusters = Math.max(1, Math.floor(multiprocessors / cluster));
+  const most = Math.max(1, Math.floor(rows / (tm * cluster)));
+  let height = most;
+  while (clusters % height !== 0 && height > most / 2) height--;
+  return (clusters % height === 0 ? height : most) * cluster;
+}
+
 /** Legal schedules to measure at `rows` rows, likely best first. Empty where wgmma cannot run the kernel. */
 export function wgmmaCandidates(kernel: Contraction, module: KernelModule, device: WgmmaDevice, rows: number): CudaGemmSchedule[] {
   const list: { schedule: CudaGemmSchedule; rate: number }[] = [];
@@ -67,7 +79,7 @@ export function wgmmaCandidates(kernel: Contraction, module: KernelModule, devic
   for (const { mode, tm, tn, rate, residual } of TILES) {
     for (const cluster of [2, 1] as const) {
       for (const rasterRows of RASTER_ROWS) {
-        const schedule = deepest(kernel, module, device, { ...base, mode, tm, tn, cluster, raster: Math.max(1, Math.floor(rasterRows / tm)) });
+        const schedule = deepest(kernel, module, device, { ...base, mode, tm, tn, cluster, raster: rasterOf(device.multiprocessors, cluster, tm, rasterRows) });
         if (schedule === undefined) continue;
         const expected = (isResidual ? residual : rate) * (cluster === 2 ? 1 : ALONE) * (rasterRows === RASTER_ROWS[0] ? 1 : 0.998);
         list.push({ schedule, rate: expected * waveEfficiency(kernel, schedule, device.multiprocessors, rows) });

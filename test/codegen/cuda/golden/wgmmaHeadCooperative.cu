@@ -132,14 +132,18 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_logprob_3ebfa1286008978c_
       }
     }
     else if (thread >= 32) {
-      /* The producer's idle warps fold what depends on the row alone, a tile ahead of its epilogue. */
+      /*
+       * The producer's idle warps fold what depends on the row alone, a tile ahead of its epilogue. Where groups of row
+       * tiles are as high as divides the number of clusters, a block stays on its rows, and a slot holds them already.
+       */
       asm volatile("griddepcontrol.wait;" ::: "memory");
-      int sequence = 0;
+      int sequence = 0, before = -1, last = -1;
       for (int tile = first; tile < tw_tiles(R); tile += tw_clusters(), sequence++) {
         const int row0 = tw_place_of(tile, R, (int)rank).row0, slot = sequence & 1;
         tw_bar_wait(rowsEmpty + 8 * slot, ((sequence >> 1) & 1) ^ 1);
         float *const to = rowValues + slot * 128;
-        for (int local = (thread >> 5) - 1; local < 128; local += 6) {
+        /* `before` is the slot's, of two tiles ago. */
+        for (int local = before == row0 ? 128 : (thread >> 5) - 1; local < 128; local += 6) {
           const int own0 = row0 + local, read0 = own0 < R ? own0 : R - 1;
           float fold0[1];
           {
@@ -169,6 +173,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_logprob_3ebfa1286008978c_
             if (local + 3 < 128) to[(local + 3) * 1 + 0] = fold1[0];
           }
         }
+        before = last;
+        last = row0;
         tw_bar_arrive(rowsFull + 8 * slot);
       }
     }
