@@ -25,6 +25,8 @@ export interface MeasureRequest<S = CpuSchedule> {
   readonly schedules: readonly S[];
   /** Seconds that must be beaten: hopeless candidates are given up after a few repeats. */
   readonly bestSeconds?: number;
+  /** The default and the best of the search once more: side by side, and under a run's load where that matters. */
+  readonly isFinal?: boolean;
 }
 
 /** Seconds of each repeat, or why the schedule may not be used. */

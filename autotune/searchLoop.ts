@@ -93,7 +93,7 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
   const urgency = (job: Job<S>): number => (job.isFresh ? 1e9 : 1) * weights.get(job)! / (job.spentSeconds + 1e-3);
   const requestOf = (job: Job<S>, schedules: readonly S[]): MeasureRequest<S> => {
     // A pair that is compared is timed in full.
-    const bound = job.isConfirmed || job.best === undefined ? {} : { bestSeconds: job.best.seconds };
+    const bound = job.isConfirmed ? { isFinal: true } : job.best === undefined ? {} : { bestSeconds: job.best.seconds };
     return { kernel: job.kernel, module, bucket: job.bucket, reference: job.start, schedules, ...bound };
   };
   if (options.prepare !== undefined && !isOver()) {

@@ -11,6 +11,7 @@ import { isCudaError, type CudaAddon, type CudaDevice, type CudaProgram } from '
 import { cudaScheduleKey, median } from '../database.js';
 import type { Measure, Measurement, MeasureRequest } from '../measure.js';
 import type { DeviceFill } from './fill.js';
+import { interleave, ratioOverRounds, warmUp, type Contender } from './interleave.js';
 import { Hung, patiently } from './patience.js';
 import { loadDeviceTools, type CompileKernels, type DeviceTools } from './tools.js';
 import { CudaWorkbench } from './workbench.js';
@@ -47,6 +48,9 @@ const MAX_PER_SAMPLE = 32;
 /** After the first samples, a candidate this much slower than the best is given up. */
 const HOPELESS = 1.3;
 const FREE_SHARE = 0.6;
+/** Of load before the final pair: what the card's power control takes to settle. */
+const LOAD_SECONDS = 0.25;
+const FINAL = { rounds: 4, seconds: 0.2 } as const;
 
 export class CudaMeasurer {
   private readonly options: CudaMeasurerOptions;
@@ -114,6 +118,10 @@ export class CudaMeasurer {
     await this.prepare([request]);
     const bench = await this.benchWithReference(request);
     let best = request.bestSeconds ?? Infinity;
+    if (request.isFinal === true && request.schedules.length === 2) {
+      yield* await this.final(request, bench);
+      return;
+    }
     for (const schedule of request.schedules) {
       let measurement: Measurement<CudaSchedule>;
       let fatal: unknown;
@@ -127,10 +135,39 @@ export class CudaMeasurer {
       if ('seconds' in measurement) best = Math.min(best, median(measurement.seconds));
       // Recorded first: the next run knows better than to try it.
       yield measurement;
-      if (fatal !== undefined) {
-        throw new UserError(`${request.kernel.path} with ${cudaScheduleKey(schedule)} ended the use of the device: ${fatal instanceof Error ? fatal.message : String(fatal)}`,
-          'run the same tune command again: it goes on where it was, without that schedule', { cause: fatal });
-      }
+      if (fatal !== undefined) throw lost(request, schedule, fatal);
+    }
+  }
+
+  /**
+   * The default against the best of the search, in turn, at the clock that the power limit leaves under a run's load: what
+   * is faster in a moment's burst may take more energy, and so be slower for hours. The best keeps a time like those of
+   * its rivals in the search; the default gets the multiple of it that it takes under load.
+   */
+  private async final(request: MeasureRequest<CudaSchedule>, bench: CudaWorkbench): Promise<readonly Measurement<CudaSchedule>[]> {
+    const [start, best] = request.schedules as readonly [CudaSchedule, CudaSchedule];
+    const withSchedule = <T>(schedule: CudaSchedule, use: (program: CudaProgram) => Promise<T>): Promise<T> => {
+      const text = this.emit(request, schedule), cubin = this.compiled.get(text.symbol);
+      if (cubin === undefined || typeof cubin === 'string') throw new Error(cubin ?? `${text.symbol} was not compiled`);
+      return this.withProgram(text, cubin, bench, use);
+    };
+    const { tokens, rows } = request.bucket;
+    const contender = (schedule: CudaSchedule, program: CudaProgram): Contender => ({
+      name: cudaScheduleKey(schedule),
+      time: async (shape) => toSeconds(await this.patiently(program.time({ tokens, rows, launches: bench.launches, ...shape })), shape.perSample),
+    });
+    try {
+      return await withSchedule(start, (startProgram) => withSchedule(best, async (bestProgram): Promise<readonly Measurement<CudaSchedule>[]> => {
+        const seconds = await this.patiently(sample(bestProgram, bench.launches, request.bucket, Infinity));
+        const pair = [contender(best, bestProgram), contender(start, startProgram)] as const;
+        await warmUp(pair[0], LOAD_SECONDS);
+        const [ours = [], other = []] = await interleave(pair, FINAL);
+        const slowness = ratioOverRounds(ours, other);
+        return [{ schedule: start, seconds: seconds.map((each) => each * slowness) }, { schedule: best, seconds }];
+      }));
+    } catch (error) {
+      if (error instanceof Hung || (isCudaError(error) && error.isContextDead)) throw lost(request, best, error);
+      throw error;
     }
   }
 
@@ -210,16 +247,20 @@ export class CudaMeasurer {
   }
 }
 
+const lost = (request: MeasureRequest<CudaSchedule>, schedule: CudaSchedule, cause: unknown): UserError => new UserError(
+  `${request.kernel.path} with ${cudaScheduleKey(schedule)} ended the use of the device: ${cause instanceof Error ? cause.message : String(cause)}`,
+  'run the same tune command again: it goes on where it was, without that schedule', { cause });
+
+/** Seconds of a launch, once a sample. A clock that did not move still measured something. */
+const toSeconds = (milliseconds: Float64Array, perSample: number): number[] => Array.from(milliseconds, (ms) => (Math.max(ms, 1e-6) * 1e-3) / perSample);
+
 /** First line, as long as a record takes. */
 const shorten = (text: string): string => (text.trim().slice(0, 400) || 'it failed without a word');
 
 /** Seconds of a launch, once a sample, all copies in turn. */
 async function sample(program: CudaProgram, launches: readonly number[], { tokens, rows }: Bucket, best: number): Promise<number[]> {
-  const time = async (warmup: number, repeats: number, perSample: number): Promise<number[]> => {
-    const milliseconds = await program.time({ tokens, rows, launches, warmup, repeats, perSample });
-    // A clock that did not move still measured something.
-    return Array.from(milliseconds, (ms) => Math.max(ms, 1e-6) * 1e-3 / perSample);
-  };
+  const time = async (warmup: number, repeats: number, perSample: number): Promise<number[]> =>
+    toSeconds(await program.time({ tokens, rows, launches, warmup, repeats, perSample }), perSample);
   const first = await time(1, FIRST_SAMPLES, 1);
   const estimate = median(first);
   if (estimate > HOPELESS * best) return first;

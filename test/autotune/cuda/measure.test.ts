@@ -108,7 +108,7 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
   const kernel = kernelAt(module, 'layers.0.ffn.gate_up');
   const bucket = { tokens: 40, rows: 40, longest: 40 };
   const loop = (threads: number): CudaSchedule => ({ kind: 'loop', threads });
-  const [REFERENCE, GOOD, ODD, LAZY, REFUSED, SICK, DEAD, SLOW, UNPRINTED] = [1, 2, 3, 4, 5, 6, 7, 8, 9] as const;
+  const [REFERENCE, GOOD, ODD, LAZY, REFUSED, SICK, DEAD, SLOW, UNPRINTED, HUNGRY] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10] as const;
   const launch: LaunchShape = { threads: 32, sharedBytes: 0, cluster: 1, gridX: { kind: 'constant', count: 1 }, gridY: { kind: 'constant', count: 1 } };
   const parameters = parametersOf(kernel, module);
   const written = parameters.flatMap((name, i) => (kernelWrites(kernel).has(name) ? [i] : []));
@@ -117,14 +117,14 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
   function lab() {
     const { put, compare } = build();
     const shim = buildPackShim(folder);
-    const state: { bytes: number } = { bytes: 0 };
+    const state = { launches: 0 };
     const sizes = new Map<bigint, number>();
     const writes = (odd: number, from: number): FakeKernel => (_launch, _tokens, _rows, pointers) => {
       for (const i of written) put(pointers[i]!, sizes.get(pointers[i]!)!, from, odd);
     };
     const fails = (isContextDead: boolean): FakeKernel => () => { throw sick(isContextDead); };
     const kernels: Readonly<Record<number, FakeKernel>> = {
-      [REFERENCE]: writes(0, 0), [GOOD]: writes(0, 0), [ODD]: writes(1, 0), [LAZY]: writes(0, 16), [SICK]: fails(false), [DEAD]: fails(true), [SLOW]: writes(0, 0),
+      [REFERENCE]: writes(0, 0), [GOOD]: writes(0, 0), [ODD]: writes(1, 0), [LAZY]: writes(0, 16), [SICK]: fails(false), [DEAD]: fails(true), [SLOW]: writes(0, 0), [HUNGRY]: writes(0, 0),
     };
     const base = fakeCuda({
       modules: {
@@ -147,7 +147,10 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
       }
       override time(request: CudaTimeRequest): Promise<Float64Array> {
         timed.push({ ...request, symbol: this.symbol });
-        return Promise.resolve(new Float64Array(request.repeats).fill((this.symbol === `k${SLOW}` ? 50 : 0.05) * (request.perSample ?? 1)));
+        state.launches += request.repeats * (request.perSample ?? 1);
+        // A kernel that needs much power is fast until the card has been at work for a tenth of a second.
+        const milliseconds = this.symbol === `k${SLOW}` ? 50 : this.symbol !== `k${HUNGRY}` ? 0.05 : state.launches < 2000 ? 0.04 : 0.06;
+        return Promise.resolve(new Float64Array(request.repeats).fill(milliseconds * (request.perSample ?? 1)));
       }
     }
     const addon: CudaAddon = { ...base.addon, Memory, Program };
@@ -198,6 +201,21 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     measurer.release();
     device.release();
     expect(live()).toBe(0);
+  });
+
+  it('decides the final pair under load, in the terms of the search before it', async () => {
+    const { create } = lab();
+    const measurer = await create();
+    const [burst] = await all(measurer, [loop(HUNGRY)]);
+    expect(burst !== undefined && 'seconds' in burst && burst.seconds[0]).toBeCloseTo(4e-5, 12);
+    const found: Measurement<CudaSchedule>[] = [];
+    for await (const measurement of measurer.measure({ kernel, module, bucket, reference: loop(GOOD), schedules: [loop(GOOD), loop(HUNGRY)], isFinal: true })) found.push(measurement);
+    expect(found.map(({ schedule }) => schedule)).toEqual([loop(GOOD), loop(HUNGRY)]);
+    const [start, best] = found.map((measurement) => ('seconds' in measurement ? measurement.seconds[0]! : NaN));
+    // 0.05 against 0.06 under load, of the 0.04 that it took before.
+    expect(best).toBeCloseTo(4e-5, 12);
+    expect(start).toBeCloseTo((4e-5 * 5) / 6, 12);
+    measurer.release();
   });
 
   it('gives up early on what is hopeless', async () => {
