@@ -8,6 +8,7 @@ import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { runFolder } from './support/runFolder.js';
+import { hasSlurm } from './support/slurm.js';
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
 
@@ -36,6 +37,12 @@ const OPTIONAL: readonly Optional[] = [
     isPresent: () => existsSync(join(ROOT, 'build', 'Release', 'tilewright.node')),
     skipped: 'the runtime and everything end to end',
     remedy: 'npm run build:native',
+  },
+  {
+    what: 'Slurm (slurmctld, slurmd, sbatch)',
+    isPresent: () => hasSlurm,
+    skipped: 'the Slurm script of docs/scaling.md',
+    remedy: 'install it (Debian, Ubuntu: apt-get install slurm-wlm)',
   },
 ];
 
