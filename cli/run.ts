@@ -47,7 +47,7 @@ export function addRun(program: Command, context: Context): void {
       'none     every choice by itself (to compare with)',
       'All three give the same answers.',
     ],
-    'Shards: one run on many machines': [
+    'Shards, one run on many machines': [
       '--shard 3/8 scores the third of eight parts, of about equal work, into a folder of its own',
       'in --out, which shards may share; tilewright merge makes one run\'s results of all. Without',
       'a value the part is a task of a Slurm array (SLURM_ARRAY_TASK_ID), a pod of a Kubernetes',
