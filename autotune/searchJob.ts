@@ -33,6 +33,11 @@ export interface Rounds {
   readonly step: number;
   /** The model's own ideas in a first round that has winners of other buckets in it. */
   readonly ideas: number;
+  /**
+   * Share of the budget that is kept for finals, the best against the default: where measurements in a burst mislead, and
+   * a best that did not win its final is not taken. Absent: finals come when a climb ends, and the best is taken anyway.
+   */
+  readonly finals?: number;
 }
 
 export const ROUNDS: Rounds = { first: 6, step: 4, ideas: 2 };
@@ -132,10 +137,17 @@ export class Job<S> {
     return this.candidates.start;
   }
 
+  /** What is known of the schedule to take: the best one's; the default's, where the best still owes its final. */
+  private get standing(): Known<S> | undefined {
+    const owesFinal = this.rounds.finals !== undefined && this.trials > 0 && !this.isConfirmed;
+    const start = owesFinal ? this.known.get(this.keyOf(this.start)) : undefined;
+    return start !== undefined && Number.isFinite(start.seconds) ? start : this.best;
+  }
+
   /** The best known; what code generation would choose; or, where that was found to fail, what cannot. */
   get chosen(): S {
     const { start, fallback } = this.candidates;
-    return this.best?.schedule ?? (fallback !== undefined && this.known.get(this.keyOf(start))?.seconds === Infinity ? fallback : start);
+    return this.standing?.schedule ?? (fallback !== undefined && this.known.get(this.keyOf(start))?.seconds === Infinity ? fallback : start);
   }
 
   /** Not even the default has been measured. */
@@ -158,9 +170,10 @@ export class Job<S> {
   /**
    * What to measure next: first the default, what won in other buckets, and the model's favourites; then untried
    * neighbours of the best, cheapest estimate first; last the default and the best once more, side by side: the best
-   * of many noisy times is too good, and the machine may have been busier then. Empty when nothing is left.
+   * of many noisy times is too good, and the machine may have been busier then. Empty when nothing is left. Late in a
+   * search there are no neighbours any more.
    */
-  propose(winnersElsewhere: readonly S[]): readonly S[] {
+  propose(winnersElsewhere: readonly S[], isLate = false): readonly S[] {
     const untried = (schedules: readonly S[]): readonly S[] => {
       const keys = new Set<string>();
       return schedules.filter((schedule) => {
@@ -179,7 +192,7 @@ export class Job<S> {
     }
     const centre = this.best?.schedule ?? this.start;
     const limit = IMPLAUSIBLE * this.candidates.cost(centre);
-    const next = untried(this.byCost(this.candidates.neighbours(centre)).filter((schedule) => this.candidates.cost(schedule) <= limit)).slice(0, this.rounds.step);
+    const next = isLate ? [] : untried(this.byCost(this.candidates.neighbours(centre)).filter((schedule) => this.candidates.cost(schedule) <= limit)).slice(0, this.rounds.step);
     if (next.length > 0 || this.isConfirmed || this.trials === 0 || this.best === undefined) return next;
     this.isConfirmed = true;
     return this.keyOf(centre) === this.keyOf(this.start) ? [] : [this.start, centre];
@@ -193,7 +206,7 @@ export class Job<S> {
 
   row(): TuneRow<S> {
     const { work } = this.candidates;
-    const best = this.best?.seconds;
+    const best = this.standing?.seconds;
     const start = this.known.get(this.keyOf(this.start))?.seconds;
     return {
       kernel: this.kernel.path, signature: this.signature, count: this.count, bucket: this.bucket,

@@ -80,6 +80,7 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
   const { buckets, module, tokensCapacity, budgetSeconds, keyOf, records, signal, rounds = ROUNDS } = options;
   const now = options.now ?? ((): number => performance.now() / 1000);
   const started = now();
+  const isLate = (): boolean => rounds.finals !== undefined && now() - started >= (1 - rounds.finals) * budgetSeconds;
   const isOver = (): boolean => now() - started >= budgetSeconds || signal?.aborted === true;
   const jobs = distinctKernels(module, tokensCapacity)
     .flatMap(({ kernel, signature, count }) => buckets.map((bucket, bucketIndex) => new Job({
@@ -105,7 +106,7 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
     if (job === undefined) break;
     const winners = jobs.filter((other) => other.signature === job.signature && other !== job && other.best !== undefined)
       .sort((a, b) => Math.abs(a.bucketIndex - job.bucketIndex) - Math.abs(b.bucketIndex - job.bucketIndex)).map((other) => other.best!.schedule);
-    const schedules = job.propose(winners);
+    const schedules = job.propose(winners, isLate());
     if (schedules.length === 0) {
       job.isDone = true;
       report(job);

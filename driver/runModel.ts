@@ -8,6 +8,7 @@ import {
   type Evaluation, type LoadedQuestions, type Progress, type ResultsInput, type Scored, type Task,
 } from '../eval/index.js';
 import { describeTokenizer } from '../models/tokenizer.js';
+import { roundUp } from '../ir/types.js';
 import { loadAddon } from '../runtime/cpu/addon.js';
 import { contextLimit, isaOf, type CompiledModel } from './compile.js';
 import { beginDevice, loadExecutor } from './executors.js';
@@ -17,7 +18,7 @@ import { detectMachine } from './machine.js';
 import { modelName } from './model.js';
 import { beginOpening, rebuildOpened, type OpenedModel, type Opening } from './open.js';
 import { Interrupted, type RunProgress, type RunRequest, type RunResult, type Ui } from './requests.js';
-import { PlanScorer, type Executor } from './scorer.js';
+import { PlanScorer, type BatchCost, type Executor } from './scorer.js';
 import { traceOf, writeTrace } from './trace.js';
 import { VERSION } from './version.js';
 import { BatchWork } from './work.js';
@@ -127,9 +128,19 @@ async function openExecutor(opening: Opening, request: RunRequest, ui: Ui): Prom
   }
 }
 
+/**
+ * Steps that the largest micro-batch has on a GPU: its kernels run in whole waves of tiles over all multiprocessors, and
+ * what lies between two takes about what the next takes.
+ */
+const GPU_STEPS = 32;
+
 /** Seconds of a micro-batch: as tuned where this plan was, else operations at a rate that rises with the batch. */
-const costOf = (model: CompiledModel, work: BatchWork): ((tokens: number, rows: number, longest: number) => number) =>
-  (model.plan.bucketSeconds === undefined ? (tokens, rows, longest) => work.seconds(tokens, rows, longest) : bucketCostModel(model.plan.bucketSeconds));
+export function costOf({ target, plan }: CompiledModel, work: BatchWork): BatchCost {
+  const smooth: BatchCost = plan.bucketSeconds === undefined ? (tokens, rows, longest) => work.seconds(tokens, rows, longest) : bucketCostModel(plan.bucketSeconds);
+  if (target === 'cpu') return smooth;
+  const step = Math.ceil(plan.capacity.tokens / GPU_STEPS);
+  return (tokens, rows, longest) => smooth(Math.min(plan.capacity.tokens, roundUp(tokens, step)), rows, longest);
+}
 
 interface Scoring {
   readonly task: Task;

@@ -14,7 +14,7 @@ import { cudaCost, cudaShareOfPeak, type CudaMachine } from './costModel.js';
 import { contractionOf, type BareContraction, type RivalTime } from './rival.js';
 
 /** More at a time than on a CPU: they compile side by side, and run in milliseconds. */
-const CUDA_ROUNDS: Rounds = { first: 10, step: 8, ideas: 6 };
+const CUDA_ROUNDS: Rounds = { first: 10, step: 8, ideas: 6, finals: 0.25 };
 
 export interface CudaRival {
   /** Such as `cuBLASLt 13.0.2`. */

@@ -1,0 +1,27 @@
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { compileModel } from '../../driver/compile.js';
+import { detectMachine } from '../../driver/machine.js';
+import { costOf } from '../../driver/runModel.js';
+import { TYPICAL_FACTS } from '../../driver/target.js';
+import { BatchWork } from '../../driver/work.js';
+import { openCheckpoint } from '../../models/checkpoint.js';
+
+const checkpoint = openCheckpoint(join(import.meta.dirname, '../../models/demo'));
+
+describe('the cost of a micro-batch', () => {
+  it('has steps on a GPU: what lies between two waves takes what the next takes', () => {
+    const model = compileModel(checkpoint, detectMachine(), { precision: 'auto', cuda: TYPICAL_FACTS.sm_90a });
+    const cost = costOf(model, new BatchWork(model.plan));
+    expect(model.plan.capacity.tokens).toBe(64 * 132);
+    expect(cost(8200, 6000, 100)).toBe(cost(8448, 6000, 100));
+    expect(cost(8184, 6000, 100)).toBeLessThan(cost(8200, 6000, 100));
+    expect(cost(1, 1, 1)).toBe(cost(264, 1, 1));
+  });
+
+  it('has none on a CPU', () => {
+    const model = compileModel(checkpoint, detectMachine(), { precision: 'f32' });
+    const cost = costOf(model, new BatchWork(model.plan));
+    expect(cost(1000, 10, 10)).toBeLessThan(cost(1001, 10, 10));
+  });
+});
