@@ -1,6 +1,6 @@
 /** The device, the compiler and the vendor's library that a GPU benchmark needs, and what it does with all of them. */
 import { patiently } from '../autotune/cuda/patience.js';
-import type { Contender } from '../autotune/cuda/interleave.js';
+import { secondsOfLaunch, type Contender } from '../autotune/cuda/interleave.js';
 import { makeRunUp } from '../autotune/cuda/rival.js';
 import { loadDeviceTools, type CompileKernels, type DeviceTools } from '../autotune/cuda/tools.js';
 import { archOf } from '../driver/gpu.js';
@@ -68,8 +68,6 @@ export const programContender = ({ runUp }: Pick<GpuLab, 'runUp'>, name: string,
   name,
   time: async ({ warmup, repeats, perSample }) => {
     runUp.fill(0);
-    const milliseconds = await patiently(program.time({ tokens, rows, launches, warmup, repeats, perSample: perSample * turn }));
-    // A clock that did not move still measured something.
-    return Array.from(milliseconds, (ms) => Math.max(ms, 1e-6) * 1e-3 / perSample);
+    return secondsOfLaunch(await patiently(program.time({ tokens, rows, launches, warmup, repeats, perSample: perSample * turn })), perSample);
   },
 });

@@ -8,6 +8,9 @@ export interface TimeShape {
   readonly perSample: number;
 }
 
+/** Seconds of one launch, once a sample, of what CudaProgram.time gives. A clock that did not move still measured something. */
+export const secondsOfLaunch = (milliseconds: Float64Array, perSample: number): number[] => Array.from(milliseconds, (ms) => (Math.max(ms, 1e-6) * 1e-3) / perSample);
+
 export interface Contender {
   readonly name: string;
   /** Seconds of one launch, once a sample. */

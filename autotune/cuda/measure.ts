@@ -11,7 +11,7 @@ import { isCudaError, type CudaAddon, type CudaDevice, type CudaProgram } from '
 import { cudaScheduleKey, median } from '../database.js';
 import type { Measure, Measurement, MeasureRequest } from '../measure.js';
 import type { DeviceFill } from './fill.js';
-import { interleave, ratioOverRounds, warmUp, type Contender } from './interleave.js';
+import { interleave, ratioOverRounds, secondsOfLaunch, warmUp, type Contender } from './interleave.js';
 import { Hung, patiently } from './patience.js';
 import { loadDeviceTools, type CompileKernels, type DeviceTools } from './tools.js';
 import { CudaWorkbench } from './workbench.js';
@@ -146,29 +146,33 @@ export class CudaMeasurer {
    */
   private async final(request: MeasureRequest<CudaSchedule>, bench: CudaWorkbench): Promise<readonly Measurement<CudaSchedule>[]> {
     const [start, best] = request.schedules as readonly [CudaSchedule, CudaSchedule];
-    const withSchedule = <T>(schedule: CudaSchedule, use: (program: CudaProgram) => Promise<T>): Promise<T> => {
-      const text = this.emit(request, schedule), cubin = this.compiled.get(text.symbol);
-      if (cubin === undefined || typeof cubin === 'string') throw new Error(cubin ?? `${text.symbol} was not compiled`);
-      return this.withProgram(text, cubin, bench, use);
-    };
-    const { tokens, rows } = request.bucket;
-    const contender = (schedule: CudaSchedule, program: CudaProgram): Contender => ({
-      name: cudaScheduleKey(schedule),
-      time: async (shape) => toSeconds(await this.patiently(program.time({ tokens, rows, launches: bench.launches, ...shape })), shape.perSample),
-    });
     try {
-      return await withSchedule(start, (startProgram) => withSchedule(best, async (bestProgram): Promise<readonly Measurement<CudaSchedule>[]> => {
-        const seconds = await this.patiently(sample(bestProgram, bench.launches, request.bucket, Infinity));
-        const pair = [contender(best, bestProgram), contender(start, startProgram)] as const;
-        await warmUp(pair[0], LOAD_SECONDS);
-        const [ours = [], other = []] = await interleave(pair, FINAL);
-        const slowness = ratioOverRounds(ours, other);
-        return [{ schedule: start, seconds: seconds.map((each) => each * slowness) }, { schedule: best, seconds }];
-      }));
+      const measured = [await this.one(request, start, bench, Infinity), await this.one(request, best, bench, Infinity)] as const;
+      const [first, second] = measured;
+      if (!('seconds' in first) || !('seconds' in second)) return measured;
+      const slowness = await this.slownessUnderLoad(request, start, best, bench);
+      return [{ schedule: start, seconds: second.seconds.map((seconds) => seconds * slowness) }, second];
     } catch (error) {
       if (error instanceof Hung || (isCudaError(error) && error.isContextDead)) throw lost(request, best, error);
       throw error;
     }
+  }
+
+  /** How many times as long as `best` `start` takes. Both have been measured before, and so are compiled. */
+  private slownessUnderLoad(request: MeasureRequest<CudaSchedule>, start: CudaSchedule, best: CudaSchedule, bench: CudaWorkbench): Promise<number> {
+    const { tokens, rows } = request.bucket;
+    const withContender = <T>(schedule: CudaSchedule, use: (contender: Contender) => Promise<T>): Promise<T> => {
+      const text = this.emit(request, schedule);
+      return this.withProgram(text, this.compiled.get(text.symbol) as Uint8Array, bench, (program) => use({
+        name: cudaScheduleKey(schedule),
+        time: async (shape) => secondsOfLaunch(await this.patiently(program.time({ tokens, rows, launches: bench.launches, ...shape })), shape.perSample),
+      }));
+    };
+    return withContender(best, (ours) => withContender(start, async (other) => {
+      await warmUp(ours, LOAD_SECONDS);
+      const [oursSeconds = [], otherSeconds = []] = await interleave([ours, other], FINAL);
+      return ratioOverRounds(oursSeconds, otherSeconds);
+    }));
   }
 
   /** Checks and times one candidate. */
@@ -251,16 +255,13 @@ const lost = (request: MeasureRequest<CudaSchedule>, schedule: CudaSchedule, cau
   `${request.kernel.path} with ${cudaScheduleKey(schedule)} ended the use of the device: ${cause instanceof Error ? cause.message : String(cause)}`,
   'run the same tune command again: it goes on where it was, without that schedule', { cause });
 
-/** Seconds of a launch, once a sample. A clock that did not move still measured something. */
-const toSeconds = (milliseconds: Float64Array, perSample: number): number[] => Array.from(milliseconds, (ms) => (Math.max(ms, 1e-6) * 1e-3) / perSample);
-
 /** First line, as long as a record takes. */
 const shorten = (text: string): string => (text.trim().slice(0, 400) || 'it failed without a word');
 
 /** Seconds of a launch, once a sample, all copies in turn. */
 async function sample(program: CudaProgram, launches: readonly number[], { tokens, rows }: Bucket, best: number): Promise<number[]> {
   const time = async (warmup: number, repeats: number, perSample: number): Promise<number[]> =>
-    toSeconds(await program.time({ tokens, rows, launches, warmup, repeats, perSample }), perSample);
+    secondsOfLaunch(await program.time({ tokens, rows, launches, warmup, repeats, perSample }), perSample);
   const first = await time(1, FIRST_SAMPLES, 1);
   const estimate = median(first);
   if (estimate > HOPELESS * best) return first;

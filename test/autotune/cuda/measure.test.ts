@@ -215,6 +215,11 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     // 0.05 against 0.06 under load, of the 0.04 that it took before.
     expect(best).toBeCloseTo(4e-5, 12);
     expect(start).toBeCloseTo((4e-5 * 5) / 6, 12);
+    // A best that is only remembered is checked like any other.
+    const wrong: Measurement<CudaSchedule>[] = [];
+    for await (const measurement of measurer.measure({ kernel, module, bucket, reference: loop(GOOD), schedules: [loop(GOOD), loop(ODD)], isFinal: true })) wrong.push(measurement);
+    expect('seconds' in wrong[0]!).toBe(true);
+    expect(failureOf(wrong[1])).toMatch(/differ from the reference's/);
     measurer.release();
   });
 
