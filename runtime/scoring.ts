@@ -3,6 +3,18 @@
 export interface ScoredBatch {
   readonly logProb: Float32Array;
   readonly isArgmax: Int32Array;
+  /** What it kept busy, and when. */
+  readonly spans?: readonly DeviceSpan[];
+}
+
+/** Something a device did for a micro-batch. Times are milliseconds of the host's clock since the epoch, with fractions. */
+export interface DeviceSpan {
+  /** Among the devices of the executor, from 0: its stage. */
+  readonly device: number;
+  /** Kernels, or sending what the next stage needs. */
+  readonly kind: 'compute' | 'copy';
+  readonly begin: number;
+  readonly end: number;
 }
 
 export interface LaunchProfile {
