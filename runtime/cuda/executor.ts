@@ -1,36 +1,16 @@
 /** A CUDA device: a plan, its machine code and its weights, ready to score micro-batches. */
-import type { CudaKernelText } from '../../ir/cuda.js';
 import type { Bucket } from '../../ir/plan.js';
 import { checkBatch, chooseBucket, longestTree, vocabOf, type Batch, type BatchLimits } from '../batch.js';
-import type { LoadProgress } from '../files.js';
-import { portsOf, type InputName, type RuntimePlan } from '../ports.js';
+import { portsOf, type InputName } from '../ports.js';
 import { NonFiniteError, type Diagnosis, type LaunchProfile, type ScoredBatch } from '../scoring.js';
-import type { TensorSource } from '../tensorSource.js';
-import { planWeights } from '../weightPlan.js';
-import { isOutOfDeviceMemory, requireCuda, type CudaAddon, type CudaDevice, type CudaMemory, type CudaModule, type CudaProgram, type CudaProgramBinding, type CudaRunRequest, type CudaRunResult } from './addon.js';
-import { bindCudaBucket, bindSearch, searchBytes, searchedWrites, searchJobs, type SearchedWrite, type SearchMemory } from './bindProgram.js';
+import { isOutOfDeviceMemory, requireCuda, type CudaAddon, type CudaRunRequest, type CudaRunResult } from './addon.js';
 import { Gate } from './gate.js';
-import { planLoading } from './loadPlan.js';
-import { deviceMemoryError, OutOfDeviceMemory, requireDeviceMemory, type CudaMemoryUse, type DeviceRoom } from './memoryUse.js';
-import { loadDeviceWeights, loadingBytes, weightSlots, type LoadTimes } from './weights.js';
+import { OutOfDeviceMemory, type CudaMemoryUse } from './memoryUse.js';
+import { CudaStage, type CudaStageOptions } from './stage.js';
 
-export interface CudaExecutorOptions {
-  readonly plan: RuntimePlan;
-  /** kernels[bucket][launch], each with the launch's own parameters. */
-  readonly kernels: readonly (readonly CudaKernelText[])[];
-  /** Machine code by kernel symbol. */
-  readonly cubins: ReadonlyMap<string, Uint8Array>;
-  /** Machine code of packKernels.ts. */
-  readonly packCubin: Uint8Array;
-  readonly tensors: ReadonlyMap<string, TensorSource>;
-  readonly ordinal: number;
+export interface CudaExecutorOptions extends Omit<CudaStageOptions, 'addon' | 'arenas'> {
   /** Longest tree path (context) of the model, in tokens; by default as many as fit a micro-batch. */
   readonly maxLength?: number;
-  readonly onProgress?: (progress: LoadProgress) => void;
-  /** Called once the weights are on the device. */
-  readonly onLoaded?: (times: LoadTimes) => void;
-  /** Called once, before anything is allocated. */
-  readonly onMemory?: (use: CudaMemoryUse) => void;
   /** The addon's CUDA part with its driver loaded; by default the real one. */
   readonly addon?: CudaAddon;
 }
@@ -38,67 +18,20 @@ export interface CudaExecutorOptions {
 /** Micro-batches on the device at a time: one is executed while the next one's inputs wait in pinned memory. */
 const IN_FLIGHT = 2;
 
-/** What was made on the device, released together, last made first. */
-class Resources {
-  private readonly made: { release(): void }[] = [];
-
-  own<T extends { release(): void }>(resource: T): T {
-    this.made.push(resource);
-    return resource;
-  }
-
-  release(): void {
-    for (const resource of this.made.splice(0).reverse()) resource.release();
-  }
-}
-
-/** What searching needs, made at the start so that it cannot fail for want of memory. */
-interface Search extends SearchMemory {
-  readonly writes: readonly SearchedWrite[];
-}
-
-interface Parts {
-  readonly plan: RuntimePlan;
-  readonly addon: CudaAddon;
-  readonly resources: Resources;
-  readonly bindings: readonly CudaProgramBinding[];
-  readonly programs: readonly CudaProgram[];
-  readonly search: Search;
-  readonly use: CudaMemoryUse;
-  readonly maxLength: number;
-}
-
-function codeBytesOf({ kernels, cubins, packCubin }: CudaExecutorOptions, writes: number): number {
-  const symbols = new Set(kernels.flat().map(({ symbol }) => symbol));
-  const search = searchBytes(writes);
-  return [...symbols].reduce((sum, symbol) => sum + (cubins.get(symbol)?.length ?? 0), packCubin.length + search.jobs + search.found);
-}
-
-function loadModules({ kernels, cubins }: CudaExecutorOptions, addon: CudaAddon, device: CudaDevice, resources: Resources): ReadonlyMap<string, CudaModule> {
-  const modules = new Map<string, CudaModule>();
-  for (const { symbol } of kernels.flat()) {
-    const image = cubins.get(symbol);
-    if (image !== undefined && !modules.has(symbol)) modules.set(symbol, resources.own(new addon.Module(device, image)));
-  }
-  return modules;
-}
-
 export class CudaExecutor {
   readonly maxTokens: number;
   readonly maxRows: number;
   readonly maxLength: number;
   readonly buckets: readonly Bucket[];
-  private readonly parts: Parts;
+  private readonly stage: CudaStage;
   private readonly limits: BatchLimits;
   private readonly inputs: readonly InputName[];
   private readonly gate = new Gate(IN_FLIGHT);
-  private readonly searches = new Map<number, CudaProgram>();
   private lastSearch: Promise<unknown> = Promise.resolve();
   private isClosed = false;
 
-  private constructor(parts: Parts) {
-    const { plan, maxLength } = parts;
-    this.parts = parts;
+  private constructor(stage: CudaStage, { plan, maxLength = plan.capacity.tokens }: CudaExecutorOptions) {
+    this.stage = stage;
     this.buckets = plan.buckets;
     this.maxTokens = Math.max(...plan.buckets.map((bucket) => bucket.tokens));
     this.maxRows = Math.max(...plan.buckets.map((bucket) => bucket.rows));
@@ -112,44 +45,7 @@ export class CudaExecutor {
    * Throws UserError for tensors that are missing, of the wrong shape or cut off, and for too little device memory.
    */
   static async create(options: CudaExecutorOptions): Promise<CudaExecutor> {
-    const { plan, kernels } = options;
-    if (kernels.length !== plan.buckets.length || kernels.length === 0) throw new Error(`${kernels.length} sets of kernels for ${plan.buckets.length} buckets.`);
-    const addon = options.addon ?? requireCuda();
-    const weightPlan = planWeights(plan.weights, plan.constants, options.tensors, { isMapping: false });
-    const loadPlan = planLoading(weightPlan);
-    const writes = searchedWrites(plan);
-    const use: CudaMemoryUse = {
-      weightBytes: weightPlan.packedBytes, arenaBytes: plan.arenaBytes, stagingBytes: loadingBytes(loadPlan), codeBytes: codeBytesOf(options, writes.length),
-    };
-    const resources = new Resources();
-    let room: DeviceRoom | undefined;
-    try {
-      const device = resources.own(new addon.Device(options.ordinal));
-      options.onMemory?.(use);
-      room = { name: device.info.name, ...device.memory() };
-      requireDeviceMemory(use, room, plan.capacity);
-      const allocate = (bytes: number): CudaMemory => resources.own(new addon.Memory(device, bytes));
-      const pack = resources.own(new addon.Module(device, options.packCubin));
-      const modules = loadModules(options, addon, device, resources);
-      const weights = weightPlan.packedBytes > 0 ? allocate(weightPlan.packedBytes) : undefined;
-      if (weights !== undefined) {
-        const times = await loadDeviceWeights({ addon, device, pack, weightPlan, loadPlan, weights, ...(options.onProgress === undefined ? {} : { onProgress: options.onProgress }) });
-        options.onLoaded?.(times);
-      }
-      const arena = allocate(plan.arenaBytes);
-      const slots = weights === undefined ? new Map<string, never>() : weightSlots(weightPlan, weights);
-      const bindings = kernels.map((texts, bucket) => bindCudaBucket({ plan, bucket, kernels: texts, device, modules, weights: slots, arena }));
-      const programs = bindings.map((binding) => resources.own(new addon.Program(binding)));
-      const bytes = searchBytes(writes.length);
-      const search: Search = { writes, pack, jobs: allocate(Math.max(1, bytes.jobs)), found: allocate(Math.max(1, bytes.found)) };
-      if (writes.length > 0) await search.jobs.writeAsync(0, searchJobs(plan, writes));
-      return new CudaExecutor({ plan, addon, resources, bindings, programs, search, use, maxLength: options.maxLength ?? plan.capacity.tokens });
-    } catch (error) {
-      resources.release();
-      // Another process may have taken what was free a moment ago.
-      if (room !== undefined && isOutOfDeviceMemory(error)) throw deviceMemoryError(use, room, plan.capacity, { cause: error });
-      throw error;
-    }
+    return new CudaExecutor(await CudaStage.load({ ...options, addon: options.addon ?? requireCuda(), arenas: 1 }), options);
   }
 
   /**
@@ -168,7 +64,7 @@ export class CudaExecutor {
   /** Runs a micro-batch once, measuring each launch on the device. */
   async profile(batch: Batch): Promise<{ readonly bucket: Bucket; readonly launches: readonly LaunchProfile[] }> {
     const { launchMilliseconds } = await this.run(batch, { isTimed: true });
-    const launches = this.parts.plan.launches.map(({ kernel }, i) => ({ kernel, path: this.pathOf(i), nanoseconds: (launchMilliseconds?.[i] ?? NaN) * 1e6 }));
+    const launches = this.stage.plan.launches.map(({ kernel }, i) => ({ kernel, path: this.stage.pathOf(i), nanoseconds: (launchMilliseconds?.[i] ?? NaN) * 1e6 }));
     return { bucket: this.buckets[this.bucketOf(batch)]!, launches };
   }
 
@@ -181,7 +77,7 @@ export class CudaExecutor {
   }
 
   memory(): CudaMemoryUse {
-    return this.parts.use;
+    return this.stage.use;
   }
 
   /** Waits for what is on the device, then gives everything back. Later calls reject. */
@@ -190,13 +86,7 @@ export class CudaExecutor {
     this.isClosed = true;
     await this.lastSearch;
     await this.gate.drain();
-    this.parts.resources.release();
-  }
-
-  private pathOf(launch: number): string {
-    const { plan } = this.parts;
-    const name = plan.launches[launch]!.kernel;
-    return plan.kernels.find((kernel) => kernel.name === name)?.path ?? name;
+    this.stage.release();
   }
 
   private bucketOf(batch: Batch): number {
@@ -223,26 +113,17 @@ export class CudaExecutor {
 
   private async run(batch: Batch, options: Pick<CudaRunRequest, 'isTimed'>): Promise<CudaRunResult> {
     const request = { ...this.requestOf(batch), ...options };
-    const program = this.parts.programs[this.bucketOf(batch)]!;
+    const program = this.stage.program(this.bucketOf(batch));
     return this.enqueue(batch, () => program.run(request));
-  }
-
-  private searchProgram(bucket: number): CudaProgram {
-    const { addon, bindings, plan, resources, search } = this.parts;
-    const known = this.searches.get(bucket);
-    if (known !== undefined) return known;
-    const made = resources.own(new addon.Program(bindSearch(bindings[bucket]!, plan, search.writes, search)));
-    this.searches.set(bucket, made);
-    return made;
   }
 
   private async search(batch: Batch): Promise<Diagnosis | undefined> {
     const request = this.requestOf(batch);
-    const { writes, found } = this.parts.search;
+    const { writes, found } = this.stage.search;
     const bucket = this.bucketOf(batch);
     if (writes.length === 0) return undefined;
     const answers = await this.enqueue(batch, async () => {
-      const program = this.searchProgram(bucket);
+      const program = this.stage.searchProgram(bucket);
       found.fill(0xff);
       await program.run(request);
       return new BigUint64Array(await found.readAsync(0, writes.length * 8));
@@ -251,6 +132,6 @@ export class CudaExecutor {
     if (first === undefined) return undefined;
     const { launch, buffer, columns } = first;
     const width = BigInt(columns === 'T' ? request.tokens : columns === 'R' ? request.rows : columns);
-    return { path: this.pathOf(launch), buffer, row: Number(answers[first.index]! / width), column: Number(answers[first.index]! % width) };
+    return { path: this.stage.pathOf(launch), buffer, row: Number(answers[first.index]! / width), column: Number(answers[first.index]! % width) };
   }
 }
