@@ -1,0 +1,46 @@
+/** From the command line's words to files: configuration, layout, tokenizer, weights. */
+import { join } from 'node:path';
+import { UserError } from '../../errors.js';
+import { fileSize, readJsonObject } from '../../models/files.js';
+import { parseConfig } from '../../models/config.js';
+import { describeTokenizer, findTokenizer } from '../../models/tokenizer.js';
+import { packageRoot } from '../data.js';
+import { layOut, type MadeCheckpoint } from './layout.js';
+import type { CheckpointOptions } from './options.js';
+import { writeCheckpoint } from './write.js';
+
+const CONFIG_BYTES = 1 << 20;
+const TOKENIZER_FILES = ['tokenizer.json', 'tokenizer.model', 'tokenizer_config.json', 'special_tokens_map.json', 'added_tokens.json'];
+const TORCH_NAMES = { bf16: 'bfloat16', f16: 'float16' } as const;
+
+/** The files of a tokenizer that makes no id which the model does not know. UserError. */
+function tokenizerFiles(folder: string, vocabSize: number): string[] {
+  const { vocabSize: ids } = describeTokenizer(folder);
+  if (ids > vocabSize) throw new UserError(`${folder}: the tokenizer has ids up to ${ids - 1}, the model ${vocabSize} embeddings`, 'give the tokenizer of such a model: --tokenizer DIR');
+  return TOKENIZER_FILES.map((name) => join(folder, name)).filter((path) => fileSize(path) !== undefined);
+}
+
+export interface MakeReport {
+  /** What is to be written; called once, before it is. */
+  readonly onPlan?: (checkpoint: MadeCheckpoint, tokenizer: string) => void;
+  readonly onProgress?: (doneBytes: number) => void;
+  readonly signal?: AbortSignal;
+}
+
+/** Throws UserError; rejects with the signal's reason where it was aborted. */
+export async function makeCheckpoint(options: CheckpointOptions, { onPlan, ...report }: MakeReport = {}): Promise<MadeCheckpoint> {
+  const path = join(options.model, 'config.json');
+  const { value } = readJsonObject(path, CONFIG_BYTES, 'give the folder of a config.json: --model DIR');
+  const stated = parseConfig(value, path);
+  const dtype = options.dtype ?? stated.dtype;
+  if (dtype === 'f32') throw new UserError(`${path}: names no 16-bit type for the weights`, 'say which: --dtype bf16');
+  const { dtype: _dtype, torch_dtype: _torch, ...rest } = value;
+  const described = { ...rest, torch_dtype: TORCH_NAMES[dtype], ...(options.layers === undefined ? {} : { num_hidden_layers: options.layers }) };
+  const config = parseConfig(described, path);
+  const checkpoint = layOut(config, dtype, options.fileBytes);
+  const folder = options.tokenizer ?? (findTokenizer(options.model) === undefined ? join(packageRoot(), 'models/demo') : options.model);
+  const files = tokenizerFiles(folder, config.vocabSize);
+  onPlan?.(checkpoint, folder);
+  await writeCheckpoint({ checkpoint, seed: options.seed, config: `${JSON.stringify(described, undefined, 2)}\n`, tokenizerFiles: files, out: options.out, threads: options.threads, ...report });
+  return checkpoint;
+}

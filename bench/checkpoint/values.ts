@@ -1,0 +1,61 @@
+/** Values of made-up tensors: nearly normal, a function of seed, tensor and place alone, at a gigabyte a second a thread. */
+import { roundToF16 } from '../../ir/round.js';
+import { roundToBf16 } from '../../ir/scalar.js';
+import { fnv1a64 } from '../../models/checkpoint.js';
+
+export type MadeDType = 'bf16' | 'f16';
+
+export const ELEMENT_BYTES = 2;
+/** What is filled and written at a time; every block has a key of its own. */
+export const BLOCK_BYTES = 4 << 20;
+const TABLE = 1 << 16;
+const GOLDEN = (Math.sqrt(5) - 1) / 2;
+const F16_BIAS = 15;
+const F16_DIGITS = 10;
+
+/** Bits of a value that the type holds exactly. */
+function bitsOf(dtype: MadeDType, value: number): number {
+  if (dtype === 'bf16') return new Uint32Array(Float32Array.of(value).buffer)[0]! >>> 16;
+  const sign = value < 0 ? 0x8000 : 0;
+  const size = Math.abs(value);
+  const exponent = Math.max(1 - F16_BIAS, Math.floor(Math.log2(size === 0 ? 1e-30 : size)));
+  // A subnormal's leading digit is 0, so that its exponent field comes out as 0 by itself.
+  return sign | ((exponent + F16_BIAS - 1) * (1 << F16_DIGITS) + size * 2 ** (F16_DIGITS - exponent));
+}
+
+/**
+ * Bits of 2^16 values with the mean and standard deviation given, spread evenly over the normal distribution (Box and
+ * Muller's transform of a lattice): a random index draws a nearly normal value.
+ */
+export function valueTable(dtype: MadeDType, mean: number, deviation: number): Uint16Array {
+  const round = dtype === 'bf16' ? roundToBf16 : roundToF16;
+  return Uint16Array.from({ length: TABLE }, (_, i) => {
+    const radius = Math.sqrt(-2 * Math.log((i + 0.5) / TABLE));
+    return bitsOf(dtype, round(mean + deviation * radius * Math.cos(2 * Math.PI * ((i * GOLDEN) % 1))));
+  });
+}
+
+/** 64 bits that decide a block of a tensor. */
+export interface BlockKey {
+  readonly low: number;
+  readonly high: number;
+}
+
+export function blockKey(seed: number, tensor: string, block: number): BlockKey {
+  const hash = fnv1a64(`${seed}:${tensor}:${block}`);
+  return { low: Number(hash & 0xffffffffn), high: Number(hash >> 32n) };
+}
+
+/**
+ * Fills a block, two elements a word. Counters go through a mixer (constants of lowbias32,
+ * https://nullprogram.com/blog/2018/07/31/) with half of the key before it and half within: two blocks share no run.
+ */
+export function fillBlock(words: Uint32Array, table: Uint16Array, { low, high }: BlockKey): void {
+  for (let i = 0; i < words.length; i++) {
+    let x = (i + low) | 0;
+    x = Math.imul(x ^ (x >>> 16), 0x7feb352d) ^ high;
+    x = Math.imul(x ^ (x >>> 15), 0x846ca68b);
+    x ^= x >>> 16;
+    words[i] = table[x & 0xffff]! | (table[x >>> 16]! << 16);
+  }
+}
