@@ -1,0 +1,180 @@
+/** Decides which devices run which part of a plan: replicas where the model fits a device, pipeline stages where not. */
+import { UserError } from '../errors.js';
+import type { WeightDecl } from '../ir/kernel.js';
+import type { DevicePlacement, Parallelism, Stage } from '../ir/placement.js';
+import type { Plan } from '../ir/plan.js';
+import { bestCuts, type CutRange } from './bestCuts.js';
+import { planMemory } from './planMemory.js';
+
+export interface PlacementFacts {
+  readonly plan: Pick<Plan<unknown>, 'buffers' | 'weights' | 'kernels' | 'launches' | 'capacity' | 'arenaBytes'>;
+  readonly devices: number;
+  /** Bytes of a device that weights and activations may take; Infinity where nobody counts. */
+  readonly bytesPerDevice: number;
+  /** Cost of each launch in a typical micro-batch, in any one unit. */
+  readonly costs: readonly number[];
+  /** What a weight takes of a device; 0 where it is read in place. */
+  readonly weightBytes: (weight: WeightDecl) => number;
+  /** Absent: replicas where the model fits a device, otherwise as few stages as hold it. */
+  readonly wanted?: Parallelism;
+}
+
+export interface PlacedStage extends Stage {
+  /** Of a micro-batch's cost. */
+  readonly share: number;
+  readonly weightBytes: number;
+  /** Activations: one arena where it is alone, two where the next micro-batch arrives while one is computed. */
+  readonly arenaBytes: number;
+}
+
+export interface PlacedStages extends DevicePlacement {
+  readonly stages: readonly PlacedStage[];
+  /** Mean cost of a stage by the busiest one's: what a full pipeline keeps busy. 1 is even. */
+  readonly balance: number;
+  /** Devices that nothing was placed on. */
+  readonly spare: number;
+}
+
+/** More stages than this are not searched for a model that does not fit. */
+const MOST_STAGES = 64;
+/** Fewer tokens than this in a micro-batch leave a GPU mostly idle; nobody is advised to try. */
+const TOKEN_STEP = 128;
+
+/** Arenas of each device of a pipeline. */
+export const arenasOf = (stages: number): number => (stages === 1 ? 1 : 2);
+
+/** `layers.3.ffn.down` is of `layers.3.ffn`: half a layer. What is in no layer is of its first name. */
+const halfOf = (path: string): string => (path.startsWith('layers.') ? path.split('.').slice(0, 3).join('.') : path.split('.')[0] ?? path);
+
+/** Launches before which a plan may be cut into `stages`: where another half of a layer begins, or anywhere if those are too few. */
+function cutPoints({ plan }: PlacementFacts, stages: number): readonly number[] {
+  const paths = new Map(plan.kernels.map((kernel) => [kernel.name, kernel.path]));
+  const halves = plan.launches.map(({ kernel }) => halfOf(paths.get(kernel) ?? kernel));
+  const starts = halves.flatMap((half, i) => (i > 0 && half !== halves[i - 1] ? [i] : []));
+  return [0, ...(starts.length + 1 >= stages ? starts : halves.slice(1).map((_, i) => i + 1)), plan.launches.length];
+}
+
+/** Cost and weights of a range of launches; a weight that several name counts once. */
+function rangesOf({ plan, costs, weightBytes }: PlacementFacts, points: readonly number[]): (first: number) => CutRange[] {
+  const bytes = new Map(plan.weights.map((weight) => [weight.name, weightBytes(weight)]));
+  return (first) => {
+    const seen = new Set<string>();
+    let cost = 0, weights = 0, at = points[first]!;
+    return points.slice(first + 1).map((end): CutRange => {
+      for (; at < end; at++) {
+        cost += costs[at]!;
+        for (const name of plan.launches[at]!.parameters) {
+          if (!seen.has(name)) weights += bytes.get(name) ?? 0;
+          seen.add(name);
+        }
+      }
+      return { cost, bytes: weights };
+    });
+  };
+}
+
+/** The most even cut into `stages` that fits, or undefined. */
+function cut(facts: PlacementFacts, stages: number, arenaBytes = facts.plan.arenaBytes): readonly PlacedStage[] | undefined {
+  const points = cutPoints(facts, stages);
+  if (stages > points.length - 1) return undefined;
+  const from = rangesOf(facts, points);
+  const arenas = arenasOf(stages) * arenaBytes;
+  const cuts = bestCuts(points.length - 1, stages, from, facts.bytesPerDevice - arenas);
+  if (cuts === undefined) return undefined;
+  const total = facts.costs.reduce((sum, cost) => sum + cost, 0);
+  return cuts.map(({ first, end, cost, bytes }) => (
+    { first: points[first]!, end: points[end]!, share: total > 0 ? cost / total : 1 / stages, weightBytes: bytes, arenaBytes: arenas }));
+}
+
+function placed(stages: readonly PlacedStage[], replicas: number, devices: number): PlacedStages {
+  return { replicas, stages, balance: 1 / stages.length / Math.max(...stages.map(({ share }) => share)), spare: devices - replicas * stages.length };
+}
+
+/**
+ * Places a plan on devices of one kind. Cuts lie between halves of layers, at the least cost of the busiest stage, the
+ * embedding and the head counted. Pure and deterministic.
+ * Throws UserError where there are too few devices, or too little memory on them; it says what would fit.
+ */
+export function placeStages(facts: PlacementFacts): PlacedStages {
+  const { devices, wanted, plan } = facts;
+  if (facts.costs.length !== plan.launches.length) throw new Error(`${facts.costs.length} costs for ${plan.launches.length} launches.`);
+  if (!Number.isInteger(devices) || devices < 1) throw new Error(`A placement on ${devices} devices.`);
+  if (wanted === undefined) return placeFreely(facts);
+  const { replicas, stages } = wanted;
+  if (replicas * stages > devices) {
+    throw new UserError(`--parallel ${parallelText(wanted)} takes ${replicas * stages} devices; there ${devices === 1 ? 'is' : 'are'} ${devices}`, `use --devices ${replicas * stages}, or --parallel auto`);
+  }
+  if (stages > plan.launches.length) throw new UserError(`${stages} stages of a plan of ${plan.launches.length} launches: some would have nothing to do`, `use at most --parallel pp=${plan.launches.length}`);
+  const cuts = cut(facts, stages);
+  if (cuts === undefined) throw refusal(facts, stages);
+  return placed(cuts, replicas, devices);
+}
+
+/** As few stages as hold the model; devices that are left over by whole replicas make the pipelines longer. */
+function placeFreely(facts: PlacementFacts): PlacedStages {
+  const { devices } = facts;
+  for (let stages = 1; stages <= devices; stages++) {
+    const fewest = cut(facts, stages);
+    if (fewest === undefined) continue;
+    const replicas = Math.floor(devices / stages);
+    const longer = Math.floor(devices / replicas);
+    return placed(longer === stages ? fewest : cut(facts, longer) ?? fewest, replicas, devices);
+  }
+  throw refusal(facts, devices);
+}
+
+/** `dp=4`, `pp=4`, `dpxpp=2x2`. */
+export const parallelText = ({ replicas, stages }: Parallelism): string =>
+  (stages === 1 ? `dp=${replicas}` : replicas === 1 ? `pp=${stages}` : `dpxpp=${replicas}x${stages}`);
+
+const gib = (bytes: number): string => `${(bytes / 2 ** 30).toFixed(bytes < 10 * 2 ** 30 ? 2 : 1)} GiB`;
+
+/** The error for a plan that does not fit in `stages`; its hint says what would. */
+function refusal(facts: PlacementFacts, stages: number): UserError {
+  const { plan, devices, bytesPerDevice } = facts;
+  const { tokens } = plan.capacity;
+  // Cut as if memory were no matter: what the fullest device lacks is what the reader must find.
+  const unbounded = cut({ ...facts, bytesPerDevice: Infinity }, stages) ?? [];
+  const fullest = unbounded.reduce<PlacedStage | undefined>((most, stage) => (most === undefined || stage.weightBytes > most.weightBytes ? stage : most), undefined);
+  const need = fullest === undefined ? '' : `: ${stages === 1 ? '' : 'its largest stage takes '}${gib(fullest.weightBytes)} of weights and ${gib(fullest.arenaBytes)} of activations of ${stages === 1 ? 'a micro-batch' : 'two micro-batches'} of ${tokens} tokens`;
+  const hints: string[] = [];
+  const fewer = fewerTokens(facts, stages);
+  if (fewer !== undefined) hints.push(`smaller micro-batches (--max-tokens ${fewer})`);
+  let more = stages + 1;
+  while (more <= MOST_STAGES && cut(facts, more) === undefined) more++;
+  if (more <= MOST_STAGES && more <= devices) hints.push(`a longer pipeline (--parallel pp=${more})`);
+  else if (more <= MOST_STAGES) hints.push(`${more} such devices (--devices ${more} --parallel pp=${more})`);
+  return new UserError(
+    `This model does not fit ${stages === 1 ? 'a device' : `${stages} devices as a pipeline`} of which each has room for ${gib(bytesPerDevice)}${need}.`,
+    hints.length > 0 ? `What would fit: ${hints.join(', or ')}.` : 'Use devices with more memory.',
+  );
+}
+
+/** The largest micro-batch with which `stages` fit, if any does. */
+function fewerTokens(facts: PlacementFacts, stages: number): number | undefined {
+  const { plan } = facts;
+  const fits = (tokens: number): boolean => {
+    const rows = Math.ceil((plan.capacity.rows * tokens) / plan.capacity.tokens);
+    return cut(facts, stages, planMemory(plan, { tokens, rows, longest: tokens }).arenaBytes) !== undefined;
+  };
+  let low = 0, high = Math.ceil(plan.capacity.tokens / TOKEN_STEP);
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (fits(middle * TOKEN_STEP)) low = middle;
+    else high = middle;
+  }
+  return low === 0 ? undefined : low * TOKEN_STEP;
+}
+
+/** Lines for people: the placement, what each stage holds and does, and how even that is predicted to be. */
+export function printPlacement({ replicas, stages, balance, spare }: PlacedStages, plan: PlacementFacts['plan']): readonly string[] {
+  const paths = new Map(plan.kernels.map((kernel) => [kernel.name, kernel.path]));
+  const pathOf = (launch: number): string => paths.get(plan.launches[launch]!.kernel) ?? plan.launches[launch]!.kernel;
+  const devices = replicas * stages.length;
+  const head = `placement: ${parallelText({ replicas, stages: stages.length })} on ${devices} device${devices === 1 ? '' : 's'}`
+    + (stages.length === 1 ? `, ${gib(stages[0]!.weightBytes)} of weights each` : `, predicted balance ${(100 * balance).toFixed(1)}%: ${(devices * balance).toFixed(2)}× one device`)
+    + (spare === 0 ? '' : `; ${spare} left over`);
+  if (stages.length === 1) return [head];
+  return [head, ...stages.map(({ first, end, share, weightBytes, arenaBytes }, i) =>
+    `  stage ${i}: ${pathOf(first)} to ${pathOf(end - 1)}, ${(100 * share).toFixed(1)}% of the work, ${gib(weightBytes)} of weights, ${gib(arenaBytes)} of activations`)];
+}
