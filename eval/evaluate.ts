@@ -1,8 +1,9 @@
-/** Scores tokenised questions: trees, micro-batches, answers. One micro-batch is computed while the next is laid out. */
+/** Scores tokenised questions: trees, micro-batches, answers. As many micro-batches are in flight as keep the scorer busy. */
 import { UserError } from '../errors.js';
+import { BatchQueue } from './batchQueue.js';
 import type { Scores } from './metrics.js';
 import { layBatch, type LaidBatch } from './microBatch.js';
-import { halvePack, packTrees, shuffled } from './pack.js';
+import { packTrees, shuffled } from './pack.js';
 import type { Pack } from './packing.js';
 import { Tally, type Progress } from './progress.js';
 import type { ScoredRows, Scorer } from './scorer.js';
@@ -27,7 +28,7 @@ export interface EvaluateOptions {
   readonly onProgress?: (progress: Progress) => void;
   /** What the user should know, though the run goes on. */
   readonly onWarning?: (line: string) => void;
-  /** Stops after the micro-batch that is being computed. */
+  /** Stops after the micro-batches that are being computed. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -43,16 +44,13 @@ export interface Evaluation {
   readonly scoreSeconds: number;
 }
 
-/** The smallest micro-batch that a model is compiled for, tokens. */
-const FEWEST_TOKENS = 32;
-
 /** A question that has some of its choices answered. */
 interface Partial { readonly ll: number[]; readonly greedy: boolean[]; missing: number }
 
 /** Trees packed so that the choices of a question, where they are trees of their own, stay together. */
 interface PackedTree extends TreePlan { readonly orderLength: number; readonly group: number }
 
-/** Micro-batches in the order in which they are computed: fixed by the questions, the mode and the scorer's costs. */
+/** Micro-batches in the order in which one device computes them: fixed by the questions, the mode and the scorer's costs. */
 function planBatches(trees: readonly TreePlan[], scorer: Scorer): Pack<PackedTree>[] {
   const longestOf = new Map<number, number>();
   for (const { paths, longest } of trees) {
@@ -181,12 +179,14 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   }));
   report();
 
-  interface Flight { readonly pack: Pack<PackedTree>; readonly laid: LaidBatch; readonly scored: Promise<ScoredRows> }
-  const launch = (pack: Pack<PackedTree>, laid: LaidBatch): Flight => {
+  /** A micro-batch that is being computed. `ended` never rejects: what went wrong is asked of `scored`. */
+  interface Flight { readonly pack: Pack<PackedTree>; readonly laid: LaidBatch; readonly scored: Promise<ScoredRows>; readonly ended: Promise<Flight> }
+  const flights = new Set<Flight>();
+  const launch = (pack: Pack<PackedTree>): void => {
+    const laid = layBatch(pack.items.map(({ paths }) => paths), sharing);
     const scored = score(scorer, laid, collector);
-    // Awaited one round later; until then a failure is not "unhandled".
-    scored.catch(() => {});
-    return { pack, laid, scored };
+    const flight: Flight = { pack, laid, scored, ended: scored.then(() => flight, () => flight) };
+    flights.add(flight);
   };
   const land = ({ pack, laid }: Flight, scored: ScoredRows): void => {
     const finished = collector.take(laid, scored).filter(({ docId }) => !all.has(docId));
@@ -199,65 +199,48 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
     report();
   };
 
-  // Micro-batches still to be computed, the next one last: where the device runs out of memory, halves are put back.
-  const queue = [...packs].reverse();
-  let tokensLimit = Infinity;
-  const halve = (pack: Pack<PackedTree>, error: unknown): boolean => {
-    if (!(error instanceof Error) || error.name !== 'OutOfDeviceMemory') return false;
-    if (pack.items.length < 2) {
-      throw new UserError(
-        `the device ran out of memory in a micro-batch of ${pack.tokens} tokens, a single tree, which has no halves`,
-        `end what else uses the device (nvidia-smi lists it), or have smaller trees: --max-tokens ${Math.max(FEWEST_TOKENS, Math.floor(pack.tokens / 2))}, or --sharing context; with --out and --resume finished questions are kept`,
-        { cause: error },
-      );
-    }
-    if (pack.tokens / 2 < tokensLimit) {
-      tokensLimit = pack.tokens / 2;
-      options.onWarning?.(`the device ran out of memory in a micro-batch of ${pack.tokens} tokens: going on with halves of it`);
-    }
-    queue.push(...halvePack(pack, scorer));
-    return true;
-  };
-  const landed = async (before: Flight): Promise<ScoredRows | undefined> => {
+  const queue = new BatchQueue(packs, scorer, options.onWarning);
+  /** Where the device ran out of memory there is no result: halves are put back. */
+  const resultOf = async ({ pack, scored }: Flight): Promise<ScoredRows | undefined> => {
     try {
-      return await before.scored;
+      return await scored;
     } catch (error) {
-      if (!halve(before.pack, error)) throw error;
+      if (!(error instanceof Error) || error.name !== 'OutOfDeviceMemory') throw error;
+      queue.returnHalved(pack, error);
       return undefined;
     }
   };
-  const next = (): Pack<PackedTree> | undefined => {
-    const pack = queue.pop();
-    if (pack === undefined || pack.tokens <= tokensLimit || pack.items.length < 2) return pack;
-    queue.push(...halvePack(pack, scorer));
-    return next();
+  const fill = (): void => {
+    while (!isAborted(signal) && flights.size < Math.max(1, scorer.inFlight)) {
+      const pack = queue.take();
+      if (pack === undefined) return;
+      launch(pack);
+    }
   };
 
-  let flight: Flight | undefined;
+  let canKeep = true;
+  const keep = (flight: Flight, scored: ScoredRows): void => {
+    canKeep = false;
+    land(flight, scored);
+    canKeep = true;
+  };
   try {
-    for (;;) {
-      if (isAborted(signal)) break;
-      const pack = next();
-      if (pack === undefined) {
-        // The last one may come back in halves.
-        if (flight === undefined) break;
-        const [last, scored] = [flight, await landed(flight)];
-        flight = undefined;
-        if (scored !== undefined) land(last, scored);
-        continue;
-      }
-      const laid = layBatch(pack.items.map(({ paths }) => paths), sharing);
-      const before = flight;
-      const scored = before === undefined ? undefined : await landed(before);
+    for (fill(); flights.size > 0;) {
+      const flight = await Promise.race([...flights].map(({ ended }) => ended));
+      flights.delete(flight);
+      const scored = await resultOf(flight);
       // The event loop turns once a micro-batch, so that Ctrl-C is heard even where scoring never waits.
       await new Promise((resolve) => setImmediate(resolve));
-      flight = isAborted(signal) ? undefined : launch(pack, laid);
-      if (before !== undefined && scored !== undefined) land(before, scored);
+      fill();
+      if (scored !== undefined) keep(flight, scored);
     }
-    if (flight !== undefined) land(flight, await flight.scored);
   } finally {
-    // After an error the scorer may still be at work on memory that the caller is about to release.
-    await flight?.scored.catch(() => {});
+    // After an error the scorer may still be at work on memory that the caller is about to release; and what other
+    // devices have finished is kept, unless keeping is what failed.
+    for (const flight of flights) {
+      const scored = await flight.scored.catch(() => undefined);
+      if (scored !== undefined && canKeep) keep(flight, scored);
+    }
   }
   const isInterrupted = all.size < own.size;
   const scores = [...all.values()].sort((a, b) => a.docId - b.docId);

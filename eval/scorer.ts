@@ -30,6 +30,13 @@ export interface Scorer {
   readonly maxRows: number;
   /** Longest tree path (context) the model accepts, tokens. */
   readonly maxLength: number;
+  /**
+   * Micro-batches to ask of it at a time: those that are computed, and those that wait beside them so that no device
+   * does. Asked before every micro-batch: devices may join and drop out.
+   */
+  readonly inFlight: number;
+  /** Devices, or pipelines of them, that each compute whole micro-batches beside the others. Asked likewise. */
+  readonly replicas: number;
   /** Estimated seconds for a micro-batch: measured cost of its bucket where tuned, a model of it otherwise. */
   cost(tokens: number, rows: number, longest: number): number;
   /** Scores one micro-batch. Rejects with NonFiniteError where a value is NaN or infinite. */

@@ -48,6 +48,26 @@ describe('evaluate', () => {
     expect(scorer.mostInFlight).toBe(1);
   });
 
+  it('keeps as many micro-batches in flight as the scorer says, though that changes, and lands each as it comes back', async () => {
+    for (const inFlight of [2, 5]) {
+      let batches = 0;
+      const scorer = fakeScorer({ maxTokens: 150, inFlight, before: () => new Promise((resolve) => setTimeout(resolve, (batches++ * 7) % 5)) });
+      expect((await run(forty, { scorer, sharing: 'context' })).scores).toEqual(expectedScores(forty));
+      expect(scorer.mostInFlight).toBe(inFlight);
+    }
+    // Devices that join, and that drop out.
+    const seen: number[] = [];
+    const scorer = fakeScorer({ maxTokens: 150, before: async () => {
+      seen.push(++now);
+      await new Promise((resolve) => setTimeout(resolve, 1));
+      now--;
+    } });
+    let now = 0;
+    Object.defineProperty(scorer, 'inFlight', { get: () => (scorer.batches.length < 6 ? 4 : 1) });
+    expect((await run(forty, { scorer, sharing: 'context' })).scores).toEqual(expectedScores(forty));
+    expect([Math.max(...seen.slice(0, 6)), Math.max(...seen.slice(10))]).toEqual([4, 1]);
+  });
+
   it('counts what it computed, with and without sharing', async () => {
     const scorer = fakeScorer();
     const evaluation = await run(forty, { scorer });
@@ -158,6 +178,21 @@ describe('evaluate', () => {
   it('names question and layer of a NaN that the scorer found', async () => {
     const scorer = fakeScorer({ before: () => Promise.reject(new NonFiniteError('layers.3.attention.qkv', [0])) });
     await expect(run(forty.slice(7, 8), { scorer })).rejects.toThrow('question 7, choice 0: a value is NaN or infinite, first in layers.3.attention.qkv');
+  });
+
+  it('keeps what other devices finish after one of them failed', async () => {
+    const finished: Scores[] = [];
+    const scorer = fakeScorer({
+      maxTokens: 150, inFlight: 4,
+      before: async (_batch, index) => {
+        if (index === 5) throw new NonFiniteError('layers.0.ffn.down', [0]);
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      },
+    });
+    await expect(run(forty, { scorer, sharing: 'context', onFinished: (scores) => finished.push(...scores) })).rejects.toThrow('first in layers.0.ffn.down');
+    expect(scorer.batches.length).toBeLessThanOrEqual(9);
+    const questionsOf = (batches: typeof scorer.batches): number => batches.flatMap(({ position }) => [...position].filter((depth) => depth === 0)).length;
+    expect(finished).toHaveLength(questionsOf(scorer.batches.filter((_, index) => index !== 5)));
   });
 
   it('waits for the micro-batch in flight before it passes an error on', async () => {

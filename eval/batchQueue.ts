@@ -1,0 +1,84 @@
+/** Micro-batches that are still to be computed, in the order in which devices take them. */
+import { UserError } from '../errors.js';
+import { halvePack } from './pack.js';
+import type { Pack, Packable } from './packing.js';
+import type { Scorer } from './scorer.js';
+
+/** The smallest micro-batch that a model is compiled for, tokens. */
+const FEWEST_TOKENS = 32;
+
+/** Halves at the end may take this much longer than the whole by the scorer's own estimate, and no longer. */
+const TAIL_LOSS = 1.25;
+
+/**
+ * One device takes micro-batches in the order given. Several take the largest first, and towards the end halves, so that
+ * all finish together: none is handed out that is longer than an even share of what is left.
+ */
+export class BatchQueue<T extends Packable> {
+  readonly #scorer: Scorer;
+  readonly #warn: ((line: string) => void) | undefined;
+  /** The next one last. */
+  readonly #left: Pack<T>[];
+  #secondsLeft: number;
+  #isByLength = false;
+  /** What a device had no memory for is not tried again. */
+  #tokensLimit = Infinity;
+
+  constructor(packs: readonly Pack<T>[], scorer: Scorer, onWarning?: (line: string) => void) {
+    this.#scorer = scorer;
+    this.#warn = onWarning;
+    this.#left = [...packs].reverse();
+    this.#secondsLeft = packs.reduce((sum, { seconds }) => sum + seconds, 0);
+  }
+
+  /** The next micro-batch; undefined where none is left. */
+  take(): Pack<T> | undefined {
+    if (this.#scorer.replicas > 1 && !this.#isByLength) {
+      // Stable: equal ones stay shuffled.
+      this.#left.sort((a, b) => a.seconds - b.seconds);
+      this.#isByLength = true;
+    }
+    for (;;) {
+      const pack = this.#left.pop();
+      if (pack === undefined) return undefined;
+      const halves = this.#halves(pack);
+      this.#secondsLeft -= pack.seconds;
+      if (halves === undefined) return pack;
+      halves.forEach((half) => this.#put(half));
+    }
+  }
+
+  /** Takes back, as halves, what ran out of device memory. UserError where it has no halves. */
+  returnHalved(pack: Pack<T>, cause: unknown): void {
+    if (pack.items.length < 2) {
+      throw new UserError(
+        `the device ran out of memory in a micro-batch of ${pack.tokens} tokens, a single tree, which has no halves`,
+        `end what else uses the device (nvidia-smi lists it), or have smaller trees: --max-tokens ${Math.max(FEWEST_TOKENS, Math.floor(pack.tokens / 2))}, or --sharing context; with --out and --resume finished questions are kept`,
+        { cause },
+      );
+    }
+    if (pack.tokens / 2 < this.#tokensLimit) {
+      this.#tokensLimit = pack.tokens / 2;
+      this.#warn?.(`the device ran out of memory in a micro-batch of ${pack.tokens} tokens: going on with halves of it`);
+    }
+    halvePack(pack, this.#scorer).forEach((half) => this.#put(half));
+  }
+
+  /** Two for one that is too large for the device's memory or, with several devices, for the time that is left. */
+  #halves(pack: Pack<T>): readonly Pack<T>[] | undefined {
+    if (pack.items.length < 2) return undefined;
+    if (pack.tokens > this.#tokensLimit) return halvePack(pack, this.#scorer);
+    const { replicas } = this.#scorer;
+    // A little more than an even share is one: sums of seconds are not exact.
+    if (replicas < 2 || pack.seconds <= (this.#secondsLeft / replicas) * (1 + 1e-9) || pack.tokens < 2 * FEWEST_TOKENS) return undefined;
+    const halves = halvePack(pack, this.#scorer);
+    return halves.reduce((sum, { seconds }) => sum + seconds, 0) > pack.seconds * TAIL_LOSS ? undefined : halves;
+  }
+
+  #put(pack: Pack<T>): void {
+    this.#secondsLeft += pack.seconds;
+    let at = this.#left.length;
+    if (this.#isByLength) while (at > 0 && this.#left[at - 1]!.seconds > pack.seconds) at--;
+    this.#left.splice(at, 0, pack);
+  }
+}

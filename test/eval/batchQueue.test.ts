@@ -1,0 +1,97 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { BatchQueue } from '../../eval/batchQueue.js';
+import type { Pack, Packable } from '../../eval/packing.js';
+import type { Scorer } from '../../eval/scorer.js';
+
+/** Devices that take `fixed` seconds a micro-batch and a second for a thousand tokens. */
+function scorerOf(replicas: number, fixed = 0.05): Scorer & { replicas: number } {
+  return {
+    maxTokens: 8192, maxRows: 8192, maxLength: 2048, replicas, inFlight: 2 * replicas, cost: (tokens) => fixed + tokens / 1000,
+    score: () => Promise.reject(new Error('not asked')),
+  };
+}
+
+/** A micro-batch of trees of about `size` tokens. */
+function packOf(tokens: number, size: number, scorer: Scorer): Pack<Packable> {
+  const items = Array.from({ length: Math.max(1, Math.round(tokens / size)) }, () => ({ tokens: size, rows: 4, longest: size }));
+  const total = items.length * size;
+  return { items, tokens: total, rows: 4 * items.length, longest: size, seconds: scorer.cost(total, 0, size) };
+}
+
+const takeAll = (queue: BatchQueue<Packable>): Pack<Packable>[] => {
+  const taken: Pack<Packable>[] = [];
+  for (let pack = queue.take(); pack !== undefined; pack = queue.take()) taken.push(pack);
+  return taken;
+};
+
+/** Devices that each have one micro-batch waiting behind the one that they compute: when the last and the first are done. */
+function play(queue: BatchQueue<Packable>, replicas: number): { readonly last: number; readonly busy: number } {
+  const devices = Array.from({ length: replicas }, () => ({ free: 0, ends: [] as number[], busy: 0 }));
+  let now = 0;
+  for (;;) {
+    const open = devices.filter(({ ends }) => ends.length < 2).sort((a, b) => a.free - b.free)[0];
+    const pack = open === undefined ? undefined : queue.take();
+    if (open !== undefined && pack !== undefined) {
+      open.free = Math.max(open.free, now) + pack.seconds;
+      open.busy += pack.seconds;
+      open.ends.push(open.free);
+      continue;
+    }
+    const next = Math.min(...devices.flatMap(({ ends }) => ends));
+    if (!Number.isFinite(next)) break;
+    now = next;
+    for (const device of devices) device.ends = device.ends.filter((end) => end > now);
+  }
+  return { last: now, busy: devices.reduce((sum, { busy }) => sum + busy, 0) };
+}
+
+describe('the queue of micro-batches', () => {
+  it('gives one device everything as it was, in the order given', () => {
+    const scorer = scorerOf(1);
+    const packs = [500, 8000, 3000, 8000, 100].map((tokens) => packOf(tokens, 50, scorer));
+    expect(takeAll(new BatchQueue(packs, scorer))).toEqual(packs);
+  });
+
+  it('gives several the largest first, and halves where what is left is less than one for each', () => {
+    const scorer = scorerOf(4);
+    const packs = [...[500, 8000, 3000], ...Array<number>(20).fill(6000)].map((tokens) => packOf(tokens, 50, scorer));
+    const taken = takeAll(new BatchQueue(packs, scorer));
+    expect(taken.map(({ tokens }) => tokens)).toEqual(taken.map(({ tokens }) => tokens).sort((a, b) => b - a));
+    expect(taken[0]?.tokens).toBe(8000);
+    expect(taken.slice(0, 16).every(({ tokens }) => tokens >= 6000)).toBe(true);
+    expect(taken.at(-1)?.tokens).toBeLessThan(400);
+    expect(taken.flatMap(({ items }) => items)).toHaveLength(packs.flatMap(({ items }) => items).length);
+  });
+
+  it('halves nothing where that costs more than it gains, and no single tree', () => {
+    const slow = scorerOf(4, 100);
+    const packs = [8000, 8000].map((tokens) => packOf(tokens, 50, slow));
+    expect(takeAll(new BatchQueue(packs, slow))).toHaveLength(2);
+    const scorer = scorerOf(4);
+    expect(takeAll(new BatchQueue([packOf(2000, 2000, scorer)], scorer))).toHaveLength(1);
+  });
+
+  it('keeps every device busy to the end: 208 equal micro-batches on four', () => {
+    const scorer = scorerOf(4);
+    const packs = Array.from({ length: 208 }, () => packOf(8192, 128, scorer));
+    const { last, busy } = play(new BatchQueue(packs, scorer), 4);
+    const whole = packs.reduce((sum, { seconds }) => sum + seconds, 0);
+    expect(busy / whole).toBeLessThan(1.005);
+    expect(busy / 4 / last).toBeGreaterThan(0.99);
+    expect(whole / last).toBeGreaterThan(3.95);
+  });
+
+  it('loses no tree and takes about as long as an even share, whatever the micro-batches and devices', () => {
+    fc.assert(fc.property(fc.array(fc.integer({ min: 1, max: 8000 }), { minLength: 1, maxLength: 60 }), fc.integer({ min: 2, max: 8 }), (sizes, replicas) => {
+      const scorer = scorerOf(replicas, 0.01);
+      const packs = sizes.map((tokens) => packOf(tokens, Math.min(tokens, 64), scorer));
+      const taken = takeAll(new BatchQueue(packs, scorer));
+      expect(taken.reduce((sum, { tokens }) => sum + tokens, 0)).toBe(packs.reduce((sum, { tokens }) => sum + tokens, 0));
+      const { last } = play(new BatchQueue(packs, scorer), replicas);
+      const whole = packs.reduce((sum, { seconds }) => sum + seconds, 0);
+      // Never worse than a micro-batch of a few trees more than an even share, and a quarter for halving.
+      expect(last).toBeLessThan((whole / replicas) * 1.25 + 0.6);
+    }), { numRuns: 300 });
+  });
+});
