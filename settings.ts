@@ -25,8 +25,8 @@ export interface Settings {
   readonly pythonPrefixes: readonly string[];
   /** TILEWRIGHT_CUDA_DRIVER: full path of the CUDA driver's library; otherwise the system's libcuda.so.1. */
   readonly cudaDriver: string | undefined;
-  /** TILEWRIGHT_DEVICE_TIMEOUT: seconds after which a GPU that has not answered a micro-batch counts as hung; 180 by default. */
-  readonly deviceTimeout: number;
+  /** TILEWRIGHT_DEVICE_TIMEOUT: seconds without an answer after which a device counts as hung; otherwise 180 for a GPU, 1800 for a CPU. */
+  readonly deviceTimeout: number | undefined;
   /** TILEWRIGHT_COMPUTE_SANITIZER: the tool that GPU tests run under; otherwise compute-sanitizer on PATH or in a toolkit. */
   readonly computeSanitizer: string | undefined;
   /** TILEWRIGHT_TEST_SEED: whole number from which the GPU tests draw shapes and schedules; 1 by default. */
@@ -58,6 +58,12 @@ type Environment = Readonly<Record<string, string | undefined>>;
 function text(environment: Environment, name: string): string | undefined {
   const value = environment[name];
   return value === undefined || value === '' ? undefined : value;
+}
+
+/** NaN where it is none. */
+function number(environment: Environment, name: string): number | undefined {
+  const value = text(environment, name);
+  return value === undefined ? undefined : Number(value);
 }
 
 const texts = (environment: Environment, names: readonly string[]): string[] =>
@@ -93,7 +99,7 @@ export function readSettings(environment: Environment = process.env): Settings {
       '/usr/local', '/usr', '/opt/conda',
     ],
     cudaDriver: text(environment, 'TILEWRIGHT_CUDA_DRIVER'),
-    deviceTimeout: Number(text(environment, 'TILEWRIGHT_DEVICE_TIMEOUT') ?? '180'),
+    deviceTimeout: number(environment, 'TILEWRIGHT_DEVICE_TIMEOUT'),
     computeSanitizer: text(environment, 'TILEWRIGHT_COMPUTE_SANITIZER'),
     testSeed: Number(text(environment, 'TILEWRIGHT_TEST_SEED') ?? '1'),
     shards: text(environment, 'TILEWRIGHT_SHARDS'),

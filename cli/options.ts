@@ -3,6 +3,7 @@ import { UserError } from '../errors.js';
 import { parseInit, type WeightInit } from '../driver/model.js';
 import { PRECISIONS, TARGETS, type Precision, type TargetName } from '../driver/target.js';
 import { SHARING_MODES, type Sharing } from '../eval/index.js';
+import type { Parallelism } from '../ir/placement.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
 import type { MaskKind } from '../models/mask.js';
 
@@ -74,6 +75,37 @@ export const threads = (flags: Flags, cores: () => number): number => {
   const given = text(flags, 'threads');
   return given === undefined ? cores() : wholeNumber('--threads', given, 1, MAX_THREADS, '2');
 };
+
+/** More than any host has; a slip of the finger is refused before a process is started. */
+const MAX_DEVICES = 64;
+
+/** `dp=4`: four replicas; `pp=4`: a pipeline of four stages; `dpxpp=2x2`: two replicas of two stages each. */
+export function parallelism(given: string): 'auto' | Parallelism {
+  if (given === 'auto') return 'auto';
+  const [, kind, first, second] = /^(dp|pp|dpxpp)=(\d{1,3})(?:x(\d{1,3}))?$/.exec(given) ?? [];
+  const isSound = kind !== undefined && (kind === 'dpxpp') === (second !== undefined);
+  const [a, b] = [Number(first), Number(second ?? '1')];
+  const asked = kind === 'pp' ? { replicas: 1, stages: a } : { replicas: a, stages: b };
+  const devices = asked.replicas * asked.stages;
+  if (!isSound || !(devices >= 1 && devices <= MAX_DEVICES)) throw new UserError(`--parallel ${given}: expected auto, dp=N, pp=N or dpxpp=AxB, of at most ${MAX_DEVICES} devices`, 'for example: --parallel dp=4, --parallel pp=4, --parallel dpxpp=2x2');
+  return asked;
+}
+
+export interface DeviceFlags {
+  readonly devices?: number | 'all';
+  readonly parallel?: 'auto' | Parallelism;
+}
+
+/** How many devices, and how the model lies on them. */
+export function deviceFlags(flags: Flags): DeviceFlags {
+  const [count, how] = [text(flags, 'devices'), text(flags, 'parallel')];
+  const devices = count === undefined ? undefined : count === 'all' ? 'all' : wholeNumber('--devices', count, 1, MAX_DEVICES, '4');
+  const parallel = how === undefined ? undefined : parallelism(how);
+  if (typeof devices === 'number' && typeof parallel === 'object' && parallel.replicas * parallel.stages !== devices) {
+    throw new UserError(`--parallel ${how!} is for ${parallel.replicas * parallel.stages} devices, --devices says ${devices}`, 'leave one of the two out');
+  }
+  return { ...(devices === undefined ? {} : { devices }), ...(parallel === undefined ? {} : { parallel }) };
+}
 
 /** Masks that score trees. The meta-pair's own inputs are not what a run hands over. */
 const RUN_MASKS = ['tree', 'slidingWindow'] as const;

@@ -9,7 +9,7 @@ import { readSettings } from '../settings.js';
 import { count, duration, si } from './format.js';
 import { quoteForShell } from './io.js';
 import { addModelFlags, addSections, CHECKPOINT_HELP, EXIT_STATUSES } from './help.js';
-import { choice, isSet, modelFlags, refuseCompileFlags, required, sharing, text, threads, type Flags } from './options.js';
+import { choice, deviceFlags, isSet, modelFlags, refuseCompileFlags, required, sharing, text, threads, type Flags } from './options.js';
 import { shard } from './shard.js';
 import { printJson, sameCommand, StoppedEarly, withUi, type Context } from './work.js';
 
@@ -32,7 +32,9 @@ export function addRun(program: Command, context: Context): void {
     .option('--limit <n>', 'at most n questions; below 1, that share of them')
     .option('--shard [i/n]', 'only part i of n, for merge to join; without a value, as the scheduler says (see below)')
     .option('--resume', 'go on with the journal in --out')
-    .option('--threads <n>', 'worker threads (default: all processors)');
+    .option('--threads <n>', 'worker threads (default: all processors)')
+    .option('--devices <n|all>', 'GPUs to use, or parts of the CPU with threads of their own (default: 1)')
+    .option('--parallel <how>', 'how the model lies on them: auto, dp=N, pp=N, dpxpp=AxB (see below; default: auto)');
   addModelFlags(command)
     .addOption(new Option('--mask <kind>').hideHelp())
     .option('--trace <file>', 'write a timeline with a slice for each kernel; ui.perfetto.dev opens it')
@@ -54,8 +56,17 @@ export function addRun(program: Command, context: Context): void {
       'Indexed Job (JOB_COMPLETION_INDEX, with TILEWRIGHT_SHARDS for n), or a task of srun',
       '(SLURM_PROCID). Complete scripts: docs/scaling.md.',
     ],
+    'Several devices': [
+      'dp=4       the whole model on each of four devices, which share the questions out as they go',
+      'pp=4       a pipeline: each of four devices holds a part of the layers',
+      'dpxpp=2x2  two pipelines of two devices each',
+      'auto       dp where the model fits each of --devices, else pipelines; without --devices, on all GPUs',
+      'All give the same answers; --resume may go on with another number of devices. A device that',
+      'fails is replaced or left out, and the run goes on with the others.',
+    ],
     Examples: [
       EXAMPLE,
+      `tilewright run llama.tw --task hellaswag --data ${DATA} --devices 4`,
       `tilewright run llama.tw --task hellaswag --data ${DATA} --out results`,
       `tilewright run llama.tw --task hellaswag --data ${DATA} --out results --resume`,
       `tilewright run llama.tw --task hellaswag --data ${DATA} --out shards --shard 3/8 --resume`,
@@ -81,7 +92,7 @@ function parse(context: Context, model: string, flags: Flags): Omit<RunRequest, 
   const part = shard(flags, readSettings());
   if (part !== undefined && output === undefined) throw new UserError('--shard needs --out: merge joins what the shards write there', 'add --out shards, the same for all');
   const request = {
-    model, task, data, resume, sharing: sharing(flags), ...modelFlags(flags),
+    model, task, data, resume, sharing: sharing(flags), ...modelFlags(flags), ...deviceFlags(flags),
     ...(docs === undefined ? {} : { docs: parseDocs(docs) }),
     ...(limit === undefined ? {} : { limit: parseLimit(limit) }),
     ...(output === undefined ? {} : { output }),

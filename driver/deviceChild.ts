@@ -1,6 +1,6 @@
 /**
- * The process that owns a GPU. A driver that hangs or loses its context takes this process with it and nothing else:
- * the parent starts another and goes on. Started by fork(); talks deviceProtocol.
+ * The process that owns the devices of a replica. A driver that hangs or loses its context takes this process with it and
+ * nothing else: the parent starts another and goes on. Started by fork(); talks deviceProtocol.
  */
 import { isCudaError } from '../runtime/cuda/addon.js';
 import { packError, type DeviceRequest, type FromChild, type ToChild } from './deviceProtocol.js';
@@ -8,7 +8,7 @@ import { loadExecutor } from './executors.js';
 import { detectMachine } from './machine.js';
 import { openOrCompile, rebuildOpened } from './open.js';
 import type { Ui } from './requests.js';
-import type { Executor } from './scorer.js';
+import { inFlightOf, type Executor } from './scorer.js';
 
 const send = (message: FromChild): void => {
   process.send?.(message);
@@ -28,8 +28,9 @@ let isClosed = false;
 
 async function open(request: DeviceRequest): Promise<void> {
   const opened = await openOrCompile(request, detectMachine(), { ...ui, phase: () => undefined });
-  executor = await loadExecutor(opened.checkpoint, opened.model, { threads: 1, rebuild: rebuildOpened(request.model, opened) }, ui);
-  send({ kind: 'ready', maxTokens: executor.maxTokens, maxRows: executor.maxRows });
+  const { threads, devices } = request;
+  executor = await loadExecutor(opened.checkpoint, opened.model, { threads, devices, rebuild: rebuildOpened(request.model, opened) }, ui);
+  send({ kind: 'ready', maxTokens: executor.maxTokens, maxRows: executor.maxRows, inFlight: inFlightOf(executor) });
 }
 
 /** The context behind a CUDA error, or behind what it caused, is gone. */
@@ -66,8 +67,8 @@ process.on('message', (message: ToChild) => {
     send({ kind: 'failed', ...('id' in message ? { id: message.id } : {}), error: packError(error) });
   });
 });
-// Ctrl-C goes to the whole group; the parent decides what happens.
-process.on('SIGINT', () => undefined);
+// Ctrl-C goes to the whole group, a batch system's SIGTERM too; the parent decides what happens.
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => undefined);
 // A parent that is gone without a word leaves nobody to end this process: exiting waits for threads, and one of them may
 // be in a driver that hangs.
 process.on('disconnect', () => {

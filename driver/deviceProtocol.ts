@@ -1,10 +1,19 @@
-/** What the process that owns a GPU and the one that asks it say to each other. Plain data, structured-cloned. */
+/** What the process that owns devices and the one that asks it say to each other. Plain data, structured-cloned. */
 import { UserError } from '../errors.js';
-import type { MicroBatch, ScoredRows } from '../eval/scorer.js';
+import type { MicroBatch } from '../eval/scorer.js';
+import type { ScoredBatch } from '../runtime/scoring.js';
 import type { RunRequest } from './requests.js';
 
-/** What the child compiles (finds in the cache) and loads. */
-export type DeviceRequest = Pick<RunRequest, 'model' | 'init' | 'precision' | 'target' | 'mask' | 'maxTokens'>;
+/** What the child compiles (finds in the cache) and loads: one replica of the model, on its devices. */
+export interface DeviceRequest extends Pick<RunRequest, 'model' | 'init' | 'precision' | 'target' | 'isa' | 'mask' | 'maxTokens'> {
+  /** The replica's devices, one a stage, counted from 0 among those of this machine that run the plan. */
+  readonly devices: readonly number[];
+  /** Stages of the pipeline that the replica is; 1: a device executes the whole plan. */
+  readonly stages: number;
+  readonly replica: { /** From 0. */ readonly index: number; readonly count: number };
+  /** CPU: worker threads of all its devices together. */
+  readonly threads: number;
+}
 
 export type ToChild =
   | { readonly kind: 'open'; readonly request: DeviceRequest }
@@ -30,8 +39,8 @@ export type FromChild =
   | { readonly kind: 'phase'; readonly name: string; readonly detail?: string }
   | { readonly kind: 'note' | 'warn'; readonly line: string }
   | { readonly kind: 'step'; readonly fraction: number }
-  | { readonly kind: 'ready'; readonly maxTokens: number; readonly maxRows: number }
-  | { readonly kind: 'scored'; readonly id: number; readonly scored: ScoredRows }
+  | { readonly kind: 'ready'; readonly maxTokens: number; readonly maxRows: number; readonly inFlight: number }
+  | { readonly kind: 'scored'; readonly id: number; readonly scored: ScoredBatch }
   | { readonly kind: 'profiled'; readonly id: number; readonly launches: readonly ProfiledLaunch[] }
   | { readonly kind: 'failed'; /** Absent: the model could not be opened. */ readonly id?: number; readonly error: SentError }
   /** The device's context is lost; the process is about to end. */

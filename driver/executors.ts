@@ -13,41 +13,57 @@ import type { Rebuild } from './artifact.js';
 import type { CpuModel, CudaModel, CompiledModel } from './compile.js';
 import { compileCudaKernels, emitCudaPlan } from './cudaKernels.js';
 import type { DeviceRequest } from './deviceProtocol.js';
-import { deviceFor } from './gpu.js';
+import { devicesFor } from './gpu.js';
 import { compileKernels, emitPlan } from './kernels.js';
-import { RemoteExecutor } from './remoteExecutor.js';
+import { RemoteExecutor, type RemoteOptions } from './remoteExecutor.js';
 import type { Ui } from './requests.js';
 import type { Executor } from './scorer.js';
 
 /** Cache name of the runtime's own device code. */
 const PACK_UNIT = 'tw_pack';
 
-/** A day, seconds: timers hold a few weeks. */
+/** Seconds without an answer after which a device counts as hung. A large model's micro-batch takes minutes on a few cores. */
+const GPU_TIMEOUT = 180;
+const CPU_TIMEOUT = 1800;
+/** A day: timers hold a few weeks. */
 const MOST_TIMEOUT = 86_400;
 
+const DEVICE_MODULE = new URL('./deviceChild.js', import.meta.url);
+
+/** Whether there is a module to start a process with: not where only TypeScript sources are. */
+export const hasDeviceModule = (): boolean => existsSync(DEVICE_MODULE);
+
+export interface BeginOptions extends Pick<RemoteOptions, 'onEnd'> {
+  readonly target: CompiledModel['target'];
+}
+
 /**
- * A GPU is driven by a process of its own, so that a fault of the device costs a micro-batch and not the run. It opens
+ * A replica is driven by a process of its own, so that a fault of a device costs a micro-batch and not the run. It opens
  * and compiles the model itself, from the request, while this process does what it needs: neither waits for the other.
- * undefined where only TypeScript sources are, and no module to start.
  */
-export function beginDevice(request: DeviceRequest, ui: Ui): RemoteExecutor | undefined {
-  const timeoutSeconds = readSettings().deviceTimeout;
+export function beginDevice(request: DeviceRequest, { target, ...options }: BeginOptions, ui: Ui): RemoteExecutor {
+  const timeoutSeconds = readSettings().deviceTimeout ?? (target === 'cpu' ? CPU_TIMEOUT : GPU_TIMEOUT);
   if (!(timeoutSeconds > 0 && timeoutSeconds <= MOST_TIMEOUT)) throw new UserError(`TILEWRIGHT_DEVICE_TIMEOUT: expected seconds, more than 0 and at most ${MOST_TIMEOUT}`, 'minutes more than the largest micro-batch takes will do: 180');
-  const module = new URL('./deviceChild.js', import.meta.url);
-  return existsSync(module) ? RemoteExecutor.begin({ module, request, timeoutSeconds }, ui) : undefined;
+  return RemoteExecutor.begin({ module: DEVICE_MODULE, request, timeoutSeconds, ...options }, ui);
 }
 
 export interface LoadOptions {
-  /** CPU: worker threads. */
+  /** CPU: worker threads of all devices together. */
   readonly threads: number;
+  /** One a stage, counted from 0 among those of this machine that run the plan; by default the first alone. */
+  readonly devices?: readonly number[];
   readonly rebuild: Rebuild;
 }
 
-/** The executor in this process. */
-export const loadExecutor = (checkpoint: Checkpoint, model: CompiledModel, options: LoadOptions, ui: Ui): Promise<Executor> =>
-  (model.target === 'cpu' ? loadCpuExecutor(checkpoint, model, options.threads, ui) : loadCudaExecutor(checkpoint, model, options.rebuild, ui));
+/** The executor in this process: of the whole plan on one device, or a pipeline over several. */
+export function loadExecutor(checkpoint: Checkpoint, model: CompiledModel, options: LoadOptions, ui: Ui): Promise<Executor> {
+  const { devices = [0] } = options;
+  if (devices.length !== 1) throw new Error(`a pipeline of ${devices.length} stages`);
+  return model.target === 'cpu' ? loadCpuExecutor(checkpoint, model, options.threads, ui) : loadCudaExecutor(checkpoint, model, devices, options.rebuild, ui);
+}
 
-const distinct = ({ plan: { launches } }: CompiledModel): string => `${new Set(launches.map((l) => l.signature)).size} of ${launches.length} launches are distinct`;
+/** How many kernels are to be compiled, for people. */
+export const distinct = ({ plan: { launches } }: CompiledModel): string => `${new Set(launches.map((l) => l.signature)).size} of ${launches.length} launches are distinct`;
 
 export async function loadCpuExecutor(checkpoint: Checkpoint, model: CpuModel, threads: number, ui: Ui): Promise<CpuExecutor> {
   ui.phase('compile kernels', distinct(model));
@@ -61,9 +77,10 @@ export async function loadCpuExecutor(checkpoint: Checkpoint, model: CpuModel, t
   });
 }
 
-async function loadCudaExecutor(checkpoint: Checkpoint, model: CudaModel, rebuild: Rebuild, ui: Ui): Promise<CudaExecutor> {
+async function loadCudaExecutor(checkpoint: Checkpoint, model: CudaModel, ordinals: readonly number[], rebuild: Rebuild, ui: Ui): Promise<CudaExecutor> {
   const { plan, facts: { arch } } = model;
-  const { device, driverVersion } = deviceFor(arch, rebuild);
+  const { devices, driverVersion } = devicesFor(arch, rebuild, Math.max(...ordinals) + 1);
+  const device = devices[ordinals[0]!]!;
   ui.phase('compile kernels', distinct(model));
   const emitted = emitCudaPlan(plan);
   const compiled = await compileCudaKernels(emitted, arch, { driverVersion, extra: [{ symbol: PACK_UNIT, source: PACK_SOURCE }] });

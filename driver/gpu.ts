@@ -1,4 +1,4 @@
-/** The GPU of this machine, and what schedules for it are judged by. */
+/** The GPUs of this machine, and what schedules for it are judged by. */
 import { UserError } from '../errors.js';
 import type { CudaArch } from '../ir/cuda.js';
 import { cudaAvailable, type CudaDeviceInfo } from '../runtime/cuda/addon.js';
@@ -33,14 +33,27 @@ export function cudaFactsOf(target: TargetName): CudaFacts | undefined {
   return device === undefined ? TYPICAL_FACTS[arch] : factsOf(device, arch);
 }
 
-/** The device that runs a plan compiled for `arch`. UserError, with the command that helps, where there is none. */
-export function deviceFor(arch: CudaArch, rebuild: Rebuild): { readonly device: CudaDeviceInfo; readonly driverVersion: number } {
+/**
+ * The devices that run a plan compiled for `arch`, in the driver's order. UserError, with the command that helps, where
+ * there are fewer than `least`.
+ */
+export function devicesFor(arch: CudaArch, rebuild: Rebuild, least = 1): { readonly devices: readonly CudaDeviceInfo[]; readonly driverVersion: number } {
   const available = cudaAvailable();
   if (!available.ok) throw new UserError(`compiled for cuda:${arch}, but ${available.reason}`, `run it where a GPU is, or compile for this CPU: ${rebuild('cpu')}`);
-  const device = available.devices.find((each) => runsOn(arch, each));
-  if (device === undefined) {
+  const devices = available.devices.filter((each) => runsOn(arch, each));
+  if (devices.length === 0) {
     const here = available.devices[0]!;
     throw new UserError(`compiled for cuda:${arch}; ${here.name} has compute capability ${here.capability.join('.')}`, rebuild(archOf(here) ?? 'cpu'));
   }
-  return { device, driverVersion: available.driverVersion };
+  if (devices.length < least) {
+    throw new UserError(`${least} GPUs for cuda:${arch} are asked for, and this machine has ${devices.length}`, devices.length > 1 ? `use --devices ${devices.length}` : 'leave --devices and --parallel out');
+  }
+  return { devices, driverVersion: available.driverVersion };
+}
+
+/** How many GPUs a run that uses all of them has, before its model is known: those like the first. */
+export function visibleGpus(): number {
+  const available = cudaAvailable();
+  const arch = available.ok && available.devices[0] !== undefined ? archOf(available.devices[0]) : undefined;
+  return available.ok && arch !== undefined ? available.devices.filter((each) => runsOn(arch, each)).length : 1;
 }

@@ -1,7 +1,8 @@
 /** An executor in a process of its own: replaced where it dies, hangs or loses its device, and asked again. */
 import { fork, type ChildProcess } from 'node:child_process';
 import { UserError } from '../errors.js';
-import type { MicroBatch, ScoredRows } from '../eval/scorer.js';
+import type { MicroBatch } from '../eval/scorer.js';
+import type { ScoredBatch } from '../runtime/scoring.js';
 import { unpackError, type DeviceRequest, type FromChild, type ProfiledLaunch, type ToChild } from './deviceProtocol.js';
 import type { Ui } from './requests.js';
 import type { Executor } from './scorer.js';
@@ -10,18 +11,40 @@ export interface RemoteOptions {
   /** The child's module; by default deviceChild.js beside this file. */
   readonly module?: URL;
   readonly request: DeviceRequest;
-  /** A micro-batch that takes longer means a hung device. */
+  /** With nothing answered for so long while something is asked, the device hangs. */
   readonly timeoutSeconds: number;
+  /**
+   * Called where a process that had loaded the model ends: what it was asked rejects with ProcessEnded, for others to
+   * compute, and opened() is a promise of the next process. Absent: the next process is asked the same again.
+   */
+  readonly onEnd?: (how: string) => void;
+}
+
+/** The process ended before it answered. */
+export class ProcessEnded extends Error {
+  readonly how: string;
+
+  constructor(how: string) {
+    super(`the device process ended: ${how}`);
+    this.name = 'ProcessEnded';
+    this.how = how;
+  }
 }
 
 /** A micro-batch that ends this many processes is at fault itself. */
-const ATTEMPTS = 2;
+export const ATTEMPTS = 2;
 /** Ends of the process in one run, whatever the micro-batch. */
 const MAX_RESTARTS = 5;
 /** Time to give memory back before it is killed. */
 const CLOSE_MS = 10_000;
 
-type Answer = { readonly scored: ScoredRows } | { readonly launches: readonly ProfiledLaunch[] };
+/** What to tell of a micro-batch that is at fault. */
+export const fatalBatch = (batch: MicroBatch, how: string): UserError => new UserError(
+  `a micro-batch of ${batch.tokens.length} tokens ended the device process ${ATTEMPTS} times: ${how}`,
+  'finished questions are in the journal; --max-tokens with a smaller number, or --target cpu, may get past it',
+);
+
+type Answer = { readonly scored: ScoredBatch } | { readonly launches: readonly ProfiledLaunch[] };
 
 interface Job {
   readonly kind: 'score' | 'profile';
@@ -29,31 +52,45 @@ interface Job {
   readonly resolve: (answer: Answer) => void;
   readonly reject: (error: unknown) => void;
   attempts: number;
-  timer?: NodeJS.Timeout;
+  isSent: boolean;
+}
+
+/** Processes that must not outlive this one. */
+const children = new Set<ChildProcess>();
+const killChildren = (): void => { for (const child of children) child.kill('SIGKILL'); };
+
+function startProcess(module: URL): ChildProcess {
+  if (children.size === 0) process.once('exit', killChildren);
+  const child = fork(module, [], { serialization: 'advanced', stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+  children.add(child);
+  child.once('exit', () => {
+    children.delete(child);
+    if (children.size === 0) process.off('exit', killChildren);
+  });
+  return child;
 }
 
 export class RemoteExecutor implements Executor {
   maxTokens = 0;
   maxRows = 0;
+  inFlight = 2;
   private readonly options: RemoteOptions;
   private readonly ui: Ui;
   private child: ChildProcess | undefined;
   /** Settles when the present process has loaded the model. */
   private ready: Promise<void> = Promise.resolve();
+  private isReady = false;
   private readonly jobs = new Map<number, Job>();
   private nextId = 0;
   private restarts = 0;
   private isClosed = false;
   /** How the last process ended. */
   private lastEnd = '';
-  private readonly onExit = (): void => {
-    this.child?.kill('SIGKILL');
-  };
+  private watchdog: NodeJS.Timeout | undefined;
 
   private constructor(options: RemoteOptions, ui: Ui) {
     this.options = options;
     this.ui = ui;
-    process.once('exit', this.onExit);
   }
 
   /** Starts the process, which sets about loading the model. Close it also where opened() rejects. */
@@ -68,7 +105,7 @@ export class RemoteExecutor implements Executor {
     return this.ready;
   }
 
-  async score(batch: MicroBatch): Promise<ScoredRows> {
+  async score(batch: MicroBatch): Promise<ScoredBatch> {
     const answer = await this.ask('score', batch);
     if (!('scored' in answer)) throw new Error('the device process answered another question');
     return answer.scored;
@@ -83,13 +120,13 @@ export class RemoteExecutor implements Executor {
   async close(): Promise<void> {
     if (this.isClosed) return;
     this.isClosed = true;
-    process.off('exit', this.onExit);
+    clearTimeout(this.watchdog);
     const { child } = this;
     if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
     const ended = new Promise<void>((resolve) => { child.once('exit', () => resolve()); });
     const timer = setTimeout(() => child.kill('SIGKILL'), CLOSE_MS);
     // One that has not loaded anything yet may be far from listening, and has nothing to put in order.
-    if (child.connected && this.maxTokens > 0) child.send({ kind: 'close' } satisfies ToChild);
+    if (child.connected && this.isReady) this.send({ kind: 'close' });
     else child.kill('SIGKILL');
     await ended;
     clearTimeout(timer);
@@ -99,7 +136,7 @@ export class RemoteExecutor implements Executor {
     if (this.isClosed) return Promise.reject(new Error('this executor was closed'));
     return new Promise((resolve, reject) => {
       const id = this.nextId++;
-      const job: Job = { kind, batch, resolve, reject, attempts: 0 };
+      const job: Job = { kind, batch, resolve, reject, attempts: 0, isSent: false };
       this.jobs.set(id, job);
       // It may have died while nobody waited for it.
       if (this.child === undefined) this.restart(this.lastEnd);
@@ -108,28 +145,43 @@ export class RemoteExecutor implements Executor {
   }
 
   private sendJob(id: number, job: Job): void {
-    if (this.jobs.get(id) !== job || job.timer !== undefined) return;
+    if (this.jobs.get(id) !== job || job.isSent) return;
+    job.isSent = true;
+    this.send({ kind: job.kind, id, batch: job.batch });
+    if (this.watchdog === undefined) this.watch();
+  }
+
+  /** What a process that is gone cannot be told needs no word: its exit says so. */
+  private send(message: ToChild): void {
+    this.child?.send(message, () => undefined);
+  }
+
+  /** Begins to wait, once more, for an answer to what was sent. */
+  private watch(): void {
+    clearTimeout(this.watchdog);
+    this.watchdog = undefined;
     const { child } = this;
-    job.timer = setTimeout(() => {
+    if (child === undefined || this.isClosed || ![...this.jobs.values()].some(({ isSent }) => isSent)) return;
+    this.watchdog = setTimeout(() => {
       this.ui.warn(`the device has not answered for ${this.options.timeoutSeconds} s: its process is replaced`);
-      child?.kill('SIGKILL');
+      child.kill('SIGKILL');
     }, this.options.timeoutSeconds * 1000);
-    child?.send({ kind: job.kind, id, batch: job.batch } satisfies ToChild);
   }
 
   private settle(id: number, use: (job: Job) => void): void {
     const job = this.jobs.get(id);
     if (job === undefined) return;
-    clearTimeout(job.timer);
     this.jobs.delete(id);
+    this.watch();
     use(job);
   }
 
   /** A process, and the promise of a loaded model in it. */
   private spawn(): Promise<void> {
     const { module = new URL('./deviceChild.js', import.meta.url), request } = this.options;
-    const child = fork(module, [], { serialization: 'advanced', stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+    const child = startProcess(module);
     this.child = child;
+    this.isReady = false;
     let lost: string | undefined;
     this.ready = new Promise<void>((resolve, reject) => {
       child.on('message', (message: FromChild) => {
@@ -139,7 +191,8 @@ export class RemoteExecutor implements Executor {
           case 'warn': return this.ui.warn(message.line);
           case 'step': return this.ui.step(message.fraction);
           case 'ready':
-            ({ maxTokens: this.maxTokens, maxRows: this.maxRows } = message);
+            ({ maxTokens: this.maxTokens, maxRows: this.maxRows, inFlight: this.inFlight } = message);
+            this.isReady = true;
             return resolve();
           case 'scored': return this.settle(message.id, (job) => job.resolve({ scored: message.scored }));
           case 'profiled': return this.settle(message.id, (job) => job.resolve({ launches: message.launches }));
@@ -167,7 +220,7 @@ export class RemoteExecutor implements Executor {
     });
     // Awaited by whoever asks; a job may not have been asked yet.
     this.ready.catch(() => undefined);
-    child.send({ kind: 'open', request } satisfies ToChild);
+    this.send({ kind: 'open', request });
     return this.ready;
   }
 
@@ -175,16 +228,24 @@ export class RemoteExecutor implements Executor {
   private replace(how: string): void {
     this.child = undefined;
     this.lastEnd = how;
+    const wasReady = this.isReady;
+    this.isReady = false;
+    clearTimeout(this.watchdog);
+    this.watchdog = undefined;
     if (this.maxTokens === 0) return;
+    const { onEnd } = this.options;
+    if (onEnd !== undefined) {
+      for (const id of [...this.jobs.keys()]) this.settle(id, (job) => job.reject(new ProcessEnded(how)));
+      // A process that could not load the model again is not followed by another.
+      if (!wasReady) return;
+      this.restart(how);
+      onEnd(how);
+      return;
+    }
     for (const [id, job] of [...this.jobs]) {
-      clearTimeout(job.timer);
-      const wasAsked = job.timer !== undefined;
-      delete job.timer;
-      if (!wasAsked || ++job.attempts < ATTEMPTS) continue;
-      this.settle(id, () => job.reject(new UserError(
-        `a micro-batch of ${job.batch.tokens.length} tokens ended the device process ${ATTEMPTS} times: ${how}`,
-        'finished questions are in the journal; --max-tokens with a smaller number, or --target cpu, may get past it',
-      )));
+      const wasAsked = job.isSent;
+      job.isSent = false;
+      if (wasAsked && ++job.attempts >= ATTEMPTS) this.settle(id, () => job.reject(fatalBatch(job.batch, how)));
     }
     if (this.jobs.size === 0) return;
     this.restart(how);
@@ -194,7 +255,12 @@ export class RemoteExecutor implements Executor {
     const failAll = (error: unknown): void => {
       for (const id of [...this.jobs.keys()]) this.settle(id, (job) => job.reject(error));
     };
-    if (++this.restarts > MAX_RESTARTS) return failAll(new UserError(`the device process ended ${MAX_RESTARTS + 1} times, last: ${how}`, 'finished questions are in the journal; see what nvidia-smi says of the device'));
+    if (++this.restarts > MAX_RESTARTS) {
+      const error = new UserError(`the device process ended ${MAX_RESTARTS + 1} times, last: ${how}`, 'finished questions are in the journal; see what nvidia-smi says of the device');
+      this.ready = Promise.reject(error);
+      this.ready.catch(() => undefined);
+      return failAll(error);
+    }
     this.ui.warn(`the device process ended (${how}): another one takes over what is left`);
     this.spawn().then(() => {
       for (const [id, job] of this.jobs) this.sendJob(id, job);

@@ -1,4 +1,5 @@
 /** What the three commands are asked for, what they answer, and how they talk while they work. */
+import type { Parallelism } from '../ir/placement.js';
 import type { CpuIsa } from '../ir/plan.js';
 import type { MaskKind } from '../models/mask.js';
 import type { Arithmetic, Precision, TargetName } from './target.js';
@@ -94,6 +95,10 @@ export interface RunRequest extends ModelRequest {
   readonly limit?: number;
   /** Half-open range of question numbers; without `end`, to the last. */
   readonly docs?: { readonly first: number; readonly end?: number };
+  /** GPUs, or parts of the CPU with threads of their own; `all`: those that this machine has. Default: what `parallel` says, else 1. */
+  readonly devices?: number | 'all';
+  /** How the model lies on them; `auto`, the default: as its memory and costs suggest. */
+  readonly parallel?: 'auto' | Parallelism;
   /** Scores one part of the questions; needs `output`. */
   readonly shard?: { /** From 1. */ readonly index: number; readonly count: number };
   /** Folder of results; nothing is written where absent. */

@@ -1,6 +1,5 @@
 /** `run`: a checkpoint or artifact scores a question set. Tokenising overlaps compiling and loading. */
 import { dirname, resolve } from 'node:path';
-import { setImmediate } from 'node:timers/promises';
 import { bucketCostModel } from '../autotune/bucketCost.js';
 import { UserError } from '../errors.js';
 import {
@@ -11,14 +10,12 @@ import { describeTokenizer } from '../models/tokenizer.js';
 import { roundUp } from '../ir/types.js';
 import { loadAddon } from '../runtime/cpu/addon.js';
 import { contextLimit, isaOf, type CompiledModel } from './compile.js';
-import { beginDevice, loadExecutor } from './executors.js';
-import type { DeviceRequest } from './deviceProtocol.js';
-import { deviceFor } from './gpu.js';
 import { detectMachine } from './machine.js';
 import { modelName } from './model.js';
-import { beginOpening, rebuildOpened, type OpenedModel, type Opening } from './open.js';
+import { beginOpening } from './open.js';
+import { openDevices } from './openDevices.js';
 import { Interrupted, type RunProgress, type RunRequest, type RunResult, type Ui } from './requests.js';
-import { PlanScorer, type BatchCost, type Executor } from './scorer.js';
+import { PlanScorer, type BatchCost } from './scorer.js';
 import { traceOf, writeTrace } from './trace.js';
 import { VERSION } from './version.js';
 import { BatchWork } from './work.js';
@@ -51,7 +48,7 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   );
   // Awaited below; a failure before that must not count as unhandled.
   questions.catch(() => undefined);
-  const { opened: { model, id }, executor } = await openExecutor(opening, request, ui);
+  const { opened: { model, id }, executor } = await openDevices(opening, request, ui);
   try {
     ui.phase('tokenise', request.data);
     const loaded = await withTrimming(questions);
@@ -100,31 +97,6 @@ async function withTrimming<T>(work: Promise<T>): Promise<T> {
   } finally {
     clearInterval(timer);
     addon.trim();
-  }
-}
-
-/** The part of a request that another process needs to open the same model. */
-const deviceRequest = ({ model, init, precision, target, mask, maxTokens }: RunRequest): DeviceRequest => ({
-  model, init, precision, ...(target === undefined ? {} : { target }), ...(mask === undefined ? {} : { mask }), ...(maxTokens === undefined ? {} : { maxTokens }),
-});
-
-/** Compiles the model here, for what scoring must know of it, and brings it onto its device, at the same time where that is a GPU. */
-async function openExecutor(opening: Opening, request: RunRequest, ui: Ui): Promise<{ readonly opened: OpenedModel; readonly executor: Executor }> {
-  const device = opening.target === 'cuda' ? beginDevice(deviceRequest(request), ui) : undefined;
-  try {
-    // Compiling leaves this thread to nobody: what was begun gets on its way first.
-    await setImmediate();
-    const opened = await opening.finish();
-    const { model } = opened;
-    const rebuild = rebuildOpened(request.model, opened);
-    if (device === undefined) return { opened, executor: await loadExecutor(opening.checkpoint, model, { threads: request.threads, rebuild }, ui) };
-    // Says what is missing in the words for this command.
-    if (model.target === 'cuda') deviceFor(model.facts.arch, rebuild);
-    await device.opened();
-    return { opened, executor: device };
-  } catch (error) {
-    await device?.close();
-    throw error;
   }
 }
 

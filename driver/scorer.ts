@@ -1,16 +1,23 @@
 /** The Scorer that eval/ asks for, over an executor. */
 import type { MicroBatch, ScoredRows, Scorer } from '../eval/scorer.js';
+import type { ScoredBatch } from '../runtime/scoring.js';
 import { type BatchWork } from './work.js';
 
-/** A device with a model on it: what scoring and tracing ask of it. */
+/** Devices with a model on them: what scoring and tracing ask of them. */
 export interface Executor {
   readonly maxTokens: number;
   readonly maxRows: number;
-  score(batch: MicroBatch): Promise<ScoredRows>;
+  /** Micro-batches to ask of it at a time; 2 where absent: one is computed, one waits beside it. */
+  readonly inFlight?: number;
+  /** Replicas that compute side by side; 1 where absent. */
+  readonly replicas?: number;
+  score(batch: MicroBatch): Promise<ScoredBatch>;
   /** Runs a micro-batch once, measuring each launch. */
   profile(batch: MicroBatch): Promise<{ readonly launches: readonly { readonly path: string; readonly nanoseconds: number }[] }>;
   close(): Promise<void>;
 }
+
+export const inFlightOf = ({ inFlight = 2 }: Pick<Executor, 'inFlight'>): number => inFlight;
 
 /** Estimated seconds for a micro-batch of (tokens, rows, longest tree). */
 export type BatchCost = (tokens: number, rows: number, longest: number) => number;
@@ -32,6 +39,14 @@ export class PlanScorer implements Scorer {
     this.maxLength = options.maxLength;
     this.cost = options.cost;
     this.work = options.work;
+  }
+
+  get inFlight(): number {
+    return inFlightOf(this.executor);
+  }
+
+  get replicas(): number {
+    return this.executor.replicas ?? 1;
   }
 
   /** Floating-point operations of the model on everything scored so far. */

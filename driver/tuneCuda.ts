@@ -15,7 +15,7 @@ import { findCublasLt } from '../runtime/cuda/findCublasLt.js';
 import { readSettings } from '../settings.js';
 import type { CudaModel } from './compile.js';
 import type { Rebuild } from './artifact.js';
-import { deviceFor } from './gpu.js';
+import { devicesFor } from './gpu.js';
 import type { Ui } from './requests.js';
 
 export interface CudaTuneRequest {
@@ -36,7 +36,8 @@ export interface TunedCudaModel {
 /** The model with the best schedules found on this machine's GPU, and the measured cost of its buckets. UserError where there is none. */
 export async function tuneCudaModel(model: CudaModel, request: CudaTuneRequest, ui: Ui): Promise<TunedCudaModel> {
   const { plan, facts } = model;
-  const { device: info, driverVersion } = deviceFor(facts.arch, request.rebuild);
+  const { devices, driverVersion } = devicesFor(facts.arch, request.rebuild);
+  const info = devices[0]!;
   const settings = readSettings();
   const addon = requireCuda();
   const database = TuningDatabase.open(request.database ?? defaultDatabasePath());

@@ -56,6 +56,33 @@ describe('run', () => {
     });
   });
 
+  it.each([
+    [['--devices', '4'], { devices: 4 }],
+    [['--devices', 'all'], { devices: 'all' }],
+    [['--parallel', 'auto'], { parallel: 'auto' }],
+    [['--parallel', 'dp=3'], { parallel: { replicas: 3, stages: 1 } }],
+    [['--parallel', 'pp=4', '--devices', '4'], { devices: 4, parallel: { replicas: 1, stages: 4 } }],
+    [['--parallel', 'dpxpp=2x3'], { parallel: { replicas: 2, stages: 3 } }],
+  ])('reads %j', async (flags, expected) => {
+    expect(await requestOf(...flags)).toMatchObject(expected);
+  });
+
+  it.each([
+    [['--devices', '0'], '--devices 0: expected a whole number from 1 to 64'],
+    [['--devices', 'two'], '--devices two: expected'],
+    [['--parallel', 'tp=2'], '--parallel tp=2: expected auto, dp=N, pp=N or dpxpp=AxB'],
+    [['--parallel', 'dp=2x2'], '--parallel dp=2x2: expected'],
+    [['--parallel', 'dpxpp=4'], '--parallel dpxpp=4: expected'],
+    [['--parallel', 'dpxpp=9x9'], 'of at most 64 devices'],
+    [['--parallel', 'pp=0'], '--parallel pp=0: expected'],
+    [['--parallel', 'dp=2', '--devices', '4'], '--parallel dp=2 is for 2 devices, --devices says 4'],
+  ])('refuses %j', async (flags, said) => {
+    const { status, stderr } = await runCli([...RUN, ...flags]);
+    expect(status).toBe(1);
+    expect(stderr).toContain(said);
+    expect(stderr).toMatch(/^hint: /m);
+  });
+
   it('compiles nothing again for an artifact', async () => {
     const line = ['run', artifact, '--task', 'hellaswag', '--data', 'd'];
     expect((await runCli(line, { run: () => Promise.resolve(RESULT) })).status).toBe(0);

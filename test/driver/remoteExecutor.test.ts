@@ -27,7 +27,8 @@ function recorder(): { ui: Ui; warnings: string[]; phases: string[] } {
 }
 
 const begin = (model: string, ui: Ui, timeoutSeconds = 30): RemoteExecutor => RemoteExecutor.begin({
-  module: new URL('./fakeDevice.mjs', import.meta.url), request: { model, init: { kind: 'checkpoint' }, precision: 'auto' }, timeoutSeconds,
+  module: new URL('./fakeDevice.mjs', import.meta.url), timeoutSeconds,
+  request: { model, init: { kind: 'checkpoint' }, precision: 'auto', devices: [0], stages: 1, replica: { index: 0, count: 1 }, threads: 1 },
 }, ui);
 
 async function start(model: string, ui: Ui, timeoutSeconds?: number): Promise<RemoteExecutor> {

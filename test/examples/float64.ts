@@ -32,6 +32,8 @@ export class Float64Scorer implements Scorer {
   readonly maxTokens: number;
   readonly maxRows: number;
   readonly maxLength: number;
+  readonly inFlight = 1;
+  readonly replicas = 1;
   private readonly module: KernelModule;
   private readonly weights: ReadonlyMap<string, Float64Array>;
 

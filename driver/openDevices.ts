@@ -1,0 +1,127 @@
+/** A compiled model on the devices that a run asks for: how many there are, how the model lies on them, processes for them. */
+import { setImmediate } from 'node:timers/promises';
+import { deviceOf, type Parallelism } from '../ir/placement.js';
+import type { DeviceRequest } from './deviceProtocol.js';
+import { beginDevice, distinct, hasDeviceModule, loadExecutor } from './executors.js';
+import { devicesFor, visibleGpus } from './gpu.js';
+import { compileKernels, emitPlan } from './kernels.js';
+import { rebuildOpened, type OpenedModel, type Opening } from './open.js';
+import { DevicePool } from './pool.js';
+import { nameOfReplica, replicaUis } from './replicaUi.js';
+import type { RunRequest, Ui } from './requests.js';
+import type { Executor } from './scorer.js';
+
+export interface OpenedDevices {
+  readonly opened: OpenedModel;
+  readonly executor: Executor;
+  readonly parallelism: Parallelism;
+}
+
+const ONE: Parallelism = { replicas: 1, stages: 1 };
+const isEqual = (a: Parallelism, b: Parallelism): boolean => a.replicas === b.replicas && a.stages === b.stages;
+
+/** What --devices and --parallel say without looking at the model; `exact` where they leave nothing to decide. */
+function wantedOf({ devices, parallel }: Pick<RunRequest, 'devices' | 'parallel'>, target: Opening['target']): { readonly devices: number; readonly exact?: Parallelism } {
+  if (typeof parallel === 'object') return { devices: parallel.replicas * parallel.stages, exact: parallel };
+  if (devices === undefined && parallel === undefined) return { devices: 1, exact: ONE };
+  // A CPU is one device unless it is told how many.
+  const count = typeof devices === 'number' ? devices : target === 'cuda' ? visibleGpus() : 1;
+  return count === 1 ? { devices: 1, exact: ONE } : { devices: count };
+}
+
+/** How a model lies on devices that leave a choice. */
+const decide = (devices: number): Parallelism => ({ replicas: devices, stages: 1 });
+
+/** Compiles the model here, for what scoring must know of it, and brings it onto its devices, at the same time where those are GPUs. */
+export const openDevices = (opening: Opening, request: RunRequest, ui: Ui): Promise<OpenedDevices> =>
+  (opening.target === 'cpu' ? openCpu : openCuda)(opening, request, ui);
+
+async function openCpu(opening: Opening, request: RunRequest, ui: Ui): Promise<OpenedDevices> {
+  const wanted = wantedOf(request, 'cpu');
+  const opened = await opening.finish();
+  const { model } = opened;
+  const parallelism = wanted.exact ?? decide(wanted.devices);
+  if (model.target !== 'cpu' || isEqual(parallelism, ONE)) return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui) };
+  // Once, here: the processes find them in the cache.
+  ui.phase('compile kernels', distinct(model));
+  await compileKernels(emitPlan(model.plan), model.isa);
+  const loading = begin(request, 'cpu', parallelism, ui);
+  if (loading === undefined) throw new Error('several devices need the built package: npm run build');
+  try {
+    await loading.opened();
+    return { opened, parallelism, executor: loading.executor };
+  } catch (error) {
+    await loading.executor.close();
+    throw error;
+  }
+}
+
+async function openCuda(opening: Opening, request: RunRequest, ui: Ui): Promise<OpenedDevices> {
+  const wanted = wantedOf(request, 'cuda');
+  // Before the plan is known: most models fit a GPU, and each process compiles for itself.
+  const guess = wanted.exact ?? { replicas: wanted.devices, stages: 1 };
+  let loading = begin(request, 'cuda', guess, ui);
+  try {
+    // Compiling leaves this thread to nobody: what was begun gets on its way first.
+    await setImmediate();
+    const opened = await opening.finish();
+    const { model } = opened;
+    // Says what is missing in the words for this command.
+    if (model.target === 'cuda') devicesFor(model.facts.arch, rebuildOpened(request.model, opened), wanted.devices);
+    if (loading === undefined) return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui) };
+    const parallelism = wanted.exact ?? decide(wanted.devices);
+    if (!isEqual(parallelism, guess)) {
+      await loading.executor.close();
+      loading = begin(request, 'cuda', parallelism, ui) ?? loading;
+    }
+    await loading.opened();
+    return { opened, parallelism, executor: loading.executor };
+  } catch (error) {
+    await loading?.executor.close();
+    throw error;
+  }
+}
+
+const loadHere = (opened: OpenedModel, request: RunRequest, ui: Ui): Promise<Executor> =>
+  loadExecutor(opened.checkpoint, opened.model, { threads: request.threads, rebuild: rebuildOpened(request.model, opened) }, ui);
+
+/** Threads of replica `index`: an even share of all, and one at least. */
+const threadsOf = (threads: number, index: number, count: number): number => Math.max(1, Math.floor(threads / count) + (index < threads % count ? 1 : 0));
+
+/** The part of a request that another process needs to open the same model on the devices of a replica. */
+function deviceRequest({ model, init, precision, target, isa, mask, maxTokens, threads }: RunRequest, { replicas, stages }: Parallelism, index: number): DeviceRequest {
+  return {
+    model, init, precision, ...(target === undefined ? {} : { target }), ...(isa === undefined ? {} : { isa }), ...(mask === undefined ? {} : { mask }), ...(maxTokens === undefined ? {} : { maxTokens }),
+    threads: threadsOf(threads, index, replicas), stages, replica: { index, count: replicas },
+    devices: Array.from({ length: stages }, (_, stage) => deviceOf(index, stage, stages)),
+  };
+}
+
+/** Processes that load the model. */
+interface Loading {
+  readonly executor: Executor;
+  /** Settles when one of them has. */
+  opened(): Promise<void>;
+}
+
+/** Starts a process for each replica; undefined where there is no module to start. */
+function begin(request: RunRequest, target: Opening['target'], parallelism: Parallelism, ui: Ui): Loading | undefined {
+  const { replicas, stages } = parallelism;
+  if (!hasDeviceModule()) return undefined;
+  if (replicas === 1) {
+    const executor = beginDevice(deviceRequest(request, parallelism, 0), { target }, ui);
+    return { executor, opened: () => executor.opened() };
+  }
+  const uis = replicaUis(replicas, stages, ui, target === 'cpu' ? ['compile kernels'] : []);
+  const executor = DevicePool.begin({
+    count: replicas, stages, nameOf: (index) => nameOfReplica(index, stages),
+    begin: (index, onEnd) => beginDevice(deviceRequest(request, parallelism, index), { target, onEnd }, uis.of[index]!),
+  }, ui);
+  return {
+    executor,
+    opened: async () => {
+      await executor.opened();
+      uis.quieten();
+    },
+  };
+}

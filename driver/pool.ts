@@ -1,0 +1,218 @@
+/**
+ * Replicas of a model side by side: micro-batches go to whichever is free. Which replica computed what changes no answer,
+ * and a replica that is gone costs time alone: what it was asked goes to the others.
+ */
+import type { MicroBatch } from '../eval/scorer.js';
+import type { DeviceSpan, ScoredBatch } from '../runtime/scoring.js';
+import type { ProfiledLaunch } from './deviceProtocol.js';
+import { ATTEMPTS, fatalBatch, ProcessEnded } from './remoteExecutor.js';
+import type { Ui } from './requests.js';
+import { inFlightOf, type Executor } from './scorer.js';
+
+/** An executor whose process may end and be followed by another. */
+export interface Replica extends Executor {
+  /** Settles when the model is loaded by its present process, or with why that cannot be. */
+  opened(): Promise<void>;
+}
+
+export interface PoolOptions {
+  readonly count: number;
+  /** Devices of each replica. */
+  readonly stages: number;
+  /** Starts one. `onEnd` is called where its process ended; opened() is then a promise of the next. */
+  readonly begin: (index: number, onEnd: (how: string) => void) => Replica;
+  /** `device 2`, for messages. */
+  readonly nameOf: (index: number) => string;
+}
+
+interface Member {
+  readonly index: number;
+  readonly replica: Replica;
+  state: 'opening' | 'ready' | 'gone';
+  /** What it is computing, and what waits beside it. */
+  readonly jobs: Set<Job>;
+}
+
+type Answer = { readonly scored: ScoredBatch } | { readonly launches: readonly ProfiledLaunch[] };
+
+interface Job {
+  readonly kind: 'score' | 'profile';
+  readonly batch: MicroBatch;
+  readonly resolve: (answer: Answer) => void;
+  readonly reject: (error: unknown) => void;
+  /** Replicas whose process ended with it. */
+  readonly ended: Set<Member>;
+  attempts: number;
+}
+
+const tokensOf = ({ jobs }: Member): number => [...jobs].reduce((sum, { batch }) => sum + batch.tokens.length, 0);
+
+export class DevicePool implements Executor {
+  private readonly options: PoolOptions;
+  private readonly ui: Ui;
+  private readonly members: readonly Member[];
+  /** Asked and not with any replica; the next one first. */
+  private readonly waiting: Job[] = [];
+  private readonly first: Promise<void>;
+  private markOpened: () => void = () => undefined;
+  private markFailed: (error: unknown) => void = () => undefined;
+  private hasOpened = false;
+  /** Why the last one to go went: told where none is left. */
+  private lastError: unknown;
+  private size = { maxTokens: 0, maxRows: 0 };
+  private isClosed = false;
+
+  private constructor(options: PoolOptions, ui: Ui) {
+    this.options = options;
+    this.ui = ui;
+    this.first = new Promise<void>((resolve, reject) => {
+      this.markOpened = resolve;
+      this.markFailed = reject;
+    });
+    this.first.catch(() => undefined);
+    this.members = Array.from({ length: options.count }, (_, index): Member => ({
+      index, state: 'opening', jobs: new Set(),
+      replica: options.begin(index, () => this.await(this.members[index]!)),
+    }));
+    for (const member of this.members) this.await(member);
+  }
+
+  /** Starts all replicas. Close it also where opened() rejects. */
+  static begin(options: PoolOptions, ui: Ui): DevicePool {
+    return new DevicePool(options, ui);
+  }
+
+  /** Settles when one replica has loaded the model: the others join it. Rejects where none could, with what the first said. */
+  opened(): Promise<void> {
+    return this.first;
+  }
+
+  get maxTokens(): number {
+    return this.size.maxTokens;
+  }
+
+  get maxRows(): number {
+    return this.size.maxRows;
+  }
+
+  /** Of the replicas that are ready; no less than one asks. */
+  get inFlight(): number {
+    return Math.max(1, this.members.filter(({ state }) => state === 'ready').reduce((sum, { replica }) => sum + inFlightOf(replica), 0));
+  }
+
+  /** Those that compute or will: the end of a run is cut for all of them. */
+  get replicas(): number {
+    return Math.max(1, this.members.filter(({ state }) => state !== 'gone').length);
+  }
+
+  async score(batch: MicroBatch): Promise<ScoredBatch> {
+    const answer = await this.ask('score', batch);
+    if (!('scored' in answer)) throw new Error('the device process answered another question');
+    return answer.scored;
+  }
+
+  async profile(batch: MicroBatch): Promise<{ readonly launches: readonly ProfiledLaunch[] }> {
+    const answer = await this.ask('profile', batch);
+    if (!('launches' in answer)) throw new Error('the device process answered another question');
+    return answer;
+  }
+
+  async close(): Promise<void> {
+    this.isClosed = true;
+    for (const job of this.waiting.splice(0)) job.reject(new Error('this executor was closed'));
+    await Promise.all(this.members.map(({ replica }) => replica.close()));
+  }
+
+  private ask(kind: Job['kind'], batch: MicroBatch): Promise<Answer> {
+    if (this.isClosed) return Promise.reject(new Error('this executor was closed'));
+    return new Promise((resolve, reject) => {
+      this.waiting.push({ kind, batch, resolve, reject, ended: new Set(), attempts: 0 });
+      this.dispatch();
+    });
+  }
+
+  /** Waits for a replica's process to load the model. */
+  private await(member: Member): void {
+    if (member.state === 'gone') return;
+    member.state = 'opening';
+    member.replica.opened().then(() => this.join(member), (error: unknown) => this.drop(member, error));
+  }
+
+  private join(member: Member): void {
+    if (this.isClosed || member.state === 'gone') return;
+    const { maxTokens, maxRows } = member.replica;
+    if (this.hasOpened && (maxTokens !== this.size.maxTokens || maxRows !== this.size.maxRows)) return this.drop(member, new Error(`it takes ${maxTokens} tokens, the others ${this.size.maxTokens}`));
+    this.size = { maxTokens, maxRows };
+    member.state = 'ready';
+    this.hasOpened = true;
+    this.markOpened();
+    this.dispatch();
+  }
+
+  /** It will compute no more. */
+  private drop(member: Member, error: unknown): void {
+    if (this.isClosed || member.state === 'gone') return;
+    member.state = 'gone';
+    const left = this.members.filter(({ state }) => state !== 'gone').length;
+    // What the first could not do is the reason for all that could not either, as far as a user is concerned.
+    this.lastError = this.hasOpened ? error : this.lastError ?? error;
+    if (left === 0) {
+      this.markFailed(this.lastError);
+      for (const job of this.waiting.splice(0)) job.reject(this.lastError);
+      return;
+    }
+    const reason = error instanceof Error ? error.message : String(error);
+    this.ui.warn(`${this.options.nameOf(member.index)} is left out, the run goes on with ${left} of ${this.options.count}: ${reason.split('\n')[0]!}`);
+    void member.replica.close();
+    this.dispatch();
+  }
+
+  /** Hands out what waits, each to the free replica that has the least to do. */
+  private dispatch(): void {
+    for (let at = 0; at < this.waiting.length;) {
+      const job = this.waiting[at]!;
+      const living = this.members.filter(({ state }) => state !== 'gone');
+      // Not again to one whose process ended with it, unless there is no other.
+      const fresh = living.filter((member) => !job.ended.has(member));
+      const free = (fresh.length > 0 ? fresh : living).filter(({ state, jobs, replica }) => state === 'ready' && jobs.size < inFlightOf(replica));
+      const [best] = free.sort((a, b) => a.jobs.size - b.jobs.size || tokensOf(a) - tokensOf(b) || a.index - b.index);
+      if (best === undefined) {
+        at++;
+        continue;
+      }
+      this.waiting.splice(at, 1);
+      void this.run(job, best);
+    }
+  }
+
+  private async run(job: Job, member: Member): Promise<void> {
+    member.jobs.add(job);
+    try {
+      const answer = job.kind === 'score' ? { scored: this.inPool(await member.replica.score(job.batch), member) } : await member.replica.profile(job.batch);
+      job.resolve(answer);
+    } catch (error) {
+      if (error instanceof ProcessEnded) this.again(job, member, error.how);
+      else job.reject(error);
+    } finally {
+      member.jobs.delete(job);
+      this.dispatch();
+    }
+  }
+
+  /** A job whose process ended: first in the queue, unless it ends one process after another. */
+  private again(job: Job, member: Member, how: string): void {
+    job.ended.add(member);
+    job.attempts++;
+    const living = this.members.filter(({ state }) => state !== 'gone');
+    if (this.isClosed || living.length === 0) return job.reject(this.lastError ?? new ProcessEnded(how));
+    if (job.attempts >= ATTEMPTS && job.ended.size >= Math.min(ATTEMPTS, living.length)) return job.reject(fatalBatch(job.batch, how));
+    this.waiting.unshift(job);
+  }
+
+  /** Spans with devices counted over all replicas. */
+  private inPool(scored: ScoredBatch, { index }: Member): ScoredBatch {
+    if (scored.spans === undefined) return scored;
+    const spans = scored.spans.map((span): DeviceSpan => ({ ...span, device: index * this.options.stages + span.device }));
+    return { ...scored, spans };
+  }
+}
