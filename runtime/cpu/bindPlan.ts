@@ -1,5 +1,6 @@
 /** Binds the launches of a plan to memory: one program for each bucket. */
 import type { BufferDecl } from '../../ir/kernel.js';
+import type { Stage } from '../../ir/placement.js';
 import { rowStride, type Plan } from '../../ir/plan.js';
 import { DTYPE_BYTES } from '../../ir/types.js';
 import { extentOfInput, floatWrites, INPUT_BUFFERS, masksOf, portsOf } from '../ports.js';
@@ -16,7 +17,10 @@ export interface LaunchSymbol {
 
 export interface BindRequest {
   readonly plan: Plan;
+  /** Which of the plan's launches. Whoever has the last gives the outputs. */
+  readonly stage: Stage;
   readonly bucket: number;
+  /** Of all launches of the plan. */
   readonly symbols: readonly LaunchSymbol[];
   readonly pool: NativePool;
   readonly libraries: ReadonlyMap<string, NativeLibrary>;
@@ -32,7 +36,7 @@ export const scratchOf = (symbols: readonly (readonly LaunchSymbol[])[]): number
 
 /** Binds one bucket. Throws where the plan is inconsistent; the addon checks every range again. */
 export function bindBucket(request: BindRequest): ProgramBinding {
-  const { plan, weights, arena } = request;
+  const { plan, stage, weights, arena } = request;
   if (request.symbols.length !== plan.launches.length) throw new Error(`Bucket ${request.bucket}: ${request.symbols.length} symbols for ${plan.launches.length} launches.`);
   const buffers = new Map(plan.buffers.map((buffer) => [buffer.name, buffer]));
   const kernels = new Map(plan.kernels.map((kernel) => [kernel.name, kernel]));
@@ -62,7 +66,8 @@ export function bindBucket(request: BindRequest): ProgramBinding {
     const stride = rowStride(buffer, plan.capacity.tokens, DTYPE_BYTES[dtype]);
     return [{ slot: slotOf(name), dtype, rows, columns, stride, allowsNegativeInfinity: masks.has(name) }];
   };
-  const launches = plan.launches.map((launch, i): LaunchBinding => {
+  const launches = plan.launches.slice(stage.first, stage.end).map((launch, at): LaunchBinding => {
+    const i = stage.first + at;
     const kernel = kernels.get(launch.kernel);
     const { library: path, symbol } = request.symbols[i]!;
     const library = request.libraries.get(path);
@@ -77,7 +82,7 @@ export function bindBucket(request: BindRequest): ProgramBinding {
     scratchBytes: request.scratchBytes, ...(request.scratch === undefined ? {} : { scratch: request.scratch }),
     slots, launches,
     inputs: ports.inputs.map((name) => ({ slot: slotOf(INPUT_BUFFERS[name]), extent: extentOfInput(name) })),
-    outputs: [
+    outputs: stage.end < plan.launches.length ? [] : [
       { slot: slotOf(ports.logProb), extent: 'R', dtype: 'f32' },
       { slot: slotOf(ports.isArgmax), extent: 'R', dtype: 'i32' },
     ],

@@ -30,6 +30,9 @@ function advise(weight: PackedWeight | undefined, files: FileMappings, advice: '
   for (const source of tensorFiles(weight)) files.get(source.file, source.offset, source.byteLength).advise(advice, source.offset, source.byteLength);
 }
 
+/** What LoadProgress counts of a plan. */
+export const bytesToPack = (plan: WeightPlan): number => plan.weights.reduce((sum, weight) => sum + (weight.kind === 'packed' ? weight.bytes : 0), 0);
+
 /**
  * Loads all weights: slots by weight name. While one is packed, the next is read ahead; the pages of a packed one are
  * given back, so that a whole checkpoint is never resident beside its packed form.
@@ -38,7 +41,7 @@ function advise(weight: PackedWeight | undefined, files: FileMappings, advice: '
 export async function loadWeights(plan: WeightPlan, pool: NativePool, files: FileMappings, packed: NativeMemory | undefined, onProgress?: (progress: LoadProgress) => void): Promise<ReadonlyMap<string, Slot>> {
   const slots = new Map<string, Slot>();
   const toPack = plan.weights.filter((weight) => weight.kind === 'packed');
-  const totalBytes = toPack.reduce((sum, weight) => sum + weight.bytes, 0);
+  const totalBytes = bytesToPack(plan);
   let doneBytes = 0;
   const place = (names: readonly string[], slot: Slot): void => names.forEach((name) => slots.set(name, slot));
   const packedMemory = (): NativeMemory => {
