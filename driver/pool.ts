@@ -5,7 +5,7 @@
 import type { MicroBatch } from '../eval/scorer.js';
 import type { DeviceSpan, ScoredBatch } from '../runtime/scoring.js';
 import type { ProfiledLaunch } from './deviceProtocol.js';
-import { ATTEMPTS, fatalBatch, ProcessEnded } from './remoteExecutor.js';
+import { fatalBatch, ProcessEnded } from './remoteExecutor.js';
 import type { Ui } from './requests.js';
 import { inFlightOf, type Executor } from './scorer.js';
 
@@ -25,12 +25,20 @@ export interface PoolOptions {
   readonly nameOf: (index: number) => string;
 }
 
+/**
+ * A micro-batch that ends this many processes, of two replicas where there are two, is at fault itself. One more than
+ * where there is one replica: somebody who kills several must not be taken for it.
+ */
+const ATTEMPTS = 3;
+
 interface Member {
   readonly index: number;
   readonly replica: Replica;
   state: 'opening' | 'ready' | 'gone';
-  /** What it is computing, and what waits beside it. */
+  /** What it is computing, and what waits beside it, in the order asked. */
   readonly jobs: Set<Job>;
+  /** What its last process was computing when it ended. */
+  suspects: ReadonlySet<Job>;
 }
 
 type Answer = { readonly scored: ScoredBatch } | { readonly launches: readonly ProfiledLaunch[] };
@@ -40,8 +48,9 @@ interface Job {
   readonly batch: MicroBatch;
   readonly resolve: (answer: Answer) => void;
   readonly reject: (error: unknown) => void;
-  /** Replicas whose process ended with it. */
+  /** Replicas whose process ended as it computed this. */
   readonly ended: Set<Member>;
+  /** How often that was. */
   attempts: number;
 }
 
@@ -72,7 +81,7 @@ export class DevicePool implements Executor {
     this.first.catch(() => undefined);
     this.members = Array.from({ length: options.count }, (_, index): Member => ({
       index, state: 'opening', jobs: new Set(),
-      replica: options.begin(index, () => this.await(this.members[index]!)),
+      suspects: new Set(), replica: options.begin(index, () => this.end(this.members[index]!)),
     }));
     for (const member of this.members) this.await(member);
   }
@@ -102,7 +111,7 @@ export class DevicePool implements Executor {
 
   /** Those that compute or will: the end of a run is cut for all of them. */
   get replicas(): number {
-    return Math.max(1, this.members.filter(({ state }) => state !== 'gone').length);
+    return Math.max(1, this.living().length);
   }
 
   async score(batch: MicroBatch): Promise<ScoredBatch> {
@@ -125,10 +134,25 @@ export class DevicePool implements Executor {
 
   private ask(kind: Job['kind'], batch: MicroBatch): Promise<Answer> {
     if (this.isClosed) return Promise.reject(new Error('this executor was closed'));
+    if (this.living().length === 0) return Promise.reject(this.failure());
     return new Promise((resolve, reject) => {
       this.waiting.push({ kind, batch, resolve, reject, ended: new Set(), attempts: 0 });
       this.dispatch();
     });
+  }
+
+  private living(): readonly Member[] {
+    return this.members.filter(({ state }) => state !== 'gone');
+  }
+
+  private failure(): Error {
+    return this.lastError instanceof Error ? this.lastError : new Error(String(this.lastError));
+  }
+
+  /** Its process ended. One computes in the order asked: behind the first, or the first few of a pipeline, jobs only waited. */
+  private end(member: Member): void {
+    member.suspects = new Set([...member.jobs].slice(0, this.options.stages));
+    this.await(member);
   }
 
   /** Waits for a replica's process to load the model. */
@@ -153,12 +177,12 @@ export class DevicePool implements Executor {
   private drop(member: Member, error: unknown): void {
     if (this.isClosed || member.state === 'gone') return;
     member.state = 'gone';
-    const left = this.members.filter(({ state }) => state !== 'gone').length;
+    const left = this.living().length;
     // What the first could not do is the reason for all that could not either, as far as a user is concerned.
     this.lastError = this.hasOpened ? error : this.lastError ?? error;
     if (left === 0) {
-      this.markFailed(this.lastError);
-      for (const job of this.waiting.splice(0)) job.reject(this.lastError);
+      this.markFailed(this.failure());
+      for (const job of this.waiting.splice(0)) job.reject(this.failure());
       return;
     }
     const reason = error instanceof Error ? error.message : String(error);
@@ -171,7 +195,7 @@ export class DevicePool implements Executor {
   private dispatch(): void {
     for (let at = 0; at < this.waiting.length;) {
       const job = this.waiting[at]!;
-      const living = this.members.filter(({ state }) => state !== 'gone');
+      const living = this.living();
       // Not again to one whose process ended with it, unless there is no other.
       const fresh = living.filter((member) => !job.ended.has(member));
       const free = (fresh.length > 0 ? fresh : living).filter(({ state, jobs, replica }) => state === 'ready' && jobs.size < inFlightOf(replica));
@@ -201,11 +225,13 @@ export class DevicePool implements Executor {
 
   /** A job whose process ended: first in the queue, unless it ends one process after another. */
   private again(job: Job, member: Member, how: string): void {
-    job.ended.add(member);
-    job.attempts++;
-    const living = this.members.filter(({ state }) => state !== 'gone');
-    if (this.isClosed || living.length === 0) return job.reject(this.lastError ?? new ProcessEnded(how));
-    if (job.attempts >= ATTEMPTS && job.ended.size >= Math.min(ATTEMPTS, living.length)) return job.reject(fatalBatch(job.batch, how));
+    if (member.suspects.has(job)) {
+      job.ended.add(member);
+      job.attempts++;
+    }
+    const living = this.living().length;
+    if (this.isClosed || living === 0) return job.reject(living === 0 ? this.failure() : new ProcessEnded(how));
+    if (job.attempts >= ATTEMPTS && job.ended.size >= Math.min(2, living)) return job.reject(fatalBatch(job.batch, job.attempts, how));
     this.waiting.unshift(job);
   }
 

@@ -32,15 +32,15 @@ export class ProcessEnded extends Error {
 }
 
 /** A micro-batch that ends this many processes is at fault itself. */
-export const ATTEMPTS = 2;
+const ATTEMPTS = 2;
 /** Ends of the process in one run, whatever the micro-batch. */
 const MAX_RESTARTS = 5;
 /** Time to give memory back before it is killed. */
 const CLOSE_MS = 10_000;
 
 /** What to tell of a micro-batch that is at fault. */
-export const fatalBatch = (batch: MicroBatch, how: string): UserError => new UserError(
-  `a micro-batch of ${batch.tokens.length} tokens ended the device process ${ATTEMPTS} times: ${how}`,
+export const fatalBatch = (batch: MicroBatch, times: number, how: string): UserError => new UserError(
+  `a micro-batch of ${batch.tokens.length} tokens ended the device process ${times} times: ${how}`,
   'finished questions are in the journal; --max-tokens with a smaller number, or --target cpu, may get past it',
 );
 
@@ -245,7 +245,7 @@ export class RemoteExecutor implements Executor {
     for (const [id, job] of [...this.jobs]) {
       const wasAsked = job.isSent;
       job.isSent = false;
-      if (wasAsked && ++job.attempts >= ATTEMPTS) this.settle(id, () => job.reject(fatalBatch(job.batch, how)));
+      if (wasAsked && ++job.attempts >= ATTEMPTS) this.settle(id, () => job.reject(fatalBatch(job.batch, job.attempts, how)));
     }
     if (this.jobs.size === 0) return;
     this.restart(how);

@@ -1,0 +1,303 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { DevicePool, type Replica } from '../../driver/pool.js';
+import { ProcessEnded } from '../../driver/remoteExecutor.js';
+import type { Ui } from '../../driver/requests.js';
+import { UserError } from '../../errors.js';
+import { evaluate } from '../../eval/evaluate.js';
+import type { MicroBatch } from '../../eval/scorer.js';
+import type { ScoredBatch } from '../../runtime/scoring.js';
+import { scoreBatch } from '../eval/support/fakeScorer.js';
+import { bareQuestion, randomQuestions } from '../eval/support/questions.js';
+
+const wait = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+interface Life {
+  /** Rejects where the model cannot be loaded. */
+  readonly open?: () => Promise<void>;
+  /** Before the micro-batch with this number of its process is answered; `die` ends the process, `never` answers nothing. */
+  readonly at?: (index: number, batch: MicroBatch) => 'die' | 'dieLater' | 'never' | Error | undefined;
+  readonly ms?: number;
+}
+
+/** A replica whose processes live as `lives` says, one after another; the last life is repeated. */
+class FakeReplica implements Replica {
+  readonly maxTokens = 4096;
+  readonly maxRows = 4096;
+  readonly inFlight: number;
+  readonly batches: MicroBatch[] = [];
+  mostInFlight = 0;
+  isClosed = false;
+  private readonly lives: readonly Life[];
+  private readonly onEnd: (how: string) => void;
+  private life = -1;
+  private asked = 0;
+  private present: Promise<void> = Promise.resolve();
+  private readonly open = new Set<(error: unknown) => void>();
+
+  constructor(lives: readonly Life[], onEnd: (how: string) => void, inFlight = 2) {
+    [this.lives, this.onEnd, this.inFlight] = [lives, onEnd, inFlight];
+    this.begin();
+  }
+
+  opened(): Promise<void> {
+    return this.present;
+  }
+
+  async score(batch: MicroBatch): Promise<ScoredBatch> {
+    this.batches.push(batch);
+    const { at, ms = 1 } = this.now();
+    const fault = at?.(this.asked++, batch);
+    let fail: (error: unknown) => void = () => undefined;
+    const ended = new Promise<never>((_, reject) => { fail = reject; });
+    this.open.add(fail);
+    this.mostInFlight = Math.max(this.mostInFlight, this.open.size);
+    try {
+      if (fault === 'die') this.end();
+      if (fault === 'dieLater') setTimeout(() => this.end(), 5);
+      if (fault === 'die' || fault === 'dieLater' || fault === 'never') return await ended;
+      await Promise.race([wait(ms), ended]);
+      if (fault !== undefined) throw fault;
+      return { ...scoreBatch(batch), spans: [{ device: 0, kind: 'compute', begin: 1, end: 2 }] };
+    } finally {
+      this.open.delete(fail);
+    }
+  }
+
+  profile(): Promise<{ readonly launches: readonly [] }> {
+    return Promise.resolve({ launches: [] });
+  }
+
+  close(): Promise<void> {
+    this.isClosed = true;
+    return Promise.resolve();
+  }
+
+  /** Its process ends, whatever it was asked. */
+  end(): void {
+    for (const fail of [...this.open]) fail(new ProcessEnded('SIGKILL'));
+    this.begin();
+    this.onEnd('SIGKILL');
+  }
+
+  private now(): Life {
+    return this.lives[Math.min(this.life, this.lives.length - 1)] ?? {};
+  }
+
+  private begin(): void {
+    this.life++;
+    this.asked = 0;
+    this.present = this.now().open?.() ?? Promise.resolve();
+    this.present.catch(() => undefined);
+  }
+}
+
+interface World { readonly pool: DevicePool; readonly replicas: readonly FakeReplica[]; readonly warnings: string[] }
+
+function world(lives: readonly (readonly Life[])[], stages = 1): World {
+  const warnings: string[] = [];
+  const none = (): void => undefined;
+  const ui: Ui = { phase: none, step: none, run: none, table: none, note: none, warn: (line) => warnings.push(line) };
+  const replicas: FakeReplica[] = [];
+  const pool = DevicePool.begin({
+    count: lives.length, stages, nameOf: (index) => `device ${index}`,
+    begin: (index, onEnd) => replicas[index] = new FakeReplica(lives[index]!, onEnd, 2 * stages),
+  }, ui);
+  return { pool, replicas, warnings };
+}
+
+/** One tree of `tokens` tokens that nothing else is like. */
+const batch = (first: number, tokens = 3): MicroBatch => ({
+  tokens: Int32Array.from({ length: tokens }, (_, i) => first + i), position: Int32Array.from({ length: tokens }, (_, i) => i),
+  subtreeEnd: new Int32Array(tokens).fill(tokens), row: Int32Array.of(tokens - 1), target: Int32Array.of(first),
+});
+const batches = (count: number): MicroBatch[] => Array.from({ length: count }, (_, i) => batch(100 * i, 3 + (i % 5)));
+const answersOf = (scored: readonly ScoredBatch[]): number[][] => scored.map(({ logProb }) => [...logProb]);
+const expected = (asked: readonly MicroBatch[]): number[][] => answersOf(asked.map(scoreBatch));
+
+/** All micro-batches, as many in flight as the pool says. */
+async function scoreAll(pool: DevicePool, asked: readonly MicroBatch[]): Promise<ScoredBatch[]> {
+  const results: ScoredBatch[] = [];
+  let next = 0;
+  let running = 0;
+  return new Promise((resolve, reject) => {
+    const fill = (): void => {
+      if (next === asked.length && running === 0) resolve(results);
+      while (running < pool.inFlight && next < asked.length) {
+        const at = next++;
+        running++;
+        pool.score(asked[at]!).then((scored) => { results[at] = scored; running--; fill(); }, reject);
+      }
+    };
+    fill();
+  });
+}
+
+describe('replicas side by side', () => {
+  it('share micro-batches out, each as many as it takes, and number devices over all', async () => {
+    const { pool, replicas, warnings } = world([[{}], [{}], [{}]], 2);
+    await pool.opened();
+    await wait(1);
+    expect([pool.maxTokens, pool.maxRows, pool.inFlight, pool.replicas]).toEqual([4096, 4096, 12, 3]);
+    const asked = batches(60);
+    const scored = await scoreAll(pool, asked);
+    expect(answersOf(scored)).toEqual(expected(asked));
+    for (const { batches: own, mostInFlight } of replicas) {
+      expect(own.length).toBeGreaterThan(10);
+      expect(mostInFlight).toBe(4);
+    }
+    expect([...new Set(scored.flatMap(({ spans }) => spans!.map(({ device }) => device)))].sort()).toEqual([0, 2, 4]);
+    await pool.close();
+    expect(replicas.map(({ isClosed }) => isClosed)).toEqual([true, true, true]);
+    await expect(pool.score(batch(0))).rejects.toThrow('closed');
+    expect(warnings).toEqual([]);
+  });
+
+  it('give what waits to the one with the least to do', async () => {
+    const { pool, replicas } = world([[{ ms: 30 }], [{ ms: 1 }]]);
+    await pool.opened();
+    await wait(1);
+    await scoreAll(pool, batches(30));
+    expect(replicas[1]!.batches.length).toBeGreaterThan(20);
+    await pool.close();
+  });
+
+  it('begin when the first is ready; the others join', async () => {
+    let release: () => void = () => undefined;
+    const { pool, replicas } = world([[{ open: () => new Promise((resolve) => { release = resolve; }) }], [{}]]);
+    await pool.opened();
+    expect([pool.inFlight, pool.replicas]).toEqual([2, 2]);
+    const asked = batches(40);
+    const all = scoreAll(pool, asked);
+    await wait(5);
+    expect(replicas[0]!.batches).toHaveLength(0);
+    release();
+    expect(answersOf(await all)).toEqual(expected(asked));
+    expect(replicas[0]!.batches.length).toBeGreaterThan(5);
+    await pool.close();
+  });
+
+  it('leave out one that cannot load the model, and say so once', async () => {
+    const outOfMemory = new UserError('This plan needs 90 GiB of device memory\nweights …', 'use another');
+    const { pool, replicas, warnings } = world([[{}], [{ open: () => Promise.reject(outOfMemory) }], [{}]]);
+    await pool.opened();
+    await wait(1);
+    expect([pool.replicas, pool.inFlight]).toEqual([2, 4]);
+    const asked = batches(20);
+    expect(answersOf(await scoreAll(pool, asked))).toEqual(expected(asked));
+    expect(warnings).toEqual(['device 1 is left out, the run goes on with 2 of 3: This plan needs 90 GiB of device memory']);
+    expect(replicas[1]!.isClosed).toBe(true);
+    await pool.close();
+  });
+
+  it('fail where none can, with what the first said', async () => {
+    const refuse = (what: string): Life => ({ open: () => Promise.reject(new UserError(what, 'hint')) });
+    const { pool, warnings } = world([[refuse('first')], [refuse('second')]]);
+    await expect(pool.opened()).rejects.toMatchObject({ name: 'UserError', message: 'first', hint: 'hint' });
+    expect(warnings).toHaveLength(1);
+    await pool.close();
+  });
+
+  it('compute what a process that died was asked, and have the next one join', async () => {
+    const { pool, replicas, warnings } = world([[{}], [{ at: (index) => (index === 3 ? 'die' : undefined) }, {}]]);
+    await pool.opened();
+    const asked = batches(60);
+    expect(answersOf(await scoreAll(pool, asked))).toEqual(expected(asked));
+    expect(replicas[1]!.batches.length).toBeGreaterThan(10);
+    expect(warnings).toEqual([]);
+    await pool.close();
+  });
+
+  it('go on without one that cannot be replaced', async () => {
+    const { pool, warnings } = world([[{ at: (index) => (index === 2 ? 'die' : undefined) }, { open: () => Promise.reject(new Error('no device')) }], [{}], [{}]]);
+    await pool.opened();
+    const asked = batches(60);
+    expect(answersOf(await scoreAll(pool, asked))).toEqual(expected(asked));
+    expect(warnings).toEqual(['device 0 is left out, the run goes on with 2 of 3: no device']);
+    await pool.close();
+  });
+
+  it('fail what is left where the last one goes, whether it waits or is asked', async () => {
+    const last: readonly Life[] = [{ at: (index) => (index === 2 ? 'die' : undefined) }, { open: () => Promise.reject(new UserError('the device is gone', 'look at nvidia-smi')) }];
+    const { pool } = world([last, last]);
+    await pool.opened();
+    const settled = await Promise.allSettled(batches(20).map((each) => pool.score(each)));
+    expect(settled.filter(({ status }) => status === 'fulfilled').length).toBeLessThan(10);
+    for (const each of settled) if (each.status === 'rejected') expect(each.reason).toMatchObject({ message: 'the device is gone', hint: 'look at nvidia-smi' });
+    await expect(pool.score(batch(0))).rejects.toThrow('the device is gone');
+    await pool.close();
+  });
+
+  it('give up on a micro-batch that ends one process after another, not on those that were beside it', async () => {
+    const fatal = batch(77_700);
+    const lives: Life[] = [{ at: (_, asked) => (asked === fatal ? 'dieLater' : undefined) }];
+    const { pool, replicas } = world([lives, lives, lives]);
+    await pool.opened();
+    await wait(1);
+    const asked = batches(30);
+    const failure = pool.score(fatal).catch((error: unknown) => error);
+    expect(answersOf(await scoreAll(pool, asked))).toEqual(expected(asked));
+    expect(await failure).toBeInstanceOf(UserError);
+    expect(String(await failure)).toContain('a micro-batch of 3 tokens ended the device process 3 times: SIGKILL');
+    expect(replicas.flatMap(({ batches: own }) => own.filter((each) => each === fatal))).toHaveLength(3);
+    await pool.close();
+  });
+
+  it('hold nothing against a micro-batch that only waited beside those that ended processes', async () => {
+    // Each process ends at the second thing that it is asked; the third end meets neither for the third time as the first.
+    const dies: Life = { at: (index) => (index === 1 ? 'die' : undefined), ms: 20 };
+    const { pool } = world([[dies, dies, dies, {}]]);
+    await pool.opened();
+    const asked = batches(6);
+    expect(answersOf(await scoreAll(pool, asked))).toEqual(expected(asked));
+    await pool.close();
+  });
+
+  it('try the same one again where there is no other', async () => {
+    const { pool, replicas } = world([[{ at: (index) => (index === 0 ? 'die' : undefined) }, {}], [{ open: () => Promise.reject(new Error('none')) }]]);
+    await pool.opened();
+    expect(answersOf([await pool.score(batch(5))])).toEqual(expected([batch(5)]));
+    expect(replicas[0]!.batches).toHaveLength(2);
+    await pool.close();
+  });
+
+  it('hand on what is wrong with a micro-batch, and ask nobody else', async () => {
+    const nan = Object.assign(new Error('bad'), { name: 'NonFiniteError', where: 'layers.1.ffn.down', rows: [0] });
+    const { pool, replicas } = world([[{ at: () => nan }], [{ at: () => nan }]]);
+    await pool.opened();
+    await expect(pool.score(batch(1))).rejects.toBe(nan);
+    expect(replicas.flatMap(({ batches: own }) => own)).toHaveLength(1);
+    await pool.close();
+  });
+
+  it('leave nobody waiting when they are closed', async () => {
+    const { pool } = world([[{ at: () => 'never' }]]);
+    await pool.opened();
+    const asked = batches(5).map((each) => pool.score(each).catch((error: unknown) => String(error)));
+    await pool.close();
+    expect(await Promise.all(asked.slice(2))).toEqual(Array(3).fill('Error: this executor was closed'));
+  });
+
+  it('give the answers of one, whoever dies when (random questions and faults)', async () => {
+    await fc.assert(fc.asyncProperty(
+      randomQuestions(), fc.integer({ min: 1, max: 4 }), fc.array(fc.tuple(fc.integer({ min: 0, max: 2 }), fc.integer({ min: 0, max: 6 })), { maxLength: 4 }),
+      async (tokenised, count, faults) => {
+        // A replica may die at several moments, one life each; the first never does.
+        const lives = Array.from({ length: count }, (_, index): Life[] => [
+          ...(index === 0 ? [] : faults.filter(([who]) => who === index % 3).map(([, when]): Life => ({ ms: 0, at: (i) => (i === when ? 'die' : undefined) }))), { ms: 0 },
+        ]);
+        const { pool } = world(lives);
+        await pool.opened();
+        const scorer = {
+          maxTokens: 200, maxRows: 200, maxLength: 256, cost: (tokens: number) => 1 + tokens, score: (each: MicroBatch) => pool.score(each),
+          get inFlight() { return pool.inFlight; }, get replicas() { return pool.replicas; },
+        };
+        const questions = { questions: tokenised.map(bareQuestion), tokenised, sharing: 'tree' as const };
+        const alone = { ...scorer, inFlight: 1, replicas: 1, score: (each: MicroBatch) => Promise.resolve(scoreBatch(each)) };
+        const { scores } = await evaluate({ ...questions, scorer });
+        expect(scores).toEqual((await evaluate({ ...questions, scorer: alone })).scores);
+        await pool.close();
+      },
+    ), { numRuns: 60 });
+  });
+});
