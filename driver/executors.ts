@@ -87,7 +87,7 @@ async function loadCudaExecutor(checkpoint: Checkpoint, model: CudaModel, ordina
   if (!compiled.isCached) ui.note(`kernels compiled in ${compiled.seconds.toFixed(1)} s by ${compiled.compiler}`);
   ui.phase('load weights', device.name);
   return CudaExecutor.create({
-    plan, kernels: emitted.kernels, cubins: compiled.cubins, packCubin: compiled.cubins.get(PACK_UNIT)!, tensors: checkpoint.tensors, ordinal: device.ordinal,
+    plan, kernels: emitted.kernels, cubins: compiled.cubins, packCubin: compiled.cubins.get(PACK_UNIT)!, tensors: checkpoint.tensors, ordinals: [device.ordinal],
     onMemory: (use) => ui.note(printCudaMemoryUse(use)),
     onLoaded: (times) => ui.note(printLoadTimes(times)),
     onProgress: ({ doneBytes, totalBytes }) => ui.step(totalBytes === 0 ? 1 : doneBytes / totalBytes),

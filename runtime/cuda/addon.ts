@@ -152,6 +152,10 @@ export interface CudaProgramBinding {
   readonly inputs: readonly { readonly slot: number; readonly extent: Extent }[];
   /** Vectors copied out after each run. */
   readonly outputs: readonly { readonly slot: number; readonly extent: Extent; readonly dtype: 'f32' | 'i32' }[];
+  /** Of the same device: runs then say when they were executed. */
+  readonly clock?: CudaClock;
+  /** Only ever run by a CudaPipeline: it has no pinned memory of its own. */
+  readonly isPiped?: boolean;
 }
 
 export interface CudaRunRequest {
@@ -170,6 +174,8 @@ export interface CudaRunResult {
   readonly outputs: readonly ArrayBuffer[];
   /** Of the whole micro-batch on the device, copies included. */
   readonly milliseconds: number;
+  /** The same, where the program has a clock. */
+  readonly span?: CudaSpan;
   /** Of each launch, when timed. */
   readonly launchMilliseconds?: Float64Array;
 }
@@ -247,6 +253,76 @@ export interface CudaUpload {
   release(): void;
 }
 
+/** Tells when events of a device happened by the host's clock. */
+export interface CudaClock {
+  /** Most by which times were wrong when it was made, by an idle device; clocks part by microseconds a second. */
+  readonly errorMilliseconds: number;
+  release(): void;
+}
+
+/** Milliseconds of the host's clock since the epoch. */
+export interface CudaSpan {
+  readonly begin: number;
+  readonly end: number;
+}
+
+/** Rows of a buffer that the next stage reads: a range of the arena, the same on both devices. */
+export interface CudaCrossing {
+  readonly offset: number;
+  readonly rows: Extent;
+  readonly rowBytes: number;
+}
+
+export interface CudaPipelineBinding {
+  /** In order; devices may be of one ordinal. Every stage has as many arenas, all of one size. */
+  readonly stages: readonly {
+    readonly device: CudaDevice;
+    readonly clock: CudaClock;
+    readonly arenas: readonly CudaMemory[];
+    /** Those with the most inputs and outputs that will run. */
+    readonly programs: readonly CudaProgram[];
+    /** Most bytes that cross to the next stage. */
+    readonly crossingBytes: number;
+  }[];
+  /** Micro-batches between their call and their answer, at most. */
+  readonly inFlight: number;
+}
+
+export interface CudaPipelineRequest {
+  readonly tokens: number;
+  readonly rows: number;
+  /** Which arena it uses, on every stage; the programs are bound to it. */
+  readonly arena: number;
+  readonly isTimed?: boolean;
+  readonly stages: readonly { readonly program: CudaProgram; readonly inputs: readonly Int32Array[]; readonly crossings: readonly CudaCrossing[] }[];
+}
+
+export interface CudaPipelineResult {
+  /** Of the last stage's program. */
+  readonly outputs: readonly ArrayBuffer[];
+  readonly stages: readonly {
+    readonly compute: CudaSpan;
+    /** To the next device or, where that is the way, to the host; the last stage's outputs. */
+    readonly sent: CudaSpan;
+    /** From the host, where that is the way. */
+    readonly received?: CudaSpan;
+    readonly launchMilliseconds?: Float64Array;
+  }[];
+}
+
+/** Devices that hand micro-batches on to each other. Keeps devices, arenas and programs in flight alive. */
+export interface CudaPipeline {
+  /** How each stage but the last reaches the next: on one device, device to device, or through the host. */
+  readonly routes: readonly ('local' | 'peer' | 'host')[];
+  /**
+   * Enqueues on all stages off the JavaScript thread, in the order of these calls, and in that order between other
+   * work of each device. Throws where `inFlight` are on their way already.
+   */
+  run(request: CudaPipelineRequest): Promise<CudaPipelineResult>;
+  /** What is in flight is finished first. */
+  release(): void;
+}
+
 export interface CudaAddon {
   /** Loads the driver: libcuda.so.1, or a file given by its full path. Says why where it cannot be used. Never throws for a missing or unusable driver. */
   load(path?: string): CudaAvailability;
@@ -256,6 +332,9 @@ export interface CudaAddon {
   readonly Module: new (device: CudaDevice, image: Uint8Array) => CudaModule;
   readonly Event: new (device: CudaDevice) => CudaEvent;
   readonly Program: new (binding: CudaProgramBinding) => CudaProgram;
+  /** Waits for the device, which must be idle otherwise. */
+  readonly Clock: new (device: CudaDevice) => CudaClock;
+  readonly Pipeline: new (binding: CudaPipelineBinding) => CudaPipeline;
   readonly Upload: new (device: CudaDevice, options?: { readonly bufferBytes?: number; readonly threads?: number; readonly buffers?: number }) => CudaUpload;
 }
 

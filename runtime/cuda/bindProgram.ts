@@ -3,8 +3,8 @@ import type { CudaKernelText, TensorMapDecl } from '../../ir/cuda.js';
 import type { BufferDecl, Kernel } from '../../ir/kernel.js';
 import { rowStride } from '../../ir/plan.js';
 import { DTYPE_BYTES } from '../../ir/types.js';
-import { extentOfInput, floatWrites, INPUT_BUFFERS, masksOf, portsOf, type RuntimePlan } from '../ports.js';
-import type { CudaDevice, CudaLaunchBinding, CudaMemory, CudaModule, CudaProgramBinding, CudaSlot, CudaTensorMapBinding } from './addon.js';
+import { extentOfInput, floatWrites, INPUT_BUFFERS, type Ports, type RuntimePlan } from '../ports.js';
+import type { CudaClock, CudaDevice, CudaLaunchBinding, CudaMemory, CudaModule, CudaProgramBinding, CudaSlot, CudaTensorMapBinding } from './addon.js';
 import { findJob, JOB_BYTES, type FindRange } from './packJob.js';
 import { PACK_ENTRIES } from './packKernels.js';
 
@@ -13,6 +13,8 @@ export const DEVICE_ALIGNMENT = 256;
 
 export interface CudaBindRequest {
   readonly plan: RuntimePlan;
+  /** The inputs that it takes, and what it gives, if anything. */
+  readonly ports: Pick<Ports, 'inputs'> & { readonly outputs?: Omit<Ports, 'inputs'> };
   readonly bucket: number;
   /** One a launch, with the launch's own parameters. */
   readonly kernels: readonly CudaKernelText[];
@@ -21,6 +23,9 @@ export interface CudaBindRequest {
   readonly modules: ReadonlyMap<string, CudaModule>;
   readonly weights: ReadonlyMap<string, CudaSlot>;
   readonly arena: CudaMemory;
+  readonly clock: CudaClock;
+  /** See CudaProgramBinding. */
+  readonly isPiped: boolean;
 }
 
 /** A kernel may be started before its predecessor has ended where it waits for it itself. */
@@ -82,17 +87,16 @@ function bindLaunches(request: CudaBindRequest, slots: Slots): CudaLaunchBinding
 
 /** Binds one bucket. Throws where plan and kernels do not fit each other; the addon checks every range again. */
 export function bindCudaBucket(request: CudaBindRequest): CudaProgramBinding {
-  const { plan } = request;
+  const { plan, ports: { inputs, outputs }, device, clock, isPiped } = request;
   const slots = new Slots(request);
-  const ports = portsOf(plan);
   const bucket = plan.buckets[request.bucket];
   if (bucket === undefined) throw new Error(`The plan has no bucket ${request.bucket}.`);
   return {
-    device: request.device, maxTokens: bucket.tokens, maxRows: bucket.rows, slots: slots.list, launches: bindLaunches(request, slots),
-    inputs: ports.inputs.map((name) => ({ slot: slots.of(INPUT_BUFFERS[name]), extent: extentOfInput(name) })),
-    outputs: [
-      { slot: slots.of(ports.logProb), extent: 'R', dtype: 'f32' },
-      { slot: slots.of(ports.isArgmax), extent: 'R', dtype: 'i32' },
+    device, clock, isPiped, maxTokens: bucket.tokens, maxRows: bucket.rows, slots: slots.list, launches: bindLaunches(request, slots),
+    inputs: inputs.map((name) => ({ slot: slots.of(INPUT_BUFFERS[name]), extent: extentOfInput(name) })),
+    outputs: outputs === undefined ? [] : [
+      { slot: slots.of(outputs.logProb), extent: 'R', dtype: 'f32' },
+      { slot: slots.of(outputs.isArgmax), extent: 'R', dtype: 'i32' },
     ],
   };
 }
@@ -103,9 +107,8 @@ export interface SearchedWrite extends FindRange {
   readonly buffer: string;
 }
 
-/** Every floating buffer that every launch writes, in order. */
-export function searchedWrites(plan: RuntimePlan): readonly SearchedWrite[] {
-  const masks = masksOf(plan);
+/** Every floating buffer that every launch writes, in order. `masks`: buffers in which −∞ is an answer. */
+export function searchedWrites(plan: RuntimePlan, masks: ReadonlySet<string>): readonly SearchedWrite[] {
   const buffers = new Map<string, BufferDecl>(plan.buffers.map((buffer) => [buffer.name, buffer]));
   const kernels = new Map<string, Kernel>(plan.kernels.map((kernel) => [kernel.name, kernel]));
   const found: SearchedWrite[] = [];

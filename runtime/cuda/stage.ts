@@ -1,11 +1,15 @@
 /** One device of an executor: its part of a plan as machine code, its weights and activations in memory, its programs. */
 import type { CudaKernelText } from '../../ir/cuda.js';
+import type { Stage } from '../../ir/placement.js';
+import type { Batch } from '../batch.js';
 import type { LoadProgress } from '../files.js';
-import type { RuntimePlan } from '../ports.js';
+import { INPUT_BUFFERS, masksOf, portsOf, type InputName, type RuntimePlan } from '../ports.js';
+import type { Diagnosis } from '../scoring.js';
+import { stagePlan } from '../stagePlan.js';
 import type { TensorSource } from '../tensorSource.js';
 import { planWeights, type WeightPlan } from '../weightPlan.js';
-import { isOutOfDeviceMemory, type CudaAddon, type CudaDevice, type CudaMemory, type CudaModule, type CudaProgram, type CudaProgramBinding } from './addon.js';
-import { bindCudaBucket, bindSearch, searchBytes, searchedWrites, searchJobs, type SearchedWrite, type SearchMemory } from './bindProgram.js';
+import { isOutOfDeviceMemory, type CudaAddon, type CudaClock, type CudaDevice, type CudaMemory, type CudaModule, type CudaProgram, type CudaProgramBinding } from './addon.js';
+import { bindCudaBucket, bindSearch, searchBytes, type CudaBindRequest, searchedWrites, searchJobs, type SearchedWrite, type SearchMemory } from './bindProgram.js';
 import { planLoading, type LoadPlan } from './loadPlan.js';
 import { deviceMemoryError, requireDeviceMemory, type CudaMemoryUse, type DeviceRoom } from './memoryUse.js';
 import { loadDeviceWeights, loadingBytes, weightSlots, type LoadTimes } from './weights.js';
@@ -13,9 +17,11 @@ import { loadDeviceWeights, loadingBytes, weightSlots, type LoadTimes } from './
 export interface CudaStageOptions {
   readonly addon: CudaAddon;
   readonly ordinal: number;
-  /** What this device runs: a whole plan, or stagePlan.ts's part of one. */
+  /** The whole plan. */
   readonly plan: RuntimePlan;
-  /** kernels[bucket][launch], each with the launch's own parameters. */
+  /** The launches that this device runs. */
+  readonly range: Stage;
+  /** kernels[bucket][launch], each with the launch's own parameters, of the whole plan. */
   readonly kernels: readonly (readonly CudaKernelText[])[];
   /** Machine code by kernel symbol. */
   readonly cubins: ReadonlyMap<string, Uint8Array>;
@@ -24,11 +30,19 @@ export interface CudaStageOptions {
   readonly tensors: ReadonlyMap<string, TensorSource>;
   /** Sets of activations: micro-batches that have a place on the device. */
   readonly arenas: number;
+  /** Its programs are run by a CudaPipeline. */
+  readonly isPiped: boolean;
   readonly onProgress?: (progress: LoadProgress) => void;
   /** Called once the weights are on the device. */
   readonly onLoaded?: (times: LoadTimes) => void;
   /** Called once, before anything is allocated. */
   readonly onMemory?: (use: CudaMemoryUse) => void;
+}
+
+/** Model path of a launch of a plan. */
+export function pathOf(plan: RuntimePlan, launch: number): string {
+  const name = plan.launches[launch]!.kernel;
+  return plan.kernels.find((kernel) => kernel.name === name)?.path ?? name;
 }
 
 /** What was made on the device, released together, last made first. */
@@ -46,12 +60,16 @@ class Resources {
 }
 
 /** What searching needs, made at the start so that it cannot fail for want of memory. */
-export interface Search extends SearchMemory {
+interface Search extends SearchMemory {
   readonly writes: readonly SearchedWrite[];
 }
 
 interface Parts {
+  readonly plan: RuntimePlan;
+  readonly inputs: readonly InputName[];
   readonly device: CudaDevice;
+  readonly clock: CudaClock;
+  readonly arenas: readonly CudaMemory[];
   readonly resources: Resources;
   /** [arena][bucket] */
   readonly bindings: readonly (readonly CudaProgramBinding[])[];
@@ -84,32 +102,52 @@ async function loadWeights({ addon, onProgress, onLoaded }: CudaStageOptions, de
   return weights;
 }
 
+/** The inputs that a stage reads: another's place may hold something else there. Only the last one has results. */
+function stagePorts(whole: RuntimePlan, plan: RuntimePlan, { first, end }: Stage): CudaBindRequest['ports'] {
+  const { inputs, ...outputs } = portsOf(whole);
+  const read = new Set(plan.launches.flatMap(({ parameters }) => parameters));
+  return {
+    inputs: first === 0 && end === whole.launches.length ? inputs : inputs.filter((name) => read.has(INPUT_BUFFERS[name])),
+    ...(end === whole.launches.length ? { outputs } : {}),
+  };
+}
+
+/** All ones: a launch's results hold nothing that is not finite. */
+const NOTHING = 2n ** 64n - 1n;
+
 export class CudaStage {
-  readonly plan: RuntimePlan;
+  readonly range: Stage;
   readonly use: CudaMemoryUse;
   readonly device: CudaDevice;
-  readonly search: Search;
+  readonly clock: CudaClock;
+  readonly arenas: readonly CudaMemory[];
+  /** Its part. */
+  private readonly plan: RuntimePlan;
   private readonly addon: CudaAddon;
   private readonly parts: Parts;
   private readonly searches = new Map<number, CudaProgram>();
 
-  private constructor({ addon, plan }: CudaStageOptions, parts: Parts) {
+  private constructor({ addon, range }: CudaStageOptions, parts: Parts) {
     this.addon = addon;
-    this.plan = plan;
+    this.range = range;
     this.parts = parts;
-    ({ use: this.use, device: this.device, search: this.search } = parts);
+    ({ plan: this.plan, use: this.use, device: this.device, clock: this.clock, arenas: this.arenas } = parts);
   }
 
   /**
    * Loads machine code and weights and binds every bucket. Memory is reported and checked before it is taken.
    * Throws UserError for tensors that are missing, of the wrong shape or cut off, and for too little device memory.
    */
-  static async load(options: CudaStageOptions): Promise<CudaStage> {
-    const { addon, plan, kernels } = options;
-    if (kernels.length !== plan.buckets.length || kernels.length === 0) throw new Error(`${kernels.length} sets of kernels for ${plan.buckets.length} buckets.`);
+  static async load(whole: CudaStageOptions): Promise<CudaStage> {
+    const { addon, range, isPiped } = whole;
+    if (whole.kernels.length !== whole.plan.buckets.length || whole.kernels.length === 0) throw new Error(`${whole.kernels.length} sets of kernels for ${whole.plan.buckets.length} buckets.`);
+    const plan = stagePlan(whole.plan, range);
+    const kernels = whole.kernels.map((texts) => texts.slice(range.first, range.end));
+    const options = { ...whole, plan, kernels };
+    const ports = stagePorts(whole.plan, plan, range);
     const weightPlan = planWeights(plan.weights, plan.constants, options.tensors, { isMapping: false });
     const loadPlan = planLoading(weightPlan);
-    const writes = searchedWrites(plan);
+    const writes = searchedWrites(plan, masksOf(whole.plan));
     const use: CudaMemoryUse = {
       weightBytes: weightPlan.packedBytes, arenaBytes: options.arenas * plan.arenaBytes, stagingBytes: loadingBytes(loadPlan), codeBytes: codeBytesOf(options, writes.length),
     };
@@ -125,19 +163,30 @@ export class CudaStage {
       const modules = loadModules(options, device, resources);
       const weights = await loadWeights(options, device, pack, weightPlan, loadPlan, resources);
       const slots = weights === undefined ? new Map<string, never>() : weightSlots(weightPlan, weights);
+      const clock = resources.own(new addon.Clock(device));
       const arenas = Array.from({ length: options.arenas }, () => allocate(plan.arenaBytes));
-      const bindings = arenas.map((arena) => kernels.map((texts, bucket) => bindCudaBucket({ plan, bucket, kernels: texts, device, modules, weights: slots, arena })));
+      const bindings = arenas.map((arena) => kernels.map((texts, bucket) => bindCudaBucket({ plan, ports, bucket, kernels: texts, device, clock, modules, weights: slots, arena, isPiped })));
       const programs = bindings.map((ofArena) => ofArena.map((binding) => resources.own(new addon.Program(binding))));
       const bytes = searchBytes(writes.length);
       const search: Search = { writes, pack, jobs: allocate(Math.max(1, bytes.jobs)), found: allocate(Math.max(1, bytes.found)) };
       if (writes.length > 0) await search.jobs.writeAsync(0, searchJobs(plan, writes));
-      return new CudaStage(options, { device, resources, bindings, programs, search, use });
+      return new CudaStage(options, { plan, inputs: ports.inputs, clock, arenas, device, resources, bindings, programs, search, use });
     } catch (error) {
       resources.release();
       // Another process may have taken what was free a moment ago.
       if (room !== undefined && isOutOfDeviceMemory(error)) throw deviceMemoryError(use, room, plan.capacity, { cause: error });
       throw error;
     }
+  }
+
+  /** All but those that search. */
+  get programs(): readonly CudaProgram[] {
+    return this.parts.programs.flat();
+  }
+
+  /** The inputs that its programs take, in order. */
+  inputsOf(batch: Batch): readonly Int32Array[] {
+    return this.parts.inputs.map((name) => batch[name]);
   }
 
   /** The program of a bucket on one of the sets of activations. */
@@ -155,10 +204,21 @@ export class CudaStage {
     return made;
   }
 
-  /** Model path of a launch. */
-  pathOf(launch: number): string {
-    const name = this.plan.launches[launch]!.kernel;
-    return this.plan.kernels.find((kernel) => kernel.name === name)?.path ?? name;
+  /** Forgets what was found by the last search, behind all that the device was asked to do. */
+  clearSearch(): void {
+    this.parts.search.found.fill(0xff);
+  }
+
+  /** The first value that is not finite which the last search found in a micro-batch of such a size. */
+  async found(tokens: number, rows: number): Promise<Diagnosis | undefined> {
+    const { found, writes } = this.parts.search;
+    if (writes.length === 0) return undefined;
+    const answers = new BigUint64Array(await found.readAsync(0, writes.length * 8));
+    const first = writes.find(({ index }) => answers[index] !== NOTHING);
+    if (first === undefined) return undefined;
+    const { launch, buffer, columns, index } = first;
+    const width = BigInt(columns === 'T' ? tokens : columns === 'R' ? rows : columns);
+    return { path: pathOf(this.plan, launch), buffer, row: Number(answers[index]! / width), column: Number(answers[index]! % width) };
   }
 
   /** Once nothing runs on it. */

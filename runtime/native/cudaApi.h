@@ -180,6 +180,9 @@ class CudaApi {
   CudaCall<CuTensorMap *, CuTensorMapDataType, uint32_t, void *, const uint64_t *, const uint64_t *, const uint32_t *,
            const uint32_t *, CuTensorMapInterleave, CuTensorMapSwizzle, CuTensorMapL2Promotion, CuTensorMapFill>
       cuTensorMapEncodeTiled{*this, "cuTensorMapEncodeTiled"};
+  CudaCall<int *, CuDeviceNumber, CuDeviceNumber> cuDeviceCanAccessPeer{*this, "cuDeviceCanAccessPeer", false};
+  CudaCall<CuContext, unsigned> cuCtxEnablePeerAccess{*this, "cuCtxEnablePeerAccess", false};
+  CudaCall<CuAddress, CuContext, CuAddress, CuContext, size_t, CuStream> cuMemcpyPeerAsync{*this, "cuMemcpyPeerAsync", false};
 
  private:
   explicit CudaApi(void *handle) : handle_(handle) {}

@@ -198,6 +198,8 @@ Napi::Object initCuda(Napi::Env env) {
   cuda.Set("Event", CudaEventWrap::init(env));
   cuda.Set("Upload", CudaUploadWrap::init(env));
   cuda.Set("Program", CudaProgramWrap::init(env));
+  cuda.Set("Clock", CudaClockWrap::init(env));
+  cuda.Set("Pipeline", CudaPipelineWrap::init(env));
   return cuda;
 }
 

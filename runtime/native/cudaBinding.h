@@ -3,6 +3,7 @@
 #define TILEWRIGHT_CUDA_BINDING_H
 #include "cudaMemory.h"
 #include "cudaModule.h"
+#include "cudaPipeline.h"
 #include "cudaProgram.h"
 #include "cudaUpload.h"
 
@@ -89,6 +90,18 @@ class CudaEventWrap : public CudaHandle<CudaEventWrap, CudaEvent> {
   Napi::Value millisecondsSince(const Napi::CallbackInfo &info);
 };
 
+class CudaClockWrap : public CudaHandle<CudaClockWrap, CudaClock> {
+ public:
+  static constexpr const char *NAME = "Clock";
+  static const napi_type_tag TAG;
+  explicit CudaClockWrap(const Napi::CallbackInfo &info);
+  static Napi::Function init(Napi::Env env);
+
+ private:
+  void release(const Napi::CallbackInfo &) { held_.reset(); }
+  Napi::Value errorMilliseconds(const Napi::CallbackInfo &info);
+};
+
 class CudaUploadWrap : public CudaHandle<CudaUploadWrap, CudaUpload> {
  public:
   static constexpr const char *NAME = "Upload";
@@ -114,6 +127,19 @@ class CudaProgramWrap : public CudaHandle<CudaProgramWrap, CudaProgram> {
   void release(const Napi::CallbackInfo &) { held_.reset(); }
   Napi::Value run(const Napi::CallbackInfo &info);
   Napi::Value time(const Napi::CallbackInfo &info);
+};
+
+class CudaPipelineWrap : public CudaHandle<CudaPipelineWrap, CudaPipeline> {
+ public:
+  static constexpr const char *NAME = "Pipeline";
+  static const napi_type_tag TAG;
+  explicit CudaPipelineWrap(const Napi::CallbackInfo &info);
+  static Napi::Function init(Napi::Env env);
+
+ private:
+  void release(const Napi::CallbackInfo &) { held_.reset(); }
+  Napi::Value routes(const Napi::CallbackInfo &info);
+  Napi::Value run(const Napi::CallbackInfo &info);
 };
 
 template <typename Wrap>
@@ -152,6 +178,29 @@ inline size_t indexArg(const Napi::Value &value, size_t count, const std::string
 inline size_t extentArg(const Napi::Value &value, const std::string &what, int64_t low, int64_t high) {
   return static_cast<size_t>(integerArg(value, what, low, high));
 }
+
+/** A micro-batch's T and R. */
+struct CudaBatchSize {
+  size_t tokens = 0;
+  size_t rows = 0;
+};
+
+/** `tokens` and `rows` of an object, at most what the program is bound for. */
+CudaBatchSize parseBatchSize(const CudaProgram &program, const Napi::Object &object);
+
+/** A program's inputs from an array of arrays to a pinned area of `inputBytes` bytes. */
+void packInputs(const CudaProgram &program, uint8_t *area, const Napi::Value &value, CudaBatchSize size);
+
+/** A program's outputs from a pinned area, as an array of ArrayBuffers. */
+Napi::Array copyOutputs(Napi::Env env, const CudaProgram &program, const uint8_t *area, CudaBatchSize size);
+
+/** False where absent. */
+bool optionalFlag(const Napi::Object &object, const char *name);
+
+Napi::Float64Array toFloat64(Napi::Env env, const std::vector<double> &values);
+
+/** { begin, end } */
+Napi::Object toSpan(Napi::Env env, double begin, double end);
 
 constexpr uint32_t MOST_CUDA_LAUNCHES = 1 << 20;
 

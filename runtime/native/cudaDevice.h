@@ -74,6 +74,8 @@ class CudaDevice {
   const CudaApi &useQuietly() const noexcept;
   const CudaDeviceInfo &info() const { return info_; }
   CuStream stream() const { return stream_; }
+  CuDeviceNumber number() const { return number_; }
+  CuContext context() const { return context_; }
   std::shared_ptr<Turnstile::Place> takePlace() { return std::make_shared<Turnstile::Place>(turns_); }
   /** Runs `body` when its turn has come. */
   template <typename Body>

@@ -54,6 +54,7 @@ class CudaEvent {
   void holdBack(CuStream stream) const;
   /** Of two events that were reached. */
   double millisecondsSince(const CudaEvent &earlier) const;
+  CuEvent handle() const { return event_; }
 
  private:
   std::shared_ptr<CudaDevice> device_;

@@ -12,18 +12,21 @@ size_t CudaGridExtent::resolve(size_t tokens, size_t rows, size_t multiprocessor
 }
 
 void CudaProgram::allocateAreas() {
-  for (CudaArea &area : areas) {
-    if (inputBytes > 0) area.inputs = std::make_unique<PinnedMemory>(device, inputBytes);
-    if (outputBytes > 0) area.outputs = std::make_unique<PinnedMemory>(device, outputBytes);
-    area.begin = std::make_unique<CudaEvent>(device, true);
-    area.end = std::make_unique<CudaEvent>(device, true);
+  for (size_t i = 0; i < AREAS; i++) {
+    auto area = std::make_unique<CudaArea>();
+    if (inputBytes > 0) area->inputs = std::make_unique<PinnedMemory>(device, inputBytes);
+    if (outputBytes > 0) area->outputs = std::make_unique<PinnedMemory>(device, outputBytes);
+    area->begin = std::make_unique<CudaEvent>(device, true);
+    area->end = std::make_unique<CudaEvent>(device, true);
+    areas.push_back(std::move(area));
   }
 }
 
 std::shared_ptr<CudaArea> CudaProgram::takeArea(const std::shared_ptr<CudaProgram> &self) {
-  for (CudaArea &area : areas) {
-    if (area.isTaken.exchange(true)) continue;
-    return std::shared_ptr<CudaArea>(&area, [self](CudaArea *taken) { taken->isTaken.store(false); });
+  if (areas.empty()) fail("This program runs in a pipeline only");
+  for (const auto &area : areas) {
+    if (area->isTaken.exchange(true)) continue;
+    return std::shared_ptr<CudaArea>(area.get(), [self](CudaArea *taken) { taken->isTaken.store(false); });
   }
   fail("Two micro-batches of this program are in flight already: wait for one");
 }
@@ -34,7 +37,7 @@ void CudaProgram::copyInputs(const CudaApi &api, const CudaArea &area) const {
   }
 }
 
-void CudaProgram::enqueue(const CudaApi &api, const CudaLaunchSpec &launch, size_t tokens, size_t rows) const {
+void CudaProgram::enqueue(const CudaApi &api, const CudaLaunchSpec &launch, size_t tokens, size_t rows, bool mayOverlap) const {
   const auto multiprocessors = static_cast<size_t>(device->info().multiprocessors);
   const size_t gridX = launch.gridX.resolve(tokens, rows, multiprocessors, launch.cluster);
   const size_t gridY = launch.gridY.resolve(tokens, rows, multiprocessors, 1);
@@ -63,7 +66,7 @@ void CudaProgram::enqueue(const CudaApi &api, const CudaLaunchSpec &launch, size
     attribute.id = CuLaunchAttributeId::ClusterDimension;
     attribute.value.clusterDimension = {launch.cluster, 1, 1};
   }
-  if (launch.isProgrammatic) {
+  if (launch.isProgrammatic && mayOverlap) {
     CuLaunchAttribute &attribute = attributes[config.attributeCount++];
     attribute.id = CuLaunchAttributeId::ProgrammaticStreamSerialization;
     attribute.value.isProgrammaticAllowed = 1;
@@ -126,6 +129,10 @@ CudaRunResult CudaProgram::run(CudaArea &area, Turnstile::Place &place, size_t t
     place.leave();
     area.end->wait();
     result.milliseconds = area.end->millisecondsSince(*area.begin);
+    if (clock) {
+      result.begin = clock->at(*area.begin);
+      result.end = clock->at(*area.end);
+    }
     for (size_t i = options.first; options.isTimed && i < options.end; i++) {
       result.launchMilliseconds.push_back(area.marks[i + 1]->millisecondsSince(*area.marks[i]));
     }

@@ -3,6 +3,7 @@
 #define TILEWRIGHT_CUDA_PROGRAM_H
 #include <atomic>
 
+#include "cudaClock.h"
 #include "cudaMemory.h"
 #include "cudaModule.h"
 #include "program.h"
@@ -62,6 +63,9 @@ struct CudaRunOptions {
 
 struct CudaRunResult {
   double milliseconds = 0;
+  /** Milliseconds since the epoch, where the program has a clock. */
+  double begin = 0;
+  double end = 0;
   std::vector<double> launchMilliseconds;
 };
 
@@ -96,12 +100,19 @@ class CudaProgram {
   size_t outputBytes = 0;
   size_t maxTokens = 0;
   size_t maxRows = 0;
-  CudaArea areas[AREAS];
+  /** None of a program that only runs in a pipeline. */
+  std::vector<std::unique_ptr<CudaArea>> areas;
+  /** Says when runs began and ended, where there is one. */
+  std::shared_ptr<CudaClock> clock;
 
   /** Once everything above is set. */
   void allocateAreas();
   /** A free area until the result is destroyed; throws where both are in flight. */
   std::shared_ptr<CudaArea> takeArea(const std::shared_ptr<CudaProgram> &self);
+  /** Enqueues one launch for the caller who has the turn. It waits for all that came before unless it may overlap it. */
+  void enqueueLaunch(const CudaApi &api, size_t index, size_t tokens, size_t rows, bool mayOverlap) const {
+    enqueue(api, launches[index], tokens, rows, mayOverlap);
+  }
   /** Enqueues launches first to end − 1, nothing else, for the caller who has the turn. */
   void enqueueLaunches(const CudaApi &api, size_t first, size_t end, size_t tokens, size_t rows) const;
   /** Enqueues when the turn has come, lets the next in, and waits for the end. */
@@ -112,7 +123,7 @@ class CudaProgram {
 
  private:
   void copyInputs(const CudaApi &api, const CudaArea &area) const;
-  void enqueue(const CudaApi &api, const CudaLaunchSpec &launch, size_t tokens, size_t rows) const;
+  void enqueue(const CudaApi &api, const CudaLaunchSpec &launch, size_t tokens, size_t rows, bool mayOverlap = true) const;
 };
 
 }  // namespace tw

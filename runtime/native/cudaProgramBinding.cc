@@ -4,34 +4,38 @@
 #include "cudaBinding.h"
 
 namespace tw {
-namespace {
 
-constexpr int64_t MOST_SAMPLES = 100000;
-
-struct BatchSize {
-  size_t tokens = 0;
-  size_t rows = 0;
-};
-
-BatchSize parseBatchSize(const CudaProgram &program, const Napi::Object &object) {
+CudaBatchSize parseBatchSize(const CudaProgram &program, const Napi::Object &object) {
   return {extentArg(object.Get("tokens"), "tokens", 1, static_cast<int64_t>(program.maxTokens)),
           extentArg(object.Get("rows"), "rows", 0, static_cast<int64_t>(program.maxRows))};
 }
 
-void packInputs(const CudaProgram &program, const CudaArea &area, const Napi::Value &value, BatchSize size) {
+void packInputs(const CudaProgram &program, uint8_t *area, const Napi::Value &value, CudaBatchSize size) {
   const Napi::Array arrays = arrayArg(value, "inputs");
   if (arrays.Length() != program.inputs.size()) {
     fail("The program takes " + std::to_string(program.inputs.size()) + " inputs, not " + std::to_string(arrays.Length()));
   }
   if (program.inputBytes == 0) return;
-  std::memset(area.inputs->data(), 0, program.inputBytes);
+  std::memset(area, 0, program.inputBytes);
   for (uint32_t i = 0; i < arrays.Length(); i++) {
     const std::string what = "inputs[" + std::to_string(i) + "]";
     const auto [data, length] = typedArg<int32_t>(arrays.Get(i), what, napi_int32_array);
     const size_t wanted = program.inputs[i].extent.resolve(size.tokens, size.rows);
     if (length != wanted) fail(what + " has " + std::to_string(length) + " entries, not " + std::to_string(wanted));
-    if (length > 0) std::memcpy(area.inputs->data() + program.inputs[i].pinnedOffset, data, length * 4);
+    if (length > 0) std::memcpy(area + program.inputs[i].pinnedOffset, data, length * 4);
   }
+}
+
+Napi::Array copyOutputs(Napi::Env env, const CudaProgram &program, const uint8_t *area, CudaBatchSize size) {
+  Napi::Array outputs = Napi::Array::New(env, program.outputs.size());
+  for (size_t i = 0; i < program.outputs.size(); i++) {
+    const CudaPort &port = program.outputs[i];
+    const size_t bytes = port.extent.resolve(size.tokens, size.rows) * bytesOf(port.dtype);
+    auto copy = Napi::ArrayBuffer::New(env, bytes);
+    if (bytes > 0) std::memcpy(copy.Data(), area + port.pinnedOffset, bytes);
+    outputs.Set(static_cast<uint32_t>(i), copy);
+  }
+  return outputs;
 }
 
 bool optionalFlag(const Napi::Object &object, const char *name) {
@@ -44,6 +48,17 @@ Napi::Float64Array toFloat64(Napi::Env env, const std::vector<double> &values) {
   std::copy(values.begin(), values.end(), array.Data());
   return array;
 }
+
+Napi::Object toSpan(Napi::Env env, double begin, double end) {
+  Napi::Object object = Napi::Object::New(env);
+  object.Set("begin", begin);
+  object.Set("end", end);
+  return object;
+}
+
+namespace {
+
+constexpr int64_t MOST_SAMPLES = 100000;
 
 CudaRunOptions parseRunOptions(const CudaProgram &program, const Napi::Object &request) {
   CudaRunOptions options;
@@ -74,18 +89,11 @@ CudaTimeOptions parseTimeOptions(const CudaProgram &program, const Napi::Object 
   return options;
 }
 
-Napi::Value describe(Napi::Env env, const CudaProgram &program, const CudaArea &area, BatchSize size, bool isTimed, const CudaRunResult &result) {
+Napi::Value describe(Napi::Env env, const CudaProgram &program, const CudaArea &area, CudaBatchSize size, bool isTimed, const CudaRunResult &result) {
   Napi::Object object = Napi::Object::New(env);
-  Napi::Array outputs = Napi::Array::New(env, program.outputs.size());
-  for (size_t i = 0; i < program.outputs.size(); i++) {
-    const CudaPort &port = program.outputs[i];
-    const size_t bytes = port.extent.resolve(size.tokens, size.rows) * bytesOf(port.dtype);
-    auto copy = Napi::ArrayBuffer::New(env, bytes);
-    if (bytes > 0) std::memcpy(copy.Data(), area.outputs->data() + port.pinnedOffset, bytes);
-    outputs.Set(static_cast<uint32_t>(i), copy);
-  }
-  object.Set("outputs", outputs);
+  object.Set("outputs", copyOutputs(env, program, area.outputs ? area.outputs->data() : nullptr, size));
   object.Set("milliseconds", result.milliseconds);
+  if (program.clock) object.Set("span", toSpan(env, result.begin, result.end));
   if (isTimed) object.Set("launchMilliseconds", toFloat64(env, result.launchMilliseconds));
   return object;
 }
@@ -101,10 +109,10 @@ CudaProgramWrap::CudaProgramWrap(const Napi::CallbackInfo &info) : CudaHandle(in
 Napi::Value CudaProgramWrap::run(const Napi::CallbackInfo &info) {
   const auto program = get();
   const Napi::Object request = objectArg(info[0], "request");
-  const BatchSize size = parseBatchSize(*program, request);
+  const CudaBatchSize size = parseBatchSize(*program, request);
   const CudaRunOptions options = parseRunOptions(*program, request);
   auto area = program->takeArea(program);
-  packInputs(*program, *area, request.Get("inputs"), size);
+  packInputs(*program, area->inputs ? area->inputs->data() : nullptr, request.Get("inputs"), size);
   auto place = program->device->takePlace();
   auto result = std::make_shared<CudaRunResult>();
   return PromiseWorker::start(
@@ -115,11 +123,11 @@ Napi::Value CudaProgramWrap::run(const Napi::CallbackInfo &info) {
 Napi::Value CudaProgramWrap::time(const Napi::CallbackInfo &info) {
   const auto program = get();
   const Napi::Object request = objectArg(info[0], "request");
-  const BatchSize size = parseBatchSize(*program, request);
+  const CudaBatchSize size = parseBatchSize(*program, request);
   const CudaTimeOptions options = parseTimeOptions(*program, request);
   auto area = program->takeArea(program);
   const bool hasInputs = !request.Get("inputs").IsUndefined();
-  if (hasInputs) packInputs(*program, *area, request.Get("inputs"), size);
+  if (hasInputs) packInputs(*program, area->inputs ? area->inputs->data() : nullptr, request.Get("inputs"), size);
   auto place = program->device->takePlace();
   auto result = std::make_shared<std::vector<double>>();
   return PromiseWorker::start(

@@ -216,7 +216,13 @@ std::shared_ptr<CudaProgram> parseCudaProgram(const Napi::Object &object) {
   for (uint32_t i = 0; i < boundedLength(launches, MOST_CUDA_LAUNCHES, "launches"); i++) {
     program->launches.push_back(parseLaunch(*program, launches.Get(i), "launches[" + std::to_string(i) + "]"));
   }
-  program->allocateAreas();
+  const Napi::Value clock = object.Get("clock");
+  if (!clock.IsUndefined()) {
+    program->clock = cudaArg<CudaClockWrap>(clock, "clock");
+    requireDevice(*program->device, *program->clock->device(), "clock");
+  }
+  const Napi::Value isPiped = object.Get("isPiped");
+  if (isPiped.IsUndefined() || !booleanArg(isPiped, "isPiped")) program->allocateAreas();
   return program;
 }
 

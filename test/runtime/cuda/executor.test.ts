@@ -30,7 +30,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
   const makeFake = (options: Omit<FakeOptions, 'modules'> = {}): ReturnType<typeof fakeCuda> => fakeCuda({ ...options, modules: { tiny, pack: packModule } });
 
   const optionsFor = (fake: ReturnType<typeof fakeCuda>): CudaExecutorOptions =>
-    ({ plan, kernels, cubins, packCubin: new TextEncoder().encode('pack'), tensors: writeTensors(folder), ordinal: 0, addon: fake.addon });
+    ({ plan, kernels, cubins, packCubin: new TextEncoder().encode('pack'), tensors: writeTensors(folder), ordinals: [0], addon: fake.addon });
 
   async function create(change: Partial<CudaExecutorOptions> = {}, options: Omit<FakeOptions, 'modules'> = {}): Promise<{ executor: CudaExecutor; state: FakeState }> {
     const fake = makeFake(options);
@@ -94,7 +94,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
         expect(fake.state.liveBytes).toBe(0);
       },
     });
-    const use = executor.memory();
+    const use = executor.memory()[0]!;
     expect(announced).toEqual(use);
     // The table, both heads in one, the frequencies: a page each.
     expect(use.weightBytes).toBe(3 * 4096);

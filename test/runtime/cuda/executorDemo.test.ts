@@ -27,7 +27,7 @@ describeFake('the demo model on the fake driver', (fake) => {
     const cubins = new Map([...distinct.values()].map(({ symbol, parameters, tensorMaps }) => [symbol, encode(entryText(symbol, parameters.length, tensorMaps.length))]));
     const done: number[] = [];
     const executor = await CudaExecutor.create({
-      plan, kernels, cubins, packCubin, tensors: checkpoint.tensors, ordinal: 0, addon: fake.addon, onProgress: ({ doneBytes, totalBytes }) => done.push(doneBytes / totalBytes),
+      plan, kernels, cubins, packCubin, tensors: checkpoint.tensors, ordinals: [0], addon: fake.addon, onProgress: ({ doneBytes, totalBytes }) => done.push(doneBytes / totalBytes),
     });
     expect(done.at(-1)).toBe(1);
     for (const { tokens, rows } of plan.buckets) {

@@ -22,7 +22,7 @@ describeFake('CudaExecutor on the fake driver', (fake) => {
   const packCubin = encode(Object.entries(PACK_ENTRIES).map(([name, symbol]) => entryText(symbol, POINTERS[name as keyof typeof POINTERS], 0)).join(''));
 
   const create = (change: Partial<CudaExecutorOptions> = {}): Promise<CudaExecutor> =>
-    CudaExecutor.create({ plan, kernels, cubins, packCubin, tensors: writeTensors(folder), ordinal: 0, addon: fake.addon, ...change });
+    CudaExecutor.create({ plan, kernels, cubins, packCubin, tensors: writeTensors(folder), ordinals: [0], addon: fake.addon, ...change });
 
   async function check(executor: CudaExecutor, tokens: number, rows: number, seed = 1, change: TensorChange = {}): Promise<void> {
     const batch = batchOf(tokens, rows, seed);

@@ -227,5 +227,19 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
     }
     release(): void {}
   };
-  return { state, addon: { load: () => ({ ok: false, reason: 'a fake' }), Device, Memory, Module, Event: unused, Program, Upload } };
+  class Clock extends Tracked {
+    readonly errorMilliseconds = 0;
+  }
+
+  class Pipeline {
+    constructor() {
+      throw new Error('not faked');
+    }
+    readonly routes = [];
+    run(): never {
+      throw new Error('not faked');
+    }
+    release(): void {}
+  }
+  return { state, addon: { load: () => ({ ok: false, reason: 'a fake' }), Device, Memory, Module, Event: unused, Program, Clock, Pipeline, Upload } };
 }

@@ -12,6 +12,9 @@
  *                             until something is uploaded: the inputs of the next micro-batch
  *   host=/path                a library of kernels, see hostKernels.h
  *   driverVersion=13000       devices=, totalBytes= likewise
+ *   failDevice=1              calls fail only with this device's context current
+ *   peers=0                   no device reaches another's memory
+ *   order=7                   streams run ahead of those who wait for them, in an order drawn from this number
  */
 #define _GNU_SOURCE
 #include <limits.h>
@@ -30,37 +33,42 @@
 
 typedef int Result;
 enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_IMAGE = 200, INVALID_CONTEXT = 201,
-       INVALID_PTX = 218, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700, LAUNCH_TIMEOUT = 702 };
+       INVALID_PTX = 218, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700, LAUNCH_TIMEOUT = 702,
+       PEERS_ALREADY = 704, PEERS_UNSUPPORTED = 217 };
 
 typedef struct { char name[128]; int count; size_t sizes[MOST_PARAMETERS]; int dynamicShared; int isUsed; } Function;
 typedef struct { char *text; Function functions[64]; } Module;
 typedef struct Stream Stream;
 /* Generations: how often it was recorded, and the last record that was reached. */
-typedef struct { double at; long recorded, reached; Stream *stream; } Event;
+typedef struct { double at; long recorded, reached; Stream *stream; int device; } Event;
 typedef struct { unsigned grid[3], block[3], sharedBytes; void *stream; void *attributes; unsigned attributeCount; } Config;
 typedef struct { int id; char pad[4]; union { char pad[64]; unsigned cluster[3]; int flag; } value; } Attribute;
 typedef struct {
   enum { COPY, FILL, RECORD, LAUNCH, WAIT } kind;
   void *target; const void *source; size_t bytes; unsigned char byte; void *snapshot; int isUpload;
-  Event *event; long generation; Function *function; Config config; unsigned cluster; unsigned char *arguments; size_t offsets[MOST_PARAMETERS];
+  int device; Event *event; long generation; Function *function; Config config; unsigned cluster; unsigned char *arguments; size_t offsets[MOST_PARAMETERS];
 } Command;
-enum { MOST_QUEUED = 1 << 16, MOST_STREAMS = 64 };
-struct Stream { Command *queue[MOST_QUEUED]; size_t head, tail; int isDraining; };
-typedef struct { uint64_t address; size_t bytes; } Block;
+enum { MOST_QUEUED = 1 << 16, MOST_STREAMS = 64, MOST_DEVICES = 8 };
+struct Stream { Command *queue[MOST_QUEUED]; size_t head, tail; int isDraining, device; };
+typedef struct { uint64_t address; size_t bytes; int device; } Block;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static Stream *streams[MOST_STREAMS];
 static Stream legacy; /* the stream of no handle */
 static Block blocks[MOST], pinned[MOST];
-static int sticky, liveHandles;
+static int sticky[MOST_DEVICES], liveHandles; /* sticky: the error that killed a device's context */
 static long isHeld; /* waiting calls do not return, as if the device were busy */
 static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
-static size_t usedBytes, logBytes;
+static size_t usedBytes[MOST_DEVICES], logBytes;
 static char logText[1 << 20];
 static double now;
-static long driverVersion = 12040, deviceCount = 1, totalBytes = 1 << 30;
+static long driverVersion = 12040, deviceCount = 1, totalBytes = 1 << 30, peers = 1;
 static _Thread_local void *currentContext;
-static char context;
+static char contexts[MOST_DEVICES];
+static int reaches[MOST_DEVICES][MOST_DEVICES]; /* peers that were enabled */
+
+static int deviceOf(const void *context) { return context ? (int)((const char *)context - contexts) : 0; }
+static int deadOf(void) { return sticky[deviceOf(currentContext)]; }
 
 static void note(const char *format, ...) {
   va_list list;
@@ -99,10 +107,10 @@ static Block *freeBlock(Block *table) {
 static const struct { int result; const char *name, *text; } RESULTS[] = {
   {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"}, {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
   {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"}, {200, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
-  {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"}, {218, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
+  {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"}, {217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "peer access is not supported between these two devices"}, {218, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
   {400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"}, {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
   {600, "CUDA_ERROR_NOT_READY", "device not ready"}, {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
-  {702, "CUDA_ERROR_LAUNCH_TIMEOUT", "the launch timed out and was terminated"},
+  {704, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", "peer access is already enabled"}, {702, "CUDA_ERROR_LAUNCH_TIMEOUT", "the launch timed out and was terminated"},
 };
 EXPORT Result cuGetErrorName(int code, const char **name) {
   for (size_t i = 0; i < sizeof RESULTS / sizeof RESULTS[0]; i++) if (RESULTS[i].result == code) return *name = RESULTS[i].name, OK;
@@ -135,21 +143,21 @@ EXPORT Result cuDeviceGetAttribute(int *value, int attribute, int device) {
   }
   END
 }
-EXPORT Result cuDevicePrimaryCtxRetain(void **out, int device) { (void)device; BEGIN(cuDevicePrimaryCtxRetain, 0) *out = &context; liveHandles++; END }
+EXPORT Result cuDevicePrimaryCtxRetain(void **out, int device) { BEGIN(cuDevicePrimaryCtxRetain, 0) *out = &contexts[device % MOST_DEVICES]; liveHandles++; END }
 EXPORT Result cuDevicePrimaryCtxRelease_v2(int device) { (void)device; BEGIN(cuDevicePrimaryCtxRelease_v2, 0) liveHandles--; END }
 EXPORT Result cuCtxSetCurrent(void *which) { BEGIN(cuCtxSetCurrent, 0) currentContext = which; END }
 
-EXPORT Result cuMemGetInfo_v2(size_t *free, size_t *total) { BEGIN(cuMemGetInfo_v2, 1) *total = (size_t)totalBytes; *free = (size_t)totalBytes - usedBytes; END }
+EXPORT Result cuMemGetInfo_v2(size_t *free, size_t *total) { BEGIN(cuMemGetInfo_v2, 1) *total = (size_t)totalBytes; *free = (size_t)totalBytes - usedBytes[deviceOf(currentContext)]; END }
 EXPORT Result cuMemAlloc_v2(uint64_t *address, size_t bytes) {
   BEGIN(cuMemAlloc_v2, 1)
   Block *block = freeBlock(blocks);
-  if (!block || !bytes || usedBytes + bytes > (size_t)totalBytes) result = OUT_OF_MEMORY;
+  if (!block || !bytes || usedBytes[deviceOf(currentContext)] + bytes > (size_t)totalBytes) result = OUT_OF_MEMORY;
   else {
     void *memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
     memset(memory, 0xCD, bytes);
-    *block = (Block){(uint64_t)(uintptr_t)memory, bytes};
+    *block = (Block){(uint64_t)(uintptr_t)memory, bytes, deviceOf(currentContext)};
     *address = block->address;
-    usedBytes += bytes;
+    usedBytes[block->device] += bytes;
     liveHandles++;
     note("alloc %zu\n", bytes);
   }
@@ -159,10 +167,10 @@ EXPORT Result cuMemFree_v2(uint64_t address) {
   pthread_mutex_lock(&mutex);
   drainAll();
   Block *block = blockOf(blocks, address, 0);
-  Result result = currentContext && block ? sticky : INVALID_VALUE;
+  Result result = currentContext && block ? deadOf() : INVALID_VALUE;
   if (block) {
     free((void *)(uintptr_t)block->address);
-    usedBytes -= block->bytes;
+    usedBytes[block->device] -= block->bytes;
     block->bytes = 0;
     liveHandles--;
   }
@@ -175,7 +183,7 @@ EXPORT Result cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
   Block *block = freeBlock(pinned);
   *out = malloc(bytes);
   memset(*out, 0xEF, bytes);
-  *block = (Block){(uint64_t)(uintptr_t)*out, bytes};
+  *block = (Block){(uint64_t)(uintptr_t)*out, bytes, deviceOf(currentContext)};
   liveHandles++;
   note("pin %zu\n", bytes);
   END
@@ -186,8 +194,11 @@ EXPORT Result cuMemFreeHost(void *address) {
   Block *block = blockOf(pinned, (uint64_t)(uintptr_t)address, 0);
   if (block) block->bytes = 0, free(address), liveHandles--;
   pthread_mutex_unlock(&mutex);
-  return block ? sticky : INVALID_VALUE;
+  return block ? deadOf() : INVALID_VALUE;
 }
+
+/* Whether a block is there, on the device of a stream. */
+static int isOf(const Stream *stream, const Block *block) { return block && (!stream || stream->device == block->device); }
 
 static Result queueCopy(void *stream, void *target, const void *source, size_t bytes, int isPinned) {
   Command *command = push(stream, COPY);
@@ -201,25 +212,26 @@ static Result queueCopy(void *stream, void *target, const void *source, size_t b
 EXPORT Result cuMemcpyHtoDAsync_v2(uint64_t target, const void *source, size_t bytes, void *stream) {
   BEGIN(cuMemcpyHtoDAsync_v2, 1)
   note("upload %zu\n", bytes);
-  if (!blockOf(blocks, target, bytes)) result = INVALID_VALUE;
+  if (!isOf(stream, blockOf(blocks, target, bytes))) result = INVALID_VALUE;
   else result = queueCopy(stream, (void *)(uintptr_t)target, source, bytes, blockOf(pinned, (uint64_t)(uintptr_t)source, bytes) != NULL);
   END
 }
 EXPORT Result cuMemcpyDtoHAsync_v2(void *target, uint64_t source, size_t bytes, void *stream) {
   BEGIN(cuMemcpyDtoHAsync_v2, 1)
   note("download %zu\n", bytes);
-  if (!blockOf(blocks, source, bytes)) result = INVALID_VALUE;
+  if (!isOf(stream, blockOf(blocks, source, bytes))) result = INVALID_VALUE;
   else result = queueCopy(stream, target, (const void *)(uintptr_t)source, bytes, 1);
   /* To memory that is not pinned the copy is over when the call is. */
-  if (result == OK && !blockOf(pinned, (uint64_t)(uintptr_t)target, bytes)) drain(stream ? stream : &legacy, NULL, 0), result = sticky;
+  if (result == OK && !blockOf(pinned, (uint64_t)(uintptr_t)target, bytes)) drain(stream ? stream : &legacy, NULL, 0), result = deadOf();
   END
 }
 EXPORT Result cuMemcpyDtoDAsync_v2(uint64_t target, uint64_t source, size_t bytes, void *stream) {
   BEGIN(cuMemcpyDtoDAsync_v2, 1)
-  if (!blockOf(blocks, source, bytes) || !blockOf(blocks, target, bytes)) result = INVALID_VALUE;
+  if (!isOf(stream, blockOf(blocks, source, bytes)) || !isOf(stream, blockOf(blocks, target, bytes))) result = INVALID_VALUE;
   else result = queueCopy(stream, (void *)(uintptr_t)target, (const void *)(uintptr_t)source, bytes, 1);
   END
 }
+#include "fakePeers.h"
 EXPORT Result cuMemsetD8Async(uint64_t target, unsigned char byte, size_t bytes, void *stream) {
   BEGIN(cuMemsetD8Async, 1)
   note("memset %zu\n", bytes);
@@ -239,7 +251,7 @@ EXPORT Result cuStreamCreate(void **stream, unsigned flags) {
   int i = 0;
   while (i < MOST_STREAMS && streams[i]) i++;
   if (i == MOST_STREAMS) result = OUT_OF_MEMORY;
-  else *stream = streams[i] = calloc(1, sizeof(Stream)), liveHandles++;
+  else *stream = streams[i] = calloc(1, sizeof(Stream)), streams[i]->device = deviceOf(currentContext), liveHandles++;
   END
 }
 EXPORT Result cuStreamDestroy_v2(void *stream) {
@@ -249,9 +261,9 @@ EXPORT Result cuStreamDestroy_v2(void *stream) {
   free(stream);
   liveHandles--;
   pthread_mutex_unlock(&mutex);
-  return sticky;
+  return deadOf();
 }
-EXPORT Result cuStreamSynchronize(void *stream) { BEGIN(cuStreamSynchronize, 1) note("sync\n"); drain(stream ? stream : &legacy, NULL, 0); result = sticky; END }
+EXPORT Result cuStreamSynchronize(void *stream) { BEGIN(cuStreamSynchronize, 1) note("sync\n"); drain(stream ? stream : &legacy, NULL, 0); result = deadOf(); END }
 EXPORT Result cuStreamWaitEvent(void *stream, Event *event, unsigned flags) {
   (void)flags;
   BEGIN(cuStreamWaitEvent, 1)
@@ -260,36 +272,39 @@ EXPORT Result cuStreamWaitEvent(void *stream, Event *event, unsigned flags) {
   command->generation = event->recorded;
   END
 }
-EXPORT Result cuEventCreate(Event **event, unsigned flags) { BEGIN(cuEventCreate, 1) (void)flags; *event = calloc(1, sizeof **event); liveHandles++; END }
+EXPORT Result cuEventCreate(Event **event, unsigned flags) { BEGIN(cuEventCreate, 1) (void)flags; *event = calloc(1, sizeof **event); (*event)->device = deviceOf(currentContext); liveHandles++; END }
 EXPORT Result cuEventDestroy_v2(Event *event) {
   pthread_mutex_lock(&mutex);
   drainAll(); /* others may wait for it */
   free(event);
   liveHandles--;
   pthread_mutex_unlock(&mutex);
-  return sticky;
+  return deadOf();
 }
 EXPORT Result cuEventRecord(Event *event, void *stream) {
   BEGIN(cuEventRecord, 1)
   Stream *at = stream ? stream : &legacy;
-  if (event->stream != at) drainTo(event, event->recorded); /* a record elsewhere that is still to come would be lost */
-  event->stream = at;
-  Command *command = push(stream, RECORD);
-  command->event = event;
-  command->generation = ++event->recorded;
+  if (stream && at->device != event->device) result = INVALID_HANDLE;
+  else {
+    if (event->stream != at) drainTo(event, event->recorded); /* a record elsewhere that is still to come would be lost */
+    event->stream = at;
+    Command *command = push(stream, RECORD);
+    command->event = event;
+    command->generation = ++event->recorded;
+  }
   END
 }
 EXPORT Result cuEventSynchronize(Event *event) {
   BEGIN(cuEventSynchronize, 1)
   while (isHeld) pthread_cond_wait(&released, &mutex);
   drainTo(event, event->recorded);
-  result = sticky;
+  result = deadOf();
   END
 }
 EXPORT Result cuEventElapsedTime(float *milliseconds, const Event *from, const Event *to) {
   BEGIN(cuEventElapsedTime, 1)
   if (from->reached < from->recorded || to->reached < to->recorded) result = NOT_READY;
-  else if (!from->recorded || !to->recorded) result = INVALID_HANDLE;
+  else if (!from->recorded || !to->recorded || from->device != to->device) result = INVALID_HANDLE;
   else *milliseconds = (float)(to->at - from->at);
   END
 }
@@ -317,7 +332,7 @@ EXPORT Result cuModuleUnload(Module *module) {
   free(module);
   liveHandles--;
   pthread_mutex_unlock(&mutex);
-  return sticky;
+  return deadOf();
 }
 EXPORT Result cuModuleGetFunction(Function **out, Module *module, const char *name) {
   BEGIN(cuModuleGetFunction, 1)

@@ -14,16 +14,20 @@ EXPORT void fakeCudaSet(const char *what, long value) {
   if (!strcmp(what, "driverVersion")) driverVersion = value;
   if (!strcmp(what, "devices")) deviceCount = value;
   if (!strcmp(what, "totalBytes")) totalBytes = value;
+  if (!strcmp(what, "failDevice")) failDevice = value;
+  if (!strcmp(what, "peers")) peers = value;
+  if (!strcmp(what, "order")) order = (uint64_t)value * 0x9e3779b97f4a7c15u;
 }
 /* Forgets failures and the log, and revives a dead context; handles stay counted. */
 EXPORT void fakeCudaReset(void) {
   pthread_mutex_lock(&mutex);
   drainAll();
-  failureCount = sticky = 0;
+  failureCount = 0;
+  memset(sticky, 0, sizeof sticky);
   logBytes = 0;
   logText[0] = 0;
   now = 0;
-  driverVersion = 12040, deviceCount = 1, totalBytes = 1 << 30;
+  driverVersion = 12040, deviceCount = 1, totalBytes = 1 << 30, peers = 1, order = 0, failDevice = -1;
   pthread_mutex_unlock(&mutex);
 }
 EXPORT const char *fakeCudaLog(void) { return logText; }

@@ -71,7 +71,7 @@ export class FakeDriver {
     this.failCall(call, result, after);
   }
 
-  set(what: 'totalBytes' | 'held', value: number): void {
+  set(what: 'totalBytes' | 'held' | 'devices' | 'peers' | 'order' | 'failDevice', value: number): void {
     this.setValue(what, value);
   }
 

@@ -4,6 +4,7 @@ static int failureCount;
 static char onceMarker[256];
 static struct { char kernel[128]; int pointer; float *at, before[16]; } spoilt[16];
 static int spoiltCount;
+static long failDevice = -1; /* the only device whose calls fail */
 
 /* The next micro-batch begins without the NaN of the one before. */
 static void unspoil(void) {
@@ -33,11 +34,11 @@ static int mayFail(void) {
 
 static Result enter(const char *call, int needsContext) {
   for (int i = 0; i < failureCount; i++) {
-    if (strcmp(failures[i].call, call) || --failures[i].after > 0 || failures[i].times <= 0 || !mayFail()) continue;
+    if (strcmp(failures[i].call, call) || (failDevice >= 0 && failDevice != deviceOf(currentContext)) || --failures[i].after > 0 || failures[i].times <= 0 || !mayFail()) continue;
     failures[i].times--;
     if (failures[i].result >= 0) return failures[i].result;
     for (;;) pause();
   }
   if (needsContext && !currentContext) return INVALID_CONTEXT;
-  return needsContext ? sticky : OK;
+  return needsContext ? deadOf() : OK;
 }

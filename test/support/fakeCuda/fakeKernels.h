@@ -54,7 +54,8 @@ static Function *findFunction(Module *module, const char *name) {
 static void *pointerOf(const Command *command, int index, size_t bytes) {
   uint64_t address;
   memcpy(&address, command->arguments + command->offsets[index], 8);
-  return blockOf(blocks, address, bytes) ? (void *)(uintptr_t)address : NULL;
+  const Block *block = blockOf(blocks, address, bytes);
+  return block && block->device == command->device ? (void *)(uintptr_t)address : NULL;
 }
 
 #include "hostKernels.h"
