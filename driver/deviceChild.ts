@@ -28,8 +28,8 @@ let isClosed = false;
 
 async function open(request: DeviceRequest): Promise<void> {
   const opened = await openOrCompile(request, detectMachine(), { ...ui, phase: () => undefined });
-  const { threads, devices } = request;
-  executor = await loadExecutor(opened.checkpoint, opened.model, { threads, devices, rebuild: rebuildOpened(request.model, opened) }, ui);
+  const { threads, devices, replica } = request;
+  executor = await loadExecutor(opened.checkpoint, opened.model, { threads, devices, replicas: replica.count, rebuild: rebuildOpened(request.model, opened) }, ui);
   send({ kind: 'ready', maxTokens: executor.maxTokens, maxRows: executor.maxRows, inFlight: inFlightOf(executor) });
 }
 
