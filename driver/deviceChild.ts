@@ -9,6 +9,7 @@ import { detectMachine } from './machine.js';
 import { openOrCompile, rebuildOpened } from './open.js';
 import type { Ui } from './requests.js';
 import { inFlightOf, type Executor } from './scorer.js';
+import { Siblings, type Membership } from './siblings.js';
 
 const send = (message: FromChild): void => {
   process.send?.(message);
@@ -24,12 +25,14 @@ const ui: Ui = {
 };
 
 let executor: Executor | undefined;
+let siblings: Siblings | undefined;
 let isClosed = false;
 
-async function open(request: DeviceRequest): Promise<void> {
+async function open(request: DeviceRequest, member: Membership | undefined): Promise<void> {
+  if (member !== undefined) siblings = new Siblings(member, (word) => send({ kind: 'sibling', word }));
   const opened = await openOrCompile(request, detectMachine(), { ...ui, phase: () => undefined });
-  const { threads, devices, replica } = request;
-  executor = await loadExecutor(opened.checkpoint, opened.model, { threads, devices, replicas: replica.count, rebuild: rebuildOpened(request.model, opened) }, ui);
+  const { threads, devices } = request;
+  executor = await loadExecutor(opened.checkpoint, opened.model, { threads, devices, rebuild: rebuildOpened(request.model, opened), ...(siblings === undefined ? {} : { siblings }) }, ui);
   send({ kind: 'ready', maxTokens: executor.maxTokens, maxRows: executor.maxRows, inFlight: inFlightOf(executor) });
 }
 
@@ -39,7 +42,8 @@ const isLost = (error: unknown): boolean =>
 
 async function answer(message: ToChild): Promise<void> {
   switch (message.kind) {
-    case 'open': return open(message.request);
+    case 'open': return open(message.request, message.siblings);
+    case 'sibling': return siblings?.hear(message.from, message.word);
     case 'close': {
       await executor?.close();
       isClosed = true;

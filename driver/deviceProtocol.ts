@@ -3,6 +3,7 @@ import { UserError } from '../errors.js';
 import type { MicroBatch } from '../eval/scorer.js';
 import type { ScoredBatch } from '../runtime/scoring.js';
 import type { RunRequest } from './requests.js';
+import type { Membership, SiblingWord } from './siblings.js';
 
 /** What the child compiles (finds in the cache) and loads: one replica of the model, on its devices. */
 export interface DeviceRequest extends Pick<RunRequest, 'model' | 'init' | 'precision' | 'target' | 'isa' | 'mask' | 'maxTokens'> {
@@ -16,7 +17,8 @@ export interface DeviceRequest extends Pick<RunRequest, 'model' | 'init' | 'prec
 }
 
 export type ToChild =
-  | { readonly kind: 'open'; readonly request: DeviceRequest }
+  | { readonly kind: 'open'; readonly request: DeviceRequest; /** Absent: it loads by itself. */ readonly siblings?: Membership }
+  | { readonly kind: 'sibling'; readonly from: number; readonly word: SiblingWord }
   | { readonly kind: 'score' | 'profile'; readonly id: number; readonly batch: MicroBatch }
   | { readonly kind: 'close' };
 
@@ -39,6 +41,8 @@ export type FromChild =
   | { readonly kind: 'phase'; readonly name: string; readonly detail?: string }
   | { readonly kind: 'note' | 'warn'; readonly line: string }
   | { readonly kind: 'step'; readonly fraction: number }
+  /** To all siblings. */
+  | { readonly kind: 'sibling'; readonly word: SiblingWord }
   | { readonly kind: 'ready'; readonly maxTokens: number; readonly maxRows: number; readonly inFlight: number }
   | { readonly kind: 'scored'; readonly id: number; readonly scored: ScoredBatch }
   | { readonly kind: 'profiled'; readonly id: number; readonly launches: readonly ProfiledLaunch[] }

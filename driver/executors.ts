@@ -1,7 +1,6 @@
 /** A compiled model on its device: kernels compiled (or found in the cache), weights loaded. */
 import { existsSync } from 'node:fs';
 import { UserError } from '../errors.js';
-import type { Stage } from '../ir/placement.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import { CpuExecutor } from '../runtime/cpu/executor.js';
 import { printMemoryUse } from '../runtime/cpu/memoryUse.js';
@@ -16,10 +15,10 @@ import { compileCudaKernels, emitCudaPlan } from './cudaKernels.js';
 import type { DeviceRequest } from './deviceProtocol.js';
 import { devicesFor } from './gpu.js';
 import { compileKernels, emitPlan } from './kernels.js';
-import { placeModel } from './placement.js';
 import { RemoteExecutor, type RemoteOptions } from './remoteExecutor.js';
 import type { Ui } from './requests.js';
 import type { Executor } from './scorer.js';
+import type { Siblings } from './siblings.js';
 
 /** Cache name of the runtime's own device code. */
 const PACK_UNIT = 'tw_pack';
@@ -35,7 +34,7 @@ const DEVICE_MODULE = new URL('./deviceChild.js', import.meta.url);
 /** Whether there is a module to start a process with: not where only TypeScript sources are. */
 export const hasDeviceModule = (): boolean => existsSync(DEVICE_MODULE);
 
-export interface BeginOptions extends Pick<RemoteOptions, 'onEnd'> {
+export interface BeginOptions extends Pick<RemoteOptions, 'onEnd' | 'siblings'> {
   readonly target: CompiledModel['target'];
 }
 
@@ -54,40 +53,34 @@ export interface LoadOptions {
   readonly threads: number;
   /** One a stage, counted from 0 among those of this machine that run the plan; by default the first alone. */
   readonly devices?: readonly number[];
-  /** How many such sets of devices the run has; by default this one. */
-  readonly replicas?: number;
   readonly rebuild: Rebuild;
+  /** Replicas on other devices that load at the same time. */
+  readonly siblings?: Siblings;
 }
 
 /** The executor in this process: of the whole plan on one device, or a pipeline over several. */
 export function loadExecutor(checkpoint: Checkpoint, model: CompiledModel, options: LoadOptions, ui: Ui): Promise<Executor> {
-  const { devices = [0], replicas = 1, rebuild } = options;
-  // The cuts depend on nothing but the plan and the devices: whoever else places them finds the same.
-  const stages = devices.length === 1 ? undefined
-    : placeModel(model, { devices: replicas * devices.length, rebuild, wanted: { replicas, stages: devices.length } }).stages.map(({ first, end }): Stage => ({ first, end }));
-  if (model.target === 'cpu') return loadCpuExecutor(checkpoint, model, { threads: options.threads, ...(stages === undefined ? {} : { stages }) }, ui);
-  if (stages !== undefined) throw new Error(`a pipeline of ${stages.length} GPUs`);
-  return loadCudaExecutor(checkpoint, model, devices, rebuild, ui);
+  const { devices = [0] } = options;
+  if (devices.length !== 1) throw new Error(`a pipeline of ${devices.length} stages`);
+  return model.target === 'cpu' ? loadCpuExecutor(checkpoint, model, options.threads, ui) : loadCudaExecutor(checkpoint, model, devices, options, ui);
 }
 
 /** How many kernels are to be compiled, for people. */
 export const distinct = ({ plan: { launches } }: CompiledModel): string => `${new Set(launches.map((l) => l.signature)).size} of ${launches.length} launches are distinct`;
 
-export async function loadCpuExecutor(
-  checkpoint: Checkpoint, model: CpuModel, options: { readonly threads: number; readonly stages?: readonly Stage[] }, ui: Ui,
-): Promise<CpuExecutor> {
+export async function loadCpuExecutor(checkpoint: Checkpoint, model: CpuModel, threads: number, ui: Ui): Promise<CpuExecutor> {
   ui.phase('compile kernels', distinct(model));
   const compiled = await compileKernels(emitPlan(model.plan), model.isa);
   if (!compiled.isCached) ui.note(`kernels compiled in ${compiled.seconds.toFixed(1)} s`);
   ui.phase('load weights');
   return CpuExecutor.create({
-    plan: model.plan, symbols: compiled.symbols, tensors: checkpoint.tensors, ...options,
+    plan: model.plan, symbols: compiled.symbols, tensors: checkpoint.tensors, threads,
     onMemory: (use) => ui.note(printMemoryUse(use)),
     onProgress: ({ doneBytes, totalBytes }) => ui.step(totalBytes === 0 ? 1 : doneBytes / totalBytes),
   });
 }
 
-async function loadCudaExecutor(checkpoint: Checkpoint, model: CudaModel, ordinals: readonly number[], rebuild: Rebuild, ui: Ui): Promise<CudaExecutor> {
+async function loadCudaExecutor(checkpoint: Checkpoint, model: CudaModel, ordinals: readonly number[], { rebuild, siblings }: LoadOptions, ui: Ui): Promise<CudaExecutor> {
   const { plan, facts: { arch } } = model;
   const { devices, driverVersion } = devicesFor(arch, rebuild, Math.max(...ordinals) + 1);
   const device = devices[ordinals[0]!]!;
@@ -98,6 +91,7 @@ async function loadCudaExecutor(checkpoint: Checkpoint, model: CudaModel, ordina
   ui.phase('load weights', device.name);
   return CudaExecutor.create({
     plan, kernels: emitted.kernels, cubins: compiled.cubins, packCubin: compiled.cubins.get(PACK_UNIT)!, tensors: checkpoint.tensors, ordinals: [device.ordinal],
+    ...(siblings === undefined ? {} : { exchangeOf: (stage) => siblings.exchange(stage) }),
     onMemory: (use) => ui.note(printCudaMemoryUse(use)),
     onLoaded: (times) => ui.note(printLoadTimes(times)),
     onProgress: ({ doneBytes, totalBytes }) => ui.step(totalBytes === 0 ? 1 : doneBytes / totalBytes),

@@ -1,17 +1,16 @@
 /** A compiled model on the devices that a run asks for: how many there are, how the model lies on them, processes for them. */
 import { setImmediate } from 'node:timers/promises';
 import { deviceOf, type Parallelism } from '../ir/placement.js';
-import { printPlacement } from '../passes/placeStages.js';
 import type { DeviceRequest } from './deviceProtocol.js';
 import { beginDevice, distinct, hasDeviceModule, loadExecutor } from './executors.js';
 import { devicesFor, visibleGpus } from './gpu.js';
 import { compileKernels, emitPlan } from './kernels.js';
 import { rebuildOpened, type OpenedModel, type Opening } from './open.js';
-import { placeModel } from './placement.js';
 import { DevicePool } from './pool.js';
 import { nameOfReplica, replicaUis } from './replicaUi.js';
 import type { RunRequest, Ui } from './requests.js';
 import type { Executor } from './scorer.js';
+import { SiblingRelay } from './siblings.js';
 
 export interface OpenedDevices {
   readonly opened: OpenedModel;
@@ -31,14 +30,8 @@ function wantedOf({ devices, parallel }: Pick<RunRequest, 'devices' | 'parallel'
   return count === 1 ? { devices: 1, exact: ONE } : { devices: count };
 }
 
-/** How a model lies on devices, told where there are several. Throws UserError, saying what would fit, where it does not. */
-function place(opened: OpenedModel, { devices, exact }: ReturnType<typeof wantedOf>, request: RunRequest, ui: Ui): Parallelism {
-  if (exact !== undefined && isEqual(exact, ONE)) return ONE;
-  const { model } = opened;
-  const placed = placeModel(model, { devices, rebuild: rebuildOpened(request.model, opened), ...(exact === undefined ? {} : { wanted: exact }) });
-  for (const line of printPlacement(placed, model.plan)) ui.note(line);
-  return { replicas: placed.replicas, stages: placed.stages.length };
-}
+/** How a model lies on devices that leave a choice. */
+const decide = (devices: number): Parallelism => ({ replicas: devices, stages: 1 });
 
 /** Compiles the model here, for what scoring must know of it, and brings it onto its devices, at the same time where those are GPUs. */
 export const openDevices = (opening: Opening, request: RunRequest, ui: Ui): Promise<OpenedDevices> =>
@@ -48,7 +41,7 @@ async function openCpu(opening: Opening, request: RunRequest, ui: Ui): Promise<O
   const wanted = wantedOf(request, 'cpu');
   const opened = await opening.finish();
   const { model } = opened;
-  const parallelism = place(opened, wanted, request, ui);
+  const parallelism = wanted.exact ?? decide(wanted.devices);
   if (model.target !== 'cpu' || isEqual(parallelism, ONE)) return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui) };
   // Once, here: the processes find them in the cache.
   ui.phase('compile kernels', distinct(model));
@@ -77,7 +70,7 @@ async function openCuda(opening: Opening, request: RunRequest, ui: Ui): Promise<
     // Says what is missing in the words for this command.
     if (model.target === 'cuda') devicesFor(model.facts.arch, rebuildOpened(request.model, opened), wanted.devices);
     if (loading === undefined) return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui) };
-    const parallelism = place(opened, wanted, request, ui);
+    const parallelism = wanted.exact ?? decide(wanted.devices);
     if (!isEqual(parallelism, guess)) {
       await loading.executor.close();
       loading = begin(request, 'cuda', parallelism, ui) ?? loading;
@@ -121,9 +114,11 @@ function begin(request: RunRequest, target: Opening['target'], parallelism: Para
     return { executor, opened: () => executor.opened() };
   }
   const uis = replicaUis(replicas, stages, ui, target === 'cpu' ? ['compile kernels'] : []);
+  // Weights of a CPU stay mapped, or are packed by whoever has them in its caches.
+  const relay = target === 'cuda' ? new SiblingRelay(replicas) : undefined;
   const executor = DevicePool.begin({
     count: replicas, stages, nameOf: (index) => nameOfReplica(index, stages),
-    begin: (index, onEnd) => beginDevice(deviceRequest(request, parallelism, index), { target, onEnd }, uis.of[index]!),
+    begin: (index, onEnd) => beginDevice(deviceRequest(request, parallelism, index), { target, onEnd, ...(relay === undefined ? {} : { siblings: { relay, index } }) }, uis.of[index]!),
   }, ui);
   return {
     executor,

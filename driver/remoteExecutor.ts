@@ -6,6 +6,7 @@ import type { ScoredBatch } from '../runtime/scoring.js';
 import { unpackError, type DeviceRequest, type FromChild, type ProfiledLaunch, type ToChild } from './deviceProtocol.js';
 import type { Ui } from './requests.js';
 import type { Executor } from './scorer.js';
+import type { SiblingRelay } from './siblings.js';
 
 export interface RemoteOptions {
   /** The child's module; by default deviceChild.js beside this file. */
@@ -18,6 +19,8 @@ export interface RemoteOptions {
    * compute, and opened() is a promise of the next process. Absent: the next process is asked the same again.
    */
   readonly onEnd?: (how: string) => void;
+  /** Those that start together, and which of them this is. Only the first process is one of them. */
+  readonly siblings?: { readonly relay: SiblingRelay; readonly index: number };
 }
 
 /** The process ended before it answered. */
@@ -179,6 +182,7 @@ export class RemoteExecutor implements Executor {
   /** A process, and the promise of a loaded model in it. */
   private spawn(): Promise<void> {
     const { module = new URL('./deviceChild.js', import.meta.url), request } = this.options;
+    const siblings = this.restarts === 0 ? this.options.siblings : undefined;
     const child = startProcess(module);
     this.child = child;
     this.isReady = false;
@@ -190,6 +194,7 @@ export class RemoteExecutor implements Executor {
           case 'note': return this.ui.note(message.line);
           case 'warn': return this.ui.warn(message.line);
           case 'step': return this.ui.step(message.fraction);
+          case 'sibling': return siblings?.relay.say(siblings.index, message.word);
           case 'ready':
             ({ maxTokens: this.maxTokens, maxRows: this.maxRows, inFlight: this.inFlight } = message);
             this.isReady = true;
@@ -214,13 +219,15 @@ export class RemoteExecutor implements Executor {
       child.once('error', reject);
       child.once('exit', (code, signal) => {
         const how = lost ?? (signal === null ? `exit status ${code}` : signal);
+        siblings?.relay.leave(siblings.index, `its process ended: ${how}`);
         reject(new UserError(`the device process ended while it loaded the model: ${how}`, 'see whether nvidia-smi works on this machine, then start again'));
         if (this.child === child && !this.isClosed) this.replace(how);
       });
     });
     // Awaited by whoever asks; a job may not have been asked yet.
     this.ready.catch(() => undefined);
-    this.send({ kind: 'open', request });
+    this.send({ kind: 'open', request, ...(siblings === undefined ? {} : { siblings: { index: siblings.index, count: siblings.relay.count } }) });
+    siblings?.relay.join(siblings.index, (from, word) => child.send({ kind: 'sibling', from, word } satisfies ToChild, () => undefined));
     return this.ready;
   }
 

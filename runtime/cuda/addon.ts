@@ -54,6 +54,12 @@ export interface CudaDevice {
   release(): void;
 }
 
+/** Names device memory to other processes of this host. Plain data. */
+export interface CudaSharedHandle {
+  readonly handle: Uint8Array;
+  readonly offset: number;
+}
+
 /** Device memory, aligned to 256 bytes, uninitialised. Freed when nothing uses it any more. */
 export interface CudaMemory {
   readonly sizeBytes: number;
@@ -69,6 +75,16 @@ export interface CudaMemory {
   fill(byte: number, offset?: number, bytes?: number): void;
   /** Copies from device memory of the same device, in stream order; does not wait. */
   copyFrom(offset: number, source: CudaMemory, sourceOffset: number, bytes: number): void;
+  /**
+   * For copyFromProcess in another process. Must be of 2 MiB or more: smaller ones may be parts of one allocation. It must
+   * not be released while another process copies from it. Throws where the driver cannot share it.
+   */
+  share(): CudaSharedHandle;
+  /**
+   * Copies from memory of another process, which may be on another device; resolves when it is done, with the seconds that
+   * reaching it and copying took. Not ordered against the stream. Rejects where that memory cannot be reached.
+   */
+  copyFromProcess(offset: number, source: CudaSharedHandle, sourceOffset: number, bytes: number): Promise<{ readonly opening: number; readonly copying: number }>;
   release(): void;
 }
 

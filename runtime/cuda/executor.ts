@@ -8,14 +8,17 @@ import { NonFiniteError, type Diagnosis, type LaunchProfile, type ScoredBatch } 
 import { isOutOfDeviceMemory, requireCuda, type CudaAddon, type CudaPipeline } from './addon.js';
 import { Gate } from './gate.js';
 import { OutOfDeviceMemory, type CudaMemoryUse } from './memoryUse.js';
+import type { WeightExchange } from './shareWeights.js';
 import { CudaStage, pathOf, type CudaStageOptions } from './stage.js';
 import { OneDevice, Pipeline, PIPELINE_ARENAS, type RunRequest, type RunResult, type StageRunner } from './stageRunner.js';
 
-export interface CudaExecutorOptions extends Omit<CudaStageOptions, 'addon' | 'ordinal' | 'range' | 'arenas' | 'isPiped'> {
+export interface CudaExecutorOptions extends Omit<CudaStageOptions, 'addon' | 'ordinal' | 'range' | 'arenas' | 'isPiped' | 'exchange'> {
   /** The device of each stage. */
   readonly ordinals: readonly number[];
   /** Launches of each stage, in order and without a gap; by default one stage has all. */
   readonly stages?: readonly Stage[];
+  /** Where replicas start together: the way to the others' devices of a stage. */
+  readonly exchangeOf?: (stage: number) => WeightExchange;
   /** Longest tree path (context) of the model, in tokens; by default as many as fit a micro-batch. */
   readonly maxLength?: number;
   /** How results reach the next device, for each cut. Called once, where there are several stages. */
@@ -43,6 +46,11 @@ function together(count: number, report: (progress: LoadProgress) => void): (par
   };
 }
 
+/** What another process still reads stays until this one ends. */
+async function releaseAll(stages: readonly CudaStage[]): Promise<void> {
+  for (const stage of stages) if (await stage.isUnshared()) stage.release();
+}
+
 /** Every stage, loaded at the same time; none where one fails. */
 async function loadStages(addon: CudaAddon, options: CudaExecutorOptions, ranges: readonly Stage[]): Promise<readonly CudaStage[]> {
   const isPiped = ranges.length > 1;
@@ -50,11 +58,12 @@ async function loadStages(addon: CudaAddon, options: CudaExecutorOptions, ranges
   const loads = await Promise.allSettled(ranges.map((range, i) => CudaStage.load({
     ...options, addon, range, ordinal: options.ordinals[i]!, isPiped, arenas: isPiped ? PIPELINE_ARENAS : 1,
     ...(progressOf === undefined ? {} : { onProgress: progressOf(i) }),
+    ...(options.exchangeOf === undefined ? {} : { exchange: options.exchangeOf(i) }),
   })));
   const stages = loads.flatMap((load) => (load.status === 'fulfilled' ? [load.value] : []));
   const failed = loads.find((load) => load.status === 'rejected');
   if (failed === undefined) return stages;
-  for (const stage of stages) stage.release();
+  await releaseAll(stages);
   throw failed.reason;
 }
 
@@ -103,7 +112,7 @@ export class CudaExecutor {
       options.onRoutes?.(pipeline.routes);
       return new CudaExecutor(stages, pipeline, options);
     } catch (error) {
-      for (const stage of stages) stage.release();
+      await releaseAll(stages);
       throw error;
     }
   }
@@ -148,7 +157,7 @@ export class CudaExecutor {
     await this.lastSearch;
     await this.gate.drain();
     this.runner.release();
-    for (const stage of this.stages) stage.release();
+    await releaseAll(this.stages);
   }
 
   private bucketOf(batch: Batch): number {

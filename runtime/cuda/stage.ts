@@ -1,6 +1,7 @@
 /** One device of an executor: its part of a plan as machine code, its weights and activations in memory, its programs. */
 import type { CudaKernelText } from '../../ir/cuda.js';
 import type { Stage } from '../../ir/placement.js';
+import { roundUp } from '../../ir/types.js';
 import type { Batch } from '../batch.js';
 import type { LoadProgress } from '../files.js';
 import { INPUT_BUFFERS, masksOf, portsOf, type InputName, type RuntimePlan } from '../ports.js';
@@ -12,6 +13,8 @@ import { isOutOfDeviceMemory, type CudaAddon, type CudaClock, type CudaDevice, t
 import { bindCudaBucket, bindSearch, searchBytes, type CudaBindRequest, searchedWrites, searchJobs, type SearchedWrite, type SearchMemory } from './bindProgram.js';
 import { planLoading, type LoadPlan } from './loadPlan.js';
 import { deviceMemoryError, requireDeviceMemory, type CudaMemoryUse, type DeviceRoom } from './memoryUse.js';
+import { readsFiles } from './partWeights.js';
+import { isUnshared, loadSharedWeights, SHARED_GRANULARITY, type WeightExchange } from './shareWeights.js';
 import { loadDeviceWeights, loadingBytes, weightSlots, type LoadTimes } from './weights.js';
 
 export interface CudaStageOptions {
@@ -32,6 +35,8 @@ export interface CudaStageOptions {
   readonly arenas: number;
   /** Its programs are run by a CudaPipeline. */
   readonly isPiped: boolean;
+  /** Where replicas start together: weights are read from files once for all of them. */
+  readonly exchange?: WeightExchange;
   readonly onProgress?: (progress: LoadProgress) => void;
   /** Called once the weights are on the device. */
   readonly onLoaded?: (times: LoadTimes) => void;
@@ -76,6 +81,7 @@ interface Parts {
   readonly programs: readonly (readonly CudaProgram[])[];
   readonly search: Search;
   readonly use: CudaMemoryUse;
+  readonly exchange: WeightExchange | undefined;
 }
 
 function codeBytesOf({ kernels, cubins, packCubin }: CudaStageOptions, writes: number): number {
@@ -94,10 +100,12 @@ function loadModules({ addon, kernels, cubins }: CudaStageOptions, device: CudaD
 }
 
 /** The memory of all weights, once they are in it; none where the plan has none. */
-async function loadWeights({ addon, onProgress, onLoaded }: CudaStageOptions, device: CudaDevice, pack: CudaModule, weightPlan: WeightPlan, loadPlan: LoadPlan, resources: Resources): Promise<CudaMemory | undefined> {
+async function loadWeights({ addon, exchange, onProgress, onLoaded }: CudaStageOptions, device: CudaDevice, pack: CudaModule, weightPlan: WeightPlan, loadPlan: LoadPlan, resources: Resources): Promise<CudaMemory | undefined> {
   if (weightPlan.packedBytes === 0) return undefined;
-  const weights = resources.own(new addon.Memory(device, weightPlan.packedBytes));
-  const times = await loadDeviceWeights({ addon, device, pack, weightPlan, loadPlan, weights, ...(onProgress === undefined ? {} : { onProgress }) });
+  const isShared = exchange !== undefined && readsFiles(weightPlan);
+  const weights = resources.own(new addon.Memory(device, isShared ? roundUp(weightPlan.packedBytes, SHARED_GRANULARITY) : weightPlan.packedBytes));
+  const request = { addon, device, pack, weightPlan, loadPlan, weights, ...(onProgress === undefined ? {} : { onProgress }) };
+  const times = await (isShared ? loadSharedWeights(request, exchange) : loadDeviceWeights(request));
   onLoaded?.(times);
   return weights;
 }
@@ -170,9 +178,9 @@ export class CudaStage {
       const bytes = searchBytes(writes.length);
       const search: Search = { writes, pack, jobs: allocate(Math.max(1, bytes.jobs)), found: allocate(Math.max(1, bytes.found)) };
       if (writes.length > 0) await search.jobs.writeAsync(0, searchJobs(plan, writes));
-      return new CudaStage(options, { plan, inputs: ports.inputs, clock, arenas, device, resources, bindings, programs, search, use });
+      return new CudaStage(options, { plan, inputs: ports.inputs, clock, arenas, device, resources, bindings, programs, search, use, exchange: options.exchange });
     } catch (error) {
-      resources.release();
+      if (await isUnshared(options.exchange)) resources.release();
       // Another process may have taken what was free a moment ago.
       if (room !== undefined && isOutOfDeviceMemory(error)) throw deviceMemoryError(use, room, plan.capacity, { cause: error });
       throw error;
@@ -221,7 +229,12 @@ export class CudaStage {
     return { path: pathOf(this.plan, launch), buffer, row: Number(answers[index]! / width), column: Number(answers[index]! % width) };
   }
 
-  /** Once nothing runs on it. */
+  /** Whether no other process reads this device's memory any more, as soon as that is so; false where one never ends. */
+  isUnshared(): Promise<boolean> {
+    return isUnshared(this.parts.exchange);
+  }
+
+  /** Once nothing runs on it, here or elsewhere. */
   release(): void {
     this.parts.resources.release();
   }

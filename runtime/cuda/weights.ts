@@ -35,10 +35,31 @@ export interface LoadTimes {
   readonly releasing: number;
   /** Of files. */
   readonly copiedBytes: number;
+  /** Where replicas that start together share what they read. */
+  readonly sharing?: ShareTimes;
+}
+
+/** How weights came from siblings. Seconds and bytes. */
+export interface ShareTimes {
+  /** Until the last sibling had its part ready. */
+  readonly waiting: number;
+  /** Reaching their memory and copying, after that. */
+  readonly copying: number;
+  readonly copiedBytes: number;
+  /** Siblings whose part was read from files, each with the reason. */
+  readonly lost: readonly { readonly sibling: number; readonly reason: string }[];
+}
+
+/** What came from siblings, and what did not. */
+function printSharing({ waiting, copying, copiedBytes, lost }: ShareTimes): string {
+  const parts = [`waited ${waiting.toFixed(2)} s for other devices`];
+  if (copiedBytes > 0) parts.push(`${(copiedBytes / 1e9).toFixed(2)} GB copied from them in ${copying.toFixed(2)} s at ${(copiedBytes / Math.max(copying, Number.MIN_VALUE) / 1e9).toFixed(0)} GB/s`);
+  if (lost.length > 0) parts.push(`the parts of ${lost.length} read from files as well: ${lost[0]!.reason}`);
+  return `; ${parts.join(', ')}`;
 }
 
 /** One line for people: how long, how fast, and what it waited for. */
-export function printLoadTimes({ preparing, streaming, releasing, copiedBytes }: LoadTimes): string {
+export function printLoadTimes({ preparing, streaming, releasing, copiedBytes, sharing }: LoadTimes): string {
   const seconds = preparing + streaming.total + releasing;
   const ms = (value: number): string => `${(value * 1000).toFixed(0)} ms`;
   if (copiedBytes === 0) return `weights made up in ${seconds.toFixed(2)} s`;
@@ -46,7 +67,7 @@ export function printLoadTimes({ preparing, streaming, releasing, copiedBytes }:
   const rate = (over: number): string => (copiedBytes / over / 1e9).toFixed(1);
   return `weights loaded in ${seconds.toFixed(2)} s: ${(copiedBytes / 1e9).toFixed(2)} GB of files at ${rate(seconds)} GB/s (streaming ${ms(streaming.total)} at ${rate(streaming.total)} GB/s: `
     + `threads reading ${share(streaming.reading)}, waiting for the bus ${share(streaming.bus)}, for launches ${share(streaming.launches)}, device laying out ${share(streaming.device)}; `
-    + `preparing ${ms(preparing)}, releasing ${ms(releasing)})`;
+    + `preparing ${ms(preparing)}, releasing ${ms(releasing)})${sharing === undefined ? '' : printSharing(sharing)}`;
 }
 
 /** Between two looks at how far the copies are. */

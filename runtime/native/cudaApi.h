@@ -19,6 +19,11 @@ struct CuUuid {
   unsigned char bytes[16];
 };
 
+/** CUipcMemHandle */
+struct CuIpcHandle {
+  unsigned char bytes[64];
+};
+
 /** CUtensorMap: a descriptor of the copy engine. */
 struct alignas(64) CuTensorMap {
   uint64_t opaque[16];
@@ -97,6 +102,9 @@ constexpr unsigned CU_EVENT_TIMED = 1;  // the waiting thread sleeps
 constexpr unsigned CU_EVENT_UNTIMED = 3;
 constexpr unsigned CU_STREAM_ON_ITS_OWN = 1;  // not ordered against the legacy default stream
 
+/** CUipcMem_flags: devices that must reach each other for an opened memory are made to. */
+constexpr unsigned CU_IPC_LAZY_PEERS = 1;
+
 class CudaApi;
 
 /** A function of the driver. Calling it throws a CodedError where the driver does not say success. */
@@ -157,6 +165,11 @@ class CudaApi {
   CudaCall<void *, CuAddress, size_t, CuStream> cuMemcpyDtoHAsync{*this, "cuMemcpyDtoHAsync_v2"};
   CudaCall<CuAddress, CuAddress, size_t, CuStream> cuMemcpyDtoDAsync{*this, "cuMemcpyDtoDAsync_v2"};
   CudaCall<CuAddress, unsigned char, size_t, CuStream> cuMemsetD8Async{*this, "cuMemsetD8Async"};
+  /** Memory of other processes: not on every system. */
+  CudaCall<CuIpcHandle *, CuAddress> cuIpcGetMemHandle{*this, "cuIpcGetMemHandle", false};
+  CudaCall<CuAddress *, CuIpcHandle, unsigned> cuIpcOpenMemHandle{*this, "cuIpcOpenMemHandle_v2", false};
+  CudaCall<CuAddress> cuIpcCloseMemHandle{*this, "cuIpcCloseMemHandle", false};
+  CudaCall<CuAddress *, size_t *, CuAddress> cuMemGetAddressRange{*this, "cuMemGetAddressRange_v2", false};
   CudaCall<CuStream *, unsigned> cuStreamCreate{*this, "cuStreamCreate"};
   CudaCall<CuStream> cuStreamDestroy{*this, "cuStreamDestroy_v2"};
   CudaCall<CuStream> cuStreamSynchronize{*this, "cuStreamSynchronize"};

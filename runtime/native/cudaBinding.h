@@ -61,6 +61,8 @@ class CudaMemoryWrap : public CudaHandle<CudaMemoryWrap, CudaMemory> {
   Napi::Value readAsync(const Napi::CallbackInfo &info);
   void fill(const Napi::CallbackInfo &info);
   void copyFrom(const Napi::CallbackInfo &info);
+  Napi::Value share(const Napi::CallbackInfo &info);
+  Napi::Value copyFromProcess(const Napi::CallbackInfo &info);
 };
 
 class CudaModuleWrap : public CudaHandle<CudaModuleWrap, CudaModule> {

@@ -1,5 +1,6 @@
 // JavaScript's side of device memory: checks arguments.
 #include "cudaBinding.h"
+#include "cudaShare.h"
 
 namespace tw {
 namespace {
@@ -138,13 +139,50 @@ void CudaMemoryWrap::copyFrom(const Napi::CallbackInfo &info) {
   });
 }
 
+Napi::Value CudaMemoryWrap::share(const Napi::CallbackInfo &info) {
+  return coded(info.Env(), [&] {
+    const CudaSharedHandle shared = shareMemory(*get());
+    Napi::Uint8Array handle = Napi::Uint8Array::New(info.Env(), sizeof shared.handle.bytes);
+    std::memcpy(handle.Data(), shared.handle.bytes, sizeof shared.handle.bytes);
+    Napi::Object object = Napi::Object::New(info.Env());
+    object.Set("handle", handle);
+    object.Set("offset", numberOf(info.Env(), shared.offset));
+    return object;
+  });
+}
+
+Napi::Value CudaMemoryWrap::copyFromProcess(const Napi::CallbackInfo &info) {
+  const auto memory = get();
+  const size_t offset = sizeArg(info[0], "offset");
+  const Napi::Object source = objectArg(info[1], "source");
+  const auto [data, length] = typedArg<uint8_t>(source.Get("handle"), "source.handle", napi_uint8_array);
+  CudaSharedHandle shared;
+  if (length != sizeof shared.handle.bytes) fail("source.handle has " + std::to_string(length) + " bytes, not " + std::to_string(sizeof shared.handle.bytes));
+  std::memcpy(shared.handle.bytes, data, length);
+  shared.offset = sizeArg(source.Get("offset"), "source.offset");
+  const size_t sourceOffset = sizeArg(info[2], "sourceOffset");
+  const size_t bytes = sizeArg(info[3], "bytes");
+  memory->requireInside(offset, bytes, "copyFromProcess");
+  auto times = std::make_shared<CudaShareTimes>();
+  return PromiseWorker::start(
+      info.Env(), [=] { *times = tw::copyFromProcess(*memory, offset, shared, sourceOffset, bytes); },
+      [times](Napi::Env env) -> Napi::Value {
+        Napi::Object object = Napi::Object::New(env);
+        object.Set("opening", times->opening);
+        object.Set("copying", times->copying);
+        return object;
+      },
+      nullptr);
+}
+
 Napi::Function CudaMemoryWrap::init(Napi::Env env) {
   return DefineClass(env, "CudaMemory",
                      {InstanceAccessor<&CudaMemoryWrap::sizeBytes>("sizeBytes"),
                       InstanceAccessor<&CudaMemoryWrap::address>("address"), InstanceMethod<&CudaMemoryWrap::write>("write"),
                       InstanceMethod<&CudaMemoryWrap::read>("read"), InstanceMethod<&CudaMemoryWrap::writeAsync>("writeAsync"),
                       InstanceMethod<&CudaMemoryWrap::readAsync>("readAsync"), InstanceMethod<&CudaMemoryWrap::fill>("fill"),
-                      InstanceMethod<&CudaMemoryWrap::copyFrom>("copyFrom"),
+                      InstanceMethod<&CudaMemoryWrap::copyFrom>("copyFrom"), InstanceMethod<&CudaMemoryWrap::share>("share"),
+                      InstanceMethod<&CudaMemoryWrap::copyFromProcess>("copyFromProcess"),
                       InstanceMethod<&CudaMemoryWrap::release>("release")});
 }
 

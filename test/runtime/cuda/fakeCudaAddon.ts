@@ -121,6 +121,12 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
     copyFrom(): void {
       throw new Error('not faked');
     }
+    share(): never {
+      throw new Error('not faked');
+    }
+    copyFromProcess(): never {
+      throw new Error('not faked');
+    }
   }
 
   class Module extends Tracked implements CudaModule {

@@ -11,6 +11,7 @@
  *   nan:k_name:2              each launch of a kernel leaves NaN in the first floats of what its third pointer points at,
  *                             until something is uploaded: the inputs of the next micro-batch
  *   host=/path                a library of kernels, see hostKernels.h
+ *   ipc=/folder               processes that name the same folder can open each other's memory
  *   driverVersion=13000       devices=, totalBytes= likewise
  *   failDevice=1              calls fail only with this device's context current
  *   peers=0                   no device reaches another's memory
@@ -89,6 +90,7 @@ static Block *freeBlock(Block *table) {
   return NULL;
 }
 
+#include "fakeIpc.h"
 #include "fakeFaults.h"
 #include "fakeKernels.h"
 #include "fakeStreams.h"
@@ -153,7 +155,7 @@ EXPORT Result cuMemAlloc_v2(uint64_t *address, size_t bytes) {
   Block *block = freeBlock(blocks);
   if (!block || !bytes || usedBytes[deviceOf(currentContext)] + bytes > (size_t)totalBytes) result = OUT_OF_MEMORY;
   else {
-    void *memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    void *memory = deviceAlloc(bytes);
     memset(memory, 0xCD, bytes);
     *block = (Block){(uint64_t)(uintptr_t)memory, bytes, deviceOf(currentContext)};
     *address = block->address;
@@ -169,7 +171,7 @@ EXPORT Result cuMemFree_v2(uint64_t address) {
   Block *block = blockOf(blocks, address, 0);
   Result result = currentContext && block ? deadOf() : INVALID_VALUE;
   if (block) {
-    free((void *)(uintptr_t)block->address);
+    deviceFree((void *)(uintptr_t)block->address);
     usedBytes[block->device] -= block->bytes;
     block->bytes = 0;
     liveHandles--;
@@ -308,6 +310,8 @@ EXPORT Result cuEventElapsedTime(float *milliseconds, const Event *from, const E
   else *milliseconds = (float)(to->at - from->at);
   END
 }
+
+#include "fakeIpcCalls.h"
 
 EXPORT Result cuModuleLoadDataEx(Module **out, const char *image, unsigned count, const int *options, void **values) {
   BEGIN(cuModuleLoadDataEx, 1)

@@ -50,6 +50,7 @@ __attribute__((constructor)) static void readEnvironment(void) {
         spoilt[spoiltCount++].pointer = pointer;
       }
     } else if (!strncmp(part, "once=", 5)) snprintf(onceMarker, sizeof onceMarker, "%s", part + 5);
+    else if (!strncmp(part, "ipc=", 4)) snprintf(ipcFolder, sizeof ipcFolder, "%s", part + 4);
     else if (!strncmp(part, "host=", 5)) fakeCudaHost(part + 5);
     else if (sscanf(part, "%63[^=]=%ld", name, &value) == 2) fakeCudaSet(name, value);
   }

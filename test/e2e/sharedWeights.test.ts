@@ -1,0 +1,86 @@
+/**
+ * Replicas in processes of their own that read a checkpoint once, through the real command: the driver is a stand-in that
+ * lets processes open each other's memory, everything else is real.
+ */
+import { existsSync, mkdirSync, readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
+import { CAPACITY, isBuilt, questions, success, temporaryFolder, textOf, tilewright, writeCheckpoint, writeData } from './support.js';
+
+if (!canFakeGpu) process.stderr.write('SKIPPED: weights shared by GPUs through the command: no cc or g++ on PATH\n');
+
+describe.skipIf(!isBuilt || !canFakeGpu)('run --devices 3 --target cuda', () => {
+  const gpu = canFakeGpu ? new FakeGpu(temporaryFolder()) : undefined;
+  const model = writeCheckpoint();
+  const data = writeData(questions(40));
+  let sound: Promise<string> | undefined;
+
+  interface Shared {
+    readonly stderr: string;
+    readonly samples: string;
+    /** Of the weights of each replica that ended in order. */
+    readonly hashes: readonly string[];
+  }
+
+  async function run(devices: number, faults: readonly string[], ...more: string[]): Promise<Shared> {
+    const [out, memory] = [temporaryFolder(), join(temporaryFolder(), 'memory')];
+    mkdirSync(memory);
+    const { stderr } = success(await tilewright(
+      ['run', model, '--task', 'multiple_choice', '--data', data, '--target', 'cuda', '--devices', String(devices), ...CAPACITY, '--out', out, ...more],
+      { env: gpu!.environment('devices=3', `ipc=${memory}`, ...faults) },
+    ));
+    const hashes = existsSync(join(memory, 'hashes')) ? readFileSync(join(memory, 'hashes'), 'utf8').trimEnd().split('\n') : [];
+    return { stderr, hashes, samples: textOf(out, 'samples') };
+  }
+
+  const alone = (): Promise<string> => sound ??= run(1, []).then(({ samples }) => samples);
+
+  /** What the weights of a replica are when it reads all of them itself. */
+  let right: Promise<string> | undefined;
+  const rightHash = (): Promise<string> => right ??= run(3, ['fail:cuIpcOpenMemHandle_v2:217']).then(({ hashes }) => {
+    expect(new Set(hashes).size).toBe(1);
+    return hashes[0]!;
+  });
+
+  test('copies what the others read, and has the same weights and answers', async () => {
+    const { stderr, samples, hashes } = await run(3, []);
+    expect(stderr).toMatch(/waited [\d.]+ s for other devices, [\d.]+ GB copied from them/);
+    expect(stderr).not.toMatch(/read from files as well/);
+    expect(samples).toBe(await alone());
+    expect(hashes).toEqual(Array.from({ length: 3 }, () => hashes[0]));
+    expect(hashes[0]).toBe(await rightHash());
+  });
+
+  test.each([
+    ['memory cannot be opened', 'fail:cuIpcOpenMemHandle_v2:217', /the parts of 2 read from files as well: .*217|PEER_ACCESS/],
+    ['copies fail', 'fail:cuMemcpyDtoDAsync_v2:1', /the parts of 2 read from files as well: .*INVALID_VALUE/],
+    ['memory cannot be shared', 'fail:cuIpcGetMemHandle:801', /the parts of 2 read from files as well: .*801/],
+  ])('reads everything from files where %s, says so, and has the same answers', async (_what, fault, said) => {
+    const { stderr, samples, hashes } = await run(3, [fault]);
+    expect(stderr).toMatch(said);
+    expect(samples).toBe(await alone());
+    for (const hash of hashes) expect(hash).toBe(await rightHash());
+  });
+
+  test('goes on without a replica whose device is lost while it loads; the others read its part', async () => {
+    const { stderr, samples, hashes } = await run(3, ['fail:cuMemcpyHtoDAsync_v2:700:2', `once=${join(temporaryFolder(), 'once')}`]);
+    expect(stderr).toMatch(/left out, the run goes on with 2 of 3/);
+    expect(stderr).toMatch(/the parts of 1 read from files as well: (its process ended|it failed)/);
+    expect(samples).toBe(await alone());
+    for (const hash of hashes) expect(hash).toBe(await rightHash());
+  });
+
+  test('makes up weights on every device without asking another', async () => {
+    const { stderr, hashes } = await run(3, [], '--init', 'random:1');
+    expect(stderr).not.toMatch(/other devices/);
+    expect(hashes).toEqual([]);
+  });
+
+  test('leaves no memory behind', async () => {
+    const memory = join(temporaryFolder(), 'memory');
+    mkdirSync(memory);
+    success(await tilewright(['run', model, '--task', 'multiple_choice', '--data', data, '--target', 'cuda', '--devices', '2', ...CAPACITY], { env: gpu!.environment('devices=2', `ipc=${memory}`) }));
+    expect(readdirSync(memory)).toEqual(['hashes']);
+  });
+});
