@@ -1,5 +1,5 @@
 /** Estimated seconds of a micro-batch, from the buckets that were measured: what packing cuts by. */
-import type { KernelModule } from '../ir/kernel.js';
+import type { Kernel, KernelModule } from '../ir/kernel.js';
 import type { BucketSeconds } from '../ir/plan.js';
 export type { BucketSeconds } from '../ir/plan.js';
 import { Declarations, kernelWork, type WorkSize } from './work.js';
@@ -89,20 +89,47 @@ const SCALAR_OPS_PER_BYTE = 4;
 /** A launch and its barrier. */
 const LAUNCH_SECONDS = 5e-6;
 
+/** Roofline seconds of one launch. */
+function rooflineSeconds(kernel: Kernel, declarations: Declarations, rates: Rates, size: WorkSize): number {
+  const { flops, scalarOps, bytes } = kernelWork(kernel, declarations, size);
+  const arithmetic = flops / (ASSUMED_SHARE * rates.flopsPerSecond) + scalarOps / (SCALAR_OPS_PER_BYTE * rates.bytesPerSecond);
+  return Math.max(arithmetic, bytes / rates.bytesPerSecond) + LAUNCH_SECONDS;
+}
+
+/** The part of BucketSeconds that a kernel's time is in. */
+const partOf = ({ anchor, rows }: Kernel): 'attention' | 'rows' | 'tokens' => (anchor === 'attention' ? 'attention' : rows === 'R' ? 'rows' : 'tokens');
+
 /** Roofline seconds of each bucket, split as bucketCostModel wants it. */
 export function estimateBuckets(module: KernelModule, rates: Rates, sizes: readonly WorkSize[]): readonly BucketSeconds[] {
   const declarations = new Declarations(module);
   return sizes.map((size) => {
-    let seconds = 0, rowSeconds = 0, attentionSeconds = 0;
-    for (const kernel of module.kernels) {
-      const { flops, scalarOps, bytes } = kernelWork(kernel, declarations, size);
-      const arithmetic = flops / (ASSUMED_SHARE * rates.flopsPerSecond) + scalarOps / (SCALAR_OPS_PER_BYTE * rates.bytesPerSecond);
-      const cost = Math.max(arithmetic, bytes / rates.bytesPerSecond) + LAUNCH_SECONDS;
-      seconds += cost;
-      if (kernel.anchor === 'attention') attentionSeconds += cost;
-      else if (kernel.rows === 'R') rowSeconds += cost;
-    }
-    return { tokens: size.T, rows: size.R, longest: size.longest, seconds, rowSeconds, attentionSeconds };
+    const sums = { attention: 0, rows: 0, tokens: 0 };
+    for (const kernel of module.kernels) sums[partOf(kernel)] += rooflineSeconds(kernel, declarations, rates, size);
+    const { attention, rows, tokens } = sums;
+    return { tokens: size.T, rows: size.R, longest: size.longest, seconds: tokens + rows + attention, rowSeconds: rows, attentionSeconds: attention };
+  });
+}
+
+/**
+ * Seconds of each kernel in a micro-batch of `size`: rooflines, and where buckets were measured, scaled so that
+ * attention, kernels over scored rows and the others together take what they took in the bucket nearest to it.
+ */
+export function kernelSeconds(module: KernelModule, rates: Rates, size: WorkSize, measured: readonly BucketSeconds[] = []): readonly number[] {
+  const declarations = new Declarations(module);
+  const seconds = module.kernels.map((kernel) => rooflineSeconds(kernel, declarations, rates, size));
+  const [nearest] = [...measured].sort((a, b) => Math.abs(a.tokens - size.T) - Math.abs(b.tokens - size.T));
+  if (nearest === undefined) return seconds;
+  const [estimated] = estimateBuckets(module, rates, [{ T: nearest.tokens, R: nearest.rows, longest: nearest.longest }]);
+  const { seconds: all, rowSeconds, attentionSeconds } = nearest;
+  const guess = estimated!;
+  // Without the split, all that is known is the whole.
+  if (rowSeconds === undefined || attentionSeconds === undefined) return seconds.map((each) => each * (all / guess.seconds));
+  const was = { rows: rowSeconds, attention: attentionSeconds, tokens: Math.max(0, all - rowSeconds - attentionSeconds) };
+  const guessed = { rows: guess.rowSeconds ?? 0, attention: guess.attentionSeconds ?? 0, tokens: 0 };
+  guessed.tokens = guess.seconds - guessed.rows - guessed.attention;
+  return seconds.map((each, i) => {
+    const part = partOf(module.kernels[i]!);
+    return each * (was[part] / guessed[part]);
   });
 }
 

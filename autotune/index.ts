@@ -2,7 +2,7 @@
 export { defaultBuckets } from './buckets.js';
 export { parseBudget } from './budget.js';
 export { kernelWork, moduleWork, type Work, type WorkSize } from './work.js';
-export { analyticBucketCost, bucketCostModel, type BucketCost, type BucketSeconds, type Rates } from './bucketCost.js';
+export { analyticBucketCost, bucketCostModel, kernelSeconds, type BucketCost, type BucketSeconds, type Rates } from './bucketCost.js';
 export { estimateSeconds, machineModel, shareOfPeak, type MachineModel } from './costModel.js';
 export { enumerateSpace, neighbours, scheduleKey, scheduleSpace, type Space } from './candidates.js';
 export { isCandidate, type CpuFacts } from './legality.js';

@@ -6,7 +6,7 @@ import { Interrupted, type RunRequest, type RunResult } from '../driver/requests
 import { modelFolder, parseDocs, parseLimit, shardName, SHARING_MODES, TASKS } from '../eval/index.js';
 import { UserError } from '../errors.js';
 import { readSettings } from '../settings.js';
-import { count, duration, si } from './format.js';
+import { count, duration, percent, si } from './format.js';
 import { quoteForShell } from './io.js';
 import { addModelFlags, addSections, CHECKPOINT_HELP, EXIT_STATUSES } from './help.js';
 import { choice, deviceFlags, isSet, modelFlags, refuseCompileFlags, required, sharing, text, threads, type Flags } from './options.js';
@@ -37,7 +37,7 @@ export function addRun(program: Command, context: Context): void {
     .option('--parallel <how>', 'how the model lies on them: auto, dp=N, pp=N, dpxpp=AxB (see below; default: auto)');
   addModelFlags(command)
     .addOption(new Option('--mask <kind>').hideHelp())
-    .option('--trace <file>', 'write a timeline with a slice for each kernel; ui.perfetto.dev opens it')
+    .option('--trace <file>', 'write a timeline of what every device did, and of some micro-batches kernel by kernel; ui.perfetto.dev opens it')
     .option('--dump <dir>', 'write every stage of the compilation, numbered')
     .option('--json', 'print the results as JSON and nothing else')
     .action(async (model: string, _options: unknown, self: Command) => { await run(context, model, self.opts<Flags>()); });
@@ -132,7 +132,7 @@ function describe(result: RunResult): string {
 
 const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> => typeof value === 'object' && value !== null;
 
-/** The run in two lines, from its throughput block. */
+/** The run in a few lines, from its throughput block. */
 function throughputLines(block: unknown): string[] {
   if (!isRecord(block)) return [];
   const read = (name: string): number => {
@@ -145,5 +145,13 @@ function throughputLines(block: unknown): string[] {
   return [
     `${count(questions)} questions in ${duration(score)} after ${duration(load)} of loading: ${count(rate)} tokens/s${flops > 0 ? `, ${si(flops, 'FLOP/s')}` : ''}`,
     ...(without > computed ? [`${count(computed)} tokens computed instead of ${count(without)} (${(without / computed).toFixed(2)}× fewer)`] : []),
+    ...busyLine(block['devices']),
   ];
+}
+
+/** `busy: device 0 99.2 %, device 1 98.7 %`. */
+function busyLine(devices: unknown): string[] {
+  if (!Array.isArray(devices) || devices.length === 0) return [];
+  const shares = devices.filter(isRecord).map(({ device, busyShare }) => `device ${Number(device)} ${percent(Number(busyShare))}`);
+  return [`busy: ${shares.join(', ')}`];
 }

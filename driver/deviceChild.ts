@@ -31,8 +31,9 @@ let isClosed = false;
 async function open(request: DeviceRequest, member: Membership | undefined): Promise<void> {
   if (member !== undefined) siblings = new Siblings(member, (word) => send({ kind: 'sibling', word }));
   const opened = await openOrCompile(request, detectMachine(), { ...ui, phase: () => undefined });
-  const { threads, devices } = request;
-  executor = await loadExecutor(opened.checkpoint, opened.model, { threads, devices, rebuild: rebuildOpened(request.model, opened), ...(siblings === undefined ? {} : { siblings }) }, ui);
+  const { threads, devices, replica } = request;
+  const options = { threads, devices, replicas: replica.count, rebuild: rebuildOpened(request.model, opened), ...(siblings === undefined ? {} : { siblings }) };
+  executor = await loadExecutor(opened.checkpoint, opened.model, options, ui);
   send({ kind: 'ready', maxTokens: executor.maxTokens, maxRows: executor.maxRows, inFlight: inFlightOf(executor) });
 }
 

@@ -1,6 +1,7 @@
 /** A compiled model on its device: kernels compiled (or found in the cache), weights loaded. */
 import { existsSync } from 'node:fs';
 import { UserError } from '../errors.js';
+import type { Stage } from '../ir/placement.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import { CpuExecutor } from '../runtime/cpu/executor.js';
 import { printMemoryUse } from '../runtime/cpu/memoryUse.js';
@@ -15,6 +16,7 @@ import { compileCudaKernels, emitCudaPlan } from './cudaKernels.js';
 import type { DeviceRequest } from './deviceProtocol.js';
 import { devicesFor } from './gpu.js';
 import { compileKernels, emitPlan } from './kernels.js';
+import { placeModel } from './placement.js';
 import { RemoteExecutor, type RemoteOptions } from './remoteExecutor.js';
 import type { Ui } from './requests.js';
 import type { Executor } from './scorer.js';
@@ -53,6 +55,8 @@ export interface LoadOptions {
   readonly threads: number;
   /** One a stage, counted from 0 among those of this machine that run the plan; by default the first alone. */
   readonly devices?: readonly number[];
+  /** How many such sets of devices the run has; by default this one. */
+  readonly replicas?: number;
   readonly rebuild: Rebuild;
   /** Replicas on other devices that load at the same time. */
   readonly siblings?: Siblings;
@@ -60,21 +64,27 @@ export interface LoadOptions {
 
 /** The executor in this process: of the whole plan on one device, or a pipeline over several. */
 export function loadExecutor(checkpoint: Checkpoint, model: CompiledModel, options: LoadOptions, ui: Ui): Promise<Executor> {
-  const { devices = [0] } = options;
-  if (devices.length !== 1) throw new Error(`a pipeline of ${devices.length} stages`);
-  return model.target === 'cpu' ? loadCpuExecutor(checkpoint, model, options.threads, ui) : loadCudaExecutor(checkpoint, model, devices, options, ui);
+  const { devices = [0], replicas = 1, rebuild } = options;
+  // The cuts depend on nothing but the plan and the devices: whoever else places them finds the same.
+  const stages = devices.length === 1 ? undefined
+    : placeModel(model, { devices: replicas * devices.length, rebuild, wanted: { replicas, stages: devices.length } }).stages.map(({ first, end }): Stage => ({ first, end }));
+  if (model.target === 'cpu') return loadCpuExecutor(checkpoint, model, { threads: options.threads, ...(stages === undefined ? {} : { stages }) }, ui);
+  if (stages !== undefined) throw new Error(`a pipeline of ${stages.length} GPUs`);
+  return loadCudaExecutor(checkpoint, model, devices, options, ui);
 }
 
 /** How many kernels are to be compiled, for people. */
 export const distinct = ({ plan: { launches } }: CompiledModel): string => `${new Set(launches.map((l) => l.signature)).size} of ${launches.length} launches are distinct`;
 
-export async function loadCpuExecutor(checkpoint: Checkpoint, model: CpuModel, threads: number, ui: Ui): Promise<CpuExecutor> {
+export async function loadCpuExecutor(
+  checkpoint: Checkpoint, model: CpuModel, options: { readonly threads: number; readonly stages?: readonly Stage[] }, ui: Ui,
+): Promise<CpuExecutor> {
   ui.phase('compile kernels', distinct(model));
   const compiled = await compileKernels(emitPlan(model.plan), model.isa);
   if (!compiled.isCached) ui.note(`kernels compiled in ${compiled.seconds.toFixed(1)} s`);
   ui.phase('load weights');
   return CpuExecutor.create({
-    plan: model.plan, symbols: compiled.symbols, tensors: checkpoint.tensors, threads,
+    plan: model.plan, symbols: compiled.symbols, tensors: checkpoint.tensors, ...options,
     onMemory: (use) => ui.note(printMemoryUse(use)),
     onProgress: ({ doneBytes, totalBytes }) => ui.step(totalBytes === 0 ? 1 : doneBytes / totalBytes),
   });

@@ -1,11 +1,13 @@
 /** A compiled model on the devices that a run asks for: how many there are, how the model lies on them, processes for them. */
 import { setImmediate } from 'node:timers/promises';
 import { deviceOf, type Parallelism } from '../ir/placement.js';
+import { printPlacement } from '../passes/placeStages.js';
 import type { DeviceRequest } from './deviceProtocol.js';
 import { beginDevice, distinct, hasDeviceModule, loadExecutor } from './executors.js';
 import { devicesFor, visibleGpus } from './gpu.js';
 import { compileKernels, emitPlan } from './kernels.js';
 import { rebuildOpened, type OpenedModel, type Opening } from './open.js';
+import { placeModel } from './placement.js';
 import { DevicePool } from './pool.js';
 import { nameOfReplica, replicaUis } from './replicaUi.js';
 import type { RunRequest, Ui } from './requests.js';
@@ -30,8 +32,14 @@ function wantedOf({ devices, parallel }: Pick<RunRequest, 'devices' | 'parallel'
   return count === 1 ? { devices: 1, exact: ONE } : { devices: count };
 }
 
-/** How a model lies on devices that leave a choice. */
-const decide = (devices: number): Parallelism => ({ replicas: devices, stages: 1 });
+/** How a model lies on devices, told where there are several. Throws UserError, saying what would fit, where it does not. */
+function place(opened: OpenedModel, { devices, exact }: ReturnType<typeof wantedOf>, request: RunRequest, ui: Ui): Parallelism {
+  if (exact !== undefined && isEqual(exact, ONE)) return ONE;
+  const { model } = opened;
+  const placed = placeModel(model, { devices, rebuild: rebuildOpened(request.model, opened), ...(exact === undefined ? {} : { wanted: exact }) });
+  for (const line of printPlacement(placed, model.plan)) ui.note(line);
+  return { replicas: placed.replicas, stages: placed.stages.length };
+}
 
 /** Compiles the model here, for what scoring must know of it, and brings it onto its devices, at the same time where those are GPUs. */
 export const openDevices = (opening: Opening, request: RunRequest, ui: Ui): Promise<OpenedDevices> =>
@@ -41,7 +49,7 @@ async function openCpu(opening: Opening, request: RunRequest, ui: Ui): Promise<O
   const wanted = wantedOf(request, 'cpu');
   const opened = await opening.finish();
   const { model } = opened;
-  const parallelism = wanted.exact ?? decide(wanted.devices);
+  const parallelism = place(opened, wanted, request, ui);
   if (model.target !== 'cpu' || isEqual(parallelism, ONE)) return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui) };
   // Once, here: the processes find them in the cache.
   ui.phase('compile kernels', distinct(model));
@@ -70,7 +78,7 @@ async function openCuda(opening: Opening, request: RunRequest, ui: Ui): Promise<
     // Says what is missing in the words for this command.
     if (model.target === 'cuda') devicesFor(model.facts.arch, rebuildOpened(request.model, opened), wanted.devices);
     if (loading === undefined) return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui) };
-    const parallelism = wanted.exact ?? decide(wanted.devices);
+    const parallelism = place(opened, wanted, request, ui);
     if (!isEqual(parallelism, guess)) {
       await loading.executor.close();
       loading = begin(request, 'cuda', parallelism, ui) ?? loading;

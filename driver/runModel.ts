@@ -16,7 +16,7 @@ import { beginOpening } from './open.js';
 import { openDevices } from './openDevices.js';
 import { Interrupted, type RunProgress, type RunRequest, type RunResult, type Ui } from './requests.js';
 import { PlanScorer, type BatchCost } from './scorer.js';
-import { traceOf, writeTrace } from './trace.js';
+import { profileEvents, timelineEvents, writeTrace } from './trace.js';
 import { VERSION } from './version.js';
 import { BatchWork } from './work.js';
 
@@ -48,7 +48,8 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   );
   // Awaited below; a failure before that must not count as unhandled.
   questions.catch(() => undefined);
-  const { opened: { model, id }, executor } = await openDevices(opening, request, ui);
+  const { opened: { model, id }, executor, parallelism } = await openDevices(opening, request, ui);
+  const devices = parallelism.replicas * parallelism.stages;
   try {
     ui.phase('tokenise', request.data);
     const loaded = await withTrimming(questions);
@@ -57,7 +58,11 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
     const loadSeconds = (performance.now() - begin) / 1000;
     ui.phase('score', `${shard === undefined ? '' : `shard ${shardName(shard)} of `}${loaded.questions.length} questions, sharing ${request.sharing}`);
     const evaluation = await score(request, { task, loaded, scorer, name, id, model, work }, ui);
-    if (request.trace !== undefined) writeTrace(request.trace, await traceOf(executor, loaded, request.sharing, scorer));
+    if (request.trace !== undefined) {
+      const { timeline } = scorer;
+      const kernels = evaluation.isInterrupted ? [] : await profileEvents(executor, loaded, request.sharing, scorer, { timeline, pid: devices + 1 });
+      writeTrace(request.trace, [...timelineEvents(timeline, devices), ...kernels]);
+    }
     if (evaluation.isInterrupted) throw new Interrupted(evaluation.scores.length);
     const scored = new Set(evaluation.scores.map(({ docId }) => docId));
     const input: ResultsInput = {
@@ -70,7 +75,7 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
       questionsInDataset: loaded.total, questions: loaded.questions.filter(({ docId }) => scored.has(docId)), scores: evaluation.scores,
       throughput: throughputOf({
         questions: evaluation.questionsScored, tokensComputed: evaluation.tokensComputed, tokensWithoutSharing: evaluation.tokensWithoutSharing,
-        loadSeconds, scoreSeconds: evaluation.scoreSeconds, modelFlops: scorer.modelFlops,
+        loadSeconds, scoreSeconds: evaluation.scoreSeconds, modelFlops: scorer.modelFlops, devices: scorer.timeline.use(devices),
       }),
       started, finished: new Date(), version: VERSION,
       ...(shard === undefined || evaluation.identity === undefined ? {} : { shard: { ...shard, run: evaluation.identity } }),

@@ -1,6 +1,7 @@
 /** The Scorer that eval/ asks for, over an executor. */
 import type { MicroBatch, ScoredRows, Scorer } from '../eval/scorer.js';
 import type { ScoredBatch } from '../runtime/scoring.js';
+import { Timeline } from './timeline.js';
 import { type BatchWork } from './work.js';
 
 /** Devices with a model on them: what scoring and tracing ask of them. */
@@ -22,7 +23,7 @@ export const inFlightOf = ({ inFlight = 2 }: Pick<Executor, 'inFlight'>): number
 /** Estimated seconds for a micro-batch of (tokens, rows, longest tree). */
 export type BatchCost = (tokens: number, rows: number, longest: number) => number;
 
-/** Adds cost, a context limit, and a count of the operations done. */
+/** Adds cost, a context limit, a count of the operations done, and a record of what devices did. */
 export class PlanScorer implements Scorer {
   readonly maxTokens: number;
   readonly maxRows: number;
@@ -31,6 +32,9 @@ export class PlanScorer implements Scorer {
   private readonly executor: Executor;
   private readonly work: BatchWork;
   private flops = 0;
+  private asked = 0;
+  /** When which device was busy with what was scored so far. */
+  readonly timeline = new Timeline();
 
   constructor(executor: Executor, options: { readonly maxLength: number; readonly cost: BatchCost; readonly work: BatchWork }) {
     this.executor = executor;
@@ -55,7 +59,9 @@ export class PlanScorer implements Scorer {
   }
 
   async score(batch: MicroBatch): Promise<ScoredRows> {
+    const index = this.asked++;
     const scored = await this.executor.score(batch);
+    this.timeline.add(index, batch, scored.spans);
     this.flops += this.work.flops(batch);
     return scored;
   }

@@ -13,7 +13,7 @@ export { makeFolder, modelFolder, prepareOutput, sanitiseModelName, writeAtomica
 export { packTrees, shuffled } from './pack.js';
 export type { BatchCost, Pack, Packable } from './packing.js';
 export type { Progress } from './progress.js';
-export { summariseResults, throughputOf, VOLATILE_FIELDS, writeResults, type Results, type ResultsInput, type Throughput, type WrittenResults } from './results.js';
+export { summariseResults, throughputOf, VOLATILE_FIELDS, writeResults, type DeviceUse, type Results, type ResultsInput, type Throughput, type WrittenResults } from './results.js';
 export { loadQuestions, scoreQuestions, type LoadedQuestions, type Scored, type ScoreOptions } from './run.js';
 export { NonFiniteError, type MicroBatch, type ScoredRows, type Scorer } from './scorer.js';
 export { parseDocs, parseLimit, selectRange, type Selection } from './selection.js';

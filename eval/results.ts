@@ -21,6 +21,19 @@ export interface Throughput {
   readonly tokensPerSecond: number;
   /** Floating-point operations of the model on the tokens and rows computed. */
   readonly modelFlops: number;
+  /** What each device did while questions were scored, where that is known. */
+  readonly devices?: readonly DeviceUse[] | undefined;
+}
+
+/** How a device spent the time between the first and the last computation of any. */
+export interface DeviceUse {
+  /** From 0. */
+  readonly device: number;
+  readonly computeSeconds: number;
+  /** Sending results to the next stage; it may do both at once. */
+  readonly copySeconds: number;
+  /** computeSeconds by all of that time, 0 to 1; the rest it was idle. */
+  readonly busyShare: number;
 }
 
 /** Top-level fields of results_*.json that differ between equal runs. All others are the same to the byte. */
@@ -183,10 +196,11 @@ export function writeFiles(out: string, header: ResultsHeader, samples: Iterable
 
 /** The throughput block from what was measured; rates of nothing are 0. */
 export function throughputOf(measured: Omit<Throughput, 'questionsPerSecond' | 'tokensPerSecond'>): Throughput {
-  const { questions, tokensComputed, tokensWithoutSharing, loadSeconds, scoreSeconds, modelFlops } = measured;
+  const { questions, tokensComputed, tokensWithoutSharing, loadSeconds, scoreSeconds, modelFlops, devices } = measured;
   const rate = (count: number): number => (scoreSeconds > 0 ? count / scoreSeconds : 0);
   return {
     questions, tokensComputed, tokensWithoutSharing, loadSeconds, scoreSeconds,
     questionsPerSecond: rate(questions), tokensPerSecond: rate(tokensComputed), modelFlops,
+    ...(devices === undefined ? {} : { devices }),
   };
 }

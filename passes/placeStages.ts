@@ -127,7 +127,7 @@ function placeFreely(facts: PlacementFacts): PlacedStages {
 export const parallelText = ({ replicas, stages }: Parallelism): string =>
   (stages === 1 ? `dp=${replicas}` : replicas === 1 ? `pp=${stages}` : `dpxpp=${replicas}x${stages}`);
 
-const gib = (bytes: number): string => `${(bytes / 2 ** 30).toFixed(bytes < 10 * 2 ** 30 ? 2 : 1)} GiB`;
+const size = (bytes: number): string => (bytes < 2 ** 30 ? `${(bytes / 2 ** 20).toFixed(1)} MiB` : `${(bytes / 2 ** 30).toFixed(1)} GiB`);
 
 /** The error for a plan that does not fit in `stages`; its hint says what would. */
 function refusal(facts: PlacementFacts, stages: number): UserError {
@@ -136,7 +136,7 @@ function refusal(facts: PlacementFacts, stages: number): UserError {
   // Cut as if memory were no matter: what the fullest device lacks is what the reader must find.
   const unbounded = cut({ ...facts, bytesPerDevice: Infinity }, stages) ?? [];
   const fullest = unbounded.reduce<PlacedStage | undefined>((most, stage) => (most === undefined || stage.weightBytes > most.weightBytes ? stage : most), undefined);
-  const need = fullest === undefined ? '' : `: ${stages === 1 ? '' : 'its largest stage takes '}${gib(fullest.weightBytes)} of weights and ${gib(fullest.arenaBytes)} of activations of ${stages === 1 ? 'a micro-batch' : 'two micro-batches'} of ${tokens} tokens`;
+  const need = fullest === undefined ? '' : `: ${stages === 1 ? '' : 'its largest stage takes '}${size(fullest.weightBytes)} of weights and ${size(fullest.arenaBytes)} of activations of ${stages === 1 ? 'a micro-batch' : 'two micro-batches'} of ${tokens} tokens`;
   const hints: string[] = [];
   const fewer = fewerTokens(facts, stages);
   if (fewer !== undefined) hints.push(`smaller micro-batches (--max-tokens ${fewer})`);
@@ -145,7 +145,7 @@ function refusal(facts: PlacementFacts, stages: number): UserError {
   if (more <= MOST_STAGES && more <= devices) hints.push(`a longer pipeline (--parallel pp=${more})`);
   else if (more <= MOST_STAGES) hints.push(`${more} such devices (--devices ${more} --parallel pp=${more})`);
   return new UserError(
-    `This model does not fit ${stages === 1 ? 'a device' : `${stages} devices as a pipeline`} of which each has room for ${gib(bytesPerDevice)}${need}.`,
+    `This model does not fit ${stages === 1 ? 'a device' : `${stages} devices as a pipeline`} of which each has room for ${size(bytesPerDevice)}${need}.`,
     hints.length > 0 ? `What would fit: ${hints.join(', or ')}.` : 'Use devices with more memory.',
   );
 }
@@ -172,9 +172,9 @@ export function printPlacement({ replicas, stages, balance, spare }: PlacedStage
   const pathOf = (launch: number): string => paths.get(plan.launches[launch]!.kernel) ?? plan.launches[launch]!.kernel;
   const devices = replicas * stages.length;
   const head = `placement: ${parallelText({ replicas, stages: stages.length })} on ${devices} device${devices === 1 ? '' : 's'}`
-    + (stages.length === 1 ? `, ${gib(stages[0]!.weightBytes)} of weights each` : `, predicted balance ${(100 * balance).toFixed(1)}%: ${(devices * balance).toFixed(2)}× one device`)
+    + (stages.length === 1 ? `, ${size(stages[0]!.weightBytes)} of weights each` : `, predicted balance ${(100 * balance).toFixed(1)}%: ${(devices * balance).toFixed(2)}× one device`)
     + (spare === 0 ? '' : `; ${spare} left over`);
   if (stages.length === 1) return [head];
   return [head, ...stages.map(({ first, end, share, weightBytes, arenaBytes }, i) =>
-    `  stage ${i}: ${pathOf(first)} to ${pathOf(end - 1)}, ${(100 * share).toFixed(1)}% of the work, ${gib(weightBytes)} of weights, ${gib(arenaBytes)} of activations`)];
+    `  stage ${i}: ${pathOf(first)} to ${pathOf(end - 1)}, ${(100 * share).toFixed(1)}% of the work, ${size(weightBytes)} of weights, ${size(arenaBytes)} of activations`)];
 }

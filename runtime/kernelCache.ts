@@ -13,13 +13,19 @@ const RECENT_MS = 10 * 60_000;
 /** A tuner compiles all the time; to look through the caches takes longer than a small kernel. */
 const REST_MS = 60_000;
 
+/** Bytes of a size such as `500MiB`; undefined where it is none. */
+export function sizeInBytes(text: string): number | undefined {
+  const [, number = '', unit = ''] = /^(\d{1,9}(?:\.\d{1,9})?) ?([KMGT]iB)$/.exec(text) ?? [];
+  const factor = UNITS[unit];
+  return factor === undefined ? undefined : Number(number) * factor;
+}
+
 /** What the caches of Settings.cacheDir may hold together, in bytes. Throws UserError where TILEWRIGHT_CACHE_LIMIT is no size. */
 export function cacheLimitBytes({ cacheLimit }: Pick<Settings, 'cacheLimit'> = readSettings()): number {
   const limit = cacheLimit ?? DEFAULT_LIMIT;
   if (limit === 'none') return Infinity;
-  const [, number = '', unit = ''] = /^(\d{1,9}(?:\.\d{1,9})?) ?([KMGT]iB)$/.exec(limit) ?? [];
-  const bytes = Number(number) * (UNITS[unit] ?? NaN);
-  if (number === '' || Number.isNaN(bytes)) {
+  const bytes = sizeInBytes(limit);
+  if (bytes === undefined) {
     throw new UserError(`TILEWRIGHT_CACHE_LIMIT is ${JSON.stringify(limit.slice(0, 100))}, which is no size.`, `export TILEWRIGHT_CACHE_LIMIT=${DEFAULT_LIMIT} (KiB, MiB, GiB or TiB; none: without limit)`);
   }
   return bytes;

@@ -59,6 +59,15 @@ export interface StoreSite {
   readonly group: string;
 }
 
+/** A thread's part of the sum over a block of columns. */
+export interface SumSite {
+  readonly operand: Operand;
+  /** C expression (float): the sum of the thread's own values. */
+  readonly sum: string;
+  /** C expression (int, a constant once loops are unrolled): the block's number in the fragment. */
+  readonly block: string;
+}
+
 /**
  * One row of an accumulator fragment of a thread: for each 8-column group of physical columns, the values at columns
  * 2·quad and 2·quad + 1 of the group. All 32 lanes of a warp must run the printed code together.
@@ -86,6 +95,8 @@ export interface Fragment {
   readonly given: ReadonlyMap<string, string>;
   /** Stores by the caller (through shared memory): statements, or undefined for a store to global memory. */
   readonly store?: (site: StoreSite) => readonly string[] | undefined;
+  /** Row sums closed by the caller, who runs these statements for each block: undefined for the sum of a quad, stored by one lane. */
+  readonly close?: (site: SumSite) => readonly string[];
   /** Loads that the caller has already, at logical column + lane of the group: see Site.loaded. */
   readonly loaded?: (buffer: string, access: Access, group: string, lane: number) => string | undefined;
 }
@@ -233,6 +244,8 @@ function closeSums({ outputs, pairing, columns }: Segment, fragment: Fragment, s
   const base = pairing.kind === 'interleave' ? `(${fragment.column}) / 2` : fragment.column;
   const column = `${base} + ${ROW_SUM_BLOCK} * block_`;
   const targets = outputs.filter(({ kind }) => kind === 'rowSum').map(({ buffer }) => scope.operands.get(buffer));
+  const { close } = fragment;
+  if (close !== undefined) return targets.flatMap((operand, i) => close({ operand, sum: sums[i]!, block: 'block_' }));
   const stores = targets.map((operand, i) => `${scope.rowPointer(operand, undefined)}[(${column}) / ${ROW_SUM_BLOCK}] = ${sums[i]!};`);
   const guard = [`${fragment.quad} == 0`, fragment.isStored, ...(fragment.isWhole ? [] : [`${column} < ${columns}`])].join(' && ');
   return [...sums.map((name) => `${name} = tw_quad_sum(${name});`), ...guarded(guard, stores)];

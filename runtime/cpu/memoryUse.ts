@@ -25,12 +25,17 @@ export function printMemoryUse(use: MemoryUse): string {
   return rows.map(([name, bytes]) => `${name.padEnd(16)} ${mib(bytes).padStart(9)} MiB`).join('\n');
 }
 
+/** Bytes that the machine, or this process's control group, has in all. */
+export function machineBytes(): number {
+  // 0 where the process is not constrained; a huge number where the control group sets no limit.
+  const limit = constrainedMemory();
+  return limit > 0 ? Math.min(limit, totalmem()) : totalmem();
+}
+
 /** Throws UserError where the machine (or its control group) cannot hold what must be resident. */
 export function requireMemory(use: MemoryUse): void {
   const needed = use.packedBytes + use.arenaBytes + use.scratchBytes;
-  // 0 where the process is not constrained; a huge number where the control group sets no limit.
-  const limit = constrainedMemory();
-  const available = limit > 0 ? Math.min(limit, totalmem()) : totalmem();
+  const available = machineBytes();
   if (needed > available) {
     throw new UserError(`This plan needs ${mib(needed)} MiB of memory; this machine has ${mib(available)} MiB.\n${printMemoryUse(use)}`,
       'Use bf16 weights (--precision auto), smaller micro-batches or a larger machine.');

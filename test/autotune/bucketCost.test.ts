@@ -1,7 +1,7 @@
 /** Costs that packing cuts by: exact at measured buckets, monotone between them, sane outside. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { analyticBucketCost, bucketCostModel, estimateBuckets } from '../../autotune/bucketCost.js';
+import { analyticBucketCost, bucketCostModel, estimateBuckets, kernelSeconds } from '../../autotune/bucketCost.js';
 import { defaultBuckets } from '../../autotune/buckets.js';
 import { llamaModule } from './fixture.js';
 
@@ -93,6 +93,38 @@ describe('analyticBucketCost', () => {
     for (let i = 0; i < 300_000; i++) sum += cost(1 + i % 1024, i % 900, i % 256);
     expect(sum).toBeGreaterThan(0);
     expect(performance.now() - started).toBeLessThan(3000);
+  });
+});
+
+describe('kernelSeconds', () => {
+  const module = llamaModule();
+  const rates = { flopsPerSecond: 400e9, bytesPerSecond: 30e9 };
+  const size = { T: 512, R: 512, longest: 256 };
+  const [estimate] = estimateBuckets(module, rates, [size]);
+  const sum = (seconds: readonly number[], of: (kernel: (typeof module.kernels)[number]) => boolean = () => true): number =>
+    module.kernels.reduce((total, kernel, i) => total + (of(kernel) ? seconds[i]! : 0), 0);
+  const isAttention = ({ anchor }: { readonly anchor: string }): boolean => anchor === 'attention';
+
+  it('are parts of the roofline of the whole', () => {
+    expect(sum(kernelSeconds(module, rates, size))).toBeCloseTo(estimate!.seconds, 12);
+  });
+
+  it('follow what was measured: each part of the nearest bucket as it was', () => {
+    const measured = [point(64, 9), { tokens: 512, rows: 512, longest: 256, seconds: 2, rowSeconds: 0.5, attentionSeconds: 0.25 }];
+    const seconds = kernelSeconds(module, rates, size, measured);
+    expect(sum(seconds)).toBeCloseTo(2, 12);
+    expect(sum(seconds, isAttention)).toBeCloseTo(0.25, 12);
+    expect(sum(seconds, (kernel) => !isAttention(kernel) && kernel.rows === 'R')).toBeCloseTo(0.5, 12);
+    // Half the scored rows take less, the rest what it took.
+    const fewer = kernelSeconds(module, rates, { ...size, R: 256 }, measured);
+    expect(sum(fewer, (kernel) => !isAttention(kernel) && kernel.rows === 'R')).toBeLessThan(0.4);
+    expect(sum(fewer, (kernel) => !isAttention(kernel) && kernel.rows === 'T')).toBeCloseTo(1.25, 12);
+  });
+
+  it('keep their proportions where only the whole was measured', () => {
+    const seconds = kernelSeconds(module, rates, size, [{ tokens: 512, rows: 512, longest: 256, seconds: 2 }]);
+    const plain = kernelSeconds(module, rates, size);
+    seconds.forEach((each, i) => expect(each / plain[i]!).toBeCloseTo(2 / estimate!.seconds, 9));
   });
 });
 

@@ -173,7 +173,7 @@ describe('placeStages', () => {
   });
 
   it('is printed with its predicted balance', () => {
-    expect(printPlacement(placed({ bytesPerDevice: weights + plan.arenaBytes }), plan).join('\n')).toMatch(/^placement: dp=4 on 4 devices, \d\.\d\d GiB of weights each$/);
+    expect(printPlacement(placed({ bytesPerDevice: weights + plan.arenaBytes }), plan).join('\n')).toMatch(/^placement: dp=4 on 4 devices, \d+\.\d MiB of weights each$/);
     const [head, ...rows] = printPlacement(placed({ devices: 5, wanted: { replicas: 2, stages: 2 } }), plan);
     expect(head).toMatch(/^placement: dpxpp=2x2 on 4 devices, predicted balance \d\d\.\d%: 3\.\d\d× one device; 1 left over$/);
     expect(rows).toHaveLength(2);

@@ -17,7 +17,10 @@ interface Tile {
   readonly tn: number;
   /** Rate on an H100 at its power limit with clusters of 2, relative to the best tile, waves and padding apart. */
   readonly rate: number;
-  /** The same for epilogues that read and write the residual stream: 10 bytes an element where others write 1 or 2. */
+  /**
+   * The same for epilogues that read and write the residual stream, 10 bytes an element where others write 1 or 2, unless
+   * the product is deep: beside its main loop such an epilogue weighs little.
+   */
   readonly residual: number;
 }
 
@@ -27,8 +30,8 @@ interface Tile {
  * shared memory's share of a step.
  */
 const TILES: readonly Tile[] = [
-  { mode: 'cooperative', tm: 128, tn: 256, rate: 1, residual: 0.975 },
-  { mode: 'cooperative', tm: 128, tn: 224, rate: 0.965, residual: 0.935 },
+  { mode: 'cooperative', tm: 128, tn: 256, rate: 1, residual: 0.985 },
+  { mode: 'cooperative', tm: 128, tn: 224, rate: 0.935, residual: 0.92 },
   { mode: 'cooperative', tm: 128, tn: 192, rate: 0.93, residual: 0.9 },
   { mode: 'pingpong', tm: 128, tn: 208, rate: 0.965, residual: 0.985 },
   { mode: 'pingpong', tm: 128, tn: 192, rate: 0.965, residual: 1 },
@@ -45,9 +48,11 @@ const TILES: readonly Tile[] = [
 ];
 /** Rows of a group of row tiles at most: what all blocks read at a time fits L2. */
 const RASTER_ROWS = [2816, 1536];
-/** Without a neighbour to share weight tiles with, L2 is read more. */
-const ALONE = 0.91;
+/** Without a neighbour to share weight tiles with, L2 is read more: least by tiles of 256 columns. */
+const alone = (tn: number): number => (tn >= 256 ? 0.96 : 0.89);
 const MOST_STAGES = 8;
+/** A product over so many columns of its left operand is deep. */
+const DEEP = 12_288;
 
 const base = { kind: 'gemm', skeleton: 'wgmma', tk: 64 } as const;
 
@@ -75,13 +80,13 @@ function rasterOf(multiprocessors: number, cluster: number, tm: number, rows: nu
 /** Legal schedules to measure at `rows` rows, likely best first. Empty where wgmma cannot run the kernel. */
 export function wgmmaCandidates(kernel: Contraction, module: KernelModule, device: WgmmaDevice, rows: number): CudaGemmSchedule[] {
   const list: { schedule: CudaGemmSchedule; rate: number }[] = [];
-  const isResidual = segmentsOf(kernel).some(({ outputs }) => outputs.some(({ kind }) => kind === 'rowSum'));
+  const isResidual = kernel.k < DEEP && segmentsOf(kernel).some(({ outputs }) => outputs.some(({ kind }) => kind === 'rowSum'));
   for (const { mode, tm, tn, rate, residual } of TILES) {
     for (const cluster of [2, 1] as const) {
       for (const rasterRows of RASTER_ROWS) {
         const schedule = deepest(kernel, module, device, { ...base, mode, tm, tn, cluster, raster: rasterOf(device.multiprocessors, cluster, tm, rasterRows) });
         if (schedule === undefined) continue;
-        const expected = (isResidual ? residual : rate) * (cluster === 2 ? 1 : ALONE) * (rasterRows === RASTER_ROWS[0] ? 1 : 0.998);
+        const expected = (isResidual ? residual : rate) * (cluster === 2 ? 1 : alone(tn)) * (rasterRows === RASTER_ROWS[0] ? 1 : 0.998);
         list.push({ schedule, rate: expected * waveEfficiency(kernel, schedule, device.multiprocessors, rows) });
       }
     }

@@ -1,10 +1,11 @@
 /** The epilogue of a wgmma tile: one row of a consumer thread's accumulators, in batches of columns. */
 import type { Segment } from '../../../ir/kernel.js';
+import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 import type { Access, Scalar } from '../../../ir/scalar.js';
 import { operands as childrenOf } from '../../../ir/scalar.js';
 import type { CudaOperands, Operand } from '../operands.js';
 import { physicalColumns } from '../operands.js';
-import type { Fragment, RowPrologue, StoreSite } from '../programs.js';
+import type { Fragment, RowPrologue, StoreSite, SumSite } from '../programs.js';
 import { firstHalf, fragmentEpilogue, fragmentStep, indent } from '../programs.js';
 import type { WgmmaLayout } from './layout.js';
 
@@ -21,6 +22,8 @@ const DEPTHS = [
 /** Groups whose results are kept for wide stores where nothing is loaded. */
 const BATCH = 8;
 const DEPTH = 7;
+/** Accumulators of a thread beside which registers are left for sums on their way. */
+const MOST_FOR_SUMS = 192;
 /** Lanes that share a row of a fragment, and so groups that they exchange for wide stores. */
 const QUAD = 4;
 
@@ -33,6 +36,8 @@ interface Context {
   readonly given: ReadonlyMap<string, string>;
   /** Buffers that programs read at the element itself. */
   readonly loads: readonly Operand[];
+  /** Buffers of row sums that quads store four blocks at a time. */
+  readonly sums: readonly Operand[];
   /** Every tile lies inside the segment. */
   readonly isWhole: boolean;
   /** Every tile holds whole rotated heads. */
@@ -51,20 +56,53 @@ export function epilogueText(segment: Segment, operands: CudaOperands, prologue:
   const context: Context = {
     segment, operands, layout, given: prologue.given(`(from + local * ${prologue.scalars.length})`),
     loads: segment.pairing.kind === 'none' ? elementLoads(segment, operands) : [],
+    sums: segment.pairing.kind === 'none' && accumulatorsOf(layout) <= MOST_FOR_SUMS ? segment.outputs.filter(({ kind }) => kind === 'rowSum').map(({ buffer }) => operands.get(buffer)) : [],
     isWhole: physical % tn === 0 && physical === lyingColumns(segment), holdsWholeHeads: segment.pairing.kind === 'rotate' && tn % segment.pairing.headDim === 0,
   };
   const batch = Math.max(step, Math.floor((context.loads.length > 0 ? depthOf(layout).batch : segment.pairing.kind === 'rotate' ? Math.max(BATCH, depthOf(layout).rotated) : BATCH) / step) * step);
-  if (groups <= batch) return batchText(context, '0', groups, DEPTH);
+  const declared = indent(context.sums.map((_, i) => `tw_sums s${i}_;`), DEPTH);
+  if (groups <= batch) return declared + batchText(context, '0', groups, DEPTH) + indent(lastSums(context, groups), DEPTH);
   const whole = Math.floor(groups / batch);
   const rest = groups - whole * batch;
   return [
-    '#pragma unroll\n', indent([`for (int batch_ = 0; batch_ < ${whole}; batch_++) {`], DEPTH), batchText(context, `batch_ * ${batch}`, batch, DEPTH + 1), indent(['}'], DEPTH),
-    ...(rest === 0 ? [] : [batchText(context, String(whole * batch), rest, DEPTH)]),
+    declared, '#pragma unroll\n', indent([`for (int batch_ = 0; batch_ < ${whole}; batch_++) {`], DEPTH), batchText(context, `batch_ * ${batch}`, batch, DEPTH + 1), indent(['}'], DEPTH),
+    ...(rest === 0 ? [] : [batchText(context, String(whole * batch), rest, DEPTH)]), indent(lastSums(context, groups), DEPTH),
   ].join('');
 }
 
-const depthOf = ({ rowBlocks, wn, columnBlocks }: WgmmaLayout): (typeof DEPTHS)[number] =>
-  DEPTHS.find(({ accumulators }) => (rowBlocks * wn * columnBlocks) / 2 <= accumulators)!;
+/** 8-column groups of a block of row sums. */
+const SUM_GROUPS = ROW_SUM_BLOCK / 8;
+
+/** A thread's share of a block, counted from the tile's first: what the fourth of each four completes is stored by the quad together. */
+function takeSum({ segment, operands, sums, isWhole }: Context, { operand, sum }: SumSite, block: string): string[] {
+  const name = `s${sums.findIndex((each) => each.name === operand.name)}_`;
+  const own = `column0 / ${ROW_SUM_BLOCK} + (${block}) - ${QUAD - 1} + quad`;
+  const isInside = isWhole ? '' : ` && (${own}) * ${ROW_SUM_BLOCK} < ${segment.columns}`;
+  return [
+    `tw_sums_take(${name}, ${block}, ${sum}, quad);`,
+    `if ((${block}) % ${QUAD} == ${QUAD - 1} && isStored${isInside}) (${operands.base(operand)})[(long long)row * ${operand.stride} + ${own}] = ${name}.whole;`,
+  ];
+}
+
+/** Completes the last blocks of a row where they are fewer than four. */
+function lastSums({ segment, operands, sums, isWhole }: Context, groups: number): string[] {
+  const blocks = groups / SUM_GROUPS;
+  const over = blocks % QUAD;
+  if (over === 0) return [];
+  return sums.flatMap((operand, i) => {
+    const own = `column0 / ${ROW_SUM_BLOCK} + ${blocks - over} + quad`;
+    const isInside = isWhole ? '' : ` && (${own}) * ${ROW_SUM_BLOCK} < ${segment.columns}`;
+    return [
+      ...Array.from({ length: QUAD - over }, (_, j) => `tw_sums_take(s${i}_, ${over + j}, 0.0f, quad);`),
+      `if (quad < ${over} && isStored${isInside}) (${operands.base(operand)})[(long long)row * ${operand.stride} + ${own}] = s${i}_.whole;`,
+    ];
+  });
+}
+
+/** Of a thread. */
+const accumulatorsOf = ({ rowBlocks, wn, columnBlocks }: WgmmaLayout): number => (rowBlocks * wn * columnBlocks) / 2;
+
+const depthOf = (layout: WgmmaLayout): (typeof DEPTHS)[number] => DEPTHS.find(({ accumulators }) => accumulatorsOf(layout) <= accumulators)!;
 
 /** Buffers that the segment's programs read at the element itself, each once. */
 function elementLoads({ outputs }: Segment, operands: CudaOperands): Operand[] {
@@ -112,6 +150,7 @@ function batchText(context: Context, first: string, count: number, depth: number
         return own === undefined ? undefined : `${own.name}[${group}].${lane === 0 ? 'x' : 'y'}`;
       },
       store: (site) => wide.store(site),
+      ...(context.sums.length === 0 ? {} : { close: (site: SumSite) => takeSum(context, site, `(${offset.length === 0 ? '0' : offset.join(' + ')}) / ${SUM_GROUPS} + ${site.block}`) }),
     };
     // The compiler may not move the loads of one part before the last: they would push accumulators out of registers.
     if (start > 0) programs.push(indent(['asm volatile("" ::: "memory");'], depth + 1));

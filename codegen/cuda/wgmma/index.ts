@@ -56,6 +56,7 @@ export function emitWgmma(kernel: Contraction, operands: CudaOperands, schedule:
     descriptorBase: DESCRIPTOR_BASE, consumerRows: layout.rowBlocks * WGMMA_ROWS, consumerUnits: descriptorUnits(layout.rowBlocks * WGMMA_ROWS * SLAB * 2),
     stageUnits: descriptorUnits(layout.stageBytes), bUnits: descriptorUnits(layout.aBytes),
     release: cluster === 2 ? 'if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane);' : 'if (lane == 0) tw_bar_arrive(empty + 8 * before);',
+    hasSums: segments.some(({ outputs }) => outputs.some(({ kind }) => kind === 'rowSum')),
     segments: segments.map((segment, i) => ({
       map: i + 1, firstTile: tiles.first[i]!, endTile: tiles.first[i + 1] ?? tiles.total, isOnlyOrLast: i === segments.length - 1,
       epilogue: kernel.anchor === 'gemm' ? epilogueText(segment, operands, prologue, layout) : logProbText(kernel, operands, prologue),

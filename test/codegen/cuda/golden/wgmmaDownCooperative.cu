@@ -49,6 +49,19 @@ __device__ __forceinline__ tw_u4 tw_quad_turn(int quad, unsigned w0, unsigned w1
   return { w0, w1, w2, w3 };
 }
 
+/*
+ * Row sums over blocks of columns, of which each lane of a quad has a part: lane q ends up with block q of each four, so
+ * that a quad stores 16 bytes that lie together. Added as tw_quad_sum adds. `block` is constant once loops are unrolled.
+ */
+struct tw_sums { float first, half, whole; };
+__device__ __forceinline__ void tw_sums_take(tw_sums &s, int block, float x, int quad) {
+  if (block % 2 == 0) { s.first = x; return; }
+  const bool isOdd = quad & 1, isUpper = quad & 2;
+  x = (isOdd ? x : s.first) + __shfl_xor_sync(0xffffffffu, isOdd ? s.first : x, 1);
+  if (block % 4 == 1) { s.half = x; return; }
+  s.whole = (isUpper ? x : s.half) + __shfl_xor_sync(0xffffffffu, isUpper ? s.half : x, 2);
+}
+
 /* Where tile number `tile` lies: groups of 16 row tiles (of 128 rows) are walked column by column, so that what all blocks read at a time stays in L2. */
 struct tw_place { int row0, columnTile; };
 __device__ __forceinline__ tw_place tw_place_of(int tile, int rows, int rank) {
@@ -176,6 +189,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_08de54b2be6842a4_cd1
               int place_ = columnTile - 0, quad = self & 3;
               asm volatile("" : "+r"(place_), "+r"(quad));
               const int column0 = place_ * 96;
+              tw_sums s0_;
 #pragma unroll
               for (int batch_ = 0; batch_ < 1; batch_++) {
                 {
@@ -188,7 +202,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_08de54b2be6842a4_cd1
                   unsigned w0_[8] = {};
                   {
                     float * const er0 = ((float *)p3) + (long long)(row) * 256;
-                    float * const er1 = ((float *)p5) + (long long)(row) * 32;
 #pragma unroll
                     for (int block_ = 0; block_ < 4; block_++) {
                       float es0 = 0.0f;
@@ -209,10 +222,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_08de54b2be6842a4_cd1
                           }
                         }
                       }
-                      es0 = tw_quad_sum(es0);
-                      if (quad == 0 && isStored && (column0 + 8 * (batch_ * 8)) + 16 * block_ < 256) {
-                        er1[((column0 + 8 * (batch_ * 8)) + 16 * block_) / 16] = es0;
-                      }
+                      tw_sums_take(s0_, (batch_ * 8) / 2 + block_, es0, quad);
+                      if (((batch_ * 8) / 2 + block_) % 4 == 3 && isStored && (column0 / 16 + ((batch_ * 8) / 2 + block_) - 3 + quad) * 16 < 256) (((float *)p5))[(long long)row * 32 + column0 / 16 + ((batch_ * 8) / 2 + block_) - 3 + quad] = s0_.whole;
                     }
                   }
 #pragma unroll
@@ -233,7 +244,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_08de54b2be6842a4_cd1
                 unsigned w0_[4] = {};
                 {
                   float * const er0 = ((float *)p3) + (long long)(row) * 256;
-                  float * const er1 = ((float *)p5) + (long long)(row) * 32;
 #pragma unroll
                   for (int block_ = 0; block_ < 2; block_++) {
                     float es0 = 0.0f;
@@ -254,10 +264,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_08de54b2be6842a4_cd1
                         }
                       }
                     }
-                    es0 = tw_quad_sum(es0);
-                    if (quad == 0 && isStored && (column0 + 8 * (8)) + 16 * block_ < 256) {
-                      er1[((column0 + 8 * (8)) + 16 * block_) / 16] = es0;
-                    }
+                    tw_sums_take(s0_, (8) / 2 + block_, es0, quad);
+                    if (((8) / 2 + block_) % 4 == 3 && isStored && (column0 / 16 + ((8) / 2 + block_) - 3 + quad) * 16 < 256) (((float *)p5))[(long long)row * 32 + column0 / 16 + ((8) / 2 + block_) - 3 + quad] = s0_.whole;
                   }
                 }
 #pragma unroll
@@ -267,6 +275,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_08de54b2be6842a4_cd1
                   if (isStored && column < 256) *(tw_u4 *)(((unsigned short *)p4) + (long long)row * 256 + column) = words_;
                 }
               }
+              tw_sums_take(s0_, 2, 0.0f, quad);
+              tw_sums_take(s0_, 3, 0.0f, quad);
+              if (quad < 2 && isStored && (column0 / 16 + 4 + quad) * 16 < 256) (((float *)p5))[(long long)row * 32 + column0 / 16 + 4 + quad] = s0_.whole;
             }
           }
         }

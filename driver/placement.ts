@@ -1,0 +1,67 @@
+/** Where the parts of a compiled model go: what the devices have room for, and what its launches cost there. */
+import { kernelSeconds, type Rates } from '../autotune/index.js';
+import { UserError } from '../errors.js';
+import { packedBytes, rowMaps } from '../ir/packing.js';
+import type { Parallelism } from '../ir/placement.js';
+import { placeStages, type PlacedStages } from '../passes/placeStages.js';
+import { machineBytes } from '../runtime/cpu/memoryUse.js';
+import { sizeInBytes } from '../runtime/kernelCache.js';
+import { readSettings } from '../settings.js';
+import type { Rebuild } from './artifact.js';
+import type { CompiledModel } from './compile.js';
+import { devicesFor } from './gpu.js';
+
+export interface PlacementRequest {
+  /** Of the whole run. */
+  readonly devices: number;
+  /** Absent: as memory and costs suggest. */
+  readonly wanted?: Parallelism;
+  readonly rebuild: Rebuild;
+}
+
+/** On a GPU, beside weights and activations: the context, machine code, buffers through which weights are loaded. */
+const GPU_RESERVE = 2 ** 30;
+
+/** Only their ratio matters: which launches wait for arithmetic, which for memory. */
+const RATES: Readonly<Record<'cpu' | 'sm_80' | 'sm_90a', Rates>> = {
+  cpu: { flopsPerSecond: 4e11, bytesPerSecond: 2e10 },
+  sm_80: { flopsPerSecond: 3.12e14, bytesPerSecond: 1.9e12 },
+  sm_90a: { flopsPerSecond: 9.9e14, bytesPerSecond: 3.35e12 },
+};
+
+/** What a micro-batch of trees of questions is like: scored rows a token, and tokens of a tree. */
+const SCORED = 0.6;
+const LONGEST = 256;
+
+/**
+ * Places a model on devices of this machine. Depends on the plan, the devices and settings alone, so that processes that
+ * ask the same come to the same. Throws UserError where it does not fit, or TILEWRIGHT_DEVICE_MEMORY is no size.
+ */
+export function placeModel(model: CompiledModel, { devices, wanted, rebuild }: PlacementRequest): PlacedStages {
+  const { plan } = model;
+  const rowMap = rowMaps();
+  const { tokens, longest } = plan.capacity;
+  return placeStages({
+    plan, devices, bytesPerDevice: roomFor(model, devices, rebuild),
+    costs: kernelSeconds(plan, RATES[model.target === 'cpu' ? 'cpu' : model.facts.arch], { T: tokens, R: Math.ceil(SCORED * tokens), longest: Math.min(longest, LONGEST) }, plan.bucketSeconds),
+    // A CPU reads tables where they lie in the checkpoint.
+    weightBytes: (weight) => (model.target === 'cpu' && weight.layout === 'rows' ? 0 : packedBytes(weight, rowMap(weight).length)),
+    ...(wanted === undefined ? {} : { wanted }),
+  });
+}
+
+/** Bytes of a device that weights and activations may take. CPU devices share the machine's memory. */
+function roomFor(model: CompiledModel, devices: number, rebuild: Rebuild): number {
+  const limit = deviceMemory();
+  if (limit !== undefined) return limit;
+  if (model.target === 'cpu') return machineBytes() / devices;
+  const infos = devicesFor(model.facts.arch, rebuild, devices).devices.slice(0, devices);
+  return Math.min(...infos.map(({ totalBytes }) => totalBytes)) - GPU_RESERVE;
+}
+
+function deviceMemory({ deviceMemory: text } = readSettings()): number | undefined {
+  if (text === undefined) return undefined;
+  const bytes = sizeInBytes(text);
+  if (bytes === undefined) throw new UserError(`TILEWRIGHT_DEVICE_MEMORY is ${JSON.stringify(text.slice(0, 100))}, which is no size`, 'export TILEWRIGHT_DEVICE_MEMORY=40GiB (KiB, MiB, GiB or TiB)');
+  return bytes;
+}

@@ -1,0 +1,65 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { Timeline, united } from '../../driver/timeline.js';
+import { timelineEvents } from '../../driver/trace.js';
+import type { DeviceSpan } from '../../runtime/scoring.js';
+
+const batch = (tokens: number): { tokens: Int32Array; row: Int32Array } => ({ tokens: new Int32Array(tokens), row: new Int32Array(1) });
+const span = (device: number, begin: number, end: number, kind: DeviceSpan['kind'] = 'compute'): DeviceSpan => ({ device, kind, begin, end });
+
+/** Two stages, milliseconds from 1,000: the second waits for the first, which sends what it computed meanwhile. */
+function pipeline(): Timeline {
+  const timeline = new Timeline();
+  timeline.add(0, batch(7), [span(0, 1000, 1010), span(0, 1010, 1012, 'copy'), span(1, 1012, 1020)]);
+  timeline.add(1, batch(9), [span(0, 1010, 1018), span(0, 1018, 1020, 'copy'), span(1, 1020, 1030)]);
+  return timeline;
+}
+
+describe('the timeline of a run', () => {
+  it('says how busy each device was, from the first begin to the last end of any', () => {
+    const use = pipeline().use(3)!;
+    expect(use.map(({ device }) => device)).toEqual([0, 1, 2]);
+    expect(use[0]).toEqual({ device: 0, computeSeconds: 0.018, copySeconds: 0.004, busyShare: 18 / 30 });
+    expect(use[1]).toEqual({ device: 1, computeSeconds: 0.018, copySeconds: 0, busyShare: 18 / 30 });
+    expect(use[2]).toEqual({ device: 2, computeSeconds: 0, copySeconds: 0, busyShare: 0 });
+  });
+
+  it('knows nothing of devices that say nothing', () => {
+    const timeline = new Timeline();
+    timeline.add(0, batch(3));
+    expect([timeline.use(2), timeline.window, timeline.gaps(0), timelineEvents(timeline, 2).filter(({ ph }) => ph === 'X')]).toEqual([undefined, undefined, [], []]);
+  });
+
+  it('counts no moment twice, and gaps are what is left (random spans)', () => {
+    const spans = fc.array(fc.tuple(fc.integer({ min: 0, max: 3 }), fc.integer({ min: 0, max: 300 }), fc.integer({ min: 1, max: 60 })), { minLength: 1, maxLength: 30 });
+    fc.assert(fc.property(spans, (list) => {
+      const timeline = new Timeline();
+      list.forEach(([device, begin, length], i) => timeline.add(i, batch(1), [span(device, begin, begin + length)]));
+      const window = timeline.window!;
+      for (const { device, busyShare } of timeline.use(4)!) {
+        let busy = 0;
+        for (let at = window.begin; at < window.end; at++) busy += list.some(([who, begin, length]) => who === device && begin <= at && at < begin + length) ? 1 : 0;
+        expect(busyShare).toBeCloseTo(busy / (window.end - window.begin), 10);
+        const idle = timeline.gaps(device).reduce((sum, { begin, end }) => sum + end - begin, 0);
+        expect(idle + busy).toBe(window.end - window.begin);
+        expect(united([...timeline.gaps(device), ...timeline.of(device, 'compute')])).toEqual([window]);
+      }
+    }));
+  });
+
+  it('becomes one process a device, with tracks for compute, copies and gaps', () => {
+    const events = timelineEvents(pipeline(), 2);
+    const names = events.flatMap((event) => (event.name === 'process_name' ? [event.args['name']] : []));
+    expect(names).toEqual(['device 0', 'device 1']);
+    const slices = (pid: number, cat: string): (readonly [string, number, number])[] => events.flatMap((event) => (
+      event.ph === 'X' && event.pid === pid && event.cat === cat ? [[event.name, event.ts, event.dur] as const] : []));
+    expect(slices(1, 'compute')).toEqual([['micro-batch 0', 0, 10_000], ['micro-batch 1', 10_000, 8000]]);
+    expect(slices(1, 'copy')).toEqual([['micro-batch 0', 10_000, 2000], ['micro-batch 1', 18_000, 2000]]);
+    expect(slices(1, 'idle')).toEqual([['idle', 18_000, 12_000]]);
+    expect(slices(2, 'compute')).toEqual([['micro-batch 0', 12_000, 8000], ['micro-batch 1', 20_000, 10_000]]);
+    expect(slices(2, 'idle')).toEqual([['idle', 0, 12_000]]);
+    const tracks = new Set(events.flatMap((event) => (event.ph === 'X' ? [`${event.cat} ${event.tid}`] : [])));
+    expect([...tracks].sort()).toEqual(['compute 1', 'copy 2', 'idle 3']);
+    expect(events.find((event) => event.ph === 'X' && event.cat === 'compute')?.args).toEqual({ tokens: 7, rows: 1 });
+  });
+});

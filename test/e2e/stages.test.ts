@@ -1,0 +1,99 @@
+/**
+ * A model spread over several devices of a CPU: whole replicas, stages of a pipeline, replicas of pipelines. The same
+ * processes, placement and order of copies as on GPUs; the answers are those of one device, to the bit.
+ */
+import { writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { CONFIG, failure, isBuilt, questions, runArguments, success, temporaryFolder, textOf, tilewright, warmCache, writeCheckpoint, writeData } from './support.js';
+
+describe.skipIf(!isBuilt)('a model on several devices', () => {
+  const model = writeCheckpoint();
+  const data = writeData(questions(120));
+  const run = async (...more: string[]): Promise<{ readonly samples: string; readonly stderr: string }> => {
+    const out = temporaryFolder();
+    const { stderr } = success(await tilewright(runArguments(model, data, '--out', out, ...more)));
+    return { samples: textOf(out, 'samples'), stderr };
+  };
+  let alone = '';
+
+  beforeAll(async () => {
+    await warmCache(model);
+    alone = (await run()).samples;
+  });
+
+  test.each<[string, number, RegExp]>([
+    ['pp=4', 4, /placement: pp=4 on 4 devices, predicted balance \d\d\.\d%: \d\.\d\d× one device/],
+    ['pp=3', 3, /placement: pp=3 on 3 devices/],
+    ['pp=2', 2, /placement: pp=2 on 2 devices.*\n.*stage 0: prepare to layers.*% of the work.*of weights.*of activations\n.*stage 1: layers.* to head\.reduce/],
+    ['dpxpp=2x2', 4, /placement: dpxpp=2x2 on 4 devices/],
+    ['dp=4', 4, /placement: dp=4 on 4 devices/],
+    ['dp=3', 3, /placement: dp=3 on 3 devices/],
+    ['auto', 2, /placement: dp=2 on 2 devices/],
+  ])('gives the answers of one with --parallel %s, and says how it lies', async (parallel, devices, says) => {
+    const { samples, stderr } = await run('--target', 'cpu', '--devices', String(devices), '--parallel', parallel);
+    expect(stderr).toMatch(says);
+    expect(samples).toBe(alone);
+  });
+
+  test('says nothing of a placement where there is one device', async () => {
+    expect((await run('--devices', '1')).stderr).not.toContain('placement');
+  });
+
+  test('takes over what another number of devices has finished', async () => {
+    const out = temporaryFolder();
+    success(await tilewright(runArguments(model, data, '--out', out, '--docs', '0:120', '--devices', '3', '--parallel', 'pp=3')));
+    const { stderr } = success(await tilewright(runArguments(model, data, '--out', out, '--docs', '0:120', '--resume', '--devices', '2', '--parallel', 'dp=2')));
+    expect(stderr).toContain('120 questions taken over');
+  });
+
+  test('refuses more stages than the plan has launches', async () => {
+    const { error } = failure(await tilewright(runArguments(model, data, '--parallel', 'pp=15')));
+    expect(error).toMatch(/15 stages of a plan of 14 launches/);
+  });
+});
+
+describe.skipIf(!isBuilt)('a model that is too large for a device', () => {
+  const data = writeData(questions(60, 11));
+  let config = '';
+  let alone = '';
+  const arguments_ = (...more: string[]): string[] => runArguments(config, data, '--init', 'random:5', ...more);
+  /** What weights and activations may take of each device. */
+  const within = (deviceMemory: string): { env: Record<string, string> } => ({ env: { TILEWRIGHT_DEVICE_MEMORY: deviceMemory } });
+
+  beforeAll(async () => {
+    const dir = writeCheckpoint({ weights: null }, 'large');
+    config = join(dir, 'config.json');
+    writeFileSync(config, JSON.stringify({ ...CONFIG, hidden_size: 256, intermediate_size: 512, num_hidden_layers: 4, num_attention_heads: 8, num_key_value_heads: 8 }));
+    expect(dirname(config)).toBe(dir);
+    await warmCache(config, '--init', 'random:5');
+    const out = temporaryFolder();
+    success(await tilewright(arguments_('--out', out)));
+    alone = textOf(out, 'samples');
+  });
+
+  test.each<[number, string]>([[2, 'pp=2'], [4, 'dpxpp=2x2'], [3, 'pp=3']])('is spread over %i devices as %s by itself, with the same answers', async (devices, placement) => {
+    const out = temporaryFolder();
+    const { stderr } = success(await tilewright(arguments_('--devices', String(devices), '--out', out), within('9MiB')));
+    expect(stderr).toContain(`placement: ${placement} on ${devices} devices`);
+    expect(textOf(out, 'samples')).toBe(alone);
+  });
+
+  test('is refused as whole replicas, with what would fit', async () => {
+    const { error, hint } = failure(await tilewright(arguments_('--devices', '4', '--parallel', 'dp=4'), within('9MiB')));
+    expect(error).toMatch(/does not fit a device of which each has room for 9\.0 MiB/);
+    expect(hint).toMatch(/a longer pipeline \(--parallel pp=2\)/);
+  });
+
+  test('is refused by too few devices, with the number that would hold it', async () => {
+    const { error, hint } = failure(await tilewright(arguments_('--devices', '2'), within('6MiB')));
+    expect(error).toMatch(/does not fit 2 devices as a pipeline of which each has room for 6\.0 MiB: its largest stage takes .* of weights and .* of activations of two micro-batches of 256 tokens/);
+    const [, pp = ''] = /--devices (\d) --parallel pp=\1/.exec(hint) ?? [];
+    const { stderr } = success(await tilewright(arguments_('--devices', pp), within('6MiB')));
+    expect(stderr).toContain(`placement: pp=${pp} on ${pp} devices`);
+  });
+
+  test('is refused with a size that is none', async () => {
+    expect(failure(await tilewright(arguments_('--devices', '2'), within('lots'))).error).toMatch(/TILEWRIGHT_DEVICE_MEMORY is "lots", which is no size/);
+  });
+});
