@@ -28,7 +28,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --devices 3 --target cuda', () => 
     mkdirSync(memory);
     const { stderr } = success(await tilewright(
       ['run', model, '--task', 'multiple_choice', '--data', data, '--target', 'cuda', '--devices', String(devices), ...CAPACITY, '--out', out, ...more],
-      { env: gpu!.environment('devices=3', `ipc=${memory}`, ...faults) },
+      { env: gpu!.environment('devices=3', `totalBytes=${2 ** 33}`, `ipc=${memory}`, ...faults) },
     ));
     const hashes = existsSync(join(memory, 'hashes')) ? readFileSync(join(memory, 'hashes'), 'utf8').trimEnd().split('\n') : [];
     return { stderr, hashes, samples: textOf(out, 'samples') };
@@ -80,7 +80,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --devices 3 --target cuda', () => 
   test('leaves no memory behind', async () => {
     const memory = join(temporaryFolder(), 'memory');
     mkdirSync(memory);
-    success(await tilewright(['run', model, '--task', 'multiple_choice', '--data', data, '--target', 'cuda', '--devices', '2', ...CAPACITY], { env: gpu!.environment('devices=2', `ipc=${memory}`) }));
+    success(await tilewright(['run', model, '--task', 'multiple_choice', '--data', data, '--target', 'cuda', '--devices', '2', ...CAPACITY], { env: gpu!.environment('devices=2', `totalBytes=${2 ** 33}`, `ipc=${memory}`) }));
     expect(readdirSync(memory)).toEqual(['hashes']);
   });
 });
