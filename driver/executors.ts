@@ -69,8 +69,7 @@ export function loadExecutor(checkpoint: Checkpoint, model: CompiledModel, optio
   const stages = devices.length === 1 ? undefined
     : placeModel(model, { devices: replicas * devices.length, rebuild, wanted: { replicas, stages: devices.length } }).stages.map(({ first, end }): Stage => ({ first, end }));
   if (model.target === 'cpu') return loadCpuExecutor(checkpoint, model, { threads: options.threads, ...(stages === undefined ? {} : { stages }) }, ui);
-  if (stages !== undefined) throw new Error(`a pipeline of ${stages.length} GPUs`);
-  return loadCudaExecutor(checkpoint, model, devices, options, ui);
+  return loadCudaExecutor(checkpoint, model, { ...options, devices, ...(stages === undefined ? {} : { stages }) }, ui);
 }
 
 /** How many kernels are to be compiled, for people. */
@@ -90,19 +89,30 @@ export async function loadCpuExecutor(
   });
 }
 
-async function loadCudaExecutor(checkpoint: Checkpoint, model: CudaModel, ordinals: readonly number[], { rebuild, siblings }: LoadOptions, ui: Ui): Promise<CudaExecutor> {
+/** How stages reach each other, in words. */
+const ROUTES = { local: 'on one device', peer: 'device to device', host: 'through the host: these devices do not reach each other' } as const;
+
+interface CudaLoadOptions extends LoadOptions {
+  readonly devices: readonly number[];
+  readonly stages?: readonly Stage[];
+}
+
+async function loadCudaExecutor(checkpoint: Checkpoint, model: CudaModel, { devices: indices, stages, rebuild, siblings }: CudaLoadOptions, ui: Ui): Promise<CudaExecutor> {
   const { plan, facts: { arch } } = model;
-  const { devices, driverVersion } = devicesFor(arch, rebuild, Math.max(...ordinals) + 1);
-  const device = devices[ordinals[0]!]!;
+  const { devices, driverVersion } = devicesFor(arch, rebuild, Math.max(...indices) + 1);
+  const own = indices.map((index) => devices[index]!);
   ui.phase('compile kernels', distinct(model));
   const emitted = emitCudaPlan(plan);
   const compiled = await compileCudaKernels(emitted, arch, { driverVersion, extra: [{ symbol: PACK_UNIT, source: PACK_SOURCE }] });
   if (!compiled.isCached) ui.note(`kernels compiled in ${compiled.seconds.toFixed(1)} s by ${compiled.compiler}`);
-  ui.phase('load weights', device.name);
+  ui.phase('load weights', own.map(({ name }) => name).join(', '));
   return CudaExecutor.create({
-    plan, kernels: emitted.kernels, cubins: compiled.cubins, packCubin: compiled.cubins.get(PACK_UNIT)!, tensors: checkpoint.tensors, ordinals: [device.ordinal],
+    plan, kernels: emitted.kernels, cubins: compiled.cubins, packCubin: compiled.cubins.get(PACK_UNIT)!, tensors: checkpoint.tensors, ordinals: own.map(({ ordinal }) => ordinal),
     ...(siblings === undefined ? {} : { exchangeOf: (stage) => siblings.exchange(stage) }),
-    onMemory: (use) => ui.note(printCudaMemoryUse(use)),
+    ...(stages === undefined
+      ? { onMemory: (use) => ui.note(printCudaMemoryUse(use)) }
+      // What each holds was told with the placement.
+      : { stages, onRoutes: (routes) => ui.note(`stages hand on ${[...new Set(routes)].map((route) => ROUTES[route]).join(', ')}`) }),
     onLoaded: (times) => ui.note(printLoadTimes(times)),
     onProgress: ({ doneBytes, totalBytes }) => ui.step(totalBytes === 0 ? 1 : doneBytes / totalBytes),
   });

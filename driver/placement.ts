@@ -20,7 +20,7 @@ export interface PlacementRequest {
 }
 
 /** On a GPU, beside weights and activations: the context, machine code, buffers through which weights are loaded. */
-const GPU_RESERVE = 2 ** 30;
+const gpuReserve = (totalBytes: number): number => Math.min(2 ** 30, totalBytes / 8);
 
 /** Only their ratio matters: which launches wait for arithmetic, which for memory. */
 const RATES: Readonly<Record<'cpu' | 'sm_80' | 'sm_90a', Rates>> = {
@@ -56,7 +56,7 @@ function roomFor(model: CompiledModel, devices: number, rebuild: Rebuild): numbe
   if (limit !== undefined) return limit;
   if (model.target === 'cpu') return machineBytes() / devices;
   const infos = devicesFor(model.facts.arch, rebuild, devices).devices.slice(0, devices);
-  return Math.min(...infos.map(({ totalBytes }) => totalBytes)) - GPU_RESERVE;
+  return Math.min(...infos.map(({ totalBytes }) => totalBytes - gpuReserve(totalBytes)));
 }
 
 function deviceMemory({ deviceMemory: text } = readSettings()): number | undefined {

@@ -1,0 +1,53 @@
+/** A model on several GPUs through the real command: driver and NVRTC are stand-ins, everything else is real. */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
+import { CAPACITY, CONFIG, failure, isBuilt, questions, success, temporaryFolder, textOf, tilewright, writeCheckpoint, writeData } from './support.js';
+
+if (!canFakeGpu) process.stderr.write('SKIPPED: several GPUs through the command: no cc or g++ on PATH\n');
+
+describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several GPUs', () => {
+  const gpu = canFakeGpu ? new FakeGpu(temporaryFolder()) : undefined;
+  const data = writeData(questions(60));
+  let config = '';
+  let alone = '';
+  const command = (...more: string[]): string[] => ['run', config, '--init', 'random:5', '--task', 'multiple_choice', '--data', data, '--target', 'cuda', ...CAPACITY, ...more];
+  const run = async (environment: Readonly<Record<string, string>>, ...more: string[]): Promise<{ readonly samples: string; readonly stderr: string }> => {
+    const out = temporaryFolder();
+    const { stderr } = success(await tilewright(command('--out', out, ...more), { env: { ...gpu!.environment('devices=4'), ...environment } }));
+    return { samples: textOf(out, 'samples'), stderr };
+  };
+
+  beforeAll(async () => {
+    config = join(writeCheckpoint({ weights: null }, 'large'), 'config.json');
+    writeFileSync(config, JSON.stringify({ ...CONFIG, hidden_size: 256, intermediate_size: 512, num_hidden_layers: 4, num_attention_heads: 8, num_key_value_heads: 8 }));
+    alone = (await run({})).samples;
+  });
+
+  test.each([['dp=4', ['Fake H10']], ['pp=4', ['Fake H100, Fake H101, Fake H102, Fake H103', 'stages hand on device to device']], ['dpxpp=2x2', ['stages hand on device to device']]])('--parallel %s says how it lies and leaves what one device leaves', async (parallel, says) => {
+    const { samples, stderr } = await run({}, '--parallel', parallel);
+    expect(stderr).toContain(`placement: ${parallel} on 4 devices`);
+    for (const text of says) expect(stderr).toContain(text);
+    expect(samples).toBe(alone);
+  });
+
+  test('goes through the host where devices do not reach each other, and says so', async () => {
+    const { samples, stderr } = await run(gpu!.environment('devices=4', 'peers=0'), '--parallel', 'pp=2');
+    expect(stderr).toContain('through the host');
+    expect(samples).toBe(alone);
+  });
+
+  test('by itself is a pipeline where the model fits no device, though replicas were begun', async () => {
+    const { samples, stderr } = await run({ TILEWRIGHT_DEVICE_MEMORY: '6MiB' }, '--devices', '4');
+    expect(stderr).toContain('placement: dpxpp=2x2 on 4 devices');
+    expect(stderr).not.toMatch(/left out|ended/);
+    expect(samples).toBe(alone);
+  });
+
+  test('is refused where it does not fit, whatever the processes that were begun say', async () => {
+    const { error, hint } = failure(await tilewright(command('--devices', '2'), { env: { ...gpu!.environment('devices=4'), TILEWRIGHT_DEVICE_MEMORY: '4MiB' } }));
+    expect(error).toMatch(/does not fit 2 devices as a pipeline of which each has room for 4\.0 MiB/);
+    expect(hint).toMatch(/--devices \d --parallel pp=\d/);
+  });
+});
