@@ -104,9 +104,9 @@ export class DevicePool implements Executor {
     return this.size.maxRows;
   }
 
-  /** Of the replicas that are ready; no less than one asks. */
+  /** Of those that load the model too: what waits here is theirs the moment that they are ready. */
   get inFlight(): number {
-    return Math.max(1, this.members.filter(({ state }) => state === 'ready').reduce((sum, { replica }) => sum + inFlightOf(replica), 0));
+    return Math.max(1, this.living().reduce((sum, { replica }) => sum + inFlightOf(replica), 0));
   }
 
   /** Those that compute or will: the end of a run is cut for all of them. */

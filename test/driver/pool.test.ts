@@ -166,12 +166,17 @@ describe('replicas side by side', () => {
     let release: () => void = () => undefined;
     const { pool, replicas } = world([[{ open: () => new Promise((resolve) => { release = resolve; }) }], [{}]]);
     await pool.opened();
-    expect([pool.inFlight, pool.replicas]).toEqual([2, 2]);
+    expect([pool.inFlight, pool.replicas]).toEqual([4, 2]);
     const asked = batches(40);
     const all = scoreAll(pool, asked);
     await wait(5);
     expect(replicas[0]!.batches).toHaveLength(0);
+    const before = replicas[1]!.batches.length;
     release();
+    await wait(0);
+    // At once, not when the others have finished something.
+    expect(replicas[0]!.batches).toHaveLength(2);
+    expect(replicas[1]!.batches.length - before).toBeLessThan(4);
     expect(answersOf(await all)).toEqual(expected(asked));
     expect(replicas[0]!.batches.length).toBeGreaterThan(5);
     await pool.close();
