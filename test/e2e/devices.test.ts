@@ -64,12 +64,12 @@ describe.skipIf(!isBuilt)('several devices', () => {
   });
 
   test.each([
-    ['--devices', '1'], ['--devices', '2'], ['--devices', '3'], ['--devices', '4'], ['--parallel', 'dp=2'],
-  ])('%s %s gives the answers of one', async (...flags) => {
+    [1, '--devices', '1'], [2, '--devices', '2'], [3, '--devices', '3'], [4, '--devices', '4'], [2, '--parallel', 'dp=2'],
+    [2, '--parallel', 'pp=2'], [3, '--parallel', 'pp=3'], [4, '--parallel', 'dpxpp=2x2'],
+  ] as const)('%i: %s %s gives the answers of one', async (count, flag, value) => {
     const out = temporaryFolder();
-    const { stdout } = success(await tilewright(run(out, ...flags)));
+    const { stdout } = success(await tilewright(run(out, flag, value)));
     isAsOnOne(out);
-    const count = Number(flags[1].at(-1));
     expect(stdout).toMatch(new RegExp(`^busy: ${Array.from({ length: count }, (_, i) => `device ${i} [\\d.]+ %`).join(', ')}$`, 'm'));
     const { throughput } = JSON.parse(textOf(out, 'results')) as { throughput: { devices: { device: number; computeSeconds: number; busyShare: number }[] } };
     expect(throughput.devices.map(({ device }) => device)).toEqual(Array.from({ length: count }, (_, i) => i));
@@ -103,6 +103,16 @@ describe.skipIf(!isBuilt)('several devices', () => {
     process.kill(killed!, 'SIGKILL');
     const { stderr } = success(await running.ended);
     expect(stderr).toMatch(/device \d: the device process ended \(SIGKILL\): another one takes over/);
+    isAsOnOne(out);
+  });
+
+  test('in pipelines, of which one is killed, go on too', async () => {
+    const out = temporaryFolder();
+    const running = start(run(out, '--parallel', 'dpxpp=2x2'));
+    const [killed] = await underWay(running, out, 5000, 2);
+    process.kill(killed!, 'SIGKILL');
+    const { stderr } = success(await running.ended);
+    expect(stderr).toMatch(/devices (0 and 1|2 and 3): the device process ended \(SIGKILL\)/);
     isAsOnOne(out);
   });
 

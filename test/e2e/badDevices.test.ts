@@ -1,0 +1,95 @@
+/**
+ * What goes wrong with one of several GPUs, through the real command: the driver is a stand-in, everything else is real. Its
+ * kernels compute nothing, so equal answers mean here that no question was lost or scored twice; devices.test.ts compares bits.
+ */
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
+import { CAPACITY, failure, filesOf, isBuilt, questions, success, temporaryFolder, textOf, tilewright, writeCheckpoint, writeData, type Outcome } from './support.js';
+
+if (!canFakeGpu) process.stderr.write('SKIPPED: faults of one of several GPUs: no cc or g++ on PATH\n');
+
+describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several devices', () => {
+  const gpu = canFakeGpu ? new FakeGpu(temporaryFolder()) : undefined;
+  const model = writeCheckpoint();
+  const data = writeData(questions(400));
+  const run = (faults: readonly string[], out: string, ...more: string[]): Promise<Outcome> => tilewright(
+    ['run', model, '--task', 'multiple_choice', '--data', data, '--target', 'cuda', '--sharing', 'none', ...CAPACITY, '--out', out, ...more],
+    { env: { ...gpu!.environment('devices=4', `totalBytes=${8 * 2 ** 30}`, ...faults), ...(faults.some((fault) => fault.includes(':-1:')) ? { TILEWRIGHT_DEVICE_TIMEOUT: '3' } : {}) } },
+  );
+
+  /** What a run on one leaves: every fault that is got over must leave the same. */
+  let sound: Promise<string> | undefined;
+  const onOne = (): Promise<string> => sound ??= (async () => {
+    const out = temporaryFolder();
+    success(await run([], out));
+    return textOf(out, 'samples');
+  })();
+
+  test.each(['1', '2', '3', '4', 'all'])('--devices %s gives the answers of one', async (devices) => {
+    const wanted = await onOne();
+    const out = temporaryFolder();
+    const { stderr } = success(await run([], out, '--devices', devices));
+    expect(stderr).not.toContain('warning');
+    expect(textOf(out, 'samples')).toBe(wanted);
+  });
+
+  test('asks for no more than there are', async () => {
+    const { error, hint } = failure(await run([], temporaryFolder(), '--devices', '5'));
+    expect(error).toBe('5 GPUs for cuda:sm_90a are asked for, and this machine has 4');
+    expect(hint).toBe('use --devices 4');
+  });
+
+  test('leaves out one that has no memory for the model, and says so', async () => {
+    const wanted = await onOne();
+    const out = temporaryFolder();
+    const { stderr } = success(await run(['fail:cuMemAlloc_v2:2:1', 'failDevice=2'], out, '--devices', '4'));
+    expect(stderr).toMatch(/warning: device 2 is left out, the run goes on with 3 of 4: This plan needs [\d.]+ MiB of device memory/);
+    expect(textOf(out, 'samples')).toBe(wanted);
+  });
+
+  test('says what is missing where none has the memory', async () => {
+    const { error, hint } = failure(await run(['fail:cuMemAlloc_v2:2:1'], temporaryFolder(), '--devices', '2'));
+    expect(error).toMatch(/This plan needs [\d.]+ MiB of device memory/);
+    expect(hint).not.toBe('');
+  });
+
+  test.each([
+    ['an illegal access', 700, 'CUDA_ERROR_ILLEGAL_ADDRESS'],
+    ['a kernel that hangs', -1, 'has not answered for 3 s'],
+  ] as const)('after %s on one goes on in another process', async (_what, code, said) => {
+    const wanted = await onOne();
+    const out = temporaryFolder();
+    const { stderr } = success(await run([`fail:cuLaunchKernelEx:${code}:70`, 'failDevice=1', `once=${join(temporaryFolder(), 'failed')}`], out, '--devices', '3'));
+    expect(stderr).toContain(said);
+    expect(stderr).toMatch(/device 1: the device process ended/);
+    expect(textOf(out, 'samples')).toBe(wanted);
+  });
+
+  test('goes on without one that is lost again and again', async () => {
+    const wanted = await onOne();
+    const out = temporaryFolder();
+    // Its process comes back each time, and each time a micro-batch ends it; the others have the time to finish all.
+    const { stderr } = success(await run(['fail:cuLaunchKernelEx:700:50', 'failDevice=1'], out, '--devices', '3'));
+    expect(stderr).toMatch(/device 1: the device process ended \(.*CUDA_ERROR_ILLEGAL_ADDRESS/);
+    expect(textOf(out, 'samples')).toBe(wanted);
+  });
+
+  test('on which all are lost ends, its journal whole, and goes on from there with another number', async () => {
+    const wanted = await onOne();
+    const out = temporaryFolder();
+    const { hint } = failure(await run(['fail:cuLaunchKernelEx:700:60'], out, '--devices', '2'));
+    expect(hint).toContain('journal');
+    expect(filesOf(out, 'journal')).toHaveLength(1);
+    success(await run([], out, '--devices', '3', '--resume'));
+    expect(textOf(out, 'samples')).toBe(wanted);
+  });
+
+  test('goes on with halves where one runs out of memory in a micro-batch', async () => {
+    const wanted = await onOne();
+    const out = temporaryFolder();
+    const { stderr } = success(await run(['fail:cuLaunchKernelEx:2:40:1', 'failDevice=1'], out, '--devices', '2'));
+    expect(stderr).toMatch(/ran out of memory in a micro-batch of \d+ tokens: going on with halves/);
+    expect(textOf(out, 'samples')).toBe(wanted);
+  });
+});
