@@ -1,0 +1,82 @@
+/**
+ * What pipelines of GPUs do and what they get over, through the real command: drivers are stand-ins, placement,
+ * processes, queues and copies are real. What kernels leave is rubbish, the same each time: answers of faulty runs are compared with a sound one's.
+ */
+import { join } from 'node:path';
+import { readFileSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
+import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
+import { CAPACITY, isBuilt, questions, success, temporaryFolder, textOf, tilewright, writeCheckpoint, writeData, type Outcome } from './support.js';
+
+if (!canFakeGpu) process.stderr.write('SKIPPED: pipelines of GPUs through the command: no cc or g++ on PATH\n');
+
+/** Four, of which each has more than placement keeps free. */
+const ROOMY = ['devices=4', `totalBytes=${2 ** 31}`];
+
+describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on pipelines of GPUs', () => {
+  const gpu = canFakeGpu ? new FakeGpu(temporaryFolder()) : undefined;
+  const model = writeCheckpoint();
+  const data = writeData(questions(60));
+  const run = (faults: readonly string[], ...more: string[]): Promise<Outcome> => tilewright(
+    ['run', model, '--target', 'cuda', '--task', 'multiple_choice', '--data', data, ...CAPACITY, ...more],
+    { env: gpu!.environment(...ROOMY, ...faults) },
+  );
+  const samplesOf = (out: string): string => textOf(out, 'samples');
+
+  let sound: Promise<string> | undefined;
+  const soundSamples = (): Promise<string> => sound ??= (async () => {
+    const out = temporaryFolder();
+    success(await run([], '--parallel', 'pp=3', '--out', out));
+    return samplesOf(out);
+  })();
+
+  test.each([['pp=2', 2, 2], ['pp=4', 4, 4], ['dp=3', 3, 1], ['dpxpp=2x2', 4, 2]] as const)('scores everything with %s, and shows what every device did', async (parallel, devices, stages) => {
+    const out = temporaryFolder();
+    const trace = join(out, 'trace.json');
+    const { stderr, stdout } = success(await run([], '--parallel', parallel, '--out', out, '--trace', trace));
+    expect(stderr).toContain(`placement: ${parallel} on ${devices} devices`);
+    expect(samplesOf(out).trimEnd().split('\n')).toHaveLength(60);
+    const { throughput } = JSON.parse(textOf(out, 'results')) as { readonly throughput: { readonly devices: readonly { readonly device: number; readonly computeSeconds: number }[] } };
+    expect(throughput.devices.map(({ device }) => device)).toEqual(Array.from({ length: devices }, (_, i) => i));
+    // With so little to do, one replica may be done before another has loaded.
+    const worked = throughput.devices.filter(({ computeSeconds }) => computeSeconds > 0).length;
+    expect(worked).toBeGreaterThanOrEqual(stages);
+    expect(worked % stages).toBe(0);
+    expect(stdout).toMatch(/busy: device 0 \d/);
+    const events = JSON.parse(readFileSync(trace, 'utf8')) as { readonly traceEvents: readonly { readonly pid: number; readonly cat?: string }[] };
+    const pids = (kind: string): number => new Set(events.traceEvents.filter(({ cat }) => cat === kind).map(({ pid }) => pid)).size;
+    expect(pids('compute')).toBe(worked);
+    expect(pids('copy')).toBe((worked / stages) * (stages - 1));
+  });
+
+  test.each([1, 2, 3])('answers the same however the streams overtake each other (%i)', async (order) => {
+    const wanted = await soundSamples();
+    const out = temporaryFolder();
+    success(await run([`order=${order}`], '--parallel', 'pp=3', '--out', out));
+    expect(samplesOf(out)).toBe(wanted);
+  });
+
+  test.each([
+    ['is lost', 700, 'CUDA_ERROR_ILLEGAL_ADDRESS', {}],
+    ['hangs', -1, 'has not answered for 3 s', { TILEWRIGHT_DEVICE_TIMEOUT: '3' }],
+  ] as const)('goes on in another process where the middle one %s', async (_what, code, said, more) => {
+    const wanted = await soundSamples();
+    const out = temporaryFolder();
+    const faults = [...ROOMY, 'failDevice=1', `fail:cuMemcpyPeerAsync:${code}:5`, `once=${join(temporaryFolder(), 'failed')}`];
+    const outcome = await tilewright(
+      ['run', model, '--target', 'cuda', '--task', 'multiple_choice', '--data', data, ...CAPACITY, '--parallel', 'pp=3', '--out', out],
+      { env: { ...gpu!.environment(...faults), ...more } },
+    );
+    const { stderr } = success(outcome);
+    expect(stderr).toContain(said);
+    expect(samplesOf(out)).toBe(wanted);
+  });
+
+  test('goes on with halves where one runs out of memory', async () => {
+    const wanted = await soundSamples();
+    const out = temporaryFolder();
+    const { stderr } = success(await run(['failDevice=2', 'fail:cuLaunchKernelEx:2:30:1'], '--parallel', 'pp=3', '--sharing', 'context', '--out', out));
+    expect(stderr).toMatch(/ran out of memory in a micro-batch of \d+ tokens: going on with halves/);
+    expect(samplesOf(out)).toBe(wanted);
+  });
+});
