@@ -4,10 +4,12 @@ import { isArtifact } from '../driver/artifact.js';
 import { findStage, parameterCount, stageText, type Inspection } from '../driver/inspect.js';
 import { bucketFor, kernelRows, kernelSource, typicalSize } from '../driver/inspectKernels.js';
 import { memoryReport } from '../driver/inspectMemory.js';
+import { placeAnywhere } from '../driver/placement.js';
 import { UserError } from '../errors.js';
+import { printPlacement } from '../passes/placeStages.js';
 import { addModelFlags, addSections, CHECKPOINT_HELP, EXIT_STATUSES } from './help.js';
 import { describeKernels, describeMemory, describePlan, describeSource, describeStages, describeSummary } from './inspectText.js';
-import { INSPECT_MASKS, isSet, modelFlags, refuseCompileFlags, text, wholeNumber, type Flags } from './options.js';
+import { INSPECT_MASKS, isSet, modelFlags, parallelism, refuseCompileFlags, text, wholeNumber, type Flags } from './options.js';
 import { printJson, type Context } from './work.js';
 
 export function addInspect(program: Command, context: Context): void {
@@ -22,6 +24,7 @@ export function addInspect(program: Command, context: Context): void {
     .option('--kernel <name>', 'the generated source of a kernel, by name or path')
     .option('--plan', 'launches and schedules, for each size of micro-batch')
     .option('--memory', 'the arena over time, and where the weights go')
+    .option('--parallel <how>', 'what each of several devices would do and hold: dp=N, pp=N, dpxpp=AxB')
     .option('--tokens <n>', 'tokens of a micro-batch, for costs and schedules (default: the largest)')
     .option('--json', 'print what was asked for as JSON and nothing else');
   addModelFlags(command)
@@ -35,17 +38,20 @@ export function addInspect(program: Command, context: Context): void {
       'tilewright inspect models/demo --kernels --tokens 512',
       'tilewright inspect models/demo --kernel layers.3.ffn.down',
       'tilewright inspect path/to/config.json --init random:1 --memory',
+      'tilewright inspect path/to/config.json --init random:1 --target cuda:sm_90a --parallel pp=4',
     ],
     'Exit status': EXIT_STATUSES,
   });
 }
 
-const VIEWS = ['passes', 'pass', 'kernels', 'kernel', 'plan', 'memory'] as const;
+const VIEWS = ['passes', 'pass', 'kernels', 'kernel', 'plan', 'memory', 'parallel'] as const;
+/** What a view needs beside its name. */
+const NEEDS: Readonly<Partial<Record<(typeof VIEWS)[number], string>>> = { pass: ' NAME', kernel: ' NAME', parallel: ' pp=2' };
 
 async function inspect(context: Context, model: string, flags: Flags): Promise<void> {
   const { io, commands } = context;
   const views = VIEWS.filter((view) => flags[view] !== undefined);
-  if (views.length > 1) throw new UserError(`${views.map((view) => `--${view}`).join(' and ')}: one at a time`, `for example: tilewright inspect ${model} --${views[0]!}${views[0] === 'pass' || views[0] === 'kernel' ? ' NAME' : ''}`);
+  if (views.length > 1) throw new UserError(`${views.map((view) => `--${view}`).join(' and ')}: one at a time`, `for example: tilewright inspect ${model} --${views[0]!}${NEEDS[views[0]!] ?? ''}`);
   const wanted = modelFlags(flags, INSPECT_MASKS);
   if (isArtifact(model)) refuseCompileFlags(flags, model);
   const { dump: _, ...request } = { model, ...wanted };
@@ -79,6 +85,12 @@ async function view(inspection: Inspection, name: (typeof VIEWS)[number] | undef
     case 'plan':
       return [() => ({ launches: plan.launches, buckets: plan.buckets, schedules: plan.schedules, bucketOfTokens: bucketFor(plan, tokens).index }), () => describePlan(plan, rows())];
     case 'memory': return [memory, () => describeMemory(memory(), width)];
+    case 'parallel': {
+      const wanted = parallelism(text(flags, 'parallel') ?? '');
+      if (wanted === 'auto') throw new UserError('--parallel auto is what run decides by the devices that it finds', 'say how many: --parallel pp=4');
+      const placed = placeAnywhere(inspection.model, wanted);
+      return [() => placed, () => `${printPlacement(placed, plan).join('\n')}\n`];
+    }
     case undefined: return [() => summary(inspection, rows().length), () => describeSummary(inspection, rows(), memory(), invocation)];
     default: return name satisfies never;
   }

@@ -3,7 +3,7 @@ import { kernelSeconds, type Rates } from '../autotune/index.js';
 import { UserError } from '../errors.js';
 import { packedBytes, rowMaps } from '../ir/packing.js';
 import type { Parallelism } from '../ir/placement.js';
-import { placeStages, type PlacedStages } from '../passes/placeStages.js';
+import { placeStages, type PlacedStages, type PlacementFacts } from '../passes/placeStages.js';
 import { machineBytes } from '../runtime/cpu/memoryUse.js';
 import { sizeInBytes } from '../runtime/kernelCache.js';
 import { readSettings } from '../settings.js';
@@ -37,17 +37,23 @@ const LONGEST = 256;
  * Places a model on devices of this machine. Depends on the plan, the devices and settings alone, so that processes that
  * ask the same come to the same. Throws UserError where it does not fit, or TILEWRIGHT_DEVICE_MEMORY is no size.
  */
-export function placeModel(model: CompiledModel, { devices, wanted, rebuild }: PlacementRequest): PlacedStages {
+export const placeModel = (model: CompiledModel, { devices, wanted, rebuild }: PlacementRequest): PlacedStages =>
+  placeStages({ ...factsOf(model), devices, bytesPerDevice: roomFor(model, devices, rebuild), ...(wanted === undefined ? {} : { wanted }) });
+
+/** The same on devices that have room for it, wherever they are. */
+export const placeAnywhere = (model: CompiledModel, wanted: Parallelism): PlacedStages =>
+  placeStages({ ...factsOf(model), devices: wanted.replicas * wanted.stages, bytesPerDevice: Infinity, wanted });
+
+function factsOf(model: CompiledModel): Pick<PlacementFacts, 'plan' | 'costs' | 'weightBytes'> {
   const { plan } = model;
   const rowMap = rowMaps();
   const { tokens, longest } = plan.capacity;
-  return placeStages({
-    plan, devices, bytesPerDevice: roomFor(model, devices, rebuild),
-    costs: kernelSeconds(plan, RATES[model.target === 'cpu' ? 'cpu' : model.facts.arch], { T: tokens, R: Math.ceil(SCORED * tokens), longest: Math.min(longest, LONGEST) }, plan.bucketSeconds),
+  const size = { T: tokens, R: Math.ceil(SCORED * tokens), longest: Math.min(longest, LONGEST) };
+  return {
+    plan, costs: kernelSeconds(plan, RATES[model.target === 'cpu' ? 'cpu' : model.facts.arch], size, plan.bucketSeconds),
     // A CPU reads tables where they lie in the checkpoint.
     weightBytes: (weight) => (model.target === 'cpu' && weight.layout === 'rows' ? 0 : packedBytes(weight, rowMap(weight).length)),
-    ...(wanted === undefined ? {} : { wanted }),
-  });
+  };
 }
 
 /** Bytes of a device that weights and activations may take. CPU devices share the machine's memory. */

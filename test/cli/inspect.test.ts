@@ -149,3 +149,24 @@ describe('plan and memory', () => {
     expect(plan.kernels).toHaveLength(44);
   });
 });
+
+describe('placement', () => {
+  it('says what each stage would do and hold, as words and as data', async () => {
+    const { stdout } = await inspect('--parallel', 'dpxpp=2x3');
+    expect(stdout).toMatch(/^placement: dpxpp=2x3 on 6 devices, predicted balance \d\d\.\d%: [45]\.\d\d× one device\n(?: {2}stage \d: .*\n){3}$/);
+    const placed = JSON.parse((await inspect('--parallel', 'pp=2', '--json')).stdout) as { stages: { first: number; end: number; share: number; weightBytes: number }[] };
+    const { plan } = await demo();
+    expect(placed.stages.map(({ first }) => first)).toEqual([0, placed.stages[0]!.end]);
+    expect(placed.stages[1]!.end).toBe(plan.launches.length);
+    for (const { share, weightBytes } of placed.stages) {
+      expect(share).toBeGreaterThan(0.3);
+      expect(weightBytes).toBeGreaterThan(1000);
+    }
+  });
+
+  it('is not guessed, and not asked for beside another view', async () => {
+    expect(await inspect('--parallel', 'auto')).toMatchObject({ status: 1, stderr: expect.stringContaining('--parallel pp=4') as string });
+    expect((await inspect('--parallel', 'pp=2', '--memory')).stderr).toContain('one at a time');
+    expect((await inspect('--parallel', 'pp=99')).stderr).toContain('of at most 64 devices');
+  });
+});

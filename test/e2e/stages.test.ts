@@ -2,10 +2,12 @@
  * A model spread over several devices of a CPU: whole replicas, stages of a pipeline, replicas of pipelines. The same
  * processes, placement and order of copies as on GPUs; the answers are those of one device, to the bit.
  */
+import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { CONFIG, failure, isBuilt, questions, runArguments, success, temporaryFolder, textOf, tilewright, warmCache, writeCheckpoint, writeData } from './support.js';
+import { CAPACITY, CONFIG, failure, filesOf, isBuilt, questions, runArguments, start, success, temporaryFolder, textOf, tilewright, warmCache, writeCheckpoint, writeData } from './support.js';
 
 describe.skipIf(!isBuilt)('a model on several devices', () => {
   const model = writeCheckpoint();
@@ -45,6 +47,20 @@ describe.skipIf(!isBuilt)('a model on several devices', () => {
     success(await tilewright(runArguments(model, data, '--out', out, '--docs', '0:120', '--devices', '3', '--parallel', 'pp=3')));
     const { stderr } = success(await tilewright(runArguments(model, data, '--out', out, '--docs', '0:120', '--resume', '--devices', '2', '--parallel', 'dp=2')));
     expect(stderr).toContain('120 questions taken over');
+  });
+
+  test.each(['pp=2', 'dpxpp=2x2'])('gives the answers of one though a process of --parallel %s is killed', async (parallel) => {
+    const many = writeData(questions(1500, 3));
+    const command = (out: string, ...more: string[]): string[] => ['run', model, '--task', 'multiple_choice', '--data', many, ...CAPACITY, '--threads', '1', '--out', out, ...more];
+    const [whole, out] = [temporaryFolder(), temporaryFolder()];
+    success(await tilewright(command(whole)));
+    const running = start(command(out, '--parallel', parallel));
+    while (filesOf(out, 'journal').length === 0 && running.process.exitCode === null) await sleep(5);
+    const [child] = spawnSync('ps', ['-o', 'pid=,args=', '--ppid', String(running.process.pid)], { encoding: 'utf8' }).stdout.split('\n').filter((line) => line.includes('deviceChild'));
+    process.kill(Number.parseInt(child ?? '', 10), 'SIGKILL');
+    const { stderr } = success(await running.ended);
+    expect(stderr).toContain('SIGKILL');
+    expect(textOf(out, 'samples')).toBe(textOf(whole, 'samples'));
   });
 
   test('refuses more stages than the plan has launches', async () => {
