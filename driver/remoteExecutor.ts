@@ -96,6 +96,10 @@ export class RemoteExecutor implements Executor {
     this.ui = ui;
   }
 
+  get devices(): number {
+    return this.options.request.devices.length;
+  }
+
   /** Starts the process, which sets about loading the model. Close it also where opened() rejects. */
   static begin(options: RemoteOptions, ui: Ui): RemoteExecutor {
     const executor = new RemoteExecutor(options, ui);

@@ -10,8 +10,8 @@ export interface Executor {
   readonly maxRows: number;
   /** Micro-batches to ask of it at a time; 2 where absent: one is computed, one waits beside it. */
   readonly inFlight?: number;
-  /** Replicas that compute side by side; 1 where absent. */
-  readonly replicas?: number;
+  /** Those that compute at the same time; 1 where absent. */
+  readonly devices?: number;
   score(batch: MicroBatch): Promise<ScoredBatch>;
   /** Runs a micro-batch once, measuring each launch. */
   profile(batch: MicroBatch): Promise<{ readonly launches: readonly { readonly path: string; readonly nanoseconds: number }[] }>;
@@ -49,8 +49,8 @@ export class PlanScorer implements Scorer {
     return inFlightOf(this.executor);
   }
 
-  get replicas(): number {
-    return this.executor.replicas ?? 1;
+  get devices(): number {
+    return this.executor.devices ?? 1;
   }
 
   /** Floating-point operations of the model on everything scored so far. */

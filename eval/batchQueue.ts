@@ -7,12 +7,15 @@ import type { Scorer } from './scorer.js';
 /** The smallest micro-batch that a model is compiled for, tokens. */
 const FEWEST_TOKENS = 32;
 
+/** Nothing less than about this part of the largest micro-batch is made at the end: its weights take as long to read. */
+const TAIL_PART = 1 / 32;
 /** Halves at the end may take this much longer than the whole by the scorer's own estimate, and no longer. */
 const TAIL_LOSS = 1.25;
 
 /**
- * One device takes micro-batches in the order given. Several take the largest first, and towards the end halves, so that
- * all finish together: none is handed out that is longer than an even share of what is left.
+ * One device takes micro-batches in the order given. Several take the largest first, and towards the end halves: none is
+ * handed out that is longer than an even share of what is left. Replicas then finish together, and the stages of a
+ * pipeline, which wait for each other least where neighbours are alike, run empty one soon after the other.
  */
 export class BatchQueue<T extends Packable> {
   readonly #scorer: Scorer;
@@ -33,7 +36,7 @@ export class BatchQueue<T extends Packable> {
 
   /** The next micro-batch; undefined where none is left. */
   take(): Pack<T> | undefined {
-    if (this.#scorer.replicas > 1 && !this.#isByLength) {
+    if (this.#scorer.devices > 1 && !this.#isByLength) {
       // Stable: equal ones stay shuffled.
       this.#left.sort((a, b) => a.seconds - b.seconds);
       this.#isByLength = true;
@@ -68,9 +71,10 @@ export class BatchQueue<T extends Packable> {
   #halves(pack: Pack<T>): readonly Pack<T>[] | undefined {
     if (pack.items.length < 2) return undefined;
     if (pack.tokens > this.#tokensLimit) return halvePack(pack, this.#scorer);
-    const { replicas } = this.#scorer;
+    const { devices, maxTokens } = this.#scorer;
     // A little more than an even share is one: sums of seconds are not exact.
-    if (replicas < 2 || pack.seconds <= (this.#secondsLeft / replicas) * (1 + 1e-9) || pack.tokens < 2 * FEWEST_TOKENS) return undefined;
+    if (devices < 2 || pack.seconds <= (this.#secondsLeft / devices) * (1 + 1e-9)) return undefined;
+    if (pack.tokens < Math.max(2 * FEWEST_TOKENS, 2 * maxTokens * TAIL_PART)) return undefined;
     const halves = halvePack(pack, this.#scorer);
     return halves.reduce((sum, { seconds }) => sum + seconds, 0) > pack.seconds * TAIL_LOSS ? undefined : halves;
   }

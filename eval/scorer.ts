@@ -35,8 +35,8 @@ export interface Scorer {
    * does. Asked before every micro-batch: devices may join and drop out.
    */
   readonly inFlight: number;
-  /** Devices, or pipelines of them, that each compute whole micro-batches beside the others. Asked likewise. */
-  readonly replicas: number;
+  /** Devices that compute at the same time: whole micro-batches each, or as stages of a pipeline. Asked likewise. */
+  readonly devices: number;
   /** Estimated seconds for a micro-batch: measured cost of its bucket where tuned, a model of it otherwise. */
   cost(tokens: number, rows: number, longest: number): number;
   /** Scores one micro-batch. Rejects with NonFiniteError where a value is NaN or infinite. */

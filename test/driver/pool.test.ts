@@ -138,7 +138,7 @@ describe('replicas side by side', () => {
     const { pool, replicas, warnings } = world([[{}], [{}], [{}]], 2);
     await pool.opened();
     await wait(1);
-    expect([pool.maxTokens, pool.maxRows, pool.inFlight, pool.replicas]).toEqual([4096, 4096, 12, 3]);
+    expect([pool.maxTokens, pool.maxRows, pool.inFlight, pool.devices]).toEqual([4096, 4096, 12, 6]);
     const asked = batches(60);
     const scored = await scoreAll(pool, asked);
     expect(answersOf(scored)).toEqual(expected(asked));
@@ -166,7 +166,7 @@ describe('replicas side by side', () => {
     let release: () => void = () => undefined;
     const { pool, replicas } = world([[{ open: () => new Promise((resolve) => { release = resolve; }) }], [{}]]);
     await pool.opened();
-    expect([pool.inFlight, pool.replicas]).toEqual([4, 2]);
+    expect([pool.inFlight, pool.devices]).toEqual([4, 2]);
     const asked = batches(40);
     const all = scoreAll(pool, asked);
     await wait(5);
@@ -187,7 +187,7 @@ describe('replicas side by side', () => {
     const { pool, replicas, warnings } = world([[{}], [{ open: () => Promise.reject(outOfMemory) }], [{}]]);
     await pool.opened();
     await wait(1);
-    expect([pool.replicas, pool.inFlight]).toEqual([2, 4]);
+    expect([pool.devices, pool.inFlight]).toEqual([2, 4]);
     const asked = batches(20);
     expect(answersOf(await scoreAll(pool, asked))).toEqual(expected(asked));
     expect(warnings).toEqual(['device 1 is left out, the run goes on with 2 of 3: This plan needs 90 GiB of device memory']);
@@ -295,10 +295,10 @@ describe('replicas side by side', () => {
         await pool.opened();
         const scorer = {
           maxTokens: 200, maxRows: 200, maxLength: 256, cost: (tokens: number) => 1 + tokens, score: (each: MicroBatch) => pool.score(each),
-          get inFlight() { return pool.inFlight; }, get replicas() { return pool.replicas; },
+          get inFlight() { return pool.inFlight; }, get devices() { return pool.devices; },
         };
         const questions = { questions: tokenised.map(bareQuestion), tokenised, sharing: 'tree' as const };
-        const alone = { ...scorer, inFlight: 1, replicas: 1, score: (each: MicroBatch) => Promise.resolve(scoreBatch(each)) };
+        const alone = { ...scorer, inFlight: 1, devices: 1, score: (each: MicroBatch) => Promise.resolve(scoreBatch(each)) };
         const { scores } = await evaluate({ ...questions, scorer });
         expect(scores).toEqual((await evaluate({ ...questions, scorer: alone })).scores);
         await pool.close();
