@@ -38,11 +38,11 @@ const LONGEST = 256;
  * ask the same come to the same. Throws UserError where it does not fit, or TILEWRIGHT_DEVICE_MEMORY is no size.
  */
 export const placeModel = (model: CompiledModel, { devices, wanted, rebuild }: PlacementRequest): PlacedStages =>
-  placeStages({ ...factsOf(model), devices, bytesPerDevice: roomFor(model, devices, rebuild), ...(wanted === undefined ? {} : { wanted }) });
+  placeStages({ ...factsOf(model), devices, roomOn: (count) => roomFor(model, count, Math.min(count, devices), rebuild), ...(wanted === undefined ? {} : { wanted }) });
 
 /** The same on devices that have room for it, wherever they are. */
 export const placeAnywhere = (model: CompiledModel, wanted: Parallelism): PlacedStages =>
-  placeStages({ ...factsOf(model), devices: wanted.replicas * wanted.stages, bytesPerDevice: Infinity, wanted });
+  placeStages({ ...factsOf(model), devices: wanted.replicas * wanted.stages, roomOn: () => Infinity, wanted });
 
 function factsOf(model: CompiledModel): Pick<PlacementFacts, 'plan' | 'costs' | 'weightBytes'> {
   const { plan } = model;
@@ -56,12 +56,12 @@ function factsOf(model: CompiledModel): Pick<PlacementFacts, 'plan' | 'costs' | 
   };
 }
 
-/** Bytes of a device that weights and activations may take. CPU devices share the machine's memory. */
-function roomFor(model: CompiledModel, devices: number, rebuild: Rebuild): number {
+/** Bytes that weights and activations may take of each of `devices`, which are like the first `present`. CPU devices share the machine's memory. */
+function roomFor(model: CompiledModel, devices: number, present: number, rebuild: Rebuild): number {
   const limit = deviceMemory();
   if (limit !== undefined) return limit;
   if (model.target === 'cpu') return machineBytes() / devices;
-  const infos = devicesFor(model.facts.arch, rebuild, devices).devices.slice(0, devices);
+  const infos = devicesFor(model.facts.arch, rebuild, present).devices.slice(0, present);
   return Math.min(...infos.map(({ totalBytes }) => totalBytes - gpuReserve(totalBytes)));
 }
 

@@ -9,8 +9,8 @@ import { planMemory } from './planMemory.js';
 export interface PlacementFacts {
   readonly plan: Pick<Plan<unknown>, 'buffers' | 'weights' | 'kernels' | 'launches' | 'capacity' | 'arenaBytes'>;
   readonly devices: number;
-  /** Bytes of a device that weights and activations may take; Infinity where nobody counts. */
-  readonly bytesPerDevice: number;
+  /** Bytes that weights and activations may take of each of so many devices; Infinity where nobody counts. */
+  readonly roomOn: (devices: number) => number;
   /** Cost of each launch in a typical micro-batch, in any one unit. */
   readonly costs: readonly number[];
   /** What a weight takes of a device; 0 where it is read in place. */
@@ -73,13 +73,13 @@ function rangesOf({ plan, costs, weightBytes }: PlacementFacts, points: readonly
   };
 }
 
-/** The most even cut into `stages` that fits, or undefined. */
-function cut(facts: PlacementFacts, stages: number, arenaBytes = facts.plan.arenaBytes): readonly PlacedStage[] | undefined {
+/** The most even cut into `stages` that fits devices with so much room, or undefined. */
+function cut(facts: PlacementFacts, stages: number, room: number, arenaBytes = facts.plan.arenaBytes): readonly PlacedStage[] | undefined {
   const points = cutPoints(facts, stages);
   if (stages > points.length - 1) return undefined;
   const from = rangesOf(facts, points);
   const arenas = arenasOf(stages) * arenaBytes;
-  const cuts = bestCuts(points.length - 1, stages, from, facts.bytesPerDevice - arenas);
+  const cuts = bestCuts(points.length - 1, stages, from, room - arenas);
   if (cuts === undefined) return undefined;
   const total = facts.costs.reduce((sum, cost) => sum + cost, 0);
   return cuts.map(({ first, end, cost, bytes }) => (
@@ -105,7 +105,7 @@ export function placeStages(facts: PlacementFacts): PlacedStages {
     throw new UserError(`--parallel ${parallelText(wanted)} takes ${replicas * stages} devices; there ${devices === 1 ? 'is' : 'are'} ${devices}`, `use --devices ${replicas * stages}, or --parallel auto`);
   }
   if (stages > plan.launches.length) throw new UserError(`${stages} stages of a plan of ${plan.launches.length} launches: some would have nothing to do`, `use at most --parallel pp=${plan.launches.length}`);
-  const cuts = cut(facts, stages);
+  const cuts = cut(facts, stages, facts.roomOn(devices));
   if (cuts === undefined) throw refusal(facts, stages);
   return placed(cuts, replicas, devices);
 }
@@ -113,12 +113,13 @@ export function placeStages(facts: PlacementFacts): PlacedStages {
 /** As few stages as hold the model; devices that are left over by whole replicas make the pipelines longer. */
 function placeFreely(facts: PlacementFacts): PlacedStages {
   const { devices } = facts;
+  const room = facts.roomOn(devices);
   for (let stages = 1; stages <= devices; stages++) {
-    const fewest = cut(facts, stages);
+    const fewest = cut(facts, stages, room);
     if (fewest === undefined) continue;
     const replicas = Math.floor(devices / stages);
     const longer = Math.floor(devices / replicas);
-    return placed(longer === stages ? fewest : cut(facts, longer) ?? fewest, replicas, devices);
+    return placed(longer === stages ? fewest : cut(facts, longer, room) ?? fewest, replicas, devices);
   }
   throw refusal(facts, devices);
 }
@@ -131,31 +132,31 @@ const size = (bytes: number): string => (bytes < 2 ** 30 ? `${(bytes / 2 ** 20).
 
 /** The error for a plan that does not fit in `stages`; its hint says what would. */
 function refusal(facts: PlacementFacts, stages: number): UserError {
-  const { plan, devices, bytesPerDevice } = facts;
+  const { plan, devices } = facts;
   const { tokens } = plan.capacity;
+  const room = facts.roomOn(devices);
   // Cut as if memory were no matter: what the fullest device lacks is what the reader must find.
-  const unbounded = cut({ ...facts, bytesPerDevice: Infinity }, stages) ?? [];
+  const unbounded = cut(facts, stages, Infinity) ?? [];
   const fullest = unbounded.reduce<PlacedStage | undefined>((most, stage) => (most === undefined || stage.weightBytes > most.weightBytes ? stage : most), undefined);
   const need = fullest === undefined ? '' : `: ${stages === 1 ? '' : 'its largest stage takes '}${size(fullest.weightBytes)} of weights and ${size(fullest.arenaBytes)} of activations of ${stages === 1 ? 'a micro-batch' : 'two micro-batches'} of ${tokens} tokens`;
   const hints: string[] = [];
-  const fewer = fewerTokens(facts, stages);
+  const fewer = fewerTokens(facts, stages, room);
   if (fewer !== undefined) hints.push(`smaller micro-batches (--max-tokens ${fewer})`);
-  let more = stages + 1;
-  while (more <= MOST_STAGES && cut(facts, more) === undefined) more++;
-  if (more <= MOST_STAGES && more <= devices) hints.push(`a longer pipeline (--parallel pp=${more})`);
-  else if (more <= MOST_STAGES) hints.push(`${more} such devices (--devices ${more} --parallel pp=${more})`);
+  // Parts of one CPU have the less memory, the more they are: one may hold what two do not.
+  const others = Array.from({ length: MOST_STAGES }, (_, i) => i + 1).find((count) => cut(facts, count, facts.roomOn(count)) !== undefined);
+  if (others !== undefined) hints.push(others === 1 ? 'one device (--devices 1)' : others > devices ? `${others} such devices (--devices ${others} --parallel pp=${others})` : `a pipeline of ${others} (--parallel pp=${others})`);
   return new UserError(
-    `This model does not fit ${stages === 1 ? 'a device' : `${stages} devices as a pipeline`} of which each has room for ${size(bytesPerDevice)}${need}.`,
+    `This model does not fit ${stages === 1 ? 'a device' : `${stages} devices as a pipeline`} of which each has room for ${size(room)}${need}.`,
     hints.length > 0 ? `What would fit: ${hints.join(', or ')}.` : 'Use devices with more memory.',
   );
 }
 
 /** The largest micro-batch with which `stages` fit, if any does. */
-function fewerTokens(facts: PlacementFacts, stages: number): number | undefined {
+function fewerTokens(facts: PlacementFacts, stages: number, room: number): number | undefined {
   const { plan } = facts;
   const fits = (tokens: number): boolean => {
     const rows = Math.ceil((plan.capacity.rows * tokens) / plan.capacity.tokens);
-    return cut(facts, stages, planMemory(plan, { tokens, rows, longest: tokens }).arenaBytes) !== undefined;
+    return cut(facts, stages, room, planMemory(plan, { tokens, rows, longest: tokens }).arenaBytes) !== undefined;
   };
   let low = 0, high = Math.ceil(plan.capacity.tokens / TOKEN_STEP);
   while (high - low > 1) {

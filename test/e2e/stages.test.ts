@@ -98,7 +98,7 @@ describe.skipIf(!isBuilt)('a model that is too large for a device', () => {
   test('is refused as whole replicas, with what would fit', async () => {
     const { error, hint } = failure(await tilewright(arguments_('--devices', '4', '--parallel', 'dp=4'), within('9MiB')));
     expect(error).toMatch(/does not fit a device of which each has room for 9\.0 MiB/);
-    expect(hint).toMatch(/a longer pipeline \(--parallel pp=2\)/);
+    expect(hint).toMatch(/a pipeline of 2 \(--parallel pp=2\)/);
   });
 
   test('is refused by too few devices, with the number that would hold it', async () => {

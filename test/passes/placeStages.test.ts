@@ -64,7 +64,7 @@ function facts(change: Partial<PlacementFacts> = {}): PlacementFacts {
     if (kernel.anchor === 'gemm') return [kernel.name, kernel.k * kernel.segments.reduce((n, s) => n + s.columns * (s.pairing.kind === 'interleave' ? 2 : 1), 0)];
     return [kernel.name, kernel.anchor === 'logprob' ? kernel.k * kernel.vocab : 100];
   }));
-  return { plan, devices: 4, bytesPerDevice: Infinity, costs: plan.launches.map(({ kernel }) => work.get(kernel)!), weightBytes: (weight) => packedBytes(weight, rowMap(weight).length), ...change };
+  return { plan, devices: 4, roomOn: () => Infinity, costs: plan.launches.map(({ kernel }) => work.get(kernel)!), weightBytes: (weight) => packedBytes(weight, rowMap(weight).length), ...change };
 }
 
 const refused = (given: PlacementFacts): UserError => {
@@ -86,7 +86,7 @@ describe('placeStages', () => {
 
   it('puts the whole model on each device where it fits, by itself', () => {
     for (const devices of [1, 2, 3, 4, 8]) {
-      const { replicas, stages, balance, spare } = placed({ devices, bytesPerDevice: weights + plan.arenaBytes });
+      const { replicas, stages, balance, spare } = placed({ devices, roomOn: () => weights + plan.arenaBytes });
       expect({ replicas, balance, spare }).toEqual({ replicas: devices, balance: 1, spare: 0 });
       expect(stages).toEqual([{ first: 0, end: plan.launches.length, share: 1, weightBytes: weights, arenaBytes: plan.arenaBytes }]);
     }
@@ -97,8 +97,8 @@ describe('placeStages', () => {
     const half = placed({ devices: 4, wanted: { replicas: 1, stages: 2 } });
     const third = placed({ devices: 4, wanted: { replicas: 1, stages: 3 } });
     const room = (stages: typeof half): number => Math.max(...stages.stages.map(({ weightBytes }) => weightBytes)) + arenas;
-    const shape = (devices: number, bytesPerDevice: number): unknown => {
-      const { replicas, stages, spare } = placed({ devices, bytesPerDevice });
+    const shape = (devices: number, bytes: number): unknown => {
+      const { replicas, stages, spare } = placed({ devices, roomOn: () => bytes });
       return [replicas, stages.length, spare];
     };
     expect(shape(2, room(half))).toEqual([1, 2, 0]);
@@ -136,7 +136,7 @@ describe('placeStages', () => {
   it('moves a cut where memory asks for it', () => {
     const even = placed({ devices: 2, wanted: { replicas: 1, stages: 2 } });
     const heavy = even.stages.findIndex(({ weightBytes }) => weightBytes === Math.max(...even.stages.map((stage) => stage.weightBytes)));
-    const tight = placed({ devices: 2, wanted: { replicas: 1, stages: 2 }, bytesPerDevice: even.stages[heavy]!.weightBytes - 1 + 2 * plan.arenaBytes });
+    const tight = placed({ devices: 2, wanted: { replicas: 1, stages: 2 }, roomOn: () => even.stages[heavy]!.weightBytes - 1 + 2 * plan.arenaBytes });
     expect(tight.balance).toBeLessThan(even.balance);
     for (const { weightBytes } of tight.stages) expect(weightBytes).toBeLessThan(even.stages[heavy]!.weightBytes);
   });
@@ -144,7 +144,7 @@ describe('placeStages', () => {
   it('refuses what does not fit and says what would: both work', () => {
     const stages = 2;
     const need = Math.max(...placed({ devices: 2, wanted: { replicas: 1, stages } }).stages.map(({ weightBytes }) => weightBytes));
-    const tight = { ...base, devices: 2, bytesPerDevice: need + plan.arenaBytes, wanted: { replicas: 1, stages } };
+    const tight = { ...base, devices: 2, roomOn: () => need + plan.arenaBytes, wanted: { replicas: 1, stages } };
     const { message, hint } = refused(tight);
     expect(message).toMatch(/does not fit 2 devices as a pipeline.*of weights and .* of two micro-batches of 1024 tokens/);
     const tokens = Number(/--max-tokens (\d+)/.exec(hint!)![1]);
@@ -156,14 +156,21 @@ describe('placeStages', () => {
   });
 
   it('names a pipeline where replicas do not fit but the devices there are would do', () => {
-    const { message, hint } = refused({ ...base, bytesPerDevice: weights + plan.arenaBytes - 1, wanted: { replicas: 4, stages: 1 } });
+    const { message, hint } = refused({ ...base, roomOn: () => weights + plan.arenaBytes - 1, wanted: { replicas: 4, stages: 1 } });
     expect(message).toMatch(/does not fit a device.*of a micro-batch of 1024 tokens/);
     expect(hint).toMatch(/--max-tokens 896/);
     expect(hint).toMatch(/--parallel pp=\d/);
   });
 
+  it('finds one device that holds what parts of it do not', () => {
+    // Four parts of one memory that holds the model once.
+    const shared = { ...base, roomOn: (devices: number) => (weights + 2 * plan.arenaBytes) / devices };
+    expect(refused({ ...shared, wanted: { replicas: 4, stages: 1 } }).hint).toMatch(/one device \(--devices 1\)/);
+    expect(refused(shared).hint).not.toMatch(/such devices/);
+  });
+
   it('refuses without promises where nothing would fit', () => {
-    expect(refused({ ...base, bytesPerDevice: 10 }).hint).toBe('Use devices with more memory.');
+    expect(refused({ ...base, roomOn: () => 10 }).hint).toBe('Use devices with more memory.');
   });
 
   it('refuses more devices than there are', () => {
@@ -173,7 +180,7 @@ describe('placeStages', () => {
   });
 
   it('is printed with its predicted balance', () => {
-    expect(printPlacement(placed({ bytesPerDevice: weights + plan.arenaBytes }), plan).join('\n')).toMatch(/^placement: dp=4 on 4 devices, \d+\.\d MiB of weights each$/);
+    expect(printPlacement(placed({ roomOn: () => weights + plan.arenaBytes }), plan).join('\n')).toMatch(/^placement: dp=4 on 4 devices, \d+\.\d MiB of weights each$/);
     const [head, ...rows] = printPlacement(placed({ devices: 5, wanted: { replicas: 2, stages: 2 } }), plan);
     expect(head).toMatch(/^placement: dpxpp=2x2 on 4 devices, predicted balance \d\d\.\d%: 3\.\d\d× one device; 1 left over$/);
     expect(rows).toHaveLength(2);
