@@ -7,6 +7,7 @@ import { packError, type DeviceRequest, type FromChild, type ToChild } from './d
 import { loadExecutor } from './executors.js';
 import { detectMachine } from './machine.js';
 import { openOrCompile, rebuildOpened } from './open.js';
+import { Phases } from './phases.js';
 import type { Ui } from './requests.js';
 import { inFlightOf, type Executor } from './scorer.js';
 import { Siblings, type Membership } from './siblings.js';
@@ -24,17 +25,20 @@ const ui: Ui = {
   warn: (line) => send({ kind: 'warn', line }),
 };
 
+const phases = new Phases();
 let executor: Executor | undefined;
 let siblings: Siblings | undefined;
 let isClosed = false;
 
 async function open(request: DeviceRequest, member: Membership | undefined): Promise<void> {
   if (member !== undefined) siblings = new Siblings(member, (word) => send({ kind: 'sibling', word }));
+  phases.begin('compile');
   const opened = await openOrCompile(request, detectMachine(), { ...ui, phase: () => undefined });
   const { threads, devices, replica } = request;
-  const options = { threads, devices, replicas: replica.count, rebuild: rebuildOpened(request.model, opened), ...(siblings === undefined ? {} : { siblings }) };
+  const options = { threads, devices, replicas: replica.count, rebuild: rebuildOpened(request.model, opened), phases, ...(siblings === undefined ? {} : { siblings }) };
   executor = await loadExecutor(opened.checkpoint, opened.model, options, ui);
-  send({ kind: 'ready', maxTokens: executor.maxTokens, maxRows: executor.maxRows, inFlight: inFlightOf(executor) });
+  phases.end();
+  send({ kind: 'ready', phases: phases.spans, maxTokens: executor.maxTokens, maxRows: executor.maxRows, inFlight: inFlightOf(executor) });
 }
 
 /** The context behind a CUDA error, or behind what it caused, is gone. */

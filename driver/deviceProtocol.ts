@@ -2,6 +2,7 @@
 import { UserError } from '../errors.js';
 import type { MicroBatch } from '../eval/scorer.js';
 import type { ScoredBatch } from '../runtime/scoring.js';
+import type { PhaseSpan } from './phases.js';
 import type { RunRequest } from './requests.js';
 import type { Membership, SiblingWord } from './siblings.js';
 
@@ -43,7 +44,7 @@ export type FromChild =
   | { readonly kind: 'step'; readonly fraction: number }
   /** To all siblings. */
   | { readonly kind: 'sibling'; readonly word: SiblingWord }
-  | { readonly kind: 'ready'; readonly maxTokens: number; readonly maxRows: number; readonly inFlight: number }
+  | { readonly kind: 'ready'; readonly maxTokens: number; readonly maxRows: number; readonly inFlight: number; readonly phases: readonly PhaseSpan[] }
   | { readonly kind: 'scored'; readonly id: number; readonly scored: ScoredBatch }
   | { readonly kind: 'profiled'; readonly id: number; readonly launches: readonly ProfiledLaunch[] }
   | { readonly kind: 'failed'; /** Absent: the model could not be opened. */ readonly id?: number; readonly error: SentError }

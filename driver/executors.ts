@@ -17,6 +17,7 @@ import type { DeviceRequest } from './deviceProtocol.js';
 import { devicesFor } from './gpu.js';
 import { compileKernels, emitPlan } from './kernels.js';
 import { placeModel } from './placement.js';
+import type { Phases } from './phases.js';
 import { RemoteExecutor, type RemoteOptions } from './remoteExecutor.js';
 import type { Ui } from './requests.js';
 import type { Executor } from './scorer.js';
@@ -58,6 +59,8 @@ export interface LoadOptions {
   /** How many such sets of devices the run has; by default this one. */
   readonly replicas?: number;
   readonly rebuild: Rebuild;
+  /** Told what is begun. */
+  readonly phases?: Phases;
   /** Replicas on other devices that load at the same time. */
   readonly siblings?: Siblings;
 }
@@ -68,7 +71,7 @@ export function loadExecutor(checkpoint: Checkpoint, model: CompiledModel, optio
   // The cuts depend on nothing but the plan and the devices: whoever else places them finds the same.
   const stages = devices.length === 1 ? undefined
     : placeModel(model, { devices: replicas * devices.length, rebuild, wanted: { replicas, stages: devices.length } }).stages.map(({ first, end }): Stage => ({ first, end }));
-  if (model.target === 'cpu') return loadCpuExecutor(checkpoint, model, { threads: options.threads, ...(stages === undefined ? {} : { stages }) }, ui);
+  if (model.target === 'cpu') return loadCpuExecutor(checkpoint, model, { threads: options.threads, ...(options.phases === undefined ? {} : { phases: options.phases }), ...(stages === undefined ? {} : { stages }) }, ui);
   return loadCudaExecutor(checkpoint, model, { ...options, devices, ...(stages === undefined ? {} : { stages }) }, ui);
 }
 
@@ -76,11 +79,13 @@ export function loadExecutor(checkpoint: Checkpoint, model: CompiledModel, optio
 export const distinct = ({ plan: { launches } }: CompiledModel): string => `${new Set(launches.map((l) => l.signature)).size} of ${launches.length} launches are distinct`;
 
 export async function loadCpuExecutor(
-  checkpoint: Checkpoint, model: CpuModel, options: { readonly threads: number; readonly stages?: readonly Stage[] }, ui: Ui,
+  checkpoint: Checkpoint, model: CpuModel, { phases, ...options }: { readonly threads: number; readonly stages?: readonly Stage[]; readonly phases?: Phases }, ui: Ui,
 ): Promise<CpuExecutor> {
   ui.phase('compile kernels', distinct(model));
+  phases?.begin('kernels');
   const compiled = await compileKernels(emitPlan(model.plan), model.isa);
   if (!compiled.isCached) ui.note(`kernels compiled in ${compiled.seconds.toFixed(1)} s`);
+  phases?.begin('weights');
   ui.phase('load weights');
   return CpuExecutor.create({
     plan: model.plan, symbols: compiled.symbols, tensors: checkpoint.tensors, ...options,
@@ -97,14 +102,16 @@ interface CudaLoadOptions extends LoadOptions {
   readonly stages?: readonly Stage[];
 }
 
-async function loadCudaExecutor(checkpoint: Checkpoint, model: CudaModel, { devices: indices, stages, rebuild, siblings }: CudaLoadOptions, ui: Ui): Promise<CudaExecutor> {
+async function loadCudaExecutor(checkpoint: Checkpoint, model: CudaModel, { devices: indices, stages, rebuild, siblings, phases }: CudaLoadOptions, ui: Ui): Promise<CudaExecutor> {
   const { plan, facts: { arch } } = model;
   const { devices, driverVersion } = devicesFor(arch, rebuild, Math.max(...indices) + 1);
   const own = indices.map((index) => devices[index]!);
   ui.phase('compile kernels', distinct(model));
+  phases?.begin('kernels');
   const emitted = emitCudaPlan(plan);
   const compiled = await compileCudaKernels(emitted, arch, { driverVersion, extra: [{ symbol: PACK_UNIT, source: PACK_SOURCE }] });
   if (!compiled.isCached) ui.note(`kernels compiled in ${compiled.seconds.toFixed(1)} s by ${compiled.compiler}`);
+  phases?.begin('weights');
   ui.phase('load weights', own.map(({ name }) => name).join(', '));
   return CudaExecutor.create({
     plan, kernels: emitted.kernels, cubins: compiled.cubins, packCubin: compiled.cubins.get(PACK_UNIT)!, tensors: checkpoint.tensors, ordinals: own.map(({ ordinal }) => ordinal),
@@ -113,7 +120,10 @@ async function loadCudaExecutor(checkpoint: Checkpoint, model: CudaModel, { devi
       ? { onMemory: (use) => ui.note(printCudaMemoryUse(use)) }
       // What each holds was told with the placement.
       : { stages, onRoutes: (routes) => ui.note(`stages hand on ${[...new Set(routes)].map((route) => ROUTES[route]).join(', ')}`) }),
-    onLoaded: (times) => ui.note(printLoadTimes(times)),
+    onLoaded: (times) => {
+      phases?.begin('programs');
+      ui.note(printLoadTimes(times));
+    },
     onProgress: ({ doneBytes, totalBytes }) => ui.step(totalBytes === 0 ? 1 : doneBytes / totalBytes),
   });
 }

@@ -9,6 +9,7 @@ import { compileKernels, emitPlan } from './kernels.js';
 import { rebuildOpened, type OpenedModel, type Opening } from './open.js';
 import { placeModel } from './placement.js';
 import { DevicePool } from './pool.js';
+import type { Phases } from './phases.js';
 import { nameOfReplica, replicaUis } from './replicaUi.js';
 import type { RunRequest, Ui } from './requests.js';
 import type { Executor } from './scorer.js';
@@ -42,15 +43,15 @@ function place(opened: OpenedModel, { devices, exact }: ReturnType<typeof wanted
 }
 
 /** Compiles the model here, for what scoring must know of it, and brings it onto its devices, at the same time where those are GPUs. */
-export const openDevices = (opening: Opening, request: RunRequest, ui: Ui): Promise<OpenedDevices> =>
-  (opening.target === 'cpu' ? openCpu : openCuda)(opening, request, ui);
+export const openDevices = (opening: Opening, request: RunRequest, ui: Ui, phases: Phases): Promise<OpenedDevices> =>
+  (opening.target === 'cpu' ? openCpu : openCuda)(opening, request, ui, phases);
 
-async function openCpu(opening: Opening, request: RunRequest, ui: Ui): Promise<OpenedDevices> {
+async function openCpu(opening: Opening, request: RunRequest, ui: Ui, phases: Phases): Promise<OpenedDevices> {
   const wanted = wantedOf(request, 'cpu');
   const opened = await opening.finish();
   const { model } = opened;
   const parallelism = place(opened, wanted, request, ui);
-  if (model.target !== 'cpu' || isEqual(parallelism, ONE)) return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui) };
+  if (model.target !== 'cpu' || isEqual(parallelism, ONE)) return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui, phases) };
   // Once, here: the processes find them in the cache.
   ui.phase('compile kernels', distinct(model));
   await compileKernels(emitPlan(model.plan), model.isa);
@@ -65,7 +66,7 @@ async function openCpu(opening: Opening, request: RunRequest, ui: Ui): Promise<O
   }
 }
 
-async function openCuda(opening: Opening, request: RunRequest, ui: Ui): Promise<OpenedDevices> {
+async function openCuda(opening: Opening, request: RunRequest, ui: Ui, phases: Phases): Promise<OpenedDevices> {
   const wanted = wantedOf(request, 'cuda');
   // Before the plan is known: most models fit a GPU, and each process compiles for itself.
   const guess = wanted.exact ?? { replicas: wanted.devices, stages: 1 };
@@ -77,7 +78,7 @@ async function openCuda(opening: Opening, request: RunRequest, ui: Ui): Promise<
     const { model } = opened;
     // Says what is missing in the words for this command.
     if (model.target === 'cuda') devicesFor(model.facts.arch, rebuildOpened(request.model, opened), wanted.devices);
-    if (loading === undefined) return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui) };
+    if (loading === undefined) return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui, phases) };
     const parallelism = place(opened, wanted, request, ui);
     if (!isEqual(parallelism, guess)) {
       await loading.executor.close();
@@ -91,8 +92,8 @@ async function openCuda(opening: Opening, request: RunRequest, ui: Ui): Promise<
   }
 }
 
-const loadHere = (opened: OpenedModel, request: RunRequest, ui: Ui): Promise<Executor> =>
-  loadExecutor(opened.checkpoint, opened.model, { threads: request.threads, rebuild: rebuildOpened(request.model, opened) }, ui);
+const loadHere = (opened: OpenedModel, request: RunRequest, ui: Ui, phases: Phases): Promise<Executor> =>
+  loadExecutor(opened.checkpoint, opened.model, { threads: request.threads, rebuild: rebuildOpened(request.model, opened), phases }, ui);
 
 /** Threads of replica `index`: an even share of all, and one at least. */
 const threadsOf = (threads: number, index: number, count: number): number => Math.max(1, Math.floor(threads / count) + (index < threads % count ? 1 : 0));

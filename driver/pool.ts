@@ -5,6 +5,7 @@
 import type { MicroBatch } from '../eval/scorer.js';
 import type { DeviceSpan, ScoredBatch } from '../runtime/scoring.js';
 import type { ProfiledLaunch } from './deviceProtocol.js';
+import type { PhaseSpan } from './phases.js';
 import { fatalBatch, ProcessEnded } from './remoteExecutor.js';
 import type { Ui } from './requests.js';
 import { inFlightOf, type Executor } from './scorer.js';
@@ -107,6 +108,11 @@ export class DevicePool implements Executor {
   /** Of those that load the model too: what waits here is theirs the moment that they are ready. */
   get inFlight(): number {
     return Math.max(1, this.living().reduce((sum, { replica }) => sum + inFlightOf(replica), 0));
+  }
+
+  /** Of all that have loaded the model. */
+  get phases(): readonly PhaseSpan[] {
+    return this.members.flatMap(({ replica }) => replica.phases ?? []);
   }
 
   /** Those that compute or will: the end of a run is cut for all of them. */

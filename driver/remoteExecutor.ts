@@ -4,6 +4,7 @@ import { UserError } from '../errors.js';
 import type { MicroBatch } from '../eval/scorer.js';
 import type { ScoredBatch } from '../runtime/scoring.js';
 import { unpackError, type DeviceRequest, type FromChild, type ProfiledLaunch, type ToChild } from './deviceProtocol.js';
+import type { PhaseSpan } from './phases.js';
 import type { Ui } from './requests.js';
 import type { Executor } from './scorer.js';
 import type { SiblingRelay } from './siblings.js';
@@ -77,6 +78,7 @@ export class RemoteExecutor implements Executor {
   maxTokens = 0;
   maxRows = 0;
   inFlight = 2;
+  phases: readonly PhaseSpan[] = [];
   private readonly options: RemoteOptions;
   private readonly ui: Ui;
   private child: ChildProcess | undefined;
@@ -200,7 +202,7 @@ export class RemoteExecutor implements Executor {
           case 'step': return this.ui.step(message.fraction);
           case 'sibling': return siblings?.relay.say(siblings.index, message.word);
           case 'ready':
-            ({ maxTokens: this.maxTokens, maxRows: this.maxRows, inFlight: this.inFlight } = message);
+            ({ maxTokens: this.maxTokens, maxRows: this.maxRows, inFlight: this.inFlight, phases: this.phases } = message);
             this.isReady = true;
             return resolve();
           case 'scored': return this.settle(message.id, (job) => job.resolve({ scored: message.scored }));

@@ -14,8 +14,9 @@ import { detectMachine } from './machine.js';
 import { modelName } from './model.js';
 import { beginOpening } from './open.js';
 import { openDevices } from './openDevices.js';
+import { Phases, printPhases } from './phases.js';
 import { Interrupted, type RunProgress, type RunRequest, type RunResult, type Ui } from './requests.js';
-import { PlanScorer, type BatchCost } from './scorer.js';
+import { PlanScorer, type BatchCost, type Executor } from './scorer.js';
 import { profileEvents, timelineEvents, writeTrace } from './trace.js';
 import { VERSION } from './version.js';
 import { BatchWork } from './work.js';
@@ -23,6 +24,8 @@ import { BatchWork } from './work.js';
 export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> {
   const started = new Date();
   const begin = performance.now();
+  const phases = new Phases();
+  phases.begin('open');
   const task = taskByName(request.task);
   if (request.resume && request.output === undefined) throw new UserError('--resume needs the folder of the run that it continues', 'add --out DIR');
   const { shard } = request;
@@ -42,22 +45,25 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   if (tokenizer.vocabSize > checkpoint.config.vocabSize) {
     throw new UserError(`${checkpoint.dir}: the tokenizer has ids up to ${tokenizer.vocabSize - 1}, the model ${checkpoint.config.vocabSize} embeddings`, 'the tokenizer belongs to another model');
   }
-  const questions = loadQuestions(
+  const questions = phases.during('tokenise', () => loadQuestions(
     { path: request.data, task, limit: request.limit, docs: request.docs },
     { tokenizer: { moduleUrl: new URL('../models/tokenizer.js', import.meta.url).href, spec: tokenizer.spec }, workers: 1 },
-  );
+  ));
   // Awaited below; a failure before that must not count as unhandled.
   questions.catch(() => undefined);
-  const { opened: { model, id }, executor, parallelism } = await openDevices(opening, request, ui);
+  phases.end();
+  const timed = { ...opening, finish: () => phases.during('compile', () => opening.finish()) };
+  const { opened: { model, id }, executor, parallelism } = await openDevices(timed, request, ui, phases);
   const devices = parallelism.replicas * parallelism.stages;
   try {
     ui.phase('tokenise', request.data);
     const loaded = await withTrimming(questions);
     const work = new BatchWork(model.plan);
     const scorer = new PlanScorer(executor, { maxLength: contextLimit(checkpoint, model.plan), cost: costOf(model, work), work });
+    phases.begin('pack');
     const loadSeconds = (performance.now() - begin) / 1000;
     ui.phase('score', `${shard === undefined ? '' : `shard ${shardName(shard)} of `}${loaded.questions.length} questions, sharing ${request.sharing}`);
-    const evaluation = await score(request, { task, loaded, scorer, name, id, model, work }, ui);
+    const evaluation = await score(request, { task, loaded, scorer, name, id, model, work, onFirst: firstAnswer(phases, executor, ui) }, ui);
     if (request.trace !== undefined) {
       const { timeline } = scorer;
       const kernels = evaluation.isInterrupted ? [] : await profileEvents(executor, loaded, request.sharing, scorer, { timeline, pid: devices + 1 });
@@ -127,10 +133,28 @@ interface Scoring {
   readonly id: string;
   readonly model: CompiledModel;
   readonly work: BatchWork;
+  /** Called with every progress. */
+  readonly onFirst: () => void;
 }
 
-async function score(request: RunRequest, { task, loaded, scorer, name, id, model, work }: Scoring, ui: Ui): Promise<Evaluation & Partial<Pick<Scored, 'identity'>>> {
-  const onProgress = (progress: Progress): void => ui.run(toRunProgress(progress));
+/** Told of every progress, it says once how the time until the first answer was spent. */
+function firstAnswer(phases: Phases, executor: Executor, ui: Ui): () => void {
+  let calls = 0;
+  return () => {
+    calls++;
+    // The first is told when everything is packed, the second with the first answer.
+    if (calls === 1) phases.begin('first micro-batch');
+    if (calls !== 2) return;
+    phases.end();
+    ui.note(printPhases(phases.spans, executor.phases ?? []));
+  };
+}
+
+async function score(request: RunRequest, { task, loaded, scorer, name, id, model, work, onFirst }: Scoring, ui: Ui): Promise<Evaluation & Partial<Pick<Scored, 'identity'>>> {
+  const onProgress = (progress: Progress): void => {
+    onFirst();
+    ui.run(toRunProgress(progress));
+  };
   const shared = { scorer, sharing: request.sharing, onProgress, onWarning: (line: string) => ui.warn(line), ...(request.signal === undefined ? {} : { signal: request.signal }) };
   if (request.output === undefined) return evaluate({ ...shared, questions: loaded.questions, tokenised: loaded.tokenised });
   const scored = await scoreQuestions({

@@ -1,6 +1,7 @@
 /** The Scorer that eval/ asks for, over an executor. */
 import type { MicroBatch, ScoredRows, Scorer } from '../eval/scorer.js';
 import type { ScoredBatch } from '../runtime/scoring.js';
+import type { PhaseSpan } from './phases.js';
 import { Timeline } from './timeline.js';
 import { type BatchWork } from './work.js';
 
@@ -12,6 +13,8 @@ export interface Executor {
   readonly inFlight?: number;
   /** Those that compute at the same time; 1 where absent. */
   readonly devices?: number;
+  /** What its processes did while they loaded. */
+  readonly phases?: readonly PhaseSpan[];
   score(batch: MicroBatch): Promise<ScoredBatch>;
   /** Runs a micro-batch once, measuring each launch. */
   profile(batch: MicroBatch): Promise<{ readonly launches: readonly { readonly path: string; readonly nanoseconds: number }[] }>;

@@ -47,6 +47,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --devices 3 --target cuda', () => 
     const { stderr, samples, hashes } = await run(3, []);
     expect(stderr).toMatch(/waited [\d.]+ s for other devices, [\d.]+ GB copied from them/);
     expect(stderr).not.toMatch(/read from files as well/);
+    expect(stderr).toMatch(/seconds since the command: process .*pack .*first micro-batch [\d.]+–[\d.]+; devices: process .*kernels .*weights .*programs/);
     expect(samples).toBe(await alone());
     expect(hashes).toEqual(Array.from({ length: 3 }, () => hashes[0]));
     expect(hashes[0]).toBe(await rightHash());

@@ -1,0 +1,60 @@
+/** When a run did what before its first answer: how much of it overlaps, and what it waited for. */
+
+/** Milliseconds of the host's clock since the epoch. */
+export interface PhaseSpan {
+  readonly name: string;
+  readonly begin: number;
+  readonly end: number;
+}
+
+const clock = (): number => performance.timeOrigin + performance.now();
+
+/** What one process does, one thing after another; the first is its start. Several go on at a time with during(). */
+export class Phases {
+  private readonly ended: PhaseSpan[] = [];
+  private present: { readonly name: string; readonly begin: number } | undefined = { name: 'process', begin: performance.timeOrigin };
+
+  /** Ends the present phase and begins another. */
+  begin(name: string): void {
+    this.end();
+    this.present = { name, begin: clock() };
+  }
+
+  end(): void {
+    if (this.present !== undefined) this.ended.push({ ...this.present, end: clock() });
+    this.present = undefined;
+  }
+
+  /** A phase of its own beside the others, as long as `work` takes. */
+  async during<T>(name: string, work: () => Promise<T>): Promise<T> {
+    const begin = clock();
+    try {
+      return await work();
+    } finally {
+      this.ended.push({ name, begin, end: clock() });
+    }
+  }
+
+  /** In the order of their beginnings. */
+  get spans(): readonly PhaseSpan[] {
+    return this.ended.toSorted((a, b) => a.begin - b.begin);
+  }
+}
+
+/** Phases of one name as one: from the first beginning to the last end. */
+function merge(spans: readonly PhaseSpan[]): readonly PhaseSpan[] {
+  const byName = new Map<string, PhaseSpan>();
+  for (const { name, begin, end } of spans) {
+    const known = byName.get(name);
+    byName.set(name, known === undefined ? { name, begin, end } : { name, begin: Math.min(known.begin, begin), end: Math.max(known.end, end) });
+  }
+  return [...byName.values()].sort((a, b) => a.begin - b.begin);
+}
+
+/** One line: every phase in seconds since this process began, those of device processes together. */
+export function printPhases(own: readonly PhaseSpan[], devices: readonly PhaseSpan[]): string {
+  const origin = performance.timeOrigin;
+  const seconds = (at: number): string => (Math.max(0, at - origin) / 1000).toFixed(2);
+  const list = (spans: readonly PhaseSpan[]): string => merge(spans).map(({ name, begin, end }) => `${name} ${seconds(begin)}–${seconds(end)}`).join(', ');
+  return `seconds since the command: ${list(own)}${devices.length === 0 ? '' : `; devices: ${list(devices)}`}`;
+}

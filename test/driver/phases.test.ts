@@ -1,0 +1,34 @@
+/** How the time until the first answer was spent, as one line. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, it } from 'vitest';
+import { Phases, printPhases } from '../../driver/phases.js';
+
+it('follow one another from the start of the process, others go on beside them', async () => {
+  const phases = new Phases();
+  phases.begin('open');
+  const beside = phases.during('tokenise', () => sleep(30, 7));
+  await sleep(5);
+  phases.begin('load');
+  await sleep(5);
+  phases.end();
+  phases.end();
+  expect(await beside).toBe(7);
+  await expect(phases.during('fail', () => Promise.reject(new Error('no')))).rejects.toThrow('no');
+  const { spans } = phases;
+  expect(spans.map(({ name }) => name)).toEqual(['process', 'open', 'tokenise', 'load', 'fail']);
+  const [process, open, tokenise, load] = spans;
+  expect(process!.begin).toBe(performance.timeOrigin);
+  for (const [before, after] of [[process, open], [open, load]]) {
+    expect(after!.begin).toBeGreaterThanOrEqual(before!.end);
+    expect(after!.begin).toBeLessThan(before!.end + 5);
+  }
+  expect(tokenise!.end).toBeGreaterThan(load!.end);
+  for (const { begin, end } of spans) expect(end).toBeGreaterThanOrEqual(begin);
+});
+
+it('are printed in seconds since the command, those of several devices from the first beginning to the last end', () => {
+  const at = (name: string, begin: number, end: number): { name: string; begin: number; end: number } => ({ name, begin: performance.timeOrigin + begin, end: performance.timeOrigin + end });
+  expect(printPhases([at('open', 100, 250)], [])).toBe('seconds since the command: open 0.10–0.25');
+  expect(printPhases([at('open', 100, 250)], [at('weights', 900, 2500), at('compile', 300, 1000), at('compile', 200, 900), at('weights', 1000, 2000)]))
+    .toBe('seconds since the command: open 0.10–0.25; devices: compile 0.20–1.00, weights 0.90–2.50');
+});
