@@ -87,6 +87,8 @@ const weightBytesOf = (plan: LoadPlan): number => plan.steps.reduce((sum, step) 
 
 const isUnreadableFile = (error: unknown): error is Error => error instanceof Error && 'code' in error && error.code === 'FILE_UNREADABLE';
 
+const NOTHING_STREAMED: CudaUploadTimes = { total: 0, reading: 0, bus: 0, launches: 0, device: 0 };
+
 /** What loading holds until its end. */
 class Loading {
   private readonly request: LoadRequest;
@@ -127,11 +129,10 @@ class Loading {
   }
 
   async run(): Promise<CudaUploadTimes> {
-    const { loadPlan, weights, weightPlan, onProgress } = this.request;
+    const { loadPlan, onProgress } = this.request;
     const jobs = new Uint8Array(loadPlan.jobBytes);
     for (const { job, jobOffset } of loadPlan.steps.flatMap((step) => step.pieces)) jobs.set(job.bytes, jobOffset);
     await this.jobs.writeAsync(0, jobs);
-    for (const { offset, bytes } of loadPlan.zeros) weights.fill(0, offset, bytes);
     const stopWatching = onProgress === undefined ? undefined : this.watch(onProgress);
     let times: CudaUploadTimes;
     try {
@@ -142,7 +143,6 @@ class Loading {
     } finally {
       stopWatching?.();
     }
-    for (const weight of weightPlan.weights) if (weight.kind === 'literal') await weights.writeAsync(weight.offset, weight.values);
     const last = loadPlan.steps.at(-1);
     const totalBytes = weightBytesOf(loadPlan);
     if (last !== undefined) onProgress?.({ doneBytes: totalBytes, totalBytes, weight: last.weight });
@@ -205,6 +205,11 @@ class Loading {
 export async function loadDeviceWeights(request: LoadRequest): Promise<LoadTimes> {
   const seconds = (from: number): number => (performance.now() - from) / 1000;
   const begin = performance.now();
+  const { loadPlan, weightPlan, weights } = request;
+  for (const { offset, bytes } of loadPlan.zeros) weights.fill(0, offset, bytes);
+  for (const weight of weightPlan.weights) if (weight.kind === 'literal') await weights.writeAsync(weight.offset, weight.values);
+  // A replica's part may hold nothing to lay out.
+  if (loadPlan.steps.length === 0) return { preparing: seconds(begin), streaming: NOTHING_STREAMED, releasing: 0, copiedBytes: 0 };
   const loading = new Loading(request);
   const preparing = seconds(begin);
   let streaming: CudaUploadTimes;
@@ -215,7 +220,7 @@ export async function loadDeviceWeights(request: LoadRequest): Promise<LoadTimes
     end = performance.now();
     loading.release();
   }
-  return { preparing, streaming, releasing: seconds(end), copiedBytes: copiedBytesOf(request.loadPlan) };
+  return { preparing, streaming, releasing: seconds(end), copiedBytes: copiedBytesOf(loadPlan) };
 }
 
 /** Where each weight lies, by name. */

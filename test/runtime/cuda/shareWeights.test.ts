@@ -154,7 +154,7 @@ if (hasCxx()) describeFake('loadSharedWeights', (fake) => {
   /** With the factors of columns, which parts may share. */
   const once = fileBytes(whole);
 
-  it.each([1, 2, 3, 4, 6])('reads files once for %i replicas', async (count) => {
+  it.each([1, 2, 3, 4, 6, whole.weights.length + 3])('reads files once for %i replicas, of which some may have no part', async (count) => {
     const replicas = new Replicas(Array.from({ length: count }, () => ({})));
     const times = await replicas.all();
     for (let i = 0; i < count; i++) expect(replicas.wrong(i)).toEqual([]);
