@@ -29,6 +29,8 @@ export interface Settings {
   readonly deviceTimeout: number | undefined;
   /** TILEWRIGHT_DEVICE_MEMORY: what weights and activations may take of each of several devices, such as `40GiB`; otherwise what there is. */
   readonly deviceMemory: string | undefined;
+  /** TILEWRIGHT_PEERS: `none` lets no GPU reach another's memory, where that hangs or changes bits; everything goes through the host. */
+  readonly usesPeers: boolean;
   /** TILEWRIGHT_COMPUTE_SANITIZER: the tool that GPU tests run under; otherwise compute-sanitizer on PATH or in a toolkit. */
   readonly computeSanitizer: string | undefined;
   /** TILEWRIGHT_TEST_SEED: whole number from which the GPU tests draw shapes and schedules; 1 by default. */
@@ -103,6 +105,7 @@ export function readSettings(environment: Environment = process.env): Settings {
     cudaDriver: text(environment, 'TILEWRIGHT_CUDA_DRIVER'),
     deviceTimeout: number(environment, 'TILEWRIGHT_DEVICE_TIMEOUT'),
     deviceMemory: text(environment, 'TILEWRIGHT_DEVICE_MEMORY'),
+    usesPeers: text(environment, 'TILEWRIGHT_PEERS') !== 'none',
     computeSanitizer: text(environment, 'TILEWRIGHT_COMPUTE_SANITIZER'),
     testSeed: Number(text(environment, 'TILEWRIGHT_TEST_SEED') ?? '1'),
     shards: text(environment, 'TILEWRIGHT_SHARDS'),

@@ -80,6 +80,7 @@ function createProgram(context: Context): Command {
       'TILEWRIGHT_CUDA_DRIVER=FILE  libcuda.so.1 where it is in an unusual place',
       'TILEWRIGHT_DEVICE_TIMEOUT=SECONDS  without an answer after which a device counts as hung (default: GPU 180, CPU 1800)',
       'TILEWRIGHT_DEVICE_MEMORY=40GiB  what run may take of each of several devices (default: what there is)',
+      'TILEWRIGHT_PEERS=none        GPUs copy nothing to each other: everything goes through the host',
       'TILEWRIGHT_SHARDS=N          number of shards for run --shard where the scheduler does not tell it (Kubernetes)',
       'TILEWRIGHT_DEBUG=1           prints the stack of an unexpected error',
     ],

@@ -302,6 +302,8 @@ export interface CudaPipelineBinding {
   }[];
   /** Micro-batches between their call and their answer, at most. */
   readonly inFlight: number;
+  /** False: everything between stages goes through the host. */
+  readonly usesPeers: boolean;
 }
 
 export interface CudaPipelineRequest {

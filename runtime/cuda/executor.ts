@@ -1,6 +1,7 @@
 /** A CUDA executor: a plan on one device or on a pipeline of several, ready to score micro-batches. */
 import type { Bucket } from '../../ir/plan.js';
 import type { Stage } from '../../ir/placement.js';
+import { readSettings } from '../../settings.js';
 import { checkBatch, chooseBucket, longestTree, vocabOf, type Batch, type BatchLimits } from '../batch.js';
 import type { LoadProgress } from '../files.js';
 import type { RuntimePlan } from '../ports.js';
@@ -21,6 +22,8 @@ export interface CudaExecutorOptions extends Omit<CudaStageOptions, 'addon' | 'o
   readonly exchangeOf?: (stage: number) => WeightExchange;
   /** Longest tree path (context) of the model, in tokens; by default as many as fit a micro-batch. */
   readonly maxLength?: number;
+  /** False: what passes between stages goes through the host. By default as the settings say. */
+  readonly usesPeers?: boolean;
   /** How results reach the next device, for each cut. Called once, where there are several stages. */
   readonly onRoutes?: (routes: CudaPipeline['routes']) => void;
   /** The addon's CUDA part with its driver loaded; by default the real one. */
@@ -108,7 +111,7 @@ export class CudaExecutor {
     const stages = await loadStages(addon, options, ranges);
     try {
       if (stages.length === 1) return new CudaExecutor(stages, new OneDevice(stages[0]!), options);
-      const pipeline = new Pipeline(addon, plan, stages);
+      const pipeline = new Pipeline(addon, plan, stages, options.usesPeers ?? readSettings().usesPeers);
       options.onRoutes?.(pipeline.routes);
       return new CudaExecutor(stages, pipeline, options);
     } catch (error) {

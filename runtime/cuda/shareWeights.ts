@@ -3,6 +3,7 @@
  * other parts from its siblings' devices. Whatever keeps a sibling's part from arriving — no way between the devices, a
  * sibling that failed, died or is late — the part is read from files instead, as if there were no sibling.
  */
+import { readSettings } from '../../settings.js';
 import type { CudaSharedHandle } from './addon.js';
 import { planLoading } from './loadPlan.js';
 import { partWeights, type WeightPart } from './partWeights.js';
@@ -122,6 +123,7 @@ export const isUnshared = async (exchange: WeightExchange | undefined): Promise<
   exchange === undefined || orLate(exchange.siblingsFinished().then(() => true), MOST_KEPT, false);
 
 function share({ weights }: LoadRequest): WeightOffer {
+  if (!readSettings().usesPeers) return { refused: 'TILEWRIGHT_PEERS is none' };
   try {
     return { shared: weights.share() };
   } catch (error) {

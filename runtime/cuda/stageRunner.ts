@@ -85,12 +85,12 @@ export class Pipeline implements StageRunner {
   private turns = 0;
 
   /** `plan`: the whole, of which each stage has a part, in order, with PIPELINE_ARENAS arenas. */
-  constructor(addon: CudaAddon, plan: RuntimePlan, stages: readonly CudaStage[]) {
+  constructor(addon: CudaAddon, plan: RuntimePlan, stages: readonly CudaStage[], usesPeers: boolean) {
     this.stages = stages;
     this.inFlight = IN_FLIGHT_A_STAGE * stages.length;
     this.crossings = stages.map(({ range }, i) => (i + 1 === stages.length ? [] : crossingsOf(plan, range.end)));
     this.pipeline = new addon.Pipeline({
-      inFlight: this.inFlight,
+      inFlight: this.inFlight, usesPeers,
       stages: stages.map(({ device, clock, arenas, programs }, i) => ({
         device, clock, arenas, programs, crossingBytes: this.crossings[i]!.reduce((sum, { rows, rowBytes }) => sum + extentIn(plan, rows) * rowBytes, 0),
       })),

@@ -18,8 +18,8 @@ CudaRoute openRoute(const CudaDevice &from, const CudaDevice &to) {
 
 }  // namespace
 
-CudaPipeline::CudaPipeline(std::vector<CudaPipelineStage> stages, size_t inFlight) : stages_(std::move(stages)) {
-  allocate(inFlight);
+CudaPipeline::CudaPipeline(std::vector<CudaPipelineStage> stages, size_t inFlight, bool usesPeers) : stages_(std::move(stages)) {
+  allocate(inFlight, usesPeers);
   enqueuer_ = std::thread([this] { enqueueAll(); });
   finisher_ = std::thread([this] { finishAll(); });
 }
@@ -35,7 +35,7 @@ CudaPipeline::~CudaPipeline() {
   settle();
 }
 
-void CudaPipeline::allocate(size_t inFlight) {
+void CudaPipeline::allocate(size_t inFlight, bool usesPeers) {
   const size_t arenas = stages_[0].arenas.size();
   for (size_t s = 0; s < stages_.size(); s++) {
     const auto &device = stages_[s].device;
@@ -45,7 +45,7 @@ void CudaPipeline::allocate(size_t inFlight) {
     if (s + 1 == stages_.size()) break;
     const auto &next = stages_[s + 1].device;
     Link link;
-    link.route = openRoute(*device, *next);
+    link.route = usesPeers ? openRoute(*device, *next) : CudaRoute::Host;
     link.isUsed.assign(arenas, false);
     for (size_t i = 0; link.route == CudaRoute::Host && stages_[s].crossingBytes > 0 && i < arenas; i++) {
       link.staging.push_back(std::make_unique<PinnedMemory>(device, stages_[s].crossingBytes));

@@ -100,8 +100,8 @@ struct CudaPipelineJob {
 
 class CudaPipeline {
  public:
-  /** Enables peers, allocates what flights need, starts the threads. */
-  CudaPipeline(std::vector<CudaPipelineStage> stages, size_t inFlight);
+  /** Enables peers, unless everything is to go through the host; allocates what flights need, starts the threads. */
+  CudaPipeline(std::vector<CudaPipelineStage> stages, size_t inFlight, bool usesPeers);
   /** Waits for what is in flight. */
   ~CudaPipeline();
   CudaPipeline(const CudaPipeline &) = delete;
@@ -130,7 +130,7 @@ class CudaPipeline {
     std::vector<std::unique_ptr<CudaEvent>> emptied;
     std::vector<bool> isUsed;
   };
-  void allocate(size_t inFlight);
+  void allocate(size_t inFlight, bool usesPeers);
   void enqueueAll();
   void finishAll();
   void enqueue(CudaPipelineJob &job);

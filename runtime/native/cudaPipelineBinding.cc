@@ -43,7 +43,8 @@ std::shared_ptr<CudaPipeline> parsePipeline(const Napi::Object &object) {
     }
   }
   if (stages.empty()) fail("A pipeline has at least one stage");
-  return std::make_shared<CudaPipeline>(std::move(stages), extentArg(object.Get("inFlight"), "inFlight", 1, MOST_IN_FLIGHT));
+  const size_t inFlight = extentArg(object.Get("inFlight"), "inFlight", 1, MOST_IN_FLIGHT);
+  return std::make_shared<CudaPipeline>(std::move(stages), inFlight, booleanArg(object.Get("usesPeers"), "usesPeers"));
 }
 
 CudaCrossing parseCrossing(const Napi::Value &value, const CudaPipelineStage &stage, CudaBatchSize size, size_t &total, const std::string &what) {

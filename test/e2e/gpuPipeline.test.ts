@@ -49,6 +49,17 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on pipelines of GPUs
     expect(pids('copy')).toBe((worked / stages) * (stages - 1));
   });
 
+  test('copies nothing from GPU to GPU where it is told not to', async () => {
+    const wanted = await soundSamples();
+    const out = temporaryFolder();
+    const { stderr } = success(await tilewright(
+      ['run', model, '--target', 'cuda', '--task', 'multiple_choice', '--data', data, ...CAPACITY, '--parallel', 'pp=3', '--out', out],
+      { env: { ...gpu!.environment(...ROOMY, 'fail:cuMemcpyPeerAsync:1', 'fail:cuCtxEnablePeerAccess:1'), TILEWRIGHT_PEERS: 'none' } },
+    ));
+    expect(stderr).toContain('through the host');
+    expect(samplesOf(out)).toBe(wanted);
+  });
+
   test.each([1, 2, 3])('answers the same however the streams overtake each other (%i)', async (order) => {
     const wanted = await soundSamples();
     const out = temporaryFolder();

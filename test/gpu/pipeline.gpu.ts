@@ -1,0 +1,106 @@
+/**
+ * A plan in stages on real devices: the same bits as in one piece, whatever the cuts and the way between them. Where there is one
+ * GPU, all stages are on it.
+ */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { compileModel } from '../../driver/compile.js';
+import { compileCudaKernels, emitCudaPlan } from '../../driver/cudaKernels.js';
+import { detectMachine } from '../../driver/machine.js';
+import type { Stage } from '../../ir/placement.js';
+import { openCheckpoint } from '../../models/checkpoint.js';
+import type { Batch } from '../../runtime/batch.js';
+import { cudaAvailable } from '../../runtime/cuda/addon.js';
+import { CudaExecutor, type CudaExecutorOptions } from '../../runtime/cuda/executor.js';
+import { PACK_SOURCE, PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
+import type { ScoredBatch } from '../../runtime/scoring.js';
+import { DEMO } from './command.js';
+import { archOf } from './launcher.js';
+import { compilerOrReason } from './support.js';
+
+const available = cudaAvailable();
+const arch = archOf(available);
+const compiler = typeof arch === 'string' ? await compilerOrReason(arch) : arch.reason;
+const skip = typeof compiler === 'string' ? compiler : false;
+
+/** Milliseconds. */
+const SLACK = 5;
+
+/** Trees of 1 to 90 tokens, chains, of which every third token is scored. */
+function batchOf(tokens: number, vocab: number, seed: number): Batch {
+  const position = new Int32Array(tokens);
+  const subtreeEnd = new Int32Array(tokens);
+  for (let at = 0, tree = seed; at < tokens; tree++) {
+    const end = Math.min(tokens, at + 1 + ((tree * 37) % 90));
+    for (let i = at; i < end; i++) position[i] = i - at, subtreeEnd[i] = end;
+    at = end;
+  }
+  const rows = Math.ceil(tokens / 3);
+  const draw = (i: number): number => ((i + 1) * 7919 + seed * 104_729) % vocab;
+  return { tokens: Int32Array.from({ length: tokens }, (_, i) => draw(i)), position, subtreeEnd, row: Int32Array.from({ length: rows }, (_, i) => 3 * i), target: Int32Array.from({ length: rows }, (_, i) => draw(i + tokens)) };
+}
+
+async function load(): Promise<Omit<CudaExecutorOptions, 'ordinals'> & { readonly vocab: number }> {
+  if (typeof arch !== 'string' || !available.ok) throw new Error('no device');
+  const { sharedBytesPerBlock, multiprocessors } = available.devices[0]!;
+  const checkpoint = openCheckpoint(DEMO);
+  const model = compileModel(checkpoint, detectMachine(), { precision: 'bf16', cuda: { arch, sharedBytesPerBlock, multiprocessors }, maxTokens: 2048 });
+  if (model.target !== 'cuda') throw new Error('not for CUDA');
+  const { plan } = model;
+  const emitted = emitCudaPlan(plan);
+  const { cubins } = await compileCudaKernels(emitted, arch, { driverVersion: available.driverVersion, extra: [{ symbol: PACK_SYMBOL, source: PACK_SOURCE }] });
+  return { plan, kernels: emitted.kernels, cubins, packCubin: cubins.get(PACK_SYMBOL)!, tensors: checkpoint.tensors, vocab: checkpoint.config.vocabSize };
+}
+
+/** `count` stages of about as many launches, moved by `shift`. */
+function cut(launches: number, count: number, shift: number): readonly Stage[] {
+  const ends = Array.from({ length: count }, (_, i) => (i + 1 === count ? launches : Math.max(i + 1, Math.min(launches - count + i + 1, Math.round((launches * (i + 1)) / count) + shift))));
+  return ends.map((end, i) => ({ first: ends[i - 1] ?? 0, end }));
+}
+
+describe('a plan in stages', { skip }, () => {
+  it('gives the bits of one piece, whatever the cuts and the way between devices', async () => {
+    const { vocab, ...options } = await load();
+    const sizes = [2048, 1500, 700, 129, 64, 17, 1, 2048, 333];
+    const batches = sizes.flatMap((size, i) => [batchOf(size, vocab, i), batchOf(Math.ceil(size / 2), vocab, i + 50)]);
+    const score = async (change: Pick<CudaExecutorOptions, 'ordinals' | 'stages' | 'usesPeers'>): Promise<{ readonly scored: readonly ScoredBatch[]; readonly routes: string }> => {
+      let routes = '';
+      const executor = await CudaExecutor.create({ ...options, ...change, onRoutes: (found) => { routes = [...new Set(found)].join(); } });
+      const from = performance.timeOrigin + performance.now();
+      const scored = await Promise.all(batches.map((batch) => executor.score(batch)));
+      const until = performance.timeOrigin + performance.now();
+      // Some for clocks that part: this process's, the system's, the device's.
+      for (const { begin, end } of scored.flatMap(({ spans }) => spans ?? [])) assert(begin <= end && begin >= from - SLACK && end <= until + SLACK, `${begin} to ${end} is not within ${from} to ${until}`);
+      await executor.close();
+      return { scored, routes };
+    };
+    const { scored: wanted } = await score({ ordinals: [0] });
+    const devices = available.ok ? available.devices.length : 0;
+    const launches = options.plan.launches.length;
+    for (const count of [2, 3, 5]) {
+      for (const shift of [0, 1, -1]) {
+        for (const [ways, ordinals, usesPeers] of [['one device', [0], true], ['the host', [0], false], ['devices', Array.from({ length: devices }, (_, i) => i), true]] as const) {
+          if (ways === 'devices' && devices === 1) continue;
+          const stages = cut(launches, count, shift);
+          const { scored, routes } = await score({ stages, usesPeers, ordinals: stages.map((_, i) => ordinals[i % ordinals.length]!) });
+          if (shift === 0) console.log(`${count} stages by way of ${ways}: ${routes}`);
+          scored.forEach(({ logProb, isArgmax }, i) => {
+            assert.deepEqual([...logProb], [...wanted[i]!.logProb], `${count} stages, ${ways}, micro-batch ${i}`);
+            assert.deepEqual([...isArgmax], [...wanted[i]!.isArgmax]);
+          });
+        }
+      }
+    }
+  });
+
+  it('measures each launch and finds nothing amiss', async () => {
+    const { vocab, ...options } = await load();
+    const executor = await CudaExecutor.create({ ...options, ordinals: [0, 0, 0], stages: cut(options.plan.launches.length, 3, 0) });
+    const batch = batchOf(1000, vocab, 3);
+    const { launches } = await executor.profile(batch);
+    assert.equal(launches.length, options.plan.launches.length);
+    for (const { path, nanoseconds } of launches) assert(nanoseconds >= 0, path);
+    assert.equal(await executor.diagnose(batch), undefined);
+    await executor.close();
+  });
+});
