@@ -24,7 +24,13 @@ export interface PoolOptions {
   readonly begin: (index: number, onEnd: (how: string) => void) => Replica;
   /** `device 2`, for messages. */
   readonly nameOf: (index: number) => string;
+  /** Milliseconds that a replica may take at least before an idle one computes the same; 5,000 by default. */
+  readonly patience?: number;
 }
+
+const PATIENCE_MS = 5000;
+/** A replica that takes so many times as long as any micro-batch took before may hang. */
+const PATIENCE = 4;
 
 /**
  * A micro-batch that ends this many processes, of two replicas where there are two, is at fault itself. One more than
@@ -53,6 +59,12 @@ interface Job {
   readonly ended: Set<Member>;
   /** How often that was. */
   attempts: number;
+  /** Replicas that have it now: two where the first is late. */
+  runners: number;
+  isCopied: boolean;
+  isDone: boolean;
+  /** When the first of them was asked, milliseconds. */
+  since: number;
 }
 
 const tokensOf = ({ jobs }: Member): number => [...jobs].reduce((sum, { batch }) => sum + batch.tokens.length, 0);
@@ -71,6 +83,9 @@ export class DevicePool implements Executor {
   private lastError: unknown;
   private size = { maxTokens: 0, maxRows: 0 };
   private isClosed = false;
+  /** The longest that a replica took to answer, milliseconds. */
+  private longest = 0;
+  private timer: NodeJS.Timeout | undefined;
 
   private constructor(options: PoolOptions, ui: Ui) {
     this.options = options;
@@ -134,6 +149,7 @@ export class DevicePool implements Executor {
 
   async close(): Promise<void> {
     this.isClosed = true;
+    clearTimeout(this.timer);
     for (const job of this.waiting.splice(0)) job.reject(new Error('this executor was closed'));
     await Promise.all(this.members.map(({ replica }) => replica.close()));
   }
@@ -142,7 +158,7 @@ export class DevicePool implements Executor {
     if (this.isClosed) return Promise.reject(new Error('this executor was closed'));
     if (this.living().length === 0) return Promise.reject(this.failure());
     return new Promise((resolve, reject) => {
-      this.waiting.push({ kind, batch, resolve, reject, ended: new Set(), attempts: 0 });
+      this.waiting.push({ kind, batch, resolve, reject, ended: new Set(), attempts: 0, runners: 0, isCopied: false, isDone: false, since: 0 });
       this.dispatch();
     });
   }
@@ -213,14 +229,43 @@ export class DevicePool implements Executor {
       this.waiting.splice(at, 1);
       void this.run(job, best);
     }
+    this.hurry();
+  }
+
+  /** Where a replica is idle while another is late, it computes what that one was asked longest ago: whoever is first is heard. */
+  private hurry(): void {
+    clearTimeout(this.timer);
+    const idle = this.members.filter(({ state, jobs }) => state === 'ready' && jobs.size === 0);
+    if (this.isClosed || this.waiting.length > 0 || idle.length === 0) return;
+    const late = this.members.flatMap((member) => [...member.jobs].map((job) => ({ job, member })))
+      .filter(({ job }) => !job.isDone && !job.isCopied).sort((a, b) => a.job.since - b.job.since);
+    for (const { job, member } of late) {
+      const other = idle.find((each) => !job.ended.has(each));
+      if (other === undefined) continue;
+      const waited = performance.now() - job.since;
+      const left = Math.max(this.options.patience ?? PATIENCE_MS, PATIENCE * this.longest) - waited;
+      if (left > 0) {
+        this.timer = setTimeout(() => this.hurry(), left + 1);
+        return;
+      }
+      job.isCopied = true;
+      this.ui.warn(`${this.options.nameOf(member.index)} has not answered for ${(waited / 1000).toFixed(0)} s: ${this.options.nameOf(other.index)} computes the same`);
+      void this.run(job, other);
+      return this.hurry();
+    }
   }
 
   private async run(job: Job, member: Member): Promise<void> {
+    const begin = performance.now();
     member.jobs.add(job);
+    if (job.runners++ === 0) job.since = begin;
     try {
       const answer = job.kind === 'score' ? { scored: this.inPool(await member.replica.score(job.batch), member) } : await member.replica.profile(job.batch);
+      if (job.kind === 'score' && !job.isDone) this.longest = Math.max(this.longest, performance.now() - begin);
+      job.isDone = true;
       job.resolve(answer);
     } catch (error) {
+      job.runners--;
       if (error instanceof ProcessEnded) this.again(job, member, error.how);
       else job.reject(error);
     } finally {
@@ -235,6 +280,8 @@ export class DevicePool implements Executor {
       job.ended.add(member);
       job.attempts++;
     }
+    if (job.isDone || job.runners > 0) return;
+    job.isCopied = false;
     const living = this.living().length;
     if (this.isClosed || living === 0) return job.reject(living === 0 ? this.failure() : new ProcessEnded(how));
     if (job.attempts >= ATTEMPTS && job.ended.size >= Math.min(2, living)) return job.reject(fatalBatch(job.batch, job.attempts, how));

@@ -134,8 +134,8 @@ export class RemoteExecutor implements Executor {
     if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
     const ended = new Promise<void>((resolve) => { child.once('exit', () => resolve()); });
     const timer = setTimeout(() => child.kill('SIGKILL'), CLOSE_MS);
-    // One that has not loaded anything yet may be far from listening, and has nothing to put in order.
-    if (child.connected && this.isReady) this.send({ kind: 'close' });
+    // One that has not loaded anything yet, or hangs, may be far from listening, and has nothing to put in order.
+    if (child.connected && this.isReady && this.jobs.size === 0) this.send({ kind: 'close' });
     else child.kill('SIGKILL');
     await ended;
     clearTimeout(timer);

@@ -94,13 +94,13 @@ class FakeReplica implements Replica {
 
 interface World { readonly pool: DevicePool; readonly replicas: readonly FakeReplica[]; readonly warnings: string[] }
 
-function world(lives: readonly (readonly Life[])[], stages = 1): World {
+function world(lives: readonly (readonly Life[])[], stages = 1, patience = 5000): World {
   const warnings: string[] = [];
   const none = (): void => undefined;
   const ui: Ui = { phase: none, step: none, run: none, table: none, note: none, warn: (line) => warnings.push(line) };
   const replicas: FakeReplica[] = [];
   const pool = DevicePool.begin({
-    count: lives.length, stages, nameOf: (index) => `device ${index}`,
+    count: lives.length, stages, patience, nameOf: (index) => `device ${index}`,
     begin: (index, onEnd) => replicas[index] = new FakeReplica(lives[index]!, onEnd, 2 * stages),
   }, ui);
   return { pool, replicas, warnings };
@@ -210,6 +210,36 @@ describe('replicas side by side', () => {
     expect(answersOf(await scoreAll(pool, asked))).toEqual(expected(asked));
     expect(replicas[1]!.batches.length).toBeGreaterThan(10);
     expect(warnings).toEqual([]);
+    await pool.close();
+  });
+
+  it('compute themselves what one does not answer, once they are idle, and hear it no more', async () => {
+    const { pool, replicas, warnings } = world([[{}], [{ at: (index) => (index >= 3 ? 'never' : undefined) }], [{}]], 1, 30);
+    await pool.opened();
+    const asked = batches(40);
+    const begin = performance.now();
+    expect(answersOf(await scoreAll(pool, asked))).toEqual(expected(asked));
+    expect(performance.now() - begin).toBeGreaterThan(30);
+    expect(warnings).toHaveLength(2);
+    expect(warnings[0]).toMatch(/^device 1 has not answered for \d+ s: device [02] computes the same$/);
+    // Ends at last, to no effect: all it was asked is answered.
+    const before = replicas.flatMap(({ batches: own }) => own).length;
+    replicas[1]!.end();
+    await wait(5);
+    expect(replicas.flatMap(({ batches: own }) => own)).toHaveLength(before);
+    await pool.close();
+  });
+
+  it('ask one other at most, and again when both have ended', async () => {
+    const { pool, replicas } = world([[{ at: () => 'never' }, {}], [{ at: () => 'never' }, {}], [{}]], 1, 10);
+    await pool.opened();
+    await wait(1);
+    const answer = pool.score(batch(3));
+    await wait(60);
+    const asked = replicas.filter(({ batches: own }) => own.length > 0);
+    expect(asked).toHaveLength(2);
+    for (const replica of asked) replica.end();
+    expect(answersOf([await answer])).toEqual(expected([batch(3)]));
     await pool.close();
   });
 

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { MicroBatch } from '../../eval/scorer.js';
-import { RemoteExecutor } from '../../driver/remoteExecutor.js';
+import { ProcessEnded, RemoteExecutor } from '../../driver/remoteExecutor.js';
 import type { Ui } from '../../driver/requests.js';
 import { UserError } from '../../errors.js';
 
@@ -26,7 +26,8 @@ function recorder(): { ui: Ui; warnings: string[]; phases: string[] } {
   return { warnings, phases, ui: { phase: (name) => phases.push(name), step: none, run: none, table: none, note: none, warn: (line) => warnings.push(line) } };
 }
 
-const begin = (model: string, ui: Ui, timeoutSeconds = 30): RemoteExecutor => RemoteExecutor.begin({
+const begin = (model: string, ui: Ui, timeoutSeconds = 30, onEnd?: (how: string) => void): RemoteExecutor => RemoteExecutor.begin({
+  ...(onEnd === undefined ? {} : { onEnd }),
   module: new URL('./fakeDevice.mjs', import.meta.url), timeoutSeconds,
   request: { model, init: { kind: 'checkpoint' }, precision: 'auto', devices: [0], stages: 1, replica: { index: 0, count: 1 }, threads: 1 },
 }, ui);
@@ -66,6 +67,31 @@ describe('an executor in a process of its own', () => {
     const executor = await start(once('hang'), ui, 0.5);
     expect((await executor.score(batch([2]))).logProb[0]).toBe(-3);
     expect(warnings).toEqual([expect.stringContaining('has not answered for 0.5 s'), expect.stringContaining('ended (SIGKILL)')]);
+    await executor.close();
+  });
+
+  it('hands back what it was asked where somebody else can compute it, and starts again by itself', async () => {
+    const { ui, warnings } = recorder();
+    const ends: string[] = [];
+    const executor = begin(once('die', 1), ui, 30, (how) => ends.push(how));
+    await executor.opened();
+    const settled = await Promise.allSettled([0, 1, 2].map((row) => executor.score(batch([row]))));
+    expect(settled.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'rejected']);
+    for (const each of settled) if (each.status === 'rejected') expect(each.reason).toBeInstanceOf(ProcessEnded);
+    expect(ends).toEqual(['exit status 9']);
+    await executor.opened();
+    expect((await executor.score(batch([2]))).logProb[0]).toBe(-3);
+    expect(warnings).toEqual([expect.stringContaining('another one takes over')]);
+    await executor.close();
+  });
+
+  it('that cannot load the model again says so through opened()', async () => {
+    const { ui } = recorder();
+    let next: Promise<void> | undefined;
+    const executor = begin(once('reopen'), ui, 30, () => { next = executor.opened(); });
+    await executor.opened();
+    await expect(executor.score(batch([0]))).rejects.toBeInstanceOf(ProcessEnded);
+    await expect(next).rejects.toThrow('no such model');
     await executor.close();
   });
 

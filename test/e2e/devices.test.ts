@@ -24,7 +24,7 @@ async function allGone(pids: readonly number[]): Promise<boolean> {
 
 describe.skipIf(!isBuilt)('several devices', () => {
   const model = writeCheckpoint();
-  const QUESTIONS = 1000;
+  const QUESTIONS = 2000;
   const data = writeData(questions(QUESTIONS));
   // One thread a device and small micro-batches: a run long enough for something to happen in its midst.
   const command = (checkpoint: string, out: string, ...more: string[]): string[] =>
@@ -131,6 +131,17 @@ describe.skipIf(!isBuilt)('several devices', () => {
     process.kill(stopped!, 'SIGSTOP');
     const { stderr } = success(await running.ended);
     expect(stderr).toMatch(/device \d: the device has not answered for 4 s: its process is replaced/);
+    isAsOnOne(out);
+    expect(await allGone([stopped!])).toBe(true);
+  });
+
+  test('of which one stops without a word finish its part themselves rather than wait for it', async () => {
+    const out = temporaryFolder();
+    const running = start(run(out, '--devices', '2'));
+    const [stopped] = await underWay(running, out, 5000, 2);
+    process.kill(stopped!, 'SIGSTOP');
+    const { stderr } = success(await running.ended);
+    expect(stderr).toMatch(/device \d has not answered for \d+ s: device \d computes the same/);
     isAsOnOne(out);
     expect(await allGone([stopped!])).toBe(true);
   });

@@ -1,0 +1,43 @@
+import { expect, it } from 'vitest';
+import { nameOfReplica, replicaUis } from '../../driver/replicaUi.js';
+import type { Ui } from '../../driver/requests.js';
+
+function recorder(): { ui: Ui; said: string[] } {
+  const said: string[] = [];
+  const none = (): void => undefined;
+  return {
+    said,
+    ui: {
+      run: none, table: none, phase: (name, detail) => said.push(`phase ${name} ${detail ?? ''}`.trim()), step: (fraction) => said.push(`step ${fraction}`),
+      note: (line) => said.push(`note ${line}`), warn: (line) => said.push(`warn ${line}`),
+    },
+  };
+}
+
+it('names devices as people count them', () => {
+  expect([nameOfReplica(2, 1), nameOfReplica(1, 2), nameOfReplica(1, 4)]).toEqual(['device 2', 'devices 2 and 3', 'devices 4 to 7']);
+});
+
+it('shows what several processes do as one: each step once, the mean of how far they are, who warns', () => {
+  const { ui, said } = recorder();
+  const { of: [a, b], quieten } = replicaUis(2, 1, ui, ['compile kernels']);
+  for (const each of [a!, b!]) {
+    each.phase('compile kernels', '3 of 9');
+    each.phase('load weights', 'a GPU');
+  }
+  a!.step(0.5);
+  b!.step(0.25);
+  a!.note('weights loaded in 1.5 s');
+  b!.note('weights loaded in 1.7 s');
+  b!.note('something else');
+  b!.warn('slow');
+  quieten();
+  // A process that takes over loads beside the scoring.
+  a!.phase('load more');
+  a!.step(0.1);
+  a!.note('loaded');
+  a!.warn('replaced');
+  expect(said).toEqual([
+    'phase load weights a GPU', 'step 0.25', 'step 0.375', 'note weights loaded in 1.5 s', 'note something else', 'warn device 1: slow', 'warn device 0: replaced',
+  ]);
+});
