@@ -153,6 +153,11 @@ export class CudaExecutor {
     return this.stages.map(({ use }) => use);
   }
 
+  /** Most by which times of spans were wrong by the host's clock when the devices were opened, milliseconds. */
+  get clockErrorMilliseconds(): number {
+    return Math.max(...this.stages.map(({ clock }) => clock.errorMilliseconds));
+  }
+
   /** Waits for what is on the devices, then gives everything back. Later calls reject. */
   async close(): Promise<void> {
     if (this.isClosed) return;

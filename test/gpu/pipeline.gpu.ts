@@ -63,16 +63,18 @@ describe('a plan in stages', { skip }, () => {
     const { vocab, ...options } = await load();
     const sizes = [2048, 1500, 700, 129, 64, 17, 1, 2048, 333];
     const batches = sizes.flatMap((size, i) => [batchOf(size, vocab, i), batchOf(Math.ceil(size / 2), vocab, i + 50)]);
-    const score = async (change: Pick<CudaExecutorOptions, 'ordinals' | 'stages' | 'usesPeers'>): Promise<{ readonly scored: readonly ScoredBatch[]; readonly routes: string }> => {
+    const score = async (change: Pick<CudaExecutorOptions, 'ordinals' | 'stages' | 'usesPeers'>): Promise<{ readonly scored: readonly ScoredBatch[]; readonly routes: string; readonly clockError: number }> => {
       let routes = '';
       const executor = await CudaExecutor.create({ ...options, ...change, onRoutes: (found) => { routes = [...new Set(found)].join(); } });
+      assert(executor.clockErrorMilliseconds < 1, `the devices' clocks are known to ±${executor.clockErrorMilliseconds} ms only`);
       const from = performance.timeOrigin + performance.now();
       const scored = await Promise.all(batches.map((batch) => executor.score(batch)));
       const until = performance.timeOrigin + performance.now();
       // Some for clocks that part: this process's, the system's, the device's.
       for (const { begin, end } of scored.flatMap(({ spans }) => spans ?? [])) assert(begin <= end && begin >= from - SLACK && end <= until + SLACK, `${begin} to ${end} is not within ${from} to ${until}`);
+      const clockError = executor.clockErrorMilliseconds;
       await executor.close();
-      return { scored, routes };
+      return { scored, routes, clockError };
     };
     const { scored: wanted } = await score({ ordinals: [0] });
     const devices = available.ok ? available.devices.length : 0;
@@ -82,8 +84,8 @@ describe('a plan in stages', { skip }, () => {
         for (const [ways, ordinals, usesPeers] of [['one device', [0], true], ['the host', [0], false], ['devices', Array.from({ length: devices }, (_, i) => i), true]] as const) {
           if (ways === 'devices' && devices === 1) continue;
           const stages = cut(launches, count, shift);
-          const { scored, routes } = await score({ stages, usesPeers, ordinals: stages.map((_, i) => ordinals[i % ordinals.length]!) });
-          if (shift === 0) console.log(`${count} stages by way of ${ways}: ${routes}`);
+          const { scored, routes, clockError } = await score({ stages, usesPeers, ordinals: stages.map((_, i) => ordinals[i % ordinals.length]!) });
+          if (shift === 0) console.log(`${count} stages by way of ${ways}: ${routes}; clocks to ±${(clockError * 1000).toFixed(0)} µs`);
           scored.forEach(({ logProb, isArgmax }, i) => {
             assert.deepEqual([...logProb], [...wanted[i]!.logProb], `${count} stages, ${ways}, micro-batch ${i}`);
             assert.deepEqual([...isArgmax], [...wanted[i]!.isArgmax]);

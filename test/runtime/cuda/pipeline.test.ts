@@ -84,6 +84,8 @@ if (hasCxx()) describeFake('CudaExecutor on several devices of the fake driver',
         const copies = peers === 1 ? [1, 1, 0][device]! : [1, 2, 1][device]!;
         expect(spans.map((all) => all.filter(({ kind }) => kind === 'copy').length)).toEqual(Array.from({ length: 6 }, () => copies));
       }
+      expect(executor.clockErrorMilliseconds).toBeGreaterThan(0);
+      expect(executor.clockErrorMilliseconds).toBeLessThan(1000);
       expect(Math.abs(scored[0]!.spans![0]!.begin - Date.now())).toBeLessThan(60_000);
       await executor.close();
     }
