@@ -3,16 +3,17 @@ import { dirname, resolve } from 'node:path';
 import { bucketCostModel } from '../autotune/bucketCost.js';
 import { UserError } from '../errors.js';
 import {
-  checkResumedShard, evaluate, formatTable, loadQuestions, prepareOutput, resultsFolder, scoreQuestions, shardName, summariseResults, taskByName, throughputOf, writeResults,
-  type Evaluation, type LoadedQuestions, type Progress, type ResultsInput, type Scored, type Task,
+  checkResumedShard, evaluate, formatTable, loadQuestions, planQuestions, prepareOutput, resultsFolder, scoreQuestions, shardName, summariseResults, taskByName, throughputOf, writeResults,
+  type EvaluateOptions, type Evaluation, type LoadedQuestions, type Progress, type QuestionPlan, type ResultsInput, type Scored, type ScorerLimits, type Task,
 } from '../eval/index.js';
+import type { Checkpoint } from '../models/checkpoint.js';
 import { describeTokenizer } from '../models/tokenizer.js';
 import { roundUp } from '../ir/types.js';
 import { loadAddon } from '../runtime/cpu/addon.js';
 import { contextLimit, isaOf, type CompiledModel } from './compile.js';
 import { detectMachine } from './machine.js';
 import { modelName } from './model.js';
-import { beginOpening } from './open.js';
+import { beginOpening, type Opening } from './open.js';
 import { openDevices } from './openDevices.js';
 import { Phases, printPhases } from './phases.js';
 import { Interrupted, type RunProgress, type RunRequest, type RunResult, type Ui } from './requests.js';
@@ -52,18 +53,29 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   // Awaited below; a failure before that must not count as unhandled.
   questions.catch(() => undefined);
   phases.end();
-  const timed = { ...opening, finish: () => phases.during('compile', () => opening.finish()) };
-  const { opened: { model, id }, executor, parallelism } = await openDevices(timed, request, ui, phases);
+  /** What is packed while weights load. */
+  let planning: Promise<QuestionPlan> | undefined;
+  const planned: Opening = {
+    ...opening,
+    finish: async () => {
+      const opened = await phases.during('compile', () => opening.finish());
+      planning = planAhead(request, questions, limitsOf(checkpoint, opened.model), phases);
+      return opened;
+    },
+  };
+  const { opened: { model, id }, executor, parallelism } = await openDevices(planned, request, ui, phases);
   const devices = parallelism.replicas * parallelism.stages;
   try {
     ui.phase('tokenise', request.data);
     const loaded = await withTrimming(questions);
-    const work = new BatchWork(model.plan);
-    const scorer = new PlanScorer(executor, { maxLength: contextLimit(checkpoint, model.plan), cost: costOf(model, work), work });
-    phases.begin('pack');
+    const plan = await planning;
+    const limits = limitsOf(checkpoint, model);
+    const { work } = limits;
+    const scorer = new PlanScorer(executor, limits);
+    if (scorer.maxTokens !== limits.maxTokens || scorer.maxRows !== limits.maxRows) throw new Error(`an executor of ${scorer.maxTokens} tokens for a plan of ${limits.maxTokens}`);
     const loadSeconds = (performance.now() - begin) / 1000;
     ui.phase('score', `${shard === undefined ? '' : `shard ${shardName(shard)} of `}${loaded.questions.length} questions, sharing ${request.sharing}`);
-    const evaluation = await score(request, { task, loaded, scorer, name, id, model, work, onFirst: firstAnswer(phases, executor, ui) }, ui);
+    const evaluation = await score(request, { task, loaded, scorer, name, id, model, work, plan, onFirst: firstAnswer(phases, executor, ui) }, ui);
     if (request.trace !== undefined) {
       const { timeline } = scorer;
       const kernels = evaluation.isInterrupted ? [] : await profileEvents(executor, loaded, request.sharing, scorer, { timeline, pid: devices + 1 });
@@ -125,6 +137,29 @@ export function costOf({ target, plan }: CompiledModel, work: BatchWork): BatchC
   return (tokens, rows, longest) => smooth(Math.min(plan.capacity.tokens, roundUp(tokens, step)), rows, longest);
 }
 
+/** What a scorer of the compiled model will accept, and what its micro-batches will cost. */
+function limitsOf(checkpoint: Checkpoint, model: CompiledModel): ScorerLimits & { readonly work: BatchWork } {
+  const { buckets } = model.plan;
+  const work = new BatchWork(model.plan);
+  return {
+    work, cost: costOf(model, work), maxLength: contextLimit(checkpoint, model.plan),
+    maxTokens: Math.max(...buckets.map(({ tokens }) => tokens)), maxRows: Math.max(...buckets.map(({ rows }) => rows)),
+  };
+}
+
+const shardOf = ({ shard }: RunRequest, work: BatchWork): EvaluateOptions['shard'] =>
+  (shard === undefined ? undefined : { ...shard, workOf: ({ tokens, rows, longest }) => work.estimate(tokens, rows, longest) });
+
+/** Trees and micro-batches as soon as the questions are tokenised. */
+function planAhead(request: RunRequest, questions: Promise<LoadedQuestions>, limits: ReturnType<typeof limitsOf>, phases: Phases): Promise<QuestionPlan> {
+  const plan = questions.then(({ tokenised }) => phases.during('pack', () => Promise.resolve(
+    planQuestions({ tokenised, sharing: request.sharing, scorer: limits, shard: shardOf(request, limits.work) }),
+  )));
+  // Awaited once the devices are open; a failure before that must not count as unhandled.
+  plan.catch(() => undefined);
+  return plan;
+}
+
 interface Scoring {
   readonly task: Task;
   readonly loaded: LoadedQuestions;
@@ -133,6 +168,7 @@ interface Scoring {
   readonly id: string;
   readonly model: CompiledModel;
   readonly work: BatchWork;
+  readonly plan: QuestionPlan | undefined;
   /** Called with every progress. */
   readonly onFirst: () => void;
 }
@@ -150,16 +186,16 @@ function firstAnswer(phases: Phases, executor: Executor, ui: Ui): () => void {
   };
 }
 
-async function score(request: RunRequest, { task, loaded, scorer, name, id, model, work, onFirst }: Scoring, ui: Ui): Promise<Evaluation & Partial<Pick<Scored, 'identity'>>> {
+async function score(request: RunRequest, { task, loaded, scorer, name, id, model, work, plan, onFirst }: Scoring, ui: Ui): Promise<Evaluation & Partial<Pick<Scored, 'identity'>>> {
   const onProgress = (progress: Progress): void => {
     onFirst();
     ui.run(toRunProgress(progress));
   };
-  const shared = { scorer, sharing: request.sharing, onProgress, onWarning: (line: string) => ui.warn(line), ...(request.signal === undefined ? {} : { signal: request.signal }) };
+  const shared = { scorer, plan, sharing: request.sharing, onProgress, onWarning: (line: string) => ui.warn(line), ...(request.signal === undefined ? {} : { signal: request.signal }) };
   if (request.output === undefined) return evaluate({ ...shared, questions: loaded.questions, tokenised: loaded.tokenised });
   const scored = await scoreQuestions({
     ...shared, task, loaded, out: request.output, modelName: name, resume: request.resume,
-    shard: request.shard === undefined ? undefined : { ...request.shard, workOf: ({ tokens, rows, longest }) => work.estimate(tokens, rows, longest) },
+    shard: shardOf(request, work),
     identity: { artifact: id, arithmetic: model.arithmetic, isa: isaOf(model) },
   });
   if (scored.questionsResumed > 0) ui.note(`${scored.questionsResumed} questions taken over from ${scored.journal}`);

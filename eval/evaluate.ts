@@ -3,15 +3,14 @@ import { UserError } from '../errors.js';
 import { BatchQueue } from './batchQueue.js';
 import type { Scores } from './metrics.js';
 import { layBatch, type LaidBatch } from './microBatch.js';
-import { packTrees, shuffled } from './pack.js';
 import type { Pack } from './packing.js';
 import { Tally, type Progress } from './progress.js';
+import { planBatches, planQuestions, type PackedTree, type QuestionPlan } from './questionPlan.js';
 import type { ScoredRows, Scorer } from './scorer.js';
-import { treesOfShard, type Shard, type WorkOf } from './shard.js';
+import type { Shard, WorkOf } from './shard.js';
 import type { Question } from './tasks/task.js';
-import { checkLengths, type TokenisedQuestion } from './tokenise.js';
+import type { TokenisedQuestion } from './tokenise.js';
 import type { Sharing } from './tree.js';
-import { planTrees, type Capacity, type TreePlan } from './treePlan.js';
 
 export interface EvaluateOptions {
   readonly questions: readonly Question[];
@@ -21,6 +20,8 @@ export interface EvaluateOptions {
   readonly sharing: Sharing;
   /** Scores the questions of one shard only. */
   readonly shard?: (Shard & { readonly workOf: WorkOf }) | undefined;
+  /** planQuestions of the same, made ahead. */
+  readonly plan?: QuestionPlan | undefined;
   /** Questions finished before, by doc_id: not scored again. */
   readonly done?: ReadonlyMap<number, Scores>;
   /** Sees questions as they finish, in groups; throwing ends the run. */
@@ -46,22 +47,6 @@ export interface Evaluation {
 
 /** A question that has some of its choices answered. */
 interface Partial { readonly ll: number[]; readonly greedy: boolean[]; missing: number }
-
-/** Trees packed so that the choices of a question, where they are trees of their own, stay together. */
-interface PackedTree extends TreePlan { readonly orderLength: number; readonly group: number }
-
-/** Micro-batches in the order in which one device computes them: fixed by the questions, the mode and the scorer's costs. */
-function planBatches(trees: readonly TreePlan[], scorer: Scorer): Pack<PackedTree>[] {
-  const longestOf = new Map<number, number>();
-  for (const { paths, longest } of trees) {
-    for (const { question } of paths) longestOf.set(question, Math.max(longest, longestOf.get(question) ?? 0));
-  }
-  const packable = trees.map((tree): PackedTree => {
-    const [first] = tree.paths;
-    return { ...tree, orderLength: first === undefined ? tree.longest : longestOf.get(first.question) ?? tree.longest, group: first?.question ?? -1 };
-  });
-  return shuffled(packTrees(packable, scorer));
-}
 
 /** Collects answers until questions are whole. */
 class Collector {
@@ -135,12 +120,6 @@ async function score(scorer: Scorer, laid: LaidBatch, collector: Collector): Pro
   return scored;
 }
 
-/** One micro-batch holds at least a path as long as the model's context, if the scorer is sound. */
-function capacityOf({ maxTokens, maxRows }: Scorer): Capacity {
-  if (!(maxTokens >= 1) || !(maxRows >= 1)) throw new Error(`a scorer for ${maxTokens} tokens and ${maxRows} rows cannot score`);
-  return { maxTokens, maxRows };
-}
-
 /**
  * Scores every question that is not done. Throws UserError where a choice does not fit the model or a value is NaN;
  * whatever was finished before an error or an interruption has been given to onFinished.
@@ -148,13 +127,9 @@ function capacityOf({ maxTokens, maxRows }: Scorer): Capacity {
 export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   const { questions, tokenised, scorer, sharing, signal } = options;
   if (questions.length !== tokenised.length) throw new Error(`${questions.length} questions, ${tokenised.length} tokenised`);
-  checkLengths(tokenised, scorer.maxLength, scorer.maxTokens);
+  const plan = options.plan ?? planQuestions(options);
   const byId = new Map(questions.map((question) => [question.docId, question]));
-  // Trees of all questions, those of other shards and those that are done included: where bits depend on a tree, every
-  // run has the same trees.
-  const planned = planTrees(tokenised, sharing, capacityOf(scorer)).trees;
-  const ownTrees = options.shard === undefined ? planned : treesOfShard(planned, options.shard, options.shard.workOf);
-  const own = new Set(ownTrees.flatMap(({ paths }) => paths.map(({ question }) => tokenised[question]?.docId)));
+  const own = new Set(plan.trees.flatMap(({ paths }) => paths.map(({ question }) => tokenised[question]?.docId)));
   const all = new Map<number, Scores>();
   const tally = new Tally(own.size);
   const finish = (scores: Scores): void => {
@@ -166,9 +141,9 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   for (const scores of options.done?.values() ?? []) finish(scores);
 
   const isLeft = tokenised.map(({ docId }) => own.has(docId) && !all.has(docId));
-  const trees = ownTrees.filter(({ paths }) => paths.some(({ question }) => isLeft[question]));
+  const trees = plan.trees.filter(({ paths }) => paths.some(({ question }) => isLeft[question]));
   const tokensTotal = trees.reduce((sum, { tokens }) => sum + tokens, 0);
-  const packs = planBatches(trees, scorer);
+  const packs = trees.length === plan.trees.length ? plan.packs : planBatches(trees, scorer);
   const collector = new Collector(tokenised);
   const estimateTotal = packs.reduce((sum, pack) => sum + pack.seconds, 0);
   let tokensDone = 0, estimateDone = 0, batchesDone = 0, questionsScored = 0;

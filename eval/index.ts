@@ -4,6 +4,7 @@
  * The usual course: prepareOutput → loadQuestions (while the model loads) → scoreQuestions → writeResults → formatTable.
  */
 export { DEFAULT_BOUNDS, loadDataset, readLines, readQuestions, type Dataset, type DatasetBounds, type DatasetOptions, type DatasetSummary } from './dataset.js';
+export { planQuestions, type QuestionPlan, type ScorerLimits } from './questionPlan.js';
 export { evaluate, type EvaluateOptions, type Evaluation } from './evaluate.js';
 export { Journal, journalPath, type JournalOptions, type RunIdentity } from './journal.js';
 export { mergeShards, type Merged, type MergeRequest } from './merge.js';

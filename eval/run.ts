@@ -25,7 +25,7 @@ export async function loadQuestions(dataset: DatasetOptions, tokenise: TokeniseO
   }
 }
 
-export interface ScoreOptions extends Pick<EvaluateOptions, 'onProgress' | 'onWarning' | 'shard' | 'signal'> {
+export interface ScoreOptions extends Pick<EvaluateOptions, 'onProgress' | 'onWarning' | 'plan' | 'shard' | 'signal'> {
   readonly task: Task;
   readonly loaded: LoadedQuestions;
   readonly scorer: Scorer;
@@ -48,7 +48,7 @@ export interface Scored extends Evaluation {
 
 /** Scores with a journal. The journal is closed and on disk when this returns or throws. */
 export async function scoreQuestions(options: ScoreOptions): Promise<Scored> {
-  const { task, loaded, scorer, sharing, shard, onProgress, onWarning, signal } = options;
+  const { task, loaded, scorer, sharing, shard, plan, onProgress, onWarning, signal } = options;
   if (options.resume) checkResumedShard(options.out, options.modelName, task.name, shard);
   const folder = resultsFolder(options.out, options.modelName, shard);
   prepareOutput(folder);
@@ -65,7 +65,7 @@ export async function scoreQuestions(options: ScoreOptions): Promise<Scored> {
   });
   try {
     const evaluation = await evaluate({
-      questions: loaded.questions, tokenised: loaded.tokenised, scorer, sharing, shard, done: journal.done, signal,
+      questions: loaded.questions, tokenised: loaded.tokenised, scorer, sharing, shard, plan, done: journal.done, signal,
       onFinished: (finished) => journal.append(finished),
       ...(onProgress === undefined ? {} : { onProgress }),
       ...(onWarning === undefined ? {} : { onWarning }),

@@ -161,6 +161,7 @@ export class CudaStage {
     };
     const resources = new Resources();
     let room: DeviceRoom | undefined;
+    let loading: Promise<CudaMemory | undefined> | undefined;
     try {
       const device = resources.own(new addon.Device(options.ordinal));
       options.onMemory?.(use);
@@ -168,8 +169,12 @@ export class CudaStage {
       requireDeviceMemory(use, room, plan.capacity);
       const allocate = (bytes: number): CudaMemory => resources.own(new addon.Memory(device, bytes));
       const pack = resources.own(new addon.Module(device, options.packCubin));
+      loading = loadWeights(options, device, pack, weightPlan, loadPlan, resources);
+      // Awaited below; a failure before that must not count as unhandled.
+      loading.catch(() => undefined);
+      // While weights stream, on threads of their own.
       const modules = loadModules(options, device, resources);
-      const weights = await loadWeights(options, device, pack, weightPlan, loadPlan, resources);
+      const weights = await loading;
       const slots = weights === undefined ? new Map<string, never>() : weightSlots(weightPlan, weights);
       const clock = resources.own(new addon.Clock(device));
       const arenas = Array.from({ length: options.arenas }, () => allocate(plan.arenaBytes));
@@ -180,6 +185,7 @@ export class CudaStage {
       if (writes.length > 0) await search.jobs.writeAsync(0, searchJobs(plan, writes));
       return new CudaStage(options, { plan, inputs: ports.inputs, clock, arenas, device, resources, bindings, programs, search, use, exchange: options.exchange });
     } catch (error) {
+      await loading?.catch(() => undefined);
       if (await isUnshared(options.exchange)) resources.release();
       // Another process may have taken what was free a moment ago.
       if (room !== undefined && isOutOfDeviceMemory(error)) throw deviceMemoryError(use, room, plan.capacity, { cause: error });

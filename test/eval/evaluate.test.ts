@@ -4,6 +4,7 @@ import { UserError } from '../../errors.js';
 import { evaluate, type EvaluateOptions, type Evaluation } from '../../eval/evaluate.js';
 import type { Scores } from '../../eval/metrics.js';
 import type { Progress } from '../../eval/progress.js';
+import { planQuestions } from '../../eval/questionPlan.js';
 import { NonFiniteError } from '../../eval/scorer.js';
 import { SHARING_MODES } from '../../eval/tree.js';
 import type { TokenisedQuestion } from '../../eval/tokenise.js';
@@ -36,6 +37,22 @@ describe('evaluate', () => {
         expect(scores).toEqual(expectedScores(tokenised));
       },
     ), { numRuns: 200 });
+  });
+
+  it('computes what was planned ahead, also of a part of it (random questions)', async () => {
+    await fc.assert(fc.asyncProperty(randomQuestions(), fc.constantFrom(...SHARING_MODES), fc.integer({ min: 1, max: 5 }), async (tokenised, sharing, step) => {
+      const limits = { maxTokens: 300, maxRows: 200 };
+      const plan = planQuestions({ tokenised, sharing, scorer: fakeScorer(limits) });
+      const [ahead, alone] = [fakeScorer(limits), fakeScorer(limits)];
+      expect((await run(tokenised, { sharing, scorer: ahead, plan })).scores).toEqual(expectedScores(tokenised));
+      await run(tokenised, { sharing, scorer: alone });
+      expect(ahead.batches).toEqual(alone.batches);
+      const done = new Map(expectedScores(tokenised).filter((_, i) => i % step === 0).map((scores) => [scores.docId, scores]));
+      const rest = fakeScorer(limits);
+      const { scores, questionsScored } = await run(tokenised, { sharing, scorer: rest, plan, done });
+      expect(scores).toEqual(expectedScores(tokenised));
+      expect(questionsScored).toBe(tokenised.length - done.size);
+    }), { numRuns: 50 });
   });
 
   it('records one micro-batch while the next is in flight, and never has two in flight', async () => {
