@@ -131,8 +131,12 @@ export class DevicePool implements Executor {
   }
 
   /** Those that compute or will: the end of a run is cut for all of them. */
+  get replicas(): number {
+    return Math.max(1, this.living().length);
+  }
+
   get devices(): number {
-    return Math.max(1, this.living().length) * this.options.stages;
+    return this.replicas * this.options.stages;
   }
 
   async score(batch: MicroBatch): Promise<ScoredBatch> {

@@ -11,7 +11,8 @@ export interface Executor {
   readonly maxRows: number;
   /** Micro-batches to ask of it at a time; 2 where absent: one is computed, one waits beside it. */
   readonly inFlight?: number;
-  /** Those that compute at the same time; 1 where absent. */
+  /** Devices, or pipelines of them, that compute side by side, and devices in all; 1 where absent. */
+  readonly replicas?: number;
   readonly devices?: number;
   /** What its processes did while they loaded. */
   readonly phases?: readonly PhaseSpan[];
@@ -50,6 +51,10 @@ export class PlanScorer implements Scorer {
 
   get inFlight(): number {
     return inFlightOf(this.executor);
+  }
+
+  get replicas(): number {
+    return this.executor.replicas ?? 1;
   }
 
   get devices(): number {

@@ -13,15 +13,18 @@ const TAIL_PART = 1 / 32;
 const TAIL_LOSS = 1.25;
 
 /**
- * One device takes micro-batches in the order given. Several take the largest first, and towards the end halves: none is
- * handed out that is longer than an even share of what is left. Replicas then finish together, and the stages of a
- * pipeline, which wait for each other least where neighbours are alike, run empty one soon after the other.
+ * One device takes micro-batches in the order given. Replicas take the largest first, and towards the end halves, so that all
+ * finish together: none is handed out that is longer than an even share of what is left. A pipeline takes (stages − 1) times
+ * one stage's part of its largest micro-batch to fill and run empty, wherever that comes, so nothing is gained by halves at
+ * its end; where there are fewer micro-batches than devices, all are halved.
  */
 export class BatchQueue<T extends Packable> {
   readonly #scorer: Scorer;
   readonly #warn: ((line: string) => void) | undefined;
   /** The next one last. */
   readonly #left: Pack<T>[];
+  /** Of all micro-batches, and of those that are left. */
+  readonly #seconds: number;
   #secondsLeft: number;
   #isByLength = false;
   /** What a device had no memory for is not tried again. */
@@ -31,12 +34,13 @@ export class BatchQueue<T extends Packable> {
     this.#scorer = scorer;
     this.#warn = onWarning;
     this.#left = [...packs].reverse();
-    this.#secondsLeft = packs.reduce((sum, { seconds }) => sum + seconds, 0);
+    this.#seconds = packs.reduce((sum, { seconds }) => sum + seconds, 0);
+    this.#secondsLeft = this.#seconds;
   }
 
   /** The next micro-batch; undefined where none is left. */
   take(): Pack<T> | undefined {
-    if (this.#scorer.devices > 1 && !this.#isByLength) {
+    if (this.#scorer.replicas > 1 && !this.#isByLength) {
       // Stable: equal ones stay shuffled.
       this.#left.sort((a, b) => a.seconds - b.seconds);
       this.#isByLength = true;
@@ -71,9 +75,10 @@ export class BatchQueue<T extends Packable> {
   #halves(pack: Pack<T>): readonly Pack<T>[] | undefined {
     if (pack.items.length < 2) return undefined;
     if (pack.tokens > this.#tokensLimit) return halvePack(pack, this.#scorer);
-    const { devices, maxTokens } = this.#scorer;
+    const { replicas, devices, maxTokens } = this.#scorer;
     // A little more than an even share is one: sums of seconds are not exact.
-    if (devices < 2 || pack.seconds <= (this.#secondsLeft / devices) * (1 + 1e-9)) return undefined;
+    const share = Math.min(replicas > 1 ? this.#secondsLeft / replicas : Infinity, devices > 1 ? this.#seconds / devices : Infinity);
+    if (pack.seconds <= share * (1 + 1e-9)) return undefined;
     if (pack.tokens < Math.max(2 * FEWEST_TOKENS, 2 * maxTokens * TAIL_PART)) return undefined;
     const halves = halvePack(pack, this.#scorer);
     return halves.reduce((sum, { seconds }) => sum + seconds, 0) > pack.seconds * TAIL_LOSS ? undefined : halves;

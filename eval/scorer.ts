@@ -35,7 +35,9 @@ export interface Scorer {
    * does. Asked before every micro-batch: devices may join and drop out.
    */
   readonly inFlight: number;
-  /** Devices that compute at the same time: whole micro-batches each, or as stages of a pipeline. Asked likewise. */
+  /** Devices, or pipelines of devices, that each compute whole micro-batches beside the others. Asked likewise. */
+  readonly replicas: number;
+  /** Devices of all replicas together. Asked likewise. */
   readonly devices: number;
   /** Estimated seconds for a micro-batch: measured cost of its bucket where tuned, a model of it otherwise. */
   cost(tokens: number, rows: number, longest: number): number;

@@ -138,7 +138,7 @@ describe('replicas side by side', () => {
     const { pool, replicas, warnings } = world([[{}], [{}], [{}]], 2);
     await pool.opened();
     await wait(1);
-    expect([pool.maxTokens, pool.maxRows, pool.inFlight, pool.devices]).toEqual([4096, 4096, 12, 6]);
+    expect([pool.maxTokens, pool.maxRows, pool.inFlight, pool.replicas, pool.devices]).toEqual([4096, 4096, 12, 3, 6]);
     const asked = batches(60);
     const scored = await scoreAll(pool, asked);
     expect(answersOf(scored)).toEqual(expected(asked));
@@ -325,10 +325,10 @@ describe('replicas side by side', () => {
         await pool.opened();
         const scorer = {
           maxTokens: 200, maxRows: 200, maxLength: 256, cost: (tokens: number) => 1 + tokens, score: (each: MicroBatch) => pool.score(each),
-          get inFlight() { return pool.inFlight; }, get devices() { return pool.devices; },
+          get inFlight() { return pool.inFlight; }, get replicas() { return pool.replicas; }, get devices() { return pool.devices; },
         };
         const questions = { questions: tokenised.map(bareQuestion), tokenised, sharing: 'tree' as const };
-        const alone = { ...scorer, inFlight: 1, devices: 1, score: (each: MicroBatch) => Promise.resolve(scoreBatch(each)) };
+        const alone = { ...scorer, inFlight: 1, replicas: 1, devices: 1, score: (each: MicroBatch) => Promise.resolve(scoreBatch(each)) };
         const { scores } = await evaluate({ ...questions, scorer });
         expect(scores).toEqual((await evaluate({ ...questions, scorer: alone })).scores);
         await pool.close();

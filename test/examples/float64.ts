@@ -33,6 +33,7 @@ export class Float64Scorer implements Scorer {
   readonly maxRows: number;
   readonly maxLength: number;
   readonly inFlight = 1;
+  readonly replicas = 1;
   readonly devices = 1;
   private readonly module: KernelModule;
   private readonly weights: ReadonlyMap<string, Float64Array>;

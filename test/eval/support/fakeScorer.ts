@@ -71,7 +71,7 @@ export interface FakeScorer extends Scorer {
   mostInFlight: number;
 }
 
-export interface FakeOptions extends Partial<Pick<Scorer, 'maxTokens' | 'maxRows' | 'maxLength' | 'inFlight' | 'devices' | 'cost'>> {
+export interface FakeOptions extends Partial<Pick<Scorer, 'maxTokens' | 'maxRows' | 'maxLength' | 'inFlight' | 'replicas' | 'devices' | 'cost'>> {
   /** Runs before each micro-batch is scored; may wait or throw. */
   readonly before?: (batch: MicroBatch, index: number) => Promise<void> | void;
   /** Alters results. */
@@ -85,6 +85,7 @@ export function fakeScorer(options: FakeOptions = {}): FakeScorer {
     maxRows: options.maxRows ?? 512,
     maxLength: options.maxLength ?? 256,
     inFlight: options.inFlight ?? 1,
+    replicas: options.replicas ?? 1,
     devices: options.devices ?? 1,
     cost: options.cost ?? ((tokens, rows, longest) => 1e-3 + tokens * 1e-5 + rows * 1e-6 + longest * 1e-6),
     batches: [],
