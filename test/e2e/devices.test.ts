@@ -146,7 +146,7 @@ describe.skipIf(!isBuilt)('several devices', () => {
     expect(await allGone([stopped!])).toBe(true);
   });
 
-  test('that compute NaN name the question and the layer, keep what is finished, and leave no process behind', async () => {
+  test('that compute NaN name the question and the layer, and write no results', async () => {
     const values = tensorsOf().map((tensor) => (tensor.name === 'model.layers.1.mlp.down_proj.weight' ? { ...tensor, values: tensor.values.map((value, i) => (i === 40 ? NaN : value)) } : tensor));
     const poisoned = writeCheckpoint({ weights: safetensorsFile(values) });
     const out = temporaryFolder();
