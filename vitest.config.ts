@@ -1,26 +1,43 @@
 import { availableParallelism } from 'node:os';
+import { relative } from 'node:path';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
-/** Files whose tests compile a lot come first: a long one that came last would leave the other processors idle. */
+/** Files that take longest, the longest first: one that came last would leave the other processors idle. */
+const LONG = [
+  'codegen/layer', 'e2e/golden', 'e2e/devices', 'e2e/shards', 'e2e/interrupted', 'e2e/badDevice', 'codegen/attention', 'codegen/gemm',
+  'codegen/cuda/attention', 'e2e/stages', 'e2e/bundle', 'e2e/slurm', 'e2e/sharedWeights', 'cli/built', 'e2e/badDevices',
+];
+
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    const isLong = ({ moduleId }: TestSpecification): boolean => /\/test\/(codegen|e2e)\//.test(moduleId);
-    const sorted = await super.sort(files);
-    return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))];
+    // After those named, what compiles or starts processes; then files that share a worker, which should lie together.
+    const place = ({ moduleId, project }: TestSpecification): number => {
+      const at = LONG.findIndex((name) => moduleId.endsWith(`/test/${name}.test.ts`));
+      return at >= 0 ? at : LONG.length + (project.name !== 'separate' ? 2 : /^test\/(codegen|e2e)\//.test(relative(import.meta.dirname, moduleId)) ? 0 : 1);
+    };
+    return (await super.sort(files)).sort((a, b) => place(a) - place(b));
   }
 }
 
+/** Of both projects below. */
+const common = {
+  environment: 'node' as const,
+  // Compiling a kernel or a whole small model takes seconds on two cores; anything slower sets its own limit.
+  testTimeout: 30_000,
+  hookTimeout: 60_000,
+  // Processes, not threads: a crash in native code then names the test file that caused it.
+  pool: 'forks' as const,
+  // A test must not see what another one mocked.
+  restoreMocks: true,
+};
+
+/** Folders whose files compute, or start processes, and change nothing of their own process: loading the compiler anew for each would take longer than they do. */
+const TOGETHER = ['autotune', 'bench', 'ci', 'cli', 'driver', 'eval', 'examples', 'ir', 'models', 'passes'].map((folder) => `test/${folder}/**/*.test.ts`);
+
 export default defineConfig({
   test: {
-    environment: 'node',
-    include: ['test/**/*.test.ts'],
     globalSetup: ['test/globalSetup.ts'],
-    // Compiling a kernel or a whole small model takes seconds on two cores; anything slower sets its own limit.
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
-    // Processes, not threads: a crash in native code then names the test file that caused it.
-    pool: 'forks',
     // Two even on two processors: much of a test's time is spent waiting for compilers and other processes.
     maxWorkers: Math.max(2, availableParallelism() - 1),
     sequence: { sequencer: LongestFirst },
@@ -28,7 +45,10 @@ export default defineConfig({
     // The machine-readable result beside the printed one: .ci/summary.mjs counts from it.
     reporters: ['default', 'json'],
     outputFile: { json: 'build/test-results.json' },
-    // A test must not see what another one mocked.
-    restoreMocks: true,
+    projects: [
+      // A process for each file: what it loads, compiles or sets ends with it.
+      { test: { ...common, name: 'separate', include: ['test/**/*.test.ts'], exclude: TOGETHER } },
+      { test: { ...common, name: 'together', include: TOGETHER, isolate: false } },
+    ],
   },
 });
