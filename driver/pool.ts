@@ -31,6 +31,8 @@ export interface PoolOptions {
 const PATIENCE_MS = 5000;
 /** A replica that takes so many times as long as any micro-batch took before may hang. */
 const PATIENCE = 4;
+/** Times PATIENCE_MS before anything has answered: nobody knows yet how long a micro-batch takes. */
+const UNKNOWN = 12;
 
 /**
  * A micro-batch that ends this many processes, of two replicas where there are two, is at fault itself. One more than
@@ -247,7 +249,8 @@ export class DevicePool implements Executor {
       const other = idle.find((each) => !job.ended.has(each));
       if (other === undefined) continue;
       const waited = performance.now() - job.since;
-      const left = Math.max(this.options.patience ?? PATIENCE_MS, PATIENCE * this.longest) - waited;
+      const least = this.options.patience ?? PATIENCE_MS;
+      const left = (this.longest === 0 ? UNKNOWN * least : Math.max(least, PATIENCE * this.longest)) - waited;
       if (left > 0) {
         this.timer = setTimeout(() => this.hurry(), left + 1);
         return;

@@ -235,7 +235,7 @@ describe('replicas side by side', () => {
     await pool.opened();
     await wait(1);
     const answer = pool.score(batch(3));
-    await wait(60);
+    await wait(250);
     const asked = replicas.filter(({ batches: own }) => own.length > 0);
     expect(asked).toHaveLength(2);
     for (const replica of asked) replica.end();
