@@ -60,7 +60,7 @@ function biasOf(subtreeEnd: Float64Array): Float64Array {
   });
 }
 
-function run(module: KernelModule, data: Data, isa: CpuIsa, workers = 2): ReadonlyMap<string, Float64Array> {
+function run(module: KernelModule, data: Data, isa: CpuIsa, workers = 2, isQuick = false): ReadonlyMap<string, Float64Array> {
   const schedules = module.kernels.map(({ name }): CpuAttentionSchedule => {
     const [queries, keys] = TILES[Number(name.at(-1))]!;
     return { kind: 'attention', isa, queries, keys };
@@ -68,7 +68,7 @@ function run(module: KernelModule, data: Data, isa: CpuIsa, workers = 2): Readon
   module.kernels.forEach((kernel, i) => { expect(isLegal(kernel, module, schedules[i]!, { isas: [isa], l1: 1, l2: 1 })).toBe(true); });
   const sizes = { T: data.subtreeEnd.length, R: data.row.length };
   const inputs = new Map([...Object.entries(data) as [string, Float64Array][], ['bias', biasOf(data.subtreeEnd)] as const]);
-  const result = runGenerated(module, { sizes, inputs, schedules, workers, tokensCapacity: 192 });
+  const result = runGenerated(module, { sizes, inputs, schedules, workers, tokensCapacity: 192, isQuick });
   expect(result.overruns).toEqual([]);
   expect(result.dirtyPads).toEqual([]);
   return result.values;
@@ -86,7 +86,8 @@ describe.each(RUNNABLE.filter((isa) => isa !== 'amx'))('attention on %s', (isa) 
       const tiles = isa === 'avx512' && !hasQueryRow ? [...TILES.keys()] : biased;
       const module = moduleOf(s, hasQueryRow, tiles, biased);
       const data = dataOf(s, 150, 37, s.headDim);
-      const got = run(module, data, isa);
+      // Shape 2, and shape 0 below, are compiled as the product compiles them.
+      const got = run(module, data, isa, 2, s !== SHAPES[2]);
       const buffers = new Map(['q', 'k', 'v', 'subtreeEnd', 'row', 'bias'].map((name) => [name, got.get(name)!]));
       const first = `o${tiles[0]!}`;
       const want = interpretModule({ ...module, kernels: module.kernels.slice(0, 1) }, { sizes: { T: 150, R: 37 }, buffers }).get(first)!;

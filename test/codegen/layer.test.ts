@@ -28,13 +28,13 @@ function error(got: Float64Array, want: Float64Array): number {
   return most / scale;
 }
 
-function check(isa: CpuIsa, mode: LayerShape['mode'], shape: (typeof SHAPES)[number], seed: number): void {
+function check(isa: CpuIsa, mode: LayerShape['mode'], shape: (typeof SHAPES)[number], seed: number, isQuick: boolean): void {
   const sizes = { T: shape.T, R: shape.R };
   const { module, tensors, inputs } = layerCase({ ...shape, mode }, sizes, seed);
   const facts = { isas: isa === 'amx' ? (['portable', 'avx2', 'avx512', 'amx'] as const) : ([isa] as const), l1: 32768, l2: 1 << 20 };
   const schedules = module.kernels.map((kernel) => defaultSchedule(kernel, module, facts, { tokens: shape.T, rows: shape.R, longest: shape.T }));
   module.kernels.forEach((kernel, i) => { expect(isLegal(kernel, module, schedules[i]!, facts)).toBe(true); });
-  const got = runGenerated(module, { sizes, inputs, tensors, schedules, workers: 2 });
+  const got = runGenerated(module, { sizes, inputs, tensors, schedules, workers: 2, isQuick });
   const want = interpretModule(module, { sizes, buffers: inputs, tensors, round: true });
   expect(got.dirtyPads).toEqual([]);
   expect(got.overruns).toEqual([]);
@@ -50,6 +50,7 @@ describe.each([...RUNNABLE])('a layer on %s', (isa) => {
   const cases = modes.flatMap((mode) => SHAPES.map((shape, i) => ({ mode, i, shape })))
     .filter(({ mode, i }) => isa === 'avx512' || isa === 'amx' || (mode === 'f32' ? i === 1 || i === 2 : i === 1));
   it.each(cases)('agrees with float64: $mode, shape $i', ({ mode, i, shape }) => {
-    check(isa, mode, shape, 11 + i);
+    // One shape of every instruction set is compiled as the product compiles it.
+    check(isa, mode, shape, 11 + i, i !== 1);
   }, 120_000);
 });

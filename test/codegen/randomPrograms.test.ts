@@ -22,7 +22,7 @@ function expectSame(graph: Graph, module: LoweredModule): void {
     const [rows, columns = 1] = w.type.shape as readonly number[];
     return [w.name, { rows: rows!, columns, data: env.weights.get(w.name)! }];
   }));
-  const got = runGenerated(module, { sizes: env.sizes, inputs, tensors, schedules, workers: 2 });
+  const got = runGenerated(module, { sizes: env.sizes, inputs, tensors, schedules, workers: 2, isQuick: true });
   const want = interpretModule(module, { sizes: env.sizes, buffers: inputs, tensors, round: true });
   expect(got.overruns).toEqual([]);
   for (const { name } of module.buffers.filter((b) => b.space === 'output')) {
