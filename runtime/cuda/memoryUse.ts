@@ -34,8 +34,8 @@ export function printCudaMemoryUse(use: CudaMemoryUse): string {
 /** The next thing to do where `use` does not fit `freeBytes`: one line. */
 function remedy(use: CudaMemoryUse, freeBytes: number, capacity: Bucket): string {
   const room = freeBytes - RESERVE - use.codeBytes - use.weightBytes;
-  // Activations grow with tokens and rows, and rows with tokens.
-  const tokens = Math.floor((capacity.tokens * room) / use.arenaBytes / FEWEST_TOKENS) * FEWEST_TOKENS;
+  // Activations grow with tokens and rows, and rows with tokens; a little is left for kernels of other tiles.
+  const tokens = Math.floor((capacity.tokens * room * 0.97) / use.arenaBytes / FEWEST_TOKENS) * FEWEST_TOKENS;
   if (room >= use.stagingBytes && tokens >= FEWEST_TOKENS) return `Compile it for smaller micro-batches: --max-tokens ${tokens}.`;
   const gpus = Math.ceil((use.weightBytes + use.codeBytes) / Math.max(1, freeBytes - RESERVE));
   return freeBytes > 2 * RESERVE
