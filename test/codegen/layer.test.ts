@@ -51,6 +51,6 @@ describe.each([...RUNNABLE])('a layer on %s', (isa) => {
     .filter(({ mode, i }) => isa === 'avx512' || isa === 'amx' || (mode === 'f32' ? i === 1 || i === 2 : i === 1));
   it.each(cases)('agrees with float64: $mode, shape $i', ({ mode, i, shape }) => {
     // One shape of every instruction set is compiled as the product compiles it.
-    check(isa, mode, shape, 11 + i, i !== 1);
+    check(isa, mode, shape, 11 + i, i !== 1 || mode === 'bf16');
   }, 120_000);
 });
