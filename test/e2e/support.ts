@@ -180,9 +180,12 @@ export interface Running {
 /** Longer than any command here takes on a busy machine: what is still there then hangs, and its outcome says so. */
 const PATIENCE_MS = 90_000;
 
+/** Processes of a second or two end before optimised JavaScript pays: a quarter of their CPU time went into making it. */
+const NODE = [process.execPath, '--no-opt'] as const;
+
 /** Starts the command (or `prefix` with the command as its arguments). */
 export function start(args: readonly string[], options: { readonly prefix?: readonly string[]; readonly env?: Readonly<Record<string, string>> } = {}): Running {
-  const [program = '', ...rest] = [...(options.prefix ?? []), process.execPath, MAIN, ...args];
+  const [program = '', ...rest] = [...(options.prefix ?? []), ...NODE, MAIN, ...args];
   const cwd = tmpdir();
   const env = { PATH: readSettings().path, TILEWRIGHT_CACHE: CACHE, ...options.env };
   const child = spawn(program, rest, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'], timeout: PATIENCE_MS, killSignal: 'SIGKILL' });
