@@ -48,10 +48,28 @@ describe.skipIf(!isBuilt)('several devices', () => {
   async function underWay(running: Running, out: string, bytes: number, devices: number): Promise<number[]> {
     for (;;) {
       const [journal = ''] = filesOf(out, 'journal');
-      const pids = devicesOf(running);
-      if (pids.length >= devices && existsSync(journal) && statSync(journal).size >= bytes) return pids;
+      // Asking for processes costs more than a look at the journal.
+      if (existsSync(journal) && statSync(journal).size >= bytes) {
+        const pids = devicesOf(running);
+        if (pids.length >= devices) return pids;
+      }
       if (running.process.exitCode !== null || running.process.signalCode !== null) throw new Error(`it ended before that:\n${running.stderr()}`);
       await sleep(5);
+    }
+  }
+
+  /**
+   * Kills one of a run's processes and returns what the run says. A run begins with the first device that is ready, so the
+   * killed one may still have been loading: it is left out then, not replaced, and another run is asked.
+   */
+  async function saidOfKilled(place: number, processes: number, ...flags: string[]): Promise<string> {
+    for (;;) {
+      const out = temporaryFolder();
+      const running = start(run(out, ...flags));
+      process.kill((await underWay(running, out, 20_000, processes))[place]!, 'SIGKILL');
+      const { stderr } = success(await running.ended);
+      isAsOnOne(out);
+      if (!stderr.includes('ended while it loaded the model')) return stderr;
     }
   }
 
@@ -97,23 +115,11 @@ describe.skipIf(!isBuilt)('several devices', () => {
   });
 
   test('of which one is killed go on, replace it, and end as if nothing had happened', async () => {
-    const out = temporaryFolder();
-    const running = start(run(out, '--devices', '3'));
-    const [, killed] = await underWay(running, out, 5000, 3);
-    process.kill(killed!, 'SIGKILL');
-    const { stderr } = success(await running.ended);
-    expect(stderr).toMatch(/device \d: the device process ended \(SIGKILL\): another one takes over/);
-    isAsOnOne(out);
+    expect(await saidOfKilled(1, 3, '--devices', '3')).toMatch(/device \d: the device process ended \(SIGKILL\): another one takes over/);
   });
 
   test('in pipelines, of which one is killed, go on too', async () => {
-    const out = temporaryFolder();
-    const running = start(run(out, '--parallel', 'dpxpp=2x2'));
-    const [killed] = await underWay(running, out, 5000, 2);
-    process.kill(killed!, 'SIGKILL');
-    const { stderr } = success(await running.ended);
-    expect(stderr).toMatch(/devices (0 and 1|2 and 3): the device process ended \(SIGKILL\)/);
-    isAsOnOne(out);
+    expect(await saidOfKilled(0, 2, '--parallel', 'dpxpp=2x2')).toMatch(/devices (0 and 1|2 and 3): the device process ended \(SIGKILL\)/);
   });
 
   test('all of which are killed go on in others', async () => {
