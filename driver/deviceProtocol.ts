@@ -51,6 +51,23 @@ export type FromChild =
   /** The device's context is lost; the process is about to end. */
   | { readonly kind: 'lost'; readonly message: string };
 
+/** What was asked for: a score, or the times of launches. */
+export type Answer = { readonly scored: ScoredBatch } | { readonly launches: readonly ProfiledLaunch[] };
+
+const OTHER = 'the device process answered another question';
+
+/** The answer to `score`. Throws where it is none. */
+export function scoredOf(answer: Answer): ScoredBatch {
+  if (!('scored' in answer)) throw new Error(OTHER);
+  return answer.scored;
+}
+
+/** The answer to `profile`. Throws where it is none. */
+export function profiledOf(answer: Answer): Extract<Answer, { readonly launches: unknown }> {
+  if (!('launches' in answer)) throw new Error(OTHER);
+  return answer;
+}
+
 export function packError(error: unknown): SentError {
   if (!(error instanceof Error)) return { name: 'Error', message: String(error) };
   const { name, message } = error;

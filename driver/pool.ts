@@ -4,7 +4,7 @@
  */
 import type { MicroBatch } from '../eval/scorer.js';
 import type { DeviceSpan, ScoredBatch } from '../runtime/scoring.js';
-import type { ProfiledLaunch } from './deviceProtocol.js';
+import { profiledOf, scoredOf, type Answer, type ProfiledLaunch } from './deviceProtocol.js';
 import type { PhaseSpan } from './phases.js';
 import { fatalBatch, ProcessEnded } from './remoteExecutor.js';
 import type { Ui } from './requests.js';
@@ -49,8 +49,6 @@ interface Member {
   /** What its last process was computing when it ended. */
   suspects: ReadonlySet<Job>;
 }
-
-type Answer = { readonly scored: ScoredBatch } | { readonly launches: readonly ProfiledLaunch[] };
 
 interface Job {
   readonly kind: 'score' | 'profile';
@@ -142,15 +140,11 @@ export class DevicePool implements Executor {
   }
 
   async score(batch: MicroBatch): Promise<ScoredBatch> {
-    const answer = await this.ask('score', batch);
-    if (!('scored' in answer)) throw new Error('the device process answered another question');
-    return answer.scored;
+    return scoredOf(await this.ask('score', batch));
   }
 
   async profile(batch: MicroBatch): Promise<{ readonly launches: readonly ProfiledLaunch[] }> {
-    const answer = await this.ask('profile', batch);
-    if (!('launches' in answer)) throw new Error('the device process answered another question');
-    return answer;
+    return profiledOf(await this.ask('profile', batch));
   }
 
   async close(): Promise<void> {

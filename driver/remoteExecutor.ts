@@ -3,7 +3,7 @@ import { fork, type ChildProcess } from 'node:child_process';
 import { UserError } from '../errors.js';
 import type { MicroBatch } from '../eval/scorer.js';
 import type { ScoredBatch } from '../runtime/scoring.js';
-import { unpackError, type DeviceRequest, type FromChild, type ProfiledLaunch, type ToChild } from './deviceProtocol.js';
+import { profiledOf, scoredOf, unpackError, type Answer, type DeviceRequest, type FromChild, type ProfiledLaunch, type ToChild } from './deviceProtocol.js';
 import type { PhaseSpan } from './phases.js';
 import type { Ui } from './requests.js';
 import type { Executor } from './scorer.js';
@@ -47,8 +47,6 @@ export const fatalBatch = (batch: MicroBatch, times: number, how: string): UserE
   `a micro-batch of ${batch.tokens.length} tokens ended the device process ${times} times: ${how}`,
   'finished questions are in the journal; --max-tokens with a smaller number, or --target cpu, may get past it',
 );
-
-type Answer = { readonly scored: ScoredBatch } | { readonly launches: readonly ProfiledLaunch[] };
 
 interface Job {
   readonly kind: 'score' | 'profile';
@@ -115,15 +113,11 @@ export class RemoteExecutor implements Executor {
   }
 
   async score(batch: MicroBatch): Promise<ScoredBatch> {
-    const answer = await this.ask('score', batch);
-    if (!('scored' in answer)) throw new Error('the device process answered another question');
-    return answer.scored;
+    return scoredOf(await this.ask('score', batch));
   }
 
   async profile(batch: MicroBatch): Promise<{ readonly launches: readonly ProfiledLaunch[] }> {
-    const answer = await this.ask('profile', batch);
-    if (!('launches' in answer)) throw new Error('the device process answered another question');
-    return answer;
+    return profiledOf(await this.ask('profile', batch));
   }
 
   async close(): Promise<void> {
