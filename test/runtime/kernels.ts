@@ -26,6 +26,7 @@ export const settingsIn = (cacheDir: string, extra: Partial<Settings> = {}): Set
  * - tw_index: buffers[0] (i32 tokens) → f32.
  * - tw_scratch: each worker writes its number to its scratch; buffers[0][w] = what it finds there.
  * - tw_poison: buffers[0] element T − 1 becomes NaN.
+ * - tw_gate: waits until buffers[0] (i32[1]) is not 0.
  * - tw_out: buffers[0] (i32 rows) → buffers[1] f32 (−row), buffers[2] i32 (row odd).
  */
 export const KERNELS = `${ABI_TEXT}
@@ -53,6 +54,10 @@ void tw_scratch(const tw_launch *l, int32_t worker, int32_t workers) {
 }
 void tw_poison(const tw_launch *l, int32_t worker, int32_t workers) {
   if (worker == 0) ((float *)l->buffers[0])[l->T - 1] = NAN;
+  (void)workers;
+}
+void tw_gate(const tw_launch *l, int32_t worker, int32_t workers) {
+  while (worker == 0 && __atomic_load_n((int32_t *)l->buffers[0], __ATOMIC_ACQUIRE) == 0) {}
   (void)workers;
 }
 void tw_out(const tw_launch *l, int32_t worker, int32_t workers) {

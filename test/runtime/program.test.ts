@@ -144,10 +144,13 @@ describe('refusals', () => {
   });
 
   it('stops at the next launch when asked', async () => {
-    const { program, pool } = make(2, Array.from({ length: 1000 }, () => launch('tw_index', [0, 2])));
+    const { program, pool, memory } = make(2, [launch('tw_gate', [6]), launch('tw_index', [0, 2])]);
+    memory.write(0, new Int32Array(7 * 2048));
     const run = program.run(request(CAPACITY));
     pool.stop();
+    memory.write(6 * 8192, Int32Array.of(1));
     await expect(run).rejects.toThrow(/Stopped/);
+    expect(f32(memory, 2, CAPACITY)).toEqual(new Array(CAPACITY).fill(0));
   });
 
   it('refuses slots, writes and scratch that reach outside their memory', () => {
