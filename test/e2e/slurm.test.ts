@@ -3,7 +3,7 @@ import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { hostname, userInfo } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readSettings } from '../../settings.js';
@@ -124,6 +124,7 @@ describe.skipIf(!isBuilt || !hasSlurm)('a Slurm array', () => {
     const whole = join(folder, 'whole');
     success(await tilewright(runArguments(model, data, '--max-tokens', '96', '--out', whole)));
     expect(textOf(join(folder, 'results'), 'samples')).toBe(textOf(whole, 'samples'));
-    expect(filesOf(join(folder, 'shards'), 'results')).toHaveLength(3);
+    // Task 2 may have finished before the order to stop it came: its second start then writes the same results again.
+    expect(new Set(filesOf(join(folder, 'shards'), 'results').map(dirname)).size).toBe(3);
   });
 });
