@@ -1,7 +1,12 @@
-/** Finishes dist: copies what the TypeScript compiler leaves behind (templates, the kernel ABI, golden files of the GPU tests) and lets the command be started. */
-import { chmodSync, cpSync, mkdirSync, readdirSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+/**
+ * Finishes dist: copies what the TypeScript compiler leaves behind (templates, the kernel ABI, golden files of the GPU
+ * tests), compiles the templates, and lets the command be started.
+ */
+import { chmodSync, cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import Handlebars from 'handlebars';
+import { TEMPLATE_OPTIONS } from '../dist/codegen/templates.js';
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
 const templates = readdirSync(join(ROOT, 'codegen'), { recursive: true, encoding: 'utf8' })
@@ -13,6 +18,13 @@ for (const file of [...templates, ...golden, join('runtime', 'native', 'abi.h')]
   const to = join(ROOT, 'dist', file);
   mkdirSync(dirname(to), { recursive: true });
   cpSync(join(ROOT, file), to);
+}
+
+// One module of compiled templates a folder, which codegen/templates.ts finds: name of the file → what Handlebars makes of it.
+for (const folder of new Set(templates.map((file) => dirname(file)))) {
+  const entries = templates.filter((file) => dirname(file) === folder).map((file) =>
+    `${JSON.stringify(basename(file))}: ${Handlebars.precompile(readFileSync(join(ROOT, file), 'utf8'), TEMPLATE_OPTIONS)},\n`);
+  writeFileSync(join(ROOT, 'dist', folder, 'compiled.cjs'), `module.exports = {\n${entries.join('')}};\n`);
 }
 
 // `npx tilewright` in this folder starts the file itself.
