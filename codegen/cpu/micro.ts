@@ -30,6 +30,9 @@ export interface FmaTile {
 
 const guard = (name: string, text: string): string => `#ifndef TW_HAS_${name}\n#define TW_HAS_${name}\n${text}#endif\n`;
 
+/** Tiles by name, which says everything about them: the contractions of a model share most. */
+const printed = new Map<string, Helper>();
+
 /** c[mr][nr] (+)= a·b in order of k, by fused multiply and add in `isa`'s vectors. */
 export function fmaTile(tile: FmaTile): Helper {
   const vectors = VECTOR_ISAS[tile.isa];
@@ -37,6 +40,8 @@ export function fmaTile(tile: FmaTile): Helper {
   const isa = tile.isa === 'amx' ? 'avx512' : tile.isa;
   const { unroll, aheadA, aheadB } = tile;
   const name = `tw_${isa}_${mr}x${nr}_${tile.bDtype}_a${rs}_${ks}_b${bk}_${bp}_c${ldc}_u${unroll}${aheadB > 0 ? `_p${aheadA}_${aheadB}` : ''}`;
+  const known = printed.get(name);
+  if (known !== undefined) return known;
   const columns = Array.from({ length: nr / vectors.lanes }, (_, index) => {
     const column = index * vectors.lanes;
     return { index, offset: Math.floor(column / 16) * bp + (column % 16) };
@@ -56,7 +61,9 @@ export function fmaTile(tile: FmaTile): Helper {
     })),
     farLines: Array.from({ length: aheadA }, (_, i) => i), nearLines: Array.from({ length: aheadB }, (_, i) => i * 64),
   });
-  return { name, source: guard(name, source) };
+  const helper = { name, source: guard(name, source) };
+  printed.set(name, helper);
+  return helper;
 }
 
 export interface AmxTile {
