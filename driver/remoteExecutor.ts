@@ -15,6 +15,8 @@ export interface RemoteOptions {
   readonly request: DeviceRequest;
   /** With nothing answered for so long while something is asked, the device hangs. */
   readonly timeoutSeconds: number;
+  /** With nothing said for so long while the model is loaded, likewise; the timeout, and five minutes at least, by default. */
+  readonly loadingSeconds?: number;
   /**
    * Called where a process that had loaded the model ends: what it was asked rejects with ProcessEnded, for others to
    * compute, and opened() is a promise of the next process. Absent: the next process is asked the same again.
@@ -39,6 +41,8 @@ export class ProcessEnded extends Error {
 const ATTEMPTS = 2;
 /** Ends of the process in one run, whatever the micro-batch. */
 const MAX_RESTARTS = 5;
+/** Compiling kernels or a driver's start may keep a process from saying anything for a minute or two. */
+const LOADING_SECONDS = 300;
 /** Time to give memory back before it is killed. */
 const CLOSE_MS = 10_000;
 
@@ -159,16 +163,18 @@ export class RemoteExecutor implements Executor {
     this.child?.send(message, () => undefined);
   }
 
-  /** Begins to wait, once more, for an answer to what was sent. */
+  /** Begins to wait, once more, for an answer to what was sent, or for any word of a process that loads the model. */
   private watch(): void {
     clearTimeout(this.watchdog);
     this.watchdog = undefined;
-    const { child } = this;
-    if (child === undefined || this.isClosed || ![...this.jobs.values()].some(({ isSent }) => isSent)) return;
+    const { child, isReady } = this;
+    if (child === undefined || this.isClosed || (isReady && ![...this.jobs.values()].some(({ isSent }) => isSent))) return;
+    const { timeoutSeconds, loadingSeconds = Math.max(timeoutSeconds, LOADING_SECONDS) } = this.options;
+    const seconds = isReady ? timeoutSeconds : loadingSeconds;
     this.watchdog = setTimeout(() => {
-      this.ui.warn(`the device has not answered for ${this.options.timeoutSeconds} s: its process is replaced`);
+      this.ui.warn(isReady ? `the device has not answered for ${seconds} s: its process is replaced` : `the device process has said nothing for ${seconds} s while it loads the model: it is ended`);
       child.kill('SIGKILL');
-    }, this.options.timeoutSeconds * 1000);
+    }, seconds * 1000);
   }
 
   private settle(id: number, use: (job: Job) => void): void {
@@ -189,6 +195,7 @@ export class RemoteExecutor implements Executor {
     let lost: string | undefined;
     this.ready = new Promise<void>((resolve, reject) => {
       child.on('message', (message: FromChild) => {
+        if (this.child === child && !this.isReady) this.watch();
         switch (message.kind) {
           case 'phase': return this.ui.phase(message.name, message.detail);
           case 'note': return this.ui.note(message.line);
@@ -198,6 +205,7 @@ export class RemoteExecutor implements Executor {
           case 'ready':
             ({ maxTokens: this.maxTokens, maxRows: this.maxRows, inFlight: this.inFlight, phases: this.phases } = message);
             this.isReady = true;
+            this.watch();
             return resolve();
           case 'scored': return this.settle(message.id, (job) => job.resolve({ scored: message.scored }));
           case 'profiled': return this.settle(message.id, (job) => job.resolve({ launches: message.launches }));
@@ -227,6 +235,7 @@ export class RemoteExecutor implements Executor {
     // Awaited by whoever asks; a job may not have been asked yet.
     this.ready.catch(() => undefined);
     this.send({ kind: 'open', request, ...(siblings === undefined ? {} : { siblings: { index: siblings.index, count: siblings.relay.count } }) });
+    this.watch();
     siblings?.relay.join(siblings.index, (from, word) => child.send({ kind: 'sibling', from, word } satisfies ToChild, () => undefined));
     return this.ready;
   }

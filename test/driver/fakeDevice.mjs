@@ -1,6 +1,6 @@
 // A device process without a device. What it does wrong is said by the request's model:
 // `die:N`, `hang:N`, `lose:N`: at the N-th micro-batch of the first process; `always`: at every one; `never`; `unopened`; `deaf`: never
-// done with loading, and listening to nobody meanwhile.
+// done with loading, and listening to nobody meanwhile; `slow:N`: it takes N milliseconds, and says so.
 import { existsSync, writeFileSync } from 'node:fs';
 
 let [fault, at] = ['never', 0];
@@ -13,6 +13,13 @@ process.on('message', (message) => {
     if (marker !== undefined && existsSync(marker)) fault = fault === 'reopen' ? 'unopened' : 'never';
     else if (marker !== undefined) writeFileSync(marker, '');
     if (fault === 'deaf') for (;;);
+    if (fault === 'slow') {
+      const talking = setInterval(() => process.send({ kind: 'step', fraction: 0.5 }), 100);
+      return setTimeout(() => {
+        clearInterval(talking);
+        process.send({ kind: 'ready', maxTokens: 128, maxRows: 64 });
+      }, at);
+    }
     if (fault === 'unopened') return process.send({ kind: 'failed', error: { name: 'UserError', message: 'no such model', hint: 'look for it' } });
     process.send({ kind: 'phase', name: 'load weights' });
     return process.send({ kind: 'ready', maxTokens: 128, maxRows: 64 });

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { MicroBatch } from '../../eval/scorer.js';
-import { ProcessEnded, RemoteExecutor } from '../../driver/remoteExecutor.js';
+import { ProcessEnded, RemoteExecutor, type RemoteOptions } from '../../driver/remoteExecutor.js';
 import type { Ui } from '../../driver/requests.js';
 import { UserError } from '../../errors.js';
 
@@ -26,8 +26,8 @@ function recorder(): { ui: Ui; warnings: string[]; phases: string[] } {
   return { warnings, phases, ui: { phase: (name) => phases.push(name), step: none, run: none, table: none, note: none, warn: (line) => warnings.push(line) } };
 }
 
-const begin = (model: string, ui: Ui, timeoutSeconds = 30, onEnd?: (how: string) => void): RemoteExecutor => RemoteExecutor.begin({
-  ...(onEnd === undefined ? {} : { onEnd }),
+const begin = (model: string, ui: Ui, timeoutSeconds = 30, more: Pick<RemoteOptions, 'onEnd' | 'loadingSeconds'> = {}): RemoteExecutor => RemoteExecutor.begin({
+  ...more,
   module: new URL('./fakeDevice.mjs', import.meta.url), timeoutSeconds,
   request: { model, init: { kind: 'checkpoint' }, precision: 'auto', devices: [0], stages: 1, replica: { index: 0, count: 1 }, threads: 1 },
 }, ui);
@@ -70,10 +70,24 @@ describe('an executor in a process of its own', () => {
     await executor.close();
   });
 
+  it('that says nothing while it loads the model is ended; one that is slow and says so is not', async () => {
+    const { ui, warnings } = recorder();
+    const deaf = begin('deaf', ui, 30, { loadingSeconds: 0.5 });
+    await expect(deaf.opened()).rejects.toThrow('ended while it loaded the model: SIGKILL');
+    expect(warnings).toEqual([expect.stringContaining('has said nothing for 0.5 s while it loads the model')]);
+    await deaf.close();
+
+    const slow = begin('slow:3000', ui, 30, { loadingSeconds: 2.5 });
+    await slow.opened();
+    expect((await slow.score(batch([1]))).logProb[0]).toBe(-2);
+    expect(warnings).toHaveLength(1);
+    await slow.close();
+  });
+
   it('hands back what it was asked where somebody else can compute it, and starts again by itself', async () => {
     const { ui, warnings } = recorder();
     const ends: string[] = [];
-    const executor = begin(once('die', 1), ui, 30, (how) => ends.push(how));
+    const executor = begin(once('die', 1), ui, 30, { onEnd: (how) => ends.push(how) });
     await executor.opened();
     const settled = await Promise.allSettled([0, 1, 2].map((row) => executor.score(batch([row]))));
     expect(settled.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'rejected']);
@@ -88,7 +102,7 @@ describe('an executor in a process of its own', () => {
   it('that cannot load the model again says so through opened()', async () => {
     const { ui } = recorder();
     let next: Promise<void> | undefined;
-    const executor = begin(once('reopen'), ui, 30, () => { next = executor.opened(); });
+    const executor = begin(once('reopen'), ui, 30, { onEnd: () => { next = executor.opened(); } });
     await executor.opened();
     await expect(executor.score(batch([0]))).rejects.toBeInstanceOf(ProcessEnded);
     await expect(next).rejects.toThrow('no such model');
