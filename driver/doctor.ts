@@ -11,7 +11,7 @@ import { glibcVersion } from '../runtime/cpu/cLibrary.js';
 import { findCompiler, type SystemCompiler } from '../runtime/cpu/systemCompiler.js';
 import { readSettings } from '../settings.js';
 import { cacheLimitBytes } from '../runtime/kernelCache.js';
-import { archOf } from './gpu.js';
+import { archOf } from './devices/gpu.js';
 import { detectMachine, type Machine } from './machine.js';
 
 /** `missing`: something cannot work without it. `note`: good to know. */

@@ -9,7 +9,7 @@ import type { MaskKind } from '../models/mask.js';
 import { graphPasses, type Numerics } from '../passes/pipeline.js';
 import { isArtifact, loadArtifact } from './artifact.js';
 import { compileModel, isaOf, type CompiledModel } from './compile.js';
-import { cudaFactsOf } from './gpu.js';
+import { cudaFactsOf } from './devices/gpu.js';
 import { detectMachine, numericsOf, type Machine } from './machine.js';
 import type { Arithmetic, Precision, TargetName } from './target.js';
 import { openModel, type WeightInit } from './model.js';

@@ -5,7 +5,7 @@ import { artifactId, isArtifact, loadArtifact, readManifest, rebuild, rebuildFor
 import { compileModel, type CompiledModel } from './compile.js';
 import { Dump } from './dump.js';
 import type { Machine } from './machine.js';
-import { cudaFactsOf } from './gpu.js';
+import { cudaFactsOf } from './devices/gpu.js';
 import { openModel, type WeightInit } from './model.js';
 import type { CompileRequest, Ui } from './requests.js';
 

@@ -14,7 +14,7 @@ import { contextLimit, isaOf, type CompiledModel } from './compile.js';
 import { detectMachine } from './machine.js';
 import { modelName } from './model.js';
 import { beginOpening, type Opening } from './open.js';
-import { openDevices } from './openDevices.js';
+import { openDevices } from './devices/openDevices.js';
 import { Phases, printPhases } from './phases.js';
 import { Interrupted, type RunProgress, type RunRequest, type RunResult, type Ui } from './requests.js';
 import { PlanScorer, type BatchCost, type Executor } from './scorer.js';

@@ -15,7 +15,7 @@ import { findCublasLt } from '../runtime/cuda/findCublasLt.js';
 import { readSettings } from '../settings.js';
 import type { CudaModel } from './compile.js';
 import type { Rebuild } from './artifact.js';
-import { devicesFor } from './gpu.js';
+import { devicesFor } from './devices/gpu.js';
 import type { Ui } from './requests.js';
 
 export interface CudaTuneRequest {

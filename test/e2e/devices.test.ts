@@ -11,7 +11,7 @@ import {
 
 /** Ids of the processes that own devices of a run. */
 const devicesOf = ({ process: { pid } }: Running): number[] => spawnSync('ps', ['-o', 'pid=,args=', '--ppid', String(pid)], { encoding: 'utf8' }).stdout
-  .split('\n').flatMap((line) => (line.includes('deviceChild') ? [Number(line.trim().split(/\s+/)[0])] : []));
+  .split('\n').flatMap((line) => (line.includes('devices/child.js') ? [Number(line.trim().split(/\s+/)[0])] : []));
 
 /** A zombie whom nobody has buried yet is not. */
 const isAlive = (pid: number): boolean => !/^(Z|$)/.test(spawnSync('ps', ['-o', 'stat=', '-p', String(pid)], { encoding: 'utf8' }).stdout.trim());

@@ -56,7 +56,7 @@ describe.skipIf(!isBuilt)('a model on several devices', () => {
     success(await tilewright(command(whole)));
     const running = start(command(out, '--parallel', parallel));
     while (filesOf(out, 'journal').length === 0 && running.process.exitCode === null) await sleep(5);
-    const [child] = spawnSync('ps', ['-o', 'pid=,args=', '--ppid', String(running.process.pid)], { encoding: 'utf8' }).stdout.split('\n').filter((line) => line.includes('deviceChild'));
+    const [child] = spawnSync('ps', ['-o', 'pid=,args=', '--ppid', String(running.process.pid)], { encoding: 'utf8' }).stdout.split('\n').filter((line) => line.includes('devices/child.js'));
     process.kill(Number.parseInt(child ?? '', 10), 'SIGKILL');
     const { stderr } = success(await running.ended);
     expect(stderr).toContain('SIGKILL');

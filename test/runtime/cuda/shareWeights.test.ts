@@ -3,7 +3,7 @@ import { copyFileSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
-import { SiblingRelay, Siblings } from '../../../driver/siblings.js';
+import { SiblingRelay, Siblings } from '../../../driver/devices/siblings.js';
 import type { CudaAddon, CudaMemory, CudaProgram, CudaSharedHandle, CudaUploadStep, CudaUploadTimes } from '../../../runtime/cuda/addon.js';
 import { planLoading } from '../../../runtime/cuda/loadPlan.js';
 import { PACK_ENTRIES } from '../../../runtime/cuda/packKernels.js';

@@ -2,13 +2,13 @@
  * Replicas of a model side by side: micro-batches go to whichever is free. Which replica computed what changes no answer,
  * and a replica that is gone costs time alone: what it was asked goes to the others.
  */
-import type { MicroBatch } from '../eval/scorer.js';
-import type { DeviceSpan, ScoredBatch } from '../runtime/scoring.js';
-import { profiledOf, scoredOf, type Answer, type ProfiledLaunch } from './deviceProtocol.js';
-import type { PhaseSpan } from './phases.js';
+import type { MicroBatch } from '../../eval/scorer.js';
+import type { DeviceSpan, ScoredBatch } from '../../runtime/scoring.js';
+import { profiledOf, scoredOf, type Answer, type ProfiledLaunch } from './protocol.js';
+import type { PhaseSpan } from '../phases.js';
 import { fatalBatch, ProcessEnded } from './remoteExecutor.js';
-import type { Ui } from './requests.js';
-import { inFlightOf, type Executor } from './scorer.js';
+import type { Ui } from '../requests.js';
+import { inFlightOf, type Executor } from '../scorer.js';
 
 /** An executor whose process may end and be followed by another. */
 export interface Replica extends Executor {

@@ -1,14 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { DevicePool, type Replica } from '../../driver/pool.js';
-import { ProcessEnded } from '../../driver/remoteExecutor.js';
-import type { Ui } from '../../driver/requests.js';
-import { UserError } from '../../errors.js';
-import { evaluate } from '../../eval/evaluate.js';
-import type { MicroBatch } from '../../eval/scorer.js';
-import type { ScoredBatch } from '../../runtime/scoring.js';
-import { scoreBatch } from '../eval/support/fakeScorer.js';
-import { bareQuestion, randomQuestions } from '../eval/support/questions.js';
+import { DevicePool, type Replica } from '../../../driver/devices/pool.js';
+import { ProcessEnded } from '../../../driver/devices/remoteExecutor.js';
+import type { Ui } from '../../../driver/requests.js';
+import { UserError } from '../../../errors.js';
+import { evaluate } from '../../../eval/evaluate.js';
+import type { MicroBatch } from '../../../eval/scorer.js';
+import type { ScoredBatch } from '../../../runtime/scoring.js';
+import { scoreBatch } from '../../eval/support/fakeScorer.js';
+import { bareQuestion, randomQuestions } from '../../eval/support/questions.js';
 
 const wait = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 

@@ -1,15 +1,15 @@
 /**
  * The process that owns the devices of a replica. A driver that hangs or loses its context takes this process with it and
- * nothing else: the parent starts another and goes on. Started by fork(); talks deviceProtocol.
+ * nothing else: the parent starts another and goes on. Started by fork(); talks protocol.ts.
  */
-import { isCudaError } from '../runtime/cuda/addon.js';
-import { packError, type DeviceRequest, type FromChild, type ToChild } from './deviceProtocol.js';
+import { isCudaError } from '../../runtime/cuda/addon.js';
+import { packError, type DeviceRequest, type FromChild, type ToChild } from './protocol.js';
 import { loadExecutor } from './executors.js';
-import { detectMachine } from './machine.js';
-import { openOrCompile, rebuildOpened } from './open.js';
-import { Phases } from './phases.js';
-import type { Ui } from './requests.js';
-import { inFlightOf, type Executor } from './scorer.js';
+import { detectMachine } from '../machine.js';
+import { openOrCompile, rebuildOpened } from '../open.js';
+import { Phases } from '../phases.js';
+import type { Ui } from '../requests.js';
+import { inFlightOf, type Executor } from '../scorer.js';
 import { Siblings, type Membership } from './siblings.js';
 
 const send = (message: FromChild): void => {

@@ -2,7 +2,7 @@
  * Replicas that start together talk to each other through their parent, which passes on every word and says who is gone.
  * A replica that takes another's place later has no siblings: it loads by itself.
  */
-import type { WeightExchange, WeightOffer } from '../runtime/cuda/shareWeights.js';
+import type { WeightExchange, WeightOffer } from '../../runtime/cuda/shareWeights.js';
 
 /** Which replica a process is, of how many that start together. */
 export interface Membership {

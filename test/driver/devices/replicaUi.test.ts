@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import { nameOfReplica, replicaUis } from '../../driver/replicaUi.js';
-import type { Ui } from '../../driver/requests.js';
+import { nameOfReplica, replicaUis } from '../../../driver/devices/replicaUi.js';
+import type { Ui } from '../../../driver/requests.js';
 
 function recorder(): { ui: Ui; said: string[] } {
   const said: string[] = [];

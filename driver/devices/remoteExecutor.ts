@@ -1,16 +1,16 @@
 /** An executor in a process of its own: replaced where it dies, hangs or loses its device, and asked again. */
 import { fork, type ChildProcess } from 'node:child_process';
-import { UserError } from '../errors.js';
-import type { MicroBatch } from '../eval/scorer.js';
-import type { ScoredBatch } from '../runtime/scoring.js';
-import { profiledOf, scoredOf, unpackError, type Answer, type DeviceRequest, type FromChild, type ProfiledLaunch, type ToChild } from './deviceProtocol.js';
-import type { PhaseSpan } from './phases.js';
-import type { Ui } from './requests.js';
-import type { Executor } from './scorer.js';
+import { UserError } from '../../errors.js';
+import type { MicroBatch } from '../../eval/scorer.js';
+import type { ScoredBatch } from '../../runtime/scoring.js';
+import { profiledOf, scoredOf, unpackError, type Answer, type DeviceRequest, type FromChild, type ProfiledLaunch, type ToChild } from './protocol.js';
+import type { PhaseSpan } from '../phases.js';
+import type { Ui } from '../requests.js';
+import type { Executor } from '../scorer.js';
 import type { SiblingRelay } from './siblings.js';
 
 export interface RemoteOptions {
-  /** The child's module; by default deviceChild.js beside this file. */
+  /** The child's module; by default child.js beside this file. */
   readonly module?: URL;
   readonly request: DeviceRequest;
   /** With nothing answered for so long while something is asked, the device hangs. */
@@ -187,7 +187,7 @@ export class RemoteExecutor implements Executor {
 
   /** A process, and the promise of a loaded model in it. */
   private spawn(): Promise<void> {
-    const { module = new URL('./deviceChild.js', import.meta.url), request } = this.options;
+    const { module = new URL('./child.js', import.meta.url), request } = this.options;
     const siblings = this.restarts === 0 ? this.options.siblings : undefined;
     const child = startProcess(module);
     this.child = child;

@@ -1,18 +1,18 @@
 /** A compiled model on the devices that a run asks for: how many there are, how the model lies on them, processes for them. */
 import { setImmediate } from 'node:timers/promises';
-import { deviceOf, type Parallelism } from '../ir/placement.js';
-import { printPlacement } from '../passes/placeStages.js';
-import type { DeviceRequest } from './deviceProtocol.js';
+import { deviceOf, type Parallelism } from '../../ir/placement.js';
+import { printPlacement } from '../../passes/placeStages.js';
+import type { DeviceRequest } from './protocol.js';
 import { beginDevice, distinct, hasDeviceModule, loadExecutor } from './executors.js';
 import { devicesFor, visibleGpus } from './gpu.js';
-import { compileKernels, emitPlan } from './kernels.js';
-import { rebuildOpened, type OpenedModel, type Opening } from './open.js';
+import { compileKernels, emitPlan } from '../kernels.js';
+import { rebuildOpened, type OpenedModel, type Opening } from '../open.js';
 import { placeModel } from './placement.js';
 import { DevicePool } from './pool.js';
-import type { Phases } from './phases.js';
+import type { Phases } from '../phases.js';
 import { nameOfReplica, replicaUis } from './replicaUi.js';
-import type { RunRequest, Ui } from './requests.js';
-import type { Executor } from './scorer.js';
+import type { RunRequest, Ui } from '../requests.js';
+import type { Executor } from '../scorer.js';
 import { SiblingRelay } from './siblings.js';
 
 export interface OpenedDevices {

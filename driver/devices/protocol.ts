@@ -1,9 +1,9 @@
 /** What the process that owns devices and the one that asks it say to each other. Plain data, structured-cloned. */
-import { UserError } from '../errors.js';
-import type { MicroBatch } from '../eval/scorer.js';
-import type { ScoredBatch } from '../runtime/scoring.js';
-import type { PhaseSpan } from './phases.js';
-import type { RunRequest } from './requests.js';
+import { UserError } from '../../errors.js';
+import type { MicroBatch } from '../../eval/scorer.js';
+import type { ScoredBatch } from '../../runtime/scoring.js';
+import type { PhaseSpan } from '../phases.js';
+import type { RunRequest } from '../requests.js';
 import type { Membership, SiblingWord } from './siblings.js';
 
 /** What the child compiles (finds in the cache) and loads: one replica of the model, on its devices. */

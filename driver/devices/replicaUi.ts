@@ -1,5 +1,5 @@
 /** One face for several processes that load the same model: each step once, how far they are on average, who warns. */
-import type { Ui } from './requests.js';
+import type { Ui } from '../requests.js';
 
 /** `device 2`, `devices 2 and 3`, `devices 4 to 7`: the devices of a replica, counted from 0. */
 export function nameOfReplica(index: number, stages: number): string {

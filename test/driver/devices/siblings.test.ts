@@ -1,7 +1,7 @@
 /** Words between replicas: none is lost, none comes from or to one that is gone, memory is kept for those who read it. */
 import { afterEach, expect, it, vi } from 'vitest';
-import { SiblingRelay, Siblings, type SiblingWord } from '../../driver/siblings.js';
-import { isUnshared } from '../../runtime/cuda/shareWeights.js';
+import { SiblingRelay, Siblings, type SiblingWord } from '../../../driver/devices/siblings.js';
+import { isUnshared } from '../../../runtime/cuda/shareWeights.js';
 
 const shared = { shared: { handle: Uint8Array.of(1), offset: 0 } };
 const offer = (stage = 0): SiblingWord => ({ kind: 'offer', stage, offer: shared });

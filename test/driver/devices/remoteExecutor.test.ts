@@ -2,10 +2,10 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { MicroBatch } from '../../eval/scorer.js';
-import { ProcessEnded, RemoteExecutor, type RemoteOptions } from '../../driver/remoteExecutor.js';
-import type { Ui } from '../../driver/requests.js';
-import { UserError } from '../../errors.js';
+import type { MicroBatch } from '../../../eval/scorer.js';
+import { ProcessEnded, RemoteExecutor, type RemoteOptions } from '../../../driver/devices/remoteExecutor.js';
+import type { Ui } from '../../../driver/requests.js';
+import { UserError } from '../../../errors.js';
 
 let folder = '';
 beforeAll(() => { folder = mkdtempSync(join(tmpdir(), 'tilewright-remote-')); });

@@ -1,14 +1,14 @@
 /** Where the parts of a compiled model go: what the devices have room for, and what its launches cost there. */
-import { kernelSeconds, type Rates } from '../autotune/index.js';
-import { UserError } from '../errors.js';
-import { packedBytes, rowMaps } from '../ir/packing.js';
-import type { Parallelism } from '../ir/placement.js';
-import { placeStages, type PlacedStages, type PlacementFacts } from '../passes/placeStages.js';
-import { machineBytes } from '../runtime/cpu/memoryUse.js';
-import { sizeInBytes } from '../runtime/kernelCache.js';
-import { readSettings } from '../settings.js';
-import type { Rebuild } from './artifact.js';
-import type { CompiledModel } from './compile.js';
+import { kernelSeconds, type Rates } from '../../autotune/index.js';
+import { UserError } from '../../errors.js';
+import { packedBytes, rowMaps } from '../../ir/packing.js';
+import type { Parallelism } from '../../ir/placement.js';
+import { placeStages, type PlacedStages, type PlacementFacts } from '../../passes/placeStages.js';
+import { machineBytes } from '../../runtime/cpu/memoryUse.js';
+import { sizeInBytes } from '../../runtime/kernelCache.js';
+import { readSettings } from '../../settings.js';
+import type { Rebuild } from '../artifact.js';
+import type { CompiledModel } from '../compile.js';
 import { devicesFor } from './gpu.js';
 
 export interface PlacementRequest {

@@ -1,26 +1,26 @@
 /** A compiled model on its device: kernels compiled (or found in the cache), weights loaded. */
 import { existsSync } from 'node:fs';
-import { UserError } from '../errors.js';
-import type { Stage } from '../ir/placement.js';
-import type { Checkpoint } from '../models/checkpoint.js';
-import { CpuExecutor } from '../runtime/cpu/executor.js';
-import { printMemoryUse } from '../runtime/cpu/memoryUse.js';
-import { CudaExecutor } from '../runtime/cuda/executor.js';
-import { printCudaMemoryUse } from '../runtime/cuda/memoryUse.js';
-import { PACK_SOURCE } from '../runtime/cuda/packKernels.js';
-import { printLoadTimes } from '../runtime/cuda/weights.js';
-import { readSettings } from '../settings.js';
-import type { Rebuild } from './artifact.js';
-import type { CpuModel, CudaModel, CompiledModel } from './compile.js';
-import { compileCudaKernels, emitCudaPlan } from './cudaKernels.js';
-import type { DeviceRequest } from './deviceProtocol.js';
+import { UserError } from '../../errors.js';
+import type { Stage } from '../../ir/placement.js';
+import type { Checkpoint } from '../../models/checkpoint.js';
+import { CpuExecutor } from '../../runtime/cpu/executor.js';
+import { printMemoryUse } from '../../runtime/cpu/memoryUse.js';
+import { CudaExecutor } from '../../runtime/cuda/executor.js';
+import { printCudaMemoryUse } from '../../runtime/cuda/memoryUse.js';
+import { PACK_SOURCE } from '../../runtime/cuda/packKernels.js';
+import { printLoadTimes } from '../../runtime/cuda/weights.js';
+import { readSettings } from '../../settings.js';
+import type { Rebuild } from '../artifact.js';
+import type { CpuModel, CudaModel, CompiledModel } from '../compile.js';
+import { compileCudaKernels, emitCudaPlan } from '../cudaKernels.js';
+import type { DeviceRequest } from './protocol.js';
 import { devicesFor } from './gpu.js';
-import { compileKernels, emitPlan } from './kernels.js';
+import { compileKernels, emitPlan } from '../kernels.js';
 import { placeModel } from './placement.js';
-import type { Phases } from './phases.js';
+import type { Phases } from '../phases.js';
 import { RemoteExecutor, type RemoteOptions } from './remoteExecutor.js';
-import type { Ui } from './requests.js';
-import type { Executor } from './scorer.js';
+import type { Ui } from '../requests.js';
+import type { Executor } from '../scorer.js';
 import type { Siblings } from './siblings.js';
 
 /** Cache name of the runtime's own device code. */
@@ -32,7 +32,7 @@ const CPU_TIMEOUT = 1800;
 /** A day: timers hold a few weeks. */
 const MOST_TIMEOUT = 86_400;
 
-const DEVICE_MODULE = new URL('./deviceChild.js', import.meta.url);
+const DEVICE_MODULE = new URL('./child.js', import.meta.url);
 
 /** Whether there is a module to start a process with: not where only TypeScript sources are. */
 export const hasDeviceModule = (): boolean => existsSync(DEVICE_MODULE);
