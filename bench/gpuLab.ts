@@ -3,7 +3,7 @@ import { patiently } from '../autotune/cuda/patience.js';
 import { secondsOfLaunch, type Contender } from '../autotune/cuda/interleave.js';
 import { makeRunUp } from '../autotune/cuda/rival.js';
 import { loadDeviceTools, type CompileKernels, type DeviceTools } from '../autotune/cuda/tools.js';
-import { archOf } from '../driver/gpu.js';
+import { archOf } from '../driver/devices/gpu.js';
 import type { CudaFacts } from '../driver/target.js';
 import { UserError } from '../errors.js';
 import { cudaAvailable, loadCudaAddon, type CudaAddon, type CudaDevice, type CudaMemory, type CudaProgram } from '../runtime/cuda/addon.js';

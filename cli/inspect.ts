@@ -4,7 +4,7 @@ import { isArtifact } from '../driver/artifact.js';
 import { findStage, parameterCount, stageText, type Inspection } from '../driver/inspect.js';
 import { bucketFor, kernelRows, kernelSource, typicalSize } from '../driver/inspectKernels.js';
 import { memoryReport } from '../driver/inspectMemory.js';
-import { placeAnywhere } from '../driver/placement.js';
+import { placeAnywhere } from '../driver/devices/placement.js';
 import { UserError } from '../errors.js';
 import { printPlacement } from '../passes/placeStages.js';
 import { addModelFlags, addSections, CHECKPOINT_HELP, EXIT_STATUSES } from './help.js';
