@@ -88,9 +88,10 @@ function kernelCells(result: KernelResult, hasMany: boolean): readonly string[] 
   ];
 }
 
-const partsText = ({ parts }: LayerResult): string => {
+/** Shares of the kernels, each timed by itself; what they add up to beside the layer says what lies between launches. */
+const partsText = ({ parts, seconds: whole }: LayerResult): string => {
   const total = parts.reduce((sum, { seconds }) => sum + seconds, 0);
-  return parts.map(({ kernel, seconds }) => `${kernel} ${((100 * seconds) / total).toFixed(1)} %`).join(', ');
+  return parts.map(({ kernel, seconds }) => `${kernel} ${((100 * seconds) / total).toFixed(1)} %`).join(', ') + ` (one by one ${(total / whole).toFixed(3)} of the layer)`;
 };
 
 const layerCells = (layer: LayerResult): readonly (readonly string[])[] => [
