@@ -12,6 +12,8 @@ import { loadOverFibres } from '../../support/cudaWarp/compile.js';
 import { aligned, put, take } from '../harness.js';
 
 const GUARD = 0xff; // NaN in every float type, −1 as an index.
+/** Tokens that buffers have room for. */
+const CAPACITY = 512;
 
 export interface Shape {
   readonly heads: number;
@@ -60,20 +62,37 @@ export function generate(s: Shape, schedule: CudaAttentionSchedule, tokensCapaci
 }
 
 const DRIVER = `
-extern "C" int tw_test_run(void **p, int T, int R, int grid_x, int grid_y, int threads, int late, int backwards) {
+extern "C" int run_SYMBOL(void **p, int T, int R, int grid_x, int grid_y, int threads, int late, int backwards) {
   tw_late_copies = late;
   tw_backwards = backwards;
-  return tw_run_grid(grid_x, grid_y, threads, [&] { k_attention_test(T, R, ARGUMENTS); });
+  return tw_run_grid(grid_x, grid_y, threads, [&] { SYMBOL(T, R, ARGUMENTS); });
 }
 `;
 
 type Run = (p: Buffer, T: number, R: number, x: number, y: number, threads: number, late: number, backwards: number) => number;
 
-function compile(text: string, parameters: number): Run {
-  const source = text.replaceAll('extern __shared__', 'extern').replaceAll('__shared__', 'static');
-  const pointers = Array.from({ length: parameters }, (_, i) => `p[${i}]`).join(', ');
-  const library = loadOverFibres(`${source}\n${DRIVER.replace('ARGUMENTS', pointers)}`);
-  return library.func('int tw_test_run(void *p, int T, int R, int x, int y, int threads, int late, int backwards)') as Run;
+const compiled = new Map<string, Run>();
+
+/** Compiles kernels as one library, the prelude once, each kernel's own text in a namespace. Those already compiled stay as they are. */
+function compile(kernels: readonly Pick<Generated, 'text' | 'parameters' | 'symbol'>[]): void {
+  const prelude = render('prelude', {});
+  const missing = kernels.filter(({ text }) => !compiled.has(text));
+  const texts = missing.map(({ text, parameters, symbol }, i) => {
+    if (!text.startsWith(prelude)) throw new Error(`${symbol} does not begin with the prelude`);
+    // Dynamic shared memory is that of warp.h; static shared memory is not shared between blocks that run one by one.
+    const own = text.slice(prelude.length).replaceAll(/extern __shared__[^;]*;/g, '').replaceAll('__shared__', 'static');
+    const pointers = parameters.map((_, at) => `p[${at}]`).join(', ');
+    return `namespace of_${i} {\n${`${own}\n${DRIVER.replace('ARGUMENTS', pointers).replace('run_SYMBOL', `run_${i}`)}`.replaceAll(/SYMBOL|\bk_attention_test\b/g, `k_${i}`)}\n}`;
+  });
+  if (missing.length === 0) return;
+  const library = loadOverFibres([prelude, ...texts].join('\n'));
+  missing.forEach(({ text }, i) => { compiled.set(text, library.func(`int run_${i}(void *p, int T, int R, int x, int y, int threads, int late, int backwards)`) as Run); });
+}
+
+/** What `emulate` would compile one by one. */
+export function prepare(list: readonly { readonly s: Shape; readonly plan: CudaAttentionSchedule; readonly capacity?: number }[]): void {
+  const all = list.map(({ s, plan, capacity }) => generate(s, plan, capacity ?? CAPACITY));
+  compile([...new Map(all.map((each) => [each.text, each])).values()]);
 }
 
 export interface AttentionData {
@@ -140,8 +159,8 @@ export function readOut(s: Shape, data: AttentionData, capacity: number, result:
 
 /** Runs a generated kernel on all of its grid; memory beside the data holds NaN. Throws where it writes past its result. */
 export function emulate(s: Shape, schedule: CudaAttentionSchedule, data: AttentionData, options: EmulationOptions = {}): Emulated {
-  const capacity = options.tokensCapacity ?? 512;
-  const { text: intact, launch, parameters } = generate(s, schedule, capacity);
+  const capacity = options.tokensCapacity ?? CAPACITY;
+  const { text: intact, launch, parameters, symbol } = generate(s, schedule, capacity);
   const text = options.mutate?.(intact) ?? intact;
   if (options.mutate !== undefined && text === intact) throw new Error('the mutation changed nothing');
   const { memory, buffers } = layOut(s, data, capacity);
@@ -150,7 +169,8 @@ export function emulate(s: Shape, schedule: CudaAttentionSchedule, data: Attenti
   if (launch.gridX.kind !== 'constant' || launch.gridY.kind !== 'tiles') throw new Error('the grid of attention is heads × tiles');
   const R = data.inputs.get('row')?.length ?? 0;
   const tiles = Math.ceil((launch.gridY.extent === 'T' ? data.T : R) / launch.gridY.per) * launch.gridY.times;
-  const ended = compile(text, parameters.length)(table, data.T, R, launch.gridX.count, tiles, launch.threads, options.late === false ? 0 : 1, options.backwards === true ? 1 : 0);
+  compile([{ text, parameters, symbol }]);
+  const ended = compiled.get(text)!(table, data.T, R, launch.gridX.count, tiles, launch.threads, options.late === false ? 0 : 1, options.backwards === true ? 1 : 0);
   if (ended === 0) throw new Error('the threads of a block wait for each other for ever, or use a bad address (see standard error)');
   return { out: readOut(s, data, capacity, memory.get('out')!), buffers };
 }

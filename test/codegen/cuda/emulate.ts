@@ -1,5 +1,6 @@
 /** Runs generated CUDA without a GPU: each kernel's text as C++ over fibres (test/support/cudaWarp), block after block. */
 import koffi from 'koffi';
+import type { LibraryHandle } from 'koffi';
 import { emitCudaKernel } from '../../../codegen/cuda/index.js';
 import { render } from '../../../codegen/cuda/templates.js';
 import { physicalToLogical, packedBytes } from '../../../ir/packing.js';
@@ -46,10 +47,15 @@ extern "C" int run_SYMBOL(void **from, const unsigned long long *sizes, int T, i
 
 type Run = (p: Buffer, sizes: Buffer, T: number, R: number, x: number, y: number, threads: number, backwards: number) => number;
 
-/** All kernels as one library: the prelude once, each kernel's own text in a namespace. */
-function compile(kernels: readonly CudaKernelText[]): (symbol: string) => Run {
+/** Libraries by what was compiled: the text of a kernel and the boxes of its maps. */
+const compiled = new Map<string, LibraryHandle>();
+const keyOf = ({ source, tensorMaps }: CudaKernelText): string => JSON.stringify([source, tensorMaps]);
+
+/** All kernels that no library has yet as one: the prelude once, each kernel's own text in a namespace. */
+function compile(kernels: readonly CudaKernelText[]): (kernel: CudaKernelText) => Run {
   const prelude = render('prelude', {});
-  const texts = [...new Map(kernels.map((kernel) => [kernel.symbol, kernel])).values()].map((kernel) => {
+  const missing = [...new Map(kernels.map((kernel) => [keyOf(kernel), kernel])).values()].filter((kernel) => !compiled.has(keyOf(kernel)));
+  const texts = missing.map((kernel) => {
     const { source, symbol, parameters, tensorMaps } = kernel;
     if (!source.startsWith(prelude)) throw new Error(`${symbol} does not begin with the prelude`);
     // Dynamic shared memory is that of warp.h; static shared memory is not shared between blocks that run one by one.
@@ -58,8 +64,11 @@ function compile(kernels: readonly CudaKernelText[]): (symbol: string) => Run {
     const pointers = [...parameters.map((_, i) => `p[${i}]`), ...mapArguments(tensorMaps, ROW_PAD)].join(', ');
     return `namespace of_${symbol} {\n${text}\n${DRIVER.replaceAll('SYMBOL', symbol).replace('ARGUMENTS', pointers).replaceAll('COUNT', String(parameters.length))}\n}`;
   });
-  const library = loadOverFibres([FENCED, prelude, ...(kernels.some(isHopper) ? [hopperSupport()] : []), ...texts].join('\n'));
-  return (symbol) => library.func(`int run_${symbol}(void *p, void *sizes, int T, int R, int x, int y, int threads, int backwards)`) as Run;
+  if (missing.length > 0) {
+    const library = loadOverFibres([FENCED, prelude, ...(missing.some(isHopper) ? [hopperSupport()] : []), ...texts].join('\n'));
+    for (const kernel of missing) compiled.set(keyOf(kernel), library);
+  }
+  return (kernel) => compiled.get(keyOf(kernel))!.func(`int run_${kernel.symbol}(void *p, void *sizes, int T, int R, int x, int y, int threads, int backwards)`) as Run;
 }
 
 export interface EmulateOptions {
@@ -102,17 +111,18 @@ export type Emulator = (
   text: CudaKernelText, memory: ReadonlyMap<string, Buffer>, sizes: { readonly T: number; readonly R: number }, options?: Pick<EmulateOptions, 'backwards' | 'multiprocessors'>,
 ) => void;
 
-/** Compiles kernels into one library. */
+/** Compiles kernels, each once a test file. */
 export function loadEmulator(kernels: readonly CudaKernelText[]): Emulator {
-  const library = compile(kernels);
-  return ({ launch, parameters, symbol }, memory, sizes, options = {}) => {
+  const run = compile(kernels);
+  return (text, memory, sizes, options = {}) => {
+    const { launch, parameters, symbol } = text;
     const [table, sizesTable] = [Buffer.alloc(parameters.length * 8), Buffer.alloc(parameters.length * 8)];
     parameters.forEach((name, at) => {
       table.writeBigUInt64LE(koffi.address(memory.get(name)!), at * 8);
       sizesTable.writeBigUInt64LE(BigInt(memory.get(name)!.length), at * 8);
     });
     const [x, y] = [launch.gridX, launch.gridY].map((each) => blocksOf(each, sizes, options.multiprocessors ?? 3));
-    if (library(symbol)(table, sizesTable, sizes.T, sizes.R, x!, y!, launch.threads, options.backwards === true ? 1 : 0) === 0) {
+    if (run(text)(table, sizesTable, sizes.T, sizes.R, x!, y!, launch.threads, options.backwards === true ? 1 : 0) === 0) {
       throw new Error(`${symbol}: threads wait for each other for ever, at a barrier that not all of them reach.`);
     }
   };
