@@ -1,17 +1,13 @@
 /** Generated attention as text: goldens, legality and defaults, and what NVIDIA's compiler makes of it (no GPU needed). */
-import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { attentionSchedules, defaultAttentionSchedule, isLegalAttention } from '../../../codegen/cuda/attention.js';
-import type { CudaArch, CudaAttentionSchedule } from '../../../ir/cuda.js';
+import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
 import { CUDA_ARCHS } from '../../../ir/cuda.js';
+import { compileByNvcc, hasNvcc, type NvccReport } from '../../support/nvcc.js';
 import type { Shape } from './attentionHarness.js';
 import { attentionModule, generate } from './attentionHarness.js';
 
-const HAS_NVCC = spawnSync('nvcc', ['--version']).status === 0;
-if (!HAS_NVCC) console.warn('SKIPPED: nvcc is not on PATH, so no attention kernel was compiled for a GPU.');
+if (!hasNvcc) console.warn('SKIPPED: nvcc is not on PATH, so no attention kernel was compiled for a GPU.');
 
 const schedule = (skeleton: 'mma' | 'simt', queries: number, keys = 32): CudaAttentionSchedule => ({ kind: 'attention', skeleton, queries, keys });
 const SHAPE: Shape = { heads: 52, kvHeads: 52, headDim: 128, dtype: 'bf16' };
@@ -81,39 +77,24 @@ describe('schedules of attention', () => {
   });
 });
 
-interface Compiled { readonly registers: number; readonly spilledBytes: number; readonly staticBytes: number }
+/** A kernel, and how many blocks of it a multiprocessor is to hold by their registers. */
+const COMPILED: readonly (readonly [Shape, CudaAttentionSchedule, number])[] = [
+  [{ ...SHAPE, headDim: 64 }, schedule('mma', 64), 4], [{ ...SHAPE, dtype: 'f16' }, schedule('mma', 64), 3],
+  [{ ...SHAPE, headDim: 48, hasQueryRow: true, out: 'f32' }, schedule('mma', 128), 2], [SHAPE, schedule('mma', 128), 1],
+  [{ ...SHAPE, headDim: 256 }, schedule('mma', 64), 1], [SHAPE, schedule('simt', 16), 4], [{ ...SHAPE, headDim: 37, dtype: 'f32', mask: 'bias' }, schedule('simt', 32), 4],
+];
 
-function compile(text: string, arch: CudaArch): Compiled {
-  const folder = mkdtempSync(join(tmpdir(), 'tilewright-nvcc-'));
-  try {
-    const source = join(folder, 'kernel.cu');
-    writeFileSync(source, text);
-    const number = arch.slice(3);
-    const flags = ['-cubin', `-gencode=arch=compute_${number},code=${arch}`, '-Xptxas', '-v', '-Werror', 'all-warnings'];
-    const run = spawnSync('nvcc', [...flags, '-o', join(folder, 'kernel.cubin'), source], { encoding: 'utf8' });
-    expect(run.status, run.stderr).toBe(0);
-    const figure = (pattern: RegExp): number => Number(pattern.exec(run.stderr)?.[1] ?? NaN);
-    return {
-      registers: figure(/Used (\d+) registers/), staticBytes: figure(/(\d+) bytes smem/),
-      spilledBytes: figure(/(\d+) bytes spill stores/) + figure(/(\d+) bytes spill loads/),
-    };
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
-}
+describe.skipIf(!hasNvcc).each(CUDA_ARCHS)('attention compiled for %s', (arch) => {
+  const kernels = COMPILED.map(([s, plan]) => generate(s, plan, 7680));
+  let reports: readonly NvccReport[];
+  beforeAll(() => { reports = compileByNvcc(kernels.map(({ symbol, text }) => ({ symbol, source: text })), arch); }, 240_000);
 
-describe.skipIf(!HAS_NVCC).each(CUDA_ARCHS)('attention compiled for %s', (arch) => {
-  it.each([
-    [{ ...SHAPE, headDim: 64 }, schedule('mma', 64), 4], [{ ...SHAPE, dtype: 'f16' }, schedule('mma', 64), 3],
-    [{ ...SHAPE, headDim: 48, hasQueryRow: true, out: 'f32' }, schedule('mma', 128), 2], [SHAPE, schedule('mma', 128), 1],
-    [{ ...SHAPE, headDim: 256 }, schedule('mma', 64), 1], [SHAPE, schedule('simt', 16), 4], [{ ...SHAPE, headDim: 37, dtype: 'f32', mask: 'bias' }, schedule('simt', 32), 4],
-  ] as const)('spills nothing: %o %o', (s, plan, blocks) => {
-    const { text, launch } = generate(s, plan, 7680);
-    const { registers, spilledBytes, staticBytes } = compile(text, arch);
-    expect(spilledBytes).toBe(0);
+  it.each(COMPILED.map(([s, plan, blocks], i) => ({ s, plan, blocks, i })))('spills nothing: $s $plan', ({ plan, blocks, i }) => {
+    const { registers, spillStores, spillLoads, staticBytes } = reports[i]!;
+    expect(spillStores + spillLoads).toBe(0);
     // Registers are granted to a warp in lots of 256.
-    expect(Math.ceil(registers / 8) * 8 * launch.threads * blocks).toBeLessThanOrEqual(65_536);
+    expect(Math.ceil(registers / 8) * 8 * kernels[i]!.launch.threads * blocks).toBeLessThanOrEqual(65_536);
     // isLegalAttention counts on this.
     expect(staticBytes).toBeLessThanOrEqual(plan.skeleton === 'mma' ? 2048 + 7680 / 4 : 1024);
-  }, 120_000);
+  });
 });

@@ -1,17 +1,13 @@
 /** The Hopper contraction as text: golden, maps and launch, legality, choice of tiles, and what NVIDIA's compiler makes of it. */
-import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { defaultCudaSchedule, emitCudaKernel } from '../../../codegen/cuda/index.js';
 import { defaultWgmmaSchedule, isLegalWgmma, waveEfficiency, wgmmaCandidates } from '../../../codegen/cuda/wgmma/index.js';
 import type { CudaGemmSchedule, CudaKernelText } from '../../../ir/cuda.js';
+import { compileByNvcc, hasNvcc, type NvccReport } from '../../support/nvcc.js';
 import type { HeadCase, LayerGemm, WgmmaCase } from './wgmmaKernels.js';
 import { headKernel, layerGemm } from './wgmmaKernels.js';
 
-const HAS_NVCC = spawnSync('nvcc', ['--version']).status === 0;
-if (!HAS_NVCC) console.warn('SKIPPED: nvcc is not on PATH, so no wgmma kernel was compiled for a GPU.');
+if (!hasNvcc) console.warn('SKIPPED: nvcc is not on PATH, so no wgmma kernel was compiled for a GPU.');
 
 const H100 = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 } as const;
 const [HIDDEN, INTER, CAPACITY] = [6656, 17920, 7680];
@@ -154,41 +150,30 @@ describe('choice of tiles', () => {
   });
 });
 
-interface Compiled { readonly log: string; readonly spills: number; readonly registers: number }
-
-/** nvcc's report on a kernel. Throws with its messages where it refuses the text. */
-function compile({ source }: CudaKernelText): Compiled {
-  const folder = mkdtempSync(join(tmpdir(), 'wgmma-'));
-  try {
-    writeFileSync(join(folder, 'k.cu'), source);
-    const { status, stdout, stderr } = spawnSync('nvcc', ['-gencode=arch=compute_90a,code=sm_90a', '-cubin', '-Xptxas', '-v', '-o', 'k.cubin', 'k.cu'], { cwd: folder, encoding: 'utf8' });
-    const log = `${stdout}${stderr}`;
-    if (status !== 0) throw new Error(log);
-    return { log, spills: Number(/(\d+) bytes spill stores/.exec(log)?.[1]), registers: Number(/Used (\d+) registers/.exec(log)?.[1]) };
-  } finally {
-    rmSync(folder, { recursive: true, force: true });
-  }
-}
-
 /** A few words that are set once a tile may be kept in local memory; accumulators may not. */
 const FEW_BYTES = 32;
 
-describe.skipIf(!HAS_NVCC)('compiled for sm_90a', () => {
-  it.each([
-    ['ping-pong, row values, heads rotated', large('qkv'), PINGPONG],
-    ['ping-pong, residual and row sums', large('o'), PINGPONG],
-    ['ping-pong, residual and row sums, the most accumulators', large('o'), { ...PINGPONG, tn: 208 }],
-    ['cooperative, interleaved', large('gateUp'), COOPERATIVE],
-    ['ping-pong, the most accumulators', large('gateUp'), { ...PINGPONG, tn: 208 }],
-    ['tall tiles, f16, one block a cluster', layerGemm('down', HIDDEN, INTER, 128, 'f16'), { ...PINGPONG, tm: 192, tn: 128, cluster: 1 }],
-    ['the vocabulary, cooperative', HEAD, COOPERATIVE],
-    ['the vocabulary, ping-pong', HEAD, { ...PINGPONG, tm: 64, tn: 256 }],
-    ['two slabs a stage', layerGemm('o', 256, 512, 64), { ...COOPERATIVE, tn: 64, tk: 128, stages: 2 }],
-  ] as const)('%s keeps its accumulators in registers', (_, c, schedule) => {
+const COMPILED: readonly (readonly [string, WgmmaCase | HeadCase, CudaGemmSchedule])[] = [
+  ['ping-pong, row values, heads rotated', large('qkv'), PINGPONG],
+  ['ping-pong, residual and row sums', large('o'), PINGPONG],
+  ['ping-pong, residual and row sums, the most accumulators', large('o'), { ...PINGPONG, tn: 208 }],
+  ['cooperative, interleaved', large('gateUp'), COOPERATIVE],
+  ['ping-pong, the most accumulators', large('gateUp'), { ...PINGPONG, tn: 208 }],
+  ['tall tiles, f16, one block a cluster', layerGemm('down', HIDDEN, INTER, 128, 'f16'), { ...PINGPONG, tm: 192, tn: 128, cluster: 1 }],
+  ['the vocabulary, cooperative', HEAD, COOPERATIVE],
+  ['the vocabulary, ping-pong', HEAD, { ...PINGPONG, tm: 64, tn: 256 }],
+  ['two slabs a stage', layerGemm('o', 256, 512, 64), { ...COOPERATIVE, tn: 64, tk: 128, stages: 2 }],
+];
+
+describe.skipIf(!hasNvcc)('compiled for sm_90a', () => {
+  let reports: readonly NvccReport[];
+  beforeAll(() => { reports = compileByNvcc(COMPILED.map(([, c, schedule]) => emit(c, schedule)), 'sm_90a'); }, 240_000);
+
+  it.each(COMPILED.map(([label, c, schedule], i) => ({ label, c, schedule, i })))('$label keeps its accumulators in registers', ({ c, schedule, i }) => {
     expect(legal(c, schedule)).toBe(true);
-    const { log, spills, registers } = compile(emit(c, schedule));
+    const { log, spillStores, registers } = reports[i]!;
     expect(log).not.toMatch(/C7508|C7510|C7512|serialized/);
     expect(registers).toBe(168);
-    expect(spills).toBeLessThanOrEqual(FEW_BYTES);
-  }, 240_000);
+    expect(spillStores).toBeLessThanOrEqual(FEW_BYTES);
+  });
 });

@@ -1,0 +1,55 @@
+/** What NVIDIA's compiler makes of generated kernels, without a GPU: many of them in one translation unit. */
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { render } from '../../codegen/cuda/templates.js';
+import type { CudaArch, CudaKernelText } from '../../ir/cuda.js';
+
+export const hasNvcc = spawnSync('nvcc', ['--version'], { stdio: 'ignore' }).status === 0;
+
+export interface NvccReport {
+  /** What the assembler said of this kernel. */
+  readonly log: string;
+  readonly registers: number;
+  readonly spillStores: number;
+  readonly spillLoads: number;
+  /** Static shared memory, in bytes. */
+  readonly staticBytes: number;
+}
+
+/**
+ * Compiles kernels for `arch`: the prelude once, each kernel's own text in a namespace, for most of a small kernel's time goes
+ * into the headers of CUDA. A report for each, in order. Throws with the compiler's messages where it refuses one or warns of it.
+ */
+export function compileByNvcc(kernels: readonly Pick<CudaKernelText, 'symbol' | 'source'>[], arch: CudaArch): NvccReport[] {
+  const prelude = render('prelude', {});
+  const texts = kernels.map(({ symbol, source }, i) => {
+    if (!source.startsWith(prelude)) throw new Error(`${symbol} does not begin with the prelude`);
+    // Two kernels of one name are two kernels.
+    return `namespace of_${i} {\n${source.slice(prelude.length).replaceAll(new RegExp(`\\b${symbol}\\b`, 'g'), `k_${i}`)}\n}`;
+  });
+  const folder = mkdtempSync(join(tmpdir(), 'tilewright-nvcc-'));
+  try {
+    writeFileSync(join(folder, 'kernels.cu'), [prelude, ...texts].join('\n'));
+    const number = arch.slice(3);
+    const flags = ['-cubin', `-gencode=arch=compute_${number},code=${arch}`, '--std=c++17', '-Werror=all-warnings', '-Xptxas', '-v'];
+    const { status, stdout, stderr } = spawnSync('nvcc', [...flags, '-o', 'kernels.cubin', 'kernels.cu'], { cwd: folder, encoding: 'utf8' });
+    const log = `${stdout}${stderr}`;
+    if (status !== 0) throw new Error(log);
+    const general = log.slice(0, log.indexOf('Compiling entry function'));
+    return kernels.map(({ symbol }, i) => {
+      const from = log.indexOf(`Compiling entry function 'k_${i}'`);
+      if (from < 0) throw new Error(`nvcc reports nothing on ${symbol}:\n${log}`);
+      const to = log.indexOf('Compiling entry function', from + 1);
+      const own = log.slice(from, to < 0 ? undefined : to);
+      const figure = (pattern: RegExp): number => Number(pattern.exec(own)?.[1] ?? NaN);
+      return {
+        log: general + own, registers: figure(/Used (\d+) registers/), spillStores: figure(/(\d+) bytes spill stores/), spillLoads: figure(/(\d+) bytes spill loads/),
+        staticBytes: figure(/(\d+) bytes smem/),
+      };
+    });
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
