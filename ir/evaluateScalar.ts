@@ -21,25 +21,47 @@ export interface ScalarContext {
  * Value of `expr` at (context.row, context.column); booleans are 0 and 1. `select` evaluates only the side it takes.
  * Throws where a leaf has no meaning in this context.
  */
-export const evaluateScalar = (expr: Scalar, context: ScalarContext): number => evaluateAt(expr, context, context.column);
+export const evaluateScalar = (expr: Scalar, context: ScalarContext): number => evaluatorOf(expr)(context, context.column);
 
-function evaluateAt(s: Scalar, context: ScalarContext, column: number): number {
-  if (isUnary(s)) return evaluateUnary[s.op](evaluateAt(s.a, context, column));
-  if (isBinary(s)) return evaluateBinary[s.op](evaluateAt(s.a, context, column), evaluateAt(s.b, context, column));
+type Evaluator = (context: ScalarContext, column: number) => number;
+
+/** An expression is taken apart once, not once an element. */
+const EVALUATORS = new WeakMap<Scalar, Evaluator>();
+
+function evaluatorOf(s: Scalar): Evaluator {
+  let evaluator = EVALUATORS.get(s);
+  if (evaluator === undefined) EVALUATORS.set(s, evaluator = makeEvaluator(s));
+  return evaluator;
+}
+
+function makeEvaluator(s: Scalar): Evaluator {
+  if (isUnary(s)) {
+    const [f, a] = [evaluateUnary[s.op], evaluatorOf(s.a)];
+    return (context, column) => f(a(context, column));
+  }
+  if (isBinary(s)) {
+    const [f, a, b] = [evaluateBinary[s.op], evaluatorOf(s.a), evaluatorOf(s.b)];
+    return (context, column) => f(a(context, column), b(context, column));
+  }
   switch (s.op) {
-    case 'const': return s.value;
-    case 'arg': return context.arg === undefined ? misplaced(s) : context.arg(s.index);
-    case 'acc': return context.acc === undefined ? misplaced(s) : context.acc(s.index, context.row, column);
-    case 'load': return context.load === undefined ? misplaced(s) : context.load(s.buffer, s.access, context.row, column);
-    case 'rowSum': return context.rowSum === undefined ? misplaced(s) : context.rowSum(s.buffer, s.via, context.row);
-    case 'rowIndex': return context.row;
-    case 'columnIndex': return column;
-    case 'select': return evaluateAt(evaluateAt(s.condition, context, column) !== 0 ? s.a : s.b, context, column);
+    case 'const': return () => s.value;
+    case 'arg': return (context) => (context.arg === undefined ? misplaced(s) : context.arg(s.index));
+    case 'acc': return (context, column) => (context.acc === undefined ? misplaced(s) : context.acc(s.index, context.row, column));
+    case 'load': return (context, column) => (context.load === undefined ? misplaced(s) : context.load(s.buffer, s.access, context.row, column));
+    case 'rowSum': return (context) => (context.rowSum === undefined ? misplaced(s) : context.rowSum(s.buffer, s.via, context.row));
+    case 'rowIndex': return (context) => context.row;
+    case 'columnIndex': return (_, column) => column;
+    case 'select': {
+      const [condition, a, b] = [evaluatorOf(s.condition), evaluatorOf(s.a), evaluatorOf(s.b)];
+      return (context, column) => (condition(context, column) !== 0 ? a : b)(context, column);
+    }
     case 'rotateHalf': {
-      if (context.headDim === undefined) return misplaced(s);
-      const half = context.headDim / 2;
-      const first = column % context.headDim < half;
-      return first ? -evaluateAt(s.a, context, column + half) : evaluateAt(s.a, context, column - half);
+      const a = evaluatorOf(s.a);
+      return (context, column) => {
+        if (context.headDim === undefined) return misplaced(s);
+        const half = context.headDim / 2;
+        return column % context.headDim < half ? -a(context, column + half) : a(context, column - half);
+      };
     }
     default: return s satisfies never;
   }

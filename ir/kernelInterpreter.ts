@@ -58,9 +58,7 @@ function gemm(memory: KernelMemory, kernel: GemmKernel): void {
     const n = segment.columns * matrices;
     if (weight.rows !== n) throw new Error(`weight '${segment.weight}' has ${weight.rows} rows, the segment needs ${n}.`);
     const acc = new Float64Array(rows * n);
-    for (let row = 0; row < rows; row++) {
-      for (let j = 0; j < n; j++) acc[row * n + j] = dot(a.data, row * a.columns, weight.data, j * kernel.k, kernel.k);
-    }
+    for (let row = 0; row < rows; row++) dots(a.data, row * a.columns, weight.data, 0, kernel.k, acc.subarray(row * n, (row + 1) * n));
     program(memory, segment.outputs, rows, segment.columns, {
       acc: (index, row, column) => acc[row * n + index * segment.columns + column]!,
       headDim: segment.pairing.kind === 'rotate' ? segment.pairing.headDim : undefined,
@@ -151,10 +149,9 @@ function logProb(memory: KernelMemory, kernel: LogProbKernel): void {
     const scale = evaluateScalar(kernel.rowScale, context);
     const target = memory.index(kernel.target, row, kernel.vocab);
     for (let start = 0; start < kernel.vocab; start += LOGPROB_BLOCK) {
-      const z: number[] = [];
-      for (let j = start; j < Math.min(start + LOGPROB_BLOCK, kernel.vocab); j++) {
-        z.push(scale * dot(a.data, row * a.columns, weight.data, j * kernel.k, kernel.k));
-      }
+      const z = new Float64Array(Math.min(LOGPROB_BLOCK, kernel.vocab - start));
+      dots(a.data, row * a.columns, weight.data, start * kernel.k, kernel.k, z);
+      z.forEach((product, j) => { z[j] = scale * product; });
       const max = z.reduce((most, value) => Math.max(most, value), -Infinity);
       const part = [max, z.reduce((sum, value) => sum + Math.exp(value - max), 0), start + z.indexOf(max), z[target - start] ?? -Infinity];
       parts.data.set(part, row * parts.columns + (4 * start) / LOGPROB_BLOCK);
@@ -200,6 +197,27 @@ function programContext(memory: KernelMemory, leaves: Pick<ScalarContext, 'acc' 
       return sum;
     },
   };
+}
+
+/** Products of one row of `a` with as many consecutive rows of `b` as `out` has elements: four sums at a time, each in order of k. */
+function dots(a: Float64Array, aStart: number, b: Float64Array, bStart: number, length: number, out: Float64Array): void {
+  const whole = out.length - (out.length % 4);
+  for (let j = 0; j < whole; j += 4) {
+    const [b0, b1, b2, b3] = [bStart + j * length, bStart + (j + 1) * length, bStart + (j + 2) * length, bStart + (j + 3) * length];
+    let [s0, s1, s2, s3] = [0, 0, 0, 0];
+    for (let i = 0; i < length; i++) {
+      const x = a[aStart + i]!;
+      s0 += x * b[b0 + i]!;
+      s1 += x * b[b1 + i]!;
+      s2 += x * b[b2 + i]!;
+      s3 += x * b[b3 + i]!;
+    }
+    out[j] = s0;
+    out[j + 1] = s1;
+    out[j + 2] = s2;
+    out[j + 3] = s3;
+  }
+  for (let j = whole; j < out.length; j++) out[j] = dot(a, aStart, b, bStart + j * length, length);
 }
 
 function dot(a: Float64Array, aStart: number, b: Float64Array, bStart: number, length: number): number {
