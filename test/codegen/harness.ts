@@ -175,7 +175,7 @@ export function runGenerated(module: KernelModule, options: RunOptions): RunResu
   const isas = [...new Set(options.schedules.map((schedule) => schedule.isa))];
   const isEmulated = isas.includes('amx') && !hasFlags('amx_bf16');
   const own = compilerFlags(isEmulated ? isas.map((isa) => (isa === 'amx' ? 'avx512' : isa)) : isas);
-  const flags = [...(options.isQuick === true ? own.map((flag) => (flag === '-O3' ? '-O1' : flag)) : own), ...(isEmulated ? ['-DTW_EMULATE_AMX'] : [])];
+  const flags = [...(options.isQuick === true ? own.map((flag) => (flag === '-O3' ? '-Og' : flag)) : own), ...(isEmulated ? ['-DTW_EMULATE_AMX'] : [])];
   const library = compile(emitTranslationUnit(emitted) + DRIVER, flags);
   const run = library.func('double tw_test_run(void *kernel, void *buffers, int64_t T, int64_t R, int64_t scratch, int32_t workers)');
   const memory = new Map<string, Buffer>();

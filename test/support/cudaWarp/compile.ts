@@ -9,7 +9,7 @@ import { runFolder } from '../runFolder.js';
 
 const WARP = fileURLToPath(new URL('warp.h', import.meta.url));
 const FLAGS = [
-  '-std=c++17', '-Og', '-fPIC', '-ffp-contract=off', '-fno-strict-aliasing', '-march=native', '-fno-stack-protector',
+  '-std=c++17', '-O1', '-fPIC', '-ffp-contract=off', '-fno-strict-aliasing', '-march=native', '-fno-stack-protector',
   '-Wall', '-Wno-unknown-pragmas', '-Wno-unused-function', '-Wno-maybe-uninitialized',
 ];
 const compile = (args: readonly string[]): void => {
