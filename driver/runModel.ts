@@ -1,4 +1,5 @@
 /** `run`: a checkpoint or artifact scores a question set. Tokenising overlaps compiling and loading. */
+import { statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { bucketCostModel } from '../autotune/bucketCost.js';
 import { UserError } from '../errors.js';
@@ -7,7 +8,7 @@ import {
   type EvaluateOptions, type Evaluation, type LoadedQuestions, type Progress, type QuestionPlan, type ResultsInput, type Scored, type ScorerLimits, type Task,
 } from '../eval/index.js';
 import type { Checkpoint } from '../models/checkpoint.js';
-import { describeTokenizer } from '../models/tokenizer.js';
+import { describeTokenizer, type TokenizerSpec } from '../models/tokenizer.js';
 import { roundUp } from '../ir/types.js';
 import { loadAddon } from '../runtime/cpu/addon.js';
 import { contextLimit, isaOf, type CompiledModel } from './compile.js';
@@ -48,7 +49,7 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   }
   const questions = phases.during('tokenise', () => loadQuestions(
     { path: request.data, task, limit: request.limit, docs: request.docs },
-    { tokenizer: { moduleUrl: new URL('../models/tokenizer.js', import.meta.url).href, spec: tokenizer.spec }, workers: 1 },
+    { tokenizer: { moduleUrl: new URL('../models/tokenizer.js', import.meta.url).href, spec: tokenizer.spec }, workers: isSmall(request.data, tokenizer.spec) ? 0 : 1 },
   ));
   // Awaited below; a failure before that must not count as unhandled.
   questions.catch(() => undefined);
@@ -107,6 +108,22 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   } finally {
     await executor.close();
   }
+}
+
+/** Bytes of a data set and of a tokenizer that take less than the quarter of a second in which a thread loads its modules. */
+const SMALL_BYTES = 256 << 10;
+
+/** Whether a thread of their own would tokenise so few questions later than this one. What is wrong with the files is said by who reads them. */
+function isSmall(data: string, spec: TokenizerSpec): boolean {
+  const bytesOf = (path: string): number => {
+    try {
+      const stat = statSync(path);
+      return stat.isFile() ? stat.size : Infinity;
+    } catch {
+      return Infinity;
+    }
+  };
+  return bytesOf(data) <= SMALL_BYTES && (spec.kind === 'json' ? spec.text.length : bytesOf(spec.path)) <= 2 * SMALL_BYTES;
 }
 
 const TRIM_MS = 200;
