@@ -30,6 +30,8 @@ const common = {
   pool: 'forks' as const,
   // A test must not see what another one mocked.
   restoreMocks: true,
+  // What is built is tested as it is.
+  server: { deps: { external: [/\/dist\//] } },
 };
 
 /** Folders whose files compute, or start processes, and change nothing of their own process: loading the compiler anew for each would take longer than they do. */

@@ -1,11 +1,12 @@
-/** The command as users start it: a process of its own, from dist/. */
-import { spawn, spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+/** The command as users start it: a process of its own, from dist/. Ctrl-C and going on: test/e2e/interrupted.test.ts. */
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readSettings } from '../../settings.js';
+import { runFolder } from '../support/runFolder.js';
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
 const MAIN = join(ROOT, 'dist', 'cli', 'main.js');
@@ -17,7 +18,7 @@ let folder = '';
 beforeAll(() => { folder = mkdtempSync(join(tmpdir(), 'tilewright-built-')); });
 afterAll(() => { rmSync(folder, { recursive: true, force: true }); });
 
-const environment = (): Record<string, string> => ({ PATH: readSettings().path, HOME: folder, TILEWRIGHT_CACHE: join(folder, 'cache') });
+const environment = (): Record<string, string> => ({ PATH: readSettings().path, HOME: folder, TILEWRIGHT_CACHE: join(runFolder(), 'e2e-cache') });
 const tilewright = (...argv: string[]): { status: number | null; stdout: string; stderr: string } =>
   spawnSync(process.execPath, [MAIN, ...argv], { cwd: ROOT, encoding: 'utf8', env: environment(), maxBuffer: 1 << 26 });
 
@@ -47,29 +48,5 @@ describe.skipIf(!isBuilt)('the built command', () => {
     const results = JSON.parse(stdout) as { results: { hellaswag: Record<string, unknown> }; throughput: { questions: number } };
     expect(results.throughput.questions).toBe(3);
     expect(results.results.hellaswag).toHaveProperty('acc,none');
-  }, 240_000);
-
-  it.skipIf(!hasCompiler)('stops at Ctrl-C with a journal, and goes on with the printed command', async () => {
-    const out = join(folder, 'out');
-    const options = ['--out', out, '--max-tokens', '512', '--threads', '1'];
-    const child = spawn(process.execPath, [MAIN, ...RUN, ...options], { cwd: ROOT, env: environment(), stdio: ['ignore', 'pipe', 'pipe'] });
-    let stderr = '';
-    child.stderr.on('data', (chunk: Buffer) => { stderr += chunk.toString(); });
-    // The journal appears when scoring begins.
-    const journal = join(out, 'demo', 'journal_hellaswag.jsonl');
-    const poll = setInterval(() => {
-      if (existsSync(journal) && readFileSync(journal, 'utf8').split('\n').length > 2) {
-        clearInterval(poll);
-        child.kill('SIGINT');
-      }
-    }, 2);
-    const status = await new Promise<number | null>((resolve) => { child.on('close', resolve); });
-    clearInterval(poll);
-    expect(status, stderr).toBe(130);
-    expect(stderr).toMatch(/stopped: [\d,]+ finished questions are in the journal; go on with\n {2}node dist\/cli\/main\.js run models\/demo .* --resume\n$/);
-    const resumed = tilewright(...RUN, ...options, '--resume');
-    expect(resumed.status, resumed.stderr).toBe(0);
-    expect(resumed.stderr).toContain('questions taken over from');
-    expect(readdirSync(join(out, 'demo')).filter((name) => name.startsWith('samples_'))).toHaveLength(1);
   }, 240_000);
 });

@@ -92,7 +92,7 @@ const CASES: readonly Case[] = [
 ];
 
 describe.skipIf(!isBuilt)('a checkpoint that cannot be run', () => {
-  test.concurrent.each(CASES)('$name', async ({ make, error, hint }) => {
+  test.each(CASES)('$name', async ({ make, error, hint }) => {
     const out = temporaryFolder();
     const said = failure(await tilewright(runArguments(make(), data, '--out', out)));
     for (const part of error) expect(said.error).toMatch(part);

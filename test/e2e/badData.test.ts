@@ -9,6 +9,8 @@ import {
 } from './support.js';
 
 const three = questions(3);
+/** More than the model's context, which is what a choice is too long for then. */
+const ROOMY = ['--max-tokens', '256'];
 
 interface Case {
   readonly name: string;
@@ -37,14 +39,14 @@ const CASES: readonly Case[] = [
 ];
 
 beforeAll(async () => {
-  if (isBuilt) await warmCache(writeCheckpoint());
+  if (isBuilt) await warmCache(writeCheckpoint(), ...ROOMY);
 });
 
 describe.skipIf(!isBuilt)('a question set that cannot be scored', () => {
   const model = writeCheckpoint();
-  test.concurrent.each(CASES)('$name', async ({ make, error, hint }) => {
+  test.each(CASES)('$name', async ({ make, error, hint }) => {
     const out = temporaryFolder();
-    const said = failure(await tilewright(runArguments(model, make(), '--out', out)));
+    const said = failure(await tilewright(runArguments(model, make(), ...ROOMY, '--out', out)));
     for (const part of error) expect(said.error).toMatch(part);
     expect(said.error.split('\n')).toHaveLength(1);
     expect(said.hint).toMatch(hint);
@@ -57,7 +59,7 @@ const withValue = (name: string, at: number, value: number): StoredTensor[] => t
   (tensor.name === name ? { ...tensor, values: tensor.values.map((each, i) => (i === at ? value : each)) } : tensor));
 
 describe.skipIf(!isBuilt)('weights that are not numbers', () => {
-  test.concurrent.each<[string, string, number, RegExp]>([
+  test.each<[string, string, number, RegExp]>([
     ['NaN in the last layer\'s down projection', 'model.layers.1.mlp.down_proj.weight', NaN, /layers\.1\.ffn\.down/],
     ['NaN in the first layer\'s down projection', 'model.layers.0.mlp.down_proj.weight', NaN, /layers\.0\.ffn\.down/],
     ['NaN in the first layer\'s queries', 'model.layers.0.self_attn.q_proj.weight', NaN, /layers\.0\.attention\.\S*q/],
@@ -66,7 +68,7 @@ describe.skipIf(!isBuilt)('weights that are not numbers', () => {
   ])('%s: layer and question are named, and nothing is scored', async (_, tensor, value, layer) => {
     const out = temporaryFolder();
     const model = writeCheckpoint({ weights: safetensorsFile(withValue(tensor, 70, value)) });
-    const { error, hint } = failure(await tilewright(runArguments(model, writeData(three), '--out', out)));
+    const { error, hint } = failure(await tilewright(runArguments(model, writeData(three), ...ROOMY, '--out', out)));
     expect(error).toMatch(/^question \d+, choice \d+.*: a value is NaN or infinite, first in /);
     expect(error.slice(error.indexOf('first in'))).toMatch(layer);
     expect(hint).toMatch(/weights/i);
@@ -83,7 +85,7 @@ describe.skipIf(!isBuilt)('weights that are not numbers', () => {
     const model = writeCheckpoint({ config: { tie_word_embeddings: false }, weights: safetensorsFile(weights) });
     const out = temporaryFolder();
     const asked = questions(200).map((question, i) => (i === 150 ? { ...question, choices: [question.choices[0] ?? '', `a ${letter} b`], label: 0 } : question));
-    const { error } = failure(await tilewright(runArguments(model, writeData(asked), '--out', out)));
+    const { error } = failure(await tilewright(runArguments(model, writeData(asked), ...ROOMY, '--out', out)));
     expect(error).toMatch(/^question 150, choice 1: a value is NaN or infinite, first in /);
   });
 });

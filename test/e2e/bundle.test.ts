@@ -92,7 +92,7 @@ describe.skipIf(reason !== undefined)('the bundle', () => {
   });
 
   it('scores questions on the CPU', () => {
-    const { status, stdout, stderr } = start('./tilewright', ['run', 'models/demo', '--task', 'hellaswag', '--data', 'examples/everyday.jsonl', '--limit', '5', '--json'], bundle());
+    const { status, stdout, stderr } = start('./tilewright', ['run', 'models/demo', '--task', 'hellaswag', '--data', 'examples/everyday.jsonl', '--limit', '5', '--max-tokens', '96', '--json'], bundle());
     expect([status, stderr]).toEqual([0, '']);
     const results = JSON.parse(stdout) as { results: { hellaswag: Record<string, unknown> }; throughput: { questions: number } };
     expect(results.throughput.questions).toBe(5);

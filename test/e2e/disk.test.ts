@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { prepareArtifact } from '../../driver/artifact.js';
-import { CAPACITY, failure, filesOf, isBuilt, questions, runArguments, success, temporaryFolder, textOf, tilewright, writeCheckpoint, writeData } from './support.js';
+import { CAPACITY, failure, filesOf, isBuilt, questions, runArguments, success, temporaryFolder, textOf, tilewright, tilewrightProcess, writeCheckpoint, writeData } from './support.js';
 
 const works = (command: string, ...args: string[]): boolean => spawnSync(command, args, { stdio: 'ignore' }).status === 0;
 
@@ -87,7 +87,7 @@ describe.skipIf(!isBuilt)('a disk that refuses', () => {
 
   test.skipIf(!hasLimit)('a journal that may not grow ends the run; resuming finishes it', async () => {
     const out = temporaryFolder();
-    const { error, hint } = failure(await tilewright(run(out), limited(Math.floor(journalBytes() / 2))));
+    const { error, hint } = failure(await tilewrightProcess(run(out), limited(Math.floor(journalBytes() / 2))));
     expect(error).toMatch(/cannot write .*journal_multiple_choice\.jsonl: the file would exceed the size limit/);
     expect(hint).toContain('--resume');
     await goesOn(out);
@@ -95,7 +95,7 @@ describe.skipIf(!isBuilt)('a disk that refuses', () => {
 
   test.skipIf(!hasLimit)('samples that do not fit leave the journal; resuming writes them', async () => {
     const out = temporaryFolder();
-    const { error, hint } = failure(await tilewright(run(out), limited(journalBytes() + 1000)));
+    const { error, hint } = failure(await tilewrightProcess(run(out), limited(journalBytes() + 1000)));
     expect(error).toMatch(/cannot write .*samples_.*: the file would exceed the size limit/);
     expect(hint).toContain('--resume');
     await goesOn(out);
@@ -114,13 +114,13 @@ describe.skipIf(!isBuilt)('a disk that refuses', () => {
     const folder = temporaryFolder();
     const artifact = join(folder, 'small.tw');
     const compile = ['compile', model, ...CAPACITY, '-o', artifact];
-    const first = failure(await tilewright(compile, limited(32_768)));
+    const first = failure(await tilewrightProcess(compile, limited(32_768)));
     expect(first.error).toMatch(/cannot write .*small\.tw: the file would exceed the size limit/);
     expect(first.hint).toMatch(/space/);
     expect(readdirSync(folder)).toEqual([]);
     success(await tilewright(compile));
     const before = readFileSync(join(artifact, 'manifest.json'), 'utf8');
-    failure(await tilewright(compile, limited(32_768)));
+    failure(await tilewrightProcess(compile, limited(32_768)));
     expect(readdirSync(folder)).toEqual(['small.tw']);
     expect(readFileSync(join(artifact, 'manifest.json'), 'utf8')).toBe(before);
   });

@@ -1,17 +1,17 @@
 /** Runs that are stopped or killed go on where they were, and end as if nothing had happened. */
 import { spawnSync } from 'node:child_process';
-import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { VOLATILE_FIELDS } from '../../eval/results.js';
 import {
-  failure, filesOf, isBuilt, questions, random, runArguments, safetensorsFile, start, success, temporaryFolder, tensorsOf, textOf, tilewright,
-  writeCheckpoint, writeData, type Running,
+  failure, filesOf, isBuilt, journalReaches, journalSize, killedAt, questions, random, runArguments, safetensorsFile, start, success, temporaryFolder,
+  tensorsOf, textOf, tilewright, tilewrightProcess, writeCheckpoint, writeData, type Running,
 } from './support.js';
 
 describe.skipIf(!isBuilt)('a run', () => {
   const model = writeCheckpoint();
-  const QUESTIONS = 1000;
+  const QUESTIONS = 500;
   const data = writeData(questions(QUESTIONS));
   const undisturbed = temporaryFolder();
   // One thread and small micro-batches: a run long enough to be stopped in its midst.
@@ -32,23 +32,15 @@ describe.skipIf(!isBuilt)('a run', () => {
     expect(textOf(out, 'samples')).toBe(samples);
     expect(steadyResults(out)).toEqual(steadyResults(undisturbed));
   };
-  const journalSize = (out: string): number => {
-    const [path] = filesOf(out, 'journal');
-    return path !== undefined && existsSync(path) ? statSync(path).size : 0;
-  };
   /** Whole lines of the journal that are finished questions. */
   const finishedIn = (out: string): number => readFileSync(filesOf(out, 'journal')[0] ?? '', 'utf8').split('\n').length - 2;
-  /** Waits until the journal has so many bytes, or the run has ended. */
-  const journalReaches = async ({ process: child }: Running, out: string, bytes: number): Promise<void> => {
-    while (child.exitCode === null && child.signalCode === null && journalSize(out) < bytes) await sleep(5);
-  };
 
   beforeAll(async () => {
     success(await tilewright(run(undisturbed)));
     // A second time, the kernels being compiled: how long an undisturbed run takes, and that it gives the same.
     const again = temporaryFolder();
     const begin = performance.now();
-    success(await tilewright(run(again)));
+    success(await tilewrightProcess(run(again)));
     seconds = (performance.now() - begin) / 1000;
     samples = textOf(undisturbed, 'samples');
     isAsUndisturbed(again);
@@ -60,10 +52,15 @@ describe.skipIf(!isBuilt)('a run', () => {
   });
 
   test('stopped with Ctrl-C keeps what is finished, says how to go on, and does when told so', async () => {
-    const out = temporaryFolder();
-    const running = start(run(out));
-    await journalReaches(running, out, 5000);
-    running.process.kill('SIGINT');
+    let out = '';
+    let running: Running;
+    do {
+      out = temporaryFolder();
+      running = start(run(out));
+      await journalReaches(running, out, 5000);
+      running.process.kill('SIGINT');
+      // A machine that lets nobody look before a run is over is asked again.
+    } while ((await running.ended).status === 0);
     const { status, signal, stdout, stderr } = await running.ended;
     expect({ status, signal, stdout }, stderr).toEqual({ status: 130, signal: null, stdout: '' });
     const kept = finishedIn(out);
@@ -93,32 +90,34 @@ describe.skipIf(!isBuilt)('a run', () => {
   });
 
   test('killed at any moment goes on with --resume and ends as if undisturbed', async () => {
-    const out = temporaryFolder();
+    let out = '';
     const next = random(2026);
     const end = journalSize(undisturbed);
     // Moments of the clock, which may fall before the journal is there, and moments of the journal, which fall between its writes.
     const moments: ((running: Running) => Promise<unknown>)[] = [
       () => sleep(1000 * seconds * 0.3 * next()),
       (running) => journalReaches(running, out, 1),
-      (running) => journalReaches(running, out, end * (0.1 + 0.2 * next())),
+      (running) => journalReaches(running, out, end * (0.2 + 0.4 * next())),
       () => sleep(1000 * seconds * (0.3 + 0.3 * next())),
-      (running) => journalReaches(running, out, end * (0.4 + 0.2 * next())),
       (running) => journalReaches(running, out, end * 0.98),
     ];
     let killed = 0;
-    for (const [i, moment] of moments.entries()) {
-      const before = journalSize(out);
-      const running = start(run(out, ...(i === 0 ? [] : ['--resume'])));
-      await moment(running);
-      running.process.kill('SIGKILL');
-      const { signal, status } = await running.ended;
-      // On a machine that was slow at first, one of the clock's moments may come after the end.
-      if (signal === null && status === 0) break;
-      expect(signal).toBe('SIGKILL');
-      killed++;
-      expect(journalSize(out)).toBeGreaterThanOrEqual(Math.min(before, end * 0.9));
+    // A run may be over before its moment has come: all from the beginning where too few were killed.
+    while (killed < 3) {
+      killed = 0;
+      out = temporaryFolder();
+      for (const [i, moment] of moments.entries()) {
+        const before = journalSize(out);
+        const running = start(run(out, ...(i === 0 ? [] : ['--resume'])));
+        await moment(running);
+        running.process.kill('SIGKILL');
+        const { signal, status } = await running.ended;
+        if (signal === null && status === 0) break;
+        expect(signal).toBe('SIGKILL');
+        killed++;
+        expect(journalSize(out)).toBeGreaterThanOrEqual(Math.min(before, end * 0.9));
+      }
     }
-    expect(killed).toBeGreaterThanOrEqual(3);
     success(await tilewright(run(out, '--resume')));
     expect(textOf(out, 'samples')).toBe(samples);
     expect(steadyResults(out)).toEqual(steadyResults(undisturbed));
@@ -127,10 +126,7 @@ describe.skipIf(!isBuilt)('a run', () => {
 
   test('whose journal ends in half a line loses that line alone', async () => {
     const out = temporaryFolder();
-    const running = start(run(out));
-    await journalReaches(running, out, 20_000);
-    running.process.kill('SIGKILL');
-    await running.ended;
+    await killedAt(10_000, out, run(out));
     const [journal = ''] = filesOf(out, 'journal');
     const text = readFileSync(journal, 'utf8');
     const whole = text.slice(0, text.lastIndexOf('\n') + 1);
@@ -142,7 +138,7 @@ describe.skipIf(!isBuilt)('a run', () => {
 
   test('that is complete can be resumed: nothing is scored again, the results are the same', async () => {
     const out = temporaryFolder();
-    success(await tilewright(run(out)));
+    cpSync(undisturbed, out, { recursive: true });
     const { stdout } = success(await tilewright(run(out, '--resume', '--json')));
     expect(JSON.parse(stdout)).toMatchObject({ throughput: { questions: 0, tokensComputed: 0 } });
     const both = filesOf(out, 'samples').map((path) => readFileSync(path, 'utf8'));
@@ -154,10 +150,7 @@ describe.skipIf(!isBuilt)('a run', () => {
     const otherData = writeData(questions(QUESTIONS, 8));
     const otherModel = writeCheckpoint({ weights: safetensorsFile(tensorsOf(2)) });
     beforeAll(async () => {
-      const running = start(run(out));
-      await journalReaches(running, out, 5000);
-      running.process.kill('SIGKILL');
-      await running.ended;
+      await killedAt(5000, out, run(out));
     });
     const swapped = (what: string, by: string): string[] => run(out, '--resume').map((argument) => (argument === what ? by : argument));
 

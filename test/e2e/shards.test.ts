@@ -1,11 +1,10 @@
 /** Parts of a run, scored by processes of their own and merged, are the whole run: on the demonstration model. */
-import { copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { copyFileSync, cpSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { VOLATILE_FIELDS } from '../../eval/results.js';
 import {
-  answersOf, failure, filesOf, isBuilt, questions, ROOT, start, success, temporaryFolder, textOf, tilewright, writeCheckpoint, writeData, type Outcome,
+  answersOf, failure, filesOf, isBuilt, killedAt, questions, ROOT, success, temporaryFolder, textOf, tilewright, tilewrightProcess, writeCheckpoint, writeData, type Outcome,
 } from './support.js';
 
 const MODEL = join(ROOT, 'models', 'demo');
@@ -13,10 +12,10 @@ const DATA = join(ROOT, 'examples', 'everyday.jsonl');
 
 describe.skipIf(!isBuilt)('shards', () => {
   const run = (out: string, ...more: string[]): string[] =>
-    ['run', MODEL, '--task', 'hellaswag', '--data', DATA, '--threads', '1', '--max-tokens', '256', '--out', out, ...more];
+    ['run', MODEL, '--task', 'hellaswag', '--data', DATA, '--threads', '1', '--out', out, ...more];
   // A small model where many runs are needed, with the kernels of other tests of interrupted runs.
   const small = writeCheckpoint();
-  const smallData = writeData(questions(1000));
+  const smallData = writeData(questions(400));
   const runSmall = (out: string, ...more: string[]): string[] =>
     ['run', small, '--task', 'multiple_choice', '--data', smallData, '--threads', '1', '--max-tokens', '96', '--out', out, ...more];
   const folderOf = (out: string, shard: string, model = 'demo'): string => join(out, model, `shard-${shard.replace('/', '-of-')}`);
@@ -42,7 +41,7 @@ describe.skipIf(!isBuilt)('shards', () => {
   const parts = temporaryFolder();
   beforeAll(async () => {
     success(await tilewright(run(whole)));
-    await Promise.all(['1/3', '2/3', '3/3'].map(async (shard) => success(await tilewright(run(parts, '--shard', shard)))));
+    await Promise.all(['1/3', '2/3', '3/3'].map(async (shard) => success(await tilewrightProcess(run(parts, '--shard', shard)))));
   });
   const copyOfParts = (): string => {
     const copy = temporaryFolder();
@@ -91,10 +90,7 @@ describe.skipIf(!isBuilt)('shards', () => {
     const [undisturbed, out, merged] = [temporaryFolder(), temporaryFolder(), temporaryFolder()];
     success(await tilewright(runSmall(undisturbed)));
     const journal = join(folderOf(out, '2/2', 'small'), 'journal_multiple_choice.jsonl');
-    const running = start(runSmall(out, '--shard', '2/2'));
-    while (running.process.exitCode === null && !(existsSync(journal) && statSync(journal).size > 5000)) await sleep(5);
-    running.process.kill('SIGKILL');
-    await running.ended;
+    await killedAt(5000, out, runSmall(out, '--shard', '2/2'));
     expect(filesOf(out, 'results')).toEqual([]);
     expect(readFileSync(journal, 'utf8')).toMatch(/^\{"journal":1,"run":\{.*"shard":"2\/2"/);
     expect(failure(await merge(out, '--out', merged)).error).toContain('no shard has results yet');

@@ -1,10 +1,16 @@
 /** End to end: small checkpoints and question sets made up here, and the real command as a process. */
 import { spawn, type ChildProcess } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { Writable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { afterAll, expect, vi } from 'vitest';
+import type * as AllCommands from '../../cli/allCommands.js';
+import type { Io, StopSignal } from '../../cli/io.js';
+import type * as Program from '../../cli/program.js';
+import type { RunProgress } from '../../driver/requests.js';
 import { readSettings } from '../../settings.js';
 import { runFolder } from '../support/runFolder.js';
 
@@ -199,11 +205,99 @@ export function start(args: readonly string[], options: { readonly prefix?: read
   return { process: child, cwd, env, ended, stderr: () => stderr };
 }
 
-/** Runs the command to its end. */
-export const tilewright = (args: readonly string[], options: Parameters<typeof start>[1] = {}): Promise<Outcome> => start(args, options).ended;
+/** A stream that remembers, and is no terminal. */
+class Recorder extends Writable {
+  readonly isTTY = false;
+  text = '';
+
+  override _write(chunk: string | Buffer, _encoding: BufferEncoding, done: () => void): void {
+    this.text += chunk.toString();
+    done();
+  }
+}
+
+export interface Here {
+  /** Variables of the environment beside those that every command has. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** Called with every progress of a run, between two micro-batches, however fast they are; `press` is Ctrl-C. */
+  readonly onProgress?: (progress: RunProgress, press: () => void) => void;
+}
+
+/** As built: a module of dist/, which the tests' own compiler leaves as it is. */
+const built = (path: string): Promise<unknown> => import(/* @vite-ignore */ pathToFileURL(join(ROOT, 'dist', path)).href);
+
+async function runHere(args: readonly string[], { onProgress }: Here): Promise<Outcome> {
+  const { createCli } = await built('cli/program.js') as typeof Program;
+  const { ALL_COMMANDS } = await built('cli/allCommands.js') as typeof AllCommands;
+  const [stdout, stderr] = [new Recorder(), new Recorder()];
+  const listeners = new Set<(signal: StopSignal) => void>();
+  let died: StopSignal | undefined;
+  const io: Io = {
+    stdout, stderr, isDebug: false, invocation: 'tilewright',
+    now: () => performance.now(),
+    onStop: (listener) => {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+    die: (signal) => { died = signal; },
+  };
+  const press = (): void => { for (const listener of listeners) listener('SIGINT'); };
+  const commands: typeof ALL_COMMANDS = onProgress === undefined ? ALL_COMMANDS : {
+    ...ALL_COMMANDS,
+    run: (request, ui) => ALL_COMMANDS.run(request, {
+      ...ui,
+      run: (progress) => {
+        ui.run(progress);
+        onProgress(progress, press);
+      },
+    }),
+  };
+  const status = await createCli(commands, io).run(args);
+  expect(died).toBeUndefined();
+  expect(listeners.size).toBe(0);
+  return { status, signal: null, stdout: stdout.text, stderr: stderr.text };
+}
+
+/** What decides how a run goes, and may be set where the tests run. */
+const INHERITED = [
+  'TILEWRIGHT_CC', 'TILEWRIGHT_CACHE_LIMIT', 'TILEWRIGHT_DEVICE_TIMEOUT', 'TILEWRIGHT_DEVICE_MEMORY', 'TILEWRIGHT_PEERS', 'TILEWRIGHT_SHARDS',
+  'SLURM_ARRAY_TASK_ID', 'SLURM_PROCID', 'SLURM_NTASKS', 'JOB_COMPLETION_INDEX',
+];
+
+/** With the variables that a process would be started with. */
+async function withEnvironment<T>(more: Readonly<Record<string, string>>, work: () => Promise<T>): Promise<T> {
+  for (const name of INHERITED) vi.stubEnv(name, undefined);
+  for (const [name, value] of Object.entries({ TILEWRIGHT_CACHE: CACHE, ...more })) vi.stubEnv(name, value);
+  try {
+    return await work();
+  } finally {
+    vi.unstubAllEnvs();
+  }
+}
+
+// Processes of devices are started with the flags of this one.
+process.execArgv = [...process.execArgv, '--no-opt'];
+
+let last: Promise<unknown> = Promise.resolve();
+
+/**
+ * Runs the command to its end as its main module does, in this process: one that has its modules loaded, which takes
+ * longer than most of what is asked of it here. One at a time: the environment is the process's. What depends on being a
+ * process — signals, limits, exit — is tested with start().
+ */
+export function tilewright(args: readonly string[], options: Here = {}): Promise<Outcome> {
+  const outcome = last.then(() => withEnvironment(options.env ?? {}, () => runHere(args, options)));
+  last = outcome.catch(() => undefined);
+  return outcome;
+}
+
+/** Runs the command to its end in a process of its own. */
+export const tilewrightProcess = (args: readonly string[], options: Parameters<typeof start>[1] = {}): Promise<Outcome> => start(args, options).ended;
 
 /** Files of tests share these kernels: the first to run compiles them. */
-export const CAPACITY = ['--max-tokens', '256'];
+export const CAPACITY = ['--max-tokens', '96'];
+/** For stand-ins of GPUs, whose kernels take no time to compile: micro-batches of several trees. */
+export const GPU_CAPACITY = ['--max-tokens', '256'];
 export const runArguments = (model: string, data: string, ...more: string[]): string[] =>
   ['run', model, '--task', 'multiple_choice', '--data', data, '--threads', '2', ...(more.includes('--max-tokens') ? [] : CAPACITY), ...more];
 
@@ -253,3 +347,28 @@ export const answersOf = (out: string): Answer[] => textOf(out, 'samples').trimE
   const sample = JSON.parse(line) as { readonly doc_id: number; readonly filtered_resps: readonly (readonly [string, string])[] };
   return { docId: sample.doc_id, ll: sample.filtered_resps.map(([ll]) => Number(ll)) };
 });
+
+/** Bytes of the journal of a run. */
+export function journalSize(out: string): number {
+  const [path] = filesOf(out, 'journal');
+  return path === undefined ? 0 : statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+}
+
+/** Waits until the journal has so many bytes, or the run has ended. */
+export async function journalReaches({ process: child }: Running, out: string, bytes: number): Promise<void> {
+  while (child.exitCode === null && child.signalCode === null && journalSize(out) < bytes) await sleep(5);
+}
+
+/** Starts a run with results in `out` and kills it once its journal has so many bytes; another one where it was over before that. */
+export async function killedAt(bytes: number, out: string, args: readonly string[]): Promise<void> {
+  for (;;) {
+    const running = start(args);
+    await journalReaches(running, out, bytes);
+    running.process.kill('SIGKILL');
+    const { signal, status, stderr } = await running.ended;
+    if (signal === 'SIGKILL') return;
+    expect(status, stderr).toBe(0);
+    rmSync(out, { recursive: true });
+    mkdirSync(out);
+  }
+}

@@ -1,11 +1,32 @@
 /** A GPU for the real command: the fake driver and the stand-in of NVRTC, as the environment of a process. */
+import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { hasCc, makeNvrtc } from '../../runtime/cuda/fakeCompilers.js';
 import { buildPackShim, hasCxx } from '../../runtime/cuda/packShim.js';
+import { runFolder } from '../runFolder.js';
 import { compileLibrary } from './fakeDriver.js';
 
 export const canFakeGpu = hasCc && hasCxx();
+
+/** The folder of the libraries, which the files of one run share. */
+function builtOnce(): string {
+  const folder = join(runFolder(), 'fake-gpu');
+  if (existsSync(folder)) return folder;
+  const own = `${folder}-${process.pid}`;
+  mkdirSync(own);
+  compileLibrary(own, 'libcuda', { file: fileURLToPath(new URL('fakeCuda.c', import.meta.url)) });
+  buildPackShim(own);
+  makeNvrtc(join(own, 'libnvrtc.so.13'));
+  try {
+    renameSync(own, folder);
+  } catch (error) {
+    // Another file built them at the same time.
+    if (!existsSync(folder)) throw error;
+    rmSync(own, { recursive: true });
+  }
+  return folder;
+}
 
 /** Its kernels compute nothing but the runtime's own: what they leave is finite rubbish, the same each time. */
 export class FakeGpu {
@@ -16,9 +37,10 @@ export class FakeGpu {
 
   constructor(folder: string) {
     this.folder = folder;
-    this.driver = compileLibrary(folder, 'libcuda', { file: fileURLToPath(new URL('fakeCuda.c', import.meta.url)) });
-    this.host = buildPackShim(folder).library;
-    this.nvrtc = makeNvrtc(join(folder, 'nvrtc', 'libnvrtc.so.13'));
+    const libraries = builtOnce();
+    this.driver = join(libraries, 'libcuda.so');
+    this.host = join(libraries, 'packShim.so');
+    this.nvrtc = join(libraries, 'libnvrtc.so.13');
   }
 
   /** The stand-in of another version of NVRTC. */

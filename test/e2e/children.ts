@@ -1,0 +1,74 @@
+/** Processes that own devices of a run: who they are, and moments at which all of them compute. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Here } from './support.js';
+
+/** A file of a process; empty where the process is gone. */
+function procFile(pid: number, name: string): string {
+  try {
+    return readFileSync(`/proc/${pid}/${name}`, 'utf8');
+  } catch {
+    return '';
+  }
+}
+
+/** State and parent; a zombie whom nobody has buried yet has state Z. */
+function statusOf(pid: number): { readonly state: string; readonly parent: number } {
+  const [state = '', parent = ''] = procFile(pid, 'stat').split(') ').at(-1)?.split(' ') ?? [];
+  return { state, parent: Number(parent) };
+}
+
+/** Ids of the processes that own devices of a run whose process is `parent`. */
+export const devicesOf = (parent: number): number[] => readdirSync('/proc').filter((name) => /^\d+$/.test(name)).map(Number)
+  .filter((pid) => statusOf(pid).parent === parent && procFile(pid, 'cmdline').includes('devices/child.js')).sort((a, b) => a - b);
+
+export const isAlive = (pid: number): boolean => !/^(Z|X|)$/.test(statusOf(pid).state);
+
+export async function allGone(pids: readonly number[]): Promise<boolean> {
+  const latest = performance.now() + 30_000;
+  while (pids.some(isAlive) && performance.now() < latest) await sleep(20);
+  return !pids.some(isAlive);
+}
+
+const pause = (milliseconds: number): unknown => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, milliseconds);
+
+/** Holds this process until all of its children that are still there have loaded their kernels, or a driver, and then have nothing to do. */
+function holdUntilLoaded(): number[] {
+  const latest = performance.now() + 60_000;
+  for (let calm = 0; performance.now() < latest; pause(20)) {
+    const pids = devicesOf(process.pid);
+    calm = pids.every((pid) => statusOf(pid).state === 'S' && /kernels\.so|libcuda/.test(procFile(pid, 'maps'))) ? calm + 1 : 0;
+    if (calm === 5) return pids;
+  }
+  throw new Error('a process of a device has not loaded within a minute');
+}
+
+/** Micro-batches after which every device that is ready has been asked something. */
+const ASKED = 6;
+
+/**
+ * Acts once in the midst of a run in this process, when all its devices compute: the run is held until the last of them
+ * has loaded, however long that takes, and is not near its end.
+ */
+export function midst(count: number, act: (pids: readonly number[], press: () => void) => void): NonNullable<Here['onProgress']> {
+  let pids: number[] | undefined;
+  let left = ASKED;
+  return ({ questionsDone, questionsTotal }, press) => {
+    if (questionsDone === 0 || left === 0) return;
+    pids ??= holdUntilLoaded();
+    if (--left > 0) return;
+    if (pids.length !== count) throw new Error(`${pids.length} processes of devices, not ${count}`);
+    if (questionsDone > questionsTotal / 2) throw new Error(`too late: ${questionsDone} of ${questionsTotal} questions`);
+    act(pids, press);
+  };
+}
+
+/** Lets every device of a run in this process take part: none is so late that the others have done everything. */
+export function together(): NonNullable<Here['onProgress']> {
+  let isHeld = false;
+  return ({ questionsDone }) => {
+    if (questionsDone === 0 || isHeld) return;
+    isHeld = true;
+    holdUntilLoaded();
+  };
+}
