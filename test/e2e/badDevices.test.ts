@@ -30,10 +30,10 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several devices',
     return textOf(out, 'samples');
   })();
 
-  test.each(['3', 'all'])('--devices %s gives the answers of one', async (devices) => {
+  test('--devices all gives the answers of one', async () => {
     const wanted = await onOne();
     const out = temporaryFolder();
-    const { stderr } = success(await run([], out, '--devices', devices));
+    const { stderr } = success(await run([], out, '--devices', 'all'));
     expect(stderr).not.toContain('warning');
     expect(textOf(out, 'samples')).toBe(wanted);
   });
