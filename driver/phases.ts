@@ -16,12 +16,13 @@ export class Phases {
 
   /** Ends the present phase and begins another. */
   begin(name: string): void {
-    this.end();
-    this.present = { name, begin: clock() };
+    const now = clock();
+    this.end(now);
+    this.present = { name, begin: now };
   }
 
-  end(): void {
-    if (this.present !== undefined) this.ended.push({ ...this.present, end: clock() });
+  end(now = clock()): void {
+    if (this.present !== undefined) this.ended.push({ ...this.present, end: now });
     this.present = undefined;
   }
 

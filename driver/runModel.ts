@@ -12,7 +12,7 @@ import { describeTokenizer, type TokenizerSpec } from '../models/tokenizer.js';
 import { roundUp } from '../ir/types.js';
 import { loadAddon } from '../runtime/cpu/addon.js';
 import { contextLimit, isaOf, type CompiledModel } from './compile.js';
-import { detectMachine } from './machine.js';
+import { detectMachine, type Machine } from './machine.js';
 import { modelName } from './model.js';
 import { beginOpening, type Opening } from './open.js';
 import { openDevices } from './devices/openDevices.js';
@@ -49,7 +49,7 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   }
   const questions = phases.during('tokenise', () => loadQuestions(
     { path: request.data, task, limit: request.limit, docs: request.docs },
-    { tokenizer: { moduleUrl: new URL('../models/tokenizer.js', import.meta.url).href, spec: tokenizer.spec }, workers: isSmall(request.data, tokenizer.spec) ? 0 : 1 },
+    { tokenizer: { moduleUrl: new URL('../models/tokenizer.js', import.meta.url).href, spec: tokenizer.spec }, workers: isSmall(request.data, tokenizer.spec) ? 0 : threadsToTokenise(opening.target, machine) },
   ));
   // Awaited below; a failure before that must not count as unhandled.
   questions.catch(() => undefined);
@@ -109,6 +109,13 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
     await executor.close();
   }
 }
+
+/** Cores for a thread that tokenises: the package is multithreaded inside, what makes JavaScript's numbers of its own is not. */
+const TOKENISER_CORES = 8;
+
+/** Each holds tens of megabytes, which a run on a CPU has promised not to use, and which a host of GPUs has. */
+const threadsToTokenise = (target: Opening['target'], { cpu }: Machine): number =>
+  (target === 'cpu' ? 1 : Math.min(4, Math.max(1, Math.floor(cpu.cores / TOKENISER_CORES))));
 
 /** Bytes of a data set and of a tokenizer that take less than the quarter of a second in which a thread loads its modules. */
 const SMALL_BYTES = 256 << 10;
