@@ -109,11 +109,8 @@ describe('source files', () => {
   });
 });
 
+// What is here is held to the rule by `npm run lint`.
 describe('imports', () => {
-  it('go only where the import rule lets them, without a cycle', () => {
-    expect(importViolations(ROOT)).toEqual([]);
-  }, 120_000);
-
   it('are reported where they break the rule', () => {
     const folder = mkdtempSync(join(tmpdir(), 'tilewright-imports-'));
     try {
