@@ -40,8 +40,8 @@ const TOGETHER = ['autotune', 'bench', 'ci', 'cli', 'driver', 'eval', 'examples'
 export default defineConfig({
   test: {
     globalSetup: ['test/globalSetup.ts'],
-    // Two even on two processors: much of a test's time is spent waiting for compilers and other processes.
-    maxWorkers: Math.max(2, availableParallelism() - 1),
+    // One more than two processors: part of a test's time is spent waiting for other processes, and for time to pass.
+    maxWorkers: Math.max(3, availableParallelism() - 1),
     sequence: { sequencer: LongestFirst },
     passWithNoTests: false,
     // The machine-readable result beside the printed one: .ci/summary.mjs counts from it.
