@@ -196,11 +196,6 @@ void packInputs(const CudaProgram &program, uint8_t *area, const Napi::Value &va
 /** A program's outputs from a pinned area, as an array of ArrayBuffers. */
 Napi::Array copyOutputs(Napi::Env env, const CudaProgram &program, const uint8_t *area, CudaBatchSize size);
 
-/** False where absent. */
-bool optionalFlag(const Napi::Object &object, const char *name);
-
-Napi::Float64Array toFloat64(Napi::Env env, const std::vector<double> &values);
-
 /** { begin, end } */
 Napi::Object toSpan(Napi::Env env, double begin, double end);
 

@@ -38,17 +38,6 @@ Napi::Array copyOutputs(Napi::Env env, const CudaProgram &program, const uint8_t
   return outputs;
 }
 
-bool optionalFlag(const Napi::Object &object, const char *name) {
-  const Napi::Value value = object.Get(name);
-  return !value.IsUndefined() && booleanArg(value, name);
-}
-
-Napi::Float64Array toFloat64(Napi::Env env, const std::vector<double> &values) {
-  auto array = Napi::Float64Array::New(env, values.size());
-  std::copy(values.begin(), values.end(), array.Data());
-  return array;
-}
-
 Napi::Object toSpan(Napi::Env env, double begin, double end) {
   Napi::Object object = Napi::Object::New(env);
   object.Set("begin", begin);

@@ -8,9 +8,7 @@
 namespace tw {
 namespace {
 
-constexpr int64_t MAX_EXTENT = int64_t{1} << 31;
-
-DType parseDType(const Napi::Value &value, const std::string &what) {
+DType parseWeightDType(const Napi::Value &value, const std::string &what) {
   const std::string name = stringArg(value, what);
   if (name == "f32") return DType::F32;
   if (name == "f16") return DType::F16;
@@ -27,7 +25,7 @@ struct OwnedJob {
 PackSource parseSource(const Napi::Value &value, size_t k, OwnedJob &owner, const std::string &what) {
   const Napi::Object object = objectArg(value, what);
   PackSource source;
-  source.dtype = parseDType(object.Get("dtype"), what + ".dtype");
+  source.dtype = parseWeightDType(object.Get("dtype"), what + ".dtype");
   source.rows = static_cast<size_t>(integerArg(object.Get("rows"), what + ".rows", 1, MAX_EXTENT));
   const std::string kind = stringArg(object.Get("kind"), what + ".kind");
   if (kind == "memory") {
@@ -76,7 +74,7 @@ std::shared_ptr<OwnedJob> parseJob(const Napi::Object &object) {
   auto owned = std::make_shared<OwnedJob>();
   PackJob &job = owned->job;
   job.layout = parseLayout(object.Get("layout"));
-  job.dtype = parseDType(object.Get("dtype"), "dtype");
+  job.dtype = parseWeightDType(object.Get("dtype"), "dtype");
   if (job.layout == PackJob::Layout::Vnni && job.dtype != DType::BF16) fail("layout vnni holds bf16 only");
   if (job.layout == PackJob::Layout::Panels && job.dtype == DType::F16) fail("layout panels holds f32 or bf16 only");
   job.k = static_cast<size_t>(integerArg(object.Get("k"), "k", 1, MAX_EXTENT));

@@ -19,9 +19,6 @@ struct Extent {
   }
 };
 
-/** Larger micro-batches than this are a mistake, and products of it with a stride stay far from overflow. */
-constexpr int64_t MAX_EXTENT = int64_t{1} << 31;
-
 /** From T, R or a number. */
 Extent parseExtent(const Napi::Value &value, const std::string &what);
 

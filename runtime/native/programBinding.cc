@@ -161,17 +161,6 @@ void copyInputs(const Program &program, const Napi::Value &value, BatchSize size
   }
 }
 
-bool optionalFlag(const Napi::Object &object, const char *name) {
-  const Napi::Value value = object.Get(name);
-  return !value.IsUndefined() && booleanArg(value, name);
-}
-
-Napi::Float64Array toFloat64(Napi::Env env, const std::vector<double> &values) {
-  auto array = Napi::Float64Array::New(env, values.size());
-  std::copy(values.begin(), values.end(), array.Data());
-  return array;
-}
-
 Napi::Value describe(Napi::Env env, const Program &program, BatchSize size, const RunResult &result) {
   Napi::Object object = Napi::Object::New(env);
   Napi::Array outputs = Napi::Array::New(env, program.outputs.size());

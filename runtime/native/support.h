@@ -4,6 +4,7 @@
 #define TILEWRIGHT_SUPPORT_H
 #include <napi.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdint>
@@ -66,6 +67,8 @@ inline int64_t integerArg(const Napi::Value &value, const std::string &what, int
 }
 
 constexpr int64_t MAX_INTEGER = 9007199254740991;
+/** Larger micro-batches or matrices than this are a mistake, and products of it with a stride stay far from overflow. */
+constexpr int64_t MAX_EXTENT = int64_t{1} << 31;
 
 inline size_t sizeArg(const Napi::Value &value, const std::string &what) {
   return static_cast<size_t>(integerArg(value, what, 0, MAX_INTEGER));
@@ -88,6 +91,12 @@ inline bool booleanArg(const Napi::Value &value, const std::string &what) {
   return value.As<Napi::Boolean>().Value();
 }
 
+/** False where absent. */
+inline bool optionalFlag(const Napi::Object &object, const char *name) {
+  const Napi::Value value = object.Get(name);
+  return !value.IsUndefined() && booleanArg(value, name);
+}
+
 inline Napi::Object objectArg(const Napi::Value &value, const std::string &what) {
   if (!value.IsObject()) fail(what + " must be an object");
   return value.As<Napi::Object>();
@@ -106,6 +115,12 @@ std::pair<const T *, size_t> typedArg(const Napi::Value &value, const std::strin
   }
   const auto array = value.As<Napi::TypedArrayOf<T>>();
   return {array.Data(), array.ElementLength()};
+}
+
+inline Napi::Float64Array toFloat64(Napi::Env env, const std::vector<double> &values) {
+  auto array = Napi::Float64Array::New(env, values.size());
+  std::copy(values.begin(), values.end(), array.Data());
+  return array;
 }
 
 /** True where [offset, offset + length) lies in [0, size), without overflow. */
