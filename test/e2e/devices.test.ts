@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { VOLATILE_FIELDS } from '../../eval/results.js';
-import { allGone, devicesOf, midst } from './children.js';
+import { allGone, devicesOf, midst, together } from './children.js';
 import {
   failure, filesOf, isBuilt, questions, safetensorsFile, start, success, temporaryFolder, tensorsOf, textOf, tilewright, writeCheckpoint, writeData, type Running,
 } from './support.js';
@@ -64,7 +64,7 @@ describe.skipIf(!isBuilt)('several devices', () => {
   test('are shown in one timeline, each with its computations and gaps', async () => {
     const file = join(temporaryFolder(), 'trace.json');
     const out = temporaryFolder();
-    success(await tilewright(run(out, '--devices', '2', '--trace', file)));
+    success(await tilewright(run(out, '--devices', '2', '--trace', file), { onProgress: together() }));
     const { traceEvents } = JSON.parse(readFileSync(file, 'utf8')) as { traceEvents: { name: string; ph: string; cat?: string; pid: number; ts?: number; dur?: number; args: { tokens?: number; name?: string } }[] };
     expect(traceEvents.flatMap(({ name, args }) => (name === 'process_name' ? [args.name] : []))).toEqual(['device 0', 'device 1', 'kernels, timed one by one after the run']);
     const computed = traceEvents.filter(({ cat }) => cat === 'compute');
