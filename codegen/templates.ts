@@ -20,6 +20,7 @@ const require = createRequire(import.meta.url);
 export class Templates<Name extends string> {
   readonly #folder: URL;
   readonly #suffix: string;
+  readonly #besides: () => string;
   readonly #ready = new Map<Name, Handlebars.TemplateDelegate<object>>();
   #build: ((name: Name) => Handlebars.TemplateDelegate<object>) | undefined;
   #hash: string | undefined;
@@ -27,10 +28,12 @@ export class Templates<Name extends string> {
   /**
    * @param folder a URL that ends in a slash.
    * @param suffix of the files, `.c.hbs` for example.
+   * @param besides text that belongs to every template, for the digest.
    */
-  constructor(folder: URL, suffix: string) {
+  constructor(folder: URL, suffix: string, besides: () => string = () => '') {
     this.#folder = folder;
     this.#suffix = suffix;
+    this.#besides = besides;
   }
 
   /** Prints a template. Unknown names in the template are an error, nothing is escaped. */
@@ -43,10 +46,10 @@ export class Templates<Name extends string> {
     return template(values);
   }
 
-  /** Hex digest of the text of every template, and of `more`: what was measured with other skeletons says nothing about these. */
-  hash(more = ''): string {
+  /** Hex digest of the text of every template and what is besides: what was measured with other skeletons says nothing about these. */
+  hash(): string {
     if (this.#hash === undefined) {
-      const digest = createHash('sha256').update(more);
+      const digest = createHash('sha256').update(this.#besides());
       for (const file of readdirSync(fileURLToPath(this.#folder)).filter((file) => file.endsWith(this.#suffix)).sort()) digest.update(file).update(this.#text(file));
       this.#hash = digest.digest('hex').slice(0, 16);
     }

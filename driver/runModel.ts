@@ -1,5 +1,4 @@
 /** `run`: a checkpoint or artifact scores a question set. Tokenising overlaps compiling and loading. */
-import { statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { bucketCostModel } from '../autotune/bucketCost.js';
 import { UserError } from '../errors.js';
@@ -8,17 +7,18 @@ import {
   type EvaluateOptions, type Evaluation, type LoadedQuestions, type Progress, type QuestionPlan, type ResultsInput, type Scored, type ScorerLimits, type Task,
 } from '../eval/index.js';
 import type { Checkpoint } from '../models/checkpoint.js';
-import { describeTokenizer, type TokenizerSpec } from '../models/tokenizer.js';
+import { describeTokenizer } from '../models/tokenizer.js';
 import { roundUp } from '../ir/types.js';
 import { loadAddon } from '../runtime/cpu/addon.js';
 import { contextLimit, isaOf, type CompiledModel } from './compile.js';
-import { detectMachine, type Machine } from './machine.js';
+import { detectMachine } from './machine.js';
 import { modelName } from './model.js';
 import { beginOpening, type Opening } from './open.js';
 import { openDevices } from './devices/openDevices.js';
 import { Phases, printPhases } from './phases.js';
 import { Interrupted, type RunProgress, type RunRequest, type RunResult, type Ui } from './requests.js';
 import { PlanScorer, type BatchCost, type Executor } from './scorer.js';
+import { tokeniserThreads } from './tokeniserThreads.js';
 import { profileEvents, timelineEvents, writeTrace } from './trace.js';
 import { VERSION } from './version.js';
 import { BatchWork } from './work.js';
@@ -49,7 +49,7 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   }
   const questions = phases.during('tokenise', () => loadQuestions(
     { path: request.data, task, limit: request.limit, docs: request.docs },
-    { tokenizer: { moduleUrl: new URL('../models/tokenizer.js', import.meta.url).href, spec: tokenizer.spec }, workers: isSmall(request.data, tokenizer.spec) ? 0 : threadsToTokenise(opening.target, machine) },
+    { tokenizer: { moduleUrl: new URL('../models/tokenizer.js', import.meta.url).href, spec: tokenizer.spec }, workers: tokeniserThreads(request.data, tokenizer.spec, opening.target, machine.cpu.cores) },
   ));
   // Awaited below; a failure before that must not count as unhandled.
   questions.catch(() => undefined);
@@ -108,29 +108,6 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   } finally {
     await executor.close();
   }
-}
-
-/** Cores for a thread that tokenises: the package is multithreaded inside, what makes JavaScript's numbers of its own is not. */
-const TOKENISER_CORES = 8;
-
-/** Each holds tens of megabytes, which a run on a CPU has promised not to use, and which a host of GPUs has. */
-const threadsToTokenise = (target: Opening['target'], { cpu }: Machine): number =>
-  (target === 'cpu' ? 1 : Math.min(4, Math.max(1, Math.floor(cpu.cores / TOKENISER_CORES))));
-
-/** Bytes of a data set and of a tokenizer that take less than the quarter of a second in which a thread loads its modules. */
-const SMALL_BYTES = 256 << 10;
-
-/** Whether a thread of their own would tokenise so few questions later than this one. What is wrong with the files is said by who reads them. */
-function isSmall(data: string, spec: TokenizerSpec): boolean {
-  const bytesOf = (path: string): number => {
-    try {
-      const stat = statSync(path);
-      return stat.isFile() ? stat.size : Infinity;
-    } catch {
-      return Infinity;
-    }
-  };
-  return bytesOf(data) <= SMALL_BYTES && (spec.kind === 'json' ? spec.text.length : bytesOf(spec.path)) <= 2 * SMALL_BYTES;
 }
 
 const TRIM_MS = 200;
