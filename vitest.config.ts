@@ -23,9 +23,9 @@ class LongestFirst extends BaseSequencer {
 /** Of both projects below. */
 const common = {
   environment: 'node' as const,
-  // Compiling a kernel or a whole small model takes seconds on two cores; anything slower sets its own limit.
-  testTimeout: 30_000,
-  hookTimeout: 60_000,
+  // Ends what hangs. What compiles a whole small model takes half a minute on two cores, and a multiple of it beside others.
+  testTimeout: 300_000,
+  hookTimeout: 300_000,
   // Processes, not threads: a crash in native code then names the test file that caused it.
   pool: 'forks' as const,
   // A test must not see what another one mocked.

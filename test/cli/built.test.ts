@@ -48,5 +48,5 @@ describe.skipIf(!isBuilt)('the built command', () => {
     const results = JSON.parse(stdout) as { results: { hellaswag: Record<string, unknown> }; throughput: { questions: number } };
     expect(results.throughput.questions).toBe(3);
     expect(results.results.hellaswag).toHaveProperty('acc,none');
-  }, 240_000);
+  });
 });

@@ -62,7 +62,7 @@ describe('tiles of a real processor', () => {
     const schedule: CpuSchedule = { kind: 'gemm', isa: 'amx', mr: 32, nr: 32, kc: 64, mb: 64, nb: 64 };
     const library = compile(emitTranslationUnit([emitKernel(kernelNamed(AMX, 'down'), AMX, schedule, 128)]), compilerFlags(['amx']));
     expect(library.symbol(emitKernel(kernelNamed(AMX, 'down'), AMX, schedule, 128).symbol)).toBeTruthy();
-  }, 60_000);
+  });
 });
 
 describe('kernelSignature', () => {

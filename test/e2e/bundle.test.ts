@@ -97,7 +97,7 @@ describe.skipIf(reason !== undefined)('the bundle', () => {
     const results = JSON.parse(stdout) as { results: { hellaswag: Record<string, unknown> }; throughput: { questions: number } };
     expect(results.throughput.questions).toBe(5);
     expect(results.results.hellaswag).toHaveProperty('acc,none');
-  }, 120_000);
+  });
 
   it('runs the GPU tests, or says that nothing was tested', () => {
     const { status, stdout } = start('./test-gpu.sh', [], bundle());
@@ -108,11 +108,11 @@ describe.skipIf(reason !== undefined)('the bundle', () => {
     expect(passed + skipped).toBeGreaterThan(0);
     expect(status).toBe(passed > 0 ? 0 : 77);
     if (skipped > 0) expect(stdout).toMatch(/!! SKIPPED: .*\n!!   \w+: /);
-  }, 120_000);
+  });
 
   it('is not made of something that is no Node', () => {
     writeFileSync(place('script'), `#!/bin/sh\n${'#'.repeat(100)}\necho v20.0.0\n`, { mode: 0o755 });
     const { status, stderr } = make('--node', place('script'));
     expect([status, stderr]).toEqual([1, `error: ${place('script')} is no program for Linux x64\nhint: name one: npm run bundle -- --node /path/to/node\n`]);
-  }, 60_000);
+  });
 });

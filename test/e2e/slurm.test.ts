@@ -64,7 +64,7 @@ describe.skipIf(!isBuilt || !hasSlurm)('a Slurm array', () => {
     MODEL: model, DATA: data, TASK: 'multiple_choice', OUT: join(folder, 'shards'),
   });
   const slurm = (program: string, ...args: string[]): string => {
-    const { status, stdout, stderr } = spawnSync(program, args, { cwd: folder, env: environment(), encoding: 'utf8', timeout: 30_000 });
+    const { status, stdout, stderr } = spawnSync(program, args, { cwd: folder, env: environment(), encoding: 'utf8', timeout: 60_000 });
     expect(status, `${program} ${args.join(' ')}: ${stderr}`).toBe(0);
     return stdout.trim();
   };

@@ -184,7 +184,7 @@ export interface Running {
 }
 
 /** Longer than any command here takes on a busy machine: what is still there then hangs, and its outcome says so. */
-const PATIENCE_MS = 90_000;
+const PATIENCE_MS = 200_000;
 
 /** Processes of a second or two end before optimised JavaScript pays: a quarter of their CPU time went into making it. */
 const NODE = [process.execPath, '--no-opt'] as const;

@@ -38,7 +38,7 @@ const sum = (values: readonly number[]): number => values.reduce((total, value) 
 const impliedNone = (list: readonly Golden[]): number => sum(list.map(({ n_ctx, n_cont }) => sum(n_cont.map((n) => n_ctx + n - 1))));
 const impliedContext = (list: readonly Golden[]): number => sum(list.map(({ n_ctx, n_cont }) => n_ctx + sum(n_cont.map((n) => n - 1))));
 
-describe.skipIf(isAbsent)('real question sets', { timeout: 120_000 }, () => {
+describe.skipIf(isAbsent)('real question sets', () => {
   it.each([['demo', 'hellaswag', 'demo'], ['mha-2m', 'hellaswag', 'mha-2m'], ['gqa-4m', 'hellaswag', 'gqa-4m'], ['demo', 'arc_challenge', 'arc-demo']] as const)(
     'the tokenizer of %s gives the token counts of the golden file on %s', async (checkpoint, task, goldenName) => {
       const count = 400;

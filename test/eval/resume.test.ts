@@ -70,7 +70,7 @@ function outcome(out: string): { samples: string; results: string; journal: stri
 const newOut = (): string => mkdtempSync(join(tmpdir(), 'tilewright-resume-'));
 const journalOf = (out: string): string => join(out, 'fake', 'journal_multiple_choice.jsonl');
 
-describe('kill and resume', { timeout: 60_000 }, () => {
+describe('kill and resume', () => {
   it('after kill -9, twice, the files are those of an undisturbed run', async () => {
     const [whole, killed] = [newOut(), newOut()];
     expect(await run(whole)).toBe(0);

@@ -86,7 +86,7 @@ describe.each<MaskKind>(['tree', 'slidingWindow'])('a model in stages (mask %s)'
     compiled = await compile(mask);
     launches = compiled.model.plan.launches.length;
     whole = await closing(await create([]));
-  }, 120_000);
+  });
   afterAll(async () => {
     await Promise.all(open.map((executor) => executor.close()));
   });

@@ -54,7 +54,7 @@ describe('attention on CUDA agrees with float64', () => {
     expect(isLegalAttention(kernel, module, plan, { sharedBytes: 166_912 })).toBe(true);
     const data = dataOf(s, ends(trees), i + 1);
     expect(distance(s, plan, data)).toBeLessThan(tolerance(s, plan));
-  }, 60_000);
+  });
 
   it.each(ADVERSARIES)('on %s', (name, trees) => {
     for (const [plan, dtype] of ADVERSARIAL) {
@@ -67,7 +67,7 @@ describe('attention on CUDA agrees with float64', () => {
       const answer = (i: number): Float64Array => rowsOf(out, 6 * 48, 29 + 13 * i, 29 + 13 * (i + 1));
       for (const i of [1, 2, 3]) answer(i).forEach((x, at) => { expect(Math.abs(x - answer(0)[at]!)).toBeLessThan(2 * tolerance(s, plan)); });
     }
-  }, 60_000);
+  });
 
   it.each([MMA, SIMT])('where queries are gathered, repeated and out of order: $skeleton', (plan) => {
     const s = GATHERED;
@@ -76,7 +76,7 @@ describe('attention on CUDA agrees with float64', () => {
     const row = [end.length - 1, 0, ...Array.from({ length: 75 }, () => Math.floor((random() + 1) / 2 * end.length * 0.999))];
     expect(distance(s, plan, dataOf(s, end, 3, row))).toBeLessThan(tolerance(s, plan));
     expect(distance(s, plan, dataOf(s, end, 3, [end.length - 2]))).toBeLessThan(tolerance(s, plan));
-  }, 60_000);
+  });
 
   it.each(['f32', 'bf16'] as const)('with a materialised bias in %s', (dtype) => {
     const s = biased(dtype);
@@ -89,7 +89,7 @@ describe('attention on CUDA agrees with float64', () => {
     });
     const data = dataOf(s, end, 5, [3, 60, 17]);
     expect(distance(s, SIMT, { T, inputs: new Map([...data.inputs, ['bias', bias]]) })).toBeLessThan(tolerance(s, SIMT));
-  }, 60_000);
+  });
 });
 
 /** Out of every visible key the same, out of every other key nothing: column j counts visible keys that are j modulo d. */
@@ -107,7 +107,7 @@ describe.each([MMA, schedule('mma', 16), SIMT])('the mask of $skeleton with $que
         if (Math.abs(out[q * 64 + j]! - want) > 1e-6) expect.fail(`query ${q} column ${j}: ${out[q * 64 + j]!}, not ${want}`);
       }
     }
-  }, 60_000);
+  });
 });
 
 describe.each(ANSWERS)('an answer of $plan.skeleton', ({ plan, dtype }) => {
@@ -123,7 +123,7 @@ describe.each(ANSWERS)('an answer of $plan.skeleton', ({ plan, dtype }) => {
       expectSame(emulate(s, plan, cut(together, from, to)).out, rowsOf(whole, 96, from, to), `tree ${i} alone`);
       expectSame(emulate(s, plan, cut(together, from, together.T)).out, rowsOf(whole, 96, from, together.T), `trees from ${i} on`);
     }
-  }, 60_000);
+  });
 
   it('has the same bits under every legal schedule, and gathered', () => {
     const others = schedulesLike(s, plan);
@@ -132,13 +132,13 @@ describe.each(ANSWERS)('an answer of $plan.skeleton', ({ plan, dtype }) => {
     const row = [170, 3, 60, 62, 61, 15, together.T - 1];
     const gathered = emulate({ ...s, hasQueryRow: true }, plan, { T: together.T, inputs: new Map([...together.inputs, ['row', Float64Array.from(row)]]) }).out;
     row.forEach((token, i) => { expectSame(rowsOf(gathered, 96, i, i + 1), rowsOf(whole, 96, token, token + 1), `token ${token}`); });
-  }, 60_000);
+  });
 
   it('has the same bits whenever copies land and in whatever order threads run', () => {
     expectSame(emulate(s, plan, together, { late: false }).out, whole, 'early copies');
     expectSame(emulate(s, plan, together, { backwards: true }).out, whole, 'backwards');
     expectSame(emulate(s, plan, together, { tokensCapacity: 1024 }).out, whole, 'a larger capacity');
-  }, 60_000);
+  });
 
   it('is not touched by NaN and infinity of other trees', () => {
     const poisoned = new Map([...together.inputs].map(([name, x]) => [name, x.slice()]));
@@ -152,7 +152,7 @@ describe.each(ANSWERS)('an answer of $plan.skeleton', ({ plan, dtype }) => {
     expectSame(rowsOf(got, 96, 0, from), rowsOf(whole, 96, 0, from), 'before the poison');
     expectSame(rowsOf(got, 96, to, together.T), rowsOf(whole, 96, to, together.T), 'behind the poison');
     expect(rowsOf(got, 96, from, to).every(Number.isNaN)).toBe(true);
-  }, 60_000);
+  });
 });
 
 /** The emulation would see what it is there to see. */
@@ -177,5 +177,5 @@ describe('a kernel that forgets', () => {
       }
     });
     expect(outcomes.some((out) => typeof out === 'string' || out.some((x, i) => !Object.is(x, whole[i])))).toBe(true);
-  }, 60_000);
+  });
 });

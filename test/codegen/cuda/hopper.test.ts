@@ -62,7 +62,7 @@ describe('a layer by warpgroup products', () => {
       else if (name === 'parts') expect({ name, error: error(...withoutColumns(got.get(name)!, values)) }).toSatisfy((x: { error: number }) => x.error < 3e-2);
       else if (got.has(name)) expect({ name, error: error(got.get(name)!, values) }).toSatisfy((x: { error: number }) => x.error < (dtype === 'bf16' ? 3e-2 : 4e-3));
     }
-  }, 240_000);
+  });
 });
 
 describe('equal logits', () => {
@@ -81,7 +81,7 @@ describe('equal logits', () => {
     for (const at of first) expect(at).toBeLessThan(70);
     expect([...run(first).get('isArgmax')!]).toEqual([...first].map(() => 1));
     expect([...run(first.map((x) => x + 70)).get('isArgmax')!]).toEqual([...first].map(() => 0));
-  }, 240_000);
+  });
 });
 
 describe('the bits of a result', () => {
@@ -89,5 +89,5 @@ describe('the bits of a result', () => {
     const first = run(wgmma('pingpong', 64, 96, 3), wgmma('pingpong', 64, LOGPROB_BLOCK, 3), 'bf16').got;
     const second = run(wgmma('cooperative', 256, 96, 2), wgmma('cooperative', 128, LOGPROB_BLOCK, 2), 'bf16', { backwards: true, multiprocessors: 2 }).got;
     for (const [name, values] of first) expectSame(second.get(name), values, name);
-  }, 240_000);
+  });
 });

@@ -42,7 +42,7 @@ describe('a loop on a GPU', () => {
     const buffers = [b('position', 'i32', 'T', 1, 'input'), b('frequency', 'f32', 24, 1, 'weight'), b('c', 'f32', 'T', 24), b('s', 'f32', 'T', 24)];
     const outputs = [store('c', { op: 'cos', a: angle }), store('s', { op: 'sin', a: angle })];
     expect(worst(buffers, 24, outputs, T, new Map([['position', position], ['frequency', frequency]]))).toBeLessThan(1e-7);
-  }, 60_000);
+  });
 
   // With row sums a lane holds one column, without two; an odd extent always one.
   it.each([{ columns: 50, summed: true }, { columns: 50, summed: false }, { columns: 49, summed: false }])('reads and writes every dtype: $columns columns, sums $summed', ({ columns, summed }) => {
@@ -70,7 +70,7 @@ describe('a loop on a GPU', () => {
       ...(summed ? [rowSum('ssq', { op: 'roundBf16', a: { op: 'min', a: element('h'), b: constant(1) } })] : []),
     ];
     expect(worst(buffers, columns, outputs, T, inputs, 96)).toBeLessThan(2e-6);
-  }, 60_000);
+  });
 
   it('computes sigmoids, exponentials, logarithms and negatives of literals', () => {
     const T = 9;
@@ -80,7 +80,7 @@ describe('a loop on a GPU', () => {
     const logarithm: Scalar = { op: 'log', a: add(mul(element('x'), element('x')), constant(0.5)) };
     const negative: Scalar = { op: 'sub', a: { op: 'neg', a: constant(-2) }, b: mul(constant(-0.5), element('x')) };
     expect(worst(buffers, 64, [store('s', sigmoid), store('l', logarithm), store('n', negative)], T, new Map([['x', x]]))).toBeLessThan(1e-6);
-  }, 60_000);
+  });
 
   it('adds up rows of any number of parts, and nothing past them', () => {
     const T = 5;
@@ -88,7 +88,7 @@ describe('a loop on a GPU', () => {
     const buffers = counts.flatMap((parts) => [b(`p${parts}`, 'f32', 'T', parts, 'input'), b(`o${parts}`, 'f32', 'T', 1)]);
     const inputs = new Map(counts.map((parts) => [`p${parts}`, randomArray(random, T * parts)]));
     expect(worst(buffers, 1, counts.map((parts) => store(`o${parts}`, { op: 'rowSum', buffer: `p${parts}` })), T, inputs)).toBeLessThan(1e-5);
-  }, 60_000);
+  });
 
   it('makes a bias of [T, T]', () => {
     for (const T of [1, 33, 50]) {
@@ -97,7 +97,7 @@ describe('a loop on a GPU', () => {
       const buffers = [b('end', 'i32', 'T', 1, 'input'), b('bias', 'f32', 'T', 'T')];
       expect(worst(buffers, 'T', [store('bias', { op: 'select', condition: visible, a: constant(0), b: constant(-Infinity) })], T, new Map([['end', end]]))).toBe(0);
     }
-  }, 60_000);
+  });
 
   it('writes vectors, and rows of many columns', () => {
     const T = 45;
@@ -105,5 +105,5 @@ describe('a loop on a GPU', () => {
     expect(worst(vectors, 1, [store('o', mul(element('a'), constant(0.1))), store('n', { op: 'rowIndex' })], T, new Map([['a', randomArray(random, T)]]))).toBeLessThan(1e-7);
     const wide = [b('x', 'f32', 'T', 3000, 'input'), b('y', 'bf16', 'T', 3000), b('sums', 'f32', 'T', Math.ceil(3000 / ROW_SUM_BLOCK))];
     expect(worst(wide, 3000, [store('y', element('x')), rowSum('sums', mul(element('x'), element('x')))], 3, new Map([['x', randomArray(random, 9000)]]), 128)).toBeLessThan(1e-6);
-  }, 60_000);
+  });
 });

@@ -64,9 +64,9 @@ describe('an executor in a process of its own', () => {
 
   it('that does not answer is killed and replaced', async () => {
     const { ui, warnings } = recorder();
-    const executor = await start(once('hang'), ui, 0.5);
+    const executor = await start(once('hang'), ui, 3);
     expect((await executor.score(batch([2]))).logProb[0]).toBe(-3);
-    expect(warnings).toEqual([expect.stringContaining('has not answered for 0.5 s'), expect.stringContaining('ended (SIGKILL)')]);
+    expect(warnings).toEqual([expect.stringContaining('has not answered for 3 s'), expect.stringContaining('ended (SIGKILL)')]);
     await executor.close();
   });
 
@@ -77,7 +77,7 @@ describe('an executor in a process of its own', () => {
     expect(warnings).toEqual([expect.stringContaining('has said nothing for 0.5 s while it loads the model')]);
     await deaf.close();
 
-    const slow = begin('slow:3000', ui, 30, { loadingSeconds: 2.5 });
+    const slow = begin('slow:6000', ui, 30, { loadingSeconds: 5 });
     await slow.opened();
     expect((await slow.score(batch([1]))).logProb[0]).toBe(-2);
     expect(warnings).toHaveLength(1);

@@ -211,7 +211,7 @@ describe.skipIf(!hasCc || !existsSync(BUILT))('the compiler processes of the bui
     };
     try {
       await until(() => readdirSync(place).length > 0);
-      const child = Number(readdirSync(place)[0]);
+      const child = Number.parseInt(readdirSync(place)[0]!);
       process.kill(child, 'SIGINT');
       await new Promise((resolve) => setTimeout(resolve, 200));
       expect(isAlive(child)).toBe(true);

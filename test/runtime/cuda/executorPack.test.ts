@@ -188,5 +188,5 @@ describe.skipIf(!nvcc)('device packing, by nvcc', () => {
     const { status, stderr } = spawnSync('nvcc', ['-cubin', `-gencode=arch=${arch},code=${code}`, '-Xptxas', '-warn-spills', '-o', join(folder, 'pack.cubin'), file], { encoding: 'utf8' });
     expect(stderr.trim()).toBe('');
     expect(status).toBe(0);
-  }, 120_000);
+  });
 });

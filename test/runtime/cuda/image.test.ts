@@ -45,7 +45,7 @@ describe.skipIf(!hasCompiler)('parameters of an image', () => {
   beforeAll(() => {
     writeFileSync(`${program}.cc`, MAIN);
     execFileSync('c++', ['-std=c++17', '-O1', '-g', '-Wall', '-Wextra', '-Werror', '-fsanitize=address,undefined', '-fno-sanitize-recover=all', '-o', program, `${program}.cc`]);
-  }, 60_000);
+  });
   const read = (image: string): Record<string, number> => Object.fromEntries(
     execFileSync(program, [image], { encoding: 'utf8' }).trim().split('\n').filter((line) => line !== '').map((line): [string, number] => [line.split(' ')[0]!, Number(line.split(' ')[1])]));
   const readText = (text: string): Record<string, number> => {
@@ -59,7 +59,7 @@ describe.skipIf(!hasCompiler)('parameters of an image', () => {
     expect(readText(ptx)).toEqual({ two: 2, none: 0, bare: 0, one: 1 });
     expect(readText('\x7fELF\x02\x01')).toEqual({});
     expect(readText('.entry open(.param .u32 a')).toEqual({});
-  }, 60_000);
+  });
 
   it.skipIf(!hasNvcc).each(['80', '90a'])('are counted in cubins for sm_%s', (arch) => {
     const source = join(folder, 'kernels.cu');
@@ -71,5 +71,5 @@ extern "C" __global__ void k_none() {}
     const cubin = join(folder, `kernels${arch}.cubin`);
     execFileSync('nvcc', ['-cubin', `-gencode=arch=compute_${arch},code=sm_${arch}`, '-o', cubin, source]);
     expect(read(cubin)).toEqual({ k_map: 5, k_plain: 3, k_none: 0 });
-  }, 120_000);
+  });
 });

@@ -1,10 +1,11 @@
 // A stand-in for NVRTC: same functions, made-up code. The version is fixed when it is compiled (-DMAJOR, -DMINOR);
 // what a compilation does is asked for by words in its source:
 //   FAIL    ends with a diagnostic of line 2       REFUSE  ends with another status than a compilation error
-//   SLEEP   takes half a second                    CRASH   ends the process
-//   MEET folder\n  waits there until two processes have met, and fails after ten seconds alone
 //   JUNK    gives code that is no ELF file         VAST    says that the code has 2^40 bytes
+//   CRASH   ends the process
+//   MEET folder\n  waits there until two have met, threads or processes, and fails after half a minute alone
 // The code is an ELF header of NVIDIA's machine type, then the options, one a line, then the source.
+#define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,13 +62,13 @@ static int useStack(void) {
   return deep[4096];
 }
 
-// Leaves a file of this process's number and waits for one of another.
+// Leaves a file named after this process and thread, and waits for another one.
 static int meet(const char *source) {
   char folder[512], path[600];
   if (sscanf(strstr(source, "MEET"), "MEET %511[^\n]", folder) != 1) return 0;
-  snprintf(path, sizeof path, "%s/%d", folder, (int)getpid());
+  snprintf(path, sizeof path, "%s/%d.%d", folder, (int)getpid(), (int)gettid());
   close(open(path, O_CREAT | O_WRONLY, 0600));
-  for (int i = 0; i < 1000; i++) {
+  for (int i = 0; i < 3000; i++) {
     int count = 0;
     DIR *list = opendir(folder);
     if (list == NULL) return 0;
@@ -84,7 +85,6 @@ int nvrtcCompileProgram(struct program *program, int count, const char **options
   char log[1024];
   if (useStack() != 1) return 1;
   if (strstr(source, "CRASH")) { fprintf(stderr, "scripted crash\n"); fflush(stderr); abort(); }
-  if (strstr(source, "SLEEP")) usleep(500000);
   if (strstr(source, "MEET") && !meet(source)) return 6;
   if (strstr(source, "REFUSE")) return 5;
   if (strstr(source, "FAIL")) {
