@@ -1,12 +1,15 @@
-/** The commands that the command line calls where nobody hands it others. */
-import { compile, run, tune } from '../driver/commands.js';
-import { inspectModel } from '../driver/inspect.js';
+/** The commands that the command line calls where nobody hands it others. Each loads what it needs when called: help needs none of it. */
 import { detectMachine } from '../driver/machine.js';
-import { mergeShards } from '../eval/index.js';
 import type { Commands } from './commands.js';
 
+const commands = () => import('../driver/commands.js');
+
 export const ALL_COMMANDS: Commands = {
-  compile, tune, run, merge: mergeShards, inspect: inspectModel,
+  compile: async (request, ui) => (await commands()).compile(request, ui),
+  tune: async (request, ui) => (await commands()).tune(request, ui),
+  run: async (request, ui) => (await commands()).run(request, ui),
+  merge: async (request) => (await import('../eval/merge.js')).mergeShards(request),
+  inspect: async (request) => (await import('../driver/inspect.js')).inspectModel(request),
   doctor: async () => (await import('../driver/doctor.js')).examineMachine(),
   cores: () => detectMachine().cpu.cores,
 };

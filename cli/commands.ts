@@ -9,7 +9,7 @@ export interface Commands {
   compile(request: CompileRequest, ui: Ui): Promise<CompileResult>;
   tune(request: TuneRequest, ui: Ui): Promise<TuneResult>;
   run(request: RunRequest, ui: Ui): Promise<RunResult>;
-  merge(request: MergeRequest): Merged;
+  merge(request: MergeRequest): Promise<Merged>;
   inspect(request: InspectRequest): Promise<Inspection>;
   doctor(): Promise<readonly Check[]>;
   /** Processors to use where --threads is absent. */

@@ -1,6 +1,6 @@
 /** `tilewright compile`: checkpoint to artifact. */
 import { Option, type Command } from 'commander';
-import { isArtifact } from '../driver/artifact.js';
+import { isArtifact } from '../driver/names.js';
 import type { CompileResult } from '../driver/requests.js';
 import { UserError } from '../errors.js';
 import { bytes, count, duration } from './format.js';

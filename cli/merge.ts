@@ -1,8 +1,10 @@
 /** `tilewright merge`: the results of shards as those of one run. */
 import type { Command } from 'commander';
-import { isArtifact } from '../driver/artifact.js';
+import { isArtifact } from '../driver/names.js';
 import { UserError } from '../errors.js';
-import { formatTable, TASKS, type MergeRequest } from '../eval/index.js';
+import type { MergeRequest } from '../eval/index.js';
+import { formatTable } from '../eval/table.js';
+import { TASKS } from '../eval/tasks/index.js';
 import { count } from './format.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { choice, isSet, required, text, type Flags } from './options.js';
@@ -17,7 +19,7 @@ export function addMerge(program: Command, context: Context): void {
     .option('--out <dir>', 'folder for results_*.json and samples_*.jsonl')
     .option('--task <name>', 'which task, where the shards scored several')
     .option('--json', 'print the results as JSON and nothing else')
-    .action((folders: string[], _options: unknown, self: Command) => { merge(context, folders, self.opts<Flags>()); });
+    .action(async (folders: string[], _options: unknown, self: Command) => { await merge(context, folders, self.opts<Flags>()); });
   addSections(command, {
     'What is refused': [
       'a shard or a question that is missing or there twice; shards of different artifacts,',
@@ -37,13 +39,13 @@ export function addMerge(program: Command, context: Context): void {
   });
 }
 
-function merge(context: Context, folders: readonly string[], flags: Flags): void {
+async function merge(context: Context, folders: readonly string[], flags: Flags): Promise<void> {
   const { io, commands } = context;
   const output = required(flags, 'out', '--out', 'tilewright merge shards --out results');
   const task = text(flags, 'task');
   if (isArtifact(output)) throw new UserError(`--out ${output}: the results would go into an artifact, and be lost when it is compiled again`, 'give another folder, for example: --out results');
   const request: MergeRequest = { folders, output, ...(task === undefined ? {} : { task: choice('--task', task, TASKS.map(({ name }) => name)) }) };
-  const { results, resultsPath, samplesPath, shards, questions } = commands.merge(request);
+  const { results, resultsPath, samplesPath, shards, questions } = await commands.merge(request);
   if (isSet(flags, 'json')) printJson(io, results);
   else io.stdout.write(`${formatTable(results)}\n${count(questions)} questions of ${shards} ${shards === 1 ? 'shard' : 'shards'}\nresults: ${resultsPath}\nsamples: ${samplesPath}\n`);
 }

@@ -1,8 +1,8 @@
 /** Flags as text → typed values. Every refusal says what was given, what is expected, and shows an example. */
 import { UserError } from '../errors.js';
-import { parseInit, type WeightInit } from '../driver/model.js';
+import { parseInit, type WeightInit } from '../driver/names.js';
 import { PRECISIONS, TARGETS, type Precision, type TargetName } from '../driver/target.js';
-import { SHARING_MODES, type Sharing } from '../eval/index.js';
+import { SHARING_MODES, type Sharing } from '../eval/tree.js';
 import type { Parallelism } from '../ir/placement.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
 import type { MaskKind } from '../models/mask.js';

@@ -1,9 +1,12 @@
 /** `tilewright run`: scores a data set and prints the results. */
 import { Option, type Command } from 'commander';
-import { isArtifact } from '../driver/artifact.js';
-import { modelName } from '../driver/model.js';
+import { isArtifact, modelName } from '../driver/names.js';
 import { Interrupted, type RunRequest, type RunResult } from '../driver/requests.js';
-import { modelFolder, parseDocs, parseLimit, shardName, SHARING_MODES, TASKS } from '../eval/index.js';
+import { modelFolder } from '../eval/output.js';
+import { parseDocs, parseLimit } from '../eval/selection.js';
+import { shardName } from '../eval/shard.js';
+import { TASKS } from '../eval/tasks/index.js';
+import { SHARING_MODES } from '../eval/tree.js';
 import { UserError } from '../errors.js';
 import { readSettings } from '../settings.js';
 import { count, duration, percent, si } from './format.js';

@@ -1,6 +1,6 @@
 /** `tilewright tune`: better schedules for this machine. */
 import type { Command } from 'commander';
-import { isArtifact } from '../driver/artifact.js';
+import { isArtifact } from '../driver/names.js';
 import type { TuneResult } from '../driver/requests.js';
 import { UserError } from '../errors.js';
 import { count, duration } from './format.js';

@@ -18,7 +18,7 @@ import { CPU_ISAS } from '../ir/plan.js';
 import { checkAgainstGraph, checkPlan } from './checkPlan.js';
 import { isaOf, type CompiledModel } from './compile.js';
 import { arithmeticOf, numericsOf, scheduleFacts, upTo, type Machine } from './machine.js';
-import type { WeightInit } from './model.js';
+import { isArtifact, MANIFEST, type WeightInit } from './names.js';
 import { parsePlan, printPlan } from './planJson.js';
 import { cudaNumerics, type Arithmetic } from './target.js';
 
@@ -61,8 +61,6 @@ export interface ModelReference {
 /** Identity of what is computed: model, arithmetic and plan. Names journals and results. */
 export const artifactId = (reference: ModelReference, model: CompiledModel): string =>
   sha256(JSON.stringify([ARTIFACT_VERSION, reference.fingerprint, reference.init, isaOf(model), model.arithmetic, sha256(model.graphText)])).slice(0, 16);
-
-export const isArtifact = (path: string): boolean => existsSync(join(path, 'manifest.json'));
 
 function writeSynced(path: string, text: string): void {
   const file = openSync(path, 'wx');
@@ -121,7 +119,7 @@ export function saveArtifact(dir: string, reference: ModelReference, machine: Ma
     writeSynced(join(fresh, 'graph.tw'), model.graphText);
     writeSynced(join(fresh, 'plan.json'), plan);
     for (const source of sources) writeSynced(join(fresh, 'kernels', source.name), source.text);
-    writeSynced(join(fresh, 'manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`);
+    writeSynced(join(fresh, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`);
     if (existsSync(target)) renameSync(target, old);
     renameSync(fresh, target);
     rmSync(old, { recursive: true, force: true });
@@ -132,7 +130,7 @@ export function saveArtifact(dir: string, reference: ModelReference, machine: Ma
   }
 }
 
-const MAX_BYTES: Readonly<Record<string, number>> = { 'manifest.json': 1 << 20, 'graph.tw': 256 << 20, 'plan.json': 256 << 20 };
+const MAX_BYTES: Readonly<Record<string, number>> = { MANIFEST: 1 << 20, 'graph.tw': 256 << 20, 'plan.json': 256 << 20 };
 
 function readBounded(path: string, name: string, again: string): string {
   let file: number;
@@ -172,7 +170,7 @@ export const rebuildFor = (dir: string, model: Pick<ModelReference, 'path' | 'in
 /** Reads what an artifact is of, and nothing else of it. Throws UserError. */
 export function readManifest(dir: string): Manifest {
   if (!statSync(dir).isDirectory()) throw new UserError(`${dir}: is not an artifact folder`, rebuild(dir));
-  return parseManifest(dir, readBounded(dir, 'manifest.json', rebuild(dir)));
+  return parseManifest(dir, readBounded(dir, MANIFEST, rebuild(dir)));
 }
 
 /** Reads and checks an artifact. Rejects with UserError, which names the command that makes it anew. */
@@ -209,7 +207,7 @@ export async function loadArtifact(dir: string, machine: Machine): Promise<Artif
   const { isa, arithmetic } = target;
   const facts = { ...scheduleFacts(machine), isas: upTo(machine, isa) };
   const plan = parsePlan(texts['plan.json'], where, again);
-  check('manifest.json', () => {
+  check(MANIFEST, () => {
     if (arithmeticOf(isa) !== arithmetic) throw new Error(`${isa} does not compute in ${arithmetic}`);
   });
   check('plan.json', () => checkPlan(plan, (kernel, module, schedule) => isLegal(kernel, module, schedule, facts)));

@@ -7,12 +7,13 @@ import type { Checkpoint } from '../models/checkpoint.js';
 import type { LlamaConfig } from '../models/config.js';
 import type { MaskKind } from '../models/mask.js';
 import { graphPasses, type Numerics } from '../passes/pipeline.js';
-import { isArtifact, loadArtifact } from './artifact.js';
+import { loadArtifact } from './artifact.js';
+import { isArtifact, type WeightInit } from './names.js';
 import { compileModel, isaOf, type CompiledModel } from './compile.js';
 import { cudaFactsOf } from './devices/gpu.js';
 import { detectMachine, numericsOf, type Machine } from './machine.js';
 import type { Arithmetic, Precision, TargetName } from './target.js';
-import { openModel, type WeightInit } from './model.js';
+import { openModel } from './model.js';
 
 export interface InspectRequest {
   /** A checkpoint folder, a config.json (with `init` random), or an artifact. */

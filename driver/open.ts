@@ -1,12 +1,13 @@
 /** A model as the user names it — checkpoint, config.json or artifact — compiled. */
 import { UserError } from '../errors.js';
 import type { Checkpoint } from '../models/checkpoint.js';
-import { artifactId, isArtifact, loadArtifact, readManifest, rebuild, rebuildFor, type ModelReference, type Rebuild } from './artifact.js';
+import { artifactId, loadArtifact, readManifest, rebuild, rebuildFor, type ModelReference, type Rebuild } from './artifact.js';
+import { isArtifact, type WeightInit } from './names.js';
 import { compileModel, type CompiledModel } from './compile.js';
 import { Dump } from './dump.js';
 import type { Machine } from './machine.js';
 import { cudaFactsOf } from './devices/gpu.js';
-import { openModel, type WeightInit } from './model.js';
+import { openModel } from './model.js';
 import type { CompileRequest, Ui } from './requests.js';
 
 export interface OpenedModel {

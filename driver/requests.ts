@@ -3,7 +3,7 @@ import type { Parallelism } from '../ir/placement.js';
 import type { CpuIsa } from '../ir/plan.js';
 import type { MaskKind } from '../models/mask.js';
 import type { Arithmetic, Precision, TargetName } from './target.js';
-import type { WeightInit } from './model.js';
+import type { WeightInit } from './names.js';
 
 /** Progress of a scoring run. */
 export interface RunProgress {

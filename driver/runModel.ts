@@ -12,7 +12,7 @@ import { roundUp } from '../ir/types.js';
 import { loadAddon } from '../runtime/cpu/addon.js';
 import { contextLimit, isaOf, type CompiledModel } from './compile.js';
 import { detectMachine } from './machine.js';
-import { modelName } from './model.js';
+import { modelName } from './names.js';
 import { beginOpening, type Opening } from './open.js';
 import { openDevices } from './devices/openDevices.js';
 import { Phases, printPhases } from './phases.js';

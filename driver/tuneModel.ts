@@ -4,7 +4,8 @@ import {
   type TuneProgress, type TuneResult as SearchResult,
 } from '../autotune/index.js';
 import { UserError } from '../errors.js';
-import { isArtifact, prepareArtifact, rebuildFor, saveArtifact, type ModelReference } from './artifact.js';
+import { prepareArtifact, rebuildFor, saveArtifact, type ModelReference } from './artifact.js';
+import { isArtifact } from './names.js';
 import type { CpuModel, CudaModel } from './compile.js';
 import { compileCudaKernels, cudaSources, emitCudaPlan } from './cudaKernels.js';
 import { compileKernels, emitPlan } from './kernels.js';

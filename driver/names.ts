@@ -1,0 +1,27 @@
+/** A model as the user names it, before anything of it is opened. */
+import { existsSync } from 'node:fs';
+import { basename, dirname, join, resolve } from 'node:path';
+import { UserError } from '../errors.js';
+
+/** Where weights come from: the checkpoint, or a seed. */
+export type WeightInit = { readonly kind: 'checkpoint' } | { readonly kind: 'random'; readonly seed: number };
+
+/** Parses `random:SEED`. */
+export function parseInit(text: string): WeightInit {
+  const match = /^random:(\d{1,15})$/.exec(text);
+  if (match === null) throw new UserError(`--init ${JSON.stringify(text)}: expected random:SEED with a whole number`, 'for example: --init random:1');
+  return { kind: 'random', seed: Number(match[1]) };
+}
+
+/** Says what an artifact is made of; its first file to be read. */
+export const MANIFEST = 'manifest.json';
+
+/** Whether a folder is an artifact: a checkpoint has no manifest. */
+export const isArtifact = (path: string): boolean => existsSync(join(path, MANIFEST));
+
+/** A short name for results: the folder that holds the checkpoint, or the artifact without its `.tw`. */
+export function modelName(path: string): string {
+  const full = resolve(path);
+  const name = basename(full.endsWith('.json') ? dirname(full) : full);
+  return name.replace(/(?<=.)\.tw$/, '');
+}
