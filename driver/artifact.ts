@@ -6,7 +6,7 @@
  * kernels/ are for reading.
  */
 import { createHash } from 'node:crypto';
-import { closeSync, existsSync, fstatSync, fsyncSync, openSync, readdirSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs';
+import { closeSync, existsSync, fsyncSync, openSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { z } from 'zod';
 import { UserError } from '../errors.js';
@@ -15,6 +15,7 @@ import { isLegal } from '../codegen/cpu/index.js';
 import { isLegalCuda } from '../codegen/cuda/index.js';
 import { CUDA_ARCHS, type CudaArch } from '../ir/cuda.js';
 import { CPU_ISAS } from '../ir/plan.js';
+import { decodeUtf8, readBounded } from '../models/files.js';
 import { checkAgainstGraph, checkPlan } from './checkPlan.js';
 import { isaOf, type CompiledModel } from './compile.js';
 import { arithmeticOf, numericsOf, scheduleFacts, upTo, type Machine } from './machine.js';
@@ -130,22 +131,12 @@ export function saveArtifact(dir: string, reference: ModelReference, machine: Ma
   }
 }
 
-const MAX_BYTES: Readonly<Record<string, number>> = { MANIFEST: 1 << 20, 'graph.tw': 256 << 20, 'plan.json': 256 << 20 };
+/** The most that each file of an artifact may have, bytes. */
+const MAX_BYTES = { [MANIFEST]: 1 << 20, 'graph.tw': 256 << 20, 'plan.json': 256 << 20 } as const;
 
-function readBounded(path: string, name: string, again: string): string {
-  let file: number;
-  try {
-    file = openSync(join(path, name), 'r');
-  } catch {
-    throw new UserError(`${path}: ${name} is missing or not readable`, again);
-  }
-  try {
-    const { size } = fstatSync(file);
-    if (size > MAX_BYTES[name]!) throw new UserError(`${path}: ${name} has ${size} bytes, more than an artifact holds`, again);
-    return readFileSync(file, 'utf8');
-  } finally {
-    closeSync(file);
-  }
+function readPart(dir: string, name: keyof typeof MAX_BYTES, again: string): string {
+  const path = join(dir, name);
+  return decodeUtf8(readBounded(path, MAX_BYTES[name], again), path, again);
 }
 
 /** A word as a POSIX shell reads it back: paths come from files. */
@@ -170,7 +161,7 @@ export const rebuildFor = (dir: string, model: Pick<ModelReference, 'path' | 'in
 /** Reads what an artifact is of, and nothing else of it. Throws UserError. */
 export function readManifest(dir: string): Manifest {
   if (!statSync(dir).isDirectory()) throw new UserError(`${dir}: is not an artifact folder`, rebuild(dir));
-  return parseManifest(dir, readBounded(dir, MANIFEST, rebuild(dir)));
+  return parseManifest(dir, readPart(dir, MANIFEST, rebuild(dir)));
 }
 
 /** Reads and checks an artifact. Rejects with UserError, which names the command that makes it anew. */
@@ -181,7 +172,7 @@ export async function loadArtifact(dir: string, machine: Machine): Promise<Artif
   if (target.kind === 'cpu' && !machine.isas.includes(target.isa)) {
     throw new UserError(`${dir}: compiled for ${target.isa} on ${target.cpu}; this CPU (${machine.cpu.model}) has ${machine.isas.join(', ')}`, again);
   }
-  const texts = { 'graph.tw': readBounded(dir, 'graph.tw', again), 'plan.json': readBounded(dir, 'plan.json', again) };
+  const texts = { 'graph.tw': readPart(dir, 'graph.tw', again), 'plan.json': readPart(dir, 'plan.json', again) };
   for (const name of ['graph.tw', 'plan.json'] as const) {
     const actual = sha256(texts[name]);
     if (actual !== manifest.files[name]) throw new UserError(`${dir}: ${name} has hash ${actual.slice(0, 12)}…, the manifest says ${manifest.files[name].slice(0, 12)}…: it was changed after it was compiled`, again);

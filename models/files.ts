@@ -41,21 +41,21 @@ function reason(error: unknown): string {
 }
 
 /** Size in bytes of a regular file; undefined where there is none. UserError where it cannot be looked at. */
-export function fileSize(path: string): number | undefined {
+export function fileSize(path: string, hint?: string): number | undefined {
   try {
     const stat = statSync(path);
-    if (!stat.isFile()) throw new UserError(`${path}: not a regular file`);
+    if (!stat.isFile()) throw new UserError(`${path}: not a regular file`, hint);
     return stat.size;
   } catch (error) {
     if (error instanceof UserError) throw error;
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
-    throw new UserError(`${path}: cannot be read: ${reason(error)}`, undefined, { cause: error });
+    throw new UserError(`${path}: cannot be read: ${reason(error)}`, hint, { cause: error });
   }
 }
 
 /** Runs `use` on an open file and closes it; a system error becomes a UserError that names the path. */
 export function withFile<T>(path: string, use: (fd: number, sizeBytes: number) => T, hint?: string): T {
-  const size = fileSize(path);
+  const size = fileSize(path, hint);
   if (size === undefined) throw new UserError(`${path}: no such file`, hint);
   let fd: number | undefined;
   try {

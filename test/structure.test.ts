@@ -54,6 +54,19 @@ function untypedPlaces(file: string, source: string): string[] {
   return found;
 }
 
+/** Files that loading `file` loads: its imports and theirs, without those of types alone and those made when something is called. */
+function loadedBy(file: string, found = new Set<string>()): Set<string> {
+  if (found.has(file)) return found;
+  found.add(file);
+  for (const statement of ts.createSourceFile(file, text(file), ts.ScriptTarget.ES2022, false).statements) {
+    const isOfTypes = ts.isImportDeclaration(statement) ? statement.importClause?.isTypeOnly === true : ts.isExportDeclaration(statement) && statement.isTypeOnly;
+    const from = ts.isImportDeclaration(statement) || ts.isExportDeclaration(statement) ? statement.moduleSpecifier : undefined;
+    if (isOfTypes || from === undefined || !ts.isStringLiteral(from) || !from.text.startsWith('.')) continue;
+    loadedBy(join(dirname(file), from.text.replace(/\.js$/, '.ts')), found);
+  }
+  return found;
+}
+
 /** Violations that dependency-cruiser reports for the tree at `folder`: rule and path. */
 function importViolations(folder: string): { rule: string; from: string; to: string }[] {
   const run = spawnSync(
@@ -111,6 +124,14 @@ describe('source files', () => {
 
 // What is here is held to the rule by `npm run lint`.
 describe('imports', () => {
+  it('of the command line load no compiler before a command is called', () => {
+    const rooms = (file: string): Set<string> => new Set([...loadedBy(file)].map((path) => path.split('/')[0]!));
+    const compiler = ['models', 'passes', 'codegen', 'autotune'];
+    expect(rooms('cli/main.ts')).toContain('driver');
+    expect([...rooms('cli/main.ts')].filter((room) => compiler.includes(room))).toEqual([]);
+    expect([...rooms('driver/compile.ts')]).toEqual(expect.arrayContaining(compiler));
+  });
+
   it('are reported where they break the rule', () => {
     const folder = mkdtempSync(join(tmpdir(), 'tilewright-imports-'));
     try {

@@ -1,6 +1,6 @@
 /** Artifacts that were made elsewhere or changed afterwards are refused, with the command that makes them anew. */
 import { createHash } from 'node:crypto';
-import { cpSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, readFileSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { loadArtifact } from '../../driver/artifact.js';
@@ -93,6 +93,21 @@ describe.skipIf(!isBuilt)('an artifact', () => {
     const { message, hint } = await refusal(dir);
     expect(message).toContain('graph.tw has hash');
     rebuilds(hint, dir);
+  });
+
+  test.each([['manifest.json', 2 ** 20], ['graph.tw', 2 ** 28], ['plan.json', 2 ** 28]])('with a %s of more than %d bytes, or one that has no end, is refused unread', async (name, most) => {
+    const dir = copy();
+    truncateSync(join(dir, name), most + 1);
+    const large = await refusal(dir);
+    expect(large.message).toContain(`${name}: ${most + 1} bytes, more than the ${most}`);
+    expect(large.hint).toMatch(/^tilewright compile /);
+    rmSync(join(dir, name));
+    symlinkSync('/dev/zero', join(dir, name));
+    const endless = await refusal(dir);
+    expect(endless.message).toContain(`${name}: not a regular file`);
+    expect(endless.hint).toMatch(/^tilewright compile /);
+    rmSync(join(dir, name));
+    expect((await refusal(dir)).message).toContain(`${name}: no such file`);
   });
 
   test.each([0, 2, 999])('of version %d is refused, whatever else its manifest holds', async (version) => {

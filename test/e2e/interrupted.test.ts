@@ -125,10 +125,10 @@ describe.skipIf(!isBuilt)('a run', () => {
     }
     success(await tilewright(run(out, '--resume')));
     // A run that was killed between its answers and its end has left its own files, which are the same.
-    const all = textsOf(out, 'samples');
-    expect(all.length).toBeGreaterThan(0);
+    const [all, results] = [textsOf(out, 'samples'), textsOf(out, 'results')];
+    expect(Math.min(all.length, results.length)).toBeGreaterThan(0);
     for (const text of all) expect(text).toBe(samples);
-    for (const text of textsOf(out, 'results')) expect(steady(text)).toEqual(steady(textOf(undisturbed, 'results')));
+    for (const text of results) expect(steady(text)).toEqual(steady(textOf(undisturbed, 'results')));
     expect(finishedIn(out)).toBe(QUESTIONS);
   });
 
