@@ -10,8 +10,8 @@ import type { Executor } from '../scorer.js';
 import type { SiblingRelay } from './siblings.js';
 
 export interface RemoteOptions {
-  /** The child's module; by default child.js beside this file. */
-  readonly module?: URL;
+  /** The child's module. */
+  readonly module: URL;
   readonly request: DeviceRequest;
   /** With nothing answered for so long while something is asked, the device hangs. */
   readonly timeoutSeconds: number;
@@ -187,7 +187,7 @@ export class RemoteExecutor implements Executor {
 
   /** A process, and the promise of a loaded model in it. */
   private spawn(): Promise<void> {
-    const { module = new URL('./child.js', import.meta.url), request } = this.options;
+    const { module, request } = this.options;
     const siblings = this.restarts === 0 ? this.options.siblings : undefined;
     const child = startProcess(module);
     this.child = child;
