@@ -12,8 +12,8 @@ import type { Bucket, CpuSchedule } from '../ir/plan.js';
 import { readSettings, type Settings } from '../settings.js';
 import { scheduleKey } from './candidates.js';
 import {
-  cudaRecordSchema, DATABASE_VERSION, recordSchema, rivalRecordSchema,
-  type CudaTuningRecord, type CudaTuningTarget, type RivalKey, type RivalRecord, type TuningRecord, type TuningTarget,
+  cudaFinalSchema, cudaRecordSchema, DATABASE_VERSION, recordSchema, rivalRecordSchema,
+  type CudaFinalRecord, type CudaTuningRecord, type CudaTuningTarget, type RivalKey, type RivalRecord, type TuningRecord, type TuningTarget,
 } from './recordSchemas.js';
 
 export { DATABASE_VERSION, type CudaTuningTarget, type RivalKey, type TuningRecord, type TuningTarget } from './recordSchemas.js';
@@ -68,7 +68,7 @@ class Memory<S> {
   }
 }
 
-type AnyRecord = TuningRecord | CudaTuningRecord | RivalRecord;
+type AnyRecord = TuningRecord | CudaTuningRecord | CudaFinalRecord | RivalRecord;
 
 /** One file of measurements, read whole when opened. */
 export class TuningDatabase {
@@ -78,6 +78,8 @@ export class TuningDatabase {
   private readonly file: number;
   private readonly cpu = new Memory<CpuSchedule>();
   private readonly gpu = new Memory<CudaSchedule>();
+  /** By place: the newest final. */
+  private readonly finals = new Map<string, readonly Known<CudaSchedule>[]>();
   private readonly rivals = new Map<string, RivalRecord>();
   /** The file ends in the middle of a line: the next record starts a new one. */
   private isCutOff: boolean;
@@ -119,6 +121,11 @@ export class TuningDatabase {
     return this.gpu.at(placeOf(key, bucket, target));
   }
 
+  /** The newest final of a kernel and bucket on a GPU; empty where there was none. */
+  finalCuda(key: string, bucket: Bucket, target: CudaTuningTarget): readonly Known<CudaSchedule>[] {
+    return this.finals.get(placeOf(key, bucket, target)) ?? [];
+  }
+
   /** The vendor's time for a contraction, where it was measured. */
   knownRival(rival: RivalKey): { readonly name: string; readonly seconds: number } | undefined {
     const record = this.rivals.get(textOf(rival));
@@ -141,6 +148,10 @@ export class TuningDatabase {
 
   appendCuda(record: Omit<CudaTuningRecord, 'version' | 'timestamp'>, now: Date = new Date()): void {
     this.write(cudaRecordSchema.parse({ version: DATABASE_VERSION, ...record, timestamp: now.toISOString() }));
+  }
+
+  appendCudaFinal(record: Omit<CudaFinalRecord, 'version' | 'timestamp'>, now: Date = new Date()): void {
+    this.write(cudaFinalSchema.parse({ version: DATABASE_VERSION, ...record, timestamp: now.toISOString() }));
   }
 
   appendRival(record: Omit<RivalRecord, 'version' | 'timestamp'>, now: Date = new Date()): void {
@@ -166,6 +177,7 @@ export class TuningDatabase {
 
   private remember(record: AnyRecord): void {
     if ('rival' in record) this.rivals.set(textOf(record.rival), record);
+    else if ('final' in record) this.finals.set(placeOf(record.key, record.bucket, record.cuda), record.final);
     else if ('cuda' in record) this.gpu.put(placeOf(record.key, record.bucket, record.cuda), cudaScheduleKey(record.schedule), record.schedule, record.seconds);
     else this.cpu.put(placeOf(record.key, record.bucket, record.target), scheduleKey(record.schedule), record.schedule, record.seconds);
   }
@@ -180,7 +192,7 @@ function failure(path: string, error: unknown): Error {
   return new UserError(`The tuning database ${path} cannot be used: ${reason}`, 'Free space or permissions there, or name another file: tilewright tune … --database FILE', { cause: error });
 }
 
-const anyRecord = z.union([recordSchema, cudaRecordSchema, rivalRecordSchema]);
+const anyRecord = z.union([recordSchema, cudaRecordSchema, cudaFinalSchema, rivalRecordSchema]);
 
 function parseRecord(line: string): AnyRecord | undefined {
   if (Buffer.byteLength(line) > MAX_LINE_BYTES) return undefined;

@@ -25,8 +25,10 @@ export interface MeasureRequest<S = CpuSchedule> {
   readonly schedules: readonly S[];
   /** Seconds that must be beaten: hopeless candidates are given up after a few repeats. */
   readonly bestSeconds?: number;
-  /** The default and the best of the search once more: side by side, and under a run's load where that matters. */
-  readonly isFinal?: boolean;
+  /** What `reference` took when it was first measured: where clocks wander, others are told in its terms. */
+  readonly referenceSeconds?: number;
+  /** A final of `schedules` against each other, which may take so many seconds of the machine. All are measured before the first is yielded. */
+  readonly finalSeconds?: number;
 }
 
 /** Seconds of each repeat, or why the schedule may not be used. */

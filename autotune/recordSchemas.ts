@@ -82,6 +82,15 @@ export const cudaRecordSchema = z.strictObject({
 }).refine(isOutcome, OUTCOME);
 export type CudaTuningRecord = z.infer<typeof cudaRecordSchema>;
 
+/** The fastest of a search against each other and the default, in turn under a run's load: the newest one decides. */
+export const cudaFinalSchema = z.strictObject({
+  version: z.literal(DATABASE_VERSION), key, bucket: bucketSchema, cuda: cudaTargetSchema,
+  /** Seconds of a launch. */
+  final: z.array(z.strictObject({ schedule: cudaScheduleSchema, seconds: z.number().positive().max(3600) })).min(1).max(16),
+  timestamp: z.iso.datetime(),
+});
+export type CudaFinalRecord = z.infer<typeof cudaFinalSchema>;
+
 /** A bare contraction C[m, n] = A[m, k]·W[n, k]ᵀ by the vendor's library. */
 export const rivalRecordSchema = z.strictObject({
   version: z.literal(DATABASE_VERSION),

@@ -34,8 +34,8 @@ export interface Rounds {
   /** The model's own ideas in a first round that has winners of other buckets in it. */
   readonly ideas: number;
   /**
-   * Share of the budget that is kept for finals, the best against the default: where measurements in a burst mislead, and
-   * a best that did not win its final is not taken. Absent: finals come when a climb ends, and the best is taken anyway.
+   * Share of the budget that is kept for finals: where measurements in a burst mislead, the best few meet the default
+   * under a run's load, and only what wins its final is taken. Absent: the best and the default are measured once more.
    */
   readonly finals?: number;
 }
@@ -89,10 +89,16 @@ export interface JobParts<S> {
   readonly rounds: Rounds;
   /** What the database has. */
   readonly known: Iterable<Known<S>>;
+  /** And its newest final. */
+  readonly final?: readonly Known<S>[];
 }
 
 /** A neighbour that the model puts this far above the best measured one's estimate is not tried. */
 const IMPLAUSIBLE = 3;
+/** Schedules in a final, the default among them. */
+const FINALISTS = 6;
+/** Of the default's time: whoever takes more than this has not beaten it. */
+const BEATEN = 0.995;
 
 /** Search state of one (signature, bucket). */
 export class Job<S> {
@@ -105,6 +111,8 @@ export class Job<S> {
   /** By schedule key. */
   readonly known = new Map<string, Known<S>>();
   best: Known<S> | undefined;
+  /** Of the newest final. */
+  private champion: Known<S> | undefined;
   rival: Rival | undefined;
   trials = 0;
   reused = 0;
@@ -131,23 +139,33 @@ export class Job<S> {
       this.learn(known);
       this.reused++;
     }
+    this.conclude((parts.final ?? []).filter(({ schedule }) => this.candidates.mayUse(schedule)));
   }
 
   get start(): S {
     return this.candidates.start;
   }
 
-  /** What is known of the schedule to take: the best one's; the default's, where the best still owes its final. */
-  private get standing(): Known<S> | undefined {
-    const owesFinal = this.rounds.finals !== undefined && this.trials > 0 && !this.isConfirmed;
-    const start = owesFinal ? this.known.get(this.keyOf(this.start)) : undefined;
-    return start !== undefined && Number.isFinite(start.seconds) ? start : this.best;
+  /** What is known of the schedule to take: the best one's; where there are finals, the winner's, and the default's before them. */
+  get standing(): Known<S> | undefined {
+    if (this.rounds.finals === undefined) return this.best;
+    return this.champion ?? (Number.isFinite(this.startSeconds) ? this.known.get(this.keyOf(this.start)) : this.best);
+  }
+
+  /** Of the default; Infinity where it failed. */
+  get startSeconds(): number | undefined {
+    return this.known.get(this.keyOf(this.start))?.seconds;
+  }
+
+  /** What is proposed is a final. */
+  get isInFinal(): boolean {
+    return this.isConfirmed && this.rounds.finals !== undefined;
   }
 
   /** The best known; what code generation would choose; or, where that was found to fail, what cannot. */
   get chosen(): S {
     const { start, fallback } = this.candidates;
-    return this.standing?.schedule ?? (fallback !== undefined && this.known.get(this.keyOf(start))?.seconds === Infinity ? fallback : start);
+    return this.standing?.schedule ?? (fallback !== undefined && this.startSeconds === Infinity ? fallback : start);
   }
 
   /** Not even the default has been measured. */
@@ -167,11 +185,19 @@ export class Job<S> {
     for (const each of this.known.values()) if (each.seconds < (this.best?.seconds ?? Infinity)) this.best = each;
   }
 
+  /** A final has ended: its fastest is taken, the default where that was not beaten clearly. Nothing happens where all failed. */
+  conclude(final: readonly Known<S>[]): void {
+    const sound = final.filter(({ seconds }) => Number.isFinite(seconds));
+    const first = sound.reduce<Known<S> | undefined>((top, each) => (top === undefined || each.seconds < top.seconds ? each : top), undefined);
+    const start = sound.find(({ schedule }) => this.keyOf(schedule) === this.keyOf(this.start));
+    this.champion = first !== undefined && start !== undefined && first.seconds > BEATEN * start.seconds ? start : first ?? this.champion;
+  }
+
   /**
    * What to measure next: first the default, what won in other buckets, and the model's favourites; then untried
    * neighbours of the best, cheapest estimate first; last the default and the best once more, side by side: the best
-   * of many noisy times is too good, and the machine may have been busier then. Empty when nothing is left. Late in a
-   * search there are no neighbours any more.
+   * of many noisy times is too good, and the machine may have been busier then. Where there are finals, the last
+   * proposal is one (isInFinal). Empty when nothing is left. Late in a search there are no neighbours any more.
    */
   propose(winnersElsewhere: readonly S[], isLate = false): readonly S[] {
     const untried = (schedules: readonly S[]): readonly S[] => {
@@ -193,9 +219,20 @@ export class Job<S> {
     const centre = this.best?.schedule ?? this.start;
     const limit = IMPLAUSIBLE * this.candidates.cost(centre);
     const next = isLate ? [] : untried(this.byCost(this.candidates.neighbours(centre)).filter((schedule) => this.candidates.cost(schedule) <= limit)).slice(0, this.rounds.step);
-    if (next.length > 0 || this.isConfirmed || this.trials === 0 || this.best === undefined) return next;
+    if (next.length > 0 || this.isConfirmed || this.best === undefined) return next;
+    const isSettled = this.trials === 0 && (this.rounds.finals === undefined || this.champion !== undefined);
+    if (isSettled) return [];
     this.isConfirmed = true;
-    return this.keyOf(centre) === this.keyOf(this.start) ? [] : [this.start, centre];
+    const last = this.rounds.finals !== undefined ? this.finalists() : this.keyOf(centre) === this.keyOf(this.start) ? [] : [this.start, centre];
+    return last;
+  }
+
+  /** The default, who won before, and the fastest of the search; empty where only one works. */
+  private finalists(): readonly S[] {
+    const fastest = [...this.known.values()].filter(({ seconds }) => Number.isFinite(seconds)).sort((a, b) => a.seconds - b.seconds);
+    const seeded = [...(Number.isFinite(this.startSeconds) ? [this.start] : []), ...(this.champion === undefined ? [] : [this.champion.schedule])];
+    const all = new Map([...seeded, ...fastest.map(({ schedule }) => schedule)].map((schedule) => [this.keyOf(schedule), schedule]));
+    return all.size < 2 ? [] : [...all.values()].slice(0, FINALISTS);
   }
 
   /** Cheapest first; equal estimates in the order of the grid. */
@@ -207,7 +244,7 @@ export class Job<S> {
   row(): TuneRow<S> {
     const { work } = this.candidates;
     const best = this.standing?.seconds;
-    const start = this.known.get(this.keyOf(this.start))?.seconds;
+    const start = this.startSeconds;
     return {
       kernel: this.kernel.path, signature: this.signature, count: this.count, bucket: this.bucket,
       schedule: this.chosen, trials: this.trials, reused: this.reused, isDone: this.isDone,

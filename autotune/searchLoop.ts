@@ -12,6 +12,11 @@ export interface Records<S> {
   known(signature: string, bucket: Bucket): Iterable<Known<S>>;
   /** Writes one at once. No seconds: it failed, and why. */
   append(signature: string, bucket: Bucket, schedule: S, seconds: readonly number[], failure?: string): void;
+  /** Of targets that have finals: the newest one, and a new one. */
+  readonly finals?: {
+    known(signature: string, bucket: Bucket): readonly Known<S>[];
+    append(signature: string, bucket: Bucket, final: readonly Known<S>[]): void;
+  };
 }
 
 /** A search, whatever the target: `S` are its schedules. */
@@ -58,6 +63,10 @@ export interface TuneResult<S = CpuSchedule> {
   readonly isExhausted: boolean;
 }
 
+/** Seconds of one final: its job's share of what all finals may take, within these. */
+const SHORTEST_FINAL = 0.15;
+const LONGEST_FINAL = 4;
+
 /** Kernels with different signatures, the first of each, and how often each occurs. */
 function distinctKernels(module: KernelModule, tokensCapacity: number): readonly { kernel: Kernel; signature: string; count: number }[] {
   const found = new Map<string, { kernel: Kernel; signature: string; count: number }>();
@@ -85,17 +94,22 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
   const jobs = distinctKernels(module, tokensCapacity)
     .flatMap(({ kernel, signature, count }) => buckets.map((bucket, bucketIndex) => new Job({
       kernel, signature, count, bucketIndex, bucket, candidates: options.candidates(kernel, bucket), keyOf, rounds, known: records.known(signature, bucket),
+      final: records.finals?.known(signature, bucket) ?? [],
     })));
   const report = (changed: Job<S>): void => {
     options.onProgress?.({ rows: jobs.map((job) => job.row()), changed: jobs.indexOf(changed), elapsedSeconds: now() - started, budgetSeconds });
   };
   // Weights are those of the start: a job that got faster keeps the time it was promised.
   const weights = new Map(jobs.map((job) => [job, job.weight]));
-  const urgency = (job: Job<S>): number => (job.isFresh ? 1e9 : 1) * weights.get(job)! / (job.spentSeconds + 1e-3);
+  const totalWeight = [...weights.values()].reduce((sum, weight) => sum + weight, 0);
+  // First a look at everything; late, a final for whatever was looked at.
+  const urgency = (job: Job<S>): number => (job.isFresh === isLate() ? 1 : 1e9) * weights.get(job)! / (job.spentSeconds + 1e-3);
   const requestOf = (job: Job<S>, schedules: readonly S[]): MeasureRequest<S> => {
+    const { kernel, bucket, start, startSeconds = Infinity } = job;
+    const known = { kernel, module, bucket, reference: start, schedules, ...(Number.isFinite(startSeconds) ? { referenceSeconds: startSeconds } : {}) };
+    if (job.isInFinal) return { ...known, finalSeconds: Math.max(SHORTEST_FINAL, Math.min(LONGEST_FINAL, rounds.finals! * budgetSeconds * weights.get(job)! / totalWeight)) };
     // A pair that is compared is timed in full.
-    const bound = job.isConfirmed ? { isFinal: true } : job.best === undefined ? {} : { bestSeconds: job.best.seconds };
-    return { kernel: job.kernel, module, bucket: job.bucket, reference: job.start, schedules, ...bound };
+    return job.isConfirmed || job.best === undefined ? known : { ...known, bestSeconds: job.best.seconds };
   };
   if (options.prepare !== undefined && !isOver()) {
     const first = jobs.filter((job) => job.isFresh).map((job) => requestOf(job, job.propose([])));
@@ -113,18 +127,27 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
       continue;
     }
     const from = now();
+    const final: Known<S>[] = [];
     for await (const measurement of options.measure(requestOf(job, schedules))) {
       const { schedule } = measurement;
       if ('failure' in measurement) {
         records.append(job.signature, job.bucket, schedule, [], measurement.failure);
         job.learn({ schedule, seconds: Infinity });
+      } else if (job.isInFinal) {
+        final.push({ schedule, seconds: median(measurement.seconds) });
       } else {
         records.append(job.signature, job.bucket, schedule, measurement.seconds);
         job.learn({ schedule, seconds: median(measurement.seconds) });
       }
       job.trials++;
       report(job);
-      if (isOver()) break;
+      if (isOver() && !job.isInFinal) break;
+    }
+    if (final.length > 0) records.finals?.append(job.signature, job.bucket, final);
+    if (job.isInFinal) {
+      job.conclude(final);
+      job.isDone = true;
+      report(job);
     }
     if (options.rival !== undefined && job.rival === undefined && !isOver()) {
       job.rival = await options.rival(job.kernel, job.bucket);
@@ -145,12 +168,12 @@ const ENOUGH = 0.5;
 function costOfBuckets<S>(jobs: readonly Job<S>[], buckets: readonly Bucket[]): readonly BucketSeconds[] {
   const sum = (of: readonly Job<S>[], seconds: (job: Job<S>) => number): number => of.reduce((total, job) => total + job.count * seconds(job), 0);
   const estimate = (job: Job<S>): number => job.candidates.cost(job.chosen);
-  const measured = jobs.filter((job) => job.best !== undefined);
+  const measured = jobs.filter((job) => job.standing !== undefined);
   const largest = buckets.reduce((top, bucket, i) => (bucket.tokens > buckets[top]!.tokens ? i : top), 0);
   const inLargest = (job: Job<S>): boolean => job.bucketIndex === largest;
   if (measured.length === 0 || sum(measured.filter(inLargest), estimate) < ENOUGH * sum(jobs.filter(inLargest), estimate)) return [];
-  const scale = sum(measured, (job) => job.best!.seconds) / sum(measured, estimate);
-  const seconds = (job: Job<S>): number => job.best?.seconds ?? scale * estimate(job);
+  const scale = sum(measured, (job) => job.standing!.seconds) / sum(measured, estimate);
+  const seconds = (job: Job<S>): number => job.standing?.seconds ?? scale * estimate(job);
   const isAttention = (job: Job<S>): boolean => job.kernel.anchor === 'attention';
   return buckets.map((bucket, i) => {
     const own = jobs.filter((job) => job.bucketIndex === i);

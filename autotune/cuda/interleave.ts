@@ -29,6 +29,8 @@ const SAMPLES = 4;
 const MOST_PER_SAMPLE = 1000;
 const FIRST: TimeShape = { warmup: 1, repeats: 3, perSample: 1 };
 const MOST_SAMPLES = 10_000;
+/** Even: to and fro. */
+const SUSTAINED_ROUNDS = 2;
 
 const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
 
@@ -48,6 +50,26 @@ export async function interleave(contenders: readonly Contender[], { rounds, sec
     for (const [i, contender] of contenders.entries()) found[i]!.push(mean(await contender.time(shapes[i]!)));
   }
   return found;
+}
+
+/**
+ * Seconds of a launch that each keeps up: blocks in turn, to and fro, so that nobody always follows the same neighbour;
+ * of each block the first half does not count, in which the card's power control answers to what runs now. What takes
+ * more energy gets lower clocks, and so more time, as it would in a run. `seconds`: of all contenders together.
+ */
+export async function sustain(contenders: readonly Contender[], seconds: number): Promise<readonly number[]> {
+  const each = seconds / (SUSTAINED_ROUNDS * contenders.length);
+  const shapes: TimeShape[] = [];
+  for (const contender of contenders) {
+    const { repeats, perSample } = blockShape(each / 2, median(await contender.time(FIRST)));
+    shapes.push({ warmup: repeats, repeats, perSample });
+  }
+  const found = contenders.map((): number[] => []);
+  const order = [...contenders.keys()];
+  for (let round = 0; round < SUSTAINED_ROUNDS; round++) {
+    for (const i of round % 2 === 0 ? order : [...order].reverse()) found[i]!.push(mean(await contenders[i]!.time(shapes[i]!)));
+  }
+  return found.map(mean);
 }
 
 /** Launches for about `seconds`: the card reaches the clock that it holds under load. */

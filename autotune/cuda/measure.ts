@@ -1,6 +1,7 @@
 /**
  * Measures candidates on the device: compiles them side by side, compares each result with the one computed on CUDA
- * cores, then times launches on random data that the L2 cache does not hold.
+ * cores, then times launches on random data that the L2 cache does not hold. Clocks wander by more than candidates
+ * differ: each is timed beside the default, and told in the default's terms.
  */
 import { emitCudaKernel, kernelSignature } from '../../codegen/cuda/index.js';
 import { UserError } from '../../errors.js';
@@ -11,8 +12,9 @@ import { isCudaError, type CudaAddon, type CudaDevice, type CudaProgram } from '
 import { cudaScheduleKey, median } from '../database.js';
 import type { Measure, Measurement, MeasureRequest } from '../measure.js';
 import type { DeviceFill } from './fill.js';
-import { interleave, ratioOverRounds, secondsOfLaunch, warmUp, type Contender } from './interleave.js';
+import { secondsOfLaunch, sustain, warmUp, type Contender } from './interleave.js';
 import { Hung, patiently } from './patience.js';
+import { sample, wasGivenUp } from './sample.js';
 import { loadDeviceTools, type CompileKernels, type DeviceTools } from './tools.js';
 import { CudaWorkbench } from './workbench.js';
 
@@ -35,22 +37,9 @@ export interface CudaMeasurerOptions {
   readonly patienceSeconds?: number;
 }
 
-const FIRST_SAMPLES = 3;
-const MIN_SAMPLES = 7;
-const MAX_SAMPLES = 60;
-const SAMPLE_SECONDS = 0.03;
-/** Launches before the counted ones: clocks settle, the queue fills. */
-const WARM_SECONDS = 0.004;
-const MAX_WARM = 64;
-/** Samples shorter than this are several launches: events tell half a microsecond. */
-const SHORTEST_SAMPLE = 1e-4;
-const MAX_PER_SAMPLE = 32;
-/** After the first samples, a candidate this much slower than the best is given up. */
-const HOPELESS = 1.3;
 const FREE_SHARE = 0.6;
-/** Of load before the final pair: what the card's power control takes to settle. */
-const LOAD_SECONDS = 0.25;
-const FINAL = { rounds: 4, seconds: 0.2 } as const;
+/** Share of a final that is load before it: what the card's power control takes to settle. */
+const LOAD_SHARE = 0.1;
 
 export class CudaMeasurer {
   private readonly options: CudaMeasurerOptions;
@@ -115,18 +104,20 @@ export class CudaMeasurer {
   }
 
   private async *run(request: MeasureRequest<CudaSchedule>): AsyncGenerator<Measurement<CudaSchedule>> {
-    await this.prepare([request]);
+    await this.prepare([{ ...request, schedules: [request.reference, ...request.schedules] }]);
     const bench = await this.benchWithReference(request);
-    let best = request.bestSeconds ?? Infinity;
-    if (request.isFinal === true && request.schedules.length === 2) {
-      yield* await this.final(request, bench);
+    if (request.finalSeconds !== undefined) {
+      yield* this.final(request, bench, request.finalSeconds);
       return;
     }
+    const pace = this.paceOf(request, bench);
+    let best = request.bestSeconds ?? Infinity;
     for (const schedule of request.schedules) {
       let measurement: Measurement<CudaSchedule>;
       let fatal: unknown;
       try {
         measurement = await this.one(request, schedule, bench, best);
+        if ('seconds' in measurement) measurement = { schedule, seconds: await pace(schedule, measurement.seconds) };
       } catch (error) {
         if (!isCudaError(error) && !(error instanceof Hung)) throw error;
         if (isCudaError(error) ? error.isContextDead : true) fatal = error;
@@ -140,55 +131,100 @@ export class CudaMeasurer {
   }
 
   /**
-   * The default against the best of the search, in turn, at the clock that the power limit leaves under a run's load: what
-   * is faster in a moment's burst may take more energy, and so be slower for hours. The best keeps a time like those of
-   * its rivals in the search; the default gets the multiple of it that it takes under load.
+   * Tells seconds of a candidate as if the device ran as fast as when the default was measured: the default runs again
+   * after each, and what it takes before and after says how fast the device is. As they are where the default fails,
+   * and where the candidate was given up.
    */
-  private async final(request: MeasureRequest<CudaSchedule>, bench: CudaWorkbench): Promise<readonly Measurement<CudaSchedule>[]> {
-    const [start, best] = request.schedules as readonly [CudaSchedule, CudaSchedule];
+  private paceOf(request: MeasureRequest<CudaSchedule>, bench: CudaWorkbench): (schedule: CudaSchedule, seconds: readonly number[]) => Promise<readonly number[]> {
+    const own = cudaScheduleKey(request.reference);
+    let nominal = request.referenceSeconds;
+    let before: number | undefined;
+    return async (schedule, seconds) => {
+      const taken = median(seconds);
+      if (cudaScheduleKey(schedule) === own) {
+        nominal ??= taken;
+        before = taken;
+        return seconds;
+      }
+      if (nominal === undefined || wasGivenUp(seconds)) return seconds;
+      const text = this.emit(request, request.reference);
+      const cubin = this.compiled.get(text.symbol);
+      if (cubin === undefined || typeof cubin === 'string') return seconds;
+      const after = median(await this.withProgram(text, cubin, bench, (program) => this.patiently(sample(program, bench.launches, request.bucket, Infinity))));
+      const factor = (2 * nominal) / ((before ?? after) + after);
+      before = after;
+      return seconds.map((each) => each * factor);
+    };
+  }
+
+  /**
+   * All of `schedules` in turn under a run's load, at the clock that the power limit leaves each: what is faster in a
+   * moment's burst may take more energy, and so be slower for hours. Told in the terms of the search, where the default
+   * is among them.
+   */
+  private async *final(request: MeasureRequest<CudaSchedule>, bench: CudaWorkbench, seconds: number): AsyncGenerator<Measurement<CudaSchedule>> {
+    let current = request.reference;
     try {
-      const measured = [await this.one(request, start, bench, Infinity), await this.one(request, best, bench, Infinity)] as const;
-      const [first, second] = measured;
-      if (!('seconds' in first) || !('seconds' in second)) return measured;
-      const slowness = await this.slownessUnderLoad(request, start, best, bench);
-      return [{ schedule: start, seconds: second.seconds.map((seconds) => seconds * slowness) }, second];
+      const sound: CudaSchedule[] = [];
+      for (const schedule of request.schedules) {
+        current = schedule;
+        // Also what is only remembered is checked.
+        const failure = await this.check(request, schedule, bench);
+        if (failure === undefined) sound.push(schedule);
+        else yield { schedule, failure: shorten(failure) };
+      }
+      const found = await this.withContenders(request, sound, bench, async (contenders) => {
+        if (contenders[0] !== undefined) await warmUp(contenders[0], LOAD_SHARE * seconds);
+        return sustain(contenders, (1 - LOAD_SHARE) * seconds);
+      });
+      const start = found[sound.findIndex((schedule) => cudaScheduleKey(schedule) === cudaScheduleKey(request.reference))];
+      const factor = start === undefined || request.referenceSeconds === undefined ? 1 : request.referenceSeconds / start;
+      for (const [i, schedule] of sound.entries()) yield { schedule, seconds: [found[i]! * factor] };
     } catch (error) {
-      if (error instanceof Hung || (isCudaError(error) && error.isContextDead)) throw lost(request, best, error);
+      if (error instanceof Hung || (isCudaError(error) && error.isContextDead)) throw lost(request, current, error);
       throw error;
     }
   }
 
-  /** How many times as long as `best` `start` takes. Both have been measured before, and so are compiled. */
-  private slownessUnderLoad(request: MeasureRequest<CudaSchedule>, start: CudaSchedule, best: CudaSchedule, bench: CudaWorkbench): Promise<number> {
+  /** All programs at once on the device. Schedules must have passed their check, and so are compiled. */
+  private withContenders<T>(request: MeasureRequest<CudaSchedule>, schedules: readonly CudaSchedule[], bench: CudaWorkbench, use: (contenders: readonly Contender[]) => Promise<T>): Promise<T> {
     const { tokens, rows } = request.bucket;
-    const withContender = <T>(schedule: CudaSchedule, use: (contender: Contender) => Promise<T>): Promise<T> => {
+    const next = (made: readonly Contender[]): Promise<T> => {
+      const schedule = schedules[made.length];
+      if (schedule === undefined) return use(made);
       const text = this.emit(request, schedule);
-      return this.withProgram(text, this.compiled.get(text.symbol) as Uint8Array, bench, (program) => use({
+      return this.withProgram(text, this.compiled.get(text.symbol) as Uint8Array, bench, (program) => next([...made, {
         name: cudaScheduleKey(schedule),
         time: async (shape) => secondsOfLaunch(await this.patiently(program.time({ tokens, rows, launches: bench.launches, ...shape })), shape.perSample),
-      }));
+      }]));
     };
-    return withContender(best, (ours) => withContender(start, async (other) => {
-      await warmUp(ours, LOAD_SECONDS);
-      const [oursSeconds = [], otherSeconds = []] = await interleave([ours, other], FINAL);
-      return ratioOverRounds(oursSeconds, otherSeconds);
-    }));
+    return next([]);
+  }
+
+  /** What is wrong with a candidate's result, or why it cannot run. Throws what a device says that fails. */
+  private check(request: MeasureRequest<CudaSchedule>, schedule: CudaSchedule, bench: CudaWorkbench): Promise<string | undefined> {
+    return this.withCandidate(request, schedule, bench, (failure) => failure, () => Promise.resolve(undefined));
   }
 
   /** Checks and times one candidate. */
-  private async one(request: MeasureRequest<CudaSchedule>, schedule: CudaSchedule, bench: CudaWorkbench, best: number): Promise<Measurement<CudaSchedule>> {
+  private one(request: MeasureRequest<CudaSchedule>, schedule: CudaSchedule, bench: CudaWorkbench, best: number): Promise<Measurement<CudaSchedule>> {
+    return this.withCandidate<Measurement<CudaSchedule>>(request, schedule, bench, (failure) => ({ schedule, failure: shorten(failure) }),
+      async (program) => ({ schedule, seconds: await this.patiently(sample(program, bench.launches, request.bucket, best)) }));
+  }
+
+  /** Its program, once its result has been compared. */
+  private async withCandidate<T>(request: MeasureRequest<CudaSchedule>, schedule: CudaSchedule, bench: CudaWorkbench, fail: (failure: string) => T, use: (program: CudaProgram) => Promise<T>): Promise<T> {
     let text: CudaKernelText;
     try {
       text = this.emit(request, schedule);
     } catch (error) {
-      return { schedule, failure: shorten(`no code for it: ${error instanceof Error ? error.message : String(error)}`) };
+      return fail(`no code for it: ${error instanceof Error ? error.message : String(error)}`);
     }
     const cubin = this.compiled.get(text.symbol);
-    if (cubin === undefined || typeof cubin === 'string') return { schedule, failure: shorten(cubin ?? 'it was not compiled') };
-    return this.withProgram(text, cubin, bench, async (program): Promise<Measurement<CudaSchedule>> => {
+    if (cubin === undefined || typeof cubin === 'string') return fail(cubin ?? 'it was not compiled');
+    return this.withProgram(text, cubin, bench, async (program) => {
       const difference = await this.patiently(bench.difference(program));
-      if (difference !== undefined) return { schedule, failure: shorten(difference) };
-      return { schedule, seconds: await this.patiently(sample(program, bench.launches, request.bucket, best)) };
+      return difference === undefined ? use(program) : fail(difference);
     });
   }
 
@@ -257,15 +293,3 @@ const lost = (request: MeasureRequest<CudaSchedule>, schedule: CudaSchedule, cau
 
 /** First line, as long as a record takes. */
 const shorten = (text: string): string => (text.trim().slice(0, 400) || 'it failed without a word');
-
-/** Seconds of a launch, once a sample, all copies in turn. */
-async function sample(program: CudaProgram, launches: readonly number[], { tokens, rows }: Bucket, best: number): Promise<number[]> {
-  const time = async (warmup: number, repeats: number, perSample: number): Promise<number[]> =>
-    secondsOfLaunch(await program.time({ tokens, rows, launches, warmup, repeats, perSample }), perSample);
-  const first = await time(1, FIRST_SAMPLES, 1);
-  const estimate = median(first);
-  if (estimate > HOPELESS * best) return first;
-  const perSample = Math.max(1, Math.min(MAX_PER_SAMPLE, Math.ceil(SHORTEST_SAMPLE / estimate)));
-  const repeats = Math.max(MIN_SAMPLES, Math.min(MAX_SAMPLES, Math.ceil(SAMPLE_SECONDS / (estimate * perSample))));
-  return time(Math.min(MAX_WARM, Math.ceil(WARM_SECONDS / (estimate * perSample))), repeats, perSample);
-}

@@ -101,6 +101,10 @@ export function tuneCuda(options: CudaTuneOptions): Promise<TuneResult<CudaSched
       append: (key, bucket, schedule, seconds, failure) => {
         database.appendCuda({ key, bucket, cuda: target, schedule, seconds: [...seconds], ...(failure === undefined ? {} : { failure }) });
       },
+      finals: {
+        known: (signature, bucket) => database.finalCuda(signature, bucket, target),
+        append: (key, bucket, final) => { database.appendCudaFinal({ key, bucket, cuda: target, final: final.map(({ schedule, seconds }) => ({ schedule, seconds })) }); },
+      },
     },
     ...(rival === undefined ? {} : { rival: askRival }), ...(prepare === undefined ? {} : { prepare }),
     ...(onProgress === undefined ? {} : { onProgress }), ...(signal === undefined ? {} : { signal }), ...(now === undefined ? {} : { now }),

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import koffi from 'koffi';
 import { describe, expect, it } from 'vitest';
-import { blockShape, interleave, ratioOverRounds, sumOverRounds, type Contender } from '../../autotune/cuda/interleave.js';
+import { blockShape, interleave, ratioOverRounds, sumOverRounds, sustain, type Contender } from '../../autotune/cuda/interleave.js';
 import { DeviceFill } from '../../autotune/cuda/fill.js';
 import { defaultCudaSchedule, kernelSignature } from '../../codegen/cuda/index.js';
 import { parseGpuOptions } from '../../bench/gpuOptions.js';
@@ -141,6 +141,16 @@ describe('interleave', () => {
     expect(await interleave([contender('a', 1e-3), contender('b', 4e-3)], { rounds: 2, seconds: 0.08 })).toEqual([[1e-3, 1e-3], [4e-3, 4e-3]]);
     expect(log).toEqual(['a 1+3×1', 'b 1+3×1', 'a 1+4×10', 'b 1+4×3', 'a 1+4×10', 'b 1+4×3']);
     expect(blockShape(1e-3, 1)).toEqual({ warmup: 1, repeats: 1, perSample: 1 });
+  });
+
+  it('sustains: to and fro, half of each block uncounted', async () => {
+    const log: string[] = [];
+    const contender = (name: string, seconds: number): Contender => ({ name, time: ({ warmup, repeats, perSample }) => {
+      log.push(`${name} ${warmup}+${repeats}×${perSample}`);
+      return Promise.resolve(Array.from({ length: repeats }, () => seconds));
+    } });
+    expect(await sustain([contender('a', 1e-3), contender('b', 4e-3)], 0.32)).toEqual([1e-3, 4e-3]);
+    expect(log).toEqual(['a 1+3×1', 'b 1+3×1', 'a 4+4×10', 'b 4+4×3', 'b 4+4×3', 'a 4+4×10']);
   });
 
   it('takes ratios within rounds: a clock that falls does not move them', () => {

@@ -7,6 +7,7 @@ import koffi from 'koffi';
 import { afterAll, describe, expect, it } from 'vitest';
 import { COMPARE_FOUND_BYTES, compareJob, COMPARE_SOURCE, COMPARE_SYMBOL, nothingFound, scaleOf } from '../../../autotune/cuda/compare.js';
 import { CudaMeasurer } from '../../../autotune/cuda/measure.js';
+import { median } from '../../../autotune/database.js';
 import type { MeasureRequest, Measurement } from '../../../autotune/measure.js';
 import { kernelWrites } from '../../../ir/kernelAccess.js';
 import type { CudaSchedule, LaunchShape } from '../../../ir/cuda.js';
@@ -108,7 +109,7 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
   const kernel = kernelAt(module, 'layers.0.ffn.gate_up');
   const bucket = { tokens: 40, rows: 40, longest: 40 };
   const loop = (threads: number): CudaSchedule => ({ kind: 'loop', threads });
-  const [REFERENCE, GOOD, ODD, LAZY, REFUSED, SICK, DEAD, SLOW, UNPRINTED, HUNGRY] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10] as const;
+  const [REFERENCE, GOOD, ODD, LAZY, REFUSED, SICK, DEAD, SLOW, UNPRINTED, HUNGRY, SPARE] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11] as const;
   const launch: LaunchShape = { threads: 32, sharedBytes: 0, cluster: 1, gridX: { kind: 'constant', count: 1 }, gridY: { kind: 'constant', count: 1 } };
   const parameters = parametersOf(kernel, module);
   const written = parameters.flatMap((name, i) => (kernelWrites(kernel).has(name) ? [i] : []));
@@ -117,14 +118,14 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
   function lab() {
     const { put, compare } = build();
     const shim = buildPackShim(folder);
-    const state = { launches: 0 };
+    const state = { launches: 0, slowness: (_launches: number): number => 1 };
     const sizes = new Map<bigint, number>();
     const writes = (odd: number, from: number): FakeKernel => (_launch, _tokens, _rows, pointers) => {
       for (const i of written) put(pointers[i]!, sizes.get(pointers[i]!)!, from, odd);
     };
     const fails = (isContextDead: boolean): FakeKernel => () => { throw sick(isContextDead); };
     const kernels: Readonly<Record<number, FakeKernel>> = {
-      [REFERENCE]: writes(0, 0), [GOOD]: writes(0, 0), [ODD]: writes(1, 0), [LAZY]: writes(0, 16), [SICK]: fails(false), [DEAD]: fails(true), [SLOW]: writes(0, 0), [HUNGRY]: writes(0, 0),
+      [REFERENCE]: writes(0, 0), [GOOD]: writes(0, 0), [ODD]: writes(1, 0), [LAZY]: writes(0, 16), [SICK]: fails(false), [DEAD]: fails(true), [SLOW]: writes(0, 0), [HUNGRY]: writes(0, 0), [SPARE]: writes(0, 0),
     };
     const base = fakeCuda({
       modules: {
@@ -149,7 +150,8 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
         timed.push({ ...request, symbol: this.symbol });
         state.launches += request.repeats * (request.perSample ?? 1);
         // A kernel that needs much power is fast until the card has been at work for a tenth of a second.
-        const milliseconds = this.symbol === `k${SLOW}` ? 50 : this.symbol !== `k${HUNGRY}` ? 0.05 : state.launches < 2000 ? 0.04 : 0.06;
+        const own = this.symbol === `k${SLOW}` ? 50 : this.symbol === `k${SPARE}` ? 0.045 : this.symbol !== `k${HUNGRY}` ? 0.05 : state.launches < 2000 ? 0.04 : 0.06;
+        const milliseconds = own * state.slowness(state.launches);
         return Promise.resolve(new Float64Array(request.repeats).fill(milliseconds * (request.perSample ?? 1)));
       }
     }
@@ -172,8 +174,8 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     return { create, timed, compiled, state, live: () => base.state.live, device };
   }
 
-  async function all(measurer: CudaMeasurer, schedules: readonly CudaSchedule[], bestSeconds?: number): Promise<Measurement<CudaSchedule>[]> {
-    const request: MeasureRequest<CudaSchedule> = { kernel, module, bucket, reference: loop(GOOD), schedules, ...(bestSeconds === undefined ? {} : { bestSeconds }) };
+  async function all(measurer: CudaMeasurer, schedules: readonly CudaSchedule[], more: Partial<MeasureRequest<CudaSchedule>> = {}): Promise<Measurement<CudaSchedule>[]> {
+    const request: MeasureRequest<CudaSchedule> = { kernel, module, bucket, reference: loop(GOOD), schedules, ...more };
     const found: Measurement<CudaSchedule>[] = [];
     for await (const measurement of measurer.measure(request)) found.push(measurement);
     return found;
@@ -203,30 +205,46 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     expect(live()).toBe(0);
   });
 
-  it('decides the final pair under load, in the terms of the search before it', async () => {
+  it('tells candidates in the terms of the default\'s first measurement, however fast the device is now', async () => {
+    const { create, state } = lab();
+    const measurer = await create();
+    const secondsOf = async (schedules: readonly CudaSchedule[], more: Partial<MeasureRequest<CudaSchedule>>): Promise<number[]> =>
+      (await all(measurer, schedules, more)).map((found) => ('seconds' in found ? median(found.seconds) : NaN));
+    // Within a request: the device slows down steadily.
+    state.slowness = (launches) => 1 + launches / 1000;
+    const [start, spare] = await secondsOf([loop(GOOD), loop(SPARE)], {});
+    expect(start).toBeGreaterThan(5.2e-5);
+    expect(spare! / start!).toBeCloseTo(0.9, 9);
+    state.slowness = () => 2;
+    // In a later one: half as fast as when the default was measured, and no time is its own.
+    expect((await secondsOf([loop(SPARE)], { referenceSeconds: 5e-5 }))[0]).toBeCloseTo(4.5e-5, 12);
+    expect((await secondsOf([loop(SPARE)], { referenceSeconds: 4e-5 }))[0]).toBeCloseTo(3.6e-5, 12);
+    measurer.release();
+  });
+
+  it('decides finals under load, in the terms of the search before it', async () => {
     const { create } = lab();
     const measurer = await create();
     const [burst] = await all(measurer, [loop(HUNGRY)]);
     expect(burst !== undefined && 'seconds' in burst && burst.seconds[0]).toBeCloseTo(4e-5, 12);
-    const found: Measurement<CudaSchedule>[] = [];
-    for await (const measurement of measurer.measure({ kernel, module, bucket, reference: loop(GOOD), schedules: [loop(GOOD), loop(HUNGRY)], isFinal: true })) found.push(measurement);
-    expect(found.map(({ schedule }) => schedule)).toEqual([loop(GOOD), loop(HUNGRY)]);
-    const [start, best] = found.map((measurement) => ('seconds' in measurement ? measurement.seconds[0]! : NaN));
-    // 0.05 against 0.06 under load, of the 0.04 that it took before.
-    expect(best).toBeCloseTo(4e-5, 12);
-    expect(start).toBeCloseTo((4e-5 * 5) / 6, 12);
-    // A best that is only remembered is checked like any other.
-    const wrong: Measurement<CudaSchedule>[] = [];
-    for await (const measurement of measurer.measure({ kernel, module, bucket, reference: loop(GOOD), schedules: [loop(GOOD), loop(ODD)], isFinal: true })) wrong.push(measurement);
-    expect('seconds' in wrong[0]!).toBe(true);
-    expect(failureOf(wrong[1])).toMatch(/differ from the reference's/);
+    const found = await all(measurer, [loop(GOOD), loop(HUNGRY), loop(SPARE), loop(ODD)], { referenceSeconds: 4e-5, finalSeconds: 2 });
+    const secondsOf = (threads: number): number => {
+      const measurement = found.find(({ schedule }) => schedule.kind === 'loop' && schedule.threads === threads)!;
+      return 'seconds' in measurement ? measurement.seconds[0]! : NaN;
+    };
+    // 0.05, 0.06 and 0.045 under load, of the 0.04 that the default took before.
+    expect(secondsOf(GOOD)).toBeCloseTo(4e-5, 12);
+    expect(secondsOf(HUNGRY)).toBeCloseTo((4e-5 * 6) / 5, 12);
+    expect(secondsOf(SPARE)).toBeCloseTo((4e-5 * 9) / 10, 12);
+    // Who is only remembered is checked like any other.
+    expect(failureOf(found.find(({ schedule }) => schedule.kind === 'loop' && schedule.threads === ODD))).toMatch(/differ from the reference's/);
     measurer.release();
   });
 
   it('gives up early on what is hopeless', async () => {
     const { create, timed } = lab();
     const measurer = await create();
-    const [slow] = await all(measurer, [loop(SLOW)], 1e-5);
+    const [slow] = await all(measurer, [loop(SLOW)], { bestSeconds: 1e-5 });
     expect(slow !== undefined && 'seconds' in slow && slow.seconds.length).toBe(3);
     expect(timed).toHaveLength(1);
     measurer.release();

@@ -132,6 +132,40 @@ describe('tuneCuda', () => {
     database.close();
   });
 
+  it('takes what wins under load, not what won a burst, and knows it the next time', async () => {
+    const path = databasePath();
+    const database = TuningDatabase.open(path);
+    const isDefault = (request: MeasureRequest<CudaSchedule>, s: CudaSchedule): boolean => cudaScheduleKey(s) === cudaScheduleKey(request.reference);
+    // Whatever is not the default is fast for a moment; of those, one in seven is fast for hours.
+    const luck = (s: CudaSchedule): number => [...cudaScheduleKey(s)].reduce((sum, c) => (sum * 31 + c.charCodeAt(0)) % 1009, 7) % 7;
+    const bursts = fake((request, s) => (request.finalSeconds === undefined ? (isDefault(request, s) ? 1e-3 : 5e-4 + luck(s) * 1e-5) : isDefault(request, s) ? 1e-3 : luck(s) === 1 ? 9e-4 : 1.1e-3));
+    const first = await tuneCuda(options(bursts, database));
+    const chosen = first.rows.filter((row) => row.kernel.includes('ffn')).map((row) => {
+      const kernel = kernelAt(module, row.kernel);
+      const start = defaultCudaSchedule(kernel, module, FACTS, row.bucket);
+      expect(row.bestSeconds).toBe(cudaScheduleKey(row.schedule) === cudaScheduleKey(start) ? 1e-3 : 9e-4);
+      return row.bestSeconds;
+    });
+    expect(new Set(chosen)).toContain(1e-3);
+    const second = await tuneCuda(options(fake(), database, { budgetSeconds: 0 }));
+    expect(second.schedules).toEqual(first.schedules);
+    database.close();
+  });
+
+  it('holds finals of what it looked at when its time runs out, before it looks at more', async () => {
+    const database = TuningDatabase.open(databasePath());
+    const finals: string[] = [];
+    const machine = fake((request, s) => {
+      if (request.finalSeconds !== undefined) finals.push(request.kernel.path);
+      return truth(request, s);
+    });
+    const { rows } = await tuneCuda(options(machine, database, { budgetSeconds: 60 }));
+    expect(rows.some((row) => row.trials === 0)).toBe(true);
+    expect(finals.length).toBeGreaterThan(4);
+    expect(rows.filter((row) => finals.includes(row.kernel)).some((row) => row.bestSeconds! < row.defaultSeconds!)).toBe(true);
+    database.close();
+  });
+
   it('records why candidates fail and never chooses one; where the default itself fails, CUDA cores compute', async () => {
     const path = databasePath();
     const database = TuningDatabase.open(path);
