@@ -1,0 +1,146 @@
+/** Kernels one after another as a run launches them, on random data: each finds what the one before has left, in caches too. */
+import { parametersOf } from '../../codegen/signature.js';
+import type { CudaKernelText } from '../../ir/cuda.js';
+import type { BufferDecl, Kernel, KernelModule, WeightDecl } from '../../ir/kernel.js';
+import { kernelReads, kernelWrites } from '../../ir/kernelAccess.js';
+import { packedBytes, physicalToLogical } from '../../ir/packing.js';
+import type { Bucket } from '../../ir/plan.js';
+import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
+import { bufferBytes } from '../../passes/planMemory.js';
+import type { CudaAddon, CudaDevice, CudaMemory, CudaModule, CudaProgram } from '../../runtime/cuda/addon.js';
+import { bindKernel, waitsForPredecessor } from '../../runtime/cuda/bindProgram.js';
+import { biasFor, bucketTrees, integersFor, rolesOf, type Roles } from '../randomInputs.js';
+import { scaleOf } from './compare.js';
+import { strideOf, type DeviceFill } from './fill.js';
+
+/** Bytes of the last kernel's results that are looked at. */
+const SAMPLE_BYTES = 1 << 16;
+
+export interface SequenceRequest {
+  readonly addon: CudaAddon;
+  readonly device: CudaDevice;
+  readonly fill: DeviceFill;
+  readonly module: KernelModule;
+  /** Of `module`, in its order. */
+  readonly kernels: readonly Kernel[];
+  readonly bucket: Bucket;
+  /** Largest micro-batch of the plan: fixes strides. */
+  readonly capacity: Bucket;
+}
+
+/** A kernel of the sequence as it was compiled. */
+export interface SequencePart {
+  readonly text: CudaKernelText;
+  readonly module: CudaModule;
+}
+
+/** Memory of everything that the kernels read and write, each buffer by itself: what a kernel reads is there at every turn. */
+export class SequenceBench {
+  readonly bytes: number;
+  private readonly names: string[] = [];
+  private readonly memories: CudaMemory[] = [];
+  private readonly request: SequenceRequest;
+  private readonly buffers: ReadonlyMap<string, BufferDecl>;
+  private readonly weights: ReadonlyMap<string, WeightDecl>;
+
+  /** Throws CudaError where memory is short. */
+  constructor(request: SequenceRequest) {
+    this.request = request;
+    const { addon, device, module, kernels } = request;
+    this.buffers = new Map(module.buffers.map((buffer) => [buffer.name, buffer]));
+    this.weights = new Map(module.weights.map((weight) => [weight.name, weight]));
+    try {
+      for (const name of new Set(kernels.flatMap((kernel) => parametersOf(kernel, module)))) {
+        this.memories.push(new addon.Memory(device, roundUp(this.bytesOf(name), 256)));
+        this.names.push(name);
+      }
+    } catch (error) {
+      this.release();
+      throw error;
+    }
+    this.bytes = this.memories.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+  }
+
+  release(): void {
+    for (const memory of this.memories) memory.release();
+  }
+
+  /** Weights and what comes from before the sequence are random; what it writes itself is NaN until it has. */
+  async fill(): Promise<void> {
+    const { fill, module, kernels } = this.request;
+    const written = new Set<string>();
+    const readers = new Map<string, Kernel>();
+    for (const kernel of kernels) {
+      for (const name of kernelReads(kernel)) if (!written.has(name) && !readers.has(name)) readers.set(name, kernel);
+      for (const name of kernelWrites(kernel)) written.add(name);
+    }
+    for (const [i, name] of this.names.entries()) {
+      const memory = this.memories[i]!, weight = this.weights.get(name), reader = readers.get(name);
+      if (weight !== undefined) await fill.weight(memory, weight, 1 + 31 * i, 1 / Math.sqrt(Math.max(1, weight.k)));
+      else if (reader !== undefined) await this.fillInput(memory, this.bufferOf(name), reader, rolesOf(reader, module, () => undefined), 1 + 31 * i);
+      else memory.fill(0xff);
+    }
+  }
+
+  /** The kernels bound to the memory, launched as a run launches them; `parts`: one a kernel, in order. */
+  program(parts: readonly SequencePart[]): CudaProgram {
+    const { addon, device, kernels, bucket } = this.request;
+    return new addon.Program({
+      device, maxTokens: bucket.tokens, maxRows: bucket.rows, inputs: [], outputs: [],
+      slots: this.names.map((name, i) => ({ memory: this.memories[i]!, offset: 0, bytes: this.bytesOf(name) })),
+      launches: kernels.map((kernel, i) => bindKernel(kernel.path, parts[i]!.text, parts[i]!.module, waitsForPredecessor(parts[i]!.text), (name) => this.indexOf(name))),
+    });
+  }
+
+  /** Throws where the last kernel has left no numbers: then the time of what ran says nothing. */
+  async requireNumbers(): Promise<void> {
+    const { kernels, capacity } = this.request;
+    for (const name of kernelWrites(kernels.at(-1)!)) {
+      const buffer = this.bufferOf(name);
+      const stride = strideOf(buffer, capacity);
+      const sample = await this.memories[this.indexOf(name)]!.readAsync(0, Math.min(SAMPLE_BYTES, this.bytesOf(name)));
+      if (scaleOf(sample, buffer.dtype, typeof buffer.columns === 'number' ? buffer.columns : stride, stride) === 0) throw new Error(`The last kernel leaves no numbers in ${name}: what the sequence takes would say nothing.`);
+    }
+  }
+
+  private indexOf(name: string): number {
+    const index = this.names.indexOf(name);
+    if (index < 0) throw new Error(`No kernel of the sequence uses ${name}.`);
+    return index;
+  }
+
+  private bufferOf(name: string): BufferDecl {
+    const buffer = this.buffers.get(name);
+    if (buffer === undefined) throw new Error(`The sequence uses ${name}, which the module does not declare.`);
+    return buffer;
+  }
+
+  private bytesOf(name: string): number {
+    const weight = this.weights.get(name);
+    if (weight !== undefined) return packedBytes(weight, physicalToLogical(weight).length);
+    const buffer = this.bufferOf(name);
+    const { bucket, capacity } = this.request;
+    return bufferBytes(buffer, buffer.columns === 'T' ? { ...bucket, tokens: capacity.tokens } : bucket);
+  }
+
+  private async fillInput(memory: CudaMemory, buffer: BufferDecl, reader: Kernel, roles: Roles, seed: number): Promise<void> {
+    const { fill, capacity, bucket } = this.request;
+    const rows = buffer.rows === 'T' ? bucket.tokens : buffer.rows === 'R' ? bucket.rows : buffer.rows;
+    if (buffer.dtype === 'i32') {
+      memory.fill(0);
+      memory.write(0, integersFor(roles.integers.get(buffer.name) ?? { kind: 'position' }, bucketTrees(bucket), rows, seed));
+      return;
+    }
+    if (buffer.dtype === 'bool') throw new Error(`${buffer.name} holds booleans, which no sequence reads.`);
+    const stride = strideOf(buffer, capacity);
+    if (reader.anchor === 'attention' && reader.mask.kind === 'bias' && reader.mask.buffer === buffer.name) {
+      memory.write(0, biasFor(bucketTrees(bucket), stride));
+      return;
+    }
+    memory.fill(0xff);
+    // Parts of Σx² of k numbers of unit variance add up to k.
+    const isParts = roles.positive.has(buffer.name) && reader.anchor === 'gemm' && typeof buffer.columns === 'number';
+    const most = Math.floor(memory.sizeBytes / (stride * DTYPE_BYTES[buffer.dtype]));
+    await fill.matrix(memory, buffer.dtype, Math.min(rows, most), stride, isParts ? { kind: 'constant', value: reader.k / Number(buffer.columns) } : { kind: 'random', seed, scale: 1 });
+  }
+}
