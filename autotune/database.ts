@@ -29,6 +29,13 @@ export interface Known<S = CpuSchedule> {
   readonly seconds: number;
 }
 
+/** Schedules that met under load. */
+export interface Final<S> {
+  readonly entries: readonly Known<S>[];
+  /** By more than this the default must be beaten. */
+  readonly marginSeconds: number;
+}
+
 /** Middle value; mean of the two middle ones for an even count. Throws where there are none. */
 export function median(values: ArrayLike<number>): number {
   const sorted = Float64Array.from(values).sort();
@@ -79,7 +86,7 @@ export class TuningDatabase {
   private readonly cpu = new Memory<CpuSchedule>();
   private readonly gpu = new Memory<CudaSchedule>();
   /** By place: the newest final. */
-  private readonly finals = new Map<string, readonly Known<CudaSchedule>[]>();
+  private readonly finals = new Map<string, Final<CudaSchedule>>();
   private readonly rivals = new Map<string, RivalRecord>();
   /** The file ends in the middle of a line: the next record starts a new one. */
   private isCutOff: boolean;
@@ -121,9 +128,9 @@ export class TuningDatabase {
     return this.gpu.at(placeOf(key, bucket, target));
   }
 
-  /** The newest final of a kernel and bucket on a GPU; empty where there was none. */
-  finalCuda(key: string, bucket: Bucket, target: CudaTuningTarget): readonly Known<CudaSchedule>[] {
-    return this.finals.get(placeOf(key, bucket, target)) ?? [];
+  /** The newest final of a kernel and bucket on a GPU. */
+  finalCuda(key: string, bucket: Bucket, target: CudaTuningTarget): Final<CudaSchedule> | undefined {
+    return this.finals.get(placeOf(key, bucket, target));
   }
 
   /** The vendor's time for a contraction, where it was measured. */
@@ -177,7 +184,7 @@ export class TuningDatabase {
 
   private remember(record: AnyRecord): void {
     if ('rival' in record) this.rivals.set(textOf(record.rival), record);
-    else if ('final' in record) this.finals.set(placeOf(record.key, record.bucket, record.cuda), record.final);
+    else if ('final' in record) this.finals.set(placeOf(record.key, record.bucket, record.cuda), { entries: record.final, marginSeconds: record.marginSeconds });
     else if ('cuda' in record) this.gpu.put(placeOf(record.key, record.bucket, record.cuda), cudaScheduleKey(record.schedule), record.schedule, record.seconds);
     else this.cpu.put(placeOf(record.key, record.bucket, record.target), scheduleKey(record.schedule), record.schedule, record.seconds);
   }

@@ -87,6 +87,8 @@ export const cudaFinalSchema = z.strictObject({
   version: z.literal(DATABASE_VERSION), key, bucket: bucketSchema, cuda: cudaTargetSchema,
   /** Seconds of a launch. */
   final: z.array(z.strictObject({ schedule: cudaScheduleSchema, seconds: z.number().positive().max(3600) })).min(1).max(16),
+  /** What a final can tell: whoever is not faster than the default by more has not beaten it. */
+  marginSeconds: z.number().min(0).max(3600),
   timestamp: z.iso.datetime(),
 });
 export type CudaFinalRecord = z.infer<typeof cudaFinalSchema>;

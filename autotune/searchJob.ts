@@ -1,7 +1,7 @@
 /** One kernel in one bucket under search: what is known of its schedules, and what to measure next. */
 import type { Kernel } from '../ir/kernel.js';
 import type { Bucket, CpuSchedule } from '../ir/plan.js';
-import type { Known } from './database.js';
+import type { Final, Known } from './database.js';
 import type { Work } from './work.js';
 
 /** What a target says about one kernel in one bucket. */
@@ -90,15 +90,13 @@ export interface JobParts<S> {
   /** What the database has. */
   readonly known: Iterable<Known<S>>;
   /** And its newest final. */
-  readonly final?: readonly Known<S>[];
+  readonly final?: Final<S>;
 }
 
 /** A neighbour that the model puts this far above the best measured one's estimate is not tried. */
 const IMPLAUSIBLE = 3;
 /** Schedules in a final, the default among them. */
-const FINALISTS = 6;
-/** Of the default's time: whoever takes more than this has not beaten it. */
-const BEATEN = 0.995;
+const FINALISTS = 5;
 
 /** Search state of one (signature, bucket). */
 export class Job<S> {
@@ -139,7 +137,7 @@ export class Job<S> {
       this.learn(known);
       this.reused++;
     }
-    this.conclude((parts.final ?? []).filter(({ schedule }) => this.candidates.mayUse(schedule)));
+    if (parts.final !== undefined) this.conclude({ ...parts.final, entries: parts.final.entries.filter(({ schedule }) => this.candidates.mayUse(schedule)) });
   }
 
   get start(): S {
@@ -186,11 +184,11 @@ export class Job<S> {
   }
 
   /** A final has ended: its fastest is taken, the default where that was not beaten clearly. Nothing happens where all failed. */
-  conclude(final: readonly Known<S>[]): void {
-    const sound = final.filter(({ seconds }) => Number.isFinite(seconds));
+  conclude({ entries, marginSeconds }: Final<S>): void {
+    const sound = entries.filter(({ seconds }) => Number.isFinite(seconds));
     const first = sound.reduce<Known<S> | undefined>((top, each) => (top === undefined || each.seconds < top.seconds ? each : top), undefined);
     const start = sound.find(({ schedule }) => this.keyOf(schedule) === this.keyOf(this.start));
-    this.champion = first !== undefined && start !== undefined && first.seconds > BEATEN * start.seconds ? start : first ?? this.champion;
+    this.champion = first !== undefined && start !== undefined && first.seconds >= start.seconds - marginSeconds ? start : first ?? this.champion;
   }
 
   /**

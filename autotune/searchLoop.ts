@@ -3,8 +3,8 @@ import { kernelSignature } from '../codegen/signature.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import type { Bucket, CpuSchedule } from '../ir/plan.js';
 import type { BucketSeconds } from './bucketCost.js';
-import { median, type Known } from './database.js';
-import type { Measure, MeasureRequest } from './measure.js';
+import { median, type Final, type Known } from './database.js';
+import type { Measure, MeasureRequest, SequenceStep } from './measure.js';
 import { Job, ROUNDS, type Candidates, type Rival, type Rounds, type TuneRow } from './searchJob.js';
 
 /** Measurements that outlive the search, of one target. */
@@ -14,8 +14,8 @@ export interface Records<S> {
   append(signature: string, bucket: Bucket, schedule: S, seconds: readonly number[], failure?: string): void;
   /** Of targets that have finals: the newest one, and a new one. */
   readonly finals?: {
-    known(signature: string, bucket: Bucket): readonly Known<S>[];
-    append(signature: string, bucket: Bucket, final: readonly Known<S>[]): void;
+    known(signature: string, bucket: Bucket): Final<S> | undefined;
+    append(signature: string, bucket: Bucket, final: Final<S>): void;
   };
 }
 
@@ -65,7 +65,10 @@ export interface TuneResult<S = CpuSchedule> {
 
 /** Seconds of one final: its job's share of what all finals may take, within these. */
 const SHORTEST_FINAL = 0.15;
-const LONGEST_FINAL = 4;
+const LONGEST_FINAL = 8;
+/** What a final can tell: this share of what the sequence takes, or of the kernel alone. */
+const TELLING_IN_SEQUENCE = 0.002;
+const TELLING_ALONE = 0.005;
 
 /** Kernels with different signatures, the first of each, and how often each occurs. */
 function distinctKernels(module: KernelModule, tokensCapacity: number): readonly { kernel: Kernel; signature: string; count: number }[] {
@@ -91,10 +94,14 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
   const started = now();
   const isLate = (): boolean => rounds.finals !== undefined && now() - started >= (1 - rounds.finals) * budgetSeconds;
   const isOver = (): boolean => now() - started >= budgetSeconds || signal?.aborted === true;
+  const finalOf = (signature: string, bucket: Bucket): { readonly final?: Final<S> } => {
+    const final = records.finals?.known(signature, bucket);
+    return final === undefined ? {} : { final };
+  };
   const jobs = distinctKernels(module, tokensCapacity)
     .flatMap(({ kernel, signature, count }) => buckets.map((bucket, bucketIndex) => new Job({
       kernel, signature, count, bucketIndex, bucket, candidates: options.candidates(kernel, bucket), keyOf, rounds, known: records.known(signature, bucket),
-      final: records.finals?.known(signature, bucket) ?? [],
+      ...finalOf(signature, bucket),
     })));
   const report = (changed: Job<S>): void => {
     options.onProgress?.({ rows: jobs.map((job) => job.row()), changed: jobs.indexOf(changed), elapsedSeconds: now() - started, budgetSeconds });
@@ -104,10 +111,21 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
   const totalWeight = [...weights.values()].reduce((sum, weight) => sum + weight, 0);
   // First a look at everything; late, a final for whatever was looked at.
   const urgency = (job: Job<S>): number => (job.isFresh === isLate() ? 1 : 1e9) * weights.get(job)! / (job.spentSeconds + 1e-3);
+  // What is there many times lies side by side in the module: a layer.
+  const sequenceOf = (job: Job<S>): readonly SequenceStep<S>[] | undefined => {
+    const repeated = jobs.filter((each) => each.bucketIndex === job.bucketIndex && each.count > 1);
+    if (repeated.length < 2 || !repeated.includes(job)) return undefined;
+    return repeated.map((each) => ({ kernel: each.kernel, schedule: each.chosen, seconds: each.standing?.seconds ?? each.candidates.cost(each.chosen) }));
+  };
+  const marginOf = (job: Job<S>): number => {
+    const sequence = sequenceOf(job);
+    return sequence === undefined ? TELLING_ALONE * (job.startSeconds ?? 0) : TELLING_IN_SEQUENCE * sequence.reduce((sum, { seconds }) => sum + seconds, 0);
+  };
   const requestOf = (job: Job<S>, schedules: readonly S[]): MeasureRequest<S> => {
     const { kernel, bucket, start, startSeconds = Infinity } = job;
     const known = { kernel, module, bucket, reference: start, schedules, ...(Number.isFinite(startSeconds) ? { referenceSeconds: startSeconds } : {}) };
-    if (job.isInFinal) return { ...known, finalSeconds: Math.max(SHORTEST_FINAL, Math.min(LONGEST_FINAL, rounds.finals! * budgetSeconds * weights.get(job)! / totalWeight)) };
+    const sequence = sequenceOf(job);
+    if (job.isInFinal) return { ...known, ...(sequence === undefined ? {} : { sequence }), finalSeconds: Math.max(SHORTEST_FINAL, Math.min(LONGEST_FINAL, rounds.finals! * budgetSeconds * weights.get(job)! / totalWeight)) };
     // A pair that is compared is timed in full.
     return job.isConfirmed || job.best === undefined ? known : { ...known, bestSeconds: job.best.seconds };
   };
@@ -127,14 +145,14 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
       continue;
     }
     const from = now();
-    const final: Known<S>[] = [];
+    const entries: Known<S>[] = [];
     for await (const measurement of options.measure(requestOf(job, schedules))) {
       const { schedule } = measurement;
       if ('failure' in measurement) {
         records.append(job.signature, job.bucket, schedule, [], measurement.failure);
         job.learn({ schedule, seconds: Infinity });
       } else if (job.isInFinal) {
-        final.push({ schedule, seconds: median(measurement.seconds) });
+        entries.push({ schedule, seconds: median(measurement.seconds) });
       } else {
         records.append(job.signature, job.bucket, schedule, measurement.seconds);
         job.learn({ schedule, seconds: median(measurement.seconds) });
@@ -143,8 +161,9 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
       report(job);
       if (isOver() && !job.isInFinal) break;
     }
-    if (final.length > 0) records.finals?.append(job.signature, job.bucket, final);
     if (job.isInFinal) {
+      const final = { entries, marginSeconds: marginOf(job) };
+      if (entries.length > 0) records.finals?.append(job.signature, job.bucket, final);
       job.conclude(final);
       job.isDone = true;
       report(job);

@@ -49,6 +49,7 @@ export async function tuneCudaModel(model: CudaModel, request: CudaTuneRequest, 
   try {
     const device = own(new addon.Device(info.ordinal));
     let compilerBuild = '';
+    let isAlone = false;
     const compile: CompileKernels = async (units) => {
       const compiled = await compileCubins(units, { arch: facts.arch, driverVersion, keepsGoing: true });
       ({ compilerBuild } = compiled);
@@ -57,6 +58,10 @@ export async function tuneCudaModel(model: CudaModel, request: CudaTuneRequest, 
     const measurer = own(await CudaMeasurer.create({
       addon, device, capacity: plan.capacity, compile,
       reference: (kernel, module, bucket) => referenceSchedule(kernel, module, facts, defaultCudaSchedule(kernel, module, facts, bucket)),
+      onAlone: (reason) => {
+        if (!isAlone) ui.note(`some finals are held kernel by kernel, not within a layer: ${reason}`);
+        isAlone = true;
+      },
     }));
     const found = await findCublasLt(driverVersion, settings);
     let about: Parameters<typeof renderCudaTable>[1] = typeof found === 'string' ? { absence: found } : { name: `${found.library.version} (${found.path})` };

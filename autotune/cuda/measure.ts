@@ -12,9 +12,10 @@ import { isCudaError, type CudaAddon, type CudaDevice, type CudaProgram } from '
 import { cudaScheduleKey, median } from '../database.js';
 import type { Measure, Measurement, MeasureRequest } from '../measure.js';
 import type { DeviceFill } from './fill.js';
-import { secondsOfLaunch, sustain, warmUp, type Contender } from './interleave.js';
+import { contendAlone, contendInSequence, type Compiled, type FinalRequest } from './finals.js';
 import { Hung, patiently } from './patience.js';
 import { sample, wasGivenUp } from './sample.js';
+import { SequenceBench } from './sequence.js';
 import { loadDeviceTools, type CompileKernels, type DeviceTools } from './tools.js';
 import { CudaWorkbench } from './workbench.js';
 
@@ -35,11 +36,13 @@ export interface CudaMeasurerOptions {
   readonly memoryBytes?: number;
   /** Seconds after which a launch counts as hung. */
   readonly patienceSeconds?: number;
+  /** A final was held without the kernels beside which a run launches the kernel: hears why. */
+  readonly onAlone?: (reason: string) => void;
 }
 
 const FREE_SHARE = 0.6;
-/** Share of a final that is load before it: what the card's power control takes to settle. */
-const LOAD_SHARE = 0.1;
+/** Of the default's time: no schedule takes less, whatever noise in a sequence says. */
+const LEAST_SHARE = 0.1;
 
 export class CudaMeasurer {
   private readonly options: CudaMeasurerOptions;
@@ -49,6 +52,8 @@ export class CudaMeasurer {
   private readonly compiled = new Map<string, Uint8Array | string>();
   /** By signature and bucket, least recently used first. */
   private readonly benches = new Map<string, CudaWorkbench>();
+  /** Of the last final in a sequence. */
+  private sequence: { readonly key: string; readonly bench: SequenceBench } | undefined;
 
   private constructor(options: CudaMeasurerOptions, tools: DeviceTools) {
     this.options = options;
@@ -69,6 +74,8 @@ export class CudaMeasurer {
   release(): void {
     for (const bench of this.benches.values()) bench.release();
     this.benches.clear();
+    this.sequence?.bench.release();
+    this.sequence = undefined;
     this.tools.release();
   }
 
@@ -83,7 +90,7 @@ export class CudaMeasurer {
     return this.options.reference(kernel, module, bucket);
   }
 
-  private emit({ kernel, module }: MeasureRequest<CudaSchedule>, schedule: CudaSchedule): CudaKernelText {
+  private emit({ kernel, module }: Pick<MeasureRequest, 'kernel' | 'module'>, schedule: CudaSchedule): CudaKernelText {
     return (this.options.emit ?? emitCudaKernel)(kernel, module, schedule, this.options.capacity.tokens);
   }
 
@@ -157,11 +164,7 @@ export class CudaMeasurer {
     };
   }
 
-  /**
-   * All of `schedules` in turn under a run's load, at the clock that the power limit leaves each: what is faster in a
-   * moment's burst may take more energy, and so be slower for hours. Told in the terms of the search, where the default
-   * is among them.
-   */
+  /** All of `schedules` against each other, told in the terms of the search where the default is among them. */
   private async *final(request: MeasureRequest<CudaSchedule>, bench: CudaWorkbench, seconds: number): AsyncGenerator<Measurement<CudaSchedule>> {
     let current = request.reference;
     try {
@@ -173,32 +176,66 @@ export class CudaMeasurer {
         if (failure === undefined) sound.push(schedule);
         else yield { schedule, failure: shorten(failure) };
       }
-      const found = await this.withContenders(request, sound, bench, async (contenders) => {
-        if (contenders[0] !== undefined) await warmUp(contenders[0], LOAD_SHARE * seconds);
-        return sustain(contenders, (1 - LOAD_SHARE) * seconds);
-      });
-      const start = found[sound.findIndex((schedule) => cudaScheduleKey(schedule) === cudaScheduleKey(request.reference))];
-      const factor = start === undefined || request.referenceSeconds === undefined ? 1 : request.referenceSeconds / start;
-      for (const [i, schedule] of sound.entries()) yield { schedule, seconds: [found[i]! * factor] };
+      const found = await this.inSequence(request, sound, seconds) ?? await this.alone(request, sound, bench, seconds);
+      for (const [i, schedule] of sound.entries()) yield { schedule, seconds: [found[i]!] };
     } catch (error) {
       if (error instanceof Hung || (isCudaError(error) && error.isContextDead)) throw lost(request, current, error);
       throw error;
     }
   }
 
-  /** All programs at once on the device. Schedules must have passed their check, and so are compiled. */
-  private withContenders<T>(request: MeasureRequest<CudaSchedule>, schedules: readonly CudaSchedule[], bench: CudaWorkbench, use: (contenders: readonly Contender[]) => Promise<T>): Promise<T> {
-    const { tokens, rows } = request.bucket;
-    const next = (made: readonly Contender[]): Promise<T> => {
-      const schedule = schedules[made.length];
-      if (schedule === undefined) return use(made);
-      const text = this.emit(request, schedule);
-      return this.withProgram(text, this.compiled.get(text.symbol) as Uint8Array, bench, (program) => next([...made, {
-        name: cudaScheduleKey(schedule),
-        time: async (shape) => secondsOfLaunch(await this.patiently(program.time({ tokens, rows, launches: bench.launches, ...shape })), shape.perSample),
-      }]));
-    };
-    return next([]);
+  private async alone(request: MeasureRequest<CudaSchedule>, sound: readonly CudaSchedule[], bench: CudaWorkbench, seconds: number): Promise<readonly number[]> {
+    const found = await contendAlone(this.finalOf(request, sound, seconds), bench);
+    const start = found[indexOfStart(request, sound)];
+    const factor = start === undefined || request.referenceSeconds === undefined ? 1 : request.referenceSeconds / start;
+    return found.map((each) => each * factor);
+  }
+
+  /** By how the whole sequence changes; undefined where there is none, where the default does not take part, and where the sequence cannot run. */
+  private async inSequence(request: MeasureRequest<CudaSchedule>, sound: readonly CudaSchedule[], seconds: number): Promise<readonly number[] | undefined> {
+    const { kernel, module, bucket, sequence, referenceSeconds } = request;
+    const first = indexOfStart(request, sound);
+    const at = sequence?.findIndex((step) => step.kernel === kernel) ?? -1;
+    if (sequence === undefined || referenceSeconds === undefined || first < 0 || at < 0) return undefined;
+    let whole: readonly number[];
+    try {
+      const texts = sequence.map((step) => this.emit({ kernel: step.kernel, module }, step.schedule));
+      await this.compile(texts);
+      const bench = await this.sequenceBench(sequence.map((step) => step.kernel), module, bucket);
+      whole = await contendInSequence(this.finalOf(request, sound, seconds), bench, texts.map((text) => this.compiledAs(text)), at);
+    } catch (error) {
+      // Memory that is short, a neighbour that does not compile: the kernel alone can still be judged.
+      if (error instanceof Hung || (isCudaError(error) && error.isContextDead)) throw error;
+      this.options.onAlone?.(error instanceof Error ? error.message : String(error));
+      return undefined;
+    }
+    const start = whole[first]!;
+    const scale = sequence.reduce((sum, step) => sum + step.seconds, 0) / start;
+    return whole.map((each) => Math.max(referenceSeconds + (each - start) * scale, LEAST_SHARE * referenceSeconds));
+  }
+
+  private finalOf(request: MeasureRequest<CudaSchedule>, sound: readonly CudaSchedule[], seconds: number): FinalRequest {
+    const { addon, device, patienceSeconds } = this.options;
+    return { addon, device, bucket: request.bucket, seconds, patienceSeconds, finalists: sound.map((schedule) => this.compiledAs(this.emit(request, schedule))) };
+  }
+
+  /** Throws Error where it did not compile. */
+  private compiledAs(text: CudaKernelText): Compiled {
+    const cubin = this.compiled.get(text.symbol);
+    if (cubin === undefined || typeof cubin === 'string') throw new Error(cubin ?? `${text.symbol} was not compiled`);
+    return { text, cubin };
+  }
+
+  private async sequenceBench(kernels: readonly Kernel[], module: KernelModule, bucket: Bucket): Promise<SequenceBench> {
+    const { addon, device, capacity } = this.options;
+    const key = JSON.stringify([kernels.map(({ name }) => name), bucket]);
+    if (this.sequence?.key === key) return this.sequence.bench;
+    this.sequence?.bench.release();
+    this.sequence = undefined;
+    const bench = new SequenceBench({ addon, device, fill: this.tools.fill, module, kernels, bucket, capacity });
+    this.sequence = { key, bench };
+    await bench.fill();
+    return bench;
   }
 
   /** What is wrong with a candidate's result, or why it cannot run. Throws what a device says that fails. */
@@ -290,6 +327,9 @@ export class CudaMeasurer {
 const lost = (request: MeasureRequest<CudaSchedule>, schedule: CudaSchedule, cause: unknown): UserError => new UserError(
   `${request.kernel.path} with ${cudaScheduleKey(schedule)} ended the use of the device: ${cause instanceof Error ? cause.message : String(cause)}`,
   'run the same tune command again: it goes on where it was, without that schedule', { cause });
+
+const indexOfStart = ({ reference }: MeasureRequest<CudaSchedule>, schedules: readonly CudaSchedule[]): number =>
+  schedules.findIndex((schedule) => cudaScheduleKey(schedule) === cudaScheduleKey(reference));
 
 /** First line, as long as a record takes. */
 const shorten = (text: string): string => (text.trim().slice(0, 400) || 'it failed without a word');

@@ -103,7 +103,9 @@ export function tuneCuda(options: CudaTuneOptions): Promise<TuneResult<CudaSched
       },
       finals: {
         known: (signature, bucket) => database.finalCuda(signature, bucket, target),
-        append: (key, bucket, final) => { database.appendCudaFinal({ key, bucket, cuda: target, final: final.map(({ schedule, seconds }) => ({ schedule, seconds })) }); },
+        append: (key, bucket, { entries, marginSeconds }) => {
+          database.appendCudaFinal({ key, bucket, cuda: target, final: entries.map(({ schedule, seconds }) => ({ schedule, seconds })), marginSeconds });
+        },
       },
     },
     ...(rival === undefined ? {} : { rival: askRival }), ...(prepare === undefined ? {} : { prepare }),

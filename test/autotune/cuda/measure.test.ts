@@ -6,9 +6,10 @@ import { join } from 'node:path';
 import koffi from 'koffi';
 import { afterAll, describe, expect, it } from 'vitest';
 import { COMPARE_FOUND_BYTES, compareJob, COMPARE_SOURCE, COMPARE_SYMBOL, nothingFound, scaleOf } from '../../../autotune/cuda/compare.js';
-import { CudaMeasurer } from '../../../autotune/cuda/measure.js';
+import { CudaMeasurer, type CudaMeasurerOptions } from '../../../autotune/cuda/measure.js';
 import { median } from '../../../autotune/database.js';
 import type { MeasureRequest, Measurement } from '../../../autotune/measure.js';
+import type { Kernel } from '../../../ir/kernel.js';
 import { kernelWrites } from '../../../ir/kernelAccess.js';
 import type { CudaSchedule, LaunchShape } from '../../../ir/cuda.js';
 import type { CudaAddon, CudaMemory, CudaProgramBinding, CudaTimeRequest } from '../../../runtime/cuda/addon.js';
@@ -112,7 +113,9 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
   const [REFERENCE, GOOD, ODD, LAZY, REFUSED, SICK, DEAD, SLOW, UNPRINTED, HUNGRY, SPARE] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11] as const;
   const launch: LaunchShape = { threads: 32, sharedBytes: 0, cluster: 1, gridX: { kind: 'constant', count: 1 }, gridY: { kind: 'constant', count: 1 } };
   const parameters = parametersOf(kernel, module);
-  const written = parameters.flatMap((name, i) => (kernelWrites(kernel).has(name) ? [i] : []));
+  const down = kernelAt(module, 'layers.0.ffn.down');
+  const NEIGHBOUR = 'down';
+  const writtenBy = (of: Kernel): readonly number[] => parametersOf(of, module).flatMap((name, i) => (kernelWrites(of).has(name) ? [i] : []));
   const sick = (isContextDead: boolean): Error => Object.assign(new Error(isContextDead ? 'an illegal address' : 'too many resources'), { code: 'CUDA_ERROR_X', call: 'cuLaunchKernelEx', isContextDead });
 
   function lab() {
@@ -120,8 +123,8 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     const shim = buildPackShim(folder);
     const state = { launches: 0, slowness: (_launches: number): number => 1 };
     const sizes = new Map<bigint, number>();
-    const writes = (odd: number, from: number): FakeKernel => (_launch, _tokens, _rows, pointers) => {
-      for (const i of written) put(pointers[i]!, sizes.get(pointers[i]!)!, from, odd);
+    const writes = (odd: number, from: number, of: Kernel = kernel): FakeKernel => (_launch, _tokens, _rows, pointers) => {
+      for (const i of writtenBy(of)) put(pointers[i]!, sizes.get(pointers[i]!)!, from, odd);
     };
     const fails = (isContextDead: boolean): FakeKernel => () => { throw sick(isContextDead); };
     const kernels: Readonly<Record<number, FakeKernel>> = {
@@ -129,7 +132,7 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     };
     const base = fakeCuda({
       modules: {
-        tw_pack: { [PACK_ENTRIES.rows]: (l, t, r, p) => { shim.run(PACK_ENTRIES.rows, l, t, r, p); } }, [COMPARE_SYMBOL]: { [COMPARE_SYMBOL]: compare },
+        [NEIGHBOUR]: { [NEIGHBOUR]: writes(0, 0, down) }, tw_pack: { [PACK_ENTRIES.rows]: (l, t, r, p) => { shim.run(PACK_ENTRIES.rows, l, t, r, p); } }, [COMPARE_SYMBOL]: { [COMPARE_SYMBOL]: compare },
         ...Object.fromEntries(Object.entries(kernels).map(([i, k]) => [`k${i}`, { [`k${i}`]: k }])),
       },
     });
@@ -140,27 +143,39 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     }
     const timed: (CudaTimeRequest & { readonly symbol: string })[] = [];
     class Program extends base.addon.Program {
-      readonly symbol: string;
+      readonly symbols: readonly string[];
       constructor(binding: CudaProgramBinding) {
         super(binding);
-        this.symbol = binding.launches[0]!.symbol;
+        this.symbols = binding.launches.map(({ symbol }) => symbol);
         for (const { memory, bytes } of binding.slots) sizes.set(memory.address, bytes);
       }
       override time(request: CudaTimeRequest): Promise<Float64Array> {
-        timed.push({ ...request, symbol: this.symbol });
+        timed.push({ ...request, symbol: this.symbols[0]! });
         state.launches += request.repeats * (request.perSample ?? 1);
         // A kernel that needs much power is fast until the card has been at work for a tenth of a second.
-        const own = this.symbol === `k${SLOW}` ? 50 : this.symbol === `k${SPARE}` ? 0.045 : this.symbol !== `k${HUNGRY}` ? 0.05 : state.launches < 2000 ? 0.04 : 0.06;
-        const milliseconds = own * state.slowness(state.launches);
+        const own = (symbol: string): number => {
+          switch (symbol) {
+            case `k${SLOW}`: return 50;
+            case `k${SPARE}`: return 0.045;
+            case `k${HUNGRY}`: return state.launches < 2000 ? 0.04 : 0.06;
+            // Another kernel, which suffers beside one of the candidates.
+            case NEIGHBOUR: return this.symbols.includes(`k${SPARE}`) ? 0.22 : 0.2;
+            default: return 0.05;
+          }
+        };
+        const each = request.launches.map((i) => own(this.symbols[i]!));
+        const milliseconds = (each.reduce((sum, ms) => sum + ms, 0) / each.length) * state.slowness(state.launches);
         return Promise.resolve(new Float64Array(request.repeats).fill(milliseconds * (request.perSample ?? 1)));
       }
     }
     const addon: CudaAddon = { ...base.addon, Memory, Program };
     const compiled: string[][] = [];
     const device = new addon.Device(0);
-    const create = (): Promise<CudaMeasurer> => CudaMeasurer.create({
+    const create = (more: Partial<CudaMeasurerOptions> = {}): Promise<CudaMeasurer> => CudaMeasurer.create({
       addon, device, capacity: CAPACITY, reference: () => loop(REFERENCE),
-      emit: (_kernel, _module, schedule) => {
+      ...more,
+      emit: (of, _module, schedule) => {
+        if (of === down) return { symbol: NEIGHBOUR, source: NEIGHBOUR, parameters: parametersOf(down, module), tensorMaps: [], launch };
         const index = schedule.kind === 'loop' ? schedule.threads : 0;
         if (index === UNPRINTED) throw new Error('no such skeleton');
         return { symbol: `k${index}`, source: `k${index}`, parameters, tensorMaps: [], launch };
@@ -239,6 +254,29 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     // Who is only remembered is checked like any other.
     expect(failureOf(found.find(({ schedule }) => schedule.kind === 'loop' && schedule.threads === ODD))).toMatch(/differ from the reference's/);
     measurer.release();
+  });
+
+  it('decides finals by how the whole sequence changes, and says why where it cannot', async () => {
+    const { create, live, device } = lab();
+    const reasons: string[] = [];
+    const measurer = await create({ onAlone: (reason) => reasons.push(reason) });
+    const step = { kernel: down, schedule: loop(GOOD), seconds: 2e-4 };
+    const sequence = [{ kernel, schedule: loop(GOOD), seconds: 5e-5 }, step];
+    const seconds = async (more: Partial<MeasureRequest<CudaSchedule>>): Promise<number[]> =>
+      (await all(measurer, [loop(GOOD), loop(SPARE)], { referenceSeconds: 5e-5, finalSeconds: 0.2, ...more })).map((found) => ('seconds' in found ? found.seconds[0]! : NaN));
+    // Alone 45 against 50; beside its neighbour, which then takes 220 instead of 200, 265 against 250.
+    expect((await seconds({}))[1]).toBeCloseTo(4.5e-5, 12);
+    const within = await seconds({ sequence });
+    expect(within[0]).toBeCloseTo(5e-5, 12);
+    expect(within[1]).toBeCloseTo(6.5e-5, 12);
+    expect(reasons).toEqual([]);
+    // What does not fit is judged alone.
+    const wide = { ...module, buffers: module.buffers.map((buffer) => (kernelWrites(down).has(buffer.name) ? { ...buffer, columns: 2 ** 40 } : buffer)) };
+    expect((await seconds({ sequence, module: wide, bucket: { ...bucket, tokens: 41 } }))[1]).toBeCloseTo(4.5e-5, 12);
+    expect(reasons).toHaveLength(1);
+    measurer.release();
+    device.release();
+    expect(live()).toBe(0);
   });
 
   it('gives up early on what is hopeless', async () => {

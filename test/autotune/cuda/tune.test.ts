@@ -152,6 +152,28 @@ describe('tuneCuda', () => {
     database.close();
   });
 
+  it('holds the finals of a layer\'s kernels within the layer as it stands, the others alone', async () => {
+    const database = TuningDatabase.open(databasePath());
+    const held = new Map<string, MeasureRequest<CudaSchedule>>();
+    const machine = fake((request, s) => {
+      if (request.finalSeconds !== undefined) held.set(`${request.kernel.path} ${request.bucket.tokens}`, request);
+      return truth(request, s);
+    });
+    const { rows } = await tuneCuda(options(machine, database));
+    const layer = rows.filter((row) => row.bucket.tokens === 256 && row.count > 1);
+    expect(layer.length).toBeGreaterThan(2);
+    const finals = [...held.values()].filter(({ bucket }) => bucket.tokens === 256);
+    const inLayer = finals.filter(({ kernel }) => layer.some((row) => row.kernel === kernel.path));
+    expect(inLayer.length).toBeGreaterThan(2);
+    for (const { sequence } of inLayer) expect(sequence!.map(({ kernel }) => kernel.path)).toEqual(layer.map((row) => row.kernel));
+    for (const { kernel, sequence } of finals) if (!inLayer.some((each) => each.kernel === kernel)) expect(sequence).toBeUndefined();
+    // Who has won already is in its place when the next one is judged.
+    const last = inLayer.at(-1)!, before = inLayer[0]!;
+    const winner = rows.find((row) => row.kernel === before.kernel.path && row.bucket.tokens === 256)!;
+    expect(last.sequence!.find(({ kernel }) => kernel === before.kernel)).toMatchObject({ schedule: winner.schedule, seconds: winner.bestSeconds });
+    database.close();
+  });
+
   it('holds finals of what it looked at when its time runs out, before it looks at more', async () => {
     const database = TuningDatabase.open(databasePath());
     const finals: string[] = [];

@@ -85,10 +85,11 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
   class Memory extends Tracked implements CudaMemory {
     readonly sizeBytes: number;
     private readonly host: NativeMemory;
-    constructor(_device: CudaDevice, bytes: number) {
+    /** `host` is allocated first: where that fails, nothing was made. */
+    constructor(_device: CudaDevice, bytes: number, host: NativeMemory = new HostMemory(bytes)) {
       super();
       this.sizeBytes = bytes;
-      this.host = new HostMemory(bytes);
+      this.host = host;
       this.host.write(0, new Uint8Array(bytes).fill(0xff));  // what nobody wrote is NaN
       hosts.set(this, this.host);
       state.liveBytes += bytes;

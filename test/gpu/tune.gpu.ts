@@ -1,0 +1,32 @@
+/** Tuning on a real device, from artifact to answers: kernels meet within their layer, and answers stay as near to float64. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import { cudaAvailable } from '../../runtime/cuda/addon.js';
+import { DEMO, EXAMPLES, readSamples, tilewright } from './command.js';
+import { compareGolden } from './golden.js';
+import { archOf } from './launcher.js';
+import { compilerOrReason, temporaryFolder } from './support.js';
+
+const arch = archOf(cudaAvailable());
+const compiler = typeof arch === 'string' ? await compilerOrReason(arch) : arch.reason;
+const skip = typeof compiler === 'string' ? compiler : false;
+
+const BUDGET_SECONDS = 20;
+
+describe('tune', { skip }, () => {
+  it('holds finals within a layer, records them, and leaves an artifact that answers as it should', async () => {
+    const folder = temporaryFolder();
+    const artifact = join(folder, 'demo.tw'), database = join(folder, 'tuning.jsonl'), out = join(folder, 'out');
+    await tilewright(['compile', DEMO, '--target', 'cuda', '-o', artifact]);
+    const told = await tilewright(['tune', artifact, '--budget', `${BUDGET_SECONDS}s`, '--database', database]);
+    assert.doesNotMatch(told, /not within a layer/);
+    const finals = readFileSync(database, 'utf8').split('\n').filter((line) => line.includes('"final"'));
+    assert(finals.length > 0, 'no final was held');
+    await tilewright(['run', artifact, '--task', 'hellaswag', '--data', EXAMPLES, '--out', out]);
+    const { questions, error, agreement } = compareGolden(readSamples(out), readFileSync(join(import.meta.dirname, 'golden', 'everyday-demo.jsonl'), 'utf8'));
+    console.log(`${finals.length} finals; ${questions} questions, mean error ${error.toFixed(4)}, same choice ${(100 * agreement).toFixed(2)} %`);
+    assert(error <= 0.19 && agreement >= 1 - 1 / 136 - 1e-9, 'the tuned artifact is further from float64 than it may be');
+  });
+});
