@@ -47,6 +47,9 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   if (tokenizer.vocabSize > checkpoint.config.vocabSize) {
     throw new UserError(`${checkpoint.dir}: the tokenizer has ids up to ${tokenizer.vocabSize - 1}, the model ${checkpoint.config.vocabSize} embeddings`, 'the tokenizer belongs to another model');
   }
+  // What a run on a CPU has promised to hold counts this process; a host of GPUs has memory, and many threads that tokenise.
+  const isFrugal = opening.target === 'cpu';
+  if (isFrugal) loadAddon().boundHeaps();
   const questions = phases.during('tokenise', () => loadQuestions(
     { path: request.data, task, limit: request.limit, docs: request.docs },
     { tokenizer: { moduleUrl: new URL('../models/tokenizer.js', import.meta.url).href, spec: tokenizer.spec }, workers: tokeniserThreads(request.data, tokenizer.spec, opening.target, machine.cpu.cores) },
@@ -68,7 +71,7 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   const devices = parallelism.replicas * parallelism.stages;
   try {
     ui.phase('tokenise', request.data);
-    const loaded = await withTrimming(questions);
+    const loaded = isFrugal ? await withTrimming(questions) : await questions;
     const plan = await planning;
     const limits = limitsOf(checkpoint, model);
     const { work } = limits;

@@ -153,6 +153,8 @@ export interface Addon {
   cpuInfo(): CpuInfo;
   pack(pool: NativePool, job: PackJob): Promise<undefined>;
   peak(pool: NativePool, kind: PeakKind, seconds: number): Promise<number>;
+  /** From here on all threads together allocate from two heaps: they hold less, and wait for each other. */
+  boundHeaps(): void;
   /** Gives freed memory of all native code back to the system. */
   trim(): void;
   /** The CUDA driver; runtime/cuda/addon.ts has its type. */

@@ -11,12 +11,13 @@ namespace {
 
 /**
  * glibc gives every thread its own heap, and each keeps what it once needed: a tokenizer on many threads then holds
- * tens of megabytes that nobody uses. Two heaps are plenty: nothing here allocates in an inner loop.
+ * tens of megabytes that nobody uses. With two heaps its threads wait for each other, the longer the more there are.
  */
-void boundHeaps() {
+Napi::Value boundHeaps(const Napi::CallbackInfo &info) {
 #ifdef __GLIBC__
   mallopt(M_ARENA_MAX, 2);
 #endif
+  return info.Env().Undefined();
 }
 
 /** Gives freed memory back to the system: what tokenising needed must not count while scoring. */
@@ -28,7 +29,6 @@ Napi::Value trim(const Napi::CallbackInfo &info) {
 }
 
 Napi::Object init(Napi::Env env, Napi::Object exports) {
-  boundHeaps();
   exports.Set("Memory", tw::initMemory(env));
   exports.Set("Library", tw::initLibrary(env));
   exports.Set("Pool", tw::initPool(env));
@@ -36,6 +36,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   exports.Set("cpuInfo", Napi::Function::New<tw::cpuInfo>(env, "cpuInfo"));
   exports.Set("pack", Napi::Function::New<tw::pack>(env, "pack"));
   exports.Set("peak", Napi::Function::New<tw::peak>(env, "peak"));
+  exports.Set("boundHeaps", Napi::Function::New<boundHeaps>(env, "boundHeaps"));
   exports.Set("trim", Napi::Function::New<trim>(env, "trim"));
   exports.Set("cuda", tw::initCuda(env));
   exports.Set("abi", Napi::Number::New(env, TW_ABI));
