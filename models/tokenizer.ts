@@ -6,6 +6,7 @@ import { z } from 'zod';
 import { UserError } from '../errors.js';
 import { decodeUtf8, fileSize, isGiven, isRecord, parseJson, quote, readBounded, readJsonObject } from './files.js';
 import { convertSentencePiece, parseSentencePiece, type SpecialTokens } from './sentencepiece.js';
+import { cuttableTexts, encodeSharing, type Around } from './sharedHeads.js';
 
 /** All that a worker thread needs to make the same tokenizer: plain data, fit for postMessage. */
 export type TokenizerSpec =
@@ -17,7 +18,7 @@ export interface Tokenizer {
   /** Token ids of a text, with the special tokens that the tokenizer adds by itself (BOS, say). */
   encode(text: string): Promise<number[]>;
   /** encode of each text, in order: much faster than one by one. */
-  encodeBatch(texts: readonly string[]): Promise<number[][]>;
+  encodeBatch(texts: readonly string[]): Promise<readonly ArrayLike<number>[]>;
 }
 
 export interface OpenTokenizer extends Tokenizer {
@@ -51,7 +52,9 @@ export function jsonOf(spec: TokenizerSpec): string {
 
 /** A BPE without pre-tokenizer, as SentencePiece models become: what can be made without its cache. */
 const wholeTextBpe = z.looseObject({
+  normalizer: z.unknown(),
   pre_tokenizer: z.null(),
+  post_processor: z.unknown(),
   added_tokens: z.array(z.looseObject({ content: z.string(), id: z.number() })),
   model: z.looseObject({
     type: z.literal('BPE'),
@@ -66,32 +69,51 @@ const wholeTextBpe = z.looseObject({
   }),
 });
 
+/** A mark before the text and in place of each space. */
+const marksSpaces = z.strictObject({
+  type: z.literal('Sequence'),
+  normalizers: z.tuple([
+    z.strictObject({ type: z.literal('Prepend'), prepend: z.literal('▁') }),
+    z.strictObject({ type: z.literal('Replace'), pattern: z.strictObject({ String: z.literal(' ') }), content: z.literal('▁') }),
+  ]),
+});
+/** Special tokens before and after a text, whatever it says. */
+const template = z.looseObject({ type: z.literal('TemplateProcessing') });
+
+interface Native {
+  readonly tokenizer: NativeTokenizer;
+  /** Which texts may be cut at words: see sharedHeads.ts. */
+  readonly mayCut?: (text: string) => boolean;
+}
+
 /**
  * The native tokenizer of a tokenizer.json. Where nothing splits the text before the merges, the native cache would
  * keep every text with its tokens (about 100 MB for 10,000 questions) and never find one again: it is left out.
  */
-function fromJson(text: string): NativeTokenizer {
+function fromJson(text: string): Native {
   const parsed = wholeTextBpe.safeParse(JSON.parse(text));
-  if (!parsed.success) return NativeTokenizer.fromString(text);
+  if (!parsed.success) return { tokenizer: NativeTokenizer.fromString(text) };
   const { model, added_tokens: added, ...rest } = parsed.data;
   // The package takes cacheCapacity with a bare model only, so the rest is made around a vocabulary of the added tokens.
   const named = [...added.map(({ content }) => content), model.unk_token];
   const vocab = Object.fromEntries(named.map((token) => [token, model.vocab[token] ?? -1]));
-  if (Object.values(vocab).includes(-1)) return NativeTokenizer.fromString(text);
+  if (Object.values(vocab).includes(-1)) return { tokenizer: NativeTokenizer.fromString(text) };
   const native = NativeTokenizer.fromString(JSON.stringify({ ...rest, added_tokens: added, model: { ...model, vocab, merges: [] } }));
   native.setModel(BPE.init(model.vocab, model.merges, {
     cacheCapacity: 0, unkToken: model.unk_token, fuseUnk: model.fuse_unk, byteFallback: model.byte_fallback,
   }));
-  return native;
+  const isPlain = marksSpaces.safeParse(rest.normalizer).success && template.safeParse(rest.post_processor).success;
+  const mayCut = isPlain ? cuttableTexts({ pieces: Object.keys(model.vocab), added: added.map(({ content }) => content) }) : undefined;
+  return { tokenizer: native, ...(mayCut === undefined ? {} : { mayCut }) };
 }
 
-function createNative(spec: TokenizerSpec): NativeTokenizer {
+function createNative(spec: TokenizerSpec): Native {
   const where = describe(spec);
   try {
     const native = fromJson(jsonOf(spec));
     // A file may ask for both; scoring wants every token and no other.
-    native.disableTruncation();
-    native.disablePadding();
+    native.tokenizer.disableTruncation();
+    native.tokenizer.disablePadding();
     return native;
   } catch (error) {
     if (error instanceof UserError) throw error;
@@ -99,7 +121,16 @@ function createNative(spec: TokenizerSpec): NativeTokenizer {
   }
 }
 
-function wrap(native: NativeTokenizer, where: string): Tokenizer {
+/** What a template puts before and after every text. */
+async function specialTokens(native: NativeTokenizer): Promise<Around> {
+  const [all, own] = await Promise.all([native.encode('a'), native.encode('a', null, { addSpecialTokens: false })]);
+  const ids = all.getIds(), length = own.getLength();
+  const special = all.getSpecialTokensMask();
+  const first = special.indexOf(0);
+  return { before: ids.slice(0, first), after: ids.slice(first + length) };
+}
+
+function wrap({ tokenizer: native, mayCut }: Native, where: string): Tokenizer {
   const guarded = async <T>(run: () => Promise<T>): Promise<T> => {
     try {
       return await run();
@@ -107,9 +138,14 @@ function wrap(native: NativeTokenizer, where: string): Tokenizer {
       throw new UserError(`${where}: cannot tokenise: ${quote(message(error), 200)}`, 'leave the question out with --docs, or use the tokenizer.json of the original model', { cause: error });
     }
   };
+  let around: Promise<Around> | undefined;
   return {
     encode: (text) => guarded(async () => (await native.encode(text)).getIds()),
-    encodeBatch: (texts) => guarded(async () => (await native.encodeBatch([...texts])).map((encoding) => encoding.getIds())),
+    encodeBatch: (texts) => guarded(async () => {
+      if (mayCut === undefined) return (await native.encodeBatch([...texts])).map((encoding) => encoding.getIds());
+      around ??= specialTokens(native);
+      return encodeSharing(texts, mayCut, await around, async (parts) => (await native.encodeBatch(parts, { addSpecialTokens: false })).map((encoding) => encoding.getIds()));
+    }),
   };
 }
 
