@@ -76,6 +76,14 @@ export interface TuneRow<S = CpuSchedule> {
   readonly isDone: boolean;
 }
 
+/** The fastest of a final; the default where that was not beaten clearly. Undefined where all failed. */
+export function winnerOf<S>({ entries, marginSeconds }: Final<S>, isDefault: (schedule: S) => boolean): Known<S> | undefined {
+  const sound = entries.filter(({ seconds }) => Number.isFinite(seconds));
+  const first = sound.reduce<Known<S> | undefined>((top, each) => (top === undefined || each.seconds < top.seconds ? each : top), undefined);
+  const start = sound.find(({ schedule }) => isDefault(schedule));
+  return first !== undefined && start !== undefined && first.seconds >= start.seconds - marginSeconds ? start : first;
+}
+
 /** What a job is made of. */
 export interface JobParts<S> {
   readonly kernel: Kernel;
@@ -183,12 +191,9 @@ export class Job<S> {
     for (const each of this.known.values()) if (each.seconds < (this.best?.seconds ?? Infinity)) this.best = each;
   }
 
-  /** A final has ended: its fastest is taken, the default where that was not beaten clearly. Nothing happens where all failed. */
-  conclude({ entries, marginSeconds }: Final<S>): void {
-    const sound = entries.filter(({ seconds }) => Number.isFinite(seconds));
-    const first = sound.reduce<Known<S> | undefined>((top, each) => (top === undefined || each.seconds < top.seconds ? each : top), undefined);
-    const start = sound.find(({ schedule }) => this.keyOf(schedule) === this.keyOf(this.start));
-    this.champion = first !== undefined && start !== undefined && first.seconds >= start.seconds - marginSeconds ? start : first ?? this.champion;
+  /** A final has ended: its winner is taken. Nothing happens where all failed. */
+  conclude(final: Final<S>): void {
+    this.champion = winnerOf(final, (schedule) => this.keyOf(schedule) === this.keyOf(this.start)) ?? this.champion;
   }
 
   /**

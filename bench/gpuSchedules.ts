@@ -2,6 +2,7 @@
 import { CudaSpace } from '../autotune/cuda/candidates.js';
 import { cudaCost, type CudaMachine } from '../autotune/cuda/costModel.js';
 import { cudaScheduleKey, type CudaTuningTarget, type TuningDatabase } from '../autotune/database.js';
+import { winnerOf } from '../autotune/searchJob.js';
 import { sizeOf } from '../autotune/work.js';
 import { defaultCudaSchedule, isLegalCuda, kernelSignature } from '../codegen/cuda/index.js';
 import { UserError } from '../errors.js';
@@ -83,14 +84,17 @@ export function defaultChoice(kernel: Kernel, { plan, facts }: BenchModel, token
   return { origin: 'default', schedule: defaultCudaSchedule(kernel, plan, facts, bucket) };
 }
 
-/** The fastest that the tuner has measured for these tokens, or for the next larger bucket that it knows. */
+/** What has won the tuner's final for these tokens, or for the next larger bucket that had one. */
 export function tunedChoice(kernel: Kernel, { plan, facts }: BenchModel, tokens: number, database: TuningDatabase, target: CudaTuningTarget): Choice | undefined {
   const signature = kernelSignature(kernel, plan, plan.capacity.tokens);
   const exact: Bucket = { tokens, rows: tokens, longest: Math.min(tokens, 256) };
   for (const bucket of [exact, ...plan.buckets.filter((each) => each.tokens >= tokens)]) {
-    const known = [...database.knownCuda(signature, bucket, target).values()]
-      .filter(({ schedule, seconds }) => Number.isFinite(seconds) && isLegalCuda(kernel, plan, schedule, facts) === true).sort((a, b) => a.seconds - b.seconds);
-    if (known[0] !== undefined) return { origin: 'tuned', schedule: known[0].schedule };
+    const final = database.finalCuda(signature, bucket, target);
+    if (final === undefined) continue;
+    const start = cudaScheduleKey(defaultCudaSchedule(kernel, plan, facts, bucket));
+    const entries = final.entries.filter(({ schedule }) => isLegalCuda(kernel, plan, schedule, facts) === true);
+    const winner = winnerOf({ ...final, entries }, (schedule) => cudaScheduleKey(schedule) === start);
+    if (winner !== undefined) return { origin: 'tuned', schedule: winner.schedule };
   }
   return undefined;
 }

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { DATABASE_VERSION, median, TuningDatabase } from '../../autotune/database.js';
+import type { CudaSchedule } from '../../ir/cuda.js';
 import type { Bucket, CpuSchedule } from '../../ir/plan.js';
 import { TARGET } from './fixture.js';
 
@@ -98,6 +99,42 @@ describe('a database', () => {
     expect(again.known(KEY, BUCKET, TARGET).size).toBe(20);
     expect(again.skipped).toBe(0);
     again.close();
+  });
+});
+
+describe('finals', () => {
+  const cuda = { gpu: 'GPU/132', arch: 'sm_90a', driver: 13_000, compiler: 'nvrtc 13.0', codegen: 'beef' };
+  const loop = (threads: number): CudaSchedule => ({ kind: 'loop', threads });
+
+  it('are kept whole, the newest of a place, apart from times of bursts', () => {
+    const path = fresh();
+    const database = TuningDatabase.open(path);
+    const place = { key: KEY, bucket: BUCKET, cuda };
+    database.appendCuda({ ...place, schedule: loop(32), seconds: [1] });
+    database.appendCudaFinal({ ...place, final: [{ schedule: loop(32), seconds: 3 }], marginSeconds: 0 });
+    database.appendCudaFinal({ ...place, final: [{ schedule: loop(64), seconds: 2 }, { schedule: loop(96), seconds: 1 }], marginSeconds: 0.5 });
+    database.close();
+    const again = TuningDatabase.open(path);
+    expect(again.finalCuda(KEY, BUCKET, cuda)).toEqual({ entries: [{ schedule: loop(64), seconds: 2 }, { schedule: loop(96), seconds: 1 }], marginSeconds: 0.5 });
+    expect([...again.knownCuda(KEY, BUCKET, cuda).values()]).toEqual([{ schedule: loop(32), seconds: 1 }]);
+    expect(again.finalCuda(KEY, BUCKET, { ...cuda, driver: 12_080 })).toBeUndefined();
+    expect(again.finalCuda(KEY, { ...BUCKET, rows: 1 }, cuda)).toBeUndefined();
+    again.close();
+  });
+
+  it('are believed only as they are written', () => {
+    const path = fresh();
+    const good = { version: DATABASE_VERSION, key: KEY, bucket: BUCKET, cuda, final: [{ schedule: loop(32), seconds: 1 }], marginSeconds: 0, timestamp: '2026-01-01T00:00:00.000Z' };
+    const bad: unknown[] = [
+      { ...good, final: [] }, { ...good, final: Array(17).fill(good.final[0]) }, { ...good, marginSeconds: -1 }, { ...good, marginSeconds: 1e9 }, { ...good, final: [{ schedule: loop(32), seconds: 0 }] },
+      { ...good, final: [{ schedule: loop(32), seconds: 1, more: 1 }] }, { ...good, seconds: [1] }, { ...good, final: [{ schedule: { kind: 'loop', threads: 0.5 }, seconds: 1 }] },
+    ];
+    mkdirSync(join(path, '..'), { recursive: true });
+    writeFileSync(path, [...bad, good].map((line) => `${JSON.stringify(line)}\n`).join(''));
+    const database = TuningDatabase.open(path);
+    expect(database.skipped).toBe(bad.length);
+    expect(database.finalCuda(KEY, BUCKET, cuda)?.entries).toHaveLength(1);
+    database.close();
   });
 });
 
