@@ -119,7 +119,10 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
   };
   const marginOf = (job: Job<S>): number => {
     const sequence = sequenceOf(job);
-    return sequence === undefined ? TELLING_ALONE * (job.startSeconds ?? 0) : TELLING_IN_SEQUENCE * sequence.reduce((sum, { seconds }) => sum + seconds, 0);
+    const { startSeconds = 0 } = job;
+    // Whoever stands in for a default that fails has nobody to beat.
+    if (!Number.isFinite(startSeconds)) return 0;
+    return sequence === undefined ? TELLING_ALONE * startSeconds : TELLING_IN_SEQUENCE * sequence.reduce((sum, { seconds }) => sum + seconds, 0);
   };
   const requestOf = (job: Job<S>, schedules: readonly S[]): MeasureRequest<S> => {
     const { kernel, bucket, start, startSeconds = Infinity } = job;

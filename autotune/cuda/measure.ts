@@ -238,9 +238,14 @@ export class CudaMeasurer {
     return bench;
   }
 
-  /** What is wrong with a candidate's result, or why it cannot run. Throws what a device says that fails. */
-  private check(request: MeasureRequest<CudaSchedule>, schedule: CudaSchedule, bench: CudaWorkbench): Promise<string | undefined> {
-    return this.withCandidate(request, schedule, bench, (failure) => failure, () => Promise.resolve(undefined));
+  /** What is wrong with a candidate's result, or why it cannot run. Throws what takes the device with it. */
+  private async check(request: MeasureRequest<CudaSchedule>, schedule: CudaSchedule, bench: CudaWorkbench): Promise<string | undefined> {
+    try {
+      return await this.withCandidate(request, schedule, bench, (failure) => failure, () => Promise.resolve(undefined));
+    } catch (error) {
+      if (isCudaError(error) && !error.isContextDead) return error.message;
+      throw error;
+    }
   }
 
   /** Checks and times one candidate. */

@@ -242,7 +242,7 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     const measurer = await create();
     const [burst] = await all(measurer, [loop(HUNGRY)]);
     expect(burst !== undefined && 'seconds' in burst && burst.seconds[0]).toBeCloseTo(4e-5, 12);
-    const found = await all(measurer, [loop(GOOD), loop(HUNGRY), loop(SPARE), loop(ODD)], { referenceSeconds: 4e-5, finalSeconds: 2 });
+    const found = await all(measurer, [loop(GOOD), loop(HUNGRY), loop(SPARE), loop(ODD), loop(SICK)], { referenceSeconds: 4e-5, finalSeconds: 2 });
     const secondsOf = (threads: number): number => {
       const measurement = found.find(({ schedule }) => schedule.kind === 'loop' && schedule.threads === threads)!;
       return 'seconds' in measurement ? measurement.seconds[0]! : NaN;
@@ -253,6 +253,7 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     expect(secondsOf(SPARE)).toBeCloseTo((4e-5 * 9) / 10, 12);
     // Who is only remembered is checked like any other.
     expect(failureOf(found.find(({ schedule }) => schedule.kind === 'loop' && schedule.threads === ODD))).toMatch(/differ from the reference's/);
+    expect(failureOf(found.find(({ schedule }) => schedule.kind === 'loop' && schedule.threads === SICK))).toBe('too many resources');
     measurer.release();
   });
 

@@ -202,6 +202,19 @@ describe('tuneCuda', () => {
     database.close();
   });
 
+  it('holds finals of what is left where the default itself fails', async () => {
+    const database = TuningDatabase.open(databasePath());
+    const machine = fake((request, s) => (cudaScheduleKey(s) === cudaScheduleKey(request.reference) ? 'too many resources' : truth(request, s)));
+    const { rows } = await tuneCuda(options(machine, database));
+    for (const row of rows.filter(({ kernel }) => kernel.includes('ffn'))) {
+      const kernel = kernelAt(module, row.kernel);
+      expect(cudaScheduleKey(row.schedule)).not.toBe(cudaScheduleKey(defaultCudaSchedule(kernel, module, FACTS, row.bucket)));
+      const { entries, marginSeconds } = database.finalCuda(row.signature, row.bucket, TARGET)!;
+      expect([entries.length > 1, marginSeconds]).toEqual([true, 0]);
+    }
+    database.close();
+  });
+
   it('compiles the first round of everything in one go', async () => {
     const database = TuningDatabase.open(databasePath());
     const prepared: number[] = [];
