@@ -14,6 +14,7 @@ import type { Measure, Measurement, MeasureRequest } from '../measure.js';
 import type { DeviceFill } from './fill.js';
 import { contendAlone, contendInSequence, type Compiled, type FinalRequest } from './finals.js';
 import { Hung, patiently } from './patience.js';
+import { secondsOfLaunch } from './interleave.js';
 import { sample, wasGivenUp } from './sample.js';
 import { SequenceBench } from './sequence.js';
 import { loadDeviceTools, type CompileKernels, type DeviceTools } from './tools.js';
@@ -157,7 +158,7 @@ export class CudaMeasurer {
       const text = this.emit(request, request.reference);
       const cubin = this.compiled.get(text.symbol);
       if (cubin === undefined || typeof cubin === 'string') return seconds;
-      const after = median(await this.withProgram(text, cubin, bench, (program) => this.patiently(sample(program, bench.launches, request.bucket, Infinity))));
+      const after = median(await this.withProgram(text, cubin, bench, (program) => this.burst(program, bench, request, Infinity)));
       const factor = (2 * nominal) / ((before ?? after) + after);
       before = after;
       return seconds.map((each) => each * factor);
@@ -251,7 +252,12 @@ export class CudaMeasurer {
   /** Checks and times one candidate. */
   private one(request: MeasureRequest<CudaSchedule>, schedule: CudaSchedule, bench: CudaWorkbench, best: number): Promise<Measurement<CudaSchedule>> {
     return this.withCandidate<Measurement<CudaSchedule>>(request, schedule, bench, (failure) => ({ schedule, failure: shorten(failure) }),
-      async (program) => ({ schedule, seconds: await this.patiently(sample(program, bench.launches, request.bucket, best)) }));
+      async (program) => ({ schedule, seconds: await this.burst(program, bench, request, best) }));
+  }
+
+  /** Seconds of a launch, all copies in turn. */
+  private burst(program: CudaProgram, { launches }: CudaWorkbench, { bucket: { tokens, rows } }: MeasureRequest<CudaSchedule>, best: number): Promise<readonly number[]> {
+    return sample(async (shape) => secondsOfLaunch(await this.patiently(program.time({ tokens, rows, launches, ...shape })), shape.perSample), best);
   }
 
   /** Its program, once its result has been compared. */

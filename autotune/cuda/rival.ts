@@ -8,6 +8,7 @@ import type { CublasLt, CublasLtContraction, CublasLtOperands } from '../../runt
 import { median } from '../database.js';
 import type { DeviceFill } from './fill.js';
 import type { TimeShape } from './interleave.js';
+import { sample } from './sample.js';
 
 /** C[m, n] = A[m, k]·W[n, k]ᵀ. */
 export interface BareContraction {
@@ -40,14 +41,6 @@ export interface RivalTime {
 const ALGORITHMS = 8;
 const WORKSPACE_BYTES = 64 << 20;
 const MAX_COPIES = 32;
-const FIRST_SAMPLES = 3;
-const MIN_SAMPLES = 7;
-const MAX_SAMPLES = 40;
-const SAMPLE_SECONDS = 0.03;
-const HOPELESS = 1.3;
-const WARM = 3;
-const SHORTEST_SAMPLE = 1e-4;
-const MAX_PER_SAMPLE = 32;
 const RUN_UP_BYTES = 512 << 20;
 
 export interface RivalOptions {
@@ -161,7 +154,7 @@ export async function timeRival(contraction: BareContraction, options: RivalOpti
     const problems: string[] = [];
     for (const [i, name] of bench.algorithms.entries()) {
       try {
-        const seconds = sample((shape) => timeLaunches(timer, () => { bench.launch(i); }, shape), best === undefined ? Infinity : median(best.seconds));
+        const seconds = await sample((shape) => Promise.resolve(timeLaunches(timer, () => { bench.launch(i); }, shape)), best === undefined ? Infinity : median(best.seconds));
         if (best === undefined || median(seconds) < median(best.seconds)) best = { name, seconds };
       } catch (error) {
         problems.push(error instanceof Error ? error.message : String(error));
@@ -173,14 +166,4 @@ export async function timeRival(contraction: BareContraction, options: RivalOpti
     runUp?.release();
     bench.release();
   }
-}
-
-/** Seconds of a launch, once a sample, all copies in turn. */
-function sample(time: (shape: TimeShape) => number[], best: number): number[] {
-  const first = time({ warmup: 1, repeats: FIRST_SAMPLES, perSample: 1 });
-  const estimate = median(first);
-  if (estimate > HOPELESS * best) return first;
-  const perSample = Math.max(1, Math.min(MAX_PER_SAMPLE, Math.ceil(SHORTEST_SAMPLE / estimate)));
-  const repeats = Math.max(MIN_SAMPLES, Math.min(MAX_SAMPLES, Math.ceil(SAMPLE_SECONDS / (estimate * perSample))));
-  return time({ warmup: Math.ceil(WARM / perSample), repeats, perSample });
 }
