@@ -76,11 +76,10 @@ export interface TuneRow<S = CpuSchedule> {
   readonly isDone: boolean;
 }
 
-/** The fastest of a final; the default where that was not beaten clearly. Undefined where all failed. */
+/** The fastest of a final; the default where that was not beaten clearly. Undefined of nobody. */
 export function winnerOf<S>({ entries, marginSeconds }: Final<S>, isDefault: (schedule: S) => boolean): Known<S> | undefined {
-  const sound = entries.filter(({ seconds }) => Number.isFinite(seconds));
-  const first = sound.reduce<Known<S> | undefined>((top, each) => (top === undefined || each.seconds < top.seconds ? each : top), undefined);
-  const start = sound.find(({ schedule }) => isDefault(schedule));
+  const first = entries.reduce<Known<S> | undefined>((top, each) => (top === undefined || each.seconds < top.seconds ? each : top), undefined);
+  const start = entries.find(({ schedule }) => isDefault(schedule));
   return first !== undefined && start !== undefined && first.seconds >= start.seconds - marginSeconds ? start : first;
 }
 
@@ -98,7 +97,7 @@ export interface JobParts<S> {
   /** What the database has. */
   readonly known: Iterable<Known<S>>;
   /** And its newest final. */
-  readonly final?: Final<S>;
+  readonly final?: Final<S> | undefined;
 }
 
 /** A neighbour that the model puts this far above the best measured one's estimate is not tried. */
@@ -145,7 +144,7 @@ export class Job<S> {
       this.learn(known);
       this.reused++;
     }
-    if (parts.final !== undefined) this.conclude({ ...parts.final, entries: parts.final.entries.filter(({ schedule }) => this.candidates.mayUse(schedule)) });
+    if (parts.final !== undefined) this.conclude(parts.final);
   }
 
   get start(): S {
@@ -191,9 +190,10 @@ export class Job<S> {
     for (const each of this.known.values()) if (each.seconds < (this.best?.seconds ?? Infinity)) this.best = each;
   }
 
-  /** A final has ended: its winner is taken. Nothing happens where all failed. */
-  conclude(final: Final<S>): void {
-    this.champion = winnerOf(final, (schedule) => this.keyOf(schedule) === this.keyOf(this.start)) ?? this.champion;
+  /** A final has ended: its winner is taken, of those that may be used and have not failed since. */
+  conclude({ entries, marginSeconds }: Final<S>): void {
+    const sound = entries.filter(({ schedule }) => this.candidates.mayUse(schedule) && this.known.get(this.keyOf(schedule))?.seconds !== Infinity);
+    this.champion = winnerOf({ entries: sound, marginSeconds }, (schedule) => this.keyOf(schedule) === this.keyOf(this.start));
   }
 
   /**
@@ -226,8 +226,8 @@ export class Job<S> {
     const isSettled = this.trials === 0 && (this.rounds.finals === undefined || this.champion !== undefined);
     if (isSettled) return [];
     this.isConfirmed = true;
-    const last = this.rounds.finals !== undefined ? this.finalists() : this.keyOf(centre) === this.keyOf(this.start) ? [] : [this.start, centre];
-    return last;
+    if (this.rounds.finals !== undefined) return this.finalists();
+    return this.keyOf(centre) === this.keyOf(this.start) ? [] : [this.start, centre];
   }
 
   /** The default, who won before, and the fastest of the search; empty where only one works. */

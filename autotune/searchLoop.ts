@@ -94,14 +94,10 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
   const started = now();
   const isLate = (): boolean => rounds.finals !== undefined && now() - started >= (1 - rounds.finals) * budgetSeconds;
   const isOver = (): boolean => now() - started >= budgetSeconds || signal?.aborted === true;
-  const finalOf = (signature: string, bucket: Bucket): { readonly final?: Final<S> } => {
-    const final = records.finals?.known(signature, bucket);
-    return final === undefined ? {} : { final };
-  };
   const jobs = distinctKernels(module, tokensCapacity)
     .flatMap(({ kernel, signature, count }) => buckets.map((bucket, bucketIndex) => new Job({
       kernel, signature, count, bucketIndex, bucket, candidates: options.candidates(kernel, bucket), keyOf, rounds, known: records.known(signature, bucket),
-      ...finalOf(signature, bucket),
+      final: records.finals?.known(signature, bucket),
     })));
   const report = (changed: Job<S>): void => {
     options.onProgress?.({ rows: jobs.map((job) => job.row()), changed: jobs.indexOf(changed), elapsedSeconds: now() - started, budgetSeconds });

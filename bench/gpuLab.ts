@@ -1,11 +1,11 @@
 /** The device, the compiler and the vendor's library that a GPU benchmark needs, and what it does with all of them. */
-import { patiently } from '../autotune/cuda/patience.js';
-import { secondsOfLaunch, type Contender } from '../autotune/cuda/interleave.js';
+import { launchTimes, type Contender } from '../autotune/cuda/interleave.js';
 import { makeRunUp } from '../autotune/cuda/rival.js';
 import { loadDeviceTools, type CompileKernels, type DeviceTools } from '../autotune/cuda/tools.js';
 import { archOf } from '../driver/devices/gpu.js';
 import type { CudaFacts } from '../driver/target.js';
 import { UserError } from '../errors.js';
+import type { Bucket } from '../ir/plan.js';
 import { cudaAvailable, loadCudaAddon, type CudaAddon, type CudaDevice, type CudaMemory, type CudaProgram } from '../runtime/cuda/addon.js';
 import { compileCubins } from '../runtime/cuda/compiler.js';
 import type { CublasLt } from '../runtime/cuda/cublasLt.js';
@@ -64,10 +64,10 @@ export async function openLab(settings: Settings = readSettings()): Promise<GpuL
 }
 
 /** `launches` of a program, all of them one turn: seconds of a turn. Queued up behind the run-up, as the library's products are. */
-export const programContender = ({ runUp }: Pick<GpuLab, 'runUp'>, name: string, program: CudaProgram, launches: readonly number[], turn: number, { tokens, rows }: { readonly tokens: number; readonly rows: number }): Contender => ({
+export const programContender = ({ runUp }: Pick<GpuLab, 'runUp'>, name: string, program: CudaProgram, launches: readonly number[], turn: number, bucket: Pick<Bucket, 'tokens' | 'rows'>): Contender => ({
   name,
-  time: async ({ warmup, repeats, perSample }) => {
+  time: (shape) => {
     runUp.fill(0);
-    return secondsOfLaunch(await patiently(program.time({ tokens, rows, launches, warmup, repeats, perSample: perSample * turn })), perSample);
+    return launchTimes(program, launches, bucket, { turn })(shape);
   },
 });

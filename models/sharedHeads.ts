@@ -25,7 +25,7 @@ export function cuttableTexts({ pieces, added }: WordRule): ((text: string) => b
   let hasMark = false;
   for (const piece of pieces) {
     if (piece === SPACE) hasMark = true;
-    if (piece.lastIndexOf(SPACE) > 0 && /[^▁]▁/u.test(piece)) return undefined;
+    if (/[^▁]▁/u.test(piece)) return undefined;
   }
   if (!hasMark || added.some((token) => token === '' || token.includes(' ') || token.includes(SPACE))) return undefined;
   return (text) => !added.some((token) => text.includes(token));

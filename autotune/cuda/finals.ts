@@ -6,7 +6,7 @@
 import type { CudaKernelText } from '../../ir/cuda.js';
 import type { Bucket } from '../../ir/plan.js';
 import type { CudaAddon, CudaDevice, CudaModule, CudaProgram } from '../../runtime/cuda/addon.js';
-import { secondsOfLaunch, sustain, warmUp, type Contender } from './interleave.js';
+import { launchTimes, sustain, warmUp, type Contender } from './interleave.js';
 import { Hung, patiently } from './patience.js';
 import type { SequenceBench } from './sequence.js';
 import type { CudaWorkbench } from './workbench.js';
@@ -55,7 +55,7 @@ export const contendInSequence = (request: FinalRequest, bench: SequenceBench, o
 
 /** `turn`: launches that are one turn of a program. */
 async function contend(
-  { addon, device, bucket: { tokens, rows }, seconds, patienceSeconds }: FinalRequest, launches: readonly number[], turn: number,
+  { addon, device, bucket, seconds, patienceSeconds }: FinalRequest, launches: readonly number[], turn: number,
   bind: (load: (compiled: Compiled) => CudaModule, own: Own) => readonly CudaProgram[] | Promise<readonly CudaProgram[]>,
 ): Promise<readonly number[]> {
   const made: { release(): void }[] = [];
@@ -70,11 +70,7 @@ async function contend(
     return module;
   };
   try {
-    const contenders = (await bind(load, own)).map((program, i): Contender => ({
-      name: String(i),
-      time: async ({ warmup, repeats, perSample }) =>
-        secondsOfLaunch(await patiently(program.time({ tokens, rows, launches, warmup, repeats, perSample: perSample * turn }), patienceSeconds), perSample),
-    }));
+    const contenders = (await bind(load, own)).map((program, i): Contender => ({ name: String(i), time: launchTimes(program, launches, bucket, { turn, patienceSeconds }) }));
     if (contenders[0] !== undefined) await warmUp(contenders[0], LOAD_SHARE * seconds);
     return await sustain(contenders, (1 - LOAD_SHARE) * seconds);
   } catch (error) {

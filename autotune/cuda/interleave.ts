@@ -1,5 +1,8 @@
 /** Times several things in turn, block after block, so that clocks, heat and neighbours are the same for all of them. */
+import type { Bucket } from '../../ir/plan.js';
+import type { CudaProgram } from '../../runtime/cuda/addon.js';
 import { median } from '../database.js';
+import { patiently } from './patience.js';
 
 /** What one call of Contender.time does: `warmup` samples that do not count, then `repeats` that do, each of `perSample` launches. */
 export interface TimeShape {
@@ -9,7 +12,13 @@ export interface TimeShape {
 }
 
 /** Seconds of one launch, once a sample, of what CudaProgram.time gives. A clock that did not move still measured something. */
-export const secondsOfLaunch = (milliseconds: Float64Array, perSample: number): number[] => Array.from(milliseconds, (ms) => (Math.max(ms, 1e-6) * 1e-3) / perSample);
+const secondsOfLaunch = (milliseconds: Float64Array, perSample: number): number[] => Array.from(milliseconds, (ms) => (Math.max(ms, 1e-6) * 1e-3) / perSample);
+
+/** How long launches of a program take; `turn` of them, one after another, count as one. */
+export const launchTimes = (
+  program: CudaProgram, launches: readonly number[], { tokens, rows }: Pick<Bucket, 'tokens' | 'rows'>, { turn = 1, patienceSeconds }: { readonly turn?: number; readonly patienceSeconds?: number | undefined } = {},
+): Contender['time'] => async ({ warmup, repeats, perSample }) =>
+  secondsOfLaunch(await patiently(program.time({ tokens, rows, launches, warmup, repeats, perSample: perSample * turn }), patienceSeconds), perSample);
 
 export interface Contender {
   readonly name: string;

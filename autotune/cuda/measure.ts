@@ -14,7 +14,7 @@ import type { Measure, Measurement, MeasureRequest } from '../measure.js';
 import type { DeviceFill } from './fill.js';
 import { contendAlone, contendInSequence, type Compiled, type FinalRequest } from './finals.js';
 import { Hung, patiently } from './patience.js';
-import { secondsOfLaunch } from './interleave.js';
+import { launchTimes } from './interleave.js';
 import { sample, wasGivenUp } from './sample.js';
 import { SequenceBench } from './sequence.js';
 import { loadDeviceTools, type CompileKernels, type DeviceTools } from './tools.js';
@@ -256,8 +256,8 @@ export class CudaMeasurer {
   }
 
   /** Seconds of a launch, all copies in turn. */
-  private burst(program: CudaProgram, { launches }: CudaWorkbench, { bucket: { tokens, rows } }: MeasureRequest<CudaSchedule>, best: number): Promise<readonly number[]> {
-    return sample(async (shape) => secondsOfLaunch(await this.patiently(program.time({ tokens, rows, launches, ...shape })), shape.perSample), best);
+  private burst(program: CudaProgram, { launches }: CudaWorkbench, { bucket }: MeasureRequest<CudaSchedule>, best: number): Promise<readonly number[]> {
+    return sample(launchTimes(program, launches, bucket, { patienceSeconds: this.options.patienceSeconds }), best);
   }
 
   /** Its program, once its result has been compared. */

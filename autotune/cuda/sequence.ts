@@ -36,7 +36,6 @@ export interface SequencePart {
 
 /** Memory of everything that the kernels read and write, each buffer by itself: what a kernel reads is there at every turn. */
 export class SequenceBench {
-  readonly bytes: number;
   private readonly names: string[] = [];
   private readonly memories: CudaMemory[] = [];
   private readonly request: SequenceRequest;
@@ -58,7 +57,6 @@ export class SequenceBench {
       this.release();
       throw error;
     }
-    this.bytes = this.memories.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
   }
 
   release(): void {

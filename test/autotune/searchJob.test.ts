@@ -70,6 +70,10 @@ describe('a job with finals', () => {
     expect(measure(more, () => 30)).toEqual([6]);
     expect(measure(more, (s) => (s === 6 ? 11 : s), true)).toEqual([10, 8, 7, 9, 6]);
     expect(more.chosen).toBe(7);
+    // What has failed since is not taken; where all have, the default is.
+    const failed = jobOf(FINALS, [{ schedule: 10, seconds: 10 }, { schedule: 8, seconds: Infinity }], [{ schedule: 10, seconds: 10 }, { schedule: 8, seconds: 5 }]);
+    expect(failed.chosen).toBe(10);
+    expect(jobOf(FINALS, [{ schedule: 10, seconds: 10 }, { schedule: 8, seconds: Infinity }], [{ schedule: 8, seconds: 5 }]).chosen).toBe(10);
     // Interrupted before its final: that is what is left to do.
     expect(measure(jobOf(FINALS, known), (s) => s, true)).toEqual([10, 9, 8]);
   });
