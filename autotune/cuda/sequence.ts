@@ -5,13 +5,14 @@ import type { BufferDecl, Kernel, KernelModule, WeightDecl } from '../../ir/kern
 import { kernelReads, kernelWrites } from '../../ir/kernelAccess.js';
 import { packedBytes, physicalToLogical } from '../../ir/packing.js';
 import type { Bucket } from '../../ir/plan.js';
-import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
+import { roundUp } from '../../ir/types.js';
 import { bufferBytes } from '../../passes/planMemory.js';
 import type { CudaAddon, CudaDevice, CudaMemory, CudaModule, CudaProgram } from '../../runtime/cuda/addon.js';
 import { bindKernel, waitsForPredecessor } from '../../runtime/cuda/bindProgram.js';
-import { biasFor, bucketTrees, integersFor, rolesOf, type Roles } from '../randomInputs.js';
+import { rolesOf, type Roles } from '../randomInputs.js';
 import { scaleOf } from './compare.js';
 import { strideOf, type DeviceFill } from './fill.js';
+import { fillBuffer } from './fillBuffer.js';
 
 /** Bytes of the last kernel's results that are looked at. */
 const SAMPLE_BYTES = 1 << 16;
@@ -121,24 +122,10 @@ export class SequenceBench {
     return bufferBytes(buffer, buffer.columns === 'T' ? { ...bucket, tokens: capacity.tokens } : bucket);
   }
 
-  private async fillInput(memory: CudaMemory, buffer: BufferDecl, reader: Kernel, roles: Roles, seed: number): Promise<void> {
+  private fillInput(memory: CudaMemory, buffer: BufferDecl, reader: Kernel, roles: Roles, seed: number): Promise<void> {
     const { fill, capacity, bucket } = this.request;
-    const rows = buffer.rows === 'T' ? bucket.tokens : buffer.rows === 'R' ? bucket.rows : buffer.rows;
-    if (buffer.dtype === 'i32') {
-      memory.fill(0);
-      memory.write(0, integersFor(roles.integers.get(buffer.name) ?? { kind: 'position' }, bucketTrees(bucket), rows, seed));
-      return;
-    }
-    if (buffer.dtype === 'bool') throw new Error(`${buffer.name} holds booleans, which no sequence reads.`);
-    const stride = strideOf(buffer, capacity);
-    if (reader.anchor === 'attention' && reader.mask.kind === 'bias' && reader.mask.buffer === buffer.name) {
-      memory.write(0, biasFor(bucketTrees(bucket), stride));
-      return;
-    }
-    memory.fill(0xff);
     // Parts of Σx² of k numbers of unit variance add up to k.
     const isParts = roles.positive.has(buffer.name) && reader.anchor === 'gemm' && typeof buffer.columns === 'number';
-    const most = Math.floor(memory.sizeBytes / (stride * DTYPE_BYTES[buffer.dtype]));
-    await fill.matrix(memory, buffer.dtype, Math.min(rows, most), stride, isParts ? { kind: 'constant', value: reader.k / Number(buffer.columns) } : { kind: 'random', seed, scale: 1 });
+    return fillBuffer(fill, { memory, bytes: this.bytesOf(buffer.name), buffer, kernel: reader, roles, bucket, capacity, seed, constant: isParts ? reader.k / Number(buffer.columns) : undefined });
   }
 }

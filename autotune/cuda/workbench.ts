@@ -8,9 +8,10 @@ import type { Bucket } from '../../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import { bufferBytes } from '../../passes/planMemory.js';
 import type { CudaAddon, CudaDevice, CudaMemory, CudaModule, CudaProgram } from '../../runtime/cuda/addon.js';
-import { biasFor, bucketTrees, integersFor, rolesOf, type Roles } from '../randomInputs.js';
+import { rolesOf, type Roles } from '../randomInputs.js';
 import { COMPARE_FOUND_BYTES, COMPARE_JOB_BYTES, compareJob, COMPARE_SYMBOL, nothingFound, scaleOf, tiesAllowed, toleranceOf } from './compare.js';
 import { strideOf, type DeviceFill } from './fill.js';
+import { extentOf, fillBuffer } from './fillBuffer.js';
 
 /** Tables longer than this are not made whole: gathers are kept inside the first rows. */
 const MAX_TABLE_BYTES = 64 << 20;
@@ -222,31 +223,8 @@ export class CudaWorkbench {
     return (this.tableRows(name) ?? sourceRows(weight)) * weight.k * DTYPE_BYTES[weight.dtype];
   }
 
-  private async fillBuffer({ name, memory, bytes }: Placed, seed: number): Promise<void> {
+  private fillBuffer({ name, memory, bytes }: Placed, seed: number): Promise<void> {
     const { kernel, bucket, capacity, fill } = this.request;
-    const buffer = this.bufferOf(name);
-    const { dtype } = buffer;
-    const valid = extentOf(buffer.rows, bucket);
-    if (dtype === 'i32') {
-      const values = integersFor(this.roles.integers.get(name) ?? { kind: 'position' }, bucketTrees(bucket), Math.min(valid, bytes / 4), seed);
-      memory.fill(0);
-      memory.write(0, values);
-      return;
-    }
-    if (dtype === 'bool') {
-      memory.fill(1);
-      return;
-    }
-    const stride = strideOf(buffer, capacity);
-    if (kernel.anchor === 'attention' && kernel.mask.kind === 'bias' && kernel.mask.buffer === name) {
-      memory.write(0, biasFor(bucketTrees(bucket), stride));
-      return;
-    }
-    // Rows beyond the micro-batch's stay NaN: no kernel may let them reach its results.
-    memory.fill(0xff);
-    const isPositive = this.roles.positive.has(name);
-    await fill.matrix(memory, dtype, Math.min(Math.max(1, valid), Math.floor(bytes / (stride * DTYPE_BYTES[dtype]))), stride, isPositive ? { kind: 'constant', value: 1 } : { kind: 'random', seed, scale: 1 });
+    return fillBuffer(fill, { memory, bytes, buffer: this.bufferOf(name), kernel, roles: this.roles, bucket, capacity, seed, constant: this.roles.positive.has(name) ? 1 : undefined });
   }
 }
-
-const extentOf = (extent: number | 'T' | 'R', bucket: Bucket): number => (extent === 'T' ? bucket.tokens : extent === 'R' ? bucket.rows : extent);

@@ -1,0 +1,48 @@
+/** Random contents of a buffer that a kernel reads, as the kernel expects them. */
+import type { BufferDecl, Kernel } from '../../ir/kernel.js';
+import type { Bucket } from '../../ir/plan.js';
+import { DTYPE_BYTES } from '../../ir/types.js';
+import type { CudaMemory } from '../../runtime/cuda/addon.js';
+import { biasFor, bucketTrees, integersFor, type Roles } from '../randomInputs.js';
+import { strideOf, type DeviceFill } from './fill.js';
+
+/** Rows or columns in a micro-batch of the bucket's size. */
+export const extentOf = (extent: number | 'T' | 'R', bucket: Bucket): number => (extent === 'T' ? bucket.tokens : extent === 'R' ? bucket.rows : extent);
+
+export interface BufferContents {
+  readonly memory: CudaMemory;
+  /** Of `memory`, those of the buffer. */
+  readonly bytes: number;
+  readonly buffer: BufferDecl;
+  /** Who reads it, and what its buffers mean to it. */
+  readonly kernel: Kernel;
+  readonly roles: Roles;
+  readonly bucket: Bucket;
+  /** Largest micro-batch of the plan: fixes strides. */
+  readonly capacity: Bucket;
+  /** What all numbers are where they must not be negative; random without. */
+  readonly constant: number | undefined;
+  readonly seed: number;
+}
+
+export async function fillBuffer(fill: DeviceFill, { memory, bytes, buffer, kernel, roles, bucket, capacity, constant, seed }: BufferContents): Promise<void> {
+  const { name, dtype } = buffer;
+  const rows = extentOf(buffer.rows, bucket);
+  if (dtype === 'i32') {
+    memory.fill(0);
+    memory.write(0, integersFor(roles.integers.get(name) ?? { kind: 'position' }, bucketTrees(bucket), Math.min(rows, bytes / 4), seed));
+    return;
+  }
+  if (dtype === 'bool') {
+    memory.fill(1);
+    return;
+  }
+  const stride = strideOf(buffer, capacity);
+  if (kernel.anchor === 'attention' && kernel.mask.kind === 'bias' && kernel.mask.buffer === name) {
+    memory.write(0, biasFor(bucketTrees(bucket), stride));
+    return;
+  }
+  // Rows beyond the micro-batch's stay NaN: no kernel may let them reach its results.
+  memory.fill(0xff);
+  await fill.matrix(memory, dtype, Math.min(Math.max(1, rows), Math.floor(bytes / (stride * DTYPE_BYTES[dtype]))), stride, constant === undefined ? { kind: 'random', seed, scale: 1 } : { kind: 'constant', value: constant });
+}
