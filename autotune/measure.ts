@@ -27,17 +27,6 @@ export interface MeasureRequest<S = CpuSchedule> {
   readonly bestSeconds?: number;
   /** What `reference` took when it was first measured: where clocks wander, others are told in its terms. */
   readonly referenceSeconds?: number;
-  /** A final of `schedules` against each other, which may take so many seconds of the machine. All are measured before the first is yielded. */
-  readonly finalSeconds?: number;
-  /** What a run launches again and again, `kernel` among it: a final measures how the whole of it changes. */
-  readonly sequence?: readonly SequenceStep<S>[];
-}
-
-/** One kernel of a sequence, with the schedule that is taken as things stand, and what is known of its seconds. */
-export interface SequenceStep<S> {
-  readonly kernel: Kernel;
-  readonly schedule: S;
-  readonly seconds: number;
 }
 
 /** Seconds of each repeat, or why the schedule may not be used. */

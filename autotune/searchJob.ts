@@ -33,11 +33,10 @@ export interface Rounds {
   readonly step: number;
   /** The model's own ideas in a first round that has winners of other buckets in it. */
   readonly ideas: number;
-  /**
-   * Share of the budget that is kept for finals: where measurements in a burst mislead, the best few meet the default
-   * under a run's load, and only what wins its final is taken. Absent: the best and the default are measured once more.
-   */
+  /** Share of the budget that is kept for finals (finals.ts), where measurements in a burst mislead; absent: there are none. */
   readonly finals?: number;
+  /** Share of the default's time that must be gained where bursts decide. Default: none. */
+  readonly telling?: number;
 }
 
 export const ROUNDS: Rounds = { first: 6, step: 4, ideas: 2 };
@@ -94,6 +93,8 @@ export interface JobParts<S> {
   readonly candidates: Candidates<S>;
   readonly keyOf: (schedule: S) => string;
   readonly rounds: Rounds;
+  /** What is taken: what won its final, and the default before it; or the best of all measurements. */
+  readonly decidedBy: 'final' | 'bursts';
   /** What the database has. */
   readonly known: Iterable<Known<S>>;
   /** And its newest final. */
@@ -102,8 +103,6 @@ export interface JobParts<S> {
 
 /** A neighbour that the model puts this far above the best measured one's estimate is not tried. */
 const IMPLAUSIBLE = 3;
-/** Schedules in a final, the default among them. */
-const FINALISTS = 5;
 
 /** Search state of one (signature, bucket). */
 export class Job<S> {
@@ -126,6 +125,9 @@ export class Job<S> {
   isDone = false;
   private readonly keyOf: (schedule: S) => string;
   private readonly rounds: Rounds;
+  private readonly isDecidedByFinal: boolean;
+  /** Schedules that were measured now, not only remembered. */
+  private readonly seen = new Set<string>();
   private ranked: readonly S[] | undefined;
 
   constructor(parts: JobParts<S>) {
@@ -137,11 +139,12 @@ export class Job<S> {
     this.candidates = parts.candidates;
     this.keyOf = parts.keyOf;
     this.rounds = parts.rounds;
+    this.isDecidedByFinal = parts.decidedBy === 'final';
     this.rival = parts.candidates.rival;
     for (const known of parts.known) {
       // What comes from a file is a suggestion: of the plan's instruction set, and legal, or it does not count.
       if (!this.candidates.mayUse(known.schedule)) continue;
-      this.learn(known);
+      this.take(known);
       this.reused++;
     }
     if (parts.final !== undefined) this.conclude(parts.final);
@@ -151,10 +154,22 @@ export class Job<S> {
     return this.candidates.start;
   }
 
-  /** What is known of the schedule to take: the best one's; where there are finals, the winner's, and the default's before them. */
+  /** What is known of the schedule to take; undefined where nothing is. */
   get standing(): Known<S> | undefined {
-    if (this.rounds.finals === undefined) return this.best;
-    return this.champion ?? (Number.isFinite(this.startSeconds) ? this.known.get(this.keyOf(this.start)) : this.best);
+    const start = this.known.get(this.keyOf(this.start));
+    if (start === undefined || !Number.isFinite(start.seconds)) return this.best;
+    if (this.isDecidedByFinal) return this.champion ?? start;
+    return this.best !== undefined && this.best.seconds > (1 - (this.rounds.telling ?? 0)) * start.seconds ? start : this.best;
+  }
+
+  /** What is compared with in a final: the default, or what stands in for one that fails. */
+  get incumbent(): S {
+    return this.startSeconds === Infinity ? this.chosen : this.start;
+  }
+
+  get incumbentSeconds(): number {
+    const seconds = this.known.get(this.keyOf(this.incumbent))?.seconds ?? Infinity;
+    return Number.isFinite(seconds) ? seconds : this.candidates.cost(this.incumbent);
   }
 
   /** Of the default; Infinity where it failed. */
@@ -162,9 +177,14 @@ export class Job<S> {
     return this.known.get(this.keyOf(this.start))?.seconds;
   }
 
-  /** What is proposed is a final. */
-  get isInFinal(): boolean {
-    return this.isConfirmed && this.rounds.finals !== undefined;
+  /** The default works: there is something to beat. */
+  get hasDefault(): boolean {
+    return this.startSeconds !== undefined && Number.isFinite(this.startSeconds);
+  }
+
+  /** A final has been held, and nothing measured since. */
+  get isSettled(): boolean {
+    return this.trials === 0 && this.champion !== undefined;
   }
 
   /** The best known; what code generation would choose; or, where that was found to fail, what cannot. */
@@ -185,7 +205,14 @@ export class Job<S> {
 
   /** A later measurement of a schedule replaces the earlier one. Of equals, the first that was learnt is best. */
   learn(known: Known<S>): void {
-    this.known.set(this.keyOf(known.schedule), known);
+    this.seen.add(this.keyOf(known.schedule));
+    this.take(known);
+  }
+
+  private take(known: Known<S>): void {
+    const key = this.keyOf(known.schedule);
+    this.known.set(key, known);
+    if (!Number.isFinite(known.seconds) && this.champion !== undefined && this.keyOf(this.champion.schedule) === key) this.champion = undefined;
     this.best = undefined;
     for (const each of this.known.values()) if (each.seconds < (this.best?.seconds ?? Infinity)) this.best = each;
   }
@@ -196,13 +223,27 @@ export class Job<S> {
     this.champion = winnerOf({ entries: sound, marginSeconds }, (schedule) => this.keyOf(schedule) === this.keyOf(this.start));
   }
 
+  /** Who may meet the default in a final: the last one's winner, and the fastest that took at most `promising` times as long as the default. */
+  challengers(most: number, promising: number): readonly Known<S>[] {
+    if (!this.hasDefault) return [];
+    const start = this.keyOf(this.start), limit = promising * this.startSeconds!;
+    const fastest = [...this.known.values()].filter(({ seconds }) => seconds <= limit).sort((a, b) => a.seconds - b.seconds);
+    const all = new Map([...(this.champion === undefined ? [] : [this.champion]), ...fastest].map((known) => [this.keyOf(known.schedule), known]));
+    all.delete(start);
+    return [...all.values()].slice(0, most);
+  }
+
+  /** Only remembered: nobody has compared its result in this search. */
+  isUnseen(schedule: S): boolean {
+    return !this.seen.has(this.keyOf(schedule));
+  }
+
   /**
    * What to measure next: first the default, what won in other buckets, and the model's favourites; then untried
-   * neighbours of the best, cheapest estimate first; last the default and the best once more, side by side: the best
-   * of many noisy times is too good, and the machine may have been busier then. Where there are finals, the last
-   * proposal is one (isInFinal). Empty when nothing is left. Late in a search there are no neighbours any more.
+   * neighbours of the best, cheapest estimate first; last, where bursts decide, the default and the best once more, side
+   * by side: the best of many noisy times is too good, and the machine may have been busier then. Empty when nothing is left.
    */
-  propose(winnersElsewhere: readonly S[], isLate = false): readonly S[] {
+  propose(winnersElsewhere: readonly S[]): readonly S[] {
     const untried = (schedules: readonly S[]): readonly S[] => {
       const keys = new Set<string>();
       return schedules.filter((schedule) => {
@@ -221,21 +262,10 @@ export class Job<S> {
     }
     const centre = this.best?.schedule ?? this.start;
     const limit = IMPLAUSIBLE * this.candidates.cost(centre);
-    const next = isLate ? [] : untried(this.byCost(this.candidates.neighbours(centre)).filter((schedule) => this.candidates.cost(schedule) <= limit)).slice(0, this.rounds.step);
-    if (next.length > 0 || this.isConfirmed || this.best === undefined) return next;
-    const isSettled = this.trials === 0 && (this.rounds.finals === undefined || this.champion !== undefined);
-    if (isSettled) return [];
+    const next = untried(this.byCost(this.candidates.neighbours(centre)).filter((schedule) => this.candidates.cost(schedule) <= limit)).slice(0, this.rounds.step);
+    if (next.length > 0 || this.isConfirmed || this.isDecidedByFinal || this.best === undefined || this.trials === 0) return next;
     this.isConfirmed = true;
-    if (this.rounds.finals !== undefined) return this.finalists();
     return this.keyOf(centre) === this.keyOf(this.start) ? [] : [this.start, centre];
-  }
-
-  /** The default, who won before, and the fastest of the search; empty where only one works. */
-  private finalists(): readonly S[] {
-    const fastest = [...this.known.values()].filter(({ seconds }) => Number.isFinite(seconds)).sort((a, b) => a.seconds - b.seconds);
-    const seeded = [...(Number.isFinite(this.startSeconds) ? [this.start] : []), ...(this.champion === undefined ? [] : [this.champion.schedule])];
-    const all = new Map([...seeded, ...fastest.map(({ schedule }) => schedule)].map((schedule) => [this.keyOf(schedule), schedule]));
-    return all.size < 2 ? [] : [...all.values()].slice(0, FINALISTS);
   }
 
   /** Cheapest first; equal estimates in the order of the grid. */

@@ -4,7 +4,8 @@ import type { Kernel, KernelModule } from '../ir/kernel.js';
 import type { Bucket, CpuSchedule } from '../ir/plan.js';
 import type { BucketSeconds } from './bucketCost.js';
 import { median, type Final, type Known } from './database.js';
-import type { Measure, MeasureRequest, SequenceStep } from './measure.js';
+import { AGAIN, challengersOf, dueFinals, holdFinal, type HoldFinal } from './finals.js';
+import type { Measure, MeasureRequest } from './measure.js';
 import { Job, ROUNDS, type Candidates, type Rival, type Rounds, type TuneRow } from './searchJob.js';
 
 /** Measurements that outlive the search, of one target. */
@@ -31,6 +32,8 @@ export interface SearchOptions<S> {
   readonly candidates: (kernel: Kernel, bucket: Bucket) => Candidates<S>;
   readonly records: Records<S>;
   readonly measure: Measure<S>;
+  /** Where Rounds.finals asks for them. */
+  readonly hold?: HoldFinal<S>;
   readonly rounds?: Rounds;
   /** Told at the start what will be measured first: compiles it all side by side. */
   readonly prepare?: (requests: readonly MeasureRequest<S>[]) => Promise<void>;
@@ -63,12 +66,12 @@ export interface TuneResult<S = CpuSchedule> {
   readonly isExhausted: boolean;
 }
 
-/** Seconds of one final: its job's share of what all finals may take, within these. */
-const SHORTEST_FINAL = 0.15;
-const LONGEST_FINAL = 8;
-/** What a final can tell: this share of what the sequence takes, or of the kernel alone. */
-const TELLING_IN_SEQUENCE = 0.002;
-const TELLING_ALONE = 0.005;
+/** Seconds of a bucket's final: its share of what all finals may take, within these. */
+const SHORTEST_FINAL = 2;
+const LONGEST_FINAL = 30;
+
+/** Challengers whose results nobody has compared in this search. */
+const unseenOf = <S>(job: Job<S>): readonly S[] => challengersOf(job).map(({ schedule }) => schedule).filter((schedule) => job.isUnseen(schedule));
 
 /** Kernels with different signatures, the first of each, and how often each occurs. */
 function distinctKernels(module: KernelModule, tokensCapacity: number): readonly { kernel: Kernel; signature: string; count: number }[] {
@@ -85,95 +88,92 @@ function distinctKernels(module: KernelModule, tokensCapacity: number): readonly
 /**
  * Tunes every kernel of a module for every bucket; kernels of different layers with one signature are tuned once. Time
  * goes to where the predicted run time is: of the jobs with something left to try, the one that has used least of its
- * share is next. Measurements are written to the database at once, and those already there cost nothing, so that a
+ * share is next. Where there are finals (finals.ts), they end the search. Measurements are written to the database at once, and those already there cost nothing, so that a
  * search that was interrupted goes on. Deterministic for given measurements and clock. What `measure` throws is thrown.
  */
 export async function searchSchedules<S>(options: SearchOptions<S>): Promise<TuneResult<S>> {
   const { buckets, module, tokensCapacity, budgetSeconds, keyOf, records, signal, rounds = ROUNDS } = options;
   const now = options.now ?? ((): number => performance.now() / 1000);
   const started = now();
-  const isLate = (): boolean => rounds.finals !== undefined && now() - started >= (1 - rounds.finals) * budgetSeconds;
   const isOver = (): boolean => now() - started >= budgetSeconds || signal?.aborted === true;
-  const jobs = distinctKernels(module, tokensCapacity)
-    .flatMap(({ kernel, signature, count }) => buckets.map((bucket, bucketIndex) => new Job({
-      kernel, signature, count, bucketIndex, bucket, candidates: options.candidates(kernel, bucket), keyOf, rounds, known: records.known(signature, bucket),
-      final: records.finals?.known(signature, bucket),
-    })));
+  const { hold } = options;
+  const shareOfFinals = hold === undefined ? 0 : rounds.finals ?? 0;
+  const isLate = (): boolean => now() - started >= (1 - shareOfFinals) * budgetSeconds;
+  const distinct = distinctKernels(module, tokensCapacity);
+  // What is there many times lies side by side in the module: a layer. It decides how long a run takes.
+  const hasLayers = distinct.some(({ count }) => count > 1);
+  const inFinal = ({ count }: { readonly count: number }): boolean => shareOfFinals > 0 && (count > 1 || !hasLayers);
+  const jobs = distinct.flatMap(({ kernel, signature, count }) => buckets.map((bucket, bucketIndex) => new Job({
+    kernel, signature, count, bucketIndex, bucket, candidates: options.candidates(kernel, bucket), keyOf, rounds, decidedBy: inFinal({ count }) ? 'final' : 'bursts',
+    known: records.known(signature, bucket), final: records.finals?.known(signature, bucket),
+  })));
   const report = (changed: Job<S>): void => {
     options.onProgress?.({ rows: jobs.map((job) => job.row()), changed: jobs.indexOf(changed), elapsedSeconds: now() - started, budgetSeconds });
   };
   // Weights are those of the start: a job that got faster keeps the time it was promised.
   const weights = new Map(jobs.map((job) => [job, job.weight]));
   const totalWeight = [...weights.values()].reduce((sum, weight) => sum + weight, 0);
-  // First a look at everything; late, a final for whatever was looked at.
-  const urgency = (job: Job<S>): number => (job.isFresh === isLate() ? 1 : 1e9) * weights.get(job)! / (job.spentSeconds + 1e-3);
-  // What is there many times lies side by side in the module: a layer.
-  const sequenceOf = (job: Job<S>): readonly SequenceStep<S>[] | undefined => {
-    const repeated = jobs.filter((each) => each.bucketIndex === job.bucketIndex && each.count > 1);
-    if (repeated.length < 2 || !repeated.includes(job)) return undefined;
-    return repeated.map((each) => ({ kernel: each.kernel, schedule: each.chosen, seconds: each.standing?.seconds ?? each.candidates.cost(each.chosen) }));
-  };
-  const marginOf = (job: Job<S>): number => {
-    const sequence = sequenceOf(job);
-    const { startSeconds = 0 } = job;
-    // Whoever stands in for a default that fails has nobody to beat.
-    if (!Number.isFinite(startSeconds)) return 0;
-    return sequence === undefined ? TELLING_ALONE * startSeconds : TELLING_IN_SEQUENCE * sequence.reduce((sum, { seconds }) => sum + seconds, 0);
-  };
+  // First a look at everything.
+  const urgency = (job: Job<S>): number => (job.isFresh ? 1e9 : 1) * weights.get(job)! / (job.spentSeconds + 1e-3);
   const requestOf = (job: Job<S>, schedules: readonly S[]): MeasureRequest<S> => {
     const { kernel, bucket, start, startSeconds = Infinity } = job;
     const known = { kernel, module, bucket, reference: start, schedules, ...(Number.isFinite(startSeconds) ? { referenceSeconds: startSeconds } : {}) };
-    const sequence = sequenceOf(job);
-    if (job.isInFinal) return { ...known, ...(sequence === undefined ? {} : { sequence }), finalSeconds: Math.max(SHORTEST_FINAL, Math.min(LONGEST_FINAL, rounds.finals! * budgetSeconds * weights.get(job)! / totalWeight)) };
     // A pair that is compared is timed in full.
     return job.isConfirmed || job.best === undefined ? known : { ...known, bestSeconds: job.best.seconds };
+  };
+  const measure = async (job: Job<S>, schedules: readonly S[]): Promise<void> => {
+    for await (const measurement of options.measure(requestOf(job, schedules))) {
+      const { schedule } = measurement;
+      const failure = 'failure' in measurement ? measurement.failure : undefined;
+      const seconds = 'failure' in measurement ? [] : measurement.seconds;
+      records.append(job.signature, job.bucket, schedule, seconds, failure);
+      job.learn({ schedule, seconds: failure === undefined ? median(seconds) : Infinity });
+      job.trials++;
+      report(job);
+      if (isOver()) break;
+    }
   };
   if (options.prepare !== undefined && !isOver()) {
     const first = jobs.filter((job) => job.isFresh).map((job) => requestOf(job, job.propose([])));
     if (first.length > 0) await options.prepare(first);
   }
-  while (!isOver()) {
+  while (!isOver() && !isLate()) {
     const job = jobs.filter((each) => !each.isDone).reduce<Job<S> | undefined>((top, each) => (top === undefined || urgency(each) > urgency(top) ? each : top), undefined);
     if (job === undefined) break;
     const winners = jobs.filter((other) => other.signature === job.signature && other !== job && other.best !== undefined)
       .sort((a, b) => Math.abs(a.bucketIndex - job.bucketIndex) - Math.abs(b.bucketIndex - job.bucketIndex)).map((other) => other.best!.schedule);
-    const schedules = job.propose(winners, isLate());
+    const schedules = job.propose(winners);
     if (schedules.length === 0) {
       job.isDone = true;
       report(job);
       continue;
     }
     const from = now();
-    const entries: Known<S>[] = [];
-    for await (const measurement of options.measure(requestOf(job, schedules))) {
-      const { schedule } = measurement;
-      if ('failure' in measurement) {
-        records.append(job.signature, job.bucket, schedule, [], measurement.failure);
-        job.learn({ schedule, seconds: Infinity });
-      } else if (job.isInFinal) {
-        entries.push({ schedule, seconds: median(measurement.seconds) });
-      } else {
-        records.append(job.signature, job.bucket, schedule, measurement.seconds);
-        job.learn({ schedule, seconds: median(measurement.seconds) });
-      }
-      job.trials++;
-      report(job);
-      if (isOver() && !job.isInFinal) break;
-    }
-    if (job.isInFinal) {
-      const final = { entries, marginSeconds: marginOf(job) };
-      if (entries.length > 0) records.finals?.append(job.signature, job.bucket, final);
-      job.conclude(final);
-      job.isDone = true;
-      report(job);
-    }
+    await measure(job, schedules);
     if (options.rival !== undefined && job.rival === undefined && !isOver()) {
       job.rival = await options.rival(job.kernel, job.bucket);
       if (job.rival !== undefined) report(job);
     }
     job.spentSeconds += now() - from;
   }
-  return summarise(jobs, buckets);
+  const finals = dueFinals(jobs.filter(inFinal), (job) => weights.get(job)!);
+  let missed = finals.length;
+  for (const { contestants, weight } of finals) {
+    for (const job of contestants) {
+      // Whoever fails makes room for the next one.
+      for (let unseen = unseenOf(job); unseen.length > 0 && !isOver(); unseen = unseenOf(job)) await measure(job, unseen);
+    }
+    if (isOver() || hold === undefined) break;
+    const share = (shareOfFinals * budgetSeconds * weight) / totalWeight, left = (budgetSeconds - (now() - started)) / (1 + AGAIN.seconds);
+    const isHeld = await holdFinal(contestants, hold, {
+      module, seconds: Math.max(SHORTEST_FINAL, Math.min(LONGEST_FINAL, share, left)),
+      record: (job, final) => { records.finals?.append(job.signature, job.bucket, final); },
+      onRound: () => { report(contestants[0]!); }, ...(signal === undefined ? {} : { signal }),
+    });
+    if (isHeld) missed--;
+    report(contestants[0]!);
+  }
+  return summarise(jobs, buckets, missed === 0);
 }
 
 /** Share of a bucket's predicted time that must have been measured before the bucket's cost is one to go by. */
@@ -202,10 +202,10 @@ function costOfBuckets<S>(jobs: readonly Job<S>[], buckets: readonly Bucket[]): 
   });
 }
 
-function summarise<S>(jobs: readonly Job<S>[], buckets: readonly Bucket[]): TuneResult<S> {
+function summarise<S>(jobs: readonly Job<S>[], buckets: readonly Bucket[], isDecided: boolean): TuneResult<S> {
   const schedules = buckets.map((_, i) => Object.fromEntries(jobs.filter((job) => job.bucketIndex === i).map((job) => [job.signature, job.chosen])));
   return {
-    schedules, rows: jobs.map((job) => job.row()), bucketSeconds: costOfBuckets(jobs, buckets), isExhausted: jobs.every((job) => job.isDone),
+    schedules, rows: jobs.map((job) => job.row()), bucketSeconds: costOfBuckets(jobs, buckets), isExhausted: isDecided && jobs.every((job) => job.isDone),
     trials: jobs.reduce((sum, job) => sum + job.trials, 0), reused: jobs.reduce((sum, job) => sum + job.reused, 0),
   };
 }

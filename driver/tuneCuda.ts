@@ -49,7 +49,6 @@ export async function tuneCudaModel(model: CudaModel, request: CudaTuneRequest, 
   try {
     const device = own(new addon.Device(info.ordinal));
     let compilerBuild = '';
-    let isAlone = false;
     const compile: CompileKernels = async (units) => {
       const compiled = await compileCubins(units, { arch: facts.arch, driverVersion, keepsGoing: true });
       ({ compilerBuild } = compiled);
@@ -58,10 +57,7 @@ export async function tuneCudaModel(model: CudaModel, request: CudaTuneRequest, 
     const measurer = own(await CudaMeasurer.create({
       addon, device, capacity: plan.capacity, compile,
       reference: (kernel, module, bucket) => referenceSchedule(kernel, module, facts, defaultCudaSchedule(kernel, module, facts, bucket)),
-      onAlone: (reason) => {
-        if (!isAlone) ui.note(`some finals are held kernel by kernel, not within a layer: ${reason}`);
-        isAlone = true;
-      },
+      onNoFinal: (reason) => { ui.warn(`default schedules stay where no final can be held: ${reason}`); },
     }));
     const found = await findCublasLt(driverVersion, settings);
     let about: Parameters<typeof renderCudaTable>[1] = typeof found === 'string' ? { absence: found } : { name: `${found.library.version} (${found.path})` };
@@ -75,7 +71,7 @@ export async function tuneCudaModel(model: CudaModel, request: CudaTuneRequest, 
     const tableOf = (rows: TuneProgress<CudaSchedule>['rows']): readonly string[] => renderCudaTable(rows.filter((row) => row.bestSeconds !== undefined), about);
     const search = await tuneCuda({
       module: plan, buckets: plan.buckets, facts, machine: cudaMachine(facts.arch, info, measureBandwidth(addon, device)), tokensCapacity: plan.capacity.tokens,
-      budgetSeconds: request.budgetSeconds, database, target: cudaTarget(facts, info, driverVersion, compilerBuild), measure: measurer.measure, prepare: measurer.prepare,
+      budgetSeconds: request.budgetSeconds, database, target: cudaTarget(facts, info, driverVersion, compilerBuild), measure: measurer.measure, hold: measurer.hold, prepare: measurer.prepare,
       ...(rival === undefined ? {} : { rival }),
       onRivalFailure: (reason) => {
         about = { absence: reason };

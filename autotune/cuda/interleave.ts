@@ -38,8 +38,11 @@ const SAMPLES = 4;
 const MOST_PER_SAMPLE = 1000;
 const FIRST: TimeShape = { warmup: 1, repeats: 3, perSample: 1 };
 const MOST_SAMPLES = 10_000;
-/** Even: to and fro. */
-const SUSTAINED_ROUNDS = 2;
+/** Of sustain; even: to and fro. Seconds of a block at most: the card's power control answers within half of it. */
+const LEAST_ROUNDS = 6;
+const LONGEST_BLOCK = 0.12;
+/** Seconds of load after which it looks whether it was aborted. */
+const LONGEST_WARM = 1;
 
 const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
 
@@ -61,24 +64,45 @@ export async function interleave(contenders: readonly Contender[], { rounds, sec
   return found;
 }
 
+export interface SustainOptions {
+  /** Of all contenders together. */
+  readonly seconds: number;
+  /** Share of them that is load by the first contender before anything counts. */
+  readonly settling: number;
+  /** After every round. */
+  readonly onRound?: (() => void) | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
 /**
- * Seconds of a launch that each keeps up: blocks in turn, to and fro, so that nobody always follows the same neighbour;
- * of each block the first half does not count, in which the card's power control answers to what runs now. What takes
- * more energy gets lower clocks, and so more time, as it would in a run. `seconds`: of all contenders together.
+ * seconds[contender][round] of a launch that each keeps up, without a pause: blocks in turn, to and fro, so that nobody
+ * always follows the same neighbour; of each block the first half does not count. A card that comes from rest swings
+ * between its clocks for seconds: an H100 at its power limit by a tenth, once a second, for about five. Undefined where
+ * it was aborted.
  */
-export async function sustain(contenders: readonly Contender[], seconds: number): Promise<readonly number[]> {
-  const each = seconds / (SUSTAINED_ROUNDS * contenders.length);
+export async function sustain(contenders: readonly Contender[], { seconds, settling, onRound, signal }: SustainOptions): Promise<readonly (readonly number[])[] | undefined> {
+  const [first] = contenders;
+  if (first === undefined) return [];
+  const isAborted = (): boolean => signal?.aborted === true;
+  for (let left = settling * seconds; left > 0 && !isAborted(); left -= LONGEST_WARM) await warmUp(first, Math.min(LONGEST_WARM, left));
+  const rest = (1 - settling) * seconds / contenders.length;
+  const block = Math.min(LONGEST_BLOCK, rest / LEAST_ROUNDS);
+  const rounds = Math.max(LEAST_ROUNDS, 2 * Math.floor(rest / block / 2));
   const shapes: TimeShape[] = [];
   for (const contender of contenders) {
-    const { repeats, perSample } = blockShape(each / 2, median(await contender.time(FIRST)));
+    const { repeats, perSample } = blockShape(block / 2, median(await contender.time(FIRST)));
     shapes.push({ warmup: repeats, repeats, perSample });
   }
   const found = contenders.map((): number[] => []);
   const order = [...contenders.keys()];
-  for (let round = 0; round < SUSTAINED_ROUNDS; round++) {
-    for (const i of round % 2 === 0 ? order : [...order].reverse()) found[i]!.push(mean(await contenders[i]!.time(shapes[i]!)));
+  for (let round = 0; round < rounds; round++) {
+    for (const i of round % 2 === 0 ? order : [...order].reverse()) {
+      if (isAborted()) return undefined;
+      found[i]!.push(mean(await contenders[i]!.time(shapes[i]!)));
+    }
+    onRound?.();
   }
-  return found.map(mean);
+  return found;
 }
 
 /** Launches for about `seconds`: the card reaches the clock that it holds under load. */

@@ -10,9 +10,10 @@ import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
 import { isCudaError, type CudaAddon, type CudaDevice, type CudaProgram } from '../../runtime/cuda/addon.js';
 import { cudaScheduleKey, median } from '../database.js';
+import type { FinalRequest } from '../finals.js';
 import type { Measure, Measurement, MeasureRequest } from '../measure.js';
 import type { DeviceFill } from './fill.js';
-import { contendAlone, contendInSequence, type Compiled, type FinalRequest } from './finals.js';
+import { contend, type Compiled } from './finals.js';
 import { Hung, patiently } from './patience.js';
 import { launchTimes } from './interleave.js';
 import { sample, wasGivenUp } from './sample.js';
@@ -37,13 +38,11 @@ export interface CudaMeasurerOptions {
   readonly memoryBytes?: number;
   /** Seconds after which a launch counts as hung. */
   readonly patienceSeconds?: number;
-  /** A final was held without the kernels beside which a run launches the kernel: hears why. */
-  readonly onAlone?: (reason: string) => void;
+  /** A final could not be held: hears why. */
+  readonly onNoFinal?: (reason: string) => void;
 }
 
 const FREE_SHARE = 0.6;
-/** Of the default's time: no schedule takes less, whatever noise in a sequence says. */
-const LEAST_SHARE = 0.1;
 
 export class CudaMeasurer {
   private readonly options: CudaMeasurerOptions;
@@ -87,6 +86,23 @@ export class CudaMeasurer {
 
   readonly measure: Measure<CudaSchedule> = (request) => this.run(request);
 
+  /** Holds finals (HoldFinal). What is short of memory or does not compile is told to `onNoFinal`. */
+  readonly hold = async ({ module, bucket, kernels, contenders, seconds, settling, onRound, signal }: FinalRequest<CudaSchedule>): Promise<readonly (readonly number[])[] | undefined> => {
+    const { addon, device, patienceSeconds } = this.options;
+    try {
+      const texts = contenders.map((schedules) => kernels.map((kernel, i) => this.emit({ kernel, module }, schedules[i]!)));
+      await this.compile(texts.flat());
+      const bench = await this.sequenceBench(kernels, module, bucket);
+      return await contend({ addon, device, bucket, seconds, settling, onRound, signal, patienceSeconds, contenders: texts.map((parts) => parts.map((text) => this.compiledAs(text))) }, bench);
+    } catch (error) {
+      if (error instanceof Hung || (isCudaError(error) && error.isContextDead)) {
+        throw new UserError(`A final of ${kernels.length} kernels at ${bucket.tokens} tokens ended the use of the device: ${error.message}`, 'run the same tune command again: what was measured is kept', { cause: error });
+      }
+      this.options.onNoFinal?.(error instanceof Error ? error.message : String(error));
+      return undefined;
+    }
+  };
+
   private referenceOf({ kernel, module, bucket }: MeasureRequest<CudaSchedule>): CudaSchedule {
     return this.options.reference(kernel, module, bucket);
   }
@@ -114,10 +130,6 @@ export class CudaMeasurer {
   private async *run(request: MeasureRequest<CudaSchedule>): AsyncGenerator<Measurement<CudaSchedule>> {
     await this.prepare([{ ...request, schedules: [request.reference, ...request.schedules] }]);
     const bench = await this.benchWithReference(request);
-    if (request.finalSeconds !== undefined) {
-      yield* this.final(request, bench, request.finalSeconds);
-      return;
-    }
     const pace = this.paceOf(request, bench);
     let best = request.bestSeconds ?? Infinity;
     for (const schedule of request.schedules) {
@@ -165,61 +177,6 @@ export class CudaMeasurer {
     };
   }
 
-  /** All of `schedules` against each other, told in the terms of the search where the default is among them. */
-  private async *final(request: MeasureRequest<CudaSchedule>, bench: CudaWorkbench, seconds: number): AsyncGenerator<Measurement<CudaSchedule>> {
-    let current = request.reference;
-    try {
-      const sound: CudaSchedule[] = [];
-      for (const schedule of request.schedules) {
-        current = schedule;
-        // Also what is only remembered is checked.
-        const failure = await this.check(request, schedule, bench);
-        if (failure === undefined) sound.push(schedule);
-        else yield { schedule, failure: shorten(failure) };
-      }
-      const found = await this.inSequence(request, sound, seconds) ?? await this.alone(request, sound, bench, seconds);
-      for (const [i, schedule] of sound.entries()) yield { schedule, seconds: [found[i]!] };
-    } catch (error) {
-      if (error instanceof Hung || (isCudaError(error) && error.isContextDead)) throw lost(request, current, error);
-      throw error;
-    }
-  }
-
-  private async alone(request: MeasureRequest<CudaSchedule>, sound: readonly CudaSchedule[], bench: CudaWorkbench, seconds: number): Promise<readonly number[]> {
-    const found = await contendAlone(this.finalOf(request, sound, seconds), bench);
-    const start = found[indexOfStart(request, sound)];
-    const factor = start === undefined || request.referenceSeconds === undefined ? 1 : request.referenceSeconds / start;
-    return found.map((each) => each * factor);
-  }
-
-  /** By how the whole sequence changes; undefined where there is none, where the default does not take part, and where the sequence cannot run. */
-  private async inSequence(request: MeasureRequest<CudaSchedule>, sound: readonly CudaSchedule[], seconds: number): Promise<readonly number[] | undefined> {
-    const { kernel, module, bucket, sequence, referenceSeconds } = request;
-    const first = indexOfStart(request, sound);
-    const at = sequence?.findIndex((step) => step.kernel === kernel) ?? -1;
-    if (sequence === undefined || referenceSeconds === undefined || first < 0 || at < 0) return undefined;
-    let whole: readonly number[];
-    try {
-      const texts = sequence.map((step) => this.emit({ kernel: step.kernel, module }, step.schedule));
-      await this.compile(texts);
-      const bench = await this.sequenceBench(sequence.map((step) => step.kernel), module, bucket);
-      whole = await contendInSequence(this.finalOf(request, sound, seconds), bench, texts.map((text) => this.compiledAs(text)), at);
-    } catch (error) {
-      // Memory that is short, a neighbour that does not compile: the kernel alone can still be judged.
-      if (error instanceof Hung || (isCudaError(error) && error.isContextDead)) throw error;
-      this.options.onAlone?.(error instanceof Error ? error.message : String(error));
-      return undefined;
-    }
-    const start = whole[first]!;
-    const scale = sequence.reduce((sum, step) => sum + step.seconds, 0) / start;
-    return whole.map((each) => Math.max(referenceSeconds + (each - start) * scale, LEAST_SHARE * referenceSeconds));
-  }
-
-  private finalOf(request: MeasureRequest<CudaSchedule>, sound: readonly CudaSchedule[], seconds: number): FinalRequest {
-    const { addon, device, patienceSeconds } = this.options;
-    return { addon, device, bucket: request.bucket, seconds, patienceSeconds, finalists: sound.map((schedule) => this.compiledAs(this.emit(request, schedule))) };
-  }
-
   /** Throws Error where it did not compile. */
   private compiledAs(text: CudaKernelText): Compiled {
     const cubin = this.compiled.get(text.symbol);
@@ -233,20 +190,18 @@ export class CudaMeasurer {
     if (this.sequence?.key === key) return this.sequence.bench;
     this.sequence?.bench.release();
     this.sequence = undefined;
+    // The search is over, or nearly: what it kept for kernels one by one makes room.
+    for (const old of this.benches.values()) old.release();
+    this.benches.clear();
     const bench = new SequenceBench({ addon, device, fill: this.tools.fill, module, kernels, bucket, capacity });
-    this.sequence = { key, bench };
-    await bench.fill();
-    return bench;
-  }
-
-  /** What is wrong with a candidate's result, or why it cannot run. Throws what takes the device with it. */
-  private async check(request: MeasureRequest<CudaSchedule>, schedule: CudaSchedule, bench: CudaWorkbench): Promise<string | undefined> {
     try {
-      return await this.withCandidate(request, schedule, bench, (failure) => failure, () => Promise.resolve(undefined));
+      await bench.fill();
     } catch (error) {
-      if (isCudaError(error) && !error.isContextDead) return error.message;
+      bench.release();
       throw error;
     }
+    this.sequence = { key, bench };
+    return bench;
   }
 
   /** Checks and times one candidate. */
@@ -338,9 +293,6 @@ export class CudaMeasurer {
 const lost = (request: MeasureRequest<CudaSchedule>, schedule: CudaSchedule, cause: unknown): UserError => new UserError(
   `${request.kernel.path} with ${cudaScheduleKey(schedule)} ended the use of the device: ${cause instanceof Error ? cause.message : String(cause)}`,
   'run the same tune command again: it goes on where it was, without that schedule', { cause });
-
-const indexOfStart = ({ reference }: MeasureRequest<CudaSchedule>, schedules: readonly CudaSchedule[]): number =>
-  schedules.findIndex((schedule) => cudaScheduleKey(schedule) === cudaScheduleKey(reference));
 
 /** First line, as long as a record takes. */
 const shorten = (text: string): string => (text.trim().slice(0, 400) || 'it failed without a word');

@@ -5,6 +5,7 @@ import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
 import type { CudaDeviceInfo } from '../../runtime/cuda/addon.js';
 import { cudaScheduleKey, median, type CudaTuningTarget, type RivalKey, type TuningDatabase } from '../database.js';
+import type { HoldFinal } from '../finals.js';
 import type { Measure, MeasureRequest } from '../measure.js';
 import type { Candidates, Rival, Rounds } from '../searchJob.js';
 import { searchSchedules, type TuneProgress, type TuneResult } from '../searchLoop.js';
@@ -14,7 +15,7 @@ import { cudaCost, cudaShareOfPeak, type CudaMachine } from './costModel.js';
 import { contractionOf, type BareContraction, type RivalTime } from './rival.js';
 
 /** More at a time than on a CPU: they compile side by side, and run in milliseconds. */
-const CUDA_ROUNDS: Rounds = { first: 10, step: 8, ideas: 6, finals: 0.25 };
+const CUDA_ROUNDS: Rounds = { first: 10, step: 8, ideas: 6, finals: 0.3, telling: 0.05 };
 
 export interface CudaRival {
   /** Such as `cuBLASLt 13.0.2`. */
@@ -34,6 +35,7 @@ export interface CudaTuneOptions {
   readonly database: TuningDatabase;
   readonly target: CudaTuningTarget;
   readonly measure: Measure<CudaSchedule>;
+  readonly hold: HoldFinal<CudaSchedule>;
   readonly prepare?: (requests: readonly MeasureRequest<CudaSchedule>[]) => Promise<void>;
   /** Absent where the library is not installed. */
   readonly rival?: CudaRival;
@@ -68,7 +70,7 @@ function candidatesOf(options: CudaTuneOptions, spaces: Map<Kernel, CudaSpace>, 
 
 /** searchSchedules on a GPU; what it measures is kept in the database under the target's name, the rival's times too. */
 export function tuneCuda(options: CudaTuneOptions): Promise<TuneResult<CudaSchedule>> {
-  const { module, buckets, tokensCapacity, budgetSeconds, database, target, measure, rival, prepare, onProgress, signal, now } = options;
+  const { module, buckets, tokensCapacity, budgetSeconds, database, target, measure, hold, rival, prepare, onProgress, signal, now } = options;
   const spaces = new Map<Kernel, CudaSpace>();
   const keyOf = (kernel: Kernel, bucket: Bucket): { readonly contraction: BareContraction; readonly key: RivalKey } | undefined => {
     const contraction = rival === undefined ? undefined : contractionOf(kernel, module, bucket);
@@ -91,7 +93,7 @@ export function tuneCuda(options: CudaTuneOptions): Promise<TuneResult<CudaSched
     }
   };
   return searchSchedules<CudaSchedule>({
-    module, buckets, tokensCapacity, budgetSeconds, measure, keyOf: cudaScheduleKey, rounds: CUDA_ROUNDS,
+    module, buckets, tokensCapacity, budgetSeconds, measure, hold, keyOf: cudaScheduleKey, rounds: CUDA_ROUNDS,
     candidates: (kernel, bucket) => candidatesOf(options, spaces, (k, b) => {
       const asked = keyOf(k, b);
       return asked === undefined ? undefined : database.knownRival(asked.key);

@@ -1,87 +1,171 @@
+/** One kernel's search: what it proposes, and what it takes of what it knows. */
 import { describe, expect, it } from 'vitest';
-import type { Known } from '../../autotune/database.js';
-import { Job, type Candidates, type Rounds } from '../../autotune/searchJob.js';
+import type { Final, Known } from '../../autotune/database.js';
+import { Job, type Candidates, type JobParts, type Rounds } from '../../autotune/searchJob.js';
 import { kernelAt, llamaModule } from './fixture.js';
 
 /** Of a final, in seconds. */
 const MARGIN = 0.05;
-
-/** Schedules are numbers, the default is 10, and each has the numbers beside it as neighbours. */
-const candidates: Candidates<number> = {
-  start: 10, cost: (s) => s, mayUse: () => true, enumerate: () => [9, 10], neighbours: (s) => [s - 1, s + 1],
-  work: { flops: 1, scalarOps: 0, bytes: 1 }, shareOfPeak: () => 1,
-};
-const jobOf = (rounds: Rounds, known: readonly Known<number>[] = [], final: readonly Known<number>[] = []): Job<number> => new Job({
-  kernel: kernelAt(llamaModule(), 'layers.0.ffn.gate_up'), signature: 's', count: 1, bucketIndex: 0, bucket: { tokens: 8, rows: 8, longest: 8 },
-  candidates, keyOf: String, rounds, known, final: { entries: final, marginSeconds: MARGIN },
-});
 const ROUNDS: Rounds = { first: 2, step: 2, ideas: 1 };
 
+/** Schedules are numbers, the default is 10, and each has the numbers beside it as neighbours; 99 is illegal. */
+const candidates: Candidates<number> = {
+  start: 10, cost: (s) => s, mayUse: (s) => s !== 99, enumerate: () => [9, 10], neighbours: (s) => [s - 1, s + 1],
+  work: { flops: 1, scalarOps: 0, bytes: 1 }, shareOfPeak: () => 1,
+};
+const kernel = kernelAt(llamaModule(), 'layers.0.ffn.gate_up');
+const jobOf = (change: Partial<JobParts<number>> = {}): Job<number> => new Job({
+  kernel, signature: 's', count: 1, bucketIndex: 0, bucket: { tokens: 8, rows: 8, longest: 8 },
+  candidates, keyOf: String, rounds: ROUNDS, decidedBy: 'final', known: [], ...change,
+});
+
+/** Pairs of a schedule and its seconds. */
+const knownOf = (...pairs: readonly (readonly [number, number])[]): readonly Known<number>[] => pairs.map(([schedule, seconds]) => ({ schedule, seconds }));
+const finalOf = (...pairs: readonly (readonly [number, number])[]): Final<number> => ({ entries: knownOf(...pairs), marginSeconds: MARGIN });
+
 /** Measures what the job proposes: `seconds` of each schedule. */
-function measure(job: Job<number>, seconds: (s: number) => number, isLate = false): readonly number[] {
-  const proposed = job.propose([], isLate);
-  const found = proposed.map((schedule) => ({ schedule, seconds: seconds(schedule) }));
-  job.trials += found.length;
-  if (job.isInFinal) job.conclude({ entries: found, marginSeconds: MARGIN });
-  else for (const known of found) job.learn(known);
+function measure(job: Job<number>, seconds: (s: number) => number): readonly number[] {
+  const proposed = job.propose([]);
+  for (const schedule of proposed) job.learn({ schedule, seconds: seconds(schedule) });
+  job.trials += proposed.length;
   return proposed;
 }
+const challengersOf = (job: Job<number>, most = 2, promising = 1.05): readonly number[] => job.challengers(most, promising).map(({ schedule }) => schedule);
 
-describe('a job with finals', () => {
-  const FINALS = { ...ROUNDS, finals: 0.25 };
-
-  it('takes what wins its final, and the default before it', () => {
-    const job = jobOf(FINALS);
+describe('a job decided by finals', () => {
+  it('keeps the default until a final has ended, however fast others were in bursts', () => {
+    const job = jobOf();
+    expect(job.standing).toBeUndefined();
+    expect(job.chosen).toBe(10);
     expect(measure(job, (s) => s)).toEqual([10, 9]);
     expect([job.best?.schedule, job.chosen, job.row().bestSeconds]).toEqual([9, 10, 10]);
-    // Late: the final, though there are neighbours left.
-    expect(measure(job, (s) => s, true)).toEqual([10, 9]);
-    expect([job.isInFinal, job.chosen, job.row().bestSeconds]).toEqual([true, 9, 9]);
-    expect(job.propose([], true)).toEqual([]);
+    job.conclude(finalOf([10, 10], [9, 9.4]));
+    expect([job.chosen, job.row().bestSeconds, job.row().defaultSeconds]).toEqual([9, 9.4, 10]);
   });
 
-  it('asks the fastest few of the search, and takes none that was not asked, however fast its burst', () => {
-    const job = jobOf(FINALS);
-    measure(job, (s) => s);
-    measure(job, () => 7);
-    for (const schedule of [1, 2, 3, 5, 6]) job.learn({ schedule, seconds: 8.5 + schedule / 10 });
-    job.learn({ schedule: 4, seconds: Infinity });
-    const final = measure(job, (s) => (s === 1 ? 12 : 14), true);
-    expect(final).toEqual([10, 8, 1, 2, 3]);
-    expect([job.chosen, job.row().bestSeconds]).toEqual([1, 12]);
-  });
-
-  it('keeps the default unless it is beaten clearly', () => {
-    for (const [nine, chosen] of [[8.48, 10], [8.4, 9]] as const) {
-      const job = jobOf(FINALS);
+  it('takes the fastest of a final only where it beats the default by more than the margin', () => {
+    for (const [nine, chosen] of [[9.96, 10], [9.94, 9]] as const) {
+      const job = jobOf();
       measure(job, (s) => s);
-      measure(job, (s) => (s === 10 ? 8.5 : nine), true);
+      job.conclude(finalOf([10, 10], [9, nine], [8, 9.97]));
       expect(job.chosen).toBe(chosen);
     }
   });
 
-  it('remembers its final, and holds another one only where something new was found', () => {
-    const known = [{ schedule: 10, seconds: 10 }, { schedule: 9, seconds: 9 }, { schedule: 8, seconds: 20 }];
-    const settled = jobOf(FINALS, known, [{ schedule: 10, seconds: 10 }, { schedule: 8, seconds: 9.5 }]);
-    expect([settled.chosen, settled.row().bestSeconds]).toEqual([8, 9.5]);
-    expect(settled.propose([], true)).toEqual([]);
-    // The search goes on: the winner of before is in the next final.
-    const more = jobOf(FINALS, [...known, { schedule: 7, seconds: 8 }], [{ schedule: 8, seconds: 9.5 }]);
-    expect(measure(more, () => 30)).toEqual([6]);
-    expect(measure(more, (s) => (s === 6 ? 11 : s), true)).toEqual([10, 8, 7, 9, 6]);
-    expect(more.chosen).toBe(7);
-    // What has failed since is not taken; where all have, the default is.
-    const failed = jobOf(FINALS, [{ schedule: 10, seconds: 10 }, { schedule: 8, seconds: Infinity }], [{ schedule: 10, seconds: 10 }, { schedule: 8, seconds: 5 }]);
-    expect(failed.chosen).toBe(10);
-    expect(jobOf(FINALS, [{ schedule: 10, seconds: 10 }, { schedule: 8, seconds: Infinity }], [{ schedule: 8, seconds: 5 }]).chosen).toBe(10);
-    // Interrupted before its final: that is what is left to do.
-    expect(measure(jobOf(FINALS, known), (s) => s, true)).toEqual([10, 9, 8]);
+  it('takes nobody from a final who has failed since or may not be used', () => {
+    // The default stays, or comes back.
+    expect(jobOf({ known: knownOf([10, 10], [8, Infinity]), final: finalOf([10, 10], [8, 5]) }).chosen).toBe(10);
+    expect(jobOf({ known: knownOf([10, 10], [8, Infinity]), final: finalOf([8, 5]) }).chosen).toBe(10);
+    // The next of the final takes the place of the one that failed.
+    expect(jobOf({ known: knownOf([10, 10], [8, Infinity]), final: finalOf([10, 10], [8, 5], [7, 6]) }).chosen).toBe(7);
+    expect(jobOf({ known: knownOf([10, 10], [99, 1]), final: finalOf([10, 10], [99, 1]) }).chosen).toBe(10);
   });
 
-  it('without finals takes the best that it knows', () => {
-    const job = jobOf(ROUNDS);
+  it('drops its champion once that fails', () => {
+    const job = jobOf({ known: knownOf([10, 10], [8, 9]), final: finalOf([10, 10], [8, 9]) });
+    expect([job.chosen, job.isSettled]).toEqual([8, true]);
+    job.learn({ schedule: 8, seconds: Infinity });
+    expect([job.chosen, job.isSettled, challengersOf(job)]).toEqual([10, false, []]);
+  });
+
+  it('sends the champion of an earlier final first, then the fastest, but never the default', () => {
+    const known = knownOf([10, 10], [9, 9], [8, 10.4], [7, 8]);
+    expect(challengersOf(jobOf({ known }), 9)).toEqual([7, 9, 8]);
+    expect(challengersOf(jobOf({ known, final: finalOf([10, 10], [8, 9.5]) }), 9)).toEqual([8, 7, 9]);
+    expect(challengersOf(jobOf({ known, final: finalOf([10, 10], [8, 9.5]) }))).toEqual([8, 7]);
+    // A final that the default won has a champion that is no challenger.
+    expect(challengersOf(jobOf({ known, final: finalOf([10, 10], [8, 11]) }))).toEqual([7, 9]);
+  });
+
+  it('sends nobody who was too slow in bursts', () => {
+    const job = jobOf({ known: knownOf([10, 10], [9, 10.5], [8, 10.6], [7, Infinity]) });
+    expect(challengersOf(job)).toEqual([9]);
+    expect(challengersOf(job, 2, 1.06)).toEqual([9, 8]);
+    // But the champion has proved itself otherwise.
+    expect(challengersOf(jobOf({ known: knownOf([10, 10], [8, 12]), final: finalOf([10, 10], [8, 9.5]) }))).toEqual([8]);
+  });
+
+  it('sends nobody where the default has failed or was not measured', () => {
+    const known = knownOf([9, 9], [8, 8]);
+    expect(challengersOf(jobOf({ known }))).toEqual([]);
+    expect(challengersOf(jobOf({ known: [...known, ...knownOf([10, Infinity])] }))).toEqual([]);
+  });
+
+  it('has the best stand in for a default that fails', () => {
+    const job = jobOf({ known: knownOf([10, Infinity], [9, 9], [8, 8.5]) });
+    expect([job.incumbent, job.incumbentSeconds, job.chosen]).toEqual([8, 8.5, 8]);
+    job.conclude(finalOf([8, 8.5]));
+    expect([job.chosen, job.isSettled]).toEqual([8, true]);
+    // Where nothing works, what cannot fail does, for as long as it is estimated to take.
+    const hopeless = jobOf({ known: knownOf([10, Infinity]), candidates: { ...candidates, fallback: 20 } });
+    expect([hopeless.incumbent, hopeless.incumbentSeconds]).toEqual([20, 20]);
+    const sound = jobOf({ known: knownOf([10, 11], [9, 9]), final: finalOf([10, 11], [9, 9]) });
+    expect([sound.incumbent, sound.incumbentSeconds]).toEqual([10, 11]);
+  });
+
+  it('is settled by a final that is younger than every measurement', () => {
+    const known = knownOf([10, 10], [9, 9]);
+    expect(jobOf({ known }).isSettled).toBe(false);
+    const job = jobOf({ known, final: finalOf([10, 10], [9, 9.5]) });
+    expect(job.isSettled).toBe(true);
     measure(job, (s) => s);
-    expect(job.chosen).toBe(9);
+    expect(job.isSettled).toBe(false);
+  });
+
+  it('knows what was only remembered from what it has measured', () => {
+    const job = jobOf({ known: knownOf([10, 10], [9, 9]) });
+    expect([job.isUnseen(10), job.isUnseen(9), job.isUnseen(7), job.reused]).toEqual([true, true, true, 2]);
+    job.learn({ schedule: 9, seconds: 9.1 });
+    expect([job.isUnseen(10), job.isUnseen(9)]).toEqual([true, false]);
+  });
+
+  it('proposes neighbours of the best until none is left, and no pair after them', () => {
+    const job = jobOf();
+    expect(measure(job, (s) => s)).toEqual([10, 9]);
+    expect(measure(job, (s) => s + 5)).toEqual([8]);
+    expect(job.propose([])).toEqual([]);
+    expect([job.best?.schedule, job.isConfirmed]).toEqual([9, false]);
+  });
+});
+
+describe('a job decided by bursts', () => {
+  it('takes the best that it knows', () => {
+    const job = jobOf({ decidedBy: 'bursts' });
+    measure(job, (s) => s);
+    expect([job.chosen, job.row().bestSeconds]).toEqual([9, 9]);
     expect(job.propose([])).toEqual([8]);
+    // Who won a final has nothing to say here.
+    expect(jobOf({ decidedBy: 'bursts', known: knownOf([10, 10], [9, 9.9], [8, 9.8]), final: finalOf([10, 10], [9, 1]) }).chosen).toBe(8);
+  });
+
+  it('keeps its default where a gain must be telling and none is', () => {
+    const rounds = { ...ROUNDS, telling: 0.05 };
+    for (const [nine, chosen] of [[9.6, 10], [9.4, 9]] as const) {
+      const job = jobOf({ decidedBy: 'bursts', rounds, known: knownOf([10, 10], [9, nine]) });
+      expect([job.chosen, job.row().bestSeconds, job.best?.schedule]).toEqual([chosen, chosen === 10 ? 10 : nine, 9]);
+    }
+    // A default that fails or that nobody has measured is not in the way.
+    expect(jobOf({ decidedBy: 'bursts', rounds, known: knownOf([10, Infinity], [9, 20]) }).chosen).toBe(9);
+    expect(jobOf({ decidedBy: 'bursts', rounds, known: knownOf([9, 20]) }).chosen).toBe(9);
+  });
+
+  it('proposes the default and the best side by side last, once', () => {
+    const job = jobOf({ decidedBy: 'bursts' });
+    expect(measure(job, (s) => s)).toEqual([10, 9]);
+    expect(measure(job, (s) => s + 5)).toEqual([8]);
+    expect(measure(job, (s) => (s === 10 ? 9.5 : 9.7))).toEqual([10, 9]);
+    expect([job.isConfirmed, job.chosen]).toEqual([true, 10]);
+    // What was measured in the pair counts: the default is the best, and one neighbour of it is untried.
+    expect(measure(job, () => 20)).toEqual([11]);
+    expect(job.propose([])).toEqual([]);
+  });
+
+  it('has no pair where the default is the best, nor where all is remembered', () => {
+    const job = jobOf({ decidedBy: 'bursts' });
+    measure(job, (s) => 30 - s);
+    measure(job, () => 40);
+    expect(job.best?.schedule).toBe(10);
+    expect(job.propose([])).toEqual([]);
+    expect(jobOf({ decidedBy: 'bursts', known: knownOf([10, 10], [9, 9], [8, 9.5]) }).propose([])).toEqual([]);
   });
 });

@@ -6,9 +6,11 @@ import { join } from 'node:path';
 import koffi from 'koffi';
 import { afterAll, describe, expect, it } from 'vitest';
 import { COMPARE_FOUND_BYTES, compareJob, COMPARE_SOURCE, COMPARE_SYMBOL, nothingFound, scaleOf } from '../../../autotune/cuda/compare.js';
-import { CudaMeasurer, type CudaMeasurerOptions } from '../../../autotune/cuda/measure.js';
+import { CudaMeasurer, isDeviceHung, type CudaMeasurerOptions } from '../../../autotune/cuda/measure.js';
 import { median } from '../../../autotune/database.js';
+import type { FinalRequest } from '../../../autotune/finals.js';
 import type { MeasureRequest, Measurement } from '../../../autotune/measure.js';
+import { UserError } from '../../../errors.js';
 import type { Kernel } from '../../../ir/kernel.js';
 import { kernelWrites } from '../../../ir/kernelAccess.js';
 import type { CudaSchedule, LaunchShape } from '../../../ir/cuda.js';
@@ -110,7 +112,7 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
   const kernel = kernelAt(module, 'layers.0.ffn.gate_up');
   const bucket = { tokens: 40, rows: 40, longest: 40 };
   const loop = (threads: number): CudaSchedule => ({ kind: 'loop', threads });
-  const [REFERENCE, GOOD, ODD, LAZY, REFUSED, SICK, DEAD, SLOW, UNPRINTED, HUNGRY, SPARE] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11] as const;
+  const [REFERENCE, GOOD, ODD, LAZY, REFUSED, SICK, DEAD, SLOW, UNPRINTED, HUNGRY, SPARE, MUTE] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12] as const;
   const launch: LaunchShape = { threads: 32, sharedBytes: 0, cluster: 1, gridX: { kind: 'constant', count: 1 }, gridY: { kind: 'constant', count: 1 } };
   const parameters = parametersOf(kernel, module);
   const down = kernelAt(module, 'layers.0.ffn.down');
@@ -121,14 +123,14 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
   function lab() {
     const { put, compare } = build();
     const shim = buildPackShim(folder);
-    const state = { launches: 0, slowness: (_launches: number): number => 1 };
+    const state = { launches: 0, isStuck: false, slowness: (_launches: number): number => 1 };
     const sizes = new Map<bigint, number>();
     const writes = (odd: number, from: number, of: Kernel = kernel): FakeKernel => (_launch, _tokens, _rows, pointers) => {
       for (const i of writtenBy(of)) put(pointers[i]!, sizes.get(pointers[i]!)!, from, odd);
     };
     const fails = (isContextDead: boolean): FakeKernel => () => { throw sick(isContextDead); };
     const kernels: Readonly<Record<number, FakeKernel>> = {
-      [REFERENCE]: writes(0, 0), [GOOD]: writes(0, 0), [ODD]: writes(1, 0), [LAZY]: writes(0, 16), [SICK]: fails(false), [DEAD]: fails(true), [SLOW]: writes(0, 0), [HUNGRY]: writes(0, 0), [SPARE]: writes(0, 0),
+      [REFERENCE]: writes(0, 0), [GOOD]: writes(0, 0), [ODD]: writes(1, 0), [LAZY]: writes(0, 16), [SICK]: fails(false), [DEAD]: fails(true), [SLOW]: writes(0, 0), [HUNGRY]: writes(0, 0), [SPARE]: writes(0, 0), [MUTE]: () => undefined,
     };
     const base = fakeCuda({
       modules: {
@@ -151,6 +153,7 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
       }
       override time(request: CudaTimeRequest): Promise<Float64Array> {
         timed.push({ ...request, symbol: this.symbols[0]! });
+        if (state.isStuck) return new Promise(() => undefined);
         state.launches += request.repeats * (request.perSample ?? 1);
         // A kernel that needs much power is fast until the card has been at work for a tenth of a second.
         const own = (symbol: string): number => {
@@ -237,47 +240,91 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     measurer.release();
   });
 
-  it('decides finals under load, in the terms of the search before it', async () => {
-    const { create } = lab();
-    const measurer = await create();
-    const [burst] = await all(measurer, [loop(HUNGRY)]);
-    expect(burst !== undefined && 'seconds' in burst && burst.seconds[0]).toBeCloseTo(4e-5, 12);
-    const found = await all(measurer, [loop(GOOD), loop(HUNGRY), loop(SPARE), loop(ODD), loop(SICK)], { referenceSeconds: 4e-5, finalSeconds: 2 });
-    const secondsOf = (threads: number): number => {
-      const measurement = found.find(({ schedule }) => schedule.kind === 'loop' && schedule.threads === threads)!;
-      return 'seconds' in measurement ? measurement.seconds[0]! : NaN;
-    };
-    // 0.05, 0.06 and 0.045 under load, of the 0.04 that the default took before.
-    expect(secondsOf(GOOD)).toBeCloseTo(4e-5, 12);
-    expect(secondsOf(HUNGRY)).toBeCloseTo((4e-5 * 6) / 5, 12);
-    expect(secondsOf(SPARE)).toBeCloseTo((4e-5 * 9) / 10, 12);
-    // Who is only remembered is checked like any other.
-    expect(failureOf(found.find(({ schedule }) => schedule.kind === 'loop' && schedule.threads === ODD))).toMatch(/differ from the reference's/);
-    expect(failureOf(found.find(({ schedule }) => schedule.kind === 'loop' && schedule.threads === SICK))).toBe('too many resources');
-    measurer.release();
+  /** A final of the kernel under each of `schedules` beside its neighbour. */
+  const finalOf = (schedules: readonly number[], more: Partial<FinalRequest<CudaSchedule>> = {}): FinalRequest<CudaSchedule> => ({
+    module, bucket, kernels: [kernel, down], contenders: schedules.map((threads) => [loop(threads), loop(GOOD)]), seconds: 2, settling: 0.35, ...more,
   });
 
-  it('decides finals by how the whole sequence changes, and says why where it cannot', async () => {
-    const { create, live, device } = lab();
+  it('holds finals of whole sequences under load, and gives the rounds of each', async () => {
+    const { create, compiled, live, device } = lab();
     const reasons: string[] = [];
-    const measurer = await create({ onAlone: (reason) => reasons.push(reason) });
-    const step = { kernel: down, schedule: loop(GOOD), seconds: 2e-4 };
-    const sequence = [{ kernel, schedule: loop(GOOD), seconds: 5e-5 }, step];
-    const seconds = async (more: Partial<MeasureRequest<CudaSchedule>>): Promise<number[]> =>
-      (await all(measurer, [loop(GOOD), loop(SPARE)], { referenceSeconds: 5e-5, finalSeconds: 0.2, ...more })).map((found) => ('seconds' in found ? found.seconds[0]! : NaN));
-    // Alone 45 against 50; beside its neighbour, which then takes 220 instead of 200, 265 against 250.
-    expect((await seconds({}))[1]).toBeCloseTo(4.5e-5, 12);
-    const within = await seconds({ sequence });
-    expect(within[0]).toBeCloseTo(5e-5, 12);
-    expect(within[1]).toBeCloseTo(6.5e-5, 12);
+    const measurer = await create({ onNoFinal: (reason) => reasons.push(reason) });
+    // In a burst, and alone, both are faster than the default.
+    const bursts = await all(measurer, [loop(GOOD), loop(SPARE), loop(HUNGRY)]);
+    expect(bursts.map((found) => ('seconds' in found ? Math.round(median(found.seconds) * 1e6) : NaN))).toEqual([50, 45, 40]);
+    let rounds = 0;
+    const found = await measurer.hold(finalOf([GOOD, SPARE, HUNGRY], { onRound: () => { rounds++; } }));
+    expect(rounds).toBeGreaterThanOrEqual(6);
+    expect(found!.map((own) => own.length)).toEqual([rounds, rounds, rounds]);
+    // One makes its neighbour take 220 instead of 200; the other has spent its power.
+    for (const [i, seconds] of [2.5e-4, 2.65e-4, 2.6e-4].entries()) for (const round of found![i]!) expect(round).toBeCloseTo(seconds, 12);
+    // The order of contenders is not that of their times, and what is compiled stays so.
+    const again = await measurer.hold(finalOf([SPARE, GOOD], { settling: 0.15 }));
+    for (const [i, seconds] of [2.65e-4, 2.5e-4].entries()) expect(again![i]![0]).toBeCloseTo(seconds, 12);
+    expect(compiled.slice(1)).toEqual([[REFERENCE, GOOD, SPARE, HUNGRY].map((i) => `k${i}`), [NEIGHBOUR]]);
     expect(reasons).toEqual([]);
-    // What does not fit is judged alone.
-    const wide = { ...module, buffers: module.buffers.map((buffer) => (kernelWrites(down).has(buffer.name) ? { ...buffer, columns: 2 ** 40 } : buffer)) };
-    expect((await seconds({ sequence, module: wide, bucket: { ...bucket, tokens: 41 } }))[1]).toBeCloseTo(4.5e-5, 12);
-    expect(reasons).toHaveLength(1);
     measurer.release();
     device.release();
     expect(live()).toBe(0);
+  });
+
+  it('says why it holds no final, and holds the next', async () => {
+    const { create, live, device } = lab();
+    const reasons: string[] = [];
+    const measurer = await create({ onNoFinal: (reason) => reasons.push(reason) });
+    // A buffer that no memory holds.
+    const wide = { ...module, buffers: module.buffers.map((buffer) => (kernelWrites(down).has(buffer.name) ? { ...buffer, columns: 2 ** 40 } : buffer)) };
+    expect(await measurer.hold(finalOf([GOOD, SPARE], { module: wide }))).toBeUndefined();
+    expect(reasons.splice(0)).toEqual([expect.stringMatching(/./)]);
+    // What is not printed, does not compile, does not start, or leaves nothing behind.
+    for (const schedule of [UNPRINTED, REFUSED, SICK]) expect(await measurer.hold(finalOf([GOOD, schedule]))).toBeUndefined();
+    expect(await measurer.hold(finalOf([MUTE], { kernels: [kernel] }))).toBeUndefined();
+    expect(reasons.splice(0)).toEqual(['no such skeleton', 'error: 3 is not a vector', 'too many resources', expect.stringMatching(/leaves no numbers in \w+/)]);
+    expect(await measurer.hold(finalOf([GOOD, SPARE]))).toHaveLength(2);
+    expect(reasons).toEqual([]);
+    measurer.release();
+    device.release();
+    expect(live()).toBe(0);
+  });
+
+  it('ends a final that is aborted, without a word', async () => {
+    const { create, live, device } = lab();
+    const reasons: string[] = [];
+    const measurer = await create({ onNoFinal: (reason) => reasons.push(reason) });
+    const controller = new AbortController();
+    let rounds = 0;
+    const onRound = (): void => { if (++rounds === 2) controller.abort(); };
+    expect(await measurer.hold(finalOf([GOOD, SPARE], { onRound, signal: controller.signal }))).toBeUndefined();
+    expect([rounds, reasons]).toEqual([2, []]);
+    measurer.release();
+    device.release();
+    expect(live()).toBe(0);
+  });
+
+  it('ends with the device that a final takes down', async () => {
+    const { create, live, device } = lab();
+    const reasons: string[] = [];
+    const measurer = await create({ onNoFinal: (reason) => reasons.push(reason) });
+    await expect(measurer.hold(finalOf([GOOD, DEAD]))).rejects.toMatchObject({
+      name: 'UserError', message: 'A final of 2 kernels at 40 tokens ended the use of the device: an illegal address', hint: expect.stringContaining('again'),
+    });
+    expect(reasons).toEqual([]);
+    measurer.release();
+    device.release();
+    expect(live()).toBe(0);
+  });
+
+  it('ends where a final does not: nothing that hangs is released', async () => {
+    const { create, live, state } = lab();
+    const measurer = await create({ patienceSeconds: 0.5 });
+    await measurer.hold(finalOf([GOOD, SPARE]));
+    const before = live();
+    state.isStuck = true;
+    const error: unknown = await measurer.hold(finalOf([GOOD, SPARE])).catch((reason: unknown) => reason);
+    expect(error).toBeInstanceOf(UserError);
+    expect(isDeviceHung(error)).toBe(true);
+    // Two programs, and the modules of three kernels.
+    expect(live()).toBe(before + 5);
   });
 
   it('gives up early on what is hopeless', async () => {
