@@ -294,7 +294,7 @@ describe('tuneCuda', () => {
     for (const { request: { kernels, bucket, contenders } } of machine.held) {
       for (const schedules of contenders) expect(schedules.some((schedule, i) => isBroken({ kernel: kernels[i]!, bucket }, schedule))).toBe(false);
     }
-    expect(rows.some((row) => isBroken(placeOf(row), row.schedule))).toBe(false);
+    for (const { tokens } of BUCKETS) expect(layerOf(rows, tokens).some((row) => isBroken(placeOf(row), row.schedule))).toBe(false);
     database.close();
   });
 
