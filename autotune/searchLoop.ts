@@ -98,7 +98,6 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
   const isOver = (): boolean => now() - started >= budgetSeconds || signal?.aborted === true;
   const { hold } = options;
   const shareOfFinals = hold === undefined ? 0 : rounds.finals ?? 0;
-  const isLate = (): boolean => now() - started >= (1 - shareOfFinals) * budgetSeconds;
   const distinct = distinctKernels(module, tokensCapacity);
   // What is there many times lies side by side in the module: a layer. It decides how long a run takes.
   const hasLayers = distinct.some(({ count }) => count > 1);
@@ -137,6 +136,9 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
     const first = jobs.filter((job) => job.isFresh).map((job) => requestOf(job, job.propose([])));
     if (first.length > 0) await options.prepare(first);
   }
+  // Of what compiling has left.
+  const secondsOfFinals = shareOfFinals * Math.max(0, budgetSeconds - (now() - started));
+  const isLate = (): boolean => now() - started >= budgetSeconds - secondsOfFinals;
   while (!isOver() && !isLate()) {
     const job = jobs.filter((each) => !each.isDone).reduce<Job<S> | undefined>((top, each) => (top === undefined || urgency(each) > urgency(top) ? each : top), undefined);
     if (job === undefined) break;
@@ -164,7 +166,7 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
       for (let unseen = unseenOf(job); unseen.length > 0 && !isOver(); unseen = unseenOf(job)) await measure(job, unseen);
     }
     if (isOver() || hold === undefined) break;
-    const share = (shareOfFinals * budgetSeconds * weight) / totalWeight, left = (budgetSeconds - (now() - started)) / (1 + AGAIN.seconds);
+    const share = (secondsOfFinals * weight) / totalWeight, left = (budgetSeconds - (now() - started)) / (1 + AGAIN.seconds);
     const isHeld = await holdFinal(contestants, hold, {
       module, seconds: Math.max(SHORTEST_FINAL, Math.min(LONGEST_FINAL, share, left)),
       record: (job, final) => { records.finals?.append(job.signature, job.bucket, final); },

@@ -13,7 +13,8 @@ const arch = archOf(cudaAvailable());
 const compiler = typeof arch === 'string' ? await compilerOrReason(arch) : arch.reason;
 const skip = typeof compiler === 'string' ? compiler : false;
 
-const BUDGET_SECONDS = 20;
+/** A good part of it goes into compiling the first candidates of all kernels. */
+const BUDGET_SECONDS = 40;
 
 describe('tune', { skip }, () => {
   it('holds finals within a layer, records them, and leaves an artifact that answers as it should', async () => {
@@ -21,9 +22,9 @@ describe('tune', { skip }, () => {
     const artifact = join(folder, 'demo.tw'), database = join(folder, 'tuning.jsonl'), out = join(folder, 'out');
     await tilewright(['compile', DEMO, '--target', 'cuda', '-o', artifact]);
     const told = await tilewright(['tune', artifact, '--budget', `${BUDGET_SECONDS}s`, '--database', database]);
-    assert.doesNotMatch(told, /not within a layer/);
+    assert.doesNotMatch(told, /no final can be held/);
     const finals = readFileSync(database, 'utf8').split('\n').filter((line) => line.includes('"final"'));
-    assert(finals.length > 0, 'no final was held');
+    assert(finals.length > 0, `no final was held:\n${told.slice(-1500)}`);
     await tilewright(['run', artifact, '--task', 'hellaswag', '--data', EXAMPLES, '--out', out]);
     const { questions, error, agreement } = compareGolden(readSamples(out), readFileSync(join(import.meta.dirname, 'golden', 'everyday-demo.jsonl'), 'utf8'));
     console.log(`${finals.length} finals; ${questions} questions, mean error ${error.toFixed(4)}, same choice ${(100 * agreement).toFixed(2)} %`);

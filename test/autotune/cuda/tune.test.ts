@@ -335,6 +335,21 @@ describe('tuneCuda', () => {
     database.close();
   });
 
+  it('looks at kernels and holds a final, however much of its time the first compiling takes', async () => {
+    const database = TuningDatabase.open(databasePath());
+    const machine = fake();
+    let compiling = 0;
+    const prepare = (): Promise<void> => {
+      compiling = 160;
+      return Promise.resolve();
+    };
+    await tuneCuda(options(machine, database, { budgetSeconds: 200, prepare, now: () => machine.now() + compiling }));
+    expect(machine.asked.length).toBeGreaterThan(20);
+    expect(machine.held.length).toBeGreaterThan(0);
+    expect(machine.held[0]!.request.seconds).toBeLessThan(12.1);
+    database.close();
+  });
+
   it('compiles the first round of everything in one go', async () => {
     const database = TuningDatabase.open(databasePath());
     const prepared: number[] = [];
