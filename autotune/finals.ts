@@ -131,4 +131,3 @@ export async function holdFinal<S>(
   }
   return true;
 }
-

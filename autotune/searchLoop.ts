@@ -52,6 +52,8 @@ export interface TuneProgress<S = CpuSchedule> {
   readonly changed: number;
   readonly elapsedSeconds: number;
   readonly budgetSeconds: number;
+  /** While its final is held. */
+  readonly final?: Bucket;
 }
 
 export interface TuneResult<S = CpuSchedule> {
@@ -106,8 +108,8 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
     kernel, signature, count, bucketIndex, bucket, candidates: options.candidates(kernel, bucket), keyOf, rounds, decidedBy: inFinal({ count }) ? 'final' : 'bursts',
     known: records.known(signature, bucket), final: records.finals?.known(signature, bucket),
   })));
-  const report = (changed: Job<S>): void => {
-    options.onProgress?.({ rows: jobs.map((job) => job.row()), changed: jobs.indexOf(changed), elapsedSeconds: now() - started, budgetSeconds });
+  const report = (changed: Job<S>, final?: Bucket): void => {
+    options.onProgress?.({ rows: jobs.map((job) => job.row()), changed: jobs.indexOf(changed), elapsedSeconds: now() - started, budgetSeconds, ...(final === undefined ? {} : { final }) });
   };
   // Weights are those of the start: a job that got faster keeps the time it was promised.
   const weights = new Map(jobs.map((job) => [job, job.weight]));
@@ -166,11 +168,12 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
       for (let unseen = unseenOf(job); unseen.length > 0 && !isOver(); unseen = unseenOf(job)) await measure(job, unseen);
     }
     if (isOver() || hold === undefined) break;
+    report(contestants[0]!, contestants[0]!.bucket);
     const share = (secondsOfFinals * weight) / totalWeight, left = (budgetSeconds - (now() - started)) / (1 + AGAIN.seconds);
     const isHeld = await holdFinal(contestants, hold, {
       module, seconds: Math.max(SHORTEST_FINAL, Math.min(LONGEST_FINAL, share, left)),
       record: (job, final) => { records.finals?.append(job.signature, job.bucket, final); },
-      onRound: () => { report(contestants[0]!); }, ...(signal === undefined ? {} : { signal }),
+      onRound: () => { report(contestants[0]!, contestants[0]!.bucket); }, ...(signal === undefined ? {} : { signal }),
     });
     if (isHeld) missed--;
     report(contestants[0]!);

@@ -41,10 +41,10 @@ function align(table: readonly (readonly string[])[], width: number): string[] {
 export const renderTable = (rows: readonly TuneRow[], width = 100): readonly string[] => align([HEADINGS, ...rows.map(cells)], width);
 
 /** `tuned 12 of 48, 310 trials, 41 s of 60 s` */
-export function statusLine({ rows, elapsedSeconds, budgetSeconds }: TuneProgress<CpuSchedule | CudaSchedule>): string {
+export function statusLine({ rows, elapsedSeconds, budgetSeconds, final }: TuneProgress<CpuSchedule | CudaSchedule>): string {
   const measured = rows.filter((row) => row.bestSeconds !== undefined).length;
   const trials = rows.reduce((sum, row) => sum + row.trials, 0);
-  return `measured ${measured} of ${rows.length}, ${trials} trials, ${elapsedSeconds.toFixed(0)} s of ${budgetSeconds.toFixed(0)} s`;
+  return `measured ${measured} of ${rows.length}, ${trials} trials, ${elapsedSeconds.toFixed(0)} s of ${budgetSeconds.toFixed(0)} s${final === undefined ? '' : `, final of ${final.tokens.toLocaleString('en-US')} tokens`}`;
 }
 
 /** One line for logs: what was just learnt about one row. */

@@ -18,6 +18,9 @@ import type { Rebuild } from './artifact.js';
 import { devicesFor } from './devices/gpu.js';
 import type { Ui } from './requests.js';
 
+/** Candidates whose compiling takes so long that people want to see it go on. */
+const MANY = 50;
+
 export interface CudaTuneRequest {
   readonly budgetSeconds: number;
   readonly database?: string;
@@ -49,8 +52,12 @@ export async function tuneCudaModel(model: CudaModel, request: CudaTuneRequest, 
   try {
     const device = own(new addon.Device(info.ordinal));
     let compilerBuild = '';
+    let fraction = 0;
     const compile: CompileKernels = async (units) => {
-      const compiled = await compileCubins(units, { arch: facts.arch, driverVersion, keepsGoing: true });
+      const compiled = await compileCubins(units, {
+        arch: facts.arch, driverVersion, keepsGoing: true,
+        onProgress: ({ done, total }) => { if (total >= MANY) ui.step(fraction, `compiled ${done} of ${total} candidates`); },
+      });
       ({ compilerBuild } = compiled);
       return compiled;
     };
@@ -78,7 +85,8 @@ export async function tuneCudaModel(model: CudaModel, request: CudaTuneRequest, 
         ui.warn(`cuBLASLt fails: ${reason}`);
       },
       onProgress: (progress) => {
-        ui.step(Math.min(1, progress.elapsedSeconds / progress.budgetSeconds), statusLine(progress));
+        fraction = Math.min(1, progress.elapsedSeconds / progress.budgetSeconds);
+        ui.step(fraction, statusLine(progress));
         ui.table(tableOf(progress.rows));
       },
       ...(request.signal === undefined ? {} : { signal: request.signal }),

@@ -10,6 +10,7 @@ import { renderCudaTable } from '../../../autotune/cuda/table.js';
 import { tuneCuda, type CudaTuneOptions } from '../../../autotune/cuda/tune.js';
 import { cudaScheduleKey, TuningDatabase } from '../../../autotune/database.js';
 import type { FinalRequest, HoldFinal } from '../../../autotune/finals.js';
+import type { TuneProgress } from '../../../autotune/searchLoop.js';
 import type { Measure, MeasureRequest } from '../../../autotune/measure.js';
 import type { TuneRow } from '../../../autotune/searchJob.js';
 import { defaultCudaSchedule, isLegalCuda, kernelSignature } from '../../../codegen/cuda/index.js';
@@ -232,8 +233,13 @@ describe('tuneCuda', () => {
   it('keeps the last of its time for finals of what it has looked at, the heaviest bucket first', async () => {
     const database = TuningDatabase.open(databasePath());
     const machine = fake();
-    const heard: number[] = [];
-    const { rows, isExhausted } = await tuneCuda(options(machine, database, { budgetSeconds: 200, onProgress: ({ elapsedSeconds }) => heard.push(elapsedSeconds) }));
+    const heard: number[] = [], finals = new Set<number | undefined>();
+    const onProgress = ({ elapsedSeconds, final }: TuneProgress<CudaSchedule>): void => {
+      heard.push(elapsedSeconds);
+      finals.add(final?.tokens);
+    };
+    const { rows, isExhausted } = await tuneCuda(options(machine, database, { budgetSeconds: 200, onProgress }));
+    expect([...finals]).toEqual([undefined, 256, 64]);
     expect(isExhausted).toBe(false);
     // Kernels that weigh little were never looked at.
     expect(rows.some((row) => row.trials === 0)).toBe(true);
