@@ -42,12 +42,15 @@ export interface Judgement {
 const TELLING = 0.002;
 /** Standard errors by which a difference must exceed nothing: the best of several is chosen, so by many. */
 const SIGMAS = 3;
+/** Seconds of a bucket's final: its share of what all finals may take, within these. */
+const SHORTEST_FINAL = 2;
+const LONGEST_FINAL = 30;
 /** Challengers of one kernel. */
 const CHALLENGERS = 2;
 /** A challenger must have come this near to the default in bursts. */
 const PROMISING = 1.05;
 /** Of the final's seconds: the winners' second meeting, without a pause, so with little to settle. */
-export const AGAIN = { seconds: 0.4, settling: 0.15 };
+const AGAIN = { seconds: 0.4, settling: 0.15 };
 const SETTLING = 0.35;
 /** Of the default's time: no schedule takes less, whatever noise in a sequence says. */
 const LEAST_SHARE = 0.1;
@@ -130,4 +133,41 @@ export async function holdFinal<S>(
     job.trials += own.length;
   }
   return true;
+}
+
+export interface FinalsOptions<S> extends Pick<FinalRequest<S>, 'module' | 'signal'> {
+  readonly hold: HoldFinal<S>;
+  /** Measures schedules of a job that are only remembered: nobody has compared their results in this search. */
+  readonly check: (job: Job<S>, schedules: readonly S[]) => Promise<void>;
+  /** Share of the time of a whole run. */
+  readonly weightOf: (job: Job<S>) => number;
+  /** For all finals. */
+  readonly seconds: number;
+  readonly secondsLeft: () => number;
+  /** Nothing new is begun. */
+  readonly isOver: () => boolean;
+  readonly record: (job: Job<S>, final: Final<S>) => void;
+  /** Before a final and after each of its rounds, with its bucket; after it, without. */
+  readonly onProgress: (job: Job<S>, final?: Bucket) => void;
+}
+
+/** Holds all finals that are due, as far as time allows. True where none is left. */
+export async function holdFinals<S>(jobs: readonly Job<S>[], { module, hold, check, weightOf, seconds, secondsLeft, isOver, record, onProgress, signal }: FinalsOptions<S>): Promise<boolean> {
+  const finals = dueFinals(jobs, weightOf);
+  let held = 0;
+  for (const { contestants, weight } of finals) {
+    for (const job of contestants) {
+      const unseen = (): readonly S[] => challengersOf(job).map(({ schedule }) => schedule).filter((schedule) => job.isUnseen(schedule));
+      // Whoever fails makes room for the next one.
+      for (let next = unseen(); next.length > 0 && !isOver(); next = unseen()) await check(job, next);
+    }
+    if (isOver()) break;
+    const [first] = contestants;
+    const onRound = (): void => { onProgress(first!, first!.bucket); };
+    onRound();
+    const own = Math.max(SHORTEST_FINAL, Math.min(LONGEST_FINAL, seconds * weight, secondsLeft() / (1 + AGAIN.seconds)));
+    if (await holdFinal(contestants, hold, { module, seconds: own, record, onRound, ...(signal === undefined ? {} : { signal }) })) held++;
+    onProgress(first!);
+  }
+  return held === finals.length;
 }

@@ -4,7 +4,7 @@ import type { Kernel, KernelModule } from '../ir/kernel.js';
 import type { Bucket, CpuSchedule } from '../ir/plan.js';
 import type { BucketSeconds } from './bucketCost.js';
 import { median, type Final, type Known } from './database.js';
-import { AGAIN, challengersOf, dueFinals, holdFinal, type HoldFinal } from './finals.js';
+import { holdFinals, type HoldFinal } from './finals.js';
 import type { Measure, MeasureRequest } from './measure.js';
 import { Job, ROUNDS, type Candidates, type Rival, type Rounds, type TuneRow } from './searchJob.js';
 
@@ -67,13 +67,6 @@ export interface TuneResult<S = CpuSchedule> {
   /** The search ended because nothing was left to try. */
   readonly isExhausted: boolean;
 }
-
-/** Seconds of a bucket's final: its share of what all finals may take, within these. */
-const SHORTEST_FINAL = 2;
-const LONGEST_FINAL = 30;
-
-/** Challengers whose results nobody has compared in this search. */
-const unseenOf = <S>(job: Job<S>): readonly S[] => challengersOf(job).map(({ schedule }) => schedule).filter((schedule) => job.isUnseen(schedule));
 
 /** Kernels with different signatures, the first of each, and how often each occurs. */
 function distinctKernels(module: KernelModule, tokensCapacity: number): readonly { kernel: Kernel; signature: string; count: number }[] {
@@ -160,25 +153,12 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
     }
     job.spentSeconds += now() - from;
   }
-  const finals = dueFinals(jobs.filter(inFinal), (job) => weights.get(job)!);
-  let missed = finals.length;
-  for (const { contestants, weight } of finals) {
-    for (const job of contestants) {
-      // Whoever fails makes room for the next one.
-      for (let unseen = unseenOf(job); unseen.length > 0 && !isOver(); unseen = unseenOf(job)) await measure(job, unseen);
-    }
-    if (isOver() || hold === undefined) break;
-    report(contestants[0]!, contestants[0]!.bucket);
-    const share = (secondsOfFinals * weight) / totalWeight, left = (budgetSeconds - (now() - started)) / (1 + AGAIN.seconds);
-    const isHeld = await holdFinal(contestants, hold, {
-      module, seconds: Math.max(SHORTEST_FINAL, Math.min(LONGEST_FINAL, share, left)),
-      record: (job, final) => { records.finals?.append(job.signature, job.bucket, final); },
-      onRound: () => { report(contestants[0]!, contestants[0]!.bucket); }, ...(signal === undefined ? {} : { signal }),
-    });
-    if (isHeld) missed--;
-    report(contestants[0]!);
-  }
-  return summarise(jobs, buckets, missed === 0);
+  const isDecided = hold === undefined || await holdFinals(jobs.filter(inFinal), {
+    module, hold, check: measure, isOver, weightOf: (job) => weights.get(job)! / totalWeight, seconds: secondsOfFinals, secondsLeft: () => budgetSeconds - (now() - started),
+    record: (job, final) => { records.finals?.append(job.signature, job.bucket, final); },
+    onProgress: report, ...(signal === undefined ? {} : { signal }),
+  });
+  return summarise(jobs, buckets, isDecided);
 }
 
 /** Share of a bucket's predicted time that must have been measured before the bucket's cost is one to go by. */
