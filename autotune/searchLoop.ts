@@ -38,7 +38,7 @@ export interface SearchOptions<S> {
   /** Told at the start what will be measured first: compiles it all side by side. */
   readonly prepare?: (requests: readonly MeasureRequest<S>[]) => Promise<void>;
   /** The vendor's time for the kernel, asked once for each job that is measured. */
-  readonly rival?: (kernel: Kernel, bucket: Bucket) => Promise<Rival | undefined>;
+  readonly rival?: (request: MeasureRequest<S>) => Promise<Rival | undefined>;
   readonly onProgress?: (progress: TuneProgress<S>) => void;
   /** Aborted: the search ends at the next measurement and returns the best so far. */
   readonly signal?: AbortSignal;
@@ -148,7 +148,7 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
     const from = now();
     await measure(job, schedules);
     if (options.rival !== undefined && job.rival === undefined && !isOver()) {
-      job.rival = await options.rival(job.kernel, job.bucket);
+      job.rival = await options.rival(requestOf(job, []));
       if (job.rival !== undefined) report(job);
     }
     job.spentSeconds += now() - from;

@@ -71,7 +71,7 @@ export async function tuneCudaModel(model: CudaModel, request: CudaTuneRequest, 
     let rival: CudaRival | undefined;
     if (typeof found !== 'string') {
       const library = own(found.library);
-      rival = { library: `cuBLASLt ${library.version}`, time: (contraction) => timeRival(contraction, { addon, device, library, fill: measurer.randomFill }) };
+      rival = { library: `cuBLASLt ${library.version}`, time: (contraction, beside) => timeRival(contraction, { addon, device, library, fill: measurer.randomFill }, (time) => measurer.tellBeside(beside, time)) };
     } else {
       ui.note(`cuBLASLt is not compared with: ${found}`);
     }

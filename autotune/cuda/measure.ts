@@ -86,6 +86,18 @@ export class CudaMeasurer {
 
   readonly measure: Measure<CudaSchedule> = (request) => this.run(request);
 
+  /** Seconds that `time` gives, told like a candidate's: as if the device ran as fast as when the default of `request` was measured. */
+  readonly tellBeside = async (request: MeasureRequest<CudaSchedule>, time: () => Promise<readonly number[]>): Promise<readonly number[]> => {
+    const { referenceSeconds } = request;
+    if (referenceSeconds === undefined) return time();
+    await this.prepare([{ ...request, schedules: [request.reference] }]);
+    const bench = await this.benchWithReference(request);
+    const before = await this.defaultNow(request, bench);
+    const seconds = await time();
+    const after = await this.defaultNow(request, bench);
+    return before === undefined || after === undefined ? seconds : seconds.map((each) => (each * 2 * referenceSeconds) / (before + after));
+  };
+
   /** Holds finals (HoldFinal). What is short of memory or does not compile is told to `onNoFinal`. */
   readonly hold = async ({ module, bucket, kernels, contenders, seconds, settling, onRound, signal }: FinalRequest<CudaSchedule>): Promise<readonly (readonly number[])[] | undefined> => {
     const { addon, device, patienceSeconds } = this.options;
@@ -167,14 +179,20 @@ export class CudaMeasurer {
         return seconds;
       }
       if (nominal === undefined || wasGivenUp(seconds)) return seconds;
-      const text = this.emit(request, request.reference);
-      const cubin = this.compiled.get(text.symbol);
-      if (cubin === undefined || typeof cubin === 'string') return seconds;
-      const after = median(await this.withProgram(text, cubin, bench, (program) => this.burst(program, bench, request, Infinity)));
+      const after = await this.defaultNow(request, bench);
+      if (after === undefined) return seconds;
       const factor = (2 * nominal) / ((before ?? after) + after);
       before = after;
       return seconds.map((each) => each * factor);
     };
+  }
+
+  /** Seconds of a burst of the default; undefined where it did not compile. */
+  private async defaultNow(request: MeasureRequest<CudaSchedule>, bench: CudaWorkbench): Promise<number | undefined> {
+    const text = this.emit(request, request.reference);
+    const cubin = this.compiled.get(text.symbol);
+    if (cubin === undefined || typeof cubin === 'string') return undefined;
+    return median(await this.withProgram(text, cubin, bench, (program) => this.burst(program, bench, request, Infinity)));
   }
 
   /** Throws Error where it did not compile. */

@@ -20,7 +20,8 @@ const CUDA_ROUNDS: Rounds = { first: 10, step: 8, ideas: 6, finals: 0.3, telling
 export interface CudaRival {
   /** Such as `cuBLASLt 13.0.2`. */
   readonly library: string;
-  readonly time: (contraction: BareContraction) => Promise<RivalTime>;
+  /** `beside`: the kernel that it is a rival of, in whose default's terms it may be told. */
+  readonly time: (contraction: BareContraction, beside: MeasureRequest<CudaSchedule>) => Promise<RivalTime>;
 }
 
 export interface CudaTuneOptions {
@@ -77,13 +78,13 @@ export function tuneCuda(options: CudaTuneOptions): Promise<TuneResult<CudaSched
     return contraction === undefined || rival === undefined ? undefined : { contraction, key: { library: rival.library, gpu: target.gpu, driver: target.driver, ...contraction } };
   };
   let isRivalFit = true;
-  const askRival = async (kernel: Kernel, bucket: Bucket): Promise<Rival | undefined> => {
-    const asked = keyOf(kernel, bucket);
+  const askRival = async (request: MeasureRequest<CudaSchedule>): Promise<Rival | undefined> => {
+    const asked = keyOf(request.kernel, request.bucket);
     if (asked === undefined || rival === undefined || !isRivalFit) return undefined;
     const known = database.knownRival(asked.key);
     if (known !== undefined) return known;
     try {
-      const { name, seconds } = await rival.time(asked.contraction);
+      const { name, seconds } = await rival.time(asked.contraction, request);
       database.appendRival({ rival: asked.key, name: name.slice(0, 200), seconds: [...seconds] });
       return { name, seconds: median(seconds) };
     } catch (error) {

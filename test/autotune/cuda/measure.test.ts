@@ -237,6 +237,18 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     // In a later one: half as fast as when the default was measured, and no time is its own.
     expect((await secondsOf([loop(SPARE)], { referenceSeconds: 5e-5 }))[0]).toBeCloseTo(4.5e-5, 12);
     expect((await secondsOf([loop(SPARE)], { referenceSeconds: 4e-5 }))[0]).toBeCloseTo(3.6e-5, 12);
+    // And what somebody else takes in the meantime, before the device gets faster and after.
+    const request = { kernel, module, bucket, reference: loop(GOOD), schedules: [], referenceSeconds: 5e-5 };
+    const rival = (): Promise<readonly number[]> => {
+      state.slowness = () => 1;
+      return Promise.resolve([3e-5, 6e-5]);
+    };
+    const [half, full] = await measurer.tellBeside(request, rival);
+    expect(half).toBeCloseTo(2e-5, 12);
+    expect(full).toBeCloseTo(4e-5, 12);
+    // Nothing to tell it by: as it is.
+    const { referenceSeconds: _, ...unmeasured } = request;
+    expect(await measurer.tellBeside(unmeasured, rival)).toEqual([3e-5, 6e-5]);
     measurer.release();
   });
 
