@@ -35,7 +35,7 @@ const PATIENCE = 4;
 const UNKNOWN = 12;
 
 /**
- * A micro-batch that ends this many processes, of two replicas where there are two, is at fault itself. One more than
+ * A micro-batch that ends this many processes, and one of every replica that is left, is at fault itself. One more than
  * where there is one replica: somebody who kills several must not be taken for it.
  */
 const ATTEMPTS = 3;
@@ -283,9 +283,9 @@ export class DevicePool implements Executor {
     }
     if (job.isDone || job.runners > 0) return;
     job.isCopied = false;
-    const living = this.living().length;
-    if (this.isClosed || living === 0) return job.reject(living === 0 ? this.failure() : new ProcessEnded(how));
-    if (job.attempts >= ATTEMPTS && job.ended.size >= Math.min(2, living)) return job.reject(fatalBatch(job.batch, job.attempts, how));
+    const living = this.living();
+    if (this.isClosed || living.length === 0) return job.reject(living.length === 0 ? this.failure() : new ProcessEnded(how));
+    if (job.attempts >= ATTEMPTS && living.every((each) => job.ended.has(each))) return job.reject(fatalBatch(job.batch, job.attempts, how));
     this.waiting.unshift(job);
   }
 

@@ -278,6 +278,16 @@ describe('replicas side by side', () => {
     await pool.close();
   });
 
+  it('have the last one try what happened to be there when all others died', async () => {
+    const dies: Life[] = [{ at: (index) => (index === 0 ? 'die' : undefined) }, {}];
+    const { pool, replicas } = world([dies, dies, dies, [{}]]);
+    await pool.opened();
+    await wait(1);
+    expect(answersOf([await pool.score(batch(5))])).toEqual(expected([batch(5)]));
+    expect(replicas.map(({ batches: own }) => own.length)).toEqual([1, 1, 1, 1]);
+    await pool.close();
+  });
+
   it('hold nothing against a micro-batch that only waited beside those that ended processes', async () => {
     // Each process ends at the second thing that it is asked; the third end meets neither for the third time as the first.
     const dies: Life = { at: (index) => (index === 1 ? 'die' : undefined), ms: 20 };
