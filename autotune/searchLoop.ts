@@ -35,7 +35,7 @@ export interface SearchOptions<S> {
   /** Where Rounds.finals asks for them. */
   readonly hold?: HoldFinal<S>;
   readonly rounds?: Rounds;
-  /** Told at the start what will be measured first: compiles it all side by side. */
+  /** Told at the start what will be measured first, a part at a time: compiles it side by side. */
   readonly prepare?: (requests: readonly MeasureRequest<S>[]) => Promise<void>;
   /** The vendor's time for the kernel, asked once for each job that is measured. */
   readonly rival?: (request: MeasureRequest<S>) => Promise<Rival | undefined>;
@@ -67,6 +67,9 @@ export interface TuneResult<S = CpuSchedule> {
   /** The search ended because nothing was left to try. */
   readonly isExhausted: boolean;
 }
+
+/** What is compiled before anything is measured: so many jobs at a time, as long as this share of the budget lasts. */
+const AHEAD = { jobs: 24, share: 0.15 };
 
 /** Kernels with different signatures, the first of each, and how often each occurs. */
 function distinctKernels(module: KernelModule, tokensCapacity: number): readonly { kernel: Kernel; signature: string; count: number }[] {
@@ -127,9 +130,12 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
       if (isOver()) break;
     }
   };
-  if (options.prepare !== undefined && !isOver()) {
-    const first = jobs.filter((job) => job.isFresh).map((job) => requestOf(job, job.propose([])));
-    if (first.length > 0) await options.prepare(first);
+  if (options.prepare !== undefined) {
+    // In the order in which they are looked at.
+    const fresh = jobs.filter((job) => job.isFresh).sort((a, b) => weights.get(b)! - weights.get(a)!);
+    for (let at = 0; at < fresh.length && !isOver() && now() - started < AHEAD.share * budgetSeconds; at += AHEAD.jobs) {
+      await options.prepare(fresh.slice(at, at + AHEAD.jobs).map((job) => requestOf(job, job.propose([]))));
+    }
   }
   // Of what compiling has left.
   const secondsOfFinals = shareOfFinals * Math.max(0, budgetSeconds - (now() - started));

@@ -356,19 +356,26 @@ describe('tuneCuda', () => {
     database.close();
   });
 
-  it('compiles the first round of everything in one go', async () => {
-    const database = TuningDatabase.open(databasePath());
-    const prepared: number[] = [];
-    const machine = fake();
-    await tuneCuda(options(machine, database, {
-      prepare: (requests) => {
-        prepared.push(requests.length);
-        expect(machine.asked).toEqual([]);
-        return Promise.resolve();
-      },
-    }));
-    expect(prepared).toEqual([BUCKETS.length * new Set(module.kernels.map((kernel) => kernelSignature(kernel, module, CAPACITY.tokens))).size]);
-    database.close();
+  it('compiles the first round of everything before it measures, the heaviest kernels first, unless that takes too much of its time', async () => {
+    for (const [seconds, isAll] of [[1, true], [100, false]] as const) {
+      const database = TuningDatabase.open(databasePath());
+      const prepared: number[][] = [];
+      const machine = fake();
+      await tuneCuda(options(machine, database, {
+        budgetSeconds: 200, now: () => machine.now() + seconds * prepared.length,
+        prepare: (requests) => {
+          prepared.push(requests.map(({ bucket }) => bucket.tokens));
+          expect(machine.asked).toEqual([]);
+          return Promise.resolve();
+        },
+      }));
+      const all = BUCKETS.length * new Set(module.kernels.map((kernel) => kernelSignature(kernel, module, CAPACITY.tokens))).size;
+      expect(prepared.length).toBe(isAll ? 2 : 1);
+      expect(prepared.flat().length === all).toBe(isAll);
+      expect(prepared[0]![0]).toBe(256);
+      expect(machine.asked.length).toBeGreaterThan(20);
+      database.close();
+    }
   });
 
   it('asks the rival once for each contraction, remembers it, and goes on where it fails', async () => {
