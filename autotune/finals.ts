@@ -49,7 +49,7 @@ const LONGEST_FINAL = 30;
 const CHALLENGERS = 2;
 /** A challenger must have come this near to the default in bursts. */
 const PROMISING = 1.05;
-/** Of the final's seconds: the winners' second meeting, without a pause, so with little to settle. */
+/** Of the final's seconds: the winners' second meeting, right after the first, so with less to settle. */
 const AGAIN = { seconds: 0.4, settling: 0.15 };
 const SETTLING = 0.35;
 /** Of the default's time: no schedule takes less, whatever noise in a sequence says. */

@@ -86,14 +86,16 @@ function distinctKernels(module: KernelModule, tokensCapacity: number): readonly
 /**
  * Tunes every kernel of a module for every bucket; kernels of different layers with one signature are tuned once. Time
  * goes to where the predicted run time is: of the jobs with something left to try, the one that has used least of its
- * share is next. Where there are finals (finals.ts), they end the search. Measurements are written to the database at once, and those already there cost nothing, so that a
- * search that was interrupted goes on. Deterministic for given measurements and clock. What `measure` throws is thrown.
+ * share is next. Where there are finals (finals.ts), they end the search. Measurements are written to the database at
+ * once, and those already there cost nothing, so that a search that was interrupted goes on. Deterministic for given
+ * measurements and clock. What `measure` throws is thrown.
  */
 export async function searchSchedules<S>(options: SearchOptions<S>): Promise<TuneResult<S>> {
   const { buckets, module, tokensCapacity, budgetSeconds, keyOf, records, signal, rounds = ROUNDS } = options;
   const now = options.now ?? ((): number => performance.now() / 1000);
   const started = now();
-  const isOver = (): boolean => now() - started >= budgetSeconds || signal?.aborted === true;
+  const secondsLeft = (): number => Math.max(0, budgetSeconds - (now() - started));
+  const isOver = (): boolean => secondsLeft() === 0 || signal?.aborted === true;
   const { hold } = options;
   const shareOfFinals = hold === undefined ? 0 : rounds.finals ?? 0;
   const distinct = distinctKernels(module, tokensCapacity);
@@ -133,14 +135,13 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
   if (options.prepare !== undefined) {
     // In the order in which they are looked at.
     const fresh = jobs.filter((job) => job.isFresh).sort((a, b) => weights.get(b)! - weights.get(a)!);
-    for (let at = 0; at < fresh.length && !isOver() && now() - started < AHEAD.share * budgetSeconds; at += AHEAD.jobs) {
+    for (let at = 0; at < fresh.length && !isOver() && secondsLeft() > (1 - AHEAD.share) * budgetSeconds; at += AHEAD.jobs) {
       await options.prepare(fresh.slice(at, at + AHEAD.jobs).map((job) => requestOf(job, job.propose([]))));
     }
   }
   // Of what compiling has left.
-  const secondsOfFinals = shareOfFinals * Math.max(0, budgetSeconds - (now() - started));
-  const isLate = (): boolean => now() - started >= budgetSeconds - secondsOfFinals;
-  while (!isOver() && !isLate()) {
+  const secondsOfFinals = shareOfFinals * secondsLeft();
+  while (!isOver() && secondsLeft() > secondsOfFinals) {
     const job = jobs.filter((each) => !each.isDone).reduce<Job<S> | undefined>((top, each) => (top === undefined || urgency(each) > urgency(top) ? each : top), undefined);
     if (job === undefined) break;
     const winners = jobs.filter((other) => other.signature === job.signature && other !== job && other.best !== undefined)
@@ -160,7 +161,7 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
     job.spentSeconds += now() - from;
   }
   const isDecided = hold === undefined || await holdFinals(jobs.filter(inFinal), {
-    module, hold, check: measure, isOver, weightOf: (job) => weights.get(job)! / totalWeight, seconds: secondsOfFinals, secondsLeft: () => budgetSeconds - (now() - started),
+    module, hold, check: measure, isOver, weightOf: (job) => weights.get(job)! / totalWeight, seconds: secondsOfFinals, secondsLeft,
     record: (job, final) => { records.finals?.append(job.signature, job.bucket, final); },
     onProgress: report, ...(signal === undefined ? {} : { signal }),
   });

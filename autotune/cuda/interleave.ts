@@ -38,8 +38,9 @@ const SAMPLES = 4;
 const MOST_PER_SAMPLE = 1000;
 const FIRST: TimeShape = { warmup: 1, repeats: 3, perSample: 1 };
 const MOST_SAMPLES = 10_000;
-/** Of sustain; even: to and fro. Seconds of a block at most: the card's power control answers within half of it. */
+/** Of sustain; even: to and fro. */
 const LEAST_ROUNDS = 6;
+/** Seconds: of half of them the card's power control needs no more to answer. */
 const LONGEST_BLOCK = 0.12;
 /** Seconds of load after which it looks whether it was aborted. */
 const LONGEST_WARM = 1;
