@@ -29,8 +29,11 @@ export interface CudaGemmSchedule {
   readonly cluster: 1 | 2;
   /** Row tiles walked before the next column tile: reuse in L2. */
   readonly raster: number;
-  /** wgmma: both consumer warpgroups on one tile, or each on its own, one's epilogue under the other's product. */
-  readonly mode: 'cooperative' | 'pingpong';
+  /**
+   * wgmma. `cooperative`: both consumer warpgroups on one tile. `pingpong`: each on its own, one's epilogue under the other's
+   * product. `relay`: both on one tile, whose epilogue the producer's idle warps run under the next product.
+   */
+  readonly mode: 'cooperative' | 'pingpong' | 'relay';
 }
 
 /** Tree attention: a block computes `queries` rows of one head, `keys` keys at a time. */

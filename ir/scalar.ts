@@ -3,7 +3,7 @@
  * An op's definition gives its expression once; the interpreter evaluates it and every backend prints it.
  */
 
-export const UNARY = ['neg', 'exp', 'log', 'sqrt', 'rsqrt', 'sin', 'cos', 'not', 'toF32', 'roundBf16'] as const;
+export const UNARY = ['neg', 'exp', 'log', 'sqrt', 'rsqrt', 'sin', 'cos', 'not', 'toF32', 'roundBf16', 'roundF20'] as const;
 export const BINARY = ['add', 'sub', 'mul', 'div', 'max', 'min', 'le', 'lt', 'eq', 'and', 'or'] as const;
 export type UnaryOp = (typeof UNARY)[number];
 export type BinaryOp = (typeof BINARY)[number];
@@ -70,13 +70,23 @@ export function roundToBf16(value: number): number {
   SCRATCH_U32[0] = (bits + 0x7fff + ((bits >>> 16) & 1)) & 0xffff0000;
   return SCRATCH_F32[0]!;
 }
+
+/**
+ * The 20 leading bits of `value` as an f32 (sign, 8 of the exponent, 11 of the fraction), and the middle of all numbers that
+ * share them: within 2⁻¹² of it, as a double. Rounding again changes nothing; infinities become NaN, which stays NaN.
+ */
+export function roundToF20(value: number): number {
+  SCRATCH_F32[0] = value;
+  SCRATCH_U32[0] = (SCRATCH_U32[0]! & 0xfffff000) | 0x800;
+  return SCRATCH_F32[0]!;
+}
 const SCRATCH_F32 = new Float32Array(1);
 const SCRATCH_U32 = new Uint32Array(SCRATCH_F32.buffer);
 
 /** float64 meaning of the unary operators. Booleans are 0 and 1. */
 export const evaluateUnary: Readonly<Record<UnaryOp, (a: number) => number>> = {
   neg: (a) => -a, exp: Math.exp, log: Math.log, sqrt: Math.sqrt, rsqrt: (a) => 1 / Math.sqrt(a),
-  sin: Math.sin, cos: Math.cos, not: (a) => (a === 0 ? 1 : 0), toF32: (a) => a, roundBf16: roundToBf16,
+  sin: Math.sin, cos: Math.cos, not: (a) => (a === 0 ? 1 : 0), toF32: (a) => a, roundBf16: roundToBf16, roundF20: roundToF20,
 };
 
 /** float64 meaning of the binary operators. */

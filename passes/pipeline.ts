@@ -12,6 +12,7 @@ import { lowerKernels, type LoweredModule, type WeightStorage } from './lowerKer
 import { narrowTables } from './narrowTables.js';
 import { pruneDeadRows } from './pruneDeadRows.js';
 import { recogniseAttention } from './recogniseAttention.js';
+import { roundProducts } from './roundProducts.js';
 
 /** What the target's contractions read. */
 export interface Numerics {
@@ -19,6 +20,8 @@ export interface Numerics {
   /** What attention reads: queries, keys and values. Default f32. */
   readonly attention?: ContractionDtype;
   readonly weights: WeightStorage;
+  /** What an epilogue reads of its product. Default f32. */
+  readonly products?: 'f32' | 'f20';
 }
 
 /** One graph-to-graph pass: pure; returns the same object where nothing changed. */
@@ -59,7 +62,8 @@ export function optimise(graph: Graph, numerics: Numerics, observe: Observer = (
   return current;
 }
 
-/** Optimised graph → kernels: fuseGroups decides, lowerKernels writes down, narrowTables keeps once what repeats. */
+/** Optimised graph → kernels: fuseGroups decides, lowerKernels writes down, narrowTables keeps once what repeats, roundProducts where products are. */
 export function lower(graph: Graph, numerics: Numerics): LoweredModule {
-  return narrowTables(lowerKernels(fuseGroups(graph), numerics.weights));
+  const module = narrowTables(lowerKernels(fuseGroups(graph), numerics.weights));
+  return numerics.products === 'f20' ? roundProducts(module) : module;
 }

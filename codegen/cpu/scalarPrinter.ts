@@ -181,6 +181,7 @@ export class Body {
     const code: Readonly<Record<string, string>> = {
       neg: `-${x}`, sqrt: root, rsqrt: `${one} / ${root}`,
       exp: `${a.isRow ? 'tw_s_exp' : 'tw_exp'}(${x})`, log: `${a.isRow ? 'tw_s_log' : 'tw_log'}(${x})`,
+      roundF20: `${a.isRow ? 'tw_s_round_f20' : 'tw_round_f20'}(${x})`,
       roundBf16: `${a.isRow ? 'tw_s_round_bf16' : 'tw_round_bf16'}(${x})`,
     };
     const text = code[op];
