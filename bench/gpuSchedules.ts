@@ -38,7 +38,7 @@ export function parseTrial(text: string): Trial {
 export const isTrialOf = ({ kernel, tokens }: Trial, path: string, t: number): boolean =>
   (roleOf(path) === kernel || path === kernel) && (tokens === undefined || tokens === t);
 
-const GEMM = /^(wgmma|mma|simt) (\d+)[×x](\d+)[×x](\d+) s(\d+) c([12]) r(\d+) (cooperative|pingpong)$/;
+const GEMM = /^(wgmma|mma|simt) (\d+)[×x](\d+)[×x](\d+) s(\d+) c([12]) r(\d+) (cooperative|pingpong|relay)$/;
 const ATTENTION = /^(mma|simt) q(\d+) k(\d+)$/;
 
 /** cudaScheduleKey read back; undefined where `key` is none. */
@@ -47,7 +47,7 @@ function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
   let found: CudaSchedule | undefined;
   if (gemm !== null && start.kind === 'gemm') {
     const [tm, tn, tk, stages, cluster, raster] = gemm.slice(2, 8).map(Number) as [number, number, number, number, 1 | 2, number];
-    found = { ...start, skeleton: gemm[1] as 'wgmma', tm, tn, tk, stages, cluster, raster, mode: gemm[8] as 'pingpong' };
+    found = { ...start, skeleton: gemm[1] as 'wgmma', tm, tn, tk, stages, cluster, raster, mode: gemm[8] as 'pingpong' | 'cooperative' | 'relay' };
   } else if (attention !== null && start.kind === 'attention') {
     found = { ...start, skeleton: attention[1] as 'mma', queries: Number(attention[2]), keys: Number(attention[3]) };
   } else if (loop !== null && start.kind === 'loop') {

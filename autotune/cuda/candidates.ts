@@ -21,7 +21,7 @@ const steps = (from: number, to: number, step: number): number[] => Array.from({
 
 const AXES: Readonly<Record<CudaGemmSkeleton, Axes>> = {
   // Column tiles in steps of 16: they decide how full the last wave of multiprocessors is.
-  wgmma: { modes: ['pingpong', 'cooperative'], tm: [64, 128, 256], tn: steps(32, 256, 16), tk: [64, 128], stages: [8, 7, 6, 5, 4, 3, 2], clusters: [2, 1] },
+  wgmma: { modes: ['relay', 'pingpong', 'cooperative'], tm: [64, 128, 256], tn: steps(32, 256, 16), tk: [64, 128], stages: [8, 7, 6, 5, 4, 3, 2], clusters: [2, 1] },
   mma: { modes: ['cooperative'], tm: [16, 32, 64, 128, 256], tn: [32, 64, 96, 128, 192, 256], tk: [32, 64], stages: [5, 4, 3, 2], clusters: [1] },
   simt: { modes: ['cooperative'], tm: [16, 32, 64, 128], tn: [32, 64, 96, 128, 192, 256], tk: [32, 16], stages: [1], clusters: [1] },
 };

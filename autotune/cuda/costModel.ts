@@ -73,9 +73,9 @@ function gemmSeconds(kernel: GemmKernel | LogProbKernel, s: CudaGemmSchedule, ro
   const loads = ((s.tm + s.tn / s.cluster) * kernel.k * 2) / l2;
   const outputs = kernel.anchor === 'gemm' ? kernel.segments[0]!.outputs.reduce((sum, o) => sum + 4 + scalarCost(o.value), 0) : 24;
   const epilogue = (s.tm * s.tn * outputs) / (perMultiprocessor * SCALAR_SHARE);
-  // Ping-pong: one warpgroup's epilogue runs under the other's product.
-  const shown = s.mode === 'pingpong' ? EXPOSED * epilogue : epilogue;
-  const depth = s.stages >= 4 ? 1 : 1 + 0.05 * (4 - s.stages);
+  // Ping-pong: one warpgroup's epilogue runs under the other's product. Relay: other warps run it under the next.
+  const shown = s.mode === 'cooperative' ? epilogue : EXPOSED * epilogue;
+  const depth = s.stages >= 4 || s.mode === 'relay' ? 1 : 1 + 0.05 * (4 - s.stages);
   const arithmetic = waves * resident * (overlap(products * depth, loads) + shown / resident);
   // Weights come from memory once for each group of row tiles that are walked together.
   const groups = Math.max(1, Math.ceil(down / s.raster));

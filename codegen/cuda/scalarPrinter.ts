@@ -228,7 +228,7 @@ export class Body {
 
 const UNARY_CODE: Readonly<Partial<Record<string, (x: string) => string>>> = {
   neg: (x) => `-(${x})`, exp: (x) => `expf(${x})`, log: (x) => `logf(${x})`, sqrt: (x) => `sqrtf(${x})`,
-  rsqrt: (x) => `1.0f / sqrtf(${x})`, roundBf16: (x) => `tw_round_bf16(${x})`, toF32: (x) => x,
+  rsqrt: (x) => `1.0f / sqrtf(${x})`, roundBf16: (x) => `tw_round_bf16(${x})`, roundF20: (x) => `tw_round_f20(${x})`, toF32: (x) => x,
 };
 
 /**

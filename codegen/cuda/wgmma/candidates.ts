@@ -15,7 +15,7 @@ interface Tile {
   readonly mode: CudaGemmSchedule['mode'];
   readonly tm: number;
   readonly tn: number;
-  /** Rate on an H100 at its power limit with clusters of 2, relative to the best tile, waves and padding apart. */
+  /** Rate on an H100 at its power limit with clusters of 2, relative to cooperative tiles of 256 columns, waves and padding apart. */
   readonly rate: number;
   /**
    * The same for epilogues that read and write the residual stream, 10 bytes an element where others write 1 or 2, unless
@@ -25,14 +25,18 @@ interface Tile {
 }
 
 /**
- * Ping-pong hides epilogues behind the other warpgroup's product; cooperative tiles are wider, and spend less energy on
- * shared memory. Rates of tiles from 128 columns on are measured (docs/performance.md), those of narrower ones follow
+ * A relay hides epilogues under the next product, with tiles as wide as cooperative ones and fewer stages, of which narrower
+ * tiles would want more. Ping-pong hides them under the other warpgroup's product. Cooperative tiles show them; wide, they
+ * spend less energy on shared memory. Rates of tiles from 128 columns on are measured (docs/performance.md), those of narrower ones follow
  * shared memory's share of a step.
  */
 const TILES: readonly Tile[] = [
   { mode: 'cooperative', tm: 128, tn: 256, rate: 1, residual: 0.985 },
   { mode: 'cooperative', tm: 128, tn: 224, rate: 0.935, residual: 0.92 },
   { mode: 'cooperative', tm: 128, tn: 192, rate: 0.93, residual: 0.9 },
+  { mode: 'relay', tm: 128, tn: 256, rate: 1.02, residual: 1.045 },
+  { mode: 'relay', tm: 128, tn: 224, rate: 0.95, residual: 0.97 },
+  { mode: 'relay', tm: 128, tn: 192, rate: 0.95, residual: 0.96 },
   { mode: 'pingpong', tm: 128, tn: 208, rate: 0.965, residual: 0.985 },
   { mode: 'pingpong', tm: 128, tn: 192, rate: 0.965, residual: 1 },
   { mode: 'pingpong', tm: 128, tn: 176, rate: 0.93, residual: 0.96 },
@@ -49,12 +53,19 @@ const TILES: readonly Tile[] = [
 /** Rows of a group of row tiles at most: what all blocks read at a time fits L2. */
 const RASTER_ROWS = [2816, 1536];
 /** Without a neighbour to share weight tiles with, L2 is read more: least by tiles of 256 columns. */
-const alone = (tn: number): number => (tn >= 256 ? 0.96 : 0.89);
+const alone = ({ tn }: Tile): number => (tn >= 256 ? 0.96 : 0.89);
 const MOST_STAGES = 8;
 /** A product over so many columns of its left operand is deep. */
 const DEEP = 12_288;
 
 const base = { kind: 'gemm', skeleton: 'wgmma', tk: 64 } as const;
+
+/** Rate of a tile where a block has `tilesOfBlock` of them: a relay shows the epilogue of the last one as a cooperative tile does. */
+function rateOf(tile: Tile, which: 'rate' | 'residual', cluster: 1 | 2, tilesOfBlock: number): number {
+  const rate = (each: Tile): number => each[which] * (cluster === 2 ? 1 : alone(each));
+  const last = tile.mode === 'relay' ? TILES.find(({ mode, tm, tn }) => mode === 'cooperative' && tm === tile.tm && tn === tile.tn) : undefined;
+  return last === undefined ? rate(tile) : rate(tile) + (rate(last) - rate(tile)) / tilesOfBlock;
+}
 
 /** The deepest legal pipeline of a tile, or undefined where none is legal. */
 function deepest(kernel: Contraction, module: KernelModule, device: WgmmaDevice, tile: Omit<CudaGemmSchedule, 'stages'>): CudaGemmSchedule | undefined {
@@ -81,12 +92,13 @@ function rasterOf(multiprocessors: number, cluster: number, tm: number, rows: nu
 export function wgmmaCandidates(kernel: Contraction, module: KernelModule, device: WgmmaDevice, rows: number): CudaGemmSchedule[] {
   const list: { schedule: CudaGemmSchedule; rate: number }[] = [];
   const isResidual = kernel.k < DEEP && segmentsOf(kernel).some(({ outputs }) => outputs.some(({ kind }) => kind === 'rowSum'));
-  for (const { mode, tm, tn, rate, residual } of TILES) {
+  for (const tile of TILES) {
+    const { mode, tm, tn } = tile;
     for (const cluster of [2, 1] as const) {
       for (const rasterRows of RASTER_ROWS) {
         const schedule = deepest(kernel, module, device, { ...base, mode, tm, tn, cluster, raster: rasterOf(device.multiprocessors, cluster, tm, rasterRows) });
         if (schedule === undefined) continue;
-        const expected = (isResidual ? residual : rate) * (cluster === 2 ? 1 : alone(tn)) * (rasterRows === RASTER_ROWS[0] ? 1 : 0.998);
+        const expected = rateOf(tile, isResidual ? 'residual' : 'rate', cluster, waves(kernel, schedule, device.multiprocessors, rows)) * (rasterRows === RASTER_ROWS[0] ? 1 : 0.998);
         list.push({ schedule, rate: expected * waveEfficiency(kernel, schedule, device.multiprocessors, rows) });
       }
     }
@@ -98,12 +110,17 @@ export function wgmmaCandidates(kernel: Contraction, module: KernelModule, devic
  * Share of the tensor cores' time in useful products: whole waves of tiles on all multiprocessors, rows and columns
  * past the end counted as waste. Between 0 and 1.
  */
-export function waveEfficiency(kernel: Contraction, { tm, tn, cluster }: CudaGemmSchedule, multiprocessors: number, rows: number): number {
-  const { total } = columnTiles(segmentsOf(kernel), tn);
+export function waveEfficiency(kernel: Contraction, schedule: CudaGemmSchedule, multiprocessors: number, rows: number): number {
+  const { tm, tn, cluster } = schedule;
   const useful = columnTiles(segmentsOf(kernel), 1).total;
   const blocks = Math.max(cluster, multiprocessors - (multiprocessors % cluster));
-  const tiles = Math.ceil(rows / (tm * cluster)) * cluster * total;
-  return (rows * useful) / (Math.ceil(tiles / blocks) * blocks * tm * tn);
+  return (rows * useful) / (waves(kernel, schedule, multiprocessors, rows) * blocks * tm * tn);
+}
+
+/** Tiles of the block that has most. */
+function waves(kernel: Contraction, { tm, tn, cluster }: CudaGemmSchedule, multiprocessors: number, rows: number): number {
+  const blocks = Math.max(cluster, multiprocessors - (multiprocessors % cluster));
+  return Math.ceil((Math.ceil(rows / (tm * cluster)) * cluster * columnTiles(segmentsOf(kernel), tn).total) / blocks);
 }
 
 /** A good untuned schedule at `rows` rows, or undefined where wgmma cannot run the kernel. */

@@ -7,6 +7,7 @@ import type { CudaOperands, Operand } from '../operands.js';
 import { physicalColumns } from '../operands.js';
 import type { Fragment, RowPrologue, StoreSite, SumSite } from '../programs.js';
 import { firstHalf, fragmentEpilogue, fragmentStep, indent } from '../programs.js';
+import { heldProduct } from './held.js';
 import type { WgmmaLayout } from './layout.js';
 
 /**
@@ -15,6 +16,7 @@ import type { WgmmaLayout } from './layout.js';
  * pairs, which read two table entries each.
  */
 const DEPTHS = [
+  { accumulators: 64, batch: 8, rotated: 8 },
   { accumulators: 128, batch: 8, rotated: 32 },
   { accumulators: 192, batch: 8, rotated: 2 },
   { accumulators: Infinity, batch: 4, rotated: 2 },
@@ -100,7 +102,7 @@ function lastSums({ segment, operands, sums, isWhole }: Context, groups: number)
 }
 
 /** Of a thread. */
-const accumulatorsOf = ({ rowBlocks, wn, columnBlocks }: WgmmaLayout): number => (rowBlocks * wn * columnBlocks) / 2;
+const accumulatorsOf = ({ isRelay, rowBlocks, wn, columnBlocks }: WgmmaLayout): number => (isRelay ? 64 : (rowBlocks * wn * columnBlocks) / 2);
 
 const depthOf = (layout: WgmmaLayout): (typeof DEPTHS)[number] => DEPTHS.find(({ accumulators }) => accumulatorsOf(layout) <= accumulators)!;
 
@@ -142,6 +144,7 @@ function batchText(context: Context, first: string, count: number, depth: number
       row: 'row', isStored: isUnguarded ? 'true' : 'isStored', prefix: 'e', groups: part, column: `(${start === 0 ? origin : `${origin} + ${8 * start}`})`, quad: 'quad', isWhole, holdsWholeHeads, given,
       acc: (group, lane) => {
         const g = [...offset, group].join(' + ');
+        if (context.layout.isRelay) return heldProduct(g, lane);
         if (columnBlocks === 1) return `acc[m][4 * (${g}) + 2 * h + ${lane}]`;
         return `acc[m * ${columnBlocks} + (${g}) / ${wn / 8}][4 * ((${g}) % ${wn / 8}) + 2 * h + ${lane}]`;
       },

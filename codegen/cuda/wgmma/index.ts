@@ -13,6 +13,7 @@ import { epilogueText } from './epilogue.js';
 import { CONSUMERS, DESCRIPTOR_BASE, descriptorUnits, SLAB, WGMMA_ROWS, WGMMA_THREADS, wgmmaOperands } from './instruction.js';
 import type { WgmmaLayout } from './layout.js';
 import { columnTiles, wgmmaLayout } from './layout.js';
+import { NO_RELAY, relayTexts } from './relay.js';
 import { logProbFunctions, logProbText } from './logprob.js';
 
 export { isLegalWgmma } from './legality.js';
@@ -44,23 +45,27 @@ export function emitWgmma(kernel: Contraction, operands: CudaOperands, schedule:
   const kBlocks = Math.ceil(kernel.k / tk);
   const prefetch = Math.min(stages, kBlocks);
   const atOnce = layout.producerRegisters >= ROOMY ? ROWS_AT_ONCE : 1;
+  const segmentTexts = segments.map((segment, i) => ({
+    map: i + 1, firstTile: tiles.first[i]!, endTile: tiles.first[i + 1] ?? tiles.total, isOnlyOrLast: i === segments.length - 1,
+    epilogue: kernel.anchor === 'gemm' ? epilogueText(segment, operands, prologue, layout) : logProbText(kernel, operands, prologue),
+  }));
+  const rowValueCode = rowValueText(prologue, kernel.rows, tm, atOnce);
+  const rowsAtOnceStep = PRODUCER_IDLE_WARPS * atOnce;
   const functions = kernel.anchor === 'gemm' ? '' : logProbFunctions();
   const source = functions + render('gemmWgmma', {
     head: headText(symbol, parameters, tensorMaps), rows: kernel.rows, tm, tn, stages, cluster, raster, kBlocks, prefetch,
+    ...(layout.isRelay ? relayTexts(segmentTexts, { layout, rows: kernel.rows, tm, tn, rowsAtOnceStep, rowValueCode, rowValues: values > 0 }) : NO_RELAY),
     ...layout, ...wgmmaOperands(layout.wn), ...blockText(layout), ...loadText(schedule, layout), ...stepText(schedule),
     mmaType: operands.get(kernel.a).dtype, isCluster: cluster === 2,
     emptyOffset: 8 * stages, rowsFullOffset: 16 * stages, emptyCount: warps * cluster, rowsEmptyCount: warps,
     clusterRows: tm * cluster, clusterRowsMinusOne: tm * cluster - 1, columnTiles: tiles.total, groupTiles: raster * tiles.total,
     prefetchStage: prefetch % stages, prefetchPhase: Math.floor(prefetch / stages) % 2,
-    rowValues: values > 0, rowValuesSlot: tm * values, rowsAtOnceStep: PRODUCER_IDLE_WARPS * atOnce, rowValueCode: rowValueText(prologue, kernel.rows, tm, atOnce),
+    rowValues: values > 0, rowValuesSlot: tm * values, rowsAtOnceStep, rowValueCode,
     descriptorBase: DESCRIPTOR_BASE, consumerRows: layout.rowBlocks * WGMMA_ROWS, consumerUnits: descriptorUnits(layout.rowBlocks * WGMMA_ROWS * SLAB * 2),
     stageUnits: descriptorUnits(layout.stageBytes), bUnits: descriptorUnits(layout.aBytes),
     release: cluster === 2 ? 'if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane);' : 'if (lane == 0) tw_bar_arrive(empty + 8 * before);',
     hasSums: segments.some(({ outputs }) => outputs.some(({ kind }) => kind === 'rowSum')),
-    segments: segments.map((segment, i) => ({
-      map: i + 1, firstTile: tiles.first[i]!, endTile: tiles.first[i + 1] ?? tiles.total, isOnlyOrLast: i === segments.length - 1,
-      epilogue: kernel.anchor === 'gemm' ? epilogueText(segment, operands, prologue, layout) : logProbText(kernel, operands, prologue),
-    })),
+    segments: segmentTexts,
   });
   return {
     source, tensorMaps,

@@ -2,6 +2,7 @@
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { Segment } from '../../../ir/kernel.js';
 import { physicalColumns } from '../../operands.js';
+import { heldWarpBytes, RELAY_WARPS } from './held.js';
 import { CONSUMERS, SLAB, WGMMA_ROWS } from './instruction.js';
 
 const ALIGNMENT = 1024;
@@ -13,6 +14,8 @@ export const MOST_BOX_ROWS = 256;
 
 export interface WgmmaLayout {
   readonly isPingPong: boolean;
+  /** The producer's idle warps run the epilogue, on products that consumers leave in shared memory (relay.ts). */
+  readonly isRelay: boolean;
   /** Instructions of 64 rows that a consumer warpgroup issues below each other for each 16 of k: accumulators are rowBlocks · tn/2 registers. */
   readonly rowBlocks: number;
   /** Instructions beside each other: 2 where tn is more than one takes. */
@@ -28,6 +31,7 @@ export interface WgmmaLayout {
   readonly bBytes: number;
   readonly stageBytes: number;
   /** Bytes from the aligned base. */
+  readonly heldOffset: number;
   readonly barrierOffset: number;
   readonly rowValuesOffset: number;
   readonly sharedBytes: number;
@@ -39,9 +43,11 @@ export interface WgmmaLayout {
 /** Shared memory and registers of a block; `rowValues` floats a row are kept, twice. */
 export function wgmmaLayout({ tm, tn, tk, stages, cluster, mode }: CudaGemmSchedule, rowValues: number): WgmmaLayout {
   const isPingPong = mode === 'pingpong';
+  const isRelay = mode === 'relay';
   const aBytes = tm * tk * 2;
   const bBytes = tn * tk * 2;
-  const barrierOffset = stages * (aBytes + bBytes);
+  const heldOffset = stages * (aBytes + bBytes);
+  const barrierOffset = heldOffset + (isRelay ? RELAY_WARPS * heldWarpBytes(tn) : 0);
   // Two barriers a stage, and two pairs for the row values.
   const rowValuesOffset = barrierOffset + 2 * BARRIER * stages + 4 * BARRIER;
   const rowBlocks = tm / WGMMA_ROWS / (isPingPong ? 1 : CONSUMERS);
@@ -49,9 +55,9 @@ export function wgmmaLayout({ tm, tn, tk, stages, cluster, mode }: CudaGemmSched
   const boxes = Math.ceil(tn / cluster / MOST_BOX_ROWS);
   const isTight = rowBlocks * (tn / 2) > (rowValues > 0 ? MOST_RELAXED : MOST_RELAXED_IDLE);
   return {
-    isPingPong, rowBlocks, columnBlocks, wn: tn / columnBlocks, boxes, boxRows: tn / cluster / boxes, slabs: tk / SLAB, aBytes, bBytes, stageBytes: aBytes + bBytes, barrierOffset, rowValuesOffset,
+    isPingPong, isRelay, heldOffset, rowBlocks, columnBlocks, wn: tn / columnBlocks, boxes, boxRows: tn / cluster / boxes, slabs: tk / SLAB, aBytes, bBytes, stageBytes: aBytes + bBytes, barrierOffset, rowValuesOffset,
     sharedBytes: ALIGNMENT + rowValuesOffset + 2 * tm * rowValues * 4,
-    producerRegisters: isTight ? 24 : 40, consumerRegisters: isTight ? 240 : 232,
+    ...(isRelay ? { producerRegisters: 120, consumerRegisters: 192 } : isTight ? { producerRegisters: 24, consumerRegisters: 240 } : { producerRegisters: 40, consumerRegisters: 232 }),
   };
 }
 

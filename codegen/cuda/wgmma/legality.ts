@@ -1,7 +1,9 @@
 /** Which schedules of the wgmma skeleton a kernel may have. */
 import type { CudaArch, CudaGemmSchedule } from '../../../ir/cuda.js';
-import type { KernelModule } from '../../../ir/kernel.js';
+import type { KernelModule, Segment } from '../../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
+import type { Scalar } from '../../../ir/scalar.js';
+import { operands as childrenOf } from '../../../ir/scalar.js';
 import { parametersOf } from '../../signature.js';
 import type { Contraction } from '../contraction.js';
 import { rowProgramsOf, segmentsOf } from '../contraction.js';
@@ -18,6 +20,8 @@ export interface WgmmaFacts {
 }
 
 const MOST_STAGES = 16;
+/** Consumers hold one instruction of 64 rows each. */
+const RELAY_ROWS = CONSUMERS * WGMMA_ROWS;
 const MOST_RASTER = 1024;
 
 /** `true`, or why `schedule` cannot be used for `kernel` on such a GPU. */
@@ -41,6 +45,10 @@ function operandProblem(kernel: Contraction, module: KernelModule): string | und
   return undefined;
 }
 
+/** The epilogue reads products rounded as held.ts holds them. */
+const readsRounded = ({ outputs }: Segment): boolean => outputs.every(({ value }) => isRounded(value));
+const isRounded = (s: Scalar): boolean => (s.op === 'roundF20' && s.a.op === 'acc') || (s.op !== 'acc' && childrenOf(s).every(isRounded));
+
 const isCount = (value: number, step: number, most: number): boolean => Number.isSafeInteger(value) && value > 0 && value <= most && value % step === 0;
 
 function tileProblem(kernel: Contraction, s: CudaGemmSchedule, facts: WgmmaFacts): string | undefined {
@@ -57,6 +65,10 @@ function tileProblem(kernel: Contraction, s: CudaGemmSchedule, facts: WgmmaFacts
   for (const segment of segmentsOf(kernel)) {
     const whole = fragmentStep(segment);
     if (s.tn % whole !== 0) return `tn must be a multiple of ${whole}: whole pairs and row-sum blocks`;
+  }
+  if (s.mode === 'relay') {
+    if (s.tm !== RELAY_ROWS || s.tn > MOST_COLUMNS) return `relay tiles take ${RELAY_ROWS} rows and at most ${MOST_COLUMNS} columns`;
+    if (kernel.anchor !== 'gemm' || !segmentsOf(kernel).every(readsRounded)) return 'a relay hands over products that the epilogue reads rounded to 20 bits, no others';
   }
   if (kernel.anchor === 'logprob' && s.tn !== LOGPROB_BLOCK) return `tn must be ${LOGPROB_BLOCK}: a block of the vocabulary`;
   const accumulators = (s.tm / rows) * (s.tn / 2);

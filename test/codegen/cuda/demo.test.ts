@@ -51,8 +51,8 @@ describe('the demo model', () => {
       if (seen.has(signature)) return;
       seen.add(signature);
       for (const [name, want] of interpretKernel(kernel, env)) {
-        // One rounding to bf16 either way, two in attention, which rounds its weights; or what f32 sums lose.
-        const most = plan.buffers.find((buffer) => buffer.name === name)!.dtype !== 'bf16' ? 2e-5 : kernel.anchor === 'attention' ? 2 ** -6 : 2 ** -7;
+        // One rounding to bf16 either way, two in attention, which rounds its weights; or what f32 sums lose, and beside a cut of a product to 20 bits its step.
+        const most = plan.buffers.find((buffer) => buffer.name === name)!.dtype !== 'bf16' ? (kernel.anchor === 'gemm' ? 2 ** -11 : 2e-5) : kernel.anchor === 'attention' ? 2 ** -6 : 2 ** -7;
         expect({ kernel: kernel.name, name, error: error(values.get(name)!, want) }).toSatisfy((x: { error: number }) => x.error <= most);
       }
     });

@@ -13,7 +13,7 @@ export const isHopper = ({ tensorMaps }: Pick<CudaKernelText, 'tensorMaps'>): bo
 const INSTRUCTIONS: readonly (readonly [RegExp, string])[] = [
   [/asm volatile\("mov\.u32 %0, %%nctaid\.x;" : "=r"\((\w+)\)\);/g, '$1 = (int)gridDim.x;'],
   [/asm volatile\("mov\.u32 %0, %%tid\.x;" : "=r"\((\w+)\)\);/g, '$1 = (int)threadIdx.x;'],
-  [/asm volatile\("bar\.(sync|arrive) %0, 256;" :: "r"\((.*?)\) : "memory"\);/g, 'tw_named_$1((unsigned)($2));'],
+  [/asm volatile\("bar\.(sync|arrive) %0, (\d+);" :: "r"\((.*?)\) : "memory"\);/g, 'tw_named_$1((unsigned)($3), $2);'],
   [/asm(?: volatile)?\((?:\s*"(?:[^"\\]|\\.)*")+[^;]*;/g, ';'],
 ];
 

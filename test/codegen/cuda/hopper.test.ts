@@ -55,6 +55,9 @@ describe('a layer by warpgroup products', () => {
     ['ping-pong, narrow', wgmma('pingpong', 64, 96, 3), wgmma('pingpong', 64, LOGPROB_BLOCK, 3), 'bf16', {}],
     ['cooperative', wgmma('cooperative', 128, 192, 2), wgmma('cooperative', 128, LOGPROB_BLOCK, 2), 'f16', { vocab: 512, backwards: true }],
     ['ping-pong, tall, two slabs a stage', wgmma('pingpong', 128, 96, 2, 128), wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'bf16', { multiprocessors: 1 }],
+    ['relay', wgmma('relay', 128, 192, 3), wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'bf16', { multiprocessors: 1 }],
+    ['relay, wide', wgmma('relay', 128, 256, 3), wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'f16', { multiprocessors: 2, backwards: true }],
+    ['relay, narrow', wgmma('relay', 128, 96, 3), wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'f16', { multiprocessors: 1, backwards: true }],
   ] as const)('agrees with float64: %s', (_, layer, head, dtype, options) => {
     const { got, want } = run(layer, head, dtype, options);
     for (const [name, values] of want()) {
@@ -88,6 +91,10 @@ describe('the bits of a result', () => {
   it('do not depend on the tile, the number of blocks, nor the order of threads', () => {
     const first = run(wgmma('pingpong', 64, 96, 3), wgmma('pingpong', 64, LOGPROB_BLOCK, 3), 'bf16').got;
     const second = run(wgmma('cooperative', 256, 96, 2), wgmma('cooperative', 128, LOGPROB_BLOCK, 2), 'bf16', { backwards: true, multiprocessors: 2 }).got;
-    for (const [name, values] of first) expectSame(second.get(name), values, name);
+    const third = run(wgmma('relay', 128, 96, 3), wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'bf16', { multiprocessors: 1 }).got;
+    for (const [name, values] of first) {
+      expectSame(second.get(name), values, name);
+      expectSame(third.get(name), values, name);
+    }
   });
 });

@@ -1,5 +1,6 @@
-/** Kernel modules in the arithmetic of GPUs: 16-bit operands, K-major weights. */
+/** Kernel modules in the arithmetic of GPUs: 16-bit operands, K-major weights, products of 20 bits. */
 import type { KernelModule } from '../../../ir/kernel.js';
+import { roundProducts } from '../../../passes/roundProducts.js';
 import type { LayerCase, LayerShape } from '../modules.js';
 import { layerCase } from '../modules.js';
 
@@ -8,5 +9,5 @@ export function cudaLayer(shape: Omit<LayerShape, 'mode'>, sizes: { T: number; R
   const { module, tensors, inputs } = layerCase({ ...shape, mode: 'amx' }, sizes, seed);
   const to = (each: KernelModule['weights'][number]): KernelModule['weights'][number] => (each.layout === 'vnni' ? { ...each, layout: 'kmajor', dtype } : each);
   const buffers = module.buffers.map((buffer) => (buffer.dtype === 'bf16' ? { ...buffer, dtype } : buffer));
-  return { module: { ...module, buffers, weights: module.weights.map(to) }, tensors, inputs };
+  return { module: roundProducts({ ...module, buffers, weights: module.weights.map(to) }), tensors, inputs };
 }

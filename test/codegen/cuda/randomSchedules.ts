@@ -46,7 +46,7 @@ export function randomSchedules(kernel: Kernel, module: KernelModule, facts: Cud
   const common = { mode: 'cooperative', cluster: 1 } as const;
   const kinds: readonly Pick<CudaGemmSchedule, 'skeleton' | 'mode' | 'cluster'>[] = [
     ...Array.from({ length: counts.simt }, () => ({ skeleton: 'simt', ...common }) as const), ...Array.from({ length: counts.mma }, () => ({ skeleton: 'mma', ...common }) as const),
-    ...Array.from({ length: counts.wgmma }, () => (['pingpong', 'cooperative'] as const).flatMap((mode) => ([1, 2] as const).map((cluster) => ({ skeleton: 'wgmma', mode, cluster }) as const))).flat(),
+    ...Array.from({ length: counts.wgmma }, () => (['pingpong', 'cooperative', 'relay'] as const).flatMap((mode) => ([1, 2] as const).map((cluster) => ({ skeleton: 'wgmma', mode, cluster }) as const))).flat(),
   ];
   const found = new Map<string, CudaSchedule>();
   for (const kind of kinds) {

@@ -4,6 +4,7 @@ import { defaultCudaSchedule, emitCudaKernel } from '../../../codegen/cuda/index
 import { defaultWgmmaSchedule, isLegalWgmma, waveEfficiency, wgmmaCandidates } from '../../../codegen/cuda/wgmma/index.js';
 import type { CudaGemmSchedule, CudaKernelText } from '../../../ir/cuda.js';
 import { compileByNvcc, hasNvcc, type NvccReport } from '../../support/nvcc.js';
+import { mapScalar, type Scalar } from '../../../ir/scalar.js';
 import type { HeadCase, LayerGemm, WgmmaCase } from './wgmmaKernels.js';
 import { headKernel, layerGemm } from './wgmmaKernels.js';
 
@@ -13,6 +14,7 @@ const H100 = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 13
 const [HIDDEN, INTER, CAPACITY] = [6656, 17920, 7680];
 const PINGPONG: CudaGemmSchedule = { kind: 'gemm', skeleton: 'wgmma', tm: 128, tn: 192, tk: 64, stages: 5, cluster: 2, raster: 16, mode: 'pingpong' };
 const COOPERATIVE: CudaGemmSchedule = { ...PINGPONG, tn: 256, stages: 4, mode: 'cooperative' };
+const RELAY: CudaGemmSchedule = { ...COOPERATIVE, stages: 3, mode: 'relay' };
 const ALL: readonly LayerGemm[] = ['qkv', 'o', 'gateUp', 'down'];
 const large = (which: LayerGemm): WgmmaCase => layerGemm(which, HIDDEN, INTER);
 const HEAD = headKernel(HIDDEN, 32_000);
@@ -23,6 +25,8 @@ describe('the text of a wgmma contraction', () => {
   it.each([
     ['wgmmaQkvPingPong', layerGemm('qkv', 256, 512, 64), { ...PINGPONG, tn: 96, stages: 6 }],
     ['wgmmaHeadCooperative', headKernel(256, 600), { ...COOPERATIVE, stages: 3, cluster: 1 }],
+    ['wgmmaDownRelay', layerGemm('down', 256, 520, 64, 'f16'), { ...RELAY, tn: 96 }],
+    ['wgmmaGateUpRelay', layerGemm('gateUp', 256, 512), { ...RELAY, tn: 224 }],
     ['wgmmaDownCooperative', layerGemm('down', 256, 520, 64, 'f16'), { ...COOPERATIVE, tn: 96, stages: 3, cluster: 1 }],
   ] as const)('is golden %s', async (file, c, schedule) => {
     expect(legal(c, schedule)).toBe(true);
@@ -70,12 +74,18 @@ describe('isLegalWgmma', () => {
   const o = large('o');
   const f16 = layerGemm('o', HIDDEN, INTER, 128, 'f16');
   const panels = { ...o, module: { ...o.module, weights: o.module.weights.map((w) => ({ ...w, layout: 'panels' as const })) } };
+  const plain = (s: Scalar): Scalar => mapScalar(s, (each) => (each.op === 'roundF20' ? each.a : each));
+  const unrounded = { ...o, kernel: { ...o.kernel, segments: o.kernel.segments.map((s) => ({ ...s, outputs: s.outputs.map((output) => ({ ...output, value: plain(output.value) })) })) } };
   const narrow = { ...o, kernel: { ...o.kernel, segments: o.kernel.segments.map((s) => ({ ...s, pairing: { kind: 'interleave', width: 4 } as const })) } };
   const summedPairs = { ...o, kernel: { ...o.kernel, segments: o.kernel.segments.map((s) => ({ ...s, pairing: { kind: 'interleave', width: 8 } as const })) } };
   it.each([
     ['a tile that splits row-sum blocks of pairs', summedPairs, { ...PINGPONG, tn: 208 }, /multiple of 32/],
     ['columns between the steps', o, { ...PINGPONG, tn: 200 }, /multiple of 16/],
     ['too many accumulators', o, { ...PINGPONG, tn: 224 }, /224 accumulators, 208 at most/],
+    ['a relay of tall tiles', o, { ...RELAY, tm: 256, tn: 96 }, /relay tiles take 128 rows/],
+    ['a relay of the vocabulary', HEAD, RELAY, /hands over products/],
+    ['a relay of products that nobody rounds', unrounded, RELAY, /rounded to 20 bits/],
+    ['a relay with a stage too many', o, { ...RELAY, stages: 4 }, /bytes of shared memory, 232448 are there/],
     ['half a warpgroup', o, { ...COOPERATIVE, tm: 64 }, /cooperative tiles take a multiple of 128 rows/],
     ['too many stages', o, { ...COOPERATIVE, stages: 5 }, /bytes of shared memory, 232448 are there/],
     ['a k step beside the swizzle', o, { ...PINGPONG, tk: 32 }, /tk must be 64 or 128/],
@@ -132,16 +142,16 @@ describe('choice of tiles', () => {
       const { mode, tm, tn, cluster } = defaultWgmmaSchedule(kernel, module, H100, rows)!;
       return `${mode} ${tm}×${tn} ×${cluster}`;
     };
-    expect(choose('o', 3840)).toBe('pingpong 128×192 ×2');
     // 32 column tiles of 208 are whole waves where 35 of 192 and 26 of 256 are not.
     for (const rows of [1024, 2048]) for (const which of ['o', 'down'] as const) expect(choose(which, rows)).toBe('pingpong 128×208 ×2');
-    // A deep product has a short epilogue.
-    for (const rows of [3840, 7680]) expect(choose('down', rows)).toBe('cooperative 128×256 ×2');
-    // Wide tiles where the epilogue is short: they spend less on shared memory, at the power limit.
-    for (const rows of [1024, 2048, 3840, 5760, 7680, 8448]) expect(choose('gateUp', rows)).toBe('cooperative 128×256 ×2');
-    for (const rows of [5760, 7680, 8448]) expect(choose('qkv', rows)).toBe('cooperative 128×256 ×2');
-    // 66 row tiles: a wave for every pair of column tiles.
-    for (const which of ['o', 'down'] as const) expect(choose(which, 8448)).toBe('cooperative 128×256 ×2');
+    // Epilogues under the next product, in tiles that spend least on shared memory at the power limit.
+    for (const rows of [1024, 2048, 3840, 5760, 7680, 8448]) expect(choose('gateUp', rows)).toBe('relay 128×256 ×2');
+    for (const rows of [1024, 2048, 3840, 5760, 7680, 8448]) expect(choose('qkv', rows)).toBe('relay 128×256 ×2');
+    for (const rows of [3840, 7680, 8448]) for (const which of ['o', 'down'] as const) expect(choose(which, rows)).toBe('relay 128×256 ×2');
+    // 45 row tiles: in pairs one would be empty.
+    for (const which of ['o', 'down'] as const) expect(choose(which, 5760)).toBe('relay 128×256 ×1');
+    // A block with one tile has no next product.
+    for (const which of ['o', 'down'] as const) expect(choose(which, 528)).toBe('cooperative 128×256 ×1');
   });
 
   it('has none without wgmma', () => {
@@ -159,6 +169,9 @@ const COMPILED: readonly (readonly [string, WgmmaCase | HeadCase, CudaGemmSchedu
   ['ping-pong, residual and row sums, the most accumulators', large('o'), { ...PINGPONG, tn: 208 }],
   ['cooperative, interleaved', large('gateUp'), COOPERATIVE],
   ['ping-pong, the most accumulators', large('gateUp'), { ...PINGPONG, tn: 208 }],
+  ['relay, row values, heads rotated', large('qkv'), RELAY],
+  ['relay, residual and row sums', large('o'), RELAY],
+  ['relay, interleaved, part of a chunk', large('gateUp'), { ...RELAY, tn: 208 }],
   ['tall tiles, f16, one block a cluster', layerGemm('down', HIDDEN, INTER, 128, 'f16'), { ...PINGPONG, tm: 192, tn: 128, cluster: 1 }],
   ['the vocabulary, cooperative', HEAD, COOPERATIVE],
   ['the vocabulary, ping-pong', HEAD, { ...PINGPONG, tm: 64, tn: 256 }],

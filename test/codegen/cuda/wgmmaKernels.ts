@@ -1,7 +1,9 @@
 /** Contractions of a LLaMA layer as kernels for tensor cores: what the wgmma skeleton is tested on. */
 import type { BufferDecl, GemmKernel, KernelModule, LogProbKernel, Output, Pairing } from '../../../ir/kernel.js';
 import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from '../../../ir/kernel.js';
+
 import type { Scalar } from '../../../ir/scalar.js';
+import { roundProducts } from '../../../passes/roundProducts.js';
 import { acc, add, constant, div, element, mul, rowSum, store } from '../modules.js';
 
 export type LayerGemm = 'qkv' | 'o' | 'gateUp' | 'down';
@@ -38,7 +40,7 @@ export function layerGemm(which: LayerGemm, hidden: number, inter: number, headD
     anchor: 'gemm', name: which.toLowerCase(), path: `layers.0.${which}`, rows: 'T', ops: [], k, a: 'x',
     segments: segments.map(([columns, pairing, outputs], i) => ({ weight: `w${i}`, columns, pairing, outputs })),
   };
-  const module: KernelModule = {
+  const module: KernelModule = roundProducts({
     buffers: [
       buffer('x', half, k), buffer('stream', 'f32', hidden), buffer('next', 'f32', hidden), buffer('nextHalf', half, hidden), buffer('q', half, hidden),
       buffer('k', half, hidden), buffer('v', half, hidden), buffer('gated', half, inter), buffer('parts', 'f32', parts), buffer('nextParts', 'f32', parts),
@@ -49,8 +51,8 @@ export function layerGemm(which: LayerGemm, hidden: number, inter: number, headD
       sources: (pairing.kind === 'interleave' ? ['a', 'b'] : ['a']).map((tensor) => ({ tensor, rows: columns })),
     })),
     kernels: [kernel],
-  };
-  return { kernel, module };
+  });
+  return { kernel: module.kernels[0] as GemmKernel, module };
 }
 
 /** The vocabulary contraction behind a norm. */

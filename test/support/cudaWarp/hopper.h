@@ -51,6 +51,12 @@ static void tw_bar_arrive(unsigned bar) {
   b.pending--;
   tw_bar_settle(b);
 }
+static void tw_put(unsigned at, unsigned x, unsigned y, unsigned z, unsigned w) {
+  const unsigned words[4] = { x, y, z, w };
+  if (at % 16 != 0 || at + 16 > sizeof tw_shared) tw_fail("products are put down outside shared memory");
+  memcpy(::tw_shared + at, words, 16);
+}
+static void tw_take(unsigned at, unsigned *to) { memcpy(to, ::tw_shared + at, 16); }
 static void tw_box_land(const tw_box &box) {
   for (int r = 0; r < box.view.boxRows; r++) {
     for (int c = 0; c < box.view.boxColumns; c++) {
@@ -85,15 +91,15 @@ static void tw_load_box(unsigned to, const tw_map *map, int column, int row, uns
   tw_barrier_at(bar).boxes.push_back({ to, view, column, row });
 }
 /* bar.sync and bar.arrive of two warpgroups. */
-static void tw_named_arrive(unsigned id) {
+static void tw_named_arrive(unsigned id, unsigned count) {
   tw_meeting &m = tw_named[id];
   tw_progress++;
-  if (++m.arrived == 256) { m.arrived = 0; m.generation++; }
+  if (++m.arrived == count) { m.arrived = 0; m.generation++; }
 }
-static void tw_named_sync(unsigned id) {
+static void tw_named_sync(unsigned id, unsigned count) {
   tw_meeting &m = tw_named[id];
   const uint64_t generation = m.generation;
-  tw_named_arrive(id);
+  tw_named_arrive(id, count);
   while (m.generation == generation) tw_yield();
 }
 /* Two K-major operands, 1024 bytes from one 8 rows to the next, as the descriptor says. */

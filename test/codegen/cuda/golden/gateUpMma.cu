@@ -117,7 +117,7 @@ TW_FN void tw_tile(const unsigned short *a, int rows, const unsigned short *w, i
   __syncthreads();
 }
 
-extern "C" __global__ void __launch_bounds__(128, 2) k_gemm_646377d5823e51a4_afb0616e(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3) {
+extern "C" __global__ void __launch_bounds__(128, 2) k_gemm_9ad6e97cb3db13f8_afb0616e(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3) {
   extern __shared__ __align__(128) unsigned char tw_shared[];
   float *values = (float *)(tw_shared + 24576);
   const int rows = R, down = (rows + 64 - 1) / 64;
@@ -157,22 +157,26 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_gemm_646377d5823e51a4_afb
         for (int unit_ = 0; unit_ < 2; unit_++) {
           const int group_ = unit_ / 1 * 2 + unit_ % 1;
           const int column = ((n0 + j0)) / 2 + 8 * unit_ + 2 * quad;
-          const float fv0 = tw_mul(acc[half / 2][group_][half % 2 * 2 + 0], fr0);
-          const float fv1 = tw_mul(acc[half / 2][group_][half % 2 * 2 + 1], fr0);
-          const float fv2 = -(fv0);
-          const float fv3 = -(fv1);
-          const float fv4 = expf(fv2);
-          const float fv5 = expf(fv3);
-          const float fv6 = tw_add(1.0f, fv4);
-          const float fv7 = tw_add(1.0f, fv5);
-          const float fv8 = tw_div_sigmoid(fv0, fv6);
-          const float fv9 = tw_div_sigmoid(fv1, fv7);
-          const float fv10 = tw_mul(acc[half / 2][group_ + 1][half % 2 * 2 + 0], fr0);
-          const float fv11 = tw_mul(acc[half / 2][group_ + 1][half % 2 * 2 + 1], fr0);
-          const float fv12 = tw_mul(fv8, fv10);
-          const float fv13 = tw_mul(fv9, fv11);
+          const float fv0 = tw_round_f20(acc[half / 2][group_][half % 2 * 2 + 0]);
+          const float fv1 = tw_round_f20(acc[half / 2][group_][half % 2 * 2 + 1]);
+          const float fv2 = tw_mul(fv0, fr0);
+          const float fv3 = tw_mul(fv1, fr0);
+          const float fv4 = -(fv2);
+          const float fv5 = -(fv3);
+          const float fv6 = expf(fv4);
+          const float fv7 = expf(fv5);
+          const float fv8 = tw_add(1.0f, fv6);
+          const float fv9 = tw_add(1.0f, fv7);
+          const float fv10 = tw_div_sigmoid(fv2, fv8);
+          const float fv11 = tw_div_sigmoid(fv3, fv9);
+          const float fv12 = tw_round_f20(acc[half / 2][group_ + 1][half % 2 * 2 + 0]);
+          const float fv13 = tw_round_f20(acc[half / 2][group_ + 1][half % 2 * 2 + 1]);
+          const float fv14 = tw_mul(fv12, fr0);
+          const float fv15 = tw_mul(fv13, fr0);
+          const float fv16 = tw_mul(fv10, fv14);
+          const float fv17 = tw_mul(fv11, fv15);
           if (m0 + i < rows) {
-            tw_store2_bf16(fr1 + column, fv12, fv13);
+            tw_store2_bf16(fr1 + column, fv16, fv17);
           }
         }
       }

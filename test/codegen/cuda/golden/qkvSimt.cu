@@ -55,7 +55,7 @@ TW_FN void tw_tile(const unsigned short *a, int rows, const unsigned short *w, i
   __syncthreads();
 }
 
-extern "C" __global__ void __launch_bounds__(256, 1) k_gemm_d5e24f728bc675ae_c8d5357d(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3, void *__restrict__ p4, void *__restrict__ p5, void *__restrict__ p6, void *__restrict__ p7, void *__restrict__ p8, void *__restrict__ p9) {
+extern "C" __global__ void __launch_bounds__(256, 1) k_gemm_2d752c38f9effa62_c8d5357d(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3, void *__restrict__ p4, void *__restrict__ p5, void *__restrict__ p6, void *__restrict__ p7, void *__restrict__ p8, void *__restrict__ p9) {
   extern __shared__ __align__(128) unsigned char tw_shared[];
   float *tile = (float *)tw_shared, *values = tile + 3136;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -89,15 +89,17 @@ extern "C" __global__ void __launch_bounds__(256, 1) k_gemm_d5e24f728bc675ae_c8d
       unsigned short * const r3 = ((unsigned short *)p5) + (long long)(row) * 64;
       if (column < 64) {
         const int partner = column % 32 < 16 ? column + 16 : column - 16;
-        const float v0 = tw_mul(tile[i * 65 + (column - c0) / 32 * 32 + (column - c0) % 16 / 8 * 16 + (column - c0) % 16 % 8 + (column - c0) % 32 / 16 * 8], r0);
-        const float v1 = tw_load_f32(r1 + ((column) & 31));
-        const float v2 = tw_mul(v0, v1);
-        const float v3 = tw_mul(tile[i * 65 + (partner - c0) / 32 * 32 + (partner - c0) % 16 / 8 * 16 + (partner - c0) % 16 % 8 + (partner - c0) % 32 / 16 * 8], r0);
-        const float v4 = (column % 32 < 16) ? -(v3) : v3;
-        const float v5 = tw_load_f32(r2 + ((column) & 31));
-        const float v6 = tw_mul(v4, v5);
-        const float v7 = tw_add(v2, v6);
-        tw_store_bf16(r3 + column, v7);
+        const float v0 = tw_round_f20(tile[i * 65 + (column - c0) / 32 * 32 + (column - c0) % 16 / 8 * 16 + (column - c0) % 16 % 8 + (column - c0) % 32 / 16 * 8]);
+        const float v1 = tw_mul(v0, r0);
+        const float v2 = tw_load_f32(r1 + ((column) & 31));
+        const float v3 = tw_mul(v1, v2);
+        const float v4 = tw_round_f20(tile[i * 65 + (partner - c0) / 32 * 32 + (partner - c0) % 16 / 8 * 16 + (partner - c0) % 16 % 8 + (partner - c0) % 32 / 16 * 8]);
+        const float v5 = tw_mul(v4, r0);
+        const float v6 = (column % 32 < 16) ? -(v5) : v5;
+        const float v7 = tw_load_f32(r2 + ((column) & 31));
+        const float v8 = tw_mul(v6, v7);
+        const float v9 = tw_add(v3, v8);
+        tw_store_bf16(r3 + column, v9);
       }
     }
   }
@@ -116,15 +118,17 @@ extern "C" __global__ void __launch_bounds__(256, 1) k_gemm_d5e24f728bc675ae_c8d
       unsigned short * const r3 = ((unsigned short *)p7) + (long long)(row) * 32;
       if (column < 32) {
         const int partner = column % 32 < 16 ? column + 16 : column - 16;
-        const float v0 = tw_mul(tile[i * 65 + (column - c0) / 32 * 32 + (column - c0) % 16 / 8 * 16 + (column - c0) % 16 % 8 + (column - c0) % 32 / 16 * 8], r0);
-        const float v1 = tw_load_f32(r1 + ((column) & 31));
-        const float v2 = tw_mul(v0, v1);
-        const float v3 = tw_mul(tile[i * 65 + (partner - c0) / 32 * 32 + (partner - c0) % 16 / 8 * 16 + (partner - c0) % 16 % 8 + (partner - c0) % 32 / 16 * 8], r0);
-        const float v4 = (column % 32 < 16) ? -(v3) : v3;
-        const float v5 = tw_load_f32(r2 + ((column) & 31));
-        const float v6 = tw_mul(v4, v5);
-        const float v7 = tw_add(v2, v6);
-        tw_store_bf16(r3 + column, v7);
+        const float v0 = tw_round_f20(tile[i * 65 + (column - c0) / 32 * 32 + (column - c0) % 16 / 8 * 16 + (column - c0) % 16 % 8 + (column - c0) % 32 / 16 * 8]);
+        const float v1 = tw_mul(v0, r0);
+        const float v2 = tw_load_f32(r1 + ((column) & 31));
+        const float v3 = tw_mul(v1, v2);
+        const float v4 = tw_round_f20(tile[i * 65 + (partner - c0) / 32 * 32 + (partner - c0) % 16 / 8 * 16 + (partner - c0) % 16 % 8 + (partner - c0) % 32 / 16 * 8]);
+        const float v5 = tw_mul(v4, r0);
+        const float v6 = (column % 32 < 16) ? -(v5) : v5;
+        const float v7 = tw_load_f32(r2 + ((column) & 31));
+        const float v8 = tw_mul(v6, v7);
+        const float v9 = tw_add(v3, v8);
+        tw_store_bf16(r3 + column, v9);
       }
     }
   }
@@ -140,8 +144,9 @@ extern "C" __global__ void __launch_bounds__(256, 1) k_gemm_d5e24f728bc675ae_c8d
       float const r0 = (values + i * 1)[0];
       unsigned short * const r1 = ((unsigned short *)p9) + (long long)(row) * 32;
       if (column < 32) {
-        const float v0 = tw_mul(tile[i * 65 + column - c0], r0);
-        tw_store_bf16(r1 + column, v0);
+        const float v0 = tw_round_f20(tile[i * 65 + column - c0]);
+        const float v1 = tw_mul(v0, r0);
+        tw_store_bf16(r1 + column, v1);
       }
     }
   }

@@ -86,7 +86,7 @@ __device__ __forceinline__ int tw_thread() {
   return thread;
 }
 
-extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_08de54b2be6842a4_cd193a7a(int T, int R, void *p0, void *p1, void *p2, void *p3, void *p4, void *p5, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1) {
+extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_cd193a7a(int T, int R, void *p0, void *p1, void *p2, void *p3, void *p4, void *p5, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1) {
   extern __shared__ unsigned char tw_raw[];
   /* 1024-byte alignment: the 128-byte swizzle goes by address bits. Stages, then barriers, then row values. */
   const unsigned shared = (tw_shared(tw_raw) + 1023u) & ~1023u;
@@ -210,15 +210,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_08de54b2be6842a4_cd1
                         const int group_ = unit_;
                         const int column = (column0 + 8 * (batch_ * 8)) + 8 * group_ + 2 * quad;
                         if (column < 256) {
-                          const float ev0 = tw_add(l0_[group_].x, acc[m][4 * (batch_ * 8 + group_) + 2 * h + 0]);
-                          const float ev1 = tw_add(l0_[group_].y, acc[m][4 * (batch_ * 8 + group_) + 2 * h + 1]);
-                          const float ev2 = tw_mul(ev0, ev0);
-                          const float ev3 = tw_mul(ev1, ev1);
-                          es0 = tw_add(es0, ev2);
-                          es0 = tw_add(es0, ev3);
+                          const float ev0 = tw_round_f20(acc[m][4 * (batch_ * 8 + group_) + 2 * h + 0]);
+                          const float ev1 = tw_round_f20(acc[m][4 * (batch_ * 8 + group_) + 2 * h + 1]);
+                          const float ev2 = tw_add(l0_[group_].x, ev0);
+                          const float ev3 = tw_add(l0_[group_].y, ev1);
+                          const float ev4 = tw_mul(ev2, ev2);
+                          const float ev5 = tw_mul(ev3, ev3);
+                          es0 = tw_add(es0, ev4);
+                          es0 = tw_add(es0, ev5);
                           if (isStored) {
-                            tw_store2_f32(er0 + column, ev0, ev1);
-                            w0_[unit_] = tw_pack_f16(ev0, ev1);
+                            tw_store2_f32(er0 + column, ev2, ev3);
+                            w0_[unit_] = tw_pack_f16(ev2, ev3);
                           }
                         }
                       }
@@ -252,15 +254,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_08de54b2be6842a4_cd1
                       const int group_ = unit_;
                       const int column = (column0 + 8 * (8)) + 8 * group_ + 2 * quad;
                       if (column < 256) {
-                        const float ev0 = tw_add(l0_[group_].x, acc[m][4 * (8 + group_) + 2 * h + 0]);
-                        const float ev1 = tw_add(l0_[group_].y, acc[m][4 * (8 + group_) + 2 * h + 1]);
-                        const float ev2 = tw_mul(ev0, ev0);
-                        const float ev3 = tw_mul(ev1, ev1);
-                        es0 = tw_add(es0, ev2);
-                        es0 = tw_add(es0, ev3);
+                        const float ev0 = tw_round_f20(acc[m][4 * (8 + group_) + 2 * h + 0]);
+                        const float ev1 = tw_round_f20(acc[m][4 * (8 + group_) + 2 * h + 1]);
+                        const float ev2 = tw_add(l0_[group_].x, ev0);
+                        const float ev3 = tw_add(l0_[group_].y, ev1);
+                        const float ev4 = tw_mul(ev2, ev2);
+                        const float ev5 = tw_mul(ev3, ev3);
+                        es0 = tw_add(es0, ev4);
+                        es0 = tw_add(es0, ev5);
                         if (isStored) {
-                          tw_store2_f32(er0 + column, ev0, ev1);
-                          w0_[unit_] = tw_pack_f16(ev0, ev1);
+                          tw_store2_f32(er0 + column, ev2, ev3);
+                          w0_[unit_] = tw_pack_f16(ev2, ev3);
                         }
                       }
                     }

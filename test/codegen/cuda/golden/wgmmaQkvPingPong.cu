@@ -74,7 +74,7 @@ __device__ __forceinline__ int tw_thread() {
   return thread;
 }
 
-extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_4c5d20bd59f4d224_4f77e8cb(int T, int R, void *p0, void *p1, void *p2, void *p3, void *p4, void *p5, void *p6, void *p7, void *p8, void *p9, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1, const __grid_constant__ tw_map m2, const __grid_constant__ tw_map m3) {
+extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_94f84b3b7809f195_4f77e8cb(int T, int R, void *p0, void *p1, void *p2, void *p3, void *p4, void *p5, void *p6, void *p7, void *p8, void *p9, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1, const __grid_constant__ tw_map m2, const __grid_constant__ tw_map m3) {
   extern __shared__ unsigned char tw_raw[];
   /* 1024-byte alignment: the 128-byte swizzle goes by address bits. Stages, then barriers, then row values. */
   const unsigned shared = (tw_shared(tw_raw) + 1023u) & ~1023u;
@@ -250,31 +250,35 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_4c5d20bd59f4d224_4f7
                     const int column = lying_ - lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
                     const int partner = column + 32;
                     if (lying_ < 256) {
-                      const float ev0 = tw_mul(acc[m][4 * (group_) + 2 * h + 0], er0);
-                      const float ev1 = tw_mul(acc[m][4 * (group_) + 2 * h + 1], er0);
-                      const tw_f2 ev2 = tw_load2_f32(er1 + ((column) & 63));
-                      const float ev3 = tw_mul(ev0, ev2.x);
-                      const float ev4 = tw_mul(ev1, ev2.y);
-                      const float ev5 = tw_mul(acc[m][4 * (group_ + 1) + 2 * h + 0], er0);
-                      const float ev6 = tw_mul(acc[m][4 * (group_ + 1) + 2 * h + 1], er0);
-                      const float ev7 = -(ev5);
-                      const float ev8 = -(ev6);
-                      const tw_f2 ev9 = tw_load2_f32(er2 + ((column) & 63));
-                      const float ev10 = tw_mul(ev7, ev9.x);
-                      const float ev11 = tw_mul(ev8, ev9.y);
-                      const float ev12 = tw_add(ev3, ev10);
-                      const float ev13 = tw_add(ev4, ev11);
-                      const tw_f2 ev14 = tw_load2_f32(er1 + ((partner) & 63));
-                      const float ev15 = tw_mul(ev5, ev14.x);
-                      const float ev16 = tw_mul(ev6, ev14.y);
-                      const tw_f2 ev17 = tw_load2_f32(er2 + ((partner) & 63));
-                      const float ev18 = tw_mul(ev0, ev17.x);
-                      const float ev19 = tw_mul(ev1, ev17.y);
-                      const float ev20 = tw_add(ev15, ev18);
-                      const float ev21 = tw_add(ev16, ev19);
+                      const float ev0 = tw_round_f20(acc[m][4 * (group_) + 2 * h + 0]);
+                      const float ev1 = tw_round_f20(acc[m][4 * (group_) + 2 * h + 1]);
+                      const float ev2 = tw_mul(ev0, er0);
+                      const float ev3 = tw_mul(ev1, er0);
+                      const tw_f2 ev4 = tw_load2_f32(er1 + ((column) & 63));
+                      const float ev5 = tw_mul(ev2, ev4.x);
+                      const float ev6 = tw_mul(ev3, ev4.y);
+                      const float ev7 = tw_round_f20(acc[m][4 * (group_ + 1) + 2 * h + 0]);
+                      const float ev8 = tw_round_f20(acc[m][4 * (group_ + 1) + 2 * h + 1]);
+                      const float ev9 = tw_mul(ev7, er0);
+                      const float ev10 = tw_mul(ev8, er0);
+                      const float ev11 = -(ev9);
+                      const float ev12 = -(ev10);
+                      const tw_f2 ev13 = tw_load2_f32(er2 + ((column) & 63));
+                      const float ev14 = tw_mul(ev11, ev13.x);
+                      const float ev15 = tw_mul(ev12, ev13.y);
+                      const float ev16 = tw_add(ev5, ev14);
+                      const float ev17 = tw_add(ev6, ev15);
+                      const tw_f2 ev18 = tw_load2_f32(er1 + ((partner) & 63));
+                      const float ev19 = tw_mul(ev9, ev18.x);
+                      const float ev20 = tw_mul(ev10, ev18.y);
+                      const tw_f2 ev21 = tw_load2_f32(er2 + ((partner) & 63));
+                      const float ev22 = tw_mul(ev2, ev21.x);
+                      const float ev23 = tw_mul(ev3, ev21.y);
+                      const float ev24 = tw_add(ev19, ev22);
+                      const float ev25 = tw_add(ev20, ev23);
                       if (isStored) {
-                        tw_store2_bf16(er3 + column, ev12, ev13);
-                        tw_store2_bf16(er3 + partner, ev20, ev21);
+                        tw_store2_bf16(er3 + column, ev16, ev17);
+                        tw_store2_bf16(er3 + partner, ev24, ev25);
                       }
                     }
                   }
@@ -307,31 +311,35 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_4c5d20bd59f4d224_4f7
                     const int column = lying_ - lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
                     const int partner = column + 32;
                     if (lying_ < 256) {
-                      const float ev0 = tw_mul(acc[m][4 * (group_) + 2 * h + 0], er0);
-                      const float ev1 = tw_mul(acc[m][4 * (group_) + 2 * h + 1], er0);
-                      const tw_f2 ev2 = tw_load2_f32(er1 + ((column) & 63));
-                      const float ev3 = tw_mul(ev0, ev2.x);
-                      const float ev4 = tw_mul(ev1, ev2.y);
-                      const float ev5 = tw_mul(acc[m][4 * (group_ + 1) + 2 * h + 0], er0);
-                      const float ev6 = tw_mul(acc[m][4 * (group_ + 1) + 2 * h + 1], er0);
-                      const float ev7 = -(ev5);
-                      const float ev8 = -(ev6);
-                      const tw_f2 ev9 = tw_load2_f32(er2 + ((column) & 63));
-                      const float ev10 = tw_mul(ev7, ev9.x);
-                      const float ev11 = tw_mul(ev8, ev9.y);
-                      const float ev12 = tw_add(ev3, ev10);
-                      const float ev13 = tw_add(ev4, ev11);
-                      const tw_f2 ev14 = tw_load2_f32(er1 + ((partner) & 63));
-                      const float ev15 = tw_mul(ev5, ev14.x);
-                      const float ev16 = tw_mul(ev6, ev14.y);
-                      const tw_f2 ev17 = tw_load2_f32(er2 + ((partner) & 63));
-                      const float ev18 = tw_mul(ev0, ev17.x);
-                      const float ev19 = tw_mul(ev1, ev17.y);
-                      const float ev20 = tw_add(ev15, ev18);
-                      const float ev21 = tw_add(ev16, ev19);
+                      const float ev0 = tw_round_f20(acc[m][4 * (group_) + 2 * h + 0]);
+                      const float ev1 = tw_round_f20(acc[m][4 * (group_) + 2 * h + 1]);
+                      const float ev2 = tw_mul(ev0, er0);
+                      const float ev3 = tw_mul(ev1, er0);
+                      const tw_f2 ev4 = tw_load2_f32(er1 + ((column) & 63));
+                      const float ev5 = tw_mul(ev2, ev4.x);
+                      const float ev6 = tw_mul(ev3, ev4.y);
+                      const float ev7 = tw_round_f20(acc[m][4 * (group_ + 1) + 2 * h + 0]);
+                      const float ev8 = tw_round_f20(acc[m][4 * (group_ + 1) + 2 * h + 1]);
+                      const float ev9 = tw_mul(ev7, er0);
+                      const float ev10 = tw_mul(ev8, er0);
+                      const float ev11 = -(ev9);
+                      const float ev12 = -(ev10);
+                      const tw_f2 ev13 = tw_load2_f32(er2 + ((column) & 63));
+                      const float ev14 = tw_mul(ev11, ev13.x);
+                      const float ev15 = tw_mul(ev12, ev13.y);
+                      const float ev16 = tw_add(ev5, ev14);
+                      const float ev17 = tw_add(ev6, ev15);
+                      const tw_f2 ev18 = tw_load2_f32(er1 + ((partner) & 63));
+                      const float ev19 = tw_mul(ev9, ev18.x);
+                      const float ev20 = tw_mul(ev10, ev18.y);
+                      const tw_f2 ev21 = tw_load2_f32(er2 + ((partner) & 63));
+                      const float ev22 = tw_mul(ev2, ev21.x);
+                      const float ev23 = tw_mul(ev3, ev21.y);
+                      const float ev24 = tw_add(ev19, ev22);
+                      const float ev25 = tw_add(ev20, ev23);
                       if (isStored) {
-                        tw_store2_bf16(er3 + column, ev12, ev13);
-                        tw_store2_bf16(er3 + partner, ev20, ev21);
+                        tw_store2_bf16(er3 + column, ev16, ev17);
+                        tw_store2_bf16(er3 + partner, ev24, ev25);
                       }
                     }
                   }
@@ -362,10 +370,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_4c5d20bd59f4d224_4f7
                       const int group_ = unit_;
                       const int column = (column0 + 8 * (batch_ * 8)) + 8 * group_ + 2 * quad;
                       if (column < 256) {
-                        const float ev0 = tw_mul(acc[m][4 * (batch_ * 8 + group_) + 2 * h + 0], er0);
-                        const float ev1 = tw_mul(acc[m][4 * (batch_ * 8 + group_) + 2 * h + 1], er0);
+                        const float ev0 = tw_round_f20(acc[m][4 * (batch_ * 8 + group_) + 2 * h + 0]);
+                        const float ev1 = tw_round_f20(acc[m][4 * (batch_ * 8 + group_) + 2 * h + 1]);
+                        const float ev2 = tw_mul(ev0, er0);
+                        const float ev3 = tw_mul(ev1, er0);
                         if (true) {
-                          w0_[unit_] = tw_pack_bf16(ev0, ev1);
+                          w0_[unit_] = tw_pack_bf16(ev2, ev3);
                         }
                       }
                     }
@@ -387,10 +397,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_4c5d20bd59f4d224_4f7
                     const int group_ = unit_;
                     const int column = (column0 + 8 * (8)) + 8 * group_ + 2 * quad;
                     if (column < 256) {
-                      const float ev0 = tw_mul(acc[m][4 * (8 + group_) + 2 * h + 0], er0);
-                      const float ev1 = tw_mul(acc[m][4 * (8 + group_) + 2 * h + 1], er0);
+                      const float ev0 = tw_round_f20(acc[m][4 * (8 + group_) + 2 * h + 0]);
+                      const float ev1 = tw_round_f20(acc[m][4 * (8 + group_) + 2 * h + 1]);
+                      const float ev2 = tw_mul(ev0, er0);
+                      const float ev3 = tw_mul(ev1, er0);
                       if (true) {
-                        w0_[unit_] = tw_pack_bf16(ev0, ev1);
+                        w0_[unit_] = tw_pack_bf16(ev2, ev3);
                       }
                     }
                   }

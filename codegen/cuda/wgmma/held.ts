@@ -1,0 +1,58 @@
+/**
+ * Products on their way from a consumer to the warps that run the epilogue: 20 bits each, in shared memory, in the order
+ * of the accumulators. Neither side turns anything round; every access is 16 bytes a lane, next to its neighbour's.
+ *
+ * A warp's part is, for each four column groups (chunk), 512 bytes of each row half: lane by lane a word of each group with
+ * the upper 16 bits of two products. Behind them, for each four chunks, as much with a word of each chunk: bits 12 to 15
+ * of its eight products.
+ */
+import { indent } from '../programs.js';
+
+/** Consumer warps of a block. */
+export const RELAY_WARPS = 8;
+const GROUPS = 4;
+const CHUNK_BYTES = 1024;
+const HALF_BYTES = CHUNK_BYTES / 2;
+
+const chunksOf = (tn: number): number => Math.ceil(tn / 8 / GROUPS);
+const lowChunksOf = (tn: number): number => Math.ceil(chunksOf(tn) / 4);
+
+/** Bytes of a consumer warp's 16 rows of a tile. */
+export const heldWarpBytes = (tn: number): number => (chunksOf(tn) + lowChunksOf(tn)) * CHUNK_BYTES;
+
+/** Statements that put down the accumulators `acc[0]` of a warp from address `held` on; `held` counts the lane already. */
+export function holdText(tn: number, depth: number): string {
+  const groups = tn / 8, chunks = chunksOf(tn);
+  const product = (chunk: number, h: number, i: number): string => {
+    const group = GROUPS * chunk + (i >> 1);
+    return group < groups ? `acc[0][${4 * group + 2 * h + (i & 1)}]` : '0.0f';
+  };
+  const eight = (chunk: number, h: number): string[] => Array.from({ length: 8 }, (_, i) => product(chunk, h, i));
+  const lines: string[] = [];
+  for (let first = 0; first < chunks; first += 4) {
+    const count = Math.min(4, chunks - first);
+    for (const h of [0, 1]) {
+      const each = Array.from({ length: count }, (_, j) => eight(first + j, h));
+      each.forEach((p, j) => {
+        const words = [0, 2, 4, 6].map((i) => `tw_high(${p[i]!}, ${p[i + 1]!})`);
+        lines.push(`tw_put(held + ${(first + j) * CHUNK_BYTES + h * HALF_BYTES}, ${words.join(', ')});`);
+      });
+      const low = [0, 1, 2, 3].map((j) => (j < count ? `tw_low(${each[j]!.join(', ')})` : '0u'));
+      lines.push(`tw_put(held + ${(chunks + first / 4) * CHUNK_BYTES + h * HALF_BYTES}, ${low.join(', ')});`);
+    }
+  }
+  return indent(lines, depth);
+}
+
+/** Statements that take up a row half into `high_` and `low_`, from address `held` on, which counts the lane and the half. */
+export function takeText(tn: number, depth: number): string {
+  const [chunks, lows] = [chunksOf(tn), lowChunksOf(tn)];
+  return indent([
+    `unsigned high_[${GROUPS * chunks}], low_[${GROUPS * lows}];`,
+    ...Array.from({ length: chunks }, (_, j) => `tw_take(held + ${j * CHUNK_BYTES}, high_ + ${GROUPS * j});`),
+    ...Array.from({ length: lows }, (_, j) => `tw_take(held + ${(chunks + j) * CHUNK_BYTES}, low_ + ${GROUPS * j});`),
+  ], depth);
+}
+
+/** C expression (float): a product of column group `group`, a C expression that is constant once loops are unrolled. */
+export const heldProduct = (group: string, lane: number): string => `tw_product_of(high_[${group}], low_[(${group}) / ${GROUPS}], (${group}) % ${GROUPS}, ${lane})`;
