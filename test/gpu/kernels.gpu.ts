@@ -4,6 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import type { CudaKernelText } from '../../ir/cuda.js';
 import { cudaAvailable } from '../../runtime/cuda/addon.js';
 import { readSettings } from '../../settings.js';
 import { checkKernels } from '../codegen/cuda/checkKernels.js';
@@ -18,6 +19,11 @@ const skip = typeof compiler === 'string' ? compiler : false;
 
 const SEED = readSettings().testSeed;
 
+/** A persistent kernel on one cluster alone: its blocks have many tiles, one after another, where a whole GPU has one each. */
+const onOneCluster = (text: CudaKernelText): CudaKernelText =>
+  (text.launch.gridX.kind === 'persistent' ? { ...text, launch: { ...text.launch, gridX: { kind: 'constant', count: text.launch.cluster } } } : text);
+const GRIDS: readonly (readonly [string, (text: CudaKernelText) => CudaKernelText])[] = [['the whole GPU', (text) => text], ['one cluster', onOneCluster]];
+
 describe('kernels of random models', { skip }, () => {
   it('agree with float64 under every skeleton, and have the same bits under all of its tiles', async () => {
     assert(typeof arch === 'string');
@@ -28,12 +34,12 @@ describe('kernels of random models', { skip }, () => {
     const { count, seconds } = await launcher.load(texts);
     console.log(`${count} kernels compiled in ${seconds.toFixed(1)} s`);
     for (const { model, list, sizes } of cases) {
-      for (const each of sizes) {
+      for (const [each, grid, place] of sizes.flatMap((size) => GRIDS.map(([name, of]) => [size, of, name] as const))) {
         const begin = performance.now();
-        const where = `${model.name}; T ${each.T}, R ${each.R}`;
+        const where = `${model.name}; T ${each.T}, R ${each.R}; on ${place}`;
         await checkKernels(list, {
           module: model.plan, tensors: model.tensors, inputs: randomInputs(each, model.vocab, SEED), sizes: each, capacity: CASE_CAPACITY, where,
-          launch: (text, memory, current, capacity) => launcher.launch(text, memory, current, capacity),
+          launch: (text, memory, current, capacity) => launcher.launch(grid(text), memory, current, capacity),
         });
         console.log(`${where}: ${((performance.now() - begin) / 1000).toFixed(1)} s`);
       }
