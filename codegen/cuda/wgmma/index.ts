@@ -51,12 +51,12 @@ export function emitWgmma(kernel: Contraction, operands: CudaOperands, schedule:
   }));
   const rowValueCode = rowValueText(prologue, kernel.rows, tm, atOnce);
   const rowsAtOnceStep = PRODUCER_IDLE_WARPS * atOnce;
-  const functions = kernel.anchor === 'gemm' ? '' : logProbFunctions();
+  const common = { ...layout, ...wgmmaOperands(layout.wn), mmaType: operands.get(kernel.a).dtype, hasSums: segments.some(({ outputs }) => outputs.some(({ kind }) => kind === 'rowSum')) };
+  const functions = (kernel.anchor === 'gemm' ? '' : logProbFunctions()) + render('wgmmaFunctions', common);
   const source = functions + render('gemmWgmma', {
-    head: headText(symbol, parameters, tensorMaps), rows: kernel.rows, tm, tn, stages, cluster, raster, kBlocks, prefetch,
+    ...common, head: headText(symbol, parameters, tensorMaps), rows: kernel.rows, tm, tn, stages, cluster, raster, kBlocks, prefetch,
     ...(layout.isRelay ? relayTexts(segmentTexts, { layout, rows: kernel.rows, tm, tn, rowsAtOnceStep, rowValueCode, rowValues: values > 0 }) : NO_RELAY),
-    ...layout, ...wgmmaOperands(layout.wn), ...blockText(layout), ...loadText(schedule, layout), ...stepText(schedule),
-    mmaType: operands.get(kernel.a).dtype, isCluster: cluster === 2,
+    ...blockText(layout), ...loadText(schedule, layout), ...stepText(schedule), isCluster: cluster === 2,
     emptyOffset: 8 * stages, rowsFullOffset: 16 * stages, emptyCount: warps * cluster, rowsEmptyCount: warps,
     clusterRows: tm * cluster, clusterRowsMinusOne: tm * cluster - 1, columnTiles: tiles.total, groupTiles: raster * tiles.total,
     prefetchStage: prefetch % stages, prefetchPhase: Math.floor(prefetch / stages) % 2,
@@ -64,7 +64,6 @@ export function emitWgmma(kernel: Contraction, operands: CudaOperands, schedule:
     descriptorBase: DESCRIPTOR_BASE, consumerRows: layout.rowBlocks * WGMMA_ROWS, consumerUnits: descriptorUnits(layout.rowBlocks * WGMMA_ROWS * SLAB * 2),
     stageUnits: descriptorUnits(layout.stageBytes), bUnits: descriptorUnits(layout.aBytes),
     release: cluster === 2 ? 'if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane);' : 'if (lane == 0) tw_bar_arrive(empty + 8 * before);',
-    hasSums: segments.some(({ outputs }) => outputs.some(({ kind }) => kind === 'rowSum')),
     segments: segmentTexts,
   });
   return {
