@@ -57,7 +57,6 @@ describe('a layer by warpgroup products', () => {
     ['ping-pong, tall, two slabs a stage', wgmma('pingpong', 128, 96, 2, 128), wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'bf16', { multiprocessors: 1 }],
     ['relay', wgmma('relay', 128, 192, 3), wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'bf16', { multiprocessors: 1 }],
     ['relay, wide', wgmma('relay', 128, 256, 3), wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'f16', { multiprocessors: 2, backwards: true }],
-    ['relay, narrow', wgmma('relay', 128, 96, 3), wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'f16', { multiprocessors: 1, backwards: true }],
   ] as const)('agrees with float64: %s', (_, layer, head, dtype, options) => {
     const { got, want } = run(layer, head, dtype, options);
     for (const [name, values] of want()) {
