@@ -1,6 +1,6 @@
 /** Lines of the tuning database: what each kind holds, within bounds. */
 import { z } from 'zod';
-import { CUDA_GEMM_SKELETONS } from '../ir/cuda.js';
+import { CUDA_GEMM_MODES, CUDA_GEMM_SKELETONS } from '../ir/cuda.js';
 import { CPU_ISAS } from '../ir/plan.js';
 
 /** Bump when a record's meaning changes. Records of other versions are skipped. */
@@ -58,7 +58,7 @@ export type TuningRecord = z.infer<typeof recordSchema>;
 const cudaScheduleSchema = z.discriminatedUnion('kind', [
   z.strictObject({
     kind: z.literal('gemm'), skeleton: z.enum(CUDA_GEMM_SKELETONS), tm: extent, tn: extent, tk: extent, stages: extent,
-    cluster: z.union([z.literal(1), z.literal(2)]), raster: extent, mode: z.enum(['cooperative', 'pingpong', 'relay']),
+    cluster: z.union([z.literal(1), z.literal(2)]), raster: extent, mode: z.enum(CUDA_GEMM_MODES),
   }),
   z.strictObject({ kind: z.literal('attention'), skeleton: z.enum(['simt', 'mma']), queries: extent, keys: extent }),
   z.strictObject({ kind: z.literal('loop'), threads: extent }),

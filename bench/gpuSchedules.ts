@@ -47,7 +47,7 @@ function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
   let found: CudaSchedule | undefined;
   if (gemm !== null && start.kind === 'gemm') {
     const [tm, tn, tk, stages, cluster, raster] = gemm.slice(2, 8).map(Number) as [number, number, number, number, 1 | 2, number];
-    found = { ...start, skeleton: gemm[1] as 'wgmma', tm, tn, tk, stages, cluster, raster, mode: gemm[8] as 'pingpong' | 'cooperative' | 'relay' };
+    found = { ...start, skeleton: gemm[1] as 'wgmma', tm, tn, tk, stages, cluster, raster, mode: gemm[8] as 'pingpong' };
   } else if (attention !== null && start.kind === 'attention') {
     found = { ...start, skeleton: attention[1] as 'mma', queries: Number(attention[2]), keys: Number(attention[3]) };
   } else if (loop !== null && start.kind === 'loop') {

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { UserError } from '../errors.js';
 import { BINARY, UNARY, type Scalar } from '../ir/scalar.js';
-import { CUDA_GEMM_SKELETONS } from '../ir/cuda.js';
+import { CUDA_GEMM_MODES, CUDA_GEMM_SKELETONS } from '../ir/cuda.js';
 import { CPU_ISAS, type CudaPlan, type Plan } from '../ir/plan.js';
 import { DTYPES } from '../ir/types.js';
 
@@ -62,7 +62,7 @@ const schedule = z.discriminatedUnion('kind', [
 const cudaSchedule = z.discriminatedUnion('kind', [
   z.strictObject({
     kind: z.literal('gemm'), skeleton: z.enum(CUDA_GEMM_SKELETONS), tm: extent, tn: extent, tk: extent, stages: extent,
-    cluster: z.union([z.literal(1), z.literal(2)]), raster: extent, mode: z.enum(['cooperative', 'pingpong', 'relay']),
+    cluster: z.union([z.literal(1), z.literal(2)]), raster: extent, mode: z.enum(CUDA_GEMM_MODES),
   }),
   z.strictObject({ kind: z.literal('attention'), skeleton: z.enum(['simt', 'mma']), queries: extent, keys: extent }),
   z.strictObject({ kind: z.literal('loop'), threads: extent }),

@@ -15,6 +15,13 @@ export type CudaArch = (typeof CUDA_ARCHS)[number];
 export const CUDA_GEMM_SKELETONS = ['simt', 'mma', 'wgmma'] as const;
 export type CudaGemmSkeleton = (typeof CUDA_GEMM_SKELETONS)[number];
 
+/**
+ * Who runs a wgmma tile's epilogue, and when. `cooperative`: both consumer warpgroups share a tile, and run it after their
+ * product. `pingpong`: each has a tile, and runs it under the other's product. `relay`: both share a tile, whose epilogue the
+ * producer's idle warps run under the next product.
+ */
+export const CUDA_GEMM_MODES = ['cooperative', 'pingpong', 'relay'] as const;
+
 /** Tiles of a contraction: a block computes tm rows × tn physical columns in steps of tk. */
 export interface CudaGemmSchedule {
   readonly kind: 'gemm';
@@ -29,11 +36,7 @@ export interface CudaGemmSchedule {
   readonly cluster: 1 | 2;
   /** Row tiles walked before the next column tile: reuse in L2. */
   readonly raster: number;
-  /**
-   * wgmma. `cooperative`: both consumer warpgroups on one tile. `pingpong`: each on its own, one's epilogue under the other's
-   * product. `relay`: both on one tile, whose epilogue the producer's idle warps run under the next product.
-   */
-  readonly mode: 'cooperative' | 'pingpong' | 'relay';
+  readonly mode: (typeof CUDA_GEMM_MODES)[number];
 }
 
 /** Tree attention: a block computes `queries` rows of one head, `keys` keys at a time. */

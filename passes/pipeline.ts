@@ -62,7 +62,7 @@ export function optimise(graph: Graph, numerics: Numerics, observe: Observer = (
   return current;
 }
 
-/** Optimised graph → kernels: fuseGroups decides, lowerKernels writes down, narrowTables keeps once what repeats, roundProducts where products are. */
+/** Optimised graph → kernels: fuseGroups decides, lowerKernels writes down, narrowTables keeps once what repeats; roundProducts, for targets whose epilogues read rounded products. */
 export function lower(graph: Graph, numerics: Numerics): LoweredModule {
   const module = narrowTables(lowerKernels(fuseGroups(graph), numerics.weights));
   return numerics.products === 'f20' ? roundProducts(module) : module;

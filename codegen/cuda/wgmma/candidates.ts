@@ -27,8 +27,8 @@ interface Tile {
 /**
  * A relay hides epilogues under the next product, with tiles as wide as cooperative ones and fewer stages, of which narrower
  * tiles would want more. Ping-pong hides them under the other warpgroup's product. Cooperative tiles show them; wide, they
- * spend less energy on shared memory. Rates of tiles from 128 columns on are measured (docs/performance.md), those of narrower ones follow
- * shared memory's share of a step.
+ * spend less energy on shared memory. Rates of tiles from 128 columns on are measured (docs/performance.md), those of narrower
+ * ones follow shared memory's share of a step. Relays of 224 and 192 columns were measured little, and are rated low.
  */
 const TILES: readonly Tile[] = [
   { mode: 'cooperative', tm: 128, tn: 256, rate: 1, residual: 0.985 },
@@ -111,16 +111,18 @@ export function wgmmaCandidates(kernel: Contraction, module: KernelModule, devic
  * past the end counted as waste. Between 0 and 1.
  */
 export function waveEfficiency(kernel: Contraction, schedule: CudaGemmSchedule, multiprocessors: number, rows: number): number {
-  const { tm, tn, cluster } = schedule;
   const useful = columnTiles(segmentsOf(kernel), 1).total;
-  const blocks = Math.max(cluster, multiprocessors - (multiprocessors % cluster));
-  return (rows * useful) / (waves(kernel, schedule, multiprocessors, rows) * blocks * tm * tn);
+  const { tm, tn, cluster } = schedule;
+  return (rows * useful) / (waves(kernel, schedule, multiprocessors, rows) * blocksAtOnce(multiprocessors, cluster) * tm * tn);
 }
+
+/** Blocks that run at once: whole clusters. */
+const blocksAtOnce = (multiprocessors: number, cluster: number): number => Math.max(cluster, multiprocessors - (multiprocessors % cluster));
 
 /** Tiles of the block that has most. */
 function waves(kernel: Contraction, { tm, tn, cluster }: CudaGemmSchedule, multiprocessors: number, rows: number): number {
-  const blocks = Math.max(cluster, multiprocessors - (multiprocessors % cluster));
-  return Math.ceil((Math.ceil(rows / (tm * cluster)) * cluster * columnTiles(segmentsOf(kernel), tn).total) / blocks);
+  const tiles = Math.ceil(rows / (tm * cluster)) * cluster * columnTiles(segmentsOf(kernel), tn).total;
+  return Math.ceil(tiles / blocksAtOnce(multiprocessors, cluster));
 }
 
 /** A good untuned schedule at `rows` rows, or undefined where wgmma cannot run the kernel. */

@@ -16,11 +16,12 @@ import type { WgmmaLayout } from './layout.js';
  * pairs, which read two table entries each.
  */
 const DEPTHS = [
-  { accumulators: 64, batch: 8, rotated: 8 },
   { accumulators: 128, batch: 8, rotated: 32 },
   { accumulators: 192, batch: 8, rotated: 2 },
   { accumulators: Infinity, batch: 4, rotated: 2 },
 ] as const;
+/** Of the warps that run a relay's epilogue: they hold a row half of products, in 40 registers of 120. */
+const RELAY_DEPTH = { batch: 8, rotated: 8 } as const;
 /** Groups whose results are kept for wide stores where nothing is loaded. */
 const BATCH = 8;
 const DEPTH = 7;
@@ -102,9 +103,10 @@ function lastSums({ segment, operands, sums, isWhole }: Context, groups: number)
 }
 
 /** Of a thread. */
-const accumulatorsOf = ({ isRelay, rowBlocks, wn, columnBlocks }: WgmmaLayout): number => (isRelay ? 64 : (rowBlocks * wn * columnBlocks) / 2);
+const accumulatorsOf = ({ rowBlocks, wn, columnBlocks }: WgmmaLayout): number => (rowBlocks * wn * columnBlocks) / 2;
 
-const depthOf = (layout: WgmmaLayout): (typeof DEPTHS)[number] => DEPTHS.find(({ accumulators }) => accumulatorsOf(layout) <= accumulators)!;
+const depthOf = (layout: WgmmaLayout): { readonly batch: number; readonly rotated: number } =>
+  (layout.isRelay ? RELAY_DEPTH : DEPTHS.find(({ accumulators }) => accumulatorsOf(layout) <= accumulators)!);
 
 /** Buffers that the segment's programs read at the element itself, each once. */
 function elementLoads({ outputs }: Segment, operands: CudaOperands): Operand[] {

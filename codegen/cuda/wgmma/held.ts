@@ -7,12 +7,14 @@
  * of its eight products.
  */
 import { indent } from '../programs.js';
+import { CONSUMERS, WARPS_OF_GROUP } from './instruction.js';
 
 /** Consumer warps of a block. */
-export const RELAY_WARPS = 8;
+export const RELAY_WARPS = CONSUMERS * WARPS_OF_GROUP;
 const GROUPS = 4;
 const CHUNK_BYTES = 1024;
-const HALF_BYTES = CHUNK_BYTES / 2;
+/** From a row half's part of a chunk to that of the rows 8 further. */
+export const HALF_BYTES = CHUNK_BYTES / 2;
 
 const chunksOf = (tn: number): number => Math.ceil(tn / 8 / GROUPS);
 const lowChunksOf = (tn: number): number => Math.ceil(chunksOf(tn) / 4);

@@ -10,7 +10,7 @@ import type { RowPrologue } from '../programs.js';
 import { indent, rowPrologue } from '../programs.js';
 import { render } from '../templates.js';
 import { epilogueText } from './epilogue.js';
-import { CONSUMERS, DESCRIPTOR_BASE, descriptorUnits, SLAB, WGMMA_ROWS, WGMMA_THREADS, wgmmaOperands } from './instruction.js';
+import { CONSUMERS, DESCRIPTOR_BASE, descriptorUnits, PRODUCER_IDLE_WARPS, SLAB, WARPS_OF_GROUP, WGMMA_ROWS, WGMMA_THREADS, wgmmaOperands } from './instruction.js';
 import type { WgmmaLayout } from './layout.js';
 import { columnTiles, wgmmaLayout } from './layout.js';
 import { NO_RELAY, relayTexts } from './relay.js';
@@ -20,9 +20,7 @@ export { isLegalWgmma } from './legality.js';
 export type { WgmmaFacts } from './legality.js';
 export { defaultWgmmaSchedule, waveEfficiency, wgmmaCandidates } from './candidates.js';
 
-const WARPS_OF_GROUP = 4;
-/** Warps of the producer's group that fold row values, and the rows whose loads each has in flight. */
-const PRODUCER_IDLE_WARPS = 3;
+/** Rows whose loads an idle warp of the producer's group has in flight. */
 const ROWS_AT_ONCE = 2;
 /** Registers of a producer's thread that so many rows at once fit. */
 const ROOMY = 40;

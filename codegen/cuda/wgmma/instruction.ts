@@ -7,6 +7,9 @@ export const SLAB = 64;
 /** Threads of a block: a producer warpgroup and two consumers. */
 export const WGMMA_THREADS = 384;
 export const CONSUMERS = 2;
+export const WARPS_OF_GROUP = 4;
+/** Warps of the producer's group besides the one that loads: they fold row values, and run a relay's epilogues. */
+export const PRODUCER_IDLE_WARPS = WARPS_OF_GROUP - 1;
 
 /**
  * Descriptor of a K-major operand in slabs with 128-byte swizzle, less its address: 1024 bytes from one group of 8 rows

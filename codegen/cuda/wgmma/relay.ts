@@ -4,7 +4,8 @@
  * for a K of 6,656, whatever the epilogue reads and writes; and tiles stay as wide as cooperative ones.
  */
 import { render } from '../templates.js';
-import { heldWarpBytes, holdText, RELAY_WARPS, takeText } from './held.js';
+import { HALF_BYTES, heldWarpBytes, holdText, RELAY_WARPS, takeText } from './held.js';
+import { PRODUCER_IDLE_WARPS } from './instruction.js';
 import type { WgmmaLayout } from './layout.js';
 
 /** A segment's column tiles, and its epilogue for one row half. */
@@ -25,18 +26,18 @@ interface Values {
   readonly rowValues: boolean;
 }
 
-/** Threads that meet where the row values of the last tile are there: consumers, and the warps that fold them. */
-const LAST_BARRIER_THREADS = 352;
+const WARP = 32;
 
-type RelayTexts = Readonly<Record<'relay' | 'drain' | 'hold', string>> & Readonly<Record<'relayWarps' | 'heldWarpBytes' | 'lastBarrierThreads', number>>;
+type RelayTexts = Readonly<Record<'relay' | 'drain' | 'hold', string>> & Readonly<Record<'relayWarps' | 'drainWarps' | 'heldWarpBytes' | 'lastBarrierThreads', number>>;
 
 /** For schedules without one. */
-export const NO_RELAY: RelayTexts = { relay: '', drain: '', hold: '', relayWarps: 0, heldWarpBytes: 0, lastBarrierThreads: 0 };
+export const NO_RELAY: RelayTexts = { relay: '', drain: '', hold: '', relayWarps: 0, drainWarps: 0, heldWarpBytes: 0, lastBarrierThreads: 0 };
 
 /** What the skeleton has in its places for a relay. */
 export function relayTexts(segments: readonly SegmentText[], values: Values): RelayTexts {
   const { layout, tn } = values;
-  const sizes = { relayWarps: RELAY_WARPS, heldWarpBytes: heldWarpBytes(tn), lastBarrierThreads: LAST_BARRIER_THREADS };
-  const drain = render('wgmmaDrain', { ...values, ...sizes, segments, heldOffset: layout.heldOffset, take: takeText(tn, 6) });
-  return { ...sizes, drain, hold: holdText(tn, 4), relay: render('wgmmaRelay', { ...values, ...sizes, drain, units: 2 * RELAY_WARPS }).trimEnd() };
+  // Consumers meet the warps that fold row values where those of the last tile are there.
+  const sizes = { relayWarps: RELAY_WARPS, drainWarps: PRODUCER_IDLE_WARPS, heldWarpBytes: heldWarpBytes(tn), lastBarrierThreads: WARP * (RELAY_WARPS + PRODUCER_IDLE_WARPS) };
+  const drain = render('wgmmaDrain', { ...values, ...sizes, segments, heldOffset: layout.heldOffset, halfBytes: HALF_BYTES, take: takeText(tn, 6) });
+  return { ...sizes, drain, hold: holdText(tn, 4), relay: render('wgmmaRelay', { ...values, ...sizes, drain, drainThreads: WARP * PRODUCER_IDLE_WARPS, units: 2 * RELAY_WARPS }).trimEnd() };
 }

@@ -6,8 +6,8 @@ import { kernelWrites } from '../../../ir/kernelAccess.js';
 import { interpretKernel, logicalWeight, type RawTensor } from '../../../ir/kernelInterpreter.js';
 import { ROW_PAD, rowStride, type CudaPlan } from '../../../ir/plan.js';
 import { DTYPE_BYTES, roundUp, type DType } from '../../../ir/types.js';
-import { mapScalar, type Scalar } from '../../../ir/scalar.js';
 import { aligned, put, take } from '../harness.js';
+import { besideCuts } from './besideCuts.js';
 import { packForGpu } from './emulate.js';
 
 /** NaN in every float type, −1 as an index. */
@@ -56,23 +56,6 @@ const SUMMED = 1e-4;
 const TIE = 1e-6;
 
 const describe = ({ kernel }: Checked, schedule: CudaSchedule): string => `${kernel.path} under ${JSON.stringify(schedule)}`;
-
-/**
- * `value` with its products moved before they are cut to 20 bits: by `own`, and where rotateHalf or the second matrix of a
- * pair brings another one, by `other`.
- */
-function moved(value: Scalar, own: number, other: number): Scalar {
-  const by = (s: Scalar, delta: number): Scalar => mapScalar(s, (each) => (each.op === 'acc' ? { op: 'add', a: each, b: { op: 'const', value: each.index === 1 ? other : delta } } : each));
-  const inRotated = mapScalar(value, (s) => (s.op === 'rotateHalf' ? { op: 'rotateHalf', a: by(s.a, other) } : s));
-  const rest = (s: Scalar): Scalar => {
-    if (s.op === 'rotateHalf') return s;
-    if (s.op === 'acc') return by(s, own);
-    if ('condition' in s) return { ...s, condition: rest(s.condition), a: rest(s.a), b: rest(s.b) };
-    if ('b' in s) return { ...s, a: rest(s.a), b: rest(s.b) };
-    return 'a' in s ? { ...s, a: rest(s.a) } : s;
-  };
-  return rest(inRotated);
-}
 
 class Memory {
   readonly bytes = new Map<string, Buffer>();
@@ -153,11 +136,15 @@ class Checker {
     this.values = new Map([...options.inputs.keys()].map((name) => [name, this.memory.read(this.memory.declared(name))]));
   }
 
+  private environment(): Parameters<typeof interpretKernel>[1] {
+    return { sizes: this.options.sizes, buffers: this.values, weights: this.memory.weights, decls: this.options.module };
+  }
+
   /** Runs a kernel under every schedule; later kernels read what the first one gave. */
   async check(checked: Checked): Promise<void> {
     const { kernel, texts } = checked;
-    const { module, sizes, capacity, launch, where } = this.options;
-    const want = interpretKernel(kernel, { sizes, buffers: this.values, weights: this.memory.weights, decls: module });
+    const { sizes, capacity, launch, where } = this.options;
+    const want = interpretKernel(kernel, this.environment());
     const written = [...kernelWrites(kernel)].map((name) => this.memory.declared(name));
     const first = new Map<string, Map<string, Float64Array>>();
     let kept: { readonly bytes: Buffer; readonly name: string }[] = [];
@@ -201,28 +188,17 @@ class Checker {
     const attended = kernel.anchor !== 'attention' ? 0
       : 1.5 * (ROUNDING[this.memory.declared(kernel.v).dtype] ?? 0) * this.values.get(kernel.v)!.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
     const allowed = (x: number): number => SUMMED * Math.max(scale, Math.abs(x)) + 2.05 * rounding * Math.abs(x) + attended;
-    let beside: readonly Float64Array[] | undefined;
+    let beside: ReturnType<typeof besideCuts> | undefined;
     // Both sides are rounded: beside a tie they may be a whole unit in the last place apart, which is twice the error of rounding.
     for (let i = 0; i < want.length; i++) {
       const [x, y] = [want[i]!, got[i]!];
       if (x === y || Math.abs(x - y) <= allowed(x)) continue;
-      beside ??= this.besideCuts(kernel, decl, SUMMED * scale);
-      if (beside.some((values) => Math.abs(values[i]! - y) <= allowed(values[i]!))) continue;
+      beside ??= kernel.anchor === 'gemm' ? besideCuts(kernel, this.environment(), SUMMED * scale) : [];
+      if (beside.some((near) => Math.abs(near.get(decl.name)![i]! - y) <= allowed(near.get(decl.name)![i]!))) continue;
       if (kernel.anchor === 'logprob' && i % 4 === 2 && this.isTie(kernel, Math.floor((i * this.options.sizes.R) / want.length), x, y)) continue;
       return `element ${i} of ${decl.name} is ${y}, not ${x}`;
     }
     return undefined;
-  }
-
-  /** What a contraction gives where its products are `delta` more or less: beside a cut to 20 bits either side is right. */
-  private besideCuts(kernel: Kernel, { name }: BufferDecl, delta: number): Float64Array[] {
-    if (kernel.anchor !== 'gemm') return [];
-    const { module, sizes } = this.options;
-    const near = [-delta, 0, delta];
-    return near.flatMap((own) => near.map((other) => {
-      const segments = kernel.segments.map((segment) => ({ ...segment, outputs: segment.outputs.map((output) => ({ ...output, value: moved(output.value, own, other) })) }));
-      return interpretKernel({ ...kernel, segments }, { sizes, buffers: this.values, weights: this.memory.weights, decls: module }).get(name)!;
-    }));
   }
 
   /** Whether two columns of the vocabulary, of one block, have logits that f32 cannot tell apart. */

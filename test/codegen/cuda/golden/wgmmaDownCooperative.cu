@@ -88,7 +88,7 @@ __device__ __forceinline__ int tw_thread() {
 
 extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_cd193a7a(int T, int R, void *p0, void *p1, void *p2, void *p3, void *p4, void *p5, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1) {
   extern __shared__ unsigned char tw_raw[];
-  /* 1024-byte alignment: the 128-byte swizzle goes by address bits. Stages, then barriers, then row values. */
+  /* 1024-byte alignment: the 128-byte swizzle goes by address bits. Stages, products that are handed over, barriers, row values. */
   const unsigned shared = (tw_shared(tw_raw) + 1023u) & ~1023u;
   const unsigned full = shared + 86016, empty = full + 24;
   const int thread = threadIdx.x, lane = thread & 31;
