@@ -5,7 +5,7 @@ import type { BufferDecl, Kernel, KernelModule, WeightDecl } from '../ir/kernel.
 import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
 import { packedBytes, physicalToLogical } from '../ir/packing.js';
 import { ROW_PAD, rowStride, type Bucket } from '../ir/plan.js';
-import { DTYPE_BYTES, roundUp } from '../ir/types.js';
+import { DTYPE_BYTES, isFloat, roundUp } from '../ir/types.js';
 import { bufferBytes } from '../passes/planMemory.js';
 import type { Addon, NativeMemory, NativePool, PackSource, Slot } from '../runtime/cpu/addon.js';
 import type { PackDType } from '../runtime/tensorSource.js';
@@ -167,7 +167,7 @@ export class Workbench {
       memory.write(0, integersFor(role ?? { kind: 'position' }, trees, Math.min(valid, bytes / 4), seed));
       return;
     }
-    if (dtype === 'bool') {
+    if (!isFloat(dtype)) {
       memory.write(0, new Uint8Array(bytes).fill(1));
       return;
     }

@@ -2,7 +2,7 @@
 import type { Kernel, KernelModule, Pairing, Segment, WeightDecl } from '../ir/kernel.js';
 import { KMAJOR_STEP, PACKED_COLUMNS } from '../ir/packing.js';
 import { rowStride } from '../ir/plan.js';
-import type { DType } from '../ir/types.js';
+import type { BufferDType } from '../ir/types.js';
 import { DTYPE_BYTES, roundUp } from '../ir/types.js';
 import { namesOf, type ModuleNames } from './names.js';
 
@@ -11,7 +11,7 @@ export interface Operand {
   readonly name: string;
   /** Index into the generated function's parameters. */
   readonly index: number;
-  readonly dtype: DType;
+  readonly dtype: BufferDType;
   /** Elements from one row to the next; 1 for vectors. Meaningless for weights in panels. */
   readonly stride: number;
   readonly columns: number | 'T';

@@ -4,7 +4,7 @@ import { UserError } from '../errors.js';
 import { BINARY, UNARY, type Scalar } from '../ir/scalar.js';
 import { CUDA_GEMM_MODES, CUDA_GEMM_SKELETONS } from '../ir/cuda.js';
 import { CPU_ISAS, type CudaPlan, type Plan } from '../ir/plan.js';
-import { DTYPES } from '../ir/types.js';
+import { BUFFER_DTYPES } from '../ir/types.js';
 
 /** JSON has no infinities: a mask's −∞ travels as a word. */
 export const printPlan = (plan: Plan | CudaPlan): string =>
@@ -70,7 +70,7 @@ const cudaSchedule = z.discriminatedUnion('kind', [
 const bucket = z.strictObject({ tokens: extent, rows: extent, longest: extent });
 const planOf = (of: z.ZodType) => z.strictObject({
   buffers: z.array(z.strictObject({
-    name: identifier, dtype: z.enum(DTYPES), rows: z.union([symbol, extent]), columns: z.union([extent, z.literal('T')]), space: z.enum(['input', 'output', 'arena', 'weight']),
+    name: identifier, dtype: z.enum(BUFFER_DTYPES), rows: z.union([symbol, extent]), columns: z.union([extent, z.literal('T')]), space: z.enum(['input', 'output', 'arena', 'weight']), upper: identifier.optional(),
   })).max(20_000),
   weights: z.array(z.strictObject({
     name: identifier, layout: z.enum(['panels', 'vnni', 'kmajor', 'rows']), dtype: z.enum(['f32', 'bf16', 'f16']), sources: z.array(z.strictObject({ tensor: tensorName, rows: extent })).min(1).max(2),

@@ -34,7 +34,7 @@ export const TYPICAL_FACTS: Readonly<Record<CudaArch, CudaFacts>> = {
 
 /** 16-bit operands of everything that tensor cores multiply, products of 20 bits; pairs in groups of 8 columns, as their fragments lie. */
 export const cudaNumerics = (dtype: 'bf16' | 'f16'): Numerics =>
-  ({ activations: dtype, attention: dtype, products: 'f20', weights: { layout: 'kmajor', dtype, pairingWidth: 8 } });
+  ({ activations: dtype, attention: dtype, products: 'f20', stream: 'f24', weights: { layout: 'kmajor', dtype, pairingWidth: 8 } });
 
 /** Element type of a GPU's contractions for a checkpoint stored in `stored`. */
 export function cudaArithmetic(precision: Precision, stored: 'f32' | 'bf16' | 'f16'): 'bf16' | 'f16' {

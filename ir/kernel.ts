@@ -4,19 +4,21 @@
  *
  * Buffers are row-major with a padded row stride (see `BufferDecl`). A kernel reads and writes buffers by name.
  */
-import type { DType, Symbol } from './types.js';
+import type { BufferDType, Symbol } from './types.js';
 import type { Scalar } from './scalar.js';
 
 /** A two-dimensional buffer `dtype[rows, columns]`; a vector has columns = 1. Inputs and outputs are buffers too. */
 export interface BufferDecl {
   readonly name: string;
-  readonly dtype: DType;
+  readonly dtype: BufferDType;
   /** Extent of the rows. */
   readonly rows: Symbol | number;
   /** Extent of the columns; 'T' only for a materialised attention bias. */
   readonly columns: number | 'T';
   /** What the buffer is to the runtime. `weight`: mapped or packed at load; `arena`: placed by planMemory. */
   readonly space: 'input' | 'output' | 'arena' | 'weight';
+  /** Of a `u8` buffer: the bf16 buffer of the same shape whose numbers it makes longer (joinF24). */
+  readonly upper?: string;
 }
 
 /**

@@ -1,5 +1,5 @@
 /** Which buffers and weights a kernel reads and writes. */
-import type { Kernel, Mask } from './kernel.js';
+import type { Kernel, Mask, Output } from './kernel.js';
 import { operands, type Scalar } from './scalar.js';
 
 function scalarReads(s: Scalar, into: Set<string>): void {
@@ -45,6 +45,10 @@ export function kernelReads(kernel: Kernel): ReadonlySet<string> {
   }
   return reads;
 }
+
+/** What the kernel's own programs write. */
+export const outputsOf = (kernel: Kernel): readonly Output[] =>
+  (kernel.anchor === 'gemm' ? kernel.segments.flatMap(({ outputs }) => outputs) : kernel.anchor === 'loop' ? kernel.outputs : []);
 
 /** Names of buffers the kernel writes. */
 export function kernelWrites(kernel: Kernel): ReadonlySet<string> {

@@ -1,5 +1,5 @@
 /** Rounding of doubles to storage types: what a store to memory does to a value. */
-import type { DType } from './types.js';
+import type { BufferDType } from './types.js';
 import { roundToBf16 } from './scalar.js';
 
 const SCRATCH_F64 = new Float64Array(1);
@@ -19,13 +19,14 @@ export function roundToF16(value: number): number {
   return rounded === 0 && single < 0 ? -0 : rounded;
 }
 
-/** `value` as it reads back after a store to a buffer of `dtype`. i32 truncates towards zero; bool is 0 or 1. */
-export function roundToDType(value: number, dtype: DType): number {
+/** `value` as it reads back after a store to a buffer of `dtype`. i32 truncates towards zero; bool is 0 or 1; a byte is given as one. */
+export function roundToDType(value: number, dtype: BufferDType): number {
   switch (dtype) {
     case 'f32': return Math.fround(value);
     case 'bf16': return roundToBf16(value);
     case 'f16': return roundToF16(value);
-    case 'i32': return Math.trunc(value);
+    case 'i32':
+    case 'u8': return Math.trunc(value);
     case 'bool': return value === 0 ? 0 : 1;
     default: return dtype satisfies never;
   }

@@ -3,8 +3,8 @@
  * An op's definition gives its expression once; the interpreter evaluates it and every backend prints it.
  */
 
-export const UNARY = ['neg', 'exp', 'log', 'sqrt', 'rsqrt', 'sin', 'cos', 'not', 'toF32', 'roundBf16', 'roundF20'] as const;
-export const BINARY = ['add', 'sub', 'mul', 'div', 'max', 'min', 'le', 'lt', 'eq', 'and', 'or'] as const;
+export const UNARY = ['neg', 'exp', 'log', 'sqrt', 'rsqrt', 'sin', 'cos', 'not', 'toF32', 'roundBf16', 'roundF20', 'roundF24', 'tailF24'] as const;
+export const BINARY = ['add', 'sub', 'mul', 'div', 'max', 'min', 'le', 'lt', 'eq', 'and', 'or', 'joinF24'] as const;
 export type UnaryOp = (typeof UNARY)[number];
 export type BinaryOp = (typeof BINARY)[number];
 
@@ -80,6 +80,26 @@ export function roundToF20(value: number): number {
   SCRATCH_U32[0] = (SCRATCH_U32[0]! & 0xfffff000) | 0x800;
   return SCRATCH_F32[0]!;
 }
+
+/** The same with 24 leading bits (15 of the fraction): within 2⁻¹⁶ of `value`. Never halfway between two bf16 numbers. */
+export function roundToF24(value: number): number {
+  SCRATCH_F32[0] = value;
+  SCRATCH_U32[0] = (SCRATCH_U32[0]! & 0xffffff00) | 0x80;
+  return SCRATCH_F32[0]!;
+}
+
+/** The last of those 24 bits that bf16 has no room for: 0 to 255. */
+export function tailOfF24(value: number): number {
+  SCRATCH_F32[0] = value;
+  return (SCRATCH_U32[0]! >>> 8) & 0xff;
+}
+
+/** roundToF24(x) of its rounding to bf16 and its tail: where that rounded up, the tail is 128 or more, and counts back. NaN stays NaN. */
+export function joinF24(upper: number, tail: number): number {
+  SCRATCH_F32[0] = upper;
+  SCRATCH_U32[0] = SCRATCH_U32[0]! + ((tail << 24) >> 16) + 0x80;
+  return SCRATCH_F32[0]!;
+}
 const SCRATCH_F32 = new Float32Array(1);
 const SCRATCH_U32 = new Uint32Array(SCRATCH_F32.buffer);
 
@@ -87,6 +107,7 @@ const SCRATCH_U32 = new Uint32Array(SCRATCH_F32.buffer);
 export const evaluateUnary: Readonly<Record<UnaryOp, (a: number) => number>> = {
   neg: (a) => -a, exp: Math.exp, log: Math.log, sqrt: Math.sqrt, rsqrt: (a) => 1 / Math.sqrt(a),
   sin: Math.sin, cos: Math.cos, not: (a) => (a === 0 ? 1 : 0), toF32: (a) => a, roundBf16: roundToBf16, roundF20: roundToF20,
+  roundF24: roundToF24, tailF24: tailOfF24,
 };
 
 /** float64 meaning of the binary operators. */
@@ -94,7 +115,7 @@ export const evaluateBinary: Readonly<Record<BinaryOp, (a: number, b: number) =>
   add: (a, b) => a + b, sub: (a, b) => a - b, mul: (a, b) => a * b, div: (a, b) => a / b,
   max: Math.max, min: Math.min,
   le: (a, b) => (a <= b ? 1 : 0), lt: (a, b) => (a < b ? 1 : 0), eq: (a, b) => (a === b ? 1 : 0),
-  and: (a, b) => (a !== 0 && b !== 0 ? 1 : 0), or: (a, b) => (a !== 0 || b !== 0 ? 1 : 0),
+  and: (a, b) => (a !== 0 && b !== 0 ? 1 : 0), or: (a, b) => (a !== 0 || b !== 0 ? 1 : 0), joinF24,
 };
 
 /** Deterministic text of an expression: `mul(acc0, rsqrt(add(0.00001, div(rowSum(ssq), 256))))`. */

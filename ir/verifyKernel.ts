@@ -10,7 +10,7 @@ import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from './kernel.js';
 import { sourceRows } from './packing.js';
 import type { Domain, Reader } from './verifyProgram.js';
 import { isRowInvariant, shape, verifyProgram } from './verifyProgram.js';
-import type { DType } from './types.js';
+import type { BufferDType } from './types.js';
 
 const IDENTIFIER = /^[a-z][a-z0-9_]{0,127}$/;
 /** Paths and op names end up in comments of generated source: printable, and nothing that ends a comment. */
@@ -27,6 +27,7 @@ export function verifyKernels(module: KernelModule): void {
   const buffers = new Map<string, BufferDecl>();
   const weights = new Map<string, WeightDecl>();
   for (const buffer of module.buffers) verifyBuffer(buffer, buffers);
+  for (const buffer of module.buffers) verifyUpper(buffer, buffers);
   for (const weight of module.weights) verifyWeight(weight, weights, buffers);
   verifyConstants(module);
   const ready = new Set([...buffers.values()].filter((b) => b.space === 'input' || b.space === 'weight').map((b) => b.name));
@@ -55,6 +56,14 @@ function verifyBuffer(buffer: BufferDecl, known: Map<string, BufferDecl>): void 
     if (typeof extent === 'number' && !isExtent(extent)) fail(`${shape(buffer)} is not a shape: extents are whole numbers from 1 to ${MAX_EXTENT}.`);
   }
   known.set(buffer.name, buffer);
+}
+
+/** Bytes make the numbers of another buffer longer, and only bytes do. */
+function verifyUpper(buffer: BufferDecl, known: ReadonlyMap<string, BufferDecl>): void {
+  const fail = (what: string): never => { throw new Error(`Buffer ${JSON.stringify(buffer.name)}: ${what}`); };
+  if ((buffer.upper === undefined) !== (buffer.dtype !== 'u8')) fail('a buffer of bytes names the bf16 buffer whose numbers it makes longer; no other does.');
+  const upper = buffer.upper === undefined ? undefined : known.get(buffer.upper);
+  if (buffer.upper !== undefined && (upper?.dtype !== 'bf16' || upper.rows !== buffer.rows || upper.columns !== buffer.columns)) fail(`'${buffer.upper}' is no bf16${shape(buffer)}.`);
 }
 
 function verifyWeight(weight: WeightDecl, known: Map<string, WeightDecl>, buffers: ReadonlyMap<string, BufferDecl>): void {
@@ -168,7 +177,7 @@ class KernelCheck implements Reader {
     return buffer;
   }
 
-  private is(buffer: BufferDecl, dtypes: readonly DType[], rows: BufferDecl['rows'], columns: BufferDecl['columns'], role: string): void {
+  private is(buffer: BufferDecl, dtypes: readonly BufferDType[], rows: BufferDecl['rows'], columns: BufferDecl['columns'], role: string): void {
     if (!dtypes.includes(buffer.dtype) || buffer.rows !== rows || buffer.columns !== columns) {
       this.fail(`'${buffer.name}' is ${buffer.dtype}${shape(buffer)}; as ${role} it must be ${dtypes.join(' or ')}${shape({ rows, columns })}.`);
     }
@@ -227,7 +236,7 @@ class KernelCheck implements Reader {
     if (![heads, kvHeads, headDim].every(isExtent)) this.fail('heads, kvHeads and headDim are whole numbers, at least 1.');
     if (heads % kvHeads !== 0) this.fail(`${heads} heads are not a multiple of ${kvHeads} key-value heads.`);
     if (!(Number.isFinite(scale) && scale > 0)) this.fail(`scale ${scale} is not a positive number.`);
-    const float: readonly DType[] = ['f32', 'bf16', 'f16'];
+    const float: readonly BufferDType[] = ['f32', 'bf16', 'f16'];
     this.is(this.read(kernel.q), float, 'T', heads * headDim, 'queries');
     this.is(this.read(kernel.k), float, 'T', kvHeads * headDim, 'keys');
     this.is(this.read(kernel.v), float, 'T', kvHeads * headDim, 'values');

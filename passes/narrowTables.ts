@@ -3,7 +3,7 @@
  * the tables hold half a head and readers go round them twice as often. Kernels in, kernels out.
  */
 import type { Kernel, LoopKernel, Output } from '../ir/kernel.js';
-import { kernelReads } from '../ir/kernelAccess.js';
+import { kernelReads, outputsOf } from '../ir/kernelAccess.js';
 import { mapScalar, operands, type Scalar } from '../ir/scalar.js';
 import type { LoweredModule } from './lowerKernels.js';
 
@@ -22,9 +22,6 @@ interface Narrowing {
 
 /** Leaves of an expression, in order. */
 const leaves = (s: Scalar): readonly Scalar[] => (operands(s).length === 0 ? [s] : operands(s).flatMap(leaves));
-
-const outputsOf = (kernel: Kernel): readonly Output[] =>
-  (kernel.anchor === 'gemm' ? kernel.segments.flatMap(({ outputs }) => outputs) : kernel.anchor === 'loop' ? kernel.outputs : []);
 
 /** The expressions of a kernel. */
 const programsOf = (kernel: Kernel): readonly Scalar[] => (kernel.anchor === 'logprob' ? [kernel.rowScale] : outputsOf(kernel).map(({ value }) => value));

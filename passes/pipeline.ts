@@ -13,6 +13,7 @@ import { narrowTables } from './narrowTables.js';
 import { pruneDeadRows } from './pruneDeadRows.js';
 import { recogniseAttention } from './recogniseAttention.js';
 import { roundProducts } from './roundProducts.js';
+import { splitStream } from './splitStream.js';
 
 /** What the target's contractions read. */
 export interface Numerics {
@@ -22,6 +23,8 @@ export interface Numerics {
   readonly weights: WeightStorage;
   /** What an epilogue reads of its product. Default f32. */
   readonly products?: 'f32' | 'f20';
+  /** What the residual stream is kept in, where activations are bf16. Default f32. */
+  readonly stream?: 'f32' | 'f24';
 }
 
 /** One graph-to-graph pass: pure; returns the same object where nothing changed. */
@@ -62,8 +65,12 @@ export function optimise(graph: Graph, numerics: Numerics, observe: Observer = (
   return current;
 }
 
-/** Optimised graph → kernels: fuseGroups decides, lowerKernels writes down, narrowTables keeps once what repeats; roundProducts, for targets whose epilogues read rounded products. */
+/**
+ * Optimised graph → kernels: fuseGroups decides, lowerKernels writes down, narrowTables keeps once what repeats. For targets that
+ * ask for it, splitStream keeps the residual stream in 24 bits and roundProducts rounds what epilogues read of products.
+ */
 export function lower(graph: Graph, numerics: Numerics): LoweredModule {
   const module = narrowTables(lowerKernels(fuseGroups(graph), numerics.weights));
-  return numerics.products === 'f20' ? roundProducts(module) : module;
+  const split = numerics.stream === 'f24' ? splitStream(module) : module;
+  return numerics.products === 'f20' ? roundProducts(split) : split;
 }

@@ -1,16 +1,16 @@
 /** Device code that compares a candidate's results with the reference's, and what may differ between them. */
 import type { LaunchShape } from '../../ir/cuda.js';
 import type { BufferDecl, Kernel, KernelModule } from '../../ir/kernel.js';
-import type { DType } from '../../ir/types.js';
+import { isFloat, type BufferDType } from '../../ir/types.js';
 
-/** Unit and entry. Parameters: job, expected, actual, found. */
+/** Unit and entry. Parameters: job, expected, actual, found; then, of bytes, the numbers that they make longer, expected and actual. */
 export const COMPARE_SYMBOL = 'tw_compare';
 const THREADS = 256;
 const MAX_GRID_Y = 32_768;
 
 export const COMPARE_SOURCE = String.raw`// Results of a candidate against the reference's. Jobs: see compare.ts.
 
-/** Types: 0 f32, 1 f16, 2 bf16, 3 i32. */
+/** Types: 0 f32, 1 f16, 2 bf16, 3 i32, 4 the bytes that make bf16 numbers longer. */
 struct tw_compare_job {
   long long stride;
   int rows;
@@ -19,6 +19,7 @@ struct tw_compare_job {
   int hasIndices;   // every fourth column from the third is the column of a maximum
   float relative;
   float absolute;
+  long long upperStride;   // of those bf16 numbers
 };
 
 static __device__ __forceinline__ float tw_value(const void *data, long long index, int type) {
@@ -31,8 +32,13 @@ static __device__ __forceinline__ float tw_value(const void *data, long long ind
   return (bits & 0x8000u) != 0 ? -value : value;
 }
 
+static __device__ __forceinline__ float tw_joined(const void *tails, long long index, const void *uppers, long long above) {
+  const unsigned upper = (unsigned)((const unsigned short *)uppers)[above] << 16;
+  return __uint_as_float(upper + (unsigned)(((const signed char *)tails)[index] * 256) + 128u);
+}
+
 /** found: elements that differ, the first of them (row * columns + column), indices of maxima that differ. */
-extern "C" __global__ void tw_compare(int, int, const void *jobs, const void *expected, const void *actual, void *found) {
+extern "C" __global__ void tw_compare(int, int, const void *jobs, const void *expected, const void *actual, void *found, const void *expectedUpper, const void *actualUpper) {
   const tw_compare_job job = *(const tw_compare_job *)jobs;
   unsigned long long *answers = (unsigned long long *)found;
   for (int row = blockIdx.y; row < job.rows; row += gridDim.y) {
@@ -41,7 +47,9 @@ extern "C" __global__ void tw_compare(int, int, const void *jobs, const void *ex
       bool isSame;
       if (job.type == 3) isSame = ((const int *)expected)[at] == ((const int *)actual)[at];
       else {
-        const float e = tw_value(expected, at, job.type), a = tw_value(actual, at, job.type);
+        const long long above = (long long)row * job.upperStride + column;
+        const float e = job.type == 4 ? tw_joined(expected, at, expectedUpper, above) : tw_value(expected, at, job.type);
+        const float a = job.type == 4 ? tw_joined(actual, at, actualUpper, above) : tw_value(actual, at, job.type);
         if (job.hasIndices != 0 && (column & 3) == 2) {
           if (e != a) atomicAdd(answers + 2, 1ull);
           continue;
@@ -59,10 +67,10 @@ extern "C" __global__ void tw_compare(int, int, const void *jobs, const void *ex
 `;
 
 /** Bytes of the job and of the answers. */
-export const COMPARE_JOB_BYTES = 32;
+export const COMPARE_JOB_BYTES = 40;
 export const COMPARE_FOUND_BYTES = 32;
 
-const TYPES: Readonly<Record<Exclude<DType, 'bool'>, number>> = { f32: 0, f16: 1, bf16: 2, i32: 3 };
+const TYPES: Readonly<Record<Exclude<BufferDType, 'bool'>, number>> = { f32: 0, f16: 1, bf16: 2, i32: 3, u8: 4 };
 
 export interface Tolerance {
   readonly relative: number;
@@ -82,8 +90,8 @@ const REORDERED = 2 ** -16;
  * order; in attention, the rounding of probabilities to the operands' type, which the reference keeps in f32.
  */
 export function toleranceOf(kernel: Kernel, module: KernelModule, { dtype }: Pick<BufferDecl, 'dtype'>): Tolerance {
-  const stored = dtype === 'f16' || dtype === 'bf16' || dtype === 'f32' ? ROUNDING[dtype] : 0;
-  const typeOf = (name: string): DType | undefined => module.buffers.find((b) => b.name === name)?.dtype;
+  const stored = isFloat(dtype) ? ROUNDING[dtype] : 0;
+  const typeOf = (name: string): BufferDType | undefined => module.buffers.find((b) => b.name === name)?.dtype;
   switch (kernel.anchor) {
     case 'gemm':
     case 'logprob': return { relative: 4 * stored + SUMMED, absolute: 2 * stored + SUMMED };
@@ -107,24 +115,27 @@ export interface CompareJob {
 }
 
 export interface Compared {
-  readonly dtype: DType;
+  readonly dtype: BufferDType;
   readonly rows: number;
   readonly columns: number;
   readonly stride: number;
+  /** Of the numbers that bytes make longer. */
+  readonly upperStride?: number;
   readonly tolerance: Tolerance;
-  /** Root mean square of the reference's finite values. */
+  /** Root mean square of the reference's finite values; of bytes, of the numbers that they make longer. */
   readonly scale: number;
   readonly hasIndices: boolean;
 }
 
 /** Throws for booleans, which no kernel writes. */
-export function compareJob({ dtype, rows, columns, stride, tolerance, scale, hasIndices }: Compared): CompareJob {
+export function compareJob({ dtype, rows, columns, stride, upperStride = 0, tolerance, scale, hasIndices }: Compared): CompareJob {
   if (dtype === 'bool') throw new Error('No kernel writes booleans.');
   const view = new DataView(new ArrayBuffer(COMPARE_JOB_BYTES));
   view.setBigInt64(0, BigInt(stride), true);
   [rows, columns, TYPES[dtype], hasIndices ? 1 : 0].forEach((value, i) => view.setInt32(8 + 4 * i, value, true));
   view.setFloat32(24, tolerance.relative, true);
   view.setFloat32(28, tolerance.absolute * scale, true);
+  view.setBigInt64(32, BigInt(upperStride), true);
   return {
     bytes: new Uint8Array(view.buffer),
     launch: {
@@ -138,7 +149,7 @@ export function compareJob({ dtype, rows, columns, stride, tolerance, scale, has
 export const nothingFound = (): BigUint64Array => new BigUint64Array([0n, 2n ** 64n - 1n, 0n, 0n]);
 
 /** Numbers of 16-bit or 32-bit floats. */
-function numbersOf(bytes: ArrayBuffer, dtype: DType): Float32Array {
+function numbersOf(bytes: ArrayBuffer, dtype: 'f32' | 'f16' | 'bf16'): Float32Array {
   if (dtype === 'f32') return new Float32Array(bytes);
   const halves = new Uint16Array(bytes);
   if (dtype === 'bf16') return new Float32Array(Uint32Array.from(halves, (half) => half << 16).buffer);
@@ -150,8 +161,8 @@ function numbersOf(bytes: ArrayBuffer, dtype: DType): Float32Array {
 }
 
 /** Root mean square of a sample's finite values; 0 where there are none. Rows of `columns`, `stride` elements apart. */
-export function scaleOf(bytes: ArrayBuffer, dtype: DType, columns: number, stride: number): number {
-  if (dtype === 'i32' || dtype === 'bool') return 0;
+export function scaleOf(bytes: ArrayBuffer, dtype: BufferDType, columns: number, stride: number): number {
+  if (!isFloat(dtype)) return 0;
   let sum = 0, count = 0;
   numbersOf(bytes, dtype).forEach((value, i) => {
     if (i % stride >= columns || !Number.isFinite(value)) return;

@@ -33,7 +33,8 @@ export async function fillBuffer(fill: DeviceFill, { memory, bytes, buffer, kern
     memory.write(0, integersFor(roles.integers.get(name) ?? { kind: 'position' }, bucketTrees(bucket), Math.min(rows, bytes / 4), seed));
     return;
   }
-  if (dtype === 'bool') {
+  if (dtype === 'bool' || dtype === 'u8') {
+    // Small bytes make every number longer, zero too: 128 and more count back from what was rounded up.
     memory.fill(1);
     return;
   }
@@ -44,5 +45,6 @@ export async function fillBuffer(fill: DeviceFill, { memory, bytes, buffer, kern
   }
   // Rows beyond the micro-batch's stay NaN: no kernel may let them reach its results.
   memory.fill(0xff);
-  await fill.matrix(memory, dtype, Math.min(Math.max(1, rows), Math.floor(bytes / (stride * DTYPE_BYTES[dtype]))), stride, constant === undefined ? { kind: 'random', seed, scale: 1 } : { kind: 'constant', value: constant });
+  const filled = Math.min(Math.max(1, rows), Math.floor(bytes / (stride * DTYPE_BYTES[dtype])));
+  await fill.matrix(memory, dtype, filled, stride, constant === undefined ? { kind: 'random', seed, scale: 1 } : { kind: 'constant', value: constant });
 }

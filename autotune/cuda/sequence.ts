@@ -5,7 +5,7 @@ import type { BufferDecl, Kernel, KernelModule, WeightDecl } from '../../ir/kern
 import { kernelReads, kernelWrites } from '../../ir/kernelAccess.js';
 import { packedBytes, physicalToLogical } from '../../ir/packing.js';
 import type { Bucket } from '../../ir/plan.js';
-import { roundUp } from '../../ir/types.js';
+import { isFloat, roundUp } from '../../ir/types.js';
 import { bufferBytes } from '../../passes/planMemory.js';
 import type { CudaAddon, CudaDevice, CudaMemory, CudaModule, CudaProgram } from '../../runtime/cuda/addon.js';
 import { bindKernel, waitsForPredecessor } from '../../runtime/cuda/bindProgram.js';
@@ -96,6 +96,7 @@ export class SequenceBench {
     const { kernels, capacity } = this.request;
     for (const name of kernelWrites(kernels.at(-1)!)) {
       const buffer = this.bufferOf(name);
+      if (!isFloat(buffer.dtype)) continue;
       const stride = strideOf(buffer, capacity);
       const sample = await this.memories[this.indexOf(name)]!.readAsync(0, Math.min(SAMPLE_BYTES, this.bytesOf(name)));
       if (scaleOf(sample, buffer.dtype, typeof buffer.columns === 'number' ? buffer.columns : stride, stride) === 0) throw new Error(`The last kernel leaves no numbers in ${name}: what the sequence takes would say nothing.`);

@@ -165,8 +165,10 @@ export class CudaWorkbench {
     const buffer = this.bufferOf(name);
     const rows = extentOf(buffer.rows, bucket), columns = extentOf(buffer.columns, bucket);
     const hasIndices = kernel.anchor === 'logprob';
+    const upper = buffer.upper === undefined ? undefined : this.upperOf(buffer.upper);
     const job = compareJob({
-      dtype: buffer.dtype, rows, columns, stride: strideOf(buffer, capacity), tolerance: toleranceOf(kernel, module, buffer), scale: expected.scale, hasIndices,
+      dtype: buffer.dtype, rows, columns, stride: strideOf(buffer, capacity), tolerance: toleranceOf(kernel, module, buffer), scale: (upper ?? expected).scale, hasIndices,
+      ...(upper === undefined ? {} : { upperStride: upper.stride }),
     });
     // Answers first, then the job: slots begin at multiples of 256 bytes or of 16.
     this.found.write(0, nothingFound());
@@ -176,8 +178,9 @@ export class CudaWorkbench {
       slots: [
         { memory: this.found, offset: COMPARE_FOUND_BYTES, bytes: COMPARE_JOB_BYTES }, { memory: expected.memory, offset: 0, bytes },
         { memory, offset: 0, bytes }, { memory: this.found, offset: 0, bytes: COMPARE_FOUND_BYTES },
+        { memory: (upper?.expected ?? expected).memory, offset: 0, bytes: upper?.bytes ?? bytes }, { memory: upper?.actual ?? memory, offset: 0, bytes: upper?.bytes ?? bytes },
       ],
-      launches: [{ name: 'comparison', module: compare, symbol: COMPARE_SYMBOL, tensorMaps: [], launch: job.launch, usesProgrammaticLaunch: false, slots: [0, 1, 2, 3] }],
+      launches: [{ name: 'comparison', module: compare, symbol: COMPARE_SYMBOL, tensorMaps: [], launch: job.launch, usesProgrammaticLaunch: false, slots: [0, 1, 2, 3, 4, 5] }],
     });
     try {
       await program.run({ tokens: 1, rows: 1, inputs: [] });
@@ -188,6 +191,14 @@ export class CudaWorkbench {
     const total = rows * columns;
     if (count > 0n) return `${count} of ${total} elements of ${name} differ from the reference's, the first in row ${Math.floor(Number(first) / columns)}, column ${Number(first) % columns}`;
     return hasIndices && Number(ties) > tiesAllowed(total / 4) ? `${ties} of ${total / 4} maxima of ${name} are at other columns than the reference's` : undefined;
+  }
+
+  /** The bf16 numbers that bytes of the same kernel make longer. */
+  private upperOf(name: string): { readonly expected: Expected; readonly actual: CudaMemory; readonly bytes: number; readonly stride: number; readonly scale: number } {
+    const expected = this.expected.get(name);
+    const placed = this.written().find((each) => each.name === name);
+    if (expected === undefined || placed === undefined) throw new Error(`${this.request.kernel.path} does not write '${name}' beside the bytes that make it longer.`);
+    return { expected, actual: placed.memory, bytes: placed.bytes, stride: strideOf(this.bufferOf(name), this.request.capacity), scale: expected.scale };
   }
 
   private written(): readonly Placed[] {

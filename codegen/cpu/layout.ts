@@ -1,7 +1,7 @@
 /** Where elements lie for generated C: what is common to all targets, panels, and C types. */
 import type { WeightDecl } from '../../ir/kernel.js';
 import { VNNI_DEPTH } from '../../ir/packing.js';
-import type { DType } from '../../ir/types.js';
+import type { BufferDType } from '../../ir/types.js';
 import { roundUp } from '../../ir/types.js';
 import type { Operand } from '../operands.js';
 import { KernelOperands } from '../operands.js';
@@ -9,7 +9,7 @@ import { KernelOperands } from '../operands.js';
 export type { Operand } from '../operands.js';
 export { columnStep, leastCommonMultiple, matricesOf, physicalColumns } from '../operands.js';
 
-export const C_TYPES: Readonly<Record<DType, string>> = { f32: 'float', bf16: 'uint16_t', f16: 'uint16_t', i32: 'int32_t', bool: 'uint8_t' };
+export const C_TYPES: Readonly<Record<BufferDType, string>> = { f32: 'float', bf16: 'uint16_t', f16: 'uint16_t', i32: 'int32_t', bool: 'uint8_t', u8: 'uint8_t' };
 
 /** Names of a module resolved to operands of one kernel; an operand's index is its place in tw_launch.buffers. */
 export class Operands extends KernelOperands {

@@ -1,7 +1,7 @@
 /** Tree attention on a GPU: a block for each tile of queries of each head, a pass for each tree the tile meets. */
 import type { CudaAttentionSchedule, CudaKernelText, LaunchShape } from '../../ir/cuda.js';
 import type { AttentionKernel, KernelModule } from '../../ir/kernel.js';
-import type { DType } from '../../ir/types.js';
+import { isFloat, type BufferDType } from '../../ir/types.js';
 import { floatLiteral } from './literals.js';
 import type { CudaOperands } from './operands.js';
 import { CUDA_TYPES, kernelHead } from './operands.js';
@@ -48,7 +48,7 @@ const slotsOf = (d: number, queries: number): number => (d <= MAX_HEAD_IN_REGIST
 /** Blocks of a multiprocessor that registers must suffice for. */
 const blocksOf = (d: number, threads: number): number => Math.min(MOST_BLOCKS, Math.max(1, Math.floor((d <= MAX_HEAD_OF_MANY ? MANY_THREADS : FEW_THREADS) / threads)));
 
-const is16 = (dtype: DType): dtype is 'bf16' | 'f16' => dtype === 'bf16' || dtype === 'f16';
+const is16 = (dtype: BufferDType): dtype is 'bf16' | 'f16' => dtype === 'bf16' || dtype === 'f16';
 
 function dynamicBytes(kernel: Pick<AttentionKernel, 'headDim'>, { skeleton, queries, keys }: CudaAttentionSchedule): number {
   const d = kernel.headDim;
@@ -64,9 +64,9 @@ export function isLegalAttention(
   const dtypes = new Set([kernel.q, kernel.k, kernel.v].map((name) => module.buffers.find((b) => b.name === name)?.dtype));
   const [dtype] = dtypes;
   if (dtypes.size !== 1 || dtype === undefined) return 'queries, keys and values must be declared with one dtype';
-  if (dtype === 'i32' || dtype === 'bool') return `queries are ${dtype}, not floats`;
+  if (!isFloat(dtype)) return `queries are ${dtype}, not floats`;
   const out = module.buffers.find((b) => b.name === kernel.out)?.dtype;
-  if (out === undefined || out === 'i32' || out === 'bool') return `the result ${kernel.out} is not declared as floats`;
+  if (out === undefined || !isFloat(out)) return `the result ${kernel.out} is not declared as floats`;
   if (heads % kvHeads !== 0) return `${heads} heads cannot share ${kvHeads} heads of keys evenly`;
   if (keys !== ATTENTION_KEYS[skeleton]) return `${skeleton} takes ${ATTENTION_KEYS[skeleton]} keys at a time: answers must not depend on the schedule`;
   if (skeleton === 'mma') {

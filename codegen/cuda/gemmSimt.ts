@@ -8,7 +8,7 @@ import type { EmittedCuda } from './loop.js';
 import type { CudaOperands } from './operands.js';
 import { CUDA_TYPES, kernelHead, leastCommonMultiple, matricesOf, physicalColumns } from './operands.js';
 import type { RowPrologue } from './programs.js';
-import { indent, programsOf, rowPrologue, storeLine, valueOf } from './programs.js';
+import { indent, programsOf, programValues, rowPrologue, storeLine } from './programs.js';
 import type { Site } from './scalarPrinter.js';
 import { Body, RowScope } from './scalarPrinter.js';
 import { render } from './templates.js';
@@ -101,7 +101,7 @@ function epilogue(segment: Segment, operands: CudaOperands, prologue: RowPrologu
     site = own;
   }
   const sums = outputs.filter(({ kind }) => kind === 'rowSum');
-  const values = outputs.map((output) => body.floats(valueOf(output, operands), site)[0]!);
+  const values = outputs.map((output) => programValues(output, body, site)[0]!);
   const then = outputs.map((output, i) => (output.kind === 'rowSum'
     ? `s${sums.indexOf(output)} = ${values[i]!};` : storeLine(operands.get(output.buffer), row, 'column', [values[i]!])));
   const close = sums.map(({ buffer }, i) =>

@@ -2,7 +2,7 @@
 import type { CudaArch, CudaGemmSchedule, CudaSchedule } from '../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../ir/kernel.js';
-import type { DType } from '../../ir/types.js';
+import { isFloat, type BufferDType } from '../../ir/types.js';
 import { parametersOf } from '../signature.js';
 import { isLegalAttention } from './attention.js';
 import type { Contraction } from './contraction.js';
@@ -36,10 +36,10 @@ export function rowValuesOf(kernel: Contraction, module: KernelModule): number {
 }
 
 /** dtypes of the operands, or why nothing reads them. */
-export function contractionTypes(kernel: Contraction, module: KernelModule): { readonly a: DType; readonly w: 'bf16' | 'f16' } | string {
+export function contractionTypes(kernel: Contraction, module: KernelModule): { readonly a: BufferDType; readonly w: 'bf16' | 'f16' } | string {
   const a = module.buffers.find((buffer) => buffer.name === kernel.a)?.dtype;
   if (a === undefined) return `the left operand ${kernel.a} is not declared`;
-  if (a === 'i32' || a === 'bool') return `the left operand ${kernel.a} is ${a}, not floats`;
+  if (!isFloat(a)) return `the left operand ${kernel.a} is ${a}, not floats`;
   let w: 'bf16' | 'f16' | undefined;
   for (const segment of segmentsOf(kernel)) {
     const weight = module.weights.find(({ name }) => name === segment.weight);
@@ -75,7 +75,7 @@ function simt(kernel: Contraction, module: KernelModule, s: CudaGemmSchedule, fa
   return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock ? true : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
 }
 
-function mma(kernel: Contraction, module: KernelModule, s: CudaGemmSchedule, facts: CudaFacts, { a, w }: { readonly a: DType; readonly w: DType }): true | string {
+function mma(kernel: Contraction, module: KernelModule, s: CudaGemmSchedule, facts: CudaFacts, { a, w }: { readonly a: BufferDType; readonly w: BufferDType }): true | string {
   if (s.cluster !== 1) return 'clusters are for wgmma';
   if (a !== w) return `tensor cores want both operands in one dtype: ${kernel.a} is ${a}, the weights are ${w}`;
   const isLogProb = kernel.anchor === 'logprob';

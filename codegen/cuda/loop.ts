@@ -4,7 +4,7 @@ import type { LogProbReduceKernel, LoopKernel } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from '../../ir/kernel.js';
 import type { CudaOperands } from './operands.js';
 import { kernelHead } from './operands.js';
-import { indent, storeLine, valueOf } from './programs.js';
+import { indent, programValues, storeLine } from './programs.js';
 import type { Site } from './scalarPrinter.js';
 import { Body, RowScope } from './scalarPrinter.js';
 import { render } from './templates.js';
@@ -26,7 +26,7 @@ export function emitLoop(kernel: LoopKernel, operands: CudaOperands, schedule: C
   const row = new RowScope(operands, 'row');
   const body = new Body(row);
   const site: Site = { id: 'x', column: 'column', lanes };
-  const values = outputs.map((output) => body.floats(valueOf(output, operands), site));
+  const values = outputs.map((output) => programValues(output, body, site));
   const stores = outputs.flatMap((output, i) => (output.kind === 'store' ? [storeLine(operands.get(output.buffer), row, 'column', values[i]!)] : []));
   const adds = outputs.flatMap((output, i) => (output.kind === 'rowSum' ? [`s${sums.indexOf(output)} = ${values[i]![0]!};`] : []));
   const closes = sums.map(({ buffer }, i) => {

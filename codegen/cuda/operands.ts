@@ -1,6 +1,6 @@
 /** How generated CUDA names memory: C types, bases of buffers, and the head of a kernel. */
 import type { TensorMapDecl } from '../../ir/cuda.js';
-import type { DType } from '../../ir/types.js';
+import type { BufferDType } from '../../ir/types.js';
 import type { Operand } from '../operands.js';
 import { KernelOperands } from '../operands.js';
 
@@ -8,7 +8,7 @@ export type { Operand } from '../operands.js';
 export { leastCommonMultiple, matricesOf, physicalColumns } from '../operands.js';
 
 /** 16-bit floats are kept as bits: NVRTC has no header that names them. */
-export const CUDA_TYPES: Readonly<Record<DType, string>> = { f32: 'float', bf16: 'unsigned short', f16: 'unsigned short', i32: 'int', bool: 'unsigned char' };
+export const CUDA_TYPES: Readonly<Record<BufferDType, string>> = { f32: 'float', bf16: 'unsigned short', f16: 'unsigned short', i32: 'int', bool: 'unsigned char', u8: 'unsigned char' };
 
 /** Names of a module resolved to operands of one kernel; an operand's index is that of the parameter `p<index>`. */
 export class CudaOperands extends KernelOperands {

@@ -43,15 +43,19 @@ export function rowPrologue(programs: readonly Scalar[], operands: CudaOperands)
 export const programsOf = (segments: readonly Pick<Segment, 'outputs'>[]): Scalar[] => segments.flatMap(({ outputs }) => outputs.map(({ value }) => value));
 
 /** What to compute for an output: a store rounds by itself, so a rounding to the same type before it is left out. */
-export function valueOf(output: Output, operands: CudaOperands): Scalar {
+function valueOf(output: Output, operands: CudaOperands): Scalar {
   const { value } = output;
   return output.kind === 'store' && value.op === 'roundBf16' && operands.get(output.buffer).dtype === 'bf16' ? value.a : value;
 }
 
+/** C expressions of an output's values at a site, a lane each: floats, or what buffers of bytes are stored from. */
+export const programValues = (output: Output, body: Body, site: Site): string[] =>
+  (body.row.operands.get(output.buffer).dtype === 'u8' ? body.bytes(output.value, site) : body.floats(valueOf(output, body.row.operands), site));
+
 /** One value pair on its way to memory, for callers that stage results themselves. */
 export interface StoreSite {
   readonly operand: Operand;
-  /** C expressions (float) of the values at column and column + 1. */
+  /** C expressions (float; unsigned for a buffer of bytes) of the values at column and column + 1. */
   readonly values: readonly string[];
   /** C expression (int): logical column, even. */
   readonly column: string;
@@ -218,7 +222,7 @@ function printOutputs(outputs: readonly Output[], site: Site, group: string, bod
   const isFirst = sums.length === 0;
   let sum = 0;
   outputs.forEach((output) => {
-    const values = body.floats(valueOf(output, body.row.operands), site);
+    const values = programValues(output, body, site);
     if (output.kind === 'rowSum') {
       const name = `${fragment.prefix}s${sum++}`;
       if (isFirst) sums.push(name);

@@ -23,12 +23,16 @@ export interface Site {
   readonly loaded?: (buffer: string, access: Access, lane: number) => string | undefined;
 }
 
-/** A printed value, one C expression a lane (one for all lanes where `isRow`): `f` float, `m` int truth. */
+/** A printed value, one C expression a lane (one for all lanes where `isRow`). */
 export interface Value {
   readonly codes: readonly string[];
-  readonly kind: 'f' | 'm';
+  readonly kind: Kind;
   readonly isRow: boolean;
 }
+
+/** `f`: float; `m`: int truth; `u`: unsigned, a byte. */
+type Kind = 'f' | 'm' | 'u';
+const C_KINDS: Readonly<Record<Kind, string>> = { f: 'float', m: 'int', u: 'unsigned' };
 
 const C_BINARY: Readonly<Partial<Record<string, string>>> = { add: '+', sub: '-', mul: '*', div: '/' };
 /** Functions, because compilers contract a·b + c to one rounding where they see fit: other text, other bits. */
@@ -111,20 +115,26 @@ export class Body {
     return Array.from({ length: site.lanes }, (_, lane) => floatOf(value, lane));
   }
 
+  /** The same of a program that makes bytes. */
+  bytes(s: Scalar, site: Site): string[] {
+    const value = this.value(s, site);
+    return Array.from({ length: site.lanes }, (_, lane) => byteOf(value, lane));
+  }
+
   define(type: string, code: string): string {
     const name = `${this.prefix}${this.counter++}`;
     this.lines.push(`const ${type} ${name} = ${code};`);
     return name;
   }
 
-  private rowValue(kind: 'f' | 'm', code: string): Value {
-    return { codes: [this.row.define(`value ${code}`, kind === 'f' ? 'float' : 'int', code)], kind, isRow: true };
+  private rowValue(kind: Kind, code: string): Value {
+    return { codes: [this.row.define(`value ${code}`, C_KINDS[kind], code)], kind, isRow: true };
   }
 
   /** A value of `parts`, computed lane by lane, or once where no part differs between lanes. */
-  private each(kind: 'f' | 'm', lanes: number, parts: readonly Value[], code: (lane: number) => string): Value {
+  private each(kind: Kind, lanes: number, parts: readonly Value[], code: (lane: number) => string): Value {
     if (parts.length > 0 && parts.every((part) => part.isRow)) return this.rowValue(kind, code(0));
-    const codes = Array.from({ length: lanes }, (_, lane) => this.define(kind === 'f' ? 'float' : 'int', code(lane)));
+    const codes = Array.from({ length: lanes }, (_, lane) => this.define(C_KINDS[kind], code(lane)));
     return { codes, kind, isRow: false };
   }
 
@@ -173,6 +183,7 @@ export class Body {
   private unary(op: string, a: Value, site: Site): Value {
     if (op === 'toF32' && a.kind === 'f') return a;
     if (op === 'not') return this.each('m', site.lanes, [a], (lane) => `!${truthOf(a, lane)}`);
+    if (op === 'tailF24') return this.each('u', site.lanes, [a], (lane) => `tw_tail_f24(${floatOf(a, lane)})`);
     const print = UNARY_CODE[op];
     if (print === undefined) throw new Error(`The CUDA printer has no '${op}'.`);
     return this.each('f', site.lanes, [a], (lane) => print(floatOf(a, lane)));
@@ -184,6 +195,7 @@ export class Body {
     if (op === 'and' || op === 'or') {
       return this.each('m', site.lanes, [a, b], (lane) => `(${truthOf(a, lane)} ${op === 'and' ? '&&' : '||'} ${truthOf(b, lane)})`);
     }
+    if (op === 'joinF24') return this.each('f', site.lanes, [a, b], (lane) => `tw_join_f24(${floatOf(a, lane)}, ${byteOf(b, lane)})`);
     if (op === 'div' && isOnePlusExp(divisor)) return print('f', (x, y) => `tw_div_sigmoid(${x}, ${y})`);
     if (op === 'div') return print('f', (x, y) => `${x} / ${y}`);
     const called = C_FUNCTION[op];
@@ -196,17 +208,18 @@ export class Body {
   private load(name: string, access: Access, site: Site): Value {
     const operand = this.row.operands.get(name);
     const { dtype } = operand;
+    const kind = dtype === 'u8' ? 'u' : 'f';
     const known = Array.from({ length: site.lanes }, (_, lane) => site.loaded?.(name, access, lane));
-    if (known.every((code) => code !== undefined)) return { codes: known, kind: 'f', isRow: false };
+    if (known.every((code) => code !== undefined)) return { codes: known, kind, isRow: false };
     if (access.kind === 'row' || (access.kind === 'element' && operand.columns === 1)) {
-      return this.rowValue('f', `tw_load_${dtype}(${this.row.rowPointer(operand, access.via)})`);
+      return this.rowValue(kind, `tw_load_${dtype}(${this.row.rowPointer(operand, access.via)})`);
     }
     const base = access.kind === 'column' ? this.row.operands.base(operand) : this.row.rowPointer(operand, access.via);
     const at = (lane: number): string => (access.kind === 'periodic' ? modulo(`(${columnAt(site, lane)})`, access.period) : columnAt(site, lane));
     const isPaired = site.lanes === 2 && (access.kind === 'column' || operand.stride % 2 === 0) && (access.kind !== 'periodic' || access.period % 2 === 0);
-    if (!isPaired) return this.each('f', site.lanes, [], (lane) => `tw_load_${dtype}(${base} + ${at(lane)})`);
-    const pair = this.define('tw_f2', `tw_load2_${dtype}(${base} + ${at(0)})`);
-    return { codes: [`${pair}.x`, `${pair}.y`], kind: 'f', isRow: false };
+    if (!isPaired) return this.each(kind, site.lanes, [], (lane) => `tw_load_${dtype}(${base} + ${at(lane)})`);
+    const pair = this.define(kind === 'u' ? 'tw_b2' : 'tw_f2', `tw_load2_${dtype}(${base} + ${at(0)})`);
+    return { codes: [`${pair}.x`, `${pair}.y`], kind, isRow: false };
   }
 
   /** sin and cos take their angle in double: position × frequency needs more than a float's bits. */
@@ -228,7 +241,7 @@ export class Body {
 
 const UNARY_CODE: Readonly<Partial<Record<string, (x: string) => string>>> = {
   neg: (x) => `-(${x})`, exp: (x) => `expf(${x})`, log: (x) => `logf(${x})`, sqrt: (x) => `sqrtf(${x})`,
-  rsqrt: (x) => `1.0f / sqrtf(${x})`, roundBf16: (x) => `tw_round_bf16(${x})`, roundF20: (x) => `tw_round_f20(${x})`, toF32: (x) => x,
+  rsqrt: (x) => `1.0f / sqrtf(${x})`, roundBf16: (x) => `tw_round_bf16(${x})`, roundF20: (x) => `tw_round_f20(${x})`, roundF24: (x) => `tw_round_f24(${x})`, toF32: (x) => x,
 };
 
 /**
@@ -240,7 +253,8 @@ export const modulo = (column: string, period: number): string => ((period & (pe
 const columnAt = (site: Site, lane: number): string => (lane === 0 ? site.column : `${site.column} + ${lane}`);
 const codeOf = (value: Value, lane: number): string => (value.isRow ? value.codes[0]! : value.codes[lane]!);
 const floatOf = (value: Value, lane: number): string => (value.kind === 'f' ? codeOf(value, lane) : `(float)${codeOf(value, lane)}`);
-const truthOf = (value: Value, lane: number): string => (value.kind === 'm' ? codeOf(value, lane) : `(${codeOf(value, lane)} != 0.0f)`);
+const truthOf = (value: Value, lane: number): string => (value.kind === 'm' ? codeOf(value, lane) : `(${floatOf(value, lane)} != 0.0f)`);
+const byteOf = (value: Value, lane: number): string => (value.kind === 'u' ? codeOf(value, lane) : `(unsigned)(${codeOf(value, lane)})`);
 
 /** 1 + exp(x): a divisor of at least 1, for which fast division is as good. */
 function isOnePlusExp(s: Scalar): boolean {

@@ -2,7 +2,7 @@
 import type { BufferDecl } from '../../ir/kernel.js';
 import type { Stage } from '../../ir/placement.js';
 import { rowStride, type Plan } from '../../ir/plan.js';
-import { DTYPE_BYTES } from '../../ir/types.js';
+import { DTYPE_BYTES, isFloat } from '../../ir/types.js';
 import { extentOfInput, floatWrites, INPUT_BUFFERS, masksOf, portsOf } from '../ports.js';
 import type { LaunchBinding, NativeLibrary, NativePool, ProgramBinding, Slot, WriteBinding } from './addon.js';
 
@@ -62,7 +62,7 @@ export function bindBucket(request: BindRequest): ProgramBinding {
   const write = (name: string): WriteBinding[] => {
     const buffer = bufferOf(name);
     const { dtype, rows, columns } = buffer;
-    if (dtype === 'i32' || dtype === 'bool') return [];
+    if (!isFloat(dtype)) return [];
     const stride = rowStride(buffer, plan.capacity.tokens, DTYPE_BYTES[dtype]);
     return [{ slot: slotOf(name), dtype, rows, columns, stride, allowsNegativeInfinity: masks.has(name) }];
   };

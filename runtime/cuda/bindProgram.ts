@@ -2,7 +2,7 @@
 import type { CudaKernelText, TensorMapDecl } from '../../ir/cuda.js';
 import type { BufferDecl, Kernel } from '../../ir/kernel.js';
 import { rowStride } from '../../ir/plan.js';
-import { DTYPE_BYTES } from '../../ir/types.js';
+import { DTYPE_BYTES, isFloat } from '../../ir/types.js';
 import { extentOfInput, floatWrites, INPUT_BUFFERS, type Ports, type RuntimePlan } from '../ports.js';
 import type { CudaClock, CudaDevice, CudaLaunchBinding, CudaMemory, CudaModule, CudaProgramBinding, CudaSlot, CudaTensorMapBinding } from './addon.js';
 import { findJob, JOB_BYTES, type FindRange } from './packJob.js';
@@ -118,7 +118,7 @@ export function searchedWrites(plan: RuntimePlan, masks: ReadonlySet<string>): r
     for (const buffer of floatWrites(plan, kernel)) {
       const declared = buffers.get(buffer)!;
       const { dtype, rows, columns } = declared;
-      if (dtype === 'i32' || dtype === 'bool') continue;
+      if (!isFloat(dtype)) continue;
       const stride = rowStride(declared, plan.capacity.tokens, DTYPE_BYTES[dtype]);
       found.push({ index: found.length, launch, buffer, dtype, rows, columns, stride, allowsNegativeInfinity: masks.has(buffer) });
     }

@@ -15,7 +15,7 @@ import type { CpuIsa, CpuSchedule } from '../../ir/plan.js';
 import { ROW_PAD, rowStride } from '../../ir/plan.js';
 import { roundToF16 } from '../../ir/round.js';
 import { roundToBf16 } from '../../ir/scalar.js';
-import type { DType } from '../../ir/types.js';
+import type { BufferDType } from '../../ir/types.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import { runFolder } from '../support/runFolder.js';
 
@@ -90,7 +90,7 @@ function f16Bits(value: number): number {
   return sign | ((e + 15) << 10) | ((v / 2 ** e - 1) * 1024);
 }
 
-export function put(memory: Buffer, index: number, dtype: DType, value: number): void {
+export function put(memory: Buffer, index: number, dtype: BufferDType, value: number): void {
   switch (dtype) {
     case 'f32': memory.writeFloatLE(value, index * 4); break;
     case 'bf16':
@@ -100,11 +100,12 @@ export function put(memory: Buffer, index: number, dtype: DType, value: number):
     case 'f16': memory.writeUInt16LE(f16Bits(value), index * 2); break;
     case 'i32': memory.writeInt32LE(value, index * 4); break;
     case 'bool': memory.writeUInt8(value === 0 ? 0 : 1, index); break;
+    case 'u8': memory.writeUInt8(value, index); break;
     default: dtype satisfies never;
   }
 }
 
-export function take(memory: Buffer, index: number, dtype: DType): number {
+export function take(memory: Buffer, index: number, dtype: BufferDType): number {
   switch (dtype) {
     case 'f32': return memory.readFloatLE(index * 4);
     case 'bf16':
@@ -117,7 +118,8 @@ export function take(memory: Buffer, index: number, dtype: DType): number {
       return e === 31 ? (f === 0 ? sign * Infinity : NaN) : sign * (e === 0 ? f * 2 ** -24 : (1 + f / 1024) * 2 ** (e - 15));
     }
     case 'i32': return memory.readInt32LE(index * 4);
-    case 'bool': return memory.readUInt8(index);
+    case 'bool':
+    case 'u8': return memory.readUInt8(index);
     default: return dtype satisfies never;
   }
 }

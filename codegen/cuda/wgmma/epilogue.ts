@@ -3,37 +3,35 @@ import type { Segment } from '../../../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 import type { Access, Scalar } from '../../../ir/scalar.js';
 import { operands as childrenOf } from '../../../ir/scalar.js';
+import { DTYPE_BYTES } from '../../../ir/types.js';
 import type { CudaOperands, Operand } from '../operands.js';
 import { physicalColumns } from '../operands.js';
-import type { Fragment, RowPrologue, StoreSite, SumSite } from '../programs.js';
-import { firstHalf, fragmentEpilogue, fragmentStep, indent } from '../programs.js';
+import type { Fragment, RowPrologue, SumSite } from '../programs.js';
+import { fragmentEpilogue, fragmentStep, indent } from '../programs.js';
 import { heldProduct } from './held.js';
 import type { WgmmaLayout } from './layout.js';
+import { BatchLoads, QUAD, WideStores, type WideContext } from './wide.js';
 
 /**
  * 8-column groups of an epilogue that are worked on together, by the accumulators of a thread: as many loads in flight as
- * registers allow. `batch`: groups whose operands are loaded before the first is used; `rotated`: the same for rotated
- * pairs, which read two table entries each.
+ * registers allow. `batch`: groups whose operands are loaded before the first is used; `narrow`: the same where none of them
+ * is wider than 16 bits; `rotated`: the same for rotated pairs, which read two table entries each.
  */
 const DEPTHS = [
-  { accumulators: 128, batch: 8, rotated: 32 },
-  { accumulators: 192, batch: 8, rotated: 2 },
-  { accumulators: Infinity, batch: 4, rotated: 2 },
+  { accumulators: 128, batch: 8, narrow: 16, rotated: 32 },
+  { accumulators: 192, batch: 8, narrow: 4, rotated: 2 },
+  { accumulators: Infinity, batch: 4, narrow: 4, rotated: 2 },
 ] as const;
 /** Of the warps that run a relay's epilogue: they hold a row half of products, in 40 registers of 120. */
-const RELAY_DEPTH = { batch: 8, rotated: 8 } as const;
+const RELAY_DEPTH = { batch: 8, narrow: 16, rotated: 8 } as const;
 /** Groups whose results are kept for wide stores where nothing is loaded. */
 const BATCH = 8;
 const DEPTH = 7;
 /** Accumulators of a thread beside which registers are left for sums on their way. */
 const MOST_FOR_SUMS = 192;
-/** Lanes that share a row of a fragment, and so groups that they exchange for wide stores. */
-const QUAD = 4;
 
 /** What is the same for all batches of a segment. */
-interface Context {
-  readonly segment: Segment;
-  readonly operands: CudaOperands;
+interface Context extends WideContext {
   readonly layout: WgmmaLayout;
   /** Row values, by what fragments call them. */
   readonly given: ReadonlyMap<string, string>;
@@ -41,10 +39,6 @@ interface Context {
   readonly loads: readonly Operand[];
   /** Buffers of row sums that quads store four blocks at a time. */
   readonly sums: readonly Operand[];
-  /** Every tile lies inside the segment. */
-  readonly isWhole: boolean;
-  /** Every tile holds whole rotated heads. */
-  readonly holdsWholeHeads: boolean;
 }
 
 /**
@@ -62,7 +56,7 @@ export function epilogueText(segment: Segment, operands: CudaOperands, prologue:
     sums: segment.pairing.kind === 'none' && accumulatorsOf(layout) <= MOST_FOR_SUMS ? segment.outputs.filter(({ kind }) => kind === 'rowSum').map(({ buffer }) => operands.get(buffer)) : [],
     isWhole: physical % tn === 0 && physical === lyingColumns(segment), holdsWholeHeads: segment.pairing.kind === 'rotate' && tn % segment.pairing.headDim === 0,
   };
-  const batch = Math.max(step, Math.floor((context.loads.length > 0 ? depthOf(layout).batch : segment.pairing.kind === 'rotate' ? Math.max(BATCH, depthOf(layout).rotated) : BATCH) / step) * step);
+  const batch = Math.max(step, Math.floor((context.loads.length > 0 ? loadDepth(context) : segment.pairing.kind === 'rotate' ? Math.max(BATCH, depthOf(layout).rotated) : BATCH) / step) * step);
   const declared = indent(context.sums.map((_, i) => `tw_sums s${i}_;`), DEPTH);
   if (groups <= batch) return declared + batchText(context, '0', groups, DEPTH) + indent(lastSums(context, groups), DEPTH);
   const whole = Math.floor(groups / batch);
@@ -105,7 +99,10 @@ function lastSums({ segment, operands, sums, isWhole }: Context, groups: number)
 /** Of a thread. */
 const accumulatorsOf = ({ rowBlocks, wn, columnBlocks }: WgmmaLayout): number => (rowBlocks * wn * columnBlocks) / 2;
 
-const depthOf = (layout: WgmmaLayout): { readonly batch: number; readonly rotated: number } =>
+const loadDepth = ({ layout, loads }: Context): number =>
+  (loads.every(({ dtype }) => DTYPE_BYTES[dtype] <= 2) ? depthOf(layout).narrow : depthOf(layout).batch);
+
+const depthOf = (layout: WgmmaLayout): { readonly batch: number; readonly narrow: number; readonly rotated: number } =>
   (layout.isRelay ? RELAY_DEPTH : DEPTHS.find(({ accumulators }) => accumulatorsOf(layout) <= accumulators)!);
 
 /** Buffers that the segment's programs read at the element itself, each once. */
@@ -126,12 +123,7 @@ function elementLoads({ outputs }: Segment, operands: CudaOperands): Operand[] {
 function batchText(context: Context, first: string, count: number, depth: number): string {
   const { segment, operands, layout: { wn, columnBlocks }, loads, isWhole, holdsWholeHeads, given } = context;
   const origin = first === '0' ? 'column0' : `column0 + 8 * (${first})`;
-  const loaded = loads.map((operand, i) => ({ operand, name: `l${i}_` }));
-  const before = loaded.flatMap(({ operand, name }) => [
-    `tw_f2 ${name}[${count}];`, '#pragma unroll', `for (int group_ = 0; group_ < ${count}; group_++) {`,
-    `  const int column_ = ${origin} + 8 * group_ + 2 * quad;`,
-    `  ${name}[group_] = ${isWhole ? '' : `column_ >= ${segment.columns} ? tw_f2{ 0.0f, 0.0f } : `}tw_load2_${operand.dtype}(${operands.base(operand)} + (long long)row * ${operand.stride} + column_);`, '}',
-  ]);
+  const loaded = new BatchLoads(context, loads, origin, count);
   const wide = new WideStores(context, origin, count);
   const { rotated } = depthOf(context.layout);
   const part = segment.pairing.kind === 'rotate' && count % rotated === 0 ? rotated : count;
@@ -150,10 +142,7 @@ function batchText(context: Context, first: string, count: number, depth: number
         if (columnBlocks === 1) return `acc[m][4 * (${g}) + 2 * h + ${lane}]`;
         return `acc[m * ${columnBlocks} + (${g}) / ${wn / 8}][4 * ((${g}) % ${wn / 8}) + 2 * h + ${lane}]`;
       },
-      loaded: (buffer: string, access: Access, group: string, lane: number) => {
-        const own = access.kind === 'element' && access.via === undefined ? loaded.find(({ operand }) => operand.name === buffer) : undefined;
-        return own === undefined ? undefined : `${own.name}[${group}].${lane === 0 ? 'x' : 'y'}`;
-      },
+      loaded: (buffer: string, access: Access, group: string, lane: number) => (access.kind === 'element' && access.via === undefined ? loaded.element(buffer, group, lane) : undefined),
       store: (site) => wide.store(site),
       ...(context.sums.length === 0 ? {} : { close: (site: SumSite) => takeSum(context, site, `(${offset.length === 0 ? '0' : offset.join(' + ')}) / ${SUM_GROUPS} + ${site.block}`) }),
     };
@@ -162,73 +151,7 @@ function batchText(context: Context, first: string, count: number, depth: number
     programs.push(fragmentEpilogue(segment, operands, fragment, depth + 1));
   }
   const inner = (lines: readonly string[]): string => indent(lines.map((line) => (line.startsWith('#') ? line : `  ${line}`)), depth).replace(/^ +#/gm, '#');
-  return `${indent(['{'], depth)}${inner([...before, ...wide.declarations()])}${programs.join('')}${inner(wide.stores())}${indent(['}'], depth)}`;
-}
-
-/**
- * 16-bit results of a batch: the lanes of a quad exchange words of four groups, so that each stores 16 bytes that lie
- * together. Stores of 4 bytes a lane fill half a sector each, and slow the other warpgroup's product by a few hundredths.
- */
-class WideStores {
-  private readonly words: { readonly name: string; readonly operand: Operand; readonly isPartner: boolean }[] = [];
-  private readonly context: Context;
-  private readonly origin: string;
-  /** 8-column groups of logical columns at each site. */
-  private readonly units: number;
-  private readonly isPossible: boolean;
-  private next = 0;
-  private start = 0;
-
-  constructor(context: Context, origin: string, groups: number) {
-    this.context = context;
-    this.origin = origin;
-    const { pairing, columns } = context.segment;
-    this.units = pairing.kind === 'none' ? groups : groups / 2;
-    this.isPossible = this.units % QUAD === 0 && columns % 8 === 0 && (pairing.kind === 'none' || pairing.width === 8);
-  }
-
-  /** Results in this buffer are stored 16 bytes at a time. */
-  takes(operand: Operand): boolean {
-    return this.isPossible && (operand.dtype === 'bf16' || operand.dtype === 'f16') && operand.stride % 8 === 0;
-  }
-
-  /** The fragment printed next starts at this group of the batch. */
-  startAt(group: number): void {
-    this.next = 0;
-    this.start = this.context.segment.pairing.kind === 'none' ? group : group / 2;
-  }
-
-  /** Keeps the words of a 16-bit output; undefined where it is stored as it is. */
-  store({ operand, values, column }: StoreSite): readonly string[] | undefined {
-    if (!this.takes(operand)) return undefined;
-    const name = `w${this.next++}_`;
-    if (this.next > this.words.length) this.words.push({ name, operand, isPartner: column === 'partner' });
-    return [`${name}[unit_${this.start === 0 ? '' : ` + ${this.start}`}] = tw_pack_${operand.dtype}(${values.join(', ')});`];
-  }
-
-  declarations(): string[] {
-    return this.words.map(({ name }) => `unsigned ${name}[${this.units}] = {};`);
-  }
-
-  stores(): string[] {
-    const { segment: { pairing, columns }, operands, isWhole } = this.context;
-    return this.words.flatMap(({ name, operand, isPartner }) => {
-      const at = '(unit_ + quad)';
-      const column = pairing.kind === 'none' ? [`const int column = ${this.origin} + 8 * ${at};`]
-        : pairing.kind === 'interleave' ? [`const int column = (${this.origin}) / 2 + 8 * ${at};`]
-          : [
-            `const int lying_ = ${this.origin} + 16 * ${at};`,
-            `const int column = ${firstHalf('lying_', pairing.headDim, this.context.holdsWholeHeads)}${isPartner ? ` + ${pairing.headDim / 2}` : ''};`,
-          ];
-      const isInside = isWhole ? '' : ` && ${pairing.kind === 'rotate' ? 'lying_' : 'column'} < ${columns}`;
-      return [
-        '#pragma unroll', `for (int unit_ = 0; unit_ < ${this.units}; unit_ += ${QUAD}) {`,
-        `  const tw_u4 words_ = tw_quad_turn(quad, ${[0, 1, 2, 3].map((i) => `${name}[unit_ + ${i}]`).join(', ')});`,
-        ...column.map((line) => `  ${line}`),
-        `  if (isStored${isInside}) *(tw_u4 *)(${operands.base(operand)} + (long long)row * ${operand.stride} + column) = words_;`, '}',
-      ];
-    });
-  }
+  return `${indent(['{'], depth)}${inner([...loaded.lines(), ...wide.declarations()])}${programs.join('')}${inner(wide.stores())}${indent(['}'], depth)}`;
 }
 
 /** Physical columns before padding. */

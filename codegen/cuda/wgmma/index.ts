@@ -1,6 +1,7 @@
 /** Contractions by Hopper's tensor cores: TMA and mbarriers feed warp-specialised wgmma, in persistent blocks. */
 import type { CudaGemmSchedule, TensorMapDecl } from '../../../ir/cuda.js';
 import type { Segment } from '../../../ir/kernel.js';
+import { kernelReads, kernelWrites } from '../../../ir/kernelAccess.js';
 import type { Contraction } from '../contraction.js';
 import { rowProgramsOf, segmentsOf } from '../contraction.js';
 import type { EmittedCuda } from '../loop.js';
@@ -49,7 +50,10 @@ export function emitWgmma(kernel: Contraction, operands: CudaOperands, schedule:
   }));
   const rowValueCode = rowValueText(prologue, kernel.rows, tm, atOnce);
   const rowsAtOnceStep = PRODUCER_IDLE_WARPS * atOnce;
-  const common = { ...layout, ...wgmmaOperands(layout.wn), mmaType: operands.get(kernel.a).dtype, hasSums: segments.some(({ outputs }) => outputs.some(({ kind }) => kind === 'rowSum')) };
+  const common = {
+    ...layout, ...wgmmaOperands(layout.wn), mmaType: operands.get(kernel.a).dtype, hasSums: segments.some(({ outputs }) => outputs.some(({ kind }) => kind === 'rowSum')),
+    hasBytes: [...kernelReads(kernel), ...kernelWrites(kernel)].some((name) => operands.get(name).dtype === 'u8'),
+  };
   const functions = (kernel.anchor === 'gemm' ? '' : logProbFunctions()) + render('wgmmaFunctions', common);
   const source = functions + render('gemmWgmma', {
     ...common, head: headText(symbol, parameters, tensorMaps), rows: kernel.rows, tm, tn, stages, cluster, raster, kBlocks, prefetch,

@@ -8,7 +8,7 @@ import { buildLlama, type LlamaShape } from '../../../models/llama.js';
 import { lower, optimise, type Numerics } from '../../../passes/pipeline.js';
 import { SHAPE } from '../fixture.js';
 
-const NUMERICS: Numerics = { activations: 'bf16', attention: 'bf16', products: 'f20', weights: { layout: 'kmajor', dtype: 'bf16', pairingWidth: 8 } };
+const NUMERICS: Numerics = { activations: 'bf16', attention: 'bf16', products: 'f20', stream: 'f24', weights: { layout: 'kmajor', dtype: 'bf16', pairingWidth: 8 } };
 
 /** LLaMA-33B's widths, two layers of it. */
 export const WIDE: LlamaShape = { hiddenSize: 6656, intermediateSize: 17_920, layers: 2, heads: 52, kvHeads: 52, headDim: 128, vocabSize: 32_000, rmsNormEps: 1e-5, tieWordEmbeddings: false };

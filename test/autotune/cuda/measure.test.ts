@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import koffi from 'koffi';
 import { afterAll, describe, expect, it } from 'vitest';
-import { COMPARE_FOUND_BYTES, compareJob, COMPARE_SOURCE, COMPARE_SYMBOL, nothingFound, scaleOf } from '../../../autotune/cuda/compare.js';
+import { COMPARE_FOUND_BYTES, compareJob, type CompareJob, COMPARE_SOURCE, COMPARE_SYMBOL, nothingFound, scaleOf } from '../../../autotune/cuda/compare.js';
 import { CudaMeasurer, isDeviceHung, type CudaMeasurerOptions } from '../../../autotune/cuda/measure.js';
 import { median } from '../../../autotune/database.js';
 import type { FinalRequest } from '../../../autotune/finals.js';
@@ -36,10 +36,10 @@ static inline float __uint_as_float(unsigned u) { float f; std::memcpy(&f, &u, 4
 static inline void atomicMin(unsigned long long *at, unsigned long long v) { if (v < *at) *at = v; }
 static inline void atomicAdd(unsigned long long *at, unsigned long long v) { *at += v; }
 ${COMPARE_SOURCE}
-extern "C" void compare(unsigned threads, unsigned gx, unsigned gy, void *job, void *e, void *a, void *f) {
+extern "C" void compare(unsigned threads, unsigned gx, unsigned gy, void *job, void *e, void *a, void *f, void *eu, void *au) {
   blockDim = {threads, 1}; gridDim = {gx, gy};
   for (blockIdx.y = 0; blockIdx.y < gy; blockIdx.y++) for (blockIdx.x = 0; blockIdx.x < gx; blockIdx.x++)
-    for (threadIdx.x = 0; threadIdx.x < threads; threadIdx.x++) tw_compare(0, 0, job, e, a, f);
+    for (threadIdx.x = 0; threadIdx.x < threads; threadIdx.x++) tw_compare(0, 0, job, e, a, f, eu, au);
 }
 /* Numbers near one, whether read as halves or as floats, from byte \`from\` on; one of them is \`odd\`. */
 extern "C" void put(unsigned short *p, unsigned long long bytes, unsigned long long from, int odd) {
@@ -54,7 +54,7 @@ function build(): { compare: FakeKernel; put: (pointer: bigint, bytes: number, f
   const { status, stderr } = spawnSync('g++', ['-std=c++17', '-O1', '-Wall', '-Wextra', '-Werror', '-shared', '-fPIC', source, '-o', library], { encoding: 'utf8' });
   if (status !== 0) throw new Error(stderr);
   const loaded = koffi.load(library);
-  const compare = loaded.func('void compare(uint32_t, uint32_t, uint32_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t)');
+  const compare = loaded.func('void compare(uint32_t, uint32_t, uint32_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t)');
   const put = loaded.func('void put(uintptr_t, uint64_t, uint64_t, int)');
   const count = (extent: LaunchShape['gridX']): number => (extent.kind === 'constant' ? extent.count : NaN);
   return {
@@ -70,10 +70,12 @@ describe.skipIf(!hasCxx())('the comparison', () => {
 
   /** [elements that differ, the first, maxima that differ] */
   function found(dtype: 'f32' | 'f16' | 'bf16', expected: NodeJS.TypedArray, actual: NodeJS.TypedArray, hasIndices = false): number[] {
-    const { bytes, launch } = compareJob({ dtype, rows: 2, columns: 4, stride: 5, tolerance: { relative: 2 ** -7, absolute: 2 ** -8 }, scale: 1, hasIndices });
+    return differing(compareJob({ dtype, rows: 2, columns: 4, stride: 5, tolerance: { relative: 2 ** -7, absolute: 2 ** -8 }, scale: 1, hasIndices }), [expected, actual, expected, actual]);
+  }
+  function differing({ bytes, launch }: CompareJob, [expected, actual, ...uppers]: readonly NodeJS.TypedArray[]): number[] {
     const answers = nothingFound();
     expect(answers.byteLength).toBe(COMPARE_FOUND_BYTES);
-    compare(launch, 0, 0, [bytes, expected, actual, answers].map((array) => koffi.address(array)));
+    compare(launch, 0, 0, [bytes, expected!, actual!, answers, ...uppers].map((array) => koffi.address(array)));
     return [...answers].slice(0, 3).map(Number);
   }
   const NONE = Number(2n ** 64n - 1n);
@@ -104,6 +106,19 @@ describe.skipIf(!hasCxx())('the comparison', () => {
     expect(found('bf16', bf16, Uint16Array.from(bf16, (h, i) => (i === 8 ? 0x4125 : h)))).toEqual([1, 7, 0]);
     expect(scaleOf(Uint16Array.of(0x4000, 0x4000, 0x7c00, 0xc000).buffer, 'f16', 3, 4)).toBe(2);
     expect(scaleOf(Uint16Array.of(0x4000, 0xc000).buffer, 'bf16', 2, 2)).toBe(2);
+  });
+
+  it('compares the numbers that bytes make longer', () => {
+    const upper = (...bits: number[]): Uint16Array => Uint16Array.of(0x3f80, 0, ...bits, 0x3f80);
+    const job = compareJob({ dtype: 'u8', rows: 2, columns: 1, stride: 3, upperStride: 2, tolerance: { relative: 2 ** -12, absolute: 0 }, scale: 1, hasIndices: false });
+    const of = (tail: number): Uint8Array => Uint8Array.of(7, 0, 0, tail);
+    const differs = (expected: [number, number], actual: [number, number]): number[] => differing(job, [of(expected[1]), of(actual[1]), upper(expected[0]), upper(actual[0])]);
+    expect(differs([0xc000, 5], [0xc000, 6])).toEqual([0, NONE, 0]);
+    expect(differs([0xc000, 5], [0xc000, 105])).toEqual([1, 1, 0]);
+    // 1 and 127 beside 1 + 2⁻⁷ less 128: the same number but for the last place.
+    expect(differs([0x3f80, 127], [0x3f81, 128])).toEqual([0, NONE, 0]);
+    expect(differs([0x3f80, 127], [0x3f80, 128])).toEqual([1, 1, 0]);
+    expect(differs([0x7fc0, 127], [0x3f80, 127])).toEqual([1, 1, 0]);
   });
 });
 

@@ -250,7 +250,7 @@ describe('tuneCuda', () => {
     for (const { tokens } of BUCKETS) expect(layerOf(rows, tokens).some((row) => row.bestSeconds! < row.defaultSeconds!)).toBe(true);
     // Each round is heard of.
     const { at, request: { seconds } } = machine.held[0]!;
-    expect(heard.filter((elapsed) => elapsed > at && elapsed < at + seconds)).toHaveLength(FINAL_ROUNDS - 1);
+    expect(heard.filter((elapsed) => elapsed > at && elapsed < at + seconds - 1e-6)).toHaveLength(FINAL_ROUNDS - 1);
     database.close();
   });
 

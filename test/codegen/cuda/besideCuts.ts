@@ -1,7 +1,16 @@
-/** What a contraction may give where a product lies beside a cut of roundF20: float32 and float64 fall to different sides. */
-import type { GemmKernel } from '../../../ir/kernel.js';
+/** What a contraction may give where products lie beside a cut of roundF20: float32 and float64 fall to different sides. */
+import type { BufferDecl, GemmKernel, Output } from '../../../ir/kernel.js';
+import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 import { interpretKernel } from '../../../ir/kernelInterpreter.js';
 import { mapScalar, type Scalar } from '../../../ir/scalar.js';
+
+type Environment = Parameters<typeof interpretKernel>[1];
+
+/** Least and largest right value of each element. */
+export interface Range {
+  readonly low: Float64Array;
+  readonly high: Float64Array;
+}
 
 /** `value` with its products moved before they are cut: by `own`, and those that rotateHalf or the second matrix of a pair brings by `other`. */
 function moved(value: Scalar, own: number, other: number): Scalar {
@@ -11,11 +20,50 @@ function moved(value: Scalar, own: number, other: number): Scalar {
   return by(rotated, own, other);
 }
 
-/** The kernel's results in float64 with products as they are, `delta` less and `delta` more: each of them is right. */
-export function besideCuts(kernel: GemmKernel, env: Parameters<typeof interpretKernel>[1], delta: number): Map<string, Float64Array>[] {
-  const near = [0, -delta, delta];
-  return near.flatMap((own) => near.map((other) => {
-    const segments = kernel.segments.map((segment) => ({ ...segment, outputs: segment.outputs.map((output) => ({ ...output, value: moved(output.value, own, other) })) }));
-    return interpretKernel({ ...kernel, segments }, env);
+/** Runs `outputs` of each segment, whatever they are called, as stores of whole rows: results by segment and output. */
+function storesOf(kernel: GemmKernel, env: Environment, outputs: (segment: number) => readonly Scalar[]): Float64Array[][] {
+  const name = (segment: number, i: number): string => `beside_${segment}_${i}`;
+  const declared: BufferDecl[] = [];
+  const segments = kernel.segments.map((segment, s) => ({
+    ...segment,
+    outputs: outputs(s).map((value, i): Output => {
+      declared.push({ name: name(s, i), dtype: 'f32', rows: kernel.rows, columns: segment.columns, space: 'arena' });
+      return { kind: 'store', buffer: name(s, i), value };
+    }),
   }));
+  const got = interpretKernel({ ...kernel, segments }, { ...env, decls: { ...env.decls, buffers: [...env.decls.buffers, ...declared] } });
+  return kernel.segments.map((_, s) => outputs(s).map((_value, i) => got.get(name(s, i))!));
+}
+
+/** Usual size of the finite values. */
+export function usual(values: Float64Array): number {
+  let [sum, count] = [0, 0];
+  for (const x of values) if (Number.isFinite(x)) [sum, count] = [sum + Math.abs(x), count + 1];
+  return sum / Math.max(1, count);
+}
+
+/** What is stored for `output`, element by element; of a tail, the whole number that it belongs to. */
+const elementOf = ({ value }: Output): Scalar => (value.op === 'tailF24' ? { op: 'roundF24', a: value.a } : value);
+
+const blockSums = (values: Float64Array, columns: number): Float64Array => {
+  const blocks = Math.ceil(columns / ROW_SUM_BLOCK);
+  const sums = new Float64Array((values.length / columns) * blocks);
+  values.forEach((x, i) => { sums[Math.floor(i / columns) * blocks + Math.floor((i % columns) / ROW_SUM_BLOCK)]! += x; });
+  return sums;
+};
+
+/** What each buffer may hold if products are off by `error` of their usual size before they are cut. */
+export function besideCuts(kernel: GemmKernel, env: Environment, error: number): Map<string, Range> {
+  const products = storesOf(kernel, env, () => [{ op: 'acc', index: 0 }]).map(([product]) => usual(product!));
+  const near = [0, -1, 1];
+  const runs = near.flatMap((own) => near.map((other) =>
+    storesOf(kernel, env, (s) => kernel.segments[s]!.outputs.map((output) => moved(elementOf(output), own * error * products[s]!, other * error * products[s]!)))));
+  return new Map(kernel.segments.flatMap((segment, s) => segment.outputs.map(({ kind, buffer }, i) => {
+    const each = runs.map((run) => run[s]![i]!);
+    const extreme = (pick: (...values: number[]) => number): Float64Array => {
+      const values = each[0]!.map((_, e) => pick(...each.map((run) => run[e]!)));
+      return kind === 'rowSum' ? blockSums(values, segment.columns) : values;
+    };
+    return [buffer, { low: extreme(Math.min), high: extreme(Math.max) }] as const;
+  })));
 }

@@ -5,9 +5,10 @@ import { LOGPROB_BLOCK, type BufferDecl, type Kernel, type KernelModule, type Lo
 import { kernelWrites } from '../../../ir/kernelAccess.js';
 import { interpretKernel, logicalWeight, type RawTensor } from '../../../ir/kernelInterpreter.js';
 import { ROW_PAD, rowStride, type CudaPlan } from '../../../ir/plan.js';
-import { DTYPE_BYTES, roundUp, type DType } from '../../../ir/types.js';
+import { joinF24 } from '../../../ir/scalar.js';
+import { DTYPE_BYTES, roundUp, type BufferDType } from '../../../ir/types.js';
 import { aligned, put, take } from '../harness.js';
-import { besideCuts } from './besideCuts.js';
+import { besideCuts, usual, type Range } from './besideCuts.js';
 import { packForGpu } from './emulate.js';
 
 /** NaN in every float type, −1 as an index. */
@@ -48,8 +49,8 @@ export interface CheckOptions {
   readonly where: string;
 }
 
-/** One rounding of a stored value, relative. */
-const ROUNDING: Readonly<Partial<Record<DType, number>>> = { bf16: 2 ** -8, f16: 2 ** -11 };
+/** One rounding of a stored value, relative; of bytes, of the numbers that they make longer. */
+const ROUNDING: Readonly<Partial<Record<BufferDType, number>>> = { bf16: 2 ** -8, f16: 2 ** -11, u8: 2 ** -16 };
 /** What sums in f32 lose against float64, in units of a buffer's usual value: tensor cores add with fewer bits than f32 has. */
 const SUMMED = 1e-4;
 /** Logits that are this near each other, in units of their summed terms, may be taken for one another. */
@@ -113,13 +114,6 @@ class Memory {
   }
 }
 
-/** Usual size of the finite values. */
-function usual(values: Float64Array): number {
-  let [sum, count] = [0, 0];
-  for (const x of values) if (Number.isFinite(x)) [sum, count] = [sum + Math.abs(x), count + 1];
-  return sum / Math.max(1, count);
-}
-
 /** Most problems that are told. */
 const TOLD = 12;
 
@@ -129,6 +123,8 @@ class Checker {
   private readonly memory: Memory;
   /** What each buffer holds that was given or written. */
   private readonly values: Map<string, Float64Array>;
+  /** What the kernel being checked may also give; made when it is asked for. */
+  private beside: ReadonlyMap<string, Range> | undefined;
 
   constructor(options: CheckOptions) {
     this.options = options;
@@ -145,6 +141,7 @@ class Checker {
     const { kernel, texts } = checked;
     const { sizes, capacity, launch, where } = this.options;
     const want = interpretKernel(kernel, this.environment());
+    this.beside = undefined;
     const written = [...kernelWrites(kernel)].map((name) => this.memory.declared(name));
     const first = new Map<string, Map<string, Float64Array>>();
     let kept: { readonly bytes: Buffer; readonly name: string }[] = [];
@@ -160,7 +157,7 @@ class Checker {
       const order = 'skeleton' in schedule ? schedule.skeleton : schedule.kind;
       const others = first.get(order);
       for (const decl of written) {
-        const problem = this.problem(kernel, decl, got.get(decl.name)!, want.get(decl.name)!) ?? differs(decl, got.get(decl.name)!, others?.get(decl.name));
+        const problem = this.problem(kernel, decl, numbersOf(decl, got), numbersOf(decl, want)) ?? differs(decl, got.get(decl.name)!, others?.get(decl.name));
         if (problem !== undefined) this.problems.push(`${where}: ${describe(checked, schedule)}: ${problem}`);
       }
       // What later kernels would read is wrong.
@@ -188,13 +185,16 @@ class Checker {
     const attended = kernel.anchor !== 'attention' ? 0
       : 1.5 * (ROUNDING[this.memory.declared(kernel.v).dtype] ?? 0) * this.values.get(kernel.v)!.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
     const allowed = (x: number): number => SUMMED * Math.max(scale, Math.abs(x)) + 2.05 * rounding * Math.abs(x) + attended;
-    let beside: ReturnType<typeof besideCuts> | undefined;
     // Both sides are rounded: beside a tie they may be a whole unit in the last place apart, which is twice the error of rounding.
     for (let i = 0; i < want.length; i++) {
       const [x, y] = [want[i]!, got[i]!];
       if (x === y || Math.abs(x - y) <= allowed(x)) continue;
-      beside ??= kernel.anchor === 'gemm' ? besideCuts(kernel, this.environment(), SUMMED * scale) : [];
-      if (beside.some((near) => Math.abs(near.get(decl.name)![i]! - y) <= allowed(near.get(decl.name)![i]!))) continue;
+      if (kernel.anchor === 'gemm') {
+        this.beside ??= besideCuts(kernel, this.environment(), SUMMED);
+        const range = this.beside.get(decl.name)!;
+        const [low, high] = [range.low[i]!, range.high[i]!];
+        if (y >= low - allowed(low) && y <= high + allowed(high)) continue;
+      }
       if (kernel.anchor === 'logprob' && i % 4 === 2 && this.isTie(kernel, Math.floor((i * this.options.sizes.R) / want.length), x, y)) continue;
       return `element ${i} of ${decl.name} is ${y}, not ${x}`;
     }
@@ -214,6 +214,10 @@ class Checker {
     return Math.abs(difference) <= TIE * size;
   }
 }
+
+/** What a buffer holds; of bytes, the numbers that they make longer. */
+export const numbersOf = ({ name, upper }: BufferDecl, values: ReadonlyMap<string, Float64Array>): Float64Array =>
+  (upper === undefined ? values.get(name)! : values.get(name)!.map((tail, i) => joinF24(values.get(upper)![i]!, tail)));
 
 function differs({ name }: BufferDecl, got: Float64Array, other: Float64Array | undefined): string | undefined {
   const at = other === undefined ? -1 : got.findIndex((x, i) => !Object.is(x, other[i]));

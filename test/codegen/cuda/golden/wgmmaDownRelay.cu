@@ -200,7 +200,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_444
 #pragma unroll
                   for (int group_ = 0; group_ < 8; group_++) {
                     const int column_ = column0 + 8 * (batch_ * 8) + 8 * group_ + 2 * quad;
-                    l0_[group_] = column_ >= 256 ? tw_f2{ 0.0f, 0.0f } : tw_load2_f32(((float *)p2) + (long long)row * 256 + column_);
+                    l0_[group_] = column_ >= 256 ? tw_f2{} : tw_load2_f32(((float *)p2) + (long long)row * 256 + column_);
                   }
                   unsigned w0_[8] = {};
                   {
@@ -244,7 +244,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_444
 #pragma unroll
                 for (int group_ = 0; group_ < 4; group_++) {
                   const int column_ = column0 + 8 * (8) + 8 * group_ + 2 * quad;
-                  l0_[group_] = column_ >= 256 ? tw_f2{ 0.0f, 0.0f } : tw_load2_f32(((float *)p2) + (long long)row * 256 + column_);
+                  l0_[group_] = column_ >= 256 ? tw_f2{} : tw_load2_f32(((float *)p2) + (long long)row * 256 + column_);
                 }
                 unsigned w0_[4] = {};
                 {
@@ -373,7 +373,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_444
 #pragma unroll
                   for (int group_ = 0; group_ < 8; group_++) {
                     const int column_ = column0 + 8 * (batch_ * 8) + 8 * group_ + 2 * quad;
-                    l0_[group_] = column_ >= 256 ? tw_f2{ 0.0f, 0.0f } : tw_load2_f32(((float *)p2) + (long long)row * 256 + column_);
+                    l0_[group_] = column_ >= 256 ? tw_f2{} : tw_load2_f32(((float *)p2) + (long long)row * 256 + column_);
                   }
                   unsigned w0_[8] = {};
                   {
@@ -417,7 +417,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_444
 #pragma unroll
                 for (int group_ = 0; group_ < 4; group_++) {
                   const int column_ = column0 + 8 * (8) + 8 * group_ + 2 * quad;
-                  l0_[group_] = column_ >= 256 ? tw_f2{ 0.0f, 0.0f } : tw_load2_f32(((float *)p2) + (long long)row * 256 + column_);
+                  l0_[group_] = column_ >= 256 ? tw_f2{} : tw_load2_f32(((float *)p2) + (long long)row * 256 + column_);
                 }
                 unsigned w0_[4] = {};
                 {

@@ -1,0 +1,177 @@
+/**
+ * Wide loads and stores in a batch of an epilogue's column groups. A lane of a quad owns two columns of every group; in memory the
+ * columns of a group lie together. So the quad exchanges what it has of four groups: each lane loads or stores a whole group,
+ * 16 bytes of 16-bit elements, and works on the columns that are its own. Stores of 4 bytes a lane fill half a sector each,
+ * and slow the product beside them by a few hundredths.
+ */
+import type { Segment } from '../../../ir/kernel.js';
+import type { CudaOperands, Operand } from '../operands.js';
+import type { StoreSite } from '../programs.js';
+import { firstHalf } from '../programs.js';
+
+/** Lanes that share a row of a fragment, and so groups that they exchange words of. */
+export const QUAD = 4;
+
+/** A segment's epilogue, as far as its memory goes. */
+export interface WideContext {
+  readonly segment: Segment;
+  readonly operands: CudaOperands;
+  /** Every tile lies inside the segment. */
+  readonly isWhole: boolean;
+  /** Every tile holds whole rotated heads. */
+  readonly holdsWholeHeads: boolean;
+}
+
+/** Whether `operand` is read or written by whole groups, `units` of them in a batch. */
+function isWide({ dtype, stride }: Operand, { columns, pairing }: Segment, units: number): boolean {
+  const isNarrow = dtype === 'bf16' || dtype === 'f16' || (dtype === 'u8' && pairing.kind === 'none');
+  return isNarrow && units % QUAD === 0 && columns % 8 === 0 && stride % 8 === 0;
+}
+
+/** How a lane has its elements of a batch: words of two neighbours, of one group or, as bytes, of two. */
+const wordsOf = ({ dtype }: Operand, groups: number): number => (dtype === 'u8' ? groups / 2 : groups);
+const wordOf = (name: string, { dtype }: Operand, group: string): string => (dtype === 'u8' ? `${name}[(${group}) / 2]` : `${name}[${group}]`);
+/** What a lane loads or stores of a group. */
+const accessType = ({ dtype }: Operand): string => (dtype === 'u8' ? 'tw_u2' : 'tw_u4');
+/** The words of the four groups from `unit_` on. */
+const unitWords = (name: string, { dtype }: Operand): string[] => (dtype === 'u8' ? [0, 1].map((i) => `${name}[unit_ / 2 + ${i}]`) : [0, 1, 2, 3].map((i) => `${name}[unit_ + ${i}]`));
+const FIELDS = ['x', 'y', 'z', 'w'] as const;
+
+/** Buffers that an epilogue without pairs reads at the element itself, loaded before they are used. */
+export class BatchLoads {
+  private readonly list: readonly Loaded[];
+  private readonly context: WideContext;
+  private readonly origin: string;
+  private readonly count: number;
+
+  constructor(context: WideContext, loads: readonly Operand[], origin: string, count: number) {
+    this.context = context;
+    this.origin = origin;
+    this.count = count;
+    this.list = loads.map((operand, i) => ({ operand, name: `l${i}_`, isWide: isWide(operand, context.segment, count) }));
+  }
+
+  /** All of them are on their way before the first is waited for. */
+  lines(): string[] {
+    return [...this.list.flatMap((each) => this.load(each)), ...this.list.flatMap((each) => this.exchange(each))];
+  }
+
+  /** C expression of an element: float, or unsigned of a byte. `group`: of the batch, constant once loops are unrolled. */
+  element(buffer: string, group: string, lane: number): string | undefined {
+    const own = this.list.find(({ operand }) => operand.name === buffer);
+    if (own === undefined) return undefined;
+    const { operand, name } = own;
+    if (!own.isWide) return `${name}[${group}].${lane === 0 ? 'x' : 'y'}`;
+    const word = wordOf(name, operand, group);
+    switch (operand.dtype) {
+      case 'bf16': return `__uint_as_float(${lane === 0 ? `${word} << 16` : `${word} & 0xffff0000u`})`;
+      case 'f16': return `tw_from_f16((unsigned short)(${word}${lane === 0 ? '' : ' >> 16'}))`;
+      default: return `(${word} >> (16 * ((${group}) % 2) + ${8 * lane}) & 255u)`;
+    }
+  }
+
+  private load({ operand, name, isWide: isGroup }: Loaded): string[] {
+    const { operands, segment: { columns }, isWhole } = this.context;
+    const type = isGroup ? accessType(operand) : operand.dtype === 'u8' ? 'tw_b2' : 'tw_f2';
+    const guard = isWhole ? '' : `column_ >= ${columns} ? ${type}{} : `;
+    const from = `${operands.base(operand)} + (long long)row * ${operand.stride} + column_`;
+    if (!isGroup) {
+      return [
+        `${type} ${name}[${this.count}];`, '#pragma unroll', `for (int group_ = 0; group_ < ${this.count}; group_++) {`,
+        `  const int column_ = ${this.origin} + 8 * group_ + 2 * quad;`, `  ${name}[group_] = ${guard}tw_load2_${operand.dtype}(${from});`, '}',
+      ];
+    }
+    return [
+      `unsigned ${name}[${wordsOf(operand, this.count)}];`, '#pragma unroll', `for (int unit_ = 0; unit_ < ${this.count}; unit_ += ${QUAD}) {`,
+      `  const int column_ = ${this.origin} + 8 * (unit_ + quad);`, `  const ${type} words_ = ${guard}*(const ${type} *)(${from});`,
+      ...unitWords(name, operand).map((word, i) => `  ${word} = words_.${FIELDS[i]!};`), '}',
+    ];
+  }
+
+  private exchange({ operand, name, isWide: isGroup }: Loaded): string[] {
+    if (!isGroup) return [];
+    const words = unitWords(name, operand);
+    return [
+      '#pragma unroll', `for (int unit_ = 0; unit_ < ${this.count}; unit_ += ${QUAD}) {`, `  const ${accessType(operand)} words_ = ${exchanged(name, operand)};`,
+      ...words.map((word, i) => `  ${word} = words_.${FIELDS[i]!};`), '}',
+    ];
+  }
+}
+
+/** C expression of what a lane has of the four groups from `unit_` on after the quad's exchange: its own columns for a group that lies together, and back. */
+const exchanged = (name: string, operand: Operand): string => `tw_quad_turn${operand.dtype === 'u8' ? '_bytes' : ''}(quad, ${unitWords(name, operand).join(', ')})`;
+
+interface Loaded {
+  readonly operand: Operand;
+  readonly name: string;
+  readonly isWide: boolean;
+}
+
+interface Kept {
+  readonly name: string;
+  readonly operand: Operand;
+  readonly isPartner: boolean;
+}
+
+/** 16-bit and 8-bit results of a batch, kept until a quad can store them. */
+export class WideStores {
+  private readonly words: Kept[] = [];
+  private readonly context: WideContext;
+  private readonly origin: string;
+  /** 8-column groups of logical columns at each site. */
+  private readonly units: number;
+  private next = 0;
+  private start = 0;
+
+  constructor(context: WideContext, origin: string, groups: number) {
+    this.context = context;
+    this.origin = origin;
+    this.units = context.segment.pairing.kind === 'none' ? groups : groups / 2;
+  }
+
+  /** Results in this buffer are stored by whole groups. */
+  takes(operand: Operand): boolean {
+    const { pairing } = this.context.segment;
+    return (pairing.kind === 'none' || pairing.width === 8) && isWide(operand, this.context.segment, this.units);
+  }
+
+  /** The fragment printed next starts at this group of the batch. */
+  startAt(group: number): void {
+    this.next = 0;
+    this.start = this.context.segment.pairing.kind === 'none' ? group : group / 2;
+  }
+
+  /** Keeps the words of an output; undefined where it is stored as it is. */
+  store({ operand, values, column }: StoreSite): readonly string[] | undefined {
+    if (!this.takes(operand)) return undefined;
+    const name = `w${this.next++}_`;
+    if (this.next > this.words.length) this.words.push({ name, operand, isPartner: column === 'partner' });
+    const unit = `unit_${this.start === 0 ? '' : ` + ${this.start}`}`;
+    if (operand.dtype === 'u8') return [`${wordOf(name, operand, unit)} |= (${values[0]!} | ${values[1]!} << 8) << 16 * ((${unit}) % 2);`];
+    return [`${name}[${unit}] = tw_pack_${operand.dtype}(${values.join(', ')});`];
+  }
+
+  declarations(): string[] {
+    return this.words.map(({ name, operand }) => `unsigned ${name}[${wordsOf(operand, this.units)}] = {};`);
+  }
+
+  stores(): string[] {
+    const { segment: { pairing, columns }, operands, isWhole } = this.context;
+    return this.words.flatMap(({ name, operand, isPartner }) => {
+      const at = '(unit_ + quad)';
+      const column = pairing.kind === 'none' ? [`const int column = ${this.origin} + 8 * ${at};`]
+        : pairing.kind === 'interleave' ? [`const int column = (${this.origin}) / 2 + 8 * ${at};`]
+          : [
+            `const int lying_ = ${this.origin} + 16 * ${at};`,
+            `const int column = ${firstHalf('lying_', pairing.headDim, this.context.holdsWholeHeads)}${isPartner ? ` + ${pairing.headDim / 2}` : ''};`,
+          ];
+      const isInside = isWhole ? '' : ` && ${pairing.kind === 'rotate' ? 'lying_' : 'column'} < ${columns}`;
+      return [
+        '#pragma unroll', `for (int unit_ = 0; unit_ < ${this.units}; unit_ += ${QUAD}) {`,
+        `  const ${accessType(operand)} words_ = ${exchanged(name, operand)};`,
+        ...column.map((line) => `  ${line}`),
+        `  if (isStored${isInside}) *(${accessType(operand)} *)(${operands.base(operand)} + (long long)row * ${operand.stride} + column) = words_;`, '}',
+      ];
+    });
+  }
+}
