@@ -97,8 +97,10 @@ export interface Fragment {
   readonly isWhole: boolean;
   /** From RowPrologue.given. Every dear row value must be here: a warp's rows differ. */
   readonly given: ReadonlyMap<string, string>;
-  /** Stores by the caller (through shared memory): statements, or undefined for a store to global memory. */
+  /** What the caller stores later: statements that keep the values of any row, stored or not; undefined for a store to global memory at once. */
   readonly store?: (site: StoreSite) => readonly string[] | undefined;
+  /** Guard what the caller keeps as stores are guarded. */
+  readonly guardsKept?: boolean;
   /** Row sums closed by the caller, who runs these statements for each block: undefined for the sum of a quad, stored by one lane. */
   readonly close?: (site: SumSite) => readonly string[];
   /** Loads that the caller has already, at logical column + lane of the group: see Site.loaded. */
@@ -139,8 +141,10 @@ export function fragmentEpilogue(segment: Segment, operands: CudaOperands, fragm
   const sums: string[] = [];
   const printed = sites.list.map(({ site, group }) => printOutputs(outputs, site, group, body, fragment, sums));
   const stores = printed.flatMap(({ stores: lines }) => lines);
+  const kept = printed.flatMap(({ kept: lines }) => lines);
   const adds = printed.flatMap(({ adds: lines }) => lines);
-  const then = guarded(fragment.isWhole ? undefined : sites.guard, [...body.lines, ...adds, ...guarded(stores.length === 0 ? undefined : fragment.isStored, stores)]);
+  const [always, ifStored] = fragment.guardsKept === true ? [[], [...kept, ...stores]] : [kept, stores];
+  const then = guarded(fragment.isWhole ? undefined : sites.guard, [...body.lines, ...adds, ...always, ...guarded(fragment.isStored, ifStored)]);
   const group = pairing.kind === 'none' ? 'const int group_ = unit_;' : `const int group_ = unit_ / ${perPair} * ${2 * perPair} + unit_ % ${perPair};`;
   const unit = withUsed([group, ...sites.lines], then);
   const loop = (head: string, lines: readonly string[]): string[] => ['#pragma unroll', head, ...lines.map((line) => (line.startsWith('#') ? line : `  ${line}`)), '}'];
@@ -216,8 +220,9 @@ export const firstHalf = (lying: string, headDim: number, holdsWholeHeads: boole
   `${lying} - ${holdsWholeHeads ? modulo(lying, headDim) : `${lying} % ${headDim}`} / 2`;
 
 /** Values of all outputs at a site first, then what is to be done with them: an output may be stored where another is read. */
-function printOutputs(outputs: readonly Output[], site: Site, group: string, body: Body, fragment: Fragment, sums: string[]): { stores: string[]; adds: string[] } {
+function printOutputs(outputs: readonly Output[], site: Site, group: string, body: Body, fragment: Fragment, sums: string[]): Readonly<Record<'stores' | 'kept' | 'adds', string[]>> {
   const stores: string[] = [];
+  const kept: string[] = [];
   const adds: string[] = [];
   const isFirst = sums.length === 0;
   let sum = 0;
@@ -231,10 +236,10 @@ function printOutputs(outputs: readonly Output[], site: Site, group: string, bod
     }
     const operand = body.row.operands.get(output.buffer);
     const own = fragment.store?.({ operand, values, column: site.column, group });
-    if (own !== undefined) stores.push(...own);
+    if (own !== undefined) kept.push(...own);
     else stores.push(storeLine(operand, body.row, site.column, values));
   });
-  return { stores, adds };
+  return { stores, kept, adds };
 }
 
 /** A store of one value, or of two at an even column. */

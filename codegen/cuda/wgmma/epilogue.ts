@@ -1,13 +1,13 @@
 /** The epilogue of a wgmma tile: one row of a consumer thread's accumulators, in batches of columns. */
 import type { Segment } from '../../../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
-import type { Access, Scalar } from '../../../ir/scalar.js';
-import { operands as childrenOf } from '../../../ir/scalar.js';
+import type { Access } from '../../../ir/scalar.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
 import type { CudaOperands, Operand } from '../operands.js';
 import { physicalColumns } from '../operands.js';
 import type { Fragment, RowPrologue, SumSite } from '../programs.js';
 import { fragmentEpilogue, fragmentStep, indent } from '../programs.js';
+import { elementLoads } from './elementLoads.js';
 import { heldProduct } from './held.js';
 import type { WgmmaLayout } from './layout.js';
 import { BatchLoads, QUAD, WideStores, type WideContext } from './wide.js';
@@ -57,7 +57,7 @@ export function epilogueText(segment: Segment, operands: CudaOperands, prologue:
     isWhole: physical % tn === 0 && physical === lyingColumns(segment), holdsWholeHeads: segment.pairing.kind === 'rotate' && tn % segment.pairing.headDim === 0,
   };
   const batch = Math.max(step, Math.floor((context.loads.length > 0 ? loadDepth(context) : segment.pairing.kind === 'rotate' ? Math.max(BATCH, depthOf(layout).rotated) : BATCH) / step) * step);
-  const declared = indent(context.sums.map((_, i) => `tw_sums s${i}_;`), DEPTH);
+  const declared = indent([...context.sums.map((_, i) => `tw_sums s${i}_;`)], DEPTH);
   if (groups <= batch) return declared + batchText(context, '0', groups, DEPTH) + indent(lastSums(context, groups), DEPTH);
   const whole = Math.floor(groups / batch);
   const rest = groups - whole * batch;
@@ -105,20 +105,6 @@ const loadDepth = ({ layout, loads }: Context): number =>
 const depthOf = (layout: WgmmaLayout): { readonly batch: number; readonly narrow: number; readonly rotated: number } =>
   (layout.isRelay ? RELAY_DEPTH : DEPTHS.find(({ accumulators }) => accumulatorsOf(layout) <= accumulators)!);
 
-/** Buffers that the segment's programs read at the element itself, each once. */
-function elementLoads({ outputs }: Segment, operands: CudaOperands): Operand[] {
-  const found = new Map<string, Operand>();
-  const visit = (s: Scalar): void => {
-    if (s.op === 'load' && s.access.kind === 'element' && s.access.via === undefined) {
-      const operand = operands.get(s.buffer);
-      if (operand.columns !== 1) found.set(s.buffer, operand);
-    }
-    childrenOf(s).forEach(visit);
-  };
-  outputs.forEach(({ value }) => visit(value));
-  return [...found.values()];
-}
-
 /** `count` groups from group `first` on: their loads, then their programs, then their stores. */
 function batchText(context: Context, first: string, count: number, depth: number): string {
   const { segment, operands, layout: { wn, columnBlocks }, loads, isWhole, holdsWholeHeads, given } = context;
@@ -127,15 +113,12 @@ function batchText(context: Context, first: string, count: number, depth: number
   const wide = new WideStores(context, origin, count);
   const { rotated } = depthOf(context.layout);
   const part = segment.pairing.kind === 'rotate' && count % rotated === 0 ? rotated : count;
-  // Nothing to guard where all results are stored wide, below. Rotated pairs keep their guard: a branch between them
-  // is what stops the assembler from loading all their table entries at once, in place of accumulators.
-  const isUnguarded = segment.pairing.kind !== 'rotate' && segment.outputs.every((output) => output.kind === 'store' && wide.takes(operands.get(output.buffer)));
   const programs: string[] = [];
   for (let start = 0; start < count; start += part) {
     wide.startAt(start);
     const offset = [...(first === '0' ? [] : [first]), ...(start === 0 ? [] : [String(start)])];
     const fragment: Fragment = {
-      row: 'row', isStored: isUnguarded ? 'true' : 'isStored', prefix: 'e', groups: part, column: `(${start === 0 ? origin : `${origin} + ${8 * start}`})`, quad: 'quad', isWhole, holdsWholeHeads, given,
+      row: 'row', isStored: 'isStored', prefix: 'e', groups: part, column: `(${start === 0 ? origin : `${origin} + ${8 * start}`})`, quad: 'quad', isWhole, holdsWholeHeads, given,
       acc: (group, lane) => {
         const g = [...offset, group].join(' + ');
         if (context.layout.isRelay) return heldProduct(g, lane);
@@ -144,6 +127,8 @@ function batchText(context: Context, first: string, count: number, depth: number
       },
       loaded: (buffer: string, access: Access, group: string, lane: number) => (access.kind === 'element' && access.via === undefined ? loaded.element(buffer, group, lane) : undefined),
       store: (site) => wide.store(site),
+      // A branch between rotated pairs is what stops the assembler from loading all their table entries at once, in place of accumulators.
+      guardsKept: segment.pairing.kind === 'rotate',
       ...(context.sums.length === 0 ? {} : { close: (site: SumSite) => takeSum(context, site, `(${offset.length === 0 ? '0' : offset.join(' + ')}) / ${SUM_GROUPS} + ${site.block}`) }),
     };
     // The compiler may not move the loads of one part before the last: they would push accumulators out of registers.

@@ -16,6 +16,7 @@ import type { WgmmaLayout } from './layout.js';
 import { columnTiles, wgmmaLayout } from './layout.js';
 import { NO_RELAY, relayTexts } from './relay.js';
 import { logProbFunctions, logProbText } from './logprob.js';
+import { tailTexts } from './tail.js';
 
 export { isLegalWgmma } from './legality.js';
 export type { WgmmaFacts } from './legality.js';
@@ -54,7 +55,8 @@ export function emitWgmma(kernel: Contraction, operands: CudaOperands, schedule:
     ...layout, ...wgmmaOperands(layout.wn), mmaType: operands.get(kernel.a).dtype, hasSums: segments.some(({ outputs }) => outputs.some(({ kind }) => kind === 'rowSum')),
     hasBytes: [...kernelReads(kernel), ...kernelWrites(kernel)].some((name) => operands.get(name).dtype === 'u8'),
   };
-  const functions = (kernel.anchor === 'gemm' ? '' : logProbFunctions()) + render('wgmmaFunctions', common);
+  const tail = kernel.anchor === 'gemm' && values === 0 ? tailTexts(segments, operands, layout, schedule, kernel.rows) : undefined;
+  const functions = (kernel.anchor === 'gemm' ? '' : logProbFunctions()) + render('wgmmaFunctions', { ...common, hasTail: tail !== undefined });
   const source = functions + render('gemmWgmma', {
     ...common, head: headText(symbol, parameters, tensorMaps), rows: kernel.rows, tm, tn, stages, cluster, raster, kBlocks, prefetch,
     ...(layout.isRelay ? relayTexts(segmentTexts, { layout, rows: kernel.rows, tm, tn, rowsAtOnceStep, rowValueCode, rowValues: values > 0 }) : NO_RELAY),
@@ -66,7 +68,7 @@ export function emitWgmma(kernel: Contraction, operands: CudaOperands, schedule:
     descriptorBase: DESCRIPTOR_BASE, consumerRows: layout.rowBlocks * WGMMA_ROWS, consumerUnits: descriptorUnits(layout.rowBlocks * WGMMA_ROWS * SLAB * 2),
     stageUnits: descriptorUnits(layout.stageBytes), bUnits: descriptorUnits(layout.aBytes),
     release: cluster === 2 ? 'if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane);' : 'if (lane == 0) tw_bar_arrive(empty + 8 * before);',
-    segments: segmentTexts,
+    segments: segmentTexts, ...(tail ?? { tail: '', tailPitch: 0 }),
   });
   return {
     source, tensorMaps,

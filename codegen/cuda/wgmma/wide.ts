@@ -8,6 +8,7 @@ import type { Segment } from '../../../ir/kernel.js';
 import type { CudaOperands, Operand } from '../operands.js';
 import type { StoreSite } from '../programs.js';
 import { firstHalf } from '../programs.js';
+import { roundUp } from '../../../ir/types.js';
 
 /** Lanes that share a row of a fragment, and so groups that they exchange words of. */
 export const QUAD = 4;
@@ -22,14 +23,17 @@ export interface WideContext {
   readonly holdsWholeHeads: boolean;
 }
 
-/** Whether `operand` is read or written by whole groups, `units` of them in a batch. */
-function isWide({ dtype, stride }: Operand, { columns, pairing }: Segment, units: number): boolean {
+/** Whether `operand` is read or written by whole groups, `units` of them in a batch; without pairs, lanes that have none sit out. */
+export function isWide({ dtype, stride }: Operand, { columns, pairing }: Segment, units: number): boolean {
   const isNarrow = dtype === 'bf16' || dtype === 'f16' || (dtype === 'u8' && pairing.kind === 'none');
-  return isNarrow && units % QUAD === 0 && columns % 8 === 0 && stride % 8 === 0;
+  return isNarrow && (pairing.kind === 'none' || units % QUAD === 0) && columns % 8 === 0 && stride % 8 === 0;
 }
 
+/** Bytes of a column group, which a lane loads or stores at once. */
+export const groupBytes = ({ dtype }: Operand): 8 | 16 => (dtype === 'u8' ? 8 : 16);
+
 /** How a lane has its elements of a batch: words of two neighbours, of one group or, as bytes, of two. */
-const wordsOf = ({ dtype }: Operand, groups: number): number => (dtype === 'u8' ? groups / 2 : groups);
+const wordsOf = ({ dtype }: Operand, groups: number): number => roundUp(groups, QUAD) / (dtype === 'u8' ? 2 : 1);
 const wordOf = (name: string, { dtype }: Operand, group: string): string => (dtype === 'u8' ? `${name}[(${group}) / 2]` : `${name}[${group}]`);
 /** What a lane loads or stores of a group. */
 const accessType = ({ dtype }: Operand): string => (dtype === 'u8' ? 'tw_u2' : 'tw_u4');
@@ -73,7 +77,8 @@ export class BatchLoads {
   private load({ operand, name, isWide: isGroup }: Loaded): string[] {
     const { operands, segment: { columns }, isWhole } = this.context;
     const type = isGroup ? accessType(operand) : operand.dtype === 'u8' ? 'tw_b2' : 'tw_f2';
-    const guard = isWhole ? '' : `column_ >= ${columns} ? ${type}{} : `;
+    const outside = [...(isWhole ? [] : [`column_ >= ${columns}`]), ...(isGroup && this.count % QUAD !== 0 ? [`unit_ + quad >= ${this.count}`] : [])];
+    const guard = outside.length === 0 ? '' : `${outside.join(' || ')} ? ${type}{} : `;
     const from = `${operands.base(operand)} + (long long)row * ${operand.stride} + column_`;
     if (!isGroup) {
       return [
@@ -83,7 +88,8 @@ export class BatchLoads {
     }
     return [
       `unsigned ${name}[${wordsOf(operand, this.count)}];`, '#pragma unroll', `for (int unit_ = 0; unit_ < ${this.count}; unit_ += ${QUAD}) {`,
-      `  const int column_ = ${this.origin} + 8 * (unit_ + quad);`, `  const ${type} words_ = ${guard}*(const ${type} *)(${from});`,
+      `  const int column_ = ${this.origin} + 8 * (unit_ + quad);`,
+      `  const ${type} words_ = ${guard}*(const ${type} *)(${from});`,
       ...unitWords(name, operand).map((word, i) => `  ${word} = words_.${FIELDS[i]!};`), '}',
     ];
   }
@@ -165,7 +171,7 @@ export class WideStores {
             `const int lying_ = ${this.origin} + 16 * ${at};`,
             `const int column = ${firstHalf('lying_', pairing.headDim, this.context.holdsWholeHeads)}${isPartner ? ` + ${pairing.headDim / 2}` : ''};`,
           ];
-      const isInside = isWhole ? '' : ` && ${pairing.kind === 'rotate' ? 'lying_' : 'column'} < ${columns}`;
+      const isInside = `${this.units % QUAD === 0 ? '' : ` && unit_ + quad < ${this.units}`}${isWhole ? '' : ` && ${pairing.kind === 'rotate' ? 'lying_' : 'column'} < ${columns}`}`;
       return [
         '#pragma unroll', `for (int unit_ = 0; unit_ < ${this.units}; unit_ += ${QUAD}) {`,
         `  const ${accessType(operand)} words_ = ${exchanged(name, operand)};`,

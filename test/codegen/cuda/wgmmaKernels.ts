@@ -28,13 +28,19 @@ export function layerGemm(which: LayerGemm, hidden: number, inter: number, headD
   const [gate, up] = [mul(acc(0), rms), mul(acc(1), rms)];
   const rope = add(mul(q, periodic('cos', headDim)), mul({ op: 'rotateHalf', a: q }, periodic('sin', headDim)));
   const swiglu = mul(div(gate, add(constant(1), { op: 'exp', a: { op: 'neg', a: gate } })), up);
-  const sum = add(element('stream'), acc());
+  // The residual stream: 24 bits where halves are bf16 (splitStream), else f32.
+  const isSplit = half === 'bf16';
+  const sum = add(isSplit ? { op: 'joinF24', a: element('streamHalf'), b: element('streamTail') } : element('stream'), acc());
   const rotate: Pairing = { kind: 'rotate', headDim, width: 8 };
-  const stream: Output[] = [store('next', sum), store('nextHalf', sum), rowSum('nextParts', mul(sum, sum))];
+  const stream: Output[] = [
+    ...(isSplit ? [store('nextTail', { op: 'tailF24', a: sum }), store('nextHalf', { op: 'roundBf16', a: { op: 'roundF24', a: sum } })] : [store('next', sum), store('nextHalf', sum)]),
+    rowSum('nextParts', mul(sum, sum)),
+  ];
   const segments: readonly (readonly [number, Pairing, readonly Output[]])[] = which === 'qkv'
     ? [[hidden, rotate, [store('q', rope)]], [hidden, rotate, [store('k', rope)]], [hidden, { kind: 'none' }, [store('v', q)]]]
     : which === 'gateUp' ? [[inter, { kind: 'interleave', width: 8 }, [store('gated', swiglu)]]] : [[hidden, { kind: 'none' }, stream]];
   const buffer = (name: string, dtype: 'f32' | 'bf16' | 'f16', columns: number): BufferDecl => ({ name, dtype, rows: 'T', columns, space: 'arena' });
+  const tail = (name: string, upper: string): BufferDecl => ({ name, dtype: 'u8', rows: 'T', columns: hidden, space: 'arena', upper });
   const parts = Math.ceil(hidden / ROW_SUM_BLOCK);
   const kernel: GemmKernel = {
     anchor: 'gemm', name: which.toLowerCase(), path: `layers.0.${which}`, rows: 'T', ops: [], k, a: 'x',
@@ -42,7 +48,8 @@ export function layerGemm(which: LayerGemm, hidden: number, inter: number, headD
   };
   const module: KernelModule = roundProducts({
     buffers: [
-      buffer('x', half, k), buffer('stream', 'f32', hidden), buffer('next', 'f32', hidden), buffer('nextHalf', half, hidden), buffer('q', half, hidden),
+      buffer('x', half, k), ...(isSplit ? [buffer('streamHalf', half, hidden), tail('streamTail', 'streamHalf'), tail('nextTail', 'nextHalf')] : [buffer('stream', 'f32', hidden), buffer('next', 'f32', hidden)]),
+      buffer('nextHalf', half, hidden), buffer('q', half, hidden),
       buffer('k', half, hidden), buffer('v', half, hidden), buffer('gated', half, inter), buffer('parts', 'f32', parts), buffer('nextParts', 'f32', parts),
       buffer('cos', 'f32', headDim), buffer('sin', 'f32', headDim),
     ],

@@ -57,6 +57,15 @@ static void tw_put(unsigned at, unsigned x, unsigned y, unsigned z, unsigned w) 
   memcpy(::tw_shared + at, words, 16);
 }
 static void tw_take(unsigned at, unsigned *to) { memcpy(to, ::tw_shared + at, 16); }
+static void tw_put_pair(unsigned at, float x, float y) {
+  const float pair[2] = { x, y };
+  if (at % 8 != 0 || at + 8 > sizeof tw_shared) tw_fail("products are put down outside shared memory");
+  memcpy(::tw_shared + at, pair, 8);
+}
+static void tw_take_eight(unsigned at, float *to) {
+  if (at % 16 != 0) tw_fail("products are taken that are not aligned");
+  memcpy(to, ::tw_shared + at, 32);
+}
 static void tw_box_land(const tw_box &box) {
   for (int r = 0; r < box.view.boxRows; r++) {
     for (int c = 0; c < box.view.boxColumns; c++) {

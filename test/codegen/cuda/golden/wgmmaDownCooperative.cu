@@ -29,6 +29,13 @@ __device__ __forceinline__ void tw_load_box_both(unsigned to, const tw_map *map,
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;"
                :: "r"(to), "l"(map), "r"(column), "r"(row), "r"(bar), "h"((unsigned short)3) : "memory");
 }
+__device__ __forceinline__ void tw_put_pair(unsigned at, float x, float y) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" :: "r"(at), "f"(x), "f"(y) : "memory");
+}
+__device__ __forceinline__ void tw_take_eight(unsigned at, float *to) {
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3]) : "r"(at) : "memory");
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4 + 16];" : "=f"(to[4]), "=f"(to[5]), "=f"(to[6]), "=f"(to[7]) : "r"(at) : "memory");
+}
 /* d[64 × 96] (+)= a[64 × 16]·b[96 × 16]ᵀ, operands in shared memory; `isAdded` 0 starts from zero. */
 __device__ __forceinline__ void tw_wgmma(float (&d)[48], unsigned long long a, unsigned long long b, int isAdded) {
   asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %50, 0;\nwgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 "
@@ -61,7 +68,16 @@ __device__ __forceinline__ void tw_sums_take(tw_sums &s, int block, float x, int
   if (block % 4 == 1) { s.half = x; return; }
   s.whole = (isUpper ? x : s.half) + __shfl_xor_sync(0xffffffffu, isUpper ? s.half : x, 2);
 }
-
+/* Sum of a block of 16 columns, of which a lane has the first eight and its neighbour the others: added as fragments add it (tw_quad_sum). */
+__device__ __forceinline__ void tw_store_block_sum(float *to, const float *x, int lane, bool isStored) {
+  float part[4];
+#pragma unroll
+  for (int t = 0; t < 4; t++) {
+    const float first = tw_add(tw_add(0.0f, x[2 * t]), x[2 * t + 1]);
+    part[t] = tw_add(tw_add(__shfl_xor_sync(0xffffffffu, first, 1), x[2 * t]), x[2 * t + 1]);
+  }
+  if ((lane & 1) && isStored) *to = tw_add(tw_add(part[0], part[1]), tw_add(part[2], part[3]));
+}
 /* Where tile number `tile` lies: groups of 16 row tiles (of 128 rows) are walked column by column, so that what all blocks read at a time stays in L2. */
 struct tw_place { int row0, columnTile; };
 __device__ __forceinline__ tw_place tw_place_of(int tile, int rows, int rank) {
@@ -170,6 +186,18 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_cd1
         for (int i = 0; i < 48; i++) asm volatile("" : "+f"(acc[m][i]) :: "memory");
       }
       { if (lane == 0) tw_bar_arrive(empty + 8 * before); }
+      if (tile + tw_clusters() >= tw_tiles(T)) {
+        /* The block's last: both warpgroups are done with the ring, which nobody fills any more. */
+        asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
+        const int self = tw_thread();
+        const unsigned own = shared + ((((self >> 7) - 1) * 64 + (self >> 5 & 3) * 16 + (self >> 2 & 7)) * 104 + 2 * (self & 3)) * 4;
+#pragma unroll
+        for (int m = 0; m < 1; m++) {
+#pragma unroll
+          for (int i = 0; i < 48; i += 2) tw_put_pair(own + ((m * 64 + i / 2 % 2 * 8) * 104 + 8 * (i / 4)) * 4, acc[m][i], acc[m][i + 1]);
+        }
+        break;
+      }
       {
         /* Read again rather than kept through the main loop, which needs the registers. */
         const int self = tw_thread();
@@ -218,9 +246,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_cd1
                           const float ev5 = tw_mul(ev3, ev3);
                           es0 = tw_add(es0, ev4);
                           es0 = tw_add(es0, ev5);
+                          w0_[unit_] = tw_pack_f16(ev2, ev3);
                           if (isStored) {
                             tw_store2_f32(er0 + column, ev2, ev3);
-                            w0_[unit_] = tw_pack_f16(ev2, ev3);
                           }
                         }
                       }
@@ -262,9 +290,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_cd1
                         const float ev5 = tw_mul(ev3, ev3);
                         es0 = tw_add(es0, ev4);
                         es0 = tw_add(es0, ev5);
+                        w0_[unit_] = tw_pack_f16(ev2, ev3);
                         if (isStored) {
                           tw_store2_f32(er0 + column, ev2, ev3);
-                          w0_[unit_] = tw_pack_f16(ev2, ev3);
                         }
                       }
                     }
@@ -283,6 +311,59 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_cd1
               tw_sums_take(s0_, 3, 0.0f, quad);
               if (quad < 2 && isStored && (column0 / 16 + 4 + quad) * 16 < 256) (((float *)p5))[(long long)row * 32 + column0 / 16 + 4 + quad] = s0_.whole;
             }
+          }
+        }
+      }
+    }
+    /* Nothing is left to multiply. All consumer warps take rows of the last tile. */
+    if ((int)blockIdx.x / 1 < tw_tiles(T)) {
+      const int lane = tw_thread() & 31, warp = (tw_thread() >> 5) - 4;
+      int at = 0, rows = T;
+      const int own = blockIdx.x / 1, clusters = tw_clusters(), sequence = (tw_tiles(T) - 1 - own) / clusters;
+      const tw_place place = tw_place_of(own + sequence * clusters, rows, at);
+      const int first = place.columnTile * 96 + 8 * lane;
+      const bool isMine = lane < 12 && first < 256;
+#pragma unroll 1
+      for (int turn = 0; turn < 2; turn++) {
+        const int local0 = turn * 64 + warp;
+        unsigned l0_[8][8];
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+          const int row = tw_least(place.row0 + local0 + 8 * i, rows - 1);
+          if (isMine) {
+            { const tw_u4 x = ((const tw_u4 *)(((float *)p2) + (long long)row * 256 + first))[0]; l0_[i][0] = x.x; l0_[i][1] = x.y; l0_[i][2] = x.z; l0_[i][3] = x.w; }
+            { const tw_u4 x = ((const tw_u4 *)(((float *)p2) + (long long)row * 256 + first))[1]; l0_[i][4] = x.x; l0_[i][5] = x.y; l0_[i][6] = x.z; l0_[i][7] = x.w; }
+          }
+        }
+        if (turn == 0) asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+          const int local = local0 + 8 * i, row = place.row0 + local;
+          const bool isStored = isMine && row < rows;
+          float x_[8];
+          tw_take_eight(shared + (local * 104 + 8 * lane) * 4, x_);
+          unsigned w0_[8] = {};
+          unsigned w1_[4] = {};
+          float a0_[8];
+#pragma unroll
+          for (int pair_ = 0; pair_ < 4; pair_++) {
+            const float v0 = tw_round_f20(x_[2 * pair_ + 0]);
+            const float v1 = tw_round_f20(x_[2 * pair_ + 1]);
+            const float v2 = tw_add(__uint_as_float(l0_[i][2 * pair_ + 0]), v0);
+            const float v3 = tw_add(__uint_as_float(l0_[i][2 * pair_ + 1]), v1);
+            const float v4 = tw_mul(v2, v2);
+            const float v5 = tw_mul(v3, v3);
+            w0_[2 * pair_] = __float_as_uint(v2);
+            w0_[2 * pair_ + 1] = __float_as_uint(v3);
+            w1_[pair_] = tw_pack_f16(v2, v3);
+            a0_[2 * pair_] = v4;
+            a0_[2 * pair_ + 1] = v5;
+          }
+          tw_store_block_sum(((float *)p5) + (long long)row * 32 + first / 16, a0_, lane, isStored);
+          if (isStored) {
+            ((tw_u4 *)(((float *)p3) + (long long)row * 256 + first))[0] = { w0_[0], w0_[1], w0_[2], w0_[3] };
+            ((tw_u4 *)(((float *)p3) + (long long)row * 256 + first))[1] = { w0_[4], w0_[5], w0_[6], w0_[7] };
+            ((tw_u4 *)(((unsigned short *)p4) + (long long)row * 256 + first))[0] = { w1_[0], w1_[1], w1_[2], w1_[3] };
           }
         }
       }

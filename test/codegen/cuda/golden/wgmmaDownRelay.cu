@@ -29,6 +29,13 @@ __device__ __forceinline__ void tw_load_box_both(unsigned to, const tw_map *map,
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;"
                :: "r"(to), "l"(map), "r"(column), "r"(row), "r"(bar), "h"((unsigned short)3) : "memory");
 }
+__device__ __forceinline__ void tw_put_pair(unsigned at, float x, float y) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" :: "r"(at), "f"(x), "f"(y) : "memory");
+}
+__device__ __forceinline__ void tw_take_eight(unsigned at, float *to) {
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3]) : "r"(at) : "memory");
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4 + 16];" : "=f"(to[4]), "=f"(to[5]), "=f"(to[6]), "=f"(to[7]) : "r"(at) : "memory");
+}
 __device__ __forceinline__ void tw_put(unsigned at, unsigned x, unsigned y, unsigned z, unsigned w) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" :: "r"(at), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
 }
@@ -80,7 +87,16 @@ __device__ __forceinline__ void tw_sums_take(tw_sums &s, int block, float x, int
   if (block % 4 == 1) { s.half = x; return; }
   s.whole = (isUpper ? x : s.half) + __shfl_xor_sync(0xffffffffu, isUpper ? s.half : x, 2);
 }
-
+/* Sum of a block of 16 columns, of which a lane has the first eight and its neighbour the others: added as fragments add it (tw_quad_sum). */
+__device__ __forceinline__ void tw_store_block_sum(float *to, const float *x, int lane, bool isStored) {
+  float part[4];
+#pragma unroll
+  for (int t = 0; t < 4; t++) {
+    const float first = tw_add(tw_add(0.0f, x[2 * t]), x[2 * t + 1]);
+    part[t] = tw_add(tw_add(__shfl_xor_sync(0xffffffffu, first, 1), x[2 * t]), x[2 * t + 1]);
+  }
+  if ((lane & 1) && isStored) *to = tw_add(tw_add(part[0], part[1]), tw_add(part[2], part[3]));
+}
 /* Where tile number `tile` lies: groups of 8 row tiles (of 256 rows) are walked column by column, so that what all blocks read at a time stays in L2. */
 struct tw_place { int row0, columnTile; };
 __device__ __forceinline__ tw_place tw_place_of(int tile, int rows, int rank) {
@@ -221,9 +237,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_444
                           const float ev5 = tw_mul(ev3, ev3);
                           es0 = tw_add(es0, ev4);
                           es0 = tw_add(es0, ev5);
+                          w0_[unit_] = tw_pack_f16(ev2, ev3);
                           if (isStored) {
                             tw_store2_f32(er0 + column, ev2, ev3);
-                            w0_[unit_] = tw_pack_f16(ev2, ev3);
                           }
                         }
                       }
@@ -265,9 +281,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_444
                         const float ev5 = tw_mul(ev3, ev3);
                         es0 = tw_add(es0, ev4);
                         es0 = tw_add(es0, ev5);
+                        w0_[unit_] = tw_pack_f16(ev2, ev3);
                         if (isStored) {
                           tw_store2_f32(er0 + column, ev2, ev3);
-                          w0_[unit_] = tw_pack_f16(ev2, ev3);
                         }
                       }
                     }
@@ -298,7 +314,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_444
     const unsigned long long base = 0x4000004000010000ull | ((unsigned long long)(shared & 0x3ffff) >> 4);
     float acc[1][48];
     asm volatile("griddepcontrol.wait;" ::: "memory");
-    int sequence = 0, ownTile = -1;
+    int sequence = 0;
     for (int tile = first; tile < tw_tiles(T); tile += tw_clusters(), sequence++) {
       unsigned stage = (unsigned)(sequence * 9) % 3, phase = ((unsigned)(sequence * 9) / 3) & 1, before = 0;
       for (int block = 0; block < 9; block++) {
@@ -323,6 +339,18 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_444
         for (int i = 0; i < 48; i++) asm volatile("" : "+f"(acc[m][i]) :: "memory");
       }
       { if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane); }
+      if (tile + tw_clusters() >= tw_tiles(T)) {
+        /* The block's last: both warpgroups are done with the ring, which nobody fills any more. */
+        asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
+        const int self = tw_thread();
+        const unsigned own = shared + ((((self >> 7) - 1) * 64 + (self >> 5 & 3) * 16 + (self >> 2 & 7)) * 104 + 2 * (self & 3)) * 4;
+#pragma unroll
+        for (int m = 0; m < 1; m++) {
+#pragma unroll
+          for (int i = 0; i < 48; i += 2) tw_put_pair(own + ((m * 64 + i / 2 % 2 * 8) * 104 + 8 * (i / 4)) * 4, acc[m][i], acc[m][i + 1]);
+        }
+        break;
+      }
       tw_bar_wait(heldEmpty, (sequence & 1) ^ 1);
       {
         const unsigned held = shared + 86016 + ((tw_thread() >> 5) - 4) * 4096 + (tw_thread() & 31) * 16;
@@ -336,130 +364,61 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_444
         tw_put(held + 3584, tw_low(acc[0][2], acc[0][3], acc[0][6], acc[0][7], acc[0][10], acc[0][11], acc[0][14], acc[0][15]), tw_low(acc[0][18], acc[0][19], acc[0][22], acc[0][23], acc[0][26], acc[0][27], acc[0][30], acc[0][31]), tw_low(acc[0][34], acc[0][35], acc[0][38], acc[0][39], acc[0][42], acc[0][43], acc[0][46], acc[0][47]), 0u);
       }
       __syncwarp();
-      if (tile + tw_clusters() >= tw_tiles(T)) {
-        ownTile = tile;
-        break;
-      }
       if ((tw_thread() & 31) == 0) tw_bar_arrive(heldFull);
     }
-    /* Nothing is left to multiply: each warp runs the epilogue of what it holds of the last tile. */
-    if (ownTile >= 0) {
-      int at = 0;
+    /* Nothing is left to multiply. All consumer warps take rows of the last tile. */
+    if ((int)blockIdx.x / 2 < tw_tiles(T)) {
+      const int lane = tw_thread() & 31, warp = (tw_thread() >> 5) - 4;
+      int at = 0, rows = T;
       asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(at));
-      const tw_place place = tw_place_of(ownTile, T, at);
-      const int unit0 = 2 * ((tw_thread() >> 5) - 4), unitStep = 1, units = unit0 + 2;
-        const int columnTile = place.columnTile;
-        {
+      const int own = blockIdx.x / 2, clusters = tw_clusters(), sequence = (tw_tiles(T) - 1 - own) / clusters;
+      const tw_place place = tw_place_of(own + sequence * clusters, rows, at);
+      const int first = place.columnTile * 96 + 8 * lane;
+      const bool isMine = lane < 12 && first < 256;
 #pragma unroll 1
-          for (int unit = unit0; unit < units; unit += unitStep) {
-            const int self = tw_thread(), local = unit * 8 + (self >> 2 & 7);
-            const unsigned held = shared + 86016 + (unit >> 1) * 4096 + (unit & 1) * 512 + (self & 31) * 16;
-            unsigned high_[12], low_[4];
-            tw_take(held + 0, high_ + 0);
-            tw_take(held + 1024, high_ + 4);
-            tw_take(held + 2048, high_ + 8);
-            tw_take(held + 3072, low_ + 0);
-            const int own = place.row0 + local, row = own < T ? own : T - 1;
-            const int isStored = own < T;
-            /* Opaque: addresses of a whole row of columns would else be kept from one row to the next. */
-            int place_ = columnTile - 0, quad = self & 3;
-            asm volatile("" : "+r"(place_), "+r"(quad));
-            const int column0 = place_ * 96;
-              tw_sums s0_;
+      for (int turn = 0; turn < 2; turn++) {
+        const int local0 = turn * 64 + warp;
+        unsigned l0_[8][8];
 #pragma unroll
-              for (int batch_ = 0; batch_ < 1; batch_++) {
-                {
-                  tw_f2 l0_[8];
-#pragma unroll
-                  for (int group_ = 0; group_ < 8; group_++) {
-                    const int column_ = column0 + 8 * (batch_ * 8) + 8 * group_ + 2 * quad;
-                    l0_[group_] = column_ >= 256 ? tw_f2{} : tw_load2_f32(((float *)p2) + (long long)row * 256 + column_);
-                  }
-                  unsigned w0_[8] = {};
-                  {
-                    float * const er0 = ((float *)p3) + (long long)(row) * 256;
-#pragma unroll
-                    for (int block_ = 0; block_ < 4; block_++) {
-                      float es0 = 0.0f;
-#pragma unroll
-                      for (int unit_ = 2 * block_; unit_ < 2 * block_ + 2; unit_++) {
-                        const int group_ = unit_;
-                        const int column = (column0 + 8 * (batch_ * 8)) + 8 * group_ + 2 * quad;
-                        if (column < 256) {
-                          const float ev0 = tw_round_f20(tw_product_of(high_[batch_ * 8 + group_], low_[(batch_ * 8 + group_) / 4], (batch_ * 8 + group_) % 4, 0));
-                          const float ev1 = tw_round_f20(tw_product_of(high_[batch_ * 8 + group_], low_[(batch_ * 8 + group_) / 4], (batch_ * 8 + group_) % 4, 1));
-                          const float ev2 = tw_add(l0_[group_].x, ev0);
-                          const float ev3 = tw_add(l0_[group_].y, ev1);
-                          const float ev4 = tw_mul(ev2, ev2);
-                          const float ev5 = tw_mul(ev3, ev3);
-                          es0 = tw_add(es0, ev4);
-                          es0 = tw_add(es0, ev5);
-                          if (isStored) {
-                            tw_store2_f32(er0 + column, ev2, ev3);
-                            w0_[unit_] = tw_pack_f16(ev2, ev3);
-                          }
-                        }
-                      }
-                      tw_sums_take(s0_, (batch_ * 8) / 2 + block_, es0, quad);
-                      if (((batch_ * 8) / 2 + block_) % 4 == 3 && isStored && (column0 / 16 + ((batch_ * 8) / 2 + block_) - 3 + quad) * 16 < 256) (((float *)p5))[(long long)row * 32 + column0 / 16 + ((batch_ * 8) / 2 + block_) - 3 + quad] = s0_.whole;
-                    }
-                  }
-#pragma unroll
-                  for (int unit_ = 0; unit_ < 8; unit_ += 4) {
-                    const tw_u4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
-                    const int column = column0 + 8 * (batch_ * 8) + 8 * (unit_ + quad);
-                    if (isStored && column < 256) *(tw_u4 *)(((unsigned short *)p4) + (long long)row * 256 + column) = words_;
-                  }
-                }
-              }
-              {
-                tw_f2 l0_[4];
-#pragma unroll
-                for (int group_ = 0; group_ < 4; group_++) {
-                  const int column_ = column0 + 8 * (8) + 8 * group_ + 2 * quad;
-                  l0_[group_] = column_ >= 256 ? tw_f2{} : tw_load2_f32(((float *)p2) + (long long)row * 256 + column_);
-                }
-                unsigned w0_[4] = {};
-                {
-                  float * const er0 = ((float *)p3) + (long long)(row) * 256;
-#pragma unroll
-                  for (int block_ = 0; block_ < 2; block_++) {
-                    float es0 = 0.0f;
-#pragma unroll
-                    for (int unit_ = 2 * block_; unit_ < 2 * block_ + 2; unit_++) {
-                      const int group_ = unit_;
-                      const int column = (column0 + 8 * (8)) + 8 * group_ + 2 * quad;
-                      if (column < 256) {
-                        const float ev0 = tw_round_f20(tw_product_of(high_[8 + group_], low_[(8 + group_) / 4], (8 + group_) % 4, 0));
-                        const float ev1 = tw_round_f20(tw_product_of(high_[8 + group_], low_[(8 + group_) / 4], (8 + group_) % 4, 1));
-                        const float ev2 = tw_add(l0_[group_].x, ev0);
-                        const float ev3 = tw_add(l0_[group_].y, ev1);
-                        const float ev4 = tw_mul(ev2, ev2);
-                        const float ev5 = tw_mul(ev3, ev3);
-                        es0 = tw_add(es0, ev4);
-                        es0 = tw_add(es0, ev5);
-                        if (isStored) {
-                          tw_store2_f32(er0 + column, ev2, ev3);
-                          w0_[unit_] = tw_pack_f16(ev2, ev3);
-                        }
-                      }
-                    }
-                    tw_sums_take(s0_, (8) / 2 + block_, es0, quad);
-                    if (((8) / 2 + block_) % 4 == 3 && isStored && (column0 / 16 + ((8) / 2 + block_) - 3 + quad) * 16 < 256) (((float *)p5))[(long long)row * 32 + column0 / 16 + ((8) / 2 + block_) - 3 + quad] = s0_.whole;
-                  }
-                }
-#pragma unroll
-                for (int unit_ = 0; unit_ < 4; unit_ += 4) {
-                  const tw_u4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
-                  const int column = column0 + 8 * (8) + 8 * (unit_ + quad);
-                  if (isStored && column < 256) *(tw_u4 *)(((unsigned short *)p4) + (long long)row * 256 + column) = words_;
-                }
-              }
-              tw_sums_take(s0_, 2, 0.0f, quad);
-              tw_sums_take(s0_, 3, 0.0f, quad);
-              if (quad < 2 && isStored && (column0 / 16 + 4 + quad) * 16 < 256) (((float *)p5))[(long long)row * 32 + column0 / 16 + 4 + quad] = s0_.whole;
+        for (int i = 0; i < 8; i++) {
+          const int row = tw_least(place.row0 + local0 + 8 * i, rows - 1);
+          if (isMine) {
+            { const tw_u4 x = ((const tw_u4 *)(((float *)p2) + (long long)row * 256 + first))[0]; l0_[i][0] = x.x; l0_[i][1] = x.y; l0_[i][2] = x.z; l0_[i][3] = x.w; }
+            { const tw_u4 x = ((const tw_u4 *)(((float *)p2) + (long long)row * 256 + first))[1]; l0_[i][4] = x.x; l0_[i][5] = x.y; l0_[i][6] = x.z; l0_[i][7] = x.w; }
           }
         }
+        if (turn == 0) asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+          const int local = local0 + 8 * i, row = place.row0 + local;
+          const bool isStored = isMine && row < rows;
+          float x_[8];
+          tw_take_eight(shared + (local * 104 + 8 * lane) * 4, x_);
+          unsigned w0_[8] = {};
+          unsigned w1_[4] = {};
+          float a0_[8];
+#pragma unroll
+          for (int pair_ = 0; pair_ < 4; pair_++) {
+            const float v0 = tw_round_f20(x_[2 * pair_ + 0]);
+            const float v1 = tw_round_f20(x_[2 * pair_ + 1]);
+            const float v2 = tw_add(__uint_as_float(l0_[i][2 * pair_ + 0]), v0);
+            const float v3 = tw_add(__uint_as_float(l0_[i][2 * pair_ + 1]), v1);
+            const float v4 = tw_mul(v2, v2);
+            const float v5 = tw_mul(v3, v3);
+            w0_[2 * pair_] = __float_as_uint(v2);
+            w0_[2 * pair_ + 1] = __float_as_uint(v3);
+            w1_[pair_] = tw_pack_f16(v2, v3);
+            a0_[2 * pair_] = v4;
+            a0_[2 * pair_ + 1] = v5;
+          }
+          tw_store_block_sum(((float *)p5) + (long long)row * 32 + first / 16, a0_, lane, isStored);
+          if (isStored) {
+            ((tw_u4 *)(((float *)p3) + (long long)row * 256 + first))[0] = { w0_[0], w0_[1], w0_[2], w0_[3] };
+            ((tw_u4 *)(((float *)p3) + (long long)row * 256 + first))[1] = { w0_[4], w0_[5], w0_[6], w0_[7] };
+            ((tw_u4 *)(((unsigned short *)p4) + (long long)row * 256 + first))[0] = { w1_[0], w1_[1], w1_[2], w1_[3] };
+          }
+        }
+      }
     }
   }
   __syncwarp();

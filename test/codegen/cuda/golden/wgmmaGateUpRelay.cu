@@ -68,7 +68,6 @@ __device__ __forceinline__ float tw_product_of(unsigned high, unsigned low, int 
   return __uint_as_float((lane == 0 ? high << 16 : high & 0xffff0000u) | bits);
 }
 
-
 /* Where tile number `tile` lies: groups of 8 row tiles (of 256 rows) are walked column by column, so that what all blocks read at a time stays in L2. */
 struct tw_place { int row0, columnTile; };
 __device__ __forceinline__ tw_place tw_place_of(int tile, int rows, int rank) {
@@ -256,9 +255,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_7b1
                         const float ev15 = tw_mul(ev13, er0);
                         const float ev16 = tw_mul(ev10, ev14);
                         const float ev17 = tw_mul(ev11, ev15);
-                        if (true) {
-                          w0_[unit_] = tw_pack_bf16(ev16, ev17);
-                        }
+                        w0_[unit_] = tw_pack_bf16(ev16, ev17);
                       }
                     }
                   }
@@ -365,12 +362,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_7b1
         tw_put(held + 8704, tw_low(acc[0][66], acc[0][67], acc[0][70], acc[0][71], acc[0][74], acc[0][75], acc[0][78], acc[0][79]), tw_low(acc[0][82], acc[0][83], acc[0][86], acc[0][87], acc[0][90], acc[0][91], acc[0][94], acc[0][95]), tw_low(acc[0][98], acc[0][99], acc[0][102], acc[0][103], acc[0][106], acc[0][107], acc[0][110], acc[0][111]), 0u);
       }
       __syncwarp();
+
       if (tile + tw_clusters() >= tw_tiles(T)) {
         ownTile = tile;
         break;
       }
       if ((tw_thread() & 31) == 0) tw_bar_arrive(heldFull);
     }
+
     /* Nothing is left to multiply: each warp runs the epilogue of what it holds of the last tile. */
     if (ownTile >= 0) {
       asm volatile("bar.sync %0, 352;" :: "r"(2) : "memory");
@@ -430,9 +429,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_7b1
                         const float ev15 = tw_mul(ev13, er0);
                         const float ev16 = tw_mul(ev10, ev14);
                         const float ev17 = tw_mul(ev11, ev15);
-                        if (true) {
-                          w0_[unit_] = tw_pack_bf16(ev16, ev17);
-                        }
+                        w0_[unit_] = tw_pack_bf16(ev16, ev17);
                       }
                     }
                   }

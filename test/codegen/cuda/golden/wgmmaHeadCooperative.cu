@@ -49,7 +49,6 @@ __device__ __forceinline__ tw_u4 tw_quad_turn(int quad, unsigned w0, unsigned w1
   return { w0, w1, w2, w3 };
 }
 
-
 /* Where tile number `tile` lies: groups of 16 row tiles (of 128 rows) are walked column by column, so that what all blocks read at a time stays in L2. */
 struct tw_place { int row0, columnTile; };
 __device__ __forceinline__ tw_place tw_place_of(int tile, int rows, int rank) {

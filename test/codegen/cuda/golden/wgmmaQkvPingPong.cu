@@ -49,7 +49,6 @@ __device__ __forceinline__ tw_u4 tw_quad_turn(int quad, unsigned w0, unsigned w1
   return { w0, w1, w2, w3 };
 }
 
-
 /* Where tile number `tile` lies: groups of 8 row tiles (of 256 rows) are walked column by column, so that what all blocks read at a time stays in L2. */
 struct tw_place { int row0, columnTile; };
 __device__ __forceinline__ tw_place tw_place_of(int tile, int rows, int rank) {
@@ -374,9 +373,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_94f84b3b7809f195_4f7
                         const float ev1 = tw_round_f20(acc[m][4 * (batch_ * 8 + group_) + 2 * h + 1]);
                         const float ev2 = tw_mul(ev0, er0);
                         const float ev3 = tw_mul(ev1, er0);
-                        if (true) {
-                          w0_[unit_] = tw_pack_bf16(ev2, ev3);
-                        }
+                        w0_[unit_] = tw_pack_bf16(ev2, ev3);
                       }
                     }
                   }
@@ -401,9 +398,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_94f84b3b7809f195_4f7
                       const float ev1 = tw_round_f20(acc[m][4 * (8 + group_) + 2 * h + 1]);
                       const float ev2 = tw_mul(ev0, er0);
                       const float ev3 = tw_mul(ev1, er0);
-                      if (true) {
-                        w0_[unit_] = tw_pack_bf16(ev2, ev3);
-                      }
+                      w0_[unit_] = tw_pack_bf16(ev2, ev3);
                     }
                   }
                 }

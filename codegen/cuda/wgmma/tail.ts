@@ -1,0 +1,117 @@
+/**
+ * The epilogue of a block's last tile. No product is left to hide it under, all blocks come to it at once, and the accumulators'
+ * own threads have few loads on their way and much code that runs once. So the products go to shared memory, where nobody
+ * fills the ring any more, and all consumer warps take them row by row, in a small loop with many rows on their way.
+ *
+ * For epilogues that read and write whole rows (the residual stream); others are short.
+ */
+import type { CudaGemmSchedule } from '../../../ir/cuda.js';
+import type { Segment } from '../../../ir/kernel.js';
+import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
+import { DTYPE_BYTES } from '../../../ir/types.js';
+import type { CudaOperands, Operand } from '../operands.js';
+import { programValues, indent } from '../programs.js';
+import type { Site } from '../scalarPrinter.js';
+import { Body, RowScope } from '../scalarPrinter.js';
+import { render } from '../templates.js';
+import { elementLoads } from './elementLoads.js';
+import { RELAY_WARPS as WARPS } from './held.js';
+import { WGMMA_ROWS } from './instruction.js';
+import type { WgmmaLayout } from './layout.js';
+
+/** Columns of a lane, which lie together. */
+const COLUMNS = 8;
+/** Rows of a warp whose loads are on their way at once. */
+const ROWS_AT_ONCE = 8;
+const BANKS = 32;
+
+/** Floats from row to row of the products in shared memory: rows of a quad's neighbours begin 8 banks apart. */
+const pitchOf = (tn: number): number => (tn % 16 === 0 && tn % BANKS !== 8 && tn % BANKS !== 24 ? tn + 8 : tn);
+
+const isFloatOrByte = ({ dtype }: Operand): boolean => dtype === 'f32' || dtype === 'bf16' || dtype === 'f16' || dtype === 'u8';
+const isLong = (operand: Operand): boolean => isFloatOrByte(operand) && operand.stride % COLUMNS === 0;
+
+/** 32-bit words of a lane's columns. */
+const wordsOf = ({ dtype }: Operand): number => (COLUMNS * DTYPE_BYTES[dtype]) / 4;
+
+/** C expression of an element of the lane's columns, by pair and place in it. */
+function elementOf(operand: Operand, name: string, lane: number): string {
+  switch (operand.dtype) {
+    case 'f32': return `__uint_as_float(${name}[2 * pair_ + ${lane}])`;
+    case 'bf16': return `__uint_as_float(${lane === 0 ? `${name}[pair_] << 16` : `${name}[pair_] & 0xffff0000u`})`;
+    case 'f16': return `tw_from_f16((unsigned short)(${name}[pair_]${lane === 0 ? '' : ' >> 16'}))`;
+    default: return `(${name}[pair_ / 2] >> (16 * (pair_ % 2) + ${8 * lane}) & 255u)`;
+  }
+}
+
+/** Statements that keep two values of a pair in the words that are stored. */
+function keep(operand: Operand, name: string, [x, y]: readonly string[]): string[] {
+  switch (operand.dtype) {
+    case 'f32': return [`${name}[2 * pair_] = __float_as_uint(${x!});`, `${name}[2 * pair_ + 1] = __float_as_uint(${y!});`];
+    case 'u8': return [`${name}[pair_ / 2] |= (${x!} | ${y!} << 8) << 16 * (pair_ % 2);`];
+    default: return [`${name}[pair_] = tw_pack_${operand.dtype}(${x!}, ${y!});`];
+  }
+}
+
+/** Copies between `words` and memory, 16 bytes at a time where there are so many. */
+const moves = (operand: Operand, words: string, at: string, isLoad: boolean): string[] => {
+  const count = wordsOf(operand), step = Math.min(4, count), type = `tw_u${step}`;
+  return Array.from({ length: count / step }, (_, i) => {
+    const memory = `((${isLoad ? 'const ' : ''}${type} *)(${at}))[${i}]`;
+    const each = Array.from({ length: step }, (_word, j) => `${words}[${step * i + j}]`);
+    if (!isLoad) return [`${memory} = { ${each.join(', ')} };`];
+    return [`{ const ${type} x = ${memory}; ${each.map((word, j) => `${word} = x.${'xyzw'[j]!};`).join(' ')} }`];
+  }).flat();
+};
+
+interface TailTexts {
+  readonly tail: string;
+  readonly tailPitch: number;
+}
+
+/** What the skeleton has in its places for such a last tile; undefined where the epilogue is of another kind, or the products do not fit. */
+export function tailTexts(segments: readonly Segment[], operands: CudaOperands, layout: WgmmaLayout, { tm, stages, cluster }: CudaGemmSchedule, rows: string): TailTexts | undefined {
+  const [segment, ...more] = segments;
+  if (segment === undefined || more.length > 0 || segment.pairing.kind !== 'none' || segment.columns % ROW_SUM_BLOCK !== 0 || layout.columnBlocks !== 1) return undefined;
+  const loads = elementLoads(segment, operands);
+  const stores = segment.outputs.filter(({ kind }) => kind === 'store').map(({ buffer }) => operands.get(buffer));
+  const pitch = pitchOf(layout.wn);
+  if (loads.length === 0 || ![...loads, ...stores].every(isLong) || tm * pitch * 4 > stages * layout.stageBytes || tm % (WARPS * ROWS_AT_ONCE) !== 0) return undefined;
+  const text = render('wgmmaTail', {
+    ...layout, cluster, isCluster: cluster === 2, consumerRows: layout.rowBlocks * WGMMA_ROWS, tn: layout.wn, rows, pitch, ...programText(segment, operands, loads, stores), columns: segment.columns, warps: WARPS, atOnce: ROWS_AT_ONCE, turns: tm / WARPS / ROWS_AT_ONCE, rowsOfTurn: WARPS * ROWS_AT_ONCE, lanes: layout.wn / COLUMNS,
+  });
+  return { tail: text, tailPitch: pitch };
+}
+
+function programText(segment: Segment, operands: CudaOperands, loads: readonly Operand[], stores: readonly Operand[]): Readonly<Record<'declared' | 'load' | 'program' | 'store', string>> {
+  const scope = new RowScope(operands, 'row', 'r');
+  const body = new Body(scope, 'v');
+  const nameOf = (operand: Operand): string => `l${loads.findIndex(({ name }) => name === operand.name)}_`;
+  const site: Site = {
+    id: 'x', column: 'column', lanes: 2, acc: (_, lane) => `x_[2 * pair_ + ${lane}]`,
+    loaded: (buffer, access, lane) => {
+      const own = access.kind === 'element' && access.via === undefined ? loads.find(({ name }) => name === buffer) : undefined;
+      return own === undefined ? undefined : elementOf(own, `${nameOf(own)}[i]`, lane);
+    },
+  };
+  const values = segment.outputs.map((output) => programValues(output, body, site));
+  let [stored, summed] = [0, 0];
+  const kept = segment.outputs.flatMap((output, i) => (output.kind === 'store'
+    ? keep(operands.get(output.buffer), `w${stored++}_`, values[i]!)
+    : [`a${summed}_[2 * pair_] = ${values[i]![0]!};`, `a${summed++}_[2 * pair_ + 1] = ${values[i]![1]!};`]));
+  const usesColumn = [...body.lines, ...kept].some((line) => /\bcolumn\b/.test(line));
+  const sums = segment.outputs.filter(({ kind }) => kind === 'rowSum').map(({ buffer }) => operands.get(buffer));
+  const at = (operand: Operand): string => `${operands.base(operand)} + (long long)row * ${operand.stride} + first`;
+  return {
+    declared: indent(loads.map((operand) => `unsigned ${nameOf(operand)}[${ROWS_AT_ONCE}][${wordsOf(operand)}];`), 4),
+    load: indent(loads.flatMap((operand) => moves(operand, `${nameOf(operand)}[i]`, at(operand), true)), 6),
+    program: [
+      indent([...stores.map((operand, i) => `unsigned w${i}_[${wordsOf(operand)}] = {};`), ...sums.map((_, i) => `float a${i}_[${COLUMNS}];`), ...scope.lines], 5), '#pragma unroll\n',
+      indent([`for (int pair_ = 0; pair_ < ${COLUMNS / 2}; pair_++) {`, ...(usesColumn ? ['  const int column = first + 2 * pair_;'] : []), ...[...body.lines, ...kept].map((line) => `  ${line}`), '}'], 5),
+    ].join(''),
+    store: indent([
+      ...sums.map((operand, i) => `tw_store_block_sum(${operands.base(operand)} + (long long)row * ${operand.stride} + first / ${ROW_SUM_BLOCK}, a${i}_, lane, isStored);`),
+      'if (isStored) {', ...stores.flatMap((operand, i) => moves(operand, `w${i}_`, at(operand), false)).map((line) => `  ${line}`), '}',
+    ], 5),
+  };
+}
