@@ -42,7 +42,7 @@ describeFake('runGpuBench on the fake driver', (fake) => {
       }
       const texts = new Map(generated.map(({ symbol, pointers, maps }) => [symbol, encode(entryText(symbol, pointers, maps))]));
       for (const { symbol } of units) {
-        if (symbol === COMPARE_SYMBOL) texts.set(symbol, encode(entryText(symbol, 4, 0)));
+        if (symbol === COMPARE_SYMBOL) texts.set(symbol, encode(entryText(symbol, 6, 0)));
         else if (!texts.has(symbol)) texts.set(symbol, encode(Object.entries(PACK_ENTRIES).map(([name, entry]) => entryText(entry, POINTERS[name as keyof typeof POINTERS], 0)).join('')));
       }
       return Promise.resolve({ cubins: texts, failures: new Map() });
