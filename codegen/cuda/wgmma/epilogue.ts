@@ -55,6 +55,7 @@ export function epilogueText(segment: Segment, operands: CudaOperands, prologue:
     loads: segment.pairing.kind === 'none' ? elementLoads(segment, operands) : [],
     sums: segment.pairing.kind === 'none' && accumulatorsOf(layout) <= MOST_FOR_SUMS ? segment.outputs.filter(({ kind }) => kind === 'rowSum').map(({ buffer }) => operands.get(buffer)) : [],
     isWhole: physical % tn === 0 && physical === lyingColumns(segment), holdsWholeHeads: segment.pairing.kind === 'rotate' && tn % segment.pairing.headDim === 0,
+    isBranched: !layout.isRelay,
   };
   const batch = Math.max(step, Math.floor((context.loads.length > 0 ? loadDepth(context) : segment.pairing.kind === 'rotate' ? Math.max(BATCH, depthOf(layout).rotated) : BATCH) / step) * step);
   const declared = indent([...context.sums.map((_, i) => `tw_sums s${i}_;`)], DEPTH);
@@ -128,7 +129,7 @@ function batchText(context: Context, first: string, count: number, depth: number
       loaded: (buffer: string, access: Access, group: string, lane: number) => (access.kind === 'element' && access.via === undefined ? loaded.element(buffer, group, lane) : undefined),
       store: (site) => wide.store(site),
       // A branch between rotated pairs is what stops the assembler from loading all their table entries at once, in place of accumulators.
-      guardsKept: segment.pairing.kind === 'rotate',
+      guardsKept: segment.pairing.kind === 'rotate' && context.isBranched,
       ...(context.sums.length === 0 ? {} : { close: (site: SumSite) => takeSum(context, site, `(${offset.length === 0 ? '0' : offset.join(' + ')}) / ${SUM_GROUPS} + ${site.block}`) }),
     };
     // The compiler may not move the loads of one part before the last: they would push accumulators out of registers.

@@ -22,8 +22,9 @@ export { isLegalWgmma } from './legality.js';
 export type { WgmmaFacts } from './legality.js';
 export { defaultWgmmaSchedule, waveEfficiency, wgmmaCandidates } from './candidates.js';
 
-/** Rows whose loads an idle warp of the producer's group has in flight. */
+/** Rows whose loads an idle warp of the producer's group has in flight; of a relay, which has an epilogue to run as well, more. */
 const ROWS_AT_ONCE = 2;
+const RELAY_ROWS_AT_ONCE = 4;
 /** Registers of a producer's thread that so many rows at once fit. */
 const ROOMY = 40;
 
@@ -44,7 +45,7 @@ export function emitWgmma(kernel: Contraction, operands: CudaOperands, schedule:
   const raster = Math.max(1, Math.floor(schedule.raster / cluster));
   const kBlocks = Math.ceil(kernel.k / tk);
   const prefetch = Math.min(stages, kBlocks);
-  const atOnce = layout.producerRegisters >= ROOMY ? ROWS_AT_ONCE : 1;
+  const atOnce = layout.isRelay ? RELAY_ROWS_AT_ONCE : layout.producerRegisters >= ROOMY ? ROWS_AT_ONCE : 1;
   const segmentTexts = segments.map((segment, i) => ({
     map: i + 1, firstTile: tiles.first[i]!, endTile: tiles.first[i + 1] ?? tiles.total, isOnlyOrLast: i === segments.length - 1,
     epilogue: kernel.anchor === 'gemm' ? epilogueText(segment, operands, prologue, layout) : logProbText(kernel, operands, prologue),

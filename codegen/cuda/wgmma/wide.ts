@@ -21,6 +21,8 @@ export interface WideContext {
   readonly isWhole: boolean;
   /** Every tile holds whole rotated heads. */
   readonly holdsWholeHeads: boolean;
+  /** A branch guards every store: what comes next may not be loaded before it, where registers are short. */
+  readonly isBranched: boolean;
 }
 
 /** Whether `operand` is read or written by whole groups, `units` of them in a batch; without pairs, lanes that have none sit out. */
@@ -162,7 +164,7 @@ export class WideStores {
   }
 
   stores(): string[] {
-    const { segment: { pairing, columns }, operands, isWhole } = this.context;
+    const { segment: { pairing, columns }, operands, isWhole, isBranched } = this.context;
     return this.words.flatMap(({ name, operand, isPartner }) => {
       const at = '(unit_ + quad)';
       const column = pairing.kind === 'none' ? [`const int column = ${this.origin} + 8 * ${at};`]
@@ -176,7 +178,7 @@ export class WideStores {
         '#pragma unroll', `for (int unit_ = 0; unit_ < ${this.units}; unit_ += ${QUAD}) {`,
         `  const ${accessType(operand)} words_ = ${exchanged(name, operand)};`,
         ...column.map((line) => `  ${line}`),
-        `  if (isStored${isInside}) *(${accessType(operand)} *)(${operands.base(operand)} + (long long)row * ${operand.stride} + column) = words_;`, '}',
+        `  ${isBranched ? `if (isStored${isInside}) ` : ''}tw_store_words(${operands.base(operand)} + (long long)row * ${operand.stride} + column, words_, ${isBranched ? '1' : `isStored${isInside}`});`, '}',
       ];
     });
   }

@@ -57,6 +57,11 @@ static void tw_put(unsigned at, unsigned x, unsigned y, unsigned z, unsigned w) 
   memcpy(::tw_shared + at, words, 16);
 }
 static void tw_take(unsigned at, unsigned *to) { memcpy(to, ::tw_shared + at, 16); }
+template <class Words> static void tw_store_words(void *to, const Words &x, int isStored) {
+  if (!isStored) return;
+  if ((uintptr_t)to % sizeof x != 0) tw_fail("words are stored where they are not aligned");
+  memcpy(to, &x, sizeof x);
+}
 static void tw_put_pair(unsigned at, float x, float y) {
   const float pair[2] = { x, y };
   if (at % 8 != 0 || at + 8 > sizeof tw_shared) tw_fail("products are put down outside shared memory");

@@ -29,6 +29,10 @@ __device__ __forceinline__ void tw_load_box_both(unsigned to, const tw_map *map,
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;"
                :: "r"(to), "l"(map), "r"(column), "r"(row), "r"(bar), "h"((unsigned short)3) : "memory");
 }
+/* As one instruction: compilers split some of them into words. */
+__device__ __forceinline__ void tw_store_words(void *to, const tw_u4 &x, int isStored) {
+  asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p st.global.v4.b32 [%0], {%1, %2, %3, %4}; }" :: "l"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w), "r"(isStored) : "memory");
+}
 __device__ __forceinline__ void tw_put(unsigned at, unsigned x, unsigned y, unsigned z, unsigned w) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" :: "r"(at), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
 }
@@ -165,7 +169,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_7b1
           /* All have read the values of the rows before. */
           asm volatile("bar.sync %0, 96;" :: "r"(1) : "memory");
           float *const to = rowValues;
-          for (int local = (thread >> 5) - 1; local < 128; local += 6) {
+          for (int local = (thread >> 5) - 1; local < 128; local += 12) {
           const int own0 = row0 + local, read0 = own0 < T ? own0 : T - 1;
           float fold0[1];
           {
@@ -190,9 +194,35 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_7b1
               (fold1)[0] = y4;
             }
           }
+          const int own2 = row0 + local + 6, read2 = own2 < T ? own2 : T - 1;
+          float fold2[1];
+          {
+            float * const y0 = ((float *)p2) + (long long)(read2) * 32;
+            float const y1 = tw_row_sum(y0, 16);
+            float const y2 = y1 / 256.0f;
+            float const y3 = tw_add(y2, 9.999999974752427e-7f);
+            float const y4 = 1.0f / sqrtf(y3);
+            if (threadIdx.x % 32 == 0) {
+              (fold2)[0] = y4;
+            }
+          }
+          const int own3 = row0 + local + 9, read3 = own3 < T ? own3 : T - 1;
+          float fold3[1];
+          {
+            float * const y0 = ((float *)p2) + (long long)(read3) * 32;
+            float const y1 = tw_row_sum(y0, 16);
+            float const y2 = y1 / 256.0f;
+            float const y3 = tw_add(y2, 9.999999974752427e-7f);
+            float const y4 = 1.0f / sqrtf(y3);
+            if (threadIdx.x % 32 == 0) {
+              (fold3)[0] = y4;
+            }
+          }
           if (lane == 0) {
             if (local < 128) to[(local) * 1 + 0] = fold0[0];
             if (local + 3 < 128) to[(local + 3) * 1 + 0] = fold1[0];
+            if (local + 6 < 128) to[(local + 6) * 1 + 0] = fold2[0];
+            if (local + 9 < 128) to[(local + 9) * 1 + 0] = fold3[0];
           }
           }
           last = row0;
@@ -263,7 +293,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_7b1
                   for (int unit_ = 0; unit_ < 4; unit_ += 4) {
                     const tw_u4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
                     const int column = (column0 + 8 * (batch_ * 8)) / 2 + 8 * (unit_ + quad);
-                    if (isStored && column < 512) *(tw_u4 *)(((unsigned short *)p3) + (long long)row * 512 + column) = words_;
+                    tw_store_words(((unsigned short *)p3) + (long long)row * 512 + column, words_, isStored && column < 512);
                   }
                 }
               }
@@ -437,7 +467,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_7b1
                   for (int unit_ = 0; unit_ < 4; unit_ += 4) {
                     const tw_u4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
                     const int column = (column0 + 8 * (batch_ * 8)) / 2 + 8 * (unit_ + quad);
-                    if (isStored && column < 512) *(tw_u4 *)(((unsigned short *)p3) + (long long)row * 512 + column) = words_;
+                    tw_store_words(((unsigned short *)p3) + (long long)row * 512 + column, words_, isStored && column < 512);
                   }
                 }
               }

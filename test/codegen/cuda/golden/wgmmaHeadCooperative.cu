@@ -29,6 +29,10 @@ __device__ __forceinline__ void tw_load_box_both(unsigned to, const tw_map *map,
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;"
                :: "r"(to), "l"(map), "r"(column), "r"(row), "r"(bar), "h"((unsigned short)3) : "memory");
 }
+/* As one instruction: compilers split some of them into words. */
+__device__ __forceinline__ void tw_store_words(void *to, const tw_u4 &x, int isStored) {
+  asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p st.global.v4.b32 [%0], {%1, %2, %3, %4}; }" :: "l"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w), "r"(isStored) : "memory");
+}
 /* d[64 × 256] (+)= a[64 × 16]·b[256 × 16]ᵀ, operands in shared memory; `isAdded` 0 starts from zero. */
 __device__ __forceinline__ void tw_wgmma(float (&d)[128], unsigned long long a, unsigned long long b, int isAdded) {
   asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %130, 0;\nwgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "

@@ -29,6 +29,13 @@ __device__ __forceinline__ void tw_load_box_both(unsigned to, const tw_map *map,
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;"
                :: "r"(to), "l"(map), "r"(column), "r"(row), "r"(bar), "h"((unsigned short)3) : "memory");
 }
+/* As one instruction: compilers split some of them into words. */
+__device__ __forceinline__ void tw_store_words(void *to, const tw_u4 &x, int isStored) {
+  asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p st.global.v4.b32 [%0], {%1, %2, %3, %4}; }" :: "l"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w), "r"(isStored) : "memory");
+}
+__device__ __forceinline__ void tw_store_words(void *to, const tw_u2 &x, int isStored) {
+  asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %3, 0;\n@p st.global.v2.b32 [%0], {%1, %2}; }" :: "l"(to), "r"(x.x), "r"(x.y), "r"(isStored) : "memory");
+}
 __device__ __forceinline__ void tw_put_pair(unsigned at, float x, float y) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" :: "r"(at), "f"(x), "f"(y) : "memory");
 }
@@ -289,13 +296,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_ec4ae1d519d6ff36_3b8
                   for (int unit_ = 0; unit_ < 16; unit_ += 4) {
                     const tw_u2 words_ = tw_quad_turn_bytes(quad, w0_[unit_ / 2 + 0], w0_[unit_ / 2 + 1]);
                     const int column = column0 + 8 * (batch_ * 16) + 8 * (unit_ + quad);
-                    if (isStored) *(tw_u2 *)(((unsigned char *)p4) + (long long)row * 512 + column) = words_;
+                    tw_store_words(((unsigned char *)p4) + (long long)row * 512 + column, words_, isStored);
                   }
 #pragma unroll
                   for (int unit_ = 0; unit_ < 16; unit_ += 4) {
                     const tw_u4 words_ = tw_quad_turn(quad, w1_[unit_ + 0], w1_[unit_ + 1], w1_[unit_ + 2], w1_[unit_ + 3]);
                     const int column = column0 + 8 * (batch_ * 16) + 8 * (unit_ + quad);
-                    if (isStored) *(tw_u4 *)(((unsigned short *)p5) + (long long)row * 512 + column) = words_;
+                    tw_store_words(((unsigned short *)p5) + (long long)row * 512 + column, words_, isStored);
                   }
                 }
               }

@@ -29,6 +29,10 @@ __device__ __forceinline__ void tw_load_box_both(unsigned to, const tw_map *map,
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;"
                :: "r"(to), "l"(map), "r"(column), "r"(row), "r"(bar), "h"((unsigned short)3) : "memory");
 }
+/* As one instruction: compilers split some of them into words. */
+__device__ __forceinline__ void tw_store_words(void *to, const tw_u4 &x, int isStored) {
+  asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p st.global.v4.b32 [%0], {%1, %2, %3, %4}; }" :: "l"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w), "r"(isStored) : "memory");
+}
 /* d[64 × 96] (+)= a[64 × 16]·b[96 × 16]ᵀ, operands in shared memory; `isAdded` 0 starts from zero. */
 __device__ __forceinline__ void tw_wgmma(float (&d)[48], unsigned long long a, unsigned long long b, int isAdded) {
   asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %50, 0;\nwgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 "
@@ -381,7 +385,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_94f84b3b7809f195_4f7
                   for (int unit_ = 0; unit_ < 8; unit_ += 4) {
                     const tw_u4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
                     const int column = column0 + 8 * (batch_ * 8) + 8 * (unit_ + quad);
-                    if (isStored && column < 256) *(tw_u4 *)(((unsigned short *)p9) + (long long)row * 256 + column) = words_;
+                    if (isStored && column < 256) tw_store_words(((unsigned short *)p9) + (long long)row * 256 + column, words_, 1);
                   }
                 }
               }
@@ -406,7 +410,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_94f84b3b7809f195_4f7
                 for (int unit_ = 0; unit_ < 4; unit_ += 4) {
                   const tw_u4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
                   const int column = column0 + 8 * (8) + 8 * (unit_ + quad);
-                  if (isStored && column < 256) *(tw_u4 *)(((unsigned short *)p9) + (long long)row * 256 + column) = words_;
+                  if (isStored && column < 256) tw_store_words(((unsigned short *)p9) + (long long)row * 256 + column, words_, 1);
                 }
               }
             }
