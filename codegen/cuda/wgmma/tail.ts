@@ -8,9 +8,11 @@
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { Segment } from '../../../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
+import type { Scalar } from '../../../ir/scalar.js';
+import { operands as childrenOf } from '../../../ir/scalar.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
 import type { CudaOperands, Operand } from '../operands.js';
-import { programValues, indent } from '../programs.js';
+import { indent, programValues } from '../programs.js';
 import type { Site } from '../scalarPrinter.js';
 import { Body, RowScope } from '../scalarPrinter.js';
 import { render } from '../templates.js';
@@ -23,10 +25,8 @@ import type { WgmmaLayout } from './layout.js';
 const COLUMNS = 8;
 /** Rows of a warp whose loads are on their way at once. */
 const ROWS_AT_ONCE = 8;
-const BANKS = 32;
-
-/** Floats from row to row of the products in shared memory: rows of a quad's neighbours begin 8 banks apart. */
-const pitchOf = (tn: number): number => (tn % 16 === 0 && tn % BANKS !== 8 && tn % BANKS !== 24 ? tn + 8 : tn);
+/** Floats behind a row of products in shared memory: the rows that a warp puts down at once, of a multiple of 16 columns, begin in different banks. */
+const PAD = 8;
 
 const isFloatOrByte = ({ dtype }: Operand): boolean => dtype === 'f32' || dtype === 'bf16' || dtype === 'f16' || dtype === 'u8';
 const isLong = (operand: Operand): boolean => isFloatOrByte(operand) && operand.stride % COLUMNS === 0;
@@ -64,6 +64,10 @@ const moves = (operand: Operand, words: string, at: string, isLoad: boolean): st
   }).flat();
 };
 
+/** Nothing is read but the element itself, which lanes and rows past the end leave out. */
+const readsOwnElements = (s: Scalar): boolean =>
+  (s.op === 'load' ? s.access.kind === 'element' && s.access.via === undefined : s.op !== 'rowSum' && childrenOf(s).every(readsOwnElements));
+
 interface TailTexts {
   readonly tail: string;
   readonly tailPitch: number;
@@ -75,8 +79,8 @@ export function tailTexts(segments: readonly Segment[], operands: CudaOperands, 
   if (segment === undefined || more.length > 0 || segment.pairing.kind !== 'none' || segment.columns % ROW_SUM_BLOCK !== 0 || layout.columnBlocks !== 1) return undefined;
   const loads = elementLoads(segment, operands);
   const stores = segment.outputs.filter(({ kind }) => kind === 'store').map(({ buffer }) => operands.get(buffer));
-  const pitch = pitchOf(layout.wn);
-  if (loads.length === 0 || ![...loads, ...stores].every(isLong) || tm * pitch * 4 > stages * layout.stageBytes || tm % (WARPS * ROWS_AT_ONCE) !== 0) return undefined;
+  const pitch = layout.wn + PAD;
+  if (loads.length === 0 || !segment.outputs.every(({ value }) => readsOwnElements(value)) || ![...loads, ...stores].every(isLong) || tm * pitch * 4 > stages * layout.stageBytes || tm % (WARPS * ROWS_AT_ONCE) !== 0) return undefined;
   const text = render('wgmmaTail', {
     ...layout, cluster, isCluster: cluster === 2, consumerRows: layout.rowBlocks * WGMMA_ROWS, tn: layout.wn, rows, pitch, ...programText(segment, operands, loads, stores), columns: segment.columns, warps: WARPS, atOnce: ROWS_AT_ONCE, turns: tm / WARPS / ROWS_AT_ONCE, rowsOfTurn: WARPS * ROWS_AT_ONCE, lanes: layout.wn / COLUMNS,
   });

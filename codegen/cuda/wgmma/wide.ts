@@ -5,10 +5,10 @@
  * and slow the product beside them by a few hundredths.
  */
 import type { Segment } from '../../../ir/kernel.js';
+import { roundUp } from '../../../ir/types.js';
 import type { CudaOperands, Operand } from '../operands.js';
 import type { StoreSite } from '../programs.js';
 import { firstHalf } from '../programs.js';
-import { roundUp } from '../../../ir/types.js';
 
 /** Lanes that share a row of a fragment, and so groups that they exchange words of. */
 export const QUAD = 4;
@@ -26,13 +26,10 @@ export interface WideContext {
 }
 
 /** Whether `operand` is read or written by whole groups, `units` of them in a batch; without pairs, lanes that have none sit out. */
-export function isWide({ dtype, stride }: Operand, { columns, pairing }: Segment, units: number): boolean {
+function isWide({ dtype, stride }: Operand, { columns, pairing }: Segment, units: number): boolean {
   const isNarrow = dtype === 'bf16' || dtype === 'f16' || (dtype === 'u8' && pairing.kind === 'none');
   return isNarrow && (pairing.kind === 'none' || units % QUAD === 0) && columns % 8 === 0 && stride % 8 === 0;
 }
-
-/** Bytes of a column group, which a lane loads or stores at once. */
-export const groupBytes = ({ dtype }: Operand): 8 | 16 => (dtype === 'u8' ? 8 : 16);
 
 /** How a lane has its elements of a batch: words of two neighbours, of one group or, as bytes, of two. */
 const wordsOf = ({ dtype }: Operand, groups: number): number => roundUp(groups, QUAD) / (dtype === 'u8' ? 2 : 1);
