@@ -53,7 +53,7 @@ const TILES: readonly Tile[] = [
 /** Rows of a group of row tiles at most: what all blocks read at a time fits L2. */
 const RASTER_ROWS = [2816, 1536];
 /** Without a neighbour to share weight tiles with, L2 is read more: least by tiles of 256 columns. */
-const alone = ({ tn }: Tile): number => (tn >= 256 ? 0.96 : 0.89);
+const alone = ({ tn }: Tile): number => (tn >= 256 ? 0.98 : 0.89);
 const MOST_STAGES = 8;
 /** A product over so many columns of its left operand is deep. */
 const DEEP = 12_288;

@@ -69,7 +69,7 @@ export function emitWgmma(kernel: Contraction, operands: CudaOperands, schedule:
     descriptorBase: DESCRIPTOR_BASE, consumerRows: layout.rowBlocks * WGMMA_ROWS, consumerUnits: descriptorUnits(layout.rowBlocks * WGMMA_ROWS * SLAB * 2),
     stageUnits: descriptorUnits(layout.stageBytes), bUnits: descriptorUnits(layout.aBytes),
     release: cluster === 2 ? 'if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane);' : 'if (lane == 0) tw_bar_arrive(empty + 8 * before);',
-    segments: segmentTexts, ...(tail ?? { tail: '', tailPitch: 0 }),
+    mapNames: tensorMaps.map((_, i) => `m${i}`), segments: segmentTexts, ...(tail ?? { tail: '', tailPitch: 0 }),
   });
   return {
     source, tensorMaps,

@@ -135,6 +135,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_444
   unsigned rank = 0;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   if (thread == 0) {
+    asm volatile("prefetch.tensormap [%0];" :: "l"(&m0) : "memory");
+    asm volatile("prefetch.tensormap [%0];" :: "l"(&m1) : "memory");
     for (int i = 0; i < 3; i++) {
       tw_bar_init(full + 8 * i, 1);
       tw_bar_init(empty + 8 * i, 16);

@@ -87,6 +87,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_logprob_3ebfa1286008978c_
   const int thread = threadIdx.x, lane = thread & 31;
   unsigned rank = 0;
   if (thread == 0) {
+    asm volatile("prefetch.tensormap [%0];" :: "l"(&m0) : "memory");
+    asm volatile("prefetch.tensormap [%0];" :: "l"(&m1) : "memory");
     for (int i = 0; i < 3; i++) {
       tw_bar_init(full + 8 * i, 1);
       tw_bar_init(empty + 8 * i, 8);
