@@ -20,6 +20,7 @@ import { elementLoads } from './elementLoads.js';
 import { RELAY_WARPS as WARPS } from './held.js';
 import { WGMMA_ROWS } from './instruction.js';
 import type { WgmmaLayout } from './layout.js';
+import { keepNarrow, narrowElement } from './wide.js';
 
 /** Columns of a lane, which lie together. */
 const COLUMNS = 8;
@@ -34,24 +35,13 @@ const isLong = (operand: Operand): boolean => isFloatOrByte(operand) && operand.
 /** 32-bit words of a lane's columns. */
 const wordsOf = ({ dtype }: Operand): number => (COLUMNS * DTYPE_BYTES[dtype]) / 4;
 
-/** C expression of an element of the lane's columns, by pair and place in it. */
-function elementOf(operand: Operand, name: string, lane: number): string {
-  switch (operand.dtype) {
-    case 'f32': return `__uint_as_float(${name}[2 * pair_ + ${lane}])`;
-    case 'bf16': return `__uint_as_float(${lane === 0 ? `${name}[pair_] << 16` : `${name}[pair_] & 0xffff0000u`})`;
-    case 'f16': return `tw_from_f16((unsigned short)(${name}[pair_]${lane === 0 ? '' : ' >> 16'}))`;
-    default: return `(${name}[pair_ / 2] >> (16 * (pair_ % 2) + ${8 * lane}) & 255u)`;
-  }
-}
+/** C expression of an element of the lane's columns, by place in the pair `pair_`. */
+const elementOf = (operand: Operand, name: string, lane: number): string =>
+  (operand.dtype === 'f32' ? `__uint_as_float(${name}[2 * pair_ + ${lane}])` : narrowElement(operand, name, 'pair_', lane));
 
-/** Statements that keep two values of a pair in the words that are stored. */
-function keep(operand: Operand, name: string, [x, y]: readonly string[]): string[] {
-  switch (operand.dtype) {
-    case 'f32': return [`${name}[2 * pair_] = __float_as_uint(${x!});`, `${name}[2 * pair_ + 1] = __float_as_uint(${y!});`];
-    case 'u8': return [`${name}[pair_ / 2] |= (${x!} | ${y!} << 8) << 16 * (pair_ % 2);`];
-    default: return [`${name}[pair_] = tw_pack_${operand.dtype}(${x!}, ${y!});`];
-  }
-}
+/** Statements that keep the two values of a pair in the words that are stored. */
+const keep = (operand: Operand, name: string, values: readonly string[]): string[] =>
+  (operand.dtype === 'f32' ? values.map((value, lane) => `${name}[2 * pair_ + ${lane}] = __float_as_uint(${value});`) : [keepNarrow(operand, name, 'pair_', values)]);
 
 /** Copies between `words` and memory, 16 bytes at a time where there are so many. */
 const moves = (operand: Operand, words: string, at: string, isLoad: boolean): string[] => {

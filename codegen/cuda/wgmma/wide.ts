@@ -34,6 +34,21 @@ function isWide({ dtype, stride }: Operand, { columns, pairing }: Segment, units
 /** How a lane has its elements of a batch: words of two neighbours, of one group or, as bytes, of two. */
 const wordsOf = ({ dtype }: Operand, groups: number): number => roundUp(groups, QUAD) / (dtype === 'u8' ? 2 : 1);
 const wordOf = (name: string, { dtype }: Operand, group: string): string => (dtype === 'u8' ? `${name}[(${group}) / 2]` : `${name}[${group}]`);
+
+/** C expression of an element of pair `pair` of such words: float, or unsigned of a byte. */
+export function narrowElement(operand: Operand, name: string, pair: string, lane: number): string {
+  const word = wordOf(name, operand, pair);
+  switch (operand.dtype) {
+    case 'bf16': return `__uint_as_float(${lane === 0 ? `${word} << 16` : `${word} & 0xffff0000u`})`;
+    case 'f16': return `tw_from_f16((unsigned short)(${word}${lane === 0 ? '' : ' >> 16'}))`;
+    default: return `(${word} >> (16 * ((${pair}) % 2) + ${8 * lane}) & 255u)`;
+  }
+}
+
+/** Statement that keeps pair `pair`, C expressions of the two values, in such words; those of bytes begin as zeros. */
+export const keepNarrow = (operand: Operand, name: string, pair: string, [x, y]: readonly string[]): string => (operand.dtype === 'u8'
+  ? `${wordOf(name, operand, pair)} |= (${x!} | ${y!} << 8) << 16 * ((${pair}) % 2);` : `${name}[${pair}] = tw_pack_${operand.dtype}(${x!}, ${y!});`);
+
 /** What a lane loads or stores of a group. */
 const accessType = ({ dtype }: Operand): string => (dtype === 'u8' ? 'tw_u2' : 'tw_u4');
 /** The words of the four groups from `unit_` on. */
@@ -65,12 +80,7 @@ export class BatchLoads {
     if (own === undefined) return undefined;
     const { operand, name } = own;
     if (!own.isWide) return `${name}[${group}].${lane === 0 ? 'x' : 'y'}`;
-    const word = wordOf(name, operand, group);
-    switch (operand.dtype) {
-      case 'bf16': return `__uint_as_float(${lane === 0 ? `${word} << 16` : `${word} & 0xffff0000u`})`;
-      case 'f16': return `tw_from_f16((unsigned short)(${word}${lane === 0 ? '' : ' >> 16'}))`;
-      default: return `(${word} >> (16 * ((${group}) % 2) + ${8 * lane}) & 255u)`;
-    }
+    return narrowElement(operand, name, group, lane);
   }
 
   private load({ operand, name, isWide: isGroup }: Loaded): string[] {
@@ -152,8 +162,7 @@ export class WideStores {
     const name = `w${this.next++}_`;
     if (this.next > this.words.length) this.words.push({ name, operand, isPartner: column === 'partner' });
     const unit = `unit_${this.start === 0 ? '' : ` + ${this.start}`}`;
-    if (operand.dtype === 'u8') return [`${wordOf(name, operand, unit)} |= (${values[0]!} | ${values[1]!} << 8) << 16 * ((${unit}) % 2);`];
-    return [`${name}[${unit}] = tw_pack_${operand.dtype}(${values.join(', ')});`];
+    return [keepNarrow(operand, name, unit, values)];
   }
 
   declarations(): string[] {

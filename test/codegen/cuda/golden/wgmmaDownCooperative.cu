@@ -359,7 +359,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_cd1
             const float v3 = tw_add(__uint_as_float(l0_[i][2 * pair_ + 1]), v1);
             const float v4 = tw_mul(v2, v2);
             const float v5 = tw_mul(v3, v3);
-            w0_[2 * pair_] = __float_as_uint(v2);
+            w0_[2 * pair_ + 0] = __float_as_uint(v2);
             w0_[2 * pair_ + 1] = __float_as_uint(v3);
             w1_[pair_] = tw_pack_f16(v2, v3);
             a0_[2 * pair_] = v4;

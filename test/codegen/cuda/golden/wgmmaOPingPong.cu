@@ -436,8 +436,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_a4db638507e4decd_9e2
           float a0_[8];
 #pragma unroll
           for (int pair_ = 0; pair_ < 4; pair_++) {
-            const float v0 = tw_join_f24(__uint_as_float(l0_[i][pair_] << 16), (l1_[i][pair_ / 2] >> (16 * (pair_ % 2) + 0) & 255u));
-            const float v1 = tw_join_f24(__uint_as_float(l0_[i][pair_] & 0xffff0000u), (l1_[i][pair_ / 2] >> (16 * (pair_ % 2) + 8) & 255u));
+            const float v0 = tw_join_f24(__uint_as_float(l0_[i][pair_] << 16), (l1_[i][(pair_) / 2] >> (16 * ((pair_) % 2) + 0) & 255u));
+            const float v1 = tw_join_f24(__uint_as_float(l0_[i][pair_] & 0xffff0000u), (l1_[i][(pair_) / 2] >> (16 * ((pair_) % 2) + 8) & 255u));
             const float v2 = tw_round_f20(x_[2 * pair_ + 0]);
             const float v3 = tw_round_f20(x_[2 * pair_ + 1]);
             const float v4 = tw_add(v0, v2);
@@ -448,7 +448,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_a4db638507e4decd_9e2
             const float v9 = tw_round_f24(v5);
             const float v10 = tw_mul(v4, v4);
             const float v11 = tw_mul(v5, v5);
-            w0_[pair_ / 2] |= (v6 | v7 << 8) << 16 * (pair_ % 2);
+            w0_[(pair_) / 2] |= (v6 | v7 << 8) << 16 * ((pair_) % 2);
             w1_[pair_] = tw_pack_bf16(v8, v9);
             a0_[2 * pair_] = v10;
             a0_[2 * pair_ + 1] = v11;
