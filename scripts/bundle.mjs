@@ -16,10 +16,10 @@ const MAX_BYTES = 45e6;
 const NEVER_LOADED = new Set(['cmake-js', 'node-addon-api', 'node-api-headers', 'uglify-js']);
 /** Parts of packages that nothing loads: declarations, maps, sources and texts. Licences stay. */
 const UNUSED_FILE = /\.(map|d\.ts|d\.mts|d\.cts|ts|mts|cts|flow|md|markdown|html|cc|hh|h|S|asm)$/i;
-const UNUSED_FOLDER = /(^|\/)(test|tests|doc|docs|diagrams|vendor|typings)$/;
+const UNUSED_FOLDER = /(^|\/)(test|tests|doc|docs|vendor|typings)$/;
 const OTHER_PLATFORM = /(android|darwin|win32|freebsd|musl|arm|loong|riscv|ppc|ia32)/;
 /** handlebars: builds for browsers and bundlers. */
-const UNUSED_PATH = /^node_modules\/(handlebars\/(dist\/(amd\/|handlebars)|lib\/handlebars\/|bin\/)|zod\/src\/|chevrotain\/src\/)/;
+const UNUSED_PATH = /^node_modules\/(handlebars\/(dist\/(amd\/|handlebars)|lib\/handlebars\/|bin\/)|zod\/src\/|chevrotain\/(src|diagrams)\/)/;
 const NATIVE = join('build', 'Release', 'tilewright.node');
 
 function fail(message, hint) {

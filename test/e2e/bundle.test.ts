@@ -99,6 +99,13 @@ describe.skipIf(reason !== undefined)('the bundle', () => {
     expect(results.results.hellaswag).toHaveProperty('acc,none');
   });
 
+  it('opens the artifact that it has compiled', () => {
+    const compiled = start('./tilewright', ['compile', 'models/demo', '-o', place('demo.tw'), '--max-tokens', '96'], bundle());
+    expect([compiled.status, compiled.stdout + compiled.stderr]).toEqual([0, expect.stringContaining('demo.tw')]);
+    const opened = start('./tilewright', ['inspect', place('demo.tw'), '--plan'], bundle());
+    expect([opened.status, opened.stderr]).toEqual([0, '']);
+  });
+
   it('runs the GPU tests, or says that nothing was tested', () => {
     const { status, stdout } = start('./test-gpu.sh', [], bundle());
     const counts = /^(\d+) passed, (\d+) failed, (\d+) skipped$/m.exec(stdout)?.slice(1).map(Number);

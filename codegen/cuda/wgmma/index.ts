@@ -46,6 +46,7 @@ export function emitWgmma(kernel: Contraction, operands: CudaOperands, schedule:
   const kBlocks = Math.ceil(kernel.k / tk);
   const prefetch = Math.min(stages, kBlocks);
   const atOnce = layout.isRelay ? RELAY_ROWS_AT_ONCE : layout.producerRegisters >= ROOMY ? ROWS_AT_ONCE : 1;
+  const rowSlots = { rowValuesSlot: tm * values, slotNumber: layout.rowSlots * tm * values };
   const segmentTexts = segments.map((segment, i) => ({
     map: i + 1, firstTile: tiles.first[i]!, endTile: tiles.first[i + 1] ?? tiles.total, isOnlyOrLast: i === segments.length - 1,
     epilogue: kernel.anchor === 'gemm' ? epilogueText(segment, operands, prologue, layout) : logProbText(kernel, operands, prologue),
@@ -60,12 +61,12 @@ export function emitWgmma(kernel: Contraction, operands: CudaOperands, schedule:
   const functions = (kernel.anchor === 'gemm' ? '' : logProbFunctions()) + render('wgmmaFunctions', { ...common, hasTail: tail !== undefined });
   const source = functions + render('gemmWgmma', {
     ...common, head: headText(symbol, parameters, tensorMaps), rows: kernel.rows, tm, tn, stages, cluster, raster, kBlocks, prefetch,
-    ...(layout.isRelay ? relayTexts(segmentTexts, { layout, rows: kernel.rows, tm, tn, rowsAtOnceStep, rowValueCode, rowValues: values > 0 }) : NO_RELAY),
+    ...(layout.isRelay ? relayTexts(segmentTexts, { layout, rows: kernel.rows, tm, tn, rowsAtOnceStep, rowValueCode, ...rowSlots, rowValues: values > 0 }) : NO_RELAY),
     ...blockText(layout), ...loadText(schedule, layout), ...stepText(schedule), isCluster: cluster === 2,
     emptyOffset: 8 * stages, rowsFullOffset: 16 * stages, emptyCount: warps * cluster, rowsEmptyCount: warps,
     clusterRows: tm * cluster, clusterRowsMinusOne: tm * cluster - 1, columnTiles: tiles.total, groupTiles: raster * tiles.total,
     prefetchStage: prefetch % stages, prefetchPhase: Math.floor(prefetch / stages) % 2,
-    rowValues: values > 0, rowValuesSlot: tm * values, rowsAtOnceStep, rowValueCode,
+    rowValues: values > 0, ...rowSlots, rowsAtOnceStep, rowValueCode,
     descriptorBase: DESCRIPTOR_BASE, consumerRows: layout.rowBlocks * WGMMA_ROWS, consumerUnits: descriptorUnits(layout.rowBlocks * WGMMA_ROWS * SLAB * 2),
     stageUnits: descriptorUnits(layout.stageBytes), bUnits: descriptorUnits(layout.aBytes),
     release: cluster === 2 ? 'if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane);' : 'if (lane == 0) tw_bar_arrive(empty + 8 * before);',

@@ -7,6 +7,13 @@ import { CONSUMERS, SLAB, WGMMA_ROWS } from './instruction.js';
 
 const ALIGNMENT = 1024;
 const BARRIER = 8;
+/**
+ * Row tiles of which a relay keeps what depends on the row: a block of an H100 comes round to so many at 1,024 to 3,840 tokens
+ * (66 clusters over 4, 8 and 15 pairs of row tiles). Others keep the last two.
+ */
+const RELAY_ROW_SLOTS = 5;
+/** Bytes that tell the consumers which slot the last tile's values are in. */
+const SLOT_NUMBER = 16;
 
 /** Columns of one instruction, and rows of a tensor map's box. */
 export const MOST_COLUMNS = 256;
@@ -34,6 +41,8 @@ export interface WgmmaLayout {
   readonly heldOffset: number;
   readonly barrierOffset: number;
   readonly rowValuesOffset: number;
+  /** Tiles whose row values are kept. */
+  readonly rowSlots: number;
   readonly sharedBytes: number;
   /** Registers of a thread after setmaxnreg; 504 in all for the three warpgroups of a block. */
   readonly producerRegisters: number;
@@ -50,13 +59,14 @@ export function wgmmaLayout({ tm, tn, tk, stages, cluster, mode }: CudaGemmSched
   const barrierOffset = heldOffset + (isRelay ? RELAY_WARPS * heldWarpBytes(tn) : 0);
   // Two barriers a stage, and two pairs for the row values.
   const rowValuesOffset = barrierOffset + 2 * BARRIER * stages + 4 * BARRIER;
+  const rowSlots = isRelay && rowValues === 1 ? RELAY_ROW_SLOTS : 2;
   const rowBlocks = tm / WGMMA_ROWS / (isPingPong ? 1 : CONSUMERS);
   const columnBlocks = Math.ceil(tn / MOST_COLUMNS);
   const boxes = Math.ceil(tn / cluster / MOST_BOX_ROWS);
   const isTight = rowBlocks * (tn / 2) > (rowValues > 0 ? MOST_RELAXED : MOST_RELAXED_IDLE);
   return {
     isPingPong, isRelay, heldOffset, rowBlocks, columnBlocks, wn: tn / columnBlocks, boxes, boxRows: tn / cluster / boxes, slabs: tk / SLAB, aBytes, bBytes, stageBytes: aBytes + bBytes, barrierOffset, rowValuesOffset,
-    sharedBytes: ALIGNMENT + rowValuesOffset + 2 * tm * rowValues * 4,
+    rowSlots, sharedBytes: (isRelay ? 0 : ALIGNMENT) + rowValuesOffset + rowSlots * tm * rowValues * 4 + (isRelay && rowValues > 0 ? SLOT_NUMBER : 0),
     ...(isRelay ? { producerRegisters: 120, consumerRegisters: 192 } : isTight ? { producerRegisters: 24, consumerRegisters: 240 } : { producerRegisters: 40, consumerRegisters: 232 }),
   };
 }

@@ -24,6 +24,8 @@ interface Values {
   readonly rowsAtOnceStep: number;
   readonly rowValueCode: string;
   readonly rowValues: boolean;
+  readonly rowValuesSlot: number;
+  readonly slotNumber: number;
 }
 
 const WARP = 32;
@@ -39,5 +41,5 @@ export function relayTexts(segments: readonly SegmentText[], values: Values): Re
   // Consumers meet the warps that fold row values where those of the last tile are there.
   const sizes = { relayWarps: RELAY_WARPS, drainWarps: PRODUCER_IDLE_WARPS, heldWarpBytes: heldWarpBytes(tn), lastBarrierThreads: WARP * (RELAY_WARPS + PRODUCER_IDLE_WARPS) };
   const drain = render('wgmmaDrain', { ...values, ...sizes, segments, heldOffset: layout.heldOffset, halfBytes: HALF_BYTES, take: takeText(tn, 6) });
-  return { ...sizes, drain, hold: holdText(tn, 4), relay: render('wgmmaRelay', { ...values, ...sizes, drain, drainThreads: WARP * PRODUCER_IDLE_WARPS, units: 2 * RELAY_WARPS }).trimEnd() };
+  return { ...sizes, drain, hold: holdText(tn, 4), relay: render('wgmmaRelay', { ...values, ...sizes, rowSlots: layout.rowSlots, drain, drainThreads: WARP * PRODUCER_IDLE_WARPS, units: 2 * RELAY_WARPS }).trimEnd() };
 }

@@ -194,6 +194,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_cd1
       { if (lane == 0) tw_bar_arrive(empty + 8 * before); }
       if (tile + tw_clusters() >= tw_tiles(T)) {
         /* The block's last: both warpgroups are done with the ring, which nobody fills any more. */
+        __syncwarp();
         asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
         const int self = tw_thread();
         const unsigned own = shared + ((((self >> 7) - 1) * 64 + (self >> 5 & 3) * 16 + (self >> 2 & 7)) * 104 + 2 * (self & 3)) * 4;
@@ -341,7 +342,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_cd1
             { const tw_u4 x = ((const tw_u4 *)(((float *)p2) + (long long)row * 256 + first))[1]; l0_[i][4] = x.x; l0_[i][5] = x.y; l0_[i][6] = x.z; l0_[i][7] = x.w; }
           }
         }
-        if (turn == 0) asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
+        if (turn == 0) {
+          __syncwarp();
+          asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
+        }
 #pragma unroll
         for (int i = 0; i < 8; i++) {
           const int local = local0 + 8 * i, row = place.row0 + local;

@@ -126,9 +126,10 @@ __device__ __forceinline__ int tw_thread() {
 }
 
 extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_444371ca(int T, int R, void *p0, void *p1, void *p2, void *p3, void *p4, void *p5, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1) {
-  extern __shared__ unsigned char tw_raw[];
+  extern __shared__ __align__(1024) unsigned char tw_raw[];
   /* 1024-byte alignment: the 128-byte swizzle goes by address bits. Stages, products that are handed over, barriers, row values. */
   const unsigned shared = (tw_shared(tw_raw) + 1023u) & ~1023u;
+  if (shared != tw_shared(tw_raw)) asm volatile("trap;");
   const unsigned full = shared + 118784, empty = full + 24;
   const unsigned heldFull = full + 48, heldEmpty = heldFull + 8;
   const int thread = threadIdx.x, lane = thread & 31;
@@ -347,6 +348,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_444
       { if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane); }
       if (tile + tw_clusters() >= tw_tiles(T)) {
         /* The block's last: both warpgroups are done with the ring, which nobody fills any more. */
+        __syncwarp();
         asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
         const int self = tw_thread();
         const unsigned own = shared + ((((self >> 7) - 1) * 64 + (self >> 5 & 3) * 16 + (self >> 2 & 7)) * 104 + 2 * (self & 3)) * 4;
@@ -393,7 +395,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_444
             { const tw_u4 x = ((const tw_u4 *)(((float *)p2) + (long long)row * 256 + first))[1]; l0_[i][4] = x.x; l0_[i][5] = x.y; l0_[i][6] = x.z; l0_[i][7] = x.w; }
           }
         }
-        if (turn == 0) asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
+        if (turn == 0) {
+          __syncwarp();
+          asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
+        }
 #pragma unroll
         for (int i = 0; i < 8; i++) {
           const int local = local0 + 8 * i, row = place.row0 + local;

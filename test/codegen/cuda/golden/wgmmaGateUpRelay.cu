@@ -97,9 +97,10 @@ __device__ __forceinline__ int tw_thread() {
 }
 
 extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_7b1d22c7(int T, int R, void *p0, void *p1, void *p2, void *p3, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1) {
-  extern __shared__ unsigned char tw_raw[];
+  extern __shared__ __align__(1024) unsigned char tw_raw[];
   /* 1024-byte alignment: the 128-byte swizzle goes by address bits. Stages, products that are handed over, barriers, row values. */
   const unsigned shared = (tw_shared(tw_raw) + 1023u) & ~1023u;
+  if (shared != tw_shared(tw_raw)) asm volatile("trap;");
   const unsigned full = shared + 208896, empty = full + 24;
   const unsigned heldFull = full + 48, heldEmpty = heldFull + 8;
   float *const rowValues = (float *)(tw_raw + (shared - tw_shared(tw_raw)) + 208976);
@@ -162,15 +163,29 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_7b1
        */
       asm volatile("griddepcontrol.wait;" ::: "memory");
       int sequence = 0;
-      int last = -1;
+      /* Row tiles whose values are kept, and the slot that is filled next. */
+      int known[5], next = 0;
+#pragma unroll
+      for (int i = 0; i < 5; i++) known[i] = -1;
       for (int tile = first; tile < tw_tiles(T); tile += tw_clusters(), sequence++) {
         const tw_place place = tw_place_of(tile, T, (int)rank);
         const bool isLast = tile + tw_clusters() >= tw_tiles(T);
         const int row0 = place.row0;
-        if (row0 != last) {
-          /* All have read the values of the rows before. */
+        int slot = -1;
+#pragma unroll
+        for (int i = 0; i < 5; i++) {
+          if (known[i] == row0) slot = i;
+        }
+        if (slot < 0) {
+          /* All have read the values that were there. */
           asm volatile("bar.sync %0, 96;" :: "r"(1) : "memory");
-          float *const to = rowValues;
+          slot = next;
+          next = next + 1 == 5 ? 0 : next + 1;
+#pragma unroll
+          for (int i = 0; i < 5; i++) {
+            if (i == slot) known[i] = row0;
+          }
+          float *const to = rowValues + slot * 128;
           for (int local = (thread >> 5) - 1; local < 128; local += 12) {
           const int own0 = row0 + local, read0 = own0 < T ? own0 : T - 1;
           float fold0[1];
@@ -227,9 +242,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_7b1
             if (local + 9 < 128) to[(local + 9) * 1 + 0] = fold3[0];
           }
           }
-          last = row0;
           asm volatile("bar.sync %0, 96;" :: "r"(1) : "memory");
         }
+        if (isLast && thread == 32) ((int *)rowValues)[640] = slot;
+        const float *const from = rowValues + slot * 128;
         if (isLast) asm volatile("bar.arrive %0, 352;" :: "r"(2) : "memory");
         /* The last tile is its consumers' own. */
         if (isLast) break;
@@ -257,7 +273,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_7b1
             int place_ = columnTile - 0, quad = self & 3;
             asm volatile("" : "+r"(place_), "+r"(quad));
             const int column0 = place_ * 224;
-            const float *const from = rowValues;
 #pragma unroll
               for (int batch_ = 0; batch_ < 3; batch_++) {
                 {
@@ -405,6 +420,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_7b1
     /* Nothing is left to multiply: each warp runs the epilogue of what it holds of the last tile. */
     if (ownTile >= 0) {
       asm volatile("bar.sync %0, 352;" :: "r"(2) : "memory");
+      const float *const from = rowValues + ((const int *)rowValues)[640] * 128;
       int at = 0;
       asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(at));
       const tw_place place = tw_place_of(ownTile, T, at);
@@ -431,7 +447,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_7b1
             int place_ = columnTile - 0, quad = self & 3;
             asm volatile("" : "+r"(place_), "+r"(quad));
             const int column0 = place_ * 224;
-            const float *const from = rowValues;
 #pragma unroll
               for (int batch_ = 0; batch_ < 3; batch_++) {
                 {

@@ -204,6 +204,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_a4db638507e4decd_9e2
       { if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane); }
       if (tile + tw_clusters() >= tw_tiles(T)) {
         /* The block's last: both warpgroups are done with the ring, which nobody fills any more. */
+        __syncwarp();
         asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
         const int self = tw_thread();
         const unsigned own = shared + (((self >> 5 & 3) * 16 + (self >> 2 & 7)) * 216 + 2 * (self & 3)) * 4;
@@ -407,6 +408,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_a4db638507e4decd_9e2
       asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(at));
       const int own = blockIdx.x / 2, clusters = tw_clusters(), sequence = (tw_tiles(T) - 1 - own) / clusters;
       /* The other warpgroup has put its products down. */
+      __syncwarp();
       if ((tw_thread() >> 7) - 1 != (sequence & 1)) asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
       const tw_place place = tw_place_of(own + sequence * clusters, rows, at);
       const int first = place.columnTile * 208 + 8 * lane;
@@ -424,7 +426,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_a4db638507e4decd_9e2
             { const tw_u2 x = ((const tw_u2 *)(((unsigned char *)p3) + (long long)row * 416 + first))[0]; l1_[i][0] = x.x; l1_[i][1] = x.y; }
           }
         }
-        if (turn == 0) asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
+        if (turn == 0) {
+          __syncwarp();
+          asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
+        }
 #pragma unroll
         for (int i = 0; i < 8; i++) {
           const int local = local0 + 8 * i, row = place.row0 + local;

@@ -134,9 +134,10 @@ __device__ __forceinline__ int tw_thread() {
 }
 
 extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_ec4ae1d519d6ff36_3b819301(int T, int R, void *p0, void *p1, void *p2, void *p3, void *p4, void *p5, void *p6, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1) {
-  extern __shared__ unsigned char tw_raw[];
+  extern __shared__ __align__(1024) unsigned char tw_raw[];
   /* 1024-byte alignment: the 128-byte swizzle goes by address bits. Stages, products that are handed over, barriers, row values. */
   const unsigned shared = (tw_shared(tw_raw) + 1023u) & ~1023u;
+  if (shared != tw_shared(tw_raw)) asm volatile("trap;");
   const unsigned full = shared + 229376, empty = full + 24;
   const unsigned heldFull = full + 48, heldEmpty = heldFull + 8;
   const int thread = threadIdx.x, lane = thread & 31;
@@ -348,6 +349,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_ec4ae1d519d6ff36_3b8
       { if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane); }
       if (tile + tw_clusters() >= tw_tiles(T)) {
         /* The block's last: both warpgroups are done with the ring, which nobody fills any more. */
+        __syncwarp();
         asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
         const int self = tw_thread();
         const unsigned own = shared + ((((self >> 7) - 1) * 64 + (self >> 5 & 3) * 16 + (self >> 2 & 7)) * 264 + 2 * (self & 3)) * 4;
@@ -407,7 +409,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_ec4ae1d519d6ff36_3b8
             { const tw_u2 x = ((const tw_u2 *)(((unsigned char *)p3) + (long long)row * 512 + first))[0]; l1_[i][0] = x.x; l1_[i][1] = x.y; }
           }
         }
-        if (turn == 0) asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
+        if (turn == 0) {
+          __syncwarp();
+          asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
+        }
 #pragma unroll
         for (int i = 0; i < 8; i++) {
           const int local = local0 + 8 * i, row = place.row0 + local;
