@@ -25,8 +25,11 @@ const YARDSTICKS: readonly (Yardstick & { readonly model: string; readonly preci
   { model: 'gqa-4m', precision: 'f16', error: 0.035, agreement: 0.9992 },
 ];
 
-/** Bounds 16-bit answers to a few questions, of which one may be chosen otherwise. */
-const EVERYDAY: Yardstick = { error: 0.19, agreement: 1 - 1 / 136 };
+/**
+ * Bounds 16-bit answers to a few questions, of which two may be chosen otherwise: transformers' 0.8 % are 1.1 of 136, and one more
+ * is chance. All questions, below, are what the share is judged by.
+ */
+const EVERYDAY: Yardstick = { error: 0.19, agreement: 1 - 2 / 136 };
 
 /** Scores a question set; gives the samples. */
 async function score(model: string, data: string, options: readonly string[], task = 'hellaswag'): Promise<string> {

@@ -397,7 +397,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_444
         }
         if (turn == 0) {
           __syncwarp();
-          asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
+          asm volatile("bar.sync %0, 256;" :: "r"(4) : "memory");
         }
 #pragma unroll
         for (int i = 0; i < 8; i++) {

@@ -407,9 +407,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_a4db638507e4decd_9e2
       int at = 0, rows = T;
       asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(at));
       const int own = blockIdx.x / 2, clusters = tw_clusters(), sequence = (tw_tiles(T) - 1 - own) / clusters;
-      /* The other warpgroup has put its products down. */
+      /* Not the one that multiplied last: it is done with the ring. */
       __syncwarp();
-      if ((tw_thread() >> 7) - 1 != (sequence & 1)) asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
+      if ((tw_thread() >> 7) - 1 != (sequence & 1)) asm volatile("bar.arrive %0, 256;" :: "r"(3) : "memory");
       const tw_place place = tw_place_of(own + sequence * clusters, rows, at);
       const int first = place.columnTile * 208 + 8 * lane;
       const bool isMine = lane < 26 && first < 416;
@@ -428,7 +428,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_a4db638507e4decd_9e2
         }
         if (turn == 0) {
           __syncwarp();
-          asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
+          asm volatile("bar.sync %0, 256;" :: "r"(4) : "memory");
         }
 #pragma unroll
         for (int i = 0; i < 8; i++) {

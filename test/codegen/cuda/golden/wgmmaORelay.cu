@@ -411,7 +411,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_ec4ae1d519d6ff36_3b8
         }
         if (turn == 0) {
           __syncwarp();
-          asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
+          asm volatile("bar.sync %0, 256;" :: "r"(4) : "memory");
         }
 #pragma unroll
         for (int i = 0; i < 8; i++) {
