@@ -16,7 +16,7 @@ import type { WgmmaLayout } from './layout.js';
 import { columnTiles, wgmmaLayout } from './layout.js';
 import { NO_RELAY, relayTexts } from './relay.js';
 import { logProbFunctions, logProbText } from './logprob.js';
-import { tailTexts } from './tail.js';
+import { tailText } from './tail.js';
 
 export { isLegalWgmma } from './legality.js';
 export type { WgmmaFacts } from './legality.js';
@@ -57,7 +57,7 @@ export function emitWgmma(kernel: Contraction, operands: CudaOperands, schedule:
     ...layout, ...wgmmaOperands(layout.wn), mmaType: operands.get(kernel.a).dtype, hasSums: segments.some(({ outputs }) => outputs.some(({ kind }) => kind === 'rowSum')),
     hasBytes: [...kernelReads(kernel), ...kernelWrites(kernel)].some((name) => operands.get(name).dtype === 'u8'),
   };
-  const tail = kernel.anchor === 'gemm' && values === 0 ? tailTexts(segments, operands, layout, schedule, kernel.rows) : undefined;
+  const tail = kernel.anchor === 'gemm' && values === 0 ? tailText(segments, operands, layout, schedule, kernel.rows) : undefined;
   const functions = (kernel.anchor === 'gemm' ? '' : logProbFunctions()) + render('wgmmaFunctions', { ...common, hasTail: tail !== undefined });
   const source = functions + render('gemmWgmma', {
     ...common, head: headText(symbol, parameters, tensorMaps), rows: kernel.rows, tm, tn, stages, cluster, raster, kBlocks, prefetch,
@@ -70,7 +70,7 @@ export function emitWgmma(kernel: Contraction, operands: CudaOperands, schedule:
     descriptorBase: DESCRIPTOR_BASE, consumerRows: layout.rowBlocks * WGMMA_ROWS, consumerUnits: descriptorUnits(layout.rowBlocks * WGMMA_ROWS * SLAB * 2),
     stageUnits: descriptorUnits(layout.stageBytes), bUnits: descriptorUnits(layout.aBytes),
     release: cluster === 2 ? 'if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane);' : 'if (lane == 0) tw_bar_arrive(empty + 8 * before);',
-    mapNames: tensorMaps.map((_, i) => `m${i}`), segments: segmentTexts, ...(tail ?? { tail: '', tailPitch: 0 }),
+    mapNames: tensorMaps.map((_, i) => `m${i}`), segments: segmentTexts, tail: tail ?? '',
   });
   return {
     source, tensorMaps,

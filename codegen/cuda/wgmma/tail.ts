@@ -58,23 +58,17 @@ const moves = (operand: Operand, words: string, at: string, isLoad: boolean): st
 const readsOwnElements = (s: Scalar): boolean =>
   (s.op === 'load' ? s.access.kind === 'element' && s.access.via === undefined : s.op !== 'rowSum' && childrenOf(s).every(readsOwnElements));
 
-interface TailTexts {
-  readonly tail: string;
-  readonly tailPitch: number;
-}
-
 /** What the skeleton has in its places for such a last tile; undefined where the epilogue is of another kind, or the products do not fit. */
-export function tailTexts(segments: readonly Segment[], operands: CudaOperands, layout: WgmmaLayout, { tm, stages, cluster }: CudaGemmSchedule, rows: string): TailTexts | undefined {
+export function tailText(segments: readonly Segment[], operands: CudaOperands, layout: WgmmaLayout, { tm, stages, cluster }: CudaGemmSchedule, rows: string): string | undefined {
   const [segment, ...more] = segments;
   if (segment === undefined || more.length > 0 || segment.pairing.kind !== 'none' || segment.columns % ROW_SUM_BLOCK !== 0 || layout.columnBlocks !== 1) return undefined;
   const loads = elementLoads(segment, operands);
   const stores = segment.outputs.filter(({ kind }) => kind === 'store').map(({ buffer }) => operands.get(buffer));
   const pitch = layout.wn + PAD;
   if (loads.length === 0 || !segment.outputs.every(({ value }) => readsOwnElements(value)) || ![...loads, ...stores].every(isLong) || tm * pitch * 4 > stages * layout.stageBytes || tm % (WARPS * ROWS_AT_ONCE) !== 0) return undefined;
-  const text = render('wgmmaTail', {
-    ...layout, cluster, isCluster: cluster === 2, consumerRows: layout.rowBlocks * WGMMA_ROWS, tn: layout.wn, rows, pitch, ...programText(segment, operands, loads, stores), columns: segment.columns, warps: WARPS, atOnce: ROWS_AT_ONCE, turns: tm / WARPS / ROWS_AT_ONCE, rowsOfTurn: WARPS * ROWS_AT_ONCE, lanes: layout.wn / COLUMNS,
+  return render('wgmmaTail', {
+    ...layout, cluster, isCluster: cluster === 2, consumerRows: layout.rowBlocks * WGMMA_ROWS, tn: layout.wn, rows, pitch, accumulators: layout.wn / 2, ...programText(segment, operands, loads, stores), columns: segment.columns, warps: WARPS, atOnce: ROWS_AT_ONCE, turns: tm / WARPS / ROWS_AT_ONCE, rowsOfTurn: WARPS * ROWS_AT_ONCE, lanes: layout.wn / COLUMNS,
   });
-  return { tail: text, tailPitch: pitch };
 }
 
 function programText(segment: Segment, operands: CudaOperands, loads: readonly Operand[], stores: readonly Operand[]): Readonly<Record<'declared' | 'load' | 'program' | 'store', string>> {

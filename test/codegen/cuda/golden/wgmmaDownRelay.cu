@@ -346,19 +346,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_444
         for (int i = 0; i < 48; i++) asm volatile("" : "+f"(acc[m][i]) :: "memory");
       }
       { if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane); }
-      if (tile + tw_clusters() >= tw_tiles(T)) {
-        /* The block's last: both warpgroups are done with the ring, which nobody fills any more. */
-        __syncwarp();
-        asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
-        const int self = tw_thread();
-        const unsigned own = shared + ((((self >> 7) - 1) * 64 + (self >> 5 & 3) * 16 + (self >> 2 & 7)) * 104 + 2 * (self & 3)) * 4;
-#pragma unroll
-        for (int m = 0; m < 1; m++) {
-#pragma unroll
-          for (int i = 0; i < 48; i += 2) tw_put_pair(own + ((m * 64 + i / 2 % 2 * 8) * 104 + 8 * (i / 4)) * 4, acc[m][i], acc[m][i + 1]);
-        }
-        break;
-      }
+      /* The block's last: its products stay where they are. */
+      if (tile + tw_clusters() >= tw_tiles(T)) break;
       tw_bar_wait(heldEmpty, (sequence & 1) ^ 1);
       {
         const unsigned held = shared + 86016 + ((tw_thread() >> 5) - 4) * 4096 + (tw_thread() & 31) * 16;
@@ -374,8 +363,22 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_444
       __syncwarp();
       if ((tw_thread() & 31) == 0) tw_bar_arrive(heldFull);
     }
-    /* Nothing is left to multiply. All consumer warps take rows of the last tile. */
+    /*
+     * Nothing is left to multiply, and nobody fills the ring any more: once both warpgroups are done with it, the last products go
+     * there, and all consumer warps take rows of them.
+     */
     if ((int)blockIdx.x / 2 < tw_tiles(T)) {
+      __syncwarp();
+      asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
+      const int group = (tw_thread() >> 7) - 1, inGroup = tw_thread() & 127;
+      {
+        const unsigned to = shared + ((group * 64 + (inGroup >> 5) * 16 + (inGroup >> 2 & 7)) * 104 + 2 * (inGroup & 3)) * 4;
+#pragma unroll
+        for (int m = 0; m < 1; m++) {
+#pragma unroll
+          for (int i = 0; i < 48; i += 2) tw_put_pair(to + ((m * 64 + i / 2 % 2 * 8) * 104 + 8 * (i / 4)) * 4, acc[m][i], acc[m][i + 1]);
+        }
+      }
       const int lane = tw_thread() & 31, warp = (tw_thread() >> 5) - 4;
       int at = 0, rows = T;
       asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(at));
@@ -397,7 +400,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_444
         }
         if (turn == 0) {
           __syncwarp();
-          asm volatile("bar.sync %0, 256;" :: "r"(4) : "memory");
+          asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
         }
 #pragma unroll
         for (int i = 0; i < 8; i++) {

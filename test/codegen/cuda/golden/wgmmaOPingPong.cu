@@ -202,19 +202,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_a4db638507e4decd_9e2
         for (int i = 0; i < 104; i++) asm volatile("" : "+f"(acc[m][i]) :: "memory");
       }
       { if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane); }
-      if (tile + tw_clusters() >= tw_tiles(T)) {
-        /* The block's last: both warpgroups are done with the ring, which nobody fills any more. */
-        __syncwarp();
-        asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
-        const int self = tw_thread();
-        const unsigned own = shared + (((self >> 5 & 3) * 16 + (self >> 2 & 7)) * 216 + 2 * (self & 3)) * 4;
-#pragma unroll
-        for (int m = 0; m < 2; m++) {
-#pragma unroll
-          for (int i = 0; i < 104; i += 2) tw_put_pair(own + ((m * 64 + i / 2 % 2 * 8) * 216 + 8 * (i / 4)) * 4, acc[m][i], acc[m][i + 1]);
-        }
-        break;
-      }
+      /* The block's last: its products stay where they are. */
+      if (tile + tw_clusters() >= tw_tiles(T)) break;
       {
         /* Read again rather than kept through the main loop, which needs the registers. */
         const int self = tw_thread();
@@ -401,15 +390,28 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_a4db638507e4decd_9e2
         }
       }
     }
-    /* Nothing is left to multiply. All consumer warps take rows of the last tile. */
+    /*
+     * Nothing is left to multiply, and nobody fills the ring any more: once both warpgroups are done with it, the last products go
+     * there, and all consumer warps take rows of them.
+     */
     if ((int)blockIdx.x / 2 < tw_tiles(T)) {
+      __syncwarp();
+      asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
+      const int group = (tw_thread() >> 7) - 1, inGroup = tw_thread() & 127;
+      /* The warpgroup that multiplied last. */
+      if (((tw_tiles(T) - 1 - (int)blockIdx.x / 2) / tw_clusters() & 1) == group)
+      {
+        const unsigned to = shared + (((inGroup >> 5) * 16 + (inGroup >> 2 & 7)) * 216 + 2 * (inGroup & 3)) * 4;
+#pragma unroll
+        for (int m = 0; m < 2; m++) {
+#pragma unroll
+          for (int i = 0; i < 104; i += 2) tw_put_pair(to + ((m * 64 + i / 2 % 2 * 8) * 216 + 8 * (i / 4)) * 4, acc[m][i], acc[m][i + 1]);
+        }
+      }
       const int lane = tw_thread() & 31, warp = (tw_thread() >> 5) - 4;
       int at = 0, rows = T;
       asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(at));
       const int own = blockIdx.x / 2, clusters = tw_clusters(), sequence = (tw_tiles(T) - 1 - own) / clusters;
-      /* Not the one that multiplied last: it is done with the ring. */
-      __syncwarp();
-      if ((tw_thread() >> 7) - 1 != (sequence & 1)) asm volatile("bar.arrive %0, 256;" :: "r"(3) : "memory");
       const tw_place place = tw_place_of(own + sequence * clusters, rows, at);
       const int first = place.columnTile * 208 + 8 * lane;
       const bool isMine = lane < 26 && first < 416;
@@ -428,7 +430,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_a4db638507e4decd_9e2
         }
         if (turn == 0) {
           __syncwarp();
-          asm volatile("bar.sync %0, 256;" :: "r"(4) : "memory");
+          asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
         }
 #pragma unroll
         for (int i = 0; i < 8; i++) {
