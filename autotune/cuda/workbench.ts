@@ -167,7 +167,7 @@ export class CudaWorkbench {
     const hasIndices = kernel.anchor === 'logprob';
     const upper = buffer.upper === undefined ? undefined : this.upperOf(buffer.upper);
     const job = compareJob({
-      dtype: buffer.dtype, rows, columns, stride: strideOf(buffer, capacity), tolerance: toleranceOf(kernel, module, buffer), scale: (upper ?? expected).scale, hasIndices,
+      dtype: buffer.dtype, rows, columns, stride: strideOf(buffer, capacity), tolerance: toleranceOf(kernel, module, buffer), scale: (upper?.expected ?? expected).scale, hasIndices,
       ...(upper === undefined ? {} : { upperStride: upper.stride }),
     });
     // Answers first, then the job: slots begin at multiples of 256 bytes or of 16.
@@ -194,11 +194,11 @@ export class CudaWorkbench {
   }
 
   /** The bf16 numbers that bytes of the same kernel make longer. */
-  private upperOf(name: string): { readonly expected: Expected; readonly actual: CudaMemory; readonly bytes: number; readonly stride: number; readonly scale: number } {
+  private upperOf(name: string): { readonly expected: Expected; readonly actual: CudaMemory; readonly bytes: number; readonly stride: number } {
     const expected = this.expected.get(name);
     const placed = this.written().find((each) => each.name === name);
     if (expected === undefined || placed === undefined) throw new Error(`${this.request.kernel.path} does not write '${name}' beside the bytes that make it longer.`);
-    return { expected, actual: placed.memory, bytes: placed.bytes, stride: strideOf(this.bufferOf(name), this.request.capacity), scale: expected.scale };
+    return { expected, actual: placed.memory, bytes: placed.bytes, stride: strideOf(this.bufferOf(name), this.request.capacity) };
   }
 
   private written(): readonly Placed[] {

@@ -182,8 +182,6 @@ export class Body {
       neg: `-${x}`, sqrt: root, rsqrt: `${one} / ${root}`,
       exp: `${a.isRow ? 'tw_s_exp' : 'tw_exp'}(${x})`, log: `${a.isRow ? 'tw_s_log' : 'tw_log'}(${x})`,
       roundF20: `${a.isRow ? 'tw_s_round_f20' : 'tw_round_f20'}(${x})`,
-      roundF24: `${a.isRow ? 'tw_s_round_f24' : 'tw_round_f24'}(${x})`,
-      tailF24: `${a.isRow ? 'tw_s_tail_f24' : 'tw_tail_f24'}(${x})`,
       roundBf16: `${a.isRow ? 'tw_s_round_bf16' : 'tw_round_bf16'}(${x})`,
     };
     const text = code[op];
@@ -203,7 +201,6 @@ export class Body {
     const compare = C_COMPARE[op];
     if (compare !== undefined) return isRow ? this.rowValue('m', `(${x} ${compare} ${y})`) : this.columnValue('m', `tw_${op}(${x}, ${y})`);
     if (op === 'max' || op === 'min') return isRow ? this.rowValue('f', `tw_s_${op}(${x}, ${y})`) : this.columnValue('f', `tw_${op}(${x}, ${y})`);
-    if (op === 'joinF24') return isRow ? this.rowValue('f', `tw_s_join_f24(${x}, ${y})`) : this.columnValue('f', `tw_join_f24(${x}, ${y})`);
     throw new Error(`The CPU printer has no '${op}'.`);
   }
 

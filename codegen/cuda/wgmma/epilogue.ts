@@ -58,7 +58,7 @@ export function epilogueText(segment: Segment, operands: CudaOperands, prologue:
     isBranched: !layout.isRelay,
   };
   const batch = Math.max(step, Math.floor((context.loads.length > 0 ? loadDepth(context) : segment.pairing.kind === 'rotate' ? Math.max(BATCH, depthOf(layout).rotated) : BATCH) / step) * step);
-  const declared = indent([...context.sums.map((_, i) => `tw_sums s${i}_;`)], DEPTH);
+  const declared = indent(context.sums.map((_, i) => `tw_sums s${i}_;`), DEPTH);
   if (groups <= batch) return declared + batchText(context, '0', groups, DEPTH) + indent(lastSums(context, groups), DEPTH);
   const whole = Math.floor(groups / batch);
   const rest = groups - whole * batch;
