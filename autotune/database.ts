@@ -53,7 +53,7 @@ const placeOf = (key: string, bucket: Bucket, target: TuningTarget | CudaTuningT
 /** A CUDA schedule as text: equal texts are equal schedules. */
 export function cudaScheduleKey(s: CudaSchedule): string {
   switch (s.kind) {
-    case 'gemm': return `${s.skeleton} ${s.tm}×${s.tn}×${s.tk} s${s.stages} c${s.cluster} r${s.raster} ${s.mode}`;
+    case 'gemm': return `${s.skeleton} ${s.tm}×${s.tn}×${s.tk} s${s.stages} c${s.cluster} r${s.raster} ${s.mode}${s.lastTn === undefined ? '' : ` l${s.lastTn}`}`;
     case 'attention': return `${s.skeleton} q${s.queries} k${s.keys}`;
     case 'loop': return `t${s.threads}`;
     default: return s satisfies never;

@@ -58,7 +58,7 @@ export type TuningRecord = z.infer<typeof recordSchema>;
 const cudaScheduleSchema = z.discriminatedUnion('kind', [
   z.strictObject({
     kind: z.literal('gemm'), skeleton: z.enum(CUDA_GEMM_SKELETONS), tm: extent, tn: extent, tk: extent, stages: extent,
-    cluster: z.union([z.literal(1), z.literal(2)]), raster: extent, mode: z.enum(CUDA_GEMM_MODES),
+    cluster: z.union([z.literal(1), z.literal(2)]), raster: extent, mode: z.enum(CUDA_GEMM_MODES), lastTn: extent.exactOptional(),
   }),
   z.strictObject({ kind: z.literal('attention'), skeleton: z.enum(['simt', 'mma']), queries: extent, keys: extent }),
   z.strictObject({ kind: z.literal('loop'), threads: extent }),

@@ -38,7 +38,7 @@ export function parseTrial(text: string): Trial {
 export const isTrialOf = ({ kernel, tokens }: Trial, path: string, t: number): boolean =>
   (roleOf(path) === kernel || path === kernel) && (tokens === undefined || tokens === t);
 
-const GEMM = /^(wgmma|mma|simt) (\d+)[×x](\d+)[×x](\d+) s(\d+) c([12]) r(\d+) (cooperative|pingpong|relay)$/;
+const GEMM = /^(wgmma|mma|simt) (\d+)[×x](\d+)[×x](\d+) s(\d+) c([12]) r(\d+) (cooperative|pingpong|relay)(?: l(\d+))?$/;
 const ATTENTION = /^(mma|simt) q(\d+) k(\d+)$/;
 
 /** cudaScheduleKey read back; undefined where `key` is none. */
@@ -47,7 +47,8 @@ function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
   let found: CudaSchedule | undefined;
   if (gemm !== null && start.kind === 'gemm') {
     const [tm, tn, tk, stages, cluster, raster] = gemm.slice(2, 8).map(Number) as [number, number, number, number, 1 | 2, number];
-    found = { ...start, skeleton: gemm[1] as 'wgmma', tm, tn, tk, stages, cluster, raster, mode: gemm[8] as 'pingpong' };
+    const { lastTn: _own, ...whole } = start;
+    found = { ...whole, skeleton: gemm[1] as 'wgmma', tm, tn, tk, stages, cluster, raster, mode: gemm[8] as 'pingpong', ...(gemm[9] === undefined ? {} : { lastTn: Number(gemm[9]) }) };
   } else if (attention !== null && start.kind === 'attention') {
     found = { ...start, skeleton: attention[1] as 'mma', queries: Number(attention[2]), keys: Number(attention[3]) };
   } else if (loop !== null && start.kind === 'loop') {
@@ -58,7 +59,8 @@ function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
 
 /** `start` with the fields that `tm=192,mode=pingpong` names; undefined where it names none of its fields. */
 function fromChanges(text: string, start: CudaSchedule): CudaSchedule | undefined {
-  const changed: Record<string, string | number | boolean> = { ...start };
+  // lastTn=0 takes it away.
+  const changed: Record<string, string | number | boolean> = start.kind === 'gemm' ? { lastTn: 0, ...start } : { ...start };
   for (const part of text.split(',')) {
     const [name = '', value = ''] = part.split('=', 2).map((each) => each.trim());
     const old = changed[name];
@@ -66,6 +68,7 @@ function fromChanges(text: string, start: CudaSchedule): CudaSchedule | undefine
     if (typeof old === 'number' && !/^\d{1,6}$/.test(value)) return undefined;
     changed[name] = typeof old === 'number' ? Number(value) : typeof old === 'boolean' ? value === 'true' : value;
   }
+  if (changed.lastTn === 0) delete changed.lastTn;
   return changed as unknown as CudaSchedule;
 }
 

@@ -69,7 +69,7 @@ function describeCudaSchedule(schedule: CudaSchedule): string {
   switch (schedule.kind) {
     case 'gemm': {
       const more = schedule.skeleton === 'wgmma' ? `, ${schedule.mode}${schedule.cluster > 1 ? `, clusters of ${schedule.cluster}` : ''}, raster ${schedule.raster}` : '';
-      return `${schedule.skeleton}, tile ${schedule.tm}×${schedule.tn}×${schedule.tk}, ${schedule.stages} stages${more}`;
+      return `${schedule.skeleton}, tile ${schedule.tm}×${schedule.tn}${schedule.lastTn === undefined ? '' : ` (last wave ×${schedule.lastTn})`}×${schedule.tk}, ${schedule.stages} stages${more}`;
     }
     case 'attention': return `${schedule.skeleton}, ${schedule.queries} queries × ${schedule.keys} keys`;
     case 'loop': return `blocks of ${schedule.threads} threads`;

@@ -37,6 +37,11 @@ export interface CudaGemmSchedule {
   /** Row tiles walked before the next column tile: reuse in L2. */
   readonly raster: number;
   readonly mode: (typeof CUDA_GEMM_MODES)[number];
+  /**
+   * Columns of the tiles that a last wave is shared out in, where tiles of tn would leave blocks idle in it and tiles of lastTn
+   * are one a cluster at most; less than tn. Absent: all tiles are of tn columns. Of relays.
+   */
+  readonly lastTn?: number;
 }
 
 /** Tree attention: a block computes `queries` rows of one head, `keys` keys at a time. */

@@ -28,6 +28,8 @@ const AXES: Readonly<Record<CudaGemmSkeleton, Axes>> = {
 
 /** Ranked with this order of tiles, and with the first depth: both change little, and the climb tries the others. */
 const RASTER = 16;
+/** Columns of tiles of a last wave. */
+const LAST_COLUMNS = steps(64, 224, 32);
 const MOST_RASTER = 64;
 const THREADS = [64, 128, 256, 512, 1024] as const;
 
@@ -96,11 +98,13 @@ export class CudaSpace {
       const lower = values.filter((v) => v < value), upper = values.filter((v) => v > value);
       return [...lower.slice(-1), ...upper.slice(0, 1)];
     };
+    const { lastTn, ...plain } = from;
     const changed: CudaGemmSchedule[] = [
       // The next legal widths on either side: not every one divides into whole pairs.
-      ...this.nextColumns(from, tn.filter((v) => v < from.tn).reverse()), ...this.nextColumns(from, tn.filter((v) => v > from.tn)),
+      ...this.nextColumns(plain, tn.filter((v) => v < from.tn).reverse()), ...this.nextColumns(plain, tn.filter((v) => v > from.tn)),
+      ...(lastTn === undefined ? [] : [plain]), ...beside(LAST_COLUMNS, lastTn ?? from.tn).map((value) => ({ ...from, lastTn: value })),
       ...beside(tm, from.tm).map((value) => ({ ...from, tm: value })), ...beside(tk, from.tk).map((value) => ({ ...from, tk: value })),
-      ...modes.filter((mode) => mode !== from.mode).map((mode) => ({ ...from, mode })),
+      ...modes.filter((mode) => mode !== from.mode).map((mode) => ({ ...plain, mode })),
       ...clusters.filter((cluster) => cluster !== from.cluster).map((cluster) => ({ ...from, cluster })),
     ];
     return [

@@ -2,7 +2,9 @@
  * Roofline estimates of a CUDA kernel under a schedule, with whole waves of blocks on the device's multiprocessors:
  * ranks candidates before any is measured. Right about orders, not about percents.
  */
-import { physicalColumns } from '../../codegen/cuda/operands.js';
+import { segmentsOf } from '../../codegen/cuda/contraction.js';
+import { waveCount } from '../../codegen/cuda/wgmma/lastWave.js';
+import { columnTiles } from '../../codegen/cuda/wgmma/layout.js';
 import type { CudaArch, CudaAttentionSchedule, CudaGemmSchedule, CudaGemmSkeleton, CudaSchedule } from '../../ir/cuda.js';
 import type { GemmKernel, Kernel, KernelModule, LogProbKernel } from '../../ir/kernel.js';
 import { depthOf, kernelWork, rowsOf, scalarCost, type Work, type WorkSize } from '../work.js';
@@ -46,12 +48,6 @@ const overlap = (...seconds: readonly number[]): number => {
   return top + EXPOSED * (seconds.reduce((sum, s) => sum + s, 0) - top);
 };
 
-/** Tiles of columns: segments begin a tile of their own. */
-function columnTiles(kernel: GemmKernel | LogProbKernel, tn: number): number {
-  if (kernel.anchor === 'logprob') return Math.ceil(kernel.vocab / tn);
-  return kernel.segments.reduce((sum, { columns, pairing }) => sum + Math.ceil(physicalColumns(columns, pairing) / tn), 0);
-}
-
 /** Blocks of a multiprocessor at a time. Tiles of wgmma take all its shared memory and registers. */
 function residentBlocks({ skeleton, tm, tn, tk, stages }: CudaGemmSchedule, machine: CudaMachine): number {
   if (skeleton === 'wgmma') return 1;
@@ -62,10 +58,10 @@ function residentBlocks({ skeleton, tm, tn, tk, stages }: CudaGemmSchedule, mach
 function gemmSeconds(kernel: GemmKernel | LogProbKernel, s: CudaGemmSchedule, rows: number, machine: CudaMachine): number {
   const perMultiprocessor = machine.flopsPerSecond / machine.multiprocessors;
   const down = Math.ceil(rows / (s.tm * s.cluster)) * s.cluster;
-  const across = columnTiles(kernel, s.tn);
+  const across = columnTiles(segmentsOf(kernel), s.tn).total;
   const resident = residentBlocks(s, machine);
   const slots = Math.max(s.cluster, Math.floor(machine.multiprocessors / s.cluster) * s.cluster) * resident;
-  const waves = Math.ceil((down * across) / slots);
+  const waves = waveCount(segmentsOf(kernel), s, slots / s.cluster, down / s.cluster);
   // Narrow tiles wait for shared memory.
   const width = Math.min(1, 0.55 + 0.45 * Math.sqrt(Math.min(s.tn, 192) / 192)) * Math.min(1, 0.7 + 0.3 * (s.tm / 128));
   const products = (2 * s.tm * s.tn * kernel.k) / (perMultiprocessor * REACH[s.skeleton] * width);

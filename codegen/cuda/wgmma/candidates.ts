@@ -3,6 +3,7 @@ import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { KernelModule } from '../../../ir/kernel.js';
 import type { Contraction } from '../contraction.js';
 import { segmentsOf } from '../contraction.js';
+import { waveColumns, waveCount } from './lastWave.js';
 import { columnTiles } from './layout.js';
 import type { WgmmaFacts } from './legality.js';
 import { isLegalWgmma } from './legality.js';
@@ -55,6 +56,8 @@ const RASTER_ROWS = [2816, 1536];
 /** Without a neighbour to share weight tiles with, L2 is read more: least by tiles of 256 columns. */
 const alone = ({ tn }: Tile): number => (tn >= 256 ? 0.98 : 0.89);
 const MOST_STAGES = 8;
+/** Columns of tiles of a last wave, at least: narrower ones wait for their rows. */
+const NARROWEST = 64;
 /** A product over so many columns of its left operand is deep. */
 const DEEP = 12_288;
 
@@ -91,15 +94,20 @@ function rasterOf(multiprocessors: number, cluster: number, tm: number, rows: nu
 /** Legal schedules to measure at `rows` rows, likely best first. Empty where wgmma cannot run the kernel. */
 export function wgmmaCandidates(kernel: Contraction, module: KernelModule, device: WgmmaDevice, rows: number): CudaGemmSchedule[] {
   const list: { schedule: CudaGemmSchedule; rate: number }[] = [];
-  const isResidual = kernel.k < DEEP && segmentsOf(kernel).some(({ outputs }) => outputs.some(({ kind }) => kind === 'rowSum'));
+  const addsToStream = segmentsOf(kernel).some(({ outputs }) => outputs.some(({ kind }) => kind === 'rowSum'));
+  const isResidual = kernel.k < DEEP && addsToStream;
   for (const tile of TILES) {
     const { mode, tm, tn } = tile;
     for (const cluster of [2, 1] as const) {
       for (const rasterRows of RASTER_ROWS) {
-        const schedule = deepest(kernel, module, device, { ...base, mode, tm, tn, cluster, raster: rasterOf(device.multiprocessors, cluster, tm, rasterRows) });
-        if (schedule === undefined) continue;
-        const expected = rateOf(tile, isResidual ? 'residual' : 'rate', cluster, waves(kernel, schedule, device.multiprocessors, rows)) * (rasterRows === RASTER_ROWS[0] ? 1 : 0.998);
-        list.push({ schedule, rate: expected * waveEfficiency(kernel, schedule, device.multiprocessors, rows) });
+        const whole = deepest(kernel, module, device, { ...base, mode, tm, tn, cluster, raster: rasterOf(device.multiprocessors, cluster, tm, rasterRows) });
+        if (whole === undefined) continue;
+        // A relay of the residual stream is slower so, not faster: its longest epilogue then has only a narrow tile to hide under.
+        const narrow = mode === 'relay' && !addsToStream ? withLastWave(kernel, module, device, whole, rows) : undefined;
+        for (const schedule of narrow === undefined ? [whole] : [whole, narrow]) {
+          const expected = rateOf(tile, isResidual ? 'residual' : 'rate', cluster, waves(kernel, schedule, device.multiprocessors, rows)) * (rasterRows === RASTER_ROWS[0] ? 1 : 0.998);
+          list.push({ schedule, rate: expected * waveEfficiency(kernel, schedule, device.multiprocessors, rows) });
+        }
       }
     }
   }
@@ -119,10 +127,21 @@ export function waveEfficiency(kernel: Contraction, schedule: CudaGemmSchedule, 
 /** Blocks that run at once: whole clusters. */
 const blocksAtOnce = (multiprocessors: number, cluster: number): number => Math.max(cluster, multiprocessors - (multiprocessors % cluster));
 
-/** Tiles of the block that has most. */
-function waves(kernel: Contraction, { tm, tn, cluster }: CudaGemmSchedule, multiprocessors: number, rows: number): number {
-  const tiles = Math.ceil(rows / (tm * cluster)) * cluster * columnTiles(segmentsOf(kernel), tn).total;
-  return Math.ceil(tiles / blocksAtOnce(multiprocessors, cluster));
+/** Tiles of the block that has most, a narrow one of the last wave counted by its time. */
+function waves(kernel: Contraction, schedule: CudaGemmSchedule, multiprocessors: number, rows: number): number {
+  const { tm, cluster } = schedule;
+  return waveCount(segmentsOf(kernel), schedule, blocksAtOnce(multiprocessors, cluster) / cluster, Math.ceil(rows / (tm * cluster)));
+}
+
+/** The schedule with the narrowest legal tiles that make one wave of what is left over at `rows` rows; undefined where none do. */
+function withLastWave(kernel: Contraction, module: KernelModule, device: WgmmaDevice, schedule: CudaGemmSchedule, rows: number): CudaGemmSchedule | undefined {
+  const clusters = blocksAtOnce(device.multiprocessors, schedule.cluster) / schedule.cluster;
+  const rowTiles = Math.ceil(rows / (schedule.tm * schedule.cluster));
+  for (let lastTn = NARROWEST; lastTn < schedule.tn; lastTn += 16) {
+    const narrow = { ...schedule, lastTn };
+    if (waveColumns(segmentsOf(kernel), narrow, clusters, rowTiles).narrow > 0 && isLegalWgmma(kernel, module, narrow, device) === true) return narrow;
+  }
+  return undefined;
 }
 
 /** A good untuned schedule at `rows` rows, or undefined where wgmma cannot run the kernel. */

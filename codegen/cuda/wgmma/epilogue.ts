@@ -43,9 +43,9 @@ interface Context extends WideContext {
 
 /**
  * Statements for row `row` of the tile: `m` is the 64-row instruction, `h` the row 8 further, `column0` the tile's
- * first physical column in the segment, `from` the row values of the tile.
+ * first physical column in the segment, a multiple of `start`; `from` the row values of the tile.
  */
-export function epilogueText(segment: Segment, operands: CudaOperands, prologue: RowPrologue, layout: WgmmaLayout): string {
+export function epilogueText(segment: Segment, operands: CudaOperands, prologue: RowPrologue, layout: WgmmaLayout, start = layout.wn * layout.columnBlocks): string {
   const tn = layout.wn * layout.columnBlocks;
   const groups = tn / 8;
   const step = fragmentStep(segment) / 8;
@@ -54,7 +54,8 @@ export function epilogueText(segment: Segment, operands: CudaOperands, prologue:
     segment, operands, layout, given: prologue.given(`(from + local * ${prologue.scalars.length})`),
     loads: segment.pairing.kind === 'none' ? elementLoads(segment, operands) : [],
     sums: segment.pairing.kind === 'none' && accumulatorsOf(layout) <= MOST_FOR_SUMS ? segment.outputs.filter(({ kind }) => kind === 'rowSum').map(({ buffer }) => operands.get(buffer)) : [],
-    isWhole: physical % tn === 0 && physical === lyingColumns(segment), holdsWholeHeads: segment.pairing.kind === 'rotate' && tn % segment.pairing.headDim === 0,
+    isWhole: physical % tn === 0 && start % tn === 0 && physical === lyingColumns(segment),
+    holdsWholeHeads: segment.pairing.kind === 'rotate' && tn % segment.pairing.headDim === 0 && start % segment.pairing.headDim === 0,
     isBranched: !layout.isRelay,
   };
   const batch = Math.max(step, Math.floor((context.loads.length > 0 ? loadDepth(context) : segment.pairing.kind === 'rotate' ? Math.max(BATCH, depthOf(layout).rotated) : BATCH) / step) * step);

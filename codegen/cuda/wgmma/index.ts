@@ -11,11 +11,15 @@ import type { RowPrologue } from '../programs.js';
 import { indent, rowPrologue } from '../programs.js';
 import { render } from '../templates.js';
 import { epilogueText } from './epilogue.js';
-import { CONSUMERS, DESCRIPTOR_BASE, descriptorUnits, PRODUCER_IDLE_WARPS, SLAB, WARPS_OF_GROUP, WGMMA_ROWS, WGMMA_THREADS, wgmmaOperands } from './instruction.js';
-import type { WgmmaLayout } from './layout.js';
+import { CONSUMERS, DESCRIPTOR_BASE, PRODUCER_IDLE_WARPS, SLAB, WARPS_OF_GROUP, WGMMA_ROWS, WGMMA_THREADS } from './instruction.js';
+import type { NarrowEnd } from './lastWave.js';
+import { lastWaveTexts, NO_LAST_WAVE } from './lastWave.js';
 import { columnTiles, wgmmaLayout } from './layout.js';
-import { NO_RELAY, relayTexts } from './relay.js';
+import { loadText } from './loads.js';
 import { logProbFunctions, logProbText } from './logprob.js';
+import { loopText, productText, releaseText, settleText } from './mainLoop.js';
+import type { RelayValues } from './relay.js';
+import { narrowTexts, NO_RELAY, relayTexts } from './relay.js';
 import { tailText } from './tail.js';
 
 export { isLegalWgmma } from './legality.js';
@@ -34,13 +38,13 @@ const ROOMY = 40;
  * stream: no kernel of a plan may write them.
  */
 export function emitWgmma(kernel: Contraction, operands: CudaOperands, schedule: CudaGemmSchedule, symbol: string, parameters: number): EmittedCuda {
-  const { tm, tn, tk, stages, cluster } = schedule;
+  const { tm, tn, tk, stages, cluster, lastTn } = schedule;
   const segments = segmentsOf(kernel);
   const prologue = rowPrologue(rowProgramsOf(kernel), operands);
   const values = prologue.scalars.length;
   const layout = wgmmaLayout(schedule, values);
   const tiles = columnTiles(segments, tn);
-  const tensorMaps = mapsOf(kernel, segments, operands, schedule, layout);
+  const tensorMaps = mapsOf(kernel, segments, operands, schedule, layout.boxRows);
   const warps = WARPS_OF_GROUP * (layout.isPingPong ? 1 : CONSUMERS);
   const raster = Math.max(1, Math.floor(schedule.raster / cluster));
   const kBlocks = Math.ceil(kernel.k / tk);
@@ -54,23 +58,28 @@ export function emitWgmma(kernel: Contraction, operands: CudaOperands, schedule:
   const rowValueCode = rowValueText(prologue, kernel.rows, tm, atOnce);
   const rowsAtOnceStep = PRODUCER_IDLE_WARPS * atOnce;
   const common = {
-    ...layout, ...wgmmaOperands(layout.wn), mmaType: operands.get(kernel.a).dtype, hasSums: segments.some(({ outputs }) => outputs.some(({ kind }) => kind === 'rowSum')),
+    ...layout, mmaType: operands.get(kernel.a).dtype, hasSums: segments.some(({ outputs }) => outputs.some(({ kind }) => kind === 'rowSum')),
     hasBytes: [...kernelReads(kernel), ...kernelWrites(kernel)].some((name) => operands.get(name).dtype === 'u8'),
   };
+  const relay: RelayValues = { layout, rows: kernel.rows, tm, tn, isCluster: cluster === 2, rowsAtOnceStep, rowValueCode, ...rowSlots, rowValues: values > 0 };
   const tail = kernel.anchor === 'gemm' && values === 0 ? tailText(segments, operands, layout, schedule, kernel.rows) : undefined;
-  const functions = (kernel.anchor === 'gemm' ? '' : logProbFunctions()) + render('wgmmaFunctions', { ...common, hasTail: tail !== undefined });
+  let lastWave = NO_LAST_WAVE;
+  if (lastTn !== undefined) {
+    const epilogue = epilogueText(segments.at(-1)!, operands, prologue, { ...layout, wn: lastTn }, tn);
+    const end: NarrowEnd = tail === undefined ? narrowTexts(lastTn, { ...segmentTexts.at(-1)!, epilogue }, relay) : tail;
+    lastWave = lastWaveTexts(segments, { ...schedule, lastTn }, layout, kernel.rows, kBlocks, end);
+  }
+  const functions = (kernel.anchor === 'gemm' ? '' : logProbFunctions())
+    + render('wgmmaFunctions', { ...common, hasTail: tail !== undefined, product: productText(layout, common.mmaType) + (lastTn === undefined ? '' : productText(layout, common.mmaType, lastTn)) });
   const source = functions + render('gemmWgmma', {
     ...common, head: headText(symbol, parameters, tensorMaps), rows: kernel.rows, tm, tn, stages, cluster, raster, kBlocks, prefetch,
-    ...(layout.isRelay ? relayTexts(segmentTexts, { layout, rows: kernel.rows, tm, tn, rowsAtOnceStep, rowValueCode, ...rowSlots, rowValues: values > 0 }) : NO_RELAY),
-    ...blockText(layout), ...loadText(schedule, layout), ...stepText(schedule), isCluster: cluster === 2,
+    ...(layout.isRelay ? relayTexts(segmentTexts, relay) : NO_RELAY), ...lastWave, ...loadText(schedule, layout), loop: loopText(schedule, layout, kBlocks), settle: settleText(layout), release: releaseText(schedule), isCluster: cluster === 2,
     emptyOffset: 8 * stages, rowsFullOffset: 16 * stages, emptyCount: warps * cluster, rowsEmptyCount: warps,
     clusterRows: tm * cluster, clusterRowsMinusOne: tm * cluster - 1, columnTiles: tiles.total, groupTiles: raster * tiles.total,
     prefetchStage: prefetch % stages, prefetchPhase: Math.floor(prefetch / stages) % 2,
     rowValues: values > 0, ...rowSlots, rowsAtOnceStep, rowValueCode,
-    descriptorBase: DESCRIPTOR_BASE, consumerRows: layout.rowBlocks * WGMMA_ROWS, consumerUnits: descriptorUnits(layout.rowBlocks * WGMMA_ROWS * SLAB * 2),
-    stageUnits: descriptorUnits(layout.stageBytes), bUnits: descriptorUnits(layout.aBytes),
-    release: cluster === 2 ? 'if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane);' : 'if (lane == 0) tw_bar_arrive(empty + 8 * before);',
-    mapNames: tensorMaps.map((_, i) => `m${i}`), segments: segmentTexts, tail: tail ?? '',
+    descriptorBase: DESCRIPTOR_BASE, consumerRows: layout.rowBlocks * WGMMA_ROWS, blocks: layout.rowBlocks * layout.columnBlocks, accumulators: layout.wn / 2,
+    mapNames: tensorMaps.map((_, i) => `m${i}`), segments: segmentTexts, tail: tail?.tail ?? '',
   });
   return {
     source, tensorMaps,
@@ -82,53 +91,24 @@ export function emitWgmma(kernel: Contraction, operands: CudaOperands, schedule:
   };
 }
 
-/** Map 0 is the left operand, then one a segment's weight. A box is one slab, of the rows that one copy brings. */
-function mapsOf(kernel: Contraction, segments: readonly Segment[], operands: CudaOperands, { tm }: CudaGemmSchedule, { boxRows }: WgmmaLayout): TensorMapDecl[] {
+/** Map 0 is the left operand, then one a segment's weight, and the last one's for narrow tiles. A box is one slab, of the rows that one copy brings. */
+function mapsOf(kernel: Contraction, segments: readonly Segment[], operands: CudaOperands, { tm, cluster, lastTn }: CudaGemmSchedule, boxRows: number): TensorMapDecl[] {
   const box = { columns: kernel.k, boxColumns: SLAB, swizzle: 128 } as const;
   const a = operands.get(kernel.a);
+  const weightMap = ({ weight, columns, pairing }: Segment, rows: number): TensorMapDecl => {
+    const w = operands.weight(weight);
+    return { ...box, parameter: w.index, dtype: halfType(w.dtype), rows: physicalColumns(columns, pairing), stride: w.stride, boxRows: rows };
+  };
   return [
     { ...box, parameter: a.index, dtype: halfType(a.dtype), rows: kernel.rows, stride: a.stride, boxRows: tm },
-    ...segments.map(({ weight, columns, pairing }) => {
-      const w = operands.weight(weight);
-      return { ...box, parameter: w.index, dtype: halfType(w.dtype), rows: physicalColumns(columns, pairing), stride: w.stride, boxRows };
-    }),
+    ...segments.map((segment) => weightMap(segment, boxRows)),
+    ...(lastTn === undefined ? [] : [weightMap(segments.at(-1)!, lastTn / cluster)]),
   ];
 }
 
 function halfType(dtype: string): 'f16' | 'bf16' {
   if (dtype === 'f16' || dtype === 'bf16') return dtype;
   throw new Error(`wgmma reads 16-bit operands, not ${dtype}.`);
-}
-
-/** Statements that fill a stage, slab by slab. In a cluster each block brings half of the weight tile, for both. */
-function loadText({ tm, tn, tk, cluster }: CudaGemmSchedule, { slabs, aBytes, stageBytes, boxes, boxRows }: WgmmaLayout): Readonly<Record<'loadA' | 'loadB' | 'loadPrefetchA' | 'loadPrefetchB', string>> {
-  const half = tn / cluster;
-  const plus = (bytes: number): string => (bytes === 0 ? '' : ` + ${bytes}`);
-  const own = cluster === 2 ? ` + rank * ${half * SLAB * 2}` : '';
-  const ownRow = cluster === 2 ? ` + (int)rank * ${half}` : '';
-  const perSlab = (print: (i: number) => string): string => Array.from({ length: slabs }, (_, i) => print(i)).join(' ');
-  const a = (stage: string, block: string): string => perSlab((i) =>
-    `tw_load_box(shared + ${stage} * ${stageBytes}${plus(i * tm * SLAB * 2)}, &m0, ${block} * ${tk}${plus(i * SLAB)}, row0, full + 8 * ${stage});`);
-  const b = (stage: string, block: string): string => perSlab((i) => Array.from({ length: boxes }, (_, j) =>
-    `tw_load_box${cluster === 2 ? '_both' : ''}(shared + ${stage} * ${stageBytes}${plus(aBytes + (i * tn + j * boxRows) * SLAB * 2)}${own}, weight, ${block} * ${tk}${plus(i * SLAB)}, column0${plus(j * boxRows)}${ownRow}, full + 8 * ${stage});`).join(' '));
-  return { loadA: a('stage', 'block'), loadB: b('stage', 'block'), loadPrefetchA: a('i', 'i'), loadPrefetchB: b('i', 'i') };
-}
-
-/** Descriptor offsets of step k of a stage: 16 elements are 32 bytes inside a slab's swizzled row. */
-function stepText({ tm, tn, tk }: CudaGemmSchedule): Readonly<Record<'aStep' | 'bStep', string>> & { readonly kSteps: number } {
-  const kSteps = tk / 16;
-  if (tk === SLAB) return { kSteps, aStep: '2 * k', bStep: '2 * k' };
-  const step = (rows: number): string => `(k >> 2) * ${descriptorUnits(rows * SLAB * 2)} + (k & 3) * 2`;
-  return { kSteps, aStep: step(tm), bStep: step(tn) };
-}
-
-/** Which operands instruction `m` of a step multiplies: blocks of rows, or of columns where a tile is wider than one takes. */
-function blockText({ rowBlocks, columnBlocks, wn }: WgmmaLayout): Readonly<Record<'aBlock' | 'bBlock', string>> & { readonly blocks: number } {
-  const aUnits = descriptorUnits(WGMMA_ROWS * SLAB * 2);
-  const bUnits = descriptorUnits(wn * SLAB * 2);
-  const blocks = rowBlocks * columnBlocks;
-  if (columnBlocks === 1) return { blocks, aBlock: blocks === 1 ? '' : ` + m * ${aUnits}`, bBlock: '' };
-  return { blocks, aBlock: ` + m / ${columnBlocks} * ${aUnits}`, bBlock: ` + m % ${columnBlocks} * ${bUnits}` };
 }
 
 /** A warp's share of the row values of a tile: several rows at once, because one at a time waits for memory. */

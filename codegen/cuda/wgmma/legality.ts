@@ -7,7 +7,7 @@ import { operands as childrenOf } from '../../../ir/scalar.js';
 import { parametersOf } from '../../signature.js';
 import type { Contraction } from '../contraction.js';
 import { rowProgramsOf, segmentsOf } from '../contraction.js';
-import { CudaOperands } from '../operands.js';
+import { CudaOperands, leastCommonMultiple } from '../operands.js';
 import { fragmentProblem, fragmentStep, rowPrologue } from '../programs.js';
 import { CONSUMERS, SLAB, WGMMA_ROWS } from './instruction.js';
 import { MOST_ACCUMULATORS, MOST_BOX_ROWS, MOST_COLUMNS, wgmmaLayout } from './layout.js';
@@ -65,6 +65,11 @@ function tileProblem(kernel: Contraction, s: CudaGemmSchedule, facts: WgmmaFacts
   for (const segment of segmentsOf(kernel)) {
     const whole = fragmentStep(segment);
     if (s.tn % whole !== 0) return `tn must be a multiple of ${whole}: whole pairs and row-sum blocks`;
+  }
+  if (s.lastTn !== undefined) {
+    const whole = fragmentStep(segmentsOf(kernel).at(-1)!);
+    if (s.mode !== 'relay') return 'a last wave of narrow tiles is for relays';
+    if (!isCount(s.lastTn, leastCommonMultiple(16, whole), s.tn - 1)) return `lastTn must be a multiple of 16 and ${whole}, less than tn`;
   }
   if (s.mode === 'relay') {
     if (s.tm !== RELAY_ROWS || s.tn > MOST_COLUMNS) return `relay tiles take ${RELAY_ROWS} rows and at most ${MOST_COLUMNS} columns`;

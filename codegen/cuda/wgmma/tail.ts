@@ -58,17 +58,28 @@ const moves = (operand: Operand, words: string, at: string, isLoad: boolean): st
 const readsOwnElements = (s: Scalar): boolean =>
   (s.op === 'load' ? s.access.kind === 'element' && s.access.via === undefined : s.op !== 'rowSum' && childrenOf(s).every(readsOwnElements));
 
+interface TailTexts {
+  readonly tail: string;
+  /** How a narrow tile of the last wave puts its products down, and how a whole one does where there are narrow ones; else empty. */
+  readonly put: string;
+  readonly wholePut: string;
+}
+
 /** What the skeleton has in its places for such a last tile; undefined where the epilogue is of another kind, or the products do not fit. */
-export function tailText(segments: readonly Segment[], operands: CudaOperands, layout: WgmmaLayout, { tm, stages, cluster }: CudaGemmSchedule, rows: string): string | undefined {
+export function tailText(segments: readonly Segment[], operands: CudaOperands, layout: WgmmaLayout, { tm, stages, cluster, lastTn }: CudaGemmSchedule, rows: string): TailTexts | undefined {
   const [segment, ...more] = segments;
   if (segment === undefined || more.length > 0 || segment.pairing.kind !== 'none' || segment.columns % ROW_SUM_BLOCK !== 0 || layout.columnBlocks !== 1) return undefined;
   const loads = elementLoads(segment, operands);
   const stores = segment.outputs.filter(({ kind }) => kind === 'store').map(({ buffer }) => operands.get(buffer));
   const pitch = layout.wn + PAD;
   if (loads.length === 0 || !segment.outputs.every(({ value }) => readsOwnElements(value)) || ![...loads, ...stores].every(isLong) || tm * pitch * 4 > stages * layout.stageBytes || tm % (WARPS * ROWS_AT_ONCE) !== 0) return undefined;
-  return render('wgmmaTail', {
-    ...layout, cluster, isCluster: cluster === 2, consumerRows: layout.rowBlocks * WGMMA_ROWS, tn: layout.wn, rows, pitch, accumulators: layout.wn / 2, ...programText(segment, operands, loads, stores), columns: segment.columns, warps: WARPS, atOnce: ROWS_AT_ONCE, turns: tm / WARPS / ROWS_AT_ONCE, rowsOfTurn: WARPS * ROWS_AT_ONCE, lanes: layout.wn / COLUMNS,
+  const common = { ...layout, cluster, rows, pitch, consumerRows: layout.rowBlocks * WGMMA_ROWS };
+  const put = (columns: number): string => render('wgmmaPut', { ...common, accumulators: columns / 2 });
+  const tail = render('wgmmaTail', {
+    ...common, isCluster: cluster === 2, tn: layout.wn, put: put(layout.wn), ...programText(segment, operands, loads, stores), columns: segment.columns, warps: WARPS, atOnce: ROWS_AT_ONCE, turns: tm / WARPS / ROWS_AT_ONCE,
+    rowsOfTurn: WARPS * ROWS_AT_ONCE, lanes: layout.wn / COLUMNS, lastTn, lastLanes: (lastTn ?? 0) / COLUMNS,
   });
+  return lastTn === undefined ? { tail, put: '', wholePut: '' } : { tail, put: put(lastTn), wholePut: put(layout.wn) };
 }
 
 function programText(segment: Segment, operands: CudaOperands, loads: readonly Operand[], stores: readonly Operand[]): Readonly<Record<'declared' | 'load' | 'program' | 'store', string>> {

@@ -28,6 +28,7 @@ export function hopperText(text: string, kernel: Pick<CudaKernelText, 'symbol' |
     'static unsigned tw_shared(const void *p) { return (unsigned)((const unsigned char *)p - ::tw_shared); }',
     '#define tw_raw ::tw_shared',
     `template <int N> static void tw_wgmma(float (&d)[N], unsigned long long a, unsigned long long b, int isAdded) { tw_product(d, a, b, isAdded, tw_from_${type}); }`,
+    `template <int N> static void tw_wgmma_narrow(float (&d)[N], unsigned long long a, unsigned long long b, int isAdded) { tw_product(d, a, b, isAdded, tw_from_${type}); }`,
     '',
   ].join('\n');
   return INSTRUCTIONS.reduce((all, [pattern, by]) => all.replaceAll(pattern, by), text.slice(0, from) + own + text.slice(to));

@@ -56,6 +56,9 @@ describe('a layer by warpgroup products', () => {
     ['cooperative', wgmma('cooperative', 128, 192, 2), wgmma('cooperative', 128, LOGPROB_BLOCK, 2), 'f16', { vocab: 512, backwards: true }],
     ['ping-pong, tall, two slabs a stage', wgmma('pingpong', 128, 96, 2, 128), wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'bf16', { multiprocessors: 1 }],
     ['relay', wgmma('relay', 128, 192, 3), wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'bf16', { multiprocessors: 1 }],
+    // Which of them end in narrow tiles: waveColumns(columns, …, blocks, 2 row tiles).
+    ['relay, a last wave of v', { ...wgmma('relay', 128, 96, 3), lastTn: 48 }, wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'bf16', { multiprocessors: 5 }],
+    ['relay, a last wave of o and down', { ...wgmma('relay', 128, 96, 3), lastTn: 64 }, wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'bf16', { multiprocessors: 3, backwards: true }],
     ['relay, wide', wgmma('relay', 128, 256, 3), wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'f16', { multiprocessors: 2, backwards: true }],
   ] as const)('agrees with float64: %s', (_, layer, head, dtype, options) => {
     const { got, want } = run(layer, head, dtype, options);

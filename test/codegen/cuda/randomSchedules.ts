@@ -27,7 +27,9 @@ function draw(kernel: Kernel, module: KernelModule, facts: CudaFacts, random: ()
   const pick = <T>(list: readonly T[]): T => list[below(random, list.length)]!;
   const { tm, tn, tk, stages } = AXES[kind.skeleton];
   for (let i = 0; i < TRIES; i++) {
-    const schedule: CudaGemmSchedule = { kind: 'gemm', ...kind, tm: pick(tm), tn: pick(tn), tk: pick(tk), stages: pick(stages), raster: pick(RASTERS) };
+    const tile: CudaGemmSchedule = { kind: 'gemm', ...kind, tm: pick(tm), tn: pick(tn), tk: pick(tk), stages: pick(stages), raster: pick(RASTERS) };
+    const narrower = tn.filter((columns) => columns < tile.tn);
+    const schedule = kind.mode === 'relay' && narrower.length > 0 && below(random, 3) > 0 ? { ...tile, lastTn: pick(narrower) } : tile;
     if (isLegalCuda(kernel, module, schedule, facts) === true) return schedule;
   }
   return undefined;

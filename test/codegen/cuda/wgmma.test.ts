@@ -2,6 +2,7 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 import { defaultCudaSchedule, emitCudaKernel } from '../../../codegen/cuda/index.js';
 import { defaultWgmmaSchedule, isLegalWgmma, waveEfficiency, wgmmaCandidates } from '../../../codegen/cuda/wgmma/index.js';
+import { waveColumns, waveCount } from '../../../codegen/cuda/wgmma/lastWave.js';
 import type { CudaGemmSchedule, CudaKernelText } from '../../../ir/cuda.js';
 import { compileByNvcc, hasNvcc, type NvccReport } from '../../support/nvcc.js';
 import { mapScalar, type Scalar } from '../../../ir/scalar.js';
@@ -27,6 +28,7 @@ describe('the text of a wgmma contraction', () => {
     ['wgmmaHeadCooperative', headKernel(256, 600), { ...COOPERATIVE, stages: 3, cluster: 1 }],
     ['wgmmaDownRelay', layerGemm('down', 256, 520, 64, 'f16'), { ...RELAY, tn: 96 }],
     ['wgmmaGateUpRelay', layerGemm('gateUp', 256, 512), { ...RELAY, tn: 224 }],
+    ['wgmmaGateUpLastWave', layerGemm('gateUp', 256, 512), { ...RELAY, lastTn: 64 }],
     ['wgmmaOPingPong', layerGemm('o', 416, 512), { ...PINGPONG, tn: 208 }],
     ['wgmmaORelay', layerGemm('o', 512, 512), RELAY],
     ['wgmmaDownCooperative', layerGemm('down', 256, 520, 64, 'f16'), { ...COOPERATIVE, tn: 96, stages: 3, cluster: 1 }],
@@ -83,6 +85,9 @@ describe('isLegalWgmma', () => {
   it.each([
     ['a tile that splits row-sum blocks of pairs', summedPairs, { ...PINGPONG, tn: 208 }, /multiple of 32/],
     ['columns between the steps', o, { ...PINGPONG, tn: 200 }, /multiple of 16/],
+    ['a last wave of ping-pong tiles', o, { ...PINGPONG, lastTn: 64 }, /for relays/],
+    ['a last wave of tiles no narrower', o, { ...RELAY, lastTn: 256 }, /lastTn must be .* less than tn/],
+    ['a last wave that splits pairs', large('gateUp'), { ...RELAY, lastTn: 72 }, /lastTn must be a multiple of 16/],
     ['too many accumulators', o, { ...PINGPONG, tn: 224 }, /224 accumulators, 208 at most/],
     ['a relay of tall tiles', o, { ...RELAY, tm: 256, tn: 96 }, /relay tiles take 128 rows/],
     ['a relay of the vocabulary', HEAD, RELAY, /hands over products/],
@@ -122,6 +127,25 @@ describe('choice of tiles', () => {
     expect(waveEfficiency(kernel, COOPERATIVE, 132, 1024)).toBeCloseTo(208 / 264, 10);
     // One row of work is one row of a wave, whatever the cluster.
     expect(waveEfficiency(kernel, { ...COOPERATIVE, cluster: 1 }, 132, 1)).toBeCloseTo(HIDDEN / (132 * 128 * 256), 10);
+  });
+
+  it('shares out a last wave where narrow tiles make it one a cluster', () => {
+    const [qkv, gateUp] = (['qkv', 'gateUp'] as const).map((which) => large(which).kernel.segments);
+    // 66 clusters, pairs of row tiles. 4.7 waves: 264 tiles stay, and 12 columns of tiles become 16 of 192.
+    expect(waveColumns(qkv!, { ...RELAY, lastTn: 192 }, 66, 4)).toEqual({ whole: 66, narrow: 16 });
+    expect(waveCount(qkv!, { ...RELAY, lastTn: 192 }, 66, 4)).toBeCloseTo(4.9, 10);
+    // Narrower ones would be more than one a cluster.
+    expect(waveColumns(qkv!, { ...RELAY, lastTn: 176 }, 66, 4)).toEqual({ whole: 78, narrow: 0 });
+    expect(waveCount(qkv!, RELAY, 66, 4)).toBe(5);
+    // 9.5 waves. Two clusters have eight whole tiles and take narrow ones first.
+    expect(waveColumns(qkv!, { ...RELAY, lastTn: 128 }, 66, 8)).toEqual({ whole: 74, narrow: 8 });
+    expect(waveColumns(gateUp!, { ...RELAY, lastTn: 128 }, 66, 4)).toEqual({ whole: 132, narrow: 16 });
+    // 39 whole waves.
+    expect(waveColumns(qkv!, { ...RELAY, lastTn: 128 }, 66, 33)).toEqual({ whole: 78, narrow: 0 });
+    // The last wave reaches into k, where there are no narrow tiles.
+    expect(waveColumns(qkv!, { ...RELAY, lastTn: 64 }, 50, 1)).toEqual({ whole: 78, narrow: 0 });
+    const chosen = (which: LayerGemm, rows: number): number | undefined => defaultWgmmaSchedule(large(which).kernel, large(which).module, H100, rows)!.lastTn;
+    expect([chosen('qkv', 1024), chosen('qkv', 2048), chosen('gateUp', 1024), chosen('gateUp', 2048), chosen('qkv', 8448)]).toEqual([192, 128, 128, undefined, undefined]);
   });
 
   it.each([1, 100, 1024, 2048, 3840, 5760, 7680])('are legal at %i tokens, the first being the default', (rows) => {
@@ -173,6 +197,9 @@ const COMPILED: readonly (readonly [string, WgmmaCase | HeadCase, CudaGemmSchedu
   ['ping-pong, the most accumulators', large('gateUp'), { ...PINGPONG, tn: 208 }],
   ['relay, row values, heads rotated', large('qkv'), RELAY],
   ['relay, residual and row sums', large('o'), RELAY],
+  ['relay, a last wave of rotated heads\' neighbours', large('qkv'), { ...RELAY, lastTn: 192 }],
+  ['relay, a last wave of pairs', large('gateUp'), { ...RELAY, lastTn: 128 }],
+  ['relay, a last wave row by row', large('o'), { ...RELAY, lastTn: 160 }],
   ['relay, interleaved, part of a chunk', large('gateUp'), { ...RELAY, tn: 208 }],
   ['tall tiles, f16, one block a cluster', layerGemm('down', HIDDEN, INTER, 128, 'f16'), { ...PINGPONG, tm: 192, tn: 128, cluster: 1 }],
   ['the vocabulary, cooperative', HEAD, COOPERATIVE],
@@ -187,7 +214,8 @@ describe.skipIf(!hasNvcc)('compiled for sm_90a', () => {
   it.each(COMPILED.map(([label, c, schedule], i) => ({ label, c, schedule, i })))('$label keeps its accumulators in registers', ({ c, schedule, i }) => {
     expect(legal(c, schedule)).toBe(true);
     const { log, spillStores, registers } = reports[i]!;
-    expect(log).not.toMatch(/C7508|C7510|C7512|serialized/);
+    // C7519 among them: an accumulator that lives on beside another tile's is moved about in the loop, and products are lost.
+    expect(log).not.toMatch(/C75\d\d|serialized/);
     expect(registers).toBe(168);
     expect(spillStores).toBeLessThanOrEqual(FEW_BYTES);
   });

@@ -101,6 +101,11 @@ __device__ __forceinline__ void tw_store_block_sum(float *to, const float *x, in
   }
   if ((lane & 1) && isStored) *to = tw_add(tw_add(part[0], part[1]), tw_add(part[2], part[3]));
 }
+__device__ __forceinline__ int tw_clusters() {
+  int blocks;
+  asm volatile("mov.u32 %0, %%nctaid.x;" : "=r"(blocks));
+  return blocks / 2;
+}
 /* Where tile number `tile` lies: groups of 8 row tiles (of 256 rows) are walked column by column, so that what all blocks read at a time stays in L2. */
 struct tw_place { int row0, columnTile; };
 __device__ __forceinline__ tw_place tw_place_of(int tile, int rows, int rank) {
@@ -113,11 +118,6 @@ __device__ __forceinline__ tw_place tw_place_of(int tile, int rows, int rank) {
 __device__ __forceinline__ int tw_tiles(int rows) {
   asm volatile("" : "+r"(rows));
   return (rows + 255) / 256 * 3;
-}
-__device__ __forceinline__ int tw_clusters() {
-  int blocks;
-  asm volatile("mov.u32 %0, %%nctaid.x;" : "=r"(blocks));
-  return blocks / 2;
 }
 __device__ __forceinline__ int tw_thread() {
   int thread;

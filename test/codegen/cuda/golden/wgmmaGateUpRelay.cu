@@ -72,6 +72,11 @@ __device__ __forceinline__ float tw_product_of(unsigned high, unsigned low, int 
   return __uint_as_float((lane == 0 ? high << 16 : high & 0xffff0000u) | bits);
 }
 
+__device__ __forceinline__ int tw_clusters() {
+  int blocks;
+  asm volatile("mov.u32 %0, %%nctaid.x;" : "=r"(blocks));
+  return blocks / 2;
+}
 /* Where tile number `tile` lies: groups of 8 row tiles (of 256 rows) are walked column by column, so that what all blocks read at a time stays in L2. */
 struct tw_place { int row0, columnTile; };
 __device__ __forceinline__ tw_place tw_place_of(int tile, int rows, int rank) {
@@ -84,11 +89,6 @@ __device__ __forceinline__ tw_place tw_place_of(int tile, int rows, int rank) {
 __device__ __forceinline__ int tw_tiles(int rows) {
   asm volatile("" : "+r"(rows));
   return (rows + 255) / 256 * 5;
-}
-__device__ __forceinline__ int tw_clusters() {
-  int blocks;
-  asm volatile("mov.u32 %0, %%nctaid.x;" : "=r"(blocks));
-  return blocks / 2;
 }
 __device__ __forceinline__ int tw_thread() {
   int thread;

@@ -53,6 +53,11 @@ __device__ __forceinline__ tw_u4 tw_quad_turn(int quad, unsigned w0, unsigned w1
   return { w0, w1, w2, w3 };
 }
 
+__device__ __forceinline__ int tw_clusters() {
+  int blocks;
+  asm volatile("mov.u32 %0, %%nctaid.x;" : "=r"(blocks));
+  return blocks / 2;
+}
 /* Where tile number `tile` lies: groups of 8 row tiles (of 256 rows) are walked column by column, so that what all blocks read at a time stays in L2. */
 struct tw_place { int row0, columnTile; };
 __device__ __forceinline__ tw_place tw_place_of(int tile, int rows, int rank) {
@@ -65,11 +70,6 @@ __device__ __forceinline__ tw_place tw_place_of(int tile, int rows, int rank) {
 __device__ __forceinline__ int tw_tiles(int rows) {
   asm volatile("" : "+r"(rows));
   return (rows + 255) / 256 * 9;
-}
-__device__ __forceinline__ int tw_clusters() {
-  int blocks;
-  asm volatile("mov.u32 %0, %%nctaid.x;" : "=r"(blocks));
-  return blocks / 2;
 }
 __device__ __forceinline__ int tw_thread() {
   int thread;
