@@ -11,7 +11,7 @@ import { evaluate, loadQuestions, taskByName, type Scores, type Selection } from
 import { openCheckpoint } from '../../models/checkpoint.js';
 import { describeTokenizer } from '../../models/tokenizer.js';
 import { isBuilt, ROOT, temporaryFolder } from '../e2e/support.js';
-import { compareGolden } from '../gpu/golden.js';
+import { compareGolden, EVERYDAY } from '../gpu/golden.js';
 import { Float64Scorer } from './float64.js';
 
 const GOLDEN = join(ROOT, 'test', 'gpu', 'golden', 'everyday-demo.jsonl');
@@ -53,12 +53,14 @@ describe.skipIf(!isBuilt)('golden log-likelihoods of the examples', () => {
       model: MODEL, init: { kind: 'checkpoint' }, precision: 'f32', task: 'hellaswag', data: DATA, sharing: 'none', threads: 2, output: temporaryFolder(), resume: false,
     }, SILENT);
     const compared = compareGolden(readFileSync(samplesPath!, 'utf8'), readFileSync(GOLDEN, 'utf8'));
-    expect(compared).toMatchObject({ questions: 136, others: 0 });
+    expect(compared).toMatchObject({ questions: 136, others: 0, turnedBy: 0 });
     expect(compared.error).toBeLessThan(1e-4);
     // What is wrong is told: a line left out, an answer moved.
     const lines = readFileSync(samplesPath!, 'utf8').trim().split('\n');
     expect(() => compareGolden(lines.slice(1).join('\n'), readFileSync(GOLDEN, 'utf8'))).toThrow('135 of 136 questions were scored');
     const moved = readFileSync(GOLDEN, 'utf8').replace(/"ll":\[-[\d.]+/, '"ll":[-1');
-    expect(compareGolden(lines.join('\n'), moved)).toMatchObject({ others: 1 });
+    const turned = compareGolden(lines.join('\n'), moved);
+    expect(turned).toMatchObject({ others: 1 });
+    expect(turned.turnedBy).toBeGreaterThan(EVERYDAY.turnedBy);
   });
 });

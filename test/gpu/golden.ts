@@ -7,7 +7,15 @@ export interface Compared extends Yardstick {
   readonly questions: number;
   /** Questions whose likeliest choice per character differs. */
   readonly others: number;
+  /** The largest error that two log-likelihoods of a question must both have had for it to be chosen otherwise; 0 where none was. */
+  readonly turnedBy: number;
 }
+
+/**
+ * Bounds 16-bit answers to the demo's 136 examples: too few to judge a share by, so that a choice may be turned only by usual errors, up
+ * to four times the mean. Shares are judged by all questions.
+ */
+export const EVERYDAY = { error: 0.19, turnedBy: 4 * 0.19 } as const;
 
 interface Sample {
   readonly doc_id: number;
@@ -29,7 +37,7 @@ function choicesOf({ doc_id: id, doc: { endings, choices } }: Sample): readonly 
 export function compareGolden(samples: string, golden: string): Compared {
   const wanted = new Map((lines(golden) as Golden[]).filter((line) => Array.isArray(line.ll)).map(({ doc_id: id, ll }) => [id, ll]));
   const seen = new Set<number>();
-  let [sum, count, others] = [0, 0, 0];
+  let [sum, count, others, turnedBy] = [0, 0, 0, 0];
   for (const sample of lines(samples) as Sample[]) {
     const want = wanted.get(sample.doc_id);
     const got = sample.filtered_resps.map(([value]) => Number(value));
@@ -40,8 +48,11 @@ export function compareGolden(samples: string, golden: string): Compared {
     count += got.length;
     const lengths = choicesOf(sample).map((choice) => [...choice].length);
     const [mine, theirs] = [got, want].map((list) => best(list.map((value, i) => value / lengths[i]!)));
-    if (mine !== theirs) others += 1;
+    if (mine === theirs) continue;
+    others += 1;
+    const gap = want[theirs!]! / lengths[theirs!]! - want[mine!]! / lengths[mine!]!;
+    turnedBy = Math.max(turnedBy, gap / (1 / lengths[theirs!]! + 1 / lengths[mine!]!));
   }
   if (seen.size !== wanted.size) throw new Error(`${seen.size} of ${wanted.size} questions were scored`);
-  return { questions: seen.size, error: sum / count, agreement: 1 - others / seen.size, others };
+  return { questions: seen.size, error: sum / count, agreement: 1 - others / seen.size, others, turnedBy };
 }
