@@ -53,8 +53,11 @@ const TILES: readonly Tile[] = [
 ];
 /** Rows of a group of row tiles at most: what all blocks read at a time fits L2. */
 const RASTER_ROWS = [2816, 1536];
-/** Without a neighbour to share weight tiles with, L2 is read more: least by tiles of 256 columns. */
-const alone = ({ tn }: Tile): number => (tn >= 256 ? 0.98 : 0.89);
+/**
+ * Without a neighbour to share weight tiles with, L2 is read more: least by tiles of 256 columns. Whoever adds to the residual stream waits
+ * for memory himself, and would have his neighbour wait with him.
+ */
+const alone = ({ tn }: Tile, which: 'rate' | 'residual'): number => (tn < 256 ? 0.89 : which === 'residual' ? 1.01 : 0.98);
 const MOST_STAGES = 8;
 /** Columns of tiles of a last wave, at least: narrower ones wait for their rows. */
 const NARROWEST = 64;
@@ -65,7 +68,7 @@ const base = { kind: 'gemm', skeleton: 'wgmma', tk: 64 } as const;
 
 /** Rate of a tile where a block has `tilesOfBlock` of them: a relay shows the epilogue of the last one as a cooperative tile does. */
 function rateOf(tile: Tile, which: 'rate' | 'residual', cluster: 1 | 2, tilesOfBlock: number): number {
-  const rate = (each: Tile): number => each[which] * (cluster === 2 ? 1 : alone(each));
+  const rate = (each: Tile): number => each[which] * (cluster === 2 ? 1 : alone(each, which));
   const last = tile.mode === 'relay' ? TILES.find(({ mode, tm, tn }) => mode === 'cooperative' && tm === tile.tm && tn === tile.tn) : undefined;
   return last === undefined ? rate(tile) : rate(tile) + (rate(last) - rate(tile)) / tilesOfBlock;
 }
