@@ -54,10 +54,16 @@ const TILES: readonly Tile[] = [
 /** Rows of a group of row tiles at most: what all blocks read at a time fits L2. */
 const RASTER_ROWS = [2816, 1536];
 /**
- * Without a neighbour to share weight tiles with, L2 is read more: least by tiles of 256 columns. Whoever adds to the residual stream waits
- * for memory himself, and would have his neighbour wait with him.
+ * Rate of a block without a neighbour to share weight tiles with. It waits for nobody, but L2 is read more, least by tiles of 256 columns:
+ * at the power limit of a run that costs more than waiting, unless there are few rows, or the epilogue waits for memory anyway.
  */
-const alone = ({ tn }: Tile, which: 'rate' | 'residual'): number => (tn < 256 ? 0.89 : which === 'residual' ? 1.01 : 0.98);
+function alone({ tn }: Tile, which: 'rate' | 'residual', rows: number): number {
+  if (tn > 192 && (rows <= FEW_ROWS || which === 'residual')) return 1.01;
+  return tn < 256 ? 0.89 : 0.98;
+}
+
+/** Rows of a small micro-batch. */
+const FEW_ROWS = 2112;
 const MOST_STAGES = 8;
 /** Columns of tiles of a last wave, at least: narrower ones wait for their rows. */
 const NARROWEST = 64;
@@ -67,8 +73,8 @@ const DEEP = 12_288;
 const base = { kind: 'gemm', skeleton: 'wgmma', tk: 64 } as const;
 
 /** Rate of a tile where a block has `tilesOfBlock` of them: a relay shows the epilogue of the last one as a cooperative tile does. */
-function rateOf(tile: Tile, which: 'rate' | 'residual', cluster: 1 | 2, tilesOfBlock: number): number {
-  const rate = (each: Tile): number => each[which] * (cluster === 2 ? 1 : alone(each, which));
+function rateOf(tile: Tile, which: 'rate' | 'residual', cluster: 1 | 2, rows: number, tilesOfBlock: number): number {
+  const rate = (each: Tile): number => each[which] * (cluster === 2 ? 1 : alone(each, which, rows));
   const last = tile.mode === 'relay' ? TILES.find(({ mode, tm, tn }) => mode === 'cooperative' && tm === tile.tm && tn === tile.tn) : undefined;
   return last === undefined ? rate(tile) : rate(tile) + (rate(last) - rate(tile)) / tilesOfBlock;
 }
@@ -108,7 +114,7 @@ export function wgmmaCandidates(kernel: Contraction, module: KernelModule, devic
         // A relay of the residual stream is slower so, not faster: its longest epilogue then has only a narrow tile to hide under.
         const narrow = mode === 'relay' && !addsToStream ? withLastWave(kernel, module, device, whole, rows) : undefined;
         for (const schedule of narrow === undefined ? [whole] : [whole, narrow]) {
-          const expected = rateOf(tile, isResidual ? 'residual' : 'rate', cluster, waves(kernel, schedule, device.multiprocessors, rows)) * (rasterRows === RASTER_ROWS[0] ? 1 : 0.998);
+          const expected = rateOf(tile, isResidual ? 'residual' : 'rate', cluster, rows, waves(kernel, schedule, device.multiprocessors, rows)) * (rasterRows === RASTER_ROWS[0] ? 1 : 0.998);
           list.push({ schedule, rate: expected * waveEfficiency(kernel, schedule, device.multiprocessors, rows) });
         }
       }

@@ -13,7 +13,7 @@ import { render } from '../templates.js';
 import { epilogueText } from './epilogue.js';
 import { CONSUMERS, DESCRIPTOR_BASE, PRODUCER_IDLE_WARPS, SLAB, WARPS_OF_GROUP, WGMMA_ROWS, WGMMA_THREADS } from './instruction.js';
 import type { NarrowEnd } from './lastWave.js';
-import { lastWaveTexts, NO_LAST_WAVE } from './lastWave.js';
+import { lastWaveTexts, mostColumnTiles, NO_LAST_WAVE } from './lastWave.js';
 import { columnTiles, wgmmaLayout } from './layout.js';
 import { loadText } from './loads.js';
 import { logProbFunctions, logProbText } from './logprob.js';
@@ -85,7 +85,7 @@ export function emitWgmma(kernel: Contraction, operands: CudaOperands, schedule:
     source, tensorMaps,
     launch: {
       threads: WGMMA_THREADS, sharedBytes: layout.sharedBytes, cluster,
-      gridX: { kind: 'persistent', extent: kernel.rows, per: tm * cluster, times: tiles.total * cluster, blocksPerMultiprocessor: 1 },
+      gridX: { kind: 'persistent', extent: kernel.rows, per: tm * cluster, times: mostColumnTiles(segments, schedule) * cluster, blocksPerMultiprocessor: 1 },
       gridY: { kind: 'constant', count: 1 },
     },
   };

@@ -32,6 +32,12 @@ export function waveColumns(segments: readonly Segment[], { tn, lastTn }: CudaGe
   return whole >= firstTile && narrow > 0 && narrow * rowTiles <= clusters ? { whole, narrow } : { whole: total, narrow: 0 };
 }
 
+/** Column tiles of a launch at most: where even the first wave would leave clusters idle, all of an only segment's are narrow. */
+export function mostColumnTiles(segments: readonly Segment[], { tn, lastTn }: CudaGemmSchedule): number {
+  const { first, total } = columnTiles(segments, tn);
+  return lastTn === undefined || segments.length > 1 ? total : Math.ceil(lastSegment(segments, first).columns / lastTn);
+}
+
 /**
  * Time of a tile of `share` of the columns of a whole one, in such. Measured on an H100 at its power limit, where blocks that wait in a
  * last wave leave their power to the others: filling it gains less than its columns say.

@@ -59,6 +59,7 @@ describe('a layer by warpgroup products', () => {
     // Which of them end in narrow tiles: waveColumns(columns, …, blocks, 2 row tiles).
     ['relay, a last wave of v', { ...wgmma('relay', 128, 96, 3), lastTn: 48 }, wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'bf16', { multiprocessors: 5 }],
     ['relay, a last wave of o and down', { ...wgmma('relay', 128, 96, 3), lastTn: 64 }, wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'bf16', { multiprocessors: 3, backwards: true }],
+    ['relay, a last wave that is the first', { ...wgmma('relay', 128, 96, 3), lastTn: 64 }, wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'bf16', { multiprocessors: 7 }],
     ['relay, wide', wgmma('relay', 128, 256, 3), wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'f16', { multiprocessors: 2, backwards: true }],
   ] as const)('agrees with float64: %s', (_, layer, head, dtype, options) => {
     const { got, want } = run(layer, head, dtype, options);
