@@ -37,13 +37,15 @@ const upperOf = (output: Output, outputs: readonly Output[], declared: ReadonlyM
 function splitsOf({ buffers, kernels }: KernelModule): ReadonlyMap<string, Split> {
   const declared = new Map(buffers.map((buffer) => [buffer.name, buffer]));
   const splits = new Map<string, Split>();
+  const readersOf = new Map<string, Kernel[]>();
+  for (const kernel of kernels) for (const name of kernelReads(kernel)) readersOf.set(name, [...(readersOf.get(name) ?? []), kernel]);
   for (const writer of kernels) {
     for (const outputs of writer.anchor === 'gemm' ? writer.segments.map((segment) => segment.outputs) : [outputsOf(writer)]) {
       for (const output of outputs) {
         const buffer = declared.get(output.buffer);
         if (output.kind !== 'store' || buffer?.dtype !== 'f32' || buffer.space !== 'arena') continue;
         const upper = upperOf(output, outputs, declared);
-        const readers = kernels.filter((kernel) => kernelReads(kernel).has(buffer.name));
+        const readers = readersOf.get(buffer.name) ?? [];
         if (upper === undefined || readers.length === 0 || !readers.every((kernel) => readsElements(kernel, buffer.name))) continue;
         splits.set(buffer.name, { tail: { ...buffer, name: `${buffer.name}_tail`, dtype: 'u8', upper }, upper });
       }

@@ -9,7 +9,7 @@ const ALIGNMENT = 1024;
 const BARRIER = 8;
 /**
  * Row tiles of which a relay keeps what depends on the row: a block of an H100 comes round to so many at 1,024 to 3,840 tokens
- * (66 clusters over 4, 8 and 15 pairs of row tiles). Others keep the last two.
+ * (132 blocks over 16 row tiles: 4; 66 clusters over 15 pairs: 5). Others keep the last two.
  */
 const RELAY_ROW_SLOTS = 5;
 /** Bytes that tell the consumers which slot the last tile's values are in. */

@@ -26,7 +26,7 @@ const MOST_RASTER = 1024;
 
 /** `true`, or why `schedule` cannot be used for `kernel` on such a GPU. */
 export function isLegalWgmma(kernel: Contraction, module: KernelModule, schedule: CudaGemmSchedule, facts: WgmmaFacts): true | string {
-  return operandProblem(kernel, module) ?? tileProblem(kernel, schedule, facts) ?? sharedProblem(kernel, module, schedule, facts) ?? true;
+  return knownOf(kernel, module).problem ?? tileProblem(kernel, schedule, facts) ?? sharedProblem(kernel, module, schedule, facts) ?? true;
 }
 
 function operandProblem(kernel: Contraction, module: KernelModule): string | undefined {
@@ -80,23 +80,31 @@ function tileProblem(kernel: Contraction, s: CudaGemmSchedule, facts: WgmmaFacts
   return accumulators <= MOST_ACCUMULATORS ? undefined : `a thread would hold ${accumulators} accumulators, ${MOST_ACCUMULATORS} at most`;
 }
 
-/** By kernel: hundreds of schedules are asked about each. */
-const knownValues = new WeakMap<KernelModule, WeakMap<Contraction, number>>();
+/** What no schedule changes. */
+interface Known {
+  /** Why wgmma cannot read the kernel's operands. */
+  readonly problem: string | undefined;
+  /** Values of a row that the epilogue reads from shared memory; 0 where there is a problem. */
+  readonly rowValues: number;
+}
 
-/** Values of a row that the epilogue reads from shared memory. */
-function rowValues(kernel: Contraction, module: KernelModule): number {
-  const ofModule = knownValues.get(module) ?? new WeakMap<Contraction, number>();
-  knownValues.set(module, ofModule);
-  let values = ofModule.get(kernel);
-  if (values === undefined) {
-    const operands = new CudaOperands(kernel, module, parametersOf(kernel, module), 1);
-    values = rowPrologue(rowProgramsOf(kernel), operands).scalars.length;
-    ofModule.set(kernel, values);
+/** By kernel: hundreds of schedules are asked about each. */
+const known = new WeakMap<KernelModule, WeakMap<Contraction, Known>>();
+
+function knownOf(kernel: Contraction, module: KernelModule): Known {
+  const ofModule = known.get(module) ?? new WeakMap<Contraction, Known>();
+  known.set(module, ofModule);
+  let found = ofModule.get(kernel);
+  if (found === undefined) {
+    const problem = operandProblem(kernel, module);
+    const values = (): number => rowPrologue(rowProgramsOf(kernel), new CudaOperands(kernel, module, parametersOf(kernel, module), 1)).scalars.length;
+    found = { problem, rowValues: problem === undefined ? values() : 0 };
+    ofModule.set(kernel, found);
   }
-  return values;
+  return found;
 }
 
 function sharedProblem(kernel: Contraction, module: KernelModule, schedule: CudaGemmSchedule, facts: WgmmaFacts): string | undefined {
-  const { sharedBytes } = wgmmaLayout(schedule, rowValues(kernel, module));
+  const { sharedBytes } = wgmmaLayout(schedule, knownOf(kernel, module).rowValues);
   return sharedBytes <= facts.sharedBytesPerBlock ? undefined : `a block needs ${sharedBytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
 }
