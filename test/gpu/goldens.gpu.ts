@@ -34,8 +34,8 @@ async function score(model: string, data: string, options: readonly string[], ta
 
 /** The same for a few questions. */
 function isUsual(what: string, { questions, error, others, turnedBy }: Compared): void {
-  console.log(`${what}: ${questions} questions, mean error ${error.toFixed(4)} (at most ${EVERYDAY.error}), ${others} chosen otherwise by errors of ${turnedBy.toFixed(3)} (at most ${EVERYDAY.turnedBy})`);
-  assert(error <= EVERYDAY.error && turnedBy <= EVERYDAY.turnedBy, `${what} is further from float64 than it may be`);
+  console.log(`${what}: ${questions} questions, mean error ${error.toFixed(4)} (at most ${EVERYDAY.error}), ${others} (at most ${EVERYDAY.others}) chosen otherwise by errors of ${turnedBy.toFixed(3)} (at most ${EVERYDAY.turnedBy})`);
+  assert(error <= EVERYDAY.error && others <= EVERYDAY.others && turnedBy <= EVERYDAY.turnedBy, `${what} is further from float64 than it may be`);
 }
 
 function isWithin(what: string, got: Compared, { error, agreement }: Yardstick): void {

@@ -19,7 +19,7 @@ interface Tile {
   /** Rate on an H100 at its power limit with clusters of 2, relative to cooperative tiles of 256 columns, waves and padding apart. */
   readonly rate: number;
   /**
-   * The same for epilogues that read and write the residual stream, 10 bytes an element where others write 1 or 2, unless
+   * The same for epilogues that read and write the residual stream, 6 bytes an element (10 in f32) where others write 1 or 2, unless
    * the product is deep: beside its main loop such an epilogue weighs little.
    */
   readonly residual: number;
