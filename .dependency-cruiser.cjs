@@ -48,7 +48,7 @@ module.exports = {
     {
       name: 'commons-import-nothing',
       severity: 'error',
-      comment: 'settings.ts and errors.ts are imported by every room, so an import of theirs would be everybody\'s.',
+      comment: "settings.ts and errors.ts are imported by every room, so an import of theirs would be everybody's.",
       from: { path: COMMONS },
       to: { path: '[.]ts$', pathNot: ['node_modules'] },
     },
@@ -69,7 +69,8 @@ module.exports = {
     {
       name: 'no-dev-package-in-product',
       severity: 'error',
-      comment: 'A development package is absent where tilewright is installed: list it under dependencies or do without.',
+      comment:
+        'A development package is absent where tilewright is installed: list it under dependencies or do without.',
       from: { pathNot: ['^test/', '[.]config[.](ts|js)$'] },
       to: { dependencyTypes: ['npm-dev'], dependencyTypesNot: ['type-only'] },
     },

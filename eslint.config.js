@@ -5,7 +5,10 @@ import tseslint from 'typescript-eslint';
 /** Rules that need types. Each is cheap beside its worth: a lost promise is a lost result. */
 const typeChecked = {
   // node:test's own runner awaits what these return.
-  '@typescript-eslint/no-floating-promises': ['error', { allowForKnownSafeCalls: [{ from: 'package', package: 'node:test', name: ['describe', 'it'] }] }],
+  '@typescript-eslint/no-floating-promises': [
+    'error',
+    { allowForKnownSafeCalls: [{ from: 'package', package: 'node:test', name: ['describe', 'it'] }] },
+  ],
   '@typescript-eslint/no-misused-promises': ['error', { checksVoidReturn: { arguments: false } }],
   '@typescript-eslint/await-thenable': 'error',
   // A switch over a union handles every member or says `default: return x satisfies never`.

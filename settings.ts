@@ -7,15 +7,23 @@ export interface Settings {
   readonly cc: string | undefined;
   /** TILEWRIGHT_CACHE: folder of compiled kernels; otherwise tilewright under XDG_CACHE_HOME or ~/.cache. */
   readonly cacheDir: string;
-  /** TILEWRIGHT_CACHE_LIMIT: what the compiled kernels there may take, such as `500MiB`; otherwise 2GiB. `none`: no limit. */
+  /**
+   * TILEWRIGHT_CACHE_LIMIT: what the compiled kernels there may take, such as `500MiB`; otherwise 2GiB. `none`: no
+   * limit.
+   */
   readonly cacheLimit: string | undefined;
   /** PATH: where compilers are looked for. */
   readonly path: string;
   /** TILEWRIGHT_NVRTC: NVRTC's shared library or the folder it is in; otherwise it is looked for. */
   readonly nvrtc: string | undefined;
-  /** TILEWRIGHT_NVCC: nvcc to compile CUDA kernels with, instead of NVRTC; otherwise nvcc on PATH where NVRTC is absent. */
+  /**
+   * TILEWRIGHT_NVCC: nvcc to compile CUDA kernels with, instead of NVRTC; otherwise nvcc on PATH where NVRTC is absent.
+   */
   readonly nvcc: string | undefined;
-  /** TILEWRIGHT_CUBLASLT: cuBLASLt's shared library, the tuner's rival; otherwise it is looked for as NVRTC is. `none`: no rival. */
+  /**
+   * TILEWRIGHT_CUBLASLT: cuBLASLt's shared library, the tuner's rival; otherwise it is looked for as NVRTC is. `none`:
+   * no rival.
+   */
   readonly cublasLt: string | undefined;
   /** LD_LIBRARY_PATH: where NVRTC and cuBLASLt are looked for first. */
   readonly libraryPath: string;
@@ -25,17 +33,32 @@ export interface Settings {
   readonly pythonPrefixes: readonly string[];
   /** TILEWRIGHT_CUDA_DRIVER: full path of the CUDA driver's library; otherwise the system's libcuda.so.1. */
   readonly cudaDriver: string | undefined;
-  /** TILEWRIGHT_DEVICE_TIMEOUT: seconds without an answer after which a device counts as hung; otherwise 180 for a GPU, 1800 for a CPU. */
+  /**
+   * TILEWRIGHT_DEVICE_TIMEOUT: seconds without an answer after which a device counts as hung; otherwise 180 for a GPU,
+   * 1800 for a CPU.
+   */
   readonly deviceTimeout: number | undefined;
-  /** TILEWRIGHT_DEVICE_MEMORY: what weights and activations may take of each of several devices, such as `40GiB`; otherwise what there is. */
+  /**
+   * TILEWRIGHT_DEVICE_MEMORY: what weights and activations may take of each of several devices, such as `40GiB`;
+   * otherwise what there is.
+   */
   readonly deviceMemory: string | undefined;
-  /** TILEWRIGHT_PEERS: `none` lets no GPU reach another's memory, where that hangs or changes bits; everything goes through the host. */
+  /**
+   * TILEWRIGHT_PEERS: `none` lets no GPU reach another's memory, where that hangs or changes bits; everything goes
+   * through the host.
+   */
   readonly usesPeers: boolean;
-  /** TILEWRIGHT_COMPUTE_SANITIZER: the tool that GPU tests run under; otherwise compute-sanitizer on PATH or in a toolkit. */
+  /**
+   * TILEWRIGHT_COMPUTE_SANITIZER: the tool that GPU tests run under; otherwise compute-sanitizer on PATH or in a
+   * toolkit.
+   */
   readonly computeSanitizer: string | undefined;
   /** TILEWRIGHT_TEST_SEED: whole number from which the GPU tests draw shapes and schedules; 1 by default. */
   readonly testSeed: number;
-  /** TILEWRIGHT_SHARDS: number of shards, for a scheduler that tells a process its number only (Kubernetes' Indexed Jobs). */
+  /**
+   * TILEWRIGHT_SHARDS: number of shards, for a scheduler that tells a process its number only (Kubernetes' Indexed
+   * Jobs).
+   */
   readonly shards: string | undefined;
   /** SLURM_ARRAY_TASK_ID, and _COUNT, _MIN, _MAX, _STEP of the array: which shard a task of a Slurm array is. */
   readonly slurmArray: SlurmArray | undefined;
@@ -88,8 +111,9 @@ function slurmTask(environment: Environment): Settings['slurmTask'] {
 export function readSettings(environment: Environment = process.env): Settings {
   return {
     cc: text(environment, 'TILEWRIGHT_CC'),
-    cacheDir: text(environment, 'TILEWRIGHT_CACHE')
-      ?? join(text(environment, 'XDG_CACHE_HOME') ?? join(homedir(), '.cache'), 'tilewright'),
+    cacheDir:
+      text(environment, 'TILEWRIGHT_CACHE') ??
+      join(text(environment, 'XDG_CACHE_HOME') ?? join(homedir(), '.cache'), 'tilewright'),
     cacheLimit: text(environment, 'TILEWRIGHT_CACHE_LIMIT'),
     path: text(environment, 'PATH') ?? '',
     nvrtc: text(environment, 'TILEWRIGHT_NVRTC'),
@@ -100,7 +124,9 @@ export function readSettings(environment: Environment = process.env): Settings {
     pythonPrefixes: [
       ...texts(environment, ['VIRTUAL_ENV', 'CONDA_PREFIX']),
       ...['.local', 'miniconda3', 'anaconda3', 'miniforge3', '.pyenv/versions/*'].map((name) => join(homedir(), name)),
-      '/usr/local', '/usr', '/opt/conda',
+      '/usr/local',
+      '/usr',
+      '/opt/conda',
     ],
     cudaDriver: text(environment, 'TILEWRIGHT_CUDA_DRIVER'),
     deviceTimeout: number(environment, 'TILEWRIGHT_DEVICE_TIMEOUT'),

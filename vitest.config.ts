@@ -5,8 +5,21 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /** Files that take longest, the longest first: one that came last would leave the other processors idle. */
 const LONG = [
-  'codegen/layer', 'e2e/golden', 'e2e/devices', 'e2e/shards', 'e2e/interrupted', 'e2e/badDevice', 'codegen/attention', 'codegen/gemm',
-  'codegen/cuda/attention', 'e2e/stages', 'e2e/bundle', 'e2e/slurm', 'e2e/sharedWeights', 'cli/built', 'e2e/badDevices',
+  'codegen/layer',
+  'e2e/golden',
+  'e2e/devices',
+  'e2e/shards',
+  'e2e/interrupted',
+  'e2e/badDevice',
+  'codegen/attention',
+  'codegen/gemm',
+  'codegen/cuda/attention',
+  'e2e/stages',
+  'e2e/bundle',
+  'e2e/slurm',
+  'e2e/sharedWeights',
+  'cli/built',
+  'e2e/badDevices',
 ];
 
 class LongestFirst extends BaseSequencer {
@@ -14,7 +27,14 @@ class LongestFirst extends BaseSequencer {
     // After those named, what compiles or starts processes; then files that share a worker, which should lie together.
     const place = ({ moduleId, project }: TestSpecification): number => {
       const at = LONG.findIndex((name) => moduleId.endsWith(`/test/${name}.test.ts`));
-      return at >= 0 ? at : LONG.length + (project.name !== 'separate' ? 2 : /^test\/(codegen|e2e)\//.test(relative(import.meta.dirname, moduleId)) ? 0 : 1);
+      return at >= 0
+        ? at
+        : LONG.length +
+            (project.name !== 'separate'
+              ? 2
+              : /^test\/(codegen|e2e)\//.test(relative(import.meta.dirname, moduleId))
+                ? 0
+                : 1);
     };
     return (await super.sort(files)).sort((a, b) => place(a) - place(b));
   }
@@ -23,7 +43,8 @@ class LongestFirst extends BaseSequencer {
 /** Of both projects below. */
 const common = {
   environment: 'node' as const,
-  // Ends what hangs. What compiles a whole small model takes half a minute on two cores, and a multiple of it beside others.
+  // Ends what hangs. What compiles a whole small model takes half a minute on two cores, and a multiple of it beside
+  // others.
   testTimeout: 300_000,
   hookTimeout: 300_000,
   // Processes, not threads: a crash in native code then names the test file that caused it.
@@ -34,8 +55,13 @@ const common = {
   server: { deps: { external: [/\/dist\//] } },
 };
 
-/** Folders whose files compute, or start processes, and change nothing of their own process: loading the compiler anew for each would take longer than they do. */
-const TOGETHER = ['autotune', 'bench', 'ci', 'cli', 'driver', 'eval', 'examples', 'ir', 'models', 'passes'].map((folder) => `test/${folder}/**/*.test.ts`);
+/**
+ * Folders whose files compute, or start processes, and change nothing of their own process: loading the compiler anew
+ * for each would take longer than they do.
+ */
+const TOGETHER = ['autotune', 'bench', 'ci', 'cli', 'driver', 'eval', 'examples', 'ir', 'models', 'passes'].map(
+  (folder) => `test/${folder}/**/*.test.ts`,
+);
 
 export default defineConfig({
   test: {

@@ -11,7 +11,10 @@ export type BucketCost = (tokens: number, rows: number, longest: number) => numb
  * Points (x, y) made non-decreasing: neighbours that fall are pooled to their mean (isotonic regression), so that
  * noise cannot make a larger micro-batch look cheaper. Equal x are averaged.
  */
-function isotonic(points: readonly (readonly [x: number, y: number])[]): { readonly x: readonly number[]; readonly y: readonly number[] } {
+function isotonic(points: readonly (readonly [x: number, y: number])[]): {
+  readonly x: readonly number[];
+  readonly y: readonly number[];
+} {
   const sorted = [...points].sort((a, b) => a[0] - b[0]);
   const pools: { xs: number[]; sum: number; count: number }[] = [];
   for (const [x, y] of sorted) {
@@ -23,7 +26,8 @@ function isotonic(points: readonly (readonly [x: number, y: number])[]): { reado
       pools.push({ xs: [x], sum: y, count: 1 });
     }
     for (;;) {
-      const top = pools.at(-1), below = pools.at(-2);
+      const top = pools.at(-1),
+        below = pools.at(-2);
       if (top === undefined || below === undefined || below.sum / below.count <= top.sum / top.count) break;
       below.xs.push(...top.xs);
       below.sum += top.sum;
@@ -41,11 +45,13 @@ function isotonic(points: readonly (readonly [x: number, y: number])[]): { reado
  */
 function piecewise(points: readonly (readonly [x: number, y: number])[]): (x: number) => number {
   const { x, y } = isotonic(points.filter((p) => p[0] > 0));
-  const x0 = x[0], y0 = y[0];
+  const x0 = x[0],
+    y0 = y[0];
   if (x0 === undefined || y0 === undefined) return () => 0;
   const slope = (i: number): number => (y[i + 1]! - y[i]!) / (x[i + 1]! - x[i]!);
   const intercept = x.length < 2 ? 0 : Math.min(y0, Math.max(0, y0 - slope(0) * x0));
-  const xs = [0, ...x], ys = [intercept, ...y];
+  const xs = [0, ...x],
+    ys = [intercept, ...y];
   const end = xs.length - 1;
   const last = (ys[end]! - ys[end - 1]!) / (xs[end]! - xs[end - 1]!);
   const outward = last > 0 ? last : ys[end]! / xs[end]!;
@@ -54,7 +60,7 @@ function piecewise(points: readonly (readonly [x: number, y: number])[]): (x: nu
     if (at >= xs[end]!) return ys[end]! + outward * (at - xs[end]!);
     let i = 0;
     while (xs[i + 1]! < at) i++;
-    return ys[i]! + (ys[i + 1]! - ys[i]!) * (at - xs[i]!) / (xs[i + 1]! - xs[i]!);
+    return ys[i]! + ((ys[i + 1]! - ys[i]!) * (at - xs[i]!)) / (xs[i + 1]! - xs[i]!);
   };
 }
 
@@ -67,8 +73,16 @@ export function bucketCostModel(measured: readonly BucketSeconds[]): BucketCost 
   if (measured.length === 0) throw new Error('No bucket was measured: use analyticBucketCost.');
   const parts = measured.map(({ tokens, rows, longest, seconds, rowSeconds = 0, attentionSeconds = 0 }) => {
     const values = [tokens, rows, longest, seconds, rowSeconds, attentionSeconds];
-    if (values.some((v) => !Number.isFinite(v) || v < 0)) throw new Error(`A bucket's cost must be finite and not negative: ${values.join(', ')}.`);
-    return { tokens, rows, area: tokens * longest, tokenSeconds: Math.max(0, seconds - rowSeconds - attentionSeconds), rowSeconds, attentionSeconds };
+    if (values.some((v) => !Number.isFinite(v) || v < 0))
+      throw new Error(`A bucket's cost must be finite and not negative: ${values.join(', ')}.`);
+    return {
+      tokens,
+      rows,
+      area: tokens * longest,
+      tokenSeconds: Math.max(0, seconds - rowSeconds - attentionSeconds),
+      rowSeconds,
+      attentionSeconds,
+    };
   });
   const byTokens = piecewise(parts.map((p) => [p.tokens, p.tokenSeconds]));
   const byRows = piecewise(parts.map((p) => [p.rows, p.rowSeconds]));
@@ -92,21 +106,34 @@ const LAUNCH_SECONDS = 5e-6;
 /** Roofline seconds of one launch. */
 function rooflineSeconds(kernel: Kernel, declarations: Declarations, rates: Rates, size: WorkSize): number {
   const { flops, scalarOps, bytes } = kernelWork(kernel, declarations, size);
-  const arithmetic = flops / (ASSUMED_SHARE * rates.flopsPerSecond) + scalarOps / (SCALAR_OPS_PER_BYTE * rates.bytesPerSecond);
+  const arithmetic =
+    flops / (ASSUMED_SHARE * rates.flopsPerSecond) + scalarOps / (SCALAR_OPS_PER_BYTE * rates.bytesPerSecond);
   return Math.max(arithmetic, bytes / rates.bytesPerSecond) + LAUNCH_SECONDS;
 }
 
 /** The part of BucketSeconds that a kernel's time is in. */
-const partOf = ({ anchor, rows }: Kernel): 'attention' | 'rows' | 'tokens' => (anchor === 'attention' ? 'attention' : rows === 'R' ? 'rows' : 'tokens');
+const partOf = ({ anchor, rows }: Kernel): 'attention' | 'rows' | 'tokens' =>
+  anchor === 'attention' ? 'attention' : rows === 'R' ? 'rows' : 'tokens';
 
 /** Roofline seconds of each bucket, split as bucketCostModel wants it. */
-export function estimateBuckets(module: KernelModule, rates: Rates, sizes: readonly WorkSize[]): readonly BucketSeconds[] {
+export function estimateBuckets(
+  module: KernelModule,
+  rates: Rates,
+  sizes: readonly WorkSize[],
+): readonly BucketSeconds[] {
   const declarations = new Declarations(module);
   return sizes.map((size) => {
     const sums = { attention: 0, rows: 0, tokens: 0 };
     for (const kernel of module.kernels) sums[partOf(kernel)] += rooflineSeconds(kernel, declarations, rates, size);
     const { attention, rows, tokens } = sums;
-    return { tokens: size.T, rows: size.R, longest: size.longest, seconds: tokens + rows + attention, rowSeconds: rows, attentionSeconds: attention };
+    return {
+      tokens: size.T,
+      rows: size.R,
+      longest: size.longest,
+      seconds: tokens + rows + attention,
+      rowSeconds: rows,
+      attentionSeconds: attention,
+    };
   });
 }
 
@@ -114,17 +141,29 @@ export function estimateBuckets(module: KernelModule, rates: Rates, sizes: reado
  * Seconds of each kernel in a micro-batch of `size`: rooflines, and where buckets were measured, scaled so that
  * attention, kernels over scored rows and the others together take what they took in the bucket nearest to it.
  */
-export function kernelSeconds(module: KernelModule, rates: Rates, size: WorkSize, measured: readonly BucketSeconds[] = []): readonly number[] {
+export function kernelSeconds(
+  module: KernelModule,
+  rates: Rates,
+  size: WorkSize,
+  measured: readonly BucketSeconds[] = [],
+): readonly number[] {
   const declarations = new Declarations(module);
   const seconds = module.kernels.map((kernel) => rooflineSeconds(kernel, declarations, rates, size));
   const [nearest] = [...measured].sort((a, b) => Math.abs(a.tokens - size.T) - Math.abs(b.tokens - size.T));
   if (nearest === undefined) return seconds;
-  const [estimated] = estimateBuckets(module, rates, [{ T: nearest.tokens, R: nearest.rows, longest: nearest.longest }]);
+  const [estimated] = estimateBuckets(module, rates, [
+    { T: nearest.tokens, R: nearest.rows, longest: nearest.longest },
+  ]);
   const { seconds: all, rowSeconds, attentionSeconds } = nearest;
   const guess = estimated!;
   // Without the split, all that is known is the whole.
-  if (rowSeconds === undefined || attentionSeconds === undefined) return seconds.map((each) => each * (all / guess.seconds));
-  const was = { rows: rowSeconds, attention: attentionSeconds, tokens: Math.max(0, all - rowSeconds - attentionSeconds) };
+  if (rowSeconds === undefined || attentionSeconds === undefined)
+    return seconds.map((each) => each * (all / guess.seconds));
+  const was = {
+    rows: rowSeconds,
+    attention: attentionSeconds,
+    tokens: Math.max(0, all - rowSeconds - attentionSeconds),
+  };
   const guessed = { rows: guess.rowSeconds ?? 0, attention: guess.attentionSeconds ?? 0, tokens: 0 };
   guessed.tokens = guess.seconds - guessed.rows - guessed.attention;
   return seconds.map((each, i) => {

@@ -22,8 +22,8 @@ export function defaultBuckets(capacityTokens: number, capacityRows = capacityTo
 }
 
 /**
- * Buckets for micro-batches on a GPU: the capacity, which most micro-batches fill and which by default is whole waves of
- * tiles, and its halves down to 64 tokens.
+ * Buckets for micro-batches on a GPU: the capacity, which most micro-batches fill and which by default is whole waves
+ * of tiles, and its halves down to 64 tokens.
  */
 export function cudaBuckets(capacityTokens: number): readonly Bucket[] {
   const steps: number[] = [];

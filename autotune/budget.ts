@@ -8,7 +8,10 @@ export function parseBudget(text: string): number {
   const match = /^(\d{1,6}(?:\.\d{1,3})?)(s|m|h)?$/.exec(text.trim());
   const seconds = match === null ? NaN : Number(match[1]) * UNITS[match[2] ?? 's']!;
   if (!(seconds >= 0 && seconds <= 86_400)) {
-    throw new UserError(`--budget ${JSON.stringify(text)}: expected a time such as 30s, 5m or 1h, at most a day`, 'for example: --budget 5m');
+    throw new UserError(
+      `--budget ${JSON.stringify(text)}: expected a time such as 30s, 5m or 1h, at most a day`,
+      'for example: --budget 5m',
+    );
   }
   return seconds;
 }

@@ -11,10 +11,35 @@ import { isCandidate, type CpuFacts } from './legality.js';
  * weights less often, wide ones activations. AMX has 8 tiles: 2×2 accumulators, or 1×2 where there are few rows.
  */
 const REGISTER_TILES: Readonly<Record<CpuIsa, readonly (readonly [mr: number, nr: number])[]>> = {
-  portable: [[1, 16], [2, 16], [4, 16], [2, 32]],
-  avx2: [[1, 32], [4, 16], [6, 16], [3, 32], [2, 32]],
-  avx512: [[1, 64], [4, 64], [6, 64], [8, 32], [8, 48], [9, 48], [12, 32], [14, 32], [24, 16], [28, 16]],
-  amx: [[16, 32], [32, 32]],
+  portable: [
+    [1, 16],
+    [2, 16],
+    [4, 16],
+    [2, 32],
+  ],
+  avx2: [
+    [1, 32],
+    [4, 16],
+    [6, 16],
+    [3, 32],
+    [2, 32],
+  ],
+  avx512: [
+    [1, 64],
+    [4, 64],
+    [6, 64],
+    [8, 32],
+    [8, 48],
+    [9, 48],
+    [12, 32],
+    [14, 32],
+    [24, 16],
+    [28, 16],
+  ],
+  amx: [
+    [16, 32],
+    [32, 32],
+  ],
 };
 
 const DEPTHS = [128, 192, 256, 384, 512, 768, 1024, 1536, 2048] as const;
@@ -29,7 +54,9 @@ type Axis = readonly number[];
 /** A point: an index on each axis. */
 type Point = readonly number[];
 
-/** The grid of one (kernel, bucket). `isa` is fixed for a kernel: the numbers it computes must not depend on the bucket. */
+/**
+ * The grid of one (kernel, bucket). `isa` is fixed for a kernel: the numbers it computes must not depend on the bucket.
+ */
 export interface Space {
   readonly axes: readonly Axis[];
   /** The schedule at a point. */
@@ -47,7 +74,13 @@ function upTo(values: readonly number[], extent: number): number[] {
   return ascending([...values.filter((v) => v < extent), extent]);
 }
 
-function gemmSpace(kernel: Extract<Kernel, { anchor: 'gemm' | 'logprob' }>, module: KernelModule, start: CpuGemmSchedule, rows: number, facts: CpuFacts): Space {
+function gemmSpace(
+  kernel: Extract<Kernel, { anchor: 'gemm' | 'logprob' }>,
+  module: KernelModule,
+  start: CpuGemmSchedule,
+  rows: number,
+  facts: CpuFacts,
+): Space {
   const tiles = REGISTER_TILES[start.isa];
   const steps = kernel.anchor === 'gemm' ? kernel.segments.map(columnStep) : [LOGPROB_BLOCK];
   const step = steps.reduce(leastCommonMultiple, 32);
@@ -72,12 +105,19 @@ function gemmSpace(kernel: Extract<Kernel, { anchor: 'gemm' | 'logprob' }>, modu
  * The grid around `start` (code generation's default schedule for the bucket, which also fixes the instruction set).
  * Deterministic: the same arguments give the same grid in the same order.
  */
-export function scheduleSpace(kernel: Kernel, module: KernelModule, start: CpuSchedule, facts: CpuFacts, bucket: Bucket): Space {
+export function scheduleSpace(
+  kernel: Kernel,
+  module: KernelModule,
+  start: CpuSchedule,
+  facts: CpuFacts,
+  bucket: Bucket,
+): Space {
   const rows = kernel.rows === 'R' ? bucket.rows : bucket.tokens;
   const isLegal = (s: CpuSchedule): boolean => isCandidate(kernel, module, s, facts) === true;
   switch (start.kind) {
     case 'gemm':
-      if (kernel.anchor !== 'gemm' && kernel.anchor !== 'logprob') throw new Error(`Kernel ${kernel.name} is a ${kernel.anchor}, its schedule a gemm.`);
+      if (kernel.anchor !== 'gemm' && kernel.anchor !== 'logprob')
+        throw new Error(`Kernel ${kernel.name} is a ${kernel.anchor}, its schedule a gemm.`);
       return gemmSpace(kernel, module, start, rows, facts);
     case 'attention':
       return {
@@ -93,17 +133,22 @@ export function scheduleSpace(kernel: Kernel, module: KernelModule, start: CpuSc
         valuesOf: (s) => (s.kind === 'loop' ? [s.rows] : []),
         isLegal,
       };
-    default: return start satisfies never;
+    default:
+      return start satisfies never;
   }
 }
 
 /** A schedule as text: equal texts are equal schedules. Keys of records, caches and comparisons. */
 export function scheduleKey(s: CpuSchedule): string {
   switch (s.kind) {
-    case 'gemm': return `${s.isa} ${s.mr}×${s.nr} kc${s.kc} ${s.mb}×${s.nb}`;
-    case 'attention': return `${s.isa} q${s.queries} k${s.keys}`;
-    case 'loop': return `${s.isa} r${s.rows}`;
-    default: return s satisfies never;
+    case 'gemm':
+      return `${s.isa} ${s.mr}×${s.nr} kc${s.kc} ${s.mb}×${s.nb}`;
+    case 'attention':
+      return `${s.isa} q${s.queries} k${s.keys}`;
+    case 'loop':
+      return `${s.isa} r${s.rows}`;
+    default:
+      return s satisfies never;
   }
 }
 
@@ -147,7 +192,8 @@ export function neighbours(space: Space, from: CpuSchedule): readonly CpuSchedul
   const points: Point[] = [];
   space.axes.forEach((axis, i) => {
     const indices = from.kind === 'gemm' && i === 0 ? axis.keys() : [centre[i]! - 1, centre[i]! + 1];
-    for (const index of indices) if (index >= 0 && index < axis.length) points.push(centre.map((c, j) => (j === i ? index : c)));
+    for (const index of indices)
+      if (index >= 0 && index < axis.length) points.push(centre.map((c, j) => (j === i ? index : c)));
   });
   const own = scheduleKey(from);
   return schedulesAt(space, points).filter((schedule) => scheduleKey(schedule) !== own);

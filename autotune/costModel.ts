@@ -29,13 +29,24 @@ export interface MachineModel {
 const FLOPS_PER_CYCLE: Readonly<Record<CpuIsa, number>> = { portable: 8, avx2: 32, avx512: 64, amx: 1024 };
 
 /** A model from peak rates (runtime's `peak`); the clock follows from the rate of `isa`. */
-export function machineModel(facts: { readonly l1: number; readonly l2: number; readonly l3?: number }, rates: {
-  readonly isa: CpuIsa; readonly threads: number; readonly flopsPerSecond: number; readonly bytesPerSecond: number;
-}): MachineModel {
+export function machineModel(
+  facts: { readonly l1: number; readonly l2: number; readonly l3?: number },
+  rates: {
+    readonly isa: CpuIsa;
+    readonly threads: number;
+    readonly flopsPerSecond: number;
+    readonly bytesPerSecond: number;
+  },
+): MachineModel {
   const cycles = rates.flopsPerSecond / rates.threads / FLOPS_PER_CYCLE[rates.isa];
   return {
-    threads: rates.threads, flopsPerSecond: rates.flopsPerSecond, bytesPerSecond: rates.bytesPerSecond,
-    cyclesPerSecond: Math.min(6e9, Math.max(5e8, cycles)), l1: facts.l1, l2: facts.l2, l3: facts.l3 ?? 4 * facts.l2,
+    threads: rates.threads,
+    flopsPerSecond: rates.flopsPerSecond,
+    bytesPerSecond: rates.bytesPerSecond,
+    cyclesPerSecond: Math.min(6e9, Math.max(5e8, cycles)),
+    l1: facts.l1,
+    l2: facts.l2,
+    l3: facts.l3 ?? 4 * facts.l2,
   };
 }
 
@@ -59,14 +70,15 @@ const overlap = (...cycles: readonly number[]): number => {
 export function tileCycles(isa: CpuIsa, mr: number, nr: number): number {
   if (isa === 'amx') {
     // One step is 32 of k. 16 cycles a product, 8 a tile load, 52 from product to product on one accumulator.
-    const rows = Math.ceil(mr / 16), columns = Math.ceil(nr / 16);
+    const rows = Math.ceil(mr / 16),
+      columns = Math.ceil(nr / 16);
     return Math.max(16 * rows * columns, 8 * (rows + columns), 52) / 32;
   }
   const { lanes } = VECTOR_ISAS[isa];
   // `portable` vectors are several registers: four lanes each on most machines.
   const width = isa === 'portable' ? 4 : lanes;
   const vectors = nr / width;
-  return Math.max(mr * vectors / 2, (mr + vectors) / 2, 4);
+  return Math.max((mr * vectors) / 2, (mr + vectors) / 2, 4);
 }
 
 /** Cycles of a step over `rows` rows in register tiles of mr, the last one shorter. */
@@ -78,16 +90,27 @@ function rowCycles(isa: CpuIsa, mr: number, nr: number, rows: number): number {
 }
 
 /** Columns as they lie in the packed weight, and scalar operations that the epilogue takes for one row of them. */
-interface Columns { readonly physical: number; readonly perRow: number }
+interface Columns {
+  readonly physical: number;
+  readonly perRow: number;
+}
 
 const columnsOf = (segment: Segment): Columns => ({
   physical: physicalColumns(segment.columns, segment.pairing),
   perRow: segment.columns * segment.outputs.reduce((sum, o) => sum + 1 + scalarCost(o.value), 0),
 });
 
-function gemmSeconds(kernel: Extract<Kernel, { anchor: 'gemm' | 'logprob' }>, module: KernelModule, s: CpuGemmSchedule, rows: number, machine: MachineModel): number {
-  const segments: readonly Columns[] = kernel.anchor === 'gemm' ? kernel.segments.map(columnsOf)
-    : [{ physical: physicalColumns(kernel.vocab, { kind: 'none' }), perRow: 16 * kernel.vocab }];
+function gemmSeconds(
+  kernel: Extract<Kernel, { anchor: 'gemm' | 'logprob' }>,
+  module: KernelModule,
+  s: CpuGemmSchedule,
+  rows: number,
+  machine: MachineModel,
+): number {
+  const segments: readonly Columns[] =
+    kernel.anchor === 'gemm'
+      ? kernel.segments.map(columnsOf)
+      : [{ physical: physicalColumns(kernel.vocab, { kind: 'none' }), perRow: 16 * kernel.vocab }];
   const aBytes = DTYPE_BYTES[module.buffers.find((b) => b.name === kernel.a)?.dtype ?? 'f32'];
   const bBytes = weightBytes(kernel, module);
   const { k } = kernel;
@@ -104,11 +127,15 @@ function gemmSeconds(kernel: Extract<Kernel, { anchor: 'gemm' | 'logprob' }>, mo
       const across = Math.ceil(physical / s.nb);
       const nb = physical / across;
       // Columns are covered in whole register tiles; narrower ones finish, at their own rate.
-      const wholeTiles = Math.floor(nb / s.nr), restColumns = nb - wholeTiles * s.nr;
-      const steps = wholeTiles * rowCycles(s.isa, s.mr, s.nr, mn) + (restColumns > 0 ? rowCycles(s.isa, s.mr, Math.max(16, roundUp(restColumns, 16)), mn) : 0);
+      const wholeTiles = Math.floor(nb / s.nr),
+        restColumns = nb - wholeTiles * s.nr;
+      const steps =
+        wholeTiles * rowCycles(s.isa, s.mr, s.nr, mn) +
+        (restColumns > 0 ? rowCycles(s.isa, s.mr, Math.max(16, roundUp(restColumns, 16)), mn) : 0);
       const compute = k * steps;
       const tilesDown = Math.ceil(mn / s.mr);
-      const block = nb * kc * bBytes, tile = mn * nb * 4;
+      const block = nb * kc * bBytes,
+        tile = mn * nb * 4;
       // Of activations and accumulators only the strip at work competes with the block for the cache.
       const fitsL2 = block + s.mr * (kc * aBytes + nb * 4) <= 0.7 * machine.l2;
       // Weights: read again for each register tile of rows, from the cache that holds a block of them.
@@ -121,8 +148,8 @@ function gemmSeconds(kernel: Extract<Kernel, { anchor: 'gemm' | 'logprob' }>, mo
       // Accumulators go to memory and come back once a pass, and once more for the epilogue.
       const accumulator = 4 * mn * nb * 2 * passes;
       const accumulatorCycles = accumulator / (tile <= 0.5 * machine.l2 ? L2_BYTES : L3_BYTES);
-      const epilogue = mn * perRow / across / 16;
-      const firstTouch = nb * k * bBytes / L3_BYTES;
+      const epilogue = (mn * perRow) / across / 16;
+      const firstTouch = (nb * k * bBytes) / L3_BYTES;
       cycles += across * (overlap(compute, weightCycles + firstTouch, activationCycles, accumulatorCycles) + epilogue);
     }
   }
@@ -130,7 +157,12 @@ function gemmSeconds(kernel: Extract<Kernel, { anchor: 'gemm' | 'logprob' }>, mo
   return rounds * (cycles / items / machine.cyclesPerSecond + ITEM_SECONDS);
 }
 
-function attentionSeconds(kernel: AttentionKernel, s: CpuAttentionSchedule, size: WorkSize, machine: MachineModel): number {
+function attentionSeconds(
+  kernel: AttentionKernel,
+  s: CpuAttentionSchedule,
+  size: WorkSize,
+  machine: MachineModel,
+): number {
   const rows = rowsOf(kernel, size);
   const spread = kernel.rows === 'R' ? Math.max(1, size.T / Math.max(1, size.R)) : 1;
   const tiles = Math.ceil(rows / s.queries);
@@ -138,18 +170,20 @@ function attentionSeconds(kernel: AttentionKernel, s: CpuAttentionSchedule, size
   // A tile's keys: the ancestors of its first token and every token up to its last.
   const keys = kernel.mask.kind === 'bias' ? size.T : Math.min(size.T, depthOf(kernel, size) + s.queries * spread);
   const width = roundUp(kernel.headDim, 16);
-  const product = keys * s.queries * width / 16 / 1.6;
+  const product = (keys * s.queries * width) / 16 / 1.6;
   const scores = keys * s.queries * 4;
-  const softmax = keys * s.queries / 16 * 14;
-  const spill = scores <= 0.5 * machine.l2 ? 3 * scores / L2_BYTES : 3 * scores / L3_BYTES;
+  const softmax = ((keys * s.queries) / 16) * 14;
+  const spill = scores <= 0.5 * machine.l2 ? (3 * scores) / L2_BYTES : (3 * scores) / L3_BYTES;
   const isWhole = keys <= s.keys;
   const fetches = isWhole ? 1 : 2 * group;
   const blockBytes = 2 * Math.min(keys, s.keys) * width * 4;
   // Keys and values are read again for each register tile of queries.
-  const reread = (s.queries / 16) * keys * width * 4 / (blockBytes <= machine.l1 / 2 ? 2 * L2_BYTES : blockBytes <= 0.5 * machine.l2 ? L2_BYTES : L3_BYTES);
-  const perHead = overlap(2 * product, reread) + softmax + spill + s.queries * width / 4;
-  const item = group * perHead + fetches * keys * width * 2 / 16 * 3 + keys * 3;
-  const rounds = Math.ceil(tiles * kernel.kvHeads / machine.threads);
+  const reread =
+    ((s.queries / 16) * keys * width * 4) /
+    (blockBytes <= machine.l1 / 2 ? 2 * L2_BYTES : blockBytes <= 0.5 * machine.l2 ? L2_BYTES : L3_BYTES);
+  const perHead = overlap(2 * product, reread) + softmax + spill + (s.queries * width) / 4;
+  const item = group * perHead + ((fetches * keys * width * 2) / 16) * 3 + keys * 3;
+  const rounds = Math.ceil((tiles * kernel.kvHeads) / machine.threads);
   return rounds * (item / machine.cyclesPerSecond + ITEM_SECONDS);
 }
 
@@ -158,7 +192,12 @@ function attentionSeconds(kernel: AttentionKernel, s: CpuAttentionSchedule, size
  * bandwidth. Does not decrease when the extents of the micro-batch grow by whole tiles, and does not increase with
  * faster rates. The function throws where kernel and schedule are of different kinds.
  */
-export function scheduleCost(kernel: Kernel, module: KernelModule, size: WorkSize, machine: MachineModel): (schedule: CpuSchedule) => number {
+export function scheduleCost(
+  kernel: Kernel,
+  module: KernelModule,
+  size: WorkSize,
+  machine: MachineModel,
+): (schedule: CpuSchedule) => number {
   const rows = rowsOf(kernel, size);
   const work = kernelWork(kernel, module, size);
   const memory = work.bytes / machine.bytesPerSecond;
@@ -169,7 +208,7 @@ export function scheduleCost(kernel: Kernel, module: KernelModule, size: WorkSiz
       if (schedule.kind === 'attention') return attentionSeconds(kernel, schedule, size, machine);
     } else if (schedule.kind === 'loop') {
       const rounds = Math.ceil(Math.ceil(rows / schedule.rows) / machine.threads);
-      const perItem = work.scalarOps / rows * Math.min(schedule.rows, rows) / 16 / machine.cyclesPerSecond;
+      const perItem = ((work.scalarOps / rows) * Math.min(schedule.rows, rows)) / 16 / machine.cyclesPerSecond;
       return rounds * (perItem + ITEM_SECONDS);
     }
     throw new Error(`Kernel ${kernel.name} is a ${kernel.anchor}, its schedule is for ${schedule.kind}.`);
@@ -178,9 +217,16 @@ export function scheduleCost(kernel: Kernel, module: KernelModule, size: WorkSiz
 }
 
 /** scheduleCost for one schedule. */
-export const estimateSeconds = (kernel: Kernel, module: KernelModule, schedule: CpuSchedule, size: WorkSize, machine: MachineModel): number =>
-  scheduleCost(kernel, module, size, machine)(schedule);
+export const estimateSeconds = (
+  kernel: Kernel,
+  module: KernelModule,
+  schedule: CpuSchedule,
+  size: WorkSize,
+  machine: MachineModel,
+): number => scheduleCost(kernel, module, size, machine)(schedule);
 
-/** Share of the machine's peak that `seconds` means: of arithmetic for contractions, of memory bandwidth for the rest. */
+/**
+ * Share of the machine's peak that `seconds` means: of arithmetic for contractions, of memory bandwidth for the rest.
+ */
 export const shareOfPeak = ({ flops, bytes }: Work, machine: MachineModel, seconds: number): number =>
   (flops > 0 ? flops / machine.flopsPerSecond : bytes / machine.bytesPerSecond) / seconds;

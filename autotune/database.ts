@@ -12,11 +12,27 @@ import type { Bucket, CpuSchedule } from '../ir/plan.js';
 import { readSettings, type Settings } from '../settings.js';
 import { scheduleKey } from './candidates.js';
 import {
-  cudaFinalSchema, cudaRecordSchema, DATABASE_VERSION, recordSchema, rivalRecordSchema,
-  type CudaFinalRecord, type CudaTuningRecord, type CudaTuningTarget, type RivalKey, type RivalRecord, type TuningRecord, type TuningTarget,
+  cudaFinalSchema,
+  cudaRecordSchema,
+  DATABASE_VERSION,
+  recordSchema,
+  rivalRecordSchema,
+  type CudaFinalRecord,
+  type CudaTuningRecord,
+  type CudaTuningTarget,
+  type RivalKey,
+  type RivalRecord,
+  type TuningRecord,
+  type TuningTarget,
 } from './recordSchemas.js';
 
-export { DATABASE_VERSION, type CudaTuningTarget, type RivalKey, type TuningRecord, type TuningTarget } from './recordSchemas.js';
+export {
+  DATABASE_VERSION,
+  type CudaTuningTarget,
+  type RivalKey,
+  type TuningRecord,
+  type TuningTarget,
+} from './recordSchemas.js';
 
 /** Larger files are read from this far before their end: the newest records count. */
 const MAX_FILE_BYTES = 64 << 20;
@@ -45,7 +61,8 @@ export function median(values: ArrayLike<number>): number {
   return sorted.length % 2 === 1 ? upper : (sorted[middle - 1]! + upper) / 2;
 }
 
-const textOf = (value: Readonly<Record<string, string | number>>): string => JSON.stringify(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
+const textOf = (value: Readonly<Record<string, string | number>>): string =>
+  JSON.stringify(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
 
 const placeOf = (key: string, bucket: Bucket, target: TuningTarget | CudaTuningTarget): string =>
   JSON.stringify([key, bucket.tokens, bucket.rows, bucket.longest, textOf(target)]);
@@ -53,10 +70,14 @@ const placeOf = (key: string, bucket: Bucket, target: TuningTarget | CudaTuningT
 /** A CUDA schedule as text: equal texts are equal schedules. */
 export function cudaScheduleKey(s: CudaSchedule): string {
   switch (s.kind) {
-    case 'gemm': return `${s.skeleton} ${s.tm}×${s.tn}×${s.tk} s${s.stages} c${s.cluster} r${s.raster} ${s.mode}${s.lastTn === undefined ? '' : ` l${s.lastTn}`}`;
-    case 'attention': return `${s.skeleton} q${s.queries} k${s.keys}`;
-    case 'loop': return `t${s.threads}`;
-    default: return s satisfies never;
+    case 'gemm':
+      return `${s.skeleton} ${s.tm}×${s.tn}×${s.tk} s${s.stages} c${s.cluster} r${s.raster} ${s.mode}${s.lastTn === undefined ? '' : ` l${s.lastTn}`}`;
+    case 'attention':
+      return `${s.skeleton} q${s.queries} k${s.keys}`;
+    case 'loop':
+      return `t${s.threads}`;
+    default:
+      return s satisfies never;
   }
 }
 
@@ -105,7 +126,9 @@ export class TuningDatabase {
     this.skipped = skipped;
   }
 
-  /** Opens the database, making it and its folder where missing. Throws UserError where it cannot be read or written. */
+  /**
+   * Opens the database, making it and its folder where missing. Throws UserError where it cannot be read or written.
+   */
   static open(path: string): TuningDatabase {
     let file: number | undefined;
     try {
@@ -184,19 +207,40 @@ export class TuningDatabase {
 
   private remember(record: AnyRecord): void {
     if ('rival' in record) this.rivals.set(textOf(record.rival), record);
-    else if ('final' in record) this.finals.set(placeOf(record.key, record.bucket, record.cuda), { entries: record.final, marginSeconds: record.marginSeconds });
-    else if ('cuda' in record) this.gpu.put(placeOf(record.key, record.bucket, record.cuda), cudaScheduleKey(record.schedule), record.schedule, record.seconds);
-    else this.cpu.put(placeOf(record.key, record.bucket, record.target), scheduleKey(record.schedule), record.schedule, record.seconds);
+    else if ('final' in record)
+      this.finals.set(placeOf(record.key, record.bucket, record.cuda), {
+        entries: record.final,
+        marginSeconds: record.marginSeconds,
+      });
+    else if ('cuda' in record)
+      this.gpu.put(
+        placeOf(record.key, record.bucket, record.cuda),
+        cudaScheduleKey(record.schedule),
+        record.schedule,
+        record.seconds,
+      );
+    else
+      this.cpu.put(
+        placeOf(record.key, record.bucket, record.target),
+        scheduleKey(record.schedule),
+        record.schedule,
+        record.seconds,
+      );
   }
 }
 
 /** Where measurements are kept unless the caller says otherwise: beside compiled kernels in the cache folder. */
-export const defaultDatabasePath = (settings: Settings = readSettings()): string => join(settings.cacheDir, 'tuning.jsonl');
+export const defaultDatabasePath = (settings: Settings = readSettings()): string =>
+  join(settings.cacheDir, 'tuning.jsonl');
 
 function failure(path: string, error: unknown): Error {
   if (error instanceof z.ZodError || error instanceof UserError) return error;
   const reason = error instanceof Error ? error.message : String(error);
-  return new UserError(`The tuning database ${path} cannot be used: ${reason}`, 'Free space or permissions there, or name another file: tilewright tune … --database FILE', { cause: error });
+  return new UserError(
+    `The tuning database ${path} cannot be used: ${reason}`,
+    'Free space or permissions there, or name another file: tilewright tune … --database FILE',
+    { cause: error },
+  );
 }
 
 const anyRecord = z.union([recordSchema, cudaRecordSchema, cudaFinalSchema, rivalRecordSchema]);

@@ -1,7 +1,8 @@
 /**
  * Finals: what is fastest in a burst must prove itself in what a run launches again and again, under a run's load.
  * Bursts mislead where clocks follow power and heat, and where kernels share caches with their neighbours; in a final
- * whole sequences meet, each with one kernel's schedule exchanged, and what wins must win once more, all winners together.
+ * whole sequences meet, each with one kernel's schedule exchanged, and what wins must win once more, all winners
+ * together.
  */
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
@@ -26,8 +27,8 @@ export interface FinalRequest<S> {
 }
 
 /**
- * seconds[contender][round] of the whole sequence; undefined where no final can be held, so that the defaults stay. Throws
- * what takes the device with it.
+ * seconds[contender][round] of the whole sequence; undefined where no final can be held, so that the defaults stay.
+ * Throws what takes the device with it.
  */
 export type HoldFinal<S> = (request: FinalRequest<S>) => Promise<readonly (readonly number[])[] | undefined>;
 
@@ -74,11 +75,16 @@ const isGain = (judgement: Judgement): boolean => judgement.difference < -margin
 export const challengersOf = <S>(job: Job<S>): readonly Known<S>[] => job.challengers(CHALLENGERS, PROMISING);
 
 /** Finals that are left to hold, heaviest bucket first: where something was measured since the last one. */
-export function dueFinals<S>(jobs: readonly Job<S>[], weightOf: (job: Job<S>) => number): readonly { readonly contestants: readonly Job<S>[]; readonly weight: number }[] {
+export function dueFinals<S>(
+  jobs: readonly Job<S>[],
+  weightOf: (job: Job<S>) => number,
+): readonly { readonly contestants: readonly Job<S>[]; readonly weight: number }[] {
   const buckets = [...new Set(jobs.map(({ bucketIndex }) => bucketIndex))];
-  return buckets.map((bucketIndex) => jobs.filter((job) => job.bucketIndex === bucketIndex))
+  return buckets
+    .map((bucketIndex) => jobs.filter((job) => job.bucketIndex === bucketIndex))
     .filter((own) => own.some((job) => job.hasDefault && !job.isSettled))
-    .map((contestants) => ({ contestants, weight: contestants.reduce((sum, job) => sum + weightOf(job), 0) })).sort((a, b) => b.weight - a.weight);
+    .map((contestants) => ({ contestants, weight: contestants.reduce((sum, job) => sum + weightOf(job), 0) }))
+    .sort((a, b) => b.weight - a.weight);
 }
 
 interface Challenge<S> {
@@ -87,22 +93,42 @@ interface Challenge<S> {
 }
 
 /**
- * Holds the final of one bucket and tells each job its outcome; `record` keeps it. `jobs`: the sequence, in order. What no
- * challenger comes near is settled without the device. False where a final could not be held.
+ * Holds the final of one bucket and tells each job its outcome; `record` keeps it. `jobs`: the sequence, in order. What
+ * no challenger comes near is settled without the device. False where a final could not be held.
  */
 export async function holdFinal<S>(
-  jobs: readonly Job<S>[], hold: HoldFinal<S>,
-  { module, seconds, record, ...others }: Pick<FinalRequest<S>, 'module' | 'seconds' | 'onRound' | 'signal'> & { readonly record: (job: Job<S>, final: Final<S>) => void },
+  jobs: readonly Job<S>[],
+  hold: HoldFinal<S>,
+  {
+    module,
+    seconds,
+    record,
+    ...others
+  }: Pick<FinalRequest<S>, 'module' | 'seconds' | 'onRound' | 'signal'> & {
+    readonly record: (job: Job<S>, final: Final<S>) => void;
+  },
 ): Promise<boolean> {
   const defaults = jobs.map((job) => job.incumbent);
   const challenges = jobs.flatMap((job, at): Challenge<S>[] => challengersOf(job).map((known) => ({ at, known })));
-  const meet = (contenders: readonly (readonly S[])[], share: number, settling: number): ReturnType<HoldFinal<S>> => hold({
-    module, bucket: jobs[0]!.bucket, kernels: jobs.map(({ kernel }) => kernel), contenders: [defaults, ...contenders], seconds: share * seconds, settling, ...others,
-  });
-  const replaced = (changes: ReadonlyMap<number, S>): readonly S[] => defaults.map((schedule, at) => changes.get(at) ?? schedule);
+  const meet = (contenders: readonly (readonly S[])[], share: number, settling: number): ReturnType<HoldFinal<S>> =>
+    hold({
+      module,
+      bucket: jobs[0]!.bucket,
+      kernels: jobs.map(({ kernel }) => kernel),
+      contenders: [defaults, ...contenders],
+      seconds: share * seconds,
+      settling,
+      ...others,
+    });
+  const replaced = (changes: ReadonlyMap<number, S>): readonly S[] =>
+    defaults.map((schedule, at) => changes.get(at) ?? schedule);
   let judged: readonly Judgement[] = [];
   if (challenges.length > 0) {
-    const rounds = await meet(challenges.map(({ at, known }) => replaced(new Map([[at, known.schedule]]))), 1, SETTLING);
+    const rounds = await meet(
+      challenges.map(({ at, known }) => replaced(new Map([[at, known.schedule]]))),
+      1,
+      SETTLING,
+    );
     if (rounds === undefined) return false;
     judged = judge(rounds).slice(1);
   }
@@ -110,11 +136,16 @@ export async function holdFinal<S>(
   const winners = new Map<number, number>();
   for (const [i, { at }] of challenges.entries()) {
     const top = winners.get(at);
-    if (isGain(judged[i]!) && (top === undefined || judged[i]!.difference < judged[top]!.difference)) winners.set(at, i);
+    if (isGain(judged[i]!) && (top === undefined || judged[i]!.difference < judged[top]!.difference))
+      winners.set(at, i);
   }
   let isConfirmed = true;
   if (winners.size > 0) {
-    const again = await meet([replaced(new Map([...winners].map(([at, i]) => [at, challenges[i]!.known.schedule])))], AGAIN.seconds, AGAIN.settling);
+    const again = await meet(
+      [replaced(new Map([...winners].map(([at, i]) => [at, challenges[i]!.known.schedule])))],
+      AGAIN.seconds,
+      AGAIN.settling,
+    );
     if (again === undefined) return false;
     isConfirmed = isGain(judge(again)[1]!);
   }
@@ -124,10 +155,22 @@ export async function holdFinal<S>(
     if (!job.hasDefault) continue;
     const winner = isConfirmed ? winners.get(at) : undefined;
     // Without those that only noise has put before the winner, or that won in vain.
-    const own = [...challenges.keys()].filter((i) => challenges[i]!.at === at && (winner === undefined ? !isGain(judged[i]!) : judged[i]!.difference >= judged[winner]!.difference));
-    const entries = own.map((i) => ({ schedule: challenges[i]!.known.schedule, seconds: Math.max(LEAST_SHARE * job.incumbentSeconds, job.incumbentSeconds + judged[i]!.difference * total) }));
-    const marginSeconds = total * (winner === undefined ? Math.max(TELLING, ...own.map((i) => marginOf(judged[i]!))) : marginOf(judged[winner]!));
-    const final: Final<S> = { entries: [{ schedule: job.incumbent, seconds: job.incumbentSeconds }, ...entries], marginSeconds };
+    const own = [...challenges.keys()].filter(
+      (i) =>
+        challenges[i]!.at === at &&
+        (winner === undefined ? !isGain(judged[i]!) : judged[i]!.difference >= judged[winner]!.difference),
+    );
+    const entries = own.map((i) => ({
+      schedule: challenges[i]!.known.schedule,
+      seconds: Math.max(LEAST_SHARE * job.incumbentSeconds, job.incumbentSeconds + judged[i]!.difference * total),
+    }));
+    const marginSeconds =
+      total *
+      (winner === undefined ? Math.max(TELLING, ...own.map((i) => marginOf(judged[i]!))) : marginOf(judged[winner]!));
+    const final: Final<S> = {
+      entries: [{ schedule: job.incumbent, seconds: job.incumbentSeconds }, ...entries],
+      marginSeconds,
+    };
     record(job, final);
     job.conclude(final);
     job.trials += own.length;
@@ -152,21 +195,41 @@ export interface FinalsOptions<S> extends Pick<FinalRequest<S>, 'module' | 'sign
 }
 
 /** Holds all finals that are due, as far as time allows. True where none is left. */
-export async function holdFinals<S>(jobs: readonly Job<S>[], { module, hold, check, weightOf, seconds, secondsLeft, isOver, record, onProgress, signal }: FinalsOptions<S>): Promise<boolean> {
+export async function holdFinals<S>(
+  jobs: readonly Job<S>[],
+  { module, hold, check, weightOf, seconds, secondsLeft, isOver, record, onProgress, signal }: FinalsOptions<S>,
+): Promise<boolean> {
   const finals = dueFinals(jobs, weightOf);
   let held = 0;
   for (const { contestants, weight } of finals) {
     for (const job of contestants) {
-      const unseen = (): readonly S[] => challengersOf(job).map(({ schedule }) => schedule).filter((schedule) => job.isUnseen(schedule));
+      const unseen = (): readonly S[] =>
+        challengersOf(job)
+          .map(({ schedule }) => schedule)
+          .filter((schedule) => job.isUnseen(schedule));
       // Whoever fails makes room for the next one.
       for (let next = unseen(); next.length > 0 && !isOver(); next = unseen()) await check(job, next);
     }
     if (isOver()) break;
     const [first] = contestants;
-    const onRound = (): void => { onProgress(first!, first!.bucket); };
+    const onRound = (): void => {
+      onProgress(first!, first!.bucket);
+    };
     onRound();
-    const own = Math.max(SHORTEST_FINAL, Math.min(LONGEST_FINAL, seconds * weight, secondsLeft() / (1 + AGAIN.seconds)));
-    if (await holdFinal(contestants, hold, { module, seconds: own, record, onRound, ...(signal === undefined ? {} : { signal }) })) held++;
+    const own = Math.max(
+      SHORTEST_FINAL,
+      Math.min(LONGEST_FINAL, seconds * weight, secondsLeft() / (1 + AGAIN.seconds)),
+    );
+    if (
+      await holdFinal(contestants, hold, {
+        module,
+        seconds: own,
+        record,
+        onRound,
+        ...(signal === undefined ? {} : { signal }),
+      })
+    )
+      held++;
     onProgress(first!);
   }
   return held === finals.length;

@@ -28,7 +28,12 @@ export const tileBytes = (s: CpuGemmSchedule): number => s.mb * s.nb * 4;
  * memory for every register tile, and so is an accumulator tile beyond four times of it.
  * Pure: depends on its arguments only.
  */
-export function isCandidate(kernel: Kernel, module: KernelModule, schedule: CpuSchedule, facts: CpuFacts): true | string {
+export function isCandidate(
+  kernel: Kernel,
+  module: KernelModule,
+  schedule: CpuSchedule,
+  facts: CpuFacts,
+): true | string {
   const legal = isLegal(kernel, module, schedule, facts);
   if (legal !== true) return legal;
   if (schedule.kind === 'gemm' && (kernel.anchor === 'gemm' || kernel.anchor === 'logprob')) {
@@ -39,7 +44,8 @@ export function isCandidate(kernel: Kernel, module: KernelModule, schedule: CpuS
   }
   if (schedule.kind === 'attention' && kernel.anchor === 'attention') {
     const block = 2 * schedule.keys * kernel.headDim * 4;
-    if (block > 2 * facts.l2) return `a block of keys and values has ${block} bytes, the second-level cache ${facts.l2}`;
+    if (block > 2 * facts.l2)
+      return `a block of keys and values has ${block} bytes, the second-level cache ${facts.l2}`;
   }
   return true;
 }

@@ -7,7 +7,14 @@ import { UserError } from '../errors.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import type { Bucket, CpuIsa, CpuSchedule } from '../ir/plan.js';
 import { roundUp } from '../ir/types.js';
-import { loadAddon, type Addon, type NativeLibrary, type NativeMemory, type NativePool, type NativeProgram } from '../runtime/cpu/addon.js';
+import {
+  loadAddon,
+  type Addon,
+  type NativeLibrary,
+  type NativeMemory,
+  type NativePool,
+  type NativeProgram,
+} from '../runtime/cpu/addon.js';
 import { compileShared } from '../runtime/cpu/compiler.js';
 import type { Settings } from '../settings.js';
 import { scheduleKey } from './candidates.js';
@@ -31,8 +38,7 @@ export interface MeasureRequest<S = CpuSchedule> {
 
 /** Seconds of each repeat, or why the schedule may not be used. */
 export type Measurement<S = CpuSchedule> =
-  | { readonly schedule: S; readonly seconds: readonly number[] }
-  | { readonly schedule: S; readonly failure: string };
+  { readonly schedule: S; readonly seconds: readonly number[] } | { readonly schedule: S; readonly failure: string };
 
 /** Yields one measurement a schedule, in order, as it is made; whoever has seen enough stops asking. */
 export type Measure<S = CpuSchedule> = (request: MeasureRequest<S>) => AsyncIterable<Measurement<S>>;
@@ -63,7 +69,10 @@ const MAX_COPIES = 8;
 const KEPT_BYTES = 768 << 20;
 const FUNCTIONS_PER_UNIT = 2;
 
-interface Compiled { readonly library: NativeLibrary; readonly emitted: EmittedKernel }
+interface Compiled {
+  readonly library: NativeLibrary;
+  readonly emitted: EmittedKernel;
+}
 
 export class Measurer {
   private readonly addon: Addon;
@@ -106,7 +115,8 @@ export class Measurer {
   private async *run(request: MeasureRequest): AsyncGenerator<Measurement> {
     const { kernel, module, bucket, reference, schedules } = request;
     const signature = kernelSignature(kernel, module, this.options.capacity.tokens);
-    const emit = (schedule: CpuSchedule): EmittedKernel => emitKernel(kernel, module, schedule, this.options.capacity.tokens);
+    const emit = (schedule: CpuSchedule): EmittedKernel =>
+      emitKernel(kernel, module, schedule, this.options.capacity.tokens);
     const known = new Map([reference, ...schedules].map((schedule) => [scheduleKey(schedule), emit(schedule)]));
     await this.compile([...known.values()]);
     const bench = this.bench(kernel, module, signature);
@@ -115,7 +125,8 @@ export class Measurer {
     let expected = this.references.get(place);
     if (expected === undefined) {
       const compiled = this.compiled.get(known.get(scheduleKey(reference))!.symbol);
-      if (compiled === undefined || typeof compiled === 'string') throw new UserError(compiled ?? `The default schedule of ${kernel.path} was not compiled.`);
+      if (compiled === undefined || typeof compiled === 'string')
+        throw new UserError(compiled ?? `The default schedule of ${kernel.path} was not compiled.`);
       expected = await this.withProgram(compiled, bench, bucket, (program) => this.resultOf(program, bench, bucket));
       this.references.set(place, expected);
     }
@@ -128,7 +139,8 @@ export class Measurer {
       }
       const right = expected;
       const measurement = await this.withProgram(compiled, bench, bucket, async (program): Promise<Measurement> => {
-        if (await this.resultOf(program, bench, bucket) !== right) return { schedule, failure: 'its result differs from the default schedule\'s' };
+        if ((await this.resultOf(program, bench, bucket)) !== right)
+          return { schedule, failure: "its result differs from the default schedule's" };
         return { schedule, seconds: await sample(program, bucket, best) };
       });
       if ('seconds' in measurement) best = Math.min(best, median(measurement.seconds));
@@ -138,25 +150,32 @@ export class Measurer {
 
   /** Compiles what is new, several functions a unit. Where a unit fails, each of its functions is tried alone. */
   private async compile(kernels: readonly EmittedKernel[]): Promise<void> {
-    const missing = [...new Map(kernels.map((k) => [k.symbol, k])).values()].filter((k) => !this.compiled.has(k.symbol));
+    const missing = [...new Map(kernels.map((k) => [k.symbol, k])).values()].filter(
+      (k) => !this.compiled.has(k.symbol),
+    );
     if (missing.length === 0) return;
     const units: EmittedKernel[][] = [];
     for (let i = 0; i < missing.length; i += FUNCTIONS_PER_UNIT) units.push(missing.slice(i, i + FUNCTIONS_PER_UNIT));
-    await Promise.all(units.map(async (unit) => {
-      const failure = await this.tryUnit(unit);
-      if (failure === undefined) return;
-      for (const kernel of unit) {
-        const alone = unit.length === 1 ? failure : await this.tryUnit([kernel]);
-        if (alone !== undefined) this.compiled.set(kernel.symbol, alone);
-      }
-    }));
+    await Promise.all(
+      units.map(async (unit) => {
+        const failure = await this.tryUnit(unit);
+        if (failure === undefined) return;
+        for (const kernel of unit) {
+          const alone = unit.length === 1 ? failure : await this.tryUnit([kernel]);
+          if (alone !== undefined) this.compiled.set(kernel.symbol, alone);
+        }
+      }),
+    );
   }
 
   /** The compiler's complaint, or undefined. Other problems (no compiler, no space) are thrown. */
   private async tryUnit(unit: readonly EmittedKernel[]): Promise<string | undefined> {
     try {
       const { isa, settings } = this.options;
-      const { path } = await compileShared([{ name: 'candidates.c', text: emitTranslationUnit(unit) }], { isa, ...(settings === undefined ? {} : { settings }) });
+      const { path } = await compileShared([{ name: 'candidates.c', text: emitTranslationUnit(unit) }], {
+        isa,
+        ...(settings === undefined ? {} : { settings }),
+      });
       const library = new this.addon.Library(path);
       this.libraries.push(library);
       for (const emitted of unit) this.compiled.set(emitted.symbol, { library, emitted });
@@ -205,7 +224,12 @@ export class Measurer {
     return counts.get(signature) ?? 1;
   }
 
-  private async withProgram<T>({ library, emitted }: Compiled, bench: Workbench, bucket: Bucket, use: (program: NativeProgram) => Promise<T>): Promise<T> {
+  private async withProgram<T>(
+    { library, emitted }: Compiled,
+    bench: Workbench,
+    bucket: Bucket,
+    use: (program: NativeProgram) => Promise<T>,
+  ): Promise<T> {
     const copies = bench.slots();
     const scratchBytes = roundUp(emitted.scratchBytes, 4096);
     const needed = scratchBytes * this.options.threads;
@@ -215,11 +239,21 @@ export class Measurer {
     }
     const width = copies[0]?.length ?? 0;
     const program = new this.addon.Program({
-      pool: this.pool, maxTokens: bucket.tokens, maxRows: bucket.rows, scratchBytes,
-      ...(scratchBytes > 0 && this.scratch !== undefined ? { scratch: { memory: this.scratch, offset: 0, bytes: needed } } : {}),
-      slots: copies.flat(), inputs: [], outputs: [],
+      pool: this.pool,
+      maxTokens: bucket.tokens,
+      maxRows: bucket.rows,
+      scratchBytes,
+      ...(scratchBytes > 0 && this.scratch !== undefined
+        ? { scratch: { memory: this.scratch, offset: 0, bytes: needed } }
+        : {}),
+      slots: copies.flat(),
+      inputs: [],
+      outputs: [],
       launches: copies.map((_, copy) => ({
-        name: emitted.symbol, library, symbol: emitted.symbol, writes: [],
+        name: emitted.symbol,
+        library,
+        symbol: emitted.symbol,
+        writes: [],
         slots: Array.from({ length: width }, (_slot, i) => copy * width + i),
       })),
     });

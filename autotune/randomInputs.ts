@@ -36,7 +36,8 @@ const ANSWER_SHARE = 0.4;
  * is cut. Rows are spread evenly over the tokens.
  */
 export function bucketTrees(bucket: Bucket): TreeBatch {
-  const position = new Int32Array(bucket.tokens), subtreeEnd = new Int32Array(bucket.tokens);
+  const position = new Int32Array(bucket.tokens),
+    subtreeEnd = new Int32Array(bucket.tokens);
   const answer = Math.floor(bucket.longest * ANSWER_SHARE);
   const context = bucket.longest - answer;
   for (let start = 0; start < bucket.tokens;) {
@@ -47,13 +48,15 @@ export function bucketTrees(bucket: Bucket): TreeBatch {
         position[i] = i - start;
         subtreeEnd[i] = end;
       } else {
-        position[i] = context + inAnswers % answer;
+        position[i] = context + (inAnswers % answer);
         subtreeEnd[i] = Math.min(end, start + context + (Math.floor(inAnswers / answer) + 1) * answer);
       }
     }
     start = end;
   }
-  const row = Int32Array.from({ length: bucket.rows }, (_, i) => Math.min(bucket.tokens - 1, Math.floor((i * bucket.tokens) / bucket.rows)));
+  const row = Int32Array.from({ length: bucket.rows }, (_, i) =>
+    Math.min(bucket.tokens - 1, Math.floor((i * bucket.tokens) / bucket.rows)),
+  );
   return { position, subtreeEnd, row };
 }
 
@@ -74,16 +77,26 @@ export interface Roles {
 
 function scalarsOf(kernel: Kernel): readonly Scalar[] {
   switch (kernel.anchor) {
-    case 'gemm': return kernel.segments.flatMap((s) => s.outputs.map((o) => o.value));
-    case 'loop': return kernel.outputs.map((o) => o.value);
-    case 'logprob': return [kernel.rowScale];
-    case 'attention': case 'logprobReduce': return [];
-    default: return kernel satisfies never;
+    case 'gemm':
+      return kernel.segments.flatMap((s) => s.outputs.map((o) => o.value));
+    case 'loop':
+      return kernel.outputs.map((o) => o.value);
+    case 'logprob':
+      return [kernel.rowScale];
+    case 'attention':
+    case 'logprobReduce':
+      return [];
+    default:
+      return kernel satisfies never;
   }
 }
 
 /** How a kernel uses the integers and sums it reads. `tableRows` bounds indices into tables of fixed extent. */
-export function rolesOf(kernel: Kernel, module: KernelModule, tableRows: (buffer: string) => number | undefined): Roles {
+export function rolesOf(
+  kernel: Kernel,
+  module: KernelModule,
+  tableRows: (buffer: string) => number | undefined,
+): Roles {
   const integers = new Map<string, IntegerRole>();
   const positive = new Set<string>();
   const give = (name: string, role: IntegerRole): void => {
@@ -93,7 +106,8 @@ export function rolesOf(kernel: Kernel, module: KernelModule, tableRows: (buffer
     if (kernel.mask.kind === 'column') give(kernel.mask.subtreeEnd, { kind: 'subtreeEnd' });
     if (kernel.queryRow !== undefined) give(kernel.queryRow, { kind: 'row' });
   }
-  if (kernel.anchor === 'logprob' || kernel.anchor === 'logprobReduce') give(kernel.target, { kind: 'below', bound: kernel.vocab });
+  if (kernel.anchor === 'logprob' || kernel.anchor === 'logprobReduce')
+    give(kernel.target, { kind: 'below', bound: kernel.vocab });
   if (kernel.anchor === 'logprobReduce') positive.add(kernel.parts);
   const dtypes = new Map(module.buffers.map((b) => [b.name, b.dtype]));
   const plain = new Set<string>();
@@ -120,15 +134,22 @@ export function rolesOf(kernel: Kernel, module: KernelModule, tableRows: (buffer
 export function integersFor(role: IntegerRole, trees: TreeBatch, count: number, seed: number): Int32Array {
   const values = new Int32Array(count);
   switch (role.kind) {
-    case 'subtreeEnd': values.set(trees.subtreeEnd.subarray(0, count)); break;
-    case 'position': values.set(trees.position.subarray(0, count)); break;
-    case 'row': values.set(trees.row.subarray(0, count)); break;
+    case 'subtreeEnd':
+      values.set(trees.subtreeEnd.subarray(0, count));
+      break;
+    case 'position':
+      values.set(trees.position.subarray(0, count));
+      break;
+    case 'row':
+      values.set(trees.row.subarray(0, count));
+      break;
     case 'below': {
       const random = new Random(seed);
       for (let i = 0; i < count; i++) values[i] = random.below(role.bound);
       break;
     }
-    default: role satisfies never;
+    default:
+      role satisfies never;
   }
   return values;
 }

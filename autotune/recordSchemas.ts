@@ -6,11 +6,22 @@ import { CPU_ISAS } from '../ir/plan.js';
 /** Bump when a record's meaning changes. Records of other versions are skipped. */
 export const DATABASE_VERSION = 1;
 
-const extent = z.int().min(1).max(1 << 20);
+const extent = z
+  .int()
+  .min(1)
+  .max(1 << 20);
 const text = z.string().min(1).max(200);
 
 const cpuScheduleSchema = z.discriminatedUnion('kind', [
-  z.strictObject({ kind: z.literal('gemm'), isa: z.enum(CPU_ISAS), mr: extent, nr: extent, kc: extent, mb: extent, nb: extent }),
+  z.strictObject({
+    kind: z.literal('gemm'),
+    isa: z.enum(CPU_ISAS),
+    mr: extent,
+    nr: extent,
+    kc: extent,
+    mb: extent,
+    nb: extent,
+  }),
   z.strictObject({ kind: z.literal('attention'), isa: z.enum(CPU_ISAS), queries: extent, keys: extent }),
   z.strictObject({ kind: z.literal('loop'), isa: z.enum(CPU_ISAS), rows: extent }),
 ]);
@@ -24,7 +35,8 @@ const outcome = {
   /** ISO 8601. */
   timestamp: z.iso.datetime(),
 };
-const isOutcome = (record: { readonly seconds: readonly number[]; readonly failure?: string | undefined }): boolean => (record.failure === undefined) === (record.seconds.length > 0);
+const isOutcome = (record: { readonly seconds: readonly number[]; readonly failure?: string | undefined }): boolean =>
+  (record.failure === undefined) === record.seconds.length > 0;
 const OUTCOME = 'seconds or a failure';
 
 const bucketSchema = z.strictObject({ tokens: extent, rows: extent, longest: extent });
@@ -38,27 +50,40 @@ const targetSchema = z.strictObject({
   /** First line of the compiler's --version. */
   compiler: text,
   /** TW_ABI of generated kernels. */
-  abi: z.int().min(0).max(1 << 20),
+  abi: z
+    .int()
+    .min(0)
+    .max(1 << 20),
   /** Digest of the skeletons that kernels are printed from. */
   codegen: z.string().regex(/^[0-9a-f]{1,64}$/),
 });
 export type TuningTarget = z.infer<typeof targetSchema>;
 
-export const recordSchema = z.strictObject({
-  version: z.literal(DATABASE_VERSION),
-  /** Kernel signature. */
-  key,
-  bucket: bucketSchema,
-  target: targetSchema,
-  schedule: cpuScheduleSchema,
-  ...outcome,
-}).refine(isOutcome, OUTCOME);
+export const recordSchema = z
+  .strictObject({
+    version: z.literal(DATABASE_VERSION),
+    /** Kernel signature. */
+    key,
+    bucket: bucketSchema,
+    target: targetSchema,
+    schedule: cpuScheduleSchema,
+    ...outcome,
+  })
+  .refine(isOutcome, OUTCOME);
 export type TuningRecord = z.infer<typeof recordSchema>;
 
 const cudaScheduleSchema = z.discriminatedUnion('kind', [
   z.strictObject({
-    kind: z.literal('gemm'), skeleton: z.enum(CUDA_GEMM_SKELETONS), tm: extent, tn: extent, tk: extent, stages: extent,
-    cluster: z.union([z.literal(1), z.literal(2)]), raster: extent, mode: z.enum(CUDA_GEMM_MODES), lastTn: extent.exactOptional(),
+    kind: z.literal('gemm'),
+    skeleton: z.enum(CUDA_GEMM_SKELETONS),
+    tm: extent,
+    tn: extent,
+    tk: extent,
+    stages: extent,
+    cluster: z.union([z.literal(1), z.literal(2)]),
+    raster: extent,
+    mode: z.enum(CUDA_GEMM_MODES),
+    lastTn: extent.exactOptional(),
   }),
   z.strictObject({ kind: z.literal('attention'), skeleton: z.enum(['simt', 'mma']), queries: extent, keys: extent }),
   z.strictObject({ kind: z.literal('loop'), threads: extent }),
@@ -70,23 +95,39 @@ const cudaTargetSchema = z.strictObject({
   gpu: text,
   arch: z.string().regex(/^sm_\d+a?$/),
   /** cuDriverGetVersion's number. */
-  driver: z.int().min(0).max(1 << 20),
+  driver: z
+    .int()
+    .min(0)
+    .max(1 << 20),
   /** Kind, version and build of the compiler. */
   compiler: text,
   codegen: z.string().regex(/^[0-9a-f]{1,64}$/),
 });
 export type CudaTuningTarget = z.infer<typeof cudaTargetSchema>;
 
-export const cudaRecordSchema = z.strictObject({
-  version: z.literal(DATABASE_VERSION), key, bucket: bucketSchema, cuda: cudaTargetSchema, schedule: cudaScheduleSchema, ...outcome,
-}).refine(isOutcome, OUTCOME);
+export const cudaRecordSchema = z
+  .strictObject({
+    version: z.literal(DATABASE_VERSION),
+    key,
+    bucket: bucketSchema,
+    cuda: cudaTargetSchema,
+    schedule: cudaScheduleSchema,
+    ...outcome,
+  })
+  .refine(isOutcome, OUTCOME);
 export type CudaTuningRecord = z.infer<typeof cudaRecordSchema>;
 
 /** The fastest of a search against each other and the default, in turn under a run's load: the newest one decides. */
 export const cudaFinalSchema = z.strictObject({
-  version: z.literal(DATABASE_VERSION), key, bucket: bucketSchema, cuda: cudaTargetSchema,
+  version: z.literal(DATABASE_VERSION),
+  key,
+  bucket: bucketSchema,
+  cuda: cudaTargetSchema,
   /** Seconds of a launch. */
-  final: z.array(z.strictObject({ schedule: cudaScheduleSchema, seconds: z.number().positive().max(3600) })).min(1).max(16),
+  final: z
+    .array(z.strictObject({ schedule: cudaScheduleSchema, seconds: z.number().positive().max(3600) }))
+    .min(1)
+    .max(16),
   /** What a final can tell: whoever is not faster than the default by more has not beaten it. */
   marginSeconds: z.number().min(0).max(3600),
   timestamp: z.iso.datetime(),
@@ -99,7 +140,15 @@ export const rivalRecordSchema = z.strictObject({
   rival: z.strictObject({
     /** Such as `cuBLASLt 13.0`. */
     library: text,
-    gpu: text, driver: z.int().min(0).max(1 << 20), dtype: z.enum(['f16', 'bf16']), m: extent, n: extent, k: extent,
+    gpu: text,
+    driver: z
+      .int()
+      .min(0)
+      .max(1 << 20),
+    dtype: z.enum(['f16', 'bf16']),
+    m: extent,
+    n: extent,
+    k: extent,
   }),
   /** The algorithm that was fastest. */
   name: text,

@@ -33,28 +33,54 @@ export interface TuneOptions {
   readonly now?: () => number;
 }
 
-function candidatesOf({ module, facts, machine }: TuneOptions, kernel: Kernel, bucket: Bucket): Candidates<CpuSchedule> {
+function candidatesOf(
+  { module, facts, machine }: TuneOptions,
+  kernel: Kernel,
+  bucket: Bucket,
+): Candidates<CpuSchedule> {
   const start = defaultSchedule(kernel, module, facts, bucket);
   const space = scheduleSpace(kernel, module, start, facts, bucket);
   const work = kernelWork(kernel, module, sizeOf(bucket));
   return {
-    start, work, cost: scheduleCost(kernel, module, sizeOf(bucket), machine),
-    mayUse: (schedule) => scheduleKey(schedule) === scheduleKey(start) || (schedule.isa === start.isa && isLegal(kernel, module, schedule, facts) === true),
-    enumerate: () => enumerateSpace(space), neighbours: (from) => neighbours(space, from), shareOfPeak: (seconds) => shareOfPeak(work, machine, seconds),
+    start,
+    work,
+    cost: scheduleCost(kernel, module, sizeOf(bucket), machine),
+    mayUse: (schedule) =>
+      scheduleKey(schedule) === scheduleKey(start) ||
+      (schedule.isa === start.isa && isLegal(kernel, module, schedule, facts) === true),
+    enumerate: () => enumerateSpace(space),
+    neighbours: (from) => neighbours(space, from),
+    shareOfPeak: (seconds) => shareOfPeak(work, machine, seconds),
   };
 }
 
 /** searchSchedules on this machine; what it measures is kept in the database under the target's name. */
 export function tune(options: TuneOptions): Promise<TuneResult> {
-  const { module, buckets, tokensCapacity, budgetSeconds, database, target, measure, onProgress, signal, now } = options;
+  const { module, buckets, tokensCapacity, budgetSeconds, database, target, measure, onProgress, signal, now } =
+    options;
   return searchSchedules<CpuSchedule>({
-    module, buckets, tokensCapacity, budgetSeconds, measure, keyOf: scheduleKey, candidates: (kernel, bucket) => candidatesOf(options, kernel, bucket),
+    module,
+    buckets,
+    tokensCapacity,
+    budgetSeconds,
+    measure,
+    keyOf: scheduleKey,
+    candidates: (kernel, bucket) => candidatesOf(options, kernel, bucket),
     records: {
       known: (signature, bucket) => database.known(signature, bucket, target).values(),
       append: (key, bucket, schedule, seconds, failure) => {
-        database.append({ key, bucket, target, schedule, seconds: [...seconds], ...(failure === undefined ? {} : { failure }) });
+        database.append({
+          key,
+          bucket,
+          target,
+          schedule,
+          seconds: [...seconds],
+          ...(failure === undefined ? {} : { failure }),
+        });
       },
     },
-    ...(onProgress === undefined ? {} : { onProgress }), ...(signal === undefined ? {} : { signal }), ...(now === undefined ? {} : { now }),
+    ...(onProgress === undefined ? {} : { onProgress }),
+    ...(signal === undefined ? {} : { signal }),
+    ...(now === undefined ? {} : { now }),
   });
 }

@@ -33,7 +33,10 @@ export interface Rounds {
   readonly step: number;
   /** The model's own ideas in a first round that has winners of other buckets in it. */
   readonly ideas: number;
-  /** Share of the budget that is kept for finals (finals.ts), where measurements in a burst mislead; absent: there are none. */
+  /**
+   * Share of the budget that is kept for finals (finals.ts), where measurements in a burst mislead; absent: there are
+   * none.
+   */
   readonly finals?: number;
   /** Share of the default's time that must be gained where bursts decide. Default: none. */
   readonly telling?: number;
@@ -76,8 +79,14 @@ export interface TuneRow<S = CpuSchedule> {
 }
 
 /** The fastest of a final; the default where that was not beaten clearly. Undefined of nobody. */
-export function winnerOf<S>({ entries, marginSeconds }: Final<S>, isDefault: (schedule: S) => boolean): Known<S> | undefined {
-  const first = entries.reduce<Known<S> | undefined>((top, each) => (top === undefined || each.seconds < top.seconds ? each : top), undefined);
+export function winnerOf<S>(
+  { entries, marginSeconds }: Final<S>,
+  isDefault: (schedule: S) => boolean,
+): Known<S> | undefined {
+  const first = entries.reduce<Known<S> | undefined>(
+    (top, each) => (top === undefined || each.seconds < top.seconds ? each : top),
+    undefined,
+  );
   const start = entries.find(({ schedule }) => isDefault(schedule));
   return first !== undefined && start !== undefined && first.seconds >= start.seconds - marginSeconds ? start : first;
 }
@@ -159,7 +168,9 @@ export class Job<S> {
     const start = this.known.get(this.keyOf(this.start));
     if (start === undefined || !Number.isFinite(start.seconds)) return this.best;
     if (this.isDecidedByFinal) return this.champion ?? start;
-    return this.best !== undefined && this.best.seconds > (1 - (this.rounds.telling ?? 0)) * start.seconds ? start : this.best;
+    return this.best !== undefined && this.best.seconds > (1 - (this.rounds.telling ?? 0)) * start.seconds
+      ? start
+      : this.best;
   }
 
   /** What is compared with in a final: the default, or what stands in for one that fails. */
@@ -212,23 +223,40 @@ export class Job<S> {
   private take(known: Known<S>): void {
     const key = this.keyOf(known.schedule);
     this.known.set(key, known);
-    if (!Number.isFinite(known.seconds) && this.champion !== undefined && this.keyOf(this.champion.schedule) === key) this.champion = undefined;
+    if (!Number.isFinite(known.seconds) && this.champion !== undefined && this.keyOf(this.champion.schedule) === key)
+      this.champion = undefined;
     this.best = undefined;
     for (const each of this.known.values()) if (each.seconds < (this.best?.seconds ?? Infinity)) this.best = each;
   }
 
   /** A final has ended: its winner is taken, of those that may be used and have not failed since. */
   conclude({ entries, marginSeconds }: Final<S>): void {
-    const sound = entries.filter(({ schedule }) => this.candidates.mayUse(schedule) && this.known.get(this.keyOf(schedule))?.seconds !== Infinity);
-    this.champion = winnerOf({ entries: sound, marginSeconds }, (schedule) => this.keyOf(schedule) === this.keyOf(this.start));
+    const sound = entries.filter(
+      ({ schedule }) => this.candidates.mayUse(schedule) && this.known.get(this.keyOf(schedule))?.seconds !== Infinity,
+    );
+    this.champion = winnerOf(
+      { entries: sound, marginSeconds },
+      (schedule) => this.keyOf(schedule) === this.keyOf(this.start),
+    );
   }
 
-  /** Who may meet the default in a final: the last one's winner, and the fastest that took at most `promising` times as long as the default. */
+  /**
+   * Who may meet the default in a final: the last one's winner, and the fastest that took at most `promising` times as
+   * long as the default.
+   */
   challengers(most: number, promising: number): readonly Known<S>[] {
     if (!this.hasDefault) return [];
-    const start = this.keyOf(this.start), limit = promising * this.startSeconds!;
-    const fastest = [...this.known.values()].filter(({ seconds }) => seconds <= limit).sort((a, b) => a.seconds - b.seconds);
-    const all = new Map([...(this.champion === undefined ? [] : [this.champion]), ...fastest].map((known) => [this.keyOf(known.schedule), known]));
+    const start = this.keyOf(this.start),
+      limit = promising * this.startSeconds!;
+    const fastest = [...this.known.values()]
+      .filter(({ seconds }) => seconds <= limit)
+      .sort((a, b) => a.seconds - b.seconds);
+    const all = new Map(
+      [...(this.champion === undefined ? [] : [this.champion]), ...fastest].map((known) => [
+        this.keyOf(known.schedule),
+        known,
+      ]),
+    );
     all.delete(start);
     return [...all.values()].slice(0, most);
   }
@@ -240,8 +268,9 @@ export class Job<S> {
 
   /**
    * What to measure next: first the default, what won in other buckets, and the model's favourites; then untried
-   * neighbours of the best, cheapest estimate first; last, where bursts decide, the default and the best once more, side
-   * by side: the best of many noisy times is too good, and the machine may have been busier then. Empty when nothing is left.
+   * neighbours of the best, cheapest estimate first; last, where bursts decide, the default and the best once more,
+   * side by side: the best of many noisy times is too good, and the machine may have been busier then. Empty when
+   * nothing is left.
    */
   propose(winnersElsewhere: readonly S[]): readonly S[] {
     const untried = (schedules: readonly S[]): readonly S[] => {
@@ -255,23 +284,29 @@ export class Job<S> {
     };
     if (this.isFresh) {
       this.ranked ??= this.byCost(this.candidates.enumerate());
-      // Winners are compiled already; where there are some, fewer of the model's own ideas are worth their compile time.
+      // Winners are compiled already; where there are some, fewer of the model's own ideas are worth their compile
+      // time.
       const ideas = this.ranked.slice(0, winnersElsewhere.length > 0 ? this.rounds.ideas : this.rounds.first);
       const first = untried([this.start, ...winnersElsewhere, ...ideas]).slice(0, this.rounds.first);
       if (first.length > 0) return first;
     }
     const centre = this.best?.schedule ?? this.start;
     const limit = IMPLAUSIBLE * this.candidates.cost(centre);
-    const next = untried(this.byCost(this.candidates.neighbours(centre)).filter((schedule) => this.candidates.cost(schedule) <= limit)).slice(0, this.rounds.step);
-    if (next.length > 0 || this.isConfirmed || this.isDecidedByFinal || this.best === undefined || this.trials === 0) return next;
+    const next = untried(
+      this.byCost(this.candidates.neighbours(centre)).filter((schedule) => this.candidates.cost(schedule) <= limit),
+    ).slice(0, this.rounds.step);
+    if (next.length > 0 || this.isConfirmed || this.isDecidedByFinal || this.best === undefined || this.trials === 0)
+      return next;
     this.isConfirmed = true;
     return this.keyOf(centre) === this.keyOf(this.start) ? [] : [this.start, centre];
   }
 
   /** Cheapest first; equal estimates in the order of the grid. */
   private byCost(schedules: readonly S[]): readonly S[] {
-    return schedules.map((schedule, i) => ({ schedule, i, cost: this.candidates.cost(schedule) }))
-      .sort((a, b) => a.cost - b.cost || a.i - b.i).map(({ schedule }) => schedule);
+    return schedules
+      .map((schedule, i) => ({ schedule, i, cost: this.candidates.cost(schedule) }))
+      .sort((a, b) => a.cost - b.cost || a.i - b.i)
+      .map(({ schedule }) => schedule);
   }
 
   row(): TuneRow<S> {
@@ -279,15 +314,25 @@ export class Job<S> {
     const best = this.standing?.seconds;
     const start = this.startSeconds;
     return {
-      kernel: this.kernel.path, signature: this.signature, count: this.count, bucket: this.bucket,
-      schedule: this.chosen, trials: this.trials, reused: this.reused, isDone: this.isDone,
+      kernel: this.kernel.path,
+      signature: this.signature,
+      count: this.count,
+      bucket: this.bucket,
+      schedule: this.chosen,
+      trials: this.trials,
+      reused: this.reused,
+      isDone: this.isDone,
       failures: [...this.known.values()].filter(({ seconds }) => !Number.isFinite(seconds)).length,
       ...(start === undefined || !Number.isFinite(start) ? {} : { defaultSeconds: start }),
       ...(this.rival === undefined ? {} : { rival: this.rival }),
-      ...(best === undefined ? {} : {
-        bestSeconds: best, gflops: work.flops / best / 1e9, bytesPerSecond: work.bytes / best, shareOfPeak: this.candidates.shareOfPeak(best),
-      }),
+      ...(best === undefined
+        ? {}
+        : {
+            bestSeconds: best,
+            gflops: work.flops / best / 1e9,
+            bytesPerSecond: work.bytes / best,
+            shareOfPeak: this.candidates.shareOfPeak(best),
+          }),
     };
   }
 }
-

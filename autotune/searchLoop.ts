@@ -1,4 +1,7 @@
-/** Finds schedules within a time budget: ranks by a cost model, measures the best few, climbs from the winner. Serves every target. */
+/**
+ * Finds schedules within a time budget: ranks by a cost model, measures the best few, climbs from the winner. Serves
+ * every target.
+ */
 import { kernelSignature } from '../codegen/signature.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import type { Bucket, CpuSchedule } from '../ir/plan.js';
@@ -60,7 +63,9 @@ export interface TuneResult<S = CpuSchedule> {
   /** schedules[bucket][signature], complete: the best known, or the default. */
   readonly schedules: readonly Readonly<Record<string, S>>[];
   readonly rows: readonly TuneRow<S>[];
-  /** What a micro-batch of each bucket's size costs, for bucketCostModel; empty where too little was measured to say. */
+  /**
+   * What a micro-batch of each bucket's size costs, for bucketCostModel; empty where too little was measured to say.
+   */
   readonly bucketSeconds: readonly BucketSeconds[];
   readonly trials: number;
   readonly reused: number;
@@ -72,7 +77,10 @@ export interface TuneResult<S = CpuSchedule> {
 const AHEAD = { jobs: 24, share: 0.15 };
 
 /** Kernels with different signatures, the first of each, and how often each occurs. */
-function distinctKernels(module: KernelModule, tokensCapacity: number): readonly { kernel: Kernel; signature: string; count: number }[] {
+function distinctKernels(
+  module: KernelModule,
+  tokensCapacity: number,
+): readonly { kernel: Kernel; signature: string; count: number }[] {
   const found = new Map<string, { kernel: Kernel; signature: string; count: number }>();
   for (const kernel of module.kernels) {
     const signature = kernelSignature(kernel, module, tokensCapacity);
@@ -97,26 +105,53 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
   const secondsLeft = (): number => Math.max(0, budgetSeconds - (now() - started));
   const isOver = (): boolean => secondsLeft() === 0 || signal?.aborted === true;
   const { hold } = options;
-  const shareOfFinals = hold === undefined ? 0 : rounds.finals ?? 0;
+  const shareOfFinals = hold === undefined ? 0 : (rounds.finals ?? 0);
   const distinct = distinctKernels(module, tokensCapacity);
   // What is there many times lies side by side in the module: a layer. It decides how long a run takes.
   const hasLayers = distinct.some(({ count }) => count > 1);
   const inFinal = ({ count }: { readonly count: number }): boolean => shareOfFinals > 0 && (count > 1 || !hasLayers);
-  const jobs = distinct.flatMap(({ kernel, signature, count }) => buckets.map((bucket, bucketIndex) => new Job({
-    kernel, signature, count, bucketIndex, bucket, candidates: options.candidates(kernel, bucket), keyOf, rounds, decidedBy: inFinal({ count }) ? 'final' : 'bursts',
-    known: records.known(signature, bucket), final: records.finals?.known(signature, bucket),
-  })));
+  const jobs = distinct.flatMap(({ kernel, signature, count }) =>
+    buckets.map(
+      (bucket, bucketIndex) =>
+        new Job({
+          kernel,
+          signature,
+          count,
+          bucketIndex,
+          bucket,
+          candidates: options.candidates(kernel, bucket),
+          keyOf,
+          rounds,
+          decidedBy: inFinal({ count }) ? 'final' : 'bursts',
+          known: records.known(signature, bucket),
+          final: records.finals?.known(signature, bucket),
+        }),
+    ),
+  );
   const report = (changed: Job<S>, final?: Bucket): void => {
-    options.onProgress?.({ rows: jobs.map((job) => job.row()), changed: jobs.indexOf(changed), elapsedSeconds: now() - started, budgetSeconds, ...(final === undefined ? {} : { final }) });
+    options.onProgress?.({
+      rows: jobs.map((job) => job.row()),
+      changed: jobs.indexOf(changed),
+      elapsedSeconds: now() - started,
+      budgetSeconds,
+      ...(final === undefined ? {} : { final }),
+    });
   };
   // Weights are those of the start: a job that got faster keeps the time it was promised.
   const weights = new Map(jobs.map((job) => [job, job.weight]));
   const totalWeight = [...weights.values()].reduce((sum, weight) => sum + weight, 0);
   // First a look at everything.
-  const urgency = (job: Job<S>): number => (job.isFresh ? 1e9 : 1) * weights.get(job)! / (job.spentSeconds + 1e-3);
+  const urgency = (job: Job<S>): number => ((job.isFresh ? 1e9 : 1) * weights.get(job)!) / (job.spentSeconds + 1e-3);
   const requestOf = (job: Job<S>, schedules: readonly S[]): MeasureRequest<S> => {
     const { kernel, bucket, start, startSeconds = Infinity } = job;
-    const known = { kernel, module, bucket, reference: start, schedules, ...(Number.isFinite(startSeconds) ? { referenceSeconds: startSeconds } : {}) };
+    const known = {
+      kernel,
+      module,
+      bucket,
+      reference: start,
+      schedules,
+      ...(Number.isFinite(startSeconds) ? { referenceSeconds: startSeconds } : {}),
+    };
     // A pair that is compared is timed in full.
     return job.isConfirmed || job.best === undefined ? known : { ...known, bestSeconds: job.best.seconds };
   };
@@ -135,17 +170,28 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
   if (options.prepare !== undefined) {
     // In the order in which they are looked at.
     const fresh = jobs.filter((job) => job.isFresh).sort((a, b) => weights.get(b)! - weights.get(a)!);
-    for (let at = 0; at < fresh.length && !isOver() && secondsLeft() > (1 - AHEAD.share) * budgetSeconds; at += AHEAD.jobs) {
+    for (
+      let at = 0;
+      at < fresh.length && !isOver() && secondsLeft() > (1 - AHEAD.share) * budgetSeconds;
+      at += AHEAD.jobs
+    ) {
       await options.prepare(fresh.slice(at, at + AHEAD.jobs).map((job) => requestOf(job, job.propose([]))));
     }
   }
   // Of what compiling has left.
   const secondsOfFinals = shareOfFinals * secondsLeft();
   while (!isOver() && secondsLeft() > secondsOfFinals) {
-    const job = jobs.filter((each) => !each.isDone).reduce<Job<S> | undefined>((top, each) => (top === undefined || urgency(each) > urgency(top) ? each : top), undefined);
+    const job = jobs
+      .filter((each) => !each.isDone)
+      .reduce<Job<S> | undefined>(
+        (top, each) => (top === undefined || urgency(each) > urgency(top) ? each : top),
+        undefined,
+      );
     if (job === undefined) break;
-    const winners = jobs.filter((other) => other.signature === job.signature && other !== job && other.best !== undefined)
-      .sort((a, b) => Math.abs(a.bucketIndex - job.bucketIndex) - Math.abs(b.bucketIndex - job.bucketIndex)).map((other) => other.best!.schedule);
+    const winners = jobs
+      .filter((other) => other.signature === job.signature && other !== job && other.best !== undefined)
+      .sort((a, b) => Math.abs(a.bucketIndex - job.bucketIndex) - Math.abs(b.bucketIndex - job.bucketIndex))
+      .map((other) => other.best!.schedule);
     const schedules = job.propose(winners);
     if (schedules.length === 0) {
       job.isDone = true;
@@ -160,11 +206,22 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
     }
     job.spentSeconds += now() - from;
   }
-  const isDecided = hold === undefined || await holdFinals(jobs.filter(inFinal), {
-    module, hold, check: measure, isOver, weightOf: (job) => weights.get(job)! / totalWeight, seconds: secondsOfFinals, secondsLeft,
-    record: (job, final) => { records.finals?.append(job.signature, job.bucket, final); },
-    onProgress: report, ...(signal === undefined ? {} : { signal }),
-  });
+  const isDecided =
+    hold === undefined ||
+    (await holdFinals(jobs.filter(inFinal), {
+      module,
+      hold,
+      check: measure,
+      isOver,
+      weightOf: (job) => weights.get(job)! / totalWeight,
+      seconds: secondsOfFinals,
+      secondsLeft,
+      record: (job, final) => {
+        records.finals?.append(job.signature, job.bucket, final);
+      },
+      onProgress: report,
+      ...(signal === undefined ? {} : { signal }),
+    }));
   return summarise(jobs, buckets, isDecided);
 }
 
@@ -176,28 +233,44 @@ const ENOUGH = 0.5;
  * measured ones of all buckets took against theirs. Empty where less than half of the largest bucket was measured.
  */
 function costOfBuckets<S>(jobs: readonly Job<S>[], buckets: readonly Bucket[]): readonly BucketSeconds[] {
-  const sum = (of: readonly Job<S>[], seconds: (job: Job<S>) => number): number => of.reduce((total, job) => total + job.count * seconds(job), 0);
+  const sum = (of: readonly Job<S>[], seconds: (job: Job<S>) => number): number =>
+    of.reduce((total, job) => total + job.count * seconds(job), 0);
   const estimate = (job: Job<S>): number => job.candidates.cost(job.chosen);
   const measured = jobs.filter((job) => job.standing !== undefined);
   const largest = buckets.reduce((top, bucket, i) => (bucket.tokens > buckets[top]!.tokens ? i : top), 0);
   const inLargest = (job: Job<S>): boolean => job.bucketIndex === largest;
-  if (measured.length === 0 || sum(measured.filter(inLargest), estimate) < ENOUGH * sum(jobs.filter(inLargest), estimate)) return [];
+  if (
+    measured.length === 0 ||
+    sum(measured.filter(inLargest), estimate) < ENOUGH * sum(jobs.filter(inLargest), estimate)
+  )
+    return [];
   const scale = sum(measured, (job) => job.standing!.seconds) / sum(measured, estimate);
   const seconds = (job: Job<S>): number => job.standing?.seconds ?? scale * estimate(job);
   const isAttention = (job: Job<S>): boolean => job.kernel.anchor === 'attention';
   return buckets.map((bucket, i) => {
     const own = jobs.filter((job) => job.bucketIndex === i);
     return {
-      ...bucket, seconds: sum(own, seconds), attentionSeconds: sum(own.filter(isAttention), seconds),
-      rowSeconds: sum(own.filter((job) => !isAttention(job) && job.kernel.rows === 'R'), seconds),
+      ...bucket,
+      seconds: sum(own, seconds),
+      attentionSeconds: sum(own.filter(isAttention), seconds),
+      rowSeconds: sum(
+        own.filter((job) => !isAttention(job) && job.kernel.rows === 'R'),
+        seconds,
+      ),
     };
   });
 }
 
 function summarise<S>(jobs: readonly Job<S>[], buckets: readonly Bucket[], isDecided: boolean): TuneResult<S> {
-  const schedules = buckets.map((_, i) => Object.fromEntries(jobs.filter((job) => job.bucketIndex === i).map((job) => [job.signature, job.chosen])));
+  const schedules = buckets.map((_, i) =>
+    Object.fromEntries(jobs.filter((job) => job.bucketIndex === i).map((job) => [job.signature, job.chosen])),
+  );
   return {
-    schedules, rows: jobs.map((job) => job.row()), bucketSeconds: costOfBuckets(jobs, buckets), isExhausted: isDecided && jobs.every((job) => job.isDone),
-    trials: jobs.reduce((sum, job) => sum + job.trials, 0), reused: jobs.reduce((sum, job) => sum + job.reused, 0),
+    schedules,
+    rows: jobs.map((job) => job.row()),
+    bucketSeconds: costOfBuckets(jobs, buckets),
+    isExhausted: isDecided && jobs.every((job) => job.isDone),
+    trials: jobs.reduce((sum, job) => sum + job.trials, 0),
+    reused: jobs.reduce((sum, job) => sum + job.reused, 0),
   };
 }

@@ -7,13 +7,14 @@ const HEADINGS = ['kernel', 'bucket', 'trials', 'best', 'share of peak', 'gain']
 
 /** `812 ns`, `43.1 µs`, `3.02 ms`, `1.25 s` */
 export function formatSeconds(seconds: number): string {
-  const [scale, unit] = seconds < 1e-6 ? [1e9, 'ns'] : seconds < 1e-3 ? [1e6, 'µs'] : seconds < 1 ? [1e3, 'ms'] : [1, 's'];
+  const [scale, unit] =
+    seconds < 1e-6 ? [1e9, 'ns'] : seconds < 1e-3 ? [1e6, 'µs'] : seconds < 1 ? [1e3, 'ms'] : [1, 's'];
   return `${(seconds * scale).toPrecision(3)} ${unit}`;
 }
 
 /** Best against the default schedule: `1.24×`. */
 export const gainOf = (row: Pick<TuneRow, 'bestSeconds' | 'defaultSeconds'>): number | undefined =>
-  (row.bestSeconds === undefined || row.defaultSeconds === undefined ? undefined : row.defaultSeconds / row.bestSeconds);
+  row.bestSeconds === undefined || row.defaultSeconds === undefined ? undefined : row.defaultSeconds / row.bestSeconds;
 
 function cells(row: TuneRow): readonly string[] {
   const gain = gainOf(row);
@@ -33,15 +34,28 @@ function align(table: readonly (readonly string[])[], width: number): string[] {
   const others = widths.slice(1).reduce((sum, w) => sum + w + 2, 0);
   widths[0] = Math.max(8, Math.min(widths[0]!, width - others));
   const fit = (text: string, room: number): string =>
-    (text.length <= room ? text : `${text.slice(0, Math.ceil((room - 1) / 2))}…${text.slice(text.length - Math.floor((room - 1) / 2))}`);
-  return table.map((line) => line.map((cell, i) => (i === 0 ? fit(cell, widths[0]!).padEnd(widths[0]!) : cell.padStart(widths[i]!))).join('  ').trimEnd());
+    text.length <= room
+      ? text
+      : `${text.slice(0, Math.ceil((room - 1) / 2))}…${text.slice(text.length - Math.floor((room - 1) / 2))}`;
+  return table.map((line) =>
+    line
+      .map((cell, i) => (i === 0 ? fit(cell, widths[0]!).padEnd(widths[0]!) : cell.padStart(widths[i]!)))
+      .join('  ')
+      .trimEnd(),
+  );
 }
 
 /** Lines of the whole table: heading, a row a kernel and bucket. `width` is the terminal's, characters. */
-export const renderTable = (rows: readonly TuneRow[], width = 100): readonly string[] => align([HEADINGS, ...rows.map(cells)], width);
+export const renderTable = (rows: readonly TuneRow[], width = 100): readonly string[] =>
+  align([HEADINGS, ...rows.map(cells)], width);
 
 /** `tuned 12 of 48, 310 trials, 41 s of 60 s` */
-export function statusLine({ rows, elapsedSeconds, budgetSeconds, final }: TuneProgress<CpuSchedule | CudaSchedule>): string {
+export function statusLine({
+  rows,
+  elapsedSeconds,
+  budgetSeconds,
+  final,
+}: TuneProgress<CpuSchedule | CudaSchedule>): string {
   const measured = rows.filter((row) => row.bestSeconds !== undefined).length;
   const trials = rows.reduce((sum, row) => sum + row.trials, 0);
   return `measured ${measured} of ${rows.length}, ${trials} trials, ${elapsedSeconds.toFixed(0)} s of ${budgetSeconds.toFixed(0)} s${final === undefined ? '' : `, final of ${final.tokens.toLocaleString('en-US')} tokens`}`;
@@ -50,7 +64,11 @@ export function statusLine({ rows, elapsedSeconds, budgetSeconds, final }: TuneP
 /** One line for logs: what was just learnt about one row. */
 export const changeLine = (progress: TuneProgress): string => {
   const row = progress.rows[progress.changed];
-  return row === undefined ? statusLine(progress) : `tune ${cells(row).map((cell, i) => (i === 0 ? cell : `${HEADINGS[i]!} ${cell}`)).join(', ')}`;
+  return row === undefined
+    ? statusLine(progress)
+    : `tune ${cells(row)
+        .map((cell, i) => (i === 0 ? cell : `${HEADINGS[i]!} ${cell}`))
+        .join(', ')}`;
 };
 
 export interface TableOptions {

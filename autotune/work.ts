@@ -1,4 +1,7 @@
-/** What a kernel must do whatever its schedule: arithmetic and compulsory traffic. Rooflines, figures and `inspect` start here. */
+/**
+ * What a kernel must do whatever its schedule: arithmetic and compulsory traffic. Rooflines, figures and `inspect`
+ * start here.
+ */
 import type { Kernel, KernelModule, Output } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
 import { LOGPROB_BLOCK } from '../ir/kernel.js';
@@ -16,7 +19,10 @@ export interface WorkSize {
   readonly longest: number;
   /** Mean number of keys that a token sees, itself included; absent: half of `longest`. */
   readonly averageDepth?: number;
-  /** The same for scored rows, which lie at the ends of their paths; absent: averageDepth, or three quarters of `longest`. */
+  /**
+   * The same for scored rows, which lie at the ends of their paths; absent: averageDepth, or three quarters of
+   * `longest`.
+   */
   readonly averageScoredDepth?: number;
 }
 
@@ -49,7 +55,7 @@ export const rowsOf = (kernel: Pick<Kernel, 'rows'>, size: WorkSize): number => 
 
 /** Mean number of keys that a query of this kernel's rows sees. */
 export function depthOf(kernel: Pick<Kernel, 'rows'>, size: WorkSize): number {
-  const stated = kernel.rows === 'R' ? size.averageScoredDepth ?? size.averageDepth : size.averageDepth;
+  const stated = kernel.rows === 'R' ? (size.averageScoredDepth ?? size.averageDepth) : size.averageDepth;
   const typical = kernel.rows === 'R' ? 0.75 * size.longest : (size.longest + 1) / 2;
   return Math.min(Math.max(1, stated ?? typical), size.T);
 }
@@ -112,7 +118,9 @@ function loadBytes(outputs: readonly Output[], rows: number, size: WorkSize, dec
     bytes += Math.min(declarations.bytes(s.buffer, size), rows * perRow);
     if (via !== undefined) bytes += rows * 4;
   };
-  outputs.forEach((output) => { visit(output.value); });
+  outputs.forEach((output) => {
+    visit(output.value);
+  });
   return bytes;
 }
 
@@ -126,7 +134,9 @@ export function kernelWork(kernel: Kernel, module: KernelModule | Declarations, 
   const written = [...kernelWrites(kernel)].reduce((sum, name) => sum + declarations.bytes(name, size), 0);
   switch (kernel.anchor) {
     case 'gemm': {
-      let flops = 0, scalarOps = 0, bytes = written + declarations.bytes(kernel.a, size);
+      let flops = 0,
+        scalarOps = 0,
+        bytes = written + declarations.bytes(kernel.a, size);
       for (const segment of kernel.segments) {
         const matrices = segment.pairing.kind === 'interleave' ? 2 : 1;
         flops += 2 * rows * kernel.k * segment.columns * matrices;
@@ -140,29 +150,43 @@ export function kernelWork(kernel: Kernel, module: KernelModule | Declarations, 
       const read = [kernel.k, kernel.v].reduce((sum, name) => sum + declarations.bytes(name, size), 0);
       const queries = rows * kernel.heads * kernel.headDim * declarations.elementBytes(kernel.q);
       const mask = kernel.mask.kind === 'bias' ? rows * size.T * 4 : size.T * 4;
-      return { flops: 4 * pairs * kernel.headDim, scalarOps: SOFTMAX_OPS * pairs, bytes: written + read + queries + mask };
+      return {
+        flops: 4 * pairs * kernel.headDim,
+        scalarOps: SOFTMAX_OPS * pairs,
+        bytes: written + read + queries + mask,
+      };
     }
     case 'logprob': {
       const scalarOps = rows * kernel.vocab * (SOFTMAX_OPS + scalarCost(kernel.rowScale) / LOGPROB_BLOCK);
       return {
-        flops: 2 * rows * kernel.k * kernel.vocab, scalarOps,
+        flops: 2 * rows * kernel.k * kernel.vocab,
+        scalarOps,
         bytes: written + declarations.bytes(kernel.a, size) + declarations.bytes(kernel.weight, size) + rows * 4,
       };
     }
     case 'logprobReduce': {
       const parts = rows * 4 * Math.ceil(kernel.vocab / LOGPROB_BLOCK);
-      return { flops: 0, scalarOps: SOFTMAX_OPS * parts / 4, bytes: written + parts * 4 + rows * 4 };
+      return { flops: 0, scalarOps: (SOFTMAX_OPS * parts) / 4, bytes: written + parts * 4 + rows * 4 };
     }
     case 'loop': {
       const columns = extent(kernel.columns, size);
       const perElement = kernel.outputs.reduce((sum, o) => sum + 1 + scalarCost(o.value), 0);
-      return { flops: 0, scalarOps: rows * columns * perElement, bytes: written + loadBytes(kernel.outputs, rows, size, declarations) };
+      return {
+        flops: 0,
+        scalarOps: rows * columns * perElement,
+        bytes: written + loadBytes(kernel.outputs, rows, size, declarations),
+      };
     }
-    default: return kernel satisfies never;
+    default:
+      return kernel satisfies never;
   }
 }
 
-export const addWork = (a: Work, b: Work): Work => ({ flops: a.flops + b.flops, scalarOps: a.scalarOps + b.scalarOps, bytes: a.bytes + b.bytes });
+export const addWork = (a: Work, b: Work): Work => ({
+  flops: a.flops + b.flops,
+  scalarOps: a.scalarOps + b.scalarOps,
+  bytes: a.bytes + b.bytes,
+});
 
 /** All kernels of a micro-batch together. `flops` is what throughput figures call the model's FLOPs. */
 export function moduleWork(module: KernelModule, size: WorkSize): Work {

@@ -14,7 +14,11 @@ import { biasFor, bucketTrees, integersFor, rolesOf, type Roles } from './random
 /** Tables longer than this are not made whole: gathers are kept inside the first rows. */
 const MAX_TABLE_BYTES = 64 << 20;
 
-interface Placed { readonly name: string; readonly memory: NativeMemory; readonly bytes: number }
+interface Placed {
+  readonly name: string;
+  readonly memory: NativeMemory;
+  readonly bytes: number;
+}
 
 /**
  * Buffers and weights of one kernel. Weights exist in several copies: in a model the next layer's are elsewhere, and a
@@ -99,7 +103,8 @@ export class Workbench {
       const buffer = this.bufferOf(name);
       const width = DTYPE_BYTES[buffer.dtype];
       const stride = this.strideOf(buffer) * width;
-      const rows = extentOf(buffer.rows, bucket), rowBytes = extentOf(buffer.columns, bucket) * width;
+      const rows = extentOf(buffer.rows, bucket),
+        rowBytes = extentOf(buffer.columns, bucket) * width;
       if (rows === 0) continue;
       const bytes = Buffer.from(memory.read(0, (rows - 1) * stride + rowBytes));
       if (stride === rowBytes) hash.update(bytes);
@@ -115,7 +120,8 @@ export class Workbench {
 
   private bufferOf(name: string): BufferDecl {
     const buffer = this.buffers.get(name);
-    if (buffer === undefined) throw new Error(`Kernel ${this.kernel.name} uses '${name}', which the module does not declare.`);
+    if (buffer === undefined)
+      throw new Error(`Kernel ${this.kernel.name} uses '${name}', which the module does not declare.`);
     return buffer;
   }
 
@@ -149,12 +155,25 @@ export class Workbench {
     const { layout } = weight;
     if (layout === 'kmajor') throw new Error(`Weight ${name} is laid out for a GPU.`);
     const isRows = layout === 'rows';
-    const rows = isRows ? this.tableRows(name) ?? sourceRows(weight) : sourceRows(weight);
+    const rows = isRows ? (this.tableRows(name) ?? sourceRows(weight)) : sourceRows(weight);
     // Sums of k products of unit normals stay near one.
     const scale = 1 / Math.sqrt(Math.max(1, weight.k));
     const rowMap = isRows ? Int32Array.from({ length: rows }, (_, i) => i) : physicalToLogical(weight);
-    const source: PackSource = { kind: 'random', dtype: weight.dtype, rows, seed: BigInt(seed), scale: isRows ? 1 : scale };
-    await this.addon.pack(this.pool, { layout, dtype: weight.dtype, k: weight.k, rowMap, sources: [source], target: { memory, offset: 0, bytes } });
+    const source: PackSource = {
+      kind: 'random',
+      dtype: weight.dtype,
+      rows,
+      seed: BigInt(seed),
+      scale: isRows ? 1 : scale,
+    };
+    await this.addon.pack(this.pool, {
+      layout,
+      dtype: weight.dtype,
+      k: weight.k,
+      rowMap,
+      sources: [source],
+      target: { memory, offset: 0, bytes },
+    });
   }
 
   private async fillBuffer({ name, memory, bytes }: Placed, bucket: Bucket, seed: number): Promise<void> {
@@ -178,15 +197,22 @@ export class Workbench {
     }
     const rows = Math.min(roundUp(Math.max(1, valid), ROW_PAD), Math.floor(bytes / (stride * DTYPE_BYTES[dtype])));
     await this.addon.pack(this.pool, {
-      layout: 'rows', dtype, k: stride, rowMap: Int32Array.from({ length: rows }, (_, i) => i),
-      sources: [randomSource(dtype, rows, seed, this.roles.positive.has(name))], target: { memory, offset: 0, bytes },
+      layout: 'rows',
+      dtype,
+      k: stride,
+      rowMap: Int32Array.from({ length: rows }, (_, i) => i),
+      sources: [randomSource(dtype, rows, seed, this.roles.positive.has(name))],
+      target: { memory, offset: 0, bytes },
     });
   }
 }
 
 const randomSource = (dtype: PackDType, rows: number, seed: number, isPositive: boolean): PackSource =>
-  (isPositive ? { kind: 'constant', dtype, rows, value: 1 } : { kind: 'random', dtype, rows, seed: BigInt(seed), scale: 1 });
+  isPositive
+    ? { kind: 'constant', dtype, rows, value: 1 }
+    : { kind: 'random', dtype, rows, seed: BigInt(seed), scale: 1 };
 
 const sourceRows = (weight: WeightDecl): number => weight.sources.reduce((sum, source) => sum + source.rows, 0);
 
-const extentOf = (extent: number | 'T' | 'R', bucket: Bucket): number => (extent === 'T' ? bucket.tokens : extent === 'R' ? bucket.rows : extent);
+const extentOf = (extent: number | 'T' | 'R', bucket: Bucket): number =>
+  extent === 'T' ? bucket.tokens : extent === 'R' ? bucket.rows : extent;

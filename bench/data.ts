@@ -18,13 +18,21 @@ export function packageRoot(): string {
 }
 
 /** Tokenised by `tokenizer` (a folder), or by a LLaMA-like one of 32000 pieces where found, else the demo's. */
-export async function benchData(data: string | undefined, tokenizer: string | undefined, count: number): Promise<BenchData> {
+export async function benchData(
+  data: string | undefined,
+  tokenizer: string | undefined,
+  count: number,
+): Promise<BenchData> {
   const root = packageRoot();
   const first = (paths: readonly string[]): string => paths.find((path) => existsSync(path)) ?? paths.at(-1)!;
-  const path = data ?? first([join(root, '../shared/data/hellaswag_val.jsonl.gz'), join(root, 'examples/everyday.jsonl')]);
+  const path =
+    data ?? first([join(root, '../shared/data/hellaswag_val.jsonl.gz'), join(root, 'examples/everyday.jsonl')]);
   const folder = tokenizer ?? first([join(root, '../shared/checkpoints/gqa-4m'), join(root, 'models/demo')]);
   const { spec } = openTokenizer(folder);
   const moduleUrl = new URL('../models/tokenizer.js', import.meta.url).href;
-  const loaded = await loadQuestions({ path, task: taskByName('hellaswag'), limit: count }, { tokenizer: { moduleUrl, spec }, workers: 0 });
+  const loaded = await loadQuestions(
+    { path, task: taskByName('hellaswag'), limit: count },
+    { tokenizer: { moduleUrl, spec }, workers: 0 },
+  );
   return { name: path.split('/').at(-1)!, questions: loaded.tokenised };
 }

@@ -2,7 +2,8 @@
  * Contractions of the CPU code generator alone: GFLOP/s and the ratio to the peak of fused multiply-adds, measured in
  * the same run. Time is processor time of each thread, so that a busy machine disturbs it little.
  *
- *     node dist/bench/gemmCpu.js [--shape M,N,K]… [--schedule mr,nr,kc,mb,nb]… [--isa avx512] [--dtype f32|bf16] [--threads 2]
+ *     node dist/bench/gemmCpu.js [--shape M,N,K]… [--schedule mr,nr,kc,mb,nb]… [--isa avx512] [--dtype f32|bf16]
+ *     [--threads 2]
  */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -19,11 +20,23 @@ import { CPU_ISAS, rowStride } from '../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../ir/types.js';
 
 const SHAPES: readonly (readonly [number, number, number])[] = [
-  [256, 2560, 2048], [1024, 2560, 2048], [512, 2048, 2048], [512, 11264, 2048], [512, 2048, 5632], [512, 2304, 768], [512, 4096, 768],
-  [512, 768, 2048], [512, 768, 256], [512, 1408, 256], [512, 256, 704],
+  [256, 2560, 2048],
+  [1024, 2560, 2048],
+  [512, 2048, 2048],
+  [512, 11264, 2048],
+  [512, 2048, 5632],
+  [512, 2304, 768],
+  [512, 4096, 768],
+  [512, 768, 2048],
+  [512, 768, 256],
+  [512, 1408, 256],
+  [512, 256, 704],
 ];
 
-/** Two passes of threads over one launch; returns the seconds of processor time of the best of `reps`, all threads together. */
+/**
+ * Two passes of threads over one launch; returns the seconds of processor time of the best of `reps`, all threads
+ * together.
+ */
 const DRIVER = `
 #include <pthread.h>
 #include <stdlib.h>
@@ -117,25 +130,54 @@ export function plainGemm(n: number, k: number, isa: CpuIsa, dtype: 'f32' | 'bf1
       { name: 'x', dtype: isAmx ? 'bf16' : 'f32', rows: 'T', columns: k, space: 'arena' },
       { name: 'y', dtype: isAmx ? 'bf16' : 'f32', rows: 'T', columns: n, space: 'arena' },
     ],
-    weights: [{ name: 'w', layout: isAmx ? 'vnni' : 'panels', dtype: isAmx ? 'bf16' : dtype, sources: [{ tensor: 'w', rows: n }], k, pairing: { kind: 'none' } }],
-    kernels: [{
-      name: 'gemm', path: 'bench.gemm', anchor: 'gemm', rows: 'T', ops: [], k, a: 'x',
-      segments: [{ weight: 'w', columns: n, pairing: { kind: 'none' }, outputs: [{ kind: 'store', buffer: 'y', value: { op: 'acc', index: 0 } }] }],
-    }],
+    weights: [
+      {
+        name: 'w',
+        layout: isAmx ? 'vnni' : 'panels',
+        dtype: isAmx ? 'bf16' : dtype,
+        sources: [{ tensor: 'w', rows: n }],
+        k,
+        pairing: { kind: 'none' },
+      },
+    ],
+    kernels: [
+      {
+        name: 'gemm',
+        path: 'bench.gemm',
+        anchor: 'gemm',
+        rows: 'T',
+        ops: [],
+        k,
+        a: 'x',
+        segments: [
+          {
+            weight: 'w',
+            columns: n,
+            pairing: { kind: 'none' },
+            outputs: [{ kind: 'store', buffer: 'y', value: { op: 'acc', index: 0 } }],
+          },
+        ],
+      },
+    ],
   };
 }
 
 function numbers(text: string, count: number, what: string): number[] {
   const list = text.split(',').map(Number);
-  if (list.length !== count || list.some((x) => !Number.isSafeInteger(x) || x < 1)) throw new Error(`${what} takes ${count} positive numbers, not '${text}'.`);
+  if (list.length !== count || list.some((x) => !Number.isSafeInteger(x) || x < 1))
+    throw new Error(`${what} takes ${count} positive numbers, not '${text}'.`);
   return list;
 }
 
 function main(): void {
   const { values } = parseArgs({
     options: {
-      shape: { type: 'string', multiple: true }, schedule: { type: 'string', multiple: true }, isa: { type: 'string', default: 'avx512' },
-      dtype: { type: 'string', default: 'f32' }, threads: { type: 'string', default: '2' }, reps: { type: 'string', default: '20' },
+      shape: { type: 'string', multiple: true },
+      schedule: { type: 'string', multiple: true },
+      isa: { type: 'string', default: 'avx512' },
+      dtype: { type: 'string', default: 'f32' },
+      threads: { type: 'string', default: '2' },
+      reps: { type: 'string', default: '20' },
     },
   });
   const isa = CPU_ISAS.find((name) => name === values.isa);
@@ -163,19 +205,37 @@ function main(): void {
       writeFileSync(c, emitTranslationUnit(emitted) + DRIVER);
       execFileSync('cc', [...compilerFlags([isa]), '-shared', '-fPIC', '-pthread', '-o', so, c, '-lm']);
       const library = koffi.load(so);
-      const run = library.func('double bench_run(void *kernel, int64_t *bytes, int32_t *halves, int32_t buffers, int64_t T, int64_t scratch, int32_t workers, int32_t reps)');
+      const run = library.func(
+        'double bench_run(void *kernel, int64_t *bytes, int32_t *halves, int32_t buffers, int64_t T, int64_t scratch, int32_t workers, int32_t reps)',
+      );
       const peak = library.func('double bench_peak(void)');
       const bytes = emitted[0]!.parameters.map((name) => {
         const buffer = module.buffers.find((b) => b.name === name);
-        if (buffer !== undefined) return roundUp(m, 32) * rowStride(buffer, m, DTYPE_BYTES[buffer.dtype]) * DTYPE_BYTES[buffer.dtype];
+        if (buffer !== undefined)
+          return roundUp(m, 32) * rowStride(buffer, m, DTYPE_BYTES[buffer.dtype]) * DTYPE_BYTES[buffer.dtype];
         return roundUp(n, PACKED_COLUMNS) * roundUp(k, 32) * DTYPE_BYTES[module.weights[0]!.dtype];
       });
-      const halves = emitted[0]!.parameters.map((name) => ([...module.buffers, ...module.weights].find((b) => b.name === name)?.dtype === 'bf16' ? 1 : 0));
+      const halves = emitted[0]!.parameters.map((name) =>
+        [...module.buffers, ...module.weights].find((b) => b.name === name)?.dtype === 'bf16' ? 1 : 0,
+      );
       legal.forEach((s, i) => {
-        const kernelSeconds = Number(run(library.symbol(emitted[i]!.symbol), bytes, halves, bytes.length, m, emitted[i]!.scratchBytes, threads, reps));
+        const kernelSeconds = Number(
+          run(
+            library.symbol(emitted[i]!.symbol),
+            bytes,
+            halves,
+            bytes.length,
+            m,
+            emitted[i]!.scratchBytes,
+            threads,
+            reps,
+          ),
+        );
         const rate = (2 * m * n * k) / kernelSeconds / 1e9;
         const best = 32 / Number(peak()) / 1e9;
-        console.log(`${m}×${n}×${k}  ${s.isa} ${s.mr}×${s.nr} kc ${s.kc} mb ${s.mb} nb ${s.nb}: ${rate.toFixed(1)} GFLOP/s a thread, ${(rate / best).toFixed(3)} of the FMA peak ${best.toFixed(1)}`);
+        console.log(
+          `${m}×${n}×${k}  ${s.isa} ${s.mr}×${s.nr} kc ${s.kc} mb ${s.mb} nb ${s.nb}: ${rate.toFixed(1)} GFLOP/s a thread, ${(rate / best).toFixed(3)} of the FMA peak ${best.toFixed(1)}`,
+        );
       });
     }
   } finally {

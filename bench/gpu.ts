@@ -11,7 +11,9 @@ import { parseGpuOptions, USAGE } from './gpuOptions.js';
 import { renderGpuTable } from './gpuResults.js';
 import { runGpuBench } from './gpuRun.js';
 
-const note = (line: string): void => { process.stderr.write(`${line}\n`); };
+const note = (line: string): void => {
+  process.stderr.write(`${line}\n`);
+};
 
 function fail(error: unknown): void {
   if (!(error instanceof UserError)) throw error;
@@ -28,7 +30,12 @@ async function main(): Promise<void> {
   let lab: GpuLab | undefined;
   try {
     lab = await openLab();
-    const results = await runGpuBench(lab, openBenchModel(options.model, lab.facts, Math.max(...options.tokens)), options, note);
+    const results = await runGpuBench(
+      lab,
+      openBenchModel(options.model, lab.facts, Math.max(...options.tokens)),
+      options,
+      note,
+    );
     if (options.json !== undefined) {
       writeFileSync(`${options.json}.part`, `${JSON.stringify(results, undefined, 1)}\n`);
       renameSync(`${options.json}.part`, options.json);
@@ -38,7 +45,9 @@ async function main(): Promise<void> {
   } catch (error) {
     if (isDeviceHung(error)) {
       // Nothing of it can be released.
-      note(`error: ${error instanceof Error ? error.message : String(error)}\nhint: leave the kernel out that was measured last: --kernel NAME`);
+      note(
+        `error: ${error instanceof Error ? error.message : String(error)}\nhint: leave the kernel out that was measured last: --kernel NAME`,
+      );
       process.exit(1);
     }
     throw error;

@@ -43,12 +43,29 @@ const reasonOf = (error: unknown): string => (error instanceof Error ? error.mes
 
 /** The best of the algorithms that the library names, chosen in a first round in turn. Throws where none works. */
 export async function chooseProduct(lab: GpuLab, contraction: BareContraction): Promise<Product> {
-  const bench = await RivalBench.create(contraction, { addon: lab.addon, device: lab.device, library: lab.library, fill: lab.tools.fill });
+  const bench = await RivalBench.create(contraction, {
+    addon: lab.addon,
+    device: lab.device,
+    library: lab.library,
+    fill: lab.tools.fill,
+  });
   try {
     const problems: string[] = [];
     const usable: { readonly index: number; readonly contender: Contender }[] = [];
     for (const [index, name] of bench.algorithms.entries()) {
-      const contender: Contender = { name, time: (shape) => Promise.resolve(timeLaunches(lab, () => { bench.launch(index); }, shape)) };
+      const contender: Contender = {
+        name,
+        time: (shape) =>
+          Promise.resolve(
+            timeLaunches(
+              lab,
+              () => {
+                bench.launch(index);
+              },
+              shape,
+            ),
+          ),
+      };
       try {
         await contender.time({ warmup: 0, repeats: 1, perSample: 1 });
         usable.push({ index, contender });
@@ -57,10 +74,28 @@ export async function chooseProduct(lab: GpuLab, contraction: BareContraction): 
         problems.push(reasonOf(error));
       }
     }
-    const times = (await interleave(usable.map(({ contender }) => contender), CHOOSING)).map(median);
+    const times = (
+      await interleave(
+        usable.map(({ contender }) => contender),
+        CHOOSING,
+      )
+    ).map(median);
     const best = usable[times.indexOf(Math.min(...times))];
-    if (best === undefined) throw new Error(`cuBLASLt ${lab.library.version} has no algorithm that works for ${contraction.m}×${contraction.n}×${contraction.k}: ${problems[0] ?? 'none'}`);
-    return { contraction, algorithm: best.contender.name, contender: best.contender, launch: () => { bench.launch(best.index); }, release: () => { bench.release(); } };
+    if (best === undefined)
+      throw new Error(
+        `cuBLASLt ${lab.library.version} has no algorithm that works for ${contraction.m}×${contraction.n}×${contraction.k}: ${problems[0] ?? 'none'}`,
+      );
+    return {
+      contraction,
+      algorithm: best.contender.name,
+      contender: best.contender,
+      launch: () => {
+        bench.launch(best.index);
+      },
+      release: () => {
+        bench.release();
+      },
+    };
   } catch (error) {
     bench.release();
     throw error;
@@ -85,11 +120,23 @@ interface Ready {
   readonly program: CudaProgram;
 }
 
-/** Times the variants and the library in turn. A variant that fails has its reason in its result; a lost device throws CudaError. */
+/**
+ * Times the variants and the library in turn. A variant that fails has its reason in its result; a lost device throws
+ * CudaError.
+ */
 export async function measureKernel(request: KernelRequest): Promise<readonly KernelResult[]> {
   const { lab, model, kernel, bucket, variants, product, timing } = request;
   const { addon, device, tools } = lab;
-  const bench = new CudaWorkbench({ kernel, module: model.plan, bucket, capacity: model.plan.capacity, addon, device, fill: tools.fill, compare: tools.compare });
+  const bench = new CudaWorkbench({
+    kernel,
+    module: model.plan,
+    bucket,
+    capacity: model.plan.capacity,
+    addon,
+    device,
+    fill: tools.fill,
+    compare: tools.compare,
+  });
   const made: { release(): void }[] = [bench];
   const own = <T extends { release(): void }>(resource: T): T => {
     made.push(resource);
@@ -117,20 +164,31 @@ export async function measureKernel(request: KernelRequest): Promise<readonly Ke
         failures.set(variant, error.message);
       }
     }
-    const ours = ready.map(({ variant, program }) => programContender(lab, cudaScheduleKey(variant.schedule), program, bench.launches, 1, bucket));
+    const ours = ready.map(({ variant, program }) =>
+      programContender(lab, cudaScheduleKey(variant.schedule), program, bench.launches, 1, bucket),
+    );
     const contenders = [...ours, ...(product === undefined ? [] : [product.contender])];
     if (ours[0] !== undefined) await warmUp(ours[0], timing.warmSeconds);
     const rounds = ours.length === 0 ? [] : await interleave(contenders, timing);
-    const rival = product === undefined || ours.length === 0 ? undefined : { algorithm: product.algorithm, seconds: rounds[ours.length]! };
-    const flops = product === undefined ? kernelWork(kernel, model.plan, sizeOf(bucket)).flops : flopsOf(product.contraction);
+    const rival =
+      product === undefined || ours.length === 0
+        ? undefined
+        : { algorithm: product.algorithm, seconds: rounds[ours.length]! };
+    const flops =
+      product === undefined ? kernelWork(kernel, model.plan, sizeOf(bucket)).flops : flopsOf(product.contraction);
     const medians = ours.map((_, i) => median(rounds[i]!));
     const best = medians.indexOf(Math.min(...medians));
     return variants.map((variant): KernelResult => {
       const at = ready.findIndex((each) => each.variant === variant);
       const failure = failures.get(variant);
       return {
-        kernel: roleOf(kernel.path), tokens: bucket.tokens, origin: variant.origin, schedule: cudaScheduleKey(variant.schedule), isBest: at >= 0 && at === best,
-        ...(at < 0 ? {} : compareRounds(rounds[at]!, flops, rival)), ...(failure === undefined ? {} : { failure }),
+        kernel: roleOf(kernel.path),
+        tokens: bucket.tokens,
+        origin: variant.origin,
+        schedule: cudaScheduleKey(variant.schedule),
+        isBest: at >= 0 && at === best,
+        ...(at < 0 ? {} : compareRounds(rounds[at]!, flops, rival)),
+        ...(failure === undefined ? {} : { failure }),
       };
     });
   } finally {
@@ -139,7 +197,12 @@ export async function measureKernel(request: KernelRequest): Promise<readonly Ke
 }
 
 /** The library's product for a kernel; undefined where it has none. */
-export async function productOf(lab: GpuLab, { plan }: BenchModel, kernel: Kernel, bucket: Bucket): Promise<Product | undefined> {
+export async function productOf(
+  lab: GpuLab,
+  { plan }: BenchModel,
+  kernel: Kernel,
+  bucket: Bucket,
+): Promise<Product | undefined> {
   const contraction = contractionOf(kernel, plan, bucket);
   return contraction === undefined ? undefined : chooseProduct(lab, contraction);
 }

@@ -6,7 +6,14 @@ import { archOf } from '../driver/devices/gpu.js';
 import type { CudaFacts } from '../driver/target.js';
 import { UserError } from '../errors.js';
 import type { Bucket } from '../ir/plan.js';
-import { cudaAvailable, loadCudaAddon, type CudaAddon, type CudaDevice, type CudaMemory, type CudaProgram } from '../runtime/cuda/addon.js';
+import {
+  cudaAvailable,
+  loadCudaAddon,
+  type CudaAddon,
+  type CudaDevice,
+  type CudaMemory,
+  type CudaProgram,
+} from '../runtime/cuda/addon.js';
 import { compileCubins } from '../runtime/cuda/compiler.js';
 import type { CublasLt } from '../runtime/cuda/cublasLt.js';
 import { findCublasLt } from '../runtime/cuda/findCublasLt.js';
@@ -30,13 +37,25 @@ export interface GpuLab {
 /** Opens the first GPU. UserError, with what to do, where there is no GPU, no compiler or no cuBLASLt. */
 export async function openLab(settings: Settings = readSettings()): Promise<GpuLab> {
   const available = cudaAvailable(settings.cudaDriver);
-  if (!available.ok) throw new UserError(`The benchmark measures on a GPU: ${available.reason}`, 'run it where nvidia-smi lists one; for a host without Node: npm run bundle');
+  if (!available.ok)
+    throw new UserError(
+      `The benchmark measures on a GPU: ${available.reason}`,
+      'run it where nvidia-smi lists one; for a host without Node: npm run bundle',
+    );
   const info = available.devices[0];
   const arch = info === undefined ? undefined : archOf(info);
-  if (info === undefined || arch === undefined) throw new UserError(`The benchmark needs a GPU of compute capability 8.0 or later; here is ${info?.name ?? 'none'}`, 'look at it: nvidia-smi');
+  if (info === undefined || arch === undefined)
+    throw new UserError(
+      `The benchmark needs a GPU of compute capability 8.0 or later; here is ${info?.name ?? 'none'}`,
+      'look at it: nvidia-smi',
+    );
   const { driverVersion } = available;
   const found = await findCublasLt(driverVersion, settings);
-  if (typeof found === 'string') throw new UserError(`The benchmark compares with cuBLASLt, which cannot be used: ${found}`, 'name its library: TILEWRIGHT_CUBLASLT=/usr/local/cuda/lib64/libcublasLt.so.13 npm run bench:gpu (or install it: pip install nvidia-cublas)');
+  if (typeof found === 'string')
+    throw new UserError(
+      `The benchmark compares with cuBLASLt, which cannot be used: ${found}`,
+      'name its library: TILEWRIGHT_CUBLASLT=/usr/local/cuda/lib64/libcublasLt.so.13 npm run bench:gpu (or install it: pip install nvidia-cublas)',
+    );
   const { library } = found;
   const addon = loadCudaAddon();
   const made: { release(): void }[] = [library];
@@ -44,7 +63,9 @@ export async function openLab(settings: Settings = readSettings()): Promise<GpuL
     made.push(resource);
     return resource;
   };
-  const release = (): void => { for (const resource of made.splice(0).reverse()) resource.release(); };
+  const release = (): void => {
+    for (const resource of made.splice(0).reverse()) resource.release();
+  };
   try {
     const device = own(new addon.Device(info.ordinal));
     const compiler = { name: '', build: '' };
@@ -55,16 +76,41 @@ export async function openLab(settings: Settings = readSettings()): Promise<GpuL
       return compiled;
     };
     const tools = own(await loadDeviceTools({ addon, device, compile }));
-    const facts: CudaFacts = { arch, sharedBytesPerBlock: info.sharedBytesPerBlock, multiprocessors: info.multiprocessors };
-    return { addon, device, facts, driverVersion, compile, compiler, library, tools, runUp: own(makeRunUp(addon, device)), release };
+    const facts: CudaFacts = {
+      arch,
+      sharedBytesPerBlock: info.sharedBytesPerBlock,
+      multiprocessors: info.multiprocessors,
+    };
+    return {
+      addon,
+      device,
+      facts,
+      driverVersion,
+      compile,
+      compiler,
+      library,
+      tools,
+      runUp: own(makeRunUp(addon, device)),
+      release,
+    };
   } catch (error) {
     release();
     throw error;
   }
 }
 
-/** `launches` of a program, all of them one turn: seconds of a turn. Queued up behind the run-up, as the library's products are. */
-export const programContender = ({ runUp }: Pick<GpuLab, 'runUp'>, name: string, program: CudaProgram, launches: readonly number[], turn: number, bucket: Pick<Bucket, 'tokens' | 'rows'>): Contender => ({
+/**
+ * `launches` of a program, all of them one turn: seconds of a turn. Queued up behind the run-up, as the library's
+ * products are.
+ */
+export const programContender = (
+  { runUp }: Pick<GpuLab, 'runUp'>,
+  name: string,
+  program: CudaProgram,
+  launches: readonly number[],
+  turn: number,
+  bucket: Pick<Bucket, 'tokens' | 'rows'>,
+): Contender => ({
   name,
   time: (shape) => {
     runUp.fill(0);

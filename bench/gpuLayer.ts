@@ -26,7 +26,10 @@ export interface LayerRequest {
 }
 
 /** The variants' machine code, each module once. */
-function partsOf({ lab: { addon, device }, variants }: LayerRequest, own: <T extends { release(): void }>(resource: T) => T): SequencePart[] {
+function partsOf(
+  { lab: { addon, device }, variants }: LayerRequest,
+  own: <T extends { release(): void }>(resource: T) => T,
+): SequencePart[] {
   const modules = new Map<string, CudaModule>();
   return variants.map(({ text, cubin }) => {
     if (typeof cubin === 'string') throw new Error(cubin);
@@ -37,20 +40,40 @@ function partsOf({ lab: { addon, device }, variants }: LayerRequest, own: <T ext
 }
 
 /** Seconds of each launch of the layer, medians of several runs. */
-async function profile(program: CudaProgram, { model: { layer }, bucket: { tokens, rows } }: LayerRequest): Promise<LayerResult['parts']> {
+async function profile(
+  program: CudaProgram,
+  { model: { layer }, bucket: { tokens, rows } }: LayerRequest,
+): Promise<LayerResult['parts']> {
   const runs: Float64Array[] = [];
   for (let i = 0; i < PROFILES; i++) {
     const { launchMilliseconds } = await patiently(program.run({ tokens, rows, inputs: [], isTimed: true }));
     if (launchMilliseconds !== undefined) runs.push(launchMilliseconds);
   }
-  return layer.map((kernel, i) => ({ kernel: roleOf(kernel.path), seconds: median(runs.map((ms) => ms[i] ?? NaN)) * 1e-3 }));
+  return layer.map((kernel, i) => ({
+    kernel: roleOf(kernel.path),
+    seconds: median(runs.map((ms) => ms[i] ?? NaN)) * 1e-3,
+  }));
 }
 
 /** Times the layer, the library's sequence and each of its products, in turn. Throws where a variant does not work. */
 export async function measureLayer(request: LayerRequest): Promise<LayerResult> {
-  const { lab, model: { layer }, bucket, products, timing } = request;
+  const {
+    lab,
+    model: { layer },
+    bucket,
+    products,
+    timing,
+  } = request;
   const { plan } = request.model;
-  const bench = new SequenceBench({ addon: lab.addon, device: lab.device, fill: lab.tools.fill, module: plan, kernels: layer, bucket, capacity: plan.capacity });
+  const bench = new SequenceBench({
+    addon: lab.addon,
+    device: lab.device,
+    fill: lab.tools.fill,
+    module: plan,
+    kernels: layer,
+    bucket,
+    capacity: plan.capacity,
+  });
   const made: { release(): void }[] = [bench];
   const own = <T extends { release(): void }>(resource: T): T => {
     made.push(resource);
@@ -61,11 +84,26 @@ export async function measureLayer(request: LayerRequest): Promise<LayerResult> 
     const program = own(bench.program(partsOf(request, own)));
     await patiently(program.run({ tokens: bucket.tokens, rows: bucket.rows, inputs: [] }));
     await bench.requireNumbers();
-    const whole = programContender(lab, 'layer', program, layer.map((_, i) => i), layer.length, bucket);
-    const inSequence = (): void => { for (const product of products) product.launch(); };
-    const sequence: Contender = { name: 'sequence', time: (shape) => Promise.resolve(timeLaunches(lab, inSequence, shape)) };
+    const whole = programContender(
+      lab,
+      'layer',
+      program,
+      layer.map((_, i) => i),
+      layer.length,
+      bucket,
+    );
+    const inSequence = (): void => {
+      for (const product of products) product.launch();
+    };
+    const sequence: Contender = {
+      name: 'sequence',
+      time: (shape) => Promise.resolve(timeLaunches(lab, inSequence, shape)),
+    };
     await warmUp(whole, timing.warmSeconds);
-    const [ours = [], theirs = [], ...each] = await interleave([whole, sequence, ...products.map(({ contender }) => contender)], timing);
+    const [ours = [], theirs = [], ...each] = await interleave(
+      [whole, sequence, ...products.map(({ contender }) => contender)],
+      timing,
+    );
     const flops = products.reduce((sum, { contraction }) => sum + flopsOf(contraction), 0);
     return compareLayer(bucket.tokens, flops, ours, theirs, each, await profile(program, request));
   } finally {

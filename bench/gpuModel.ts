@@ -24,16 +24,25 @@ const TREE = { longest: 80, tokens: 176, scored: 128 } as const;
 export const roleOf = (path: string): string => path.replace(/^layers\.\d+\./, '');
 
 /** A micro-batch of `tokens` tokens in trees as benchmarks have them. */
-export const benchBucket = (tokens: number): Bucket =>
-  ({ tokens, rows: Math.max(1, Math.round((tokens * TREE.scored) / TREE.tokens)), longest: Math.min(tokens, TREE.longest) });
+export const benchBucket = (tokens: number): Bucket => ({
+  tokens,
+  rows: Math.max(1, Math.round((tokens * TREE.scored) / TREE.tokens)),
+  longest: Math.min(tokens, TREE.longest),
+});
 
-/** Compiles the model of a config.json, or of the folder that holds it, for micro-batches up to `mostTokens` at least. */
+/**
+ * Compiles the model of a config.json, or of the folder that holds it, for micro-batches up to `mostTokens` at least.
+ */
 export function openBenchModel(path: string, facts: CudaFacts, mostTokens: number): BenchModel {
   const checkpoint = describeRandomCheckpoint(path, 1);
   const config = { ...checkpoint.config, layers: Math.min(LAYERS, checkpoint.config.layers) };
   const machine = detectMachine();
   const compile = (maxTokens?: number): CudaModel => {
-    const model = compileModel({ ...checkpoint, config }, machine, { precision: 'auto', cuda: facts, ...(maxTokens === undefined ? {} : { maxTokens }) });
+    const model = compileModel({ ...checkpoint, config }, machine, {
+      precision: 'auto',
+      cuda: facts,
+      ...(maxTokens === undefined ? {} : { maxTokens }),
+    });
     if (model.target !== 'cuda') throw new Error('compiled for no GPU');
     return model;
   };
@@ -42,9 +51,14 @@ export function openBenchModel(path: string, facts: CudaFacts, mostTokens: numbe
   if (plan.capacity.tokens < mostTokens) ({ plan } = compile(mostTokens));
   const prefix = `layers.${config.layers > 2 ? 1 : 0}.`;
   const layer = plan.kernels.filter((kernel) => kernel.path.startsWith(prefix));
-  if (config.layers < 2 || layer.length === 0) throw new UserError(`${path}: ${config.layers} layers; a whole layer is measured that is not the last`, 'name a model of two layers at least: npm run bench:gpu -- --model bench/models/llama-33b');
+  if (config.layers < 2 || layer.length === 0)
+    throw new UserError(
+      `${path}: ${config.layers} layers; a whole layer is measured that is not the last`,
+      'name a model of two layers at least: npm run bench:gpu -- --model bench/models/llama-33b',
+    );
   return { plan, facts, layer };
 }
 
 /** Kernels with a product in 16 bits: those that the vendor's library is compared with. */
-export const contractions = ({ plan, layer }: BenchModel, bucket: Bucket): readonly Kernel[] => layer.filter((kernel) => contractionOf(kernel, plan, bucket) !== undefined);
+export const contractions = ({ plan, layer }: BenchModel, bucket: Bucket): readonly Kernel[] =>
+  layer.filter((kernel) => contractionOf(kernel, plan, bucket) !== undefined);

@@ -43,8 +43,17 @@ const HINT = 'look at the options: npm run bench:gpu -- --help';
 
 function number(name: string, text: string, least: number, most: number, isWhole: boolean): number {
   const value = Number(text);
-  if (text.trim() === '' || !Number.isFinite(value) || value < least || value > most || (isWhole && !Number.isInteger(value))) {
-    throw new UserError(`--${name} ${JSON.stringify(text)}: expected ${isWhole ? 'a whole number' : 'a number'} from ${least} to ${most}`, HINT);
+  if (
+    text.trim() === '' ||
+    !Number.isFinite(value) ||
+    value < least ||
+    value > most ||
+    (isWhole && !Number.isInteger(value))
+  ) {
+    throw new UserError(
+      `--${name} ${JSON.stringify(text)}: expected ${isWhole ? 'a whole number' : 'a number'} from ${least} to ${most}`,
+      HINT,
+    );
   }
   return value;
 }
@@ -56,11 +65,18 @@ export function parseGpuOptions(args: readonly string[]): GpuOptions | undefined
     ({ values } = parseArgs({
       args: [...args],
       options: {
-        model: { type: 'string', default: 'llama-33b' }, tokens: { type: 'string', default: '1024,2048,3840,5760,7680' },
-        rounds: { type: 'string', default: '20' }, seconds: { type: 'string', default: '0.3' },
-        kernel: { type: 'string', multiple: true, default: [] }, try: { type: 'string', multiple: true, default: [] }, all: { type: 'string', default: '0' },
-        tuned: { type: 'boolean', default: false }, database: { type: 'string' }, 'no-check': { type: 'boolean', default: false },
-        json: { type: 'string' }, help: { type: 'boolean', default: false },
+        model: { type: 'string', default: 'llama-33b' },
+        tokens: { type: 'string', default: '1024,2048,3840,5760,7680' },
+        rounds: { type: 'string', default: '20' },
+        seconds: { type: 'string', default: '0.3' },
+        kernel: { type: 'string', multiple: true, default: [] },
+        try: { type: 'string', multiple: true, default: [] },
+        all: { type: 'string', default: '0' },
+        tuned: { type: 'boolean', default: false },
+        database: { type: 'string' },
+        'no-check': { type: 'boolean', default: false },
+        json: { type: 'string' },
+        help: { type: 'boolean', default: false },
       },
     }));
   } catch (error) {
@@ -68,10 +84,17 @@ export function parseGpuOptions(args: readonly string[]): GpuOptions | undefined
   }
   if (values.help) return undefined;
   const bundled = join(packageRoot(), 'bench/models', values.model);
-  const tokens = [...new Set(values.tokens.split(',').map((text) => number('tokens', text, 32, 32_768, true)))].sort((a, b) => a - b);
+  const tokens = [...new Set(values.tokens.split(',').map((text) => number('tokens', text, 32, 32_768, true)))].sort(
+    (a, b) => a - b,
+  );
   return {
-    model: existsSync(bundled) ? bundled : values.model, tokens, rounds: number('rounds', values.rounds, 1, 1000, true), seconds: number('seconds', values.seconds, 0.001, 60, false),
-    kernels: values.kernel.flatMap((text) => text.split(',')).filter((text) => text !== ''), trials: values.try.map(parseTrial), all: number('all', values.all, 0, 256, true),
+    model: existsSync(bundled) ? bundled : values.model,
+    tokens,
+    rounds: number('rounds', values.rounds, 1, 1000, true),
+    seconds: number('seconds', values.seconds, 0.001, 60, false),
+    kernels: values.kernel.flatMap((text) => text.split(',')).filter((text) => text !== ''),
+    trials: values.try.map(parseTrial),
+    all: number('all', values.all, 0, 256, true),
     isChecked: !values['no-check'],
     ...(values.tuned || values.database !== undefined ? { database: values.database ?? defaultDatabasePath() } : {}),
     ...(values.json === undefined ? {} : { json: values.json }),

@@ -49,62 +49,132 @@ export interface GpuResults {
 export const teraflopsOf = (flops: number, seconds: number): number => flops / seconds / 1e12;
 
 /** Times of our kernel and of the library's, round by round, as a result. */
-export function compareRounds(ours: readonly number[], flops: number, rival?: { readonly algorithm: string; readonly seconds: readonly number[] }): Pick<KernelResult, 'seconds' | 'teraflops' | 'rival' | 'ratio' | 'ratioRange'> {
+export function compareRounds(
+  ours: readonly number[],
+  flops: number,
+  rival?: { readonly algorithm: string; readonly seconds: readonly number[] },
+): Pick<KernelResult, 'seconds' | 'teraflops' | 'rival' | 'ratio' | 'ratioRange'> {
   const seconds = median(ours);
   const own = { seconds, ...(flops > 0 ? { teraflops: teraflopsOf(flops, seconds) } : {}) };
   if (rival === undefined) return own;
   const theirs = median(rival.seconds);
   const quotients = ours.map((each, i) => rival.seconds[i]! / each);
   return {
-    ...own, rival: { algorithm: rival.algorithm, seconds: theirs, teraflops: teraflopsOf(flops, theirs) },
-    ratio: ratioOverRounds(ours, rival.seconds), ratioRange: [Math.min(...quotients), Math.max(...quotients)],
+    ...own,
+    rival: { algorithm: rival.algorithm, seconds: theirs, teraflops: teraflopsOf(flops, theirs) },
+    ratio: ratioOverRounds(ours, rival.seconds),
+    ratioRange: [Math.min(...quotients), Math.max(...quotients)],
   };
 }
 
 /** Rounds of the layer, of the library's sequence, and of each of the library's products. */
-export function compareLayer(tokens: number, flops: number, layer: readonly number[], sequence: readonly number[], products: readonly (readonly number[])[], parts: LayerResult['parts']): LayerResult {
+export function compareLayer(
+  tokens: number,
+  flops: number,
+  layer: readonly number[],
+  sequence: readonly number[],
+  products: readonly (readonly number[])[],
+  parts: LayerResult['parts'],
+): LayerResult {
   const sum = sumOverRounds(products);
   const seconds = median(layer);
   return {
-    tokens, seconds, teraflops: teraflopsOf(flops, seconds), sumSeconds: median(sum), sequenceSeconds: median(sequence),
-    ratioToSum: ratioOverRounds(layer, sum), ratioToSequence: ratioOverRounds(layer, sequence), parts,
+    tokens,
+    seconds,
+    teraflops: teraflopsOf(flops, seconds),
+    sumSeconds: median(sum),
+    sequenceSeconds: median(sequence),
+    ratioToSum: ratioOverRounds(layer, sum),
+    ratioToSequence: ratioOverRounds(layer, sequence),
+    parts,
   };
 }
 
-const HEADINGS = ['kernel', 'tokens', 'ours', 'cuBLASLt', 'ratio', 'rounds', 'TFLOP/s', 'cuBLASLt', 'schedule'] as const;
+const HEADINGS = [
+  'kernel',
+  'tokens',
+  'ours',
+  'cuBLASLt',
+  'ratio',
+  'rounds',
+  'TFLOP/s',
+  'cuBLASLt',
+  'schedule',
+] as const;
 const LEFT = new Set<number>([0, HEADINGS.length - 1]);
 /** What the best of a model's contractions and layers must reach against the vendor's bare products. */
 export const GOALS = { contraction: 0.95, layer: 0.92 } as const;
 
-const milliseconds = (seconds: number | undefined): string => (seconds === undefined ? '–' : `${(seconds * 1000).toPrecision(4)} ms`);
-const rounded = (value: number | undefined, digits: number): string => (value === undefined ? '–' : value.toFixed(digits));
+const milliseconds = (seconds: number | undefined): string =>
+  seconds === undefined ? '–' : `${(seconds * 1000).toPrecision(4)} ms`;
+const rounded = (value: number | undefined, digits: number): string =>
+  value === undefined ? '–' : value.toFixed(digits);
 
 function kernelCells(result: KernelResult, hasMany: boolean): readonly string[] {
   const { kernel, tokens, seconds, rival, ratio, ratioRange, teraflops, schedule, origin, failure, isBest } = result;
   return [
-    kernel, String(tokens), milliseconds(seconds), milliseconds(rival?.seconds), rounded(ratio, 3),
-    ratioRange === undefined ? '–' : ratioRange.map((each) => each.toFixed(2)).join('…'), rounded(teraflops, 0), rounded(rival?.teraflops, 0),
-    failure === undefined ? `${schedule} (${origin}${hasMany && isBest ? ', fastest' : ''})` : `${schedule} (${origin}) fails: ${failure.split('\n')[0]!.slice(0, 120)}`,
+    kernel,
+    String(tokens),
+    milliseconds(seconds),
+    milliseconds(rival?.seconds),
+    rounded(ratio, 3),
+    ratioRange === undefined ? '–' : ratioRange.map((each) => each.toFixed(2)).join('…'),
+    rounded(teraflops, 0),
+    rounded(rival?.teraflops, 0),
+    failure === undefined
+      ? `${schedule} (${origin}${hasMany && isBest ? ', fastest' : ''})`
+      : `${schedule} (${origin}) fails: ${failure.split('\n')[0]!.slice(0, 120)}`,
   ];
 }
 
-/** Shares of the kernels, each timed by itself; what they add up to beside the layer says what lies between launches. */
+/**
+ * Shares of the kernels, each timed by itself; what they add up to beside the layer says what lies between launches.
+ */
 const partsText = ({ parts, seconds: whole }: LayerResult): string => {
   const total = parts.reduce((sum, { seconds }) => sum + seconds, 0);
-  return parts.map(({ kernel, seconds }) => `${kernel} ${((100 * seconds) / total).toFixed(1)} %`).join(', ') + ` (one by one ${(total / whole).toFixed(3)} of the layer)`;
+  return (
+    parts.map(({ kernel, seconds }) => `${kernel} ${((100 * seconds) / total).toFixed(1)} %`).join(', ') +
+    ` (one by one ${(total / whole).toFixed(3)} of the layer)`
+  );
 };
 
 const layerCells = (layer: LayerResult): readonly (readonly string[])[] => [
-  ['layer ÷ sum', String(layer.tokens), milliseconds(layer.seconds), milliseconds(layer.sumSeconds), rounded(layer.ratioToSum, 3), '', rounded(layer.teraflops, 0), '', `${(layer.tokens / layer.seconds / 1000).toFixed(0)}k tokens/s a layer`],
-  ['layer ÷ sequence', String(layer.tokens), '', milliseconds(layer.sequenceSeconds), rounded(layer.ratioToSequence, 3), '', '', '', partsText(layer)],
+  [
+    'layer ÷ sum',
+    String(layer.tokens),
+    milliseconds(layer.seconds),
+    milliseconds(layer.sumSeconds),
+    rounded(layer.ratioToSum, 3),
+    '',
+    rounded(layer.teraflops, 0),
+    '',
+    `${(layer.tokens / layer.seconds / 1000).toFixed(0)}k tokens/s a layer`,
+  ],
+  [
+    'layer ÷ sequence',
+    String(layer.tokens),
+    '',
+    milliseconds(layer.sequenceSeconds),
+    rounded(layer.ratioToSequence, 3),
+    '',
+    '',
+    '',
+    partsText(layer),
+  ],
 ];
 
 /** The least of the best ratios, and whether it is enough. */
-function verdict(what: string, goal: number, found: readonly { readonly ratio: number; readonly where: string }[]): readonly string[] {
+function verdict(
+  what: string,
+  goal: number,
+  found: readonly { readonly ratio: number; readonly where: string }[],
+): readonly string[] {
   if (found.length === 0) return [];
   const least = found.reduce((low, each) => (each.ratio < low.ratio ? each : low));
   const short = found.filter(({ ratio }) => ratio < goal).length;
-  return [`${what}: ${least.ratio.toFixed(3)} at least (${least.where}), ${goal} wanted: ${short === 0 ? 'reached' : `${short} of ${found.length} short`}`];
+  return [
+    `${what}: ${least.ratio.toFixed(3)} at least (${least.where}), ${goal} wanted: ${short === 0 ? 'reached' : `${short} of ${found.length} short`}`,
+  ];
 }
 
 /** Lines of the table: kernels by size, each size's layer after them, and what was wanted. */
@@ -114,15 +184,29 @@ export function renderGpuTable(results: GpuResults): readonly string[] {
   const rows = tokens.flatMap((t) => {
     const here = kernels.filter((each) => each.tokens === t);
     const isAlone = (kernel: string): boolean => here.filter((each) => each.kernel === kernel).length === 1;
-    return [...here.map((each) => kernelCells(each, !isAlone(each.kernel))), ...layers.filter((each) => each.tokens === t).flatMap(layerCells)];
+    return [
+      ...here.map((each) => kernelCells(each, !isAlone(each.kernel))),
+      ...layers.filter((each) => each.tokens === t).flatMap(layerCells),
+    ];
   });
   const table = [HEADINGS, ...rows];
   const widths = HEADINGS.map((_, i) => Math.max(...table.map((line) => line[i]!.length)));
-  const best = kernels.flatMap(({ isBest, ratio, kernel, tokens: t }) => (isBest && ratio !== undefined ? [{ ratio, where: `${kernel}, ${t} tokens` }] : []));
+  const best = kernels.flatMap(({ isBest, ratio, kernel, tokens: t }) =>
+    isBest && ratio !== undefined ? [{ ratio, where: `${kernel}, ${t} tokens` }] : [],
+  );
   return [
-    ...table.map((line) => line.map((cell, i) => (LEFT.has(i) ? cell.padEnd(widths[i]!) : cell.padStart(widths[i]!))).join('  ').trimEnd()),
+    ...table.map((line) =>
+      line
+        .map((cell, i) => (LEFT.has(i) ? cell.padEnd(widths[i]!) : cell.padStart(widths[i]!)))
+        .join('  ')
+        .trimEnd(),
+    ),
     `${results.model} on ${results.device}; ${results.compiler}; cuBLASLt ${results.library}; ratio: its bare product ÷ ours with epilogue, median of ${results.rounds} rounds in turn`,
     ...verdict('contractions', GOALS.contraction, best),
-    ...verdict('layer ÷ sum of products', GOALS.layer, layers.map(({ ratioToSum, tokens: t }) => ({ ratio: ratioToSum, where: `${t} tokens` }))),
+    ...verdict(
+      'layer ÷ sum of products',
+      GOALS.layer,
+      layers.map(({ ratioToSum, tokens: t }) => ({ ratio: ratioToSum, where: `${t} tokens` })),
+    ),
   ];
 }

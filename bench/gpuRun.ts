@@ -31,25 +31,43 @@ function casesOf(lab: GpuLab, model: BenchModel, options: GpuOptions, note: (lin
   const { facts, plan } = model;
   const database = options.database === undefined ? undefined : TuningDatabase.open(options.database);
   try {
-    const machine = options.all > 0 ? cudaMachine(facts.arch, lab.device.info, measureBandwidth(lab.addon, lab.device)) : undefined;
+    const machine =
+      options.all > 0 ? cudaMachine(facts.arch, lab.device.info, measureBandwidth(lab.addon, lab.device)) : undefined;
     const target = cudaTarget(facts, lab.device.info, lab.driverVersion, lab.compiler.build);
     const used = new Set<unknown>();
-    const cases = options.tokens.flatMap((tokens) => model.layer.map((kernel): Case => {
-      const bucket = benchBucket(tokens);
-      const plain = defaultChoice(kernel, model, tokens);
-      const tuned = database === undefined ? undefined : tunedChoice(kernel, model, tokens, database, target);
-      if (database !== undefined && tuned === undefined) note(`${kernel.path} at ${tokens} tokens is not in ${options.database ?? ''}: its default is measured`);
-      const chosen = tuned ?? plain;
-      const tried = options.trials.filter((trial) => isTrialOf(trial, kernel.path, tokens)).map((trial): Choice => {
-        used.add(trial);
-        return { origin: 'tried', schedule: trialSchedule(trial, kernel, model, chosen.schedule) };
-      });
-      const ranked = machine === undefined || !isSelected(options, kernel) ? [] : rankedChoices(kernel, model, bucket, machine, plain.schedule, options.all);
-      const choices = distinct([chosen, ...tried, ...ranked]);
-      return { kernel, bucket, choices, reference: { origin: 'reference', schedule: referenceSchedule(kernel, plan, facts, plain.schedule) } };
-    }));
+    const cases = options.tokens.flatMap((tokens) =>
+      model.layer.map((kernel): Case => {
+        const bucket = benchBucket(tokens);
+        const plain = defaultChoice(kernel, model, tokens);
+        const tuned = database === undefined ? undefined : tunedChoice(kernel, model, tokens, database, target);
+        if (database !== undefined && tuned === undefined)
+          note(`${kernel.path} at ${tokens} tokens is not in ${options.database ?? ''}: its default is measured`);
+        const chosen = tuned ?? plain;
+        const tried = options.trials
+          .filter((trial) => isTrialOf(trial, kernel.path, tokens))
+          .map((trial): Choice => {
+            used.add(trial);
+            return { origin: 'tried', schedule: trialSchedule(trial, kernel, model, chosen.schedule) };
+          });
+        const ranked =
+          machine === undefined || !isSelected(options, kernel)
+            ? []
+            : rankedChoices(kernel, model, bucket, machine, plain.schedule, options.all);
+        const choices = distinct([chosen, ...tried, ...ranked]);
+        return {
+          kernel,
+          bucket,
+          choices,
+          reference: { origin: 'reference', schedule: referenceSchedule(kernel, plan, facts, plain.schedule) },
+        };
+      }),
+    );
     const unused = options.trials.find((trial) => !used.has(trial));
-    if (unused !== undefined) throw new UserError(`--try ${unused.kernel}: no kernel of the layer is called that${unused.tokens === undefined ? '' : ` at ${unused.tokens} tokens`}`, `kernels: ${model.layer.map(({ path }) => roleOf(path)).join(', ')}`);
+    if (unused !== undefined)
+      throw new UserError(
+        `--try ${unused.kernel}: no kernel of the layer is called that${unused.tokens === undefined ? '' : ` at ${unused.tokens} tokens`}`,
+        `kernels: ${model.layer.map(({ path }) => roleOf(path)).join(', ')}`,
+      );
     return cases;
   } finally {
     database?.close();
@@ -62,30 +80,63 @@ function distinct(choices: readonly Choice[]): readonly Choice[] {
   return choices.filter((_, i) => keys.indexOf(keys[i]!) === i);
 }
 
-const isSelected = ({ kernels }: GpuOptions, kernel: Kernel): boolean => kernels.length === 0 || kernels.some((text) => roleOf(kernel.path).includes(text));
+const isSelected = ({ kernels }: GpuOptions, kernel: Kernel): boolean =>
+  kernels.length === 0 || kernels.some((text) => roleOf(kernel.path).includes(text));
 const wantsLayer = ({ kernels }: GpuOptions): boolean => kernels.length === 0 || kernels.includes('layer');
 
 /** Compiles everything that will be measured, all of it side by side. */
-async function compileCases(lab: GpuLab, { plan }: BenchModel, cases: readonly Case[], isChecked: boolean): Promise<(kernel: Kernel, choice: Choice) => Variant> {
-  const emit = (kernel: Kernel, { schedule }: Choice): Variant['text'] => emitCudaKernel(kernel, plan, schedule, plan.capacity.tokens);
-  const texts = cases.flatMap(({ kernel, choices, reference }) => [...choices, ...(isChecked ? [reference] : [])].map((choice) => emit(kernel, choice)));
-  const { cubins, failures } = await lab.compile([...new Map(texts.map(({ symbol, source }) => [symbol, { symbol, source }])).values()]);
+async function compileCases(
+  lab: GpuLab,
+  { plan }: BenchModel,
+  cases: readonly Case[],
+  isChecked: boolean,
+): Promise<(kernel: Kernel, choice: Choice) => Variant> {
+  const emit = (kernel: Kernel, { schedule }: Choice): Variant['text'] =>
+    emitCudaKernel(kernel, plan, schedule, plan.capacity.tokens);
+  const texts = cases.flatMap(({ kernel, choices, reference }) =>
+    [...choices, ...(isChecked ? [reference] : [])].map((choice) => emit(kernel, choice)),
+  );
+  const { cubins, failures } = await lab.compile([
+    ...new Map(texts.map(({ symbol, source }) => [symbol, { symbol, source }])).values(),
+  ]);
   return (kernel, choice) => {
     const text = emit(kernel, choice);
-    return { ...choice, text, cubin: cubins.get(text.symbol) ?? failures.get(text.symbol)?.message ?? 'it was not compiled' };
+    return {
+      ...choice,
+      text,
+      cubin: cubins.get(text.symbol) ?? failures.get(text.symbol)?.message ?? 'it was not compiled',
+    };
   };
 }
 
-/** Measures kernels and layers, smallest micro-batch first. Throws UserError for what the options ask in vain, CudaError where the device fails. */
-export async function runGpuBench(lab: GpuLab, model: BenchModel, options: GpuOptions, note: (line: string) => void): Promise<GpuResults> {
-  if (options.kernels.length > 0 && !wantsLayer(options) && !model.layer.some((kernel) => isSelected(options, kernel))) {
-    throw new UserError(`--kernel ${options.kernels.join(',')}: no kernel of the layer is called that`, `kernels: ${model.layer.map(({ path }) => roleOf(path)).join(', ')}, layer`);
+/**
+ * Measures kernels and layers, smallest micro-batch first. Throws UserError for what the options ask in vain, CudaError
+ * where the device fails.
+ */
+export async function runGpuBench(
+  lab: GpuLab,
+  model: BenchModel,
+  options: GpuOptions,
+  note: (line: string) => void,
+): Promise<GpuResults> {
+  if (
+    options.kernels.length > 0 &&
+    !wantsLayer(options) &&
+    !model.layer.some((kernel) => isSelected(options, kernel))
+  ) {
+    throw new UserError(
+      `--kernel ${options.kernels.join(',')}: no kernel of the layer is called that`,
+      `kernels: ${model.layer.map(({ path }) => roleOf(path)).join(', ')}, layer`,
+    );
   }
   const cases = casesOf(lab, model, options, note);
   const started = performance.now();
   const variantOf = await compileCases(lab, model, cases, options.isChecked);
-  note(`${new Set(cases.flatMap(({ kernel, choices }) => choices.map((choice) => `${kernel.path} ${cudaScheduleKey(choice.schedule)}`))).size} kernels compiled in ${((performance.now() - started) / 1000).toFixed(1)} s`);
-  const kernels: KernelResult[] = [], layers: LayerResult[] = [];
+  note(
+    `${new Set(cases.flatMap(({ kernel, choices }) => choices.map((choice) => `${kernel.path} ${cudaScheduleKey(choice.schedule)}`))).size} kernels compiled in ${((performance.now() - started) / 1000).toFixed(1)} s`,
+  );
+  const kernels: KernelResult[] = [],
+    layers: LayerResult[] = [];
   let warmSeconds = FIRST_WARM_SECONDS;
   for (const tokens of options.tokens) {
     const here = cases.filter(({ bucket }) => bucket.tokens === tokens);
@@ -94,19 +145,28 @@ export async function runGpuBench(lab: GpuLab, model: BenchModel, options: GpuOp
       const chosen: Variant[] = [];
       for (const { kernel, bucket, choices, reference } of here) {
         const variants = choices.map((choice) => variantOf(kernel, choice));
-        const product = wantsLayer(options) || isSelected(options, kernel) ? await productOf(lab, model, kernel, bucket) : undefined;
+        const product =
+          wantsLayer(options) || isSelected(options, kernel) ? await productOf(lab, model, kernel, bucket) : undefined;
         if (product !== undefined) products.set(kernel, product);
         let best: Variant | undefined = variants[0];
         // Without a rival and without variants there is nothing to compare: its time is part of the layer's.
         if (isSelected(options, kernel) && (product !== undefined || variants.length > 1)) {
           const found = await measureKernel({
-            lab, model, kernel, bucket, variants, timing: { ...options, warmSeconds }, ...(product === undefined ? {} : { product }),
+            lab,
+            model,
+            kernel,
+            bucket,
+            variants,
+            timing: { ...options, warmSeconds },
+            ...(product === undefined ? {} : { product }),
             ...(options.isChecked ? { reference: variantOf(kernel, reference) } : {}),
           });
           warmSeconds = WARM_SECONDS;
           kernels.push(...found);
           best = variants[found.findIndex(({ isBest }) => isBest)];
-          note(`${roleOf(kernel.path)} at ${tokens} tokens: ${found.map(({ ratio, seconds, failure }) => failure ?? ratio?.toFixed(3) ?? `${((seconds ?? NaN) * 1e3).toPrecision(3)} ms`).join(', ')}`);
+          note(
+            `${roleOf(kernel.path)} at ${tokens} tokens: ${found.map(({ ratio, seconds, failure }) => failure ?? ratio?.toFixed(3) ?? `${((seconds ?? NaN) * 1e3).toPrecision(3)} ms`).join(', ')}`,
+          );
         }
         if (best !== undefined && typeof best.cubin !== 'string') chosen.push(best);
       }
@@ -115,11 +175,28 @@ export async function runGpuBench(lab: GpuLab, model: BenchModel, options: GpuOp
         note(`the layer at ${tokens} tokens is left out: a kernel of it does not work`);
         continue;
       }
-      layers.push(await measureLayer({ lab, model, bucket: benchBucket(tokens), variants: chosen, products: [...products.values()], timing: { ...options, warmSeconds } }));
+      layers.push(
+        await measureLayer({
+          lab,
+          model,
+          bucket: benchBucket(tokens),
+          variants: chosen,
+          products: [...products.values()],
+          timing: { ...options, warmSeconds },
+        }),
+      );
       warmSeconds = WARM_SECONDS;
     } finally {
       for (const product of products.values()) product.release();
     }
   }
-  return { device: lab.device.info.name, library: lab.library.version, compiler: lab.compiler.name, model: options.model, rounds: options.rounds, kernels, layers };
+  return {
+    device: lab.device.info.name,
+    library: lab.library.version,
+    compiler: lab.compiler.name,
+    model: options.model,
+    rounds: options.rounds,
+    kernels,
+    layers,
+  };
 }

@@ -1,4 +1,7 @@
-/** Schedules of the kernels that are measured: the compiler's, the tuner's, what the command line tries, the cost model's best. */
+/**
+ * Schedules of the kernels that are measured: the compiler's, the tuner's, what the command line tries, the cost
+ * model's best.
+ */
 import { CudaSpace } from '../autotune/cuda/candidates.js';
 import { cudaCost, type CudaMachine } from '../autotune/cuda/costModel.js';
 import { cudaScheduleKey, type CudaTuningTarget, type TuningDatabase } from '../autotune/database.js';
@@ -27,28 +30,51 @@ export interface Trial {
 }
 
 const TRIAL = /^([\w.]+)(?:@(\d{1,6}))?:(.+)$/;
-const EXAMPLE = 'for example: --try "ffn.down:wgmma 128×192×64 s5 c2 r16 pingpong" or --try "ffn.down@7680:tm=192,tn=128,raster=10"';
+const EXAMPLE =
+  'for example: --try "ffn.down:wgmma 128×192×64 s5 c2 r16 pingpong" or --try "ffn.down@7680:tm=192,tn=128,raster=10"';
 
 export function parseTrial(text: string): Trial {
   const [, kernel, tokens, what] = TRIAL.exec(text) ?? [];
-  if (kernel === undefined || what === undefined) throw new UserError(`--try ${JSON.stringify(text)}: expected KERNEL:SCHEDULE or KERNEL@TOKENS:SCHEDULE`, EXAMPLE);
+  if (kernel === undefined || what === undefined)
+    throw new UserError(`--try ${JSON.stringify(text)}: expected KERNEL:SCHEDULE or KERNEL@TOKENS:SCHEDULE`, EXAMPLE);
   return { kernel, what, ...(tokens === undefined ? {} : { tokens: Number(tokens) }) };
 }
 
 export const isTrialOf = ({ kernel, tokens }: Trial, path: string, t: number): boolean =>
   (roleOf(path) === kernel || path === kernel) && (tokens === undefined || tokens === t);
 
-const GEMM = /^(wgmma|mma|simt) (\d+)[×x](\d+)[×x](\d+) s(\d+) c([12]) r(\d+) (cooperative|pingpong|relay)(?: l(\d+))?$/;
+const GEMM =
+  /^(wgmma|mma|simt) (\d+)[×x](\d+)[×x](\d+) s(\d+) c([12]) r(\d+) (cooperative|pingpong|relay)(?: l(\d+))?$/;
 const ATTENTION = /^(mma|simt) q(\d+) k(\d+)$/;
 
 /** cudaScheduleKey read back; undefined where `key` is none. */
 function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
-  const gemm = GEMM.exec(key), attention = ATTENTION.exec(key), loop = /^t(\d+)$/.exec(key);
+  const gemm = GEMM.exec(key),
+    attention = ATTENTION.exec(key),
+    loop = /^t(\d+)$/.exec(key);
   let found: CudaSchedule | undefined;
   if (gemm !== null && start.kind === 'gemm') {
-    const [tm, tn, tk, stages, cluster, raster] = gemm.slice(2, 8).map(Number) as [number, number, number, number, 1 | 2, number];
+    const [tm, tn, tk, stages, cluster, raster] = gemm.slice(2, 8).map(Number) as [
+      number,
+      number,
+      number,
+      number,
+      1 | 2,
+      number,
+    ];
     const { lastTn: _own, ...whole } = start;
-    found = { ...whole, skeleton: gemm[1] as 'wgmma', tm, tn, tk, stages, cluster, raster, mode: gemm[8] as 'pingpong', ...(gemm[9] === undefined ? {} : { lastTn: Number(gemm[9]) }) };
+    found = {
+      ...whole,
+      skeleton: gemm[1] as 'wgmma',
+      tm,
+      tn,
+      tk,
+      stages,
+      cluster,
+      raster,
+      mode: gemm[8] as 'pingpong',
+      ...(gemm[9] === undefined ? {} : { lastTn: Number(gemm[9]) }),
+    };
   } else if (attention !== null && start.kind === 'attention') {
     found = { ...start, skeleton: attention[1] as 'mma', queries: Number(attention[2]), keys: Number(attention[3]) };
   } else if (loop !== null && start.kind === 'loop') {
@@ -60,7 +86,8 @@ function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
 /** `start` with the fields that `tm=192,mode=pingpong` names; undefined where it names none of its fields. */
 function fromChanges(text: string, start: CudaSchedule): CudaSchedule | undefined {
   // lastTn=0 takes it away.
-  const changed: Record<string, string | number | boolean> = start.kind === 'gemm' ? { lastTn: 0, ...start } : { ...start };
+  const changed: Record<string, string | number | boolean> =
+    start.kind === 'gemm' ? { lastTn: 0, ...start } : { ...start };
   for (const part of text.split(',')) {
     const [name = '', value = ''] = part.split('=', 2).map((each) => each.trim());
     const old = changed[name];
@@ -73,11 +100,21 @@ function fromChanges(text: string, start: CudaSchedule): CudaSchedule | undefine
 }
 
 /** The schedule that a trial means for a kernel. UserError where it means none, or one that is not legal. */
-export function trialSchedule({ kernel: name, what }: Trial, kernel: Kernel, model: BenchModel, start: CudaSchedule): CudaSchedule {
+export function trialSchedule(
+  { kernel: name, what }: Trial,
+  kernel: Kernel,
+  model: BenchModel,
+  start: CudaSchedule,
+): CudaSchedule {
   const schedule = what.includes('=') ? fromChanges(what, start) : fromKey(what, start);
-  if (schedule === undefined) throw new UserError(`--try ${name}:${what}: this is no schedule of ${kernel.path}, whose own is ${cudaScheduleKey(start)} (${JSON.stringify(start)})`, EXAMPLE);
+  if (schedule === undefined)
+    throw new UserError(
+      `--try ${name}:${what}: this is no schedule of ${kernel.path}, whose own is ${cudaScheduleKey(start)} (${JSON.stringify(start)})`,
+      EXAMPLE,
+    );
   const isLegal = isLegalCuda(kernel, model.plan, schedule, model.facts);
-  if (isLegal !== true) throw new UserError(`--try ${name}:${what}: ${kernel.path} cannot be compiled so: ${isLegal}`, EXAMPLE);
+  if (isLegal !== true)
+    throw new UserError(`--try ${name}:${what}: ${kernel.path} cannot be compiled so: ${isLegal}`, EXAMPLE);
   return schedule;
 }
 
@@ -88,7 +125,13 @@ export function defaultChoice(kernel: Kernel, { plan, facts }: BenchModel, token
 }
 
 /** What has won the tuner's final for these tokens, or for the next larger bucket that had one. */
-export function tunedChoice(kernel: Kernel, { plan, facts }: BenchModel, tokens: number, database: TuningDatabase, target: CudaTuningTarget): Choice | undefined {
+export function tunedChoice(
+  kernel: Kernel,
+  { plan, facts }: BenchModel,
+  tokens: number,
+  database: TuningDatabase,
+  target: CudaTuningTarget,
+): Choice | undefined {
   const signature = kernelSignature(kernel, plan, plan.capacity.tokens);
   const exact: Bucket = { tokens, rows: tokens, longest: Math.min(tokens, 256) };
   for (const bucket of [exact, ...plan.buckets.filter((each) => each.tokens >= tokens)]) {
@@ -103,8 +146,19 @@ export function tunedChoice(kernel: Kernel, { plan, facts }: BenchModel, tokens:
 }
 
 /** The `count` schedules that the cost model ranks first. */
-export function rankedChoices(kernel: Kernel, { plan, facts }: BenchModel, bucket: Bucket, machine: CudaMachine, start: CudaSchedule, count: number): readonly Choice[] {
+export function rankedChoices(
+  kernel: Kernel,
+  { plan, facts }: BenchModel,
+  bucket: Bucket,
+  machine: CudaMachine,
+  start: CudaSchedule,
+  count: number,
+): readonly Choice[] {
   const cost = cudaCost(kernel, plan, sizeOf(bucket), machine);
-  return new CudaSpace(kernel, plan, facts).enumerate(start).map((schedule) => ({ schedule, seconds: cost(schedule) }))
-    .sort((a, b) => a.seconds - b.seconds).slice(0, count).map(({ schedule }, i) => ({ origin: `rank ${i + 1}`, schedule }));
+  return new CudaSpace(kernel, plan, facts)
+    .enumerate(start)
+    .map((schedule) => ({ schedule, seconds: cost(schedule) }))
+    .sort((a, b) => a.seconds - b.seconds)
+    .slice(0, count)
+    .map(({ schedule }, i) => ({ origin: `rank ${i + 1}`, schedule }));
 }

@@ -28,7 +28,7 @@ const { values } = parseArgs({
 const machine = detectMachine();
 const threads = Number(values.threads);
 const peaks: string[] = [];
-for (const isa of machine.isas) peaks.push(`${isa} ${(await peakOf(isa, threads) / 1e9).toFixed(0)} GFLOP/s`);
+for (const isa of machine.isas) peaks.push(`${isa} ${((await peakOf(isa, threads)) / 1e9).toFixed(0)} GFLOP/s`);
 console.log(`${machine.cpu.model}, ${threads} threads; register-loop peaks: ${peaks.join(', ')}`);
 
 const data = await benchData(values.data, values.tokenizer, Number(values.questions));
@@ -42,8 +42,14 @@ for (const model of values.model) {
     if (done.has(`${model} ${isa}`)) continue;
     done.add(`${model} ${isa}`);
     const result = await measureModel({
-      model, machine, isa, threads, data, seconds: Number(values.seconds),
-      tuneSeconds: Number(values.tune), maxTokens: Number(values['max-tokens']),
+      model,
+      machine,
+      isa,
+      threads,
+      data,
+      seconds: Number(values.seconds),
+      tuneSeconds: Number(values.tune),
+      maxTokens: Number(values['max-tokens']),
     });
     measured.push(result);
     printMeasured(result);

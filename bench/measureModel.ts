@@ -50,9 +50,16 @@ export async function measureModel(request: MeasureRequest): Promise<Measured> {
   const bundled = join(packageRoot(), 'bench/models', request.model);
   const checkpoint = describeRandomCheckpoint(existsSync(bundled) ? bundled : request.model, 1);
   const t0 = performance.now();
-  const compiled = compileModel(checkpoint, machine, { precision: isa === 'amx' ? 'auto' : 'f32', isa, maxTokens: request.maxTokens });
+  const compiled = compileModel(checkpoint, machine, {
+    precision: isa === 'amx' ? 'auto' : 'f32',
+    isa,
+    maxTokens: request.maxTokens,
+  });
   const t1 = performance.now();
-  const model = request.tuneSeconds > 0 ? (await tuneCompiled(compiled, machine, { budgetSeconds: request.tuneSeconds, threads })).model : compiled;
+  const model =
+    request.tuneSeconds > 0
+      ? (await tuneCompiled(compiled, machine, { budgetSeconds: request.tuneSeconds, threads })).model
+      : compiled;
   const { symbols, seconds: kernelsCompileSeconds } = await compileKernels(emitPlan(model.plan), isa);
   const t2 = performance.now();
   const executor = await CpuExecutor.create({ plan: model.plan, symbols, tensors: checkpoint.tensors, threads });
@@ -65,8 +72,9 @@ export async function measureModel(request: MeasureRequest): Promise<Measured> {
     // Clocks and neighbours move the peak: it is taken right before and right after what it is compared with.
     const before = await peakOf(isa, threads);
     const rate = await timed(executor, tree, request.seconds);
-    const peakFlops = (before + await peakOf(isa, threads)) / 2;
-    const flopsPerToken = tree.reduce((sum, b) => sum + work.flops(b), 0) / tree.reduce((sum, b) => sum + b.tokens.length, 0);
+    const peakFlops = (before + (await peakOf(isa, threads))) / 2;
+    const flopsPerToken =
+      tree.reduce((sum, b) => sum + work.flops(b), 0) / tree.reduce((sum, b) => sum + b.tokens.length, 0);
     const sharing: Record<Sharing, number> = { none: 0, context: 0, tree: 0 };
     for (const mode of SHARINGS) {
       const laid = batches(mode);
@@ -76,9 +84,16 @@ export async function measureModel(request: MeasureRequest): Promise<Measured> {
     }
     const largest = tree.reduce((a, b) => (b.tokens.length > a.tokens.length ? b : a));
     return {
-      model: request.model, isa, tokensPerSecond: rate.tokensPerSecond, questionsPerSecond: sharing.tree,
-      shareOfPeak: (rate.tokensPerSecond * flopsPerToken) / peakFlops, peakFlops,
-      compileSeconds: (t1 - t0) / 1000, kernelsCompileSeconds, loadSeconds, sharing,
+      model: request.model,
+      isa,
+      tokensPerSecond: rate.tokensPerSecond,
+      questionsPerSecond: sharing.tree,
+      shareOfPeak: (rate.tokensPerSecond * flopsPerToken) / peakFlops,
+      peakFlops,
+      compileSeconds: (t1 - t0) / 1000,
+      kernelsCompileSeconds,
+      loadSeconds,
+      sharing,
       kernels: await byKernel(executor, largest, work),
     };
   } finally {
@@ -96,19 +111,41 @@ export async function peakOf(isa: CpuIsa, threads: number): Promise<number> {
   }
 }
 
-function layOut(data: BenchData, sharing: Sharing, executor: CpuExecutor, work: BatchWork, vocab: number): readonly MicroBatch[] {
+function layOut(
+  data: BenchData,
+  sharing: Sharing,
+  executor: CpuExecutor,
+  work: BatchWork,
+  vocab: number,
+): readonly MicroBatch[] {
   const limits = { maxTokens: executor.maxTokens, maxRows: executor.maxRows };
   const forest = planTrees(data.questions, sharing, limits);
-  const packs = packTrees(forest.trees.map((tree) => ({ ...tree, orderLength: tree.longest })), {
-    ...limits, cost: (tokens, rows, longest) => work.seconds(tokens, rows, longest),
-  });
+  const packs = packTrees(
+    forest.trees.map((tree) => ({ ...tree, orderLength: tree.longest })),
+    {
+      ...limits,
+      cost: (tokens, rows, longest) => work.seconds(tokens, rows, longest),
+    },
+  );
   // A smaller vocabulary than the tokenizer's still gets valid ids.
   const fold = (ids: Int32Array): Int32Array => ids.map((id) => id % vocab);
-  return packs.map((pack) => layBatch(pack.items.map(({ paths }) => paths), sharing).batch).map((b) => ({ ...b, tokens: fold(b.tokens), target: fold(b.target) }));
+  return packs
+    .map(
+      (pack) =>
+        layBatch(
+          pack.items.map(({ paths }) => paths),
+          sharing,
+        ).batch,
+    )
+    .map((b) => ({ ...b, tokens: fold(b.tokens), target: fold(b.target) }));
 }
 
 /** Scores micro-batches round and round for about `seconds`, after one to warm up. */
-async function timed(executor: CpuExecutor, batches: readonly MicroBatch[], seconds: number): Promise<{ tokensPerSecond: number }> {
+async function timed(
+  executor: CpuExecutor,
+  batches: readonly MicroBatch[],
+  seconds: number,
+): Promise<{ tokensPerSecond: number }> {
   await executor.score(batches[0]!);
   let tokens = 0;
   const begin = performance.now();

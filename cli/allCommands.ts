@@ -1,4 +1,7 @@
-/** The commands that the command line calls where nobody hands it others. Each loads what it needs when called: help needs none of it. */
+/**
+ * The commands that the command line calls where nobody hands it others. Each loads what it needs when called: help
+ * needs none of it.
+ */
 import { detectMachine } from '../driver/machine.js';
 import type { Commands } from './commands.js';
 

@@ -1,5 +1,13 @@
 /** What the command line calls. Tests hand in fakes. */
-import type { CompileRequest, CompileResult, RunRequest, RunResult, TuneRequest, TuneResult, Ui } from '../driver/requests.js';
+import type {
+  CompileRequest,
+  CompileResult,
+  RunRequest,
+  RunResult,
+  TuneRequest,
+  TuneResult,
+  Ui,
+} from '../driver/requests.js';
 import type { Check } from '../driver/doctor.js';
 import type { Merged, MergeRequest } from '../eval/index.js';
 import type { Inspection, InspectRequest } from '../driver/inspect.js';

@@ -9,17 +9,22 @@ import { isSet, modelFlags, required, type Flags } from './options.js';
 import { printJson, sameCommand, withUi, type Context } from './work.js';
 
 export function addCompile(program: Command, context: Context): void {
-  const command = program.command('compile')
+  const command = program
+    .command('compile')
     .summary('checkpoint → artifact: graph, fused kernels, memory plan')
-    .description('Compiles a LLaMA checkpoint into an artifact: a folder with the graph, the plan and the generated sources. Weights stay '
-      + 'where they are and are read when the artifact runs.')
+    .description(
+      'Compiles a LLaMA checkpoint into an artifact: a folder with the graph, the plan and the generated sources. Weights stay ' +
+        'where they are and are read when the artifact runs.',
+    )
     .argument('<checkpoint>', 'folder of a Hugging Face LLaMA checkpoint')
     .option('-o, --output <dir>', 'artifact folder to write, by habit name.tw; an artifact that is there is replaced');
   addModelFlags(command)
     .addOption(new Option('--mask <kind>').hideHelp())
     .option('--dump <dir>', 'write every stage, numbered: the graph after each pass, kernels, sources, plan')
     .option('--json', 'print the result as JSON and nothing else')
-    .action(async (checkpoint: string, _options: unknown, self: Command) => { await compile(context, checkpoint, self.opts<Flags>()); });
+    .action(async (checkpoint: string, _options: unknown, self: Command) => {
+      await compile(context, checkpoint, self.opts<Flags>());
+    });
   addSections(command, {
     'About the input': CHECKPOINT_HELP,
     Examples: [
@@ -28,7 +33,7 @@ export function addCompile(program: Command, context: Context): void {
       'tilewright compile path/to/llama -o llama.tw --target cuda:sm_90a',
       'tilewright compile path/to/config.json --init random:1 -o shape.tw',
     ],
-    'Next': ['tilewright tune demo.tw --budget 5m', 'tilewright inspect demo.tw'],
+    Next: ['tilewright tune demo.tw --budget 5m', 'tilewright inspect demo.tw'],
     'Exit status': EXIT_STATUSES,
   });
 }
@@ -37,17 +42,24 @@ async function compile(context: Context, checkpoint: string, flags: Flags): Prom
   const { io } = context;
   const output = required(flags, 'output', '-o DIR', `tilewright compile ${checkpoint} -o model.tw`);
   const model = modelFlags(flags);
-  if (isArtifact(checkpoint)) throw new UserError(`${checkpoint}: is an artifact already`, `tune it (tilewright tune ${checkpoint}), run it, or give the checkpoint that it was made from`);
+  if (isArtifact(checkpoint))
+    throw new UserError(
+      `${checkpoint}: is an artifact already`,
+      `tune it (tilewright tune ${checkpoint}), run it, or give the checkpoint that it was made from`,
+    );
   const isJson = isSet(flags, 'json');
   const advice = (): string => `nothing was written; start again with\n  ${sameCommand(context)}`;
-  const { value: result } = await withUi(context, { isJson, advice }, (ui, signal) => context.commands.compile({ model: checkpoint, output, signal, ...model }, ui));
+  const { value: result } = await withUi(context, { isJson, advice }, (ui, signal) =>
+    context.commands.compile({ model: checkpoint, output, signal, ...model }, ui),
+  );
   if (isJson) printJson(io, result);
   else io.stdout.write(describe(result));
 }
 
-const describe = (result: CompileResult): string => [
-  `${result.artifact}: ${count(result.kernels)} kernels, ${result.distinctKernels} of them different; ${result.isa}, ${result.arithmetic} inputs`,
-  `memory: ${bytes(result.arenaBytes)} for a micro-batch, ${bytes(result.packedWeightBytes)} of packed weights`,
-  `took ${duration(result.seconds)}${result.cached ? ' (kernels from the cache)' : ''}`,
-  '',
-].join('\n');
+const describe = (result: CompileResult): string =>
+  [
+    `${result.artifact}: ${count(result.kernels)} kernels, ${result.distinctKernels} of them different; ${result.isa}, ${result.arithmetic} inputs`,
+    `memory: ${bytes(result.arenaBytes)} for a micro-batch, ${bytes(result.packedWeightBytes)} of packed weights`,
+    `took ${duration(result.seconds)}${result.cached ? ' (kernels from the cache)' : ''}`,
+    '',
+  ].join('\n');

@@ -7,11 +7,14 @@ import { isSet, type Flags } from './options.js';
 import { printJson, type Context } from './work.js';
 
 export function addDoctor(program: Command, context: Context): void {
-  const command = program.command('doctor')
+  const command = program
+    .command('doctor')
     .summary('check this machine: what is here, what is missing, how to fix it')
     .description('Checks everything that compiling and running need and prints a command for whatever is missing.')
     .option('--json', 'print the checks as JSON and nothing else')
-    .action(async (_options: unknown, self: Command) => { await doctor(context, self.opts<Flags>()); });
+    .action(async (_options: unknown, self: Command) => {
+      await doctor(context, self.opts<Flags>());
+    });
   addSections(command, {
     'Exit status': ['0  nothing that is needed is missing', '1  something is; its line says how to get it'],
   });
@@ -29,6 +32,9 @@ function describe(checks: readonly Check[]): string {
   const table = textTable(checks.map(({ status, name, detail }) => [status, name, detail.split('\n')[0] ?? '']));
   const missing = checks.filter(({ status }) => status === 'missing');
   const lines = checks.flatMap(({ fix }, i) => [table[i]!, ...(fix === undefined ? [] : [`         → ${fix}`])]);
-  const verdict = missing.length === 0 ? 'Everything that is needed is here.' : `Missing: ${missing.map(({ name }) => name).join(', ')}.`;
+  const verdict =
+    missing.length === 0
+      ? 'Everything that is needed is here.'
+      : `Missing: ${missing.map(({ name }) => name).join(', ')}.`;
   return `${[...lines, '', verdict].join('\n')}\n`;
 }

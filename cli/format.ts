@@ -41,7 +41,7 @@ export function clock(seconds: number): string {
 
 /** How long something took: `0.34 s`, `12.5 s`, `3:20 min`. */
 export const duration = (seconds: number): string =>
-  (seconds < 100 ? `${seconds.toFixed(seconds < 10 ? 2 : 1)} s` : `${clock(seconds)}${seconds < 3600 ? ' min' : ' h'}`);
+  seconds < 100 ? `${seconds.toFixed(seconds < 10 ? 2 : 1)} s` : `${clock(seconds)}${seconds < 3600 ? ' min' : ' h'}`;
 
 export const percent = (share: number, digits = 1): string => `${(100 * share).toFixed(digits)} %`;
 
@@ -49,10 +49,16 @@ export const percent = (share: number, digits = 1): string => `${(100 * share).t
 export function textTable(rows: readonly (readonly string[])[], right: ReadonlySet<number> = new Set()): string[] {
   const columns = Math.max(0, ...rows.map((row) => row.length));
   const widths = Array.from({ length: columns }, (_, i) => Math.max(0, ...rows.map((row) => row[i]?.length ?? 0)));
-  return rows.map((row) => row
-    .map((cell, i) => (right.has(i) ? cell.padStart(widths[i]!) : i === row.length - 1 ? cell : cell.padEnd(widths[i]!)))
-    .join('  ').trimEnd());
+  return rows.map((row) =>
+    row
+      .map((cell, i) =>
+        right.has(i) ? cell.padStart(widths[i]!) : i === row.length - 1 ? cell : cell.padEnd(widths[i]!),
+      )
+      .join('  ')
+      .trimEnd(),
+  );
 }
 
 /** At most `width` characters; a cut is marked. */
-export const cut = (text: string, width: number): string => (text.length <= width ? text : width < 2 ? text.slice(0, Math.max(0, width)) : `${text.slice(0, width - 1)}…`);
+export const cut = (text: string, width: number): string =>
+  text.length <= width ? text : width < 2 ? text.slice(0, Math.max(0, width)) : `${text.slice(0, width - 1)}…`;

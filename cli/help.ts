@@ -3,7 +3,9 @@ import type { Command } from 'commander';
 
 /** Lines after the list of flags: what was not obvious from it. */
 export function addSections(command: Command, sections: Readonly<Record<string, readonly string[]>>): Command {
-  const text = Object.entries(sections).map(([title, lines]) => `${title}:\n${lines.map((line) => (line === '' ? '' : `  ${line}`)).join('\n')}`);
+  const text = Object.entries(sections).map(
+    ([title, lines]) => `${title}:\n${lines.map((line) => (line === '' ? '' : `  ${line}`)).join('\n')}`,
+  );
   return command.addHelpText('after', `\n${text.join('\n\n')}`);
 }
 
@@ -20,9 +22,19 @@ export const CHECKPOINT_HELP = [
 ];
 
 /** The flags that decide how a model is compiled. */
-export const addModelFlags = (command: Command): Command => command
-  .option('--target <target>', 'cpu; cuda: the GPU of this machine; cuda:sm_90a, cuda:sm_80: a GPU that need not be here (default: cpu)')
-  .option('--precision <p>', 'auto: 16-bit inputs where the target has matrix units for them, f32 elsewhere; f32: always (CPU); bf16, f16 (default: auto)')
-  .option('--init <random:SEED>', 'make weights up instead of reading them: for measuring')
-  .option('--isa <isa>', 'micro-kernels: portable, avx2, avx512 or amx (default: the best this CPU has)')
-  .option('--max-tokens <n>', 'largest micro-batch in tokens; larger ones are faster and need more memory (default: the model\'s context, at least 1024, at most 4096; on a GPU at least 64 for each multiprocessor, at most 16384)');
+export const addModelFlags = (command: Command): Command =>
+  command
+    .option(
+      '--target <target>',
+      'cpu; cuda: the GPU of this machine; cuda:sm_90a, cuda:sm_80: a GPU that need not be here (default: cpu)',
+    )
+    .option(
+      '--precision <p>',
+      'auto: 16-bit inputs where the target has matrix units for them, f32 elsewhere; f32: always (CPU); bf16, f16 (default: auto)',
+    )
+    .option('--init <random:SEED>', 'make weights up instead of reading them: for measuring')
+    .option('--isa <isa>', 'micro-kernels: portable, avx2, avx512 or amx (default: the best this CPU has)')
+    .option(
+      '--max-tokens <n>',
+      "largest micro-batch in tokens; larger ones are faster and need more memory (default: the model's context, at least 1024, at most 4096; on a GPU at least 64 for each multiprocessor, at most 16384)",
+    );

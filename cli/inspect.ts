@@ -5,10 +5,13 @@ import type { Flags } from './options.js';
 import type { Context } from './work.js';
 
 export function addInspect(program: Command, context: Context): void {
-  const command = program.command('inspect')
+  const command = program
+    .command('inspect')
     .summary('look inside: graph after a pass, kernels, sources, plan, memory')
-    .description('Shows what the compiler made of a checkpoint or artifact. Reads no weights and needs no C compiler. Without a flag: one '
-      + 'screen with the whole.')
+    .description(
+      'Shows what the compiler made of a checkpoint or artifact. Reads no weights and needs no C compiler. Without a flag: one ' +
+        'screen with the whole.',
+    )
     .argument('<model>', 'checkpoint folder, config.json (with --init), or artifact folder')
     .option('--passes', 'the passes in order, why each stands there, and what it left')
     .option('--pass <name>', 'the graph after this pass (a name or number from --passes)')
@@ -21,7 +24,9 @@ export function addInspect(program: Command, context: Context): void {
     .option('--json', 'print what was asked for as JSON and nothing else');
   addModelFlags(command)
     .addOption(new Option('--mask <kind>').hideHelp())
-    .action(async (model: string, _options: unknown, self: Command) => { await (await import('./inspectViews.js')).inspect(context, model, self.opts<Flags>()); });
+    .action(async (model: string, _options: unknown, self: Command) => {
+      await (await import('./inspectViews.js')).inspect(context, model, self.opts<Flags>());
+    });
   addSections(command, {
     'About the input': CHECKPOINT_HELP,
     Examples: [

@@ -15,21 +15,38 @@ function fusedOps(ops: readonly string[], width: number): string {
   return cut([...counts].map(([op, times]) => (times === 1 ? op : `${op}×${times}`)).join(' '), width);
 }
 
-const sum = <T>(items: readonly T[], f: (item: T) => number): number => items.reduce((total, item) => total + f(item), 0);
+const sum = <T>(items: readonly T[], f: (item: T) => number): number =>
+  items.reduce((total, item) => total + f(item), 0);
 
 /** Kernels that are one text share a line; FLOPs and bytes are of all of them. */
 export function describeKernels(rows: readonly KernelRow[], tokens: number, scored: number): string {
   const groups = groupKernels(rows);
-  const table = textTable([
-    ['kernel', '×', 'anchor', 'shape', 'FLOPs', 'bytes', 'FLOPs/byte', 'fused ops'],
-    ...groups.map(({ path, rows: members }) => {
-      const [flops, traffic] = [sum(members, (row) => row.flops), sum(members, (row) => row.bytes)];
-      const first = members[0]!;
-      return [path, String(members.length), first.anchor, first.shape, flops === 0 ? '-' : si(flops, ''), bytes(traffic), flops === 0 ? '-' : (flops / traffic).toFixed(0), fusedOps(first.ops, 90)];
-    }),
-  ], new Set([1, 4, 5, 6]));
-  const total = `${rows.length} kernels, ${new Set(rows.map(({ signature }) => signature)).size} different; at ${count(tokens)} tokens with ${count(scored)} scored rows: `
-    + `${si(sum(rows, (row) => row.flops), 'FLOP')}, ${bytes(sum(rows, (row) => row.bytes))} read and written`;
+  const table = textTable(
+    [
+      ['kernel', '×', 'anchor', 'shape', 'FLOPs', 'bytes', 'FLOPs/byte', 'fused ops'],
+      ...groups.map(({ path, rows: members }) => {
+        const [flops, traffic] = [sum(members, (row) => row.flops), sum(members, (row) => row.bytes)];
+        const first = members[0]!;
+        return [
+          path,
+          String(members.length),
+          first.anchor,
+          first.shape,
+          flops === 0 ? '-' : si(flops, ''),
+          bytes(traffic),
+          flops === 0 ? '-' : (flops / traffic).toFixed(0),
+          fusedOps(first.ops, 90),
+        ];
+      }),
+    ],
+    new Set([1, 4, 5, 6]),
+  );
+  const total =
+    `${rows.length} kernels, ${new Set(rows.map(({ signature }) => signature)).size} different; at ${count(tokens)} tokens with ${count(scored)} scored rows: ` +
+    `${si(
+      sum(rows, (row) => row.flops),
+      'FLOP',
+    )}, ${bytes(sum(rows, (row) => row.bytes))} read and written`;
   return `${[...table, '', total].join('\n')}\n`;
 }
 
@@ -52,38 +69,55 @@ function describeResources({ launch, resources, note }: KernelSource): string[] 
   const shape = ` * blocks of ${launch.threads} threads${launch.cluster > 1 ? ` in clusters of ${launch.cluster}` : ''}, ${bytes(launch.sharedBytes)} of shared memory`;
   if (resources === undefined) return [shape, ...(note === undefined ? [] : [` * not compiled: ${note}`])];
   const { registers, spillStoreBytes, spillLoadBytes } = resources;
-  return [`${shape}, ${registers} registers a thread, ${spillStoreBytes + spillLoadBytes === 0 ? 'no spills' : `spills: ${spillStoreBytes} bytes stored, ${spillLoadBytes} loaded`}`];
+  return [
+    `${shape}, ${registers} registers a thread, ${spillStoreBytes + spillLoadBytes === 0 ? 'no spills' : `spills: ${spillStoreBytes} bytes stored, ${spillLoadBytes} loaded`}`,
+  ];
 }
 
 export function describeSchedule(schedule: Schedule): string {
   if (!('isa' in schedule)) return describeCudaSchedule(schedule);
   switch (schedule.kind) {
-    case 'gemm': return `${schedule.isa}, tile ${schedule.mr}×${schedule.nr}, k ${schedule.kc}, item ${schedule.mb}×${schedule.nb}`;
-    case 'attention': return `${schedule.isa}, ${schedule.queries} queries × ${schedule.keys} keys`;
-    case 'loop': return `${schedule.isa}, ${schedule.rows} rows`;
-    default: return schedule satisfies never;
+    case 'gemm':
+      return `${schedule.isa}, tile ${schedule.mr}×${schedule.nr}, k ${schedule.kc}, item ${schedule.mb}×${schedule.nb}`;
+    case 'attention':
+      return `${schedule.isa}, ${schedule.queries} queries × ${schedule.keys} keys`;
+    case 'loop':
+      return `${schedule.isa}, ${schedule.rows} rows`;
+    default:
+      return schedule satisfies never;
   }
 }
 
 function describeCudaSchedule(schedule: CudaSchedule): string {
   switch (schedule.kind) {
     case 'gemm': {
-      const more = schedule.skeleton === 'wgmma' ? `, ${schedule.mode}${schedule.cluster > 1 ? `, clusters of ${schedule.cluster}` : ''}, raster ${schedule.raster}` : '';
+      const more =
+        schedule.skeleton === 'wgmma'
+          ? `, ${schedule.mode}${schedule.cluster > 1 ? `, clusters of ${schedule.cluster}` : ''}, raster ${schedule.raster}`
+          : '';
       return `${schedule.skeleton}, tile ${schedule.tm}×${schedule.tn}${schedule.lastTn === undefined ? '' : ` (last wave ×${schedule.lastTn})`}×${schedule.tk}, ${schedule.stages} stages${more}`;
     }
-    case 'attention': return `${schedule.skeleton}, ${schedule.queries} queries × ${schedule.keys} keys`;
-    case 'loop': return `blocks of ${schedule.threads} threads`;
-    default: return schedule satisfies never;
+    case 'attention':
+      return `${schedule.skeleton}, ${schedule.queries} queries × ${schedule.keys} keys`;
+    case 'loop':
+      return `blocks of ${schedule.threads} threads`;
+    default:
+      return schedule satisfies never;
   }
 }
 
 /** Launches in order, kernels of one text once, with the schedule of each bucket. */
 export function describePlan(plan: Plan<Schedule>, rows: readonly KernelRow[]): string {
   const groups = groupKernels(rows);
-  const launches = textTable(groups.map(({ path, rows: members }) => [`×${members.length}`, members[0]!.signature, path]));
+  const launches = textTable(
+    groups.map(({ path, rows: members }) => [`×${members.length}`, members[0]!.signature, path]),
+  );
   const blocks = groups.map(({ path, rows: members }) => {
     const { signature } = members[0]!;
-    const perBucket = plan.buckets.map((bucket, i) => ({ tokens: bucket.tokens, text: describeSchedule(plan.schedules[i]![signature]!) }));
+    const perBucket = plan.buckets.map((bucket, i) => ({
+      tokens: bucket.tokens,
+      text: describeSchedule(plan.schedules[i]![signature]!),
+    }));
     const lines: string[] = [];
     for (let i = 0; i < perBucket.length;) {
       let end = i;
@@ -95,8 +129,11 @@ export function describePlan(plan: Plan<Schedule>, rows: readonly KernelRow[]): 
     return [path, ...lines];
   });
   return `${[
-    `${plan.launches.length} launches a micro-batch:`, ...launches, '',
-    `Schedules by bucket (tokens of a micro-batch: ${plan.buckets.map(({ tokens }) => tokens).join(', ')}):`, ...blocks.flat(),
+    `${plan.launches.length} launches a micro-batch:`,
+    ...launches,
+    '',
+    `Schedules by bucket (tokens of a micro-batch: ${plan.buckets.map(({ tokens }) => tokens).join(', ')}):`,
+    ...blocks.flat(),
   ].join('\n')}\n`;
 }
 
@@ -112,55 +149,108 @@ function bar(slot: ArenaSlot, launches: number): string {
 }
 
 export function describeMemory(report: MemoryReport, width: number): string {
-  const named = ({ buffers }: ArenaSlot): string => (buffers.length === 1 ? buffers[0]! : `${buffers[0]!} and ${buffers.length - 1} more`);
-  const table = textTable([
-    ['offset', 'size', `alive, first launch to last (${report.launches})`, 'buffers'],
-    ...report.slots.map((slot) => [bytes(slot.offset), bytes(slot.sizeBytes), bar(slot, report.launches), named(slot)]),
-  ], new Set([0, 1])).map((line) => cut(line, width));
+  const named = ({ buffers }: ArenaSlot): string =>
+    buffers.length === 1 ? buffers[0]! : `${buffers[0]!} and ${buffers.length - 1} more`;
+  const table = textTable(
+    [
+      ['offset', 'size', `alive, first launch to last (${report.launches})`, 'buffers'],
+      ...report.slots.map((slot) => [
+        bytes(slot.offset),
+        bytes(slot.sizeBytes),
+        bar(slot, report.launches),
+        named(slot),
+      ]),
+    ],
+    new Set([0, 1]),
+  ).map((line) => cut(line, width));
   const saved = report.arenaBytes === 0 ? 1 : report.withoutReuseBytes / report.arenaBytes;
-  const weights = report.weights === undefined ? ['weights: unknown without the checkpoint'] : [
-    `weights: ${bytes(report.weights.packedBytes)} packed for the kernels, ${bytes(report.weights.mappedBytes)} read where they lie in the checkpoint`,
-  ];
+  const weights =
+    report.weights === undefined
+      ? ['weights: unknown without the checkpoint']
+      : [
+          `weights: ${bytes(report.weights.packedBytes)} packed for the kernels, ${bytes(report.weights.mappedBytes)} read where they lie in the checkpoint`,
+        ];
   return `${[
     `arena: ${bytes(report.arenaBytes)} for micro-batches of up to ${count(report.capacityTokens)} tokens; side by side the buffers would take ${bytes(report.withoutReuseBytes)} (${saved.toFixed(1)}×)`,
-    ...weights, '', ...table,
+    ...weights,
+    '',
+    ...table,
   ].join('\n')}\n`;
 }
 
 export const describeStages = (stages: readonly Stage[]): string[] =>
-  textTable(stages.map(({ name, graph, changed, reason }, i) => [String(i), name, `${graph.nodes.length} ops`, changed ? '' : 'no change', reason]), new Set([0, 2]));
+  textTable(
+    stages.map(({ name, graph, changed, reason }, i) => [
+      String(i),
+      name,
+      `${graph.nodes.length} ops`,
+      changed ? '' : 'no change',
+      reason,
+    ]),
+    new Set([0, 2]),
+  );
 
 /** One screen. */
-export function describeSummary(inspection: Inspection, rows: readonly KernelRow[], memory: MemoryReport, invocation: string): string {
+export function describeSummary(
+  inspection: Inspection,
+  rows: readonly KernelRow[],
+  memory: MemoryReport,
+  invocation: string,
+): string {
   const { request, config, checkpoint, plan, isa, arithmetic, stages, notes } = inspection;
   const layers = config?.layers;
   const perLayer = rows.filter(({ path }) => path.startsWith('layers.0.')).length;
-  const kind = inspection.isArtifact ? `artifact, ${inspection.isTuned ? 'tuned' : 'not tuned'}` : request.init.kind === 'random' ? 'made-up weights' : 'checkpoint';
-  const shape = config === undefined ? [] : [
-    ['shape', `hidden ${config.hiddenSize}, feed-forward ${config.intermediateSize}, ${config.layers} layers, ${config.heads} heads of ${config.headDim}, ${config.kvHeads} key/value heads`],
-    ['', `vocabulary ${count(config.vocabSize)}${config.tieWordEmbeddings ? ' (head tied to it)' : ''}, context ${count(config.maxPositions)}, stored as ${config.dtype}`],
-  ];
-  const weights = memory.weights === undefined ? 'unknown without the checkpoint' : `${bytes(memory.weights.packedBytes)} packed, ${bytes(memory.weights.mappedBytes)} mapped`;
+  const kind = inspection.isArtifact
+    ? `artifact, ${inspection.isTuned ? 'tuned' : 'not tuned'}`
+    : request.init.kind === 'random'
+      ? 'made-up weights'
+      : 'checkpoint';
+  const shape =
+    config === undefined
+      ? []
+      : [
+          [
+            'shape',
+            `hidden ${config.hiddenSize}, feed-forward ${config.intermediateSize}, ${config.layers} layers, ${config.heads} heads of ${config.headDim}, ${config.kvHeads} key/value heads`,
+          ],
+          [
+            '',
+            `vocabulary ${count(config.vocabSize)}${config.tieWordEmbeddings ? ' (head tied to it)' : ''}, context ${count(config.maxPositions)}, stored as ${config.dtype}`,
+          ],
+        ];
+  const weights =
+    memory.weights === undefined
+      ? 'unknown without the checkpoint'
+      : `${bytes(memory.weights.packedBytes)} packed, ${bytes(memory.weights.mappedBytes)} mapped`;
   const table = textTable([
     ['model', `${request.model} (${kind})`],
     ...(checkpoint === undefined ? [] : [['parameters', count(parameterCount(checkpoint))]]),
     ...shape,
     ['target', `${inspection.model.target === 'cpu' ? 'cpu, ' : ''}${isa}, ${arithmetic} inputs, f32 accumulation`],
-    ['kernels', `${rows.length}${layers === undefined ? '' : `: ${perLayer} a layer, ${rows.length - rows.filter(({ path }) => path.startsWith('layers.')).length} besides`}; ${new Set(rows.map(({ signature }) => signature)).size} different texts`],
+    [
+      'kernels',
+      `${rows.length}${layers === undefined ? '' : `: ${perLayer} a layer, ${rows.length - rows.filter(({ path }) => path.startsWith('layers.')).length} besides`}; ${new Set(rows.map(({ signature }) => signature)).size} different texts`,
+    ],
     ['arena', `${bytes(memory.arenaBytes)} for micro-batches of up to ${count(plan.capacity.tokens)} tokens`],
     ['weights', weights],
     ['buckets', plan.buckets.map(({ tokens }) => tokens).join(', ')],
-    ['passes', `${stages.length} stages, from ${count(stages[0]?.graph.nodes.length ?? 0)} ops to ${count(stages.at(-1)?.graph.nodes.length ?? 0)}`],
+    [
+      'passes',
+      `${stages.length} stages, from ${count(stages[0]?.graph.nodes.length ?? 0)} ops to ${count(stages.at(-1)?.graph.nodes.length ?? 0)}`,
+    ],
   ]);
   const example = rows.find(({ anchor }) => anchor === 'gemm') ?? rows[0];
   const command = `${invocation} inspect ${quoteForShell(request.model)}${request.init.kind === 'random' && !inspection.isArtifact ? ` --init random:${request.init.seed}` : ''}`;
-  const more = ['More:', ...textTable([
-    [`  ${command} --passes`, 'the passes, in order, with reasons'],
-    [`  ${command} --pass recogniseAttention`, 'the graph after one of them'],
-    [`  ${command} --kernels`, 'what was fused, and what it costs'],
-    [`  ${command} --kernel ${example?.path ?? 'NAME'}`, 'generated source'],
-    [`  ${command} --plan`, 'launches and schedules'],
-    [`  ${command} --memory`, 'the arena over time'],
-  ])];
+  const more = [
+    'More:',
+    ...textTable([
+      [`  ${command} --passes`, 'the passes, in order, with reasons'],
+      [`  ${command} --pass recogniseAttention`, 'the graph after one of them'],
+      [`  ${command} --kernels`, 'what was fused, and what it costs'],
+      [`  ${command} --kernel ${example?.path ?? 'NAME'}`, 'generated source'],
+      [`  ${command} --plan`, 'launches and schedules'],
+      [`  ${command} --memory`, 'the arena over time'],
+    ]),
+  ];
   return `${[...table, ...notes.map((note) => `note: ${note}`), '', ...more].join('\n')}\n`;
 }

@@ -6,60 +6,120 @@ import { placeAnywhere } from '../driver/devices/placement.js';
 import { isArtifact } from '../driver/names.js';
 import { UserError } from '../errors.js';
 import { printPlacement } from '../passes/placeStages.js';
-import { describeKernels, describeMemory, describePlan, describeSource, describeStages, describeSummary } from './inspectText.js';
-import { INSPECT_MASKS, isSet, modelFlags, parallelism, refuseCompileFlags, text, wholeNumber, type Flags } from './options.js';
+import {
+  describeKernels,
+  describeMemory,
+  describePlan,
+  describeSource,
+  describeStages,
+  describeSummary,
+} from './inspectText.js';
+import {
+  INSPECT_MASKS,
+  isSet,
+  modelFlags,
+  parallelism,
+  refuseCompileFlags,
+  text,
+  wholeNumber,
+  type Flags,
+} from './options.js';
 import { printJson, type Context } from './work.js';
 
 const VIEWS = ['passes', 'pass', 'kernels', 'kernel', 'plan', 'memory', 'parallel'] as const;
 /** What a view needs beside its name. */
-const NEEDS: Readonly<Partial<Record<(typeof VIEWS)[number], string>>> = { pass: ' NAME', kernel: ' NAME', parallel: ' pp=2' };
+const NEEDS: Readonly<Partial<Record<(typeof VIEWS)[number], string>>> = {
+  pass: ' NAME',
+  kernel: ' NAME',
+  parallel: ' pp=2',
+};
 
 /** Compiles the model, or reads the artifact, and prints the view that the flags ask for. */
 export async function inspect(context: Context, model: string, flags: Flags): Promise<void> {
   const { io, commands } = context;
   const views = VIEWS.filter((view) => flags[view] !== undefined);
-  if (views.length > 1) throw new UserError(`${views.map((view) => `--${view}`).join(' and ')}: one at a time`, `for example: tilewright inspect ${model} --${views[0]!}${NEEDS[views[0]!] ?? ''}`);
+  if (views.length > 1)
+    throw new UserError(
+      `${views.map((view) => `--${view}`).join(' and ')}: one at a time`,
+      `for example: tilewright inspect ${model} --${views[0]!}${NEEDS[views[0]!] ?? ''}`,
+    );
   const wanted = modelFlags(flags, INSPECT_MASKS);
   if (isArtifact(model)) refuseCompileFlags(flags, model);
   const { dump: _, ...request } = { model, ...wanted };
   const inspection = await commands.inspect(request);
   const { plan } = inspection;
   const given = text(flags, 'tokens');
-  const tokens = given === undefined ? plan.capacity.tokens : wholeNumber('--tokens', given, 1, plan.capacity.tokens, '256');
+  const tokens =
+    given === undefined ? plan.capacity.tokens : wholeNumber('--tokens', given, 1, plan.capacity.tokens, '256');
   const [data, words] = await view(inspection, views[0], flags, tokens, io.stdout.columns ?? 200, io.invocation);
   if (isSet(flags, 'json')) printJson(io, data());
   else io.stdout.write(words());
 }
 
 /** The view as data and as text, each made when asked for. */
-async function view(inspection: Inspection, name: (typeof VIEWS)[number] | undefined, flags: Flags, tokens: number, width: number, invocation: string): Promise<readonly [() => unknown, () => string]> {
+async function view(
+  inspection: Inspection,
+  name: (typeof VIEWS)[number] | undefined,
+  flags: Flags,
+  tokens: number,
+  width: number,
+  invocation: string,
+): Promise<readonly [() => unknown, () => string]> {
   const { plan, stages } = inspection;
   const size = typicalSize(tokens);
   const rows = () => kernelRows(plan, size);
   const memory = () => memoryReport(plan, inspection.checkpoint);
   switch (name) {
     case 'passes':
-      return [() => stages.map(({ name: pass, graph, changed, reason }) => ({ name: pass, ops: graph.nodes.length, changed, reason })), () => `${describeStages(stages).join('\n')}\n`];
+      return [
+        () =>
+          stages.map(({ name: pass, graph, changed, reason }) => ({
+            name: pass,
+            ops: graph.nodes.length,
+            changed,
+            reason,
+          })),
+        () => `${describeStages(stages).join('\n')}\n`,
+      ];
     case 'pass': {
       const stage = findStage(inspection, text(flags, 'pass') ?? '');
       return [() => ({ name: stage.name, reason: stage.reason, graph: stageText(stage) }), () => stageText(stage)];
     }
-    case 'kernels': return [() => ({ size, kernels: rows() }), () => describeKernels(rows(), size.T, size.R)];
+    case 'kernels':
+      return [() => ({ size, kernels: rows() }), () => describeKernels(rows(), size.T, size.R)];
     case 'kernel': {
       const source = await kernelSource(inspection.model, text(flags, 'kernel') ?? '', tokens);
       return [() => source, () => describeSource(source)];
     }
     case 'plan':
-      return [() => ({ launches: plan.launches, buckets: plan.buckets, schedules: plan.schedules, bucketOfTokens: bucketFor(plan, tokens).index }), () => describePlan(plan, rows())];
-    case 'memory': return [memory, () => describeMemory(memory(), width)];
+      return [
+        () => ({
+          launches: plan.launches,
+          buckets: plan.buckets,
+          schedules: plan.schedules,
+          bucketOfTokens: bucketFor(plan, tokens).index,
+        }),
+        () => describePlan(plan, rows()),
+      ];
+    case 'memory':
+      return [memory, () => describeMemory(memory(), width)];
     case 'parallel': {
       const wanted = parallelism(text(flags, 'parallel') ?? '');
-      if (wanted === 'auto') throw new UserError('--parallel auto is what run decides by the devices that it finds', 'say how many: --parallel pp=4');
+      if (wanted === 'auto')
+        throw new UserError(
+          '--parallel auto is what run decides by the devices that it finds',
+          'say how many: --parallel pp=4',
+        );
       const placed = placeAnywhere(inspection.model, wanted);
       return [() => placed, () => `${printPlacement(placed, plan).join('\n')}\n`];
     }
-    case undefined: return [() => summary(inspection, rows().length), () => describeSummary(inspection, rows(), memory(), invocation)];
-    default: return name satisfies never;
+    case undefined:
+      return [
+        () => summary(inspection, rows().length),
+        () => describeSummary(inspection, rows(), memory(), invocation),
+      ];
+    default:
+      return name satisfies never;
   }
 }
 
@@ -67,9 +127,20 @@ function summary(inspection: Inspection, kernels: number): unknown {
   const { plan, checkpoint, config, isa, arithmetic, stages, notes } = inspection;
   const { weights, arenaBytes } = memoryReport(plan, checkpoint);
   return {
-    model: inspection.request.model, isArtifact: inspection.isArtifact, isTuned: inspection.isTuned, config, isa, arithmetic,
-    parameters: checkpoint === undefined ? undefined : parameterCount(checkpoint), kernels,
-    distinctKernels: new Set(plan.launches.map(({ signature }) => signature)).size, arenaBytes, weights,
-    capacity: plan.capacity, buckets: plan.buckets, passes: stages.map(({ name }) => name), notes,
+    model: inspection.request.model,
+    isArtifact: inspection.isArtifact,
+    isTuned: inspection.isTuned,
+    config,
+    isa,
+    arithmetic,
+    parameters: checkpoint === undefined ? undefined : parameterCount(checkpoint),
+    kernels,
+    distinctKernels: new Set(plan.launches.map(({ signature }) => signature)).size,
+    arenaBytes,
+    weights,
+    capacity: plan.capacity,
+    buckets: plan.buckets,
+    passes: stages.map(({ name }) => name),
+    notes,
   };
 }

@@ -4,7 +4,11 @@ import { basename, dirname, join, relative } from 'node:path';
 import { readSettings } from '../settings.js';
 
 /** A stream that may be a terminal. */
-export type Output = NodeJS.WritableStream & { readonly isTTY?: boolean; readonly columns?: number; readonly rows?: number };
+export type Output = NodeJS.WritableStream & {
+  readonly isTTY?: boolean;
+  readonly columns?: number;
+  readonly rows?: number;
+};
 
 export const STOP_SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 export type StopSignal = (typeof STOP_SIGNALS)[number];
@@ -26,7 +30,9 @@ export interface Io {
   die(signal: StopSignal): void;
 }
 
-/** `script` is argv[1]: the installed command by name, a local installation through npx, otherwise node and the file. */
+/**
+ * `script` is argv[1]: the installed command by name, a local installation through npx, otherwise node and the file.
+ */
 export function invocationOf(script: string | undefined, folder: string): string {
   if (script === undefined) return 'tilewright';
   if (basename(script) === 'tilewright') {
@@ -43,7 +49,8 @@ export function invocationOf(script: string | undefined, folder: string): string
 }
 
 /** The argument as a POSIX shell reads it back. */
-export const quoteForShell = (text: string): string => (/^[\w./:=@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+export const quoteForShell = (text: string): string =>
+  /^[\w./:=@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 
 /** A reader that goes away (`| head`) is no error: what it does not want is dropped, and the work goes on. */
 function ignoreClosedPipe(stream: NodeJS.WriteStream): void {

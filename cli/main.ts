@@ -7,5 +7,12 @@ import { createCli } from './program.js';
 const io = processIo();
 const status = await createCli(ALL_COMMANDS, io).run(process.argv.slice(2));
 // Native threads and workers must not keep a finished process; what was written must still get out.
-await Promise.all([io.stdout, io.stderr].map((stream) => new Promise((resolve) => { stream.write('', resolve); })));
+await Promise.all(
+  [io.stdout, io.stderr].map(
+    (stream) =>
+      new Promise((resolve) => {
+        stream.write('', resolve);
+      }),
+  ),
+);
 process.exit(status);

@@ -11,15 +11,23 @@ import { choice, isSet, required, text, type Flags } from './options.js';
 import { printJson, type Context } from './work.js';
 
 export function addMerge(program: Command, context: Context): void {
-  const command = program.command('merge')
+  const command = program
+    .command('merge')
     .summary('results of shards → results of one run')
-    .description('Joins what runs with --shard wrote into the results that one run over all questions would have written: samples the same '
-      + 'to the byte, figures the same but for times.')
-    .argument('<folders...>', 'folders that the shards had with --out; or of one model in them, or single shards\' (shard-3-of-8)')
+    .description(
+      'Joins what runs with --shard wrote into the results that one run over all questions would have written: samples the same ' +
+        'to the byte, figures the same but for times.',
+    )
+    .argument(
+      '<folders...>',
+      "folders that the shards had with --out; or of one model in them, or single shards' (shard-3-of-8)",
+    )
     .option('--out <dir>', 'folder for results_*.json and samples_*.jsonl')
     .option('--task <name>', 'which task, where the shards scored several')
     .option('--json', 'print the results as JSON and nothing else')
-    .action(async (folders: string[], _options: unknown, self: Command) => { await merge(context, folders, self.opts<Flags>()); });
+    .action(async (folders: string[], _options: unknown, self: Command) => {
+      await merge(context, folders, self.opts<Flags>());
+    });
   addSections(command, {
     'What is refused': [
       'a shard or a question that is missing or there twice; shards of different artifacts,',
@@ -27,7 +35,7 @@ export function addMerge(program: Command, context: Context): void {
       'samples that are not those their results were made of. The error names the command to type.',
       'Shards that are still running have no results yet: wait for them.',
     ],
-    'Times': ['seconds are the slowest shard\'s, as if all had run at the same time; counts are sums.'],
+    Times: ["seconds are the slowest shard's, as if all had run at the same time; counts are sums."],
     Examples: [
       'tilewright run llama.tw --task hellaswag --data hellaswag_val.jsonl.gz --out shards --shard 1/2',
       'tilewright run llama.tw --task hellaswag --data hellaswag_val.jsonl.gz --out shards --shard 2/2',
@@ -43,9 +51,28 @@ async function merge(context: Context, folders: readonly string[], flags: Flags)
   const { io, commands } = context;
   const output = required(flags, 'out', '--out', 'tilewright merge shards --out results');
   const task = text(flags, 'task');
-  if (isArtifact(output)) throw new UserError(`--out ${output}: the results would go into an artifact, and be lost when it is compiled again`, 'give another folder, for example: --out results');
-  const request: MergeRequest = { folders, output, ...(task === undefined ? {} : { task: choice('--task', task, TASKS.map(({ name }) => name)) }) };
+  if (isArtifact(output))
+    throw new UserError(
+      `--out ${output}: the results would go into an artifact, and be lost when it is compiled again`,
+      'give another folder, for example: --out results',
+    );
+  const request: MergeRequest = {
+    folders,
+    output,
+    ...(task === undefined
+      ? {}
+      : {
+          task: choice(
+            '--task',
+            task,
+            TASKS.map(({ name }) => name),
+          ),
+        }),
+  };
   const { results, resultsPath, samplesPath, shards, questions } = await commands.merge(request);
   if (isSet(flags, 'json')) printJson(io, results);
-  else io.stdout.write(`${formatTable(results)}\n${count(questions)} questions of ${shards} ${shards === 1 ? 'shard' : 'shards'}\nresults: ${resultsPath}\nsamples: ${samplesPath}\n`);
+  else
+    io.stdout.write(
+      `${formatTable(results)}\n${count(questions)} questions of ${shards} ${shards === 1 ? 'shard' : 'shards'}\nresults: ${resultsPath}\nsamples: ${samplesPath}\n`,
+    );
 }

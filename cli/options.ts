@@ -20,12 +20,15 @@ export const isSet = (flags: Flags, name: string): boolean => flags[name] === tr
 
 /** Edits (insert, delete, replace, swap neighbours) that lead from `a` to `b`. */
 function distance(a: string, b: string): number {
-  const rows = Array.from({ length: a.length + 1 }, (_, i) => Array.from({ length: b.length + 1 }, (_, j) => (i === 0 ? j : j === 0 ? i : 0)));
+  const rows = Array.from({ length: a.length + 1 }, (_, i) =>
+    Array.from({ length: b.length + 1 }, (_, j) => (i === 0 ? j : j === 0 ? i : 0)),
+  );
   for (let i = 1; i <= a.length; i++) {
     for (let j = 1; j <= b.length; j++) {
       const replaced = rows[i - 1]![j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1);
       let best = Math.min(replaced, rows[i - 1]![j]! + 1, rows[i]![j - 1]! + 1);
-      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) best = Math.min(best, rows[i - 2]![j - 2]! + 1);
+      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1])
+        best = Math.min(best, rows[i - 2]![j - 2]! + 1);
       rows[i]![j] = best;
     }
   }
@@ -35,7 +38,9 @@ function distance(a: string, b: string): number {
 /** The known word that `given` most likely means; none where all are far off. */
 export function nearest(given: string, known: readonly string[]): string | undefined {
   if (given.length > 100) return undefined;
-  const ranked = known.map((word) => ({ word, edits: distance(given.toLowerCase(), word.toLowerCase()) })).sort((a, b) => a.edits - b.edits);
+  const ranked = known
+    .map((word) => ({ word, edits: distance(given.toLowerCase(), word.toLowerCase()) }))
+    .sort((a, b) => a.edits - b.edits);
   const [best] = ranked;
   return best !== undefined && best.edits <= Math.max(1, Math.floor(best.word.length * 0.4)) ? best.word : undefined;
 }
@@ -44,14 +49,20 @@ export function choice<T extends string>(flag: string, given: string, known: rea
   const found = known.find((word) => word === given);
   if (found !== undefined) return found;
   const meant = nearest(given, known);
-  throw new UserError(`${flag} ${given}: expected ${known.slice(0, -1).join(', ')}${known.length > 1 ? ' or ' : ''}${known.at(-1)!}`,
-    meant === undefined ? `for example: ${flag} ${known[0]!}` : `did you mean ${flag} ${meant}?`);
+  throw new UserError(
+    `${flag} ${given}: expected ${known.slice(0, -1).join(', ')}${known.length > 1 ? ' or ' : ''}${known.at(-1)!}`,
+    meant === undefined ? `for example: ${flag} ${known[0]!}` : `did you mean ${flag} ${meant}?`,
+  );
 }
 
 /** A whole number from `min` to `max`. */
 export function wholeNumber(flag: string, given: string, min: number, max: number, example: string): number {
   const value = /^\d{1,15}$/.test(given) ? Number(given) : NaN;
-  if (!(value >= min && value <= max)) throw new UserError(`${flag} ${given}: expected a whole number from ${min} to ${max}`, `for example: ${flag} ${example}`);
+  if (!(value >= min && value <= max))
+    throw new UserError(
+      `${flag} ${given}: expected a whole number from ${min} to ${max}`,
+      `for example: ${flag} ${example}`,
+    );
   return value;
 }
 
@@ -62,9 +73,15 @@ const isUnit = (unit: string): unit is keyof typeof SECONDS => unit in SECONDS;
 export function seconds(flag: string, given: string): number {
   const parts = [...given.matchAll(/(\d+(?:\.\d+)?)([a-z]+)/g)];
   const isWhole = parts.length > 0 && parts.map(([part]) => part).join('') === given;
-  const total = parts.reduce((sum, [, value = '', unit = '']) => sum + Number(value) * (isUnit(unit) ? SECONDS[unit] : NaN), 0);
+  const total = parts.reduce(
+    (sum, [, value = '', unit = '']) => sum + Number(value) * (isUnit(unit) ? SECONDS[unit] : NaN),
+    0,
+  );
   if (!isWhole || !(total > 0) || total > 30 * 24 * 3600) {
-    throw new UserError(`${flag} ${given}: expected a time with a unit, at most 30 days`, `for example: ${flag} 30s, ${flag} 5m, ${flag} 1h30m`);
+    throw new UserError(
+      `${flag} ${given}: expected a time with a unit, at most 30 days`,
+      `for example: ${flag} 30s, ${flag} 5m, ${flag} 1h30m`,
+    );
   }
   return total;
 }
@@ -87,7 +104,11 @@ export function parallelism(given: string): 'auto' | Parallelism {
   const [a, b] = [Number(first), Number(second ?? '1')];
   const asked = kind === 'pp' ? { replicas: 1, stages: a } : { replicas: a, stages: b };
   const devices = asked.replicas * asked.stages;
-  if (!isSound || !(devices >= 1 && devices <= MAX_DEVICES)) throw new UserError(`--parallel ${given}: expected auto, dp=N, pp=N or dpxpp=AxB, of at most ${MAX_DEVICES} devices`, 'for example: --parallel dp=4, --parallel pp=4, --parallel dpxpp=2x2');
+  if (!isSound || !(devices >= 1 && devices <= MAX_DEVICES))
+    throw new UserError(
+      `--parallel ${given}: expected auto, dp=N, pp=N or dpxpp=AxB, of at most ${MAX_DEVICES} devices`,
+      'for example: --parallel dp=4, --parallel pp=4, --parallel dpxpp=2x2',
+    );
   return asked;
 }
 
@@ -99,10 +120,14 @@ export interface DeviceFlags {
 /** How many devices, and how the model lies on them. */
 export function deviceFlags(flags: Flags): DeviceFlags {
   const [count, how] = [text(flags, 'devices'), text(flags, 'parallel')];
-  const devices = count === undefined ? undefined : count === 'all' ? 'all' : wholeNumber('--devices', count, 1, MAX_DEVICES, '4');
+  const devices =
+    count === undefined ? undefined : count === 'all' ? 'all' : wholeNumber('--devices', count, 1, MAX_DEVICES, '4');
   const parallel = how === undefined ? undefined : parallelism(how);
   if (typeof devices === 'number' && typeof parallel === 'object' && parallel.replicas * parallel.stages !== devices) {
-    throw new UserError(`--parallel ${how!} is for ${parallel.replicas * parallel.stages} devices, --devices says ${devices}`, 'leave one of the two out');
+    throw new UserError(
+      `--parallel ${how!} is for ${parallel.replicas * parallel.stages} devices, --devices says ${devices}`,
+      'leave one of the two out',
+    );
   }
   return { ...(devices === undefined ? {} : { devices }), ...(parallel === undefined ? {} : { parallel }) };
 }
@@ -123,7 +148,15 @@ export interface ModelFlags {
 
 /** The flags that say how a model is compiled; `masks` are those that make sense to the command. */
 export function modelFlags(flags: Flags, masks: readonly MaskKind[] = RUN_MASKS): ModelFlags {
-  const [init, precision, target, isa, mask, maxTokens, dump] = ['init', 'precision', 'target', 'isa', 'mask', 'maxTokens', 'dump'].map((name) => text(flags, name));
+  const [init, precision, target, isa, mask, maxTokens, dump] = [
+    'init',
+    'precision',
+    'target',
+    'isa',
+    'mask',
+    'maxTokens',
+    'dump',
+  ].map((name) => text(flags, name));
   return {
     init: init === undefined ? { kind: 'checkpoint' } : parseInit(init),
     precision: precision === undefined ? 'auto' : choice('--precision', precision, PRECISIONS),
@@ -136,15 +169,25 @@ export function modelFlags(flags: Flags, masks: readonly MaskKind[] = RUN_MASKS)
 }
 
 const FIXED_BY_ARTIFACT: Readonly<Record<string, string>> = {
-  init: '--init', precision: '--precision', target: '--target', isa: '--isa', mask: '--mask', maxTokens: '--max-tokens', dump: '--dump',
+  init: '--init',
+  precision: '--precision',
+  target: '--target',
+  isa: '--isa',
+  mask: '--mask',
+  maxTokens: '--max-tokens',
+  dump: '--dump',
 };
 
 /** An artifact was compiled with its own: asking for others would silently do nothing. */
 export function refuseCompileFlags(flags: Flags, artifact: string): void {
-  const given = Object.entries(FIXED_BY_ARTIFACT).filter(([name]) => text(flags, name) !== undefined).map(([, flag]) => flag);
+  const given = Object.entries(FIXED_BY_ARTIFACT)
+    .filter(([name]) => text(flags, name) !== undefined)
+    .map(([, flag]) => flag);
   if (given.length === 0) return;
-  throw new UserError(`${given.join(', ')}: ${artifact} is compiled already, and this was decided when it was`,
-    `leave ${given.length > 1 ? 'them' : 'it'} out, or compile again: tilewright compile <checkpoint> ${given.map((flag) => `${flag} …`).join(' ')} -o ${artifact}`);
+  throw new UserError(
+    `${given.join(', ')}: ${artifact} is compiled already, and this was decided when it was`,
+    `leave ${given.length > 1 ? 'them' : 'it'} out, or compile again: tilewright compile <checkpoint> ${given.map((flag) => `${flag} …`).join(' ')} -o ${artifact}`,
+  );
 }
 
 export const sharing = (flags: Flags): Sharing => choice('--sharing', text(flags, 'sharing') ?? 'tree', SHARING_MODES);

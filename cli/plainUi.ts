@@ -32,7 +32,8 @@ export class PlainUi implements LiveUi {
   }
 
   step(fraction: number, detail?: string): void {
-    if (this.#isDue(fraction)) this.#line(`${this.#phase}: ${percent(fraction, 0)}${detail === undefined ? '' : `, ${detail}`}`);
+    if (this.#isDue(fraction))
+      this.#line(`${this.#phase}: ${percent(fraction, 0)}${detail === undefined ? '' : `, ${detail}`}`);
   }
 
   run(progress: RunProgress): void {
@@ -65,7 +66,8 @@ export class PlainUi implements LiveUi {
 
   #isDue(fraction: number): boolean {
     const passed = (this.#io.now() - this.#lastTime) / 1000;
-    if (passed < PACE.seconds || (fraction - this.#lastShare < PACE.share && passed < PACE.longestSeconds)) return false;
+    if (passed < PACE.seconds || (fraction - this.#lastShare < PACE.share && passed < PACE.longestSeconds))
+      return false;
     this.#lastTime = this.#io.now();
     this.#lastShare = fraction;
     return true;

@@ -25,7 +25,14 @@ export function createCli(commands: Commands, io: Io): Cli {
   return {
     async run(argv) {
       let status = 0;
-      const context: Context = { commands, io, argv, fail: () => { status = 1; } };
+      const context: Context = {
+        commands,
+        io,
+        argv,
+        fail: () => {
+          status = 1;
+        },
+      };
       const program = createProgram(context);
       try {
         refuseHelpOfNothing(program, argv);
@@ -42,15 +49,21 @@ export function createCli(commands: Commands, io: Io): Cli {
 function createProgram(context: Context): Command {
   const { io } = context;
   const program = new Command('tilewright')
-    .description('Compiles LLaMA-family checkpoints to fused, tuned kernels for this machine and scores multiple-choice '
-      + 'benchmarks with them. Tokens that the choices of a question have in common are computed once.')
+    .description(
+      'Compiles LLaMA-family checkpoints to fused, tuned kernels for this machine and scores multiple-choice ' +
+        'benchmarks with them. Tokens that the choices of a question have in common are computed once.',
+    )
     .version(VERSION, '-V, --version', 'print the version')
     .helpOption('-h, --help', 'print help; every command has its own')
     .helpCommand('help [command]', 'print help of a command')
     .exitOverride()
     .configureOutput({
-      writeOut: (text) => { io.stdout.write(text); },
-      writeErr: (text) => { io.stderr.write(text); },
+      writeOut: (text) => {
+        io.stdout.write(text);
+      },
+      writeErr: (text) => {
+        io.stderr.write(text);
+      },
       outputError: () => undefined, // report() prints it
       getOutHelpWidth: () => Math.min(io.stdout.columns ?? 100, 120),
       getErrHelpWidth: () => Math.min(io.stderr.columns ?? 100, 120),
@@ -71,7 +84,7 @@ function createProgram(context: Context): Command {
       'run takes a checkpoint as well, and compiles it by itself.',
       'compile and run take --target cuda for the GPU of this machine; tune then tunes for it.',
     ],
-    'Environment': [
+    Environment: [
       'TILEWRIGHT_CACHE=DIR         compiled kernels and tuning trials (default: ~/.cache/tilewright)',
       'TILEWRIGHT_CACHE_LIMIT=2GiB  what the kernels there may take: unused longest goes first; none: no limit',
       'TILEWRIGHT_CC=FILE           C compiler of the CPU target (default: cc, gcc or clang)',
@@ -126,9 +139,11 @@ function usageError(error: CommanderError, argv: readonly string[]): UserError {
   const [first = '', ...rest] = error.message.replace(/^error: /, '').split('\n');
   const meant = /\(Did you mean (.*)\?\)/.exec(rest.join(' '))?.[1];
   const command = argv.find((argument) => !argument.startsWith('-'));
-  const help = error.code === 'commander.unknownCommand' || command === undefined ? 'tilewright --help' : `tilewright ${command} --help`;
+  const help =
+    error.code === 'commander.unknownCommand' || command === undefined
+      ? 'tilewright --help'
+      : `tilewright ${command} --help`;
   const example = error.code === 'commander.missingArgument' ? EXAMPLES[command ?? ''] : undefined;
   if (example !== undefined) return new UserError(first, `for example: ${example}\nsee ${help}`);
   return new UserError(first, meant === undefined ? `see ${help}` : `did you mean ${meant}? Otherwise see ${help}`);
 }
-

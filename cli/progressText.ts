@@ -7,7 +7,8 @@ export function describeRun(progress: RunProgress, isShort = false): string {
   const { questionsDone, questionsTotal, tokensPerSecond, accuracy, accuracyNorm, secondsLeft } = progress;
   const parts = [`${count(questionsDone)}/${count(questionsTotal)}${isShort ? '' : ' questions'}`];
   if (tokensPerSecond > 0) parts.push(`${count(tokensPerSecond)} tokens/s`);
-  if (accuracy !== undefined && accuracyNorm !== undefined) parts.push(`acc ${percent(accuracy)}, ${isShort ? 'norm' : 'acc_norm'} ${percent(accuracyNorm)}`);
+  if (accuracy !== undefined && accuracyNorm !== undefined)
+    parts.push(`acc ${percent(accuracy)}, ${isShort ? 'norm' : 'acc_norm'} ${percent(accuracyNorm)}`);
   if (secondsLeft !== undefined && questionsDone < questionsTotal) parts.push(`${clock(secondsLeft)} left`);
   return parts.join(' · ');
 }

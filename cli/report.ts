@@ -11,11 +11,16 @@ const indent = (text: string): string => text.trimEnd().replaceAll('\n', '\n  ')
 
 /** `error: …` and, where there is something to do, `hint: …`. */
 export function errorLines(error: unknown, isDebug: boolean): string {
-  if (error instanceof UserError) return printable(`error: ${indent(error.message)}\n${error.hint === undefined ? '' : `hint: ${indent(error.hint)}\n`}`);
+  if (error instanceof UserError)
+    return printable(
+      `error: ${indent(error.message)}\n${error.hint === undefined ? '' : `hint: ${indent(error.hint)}\n`}`,
+    );
   const { message, stack } = error instanceof Error ? error : { message: String(error), stack: undefined };
   const trace = isDebug && stack !== undefined ? `${stack}\n` : '';
   if (error instanceof Error && isSystemError(error)) return printable(`error: ${message}\n${trace}`);
-  const more = isDebug ? 'please report it with the lines below' : 'run it again with TILEWRIGHT_DEBUG=1 and report what it prints';
+  const more = isDebug
+    ? 'please report it with the lines below'
+    : 'run it again with TILEWRIGHT_DEBUG=1 and report what it prints';
   return printable(`error: unexpected: ${indent(message)}\nhint: this is a bug in tilewright; ${more}\n${trace}`);
 }
 

@@ -12,7 +12,18 @@ import { readSettings } from '../settings.js';
 import { count, duration, percent, si } from './format.js';
 import { quoteForShell } from './io.js';
 import { addModelFlags, addSections, CHECKPOINT_HELP, EXIT_STATUSES } from './help.js';
-import { choice, deviceFlags, isSet, modelFlags, refuseCompileFlags, required, sharing, text, threads, type Flags } from './options.js';
+import {
+  choice,
+  deviceFlags,
+  isSet,
+  modelFlags,
+  refuseCompileFlags,
+  required,
+  sharing,
+  text,
+  threads,
+  type Flags,
+} from './options.js';
 import { shard } from './shard.js';
 import { printJson, sameCommand, StoppedEarly, withUi, type Context } from './work.js';
 
@@ -22,10 +33,13 @@ const DATA = 'hellaswag_val.jsonl.gz';
 const EXAMPLE = 'tilewright run models/demo --task hellaswag --data examples/everyday.jsonl';
 
 export function addRun(program: Command, context: Context): void {
-  const command = program.command('run')
+  const command = program
+    .command('run')
     .summary('score a multiple-choice data set')
-    .description('Scores every choice of every question by its log-likelihood and prints accuracies. Tokens that choices have in common '
-      + 'are computed once. A checkpoint is compiled first (and cached); an artifact runs as it is.')
+    .description(
+      'Scores every choice of every question by its log-likelihood and prints accuracies. Tokens that choices have in common ' +
+        'are computed once. A checkpoint is compiled first (and cached); an artifact runs as it is.',
+    )
     .argument('<model>', 'checkpoint folder, or artifact folder written by tilewright compile')
     .option('--task <name>', `how to read the data: ${TASK_NAMES.join(', ')}`)
     .option('--data <file>', 'questions as JSON lines, plain or .gz')
@@ -40,13 +54,18 @@ export function addRun(program: Command, context: Context): void {
     .option('--parallel <how>', 'how the model lies on them: auto, dp=N, pp=N, dpxpp=AxB (see below; default: auto)');
   addModelFlags(command)
     .addOption(new Option('--mask <kind>').hideHelp())
-    .option('--trace <file>', 'write a timeline of what every device did, and of some micro-batches kernel by kernel; ui.perfetto.dev opens it')
+    .option(
+      '--trace <file>',
+      'write a timeline of what every device did, and of some micro-batches kernel by kernel; ui.perfetto.dev opens it',
+    )
     .option('--dump <dir>', 'write every stage of the compilation, numbered')
     .option('--json', 'print the results as JSON and nothing else')
-    .action(async (model: string, _options: unknown, self: Command) => { await run(context, model, self.opts<Flags>()); });
+    .action(async (model: string, _options: unknown, self: Command) => {
+      await run(context, model, self.opts<Flags>());
+    });
   addSections(command, {
     'About the input': CHECKPOINT_HELP,
-    'Sharing': [
+    Sharing: [
       'tree     every common beginning, also of different questions (fewest tokens)',
       'context  the context of a question once for all its choices',
       'none     every choice by itself (to compare with)',
@@ -54,7 +73,7 @@ export function addRun(program: Command, context: Context): void {
     ],
     'Shards, one run on many machines': [
       '--shard 3/8 scores the third of eight parts, of about equal work, into a folder of its own',
-      'in --out, which shards may share; tilewright merge makes one run\'s results of all. Without',
+      "in --out, which shards may share; tilewright merge makes one run's results of all. Without",
       'a value the part is a task of a Slurm array (SLURM_ARRAY_TASK_ID), a pod of a Kubernetes',
       'Indexed Job (JOB_COMPLETION_INDEX, with TILEWRIGHT_SHARDS for n), or a task of srun',
       '(SLURM_PROCID). Complete scripts: docs/scaling.md.',
@@ -82,20 +101,43 @@ export function addRun(program: Command, context: Context): void {
 /** Compiling again replaces an artifact's folder: results in it would go with it. */
 function refuseArtifactFolder(output: string, model: string): void {
   const folder = [output, modelFolder(output, modelName(model))].find(isArtifact);
-  if (folder !== undefined) throw new UserError(`--out ${output}: the results would go into the artifact ${folder}, and be lost when it is compiled again`, 'give another folder, for example: --out results');
+  if (folder !== undefined)
+    throw new UserError(
+      `--out ${output}: the results would go into the artifact ${folder}, and be lost when it is compiled again`,
+      'give another folder, for example: --out results',
+    );
 }
 
 /** Everything that can be refused without looking at a file is refused before one is opened. */
 function parse(context: Context, model: string, flags: Flags): Omit<RunRequest, 'signal'> {
   const task = choice('--task', required(flags, 'task', '--task', EXAMPLE), TASK_NAMES);
   const data = required(flags, 'data', '--data', EXAMPLE);
-  const [docs, limit, output, trace] = [text(flags, 'docs'), text(flags, 'limit'), text(flags, 'out'), text(flags, 'trace')];
+  const [docs, limit, output, trace] = [
+    text(flags, 'docs'),
+    text(flags, 'limit'),
+    text(flags, 'out'),
+    text(flags, 'trace'),
+  ];
   const resume = isSet(flags, 'resume');
-  if (resume && output === undefined) throw new UserError('--resume needs --out: the journal of the interrupted run is there', 'add --out with the folder of that run');
+  if (resume && output === undefined)
+    throw new UserError(
+      '--resume needs --out: the journal of the interrupted run is there',
+      'add --out with the folder of that run',
+    );
   const part = shard(flags, readSettings());
-  if (part !== undefined && output === undefined) throw new UserError('--shard needs --out: merge joins what the shards write there', 'add --out shards, the same for all');
+  if (part !== undefined && output === undefined)
+    throw new UserError(
+      '--shard needs --out: merge joins what the shards write there',
+      'add --out shards, the same for all',
+    );
   const request = {
-    model, task, data, resume, sharing: sharing(flags), ...modelFlags(flags), ...deviceFlags(flags),
+    model,
+    task,
+    data,
+    resume,
+    sharing: sharing(flags),
+    ...modelFlags(flags),
+    ...deviceFlags(flags),
     ...(docs === undefined ? {} : { docs: parseDocs(docs) }),
     ...(limit === undefined ? {} : { limit: parseLimit(limit) }),
     ...(output === undefined ? {} : { output }),
@@ -112,9 +154,12 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
   const request = parse(context, model, flags);
   const isJson = isSet(flags, 'json');
   const advice = (error: unknown): string => {
-    if (error instanceof StoppedEarly) return `no question was scored yet; the same command starts again:\n  ${sameCommand(context)}`;
-    if (request.output === undefined) return `nothing was kept, since there was no --out; give one to be able to go on next time:\n  ${sameCommand(context, ['--out', 'results'])}`;
-    const finished = error instanceof Interrupted ? `${count(error.questionsDone)} finished questions` : 'finished questions';
+    if (error instanceof StoppedEarly)
+      return `no question was scored yet; the same command starts again:\n  ${sameCommand(context)}`;
+    if (request.output === undefined)
+      return `nothing was kept, since there was no --out; give one to be able to go on next time:\n  ${sameCommand(context, ['--out', 'results'])}`;
+    const finished =
+      error instanceof Interrupted ? `${count(error.questionsDone)} finished questions` : 'finished questions';
     return `${finished} are in the journal; go on with\n  ${sameCommand(context, ['--resume'])}`;
   };
   const { value: result } = await withUi(context, { isJson, advice }, (ui, signal) => {
@@ -123,7 +168,10 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
   });
   if (isJson) printJson(io, result.results);
   else io.stdout.write(describe(result));
-  if (!isJson && request.shard !== undefined) io.stdout.write(`shard ${shardName(request.shard)}; when all are done: ${io.invocation} merge ${quoteForShell(request.output ?? '')} --out results\n`);
+  if (!isJson && request.shard !== undefined)
+    io.stdout.write(
+      `shard ${shardName(request.shard)}; when all are done: ${io.invocation} merge ${quoteForShell(request.output ?? '')} --out results\n`,
+    );
 }
 
 function describe(result: RunResult): string {
@@ -133,7 +181,8 @@ function describe(result: RunResult): string {
   return `${lines.join('\n')}\n`;
 }
 
-const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> => typeof value === 'object' && value !== null;
+const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null;
 
 /** The run in a few lines, from its throughput block. */
 function throughputLines(block: unknown): string[] {
@@ -142,12 +191,20 @@ function throughputLines(block: unknown): string[] {
     const value = block[name];
     return typeof value === 'number' ? value : NaN;
   };
-  const [questions, computed, without, load, score] = ['questions', 'tokensComputed', 'tokensWithoutSharing', 'loadSeconds', 'scoreSeconds'].map(read) as [number, number, number, number, number];
+  const [questions, computed, without, load, score] = [
+    'questions',
+    'tokensComputed',
+    'tokensWithoutSharing',
+    'loadSeconds',
+    'scoreSeconds',
+  ].map(read) as [number, number, number, number, number];
   const rate = read('tokensPerSecond');
   const flops = score > 0 ? read('modelFlops') / score : NaN;
   return [
     `${count(questions)} questions in ${duration(score)} after ${duration(load)} of loading: ${count(rate)} tokens/s${flops > 0 ? `, ${si(flops, 'FLOP/s')}` : ''}`,
-    ...(without > computed ? [`${count(computed)} tokens computed instead of ${count(without)} (${(without / computed).toFixed(2)}× fewer)`] : []),
+    ...(without > computed
+      ? [`${count(computed)} tokens computed instead of ${count(without)} (${(without / computed).toFixed(2)}× fewer)`]
+      : []),
     ...busyLine(block['devices']),
   ];
 }
@@ -155,6 +212,8 @@ function throughputLines(block: unknown): string[] {
 /** `busy: device 0 99.2 %, device 1 98.7 %`. */
 function busyLine(devices: unknown): string[] {
   if (!Array.isArray(devices) || devices.length === 0) return [];
-  const shares = devices.filter(isRecord).map(({ device, busyShare }) => `device ${Number(device)} ${percent(Number(busyShare))}`);
+  const shares = devices
+    .filter(isRecord)
+    .map(({ device, busyShare }) => `device ${Number(device)} ${percent(Number(busyShare))}`);
   return [`busy: ${shares.join(', ')}`];
 }

@@ -105,7 +105,11 @@ export class TerminalUi implements LiveUi {
       this.#bar = new SingleBar({
         stream: this.#io.stderr,
         format: (_options, params, payload: Payload) => payload.line(params.maxWidth - 1),
-        clearOnComplete: true, hideCursor: true, linewrap: false, gracefulExit: false, fps: 1000 / REDRAW_MS,
+        clearOnComplete: true,
+        hideCursor: true,
+        linewrap: false,
+        gracefulExit: false,
+        fps: 1000 / REDRAW_MS,
       });
       this.#bar.start(1, fraction, payload);
     } else {
@@ -130,10 +134,14 @@ export class TerminalUi implements LiveUi {
     const [width, height] = [stderr.columns ?? 80, stderr.rows ?? 24];
     const status = this.#status === undefined ? [] : [this.#status(width - 1)];
     const room = Math.max(1, height - 2 - status.length);
-    const shown = this.#tableLines.length <= room ? this.#tableLines
-      : [...this.#tableLines.slice(0, room - 1), `… ${this.#tableLines.length - room + 1} more`];
+    const shown =
+      this.#tableLines.length <= room
+        ? this.#tableLines
+        : [...this.#tableLines.slice(0, room - 1), `… ${this.#tableLines.length - room + 1} more`];
     const lines = [...shown, ...status];
-    stderr.write(`${this.#drawnLines > 0 ? eraseLines(this.#drawnLines) : ''}${lines.map((line) => `${cut(line, width - 1)}\n`).join('')}`);
+    stderr.write(
+      `${this.#drawnLines > 0 ? eraseLines(this.#drawnLines) : ''}${lines.map((line) => `${cut(line, width - 1)}\n`).join('')}`,
+    );
     this.#drawnLines = lines.length;
     this.#drawnAt = this.#io.now();
   }

@@ -9,16 +9,21 @@ import { isSet, seconds, text, threads, type Flags } from './options.js';
 import { printJson, sameCommand, Stopped, withUi, type Context } from './work.js';
 
 export function addTune(program: Command, context: Context): void {
-  const command = program.command('tune')
+  const command = program
+    .command('tune')
     .summary('measure tiles for each kernel and batch size on this machine')
-    .description('Tries tile shapes for every kernel and batch size of an artifact on this machine, its CPU or GPU, and writes the fastest into it. On a CPU answers '
-      + 'stay the same to the bit. Every trial is kept in a database, so tuning again goes on where it stopped.')
+    .description(
+      'Tries tile shapes for every kernel and batch size of an artifact on this machine, its CPU or GPU, and writes the fastest into it. On a CPU answers ' +
+        'stay the same to the bit. Every trial is kept in a database, so tuning again goes on where it stopped.',
+    )
     .argument('<artifact>', 'folder written by tilewright compile')
     .option('--budget <time>', 'how long to measure: 30s, 5m, 1h30m', '5m')
     .option('--threads <n>', 'threads to tune for: as many as runs will use (default: all processors)')
     .option('--database <file>', 'JSON-lines file of trials (default: in the cache folder)')
     .option('--json', 'print the result as JSON and nothing else')
-    .action(async (artifact: string, _options: unknown, self: Command) => { await tune(context, artifact, self.opts<Flags>()); });
+    .action(async (artifact: string, _options: unknown, self: Command) => {
+      await tune(context, artifact, self.opts<Flags>());
+    });
   addSections(command, {
     'The table': [
       'kernel, bucket (tokens of a micro-batch), trials so far, best time, and its',
@@ -27,7 +32,7 @@ export function addTune(program: Command, context: Context): void {
     ],
     'On a GPU': [
       'an artifact of compile --target cuda is tuned on the GPU it was compiled for. The',
-      'table has cuBLASLt\'s time for the bare product beside ours, where that library is',
+      "table has cuBLASLt's time for the bare product beside ours, where that library is",
       'found (TILEWRIGHT_CUBLASLT=FILE names it; none leaves it out). --threads has no effect.',
       'Schedules are compared within rounding, not to the bit.',
     ],
@@ -43,12 +48,23 @@ export function addTune(program: Command, context: Context): void {
 async function tune(context: Context, artifact: string, flags: Flags): Promise<void> {
   const { io, commands } = context;
   const budgetSeconds = seconds('--budget', text(flags, 'budget') ?? '5m');
-  if (!isArtifact(artifact)) throw new UserError(`${artifact}: is not an artifact folder`, `make one from a checkpoint: tilewright compile ${artifact} -o model.tw`);
+  if (!isArtifact(artifact))
+    throw new UserError(
+      `${artifact}: is not an artifact folder`,
+      `make one from a checkpoint: tilewright compile ${artifact} -o model.tw`,
+    );
   const database = text(flags, 'database');
   const isJson = isSet(flags, 'json');
-  const request = { artifact, budgetSeconds, threads: threads(flags, () => commands.cores()), ...(database === undefined ? {} : { database }) };
+  const request = {
+    artifact,
+    budgetSeconds,
+    threads: threads(flags, () => commands.cores()),
+    ...(database === undefined ? {} : { database }),
+  };
   const advice = (): string => `finished trials are kept; go on with\n  ${sameCommand(context)}`;
-  const { value: result, stoppedBy } = await withUi(context, { isJson, advice }, (ui, signal) => commands.tune({ ...request, signal }, ui));
+  const { value: result, stoppedBy } = await withUi(context, { isJson, advice }, (ui, signal) =>
+    commands.tune({ ...request, signal }, ui),
+  );
   if (isJson) printJson(io, result);
   else io.stdout.write(describe(result));
   // What was found is in the artifact, but it is not what was asked for: a script must not go on as if it were.
@@ -57,6 +73,14 @@ async function tune(context: Context, artifact: string, flags: Flags): Promise<v
 
 function describe(result: TuneResult): string {
   const reused = result.reused === 0 ? '' : `, ${count(result.reused)} more from the database`;
-  const saved = result.gain > 1.005 ? `what was measured of the largest batch is ${result.gain.toFixed(2)}× as fast as with default schedules` : 'no schedule beat the default ones';
-  return [...result.table, `${result.artifact}: ${count(result.trials)} trials in ${duration(result.seconds)}${reused}`, saved, ''].join('\n');
+  const saved =
+    result.gain > 1.005
+      ? `what was measured of the largest batch is ${result.gain.toFixed(2)}× as fast as with default schedules`
+      : 'no schedule beat the default ones';
+  return [
+    ...result.table,
+    `${result.artifact}: ${count(result.trials)} trials in ${duration(result.seconds)}${reused}`,
+    saved,
+    '',
+  ].join('\n');
 }

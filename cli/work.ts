@@ -53,25 +53,47 @@ export interface Finished<T> {
  * Runs `work`; rejects with Stopped where it ended because the user asked. Once it has reported results (a run's
  * progress, a tuner's table) it is asked to stop and waited for; before that there is nothing to put right.
  */
-export async function withUi<T>(context: Context, options: WorkOptions, work: (ui: Ui, signal: AbortSignal) => Promise<T>): Promise<Finished<T>> {
+export async function withUi<T>(
+  context: Context,
+  options: WorkOptions,
+  work: (ui: Ui, signal: AbortSignal) => Promise<T>,
+): Promise<Finished<T>> {
   const { io } = context;
   const ui = makeUi(io, options.isJson);
   let hasResults = false;
   const watched: Ui = {
-    phase: (name, detail) => { ui.phase(name, detail); },
-    step: (fraction, detail) => { ui.step(fraction, detail); },
-    run: (progress) => { hasResults = true; ui.run(progress); },
-    table: (lines) => { hasResults = true; ui.table(lines); },
-    note: (line) => { ui.note(line); },
-    warn: (line) => { ui.warn(line); },
+    phase: (name, detail) => {
+      ui.phase(name, detail);
+    },
+    step: (fraction, detail) => {
+      ui.step(fraction, detail);
+    },
+    run: (progress) => {
+      hasResults = true;
+      ui.run(progress);
+    },
+    table: (lines) => {
+      hasResults = true;
+      ui.table(lines);
+    },
+    note: (line) => {
+      ui.note(line);
+    },
+    warn: (line) => {
+      ui.warn(line);
+    },
   };
   let stopEarly: (error: StoppedEarly) => void = () => undefined;
-  const early = new Promise<never>((_, reject) => { stopEarly = reject; });
+  const early = new Promise<never>((_, reject) => {
+    stopEarly = reject;
+  });
   const onFirst = (): void => {
     if (hasResults) ui.note('stopping after what is running; Ctrl-C again stops at once');
     else stopEarly(new StoppedEarly());
   };
-  const stop = listenForStop(io, onFirst, () => { ui.close(); });
+  const stop = listenForStop(io, onFirst, () => {
+    ui.close();
+  });
   try {
     const value = await Promise.race([work(watched, stop.signal), early]);
     return { value, stoppedBy: stop.received() };

@@ -43,7 +43,10 @@ export class KernelOperands {
       return { name, index, dtype: weight.dtype, stride, columns: weight.k, isPadded: false, weight };
     }
     const buffer = this.names.buffers.get(name);
-    if (buffer === undefined) throw new Error(`Kernel ${this.kernel.name} (${this.kernel.path}) uses '${name}', which the module does not declare.`);
+    if (buffer === undefined)
+      throw new Error(
+        `Kernel ${this.kernel.name} (${this.kernel.path}) uses '${name}', which the module does not declare.`,
+      );
     const stride = rowStride(buffer, this.tokensCapacity, DTYPE_BYTES[buffer.dtype]);
     return { name, index, dtype: buffer.dtype, stride, columns: buffer.columns, isPadded: buffer.space !== 'weight' };
   }
@@ -75,9 +78,13 @@ export const leastCommonMultiple = (a: number, b: number): number => (a / gcd(a,
 export function columnStep(segment: Pick<Segment, 'pairing'>): number {
   const { pairing } = segment;
   switch (pairing.kind) {
-    case 'none': return 32;
-    case 'rotate': return leastCommonMultiple(pairing.headDim, 32);
-    case 'interleave': return leastCommonMultiple(2 * pairing.width, 64);
-    default: return pairing satisfies never;
+    case 'none':
+      return 32;
+    case 'rotate':
+      return leastCommonMultiple(pairing.headDim, 32);
+    case 'interleave':
+      return leastCommonMultiple(2 * pairing.width, 64);
+    default:
+      return pairing satisfies never;
   }
 }

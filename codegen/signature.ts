@@ -19,7 +19,8 @@ export function parametersOf(kernel: Kernel, module: KernelModule): string[] {
   });
   const { buffers, weights } = namesOf(module);
   for (const name of names) {
-    if (!buffers.has(name) && !weights.has(name)) throw new Error(`Kernel ${kernel.name} (${kernel.path}) uses '${name}', which the module does not declare.`);
+    if (!buffers.has(name) && !weights.has(name))
+      throw new Error(`Kernel ${kernel.name} (${kernel.path}) uses '${name}', which the module does not declare.`);
   }
   return [...names];
 }
@@ -39,11 +40,14 @@ function visitNames(kernel: Kernel, rename: (name: string) => string): Kernel {
     return mapScalar(s, (leaf) => {
       if (leaf.op === 'load') {
         const { access } = leaf;
-        const via = access.kind === 'column' || access.via === undefined ? access : { ...access, via: rename(access.via) };
+        const via =
+          access.kind === 'column' || access.via === undefined ? access : { ...access, via: rename(access.via) };
         return { ...leaf, buffer: rename(leaf.buffer), access: via };
       }
       if (leaf.op !== 'rowSum') return leaf;
-      return leaf.via === undefined ? { ...leaf, buffer: rename(leaf.buffer) } : { ...leaf, buffer: rename(leaf.buffer), via: rename(leaf.via) };
+      return leaf.via === undefined
+        ? { ...leaf, buffer: rename(leaf.buffer) }
+        : { ...leaf, buffer: rename(leaf.buffer), via: rename(leaf.via) };
     });
   };
   const output = (o: Output): Output => ({ kind: o.kind, value: scalar(o.value), buffer: rename(o.buffer) });
@@ -56,23 +60,34 @@ function visitNames(kernel: Kernel, rename: (name: string) => string): Kernel {
       };
     case 'attention': {
       const renamed = { ...kernel, q: rename(kernel.q), k: rename(kernel.k), v: rename(kernel.v) };
-      const mask = kernel.mask.kind === 'column'
-        ? { ...kernel.mask, subtreeEnd: rename(kernel.mask.subtreeEnd) } : { ...kernel.mask, buffer: rename(kernel.mask.buffer) };
+      const mask =
+        kernel.mask.kind === 'column'
+          ? { ...kernel.mask, subtreeEnd: rename(kernel.mask.subtreeEnd) }
+          : { ...kernel.mask, buffer: rename(kernel.mask.buffer) };
       const queryRow = kernel.queryRow === undefined ? {} : { queryRow: rename(kernel.queryRow) };
       return { ...renamed, mask, ...queryRow, out: rename(kernel.out) };
     }
     case 'logprob':
       return {
-        ...kernel, a: rename(kernel.a), weight: rename(kernel.weight), rowScale: scalar(kernel.rowScale),
-        target: rename(kernel.target), parts: rename(kernel.parts),
+        ...kernel,
+        a: rename(kernel.a),
+        weight: rename(kernel.weight),
+        rowScale: scalar(kernel.rowScale),
+        target: rename(kernel.target),
+        parts: rename(kernel.parts),
       };
     case 'logprobReduce':
       return {
-        ...kernel, parts: rename(kernel.parts), target: rename(kernel.target),
-        logProb: rename(kernel.logProb), isArgmax: rename(kernel.isArgmax),
+        ...kernel,
+        parts: rename(kernel.parts),
+        target: rename(kernel.target),
+        logProb: rename(kernel.logProb),
+        isArgmax: rename(kernel.isArgmax),
       };
-    case 'loop': return { ...kernel, outputs: kernel.outputs.map(output) };
-    default: return kernel satisfies never;
+    case 'loop':
+      return { ...kernel, outputs: kernel.outputs.map(output) };
+    default:
+      return kernel satisfies never;
   }
 }
 
@@ -83,7 +98,9 @@ function canonical(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(canonical);
   if (typeof value !== 'object' || value === null) return value;
   const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
-  return Object.fromEntries(entries.map(([key, v]) => [key, key === 'value' || key === 'rowScale' ? printScalar(v as Scalar) : canonical(v)]));
+  return Object.fromEntries(
+    entries.map(([key, v]) => [key, key === 'value' || key === 'rowScale' ? printScalar(v as Scalar) : canonical(v)]),
+  );
 }
 
 /**
@@ -104,7 +121,14 @@ export function kernelSignature(kernel: Kernel, module: KernelModule, tokensCapa
     }
     const buffer = buffers.get(name)!;
     const stride = rowStride(buffer, tokensCapacity, DTYPE_BYTES[buffer.dtype]);
-    return { kind: 'buffer', dtype: buffer.dtype, rows: buffer.rows, columns: buffer.columns, stride, isWeight: buffer.space === 'weight' };
+    return {
+      kind: 'buffer',
+      dtype: buffer.dtype,
+      rows: buffer.rows,
+      columns: buffer.columns,
+      stride,
+      isWeight: buffer.space === 'weight',
+    };
   });
   const capacity = kernel.anchor === 'attention' ? tokensCapacity : 0;
   const text = { version: VERSION, kernel: { ...renamed, name: '', path: '', ops: [] }, shapes, capacity };
@@ -112,4 +136,5 @@ export function kernelSignature(kernel: Kernel, module: KernelModule, tokensCapa
 }
 
 /** Hex hash of a schedule of any target: plain data whose keys may come in any order. */
-export const scheduleHash = <S extends { readonly kind: string }>(schedule: S): string => hash(JSON.stringify(canonical(schedule)), 8);
+export const scheduleHash = <S extends { readonly kind: string }>(schedule: S): string =>
+  hash(JSON.stringify(canonical(schedule)), 8);

@@ -1,6 +1,7 @@
 /**
  * Skeletons of generated code: folders of Handlebars templates, found from source and from dist alike.
- * The build leaves them compiled beside their texts (scripts/copyAssets.mjs): reading them then costs a command nothing.
+ * The build leaves them compiled beside their texts (scripts/copyAssets.mjs): reading them then costs a command
+ * nothing.
  */
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
@@ -46,11 +47,17 @@ export class Templates<Name extends string> {
     return template(values);
   }
 
-  /** Hex digest of the text of every template and what is besides: what was measured with other skeletons says nothing about these. */
+  /**
+   * Hex digest of the text of every template and what is besides: what was measured with other skeletons says nothing
+   * about these.
+   */
   hash(): string {
     if (this.#hash === undefined) {
       const digest = createHash('sha256').update(this.#besides());
-      for (const file of readdirSync(fileURLToPath(this.#folder)).filter((file) => file.endsWith(this.#suffix)).sort()) digest.update(file).update(this.#text(file));
+      for (const file of readdirSync(fileURLToPath(this.#folder))
+        .filter((file) => file.endsWith(this.#suffix))
+        .sort())
+        digest.update(file).update(this.#text(file));
       this.#hash = digest.digest('hex').slice(0, 16);
     }
     return this.#hash;

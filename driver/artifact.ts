@@ -33,15 +33,35 @@ const manifestSchema = z.strictObject({
   format: z.literal('tilewright'),
   version: z.number().int(),
   target: z.discriminatedUnion('kind', [
-    z.strictObject({ kind: z.literal('cpu'), isa: z.enum(CPU_ISAS), arithmetic: z.enum(['bf16', 'f32']), cpu: z.string().max(200) }),
     z.strictObject({
-      kind: z.literal('cuda'), arch: z.enum(CUDA_ARCHS), arithmetic: z.enum(['bf16', 'f16']),
-      sharedBytesPerBlock: z.number().int().min(1).max(1 << 24), multiprocessors: z.number().int().min(1).max(1 << 12),
+      kind: z.literal('cpu'),
+      isa: z.enum(CPU_ISAS),
+      arithmetic: z.enum(['bf16', 'f32']),
+      cpu: z.string().max(200),
+    }),
+    z.strictObject({
+      kind: z.literal('cuda'),
+      arch: z.enum(CUDA_ARCHS),
+      arithmetic: z.enum(['bf16', 'f16']),
+      sharedBytesPerBlock: z
+        .number()
+        .int()
+        .min(1)
+        .max(1 << 24),
+      multiprocessors: z
+        .number()
+        .int()
+        .min(1)
+        .max(1 << 12),
     }),
   ]),
   model: z.strictObject({
-    path: z.string().max(4096), fingerprint: z.string().max(200),
-    init: z.union([z.strictObject({ kind: z.literal('checkpoint') }), z.strictObject({ kind: z.literal('random'), seed: z.number().int().nonnegative() })]),
+    path: z.string().max(4096),
+    fingerprint: z.string().max(200),
+    init: z.union([
+      z.strictObject({ kind: z.literal('checkpoint') }),
+      z.strictObject({ kind: z.literal('random'), seed: z.number().int().nonnegative() }),
+    ]),
   }),
   tuned: z.boolean(),
   files: z.strictObject({ 'graph.tw': hash, 'plan.json': hash }),
@@ -61,7 +81,16 @@ export interface ModelReference {
 
 /** Identity of what is computed: model, arithmetic and plan. Names journals and results. */
 export const artifactId = (reference: ModelReference, model: CompiledModel): string =>
-  sha256(JSON.stringify([ARTIFACT_VERSION, reference.fingerprint, reference.init, isaOf(model), model.arithmetic, sha256(model.graphText)])).slice(0, 16);
+  sha256(
+    JSON.stringify([
+      ARTIFACT_VERSION,
+      reference.fingerprint,
+      reference.init,
+      isaOf(model),
+      model.arithmetic,
+      sha256(model.graphText),
+    ]),
+  ).slice(0, 16);
 
 function writeSynced(path: string, text: string): void {
   const file = openSync(path, 'wx');
@@ -93,20 +122,32 @@ export function prepareArtifact(dir: string): void {
       else rmSync(left, { recursive: true, force: true });
     }
   } catch (error) {
-    throw error instanceof UserError ? new UserError(error.message, ANOTHER, { cause: error }) : diskProblem(dir, error, ANOTHER);
+    throw error instanceof UserError
+      ? new UserError(error.message, ANOTHER, { cause: error })
+      : diskProblem(dir, error, ANOTHER);
   }
-  if (existsSync(target) && !isArtifact(target)) throw new UserError(`${dir}: is there already and is not an artifact`, 'give another -o');
+  if (existsSync(target) && !isArtifact(target))
+    throw new UserError(`${dir}: is there already and is not an artifact`, 'give another -o');
 }
 
 /** Writes the folder beside its place and renames it: an artifact is there whole or not at all. */
-export function saveArtifact(dir: string, reference: ModelReference, machine: Machine, model: CompiledModel, sources: readonly { name: string; text: string }[], isTuned: boolean): void {
+export function saveArtifact(
+  dir: string,
+  reference: ModelReference,
+  machine: Machine,
+  model: CompiledModel,
+  sources: readonly { name: string; text: string }[],
+  isTuned: boolean,
+): void {
   const target = resolve(dir);
   const plan = printPlan(model.plan);
   const manifest: Manifest = {
-    format: 'tilewright', version: ARTIFACT_VERSION,
-    target: model.target === 'cuda'
-      ? { kind: 'cuda', arithmetic: model.arithmetic, ...model.facts }
-      : { kind: 'cpu', isa: model.isa, arithmetic: model.arithmetic, cpu: machine.cpu.model.slice(0, 200) },
+    format: 'tilewright',
+    version: ARTIFACT_VERSION,
+    target:
+      model.target === 'cuda'
+        ? { kind: 'cuda', arithmetic: model.arithmetic, ...model.facts }
+        : { kind: 'cpu', isa: model.isa, arithmetic: model.arithmetic, cpu: machine.cpu.model.slice(0, 200) },
     model: { path: resolve(reference.path), fingerprint: reference.fingerprint, init: reference.init },
     tuned: isTuned,
     files: { 'graph.tw': sha256(model.graphText), 'plan.json': sha256(plan) },
@@ -143,11 +184,21 @@ function readPart(dir: string, name: keyof typeof MAX_BYTES, again: string): str
 const word = (text: string): string => (/^[\w./:=@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
 /** The command that makes the artifact anew, with the same arithmetic where that is known. */
-export function rebuild(dir: string, known: { readonly model?: Pick<ModelReference, 'path'> & { readonly init?: WeightInit }; readonly arithmetic?: Arithmetic; readonly cuda?: CudaArch } = {}): string {
+export function rebuild(
+  dir: string,
+  known: {
+    readonly model?: Pick<ModelReference, 'path'> & { readonly init?: WeightInit };
+    readonly arithmetic?: Arithmetic;
+    readonly cuda?: CudaArch;
+  } = {},
+): string {
   const model = known.model === undefined ? '<checkpoint>' : word(known.model.path);
   const init = known.model?.init?.kind === 'random' ? ` --init random:${known.model.init.seed}` : '';
   const target = known.cuda === undefined ? '' : ` --target cuda:${known.cuda}`;
-  const precision = known.arithmetic === 'f32' || known.cuda !== undefined && known.arithmetic !== undefined ? ` --precision ${known.arithmetic}` : '';
+  const precision =
+    known.arithmetic === 'f32' || (known.cuda !== undefined && known.arithmetic !== undefined)
+      ? ` --precision ${known.arithmetic}`
+      : '';
   return `tilewright compile ${model}${init}${target}${precision} -o ${word(dir)}`;
 }
 
@@ -155,8 +206,10 @@ export function rebuild(dir: string, known: { readonly model?: Pick<ModelReferen
 export type Rebuild = (target: 'cpu' | CudaArch) => string;
 
 /** Of a CUDA artifact at `dir`. A CPU chooses its own arithmetic. */
-export const rebuildFor = (dir: string, model: Pick<ModelReference, 'path' | 'init'>, arithmetic: Arithmetic): Rebuild =>
-  (target) => rebuild(dir, { model, ...(target === 'cpu' ? {} : { arithmetic, cuda: target }) });
+export const rebuildFor =
+  (dir: string, model: Pick<ModelReference, 'path' | 'init'>, arithmetic: Arithmetic): Rebuild =>
+  (target) =>
+    rebuild(dir, { model, ...(target === 'cpu' ? {} : { arithmetic, cuda: target }) });
 
 /** Reads what an artifact is of, and nothing else of it. Throws UserError. */
 export function readManifest(dir: string): Manifest {
@@ -168,20 +221,33 @@ export function readManifest(dir: string): Manifest {
 export async function loadArtifact(dir: string, machine: Machine): Promise<Artifact> {
   const manifest = readManifest(dir);
   const { target } = manifest;
-  const again = rebuild(dir, { model: manifest.model, arithmetic: target.arithmetic, ...(target.kind === 'cuda' ? { cuda: target.arch } : {}) });
+  const again = rebuild(dir, {
+    model: manifest.model,
+    arithmetic: target.arithmetic,
+    ...(target.kind === 'cuda' ? { cuda: target.arch } : {}),
+  });
   if (target.kind === 'cpu' && !machine.isas.includes(target.isa)) {
-    throw new UserError(`${dir}: compiled for ${target.isa} on ${target.cpu}; this CPU (${machine.cpu.model}) has ${machine.isas.join(', ')}`, again);
+    throw new UserError(
+      `${dir}: compiled for ${target.isa} on ${target.cpu}; this CPU (${machine.cpu.model}) has ${machine.isas.join(', ')}`,
+      again,
+    );
   }
   const texts = { 'graph.tw': readPart(dir, 'graph.tw', again), 'plan.json': readPart(dir, 'plan.json', again) };
   for (const name of ['graph.tw', 'plan.json'] as const) {
     const actual = sha256(texts[name]);
-    if (actual !== manifest.files[name]) throw new UserError(`${dir}: ${name} has hash ${actual.slice(0, 12)}…, the manifest says ${manifest.files[name].slice(0, 12)}…: it was changed after it was compiled`, again);
+    if (actual !== manifest.files[name])
+      throw new UserError(
+        `${dir}: ${name} has hash ${actual.slice(0, 12)}…, the manifest says ${manifest.files[name].slice(0, 12)}…: it was changed after it was compiled`,
+        again,
+      );
   }
   const check = (name: string, run: () => void): void => {
     try {
       run();
     } catch (error) {
-      throw new UserError(`${dir}: ${name}: ${error instanceof Error ? error.message : String(error)}`, again, { cause: error });
+      throw new UserError(`${dir}: ${name}: ${error instanceof Error ? error.message : String(error)}`, again, {
+        cause: error,
+      });
     }
   };
   // Here, not above: only artifacts are parsed, and the parser takes 0.3 s to load.
@@ -191,8 +257,12 @@ export async function loadArtifact(dir: string, machine: Machine): Promise<Artif
     const { arch, sharedBytesPerBlock, multiprocessors, arithmetic } = target;
     const facts = { arch, sharedBytesPerBlock, multiprocessors };
     const plan = parsePlan(texts['plan.json'], where, again, 'cuda');
-    check('plan.json', () => checkPlan(plan, (kernel, module, schedule) => isLegalCuda(kernel, module, schedule, facts)));
-    check('graph.tw and plan.json', () => checkAgainstGraph(plan, parseGraph(texts['graph.tw']), cudaNumerics(arithmetic)));
+    check('plan.json', () =>
+      checkPlan(plan, (kernel, module, schedule) => isLegalCuda(kernel, module, schedule, facts)),
+    );
+    check('graph.tw and plan.json', () =>
+      checkAgainstGraph(plan, parseGraph(texts['graph.tw']), cudaNumerics(arithmetic)),
+    );
     return { manifest, model: { target: 'cuda', facts, arithmetic, graphText: texts['graph.tw'], plan } };
   }
   const { isa, arithmetic } = target;
@@ -207,7 +277,10 @@ export async function loadArtifact(dir: string, machine: Machine): Promise<Artif
 }
 
 /** What every version's manifest has had: enough to say which version it is and how to make the artifact anew. */
-const anyVersion = z.looseObject({ version: z.number(), model: z.looseObject({ path: z.string().max(4096) }).optional() });
+const anyVersion = z.looseObject({
+  version: z.number(),
+  model: z.looseObject({ path: z.string().max(4096) }).optional(),
+});
 
 function parseManifest(dir: string, text: string): Manifest {
   let json: unknown;
@@ -218,11 +291,18 @@ function parseManifest(dir: string, text: string): Manifest {
   }
   const any = anyVersion.safeParse(json);
   const again = rebuild(dir, any.data?.model === undefined ? {} : { model: { path: any.data.model.path } });
-  if (any.success && any.data.version !== ARTIFACT_VERSION) throw new UserError(`${dir}: made by artifact version ${any.data.version}; this tilewright reads ${ARTIFACT_VERSION}`, again);
+  if (any.success && any.data.version !== ARTIFACT_VERSION)
+    throw new UserError(
+      `${dir}: made by artifact version ${any.data.version}; this tilewright reads ${ARTIFACT_VERSION}`,
+      again,
+    );
   const parsed = manifestSchema.safeParse(json);
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
-    throw new UserError(`${dir}: manifest.json: ${issue === undefined ? 'not a manifest' : `${issue.path.join('.')}: ${issue.message}`}`, again);
+    throw new UserError(
+      `${dir}: manifest.json: ${issue === undefined ? 'not a manifest' : `${issue.path.join('.')}: ${issue.message}`}`,
+      again,
+    );
   }
   return parsed.data;
 }

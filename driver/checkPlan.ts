@@ -12,7 +12,9 @@ import type { Kernel, KernelModule } from '../ir/kernel.js';
 /** One launch a kernel, in order. Signatures are equal where only names differ. */
 export function deriveLaunches(module: KernelModule, capacityTokens: number): readonly Launch[] {
   return module.kernels.map((kernel) => ({
-    kernel: kernel.name, signature: kernelSignature(kernel, module, capacityTokens), parameters: parametersOf(kernel, module),
+    kernel: kernel.name,
+    signature: kernelSignature(kernel, module, capacityTokens),
+    parameters: parametersOf(kernel, module),
   }));
 }
 
@@ -36,17 +38,24 @@ export type Legality<S> = (kernel: Kernel, module: KernelModule, schedule: S) =>
 /** Throws an Error that says what does not fit. */
 export function checkPlan<S>(plan: Plan<S>, isLegal: Legality<S>): void {
   verifyKernels(plan);
-  if (plan.capacity.tokens > MAX_CAPACITY || plan.capacity.rows > MAX_CAPACITY) throw new Error(`a micro-batch of ${plan.capacity.tokens} tokens is more than ${MAX_CAPACITY}`);
+  if (plan.capacity.tokens > MAX_CAPACITY || plan.capacity.rows > MAX_CAPACITY)
+    throw new Error(`a micro-batch of ${plan.capacity.tokens} tokens is more than ${MAX_CAPACITY}`);
   const memory = planMemory(plan, plan.capacity);
-  if (memory.arenaBytes !== plan.arenaBytes || !isDeepStrictEqual(memory.placements, plan.placements)) throw new Error('the memory placements are not those of its kernels');
+  if (memory.arenaBytes !== plan.arenaBytes || !isDeepStrictEqual(memory.placements, plan.placements))
+    throw new Error('the memory placements are not those of its kernels');
   const launches = deriveLaunches(plan, plan.capacity.tokens);
   if (!isDeepStrictEqual(launches, plan.launches)) throw new Error('the launches are not those of its kernels');
-  if (plan.schedules.length !== plan.buckets.length) throw new Error(`${plan.buckets.length} buckets, but schedules for ${plan.schedules.length}`);
+  if (plan.schedules.length !== plan.buckets.length)
+    throw new Error(`${plan.buckets.length} buckets, but schedules for ${plan.schedules.length}`);
   for (const extent of ['tokens', 'rows'] as const) {
-    if (Math.max(...plan.buckets.map((bucket) => bucket[extent])) !== plan.capacity[extent]) throw new Error(`its largest bucket is not its capacity of ${plan.capacity[extent]} ${extent}`);
+    if (Math.max(...plan.buckets.map((bucket) => bucket[extent])) !== plan.capacity[extent])
+      throw new Error(`its largest bucket is not its capacity of ${plan.capacity[extent]} ${extent}`);
   }
   checkSchedules(plan, isLegal);
-  const known = new Set([...plan.weights.flatMap((w) => w.sources.map((s) => s.tensor)), ...plan.weights.flatMap((w) => w.columnScale ?? [])]);
+  const known = new Set([
+    ...plan.weights.flatMap((w) => w.sources.map((s) => s.tensor)),
+    ...plan.weights.flatMap((w) => w.columnScale ?? []),
+  ]);
   const stray = plan.constants.find((c) => !known.has(c.name));
   if (stray !== undefined) throw new Error(`the constant ${stray.name} is not read by any weight`);
 }
@@ -58,7 +67,8 @@ function checkSchedules<S>(plan: Plan<S>, isLegal: Legality<S>): void {
       const schedule = schedules[launch.signature];
       if (schedule === undefined) throw new Error(`bucket ${bucket} has no schedule for kernel ${launch.kernel}`);
       const legal = isLegal(plan.kernels[i]!, plan, schedule);
-      if (legal !== true) throw new Error(`bucket ${bucket}, kernel ${launch.kernel}: the schedule is not legal: ${legal}`);
+      if (legal !== true)
+        throw new Error(`bucket ${bucket}, kernel ${launch.kernel}: the schedule is not legal: ${legal}`);
     });
   });
 }

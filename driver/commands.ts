@@ -25,13 +25,22 @@ export async function compile(request: CompileRequest, ui: Ui): Promise<CompileR
   ui.phase('write', request.output);
   saveArtifact(request.output, reference, machine, model, compiled.sources, false);
   return {
-    artifact: request.output, isa: isaOf(model), arithmetic: model.arithmetic, kernels: model.plan.launches.length, distinctKernels: signatures.size,
-    arenaBytes: model.plan.arenaBytes, packedWeightBytes: packedWeightBytes(model.plan), seconds: (performance.now() - begin) / 1000, cached: compiled.isCached,
+    artifact: request.output,
+    isa: isaOf(model),
+    arithmetic: model.arithmetic,
+    kernels: model.plan.launches.length,
+    distinctKernels: signatures.size,
+    arenaBytes: model.plan.arenaBytes,
+    packedWeightBytes: packedWeightBytes(model.plan),
+    seconds: (performance.now() - begin) / 1000,
+    cached: compiled.isCached,
   };
 }
 
 /** Prints and compiles a model's kernels, or finds them in the cache. */
-async function machineCode(model: CompiledModel): Promise<{ readonly sources: readonly SourceText[]; readonly isCached: boolean }> {
+async function machineCode(
+  model: CompiledModel,
+): Promise<{ readonly sources: readonly SourceText[]; readonly isCached: boolean }> {
   if (model.target === 'cuda') {
     const emitted = emitCudaPlan(model.plan);
     const { isCached } = await compileCudaKernels(emitted, model.facts.arch);
@@ -43,7 +52,9 @@ async function machineCode(model: CompiledModel): Promise<{ readonly sources: re
 }
 
 /** Artifact → the same artifact with the best schedules found within a time budget. */
-export const tune = async (request: TuneRequest, ui: Ui): Promise<TuneResult> => (await import('./tuneModel.js')).tuneModel(request, ui);
+export const tune = async (request: TuneRequest, ui: Ui): Promise<TuneResult> =>
+  (await import('./tuneModel.js')).tuneModel(request, ui);
 
 /** Checkpoint or artifact, and a question set → results. */
-export const run = async (request: RunRequest, ui: Ui): Promise<RunResult> => (await import('./runModel.js')).runModel(request, ui);
+export const run = async (request: RunRequest, ui: Ui): Promise<RunResult> =>
+  (await import('./runModel.js')).runModel(request, ui);

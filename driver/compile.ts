@@ -53,7 +53,8 @@ export interface CudaModel {
 export type CompiledModel = CpuModel | CudaModel;
 
 /** `avx512`, `cuda:sm_90a`: names the machine code for results, journals and people. */
-export const isaOf = (model: CompiledModel): string => (model.target === 'cpu' ? model.isa : `cuda:${model.facts.arch}`);
+export const isaOf = (model: CompiledModel): string =>
+  model.target === 'cpu' ? model.isa : `cuda:${model.facts.arch}`;
 
 /** Longest context accepted, tokens: the model's own, bounded by the largest micro-batch. */
 export const contextLimit = (checkpoint: Pick<Checkpoint, 'config'>, plan: Pick<Plan, 'capacity'>): number =>
@@ -65,29 +66,43 @@ const CPU_CAPACITY = { least: 1024, most: 4096 } as const;
  * A row tile of 128 for every other multiprocessor: whatever the number of column tiles, if it is even, whole waves of
  * them keep all multiprocessors busy (docs/performance.md). 8,448 tokens on an H100.
  */
-const cudaCapacity = ({ multiprocessors }: CudaFacts): Planning<CudaSchedule>['limits'] => ({ least: 64 * Math.max(16, multiprocessors), most: 16_384 });
+const cudaCapacity = ({ multiprocessors }: CudaFacts): Planning<CudaSchedule>['limits'] => ({
+  least: 64 * Math.max(16, multiprocessors),
+  most: 16_384,
+});
 
-export function compileModel(checkpoint: Checkpoint, machine: Machine, options: CompileOptions & { readonly cuda?: never }): CpuModel;
+export function compileModel(
+  checkpoint: Checkpoint,
+  machine: Machine,
+  options: CompileOptions & { readonly cuda?: never },
+): CpuModel;
 export function compileModel(checkpoint: Checkpoint, machine: Machine, options: CompileOptions): CompiledModel;
 export function compileModel(checkpoint: Checkpoint, machine: Machine, options: CompileOptions): CompiledModel {
-  return options.cuda === undefined ? compileForCpu(checkpoint, machine, options) : compileForCuda(checkpoint, options.cuda, options);
+  return options.cuda === undefined
+    ? compileForCpu(checkpoint, machine, options)
+    : compileForCuda(checkpoint, options.cuda, options);
 }
 
 function compileForCpu(checkpoint: Checkpoint, machine: Machine, options: CompileOptions): CpuModel {
   const isa = chooseIsa(machine, options.precision, options.isa);
   const facts = { ...scheduleFacts(machine), isas: upTo(machine, isa) };
   const { graph, plan } = plans<CpuSchedule>(checkpoint, options, {
-    numerics: numericsOf(isa), limits: CPU_CAPACITY, buckets: defaultBuckets,
+    numerics: numericsOf(isa),
+    limits: CPU_CAPACITY,
+    buckets: defaultBuckets,
     schedule: (kernel, module, bucket) => defaultSchedule(kernel, module, facts, bucket),
   });
   return { target: 'cpu', isa, arithmetic: arithmeticOf(isa), graphText: printGraph(graph), plan };
 }
 
 function compileForCuda(checkpoint: Checkpoint, facts: CudaFacts, options: CompileOptions): CudaModel {
-  if (options.isa !== undefined) throw new UserError('--isa is an instruction set of CPUs', 'drop --isa, or use --target cpu');
+  if (options.isa !== undefined)
+    throw new UserError('--isa is an instruction set of CPUs', 'drop --isa, or use --target cpu');
   const arithmetic = cudaArithmetic(options.precision, checkpoint.config.dtype);
   const { graph, plan } = plans<CudaSchedule>(checkpoint, options, {
-    numerics: cudaNumerics(arithmetic), limits: cudaCapacity(facts), buckets: cudaBuckets,
+    numerics: cudaNumerics(arithmetic),
+    limits: cudaCapacity(facts),
+    buckets: cudaBuckets,
     schedule: (kernel, module, bucket) => defaultCudaSchedule(kernel, module, facts, bucket),
   });
   return { target: 'cuda', facts, arithmetic, graphText: printGraph(graph), plan };
@@ -101,10 +116,15 @@ interface Planning<S> {
   readonly schedule: (kernel: Kernel, module: KernelModule, bucket: Bucket) => S;
 }
 
-function plans<S>(checkpoint: Checkpoint, options: CompileOptions, planning: Planning<S>): { readonly graph: Graph; readonly plan: Plan<S> } {
+function plans<S>(
+  checkpoint: Checkpoint,
+  options: CompileOptions,
+  planning: Planning<S>,
+): { readonly graph: Graph; readonly plan: Plan<S> } {
   const { least, most } = planning.limits;
   const tokens = options.maxTokens ?? Math.min(Math.max(checkpoint.config.maxPositions, least), most);
-  if (!Number.isInteger(tokens) || tokens < 32 || tokens > MAX_CAPACITY) throw new UserError(`a micro-batch of ${tokens} tokens: expected 32 to ${MAX_CAPACITY}`, 'use --max-tokens 1024');
+  if (!Number.isInteger(tokens) || tokens < 32 || tokens > MAX_CAPACITY)
+    throw new UserError(`a micro-batch of ${tokens} tokens: expected 32 to ${MAX_CAPACITY}`, 'use --max-tokens 1024');
   const capacity: Bucket = { tokens, rows: tokens, longest: tokens };
   const graph = optimise(buildGraph(checkpoint, options.mask), planning.numerics, (stage, current) => {
     verifyGraph(current, stage);
@@ -117,14 +137,24 @@ function plans<S>(checkpoint: Checkpoint, options: CompileOptions, planning: Pla
   const buckets = planning.buckets(tokens);
   const schedules = buckets.map((bucket) => {
     const chosen: Record<string, S> = {};
-    module.kernels.forEach((kernel, i) => { chosen[launches[i]!.signature] ??= planning.schedule(kernel, module, bucket); });
+    module.kernels.forEach((kernel, i) => {
+      chosen[launches[i]!.signature] ??= planning.schedule(kernel, module, bucket);
+    });
     return chosen;
   });
   return {
     graph,
     plan: {
-      buffers: module.buffers, weights: module.weights, constants: module.constants, kernels: module.kernels, launches, capacity,
-      arenaBytes: memory.arenaBytes, placements: memory.placements, buckets, schedules,
+      buffers: module.buffers,
+      weights: module.weights,
+      constants: module.constants,
+      kernels: module.kernels,
+      launches,
+      capacity,
+      arenaBytes: memory.arenaBytes,
+      placements: memory.placements,
+      buckets,
+      schedules,
     },
   };
 }

@@ -16,14 +16,16 @@ export interface EmittedCudaPlan {
 export function emitCudaPlan(plan: CudaPlan): EmittedCudaPlan {
   const byKey = new Map<string, CudaKernelText>();
   const kernelOf = new Map(plan.kernels.map((kernel) => [kernel.name, kernel]));
-  const kernels = plan.buckets.map((_, bucket) => plan.launches.map(({ kernel: name, signature, parameters }) => {
-    const schedule = plan.schedules[bucket]![signature]!;
-    const key = `${signature} ${JSON.stringify(schedule)}`;
-    const known = byKey.get(key) ?? emitCudaKernel(kernelOf.get(name)!, plan, schedule, plan.capacity.tokens);
-    byKey.set(key, known);
-    // Equal kernels of different layers differ in the names of what they read and write.
-    return { ...known, parameters };
-  }));
+  const kernels = plan.buckets.map((_, bucket) =>
+    plan.launches.map(({ kernel: name, signature, parameters }) => {
+      const schedule = plan.schedules[bucket]![signature]!;
+      const key = `${signature} ${JSON.stringify(schedule)}`;
+      const known = byKey.get(key) ?? emitCudaKernel(kernelOf.get(name)!, plan, schedule, plan.capacity.tokens);
+      byKey.set(key, known);
+      // Equal kernels of different layers differ in the names of what they read and write.
+      return { ...known, parameters };
+    }),
+  );
   const symbols = [...byKey.values()].map((text) => [text.symbol, text] as const).sort(([a], [b]) => (a < b ? -1 : 1));
   return { kernels, distinct: new Map(symbols) };
 }
@@ -42,8 +44,16 @@ export interface CompiledCubins {
 
 /** Machine code of every kernel, from the cache where it is there. */
 export async function compileCudaKernels(
-  emitted: EmittedCudaPlan, arch: CudaArch, options: { readonly driverVersion?: number; readonly extra?: readonly { symbol: string; source: string }[] } = {},
+  emitted: EmittedCudaPlan,
+  arch: CudaArch,
+  options: { readonly driverVersion?: number; readonly extra?: readonly { symbol: string; source: string }[] } = {},
 ): Promise<CompiledCubins> {
-  const units = [...emitted.distinct.values(), ...(options.extra ?? [])].map(({ symbol, source }) => ({ symbol, source }));
-  return compileCubins(units, { arch, ...(options.driverVersion === undefined ? {} : { driverVersion: options.driverVersion }) });
+  const units = [...emitted.distinct.values(), ...(options.extra ?? [])].map(({ symbol, source }) => ({
+    symbol,
+    source,
+  }));
+  return compileCubins(units, {
+    arch,
+    ...(options.driverVersion === undefined ? {} : { driverVersion: options.driverVersion }),
+  });
 }

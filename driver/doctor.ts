@@ -1,5 +1,15 @@
 /** What this machine has, what is missing, and the command that fixes it. */
-import { accessSync, closeSync, constants, lstatSync, mkdtempSync, openSync, readdirSync, rmSync, writeSync } from 'node:fs';
+import {
+  accessSync,
+  closeSync,
+  constants,
+  lstatSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  rmSync,
+  writeSync,
+} from 'node:fs';
 import { totalmem } from 'node:os';
 import { delimiter, join } from 'node:path';
 import type { CudaArch } from '../ir/cuda.js';
@@ -52,30 +62,56 @@ function memory(): { totalBytes: number; freeBytes: number } {
   return { totalBytes: limit > 0 && limit < totalmem() ? limit : totalmem(), freeBytes: process.availableMemory() };
 }
 
-const hasProgram = (name: string): boolean => readSettings().path.split(delimiter).some((folder) => {
-  try {
-    accessSync(join(folder, name), constants.X_OK);
-    return folder !== '';
-  } catch {
-    return false;
-  }
-});
+const hasProgram = (name: string): boolean =>
+  readSettings()
+    .path.split(delimiter)
+    .some((folder) => {
+      try {
+        accessSync(join(folder, name), constants.X_OK);
+        return folder !== '';
+      } catch {
+        return false;
+      }
+    });
 
 const hereAndNow = (): Probes => ({
-  nodeVersion: process.versions.node, hasProgram, platform: `${process.platform}-${process.arch}`, glibcVersion: glibcVersion(), machine: detectMachine, compiler: () => findCompiler(),
-  cacheDir: readSettings().cacheDir, cacheLimit: () => cacheLimitBytes(), memory, gpu: () => cudaAvailable(),
+  nodeVersion: process.versions.node,
+  hasProgram,
+  platform: `${process.platform}-${process.arch}`,
+  glibcVersion: glibcVersion(),
+  machine: detectMachine,
+  compiler: () => findCompiler(),
+  cacheDir: readSettings().cacheDir,
+  cacheLimit: () => cacheLimitBytes(),
+  memory,
+  gpu: () => cudaAvailable(),
   cudaCompiler: async (arch, driverVersion) => compilerName(await findCudaCompiler(arch, driverVersion)),
 });
 
 const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 const gib = (bytes: number): string => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
-const kib = (bytes: number): string => (bytes === 0 ? 'unknown' : bytes < 1 << 20 ? `${bytes >> 10} KiB` : `${(bytes / 2 ** 20).toFixed(bytes % (1 << 20) === 0 ? 0 : 1)} MiB`);
+const kib = (bytes: number): string =>
+  bytes === 0
+    ? 'unknown'
+    : bytes < 1 << 20
+      ? `${bytes >> 10} KiB`
+      : `${(bytes / 2 ** 20).toFixed(bytes % (1 << 20) === 0 ? 0 : 1)} MiB`;
 
 function checkNode({ nodeVersion, platform, glibcVersion: glibc }: Probes): Check {
   const [major = 0, minor = 0] = nodeVersion.split('.').map(Number);
   const isRecent = major > NODE[0] || (major === NODE[0] && minor >= NODE[1]);
-  if (!isRecent) return { name: 'Node', status: 'missing', detail: `${nodeVersion}; ${NODE.join('.')} or later is needed`, fix: 'nvm install 22, or nodejs.org/en/download' };
-  return { name: 'Node', status: 'ok', detail: `${nodeVersion} (${platform}${glibc === undefined ? '' : `, glibc ${glibc}`})` };
+  if (!isRecent)
+    return {
+      name: 'Node',
+      status: 'missing',
+      detail: `${nodeVersion}; ${NODE.join('.')} or later is needed`,
+      fix: 'nvm install 22, or nodejs.org/en/download',
+    };
+  return {
+    name: 'Node',
+    status: 'ok',
+    detail: `${nodeVersion} (${platform}${glibc === undefined ? '' : `, glibc ${glibc}`})`,
+  };
 }
 
 /** A failed probe as a check: the message, and its hint as the fix. */
@@ -87,11 +123,25 @@ function missing(name: string, error: unknown): Check {
 /** Building the addon needs these; running a built one does not. */
 function checkBuildTools({ hasProgram: has }: Probes): Check[] {
   const tools = [
-    { name: 'cmake', programs: ['cmake'], fix: 'apt install cmake (Debian, Ubuntu), dnf install cmake (Fedora), apk add cmake (Alpine)' },
-    { name: 'C++ compiler', programs: ['c++', 'g++', 'clang++'], fix: 'apt install g++ (Debian, Ubuntu), dnf install gcc-c++ (Fedora), apk add g++ (Alpine)' },
+    {
+      name: 'cmake',
+      programs: ['cmake'],
+      fix: 'apt install cmake (Debian, Ubuntu), dnf install cmake (Fedora), apk add cmake (Alpine)',
+    },
+    {
+      name: 'C++ compiler',
+      programs: ['c++', 'g++', 'clang++'],
+      fix: 'apt install g++ (Debian, Ubuntu), dnf install gcc-c++ (Fedora), apk add g++ (Alpine)',
+    },
   ];
-  return tools.filter(({ programs }) => !programs.some(has))
-    .map(({ name, programs, fix }) => ({ name, status: 'missing', detail: `${programs.join(', ')}: not on PATH; needed to build the addon`, fix }));
+  return tools
+    .filter(({ programs }) => !programs.some(has))
+    .map(({ name, programs, fix }) => ({
+      name,
+      status: 'missing',
+      detail: `${programs.join(', ')}: not on PATH; needed to build the addon`,
+      fix,
+    }));
 }
 
 function checkMachine(probes: Probes): Check[] {
@@ -106,8 +156,16 @@ function checkMachine(probes: Probes): Check[] {
   const arithmetic = best === 'amx' ? 'bf16 inputs in matrix units' : 'no AMX: --precision auto computes in f32';
   return [
     { name: 'native addon', status: 'ok', detail: 'built, and it loads' },
-    { name: 'CPU', status: 'ok', detail: `${cpu.model}, ${cpu.cores} ${cpu.cores === 1 ? 'processor' : 'processors'} for this process` },
-    { name: 'micro-kernels', status: best === 'amx' ? 'ok' : 'note', detail: `${isas.join(', ')} (${best} is used; ${arithmetic})` },
+    {
+      name: 'CPU',
+      status: 'ok',
+      detail: `${cpu.model}, ${cpu.cores} ${cpu.cores === 1 ? 'processor' : 'processors'} for this process`,
+    },
+    {
+      name: 'micro-kernels',
+      status: best === 'amx' ? 'ok' : 'note',
+      detail: `${isas.join(', ')} (${best} is used; ${arithmetic})`,
+    },
     { name: 'caches', status: 'ok', detail: `L1 ${kib(cpu.l1dBytes)}, L2 ${kib(cpu.l2Bytes)}, L3 ${kib(cpu.l3Bytes)}` },
   ];
 }
@@ -125,7 +183,9 @@ const MAX_ENTRIES = 100_000;
 
 /** Bytes of all files below; stops counting at MAX_ENTRIES. Links are not followed. */
 export function folderBytes(folder: string): { bytes: number; files: number } {
-  let bytes = 0, files = 0, seen = 0;
+  let bytes = 0,
+    files = 0,
+    seen = 0;
   const queue = [folder];
   for (let at = queue.pop(); at !== undefined && seen < MAX_ENTRIES; at = queue.pop()) {
     let entries;
@@ -172,10 +232,19 @@ function checkCache({ cacheDir, cacheLimit }: Probes): Check {
       rmSync(trial, { recursive: true, force: true });
     }
   } catch (error) {
-    return { name: 'cache folder', status: 'missing', detail: `${cacheDir}: ${reasonOf(error)}`, fix: 'make it writable, or choose another: export TILEWRIGHT_CACHE=/path' };
+    return {
+      name: 'cache folder',
+      status: 'missing',
+      detail: `${cacheDir}: ${reasonOf(error)}`,
+      fix: 'make it writable, or choose another: export TILEWRIGHT_CACHE=/path',
+    };
   }
   const { bytes, files } = folderBytes(cacheDir);
-  return { name: 'cache folder', status: 'ok', detail: `${cacheDir}: writable, ${(bytes / 2 ** 20).toFixed(1)} MiB in ${files} files (safe to delete; compiled kernels: ${limit === Infinity ? 'no limit' : `at most ${gib(limit)}, TILEWRIGHT_CACHE_LIMIT`})` };
+  return {
+    name: 'cache folder',
+    status: 'ok',
+    detail: `${cacheDir}: writable, ${(bytes / 2 ** 20).toFixed(1)} MiB in ${files} files (safe to delete; compiled kernels: ${limit === Infinity ? 'no limit' : `at most ${gib(limit)}, TILEWRIGHT_CACHE_LIMIT`})`,
+  };
 }
 
 function checkMemory(probes: Probes): Check {
@@ -194,23 +263,47 @@ async function checkGpu(probes: Probes): Promise<Check[]> {
   const version = (n: number): string => `${Math.floor(n / 1000)}.${Math.floor((n % 1000) / 10)}`;
   const gpus: Check[] = found.ok
     ? found.devices.map((device) => ({
-      name: `GPU ${device.ordinal}`, status: archOf(device) === undefined ? 'note' : 'ok',
-      detail: `${device.name}, ${(device.totalBytes / 2 ** 30).toFixed(0)} GiB, ${device.multiprocessors} multiprocessors, `
-        + `${archOf(device) ?? `compute capability ${device.capability.join('.')}: older than 8.0, not supported`}; driver for CUDA ${version(found.driverVersion)}`,
-    }))
+        name: `GPU ${device.ordinal}`,
+        status: archOf(device) === undefined ? 'note' : 'ok',
+        detail:
+          `${device.name}, ${(device.totalBytes / 2 ** 30).toFixed(0)} GiB, ${device.multiprocessors} multiprocessors, ` +
+          `${archOf(device) ?? `compute capability ${device.capability.join('.')}: older than 8.0, not supported`}; driver for CUDA ${version(found.driverVersion)}`,
+      }))
     : [{ name: 'GPU', status: 'note', detail: `${found.reason}; --target cuda:sm_90a compiles without one` }];
   const arch = (found.ok ? found.devices.map(archOf).find((each) => each !== undefined) : undefined) ?? 'sm_90a';
   try {
-    return [...gpus, { name: 'CUDA compiler', status: 'ok', detail: await probes.cudaCompiler(arch, found.ok ? found.driverVersion : undefined) }];
+    return [
+      ...gpus,
+      {
+        name: 'CUDA compiler',
+        status: 'ok',
+        detail: await probes.cudaCompiler(arch, found.ok ? found.driverVersion : undefined),
+      },
+    ];
   } catch (error) {
     const { detail, fix } = missing('CUDA compiler', error);
     // Without a GPU nobody needs one.
-    return [...gpus, { name: 'CUDA compiler', status: found.ok ? 'missing' : 'note', detail, ...(found.ok && fix !== undefined ? { fix } : {}) }];
+    return [
+      ...gpus,
+      {
+        name: 'CUDA compiler',
+        status: found.ok ? 'missing' : 'note',
+        detail,
+        ...(found.ok && fix !== undefined ? { fix } : {}),
+      },
+    ];
   }
 }
 
 /** All checks, in the order in which they matter. Never throws for something that is missing. */
 export async function examineMachine(probes: Probes = hereAndNow()): Promise<readonly Check[]> {
   const compiler = await checkCompiler(probes);
-  return [checkNode(probes), ...checkMachine(probes), compiler, checkCache(probes), checkMemory(probes), ...await checkGpu(probes)];
+  return [
+    checkNode(probes),
+    ...checkMachine(probes),
+    compiler,
+    checkCache(probes),
+    checkMemory(probes),
+    ...(await checkGpu(probes)),
+  ];
 }

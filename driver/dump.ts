@@ -19,7 +19,11 @@ export class Dump {
     try {
       makeFolder(dir);
     } catch (error) {
-      throw new UserError(`--dump ${dir}: cannot be made: ${error instanceof Error ? error.message : String(error)}`, 'give a folder that can be written', { cause: error });
+      throw new UserError(
+        `--dump ${dir}: cannot be made: ${error instanceof Error ? error.message : String(error)}`,
+        'give a folder that can be written',
+        { cause: error },
+      );
     }
   }
 

@@ -66,8 +66,10 @@ function recordStages(numerics: Numerics): { stages: Stage[]; observe: (name: st
     const count = (counts.get(pass) ?? 0) + 1;
     counts.set(pass, count);
     stages.push({
-      name: count === 1 ? pass : `${pass}.${count}`, graph, changed: stages.at(-1)?.graph !== graph,
-      reason: stages.length === 0 ? 'the model as models/llama.ts writes it' : reasons[stages.length - 1] ?? '',
+      name: count === 1 ? pass : `${pass}.${count}`,
+      graph,
+      changed: stages.at(-1)?.graph !== graph,
+      reason: stages.length === 0 ? 'the model as models/llama.ts writes it' : (reasons[stages.length - 1] ?? ''),
     });
   };
   return { stages, observe };
@@ -81,14 +83,25 @@ export async function inspectModel(request: InspectRequest, machine: Machine = d
   // Reasons do not depend on the numerics.
   const { stages, observe } = recordStages(numericsOf('portable'));
   const compiled = compileModel(checkpoint, machine, {
-    precision: request.precision, observe, ...(cuda === undefined ? {} : { cuda }),
+    precision: request.precision,
+    observe,
+    ...(cuda === undefined ? {} : { cuda }),
     ...(request.isa === undefined ? {} : { isa: request.isa }),
     ...(request.mask === undefined ? {} : { mask: request.mask }),
     ...(request.maxTokens === undefined ? {} : { maxTokens: request.maxTokens }),
   });
   return {
-    request, isArtifact: false, isTuned: false, model: compiled, isa: isaOf(compiled), arithmetic: compiled.arithmetic, plan: compiled.plan,
-    checkpoint, config: checkpoint.config, stages, notes: [],
+    request,
+    isArtifact: false,
+    isTuned: false,
+    model: compiled,
+    isa: isaOf(compiled),
+    arithmetic: compiled.arithmetic,
+    plan: compiled.plan,
+    checkpoint,
+    config: checkpoint.config,
+    stages,
+    notes: [],
   };
 }
 
@@ -107,22 +120,43 @@ async function inspectArtifact(request: InspectRequest, machine: Machine): Promi
     notes.push(`the checkpoint is not where it was: ${error.message}`);
   }
   const { parseGraph } = await import('../ir/text/parser.js');
-  const last: Stage = { name: 'artifact', reason: 'the graph that the plan was made of', graph: parseGraph(model.graphText), changed: true };
+  const last: Stage = {
+    name: 'artifact',
+    reason: 'the graph that the plan was made of',
+    graph: parseGraph(model.graphText),
+    changed: true,
+  };
   const stages = checkpoint === undefined ? undefined : replay(checkpoint, machine, model);
-  if (checkpoint !== undefined && stages === undefined) notes.push('compiling the checkpoint today gives another graph, so only the artifact\'s own is shown');
+  if (checkpoint !== undefined && stages === undefined)
+    notes.push("compiling the checkpoint today gives another graph, so only the artifact's own is shown");
   return {
-    request, isArtifact: true, isTuned: manifest.tuned, model, isa: isaOf(model), arithmetic: model.arithmetic, plan: model.plan,
-    checkpoint, config: checkpoint?.config, stages: stages ?? [last], notes,
+    request,
+    isArtifact: true,
+    isTuned: manifest.tuned,
+    model,
+    isa: isaOf(model),
+    arithmetic: model.arithmetic,
+    plan: model.plan,
+    checkpoint,
+    config: checkpoint?.config,
+    stages: stages ?? [last],
+    notes,
   };
 }
 
 /** The passes again, if they still lead to the artifact's graph. */
 function replay(checkpoint: Checkpoint, machine: Machine, model: CompiledModel): readonly Stage[] | undefined {
   const { stages, observe } = recordStages(numericsOf('portable'));
-  const target = model.target === 'cuda' ? { precision: model.arithmetic, cuda: model.facts } : { precision: 'auto' as const, isa: model.isa };
+  const target =
+    model.target === 'cuda'
+      ? { precision: model.arithmetic, cuda: model.facts }
+      : { precision: 'auto' as const, isa: model.isa };
   const bias = model.plan.kernels.some((kernel) => kernel.anchor === 'attention' && kernel.mask.kind === 'bias');
   const again = compileModel(checkpoint, machine, {
-    ...target, maxTokens: model.plan.capacity.tokens, observe, ...(bias ? { mask: 'slidingWindow' as const } : {}),
+    ...target,
+    maxTokens: model.plan.capacity.tokens,
+    observe,
+    ...(bias ? { mask: 'slidingWindow' as const } : {}),
   });
   return again.graphText === model.graphText ? stages : undefined;
 }
@@ -131,10 +165,15 @@ function replay(checkpoint: Checkpoint, machine: Machine, model: CompiledModel):
 export function findStage(inspection: Inspection, wanted: string): Stage {
   const { stages } = inspection;
   const byNumber = /^\d{1,3}$/.test(wanted) ? stages[Number(wanted)] : undefined;
-  const runs = stages.filter(({ name }) => name === wanted || (name.startsWith(`${wanted}.`) && /^\d+$/.test(name.slice(wanted.length + 1))));
+  const runs = stages.filter(
+    ({ name }) => name === wanted || (name.startsWith(`${wanted}.`) && /^\d+$/.test(name.slice(wanted.length + 1))),
+  );
   const found = byNumber ?? stages.find(({ name }) => name === wanted && name.includes('.')) ?? runs.at(-1);
   if (found === undefined) {
-    throw new UserError(`there is no pass ${JSON.stringify(wanted)} in this compilation`, `passes, in order: ${stages.map(({ name }, i) => `${i} ${name}`).join(', ')}`);
+    throw new UserError(
+      `there is no pass ${JSON.stringify(wanted)} in this compilation`,
+      `passes, in order: ${stages.map(({ name }, i) => `${i} ${name}`).join(', ')}`,
+    );
   }
   return found;
 }
@@ -143,4 +182,7 @@ export const stageText = (stage: Stage): string => printGraph(stage.graph);
 
 /** Elements of all tensors of the checkpoint. */
 export const parameterCount = (checkpoint: Checkpoint): number =>
-  [...checkpoint.tensors.values()].reduce((sum, { shape }) => sum + shape.reduce((product, extent) => product * extent, 1), 0);
+  [...checkpoint.tensors.values()].reduce(
+    (sum, { shape }) => sum + shape.reduce((product, extent) => product * extent, 1),
+    0,
+  );

@@ -30,17 +30,27 @@ const matrices = (pairing: { readonly kind: string }): string => (pairing.kind =
 /** Iteration domain in one line. */
 function shapeOf(kernel: Kernel): string {
   switch (kernel.anchor) {
-    case 'gemm': return `[${kernel.rows} × ${kernel.segments.map((s) => `${matrices(s.pairing)}${s.columns}`).join('+')}] k ${kernel.k}`;
-    case 'attention': return `[${kernel.rows} × ${kernel.heads}×${kernel.headDim}] kv heads ${kernel.kvHeads}, ${kernel.mask.kind} mask`;
-    case 'logprob': return `[R × ${kernel.vocab}] k ${kernel.k}`;
-    case 'logprobReduce': return `[R × ${kernel.vocab}]`;
-    case 'loop': return `[${kernel.rows} × ${kernel.columns}]`;
-    default: return kernel satisfies never;
+    case 'gemm':
+      return `[${kernel.rows} × ${kernel.segments.map((s) => `${matrices(s.pairing)}${s.columns}`).join('+')}] k ${kernel.k}`;
+    case 'attention':
+      return `[${kernel.rows} × ${kernel.heads}×${kernel.headDim}] kv heads ${kernel.kvHeads}, ${kernel.mask.kind} mask`;
+    case 'logprob':
+      return `[R × ${kernel.vocab}] k ${kernel.k}`;
+    case 'logprobReduce':
+      return `[R × ${kernel.vocab}]`;
+    case 'loop':
+      return `[${kernel.rows} × ${kernel.columns}]`;
+    default:
+      return kernel satisfies never;
   }
 }
 
 /** Half of a benchmark's tokens are scored, and trees are rarely longer than 256 tokens. */
-export const typicalSize = (tokens: number): WorkSize => ({ T: tokens, R: Math.ceil(tokens / 2), longest: Math.min(tokens, 256) });
+export const typicalSize = (tokens: number): WorkSize => ({
+  T: tokens,
+  R: Math.ceil(tokens / 2),
+  longest: Math.min(tokens, 256),
+});
 
 /** Every kernel, in the order of launches. */
 export function kernelRows(plan: Plan<Schedule>, size: WorkSize): readonly KernelRow[] {
@@ -48,8 +58,14 @@ export function kernelRows(plan: Plan<Schedule>, size: WorkSize): readonly Kerne
   return plan.kernels.map((kernel, i) => {
     const work: Work = kernelWork(kernel, declarations, size);
     return {
-      name: kernel.name, path: kernel.path, anchor: kernel.anchor, signature: plan.launches[i]!.signature, shape: shapeOf(kernel), ops: kernel.ops,
-      flops: work.flops, bytes: work.bytes,
+      name: kernel.name,
+      path: kernel.path,
+      anchor: kernel.anchor,
+      signature: plan.launches[i]!.signature,
+      shape: shapeOf(kernel),
+      ops: kernel.ops,
+      flops: work.flops,
+      bytes: work.bytes,
     };
   });
 }
@@ -87,20 +103,34 @@ export function groupKernels(rows: readonly KernelRow[]): readonly KernelGroup[]
   return [...groups.values()].map((members) => {
     const [first] = members;
     const layers = members.map(({ path }) => Number(LAYER.exec(path)?.[1] ?? NaN));
-    const path = members.length === 1 || layers.some(Number.isNaN) ? first!.path : `layers.{${ranges(layers)}}.${LAYER.exec(first!.path)![2]!}`;
+    const path =
+      members.length === 1 || layers.some(Number.isNaN)
+        ? first!.path
+        : `layers.{${ranges(layers)}}.${LAYER.exec(first!.path)![2]!}`;
     return { path, rows: members };
   });
 }
 
 /** A kernel by name or path. Throws UserError with the names that come close. */
-export function findKernel(plan: Plan<Schedule>, wanted: string): { readonly kernel: Kernel; readonly signature: string } {
+export function findKernel(
+  plan: Plan<Schedule>,
+  wanted: string,
+): { readonly kernel: Kernel; readonly signature: string } {
   const at = plan.kernels.findIndex(({ name, path }) => name === wanted || path === wanted);
   const kernel = plan.kernels[at];
   if (kernel !== undefined) return { kernel, signature: plan.launches[at]!.signature };
-  const words = wanted.toLowerCase().split(/[^a-z0-9]+/).filter((word) => word !== '');
-  const close = plan.kernels.filter(({ name }) => words.length > 0 && words.every((word) => name.includes(word))).map(({ name }) => name);
+  const words = wanted
+    .toLowerCase()
+    .split(/[^a-z0-9]+/)
+    .filter((word) => word !== '');
+  const close = plan.kernels
+    .filter(({ name }) => words.length > 0 && words.every((word) => name.includes(word)))
+    .map(({ name }) => name);
   const listed = close.length > 0 ? close : plan.kernels.map(({ name }) => name);
-  throw new UserError(`there is no kernel ${JSON.stringify(wanted)}`, `kernels: ${listed.slice(0, 8).join(', ')}${listed.length > 8 ? `, … (${listed.length}; see --kernels)` : ''}`);
+  throw new UserError(
+    `there is no kernel ${JSON.stringify(wanted)}`,
+    `kernels: ${listed.slice(0, 8).join(', ')}${listed.length > 8 ? `, … (${listed.length}; see --kernels)` : ''}`,
+  );
 }
 
 /** The bucket that a micro-batch of `tokens` runs in. */
@@ -131,7 +161,10 @@ export interface KernelSource {
   readonly note?: string;
 }
 
-/** The source of one kernel as a micro-batch of `tokens` runs it. Kernels of a GPU are compiled, for what they need of it. */
+/**
+ * The source of one kernel as a micro-batch of `tokens` runs it. Kernels of a GPU are compiled, for what they need of
+ * it.
+ */
 export async function kernelSource(model: CompiledModel, wanted: string, tokens: number): Promise<KernelSource> {
   const { kernel, signature } = findKernel(model.plan, wanted);
   const { index, bucket } = bucketFor(model.plan, tokens);
@@ -141,11 +174,21 @@ export async function kernelSource(model: CompiledModel, wanted: string, tokens:
   };
   if (model.target === 'cpu') {
     const schedule = model.plan.schedules[index]?.[signature] ?? missing();
-    const { symbol, source, scratchBytes, parameters } = emitKernel(kernel, model.plan, schedule, model.plan.capacity.tokens);
+    const { symbol, source, scratchBytes, parameters } = emitKernel(
+      kernel,
+      model.plan,
+      schedule,
+      model.plan.capacity.tokens,
+    );
     return { ...head, schedule, symbol, parameters, scratchBytes, source };
   }
   const schedule = model.plan.schedules[index]?.[signature] ?? missing();
-  const { symbol, source, launch, parameters } = emitCudaKernel(kernel, model.plan, schedule, model.plan.capacity.tokens);
+  const { symbol, source, launch, parameters } = emitCudaKernel(
+    kernel,
+    model.plan,
+    schedule,
+    model.plan.capacity.tokens,
+  );
   const emitted = { ...head, schedule, symbol, parameters, launch, source };
   try {
     const { resources } = await compileCubins([{ symbol, source }], { arch: model.facts.arch });

@@ -55,7 +55,10 @@ function merge(sorted: readonly (readonly [number, number])[]): readonly (readon
 export function memoryReport(plan: Plan<unknown>, checkpoint: Checkpoint | undefined): MemoryReport {
   const alive = lifetimes(plan);
   const end = plan.kernels.length - 1;
-  const slots = new Map<string, { offset: number; sizeBytes: number; buffers: { name: string; life: readonly [number, number] }[] }>();
+  const slots = new Map<
+    string,
+    { offset: number; sizeBytes: number; buffers: { name: string; life: readonly [number, number] }[] }
+  >();
   for (const { buffer, offset, sizeBytes } of plan.placements) {
     const key = `${offset} ${sizeBytes}`;
     const slot = slots.get(key) ?? { offset, sizeBytes, buffers: [] };
@@ -64,12 +67,21 @@ export function memoryReport(plan: Plan<unknown>, checkpoint: Checkpoint | undef
   }
   const weights = checkpoint === undefined ? undefined : planWeights(plan.weights, plan.constants, checkpoint.tensors);
   return {
-    capacityTokens: plan.capacity.tokens, launches: plan.kernels.length, arenaBytes: plan.arenaBytes,
+    capacityTokens: plan.capacity.tokens,
+    launches: plan.kernels.length,
+    arenaBytes: plan.arenaBytes,
     withoutReuseBytes: plan.placements.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0),
-    slots: [...slots.values()].sort((a, b) => a.offset - b.offset || a.sizeBytes - b.sizeBytes).map(({ offset, sizeBytes, buffers }) => {
-      const ordered = buffers.sort((a, b) => a.life[0] - b.life[0]);
-      return { offset, sizeBytes, buffers: ordered.map(({ name }) => name), alive: merge(ordered.map(({ life }) => life)) };
-    }),
+    slots: [...slots.values()]
+      .sort((a, b) => a.offset - b.offset || a.sizeBytes - b.sizeBytes)
+      .map(({ offset, sizeBytes, buffers }) => {
+        const ordered = buffers.sort((a, b) => a.life[0] - b.life[0]);
+        return {
+          offset,
+          sizeBytes,
+          buffers: ordered.map(({ name }) => name),
+          alive: merge(ordered.map(({ life }) => life)),
+        };
+      }),
     weights: weights === undefined ? undefined : { mappedBytes: weights.mappedBytes, packedBytes: weights.packedBytes },
   };
 }

@@ -25,14 +25,21 @@ export function emitPlan(plan: Plan): EmittedPlan {
     byKey.set(key, known);
     return known;
   };
-  const kernels = plan.buckets.map((_, bucket) => plan.launches.map((launch) => {
-    const kernel = kernelOf.get(launch.kernel)!;
-    return emit(kernel, plan, launch.signature, plan.schedules[bucket]![launch.signature]!);
-  }));
-  const distinct = [...new Map([...byKey.values()].map((each) => [each.symbol, each])).values()].sort((a, b) => (a.symbol < b.symbol ? -1 : 1));
+  const kernels = plan.buckets.map((_, bucket) =>
+    plan.launches.map((launch) => {
+      const kernel = kernelOf.get(launch.kernel)!;
+      return emit(kernel, plan, launch.signature, plan.schedules[bucket]![launch.signature]!);
+    }),
+  );
+  const distinct = [...new Map([...byKey.values()].map((each) => [each.symbol, each])).values()].sort((a, b) =>
+    a.symbol < b.symbol ? -1 : 1,
+  );
   const sources: SourceText[] = [];
   for (let i = 0; i < distinct.length; i += FUNCTIONS_PER_UNIT) {
-    sources.push({ name: `kernels${sources.length}.c`, text: emitTranslationUnit(distinct.slice(i, i + FUNCTIONS_PER_UNIT)) });
+    sources.push({
+      name: `kernels${sources.length}.c`,
+      text: emitTranslationUnit(distinct.slice(i, i + FUNCTIONS_PER_UNIT)),
+    });
   }
   return { sources, kernels };
 }
@@ -47,8 +54,12 @@ export interface CompiledKernels {
 /** Compiles what emitPlan printed, or finds it in the cache. */
 export async function compileKernels(emitted: EmittedPlan, isa: CpuIsa): Promise<CompiledKernels> {
   const library = await compileShared(emitted.sources, { isa });
-  const symbols = emitted.kernels.map((bucket) => bucket.map((kernel): LaunchSymbol => ({
-    library: library.path, symbol: kernel.symbol, scratchBytes: kernel.scratchBytes,
-  })));
+  const symbols = emitted.kernels.map((bucket) =>
+    bucket.map((kernel): LaunchSymbol => ({
+      library: library.path,
+      symbol: kernel.symbol,
+      scratchBytes: kernel.scratchBytes,
+    })),
+  );
   return { symbols, isCached: library.cached, seconds: library.seconds };
 }

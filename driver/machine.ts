@@ -13,23 +13,38 @@ export interface Machine {
 
 export function detectMachine(): Machine {
   const cpu = loadAddon().cpuInfo();
-  const has: Readonly<Record<CpuIsa, boolean>> = { portable: true, avx2: cpu.isas.avx2, avx512: cpu.isas.avx512, amx: cpu.isas.amx && cpu.isas.avx512 };
+  const has: Readonly<Record<CpuIsa, boolean>> = {
+    portable: true,
+    avx2: cpu.isas.avx2,
+    avx512: cpu.isas.avx512,
+    amx: cpu.isas.amx && cpu.isas.avx512,
+  };
   return { cpu, isas: CPU_ISAS.filter((isa) => has[isa]) };
 }
 
 /** Facts that schedules are judged by. Where a cache size is unknown, a small common one is assumed. */
 export const scheduleFacts = (machine: Machine): { isas: readonly CpuIsa[]; l1: number; l2: number } => ({
-  isas: machine.isas, l1: machine.cpu.l1dBytes || 32 << 10, l2: machine.cpu.l2Bytes || 1 << 20,
+  isas: machine.isas,
+  l1: machine.cpu.l1dBytes || 32 << 10,
+  l2: machine.cpu.l2Bytes || 1 << 20,
 });
 
 /** The strongest micro-kernel that computes in `precision`; `wanted` overrides the choice. */
 export function chooseIsa(machine: Machine, precision: Precision, wanted?: CpuIsa): CpuIsa {
-  if (precision === 'f16') throw new UserError('--precision f16 is for GPUs: CPUs compute in bf16 or f32 here', 'use --precision auto');
-  if (precision === 'bf16' && (wanted ?? 'amx') !== 'amx') throw new UserError(`${wanted!} computes in f32, not bf16`, 'drop --isa, or use --precision auto');
-  if (precision === 'bf16' && !machine.isas.includes('amx')) throw new UserError(`this CPU (${machine.cpu.model}) has no AMX, which bf16 needs`, 'use --precision auto');
+  if (precision === 'f16')
+    throw new UserError('--precision f16 is for GPUs: CPUs compute in bf16 or f32 here', 'use --precision auto');
+  if (precision === 'bf16' && (wanted ?? 'amx') !== 'amx')
+    throw new UserError(`${wanted!} computes in f32, not bf16`, 'drop --isa, or use --precision auto');
+  if (precision === 'bf16' && !machine.isas.includes('amx'))
+    throw new UserError(`this CPU (${machine.cpu.model}) has no AMX, which bf16 needs`, 'use --precision auto');
   if (wanted !== undefined) {
-    if (!machine.isas.includes(wanted)) throw new UserError(`this CPU (${machine.cpu.model}) has no ${wanted}; it has ${machine.isas.join(', ')}`, `use --isa ${machine.isas.at(-1)!}`);
-    if (wanted === 'amx' && precision === 'f32') throw new UserError('amx multiplies bf16, not f32', 'drop --isa amx, or use --precision auto');
+    if (!machine.isas.includes(wanted))
+      throw new UserError(
+        `this CPU (${machine.cpu.model}) has no ${wanted}; it has ${machine.isas.join(', ')}`,
+        `use --isa ${machine.isas.at(-1)!}`,
+      );
+    if (wanted === 'amx' && precision === 'f32')
+      throw new UserError('amx multiplies bf16, not f32', 'drop --isa amx, or use --precision auto');
     return wanted;
   }
   return machine.isas.filter((isa) => isa !== 'amx' || precision !== 'f32').at(-1)!;
@@ -40,9 +55,10 @@ export const upTo = (machine: Machine, isa: CpuIsa): readonly CpuIsa[] =>
   machine.isas.filter((each) => CPU_ISAS.indexOf(each) <= CPU_ISAS.indexOf(isa));
 
 /** amx: bf16 operands in VNNI order. Others: f32 throughout. Accumulation is f32 in both. */
-export const numericsOf = (isa: CpuIsa): Numerics => (isa === 'amx'
-  ? { activations: 'bf16', weights: { layout: 'vnni', dtype: 'bf16' } }
-  : { activations: 'f32', weights: { layout: 'panels', dtype: 'f32' } });
+export const numericsOf = (isa: CpuIsa): Numerics =>
+  isa === 'amx'
+    ? { activations: 'bf16', weights: { layout: 'vnni', dtype: 'bf16' } }
+    : { activations: 'f32', weights: { layout: 'panels', dtype: 'f32' } };
 
 /** Name of the arithmetic, for results and journals: what must agree for answers to be comparable. */
 export const arithmeticOf = (isa: CpuIsa): 'bf16' | 'f32' => (isa === 'amx' ? 'bf16' : 'f32');

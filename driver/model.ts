@@ -7,7 +7,7 @@ import type { MaskKind } from '../models/mask.js';
 import type { WeightInit } from './names.js';
 
 export const openModel = (path: string, init: WeightInit): Checkpoint =>
-  (init.kind === 'random' ? describeRandomCheckpoint(path, init.seed) : openCheckpoint(path));
+  init.kind === 'random' ? describeRandomCheckpoint(path, init.seed) : openCheckpoint(path);
 
 /** The model in primitive ops. */
 export function buildGraph(checkpoint: Checkpoint, mask: MaskKind = 'tree'): Graph {

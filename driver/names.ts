@@ -9,7 +9,11 @@ export type WeightInit = { readonly kind: 'checkpoint' } | { readonly kind: 'ran
 /** Parses `random:SEED`. */
 export function parseInit(text: string): WeightInit {
   const match = /^random:(\d{1,15})$/.exec(text);
-  if (match === null) throw new UserError(`--init ${JSON.stringify(text)}: expected random:SEED with a whole number`, 'for example: --init random:1');
+  if (match === null)
+    throw new UserError(
+      `--init ${JSON.stringify(text)}: expected random:SEED with a whole number`,
+      'for example: --init random:1',
+    );
   return { kind: 'random', seed: Number(match[1]) };
 }
 

@@ -1,7 +1,15 @@
 /** A model as the user names it — checkpoint, config.json or artifact — compiled. */
 import { UserError } from '../errors.js';
 import type { Checkpoint } from '../models/checkpoint.js';
-import { artifactId, loadArtifact, readManifest, rebuild, rebuildFor, type ModelReference, type Rebuild } from './artifact.js';
+import {
+  artifactId,
+  loadArtifact,
+  readManifest,
+  rebuild,
+  rebuildFor,
+  type ModelReference,
+  type Rebuild,
+} from './artifact.js';
 import { isArtifact, type WeightInit } from './names.js';
 import { compileModel, type CompiledModel } from './compile.js';
 import { Dump } from './dump.js';
@@ -50,11 +58,17 @@ export function beginOpening(request: Omit<CompileRequest, 'output'>, machine: M
   return { checkpoint, target: target === 'cpu' ? 'cpu' : 'cuda', finish };
 }
 
-export const openOrCompile = async (request: Omit<CompileRequest, 'output'>, machine: Machine, ui: Ui): Promise<OpenedModel> =>
-  beginOpening(request, machine, ui).finish();
+export const openOrCompile = async (
+  request: Omit<CompileRequest, 'output'>,
+  machine: Machine,
+  ui: Ui,
+): Promise<OpenedModel> => beginOpening(request, machine, ui).finish();
 
-export const referenceTo = (path: string, checkpoint: Checkpoint, init: WeightInit): ModelReference =>
-  ({ path, fingerprint: checkpoint.fingerprint(), init });
+export const referenceTo = (path: string, checkpoint: Checkpoint, init: WeightInit): ModelReference => ({
+  path,
+  fingerprint: checkpoint.fingerprint(),
+  init,
+});
 
 /** The checkpoint that an artifact names. */
 function beginArtifact(dir: string, machine: Machine): Opening {
@@ -64,7 +78,14 @@ function beginArtifact(dir: string, machine: Machine): Opening {
     const { manifest, model } = await loadArtifact(dir, machine);
     const fingerprint = checkpoint.fingerprint();
     if (fingerprint !== manifest.model.fingerprint) {
-      throw new UserError(`${dir}: the checkpoint ${manifest.model.path} has changed since it was compiled`, rebuild(dir, { model: manifest.model, arithmetic: model.arithmetic, ...(model.target === 'cuda' ? { cuda: model.facts.arch } : {}) }));
+      throw new UserError(
+        `${dir}: the checkpoint ${manifest.model.path} has changed since it was compiled`,
+        rebuild(dir, {
+          model: manifest.model,
+          arithmetic: model.arithmetic,
+          ...(model.target === 'cuda' ? { cuda: model.facts.arch } : {}),
+        }),
+      );
     }
     const reference: ModelReference = { path: manifest.model.path, fingerprint, init: manifest.model.init };
     return { checkpoint, reference, model, id: artifactId(reference, model), isArtifact: true };
@@ -73,7 +94,9 @@ function beginArtifact(dir: string, machine: Machine): Opening {
 }
 
 /** Opens an artifact and the checkpoint it names, and checks that they still belong together. */
-export const openArtifact = async (dir: string, machine: Machine): Promise<OpenedModel> => beginArtifact(dir, machine).finish();
+export const openArtifact = async (dir: string, machine: Machine): Promise<OpenedModel> =>
+  beginArtifact(dir, machine).finish();
 
 /** The commands that make what was opened at `path` for other targets. */
-export const rebuildOpened = (path: string, { reference, model, isArtifact: isOne }: OpenedModel): Rebuild => rebuildFor(isOne ? path : 'model.tw', reference, model.arithmetic);
+export const rebuildOpened = (path: string, { reference, model, isArtifact: isOne }: OpenedModel): Rebuild =>
+  rebuildFor(isOne ? path : 'model.tw', reference, model.arithmetic);

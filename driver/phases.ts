@@ -12,7 +12,10 @@ const clock = (): number => performance.timeOrigin + performance.now();
 /** What one process does, one thing after another; the first is its start. Several go on at a time with during(). */
 export class Phases {
   private readonly ended: PhaseSpan[] = [];
-  private present: { readonly name: string; readonly begin: number } | undefined = { name: 'process', begin: performance.timeOrigin };
+  private present: { readonly name: string; readonly begin: number } | undefined = {
+    name: 'process',
+    begin: performance.timeOrigin,
+  };
 
   /** Ends the present phase and begins another. */
   begin(name: string): void {
@@ -47,7 +50,12 @@ function merge(spans: readonly PhaseSpan[]): readonly PhaseSpan[] {
   const byName = new Map<string, PhaseSpan>();
   for (const { name, begin, end } of spans) {
     const known = byName.get(name);
-    byName.set(name, known === undefined ? { name, begin, end } : { name, begin: Math.min(known.begin, begin), end: Math.max(known.end, end) });
+    byName.set(
+      name,
+      known === undefined
+        ? { name, begin, end }
+        : { name, begin: Math.min(known.begin, begin), end: Math.max(known.end, end) },
+    );
   }
   return [...byName.values()].sort((a, b) => a.begin - b.begin);
 }
@@ -56,6 +64,9 @@ function merge(spans: readonly PhaseSpan[]): readonly PhaseSpan[] {
 export function printPhases(own: readonly PhaseSpan[], devices: readonly PhaseSpan[]): string {
   const origin = performance.timeOrigin;
   const seconds = (at: number): string => (Math.max(0, at - origin) / 1000).toFixed(2);
-  const list = (spans: readonly PhaseSpan[]): string => merge(spans).map(({ name, begin, end }) => `${name} ${seconds(begin)}–${seconds(end)}`).join(', ');
+  const list = (spans: readonly PhaseSpan[]): string =>
+    merge(spans)
+      .map(({ name, begin, end }) => `${name} ${seconds(begin)}–${seconds(end)}`)
+      .join(', ');
   return `seconds since the command: ${list(own)}${devices.length === 0 ? '' : `; devices: ${list(devices)}`}`;
 }

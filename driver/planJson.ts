@@ -15,27 +15,39 @@ const identifier = z.string().regex(/^[a-z][a-z0-9_]{0,250}$/);
 const tensorName = z.string().regex(/^[\w.]{1,300}$/);
 const label = z.string().max(300);
 const extent = z.number().int().min(1).max(MAX_EXTENT);
-const bytes = z.number().int().min(0).max(2 ** 45);
+const bytes = z
+  .number()
+  .int()
+  .min(0)
+  .max(2 ** 45);
 const symbol = z.enum(['T', 'R']);
-const real = z.union([z.number(), z.literal('-inf').transform(() => -Infinity), z.literal('inf').transform(() => Infinity)]);
+const real = z.union([
+  z.number(),
+  z.literal('-inf').transform(() => -Infinity),
+  z.literal('inf').transform(() => Infinity),
+]);
 
 const access = z.union([
   z.strictObject({ kind: z.enum(['element', 'row']), via: identifier.optional() }),
   z.strictObject({ kind: z.literal('column') }),
   z.strictObject({ kind: z.literal('periodic'), period: extent, via: identifier.optional() }),
 ]);
-const scalar: z.ZodType<Scalar> = z.lazy(() => z.union([
-  z.strictObject({ op: z.literal('const'), value: real }),
-  z.strictObject({ op: z.literal('acc'), index: z.union([z.literal(0), z.literal(1)]) }),
-  z.strictObject({ op: z.enum(['rowIndex', 'columnIndex']) }),
-  z.strictObject({ op: z.literal('load'), buffer: identifier, access }),
-  z.strictObject({ op: z.literal('rowSum'), buffer: identifier, via: identifier.optional() }),
-  z.strictObject({ op: z.literal('rotateHalf'), a: scalar }),
-  z.strictObject({ op: z.enum(UNARY), a: scalar }),
-  z.strictObject({ op: z.enum(BINARY), a: scalar, b: scalar }),
-  z.strictObject({ op: z.literal('select'), condition: scalar, a: scalar, b: scalar }),
-])) as z.ZodType<Scalar>;
-const outputs = z.array(z.strictObject({ kind: z.enum(['store', 'rowSum']), buffer: identifier, value: scalar })).max(16);
+const scalar: z.ZodType<Scalar> = z.lazy(() =>
+  z.union([
+    z.strictObject({ op: z.literal('const'), value: real }),
+    z.strictObject({ op: z.literal('acc'), index: z.union([z.literal(0), z.literal(1)]) }),
+    z.strictObject({ op: z.enum(['rowIndex', 'columnIndex']) }),
+    z.strictObject({ op: z.literal('load'), buffer: identifier, access }),
+    z.strictObject({ op: z.literal('rowSum'), buffer: identifier, via: identifier.optional() }),
+    z.strictObject({ op: z.literal('rotateHalf'), a: scalar }),
+    z.strictObject({ op: z.enum(UNARY), a: scalar }),
+    z.strictObject({ op: z.enum(BINARY), a: scalar, b: scalar }),
+    z.strictObject({ op: z.literal('select'), condition: scalar, a: scalar, b: scalar }),
+  ]),
+) as z.ZodType<Scalar>;
+const outputs = z
+  .array(z.strictObject({ kind: z.enum(['store', 'rowSum']), buffer: identifier, value: scalar }))
+  .max(16);
 const pairing = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('none') }),
   z.strictObject({ kind: z.literal('rotate'), headDim: extent, width: extent }),
@@ -43,14 +55,55 @@ const pairing = z.discriminatedUnion('kind', [
 ]);
 const head = { name: identifier, path: label, rows: symbol, ops: z.array(z.string().max(40)).max(200) };
 const kernel = z.discriminatedUnion('anchor', [
-  z.strictObject({ ...head, anchor: z.literal('gemm'), k: extent, a: identifier, segments: z.array(z.strictObject({ weight: identifier, columns: extent, pairing, outputs })).min(1).max(8) }),
   z.strictObject({
-    ...head, anchor: z.literal('attention'), q: identifier, k: identifier, v: identifier, out: identifier, heads: extent, kvHeads: extent, headDim: extent, scale: z.number(),
-    mask: z.union([z.strictObject({ kind: z.literal('column'), subtreeEnd: identifier }), z.strictObject({ kind: z.literal('bias'), buffer: identifier })]),
+    ...head,
+    anchor: z.literal('gemm'),
+    k: extent,
+    a: identifier,
+    segments: z
+      .array(z.strictObject({ weight: identifier, columns: extent, pairing, outputs }))
+      .min(1)
+      .max(8),
+  }),
+  z.strictObject({
+    ...head,
+    anchor: z.literal('attention'),
+    q: identifier,
+    k: identifier,
+    v: identifier,
+    out: identifier,
+    heads: extent,
+    kvHeads: extent,
+    headDim: extent,
+    scale: z.number(),
+    mask: z.union([
+      z.strictObject({ kind: z.literal('column'), subtreeEnd: identifier }),
+      z.strictObject({ kind: z.literal('bias'), buffer: identifier }),
+    ]),
     queryRow: identifier.optional(),
   }),
-  z.strictObject({ ...head, rows: z.literal('R'), anchor: z.literal('logprob'), k: extent, a: identifier, weight: identifier, vocab: extent, rowScale: scalar, target: identifier, parts: identifier }),
-  z.strictObject({ ...head, rows: z.literal('R'), anchor: z.literal('logprobReduce'), vocab: extent, parts: identifier, target: identifier, logProb: identifier, isArgmax: identifier }),
+  z.strictObject({
+    ...head,
+    rows: z.literal('R'),
+    anchor: z.literal('logprob'),
+    k: extent,
+    a: identifier,
+    weight: identifier,
+    vocab: extent,
+    rowScale: scalar,
+    target: identifier,
+    parts: identifier,
+  }),
+  z.strictObject({
+    ...head,
+    rows: z.literal('R'),
+    anchor: z.literal('logprobReduce'),
+    vocab: extent,
+    parts: identifier,
+    target: identifier,
+    logProb: identifier,
+    isArgmax: identifier,
+  }),
   z.strictObject({ ...head, anchor: z.literal('loop'), columns: z.union([extent, z.literal('T')]), outputs }),
 ]);
 const isa = z.enum(CPU_ISAS);
@@ -61,40 +114,93 @@ const schedule = z.discriminatedUnion('kind', [
 ]);
 const cudaSchedule = z.discriminatedUnion('kind', [
   z.strictObject({
-    kind: z.literal('gemm'), skeleton: z.enum(CUDA_GEMM_SKELETONS), tm: extent, tn: extent, tk: extent, stages: extent,
-    cluster: z.union([z.literal(1), z.literal(2)]), raster: extent, mode: z.enum(CUDA_GEMM_MODES), lastTn: extent.exactOptional(),
+    kind: z.literal('gemm'),
+    skeleton: z.enum(CUDA_GEMM_SKELETONS),
+    tm: extent,
+    tn: extent,
+    tk: extent,
+    stages: extent,
+    cluster: z.union([z.literal(1), z.literal(2)]),
+    raster: extent,
+    mode: z.enum(CUDA_GEMM_MODES),
+    lastTn: extent.exactOptional(),
   }),
   z.strictObject({ kind: z.literal('attention'), skeleton: z.enum(['simt', 'mma']), queries: extent, keys: extent }),
   z.strictObject({ kind: z.literal('loop'), threads: extent }),
 ]);
 const bucket = z.strictObject({ tokens: extent, rows: extent, longest: extent });
-const planOf = (of: z.ZodType) => z.strictObject({
-  buffers: z.array(z.strictObject({
-    name: identifier, dtype: z.enum(BUFFER_DTYPES), rows: z.union([symbol, extent]), columns: z.union([extent, z.literal('T')]), space: z.enum(['input', 'output', 'arena', 'weight']), upper: identifier.optional(),
-  })).max(20_000),
-  weights: z.array(z.strictObject({
-    name: identifier, layout: z.enum(['panels', 'vnni', 'kmajor', 'rows']), dtype: z.enum(['f32', 'bf16', 'f16']), sources: z.array(z.strictObject({ tensor: tensorName, rows: extent })).min(1).max(2),
-    k: extent, pairing, columnScale: tensorName.optional(),
-  })).max(20_000),
-  constants: z.array(z.strictObject({ name: tensorName, values: z.array(z.number()).max(1 << 16) })).max(16),
-  kernels: z.array(kernel).max(20_000),
-  launches: z.array(z.strictObject({ kernel: identifier, signature: z.string().regex(/^[0-9a-f]{1,64}$/), parameters: z.array(identifier).max(64) })).max(20_000),
-  capacity: bucket,
-  arenaBytes: bytes,
-  placements: z.array(z.strictObject({ buffer: identifier, offset: bytes, sizeBytes: bytes })).max(20_000),
-  buckets: z.array(bucket).min(1).max(64),
-  schedules: z.array(z.record(z.string().regex(/^[0-9a-f]{1,64}$/), of)).min(1).max(64),
-  bucketSeconds: z.array(bucket.extend({
-    seconds: z.number().positive().max(1e6), rowSeconds: z.number().nonnegative().max(1e6).optional(), attentionSeconds: z.number().nonnegative().max(1e6).optional(),
-  })).max(256).optional(),
-});
+const planOf = (of: z.ZodType) =>
+  z.strictObject({
+    buffers: z
+      .array(
+        z.strictObject({
+          name: identifier,
+          dtype: z.enum(BUFFER_DTYPES),
+          rows: z.union([symbol, extent]),
+          columns: z.union([extent, z.literal('T')]),
+          space: z.enum(['input', 'output', 'arena', 'weight']),
+          upper: identifier.optional(),
+        }),
+      )
+      .max(20_000),
+    weights: z
+      .array(
+        z.strictObject({
+          name: identifier,
+          layout: z.enum(['panels', 'vnni', 'kmajor', 'rows']),
+          dtype: z.enum(['f32', 'bf16', 'f16']),
+          sources: z
+            .array(z.strictObject({ tensor: tensorName, rows: extent }))
+            .min(1)
+            .max(2),
+          k: extent,
+          pairing,
+          columnScale: tensorName.optional(),
+        }),
+      )
+      .max(20_000),
+    constants: z.array(z.strictObject({ name: tensorName, values: z.array(z.number()).max(1 << 16) })).max(16),
+    kernels: z.array(kernel).max(20_000),
+    launches: z
+      .array(
+        z.strictObject({
+          kernel: identifier,
+          signature: z.string().regex(/^[0-9a-f]{1,64}$/),
+          parameters: z.array(identifier).max(64),
+        }),
+      )
+      .max(20_000),
+    capacity: bucket,
+    arenaBytes: bytes,
+    placements: z.array(z.strictObject({ buffer: identifier, offset: bytes, sizeBytes: bytes })).max(20_000),
+    buckets: z.array(bucket).min(1).max(64),
+    schedules: z
+      .array(z.record(z.string().regex(/^[0-9a-f]{1,64}$/), of))
+      .min(1)
+      .max(64),
+    bucketSeconds: z
+      .array(
+        bucket.extend({
+          seconds: z.number().positive().max(1e6),
+          rowSeconds: z.number().nonnegative().max(1e6).optional(),
+          attentionSeconds: z.number().nonnegative().max(1e6).optional(),
+        }),
+      )
+      .max(256)
+      .optional(),
+  });
 
 const plans = { cpu: planOf(schedule), cuda: planOf(cudaSchedule) };
 
 /** Reads a plan. UserError, with the rebuild command as hint, where the text is not one. */
 export function parsePlan(text: string, where: string, rebuild: string): Plan;
 export function parsePlan(text: string, where: string, rebuild: string, target: 'cuda'): CudaPlan;
-export function parsePlan(text: string, where: string, rebuild: string, target: 'cpu' | 'cuda' = 'cpu'): Plan | CudaPlan {
+export function parsePlan(
+  text: string,
+  where: string,
+  rebuild: string,
+  target: 'cpu' | 'cuda' = 'cpu',
+): Plan | CudaPlan {
   let json: unknown;
   try {
     json = JSON.parse(text);
@@ -104,7 +210,10 @@ export function parsePlan(text: string, where: string, rebuild: string, target: 
   const parsed = plans[target].safeParse(json);
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
-    throw new UserError(`${where}: ${issue === undefined ? 'not a plan' : `${issue.path.join('.')}: ${issue.message}`}`, rebuild);
+    throw new UserError(
+      `${where}: ${issue === undefined ? 'not a plan' : `${issue.path.join('.')}: ${issue.message}`}`,
+      rebuild,
+    );
   }
   // zod's optional fields admit `undefined`; JSON never holds it, so absent fields are absent.
   return parsed.data as Plan | CudaPlan;

@@ -95,7 +95,10 @@ export interface RunRequest extends ModelRequest {
   readonly limit?: number;
   /** Half-open range of question numbers; without `end`, to the last. */
   readonly docs?: { readonly first: number; readonly end?: number };
-  /** GPUs, or parts of the CPU with threads of their own; `all`: those that this machine has. Default: what `parallel` says, else 1. */
+  /**
+   * GPUs, or parts of the CPU with threads of their own; `all`: those that this machine has. Default: what `parallel`
+   * says, else 1.
+   */
   readonly devices?: number | 'all';
   /** How the model lies on them; `auto`, the default: as its memory and costs suggest. */
   readonly parallel?: 'auto' | Parallelism;

@@ -3,8 +3,28 @@ import { dirname, resolve } from 'node:path';
 import { bucketCostModel } from '../autotune/bucketCost.js';
 import { UserError } from '../errors.js';
 import {
-  checkResumedShard, evaluate, formatTable, loadQuestions, planQuestions, prepareOutput, resultsFolder, scoreQuestions, shardName, summariseResults, taskByName, throughputOf, writeResults,
-  type EvaluateOptions, type Evaluation, type LoadedQuestions, type Progress, type QuestionPlan, type ResultsInput, type Scored, type ScorerLimits, type Task,
+  checkResumedShard,
+  evaluate,
+  formatTable,
+  loadQuestions,
+  planQuestions,
+  prepareOutput,
+  resultsFolder,
+  scoreQuestions,
+  shardName,
+  summariseResults,
+  taskByName,
+  throughputOf,
+  writeResults,
+  type EvaluateOptions,
+  type Evaluation,
+  type LoadedQuestions,
+  type Progress,
+  type QuestionPlan,
+  type ResultsInput,
+  type Scored,
+  type ScorerLimits,
+  type Task,
 } from '../eval/index.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import { describeTokenizer } from '../models/tokenizer.js';
@@ -29,9 +49,11 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   const phases = new Phases();
   phases.begin('open');
   const task = taskByName(request.task);
-  if (request.resume && request.output === undefined) throw new UserError('--resume needs the folder of the run that it continues', 'add --out DIR');
+  if (request.resume && request.output === undefined)
+    throw new UserError('--resume needs the folder of the run that it continues', 'add --out DIR');
   const { shard } = request;
-  if (shard !== undefined && request.output === undefined) throw new UserError('--shard needs a folder: merge joins what the shards write there', 'add --out DIR');
+  if (shard !== undefined && request.output === undefined)
+    throw new UserError('--shard needs a folder: merge joins what the shards write there', 'add --out DIR');
   const name = modelName(request.model);
   if (request.output !== undefined) {
     if (request.resume) checkResumedShard(request.output, name, task.name, shard);
@@ -45,15 +67,24 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   const { checkpoint } = opening;
   const tokenizer = describeTokenizer(checkpoint.dir);
   if (tokenizer.vocabSize > checkpoint.config.vocabSize) {
-    throw new UserError(`${checkpoint.dir}: the tokenizer has ids up to ${tokenizer.vocabSize - 1}, the model ${checkpoint.config.vocabSize} embeddings`, 'the tokenizer belongs to another model');
+    throw new UserError(
+      `${checkpoint.dir}: the tokenizer has ids up to ${tokenizer.vocabSize - 1}, the model ${checkpoint.config.vocabSize} embeddings`,
+      'the tokenizer belongs to another model',
+    );
   }
-  // What a run on a CPU has promised to hold counts this process; a host of GPUs has memory, and many threads that tokenise.
+  // What a run on a CPU has promised to hold counts this process; a host of GPUs has memory, and many threads that
+  // tokenise.
   const isFrugal = opening.target === 'cpu';
   if (isFrugal) loadAddon().boundHeaps();
-  const questions = phases.during('tokenise', () => loadQuestions(
-    { path: request.data, task, limit: request.limit, docs: request.docs },
-    { tokenizer: { moduleUrl: new URL('../models/tokenizer.js', import.meta.url).href, spec: tokenizer.spec }, workers: tokeniserThreads(request.data, tokenizer.spec, opening.target, machine.cpu.cores) },
-  ));
+  const questions = phases.during('tokenise', () =>
+    loadQuestions(
+      { path: request.data, task, limit: request.limit, docs: request.docs },
+      {
+        tokenizer: { moduleUrl: new URL('../models/tokenizer.js', import.meta.url).href, spec: tokenizer.spec },
+        workers: tokeniserThreads(request.data, tokenizer.spec, opening.target, machine.cpu.cores),
+      },
+    ),
+  );
   // Awaited below; a failure before that must not count as unhandled.
   questions.catch(() => undefined);
   phases.end();
@@ -67,7 +98,11 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
       return opened;
     },
   };
-  const { opened: { model, id }, executor, parallelism } = await openDevices(planned, request, ui, phases);
+  const {
+    opened: { model, id },
+    executor,
+    parallelism,
+  } = await openDevices(planned, request, ui, phases);
   const devices = parallelism.replicas * parallelism.stages;
   try {
     ui.phase('tokenise', request.data);
@@ -76,31 +111,60 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
     const limits = limitsOf(checkpoint, model);
     const { work } = limits;
     const scorer = new PlanScorer(executor, limits);
-    if (scorer.maxTokens !== limits.maxTokens || scorer.maxRows !== limits.maxRows) throw new Error(`an executor of ${scorer.maxTokens} tokens for a plan of ${limits.maxTokens}`);
+    if (scorer.maxTokens !== limits.maxTokens || scorer.maxRows !== limits.maxRows)
+      throw new Error(`an executor of ${scorer.maxTokens} tokens for a plan of ${limits.maxTokens}`);
     const loadSeconds = (performance.now() - begin) / 1000;
-    ui.phase('score', `${shard === undefined ? '' : `shard ${shardName(shard)} of `}${loaded.questions.length} questions, sharing ${request.sharing}`);
-    const evaluation = await score(request, { task, loaded, scorer, name, id, model, work, plan, onFirst: firstAnswer(phases, executor, ui) }, ui);
+    ui.phase(
+      'score',
+      `${shard === undefined ? '' : `shard ${shardName(shard)} of `}${loaded.questions.length} questions, sharing ${request.sharing}`,
+    );
+    const evaluation = await score(
+      request,
+      { task, loaded, scorer, name, id, model, work, plan, onFirst: firstAnswer(phases, executor, ui) },
+      ui,
+    );
     if (request.trace !== undefined) {
       const { timeline } = scorer;
-      const kernels = evaluation.isInterrupted ? [] : await profileEvents(executor, loaded, request.sharing, scorer, { timeline, pid: devices + 1 });
+      const kernels = evaluation.isInterrupted
+        ? []
+        : await profileEvents(executor, loaded, request.sharing, scorer, { timeline, pid: devices + 1 });
       writeTrace(request.trace, [...timelineEvents(timeline, devices), ...kernels]);
     }
     if (evaluation.isInterrupted) throw new Interrupted(evaluation.scores.length);
     const scored = new Set(evaluation.scores.map(({ docId }) => docId));
     const input: ResultsInput = {
-      taskName: task.name, taskVersion: task.version, modelName: name,
+      taskName: task.name,
+      taskVersion: task.version,
+      modelName: name,
       config: {
-        model: 'tilewright', model_args: `model=${request.model},precision=${request.precision}`, batch_size: 'auto', device: model.target,
-        arithmetic: model.arithmetic, isa: isaOf(model), sharing: request.sharing, limit: request.limit ?? null,
+        model: 'tilewright',
+        model_args: `model=${request.model},precision=${request.precision}`,
+        batch_size: 'auto',
+        device: model.target,
+        arithmetic: model.arithmetic,
+        isa: isaOf(model),
+        sharing: request.sharing,
+        limit: request.limit ?? null,
       },
       taskConfig: { dataset_path: request.data, dataset_sha256: loaded.sha256 },
-      questionsInDataset: loaded.total, questions: loaded.questions.filter(({ docId }) => scored.has(docId)), scores: evaluation.scores,
+      questionsInDataset: loaded.total,
+      questions: loaded.questions.filter(({ docId }) => scored.has(docId)),
+      scores: evaluation.scores,
       throughput: throughputOf({
-        questions: evaluation.questionsScored, tokensComputed: evaluation.tokensComputed, tokensWithoutSharing: evaluation.tokensWithoutSharing,
-        loadSeconds, scoreSeconds: evaluation.scoreSeconds, modelFlops: scorer.modelFlops, devices: scorer.timeline.use(devices),
+        questions: evaluation.questionsScored,
+        tokensComputed: evaluation.tokensComputed,
+        tokensWithoutSharing: evaluation.tokensWithoutSharing,
+        loadSeconds,
+        scoreSeconds: evaluation.scoreSeconds,
+        modelFlops: scorer.modelFlops,
+        devices: scorer.timeline.use(devices),
       }),
-      started, finished: new Date(), version: VERSION,
-      ...(shard === undefined || evaluation.identity === undefined ? {} : { shard: { ...shard, run: evaluation.identity } }),
+      started,
+      finished: new Date(),
+      version: VERSION,
+      ...(shard === undefined || evaluation.identity === undefined
+        ? {}
+        : { shard: { ...shard, run: evaluation.identity } }),
     };
     if (request.output === undefined) {
       const results = summariseResults(input);
@@ -128,14 +192,17 @@ async function withTrimming<T>(work: Promise<T>): Promise<T> {
 }
 
 /**
- * Steps that the largest micro-batch has on a GPU: its kernels run in whole waves of tiles over all multiprocessors, and
- * what lies between two takes about what the next takes.
+ * Steps that the largest micro-batch has on a GPU: its kernels run in whole waves of tiles over all multiprocessors,
+ * and what lies between two takes about what the next takes.
  */
 const GPU_STEPS = 32;
 
 /** Seconds of a micro-batch: as tuned where this plan was, else operations at a rate that rises with the batch. */
 export function costOf({ target, plan }: CompiledModel, work: BatchWork): BatchCost {
-  const smooth: BatchCost = plan.bucketSeconds === undefined ? (tokens, rows, longest) => work.seconds(tokens, rows, longest) : bucketCostModel(plan.bucketSeconds);
+  const smooth: BatchCost =
+    plan.bucketSeconds === undefined
+      ? (tokens, rows, longest) => work.seconds(tokens, rows, longest)
+      : bucketCostModel(plan.bucketSeconds);
   if (target === 'cpu') return smooth;
   const step = Math.ceil(plan.capacity.tokens / GPU_STEPS);
   return (tokens, rows, longest) => smooth(Math.min(plan.capacity.tokens, roundUp(tokens, step)), rows, longest);
@@ -146,19 +213,33 @@ function limitsOf(checkpoint: Checkpoint, model: CompiledModel): ScorerLimits & 
   const { buckets } = model.plan;
   const work = new BatchWork(model.plan);
   return {
-    work, cost: costOf(model, work), maxLength: contextLimit(checkpoint, model.plan),
-    maxTokens: Math.max(...buckets.map(({ tokens }) => tokens)), maxRows: Math.max(...buckets.map(({ rows }) => rows)),
+    work,
+    cost: costOf(model, work),
+    maxLength: contextLimit(checkpoint, model.plan),
+    maxTokens: Math.max(...buckets.map(({ tokens }) => tokens)),
+    maxRows: Math.max(...buckets.map(({ rows }) => rows)),
   };
 }
 
 const shardOf = ({ shard }: RunRequest, work: BatchWork): EvaluateOptions['shard'] =>
-  (shard === undefined ? undefined : { ...shard, workOf: ({ tokens, rows, longest }) => work.estimate(tokens, rows, longest) });
+  shard === undefined
+    ? undefined
+    : { ...shard, workOf: ({ tokens, rows, longest }) => work.estimate(tokens, rows, longest) };
 
 /** Trees and micro-batches as soon as the questions are tokenised. */
-function planAhead(request: RunRequest, questions: Promise<LoadedQuestions>, limits: ReturnType<typeof limitsOf>, phases: Phases): Promise<QuestionPlan> {
-  const plan = questions.then(({ tokenised }) => phases.during('pack', () => Promise.resolve(
-    planQuestions({ tokenised, sharing: request.sharing, scorer: limits, shard: shardOf(request, limits.work) }),
-  )));
+function planAhead(
+  request: RunRequest,
+  questions: Promise<LoadedQuestions>,
+  limits: ReturnType<typeof limitsOf>,
+  phases: Phases,
+): Promise<QuestionPlan> {
+  const plan = questions.then(({ tokenised }) =>
+    phases.during('pack', () =>
+      Promise.resolve(
+        planQuestions({ tokenised, sharing: request.sharing, scorer: limits, shard: shardOf(request, limits.work) }),
+      ),
+    ),
+  );
   // Awaited once the devices are open; a failure before that must not count as unhandled.
   plan.catch(() => undefined);
   return plan;
@@ -190,15 +271,32 @@ function firstAnswer(phases: Phases, executor: Executor, ui: Ui): () => void {
   };
 }
 
-async function score(request: RunRequest, { task, loaded, scorer, name, id, model, work, plan, onFirst }: Scoring, ui: Ui): Promise<Evaluation & Partial<Pick<Scored, 'identity'>>> {
+async function score(
+  request: RunRequest,
+  { task, loaded, scorer, name, id, model, work, plan, onFirst }: Scoring,
+  ui: Ui,
+): Promise<Evaluation & Partial<Pick<Scored, 'identity'>>> {
   const onProgress = (progress: Progress): void => {
     onFirst();
     ui.run(toRunProgress(progress));
   };
-  const shared = { scorer, plan, sharing: request.sharing, onProgress, onWarning: (line: string) => ui.warn(line), ...(request.signal === undefined ? {} : { signal: request.signal }) };
-  if (request.output === undefined) return evaluate({ ...shared, questions: loaded.questions, tokenised: loaded.tokenised });
+  const shared = {
+    scorer,
+    plan,
+    sharing: request.sharing,
+    onProgress,
+    onWarning: (line: string) => ui.warn(line),
+    ...(request.signal === undefined ? {} : { signal: request.signal }),
+  };
+  if (request.output === undefined)
+    return evaluate({ ...shared, questions: loaded.questions, tokenised: loaded.tokenised });
   const scored = await scoreQuestions({
-    ...shared, task, loaded, out: request.output, modelName: name, resume: request.resume,
+    ...shared,
+    task,
+    loaded,
+    out: request.output,
+    modelName: name,
+    resume: request.resume,
     shard: shardOf(request, work),
     identity: { artifact: id, arithmetic: model.arithmetic, isa: isaOf(model) },
   });
@@ -207,7 +305,12 @@ async function score(request: RunRequest, { task, loaded, scorer, name, id, mode
 }
 
 const toRunProgress = (p: Progress): RunProgress => ({
-  questionsDone: p.questionsDone, questionsTotal: p.questionsTotal, tokensDone: p.tokensDone, tokensTotal: p.tokensTotal,
-  accuracy: p.questionsDone === 0 ? undefined : p.runningAcc, accuracyNorm: p.questionsDone === 0 ? undefined : p.runningAccNorm,
-  tokensPerSecond: p.tokensPerSecond, secondsLeft: p.secondsLeft ?? undefined,
+  questionsDone: p.questionsDone,
+  questionsTotal: p.questionsTotal,
+  tokensDone: p.tokensDone,
+  tokensTotal: p.tokensTotal,
+  accuracy: p.questionsDone === 0 ? undefined : p.runningAcc,
+  accuracyNorm: p.questionsDone === 0 ? undefined : p.runningAccNorm,
+  tokensPerSecond: p.tokensPerSecond,
+  secondsLeft: p.secondsLeft ?? undefined,
 });

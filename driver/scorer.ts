@@ -18,7 +18,9 @@ export interface Executor {
   readonly phases?: readonly PhaseSpan[];
   score(batch: MicroBatch): Promise<ScoredBatch>;
   /** Runs a micro-batch once, measuring each launch. */
-  profile(batch: MicroBatch): Promise<{ readonly launches: readonly { readonly path: string; readonly nanoseconds: number }[] }>;
+  profile(
+    batch: MicroBatch,
+  ): Promise<{ readonly launches: readonly { readonly path: string; readonly nanoseconds: number }[] }>;
   close(): Promise<void>;
 }
 
@@ -40,7 +42,10 @@ export class PlanScorer implements Scorer {
   /** When which device was busy with what was scored so far. */
   readonly timeline = new Timeline();
 
-  constructor(executor: Executor, options: { readonly maxLength: number; readonly cost: BatchCost; readonly work: BatchWork }) {
+  constructor(
+    executor: Executor,
+    options: { readonly maxLength: number; readonly cost: BatchCost; readonly work: BatchWork },
+  ) {
     this.executor = executor;
     this.maxTokens = executor.maxTokens;
     this.maxRows = executor.maxRows;

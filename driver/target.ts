@@ -32,13 +32,25 @@ export const TYPICAL_FACTS: Readonly<Record<CudaArch, CudaFacts>> = {
   sm_90a: { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 },
 };
 
-/** 16-bit operands of everything that tensor cores multiply, products of 20 bits; pairs in groups of 8 columns, as their fragments lie. */
-export const cudaNumerics = (dtype: 'bf16' | 'f16'): Numerics =>
-  ({ activations: dtype, attention: dtype, products: 'f20', stream: 'f24', weights: { layout: 'kmajor', dtype, pairingWidth: 8 } });
+/**
+ * 16-bit operands of everything that tensor cores multiply, products of 20 bits; pairs in groups of 8 columns, as their
+ * fragments lie.
+ */
+export const cudaNumerics = (dtype: 'bf16' | 'f16'): Numerics => ({
+  activations: dtype,
+  attention: dtype,
+  products: 'f20',
+  stream: 'f24',
+  weights: { layout: 'kmajor', dtype, pairingWidth: 8 },
+});
 
 /** Element type of a GPU's contractions for a checkpoint stored in `stored`. */
 export function cudaArithmetic(precision: Precision, stored: 'f32' | 'bf16' | 'f16'): 'bf16' | 'f16' {
-  if (precision === 'f32') throw new UserError('--precision f32 is for the CPU: GPUs multiply 16-bit numbers here', 'use --target cpu, or leave --precision out');
+  if (precision === 'f32')
+    throw new UserError(
+      '--precision f32 is for the CPU: GPUs multiply 16-bit numbers here',
+      'use --target cpu, or leave --precision out',
+    );
   if (precision !== 'auto') return precision;
   return stored === 'f16' ? 'f16' : 'bf16';
 }

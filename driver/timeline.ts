@@ -11,7 +11,10 @@ export interface BatchSpan extends DeviceSpan {
   readonly rows: number;
 }
 
-export interface Interval { readonly begin: number; readonly end: number }
+export interface Interval {
+  readonly begin: number;
+  readonly end: number;
+}
 
 /** Intervals in order, overlapping and touching ones joined. */
 export function united(intervals: readonly Interval[]): readonly Interval[] {
@@ -24,7 +27,8 @@ export function united(intervals: readonly Interval[]): readonly Interval[] {
   return joined;
 }
 
-const lengthOf = (intervals: readonly Interval[]): number => united(intervals).reduce((sum, { begin, end }) => sum + end - begin, 0);
+const lengthOf = (intervals: readonly Interval[]): number =>
+  united(intervals).reduce((sum, { begin, end }) => sum + end - begin, 0);
 
 export class Timeline {
   private readonly list: BatchSpan[] = [];
@@ -41,7 +45,10 @@ export class Timeline {
   /** From the first begin to the last end, on any device; undefined where nothing was seen. */
   get window(): Interval | undefined {
     if (this.list.length === 0) return undefined;
-    return this.list.reduce((all, { begin, end }) => ({ begin: Math.min(all.begin, begin), end: Math.max(all.end, end) }), { begin: Infinity, end: -Infinity });
+    return this.list.reduce(
+      (all, { begin, end }) => ({ begin: Math.min(all.begin, begin), end: Math.max(all.end, end) }),
+      { begin: Infinity, end: -Infinity },
+    );
   }
 
   /** Spans of one device of one kind. */
@@ -70,7 +77,9 @@ export class Timeline {
     return Array.from({ length: devices }, (_, device): DeviceUse => {
       const compute = lengthOf(this.of(device, 'compute'));
       return {
-        device, computeSeconds: compute / 1000, copySeconds: lengthOf(this.of(device, 'copy')) / 1000,
+        device,
+        computeSeconds: compute / 1000,
+        copySeconds: lengthOf(this.of(device, 'copy')) / 1000,
         busyShare: window.end > window.begin ? compute / (window.end - window.begin) : 0,
       };
     });

@@ -2,10 +2,15 @@
 import { statSync } from 'node:fs';
 import type { TokenizerSpec } from '../models/tokenizer.js';
 
-/** Cores for each thread: the package is multithreaded inside, what makes JavaScript's numbers of its results is not. */
+/**
+ * Cores for each thread: the package is multithreaded inside, what makes JavaScript's numbers of its results is not.
+ */
 const CORES = 8;
 const MOST = 4;
-/** Bytes of a question set, and half of those of a tokenizer, that take less than the quarter of a second in which a thread loads its modules. */
+/**
+ * Bytes of a question set, and half of those of a tokenizer, that take less than the quarter of a second in which a
+ * thread loads its modules.
+ */
 const SMALL_BYTES = 256 << 10;
 
 /** Infinity where nothing can be said; what is wrong with a file is said by who reads it. */
@@ -19,10 +24,11 @@ function bytesOf(path: string): number {
 }
 
 /**
- * 0, this thread, for a small question set. More than 1 on a host of GPUs only: each holds tens of megabytes, which a run
- * on a CPU has promised not to use.
+ * 0, this thread, for a small question set. More than 1 on a host of GPUs only: each holds tens of megabytes, which a
+ * run on a CPU has promised not to use.
  */
 export function tokeniserThreads(data: string, spec: TokenizerSpec, target: 'cpu' | 'cuda', cores: number): number {
-  if (bytesOf(data) <= SMALL_BYTES && (spec.kind === 'json' ? spec.text.length : bytesOf(spec.path)) <= 2 * SMALL_BYTES) return 0;
+  if (bytesOf(data) <= SMALL_BYTES && (spec.kind === 'json' ? spec.text.length : bytesOf(spec.path)) <= 2 * SMALL_BYTES)
+    return 0;
   return target === 'cpu' ? 1 : Math.min(MOST, Math.max(1, Math.floor(cores / CORES)));
 }

@@ -1,5 +1,16 @@
-/** `--trace FILE`: a run on all its devices, and some micro-batches kernel by kernel, in Chrome's trace format (opens in Perfetto). */
-import { writeAtomically, layBatch, packTrees, planTrees, type LoadedQuestions, type Scorer, type Sharing } from '../eval/index.js';
+/**
+ * `--trace FILE`: a run on all its devices, and some micro-batches kernel by kernel, in Chrome's trace format (opens in
+ * Perfetto).
+ */
+import {
+  writeAtomically,
+  layBatch,
+  packTrees,
+  planTrees,
+  type LoadedQuestions,
+  type Scorer,
+  type Sharing,
+} from '../eval/index.js';
 import type { Executor } from './scorer.js';
 import type { Timeline } from './timeline.js';
 
@@ -28,7 +39,11 @@ export type TraceEvent = Slice | TrackName;
 
 /** Tracks of a device, in the order shown. */
 const TRACKS = ['compute', 'copy', 'idle'] as const;
-const TRACK_NAMES: Readonly<Record<(typeof TRACKS)[number], string>> = { compute: 'compute', copy: 'copies to the next stage', idle: 'gaps' };
+const TRACK_NAMES: Readonly<Record<(typeof TRACKS)[number], string>> = {
+  compute: 'compute',
+  copy: 'copies to the next stage',
+  idle: 'gaps',
+};
 
 /** Micro-batches of the run that are profiled: enough to see past the first, cold one. */
 const TRACED_BATCHES = 3;
@@ -40,12 +55,35 @@ export function timelineEvents(timeline: Timeline, devices: number): readonly Tr
   const start = timeline.window?.begin ?? 0;
   return Array.from({ length: devices }, (_, device): TraceEvent[] => {
     const pid = device + 1;
-    const slice = (name: string, cat: Slice['cat'], { begin, end }: { readonly begin: number; readonly end: number }, args: Slice['args']): Slice => ({
-      name, cat, ph: 'X', ts: (begin - start) * MICROSECONDS, dur: (end - begin) * MICROSECONDS, pid, tid: TRACKS.findIndex((track) => track === cat) + 1, args,
+    const slice = (
+      name: string,
+      cat: Slice['cat'],
+      { begin, end }: { readonly begin: number; readonly end: number },
+      args: Slice['args'],
+    ): Slice => ({
+      name,
+      cat,
+      ph: 'X',
+      ts: (begin - start) * MICROSECONDS,
+      dur: (end - begin) * MICROSECONDS,
+      pid,
+      tid: TRACKS.findIndex((track) => track === cat) + 1,
+      args,
     });
-    const work = (['compute', 'copy'] as const).flatMap((kind) => timeline.of(device, kind)
-      .map((span) => slice(`micro-batch ${span.batch}`, kind, span, { tokens: span.tokens, rows: span.rows })));
-    return [...namesOf(pid, `device ${device}`, TRACKS.map((track) => TRACK_NAMES[track])), ...work, ...timeline.gaps(device).map((gap) => slice('idle', 'idle', gap, {}))];
+    const work = (['compute', 'copy'] as const).flatMap((kind) =>
+      timeline
+        .of(device, kind)
+        .map((span) => slice(`micro-batch ${span.batch}`, kind, span, { tokens: span.tokens, rows: span.rows })),
+    );
+    return [
+      ...namesOf(
+        pid,
+        `device ${device}`,
+        TRACKS.map((track) => TRACK_NAMES[track]),
+      ),
+      ...work,
+      ...timeline.gaps(device).map((gap) => slice('idle', 'idle', gap, {})),
+    ];
   }).flat();
 }
 
@@ -53,23 +91,53 @@ function namesOf(pid: number, name: string, threads: readonly string[]): TrackNa
   return [
     { name: 'process_name', ph: 'M', pid, args: { name } },
     { name: 'process_sort_index', ph: 'M', pid, args: { sort_index: pid } },
-    ...threads.map((thread, i): TrackName => ({ name: 'thread_name', ph: 'M', pid, tid: i + 1, args: { name: thread } })),
+    ...threads.map((thread, i): TrackName => ({
+      name: 'thread_name',
+      ph: 'M',
+      pid,
+      tid: i + 1,
+      args: { name: thread },
+    })),
   ];
 }
 
-/** Runs a few micro-batches of the question set again, timing each launch: a process of slices of its own, behind the run. */
-export async function profileEvents(executor: Executor, loaded: LoadedQuestions, sharing: Sharing, scorer: Scorer, { timeline, pid }: { readonly timeline: Timeline; readonly pid: number }): Promise<readonly TraceEvent[]> {
+/**
+ * Runs a few micro-batches of the question set again, timing each launch: a process of slices of its own, behind the
+ * run.
+ */
+export async function profileEvents(
+  executor: Executor,
+  loaded: LoadedQuestions,
+  sharing: Sharing,
+  scorer: Scorer,
+  { timeline, pid }: { readonly timeline: Timeline; readonly pid: number },
+): Promise<readonly TraceEvent[]> {
   const forest = planTrees(loaded.tokenised, sharing, { maxTokens: scorer.maxTokens, maxRows: scorer.maxRows });
-  const packs = packTrees(forest.trees.map((tree) => ({ ...tree, orderLength: tree.longest })), scorer).slice(0, TRACED_BATCHES);
+  const packs = packTrees(
+    forest.trees.map((tree) => ({ ...tree, orderLength: tree.longest })),
+    scorer,
+  ).slice(0, TRACED_BATCHES);
   const events: TraceEvent[] = namesOf(pid, 'kernels, timed one by one after the run', ['kernels']);
   const { window } = timeline;
   let now = window === undefined ? 0 : (window.end - window.begin) * MICROSECONDS;
   for (const pack of packs) {
-    const { batch } = layBatch(pack.items.map(({ paths }) => paths), sharing);
+    const { batch } = layBatch(
+      pack.items.map(({ paths }) => paths),
+      sharing,
+    );
     const { launches } = await executor.profile(batch);
     for (const launch of launches) {
       const dur = launch.nanoseconds / 1000;
-      events.push({ name: launch.path, cat: 'kernel', ph: 'X', ts: now, dur, pid, tid: 1, args: { tokens: batch.tokens.length, rows: batch.row.length } });
+      events.push({
+        name: launch.path,
+        cat: 'kernel',
+        ph: 'X',
+        ts: now,
+        dur,
+        pid,
+        tid: 1,
+        args: { tokens: batch.tokens.length, rows: batch.row.length },
+      });
       now += dur;
     }
   }

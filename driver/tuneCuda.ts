@@ -1,5 +1,11 @@
 /** `tune` of an artifact for a GPU: on the device itself, in this process. */
-import { defaultDatabasePath, statusLine, TuningDatabase, type TuneProgress, type TuneResult } from '../autotune/index.js';
+import {
+  defaultDatabasePath,
+  statusLine,
+  TuningDatabase,
+  type TuneProgress,
+  type TuneResult,
+} from '../autotune/index.js';
 import { measureBandwidth } from '../autotune/cuda/bandwidth.js';
 import { referenceSchedule } from '../autotune/cuda/candidates.js';
 import { cudaMachine } from '../autotune/cuda/costModel.js';
@@ -36,7 +42,10 @@ export interface TunedCudaModel {
   readonly driverVersion: number;
 }
 
-/** The model with the best schedules found on this machine's GPU, and the measured cost of its buckets. UserError where there is none. */
+/**
+ * The model with the best schedules found on this machine's GPU, and the measured cost of its buckets. UserError where
+ * there is none.
+ */
 export async function tuneCudaModel(model: CudaModel, request: CudaTuneRequest, ui: Ui): Promise<TunedCudaModel> {
   const { plan, facts } = model;
   const { devices, driverVersion } = devicesFor(facts.arch, request.rebuild);
@@ -44,7 +53,13 @@ export async function tuneCudaModel(model: CudaModel, request: CudaTuneRequest, 
   const settings = readSettings();
   const addon = requireCuda();
   const database = TuningDatabase.open(request.database ?? defaultDatabasePath());
-  const made: { release(): void }[] = [{ release: () => { database.close(); } }];
+  const made: { release(): void }[] = [
+    {
+      release: () => {
+        database.close();
+      },
+    },
+  ];
   const own = <T extends { release(): void }>(resource: T): T => {
     made.push(resource);
     return resource;
@@ -55,30 +70,62 @@ export async function tuneCudaModel(model: CudaModel, request: CudaTuneRequest, 
     let fraction = 0;
     const compile: CompileKernels = async (units) => {
       const compiled = await compileCubins(units, {
-        arch: facts.arch, driverVersion, keepsGoing: true,
-        onProgress: ({ done, total }) => { if (total >= MANY) ui.step(fraction, `compiled ${done} of ${total} candidates`); },
+        arch: facts.arch,
+        driverVersion,
+        keepsGoing: true,
+        onProgress: ({ done, total }) => {
+          if (total >= MANY) ui.step(fraction, `compiled ${done} of ${total} candidates`);
+        },
       });
       ({ compilerBuild } = compiled);
       return compiled;
     };
-    const measurer = own(await CudaMeasurer.create({
-      addon, device, capacity: plan.capacity, compile,
-      reference: (kernel, module, bucket) => referenceSchedule(kernel, module, facts, defaultCudaSchedule(kernel, module, facts, bucket)),
-      onNoFinal: (reason) => { ui.warn(`default schedules stay where no final can be held: ${reason}`); },
-    }));
+    const measurer = own(
+      await CudaMeasurer.create({
+        addon,
+        device,
+        capacity: plan.capacity,
+        compile,
+        reference: (kernel, module, bucket) =>
+          referenceSchedule(kernel, module, facts, defaultCudaSchedule(kernel, module, facts, bucket)),
+        onNoFinal: (reason) => {
+          ui.warn(`default schedules stay where no final can be held: ${reason}`);
+        },
+      }),
+    );
     const found = await findCublasLt(driverVersion, settings);
-    let about: Parameters<typeof renderCudaTable>[1] = typeof found === 'string' ? { absence: found } : { name: `${found.library.version} (${found.path})` };
+    let about: Parameters<typeof renderCudaTable>[1] =
+      typeof found === 'string' ? { absence: found } : { name: `${found.library.version} (${found.path})` };
     let rival: CudaRival | undefined;
     if (typeof found !== 'string') {
       const library = own(found.library);
-      rival = { library: `cuBLASLt ${library.version}`, time: (contraction, beside) => timeRival(contraction, { addon, device, library, fill: measurer.randomFill }, (time) => measurer.tellBeside(beside, time)) };
+      rival = {
+        library: `cuBLASLt ${library.version}`,
+        time: (contraction, beside) =>
+          timeRival(contraction, { addon, device, library, fill: measurer.randomFill }, (time) =>
+            measurer.tellBeside(beside, time),
+          ),
+      };
     } else {
       ui.note(`cuBLASLt is not compared with: ${found}`);
     }
-    const tableOf = (rows: TuneProgress<CudaSchedule>['rows']): readonly string[] => renderCudaTable(rows.filter((row) => row.bestSeconds !== undefined), about);
+    const tableOf = (rows: TuneProgress<CudaSchedule>['rows']): readonly string[] =>
+      renderCudaTable(
+        rows.filter((row) => row.bestSeconds !== undefined),
+        about,
+      );
     const search = await tuneCuda({
-      module: plan, buckets: plan.buckets, facts, machine: cudaMachine(facts.arch, info, measureBandwidth(addon, device)), tokensCapacity: plan.capacity.tokens,
-      budgetSeconds: request.budgetSeconds, database, target: cudaTarget(facts, info, driverVersion, compilerBuild), measure: measurer.measure, hold: measurer.hold, prepare: measurer.prepare,
+      module: plan,
+      buckets: plan.buckets,
+      facts,
+      machine: cudaMachine(facts.arch, info, measureBandwidth(addon, device)),
+      tokensCapacity: plan.capacity.tokens,
+      budgetSeconds: request.budgetSeconds,
+      database,
+      target: cudaTarget(facts, info, driverVersion, compilerBuild),
+      measure: measurer.measure,
+      hold: measurer.hold,
+      prepare: measurer.prepare,
       ...(rival === undefined ? {} : { rival }),
       onRivalFailure: (reason) => {
         about = { absence: reason };
@@ -92,7 +139,12 @@ export async function tuneCudaModel(model: CudaModel, request: CudaTuneRequest, 
       ...(request.signal === undefined ? {} : { signal: request.signal }),
     });
     const bucketSeconds = search.bucketSeconds.length > 0 ? { bucketSeconds: search.bucketSeconds } : {};
-    return { model: { ...model, plan: { ...plan, schedules: search.schedules, ...bucketSeconds } }, search, table: tableOf(search.rows), driverVersion };
+    return {
+      model: { ...model, plan: { ...plan, schedules: search.schedules, ...bucketSeconds } },
+      search,
+      table: tableOf(search.rows),
+      driverVersion,
+    };
   } catch (error) {
     if (isDeviceHung(error)) made.splice(1);
     throw error;

@@ -1,7 +1,16 @@
 /** `tune`: replaces an artifact's schedules by the best found within a budget. */
 import {
-  currentTarget, defaultDatabasePath, gainOf, machineModel, Measurer, renderTable, statusLine, tune as search, TuningDatabase,
-  type TuneProgress, type TuneResult as SearchResult,
+  currentTarget,
+  defaultDatabasePath,
+  gainOf,
+  machineModel,
+  Measurer,
+  renderTable,
+  statusLine,
+  tune as search,
+  TuningDatabase,
+  type TuneProgress,
+  type TuneResult as SearchResult,
 } from '../autotune/index.js';
 import { UserError } from '../errors.js';
 import { prepareArtifact, rebuildFor, saveArtifact, type ModelReference } from './artifact.js';
@@ -32,13 +41,27 @@ export interface TunedModel {
 export async function tuneCompiled(model: CpuModel, machine: Machine, options: TuneOptions): Promise<TunedModel> {
   const { plan, isa } = model;
   const facts = scheduleFacts(machine);
-  const measurer = new Measurer({ isa, threads: options.threads, capacity: plan.capacity, l3Bytes: machine.cpu.l3Bytes });
+  const measurer = new Measurer({
+    isa,
+    threads: options.threads,
+    capacity: plan.capacity,
+    l3Bytes: machine.cpu.l3Bytes,
+  });
   const database = TuningDatabase.open(options.database ?? defaultDatabasePath());
   try {
     const result = await search({
-      module: plan, buckets: plan.buckets, facts: { ...facts, isas: upTo(machine, isa) },
-      machine: machineModel({ ...facts, l3: machine.cpu.l3Bytes }, { isa, threads: options.threads, ...await measurer.peaks() }),
-      tokensCapacity: plan.capacity.tokens, budgetSeconds: options.budgetSeconds, database, target: await currentTarget(isa, options.threads), measure: measurer.measure,
+      module: plan,
+      buckets: plan.buckets,
+      facts: { ...facts, isas: upTo(machine, isa) },
+      machine: machineModel(
+        { ...facts, l3: machine.cpu.l3Bytes },
+        { isa, threads: options.threads, ...(await measurer.peaks()) },
+      ),
+      tokensCapacity: plan.capacity.tokens,
+      budgetSeconds: options.budgetSeconds,
+      database,
+      target: await currentTarget(isa, options.threads),
+      measure: measurer.measure,
       ...(options.onProgress === undefined ? {} : { onProgress: options.onProgress }),
       ...(options.signal === undefined ? {} : { signal: options.signal }),
     });
@@ -52,18 +75,25 @@ export async function tuneCompiled(model: CpuModel, machine: Machine, options: T
 
 export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResult> {
   const begin = performance.now();
-  if (!isArtifact(request.artifact)) throw new UserError(`${request.artifact}: is not an artifact`, `tilewright compile ${request.artifact} -o model.tw, then: tilewright tune model.tw`);
+  if (!isArtifact(request.artifact))
+    throw new UserError(
+      `${request.artifact}: is not an artifact`,
+      `tilewright compile ${request.artifact} -o model.tw, then: tilewright tune model.tw`,
+    );
   prepareArtifact(request.artifact);
   const machine = detectMachine();
   ui.phase('open artifact', request.artifact);
   const opened = await openArtifact(request.artifact, machine);
   if (opened.model.target === 'cuda') {
-    const save: SaveCuda = (model, sources) => { saveArtifact(request.artifact, opened.reference, machine, model, sources, true); };
+    const save: SaveCuda = (model, sources) => {
+      saveArtifact(request.artifact, opened.reference, machine, model, sources, true);
+    };
     return tuneForCuda(request, opened.model, opened.reference, save, ui, begin);
   }
   ui.phase('tune', `${request.budgetSeconds} s, ${request.threads} threads`);
   const { model, search: found } = await tuneCompiled(opened.model, machine, {
-    budgetSeconds: request.budgetSeconds, threads: request.threads,
+    budgetSeconds: request.budgetSeconds,
+    threads: request.threads,
     ...(request.database === undefined ? {} : { database: request.database }),
     ...(request.signal === undefined ? {} : { signal: request.signal }),
     onProgress: (progress) => {
@@ -76,35 +106,63 @@ export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResul
   await compileKernels(emitted, model.isa);
   saveArtifact(request.artifact, opened.reference, machine, model, emitted.sources, true);
   return {
-    artifact: request.artifact, trials: found.trials, reused: found.reused, gain: gainOfLargest(found.rows), table: renderTable(measuredRows(found.rows)),
+    artifact: request.artifact,
+    trials: found.trials,
+    reused: found.reused,
+    gain: gainOfLargest(found.rows),
+    table: renderTable(measuredRows(found.rows)),
     seconds: (performance.now() - begin) / 1000,
   };
 }
 
 type SaveCuda = (model: CudaModel, sources: ReturnType<typeof cudaSources>) => void;
 
-async function tuneForCuda(request: TuneRequest, opened: CudaModel, reference: ModelReference, save: SaveCuda, ui: Ui, begin: number): Promise<TuneResult> {
+async function tuneForCuda(
+  request: TuneRequest,
+  opened: CudaModel,
+  reference: ModelReference,
+  save: SaveCuda,
+  ui: Ui,
+  begin: number,
+): Promise<TuneResult> {
   ui.phase('tune', `${request.budgetSeconds} s, cuda:${opened.facts.arch}`);
-  const { model, search, table, driverVersion } = await tuneCudaModel(opened, {
-    budgetSeconds: request.budgetSeconds, rebuild: rebuildFor(request.artifact, reference, opened.arithmetic),
-    ...(request.database === undefined ? {} : { database: request.database }), ...(request.signal === undefined ? {} : { signal: request.signal }),
-  }, ui);
+  const { model, search, table, driverVersion } = await tuneCudaModel(
+    opened,
+    {
+      budgetSeconds: request.budgetSeconds,
+      rebuild: rebuildFor(request.artifact, reference, opened.arithmetic),
+      ...(request.database === undefined ? {} : { database: request.database }),
+      ...(request.signal === undefined ? {} : { signal: request.signal }),
+    },
+    ui,
+  );
   ui.phase('compile kernels', 'tuned');
   const emitted = emitCudaPlan(model.plan);
   await compileCudaKernels(emitted, model.facts.arch, { driverVersion });
   save(model, cudaSources(emitted));
-  return { artifact: request.artifact, trials: search.trials, reused: search.reused, gain: gainOfLargest(search.rows), table, seconds: (performance.now() - begin) / 1000 };
+  return {
+    artifact: request.artifact,
+    trials: search.trials,
+    reused: search.reused,
+    gain: gainOfLargest(search.rows),
+    table,
+    seconds: (performance.now() - begin) / 1000,
+  };
 }
 
 /** A short budget reaches few of the (kernel, bucket) pairs: the table is about those. */
-const measuredRows = (rows: SearchResult['rows']): SearchResult['rows'] => rows.filter((row) => row.bestSeconds !== undefined);
+const measuredRows = (rows: SearchResult['rows']): SearchResult['rows'] =>
+  rows.filter((row) => row.bestSeconds !== undefined);
 
 /** Time of a micro-batch of the largest measured bucket with default schedules ÷ with the tuned ones. */
-function gainOfLargest(all: readonly Pick<SearchResult['rows'][number], 'bucket' | 'count' | 'bestSeconds' | 'defaultSeconds'>[]): number {
+function gainOfLargest(
+  all: readonly Pick<SearchResult['rows'][number], 'bucket' | 'count' | 'bestSeconds' | 'defaultSeconds'>[],
+): number {
   const measured = all.filter((row) => gainOf(row) !== undefined);
   const largest = Math.max(0, ...measured.map((row) => row.bucket.tokens));
   const rows = measured.filter((row) => row.bucket.tokens === largest);
-  const total = (seconds: (row: (typeof rows)[number]) => number): number => rows.reduce((sum, row) => sum + row.count * seconds(row), 0);
+  const total = (seconds: (row: (typeof rows)[number]) => number): number =>
+    rows.reduce((sum, row) => sum + row.count * seconds(row), 0);
   const best = total((row) => row.bestSeconds ?? 0);
   return best > 0 ? total((row) => row.defaultSeconds ?? 0) / best : 1;
 }

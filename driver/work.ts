@@ -18,7 +18,11 @@ export class BatchWork {
     const sum = (rows: 'T' | 'R', f: (kernel: Kernel) => number): number =>
       module.kernels.filter((kernel) => kernel.rows === rows).reduce((total, kernel) => total + f(kernel), 0);
     const contraction = (kernel: Kernel): number => {
-      if (kernel.anchor === 'gemm') return kernel.segments.reduce((n, s) => n + 2 * kernel.k * s.columns * (s.pairing.kind === 'interleave' ? 2 : 1), 0);
+      if (kernel.anchor === 'gemm')
+        return kernel.segments.reduce(
+          (n, s) => n + 2 * kernel.k * s.columns * (s.pairing.kind === 'interleave' ? 2 : 1),
+          0,
+        );
       return kernel.anchor === 'logprob' ? 2 * kernel.k * kernel.vocab : 0;
     };
     const pair = (kernel: Kernel): number => (kernel.anchor === 'attention' ? 4 * kernel.heads * kernel.headDim : 0);
@@ -29,10 +33,16 @@ export class BatchWork {
   }
 
   flops(batch: MicroBatch): number {
-    let tokenPairs = 0, rowPairs = 0;
+    let tokenPairs = 0,
+      rowPairs = 0;
     for (const depth of batch.position) tokenPairs += depth + 1;
     for (const row of batch.row) rowPairs += (batch.position[row] ?? 0) + 1;
-    return batch.tokens.length * this.perToken + batch.row.length * this.perRow + tokenPairs * this.perTokenPair + rowPairs * this.perRowPair;
+    return (
+      batch.tokens.length * this.perToken +
+      batch.row.length * this.perRow +
+      tokenPairs * this.perTokenPair +
+      rowPairs * this.perRowPair
+    );
   }
 
   /** Of the kernels whose path, without its layer, is `role`: all layers together. */
@@ -43,7 +53,10 @@ export class BatchWork {
 
   /** The same from sizes alone, with trees of average depth `longest`/2. */
   estimate(tokens: number, rows: number, longest: number): number {
-    return tokens * (this.perToken + (longest / 2) * this.perTokenPair) + rows * (this.perRow + (longest / 2) * this.perRowPair);
+    return (
+      tokens * (this.perToken + (longest / 2) * this.perTokenPair) +
+      rows * (this.perRow + (longest / 2) * this.perRowPair)
+    );
   }
 
   /**
@@ -62,5 +75,8 @@ const ASSUMED_FLOPS = 200e9;
 /** Bytes of all weights in the layouts of the kernels; tables that stay mapped are left out. */
 export function packedWeightBytes(plan: Pick<Plan, 'weights'>): number {
   const rowMap = rowMaps();
-  return plan.weights.reduce((sum, weight) => sum + (weight.layout === 'rows' ? 0 : packedBytes(weight, rowMap(weight).length)), 0);
+  return plan.weights.reduce(
+    (sum, weight) => sum + (weight.layout === 'rows' ? 0 : packedBytes(weight, rowMap(weight).length)),
+    0,
+  );
 }

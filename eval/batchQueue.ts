@@ -7,16 +7,18 @@ import type { Scorer } from './scorer.js';
 /** The smallest micro-batch that a model is compiled for, tokens. */
 const FEWEST_TOKENS = 32;
 
-/** Nothing less than about this part of the largest micro-batch is made at the end: its weights take as long to read. */
+/**
+ * Nothing less than about this part of the largest micro-batch is made at the end: its weights take as long to read.
+ */
 const TAIL_PART = 1 / 32;
 /** Halves at the end may take this much longer than the whole by the scorer's own estimate, and no longer. */
 const TAIL_LOSS = 1.25;
 
 /**
- * One device takes micro-batches in the order given. Replicas take the largest first, and towards the end halves, so that all
- * finish together: none is handed out that is longer than an even share of what is left. A pipeline takes (stages − 1) times
- * one stage's part of its largest micro-batch to fill and run empty, wherever that comes, so nothing is gained by halves at
- * its end; where there are fewer micro-batches than devices, all are halved.
+ * One device takes micro-batches in the order given. Replicas take the largest first, and towards the end halves, so
+ * that all finish together: none is handed out that is longer than an even share of what is left. A pipeline takes
+ * (stages − 1) times one stage's part of its largest micro-batch to fill and run empty, wherever that comes, so nothing
+ * is gained by halves at its end; where there are fewer micro-batches than devices, all are halved.
  */
 export class BatchQueue<T extends Packable> {
   readonly #scorer: Scorer;
@@ -66,7 +68,9 @@ export class BatchQueue<T extends Packable> {
     }
     if (pack.tokens / 2 < this.#tokensLimit) {
       this.#tokensLimit = pack.tokens / 2;
-      this.#warn?.(`the device ran out of memory in a micro-batch of ${pack.tokens} tokens: going on with halves of it`);
+      this.#warn?.(
+        `the device ran out of memory in a micro-batch of ${pack.tokens} tokens: going on with halves of it`,
+      );
     }
     halvePack(pack, this.#scorer).forEach((half) => this.#put(half));
   }
@@ -77,7 +81,10 @@ export class BatchQueue<T extends Packable> {
     if (pack.tokens > this.#tokensLimit) return halvePack(pack, this.#scorer);
     const { replicas, devices, maxTokens } = this.#scorer;
     // A little more than an even share is one: sums of seconds are not exact.
-    const share = Math.min(replicas > 1 ? this.#secondsLeft / replicas : Infinity, devices > 1 ? this.#seconds / devices : Infinity);
+    const share = Math.min(
+      replicas > 1 ? this.#secondsLeft / replicas : Infinity,
+      devices > 1 ? this.#seconds / devices : Infinity,
+    );
     if (pack.seconds <= share * (1 + 1e-9)) return undefined;
     if (pack.tokens < Math.max(2 * FEWEST_TOKENS, 2 * maxTokens * TAIL_PART)) return undefined;
     const halves = halvePack(pack, this.#scorer);

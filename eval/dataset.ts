@@ -20,19 +20,31 @@ export interface DatasetBounds {
 export const DEFAULT_BOUNDS: DatasetBounds = { maxLineBytes: 4 << 20, maxTotalBytes: 2 ** 31, maxRatio: 200 };
 const RATIO_FROM_BYTES = 16 << 20;
 
-const size = (bytes: number): string =>
-  (bytes >= 1 << 20 ? `${Math.round(bytes / (1 << 20))} MiB` : `${bytes} bytes`);
+const size = (bytes: number): string => (bytes >= 1 << 20 ? `${Math.round(bytes / (1 << 20))} MiB` : `${bytes} bytes`);
 
 function systemProblem(path: string, error: unknown): UserError {
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
   const options = { cause: error };
   if (code === 'ENOENT') return new UserError(`no such dataset: ${path}`, 'Check the path given with --data', options);
-  if (code === 'EISDIR') return new UserError(`${path} is a folder, not a dataset file`, 'Give one .jsonl or .jsonl.gz file with --data', options);
+  if (code === 'EISDIR')
+    return new UserError(
+      `${path} is a folder, not a dataset file`,
+      'Give one .jsonl or .jsonl.gz file with --data',
+      options,
+    );
   if (code === 'EACCES') return new UserError(`${path} may not be read`, `Try: ls -l ${path}`, options);
   if (code.startsWith('Z_')) {
-    return new UserError(`${path}: the gzip data is truncated or damaged`, `Fetch the file again; check it with: gzip -t ${path}`, options);
+    return new UserError(
+      `${path}: the gzip data is truncated or damaged`,
+      `Fetch the file again; check it with: gzip -t ${path}`,
+      options,
+    );
   }
-  return new UserError(`${path} cannot be read: ${error instanceof Error ? error.message : String(error)}`, `Try: ls -l ${path}`, options);
+  return new UserError(
+    `${path} cannot be read: ${error instanceof Error ? error.message : String(error)}`,
+    `Try: ls -l ${path}`,
+    options,
+  );
 }
 
 /** The bytes of a file, decompressed where it starts with gzip's magic number. */
@@ -57,7 +69,10 @@ async function* readBytes(path: string, bounds: DatasetBounds): AsyncGenerator<U
         throw new UserError(`${path} holds more than ${size(bounds.maxTotalBytes)} of text`, 'Split the file');
       }
       if (isGzip && total > RATIO_FROM_BYTES && total > bounds.maxRatio * raw.bytesRead) {
-        throw new UserError(`${path} decompresses to more than ${bounds.maxRatio} times its size, which no question set does`, `Look at it with: gzip -l ${path}`);
+        throw new UserError(
+          `${path} decompresses to more than ${bounds.maxRatio} times its size, which no question set does`,
+          `Look at it with: gzip -l ${path}`,
+        );
       }
       yield chunk;
     }
@@ -68,11 +83,16 @@ async function* readBytes(path: string, bounds: DatasetBounds): AsyncGenerator<U
 }
 
 /** One line that holds something, with its number in the file counted from 1. */
-export interface Line { readonly number: number; readonly text: string }
+export interface Line {
+  readonly number: number;
+  readonly text: string;
+}
 
 /** The lines that are not blank. onBytes sees every byte of decompressed text, in order. Throws UserError. */
 export async function* readLines(
-  path: string, bounds: DatasetBounds = DEFAULT_BOUNDS, onBytes?: (chunk: Uint8Array) => void,
+  path: string,
+  bounds: DatasetBounds = DEFAULT_BOUNDS,
+  onBytes?: (chunk: Uint8Array) => void,
 ): AsyncGenerator<Line> {
   const decoder = new TextDecoder('utf-8', { fatal: true });
   let number = 0;
@@ -81,7 +101,10 @@ export async function* readLines(
   const hold = (part: Uint8Array): void => {
     heldBytes += part.length;
     if (heldBytes > bounds.maxLineBytes) {
-      throw new UserError(`${path}:${number + 1}: the line is longer than ${size(bounds.maxLineBytes)}`, 'A dataset has one question a line: is this a JSON array? Convert it with: jq -c ".[]"');
+      throw new UserError(
+        `${path}:${number + 1}: the line is longer than ${size(bounds.maxLineBytes)}`,
+        'A dataset has one question a line: is this a JSON array? Convert it with: jq -c ".[]"',
+      );
     }
     held.push(part);
   };
@@ -91,7 +114,9 @@ export async function* readLines(
     try {
       text = decoder.decode(held.length === 1 ? held[0] : Buffer.concat(held));
     } catch (error) {
-      throw new UserError(`${path}:${number}: the line is not UTF-8 text`, 'Convert the file with: iconv -t utf-8', { cause: error });
+      throw new UserError(`${path}:${number}: the line is not UTF-8 text`, 'Convert the file with: iconv -t utf-8', {
+        cause: error,
+      });
     }
     held = [];
     heldBytes = 0;
@@ -166,17 +191,26 @@ export async function* readQuestions(options: DatasetOptions): AsyncGenerator<Qu
     const where = `${basename(path)}:${line.number}`;
     yield task.read(parse(task, line, where), docId, where);
   }
-  if (total === 0) throw new UserError(`${path} holds no questions`, `Each line of a ${task.name} file is ${task.schema}`);
+  if (total === 0)
+    throw new UserError(`${path} holds no questions`, `Each line of a ${task.name} file is ${task.schema}`);
   if (first >= total) {
-    throw new UserError(`--docs starts at question ${first}, but ${path} has ${total} (0 to ${total - 1})`, `Example: --docs 0:${total} (all of them)`);
+    throw new UserError(
+      `--docs starts at question ${first}, but ${path} has ${total} (0 to ${total - 1})`,
+      `Example: --docs 0:${total} (all of them)`,
+    );
   }
   return { total, sha256: hash.digest('hex') };
 }
 
-export interface Dataset extends DatasetSummary { readonly questions: readonly Question[] }
+export interface Dataset extends DatasetSummary {
+  readonly questions: readonly Question[];
+}
 
 /** Reads all chosen questions; onQuestion sees each as soon as it is read. */
-export async function loadDataset(options: DatasetOptions, onQuestion?: (question: Question) => void): Promise<Dataset> {
+export async function loadDataset(
+  options: DatasetOptions,
+  onQuestion?: (question: Question) => void,
+): Promise<Dataset> {
   const reader = readQuestions(options);
   const questions: Question[] = [];
   for (;;) {

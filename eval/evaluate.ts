@@ -1,4 +1,7 @@
-/** Scores tokenised questions: trees, micro-batches, answers. As many micro-batches are in flight as keep the scorer busy. */
+/**
+ * Scores tokenised questions: trees, micro-batches, answers. As many micro-batches are in flight as keep the scorer
+ * busy.
+ */
 import { UserError } from '../errors.js';
 import { BatchQueue } from './batchQueue.js';
 import type { Scores } from './metrics.js';
@@ -46,7 +49,11 @@ export interface Evaluation {
 }
 
 /** A question that has some of its choices answered. */
-interface Partial { readonly ll: number[]; readonly greedy: boolean[]; missing: number }
+interface Partial {
+  readonly ll: number[];
+  readonly greedy: boolean[];
+  missing: number;
+}
 
 /** Collects answers until questions are whole. */
 class Collector {
@@ -64,11 +71,15 @@ class Collector {
       const source = this.#questions[question];
       if (source === undefined) throw new Error(`no question ${question}`);
       const count = source.continuations.length;
-      const partial = this.#partial.get(question)
-        ?? { ll: new Array<number>(count).fill(0), greedy: new Array<boolean>(count).fill(true), missing: count };
+      const partial = this.#partial.get(question) ?? {
+        ll: new Array<number>(count).fill(0),
+        greedy: new Array<boolean>(count).fill(true),
+        missing: count,
+      };
       this.#partial.set(question, partial);
       // In token order and float64: the same sum however the choice was batched.
-      let sum = 0, isGreedy = true;
+      let sum = 0,
+        isGreedy = true;
       for (const index of scored) {
         sum += logProb[index] ?? NaN;
         isGreedy &&= isArgmax[index] === 1;
@@ -86,12 +97,20 @@ class Collector {
   nameRows(laid: LaidBatch, rows: readonly number[]): string {
     const wanted = new Set(rows);
     const hit = laid.answers.filter(({ scored }) => wanted.size === 0 || scored.some((index) => wanted.has(index)));
-    const names = hit.slice(0, 3).map(({ question, choice }) => `question ${this.#questions[question]?.docId}, choice ${choice}`);
+    const names = hit
+      .slice(0, 3)
+      .map(({ question, choice }) => `question ${this.#questions[question]?.docId}, choice ${choice}`);
     return `${names.join('; ')}${hit.length > 3 ? ` and ${hit.length - 3} more choices` : ''}`;
   }
 }
 
-function nonFinite(collector: Collector, laid: LaidBatch, rows: readonly number[], where: string | undefined, cause?: unknown): UserError {
+function nonFinite(
+  collector: Collector,
+  laid: LaidBatch,
+  rows: readonly number[],
+  where: string | undefined,
+  cause?: unknown,
+): UserError {
   const names = collector.nameRows(laid, rows);
   return new UserError(
     `${names}: a value is NaN or infinite${where === undefined ? '' : `, first in ${where}`}${rows.length === 0 ? ' (one or more of the choices named)' : ''}`,
@@ -108,11 +127,19 @@ async function score(scorer: Scorer, laid: LaidBatch, collector: Collector): Pro
   } catch (error) {
     if (!(error instanceof Error) || error.name !== 'NonFiniteError') throw error;
     const rows = 'rows' in error && Array.isArray(error.rows) ? (error.rows as readonly number[]) : [];
-    throw nonFinite(collector, laid, rows, 'where' in error && typeof error.where === 'string' ? error.where : undefined, error);
+    throw nonFinite(
+      collector,
+      laid,
+      rows,
+      'where' in error && typeof error.where === 'string' ? error.where : undefined,
+      error,
+    );
   }
   const expected = laid.batch.row.length;
   if (scored.logProb.length !== expected || scored.isArgmax.length !== expected) {
-    throw new Error(`the scorer returned ${scored.logProb.length} log-probabilities and ${scored.isArgmax.length} flags for ${expected} rows`);
+    throw new Error(
+      `the scorer returned ${scored.logProb.length} log-probabilities and ${scored.isArgmax.length} flags for ${expected} rows`,
+    );
   }
   const bad: number[] = [];
   for (let i = 0; i < expected; i++) if (!Number.isFinite(scored.logProb[i])) bad.push(i);
@@ -126,7 +153,8 @@ async function score(scorer: Scorer, laid: LaidBatch, collector: Collector): Pro
  */
 export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   const { questions, tokenised, scorer, sharing, signal } = options;
-  if (questions.length !== tokenised.length) throw new Error(`${questions.length} questions, ${tokenised.length} tokenised`);
+  if (questions.length !== tokenised.length)
+    throw new Error(`${questions.length} questions, ${tokenised.length} tokenised`);
   const plan = options.plan ?? planQuestions(options);
   const byId = new Map(questions.map((question) => [question.docId, question]));
   const own = new Set(plan.trees.flatMap(({ paths }) => paths.map(({ question }) => tokenised[question]?.docId)));
@@ -146,21 +174,47 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   const packs = trees.length === plan.trees.length ? plan.packs : planBatches(trees, scorer);
   const collector = new Collector(tokenised);
   const estimateTotal = packs.reduce((sum, pack) => sum + pack.seconds, 0);
-  let tokensDone = 0, estimateDone = 0, batchesDone = 0, questionsScored = 0;
+  let tokensDone = 0,
+    estimateDone = 0,
+    batchesDone = 0,
+    questionsScored = 0;
   const started = performance.now();
   const elapsed = (): number => (performance.now() - started) / 1000;
-  const report = (): void => options.onProgress?.(tally.progress({
-    tokensDone, tokensTotal, estimateDone, estimateTotal, elapsed: elapsed(),
-  }));
+  const report = (): void =>
+    options.onProgress?.(
+      tally.progress({
+        tokensDone,
+        tokensTotal,
+        estimateDone,
+        estimateTotal,
+        elapsed: elapsed(),
+      }),
+    );
   report();
 
   /** A micro-batch that is being computed. `ended` never rejects: what went wrong is asked of `scored`. */
-  interface Flight { readonly pack: Pack<PackedTree>; readonly laid: LaidBatch; readonly scored: Promise<ScoredRows>; readonly ended: Promise<Flight> }
+  interface Flight {
+    readonly pack: Pack<PackedTree>;
+    readonly laid: LaidBatch;
+    readonly scored: Promise<ScoredRows>;
+    readonly ended: Promise<Flight>;
+  }
   const flights = new Set<Flight>();
   const launch = (pack: Pack<PackedTree>): void => {
-    const laid = layBatch(pack.items.map(({ paths }) => paths), sharing);
+    const laid = layBatch(
+      pack.items.map(({ paths }) => paths),
+      sharing,
+    );
     const scored = score(scorer, laid, collector);
-    const flight: Flight = { pack, laid, scored, ended: scored.then(() => flight, () => flight) };
+    const flight: Flight = {
+      pack,
+      laid,
+      scored,
+      ended: scored.then(
+        () => flight,
+        () => flight,
+      ),
+    };
     flights.add(flight);
   };
   const land = ({ pack, laid }: Flight, scored: ScoredRows): void => {
@@ -220,9 +274,17 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   const isInterrupted = all.size < own.size;
   const scores = [...all.values()].sort((a, b) => a.docId - b.docId);
   const scoreSeconds = elapsed();
-  const tokensWithoutSharing = tokenised.filter(({ docId }, i) => isLeft[i] === true && all.has(docId)).reduce((sum, question) => sum + unsharedTokens(question), 0);
+  const tokensWithoutSharing = tokenised
+    .filter(({ docId }, i) => isLeft[i] === true && all.has(docId))
+    .reduce((sum, question) => sum + unsharedTokens(question), 0);
   return {
-    scores, isInterrupted, questionsScored, tokensComputed: tokensDone, tokensWithoutSharing, microBatches: batchesDone, scoreSeconds,
+    scores,
+    isInterrupted,
+    questionsScored,
+    tokensComputed: tokensDone,
+    tokensWithoutSharing,
+    microBatches: batchesDone,
+    scoreSeconds,
   };
 }
 

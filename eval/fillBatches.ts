@@ -8,7 +8,11 @@ import type { BatchCost, Pack, Packable } from './packing.js';
 const SIZES = 64;
 
 /** Trees that stay together, and what they take. */
-interface Unit<T extends Packable> { readonly items: T[]; tokens: number; rows: number }
+interface Unit<T extends Packable> {
+  readonly items: T[];
+  tokens: number;
+  rows: number;
+}
 
 /** Trees of a group as one unit where they fit a micro-batch, largest units first. */
 function unitsOf<T extends Packable>(trees: readonly T[], { maxTokens, maxRows }: BatchCost): Unit<T>[] {
@@ -32,12 +36,15 @@ function unitsOf<T extends Packable>(trees: readonly T[], { maxTokens, maxRows }
 
 /** Tokens of the micro-batch that costs least a token, with rows and the longest tree as they are on average. */
 function cheapestSize(trees: readonly Packable[], limits: BatchCost): number {
-  const tokens = trees.reduce((sum, tree) => sum + tree.tokens, 0), rows = trees.reduce((sum, tree) => sum + tree.rows, 0);
+  const tokens = trees.reduce((sum, tree) => sum + tree.tokens, 0),
+    rows = trees.reduce((sum, tree) => sum + tree.rows, 0);
   const longest = trees.reduce((most, tree) => Math.max(most, tree.longest), 0);
-  let best = limits.maxTokens, least = Infinity;
+  let best = limits.maxTokens,
+    least = Infinity;
   for (let i = SIZES; i > SIZES / 8; i--) {
     const size = Math.floor((limits.maxTokens * i) / SIZES);
-    const each = limits.cost(size, Math.min(limits.maxRows, Math.round((size * rows) / tokens)), Math.min(size, longest)) / size;
+    const each =
+      limits.cost(size, Math.min(limits.maxRows, Math.round((size * rows) / tokens)), Math.min(size, longest)) / size;
     if (each < least) [best, least] = [size, each];
   }
   return best;

@@ -1,9 +1,20 @@
 /**
- * Evaluation: tasks, tokens, trees, micro-batches, scores, results. The model is behind a Scorer and a tokenizer module.
+ * Evaluation: tasks, tokens, trees, micro-batches, scores, results. The model is behind a Scorer and a tokenizer
+ * module.
  *
- * The usual course: prepareOutput → loadQuestions (while the model loads) → scoreQuestions → writeResults → formatTable.
+ * The usual course: prepareOutput → loadQuestions (while the model loads) → scoreQuestions → writeResults →
+ * formatTable.
  */
-export { DEFAULT_BOUNDS, loadDataset, readLines, readQuestions, type Dataset, type DatasetBounds, type DatasetOptions, type DatasetSummary } from './dataset.js';
+export {
+  DEFAULT_BOUNDS,
+  loadDataset,
+  readLines,
+  readQuestions,
+  type Dataset,
+  type DatasetBounds,
+  type DatasetOptions,
+  type DatasetSummary,
+} from './dataset.js';
 export { planQuestions, type QuestionPlan, type ScorerLimits } from './questionPlan.js';
 export { evaluate, type EvaluateOptions, type Evaluation } from './evaluate.js';
 export { Journal, journalPath, type JournalOptions, type RunIdentity } from './journal.js';
@@ -14,7 +25,17 @@ export { makeFolder, modelFolder, prepareOutput, sanitiseModelName, writeAtomica
 export { packTrees, shuffled } from './pack.js';
 export type { BatchCost, Pack, Packable } from './packing.js';
 export type { Progress } from './progress.js';
-export { summariseResults, throughputOf, VOLATILE_FIELDS, writeResults, type DeviceUse, type Results, type ResultsInput, type Throughput, type WrittenResults } from './results.js';
+export {
+  summariseResults,
+  throughputOf,
+  VOLATILE_FIELDS,
+  writeResults,
+  type DeviceUse,
+  type Results,
+  type ResultsInput,
+  type Throughput,
+  type WrittenResults,
+} from './results.js';
 export { loadQuestions, scoreQuestions, type LoadedQuestions, type Scored, type ScoreOptions } from './run.js';
 export { NonFiniteError, type MicroBatch, type ScoredRows, type Scorer } from './scorer.js';
 export { parseDocs, parseLimit, selectRange, type Selection } from './selection.js';
@@ -22,7 +43,22 @@ export { checkResumedShard, MAX_SHARDS, resultsFolder, shardName, treesOfShard, 
 export { formatTable } from './table.js';
 export { taskByName, TASKS } from './tasks/index.js';
 export type { Doc, Question, Task } from './tasks/task.js';
-export { checkLengths, Tokeniser, tokeniseQuestions, type TokenisedQuestion, type TokeniseOptions } from './tokenise.js';
+export {
+  checkLengths,
+  Tokeniser,
+  tokeniseQuestions,
+  type TokenisedQuestion,
+  type TokeniseOptions,
+} from './tokenise.js';
 export type { TextTokenizer, TokenizerSource } from './tokeniseChunk.js';
-export { buildTree, measureTree, SHARING_MODES, type Answer, type Path, type Sharing, type Tree, type TreeSize } from './tree.js';
+export {
+  buildTree,
+  measureTree,
+  SHARING_MODES,
+  type Answer,
+  type Path,
+  type Sharing,
+  type Tree,
+  type TreeSize,
+} from './tree.js';
 export { planTrees, type Capacity, type Forest, type TreePlan } from './treePlan.js';

@@ -3,7 +3,16 @@
  * Line 1 says which run it is; each further line is a finished question {doc_id, ll, greedy}.
  */
 import {
-  closeSync, existsSync, fstatSync, fsyncSync, ftruncateSync, openSync, readFileSync, renameSync, statSync, writeSync,
+  closeSync,
+  existsSync,
+  fstatSync,
+  fsyncSync,
+  ftruncateSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
 import { UserError } from '../errors.js';
@@ -47,12 +56,16 @@ function parseObject(line: string): Readonly<Record<string, unknown>> | undefine
 /** undefined: not a finished question of this run. */
 function parseEntry(line: string, choices: JournalOptions['choices']): Scores | undefined {
   const entry = parseObject(line);
-  const docId = entry?.['doc_id'], ll = entry?.['ll'], greedy = entry?.['greedy'];
+  const docId = entry?.['doc_id'],
+    ll = entry?.['ll'],
+    greedy = entry?.['greedy'];
   if (typeof docId !== 'number' || !Array.isArray(ll) || !Array.isArray(greedy)) return undefined;
   const count = choices.get(docId);
-  const isWhole = ll.length === count && greedy.length === count
-    && ll.every((value) => typeof value === 'number' && Number.isFinite(value))
-    && greedy.every((value) => typeof value === 'boolean');
+  const isWhole =
+    ll.length === count &&
+    greedy.length === count &&
+    ll.every((value) => typeof value === 'number' && Number.isFinite(value)) &&
+    greedy.every((value) => typeof value === 'boolean');
   return isWhole ? { docId, ll: ll as number[], greedy: greedy as boolean[] } : undefined;
 }
 
@@ -75,20 +88,24 @@ function checkHeader(path: string, line: string, identity: RunIdentity): void {
   const names = [...new Set([...Object.keys(identity), ...Object.keys(found)])].sort();
   const differing = names.filter((name) => found[name] !== identity[name]);
   if (differing.length === 0) return;
-  const list = differing.map((name) => `${name} (journal ${shown(found[name])}, now ${shown(identity[name])})`).join(', ');
+  const list = differing
+    .map((name) => `${name} (journal ${shown(found[name])}, now ${shown(identity[name])})`)
+    .join(', ');
   throw new UserError(`${path} belongs to another run: it differs in ${list}`, fresh);
 }
 
 /** What a journal holds: its finished questions and the bytes up to the end of its last whole line. */
 function readJournal({ path, identity, choices }: JournalOptions): { done: Map<number, Scores>; wholeBytes: number } {
   const done = new Map<number, Scores>();
-  if (statSync(path).size > MAX_BYTES) throw new UserError(`${path} is larger than a journal can be`, `Look at it with: head -c 300 ${path}`);
+  if (statSync(path).size > MAX_BYTES)
+    throw new UserError(`${path} is larger than a journal can be`, `Look at it with: head -c 300 ${path}`);
   const bytes = readFileSync(path);
   // What follows the last line end was being written when the run died.
   const wholeBytes = bytes.lastIndexOf(10) + 1;
   if (wholeBytes === 0) {
     const start = bytes.toString('utf8', 0, HEADER_START.length);
-    if (!HEADER_START.startsWith(start)) throw new UserError(`${path} is not a journal`, 'Move it away, or give another --out');
+    if (!HEADER_START.startsWith(start))
+      throw new UserError(`${path} is not a journal`, 'Move it away, or give another --out');
     return { done, wholeBytes };
   }
   let number = 0;
@@ -103,7 +120,10 @@ function readJournal({ path, identity, choices }: JournalOptions): { done: Map<n
       // A machine that lost power may leave a damaged tail; what comes before it is good.
       if (entry === undefined && end + 1 === wholeBytes) return { done, wholeBytes: start };
       if (entry === undefined) {
-        throw new UserError(`${path}:${number}: not a finished question of this run`, `Delete the line (sed -i ${number}d ${path}) to score that question again, or run without --resume`);
+        throw new UserError(
+          `${path}:${number}: not a finished question of this run`,
+          `Delete the line (sed -i ${number}d ${path}) to score that question again, or run without --resume`,
+        );
       }
       if (!done.has(entry.docId)) done.set(entry.docId, entry);
     }
@@ -122,7 +142,9 @@ export class Journal {
   #lastSync = 0;
   #isDirty = false;
 
-  /** Opens or starts the journal. Throws UserError where it belongs to another run, is damaged, or cannot be written. */
+  /**
+   * Opens or starts the journal. Throws UserError where it belongs to another run, is damaged, or cannot be written.
+   */
   constructor(options: JournalOptions) {
     const { path, identity } = options;
     this.path = path;
@@ -155,7 +177,10 @@ export class Journal {
     const bytes = Buffer.from(text);
     const start = this.#bytes;
     if (fstatSync(this.#fd).size !== start) {
-      throw new UserError(`${this.path}: another process is writing this journal`, 'Wait for the other run, or give this one another --out');
+      throw new UserError(
+        `${this.path}: another process is writing this journal`,
+        'Wait for the other run, or give this one another --out',
+      );
     }
     try {
       for (let at = 0; at < bytes.length;) {
@@ -165,13 +190,18 @@ export class Journal {
       this.#isDirty = true;
       if (performance.now() - this.#lastSync >= SYNC_INTERVAL_MS) this.sync();
     } catch (error) {
-      // Whole lines only: what the failed write left behind goes. Should that fail too, reading tolerates the half line.
+      // Whole lines only: what the failed write left behind goes. Should that fail too, reading tolerates the half
+      // line.
       try {
         ftruncateSync(this.#fd, start);
       } catch (_second) {
         // The first error is the one to report.
       }
-      throw diskProblem(this.path, error, 'Free some space, then run the same command with --resume: finished questions are kept');
+      throw diskProblem(
+        this.path,
+        error,
+        'Free some space, then run the same command with --resume: finished questions are kept',
+      );
     }
   }
 

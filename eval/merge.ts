@@ -2,9 +2,24 @@
 import { createHash } from 'node:crypto';
 import { UserError } from '../errors.js';
 import { modelFolder, prepareOutput } from './output.js';
-import { buildResults, throughputOf, writeFiles, type ResultsHeader, type Throughput, type WrittenResults } from './results.js';
+import {
+  buildResults,
+  throughputOf,
+  writeFiles,
+  type ResultsHeader,
+  type Throughput,
+  type WrittenResults,
+} from './results.js';
 import { shardName } from './shard.js';
-import { findShardFolders, hasJournal, outOf, readSamples, readShardResults, type SampleLine, type ShardResults } from './shardFiles.js';
+import {
+  findShardFolders,
+  hasJournal,
+  outOf,
+  readSamples,
+  readShardResults,
+  type SampleLine,
+  type ShardResults,
+} from './shardFiles.js';
 
 export interface MergeRequest {
   /** Folders given to shards with --out, of a model in them, or of single shards. */
@@ -15,29 +30,42 @@ export interface MergeRequest {
   readonly task?: string;
 }
 
-export interface Merged extends WrittenResults { readonly shards: number; readonly questions: number }
+export interface Merged extends WrittenResults {
+  readonly shards: number;
+  readonly questions: number;
+}
 
 const named = (of: ShardResults): string => `shard ${shardName(of.shard)}`;
 
 /** At most a few of many. */
-const list = (names: readonly string[]): string => `${names.slice(0, 8).join(', ')}${names.length > 8 ? ` and ${names.length - 8} more` : ''}`;
+const list = (names: readonly string[]): string =>
+  `${names.slice(0, 8).join(', ')}${names.length > 8 ? ` and ${names.length - 8} more` : ''}`;
 
 function ofOneTask(all: readonly ShardResults[], task: string | undefined): ShardResults[] {
   const tasks = [...new Set(all.map((results) => results.task))].sort();
   if (task === undefined && tasks.length > 1) {
-    throw new UserError(`these shards have results of ${tasks.join(' and ')}`, `Merge one after another: --task ${tasks[0]}, then --task ${tasks[1]}`);
+    throw new UserError(
+      `these shards have results of ${tasks.join(' and ')}`,
+      `Merge one after another: --task ${tasks[0]}, then --task ${tasks[1]}`,
+    );
   }
   return all.filter((results) => task === undefined || results.task === task);
 }
 
 /** What must agree, by the name that a message gives it. */
-const runOf = (of: ShardResults): Readonly<Record<string, unknown>> => ({ ...of.shard.run, shards: of.shard.count, version: of.git_hash });
+const runOf = (of: ShardResults): Readonly<Record<string, unknown>> => ({
+  ...of.shard.run,
+  shards: of.shard.count,
+  version: of.git_hash,
+});
 
 function checkOneRun(parts: readonly ShardResults[], first: ShardResults): void {
   const expected = runOf(first);
   for (const part of parts) {
     const found = runOf(part);
-    const differing = [...new Set([...Object.keys(expected), ...Object.keys(found)])].filter((name) => found[name] !== expected[name]);
+    const differing = [...new Set([...Object.keys(expected), ...Object.keys(found)])].filter(
+      (name) => found[name] !== expected[name],
+    );
     if (differing.length === 0) continue;
     const values = differing.map((name) => `${name} (${String(expected[name])} and ${String(found[name])})`);
     throw new UserError(
@@ -58,7 +86,13 @@ function checkAllThere(parts: readonly ShardResults[], first: ShardResults, fold
   for (const part of parts) {
     const other = byIndex.get(part.shard.index);
     if (other !== undefined) {
-      throw new UserError(`${named(part)} is there twice: ${other.folder} and ${part.folder}`, `Name the folders to merge, without one of these: tilewright merge ${folders.filter((folder) => folder !== part.folder).slice(0, 4).join(' ')} … --out results`);
+      throw new UserError(
+        `${named(part)} is there twice: ${other.folder} and ${part.folder}`,
+        `Name the folders to merge, without one of these: tilewright merge ${folders
+          .filter((folder) => folder !== part.folder)
+          .slice(0, 4)
+          .join(' ')} … --out results`,
+      );
     }
     byIndex.set(part.shard.index, part);
   }
@@ -66,7 +100,10 @@ function checkAllThere(parts: readonly ShardResults[], first: ShardResults, fold
   const missing = Array.from({ length: count }, (_, i) => i + 1).filter((index) => !byIndex.has(index));
   const [next] = missing;
   if (next === undefined) return;
-  const begun = folders.filter((folder) => hasJournal(folder, first.task)).length > byIndex.size ? ' (some have a journal: they run, or were stopped)' : '';
+  const begun =
+    folders.filter((folder) => hasJournal(folder, first.task)).length > byIndex.size
+      ? ' (some have a journal: they run, or were stopped)'
+      : '';
   throw new UserError(
     `${missing.length === 1 ? 'shard' : 'shards'} ${list(missing.map((index) => shardName({ index, count })))} ${missing.length === 1 ? 'has' : 'have'} no results yet${begun}`,
     `Score what is missing, other flags as before, then merge again:\n${commandOf(next, first)}`,
@@ -80,21 +117,31 @@ function joinSamples(parts: readonly ShardResults[], first: ShardResults): Sampl
     const read = readSamples(part);
     for (const { docId } of read) {
       const other = owner.get(docId);
-      if (other !== undefined) throw new UserError(`question ${docId} is in ${named(other)} and in ${named(part)}: they shared the questions out differently`, againAlike(first));
+      if (other !== undefined)
+        throw new UserError(
+          `question ${docId} is in ${named(other)} and in ${named(part)}: they shared the questions out differently`,
+          againAlike(first),
+        );
       owner.set(docId, part);
     }
     return read;
   });
-  const expected = Number(first.shard.run['questions']), from = Number(first.shard.run['firstQuestion'] ?? 0);
+  const expected = Number(first.shard.run['questions']),
+    from = Number(first.shard.run['firstQuestion'] ?? 0);
   const absent: string[] = [];
-  for (let docId = from; docId < from + expected && absent.length < 20; docId++) if (!owner.has(docId)) absent.push(String(docId));
+  for (let docId = from; docId < from + expected && absent.length < 20; docId++)
+    if (!owner.has(docId)) absent.push(String(docId));
   if (absent.length > 0 || owner.size !== expected) {
-    throw new UserError(`the shards hold ${owner.size} of ${expected} questions${absent.length > 0 ? `; missing: ${list(absent)}` : ''}: they shared the questions out differently`, againAlike(first));
+    throw new UserError(
+      `the shards hold ${owner.size} of ${expected} questions${absent.length > 0 ? `; missing: ${list(absent)}` : ''}: they shared the questions out differently`,
+      againAlike(first),
+    );
   }
   return samples.sort((a, b) => a.docId - b.docId);
 }
 
-const againAlike = (first: ShardResults): string => `Run all shards with the same flags, --max-tokens among them, into a new folder; the first:\n${commandOf(1, first).replace(/ --resume$/, '')}`;
+const againAlike = (first: ShardResults): string =>
+  `Run all shards with the same flags, --max-tokens among them, into a new folder; the first:\n${commandOf(1, first).replace(/ --resume$/, '')}`;
 
 /** As if the shards had run at the same time: counts add up, the slowest one's seconds count. */
 function throughput(parts: readonly ShardResults[]): Throughput {
@@ -102,8 +149,12 @@ function throughput(parts: readonly ShardResults[]): Throughput {
   const sum = (name: keyof (typeof all)[number]): number => all.reduce((total, one) => total + one[name], 0);
   const most = (name: keyof (typeof all)[number]): number => all.reduce((max, one) => Math.max(max, one[name]), 0);
   return throughputOf({
-    questions: sum('questions'), tokensComputed: sum('tokensComputed'), tokensWithoutSharing: sum('tokensWithoutSharing'), modelFlops: sum('modelFlops'),
-    loadSeconds: most('loadSeconds'), scoreSeconds: most('scoreSeconds'),
+    questions: sum('questions'),
+    tokensComputed: sum('tokensComputed'),
+    tokensWithoutSharing: sum('tokensWithoutSharing'),
+    modelFlops: sum('modelFlops'),
+    loadSeconds: most('loadSeconds'),
+    scoreSeconds: most('scoreSeconds'),
   });
 }
 
@@ -115,23 +166,48 @@ const dateOf = (seconds: number): Date => new Date(Math.round(seconds * 1000));
  */
 export function mergeShards(request: MergeRequest): Merged {
   const folders = findShardFolders(request.folders);
-  const parts = ofOneTask(folders.flatMap(readShardResults), request.task).sort((a, b) => a.shard.index - b.shard.index);
+  const parts = ofOneTask(folders.flatMap(readShardResults), request.task).sort(
+    (a, b) => a.shard.index - b.shard.index,
+  );
   const [first] = parts;
   if (first === undefined) {
-    throw new UserError(`no shard has results${request.task === undefined ? '' : ` of ${request.task}`} yet: ${list(folders)}`, 'Wait for the shards, or go on with them: tilewright run … --shard i/n --resume');
+    throw new UserError(
+      `no shard has results${request.task === undefined ? '' : ` of ${request.task}`} yet: ${list(folders)}`,
+      'Wait for the shards, or go on with them: tilewright run … --shard i/n --resume',
+    );
   }
   checkOneRun(parts, first);
   checkAllThere(parts, first, folders);
   const samples = joinSamples(parts, first);
   const { task } = first;
   const header: ResultsHeader = {
-    taskName: task, taskVersion: first.versions[task] ?? 0, modelName: first.model_name, config: first.config, taskConfig: first.configs[task] ?? {},
-    questionsInDataset: first['n-samples'][task]?.original ?? 0, version: first.git_hash, throughput: throughput(parts),
-    started: dateOf(Math.min(...parts.map((part) => part.start_time))), finished: dateOf(Math.max(...parts.map((part) => part.end_time))),
+    taskName: task,
+    taskVersion: first.versions[task] ?? 0,
+    modelName: first.model_name,
+    config: first.config,
+    taskConfig: first.configs[task] ?? {},
+    questionsInDataset: first['n-samples'][task]?.original ?? 0,
+    version: first.git_hash,
+    throughput: throughput(parts),
+    started: dateOf(Math.min(...parts.map((part) => part.start_time))),
+    finished: dateOf(Math.max(...parts.map((part) => part.end_time))),
   };
   const digest = createHash('sha256');
   for (const { hashes } of samples) digest.update(hashes);
-  const results = buildResults(header, samples.map(({ metrics }) => metrics), digest.digest('hex'));
+  const results = buildResults(
+    header,
+    samples.map(({ metrics }) => metrics),
+    digest.digest('hex'),
+  );
   prepareOutput(modelFolder(request.output, first.model_name));
-  return { ...writeFiles(request.output, header, samples.map(({ line }) => line), () => results), shards: parts.length, questions: samples.length };
+  return {
+    ...writeFiles(
+      request.output,
+      header,
+      samples.map(({ line }) => line),
+      () => results,
+    ),
+    shards: parts.length,
+    questions: samples.length,
+  };
 }

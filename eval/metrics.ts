@@ -30,7 +30,7 @@ export function argmax(values: readonly number[]): number {
 
 export function measure(question: Question, scores: Scores): QuestionMetrics {
   const isRight = (length: (choice: string) => number): 0 | 1 =>
-    (argmax(scores.ll.map((ll, i) => ll / length(question.choices[i] ?? ''))) === question.gold ? 1 : 0);
+    argmax(scores.ll.map((ll, i) => ll / length(question.choices[i] ?? ''))) === question.gold ? 1 : 0;
   return {
     acc: isRight(() => 1),
     accNorm: isRight(codePointLength),

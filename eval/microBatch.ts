@@ -14,11 +14,15 @@ export function layBatch(groups: readonly (readonly Path[])[], sharing: Sharing)
   const tokenCount = trees.reduce((sum, tree) => sum + tree.tokens.length, 0);
   const rowCount = trees.reduce((sum, tree) => sum + tree.row.length, 0);
   const batch = {
-    tokens: new Int32Array(tokenCount), position: new Int32Array(tokenCount), subtreeEnd: new Int32Array(tokenCount),
-    row: new Int32Array(rowCount), target: new Int32Array(rowCount),
+    tokens: new Int32Array(tokenCount),
+    position: new Int32Array(tokenCount),
+    subtreeEnd: new Int32Array(tokenCount),
+    row: new Int32Array(rowCount),
+    target: new Int32Array(rowCount),
   };
   const answers: Answer[] = [];
-  let token = 0, firstRow = 0;
+  let token = 0,
+    firstRow = 0;
   for (const tree of trees) {
     batch.tokens.set(tree.tokens, token);
     batch.position.set(tree.position, token);

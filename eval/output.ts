@@ -1,6 +1,15 @@
 /** Writing results: folders that are known to work before a run, files that appear whole or not at all. */
 import {
-  closeSync, existsSync, fsyncSync, mkdirSync, openSync, readdirSync, renameSync, rmSync, statSync, writeSync,
+  closeSync,
+  existsSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeSync,
 } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UserError } from '../errors.js';
@@ -91,7 +100,10 @@ export function prepareOutput(folder: string): void {
       rmSync(probe, { force: true });
     }
   } catch (error) {
-    const hint = codeOf(error) === 'ENOSPC' ? 'Free some space, or give another folder with --out' : 'Give a folder that can be written with --out DIR';
+    const hint =
+      codeOf(error) === 'ENOSPC'
+        ? 'Free some space, or give another folder with --out'
+        : 'Give a folder that can be written with --out DIR';
     throw diskProblem(folder, error, hint);
   }
 }
@@ -129,7 +141,11 @@ export function writeAtomically(path: string, parts: Iterable<string>): void {
   } catch (error) {
     rmSync(temporary, { force: true });
     if (codeOf(error) === '') throw error;
-    throw diskProblem(path, error, 'Free some space or fix the folder, then run the same command with --resume: finished questions are in the journal');
+    throw diskProblem(
+      path,
+      error,
+      'Free some space or fix the folder, then run the same command with --resume: finished questions are in the journal',
+    );
   }
   syncFolder(dirname(path));
 }

@@ -1,6 +1,7 @@
 /**
- * Cuts trees into micro-batches by the scorer's own cost: the better of two ways. Either trees are ordered by length and
- * the order is cut by dynamic programming, so that a micro-batch holds similar ones; or micro-batches are filled up.
+ * Cuts trees into micro-batches by the scorer's own cost: the better of two ways. Either trees are ordered by length
+ * and the order is cut by dynamic programming, so that a micro-batch holds similar ones; or micro-batches are filled
+ * up.
  */
 import { fillBatches } from './fillBatches.js';
 import type { BatchCost, Pack, Packable } from './packing.js';
@@ -12,13 +13,23 @@ const MAX_EVALUATIONS = 1_500_000;
 const GRAINS = [0, 1 / 256, 1 / 128, 1 / 64, 1 / 32];
 
 /** Neighbouring trees that stay together. */
-interface Block { readonly start: number; end: number; tokens: number; rows: number; longest: number }
+interface Block {
+  readonly start: number;
+  end: number;
+  tokens: number;
+  rows: number;
+  longest: number;
+}
 
 function blocksOf(sizes: readonly TreeSize[], limits: BatchCost, grain: number): Block[] {
   const blocks: Block[] = [];
   for (const [i, { tokens, rows, longest }] of sizes.entries()) {
     const last = blocks.at(-1);
-    if (last !== undefined && last.tokens + tokens <= limits.maxTokens * grain && last.rows + rows <= limits.maxRows * grain) {
+    if (
+      last !== undefined &&
+      last.tokens + tokens <= limits.maxTokens * grain &&
+      last.rows + rows <= limits.maxRows * grain
+    ) {
       last.end = i + 1;
       last.tokens += tokens;
       last.rows += rows;
@@ -32,7 +43,10 @@ function blocksOf(sizes: readonly TreeSize[], limits: BatchCost, grain: number):
 
 /** How many runs of blocks fit a micro-batch: the evaluations of an exact search. */
 function countRuns(blocks: readonly Block[], limits: BatchCost): number {
-  let runs = 0, start = 0, tokens = 0, rows = 0;
+  let runs = 0,
+    start = 0,
+    tokens = 0,
+    rows = 0;
   for (const [i, block] of blocks.entries()) {
     tokens += block.tokens;
     rows += block.rows;
@@ -48,24 +62,34 @@ function countRuns(blocks: readonly Block[], limits: BatchCost): number {
 /** A micro-batch as two of about half its tokens, the second half first: what a stack of work takes. */
 export function halvePack<T extends Packable>(pack: Pack<T>, limits: BatchCost): readonly [Pack<T>, Pack<T>] {
   if (pack.items.length < 2) throw new Error('a micro-batch of one tree has no halves');
-  let cut = 0, tokens = 0;
-  while (cut < pack.items.length - 1 && (cut === 0 || tokens + pack.items[cut]!.tokens / 2 < pack.tokens / 2)) tokens += pack.items[cut++]!.tokens;
+  let cut = 0,
+    tokens = 0;
+  while (cut < pack.items.length - 1 && (cut === 0 || tokens + pack.items[cut]!.tokens / 2 < pack.tokens / 2))
+    tokens += pack.items[cut++]!.tokens;
   return [packOf(pack.items.slice(cut), limits), packOf(pack.items.slice(0, cut), limits)];
 }
 
 function packOf<T extends Packable>(items: readonly T[], limits: BatchCost): Pack<T> {
-  const size = items.reduce((sum, { tokens, rows, longest }) => ({ tokens: sum.tokens + tokens, rows: sum.rows + rows, longest: Math.max(sum.longest, longest) }), { tokens: 0, rows: 0, longest: 0 });
+  const size = items.reduce(
+    (sum, { tokens, rows, longest }) => ({
+      tokens: sum.tokens + tokens,
+      rows: sum.rows + rows,
+      longest: Math.max(sum.longest, longest),
+    }),
+    { tokens: 0, rows: 0, longest: 0 },
+  );
   return { items, ...size, seconds: limits.cost(size.tokens, size.rows, size.longest) };
 }
 
 const secondsOf = (packs: readonly Pack<Packable>[]): number => packs.reduce((sum, { seconds }) => sum + seconds, 0);
 
 /**
- * Micro-batches that cost the least: similar trees together, or full ones. Deterministic. Every tree must fit by itself.
- * Throws Error where one does not, or where the cost is no number.
+ * Micro-batches that cost the least: similar trees together, or full ones. Deterministic. Every tree must fit by
+ * itself. Throws Error where one does not, or where the cost is no number.
  */
 export function packTrees<T extends Packable>(trees: readonly T[], limits: BatchCost): Pack<T>[] {
-  const similar = cutByLength(trees, limits), full = fillBatches(trees, limits);
+  const similar = cutByLength(trees, limits),
+    full = fillBatches(trees, limits);
   return secondsOf(full) < secondsOf(similar) ? full : similar;
 }
 
@@ -74,11 +98,15 @@ export function packTrees<T extends Packable>(trees: readonly T[], limits: Batch
  * within bounds, else with small neighbours held together.
  */
 export function cutByLength<T extends Packable>(trees: readonly T[], limits: BatchCost): Pack<T>[] {
-  const items = trees.map((tree, index) => ({ tree, index, length: tree.orderLength ?? tree.longest }))
-    .sort((a, b) => a.length - b.length || a.index - b.index).map(({ tree }) => tree);
+  const items = trees
+    .map((tree, index) => ({ tree, index, length: tree.orderLength ?? tree.longest }))
+    .sort((a, b) => a.length - b.length || a.index - b.index)
+    .map(({ tree }) => tree);
   const tooLarge = items.find(({ tokens, rows }) => tokens > limits.maxTokens || rows > limits.maxRows);
   if (tooLarge !== undefined) {
-    throw new Error(`a tree of ${tooLarge.tokens} tokens and ${tooLarge.rows} rows exceeds a micro-batch of ${limits.maxTokens} and ${limits.maxRows}`);
+    throw new Error(
+      `a tree of ${tooLarge.tokens} tokens and ${tooLarge.rows} rows exceeds a micro-batch of ${limits.maxTokens} and ${limits.maxRows}`,
+    );
   }
   let blocks: Block[] = [];
   for (const grain of GRAINS) {
@@ -90,7 +118,9 @@ export function cutByLength<T extends Packable>(trees: readonly T[], limits: Bat
   const runStart = new Int32Array(blocks.length + 1);
   best[0] = 0;
   for (let end = 1; end <= blocks.length; end++) {
-    let tokens = 0, rows = 0, longest = 0;
+    let tokens = 0,
+      rows = 0,
+      longest = 0;
     for (let start = end - 1; start >= 0; start--) {
       const block = blocks[start];
       if (block === undefined) break;
@@ -115,7 +145,11 @@ export function cutByLength<T extends Packable>(trees: readonly T[], limits: Bat
     const rows = run.reduce((sum, block) => sum + block.rows, 0);
     const longest = run.reduce((max, block) => Math.max(max, block.longest), 0);
     packs.push({
-      items: items.slice(run[0]?.start, run.at(-1)?.end), tokens, rows, longest, seconds: limits.cost(tokens, rows, longest),
+      items: items.slice(run[0]?.start, run.at(-1)?.end),
+      tokens,
+      rows,
+      longest,
+      seconds: limits.cost(tokens, rows, longest),
     });
   }
   return packs.reverse();
@@ -133,7 +167,8 @@ export function shuffled<T>(items: readonly T[], seed = 0x2545f491): T[] {
     state ^= state >>> 17;
     state ^= state << 5;
     const j = (state >>> 0) % (i + 1);
-    const a = result[i], b = result[j];
+    const a = result[i],
+      b = result[j];
     if (a === undefined || b === undefined) continue;
     result[i] = b;
     result[j] = a;

@@ -48,8 +48,12 @@ export class Tally {
 
   progress({ tokensDone, tokensTotal, estimateDone, estimateTotal, elapsed }: Work): Progress {
     const share = (count: number): number => (this.#questions > 0 ? count / this.#questions : 0);
-    const left = estimateDone > 0 ? (elapsed / estimateDone) * (estimateTotal - estimateDone)
-      : tokensDone > 0 ? (elapsed / tokensDone) * (tokensTotal - tokensDone) : null;
+    const left =
+      estimateDone > 0
+        ? (elapsed / estimateDone) * (estimateTotal - estimateDone)
+        : tokensDone > 0
+          ? (elapsed / tokensDone) * (tokensTotal - tokensDone)
+          : null;
     return {
       questionsDone: this.#questions,
       questionsTotal: this.#questionsTotal,

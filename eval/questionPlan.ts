@@ -1,4 +1,7 @@
-/** How questions are computed: as which trees, in which micro-batches. Needs the model's limits and costs, and no device yet. */
+/**
+ * How questions are computed: as which trees, in which micro-batches. Needs the model's limits and costs, and no device
+ * yet.
+ */
 import { packTrees, shuffled } from './pack.js';
 import type { Pack } from './packing.js';
 import type { Scorer } from './scorer.js';
@@ -11,7 +14,10 @@ import { planTrees, type Capacity, type TreePlan } from './treePlan.js';
 export type ScorerLimits = Pick<Scorer, 'maxTokens' | 'maxRows' | 'maxLength' | 'cost'>;
 
 /** Trees packed so that the choices of a question, where they are trees of their own, stay together. */
-export interface PackedTree extends TreePlan { readonly orderLength: number; readonly group: number }
+export interface PackedTree extends TreePlan {
+  readonly orderLength: number;
+  readonly group: number;
+}
 
 export interface QuestionPlan {
   /** Of the shard where there is one, else all. */
@@ -27,7 +33,10 @@ export interface PlanQuestions {
   readonly shard?: (Shard & { readonly workOf: WorkOf }) | undefined;
 }
 
-/** Micro-batches in the order in which one device computes them: fixed by the questions, the mode and the scorer's costs. */
+/**
+ * Micro-batches in the order in which one device computes them: fixed by the questions, the mode and the scorer's
+ * costs.
+ */
 export function planBatches(trees: readonly TreePlan[], scorer: ScorerLimits): Pack<PackedTree>[] {
   const longestOf = new Map<number, number>();
   for (const { paths, longest } of trees) {
@@ -35,14 +44,19 @@ export function planBatches(trees: readonly TreePlan[], scorer: ScorerLimits): P
   }
   const packable = trees.map((tree): PackedTree => {
     const [first] = tree.paths;
-    return { ...tree, orderLength: first === undefined ? tree.longest : longestOf.get(first.question) ?? tree.longest, group: first?.question ?? -1 };
+    return {
+      ...tree,
+      orderLength: first === undefined ? tree.longest : (longestOf.get(first.question) ?? tree.longest),
+      group: first?.question ?? -1,
+    };
   });
   return shuffled(packTrees(packable, scorer));
 }
 
 /** One micro-batch holds at least a path as long as the model's context, if the scorer is sound. */
 function capacityOf({ maxTokens, maxRows }: ScorerLimits): Capacity {
-  if (!(maxTokens >= 1) || !(maxRows >= 1)) throw new Error(`a scorer for ${maxTokens} tokens and ${maxRows} rows cannot score`);
+  if (!(maxTokens >= 1) || !(maxRows >= 1))
+    throw new Error(`a scorer for ${maxTokens} tokens and ${maxRows} rows cannot score`);
   return { maxTokens, maxRows };
 }
 

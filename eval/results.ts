@@ -37,10 +37,18 @@ export interface DeviceUse {
 }
 
 /** Top-level fields of results_*.json that differ between equal runs. All others are the same to the byte. */
-export const VOLATILE_FIELDS = ['date', 'start_time', 'end_time', 'total_evaluation_time_seconds', 'throughput'] as const;
+export const VOLATILE_FIELDS = [
+  'date',
+  'start_time',
+  'end_time',
+  'total_evaluation_time_seconds',
+  'throughput',
+] as const;
 
 /** The part of a run that results are of, and what must agree for parts to be merged. */
-export interface ShardOfRun extends Shard { readonly run: RunIdentity }
+export interface ShardOfRun extends Shard {
+  readonly run: RunIdentity;
+}
 
 export interface ResultsInput extends ResultsHeader {
   /** Of all questions; of a shard's where it is one. */
@@ -54,7 +62,9 @@ export interface ResultsHeader {
   readonly taskVersion: number;
   /** As the user named it; its sanitised form names the folder. */
   readonly modelName: string;
-  /** Fields of the `config` block: model, model_args, batch_size, device, limit, precision, sharing … Nothing volatile. */
+  /**
+   * Fields of the `config` block: model, model_args, batch_size, device, limit, precision, sharing … Nothing volatile.
+   */
   readonly config: Readonly<Record<string, string | number | boolean | null>>;
   /** Fields of the task's block under `configs`: dataset hash, path … Nothing volatile. */
   readonly taskConfig: Readonly<Record<string, string | number | boolean | null>>;
@@ -91,11 +101,12 @@ export interface WrittenResults {
 }
 
 /** The harness's names of the metrics, best known first. */
-const METRICS: readonly { readonly name: string; readonly field: keyof QuestionMetrics; readonly isExtra: boolean }[] = [
-  { name: 'acc', field: 'acc', isExtra: false },
-  { name: 'acc_norm', field: 'accNorm', isExtra: false },
-  { name: 'acc_bytes', field: 'accBytes', isExtra: true },
-];
+const METRICS: readonly { readonly name: string; readonly field: keyof QuestionMetrics; readonly isExtra: boolean }[] =
+  [
+    { name: 'acc', field: 'acc', isExtra: false },
+    { name: 'acc_norm', field: 'accNorm', isExtra: false },
+    { name: 'acc_bytes', field: 'accBytes', isExtra: true },
+  ];
 
 /** `2026-01-31T10-20-30.123000`: an ISO date in UTC without characters that file systems refuse. */
 export const fileDate = (date: Date): string => `${date.toISOString().slice(0, -1).replaceAll(':', '-')}000`;
@@ -103,7 +114,10 @@ export const fileDate = (date: Date): string => `${date.toISOString().slice(0, -
 export const samplesName = (task: string, date: string): string => `samples_${task}_${date}.jsonl`;
 export const resultsName = (date: string): string => `results_${date}.json`;
 
-function taskResults(input: ResultsHeader, metrics: readonly QuestionMetrics[]): Record<string, StandardError | string> {
+function taskResults(
+  input: ResultsHeader,
+  metrics: readonly QuestionMetrics[],
+): Record<string, StandardError | string> {
   const block: Record<string, StandardError | string> = { alias: input.taskName };
   for (const { name, field, isExtra } of METRICS) {
     if (isExtra && input.accBytes !== true) continue;
@@ -118,7 +132,9 @@ function taskResults(input: ResultsHeader, metrics: readonly QuestionMetrics[]):
 export function buildResults(input: ResultsHeader, metrics: readonly QuestionMetrics[], taskHash: string): Results {
   const { taskName, modelName } = input;
   const seconds = (input.finished.getTime() - input.started.getTime()) / 1000;
-  const isBetter = Object.fromEntries(METRICS.filter(({ isExtra }) => !isExtra || input.accBytes === true).map(({ name }) => [name, true]));
+  const isBetter = Object.fromEntries(
+    METRICS.filter(({ isExtra }) => !isExtra || input.accBytes === true).map(({ name }) => [name, true]),
+  );
   return {
     results: { [taskName]: taskResults(input, metrics) },
     group_subtasks: { [taskName]: [] },
@@ -142,7 +158,9 @@ export function buildResults(input: ResultsHeader, metrics: readonly QuestionMet
   };
 }
 
-/** What the samples of a run add up to. Lines are made one at a time: together they are larger than the question set. */
+/**
+ * What the samples of a run add up to. Lines are made one at a time: together they are larger than the question set.
+ */
 class SampleSummary {
   readonly metrics: QuestionMetrics[] = [];
   readonly #hash = createHash('sha256');
@@ -183,7 +201,12 @@ export function writeResults(out: string, input: ResultsInput): WrittenResults {
 }
 
 /** Samples, then the results that are made of them once all are written. */
-export function writeFiles(out: string, header: ResultsHeader, samples: Iterable<string>, resultsOf: () => Results): WrittenResults {
+export function writeFiles(
+  out: string,
+  header: ResultsHeader,
+  samples: Iterable<string>,
+  resultsOf: () => Results,
+): WrittenResults {
   const folder = resultsFolder(out, header.modelName, header.shard);
   const date = fileDate(header.finished);
   const samplesPath = join(folder, samplesName(header.taskName, date));
@@ -199,8 +222,14 @@ export function throughputOf(measured: Omit<Throughput, 'questionsPerSecond' | '
   const { questions, tokensComputed, tokensWithoutSharing, loadSeconds, scoreSeconds, modelFlops, devices } = measured;
   const rate = (count: number): number => (scoreSeconds > 0 ? count / scoreSeconds : 0);
   return {
-    questions, tokensComputed, tokensWithoutSharing, loadSeconds, scoreSeconds,
-    questionsPerSecond: rate(questions), tokensPerSecond: rate(tokensComputed), modelFlops,
+    questions,
+    tokensComputed,
+    tokensWithoutSharing,
+    loadSeconds,
+    scoreSeconds,
+    questionsPerSecond: rate(questions),
+    tokensPerSecond: rate(tokensComputed),
+    modelFlops,
     ...(devices === undefined ? {} : { devices }),
   };
 }

@@ -30,7 +30,9 @@ export interface ScoreOptions extends Pick<EvaluateOptions, 'onProgress' | 'onWa
   readonly loaded: LoadedQuestions;
   readonly scorer: Scorer;
   readonly sharing: Sharing;
-  /** The folder given with --out; journal and results go to its subfolder for the model, those of a shard one deeper. */
+  /**
+   * The folder given with --out; journal and results go to its subfolder for the model, those of a shard one deeper.
+   */
   readonly out: string;
   readonly modelName: string;
   /** What else decides the answers: artifact or model hash, precision, options. Task, dataset and sharing are added. */
@@ -54,8 +56,12 @@ export async function scoreQuestions(options: ScoreOptions): Promise<Scored> {
   prepareOutput(folder);
   const identity: RunIdentity = {
     ...options.identity,
-    task: task.name, taskVersion: task.version, dataset: loaded.sha256, sharing,
-    questions: loaded.questions.length, firstQuestion: loaded.questions[0]?.docId ?? null,
+    task: task.name,
+    taskVersion: task.version,
+    dataset: loaded.sha256,
+    sharing,
+    questions: loaded.questions.length,
+    firstQuestion: loaded.questions[0]?.docId ?? null,
   };
   const journal = new Journal({
     path: journalPath(folder, task.name),
@@ -65,7 +71,14 @@ export async function scoreQuestions(options: ScoreOptions): Promise<Scored> {
   });
   try {
     const evaluation = await evaluate({
-      questions: loaded.questions, tokenised: loaded.tokenised, scorer, sharing, shard, plan, done: journal.done, signal,
+      questions: loaded.questions,
+      tokenised: loaded.tokenised,
+      scorer,
+      sharing,
+      shard,
+      plan,
+      done: journal.done,
+      signal,
       onFinished: (finished) => journal.append(finished),
       ...(onProgress === undefined ? {} : { onProgress }),
       ...(onWarning === undefined ? {} : { onWarning }),

@@ -14,10 +14,15 @@ export const sha256 = (text: string): string => createHash('sha256').update(text
 
 /** JSON without NaN or infinities: JSON.stringify would write null for them. */
 export function toJson(value: unknown, indent?: number): string {
-  return JSON.stringify(value, (key, field: unknown) => {
-    if (typeof field === 'number' && !Number.isFinite(field)) throw new Error(`"${key}" is ${field}: results hold finite numbers only`);
-    return field;
-  }, indent);
+  return JSON.stringify(
+    value,
+    (key, field: unknown) => {
+      if (typeof field === 'number' && !Number.isFinite(field))
+        throw new Error(`"${key}" is ${field}: results hold finite numbers only`);
+      return field;
+    },
+    indent,
+  );
 }
 
 /** Python's str() of a boolean. */
@@ -31,13 +36,17 @@ export function makeSample(question: Question, scores: Scores): Sample {
   const responses = scores.ll.map((ll, i) => [numberText(ll, docId), pythonBool(scores.greedy[i] ?? false)]);
   const target = String(gold);
   // The harness hashes the document as json.dumps(doc, indent=2, ensure_ascii=False) prints it.
-  const docHash = sha256(JSON.stringify(doc, null, 2)), promptHash = sha256(context), targetHash = sha256(target);
+  const docHash = sha256(JSON.stringify(doc, null, 2)),
+    promptHash = sha256(context),
+    targetHash = sha256(target);
   // Every number of ours is finite by now; a document's own are as JSON.parse gave them.
   const line = JSON.stringify({
     doc_id: docId,
     doc,
     target,
-    arguments: Object.fromEntries(choices.map((choice, i) => [`gen_args_${i}`, { arg_0: context, arg_1: delimiter + choice }])),
+    arguments: Object.fromEntries(
+      choices.map((choice, i) => [`gen_args_${i}`, { arg_0: context, arg_1: delimiter + choice }]),
+    ),
     resps: responses.map((response) => [response]),
     filtered_resps: responses,
     filter: 'none',

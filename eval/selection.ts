@@ -11,9 +11,13 @@ export interface Selection {
 /** Parses `A:B`, `A:` or `:B`, question numbers from 0, B excluded. */
 export function parseDocs(text: string): NonNullable<Selection['docs']> {
   const match = /^(\d{0,12}):(\d{0,12})$/.exec(text);
-  const first = Number(match?.[1] ?? ''), end = Number(match?.[2] ?? '');
+  const first = Number(match?.[1] ?? ''),
+    end = Number(match?.[2] ?? '');
   if (match === null || text === ':' || (match[2] !== '' && end <= first)) {
-    throw new UserError(`--docs ${text} is not a range of question numbers`, 'Example: --docs 100:200 (100 questions, the first is number 100)');
+    throw new UserError(
+      `--docs ${text} is not a range of question numbers`,
+      'Example: --docs 100:200 (100 questions, the first is number 100)',
+    );
   }
   return match[2] === '' ? { first } : { first, end };
 }
@@ -22,7 +26,10 @@ export function parseDocs(text: string): NonNullable<Selection['docs']> {
 export function parseLimit(text: string): number {
   const limit = /^[\d.]+$/.test(text) ? Number(text) : NaN;
   if (!(limit > 0) || (limit >= 1 && !Number.isInteger(limit))) {
-    throw new UserError(`--limit ${text} is neither a count nor a fraction`, 'Examples: --limit 100 (the first hundred), --limit 0.1 (a tenth)');
+    throw new UserError(
+      `--limit ${text} is neither a count nor a fraction`,
+      'Examples: --limit 100 (the first hundred), --limit 0.1 (a tenth)',
+    );
   }
   return limit;
 }

@@ -34,7 +34,7 @@ export function shardOfFolder(path: string): Shard | undefined {
 
 /** Where the files of a run go: shards may share --out, and never meet. */
 export const resultsFolder = (out: string, modelName: string, shard?: Shard): string =>
-  (shard === undefined ? modelFolder(out, modelName) : join(modelFolder(out, modelName), folderName(shard)));
+  shard === undefined ? modelFolder(out, modelName) : join(modelFolder(out, modelName), folderName(shard));
 
 /**
  * Refuses to resume one part of a run as another: it would start from nothing beside a journal that holds its answers.
@@ -46,12 +46,20 @@ export function checkResumedShard(out: string, modelName: string, task: string, 
   const now = shard === undefined ? 'the whole run' : `shard ${shardName(shard)}`;
   const fresh = 'or run without --resume to score everything again';
   if (shard !== undefined && existsSync(journalPath(whole, task))) {
-    throw new UserError(`${journalPath(whole, task)} is the journal of the whole run, this is ${now}`, `Leave out --shard to go on with it, ${fresh}`);
+    throw new UserError(
+      `${journalPath(whole, task)} is the journal of the whole run, this is ${now}`,
+      `Leave out --shard to go on with it, ${fresh}`,
+    );
   }
-  const other = readdirSync(whole).filter((name) => existsSync(journalPath(join(whole, name), task)))
-    .flatMap((name) => shardOfFolder(name) ?? []).find(({ count }) => count !== shard?.count);
+  const other = readdirSync(whole)
+    .filter((name) => existsSync(journalPath(join(whole, name), task)))
+    .flatMap((name) => shardOfFolder(name) ?? [])
+    .find(({ count }) => count !== shard?.count);
   if (other === undefined) return;
-  throw new UserError(`${whole} holds journals of shards of ${other.count}, this is ${now}`, `Go on with --shard ${shardName(other)} and its like, ${fresh}`);
+  throw new UserError(
+    `${whole} holds journals of shards of ${other.count}, this is ${now}`,
+    `Go on with --shard ${shardName(other)} and its like, ${fresh}`,
+  );
 }
 
 /** Estimated work of one tree, in any unit: the same on every machine, whatever was tuned there. */

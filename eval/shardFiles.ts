@@ -27,8 +27,16 @@ const RESULTS = z.object({
   git_hash: z.string(),
   task_hashes: byTask(z.string()),
   model_name: z.string().max(4096),
-  start_time: count, end_time: count,
-  throughput: z.object({ questions: count, tokensComputed: count, tokensWithoutSharing: count, loadSeconds: count, scoreSeconds: count, modelFlops: count }),
+  start_time: count,
+  end_time: count,
+  throughput: z.object({
+    questions: count,
+    tokensComputed: count,
+    tokensWithoutSharing: count,
+    loadSeconds: count,
+    scoreSeconds: count,
+    modelFlops: count,
+  }),
   shard: z.object({ index: z.int().min(1), count: z.int().min(1).max(MAX_SHARDS), run: z.record(z.string(), scalar) }),
 });
 
@@ -41,7 +49,14 @@ export interface ShardResults extends z.infer<typeof RESULTS> {
 
 const bit = z.union([z.literal(0), z.literal(1)]);
 const hash = z.string().regex(/^[0-9a-f]{64}$/);
-const SAMPLE = z.object({ doc_id: z.int().min(0), doc_hash: hash, prompt_hash: hash, target_hash: hash, acc: bit, acc_norm: bit });
+const SAMPLE = z.object({
+  doc_id: z.int().min(0),
+  doc_hash: hash,
+  prompt_hash: hash,
+  target_hash: hash,
+  acc: bit,
+  acc_norm: bit,
+});
 
 /** One line of samples_*.jsonl. */
 export interface SampleLine {
@@ -53,15 +68,24 @@ export interface SampleLine {
 }
 
 const foldersIn = (path: string): string[] =>
-  readdirSync(path, { withFileTypes: true }).filter((entry) => entry.isDirectory()).map(({ name }) => join(path, name));
+  readdirSync(path, { withFileTypes: true })
+    .filter((entry) => entry.isDirectory())
+    .map(({ name }) => join(path, name));
 
 /** Folders of shards at each path, a folder inside it (of a model) or one inside that; each once. Throws UserError. */
 export function findShardFolders(paths: readonly string[]): string[] {
   const found = new Map<string, string>();
   for (const path of paths) {
-    if (!existsSync(path) || !statSync(path).isDirectory()) throw new UserError(`${path}: no such folder`, 'Give the folders that the shards had with --out');
-    const all = [path, ...foldersIn(path).flatMap((inner) => [inner, ...foldersIn(inner)])].filter((folder) => shardOfFolder(realpathSync(folder)) !== undefined);
-    if (all.length === 0) throw new UserError(`${path}: holds no results of shards`, 'Give the folders that runs with --shard had as --out');
+    if (!existsSync(path) || !statSync(path).isDirectory())
+      throw new UserError(`${path}: no such folder`, 'Give the folders that the shards had with --out');
+    const all = [path, ...foldersIn(path).flatMap((inner) => [inner, ...foldersIn(inner)])].filter(
+      (folder) => shardOfFolder(realpathSync(folder)) !== undefined,
+    );
+    if (all.length === 0)
+      throw new UserError(
+        `${path}: holds no results of shards`,
+        'Give the folders that runs with --shard had as --out',
+      );
     for (const folder of all) found.set(realpathSync(folder), folder);
   }
   return [...found.values()];
@@ -74,20 +98,27 @@ const fresh = (folder: string): string => {
 
 function readResults(folder: string, name: string): Omit<ShardResults, 'folder' | 'task' | 'samplesPath'> {
   const path = join(folder, name);
-  if (statSync(path).size > MAX_RESULTS_BYTES) throw new UserError(`${path} is larger than results can be`, fresh(folder));
+  if (statSync(path).size > MAX_RESULTS_BYTES)
+    throw new UserError(`${path} is larger than results can be`, fresh(folder));
   try {
     return RESULTS.parse(JSON.parse(readFileSync(path, 'utf8')));
   } catch (error) {
     if (!(error instanceof SyntaxError) && !(error instanceof z.ZodError)) throw error;
-    const what = error instanceof z.ZodError ? `${error.issues[0]?.path.join('.')}: ${error.issues[0]?.message}` : error.message;
+    const what =
+      error instanceof z.ZodError ? `${error.issues[0]?.path.join('.')}: ${error.issues[0]?.message}` : error.message;
     throw new UserError(`${path} is not what a run with --shard writes (${what})`, fresh(folder), { cause: error });
   }
 }
 
-/** The newest results of each task in a shard's folder; a journal alone is a shard that has not finished. Throws UserError. */
+/**
+ * The newest results of each task in a shard's folder; a journal alone is a shard that has not finished. Throws
+ * UserError.
+ */
 export function readShardResults(folder: string): ShardResults[] {
   const newest = new Map<string, ShardResults>();
-  for (const date of readdirSync(folder).flatMap((file) => /^results_(.*)\.json$/.exec(file)?.[1] ?? []).sort()) {
+  for (const date of readdirSync(folder)
+    .flatMap((file) => /^results_(.*)\.json$/.exec(file)?.[1] ?? [])
+    .sort()) {
     const read = readResults(folder, resultsName(date));
     const [task = ''] = Object.keys(read.results);
     newest.set(task, { ...read, folder, task, samplesPath: join(folder, samplesName(task, date)) });
@@ -106,28 +137,46 @@ function parseSample(path: string, number: number, text: string, folder: string)
     const sample = SAMPLE.parse(JSON.parse(text));
     // Accuracy by byte is not among the samples' fields, and not among the figures of a merge.
     const metrics = { acc: sample.acc, accNorm: sample.acc_norm, accBytes: 0 } as const;
-    return { docId: sample.doc_id, line: `${text}\n`, metrics, hashes: sample.doc_hash + sample.prompt_hash + sample.target_hash };
+    return {
+      docId: sample.doc_id,
+      line: `${text}\n`,
+      metrics,
+      hashes: sample.doc_hash + sample.prompt_hash + sample.target_hash,
+    };
   } catch (error) {
-    throw new UserError(`${path}:${number}: not a sample (${error instanceof SyntaxError ? error.message : 'a field is missing or of another kind'})`, fresh(folder), { cause: error });
+    throw new UserError(
+      `${path}:${number}: not a sample (${error instanceof SyntaxError ? error.message : 'a field is missing or of another kind'})`,
+      fresh(folder),
+      { cause: error },
+    );
   }
 }
 
 /** The samples that belong to results, proved by their number and hash. Throws UserError. */
 export function readSamples({ folder, task, samplesPath, ...results }: ShardResults): SampleLine[] {
   if (!existsSync(samplesPath)) throw new UserError(`${samplesPath} is missing beside its results`, fresh(folder));
-  if (statSync(samplesPath).size > MAX_SAMPLES_BYTES) throw new UserError(`${samplesPath} is larger than 1 GiB`, 'Use more shards: each holds a part of the samples');
+  if (statSync(samplesPath).size > MAX_SAMPLES_BYTES)
+    throw new UserError(`${samplesPath} is larger than 1 GiB`, 'Use more shards: each holds a part of the samples');
   const bytes = readFileSync(samplesPath);
   const samples: SampleLine[] = [];
   const digest = createHash('sha256');
   for (let start = 0; start < bytes.length;) {
     const end = bytes.indexOf(10, start);
-    const sample = parseSample(samplesPath, samples.length + 1, bytes.toString('utf8', start, end < 0 ? bytes.length : end), folder);
+    const sample = parseSample(
+      samplesPath,
+      samples.length + 1,
+      bytes.toString('utf8', start, end < 0 ? bytes.length : end),
+      folder,
+    );
     samples.push(sample);
     digest.update(sample.hashes);
     start = end < 0 ? bytes.length : end + 1;
   }
   if (samples.length !== results['n-samples'][task]?.effective || digest.digest('hex') !== results.task_hashes[task]) {
-    throw new UserError(`${samplesPath} does not hold the samples that ${basename(folder)}'s results are of`, fresh(folder));
+    throw new UserError(
+      `${samplesPath} does not hold the samples that ${basename(folder)}'s results are of`,
+      fresh(folder),
+    );
   }
   return samples;
 }

@@ -32,6 +32,8 @@ export function formatTable(results: Results): string {
   const widths = COLUMNS.map((name, i) => Math.max(name.trim().length, 3, ...rows.map((row) => row[i]?.length ?? 0)));
   const print = (cells: readonly string[]): string =>
     `|${cells.map((cell, i) => (RIGHT_ALIGNED.has(COLUMNS[i] ?? '') ? cell.padStart(widths[i] ?? 0) : cell.padEnd(widths[i] ?? 0))).join('|')}|`;
-  const rule = COLUMNS.map((name, i) => (RIGHT_ALIGNED.has(name) ? `${'-'.repeat((widths[i] ?? 1) - 1)}:` : '-'.repeat(widths[i] ?? 1)));
+  const rule = COLUMNS.map((name, i) =>
+    RIGHT_ALIGNED.has(name) ? `${'-'.repeat((widths[i] ?? 1) - 1)}:` : '-'.repeat(widths[i] ?? 1),
+  );
   return [print(COLUMNS.map((name) => name.trim())), `|${rule.join('|')}|`, ...rows.map(print)].join('\n');
 }

@@ -9,7 +9,12 @@ import { Worker } from 'node:worker_threads';
 import { UserError } from '../errors.js';
 import type { Question } from './tasks/task.js';
 import {
-  encodeChunk, loadTokenizer, type ChunkReply, type ChunkRequest, type TextTokenizer, type TokenizerSource,
+  encodeChunk,
+  loadTokenizer,
+  type ChunkReply,
+  type ChunkRequest,
+  type TextTokenizer,
+  type TokenizerSource,
 } from './tokeniseChunk.js';
 
 export interface TokenisedQuestion {
@@ -48,19 +53,23 @@ function workerLane(file: URL, source: TokenizerSource): Lane {
     settle?.reject(failure);
     settle = undefined;
   };
-  worker.on('message', (reply: ChunkReply | { readonly error: string; readonly hint: string | undefined; readonly isUser: boolean }) => {
-    if ('error' in reply) return fail(reply.isUser ? new UserError(reply.error, reply.hint) : new Error(reply.error));
-    settle?.resolve(reply);
-    settle = undefined;
-  });
+  worker.on(
+    'message',
+    (reply: ChunkReply | { readonly error: string; readonly hint: string | undefined; readonly isUser: boolean }) => {
+      if ('error' in reply) return fail(reply.isUser ? new UserError(reply.error, reply.hint) : new Error(reply.error));
+      settle?.resolve(reply);
+      settle = undefined;
+    },
+  );
   worker.on('error', fail);
   worker.on('exit', (code) => fail(new Error(`a tokeniser thread ended early, exit code ${code}`)));
   return {
-    encode: (request) => new Promise((resolve, reject) => {
-      if (failure !== undefined) return reject(failure);
-      settle = { resolve, reject };
-      worker.postMessage(request);
-    }),
+    encode: (request) =>
+      new Promise((resolve, reject) => {
+        if (failure !== undefined) return reject(failure);
+        settle = { resolve, reject };
+        worker.postMessage(request);
+      }),
     close: async () => {
       await worker.terminate();
     },
@@ -83,7 +92,8 @@ function localLane(source: TokenizerSource): Lane {
 
 /** Undoes the flattening of a reply. */
 function unpack(questions: readonly Question[], reply: ChunkReply): TokenisedQuestion[] {
-  let at = 0, length = 0;
+  let at = 0,
+    length = 0;
   const take = (): Int32Array => reply.tokens.subarray(at, (at += reply.lengths[length++] ?? 0));
   return questions.map(({ docId, choices }) => ({ docId, context: take(), continuations: choices.map(take) }));
 }
@@ -177,7 +187,8 @@ function checkTokens({ docId, context, continuations }: TokenisedQuestion): void
 
 /** Tokenises what is already in memory. */
 export async function tokeniseQuestions(
-  questions: Iterable<Question>, options: TokeniseOptions,
+  questions: Iterable<Question>,
+  options: TokeniseOptions,
 ): Promise<TokenisedQuestion[]> {
   const tokeniser = new Tokeniser(options);
   for (const question of questions) tokeniser.add(question);
@@ -196,8 +207,8 @@ export function checkLengths(questions: readonly TokenisedQuestion[], maxLength:
       if (inputs <= maxLength) continue;
       const isBatchLimit = maxTokens <= maxLength;
       throw new UserError(
-        `question ${docId}, choice ${choice}: ${inputs} input tokens (context ${context.length}, choice ${tokens.length}, `
-        + `its last is only predicted), but ${isBatchLimit ? 'the largest micro-batch' : "the model's context"} is ${maxLength}`,
+        `question ${docId}, choice ${choice}: ${inputs} input tokens (context ${context.length}, choice ${tokens.length}, ` +
+          `its last is only predicted), but ${isBatchLimit ? 'the largest micro-batch' : "the model's context"} is ${maxLength}`,
         `Leave it out with --docs (for example --docs 0:${docId}), or ${isBatchLimit ? `compile with a larger --max-tokens, if the model's context allows it` : 'use a model with a longer context'}`,
       );
     }

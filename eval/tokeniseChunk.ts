@@ -19,7 +19,9 @@ export interface TokenizerSource {
 
 export interface ChunkRequest {
   readonly questions: readonly {
-    readonly context: string; readonly choices: readonly string[]; readonly delimiter: string;
+    readonly context: string;
+    readonly choices: readonly string[];
+    readonly delimiter: string;
   }[];
 }
 
@@ -31,7 +33,7 @@ export interface ChunkReply {
 
 /** Imports the module and makes a tokenizer. */
 export async function loadTokenizer(source: TokenizerSource): Promise<TextTokenizer> {
-  const module = await import(source.moduleUrl) as { createTokenizer?: unknown };
+  const module = (await import(source.moduleUrl)) as { createTokenizer?: unknown };
   const { createTokenizer } = module;
   if (typeof createTokenizer !== 'function') throw new Error(`${source.moduleUrl} exports no createTokenizer(spec)`);
   const make = createTokenizer as (spec: unknown) => TextTokenizer | PromiseLike<TextTokenizer>;
@@ -57,10 +59,12 @@ export async function encodeChunk(tokenizer: TextTokenizer, request: ChunkReques
     for (const choice of choices) texts.push(context + delimiter + choice);
   }
   const encoded = await encodeAll(tokenizer, texts);
-  if (encoded.length !== texts.length) throw new Error(`the tokenizer gave ${encoded.length} results for ${texts.length} texts`);
+  if (encoded.length !== texts.length)
+    throw new Error(`the tokenizer gave ${encoded.length} results for ${texts.length} texts`);
   const lengths = new Int32Array(texts.length);
   const parts: { readonly ids: ArrayLike<number>; readonly from: number }[] = [];
-  let at = 0, total = 0;
+  let at = 0,
+    total = 0;
   for (const { choices } of request.questions) {
     const contextLength = encoded[at]?.length ?? 0;
     for (let i = 0; i <= choices.length; i++, at++) {

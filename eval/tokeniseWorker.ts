@@ -29,16 +29,19 @@ function collector(): () => void {
 const collect = collector();
 
 port.on('message', (request: ChunkRequest) => {
-  void tokenizer.then((loaded) => encodeChunk(loaded, request)).then(
-    (reply) => {
-      port.postMessage(reply, [reply.tokens.buffer, reply.lengths.buffer]);
-      collect();
-    },
-    (error: unknown) => port.postMessage({
-      error: error instanceof Error ? error.message : String(error),
-      hint: error instanceof Error && 'hint' in error ? error.hint : undefined,
-      // By name: classes do not cross threads, and the module behind the URL may carry its own copy.
-      isUser: error instanceof Error && error.name === 'UserError',
-    }),
-  );
+  void tokenizer
+    .then((loaded) => encodeChunk(loaded, request))
+    .then(
+      (reply) => {
+        port.postMessage(reply, [reply.tokens.buffer, reply.lengths.buffer]);
+        collect();
+      },
+      (error: unknown) =>
+        port.postMessage({
+          error: error instanceof Error ? error.message : String(error),
+          hint: error instanceof Error && 'hint' in error ? error.hint : undefined,
+          // By name: classes do not cross threads, and the module behind the URL may carry its own copy.
+          isUser: error instanceof Error && error.name === 'UserError',
+        }),
+    );
 });

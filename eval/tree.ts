@@ -56,7 +56,8 @@ export function commonInputs(a: Path, b: Path): number {
 /** Orders paths by their input tokens, a prefix before what it starts; equal paths by question and choice. */
 export function comparePaths(a: Path, b: Path): number {
   const common = commonInputs(a, b);
-  const aLength = pathLength(a), bLength = pathLength(b);
+  const aLength = pathLength(a),
+    bLength = pathLength(b);
   if (common < aLength && common < bLength) return tokenAt(a, common) - tokenAt(b, common);
   return aLength - bLength || a.question - b.question || a.choice - b.choice;
 }
@@ -64,10 +65,14 @@ export function comparePaths(a: Path, b: Path): number {
 /** How many leading tokens the second of two neighbouring paths takes over from the first. */
 function sharedInputs(a: Path, b: Path, sharing: Sharing): number {
   switch (sharing) {
-    case 'none': return 0;
-    case 'context': return a.question === b.question ? a.context.length : 0;
-    case 'tree': return commonInputs(a, b);
-    default: return sharing satisfies never;
+    case 'none':
+      return 0;
+    case 'context':
+      return a.question === b.question ? a.context.length : 0;
+    case 'tree':
+      return commonInputs(a, b);
+    default:
+      return sharing satisfies never;
   }
 }
 
@@ -83,11 +88,13 @@ export interface TreeSize {
 
 /** Paths in the order in which they are laid out. */
 export const inLayoutOrder = (paths: readonly Path[], sharing: Sharing): readonly Path[] =>
-  (sharing === 'tree' && paths.length > 1 ? paths.slice().sort(comparePaths) : paths);
+  sharing === 'tree' && paths.length > 1 ? paths.slice().sort(comparePaths) : paths;
 
 /** The size of the tree of these paths. */
 export function measureTree(unordered: readonly Path[], sharing: Sharing): TreeSize {
-  let tokens = 0, rows = 0, longest = 0;
+  let tokens = 0,
+    rows = 0,
+    longest = 0;
   let previous: Path | undefined;
   for (const path of inLayoutOrder(unordered, sharing)) {
     const length = pathLength(path);
@@ -104,7 +111,8 @@ const TARGETS = 2 ** 31;
 
 /** Place of a value in an ascending array that holds it. */
 function placeOf(sorted: Float64Array, value: number): number {
-  let low = 0, high = sorted.length - 1;
+  let low = 0,
+    high = sorted.length - 1;
   while (low < high) {
     const middle = (low + high) >> 1;
     if ((sorted[middle] ?? 0) < value) low = middle + 1;
@@ -129,17 +137,23 @@ function distinct(values: Float64Array): Float64Array {
  */
 export function buildTree(unordered: readonly Path[], sharing: Sharing): Tree {
   const paths = inLayoutOrder(unordered, sharing);
-  let bound = 0, scoredCount = 0, longest = 0;
+  let bound = 0,
+    scoredCount = 0,
+    longest = 0;
   for (const path of paths) {
     bound += pathLength(path);
     scoredCount += path.continuation.length;
     longest = Math.max(longest, pathLength(path));
   }
-  const tokens = new Int32Array(bound), position = new Int32Array(bound), subtreeEnd = new Int32Array(bound);
+  const tokens = new Int32Array(bound),
+    position = new Int32Array(bound),
+    subtreeEnd = new Int32Array(bound);
   /** Node at each depth of the current path. */
   const stack = new Int32Array(longest);
   const pairs = new Float64Array(scoredCount);
-  let count = 0, depth = 0, pairCount = 0;
+  let count = 0,
+    depth = 0,
+    pairCount = 0;
   const closeFrom = (shared: number): void => {
     for (let d = shared; d < depth; d++) subtreeEnd[stack[d] ?? 0] = count;
   };
@@ -163,7 +177,8 @@ export function buildTree(unordered: readonly Path[], sharing: Sharing): Tree {
   closeFrom(0);
 
   const scoredPairs = distinct(pairs);
-  const row = new Int32Array(scoredPairs.length), target = new Int32Array(scoredPairs.length);
+  const row = new Int32Array(scoredPairs.length),
+    target = new Int32Array(scoredPairs.length);
   for (let i = 0; i < scoredPairs.length; i++) {
     const pair = scoredPairs[i] ?? 0;
     row[i] = Math.floor(pair / TARGETS);
@@ -176,7 +191,12 @@ export function buildTree(unordered: readonly Path[], sharing: Sharing): Tree {
     return { question, choice, scored };
   });
   return {
-    tokens: tokens.slice(0, count), position: position.slice(0, count), subtreeEnd: subtreeEnd.slice(0, count),
-    row, target, longest, answers,
+    tokens: tokens.slice(0, count),
+    position: position.slice(0, count),
+    subtreeEnd: subtreeEnd.slice(0, count),
+    row,
+    target,
+    longest,
+    answers,
   };
 }

@@ -2,7 +2,14 @@
 import { UserError } from '../errors.js';
 import type { TokenisedQuestion } from './tokenise.js';
 import {
-  commonInputs, comparePaths, inLayoutOrder, measureTree, pathLength, type Path, type Sharing, type TreeSize,
+  commonInputs,
+  comparePaths,
+  inLayoutOrder,
+  measureTree,
+  pathLength,
+  type Path,
+  type Sharing,
+  type TreeSize,
 } from './tree.js';
 
 /** The choices of one tree and what the tree costs. */
@@ -55,8 +62,8 @@ function planQuestion(paths: readonly Path[], docId: number, sharing: Sharing, c
     current = planOf([path], sharing);
     if (!fits(current, capacity)) {
       throw new UserError(
-        `question ${docId}, choice ${path.choice}: ${current.tokens} tokens with ${current.rows} to score do not fit a micro-batch `
-        + `of ${capacity.maxTokens} tokens and ${capacity.maxRows} scored rows`,
+        `question ${docId}, choice ${path.choice}: ${current.tokens} tokens with ${current.rows} to score do not fit a micro-batch ` +
+          `of ${capacity.maxTokens} tokens and ${capacity.maxRows} scored rows`,
         'Raise the size of a micro-batch, or leave the question out with --docs',
       );
     }
@@ -78,7 +85,8 @@ function contextPath(plan: TreePlan): Path {
  * best[i] is the most saved among the first i questions.
  */
 function joinQuestions(single: readonly TreePlan[], capacity: Capacity): TreePlan[] {
-  const ordered = single.map((plan) => ({ plan, context: contextPath(plan), saved: 0 }))
+  const ordered = single
+    .map((plan) => ({ plan, context: contextPath(plan), saved: 0 }))
     .sort((a, b) => comparePaths(a.context, b.context));
   for (const [i, entry] of ordered.entries()) {
     const before = ordered[i - 1];
@@ -87,7 +95,10 @@ function joinQuestions(single: readonly TreePlan[], capacity: Capacity): TreePla
   const best = new Float64Array(ordered.length + 1);
   const runStart = new Int32Array(ordered.length + 1);
   for (let end = 1; end <= ordered.length; end++) {
-    let tokens = 0, rows = 0, saved = 0, isClose = true;
+    let tokens = 0,
+      rows = 0,
+      saved = 0,
+      isClose = true;
     best[end] = -1;
     for (let start = end - 1; start >= Math.max(0, end - MAX_JOINED); start--) {
       const entry = ordered[start];
@@ -96,7 +107,8 @@ function joinQuestions(single: readonly TreePlan[], capacity: Capacity): TreePla
       rows += entry.plan.rows;
       const most = isClose ? MOST_CLOSE : MOST_JOINED;
       const isRun = start < end - 1;
-      if (isRun && (tokens - saved > Math.min(most, capacity.maxTokens) || rows > Math.min(most, capacity.maxRows))) break;
+      if (isRun && (tokens - saved > Math.min(most, capacity.maxTokens) || rows > Math.min(most, capacity.maxRows)))
+        break;
       const total = (best[start] ?? 0) + saved;
       if (total > (best[end] ?? 0)) {
         best[end] = total;
@@ -111,7 +123,14 @@ function joinQuestions(single: readonly TreePlan[], capacity: Capacity): TreePla
   for (let end = ordered.length; end > 0; end = runStart[end] ?? 0) {
     const run = ordered.slice(runStart[end], end);
     const [only] = run;
-    joined.push(run.length === 1 && only !== undefined ? only.plan : planOf(run.flatMap(({ plan }) => plan.paths), 'tree'));
+    joined.push(
+      run.length === 1 && only !== undefined
+        ? only.plan
+        : planOf(
+            run.flatMap(({ plan }) => plan.paths),
+            'tree',
+          ),
+    );
   }
   return joined.reverse();
 }
@@ -125,7 +144,12 @@ export function planTrees(questions: readonly TokenisedQuestion[], sharing: Shar
   const split: TreePlan[] = [];
   let tokensWithoutSharing = 0;
   for (const [index, { docId, context, continuations }] of questions.entries()) {
-    const paths = continuations.map((continuation, choice): Path => ({ question: index, choice, context, continuation }));
+    const paths = continuations.map((continuation, choice): Path => ({
+      question: index,
+      choice,
+      context,
+      continuation,
+    }));
     for (const path of paths) tokensWithoutSharing += pathLength(path);
     const groups = sharing === 'none' ? paths.map((path) => [path]) : [paths];
     const plans = groups.flatMap((group) => planQuestion(group, docId, sharing, capacity));

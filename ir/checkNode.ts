@@ -16,20 +16,32 @@ export const MAX_RANK = 8;
 export const MAX_DIM = 2 ** 26;
 
 const KIND_TEXT: Readonly<Record<AttributeKind, string>> = {
-  number: 'a number', string: 'a string', boolean: 'true or false',
-  dims: 'a list of dimensions (whole numbers, T, R)', numbers: 'a list of numbers',
+  number: 'a number',
+  string: 'a string',
+  boolean: 'true or false',
+  dims: 'a list of dimensions (whole numbers, T, R)',
+  numbers: 'a list of numbers',
 };
 
 const isNumber = (value: unknown): boolean => typeof value === 'number' && !Number.isNaN(value);
-const isDim = (value: unknown): boolean => value === 'T' || value === 'R' || (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= MAX_DIM);
+const isDim = (value: unknown): boolean =>
+  value === 'T' ||
+  value === 'R' ||
+  (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= MAX_DIM);
 
 function isOfKind(value: Attribute, kind: AttributeKind): boolean {
   switch (kind) {
-    case 'number': return isNumber(value);
-    case 'string': case 'boolean': return typeof value === kind;
-    case 'dims': return Array.isArray(value) && value.every(isDim);
-    case 'numbers': return Array.isArray(value) && value.every(isNumber);
-    default: return kind satisfies never;
+    case 'number':
+      return isNumber(value);
+    case 'string':
+    case 'boolean':
+      return typeof value === kind;
+    case 'dims':
+      return Array.isArray(value) && value.every(isDim);
+    case 'numbers':
+      return Array.isArray(value) && value.every(isNumber);
+    default:
+      return kind satisfies never;
   }
 }
 
@@ -45,18 +57,35 @@ export function attributeProblem(op: string, def: OpDef, attributes: Attributes)
   const wanted = Object.entries(def.attributes);
   for (const [name, value] of Object.entries(attributes)) {
     const kind = Object.hasOwn(def.attributes, name) ? def.attributes[name] : undefined;
-    if (kind === undefined) return { name, found: `attribute '${name}'`, expected: wanted.length === 0 ? `none: '${op}' takes no attributes` : `those of '${op}': ${wanted.map(([n]) => n).join(', ')}` };
-    if (!isOfKind(value, kind)) return { name, found: `attribute '${name}' = ${JSON.stringify(value)}`, expected: KIND_TEXT[kind] };
+    if (kind === undefined)
+      return {
+        name,
+        found: `attribute '${name}'`,
+        expected:
+          wanted.length === 0
+            ? `none: '${op}' takes no attributes`
+            : `those of '${op}': ${wanted.map(([n]) => n).join(', ')}`,
+      };
+    if (!isOfKind(value, kind))
+      return { name, found: `attribute '${name}' = ${JSON.stringify(value)}`, expected: KIND_TEXT[kind] };
   }
   const missing = wanted.find(([name]) => !Object.hasOwn(attributes, name));
-  return missing && { name: undefined, found: `'${op}' without attribute '${missing[0]}'`, expected: `{${missing[0]} = …}, ${KIND_TEXT[missing[1]]}` };
+  return (
+    missing && {
+      name: undefined,
+      found: `'${op}' without attribute '${missing[0]}'`,
+      expected: `{${missing[0]} = …}, ${KIND_TEXT[missing[1]]}`,
+    }
+  );
 }
 
 /** Why `type` cannot be the type of a value. */
 export function typeProblem(type: TensorType): string | undefined {
   if (type.shape.length > MAX_RANK) return `rank ${type.shape.length} is more than ${MAX_RANK}`;
   const wrong = type.shape.find((dim) => !isDim(dim));
-  return wrong === undefined ? undefined : `${String(wrong)} is not a dimension (a whole number up to ${MAX_DIM}, T or R)`;
+  return wrong === undefined
+    ? undefined
+    : `${String(wrong)} is not a dimension (a whole number up to ${MAX_DIM}, T or R)`;
 }
 
 /** The result type that the op infers, or in words why it has none. Attributes have been checked. */

@@ -16,9 +16,9 @@ export const CUDA_GEMM_SKELETONS = ['simt', 'mma', 'wgmma'] as const;
 export type CudaGemmSkeleton = (typeof CUDA_GEMM_SKELETONS)[number];
 
 /**
- * Who runs a wgmma tile's epilogue, and when. `cooperative`: both consumer warpgroups share a tile, and run it after their
- * product. `pingpong`: each has a tile, and runs it under the other's product. `relay`: both share a tile, whose epilogue the
- * producer's idle warps run under the next product.
+ * Who runs a wgmma tile's epilogue, and when. `cooperative`: both consumer warpgroups share a tile, and run it after
+ * their product. `pingpong`: each has a tile, and runs it under the other's product. `relay`: both share a tile, whose
+ * epilogue the producer's idle warps run under the next product.
  */
 export const CUDA_GEMM_MODES = ['cooperative', 'pingpong', 'relay'] as const;
 
@@ -38,8 +38,8 @@ export interface CudaGemmSchedule {
   readonly raster: number;
   readonly mode: (typeof CUDA_GEMM_MODES)[number];
   /**
-   * Columns of the tiles that a last wave is shared out in, where tiles of tn would leave blocks idle in it and tiles of lastTn
-   * are one a cluster at most; less than tn. Absent: all tiles are of tn columns. Of relays.
+   * Columns of the tiles that a last wave is shared out in, where tiles of tn would leave blocks idle in it and tiles
+   * of lastTn are one a cluster at most; less than tn. Absent: all tiles are of tn columns. Of relays.
    */
   readonly lastTn?: number;
 }
@@ -64,7 +64,8 @@ export type CudaSchedule = CudaGemmSchedule | CudaAttentionSchedule | CudaLoopSc
 
 /**
  * A tensor map (TMA descriptor) that a kernel takes after its buffers: a 2-D view of a buffer or weight, row-major,
- * loaded or stored in boxes of boxRows × boxColumns elements. Rows past the buffer's own read as zero and are not stored.
+ * loaded or stored in boxes of boxRows × boxColumns elements. Rows past the buffer's own read as zero and are not
+ * stored.
  */
 export interface TensorMapDecl {
   /** Index into the kernel's parameters. */
@@ -85,13 +86,19 @@ export interface TensorMapDecl {
  * Blocks along one axis of the grid for a micro-batch of (T, R).
  * - `constant`: count.
  * - `tiles`: ⌈extent / per⌉ · times.
- * - `persistent`: min(multiprocessors · blocksPerMultiprocessor, ⌈extent / per⌉ · times), rounded down to whole clusters,
- *   at least one cluster.
+ * - `persistent`: min(multiprocessors · blocksPerMultiprocessor, ⌈extent / per⌉ · times), rounded down to whole
+ *   clusters, at least one cluster.
  */
 export type GridExtent =
   | { readonly kind: 'constant'; readonly count: number }
   | { readonly kind: 'tiles'; readonly extent: Symbol; readonly per: number; readonly times: number }
-  | { readonly kind: 'persistent'; readonly extent: Symbol; readonly per: number; readonly times: number; readonly blocksPerMultiprocessor: number };
+  | {
+      readonly kind: 'persistent';
+      readonly extent: Symbol;
+      readonly per: number;
+      readonly times: number;
+      readonly blocksPerMultiprocessor: number;
+    };
 
 /** How a generated kernel is launched. */
 export interface LaunchShape {
@@ -118,4 +125,3 @@ export interface CudaKernelText {
   readonly tensorMaps: readonly TensorMapDecl[];
   readonly launch: LaunchShape;
 }
-

@@ -21,7 +21,8 @@ export interface ScalarContext {
  * Value of `expr` at (context.row, context.column); booleans are 0 and 1. `select` evaluates only the side it takes.
  * Throws where a leaf has no meaning in this context.
  */
-export const evaluateScalar = (expr: Scalar, context: ScalarContext): number => evaluatorOf(expr)(context, context.column);
+export const evaluateScalar = (expr: Scalar, context: ScalarContext): number =>
+  evaluatorOf(expr)(context, context.column);
 
 type Evaluator = (context: ScalarContext, column: number) => number;
 
@@ -30,7 +31,7 @@ const EVALUATORS = new WeakMap<Scalar, Evaluator>();
 
 function evaluatorOf(s: Scalar): Evaluator {
   let evaluator = EVALUATORS.get(s);
-  if (evaluator === undefined) EVALUATORS.set(s, evaluator = makeEvaluator(s));
+  if (evaluator === undefined) EVALUATORS.set(s, (evaluator = makeEvaluator(s)));
   return evaluator;
 }
 
@@ -44,13 +45,22 @@ function makeEvaluator(s: Scalar): Evaluator {
     return (context, column) => f(a(context, column), b(context, column));
   }
   switch (s.op) {
-    case 'const': return () => s.value;
-    case 'arg': return (context) => (context.arg === undefined ? misplaced(s) : context.arg(s.index));
-    case 'acc': return (context, column) => (context.acc === undefined ? misplaced(s) : context.acc(s.index, context.row, column));
-    case 'load': return (context, column) => (context.load === undefined ? misplaced(s) : context.load(s.buffer, s.access, context.row, column));
-    case 'rowSum': return (context) => (context.rowSum === undefined ? misplaced(s) : context.rowSum(s.buffer, s.via, context.row));
-    case 'rowIndex': return (context) => context.row;
-    case 'columnIndex': return (_, column) => column;
+    case 'const':
+      return () => s.value;
+    case 'arg':
+      return (context) => (context.arg === undefined ? misplaced(s) : context.arg(s.index));
+    case 'acc':
+      return (context, column) =>
+        context.acc === undefined ? misplaced(s) : context.acc(s.index, context.row, column);
+    case 'load':
+      return (context, column) =>
+        context.load === undefined ? misplaced(s) : context.load(s.buffer, s.access, context.row, column);
+    case 'rowSum':
+      return (context) => (context.rowSum === undefined ? misplaced(s) : context.rowSum(s.buffer, s.via, context.row));
+    case 'rowIndex':
+      return (context) => context.row;
+    case 'columnIndex':
+      return (_, column) => column;
     case 'select': {
       const [condition, a, b] = [evaluatorOf(s.condition), evaluatorOf(s.a), evaluatorOf(s.b)];
       return (context, column) => (condition(context, column) !== 0 ? a : b)(context, column);
@@ -63,7 +73,8 @@ function makeEvaluator(s: Scalar): Evaluator {
         return column % context.headDim < half ? -a(context, column + half) : a(context, column - half);
       };
     }
-    default: return s satisfies never;
+    default:
+      return s satisfies never;
   }
 }
 

@@ -68,7 +68,10 @@ export class GraphBuilder {
 
   /** Adds a node and returns its result. Throws where the operands' types do not fit the op. */
   add(op: OpName, operands: readonly Value[], attributes: Attributes = {}, hint: string = op, path = this.path): Value {
-    const type = OPS[op].infer(operands.map((v) => v.type), attributes);
+    const type = OPS[op].infer(
+      operands.map((v) => v.type),
+      attributes,
+    );
     const result: Value = { kind: 'result', name: this.unique(hint), type };
     this.nodes.push({ op, operands, attributes, result, path });
     return result;
@@ -86,7 +89,13 @@ export class GraphBuilder {
   }
 
   finish(results: readonly Value[]): Graph {
-    return { name: this.name, params: [...this.params], weights: [...this.weights.values()], nodes: [...this.nodes], results };
+    return {
+      name: this.name,
+      params: [...this.params],
+      weights: [...this.weights.values()],
+      nodes: [...this.nodes],
+      results,
+    };
   }
 
   private unique(hint: string): string {
@@ -167,7 +176,14 @@ export function rewrite(graph: Graph, visit: (node: Node, rewriter: Rewriter) =>
         const name = hint === ownName ? hint : fresh(hint);
         if (hint === ownName) ownName = undefined;
         names.add(name);
-        const result: Value = { kind: 'result', name, type: OPS[op].infer(operands.map((v) => v.type), attributes) };
+        const result: Value = {
+          kind: 'result',
+          name,
+          type: OPS[op].infer(
+            operands.map((v) => v.type),
+            attributes,
+          ),
+        };
         keep({ op, operands, attributes, result, path });
         return result;
       },
@@ -189,7 +205,10 @@ export function rewrite(graph: Graph, visit: (node: Node, rewriter: Rewriter) =>
     const operands = node.operands.map(map);
     if (operands.every((v, i) => v === node.operands[i])) keep(node);
     else {
-      const type = OPS[node.op].infer(operands.map((v) => v.type), node.attributes);
+      const type = OPS[node.op].infer(
+        operands.map((v) => v.type),
+        node.attributes,
+      );
       const result: Value = { ...node.result, type };
       replaced.set(node.result, result);
       keep({ ...node, operands, result });

@@ -42,7 +42,8 @@ export function interpretGraph(graph: Graph, env: GraphEnv): Tensor[] {
   }
   const read = (value: Value): Tensor => {
     const tensor = live.get(value);
-    if (tensor === undefined) throw new Error(`Graph @${graph.name}: ${printValue(value)} is used before it is defined.`);
+    if (tensor === undefined)
+      throw new Error(`Graph @${graph.name}: ${printValue(value)} is used before it is defined.`);
     return tensor;
   };
   graph.nodes.forEach((node, i) => {
@@ -58,7 +59,9 @@ function input(value: Value, data: Float64Array | undefined, env: GraphEnv): Ten
   const shape = concreteShape(value.type.shape, env.sizes);
   if (data === undefined) throw new Error(`${printValue(value)} : ${printType(value.type)} was not given.`);
   if (data.length !== elementCount(shape)) {
-    throw new Error(`${printValue(value)} : ${printType(value.type)} has ${elementCount(shape)} elements, but ${data.length} were given.`);
+    throw new Error(
+      `${printValue(value)} : ${printType(value.type)} has ${elementCount(shape)} elements, but ${data.length} were given.`,
+    );
   }
   return { shape, data };
 }
@@ -66,16 +69,25 @@ function input(value: Value, data: Float64Array | undefined, env: GraphEnv): Ten
 function evaluateNode(node: Node, operands: readonly Tensor[], env: GraphEnv): Tensor {
   const shape = concreteShape(node.result.type.shape, env.sizes);
   const count = elementCount(shape);
-  const fail = (what: string): never => { throw new Error(`${what}\n  in: ${printNode(node)}`); };
-  if (count > MAX_ELEMENTS) fail(`The result has ${count} elements, more than the interpreter's ${MAX_ELEMENTS}; use smaller sizes.`);
+  const fail = (what: string): never => {
+    throw new Error(`${what}\n  in: ${printNode(node)}`);
+  };
+  if (count > MAX_ELEMENTS)
+    fail(`The result has ${count} elements, more than the interpreter's ${MAX_ELEMENTS}; use smaller sizes.`);
   let tensor: Tensor;
   try {
     tensor = OPS[node.op].evaluate(operands, node.attributes, shape);
   } catch (error) {
     return fail(error instanceof Error ? error.message : String(error));
   }
-  if (tensor.data.length !== count || tensor.shape.length !== shape.length || tensor.shape.some((dim, i) => dim !== shape[i])) {
-    fail(`The reference of '${node.op}' gave [${tensor.shape.join(', ')}] with ${tensor.data.length} elements, its type says [${shape.join(', ')}].`);
+  if (
+    tensor.data.length !== count ||
+    tensor.shape.length !== shape.length ||
+    tensor.shape.some((dim, i) => dim !== shape[i])
+  ) {
+    fail(
+      `The reference of '${node.op}' gave [${tensor.shape.join(', ')}] with ${tensor.data.length} elements, its type says [${shape.join(', ')}].`,
+    );
   }
   return tensor;
 }

@@ -82,8 +82,7 @@ export interface GemmKernel extends KernelBase {
  * - `bias`: a materialised f32[T, T] bias is added to the scores.
  */
 export type Mask =
-  | { readonly kind: 'column'; readonly subtreeEnd: string }
-  | { readonly kind: 'bias'; readonly buffer: string };
+  { readonly kind: 'column'; readonly subtreeEnd: string } | { readonly kind: 'bias'; readonly buffer: string };
 
 /**
  * out[row, h·d + i] = Σ_k softmax_k(scale·q[row, h]·k[k, h'] + mask)·v[k, h', i] with h' = ⌊h·kvHeads/heads⌋.
@@ -104,7 +103,9 @@ export interface AttentionKernel extends KernelBase {
   readonly queryRow?: string;
 }
 
-/** Vocabulary columns covered by one part of the online log-sum-exp: as wide as one instruction of a GPU's tensor cores. */
+/**
+ * Vocabulary columns covered by one part of the online log-sum-exp: as wide as one instruction of a GPU's tensor cores.
+ */
 export const LOGPROB_BLOCK = 256;
 
 /**
@@ -161,7 +162,8 @@ export interface WeightSource {
  * Column c of every row is multiplied by columnScale[c] (a folded norm weight) before rounding.
  * - `panels`: 16 output columns beside each other: [⌈n/16⌉][k][16] of `dtype` (f32 or bf16).
  * - `vnni`: [⌈n/16⌉][⌈k/32⌉·16][16][2] bf16: pairs of k beside each other, as AMX wants them.
- * - `kmajor`: [n, roundUp(k, 8)] f16 or bf16, row-major, rows in physical order: what tensor cores read from shared memory.
+ * - `kmajor`: [n, roundUp(k, 8)] f16 or bf16, row-major, rows in physical order: what tensor cores read from shared
+ *   memory.
  * - `rows`: the checkpoint's own [n, k] in its own dtype, mapped, never copied (embedding tables); no scale.
  */
 export interface WeightDecl {

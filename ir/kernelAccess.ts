@@ -41,23 +41,34 @@ export function kernelReads(kernel: Kernel): ReadonlySet<string> {
     case 'loop':
       kernel.outputs.forEach((o) => scalarReads(o.value, reads));
       break;
-    default: kernel satisfies never;
+    default:
+      kernel satisfies never;
   }
   return reads;
 }
 
 /** What the kernel's own programs write. */
 export const outputsOf = (kernel: Kernel): readonly Output[] =>
-  (kernel.anchor === 'gemm' ? kernel.segments.flatMap(({ outputs }) => outputs) : kernel.anchor === 'loop' ? kernel.outputs : []);
+  kernel.anchor === 'gemm'
+    ? kernel.segments.flatMap(({ outputs }) => outputs)
+    : kernel.anchor === 'loop'
+      ? kernel.outputs
+      : [];
 
 /** Names of buffers the kernel writes. */
 export function kernelWrites(kernel: Kernel): ReadonlySet<string> {
   switch (kernel.anchor) {
-    case 'gemm': return new Set(kernel.segments.flatMap((s) => s.outputs.map((o) => o.buffer)));
-    case 'attention': return new Set([kernel.out]);
-    case 'logprob': return new Set([kernel.parts]);
-    case 'logprobReduce': return new Set([kernel.logProb, kernel.isArgmax]);
-    case 'loop': return new Set(kernel.outputs.map((o) => o.buffer));
-    default: return kernel satisfies never;
+    case 'gemm':
+      return new Set(kernel.segments.flatMap((s) => s.outputs.map((o) => o.buffer)));
+    case 'attention':
+      return new Set([kernel.out]);
+    case 'logprob':
+      return new Set([kernel.parts]);
+    case 'logprobReduce':
+      return new Set([kernel.logProb, kernel.isArgmax]);
+    case 'loop':
+      return new Set(kernel.outputs.map((o) => o.buffer));
+    default:
+      return kernel satisfies never;
   }
 }

@@ -5,7 +5,14 @@
  * Buffers are dense row-major Float64Arrays of rows × columns (no padded stride). Weights are logical [n, k].
  */
 import type {
-  AttentionKernel, GemmKernel, Kernel, KernelModule, LogProbKernel, LogProbReduceKernel, LoopKernel, Output,
+  AttentionKernel,
+  GemmKernel,
+  Kernel,
+  KernelModule,
+  LogProbKernel,
+  LogProbReduceKernel,
+  LoopKernel,
+  Output,
 } from './kernel.js';
 import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from './kernel.js';
 import type { ScalarContext } from './evaluateScalar.js';
@@ -18,33 +25,59 @@ export { logicalWeight } from './logicalWeight.js';
 export type { RawTensor } from './logicalWeight.js';
 export type { KernelEnv, ModuleEnv } from './kernelMemory.js';
 
-/** Runs every kernel in order; the module brings its constants. Returns all buffers by name: inputs, intermediates and outputs. */
+/**
+ * Runs every kernel in order; the module brings its constants. Returns all buffers by name: inputs, intermediates and
+ * outputs.
+ */
 export function interpretModule(module: KernelModule, env: ModuleEnv): Map<string, Float64Array> {
   const buffers = new Map(env.buffers);
-  const constants = (module.constants ?? []).map(({ name, values }) => [name, { rows: values.length, columns: 1, data: Float64Array.from(values) }] as const);
-  const memory = new KernelMemory({ ...env, buffers, tensors: new Map([...(env.tensors ?? []), ...constants]), decls: module });
+  const constants = (module.constants ?? []).map(
+    ({ name, values }) => [name, { rows: values.length, columns: 1, data: Float64Array.from(values) }] as const,
+  );
+  const memory = new KernelMemory({
+    ...env,
+    buffers,
+    tensors: new Map([...(env.tensors ?? []), ...constants]),
+    decls: module,
+  });
   for (const kernel of module.kernels) {
     for (const [name, data] of runKernel(memory, kernel)) buffers.set(name, data);
   }
   return buffers;
 }
 
-/** Runs one kernel. Returns the buffers it writes, by name. Throws, naming the kernel, where a read is out of bounds. */
-export const interpretKernel = (kernel: Kernel, env: KernelEnv): Map<string, Float64Array> => runKernel(new KernelMemory(env), kernel);
+/**
+ * Runs one kernel. Returns the buffers it writes, by name. Throws, naming the kernel, where a read is out of bounds.
+ */
+export const interpretKernel = (kernel: Kernel, env: KernelEnv): Map<string, Float64Array> =>
+  runKernel(new KernelMemory(env), kernel);
 
 function runKernel(memory: KernelMemory, kernel: Kernel): Map<string, Float64Array> {
   memory.begin();
   try {
     switch (kernel.anchor) {
-      case 'gemm': gemm(memory, kernel); break;
-      case 'attention': attention(memory, kernel); break;
-      case 'logprob': logProb(memory, kernel); break;
-      case 'logprobReduce': logProbReduce(memory, kernel); break;
-      case 'loop': loop(memory, kernel); break;
-      default: kernel satisfies never;
+      case 'gemm':
+        gemm(memory, kernel);
+        break;
+      case 'attention':
+        attention(memory, kernel);
+        break;
+      case 'logprob':
+        logProb(memory, kernel);
+        break;
+      case 'logprobReduce':
+        logProbReduce(memory, kernel);
+        break;
+      case 'loop':
+        loop(memory, kernel);
+        break;
+      default:
+        kernel satisfies never;
     }
   } catch (error) {
-    throw new Error(`Kernel '${kernel.name}' (${kernel.path}): ${error instanceof Error ? error.message : String(error)}`);
+    throw new Error(
+      `Kernel '${kernel.name}' (${kernel.path}): ${error instanceof Error ? error.message : String(error)}`,
+    );
   }
   return memory.end();
 }
@@ -56,9 +89,11 @@ function gemm(memory: KernelMemory, kernel: GemmKernel): void {
     const weight = memory.weight(segment.weight, kernel.k);
     const matrices = segment.pairing.kind === 'interleave' ? 2 : 1;
     const n = segment.columns * matrices;
-    if (weight.rows !== n) throw new Error(`weight '${segment.weight}' has ${weight.rows} rows, the segment needs ${n}.`);
+    if (weight.rows !== n)
+      throw new Error(`weight '${segment.weight}' has ${weight.rows} rows, the segment needs ${n}.`);
     const acc = new Float64Array(rows * n);
-    for (let row = 0; row < rows; row++) dots(a.data, row * a.columns, weight.data, 0, kernel.k, acc.subarray(row * n, (row + 1) * n));
+    for (let row = 0; row < rows; row++)
+      dots(a.data, row * a.columns, weight.data, 0, kernel.k, acc.subarray(row * n, (row + 1) * n));
     program(memory, segment.outputs, rows, segment.columns, {
       acc: (index, row, column) => acc[row * n + index * segment.columns + column]!,
       headDim: segment.pairing.kind === 'rotate' ? segment.pairing.headDim : undefined,
@@ -79,13 +114,21 @@ function loop(memory: KernelMemory, kernel: LoopKernel): void {
 }
 
 /** Evaluates the outputs of one domain for every element, in order of row then column. */
-function program(memory: KernelMemory, outputs: readonly Output[], rows: number, columns: number, leaves: Pick<ScalarContext, 'acc' | 'headDim'>): void {
+function program(
+  memory: KernelMemory,
+  outputs: readonly Output[],
+  rows: number,
+  columns: number,
+  leaves: Pick<ScalarContext, 'acc' | 'headDim'>,
+): void {
   const context = programContext(memory, leaves);
   for (const output of outputs) {
     const target = memory.write(output.buffer);
     const wanted = output.kind === 'store' ? columns : Math.ceil(columns / ROW_SUM_BLOCK);
     if (target.rows !== rows || target.columns !== wanted) {
-      throw new Error(`writes '${output.buffer}' as [${rows}, ${wanted}], but it is [${target.rows}, ${target.columns}].`);
+      throw new Error(
+        `writes '${output.buffer}' as [${rows}, ${wanted}], but it is [${target.rows}, ${target.columns}].`,
+      );
     }
     for (let row = 0; row < rows; row++) {
       for (let column = 0; column < columns; column++) {
@@ -116,7 +159,8 @@ function attention(memory: KernelMemory, kernel: AttentionKernel): void {
       const kv = Math.floor((h * kvHeads) / heads);
       let max = -Infinity;
       for (let key = 0; key < tokens; key++) {
-        const product = scale * dot(q.data, query * q.columns + h * headDim, k.data, key * k.columns + kv * headDim, headDim);
+        const product =
+          scale * dot(q.data, query * q.columns + h * headDim, k.data, key * k.columns + kv * headDim, headDim);
         const visible = mask.kind === 'bias' || (key <= query && query < bound.data[key]!);
         const bias = mask.kind === 'bias' ? bound.data[query * tokens + key]! : 0;
         scores[key] = visible && bias !== -Infinity ? product + bias : -Infinity;
@@ -141,7 +185,8 @@ function logProb(memory: KernelMemory, kernel: LogProbKernel): void {
   const rows = memory.env.sizes.R;
   const a = leftOperand(memory, kernel, rows);
   const weight = memory.weight(kernel.weight, kernel.k);
-  if (weight.rows !== kernel.vocab) throw new Error(`weight '${kernel.weight}' has ${weight.rows} rows, vocab is ${kernel.vocab}.`);
+  if (weight.rows !== kernel.vocab)
+    throw new Error(`weight '${kernel.weight}' has ${weight.rows} rows, vocab is ${kernel.vocab}.`);
   const parts = memory.write(kernel.parts);
   const context = programContext(memory, {});
   for (let row = 0; row < rows; row++) {
@@ -151,9 +196,16 @@ function logProb(memory: KernelMemory, kernel: LogProbKernel): void {
     for (let start = 0; start < kernel.vocab; start += LOGPROB_BLOCK) {
       const z = new Float64Array(Math.min(LOGPROB_BLOCK, kernel.vocab - start));
       dots(a.data, row * a.columns, weight.data, start * kernel.k, kernel.k, z);
-      z.forEach((product, j) => { z[j] = scale * product; });
+      z.forEach((product, j) => {
+        z[j] = scale * product;
+      });
       const max = z.reduce((most, value) => Math.max(most, value), -Infinity);
-      const part = [max, z.reduce((sum, value) => sum + Math.exp(value - max), 0), start + z.indexOf(max), z[target - start] ?? -Infinity];
+      const part = [
+        max,
+        z.reduce((sum, value) => sum + Math.exp(value - max), 0),
+        start + z.indexOf(max),
+        z[target - start] ?? -Infinity,
+      ];
       parts.data.set(part, row * parts.columns + (4 * start) / LOGPROB_BLOCK);
     }
   }
@@ -187,7 +239,9 @@ function logProbReduce(memory: KernelMemory, kernel: LogProbReduceKernel): void 
 /** The leaves of a program: loads and row sums read memory; `acc` and `headDim` come from the anchor. */
 function programContext(memory: KernelMemory, leaves: Pick<ScalarContext, 'acc' | 'headDim'>): ScalarContext {
   return {
-    row: 0, column: 0, ...leaves,
+    row: 0,
+    column: 0,
+    ...leaves,
     load: (buffer, access, row, column) => memory.load(memory.read(buffer), access, row, column),
     rowSum: (buffer, via, row) => {
       const view = memory.read(buffer);
@@ -199,11 +253,26 @@ function programContext(memory: KernelMemory, leaves: Pick<ScalarContext, 'acc' 
   };
 }
 
-/** Products of one row of `a` with as many consecutive rows of `b` as `out` has elements: four sums at a time, each in order of k. */
-function dots(a: Float64Array, aStart: number, b: Float64Array, bStart: number, length: number, out: Float64Array): void {
+/**
+ * Products of one row of `a` with as many consecutive rows of `b` as `out` has elements: four sums at a time, each in
+ * order of k.
+ */
+function dots(
+  a: Float64Array,
+  aStart: number,
+  b: Float64Array,
+  bStart: number,
+  length: number,
+  out: Float64Array,
+): void {
   const whole = out.length - (out.length % 4);
   for (let j = 0; j < whole; j += 4) {
-    const [b0, b1, b2, b3] = [bStart + j * length, bStart + (j + 1) * length, bStart + (j + 2) * length, bStart + (j + 3) * length];
+    const [b0, b1, b2, b3] = [
+      bStart + j * length,
+      bStart + (j + 1) * length,
+      bStart + (j + 2) * length,
+      bStart + (j + 3) * length,
+    ];
     let [s0, s1, s2, s3] = [0, 0, 0, 0];
     for (let i = 0; i < length; i++) {
       const x = a[aStart + i]!;

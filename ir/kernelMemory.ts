@@ -16,7 +16,9 @@ export interface ModuleEnv {
   readonly weights?: ReadonlyMap<string, Float64Array>;
   /** Checkpoint tensors by name; a weight absent from `weights` is built from its sources and columnScale. */
   readonly tensors?: ReadonlyMap<string, RawTensor>;
-  /** Round what is stored to the buffer's dtype (and built weights to theirs). Default: everything stays exact float64. */
+  /**
+   * Round what is stored to the buffer's dtype (and built weights to theirs). Default: everything stays exact float64.
+   */
   readonly round?: boolean;
 }
 
@@ -125,7 +127,8 @@ export class KernelMemory {
       this.built.set(name, data);
     }
     const rows = sourceRows(decl);
-    if (data.length !== rows * k) throw new Error(`weight '${name}' is [${rows}, ${k}] but ${data.length} elements were given.`);
+    if (data.length !== rows * k)
+      throw new Error(`weight '${name}' is [${rows}, ${k}] but ${data.length} elements were given.`);
     const view = { name, rows, columns: k, data };
     this.views.set(name, view);
     return view;

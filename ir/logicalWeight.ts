@@ -25,8 +25,10 @@ export function logicalWeight(decl: WeightDecl, tensors: ReadonlyMap<string, Raw
   for (const source of decl.sources) {
     const tensor = find(source.tensor);
     if (tensor.rows !== source.rows || tensor.columns !== decl.k || tensor.data.length !== source.rows * decl.k) {
-      throw new Error(`Weight '${decl.name}' needs tensor '${source.tensor}' as [${source.rows}, ${decl.k}], but it is ` +
-        `[${tensor.rows}, ${tensor.columns}] with ${tensor.data.length} elements.`);
+      throw new Error(
+        `Weight '${decl.name}' needs tensor '${source.tensor}' as [${source.rows}, ${decl.k}], but it is ` +
+          `[${tensor.rows}, ${tensor.columns}] with ${tensor.data.length} elements.`,
+      );
     }
     result.set(tensor.data, at);
     at += tensor.data.length;
@@ -34,7 +36,9 @@ export function logicalWeight(decl: WeightDecl, tensors: ReadonlyMap<string, Raw
   if (decl.columnScale !== undefined) {
     const scale = find(decl.columnScale).data;
     if (scale.length !== decl.k) {
-      throw new Error(`Weight '${decl.name}': column scale '${decl.columnScale}' has ${scale.length} elements, k is ${decl.k}.`);
+      throw new Error(
+        `Weight '${decl.name}': column scale '${decl.columnScale}' has ${scale.length} elements, k is ${decl.k}.`,
+      );
     }
     for (let i = 0; i < result.length; i++) result[i] = result[i]! * scale[i % decl.k]!;
   }

@@ -30,18 +30,21 @@ const isCount = (value: number): boolean => Number.isSafeInteger(value) && value
  * Throws where the pairing does not fit the sources.
  */
 export function physicalToLogical(weight: WeightDecl): Int32Array {
-  for (const source of weight.sources) if (!isCount(source.rows)) fail(weight, `source ${source.tensor} has ${source.rows} rows`);
+  for (const source of weight.sources)
+    if (!isCount(source.rows)) fail(weight, `source ${source.tensor} has ${source.rows} rows`);
   const columns: number[] = [];
   const { pairing } = weight;
   const total = sourceRows(weight);
-  if (pairing.kind !== 'none' && !isCount(pairing.width)) fail(weight, `the pairing width ${pairing.width} is not a positive integer`);
+  if (pairing.kind !== 'none' && !isCount(pairing.width))
+    fail(weight, `the pairing width ${pairing.width} is not a positive integer`);
   switch (pairing.kind) {
     case 'none':
       for (let i = 0; i < total; i++) columns.push(i);
       break;
     case 'rotate': {
       const half = pairing.headDim / 2;
-      if (!isCount(half) || half % pairing.width !== 0) fail(weight, `pairs of width ${pairing.width} do not divide half of head_dim ${pairing.headDim}`);
+      if (!isCount(half) || half % pairing.width !== 0)
+        fail(weight, `pairs of width ${pairing.width} do not divide half of head_dim ${pairing.headDim}`);
       if (total % pairing.headDim !== 0) fail(weight, `${total} rows are not whole heads of ${pairing.headDim}`);
       for (let head = 0; head < total; head += pairing.headDim) {
         for (let block = head; block < head + half; block += pairing.width) {
@@ -53,8 +56,10 @@ export function physicalToLogical(weight: WeightDecl): Int32Array {
     }
     case 'interleave': {
       const [first, second] = weight.sources;
-      if (first === undefined || second === undefined || weight.sources.length !== 2) return fail(weight, 'interleaving takes exactly two sources');
-      if (first.rows !== second.rows) fail(weight, `interleaved sources differ in rows: ${first.rows} and ${second.rows}`);
+      if (first === undefined || second === undefined || weight.sources.length !== 2)
+        return fail(weight, 'interleaving takes exactly two sources');
+      if (first.rows !== second.rows)
+        fail(weight, `interleaved sources differ in rows: ${first.rows} and ${second.rows}`);
       for (let block = 0; block < first.rows; block += pairing.width) {
         for (const base of [0, first.rows]) {
           for (let i = block; i < block + pairing.width; i++) columns.push(i < first.rows ? base + i : -1);
@@ -62,7 +67,8 @@ export function physicalToLogical(weight: WeightDecl): Int32Array {
       }
       break;
     }
-    default: return pairing satisfies never;
+    default:
+      return pairing satisfies never;
   }
   if (weight.layout !== 'rows') while (columns.length % PACKED_COLUMNS !== 0) columns.push(-1);
   return Int32Array.from(columns);
@@ -82,10 +88,15 @@ export function rowMaps(): (weight: WeightDecl) => Int32Array {
 /** Bytes of a packed weight with `columns` physical columns (the length of physicalToLogical). */
 export function packedBytes(weight: WeightDecl, columns: number): number {
   switch (weight.layout) {
-    case 'rows': return columns * weight.k * BYTES[weight.dtype];
-    case 'panels': return roundUp(columns, PANEL) * weight.k * BYTES[weight.dtype];
-    case 'vnni': return roundUp(columns, PANEL) * roundUp(weight.k, VNNI_DEPTH) * BYTES.bf16;
-    case 'kmajor': return columns * roundUp(weight.k, KMAJOR_STEP) * BYTES[weight.dtype];
-    default: return weight.layout satisfies never;
+    case 'rows':
+      return columns * weight.k * BYTES[weight.dtype];
+    case 'panels':
+      return roundUp(columns, PANEL) * weight.k * BYTES[weight.dtype];
+    case 'vnni':
+      return roundUp(columns, PANEL) * roundUp(weight.k, VNNI_DEPTH) * BYTES.bf16;
+    case 'kmajor':
+      return columns * roundUp(weight.k, KMAJOR_STEP) * BYTES[weight.dtype];
+    default:
+      return weight.layout satisfies never;
   }
 }

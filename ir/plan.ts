@@ -1,6 +1,7 @@
 /**
  * The plan: compiled data that a runtime walks. Allocations, weights and launches; no code.
- * Written by passes/planMemory and autotune, read by runtime/. Loading validates it (driver/planJson, driver/checkPlan).
+ * Written by passes/planMemory and autotune, read by runtime/. Loading validates it (driver/planJson,
+ * driver/checkPlan).
  */
 import type { CudaSchedule } from './cuda.js';
 import type { BufferDecl, ConstantVector, Kernel, WeightDecl } from './kernel.js';

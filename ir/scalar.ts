@@ -3,7 +3,21 @@
  * An op's definition gives its expression once; the interpreter evaluates it and every backend prints it.
  */
 
-export const UNARY = ['neg', 'exp', 'log', 'sqrt', 'rsqrt', 'sin', 'cos', 'not', 'toF32', 'roundBf16', 'roundF20', 'roundF24', 'tailF24'] as const;
+export const UNARY = [
+  'neg',
+  'exp',
+  'log',
+  'sqrt',
+  'rsqrt',
+  'sin',
+  'cos',
+  'not',
+  'toF32',
+  'roundBf16',
+  'roundF20',
+  'roundF24',
+  'tailF24',
+] as const;
 export const BINARY = ['add', 'sub', 'mul', 'div', 'max', 'min', 'le', 'lt', 'eq', 'and', 'or', 'joinF24'] as const;
 export type UnaryOp = (typeof UNARY)[number];
 export type BinaryOp = (typeof BINARY)[number];
@@ -25,12 +39,17 @@ export type Scalar =
   | { readonly op: 'const'; readonly value: number }
   /** The i-th operand of an elementwise op. */
   | { readonly op: 'arg'; readonly index: number }
-  /** The contraction's accumulator at this element. `index` 1 is the second matrix of an interleaved pair (up beside gate). */
+  /**
+   * The contraction's accumulator at this element. `index` 1 is the second matrix of an interleaved pair (up beside
+   * gate).
+   */
   | { readonly op: 'acc'; readonly index: 0 | 1 }
   /** rotate_half(a): −a at column+d/2 in the first half of a head, a at column−d/2 in the second. */
   | { readonly op: 'rotateHalf'; readonly a: Scalar }
   | { readonly op: 'load'; readonly buffer: string; readonly access: Access }
-  /** Sum over all columns of buffer[row, ·] (the parts of Σx² that an earlier epilogue left), through `via` where given. */
+  /**
+   * Sum over all columns of buffer[row, ·] (the parts of Σx² that an earlier epilogue left), through `via` where given.
+   */
   | { readonly op: 'rowSum'; readonly buffer: string; readonly via?: string }
   | { readonly op: 'rowIndex' }
   | { readonly op: 'columnIndex' }
@@ -58,7 +77,8 @@ export function mapScalar(s: Scalar, f: (s: Scalar) => Scalar): Scalar {
   if (isUnary(s)) return f({ op: s.op, a: mapScalar(s.a, f) });
   if (s.op === 'rotateHalf') return f({ op: 'rotateHalf', a: mapScalar(s.a, f) });
   if (isBinary(s)) return f({ op: s.op, a: mapScalar(s.a, f), b: mapScalar(s.b, f) });
-  if (s.op === 'select') return f({ op: 'select', condition: mapScalar(s.condition, f), a: mapScalar(s.a, f), b: mapScalar(s.b, f) });
+  if (s.op === 'select')
+    return f({ op: 'select', condition: mapScalar(s.condition, f), a: mapScalar(s.a, f), b: mapScalar(s.b, f) });
   return f(s);
 }
 
@@ -72,8 +92,9 @@ export function roundToBf16(value: number): number {
 }
 
 /**
- * The 20 leading bits of `value` as an f32 (sign, 8 of the exponent, 11 of the fraction), and the middle of all numbers that
- * share them: within 2⁻¹² of it, as a double. Rounding again changes nothing; infinities become NaN, which stays NaN.
+ * The 20 leading bits of `value` as an f32 (sign, 8 of the exponent, 11 of the fraction), and the middle of all numbers
+ * that share them: within 2⁻¹² of it, as a double. Rounding again changes nothing; infinities become NaN, which stays
+ * NaN.
  */
 export function roundToF20(value: number): number {
   SCRATCH_F32[0] = value;
@@ -81,7 +102,9 @@ export function roundToF20(value: number): number {
   return SCRATCH_F32[0]!;
 }
 
-/** The same with 24 leading bits (15 of the fraction): within 2⁻¹⁶ of `value`. Never halfway between two bf16 numbers. */
+/**
+ * The same with 24 leading bits (15 of the fraction): within 2⁻¹⁶ of `value`. Never halfway between two bf16 numbers.
+ */
 export function roundToF24(value: number): number {
   SCRATCH_F32[0] = value;
   SCRATCH_U32[0] = (SCRATCH_U32[0]! & 0xffffff00) | 0x80;
@@ -94,7 +117,10 @@ export function tailOfF24(value: number): number {
   return (SCRATCH_U32[0]! >>> 8) & 0xff;
 }
 
-/** roundToF24(x) of its rounding to bf16 and its tail: where that rounded up, the tail is 128 or more, and counts back. NaN stays NaN. */
+/**
+ * roundToF24(x) of its rounding to bf16 and its tail: where that rounded up, the tail is 128 or more, and counts back.
+ * NaN stays NaN.
+ */
 export function joinF24(upper: number, tail: number): number {
   SCRATCH_F32[0] = upper;
   SCRATCH_U32[0] = SCRATCH_U32[0]! + ((tail << 24) >> 16) + 0x80;
@@ -105,40 +131,72 @@ const SCRATCH_U32 = new Uint32Array(SCRATCH_F32.buffer);
 
 /** float64 meaning of the unary operators. Booleans are 0 and 1. */
 export const evaluateUnary: Readonly<Record<UnaryOp, (a: number) => number>> = {
-  neg: (a) => -a, exp: Math.exp, log: Math.log, sqrt: Math.sqrt, rsqrt: (a) => 1 / Math.sqrt(a),
-  sin: Math.sin, cos: Math.cos, not: (a) => (a === 0 ? 1 : 0), toF32: (a) => a, roundBf16: roundToBf16, roundF20: roundToF20,
-  roundF24: roundToF24, tailF24: tailOfF24,
+  neg: (a) => -a,
+  exp: Math.exp,
+  log: Math.log,
+  sqrt: Math.sqrt,
+  rsqrt: (a) => 1 / Math.sqrt(a),
+  sin: Math.sin,
+  cos: Math.cos,
+  not: (a) => (a === 0 ? 1 : 0),
+  toF32: (a) => a,
+  roundBf16: roundToBf16,
+  roundF20: roundToF20,
+  roundF24: roundToF24,
+  tailF24: tailOfF24,
 };
 
 /** float64 meaning of the binary operators. */
 export const evaluateBinary: Readonly<Record<BinaryOp, (a: number, b: number) => number>> = {
-  add: (a, b) => a + b, sub: (a, b) => a - b, mul: (a, b) => a * b, div: (a, b) => a / b,
-  max: Math.max, min: Math.min,
-  le: (a, b) => (a <= b ? 1 : 0), lt: (a, b) => (a < b ? 1 : 0), eq: (a, b) => (a === b ? 1 : 0),
-  and: (a, b) => (a !== 0 && b !== 0 ? 1 : 0), or: (a, b) => (a !== 0 || b !== 0 ? 1 : 0), joinF24,
+  add: (a, b) => a + b,
+  sub: (a, b) => a - b,
+  mul: (a, b) => a * b,
+  div: (a, b) => a / b,
+  max: Math.max,
+  min: Math.min,
+  le: (a, b) => (a <= b ? 1 : 0),
+  lt: (a, b) => (a < b ? 1 : 0),
+  eq: (a, b) => (a === b ? 1 : 0),
+  and: (a, b) => (a !== 0 && b !== 0 ? 1 : 0),
+  or: (a, b) => (a !== 0 || b !== 0 ? 1 : 0),
+  joinF24,
 };
 
 /** Deterministic text of an expression: `mul(acc0, rsqrt(add(0.00001, div(rowSum(ssq), 256))))`. */
 export function printScalar(s: Scalar): string {
   switch (s.op) {
-    case 'const': return Object.is(s.value, -Infinity) ? '-inf' : String(s.value);
-    case 'arg': return `$${s.index}`;
-    case 'acc': return `acc${s.index}`;
-    case 'rotateHalf': return `rotateHalf(${printScalar(s.a)})`;
-    case 'rowIndex': return 'row';
-    case 'columnIndex': return 'column';
-    case 'rowSum': return `rowSum(${s.buffer}${s.via === undefined ? '' : `[${s.via}]`})`;
+    case 'const':
+      return Object.is(s.value, -Infinity) ? '-inf' : String(s.value);
+    case 'arg':
+      return `$${s.index}`;
+    case 'acc':
+      return `acc${s.index}`;
+    case 'rotateHalf':
+      return `rotateHalf(${printScalar(s.a)})`;
+    case 'rowIndex':
+      return 'row';
+    case 'columnIndex':
+      return 'column';
+    case 'rowSum':
+      return `rowSum(${s.buffer}${s.via === undefined ? '' : `[${s.via}]`})`;
     case 'load': {
       const via = s.access.kind !== 'column' && s.access.via !== undefined ? `${s.access.via}[row]` : 'row';
       switch (s.access.kind) {
-        case 'element': return `${s.buffer}[${via}, column]`;
-        case 'row': return `${s.buffer}[${via}]`;
-        case 'column': return `${s.buffer}[column]`;
-        case 'periodic': return `${s.buffer}[${via}, column mod ${s.access.period}]`;
-        default: return s.access satisfies never;
+        case 'element':
+          return `${s.buffer}[${via}, column]`;
+        case 'row':
+          return `${s.buffer}[${via}]`;
+        case 'column':
+          return `${s.buffer}[column]`;
+        case 'periodic':
+          return `${s.buffer}[${via}, column mod ${s.access.period}]`;
+        default:
+          return s.access satisfies never;
       }
     }
-    case 'select': return `select(${printScalar(s.condition)}, ${printScalar(s.a)}, ${printScalar(s.b)})`;
-    default: return `${s.op}(${operands(s).map(printScalar).join(', ')})`;
+    case 'select':
+      return `select(${printScalar(s.condition)}, ${printScalar(s.a)}, ${printScalar(s.b)})`;
+    default:
+      return `${s.op}(${operands(s).map(printScalar).join(', ')})`;
   }
 }

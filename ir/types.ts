@@ -4,11 +4,15 @@ export const DTYPES = ['f32', 'f16', 'bf16', 'i32', 'bool'] as const;
 /** Element type of a tensor. */
 export type DType = (typeof DTYPES)[number];
 
-/** Element types of a kernel's buffers: those of tensors, and bytes (the lower part of a number whose upper half is a buffer of its own). */
+/**
+ * Element types of a kernel's buffers: those of tensors, and bytes (the lower part of a number whose upper half is a
+ * buffer of its own).
+ */
 export const BUFFER_DTYPES = [...DTYPES, 'u8'] as const;
 export type BufferDType = (typeof BUFFER_DTYPES)[number];
 
-export const isFloat = (dtype: BufferDType): dtype is 'f32' | 'f16' | 'bf16' => dtype === 'f32' || dtype === 'f16' || dtype === 'bf16';
+export const isFloat = (dtype: BufferDType): dtype is 'f32' | 'f16' | 'bf16' =>
+  dtype === 'f32' || dtype === 'f16' || dtype === 'bf16';
 
 /** Bytes of one element as it lies in memory (a bool is one byte). */
 export const DTYPE_BYTES: Readonly<Record<BufferDType, number>> = { f32: 4, f16: 2, bf16: 2, i32: 4, bool: 1, u8: 1 };

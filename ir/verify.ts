@@ -22,7 +22,8 @@ export function verifyGraph(graph: Graph, after?: string): void {
   const define = (value: Value, kind: Value['kind'], node?: Node): void => {
     if (value.kind !== kind) fail(`${printValue(value)} is declared as a ${kind} and says it is a ${value.kind}`, node);
     const key = printValue(value);
-    if (!(kind === 'weight' ? WEIGHT_NAME : NAME).test(value.name)) fail(`${JSON.stringify(value.name)} is not a name of a ${kind}`, node);
+    if (!(kind === 'weight' ? WEIGHT_NAME : NAME).test(value.name))
+      fail(`${JSON.stringify(value.name)} is not a name of a ${kind}`, node);
     if (names.has(key)) fail(`${key} is defined twice`, node);
     const wrong = typeProblem(value.type);
     if (wrong !== undefined) fail(`${key} is ${printType(value.type)}: ${wrong}`, node);
@@ -32,7 +33,11 @@ export function verifyGraph(graph: Graph, after?: string): void {
   const use = (value: Value, node?: Node): void => {
     if (defined.has(value)) return;
     const key = printValue(value);
-    if (names.has(key)) fail(`${key} is not the ${key} of this graph but another object of that name, left over from a graph before it`, node);
+    if (names.has(key))
+      fail(
+        `${key} is not the ${key} of this graph but another object of that name, left over from a graph before it`,
+        node,
+      );
     if (value.kind === 'weight') fail(`${key} is not declared as a weight`, node);
     fail(`${key} is used before it is defined`, node);
   };
@@ -40,7 +45,8 @@ export function verifyGraph(graph: Graph, after?: string): void {
   for (const param of graph.params) define(param, 'param');
   for (const weight of graph.weights) {
     define(weight, 'weight');
-    if (weight.type.shape.some(isSymbol)) fail(`@${weight.name} is ${printType(weight.type)}: a weight has a fixed shape`);
+    if (weight.type.shape.some(isSymbol))
+      fail(`@${weight.name} is ${printType(weight.type)}: a weight has a fixed shape`);
   }
   for (const node of graph.nodes) {
     if (!isOpName(node.op)) fail(`${String(node.op)} is not an op`, node);
@@ -49,9 +55,14 @@ export function verifyGraph(graph: Graph, after?: string): void {
     const def = OPS[node.op];
     const problem = attributeProblem(node.op, def, node.attributes);
     if (problem !== undefined) fail(`found ${problem.found}, expected ${problem.expected}`, node);
-    const type = inferred(def, node.operands.map((v) => v.type), node.attributes);
+    const type = inferred(
+      def,
+      node.operands.map((v) => v.type),
+      node.attributes,
+    );
     if (typeof type === 'string') return fail(`${node.op}: ${type}`, node);
-    if (!sameType(type, node.result.type)) fail(`${node.op} gives ${printType(type)}, the node declares ${printType(node.result.type)}`, node);
+    if (!sameType(type, node.result.type))
+      fail(`${node.op} gives ${printType(type)}, the node declares ${printType(node.result.type)}`, node);
     define(node.result, 'result', node);
   }
   if (graph.results.length === 0) fail('it returns nothing');

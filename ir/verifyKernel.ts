@@ -3,8 +3,17 @@
  * the identifier grammar is checked too.
  */
 import type {
-  AttentionKernel, BufferDecl, GemmKernel, Kernel, KernelModule, LogProbKernel, LogProbReduceKernel, Output, Pairing,
-  Segment, WeightDecl,
+  AttentionKernel,
+  BufferDecl,
+  GemmKernel,
+  Kernel,
+  KernelModule,
+  LogProbKernel,
+  LogProbReduceKernel,
+  Output,
+  Pairing,
+  Segment,
+  WeightDecl,
 } from './kernel.js';
 import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from './kernel.js';
 import { sourceRows } from './packing.js';
@@ -30,7 +39,9 @@ export function verifyKernels(module: KernelModule): void {
   for (const buffer of module.buffers) verifyUpper(buffer, buffers);
   for (const weight of module.weights) verifyWeight(weight, weights, buffers);
   verifyConstants(module);
-  const ready = new Set([...buffers.values()].filter((b) => b.space === 'input' || b.space === 'weight').map((b) => b.name));
+  const ready = new Set(
+    [...buffers.values()].filter((b) => b.space === 'input' || b.space === 'weight').map((b) => b.name),
+  );
   const names = new Set<string>();
   for (const kernel of module.kernels) {
     const check = new KernelCheck(kernel, buffers, weights, ready);
@@ -44,33 +55,51 @@ export function verifyKernels(module: KernelModule): void {
     for (const name of check.written) ready.add(name);
   }
   for (const buffer of module.buffers) {
-    if (buffer.space === 'output' && !ready.has(buffer.name)) throw new Error(`Buffer '${buffer.name}' is an output, but no kernel writes it.`);
+    if (buffer.space === 'output' && !ready.has(buffer.name))
+      throw new Error(`Buffer '${buffer.name}' is an output, but no kernel writes it.`);
   }
 }
 
 function verifyBuffer(buffer: BufferDecl, known: Map<string, BufferDecl>): void {
-  const fail = (what: string): never => { throw new Error(`Buffer ${JSON.stringify(buffer.name)}: ${what}`); };
+  const fail = (what: string): never => {
+    throw new Error(`Buffer ${JSON.stringify(buffer.name)}: ${what}`);
+  };
   if (!IDENTIFIER.test(buffer.name)) fail('the name does not match [a-z][a-z0-9_]*.');
   if (known.has(buffer.name)) fail('declared twice.');
   for (const extent of [buffer.rows, buffer.columns]) {
-    if (typeof extent === 'number' && !isExtent(extent)) fail(`${shape(buffer)} is not a shape: extents are whole numbers from 1 to ${MAX_EXTENT}.`);
+    if (typeof extent === 'number' && !isExtent(extent))
+      fail(`${shape(buffer)} is not a shape: extents are whole numbers from 1 to ${MAX_EXTENT}.`);
   }
   known.set(buffer.name, buffer);
 }
 
 /** Bytes make the numbers of another buffer longer, and only bytes do. */
 function verifyUpper(buffer: BufferDecl, known: ReadonlyMap<string, BufferDecl>): void {
-  const fail = (what: string): never => { throw new Error(`Buffer ${JSON.stringify(buffer.name)}: ${what}`); };
-  if ((buffer.upper === undefined) !== (buffer.dtype !== 'u8')) fail('a buffer of bytes names the bf16 buffer whose numbers it makes longer; no other does.');
+  const fail = (what: string): never => {
+    throw new Error(`Buffer ${JSON.stringify(buffer.name)}: ${what}`);
+  };
+  if ((buffer.upper === undefined) !== (buffer.dtype !== 'u8'))
+    fail('a buffer of bytes names the bf16 buffer whose numbers it makes longer; no other does.');
   const upper = buffer.upper === undefined ? undefined : known.get(buffer.upper);
-  if (buffer.upper !== undefined && (upper?.dtype !== 'bf16' || upper.rows !== buffer.rows || upper.columns !== buffer.columns)) fail(`'${buffer.upper}' is no bf16${shape(buffer)}.`);
+  if (
+    buffer.upper !== undefined &&
+    (upper?.dtype !== 'bf16' || upper.rows !== buffer.rows || upper.columns !== buffer.columns)
+  )
+    fail(`'${buffer.upper}' is no bf16${shape(buffer)}.`);
 }
 
-function verifyWeight(weight: WeightDecl, known: Map<string, WeightDecl>, buffers: ReadonlyMap<string, BufferDecl>): void {
-  const fail = (what: string): never => { throw new Error(`Weight ${JSON.stringify(weight.name)}: ${what}`); };
+function verifyWeight(
+  weight: WeightDecl,
+  known: Map<string, WeightDecl>,
+  buffers: ReadonlyMap<string, BufferDecl>,
+): void {
+  const fail = (what: string): never => {
+    throw new Error(`Weight ${JSON.stringify(weight.name)}: ${what}`);
+  };
   if (!IDENTIFIER.test(weight.name)) fail('the name does not match [a-z][a-z0-9_]*.');
   if (known.has(weight.name)) fail('declared twice.');
-  if (!isExtent(weight.k) || weight.sources.some((source) => !isExtent(source.rows))) fail('k and the rows of every source are whole numbers, at least 1.');
+  if (!isExtent(weight.k) || weight.sources.some((source) => !isExtent(source.rows)))
+    fail('k and the rows of every source are whole numbers, at least 1.');
   if (weight.sources.length === 0) fail('it has no sources.');
   const rows = sourceRows(weight);
   if (weight.layout === 'vnni' && weight.dtype !== 'bf16') fail(`layout vnni holds bf16, not ${weight.dtype}.`);
@@ -78,17 +107,24 @@ function verifyWeight(weight: WeightDecl, known: Map<string, WeightDecl>, buffer
   if (weight.layout === 'panels' && weight.dtype === 'f16') fail('layout panels holds f32 or bf16, not f16.');
   if (weight.layout === 'rows') {
     if (weight.columnScale !== undefined) fail("layout rows is the checkpoint's own memory: it takes no column scale.");
-    if (weight.pairing.kind !== 'none' || weight.sources.length !== 1) fail('layout rows has one source and no pairing.');
+    if (weight.pairing.kind !== 'none' || weight.sources.length !== 1)
+      fail('layout rows has one source and no pairing.');
   }
   if (weight.pairing.kind === 'interleave') {
     const [first, second, ...more] = weight.sources;
-    if (more.length > 0 || first?.rows !== second?.rows) fail('pairing interleave needs exactly two sources of equal rows.');
+    if (more.length > 0 || first?.rows !== second?.rows)
+      fail('pairing interleave needs exactly two sources of equal rows.');
   }
   const wrong = pairingProblem(weight.pairing, rows);
   if (wrong !== undefined) fail(wrong);
   const buffer = buffers.get(weight.name);
-  if (buffer !== undefined && (buffer.space !== 'weight' || buffer.rows !== rows || buffer.columns !== weight.k || weight.layout !== 'rows')) {
-    fail(`a buffer has the same name; it may only declare the same memory, a weight ${shape({ rows, columns: weight.k })} in layout rows.`);
+  if (
+    buffer !== undefined &&
+    (buffer.space !== 'weight' || buffer.rows !== rows || buffer.columns !== weight.k || weight.layout !== 'rows')
+  ) {
+    fail(
+      `a buffer has the same name; it may only declare the same memory, a weight ${shape({ rows, columns: weight.k })} in layout rows.`,
+    );
   }
   known.set(weight.name, weight);
 }
@@ -97,13 +133,19 @@ function verifyWeight(weight: WeightDecl, known: Map<string, WeightDecl>, buffer
 function verifyConstants(module: KernelModule): void {
   const lengths = new Map<string, number>();
   for (const { name, values } of module.constants ?? []) {
-    const fail = (what: string): never => { throw new Error(`Constant ${JSON.stringify(name)}: ${what}`); };
+    const fail = (what: string): never => {
+      throw new Error(`Constant ${JSON.stringify(name)}: ${what}`);
+    };
     if (lengths.has(name)) fail('given twice.');
-    if (!isExtent(values.length) || !values.every(Number.isFinite)) fail('its values are finite numbers, at least one.');
+    if (!isExtent(values.length) || !values.every(Number.isFinite))
+      fail('its values are finite numbers, at least one.');
     lengths.set(name, values.length);
     for (const weight of module.weights) {
       const source = weight.sources.find((each) => each.tensor === name);
-      if (source !== undefined && (source.rows !== values.length || weight.k !== 1)) fail(`weight '${weight.name}' reads it as ${shape({ rows: source.rows, columns: weight.k })}, it is [${values.length}, 1].`);
+      if (source !== undefined && (source.rows !== values.length || weight.k !== 1))
+        fail(
+          `weight '${weight.name}' reads it as ${shape({ rows: source.rows, columns: weight.k })}, it is [${values.length}, 1].`,
+        );
     }
   }
 }
@@ -116,13 +158,15 @@ function pairingProblem(pairing: Pairing, rows: number): string | undefined {
   if (pairing.kind === 'interleave') return undefined;
   const { headDim, width } = pairing;
   if (!isExtent(headDim) || headDim % 2 !== 0) return `head dimension ${headDim} is not an even whole number.`;
-  if ((headDim / 2) % width !== 0) return `pairing width ${width} does not divide half the head dimension, ${headDim / 2}.`;
+  if ((headDim / 2) % width !== 0)
+    return `pairing width ${width} does not divide half the head dimension, ${headDim / 2}.`;
   if (rows % headDim !== 0) return `${rows} columns are not whole heads of ${headDim}.`;
   return undefined;
 }
 
 const samePairing = (a: Pairing, b: Pairing): boolean =>
-  a.kind === b.kind && (a.kind === 'none' || b.kind === 'none' || a.width === b.width) &&
+  a.kind === b.kind &&
+  (a.kind === 'none' || b.kind === 'none' || a.width === b.width) &&
   (a.kind !== 'rotate' || b.kind !== 'rotate' || a.headDim === b.headDim);
 
 class KernelCheck implements Reader {
@@ -132,7 +176,12 @@ class KernelCheck implements Reader {
   private readonly weights: ReadonlyMap<string, WeightDecl>;
   private readonly ready: ReadonlySet<string>;
 
-  constructor(kernel: Kernel, buffers: ReadonlyMap<string, BufferDecl>, weights: ReadonlyMap<string, WeightDecl>, ready: ReadonlySet<string>) {
+  constructor(
+    kernel: Kernel,
+    buffers: ReadonlyMap<string, BufferDecl>,
+    weights: ReadonlyMap<string, WeightDecl>,
+    ready: ReadonlySet<string>,
+  ) {
     this.kernel = kernel;
     this.buffers = buffers;
     this.weights = weights;
@@ -146,23 +195,38 @@ class KernelCheck implements Reader {
   run(): void {
     const { kernel } = this;
     switch (kernel.anchor) {
-      case 'gemm': return this.gemm(kernel);
-      case 'attention': return this.attention(kernel);
-      case 'logprob': return this.logProb(kernel);
-      case 'logprobReduce': return this.logProbReduce(kernel);
+      case 'gemm':
+        return this.gemm(kernel);
+      case 'attention':
+        return this.attention(kernel);
+      case 'logprob':
+        return this.logProb(kernel);
+      case 'logprobReduce':
+        return this.logProbReduce(kernel);
       case 'loop': {
-        if (kernel.columns !== 'T' && !isExtent(kernel.columns)) this.fail(`columns ${kernel.columns} is not an extent.`);
-        return this.outputs(kernel.outputs, { rows: kernel.rows, columns: kernel.columns, accumulators: 0, pairing: NONE });
+        if (kernel.columns !== 'T' && !isExtent(kernel.columns))
+          this.fail(`columns ${kernel.columns} is not an extent.`);
+        return this.outputs(kernel.outputs, {
+          rows: kernel.rows,
+          columns: kernel.columns,
+          accumulators: 0,
+          pairing: NONE,
+        });
       }
-      default: return kernel satisfies never;
+      default:
+        return kernel satisfies never;
     }
   }
 
   read(name: string): BufferDecl {
     const weight = this.weights.get(name);
-    if (weight?.layout === 'rows') return { name, dtype: weight.dtype, rows: sourceRows(weight), columns: weight.k, space: 'weight' };
+    if (weight?.layout === 'rows')
+      return { name, dtype: weight.dtype, rows: sourceRows(weight), columns: weight.k, space: 'weight' };
     const buffer = this.buffers.get(name);
-    if (buffer === undefined) return this.fail(`it reads '${name}', which is not a buffer${weight === undefined ? '' : ' but a packed weight'}.`);
+    if (buffer === undefined)
+      return this.fail(
+        `it reads '${name}', which is not a buffer${weight === undefined ? '' : ' but a packed weight'}.`,
+      );
     if (this.written.has(name)) this.fail(`it reads '${name}', which it writes itself.`);
     if (!this.ready.has(name)) this.fail(`it reads '${name}' before any kernel has written it.`);
     return buffer;
@@ -171,15 +235,24 @@ class KernelCheck implements Reader {
   private write(name: string): BufferDecl {
     const buffer = this.buffers.get(name);
     if (buffer === undefined) return this.fail(`it writes '${name}', which is not a buffer.`);
-    if (buffer.space !== 'arena' && buffer.space !== 'output') this.fail(`it writes '${name}', which is an ${buffer.space}.`);
+    if (buffer.space !== 'arena' && buffer.space !== 'output')
+      this.fail(`it writes '${name}', which is an ${buffer.space}.`);
     if (this.ready.has(name) || this.written.has(name)) this.fail(`it writes '${name}', which is already written.`);
     this.written.add(name);
     return buffer;
   }
 
-  private is(buffer: BufferDecl, dtypes: readonly BufferDType[], rows: BufferDecl['rows'], columns: BufferDecl['columns'], role: string): void {
+  private is(
+    buffer: BufferDecl,
+    dtypes: readonly BufferDType[],
+    rows: BufferDecl['rows'],
+    columns: BufferDecl['columns'],
+    role: string,
+  ): void {
     if (!dtypes.includes(buffer.dtype) || buffer.rows !== rows || buffer.columns !== columns) {
-      this.fail(`'${buffer.name}' is ${buffer.dtype}${shape(buffer)}; as ${role} it must be ${dtypes.join(' or ')}${shape({ rows, columns })}.`);
+      this.fail(
+        `'${buffer.name}' is ${buffer.dtype}${shape(buffer)}; as ${role} it must be ${dtypes.join(' or ')}${shape({ rows, columns })}.`,
+      );
     }
   }
 
@@ -190,19 +263,31 @@ class KernelCheck implements Reader {
       const buffer = this.write(output.buffer);
       if (output.kind === 'store') this.is(buffer, [buffer.dtype], domain.rows, domain.columns, 'a store');
       else if (domain.columns === 'T') this.fail('a row sum needs a fixed number of columns.');
-      else this.is(buffer, ['f32'], domain.rows, Math.ceil(domain.columns / ROW_SUM_BLOCK), `row sums of ${domain.columns} columns`);
+      else
+        this.is(
+          buffer,
+          ['f32'],
+          domain.rows,
+          Math.ceil(domain.columns / ROW_SUM_BLOCK),
+          `row sums of ${domain.columns} columns`,
+        );
     }
   }
 
   private contraction(name: string, k: number, rows: number, pairing: Pairing, a: BufferDecl): void {
     const weight = this.weights.get(name);
     if (weight === undefined) return this.fail(`weight '${name}' is not declared.`);
-    if (weight.layout === 'rows') this.fail(`weight '${name}' is in layout rows; a contraction reads panels, vnni or kmajor.`);
+    if (weight.layout === 'rows')
+      this.fail(`weight '${name}' is in layout rows; a contraction reads panels, vnni or kmajor.`);
     if (weight.k !== k) this.fail(`weight '${name}' has k ${weight.k}, the kernel ${k}.`);
-    if (sourceRows(weight) !== rows) this.fail(`weight '${name}' has ${sourceRows(weight)} rows, the kernel needs ${rows}.`);
-    if (!samePairing(weight.pairing, pairing)) this.fail(`weight '${name}' is packed with another pairing than the kernel reads.`);
-    if (weight.layout === 'kmajor' && a.dtype !== weight.dtype) this.fail(`weight '${name}' is ${weight.dtype}, '${a.name}' is ${a.dtype}: tensor cores multiply equal types.`);
-    if (weight.layout === 'vnni' && a.dtype !== 'bf16') this.fail(`weight '${name}' is in layout vnni, but '${a.name}' is ${a.dtype}.`);
+    if (sourceRows(weight) !== rows)
+      this.fail(`weight '${name}' has ${sourceRows(weight)} rows, the kernel needs ${rows}.`);
+    if (!samePairing(weight.pairing, pairing))
+      this.fail(`weight '${name}' is packed with another pairing than the kernel reads.`);
+    if (weight.layout === 'kmajor' && a.dtype !== weight.dtype)
+      this.fail(`weight '${name}' is ${weight.dtype}, '${a.name}' is ${a.dtype}: tensor cores multiply equal types.`);
+    if (weight.layout === 'vnni' && a.dtype !== 'bf16')
+      this.fail(`weight '${name}' is in layout vnni, but '${a.name}' is ${a.dtype}.`);
   }
 
   private gemm(kernel: GemmKernel): void {
@@ -217,7 +302,9 @@ class KernelCheck implements Reader {
     }
     for (const segment of kernel.segments) {
       this.outputs(segment.outputs, {
-        rows: kernel.rows, columns: segment.columns, pairing: segment.pairing,
+        rows: kernel.rows,
+        columns: segment.columns,
+        pairing: segment.pairing,
         accumulators: segment.pairing.kind === 'interleave' ? 2 : 1,
       });
     }
@@ -233,7 +320,8 @@ class KernelCheck implements Reader {
 
   private attention(kernel: AttentionKernel): void {
     const { heads, kvHeads, headDim, scale, mask } = kernel;
-    if (![heads, kvHeads, headDim].every(isExtent)) this.fail('heads, kvHeads and headDim are whole numbers, at least 1.');
+    if (![heads, kvHeads, headDim].every(isExtent))
+      this.fail('heads, kvHeads and headDim are whole numbers, at least 1.');
     if (heads % kvHeads !== 0) this.fail(`${heads} heads are not a multiple of ${kvHeads} key-value heads.`);
     if (!(Number.isFinite(scale) && scale > 0)) this.fail(`scale ${scale} is not a positive number.`);
     const float: readonly BufferDType[] = ['f32', 'bf16', 'f16'];
@@ -243,7 +331,8 @@ class KernelCheck implements Reader {
     if (mask.kind === 'column') this.is(this.read(mask.subtreeEnd), ['i32'], 'T', 1, 'ends of subtrees');
     else this.is(this.read(mask.buffer), ['f32'], 'T', 'T', 'an attention bias');
     if (kernel.queryRow !== undefined) this.is(this.read(kernel.queryRow), ['i32'], 'R', 1, 'token rows of queries');
-    if ((kernel.queryRow === undefined) !== (kernel.rows === 'T')) this.fail('queryRow is given exactly when the rows are R.');
+    if ((kernel.queryRow === undefined) !== (kernel.rows === 'T'))
+      this.fail('queryRow is given exactly when the rows are R.');
     this.is(this.write(kernel.out), float, kernel.rows, heads * headDim, 'the result');
   }
 
@@ -255,12 +344,24 @@ class KernelCheck implements Reader {
     if (!isRowInvariant(kernel.rowScale)) this.fail('rowScale differs between columns of a row.');
     verifyProgram(kernel.rowScale, { rows: 'R', columns: kernel.vocab, accumulators: 0, pairing: NONE }, this);
     this.is(this.read(kernel.target), ['i32'], 'R', 1, 'target tokens');
-    this.is(this.write(kernel.parts), ['f32'], 'R', 4 * Math.ceil(kernel.vocab / LOGPROB_BLOCK), 'parts of a log-sum-exp');
+    this.is(
+      this.write(kernel.parts),
+      ['f32'],
+      'R',
+      4 * Math.ceil(kernel.vocab / LOGPROB_BLOCK),
+      'parts of a log-sum-exp',
+    );
   }
 
   private logProbReduce(kernel: LogProbReduceKernel): void {
     if (!isExtent(kernel.vocab)) this.fail('vocab is a whole number, at least 1.');
-    this.is(this.read(kernel.parts), ['f32'], 'R', 4 * Math.ceil(kernel.vocab / LOGPROB_BLOCK), 'parts of a log-sum-exp');
+    this.is(
+      this.read(kernel.parts),
+      ['f32'],
+      'R',
+      4 * Math.ceil(kernel.vocab / LOGPROB_BLOCK),
+      'parts of a log-sum-exp',
+    );
     this.is(this.read(kernel.target), ['i32'], 'R', 1, 'target tokens');
     this.is(this.write(kernel.logProb), ['f32'], 'R', 1, 'log-probabilities');
     this.is(this.write(kernel.isArgmax), ['i32'], 'R', 1, 'argmax flags');

@@ -28,7 +28,9 @@ export function verifyProgram(program: Scalar, domain: Domain, reader: Reader): 
     case 'const':
       if (Number.isNaN(program.value)) fail('a constant must be a number, or -inf.');
       break;
-    case 'arg': fail('operands of ops appear in op definitions only; lowering must replace them by loads.'); break;
+    case 'arg':
+      fail('operands of ops appear in op definitions only; lowering must replace them by loads.');
+      break;
     case 'acc':
       if (program.index >= domain.accumulators) fail(`the program sees ${domain.accumulators} accumulators.`);
       break;
@@ -51,15 +53,23 @@ export function verifyProgram(program: Scalar, domain: Domain, reader: Reader): 
       }
       verifyRow(buffer, access.via, domain, reader, fail);
       const columns = access.kind === 'element' ? domain.columns : access.kind === 'row' ? 1 : access.period;
-      if (buffer.columns !== columns) fail(`'${buffer.name}' is ${shape(buffer)}, the access needs ${columns} columns.`);
+      if (buffer.columns !== columns)
+        fail(`'${buffer.name}' is ${shape(buffer)}, the access needs ${columns} columns.`);
       break;
     }
-    default: break;
+    default:
+      break;
   }
 }
 
 /** The row number is the domain's own, or read through an i32 vector over the domain's rows. */
-function verifyRow(buffer: BufferDecl, via: string | undefined, domain: Domain, reader: Reader, fail: (what: string) => never): void {
+function verifyRow(
+  buffer: BufferDecl,
+  via: string | undefined,
+  domain: Domain,
+  reader: Reader,
+  fail: (what: string) => never,
+): void {
   if (via === undefined) {
     if (buffer.rows !== domain.rows) fail(`'${buffer.name}' has ${buffer.rows} rows, the kernel has ${domain.rows}.`);
     return;
@@ -72,7 +82,8 @@ function verifyRow(buffer: BufferDecl, via: string | undefined, domain: Domain, 
 
 /** True where the value is the same in every column of a row. */
 export function isRowInvariant(program: Scalar): boolean {
-  if (program.op === 'acc' || program.op === 'rotateHalf' || program.op === 'columnIndex' || program.op === 'arg') return false;
+  if (program.op === 'acc' || program.op === 'rotateHalf' || program.op === 'columnIndex' || program.op === 'arg')
+    return false;
   if (program.op === 'load' && program.access.kind !== 'row') return false;
   return operands(program).every(isRowInvariant);
 }

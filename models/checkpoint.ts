@@ -1,4 +1,6 @@
-/** A checkpoint folder as the compiler sees it: configuration, where every tensor lies, the tokenizer, a fingerprint. */
+/**
+ * A checkpoint folder as the compiler sees it: configuration, where every tensor lies, the tokenizer, a fingerprint.
+ */
 import { createHash } from 'node:crypto';
 import { readdirSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
@@ -7,10 +9,25 @@ import { loadConfig, readConfig, type LlamaConfig } from './config.js';
 import { fileSize, isRecord, quote, readJsonObject, readRange, withFile } from './files.js';
 import { findDuplicateKey } from './jsonKeys.js';
 import { readSafetensorsHeader, type SafetensorsEntry, type SafetensorsHeader } from './safetensors.js';
-import { checkTensors, EMBEDDING, expectedTensors, weightDType, type FileTensor, type TensorLocation } from './tensors.js';
+import {
+  checkTensors,
+  EMBEDDING,
+  expectedTensors,
+  weightDType,
+  type FileTensor,
+  type TensorLocation,
+} from './tensors.js';
 import { findTokenizer } from './tokenizer.js';
 
-export { checkTensors, expectedTensors, type ConstantTensor, type ExpectedTensor, type FileTensor, type RandomTensor, type TensorLocation } from './tensors.js';
+export {
+  checkTensors,
+  expectedTensors,
+  type ConstantTensor,
+  type ExpectedTensor,
+  type FileTensor,
+  type RandomTensor,
+  type TensorLocation,
+} from './tensors.js';
 
 export interface Checkpoint {
   /** Absolute path. */
@@ -36,7 +53,8 @@ const INDEX_BYTES = 64 << 20;
 const SHARD = /^(?!\.)[\w.-]{1,200}\.safetensors$/;
 const MAX_SHARDS = 4096;
 const SAMPLE_BYTES = 256;
-const DOWNLOAD = 'download it again: hf download <repository> --include "*.safetensors" "*.json" "tokenizer.model" --local-dir <folder>';
+const DOWNLOAD =
+  'download it again: hf download <repository> --include "*.safetensors" "*.json" "tokenizer.model" --local-dir <folder>';
 
 /** Names a folder without weights: says what it holds instead. */
 function noWeights(dir: string): UserError {
@@ -44,12 +62,17 @@ function noWeights(dir: string): UserError {
   try {
     names = readdirSync(dir);
   } catch {
-    return new UserError(`${dir}: no such folder, or not readable`, 'give the folder of a Hugging Face checkpoint: config.json and *.safetensors');
+    return new UserError(
+      `${dir}: no such folder, or not readable`,
+      'give the folder of a Hugging Face checkpoint: config.json and *.safetensors',
+    );
   }
   const other = names.find((name) => /\.(bin|pth|pt|gguf|safetensors)$/.test(name));
   return new UserError(
     `${dir}: neither ${SINGLE} nor ${INDEX} is there${other === undefined ? '' : `; ${quote(other)} is, which is not read`}`,
-    other !== undefined && !other.endsWith('.safetensors') ? 'use a safetensors copy of the model (most repositories hold one)' : DOWNLOAD,
+    other !== undefined && !other.endsWith('.safetensors')
+      ? 'use a safetensors copy of the model (most repositories hold one)'
+      : DOWNLOAD,
   );
 }
 
@@ -59,16 +82,21 @@ function readIndex(path: string): ReadonlyMap<string, string> {
   const map = value['weight_map'];
   if (!isRecord(map)) throw new UserError(`${path}: weight_map: expected an object, got ${quote(map)}`, DOWNLOAD);
   const duplicate = findDuplicateKey(text);
-  if (duplicate !== undefined) throw new UserError(`${path}: the key ${quote(duplicate, 120)} is there twice`, DOWNLOAD);
+  if (duplicate !== undefined)
+    throw new UserError(`${path}: the key ${quote(duplicate, 120)} is there twice`, DOWNLOAD);
   const shards = new Map<string, string>();
   for (const [tensor, shard] of Object.entries(map)) {
     if (typeof shard !== 'string' || !SHARD.test(shard)) {
-      throw new UserError(`${path}: tensor ${quote(tensor, 120)}: ${quote(shard)} is not the name of a .safetensors file in this folder`, DOWNLOAD);
+      throw new UserError(
+        `${path}: tensor ${quote(tensor, 120)}: ${quote(shard)} is not the name of a .safetensors file in this folder`,
+        DOWNLOAD,
+      );
     }
     shards.set(tensor, shard);
   }
   const count = new Set(shards.values()).size;
-  if (count === 0 || count > MAX_SHARDS) throw new UserError(`${path}: names ${count} files; expected 1 to ${MAX_SHARDS}`, DOWNLOAD);
+  if (count === 0 || count > MAX_SHARDS)
+    throw new UserError(`${path}: names ${count} files; expected 1 to ${MAX_SHARDS}`, DOWNLOAD);
   return shards;
 }
 
@@ -91,13 +119,19 @@ function readShards(dir: string): SafetensorsHeader[] {
     for (const { name } of header.entries) {
       const home = index.get(name);
       if (home !== shard && !name.endsWith('rotary_emb.inv_freq')) {
-        throw new UserError(`${header.file}: holds tensor ${quote(name, 120)}, which ${INDEX} ${home === undefined ? 'does not name' : `places in ${home}`}`, DOWNLOAD);
+        throw new UserError(
+          `${header.file}: holds tensor ${quote(name, 120)}, which ${INDEX} ${home === undefined ? 'does not name' : `places in ${home}`}`,
+          DOWNLOAD,
+        );
       }
     }
     const held = new Set(header.entries.map((entry) => entry.name));
     for (const [name, home] of index) {
       if (home === shard && !held.has(name)) {
-        throw new UserError(`${header.file}: tensor ${quote(name, 120)}, which ${INDEX} places there, is not in it`, DOWNLOAD);
+        throw new UserError(
+          `${header.file}: tensor ${quote(name, 120)}, which ${INDEX} places there, is not in it`,
+          DOWNLOAD,
+        );
       }
     }
     return header;
@@ -108,7 +142,12 @@ function readShards(dir: string): SafetensorsHeader[] {
 function strayShards(dir: string, headers: readonly SafetensorsHeader[]): string {
   const read = new Set(headers.map((header) => header.file));
   const stray = readdirSync(dir).filter((name) => /^model-.*\.safetensors$/.test(name) && !read.has(join(dir, name)));
-  return stray.length === 0 ? '' : `\n  in the folder, but not named by ${INDEX}: ${stray.slice(0, 4).map((name) => quote(name)).join(', ')}${stray.length > 4 ? ', …' : ''}`;
+  return stray.length === 0
+    ? ''
+    : `\n  in the folder, but not named by ${INDEX}: ${stray
+        .slice(0, 4)
+        .map((name) => quote(name))
+        .join(', ')}${stray.length > 4 ? ', …' : ''}`;
 }
 
 function hashFiles(config: LlamaConfig, headers: readonly SafetensorsHeader[]): string {
@@ -139,7 +178,8 @@ export function openCheckpoint(path: string): Checkpoint {
   const headers = isSingle ? [readSafetensorsHeader(join(dir, SINGLE))] : readShards(dir);
 
   const found = new Map<string, SafetensorsEntry & { readonly file: string }>();
-  for (const header of headers) for (const entry of header.entries) found.set(entry.name, { ...entry, file: header.file });
+  for (const header of headers)
+    for (const entry of header.entries) found.set(entry.name, { ...entry, file: header.file });
   const problems = checkTensors(checked, found, (name) => quote(name, 120).slice(1, -1));
   if (problems.length > 0) {
     throw new UserError(
@@ -153,7 +193,15 @@ export function openCheckpoint(path: string): Checkpoint {
     const entry = found.get(name);
     const dtype = weightDType(entry?.dtype ?? '');
     if (entry === undefined || dtype === undefined) throw new Error(`${name} passed checkTensors but is not there`);
-    tensors.set(name, { kind: 'file', name, dtype, shape: entry.shape, file: entry.file, offset: entry.offset, byteLength: entry.byteLength });
+    tensors.set(name, {
+      kind: 'file',
+      name,
+      dtype,
+      shape: entry.shape,
+      file: entry.file,
+      offset: entry.offset,
+      byteLength: entry.byteLength,
+    });
   }
   let fingerprint: string | undefined;
   return {
@@ -190,10 +238,15 @@ export function describeRandomCheckpoint(path: string, seed: number | bigint): C
   const { dtype } = config;
   const tensors = new Map<string, TensorLocation>();
   for (const { name, shape, role } of expectedTensors(config)) {
-    tensors.set(name, role === 'norm'
-      ? { kind: 'constant', name, dtype, shape, value: 1 }
-      : { kind: 'random', name, dtype, shape, seed: fnv1a64(`${seed}:${name}`), scale: RANDOM_SCALE });
+    tensors.set(
+      name,
+      role === 'norm'
+        ? { kind: 'constant', name, dtype, shape, value: 1 }
+        : { kind: 'random', name, dtype, shape, seed: fnv1a64(`${seed}:${name}`), scale: RANDOM_SCALE },
+    );
   }
-  const fingerprint = createHash('sha256').update(`random ${seed}\n${JSON.stringify(config)}`).digest('hex');
+  const fingerprint = createHash('sha256')
+    .update(`random ${seed}\n${JSON.stringify(config)}`)
+    .digest('hex');
   return { dir, config, tensors, files: [], tokenizerPath: findTokenizer(dir), fingerprint: () => fingerprint };
 }

@@ -52,10 +52,16 @@ const schema = z.looseObject({
   head_dim: whole(2, 1024).nullish(),
   vocab_size: whole(2, 1 << 21),
   max_position_embeddings: whole(1, 1 << 24).nullish(),
-  rms_norm_eps: z.number({ error: 'expected a number from 0 to 0.1' }).min(0, { error: 'expected a number from 0 to 0.1' }).max(0.1, { error: 'expected a number from 0 to 0.1' }).nullish(),
+  rms_norm_eps: z
+    .number({ error: 'expected a number from 0 to 0.1' })
+    .min(0, { error: 'expected a number from 0 to 0.1' })
+    .max(0.1, { error: 'expected a number from 0 to 0.1' })
+    .nullish(),
   tie_word_embeddings: z.boolean({ error: 'expected true or false' }).nullish(),
   bos_token_id: tokenId.nullish(),
-  eos_token_id: z.union([tokenId, z.array(tokenId).max(64)], { error: 'expected a token id or a list of them' }).nullish(),
+  eos_token_id: z
+    .union([tokenId, z.array(tokenId).max(64)], { error: 'expected a token id or a list of them' })
+    .nullish(),
 });
 
 const DTYPES: Readonly<Record<string, WeightDType>> = { float32: 'f32', float16: 'f16', bfloat16: 'bf16' };
@@ -65,7 +71,10 @@ function parseDType(config: Readonly<Record<string, unknown>>, where: string, fa
   const stated = config[key];
   if (!isGiven(stated) || stated === 'auto') return fallback;
   const dtype = typeof stated === 'string' ? DTYPES[stated.replace(/^torch\./, '')] : undefined;
-  if (dtype === undefined) throw new UserError(`${where}: ${key} ${quote(stated)} is not supported; supported: ${Object.keys(DTYPES).join(', ')}`);
+  if (dtype === undefined)
+    throw new UserError(
+      `${where}: ${key} ${quote(stated)} is not supported; supported: ${Object.keys(DTYPES).join(', ')}`,
+    );
   return dtype;
 }
 
@@ -73,9 +82,12 @@ function parseDType(config: Readonly<Record<string, unknown>>, where: string, fa
 function checkArchitecture(config: Readonly<Record<string, unknown>>, where: string): void {
   const { architectures, model_type: modelType } = config;
   const first: unknown = Array.isArray(architectures) ? architectures[0] : architectures;
-  if (isGiven(first) && first !== ARCHITECTURE) throw new UserError(`${where}: architecture ${quote(first)} is not supported; ${SUPPORTED}`);
-  if (isGiven(modelType) && modelType !== 'llama') throw new UserError(`${where}: model_type ${quote(modelType)} is not supported; ${SUPPORTED}`);
-  if (!isGiven(first) && !isGiven(modelType)) throw new UserError(`${where}: neither architectures nor model_type is there; ${SUPPORTED}`);
+  if (isGiven(first) && first !== ARCHITECTURE)
+    throw new UserError(`${where}: architecture ${quote(first)} is not supported; ${SUPPORTED}`);
+  if (isGiven(modelType) && modelType !== 'llama')
+    throw new UserError(`${where}: model_type ${quote(modelType)} is not supported; ${SUPPORTED}`);
+  if (!isGiven(first) && !isGiven(modelType))
+    throw new UserError(`${where}: neither architectures nor model_type is there; ${SUPPORTED}`);
 }
 
 /** Settings that change the computation and have one supported value. Absent means that value. */
@@ -95,10 +107,14 @@ export function parseConfig(json: unknown, where: string, fallbackDType: WeightD
   if (!isRecord(json)) throw new UserError(`${where}: expected a JSON object, got ${quote(json)}`);
   checkArchitecture(json, where);
   if (isGiven(json['quantization_config'])) {
-    throw new UserError(`${where}: quantised weights are not supported`, 'use the unquantised checkpoint (float32, float16 or bfloat16)');
+    throw new UserError(
+      `${where}: quantised weights are not supported`,
+      'use the unquantised checkpoint (float32, float16 or bfloat16)',
+    );
   }
   for (const [key, value, why] of FIXED) {
-    if (isGiven(json[key]) && json[key] !== value) throw new UserError(`${where}: ${key} is ${quote(json[key])}: ${why}`);
+    if (isGiven(json[key]) && json[key] !== value)
+      throw new UserError(`${where}: ${key} is ${quote(json[key])}: ${why}`);
   }
   const parsed = schema.safeParse(json);
   if (!parsed.success) {
@@ -113,11 +129,14 @@ export function parseConfig(json: unknown, where: string, fallbackDType: WeightD
     throw new UserError(`${where}: num_attention_heads ${heads} is not a multiple of num_key_value_heads ${kvHeads}`);
   }
   if (!isGiven(raw.head_dim) && raw.hidden_size % heads !== 0) {
-    throw new UserError(`${where}: hidden_size ${raw.hidden_size} is not a multiple of num_attention_heads ${heads}, and head_dim is absent`);
+    throw new UserError(
+      `${where}: hidden_size ${raw.hidden_size} is not a multiple of num_attention_heads ${heads}, and head_dim is absent`,
+    );
   }
   const headDim = raw.head_dim ?? raw.hidden_size / heads;
   if (headDim % 2 !== 0) throw new UserError(`${where}: head_dim ${headDim} is odd; rotary embedding turns pairs`);
-  if (headDim > 1024) throw new UserError(`${where}: head_dim ${headDim} (hidden_size / num_attention_heads) is more than 1024`);
+  if (headDim > 1024)
+    throw new UserError(`${where}: head_dim ${headDim} (hidden_size / num_attention_heads) is more than 1024`);
   const inVocabulary = (id: number): boolean => id >= 0 && id < raw.vocab_size;
   const bos = raw.bos_token_id;
   return Object.freeze({
@@ -138,7 +157,8 @@ export function parseConfig(json: unknown, where: string, fallbackDType: WeightD
   });
 }
 
-const OTHER_MODEL = 'use the Hugging Face checkpoint of a LLaMA 1, 2 or 3 model; if this is one, download its config.json again';
+const OTHER_MODEL =
+  'use the Hugging Face checkpoint of a LLaMA 1, 2 or 3 model; if this is one, download its config.json again';
 const WANTED = 'give the folder of a Hugging Face checkpoint: config.json and *.safetensors';
 
 /** The configuration in the file `path`. UserError where it is missing or unsupported. */
@@ -147,7 +167,9 @@ export function readConfig(path: string, fallbackDType?: WeightDType): LlamaConf
   try {
     return parseConfig(value, path, fallbackDType);
   } catch (error) {
-    throw error instanceof UserError && error.hint === undefined ? new UserError(error.message, OTHER_MODEL, { cause: error }) : error;
+    throw error instanceof UserError && error.hint === undefined
+      ? new UserError(error.message, OTHER_MODEL, { cause: error })
+      : error;
   }
 }
 

@@ -16,7 +16,10 @@ function stringify(value: unknown): string {
 export function quote(value: unknown, limit = 60): string {
   const text = typeof value === 'string' || typeof value === 'object' ? stringify(value) : String(value);
   const clipped = text.length > limit ? `${text.slice(0, limit)}…` : text;
-  return clipped.replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
+  return clipped.replace(
+    /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g,
+    (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
 }
 
 /** A key that is there and not null: JSON files use both for "no value". */
@@ -63,7 +66,8 @@ export function withFile<T>(path: string, use: (fd: number, sizeBytes: number) =
     return use(fd, size);
   } catch (error) {
     if (error instanceof UserError) throw error;
-    if (error instanceof Error && 'code' in error) throw new UserError(`${path}: cannot be read: ${reason(error)}`, hint, { cause: error });
+    if (error instanceof Error && 'code' in error)
+      throw new UserError(`${path}: cannot be read: ${reason(error)}`, hint, { cause: error });
     throw error;
   } finally {
     if (fd !== undefined) closeSync(fd);
@@ -84,10 +88,15 @@ export function readRange(fd: number, offset: number, length: number): Buffer {
 
 /** The whole file, at most `maxBytes`. */
 export function readBounded(path: string, maxBytes: number, hint?: string): Buffer {
-  return withFile(path, (fd, size) => {
-    if (size > maxBytes) throw new UserError(`${path}: ${size} bytes, more than the ${maxBytes} that such a file may have`, hint);
-    return readRange(fd, 0, size);
-  }, hint);
+  return withFile(
+    path,
+    (fd, size) => {
+      if (size > maxBytes)
+        throw new UserError(`${path}: ${size} bytes, more than the ${maxBytes} that such a file may have`, hint);
+      return readRange(fd, 0, size);
+    },
+    hint,
+  );
 }
 
 /** Strict UTF-8; a byte order mark is kept, so that it is never silently part of a valid file. */
@@ -109,7 +118,11 @@ export function parseJson(text: string, where: string, hint?: string): unknown {
 }
 
 /** A JSON object from a file of at most `maxBytes`, with its text. */
-export function readJsonObject(path: string, maxBytes: number, hint?: string): { readonly value: Readonly<Record<string, unknown>>; readonly text: string } {
+export function readJsonObject(
+  path: string,
+  maxBytes: number,
+  hint?: string,
+): { readonly value: Readonly<Record<string, unknown>>; readonly text: string } {
   const text = decodeUtf8(readBounded(path, maxBytes, hint), path, hint);
   const value = parseJson(text, path, hint);
   if (!isRecord(value)) throw new UserError(`${path}: expected a JSON object, got ${quote(value)}`, hint);

@@ -1,4 +1,6 @@
-/** JSON.parse keeps the last of two equal keys and says nothing; a file that says two things about one tensor must fail. */
+/**
+ * JSON.parse keeps the last of two equal keys and says nothing; a file that says two things about one tensor must fail.
+ */
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;

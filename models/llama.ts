@@ -43,21 +43,46 @@ export function buildLlama(shape: LlamaShape, options: LlamaOptions): Graph {
   const position = b.param('position', 'i32', ['T']);
   const weight = (name: string, dims: readonly number[]): Value => b.weight(name, options.dtypeOf(name), dims);
   const constant = (value: number, hint: string): Value => b.add('const', [], { value }, hint);
-  const toF32 = (v: Value, hint: string): Value => (v.type.dtype === 'f32' ? v : b.add('cast', [v], { dtype: 'f32' }, hint));
-  const linear: Linear = (x, tensor, out, hint) => b.add('linear', [x, weight(tensor, [out, x.type.shape.at(-1) as number])], {}, hint);
+  const toF32 = (v: Value, hint: string): Value =>
+    v.type.dtype === 'f32' ? v : b.add('cast', [v], { dtype: 'f32' }, hint);
+  const linear: Linear = (x, tensor, out, hint) =>
+    b.add('linear', [x, weight(tensor, [out, x.type.shape.at(-1) as number])], {}, hint);
 
   /** x · 1/√(mean x² + ε) · w  (arXiv:1910.07467) */
-  const rmsNorm = (x: Value, tensor: string): Value => b.scope('norm', () => {
-    const meanSquare = b.add('mean', [b.add('mul', [x, x], {}, 'square')], {}, 'mean_square');
-    const scale = b.add('rsqrt', [b.add('add', [meanSquare, constant(shape.rmsNormEps, 'eps')])], {}, 'rms_scale');
-    return b.add('mul', [b.add('mul', [x, scale], {}, 'unit'), toF32(weight(tensor, [hidden]), 'norm_weight')], {}, 'normed');
-  });
+  const rmsNorm = (x: Value, tensor: string): Value =>
+    b.scope('norm', () => {
+      const meanSquare = b.add('mean', [b.add('mul', [x, x], {}, 'square')], {}, 'mean_square');
+      const scale = b.add('rsqrt', [b.add('add', [meanSquare, constant(shape.rmsNormEps, 'eps')])], {}, 'rms_scale');
+      return b.add(
+        'mul',
+        [b.add('mul', [x, scale], {}, 'unit'), toF32(weight(tensor, [hidden]), 'norm_weight')],
+        {},
+        'normed',
+      );
+    });
 
   const { cos, sin, bias } = b.scope('prepare', () => {
-    const frequencies = b.add('vector', [], { label: 'rope_inverse_frequencies', values: [...options.inverseFrequencies, ...options.inverseFrequencies].map(Math.fround) }, 'frequencies');
-    const angle = b.add('mul', [b.add('reshape', [toF32(position, 'position_f')], { shape: ['T', 1] }), frequencies], {}, 'angle');
+    const frequencies = b.add(
+      'vector',
+      [],
+      {
+        label: 'rope_inverse_frequencies',
+        values: [...options.inverseFrequencies, ...options.inverseFrequencies].map(Math.fround),
+      },
+      'frequencies',
+    );
+    const angle = b.add(
+      'mul',
+      [b.add('reshape', [toF32(position, 'position_f')], { shape: ['T', 1] }), frequencies],
+      {},
+      'angle',
+    );
     const perHead = (v: Value, hint: string): Value => b.add('reshape', [v], { shape: ['T', 1, headDim] }, hint);
-    return { cos: perHead(b.add('cos', [angle]), 'cos_table'), sin: perHead(b.add('sin', [angle]), 'sin_table'), bias: buildMask(b, options.mask, options.window) };
+    return {
+      cos: perHead(b.add('cos', [angle]), 'cos_table'),
+      sin: perHead(b.add('sin', [angle]), 'sin_table'),
+      bias: buildMask(b, options.mask, options.window),
+    };
   });
 
   /** Rotary embedding of [T, h, d] (arXiv:2104.09864), split-half layout. */
@@ -65,18 +90,36 @@ export function buildLlama(shape: LlamaShape, options: LlamaOptions): Graph {
     b.add('add', [b.add('mul', [x, cos]), b.add('mul', [b.add('rotate_half', [x]), sin])], {}, 'rotated');
 
   const attention = (x: Value, layer: string): Value => {
-    const project = (name: string, count: number): Value => b.scope(name, () =>
-      b.add('reshape', [linear(x, `${layer}.self_attn.${name}_proj.weight`, count * headDim, name)], { shape: ['T', count, headDim] }, `${name}_heads`));
+    const project = (name: string, count: number): Value =>
+      b.scope(name, () =>
+        b.add(
+          'reshape',
+          [linear(x, `${layer}.self_attn.${name}_proj.weight`, count * headDim, name)],
+          { shape: ['T', count, headDim] },
+          `${name}_heads`,
+        ),
+      );
     const headsFirst = (v: Value, hint: string): Value => b.add('transpose', [v], { order: [1, 0, 2] }, hint);
-    const shared = (v: Value): Value => (heads === kvHeads ? v : b.add('repeat', [v], { times: heads / kvHeads }, 'shared'));
+    const shared = (v: Value): Value =>
+      heads === kvHeads ? v : b.add('repeat', [v], { times: heads / kvHeads }, 'shared');
     const q = headsFirst(rope(project('q', heads)), 'q_by_head');
     const k = shared(headsFirst(rope(project('k', kvHeads)), 'k_by_head'));
     const v = shared(headsFirst(project('v', kvHeads), 'v_by_head'));
     const scores = b.add('matmul', [q, b.add('transpose', [k], { order: [0, 2, 1] }, 'k_transposed')], {}, 'scores');
-    const biased = b.add('add', [b.add('mul', [scores, constant(1 / Math.sqrt(headDim), 'scale')]), bias], {}, 'biased');
+    const biased = b.add(
+      'add',
+      [b.add('mul', [scores, constant(1 / Math.sqrt(headDim), 'scale')]), bias],
+      {},
+      'biased',
+    );
     const exp = b.add('exp', [b.add('sub', [biased, b.add('reduce_max', [biased], {}, 'top')])], {}, 'exp');
     const probabilities = b.add('div', [exp, b.add('sum', [exp], {}, 'total')], {}, 'probabilities');
-    const mixed = b.add('transpose', [b.add('matmul', [probabilities, v], {}, 'mixed')], { order: [1, 0, 2] }, 'by_token');
+    const mixed = b.add(
+      'transpose',
+      [b.add('matmul', [probabilities, v], {}, 'mixed')],
+      { order: [1, 0, 2] },
+      'by_token',
+    );
     const flat = b.add('reshape', [mixed], { shape: ['T', heads * headDim] }, 'attended');
     return b.scope('o', () => linear(flat, `${layer}.self_attn.o_proj.weight`, hidden, 'o'));
   };
@@ -87,7 +130,9 @@ export function buildLlama(shape: LlamaShape, options: LlamaOptions): Graph {
     const up = b.scope('up', () => linear(x, `${layer}.mlp.up_proj.weight`, shape.intermediateSize, 'up'));
     const one = constant(1, 'one');
     const silu = b.add('div', [gate, b.add('add', [one, b.add('exp', [b.add('neg', [gate])])])], {}, 'silu');
-    return b.scope('down', () => linear(b.add('mul', [silu, up], {}, 'activated'), `${layer}.mlp.down_proj.weight`, hidden, 'down'));
+    return b.scope('down', () =>
+      linear(b.add('mul', [silu, up], {}, 'activated'), `${layer}.mlp.down_proj.weight`, hidden, 'down'),
+    );
   };
 
   const embedding = weight('model.embed_tokens.weight', [shape.vocabSize, hidden]);
@@ -95,19 +140,33 @@ export function buildLlama(shape: LlamaShape, options: LlamaOptions): Graph {
   for (let i = 0; i < shape.layers; i++) {
     const layer = `model.layers.${i}`;
     h = b.scope(`layers.${i}`, () => {
-      const mid = b.scope('attention', () => b.add('add', [h, attention(rmsNorm(h, `${layer}.input_layernorm.weight`), layer)], {}, 'h'));
-      return b.scope('ffn', () => b.add('add', [mid, feedForward(rmsNorm(mid, `${layer}.post_attention_layernorm.weight`), layer)], {}, 'h'));
+      const mid = b.scope('attention', () =>
+        b.add('add', [h, attention(rmsNorm(h, `${layer}.input_layernorm.weight`), layer)], {}, 'h'),
+      );
+      return b.scope('ffn', () =>
+        b.add('add', [mid, feedForward(rmsNorm(mid, `${layer}.post_attention_layernorm.weight`), layer)], {}, 'h'),
+      );
     });
   }
 
   return b.scope('head', () => {
-    const logits = linear(rmsNorm(h, 'model.norm.weight'), shape.tieWordEmbeddings ? 'model.embed_tokens.weight' : 'lm_head.weight', shape.vocabSize, 'logits');
+    const logits = linear(
+      rmsNorm(h, 'model.norm.weight'),
+      shape.tieWordEmbeddings ? 'model.embed_tokens.weight' : 'lm_head.weight',
+      shape.vocabSize,
+      'logits',
+    );
     const shifted = b.add('sub', [logits, b.add('reduce_max', [logits], {}, 'top')], {}, 'shifted');
     const logProbs = b.add('sub', [shifted, b.add('log', [b.add('sum', [b.add('exp', [shifted])])])], {}, 'log_probs');
     const row = b.param('row', 'i32', ['R']);
     const target = b.param('target', 'i32', ['R']);
     const picked = b.add('gather_last', [b.add('gather_rows', [logProbs, row]), target], {}, 'log_prob');
-    const best = b.add('reshape', [b.add('gather_rows', [b.add('argmax', [logits], {}, 'best'), row])], { shape: ['R'] }, 'best');
+    const best = b.add(
+      'reshape',
+      [b.add('gather_rows', [b.add('argmax', [logits], {}, 'best'), row])],
+      { shape: ['R'] },
+      'best',
+    );
     const isArgmax = b.add('cast', [b.add('eq', [best, target])], { dtype: 'i32' }, 'is_argmax');
     return b.finish([picked, isArgmax]);
   });

@@ -9,7 +9,12 @@ export type MaskKind = 'tree' | 'metaPair' | 'slidingWindow';
 
 /** bias[q, k] = predicate ? 0 : −∞ */
 const toBias = (b: GraphBuilder, visible: Value): Value =>
-  b.add('select', [visible, b.add('const', [], { value: 0 }, 'zero'), b.add('const', [], { value: -Infinity }, 'hidden')], {}, 'bias');
+  b.add(
+    'select',
+    [visible, b.add('const', [], { value: 0 }, 'zero'), b.add('const', [], { value: -Infinity }, 'hidden')],
+    {},
+    'bias',
+  );
 
 /** Row and column numbers as i32[T, 1] and i32[1, T]. */
 function indices(b: GraphBuilder): { query: Value; key: Value } {
@@ -56,9 +61,13 @@ function slidingWindowMask(b: GraphBuilder, width: number): Value {
 /** The f32[T, T] bias of `kind`; adds the parameters it reads. `window` is the width of a sliding window, tokens. */
 export function buildMask(b: GraphBuilder, kind: MaskKind, window = 64): Value {
   switch (kind) {
-    case 'tree': return treeMask(b);
-    case 'metaPair': return metaPairMask(b);
-    case 'slidingWindow': return slidingWindowMask(b, window);
-    default: return kind satisfies never;
+    case 'tree':
+      return treeMask(b);
+    case 'metaPair':
+      return metaPairMask(b);
+    case 'slidingWindow':
+      return slidingWindowMask(b, window);
+    default:
+      return kind satisfies never;
   }
 }

@@ -1,4 +1,6 @@
-/** Just enough of the protobuf wire format to read a message field by field, every length checked against its message. */
+/**
+ * Just enough of the protobuf wire format to read a message field by field, every length checked against its message.
+ */
 import { UserError } from '../errors.js';
 
 /** A field as it lies: a number (varint, fixed32 bits, fixed64 bits as bigint) or a length-delimited slice. */

@@ -44,7 +44,10 @@ function parseScaling(source: Json, where: string, originalMaxPositions: unknown
     case 'linear':
       return { type: 'linear', factor: number(source, 'factor', where, 1, 1e6) };
     case 'llama3': {
-      const filled = { ...source, original_max_position_embeddings: source['original_max_position_embeddings'] ?? originalMaxPositions };
+      const filled = {
+        ...source,
+        original_max_position_embeddings: source['original_max_position_embeddings'] ?? originalMaxPositions,
+      };
       const scaling = {
         type: 'llama3',
         factor: number(filled, 'factor', where, 1, 1e6),
@@ -53,7 +56,9 @@ function parseScaling(source: Json, where: string, originalMaxPositions: unknown
         originalMaxPositions: number(filled, 'original_max_position_embeddings', where, 1, 2 ** 24),
       } as const;
       if (scaling.highFreqFactor <= scaling.lowFreqFactor) {
-        throw new UserError(`${where}: high_freq_factor ${scaling.highFreqFactor} must be greater than low_freq_factor ${scaling.lowFreqFactor}`);
+        throw new UserError(
+          `${where}: high_freq_factor ${scaling.highFreqFactor} must be greater than low_freq_factor ${scaling.lowFreqFactor}`,
+        );
       }
       return scaling;
     }
@@ -77,16 +82,21 @@ export function parseRope(config: Json, where: string): RopeConfig {
     if (!isRecord(source)) throw new UserError(`${place}: expected an object, got ${quote(source)}`);
     if (isGiven(source['rope_theta'])) thetas.set(`${place}.rope_theta`, number(source, 'rope_theta', place, 1, 1e12));
     const partial = source['partial_rotary_factor'];
-    if (isGiven(partial) && partial !== 1) throw new UserError(`${place}.partial_rotary_factor: only 1 is supported, got ${quote(partial)}`);
+    if (isGiven(partial) && partial !== 1)
+      throw new UserError(`${place}.partial_rotary_factor: only 1 is supported, got ${quote(partial)}`);
     scalings.push(parseScaling(source, place, config['original_max_position_embeddings']));
   }
   const [first, second] = scalings;
   if (first !== undefined && second !== undefined && JSON.stringify(first) !== JSON.stringify(second)) {
-    throw new UserError(`${where}: rope_parameters and rope_scaling disagree: ${quote(first, 120)} and ${quote(second, 120)}`);
+    throw new UserError(
+      `${where}: rope_parameters and rope_scaling disagree: ${quote(first, 120)} and ${quote(second, 120)}`,
+    );
   }
   const distinct = new Set(thetas.values());
   if (distinct.size > 1) {
-    throw new UserError(`${where}: values of rope_theta disagree: ${[...thetas].map(([key, value]) => `${key.slice(where.length + 2)} ${value}`).join(', ')}`);
+    throw new UserError(
+      `${where}: values of rope_theta disagree: ${[...thetas].map(([key, value]) => `${key.slice(where.length + 2)} ${value}`).join(', ')}`,
+    );
   }
   const [theta = DEFAULT_THETA] = distinct;
   return Object.freeze({ theta, scaling: Object.freeze(first ?? { type: 'none' }) });

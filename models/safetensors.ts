@@ -13,11 +13,28 @@ const LENGTH_BYTES = 8;
 
 /** Bits of one element of every type that the format knows; only a few can be weights here (see checkpoint.ts). */
 const ELEMENT_BITS: Readonly<Record<string, number>> = {
-  F4: 4, F6_E2M3: 6, F6_E3M2: 6,
-  BOOL: 8, U8: 8, I8: 8, F8_E5M2: 8, F8_E4M3: 8, F8_E8M0: 8, F8_E4M3FNUZ: 8, F8_E5M2FNUZ: 8,
-  I16: 16, U16: 16, F16: 16, BF16: 16,
-  I32: 32, U32: 32, F32: 32,
-  C64: 64, F64: 64, I64: 64, U64: 64,
+  F4: 4,
+  F6_E2M3: 6,
+  F6_E3M2: 6,
+  BOOL: 8,
+  U8: 8,
+  I8: 8,
+  F8_E5M2: 8,
+  F8_E4M3: 8,
+  F8_E8M0: 8,
+  F8_E4M3FNUZ: 8,
+  F8_E5M2FNUZ: 8,
+  I16: 16,
+  U16: 16,
+  F16: 16,
+  BF16: 16,
+  I32: 32,
+  U32: 32,
+  F32: 32,
+  C64: 64,
+  F64: 64,
+  I64: 64,
+  U64: 64,
 };
 
 export interface SafetensorsEntry {
@@ -53,17 +70,24 @@ function elementCount(shape: readonly number[]): number | undefined {
   return count;
 }
 
-const isSize = (value: unknown): value is number => typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
+const isSize = (value: unknown): value is number =>
+  typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
 
-function parseEntry(name: string, value: unknown, where: string): { dtype: string; shape: number[]; begin: number; end: number } {
+function parseEntry(
+  name: string,
+  value: unknown,
+  where: string,
+): { dtype: string; shape: number[]; begin: number; end: number } {
   const place = `${where}: tensor ${quote(name, 120)}`;
   if (!isRecord(value)) throw new UserError(`${place}: expected an object, got ${quote(value)}`, REWRITE);
   const { dtype, shape, data_offsets: offsets, ...rest } = value;
   const extra = Object.keys(rest)[0];
   if (extra !== undefined) throw new UserError(`${place}: unknown field ${quote(extra)}`, REWRITE);
   const bits = typeof dtype === 'string' && Object.hasOwn(ELEMENT_BITS, dtype) ? ELEMENT_BITS[dtype] : undefined;
-  if (typeof dtype !== 'string' || bits === undefined) throw new UserError(`${place}: unknown dtype ${quote(dtype)}`, REWRITE);
-  if (!Array.isArray(shape) || !shape.every(isSize)) throw new UserError(`${place}: shape must be a list of sizes, got ${quote(shape)}`, REWRITE);
+  if (typeof dtype !== 'string' || bits === undefined)
+    throw new UserError(`${place}: unknown dtype ${quote(dtype)}`, REWRITE);
+  if (!Array.isArray(shape) || !shape.every(isSize))
+    throw new UserError(`${place}: shape must be a list of sizes, got ${quote(shape)}`, REWRITE);
   if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(isSize)) {
     throw new UserError(`${place}: data_offsets must be two byte offsets, got ${quote(offsets)}`, REWRITE);
   }
@@ -72,7 +96,10 @@ function parseEntry(name: string, value: unknown, where: string): { dtype: strin
   const count = elementCount(shape);
   const wanted = count === undefined ? undefined : (count * bits) / 8;
   if (wanted !== end - begin) {
-    throw new UserError(`${place}: ${dtype} ${quote(shape)} takes ${wanted ?? 'more than 2^53'} bytes, but the header gives it ${end - begin}`, REWRITE);
+    throw new UserError(
+      `${place}: ${dtype} ${quote(shape)} takes ${wanted ?? 'more than 2^53'} bytes, but the header gives it ${end - begin}`,
+      REWRITE,
+    );
   }
   return { dtype, shape, begin, end };
 }
@@ -83,12 +110,14 @@ export function parseSafetensorsHeader(
   dataBytes: number,
   where: string,
 ): { readonly entries: readonly SafetensorsEntry[]; readonly metadata: ReadonlyMap<string, string> } {
-  if (json[0] !== 0x7b) throw new UserError(`${where}: the header does not start with '{': not a safetensors file`, REFETCH);
+  if (json[0] !== 0x7b)
+    throw new UserError(`${where}: the header does not start with '{': not a safetensors file`, REFETCH);
   const text = decodeUtf8(json, `${where}: header`, REFETCH);
   const header = parseJson(text, `${where}: header`, REFETCH);
   if (!isRecord(header)) throw new UserError(`${where}: the header is not a JSON object`, REWRITE);
   const duplicate = findDuplicateKey(text);
-  if (duplicate !== undefined) throw new UserError(`${where}: the header has the key ${quote(duplicate, 120)} twice`, REWRITE);
+  if (duplicate !== undefined)
+    throw new UserError(`${where}: the header has the key ${quote(duplicate, 120)} twice`, REWRITE);
 
   const metadata = new Map<string, string>();
   const found: { name: string; dtype: string; shape: number[]; begin: number; end: number }[] = [];
@@ -97,9 +126,11 @@ export function parseSafetensorsHeader(
       found.push({ name, ...parseEntry(name, value, where) });
       continue;
     }
-    if (!isRecord(value)) throw new UserError(`${where}: __metadata__ must be an object of strings, got ${quote(value)}`, REWRITE);
+    if (!isRecord(value))
+      throw new UserError(`${where}: __metadata__ must be an object of strings, got ${quote(value)}`, REWRITE);
     for (const [key, entry] of Object.entries(value)) {
-      if (typeof entry !== 'string') throw new UserError(`${where}: __metadata__ ${quote(key)} must be a string, got ${quote(entry)}`, REWRITE);
+      if (typeof entry !== 'string')
+        throw new UserError(`${where}: __metadata__ ${quote(key)} must be a string, got ${quote(entry)}`, REWRITE);
       metadata.set(key, entry);
     }
   }
@@ -109,8 +140,12 @@ export function parseSafetensorsHeader(
   let last = '';
   for (const { name, begin, end } of found) {
     if (begin !== covered) {
-      const what = begin < covered ? `overlaps ${last === '' ? 'the header' : quote(last, 120)}` : 'leaves a hole before it';
-      throw new UserError(`${where}: tensor ${quote(name, 120)} starts at byte ${begin} of the data but the one before ends at ${covered}: it ${what}`, REWRITE);
+      const what =
+        begin < covered ? `overlaps ${last === '' ? 'the header' : quote(last, 120)}` : 'leaves a hole before it';
+      throw new UserError(
+        `${where}: tensor ${quote(name, 120)} starts at byte ${begin} of the data but the one before ends at ${covered}: it ${what}`,
+        REWRITE,
+      );
     }
     covered = end;
     last = name;
@@ -122,29 +157,48 @@ export function parseSafetensorsHeader(
       REFETCH,
     );
   }
-  if (covered < dataBytes) throw new UserError(`${where}: ${dataBytes - covered} bytes after the last tensor belong to nothing`, REWRITE);
+  if (covered < dataBytes)
+    throw new UserError(`${where}: ${dataBytes - covered} bytes after the last tensor belong to nothing`, REWRITE);
   return {
-    entries: found.map(({ name, dtype, shape, begin, end }) => ({ name, dtype, shape, offset: base + begin, byteLength: end - begin })),
+    entries: found.map(({ name, dtype, shape, begin, end }) => ({
+      name,
+      dtype,
+      shape,
+      offset: base + begin,
+      byteLength: end - begin,
+    })),
     metadata,
   };
 }
 
 /** Reads and checks the header of a safetensors file; the tensors themselves are not touched. Throws UserError. */
 export function readSafetensorsHeader(file: string): SafetensorsHeader {
-  return withFile(file, (fd, sizeBytes) => {
-    const prefix = readRange(fd, 0, LENGTH_BYTES);
-    if (prefix.length < LENGTH_BYTES) throw new UserError(`${file}: ${sizeBytes} bytes: too short for a safetensors file`, REFETCH);
-    const length = prefix.readBigUInt64LE();
-    if (length > BigInt(MAX_HEADER_BYTES)) {
-      throw new UserError(`${file}: the header claims ${length} bytes, more than the format's ${MAX_HEADER_BYTES}: not a safetensors file, or a damaged one`, REFETCH);
-    }
-    const headerBytes = Number(length);
-    if (headerBytes > sizeBytes - LENGTH_BYTES) {
-      throw new UserError(`${file}: truncated: the header claims ${headerBytes} bytes, the file has ${sizeBytes - LENGTH_BYTES} after the first ${LENGTH_BYTES}`, REFETCH);
-    }
-    const json = readRange(fd, LENGTH_BYTES, headerBytes);
-    if (json.length < headerBytes) throw new UserError(`${file}: changed while it was read`, 'wait until it is written, then run again');
-    const { entries, metadata } = parseSafetensorsHeader(json, sizeBytes - LENGTH_BYTES - headerBytes, file);
-    return { file, sizeBytes, entries, metadata, headerHash: createHash('sha256').update(json).digest('hex') };
-  }, REFETCH);
+  return withFile(
+    file,
+    (fd, sizeBytes) => {
+      const prefix = readRange(fd, 0, LENGTH_BYTES);
+      if (prefix.length < LENGTH_BYTES)
+        throw new UserError(`${file}: ${sizeBytes} bytes: too short for a safetensors file`, REFETCH);
+      const length = prefix.readBigUInt64LE();
+      if (length > BigInt(MAX_HEADER_BYTES)) {
+        throw new UserError(
+          `${file}: the header claims ${length} bytes, more than the format's ${MAX_HEADER_BYTES}: not a safetensors file, or a damaged one`,
+          REFETCH,
+        );
+      }
+      const headerBytes = Number(length);
+      if (headerBytes > sizeBytes - LENGTH_BYTES) {
+        throw new UserError(
+          `${file}: truncated: the header claims ${headerBytes} bytes, the file has ${sizeBytes - LENGTH_BYTES} after the first ${LENGTH_BYTES}`,
+          REFETCH,
+        );
+      }
+      const json = readRange(fd, LENGTH_BYTES, headerBytes);
+      if (json.length < headerBytes)
+        throw new UserError(`${file}: changed while it was read`, 'wait until it is written, then run again');
+      const { entries, metadata } = parseSafetensorsHeader(json, sizeBytes - LENGTH_BYTES - headerBytes, file);
+      return { file, sizeBytes, entries, metadata, headerHash: createHash('sha256').update(json).digest('hex') };
+    },
+    REFETCH,
+  );
 }

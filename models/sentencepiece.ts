@@ -35,7 +35,8 @@ export interface SentencePieceModel {
   readonly eosId: number;
 }
 
-const asInt = (field: ProtoField): number => (field.wire === 'varint' ? Number(BigInt.asIntN(64, field.value)) : Number.NaN);
+const asInt = (field: ProtoField): number =>
+  field.wire === 'varint' ? Number(BigInt.asIntN(64, field.value)) : Number.NaN;
 
 function parsePiece(bytes: Uint8Array, id: number, where: string): SentencePiece {
   const place = `${where}: piece ${id}`;
@@ -44,13 +45,15 @@ function parsePiece(bytes: Uint8Array, id: number, where: string): SentencePiece
   let type = NORMAL;
   for (const field of protoFields(bytes, place)) {
     if (field.number === 1 && field.wire === 'bytes') piece = decodeUtf8(field.value, place);
-    else if (field.number === 2 && field.wire === 'fixed32') score = new Float32Array(Uint32Array.of(field.value).buffer)[0] ?? 0;
+    else if (field.number === 2 && field.wire === 'fixed32')
+      score = new Float32Array(Uint32Array.of(field.value).buffer)[0] ?? 0;
     else if (field.number === 3) type = asInt(field);
   }
   if (piece === '' || piece.length > MAX_PIECE_CHARACTERS) {
     throw new UserError(`${place}: ${piece.length} characters; expected 1 to ${MAX_PIECE_CHARACTERS}`, USE_JSON);
   }
-  if (!Number.isFinite(score)) throw new UserError(`${place} (${quote(piece)}): score ${score} is not a number`, USE_JSON);
+  if (!Number.isFinite(score))
+    throw new UserError(`${place} (${quote(piece)}): score ${score} is not a number`, USE_JSON);
   return { piece, score, type };
 }
 
@@ -81,7 +84,8 @@ export function parseSentencePiece(model: Uint8Array, where: string): SentencePi
       }
     } else if (field.number === 3) {
       for (const inner of protoFields(field.value, `${where}: normalizer_spec`)) {
-        if (inner.number === 2 && inner.wire === 'bytes' && inner.value.length > 0) refuse('it normalises characters by a table');
+        if (inner.number === 2 && inner.wire === 'bytes' && inner.value.length > 0)
+          refuse('it normalises characters by a table');
         else if (inner.number === 3) addDummyPrefix = asInt(inner) !== 0;
         else if (inner.number === 4) removeExtraWhitespaces = asInt(inner) !== 0;
         else if (inner.number === 5 && asInt(inner) === 0) refuse('it does not escape white space');
@@ -99,7 +103,11 @@ export function parseSentencePiece(model: Uint8Array, where: string): SentencePi
  * piece's id), within a piece by left id, then right id. Splits fall between UTF-16 units; a half of a surrogate pair
  * is in no vocabulary.
  */
-function findMerges(pieces: readonly SentencePiece[], ids: ReadonlyMap<string, number>, where: string): [left: string, right: string][] {
+function findMerges(
+  pieces: readonly SentencePiece[],
+  ids: ReadonlyMap<string, number>,
+  where: string,
+): [left: string, right: string][] {
   const byRank = pieces.flatMap((piece, id) => (piece.type === NORMAL ? [{ id, ...piece }] : []));
   byRank.sort((a, b) => b.score - a.score || a.id - b.id);
   const merges: [string, string][] = [];
@@ -141,9 +149,15 @@ export function convertSentencePiece(model: Uint8Array, where: string, special: 
     if (ids.has(piece)) refuse(`pieces ${ids.get(piece)} and ${id} are both ${quote(piece)}`);
     ids.set(piece, id);
   }
-  for (const [type, name] of [[USER_DEFINED, 'user-defined'], [UNUSED, 'unused']] as const) {
+  for (const [type, name] of [
+    [USER_DEFINED, 'user-defined'],
+    [UNUSED, 'unused'],
+  ] as const) {
     const id = pieces.findIndex((piece) => piece.type === type);
-    if (id !== -1) refuse(`piece ${id} (${quote(pieces[id]?.piece)}) is ${name}: such a tokenizer.model cannot be converted exactly`);
+    if (id !== -1)
+      refuse(
+        `piece ${id} (${quote(pieces[id]?.piece)}) is ${name}: such a tokenizer.model cannot be converted exactly`,
+      );
   }
   const unknown = pieces.filter((piece) => piece.type === UNKNOWN);
   if (unknown.length !== 1) refuse(`${unknown.length} unknown pieces; expected 1`);
@@ -173,9 +187,11 @@ export function convertSentencePiece(model: Uint8Array, where: string, special: 
     version: '1.0',
     truncation: null,
     padding: null,
-    added_tokens: pieces.flatMap(({ piece, type }, id) => type === UNKNOWN || type === CONTROL
-      ? [{ id, content: piece, single_word: false, lstrip: false, rstrip: false, normalized: false, special: true }]
-      : []),
+    added_tokens: pieces.flatMap(({ piece, type }, id) =>
+      type === UNKNOWN || type === CONTROL
+        ? [{ id, content: piece, single_word: false, lstrip: false, rstrip: false, normalized: false, special: true }]
+        : [],
+    ),
     normalizer: {
       type: 'Sequence',
       normalizers: [
@@ -188,7 +204,9 @@ export function convertSentencePiece(model: Uint8Array, where: string, special: 
       type: 'TemplateProcessing',
       single: sequence('A', 0),
       pair: [...sequence('A', 0), ...sequence('B', 1)],
-      special_tokens: Object.fromEntries([...before, ...after].map(({ content, id }) => [content, { id: content, ids: [id], tokens: [content] }])),
+      special_tokens: Object.fromEntries(
+        [...before, ...after].map(({ content, id }) => [content, { id: content, ids: [id], tokens: [content] }]),
+      ),
     },
     decoder: {
       type: 'Sequence',

@@ -31,7 +31,10 @@ export function cuttableTexts({ pieces, added }: WordRule): ((text: string) => b
   return (text) => !added.some((token) => text.includes(token));
 }
 
-/** The last place at or before `end` where a word begins behind a space that is alone or the first of several; 0 where there is none. */
+/**
+ * The last place at or before `end` where a word begins behind a space that is alone or the first of several; 0 where
+ * there is none.
+ */
 function cutBefore(text: string, end: number): number {
   for (let at = text.lastIndexOf(' ', end); at > 0; at = text.lastIndexOf(' ', at - 1)) {
     if (text[at - 1] !== ' ' && text[at - 1] !== SPACE && at + 1 < text.length) return at;
@@ -53,18 +56,29 @@ export interface Around {
 }
 
 /**
- * Tokens of each text, with those `around` it, by `encode`, which encodes each of a list by itself without them. Neighbours
- * that begin alike share the tokens of their head. Only texts that `mayCut` allows are cut. All results lie in one array.
+ * Tokens of each text, with those `around` it, by `encode`, which encodes each of a list by itself without them.
+ * Neighbours that begin alike share the tokens of their head. Only texts that `mayCut` allows are cut. All results lie
+ * in one array.
  */
 export async function encodeSharing(
-  texts: readonly string[], mayCut: (text: string) => boolean, { before, after }: Around, encode: (parts: string[]) => Promise<readonly (readonly number[])[]>,
+  texts: readonly string[],
+  mayCut: (text: string) => boolean,
+  { before, after }: Around,
+  encode: (parts: string[]) => Promise<readonly (readonly number[])[]>,
 ): Promise<Int32Array[]> {
   const parts: string[] = [];
   const places: { readonly head: number; readonly tail: number }[] = [];
-  let head = '', headAt = -1;
+  let head = '',
+    headAt = -1;
   for (const [i, text] of texts.entries()) {
     const isCut = mayCut(text);
-    if (!(isCut && headAt >= 0 && text.startsWith(head) && text[head.length] === ' ' && head.length + 1 < text.length)) {
+    if (!(
+      isCut &&
+      headAt >= 0 &&
+      text.startsWith(head) &&
+      text[head.length] === ' ' &&
+      head.length + 1 < text.length
+    )) {
       const next = texts[i + 1];
       const cut = isCut && next !== undefined && mayCut(next) ? cutBefore(text, commonLength(text, next) - 1) : 0;
       head = cut >= SHORTEST_HEAD ? text.slice(0, cut) : '';

@@ -59,10 +59,16 @@ export function expectedTensors(config: LlamaConfig): readonly ExpectedTensor[] 
     ['mlp.up_proj', [inter, hidden]],
     ['mlp.down_proj', [hidden, inter]],
   ];
-  const tensor = (name: string, shape: readonly number[]): ExpectedTensor => ({ name, shape, role: shape.length === 1 ? 'norm' : 'matrix' });
+  const tensor = (name: string, shape: readonly number[]): ExpectedTensor => ({
+    name,
+    shape,
+    role: shape.length === 1 ? 'norm' : 'matrix',
+  });
   return [
     tensor(EMBEDDING, [config.vocabSize, hidden]),
-    ...Array.from({ length: config.layers }, (_, i) => layer.map(([suffix, shape]) => tensor(`model.layers.${i}.${suffix}.weight`, shape))).flat(),
+    ...Array.from({ length: config.layers }, (_, i) =>
+      layer.map(([suffix, shape]) => tensor(`model.layers.${i}.${suffix}.weight`, shape)),
+    ).flat(),
     tensor('model.norm.weight', [hidden]),
     ...(config.tieWordEmbeddings ? [] : [tensor(HEAD, [config.vocabSize, hidden])]),
   ];
@@ -81,7 +87,7 @@ export const isIgnored = (name: string, config: LlamaConfig): boolean =>
 /** `0–31`, or `0–3,7,9–12` */
 function ranges(sorted: readonly number[]): string {
   const parts: string[] = [];
-  for (let i = 0; i < sorted.length; ) {
+  for (let i = 0; i < sorted.length;) {
     let j = i;
     while (sorted[j + 1] === (sorted[j] ?? 0) + 1) j++;
     parts.push(i === j ? `${sorted[i]}` : `${sorted[i]}–${sorted[j]}`);
@@ -128,10 +134,13 @@ function groupByPattern(problems: readonly Problem[]): string[] {
   }
   for (const { layers, text, suffixes } of byLayers.values()) {
     const where = `model.layers.{${layers}}`;
-    if (suffixes.length > SUFFIXES_SHOWN) lines.push(`${where}.{${suffixes.slice(0, SUFFIXES_SHOWN).join(', ')}, … ${suffixes.length} in all}: ${text}`);
+    if (suffixes.length > SUFFIXES_SHOWN)
+      lines.push(`${where}.{${suffixes.slice(0, SUFFIXES_SHOWN).join(', ')}, … ${suffixes.length} in all}: ${text}`);
     else lines.push(...suffixes.map((suffix) => `${where}.${suffix}: ${text}`));
   }
-  return lines.length > PATTERN_LINES ? [...lines.slice(0, PATTERN_LINES), `… and ${lines.length - PATTERN_LINES} more`] : lines;
+  return lines.length > PATTERN_LINES
+    ? [...lines.slice(0, PATTERN_LINES), `… and ${lines.length - PATTERN_LINES} more`]
+    : lines;
 }
 
 /**
@@ -153,13 +162,20 @@ export function checkTensors(
     const hint = name === HEAD ? ' (a model whose head is tied says "tie_word_embeddings": true in config.json)' : '';
     if (entry === undefined) problems.push({ tensor: name, text: `missing${hint}` });
     else if (entry.shape.length !== shape.length || entry.shape.some((extent, i) => extent !== shape[i])) {
-      problems.push({ tensor: name, text: `shape [${entry.shape.slice(0, 8).join(', ')}], config.json makes it [${shape.join(', ')}]` });
+      problems.push({
+        tensor: name,
+        text: `shape [${entry.shape.slice(0, 8).join(', ')}], config.json makes it [${shape.join(', ')}]`,
+      });
     } else if (weightDType(entry.dtype) === undefined) {
-      problems.push({ tensor: name, text: `element type ${entry.dtype} is not supported; supported: ${Object.keys(WEIGHT_DTYPES).join(', ')}` });
+      problems.push({
+        tensor: name,
+        text: `element type ${entry.dtype} is not supported; supported: ${Object.keys(WEIGHT_DTYPES).join(', ')}`,
+      });
     }
   }
   for (const name of found.keys()) {
-    if (!known.has(name) && !isIgnored(name, config)) problems.push({ tensor: show(name), text: 'not a tensor of this model' });
+    if (!known.has(name) && !isIgnored(name, config))
+      problems.push({ tensor: show(name), text: 'not a tensor of this model' });
   }
   return groupByPattern(problems);
 }

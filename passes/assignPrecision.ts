@@ -25,7 +25,9 @@ export function assignPrecision(graph: Graph, dtype: ContractionDtype, attention
     };
     if (node.op === 'attention') {
       if (attention === 'f32' || node.operands.slice(0, 3).every((v) => v.type.dtype === attention)) return undefined;
-      const narrow = node.operands.map((v, i) => (i < 3 && v.type.dtype !== attention ? narrowed(v, attention) : rewriter.map(v)));
+      const narrow = node.operands.map((v, i) =>
+        i < 3 && v.type.dtype !== attention ? narrowed(v, attention) : rewriter.map(v),
+      );
       return rewriter.add('attention', narrow, node.attributes, node.result.name);
     }
     const isContraction = node.op === 'linear' || node.op === 'logprob' || node.op === 'is_argmax';
@@ -34,6 +36,11 @@ export function assignPrecision(graph: Graph, dtype: ContractionDtype, attention
     const lookup = defs.get(x);
     const isTableRow = lookup?.op === 'gather_rows' && loaded.has(lookup.operands[0]!);
     if (x.type.dtype === dtype && !isTableRow) return undefined;
-    return rewriter.add(node.op, [narrowed(x, dtype), ...node.operands.slice(1).map(rewriter.map)], node.attributes, node.result.name);
+    return rewriter.add(
+      node.op,
+      [narrowed(x, dtype), ...node.operands.slice(1).map(rewriter.map)],
+      node.attributes,
+      node.result.name,
+    );
   });
 }

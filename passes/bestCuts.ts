@@ -25,10 +25,15 @@ const isBetter = (a: Pick<State, 'most' | 'squares'>, b: State | undefined): boo
 
 /**
  * Dynamic programming over (parts, end): `rangesFrom(first)[i]` are the things from `first` to `first` + i. Costs and
- * bytes are not negative. Each of `parts` has at least one thing and at most `mostBytes`; undefined where that cannot be.
- * Time parts × points².
+ * bytes are not negative. Each of `parts` has at least one thing and at most `mostBytes`; undefined where that cannot
+ * be. Time parts × points².
  */
-export function bestCuts(points: number, parts: number, rangesFrom: (first: number) => readonly CutRange[], mostBytes: number): readonly CutPart[] | undefined {
+export function bestCuts(
+  points: number,
+  parts: number,
+  rangesFrom: (first: number) => readonly CutRange[],
+  mostBytes: number,
+): readonly CutPart[] | undefined {
   const ranges = Array.from({ length: points }, (_, first) => rangesFrom(first));
   let row: (State | undefined)[] = [];
   for (let count = 1; count <= parts; count++) {

@@ -31,25 +31,39 @@ export function canonicaliseMask(graph: Graph): Graph {
     const form = proveColumnForm(m, node.operands[3]!);
     if (form === undefined) return undefined;
     const [q, k, v, , ...rest] = node.operands.map(rewriter.map);
-    return rewriter.add('attention', [q!, k!, v!, subtreeEnd(form, rewriter), ...rest], { ...node.attributes, mask: 'column' }, node.result.name);
+    return rewriter.add(
+      'attention',
+      [q!, k!, v!, subtreeEnd(form, rewriter), ...rest],
+      { ...node.attributes, mask: 'column' },
+      node.result.name,
+    );
   });
 }
 
 function subtreeEnd(form: ColumnForm, rewriter: Rewriter): Value {
   switch (form.from) {
-    case 'value': return rewriter.map(form.end);
-    case 'metaPair': return rewriter.param('subtreeEnd', 'i32', ['T']);
+    case 'value':
+      return rewriter.map(form.end);
+    case 'metaPair':
+      return rewriter.param('subtreeEnd', 'i32', ['T']);
     case 'causal': {
-      const far = rewriter.add('cast', [rewriter.add('const', [], { value: 2 ** 30 }, 'far')], { dtype: 'i32' }, 'far_i32');
+      const far = rewriter.add(
+        'cast',
+        [rewriter.add('const', [], { value: 2 ** 30 }, 'far')],
+        { dtype: 'i32' },
+        'far_i32',
+      );
       return rewriter.add('add', [rewriter.add('iota', [], { size: ['T'] }, 'index'), far], {}, 'never_ends');
     }
-    default: return form satisfies never;
+    default:
+      return form satisfies never;
   }
 }
 
 function proveColumnForm(m: Matcher, bias: Value): ColumnForm | undefined {
   const choice = m.node(bias, 'select');
-  if (choice === undefined || m.literal(choice.operands[1]) !== 0 || m.literal(choice.operands[2]) !== -Infinity) return undefined;
+  if (choice === undefined || m.literal(choice.operands[1]) !== 0 || m.literal(choice.operands[2]) !== -Infinity)
+    return undefined;
   const facts = new MaskFacts(m);
   const conjuncts = facts.conjuncts(choice.operands[0]!);
   const rest = conjuncts.filter((c) => !facts.isKeyNotAfterQuery(c));
@@ -59,7 +73,8 @@ function proveColumnForm(m: Matcher, bias: Value): ColumnForm | undefined {
     const end = facts.endOfKey(rest[0]!);
     return end === undefined ? undefined : { from: 'value', end };
   }
-  const isMetaPair = rest.length === 2 && rest.some((c) => facts.isSame(c, 'pair')) && rest.some((c) => facts.isOpenBranch(c));
+  const isMetaPair =
+    rest.length === 2 && rest.some((c) => facts.isSame(c, 'pair')) && rest.some((c) => facts.isOpenBranch(c));
   return isMetaPair ? { from: 'metaPair' } : undefined;
 }
 
@@ -79,24 +94,30 @@ class MaskFacts {
   /** k <= q */
   isKeyNotAfterQuery(v: Value): boolean {
     const node = this.m.node(v, 'le');
-    return node !== undefined && this.isIndex(this.ofKey(node.operands[0]!)) && this.isIndex(this.ofQuery(node.operands[1]!));
+    return (
+      node !== undefined && this.isIndex(this.ofKey(node.operands[0]!)) && this.isIndex(this.ofQuery(node.operands[1]!))
+    );
   }
 
   /** e of q < e[k] */
   endOfKey(v: Value): Value | undefined {
     const node = this.m.node(v, 'lt');
-    const end = node !== undefined && this.isIndex(this.ofQuery(node.operands[0]!)) ? this.ofKey(node.operands[1]!) : undefined;
+    const end =
+      node !== undefined && this.isIndex(this.ofQuery(node.operands[0]!)) ? this.ofKey(node.operands[1]!) : undefined;
     return end?.type.shape.length === 1 ? end : undefined;
   }
 
   /** name[k] == name[q] for the parameter `name` */
   isSame(v: Value, name: string): boolean {
-    return this.m.pairs(v, 'eq').some(([a, b]) => this.isParam(this.ofKey(a), name) && this.isParam(this.ofQuery(b), name));
+    return this.m
+      .pairs(v, 'eq')
+      .some(([a, b]) => this.isParam(this.ofKey(a), name) && this.isParam(this.ofQuery(b), name));
   }
 
   /** branch[k] == 0 or branch[k] == branch[q] */
   isOpenBranch(v: Value): boolean {
-    const isQuestion = (c: Value): boolean => this.m.pairs(c, 'eq').some(([a, b]) => this.isParam(this.ofKey(a), 'branch') && this.m.literal(b) === 0);
+    const isQuestion = (c: Value): boolean =>
+      this.m.pairs(c, 'eq').some(([a, b]) => this.isParam(this.ofKey(a), 'branch') && this.m.literal(b) === 0);
     return this.m.pairs(v, 'or').some(([a, b]) => isQuestion(a) && this.isSame(b, 'branch'));
   }
 
@@ -109,10 +130,14 @@ class MaskFacts {
   }
 
   private ofKey(v: Value): Value | undefined {
-    return v.type.shape.length === 2 && v.type.shape[0] === 1 && v.type.shape[1] === 'T' ? this.m.through(v, 'reshape') : undefined;
+    return v.type.shape.length === 2 && v.type.shape[0] === 1 && v.type.shape[1] === 'T'
+      ? this.m.through(v, 'reshape')
+      : undefined;
   }
 
   private ofQuery(v: Value): Value | undefined {
-    return v.type.shape.length === 2 && v.type.shape[0] === 'T' && v.type.shape[1] === 1 ? this.m.through(v, 'reshape') : undefined;
+    return v.type.shape.length === 2 && v.type.shape[0] === 'T' && v.type.shape[1] === 1
+      ? this.m.through(v, 'reshape')
+      : undefined;
   }
 }

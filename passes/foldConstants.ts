@@ -12,8 +12,18 @@ export function foldConstants(graph: Graph): Graph {
     const operands = node.operands.map(rewriter.map);
     const literals = operands.map((v) => literalOf(rewriter, v));
     const scalar = OPS[node.op].scalar;
-    if (scalar !== undefined && node.op !== 'const' && node.op !== 'cast' && node.result.type.shape.length === 0 && node.result.type.dtype === 'f32' && literals.every((l) => l !== undefined)) {
-      const expression = scalar(operands.map((_, index) => ({ op: 'arg', index })), node.attributes);
+    if (
+      scalar !== undefined &&
+      node.op !== 'const' &&
+      node.op !== 'cast' &&
+      node.result.type.shape.length === 0 &&
+      node.result.type.dtype === 'f32' &&
+      literals.every((l) => l !== undefined)
+    ) {
+      const expression = scalar(
+        operands.map((_, index) => ({ op: 'arg', index })),
+        node.attributes,
+      );
       const value = evaluateOperands(expression, literals);
       return Number.isNaN(value) ? undefined : rewriter.add('const', [], { value }, node.result.name);
     }
@@ -31,7 +41,12 @@ export function foldConstants(graph: Graph): Graph {
     }
     if (node.op === 'transpose' && inner?.op === 'transpose') {
       const [outer, before] = [node.attributes['order'], inner.attributes['order']];
-      if (Array.isArray(outer) && Array.isArray(before) && outer.every((axis: unknown, i) => before[Number(axis)] === i)) return inner.operands[0];
+      if (
+        Array.isArray(outer) &&
+        Array.isArray(before) &&
+        outer.every((axis: unknown, i) => before[Number(axis)] === i)
+      )
+        return inner.operands[0];
     }
     if (second !== undefined && sameType(first.type, node.result.type)) {
       if (node.op === 'mul' && literals[1] === 1) return first;

@@ -13,7 +13,10 @@ export function foldNormWeights(graph: Graph): Graph {
   return rewrite(graph, (node, rewriter) => {
     if (node.op !== 'linear' || !loaded.has(node.operands[1]!)) return undefined;
     const normed = node.operands[0]!;
-    const isOnlyMultiplied = (readers.get(normed) ?? []).every((reader) => reader.op === 'linear') && !graph.results.includes(normed) && normed.type.dtype === 'f32';
+    const isOnlyMultiplied =
+      (readers.get(normed) ?? []).every((reader) => reader.op === 'linear') &&
+      !graph.results.includes(normed) &&
+      normed.type.dtype === 'f32';
     const parts = isOnlyMultiplied ? matchNorm(m, normed, loaded) : undefined;
     return parts === undefined ? undefined : fold(node, parts, rewriter);
   });
@@ -38,8 +41,16 @@ function matchNorm(m: Matcher, normed: Value, loaded: ReadonlySet<Value>): NormP
 }
 
 function fold(node: Node, parts: NormParts, rewriter: Rewriter): Value {
-  const [x, scale, weight, matrix] = [parts.x, parts.scale, parts.weight, node.operands[1]!].map(rewriter.map) as [Value, Value, Value, Value];
-  const matrixF32 = matrix.type.dtype === 'f32' ? matrix : rewriter.add('cast', [matrix], { dtype: 'f32' }, `${node.result.name}_matrix`);
+  const [x, scale, weight, matrix] = [parts.x, parts.scale, parts.weight, node.operands[1]!].map(rewriter.map) as [
+    Value,
+    Value,
+    Value,
+    Value,
+  ];
+  const matrixF32 =
+    matrix.type.dtype === 'f32'
+      ? matrix
+      : rewriter.add('cast', [matrix], { dtype: 'f32' }, `${node.result.name}_matrix`);
   const folded = rewriter.add('mul', [matrixF32, weight], {}, `${node.result.name}_folded`);
   const product = rewriter.add('linear', [x, folded], {}, `${node.result.name}_unscaled`);
   return rewriter.add('mul', [product, scale], {}, node.result.name);

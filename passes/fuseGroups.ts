@@ -28,9 +28,7 @@ export interface Group {
  * - `memory`: a parameter or weight
  */
 export type Home =
-  | { readonly kind: 'group'; readonly group: Group }
-  | { readonly kind: 'inline' }
-  | { readonly kind: 'memory' };
+  { readonly kind: 'group'; readonly group: Group } | { readonly kind: 'inline' } | { readonly kind: 'memory' };
 
 export interface FusedGraph {
   readonly graph: Graph;
@@ -77,12 +75,18 @@ class Fuser {
 
   place(node: Node): void {
     switch (OPS[node.op].fuse) {
-      case 'contraction': return this.placeContraction(node);
-      case 'opaque': return this.placeOpaque(node);
-      case 'reduction': return this.placeReduction(node);
-      case 'movement': return this.placeMovement(node);
-      case 'elementwise': return this.placeElementwise(node);
-      default: throw new CompileError(`unknown fuse kind of ${node.op}`);
+      case 'contraction':
+        return this.placeContraction(node);
+      case 'opaque':
+        return this.placeOpaque(node);
+      case 'reduction':
+        return this.placeReduction(node);
+      case 'movement':
+        return this.placeMovement(node);
+      case 'elementwise':
+        return this.placeElementwise(node);
+      default:
+        throw new CompileError(`unknown fuse kind of ${node.op}`);
     }
   }
 
@@ -97,8 +101,14 @@ class Fuser {
 
   /** Makes sure that the caller can read `v`. */
   output(v: Value): void {
-    if (this.isGathered(v)) throw new CompileError(`%${v.name} is returned, but is a gather that no kernel writes: return a value computed from it`);
-    if (this.home(this.viewed(v)).kind === 'memory') throw new CompileError(`%${v.name} is returned, but no kernel computes it: it is a parameter, or made of weights alone`);
+    if (this.isGathered(v))
+      throw new CompileError(
+        `%${v.name} is returned, but is a gather that no kernel writes: return a value computed from it`,
+      );
+    if (this.home(this.viewed(v)).kind === 'memory')
+      throw new CompileError(
+        `%${v.name} is returned, but no kernel computes it: it is a parameter, or made of weights alone`,
+      );
     this.store(v);
   }
 
@@ -108,7 +118,9 @@ class Fuser {
     this.copied.add(v);
     const node = this.defs.get(v);
     if (node === undefined || OPS[node.op].fuse !== 'elementwise' || columnsOf(v) !== 1) {
-      throw new CompileError(`%${v.name}${node === undefined ? '' : ` = ${node.op}(…)`} is needed in memory, but readers compute it for themselves; no kernel writes it yet`);
+      throw new CompileError(
+        `%${v.name}${node === undefined ? '' : ` = ${node.op}(…)`} is needed in memory, but readers compute it for themselves; no kernel writes it yet`,
+      );
     }
     const group = this.open('loop', this.rows(v), 1);
     group.members.push(node);
@@ -116,14 +128,26 @@ class Fuser {
   }
 
   private placeContraction(node: Node): void {
-    if (node.op !== 'linear') throw new CompileError(`no kernel for '${node.op}' (%${node.result.name}) outside attention: recogniseAttention did not match it`);
+    if (node.op !== 'linear')
+      throw new CompileError(
+        `no kernel for '${node.op}' (%${node.result.name}) outside attention: recogniseAttention did not match it`,
+      );
     const left = this.materialised(node.operands[0]!);
     const { type } = node.operands[0]!;
     const [rows, k] = type.shape;
-    if (type.shape.length !== 2 || k !== columnsOf(left) || rows !== left.type.shape[0] || (type.dtype !== 'f32' && type.dtype !== 'bf16' && type.dtype !== 'f16')) {
-      throw new CompileError(`%${node.result.name}: no kernel for linear of ${printType(type)}; its left operand must be f32, bf16 or f16[rows, K]`);
+    if (
+      type.shape.length !== 2 ||
+      k !== columnsOf(left) ||
+      rows !== left.type.shape[0] ||
+      (type.dtype !== 'f32' && type.dtype !== 'bf16' && type.dtype !== 'f16')
+    ) {
+      throw new CompileError(
+        `%${node.result.name}: no kernel for linear of ${printType(type)}; its left operand must be f32, bf16 or f16[rows, K]`,
+      );
     }
-    const sibling = this.groups.find((g) => g.kind === 'gemm' && this.viewed(g.anchors[0]!.operands[0]!) === left && g.rows === this.rows(node.result));
+    const sibling = this.groups.find(
+      (g) => g.kind === 'gemm' && this.viewed(g.anchors[0]!.operands[0]!) === left && g.rows === this.rows(node.result),
+    );
     const group = sibling ?? this.open('gemm', this.rows(node.result), undefined);
     group.anchors.push(node);
     this.homes.set(node.result, { kind: 'group', group });
@@ -134,7 +158,9 @@ class Fuser {
     const shared = isScore
       ? this.groups.find((g) => g.kind === 'logprob' && g.anchors[0]!.operands.every((v, i) => v === node.operands[i]))
       : undefined;
-    node.operands.forEach((v, i) => { if (!(isScore && i === 2 && this.groupOf(v) === undefined)) this.materialised(v); });
+    node.operands.forEach((v, i) => {
+      if (!(isScore && i === 2 && this.groupOf(v) === undefined)) this.materialised(v);
+    });
     const group = shared ?? this.open(isScore ? 'logprob' : 'attention', this.rows(node.result), undefined);
     group.anchors.push(node);
     this.homes.set(node.result, { kind: 'group', group });
@@ -142,17 +168,26 @@ class Fuser {
 
   private placeReduction(node: Node): void {
     if (node.op !== 'sum' && node.op !== 'mean') {
-      throw new CompileError(`no kernel for '${node.op}' (%${node.result.name}): only sums and means of rows fuse; see docs/addAnOp.md`);
+      throw new CompileError(
+        `no kernel for '${node.op}' (%${node.result.name}): only sums and means of rows fuse; see docs/addAnOp.md`,
+      );
     }
     const read = node.operands[0]!;
     const operand = this.viewed(read);
-    if (read.type.shape.length !== 2 || typeof read.type.shape[1] !== 'number' || read.type.shape[1] !== columnsOf(operand)) {
-      throw new CompileError(`%${node.result.name}: no kernel for '${node.op}' over the last axis of [${read.type.shape.join(', ')}]; whole rows of a value [rows, K] can be summed`);
+    if (
+      read.type.shape.length !== 2 ||
+      typeof read.type.shape[1] !== 'number' ||
+      read.type.shape[1] !== columnsOf(operand)
+    ) {
+      throw new CompileError(
+        `%${node.result.name}: no kernel for '${node.op}' over the last axis of [${read.type.shape.join(', ')}]; whole rows of a value [rows, K] can be summed`,
+      );
     }
     const home = this.home(operand);
-    const group = !this.isGathered(read) && home.kind === 'group' && (home.group.kind === 'gemm' || home.group.kind === 'loop')
-      ? home.group
-      : this.open('loop', this.rows(read), columnsOf(read));
+    const group =
+      !this.isGathered(read) && home.kind === 'group' && (home.group.kind === 'gemm' || home.group.kind === 'loop')
+        ? home.group
+        : this.open('loop', this.rows(read), columnsOf(read));
     if (home.kind === 'group' && home.group !== group) home.group.stored.add(operand);
     group.members.push(node);
     this.homes.set(node.result, { kind: 'inline' });
@@ -174,7 +209,9 @@ class Fuser {
       return;
     }
     if (node.op === 'rotate_half') return this.placeElementwise(node);
-    throw new CompileError(`no kernel for '${node.op}' (%${node.result.name}) outside the patterns that passes recognise`);
+    throw new CompileError(
+      `no kernel for '${node.op}' (%${node.result.name}) outside the patterns that passes recognise`,
+    );
   }
 
   private placeElementwise(node: Node): void {
@@ -185,12 +222,23 @@ class Fuser {
       this.homes.set(node.result, { kind: 'inline' });
       return;
     }
-    if (columns === undefined) throw new CompileError(`%${node.result.name}: no kernel computes ${printType(node.result.type)}; the first extent must be T or R, the others fixed or one T`);
+    if (columns === undefined)
+      throw new CompileError(
+        `%${node.result.name}: no kernel computes ${printType(node.result.type)}; the first extent must be T or R, the others fixed or one T`,
+      );
     const rows = this.rows(node.result);
     const inside = operands.map((v) => this.home(v)).flatMap((h) => (h.kind === 'group' ? [h.group] : []));
-    const latest = inside.reduce<Group | undefined>((a, b) => (a === undefined || this.groups.indexOf(b) > this.groups.indexOf(a) ? b : a), undefined);
-    const candidates = latest === undefined ? this.groups.filter((g) => g.kind === 'loop' && g.columns === columns && g.rows === rows) : [latest];
-    const group = candidates.find((g) => this.isRounding(g, node) || this.mayJoin(g, rows, columns, node.operands)) ?? this.open('loop', rows, columns);
+    const latest = inside.reduce<Group | undefined>(
+      (a, b) => (a === undefined || this.groups.indexOf(b) > this.groups.indexOf(a) ? b : a),
+      undefined,
+    );
+    const candidates =
+      latest === undefined
+        ? this.groups.filter((g) => g.kind === 'loop' && g.columns === columns && g.rows === rows)
+        : [latest];
+    const group =
+      candidates.find((g) => this.isRounding(g, node) || this.mayJoin(g, rows, columns, node.operands)) ??
+      this.open('loop', rows, columns);
     for (const v of node.operands) {
       const [base, home] = [this.viewed(v), this.home(this.viewed(v))];
       if (home.kind === 'group' && (home.group !== group || this.isGathered(v))) home.group.stored.add(base);
@@ -203,17 +251,34 @@ class Fuser {
   private mayJoin(group: Group, rows: Symbol, columns: number | 'T' | undefined, operands: readonly Value[]): boolean {
     if (group.rows !== rows || group.kind === 'attention' || group.kind === 'logprob') return false;
     if (group.kind === 'loop' && group.columns !== columns) return false;
-    if (group.kind === 'gemm' && operands.some((v) => this.groupOf(v) === group && columnsOf(v) !== columns)) return false;
+    if (group.kind === 'gemm' && operands.some((v) => this.groupOf(v) === group && columnsOf(v) !== columns))
+      return false;
     const at = this.groups.indexOf(group);
-    return operands.every((v) => this.readyAt(v) < at || (this.home(this.viewed(v)).kind === 'group' && this.groupOf(v) === group && !this.isGathered(v)));
+    return operands.every(
+      (v) =>
+        this.readyAt(v) < at ||
+        (this.home(this.viewed(v)).kind === 'group' && this.groupOf(v) === group && !this.isGathered(v)),
+    );
   }
 
-  /** Whether `node` only rounds the result of attention `group`, and nothing else reads it: the kernel stores it rounded. */
+  /**
+   * Whether `node` only rounds the result of attention `group`, and nothing else reads it: the kernel stores it
+   * rounded.
+   */
   private isRounding(group: Group, node: Node): boolean {
-    if (group.kind !== 'attention' || node.op !== 'cast' || (node.result.type.dtype !== 'bf16' && node.result.type.dtype !== 'f16')) return false;
+    if (
+      group.kind !== 'attention' ||
+      node.op !== 'cast' ||
+      (node.result.type.dtype !== 'bf16' && node.result.type.dtype !== 'f16')
+    )
+      return false;
     const isOnlyReader = (v: Value): boolean => {
       const readers = this.readers.get(v) ?? [];
-      return readers.length === 1 && !this.results.has(v) && (readers[0] === node || (readers[0]!.op === 'reshape' && isOnlyReader(readers[0]!.result)));
+      return (
+        readers.length === 1 &&
+        !this.results.has(v) &&
+        (readers[0] === node || (readers[0]!.op === 'reshape' && isOnlyReader(readers[0]!.result)))
+      );
     };
     return isOnlyReader(group.anchors[0]!.result);
   }
@@ -231,7 +296,9 @@ class Fuser {
 
   private isGathered(v: Value): boolean {
     const node = this.defs.get(v);
-    return node !== undefined && (node.op === 'gather_rows' || (node.op === 'reshape' && this.isGathered(node.operands[0]!)));
+    return (
+      node !== undefined && (node.op === 'gather_rows' || (node.op === 'reshape' && this.isGathered(node.operands[0]!)))
+    );
   }
 
   private groupOf(v: Value): Group | undefined {
@@ -241,7 +308,8 @@ class Fuser {
 
   /** `v` behind reshapes and gathers, stored in memory. */
   private materialised(v: Value): Value {
-    if (this.isGathered(v)) throw new CompileError(`%${v.name} is a gather that a contraction reads: pruneDeadRows should have moved it`);
+    if (this.isGathered(v))
+      throw new CompileError(`%${v.name} is a gather that a contraction reads: pruneDeadRows should have moved it`);
     this.store(v);
     return this.viewed(v);
   }
@@ -261,7 +329,8 @@ class Fuser {
 
   private rows(v: Value): Symbol {
     const first = v.type.shape[0];
-    if (first === undefined || !isSymbol(first)) throw new CompileError(`%${v.name} has no symbolic rows: [${v.type.shape.join(', ')}]`);
+    if (first === undefined || !isSymbol(first))
+      throw new CompileError(`%${v.name} has no symbolic rows: [${v.type.shape.join(', ')}]`);
     return first;
   }
 

@@ -10,12 +10,15 @@ export function fuseLogProb(graph: Graph): Graph {
   return rewrite(graph, (node, rewriter) => {
     if (node.op === 'gather_last') {
       const logits = matchLogSoftmax(m, node.operands[0]!);
-      return logits === undefined ? undefined : score(m, rewriter, 'logprob', logits, node.operands[1]!, node.result.name);
+      return logits === undefined
+        ? undefined
+        : score(m, rewriter, 'logprob', logits, node.operands[1]!, node.result.name);
     }
     if (node.op === 'cast' && node.attributes['dtype'] === 'i32') {
       for (const [best, target] of m.pairs(node.operands[0], 'eq')) {
         const logits = m.through(m.through(best, 'reshape'), 'argmax');
-        if (logits !== undefined && best.type.shape.length === 1 && target.type.shape.length === 1) return score(m, rewriter, 'is_argmax', logits, target, node.result.name);
+        if (logits !== undefined && best.type.shape.length === 1 && target.type.shape.length === 1)
+          return score(m, rewriter, 'is_argmax', logits, target, node.result.name);
       }
     }
     return undefined;
@@ -29,15 +32,30 @@ function matchLogSoftmax(m: Matcher, v: Value): Value | undefined {
   const total = m.through(m.through(outer?.operands[1], 'log'), 'sum');
   if (shifted === undefined || m.through(total, 'exp') !== shifted) return undefined;
   const inner = m.node(shifted, 'sub');
-  return inner !== undefined && m.through(inner.operands[1], 'reduce_max') === inner.operands[0] ? inner.operands[0] : undefined;
+  return inner !== undefined && m.through(inner.operands[1], 'reduce_max') === inner.operands[0]
+    ? inner.operands[0]
+    : undefined;
 }
 
 /** The fused node for logits = linear(x, w)·scale[rows, 1]. */
-function score(m: Matcher, rewriter: Rewriter, op: 'logprob' | 'is_argmax', logits: Value, target: Value, name: string): Value | undefined {
+function score(
+  m: Matcher,
+  rewriter: Rewriter,
+  op: 'logprob' | 'is_argmax',
+  logits: Value,
+  target: Value,
+  name: string,
+): Value | undefined {
   for (const [product, scale] of m.pairs(logits, 'mul')) {
     const head = m.node(product, 'linear');
     const rows = head?.operands[0]!.type.shape[0];
-    if (head === undefined || scale.type.shape.length !== 2 || scale.type.shape[0] !== rows || scale.type.shape[1] !== 1) continue;
+    if (
+      head === undefined ||
+      scale.type.shape.length !== 2 ||
+      scale.type.shape[0] !== rows ||
+      scale.type.shape[1] !== 1
+    )
+      continue;
     return rewriter.add(op, [head.operands[0]!, head.operands[1]!, scale, target].map(rewriter.map), {}, name);
   }
   return undefined;

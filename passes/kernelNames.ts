@@ -6,7 +6,11 @@ export class Names {
   private readonly taken = new Set<string>();
 
   unique(hint: string): string {
-    const cleaned = hint.replace(/([a-z0-9])([A-Z])/g, '$1_$2').toLowerCase().replace(/[^a-z0-9]+/g, '_').replace(/^_+|_+$/g, '');
+    const cleaned = hint
+      .replace(/([a-z0-9])([A-Z])/g, '$1_$2')
+      .toLowerCase()
+      .replace(/[^a-z0-9]+/g, '_')
+      .replace(/^_+|_+$/g, '');
     const base = /^[a-z]/.test(cleaned) ? cleaned : `v_${cleaned}`;
     for (let i = 0; ; i++) {
       const name = i === 0 ? base : `${base}_${i}`;

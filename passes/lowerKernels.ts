@@ -1,8 +1,20 @@
 import { definitions, type Graph, type Node, type Value } from '../ir/graph.js';
 import {
-  LOGPROB_BLOCK, ROW_SUM_BLOCK,
-  type AttentionKernel, type BufferDecl, type ConstantVector, type GemmKernel, type Kernel, type KernelModule, type LogProbKernel,
-  type LogProbReduceKernel, type LoopKernel, type Output, type Pairing, type Segment, type WeightDecl,
+  LOGPROB_BLOCK,
+  ROW_SUM_BLOCK,
+  type AttentionKernel,
+  type BufferDecl,
+  type ConstantVector,
+  type GemmKernel,
+  type Kernel,
+  type KernelModule,
+  type LogProbKernel,
+  type LogProbReduceKernel,
+  type LoopKernel,
+  type Output,
+  type Pairing,
+  type Segment,
+  type WeightDecl,
 } from '../ir/kernel.js';
 import type { Scalar } from '../ir/scalar.js';
 import { operands as operandsOf } from '../ir/scalar.js';
@@ -52,32 +64,56 @@ class Lowering {
     this.fused = fused;
     this.storage = storage;
     this.defs = definitions(fused.graph);
-    this.scalars = new ScalarLowering(fused.graph, fused, (v) => this.buffer(v), (node) => this.rowSumBuffer(node));
+    this.scalars = new ScalarLowering(
+      fused.graph,
+      fused,
+      (v) => this.buffer(v),
+      (node) => this.rowSumBuffer(node),
+    );
     this.returned = new Set(fused.graph.results.map((v) => this.scalars.view(v).base));
   }
 
   run(): LoweredModule {
     for (const param of this.graph.params) this.declare(param, 'input');
     const kernels = this.fused.groups.flatMap((group) => this.lowerGroup(group));
-    return { buffers: [...this.buffers.values()], weights: [...this.weights.values()], kernels, constants: this.constants };
+    return {
+      buffers: [...this.buffers.values()],
+      weights: [...this.weights.values()],
+      kernels,
+      constants: this.constants,
+    };
   }
 
   private lowerGroup(group: Group): readonly Kernel[] {
     const path = groupPath(group);
     const base = { name: this.names.unique(path), path, ops: [...group.anchors, ...group.members].map((n) => n.op) };
     switch (group.kind) {
-      case 'gemm': return [this.lowerGemm(group, base)];
-      case 'attention': return [this.lowerAttention(group, base)];
-      case 'logprob': return this.lowerLogProb(group, base);
-      case 'loop': return [this.lowerLoop(group, base)];
-      default: return group.kind satisfies never;
+      case 'gemm':
+        return [this.lowerGemm(group, base)];
+      case 'attention':
+        return [this.lowerAttention(group, base)];
+      case 'logprob':
+        return this.lowerLogProb(group, base);
+      case 'loop':
+        return [this.lowerLoop(group, base)];
+      default:
+        return group.kind satisfies never;
     }
   }
 
   private lowerGemm(group: Group, base: KernelHead): GemmKernel {
     const left = group.anchors[0]!.operands[0]!;
-    const segments = this.splitSegments(group).map((anchors, i) => this.lowerSegment(group, anchors, this.names.unique(`${base.name}_w${i}`)));
-    return { ...base, anchor: 'gemm', rows: group.rows, k: lastExtent(left), a: this.buffer(this.scalars.view(left).base), segments };
+    const segments = this.splitSegments(group).map((anchors, i) =>
+      this.lowerSegment(group, anchors, this.names.unique(`${base.name}_w${i}`)),
+    );
+    return {
+      ...base,
+      anchor: 'gemm',
+      rows: group.rows,
+      k: lastExtent(left),
+      a: this.buffer(this.scalars.view(left).base),
+      segments,
+    };
   }
 
   /** Linear nodes whose results meet in some expression share a segment; the others have one each. */
@@ -103,20 +139,30 @@ class Lowering {
   }
 
   private lowerSegment(group: Group, anchors: readonly Node[], weight: string): Segment {
-    if (anchors.length > 2) throw new CompileError(`${groupPath(group)}: ${anchors.length} contractions meet in one expression; at most two can share a kernel`);
+    if (anchors.length > 2)
+      throw new CompileError(
+        `${groupPath(group)}: ${anchors.length} contractions meet in one expression; at most two can share a kernel`,
+      );
     const accumulators = new Map(anchors.map((anchor, i) => [anchor.result, i === 0 ? 0 : 1] as const));
-    const belongs = (v: Value): boolean => accumulators.has(v) || anchors.some((anchor) => {
-      const node = this.defs.get(v);
-      return node !== undefined && group.members.includes(node) && this.dependsOn(node, anchor, group);
-    });
+    const belongs = (v: Value): boolean =>
+      accumulators.has(v) ||
+      anchors.some((anchor) => {
+        const node = this.defs.get(v);
+        return node !== undefined && group.members.includes(node) && this.dependsOn(node, anchor, group);
+      });
     const outputs = this.outputs(group, accumulators, belongs);
     const columns = lastExtent(anchors[0]!.result);
     const pairing = this.pairing(group, anchors, outputs);
     const matches = anchors.map((anchor) => matchWeight(this.defs, anchor.operands[1]!));
-    if (new Set(matches.map((match) => match.columnScale)).size > 1) throw new CompileError(`${groupPath(group)}: paired matrices have different folded norms`);
+    if (new Set(matches.map((match) => match.columnScale)).size > 1)
+      throw new CompileError(`${groupPath(group)}: paired matrices have different folded norms`);
     const scale = matches[0]!.columnScale;
     this.weights.set(weight, {
-      name: weight, layout: this.storage.layout, dtype: this.storage.dtype, k: lastExtent(anchors[0]!.operands[0]!), pairing,
+      name: weight,
+      layout: this.storage.layout,
+      dtype: this.storage.dtype,
+      k: lastExtent(anchors[0]!.operands[0]!),
+      pairing,
       sources: matches.map((match) => ({ tensor: match.tensor, rows: match.rows })),
       ...(scale === undefined ? {} : { columnScale: scale }),
     });
@@ -124,25 +170,44 @@ class Lowering {
   }
 
   private pairing(group: Group, anchors: readonly Node[], outputs: readonly Output[]): Pairing {
-    const rotated = new Set(group.members.filter((n) => n.op === 'rotate_half' && this.dependsOn(n, anchors[0]!, group)).map((n) => lastExtent(n.result)));
-    if (anchors.length === 2 && rotated.size === 0) return { kind: 'interleave', width: pairingWidth(Infinity, this.storage.pairingWidth) };
+    const rotated = new Set(
+      group.members
+        .filter((n) => n.op === 'rotate_half' && this.dependsOn(n, anchors[0]!, group))
+        .map((n) => lastExtent(n.result)),
+    );
+    if (anchors.length === 2 && rotated.size === 0)
+      return { kind: 'interleave', width: pairingWidth(Infinity, this.storage.pairingWidth) };
     const isRotated = outputs.some((o) => mentionsRotation(o.value));
     if (!isRotated) return { kind: 'none' };
     const [headDim] = rotated;
-    if (headDim === undefined) throw new CompileError(`${groupPath(group)}: a rotation of another kernel's result is not supported`);
-    if (rotated.size > 1 || anchors.length > 1) throw new CompileError(`${groupPath(group)}: %${anchors[0]!.result.name} is rotated in heads of ${[...rotated].join(' and of ')}${anchors.length > 1 ? ` and meets %${anchors[1]!.result.name}` : ''}; one kernel rotates one matrix, in heads of one width`);
+    if (headDim === undefined)
+      throw new CompileError(`${groupPath(group)}: a rotation of another kernel's result is not supported`);
+    if (rotated.size > 1 || anchors.length > 1)
+      throw new CompileError(
+        `${groupPath(group)}: %${anchors[0]!.result.name} is rotated in heads of ${[...rotated].join(' and of ')}${anchors.length > 1 ? ` and meets %${anchors[1]!.result.name}` : ''}; one kernel rotates one matrix, in heads of one width`,
+      );
     return { kind: 'rotate', headDim, width: pairingWidth(headDim / 2, this.storage.pairingWidth) };
   }
 
-  private outputs(group: Group, accumulators: ReadonlyMap<Value, 0 | 1>, belongs: (v: Value) => boolean): readonly Output[] {
+  private outputs(
+    group: Group,
+    accumulators: ReadonlyMap<Value, 0 | 1>,
+    belongs: (v: Value) => boolean,
+  ): readonly Output[] {
     const outputs: Output[] = [];
     for (const v of group.stored) {
-      if (belongs(v)) outputs.push({ kind: 'store', buffer: this.buffer(v), value: this.scalars.lower(v, group, accumulators) });
+      if (belongs(v))
+        outputs.push({ kind: 'store', buffer: this.buffer(v), value: this.scalars.lower(v, group, accumulators) });
     }
     for (const node of group.members) {
       if (node.op !== 'sum' && node.op !== 'mean') continue;
       const { base } = this.scalars.view(node.operands[0]!);
-      if (belongs(base)) outputs.push({ kind: 'rowSum', buffer: this.rowSumBuffer(node), value: this.scalars.lower(node.operands[0]!, group, accumulators) });
+      if (belongs(base))
+        outputs.push({
+          kind: 'rowSum',
+          buffer: this.rowSumBuffer(node),
+          value: this.scalars.lower(node.operands[0]!, group, accumulators),
+        });
     }
     return outputs;
   }
@@ -154,14 +219,36 @@ class Lowering {
     const kvHeads = node.operands[1]!.type.shape[1];
     const scale = node.attributes['scale'];
     const width = node.operands[2]!.type.shape[2];
-    if (width !== headDim) throw new CompileError(`${base.path}: attention needs values as wide as its keys: ${String(headDim)}, not ${String(width)}`);
-    if (typeof heads !== 'number' || typeof headDim !== 'number' || typeof kvHeads !== 'number' || typeof scale !== 'number') throw new CompileError(`${base.path}: attention needs fixed head counts`);
+    if (width !== headDim)
+      throw new CompileError(
+        `${base.path}: attention needs values as wide as its keys: ${String(headDim)}, not ${String(width)}`,
+      );
+    if (
+      typeof heads !== 'number' ||
+      typeof headDim !== 'number' ||
+      typeof kvHeads !== 'number' ||
+      typeof scale !== 'number'
+    )
+      throw new CompileError(`${base.path}: attention needs fixed head counts`);
     const [result] = [...group.stored];
-    if (result === undefined || group.stored.size !== 1) throw new CompileError(`${base.path}: attention must have exactly one stored result`);
+    if (result === undefined || group.stored.size !== 1)
+      throw new CompileError(`${base.path}: attention must have exactly one stored result`);
     return {
-      ...base, anchor: 'attention', rows: group.rows, heads, kvHeads, headDim, scale,
-      q: this.buffer(q!), k: this.buffer(k!), v: this.buffer(v!), out: this.buffer(result),
-      mask: node.attributes['mask'] === 'column' ? { kind: 'column', subtreeEnd: this.buffer(mask!) } : { kind: 'bias', buffer: this.buffer(mask!) },
+      ...base,
+      anchor: 'attention',
+      rows: group.rows,
+      heads,
+      kvHeads,
+      headDim,
+      scale,
+      q: this.buffer(q!),
+      k: this.buffer(k!),
+      v: this.buffer(v!),
+      out: this.buffer(result),
+      mask:
+        node.attributes['mask'] === 'column'
+          ? { kind: 'column', subtreeEnd: this.buffer(mask!) }
+          : { kind: 'bias', buffer: this.buffer(mask!) },
       ...(queryRow === undefined ? {} : { queryRow: this.buffer(queryRow) }),
     };
   }
@@ -172,11 +259,22 @@ class Lowering {
     const match = matchWeight(this.defs, w);
     const weight = this.names.unique(`${base.name}_w0`);
     this.weights.set(weight, {
-      name: weight, layout: this.storage.layout, dtype: this.storage.dtype, k: lastExtent(x), pairing: { kind: 'none' }, sources: [{ tensor: match.tensor, rows: match.rows }],
+      name: weight,
+      layout: this.storage.layout,
+      dtype: this.storage.dtype,
+      k: lastExtent(x),
+      pairing: { kind: 'none' },
+      sources: [{ tensor: match.tensor, rows: match.rows }],
       ...(match.columnScale === undefined ? {} : { columnScale: match.columnScale }),
     });
     const parts = this.names.unique(`${base.name}_parts`);
-    this.buffers.set(parts, { name: parts, dtype: 'f32', rows: 'R', columns: 4 * Math.ceil(match.rows / LOGPROB_BLOCK), space: 'arena' });
+    this.buffers.set(parts, {
+      name: parts,
+      dtype: 'f32',
+      rows: 'R',
+      columns: 4 * Math.ceil(match.rows / LOGPROB_BLOCK),
+      space: 'arena',
+    });
     const result = (op: 'logprob' | 'is_argmax'): string => {
       const anchor = group.anchors.find((n) => n.op === op);
       if (anchor !== undefined) return this.buffer(anchor.result);
@@ -186,8 +284,24 @@ class Lowering {
     };
     const shared = { vocab: match.rows, target: this.buffer(target), parts, rows: 'R' } as const;
     return [
-      { ...base, anchor: 'logprob', ...shared, k: lastExtent(x), a: this.buffer(this.scalars.view(x).base), weight, rowScale: this.scalars.lower(scale, undefined, NO_ACCUMULATORS) },
-      { name: this.names.unique(`${base.name}_reduce`), path: `${base.path}.reduce`, ops: ['logprob'], anchor: 'logprobReduce', ...shared, logProb: result('logprob'), isArgmax: result('is_argmax') },
+      {
+        ...base,
+        anchor: 'logprob',
+        ...shared,
+        k: lastExtent(x),
+        a: this.buffer(this.scalars.view(x).base),
+        weight,
+        rowScale: this.scalars.lower(scale, undefined, NO_ACCUMULATORS),
+      },
+      {
+        name: this.names.unique(`${base.name}_reduce`),
+        path: `${base.path}.reduce`,
+        ops: ['logprob'],
+        anchor: 'logprobReduce',
+        ...shared,
+        logProb: result('logprob'),
+        isArgmax: result('is_argmax'),
+      },
     ];
   }
 
@@ -195,7 +309,10 @@ class Lowering {
     if (group.columns === undefined) throw new CompileError(`${base.path}: a loop needs columns`);
     const outputs = this.outputs(group, NO_ACCUMULATORS, () => true);
     const rotation = group.members.find((n) => n.op === 'rotate_half');
-    if (rotation !== undefined) throw new CompileError(`%${rotation.result.name}: rotate_half of a value that no contraction of the same kernel computes is not supported`);
+    if (rotation !== undefined)
+      throw new CompileError(
+        `%${rotation.result.name}: rotate_half of a value that no contraction of the same kernel computes is not supported`,
+      );
     return { ...base, anchor: 'loop', rows: group.rows, columns: group.columns, outputs };
   }
 
@@ -213,7 +330,10 @@ class Lowering {
     const name = this.names.unique(v.name);
     const [rows] = v.type.shape;
     const columns = columnsOf(v);
-    if (rows === undefined || columns === undefined) throw new CompileError(`%${v.name}: no buffer can hold ${printType(v.type)}; the first extent must be T or R, the others fixed or one T`);
+    if (rows === undefined || columns === undefined)
+      throw new CompileError(
+        `%${v.name}: no buffer can hold ${printType(v.type)}; the first extent must be T or R, the others fixed or one T`,
+      );
     this.valueBuffers.set(v, name);
     this.buffers.set(name, { name, dtype: v.type.dtype, rows, columns, space });
     return name;
@@ -221,13 +341,21 @@ class Lowering {
 
   private declareTable(v: Value): string {
     const [rows, columns] = v.type.shape;
-    if (typeof rows !== 'number' || (columns !== undefined && typeof columns !== 'number')) throw new CompileError(`@${v.name}: a table needs fixed extents`);
+    if (typeof rows !== 'number' || (columns !== undefined && typeof columns !== 'number'))
+      throw new CompileError(`@${v.name}: a table needs fixed extents`);
     const name = this.names.unique(`${v.name}_table`);
     this.valueBuffers.set(v, name);
     this.buffers.set(name, { name, dtype: v.type.dtype, rows, columns: columns ?? 1, space: 'weight' });
     const dtype = v.type.dtype;
     if (dtype === 'i32' || dtype === 'bool') throw new CompileError(`@${v.name}: ${dtype} tables are not supported`);
-    this.weights.set(name, { name, layout: 'rows', dtype, sources: [{ tensor: v.name, rows }], k: columns ?? 1, pairing: { kind: 'none' } });
+    this.weights.set(name, {
+      name,
+      layout: 'rows',
+      dtype,
+      sources: [{ tensor: v.name, rows }],
+      k: columns ?? 1,
+      pairing: { kind: 'none' },
+    });
     return name;
   }
 
@@ -236,7 +364,14 @@ class Lowering {
     const name = this.names.unique(String(node.attributes['label']));
     this.valueBuffers.set(v, name);
     this.buffers.set(name, { name, dtype: 'f32', rows: values.length, columns: 1, space: 'weight' });
-    this.weights.set(name, { name, layout: 'rows', dtype: 'f32', sources: [{ tensor: `constant.${name}`, rows: values.length }], k: 1, pairing: { kind: 'none' } });
+    this.weights.set(name, {
+      name,
+      layout: 'rows',
+      dtype: 'f32',
+      sources: [{ tensor: `constant.${name}`, rows: values.length }],
+      k: 1,
+      pairing: { kind: 'none' },
+    });
     this.constants.push({ name: `constant.${name}`, values });
     return name;
   }
@@ -246,10 +381,17 @@ class Lowering {
     if (known !== undefined) return known;
     const operand = node.operands[0]!;
     const [rows] = operand.type.shape;
-    if (rows === undefined || !isSymbol(rows)) throw new CompileError(`%${node.result.name}: row sums need symbolic rows`);
+    if (rows === undefined || !isSymbol(rows))
+      throw new CompileError(`%${node.result.name}: row sums need symbolic rows`);
     const name = this.names.unique(`${node.result.name}_parts`);
     this.rowSums.set(node, name);
-    this.buffers.set(name, { name, dtype: 'f32', rows, columns: Math.ceil(lastExtent(operand) / ROW_SUM_BLOCK), space: 'arena' });
+    this.buffers.set(name, {
+      name,
+      dtype: 'f32',
+      rows,
+      columns: Math.ceil(lastExtent(operand) / ROW_SUM_BLOCK),
+      space: 'arena',
+    });
     return name;
   }
 }

@@ -13,7 +13,9 @@ export type BufferOf = (v: Value) => string;
 /** Elements of `shape`, and how they lie on the (row, column) grid of a kernel. */
 interface Domain {
   readonly shape: readonly Dim[];
-  /** `grid`: the first axis is the row, the others the column. `row`, `column`: all elements run along that axis alone. */
+  /**
+   * `grid`: the first axis is the row, the others the column. `row`, `column`: all elements run along that axis alone.
+   */
   readonly along: 'grid' | 'row' | 'column' | 'one element';
 }
 
@@ -57,18 +59,33 @@ export class ScalarLowering {
     const home = this.fused.homes.get(base);
     const isMember = home?.kind === 'group' && home.group === context.group && via === undefined;
     // What is computed from weights and literals alone has no buffer either: readers compute it.
-    const isInline = home?.kind === 'inline' || (home?.kind === 'memory' && node !== undefined && OPS[node.op].scalar !== undefined);
+    const isInline =
+      home?.kind === 'inline' || (home?.kind === 'memory' && node !== undefined && OPS[node.op].scalar !== undefined);
     if (node === undefined || !(isMember || isInline)) return this.load(v, base, domain, via);
     if (node.op === 'iota') return this.index(v, domain, via);
     if (node.op === 'sum' || node.op === 'mean') return this.rowSum(v, node, domain, via);
-    if (via !== undefined) throw new CompileError(`%${v.name}: a gather of a value that readers recompute is not supported`);
-    if (node.op === 'rotate_half' && !isMember) throw new CompileError(`%${base.name}: rotate_half of a value that no contraction of the same kernel computes is not supported`);
-    if (node.op === 'rotate_half') return { op: 'rotateHalf', a: context.visit(node.operands[0]!, { shape: node.result.type.shape, along: 'grid' }) };
+    if (via !== undefined)
+      throw new CompileError(`%${v.name}: a gather of a value that readers recompute is not supported`);
+    if (node.op === 'rotate_half' && !isMember)
+      throw new CompileError(
+        `%${base.name}: rotate_half of a value that no contraction of the same kernel computes is not supported`,
+      );
+    if (node.op === 'rotate_half')
+      return {
+        op: 'rotateHalf',
+        a: context.visit(node.operands[0]!, { shape: node.result.type.shape, along: 'grid' }),
+      };
     const scalar = OPS[node.op].scalar;
     if (scalar === undefined) throw new CompileError(`%${v.name}: '${node.op}' has no scalar expression`);
-    const inner: Domain = isMember ? { shape: base.type.shape, along: 'grid' } : v === base ? domain : unfold(v, base, domain);
+    const inner: Domain = isMember
+      ? { shape: base.type.shape, along: 'grid' }
+      : v === base
+        ? domain
+        : unfold(v, base, domain);
     const args = node.operands.map((operand) => context.visit(operand, inner));
-    return node.op === 'cast' ? cast(node, args[0]!, scalar(args, node.attributes), base === context.root) : scalar(args, node.attributes);
+    return node.op === 'cast'
+      ? cast(node, args[0]!, scalar(args, node.attributes), base === context.root)
+      : scalar(args, node.attributes);
   }
 
   private load(v: Value, base: Value, domain: Domain, via: Value | undefined): Scalar {
@@ -80,17 +97,25 @@ export class ScalarLowering {
   /** Row or column number; through a gather, the row that it reads. */
   private index(v: Value, domain: Domain, via: Value | undefined): Scalar {
     const { kind } = access(v, domain, undefined);
-    if (kind === 'row') return via === undefined ? { op: 'rowIndex' } : { op: 'load', buffer: this.bufferOf(via), access: { kind: 'row' } };
+    if (kind === 'row')
+      return via === undefined
+        ? { op: 'rowIndex' }
+        : { op: 'load', buffer: this.bufferOf(via), access: { kind: 'row' } };
     if (kind === 'column' && via === undefined) return { op: 'columnIndex' };
     throw unreadable(v, domain);
   }
 
   private rowSum(v: Value, node: Node, domain: Domain, via: Value | undefined): Scalar {
     if (access(v, domain, undefined).kind !== 'row') throw unreadable(v, domain);
-    const sum: Scalar = { op: 'rowSum', buffer: this.rowSumOf(node), ...(via === undefined ? {} : { via: this.bufferOf(via) }) };
+    const sum: Scalar = {
+      op: 'rowSum',
+      buffer: this.rowSumOf(node),
+      ...(via === undefined ? {} : { via: this.bufferOf(via) }),
+    };
     const count = node.operands[0]!.type.shape.at(-1);
     if (node.op === 'sum') return sum;
-    if (typeof count !== 'number') throw new CompileError(`%${node.result.name}: the mean of a symbolic extent is not supported`);
+    if (typeof count !== 'number')
+      throw new CompileError(`%${node.result.name}: the mean of a symbolic extent is not supported`);
     return { op: 'mul', a: sum, b: { op: 'const', value: 1 / count } };
   }
 
@@ -117,9 +142,12 @@ interface Context {
 /** A cast in the midst of an expression. i32 and f16 are reached by storing alone: no scalar op rounds to them. */
 function cast(node: Node, x: Scalar, converted: Scalar, isRoot: boolean): Scalar {
   const [from, to] = [node.operands[0]!.type.dtype, node.result.type.dtype];
-  const isExact = to !== 'i32' && to !== 'f16' || from === to || from === 'bool';
+  const isExact = (to !== 'i32' && to !== 'f16') || from === to || from === 'bool';
   if (!isExact && x.op === 'const') return { op: 'const', value: roundToDType(x.value, to) };
-  if (!isExact && !isRoot) throw new CompileError(`%${node.result.name}: a cast from ${from} to ${to} that the same kernel reads again is not supported; only a stored value is rounded to ${to}`);
+  if (!isExact && !isRoot)
+    throw new CompileError(
+      `%${node.result.name}: a cast from ${from} to ${to} that the same kernel reads again is not supported; only a stored value is rounded to ${to}`,
+    );
   return converted;
 }
 
@@ -152,10 +180,14 @@ function access(v: Value, domain: Domain, via: string | undefined): Access {
     if (rest.every((dim) => dim === 1)) return { kind: 'row', ...gather };
     if (rest.every((_, i) => fits(i + 1))) return { kind: 'element', ...gather };
     const period = shape.at(-1);
-    if (typeof period === 'number' && fits(shape.length - 1) && rest.slice(0, -1).every((dim) => dim === 1)) return { kind: 'periodic', period, ...gather };
-  } else if (whole.length > 0 && shape[0] === 1 && via === undefined && rest.every((_, i) => fits(i + 1))) return { kind: 'column' };
+    if (typeof period === 'number' && fits(shape.length - 1) && rest.slice(0, -1).every((dim) => dim === 1))
+      return { kind: 'periodic', period, ...gather };
+  } else if (whole.length > 0 && shape[0] === 1 && via === undefined && rest.every((_, i) => fits(i + 1)))
+    return { kind: 'column' };
   throw unreadable(v, domain);
 }
 
 const unreadable = (v: Value, domain: Domain): CompileError =>
-  new CompileError(`%${v.name}: reading [${v.type.shape.join(', ')}] in a domain [${domain.shape.join(', ')}] is not supported`);
+  new CompileError(
+    `%${v.name}: reading [${v.type.shape.join(', ')}] in a domain [${domain.shape.join(', ')}] is not supported`,
+  );

@@ -18,13 +18,17 @@ export function matchWeight(defs: ReadonlyMap<Value, Node>, v: Value): WeightMat
     const [a, b] = [checkpointTensor(defs, node.operands[0]!), checkpointTensor(defs, node.operands[1]!)];
     if (a?.type.shape.length === 2 && b?.type.shape.length === 1) return { ...matrix(a), columnScale: b.name };
   }
-  throw new CompileError(`%${v.name}: this load-time expression is not one the weight packer knows (a matrix, or a matrix times a norm weight)`);
+  throw new CompileError(
+    `%${v.name}: this load-time expression is not one the weight packer knows (a matrix, or a matrix times a norm weight)`,
+  );
 }
 
 function checkpointTensor(defs: ReadonlyMap<Value, Node>, v: Value): Value | undefined {
   if (v.kind === 'weight') return v;
   const node = defs.get(v);
-  return node?.op === 'cast' && node.attributes['dtype'] === 'f32' ? checkpointTensor(defs, node.operands[0]!) : undefined;
+  return node?.op === 'cast' && node.attributes['dtype'] === 'f32'
+    ? checkpointTensor(defs, node.operands[0]!)
+    : undefined;
 }
 
 function matrix(v: Value): WeightMatch {
@@ -35,5 +39,7 @@ function matrix(v: Value): WeightMatch {
 
 /** Lanes of a pairing block: the widest of 16, 8, 4, 2, 1 that divides `half` and is at most `most`. */
 export function pairingWidth(half: number, most = 16): number {
-  return [16, 8, 4, 2].filter((width) => width <= most).find((width) => !Number.isFinite(half) || half % width === 0) ?? 1;
+  return (
+    [16, 8, 4, 2].filter((width) => width <= most).find((width) => !Number.isFinite(half) || half % width === 0) ?? 1
+  );
 }

@@ -26,7 +26,10 @@ export class Matcher {
     const node = this.node(v, op);
     if (node === undefined) return [];
     const [a, b] = [node.operands[0]!, node.operands[1]!];
-    return [[a, b], [b, a]];
+    return [
+      [a, b],
+      [b, a],
+    ];
   }
 
   /** The value of a literal, seen through casts. */
@@ -44,6 +47,8 @@ export class Matcher {
   transposed(v: Value | undefined, order: readonly number[]): Value | undefined {
     const node = this.node(v, 'transpose');
     const actual = node?.attributes['order'];
-    return Array.isArray(actual) && actual.length === order.length && order.every((axis, i) => axis === actual[i]) ? node!.operands[0] : undefined;
+    return Array.isArray(actual) && actual.length === order.length && order.every((axis, i) => axis === actual[i])
+      ? node!.operands[0]
+      : undefined;
   }
 }

@@ -24,34 +24,64 @@ interface Narrowing {
 const leaves = (s: Scalar): readonly Scalar[] => (operands(s).length === 0 ? [s] : operands(s).flatMap(leaves));
 
 /** The expressions of a kernel. */
-const programsOf = (kernel: Kernel): readonly Scalar[] => (kernel.anchor === 'logprob' ? [kernel.rowScale] : outputsOf(kernel).map(({ value }) => value));
+const programsOf = (kernel: Kernel): readonly Scalar[] =>
+  kernel.anchor === 'logprob' ? [kernel.rowScale] : outputsOf(kernel).map(({ value }) => value);
 
-const isRepeated = (values: readonly number[], period: number): boolean => values.every((value, i) => Object.is(value, values[i % period]));
+const isRepeated = (values: readonly number[], period: number): boolean =>
+  values.every((value, i) => Object.is(value, values[i % period]));
 
 /** The kernel reads `buffer` as a table with this period, and in no other way. */
 const readsAsTable = (kernel: Kernel, buffer: string, period: number): boolean => {
-  const loads = programsOf(kernel).flatMap(leaves).filter((leaf) => leaf.op === 'load' && leaf.buffer === buffer);
-  const isElsewhere = kernel.anchor === 'attention' || kernel.anchor === 'logprobReduce' || ((kernel.anchor === 'gemm' || kernel.anchor === 'logprob') && kernel.a === buffer);
-  return !isElsewhere && loads.length > 0 && loads.every((leaf) => leaf.op === 'load' && leaf.access.kind === 'periodic' && leaf.access.period === period);
+  const loads = programsOf(kernel)
+    .flatMap(leaves)
+    .filter((leaf) => leaf.op === 'load' && leaf.buffer === buffer);
+  const isElsewhere =
+    kernel.anchor === 'attention' ||
+    kernel.anchor === 'logprobReduce' ||
+    ((kernel.anchor === 'gemm' || kernel.anchor === 'logprob') && kernel.a === buffer);
+  return (
+    !isElsewhere &&
+    loads.length > 0 &&
+    loads.every((leaf) => leaf.op === 'load' && leaf.access.kind === 'periodic' && leaf.access.period === period)
+  );
 };
 
 function narrowingOf(kernel: Kernel, module: LoweredModule): Narrowing | undefined {
-  if (kernel.anchor !== 'loop' || typeof kernel.columns !== 'number' || !kernel.outputs.every(({ kind }) => kind === 'store')) return undefined;
+  if (
+    kernel.anchor !== 'loop' ||
+    typeof kernel.columns !== 'number' ||
+    !kernel.outputs.every(({ kind }) => kind === 'store')
+  )
+    return undefined;
   const constants = new Map(module.constants.map(({ name, values }) => [name, values]));
   const vectors = new Map<string, readonly number[]>();
   for (const leaf of kernel.outputs.flatMap(({ value }) => leaves(value))) {
-    if (leaf.op === 'const' || leaf.op === 'rowIndex' || leaf.op === 'rowSum' || (leaf.op === 'load' && leaf.access.kind === 'row')) continue;
-    const values = leaf.op === 'load' && leaf.access.kind === 'column' ? constants.get(`constant.${leaf.buffer}`) : undefined;
+    if (
+      leaf.op === 'const' ||
+      leaf.op === 'rowIndex' ||
+      leaf.op === 'rowSum' ||
+      (leaf.op === 'load' && leaf.access.kind === 'row')
+    )
+      continue;
+    const values =
+      leaf.op === 'load' && leaf.access.kind === 'column' ? constants.get(`constant.${leaf.buffer}`) : undefined;
     if (leaf.op !== 'load' || values?.length !== kernel.columns) return undefined;
     vectors.set(leaf.buffer, values);
   }
   const { columns } = kernel;
-  const period = Array.from({ length: columns / VECTOR }, (_, i) => (i + 1) * VECTOR).find((p) => columns % p === 0 && [...vectors.values()].every((values) => isRepeated(values, p)));
+  const period = Array.from({ length: columns / VECTOR }, (_, i) => (i + 1) * VECTOR).find(
+    (p) => columns % p === 0 && [...vectors.values()].every((values) => isRepeated(values, p)),
+  );
   if (period === undefined || period === columns || vectors.size === 0) return undefined;
   const tables = new Set(kernel.outputs.map(({ buffer }) => buffer));
-  const isOnlyTable = [...tables].every((table) => module.buffers.find(({ name }) => name === table)?.space === 'arena'
-    && module.kernels.every((reader) => !kernelReads(reader).has(table) || readsAsTable(reader, table, columns)));
-  const isOnlyReader = [...vectors.keys()].every((vector) => module.kernels.every((reader) => reader === kernel || !kernelReads(reader).has(vector)));
+  const isOnlyTable = [...tables].every(
+    (table) =>
+      module.buffers.find(({ name }) => name === table)?.space === 'arena' &&
+      module.kernels.every((reader) => !kernelReads(reader).has(table) || readsAsTable(reader, table, columns)),
+  );
+  const isOnlyReader = [...vectors.keys()].every((vector) =>
+    module.kernels.every((reader) => reader === kernel || !kernelReads(reader).has(vector)),
+  );
   return isOnlyTable && isOnlyReader ? { kernel, period, tables, vectors: new Set(vectors.keys()) } : undefined;
 }
 
@@ -64,18 +94,41 @@ export function narrowTables(module: LoweredModule): LoweredModule {
 }
 
 function apply(module: LoweredModule, { kernel, period, tables, vectors }: Narrowing): LoweredModule {
-  const read = (program: Scalar): Scalar => mapScalar(program, (s) =>
-    (s.op === 'load' && s.access.kind === 'periodic' && tables.has(s.buffer) ? { ...s, access: { ...s.access, period } } : s));
-  const outputs = (all: readonly Output[]): readonly Output[] => all.map((output) => ({ ...output, value: read(output.value) }));
+  const read = (program: Scalar): Scalar =>
+    mapScalar(program, (s) =>
+      s.op === 'load' && s.access.kind === 'periodic' && tables.has(s.buffer)
+        ? { ...s, access: { ...s.access, period } }
+        : s,
+    );
+  const outputs = (all: readonly Output[]): readonly Output[] =>
+    all.map((output) => ({ ...output, value: read(output.value) }));
   const isReader = (other: Kernel): boolean => [...tables].some((table) => kernelReads(other).has(table));
   return {
-    buffers: module.buffers.map((buffer) => (tables.has(buffer.name) ? { ...buffer, columns: period } : vectors.has(buffer.name) ? { ...buffer, rows: period } : buffer)),
-    weights: module.weights.map((weight) => (vectors.has(weight.name) ? { ...weight, sources: weight.sources.map((source) => ({ ...source, rows: period })) } : weight)),
-    constants: module.constants.map((constant) => (vectors.has(constant.name.replace(/^constant\./, '')) ? { ...constant, values: constant.values.slice(0, period) } : constant)),
+    buffers: module.buffers.map((buffer) =>
+      tables.has(buffer.name)
+        ? { ...buffer, columns: period }
+        : vectors.has(buffer.name)
+          ? { ...buffer, rows: period }
+          : buffer,
+    ),
+    weights: module.weights.map((weight) =>
+      vectors.has(weight.name)
+        ? { ...weight, sources: weight.sources.map((source) => ({ ...source, rows: period })) }
+        : weight,
+    ),
+    constants: module.constants.map((constant) =>
+      vectors.has(constant.name.replace(/^constant\./, ''))
+        ? { ...constant, values: constant.values.slice(0, period) }
+        : constant,
+    ),
     kernels: module.kernels.map((other) => {
       if (other === kernel) return { ...kernel, columns: period };
       if (!isReader(other)) return other;
-      if (other.anchor === 'gemm') return { ...other, segments: other.segments.map((segment) => ({ ...segment, outputs: outputs(segment.outputs) })) };
+      if (other.anchor === 'gemm')
+        return {
+          ...other,
+          segments: other.segments.map((segment) => ({ ...segment, outputs: outputs(segment.outputs) })),
+        };
       if (other.anchor === 'loop') return { ...other, outputs: outputs(other.outputs) };
       return other.anchor === 'logprob' ? { ...other, rowScale: read(other.rowScale) } : other;
     }),

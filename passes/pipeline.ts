@@ -37,17 +37,53 @@ export interface GraphPass {
 
 export function graphPasses(numerics: Numerics): readonly GraphPass[] {
   return [
-    { name: 'eliminateCommonSubexpressions', run: eliminateCommonSubexpressions, reason: 'patterns compare values by identity, so equal values must be one' },
+    {
+      name: 'eliminateCommonSubexpressions',
+      run: eliminateCommonSubexpressions,
+      reason: 'patterns compare values by identity, so equal values must be one',
+    },
     { name: 'foldConstants', run: foldConstants, reason: 'literals and undone movement would hide patterns' },
-    { name: 'recogniseAttention', run: recogniseAttention, reason: 'softmax(q·kᵀ + bias)·v becomes one node, before anything rewrites its parts' },
-    { name: 'canonicaliseMask', run: canonicaliseMask, reason: 'needs the attention node; a proved mask frees the f32[T, T] bias' },
-    { name: 'foldConstants', run: foldConstants, reason: 'transposes that recogniseAttention left cancel with the model\'s own' },
-    { name: 'pruneDeadRows', run: pruneDeadRows, reason: 'needs attention as a barrier between rows; shrinks everything after the last one' },
-    { name: 'foldNormWeights', run: foldNormWeights, reason: 'after pruning, so that a norm is folded where it is finally computed' },
+    {
+      name: 'recogniseAttention',
+      run: recogniseAttention,
+      reason: 'softmax(q·kᵀ + bias)·v becomes one node, before anything rewrites its parts',
+    },
+    {
+      name: 'canonicaliseMask',
+      run: canonicaliseMask,
+      reason: 'needs the attention node; a proved mask frees the f32[T, T] bias',
+    },
+    {
+      name: 'foldConstants',
+      run: foldConstants,
+      reason: "transposes that recogniseAttention left cancel with the model's own",
+    },
+    {
+      name: 'pruneDeadRows',
+      run: pruneDeadRows,
+      reason: 'needs attention as a barrier between rows; shrinks everything after the last one',
+    },
+    {
+      name: 'foldNormWeights',
+      run: foldNormWeights,
+      reason: 'after pruning, so that a norm is folded where it is finally computed',
+    },
     { name: 'fuseLogProb', run: fuseLogProb, reason: 'needs the row scale that foldNormWeights put behind the head' },
-    { name: 'assignPrecision', run: (graph) => assignPrecision(graph, numerics.activations, numerics.attention), reason: 'last rewrite of operands; its casts are fused next' },
-    { name: 'eliminateCommonSubexpressions', run: eliminateCommonSubexpressions, reason: 'rewrites repeat casts and folded weights' },
-    { name: 'eliminateDeadCode', run: eliminateDeadCode, reason: 'fusion looks at readers, so dead readers must be gone' },
+    {
+      name: 'assignPrecision',
+      run: (graph) => assignPrecision(graph, numerics.activations, numerics.attention),
+      reason: 'last rewrite of operands; its casts are fused next',
+    },
+    {
+      name: 'eliminateCommonSubexpressions',
+      run: eliminateCommonSubexpressions,
+      reason: 'rewrites repeat casts and folded weights',
+    },
+    {
+      name: 'eliminateDeadCode',
+      run: eliminateDeadCode,
+      reason: 'fusion looks at readers, so dead readers must be gone',
+    },
   ];
 }
 
@@ -66,8 +102,9 @@ export function optimise(graph: Graph, numerics: Numerics, observe: Observer = (
 }
 
 /**
- * Optimised graph → kernels: fuseGroups decides, lowerKernels writes down, narrowTables keeps once what repeats. For targets that
- * ask for it, splitStream keeps the residual stream in 24 bits and roundProducts rounds what epilogues read of products.
+ * Optimised graph → kernels: fuseGroups decides, lowerKernels writes down, narrowTables keeps once what repeats. For
+ * targets that ask for it, splitStream keeps the residual stream in 24 bits and roundProducts rounds what epilogues
+ * read of products.
  */
 export function lower(graph: Graph, numerics: Numerics): LoweredModule {
   const module = narrowTables(lowerKernels(fuseGroups(graph), numerics.weights));

@@ -1,4 +1,6 @@
-/** Decides which devices run which part of a plan: replicas where the model fits a device, pipeline stages where not. */
+/**
+ * Decides which devices run which part of a plan: replicas where the model fits a device, pipeline stages where not.
+ */
 import { UserError } from '../errors.js';
 import type { WeightDecl } from '../ir/kernel.js';
 import type { DevicePlacement, Parallelism, Stage } from '../ir/placement.js';
@@ -44,9 +46,13 @@ const TOKEN_STEP = 128;
 export const arenasOf = (stages: number): number => (stages === 1 ? 1 : 2);
 
 /** `layers.3.ffn.down` is of `layers.3.ffn`: half a layer. What is in no layer is of its first name. */
-const halfOf = (path: string): string => (path.startsWith('layers.') ? path.split('.').slice(0, 3).join('.') : path.split('.')[0] ?? path);
+const halfOf = (path: string): string =>
+  path.startsWith('layers.') ? path.split('.').slice(0, 3).join('.') : (path.split('.')[0] ?? path);
 
-/** Launches before which a plan may be cut into `stages`: where another half of a layer begins, or anywhere if those are too few. */
+/**
+ * Launches before which a plan may be cut into `stages`: where another half of a layer begins, or anywhere if those are
+ * too few.
+ */
 function cutPoints({ plan }: PlacementFacts, stages: number): readonly number[] {
   const paths = new Map(plan.kernels.map((kernel) => [kernel.name, kernel.path]));
   const halves = plan.launches.map(({ kernel }) => halfOf(paths.get(kernel) ?? kernel));
@@ -55,11 +61,16 @@ function cutPoints({ plan }: PlacementFacts, stages: number): readonly number[] 
 }
 
 /** Cost and weights of a range of launches; a weight that several name counts once. */
-function rangesOf({ plan, costs, weightBytes }: PlacementFacts, points: readonly number[]): (first: number) => CutRange[] {
+function rangesOf(
+  { plan, costs, weightBytes }: PlacementFacts,
+  points: readonly number[],
+): (first: number) => CutRange[] {
   const bytes = new Map(plan.weights.map((weight) => [weight.name, weightBytes(weight)]));
   return (first) => {
     const seen = new Set<string>();
-    let cost = 0, weights = 0, at = points[first]!;
+    let cost = 0,
+      weights = 0,
+      at = points[first]!;
     return points.slice(first + 1).map((end): CutRange => {
       for (; at < end; at++) {
         cost += costs[at]!;
@@ -74,7 +85,12 @@ function rangesOf({ plan, costs, weightBytes }: PlacementFacts, points: readonly
 }
 
 /** The most even cut into `stages` that fits devices with so much room, or undefined. */
-function cut(facts: PlacementFacts, stages: number, room: number, arenaBytes = facts.plan.arenaBytes): readonly PlacedStage[] | undefined {
+function cut(
+  facts: PlacementFacts,
+  stages: number,
+  room: number,
+  arenaBytes = facts.plan.arenaBytes,
+): readonly PlacedStage[] | undefined {
   const points = cutPoints(facts, stages);
   if (stages > points.length - 1) return undefined;
   const from = rangesOf(facts, points);
@@ -82,12 +98,22 @@ function cut(facts: PlacementFacts, stages: number, room: number, arenaBytes = f
   const cuts = bestCuts(points.length - 1, stages, from, room - arenas);
   if (cuts === undefined) return undefined;
   const total = facts.costs.reduce((sum, cost) => sum + cost, 0);
-  return cuts.map(({ first, end, cost, bytes }) => (
-    { first: points[first]!, end: points[end]!, share: total > 0 ? cost / total : 1 / stages, weightBytes: bytes, arenaBytes: arenas }));
+  return cuts.map(({ first, end, cost, bytes }) => ({
+    first: points[first]!,
+    end: points[end]!,
+    share: total > 0 ? cost / total : 1 / stages,
+    weightBytes: bytes,
+    arenaBytes: arenas,
+  }));
 }
 
 function placed(stages: readonly PlacedStage[], replicas: number, devices: number): PlacedStages {
-  return { replicas, stages, balance: 1 / stages.length / Math.max(...stages.map(({ share }) => share)), spare: devices - replicas * stages.length };
+  return {
+    replicas,
+    stages,
+    balance: 1 / stages.length / Math.max(...stages.map(({ share }) => share)),
+    spare: devices - replicas * stages.length,
+  };
 }
 
 /**
@@ -97,14 +123,22 @@ function placed(stages: readonly PlacedStage[], replicas: number, devices: numbe
  */
 export function placeStages(facts: PlacementFacts): PlacedStages {
   const { devices, wanted, plan } = facts;
-  if (facts.costs.length !== plan.launches.length) throw new Error(`${facts.costs.length} costs for ${plan.launches.length} launches.`);
+  if (facts.costs.length !== plan.launches.length)
+    throw new Error(`${facts.costs.length} costs for ${plan.launches.length} launches.`);
   if (!Number.isInteger(devices) || devices < 1) throw new Error(`A placement on ${devices} devices.`);
   if (wanted === undefined) return placeFreely(facts);
   const { replicas, stages } = wanted;
   if (replicas * stages > devices) {
-    throw new UserError(`--parallel ${parallelText(wanted)} takes ${replicas * stages} devices; there ${devices === 1 ? 'is' : 'are'} ${devices}`, `use --devices ${replicas * stages}, or --parallel auto`);
+    throw new UserError(
+      `--parallel ${parallelText(wanted)} takes ${replicas * stages} devices; there ${devices === 1 ? 'is' : 'are'} ${devices}`,
+      `use --devices ${replicas * stages}, or --parallel auto`,
+    );
   }
-  if (stages > plan.launches.length) throw new UserError(`${stages} stages of a plan of ${plan.launches.length} launches: some would have nothing to do`, `use at most --parallel pp=${plan.launches.length}`);
+  if (stages > plan.launches.length)
+    throw new UserError(
+      `${stages} stages of a plan of ${plan.launches.length} launches: some would have nothing to do`,
+      `use at most --parallel pp=${plan.launches.length}`,
+    );
   const cuts = cut(facts, stages, facts.roomOn(devices));
   if (cuts === undefined) throw refusal(facts, stages);
   return placed(cuts, replicas, devices);
@@ -119,16 +153,17 @@ function placeFreely(facts: PlacementFacts): PlacedStages {
     if (fewest === undefined) continue;
     const replicas = Math.floor(devices / stages);
     const longer = Math.floor(devices / replicas);
-    return placed(longer === stages ? fewest : cut(facts, longer, room) ?? fewest, replicas, devices);
+    return placed(longer === stages ? fewest : (cut(facts, longer, room) ?? fewest), replicas, devices);
   }
   throw refusal(facts, devices);
 }
 
 /** `dp=4`, `pp=4`, `dpxpp=2x2`. */
 export const parallelText = ({ replicas, stages }: Parallelism): string =>
-  (stages === 1 ? `dp=${replicas}` : replicas === 1 ? `pp=${stages}` : `dpxpp=${replicas}x${stages}`);
+  stages === 1 ? `dp=${replicas}` : replicas === 1 ? `pp=${stages}` : `dpxpp=${replicas}x${stages}`;
 
-const size = (bytes: number): string => (bytes < 2 ** 30 ? `${(bytes / 2 ** 20).toFixed(1)} MiB` : `${(bytes / 2 ** 30).toFixed(1)} GiB`);
+const size = (bytes: number): string =>
+  bytes < 2 ** 30 ? `${(bytes / 2 ** 20).toFixed(1)} MiB` : `${(bytes / 2 ** 30).toFixed(1)} GiB`;
 
 /** The error for a plan that does not fit in `stages`; its hint says what would. */
 function refusal(facts: PlacementFacts, stages: number): UserError {
@@ -137,14 +172,29 @@ function refusal(facts: PlacementFacts, stages: number): UserError {
   const room = facts.roomOn(devices);
   // Cut as if memory were no matter: what the fullest device lacks is what the reader must find.
   const unbounded = cut(facts, stages, Infinity) ?? [];
-  const fullest = unbounded.reduce<PlacedStage | undefined>((most, stage) => (most === undefined || stage.weightBytes > most.weightBytes ? stage : most), undefined);
-  const need = fullest === undefined ? '' : `: ${stages === 1 ? '' : 'its largest stage takes '}${size(fullest.weightBytes)} of weights and ${size(fullest.arenaBytes)} of activations of ${stages === 1 ? 'a micro-batch' : 'two micro-batches'} of ${tokens} tokens`;
+  const fullest = unbounded.reduce<PlacedStage | undefined>(
+    (most, stage) => (most === undefined || stage.weightBytes > most.weightBytes ? stage : most),
+    undefined,
+  );
+  const need =
+    fullest === undefined
+      ? ''
+      : `: ${stages === 1 ? '' : 'its largest stage takes '}${size(fullest.weightBytes)} of weights and ${size(fullest.arenaBytes)} of activations of ${stages === 1 ? 'a micro-batch' : 'two micro-batches'} of ${tokens} tokens`;
   const hints: string[] = [];
   const fewer = fewerTokens(facts, stages, room);
   if (fewer !== undefined) hints.push(`smaller micro-batches (--max-tokens ${fewer})`);
   // Parts of one CPU have the less memory, the more they are: one may hold what two do not.
-  const others = Array.from({ length: MOST_STAGES }, (_, i) => i + 1).find((count) => cut(facts, count, facts.roomOn(count)) !== undefined);
-  if (others !== undefined) hints.push(others === 1 ? 'one device (--devices 1)' : others > devices ? `${others} such devices (--devices ${others} --parallel pp=${others})` : `a pipeline of ${others} (--parallel pp=${others})`);
+  const others = Array.from({ length: MOST_STAGES }, (_, i) => i + 1).find(
+    (count) => cut(facts, count, facts.roomOn(count)) !== undefined,
+  );
+  if (others !== undefined)
+    hints.push(
+      others === 1
+        ? 'one device (--devices 1)'
+        : others > devices
+          ? `${others} such devices (--devices ${others} --parallel pp=${others})`
+          : `a pipeline of ${others} (--parallel pp=${others})`,
+    );
   return new UserError(
     `This model does not fit ${stages === 1 ? 'a device' : `${stages} devices as a pipeline`} of which each has room for ${size(room)}${need}.`,
     hints.length > 0 ? `What would fit: ${hints.join(', or ')}.` : 'Use devices with more memory.',
@@ -158,7 +208,8 @@ function fewerTokens(facts: PlacementFacts, stages: number, room: number): numbe
     const rows = Math.ceil((plan.capacity.rows * tokens) / plan.capacity.tokens);
     return cut(facts, stages, room, planMemory(plan, { tokens, rows, longest: tokens }).arenaBytes) !== undefined;
   };
-  let low = 0, high = Math.ceil(plan.capacity.tokens / TOKEN_STEP);
+  let low = 0,
+    high = Math.ceil(plan.capacity.tokens / TOKEN_STEP);
   while (high - low > 1) {
     const middle = (low + high) >> 1;
     if (fits(middle * TOKEN_STEP)) low = middle;
@@ -168,14 +219,25 @@ function fewerTokens(facts: PlacementFacts, stages: number, room: number): numbe
 }
 
 /** Lines for people: the placement, what each stage holds and does, and how even that is predicted to be. */
-export function printPlacement({ replicas, stages, balance, spare }: PlacedStages, plan: PlacementFacts['plan']): readonly string[] {
+export function printPlacement(
+  { replicas, stages, balance, spare }: PlacedStages,
+  plan: PlacementFacts['plan'],
+): readonly string[] {
   const paths = new Map(plan.kernels.map((kernel) => [kernel.name, kernel.path]));
   const pathOf = (launch: number): string => paths.get(plan.launches[launch]!.kernel) ?? plan.launches[launch]!.kernel;
   const devices = replicas * stages.length;
-  const head = `placement: ${parallelText({ replicas, stages: stages.length })} on ${devices} device${devices === 1 ? '' : 's'}`
-    + (stages.length === 1 ? `, ${size(stages[0]!.weightBytes)} of weights each` : `, predicted balance ${(100 * balance).toFixed(1)}%: ${(devices * balance).toFixed(2)}× one device`)
-    + (spare === 0 ? '' : `; ${spare} left over`);
+  const head =
+    `placement: ${parallelText({ replicas, stages: stages.length })} on ${devices} device${devices === 1 ? '' : 's'}` +
+    (stages.length === 1
+      ? `, ${size(stages[0]!.weightBytes)} of weights each`
+      : `, predicted balance ${(100 * balance).toFixed(1)}%: ${(devices * balance).toFixed(2)}× one device`) +
+    (spare === 0 ? '' : `; ${spare} left over`);
   if (stages.length === 1) return [head];
-  return [head, ...stages.map(({ first, end, share, weightBytes, arenaBytes }, i) =>
-    `  stage ${i}: ${pathOf(first)} to ${pathOf(end - 1)}, ${(100 * share).toFixed(1)}% of the work, ${size(weightBytes)} of weights, ${size(arenaBytes)} of activations`)];
+  return [
+    head,
+    ...stages.map(
+      ({ first, end, share, weightBytes, arenaBytes }, i) =>
+        `  stage ${i}: ${pathOf(first)} to ${pathOf(end - 1)}, ${(100 * share).toFixed(1)}% of the work, ${size(weightBytes)} of weights, ${size(arenaBytes)} of activations`,
+    ),
+  ];
 }

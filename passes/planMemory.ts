@@ -47,7 +47,9 @@ export function planMemory(module: KernelModule, capacity: Bucket): MemoryPlan {
   }
   return {
     arenaBytes: placed.reduce((end, p) => Math.max(end, roundUp(p.offset + p.sizeBytes, ALIGNMENT)), 0),
-    placements: placed.sort((a, b) => a.first - b.first || a.offset - b.offset).map((p) => ({ buffer: p.buffer.name, offset: p.offset, sizeBytes: p.sizeBytes })),
+    placements: placed
+      .sort((a, b) => a.first - b.first || a.offset - b.offset)
+      .map((p) => ({ buffer: p.buffer.name, offset: p.offset, sizeBytes: p.sizeBytes })),
     withoutReuseBytes: lifetimes.reduce((sum, l) => sum + l.sizeBytes, 0),
   };
 }
@@ -62,9 +64,11 @@ function findLifetimes(module: KernelModule, capacity: Bucket): readonly Lifetim
       else known[1] = at;
     }
   });
-  return module.buffers.filter((b) => b.space !== 'weight').map((buffer) => {
-    const isExternal = buffer.space !== 'arena';
-    const [first, last] = isExternal ? [0, end] : range.get(buffer.name) ?? [0, end];
-    return { buffer, first, last, sizeBytes: bufferBytes(buffer, capacity) };
-  });
+  return module.buffers
+    .filter((b) => b.space !== 'weight')
+    .map((buffer) => {
+      const isExternal = buffer.space !== 'arena';
+      const [first, last] = isExternal ? [0, end] : (range.get(buffer.name) ?? [0, end]);
+      return { buffer, first, last, sizeBytes: bufferBytes(buffer, capacity) };
+    });
 }

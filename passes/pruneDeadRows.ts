@@ -13,7 +13,8 @@ export function pruneDeadRows(graph: Graph): Graph {
   const full = neededInFull(graph, defs);
   const sunk = new Map<Value, Map<Value, Value>>();
   return rewrite(graph, (node, rewriter) => {
-    if (node.op !== 'gather_rows' || node.operands[1]!.kind !== 'param' || node.operands[0]!.type.shape[0] !== 'T') return undefined;
+    if (node.op !== 'gather_rows' || node.operands[1]!.kind !== 'param' || node.operands[0]!.type.shape[0] !== 'T')
+      return undefined;
     const [x, row] = [node.operands[0]!, node.operands[1]!];
     const inner = defs.get(x);
     if (row.type.shape[0] !== 'R' || full.has(x) || inner === undefined || !commutes(inner)) return undefined;
@@ -37,7 +38,8 @@ function sink(x: Value, row: Value, context: Context): Value {
   const node = context.defs.get(x);
   const { rewriter } = context;
   const result = node === undefined || context.full.has(x) ? undefined : sinkNode(node, row, context);
-  const value = result ?? rewriter.add('gather_rows', [rewriter.map(x), rewriter.map(row)], {}, `${x.name}_scored`, node?.path);
+  const value =
+    result ?? rewriter.add('gather_rows', [rewriter.map(x), rewriter.map(row)], {}, `${x.name}_scored`, node?.path);
   context.memo.set(x, value);
   return value;
 }
@@ -48,13 +50,19 @@ function commutes(node: Node): boolean {
   const isByRow = (v: Value): boolean => v.type.shape[0] === 'T';
   const { fuse } = OPS[node.op];
   switch (fuse) {
-    case 'opaque': return node.op === 'attention' && node.operands.length === 4;
-    case 'reduction': return rank > 1;
-    case 'contraction': return node.op === 'linear' && !isByRow(node.operands[1]!);
+    case 'opaque':
+      return node.op === 'attention' && node.operands.length === 4;
+    case 'reduction':
+      return rank > 1;
+    case 'contraction':
+      return node.op === 'linear' && !isByRow(node.operands[1]!);
     // A lower-rank operand would broadcast along another axis than rows.
-    case 'elementwise': return node.operands.every((v) => !isByRow(v) || v.type.shape.length === rank);
-    case 'movement': return node.op === 'rotate_half' || (node.op === 'reshape' && isByRow(node.operands[0]!));
-    default: return fuse satisfies never;
+    case 'elementwise':
+      return node.operands.every((v) => !isByRow(v) || v.type.shape.length === rank);
+    case 'movement':
+      return node.op === 'rotate_half' || (node.op === 'reshape' && isByRow(node.operands[0]!));
+    default:
+      return fuse satisfies never;
   }
 }
 
@@ -65,7 +73,8 @@ function sinkNode(node: Node, row: Value, context: Context): Value | undefined {
   const again = (operands: readonly Value[], attributes: Attributes = node.attributes): Value =>
     rewriter.add(node.op, operands, attributes, `${node.result.name}_scored`, node.path);
   if (node.op === 'attention') return again([...node.operands.map(rewriter.map), rewriter.map(row)]);
-  if (node.op === 'reshape') return again([gathered(node.operands[0]!)], { shape: ['R', ...node.result.type.shape.slice(1)] });
+  if (node.op === 'reshape')
+    return again([gathered(node.operands[0]!)], { shape: ['R', ...node.result.type.shape.slice(1)] });
   return again(node.operands.map(gathered));
 }
 

@@ -2,8 +2,8 @@
  * The residual stream in 24 bits: where a kernel stores an f32 buffer and its rounding to bf16 beside it (what the next
  * product reads), the f32 buffer shrinks to the byte that the bf16 number is short of. Kernels in, kernels out.
  *
- * An epilogue that adds to the stream reads 3 bytes an element and writes 3, instead of 4 and 6. The error is at most 2⁻¹⁶ of
- * the stream's value an addition, a 128th of what rounding a product's operands to bf16 brings.
+ * An epilogue that adds to the stream reads 3 bytes an element and writes 3, instead of 4 and 6. The error is at most
+ * 2⁻¹⁶ of the stream's value an addition, a 128th of what rounding a product's operands to bf16 brings.
  */
 import type { BufferDecl, Kernel, KernelModule, Output } from '../ir/kernel.js';
 import { kernelReads, outputsOf } from '../ir/kernelAccess.js';
@@ -16,37 +16,60 @@ interface Split {
   readonly upper: string;
 }
 
-const loadsOf = (s: Scalar, buffer: string): readonly Scalar[] =>
-  [...(s.op === 'load' && s.buffer === buffer ? [s] : []), ...operands(s).flatMap((each) => loadsOf(each, buffer))];
+const loadsOf = (s: Scalar, buffer: string): readonly Scalar[] => [
+  ...(s.op === 'load' && s.buffer === buffer ? [s] : []),
+  ...operands(s).flatMap((each) => loadsOf(each, buffer)),
+];
 
 /** The kernel reads `buffer` element by element, in the programs of its outputs, and in no other way. */
 function readsElements(kernel: Kernel, buffer: string): boolean {
-  const others: Kernel = kernel.anchor === 'gemm' ? { ...kernel, segments: kernel.segments.map((segment) => ({ ...segment, outputs: [] })) } : kernel;
+  const others: Kernel =
+    kernel.anchor === 'gemm'
+      ? { ...kernel, segments: kernel.segments.map((segment) => ({ ...segment, outputs: [] })) }
+      : kernel;
   if (kernel.anchor !== 'loop' && kernelReads(others).has(buffer)) return false;
   const isSummed = (s: Scalar): boolean => (s.op === 'rowSum' && s.buffer === buffer) || operands(s).some(isSummed);
   const values = outputsOf(kernel).map(({ value }) => value);
-  return !values.some(isSummed) && values.flatMap((value) => loadsOf(value, buffer)).every((s) => s.op === 'load' && s.access.kind === 'element');
+  return (
+    !values.some(isSummed) &&
+    values.flatMap((value) => loadsOf(value, buffer)).every((s) => s.op === 'load' && s.access.kind === 'element')
+  );
 }
 
 /** The bf16 rounding of what `output` stores, stored by the same program. */
-const upperOf = (output: Output, outputs: readonly Output[], declared: ReadonlyMap<string, BufferDecl>): string | undefined => {
+const upperOf = (
+  output: Output,
+  outputs: readonly Output[],
+  declared: ReadonlyMap<string, BufferDecl>,
+): string | undefined => {
   const rounded = printScalar({ op: 'roundBf16', a: output.value });
-  return outputs.find(({ kind, buffer, value }) => kind === 'store' && declared.get(buffer)?.dtype === 'bf16' && printScalar(value) === rounded)?.buffer;
+  return outputs.find(
+    ({ kind, buffer, value }) =>
+      kind === 'store' && declared.get(buffer)?.dtype === 'bf16' && printScalar(value) === rounded,
+  )?.buffer;
 };
 
 function splitsOf({ buffers, kernels }: KernelModule): ReadonlyMap<string, Split> {
   const declared = new Map(buffers.map((buffer) => [buffer.name, buffer]));
   const splits = new Map<string, Split>();
   const readersOf = new Map<string, Kernel[]>();
-  for (const kernel of kernels) for (const name of kernelReads(kernel)) readersOf.set(name, [...(readersOf.get(name) ?? []), kernel]);
+  for (const kernel of kernels)
+    for (const name of kernelReads(kernel)) readersOf.set(name, [...(readersOf.get(name) ?? []), kernel]);
   for (const writer of kernels) {
-    for (const outputs of writer.anchor === 'gemm' ? writer.segments.map((segment) => segment.outputs) : [outputsOf(writer)]) {
+    for (const outputs of writer.anchor === 'gemm'
+      ? writer.segments.map((segment) => segment.outputs)
+      : [outputsOf(writer)]) {
       for (const output of outputs) {
         const buffer = declared.get(output.buffer);
         if (output.kind !== 'store' || buffer?.dtype !== 'f32' || buffer.space !== 'arena') continue;
         const upper = upperOf(output, outputs, declared);
         const readers = readersOf.get(buffer.name) ?? [];
-        if (upper === undefined || readers.length === 0 || !readers.every((kernel) => readsElements(kernel, buffer.name))) continue;
+        if (
+          upper === undefined ||
+          readers.length === 0 ||
+          !readers.every((kernel) => readsElements(kernel, buffer.name))
+        )
+          continue;
         splits.set(buffer.name, { tail: { ...buffer, name: `${buffer.name}_tail`, dtype: 'u8', upper }, upper });
       }
     }
@@ -59,10 +82,13 @@ export function splitStream<M extends KernelModule>(module: M): M {
   const splits = splitsOf(module);
   if (splits.size === 0) return module;
   const uppers = new Set([...splits.values()].map(({ upper }) => upper));
-  const joined = (value: Scalar): Scalar => mapScalar(value, (s) => {
-    const split = s.op === 'load' ? splits.get(s.buffer) : undefined;
-    return s.op !== 'load' || split === undefined ? s : { op: 'joinF24', a: { ...s, buffer: split.upper }, b: { ...s, buffer: split.tail.name } };
-  });
+  const joined = (value: Scalar): Scalar =>
+    mapScalar(value, (s) => {
+      const split = s.op === 'load' ? splits.get(s.buffer) : undefined;
+      return s.op !== 'load' || split === undefined
+        ? s
+        : { op: 'joinF24', a: { ...s, buffer: split.upper }, b: { ...s, buffer: split.tail.name } };
+    });
   const stored = (output: Output): Output => {
     const value = joined(output.value);
     const split = splits.get(output.buffer);
@@ -75,9 +101,15 @@ export function splitStream<M extends KernelModule>(module: M): M {
     buffers: module.buffers.map((buffer) => splits.get(buffer.name)?.tail ?? buffer),
     kernels: module.kernels.map((kernel): Kernel => {
       switch (kernel.anchor) {
-        case 'gemm': return { ...kernel, segments: kernel.segments.map((segment) => ({ ...segment, outputs: segment.outputs.map(stored) })) };
-        case 'loop': return { ...kernel, outputs: kernel.outputs.map(stored) };
-        default: return kernel;
+        case 'gemm':
+          return {
+            ...kernel,
+            segments: kernel.segments.map((segment) => ({ ...segment, outputs: segment.outputs.map(stored) })),
+          };
+        case 'loop':
+          return { ...kernel, outputs: kernel.outputs.map(stored) };
+        default:
+          return kernel;
       }
     }),
   };

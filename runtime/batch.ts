@@ -18,21 +18,24 @@ export interface BatchLimits {
 
 /** The vocabulary that the head was compiled for; without a head, no bound is known. */
 export function vocabOf(plan: RuntimePlan): number {
-  for (const kernel of plan.kernels) if (kernel.anchor === 'logprob' || kernel.anchor === 'logprobReduce') return kernel.vocab;
+  for (const kernel of plan.kernels)
+    if (kernel.anchor === 'logprob' || kernel.anchor === 'logprobReduce') return kernel.vocab;
   return Infinity;
 }
 
 /** Tokens of the largest tree. */
 export function longestTree(batch: Batch): number {
   let longest = 0;
-  for (let i = 0; i < batch.tokens.length; i++) if (batch.position[i] === 0) longest = Math.max(longest, batch.subtreeEnd[i]! - i);
+  for (let i = 0; i < batch.tokens.length; i++)
+    if (batch.position[i] === 0) longest = Math.max(longest, batch.subtreeEnd[i]! - i);
   return longest;
 }
 
 function requireRange(name: string, values: Int32Array, low: number, below: (i: number) => number): void {
   for (let i = 0; i < values.length; i++) {
     const value = values[i]!;
-    if (value < low || value >= below(i)) throw new RangeError(`${name}[${i}] = ${value} lies outside ${low} to ${below(i) - 1}.`);
+    if (value < low || value >= below(i))
+      throw new RangeError(`${name}[${i}] = ${value} lies outside ${low} to ${below(i) - 1}.`);
   }
 }
 
@@ -44,9 +47,12 @@ export function checkBatch(batch: Batch, limits: BatchLimits): void {
   const tokens = batch.tokens.length;
   const rows = batch.row.length;
   if (batch.position.length !== tokens || batch.subtreeEnd.length !== tokens) {
-    throw new RangeError(`A micro-batch of ${tokens} tokens has ${batch.position.length} positions and ${batch.subtreeEnd.length} subtree ends.`);
+    throw new RangeError(
+      `A micro-batch of ${tokens} tokens has ${batch.position.length} positions and ${batch.subtreeEnd.length} subtree ends.`,
+    );
   }
-  if (batch.target.length !== rows) throw new RangeError(`A micro-batch of ${rows} rows has ${batch.target.length} targets.`);
+  if (batch.target.length !== rows)
+    throw new RangeError(`A micro-batch of ${rows} rows has ${batch.target.length} targets.`);
   requireRange('tokens', batch.tokens, 0, () => limits.vocab);
   requireRange('position', batch.position, 0, (i) => Math.min(limits.maxLength, i + 1));
   requireRange('row', batch.row, 0, () => tokens);
@@ -67,12 +73,15 @@ export function chooseBucket(buckets: readonly Bucket[], tokens: number, rows: n
     if (a.tokens !== b.tokens) return a.tokens < b.tokens;
     if (a.rows !== b.rows) return a.rows < b.rows;
     const aFits = a.longest >= longest;
-    return aFits === b.longest >= longest ? (a.longest < b.longest) === aFits : aFits;
+    return aFits === b.longest >= longest ? a.longest < b.longest === aFits : aFits;
   };
   buckets.forEach((bucket, i) => {
     if (bucket.tokens < tokens || bucket.rows < rows) return;
     if (best < 0 || isBetter(bucket, buckets[best]!)) best = i;
   });
-  if (best < 0) throw new RangeError(`No bucket holds ${tokens} tokens and ${rows} rows; the largest is ${JSON.stringify(buckets.at(-1))}.`);
+  if (best < 0)
+    throw new RangeError(
+      `No bucket holds ${tokens} tokens and ${rows} rows; the largest is ${JSON.stringify(buckets.at(-1))}.`,
+    );
   return best;
 }

@@ -22,12 +22,19 @@ export class FileMappings {
       try {
         memory = new Memory(file);
       } catch (error) {
-        throw new UserError(error instanceof Error ? `${error.message}.` : String(error), 'Is the checkpoint whole? Download it again if not.', { cause: error });
+        throw new UserError(
+          error instanceof Error ? `${error.message}.` : String(error),
+          'Is the checkpoint whole? Download it again if not.',
+          { cause: error },
+        );
       }
       this.files.set(file, memory);
     }
     if (offset + bytes > memory.sizeBytes) {
-      throw new UserError(`${file} is cut off: it has ${memory.sizeBytes} bytes, a tensor ends at ${offset + bytes}.`, 'Download it again.');
+      throw new UserError(
+        `${file} is cut off: it has ${memory.sizeBytes} bytes, a tensor ends at ${offset + bytes}.`,
+        'Download it again.',
+      );
     }
     return memory;
   }

@@ -20,13 +20,19 @@ export function sizeInBytes(text: string): number | undefined {
   return factor === undefined ? undefined : Number(number) * factor;
 }
 
-/** What the caches of Settings.cacheDir may hold together, in bytes. Throws UserError where TILEWRIGHT_CACHE_LIMIT is no size. */
+/**
+ * What the caches of Settings.cacheDir may hold together, in bytes. Throws UserError where TILEWRIGHT_CACHE_LIMIT is no
+ * size.
+ */
 export function cacheLimitBytes({ cacheLimit }: Pick<Settings, 'cacheLimit'> = readSettings()): number {
   const limit = cacheLimit ?? DEFAULT_LIMIT;
   if (limit === 'none') return Infinity;
   const bytes = sizeInBytes(limit);
   if (bytes === undefined) {
-    throw new UserError(`TILEWRIGHT_CACHE_LIMIT is ${JSON.stringify(limit.slice(0, 100))}, which is no size.`, `export TILEWRIGHT_CACHE_LIMIT=${DEFAULT_LIMIT} (KiB, MiB, GiB or TiB; none: without limit)`);
+    throw new UserError(
+      `TILEWRIGHT_CACHE_LIMIT is ${JSON.stringify(limit.slice(0, 100))}, which is no size.`,
+      `export TILEWRIGHT_CACHE_LIMIT=${DEFAULT_LIMIT} (KiB, MiB, GiB or TiB; none: without limit)`,
+    );
   }
   return bytes;
 }
@@ -96,9 +102,9 @@ async function remove({ folder, name, usedMs }: Entry): Promise<boolean> {
 const lastLooked = new Map<string, number>();
 
 /**
- * Removes entries of the caches until they are within the limit again, longest unused first; those that this process uses
- * or that were used a few minutes ago stay. To be called after a compilation; looks once a minute at most. Throws only as
- * cacheLimitBytes does.
+ * Removes entries of the caches until they are within the limit again, longest unused first; those that this process
+ * uses or that were used a few minutes ago stay. To be called after a compilation; looks once a minute at most. Throws
+ * only as cacheLimitBytes does.
  */
 export async function pruneCaches(settings: Settings): Promise<void> {
   const { cacheDir } = settings;
@@ -110,6 +116,6 @@ export async function pruneCaches(settings: Settings): Promise<void> {
   let bytes = entries.reduce((sum, entry) => sum + entry.bytes, 0);
   for (const entry of entries.sort((a, b) => a.usedMs - b.usedMs)) {
     if (bytes <= limit || now - entry.usedMs < RECENT_MS) return;
-    if (!ours.has(entry.name) && await remove(entry)) bytes -= entry.bytes;
+    if (!ours.has(entry.name) && (await remove(entry))) bytes -= entry.bytes;
   }
 }

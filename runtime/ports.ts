@@ -14,7 +14,13 @@ export const INPUTS = ['tokens', 'position', 'subtreeEnd', 'row', 'target'] as c
 export type InputName = (typeof INPUTS)[number];
 
 /** Names of their buffers: kernel identifiers have no capitals. */
-export const INPUT_BUFFERS: Readonly<Record<InputName, string>> = { tokens: 'tokens', position: 'position', subtreeEnd: 'subtree_end', row: 'row', target: 'target' };
+export const INPUT_BUFFERS: Readonly<Record<InputName, string>> = {
+  tokens: 'tokens',
+  position: 'position',
+  subtreeEnd: 'subtree_end',
+  row: 'row',
+  target: 'target',
+};
 
 /** Which buffers a micro-batch goes to and its results come from. */
 export interface Ports {
@@ -24,7 +30,11 @@ export interface Ports {
   readonly isArgmax: string;
 }
 
-function outputOf(plan: RuntimePlan, dtype: 'f32' | 'i32', fromReduce: (kernel: Extract<Kernel, { anchor: 'logprobReduce' }>) => string): string {
+function outputOf(
+  plan: RuntimePlan,
+  dtype: 'f32' | 'i32',
+  fromReduce: (kernel: Extract<Kernel, { anchor: 'logprobReduce' }>) => string,
+): string {
   for (const kernel of plan.kernels) if (kernel.anchor === 'logprobReduce') return fromReduce(kernel);
   const outputs = plan.buffers.filter((buffer) => buffer.space === 'output' && buffer.dtype === dtype);
   if (outputs.length !== 1) throw new Error(`The plan has ${outputs.length} ${dtype} outputs; scoring takes one.`);
@@ -35,7 +45,8 @@ export function portsOf(plan: RuntimePlan): Ports {
   const inputs = plan.buffers.filter((buffer) => buffer.space === 'input');
   const known: readonly string[] = Object.values(INPUT_BUFFERS);
   for (const { name, dtype } of inputs) {
-    if (!known.includes(name) || dtype !== 'i32') throw new Error(`The plan has an input ${name} of ${dtype} that scoring does not provide.`);
+    if (!known.includes(name) || dtype !== 'i32')
+      throw new Error(`The plan has an input ${name} of ${dtype} that scoring does not provide.`);
   }
   return {
     inputs: INPUTS.filter((name) => inputs.some((buffer) => buffer.name === INPUT_BUFFERS[name])),

@@ -7,7 +7,9 @@ export interface ScoredBatch {
   readonly spans?: readonly DeviceSpan[];
 }
 
-/** Something a device did for a micro-batch. Times are milliseconds of the host's clock since the epoch, with fractions. */
+/**
+ * Something a device did for a micro-batch. Times are milliseconds of the host's clock since the epoch, with fractions.
+ */
 export interface DeviceSpan {
   /** Among the devices of the executor, from 0: its stage. */
   readonly device: number;
@@ -39,7 +41,9 @@ export class NonFiniteError extends Error {
   readonly rows: readonly number[];
 
   constructor(where: string | undefined, rows: readonly number[]) {
-    super(`A value is NaN or infinite${where === undefined ? '' : ` in ${where}`} (scored rows ${rows.slice(0, 8).join(', ')}${rows.length > 8 ? ', …' : ''} of the micro-batch).`);
+    super(
+      `A value is NaN or infinite${where === undefined ? '' : ` in ${where}`} (scored rows ${rows.slice(0, 8).join(', ')}${rows.length > 8 ? ', …' : ''} of the micro-batch).`,
+    );
     this.name = 'NonFiniteError';
     this.where = where;
     this.rows = rows;

@@ -11,14 +11,19 @@ import type { RuntimePlan } from './ports.js';
  * Throws RangeError for a range that is empty or not of the plan.
  */
 export function stagePlan<P extends RuntimePlan>(plan: P, { first, end }: Stage): P {
-  const isRange = Number.isInteger(first) && Number.isInteger(end) && first >= 0 && first < end && end <= plan.launches.length;
-  if (!isRange) throw new RangeError(`A stage of launches ${first} to ${end - 1} is no part of a plan of ${plan.launches.length} launches.`);
+  const isRange =
+    Number.isInteger(first) && Number.isInteger(end) && first >= 0 && first < end && end <= plan.launches.length;
+  if (!isRange)
+    throw new RangeError(
+      `A stage of launches ${first} to ${end - 1} is no part of a plan of ${plan.launches.length} launches.`,
+    );
   if (first === 0 && end === plan.launches.length) return plan;
   const launches = plan.launches.slice(first, end);
   const run = new Set(launches.map(({ kernel }) => kernel));
   const named = new Set(launches.flatMap(({ parameters }) => parameters));
   return {
-    ...plan, launches,
+    ...plan,
+    launches,
     kernels: plan.kernels.filter(({ name }) => run.has(name)),
     weights: plan.weights.filter(({ name }) => named.has(name)),
   };
@@ -37,5 +42,8 @@ export function boundaryOf(plan: RuntimePlan, end: number): readonly BufferDecl[
     if (kernel === undefined) throw new Error(`Launch ${i} runs ${name}, which the plan does not have.`);
     for (const buffer of i < end ? kernelWrites(kernel) : kernelReads(kernel)) (i < end ? written : read).add(buffer);
   });
-  return plan.buffers.filter(({ name, space }) => (space === 'arena' && written.has(name) && read.has(name)) || (space === 'output' && written.has(name)));
+  return plan.buffers.filter(
+    ({ name, space }) =>
+      (space === 'arena' && written.has(name) && read.has(name)) || (space === 'output' && written.has(name)),
+  );
 }

@@ -7,11 +7,21 @@ export type PackDType = 'f32' | 'f16' | 'bf16';
 /** Row-major. `random` is nearly normal with deviation `scale`, the same for a (seed, flat index) on every machine. */
 export type TensorSource =
   | {
-      readonly kind: 'file'; readonly dtype: PackDType; readonly shape: readonly number[];
+      readonly kind: 'file';
+      readonly dtype: PackDType;
+      readonly shape: readonly number[];
       /** Full path, and the bytes of the tensor in it. */
-      readonly file: string; readonly offset: number; readonly byteLength: number;
+      readonly file: string;
+      readonly offset: number;
+      readonly byteLength: number;
     }
-  | { readonly kind: 'random'; readonly dtype: PackDType; readonly shape: readonly number[]; readonly seed: bigint; readonly scale: number }
+  | {
+      readonly kind: 'random';
+      readonly dtype: PackDType;
+      readonly shape: readonly number[];
+      readonly seed: bigint;
+      readonly scale: number;
+    }
   | { readonly kind: 'constant'; readonly dtype: PackDType; readonly shape: readonly number[]; readonly value: number };
 
 export const PACK_BYTES: Readonly<Record<PackDType, number>> = { f32: 4, f16: 2, bf16: 2 };
@@ -20,19 +30,37 @@ export const PACK_BYTES: Readonly<Record<PackDType, number>> = { f32: 4, f16: 2,
  * The source of a tensor that a weight reads as [rows, k] (a vector where rows or k is 1).
  * Throws UserError where it is missing, has another shape, or its bytes are not what its shape needs.
  */
-export function requireTensor(tensors: ReadonlyMap<string, TensorSource>, name: string, rows: number, k: number): TensorSource {
+export function requireTensor(
+  tensors: ReadonlyMap<string, TensorSource>,
+  name: string,
+  rows: number,
+  k: number,
+): TensorSource {
   const source = tensors.get(name);
-  if (source === undefined) throw new UserError(`The checkpoint has no tensor ${name}.`, 'Is it whole? Compare its files with the index that came with it.');
+  if (source === undefined)
+    throw new UserError(
+      `The checkpoint has no tensor ${name}.`,
+      'Is it whole? Compare its files with the index that came with it.',
+    );
   const { shape } = source;
-  const fits = shape.length === 2 ? shape[0] === rows && shape[1] === k : shape.length === 1 && (rows === 1 || k === 1) && shape[0] === rows * k;
+  const fits =
+    shape.length === 2
+      ? shape[0] === rows && shape[1] === k
+      : shape.length === 1 && (rows === 1 || k === 1) && shape[0] === rows * k;
   if (!fits) {
-    throw new UserError(`Tensor ${name} has shape [${shape.join(', ')}]; config.json asks for [${rows}, ${k}].`, 'config.json and the weights belong to different models.');
+    throw new UserError(
+      `Tensor ${name} has shape [${shape.join(', ')}]; config.json asks for [${rows}, ${k}].`,
+      'config.json and the weights belong to different models.',
+    );
   }
   if (source.kind === 'file') {
     const needed = rows * k * PACK_BYTES[source.dtype];
     const isSound = Number.isSafeInteger(source.offset) && source.offset >= 0 && source.byteLength === needed;
     if (!isSound) {
-      throw new UserError(`Tensor ${name} in ${source.file}: ${source.byteLength} bytes at ${source.offset}, its shape needs ${needed}.`, 'The file is damaged: download it again.');
+      throw new UserError(
+        `Tensor ${name} in ${source.file}: ${source.byteLength} bytes at ${source.offset}, its shape needs ${needed}.`,
+        'The file is damaged: download it again.',
+      );
     }
   }
   return source;

@@ -28,7 +28,9 @@ export interface PackedWeight extends Stored {
 
 /** The parts of files that a packed weight is made of. */
 export const tensorFiles = (weight: PackedWeight): Extract<TensorSource, { kind: 'file' }>[] =>
-  [...weight.sources, ...(weight.columnScale === undefined ? [] : [weight.columnScale])].filter((source) => source.kind === 'file');
+  [...weight.sources, ...(weight.columnScale === undefined ? [] : [weight.columnScale])].filter(
+    (source) => source.kind === 'file',
+  );
 
 /** Values that came with the plan, written into the packed memory at `offset`. */
 export interface LiteralWeight extends Stored {
@@ -51,21 +53,40 @@ const ALIGNMENT = 4096;
 
 /** Weights with equal keys hold the same bytes. */
 const keyOf = ({ name: _name, ...rest }: WeightDecl): string =>
-  JSON.stringify([rest.layout, rest.dtype, rest.sources.map(({ tensor, rows }) => [tensor, rows]), rest.k, rest.pairing, rest.columnScale ?? null]);
+  JSON.stringify([
+    rest.layout,
+    rest.dtype,
+    rest.sources.map(({ tensor, rows }) => [tensor, rows]),
+    rest.k,
+    rest.pairing,
+    rest.columnScale ?? null,
+  ]);
 
 /** Where the checkpoint's bytes can be read as they lie: its own dtype, one tensor, aligned elements. */
 function isReadable(weight: WeightDecl, sources: readonly TensorSource[]): boolean {
   const [source] = sources;
-  return weight.layout === 'rows' && sources.length === 1 && weight.columnScale === undefined && weight.pairing.kind === 'none'
-    && source?.kind === 'file' && source.dtype === weight.dtype && source.offset % PACK_BYTES[source.dtype] === 0;
+  return (
+    weight.layout === 'rows' &&
+    sources.length === 1 &&
+    weight.columnScale === undefined &&
+    weight.pairing.kind === 'none' &&
+    source?.kind === 'file' &&
+    source.dtype === weight.dtype &&
+    source.offset % PACK_BYTES[source.dtype] === 0
+  );
 }
 
 function literal(weight: WeightDecl, constants: ReadonlyMap<string, ConstantVector>): Float32Array | undefined {
   const [source] = weight.sources;
   const constant = source === undefined ? undefined : constants.get(source.tensor);
   if (constant === undefined) return undefined;
-  const isVector = weight.layout === 'rows' && weight.dtype === 'f32' && weight.sources.length === 1 && weight.columnScale === undefined;
-  if (!isVector || constant.values.length !== source!.rows * weight.k) throw new Error(`Weight ${weight.name}: the plan's constant ${constant.name} does not have its shape.`);
+  const isVector =
+    weight.layout === 'rows' &&
+    weight.dtype === 'f32' &&
+    weight.sources.length === 1 &&
+    weight.columnScale === undefined;
+  if (!isVector || constant.values.length !== source!.rows * weight.k)
+    throw new Error(`Weight ${weight.name}: the plan's constant ${constant.name} does not have its shape.`);
   return Float32Array.from(constant.values);
 }
 
@@ -78,7 +99,12 @@ export interface WeightPlanOptions {
  * Places the weights of a plan. Pure: touches no file.
  * Throws UserError where a tensor is missing or has another shape than the plan was compiled for.
  */
-export function planWeights(weights: readonly WeightDecl[], constants: readonly ConstantVector[], tensors: ReadonlyMap<string, TensorSource>, { isMapping }: WeightPlanOptions = { isMapping: true }): WeightPlan {
+export function planWeights(
+  weights: readonly WeightDecl[],
+  constants: readonly ConstantVector[],
+  tensors: ReadonlyMap<string, TensorSource>,
+  { isMapping }: WeightPlanOptions = { isMapping: true },
+): WeightPlan {
   const byTensor = new Map(constants.map((constant) => [constant.name, constant]));
   const groups = new Map<string, { readonly weight: WeightDecl; readonly names: string[] }>();
   for (const weight of weights) {
@@ -103,7 +129,8 @@ export function planWeights(weights: readonly WeightDecl[], constants: readonly 
       continue;
     }
     const sources = weight.sources.map(({ tensor, rows }) => requireTensor(tensors, tensor, rows, weight.k));
-    const columnScale = weight.columnScale === undefined ? undefined : requireTensor(tensors, weight.columnScale, 1, weight.k);
+    const columnScale =
+      weight.columnScale === undefined ? undefined : requireTensor(tensors, weight.columnScale, 1, weight.k);
     const [first] = sources;
     if (isMapping && isReadable(weight, sources) && first?.kind === 'file') {
       placed.push({ kind: 'mapped', names, weight, bytes, file: first.file, offset: first.offset });

@@ -1,9 +1,22 @@
-// `npm run bundle [-- --node PATH] [-- --out FILE]`: packs everything that runs tilewright into build/tilewright-linux-x64.tar.gz,
-// for hosts with no Node and no network: Node, dist, the packages it imports, the addon, the demo checkpoint and
-// examples, the GPU tests and benchmark. It copies what is built; it builds nothing but its unpacker.
+// `npm run bundle [-- --node PATH] [-- --out FILE]`: packs everything that runs tilewright into
+// build/tilewright-linux-x64.tar.gz, for hosts with no Node and no network: Node, dist, the packages it imports, the
+// addon, the demo checkpoint and examples, the GPU tests and benchmark. It copies what is built; it builds nothing but
+// its unpacker.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join, relative, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -19,7 +32,8 @@ const UNUSED_FILE = /\.(map|d\.ts|d\.mts|d\.cts|ts|mts|cts|flow|md|markdown|html
 const UNUSED_FOLDER = /(^|\/)(test|tests|doc|docs|vendor|typings)$/;
 const OTHER_PLATFORM = /(android|darwin|win32|freebsd|musl|arm|loong|riscv|ppc|ia32)/;
 /** handlebars: builds for browsers and bundlers. */
-const UNUSED_PATH = /^node_modules\/(handlebars\/(dist\/(amd\/|handlebars)|lib\/handlebars\/|bin\/)|zod\/src\/|chevrotain\/(src|diagrams)\/)/;
+const UNUSED_PATH =
+  /^node_modules\/(handlebars\/(dist\/(amd\/|handlebars)|lib\/handlebars\/|bin\/)|zod\/src\/|chevrotain\/(src|diagrams)\/)/;
 const NATIVE = join('build', 'Release', 'tilewright.node');
 
 function fail(message, hint) {
@@ -30,14 +44,20 @@ function fail(message, hint) {
 /** Runs a program to its end and gives its standard output; its failure ends the bundle with its own words. */
 function run(program, args, hint, options = {}) {
   const { status, error, stdout, stderr } = spawnSync(program, args, { maxBuffer: 2 ** 30, ...options });
-  if (error !== undefined || status !== 0) fail(`${program} ${args.join(' ')}: ${error?.message ?? String(stderr).trim()}`, hint);
+  if (error !== undefined || status !== 0)
+    fail(`${program} ${args.join(' ')}: ${error?.message ?? String(stderr).trim()}`, hint);
   return stdout;
 }
 
 const isRunnable = (program) => spawnSync(program, ['--version'], { stdio: 'ignore' }).status === 0;
 
 function options() {
-  const { values } = parseArgs({ options: { node: { type: 'string', default: process.execPath }, out: { type: 'string', default: join(ROOT, 'build', `${NAME}.tar.gz`) } } });
+  const { values } = parseArgs({
+    options: {
+      node: { type: 'string', default: process.execPath },
+      out: { type: 'string', default: join(ROOT, 'build', `${NAME}.tar.gz`) },
+    },
+  });
   return { node: resolve(values.node), out: resolve(values.out) };
 }
 
@@ -45,13 +65,22 @@ function options() {
 function copy(bundle, path, filter = () => true) {
   const from = join(ROOT, path);
   if (!existsSync(from)) fail(`${path} is missing`, 'npm run build');
-  cpSync(from, join(bundle, path), { recursive: true, dereference: true, filter: (each) => filter(relative(ROOT, each)) });
+  cpSync(from, join(bundle, path), {
+    recursive: true,
+    dereference: true,
+    filter: (each) => filter(relative(ROOT, each)),
+  });
 }
 
 const manifest = (folder) => JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
 
 /** False where a package says that it is for another system. */
-const isForLinuxX64 = ({ os, cpu, libc }) => [[os, 'linux'], [cpu, 'x64'], [libc, 'glibc']].every(([list, mine]) => list === undefined || [list].flat().includes(mine));
+const isForLinuxX64 = ({ os, cpu, libc }) =>
+  [
+    [os, 'linux'],
+    [cpu, 'x64'],
+    [libc, 'glibc'],
+  ].every(([list, mine]) => list === undefined || [list].flat().includes(mine));
 
 /** Folders of the packages that a package imports, and of theirs, from the root: `node_modules/a/node_modules/b`. */
 function packagesOf(folder, found = new Set()) {
@@ -77,14 +106,19 @@ function isUsed(path) {
     // A nested package is listed by itself.
     return !UNUSED_FOLDER.test(path) && !UNUSED_PATH.test(`${path}/`) && !path.endsWith('/node_modules');
   }
-  if (path.endsWith('.node')) return !OTHER_PLATFORM.test(basename(path)) && !OTHER_PLATFORM.test(basename(dirname(path)));
+  if (path.endsWith('.node'))
+    return !OTHER_PLATFORM.test(basename(path)) && !OTHER_PLATFORM.test(basename(dirname(path)));
   return /licen[cs]e|notice/i.test(basename(path)) || !(UNUSED_FILE.test(path) || UNUSED_PATH.test(path));
 }
 
-/** Compressed without its symbols; made once for each Node, since it takes most of the time. Gives the file and the size of what is in it. */
+/**
+ * Compressed without its symbols; made once for each Node, since it takes most of the time. Gives the file and the size
+ * of what is in it.
+ */
 function compressNode(node) {
   const data = readFileSync(node);
-  if (data.length < 64 || data.readUInt32BE(0) !== 0x7f454c46 || data.readUInt16LE(18) !== 62) fail(`${node} is no program for Linux x64`, 'name one: npm run bundle -- --node /path/to/node');
+  if (data.length < 64 || data.readUInt32BE(0) !== 0x7f454c46 || data.readUInt16LE(18) !== 62)
+    fail(`${node} is no program for Linux x64`, 'name one: npm run bundle -- --node /path/to/node');
   const made = join(ROOT, 'build', `node-${createHash('sha256').update(data).digest('hex').slice(0, 16)}`);
   const [packed, size] = [`${made}.lzma`, `${made}.size`];
   if (!existsSync(packed) || !existsSync(size)) {
@@ -95,7 +129,11 @@ function compressNode(node) {
       if (isRunnable('strip')) run('strip', [plain], 'apt-get install binutils');
       writeFileSync(size, String(statSync(plain).size));
       // A low level: the higher ones save a tenth and take ten times as long.
-      run('xz', ['--format=lzma', '-1', '--keep', '--force', plain], 'apt-get install xz-utils (to make the bundle; using it needs no xz)');
+      run(
+        'xz',
+        ['--format=lzma', '-1', '--keep', '--force', plain],
+        'apt-get install xz-utils (to make the bundle; using it needs no xz)',
+      );
       renameSync(`${plain}.lzma`, packed);
     } finally {
       rmSync(plain, { force: true });
@@ -109,12 +147,18 @@ function packNode(bundle, node) {
   const folder = join(bundle, 'node');
   mkdirSync(folder);
   const { packed, size } = compressNode(node);
-  const version = run(node, ['--version'], 'name a Node that runs here: npm run bundle -- --node /path/to/node', { encoding: 'utf8' }).trim();
+  const version = run(node, ['--version'], 'name a Node that runs here: npm run bundle -- --node /path/to/node', {
+    encoding: 'utf8',
+  }).trim();
   cpSync(packed, join(folder, 'node.lzma'));
   const unpacker = ['-O2', '-s', '-o', join(folder, 'unpack'), join(ROOT, 'scripts', 'bundle', 'unpack.c')];
-  // By itself where the C library can be linked into it: then it runs on older systems than this one, and Node can say what is amiss.
-  if (spawnSync('cc', ['-static', ...unpacker], { stdio: 'ignore' }).status !== 0) run('cc', unpacker, 'apt-get install gcc libc6-dev');
-  const licence = ['../LICENSE', '../share/doc/nodejs/LICENSE', '../share/doc/nodejs/copyright'].map((path) => join(dirname(node), path)).find(existsSync);
+  // By itself where the C library can be linked into it: then it runs on older systems than this one, and Node can say
+  // what is amiss.
+  if (spawnSync('cc', ['-static', ...unpacker], { stdio: 'ignore' }).status !== 0)
+    run('cc', unpacker, 'apt-get install gcc libc6-dev');
+  const licence = ['../LICENSE', '../share/doc/nodejs/LICENSE', '../share/doc/nodejs/copyright']
+    .map((path) => join(dirname(node), path))
+    .find(existsSync);
   if (licence !== undefined) cpSync(licence, join(folder, 'LICENSE'), { dereference: true });
   return { version, size, hasLicence: licence !== undefined };
 }
@@ -142,33 +186,54 @@ function writeProgram(path, text) {
 
 /** The newest version of a system library's symbols that one of these programs asks for. */
 function newest(programs, library) {
-  const versions = programs.flatMap((path) => [...readFileSync(path, 'latin1').matchAll(new RegExp(`\\0${library}_([0-9.]+)(?=\0)`, 'g'))].map(([, version]) => version));
+  const versions = programs.flatMap((path) =>
+    [...readFileSync(path, 'latin1').matchAll(new RegExp(`\\0${library}_([0-9.]+)(?=\0)`, 'g'))].map(
+      ([, version]) => version,
+    ),
+  );
   return versions.sort((a, b) => a.localeCompare(b, 'en', { numeric: true })).at(-1) ?? 'of any version';
 }
 
 /** What a host must have, in words. */
 function requirements(bundle, node) {
-  const addons = readdirSync(join(bundle, 'node_modules'), { recursive: true }).filter((path) => path.endsWith('.node')).map((path) => join('node_modules', path));
+  const addons = readdirSync(join(bundle, 'node_modules'), { recursive: true })
+    .filter((path) => path.endsWith('.node'))
+    .map((path) => join('node_modules', path));
   const programs = [node, ...[NATIVE, ...addons].map((path) => join(bundle, path))];
   return `glibc ${newest(programs, 'GLIBC')} and libstdc++ ${newest(programs, 'GLIBCXX')} symbols or later`;
 }
 
 /** Bytes of each entry of the bundle, largest first: what to look at where it is too big. */
-const sizes = (bundle) => readdirSync(bundle, { recursive: true, withFileTypes: true })
-  .filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name))
-  .map((path) => ({ path: relative(bundle, path), bytes: statSync(path).size })).sort((a, b) => b.bytes - a.bytes);
+const sizes = (bundle) =>
+  readdirSync(bundle, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name))
+    .map((path) => ({ path: relative(bundle, path), bytes: statSync(path).size }))
+    .sort((a, b) => b.bytes - a.bytes);
 
 function main() {
-  if (process.platform !== 'linux' || process.arch !== 'x64') fail(`a bundle for Linux x64 cannot be made on ${process.platform}-${process.arch}`, 'make it on Linux x64');
+  if (process.platform !== 'linux' || process.arch !== 'x64')
+    fail(`a bundle for Linux x64 cannot be made on ${process.platform}-${process.arch}`, 'make it on Linux x64');
   const { node, out } = options();
   const work = mkdtempSync(join(tmpdir(), 'tilewright-bundle-'));
   try {
     const bundle = join(work, NAME);
     mkdirSync(bundle);
     copy(bundle, 'dist', (path) => !path.endsWith('.d.ts'));
-    for (const path of [NATIVE, join('models', 'demo'), join('bench', 'models'), 'examples', 'README.md', 'LICENSE', 'package.json', join('scripts', 'testGpu.mjs')]) copy(bundle, path);
+    for (const path of [
+      NATIVE,
+      join('models', 'demo'),
+      join('bench', 'models'),
+      'examples',
+      'README.md',
+      'LICENSE',
+      'package.json',
+      join('scripts', 'testGpu.mjs'),
+    ])
+      copy(bundle, path);
     if (!existsSync(join(bundle, 'dist', 'test', 'gpu'))) fail('the GPU tests are not built', 'npm run build');
-    for (const folder of packagesOf(ROOT)) copy(bundle, relative(ROOT, folder), (path) => path === relative(ROOT, folder) || isUsed(path));
+    for (const folder of packagesOf(ROOT))
+      copy(bundle, relative(ROOT, folder), (path) => path === relative(ROOT, folder) || isUsed(path));
     const packed = packNode(bundle, node);
     writeProgram(join(bundle, 'tilewright'), launcher(packed.size, 'dist/cli/main.js'));
     writeProgram(join(bundle, 'test-gpu.sh'), launcher(packed.size, 'scripts/testGpu.mjs'));
@@ -176,25 +241,53 @@ function main() {
     writeProgram(join(bundle, 'checkpoint-make.sh'), launcher(packed.size, 'dist/bench/checkpoint/main.js'));
 
     const needs = requirements(bundle, node);
-    writeFileSync(join(bundle, 'REQUIREMENTS.txt'), [
-      `This bundle needs Linux x64 with ${needs} (\`ldd --version\` names glibc's version).`,
-      'The CPU target also needs a C compiler (cc, gcc or clang), the CUDA target a driver and NVRTC or nvcc.',
-      `Node ${packed.version} is inside. ./tilewright doctor says what else is missing; ./test-gpu.sh tests a GPU.`, '',
-    ].join('\n'));
+    writeFileSync(
+      join(bundle, 'REQUIREMENTS.txt'),
+      [
+        `This bundle needs Linux x64 with ${needs} (\`ldd --version\` names glibc's version).`,
+        'The CPU target also needs a C compiler (cc, gcc or clang), the CUDA target a driver and NVRTC or nvcc.',
+        `Node ${packed.version} is inside. ./tilewright doctor says what else is missing; ./test-gpu.sh tests a GPU.`,
+        '',
+      ].join('\n'),
+    );
     const tar = join(work, 'bundle.tar');
-    run('tar', ['--create', '--file', tar, '--sort=name', '--mtime=@0', '--owner=0', '--group=0', '--numeric-owner', '--directory', work, NAME], 'apt-get install tar');
+    run(
+      'tar',
+      [
+        '--create',
+        '--file',
+        tar,
+        '--sort=name',
+        '--mtime=@0',
+        '--owner=0',
+        '--group=0',
+        '--numeric-owner',
+        '--directory',
+        work,
+        NAME,
+      ],
+      'apt-get install tar',
+    );
     run('gzip', ['-9', '-n', tar], 'apt-get install gzip');
     const { size } = statSync(`${tar}.gz`);
     if (size > MAX_BYTES) {
-      const largest = sizes(bundle).slice(0, 8).map(({ path, bytes }) => `  ${(bytes / 1e6).toFixed(1)} MB ${path}`).join('\n');
-      fail(`the bundle has ${(size / 1e6).toFixed(1)} MB; at most ${MAX_BYTES / 1e6} fit\n${largest}`, 'choose a smaller Node: npm run bundle -- --node /path/to/node');
+      const largest = sizes(bundle)
+        .slice(0, 8)
+        .map(({ path, bytes }) => `  ${(bytes / 1e6).toFixed(1)} MB ${path}`)
+        .join('\n');
+      fail(
+        `the bundle has ${(size / 1e6).toFixed(1)} MB; at most ${MAX_BYTES / 1e6} fit\n${largest}`,
+        'choose a smaller Node: npm run bundle -- --node /path/to/node',
+      );
     }
     mkdirSync(dirname(out), { recursive: true });
     cpSync(`${tar}.gz`, `${out}.part`);
     renameSync(`${out}.part`, out);
-    process.stdout.write(`${relative(process.cwd(), out)}: ${(size / 1e6).toFixed(1)} MB with Node ${packed.version}; for hosts with ${needs}\n`
-      + `${packed.hasLicence ? '' : `note: no licence text was found beside ${node}; add it before you pass the bundle on\n`}`
-      + `Use it: tar -xzf ${basename(out)} && ${NAME}/tilewright doctor\n`);
+    process.stdout.write(
+      `${relative(process.cwd(), out)}: ${(size / 1e6).toFixed(1)} MB with Node ${packed.version}; for hosts with ${needs}\n` +
+        `${packed.hasLicence ? '' : `note: no licence text was found beside ${node}; add it before you pass the bundle on\n`}` +
+        `Use it: tar -xzf ${basename(out)} && ${NAME}/tilewright doctor\n`,
+    );
   } finally {
     rmSync(work, { recursive: true, force: true });
   }

@@ -10,7 +10,8 @@ import { TEMPLATE_OPTIONS } from '../dist/codegen/templates.js';
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
 const templates = readdirSync(join(ROOT, 'codegen'), { recursive: true, encoding: 'utf8' })
-  .filter((file) => file.endsWith('.hbs')).map((file) => join('codegen', file));
+  .filter((file) => file.endsWith('.hbs'))
+  .map((file) => join('codegen', file));
 
 const golden = readdirSync(join(ROOT, 'test', 'gpu', 'golden')).map((file) => join('test', 'gpu', 'golden', file));
 
@@ -20,10 +21,15 @@ for (const file of [...templates, ...golden, join('runtime', 'native', 'abi.h')]
   cpSync(join(ROOT, file), to);
 }
 
-// One module of compiled templates a folder, which codegen/templates.ts finds: name of the file → what Handlebars makes of it.
+// One module of compiled templates a folder, which codegen/templates.ts finds: name of the file → what Handlebars makes
+// of it.
 for (const folder of new Set(templates.map((file) => dirname(file)))) {
-  const entries = templates.filter((file) => dirname(file) === folder).map((file) =>
-    `${JSON.stringify(basename(file))}: ${Handlebars.precompile(readFileSync(join(ROOT, file), 'utf8'), TEMPLATE_OPTIONS)},\n`);
+  const entries = templates
+    .filter((file) => dirname(file) === folder)
+    .map(
+      (file) =>
+        `${JSON.stringify(basename(file))}: ${Handlebars.precompile(readFileSync(join(ROOT, file), 'utf8'), TEMPLATE_OPTIONS)},\n`,
+    );
   writeFileSync(join(ROOT, 'dist', folder, 'compiled.cjs'), `module.exports = {\n${entries.join('')}};\n`);
 }
 

@@ -16,7 +16,10 @@ const built = ['dist/cli/main.js', 'dist/codegen/cpu/templates', 'build/Release/
 
 /** What a step needs besides npm's packages, and how a user of a bare machine gets it. */
 const tools = [
-  { names: ['cmake'], install: 'apt-get install cmake (Debian, Ubuntu), dnf install cmake (Fedora), brew install cmake (macOS)' },
+  {
+    names: ['cmake'],
+    install: 'apt-get install cmake (Debian, Ubuntu), dnf install cmake (Fedora), brew install cmake (macOS)',
+  },
   { names: ['c++', 'g++', 'clang++'], install: 'apt-get install g++ (Debian, Ubuntu), dnf install gcc-c++ (Fedora)' },
 ];
 
@@ -25,13 +28,16 @@ function fail(message, hint) {
   process.exit(1);
 }
 
-/** Runs a command in the repository, showing it first; a failure ends the demonstration with the command's own words. */
+/**
+ * Runs a command in the repository, showing it first; a failure ends the demonstration with the command's own words.
+ */
 function step(title, [command, ...args]) {
   const shown = [command, ...args].join(' ');
   process.stdout.write(`\n# ${title}\n$ ${shown}\n`);
   const program = command === 'node' ? process.execPath : command;
   const { status, signal, error } = spawnSync(program, args, { cwd: root, stdio: 'inherit' });
-  if (error !== undefined) fail(`${command} cannot be started: ${error.message}`, 'see CONTRIBUTING.md for what has to be installed');
+  if (error !== undefined)
+    fail(`${command} cannot be started: ${error.message}`, 'see CONTRIBUTING.md for what has to be installed');
   if (signal !== null) process.exit(128 + constants.signals[signal]);
   if (status === 130 || status === 143) process.exit(status);
   if (status !== 0) {
@@ -41,14 +47,16 @@ function step(title, [command, ...args]) {
 }
 
 const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
-if (major < 20 || (major === 20 && minor < 17)) fail(`Node ${process.versions.node} is too old; 20.17 or later is needed`, 'nvm install 22');
+if (major < 20 || (major === 20 && minor < 17))
+  fail(`Node ${process.versions.node} is too old; 20.17 or later is needed`, 'nvm install 22');
 if (!existsSync(join(root, 'node_modules'))) fail('the packages are not installed', 'npm ci');
 // The children report Ctrl-C themselves; this process only has to outlive them.
 process.on('SIGINT', () => {});
 
 if (built.some((path) => !existsSync(join(root, path)))) {
   for (const { names, install } of tools) {
-    if (names.every((name) => spawnSync(name, ['--version'], { stdio: 'ignore' }).error !== undefined)) fail(`none of ${names.join(', ')} is installed`, install);
+    if (names.every((name) => spawnSync(name, ['--version'], { stdio: 'ignore' }).error !== undefined))
+      fail(`none of ${names.join(', ')} is installed`, install);
   }
   step('Build the native addon and the TypeScript', ['npm', 'run', '--silent', 'build']);
 }
@@ -56,7 +64,17 @@ mkdirSync(join(root, out), { recursive: true });
 step('What this machine has', [...tilewright, 'doctor']);
 step('Compile the bundled 7.5M-parameter LLaMA to an artifact', [...tilewright, 'compile', model, '-o', artifact]);
 step('Tune its tiles for this machine, 20 seconds', [...tilewright, 'tune', artifact, '--budget', '20s']);
-step('Score 136 everyday questions', [...tilewright, 'run', artifact, '--task', 'hellaswag', '--data', data, '--out', out]);
+step('Score 136 everyday questions', [
+  ...tilewright,
+  'run',
+  artifact,
+  '--task',
+  'hellaswag',
+  '--data',
+  data,
+  '--out',
+  out,
+]);
 process.stdout.write(`
 Done. Everything this wrote is under ${out}/ (ignored by git; delete it as you like).
 The model is tiny and the questions are few: the numbers show that the pipeline works, not how good a model is.

@@ -1,6 +1,6 @@
 // `npm run test:gpu`, and test-gpu.sh of the bundle: runs the compiled tests of test/gpu with Node's own test runner.
-// Arguments are parts of file names; without any, all files run. The exit status is 0 only if a test ran and none failed,
-// 77 if every test was skipped: a machine without a GPU has proved nothing.
+// Arguments are parts of file names; without any, all files run. The exit status is 0 only if a test ran and none
+// failed, 77 if every test was skipped: a machine without a GPU has proved nothing.
 import { existsSync, readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { run } from 'node:test';
@@ -14,9 +14,16 @@ if (!existsSync(folder)) {
   process.stderr.write('error: the GPU tests are not built\nhint: npm run build\n');
   process.exit(1);
 }
-const files = readdirSync(folder).filter((name) => name.endsWith('.gpu.js')).filter((name) => wanted.length === 0 || wanted.some((part) => name.includes(part))).sort();
+const files = readdirSync(folder)
+  .filter((name) => name.endsWith('.gpu.js'))
+  .filter((name) => wanted.length === 0 || wanted.some((part) => name.includes(part)))
+  .sort();
 if (files.length === 0) {
-  process.stderr.write(`error: no GPU test has ${wanted.join(' or ')} in its name\nhint: ${readdirSync(folder).filter((name) => name.endsWith('.gpu.js')).join(', ')}\n`);
+  process.stderr.write(
+    `error: no GPU test has ${wanted.join(' or ')} in its name\nhint: ${readdirSync(folder)
+      .filter((name) => name.endsWith('.gpu.js'))
+      .join(', ')}\n`,
+  );
   process.exit(1);
 }
 
@@ -46,7 +53,10 @@ stream.on('end', () => {
   setImmediate(() => {
     if (reasons.size > 0) {
       const rule = '!'.repeat(80);
-      const lines = [...reasons].flatMap(([reason, names]) => [`!! SKIPPED: ${reason}`, ...names.map((name) => `!!   ${name}`)]);
+      const lines = [...reasons].flatMap(([reason, names]) => [
+        `!! SKIPPED: ${reason}`,
+        ...names.map((name) => `!!   ${name}`),
+      ]);
       process.stdout.write(`\n${[rule, ...lines, rule].join('\n')}\n`);
     }
     process.stdout.write(`\n${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped\n`);

@@ -28,7 +28,8 @@ const OPTIONAL: readonly Optional[] = [
   },
   {
     what: 'a C compiler (cc, gcc or clang)',
-    isPresent: () => ['cc', 'gcc', 'clang'].some((name) => spawnSync(name, ['--version'], { stdio: 'ignore' }).status === 0),
+    isPresent: () =>
+      ['cc', 'gcc', 'clang'].some((name) => spawnSync(name, ['--version'], { stdio: 'ignore' }).status === 0),
     skipped: 'generated kernels, the runtime and everything end to end',
     remedy: 'install one (Debian, Ubuntu: apt-get install g++ cmake)',
   },
@@ -61,7 +62,9 @@ function reportMissing(): void {
 /** Returns what runs after the last test. */
 export default function setup(): () => void {
   const folder = runFolder(process.pid);
-  const remove = (): void => { rmSync(folder, { recursive: true, force: true }); };
+  const remove = (): void => {
+    rmSync(folder, { recursive: true, force: true });
+  };
   // Process ids come again: nothing of an earlier run is to be found there.
   remove();
   mkdirSync(folder, { mode: 0o700 });

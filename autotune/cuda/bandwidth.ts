@@ -5,7 +5,9 @@ import { median } from '../database.js';
 const BYTES = 512 << 20;
 const REPEATS = 5;
 
-/** Bytes a second of a copy within device memory, reading and writing counted. Throws CudaError where memory is short. */
+/**
+ * Bytes a second of a copy within device memory, reading and writing counted. Throws CudaError where memory is short.
+ */
 export function measureBandwidth(addon: CudaAddon, device: CudaDevice): number {
   const bytes = Math.min(BYTES, Math.max(1 << 20, Math.floor(device.memory().freeBytes / 8 / 256) * 256));
   const made: { release(): void }[] = [];
@@ -14,10 +16,16 @@ export function measureBandwidth(addon: CudaAddon, device: CudaDevice): number {
     return resource;
   };
   try {
-    const [from, to] = [own<CudaMemory>(new addon.Memory(device, bytes)), own<CudaMemory>(new addon.Memory(device, bytes))];
+    const [from, to] = [
+      own<CudaMemory>(new addon.Memory(device, bytes)),
+      own<CudaMemory>(new addon.Memory(device, bytes)),
+    ];
     from.fill(1);
     to.copyFrom(0, from, 0, bytes);
-    const marks = Array.from({ length: REPEATS }, () => ({ begin: own<CudaEvent>(new addon.Event(device)), end: own<CudaEvent>(new addon.Event(device)) }));
+    const marks = Array.from({ length: REPEATS }, () => ({
+      begin: own<CudaEvent>(new addon.Event(device)),
+      end: own<CudaEvent>(new addon.Event(device)),
+    }));
     for (const { begin, end } of marks) {
       begin.record();
       to.copyFrom(0, from, 0, bytes);

@@ -1,4 +1,6 @@
-/** The CUDA schedules worth considering for one kernel: all of them for the cost model to rank, and steps for the climb. */
+/**
+ * The CUDA schedules worth considering for one kernel: all of them for the cost model to rank, and steps for the climb.
+ */
 import type { CudaFacts } from '../../codegen/cuda/index.js';
 import { ATTENTION_KEYS, attentionSchedules } from '../../codegen/cuda/attention.js';
 import type { CudaGemmSchedule, CudaGemmSkeleton, CudaSchedule } from '../../ir/cuda.js';
@@ -17,13 +19,35 @@ interface Axes {
   readonly clusters: readonly (1 | 2)[];
 }
 
-const steps = (from: number, to: number, step: number): number[] => Array.from({ length: Math.floor((to - from) / step) + 1 }, (_, i) => from + i * step);
+const steps = (from: number, to: number, step: number): number[] =>
+  Array.from({ length: Math.floor((to - from) / step) + 1 }, (_, i) => from + i * step);
 
 const AXES: Readonly<Record<CudaGemmSkeleton, Axes>> = {
   // Column tiles in steps of 16: they decide how full the last wave of multiprocessors is.
-  wgmma: { modes: ['relay', 'pingpong', 'cooperative'], tm: [64, 128, 256], tn: steps(32, 256, 16), tk: [64, 128], stages: [8, 7, 6, 5, 4, 3, 2], clusters: [2, 1] },
-  mma: { modes: ['cooperative'], tm: [16, 32, 64, 128, 256], tn: [32, 64, 96, 128, 192, 256], tk: [32, 64], stages: [5, 4, 3, 2], clusters: [1] },
-  simt: { modes: ['cooperative'], tm: [16, 32, 64, 128], tn: [32, 64, 96, 128, 192, 256], tk: [32, 16], stages: [1], clusters: [1] },
+  wgmma: {
+    modes: ['relay', 'pingpong', 'cooperative'],
+    tm: [64, 128, 256],
+    tn: steps(32, 256, 16),
+    tk: [64, 128],
+    stages: [8, 7, 6, 5, 4, 3, 2],
+    clusters: [2, 1],
+  },
+  mma: {
+    modes: ['cooperative'],
+    tm: [16, 32, 64, 128, 256],
+    tn: [32, 64, 96, 128, 192, 256],
+    tk: [32, 64],
+    stages: [5, 4, 3, 2],
+    clusters: [1],
+  },
+  simt: {
+    modes: ['cooperative'],
+    tm: [16, 32, 64, 128],
+    tn: [32, 64, 96, 128, 192, 256],
+    tk: [32, 16],
+    stages: [1],
+    clusters: [1],
+  },
 };
 
 /** Ranked with this order of tiles, and with the first depth: both change little, and the climb tries the others. */
@@ -33,7 +57,10 @@ const LAST_COLUMNS = steps(64, 224, 32);
 const MOST_RASTER = 64;
 const THREADS = [64, 128, 256, 512, 1024] as const;
 
-/** The schedules of one kernel. All compute the same numbers: the skeleton, which fixes the order of additions, is the default's. */
+/**
+ * The schedules of one kernel. All compute the same numbers: the skeleton, which fixes the order of additions, is the
+ * default's.
+ */
 export class CudaSpace {
   readonly isLegal: (schedule: CudaSchedule) => boolean;
   private readonly kernel: Kernel;
@@ -52,11 +79,18 @@ export class CudaSpace {
   /** Every schedule worth ranking, each once, in a fixed order. */
   enumerate(start: CudaSchedule): readonly CudaSchedule[] {
     switch (start.kind) {
-      case 'gemm': return this.gemmTiles(start.skeleton);
+      case 'gemm':
+        return this.gemmTiles(start.skeleton);
       case 'attention':
-        return this.kernel.anchor !== 'attention' ? [] : attentionSchedules(this.kernel, this.module, { sharedBytes: this.facts.sharedBytesPerBlock }).filter((s) => s.skeleton === start.skeleton);
-      case 'loop': return THREADS.map((threads): CudaSchedule => ({ kind: 'loop', threads })).filter(this.isLegal);
-      default: return start satisfies never;
+        return this.kernel.anchor !== 'attention'
+          ? []
+          : attentionSchedules(this.kernel, this.module, { sharedBytes: this.facts.sharedBytesPerBlock }).filter(
+              (s) => s.skeleton === start.skeleton,
+            );
+      case 'loop':
+        return THREADS.map((threads): CudaSchedule => ({ kind: 'loop', threads })).filter(this.isLegal);
+      default:
+        return start satisfies never;
     }
   }
 
@@ -75,9 +109,33 @@ export class CudaSpace {
   private gemmTiles(skeleton: CudaGemmSkeleton): readonly CudaGemmSchedule[] {
     const known = this.tiles.get(skeleton);
     if (known !== undefined) return known;
-    const { modes, tm, tn, tk: [tk], clusters } = AXES[skeleton];
-    const tiles = modes.flatMap((mode) => tm.flatMap((rows) => tn.flatMap((columns) => clusters.flatMap((cluster) =>
-      this.deepest({ kind: 'gemm', skeleton, tm: rows, tn: columns, tk, stages: 1, cluster, raster: RASTER, mode }) ?? []))));
+    const {
+      modes,
+      tm,
+      tn,
+      tk: [tk],
+      clusters,
+    } = AXES[skeleton];
+    const tiles = modes.flatMap((mode) =>
+      tm.flatMap((rows) =>
+        tn.flatMap((columns) =>
+          clusters.flatMap(
+            (cluster) =>
+              this.deepest({
+                kind: 'gemm',
+                skeleton,
+                tm: rows,
+                tn: columns,
+                tk,
+                stages: 1,
+                cluster,
+                raster: RASTER,
+                mode,
+              }) ?? [],
+          ),
+        ),
+      ),
+    );
     this.tiles.set(skeleton, tiles);
     return tiles;
   }
@@ -95,22 +153,31 @@ export class CudaSpace {
     const { modes, tm, tn, tk, clusters } = AXES[from.skeleton];
     const beside = (unsorted: readonly number[], value: number): number[] => {
       const values = [...unsorted].sort((a, b) => a - b);
-      const lower = values.filter((v) => v < value), upper = values.filter((v) => v > value);
+      const lower = values.filter((v) => v < value),
+        upper = values.filter((v) => v > value);
       return [...lower.slice(-1), ...upper.slice(0, 1)];
     };
     const { lastTn, ...plain } = from;
     const changed: CudaGemmSchedule[] = [
       // The next legal widths on either side: not every one divides into whole pairs.
-      ...this.nextColumns(plain, tn.filter((v) => v < from.tn).reverse()), ...this.nextColumns(plain, tn.filter((v) => v > from.tn)),
-      ...(lastTn === undefined ? [] : [plain]), ...beside(LAST_COLUMNS, lastTn ?? from.tn).map((value) => ({ ...from, lastTn: value })),
-      ...beside(tm, from.tm).map((value) => ({ ...from, tm: value })), ...beside(tk, from.tk).map((value) => ({ ...from, tk: value })),
+      ...this.nextColumns(plain, tn.filter((v) => v < from.tn).reverse()),
+      ...this.nextColumns(
+        plain,
+        tn.filter((v) => v > from.tn),
+      ),
+      ...(lastTn === undefined ? [] : [plain]),
+      ...beside(LAST_COLUMNS, lastTn ?? from.tn).map((value) => ({ ...from, lastTn: value })),
+      ...beside(tm, from.tm).map((value) => ({ ...from, tm: value })),
+      ...beside(tk, from.tk).map((value) => ({ ...from, tk: value })),
       ...modes.filter((mode) => mode !== from.mode).map((mode) => ({ ...plain, mode })),
       ...clusters.filter((cluster) => cluster !== from.cluster).map((cluster) => ({ ...from, cluster })),
     ];
     return [
       ...changed.flatMap((schedule) => this.deepest(schedule) ?? []),
       ...[from.stages - 1, from.stages + 1].map((stages) => ({ ...from, stages })),
-      ...[from.raster / 2, from.raster * 2].filter((raster) => Number.isInteger(raster) && raster <= MOST_RASTER).map((raster) => ({ ...from, raster })),
+      ...[from.raster / 2, from.raster * 2]
+        .filter((raster) => Number.isInteger(raster) && raster <= MOST_RASTER)
+        .map((raster) => ({ ...from, raster })),
     ];
   }
 
@@ -124,7 +191,12 @@ export class CudaSpace {
 }
 
 /** The schedule on CUDA cores whose result the others must have. Throws where there is none. */
-export function referenceSchedule(kernel: Kernel, module: KernelModule, facts: CudaFacts, start: CudaSchedule): CudaSchedule {
+export function referenceSchedule(
+  kernel: Kernel,
+  module: KernelModule,
+  facts: CudaFacts,
+  start: CudaSchedule,
+): CudaSchedule {
   const isLegal = candidateTest(kernel, module, facts);
   if (start.kind === 'gemm') {
     const { tm, tn, tk } = AXES.simt;
@@ -132,16 +204,30 @@ export function referenceSchedule(kernel: Kernel, module: KernelModule, facts: C
     for (const rows of [...tm].reverse()) {
       for (const columns of [...tn].reverse()) {
         for (const depth of tk) {
-          const schedule: CudaSchedule = { kind: 'gemm', skeleton: 'simt', tm: rows, tn: columns, tk: depth, stages: 1, cluster: 1, raster: 8, mode: 'cooperative' };
+          const schedule: CudaSchedule = {
+            kind: 'gemm',
+            skeleton: 'simt',
+            tm: rows,
+            tn: columns,
+            tk: depth,
+            stages: 1,
+            cluster: 1,
+            raster: 8,
+            mode: 'cooperative',
+          };
           if (isLegal(schedule)) return schedule;
         }
       }
     }
   }
   if (start.kind === 'attention') {
-    const found = [16, 8, 4, 32].map((queries): CudaSchedule => ({ kind: 'attention', skeleton: 'simt', queries, keys: ATTENTION_KEYS.simt })).find(isLegal);
+    const found = [16, 8, 4, 32]
+      .map((queries): CudaSchedule => ({ kind: 'attention', skeleton: 'simt', queries, keys: ATTENTION_KEYS.simt }))
+      .find(isLegal);
     if (found !== undefined) return found;
   }
   if (start.kind === 'loop') return start;
-  throw new Error(`Kernel ${kernel.name} (${kernel.path}) cannot be computed on CUDA cores: there is nothing to check candidates against.`);
+  throw new Error(
+    `Kernel ${kernel.name} (${kernel.path}) cannot be computed on CUDA cores: there is nothing to check candidates against.`,
+  );
 }

@@ -3,7 +3,10 @@ import type { LaunchShape } from '../../ir/cuda.js';
 import type { BufferDecl, Kernel, KernelModule } from '../../ir/kernel.js';
 import { isFloat, type BufferDType } from '../../ir/types.js';
 
-/** Unit and entry. Parameters: job, expected, actual, found; then, of bytes, the numbers that they make longer, expected and actual. */
+/**
+ * Unit and entry. Parameters: job, expected, actual, found; then, of bytes, the numbers that they make longer, expected
+ * and actual.
+ */
 export const COMPARE_SYMBOL = 'tw_compare';
 const THREADS = 256;
 const MAX_GRID_Y = 32_768;
@@ -94,15 +97,18 @@ export function toleranceOf(kernel: Kernel, module: KernelModule, { dtype }: Pic
   const typeOf = (name: string): BufferDType | undefined => module.buffers.find((b) => b.name === name)?.dtype;
   switch (kernel.anchor) {
     case 'gemm':
-    case 'logprob': return { relative: 4 * stored + SUMMED, absolute: 2 * stored + SUMMED };
+    case 'logprob':
+      return { relative: 4 * stored + SUMMED, absolute: 2 * stored + SUMMED };
     case 'attention': {
       const operand = typeOf(kernel.v);
       const probability = operand === 'f16' || operand === 'bf16' ? ROUNDING[operand] : 0;
       return { relative: 4 * stored + 2 * probability, absolute: 4 * (stored + probability) };
     }
     case 'loop':
-    case 'logprobReduce': return { relative: 4 * stored + REORDERED, absolute: 2 * stored + REORDERED };
-    default: return kernel satisfies never;
+    case 'logprobReduce':
+      return { relative: 4 * stored + REORDERED, absolute: 2 * stored + REORDERED };
+    default:
+      return kernel satisfies never;
   }
 }
 
@@ -128,7 +134,16 @@ export interface Compared {
 }
 
 /** Throws for booleans, which no kernel writes. */
-export function compareJob({ dtype, rows, columns, stride, upperStride = 0, tolerance, scale, hasIndices }: Compared): CompareJob {
+export function compareJob({
+  dtype,
+  rows,
+  columns,
+  stride,
+  upperStride = 0,
+  tolerance,
+  scale,
+  hasIndices,
+}: Compared): CompareJob {
   if (dtype === 'bool') throw new Error('No kernel writes booleans.');
   const view = new DataView(new ArrayBuffer(COMPARE_JOB_BYTES));
   view.setBigInt64(0, BigInt(stride), true);
@@ -139,8 +154,11 @@ export function compareJob({ dtype, rows, columns, stride, upperStride = 0, tole
   return {
     bytes: new Uint8Array(view.buffer),
     launch: {
-      threads: THREADS, sharedBytes: 0, cluster: 1,
-      gridX: { kind: 'constant', count: Math.min(64, Math.ceil(columns / THREADS)) }, gridY: { kind: 'constant', count: Math.min(Math.max(rows, 1), MAX_GRID_Y) },
+      threads: THREADS,
+      sharedBytes: 0,
+      cluster: 1,
+      gridX: { kind: 'constant', count: Math.min(64, Math.ceil(columns / THREADS)) },
+      gridY: { kind: 'constant', count: Math.min(Math.max(rows, 1), MAX_GRID_Y) },
     },
   };
 }
@@ -154,8 +172,16 @@ function numbersOf(bytes: ArrayBuffer, dtype: 'f32' | 'f16' | 'bf16'): Float32Ar
   const halves = new Uint16Array(bytes);
   if (dtype === 'bf16') return new Float32Array(Uint32Array.from(halves, (half) => half << 16).buffer);
   return Float32Array.from(halves, (half) => {
-    const exponent = (half >> 10) & 31, fraction = half & 1023;
-    const magnitude = exponent === 31 ? (fraction === 0 ? Infinity : NaN) : exponent === 0 ? fraction * 2 ** -24 : (1 + fraction / 1024) * 2 ** (exponent - 15);
+    const exponent = (half >> 10) & 31,
+      fraction = half & 1023;
+    const magnitude =
+      exponent === 31
+        ? fraction === 0
+          ? Infinity
+          : NaN
+        : exponent === 0
+          ? fraction * 2 ** -24
+          : (1 + fraction / 1024) * 2 ** (exponent - 15);
     return half >> 15 === 1 ? -magnitude : magnitude;
   });
 }
@@ -163,7 +189,8 @@ function numbersOf(bytes: ArrayBuffer, dtype: 'f32' | 'f16' | 'bf16'): Float32Ar
 /** Root mean square of a sample's finite values; 0 where there are none. Rows of `columns`, `stride` elements apart. */
 export function scaleOf(bytes: ArrayBuffer, dtype: BufferDType, columns: number, stride: number): number {
   if (!isFloat(dtype)) return 0;
-  let sum = 0, count = 0;
+  let sum = 0,
+    count = 0;
   numbersOf(bytes, dtype).forEach((value, i) => {
     if (i % stride >= columns || !Number.isFinite(value)) return;
     sum += value * value;

@@ -5,7 +5,13 @@
 import { segmentsOf } from '../../codegen/cuda/contraction.js';
 import { waveCount } from '../../codegen/cuda/wgmma/lastWave.js';
 import { columnTiles } from '../../codegen/cuda/wgmma/layout.js';
-import type { CudaArch, CudaAttentionSchedule, CudaGemmSchedule, CudaGemmSkeleton, CudaSchedule } from '../../ir/cuda.js';
+import type {
+  CudaArch,
+  CudaAttentionSchedule,
+  CudaGemmSchedule,
+  CudaGemmSkeleton,
+  CudaSchedule,
+} from '../../ir/cuda.js';
 import type { GemmKernel, Kernel, KernelModule, LogProbKernel } from '../../ir/kernel.js';
 import { depthOf, kernelWork, rowsOf, scalarCost, type Work, type WorkSize } from '../work.js';
 
@@ -22,14 +28,26 @@ export interface CudaMachine {
 const TENSOR_FLOPS: Readonly<Record<CudaArch, number>> = { sm_80: 2048, sm_90a: 4096 };
 
 /** `clockKHz`: the device's highest clock, which long contractions do not hold. */
-export const cudaMachine = (arch: CudaArch, device: { readonly multiprocessors: number; readonly clockKHz: number; readonly sharedBytesPerMultiprocessor: number }, bytesPerSecond: number): CudaMachine => ({
-  multiprocessors: device.multiprocessors, flopsPerSecond: TENSOR_FLOPS[arch] * device.multiprocessors * Math.max(1, device.clockKHz) * 1000,
-  bytesPerSecond, sharedBytesPerMultiprocessor: device.sharedBytesPerMultiprocessor,
+export const cudaMachine = (
+  arch: CudaArch,
+  device: {
+    readonly multiprocessors: number;
+    readonly clockKHz: number;
+    readonly sharedBytesPerMultiprocessor: number;
+  },
+  bytesPerSecond: number,
+): CudaMachine => ({
+  multiprocessors: device.multiprocessors,
+  flopsPerSecond: TENSOR_FLOPS[arch] * device.multiprocessors * Math.max(1, device.clockKHz) * 1000,
+  bytesPerSecond,
+  sharedBytesPerMultiprocessor: device.sharedBytesPerMultiprocessor,
 });
 
 /** Share of the nominal rate that a skeleton's inner loop reaches (docs/performance.md). */
 const REACH: Readonly<Record<CudaGemmSkeleton, number>> = { wgmma: 0.78, mma: 0.5, simt: 0.03 };
-/** L2 gives about this many times what memory gives: tiles of 128×256 without multicast are read at 2.3 times that rate. */
+/**
+ * L2 gives about this many times what memory gives: tiles of 128×256 without multicast are read at 2.3 times that rate.
+ */
 const L2_OVER_MEMORY = 3;
 const LAUNCH_SECONDS = 3e-6;
 /** Filling the pipeline of the first tile, and the last epilogue. */
@@ -52,10 +70,18 @@ const overlap = (...seconds: readonly number[]): number => {
 function residentBlocks({ skeleton, tm, tn, tk, stages }: CudaGemmSchedule, machine: CudaMachine): number {
   if (skeleton === 'wgmma') return 1;
   const shared = Math.max(1, stages) * (tm + tn) * tk * (skeleton === 'simt' ? 4 : 2);
-  return Math.max(1, Math.min(4, Math.floor(machine.sharedBytesPerMultiprocessor / shared), Math.floor((64 * 256) / (tm * tn / 4))));
+  return Math.max(
+    1,
+    Math.min(4, Math.floor(machine.sharedBytesPerMultiprocessor / shared), Math.floor((64 * 256) / ((tm * tn) / 4))),
+  );
 }
 
-function gemmSeconds(kernel: GemmKernel | LogProbKernel, s: CudaGemmSchedule, rows: number, machine: CudaMachine): number {
+function gemmSeconds(
+  kernel: GemmKernel | LogProbKernel,
+  s: CudaGemmSchedule,
+  rows: number,
+  machine: CudaMachine,
+): number {
   const perMultiprocessor = machine.flopsPerSecond / machine.multiprocessors;
   const down = Math.ceil(rows / (s.tm * s.cluster)) * s.cluster;
   const across = columnTiles(segmentsOf(kernel), s.tn).total;
@@ -67,7 +93,8 @@ function gemmSeconds(kernel: GemmKernel | LogProbKernel, s: CudaGemmSchedule, ro
   const products = (2 * s.tm * s.tn * kernel.k) / (perMultiprocessor * REACH[s.skeleton] * width);
   const l2 = (machine.bytesPerSecond * L2_OVER_MEMORY) / machine.multiprocessors;
   const loads = ((s.tm + s.tn / s.cluster) * kernel.k * 2) / l2;
-  const outputs = kernel.anchor === 'gemm' ? kernel.segments[0]!.outputs.reduce((sum, o) => sum + 4 + scalarCost(o.value), 0) : 24;
+  const outputs =
+    kernel.anchor === 'gemm' ? kernel.segments[0]!.outputs.reduce((sum, o) => sum + 4 + scalarCost(o.value), 0) : 24;
   const epilogue = (s.tm * s.tn * outputs) / (perMultiprocessor * SCALAR_SHARE);
   // Ping-pong: one warpgroup's epilogue runs under the other's product. Relay: other warps run it under the next.
   const shown = s.mode === 'cooperative' ? epilogue : EXPOSED * epilogue;
@@ -80,18 +107,33 @@ function gemmSeconds(kernel: GemmKernel | LogProbKernel, s: CudaGemmSchedule, ro
   return TAIL_SECONDS + overlap(arithmetic, rereads / machine.bytesPerSecond);
 }
 
-function attentionSeconds(kernel: Extract<Kernel, { anchor: 'attention' }>, s: CudaAttentionSchedule, size: WorkSize, machine: CudaMachine): number {
+function attentionSeconds(
+  kernel: Extract<Kernel, { anchor: 'attention' }>,
+  s: CudaAttentionSchedule,
+  size: WorkSize,
+  machine: CudaMachine,
+): number {
   const rows = rowsOf(kernel, size);
   const blocks = Math.ceil(rows / s.queries) * kernel.heads;
   const keys = kernel.mask.kind === 'bias' ? size.T : Math.min(size.T, depthOf(kernel, size) + s.queries);
   const padded = Math.ceil(keys / s.keys) * s.keys;
-  const block = s.queries * padded * (4 * kernel.headDim + SOFTMAX_FLOPS) / ((machine.flopsPerSecond / machine.multiprocessors) * ATTENTION_REACH[s.skeleton]);
+  const block =
+    (s.queries * padded * (4 * kernel.headDim + SOFTMAX_FLOPS)) /
+    ((machine.flopsPerSecond / machine.multiprocessors) * ATTENTION_REACH[s.skeleton]);
   // Two blocks hide each other's waits, and the last wave is nearly as even as the first: blocks are short.
   return TAIL_SECONDS + Math.max(block, (blocks / machine.multiprocessors) * block);
 }
 
-/** Estimated seconds of one launch as a function of its schedule. Throws where kernel and schedule are of different kinds. */
-export function cudaCost(kernel: Kernel, module: KernelModule, size: WorkSize, machine: CudaMachine): (schedule: CudaSchedule) => number {
+/**
+ * Estimated seconds of one launch as a function of its schedule. Throws where kernel and schedule are of different
+ * kinds.
+ */
+export function cudaCost(
+  kernel: Kernel,
+  module: KernelModule,
+  size: WorkSize,
+  machine: CudaMachine,
+): (schedule: CudaSchedule) => number {
   const rows = rowsOf(kernel, size);
   const memory = kernelWork(kernel, module, size).bytes / machine.bytesPerSecond;
   const arithmetic = (schedule: CudaSchedule): number => {

@@ -7,7 +7,9 @@ import { JOB_BYTES, packJob, type DeviceJob } from '../../runtime/cuda/packJob.j
 import { PACK_ENTRIES } from '../../runtime/cuda/packKernels.js';
 import type { PackDType, TensorSource } from '../../runtime/tensorSource.js';
 
-type Fill = { readonly kind: 'random'; readonly seed: number; readonly scale: number } | { readonly kind: 'constant'; readonly value: number };
+type Fill =
+  | { readonly kind: 'random'; readonly seed: number; readonly scale: number }
+  | { readonly kind: 'constant'; readonly value: number };
 
 /** Fills device memory. One at a time. */
 export class DeviceFill {
@@ -34,7 +36,16 @@ export class DeviceFill {
     let sourceRow = 0;
     for (const [i, source] of weight.sources.entries()) {
       const rows = tableRows === undefined ? source.rows : Math.min(source.rows, tableRows);
-      await this.run(memory, packJob(weight, { tensor: tensorOf(weight.dtype, rows, weight.k, { kind: 'random', seed: seed + 7919 * i, scale }), firstRow: 0, rows, sourceRow, isScaled: false }));
+      await this.run(
+        memory,
+        packJob(weight, {
+          tensor: tensorOf(weight.dtype, rows, weight.k, { kind: 'random', seed: seed + 7919 * i, scale }),
+          firstRow: 0,
+          rows,
+          sourceRow,
+          isScaled: false,
+        }),
+      );
       sourceRow += source.rows;
     }
   }
@@ -42,17 +53,44 @@ export class DeviceFill {
   /** `rows` rows of `stride` elements. */
   async matrix(memory: CudaMemory, dtype: PackDType, rows: number, stride: number, fill: Fill): Promise<void> {
     if (rows === 0) return;
-    const like: WeightDecl = { name: 'values', layout: 'rows', dtype, sources: [{ tensor: 'values', rows }], k: stride, pairing: { kind: 'none' } };
-    await this.run(memory, packJob(like, { tensor: tensorOf(dtype, rows, stride, fill), firstRow: 0, rows, sourceRow: 0, isScaled: false }));
+    const like: WeightDecl = {
+      name: 'values',
+      layout: 'rows',
+      dtype,
+      sources: [{ tensor: 'values', rows }],
+      k: stride,
+      pairing: { kind: 'none' },
+    };
+    await this.run(
+      memory,
+      packJob(like, { tensor: tensorOf(dtype, rows, stride, fill), firstRow: 0, rows, sourceRow: 0, isScaled: false }),
+    );
   }
 
   private async run(memory: CudaMemory, { bytes, launch }: DeviceJob): Promise<void> {
     this.job.write(0, bytes);
     const program = new this.addon.Program({
-      device: this.device, maxTokens: 1, maxRows: 1, inputs: [], outputs: [],
-      slots: [{ memory: this.job, offset: 0, bytes: JOB_BYTES }, { memory, offset: 0, bytes: memory.sizeBytes }],
+      device: this.device,
+      maxTokens: 1,
+      maxRows: 1,
+      inputs: [],
+      outputs: [],
+      slots: [
+        { memory: this.job, offset: 0, bytes: JOB_BYTES },
+        { memory, offset: 0, bytes: memory.sizeBytes },
+      ],
       // Nothing is stored and nothing scaled: the job stands in for both operands that are not read.
-      launches: [{ name: 'random numbers', module: this.pack, symbol: PACK_ENTRIES.rows, tensorMaps: [], launch, usesProgrammaticLaunch: false, slots: [0, 0, 1, 0] }],
+      launches: [
+        {
+          name: 'random numbers',
+          module: this.pack,
+          symbol: PACK_ENTRIES.rows,
+          tensorMaps: [],
+          launch,
+          usesProgrammaticLaunch: false,
+          slots: [0, 0, 1, 0],
+        },
+      ],
     });
     try {
       await program.run({ tokens: 1, rows: 1, inputs: [] });
@@ -62,9 +100,11 @@ export class DeviceFill {
   }
 }
 
-const tensorOf = (dtype: PackDType, rows: number, columns: number, fill: Fill): TensorSource => (fill.kind === 'random'
-  ? { kind: 'random', dtype, shape: [rows, columns], seed: BigInt(fill.seed), scale: fill.scale }
-  : { kind: 'constant', dtype, shape: [rows, columns], value: fill.value });
+const tensorOf = (dtype: PackDType, rows: number, columns: number, fill: Fill): TensorSource =>
+  fill.kind === 'random'
+    ? { kind: 'random', dtype, shape: [rows, columns], seed: BigInt(fill.seed), scale: fill.scale }
+    : { kind: 'constant', dtype, shape: [rows, columns], value: fill.value };
 
 /** Elements from row to row of a buffer in a plan of this capacity. */
-export const strideOf = (buffer: BufferDecl, capacity: Bucket): number => rowStride(buffer, capacity.tokens, DTYPE_BYTES[buffer.dtype]);
+export const strideOf = (buffer: BufferDecl, capacity: Bucket): number =>
+  rowStride(buffer, capacity.tokens, DTYPE_BYTES[buffer.dtype]);

@@ -7,7 +7,8 @@ import { biasFor, bucketTrees, integersFor, type Roles } from '../randomInputs.j
 import { strideOf, type DeviceFill } from './fill.js';
 
 /** Rows or columns in a micro-batch of the bucket's size. */
-export const extentOf = (extent: number | 'T' | 'R', bucket: Bucket): number => (extent === 'T' ? bucket.tokens : extent === 'R' ? bucket.rows : extent);
+export const extentOf = (extent: number | 'T' | 'R', bucket: Bucket): number =>
+  extent === 'T' ? bucket.tokens : extent === 'R' ? bucket.rows : extent;
 
 export interface BufferContents {
   readonly memory: CudaMemory;
@@ -25,12 +26,23 @@ export interface BufferContents {
   readonly seed: number;
 }
 
-export async function fillBuffer(fill: DeviceFill, { memory, bytes, buffer, kernel, roles, bucket, capacity, constant, seed }: BufferContents): Promise<void> {
+export async function fillBuffer(
+  fill: DeviceFill,
+  { memory, bytes, buffer, kernel, roles, bucket, capacity, constant, seed }: BufferContents,
+): Promise<void> {
   const { name, dtype } = buffer;
   const rows = extentOf(buffer.rows, bucket);
   if (dtype === 'i32') {
     memory.fill(0);
-    memory.write(0, integersFor(roles.integers.get(name) ?? { kind: 'position' }, bucketTrees(bucket), Math.min(rows, bytes / 4), seed));
+    memory.write(
+      0,
+      integersFor(
+        roles.integers.get(name) ?? { kind: 'position' },
+        bucketTrees(bucket),
+        Math.min(rows, bytes / 4),
+        seed,
+      ),
+    );
     return;
   }
   if (dtype === 'bool' || dtype === 'u8') {
@@ -46,5 +58,11 @@ export async function fillBuffer(fill: DeviceFill, { memory, bytes, buffer, kern
   // Rows beyond the micro-batch's stay NaN: no kernel may let them reach its results.
   memory.fill(0xff);
   const filled = Math.min(Math.max(1, rows), Math.floor(bytes / (stride * DTYPE_BYTES[dtype])));
-  await fill.matrix(memory, dtype, filled, stride, constant === undefined ? { kind: 'random', seed, scale: 1 } : { kind: 'constant', value: constant });
+  await fill.matrix(
+    memory,
+    dtype,
+    filled,
+    stride,
+    constant === undefined ? { kind: 'random', seed, scale: 1 } : { kind: 'constant', value: constant },
+  );
 }

@@ -22,8 +22,14 @@ export interface ContestRequest extends SustainOptions {
   readonly patienceSeconds: number | undefined;
 }
 
-/** seconds[contender][round] of the sequence; undefined where it was aborted. Throws Error where one leaves no numbers, Hung, CudaError. */
-export async function contend({ addon, device, contenders, bucket, patienceSeconds, ...options }: ContestRequest, bench: SequenceBench): Promise<readonly (readonly number[])[] | undefined> {
+/**
+ * seconds[contender][round] of the sequence; undefined where it was aborted. Throws Error where one leaves no numbers,
+ * Hung, CudaError.
+ */
+export async function contend(
+  { addon, device, contenders, bucket, patienceSeconds, ...options }: ContestRequest,
+  bench: SequenceBench,
+): Promise<readonly (readonly number[])[] | undefined> {
   const { tokens, rows } = bucket;
   const made: { release(): void }[] = [];
   const modules = new Map<string, CudaModule>();
@@ -45,7 +51,13 @@ export async function contend({ addon, device, contenders, bucket, patienceSecon
       await bench.requireNumbers();
     }
     const launches = [...(contenders[0] ?? []).keys()];
-    return await sustain(programs.map((program, i) => ({ name: String(i), time: launchTimes(program, launches, bucket, { turn: launches.length, patienceSeconds }) })), options);
+    return await sustain(
+      programs.map((program, i) => ({
+        name: String(i),
+        time: launchTimes(program, launches, bucket, { turn: launches.length, patienceSeconds }),
+      })),
+      options,
+    );
   } catch (error) {
     // What a hung kernel uses cannot be taken from it: the process ends with it.
     if (error instanceof Hung) made.length = 0;

@@ -1,24 +1,44 @@
-/** Times several things in turn, block after block, so that clocks, heat and neighbours are the same for all of them. */
+/**
+ * Times several things in turn, block after block, so that clocks, heat and neighbours are the same for all of them.
+ */
 import type { Bucket } from '../../ir/plan.js';
 import type { CudaProgram } from '../../runtime/cuda/addon.js';
 import { median } from '../database.js';
 import { patiently } from './patience.js';
 
-/** What one call of Contender.time does: `warmup` samples that do not count, then `repeats` that do, each of `perSample` launches. */
+/**
+ * What one call of Contender.time does: `warmup` samples that do not count, then `repeats` that do, each of `perSample`
+ * launches.
+ */
 export interface TimeShape {
   readonly warmup: number;
   readonly repeats: number;
   readonly perSample: number;
 }
 
-/** Seconds of one launch, once a sample, of what CudaProgram.time gives. A clock that did not move still measured something. */
-const secondsOfLaunch = (milliseconds: Float64Array, perSample: number): number[] => Array.from(milliseconds, (ms) => (Math.max(ms, 1e-6) * 1e-3) / perSample);
+/**
+ * Seconds of one launch, once a sample, of what CudaProgram.time gives. A clock that did not move still measured
+ * something.
+ */
+const secondsOfLaunch = (milliseconds: Float64Array, perSample: number): number[] =>
+  Array.from(milliseconds, (ms) => (Math.max(ms, 1e-6) * 1e-3) / perSample);
 
 /** How long launches of a program take; `turn` of them, one after another, count as one. */
-export const launchTimes = (
-  program: CudaProgram, launches: readonly number[], { tokens, rows }: Pick<Bucket, 'tokens' | 'rows'>, { turn = 1, patienceSeconds }: { readonly turn?: number; readonly patienceSeconds?: number | undefined } = {},
-): Contender['time'] => async ({ warmup, repeats, perSample }) =>
-  secondsOfLaunch(await patiently(program.time({ tokens, rows, launches, warmup, repeats, perSample: perSample * turn }), patienceSeconds), perSample);
+export const launchTimes =
+  (
+    program: CudaProgram,
+    launches: readonly number[],
+    { tokens, rows }: Pick<Bucket, 'tokens' | 'rows'>,
+    { turn = 1, patienceSeconds }: { readonly turn?: number; readonly patienceSeconds?: number | undefined } = {},
+  ): Contender['time'] =>
+  async ({ warmup, repeats, perSample }) =>
+    secondsOfLaunch(
+      await patiently(
+        program.time({ tokens, rows, launches, warmup, repeats, perSample: perSample * turn }),
+        patienceSeconds,
+      ),
+      perSample,
+    );
 
 export interface Contender {
   readonly name: string;
@@ -33,7 +53,10 @@ export interface InterleaveOptions {
   readonly seconds: number;
 }
 
-/** Samples of a block, as far as its launches go round: the first one, uncounted, takes up whatever the change of contenders costs. */
+/**
+ * Samples of a block, as far as its launches go round: the first one, uncounted, takes up whatever the change of
+ * contenders costs.
+ */
 const SAMPLES = 4;
 const MOST_PER_SAMPLE = 1000;
 const FIRST: TimeShape = { warmup: 1, repeats: 3, perSample: 1 };
@@ -55,7 +78,10 @@ export function blockShape(seconds: number, estimate: number): TimeShape {
 }
 
 /** seconds[contender][round] of one launch: A B C, A B C, … All are asked once before, to size their blocks. */
-export async function interleave(contenders: readonly Contender[], { rounds, seconds }: InterleaveOptions): Promise<readonly (readonly number[])[]> {
+export async function interleave(
+  contenders: readonly Contender[],
+  { rounds, seconds }: InterleaveOptions,
+): Promise<readonly (readonly number[])[]> {
   const shapes: TimeShape[] = [];
   for (const contender of contenders) shapes.push(blockShape(seconds / rounds, median(await contender.time(FIRST))));
   const found = contenders.map((): number[] => []);
@@ -81,12 +107,16 @@ export interface SustainOptions {
  * between its clocks for seconds: an H100 at its power limit by a tenth, once a second, for about five. Undefined where
  * it was aborted.
  */
-export async function sustain(contenders: readonly Contender[], { seconds, settling, onRound, signal }: SustainOptions): Promise<readonly (readonly number[])[] | undefined> {
+export async function sustain(
+  contenders: readonly Contender[],
+  { seconds, settling, onRound, signal }: SustainOptions,
+): Promise<readonly (readonly number[])[] | undefined> {
   const [first] = contenders;
   if (first === undefined) return [];
   const isAborted = (): boolean => signal?.aborted === true;
-  for (let left = settling * seconds; left > 0 && !isAborted(); left -= LONGEST_WARM) await warmUp(first, Math.min(LONGEST_WARM, left));
-  const rest = (1 - settling) * seconds / contenders.length;
+  for (let left = settling * seconds; left > 0 && !isAborted(); left -= LONGEST_WARM)
+    await warmUp(first, Math.min(LONGEST_WARM, left));
+  const rest = ((1 - settling) * seconds) / contenders.length;
   const block = Math.min(LONGEST_BLOCK, rest / LEAST_ROUNDS);
   const rounds = Math.max(LEAST_ROUNDS, 2 * Math.floor(rest / block / 2));
   const shapes: TimeShape[] = [];
@@ -110,14 +140,20 @@ export async function sustain(contenders: readonly Contender[], { seconds, settl
 export async function warmUp(contender: Contender, seconds: number): Promise<void> {
   const estimate = median(await contender.time(FIRST));
   const { perSample } = blockShape(0.02, estimate);
-  await contender.time({ warmup: 0, repeats: Math.max(1, Math.min(MOST_SAMPLES, Math.ceil(seconds / (estimate * perSample)))), perSample });
+  await contender.time({
+    warmup: 0,
+    repeats: Math.max(1, Math.min(MOST_SAMPLES, Math.ceil(seconds / (estimate * perSample)))),
+    perSample,
+  });
 }
 
 /**
  * How many times as long `other` takes as `ours`: above 1 where ours is faster. Median over rounds of each round's
  * quotient, whose two sides stood next to each other.
  */
-export const ratioOverRounds = (ours: readonly number[], other: readonly number[]): number => median(ours.map((seconds, i) => (other[i] ?? NaN) / seconds));
+export const ratioOverRounds = (ours: readonly number[], other: readonly number[]): number =>
+  median(ours.map((seconds, i) => (other[i] ?? NaN) / seconds));
 
 /** Sums round by round. */
-export const sumOverRounds = (all: readonly (readonly number[])[]): readonly number[] => (all[0] ?? []).map((_, i) => all.reduce((sum, seconds) => sum + (seconds[i] ?? NaN), 0));
+export const sumOverRounds = (all: readonly (readonly number[])[]): readonly number[] =>
+  (all[0] ?? []).map((_, i) => all.reduce((sum, seconds) => sum + (seconds[i] ?? NaN), 0));

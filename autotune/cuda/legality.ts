@@ -10,14 +10,25 @@ const LEAST_TILE = 16 * 32;
 const LEAST_THREADS = 64;
 
 /** `true`, or why the tuner leaves `schedule` out. Pure: depends on its arguments only. */
-export function isCudaCandidate(kernel: Kernel, module: KernelModule, schedule: CudaSchedule, facts: CudaFacts): true | string {
-  if (schedule.kind === 'gemm' && schedule.tm * schedule.tn < LEAST_TILE) return `a tile of ${schedule.tm}×${schedule.tn} reads more than it multiplies`;
-  if (schedule.kind === 'loop' && schedule.threads < LEAST_THREADS) return `blocks of ${schedule.threads} threads do not fill a multiprocessor`;
+export function isCudaCandidate(
+  kernel: Kernel,
+  module: KernelModule,
+  schedule: CudaSchedule,
+  facts: CudaFacts,
+): true | string {
+  if (schedule.kind === 'gemm' && schedule.tm * schedule.tn < LEAST_TILE)
+    return `a tile of ${schedule.tm}×${schedule.tn} reads more than it multiplies`;
+  if (schedule.kind === 'loop' && schedule.threads < LEAST_THREADS)
+    return `blocks of ${schedule.threads} threads do not fill a multiprocessor`;
   return isLegalCuda(kernel, module, schedule, facts);
 }
 
 /** isCudaCandidate of one kernel, each schedule judged once: legality prints programs to count what they keep. */
-export function candidateTest(kernel: Kernel, module: KernelModule, facts: CudaFacts): (schedule: CudaSchedule) => boolean {
+export function candidateTest(
+  kernel: Kernel,
+  module: KernelModule,
+  facts: CudaFacts,
+): (schedule: CudaSchedule) => boolean {
   const known = new Map<string, boolean>();
   return (schedule) => {
     // The order of tiles takes no memory.

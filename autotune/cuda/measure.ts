@@ -61,7 +61,10 @@ export class CudaMeasurer {
     this.memoryBytes = options.memoryBytes ?? FREE_SHARE * options.device.memory().freeBytes;
   }
 
-  /** Compiles the tuner's own device code. Throws UserError where there is no compiler, CudaError where the device fails. */
+  /**
+   * Compiles the tuner's own device code. Throws UserError where there is no compiler, CudaError where the device
+   * fails.
+   */
   static async create(options: CudaMeasurerOptions): Promise<CudaMeasurer> {
     return new CudaMeasurer(options, await loadDeviceTools(options));
   }
@@ -81,13 +84,23 @@ export class CudaMeasurer {
 
   /** Compiles what many requests will need, all side by side. */
   readonly prepare = async (requests: readonly MeasureRequest<CudaSchedule>[]): Promise<void> => {
-    await this.compile(requests.flatMap((request) => [this.referenceOf(request), ...request.schedules].flatMap((schedule) => this.tryEmit(request, schedule) ?? [])));
+    await this.compile(
+      requests.flatMap((request) =>
+        [this.referenceOf(request), ...request.schedules].flatMap((schedule) => this.tryEmit(request, schedule) ?? []),
+      ),
+    );
   };
 
   readonly measure: Measure<CudaSchedule> = (request) => this.run(request);
 
-  /** Seconds that `time` gives, told like a candidate's: as if the device ran as fast as when the default of `request` was measured. */
-  readonly tellBeside = async (request: MeasureRequest<CudaSchedule>, time: () => Promise<readonly number[]>): Promise<readonly number[]> => {
+  /**
+   * Seconds that `time` gives, told like a candidate's: as if the device ran as fast as when the default of `request`
+   * was measured.
+   */
+  readonly tellBeside = async (
+    request: MeasureRequest<CudaSchedule>,
+    time: () => Promise<readonly number[]>,
+  ): Promise<readonly number[]> => {
     const { referenceSeconds } = request;
     if (referenceSeconds === undefined) return time();
     await this.prepare([{ ...request, schedules: [request.reference] }]);
@@ -95,20 +108,50 @@ export class CudaMeasurer {
     const before = await this.defaultNow(request, bench);
     const seconds = await time();
     const after = await this.defaultNow(request, bench);
-    return before === undefined || after === undefined ? seconds : seconds.map((each) => (each * 2 * referenceSeconds) / (before + after));
+    return before === undefined || after === undefined
+      ? seconds
+      : seconds.map((each) => (each * 2 * referenceSeconds) / (before + after));
   };
 
   /** Holds finals (HoldFinal). What is short of memory or does not compile is told to `onNoFinal`. */
-  readonly hold = async ({ module, bucket, kernels, contenders, seconds, settling, onRound, signal }: FinalRequest<CudaSchedule>): Promise<readonly (readonly number[])[] | undefined> => {
+  readonly hold = async ({
+    module,
+    bucket,
+    kernels,
+    contenders,
+    seconds,
+    settling,
+    onRound,
+    signal,
+  }: FinalRequest<CudaSchedule>): Promise<readonly (readonly number[])[] | undefined> => {
     const { addon, device, patienceSeconds } = this.options;
     try {
-      const texts = contenders.map((schedules) => kernels.map((kernel, i) => this.emit({ kernel, module }, schedules[i]!)));
+      const texts = contenders.map((schedules) =>
+        kernels.map((kernel, i) => this.emit({ kernel, module }, schedules[i]!)),
+      );
       await this.compile(texts.flat());
       const bench = await this.sequenceBench(kernels, module, bucket);
-      return await contend({ addon, device, bucket, seconds, settling, onRound, signal, patienceSeconds, contenders: texts.map((parts) => parts.map((text) => this.compiledAs(text))) }, bench);
+      return await contend(
+        {
+          addon,
+          device,
+          bucket,
+          seconds,
+          settling,
+          onRound,
+          signal,
+          patienceSeconds,
+          contenders: texts.map((parts) => parts.map((text) => this.compiledAs(text))),
+        },
+        bench,
+      );
     } catch (error) {
       if (error instanceof Hung || (isCudaError(error) && error.isContextDead)) {
-        throw new UserError(`A final of ${kernels.length} kernels at ${bucket.tokens} tokens ended the use of the device: ${error.message}`, 'run the same tune command again: what was measured is kept', { cause: error });
+        throw new UserError(
+          `A final of ${kernels.length} kernels at ${bucket.tokens} tokens ended the use of the device: ${error.message}`,
+          'run the same tune command again: what was measured is kept',
+          { cause: error },
+        );
       }
       this.options.onNoFinal?.(error instanceof Error ? error.message : String(error));
       return undefined;
@@ -133,10 +176,13 @@ export class CudaMeasurer {
   }
 
   private async compile(texts: readonly CudaKernelText[]): Promise<void> {
-    const missing = [...new Map(texts.map((text) => [text.symbol, text])).values()].filter(({ symbol }) => !this.compiled.has(symbol));
+    const missing = [...new Map(texts.map((text) => [text.symbol, text])).values()].filter(
+      ({ symbol }) => !this.compiled.has(symbol),
+    );
     if (missing.length === 0) return;
     const { cubins, failures } = await this.options.compile(missing.map(({ symbol, source }) => ({ symbol, source })));
-    for (const { symbol } of missing) this.compiled.set(symbol, cubins.get(symbol) ?? failures.get(symbol)?.message ?? 'it was not compiled');
+    for (const { symbol } of missing)
+      this.compiled.set(symbol, cubins.get(symbol) ?? failures.get(symbol)?.message ?? 'it was not compiled');
   }
 
   private async *run(request: MeasureRequest<CudaSchedule>): AsyncGenerator<Measurement<CudaSchedule>> {
@@ -167,7 +213,10 @@ export class CudaMeasurer {
    * after each, and what it takes before and after says how fast the device is. As they are where the default fails,
    * and where the candidate was given up.
    */
-  private paceOf(request: MeasureRequest<CudaSchedule>, bench: CudaWorkbench): (schedule: CudaSchedule, seconds: readonly number[]) => Promise<readonly number[]> {
+  private paceOf(
+    request: MeasureRequest<CudaSchedule>,
+    bench: CudaWorkbench,
+  ): (schedule: CudaSchedule, seconds: readonly number[]) => Promise<readonly number[]> {
     const own = cudaScheduleKey(request.reference);
     let nominal = request.referenceSeconds;
     let before: number | undefined;
@@ -192,7 +241,9 @@ export class CudaMeasurer {
     const text = this.emit(request, request.reference);
     const cubin = this.compiled.get(text.symbol);
     if (cubin === undefined || typeof cubin === 'string') return undefined;
-    return median(await this.withProgram(text, cubin, bench, (program) => this.burst(program, bench, request, Infinity)));
+    return median(
+      await this.withProgram(text, cubin, bench, (program) => this.burst(program, bench, request, Infinity)),
+    );
   }
 
   /** Throws Error where it did not compile. */
@@ -202,7 +253,11 @@ export class CudaMeasurer {
     return { text, cubin };
   }
 
-  private async sequenceBench(kernels: readonly Kernel[], module: KernelModule, bucket: Bucket): Promise<SequenceBench> {
+  private async sequenceBench(
+    kernels: readonly Kernel[],
+    module: KernelModule,
+    bucket: Bucket,
+  ): Promise<SequenceBench> {
     const { addon, device, capacity } = this.options;
     const key = JSON.stringify([kernels.map(({ name }) => name), bucket]);
     if (this.sequence?.key === key) return this.sequence.bench;
@@ -223,18 +278,39 @@ export class CudaMeasurer {
   }
 
   /** Checks and times one candidate. */
-  private one(request: MeasureRequest<CudaSchedule>, schedule: CudaSchedule, bench: CudaWorkbench, best: number): Promise<Measurement<CudaSchedule>> {
-    return this.withCandidate<Measurement<CudaSchedule>>(request, schedule, bench, (failure) => ({ schedule, failure: shorten(failure) }),
-      async (program) => ({ schedule, seconds: await this.burst(program, bench, request, best) }));
+  private one(
+    request: MeasureRequest<CudaSchedule>,
+    schedule: CudaSchedule,
+    bench: CudaWorkbench,
+    best: number,
+  ): Promise<Measurement<CudaSchedule>> {
+    return this.withCandidate<Measurement<CudaSchedule>>(
+      request,
+      schedule,
+      bench,
+      (failure) => ({ schedule, failure: shorten(failure) }),
+      async (program) => ({ schedule, seconds: await this.burst(program, bench, request, best) }),
+    );
   }
 
   /** Seconds of a launch, all copies in turn. */
-  private burst(program: CudaProgram, { launches }: CudaWorkbench, { bucket }: MeasureRequest<CudaSchedule>, best: number): Promise<readonly number[]> {
+  private burst(
+    program: CudaProgram,
+    { launches }: CudaWorkbench,
+    { bucket }: MeasureRequest<CudaSchedule>,
+    best: number,
+  ): Promise<readonly number[]> {
     return sample(launchTimes(program, launches, bucket, { patienceSeconds: this.options.patienceSeconds }), best);
   }
 
   /** Its program, once its result has been compared. */
-  private async withCandidate<T>(request: MeasureRequest<CudaSchedule>, schedule: CudaSchedule, bench: CudaWorkbench, fail: (failure: string) => T, use: (program: CudaProgram) => Promise<T>): Promise<T> {
+  private async withCandidate<T>(
+    request: MeasureRequest<CudaSchedule>,
+    schedule: CudaSchedule,
+    bench: CudaWorkbench,
+    fail: (failure: string) => T,
+    use: (program: CudaProgram) => Promise<T>,
+  ): Promise<T> {
     let text: CudaKernelText;
     try {
       text = this.emit(request, schedule);
@@ -249,7 +325,12 @@ export class CudaMeasurer {
     });
   }
 
-  private async withProgram<T>(text: CudaKernelText, cubin: Uint8Array, bench: CudaWorkbench, use: (program: CudaProgram) => Promise<T>): Promise<T> {
+  private async withProgram<T>(
+    text: CudaKernelText,
+    cubin: Uint8Array,
+    bench: CudaWorkbench,
+    use: (program: CudaProgram) => Promise<T>,
+  ): Promise<T> {
     const module = new this.options.addon.Module(this.options.device, cubin);
     let program: CudaProgram | undefined;
     let isHung = false;
@@ -271,14 +352,32 @@ export class CudaMeasurer {
   private async benchWithReference(request: MeasureRequest<CudaSchedule>): Promise<CudaWorkbench> {
     const { kernel, module, bucket } = request;
     const { capacity, addon, device } = this.options;
-    const key = JSON.stringify([kernelSignature(kernel, module, capacity.tokens), bucket.tokens, bucket.rows, bucket.longest]);
+    const key = JSON.stringify([
+      kernelSignature(kernel, module, capacity.tokens),
+      bucket.tokens,
+      bucket.rows,
+      bucket.longest,
+    ]);
     let bench = this.benches.get(key);
     this.benches.delete(key);
     if (bench === undefined) {
       const text = this.emit(request, this.referenceOf(request));
       const cubin = this.compiled.get(text.symbol);
-      if (cubin === undefined || typeof cubin === 'string') throw new UserError(`The reference of ${kernel.path} does not compile: ${cubin ?? 'it was not tried'}`, 'Look at it: tilewright inspect MODEL --kernel NAME');
-      bench = new CudaWorkbench({ kernel, module, bucket, capacity, addon, device, fill: this.tools.fill, compare: this.tools.compare });
+      if (cubin === undefined || typeof cubin === 'string')
+        throw new UserError(
+          `The reference of ${kernel.path} does not compile: ${cubin ?? 'it was not tried'}`,
+          'Look at it: tilewright inspect MODEL --kernel NAME',
+        );
+      bench = new CudaWorkbench({
+        kernel,
+        module,
+        bucket,
+        capacity,
+        addon,
+        device,
+        fill: this.tools.fill,
+        compare: this.tools.compare,
+      });
       const fresh = bench;
       try {
         await fresh.fill();
@@ -308,9 +407,12 @@ export class CudaMeasurer {
   }
 }
 
-const lost = (request: MeasureRequest<CudaSchedule>, schedule: CudaSchedule, cause: unknown): UserError => new UserError(
-  `${request.kernel.path} with ${cudaScheduleKey(schedule)} ended the use of the device: ${cause instanceof Error ? cause.message : String(cause)}`,
-  'run the same tune command again: it goes on where it was, without that schedule', { cause });
+const lost = (request: MeasureRequest<CudaSchedule>, schedule: CudaSchedule, cause: unknown): UserError =>
+  new UserError(
+    `${request.kernel.path} with ${cudaScheduleKey(schedule)} ended the use of the device: ${cause instanceof Error ? cause.message : String(cause)}`,
+    'run the same tune command again: it goes on where it was, without that schedule',
+    { cause },
+  );
 
 /** First line, as long as a record takes. */
-const shorten = (text: string): string => (text.trim().slice(0, 400) || 'it failed without a word');
+const shorten = (text: string): string => text.trim().slice(0, 400) || 'it failed without a word';

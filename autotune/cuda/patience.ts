@@ -1,4 +1,7 @@
-/** A kernel that never ends cannot be stopped from here: what waits for it gives up, and nothing that it uses is released. */
+/**
+ * A kernel that never ends cannot be stopped from here: what waits for it gives up, and nothing that it uses is
+ * released.
+ */
 
 /** Longest wait for an answer of the device, seconds. */
 export const PATIENCE_SECONDS = 60;
@@ -8,13 +11,16 @@ export class Hung extends Error {
 }
 
 /** Whether work ended because the device does not answer: nothing of it can be released. */
-export const isDeviceHung = (error: unknown): boolean => error instanceof Hung || (error instanceof Error && error.cause instanceof Hung);
+export const isDeviceHung = (error: unknown): boolean =>
+  error instanceof Hung || (error instanceof Error && error.cause instanceof Hung);
 
 /** Rejects with Hung where `work` takes longer. */
 export async function patiently<T>(work: Promise<T>, seconds = PATIENCE_SECONDS): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const end = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => { reject(new Hung(`the device has not answered for ${seconds} s`)); }, seconds * 1000);
+    timer = setTimeout(() => {
+      reject(new Hung(`the device has not answered for ${seconds} s`));
+    }, seconds * 1000);
   });
   try {
     return await Promise.race([work, end]);

@@ -50,12 +50,22 @@ export interface RivalOptions {
   readonly fill: DeviceFill;
 }
 
-/** Filled before launches that are timed: while the device writes it, they queue up behind. Throws CudaError where memory is short. */
+/**
+ * Filled before launches that are timed: while the device writes it, they queue up behind. Throws CudaError where
+ * memory is short.
+ */
 export const makeRunUp = (addon: CudaAddon, device: CudaDevice): CudaMemory =>
   new addon.Memory(device, Math.min(RUN_UP_BYTES, roundUp(Math.max(1 << 20, device.memory().freeBytes / 4), 256)));
 
-/** Seconds of one call of `launch`, which enqueues work on the device's stream, once a sample. Waits on the JavaScript thread. */
-export function timeLaunches({ addon, device, runUp }: { readonly addon: CudaAddon; readonly device: CudaDevice; readonly runUp: CudaMemory }, launch: () => void, { warmup, repeats, perSample }: TimeShape): number[] {
+/**
+ * Seconds of one call of `launch`, which enqueues work on the device's stream, once a sample. Waits on the JavaScript
+ * thread.
+ */
+export function timeLaunches(
+  { addon, device, runUp }: { readonly addon: CudaAddon; readonly device: CudaDevice; readonly runUp: CudaMemory },
+  launch: () => void,
+  { warmup, repeats, perSample }: TimeShape,
+): number[] {
   device.makeCurrent();
   const events: CudaEvent[] = [];
   const event = (): CudaEvent => {
@@ -65,7 +75,9 @@ export function timeLaunches({ addon, device, runUp }: { readonly addon: CudaAdd
   };
   try {
     const marks = Array.from({ length: repeats }, () => ({ begin: event(), end: event() }));
-    const several = (): void => { for (let i = 0; i < perSample; i++) launch(); };
+    const several = (): void => {
+      for (let i = 0; i < perSample; i++) launch();
+    };
     runUp.fill(0);
     for (let i = 0; i < warmup; i++) several();
     for (const { begin, end } of marks) {
@@ -74,7 +86,7 @@ export function timeLaunches({ addon, device, runUp }: { readonly addon: CudaAdd
       end.record();
     }
     device.synchronize();
-    return marks.map(({ begin, end }) => Math.max(end.millisecondsSince(begin), 1e-6) * 1e-3 / perSample);
+    return marks.map(({ begin, end }) => (Math.max(end.millisecondsSince(begin), 1e-6) * 1e-3) / perSample);
   } finally {
     for (const made of events) made.release();
   }
@@ -91,7 +103,13 @@ export class RivalBench {
   private readonly made: readonly { release(): void }[];
   private next = 0;
 
-  private constructor(options: RivalOptions, contraction: CublasLtContraction, operands: readonly CublasLtOperands[], workspace: CudaMemory, made: readonly { release(): void }[]) {
+  private constructor(
+    options: RivalOptions,
+    contraction: CublasLtContraction,
+    operands: readonly CublasLtOperands[],
+    workspace: CudaMemory,
+    made: readonly { release(): void }[],
+  ) {
     this.options = options;
     this.contraction = contraction;
     this.operands = operands;
@@ -119,12 +137,23 @@ export class RivalBench {
       };
       const operands: CublasLtOperands[] = [];
       for (let i = 0; i < copies; i++) {
-        const a = await matrix(m, stride.k, 3 * i + 1, 1), w = await matrix(n, stride.k, 3 * i + 2, 1 / Math.sqrt(k));
-        operands.push({ a: a.address, w: w.address, c: own(new addon.Memory(device, roundUp(m * stride.n * 2, 256))).address });
+        const a = await matrix(m, stride.k, 3 * i + 1, 1),
+          w = await matrix(n, stride.k, 3 * i + 2, 1 / Math.sqrt(k));
+        operands.push({
+          a: a.address,
+          w: w.address,
+          c: own(new addon.Memory(device, roundUp(m * stride.n * 2, 256))).address,
+        });
       }
       const workspace = own(new addon.Memory(device, WORKSPACE_BYTES));
       device.makeCurrent();
-      const contraction = own(library.contraction({ dtype, m, n, k, lda: stride.k, ldw: stride.k, ldc: stride.n }, WORKSPACE_BYTES, ALGORITHMS));
+      const contraction = own(
+        library.contraction(
+          { dtype, m, n, k, lda: stride.k, ldw: stride.k, ldc: stride.n },
+          WORKSPACE_BYTES,
+          ALGORITHMS,
+        ),
+      );
       return new RivalBench(options, contraction, operands, workspace, made);
     } catch (error) {
       for (const resource of made.reverse()) resource.release();
@@ -134,7 +163,11 @@ export class RivalBench {
 
   /** Enqueues one product on the next copy. The device's context must be current. Throws where the library refuses. */
   launch(algorithm: number): void {
-    this.contraction.algorithms[algorithm]!.launch(this.operands[this.next++ % this.operands.length]!, this.room, this.options.device.stream);
+    this.contraction.algorithms[algorithm]!.launch(
+      this.operands[this.next++ % this.operands.length]!,
+      this.room,
+      this.options.device.stream,
+    );
   }
 
   release(): void {
@@ -146,7 +179,11 @@ export class RivalBench {
  * Best time over the algorithms that the library's heuristic names; of the best one `tell` gives the time once more, as
  * whoever compares wants it told. Throws Error where it has none, CudaError where memory is short.
  */
-export async function timeRival(contraction: BareContraction, options: RivalOptions, tell: (time: () => Promise<readonly number[]>) => Promise<readonly number[]> = (time) => time()): Promise<RivalTime> {
+export async function timeRival(
+  contraction: BareContraction,
+  options: RivalOptions,
+  tell: (time: () => Promise<readonly number[]>) => Promise<readonly number[]> = (time) => time(),
+): Promise<RivalTime> {
   const { addon, device } = options;
   const bench = await RivalBench.create(contraction, options);
   let runUp: CudaMemory | undefined;
@@ -156,7 +193,19 @@ export async function timeRival(contraction: BareContraction, options: RivalOpti
     let best: { readonly index: number; readonly seconds: number } | undefined;
     const problems: string[] = [];
     const burst = (index: number, bestSeconds: number): Promise<readonly number[]> =>
-      sample((shape) => Promise.resolve(timeLaunches(timer, () => { bench.launch(index); }, shape)), bestSeconds);
+      sample(
+        (shape) =>
+          Promise.resolve(
+            timeLaunches(
+              timer,
+              () => {
+                bench.launch(index);
+              },
+              shape,
+            ),
+          ),
+        bestSeconds,
+      );
     for (const index of bench.algorithms.keys()) {
       try {
         const seconds = median(await burst(index, best?.seconds ?? Infinity));

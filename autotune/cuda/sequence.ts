@@ -1,4 +1,7 @@
-/** Kernels one after another as a run launches them, on random data: each finds what the one before has left, in caches too. */
+/**
+ * Kernels one after another as a run launches them, on random data: each finds what the one before has left, in caches
+ * too.
+ */
 import { parametersOf } from '../../codegen/signature.js';
 import type { CudaKernelText } from '../../ir/cuda.js';
 import type { BufferDecl, Kernel, KernelModule, WeightDecl } from '../../ir/kernel.js';
@@ -35,7 +38,10 @@ export interface SequencePart {
   readonly module: CudaModule;
 }
 
-/** Memory of everything that the kernels read and write, each buffer by itself: what a kernel reads is there at every turn. */
+/**
+ * Memory of everything that the kernels read and write, each buffer by itself: what a kernel reads is there at every
+ * turn.
+ */
 export class SequenceBench {
   private readonly names: string[] = [];
   private readonly memories: CudaMemory[] = [];
@@ -74,9 +80,18 @@ export class SequenceBench {
       for (const name of kernelWrites(kernel)) written.add(name);
     }
     for (const [i, name] of this.names.entries()) {
-      const memory = this.memories[i]!, weight = this.weights.get(name), reader = readers.get(name);
+      const memory = this.memories[i]!,
+        weight = this.weights.get(name),
+        reader = readers.get(name);
       if (weight !== undefined) await fill.weight(memory, weight, 1 + 31 * i, 1 / Math.sqrt(Math.max(1, weight.k)));
-      else if (reader !== undefined) await this.fillInput(memory, this.bufferOf(name), reader, rolesOf(reader, module, () => undefined), 1 + 31 * i);
+      else if (reader !== undefined)
+        await this.fillInput(
+          memory,
+          this.bufferOf(name),
+          reader,
+          rolesOf(reader, module, () => undefined),
+          1 + 31 * i,
+        );
       else memory.fill(0xff);
     }
   }
@@ -85,9 +100,17 @@ export class SequenceBench {
   program(parts: readonly SequencePart[]): CudaProgram {
     const { addon, device, kernels, bucket } = this.request;
     return new addon.Program({
-      device, maxTokens: bucket.tokens, maxRows: bucket.rows, inputs: [], outputs: [],
+      device,
+      maxTokens: bucket.tokens,
+      maxRows: bucket.rows,
+      inputs: [],
+      outputs: [],
       slots: this.names.map((name, i) => ({ memory: this.memories[i]!, offset: 0, bytes: this.bytesOf(name) })),
-      launches: kernels.map((kernel, i) => bindKernel(kernel.path, parts[i]!.text, parts[i]!.module, waitsForPredecessor(parts[i]!.text), (name) => this.indexOf(name))),
+      launches: kernels.map((kernel, i) =>
+        bindKernel(kernel.path, parts[i]!.text, parts[i]!.module, waitsForPredecessor(parts[i]!.text), (name) =>
+          this.indexOf(name),
+        ),
+      ),
     });
   }
 
@@ -99,7 +122,8 @@ export class SequenceBench {
       if (!isFloat(buffer.dtype)) continue;
       const stride = strideOf(buffer, capacity);
       const sample = await this.memories[this.indexOf(name)]!.readAsync(0, Math.min(SAMPLE_BYTES, this.bytesOf(name)));
-      if (scaleOf(sample, buffer.dtype, typeof buffer.columns === 'number' ? buffer.columns : stride, stride) === 0) throw new Error(`The last kernel leaves no numbers in ${name}: what the sequence takes would say nothing.`);
+      if (scaleOf(sample, buffer.dtype, typeof buffer.columns === 'number' ? buffer.columns : stride, stride) === 0)
+        throw new Error(`The last kernel leaves no numbers in ${name}: what the sequence takes would say nothing.`);
     }
   }
 
@@ -127,6 +151,16 @@ export class SequenceBench {
     const { fill, capacity, bucket } = this.request;
     // Parts of Σx² of k numbers of unit variance add up to k.
     const isParts = roles.positive.has(buffer.name) && reader.anchor === 'gemm' && typeof buffer.columns === 'number';
-    return fillBuffer(fill, { memory, bytes: this.bytesOf(buffer.name), buffer, kernel: reader, roles, bucket, capacity, seed, constant: isParts ? reader.k / Number(buffer.columns) : undefined });
+    return fillBuffer(fill, {
+      memory,
+      bytes: this.bytesOf(buffer.name),
+      buffer,
+      kernel: reader,
+      roles,
+      bucket,
+      capacity,
+      seed,
+      constant: isParts ? reader.k / Number(buffer.columns) : undefined,
+    });
   }
 }

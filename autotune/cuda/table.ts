@@ -5,7 +5,17 @@ import { cudaScheduleKey } from '../database.js';
 
 type Row = TuneRow<CudaSchedule>;
 
-const HEADINGS = ['kernel', 'bucket', 'trials', 'ours', 'cuBLASLt', 'ratio', 'of best rate', 'gain', 'schedule'] as const;
+const HEADINGS = [
+  'kernel',
+  'bucket',
+  'trials',
+  'ours',
+  'cuBLASLt',
+  'ratio',
+  'of best rate',
+  'gain',
+  'schedule',
+] as const;
 const LEFT = new Set<number>([0, HEADINGS.length - 1]);
 
 /** `0.0431`, `3.02`, `125.0` */
@@ -15,7 +25,8 @@ const milliseconds = (seconds: number): string => {
 };
 
 /** What a bare contraction's time is as a share of ours: above 1 where ours, epilogue included, is faster. */
-export const ratioOf = (row: Row): number | undefined => (row.bestSeconds === undefined || row.rival === undefined ? undefined : row.rival.seconds / row.bestSeconds);
+export const ratioOf = (row: Row): number | undefined =>
+  row.bestSeconds === undefined || row.rival === undefined ? undefined : row.rival.seconds / row.bestSeconds;
 
 /** Floating operations and bytes a second, the best of all rows; the vendor's times count. */
 export interface BestRates {
@@ -24,7 +35,8 @@ export interface BestRates {
 }
 
 export function bestRates(rows: readonly Row[]): BestRates {
-  let gflops = 0, bytesPerSecond = 0;
+  let gflops = 0,
+    bytesPerSecond = 0;
   for (const row of rows) {
     gflops = Math.max(gflops, (row.gflops ?? 0) * Math.max(1, ratioOf(row) === undefined ? 1 : 1 / ratioOf(row)!));
     if ((row.gflops ?? 0) === 0) bytesPerSecond = Math.max(bytesPerSecond, row.bytesPerSecond ?? 0);
@@ -40,8 +52,12 @@ function shareOfBest(row: Row, best: BestRates): number | undefined {
 }
 
 function cells(row: Row, best: BestRates): readonly string[] {
-  const ratio = ratioOf(row), share = shareOfBest(row, best);
-  const gain = row.bestSeconds === undefined || row.defaultSeconds === undefined ? undefined : row.defaultSeconds / row.bestSeconds;
+  const ratio = ratioOf(row),
+    share = shareOfBest(row, best);
+  const gain =
+    row.bestSeconds === undefined || row.defaultSeconds === undefined
+      ? undefined
+      : row.defaultSeconds / row.bestSeconds;
   return [
     row.count > 1 ? `${row.kernel} ×${row.count}` : row.kernel,
     `${row.bucket.tokens}/${row.bucket.rows}`,
@@ -59,11 +75,22 @@ function cells(row: Row, best: BestRates): readonly string[] {
  * Lines of the whole table: heading, a row a kernel and bucket, and what a ratio means. `rival`: the library's name and
  * version, or why there is none.
  */
-export function renderCudaTable(rows: readonly Row[], rival: { readonly name: string } | { readonly absence: string }): readonly string[] {
+export function renderCudaTable(
+  rows: readonly Row[],
+  rival: { readonly name: string } | { readonly absence: string },
+): readonly string[] {
   const best = bestRates(rows);
   const table = [HEADINGS, ...rows.map((row) => cells(row, best))];
   const widths = HEADINGS.map((_, i) => Math.max(...table.map((line) => line[i]!.length)));
-  const lines = table.map((line) => line.map((cell, i) => (LEFT.has(i) ? cell.padEnd(widths[i]!) : cell.padStart(widths[i]!))).join('  ').trimEnd());
-  const about = 'name' in rival ? `cuBLASLt: ${rival.name}, its best bare contraction; ratio: its time ÷ ours with epilogue` : `cuBLASLt is not compared with: ${rival.absence}`;
+  const lines = table.map((line) =>
+    line
+      .map((cell, i) => (LEFT.has(i) ? cell.padEnd(widths[i]!) : cell.padStart(widths[i]!)))
+      .join('  ')
+      .trimEnd(),
+  );
+  const about =
+    'name' in rival
+      ? `cuBLASLt: ${rival.name}, its best bare contraction; ratio: its time ÷ ours with epilogue`
+      : `cuBLASLt is not compared with: ${rival.absence}`;
   return [...lines, about, ...(best.gflops > 0 ? [`best rate: ${(best.gflops / 1000).toFixed(0)} TFLOP/s`] : [])];
 }

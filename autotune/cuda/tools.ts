@@ -22,17 +22,30 @@ export interface DeviceTools {
 const PACK_UNIT = 'tw_pack';
 
 /** Throws UserError where there is no compiler, CudaError where the device fails. */
-export async function loadDeviceTools({ addon, device, compile }: { readonly addon: CudaAddon; readonly device: CudaDevice; readonly compile: CompileKernels }): Promise<DeviceTools> {
-  const { cubins, failures } = await compile([{ symbol: PACK_UNIT, source: PACK_SOURCE }, { symbol: COMPARE_SYMBOL, source: COMPARE_SOURCE }]);
+export async function loadDeviceTools({
+  addon,
+  device,
+  compile,
+}: {
+  readonly addon: CudaAddon;
+  readonly device: CudaDevice;
+  readonly compile: CompileKernels;
+}): Promise<DeviceTools> {
+  const { cubins, failures } = await compile([
+    { symbol: PACK_UNIT, source: PACK_SOURCE },
+    { symbol: COMPARE_SYMBOL, source: COMPARE_SOURCE },
+  ]);
   const module = (symbol: string): CudaModule => {
     const cubin = cubins.get(symbol);
     if (cubin === undefined) throw failures.get(symbol) ?? new Error(`${symbol} was not compiled.`);
     return new addon.Module(device, cubin);
   };
-  const pack = module(PACK_UNIT), compare = module(COMPARE_SYMBOL);
+  const pack = module(PACK_UNIT),
+    compare = module(COMPARE_SYMBOL);
   const fill = new DeviceFill(addon, device, pack);
   return {
-    fill, compare,
+    fill,
+    compare,
     release: () => {
       fill.release();
       pack.release();

@@ -48,34 +48,77 @@ export interface CudaTuneOptions {
 }
 
 /** Names what a measurement depends on besides the kernel. `compilerBuild`: of compileCubins. */
-export const cudaTarget = (facts: CudaFacts, device: CudaDeviceInfo, driverVersion: number, compilerBuild: string): CudaTuningTarget => ({
-  gpu: `${device.name}/${device.multiprocessors}`.slice(0, 200), arch: facts.arch, driver: driverVersion, compiler: compilerBuild.slice(0, 200) || 'unknown', codegen: cudaTemplatesHash(),
+export const cudaTarget = (
+  facts: CudaFacts,
+  device: CudaDeviceInfo,
+  driverVersion: number,
+  compilerBuild: string,
+): CudaTuningTarget => ({
+  gpu: `${device.name}/${device.multiprocessors}`.slice(0, 200),
+  arch: facts.arch,
+  driver: driverVersion,
+  compiler: compilerBuild.slice(0, 200) || 'unknown',
+  codegen: cudaTemplatesHash(),
 });
 
-function candidatesOf(options: CudaTuneOptions, spaces: Map<Kernel, CudaSpace>, rivalOf: (kernel: Kernel, bucket: Bucket) => Rival | undefined, kernel: Kernel, bucket: Bucket): Candidates<CudaSchedule> {
+function candidatesOf(
+  options: CudaTuneOptions,
+  spaces: Map<Kernel, CudaSpace>,
+  rivalOf: (kernel: Kernel, bucket: Bucket) => Rival | undefined,
+  kernel: Kernel,
+  bucket: Bucket,
+): Candidates<CudaSchedule> {
   const { module, facts, machine } = options;
   const start = defaultCudaSchedule(kernel, module, facts, bucket);
   const space = spaces.get(kernel) ?? new CudaSpace(kernel, module, facts);
   spaces.set(kernel, space);
   const work = kernelWork(kernel, module, sizeOf(bucket));
   const rival = rivalOf(kernel, bucket);
-  const skeletonOf = (schedule: CudaSchedule): string => (schedule.kind === 'loop' ? 'loop' : `${schedule.kind} ${schedule.skeleton}`);
+  const skeletonOf = (schedule: CudaSchedule): string =>
+    schedule.kind === 'loop' ? 'loop' : `${schedule.kind} ${schedule.skeleton}`;
   return {
-    start, work, cost: cudaCost(kernel, module, sizeOf(bucket), machine),
+    start,
+    work,
+    cost: cudaCost(kernel, module, sizeOf(bucket), machine),
     fallback: referenceSchedule(kernel, module, facts, start),
-    mayUse: (schedule) => cudaScheduleKey(schedule) === cudaScheduleKey(start) || (skeletonOf(schedule) === skeletonOf(start) && space.isLegal(schedule)),
-    enumerate: () => space.enumerate(start), neighbours: (from) => space.neighbours(from), shareOfPeak: (seconds) => cudaShareOfPeak(work, machine, seconds),
+    mayUse: (schedule) =>
+      cudaScheduleKey(schedule) === cudaScheduleKey(start) ||
+      (skeletonOf(schedule) === skeletonOf(start) && space.isLegal(schedule)),
+    enumerate: () => space.enumerate(start),
+    neighbours: (from) => space.neighbours(from),
+    shareOfPeak: (seconds) => cudaShareOfPeak(work, machine, seconds),
     ...(rival === undefined ? {} : { rival }),
   };
 }
 
-/** searchSchedules on a GPU; what it measures is kept in the database under the target's name, the rival's times too. */
+/**
+ * searchSchedules on a GPU; what it measures is kept in the database under the target's name, the rival's times too.
+ */
 export function tuneCuda(options: CudaTuneOptions): Promise<TuneResult<CudaSchedule>> {
-  const { module, buckets, tokensCapacity, budgetSeconds, database, target, measure, hold, rival, prepare, onProgress, signal, now } = options;
+  const {
+    module,
+    buckets,
+    tokensCapacity,
+    budgetSeconds,
+    database,
+    target,
+    measure,
+    hold,
+    rival,
+    prepare,
+    onProgress,
+    signal,
+    now,
+  } = options;
   const spaces = new Map<Kernel, CudaSpace>();
-  const keyOf = (kernel: Kernel, bucket: Bucket): { readonly contraction: BareContraction; readonly key: RivalKey } | undefined => {
+  const keyOf = (
+    kernel: Kernel,
+    bucket: Bucket,
+  ): { readonly contraction: BareContraction; readonly key: RivalKey } | undefined => {
     const contraction = rival === undefined ? undefined : contractionOf(kernel, module, bucket);
-    return contraction === undefined || rival === undefined ? undefined : { contraction, key: { library: rival.library, gpu: target.gpu, driver: target.driver, ...contraction } };
+    return contraction === undefined || rival === undefined
+      ? undefined
+      : { contraction, key: { library: rival.library, gpu: target.gpu, driver: target.driver, ...contraction } };
   };
   let isRivalFit = true;
   const askRival = async (request: MeasureRequest<CudaSchedule>): Promise<Rival | undefined> => {
@@ -94,24 +137,54 @@ export function tuneCuda(options: CudaTuneOptions): Promise<TuneResult<CudaSched
     }
   };
   return searchSchedules<CudaSchedule>({
-    module, buckets, tokensCapacity, budgetSeconds, measure, hold, keyOf: cudaScheduleKey, rounds: CUDA_ROUNDS,
-    candidates: (kernel, bucket) => candidatesOf(options, spaces, (k, b) => {
-      const asked = keyOf(k, b);
-      return asked === undefined ? undefined : database.knownRival(asked.key);
-    }, kernel, bucket),
+    module,
+    buckets,
+    tokensCapacity,
+    budgetSeconds,
+    measure,
+    hold,
+    keyOf: cudaScheduleKey,
+    rounds: CUDA_ROUNDS,
+    candidates: (kernel, bucket) =>
+      candidatesOf(
+        options,
+        spaces,
+        (k, b) => {
+          const asked = keyOf(k, b);
+          return asked === undefined ? undefined : database.knownRival(asked.key);
+        },
+        kernel,
+        bucket,
+      ),
     records: {
       known: (signature, bucket) => database.knownCuda(signature, bucket, target).values(),
       append: (key, bucket, schedule, seconds, failure) => {
-        database.appendCuda({ key, bucket, cuda: target, schedule, seconds: [...seconds], ...(failure === undefined ? {} : { failure }) });
+        database.appendCuda({
+          key,
+          bucket,
+          cuda: target,
+          schedule,
+          seconds: [...seconds],
+          ...(failure === undefined ? {} : { failure }),
+        });
       },
       finals: {
         known: (signature, bucket) => database.finalCuda(signature, bucket, target),
         append: (key, bucket, { entries, marginSeconds }) => {
-          database.appendCudaFinal({ key, bucket, cuda: target, final: entries.map(({ schedule, seconds }) => ({ schedule, seconds })), marginSeconds });
+          database.appendCudaFinal({
+            key,
+            bucket,
+            cuda: target,
+            final: entries.map(({ schedule, seconds }) => ({ schedule, seconds })),
+            marginSeconds,
+          });
         },
       },
     },
-    ...(rival === undefined ? {} : { rival: askRival }), ...(prepare === undefined ? {} : { prepare }),
-    ...(onProgress === undefined ? {} : { onProgress }), ...(signal === undefined ? {} : { signal }), ...(now === undefined ? {} : { now }),
+    ...(rival === undefined ? {} : { rival: askRival }),
+    ...(prepare === undefined ? {} : { prepare }),
+    ...(onProgress === undefined ? {} : { onProgress }),
+    ...(signal === undefined ? {} : { signal }),
+    ...(now === undefined ? {} : { now }),
   });
 }

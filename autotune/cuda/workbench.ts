@@ -9,7 +9,16 @@ import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import { bufferBytes } from '../../passes/planMemory.js';
 import type { CudaAddon, CudaDevice, CudaMemory, CudaModule, CudaProgram } from '../../runtime/cuda/addon.js';
 import { rolesOf, type Roles } from '../randomInputs.js';
-import { COMPARE_FOUND_BYTES, COMPARE_JOB_BYTES, compareJob, COMPARE_SYMBOL, nothingFound, scaleOf, tiesAllowed, toleranceOf } from './compare.js';
+import {
+  COMPARE_FOUND_BYTES,
+  COMPARE_JOB_BYTES,
+  compareJob,
+  COMPARE_SYMBOL,
+  nothingFound,
+  scaleOf,
+  tiesAllowed,
+  toleranceOf,
+} from './compare.js';
 import { strideOf, type DeviceFill } from './fill.js';
 import { extentOf, fillBuffer } from './fillBuffer.js';
 
@@ -19,10 +28,17 @@ const MAX_COPIES = 32;
 /** Bytes of the reference's results from which their scale is taken. */
 const SAMPLE_BYTES = 1 << 20;
 
-interface Placed { readonly name: string; readonly memory: CudaMemory; readonly bytes: number }
+interface Placed {
+  readonly name: string;
+  readonly memory: CudaMemory;
+  readonly bytes: number;
+}
 
 /** What was made of the reference: copies of what it wrote. */
-interface Expected { readonly memory: CudaMemory; readonly scale: number }
+interface Expected {
+  readonly memory: CudaMemory;
+  readonly scale: number;
+}
 
 export interface BenchRequest {
   readonly kernel: Kernel;
@@ -49,7 +65,10 @@ export class CudaWorkbench {
   private readonly found: CudaMemory;
   private isFilled = false;
 
-  /** Enough copies that a launch finds nothing of the one before in the L2 cache. Throws CudaError where memory is short. */
+  /**
+   * Enough copies that a launch finds nothing of the one before in the L2 cache. Throws CudaError where memory is
+   * short.
+   */
   constructor(request: BenchRequest) {
     this.request = request;
     const { kernel, module, addon, device } = request;
@@ -95,7 +114,14 @@ export class CudaWorkbench {
     for (const placed of this.copies.flat()) {
       const weight = this.weights.get(placed.name);
       // Sums of k products of unit normals stay near one.
-      if (weight !== undefined) await this.request.fill.weight(placed.memory, weight, seed, weight.layout === 'rows' ? 1 : 1 / Math.sqrt(Math.max(1, weight.k)), this.tableRows(placed.name));
+      if (weight !== undefined)
+        await this.request.fill.weight(
+          placed.memory,
+          weight,
+          seed,
+          weight.layout === 'rows' ? 1 : 1 / Math.sqrt(Math.max(1, weight.k)),
+          this.tableRows(placed.name),
+        );
       else await this.fillBuffer(placed, seed);
       seed += 31;
     }
@@ -107,10 +133,18 @@ export class CudaWorkbench {
     const { device, addon, kernel, bucket } = this.request;
     const width = text.parameters.length;
     return new addon.Program({
-      device, maxTokens: bucket.tokens, maxRows: bucket.rows, inputs: [], outputs: [],
+      device,
+      maxTokens: bucket.tokens,
+      maxRows: bucket.rows,
+      inputs: [],
+      outputs: [],
       slots: this.copies.flat().map(({ memory, bytes }) => ({ memory, offset: 0, bytes })),
       launches: this.copies.map((_, copy) => ({
-        name: kernel.path, module, symbol: text.symbol, launch: text.launch, usesProgrammaticLaunch: false,
+        name: kernel.path,
+        module,
+        symbol: text.symbol,
+        launch: text.launch,
+        usesProgrammaticLaunch: false,
         slots: Array.from({ length: width }, (_slot, i) => copy * width + i),
         tensorMaps: text.tensorMaps.map(({ parameter, ...map }) => ({ slot: copy * width + parameter, ...map })),
       })),
@@ -133,7 +167,10 @@ export class CudaWorkbench {
       const rowBytes = stride * DTYPE_BYTES[buffer.dtype];
       const rows = Math.max(1, Math.min(extentOf(buffer.rows, bucket), Math.floor(SAMPLE_BYTES / rowBytes)));
       const sample = await memory.readAsync(0, Math.min(rows * rowBytes, bytes));
-      this.expected.set(name, { memory: copy, scale: scaleOf(sample, buffer.dtype, extentOf(buffer.columns, bucket), stride) });
+      this.expected.set(name, {
+        memory: copy,
+        scale: scaleOf(sample, buffer.dtype, extentOf(buffer.columns, bucket), stride),
+      });
     }
   }
 
@@ -163,24 +200,48 @@ export class CudaWorkbench {
     const expected = this.expected.get(name);
     if (expected === undefined) throw new Error(`The reference of ${kernel.path} is not known.`);
     const buffer = this.bufferOf(name);
-    const rows = extentOf(buffer.rows, bucket), columns = extentOf(buffer.columns, bucket);
+    const rows = extentOf(buffer.rows, bucket),
+      columns = extentOf(buffer.columns, bucket);
     const hasIndices = kernel.anchor === 'logprob';
     const upper = buffer.upper === undefined ? undefined : this.upperOf(buffer.upper);
     const job = compareJob({
-      dtype: buffer.dtype, rows, columns, stride: strideOf(buffer, capacity), tolerance: toleranceOf(kernel, module, buffer), scale: (upper?.expected ?? expected).scale, hasIndices,
+      dtype: buffer.dtype,
+      rows,
+      columns,
+      stride: strideOf(buffer, capacity),
+      tolerance: toleranceOf(kernel, module, buffer),
+      scale: (upper?.expected ?? expected).scale,
+      hasIndices,
       ...(upper === undefined ? {} : { upperStride: upper.stride }),
     });
     // Answers first, then the job: slots begin at multiples of 256 bytes or of 16.
     this.found.write(0, nothingFound());
     this.found.write(COMPARE_FOUND_BYTES, job.bytes);
     const program = new addon.Program({
-      device, maxTokens: 1, maxRows: 1, inputs: [], outputs: [],
+      device,
+      maxTokens: 1,
+      maxRows: 1,
+      inputs: [],
+      outputs: [],
       slots: [
-        { memory: this.found, offset: COMPARE_FOUND_BYTES, bytes: COMPARE_JOB_BYTES }, { memory: expected.memory, offset: 0, bytes },
-        { memory, offset: 0, bytes }, { memory: this.found, offset: 0, bytes: COMPARE_FOUND_BYTES },
-        { memory: (upper?.expected ?? expected).memory, offset: 0, bytes: upper?.bytes ?? bytes }, { memory: upper?.actual ?? memory, offset: 0, bytes: upper?.bytes ?? bytes },
+        { memory: this.found, offset: COMPARE_FOUND_BYTES, bytes: COMPARE_JOB_BYTES },
+        { memory: expected.memory, offset: 0, bytes },
+        { memory, offset: 0, bytes },
+        { memory: this.found, offset: 0, bytes: COMPARE_FOUND_BYTES },
+        { memory: (upper?.expected ?? expected).memory, offset: 0, bytes: upper?.bytes ?? bytes },
+        { memory: upper?.actual ?? memory, offset: 0, bytes: upper?.bytes ?? bytes },
       ],
-      launches: [{ name: 'comparison', module: compare, symbol: COMPARE_SYMBOL, tensorMaps: [], launch: job.launch, usesProgrammaticLaunch: false, slots: [0, 1, 2, 3, 4, 5] }],
+      launches: [
+        {
+          name: 'comparison',
+          module: compare,
+          symbol: COMPARE_SYMBOL,
+          tensorMaps: [],
+          launch: job.launch,
+          usesProgrammaticLaunch: false,
+          slots: [0, 1, 2, 3, 4, 5],
+        },
+      ],
     });
     try {
       await program.run({ tokens: 1, rows: 1, inputs: [] });
@@ -189,16 +250,30 @@ export class CudaWorkbench {
     }
     const [count = 0n, first = 0n, ties = 0n] = new BigUint64Array(await this.found.readAsync(0, COMPARE_FOUND_BYTES));
     const total = rows * columns;
-    if (count > 0n) return `${count} of ${total} elements of ${name} differ from the reference's, the first in row ${Math.floor(Number(first) / columns)}, column ${Number(first) % columns}`;
-    return hasIndices && Number(ties) > tiesAllowed(total / 4) ? `${ties} of ${total / 4} maxima of ${name} are at other columns than the reference's` : undefined;
+    if (count > 0n)
+      return `${count} of ${total} elements of ${name} differ from the reference's, the first in row ${Math.floor(Number(first) / columns)}, column ${Number(first) % columns}`;
+    return hasIndices && Number(ties) > tiesAllowed(total / 4)
+      ? `${ties} of ${total / 4} maxima of ${name} are at other columns than the reference's`
+      : undefined;
   }
 
   /** The bf16 numbers that bytes of the same kernel make longer. */
-  private upperOf(name: string): { readonly expected: Expected; readonly actual: CudaMemory; readonly bytes: number; readonly stride: number } {
+  private upperOf(name: string): {
+    readonly expected: Expected;
+    readonly actual: CudaMemory;
+    readonly bytes: number;
+    readonly stride: number;
+  } {
     const expected = this.expected.get(name);
     const placed = this.written().find((each) => each.name === name);
-    if (expected === undefined || placed === undefined) throw new Error(`${this.request.kernel.path} does not write '${name}' beside the bytes that make it longer.`);
-    return { expected, actual: placed.memory, bytes: placed.bytes, stride: strideOf(this.bufferOf(name), this.request.capacity) };
+    if (expected === undefined || placed === undefined)
+      throw new Error(`${this.request.kernel.path} does not write '${name}' beside the bytes that make it longer.`);
+    return {
+      expected,
+      actual: placed.memory,
+      bytes: placed.bytes,
+      stride: strideOf(this.bufferOf(name), this.request.capacity),
+    };
   }
 
   private written(): readonly Placed[] {
@@ -208,7 +283,8 @@ export class CudaWorkbench {
 
   private bufferOf(name: string): BufferDecl {
     const buffer = this.buffers.get(name);
-    if (buffer === undefined) throw new Error(`Kernel ${this.request.kernel.name} uses '${name}', which the module does not declare.`);
+    if (buffer === undefined)
+      throw new Error(`Kernel ${this.request.kernel.name} uses '${name}', which the module does not declare.`);
     return buffer;
   }
 
@@ -236,6 +312,16 @@ export class CudaWorkbench {
 
   private fillBuffer({ name, memory, bytes }: Placed, seed: number): Promise<void> {
     const { kernel, bucket, capacity, fill } = this.request;
-    return fillBuffer(fill, { memory, bytes, buffer: this.bufferOf(name), kernel, roles: this.roles, bucket, capacity, seed, constant: this.roles.positive.has(name) ? 1 : undefined });
+    return fillBuffer(fill, {
+      memory,
+      bytes,
+      buffer: this.bufferOf(name),
+      kernel,
+      roles: this.roles,
+      bucket,
+      capacity,
+      seed,
+      constant: this.roles.positive.has(name) ? 1 : undefined,
+    });
   }
 }

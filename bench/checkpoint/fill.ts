@@ -21,19 +21,28 @@ const DEVIATION = 0.02;
 /** Norm weights of trained models lie around 1. */
 const NORM = { mean: 1, deviation: 0.1 };
 
-export const makeFillWork = (work: Omit<FillWork, 'next' | 'written'>): FillWork =>
-  ({ ...work, next: new SharedArrayBuffer(8), written: new SharedArrayBuffer(8) });
+export const makeFillWork = (work: Omit<FillWork, 'next' | 'written'>): FillWork => ({
+  ...work,
+  next: new SharedArrayBuffer(8),
+  written: new SharedArrayBuffer(8),
+});
 
 export const bytesWritten = ({ written }: FillWork): number => Number(Atomics.load(new BigInt64Array(written), 0));
 
 /** Threads end after the block that they are at. */
-export const stopFilling = ({ next }: FillWork): void => { Atomics.store(new Int32Array(next), 1, 1); };
+export const stopFilling = ({ next }: FillWork): void => {
+  Atomics.store(new Int32Array(next), 1, 1);
+};
 
 function writeAll(descriptor: number, bytes: Uint8Array, offset: number): void {
-  for (let done = 0; done < bytes.length;) done += writeSync(descriptor, bytes, done, bytes.length - done, offset + done);
+  for (let done = 0; done < bytes.length;)
+    done += writeSync(descriptor, bytes, done, bytes.length - done, offset + done);
 }
 
-/** A generator, so that a thread with other duties can attend to them: yields after each block. Throws what writing throws. */
+/**
+ * A generator, so that a thread with other duties can attend to them: yields after each block. Throws what writing
+ * throws.
+ */
 export function* fillBlocks({ seed, dtype, blocks, descriptors, next, written }: FillWork): Generator<void, void> {
   const tables = { matrix: valueTable(dtype, 0, DEVIATION), norm: valueTable(dtype, NORM.mean, NORM.deviation) };
   const words = new Uint32Array(BLOCK_BYTES / 4);
@@ -41,7 +50,11 @@ export function* fillBlocks({ seed, dtype, blocks, descriptors, next, written }:
   while (Atomics.load(turn, 1) === 0) {
     const block = blocks[Atomics.add(turn, 0, 1)];
     if (block === undefined) return;
-    fillBlock(words.subarray(0, Math.ceil(block.bytes / 4)), tables[block.tensor.role], blockKey(seed, block.tensor.name, block.number));
+    fillBlock(
+      words.subarray(0, Math.ceil(block.bytes / 4)),
+      tables[block.tensor.role],
+      blockKey(seed, block.tensor.name, block.number),
+    );
     writeAll(descriptors[block.file]!, new Uint8Array(words.buffer, 0, block.bytes), block.offset);
     Atomics.add(total, 0, BigInt(block.bytes));
     yield;

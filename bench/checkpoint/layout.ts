@@ -52,8 +52,15 @@ function layOutFile(name: string, tensors: readonly Sized[], dtype: MadeDType): 
   length.writeBigUInt64LE(BigInt(json.length));
   const header = Buffer.concat([length, json]);
   return {
-    name, header, bytes: header.length + end,
-    tensors: tensors.map(({ name: tensor, role, bytes }, i) => ({ name: tensor, role, bytes, offset: header.length + starts[i]! })),
+    name,
+    header,
+    bytes: header.length + end,
+    tensors: tensors.map(({ name: tensor, role, bytes }, i) => ({
+      name: tensor,
+      role,
+      bytes,
+      offset: header.length + starts[i]!,
+    })),
   };
 }
 
@@ -73,15 +80,25 @@ export function layOut(config: LlamaConfig, dtype: MadeDType, fileBytes: number)
     groups.at(-1)!.push({ ...tensor, bytes });
     room -= bytes;
   }
-  if (groups.length > MOST_FILES) throw new UserError(`--shard: ${groups.length} files; a checkpoint may have ${MOST_FILES}`, 'give a larger size, for example: --shard 10GB');
+  if (groups.length > MOST_FILES)
+    throw new UserError(
+      `--shard: ${groups.length} files; a checkpoint may have ${MOST_FILES}`,
+      'give a larger size, for example: --shard 10GB',
+    );
   const digits = (number: number): string => String(number).padStart(5, '0');
-  const nameOf = (i: number): string => (groups.length === 1 ? 'model.safetensors' : `model-${digits(i + 1)}-of-${digits(groups.length)}.safetensors`);
+  const nameOf = (i: number): string =>
+    groups.length === 1 ? 'model.safetensors' : `model-${digits(i + 1)}-of-${digits(groups.length)}.safetensors`;
   const files = groups.map((tensors, i) => layOutFile(nameOf(i), tensors, dtype));
   const map = Object.fromEntries(files.flatMap(({ name, tensors }) => tensors.map((tensor) => [tensor.name, name])));
   const total = groups.flat().reduce((sum, { bytes }) => sum + bytes, 0);
   return {
-    dtype, files, bytes: files.reduce((sum, { bytes }) => sum + bytes, 0),
-    index: files.length === 1 ? undefined : `${JSON.stringify({ metadata: { total_size: total }, weight_map: map }, undefined, 1)}\n`,
+    dtype,
+    files,
+    bytes: files.reduce((sum, { bytes }) => sum + bytes, 0),
+    index:
+      files.length === 1
+        ? undefined
+        : `${JSON.stringify({ metadata: { total_size: total }, weight_map: map }, undefined, 1)}\n`,
   };
 }
 
@@ -98,9 +115,17 @@ export interface Block {
 
 /** All blocks, neighbours in different files: one file takes one writer at a time. */
 export function blocksOf({ files }: MadeCheckpoint): Block[] {
-  const byFile = files.map(({ tensors }, file) => tensors.flatMap((tensor) => Array.from({ length: Math.ceil(tensor.bytes / BLOCK_BYTES) }, (_, number): Block => (
-    { file, tensor, number, offset: tensor.offset + number * BLOCK_BYTES, bytes: Math.min(BLOCK_BYTES, tensor.bytes - number * BLOCK_BYTES) }
-  ))));
+  const byFile = files.map(({ tensors }, file) =>
+    tensors.flatMap((tensor) =>
+      Array.from({ length: Math.ceil(tensor.bytes / BLOCK_BYTES) }, (_, number): Block => ({
+        file,
+        tensor,
+        number,
+        offset: tensor.offset + number * BLOCK_BYTES,
+        bytes: Math.min(BLOCK_BYTES, tensor.bytes - number * BLOCK_BYTES),
+      })),
+    ),
+  );
   const longest = Math.max(...byFile.map((blocks) => blocks.length));
   return Array.from({ length: longest }, (_, i) => byFile.flatMap((blocks) => blocks[i] ?? [])).flat();
 }

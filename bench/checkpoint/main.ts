@@ -29,7 +29,9 @@ function progressLine(totalBytes: number): { show(doneBytes: number): void; end(
       const text = `${gigabytes(doneBytes)} of ${gigabytes(totalBytes)} GB, ${gigabytes(rate)} GB/s, ${clock((totalBytes - doneBytes) / rate)} left`;
       process.stderr.write(isTTY ? `\r${text}${BLANK}` : `${text}\n`);
     },
-    end: () => { if (isTTY && shown > 0) process.stderr.write('\n'); },
+    end: () => {
+      if (isTTY && shown > 0) process.stderr.write('\n');
+    },
   };
 }
 
@@ -48,14 +50,18 @@ async function main(): Promise<void> {
     const { bytes, files } = await makeCheckpoint(options, {
       signal: stop.signal,
       onPlan: (checkpoint, tokenizer) => {
-        console.log(`${options.out}: ${gigabytes(checkpoint.bytes)} GB of ${checkpoint.dtype} in ${checkpoint.files.length} files, seed ${options.seed}, tokenizer of ${tokenizer}`);
+        console.log(
+          `${options.out}: ${gigabytes(checkpoint.bytes)} GB of ${checkpoint.dtype} in ${checkpoint.files.length} files, seed ${options.seed}, tokenizer of ${tokenizer}`,
+        );
         line = progressLine(checkpoint.bytes);
       },
       onProgress: (doneBytes) => line?.show(doneBytes),
     });
     line?.end();
     const seconds = (performance.now() - begin) / 1000;
-    console.log(`${gigabytes(bytes)} GB in ${files.length} files written in ${seconds.toFixed(1)} s, ${gigabytes(bytes / seconds)} GB/s\nnext: tilewright run ${quoteForShell(options.out)} --task hellaswag --data hellaswag_val.jsonl.gz`);
+    console.log(
+      `${gigabytes(bytes)} GB in ${files.length} files written in ${seconds.toFixed(1)} s, ${gigabytes(bytes / seconds)} GB/s\nnext: tilewright run ${quoteForShell(options.out)} --task hellaswag --data hellaswag_val.jsonl.gz`,
+    );
   } catch (error) {
     line?.end();
     if (stop.signal.aborted) {

@@ -10,13 +10,23 @@ import type { CheckpointOptions } from './options.js';
 import { writeCheckpoint } from './write.js';
 
 const CONFIG_BYTES = 1 << 20;
-const TOKENIZER_FILES = ['tokenizer.json', 'tokenizer.model', 'tokenizer_config.json', 'special_tokens_map.json', 'added_tokens.json'];
+const TOKENIZER_FILES = [
+  'tokenizer.json',
+  'tokenizer.model',
+  'tokenizer_config.json',
+  'special_tokens_map.json',
+  'added_tokens.json',
+];
 const TORCH_NAMES = { bf16: 'bfloat16', f16: 'float16' } as const;
 
 /** The files of a tokenizer that makes no id which the model does not know. UserError. */
 function tokenizerFiles(folder: string, vocabSize: number): string[] {
   const { vocabSize: ids } = describeTokenizer(folder);
-  if (ids > vocabSize) throw new UserError(`${folder}: the tokenizer has ids up to ${ids - 1}, the model ${vocabSize} embeddings`, 'give the tokenizer of such a model: --tokenizer DIR');
+  if (ids > vocabSize)
+    throw new UserError(
+      `${folder}: the tokenizer has ids up to ${ids - 1}, the model ${vocabSize} embeddings`,
+      'give the tokenizer of such a model: --tokenizer DIR',
+    );
   return TOKENIZER_FILES.map((name) => join(folder, name)).filter((path) => fileSize(path) !== undefined);
 }
 
@@ -28,19 +38,36 @@ export interface MakeReport {
 }
 
 /** Throws UserError; rejects with the signal's reason where it was aborted. */
-export async function makeCheckpoint(options: CheckpointOptions, { onPlan, ...report }: MakeReport = {}): Promise<MadeCheckpoint> {
+export async function makeCheckpoint(
+  options: CheckpointOptions,
+  { onPlan, ...report }: MakeReport = {},
+): Promise<MadeCheckpoint> {
   const path = join(options.model, 'config.json');
   const { value } = readJsonObject(path, CONFIG_BYTES, 'give the folder of a config.json: --model DIR');
   const stated = parseConfig(value, path);
   const dtype = options.dtype ?? stated.dtype;
   if (dtype === 'f32') throw new UserError(`${path}: names no 16-bit type for the weights`, 'say which: --dtype bf16');
   const { dtype: _dtype, torch_dtype: _torch, ...rest } = value;
-  const described = { ...rest, torch_dtype: TORCH_NAMES[dtype], ...(options.layers === undefined ? {} : { num_hidden_layers: options.layers }) };
+  const described = {
+    ...rest,
+    torch_dtype: TORCH_NAMES[dtype],
+    ...(options.layers === undefined ? {} : { num_hidden_layers: options.layers }),
+  };
   const config = parseConfig(described, path);
   const checkpoint = layOut(config, dtype, options.fileBytes);
-  const folder = options.tokenizer ?? (findTokenizer(options.model) === undefined ? join(packageRoot(), 'models/demo') : options.model);
+  const folder =
+    options.tokenizer ??
+    (findTokenizer(options.model) === undefined ? join(packageRoot(), 'models/demo') : options.model);
   const files = tokenizerFiles(folder, config.vocabSize);
   onPlan?.(checkpoint, folder);
-  await writeCheckpoint({ checkpoint, seed: options.seed, config: `${JSON.stringify(described, undefined, 2)}\n`, tokenizerFiles: files, out: options.out, threads: options.threads, ...report });
+  await writeCheckpoint({
+    checkpoint,
+    seed: options.seed,
+    config: `${JSON.stringify(described, undefined, 2)}\n`,
+    tokenizerFiles: files,
+    out: options.out,
+    threads: options.threads,
+    ...report,
+  });
   return checkpoint;
 }

@@ -43,14 +43,19 @@ const MOST_LAYERS = 1024;
 
 function whole(name: string, text: string, least: number, most: number): number {
   const value = /^\d{1,15}$/.test(text) ? Number(text) : NaN;
-  if (!(value >= least && value <= most)) throw new UserError(`--${name} ${JSON.stringify(text)}: expected a whole number from ${least} to ${most}`, HINT);
+  if (!(value >= least && value <= most))
+    throw new UserError(`--${name} ${JSON.stringify(text)}: expected a whole number from ${least} to ${most}`, HINT);
   return value;
 }
 
 function size(name: string, text: string): number {
   const [, digits = '', unit = ''] = /^(\d{1,6}(?:\.\d{1,3})?)([kKMG]i?B)$/.exec(text) ?? [];
   const value = Math.floor(Number(digits) * (UNITS[unit] ?? NaN));
-  if (digits === '' || !(value > 0)) throw new UserError(`--${name} ${JSON.stringify(text)}: expected a size with its unit`, 'for example: --shard 10GB');
+  if (digits === '' || !(value > 0))
+    throw new UserError(
+      `--${name} ${JSON.stringify(text)}: expected a size with its unit`,
+      'for example: --shard 10GB',
+    );
   return value;
 }
 
@@ -66,8 +71,15 @@ export function parseCheckpointOptions(args: readonly string[]): CheckpointOptio
     ({ values } = parseArgs({
       args: [...args],
       options: {
-        model: { type: 'string', default: 'llama-33b' }, out: { type: 'string' }, seed: { type: 'string', default: '1' }, tokenizer: { type: 'string' }, dtype: { type: 'string' },
-        layers: { type: 'string' }, shard: { type: 'string', default: '10GB' }, threads: { type: 'string', default: String(availableParallelism()) }, help: { type: 'boolean', default: false },
+        model: { type: 'string', default: 'llama-33b' },
+        out: { type: 'string' },
+        seed: { type: 'string', default: '1' },
+        tokenizer: { type: 'string' },
+        dtype: { type: 'string' },
+        layers: { type: 'string' },
+        shard: { type: 'string', default: '10GB' },
+        threads: { type: 'string', default: String(availableParallelism()) },
+        help: { type: 'boolean', default: false },
       },
     }));
   } catch (error) {
@@ -75,11 +87,17 @@ export function parseCheckpointOptions(args: readonly string[]): CheckpointOptio
   }
   if (values.help) return undefined;
   const { dtype, model, out, tokenizer, layers } = values;
-  if (out === undefined || out === '') throw new UserError('--out is missing: where the checkpoint goes', 'for example: npm run checkpoint:make -- --out llama-33b');
-  if (dtype !== undefined && dtype !== 'bf16' && dtype !== 'f16') throw new UserError(`--dtype ${JSON.stringify(dtype)}: expected bf16 or f16`, HINT);
+  if (out === undefined || out === '')
+    throw new UserError(
+      '--out is missing: where the checkpoint goes',
+      'for example: npm run checkpoint:make -- --out llama-33b',
+    );
+  if (dtype !== undefined && dtype !== 'bf16' && dtype !== 'f16')
+    throw new UserError(`--dtype ${JSON.stringify(dtype)}: expected bf16 or f16`, HINT);
   const bundled = join(packageRoot(), 'bench/models', model);
   return {
-    out, dtype,
+    out,
+    dtype,
     model: /^[\w.-]+$/.test(model) && existsSync(bundled) ? bundled : folderOf('model', model),
     seed: whole('seed', values.seed, 0, Number.MAX_SAFE_INTEGER),
     tokenizer: tokenizer === undefined ? undefined : folderOf('tokenizer', tokenizer),

@@ -1,4 +1,7 @@
-/** Values of made-up tensors: nearly normal, a function of seed, tensor and place alone, at a gigabyte a second a thread. */
+/**
+ * Values of made-up tensors: nearly normal, a function of seed, tensor and place alone, at a gigabyte a second a
+ * thread.
+ */
 import { roundToF16 } from '../../ir/round.js';
 import { roundToBf16 } from '../../ir/scalar.js';
 import { fnv1a64 } from '../../models/checkpoint.js';

@@ -1,5 +1,18 @@
 /** Writes a made-up checkpoint: into a folder beside its place, moved there when it is whole. */
-import { closeSync, copyFileSync, existsSync, ftruncateSync, mkdirSync, openSync, readdirSync, renameSync, rmSync, statfsSync, writeFileSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  copyFileSync,
+  existsSync,
+  ftruncateSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statfsSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
@@ -37,21 +50,34 @@ function checkPlace(out: string, bytes: number): void {
     try {
       names = readdirSync(out);
     } catch (error) {
-      throw new UserError(`--out ${out}: is not a folder that can be read`, 'give the path of a new folder', { cause: error });
+      throw new UserError(`--out ${out}: is not a folder that can be read`, 'give the path of a new folder', {
+        cause: error,
+      });
     }
-    if (names.length > 0) throw new UserError(`--out ${out}: the folder is not empty`, 'give another, or delete it first');
+    if (names.length > 0)
+      throw new UserError(`--out ${out}: the folder is not empty`, 'give another, or delete it first');
   }
   const { bavail, bsize } = statfsSync(existingAbove(dirname(out)));
   if (bavail * bsize < bytes + SPARE) {
-    throw new UserError(`--out ${out}: the checkpoint takes ${gigabytes(bytes)} GB, the disk has ${gigabytes(bavail * bsize)} GB left`, 'give a folder on a larger disk, or make a shorter model: --layers N');
+    throw new UserError(
+      `--out ${out}: the checkpoint takes ${gigabytes(bytes)} GB, the disk has ${gigabytes(bavail * bsize)} GB left`,
+      'give a folder on a larger disk, or make a shorter model: --layers N',
+    );
   }
 }
 
 function explain(error: unknown, out: string): unknown {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
-  if (code === 'ENOSPC' || code === 'EDQUOT') return new UserError(`${out}: the disk is full`, 'make room, or make a shorter model: --layers N', { cause: error });
-  if (code === 'EACCES' || code === 'EROFS' || code === 'EPERM') return new UserError(`${out}: may not be written`, 'give a folder of your own', { cause: error });
-  if (code === 'EFBIG') return new UserError(`${out}: files of this disk cannot be so large`, 'make smaller ones: --shard 2GB', { cause: error });
+  if (code === 'ENOSPC' || code === 'EDQUOT')
+    return new UserError(`${out}: the disk is full`, 'make room, or make a shorter model: --layers N', {
+      cause: error,
+    });
+  if (code === 'EACCES' || code === 'EROFS' || code === 'EPERM')
+    return new UserError(`${out}: may not be written`, 'give a folder of your own', { cause: error });
+  if (code === 'EFBIG')
+    return new UserError(`${out}: files of this disk cannot be so large`, 'make smaller ones: --shard 2GB', {
+      cause: error,
+    });
   return error;
 }
 
@@ -60,21 +86,25 @@ async function fillHere(work: FillWork): Promise<void> {
   for (const _block of fillBlocks(work)) await setImmediate();
 }
 
-const fillInThread = (work: FillWork, module: URL): Promise<void> => new Promise((done, reject) => {
-  const worker = new Worker(module, { workerData: work });
-  worker.once('error', (error) => {
-    stopFilling(work);
-    reject(error);
+const fillInThread = (work: FillWork, module: URL): Promise<void> =>
+  new Promise((done, reject) => {
+    const worker = new Worker(module, { workerData: work });
+    worker.once('error', (error) => {
+      stopFilling(work);
+      reject(error);
+    });
+    worker.once('exit', () => done());
   });
-  worker.once('exit', () => done());
-});
 
 /** Each settles; the first that was rejected is thrown. */
 async function all(jobs: readonly Promise<void>[]): Promise<void> {
   for (const result of await Promise.allSettled(jobs)) if (result.status === 'rejected') throw result.reason;
 }
 
-async function writeWeights({ checkpoint, seed, threads, onProgress, signal }: WriteRequest, folder: string): Promise<void> {
+async function writeWeights(
+  { checkpoint, seed, threads, onProgress, signal }: WriteRequest,
+  folder: string,
+): Promise<void> {
   const descriptors: number[] = [];
   try {
     for (const { name, header, bytes } of checkpoint.files) {

@@ -10,7 +10,9 @@ import { floatLiteral } from './scalarPrinter.js';
 import { render } from './templates.js';
 
 /** Register tiles: keys × queries for scores, queries × columns for values. */
-const TILES: Readonly<Record<CpuIsa, { scoreRows: number; scoreColumns: number; valueRows: number; valueColumns: number }>> = {
+const TILES: Readonly<
+  Record<CpuIsa, { scoreRows: number; scoreColumns: number; valueRows: number; valueColumns: number }>
+> = {
   portable: { scoreRows: 2, scoreColumns: 16, valueRows: 2, valueColumns: 16 },
   avx2: { scoreRows: 4, scoreColumns: 16, valueRows: 4, valueColumns: 16 },
   avx512: { scoreRows: 8, scoreColumns: 32, valueRows: 8, valueColumns: 32 },
@@ -22,13 +24,22 @@ export const KEY_STEP = 8;
 
 /** An attention kernel as C. The schedule must be legal for it (isLegal). */
 export function emitAttention(
-  kernel: AttentionKernel, operands: Operands, schedule: CpuAttentionSchedule, symbol: string, tokensCapacity: number,
+  kernel: AttentionKernel,
+  operands: Operands,
+  schedule: CpuAttentionSchedule,
+  symbol: string,
+  tokensCapacity: number,
 ): Emitted {
   const { heads, kvHeads, headDim: d, mask } = kernel;
   const { queries, keys, isa } = schedule;
   const tiles = TILES[isa];
   const dp = roundUp(d, 16);
-  const [q, k, v, out] = [operands.get(kernel.q), operands.get(kernel.k), operands.get(kernel.v), operands.get(kernel.out)];
+  const [q, k, v, out] = [
+    operands.get(kernel.q),
+    operands.get(kernel.k),
+    operands.get(kernel.v),
+    operands.get(kernel.out),
+  ];
   const maskOperand = operands.get(mask.kind === 'column' ? mask.subtreeEnd : mask.buffer);
   const capacity = roundUp(tokensCapacity, 64);
   const lanes = queries % 32 === 0 ? 32 : 16;
@@ -52,22 +63,79 @@ export function emitAttention(
   take('s', 'float', capacity * queries);
   const scoreColumns = lanes % tiles.scoreColumns === 0 ? tiles.scoreColumns : 16;
   const score = fmaTile({
-    isa, mr: tiles.scoreRows, nr: scoreColumns, rs: dp, ks: 1, bk: 16, bp: dp * 16, ldc: lanes, bDtype: 'f32', unroll: 4, aheadA: 0, aheadB: 0,
+    isa,
+    mr: tiles.scoreRows,
+    nr: scoreColumns,
+    rs: dp,
+    ks: 1,
+    bk: 16,
+    bp: dp * 16,
+    ldc: lanes,
+    bDtype: 'f32',
+    unroll: 4,
+    aheadA: 0,
+    aheadB: 0,
   });
   const widths = tiles.valueColumns === 32 ? [32, 16].filter((nr) => nr <= dp && (nr === 32 || dp % 32 !== 0)) : [16];
   const values = widths.map((nr) => ({
     nr,
-    helper: fmaTile({ isa, mr: tiles.valueRows, nr, rs: 1, ks: lanes, bk: dp, bp: 16, ldc: dp, bDtype: 'f32', unroll: 4, aheadA: 0, aheadB: 0 }),
+    helper: fmaTile({
+      isa,
+      mr: tiles.valueRows,
+      nr,
+      rs: 1,
+      ks: lanes,
+      bk: dp,
+      bp: 16,
+      ldc: dp,
+      bDtype: 'f32',
+      unroll: 4,
+      aheadA: 0,
+      aheadB: 0,
+    }),
   }));
   const source = render('attention', {
-    symbol, heads, kvHeads, group: heads / kvHeads, d, dp, isPartial: d % 16 !== 0, queries, keys: block, rows: kernel.rows,
-    lanes, groups, capacity, lineElements: 64 / DTYPE_BYTES[k.dtype], vectors: lanes / 16, scale: floatLiteral(kernel.scale),
-    qIndex: q.index, kIndex: k.index, vIndex: v.index, outIndex: out.index, qStride: q.stride, kStride: k.stride, vStride: v.stride,
-    outStride: out.stride, kType: C_TYPES[k.dtype], kDtype: k.dtype, outType: C_TYPES[out.dtype], outDtype: out.dtype,
-    isColumn: mask.kind === 'column', maskIndex: maskOperand.index, maskStride: maskOperand.stride,
-    hasQueryRow: kernel.queryRow !== undefined, queryRowIndex: kernel.queryRow === undefined ? -1 : operands.get(kernel.queryRow).index,
-    width: heads * d, paddedWidth: roundUp(heads * d, 32), hasPad: (heads * d) % 32 !== 0,
-    scratch, scoreRows: tiles.scoreRows, scoreColumns, scoreTile: score.name, valueRows: tiles.valueRows,
+    symbol,
+    heads,
+    kvHeads,
+    group: heads / kvHeads,
+    d,
+    dp,
+    isPartial: d % 16 !== 0,
+    queries,
+    keys: block,
+    rows: kernel.rows,
+    lanes,
+    groups,
+    capacity,
+    lineElements: 64 / DTYPE_BYTES[k.dtype],
+    vectors: lanes / 16,
+    scale: floatLiteral(kernel.scale),
+    qIndex: q.index,
+    kIndex: k.index,
+    vIndex: v.index,
+    outIndex: out.index,
+    qStride: q.stride,
+    kStride: k.stride,
+    vStride: v.stride,
+    outStride: out.stride,
+    kType: C_TYPES[k.dtype],
+    kDtype: k.dtype,
+    outType: C_TYPES[out.dtype],
+    outDtype: out.dtype,
+    isColumn: mask.kind === 'column',
+    maskIndex: maskOperand.index,
+    maskStride: maskOperand.stride,
+    hasQueryRow: kernel.queryRow !== undefined,
+    queryRowIndex: kernel.queryRow === undefined ? -1 : operands.get(kernel.queryRow).index,
+    width: heads * d,
+    paddedWidth: roundUp(heads * d, 32),
+    hasPad: (heads * d) % 32 !== 0,
+    scratch,
+    scoreRows: tiles.scoreRows,
+    scoreColumns,
+    scoreTile: score.name,
+    valueRows: tiles.valueRows,
     valueTiles: values.map(({ nr, helper }) => ({ nr, name: helper.name })),
   });
   return { source, helpers: [score, ...values.map(({ helper }) => helper)], scratchBytes: roundUp(bytes, 4096) };

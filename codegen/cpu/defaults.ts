@@ -8,7 +8,10 @@ import type { CpuFacts } from './legality.js';
 import { itemStep, weightNames } from './legality.js';
 
 const REGISTER_TILES: Readonly<Record<CpuIsa, { mr: number; nr: number }>> = {
-  portable: { mr: 4, nr: 16 }, avx2: { mr: 6, nr: 16 }, avx512: { mr: 14, nr: 32 }, amx: { mr: 32, nr: 32 },
+  portable: { mr: 4, nr: 16 },
+  avx2: { mr: 6, nr: 16 },
+  avx512: { mr: 14, nr: 32 },
+  amx: { mr: 32, nr: 32 },
 };
 
 /** The strongest instruction set of the target that reads the kernel's weights. */
@@ -31,18 +34,26 @@ export function defaultSchedule(kernel: Kernel, module: KernelModule, facts: Cpu
     case 'loop':
     case 'logprobReduce':
       return { kind: 'loop', isa: bestIsa(facts, (isa) => isa !== 'amx'), rows: 16 };
-    default: return kernel satisfies never;
+    default:
+      return kernel satisfies never;
   }
 }
 
-function contraction(kernel: Extract<Kernel, { anchor: 'gemm' | 'logprob' }>, isa: CpuIsa, facts: CpuFacts, rows: number): CpuGemmSchedule {
+function contraction(
+  kernel: Extract<Kernel, { anchor: 'gemm' | 'logprob' }>,
+  isa: CpuIsa,
+  facts: CpuFacts,
+  rows: number,
+): CpuGemmSchedule {
   const { nr } = REGISTER_TILES[isa];
   const mr = isa === 'avx512' ? tileRows(rows) : REGISTER_TILES[isa].mr;
   const step = itemStep(kernel).reduce(leastCommonMultiple, 32);
   const weightBytes = isa === 'amx' ? 2 : 4;
   const kc = Math.min(roundUp(kernel.k, 32), isa === 'amx' ? 2048 : 256);
-  const columns = kernel.anchor === 'gemm'
-    ? Math.max(...kernel.segments.map((s) => physicalColumns(s.columns, s.pairing))) : physicalColumns(kernel.vocab, { kind: 'none' });
+  const columns =
+    kernel.anchor === 'gemm'
+      ? Math.max(...kernel.segments.map((s) => physicalColumns(s.columns, s.pairing)))
+      : physicalColumns(kernel.vocab, { kind: 'none' });
   // Half of the second-level cache for the weights of one pass, a quarter for the tile.
   let nb = roundUp(Math.max(step, Math.min(256, columns, Math.floor(facts.l2 / 2 / (kc * weightBytes)))), step);
   let mb = Math.max(mr, Math.min(roundUp(Math.max(rows, 1), mr), Math.floor(facts.l2 / 4 / (nb * 4) / mr) * mr));

@@ -30,7 +30,7 @@ function tailRows(mr: number): number[] {
 /** Widths of register tiles that cover any multiple of 32 columns. */
 function tailColumns(nr: number): number[] {
   const widths = [nr];
-  for (let width = nr - 16; width >= 16; width -= 16) if (nr > 32 || (32 % nr !== 0)) widths.push(width);
+  for (let width = nr - 16; width >= 16; width -= 16) if (nr > 32 || 32 % nr !== 0) widths.push(width);
   return widths;
 }
 
@@ -42,7 +42,15 @@ interface Plan {
   readonly schedule: CpuGemmSchedule;
   /** Columns of the tile in memory. */
   readonly ldc: number;
-  readonly segments: readonly { weight: string; physical: number; nb: number; matrices: number; epilogue: string; usesLines: boolean; columnsPerItem: boolean }[];
+  readonly segments: readonly {
+    weight: string;
+    physical: number;
+    nb: number;
+    matrices: number;
+    epilogue: string;
+    usesLines: boolean;
+    columnsPerItem: boolean;
+  }[];
   readonly lines: number;
 }
 
@@ -72,17 +80,29 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
     const isMain = mr === schedule.mr && !isTail;
     const aheadA = isMain && fetches ? AHEAD_A : 0;
     const aheadB = isMain && fetches ? AHEAD_B : 0;
-    const helper = isAmx ? amxTile({ mr, nr, lda: a.stride, bp, ldc })
+    const helper = isAmx
+      ? amxTile({ mr, nr, lda: a.stride, bp, ldc })
       : fmaTile({
-        isa: schedule.isa, mr, nr, rs: a.stride, ks: 1, bk: 16, bp: microBp, ldc, unroll: isMain ? 4 : 1, aheadA, aheadB,
-        bDtype: expands || first.dtype === 'f32' ? 'f32' : 'bf16',
-      });
+          isa: schedule.isa,
+          mr,
+          nr,
+          rs: a.stride,
+          ks: 1,
+          bk: 16,
+          bp: microBp,
+          ldc,
+          unroll: isMain ? 4 : 1,
+          aheadA,
+          aheadB,
+          bDtype: expands || first.dtype === 'f32' ? 'f32' : 'bf16',
+        });
     helpers.push(helper);
     return helper.name;
   };
   const tails = isAmx ? (schedule.mr === 32 ? [16, 32] : [16]) : tailRows(schedule.mr);
   const columns = tailColumns(schedule.nr).map((nr, n) => ({
-    nr, isMain: n === 0,
+    nr,
+    isMain: n === 0,
     tiles: [
       { mr: schedule.mr, isMain: true, isFirstTail: false, name: tile(schedule.mr, nr, false) },
       ...tails.map((mr, i) => ({ mr, isMain: false, isFirstTail: i === 0, name: tile(mr, nr, true) })),
@@ -91,7 +111,24 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
   const blockName = `${symbol}_block`;
   const types = { aType: C_TYPES[a.dtype], wType: C_TYPES[first.dtype] };
   const block = render('block', {
-    ...types, name: blockName, k: plan.k, kc, isAmx, expands, bp, wideBp: kc * 16, microBp, lda: a.stride, ldc, columns, mr: schedule.mr, nr: schedule.nr, fetches, aheadB: AHEAD_B, bType: expands ? 'float' : types.wType, padRows: schedule.mr - 1,
+    ...types,
+    name: blockName,
+    k: plan.k,
+    kc,
+    isAmx,
+    expands,
+    bp,
+    wideBp: kc * 16,
+    microBp,
+    lda: a.stride,
+    ldc,
+    columns,
+    mr: schedule.mr,
+    nr: schedule.nr,
+    fetches,
+    aheadB: AHEAD_B,
+    bType: expands ? 'float' : types.wType,
+    padRows: schedule.mr - 1,
   });
   let start = 0;
   const segments = plan.segments.map((segment, i) => {
@@ -102,15 +139,33 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
   });
   const tileBytes = roundUp(roundUp(schedule.mb, schedule.mr) * ldc * 4, 64);
   const wideBytes = expands ? kc * Math.max(...plan.segments.map(({ nb }) => nb)) * 4 : 0;
-  const source = block + render('gemm', {
-    ...types, symbol, rows: plan.rows, expands, wideOffset: tileBytes, linesOffset: tileBytes + wideBytes, usesLines: plan.lines > 0,
-    mb: schedule.mb, mr: schedule.mr, isAmx, across: start, block: blockName, a: a.index, lda: a.stride, bp, segments,
-  });
+  const source =
+    block +
+    render('gemm', {
+      ...types,
+      symbol,
+      rows: plan.rows,
+      expands,
+      wideOffset: tileBytes,
+      linesOffset: tileBytes + wideBytes,
+      usesLines: plan.lines > 0,
+      mb: schedule.mb,
+      mr: schedule.mr,
+      isAmx,
+      across: start,
+      block: blockName,
+      a: a.index,
+      lda: a.stride,
+      bp,
+      segments,
+    });
   const linesBytes = plan.lines > 0 ? (plan.lines * ldc + 1024) * 4 : 0;
   return { source, helpers, scratchBytes: roundUp(tileBytes + wideBytes + linesBytes, 4096) };
 }
 
-/** Cache lines fetched every 16 k (every step of 32, for amx) from the rows of the next pass and from the next panel. */
+/**
+ * Cache lines fetched every 16 k (every step of 32, for amx) from the rows of the next pass and from the next panel.
+ */
 const AHEAD_A = 2;
 const AHEAD_B = 4;
 
@@ -133,14 +188,29 @@ export function emitGemm(kernel: GemmKernel, operands: Operands, schedule: CpuGe
     lines = Math.max(lines, epilogue.lines);
     const parameters = `float *tile, int64_t m0, int64_t mn, int64_t c0, int64_t cn${usesLines ? ', float *lines' : ''}`;
     functions += staticFunction(name, parameters, epilogue.text);
-    return { weight: segment.weight, ...blocks[i]!, matrices: matricesOf(segment.pairing), epilogue: name, usesLines, columnsPerItem: true };
+    return {
+      weight: segment.weight,
+      ...blocks[i]!,
+      matrices: matricesOf(segment.pairing),
+      epilogue: name,
+      usesLines,
+      columnsPerItem: true,
+    };
   });
-  const driver = emitDriver({ symbol, rows: kernel.rows, k: kernel.k, a: kernel.a, schedule, ldc, segments, lines }, operands);
+  const driver = emitDriver(
+    { symbol, rows: kernel.rows, k: kernel.k, a: kernel.a, schedule, ldc, segments, lines },
+    operands,
+  );
   return { ...driver, source: functions + driver.source };
 }
 
 /** The vocabulary contraction: as a gemm, with an online log-sum-exp of each LOGPROB_BLOCK columns for an epilogue. */
-export function emitLogProb(kernel: LogProbKernel, operands: Operands, schedule: CpuGemmSchedule, symbol: string): Emitted {
+export function emitLogProb(
+  kernel: LogProbKernel,
+  operands: Operands,
+  schedule: CpuGemmSchedule,
+  symbol: string,
+): Emitted {
   const physical = physicalColumns(kernel.vocab, { kind: 'none' });
   const nb = evenBlocks(physical, schedule.nb, LOGPROB_BLOCK);
   const ldc = tileStride(nb);
@@ -150,13 +220,33 @@ export function emitLogProb(kernel: LogProbKernel, operands: Operands, schedule:
   const parts = operands.get(kernel.parts);
   const name = `${symbol}_epilogue`;
   const epilogue = render('logprob', {
-    name, ldc, rowLines: row.lines, scale: scale.kind === 'f' ? scale.code : `(float)${scale.code}`, vocab: kernel.vocab, block: LOGPROB_BLOCK,
-    target: operands.get(kernel.target).index, parts: parts.index, partsStride: parts.stride,
+    name,
+    ldc,
+    rowLines: row.lines,
+    scale: scale.kind === 'f' ? scale.code : `(float)${scale.code}`,
+    vocab: kernel.vocab,
+    block: LOGPROB_BLOCK,
+    target: operands.get(kernel.target).index,
+    parts: parts.index,
+    partsStride: parts.stride,
   });
-  const segment = { weight: kernel.weight, physical, nb, matrices: 1, epilogue: name, usesLines: false, columnsPerItem: true };
-  const driver = emitDriver({ symbol, rows: kernel.rows, k: kernel.k, a: kernel.a, schedule, ldc, segments: [segment], lines: 0 }, operands);
+  const segment = {
+    weight: kernel.weight,
+    physical,
+    nb,
+    matrices: 1,
+    epilogue: name,
+    usesLines: false,
+    columnsPerItem: true,
+  };
+  const driver = emitDriver(
+    { symbol, rows: kernel.rows, k: kernel.k, a: kernel.a, schedule, ldc, segments: [segment], lines: 0 },
+    operands,
+  );
   return { ...driver, source: epilogue + driver.source };
 }
 
-/** Floats from row to row of the tile in memory: never a multiple of 4 KiB, which would put rows into the same L1 sets. */
+/**
+ * Floats from row to row of the tile in memory: never a multiple of 4 KiB, which would put rows into the same L1 sets.
+ */
 const tileStride = (columns: number): number => ((columns * 4) % 4096 === 0 ? columns + 16 : columns);

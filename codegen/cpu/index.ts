@@ -34,7 +34,12 @@ export interface EmittedKernel {
  * scratch memory of attention. Throws where kernel and schedule are of different kinds or a program cannot be printed;
  * a schedule that isLegal refuses gives undefined text.
  */
-export function emitKernel(kernel: Kernel, module: KernelModule, schedule: CpuSchedule, tokensCapacity: number): EmittedKernel {
+export function emitKernel(
+  kernel: Kernel,
+  module: KernelModule,
+  schedule: CpuSchedule,
+  tokensCapacity: number,
+): EmittedKernel {
   const parameters = parametersOf(kernel, module);
   const signature = kernelSignature(kernel, module, tokensCapacity);
   const symbol = `k_${kernel.anchor.toLowerCase()}_${signature}_${scheduleHash(schedule)}`;
@@ -44,30 +49,55 @@ export function emitKernel(kernel: Kernel, module: KernelModule, schedule: CpuSc
   return { symbol, source: [...unique.values(), source].join('\n'), scratchBytes, parameters };
 }
 
-function emitAnchor(kernel: Kernel, operands: Operands, schedule: CpuSchedule, symbol: string, tokensCapacity: number): Emitted {
+function emitAnchor(
+  kernel: Kernel,
+  operands: Operands,
+  schedule: CpuSchedule,
+  symbol: string,
+  tokensCapacity: number,
+): Emitted {
   const mismatch = (): never => {
-    throw new Error(`Kernel ${kernel.name} (${kernel.path}) is a ${kernel.anchor}, but its schedule is for ${schedule.kind}.`);
+    throw new Error(
+      `Kernel ${kernel.name} (${kernel.path}) is a ${kernel.anchor}, but its schedule is for ${schedule.kind}.`,
+    );
   };
   switch (kernel.anchor) {
-    case 'gemm': return schedule.kind === 'gemm' ? emitGemm(kernel, operands, schedule, symbol) : mismatch();
-    case 'logprob': return schedule.kind === 'gemm' ? emitLogProb(kernel, operands, schedule, symbol) : mismatch();
-    case 'attention': return schedule.kind === 'attention' ? emitAttention(kernel, operands, schedule, symbol, tokensCapacity) : mismatch();
+    case 'gemm':
+      return schedule.kind === 'gemm' ? emitGemm(kernel, operands, schedule, symbol) : mismatch();
+    case 'logprob':
+      return schedule.kind === 'gemm' ? emitLogProb(kernel, operands, schedule, symbol) : mismatch();
+    case 'attention':
+      return schedule.kind === 'attention'
+        ? emitAttention(kernel, operands, schedule, symbol, tokensCapacity)
+        : mismatch();
     case 'loop': {
       if (schedule.kind !== 'loop') return mismatch();
       const program = loopProgram(kernel.outputs, kernel.columns, operands);
-      return { source: render('loop', { symbol, program, rows: kernel.rows, step: schedule.rows }), helpers: [], scratchBytes: 0 };
+      return {
+        source: render('loop', { symbol, program, rows: kernel.rows, step: schedule.rows }),
+        helpers: [],
+        scratchBytes: 0,
+      };
     }
     case 'logprobReduce': {
       if (schedule.kind !== 'loop') return mismatch();
       const parts = operands.get(kernel.parts);
       const source = render('logprobReduce', {
-        symbol, step: schedule.rows, parts: parts.index, partsStride: parts.stride, target: operands.get(kernel.target).index,
-        logProb: operands.get(kernel.logProb).index, isArgmax: operands.get(kernel.isArgmax).index,
-        vocab: kernel.vocab, block: LOGPROB_BLOCK, blocks: Math.ceil(kernel.vocab / LOGPROB_BLOCK),
+        symbol,
+        step: schedule.rows,
+        parts: parts.index,
+        partsStride: parts.stride,
+        target: operands.get(kernel.target).index,
+        logProb: operands.get(kernel.logProb).index,
+        isArgmax: operands.get(kernel.isArgmax).index,
+        vocab: kernel.vocab,
+        block: LOGPROB_BLOCK,
+        blocks: Math.ceil(kernel.vocab / LOGPROB_BLOCK),
       });
       return { source, helpers: [], scratchBytes: 0 };
     }
-    default: return kernel satisfies never;
+    default:
+      return kernel satisfies never;
   }
 }
 

@@ -18,19 +18,40 @@ export interface VectorIsa {
 }
 
 const AVX512: VectorIsa = {
-  vector: '__m512', lanes: 16, registers: 32, zero: '_mm512_setzero_ps()', load: '_mm512_loadu_ps', store: '_mm512_storeu_ps',
-  broadcast: '_mm512_set1_ps', fma: '_mm512_fmadd_ps', loadBf16: '(__m512)tw_load_bf16',
+  vector: '__m512',
+  lanes: 16,
+  registers: 32,
+  zero: '_mm512_setzero_ps()',
+  load: '_mm512_loadu_ps',
+  store: '_mm512_storeu_ps',
+  broadcast: '_mm512_set1_ps',
+  fma: '_mm512_fmadd_ps',
+  loadBf16: '(__m512)tw_load_bf16',
 };
 
 /** `amx` is for tiles of bf16; its vector maths is AVX-512. */
 export const VECTOR_ISAS: Readonly<Record<CpuIsa, VectorIsa>> = {
   portable: {
-    vector: 'tw_v', lanes: 16, registers: 8, zero: 'tw_set1(0.0f)', load: 'tw_load', store: 'tw_store',
-    broadcast: 'tw_set1', fma: 'tw_fma', loadBf16: 'tw_load_bf16',
+    vector: 'tw_v',
+    lanes: 16,
+    registers: 8,
+    zero: 'tw_set1(0.0f)',
+    load: 'tw_load',
+    store: 'tw_store',
+    broadcast: 'tw_set1',
+    fma: 'tw_fma',
+    loadBf16: 'tw_load_bf16',
   },
   avx2: {
-    vector: '__m256', lanes: 8, registers: 16, zero: '_mm256_setzero_ps()', load: '_mm256_loadu_ps', store: '_mm256_storeu_ps',
-    broadcast: '_mm256_set1_ps', fma: '_mm256_fmadd_ps', loadBf16: 'tw_load8_bf16',
+    vector: '__m256',
+    lanes: 8,
+    registers: 16,
+    zero: '_mm256_setzero_ps()',
+    load: '_mm256_loadu_ps',
+    store: '_mm256_storeu_ps',
+    broadcast: '_mm256_set1_ps',
+    fma: '_mm256_fmadd_ps',
+    loadBf16: 'tw_load8_bf16',
   },
   avx512: AVX512,
   amx: AVX512,
@@ -38,7 +59,15 @@ export const VECTOR_ISAS: Readonly<Record<CpuIsa, VectorIsa>> = {
 
 /** What a C compiler must be told so that a translation unit with kernels of these instruction sets compiles. */
 export function compilerFlags(isas: readonly CpuIsa[]): string[] {
-  const flags = ['-std=gnu11', '-O3', '-ffp-contract=off', '-fno-math-errno', '-fno-trapping-math', '-fno-semantic-interposition', '-Wno-psabi'];
+  const flags = [
+    '-std=gnu11',
+    '-O3',
+    '-ffp-contract=off',
+    '-fno-math-errno',
+    '-fno-trapping-math',
+    '-fno-semantic-interposition',
+    '-Wno-psabi',
+  ];
   const has = (isa: CpuIsa): boolean => isas.includes(isa);
   const is512 = has('avx512') || has('amx');
   if (has('avx2') || is512) flags.push('-mavx2', '-mfma', '-mf16c', '-mbmi2');

@@ -16,7 +16,8 @@ export interface CpuFacts {
 
 type Contraction = Extract<Kernel, { anchor: 'gemm' | 'logprob' }>;
 
-export const weightNames = (kernel: Contraction): string[] => (kernel.anchor === 'gemm' ? kernel.segments.map((s) => s.weight) : [kernel.weight]);
+export const weightNames = (kernel: Contraction): string[] =>
+  kernel.anchor === 'gemm' ? kernel.segments.map((s) => s.weight) : [kernel.weight];
 
 /** Columns that a work item of `kernel` must be a multiple of. */
 export function itemStep(kernel: Contraction): number[] {
@@ -25,7 +26,9 @@ export function itemStep(kernel: Contraction): number[] {
 
 const isCount = (value: number, step = 1): boolean => Number.isSafeInteger(value) && value > 0 && value % step === 0;
 
-/** Largest rows and columns of a work item, and bytes of its tile: bounds on what a plan can ask a worker to allocate. */
+/**
+ * Largest rows and columns of a work item, and bytes of its tile: bounds on what a plan can ask a worker to allocate.
+ */
 const MAX_ITEM = 16384;
 const MAX_TILE_BYTES = 64 << 20;
 
@@ -40,23 +43,28 @@ function contraction(kernel: Contraction, module: KernelModule, s: CpuGemmSchedu
   }
   const isAmx = s.isa === 'amx';
   for (const weight of weights) {
-    if (isAmx !== (weight.layout === 'vnni')) return `${s.isa} cannot read weight ${weight.name} in layout ${weight.layout}`;
-    if (!isAmx && weight.layout !== 'panels') return `${s.isa} cannot read weight ${weight.name} in layout ${weight.layout}`;
+    if (isAmx !== (weight.layout === 'vnni'))
+      return `${s.isa} cannot read weight ${weight.name} in layout ${weight.layout}`;
+    if (!isAmx && weight.layout !== 'panels')
+      return `${s.isa} cannot read weight ${weight.name} in layout ${weight.layout}`;
     if (weight.dtype !== weights[0]!.dtype) return 'the weights of one kernel differ in dtype';
     if (weight.dtype === 'f16') return `${s.isa} cannot read f16 weight ${weight.name}`;
   }
   const wanted = isAmx ? 'bf16' : 'f32';
   if (a.dtype !== wanted) return `${s.isa} wants its left operand in ${wanted}, ${a.name} is ${a.dtype}`;
-  if (!isCount(s.mr) || !isCount(s.nr, 16) || !isCount(s.kc, 32)) return 'mr, nr (a multiple of 16) and kc (a multiple of 32) must be positive';
+  if (!isCount(s.mr) || !isCount(s.nr, 16) || !isCount(s.kc, 32))
+    return 'mr, nr (a multiple of 16) and kc (a multiple of 32) must be positive';
   if (!isCount(s.mb, s.mr) || s.mb > MAX_ITEM) return `mb must be a multiple of mr, at most ${MAX_ITEM}`;
   if (!isCount(s.nb, 32) || s.nb > MAX_ITEM) return `nb must be a multiple of 32, at most ${MAX_ITEM}`;
   if (s.mb * (s.nb + 16) * 4 > MAX_TILE_BYTES) return 'the tile of a work item is too large';
-  for (const step of itemStep(kernel)) if (s.nb % step !== 0) return `nb must be a multiple of ${step}: whole heads, pairs and blocks of 32`;
+  for (const step of itemStep(kernel))
+    if (s.nb % step !== 0) return `nb must be a multiple of ${step}: whole heads, pairs and blocks of 32`;
   if (isAmx) return (s.mr === 32 || s.mr === 16) && s.nr === 32 ? true : 'amx tiles are 16 or 32 rows by 32 columns';
   const { lanes, registers } = VECTOR_ISAS[s.isa];
   if (s.mr > 32) return 'mr is at most 32';
   const columns = s.nr / lanes;
-  if (s.mr * columns + columns + 1 > registers) return `${s.mr}×${s.nr} accumulators do not fit the ${registers} registers of ${s.isa}`;
+  if (s.mr * columns + columns + 1 > registers)
+    return `${s.mr}×${s.nr} accumulators do not fit the ${registers} registers of ${s.isa}`;
   return true;
 }
 
@@ -66,12 +74,19 @@ export function isLegal(kernel: Kernel, module: KernelModule, schedule: CpuSched
   switch (kernel.anchor) {
     case 'gemm':
     case 'logprob':
-      return schedule.kind === 'gemm' ? contraction(kernel, module, schedule) : `a ${kernel.anchor} kernel has a gemm schedule, not ${schedule.kind}`;
+      return schedule.kind === 'gemm'
+        ? contraction(kernel, module, schedule)
+        : `a ${kernel.anchor} kernel has a gemm schedule, not ${schedule.kind}`;
     case 'attention':
       if (schedule.kind !== 'attention') return `an attention kernel has an attention schedule, not ${schedule.kind}`;
-      if (!isCount(schedule.queries, 16) || schedule.queries > 256) return 'queries must be a multiple of 16, at most 256';
-      if (!isCount(schedule.keys, KEY_STEP) || schedule.keys > MAX_ITEM) return `keys must be a multiple of ${KEY_STEP}, at most ${MAX_ITEM}`;
-      if (new Set([kernel.q, kernel.k, kernel.v].map((name) => module.buffers.find((b) => b.name === name)?.dtype)).size !== 1) {
+      if (!isCount(schedule.queries, 16) || schedule.queries > 256)
+        return 'queries must be a multiple of 16, at most 256';
+      if (!isCount(schedule.keys, KEY_STEP) || schedule.keys > MAX_ITEM)
+        return `keys must be a multiple of ${KEY_STEP}, at most ${MAX_ITEM}`;
+      if (
+        new Set([kernel.q, kernel.k, kernel.v].map((name) => module.buffers.find((b) => b.name === name)?.dtype))
+          .size !== 1
+      ) {
         return 'queries, keys and values must have one dtype';
       }
       return true;
@@ -79,6 +94,7 @@ export function isLegal(kernel: Kernel, module: KernelModule, schedule: CpuSched
     case 'logprobReduce':
       if (schedule.kind !== 'loop') return `a ${kernel.anchor} kernel has a loop schedule, not ${schedule.kind}`;
       return isCount(schedule.rows) ? true : 'rows must be positive';
-    default: return kernel satisfies never;
+    default:
+      return kernel satisfies never;
   }
 }

@@ -23,7 +23,9 @@ export interface FmaTile {
   readonly bDtype: 'f32' | 'bf16';
   /** Steps of k in one round of the loop; divides 16. */
   readonly unroll: number;
-  /** Cache lines fetched every 16 k: of the left operand's next rows, of the right operand's next panel. Both 0: none. */
+  /**
+   * Cache lines fetched every 16 k: of the left operand's next rows, of the right operand's next panel. Both 0: none.
+   */
   readonly aheadA: number;
   readonly aheadB: number;
 }
@@ -47,11 +49,22 @@ export function fmaTile(tile: FmaTile): Helper {
     return { index, offset: Math.floor(column / 16) * bp + (column % 16) };
   });
   const rows = Array.from({ length: mr }, (_, row) => ({
-    index: row, offset: row * rs,
-    cells: columns.map((_, column) => ({ row, column, name: `c${row}_${column}`, offset: row * ldc + column * vectors.lanes })),
+    index: row,
+    offset: row * rs,
+    cells: columns.map((_, column) => ({
+      row,
+      column,
+      name: `c${row}_${column}`,
+      offset: row * ldc + column * vectors.lanes,
+    })),
   }));
   const source = render('microFma', {
-    ...vectors, ...tile, name, bType: tile.bDtype === 'f32' ? 'float' : 'uint16_t', rows, columns,
+    ...vectors,
+    ...tile,
+    name,
+    bType: tile.bDtype === 'f32' ? 'float' : 'uint16_t',
+    rows,
+    columns,
     cells: rows.flatMap((row) => row.cells),
     loadB: tile.bDtype === 'f32' ? vectors.load : vectors.loadBf16,
     steps: Array.from({ length: unroll }, (_, step) => ({
@@ -59,7 +72,8 @@ export function fmaTile(tile: FmaTile): Helper {
       columns: columns.map(({ index, offset }) => ({ index, offset: offset + step * bk })),
       rows: rows.map((row) => ({ ...row, offset: row.offset + step * ks })),
     })),
-    farLines: Array.from({ length: aheadA }, (_, i) => i), nearLines: Array.from({ length: aheadB }, (_, i) => i * 64),
+    farLines: Array.from({ length: aheadA }, (_, i) => i),
+    nearLines: Array.from({ length: aheadB }, (_, i) => i * 64),
   });
   const helper = { name, source: guard(name, source) };
   printed.set(name, helper);
@@ -83,7 +97,10 @@ export function amxTile(tile: AmxTile): Helper {
   const { mr, nr, lda, bp, ldc } = tile;
   const name = `tw_amx_${mr}x${nr}_a${lda}_b${bp}_c${ldc}`;
   const [mt, nt] = [mr / 16, nr / 16];
-  const cells = Array.from({ length: mt * nt }, (_, i) => ({ tile: i, offset: Math.floor(i / nt) * 16 * ldc + (i % nt) * 16 }));
+  const cells = Array.from({ length: mt * nt }, (_, i) => ({
+    tile: i,
+    offset: Math.floor(i / nt) * 16 * ldc + (i % nt) * 16,
+  }));
   const loadA = (m: number): object => ({ isLoad: true, tile: 4 + m, pointer: `a + ${m * 16 * lda}`, stride: lda * 2 });
   const loadB = (n: number): object => ({ isLoad: true, tile: 6 + n, pointer: `b + ${n * bp}`, stride: 64 });
   const dot = (m: number, n: number): object => ({ isLoad: false, tile: m * nt + n, a: 4 + m, b: 6 + n });

@@ -7,7 +7,8 @@ import type { Operands } from './layout.js';
 import { Body, RowScope } from './scalarPrinter.js';
 import type { Site, Value } from './scalarPrinter.js';
 
-const indent = (lines: readonly string[], depth: number): string => lines.map((line) => `${'  '.repeat(depth)}${line}\n`).join('');
+const indent = (lines: readonly string[], depth: number): string =>
+  lines.map((line) => `${'  '.repeat(depth)}${line}\n`).join('');
 
 function rotated(outputs: readonly Output[]): Scalar[] {
   const found = new Map<string, Scalar>();
@@ -15,7 +16,9 @@ function rotated(outputs: readonly Output[]): Scalar[] {
     childrenOf(s).forEach(visit);
     if (s.op === 'rotateHalf') found.set(printScalar(s.a), s.a);
   };
-  outputs.forEach((output) => { visit(output.value); });
+  outputs.forEach((output) => {
+    visit(output.value);
+  });
   return [...found.values()];
 }
 
@@ -30,8 +33,11 @@ function printOutputs(outputs: readonly Output[], site: Site, body: Body): void 
       body.lines.push(`${pointer}[(${site.column}) / ${ROW_SUM_BLOCK}] = tw_sum(${values[i]!});`);
       return;
     }
-    body.lines.push(operand.columns === 1
-      ? `tw_s_store_${operand.dtype}(${pointer}, ${values[i]!}[0]);` : `tw_store_${operand.dtype}(${pointer} + ${site.column}, ${values[i]!});`);
+    body.lines.push(
+      operand.columns === 1
+        ? `tw_s_store_${operand.dtype}(${pointer}, ${values[i]!}[0]);`
+        : `tw_store_${operand.dtype}(${pointer} + ${site.column}, ${values[i]!});`,
+    );
   });
 }
 
@@ -40,21 +46,34 @@ function printZeros(outputs: readonly Output[], column: string, body: Body): voi
   for (const output of outputs) {
     if (output.kind === 'rowSum') continue;
     const operand = body.row.operands.get(output.buffer);
-    if (operand.columns !== 1) body.lines.push(`tw_store_${operand.dtype}(${body.row.rowPointer(operand, undefined)} + ${column}, tw_set1(0.0f));`);
+    if (operand.columns !== 1)
+      body.lines.push(
+        `tw_store_${operand.dtype}(${body.row.rowPointer(operand, undefined)} + ${column}, tw_set1(0.0f));`,
+      );
   }
 }
 
 type MakeSite = (column: string, lanes: number | string) => Site;
 
 /** Loops over blocks of 32 columns [from, to) of one row; `columns` is the domain's extent, `from` a multiple of 32. */
-function columnBlocks(outputs: readonly Output[], row: RowScope, columns: number | 'T', from: string, to: string, site: MakeSite): string {
+function columnBlocks(
+  outputs: readonly Output[],
+  row: RowScope,
+  columns: number | 'T',
+  from: string,
+  to: string,
+  site: MakeSite,
+): string {
   const full = new Body(row);
   printOutputs(outputs, site('column', 16), full);
   const total = columns === 'T' ? 'launch->T' : String(columns);
   let text = `    const int64_t whole = ${to} < ${total} / 32 * 32 ? ${to} : ${total} / 32 * 32;\n`;
   // Two vectors a turn: the lanes of their sums are added side by side.
   text += '    for (int64_t block = ' + from + '; block < whole; block += 32) {\n';
-  text += '      for (int64_t column = block; column < block + 32; column += 16) {\n' + indent(full.lines, 4) + '      }\n    }\n';
+  text +=
+    '      for (int64_t column = block; column < block + 32; column += 16) {\n' +
+    indent(full.lines, 4) +
+    '      }\n    }\n';
   if (columns !== 'T' && columns % 32 === 0) return text;
   const tail: string[] = [];
   for (const half of [0, 16]) {
@@ -89,10 +108,16 @@ export interface Epilogue {
 /** Where the accumulator of logical column `c` (relative to the work item) lies in a row of the tile. */
 function tileColumn(pairing: Pairing, c: string, index: 0 | 1): string {
   switch (pairing.kind) {
-    case 'none': return c;
-    case 'rotate': return c;
-    case 'interleave': return pairing.width === 16 ? `2 * (${c}) + ${16 * index}` : `(${c}) / ${pairing.width} * ${2 * pairing.width} + (${c}) % ${pairing.width} + ${index * pairing.width}`;
-    default: return pairing satisfies never;
+    case 'none':
+      return c;
+    case 'rotate':
+      return c;
+    case 'interleave':
+      return pairing.width === 16
+        ? `2 * (${c}) + ${16 * index}`
+        : `(${c}) / ${pairing.width} * ${2 * pairing.width} + (${c}) % ${pairing.width} + ${index * pairing.width}`;
+    default:
+      return pairing satisfies never;
   }
 }
 
@@ -107,7 +132,10 @@ export function epilogueProgram(segment: Segment, operands: Operands, ldc: numbe
   const acc = row.define('tile', 'float *', `tile + i * ${ldc}`);
   if (isWhole && pairing.kind !== 'rotate') {
     const site: MakeSite = (column, lanes) => ({
-      id: 'x', column, lanes, acc: (index) => `tw_load(${acc} + ${tileColumn(pairing, `${column} - c0`, index)})`,
+      id: 'x',
+      column,
+      lanes,
+      acc: (index) => `tw_load(${acc} + ${tileColumn(pairing, `${column} - c0`, index)})`,
     });
     return { text: rowsLoop(row, columnBlocks(outputs, row, segment.columns, 'c0', 'c0 + cn', site)), lines: 0 };
   }
@@ -115,7 +143,12 @@ export function epilogueProgram(segment: Segment, operands: Operands, ldc: numbe
 }
 
 /** Rotary pairs in whole vectors: both halves of a head at once, each with the other's values at hand. */
-function rotatePairs(segment: Segment, pairing: Extract<Pairing, { kind: 'rotate' }>, operands: Operands, ldc: number): string {
+function rotatePairs(
+  segment: Segment,
+  pairing: Extract<Pairing, { kind: 'rotate' }>,
+  operands: Operands,
+  ldc: number,
+): string {
   const { headDim, width } = pairing;
   const half = headDim / 2;
   const row = new RowScope(operands);
@@ -123,11 +156,17 @@ function rotatePairs(segment: Segment, pairing: Extract<Pairing, { kind: 'rotate
   const body = new Body(row);
   const at = `(head - c0 + ${width === 16 ? '2 * j' : `j / ${width} * ${2 * width} + j % ${width}`})`;
   const first: Site = {
-    id: 'a', column: '(head + j)', lanes: 16, acc: () => `tw_load(${acc} + ${at})`,
+    id: 'a',
+    column: '(head + j)',
+    lanes: 16,
+    acc: () => `tw_load(${acc} + ${at})`,
     rotate: (a, b) => ({ code: b.define('tw_v', `-${b.float(b.value(a, second))}`), kind: 'f', isRow: false }),
   };
   const second: Site = {
-    id: 'b', column: `(head + j + ${half})`, lanes: 16, acc: () => `tw_load(${acc} + ${at} + ${width})`,
+    id: 'b',
+    column: `(head + j + ${half})`,
+    lanes: 16,
+    acc: () => `tw_load(${acc} + ${at} + ${width})`,
     rotate: (a, b) => b.value(a, first),
   };
   printOutputs(segment.outputs, first, body);
@@ -157,13 +196,19 @@ function throughLines(segment: Segment, row: RowScope, acc: string, ldc: number)
   const partner = (line: number, column: string, body: Body): Value => {
     const { headDim } = pairing as Extract<Pairing, { kind: 'rotate' }>;
     const name = `t${lineOf.size}_${body.lines.length}`;
-    body.lines.push(`float ${name}[16];`, `for (int l_ = 0; l_ < 16; l_++) {`,
+    body.lines.push(
+      `float ${name}[16];`,
+      `for (int l_ = 0; l_ < 16; l_++) {`,
       `  const int64_t c_ = ${column} - c0 + l_;`,
-      `  ${name}[l_] = c_ % ${headDim} < ${headDim / 2} ? -lines[${line} + c_ + ${headDim / 2}] : lines[${line} + c_ - ${headDim / 2}];`, '}');
+      `  ${name}[l_] = c_ % ${headDim} < ${headDim / 2} ? -lines[${line} + c_ + ${headDim / 2}] : lines[${line} + c_ - ${headDim / 2}];`,
+      '}',
+    );
     return { code: body.define('tw_v', `tw_load(${name})`), kind: 'f', isRow: false };
   };
   const site: MakeSite = (column, lanes) => ({
-    id: 'x', column, lanes,
+    id: 'x',
+    column,
+    lanes,
     acc: (index) => `tw_load(lines + ${index * ldc} + ${column} - c0)`,
     rotate: (a, body) => partner(lineOf.get(printScalar(a))!, column, body),
   });

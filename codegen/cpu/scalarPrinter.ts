@@ -41,7 +41,8 @@ export function floatLiteral(value: number): string {
   return `${/[.e]/.test(text) ? text : `${text}.0`}f`;
 }
 
-const doubleLiteral = (value: number): string => (Number.isFinite(value) ? value.toExponential() : `(double)(${floatLiteral(value)})`);
+const doubleLiteral = (value: number): string =>
+  Number.isFinite(value) ? value.toExponential() : `(double)(${floatLiteral(value)})`;
 
 /** Statements that run once a row: row pointers, row scalars, their broadcasts. `row` is the row's C variable. */
 export class RowScope {
@@ -74,12 +75,17 @@ export class RowScope {
   /** Pointer to a buffer's row. */
   rowPointer(operand: Operand, via: string | undefined): string {
     const type = C_TYPES[operand.dtype];
-    return this.define(`row ${operand.name} ${via ?? ''}`, `${type} *`, `${this.operands.base(operand)} + ${this.rowIndex(via)} * ${operand.stride}`);
+    return this.define(
+      `row ${operand.name} ${via ?? ''}`,
+      `${type} *`,
+      `${this.operands.base(operand)} + ${this.rowIndex(via)} * ${operand.stride}`,
+    );
   }
 
   broadcast(value: Value): string {
     return value.kind === 'f'
-      ? this.define(`set ${value.code}`, 'tw_v', `tw_set1(${value.code})`) : this.define(`set ${value.code}`, 'tw_m', `tw_setm(${value.code})`);
+      ? this.define(`set ${value.code}`, 'tw_v', `tw_set1(${value.code})`)
+      : this.define(`set ${value.code}`, 'tw_m', `tw_setm(${value.code})`);
   }
 }
 
@@ -146,25 +152,33 @@ export class Body {
 
   private print(s: Scalar, site: Site): Value {
     switch (s.op) {
-      case 'const': return { code: floatLiteral(s.value), kind: 'f', isRow: true };
+      case 'const':
+        return { code: floatLiteral(s.value), kind: 'f', isRow: true };
       case 'acc':
         if (site.acc === undefined) throw new Error(`${printScalar(s)} has no meaning here: there is no contraction.`);
         return this.columnValue('f', site.acc(s.index));
       case 'rotateHalf':
-        if (site.rotate === undefined) throw new Error(`${printScalar(s)} has no meaning here: the columns are not paired by 'rotate'.`);
+        if (site.rotate === undefined)
+          throw new Error(`${printScalar(s)} has no meaning here: the columns are not paired by 'rotate'.`);
         return site.rotate(s.a, this);
-      case 'load': return this.load(s.buffer, s.access, site);
+      case 'load':
+        return this.load(s.buffer, s.access, site);
       case 'rowSum': {
         const operand = this.row.operands.get(s.buffer);
         const columns = operand.columns === 'T' ? 'launch->T' : operand.columns;
         return this.rowValue('f', `tw_sum_of(${this.row.rowPointer(operand, s.via)}, ${columns})`);
       }
-      case 'rowIndex': return this.rowValue('f', '(float)row');
-      case 'columnIndex': return this.columnValue('f', `tw_float(tw_lane + tw_seti((int32_t)(${site.column})))`);
-      case 'arg': throw new Error(`${printScalar(s)} has no meaning in a kernel.`);
-      case 'select': return this.select(this.value(s.condition, site), this.value(s.a, site), this.value(s.b, site));
+      case 'rowIndex':
+        return this.rowValue('f', '(float)row');
+      case 'columnIndex':
+        return this.columnValue('f', `tw_float(tw_lane + tw_seti((int32_t)(${site.column})))`);
+      case 'arg':
+        throw new Error(`${printScalar(s)} has no meaning in a kernel.`);
+      case 'select':
+        return this.select(this.value(s.condition, site), this.value(s.a, site), this.value(s.b, site));
       case 'sin':
-      case 'cos': return this.angle(s.op, s.a, site);
+      case 'cos':
+        return this.angle(s.op, s.a, site);
       default:
     }
     if (isUnary(s)) return this.unary(s.op, this.value(s.a, site));
@@ -174,13 +188,19 @@ export class Body {
 
   private unary(op: string, a: Value): Value {
     if (op === 'toF32') return a.isRow ? this.rowFloat(a) : { code: this.float(a), kind: 'f', isRow: false };
-    if (op === 'not') return a.isRow ? this.rowValue('m', `!${this.rowTruth(a).code}`) : this.columnValue('m', `tw_not(${this.mask(a)})`);
+    if (op === 'not')
+      return a.isRow
+        ? this.rowValue('m', `!${this.rowTruth(a).code}`)
+        : this.columnValue('m', `tw_not(${this.mask(a)})`);
     const x = a.isRow ? this.rowFloat(a).code : this.float(a);
     const one = a.isRow ? '1.0f' : 'tw_set1(1.0f)';
     const root = a.isRow ? `__builtin_sqrtf(${x})` : `tw_sqrt(${x})`;
     const code: Readonly<Record<string, string>> = {
-      neg: `-${x}`, sqrt: root, rsqrt: `${one} / ${root}`,
-      exp: `${a.isRow ? 'tw_s_exp' : 'tw_exp'}(${x})`, log: `${a.isRow ? 'tw_s_log' : 'tw_log'}(${x})`,
+      neg: `-${x}`,
+      sqrt: root,
+      rsqrt: `${one} / ${root}`,
+      exp: `${a.isRow ? 'tw_s_exp' : 'tw_exp'}(${x})`,
+      log: `${a.isRow ? 'tw_s_log' : 'tw_log'}(${x})`,
       roundF20: `${a.isRow ? 'tw_s_round_f20' : 'tw_round_f20'}(${x})`,
       roundBf16: `${a.isRow ? 'tw_s_round_bf16' : 'tw_round_bf16'}(${x})`,
     };
@@ -192,21 +212,28 @@ export class Body {
   private binary(op: string, a: Value, b: Value): Value {
     const isRow = a.isRow && b.isRow;
     if (op === 'and' || op === 'or') {
-      if (isRow) return this.rowValue('m', `(${this.rowTruth(a).code} ${op === 'and' ? '&&' : '||'} ${this.rowTruth(b).code})`);
+      if (isRow)
+        return this.rowValue('m', `(${this.rowTruth(a).code} ${op === 'and' ? '&&' : '||'} ${this.rowTruth(b).code})`);
       return this.columnValue('m', `tw_${op}(${this.mask(a)}, ${this.mask(b)})`);
     }
     const [x, y] = isRow ? [this.rowFloat(a).code, this.rowFloat(b).code] : [this.float(a), this.float(b)];
     const arithmetic = C_BINARY[op];
-    if (arithmetic !== undefined) return isRow ? this.rowValue('f', `${x} ${arithmetic} ${y}`) : this.columnValue('f', `${x} ${arithmetic} ${y}`);
+    if (arithmetic !== undefined)
+      return isRow ? this.rowValue('f', `${x} ${arithmetic} ${y}`) : this.columnValue('f', `${x} ${arithmetic} ${y}`);
     const compare = C_COMPARE[op];
-    if (compare !== undefined) return isRow ? this.rowValue('m', `(${x} ${compare} ${y})`) : this.columnValue('m', `tw_${op}(${x}, ${y})`);
-    if (op === 'max' || op === 'min') return isRow ? this.rowValue('f', `tw_s_${op}(${x}, ${y})`) : this.columnValue('f', `tw_${op}(${x}, ${y})`);
+    if (compare !== undefined)
+      return isRow ? this.rowValue('m', `(${x} ${compare} ${y})`) : this.columnValue('m', `tw_${op}(${x}, ${y})`);
+    if (op === 'max' || op === 'min')
+      return isRow ? this.rowValue('f', `tw_s_${op}(${x}, ${y})`) : this.columnValue('f', `tw_${op}(${x}, ${y})`);
     throw new Error(`The CPU printer has no '${op}'.`);
   }
 
   private select(condition: Value, a: Value, b: Value): Value {
     if (condition.isRow && a.isRow && b.isRow) {
-      return this.rowValue('f', `${this.rowTruth(condition).code} ? ${this.rowFloat(a).code} : ${this.rowFloat(b).code}`);
+      return this.rowValue(
+        'f',
+        `${this.rowTruth(condition).code} ? ${this.rowFloat(a).code} : ${this.rowFloat(b).code}`,
+      );
     }
     return this.columnValue('f', `tw_select(${this.mask(condition)}, ${this.float(a)}, ${this.float(b)})`);
   }
@@ -219,11 +246,17 @@ export class Body {
     }
     const base = access.kind === 'column' ? this.row.operands.base(operand) : this.row.rowPointer(operand, access.via);
     if (access.kind === 'periodic') {
-      if (access.period % 16 === 0) return this.columnValue('f', `tw_load_${dtype}(${base} + (${site.column}) % ${access.period})`);
-      return this.gathered((l) => `tw_s_load_${dtype}(${base} + (${site.column} + ${l}) % ${access.period})`, site, true);
+      if (access.period % 16 === 0)
+        return this.columnValue('f', `tw_load_${dtype}(${base} + (${site.column}) % ${access.period})`);
+      return this.gathered(
+        (l) => `tw_s_load_${dtype}(${base} + (${site.column} + ${l}) % ${access.period})`,
+        site,
+        true,
+      );
     }
     // An unpadded operand ends with its last column: a chunk that reaches past it is read lane by lane.
-    if (!operand.isPadded && site.lanes !== 16) return this.gathered((l) => `tw_s_load_${dtype}(${base} + ${site.column} + ${l})`, site, false);
+    if (!operand.isPadded && site.lanes !== 16)
+      return this.gathered((l) => `tw_s_load_${dtype}(${base} + ${site.column} + ${l})`, site, false);
     return this.columnValue('f', `tw_load_${dtype}(${base} + ${site.column})`);
   }
 
@@ -231,7 +264,11 @@ export class Body {
   private gathered(lane: (l: string) => string, site: Site, isSafePastEnd: boolean): Value {
     const name = `v${this.counter++}`;
     const bound = isSafePastEnd || site.lanes === 16 ? '' : ` && l_ < (${site.lanes})`;
-    this.lines.push(`float ${name}l[16] = { 0 };`, `for (int l_ = 0; l_ < 16${bound}; l_++) ${name}l[l_] = ${lane('l_')};`, `const tw_v ${name} = tw_load(${name}l);`);
+    this.lines.push(
+      `float ${name}l[16] = { 0 };`,
+      `for (int l_ = 0; l_ < 16${bound}; l_++) ${name}l[l_] = ${lane('l_')};`,
+      `const tw_v ${name} = tw_load(${name}l);`,
+    );
     return { code: name, kind: 'f', isRow: false };
   }
 
@@ -243,22 +280,37 @@ export class Body {
   private double(s: Scalar, site: Site, lane: string): string {
     const sub = (x: Scalar): string => this.double(x, site, lane);
     switch (s.op) {
-      case 'const': return doubleLiteral(s.value);
-      case 'rowIndex': return '(double)row';
-      case 'columnIndex': return `(double)(${site.column} + ${lane})`;
-      case 'toF32': return sub(s.a);
-      case 'neg': return `(-${sub(s.a)})`;
-      case 'exp': case 'log': case 'sqrt': return `${s.op}(${sub(s.a)})`;
-      case 'add': case 'sub': case 'mul': case 'div': return `(${sub(s.a)} ${C_BINARY[s.op]} ${sub(s.b)})`;
+      case 'const':
+        return doubleLiteral(s.value);
+      case 'rowIndex':
+        return '(double)row';
+      case 'columnIndex':
+        return `(double)(${site.column} + ${lane})`;
+      case 'toF32':
+        return sub(s.a);
+      case 'neg':
+        return `(-${sub(s.a)})`;
+      case 'exp':
+      case 'log':
+      case 'sqrt':
+        return `${s.op}(${sub(s.a)})`;
+      case 'add':
+      case 'sub':
+      case 'mul':
+      case 'div':
+        return `(${sub(s.a)} ${C_BINARY[s.op]} ${sub(s.b)})`;
       case 'load': {
         const operand = this.row.operands.get(s.buffer);
         const { access } = s;
-        if (access.kind === 'row') return `(double)tw_s_load_${operand.dtype}(${this.row.rowPointer(operand, access.via)})`;
-        const base = access.kind === 'column' ? this.row.operands.base(operand) : this.row.rowPointer(operand, access.via);
+        if (access.kind === 'row')
+          return `(double)tw_s_load_${operand.dtype}(${this.row.rowPointer(operand, access.via)})`;
+        const base =
+          access.kind === 'column' ? this.row.operands.base(operand) : this.row.rowPointer(operand, access.via);
         const column = `(${site.column} + ${lane})`;
         return `(double)tw_s_load_${operand.dtype}(${base} + ${access.kind === 'periodic' ? `${column} % ${access.period}` : column})`;
       }
-      default: throw new Error(`The CPU printer cannot take the angle of sin or cos from '${s.op}'.`);
+      default:
+        throw new Error(`The CPU printer cannot take the angle of sin or cos from '${s.op}'.`);
     }
   }
 }

@@ -6,7 +6,17 @@ import { Templates } from '../templates.js';
 const ABI = new URL('../../runtime/native/abi.h', import.meta.url);
 
 export type TemplateName =
-  | 'prelude' | 'math' | 'amx' | 'microFma' | 'microAmx' | 'block' | 'gemm' | 'attention' | 'logprob' | 'logprobReduce' | 'loop';
+  | 'prelude'
+  | 'math'
+  | 'amx'
+  | 'microFma'
+  | 'microAmx'
+  | 'block'
+  | 'gemm'
+  | 'attention'
+  | 'logprob'
+  | 'logprobReduce'
+  | 'loop';
 
 const templates = new Templates<TemplateName>(new URL('./templates/', import.meta.url), '.c.hbs', abiText);
 

@@ -30,9 +30,14 @@ const SIMT_WARPS = 4;
 const MAX_SIMT_COLUMNS = 512;
 /** Accumulators, queries or both must fit 255 registers. */
 const MAX_MMA_HEAD = 256;
-/** Query fragments are read again from shared memory where heads are longer: their registers make room for more warps. */
+/**
+ * Query fragments are read again from shared memory where heads are longer: their registers make room for more warps.
+ */
 const MAX_HEAD_IN_REGISTERS = 64;
-/** Heads up to which the rest fits the registers of MANY_THREADS on a multiprocessor; FEW_THREADS spill nothing in longer ones. */
+/**
+ * Heads up to which the rest fits the registers of MANY_THREADS on a multiprocessor; FEW_THREADS spill nothing in
+ * longer ones.
+ */
 const MAX_HEAD_OF_MANY = 128;
 const MANY_THREADS = 512;
 const FEW_THREADS = 256;
@@ -43,64 +48,94 @@ const MOST_BLOCKS = 5;
  * Tiles of keys and values in shared memory. A third keeps more of memory busy, where as many blocks fit a Hopper
  * multiprocessor with it as registers allow.
  */
-const slotsOf = (d: number, queries: number): number => (d <= MAX_HEAD_IN_REGISTERS || (d <= MAX_HEAD_OF_MANY && queries === 128) ? 3 : 2);
+const slotsOf = (d: number, queries: number): number =>
+  d <= MAX_HEAD_IN_REGISTERS || (d <= MAX_HEAD_OF_MANY && queries === 128) ? 3 : 2;
 
 /** Blocks of a multiprocessor that registers must suffice for. */
-const blocksOf = (d: number, threads: number): number => Math.min(MOST_BLOCKS, Math.max(1, Math.floor((d <= MAX_HEAD_OF_MANY ? MANY_THREADS : FEW_THREADS) / threads)));
+const blocksOf = (d: number, threads: number): number =>
+  Math.min(MOST_BLOCKS, Math.max(1, Math.floor((d <= MAX_HEAD_OF_MANY ? MANY_THREADS : FEW_THREADS) / threads)));
 
 const is16 = (dtype: BufferDType): dtype is 'bf16' | 'f16' => dtype === 'bf16' || dtype === 'f16';
 
-function dynamicBytes(kernel: Pick<AttentionKernel, 'headDim'>, { skeleton, queries, keys }: CudaAttentionSchedule): number {
+function dynamicBytes(
+  kernel: Pick<AttentionKernel, 'headDim'>,
+  { skeleton, queries, keys }: CudaAttentionSchedule,
+): number {
   const d = kernel.headDim;
-  return skeleton === 'mma' ? (queries + 2 * slotsOf(d, queries) * keys) * (d + 8) * 2 : (queries * d + keys * (2 * d + 1)) * 4;
+  return skeleton === 'mma'
+    ? (queries + 2 * slotsOf(d, queries) * keys) * (d + 8) * 2
+    : (queries * d + keys * (2 * d + 1)) * 4;
 }
 
 /** `true`, or why `schedule` cannot be used for `kernel`. */
 export function isLegalAttention(
-  kernel: AttentionKernel, module: Pick<KernelModule, 'buffers'>, schedule: CudaAttentionSchedule, limits: AttentionLimits = LEAST_LIMITS,
+  kernel: AttentionKernel,
+  module: Pick<KernelModule, 'buffers'>,
+  schedule: CudaAttentionSchedule,
+  limits: AttentionLimits = LEAST_LIMITS,
 ): true | string {
   const { skeleton, queries, keys } = schedule;
   const { headDim: d, heads, kvHeads } = kernel;
-  const dtypes = new Set([kernel.q, kernel.k, kernel.v].map((name) => module.buffers.find((b) => b.name === name)?.dtype));
+  const dtypes = new Set(
+    [kernel.q, kernel.k, kernel.v].map((name) => module.buffers.find((b) => b.name === name)?.dtype),
+  );
   const [dtype] = dtypes;
   if (dtypes.size !== 1 || dtype === undefined) return 'queries, keys and values must be declared with one dtype';
   if (!isFloat(dtype)) return `queries are ${dtype}, not floats`;
   const out = module.buffers.find((b) => b.name === kernel.out)?.dtype;
   if (out === undefined || !isFloat(out)) return `the result ${kernel.out} is not declared as floats`;
   if (heads % kvHeads !== 0) return `${heads} heads cannot share ${kvHeads} heads of keys evenly`;
-  if (keys !== ATTENTION_KEYS[skeleton]) return `${skeleton} takes ${ATTENTION_KEYS[skeleton]} keys at a time: answers must not depend on the schedule`;
+  if (keys !== ATTENTION_KEYS[skeleton])
+    return `${skeleton} takes ${ATTENTION_KEYS[skeleton]} keys at a time: answers must not depend on the schedule`;
   if (skeleton === 'mma') {
     if (!is16(dtype)) return `tensor cores want queries, keys and values in 16 bits, not ${dtype}`;
     if (kernel.mask.kind !== 'column') return 'only simt takes a materialised bias';
-    if (d % 16 !== 0 || d < 16 || d > MAX_MMA_HEAD) return `mma wants heads of a multiple of 16, at most ${MAX_MMA_HEAD}, not ${d}`;
+    if (d % 16 !== 0 || d < 16 || d > MAX_MMA_HEAD)
+      return `mma wants heads of a multiple of 16, at most ${MAX_MMA_HEAD}, not ${d}`;
     if (!(kernel.scale > 0)) return `mma folds a positive scale into the softmax, not ${kernel.scale}`;
     if (![16, 32, 64, 128].includes(queries)) return 'mma takes 16, 32, 64 or 128 queries';
   } else {
-    if (!Number.isSafeInteger(d) || d < 1 || d > MAX_SIMT_COLUMNS) return `simt wants heads of at most ${MAX_SIMT_COLUMNS}, not ${d}`;
+    if (!Number.isSafeInteger(d) || d < 1 || d > MAX_SIMT_COLUMNS)
+      return `simt wants heads of at most ${MAX_SIMT_COLUMNS}, not ${d}`;
     if (![4, 8, 16, 32].includes(queries)) return 'simt takes 4, 8, 16 or 32 queries';
   }
   const bytes = dynamicBytes(kernel, schedule) + STATIC_BYTES[skeleton];
-  return bytes <= limits.sharedBytes ? true : `a block needs ${bytes} bytes of shared memory, ${limits.sharedBytes} are there`;
+  return bytes <= limits.sharedBytes
+    ? true
+    : `a block needs ${bytes} bytes of shared memory, ${limits.sharedBytes} are there`;
 }
 
 /** A legal schedule for a kernel that nobody has tuned: tensor cores where they can be used. */
 export function defaultAttentionSchedule(
-  kernel: AttentionKernel, module: Pick<KernelModule, 'buffers'>, limits: AttentionLimits = LEAST_LIMITS,
+  kernel: AttentionKernel,
+  module: Pick<KernelModule, 'buffers'>,
+  limits: AttentionLimits = LEAST_LIMITS,
 ): CudaAttentionSchedule {
   const candidates = attentionSchedules(kernel, module, limits);
   const [best] = candidates;
   if (best !== undefined) return best;
-  const why = isLegalAttention(kernel, module, { kind: 'attention', skeleton: 'simt', queries: 4, keys: ATTENTION_KEYS.simt }, limits);
+  const why = isLegalAttention(
+    kernel,
+    module,
+    { kind: 'attention', skeleton: 'simt', queries: 4, keys: ATTENTION_KEYS.simt },
+    limits,
+  );
   throw new Error(`Kernel ${kernel.name} (${kernel.path}) has no legal attention schedule: ${String(why)}.`);
 }
 
 /** Every legal schedule, the likeliest first. */
 export function attentionSchedules(
-  kernel: AttentionKernel, module: Pick<KernelModule, 'buffers'>, limits: AttentionLimits = LEAST_LIMITS,
+  kernel: AttentionKernel,
+  module: Pick<KernelModule, 'buffers'>,
+  limits: AttentionLimits = LEAST_LIMITS,
 ): CudaAttentionSchedule[] {
   const all = [
-    ...[64, 128, 32, 16].map((queries) => ({ kind: 'attention', skeleton: 'mma', queries, keys: ATTENTION_KEYS.mma }) as const),
-    ...[16, 8, 32, 4].map((queries) => ({ kind: 'attention', skeleton: 'simt', queries, keys: ATTENTION_KEYS.simt }) as const),
+    ...[64, 128, 32, 16].map(
+      (queries) => ({ kind: 'attention', skeleton: 'mma', queries, keys: ATTENTION_KEYS.mma }) as const,
+    ),
+    ...[16, 8, 32, 4].map(
+      (queries) => ({ kind: 'attention', skeleton: 'simt', queries, keys: ATTENTION_KEYS.simt }) as const,
+    ),
   ];
   return all.filter((schedule) => isLegalAttention(kernel, module, schedule, limits) === true);
 }
@@ -110,35 +145,84 @@ export function attentionSchedules(
  * Throws where a batch may be longer than the kernel's static shared memory has room for.
  */
 export function emitAttention(
-  kernel: AttentionKernel, operands: CudaOperands, schedule: CudaAttentionSchedule, symbol: string, tokensCapacity: number,
+  kernel: AttentionKernel,
+  operands: CudaOperands,
+  schedule: CudaAttentionSchedule,
+  symbol: string,
+  tokensCapacity: number,
 ): Pick<CudaKernelText, 'source' | 'tensorMaps' | 'launch'> {
   const { heads, kvHeads, headDim: d, mask } = kernel;
   const { skeleton, queries, keys } = schedule;
   if (skeleton === 'mma' && tokensCapacity > MAX_TOKENS) {
-    throw new Error(`Kernel ${kernel.name} (${kernel.path}) cannot attend over ${tokensCapacity} tokens in a batch, ${MAX_TOKENS} at most: compile with a smaller --batch-tokens.`);
+    throw new Error(
+      `Kernel ${kernel.name} (${kernel.path}) cannot attend over ${tokensCapacity} tokens in a batch, ${MAX_TOKENS} at most: compile with a smaller --batch-tokens.`,
+    );
   }
-  const [q, k, v, out] = [operands.get(kernel.q), operands.get(kernel.k), operands.get(kernel.v), operands.get(kernel.out)];
+  const [q, k, v, out] = [
+    operands.get(kernel.q),
+    operands.get(kernel.k),
+    operands.get(kernel.v),
+    operands.get(kernel.out),
+  ];
   const maskOperand = operands.get(mask.kind === 'column' ? mask.subtreeEnd : mask.buffer);
   const queryRow = kernel.queryRow === undefined ? undefined : operands.get(kernel.queryRow);
   const threads = skeleton === 'mma' ? 2 * queries : 32 * SIMT_WARPS;
-  const parameters = new Set([q, k, v, out, maskOperand, ...(queryRow === undefined ? [] : [queryRow])].map(({ name }) => name)).size;
+  const parameters = new Set(
+    [q, k, v, out, maskOperand, ...(queryRow === undefined ? [] : [queryRow])].map(({ name }) => name),
+  ).size;
   const values = {
-    head: kernelHead({ symbol, parameters, tensorMaps: [], threads, blocks: skeleton === 'mma' ? blocksOf(d, threads) : 1 }),
-    heads, kvHeads, group: heads / kvHeads, d, queries, keys, rows: kernel.rows, dtype: q.dtype, type: CUDA_TYPES[q.dtype],
-    outDtype: out.dtype, outType: CUDA_TYPES[out.dtype], qIndex: q.index, kIndex: k.index, vIndex: v.index, outIndex: out.index,
-    qStride: q.stride, kStride: k.stride, vStride: v.stride, outStride: out.stride, maskIndex: maskOperand.index,
-    hasQueryRow: queryRow !== undefined, queryRowIndex: queryRow?.index ?? -1,
+    head: kernelHead({
+      symbol,
+      parameters,
+      tensorMaps: [],
+      threads,
+      blocks: skeleton === 'mma' ? blocksOf(d, threads) : 1,
+    }),
+    heads,
+    kvHeads,
+    group: heads / kvHeads,
+    d,
+    queries,
+    keys,
+    rows: kernel.rows,
+    dtype: q.dtype,
+    type: CUDA_TYPES[q.dtype],
+    outDtype: out.dtype,
+    outType: CUDA_TYPES[out.dtype],
+    qIndex: q.index,
+    kIndex: k.index,
+    vIndex: v.index,
+    outIndex: out.index,
+    qStride: q.stride,
+    kStride: k.stride,
+    vStride: v.stride,
+    outStride: out.stride,
+    maskIndex: maskOperand.index,
+    hasQueryRow: queryRow !== undefined,
+    queryRowIndex: queryRow?.index ?? -1,
   };
-  const body = skeleton === 'mma'
-    ? render('attentionMma', {
-      ...values, tiles: Math.ceil(tokensCapacity / keys), slots: slotsOf(d, queries), ahead: slotsOf(d, queries) > 2 ? 'two tiles' : 'a tile', scale: floatLiteral(kernel.scale * Math.LOG2E),
-      queriesInRegisters: d <= MAX_HEAD_IN_REGISTERS, isWideOut: out.dtype === 'f32',
-    })
-    : render('attentionSimt', {
-      ...values, warpQueries: queries / SIMT_WARPS, scale: floatLiteral(kernel.scale), isColumn: mask.kind === 'column', maskStride: maskOperand.stride,
-    });
+  const body =
+    skeleton === 'mma'
+      ? render('attentionMma', {
+          ...values,
+          tiles: Math.ceil(tokensCapacity / keys),
+          slots: slotsOf(d, queries),
+          ahead: slotsOf(d, queries) > 2 ? 'two tiles' : 'a tile',
+          scale: floatLiteral(kernel.scale * Math.LOG2E),
+          queriesInRegisters: d <= MAX_HEAD_IN_REGISTERS,
+          isWideOut: out.dtype === 'f32',
+        })
+      : render('attentionSimt', {
+          ...values,
+          warpQueries: queries / SIMT_WARPS,
+          scale: floatLiteral(kernel.scale),
+          isColumn: mask.kind === 'column',
+          maskStride: maskOperand.stride,
+        });
   const launch: LaunchShape = {
-    threads, sharedBytes: dynamicBytes(kernel, schedule), cluster: 1,
+    threads,
+    sharedBytes: dynamicBytes(kernel, schedule),
+    cluster: 1,
     // Heads side by side: blocks that run together read whole rows.
     gridX: { kind: 'constant', count: heads },
     gridY: { kind: 'tiles', extent: kernel.rows, per: queries, times: 1 },

@@ -7,7 +7,10 @@ export type Contraction = GemmKernel | LogProbKernel;
 
 /** Segments of a contraction; the vocabulary is one without outputs. */
 export const segmentsOf = (kernel: Contraction): readonly Segment[] =>
-  (kernel.anchor === 'gemm' ? kernel.segments : [{ weight: kernel.weight, columns: kernel.vocab, pairing: { kind: 'none' }, outputs: [] }]);
+  kernel.anchor === 'gemm'
+    ? kernel.segments
+    : [{ weight: kernel.weight, columns: kernel.vocab, pairing: { kind: 'none' }, outputs: [] }];
 
 /** Programs whose row values an epilogue keeps: the argument of rowPrologue. */
-export const rowProgramsOf = (kernel: Contraction): readonly Scalar[] => (kernel.anchor === 'gemm' ? programsOf(kernel.segments) : [kernel.rowScale]);
+export const rowProgramsOf = (kernel: Contraction): readonly Scalar[] =>
+  kernel.anchor === 'gemm' ? programsOf(kernel.segments) : [kernel.rowScale];

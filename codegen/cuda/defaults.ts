@@ -11,14 +11,24 @@ import { isLegalCuda } from './legality.js';
 import { defaultWgmmaSchedule } from './wgmma/index.js';
 
 /** A legal schedule of `kernel` for micro-batches of `bucket`. Throws where the kernel has none on a GPU. */
-export function defaultCudaSchedule(kernel: Kernel, module: KernelModule, facts: CudaFacts, bucket: Bucket): CudaSchedule {
+export function defaultCudaSchedule(
+  kernel: Kernel,
+  module: KernelModule,
+  facts: CudaFacts,
+  bucket: Bucket,
+): CudaSchedule {
   switch (kernel.anchor) {
     case 'gemm':
-    case 'logprob': return contraction(kernel, module, facts, kernel.rows === 'R' ? bucket.rows : bucket.tokens);
-    case 'attention': return defaultAttentionSchedule(kernel, module, { sharedBytes: facts.sharedBytesPerBlock });
-    case 'loop': return { kind: 'loop', threads: 256 };
-    case 'logprobReduce': return { kind: 'loop', threads: 128 };
-    default: return kernel satisfies never;
+    case 'logprob':
+      return contraction(kernel, module, facts, kernel.rows === 'R' ? bucket.rows : bucket.tokens);
+    case 'attention':
+      return defaultAttentionSchedule(kernel, module, { sharedBytes: facts.sharedBytesPerBlock });
+    case 'loop':
+      return { kind: 'loop', threads: 256 };
+    case 'logprobReduce':
+      return { kind: 'loop', threads: 128 };
+    default:
+      return kernel satisfies never;
   }
 }
 
@@ -40,8 +50,22 @@ function candidates(kernel: Contraction, rows: number): CudaGemmSchedule[] {
   const step = simtStep(segmentsOf(kernel));
   const tn = kernel.anchor === 'logprob' ? 64 : step * Math.max(1, Math.floor(64 / step));
   const simt = (tm: number): CudaGemmSchedule => ({ ...common, skeleton: 'simt', tm, tn, tk: 32, stages: 1 });
-  const mma = (tm: number, columns: number): CudaGemmSchedule => ({ ...common, skeleton: 'mma', tm, tn: columns, tk: 32, stages: 4 });
-  return [...[128, 64, 32, 16].filter((tm) => tm === 16 || tm < 2 * rows).flatMap((tm) => [mma(tm, 128), mma(tm, 64)]), ...simts(rows, simt)];
+  const mma = (tm: number, columns: number): CudaGemmSchedule => ({
+    ...common,
+    skeleton: 'mma',
+    tm,
+    tn: columns,
+    tk: 32,
+    stages: 4,
+  });
+  return [
+    ...[128, 64, 32, 16].filter((tm) => tm === 16 || tm < 2 * rows).flatMap((tm) => [mma(tm, 128), mma(tm, 64)]),
+    ...simts(rows, simt),
+  ];
 }
 
-const simts = (rows: number, simt: (tm: number) => CudaGemmSchedule): CudaGemmSchedule[] => [...(rows <= 32 ? [] : [simt(64)]), simt(32), simt(16)];
+const simts = (rows: number, simt: (tm: number) => CudaGemmSchedule): CudaGemmSchedule[] => [
+  ...(rows <= 32 ? [] : [simt(64)]),
+  simt(32),
+  simt(16),
+];

@@ -1,4 +1,6 @@
-/** Contractions on tensor cores as all GPUs from sm_80 have them: cp.async into a ring of stages, ldmatrix, mma.sync. */
+/**
+ * Contractions on tensor cores as all GPUs from sm_80 have them: cp.async into a ring of stages, ldmatrix, mma.sync.
+ */
 import type { CudaGemmSchedule, LaunchShape } from '../../ir/cuda.js';
 import type { GemmKernel, LogProbKernel, Segment } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../ir/kernel.js';
@@ -22,7 +24,8 @@ export interface WarpTiles {
 }
 
 /** Physical columns that a warp's part is a multiple of: whole pairs, and whole blocks of row sums. */
-export const mmaStep = (segments: readonly Segment[]): number => segments.map(fragmentStep).reduce(leastCommonMultiple, 32);
+export const mmaStep = (segments: readonly Segment[]): number =>
+  segments.map(fragmentStep).reduce(leastCommonMultiple, 32);
 
 /** A warp's part of a tile: 64 × 32 of large tiles, less of lower ones, as wide as pairs want it. */
 export function warpTiles({ tm, tn }: Pick<CudaGemmSchedule, 'tm' | 'tn'>, step: number): WarpTiles {
@@ -38,7 +41,11 @@ export const mmaSharedBytes = (schedule: CudaGemmSchedule, rowValues: number, is
   schedule.stages * stageBytes(schedule) + schedule.tm * rowValues * 4 + (isLogProb ? partsBytes(schedule.tm) : 0);
 
 /** Why the kernel has no mma form with this schedule, apart from dtypes and shared memory; undefined where it has. */
-export function mmaProblem(segments: readonly Segment[], schedule: CudaGemmSchedule, isLogProb: boolean): string | undefined {
+export function mmaProblem(
+  segments: readonly Segment[],
+  schedule: CudaGemmSchedule,
+  isLogProb: boolean,
+): string | undefined {
   const { tm, tn, tk, stages } = schedule;
   if (!isLogProb) {
     for (const segment of segments) {
@@ -66,8 +73,14 @@ interface Frame {
 
 /** What gemm and logprob share. `across`: column tiles, or blocks of the vocabulary. */
 function frame(
-  kernel: GemmKernel | LogProbKernel, segments: readonly Segment[], operands: CudaOperands, schedule: CudaGemmSchedule, symbol: string,
-  parameters: number, prologue: RowPrologue, across: number,
+  kernel: GemmKernel | LogProbKernel,
+  segments: readonly Segment[],
+  operands: CudaOperands,
+  schedule: CudaGemmSchedule,
+  symbol: string,
+  parameters: number,
+  prologue: RowPrologue,
+  across: number,
 ): Frame {
   const { tm, tn, tk, stages, raster } = schedule;
   const a = operands.get(kernel.a);
@@ -78,27 +91,76 @@ function frame(
   const chunks = tk / 8;
   const valuesOffset = stages * stageBytes(schedule);
   const common = {
-    tm, tn, tk, k: kernel.k, stages, wm, wn, warpsDown, warps, threads, chunks, isWide: chunks === 8, mask: chunks - 1, aBytes: tm * tk * 2, stageBytes: stageBytes(schedule),
-    steps: Math.ceil(kernel.k / tk), down: wm / 16, across: wn / 8, halves: wm / 8, dtype: w.dtype, a: a.index, aStride: a.stride, wStride: w.stride,
+    tm,
+    tn,
+    tk,
+    k: kernel.k,
+    stages,
+    wm,
+    wn,
+    warpsDown,
+    warps,
+    threads,
+    chunks,
+    isWide: chunks === 8,
+    mask: chunks - 1,
+    aBytes: tm * tk * 2,
+    stageBytes: stageBytes(schedule),
+    steps: Math.ceil(kernel.k / tk),
+    down: wm / 16,
+    across: wn / 8,
+    halves: wm / 8,
+    dtype: w.dtype,
+    a: a.index,
+    aStride: a.stride,
+    wStride: w.stride,
   };
-  const block = render('mmaBlock', { ...common, valuesOffset, rows: kernel.rows, raster, acrossAll: across, hasValues: prologue.scalars.length > 0 });
+  const block = render('mmaBlock', {
+    ...common,
+    valuesOffset,
+    rows: kernel.rows,
+    raster,
+    acrossAll: across,
+    hasValues: prologue.scalars.length > 0,
+  });
   const values = {
-    ...common, block, head: kernelHead({ symbol, parameters, tensorMaps: [], threads, blocks: wm * wn <= 2048 && threads <= 256 ? 2 : 1 }), hasValues: prologue.scalars.length > 0,
+    ...common,
+    block,
+    head: kernelHead({
+      symbol,
+      parameters,
+      tensorMaps: [],
+      threads,
+      blocks: wm * wn <= 2048 && threads <= 256 ? 2 : 1,
+    }),
+    hasValues: prologue.scalars.length > 0,
     prologue: prologue.text('row', `values + i * ${prologue.scalars.length}`, 2),
   };
   const isLogProb = kernel.anchor === 'logprob';
   const rows: Symbol = kernel.rows;
   return {
-    tile: `${render('attentionWarp', {})}${render('mmaTile', common)}`, values, tiles, partsOffset: valuesOffset + tm * prologue.scalars.length * 4,
+    tile: `${render('attentionWarp', {})}${render('mmaTile', common)}`,
+    values,
+    tiles,
+    partsOffset: valuesOffset + tm * prologue.scalars.length * 4,
     launch: {
-      threads, sharedBytes: mmaSharedBytes(schedule, prologue.scalars.length, isLogProb), cluster: 1,
-      gridX: { kind: 'tiles', extent: rows, per: tm, times: across }, gridY: { kind: 'constant', count: 1 },
+      threads,
+      sharedBytes: mmaSharedBytes(schedule, prologue.scalars.length, isLogProb),
+      cluster: 1,
+      gridX: { kind: 'tiles', extent: rows, per: tm, times: across },
+      gridY: { kind: 'constant', count: 1 },
     },
   };
 }
 
 /** A gemm kernel on tensor cores. The schedule must be legal for it (isLegalCuda). */
-export function emitGemmMma(kernel: GemmKernel, operands: CudaOperands, schedule: CudaGemmSchedule, symbol: string, parameters: number): EmittedCuda {
+export function emitGemmMma(
+  kernel: GemmKernel,
+  operands: CudaOperands,
+  schedule: CudaGemmSchedule,
+  symbol: string,
+  parameters: number,
+): EmittedCuda {
   const { tn } = schedule;
   const prologue = rowPrologue(programsOf(kernel.segments), operands);
   const { wn } = warpTiles(schedule, mmaStep(kernel.segments));
@@ -106,31 +168,78 @@ export function emitGemmMma(kernel: GemmKernel, operands: CudaOperands, schedule
   const segments = kernel.segments.map((segment) => {
     const physical = physicalColumns(segment.columns, segment.pairing);
     const fragment: Fragment = {
-      row: 'row', isStored: 'm0 + i < rows', prefix: 'f', groups: wn / 8, acc: (group, lane) => `acc[half / 2][${group}][half % 2 * 2 + ${lane}]`,
-      column: '(n0 + j0)', quad: 'quad', isWhole: physical === segment.columns * matricesOf(segment.pairing) && physical % tn === 0,
+      row: 'row',
+      isStored: 'm0 + i < rows',
+      prefix: 'f',
+      groups: wn / 8,
+      acc: (group, lane) => `acc[half / 2][${group}][half % 2 * 2 + ${lane}]`,
+      column: '(n0 + j0)',
+      quad: 'quad',
+      isWhole: physical === segment.columns * matricesOf(segment.pairing) && physical % tn === 0,
       given: prologue.given(`values + i * ${prologue.scalars.length}`),
     };
-    const placed = { start, end: start + Math.ceil(physical / tn), physical, weight: operands.get(segment.weight).index, program: fragmentEpilogue(segment, operands, fragment, 3) };
+    const placed = {
+      start,
+      end: start + Math.ceil(physical / tn),
+      physical,
+      weight: operands.get(segment.weight).index,
+      program: fragmentEpilogue(segment, operands, fragment, 3),
+    };
     start = placed.end;
     return placed;
   });
-  const { tile, values, launch } = frame(kernel, kernel.segments, operands, schedule, symbol, parameters, prologue, start);
+  const { tile, values, launch } = frame(
+    kernel,
+    kernel.segments,
+    operands,
+    schedule,
+    symbol,
+    parameters,
+    prologue,
+    start,
+  );
   return { source: tile + render('gemmMma', { ...values, segments }), tensorMaps: [], launch };
 }
 
 /** The vocabulary contraction on tensor cores: LOGPROB_BLOCK columns a block, tn at a time. */
-export function emitLogProbMma(kernel: LogProbKernel, operands: CudaOperands, schedule: CudaGemmSchedule, symbol: string, parameters: number): EmittedCuda {
+export function emitLogProbMma(
+  kernel: LogProbKernel,
+  operands: CudaOperands,
+  schedule: CudaGemmSchedule,
+  symbol: string,
+  parameters: number,
+): EmittedCuda {
   const prologue = rowPrologue([kernel.rowScale], operands);
   const segment: Segment = { weight: kernel.weight, columns: kernel.vocab, pairing: { kind: 'none' }, outputs: [] };
   const across = Math.ceil(kernel.vocab / LOGPROB_BLOCK);
-  const { tile, values, launch, partsOffset } = frame(kernel, [segment], operands, schedule, symbol, parameters, prologue, across);
+  const { tile, values, launch, partsOffset } = frame(
+    kernel,
+    [segment],
+    operands,
+    schedule,
+    symbol,
+    parameters,
+    prologue,
+    across,
+  );
   const row = new RowScope(operands, 'row', 'r', prologue.given(`values + i * ${prologue.scalars.length}`));
   const scale = new Body(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
   const parts = operands.get(kernel.parts);
-  const text = render('logprobParts', { tm: schedule.tm, block: LOGPROB_BLOCK, pieces: LOGPROB_BLOCK / LOGPROB_PIECE }) + render('logprobMma', {
-    ...values, partsOffset, columns: LOGPROB_BLOCK, acrossWarp: warpTiles(schedule, 32).wn / 8, row: indent(row.lines, 3), scale, vocab: kernel.vocab,
-    weight: operands.get(kernel.weight).index, physical: physicalColumns(kernel.vocab, { kind: 'none' }), target: operands.get(kernel.target).index,
-    parts: parts.index, partsStride: parts.stride,
-  });
+  const text =
+    render('logprobParts', { tm: schedule.tm, block: LOGPROB_BLOCK, pieces: LOGPROB_BLOCK / LOGPROB_PIECE }) +
+    render('logprobMma', {
+      ...values,
+      partsOffset,
+      columns: LOGPROB_BLOCK,
+      acrossWarp: warpTiles(schedule, 32).wn / 8,
+      row: indent(row.lines, 3),
+      scale,
+      vocab: kernel.vocab,
+      weight: operands.get(kernel.weight).index,
+      physical: physicalColumns(kernel.vocab, { kind: 'none' }),
+      target: operands.get(kernel.target).index,
+      parts: parts.index,
+      partsStride: parts.stride,
+    });
   return { source: tile + text, tensorMaps: [], launch };
 }

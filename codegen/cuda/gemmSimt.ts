@@ -1,4 +1,7 @@
-/** Contractions on CUDA cores: any shape, any pairing; the reference of the other skeletons, and what small heads run on. */
+/**
+ * Contractions on CUDA cores: any shape, any pairing; the reference of the other skeletons, and what small heads run
+ * on.
+ */
 import type { CudaGemmSchedule } from '../../ir/cuda.js';
 import type { GemmKernel, LogProbKernel, Pairing, Segment } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from '../../ir/kernel.js';
@@ -19,7 +22,8 @@ export const SIMT_THREADS = 256;
 const WARP_COLUMNS = 32;
 
 /** Physical columns that a tile must be a multiple of: whole heads, whole pairs and what a warp ends together. */
-export const simtStep = (segments: readonly Segment[]): number => segments.map(columnStep).reduce(leastCommonMultiple, WARP_COLUMNS);
+export const simtStep = (segments: readonly Segment[]): number =>
+  segments.map(columnStep).reduce(leastCommonMultiple, WARP_COLUMNS);
 
 const bufferBytes = ({ tm, tn, tk }: CudaGemmSchedule): number => Math.max(tk * (tm + 1 + tn + 1), tm * (tn + 1)) * 4;
 
@@ -27,18 +31,43 @@ const bufferBytes = ({ tm, tn, tk }: CudaGemmSchedule): number => Math.max(tk * 
 export const simtSharedBytes = (schedule: CudaGemmSchedule, rowValues: number, isLogProb: boolean): number =>
   bufferBytes(schedule) + schedule.tm * rowValues * 4 + (isLogProb ? partsBytes(schedule.tm) : 0);
 
-function tileText(kernel: GemmKernel | LogProbKernel, weight: string, operands: CudaOperands, { tm, tn, tk }: CudaGemmSchedule): { text: string; values: object } {
+function tileText(
+  kernel: GemmKernel | LogProbKernel,
+  weight: string,
+  operands: CudaOperands,
+  { tm, tn, tk }: CudaGemmSchedule,
+): { text: string; values: object } {
   const a = operands.get(kernel.a);
   const w = operands.weight(weight);
   const values = {
-    tm, tn, tk, k: kernel.k, lda: tm + 1, ldb: tn + 1, ldt: tn + 1, down: tm / 16, across: tn / 16, a: a.index, aType: CUDA_TYPES[a.dtype], aDtype: a.dtype,
-    aStride: a.stride, wType: CUDA_TYPES[w.dtype], wDtype: w.dtype, wStride: w.stride,
+    tm,
+    tn,
+    tk,
+    k: kernel.k,
+    lda: tm + 1,
+    ldb: tn + 1,
+    ldt: tn + 1,
+    down: tm / 16,
+    across: tn / 16,
+    a: a.index,
+    aType: CUDA_TYPES[a.dtype],
+    aDtype: a.dtype,
+    aStride: a.stride,
+    wType: CUDA_TYPES[w.dtype],
+    wDtype: w.dtype,
+    wStride: w.stride,
   };
   return { text: render('simtTile', values), values };
 }
 
 /** A gemm kernel on CUDA cores. The schedule must be legal for it (isLegalCuda). */
-export function emitGemmSimt(kernel: GemmKernel, operands: CudaOperands, schedule: CudaGemmSchedule, symbol: string, parameters: number): EmittedCuda {
+export function emitGemmSimt(
+  kernel: GemmKernel,
+  operands: CudaOperands,
+  schedule: CudaGemmSchedule,
+  symbol: string,
+  parameters: number,
+): EmittedCuda {
   const { tm, tn } = schedule;
   const tile = tileText(kernel, kernel.segments[0]!.weight, operands, schedule);
   const prologue = rowPrologue(programsOf(kernel.segments), operands);
@@ -47,50 +76,80 @@ export function emitGemmSimt(kernel: GemmKernel, operands: CudaOperands, schedul
     const physical = physicalColumns(segment.columns, segment.pairing);
     const matrices = matricesOf(segment.pairing);
     const placed = {
-      start, end: start + Math.ceil(physical / tn), physical, matrices, columns: segment.columns, blocks: tn / matrices / WARP_COLUMNS,
-      weight: operands.get(segment.weight).index, ...epilogue(segment, operands, prologue, tn + 1),
+      start,
+      end: start + Math.ceil(physical / tn),
+      physical,
+      matrices,
+      columns: segment.columns,
+      blocks: tn / matrices / WARP_COLUMNS,
+      weight: operands.get(segment.weight).index,
+      ...epilogue(segment, operands, prologue, tn + 1),
     };
     start = placed.end;
     return placed;
   });
-  const source = tile.text + render('gemmSimt', {
-    ...tile.values, head: kernelHead({ symbol, parameters, tensorMaps: [], threads: SIMT_THREADS }), rows: kernel.rows, segments, sumBlock: ROW_SUM_BLOCK,
-    ...prologueText(prologue, bufferBytes(schedule)),
-  });
+  const source =
+    tile.text +
+    render('gemmSimt', {
+      ...tile.values,
+      head: kernelHead({ symbol, parameters, tensorMaps: [], threads: SIMT_THREADS }),
+      rows: kernel.rows,
+      segments,
+      sumBlock: ROW_SUM_BLOCK,
+      ...prologueText(prologue, bufferBytes(schedule)),
+    });
   return {
-    source, tensorMaps: [],
+    source,
+    tensorMaps: [],
     launch: {
-      threads: SIMT_THREADS, sharedBytes: simtSharedBytes(schedule, prologue.scalars.length, false), cluster: 1,
-      gridX: { kind: 'tiles', extent: kernel.rows, per: tm, times: 1 }, gridY: { kind: 'constant', count: start },
+      threads: SIMT_THREADS,
+      sharedBytes: simtSharedBytes(schedule, prologue.scalars.length, false),
+      cluster: 1,
+      gridX: { kind: 'tiles', extent: kernel.rows, per: tm, times: 1 },
+      gridY: { kind: 'constant', count: start },
     },
   };
 }
 
 const prologueText = (prologue: RowPrologue, offset: number): object => ({
-  valuesOffset: offset / 4, hasValues: prologue.scalars.length > 0,
+  valuesOffset: offset / 4,
+  hasValues: prologue.scalars.length > 0,
   prologue: prologue.text('row', `values + i * ${prologue.scalars.length}`, 2),
 });
 
 /** Where logical column `c` of a tile (of whole heads or pairs) lies in a row of it. */
 function lying(pairing: Pairing, c: string, index: 0 | 1): string {
   switch (pairing.kind) {
-    case 'none': return c;
-    case 'interleave': return `(${c}) / ${pairing.width} * ${2 * pairing.width} + (${c}) % ${pairing.width} + ${index * pairing.width}`;
+    case 'none':
+      return c;
+    case 'interleave':
+      return `(${c}) / ${pairing.width} * ${2 * pairing.width} + (${c}) % ${pairing.width} + ${index * pairing.width}`;
     case 'rotate': {
       const { headDim, width } = pairing;
       const half = headDim / 2;
       return `(${c}) / ${headDim} * ${headDim} + (${c}) % ${half} / ${width} * ${2 * width} + (${c}) % ${half} % ${width} + (${c}) % ${headDim} / ${half} * ${width}`;
     }
-    default: return pairing satisfies never;
+    default:
+      return pairing satisfies never;
   }
 }
 
 /** A warp's epilogue of 32 logical columns of one row, a column a lane. */
-function epilogue(segment: Segment, operands: CudaOperands, prologue: RowPrologue, ldt: number): { row: string; program: string; close: string; sums: string[] } {
+function epilogue(
+  segment: Segment,
+  operands: CudaOperands,
+  prologue: RowPrologue,
+  ldt: number,
+): { row: string; program: string; close: string; sums: string[] } {
   const { pairing, outputs } = segment;
   const row = new RowScope(operands, 'row', 'r', prologue.given(`values + i * ${prologue.scalars.length}`));
   const body = new Body(row);
-  const at = (id: string, column: string): Site => ({ id, column, lanes: 1, acc: (index) => `tile[i * ${ldt} + ${lying(pairing, `${column} - c0`, index)}]` });
+  const at = (id: string, column: string): Site => ({
+    id,
+    column,
+    lanes: 1,
+    acc: (index) => `tile[i * ${ldt} + ${lying(pairing, `${column} - c0`, index)}]`,
+  });
   let site = at('x', 'column');
   if (pairing.kind === 'rotate') {
     const half = pairing.headDim / 2;
@@ -102,15 +161,31 @@ function epilogue(segment: Segment, operands: CudaOperands, prologue: RowPrologu
   }
   const sums = outputs.filter(({ kind }) => kind === 'rowSum');
   const values = outputs.map((output) => programValues(output, body, site)[0]!);
-  const then = outputs.map((output, i) => (output.kind === 'rowSum'
-    ? `s${sums.indexOf(output)} = ${values[i]!};` : storeLine(operands.get(output.buffer), row, 'column', [values[i]!])));
-  const close = sums.map(({ buffer }, i) =>
-    `if (lane % ${ROW_SUM_BLOCK} == 0 && column < ${segment.columns}) ${row.rowPointer(operands.get(buffer), undefined)}[column / ${ROW_SUM_BLOCK}] = s${i};`);
-  return { row: indent(row.lines, 3), program: indent([...body.lines, ...then], 4), close: indent(close, 3), sums: sums.map((_, i) => `s${i}`) };
+  const then = outputs.map((output, i) =>
+    output.kind === 'rowSum'
+      ? `s${sums.indexOf(output)} = ${values[i]!};`
+      : storeLine(operands.get(output.buffer), row, 'column', [values[i]!]),
+  );
+  const close = sums.map(
+    ({ buffer }, i) =>
+      `if (lane % ${ROW_SUM_BLOCK} == 0 && column < ${segment.columns}) ${row.rowPointer(operands.get(buffer), undefined)}[column / ${ROW_SUM_BLOCK}] = s${i};`,
+  );
+  return {
+    row: indent(row.lines, 3),
+    program: indent([...body.lines, ...then], 4),
+    close: indent(close, 3),
+    sums: sums.map((_, i) => `s${i}`),
+  };
 }
 
 /** The vocabulary contraction on CUDA cores: LOGPROB_BLOCK columns a block, tn at a time. */
-export function emitLogProbSimt(kernel: LogProbKernel, operands: CudaOperands, schedule: CudaGemmSchedule, symbol: string, parameters: number): EmittedCuda {
+export function emitLogProbSimt(
+  kernel: LogProbKernel,
+  operands: CudaOperands,
+  schedule: CudaGemmSchedule,
+  symbol: string,
+  parameters: number,
+): EmittedCuda {
   const { tm, tn } = schedule;
   const tile = tileText(kernel, kernel.weight, operands, schedule);
   const prologue = rowPrologue([kernel.rowScale], operands);
@@ -118,17 +193,35 @@ export function emitLogProbSimt(kernel: LogProbKernel, operands: CudaOperands, s
   const scale = new Body(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
   const parts = operands.get(kernel.parts);
   const valueBytes = tm * prologue.scalars.length * 4;
-  const source = tile.text + render('logprobParts', { tm, block: LOGPROB_BLOCK, pieces: LOGPROB_BLOCK / LOGPROB_PIECE }) + render('logprobSimt', {
-    ...tile.values, head: kernelHead({ symbol, parameters, tensorMaps: [], threads: SIMT_THREADS }), rows: kernel.rows,
-    ...prologueText(prologue, bufferBytes(schedule)), partsOffset: (bufferBytes(schedule) + valueBytes) / 4, block: LOGPROB_BLOCK,
-    weight: operands.get(kernel.weight).index, physical: physicalColumns(kernel.vocab, { kind: 'none' }), blocks: tn / LOGPROB_PIECE, row: indent(row.lines, 3),
-    scale, vocab: kernel.vocab, target: operands.get(kernel.target).index, parts: parts.index, partsStride: parts.stride,
-  });
+  const source =
+    tile.text +
+    render('logprobParts', { tm, block: LOGPROB_BLOCK, pieces: LOGPROB_BLOCK / LOGPROB_PIECE }) +
+    render('logprobSimt', {
+      ...tile.values,
+      head: kernelHead({ symbol, parameters, tensorMaps: [], threads: SIMT_THREADS }),
+      rows: kernel.rows,
+      ...prologueText(prologue, bufferBytes(schedule)),
+      partsOffset: (bufferBytes(schedule) + valueBytes) / 4,
+      block: LOGPROB_BLOCK,
+      weight: operands.get(kernel.weight).index,
+      physical: physicalColumns(kernel.vocab, { kind: 'none' }),
+      blocks: tn / LOGPROB_PIECE,
+      row: indent(row.lines, 3),
+      scale,
+      vocab: kernel.vocab,
+      target: operands.get(kernel.target).index,
+      parts: parts.index,
+      partsStride: parts.stride,
+    });
   return {
-    source, tensorMaps: [],
+    source,
+    tensorMaps: [],
     launch: {
-      threads: SIMT_THREADS, sharedBytes: simtSharedBytes(schedule, prologue.scalars.length, true), cluster: 1,
-      gridX: { kind: 'tiles', extent: kernel.rows, per: tm, times: 1 }, gridY: { kind: 'constant', count: Math.ceil(kernel.vocab / LOGPROB_BLOCK) },
+      threads: SIMT_THREADS,
+      sharedBytes: simtSharedBytes(schedule, prologue.scalars.length, true),
+      cluster: 1,
+      gridX: { kind: 'tiles', extent: kernel.rows, per: tm, times: 1 },
+      gridY: { kind: 'constant', count: Math.ceil(kernel.vocab / LOGPROB_BLOCK) },
     },
   };
 }

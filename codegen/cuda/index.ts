@@ -22,7 +22,12 @@ export { cudaTemplatesHash } from './templates.js';
  * strides of [T, T] buffers. Throws where kernel and schedule are of different kinds or a program cannot be printed;
  * a schedule that isLegalCuda refuses gives undefined text.
  */
-export function emitCudaKernel(kernel: Kernel, module: KernelModule, schedule: CudaSchedule, tokensCapacity: number): CudaKernelText {
+export function emitCudaKernel(
+  kernel: Kernel,
+  module: KernelModule,
+  schedule: CudaSchedule,
+  tokensCapacity: number,
+): CudaKernelText {
   const parameters = parametersOf(kernel, module);
   const symbol = `k_${kernel.anchor.toLowerCase()}_${kernelSignature(kernel, module, tokensCapacity)}_${scheduleHash(schedule)}`;
   const operands = new CudaOperands(kernel, module, parameters, tokensCapacity);
@@ -31,10 +36,17 @@ export function emitCudaKernel(kernel: Kernel, module: KernelModule, schedule: C
 }
 
 function emitAnchor(
-  kernel: Kernel, operands: CudaOperands, schedule: CudaSchedule, symbol: string, parameters: number, tokensCapacity: number,
+  kernel: Kernel,
+  operands: CudaOperands,
+  schedule: CudaSchedule,
+  symbol: string,
+  parameters: number,
+  tokensCapacity: number,
 ): EmittedCuda {
   const mismatch = (): never => {
-    throw new Error(`Kernel ${kernel.name} (${kernel.path}) is a ${kernel.anchor}, but its schedule is for ${schedule.kind}.`);
+    throw new Error(
+      `Kernel ${kernel.name} (${kernel.path}) is a ${kernel.anchor}, but its schedule is for ${schedule.kind}.`,
+    );
   };
   switch (kernel.anchor) {
     case 'gemm':
@@ -43,17 +55,26 @@ function emitAnchor(
       switch (schedule.skeleton) {
         case 'simt':
           return kernel.anchor === 'gemm'
-            ? emitGemmSimt(kernel, operands, schedule, symbol, parameters) : emitLogProbSimt(kernel, operands, schedule, symbol, parameters);
+            ? emitGemmSimt(kernel, operands, schedule, symbol, parameters)
+            : emitLogProbSimt(kernel, operands, schedule, symbol, parameters);
         case 'mma':
           return kernel.anchor === 'gemm'
-            ? emitGemmMma(kernel, operands, schedule, symbol, parameters) : emitLogProbMma(kernel, operands, schedule, symbol, parameters);
-        case 'wgmma': return emitWgmma(kernel, operands, schedule, symbol, parameters);
-        default: return mismatch();
+            ? emitGemmMma(kernel, operands, schedule, symbol, parameters)
+            : emitLogProbMma(kernel, operands, schedule, symbol, parameters);
+        case 'wgmma':
+          return emitWgmma(kernel, operands, schedule, symbol, parameters);
+        default:
+          return mismatch();
       }
     case 'attention':
-      return schedule.kind === 'attention' ? emitAttention(kernel, operands, schedule, symbol, tokensCapacity) : mismatch();
-    case 'loop': return schedule.kind === 'loop' ? emitLoop(kernel, operands, schedule, symbol, parameters) : mismatch();
-    case 'logprobReduce': return schedule.kind === 'loop' ? emitLogProbReduce(kernel, operands, schedule, symbol, parameters) : mismatch();
-    default: return kernel satisfies never;
+      return schedule.kind === 'attention'
+        ? emitAttention(kernel, operands, schedule, symbol, tokensCapacity)
+        : mismatch();
+    case 'loop':
+      return schedule.kind === 'loop' ? emitLoop(kernel, operands, schedule, symbol, parameters) : mismatch();
+    case 'logprobReduce':
+      return schedule.kind === 'loop' ? emitLogProbReduce(kernel, operands, schedule, symbol, parameters) : mismatch();
+    default:
+      return kernel satisfies never;
   }
 }

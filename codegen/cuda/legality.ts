@@ -27,7 +27,8 @@ const MAX_THREADS = 1024;
 /** Largest tile of the CUDA cores: accumulators of a thread are tm/16 × tn/16 registers. */
 const MAX_SIMT_ACCUMULATORS = 80;
 
-export const isCount = (value: number, step = 1): boolean => Number.isSafeInteger(value) && value > 0 && value % step === 0;
+export const isCount = (value: number, step = 1): boolean =>
+  Number.isSafeInteger(value) && value > 0 && value % step === 0;
 
 /** Row values that the kernel's epilogue keeps, floats a row. */
 export function rowValuesOf(kernel: Contraction, module: KernelModule): number {
@@ -36,7 +37,10 @@ export function rowValuesOf(kernel: Contraction, module: KernelModule): number {
 }
 
 /** dtypes of the operands, or why nothing reads them. */
-export function contractionTypes(kernel: Contraction, module: KernelModule): { readonly a: BufferDType; readonly w: 'bf16' | 'f16' } | string {
+export function contractionTypes(
+  kernel: Contraction,
+  module: KernelModule,
+): { readonly a: BufferDType; readonly w: 'bf16' | 'f16' } | string {
   const a = module.buffers.find((buffer) => buffer.name === kernel.a)?.dtype;
   if (a === undefined) return `the left operand ${kernel.a} is not declared`;
   if (!isFloat(a)) return `the left operand ${kernel.a} is ${a}, not floats`;
@@ -55,13 +59,18 @@ export function contractionTypes(kernel: Contraction, module: KernelModule): { r
 function contraction(kernel: Contraction, module: KernelModule, s: CudaGemmSchedule, facts: CudaFacts): true | string {
   const types = contractionTypes(kernel, module);
   if (typeof types === 'string') return types;
-  if (!isCount(s.tm, 16) || !isCount(s.tn, 16) || !isCount(s.tk, 16)) return 'tm, tn and tk must be positive multiples of 16';
+  if (!isCount(s.tm, 16) || !isCount(s.tn, 16) || !isCount(s.tk, 16))
+    return 'tm, tn and tk must be positive multiples of 16';
   if (!isCount(s.stages) || !isCount(s.raster)) return 'stages and raster must be positive';
   switch (s.skeleton) {
-    case 'simt': return simt(kernel, module, s, facts);
-    case 'mma': return mma(kernel, module, s, facts, types);
-    case 'wgmma': return isLegalWgmma(kernel, module, s, facts);
-    default: return s.skeleton satisfies never;
+    case 'simt':
+      return simt(kernel, module, s, facts);
+    case 'mma':
+      return mma(kernel, module, s, facts, types);
+    case 'wgmma':
+      return isLegalWgmma(kernel, module, s, facts);
+    default:
+      return s.skeleton satisfies never;
   }
 }
 
@@ -70,34 +79,55 @@ function simt(kernel: Contraction, module: KernelModule, s: CudaGemmSchedule, fa
   const step = simtStep(segmentsOf(kernel));
   if (s.tn % step !== 0) return `tn must be a multiple of ${step}: whole heads, pairs and blocks of 32`;
   if (kernel.anchor === 'logprob' && LOGPROB_BLOCK % s.tn !== 0) return `tn must divide ${LOGPROB_BLOCK}`;
-  if ((s.tm / 16) * (s.tn / 16) > MAX_SIMT_ACCUMULATORS) return `a thread has ${MAX_SIMT_ACCUMULATORS} accumulators at most`;
+  if ((s.tm / 16) * (s.tn / 16) > MAX_SIMT_ACCUMULATORS)
+    return `a thread has ${MAX_SIMT_ACCUMULATORS} accumulators at most`;
   const bytes = simtSharedBytes(s, rowValuesOf(kernel, module), kernel.anchor === 'logprob');
-  return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock ? true : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
+  return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock
+    ? true
+    : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
 }
 
-function mma(kernel: Contraction, module: KernelModule, s: CudaGemmSchedule, facts: CudaFacts, { a, w }: { readonly a: BufferDType; readonly w: BufferDType }): true | string {
+function mma(
+  kernel: Contraction,
+  module: KernelModule,
+  s: CudaGemmSchedule,
+  facts: CudaFacts,
+  { a, w }: { readonly a: BufferDType; readonly w: BufferDType },
+): true | string {
   if (s.cluster !== 1) return 'clusters are for wgmma';
   if (a !== w) return `tensor cores want both operands in one dtype: ${kernel.a} is ${a}, the weights are ${w}`;
   const isLogProb = kernel.anchor === 'logprob';
   const problem = mmaProblem(segmentsOf(kernel), s, isLogProb);
   if (problem !== undefined) return problem;
   const bytes = mmaSharedBytes(s, rowValuesOf(kernel, module), isLogProb);
-  return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock ? true : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
+  return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock
+    ? true
+    : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
 }
 
 /** `true`, or why `schedule` cannot be used for `kernel` on a GPU with these facts. */
-export function isLegalCuda(kernel: Kernel, module: KernelModule, schedule: CudaSchedule, facts: CudaFacts): true | string {
+export function isLegalCuda(
+  kernel: Kernel,
+  module: KernelModule,
+  schedule: CudaSchedule,
+  facts: CudaFacts,
+): true | string {
   switch (kernel.anchor) {
     case 'gemm':
     case 'logprob':
-      return schedule.kind === 'gemm' ? contraction(kernel, module, schedule, facts) : `a ${kernel.anchor} kernel has a gemm schedule, not ${schedule.kind}`;
+      return schedule.kind === 'gemm'
+        ? contraction(kernel, module, schedule, facts)
+        : `a ${kernel.anchor} kernel has a gemm schedule, not ${schedule.kind}`;
     case 'attention':
       if (schedule.kind !== 'attention') return `an attention kernel has an attention schedule, not ${schedule.kind}`;
       return isLegalAttention(kernel, module, schedule, { sharedBytes: facts.sharedBytesPerBlock });
     case 'loop':
     case 'logprobReduce':
       if (schedule.kind !== 'loop') return `a ${kernel.anchor} kernel has a loop schedule, not ${schedule.kind}`;
-      return isCount(schedule.threads, 32) && schedule.threads <= MAX_THREADS ? true : `threads must be a multiple of 32, at most ${MAX_THREADS}`;
-    default: return kernel satisfies never;
+      return isCount(schedule.threads, 32) && schedule.threads <= MAX_THREADS
+        ? true
+        : `threads must be a multiple of 32, at most ${MAX_THREADS}`;
+    default:
+      return kernel satisfies never;
   }
 }

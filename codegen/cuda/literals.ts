@@ -10,4 +10,5 @@ export function floatLiteral(value: number): string {
 }
 
 /** A double literal, exact for every double. */
-export const doubleLiteral = (value: number): string => (Number.isFinite(value) ? value.toExponential() : `(double)(${floatLiteral(value)})`);
+export const doubleLiteral = (value: number): string =>
+  Number.isFinite(value) ? value.toExponential() : `(double)(${floatLiteral(value)})`;

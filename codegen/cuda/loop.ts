@@ -19,7 +19,13 @@ const ELEMENTS_OF_BLOCK = 1024;
  * A loop kernel: warps take (row, 32·lanes columns). Row sums want whole blocks in one warp, one column a
  * lane; without them a lane takes two neighbours where columns are even.
  */
-export function emitLoop(kernel: LoopKernel, operands: CudaOperands, schedule: CudaLoopSchedule, symbol: string, parameters: number): EmittedCuda {
+export function emitLoop(
+  kernel: LoopKernel,
+  operands: CudaOperands,
+  schedule: CudaLoopSchedule,
+  symbol: string,
+  parameters: number,
+): EmittedCuda {
   const { columns, outputs } = kernel;
   const sums = outputs.filter(({ kind }) => kind === 'rowSum');
   const lanes = sums.length === 0 && columns !== 'T' && columns % 2 === 0 ? 2 : 1;
@@ -27,8 +33,12 @@ export function emitLoop(kernel: LoopKernel, operands: CudaOperands, schedule: C
   const body = new Body(row);
   const site: Site = { id: 'x', column: 'column', lanes };
   const values = outputs.map((output) => programValues(output, body, site));
-  const stores = outputs.flatMap((output, i) => (output.kind === 'store' ? [storeLine(operands.get(output.buffer), row, 'column', values[i]!)] : []));
-  const adds = outputs.flatMap((output, i) => (output.kind === 'rowSum' ? [`s${sums.indexOf(output)} = ${values[i]![0]!};`] : []));
+  const stores = outputs.flatMap((output, i) =>
+    output.kind === 'store' ? [storeLine(operands.get(output.buffer), row, 'column', values[i]!)] : [],
+  );
+  const adds = outputs.flatMap((output, i) =>
+    output.kind === 'rowSum' ? [`s${sums.indexOf(output)} = ${values[i]![0]!};`] : [],
+  );
   const closes = sums.map(({ buffer }, i) => {
     const pointer = row.rowPointer(operands.get(buffer), undefined);
     return `if (lane % ${ROW_SUM_BLOCK} == 0 && column < columns) ${pointer}[column / ${ROW_SUM_BLOCK}] = s${i};`;
@@ -36,14 +46,27 @@ export function emitLoop(kernel: LoopKernel, operands: CudaOperands, schedule: C
   const perRow = columns === 'T' ? ELEMENTS_OF_BLOCK : Math.min(columns, ELEMENTS_OF_BLOCK);
   const rowsOfBlock = Math.max(1, Math.floor(ELEMENTS_OF_BLOCK / perRow));
   const source = render('loop', {
-    head: kernelHead({ symbol, parameters, tensorMaps: [], threads: schedule.threads }), rows: kernel.rows, threads: schedule.threads, rowsOfBlock,
-    columns, lanes, step: 32 * lanes, sumBlock: ROW_SUM_BLOCK, row: indent(row.lines, 2), sums: sums.map((_, i) => `s${i}`), program: indent([...body.lines, ...adds, ...stores], 4),
+    head: kernelHead({ symbol, parameters, tensorMaps: [], threads: schedule.threads }),
+    rows: kernel.rows,
+    threads: schedule.threads,
+    rowsOfBlock,
+    columns,
+    lanes,
+    step: 32 * lanes,
+    sumBlock: ROW_SUM_BLOCK,
+    row: indent(row.lines, 2),
+    sums: sums.map((_, i) => `s${i}`),
+    program: indent([...body.lines, ...adds, ...stores], 4),
     close: indent(closes, 3),
   });
   return {
-    source, tensorMaps: [],
+    source,
+    tensorMaps: [],
     launch: {
-      threads: schedule.threads, sharedBytes: 0, cluster: 1, gridX: { kind: 'tiles', extent: kernel.rows, per: rowsOfBlock, times: 1 },
+      threads: schedule.threads,
+      sharedBytes: 0,
+      cluster: 1,
+      gridX: { kind: 'tiles', extent: kernel.rows, per: rowsOfBlock, times: 1 },
       gridY: { kind: 'constant', count: 1 },
     },
   };
@@ -51,17 +74,35 @@ export function emitLoop(kernel: LoopKernel, operands: CudaOperands, schedule: C
 
 /** Combines the parts of a row's log-sum-exp: a warp a row. */
 export function emitLogProbReduce(
-  kernel: LogProbReduceKernel, operands: CudaOperands, schedule: CudaLoopSchedule, symbol: string, parameters: number,
+  kernel: LogProbReduceKernel,
+  operands: CudaOperands,
+  schedule: CudaLoopSchedule,
+  symbol: string,
+  parameters: number,
 ): EmittedCuda {
   const parts = operands.get(kernel.parts);
   const warps = schedule.threads / 32;
   const source = render('logprobReduce', {
-    head: kernelHead({ symbol, parameters, tensorMaps: [], threads: schedule.threads }), warps, parts: parts.index, partsStride: parts.stride,
-    target: operands.get(kernel.target).index, logProb: operands.get(kernel.logProb).index, isArgmax: operands.get(kernel.isArgmax).index,
-    vocab: kernel.vocab, block: LOGPROB_BLOCK, blocks: Math.ceil(kernel.vocab / LOGPROB_BLOCK),
+    head: kernelHead({ symbol, parameters, tensorMaps: [], threads: schedule.threads }),
+    warps,
+    parts: parts.index,
+    partsStride: parts.stride,
+    target: operands.get(kernel.target).index,
+    logProb: operands.get(kernel.logProb).index,
+    isArgmax: operands.get(kernel.isArgmax).index,
+    vocab: kernel.vocab,
+    block: LOGPROB_BLOCK,
+    blocks: Math.ceil(kernel.vocab / LOGPROB_BLOCK),
   });
   return {
-    source, tensorMaps: [],
-    launch: { threads: schedule.threads, sharedBytes: 0, cluster: 1, gridX: { kind: 'tiles', extent: 'R', per: warps, times: 1 }, gridY: { kind: 'constant', count: 1 } },
+    source,
+    tensorMaps: [],
+    launch: {
+      threads: schedule.threads,
+      sharedBytes: 0,
+      cluster: 1,
+      gridX: { kind: 'tiles', extent: 'R', per: warps, times: 1 },
+      gridY: { kind: 'constant', count: 1 },
+    },
   };
 }

@@ -8,7 +8,14 @@ export type { Operand } from '../operands.js';
 export { leastCommonMultiple, matricesOf, physicalColumns } from '../operands.js';
 
 /** 16-bit floats are kept as bits: NVRTC has no header that names them. */
-export const CUDA_TYPES: Readonly<Record<BufferDType, string>> = { f32: 'float', bf16: 'unsigned short', f16: 'unsigned short', i32: 'int', bool: 'unsigned char', u8: 'unsigned char' };
+export const CUDA_TYPES: Readonly<Record<BufferDType, string>> = {
+  f32: 'float',
+  bf16: 'unsigned short',
+  f16: 'unsigned short',
+  i32: 'int',
+  bool: 'unsigned char',
+  u8: 'unsigned char',
+};
 
 /** Names of a module resolved to operands of one kernel; an operand's index is that of the parameter `p<index>`. */
 export class CudaOperands extends KernelOperands {

@@ -11,7 +11,8 @@ import { CUDA_TYPES } from './operands.js';
 import type { Site } from './scalarPrinter.js';
 import { Body, modulo, RowScope, rowScalars } from './scalarPrinter.js';
 
-export const indent = (lines: readonly string[], depth: number): string => lines.map((line) => `${'  '.repeat(depth)}${line}\n`).join('');
+export const indent = (lines: readonly string[], depth: number): string =>
+  lines.map((line) => `${'  '.repeat(depth)}${line}\n`).join('');
 
 /** Row values of all programs of a block, kept in shared memory as `values.length` floats a row. */
 export interface RowPrologue {
@@ -19,7 +20,8 @@ export interface RowPrologue {
   readonly scalars: readonly Scalar[];
   /**
    * Statements that a whole converged warp runs for one row: `row` is a C expression (int) of a row that may be read.
-   * They end with lane 0 writing floats to[0 … scalars.length); `to` is a C expression (float *). Empty without scalars.
+   * They end with lane 0 writing floats to[0 … scalars.length); `to` is a C expression (float *). Empty without
+   * scalars.
    */
   readonly text: (row: string, to: string, depth: number) => string;
   /** What a Fragment or RowScope takes as `given`: `from` is a C expression (const float *) of the row's floats. */
@@ -33,24 +35,44 @@ export function rowPrologue(programs: readonly Scalar[], operands: CudaOperands)
     if (scalars.length === 0) return '';
     const scope = new RowScope(operands, row, 'y');
     const body = new Body(scope, 'z');
-    const stores = scalars.map((s, i) => `(${to})[${i}] = ${body.floats(s, { id: 'row', column: '0', lanes: 1 })[0]!};`);
-    return indent(['{', ...[...scope.lines, ...body.lines, 'if (threadIdx.x % 32 == 0) {', ...stores.map((line) => `  ${line}`), '}'].map((line) => `  ${line}`), '}'], depth);
+    const stores = scalars.map(
+      (s, i) => `(${to})[${i}] = ${body.floats(s, { id: 'row', column: '0', lanes: 1 })[0]!};`,
+    );
+    return indent(
+      [
+        '{',
+        ...[
+          ...scope.lines,
+          ...body.lines,
+          'if (threadIdx.x % 32 == 0) {',
+          ...stores.map((line) => `  ${line}`),
+          '}',
+        ].map((line) => `  ${line}`),
+        '}',
+      ],
+      depth,
+    );
   };
   return { scalars, text, given: (from) => new Map(scalars.map((s, i) => [printScalar(s), `(${from})[${i}]`])) };
 }
 
 /** Programs of all segments of a kernel: the argument of rowPrologue. */
-export const programsOf = (segments: readonly Pick<Segment, 'outputs'>[]): Scalar[] => segments.flatMap(({ outputs }) => outputs.map(({ value }) => value));
+export const programsOf = (segments: readonly Pick<Segment, 'outputs'>[]): Scalar[] =>
+  segments.flatMap(({ outputs }) => outputs.map(({ value }) => value));
 
 /** What to compute for an output: a store rounds by itself, so a rounding to the same type before it is left out. */
 function valueOf(output: Output, operands: CudaOperands): Scalar {
   const { value } = output;
-  return output.kind === 'store' && value.op === 'roundBf16' && operands.get(output.buffer).dtype === 'bf16' ? value.a : value;
+  return output.kind === 'store' && value.op === 'roundBf16' && operands.get(output.buffer).dtype === 'bf16'
+    ? value.a
+    : value;
 }
 
 /** C expressions of an output's values at a site, a lane each: floats, or what buffers of bytes are stored from. */
 export const programValues = (output: Output, body: Body, site: Site): string[] =>
-  (body.row.operands.get(output.buffer).dtype === 'u8' ? body.bytes(output.value, site) : body.floats(valueOf(output, body.row.operands), site));
+  body.row.operands.get(output.buffer).dtype === 'u8'
+    ? body.bytes(output.value, site)
+    : body.floats(valueOf(output, body.row.operands), site);
 
 /** One value pair on its way to memory, for callers that stage results themselves. */
 export interface StoreSite {
@@ -59,7 +81,10 @@ export interface StoreSite {
   readonly values: readonly string[];
   /** C expression (int): logical column, even. */
   readonly column: string;
-  /** C expression (int, a constant once loops are unrolled): 8-column group of the fragment; of logical columns if interleaved, else physical. */
+  /**
+   * C expression (int, a constant once loops are unrolled): 8-column group of the fragment; of logical columns if
+   * interleaved, else physical.
+   */
   readonly group: string;
 }
 
@@ -83,7 +108,9 @@ export interface Fragment {
   readonly isStored: string;
   /** Prefix of the variables; different for fragments printed into one block. */
   readonly prefix: string;
-  /** 8-column groups: whole pairs (2·width / 8 divides it), and whole blocks of logical groups where row sums are taken. */
+  /**
+   * 8-column groups: whole pairs (2·width / 8 divides it), and whole blocks of logical groups where row sums are taken.
+   */
   readonly groups: number;
   /** C expression of an accumulator: `group` is a C expression that is constant once loops are unrolled. */
   readonly acc: (group: string, lane: number) => string;
@@ -97,11 +124,17 @@ export interface Fragment {
   readonly isWhole: boolean;
   /** From RowPrologue.given. Every dear row value must be here: a warp's rows differ. */
   readonly given: ReadonlyMap<string, string>;
-  /** What the caller stores later: statements that keep the values of any row, stored or not; undefined for a store to global memory at once. */
+  /**
+   * What the caller stores later: statements that keep the values of any row, stored or not; undefined for a store to
+   * global memory at once.
+   */
   readonly store?: (site: StoreSite) => readonly string[] | undefined;
   /** Guard what the caller keeps as stores are guarded. */
   readonly guardsKept?: boolean;
-  /** Row sums closed by the caller, who runs these statements for each block: undefined for the sum of a quad, stored by one lane. */
+  /**
+   * Row sums closed by the caller, who runs these statements for each block: undefined for the sum of a quad, stored by
+   * one lane.
+   */
   readonly close?: (site: SumSite) => readonly string[];
   /** Loads that the caller has already, at logical column + lane of the group: see Site.loaded. */
   readonly loaded?: (buffer: string, access: Access, group: string, lane: number) => string | undefined;
@@ -110,8 +143,10 @@ export interface Fragment {
 /** Why a segment has no fragment epilogue, or undefined where it has. */
 export function fragmentProblem({ columns, pairing, outputs }: Segment): string | undefined {
   if (columns % 2 !== 0) return 'an odd number of columns';
-  if (pairing.kind !== 'none' && pairing.width % 8 !== 0) return `pairs of width ${pairing.width}, not of a multiple of 8`;
-  if (pairing.kind === 'rotate' && outputs.some(({ kind }) => kind === 'rowSum')) return 'row sums over rotated columns';
+  if (pairing.kind !== 'none' && pairing.width % 8 !== 0)
+    return `pairs of width ${pairing.width}, not of a multiple of 8`;
+  if (pairing.kind === 'rotate' && outputs.some(({ kind }) => kind === 'rowSum'))
+    return 'row sums over rotated columns';
   return undefined;
 }
 
@@ -129,7 +164,10 @@ export function fragmentStep({ pairing, outputs }: Segment): number {
 /** 8-column groups of a block of row sums. */
 const SUM_GROUPS = ROW_SUM_BLOCK / 8;
 
-/** The epilogue of `segment` over one row of a fragment, as a block of statements. The segment must have none of fragmentProblem. */
+/**
+ * The epilogue of `segment` over one row of a fragment, as a block of statements. The segment must have none of
+ * fragmentProblem.
+ */
 export function fragmentEpilogue(segment: Segment, operands: CudaOperands, fragment: Fragment, depth: number): string {
   const scope = new RowScope(operands, fragment.row, `${fragment.prefix}r`, fragment.given);
   const body = new Body(scope, `${fragment.prefix}v`);
@@ -144,28 +182,55 @@ export function fragmentEpilogue(segment: Segment, operands: CudaOperands, fragm
   const kept = printed.flatMap(({ kept: lines }) => lines);
   const adds = printed.flatMap(({ adds: lines }) => lines);
   const [always, ifStored] = fragment.guardsKept === true ? [[], [...kept, ...stores]] : [kept, stores];
-  const then = guarded(fragment.isWhole ? undefined : sites.guard, [...body.lines, ...adds, ...always, ...guarded(fragment.isStored, ifStored)]);
-  const group = pairing.kind === 'none' ? 'const int group_ = unit_;' : `const int group_ = unit_ / ${perPair} * ${2 * perPair} + unit_ % ${perPair};`;
+  const then = guarded(fragment.isWhole ? undefined : sites.guard, [
+    ...body.lines,
+    ...adds,
+    ...always,
+    ...guarded(fragment.isStored, ifStored),
+  ]);
+  const group =
+    pairing.kind === 'none'
+      ? 'const int group_ = unit_;'
+      : `const int group_ = unit_ / ${perPair} * ${2 * perPair} + unit_ % ${perPair};`;
   const unit = withUsed([group, ...sites.lines], then);
-  const loop = (head: string, lines: readonly string[]): string[] => ['#pragma unroll', head, ...lines.map((line) => (line.startsWith('#') ? line : `  ${line}`)), '}'];
+  const loop = (head: string, lines: readonly string[]): string[] => [
+    '#pragma unroll',
+    head,
+    ...lines.map((line) => (line.startsWith('#') ? line : `  ${line}`)),
+    '}',
+  ];
   const inner = hasSums
     ? loop(`for (int block_ = 0; block_ < ${units / SUM_GROUPS}; block_++) {`, [
-      ...sums.map((name) => `float ${name} = 0.0f;`),
-      ...loop(`for (int unit_ = ${SUM_GROUPS} * block_; unit_ < ${SUM_GROUPS} * block_ + ${SUM_GROUPS}; unit_++) {`, unit),
-      ...closeSums(segment, fragment, scope, sums),
-    ])
+        ...sums.map((name) => `float ${name} = 0.0f;`),
+        ...loop(
+          `for (int unit_ = ${SUM_GROUPS} * block_; unit_ < ${SUM_GROUPS} * block_ + ${SUM_GROUPS}; unit_++) {`,
+          unit,
+        ),
+        ...closeSums(segment, fragment, scope, sums),
+      ])
     : loop(`for (int unit_ = 0; unit_ < ${units}; unit_++) {`, unit);
-  return indent(['{', ...[...scope.lines, ...inner].map((line) => (line.startsWith('#') ? line : `  ${line}`)), '}'], depth).replace(/^ +#/gm, '#');
+  return indent(
+    ['{', ...[...scope.lines, ...inner].map((line) => (line.startsWith('#') ? line : `  ${line}`)), '}'],
+    depth,
+  ).replace(/^ +#/gm, '#');
 }
 
 /** `lines`, before them those of `definitions` (`const int NAME = …;`) that they use, in order. */
-const withUsed = (definitions: readonly string[], lines: readonly string[]): string[] => definitions.reduceRight((kept: string[], definition) => {
-  const name = /^const int (\w+)/.exec(definition)?.[1];
-  return name === undefined || kept.some((line) => new RegExp(`\\b${name}\\b`).test(line)) ? [definition, ...kept] : kept;
-}, [...lines]);
+const withUsed = (definitions: readonly string[], lines: readonly string[]): string[] =>
+  definitions.reduceRight(
+    (kept: string[], definition) => {
+      const name = /^const int (\w+)/.exec(definition)?.[1];
+      return name === undefined || kept.some((line) => new RegExp(`\\b${name}\\b`).test(line))
+        ? [definition, ...kept]
+        : kept;
+    },
+    [...lines],
+  );
 
 const guarded = (condition: string | undefined, lines: readonly string[]): string[] =>
-  (condition === undefined || lines.length === 0 ? [...lines] : [`if (${condition}) {`, ...lines.map((line) => `  ${line}`), '}']);
+  condition === undefined || lines.length === 0
+    ? [...lines]
+    : [`if (${condition}) {`, ...lines.map((line) => `  ${line}`), '}'];
 
 interface Sites {
   /** Statements that define the columns. */
@@ -179,12 +244,21 @@ interface Sites {
 function fragmentSites({ pairing, columns }: Segment, fragment: Fragment): Sites {
   const { acc, column: base, quad, loaded } = fragment;
   const at = (id: string, column: string, group: string, index: (i: 0 | 1) => string): Site => ({
-    id, column, lanes: 2, acc: (i, lane) => acc(index(i), lane),
-    ...(loaded === undefined ? {} : { loaded: (buffer: string, access: Access, lane: number) => loaded(buffer, access, group, lane) }),
+    id,
+    column,
+    lanes: 2,
+    acc: (i, lane) => acc(index(i), lane),
+    ...(loaded === undefined
+      ? {}
+      : { loaded: (buffer: string, access: Access, lane: number) => loaded(buffer, access, group, lane) }),
   });
   switch (pairing.kind) {
     case 'none':
-      return { lines: [`const int column = ${base} + 8 * group_ + 2 * ${quad};`], list: [{ site: at('x', 'column', 'group_', () => 'group_'), group: 'group_' }], guard: `column < ${columns}` };
+      return {
+        lines: [`const int column = ${base} + 8 * group_ + 2 * ${quad};`],
+        list: [{ site: at('x', 'column', 'group_', () => 'group_'), group: 'group_' }],
+        guard: `column < ${columns}`,
+      };
     case 'interleave': {
       const up = pairing.width / 8;
       return {
@@ -196,31 +270,52 @@ function fragmentSites({ pairing, columns }: Segment, fragment: Fragment): Sites
     case 'rotate': {
       const { headDim, width } = pairing;
       const across = width / 8;
-      const first: Site = { ...at('a', 'column', 'group_', () => 'group_'), rotate: { partner: () => second, isNegated: true } };
-      const second: Site = { ...at('b', 'partner', `group_ + ${across}`, () => `group_ + ${across}`), rotate: { partner: () => first, isNegated: false } };
+      const first: Site = {
+        ...at('a', 'column', 'group_', () => 'group_'),
+        rotate: { partner: () => second, isNegated: true },
+      };
+      const second: Site = {
+        ...at('b', 'partner', `group_ + ${across}`, () => `group_ + ${across}`),
+        rotate: { partner: () => first, isNegated: false },
+      };
       return {
         lines: [
           `const int lying_ = ${base} + ${2 * width} * (unit_ / ${across});`,
           `const int column = ${firstHalf('lying_', headDim, fragment.holdsWholeHeads === true)} + unit_ % ${across} * 8 + 2 * ${quad};`,
           `const int partner = column + ${headDim / 2};`,
         ],
-        list: [{ site: first, group: 'group_' }, { site: second, group: `group_ + ${across}` }], guard: `lying_ < ${columns}`,
+        list: [
+          { site: first, group: 'group_' },
+          { site: second, group: `group_ + ${across}` },
+        ],
+        guard: `lying_ < ${columns}`,
       };
     }
-    default: return pairing satisfies never;
+    default:
+      return pairing satisfies never;
   }
 }
 
 /**
- * Logical column, but for the lane, of the first element of the pair that lies at physical column `lying`, a multiple of
- * 16, of heads of `headDim`. In tiles of whole heads a mask lets the compiler know it before the tile is known; in others
- * it would only lengthen the life of what it computes.
+ * Logical column, but for the lane, of the first element of the pair that lies at physical column `lying`, a multiple
+ * of 16, of heads of `headDim`. In tiles of whole heads a mask lets the compiler know it before the tile is known; in
+ * others it would only lengthen the life of what it computes.
  */
 export const firstHalf = (lying: string, headDim: number, holdsWholeHeads: boolean): string =>
   `${lying} - ${holdsWholeHeads ? modulo(lying, headDim) : `${lying} % ${headDim}`} / 2`;
 
-/** Values of all outputs at a site first, then what is to be done with them: an output may be stored where another is read. */
-function printOutputs(outputs: readonly Output[], site: Site, group: string, body: Body, fragment: Fragment, sums: string[]): Readonly<Record<'stores' | 'kept' | 'adds', string[]>> {
+/**
+ * Values of all outputs at a site first, then what is to be done with them: an output may be stored where another is
+ * read.
+ */
+function printOutputs(
+  outputs: readonly Output[],
+  site: Site,
+  group: string,
+  body: Body,
+  fragment: Fragment,
+  sums: string[],
+): Readonly<Record<'stores' | 'kept' | 'adds', string[]>> {
   const stores: string[] = [];
   const kept: string[] = [];
   const adds: string[] = [];
@@ -249,14 +344,25 @@ export function storeLine(operand: Operand, scope: RowScope, column: string, val
   return `tw_store${values.length === 2 ? '2' : ''}_${operand.dtype}(${pointer} + ${column}, ${values.join(', ')});`;
 }
 
-function closeSums({ outputs, pairing, columns }: Segment, fragment: Fragment, scope: RowScope, sums: readonly string[]): string[] {
+function closeSums(
+  { outputs, pairing, columns }: Segment,
+  fragment: Fragment,
+  scope: RowScope,
+  sums: readonly string[],
+): string[] {
   const base = pairing.kind === 'interleave' ? `(${fragment.column}) / 2` : fragment.column;
   const column = `${base} + ${ROW_SUM_BLOCK} * block_`;
   const targets = outputs.filter(({ kind }) => kind === 'rowSum').map(({ buffer }) => scope.operands.get(buffer));
   const { close } = fragment;
   if (close !== undefined) return targets.flatMap((operand, i) => close({ operand, sum: sums[i]!, block: 'block_' }));
-  const stores = targets.map((operand, i) => `${scope.rowPointer(operand, undefined)}[(${column}) / ${ROW_SUM_BLOCK}] = ${sums[i]!};`);
-  const guard = [`${fragment.quad} == 0`, fragment.isStored, ...(fragment.isWhole ? [] : [`${column} < ${columns}`])].join(' && ');
+  const stores = targets.map(
+    (operand, i) => `${scope.rowPointer(operand, undefined)}[(${column}) / ${ROW_SUM_BLOCK}] = ${sums[i]!};`,
+  );
+  const guard = [
+    `${fragment.quad} == 0`,
+    fragment.isStored,
+    ...(fragment.isWhole ? [] : [`${column} < ${columns}`]),
+  ].join(' && ');
   return [...sums.map((name) => `${name} = tw_quad_sum(${name});`), ...guarded(guard, stores)];
 }
 

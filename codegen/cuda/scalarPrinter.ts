@@ -15,7 +15,9 @@ export interface Site {
   /** C expression (int) of the first logical column. */
   readonly column: string;
   readonly lanes: 1 | 2;
-  /** C expression (primary) of the accumulator at column + lane; `index` 1 is the second matrix of an interleaved pair. */
+  /**
+   * C expression (primary) of the accumulator at column + lane; `index` 1 is the second matrix of an interleaved pair.
+   */
   readonly acc?: (index: 0 | 1, lane: number) => string;
   /** rotateHalf(a) here is a at the partner's columns, negated where isNegated (or the C truth that it prints) says. */
   readonly rotate?: { readonly partner: () => Site; readonly isNegated: boolean | string };
@@ -36,7 +38,13 @@ const C_KINDS: Readonly<Record<Kind, string>> = { f: 'float', m: 'int', u: 'unsi
 
 const C_BINARY: Readonly<Partial<Record<string, string>>> = { add: '+', sub: '-', mul: '*', div: '/' };
 /** Functions, because compilers contract a·b + c to one rounding where they see fit: other text, other bits. */
-const C_FUNCTION: Readonly<Partial<Record<string, string>>> = { add: 'tw_add', sub: 'tw_sub', mul: 'tw_mul', max: 'tw_max', min: 'tw_min' };
+const C_FUNCTION: Readonly<Partial<Record<string, string>>> = {
+  add: 'tw_add',
+  sub: 'tw_sub',
+  mul: 'tw_mul',
+  max: 'tw_max',
+  min: 'tw_min',
+};
 const C_COMPARE: Readonly<Partial<Record<string, string>>> = { le: '<=', lt: '<', eq: '==' };
 
 /** Statements that run once a row. */
@@ -81,7 +89,11 @@ export class RowScope {
   /** Pointer to a buffer's row. */
   rowPointer(operand: Operand, via: string | undefined): string {
     const stride = operand.columns === 'T' ? `(long long)${operand.stride}` : operand.stride;
-    return this.define(`row ${operand.name} ${via ?? ''}`, `${CUDA_TYPES[operand.dtype]} *`, `${this.operands.base(operand)} + ${this.rowIndex(via)} * ${stride}`);
+    return this.define(
+      `row ${operand.name} ${via ?? ''}`,
+      `${CUDA_TYPES[operand.dtype]} *`,
+      `${this.operands.base(operand)} + ${this.rowIndex(via)} * ${stride}`,
+    );
   }
 }
 
@@ -140,27 +152,39 @@ export class Body {
 
   private print(s: Scalar, site: Site): Value {
     switch (s.op) {
-      case 'const': return { codes: [floatLiteral(s.value)], kind: 'f', isRow: true };
+      case 'const':
+        return { codes: [floatLiteral(s.value)], kind: 'f', isRow: true };
       case 'acc': {
         const { acc } = site;
         if (acc === undefined) throw new Error(`${printScalar(s)} has no meaning here: there is no contraction.`);
         return { codes: Array.from({ length: site.lanes }, (_, lane) => acc(s.index, lane)), kind: 'f', isRow: false };
       }
-      case 'rotateHalf': return this.rotated(s.a, site);
-      case 'load': return this.load(s.buffer, s.access, site);
+      case 'rotateHalf':
+        return this.rotated(s.a, site);
+      case 'load':
+        return this.load(s.buffer, s.access, site);
       case 'rowSum': {
         const operand = this.row.operands.get(s.buffer);
         return this.rowValue('f', `tw_row_sum(${this.row.rowPointer(operand, s.via)}, ${operand.columns})`);
       }
-      case 'rowIndex': return this.rowValue('f', `(float)(${this.row.row})`);
-      case 'columnIndex': return this.each('f', site.lanes, [], (lane) => `(float)(${columnAt(site, lane)})`);
-      case 'arg': throw new Error(`${printScalar(s)} has no meaning in a kernel.`);
+      case 'rowIndex':
+        return this.rowValue('f', `(float)(${this.row.row})`);
+      case 'columnIndex':
+        return this.each('f', site.lanes, [], (lane) => `(float)(${columnAt(site, lane)})`);
+      case 'arg':
+        throw new Error(`${printScalar(s)} has no meaning in a kernel.`);
       case 'select': {
         const [condition, a, b] = [this.value(s.condition, site), this.value(s.a, site), this.value(s.b, site)];
-        return this.each('f', site.lanes, [condition, a, b], (l) => `${truthOf(condition, l)} ? ${floatOf(a, l)} : ${floatOf(b, l)}`);
+        return this.each(
+          'f',
+          site.lanes,
+          [condition, a, b],
+          (l) => `${truthOf(condition, l)} ? ${floatOf(a, l)} : ${floatOf(b, l)}`,
+        );
       }
       case 'sin':
-      case 'cos': return this.each('f', site.lanes, [], (lane) => `(float)tw_${s.op}(${this.double(s.a, site, lane)})`);
+      case 'cos':
+        return this.each('f', site.lanes, [], (lane) => `(float)tw_${s.op}(${this.double(s.a, site, lane)})`);
       default:
     }
     if (isUnary(s)) return this.unary(s.op, this.value(s.a, site), site);
@@ -170,7 +194,8 @@ export class Body {
 
   private rotated(a: Scalar, site: Site): Value {
     const { rotate } = site;
-    if (rotate === undefined) throw new Error(`rotateHalf(${printScalar(a)}) has no meaning here: the columns are not paired by 'rotate'.`);
+    if (rotate === undefined)
+      throw new Error(`rotateHalf(${printScalar(a)}) has no meaning here: the columns are not paired by 'rotate'.`);
     const value = this.value(a, rotate.partner());
     const { isNegated } = rotate;
     if (isNegated === false) return value;
@@ -193,9 +218,15 @@ export class Body {
     const print = (kind: 'f' | 'm', code: (x: string, y: string) => string): Value =>
       this.each(kind, site.lanes, [a, b], (lane) => code(floatOf(a, lane), floatOf(b, lane)));
     if (op === 'and' || op === 'or') {
-      return this.each('m', site.lanes, [a, b], (lane) => `(${truthOf(a, lane)} ${op === 'and' ? '&&' : '||'} ${truthOf(b, lane)})`);
+      return this.each(
+        'm',
+        site.lanes,
+        [a, b],
+        (lane) => `(${truthOf(a, lane)} ${op === 'and' ? '&&' : '||'} ${truthOf(b, lane)})`,
+      );
     }
-    if (op === 'joinF24') return this.each('f', site.lanes, [a, b], (lane) => `tw_join_f24(${floatOf(a, lane)}, ${byteOf(b, lane)})`);
+    if (op === 'joinF24')
+      return this.each('f', site.lanes, [a, b], (lane) => `tw_join_f24(${floatOf(a, lane)}, ${byteOf(b, lane)})`);
     if (op === 'div' && isOnePlusExp(divisor)) return print('f', (x, y) => `tw_div_sigmoid(${x}, ${y})`);
     if (op === 'div') return print('f', (x, y) => `${x} / ${y}`);
     const called = C_FUNCTION[op];
@@ -215,8 +246,12 @@ export class Body {
       return this.rowValue(kind, `tw_load_${dtype}(${this.row.rowPointer(operand, access.via)})`);
     }
     const base = access.kind === 'column' ? this.row.operands.base(operand) : this.row.rowPointer(operand, access.via);
-    const at = (lane: number): string => (access.kind === 'periodic' ? modulo(`(${columnAt(site, lane)})`, access.period) : columnAt(site, lane));
-    const isPaired = site.lanes === 2 && (access.kind === 'column' || operand.stride % 2 === 0) && (access.kind !== 'periodic' || access.period % 2 === 0);
+    const at = (lane: number): string =>
+      access.kind === 'periodic' ? modulo(`(${columnAt(site, lane)})`, access.period) : columnAt(site, lane);
+    const isPaired =
+      site.lanes === 2 &&
+      (access.kind === 'column' || operand.stride % 2 === 0) &&
+      (access.kind !== 'periodic' || access.period % 2 === 0);
     if (!isPaired) return this.each(kind, site.lanes, [], (lane) => `tw_load_${dtype}(${base} + ${at(lane)})`);
     const pair = this.define(kind === 'u' ? 'tw_b2' : 'tw_f2', `tw_load2_${dtype}(${base} + ${at(0)})`);
     return { codes: [`${pair}.x`, `${pair}.y`], kind, isRow: false };
@@ -226,35 +261,60 @@ export class Body {
   private double(s: Scalar, site: Site, lane: number): string {
     const sub = (x: Scalar): string => this.double(x, site, lane);
     switch (s.op) {
-      case 'const': return doubleLiteral(s.value);
-      case 'rowIndex': return `(double)(${this.row.row})`;
-      case 'columnIndex': return `(double)(${columnAt(site, lane)})`;
-      case 'toF32': return sub(s.a);
-      case 'neg': return `(-${sub(s.a)})`;
-      case 'exp': case 'log': case 'sqrt': return `${s.op}(${sub(s.a)})`;
-      case 'add': case 'sub': case 'mul': case 'div': return `(${sub(s.a)} ${C_BINARY[s.op]} ${sub(s.b)})`;
-      case 'load': return `(double)${floatOf(this.value(s, site), lane)}`;
-      default: throw new Error(`The CUDA printer cannot take the angle of sin or cos from '${s.op}'.`);
+      case 'const':
+        return doubleLiteral(s.value);
+      case 'rowIndex':
+        return `(double)(${this.row.row})`;
+      case 'columnIndex':
+        return `(double)(${columnAt(site, lane)})`;
+      case 'toF32':
+        return sub(s.a);
+      case 'neg':
+        return `(-${sub(s.a)})`;
+      case 'exp':
+      case 'log':
+      case 'sqrt':
+        return `${s.op}(${sub(s.a)})`;
+      case 'add':
+      case 'sub':
+      case 'mul':
+      case 'div':
+        return `(${sub(s.a)} ${C_BINARY[s.op]} ${sub(s.b)})`;
+      case 'load':
+        return `(double)${floatOf(this.value(s, site), lane)}`;
+      default:
+        throw new Error(`The CUDA printer cannot take the angle of sin or cos from '${s.op}'.`);
     }
   }
 }
 
 const UNARY_CODE: Readonly<Partial<Record<string, (x: string) => string>>> = {
-  neg: (x) => `-(${x})`, exp: (x) => `expf(${x})`, log: (x) => `logf(${x})`, sqrt: (x) => `sqrtf(${x})`,
-  rsqrt: (x) => `1.0f / sqrtf(${x})`, roundBf16: (x) => `tw_round_bf16(${x})`, roundF20: (x) => `tw_round_f20(${x})`, roundF24: (x) => `tw_round_f24(${x})`, toF32: (x) => x,
+  neg: (x) => `-(${x})`,
+  exp: (x) => `expf(${x})`,
+  log: (x) => `logf(${x})`,
+  sqrt: (x) => `sqrtf(${x})`,
+  rsqrt: (x) => `1.0f / sqrtf(${x})`,
+  roundBf16: (x) => `tw_round_bf16(${x})`,
+  roundF20: (x) => `tw_round_f20(${x})`,
+  roundF24: (x) => `tw_round_f24(${x})`,
+  toF32: (x) => x,
 };
 
 /**
- * A column, never negative, modulo a constant: by mask where that is one. Compilers know what a mask leaves of a sum, so
- * columns that differ by a period are loaded once.
+ * A column, never negative, modulo a constant: by mask where that is one. Compilers know what a mask leaves of a sum,
+ * so columns that differ by a period are loaded once.
  */
-export const modulo = (column: string, period: number): string => ((period & (period - 1)) === 0 ? `(${column} & ${period - 1})` : `${column} % ${period}`);
+export const modulo = (column: string, period: number): string =>
+  (period & (period - 1)) === 0 ? `(${column} & ${period - 1})` : `${column} % ${period}`;
 
 const columnAt = (site: Site, lane: number): string => (lane === 0 ? site.column : `${site.column} + ${lane}`);
 const codeOf = (value: Value, lane: number): string => (value.isRow ? value.codes[0]! : value.codes[lane]!);
-const floatOf = (value: Value, lane: number): string => (value.kind === 'f' ? codeOf(value, lane) : `(float)${codeOf(value, lane)}`);
-const truthOf = (value: Value, lane: number): string => (value.kind === 'm' ? codeOf(value, lane) : `(${floatOf(value, lane)} != 0.0f)`);
-const byteOf = (value: Value, lane: number): string => (value.kind === 'u' ? codeOf(value, lane) : `(unsigned)(${codeOf(value, lane)})`);
+const floatOf = (value: Value, lane: number): string =>
+  value.kind === 'f' ? codeOf(value, lane) : `(float)${codeOf(value, lane)}`;
+const truthOf = (value: Value, lane: number): string =>
+  value.kind === 'm' ? codeOf(value, lane) : `(${floatOf(value, lane)} != 0.0f)`;
+const byteOf = (value: Value, lane: number): string =>
+  value.kind === 'u' ? codeOf(value, lane) : `(unsigned)(${codeOf(value, lane)})`;
 
 /** 1 + exp(x): a divisor of at least 1, for which fast division is as good. */
 function isOnePlusExp(s: Scalar): boolean {
@@ -268,9 +328,15 @@ const isDear = (s: Scalar): boolean => s.op === 'rowSum' || s.op === 'load' || c
 
 function isRowOnly(s: Scalar, operands: CudaOperands): boolean {
   switch (s.op) {
-    case 'acc': case 'rotateHalf': case 'columnIndex': case 'arg': return false;
-    case 'load': return s.access.kind === 'row' || (s.access.kind === 'element' && operands.get(s.buffer).columns === 1);
-    default: return childrenOf(s).every((child) => isRowOnly(child, operands));
+    case 'acc':
+    case 'rotateHalf':
+    case 'columnIndex':
+    case 'arg':
+      return false;
+    case 'load':
+      return s.access.kind === 'row' || (s.access.kind === 'element' && operands.get(s.buffer).columns === 1);
+    default:
+      return childrenOf(s).every((child) => isRowOnly(child, operands));
   }
 }
 

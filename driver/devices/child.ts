@@ -1,6 +1,6 @@
 /**
- * The process that owns the devices of a replica. A driver that hangs or loses its context takes this process with it and
- * nothing else: the parent starts another and goes on. Started by fork(); talks protocol.ts.
+ * The process that owns the devices of a replica. A driver that hangs or loses its context takes this process with it
+ * and nothing else: the parent starts another and goes on. Started by fork(); talks protocol.ts.
  */
 import { isCudaError } from '../../runtime/cuda/addon.js';
 import { packError, type DeviceRequest, type FromChild, type ToChild } from './protocol.js';
@@ -35,20 +35,36 @@ async function open(request: DeviceRequest, member: Membership | undefined): Pro
   phases.begin('compile');
   const opened = await openOrCompile(request, detectMachine(), { ...ui, phase: () => undefined });
   const { threads, devices, replica } = request;
-  const options = { threads, devices, replicas: replica.count, rebuild: rebuildOpened(request.model, opened), phases, ...(siblings === undefined ? {} : { siblings }) };
+  const options = {
+    threads,
+    devices,
+    replicas: replica.count,
+    rebuild: rebuildOpened(request.model, opened),
+    phases,
+    ...(siblings === undefined ? {} : { siblings }),
+  };
   executor = await loadExecutor(opened.checkpoint, opened.model, options, ui);
   phases.end();
-  send({ kind: 'ready', phases: phases.spans, maxTokens: executor.maxTokens, maxRows: executor.maxRows, inFlight: inFlightOf(executor) });
+  send({
+    kind: 'ready',
+    phases: phases.spans,
+    maxTokens: executor.maxTokens,
+    maxRows: executor.maxRows,
+    inFlight: inFlightOf(executor),
+  });
 }
 
 /** The context behind a CUDA error, or behind what it caused, is gone. */
 const isLost = (error: unknown): boolean =>
-  (isCudaError(error) && error.isContextDead) || (error instanceof Error && error.cause !== undefined && isLost(error.cause));
+  (isCudaError(error) && error.isContextDead) ||
+  (error instanceof Error && error.cause !== undefined && isLost(error.cause));
 
 async function answer(message: ToChild): Promise<void> {
   switch (message.kind) {
-    case 'open': return open(message.request, message.siblings);
-    case 'sibling': return siblings?.hear(message.from, message.word);
+    case 'open':
+      return open(message.request, message.siblings);
+    case 'sibling':
+      return siblings?.hear(message.from, message.word);
     case 'close': {
       await executor?.close();
       isClosed = true;
@@ -60,17 +76,26 @@ async function answer(message: ToChild): Promise<void> {
       if (executor === undefined) throw new Error('asked before the model was loaded');
       const { id, batch } = message;
       if (message.kind === 'score') send({ kind: 'scored', id, scored: await executor.score(batch) });
-      else send({ kind: 'profiled', id, launches: (await executor.profile(batch)).launches.map(({ path, nanoseconds }) => ({ path, nanoseconds })) });
+      else
+        send({
+          kind: 'profiled',
+          id,
+          launches: (await executor.profile(batch)).launches.map(({ path, nanoseconds }) => ({ path, nanoseconds })),
+        });
       return;
     }
-    default: return message satisfies never;
+    default:
+      return message satisfies never;
   }
 }
 
 process.on('message', (message: ToChild) => {
   answer(message).catch((error: unknown) => {
     if (isLost(error)) {
-      process.send?.({ kind: 'lost', message: error instanceof Error ? error.message : String(error) } satisfies FromChild, () => process.exit(3));
+      process.send?.(
+        { kind: 'lost', message: error instanceof Error ? error.message : String(error) } satisfies FromChild,
+        () => process.exit(3),
+      );
       return;
     }
     send({ kind: 'failed', ...('id' in message ? { id: message.id } : {}), error: packError(error) });
@@ -78,8 +103,8 @@ process.on('message', (message: ToChild) => {
 });
 // Ctrl-C goes to the whole group, a batch system's SIGTERM too; the parent decides what happens.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => undefined);
-// A parent that is gone without a word leaves nobody to end this process: exiting waits for threads, and one of them may
-// be in a driver that hangs.
+// A parent that is gone without a word leaves nobody to end this process: exiting waits for threads, and one of them
+// may be in a driver that hangs.
 process.on('disconnect', () => {
   if (!isClosed) process.kill(process.pid, 'SIGKILL');
   process.exit(0);

@@ -26,7 +26,10 @@ import type { Siblings } from './siblings.js';
 /** Cache name of the runtime's own device code. */
 const PACK_UNIT = 'tw_pack';
 
-/** Seconds without an answer after which a device counts as hung. A large model's micro-batch takes minutes on a few cores. */
+/**
+ * Seconds without an answer after which a device counts as hung. A large model's micro-batch takes minutes on a few
+ * cores.
+ */
 const GPU_TIMEOUT = 180;
 const CPU_TIMEOUT = 1800;
 /** A day: timers hold a few weeks. */
@@ -42,12 +45,17 @@ export interface BeginOptions extends Pick<RemoteOptions, 'onEnd' | 'siblings'> 
 }
 
 /**
- * A replica is driven by a process of its own, so that a fault of a device costs a micro-batch and not the run. It opens
- * and compiles the model itself, from the request, while this process does what it needs: neither waits for the other.
+ * A replica is driven by a process of its own, so that a fault of a device costs a micro-batch and not the run. It
+ * opens and compiles the model itself, from the request, while this process does what it needs: neither waits for the
+ * other.
  */
 export function beginDevice(request: DeviceRequest, { target, ...options }: BeginOptions, ui: Ui): RemoteExecutor {
   const timeoutSeconds = readSettings().deviceTimeout ?? (target === 'cpu' ? CPU_TIMEOUT : GPU_TIMEOUT);
-  if (!(timeoutSeconds > 0 && timeoutSeconds <= MOST_TIMEOUT)) throw new UserError(`TILEWRIGHT_DEVICE_TIMEOUT: expected seconds, more than 0 and at most ${MOST_TIMEOUT}`, 'minutes more than the largest micro-batch takes will do: 180');
+  if (!(timeoutSeconds > 0 && timeoutSeconds <= MOST_TIMEOUT))
+    throw new UserError(
+      `TILEWRIGHT_DEVICE_TIMEOUT: expected seconds, more than 0 and at most ${MOST_TIMEOUT}`,
+      'minutes more than the largest micro-batch takes will do: 180',
+    );
   return RemoteExecutor.begin({ module: DEVICE_MODULE, request, timeoutSeconds, ...options }, ui);
 }
 
@@ -66,20 +74,45 @@ export interface LoadOptions {
 }
 
 /** The executor in this process: of the whole plan on one device, or a pipeline over several. */
-export function loadExecutor(checkpoint: Checkpoint, model: CompiledModel, options: LoadOptions, ui: Ui): Promise<Executor> {
+export function loadExecutor(
+  checkpoint: Checkpoint,
+  model: CompiledModel,
+  options: LoadOptions,
+  ui: Ui,
+): Promise<Executor> {
   const { devices = [0], replicas = 1, rebuild } = options;
   // The cuts depend on nothing but the plan and the devices: whoever else places them finds the same.
-  const stages = devices.length === 1 ? undefined
-    : placeModel(model, { devices: replicas * devices.length, rebuild, wanted: { replicas, stages: devices.length } }).stages.map(({ first, end }): Stage => ({ first, end }));
-  if (model.target === 'cpu') return loadCpuExecutor(checkpoint, model, { threads: options.threads, ...(options.phases === undefined ? {} : { phases: options.phases }), ...(stages === undefined ? {} : { stages }) }, ui);
+  const stages =
+    devices.length === 1
+      ? undefined
+      : placeModel(model, {
+          devices: replicas * devices.length,
+          rebuild,
+          wanted: { replicas, stages: devices.length },
+        }).stages.map(({ first, end }): Stage => ({ first, end }));
+  if (model.target === 'cpu')
+    return loadCpuExecutor(
+      checkpoint,
+      model,
+      {
+        threads: options.threads,
+        ...(options.phases === undefined ? {} : { phases: options.phases }),
+        ...(stages === undefined ? {} : { stages }),
+      },
+      ui,
+    );
   return loadCudaExecutor(checkpoint, model, { ...options, devices, ...(stages === undefined ? {} : { stages }) }, ui);
 }
 
 /** How many kernels are to be compiled, for people. */
-export const distinct = ({ plan: { launches } }: CompiledModel): string => `${new Set(launches.map((l) => l.signature)).size} of ${launches.length} launches are distinct`;
+export const distinct = ({ plan: { launches } }: CompiledModel): string =>
+  `${new Set(launches.map((l) => l.signature)).size} of ${launches.length} launches are distinct`;
 
 export async function loadCpuExecutor(
-  checkpoint: Checkpoint, model: CpuModel, { phases, ...options }: { readonly threads: number; readonly stages?: readonly Stage[]; readonly phases?: Phases }, ui: Ui,
+  checkpoint: Checkpoint,
+  model: CpuModel,
+  { phases, ...options }: { readonly threads: number; readonly stages?: readonly Stage[]; readonly phases?: Phases },
+  ui: Ui,
 ): Promise<CpuExecutor> {
   ui.phase('compile kernels', distinct(model));
   phases?.begin('kernels');
@@ -88,38 +121,65 @@ export async function loadCpuExecutor(
   phases?.begin('weights');
   ui.phase('load weights');
   return CpuExecutor.create({
-    plan: model.plan, symbols: compiled.symbols, tensors: checkpoint.tensors, ...options,
+    plan: model.plan,
+    symbols: compiled.symbols,
+    tensors: checkpoint.tensors,
+    ...options,
     onMemory: (use) => ui.note(printMemoryUse(use)),
     onProgress: ({ doneBytes, totalBytes }) => ui.step(totalBytes === 0 ? 1 : doneBytes / totalBytes),
   });
 }
 
 /** How stages reach each other, in words. */
-const ROUTES = { local: 'on one device', peer: 'device to device', host: 'through the host: these devices do not reach each other' } as const;
+const ROUTES = {
+  local: 'on one device',
+  peer: 'device to device',
+  host: 'through the host: these devices do not reach each other',
+} as const;
 
 interface CudaLoadOptions extends LoadOptions {
   readonly devices: readonly number[];
   readonly stages?: readonly Stage[];
 }
 
-async function loadCudaExecutor(checkpoint: Checkpoint, model: CudaModel, { devices: indices, stages, rebuild, siblings, phases }: CudaLoadOptions, ui: Ui): Promise<CudaExecutor> {
-  const { plan, facts: { arch } } = model;
+async function loadCudaExecutor(
+  checkpoint: Checkpoint,
+  model: CudaModel,
+  { devices: indices, stages, rebuild, siblings, phases }: CudaLoadOptions,
+  ui: Ui,
+): Promise<CudaExecutor> {
+  const {
+    plan,
+    facts: { arch },
+  } = model;
   const { devices, driverVersion } = devicesFor(arch, rebuild, Math.max(...indices) + 1);
   const own = indices.map((index) => devices[index]!);
   ui.phase('compile kernels', distinct(model));
   phases?.begin('kernels');
   const emitted = emitCudaPlan(plan);
-  const compiled = await compileCudaKernels(emitted, arch, { driverVersion, extra: [{ symbol: PACK_UNIT, source: PACK_SOURCE }] });
+  const compiled = await compileCudaKernels(emitted, arch, {
+    driverVersion,
+    extra: [{ symbol: PACK_UNIT, source: PACK_SOURCE }],
+  });
   if (!compiled.isCached) ui.note(`kernels compiled in ${compiled.seconds.toFixed(1)} s by ${compiled.compiler}`);
   phases?.begin('weights');
   ui.phase('load weights', own.map(({ name }) => name).join(', '));
   return CudaExecutor.create({
-    plan, kernels: emitted.kernels, cubins: compiled.cubins, packCubin: compiled.cubins.get(PACK_UNIT)!, tensors: checkpoint.tensors, ordinals: own.map(({ ordinal }) => ordinal),
+    plan,
+    kernels: emitted.kernels,
+    cubins: compiled.cubins,
+    packCubin: compiled.cubins.get(PACK_UNIT)!,
+    tensors: checkpoint.tensors,
+    ordinals: own.map(({ ordinal }) => ordinal),
     ...(siblings === undefined ? {} : { exchangeOf: (stage) => siblings.exchange(stage) }),
     ...(stages === undefined
       ? { onMemory: (use) => ui.note(printCudaMemoryUse(use)) }
-      // What each holds was told with the placement.
-      : { stages, onRoutes: (routes) => ui.note(`stages hand on ${[...new Set(routes)].map((route) => ROUTES[route]).join(', ')}`) }),
+      : // What each holds was told with the placement.
+        {
+          stages,
+          onRoutes: (routes) =>
+            ui.note(`stages hand on ${[...new Set(routes)].map((route) => ROUTES[route]).join(', ')}`),
+        }),
     onLoaded: (times) => {
       phases?.begin('programs');
       ui.note(printLoadTimes(times));

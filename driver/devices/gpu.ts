@@ -12,20 +12,32 @@ export function archOf({ capability: [major] }: Pick<CudaDeviceInfo, 'capability
 }
 
 /** Whether code for `arch` runs on a device. sm_90a is for compute capability 9.0 alone; sm_80 machine code for 8.x. */
-export const runsOn = (arch: CudaArch, { capability: [major] }: Pick<CudaDeviceInfo, 'capability'>): boolean => (arch === 'sm_90a' ? major === 9 : major === 8);
+export const runsOn = (arch: CudaArch, { capability: [major] }: Pick<CudaDeviceInfo, 'capability'>): boolean =>
+  arch === 'sm_90a' ? major === 9 : major === 8;
 
-const factsOf = (device: CudaDeviceInfo, arch: CudaArch): CudaFacts =>
-  ({ arch, sharedBytesPerBlock: device.sharedBytesPerBlock, multiprocessors: device.multiprocessors });
+const factsOf = (device: CudaDeviceInfo, arch: CudaArch): CudaFacts => ({
+  arch,
+  sharedBytesPerBlock: device.sharedBytesPerBlock,
+  multiprocessors: device.multiprocessors,
+});
 
 /** What to compile for; undefined for the CPU. `cuda:ARCH` needs no GPU. UserError where `cuda` finds none. */
 export function cudaFactsOf(target: TargetName): CudaFacts | undefined {
   if (target === 'cpu') return undefined;
   const available = cudaAvailable();
   if (target === 'cuda') {
-    if (!available.ok) throw new UserError(`--target cuda: ${available.reason}`, 'name the architecture to compile without a GPU: --target cuda:sm_90a');
+    if (!available.ok)
+      throw new UserError(
+        `--target cuda: ${available.reason}`,
+        'name the architecture to compile without a GPU: --target cuda:sm_90a',
+      );
     const device = available.devices[0]!;
     const arch = archOf(device);
-    if (arch === undefined) throw new UserError(`${device.name}: compute capability ${device.capability.join('.')} is older than 8.0`, 'use --target cpu');
+    if (arch === undefined)
+      throw new UserError(
+        `${device.name}: compute capability ${device.capability.join('.')} is older than 8.0`,
+        'use --target cpu',
+      );
     return factsOf(device, arch);
   }
   const arch: CudaArch = target === 'cuda:sm_90a' ? 'sm_90a' : 'sm_80';
@@ -37,16 +49,30 @@ export function cudaFactsOf(target: TargetName): CudaFacts | undefined {
  * The devices that run a plan compiled for `arch`, in the driver's order. UserError, with the command that helps, where
  * there are fewer than `least`.
  */
-export function devicesFor(arch: CudaArch, rebuild: Rebuild, least = 1): { readonly devices: readonly CudaDeviceInfo[]; readonly driverVersion: number } {
+export function devicesFor(
+  arch: CudaArch,
+  rebuild: Rebuild,
+  least = 1,
+): { readonly devices: readonly CudaDeviceInfo[]; readonly driverVersion: number } {
   const available = cudaAvailable();
-  if (!available.ok) throw new UserError(`compiled for cuda:${arch}, but ${available.reason}`, `run it where a GPU is, or compile for this CPU: ${rebuild('cpu')}`);
+  if (!available.ok)
+    throw new UserError(
+      `compiled for cuda:${arch}, but ${available.reason}`,
+      `run it where a GPU is, or compile for this CPU: ${rebuild('cpu')}`,
+    );
   const devices = available.devices.filter((each) => runsOn(arch, each));
   if (devices.length === 0) {
     const here = available.devices[0]!;
-    throw new UserError(`compiled for cuda:${arch}; ${here.name} has compute capability ${here.capability.join('.')}`, rebuild(archOf(here) ?? 'cpu'));
+    throw new UserError(
+      `compiled for cuda:${arch}; ${here.name} has compute capability ${here.capability.join('.')}`,
+      rebuild(archOf(here) ?? 'cpu'),
+    );
   }
   if (devices.length < least) {
-    throw new UserError(`${least} GPUs for cuda:${arch} are asked for, and this machine has ${devices.length}`, devices.length > 1 ? `use --devices ${devices.length}` : 'leave --devices and --parallel out');
+    throw new UserError(
+      `${least} GPUs for cuda:${arch} are asked for, and this machine has ${devices.length}`,
+      devices.length > 1 ? `use --devices ${devices.length}` : 'leave --devices and --parallel out',
+    );
   }
   return { devices, driverVersion: available.driverVersion };
 }

@@ -1,4 +1,7 @@
-/** A compiled model on the devices that a run asks for: how many there are, how the model lies on them, processes for them. */
+/**
+ * A compiled model on the devices that a run asks for: how many there are, how the model lies on them, processes for
+ * them.
+ */
 import { setImmediate } from 'node:timers/promises';
 import { deviceOf, type Parallelism } from '../../ir/placement.js';
 import { printPlacement } from '../../passes/placeStages.js';
@@ -25,7 +28,10 @@ const ONE: Parallelism = { replicas: 1, stages: 1 };
 const isEqual = (a: Parallelism, b: Parallelism): boolean => a.replicas === b.replicas && a.stages === b.stages;
 
 /** What --devices and --parallel say without looking at the model; `exact` where they leave nothing to decide. */
-function wantedOf({ devices, parallel }: Pick<RunRequest, 'devices' | 'parallel'>, target: Opening['target']): { readonly devices: number; readonly exact?: Parallelism } {
+function wantedOf(
+  { devices, parallel }: Pick<RunRequest, 'devices' | 'parallel'>,
+  target: Opening['target'],
+): { readonly devices: number; readonly exact?: Parallelism } {
   if (typeof parallel === 'object') return { devices: parallel.replicas * parallel.stages, exact: parallel };
   if (devices === undefined && parallel === undefined) return { devices: 1, exact: ONE };
   // A CPU is one device unless it is told how many.
@@ -33,16 +39,31 @@ function wantedOf({ devices, parallel }: Pick<RunRequest, 'devices' | 'parallel'
   return count === 1 ? { devices: 1, exact: ONE } : { devices: count };
 }
 
-/** How a model lies on devices, told where there are several. Throws UserError, saying what would fit, where it does not. */
-function place(opened: OpenedModel, { devices, exact }: ReturnType<typeof wantedOf>, request: RunRequest, ui: Ui): Parallelism {
+/**
+ * How a model lies on devices, told where there are several. Throws UserError, saying what would fit, where it does
+ * not.
+ */
+function place(
+  opened: OpenedModel,
+  { devices, exact }: ReturnType<typeof wantedOf>,
+  request: RunRequest,
+  ui: Ui,
+): Parallelism {
   if (exact !== undefined && isEqual(exact, ONE)) return ONE;
   const { model } = opened;
-  const placed = placeModel(model, { devices, rebuild: rebuildOpened(request.model, opened), ...(exact === undefined ? {} : { wanted: exact }) });
+  const placed = placeModel(model, {
+    devices,
+    rebuild: rebuildOpened(request.model, opened),
+    ...(exact === undefined ? {} : { wanted: exact }),
+  });
   for (const line of printPlacement(placed, model.plan)) ui.note(line);
   return { replicas: placed.replicas, stages: placed.stages.length };
 }
 
-/** Compiles the model here, for what scoring must know of it, and brings it onto its devices, at the same time where those are GPUs. */
+/**
+ * Compiles the model here, for what scoring must know of it, and brings it onto its devices, at the same time where
+ * those are GPUs.
+ */
 export const openDevices = (opening: Opening, request: RunRequest, ui: Ui, phases: Phases): Promise<OpenedDevices> =>
   (opening.target === 'cpu' ? openCpu : openCuda)(opening, request, ui, phases);
 
@@ -51,7 +72,8 @@ async function openCpu(opening: Opening, request: RunRequest, ui: Ui, phases: Ph
   const opened = await opening.finish();
   const { model } = opened;
   const parallelism = place(opened, wanted, request, ui);
-  if (model.target !== 'cpu' || isEqual(parallelism, ONE)) return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui, phases) };
+  if (model.target !== 'cpu' || isEqual(parallelism, ONE))
+    return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui, phases) };
   // Once, here: the processes find them in the cache.
   ui.phase('compile kernels', distinct(model));
   await compileKernels(emitPlan(model.plan), model.isa);
@@ -78,7 +100,8 @@ async function openCuda(opening: Opening, request: RunRequest, ui: Ui, phases: P
     const { model } = opened;
     // Says what is missing in the words for this command.
     if (model.target === 'cuda') devicesFor(model.facts.arch, rebuildOpened(request.model, opened), wanted.devices);
-    if (loading === undefined) return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui, phases) };
+    if (loading === undefined)
+      return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui, phases) };
     const parallelism = place(opened, wanted, request, ui);
     if (!isEqual(parallelism, guess)) {
       await loading.executor.close();
@@ -93,16 +116,34 @@ async function openCuda(opening: Opening, request: RunRequest, ui: Ui, phases: P
 }
 
 const loadHere = (opened: OpenedModel, request: RunRequest, ui: Ui, phases: Phases): Promise<Executor> =>
-  loadExecutor(opened.checkpoint, opened.model, { threads: request.threads, rebuild: rebuildOpened(request.model, opened), phases }, ui);
+  loadExecutor(
+    opened.checkpoint,
+    opened.model,
+    { threads: request.threads, rebuild: rebuildOpened(request.model, opened), phases },
+    ui,
+  );
 
 /** Threads of replica `index`: an even share of all, and one at least. */
-const threadsOf = (threads: number, index: number, count: number): number => Math.max(1, Math.floor(threads / count) + (index < threads % count ? 1 : 0));
+const threadsOf = (threads: number, index: number, count: number): number =>
+  Math.max(1, Math.floor(threads / count) + (index < threads % count ? 1 : 0));
 
 /** The part of a request that another process needs to open the same model on the devices of a replica. */
-function deviceRequest({ model, init, precision, target, isa, mask, maxTokens, threads }: RunRequest, { replicas, stages }: Parallelism, index: number): DeviceRequest {
+function deviceRequest(
+  { model, init, precision, target, isa, mask, maxTokens, threads }: RunRequest,
+  { replicas, stages }: Parallelism,
+  index: number,
+): DeviceRequest {
   return {
-    model, init, precision, ...(target === undefined ? {} : { target }), ...(isa === undefined ? {} : { isa }), ...(mask === undefined ? {} : { mask }), ...(maxTokens === undefined ? {} : { maxTokens }),
-    threads: threadsOf(threads, index, replicas), stages, replica: { index, count: replicas },
+    model,
+    init,
+    precision,
+    ...(target === undefined ? {} : { target }),
+    ...(isa === undefined ? {} : { isa }),
+    ...(mask === undefined ? {} : { mask }),
+    ...(maxTokens === undefined ? {} : { maxTokens }),
+    threads: threadsOf(threads, index, replicas),
+    stages,
+    replica: { index, count: replicas },
     devices: Array.from({ length: stages }, (_, stage) => deviceOf(index, stage, stages)),
   };
 }
@@ -125,10 +166,20 @@ function begin(request: RunRequest, target: Opening['target'], parallelism: Para
   const uis = replicaUis(replicas, stages, ui, target === 'cpu' ? ['compile kernels'] : []);
   // Weights of a CPU stay mapped, or are packed by whoever has them in its caches.
   const relay = target === 'cuda' ? new SiblingRelay(replicas) : undefined;
-  const executor = DevicePool.begin({
-    count: replicas, stages, nameOf: (index) => nameOfReplica(index, stages),
-    begin: (index, onEnd) => beginDevice(deviceRequest(request, parallelism, index), { target, onEnd, ...(relay === undefined ? {} : { siblings: { relay, index } }) }, uis.of[index]!),
-  }, ui);
+  const executor = DevicePool.begin(
+    {
+      count: replicas,
+      stages,
+      nameOf: (index) => nameOfReplica(index, stages),
+      begin: (index, onEnd) =>
+        beginDevice(
+          deviceRequest(request, parallelism, index),
+          { target, onEnd, ...(relay === undefined ? {} : { siblings: { relay, index } }) },
+          uis.of[index]!,
+        ),
+    },
+    ui,
+  );
   return {
     executor,
     opened: async () => {

@@ -34,11 +34,16 @@ const SCORED = 0.6;
 const LONGEST = 256;
 
 /**
- * Places a model on devices of this machine. Depends on the plan, the devices and settings alone, so that processes that
- * ask the same come to the same. Throws UserError where it does not fit, or TILEWRIGHT_DEVICE_MEMORY is no size.
+ * Places a model on devices of this machine. Depends on the plan, the devices and settings alone, so that processes
+ * that ask the same come to the same. Throws UserError where it does not fit, or TILEWRIGHT_DEVICE_MEMORY is no size.
  */
 export const placeModel = (model: CompiledModel, { devices, wanted, rebuild }: PlacementRequest): PlacedStages =>
-  placeStages({ ...factsOf(model), devices, roomOn: (count) => roomFor(model, count, Math.min(count, devices), rebuild), ...(wanted === undefined ? {} : { wanted }) });
+  placeStages({
+    ...factsOf(model),
+    devices,
+    roomOn: (count) => roomFor(model, count, Math.min(count, devices), rebuild),
+    ...(wanted === undefined ? {} : { wanted }),
+  });
 
 /** The same on devices that have room for it, wherever they are. */
 export const placeAnywhere = (model: CompiledModel, wanted: Parallelism): PlacedStages =>
@@ -50,13 +55,18 @@ function factsOf(model: CompiledModel): Pick<PlacementFacts, 'plan' | 'costs' | 
   const { tokens, longest } = plan.capacity;
   const size = { T: tokens, R: Math.ceil(SCORED * tokens), longest: Math.min(longest, LONGEST) };
   return {
-    plan, costs: kernelSeconds(plan, RATES[model.target === 'cpu' ? 'cpu' : model.facts.arch], size, plan.bucketSeconds),
+    plan,
+    costs: kernelSeconds(plan, RATES[model.target === 'cpu' ? 'cpu' : model.facts.arch], size, plan.bucketSeconds),
     // A CPU reads tables where they lie in the checkpoint.
-    weightBytes: (weight) => (model.target === 'cpu' && weight.layout === 'rows' ? 0 : packedBytes(weight, rowMap(weight).length)),
+    weightBytes: (weight) =>
+      model.target === 'cpu' && weight.layout === 'rows' ? 0 : packedBytes(weight, rowMap(weight).length),
   };
 }
 
-/** Bytes that weights and activations may take of each of `devices`, which are like the first `present`. CPU devices share the machine's memory. */
+/**
+ * Bytes that weights and activations may take of each of `devices`, which are like the first `present`. CPU devices
+ * share the machine's memory.
+ */
 function roomFor(model: CompiledModel, devices: number, present: number, rebuild: Rebuild): number {
   const limit = deviceMemory();
   if (limit !== undefined) return limit;
@@ -68,6 +78,10 @@ function roomFor(model: CompiledModel, devices: number, present: number, rebuild
 function deviceMemory({ deviceMemory: text } = readSettings()): number | undefined {
   if (text === undefined) return undefined;
   const bytes = sizeInBytes(text);
-  if (bytes === undefined) throw new UserError(`TILEWRIGHT_DEVICE_MEMORY is ${JSON.stringify(text.slice(0, 100))}, which is no size`, 'export TILEWRIGHT_DEVICE_MEMORY=40GiB (KiB, MiB, GiB or TiB)');
+  if (bytes === undefined)
+    throw new UserError(
+      `TILEWRIGHT_DEVICE_MEMORY is ${JSON.stringify(text.slice(0, 100))}, which is no size`,
+      'export TILEWRIGHT_DEVICE_MEMORY=40GiB (KiB, MiB, GiB or TiB)',
+    );
   return bytes;
 }

@@ -1,6 +1,6 @@
 /**
- * Replicas of a model side by side: micro-batches go to whichever is free. Which replica computed what changes no answer,
- * and a replica that is gone costs time alone: what it was asked goes to the others.
+ * Replicas of a model side by side: micro-batches go to whichever is free. Which replica computed what changes no
+ * answer, and a replica that is gone costs time alone: what it was asked goes to the others.
  */
 import type { MicroBatch } from '../../eval/scorer.js';
 import type { DeviceSpan, ScoredBatch } from '../../runtime/scoring.js';
@@ -96,8 +96,11 @@ export class DevicePool implements Executor {
     });
     this.first.catch(() => undefined);
     this.members = Array.from({ length: options.count }, (_, index): Member => ({
-      index, state: 'opening', jobs: new Set(),
-      suspects: new Set(), replica: options.begin(index, () => this.end(this.members[index]!)),
+      index,
+      state: 'opening',
+      jobs: new Set(),
+      suspects: new Set(),
+      replica: options.begin(index, () => this.end(this.members[index]!)),
     }));
     for (const member of this.members) this.await(member);
   }
@@ -107,7 +110,10 @@ export class DevicePool implements Executor {
     return new DevicePool(options, ui);
   }
 
-  /** Settles when one replica has loaded the model: the others join it. Rejects where none could, with what the first said. */
+  /**
+   * Settles when one replica has loaded the model: the others join it. Rejects where none could, with what the first
+   * said.
+   */
   opened(): Promise<void> {
     return this.first;
   }
@@ -122,7 +128,10 @@ export class DevicePool implements Executor {
 
   /** Of those that load the model too: what waits here is theirs the moment that they are ready. */
   get inFlight(): number {
-    return Math.max(1, this.living().reduce((sum, { replica }) => sum + inFlightOf(replica), 0));
+    return Math.max(
+      1,
+      this.living().reduce((sum, { replica }) => sum + inFlightOf(replica), 0),
+    );
   }
 
   /** Of all that have loaded the model. */
@@ -158,7 +167,18 @@ export class DevicePool implements Executor {
     if (this.isClosed) return Promise.reject(new Error('this executor was closed'));
     if (this.living().length === 0) return Promise.reject(this.failure());
     return new Promise((resolve, reject) => {
-      this.waiting.push({ kind, batch, resolve, reject, ended: new Set(), attempts: 0, runners: 0, isCopied: false, isDone: false, since: 0 });
+      this.waiting.push({
+        kind,
+        batch,
+        resolve,
+        reject,
+        ended: new Set(),
+        attempts: 0,
+        runners: 0,
+        isCopied: false,
+        isDone: false,
+        since: 0,
+      });
       this.dispatch();
     });
   }
@@ -171,7 +191,10 @@ export class DevicePool implements Executor {
     return this.lastError instanceof Error ? this.lastError : new Error(String(this.lastError));
   }
 
-  /** Its process ended. One computes in the order asked: behind the first, or the first few of a pipeline, jobs only waited. */
+  /**
+   * Its process ended. One computes in the order asked: behind the first, or the first few of a pipeline, jobs only
+   * waited.
+   */
   private end(member: Member): void {
     member.suspects = new Set([...member.jobs].slice(0, this.options.stages));
     this.await(member);
@@ -181,13 +204,17 @@ export class DevicePool implements Executor {
   private await(member: Member): void {
     if (member.state === 'gone') return;
     member.state = 'opening';
-    member.replica.opened().then(() => this.join(member), (error: unknown) => this.drop(member, error));
+    member.replica.opened().then(
+      () => this.join(member),
+      (error: unknown) => this.drop(member, error),
+    );
   }
 
   private join(member: Member): void {
     if (this.isClosed || member.state === 'gone') return;
     const { maxTokens, maxRows } = member.replica;
-    if (this.hasOpened && (maxTokens !== this.size.maxTokens || maxRows !== this.size.maxRows)) return this.drop(member, new Error(`it takes ${maxTokens} tokens, the others ${this.size.maxTokens}`));
+    if (this.hasOpened && (maxTokens !== this.size.maxTokens || maxRows !== this.size.maxRows))
+      return this.drop(member, new Error(`it takes ${maxTokens} tokens, the others ${this.size.maxTokens}`));
     this.size = { maxTokens, maxRows };
     member.state = 'ready';
     this.hasOpened = true;
@@ -201,14 +228,16 @@ export class DevicePool implements Executor {
     member.state = 'gone';
     const left = this.living().length;
     // What the first could not do is the reason for all that could not either, as far as a user is concerned.
-    this.lastError = this.hasOpened ? error : this.lastError ?? error;
+    this.lastError = this.hasOpened ? error : (this.lastError ?? error);
     if (left === 0) {
       this.markFailed(this.failure());
       for (const job of this.waiting.splice(0)) job.reject(this.failure());
       return;
     }
     const reason = error instanceof Error ? error.message : String(error);
-    this.ui.warn(`${this.options.nameOf(member.index)} is left out, the run goes on with ${left} of ${this.options.count}: ${reason.split('\n')[0]!}`);
+    this.ui.warn(
+      `${this.options.nameOf(member.index)} is left out, the run goes on with ${left} of ${this.options.count}: ${reason.split('\n')[0]!}`,
+    );
     void member.replica.close();
     this.dispatch();
   }
@@ -220,7 +249,9 @@ export class DevicePool implements Executor {
       const living = this.living();
       // Not again to one whose process ended with it, unless there is no other.
       const fresh = living.filter((member) => !job.ended.has(member));
-      const free = (fresh.length > 0 ? fresh : living).filter(({ state, jobs, replica }) => state === 'ready' && jobs.size < inFlightOf(replica));
+      const free = (fresh.length > 0 ? fresh : living).filter(
+        ({ state, jobs, replica }) => state === 'ready' && jobs.size < inFlightOf(replica),
+      );
       const [best] = free.sort((a, b) => a.jobs.size - b.jobs.size || tokensOf(a) - tokensOf(b) || a.index - b.index);
       if (best === undefined) {
         at++;
@@ -232,13 +263,18 @@ export class DevicePool implements Executor {
     this.hurry();
   }
 
-  /** Where a replica is idle while another is late, it computes what that one was asked longest ago: whoever is first is heard. */
+  /**
+   * Where a replica is idle while another is late, it computes what that one was asked longest ago: whoever is first is
+   * heard.
+   */
   private hurry(): void {
     clearTimeout(this.timer);
     const idle = this.members.filter(({ state, jobs }) => state === 'ready' && jobs.size === 0);
     if (this.isClosed || this.waiting.length > 0 || idle.length === 0) return;
-    const late = this.members.flatMap((member) => [...member.jobs].map((job) => ({ job, member })))
-      .filter(({ job }) => !job.isDone && !job.isCopied).sort((a, b) => a.job.since - b.job.since);
+    const late = this.members
+      .flatMap((member) => [...member.jobs].map((job) => ({ job, member })))
+      .filter(({ job }) => !job.isDone && !job.isCopied)
+      .sort((a, b) => a.job.since - b.job.since);
     for (const { job, member } of late) {
       const other = idle.find((each) => !job.ended.has(each));
       if (other === undefined) continue;
@@ -250,7 +286,9 @@ export class DevicePool implements Executor {
         return;
       }
       job.isCopied = true;
-      this.ui.warn(`${this.options.nameOf(member.index)} has not answered for ${(waited / 1000).toFixed(0)} s: ${this.options.nameOf(other.index)} computes the same`);
+      this.ui.warn(
+        `${this.options.nameOf(member.index)} has not answered for ${(waited / 1000).toFixed(0)} s: ${this.options.nameOf(other.index)} computes the same`,
+      );
       void this.run(job, other);
       return this.hurry();
     }
@@ -261,7 +299,10 @@ export class DevicePool implements Executor {
     member.jobs.add(job);
     if (job.runners++ === 0) job.since = begin;
     try {
-      const answer = job.kind === 'score' ? { scored: this.inPool(await member.replica.score(job.batch), member) } : await member.replica.profile(job.batch);
+      const answer =
+        job.kind === 'score'
+          ? { scored: this.inPool(await member.replica.score(job.batch), member) }
+          : await member.replica.profile(job.batch);
       if (job.kind === 'score' && !job.isDone) this.longest = Math.max(this.longest, performance.now() - begin);
       job.isDone = true;
       job.resolve(answer);
@@ -284,15 +325,20 @@ export class DevicePool implements Executor {
     if (job.isDone || job.runners > 0) return;
     job.isCopied = false;
     const living = this.living();
-    if (this.isClosed || living.length === 0) return job.reject(living.length === 0 ? this.failure() : new ProcessEnded(how));
-    if (job.attempts >= ATTEMPTS && living.every((each) => job.ended.has(each))) return job.reject(fatalBatch(job.batch, job.attempts, how));
+    if (this.isClosed || living.length === 0)
+      return job.reject(living.length === 0 ? this.failure() : new ProcessEnded(how));
+    if (job.attempts >= ATTEMPTS && living.every((each) => job.ended.has(each)))
+      return job.reject(fatalBatch(job.batch, job.attempts, how));
     this.waiting.unshift(job);
   }
 
   /** Spans with devices counted over all replicas. */
   private inPool(scored: ScoredBatch, { index }: Member): ScoredBatch {
     if (scored.spans === undefined) return scored;
-    const spans = scored.spans.map((span): DeviceSpan => ({ ...span, device: index * this.options.stages + span.device }));
+    const spans = scored.spans.map((span): DeviceSpan => ({
+      ...span,
+      device: index * this.options.stages + span.device,
+    }));
     return { ...scored, spans };
   }
 }

@@ -7,7 +7,10 @@ import type { RunRequest } from '../requests.js';
 import type { Membership, SiblingWord } from './siblings.js';
 
 /** What the child compiles (finds in the cache) and loads: one replica of the model, on its devices. */
-export interface DeviceRequest extends Pick<RunRequest, 'model' | 'init' | 'precision' | 'target' | 'isa' | 'mask' | 'maxTokens'> {
+export interface DeviceRequest extends Pick<
+  RunRequest,
+  'model' | 'init' | 'precision' | 'target' | 'isa' | 'mask' | 'maxTokens'
+> {
   /** The replica's devices, one a stage, counted from 0 among those of this machine that run the plan. */
   readonly devices: readonly number[];
   /** Stages of the pipeline that the replica is; 1: a device executes the whole plan. */
@@ -18,7 +21,11 @@ export interface DeviceRequest extends Pick<RunRequest, 'model' | 'init' | 'prec
 }
 
 export type ToChild =
-  | { readonly kind: 'open'; readonly request: DeviceRequest; /** Absent: it loads by itself. */ readonly siblings?: Membership }
+  | {
+      readonly kind: 'open';
+      readonly request: DeviceRequest;
+      /** Absent: it loads by itself. */ readonly siblings?: Membership;
+    }
   | { readonly kind: 'sibling'; readonly from: number; readonly word: SiblingWord }
   | { readonly kind: 'score' | 'profile'; readonly id: number; readonly batch: MicroBatch }
   | { readonly kind: 'close' };
@@ -44,10 +51,20 @@ export type FromChild =
   | { readonly kind: 'step'; readonly fraction: number }
   /** To all siblings. */
   | { readonly kind: 'sibling'; readonly word: SiblingWord }
-  | { readonly kind: 'ready'; readonly maxTokens: number; readonly maxRows: number; readonly inFlight: number; readonly phases: readonly PhaseSpan[] }
+  | {
+      readonly kind: 'ready';
+      readonly maxTokens: number;
+      readonly maxRows: number;
+      readonly inFlight: number;
+      readonly phases: readonly PhaseSpan[];
+    }
   | { readonly kind: 'scored'; readonly id: number; readonly scored: ScoredBatch }
   | { readonly kind: 'profiled'; readonly id: number; readonly launches: readonly ProfiledLaunch[] }
-  | { readonly kind: 'failed'; /** Absent: the model could not be opened. */ readonly id?: number; readonly error: SentError }
+  | {
+      readonly kind: 'failed';
+      /** Absent: the model could not be opened. */ readonly id?: number;
+      readonly error: SentError;
+    }
   /** The device's context is lost; the process is about to end. */
   | { readonly kind: 'lost'; readonly message: string };
 
@@ -72,7 +89,8 @@ export function packError(error: unknown): SentError {
   if (!(error instanceof Error)) return { name: 'Error', message: String(error) };
   const { name, message } = error;
   return {
-    name, message,
+    name,
+    message,
     ...('hint' in error && typeof error.hint === 'string' ? { hint: error.hint } : {}),
     ...('where' in error && typeof error.where === 'string' ? { where: error.where } : {}),
     ...('rows' in error && Array.isArray(error.rows) ? { rows: error.rows as readonly number[] } : {}),

@@ -3,7 +3,16 @@ import { fork, type ChildProcess } from 'node:child_process';
 import { UserError } from '../../errors.js';
 import type { MicroBatch } from '../../eval/scorer.js';
 import type { ScoredBatch } from '../../runtime/scoring.js';
-import { profiledOf, scoredOf, unpackError, type Answer, type DeviceRequest, type FromChild, type ProfiledLaunch, type ToChild } from './protocol.js';
+import {
+  profiledOf,
+  scoredOf,
+  unpackError,
+  type Answer,
+  type DeviceRequest,
+  type FromChild,
+  type ProfiledLaunch,
+  type ToChild,
+} from './protocol.js';
 import type { PhaseSpan } from '../phases.js';
 import type { Ui } from '../requests.js';
 import type { Executor } from '../scorer.js';
@@ -15,7 +24,10 @@ export interface RemoteOptions {
   readonly request: DeviceRequest;
   /** With nothing answered for so long while something is asked, the device hangs. */
   readonly timeoutSeconds: number;
-  /** With nothing said for so long while the model is loaded, likewise; the timeout, and five minutes at least, by default. */
+  /**
+   * With nothing said for so long while the model is loaded, likewise; the timeout, and five minutes at least, by
+   * default.
+   */
   readonly loadingSeconds?: number;
   /**
    * Called where a process that had loaded the model ends: what it was asked rejects with ProcessEnded, for others to
@@ -47,10 +59,11 @@ const LOADING_SECONDS = 300;
 const CLOSE_MS = 10_000;
 
 /** What to tell of a micro-batch that is at fault. */
-export const fatalBatch = (batch: MicroBatch, times: number, how: string): UserError => new UserError(
-  `a micro-batch of ${batch.tokens.length} tokens ended the device process ${times} times: ${how}`,
-  'finished questions are in the journal; --max-tokens with a smaller number, or --target cpu, may get past it',
-);
+export const fatalBatch = (batch: MicroBatch, times: number, how: string): UserError =>
+  new UserError(
+    `a micro-batch of ${batch.tokens.length} tokens ended the device process ${times} times: ${how}`,
+    'finished questions are in the journal; --max-tokens with a smaller number, or --target cpu, may get past it',
+  );
 
 interface Job {
   readonly kind: 'score' | 'profile';
@@ -63,7 +76,9 @@ interface Job {
 
 /** Processes that must not outlive this one. */
 const children = new Set<ChildProcess>();
-const killChildren = (): void => { for (const child of children) child.kill('SIGKILL'); };
+const killChildren = (): void => {
+  for (const child of children) child.kill('SIGKILL');
+};
 
 function startProcess(module: URL): ChildProcess {
   if (children.size === 0) process.once('exit', killChildren);
@@ -130,7 +145,9 @@ export class RemoteExecutor implements Executor {
     clearTimeout(this.watchdog);
     const { child } = this;
     if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
-    const ended = new Promise<void>((resolve) => { child.once('exit', () => resolve()); });
+    const ended = new Promise<void>((resolve) => {
+      child.once('exit', () => resolve());
+    });
     const timer = setTimeout(() => child.kill('SIGKILL'), CLOSE_MS);
     // One that has not loaded anything yet, or hangs, may be far from listening, and has nothing to put in order.
     if (child.connected && this.isReady && this.jobs.size === 0) this.send({ kind: 'close' });
@@ -147,7 +164,10 @@ export class RemoteExecutor implements Executor {
       this.jobs.set(id, job);
       // It may have died while nobody waited for it.
       if (this.child === undefined) this.restart(this.lastEnd);
-      void this.ready.then(() => this.sendJob(id, job), (error: unknown) => this.settle(id, () => reject(error)));
+      void this.ready.then(
+        () => this.sendJob(id, job),
+        (error: unknown) => this.settle(id, () => reject(error)),
+      );
     });
   }
 
@@ -168,11 +188,16 @@ export class RemoteExecutor implements Executor {
     clearTimeout(this.watchdog);
     this.watchdog = undefined;
     const { child, isReady } = this;
-    if (child === undefined || this.isClosed || (isReady && ![...this.jobs.values()].some(({ isSent }) => isSent))) return;
+    if (child === undefined || this.isClosed || (isReady && ![...this.jobs.values()].some(({ isSent }) => isSent)))
+      return;
     const { timeoutSeconds, loadingSeconds = Math.max(timeoutSeconds, LOADING_SECONDS) } = this.options;
     const seconds = isReady ? timeoutSeconds : loadingSeconds;
     this.watchdog = setTimeout(() => {
-      this.ui.warn(isReady ? `the device has not answered for ${seconds} s: its process is replaced` : `the device process has said nothing for ${seconds} s while it loads the model: it is ended`);
+      this.ui.warn(
+        isReady
+          ? `the device has not answered for ${seconds} s: its process is replaced`
+          : `the device process has said nothing for ${seconds} s while it loads the model: it is ended`,
+      );
       child.kill('SIGKILL');
     }, seconds * 1000);
   }
@@ -197,18 +222,30 @@ export class RemoteExecutor implements Executor {
       child.on('message', (message: FromChild) => {
         if (this.child === child && !this.isReady) this.watch();
         switch (message.kind) {
-          case 'phase': return this.ui.phase(message.name, message.detail);
-          case 'note': return this.ui.note(message.line);
-          case 'warn': return this.ui.warn(message.line);
-          case 'step': return this.ui.step(message.fraction);
-          case 'sibling': return siblings?.relay.say(siblings.index, message.word);
+          case 'phase':
+            return this.ui.phase(message.name, message.detail);
+          case 'note':
+            return this.ui.note(message.line);
+          case 'warn':
+            return this.ui.warn(message.line);
+          case 'step':
+            return this.ui.step(message.fraction);
+          case 'sibling':
+            return siblings?.relay.say(siblings.index, message.word);
           case 'ready':
-            ({ maxTokens: this.maxTokens, maxRows: this.maxRows, inFlight: this.inFlight, phases: this.phases } = message);
+            ({
+              maxTokens: this.maxTokens,
+              maxRows: this.maxRows,
+              inFlight: this.inFlight,
+              phases: this.phases,
+            } = message);
             this.isReady = true;
             this.watch();
             return resolve();
-          case 'scored': return this.settle(message.id, (job) => job.resolve({ scored: message.scored }));
-          case 'profiled': return this.settle(message.id, (job) => job.resolve({ launches: message.launches }));
+          case 'scored':
+            return this.settle(message.id, (job) => job.resolve({ scored: message.scored }));
+          case 'profiled':
+            return this.settle(message.id, (job) => job.resolve({ launches: message.launches }));
           case 'failed': {
             const error = unpackError(message.error);
             if (message.id === undefined) {
@@ -221,22 +258,34 @@ export class RemoteExecutor implements Executor {
           case 'lost':
             lost = message.message;
             return undefined;
-          default: return message satisfies never;
+          default:
+            return message satisfies never;
         }
       });
       child.once('error', reject);
       child.once('exit', (code, signal) => {
         const how = lost ?? (signal === null ? `exit status ${code}` : signal);
         siblings?.relay.leave(siblings.index, `its process ended: ${how}`);
-        reject(new UserError(`the device process ended while it loaded the model: ${how}`, 'see whether nvidia-smi works on this machine, then start again'));
+        reject(
+          new UserError(
+            `the device process ended while it loaded the model: ${how}`,
+            'see whether nvidia-smi works on this machine, then start again',
+          ),
+        );
         if (this.child === child && !this.isClosed) this.replace(how);
       });
     });
     // Awaited by whoever asks; a job may not have been asked yet.
     this.ready.catch(() => undefined);
-    this.send({ kind: 'open', request, ...(siblings === undefined ? {} : { siblings: { index: siblings.index, count: siblings.relay.count } }) });
+    this.send({
+      kind: 'open',
+      request,
+      ...(siblings === undefined ? {} : { siblings: { index: siblings.index, count: siblings.relay.count } }),
+    });
     this.watch();
-    siblings?.relay.join(siblings.index, (from, word) => child.send({ kind: 'sibling', from, word } satisfies ToChild, () => undefined));
+    siblings?.relay.join(siblings.index, (from, word) =>
+      child.send({ kind: 'sibling', from, word } satisfies ToChild, () => undefined),
+    );
     return this.ready;
   }
 
@@ -261,7 +310,8 @@ export class RemoteExecutor implements Executor {
     for (const [id, job] of [...this.jobs]) {
       const wasAsked = job.isSent;
       job.isSent = false;
-      if (wasAsked && ++job.attempts >= ATTEMPTS) this.settle(id, () => job.reject(fatalBatch(job.batch, job.attempts, how)));
+      if (wasAsked && ++job.attempts >= ATTEMPTS)
+        this.settle(id, () => job.reject(fatalBatch(job.batch, job.attempts, how)));
     }
     if (this.jobs.size === 0) return;
     this.restart(how);
@@ -272,7 +322,10 @@ export class RemoteExecutor implements Executor {
       for (const id of [...this.jobs.keys()]) this.settle(id, (job) => job.reject(error));
     };
     if (++this.restarts > MAX_RESTARTS) {
-      const error = new UserError(`the device process ended ${MAX_RESTARTS + 1} times, last: ${how}`, 'finished questions are in the journal; see what nvidia-smi says of the device');
+      const error = new UserError(
+        `the device process ended ${MAX_RESTARTS + 1} times, last: ${how}`,
+        'finished questions are in the journal; see what nvidia-smi says of the device',
+      );
       this.ready = Promise.reject(error);
       this.ready.catch(() => undefined);
       return failAll(error);

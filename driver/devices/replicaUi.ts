@@ -39,8 +39,15 @@ export function replicaUis(count: number, stages: number, ui: Ui, shown: readonl
     },
     run: () => undefined,
     table: () => undefined,
-    note: (line) => { if (!isQuiet && isNew(line)) ui.note(line); },
+    note: (line) => {
+      if (!isQuiet && isNew(line)) ui.note(line);
+    },
     warn: (line) => ui.warn(`${nameOfReplica(index, stages)}: ${line}`),
   }));
-  return { of, quieten: () => { isQuiet = true; } };
+  return {
+    of,
+    quieten: () => {
+      isQuiet = true;
+    },
+  };
 }

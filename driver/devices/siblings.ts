@@ -1,6 +1,6 @@
 /**
- * Replicas that start together talk to each other through their parent, which passes on every word and says who is gone.
- * A replica that takes another's place later has no siblings: it loads by itself.
+ * Replicas that start together talk to each other through their parent, which passes on every word and says who is
+ * gone. A replica that takes another's place later has no siblings: it loads by itself.
  */
 import type { WeightExchange, WeightOffer } from '../../runtime/cuda/shareWeights.js';
 
@@ -21,7 +21,11 @@ type Send = (from: number, word: SiblingWord) => void;
 
 /** The parent's side. What is said before a sibling listens is kept for it. */
 export class SiblingRelay {
-  private readonly members: ({ readonly state: 'awaited'; readonly kept: [from: number, word: SiblingWord][] } | { readonly state: 'here'; readonly send: Send } | { readonly state: 'gone' })[];
+  private readonly members: (
+    | { readonly state: 'awaited'; readonly kept: [from: number, word: SiblingWord][] }
+    | { readonly state: 'here'; readonly send: Send }
+    | { readonly state: 'gone' }
+  )[];
 
   readonly count: number;
 
@@ -62,8 +66,12 @@ interface Sibling {
 
 function makeSibling(): Sibling {
   let [hasOffered, hasFinished]: [Sibling['hasOffered'], Sibling['hasFinished']] = [() => undefined, () => undefined];
-  const offer = new Promise<WeightOffer>((resolve) => { hasOffered = resolve; });
-  const finished = new Promise<void>((resolve) => { hasFinished = resolve; });
+  const offer = new Promise<WeightOffer>((resolve) => {
+    hasOffered = resolve;
+  });
+  const finished = new Promise<void>((resolve) => {
+    hasFinished = resolve;
+  });
   return { offer, hasOffered, finished, hasFinished };
 }
 
@@ -82,14 +90,17 @@ export class Siblings {
 
   hear(from: number, word: SiblingWord): void {
     switch (word.kind) {
-      case 'offer': return this.of(word.stage)[from]?.hasOffered(word.offer);
-      case 'finished': return this.of(word.stage)[from]?.hasFinished();
+      case 'offer':
+        return this.of(word.stage)[from]?.hasOffered(word.offer);
+      case 'finished':
+        return this.of(word.stage)[from]?.hasFinished();
       case 'gone': {
         this.reasons.set(from, word.reason);
         for (const siblings of this.byStage.values()) this.lose(siblings[from], word.reason);
         return undefined;
       }
-      default: return word satisfies never;
+      default:
+        return word satisfies never;
     }
   }
 
@@ -106,7 +117,9 @@ export class Siblings {
       },
       offerOf: (index) => siblings[index]!.offer,
       finish: () => this.send({ kind: 'finished', stage }),
-      siblingsFinished: async () => { if (isShared) await Promise.all(others.map(({ finished }) => finished)); },
+      siblingsFinished: async () => {
+        if (isShared) await Promise.all(others.map(({ finished }) => finished));
+      },
     };
   }
 

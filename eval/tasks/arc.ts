@@ -1,10 +1,15 @@
 /** ARC easy and challenge, from AI2's original files or from the Hugging Face form of the same records. */
 import { badRecord, checkChoices, isObject, isStringArray, shown, type Doc, type Question, type Task } from './task.js';
 
-const SCHEMA = '{"question": text, "choices": {"text": [...], "label": [...]}, "answerKey": label} (Hugging Face) or '
-  + '{"question": {"stem": text, "choices": [{"text", "label"}, ...]}, "answerKey": label} (AI2)';
+const SCHEMA =
+  '{"question": text, "choices": {"text": [...], "label": [...]}, "answerKey": label} (Hugging Face) or ' +
+  '{"question": {"stem": text, "choices": [{"text", "label"}, ...]}, "answerKey": label} (AI2)';
 
-interface Fields { readonly stem: string; readonly texts: readonly string[]; readonly labels: readonly string[] }
+interface Fields {
+  readonly stem: string;
+  readonly texts: readonly string[];
+  readonly labels: readonly string[];
+}
 
 /** undefined: not the original schema. */
 function originalFields(record: Doc): Fields | undefined {
@@ -12,9 +17,11 @@ function originalFields(record: Doc): Fields | undefined {
   if (!isObject(question) || typeof question['stem'] !== 'string') return undefined;
   const choices = question['choices'] ?? [];
   if (!Array.isArray(choices)) return undefined;
-  const texts: string[] = [], labels: string[] = [];
+  const texts: string[] = [],
+    labels: string[] = [];
   for (const choice of choices as readonly unknown[]) {
-    if (!isObject(choice) || typeof choice['text'] !== 'string' || typeof choice['label'] !== 'string') return undefined;
+    if (!isObject(choice) || typeof choice['text'] !== 'string' || typeof choice['label'] !== 'string')
+      return undefined;
     texts.push(choice['text']);
     labels.push(choice['label']);
   }

@@ -5,15 +5,19 @@ import { badRecord, checkChoices, isObject, isStringArray, shown, type Question,
 const task = {
   name: 'hellaswag',
   version: 1,
-  schema: '{"activity_label": text, "ctx_a": text, "ctx_b": text, "endings": [text, ...], "label": 0 to 3 or "0" to "3"}',
+  schema:
+    '{"activity_label": text, "ctx_a": text, "ctx_b": text, "endings": [text, ...], "label": 0 to 3 or "0" to "3"}',
 };
 
 /**
- * Removes each `[`, what follows, and the next `]`, within a line: Python's re.sub(r'\[.*?\]', '', text), whose `.` stops
- * at \n only. A scan, since the regular expression takes quadratic time on a text of nothing but brackets.
+ * Removes each `[`, what follows, and the next `]`, within a line: Python's re.sub(r'\[.*?\]', '', text), whose `.`
+ * stops at \n only. A scan, since the regular expression takes quadratic time on a text of nothing but brackets.
  */
 function removeBracketed(text: string): string {
-  let kept = '', from = 0, close = -1, lineEnd = -1;
+  let kept = '',
+    from = 0,
+    close = -1,
+    lineEnd = -1;
   for (let open = text.indexOf('['); open >= 0;) {
     if (close < open) close = text.indexOf(']', open);
     if (close < 0) break;
@@ -44,10 +48,15 @@ function read(record: unknown, docId: number, where: string): Question {
   };
   const { endings, label } = record;
   if (endings === undefined) throw badRecord(task, where, 'the question has no choices (no "endings")');
-  if (!isStringArray(endings)) throw badRecord(task, where, `"endings" must be a list of texts, found ${shown(endings)}`);
+  if (!isStringArray(endings))
+    throw badRecord(task, where, `"endings" must be a list of texts, found ${shown(endings)}`);
   // Python's int() allows space around the digits.
-  const gold = typeof label === 'number' ? label
-    : typeof label === 'string' && /^\d+$/.test(strip(label)) ? Number(strip(label)) : undefined;
+  const gold =
+    typeof label === 'number'
+      ? label
+      : typeof label === 'string' && /^\d+$/.test(strip(label))
+        ? Number(strip(label))
+        : undefined;
   if (gold === undefined) {
     throw badRecord(task, where, `"label" must be a number, found ${shown(label)} (the test split has no labels)`);
   }

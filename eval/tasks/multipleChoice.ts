@@ -12,7 +12,8 @@ import { badRecord, checkChoices, isObject, isStringArray, shown, type Question,
 const task = {
   name: 'multiple_choice',
   version: 1,
-  schema: '{"context" or "question": text, "choices": [text, ...], "label" or "answer": number from 0, or letter from A}',
+  schema:
+    '{"context" or "question": text, "choices": [text, ...], "label" or "answer": number from 0, or letter from A}',
 };
 
 function readLabel(value: unknown): number | undefined {
@@ -30,7 +31,8 @@ function read(record: unknown, docId: number, where: string): Question {
     throw badRecord(task, where, `"context" or "question" must be text, found ${shown(context)}`);
   }
   if (choices === undefined) throw badRecord(task, where, 'the question has no choices (no "choices")');
-  if (!isStringArray(choices)) throw badRecord(task, where, `"choices" must be a list of texts, found ${shown(choices)}`);
+  if (!isStringArray(choices))
+    throw badRecord(task, where, `"choices" must be a list of texts, found ${shown(choices)}`);
   const label = record['label'] ?? record['answer'];
   const gold = readLabel(label);
   if (gold === undefined) {

@@ -47,7 +47,10 @@ export function shown(value: unknown): string {
 
 /** Throws unless there is a choice, none is empty, and gold names one of them. */
 export function checkChoices(
-  task: Pick<Task, 'name' | 'schema'>, where: string, choices: readonly string[], gold: number,
+  task: Pick<Task, 'name' | 'schema'>,
+  where: string,
+  choices: readonly string[],
+  gold: number,
 ): void {
   if (choices.length === 0) throw badRecord(task, where, 'the question has no choices');
   const empty = choices.indexOf('');

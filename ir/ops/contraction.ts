@@ -3,7 +3,10 @@ import { TypeMismatch, elementCount, type OpDef } from './opDef.js';
 
 export const CONTRACTIONS = {
   linear: {
-    summary: 'linear(x[…, K], w[N, K]): f32[…, N] = x·wᵀ, fp32 accumulation', fuse: 'contraction', attributes: {}, arity: [2, 2],
+    summary: 'linear(x[…, K], w[N, K]): f32[…, N] = x·wᵀ, fp32 accumulation',
+    fuse: 'contraction',
+    attributes: {},
+    arity: [2, 2],
     infer: ([x, w]) => {
       if (x!.shape.length < 1 || w!.shape.length !== 2) throw new TypeMismatch('linear needs x[…, K] and w[N, K]');
       const k = x!.shape.at(-1)!;
@@ -25,11 +28,15 @@ export const CONTRACTIONS = {
     },
   },
   matmul: {
-    summary: 'matmul(a[B, M, K], b[B, K, N]): f32[B, M, N], batched', fuse: 'contraction', attributes: {}, arity: [2, 2],
+    summary: 'matmul(a[B, M, K], b[B, K, N]): f32[B, M, N], batched',
+    fuse: 'contraction',
+    attributes: {},
+    arity: [2, 2],
     infer: ([a, b]) => {
       if (a!.shape.length !== 3 || b!.shape.length !== 3) throw new TypeMismatch('matmul needs two tensors of rank 3');
       const [batch, m, k] = a!.shape;
-      if (b!.shape[0] !== batch || b!.shape[1] !== k) throw new TypeMismatch(`matmul: [${a!.shape.join(', ')}] by [${b!.shape.join(', ')}]`);
+      if (b!.shape[0] !== batch || b!.shape[1] !== k)
+        throw new TypeMismatch(`matmul: [${a!.shape.join(', ')}] by [${b!.shape.join(', ')}]`);
       return { dtype: 'f32', shape: [batch!, m!, b!.shape[2]!] };
     },
     evaluate: ([a, b], _, shape) => {

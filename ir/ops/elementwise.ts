@@ -1,9 +1,26 @@
 /** Elementwise ops with NumPy broadcasting. Each carries the scalar expression every backend prints. */
 import type { Dim, DType, TensorType } from '../types.js';
 import { DTYPES } from '../types.js';
-import { evaluateBinary, evaluateUnary, isBinary, isUnary, type BinaryOp, type Scalar, type UnaryOp } from '../scalar.js';
+import {
+  evaluateBinary,
+  evaluateUnary,
+  isBinary,
+  isUnary,
+  type BinaryOp,
+  type Scalar,
+  type UnaryOp,
+} from '../scalar.js';
 import { roundToDType } from '../round.js';
-import { TypeMismatch, elementCount, forEachIndex, numberAttribute, stringAttribute, strides, type OpDef, type Tensor } from './opDef.js';
+import {
+  TypeMismatch,
+  elementCount,
+  forEachIndex,
+  numberAttribute,
+  stringAttribute,
+  strides,
+  type OpDef,
+  type Tensor,
+} from './opDef.js';
 
 /** The broadcast shape: aligned at the last axis, extent 1 stretches. */
 export function broadcastShapes(shapes: readonly (readonly Dim[])[]): Dim[] {
@@ -13,7 +30,10 @@ export function broadcastShapes(shapes: readonly (readonly Dim[])[]): Dim[] {
     for (const shape of shapes) {
       const dim = shape[axis - (rank - shape.length)] ?? 1;
       if (dim === 1 || dim === out) continue;
-      if (out !== 1) throw new TypeMismatch(`cannot broadcast [${shapes.map((s) => s.join(', ')).join('] with [')}]: ${out} against ${dim}`);
+      if (out !== 1)
+        throw new TypeMismatch(
+          `cannot broadcast [${shapes.map((s) => s.join(', ')).join('] with [')}]: ${out} against ${dim}`,
+        );
       out = dim;
     }
     return out;
@@ -26,11 +46,18 @@ export function evaluateOperands(s: Scalar, operands: readonly number[]): number
   if (s.op === 'const') return s.value;
   if (isUnary(s)) return evaluateUnary[s.op](evaluateOperands(s.a, operands));
   if (isBinary(s)) return evaluateBinary[s.op](evaluateOperands(s.a, operands), evaluateOperands(s.b, operands));
-  if (s.op === 'select') return evaluateOperands(s.condition, operands) !== 0 ? evaluateOperands(s.a, operands) : evaluateOperands(s.b, operands);
+  if (s.op === 'select')
+    return evaluateOperands(s.condition, operands) !== 0
+      ? evaluateOperands(s.a, operands)
+      : evaluateOperands(s.b, operands);
   throw new Error(`'${s.op}' cannot appear in the definition of an elementwise op`);
 }
 
-function evaluateBroadcast(operands: readonly Tensor[], shape: readonly number[], f: (values: readonly number[]) => number): Tensor {
+function evaluateBroadcast(
+  operands: readonly Tensor[],
+  shape: readonly number[],
+  f: (values: readonly number[]) => number,
+): Tensor {
   const data = new Float64Array(elementCount(shape));
   const steps = operands.map((t) => {
     const own = strides(t.shape);
@@ -55,7 +82,9 @@ function elementwise(summary: string, count: number, expression: Scalar, result:
   const checkDtypes = (operands: readonly TensorType[]): DType => {
     const first = operands[count === 3 ? 1 : 0]!.dtype;
     if (operands.slice(count === 3 ? 1 : 0).some((t) => t.dtype !== first)) {
-      throw new TypeMismatch(`operands have different element types: ${operands.map((t) => t.dtype).join(', ')}; insert a cast`);
+      throw new TypeMismatch(
+        `operands have different element types: ${operands.map((t) => t.dtype).join(', ')}; insert a cast`,
+      );
     }
     if (count === 3 && operands[0]!.dtype !== 'bool') throw new TypeMismatch('the condition of select must be bool');
     if (result === 'f32' && first !== 'f32') throw new TypeMismatch(`needs f32, got ${first}; insert a cast`);
@@ -63,12 +92,16 @@ function elementwise(summary: string, count: number, expression: Scalar, result:
   };
   const substitute = (args: readonly Scalar[]): Scalar => substituteArgs(expression, args);
   return {
-    summary, fuse: 'elementwise', attributes: {}, arity: [count, count],
+    summary,
+    fuse: 'elementwise',
+    attributes: {},
+    arity: [count, count],
     infer: (operands) => {
       const dtype = checkDtypes(operands);
       return { dtype: result === 'bool' ? 'bool' : dtype, shape: broadcastShapes(operands.map((t) => t.shape)) };
     },
-    evaluate: (operands, _, shape) => evaluateBroadcast(operands, shape, (values) => evaluateOperands(expression, values)),
+    evaluate: (operands, _, shape) =>
+      evaluateBroadcast(operands, shape, (values) => evaluateOperands(expression, values)),
     scalar: substitute,
   };
 }
@@ -78,14 +111,22 @@ export function substituteArgs(s: Scalar, args: readonly Scalar[]): Scalar {
   if (s.op === 'arg') return args[s.index]!;
   if (isUnary(s)) return { op: s.op, a: substituteArgs(s.a, args) };
   if (isBinary(s)) return { op: s.op, a: substituteArgs(s.a, args), b: substituteArgs(s.b, args) };
-  if (s.op === 'select') return { op: 'select', condition: substituteArgs(s.condition, args), a: substituteArgs(s.a, args), b: substituteArgs(s.b, args) };
+  if (s.op === 'select')
+    return {
+      op: 'select',
+      condition: substituteArgs(s.condition, args),
+      a: substituteArgs(s.a, args),
+      b: substituteArgs(s.b, args),
+    };
   return s;
 }
 
 const A: Scalar = { op: 'arg', index: 0 };
 const B: Scalar = { op: 'arg', index: 1 };
-const unary = (op: UnaryOp, summary: string, result: ResultDtype = 'f32'): OpDef => elementwise(summary, 1, { op, a: A }, result);
-const binary = (op: BinaryOp, summary: string, result: ResultDtype = 'same'): OpDef => elementwise(summary, 2, { op, a: A, b: B }, result);
+const unary = (op: UnaryOp, summary: string, result: ResultDtype = 'f32'): OpDef =>
+  elementwise(summary, 1, { op, a: A }, result);
+const binary = (op: BinaryOp, summary: string, result: ResultDtype = 'same'): OpDef =>
+  elementwise(summary, 2, { op, a: A, b: B }, result);
 
 const dtypeAttribute = (value: string): DType => {
   const dtype = DTYPES.find((d) => d === value);
@@ -96,13 +137,19 @@ const dtypeAttribute = (value: string): DType => {
 /** `const` and `cast` beside the table of arithmetic. A cast to f32 keeps the value; only a narrowing rounds. */
 export const ELEMENTWISE = {
   const: {
-    summary: 'const {value}: f32[] — a literal', fuse: 'elementwise', attributes: { value: 'number' }, arity: [0, 0],
+    summary: 'const {value}: f32[] — a literal',
+    fuse: 'elementwise',
+    attributes: { value: 'number' },
+    arity: [0, 0],
     infer: () => ({ dtype: 'f32', shape: [] }),
     evaluate: (_, attributes) => ({ shape: [], data: Float64Array.of(numberAttribute(attributes, 'value')) }),
     scalar: (_, attributes) => ({ op: 'const', value: numberAttribute(attributes, 'value') }),
   },
   cast: {
-    summary: 'cast(x) {dtype}: x in another element type', fuse: 'elementwise', attributes: { dtype: 'string' }, arity: [1, 1],
+    summary: 'cast(x) {dtype}: x in another element type',
+    fuse: 'elementwise',
+    attributes: { dtype: 'string' },
+    arity: [1, 1],
     infer: ([x], attributes) => ({ dtype: dtypeAttribute(stringAttribute(attributes, 'dtype')), shape: x!.shape }),
     evaluate: ([x], attributes, shape) => {
       const dtype = dtypeAttribute(stringAttribute(attributes, 'dtype'));
@@ -110,19 +157,39 @@ export const ELEMENTWISE = {
     },
     scalar: ([x], attributes) => {
       switch (stringAttribute(attributes, 'dtype')) {
-        case 'bf16': return { op: 'roundBf16', a: x! };
-        case 'bool': return { op: 'not', a: { op: 'eq', a: x!, b: { op: 'const', value: 0 } } };
+        case 'bf16':
+          return { op: 'roundBf16', a: x! };
+        case 'bool':
+          return { op: 'not', a: { op: 'eq', a: x!, b: { op: 'const', value: 0 } } };
         // i32 and f16 are reached by a store, which rounds.
-        default: return { op: 'toF32', a: x! };
+        default:
+          return { op: 'toF32', a: x! };
       }
     },
   },
-  add: binary('add', 'add(a, b) = a + b'), sub: binary('sub', 'sub(a, b) = a − b'),
-  mul: binary('mul', 'mul(a, b) = a·b'), div: binary('div', 'div(a, b) = a / b'),
-  max: binary('max', 'max(a, b)'), min: binary('min', 'min(a, b)'),
-  le: binary('le', 'le(a, b) = a <= b', 'bool'), lt: binary('lt', 'lt(a, b) = a < b', 'bool'), eq: binary('eq', 'eq(a, b) = (a == b)', 'bool'),
-  and: binary('and', 'and(a, b)', 'bool'), or: binary('or', 'or(a, b)', 'bool'), not: unary('not', 'not(a)', 'same'),
-  neg: unary('neg', 'neg(a) = −a', 'same'), exp: unary('exp', 'exp(a)'), log: unary('log', 'log(a), natural'),
-  sqrt: unary('sqrt', 'sqrt(a)'), rsqrt: unary('rsqrt', 'rsqrt(a) = 1/√a'), sin: unary('sin', 'sin(a), radians'), cos: unary('cos', 'cos(a), radians'),
-  select: elementwise('select(c, a, b) = c ? a : b', 3, { op: 'select', condition: A, a: B, b: { op: 'arg', index: 2 } }, 'same'),
+  add: binary('add', 'add(a, b) = a + b'),
+  sub: binary('sub', 'sub(a, b) = a − b'),
+  mul: binary('mul', 'mul(a, b) = a·b'),
+  div: binary('div', 'div(a, b) = a / b'),
+  max: binary('max', 'max(a, b)'),
+  min: binary('min', 'min(a, b)'),
+  le: binary('le', 'le(a, b) = a <= b', 'bool'),
+  lt: binary('lt', 'lt(a, b) = a < b', 'bool'),
+  eq: binary('eq', 'eq(a, b) = (a == b)', 'bool'),
+  and: binary('and', 'and(a, b)', 'bool'),
+  or: binary('or', 'or(a, b)', 'bool'),
+  not: unary('not', 'not(a)', 'same'),
+  neg: unary('neg', 'neg(a) = −a', 'same'),
+  exp: unary('exp', 'exp(a)'),
+  log: unary('log', 'log(a), natural'),
+  sqrt: unary('sqrt', 'sqrt(a)'),
+  rsqrt: unary('rsqrt', 'rsqrt(a) = 1/√a'),
+  sin: unary('sin', 'sin(a), radians'),
+  cos: unary('cos', 'cos(a), radians'),
+  select: elementwise(
+    'select(c, a, b) = c ? a : b',
+    3,
+    { op: 'select', condition: A, a: B, b: { op: 'arg', index: 2 } },
+    'same',
+  ),
 } as const satisfies Record<string, OpDef>;

@@ -1,5 +1,13 @@
 /** Ops that passes recognise in primitive graphs: each has a kernel of its own. Models never write them. */
-import { TypeMismatch, elementCount, indexAt, numberAttribute, stringAttribute, type OpDef, type Tensor } from './opDef.js';
+import {
+  TypeMismatch,
+  elementCount,
+  indexAt,
+  numberAttribute,
+  stringAttribute,
+  type OpDef,
+  type Tensor,
+} from './opDef.js';
 
 /** z[i, ·] = scale[i]·(x[i]·wᵀ) for the vocabulary. */
 function logits(x: Tensor, w: Tensor, scale: Tensor, row: number): Float64Array {
@@ -13,36 +21,58 @@ function logits(x: Tensor, w: Tensor, scale: Tensor, row: number): Float64Array 
 
 function scoring(summary: string, dtype: 'f32' | 'i32', score: (z: Float64Array, target: number) => number): OpDef {
   return {
-    summary, fuse: 'opaque', attributes: {}, arity: [4, 4],
+    summary,
+    fuse: 'opaque',
+    attributes: {},
+    arity: [4, 4],
     infer: ([x, w, scale, target]) => {
-      if (x!.shape.length !== 2 || w!.shape.length !== 2 || x!.shape[1] !== w!.shape[1]) throw new TypeMismatch('needs x[R, K] and w[V, K]');
-      if (scale!.shape.length !== 2 || scale!.shape[1] !== 1 || scale!.shape[0] !== x!.shape[0]) throw new TypeMismatch('the row scale must be f32[R, 1]');
-      if (target!.dtype !== 'i32' || target!.shape.length !== 1 || target!.shape[0] !== x!.shape[0]) throw new TypeMismatch('the target must be i32[R]');
+      if (x!.shape.length !== 2 || w!.shape.length !== 2 || x!.shape[1] !== w!.shape[1])
+        throw new TypeMismatch('needs x[R, K] and w[V, K]');
+      if (scale!.shape.length !== 2 || scale!.shape[1] !== 1 || scale!.shape[0] !== x!.shape[0])
+        throw new TypeMismatch('the row scale must be f32[R, 1]');
+      if (target!.dtype !== 'i32' || target!.shape.length !== 1 || target!.shape[0] !== x!.shape[0])
+        throw new TypeMismatch('the target must be i32[R]');
       return { dtype, shape: [x!.shape[0]!] };
     },
     evaluate: ([x, w, scale, target], _, shape) => ({
-      shape, data: Float64Array.from({ length: shape[0]! }, (_v, row) => score(logits(x!, w!, scale!, row), indexAt(target!, row, w!.shape[0]!))),
+      shape,
+      data: Float64Array.from({ length: shape[0]! }, (_v, row) =>
+        score(logits(x!, w!, scale!, row), indexAt(target!, row, w!.shape[0]!)),
+      ),
     }),
   };
 }
 
 export const FUSED = {
   attention: {
-    summary: 'attention(q[Q, h, d], k[T, g, d], v[T, g, d], mask, queryRow?) {scale, mask}: softmax(scale·q·kᵀ + mask)·v; '
-      + "mask 'bias': f32[T, T] added; 'column': i32[T] subtreeEnd, key k visible to query q when k <= q < subtreeEnd[k]",
-    fuse: 'opaque', attributes: { scale: 'number', mask: 'string' }, arity: [4, 5],
+    summary:
+      'attention(q[Q, h, d], k[T, g, d], v[T, g, d], mask, queryRow?) {scale, mask}: softmax(scale·q·kᵀ + mask)·v; ' +
+      "mask 'bias': f32[T, T] added; 'column': i32[T] subtreeEnd, key k visible to query q when k <= q < subtreeEnd[k]",
+    fuse: 'opaque',
+    attributes: { scale: 'number', mask: 'string' },
+    arity: [4, 5],
     infer: ([q, k, v, mask, queryRow], attributes) => {
       const kind = stringAttribute(attributes, 'mask');
       numberAttribute(attributes, 'scale');
-      if (q!.shape.length !== 3 || k!.shape.length !== 3 || v!.shape.length !== 3) throw new TypeMismatch('attention needs q, k and v of rank 3');
+      if (q!.shape.length !== 3 || k!.shape.length !== 3 || v!.shape.length !== 3)
+        throw new TypeMismatch('attention needs q, k and v of rank 3');
       const [heads, kvHeads] = [q!.shape[1], k!.shape[1]];
-      if (typeof heads !== 'number' || typeof kvHeads !== 'number' || heads % kvHeads !== 0) throw new TypeMismatch(`${String(heads)} query heads do not divide among ${String(kvHeads)} key heads`);
-      if (q!.shape[2] !== k!.shape[2] || k!.shape[0] !== v!.shape[0] || kvHeads !== v!.shape[1]) throw new TypeMismatch('attention: q, k and v do not fit each other');
-      if (kind === 'column' ? mask!.dtype !== 'i32' || mask!.shape.length !== 1 || mask!.shape[0] !== k!.shape[0]
-        : kind !== 'bias' || mask!.shape.length !== 2 || mask!.shape[0] !== q!.shape[0] || mask!.shape[1] !== k!.shape[0]) {
+      if (typeof heads !== 'number' || typeof kvHeads !== 'number' || heads % kvHeads !== 0)
+        throw new TypeMismatch(`${String(heads)} query heads do not divide among ${String(kvHeads)} key heads`);
+      if (q!.shape[2] !== k!.shape[2] || k!.shape[0] !== v!.shape[0] || kvHeads !== v!.shape[1])
+        throw new TypeMismatch('attention: q, k and v do not fit each other');
+      if (
+        kind === 'column'
+          ? mask!.dtype !== 'i32' || mask!.shape.length !== 1 || mask!.shape[0] !== k!.shape[0]
+          : kind !== 'bias' ||
+            mask!.shape.length !== 2 ||
+            mask!.shape[0] !== q!.shape[0] ||
+            mask!.shape[1] !== k!.shape[0]
+      ) {
         throw new TypeMismatch(`mask '${kind}' does not fit its operand`);
       }
-      if (queryRow !== undefined && (queryRow.dtype !== 'i32' || queryRow.shape.length !== 1)) throw new TypeMismatch('queryRow must be i32[R]');
+      if (queryRow !== undefined && (queryRow.dtype !== 'i32' || queryRow.shape.length !== 1))
+        throw new TypeMismatch('queryRow must be i32[R]');
       return { dtype: 'f32', shape: [queryRow === undefined ? q!.shape[0]! : queryRow.shape[0]!, heads, v!.shape[2]!] };
     },
     evaluate: ([q, k, v, mask, queryRow], attributes, shape) => {
@@ -58,7 +88,8 @@ export const FUSED = {
           const scores = Float64Array.from({ length: keys }, (_, t) => {
             if (isColumn && !(t <= at && at < mask!.data[t]!)) return -Infinity;
             let dot = 0;
-            for (let i = 0; i < depth; i++) dot += q!.data[(at * heads + h) * depth + i]! * k!.data[(t * groups + g) * depth + i]!;
+            for (let i = 0; i < depth; i++)
+              dot += q!.data[(at * heads + h) * depth + i]! * k!.data[(t * groups + g) * depth + i]!;
             return dot * scale + (isColumn ? 0 : mask!.data[at * keys + t]!);
           });
           const top = scores.reduce((a, b) => Math.max(a, b), -Infinity);
@@ -66,17 +97,25 @@ export const FUSED = {
           const total = weights.reduce((a, b) => a + b, 0);
           weights.forEach((p, t) => {
             if (p === 0) return;
-            for (let i = 0; i < width; i++) data[(r * heads + h) * width + i]! += (p / total) * v!.data[(t * groups + g) * width + i]!;
+            for (let i = 0; i < width; i++)
+              data[(r * heads + h) * width + i]! += (p / total) * v!.data[(t * groups + g) * width + i]!;
           });
         }
       }
       return { shape, data };
     },
   },
-  logprob: scoring('logprob(x[R, K], w[V, K], scale[R, 1], target[R]): f32[R] = log_softmax(scale·x·wᵀ) at target', 'f32', (z, target) => {
-    const top = z.reduce((a, b) => Math.max(a, b), -Infinity);
-    return z[target]! - top - Math.log(z.reduce((a, b) => a + Math.exp(b - top), 0));
-  }),
-  is_argmax: scoring('is_argmax(x, w, scale, target): i32[R] = 1 where target is the first maximum of scale·x·wᵀ', 'i32',
-    (z, target) => (z.reduce((best, v, i) => (v > z[best]! ? i : best), 0) === target ? 1 : 0)),
+  logprob: scoring(
+    'logprob(x[R, K], w[V, K], scale[R, 1], target[R]): f32[R] = log_softmax(scale·x·wᵀ) at target',
+    'f32',
+    (z, target) => {
+      const top = z.reduce((a, b) => Math.max(a, b), -Infinity);
+      return z[target]! - top - Math.log(z.reduce((a, b) => a + Math.exp(b - top), 0));
+    },
+  ),
+  is_argmax: scoring(
+    'is_argmax(x, w, scale, target): i32[R] = 1 where target is the first maximum of scale·x·wᵀ',
+    'i32',
+    (z, target) => (z.reduce((best, v, i) => (v > z[best]! ? i : best), 0) === target ? 1 : 0),
+  ),
 } as const satisfies Record<string, OpDef>;

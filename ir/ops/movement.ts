@@ -1,6 +1,17 @@
 /** Ops that move elements without changing them, and sources of constant vectors. */
 import type { Dim } from '../types.js';
-import { TypeMismatch, dimsAttribute, elementCount, forEachIndex, indexAt, numberAttribute, numbersAttribute, stringAttribute, strides, type OpDef } from './opDef.js';
+import {
+  TypeMismatch,
+  dimsAttribute,
+  elementCount,
+  forEachIndex,
+  indexAt,
+  numberAttribute,
+  numbersAttribute,
+  stringAttribute,
+  strides,
+  type OpDef,
+} from './opDef.js';
 
 /** Product of the fixed extents and the multiset of symbols: two shapes hold equally many elements when these agree. */
 function sizeKey(shape: readonly Dim[]): string {
@@ -15,17 +26,23 @@ function sizeKey(shape: readonly Dim[]): string {
 
 export const MOVEMENTS = {
   reshape: {
-    summary: 'reshape(x) {shape}: the same elements in row-major order under another shape', fuse: 'movement',
-    attributes: { shape: 'dims' }, arity: [1, 1],
+    summary: 'reshape(x) {shape}: the same elements in row-major order under another shape',
+    fuse: 'movement',
+    attributes: { shape: 'dims' },
+    arity: [1, 1],
     infer: ([x], attributes) => {
       const shape = dimsAttribute(attributes, 'shape');
-      if (sizeKey(shape) !== sizeKey(x!.shape)) throw new TypeMismatch(`reshape: [${x!.shape.join(', ')}] and [${shape.join(', ')}] differ in size`);
+      if (sizeKey(shape) !== sizeKey(x!.shape))
+        throw new TypeMismatch(`reshape: [${x!.shape.join(', ')}] and [${shape.join(', ')}] differ in size`);
       return { dtype: x!.dtype, shape };
     },
     evaluate: ([x], _, shape) => ({ shape, data: x!.data }),
   },
   transpose: {
-    summary: 'transpose(x) {order}: result axis i is axis order[i] of x', fuse: 'movement', attributes: { order: 'numbers' }, arity: [1, 1],
+    summary: 'transpose(x) {order}: result axis i is axis order[i] of x',
+    fuse: 'movement',
+    attributes: { order: 'numbers' },
+    arity: [1, 1],
     infer: ([x], attributes) => {
       const order = numbersAttribute(attributes, 'order');
       if ([...order].sort((a, b) => a - b).some((axis, i) => axis !== i) || order.length !== x!.shape.length) {
@@ -46,13 +63,16 @@ export const MOVEMENTS = {
     },
   },
   repeat: {
-    summary: 'repeat(x) {times}: every slice of axis 0 `times` times in a row (key heads shared by query heads)', fuse: 'movement',
-    attributes: { times: 'number' }, arity: [1, 1],
+    summary: 'repeat(x) {times}: every slice of axis 0 `times` times in a row (key heads shared by query heads)',
+    fuse: 'movement',
+    attributes: { times: 'number' },
+    arity: [1, 1],
     infer: ([x], attributes) => {
       const first = x!.shape[0];
       if (typeof first !== 'number') throw new TypeMismatch('repeat needs a fixed extent on axis 0');
       const times = numberAttribute(attributes, 'times');
-      if (!Number.isInteger(times) || times < 1) throw new TypeMismatch(`repeat: ${times} times is not a whole number, at least 1`);
+      if (!Number.isInteger(times) || times < 1)
+        throw new TypeMismatch(`repeat: ${times} times is not a whole number, at least 1`);
       return { dtype: x!.dtype, shape: [first * times, ...x!.shape.slice(1)] };
     },
     evaluate: ([x], attributes, shape) => {
@@ -67,11 +87,14 @@ export const MOVEMENTS = {
     },
   },
   rotate_half: {
-    summary: 'rotate_half(x[…, d]): (−x[d/2…], x[…d/2]) (RoFormer, arXiv:2104.09864, in the split-half layout)', fuse: 'movement',
-    attributes: {}, arity: [1, 1],
+    summary: 'rotate_half(x[…, d]): (−x[d/2…], x[…d/2]) (RoFormer, arXiv:2104.09864, in the split-half layout)',
+    fuse: 'movement',
+    attributes: {},
+    arity: [1, 1],
     infer: ([x]) => {
       const last = x!.shape.at(-1);
-      if (typeof last !== 'number' || last % 2 !== 0) throw new TypeMismatch(`rotate_half needs an even last extent, got ${String(last)}`);
+      if (typeof last !== 'number' || last % 2 !== 0)
+        throw new TypeMismatch(`rotate_half needs an even last extent, got ${String(last)}`);
       return x!;
     },
     evaluate: ([x], _, shape) => {
@@ -84,9 +107,13 @@ export const MOVEMENTS = {
     },
   },
   gather_rows: {
-    summary: 'gather_rows(x[N, …], index[M]): x[index[i], …] (embedding lookup, scored rows)', fuse: 'movement', attributes: {}, arity: [2, 2],
+    summary: 'gather_rows(x[N, …], index[M]): x[index[i], …] (embedding lookup, scored rows)',
+    fuse: 'movement',
+    attributes: {},
+    arity: [2, 2],
     infer: ([x, index]) => {
-      if (x!.shape.length < 1 || index!.shape.length !== 1 || index!.dtype !== 'i32') throw new TypeMismatch('gather_rows needs x[N, …] and an i32[M] index');
+      if (x!.shape.length < 1 || index!.shape.length !== 1 || index!.dtype !== 'i32')
+        throw new TypeMismatch('gather_rows needs x[N, …] and an i32[M] index');
       return { dtype: x!.dtype, shape: [index!.shape[0]!, ...x!.shape.slice(1)] };
     },
     evaluate: ([x, index], _, shape) => {
@@ -100,25 +127,39 @@ export const MOVEMENTS = {
     },
   },
   gather_last: {
-    summary: 'gather_last(x[M, N], index[M]): [M], x[i, index[i]]', fuse: 'movement', attributes: {}, arity: [2, 2],
+    summary: 'gather_last(x[M, N], index[M]): [M], x[i, index[i]]',
+    fuse: 'movement',
+    attributes: {},
+    arity: [2, 2],
     infer: ([x, index]) => {
-      if (x!.shape.length !== 2 || index!.shape.length !== 1 || index!.shape[0] !== x!.shape[0] || index!.dtype !== 'i32') {
+      if (
+        x!.shape.length !== 2 ||
+        index!.shape.length !== 1 ||
+        index!.shape[0] !== x!.shape[0] ||
+        index!.dtype !== 'i32'
+      ) {
         throw new TypeMismatch('gather_last needs x[M, N] and an i32[M] index');
       }
       return { dtype: x!.dtype, shape: [x!.shape[0]!] };
     },
     evaluate: ([x, index], _, shape) => ({
-      shape, data: Float64Array.from(index!.data, (_v, i) => x!.data[i * x!.shape[1]! + indexAt(index!, i, x!.shape[1]!)]!),
+      shape,
+      data: Float64Array.from(index!.data, (_v, i) => x!.data[i * x!.shape[1]! + indexAt(index!, i, x!.shape[1]!)]!),
     }),
   },
   iota: {
-    summary: 'iota {size}: i32[size], 0, 1, 2, …', fuse: 'movement', attributes: { size: 'dims' }, arity: [0, 0],
+    summary: 'iota {size}: i32[size], 0, 1, 2, …',
+    fuse: 'movement',
+    attributes: { size: 'dims' },
+    arity: [0, 0],
     infer: (_, attributes) => ({ dtype: 'i32', shape: dimsAttribute(attributes, 'size') }),
     evaluate: (_, __, shape) => ({ shape, data: Float64Array.from({ length: elementCount(shape) }, (_v, i) => i) }),
   },
   vector: {
-    summary: 'vector {label, values}: f32[n] — a literal vector (rotary frequencies)', fuse: 'movement',
-    attributes: { label: 'string', values: 'numbers' }, arity: [0, 0],
+    summary: 'vector {label, values}: f32[n] — a literal vector (rotary frequencies)',
+    fuse: 'movement',
+    attributes: { label: 'string', values: 'numbers' },
+    arity: [0, 0],
     infer: (_, attributes) => {
       stringAttribute(attributes, 'label');
       return { dtype: 'f32', shape: [numbersAttribute(attributes, 'values').length] };

@@ -3,7 +3,10 @@ import { TypeMismatch, elementCount, type OpDef } from './opDef.js';
 
 function reduction(summary: string, fold: (row: Float64Array) => number, dtype: 'same' | 'i32' = 'same'): OpDef {
   return {
-    summary, fuse: 'reduction', attributes: {}, arity: [1, 1],
+    summary,
+    fuse: 'reduction',
+    attributes: {},
+    arity: [1, 1],
     infer: ([x]) => {
       if (x!.shape.length === 0) throw new TypeMismatch('cannot reduce a scalar');
       if (x!.dtype !== 'f32') throw new TypeMismatch(`needs f32, got ${x!.dtype}; insert a cast`);
@@ -25,6 +28,8 @@ const argmax = (row: Float64Array): number => row.reduce((best, v, i) => (v > ro
 export const REDUCTIONS = {
   sum: reduction('sum(x): Σ over the last axis, kept as 1', sum),
   mean: reduction('mean(x): mean over the last axis, kept as 1', (row) => sum(row) / row.length),
-  reduce_max: reduction('reduce_max(x): maximum over the last axis, kept as 1', (row) => row.reduce((a, b) => Math.max(a, b), -Infinity)),
+  reduce_max: reduction('reduce_max(x): maximum over the last axis, kept as 1', (row) =>
+    row.reduce((a, b) => Math.max(a, b), -Infinity),
+  ),
   argmax: reduction('argmax(x): i32 index of the first maximum of the last axis, kept as 1', argmax, 'i32'),
 } as const satisfies Record<string, OpDef>;

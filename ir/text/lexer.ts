@@ -6,8 +6,10 @@ import { GraphSyntaxError, type Spot } from './syntax.js';
 export const MAX_TEXT = 32 << 20;
 
 const WORD_END = '(?![A-Za-z0-9_])';
-const keyword = (word: string): TokenType => createToken({ name: `Keyword_${word}`, label: `'${word}'`, pattern: new RegExp(word + WORD_END) });
-const punctuation = (name: string, image: string): TokenType => createToken({ name, label: `'${image}'`, pattern: image });
+const keyword = (word: string): TokenType =>
+  createToken({ name: `Keyword_${word}`, label: `'${word}'`, pattern: new RegExp(word + WORD_END) });
+const punctuation = (name: string, image: string): TokenType =>
+  createToken({ name, label: `'${image}'`, pattern: image });
 
 export const GraphKeyword = keyword('graph');
 export const WeightKeyword = keyword('weight');
@@ -26,12 +28,21 @@ export const Colon = punctuation('Colon', ':');
 export const Comma = punctuation('Comma', ',');
 export const Equals = punctuation('Equals', '=');
 export const Local = createToken({ name: 'Local', label: 'a value (%name)', pattern: /%[A-Za-z_][A-Za-z0-9_]*/ });
-export const Global = createToken({ name: 'Global', label: 'a global name (@name)', pattern: /@[A-Za-z_][A-Za-z0-9_.-]*/ });
+export const Global = createToken({
+  name: 'Global',
+  label: 'a global name (@name)',
+  pattern: /@[A-Za-z_][A-Za-z0-9_.-]*/,
+});
 export const NumberToken = createToken({
-  name: 'Number', label: 'a number',
+  name: 'Number',
+  label: 'a number',
   pattern: new RegExp(`-?(?:inf|[0-9]+(?:\\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)${WORD_END}`),
 });
-export const StringToken = createToken({ name: 'String', label: 'a string', pattern: /"(?:[^"\\\u0000-\u001f]|\\[^\u0000-\u001f])*"/ });
+export const StringToken = createToken({
+  name: 'String',
+  label: 'a string',
+  pattern: /"(?:[^"\\\u0000-\u001f]|\\[^\u0000-\u001f])*"/,
+});
 export const Word = createToken({ name: 'Word', label: 'a word', pattern: /[A-Za-z_][A-Za-z0-9_]*/ });
 
 const WhiteSpace = createToken({ name: 'WhiteSpace', pattern: /[ \t\r\n]+/, group: Lexer.SKIPPED, line_breaks: true });
@@ -39,8 +50,29 @@ const Comment = createToken({ name: 'Comment', pattern: /\/\/[^\n]*/, group: Lex
 
 /** Order matters: the first pattern that matches wins. */
 export const TOKENS: TokenType[] = [
-  WhiteSpace, Comment, GraphKeyword, WeightKeyword, ReturnKeyword, AtKeyword, True, False, Arrow, LParen, RParen, LBrace, RBrace,
-  LBracket, RBracket, Colon, Comma, Equals, Local, Global, NumberToken, StringToken, Word,
+  WhiteSpace,
+  Comment,
+  GraphKeyword,
+  WeightKeyword,
+  ReturnKeyword,
+  AtKeyword,
+  True,
+  False,
+  Arrow,
+  LParen,
+  RParen,
+  LBrace,
+  RBrace,
+  LBracket,
+  RBracket,
+  Colon,
+  Comma,
+  Equals,
+  Local,
+  Global,
+  NumberToken,
+  StringToken,
+  Word,
 ];
 
 const LEXER = new Lexer(TOKENS, { positionTracking: 'onlyStart', ensureOptimizations: false });
@@ -48,11 +80,13 @@ const LEXER = new Lexer(TOKENS, { positionTracking: 'onlyStart', ensureOptimizat
 /** Tokens of `text`. Throws GraphSyntaxError where it is too long or a character begins no token. */
 export function tokenise(text: string, file: string): IToken[] {
   const start: Spot = { line: 1, column: 1 };
-  if (text.length > MAX_TEXT) throw new GraphSyntaxError(file, start, `${text.length} characters`, `at most ${MAX_TEXT}`);
+  if (text.length > MAX_TEXT)
+    throw new GraphSyntaxError(file, start, `${text.length} characters`, `at most ${MAX_TEXT}`);
   const { tokens, errors } = LEXER.tokenize(text);
   const [first] = errors;
   if (first === undefined) return tokens;
   const character = JSON.stringify(String.fromCodePoint(text.codePointAt(first.offset) ?? 0xfffd));
-  const expected = character === '"\\""' ? 'the closing quote of a string on the same line' : 'a token of the graph text form';
+  const expected =
+    character === '"\\""' ? 'the closing quote of a string on the same line' : 'a token of the graph text form';
   throw new GraphSyntaxError(file, { line: first.line ?? 1, column: first.column ?? 1 }, character, expected);
 }

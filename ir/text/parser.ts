@@ -2,20 +2,33 @@
  * Parser of the text form. `parseGraph(printGraph(g))` is structurally g, and printing what was parsed from a printed
  * text gives that text again. Line comments (`// …`) are allowed and not kept.
  *
- *     graph     = 'graph' @name '(' [%name ':' type {',' …}] ')' '->' '(' [type {',' type}] ')' '{' {weight} {node} return '}'
- *     weight    = 'weight' @name ':' type
- *     node      = %name '=' op '(' [operand {',' operand}] ')' ['{' attribute {',' attribute} '}'] ':' type ['at' string]
- *     return    = 'return' [operand {',' operand}]
- *     operand   = %name | @name
- *     attribute = name '=' (number | string | 'true' | 'false' | '[' [(number | word) {',' …}] ']')
- *     type      = dtype '[' [dim {',' dim}] ']'
- *     dim       = whole number | 'T' | 'R'
+ *     graph     = 'graph' @name '(' [%name ':' type {',' …}] ')' '->' '(' [type {',' type}] ')' '{' {weight} {node}
+ *     return '}' weight    = 'weight' @name ':' type node      = %name '=' op '(' [operand {',' operand}] ')' ['{'
+ *     attribute {',' attribute} '}'] ':' type ['at' string] return    = 'return' [operand {',' operand}] operand   =
+ *     %name | @name attribute = name '=' (number | string | 'true' | 'false' | '[' [(number | word) {',' …}] ']') type 
+ *         = dtype '[' [dim {',' dim}] ']' dim       = whole number | 'T' | 'R'
  */
-import { EOF, EmbeddedActionsParser, tokenLabel, type IParserErrorMessageProvider, type IToken, type TokenType } from 'chevrotain';
+import {
+  EOF,
+  EmbeddedActionsParser,
+  tokenLabel,
+  type IParserErrorMessageProvider,
+  type IToken,
+  type TokenType,
+} from 'chevrotain';
 import type { Graph } from '../graph.js';
 import * as t from './lexer.js';
 import { resolveGraph } from './resolve.js';
-import { GraphSyntaxError, type AttributeSyntax, type DeclarationSyntax, type GraphSyntax, type Leaf, type NodeSyntax, type Spot, type TypeSyntax } from './syntax.js';
+import {
+  GraphSyntaxError,
+  type AttributeSyntax,
+  type DeclarationSyntax,
+  type GraphSyntax,
+  type Leaf,
+  type NodeSyntax,
+  type Spot,
+  type TypeSyntax,
+} from './syntax.js';
 
 const spotOf = (token: IToken): Spot => ({ line: token.startLine ?? 1, column: token.startColumn ?? 1 });
 const leaf = (token: IToken): Leaf => ({ text: token.image, spot: spotOf(token) });
@@ -27,8 +40,10 @@ const firsts = (paths: readonly (readonly (readonly TokenType[])[])[]): string =
 const EXPECTED: IParserErrorMessageProvider = {
   buildMismatchTokenMessage: ({ expected }) => tokenLabel(expected),
   buildNotAllInputParsedMessage: () => 'the end of the text: one graph a file',
-  buildNoViableAltMessage: ({ expectedPathsPerAlt, customUserDescription }) => customUserDescription ?? firsts(expectedPathsPerAlt),
-  buildEarlyExitMessage: ({ expectedIterationPaths, customUserDescription }) => customUserDescription ?? firsts(expectedIterationPaths.map((path) => [path])),
+  buildNoViableAltMessage: ({ expectedPathsPerAlt, customUserDescription }) =>
+    customUserDescription ?? firsts(expectedPathsPerAlt),
+  buildEarlyExitMessage: ({ expectedIterationPaths, customUserDescription }) =>
+    customUserDescription ?? firsts(expectedIterationPaths.map((path) => [path])),
 };
 
 class GraphParser extends EmbeddedActionsParser {
@@ -46,17 +61,40 @@ class GraphParser extends EmbeddedActionsParser {
     this.CONSUME(t.GraphKeyword);
     const name = leaf(this.CONSUME(t.Global, { ERR_MSG: "the graph's name (@name)" }));
     this.CONSUME(t.LParen);
-    this.MANY_SEP({ SEP: t.Comma, DEF: () => { params.push(this.SUBRULE(this.param)); } });
+    this.MANY_SEP({
+      SEP: t.Comma,
+      DEF: () => {
+        params.push(this.SUBRULE(this.param));
+      },
+    });
     this.CONSUME(t.RParen, { ERR_MSG: "a parameter (%name: type), ',' or ')'" });
     this.CONSUME(t.Arrow);
     this.CONSUME2(t.LParen);
-    this.MANY_SEP2({ SEP: t.Comma, DEF: () => { resultTypes.push(this.SUBRULE(this.type)); } });
+    this.MANY_SEP2({
+      SEP: t.Comma,
+      DEF: () => {
+        resultTypes.push(this.SUBRULE(this.type));
+      },
+    });
     this.CONSUME2(t.RParen, { ERR_MSG: "a type, ',' or ')'" });
     this.CONSUME(t.LBrace);
-    this.MANY(() => { weights.push(this.SUBRULE(this.weight)); });
-    this.MANY2(() => { nodes.push(this.SUBRULE(this.node)); });
-    const returnSpot = spotOf(this.CONSUME(t.ReturnKeyword, { ERR_MSG: "a node (%name = op(…) : type) or 'return' (weights come before nodes)" }));
-    this.MANY_SEP3({ SEP: t.Comma, DEF: () => { returned.push(this.SUBRULE(this.operand)); } });
+    this.MANY(() => {
+      weights.push(this.SUBRULE(this.weight));
+    });
+    this.MANY2(() => {
+      nodes.push(this.SUBRULE(this.node));
+    });
+    const returnSpot = spotOf(
+      this.CONSUME(t.ReturnKeyword, {
+        ERR_MSG: "a node (%name = op(…) : type) or 'return' (weights come before nodes)",
+      }),
+    );
+    this.MANY_SEP3({
+      SEP: t.Comma,
+      DEF: () => {
+        returned.push(this.SUBRULE(this.operand));
+      },
+    });
     this.CONSUME(t.RBrace, { ERR_MSG: "',' or '}' after the returned values" });
     return { name, params, resultTypes, weights, nodes, returned, returnSpot };
   });
@@ -81,11 +119,22 @@ class GraphParser extends EmbeddedActionsParser {
     this.CONSUME(t.Equals);
     const op = leaf(this.CONSUME(t.Word, { ERR_MSG: 'an op' }));
     this.CONSUME(t.LParen, { ERR_MSG: "'(' and the operands" });
-    this.MANY_SEP({ SEP: t.Comma, DEF: () => { operands.push(this.SUBRULE(this.operand)); } });
+    this.MANY_SEP({
+      SEP: t.Comma,
+      DEF: () => {
+        operands.push(this.SUBRULE(this.operand));
+      },
+    });
     this.CONSUME(t.RParen, { ERR_MSG: "an operand (%name or @name), ',' or ')'" });
     this.OPTION(() => {
       this.CONSUME(t.LBrace);
-      this.AT_LEAST_ONE_SEP2({ SEP: t.Comma, DEF: () => { attributes.push(this.SUBRULE(this.attribute)); }, ERR_MSG: 'an attribute (name = value)' });
+      this.AT_LEAST_ONE_SEP2({
+        SEP: t.Comma,
+        DEF: () => {
+          attributes.push(this.SUBRULE(this.attribute));
+        },
+        ERR_MSG: 'an attribute (name = value)',
+      });
       this.CONSUME(t.RBrace, { ERR_MSG: "',' or '}' after an attribute" });
     });
     this.CONSUME(t.Colon, { ERR_MSG: "'{' and attributes, or ':' and the result type" });
@@ -97,13 +146,12 @@ class GraphParser extends EmbeddedActionsParser {
     return { result, op, operands, attributes, type, path };
   });
 
-  readonly operand = this.RULE('operand', (): Leaf => this.OR({
-    DEF: [
-      { ALT: () => leaf(this.CONSUME(t.Local)) },
-      { ALT: () => leaf(this.CONSUME(t.Global)) },
-    ],
-    ERR_MSG: 'an operand (%name or @name)',
-  }));
+  readonly operand = this.RULE('operand', (): Leaf =>
+    this.OR({
+      DEF: [{ ALT: () => leaf(this.CONSUME(t.Local)) }, { ALT: () => leaf(this.CONSUME(t.Global)) }],
+      ERR_MSG: 'an operand (%name or @name)',
+    }),
+  );
 
   readonly attribute = this.RULE('attribute', (): AttributeSyntax => {
     const name = leaf(this.CONSUME(t.Word, { ERR_MSG: 'an attribute (name = value)' }));
@@ -124,7 +172,12 @@ class GraphParser extends EmbeddedActionsParser {
   readonly list = this.RULE('list', (): Leaf[] => {
     const entries: Leaf[] = [];
     this.CONSUME(t.LBracket);
-    this.MANY_SEP({ SEP: t.Comma, DEF: () => { entries.push(this.SUBRULE(this.entry)); } });
+    this.MANY_SEP({
+      SEP: t.Comma,
+      DEF: () => {
+        entries.push(this.SUBRULE(this.entry));
+      },
+    });
     this.CONSUME(t.RBracket, { ERR_MSG: "a number, a symbol, ',' or ']'" });
     return entries;
   });
@@ -133,18 +186,22 @@ class GraphParser extends EmbeddedActionsParser {
     const dims: Leaf[] = [];
     const dtype = leaf(this.CONSUME(t.Word, { ERR_MSG: 'an element type' }));
     this.CONSUME(t.LBracket, { ERR_MSG: "'[' and the shape" });
-    this.MANY_SEP({ SEP: t.Comma, DEF: () => { dims.push(this.SUBRULE(this.entry)); } });
+    this.MANY_SEP({
+      SEP: t.Comma,
+      DEF: () => {
+        dims.push(this.SUBRULE(this.entry));
+      },
+    });
     this.CONSUME(t.RBracket, { ERR_MSG: "a dimension, ',' or ']'" });
     return { dtype, dims };
   });
 
-  readonly entry = this.RULE('entry', (): Leaf => this.OR({
-    DEF: [
-      { ALT: () => leaf(this.CONSUME(t.NumberToken)) },
-      { ALT: () => leaf(this.CONSUME(t.Word)) },
-    ],
-    ERR_MSG: 'a number or a symbol',
-  }));
+  readonly entry = this.RULE('entry', (): Leaf =>
+    this.OR({
+      DEF: [{ ALT: () => leaf(this.CONSUME(t.NumberToken)) }, { ALT: () => leaf(this.CONSUME(t.Word)) }],
+      ERR_MSG: 'a number or a symbol',
+    }),
+  );
 }
 
 const PARSER = new GraphParser();

@@ -6,7 +6,8 @@ import { printType } from '../types.js';
 export const printValue = (v: Value): string => (v.kind === 'weight' ? `@${v.name}` : `%${v.name}`);
 
 /** -Infinity, integers and decimals print so that they parse back to the same double. */
-const printNumber = (n: number): string => (n === -Infinity ? '-inf' : n === Infinity ? 'inf' : Object.is(n, -0) ? '-0' : String(n));
+const printNumber = (n: number): string =>
+  n === -Infinity ? '-inf' : n === Infinity ? 'inf' : Object.is(n, -0) ? '-0' : String(n);
 
 function printAttribute(a: Attribute): string {
   if (typeof a === 'number') return printNumber(a);
@@ -16,7 +17,9 @@ function printAttribute(a: Attribute): string {
 }
 
 export function printNode(node: Node): string {
-  const attributes = Object.entries(node.attributes).sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, value]) => `${name} = ${printAttribute(value)}`);
+  const attributes = Object.entries(node.attributes)
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([name, value]) => `${name} = ${printAttribute(value)}`);
   const braces = attributes.length === 0 ? '' : ` {${attributes.join(', ')}}`;
   const at = node.path === '' ? '' : ` at ${JSON.stringify(node.path)}`;
   return `${printValue(node.result)} = ${node.op}(${node.operands.map(printValue).join(', ')})${braces} : ${printType(node.result.type)}${at}`;

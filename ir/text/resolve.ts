@@ -3,7 +3,15 @@ import type { Attribute, Attributes, Graph, Node, Value } from '../graph.js';
 import { MAX_DIM, MAX_RANK, NAME, PATH, WEIGHT_NAME, attributeProblem, inferred } from '../checkNode.js';
 import { OPS, OP_NAMES, isOpName, type OpName } from '../ops/index.js';
 import { DTYPES, isSymbol, printType, sameType, type Dim, type TensorType } from '../types.js';
-import { GraphSyntaxError, type AttributeSyntax, type GraphSyntax, type Leaf, type NodeSyntax, type Spot, type TypeSyntax } from './syntax.js';
+import {
+  GraphSyntaxError,
+  type AttributeSyntax,
+  type GraphSyntax,
+  type Leaf,
+  type NodeSyntax,
+  type Spot,
+  type TypeSyntax,
+} from './syntax.js';
 
 /** Throws GraphSyntaxError at the first name, type or op that does not fit. */
 export function resolveGraph(syntax: GraphSyntax, file: string): Graph {
@@ -24,19 +32,30 @@ class Resolver {
     const params = syntax.params.map((p) => this.define(p.name, 'param', this.type(p.type)));
     const weights = syntax.weights.map((w) => {
       const type = this.type(w.type);
-      if (type.shape.some(isSymbol)) this.fail(w.type.dtype.spot, printType(type), 'a fixed shape: weights have no symbols');
+      if (type.shape.some(isSymbol))
+        this.fail(w.type.dtype.spot, printType(type), 'a fixed shape: weights have no symbols');
       return this.define(w.name, 'weight', type);
     });
     const nodes = syntax.nodes.map((node) => this.node(node));
     const results = syntax.returned.map((leaf) => this.use(leaf));
-    if (results.length === 0) this.fail(syntax.returnSpot, 'a graph that returns nothing', 'at least one returned value');
+    if (results.length === 0)
+      this.fail(syntax.returnSpot, 'a graph that returns nothing', 'at least one returned value');
     if (results.length !== syntax.resultTypes.length) {
-      this.fail(syntax.returnSpot, `${results.length} returned values`, `${syntax.resultTypes.length}, as the head of the graph says`);
+      this.fail(
+        syntax.returnSpot,
+        `${results.length} returned values`,
+        `${syntax.resultTypes.length}, as the head of the graph says`,
+      );
     }
     syntax.resultTypes.forEach((declared, i) => {
       const type = this.type(declared);
       const value = results[i]!;
-      if (!sameType(type, value.type)) this.fail(declared.dtype.spot, printType(type), `${printType(value.type)}, the type of ${syntax.returned[i]!.text}`);
+      if (!sameType(type, value.type))
+        this.fail(
+          declared.dtype.spot,
+          printType(type),
+          `${printType(value.type)}, the type of ${syntax.returned[i]!.text}`,
+        );
     });
     return { name, params, weights, nodes, results };
   }
@@ -45,13 +64,19 @@ class Resolver {
     const op = this.op(syntax.op);
     const operands = syntax.operands.map((leaf) => this.use(leaf));
     const attributes = this.attributes(syntax, op);
-    const type = inferred(OPS[op], operands.map((v) => v.type), attributes);
+    const type = inferred(
+      OPS[op],
+      operands.map((v) => v.type),
+      attributes,
+    );
     const call = `${op}(${operands.map((v) => printType(v.type)).join(', ')})`;
     if (typeof type === 'string') return this.fail(syntax.op.spot, call, `operands that fit: ${type}`);
     const declared = this.type(syntax.type);
-    if (!sameType(type, declared)) this.fail(syntax.type.dtype.spot, printType(declared), `${printType(type)}, the type of ${call}`);
+    if (!sameType(type, declared))
+      this.fail(syntax.type.dtype.spot, printType(declared), `${printType(type)}, the type of ${call}`);
     const path = syntax.path === undefined ? '' : this.string(syntax.path);
-    if (syntax.path !== undefined && (path === '' || !PATH.test(path))) this.fail(syntax.path.spot, clip(syntax.path.text), 'a model path ("layers.3.attention")');
+    if (syntax.path !== undefined && (path === '' || !PATH.test(path)))
+      this.fail(syntax.path.spot, clip(syntax.path.text), 'a model path ("layers.3.attention")');
     return { op, operands, attributes, result: this.define(syntax.result, 'result', type), path };
   }
 
@@ -84,8 +109,10 @@ class Resolver {
 
   private type(syntax: TypeSyntax): TensorType {
     const dtype = DTYPES.find((d) => d === syntax.dtype.text);
-    if (dtype === undefined) return this.fail(syntax.dtype.spot, `'${clip(syntax.dtype.text)}'`, `an element type: ${DTYPES.join(', ')}`);
-    if (syntax.dims.length > MAX_RANK) this.fail(syntax.dtype.spot, `${syntax.dims.length} dimensions`, `at most ${MAX_RANK}`);
+    if (dtype === undefined)
+      return this.fail(syntax.dtype.spot, `'${clip(syntax.dtype.text)}'`, `an element type: ${DTYPES.join(', ')}`);
+    if (syntax.dims.length > MAX_RANK)
+      this.fail(syntax.dtype.spot, `${syntax.dims.length} dimensions`, `at most ${MAX_RANK}`);
     return { dtype, shape: syntax.dims.map((dim) => this.dim(dim)) };
   }
 
@@ -131,7 +158,11 @@ class Resolver {
   private use(leaf: Leaf): Value {
     const value = this.values.get(leaf.text);
     if (value !== undefined) return value;
-    return this.fail(leaf.spot, `'${clip(leaf.text)}'`, leaf.text.startsWith('@') ? 'a weight that is declared above' : 'a value that is defined above');
+    return this.fail(
+      leaf.spot,
+      `'${clip(leaf.text)}'`,
+      leaf.text.startsWith('@') ? 'a weight that is declared above' : 'a value that is defined above',
+    );
   }
 
   private fail(spot: Spot, found: string, expected: string): never {

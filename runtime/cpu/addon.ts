@@ -1,4 +1,6 @@
-/** The typed side of the native addon (runtime/native). Everything else in runtime/ reaches native code through here. */
+/**
+ * The typed side of the native addon (runtime/native). Everything else in runtime/ reaches native code through here.
+ */
 import { createRequire } from 'node:module';
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -16,7 +18,10 @@ export interface NativeMemory {
   readonly isWritable: boolean;
   /** Lets go of it. Programs and running jobs that use it keep it alive. */
   release(): void;
-  /** Default: all of it. `dontneed` drops the pages of a mapped file from this process; they are read again when touched. */
+  /**
+   * Default: all of it. `dontneed` drops the pages of a mapped file from this process; they are read again when
+   * touched.
+   */
   advise(advice: 'willneed' | 'dontneed', offset?: number, length?: number): void;
   /** Copies bytes in, out of. Neither checks that no job is running. */
   write(offset: number, data: NodeJS.TypedArray): void;
@@ -96,24 +101,46 @@ export interface RunResult {
   /** Nanoseconds of each launch, when timed. */
   readonly launchNs?: Float64Array;
   /** The first launch that wrote a value that is not finite, and where, when checked. */
-  readonly nonFinite?: { readonly launch: number; readonly write: number; readonly row: number; readonly column: number };
+  readonly nonFinite?: {
+    readonly launch: number;
+    readonly write: number;
+    readonly row: number;
+    readonly column: number;
+  };
 }
 
 /** Launches bound to memory. Keeps its pool, libraries and memories alive. */
 export interface NativeProgram {
   run(request: RunRequest): Promise<RunResult>;
-  /** Seconds of each of `repeats` runs of one launch, after one uncounted. Inputs as left by the last run where absent. */
+  /**
+   * Seconds of each of `repeats` runs of one launch, after one uncounted. Inputs as left by the last run where absent.
+   */
   timeLaunch(request: {
-    readonly launch: number; readonly tokens: number; readonly rows: number;
-    readonly repeats: number; readonly inputs?: readonly Int32Array[];
+    readonly launch: number;
+    readonly tokens: number;
+    readonly rows: number;
+    readonly repeats: number;
+    readonly inputs?: readonly Int32Array[];
   }): Promise<Float64Array>;
   release(): void;
 }
 
 /** A [rows, k] matrix. Random values are nearly normal, a function of (seed, flat index) only, rounded to dtype. */
 export type PackSource =
-  | { readonly kind: 'memory'; readonly dtype: PackDType; readonly rows: number; readonly memory: NativeMemory; readonly offset: number }
-  | { readonly kind: 'random'; readonly dtype: PackDType; readonly rows: number; readonly seed: bigint; readonly scale: number }
+  | {
+      readonly kind: 'memory';
+      readonly dtype: PackDType;
+      readonly rows: number;
+      readonly memory: NativeMemory;
+      readonly offset: number;
+    }
+  | {
+      readonly kind: 'random';
+      readonly dtype: PackDType;
+      readonly rows: number;
+      readonly seed: bigint;
+      readonly scale: number;
+    }
   | { readonly kind: 'constant'; readonly dtype: PackDType; readonly rows: number; readonly value: number };
 
 export interface PackJob {
@@ -179,13 +206,21 @@ function packageRoot(): string {
 /** Loads the addon of the package in `root`. Throws UserError where it is not built or does not fit this system. */
 export function loadAddonFrom(root: string): Addon {
   const path = join(root, FILE);
-  if (!existsSync(path)) throw new UserError(`The native addon is not built: ${path} is missing.`, 'Run: npm run build:native');
+  if (!existsSync(path))
+    throw new UserError(`The native addon is not built: ${path} is missing.`, 'Run: npm run build:native');
   try {
     const addon: Addon = createRequire(import.meta.url)(path);
     return addon;
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
-    throw tooOldSystem(reason) ?? new UserError(`The native addon cannot be loaded: ${reason}`, 'Build it again on this machine: npm run build:native', { cause: error });
+    throw (
+      tooOldSystem(reason) ??
+      new UserError(
+        `The native addon cannot be loaded: ${reason}`,
+        'Build it again on this machine: npm run build:native',
+        { cause: error },
+      )
+    );
   }
 }
 

@@ -37,7 +37,10 @@ export const scratchOf = (symbols: readonly (readonly LaunchSymbol[])[]): number
 /** Binds one bucket. Throws where the plan is inconsistent; the addon checks every range again. */
 export function bindBucket(request: BindRequest): ProgramBinding {
   const { plan, stage, weights, arena } = request;
-  if (request.symbols.length !== plan.launches.length) throw new Error(`Bucket ${request.bucket}: ${request.symbols.length} symbols for ${plan.launches.length} launches.`);
+  if (request.symbols.length !== plan.launches.length)
+    throw new Error(
+      `Bucket ${request.bucket}: ${request.symbols.length} symbols for ${plan.launches.length} launches.`,
+    );
   const buffers = new Map(plan.buffers.map((buffer) => [buffer.name, buffer]));
   const kernels = new Map(plan.kernels.map((kernel) => [kernel.name, kernel]));
   const masks = masksOf(plan);
@@ -47,7 +50,8 @@ export function bindBucket(request: BindRequest): ProgramBinding {
     slotIndex.set(name, slots.length);
     slots.push(slot);
   };
-  for (const { buffer, offset, sizeBytes } of plan.placements) addSlot(buffer, { memory: arena, offset, bytes: sizeBytes });
+  for (const { buffer, offset, sizeBytes } of plan.placements)
+    addSlot(buffer, { memory: arena, offset, bytes: sizeBytes });
   for (const [name, slot] of weights) addSlot(name, slot);
   const slotOf = (name: string): number => {
     const index = slotIndex.get(name);
@@ -71,20 +75,34 @@ export function bindBucket(request: BindRequest): ProgramBinding {
     const kernel = kernels.get(launch.kernel);
     const { library: path, symbol } = request.symbols[i]!;
     const library = request.libraries.get(path);
-    if (kernel === undefined || library === undefined) throw new Error(`Launch ${i} (${launch.kernel}) has no kernel or no library.`);
-    return { name: kernel.path, library, symbol, slots: launch.parameters.map(slotOf), writes: floatWrites(plan, kernel).flatMap(write) };
+    if (kernel === undefined || library === undefined)
+      throw new Error(`Launch ${i} (${launch.kernel}) has no kernel or no library.`);
+    return {
+      name: kernel.path,
+      library,
+      symbol,
+      slots: launch.parameters.map(slotOf),
+      writes: floatWrites(plan, kernel).flatMap(write),
+    };
   });
   const ports = portsOf(plan);
   const bucket = plan.buckets[request.bucket];
   if (bucket === undefined) throw new Error(`The plan has no bucket ${request.bucket}.`);
   return {
-    pool: request.pool, maxTokens: bucket.tokens, maxRows: bucket.rows,
-    scratchBytes: request.scratchBytes, ...(request.scratch === undefined ? {} : { scratch: request.scratch }),
-    slots, launches,
+    pool: request.pool,
+    maxTokens: bucket.tokens,
+    maxRows: bucket.rows,
+    scratchBytes: request.scratchBytes,
+    ...(request.scratch === undefined ? {} : { scratch: request.scratch }),
+    slots,
+    launches,
     inputs: ports.inputs.map((name) => ({ slot: slotOf(INPUT_BUFFERS[name]), extent: extentOfInput(name) })),
-    outputs: stage.end < plan.launches.length ? [] : [
-      { slot: slotOf(ports.logProb), extent: 'R', dtype: 'f32' },
-      { slot: slotOf(ports.isArgmax), extent: 'R', dtype: 'i32' },
-    ],
+    outputs:
+      stage.end < plan.launches.length
+        ? []
+        : [
+            { slot: slotOf(ports.logProb), extent: 'R', dtype: 'f32' },
+            { slot: slotOf(ports.isArgmax), extent: 'R', dtype: 'i32' },
+          ],
   };
 }

@@ -9,7 +9,11 @@ export function glibcVersion(): string | undefined {
   return REPORT.safeParse(process.report.getReport()).data?.header.glibcVersionRuntime;
 }
 
-const LIBRARIES: Readonly<Record<string, string>> = { GLIBC: 'glibc', GLIBCXX: 'the C++ library GLIBCXX', CXXABI: 'the C++ library CXXABI' };
+const LIBRARIES: Readonly<Record<string, string>> = {
+  GLIBC: 'glibc',
+  GLIBCXX: 'the C++ library GLIBCXX',
+  CXXABI: 'the C++ library CXXABI',
+};
 
 /** The error of a loader that finds a system library too old, told to a user; undefined for any other reason. */
 export function tooOldSystem(reason: string, has: string | undefined = glibcVersion()): UserError | undefined {
@@ -17,6 +21,8 @@ export function tooOldSystem(reason: string, has: string | undefined = glibcVers
   const library = LIBRARIES[name];
   if (library === undefined) return undefined;
   const here = has === undefined ? '' : `; here is glibc ${has}`;
-  return new UserError(`This system is too old for the native addon, which needs ${library} ${version} or later${here}.`,
-    'Use a newer system, or build on this one or one as old: npm ci && npm run build:native, npm run bundle for a bundle');
+  return new UserError(
+    `This system is too old for the native addon, which needs ${library} ${version} or later${here}.`,
+    'Use a newer system, or build on this one or one as old: npm ci && npm run build:native, npm run bundle for a bundle',
+  );
 }

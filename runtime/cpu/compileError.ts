@@ -29,17 +29,25 @@ function diagnosticsOf(source: SourceText, stderr: string): Diagnostic[] {
 export function excerpt(text: string, line: number): string {
   const lines = text.split('\n');
   const from = Math.max(1, line - CONTEXT);
-  return lines.slice(from - 1, line + CONTEXT)
-    .map((content, i) => `${from + i === line ? '>' : ' '} ${String(from + i).padStart(5)} | ${content}`).join('\n');
+  return lines
+    .slice(from - 1, line + CONTEXT)
+    .map((content, i) => `${from + i === line ? '>' : ' '} ${String(from + i).padStart(5)} | ${content}`)
+    .join('\n');
 }
 
 /** Names the file, the compiler's words and the generated lines. */
 export function compileError(compiler: string, source: SourceText, stderr: string): UserError {
   const diagnostics = diagnosticsOf(source, stderr);
-  const shown = diagnostics.slice(0, MAX_SHOWN)
-    .map((diagnostic) => `${source.name}:${diagnostic.line}: ${diagnostic.message}\n${excerpt(source.text, diagnostic.line)}`);
+  const shown = diagnostics
+    .slice(0, MAX_SHOWN)
+    .map(
+      (diagnostic) =>
+        `${source.name}:${diagnostic.line}: ${diagnostic.message}\n${excerpt(source.text, diagnostic.line)}`,
+    );
   const rest = diagnostics.length > MAX_SHOWN ? `\n… and ${diagnostics.length - MAX_SHOWN} more` : '';
   const details = shown.length > 0 ? shown.join('\n') + rest : stderr.trim().slice(0, 2000);
-  return new UserError(`${compiler} does not compile the generated ${source.name}:\n${details}`,
-    'Try another compiler with TILEWRIGHT_CC=/path/to/cc; if it fails too, this is a bug in code generation.');
+  return new UserError(
+    `${compiler} does not compile the generated ${source.name}:\n${details}`,
+    'Try another compiler with TILEWRIGHT_CC=/path/to/cc; if it fails too, this is a bug in code generation.',
+  );
 }

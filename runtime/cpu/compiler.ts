@@ -13,10 +13,29 @@ import { findCompiler, type SystemCompiler } from './systemCompiler.js';
 
 export type { SourceText } from './compileError.js';
 
-/** No -ffast-math and no contraction: sums and products round the same way in every kernel, NaN stays NaN. No errno and no traps, so that math vectorises. */
-const FLAGS = ['-O3', '-fPIC', '-std=gnu11', '-fno-math-errno', '-fno-trapping-math', '-ffp-contract=off', '-fopenmp-simd'] as const;
+/**
+ * No -ffast-math and no contraction: sums and products round the same way in every kernel, NaN stays NaN. No errno and
+ * no traps, so that math vectorises.
+ */
+const FLAGS = [
+  '-O3',
+  '-fPIC',
+  '-std=gnu11',
+  '-fno-math-errno',
+  '-fno-trapping-math',
+  '-ffp-contract=off',
+  '-fopenmp-simd',
+] as const;
 
-const AVX512 = ['-mavx512f', '-mavx512bw', '-mavx512dq', '-mavx512vl', '-mfma', '-mf16c', '-mprefer-vector-width=512'] as const;
+const AVX512 = [
+  '-mavx512f',
+  '-mavx512bw',
+  '-mavx512dq',
+  '-mavx512vl',
+  '-mfma',
+  '-mf16c',
+  '-mprefer-vector-width=512',
+] as const;
 const ISA_FLAGS: Readonly<Record<CpuIsa, readonly string[]>> = {
   portable: [],
   avx2: ['-mavx2', '-mfma', '-mf16c'],
@@ -69,7 +88,10 @@ const codeOf = (error: unknown): unknown => (error instanceof Error && 'code' in
 /** True where the entry is whole: its shared object has the digest that was written with it. */
 async function isWhole(entry: string): Promise<boolean> {
   try {
-    const [library, digest] = await Promise.all([readFile(join(entry, SHARED_OBJECT)), readFile(join(entry, DIGEST), 'utf8')]);
+    const [library, digest] = await Promise.all([
+      readFile(join(entry, SHARED_OBJECT)),
+      readFile(join(entry, DIGEST), 'utf8'),
+    ]);
     return sha256(library) === digest.trim();
   } catch (error) {
     if (codeOf(error) === 'ENOENT' || codeOf(error) === 'ENOTDIR') return false;
@@ -77,25 +99,49 @@ async function isWhole(entry: string): Promise<boolean> {
   }
 }
 
-async function build(compiler: SystemCompiler, sources: readonly SourceText[], flags: readonly string[], folder: string): Promise<void> {
+async function build(
+  compiler: SystemCompiler,
+  sources: readonly SourceText[],
+  flags: readonly string[],
+  folder: string,
+): Promise<void> {
   // All compilers end before anything is thrown: the folder is removed then, and none may still write to it.
-  const compiled = await Promise.allSettled(sources.map(async (source) => {
-    await writeSynced(join(folder, source.name), source.text);
-    const result = await runProcess(compiler.path,
-      [...FLAGS, ...flags, '-pipe', '-fno-diagnostics-show-caret', '-fdiagnostics-color=never', '-c', source.name, '-o', `${source.name}.o`], folder);
-    if (result.status !== 0) throw compileError(compiler.path, source, result.stderr);
-  }));
+  const compiled = await Promise.allSettled(
+    sources.map(async (source) => {
+      await writeSynced(join(folder, source.name), source.text);
+      const result = await runProcess(
+        compiler.path,
+        [
+          ...FLAGS,
+          ...flags,
+          '-pipe',
+          '-fno-diagnostics-show-caret',
+          '-fdiagnostics-color=never',
+          '-c',
+          source.name,
+          '-o',
+          `${source.name}.o`,
+        ],
+        folder,
+      );
+      if (result.status !== 0) throw compileError(compiler.path, source, result.stderr);
+    }),
+  );
   const failed = compiled.find((each) => each.status === 'rejected');
   if (failed !== undefined) throw failed.reason;
   const objects = sources.map((source) => `${source.name}.o`);
   const link = await runProcess(compiler.path, ['-shared', '-o', SHARED_OBJECT, ...objects, '-lm'], folder);
-  if (link.status !== 0) throw new UserError(`${compiler.path} does not link the generated kernels: ${link.stderr.trim().slice(0, 2000)}`);
+  if (link.status !== 0)
+    throw new UserError(`${compiler.path} does not link the generated kernels: ${link.stderr.trim().slice(0, 2000)}`);
   await Promise.all(objects.map((object) => rm(join(folder, object))));
   await syncFile(join(folder, SHARED_OBJECT));
   await writeSynced(join(folder, DIGEST), `${sha256(await readFile(join(folder, SHARED_OBJECT)))}\n`);
 }
 
-/** Puts a finished folder where readers look for it. Of two processes that made the same entry, one wins; both are right. */
+/**
+ * Puts a finished folder where readers look for it. Of two processes that made the same entry, one wins; both are
+ * right.
+ */
 async function publish(folder: string, entry: string): Promise<void> {
   for (let attempt = 0; attempt < 3; attempt++) {
     try {
@@ -117,7 +163,10 @@ async function removeStale(root: string): Promise<void> {
   for (const name of await readdir(root)) {
     if (!name.startsWith('.tmp-')) continue;
     const path = join(root, name);
-    const age = await stat(path).then((status) => Date.now() - status.mtimeMs, () => 0);
+    const age = await stat(path).then(
+      (status) => Date.now() - status.mtimeMs,
+      () => 0,
+    );
     if (age > STALE_MS) await rm(path, { recursive: true, force: true });
   }
 }
@@ -126,17 +175,27 @@ function checkNames(sources: readonly SourceText[]): void {
   if (sources.length === 0) throw new Error('compileShared needs at least one source.');
   const names = new Set<string>();
   for (const { name } of sources) {
-    if (!/^[A-Za-z0-9_]{1,100}\.c$/.test(name) || names.has(name)) throw new Error(`Bad or repeated source name ${JSON.stringify(name)}.`);
+    if (!/^[A-Za-z0-9_]{1,100}\.c$/.test(name) || names.has(name))
+      throw new Error(`Bad or repeated source name ${JSON.stringify(name)}.`);
     names.add(name);
   }
 }
 
-async function compileEntry(key: string, sources: readonly SourceText[], compiler: SystemCompiler, flags: readonly string[], settings: Settings): Promise<CompiledLibrary> {
+async function compileEntry(
+  key: string,
+  sources: readonly SourceText[],
+  compiler: SystemCompiler,
+  flags: readonly string[],
+  settings: Settings,
+): Promise<CompiledLibrary> {
   const started = performance.now();
   const root = resolve(settings.cacheDir, 'kernels');
   const entry = join(root, key);
-  const done = (cached: boolean): CompiledLibrary =>
-    ({ path: join(entry, SHARED_OBJECT), cached, seconds: (performance.now() - started) / 1000 });
+  const done = (cached: boolean): CompiledLibrary => ({
+    path: join(entry, SHARED_OBJECT),
+    cached,
+    seconds: (performance.now() - started) / 1000,
+  });
   try {
     if (await isWhole(entry)) {
       await markUsed(entry);
@@ -157,8 +216,11 @@ async function compileEntry(key: string, sources: readonly SourceText[], compile
   } catch (error) {
     if (error instanceof UserError || codeOf(error) === undefined) throw error;
     const reason = error instanceof Error ? error.message : String(error);
-    throw new UserError(`The kernel cache ${root} cannot be used: ${reason}`,
-      'Free space or permissions there, or choose another folder: TILEWRIGHT_CACHE=/path', { cause: error });
+    throw new UserError(
+      `The kernel cache ${root} cannot be used: ${reason}`,
+      'Free space or permissions there, or choose another folder: TILEWRIGHT_CACHE=/path',
+      { cause: error },
+    );
   }
 }
 
@@ -167,8 +229,8 @@ const running = new Map<string, Promise<CompiledLibrary>>();
 /**
  * Compiles C sources, in parallel, into one shared object, or finds it in the cache. The key covers the text, the
  * flags, the compiler's version, the kernel ABI and the instruction set.
- * Throws UserError for a missing compiler, a text that does not compile (with its lines), a cache that cannot be written or
- * a limit of its size that is none.
+ * Throws UserError for a missing compiler, a text that does not compile (with its lines), a cache that cannot be
+ * written or a limit of its size that is none.
  */
 export async function compileShared(sources: readonly SourceText[], options: CompileOptions): Promise<CompiledLibrary> {
   checkNames(sources);
@@ -176,10 +238,15 @@ export async function compileShared(sources: readonly SourceText[], options: Com
   cacheLimitBytes(settings);
   const compiler = await findCompiler(settings);
   const flags = [...ISA_FLAGS[options.isa], ...(options.extraFlags ?? [])];
-  const key = sha256(JSON.stringify({
-    sources: sources.map(({ name, text }) => [name, text]), flags: [...FLAGS, ...flags],
-    compiler: compiler.version, abi: loadAddon().abi, isa: options.isa,
-  }));
+  const key = sha256(
+    JSON.stringify({
+      sources: sources.map(({ name, text }) => [name, text]),
+      flags: [...FLAGS, ...flags],
+      compiler: compiler.version,
+      abi: loadAddon().abi,
+      isa: options.isa,
+    }),
+  );
   const place = JSON.stringify([settings.cacheDir, key]);
   let job = running.get(place);
   if (job === undefined) {

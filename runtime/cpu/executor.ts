@@ -20,7 +20,9 @@ export interface CpuExecutorOptions {
   readonly tensors: ReadonlyMap<string, TensorSource>;
   /** Of all stages together; each has at least one. */
   readonly threads: number;
-  /** Ranges of the plan's launches that work at once, on threads and activations of their own; by default one with all. */
+  /**
+   * Ranges of the plan's launches that work at once, on threads and activations of their own; by default one with all.
+   */
   readonly stages?: readonly Stage[];
   /** Longest tree path (context) of the model, in tokens; by default as many as fit a micro-batch. */
   readonly maxLength?: number;
@@ -50,7 +52,8 @@ const IN_FLIGHT = 2;
 /** Stages one after another from the first launch to the last. */
 function requireStages(stages: readonly Stage[], launches: number): void {
   const isChain = stages.every(({ first, end }, i) => first === (stages[i - 1]?.end ?? 0) && end > first);
-  if (!isChain || stages.at(-1)?.end !== launches) throw new Error(`Stages ${JSON.stringify(stages)} do not cover ${launches} launches one after another.`);
+  if (!isChain || stages.at(-1)?.end !== launches)
+    throw new Error(`Stages ${JSON.stringify(stages)} do not cover ${launches} launches one after another.`);
 }
 
 /** As even as whole threads can be, at least one each. */
@@ -100,14 +103,20 @@ export class CpuExecutor {
     const { plan, symbols, threads, tensors } = options;
     const stages = options.stages ?? [{ first: 0, end: plan.launches.length }];
     requireStages(stages, plan.launches.length);
-    if (symbols.length !== plan.buckets.length || symbols.length === 0) throw new Error(`${symbols.length} sets of symbols for ${plan.buckets.length} buckets.`);
+    if (symbols.length !== plan.buckets.length || symbols.length === 0)
+      throw new Error(`${symbols.length} sets of symbols for ${plan.buckets.length} buckets.`);
     const addon = loadAddon();
     const scratchBytes = scratchOf(symbols);
     const arenas = stages.length === 1 ? 1 : 2;
-    const planned = stages.map((stage, i): CpuStagePlan => planCpuStage(plan, stage, scratchBytes, { tensors, threads: threadsOf(i, stages.length, threads), arenas }));
+    const planned = stages.map((stage, i): CpuStagePlan =>
+      planCpuStage(plan, stage, scratchBytes, { tensors, threads: threadsOf(i, stages.length, threads), arenas }),
+    );
     const sum = (of: (use: MemoryUse) => number): number => planned.reduce((total, { use }) => total + of(use), 0);
     const use: MemoryUse = {
-      mappedBytes: sum((u) => u.mappedBytes), packedBytes: sum((u) => u.packedBytes), arenaBytes: sum((u) => u.arenaBytes), scratchBytes: sum((u) => u.scratchBytes),
+      mappedBytes: sum((u) => u.mappedBytes),
+      packedBytes: sum((u) => u.packedBytes),
+      arenaBytes: sum((u) => u.arenaBytes),
+      scratchBytes: sum((u) => u.scratchBytes),
     };
     options.onMemory?.(use);
     requireMemory(use);
@@ -115,14 +124,27 @@ export class CpuExecutor {
     const totalBytes = planned.reduce((total, { weightPlan }) => total + bytesToPack(weightPlan), 0);
     const done = planned.map(() => 0);
     try {
-      for (const { library } of symbols.flat()) if (!resources.libraries.has(library)) resources.libraries.set(library, new addon.Library(library));
-      const loaded = await Promise.allSettled(planned.map((each, i) => CpuStage.load({
-        plan, symbols, libraries: resources.libraries, files: resources.files, scratchBytes, isPinned: options.isPinned ?? false,
-        onProgress: ({ doneBytes, weight }) => {
-          done[i] = doneBytes;
-          options.onProgress?.({ doneBytes: done.reduce((a, b) => a + b, 0), totalBytes, weight });
-        },
-      }, each)));
+      for (const { library } of symbols.flat())
+        if (!resources.libraries.has(library)) resources.libraries.set(library, new addon.Library(library));
+      const loaded = await Promise.allSettled(
+        planned.map((each, i) =>
+          CpuStage.load(
+            {
+              plan,
+              symbols,
+              libraries: resources.libraries,
+              files: resources.files,
+              scratchBytes,
+              isPinned: options.isPinned ?? false,
+              onProgress: ({ doneBytes, weight }) => {
+                done[i] = doneBytes;
+                options.onProgress?.({ doneBytes: done.reduce((a, b) => a + b, 0), totalBytes, weight });
+              },
+            },
+            each,
+          ),
+        ),
+      );
       for (const stage of loaded) if (stage.status === 'fulfilled') resources.stages.push(stage.value);
       const failed = loaded.find((stage) => stage.status === 'rejected');
       if (failed !== undefined) throw failed.reason;
@@ -147,8 +169,12 @@ export class CpuExecutor {
   /** Runs a micro-batch once, measuring each launch. */
   async profile(batch: Batch): Promise<{ readonly bucket: Bucket; readonly launches: readonly LaunchProfile[] }> {
     const { results } = await this.run(batch, { isTimed: true });
-    const launchNs = results.flatMap((result) => [...result.launchNs ?? []]);
-    const launches = this.plan.launches.map((launch, i) => ({ kernel: launch.kernel, path: this.pathOf(i), nanoseconds: launchNs[i] ?? NaN }));
+    const launchNs = results.flatMap((result) => [...(result.launchNs ?? [])]);
+    const launches = this.plan.launches.map((launch, i) => ({
+      kernel: launch.kernel,
+      path: this.pathOf(i),
+      nanoseconds: launchNs[i] ?? NaN,
+    }));
     return { bucket: this.buckets[this.bucketOf(batch)]!, launches };
   }
 
@@ -159,7 +185,12 @@ export class CpuExecutor {
     const nonFinite = results[stage]?.nonFinite;
     if (nonFinite === undefined) return undefined;
     const launch = this.resources.stages[stage]!.stage.first + nonFinite.launch;
-    return { path: this.pathOf(launch), buffer: this.bufferOf(launch, nonFinite.write), row: nonFinite.row, column: nonFinite.column };
+    return {
+      path: this.pathOf(launch),
+      buffer: this.bufferOf(launch, nonFinite.write),
+      row: nonFinite.row,
+      column: nonFinite.column,
+    };
   }
 
   memory(): MemoryUse {
@@ -183,7 +214,7 @@ export class CpuExecutor {
   private bufferOf(launch: number, write: number): string {
     const name = this.plan.launches[launch]!.kernel;
     const kernel = this.plan.kernels.find((candidate) => candidate.name === name);
-    return kernel === undefined ? name : floatWrites(this.plan, kernel)[write] ?? name;
+    return kernel === undefined ? name : (floatWrites(this.plan, kernel)[write] ?? name);
   }
 
   private bucketOf(batch: Batch): number {
@@ -191,7 +222,10 @@ export class CpuExecutor {
   }
 
   /** What each stage answered, and when each worked. */
-  private async run(batch: Batch, options: Pick<RunRequest, 'isTimed' | 'isChecked'>): Promise<{ readonly results: readonly RunResult[]; readonly spans: readonly DeviceSpan[] }> {
+  private async run(
+    batch: Batch,
+    options: Pick<RunRequest, 'isTimed' | 'isChecked'>,
+  ): Promise<{ readonly results: readonly RunResult[]; readonly spans: readonly DeviceSpan[] }> {
     if (this.isClosed) throw new Error('This executor was closed.');
     checkBatch(batch, this.limits);
     const bucket = this.bucketOf(batch);

@@ -7,18 +7,36 @@ import { loadAddon, type NativeMemory, type NativePool, type PackSource, type Sl
 
 function packSource(source: TensorSource, rows: number, files: FileMappings): PackSource {
   switch (source.kind) {
-    case 'file': return { kind: 'memory', dtype: source.dtype, rows, memory: files.get(source.file, source.offset, source.byteLength), offset: source.offset };
-    case 'random': return { kind: 'random', dtype: source.dtype, rows, seed: source.seed, scale: source.scale };
-    case 'constant': return { kind: 'constant', dtype: source.dtype, rows, value: source.value };
-    default: return source satisfies never;
+    case 'file':
+      return {
+        kind: 'memory',
+        dtype: source.dtype,
+        rows,
+        memory: files.get(source.file, source.offset, source.byteLength),
+        offset: source.offset,
+      };
+    case 'random':
+      return { kind: 'random', dtype: source.dtype, rows, seed: source.seed, scale: source.scale };
+    case 'constant':
+      return { kind: 'constant', dtype: source.dtype, rows, value: source.value };
+    default:
+      return source satisfies never;
   }
 }
 
-async function packWeight(pool: NativePool, weight: PackedWeight, files: FileMappings, target: NativeMemory): Promise<void> {
+async function packWeight(
+  pool: NativePool,
+  weight: PackedWeight,
+  files: FileMappings,
+  target: NativeMemory,
+): Promise<void> {
   const { layout, dtype, k, sources } = weight.weight;
   if (layout === 'kmajor') throw new Error(`Weight ${weight.weight.name} is laid out for a GPU.`);
   await loadAddon().pack(pool, {
-    layout, dtype, k, rowMap: physicalToLogical(weight.weight),
+    layout,
+    dtype,
+    k,
+    rowMap: physicalToLogical(weight.weight),
     sources: weight.sources.map((source, i) => packSource(source, sources[i]!.rows, files)),
     ...(weight.columnScale === undefined ? {} : { columnScale: packSource(weight.columnScale, 1, files) }),
     target: { memory: target, offset: weight.offset, bytes: weight.bytes },
@@ -27,18 +45,26 @@ async function packWeight(pool: NativePool, weight: PackedWeight, files: FileMap
 
 function advise(weight: PackedWeight | undefined, files: FileMappings, advice: 'willneed' | 'dontneed'): void {
   if (weight === undefined) return;
-  for (const source of tensorFiles(weight)) files.get(source.file, source.offset, source.byteLength).advise(advice, source.offset, source.byteLength);
+  for (const source of tensorFiles(weight))
+    files.get(source.file, source.offset, source.byteLength).advise(advice, source.offset, source.byteLength);
 }
 
 /** What LoadProgress counts of a plan. */
-export const bytesToPack = (plan: WeightPlan): number => plan.weights.reduce((sum, weight) => sum + (weight.kind === 'packed' ? weight.bytes : 0), 0);
+export const bytesToPack = (plan: WeightPlan): number =>
+  plan.weights.reduce((sum, weight) => sum + (weight.kind === 'packed' ? weight.bytes : 0), 0);
 
 /**
  * Loads all weights: slots by weight name. While one is packed, the next is read ahead; the pages of a packed one are
  * given back, so that a whole checkpoint is never resident beside its packed form.
  * Throws UserError for files that are missing, cut off or unreadable.
  */
-export async function loadWeights(plan: WeightPlan, pool: NativePool, files: FileMappings, packed: NativeMemory | undefined, onProgress?: (progress: LoadProgress) => void): Promise<ReadonlyMap<string, Slot>> {
+export async function loadWeights(
+  plan: WeightPlan,
+  pool: NativePool,
+  files: FileMappings,
+  packed: NativeMemory | undefined,
+  onProgress?: (progress: LoadProgress) => void,
+): Promise<ReadonlyMap<string, Slot>> {
   const slots = new Map<string, Slot>();
   const toPack = plan.weights.filter((weight) => weight.kind === 'packed');
   const totalBytes = bytesToPack(plan);
@@ -50,7 +76,12 @@ export async function loadWeights(plan: WeightPlan, pool: NativePool, files: Fil
   };
 
   for (const weight of plan.weights) {
-    if (weight.kind === 'mapped') place(weight.names, { memory: files.get(weight.file, weight.offset, weight.bytes), offset: weight.offset, bytes: weight.bytes });
+    if (weight.kind === 'mapped')
+      place(weight.names, {
+        memory: files.get(weight.file, weight.offset, weight.bytes),
+        offset: weight.offset,
+        bytes: weight.bytes,
+      });
     if (weight.kind === 'literal') {
       packedMemory().write(weight.offset, weight.values);
       place(weight.names, { memory: packedMemory(), offset: weight.offset, bytes: weight.bytes });

@@ -19,7 +19,10 @@ const mib = (bytes: number): string => (bytes / 2 ** 20).toFixed(1);
 /** Lines for people, in MiB: `packed weights  2098.2 MiB`. */
 export function printMemoryUse(use: MemoryUse): string {
   const rows: readonly [string, number][] = [
-    ['weights, mapped', use.mappedBytes], ['weights, packed', use.packedBytes], ['activations', use.arenaBytes], ['scratch', use.scratchBytes],
+    ['weights, mapped', use.mappedBytes],
+    ['weights, packed', use.packedBytes],
+    ['activations', use.arenaBytes],
+    ['scratch', use.scratchBytes],
     ['total', use.mappedBytes + use.packedBytes + use.arenaBytes + use.scratchBytes],
   ];
   return rows.map(([name, bytes]) => `${name.padEnd(16)} ${mib(bytes).padStart(9)} MiB`).join('\n');
@@ -37,7 +40,9 @@ export function requireMemory(use: MemoryUse): void {
   const needed = use.packedBytes + use.arenaBytes + use.scratchBytes;
   const available = machineBytes();
   if (needed > available) {
-    throw new UserError(`This plan needs ${mib(needed)} MiB of memory; this machine has ${mib(available)} MiB.\n${printMemoryUse(use)}`,
-      'Use bf16 weights (--precision auto), smaller micro-batches or a larger machine.');
+    throw new UserError(
+      `This plan needs ${mib(needed)} MiB of memory; this machine has ${mib(available)} MiB.\n${printMemoryUse(use)}`,
+      'Use bf16 weights (--precision auto), smaller micro-batches or a larger machine.',
+    );
   }
 }

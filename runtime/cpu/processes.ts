@@ -30,7 +30,12 @@ function execute(file: string, args: readonly string[], cwd: string | undefined)
     const options = { maxBuffer: MAX_OUTPUT_BYTES, ...(cwd === undefined ? {} : { cwd }) };
     execFile(file, args, options, (error, stdout, stderr) => {
       if (error === null) resolve({ status: 0, stdout, stderr });
-      else resolve({ status: typeof error.code === 'number' ? error.code : -1, stdout, stderr: stderr === '' ? error.message : stderr });
+      else
+        resolve({
+          status: typeof error.code === 'number' ? error.code : -1,
+          stdout,
+          stderr: stderr === '' ? error.message : stderr,
+        });
     });
   });
 }

@@ -6,7 +6,15 @@ import type { FileMappings, LoadProgress } from '../files.js';
 import { boundaryOf, stagePlan } from '../stagePlan.js';
 import type { TensorSource } from '../tensorSource.js';
 import { planWeights, type WeightPlan } from '../weightPlan.js';
-import { loadAddon, type NativeLibrary, type NativeMemory, type NativePool, type NativeProgram, type RunRequest, type RunResult } from './addon.js';
+import {
+  loadAddon,
+  type NativeLibrary,
+  type NativeMemory,
+  type NativePool,
+  type NativeProgram,
+  type RunRequest,
+  type RunResult,
+} from './addon.js';
 import { bindBucket, type LaunchSymbol } from './bindPlan.js';
 import { loadWeights } from './loadWeights.js';
 import type { MemoryUse } from './memoryUse.js';
@@ -21,14 +29,27 @@ export interface CpuStagePlan {
   readonly use: MemoryUse;
 }
 
-export function planCpuStage(plan: Plan, stage: Stage, scratchBytes: number, options: {
-  readonly tensors: ReadonlyMap<string, TensorSource>; readonly threads: number; readonly arenas: number;
-}): CpuStagePlan {
+export function planCpuStage(
+  plan: Plan,
+  stage: Stage,
+  scratchBytes: number,
+  options: {
+    readonly tensors: ReadonlyMap<string, TensorSource>;
+    readonly threads: number;
+    readonly arenas: number;
+  },
+): CpuStagePlan {
   const { weights, constants } = stagePlan(plan, stage);
   const weightPlan = planWeights(weights, constants, options.tensors);
   const { mappedBytes, packedBytes } = weightPlan;
   const { threads, arenas } = options;
-  return { stage, threads, arenas, weightPlan, use: { mappedBytes, packedBytes, arenaBytes: arenas * plan.arenaBytes, scratchBytes: scratchBytes * threads } };
+  return {
+    stage,
+    threads,
+    arenas,
+    weightPlan,
+    use: { mappedBytes, packedBytes, arenaBytes: arenas * plan.arenaBytes, scratchBytes: scratchBytes * threads },
+  };
 }
 
 export interface CpuStageOptions {
@@ -66,13 +87,22 @@ export class CpuStage {
     this.pool = new addon.Pool(threads, isPinned);
     this.arenas = Array.from({ length: arenas }, () => this.allocate(plan.arenaBytes));
     const placements = new Map(plan.placements.map((placement) => [placement.buffer, placement]));
-    this.crossing = stage.end === plan.launches.length ? [] : boundaryOf(plan, stage.end).map((buffer) => {
-      const elementBytes = DTYPE_BYTES[buffer.dtype];
-      return { offset: placements.get(buffer.name)!.offset, rows: buffer.rows, rowBytes: rowStride(buffer, plan.capacity.tokens, elementBytes) * elementBytes };
-    });
+    this.crossing =
+      stage.end === plan.launches.length
+        ? []
+        : boundaryOf(plan, stage.end).map((buffer) => {
+            const elementBytes = DTYPE_BYTES[buffer.dtype];
+            return {
+              offset: placements.get(buffer.name)!.offset,
+              rows: buffer.rows,
+              rowBytes: rowStride(buffer, plan.capacity.tokens, elementBytes) * elementBytes,
+            };
+          });
   }
 
-  /** Allocates, loads the stage's weights and binds its launches in every bucket and arena. Throws as loadWeights does. */
+  /**
+   * Allocates, loads the stage's weights and binds its launches in every bucket and arena. Throws as loadWeights does.
+   */
   static async load(options: CpuStageOptions, planned: CpuStagePlan): Promise<CpuStage> {
     const { plan, symbols, libraries, scratchBytes } = options;
     const { stage, weightPlan, use } = planned;
@@ -80,12 +110,29 @@ export class CpuStage {
     try {
       const packed = weightPlan.packedBytes > 0 ? made.allocate(weightPlan.packedBytes) : undefined;
       const weights = await loadWeights(weightPlan, made.pool, options.files, packed, options.onProgress);
-      const scratch = scratchBytes > 0 ? { memory: made.allocate(use.scratchBytes), offset: 0, bytes: use.scratchBytes } : undefined;
+      const scratch =
+        scratchBytes > 0 ? { memory: made.allocate(use.scratchBytes), offset: 0, bytes: use.scratchBytes } : undefined;
       const { Program } = loadAddon();
       for (const arena of made.arenas) {
-        made.programs.push(symbols.map((ofBucket, bucket) => new Program(bindBucket({
-          plan, stage, bucket, symbols: ofBucket, pool: made.pool, libraries, weights, arena, scratch, scratchBytes,
-        }))));
+        made.programs.push(
+          symbols.map(
+            (ofBucket, bucket) =>
+              new Program(
+                bindBucket({
+                  plan,
+                  stage,
+                  bucket,
+                  symbols: ofBucket,
+                  pool: made.pool,
+                  libraries,
+                  weights,
+                  arena,
+                  scratch,
+                  scratchBytes,
+                }),
+              ),
+          ),
+        );
       }
       return made;
     } catch (error) {

@@ -1,4 +1,6 @@
-/** The order in which micro-batches flow through the stages of a pipeline: the same rules as events keep between GPUs. */
+/**
+ * The order in which micro-batches flow through the stages of a pipeline: the same rules as events keep between GPUs.
+ */
 
 /** What is done for a micro-batch, stage by stage. Rejections end that micro-batch and no other. */
 export interface FlowSteps {
@@ -8,12 +10,16 @@ export interface FlowSteps {
   send(stage: number, arena: number): void;
 }
 
-const settled = (work: Promise<unknown>): Promise<void> => work.then(() => undefined, () => undefined);
+const settled = (work: Promise<unknown>): Promise<void> =>
+  work.then(
+    () => undefined,
+    () => undefined,
+  );
 
 /**
- * Micro-batches take arenas in turn. A stage computes one at a time, in the order of call; a micro-batch is sent on when
- * the next stage is over with what that arena held there, its own sending included, and computed in an arena when what
- * that held was sent on. So two stages work at once, and one receives while it computes.
+ * Micro-batches take arenas in turn. A stage computes one at a time, in the order of call; a micro-batch is sent on
+ * when the next stage is over with what that arena held there, its own sending included, and computed in an arena when
+ * what that held was sent on. So two stages work at once, and one receives while it computes.
  */
 export class StageFlow {
   private readonly stages: number;

@@ -14,11 +14,13 @@ export interface SystemCompiler {
 }
 
 const NAMES = ['cc', 'gcc', 'clang'] as const;
-const INSTALL = 'Install one: apt install gcc libc6-dev (Debian, Ubuntu), dnf install gcc (Fedora), apk add gcc musl-dev (Alpine). '
-  + 'Or name one: TILEWRIGHT_CC=/path/to/cc';
+const INSTALL =
+  'Install one: apt install gcc libc6-dev (Debian, Ubuntu), dnf install gcc (Fedora), apk add gcc musl-dev (Alpine). ' +
+  'Or name one: TILEWRIGHT_CC=/path/to/cc';
 
 /** Uses the headers that generated kernels use: a compiler without its C library is the usual half installation. */
-const TRIAL = '#include <stdint.h>\n#include <math.h>\nfloat tw_trial(const float *x, int64_t n) { return n > 0 ? sqrtf(x[0]) : 0; }\n';
+const TRIAL =
+  '#include <stdint.h>\n#include <math.h>\nfloat tw_trial(const float *x, int64_t n) { return n > 0 ? sqrtf(x[0]) : 0; }\n';
 
 async function isExecutable(path: string): Promise<boolean> {
   try {
@@ -30,7 +32,7 @@ async function isExecutable(path: string): Promise<boolean> {
 }
 
 async function locate(name: string, searchPath: string): Promise<string | undefined> {
-  if (name.includes('/')) return await isExecutable(name) ? name : undefined;
+  if (name.includes('/')) return (await isExecutable(name)) ? name : undefined;
   for (const folder of searchPath.split(delimiter)) {
     if (!isAbsolute(folder)) continue;
     const path = join(folder, name);

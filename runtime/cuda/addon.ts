@@ -1,4 +1,7 @@
-/** The typed side of the addon's CUDA part (runtime/native/cuda*). Everything in runtime/cuda reaches the driver through here. */
+/**
+ * The typed side of the addon's CUDA part (runtime/native/cuda*). Everything in runtime/cuda reaches the driver through
+ * here.
+ */
 import { UserError } from '../../errors.js';
 import type { LaunchShape } from '../../ir/cuda.js';
 import { readSettings } from '../../settings.js';
@@ -23,7 +26,11 @@ export interface CudaDeviceInfo {
 }
 
 export type CudaAvailability =
-  | { readonly ok: true; /** 12040 for CUDA 12.4. */ readonly driverVersion: number; readonly devices: readonly CudaDeviceInfo[] }
+  | {
+      readonly ok: true;
+      /** 12040 for CUDA 12.4. */ readonly driverVersion: number;
+      readonly devices: readonly CudaDeviceInfo[];
+    }
   | { readonly ok: false; readonly reason: string };
 
 /**
@@ -39,7 +46,9 @@ export interface CudaError extends Error {
   readonly isContextDead: boolean;
 }
 
-/** The device's primary context and the one stream on which programs, copies and fills are executed in order of call. */
+/**
+ * The device's primary context and the one stream on which programs, copies and fills are executed in order of call.
+ */
 export interface CudaDevice {
   readonly info: CudaDeviceInfo;
   /** Asked of the driver each time; counts other processes too. */
@@ -76,15 +85,20 @@ export interface CudaMemory {
   /** Copies from device memory of the same device, in stream order; does not wait. */
   copyFrom(offset: number, source: CudaMemory, sourceOffset: number, bytes: number): void;
   /**
-   * For copyFromProcess in another process. Must be of 2 MiB or more: smaller ones may be parts of one allocation. It must
-   * not be released while another process copies from it. Throws where the driver cannot share it.
+   * For copyFromProcess in another process. Must be of 2 MiB or more: smaller ones may be parts of one allocation. It
+   * must not be released while another process copies from it. Throws where the driver cannot share it.
    */
   share(): CudaSharedHandle;
   /**
-   * Copies from memory of another process, which may be on another device; resolves when it is done, with the seconds that
-   * reaching it and copying took. Not ordered against the stream. Rejects where that memory cannot be reached.
+   * Copies from memory of another process, which may be on another device; resolves when it is done, with the seconds
+   * that reaching it and copying took. Not ordered against the stream. Rejects where that memory cannot be reached.
    */
-  copyFromProcess(offset: number, source: CudaSharedHandle, sourceOffset: number, bytes: number): Promise<{ readonly opening: number; readonly copying: number }>;
+  copyFromProcess(
+    offset: number,
+    source: CudaSharedHandle,
+    sourceOffset: number,
+    bytes: number,
+  ): Promise<{ readonly opening: number; readonly copying: number }>;
   release(): void;
 }
 
@@ -201,7 +215,9 @@ export interface CudaTimeRequest {
   readonly rows: number;
   /** As left by the last run where absent. */
   readonly inputs?: readonly Int32Array[];
-  /** Indices of launches, walked round and round: give several with buffers of their own to rotate past the L2 cache. */
+  /**
+   * Indices of launches, walked round and round: give several with buffers of their own to rotate past the L2 cache.
+   */
   readonly launches: readonly number[];
   /** Samples before the counted ones. */
   readonly warmup: number;
@@ -255,11 +271,17 @@ export interface CudaUploadTimes {
   readonly device: number;
 }
 
-/** `threads` threads, each with `buffers` pinned buffers of `bufferBytes` and a stream that empties them. Mapped files are read, not paged in. */
+/**
+ * `threads` threads, each with `buffers` pinned buffers of `bufferBytes` and a stream that empties them. Mapped files
+ * are read, not paged in.
+ */
 export interface CudaUpload {
   /** Bytes handed to the device by the running or last copy or load. */
   readonly copiedBytes: number;
-  /** Resolves with the seconds it took when all parts are on the device. Copies run one after another. Not ordered against the device's stream: nobody else may use the targets meanwhile. */
+  /**
+   * Resolves with the seconds it took when all parts are on the device. Copies run one after another. Not ordered
+   * against the device's stream: nobody else may use the targets meanwhile.
+   */
   copy(parts: readonly CudaUploadPart[]): Promise<number>;
   /**
    * Executes steps in one go, copies as far ahead as `after` allows, launches in order on the device's stream, each
@@ -312,7 +334,11 @@ export interface CudaPipelineRequest {
   /** Which arena it uses, on every stage; the programs are bound to it. */
   readonly arena: number;
   readonly isTimed?: boolean;
-  readonly stages: readonly { readonly program: CudaProgram; readonly inputs: readonly Int32Array[]; readonly crossings: readonly CudaCrossing[] }[];
+  readonly stages: readonly {
+    readonly program: CudaProgram;
+    readonly inputs: readonly Int32Array[];
+    readonly crossings: readonly CudaCrossing[];
+  }[];
 }
 
 export interface CudaPipelineResult {
@@ -342,7 +368,10 @@ export interface CudaPipeline {
 }
 
 export interface CudaAddon {
-  /** Loads the driver: libcuda.so.1, or a file given by its full path. Says why where it cannot be used. Never throws for a missing or unusable driver. */
+  /**
+   * Loads the driver: libcuda.so.1, or a file given by its full path. Says why where it cannot be used. Never throws
+   * for a missing or unusable driver.
+   */
   load(path?: string): CudaAvailability;
   readonly Device: new (ordinal: number) => CudaDevice;
   readonly Memory: new (device: CudaDevice, bytes: number) => CudaMemory;
@@ -353,7 +382,10 @@ export interface CudaAddon {
   /** Waits for the device, which must be idle otherwise. */
   readonly Clock: new (device: CudaDevice) => CudaClock;
   readonly Pipeline: new (binding: CudaPipelineBinding) => CudaPipeline;
-  readonly Upload: new (device: CudaDevice, options?: { readonly bufferBytes?: number; readonly threads?: number; readonly buffers?: number }) => CudaUpload;
+  readonly Upload: new (
+    device: CudaDevice,
+    options?: { readonly bufferBytes?: number; readonly threads?: number; readonly buffers?: number },
+  ) => CudaUpload;
 }
 
 function isCudaAddon(value: unknown): value is CudaAddon {
@@ -363,7 +395,8 @@ function isCudaAddon(value: unknown): value is CudaAddon {
 /** The CUDA part of the addon; loads no driver. Throws UserError where the addon is not built or is older than this. */
 export function loadCudaAddon(): CudaAddon {
   const { cuda } = loadAddon();
-  if (!isCudaAddon(cuda)) throw new UserError('The native addon was built without its CUDA part.', 'Run: npm run build:native');
+  if (!isCudaAddon(cuda))
+    throw new UserError('The native addon was built without its CUDA part.', 'Run: npm run build:native');
   return cuda;
 }
 
@@ -375,14 +408,24 @@ export function cudaAvailable(path: string | undefined = readSettings().cudaDriv
 /** The CUDA part of the addon with its driver loaded. Throws UserError with the reason where there is none. */
 export function requireCuda(path: string | undefined = readSettings().cudaDriver): CudaAddon {
   const available = cudaAvailable(path);
-  if (!available.ok) throw new UserError(`CUDA cannot be used: ${available.reason}.`, 'Use --target cpu, or see that nvidia-smi works on this machine.');
+  if (!available.ok)
+    throw new UserError(
+      `CUDA cannot be used: ${available.reason}.`,
+      'Use --target cpu, or see that nvidia-smi works on this machine.',
+    );
   return loadCudaAddon();
 }
 
 /** Whether the driver refused something, as against a mistake in arguments. */
 export function isCudaError(error: unknown): error is CudaError {
-  return error instanceof Error && 'code' in error && typeof error.code === 'string' && error.code.startsWith('CUDA_')
-    && 'call' in error && 'isContextDead' in error;
+  return (
+    error instanceof Error &&
+    'code' in error &&
+    typeof error.code === 'string' &&
+    error.code.startsWith('CUDA_') &&
+    'call' in error &&
+    'isContextDead' in error
+  );
 }
 
 /** Too little device memory: the same work may succeed in smaller pieces. */

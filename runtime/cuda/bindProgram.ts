@@ -4,7 +4,16 @@ import type { BufferDecl, Kernel } from '../../ir/kernel.js';
 import { rowStride } from '../../ir/plan.js';
 import { DTYPE_BYTES, isFloat } from '../../ir/types.js';
 import { extentOfInput, floatWrites, INPUT_BUFFERS, type Ports, type RuntimePlan } from '../ports.js';
-import type { CudaClock, CudaDevice, CudaLaunchBinding, CudaMemory, CudaModule, CudaProgramBinding, CudaSlot, CudaTensorMapBinding } from './addon.js';
+import type {
+  CudaClock,
+  CudaDevice,
+  CudaLaunchBinding,
+  CudaMemory,
+  CudaModule,
+  CudaProgramBinding,
+  CudaSlot,
+  CudaTensorMapBinding,
+} from './addon.js';
 import { findJob, JOB_BYTES, type FindRange } from './packJob.js';
 import { PACK_ENTRIES } from './packKernels.js';
 
@@ -29,7 +38,8 @@ export interface CudaBindRequest {
 }
 
 /** A kernel may be started before its predecessor has ended where it waits for it itself. */
-export const waitsForPredecessor = (kernel: Pick<CudaKernelText, 'source'>): boolean => kernel.source.includes('griddepcontrol.wait');
+export const waitsForPredecessor = (kernel: Pick<CudaKernelText, 'source'>): boolean =>
+  kernel.source.includes('griddepcontrol.wait');
 
 /** The slots of a plan, by index and by name of buffer or weight. Throws where one is misaligned or missing. */
 class Slots {
@@ -37,7 +47,8 @@ class Slots {
   private readonly index = new Map<string, number>();
 
   constructor({ plan, arena, weights }: CudaBindRequest) {
-    for (const { buffer, offset, sizeBytes } of plan.placements) this.add(buffer, { memory: arena, offset, bytes: sizeBytes });
+    for (const { buffer, offset, sizeBytes } of plan.placements)
+      this.add(buffer, { memory: arena, offset, bytes: sizeBytes });
     for (const [name, slot] of weights) this.add(name, slot);
   }
 
@@ -48,7 +59,8 @@ class Slots {
   }
 
   private add(name: string, slot: CudaSlot): void {
-    if (slot.offset % DEVICE_ALIGNMENT !== 0) throw new Error(`${name} lies at ${slot.offset}, which is no multiple of ${DEVICE_ALIGNMENT} bytes.`);
+    if (slot.offset % DEVICE_ALIGNMENT !== 0)
+      throw new Error(`${name} lies at ${slot.offset}, which is no multiple of ${DEVICE_ALIGNMENT} bytes.`);
     this.index.set(name, this.list.length);
     this.list.push(slot);
   }
@@ -58,46 +70,94 @@ class Slots {
  * One launch of a kernel on the buffers and weights that it names; `slotOf` gives their indices.
  * Throws where a tensor map is of no parameter.
  */
-export function bindKernel(name: string, text: CudaKernelText, module: CudaModule, usesProgrammaticLaunch: boolean, slotOf: (parameter: string) => number): CudaLaunchBinding {
-  const bindMap = ({ parameter: index, dtype, rows, columns, stride, boxRows, boxColumns, swizzle }: TensorMapDecl): CudaTensorMapBinding => {
+export function bindKernel(
+  name: string,
+  text: CudaKernelText,
+  module: CudaModule,
+  usesProgrammaticLaunch: boolean,
+  slotOf: (parameter: string) => number,
+): CudaLaunchBinding {
+  const bindMap = ({
+    parameter: index,
+    dtype,
+    rows,
+    columns,
+    stride,
+    boxRows,
+    boxColumns,
+    swizzle,
+  }: TensorMapDecl): CudaTensorMapBinding => {
     const parameter = text.parameters[index];
-    if (parameter === undefined) throw new Error(`${text.symbol} has a tensor map of parameter ${index}, but ${text.parameters.length} parameters.`);
+    if (parameter === undefined)
+      throw new Error(
+        `${text.symbol} has a tensor map of parameter ${index}, but ${text.parameters.length} parameters.`,
+      );
     return { slot: slotOf(parameter), dtype, rows, columns, stride, boxRows, boxColumns, swizzle };
   };
   return {
-    name, module, symbol: text.symbol, launch: text.launch, usesProgrammaticLaunch,
-    slots: text.parameters.map(slotOf), tensorMaps: text.tensorMaps.map(bindMap),
+    name,
+    module,
+    symbol: text.symbol,
+    launch: text.launch,
+    usesProgrammaticLaunch,
+    slots: text.parameters.map(slotOf),
+    tensorMaps: text.tensorMaps.map(bindMap),
   };
 }
 
 function bindLaunches(request: CudaBindRequest, slots: Slots): CudaLaunchBinding[] {
   const { plan, bucket, kernels, modules } = request;
-  if (kernels.length !== plan.launches.length) throw new Error(`Bucket ${bucket}: ${kernels.length} kernels for ${plan.launches.length} launches.`);
+  if (kernels.length !== plan.launches.length)
+    throw new Error(`Bucket ${bucket}: ${kernels.length} kernels for ${plan.launches.length} launches.`);
   const paths = new Map(plan.kernels.map((kernel) => [kernel.name, kernel.path]));
   // Hundreds of launches share a few texts.
-  const waiting = new Set([...new Map(kernels.map((text) => [text.symbol, text])).values()].filter(waitsForPredecessor).map(({ symbol }) => symbol));
+  const waiting = new Set(
+    [...new Map(kernels.map((text) => [text.symbol, text])).values()]
+      .filter(waitsForPredecessor)
+      .map(({ symbol }) => symbol),
+  );
   return plan.launches.map(({ kernel: name, parameters }, i): CudaLaunchBinding => {
     const text = kernels[i]!;
     const module = modules.get(text.symbol);
     if (module === undefined) throw new Error(`There is no machine code of ${text.symbol} (${name}).`);
-    if (parameters.join() !== text.parameters.join()) throw new Error(`${text.symbol} takes ${text.parameters.join(', ')}; launch ${i} (${name}) gives ${parameters.join(', ')}.`);
-    return bindKernel(paths.get(name) ?? name, text, module, waiting.has(text.symbol), (parameter) => slots.of(parameter));
+    if (parameters.join() !== text.parameters.join())
+      throw new Error(
+        `${text.symbol} takes ${text.parameters.join(', ')}; launch ${i} (${name}) gives ${parameters.join(', ')}.`,
+      );
+    return bindKernel(paths.get(name) ?? name, text, module, waiting.has(text.symbol), (parameter) =>
+      slots.of(parameter),
+    );
   });
 }
 
 /** Binds one bucket. Throws where plan and kernels do not fit each other; the addon checks every range again. */
 export function bindCudaBucket(request: CudaBindRequest): CudaProgramBinding {
-  const { plan, ports: { inputs, outputs }, device, clock, isPiped } = request;
+  const {
+    plan,
+    ports: { inputs, outputs },
+    device,
+    clock,
+    isPiped,
+  } = request;
   const slots = new Slots(request);
   const bucket = plan.buckets[request.bucket];
   if (bucket === undefined) throw new Error(`The plan has no bucket ${request.bucket}.`);
   return {
-    device, clock, isPiped, maxTokens: bucket.tokens, maxRows: bucket.rows, slots: slots.list, launches: bindLaunches(request, slots),
+    device,
+    clock,
+    isPiped,
+    maxTokens: bucket.tokens,
+    maxRows: bucket.rows,
+    slots: slots.list,
+    launches: bindLaunches(request, slots),
     inputs: inputs.map((name) => ({ slot: slots.of(INPUT_BUFFERS[name]), extent: extentOfInput(name) })),
-    outputs: outputs === undefined ? [] : [
-      { slot: slots.of(outputs.logProb), extent: 'R', dtype: 'f32' },
-      { slot: slots.of(outputs.isArgmax), extent: 'R', dtype: 'i32' },
-    ],
+    outputs:
+      outputs === undefined
+        ? []
+        : [
+            { slot: slots.of(outputs.logProb), extent: 'R', dtype: 'f32' },
+            { slot: slots.of(outputs.isArgmax), extent: 'R', dtype: 'i32' },
+          ],
   };
 }
 
@@ -120,15 +180,26 @@ export function searchedWrites(plan: RuntimePlan, masks: ReadonlySet<string>): r
       const { dtype, rows, columns } = declared;
       if (!isFloat(dtype)) continue;
       const stride = rowStride(declared, plan.capacity.tokens, DTYPE_BYTES[dtype]);
-      found.push({ index: found.length, launch, buffer, dtype, rows, columns, stride, allowsNegativeInfinity: masks.has(buffer) });
+      found.push({
+        index: found.length,
+        launch,
+        buffer,
+        dtype,
+        rows,
+        columns,
+        stride,
+        allowsNegativeInfinity: masks.has(buffer),
+      });
     }
   });
   return found;
 }
 
 /** Bytes that bindSearch needs: a job and an answer for each write. */
-export const searchBytes = (writes: number): { readonly jobs: number; readonly found: number } =>
-  ({ jobs: writes * JOB_BYTES, found: Math.ceil((writes * 8) / DEVICE_ALIGNMENT) * DEVICE_ALIGNMENT });
+export const searchBytes = (writes: number): { readonly jobs: number; readonly found: number } => ({
+  jobs: writes * JOB_BYTES,
+  found: Math.ceil((writes * 8) / DEVICE_ALIGNMENT) * DEVICE_ALIGNMENT,
+});
 
 export interface SearchMemory {
   readonly jobs: CudaMemory;
@@ -140,24 +211,37 @@ export interface SearchMemory {
 /** The bytes of all search jobs, for SearchMemory.jobs. */
 export function searchJobs(plan: RuntimePlan, writes: readonly SearchedWrite[]): Uint8Array {
   const bytes = new Uint8Array(writes.length * JOB_BYTES);
-  for (const write of writes) bytes.set(findJob(write, plan.capacity.tokens, plan.capacity.rows).bytes, write.index * JOB_BYTES);
+  for (const write of writes)
+    bytes.set(findJob(write, plan.capacity.tokens, plan.capacity.rows).bytes, write.index * JOB_BYTES);
   return bytes;
 }
 
 /** The program of a bucket, with a search of each launch's results before the next launch may overwrite them. */
-export function bindSearch(binding: CudaProgramBinding, plan: RuntimePlan, writes: readonly SearchedWrite[], { jobs, found, pack }: SearchMemory): CudaProgramBinding {
+export function bindSearch(
+  binding: CudaProgramBinding,
+  plan: RuntimePlan,
+  writes: readonly SearchedWrite[],
+  { jobs, found, pack }: SearchMemory,
+): CudaProgramBinding {
   const slots = [...binding.slots, { memory: found, offset: 0, bytes: found.sizeBytes }];
   const foundSlot = slots.length - 1;
   const slotOfBuffer = new Map(plan.placements.map(({ buffer }, i) => [buffer, i]));
   const launches = binding.launches.flatMap((launch, i): CudaLaunchBinding[] => [
     launch,
-    ...writes.filter((write) => write.launch === i).map((write): CudaLaunchBinding => {
-      slots.push({ memory: jobs, offset: write.index * JOB_BYTES, bytes: JOB_BYTES });
-      return {
-        name: `search of ${write.buffer}`, module: pack, symbol: PACK_ENTRIES.find, tensorMaps: [], usesProgrammaticLaunch: false,
-        slots: [slots.length - 1, slotOfBuffer.get(write.buffer)!, foundSlot], launch: findJob(write, binding.maxTokens, binding.maxRows).launch,
-      };
-    }),
+    ...writes
+      .filter((write) => write.launch === i)
+      .map((write): CudaLaunchBinding => {
+        slots.push({ memory: jobs, offset: write.index * JOB_BYTES, bytes: JOB_BYTES });
+        return {
+          name: `search of ${write.buffer}`,
+          module: pack,
+          symbol: PACK_ENTRIES.find,
+          tensorMaps: [],
+          usesProgrammaticLaunch: false,
+          slots: [slots.length - 1, slotOfBuffer.get(write.buffer)!, foundSlot],
+          launch: findJob(write, binding.maxTokens, binding.maxRows).launch,
+        };
+      }),
   ]);
   return { ...binding, slots, launches };
 }

@@ -19,18 +19,24 @@ function diagnosticsOf(name: string, log: string): Diagnostic[] {
 }
 
 /** The assembler speaks of lines of PTX, which nobody keeps: its words alone. */
-const assemblerErrors = (log: string): string[] => log.split('\n').filter((line) => /^ptxas .*(error|fatal)\b/i.test(line.trim()));
+const assemblerErrors = (log: string): string[] =>
+  log.split('\n').filter((line) => /^ptxas .*(error|fatal)\b/i.test(line.trim()));
 
 /** Names the kernel, the compiler's words and the generated lines. */
 export function kernelCompileError(compiler: string, name: string, source: string, log: string): UserError {
   const diagnostics = diagnosticsOf(name, log);
   const assembler = assemblerErrors(log);
   const shown = [
-    ...diagnostics.slice(0, MAX_SHOWN).map(({ line, message }) => `${name}:${line}: ${message}\n${excerpt(source, line)}`),
+    ...diagnostics
+      .slice(0, MAX_SHOWN)
+      .map(({ line, message }) => `${name}:${line}: ${message}\n${excerpt(source, line)}`),
     ...assembler.slice(0, MAX_SHOWN),
   ];
   const hidden = Math.max(0, diagnostics.length - MAX_SHOWN) + Math.max(0, assembler.length - MAX_SHOWN);
-  const details = shown.length > 0 ? shown.join('\n') + (hidden > 0 ? `\n… and ${hidden} more` : '') : log.trim().slice(0, MAX_LOG);
-  return new UserError(`${compiler} does not compile the generated ${name}:\n${details}`,
-    'Try another compiler with TILEWRIGHT_NVRTC=/path/to/libnvrtc.so or TILEWRIGHT_NVCC=/path/to/nvcc; if it fails too, this is a bug in code generation.');
+  const details =
+    shown.length > 0 ? shown.join('\n') + (hidden > 0 ? `\n… and ${hidden} more` : '') : log.trim().slice(0, MAX_LOG);
+  return new UserError(
+    `${compiler} does not compile the generated ${name}:\n${details}`,
+    'Try another compiler with TILEWRIGHT_NVRTC=/path/to/libnvrtc.so or TILEWRIGHT_NVCC=/path/to/nvcc; if it fails too, this is a bug in code generation.',
+  );
 }

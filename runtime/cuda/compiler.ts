@@ -49,15 +49,19 @@ export interface CompiledCubins {
 }
 
 /** The compiler that was chosen. */
-export type CudaCompiler = { readonly kind: 'nvrtc' } & FoundNvrtc | { readonly kind: 'nvcc' } & FoundNvcc;
+export type CudaCompiler = ({ readonly kind: 'nvrtc' } & FoundNvrtc) | ({ readonly kind: 'nvcc' } & FoundNvcc);
 
 /** Bump where the meaning of an entry or the options of a compiler change. */
 const CACHE_FORMAT = 1;
 /** More processes than this only fight for memory. */
 const MAX_LANES = 16;
 
-const nvrtcOptions = (arch: CudaArch): readonly string[] =>
-  [`--gpu-architecture=${arch}`, '--device-as-default-execution-space', '--std=c++17', '--ptxas-options=-v'];
+const nvrtcOptions = (arch: CudaArch): readonly string[] => [
+  `--gpu-architecture=${arch}`,
+  '--device-as-default-execution-space',
+  '--std=c++17',
+  '--ptxas-options=-v',
+];
 
 export const compilerName = ({ kind, version, path }: CudaCompiler): string =>
   `${kind === 'nvrtc' ? 'NVRTC' : 'nvcc'} ${versionText(version)} (${path})`;
@@ -69,9 +73,12 @@ async function choose(arch: CudaArch, driverVersion: number | undefined, setting
   const nvcc = await findNvcc(arch, driverVersion, settings);
   if (nvcc !== undefined && typeof nvcc !== 'string') return { kind: 'nvcc', ...nvcc };
   const problems = [...nvrtc, ...(nvcc === undefined ? [] : [nvcc])];
-  throw new UserError(problems.length === 0
-    ? 'There is no CUDA compiler: neither NVRTC (libnvrtc.so) nor nvcc was found.'
-    : `No CUDA compiler can be used for ${arch}: ${problems.join('; ')}.`, NVRTC_INSTALL);
+  throw new UserError(
+    problems.length === 0
+      ? 'There is no CUDA compiler: neither NVRTC (libnvrtc.so) nor nvcc was found.'
+      : `No CUDA compiler can be used for ${arch}: ${problems.join('; ')}.`,
+    NVRTC_INSTALL,
+  );
 }
 
 const known = new Map<string, Promise<CudaCompiler>>();
@@ -80,7 +87,11 @@ const known = new Map<string, Promise<CudaCompiler>>();
  * NVRTC where one of a fitting version is found, otherwise nvcc; TILEWRIGHT_NVCC alone asks for nvcc. Remembered for
  * the process. Throws UserError naming what to install.
  */
-export function findCudaCompiler(arch: CudaArch, driverVersion: number | undefined, settings: Settings = readSettings()): Promise<CudaCompiler> {
+export function findCudaCompiler(
+  arch: CudaArch,
+  driverVersion: number | undefined,
+  settings: Settings = readSettings(),
+): Promise<CudaCompiler> {
   const { nvrtc, nvcc, path, libraryPath, cudaToolkits, pythonPrefixes } = settings;
   const key = JSON.stringify([arch, driverVersion, nvrtc, nvcc, path, libraryPath, cudaToolkits, pythonPrefixes]);
   let found = known.get(key);
@@ -98,7 +109,8 @@ const fileName = (symbol: string): string => `${symbol}.cu`;
 function checkUnits(units: readonly CudaUnit[]): void {
   const seen = new Set<string>();
   for (const { symbol } of units) {
-    if (!/^[A-Za-z_][A-Za-z0-9_]{0,199}$/.test(symbol) || seen.has(symbol)) throw new Error(`Bad or repeated kernel symbol ${JSON.stringify(symbol)}.`);
+    if (!/^[A-Za-z_][A-Za-z0-9_]{0,199}$/.test(symbol) || seen.has(symbol))
+      throw new Error(`Bad or repeated kernel symbol ${JSON.stringify(symbol)}.`);
     seen.add(symbol);
   }
 }
@@ -108,19 +120,34 @@ function nvccLane(path: string, arch: CudaArch): Lane {
 }
 
 const lanesOf = (compiler: CudaCompiler, arch: CudaArch, lanes: number): Lane[] =>
-  (compiler.kind === 'nvrtc' ? openLanes(compiler.path, lanes) : Array.from({ length: lanes }, () => nvccLane(compiler.path, arch)));
+  compiler.kind === 'nvrtc'
+    ? openLanes(compiler.path, lanes)
+    : Array.from({ length: lanes }, () => nvccLane(compiler.path, arch));
 
-async function compileUnit(lane: Lane, { symbol, source }: CudaUnit, compiler: CudaCompiler, arch: CudaArch): Promise<CachedCubin> {
+async function compileUnit(
+  lane: Lane,
+  { symbol, source }: CudaUnit,
+  compiler: CudaCompiler,
+  arch: CudaArch,
+): Promise<CachedCubin> {
   const name = fileName(symbol);
   const compilation = await lane.compile({ name, source, options: nvrtcOptions(arch) });
   if (!compilation.isCompiled) throw kernelCompileError(compilerName(compiler), name, source, compilation.log);
-  if (!isCubin(compilation.cubin)) throw new Error(`${compilerName(compiler)} gives ${compilation.cubin.length} bytes for ${symbol} that are no cubin.`);
+  if (!isCubin(compilation.cubin))
+    throw new Error(
+      `${compilerName(compiler)} gives ${compilation.cubin.length} bytes for ${symbol} that are no cubin.`,
+    );
   return { cubin: compilation.cubin, resources: parsePtxasLog(compilation.log, symbol) };
 }
 
 /** Compiles the units on as many lanes as there are processors; longest text first, so that no lane ends late. */
-async function compileAll(units: readonly CudaUnit[], compiler: CudaCompiler, arch: CudaArch, keepsGoing: boolean,
-  take: (unit: CudaUnit, made: CachedCubin | UserError) => Promise<void>): Promise<void> {
+async function compileAll(
+  units: readonly CudaUnit[],
+  compiler: CudaCompiler,
+  arch: CudaArch,
+  keepsGoing: boolean,
+  take: (unit: CudaUnit, made: CachedCubin | UserError) => Promise<void>,
+): Promise<void> {
   const queue = [...units].sort((a, b) => b.source.length - a.source.length);
   let hasFailed = false;
   const work = async (first: Lane): Promise<void> => {
@@ -156,7 +183,10 @@ async function compileAll(units: readonly CudaUnit[], compiler: CudaCompiler, ar
  * Throws UserError for a missing or unfit compiler, a text that does not compile (with its lines), or a cache that
  * cannot be used.
  */
-export async function compileCubins(units: readonly CudaUnit[], options: CompileCubinsOptions): Promise<CompiledCubins> {
+export async function compileCubins(
+  units: readonly CudaUnit[],
+  options: CompileCubinsOptions,
+): Promise<CompiledCubins> {
   checkUnits(units);
   const started = performance.now();
   const { arch, driverVersion, settings = readSettings(), onProgress, keepsGoing = false } = options;
@@ -165,11 +195,21 @@ export async function compileCubins(units: readonly CudaUnit[], options: Compile
   const compilerBuild = `${compiler.kind} ${compiler.build}`;
   const cache = new CubinCache(settings.cacheDir);
   const key = ({ symbol, source }: CudaUnit): string =>
-    sha256(JSON.stringify({ format: CACHE_FORMAT, symbol, source, arch, options: nvrtcOptions(arch), compiler: compilerBuild }));
+    sha256(
+      JSON.stringify({
+        format: CACHE_FORMAT,
+        symbol,
+        source,
+        arch,
+        options: nvrtcOptions(arch),
+        compiler: compilerBuild,
+      }),
+    );
 
   const made = new Map<string, CachedCubin>();
   const failures = new Map<string, UserError>();
-  const report = (symbol: string): void => onProgress?.({ done: made.size + failures.size, total: units.length, symbol });
+  const report = (symbol: string): void =>
+    onProgress?.({ done: made.size + failures.size, total: units.length, symbol });
   const missing: CudaUnit[] = [];
   for (const unit of units) {
     const entry = await cache.read(key(unit));
@@ -193,7 +233,13 @@ export async function compileCubins(units: readonly CudaUnit[], options: Compile
   }
   return {
     cubins: new Map([...made].map(([symbol, { cubin }]) => [symbol, cubin])),
-    resources: new Map([...made].flatMap(([symbol, { resources }]) => (resources === undefined ? [] : [[symbol, resources]]))),
-    failures, isCached: missing.length === 0, seconds: (performance.now() - started) / 1000, compiler: compilerName(compiler), compilerBuild,
+    resources: new Map(
+      [...made].flatMap(([symbol, { resources }]) => (resources === undefined ? [] : [[symbol, resources]])),
+    ),
+    failures,
+    isCached: missing.length === 0,
+    seconds: (performance.now() - started) / 1000,
+    compiler: compilerName(compiler),
+    compilerBuild,
   };
 }

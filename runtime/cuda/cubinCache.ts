@@ -25,7 +25,15 @@ const TEMPORARY = '.tmp-';
 const count = z.number().int().nonnegative();
 const HEADER = z.strictObject({
   sha256: z.string().regex(/^[0-9a-f]{64}$/),
-  resources: z.strictObject({ registers: count, sharedBytes: count, stackBytes: count, spillStoreBytes: count, spillLoadBytes: count }).optional(),
+  resources: z
+    .strictObject({
+      registers: count,
+      sharedBytes: count,
+      stackBytes: count,
+      spillStoreBytes: count,
+      spillLoadBytes: count,
+    })
+    .optional(),
 });
 
 export const sha256 = (data: string | Uint8Array): string => createHash('sha256').update(data).digest('hex');
@@ -36,7 +44,9 @@ const EM_CUDA = 190;
 export function isCubin(bytes: Uint8Array): boolean {
   if (bytes.length < 64) return false;
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-  return view.getUint32(0, false) === 0x7f454c46 && bytes[4] === 2 && bytes[5] === 1 && view.getUint16(18, true) === EM_CUDA;
+  return (
+    view.getUint32(0, false) === 0x7f454c46 && bytes[4] === 2 && bytes[5] === 1 && view.getUint16(18, true) === EM_CUDA
+  );
 }
 
 /** The parts of an entry; undefined where it is damaged. */
@@ -73,8 +83,11 @@ export class CubinCache {
 
   #failure(error: unknown): unknown {
     if (error instanceof UserError || codeOf(error) === undefined) return error;
-    return new UserError(`The kernel cache ${this.#folder} cannot be used: ${error instanceof Error ? error.message : String(error)}`,
-      'Free space or permissions there, or choose another folder: TILEWRIGHT_CACHE=/path', { cause: error });
+    return new UserError(
+      `The kernel cache ${this.#folder} cannot be used: ${error instanceof Error ? error.message : String(error)}`,
+      'Free space or permissions there, or choose another folder: TILEWRIGHT_CACHE=/path',
+      { cause: error },
+    );
   }
 
   /** The entry of a key; undefined where it is absent, damaged or not a file. */
@@ -106,7 +119,9 @@ export class CubinCache {
       await mkdir(this.#folder, { recursive: true, mode: 0o700 });
       const file = await open(temporary, 'wx', 0o600);
       try {
-        await file.writeFile(`${JSON.stringify({ sha256: sha256(cubin), ...(resources === undefined ? {} : { resources }) })}\n`);
+        await file.writeFile(
+          `${JSON.stringify({ sha256: sha256(cubin), ...(resources === undefined ? {} : { resources }) })}\n`,
+        );
         await file.writeFile(cubin);
         await file.sync();
       } finally {
@@ -131,7 +146,10 @@ export class CubinCache {
     for (const name of await readdir(this.#folder).catch(() => [])) {
       if (!name.startsWith(TEMPORARY)) continue;
       const path = join(this.#folder, name);
-      const age = await stat(path).then((status) => Date.now() - status.mtimeMs, () => 0);
+      const age = await stat(path).then(
+        (status) => Date.now() - status.mtimeMs,
+        () => 0,
+      );
       if (age > STALE_MS) await rm(path, { force: true }).catch(() => undefined);
     }
   }

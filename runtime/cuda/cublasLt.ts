@@ -30,7 +30,11 @@ export interface CublasLtAlgorithm {
   /** For people: its number, tile, stages. */
   readonly name: string;
   /** Enqueues it on the stream; the device's context must be current. Throws where the library refuses. */
-  launch(operands: CublasLtOperands, workspace: { readonly address: bigint; readonly bytes: number }, stream: bigint): void;
+  launch(
+    operands: CublasLtOperands,
+    workspace: { readonly address: bigint; readonly bytes: number },
+    stream: bigint,
+  ): void;
 }
 
 export interface CublasLtContraction {
@@ -44,7 +48,10 @@ export interface CublasLt {
   readonly version: string;
   /** CUDA runtime it was built with. */
   readonly cuda: CudaVersion;
-  /** Asks for at most `most` algorithms within `workspaceBytes`. The device's context must be current. Throws where none suits. */
+  /**
+   * Asks for at most `most` algorithms within `workspaceBytes`. The device's context must be current. Throws where none
+   * suits.
+   */
   contraction(shape: CublasLtShape, workspaceBytes: number, most: number): CublasLtContraction;
   /** Gives the library's handle back. */
   release(): void;
@@ -80,15 +87,52 @@ interface Functions {
   readonly descCreate: KoffiFunc<(desc: Pointer[], compute: number, scale: number) => Status>;
   readonly descDestroy: KoffiFunc<(desc: Pointer) => Status>;
   readonly descSet: KoffiFunc<(desc: Pointer, attribute: number, value: Int32Array, bytes: number) => Status>;
-  readonly layoutCreate: KoffiFunc<(layout: Pointer[], type: number, rows: number, columns: number, ld: number) => Status>;
+  readonly layoutCreate: KoffiFunc<
+    (layout: Pointer[], type: number, rows: number, columns: number, ld: number) => Status
+  >;
   readonly layoutDestroy: KoffiFunc<(layout: Pointer) => Status>;
   readonly preferenceCreate: KoffiFunc<(preference: Pointer[]) => Status>;
   readonly preferenceDestroy: KoffiFunc<(preference: Pointer) => Status>;
-  readonly preferenceSet: KoffiFunc<(preference: Pointer, attribute: number, value: BigUint64Array, bytes: number) => Status>;
-  readonly heuristic: KoffiFunc<(handle: Pointer, desc: Pointer, a: Pointer, b: Pointer, c: Pointer, d: Pointer, preference: Pointer, most: number, results: Uint8Array, count: Int32Array) => Status>;
-  readonly configGet: KoffiFunc<(algorithm: Uint8Array, attribute: number, value: Int32Array, bytes: number, written: BigUint64Array) => Status>;
-  readonly matmul: KoffiFunc<(handle: Pointer, desc: Pointer, alpha: Float32Array, a: bigint, layoutA: Pointer, b: bigint, layoutB: Pointer, beta: Float32Array,
-    c: bigint, layoutC: Pointer, d: bigint, layoutD: Pointer, algorithm: Uint8Array, workspace: bigint, bytes: number, stream: bigint) => Status>;
+  readonly preferenceSet: KoffiFunc<
+    (preference: Pointer, attribute: number, value: BigUint64Array, bytes: number) => Status
+  >;
+  readonly heuristic: KoffiFunc<
+    (
+      handle: Pointer,
+      desc: Pointer,
+      a: Pointer,
+      b: Pointer,
+      c: Pointer,
+      d: Pointer,
+      preference: Pointer,
+      most: number,
+      results: Uint8Array,
+      count: Int32Array,
+    ) => Status
+  >;
+  readonly configGet: KoffiFunc<
+    (algorithm: Uint8Array, attribute: number, value: Int32Array, bytes: number, written: BigUint64Array) => Status
+  >;
+  readonly matmul: KoffiFunc<
+    (
+      handle: Pointer,
+      desc: Pointer,
+      alpha: Float32Array,
+      a: bigint,
+      layoutA: Pointer,
+      b: bigint,
+      layoutB: Pointer,
+      beta: Float32Array,
+      c: bigint,
+      layoutC: Pointer,
+      d: bigint,
+      layoutD: Pointer,
+      algorithm: Uint8Array,
+      workspace: bigint,
+      bytes: number,
+      stream: bigint,
+    ) => Status
+  >;
 }
 
 function bind(path: string): Functions {
@@ -100,15 +144,27 @@ function bind(path: string): Functions {
     destroy: library.func('int cublasLtDestroy(void *handle)'),
     descCreate: library.func('int cublasLtMatmulDescCreate(_Out_ void **desc, int computeType, int scaleType)'),
     descDestroy: library.func('int cublasLtMatmulDescDestroy(void *desc)'),
-    descSet: library.func('int cublasLtMatmulDescSetAttribute(void *desc, int attr, const int32_t *value, size_t bytes)'),
-    layoutCreate: library.func('int cublasLtMatrixLayoutCreate(_Out_ void **layout, int type, uint64_t rows, uint64_t cols, int64_t ld)'),
+    descSet: library.func(
+      'int cublasLtMatmulDescSetAttribute(void *desc, int attr, const int32_t *value, size_t bytes)',
+    ),
+    layoutCreate: library.func(
+      'int cublasLtMatrixLayoutCreate(_Out_ void **layout, int type, uint64_t rows, uint64_t cols, int64_t ld)',
+    ),
     layoutDestroy: library.func('int cublasLtMatrixLayoutDestroy(void *layout)'),
     preferenceCreate: library.func('int cublasLtMatmulPreferenceCreate(_Out_ void **pref)'),
     preferenceDestroy: library.func('int cublasLtMatmulPreferenceDestroy(void *pref)'),
-    preferenceSet: library.func('int cublasLtMatmulPreferenceSetAttribute(void *pref, int attr, const uint64_t *value, size_t bytes)'),
-    heuristic: library.func('int cublasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a, void *b, void *c, void *d, void *pref, int most, _Out_ uint8_t *results, _Out_ int *count)'),
-    configGet: library.func('int cublasLtMatmulAlgoConfigGetAttribute(const uint8_t *algo, int attr, _Out_ int32_t *value, size_t bytes, _Out_ uint64_t *written)'),
-    matmul: library.func('int cublasLtMatmul(void *handle, void *desc, const float *alpha, uintptr_t a, void *la, uintptr_t b, void *lb, const float *beta, uintptr_t c, void *lc, uintptr_t d, void *ld, const uint8_t *algo, uintptr_t workspace, size_t bytes, uintptr_t stream)'),
+    preferenceSet: library.func(
+      'int cublasLtMatmulPreferenceSetAttribute(void *pref, int attr, const uint64_t *value, size_t bytes)',
+    ),
+    heuristic: library.func(
+      'int cublasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a, void *b, void *c, void *d, void *pref, int most, _Out_ uint8_t *results, _Out_ int *count)',
+    ),
+    configGet: library.func(
+      'int cublasLtMatmulAlgoConfigGetAttribute(const uint8_t *algo, int attr, _Out_ int32_t *value, size_t bytes, _Out_ uint64_t *written)',
+    ),
+    matmul: library.func(
+      'int cublasLtMatmul(void *handle, void *desc, const float *alpha, uintptr_t a, void *la, uintptr_t b, void *lb, const float *beta, uintptr_t c, void *lc, uintptr_t d, void *ld, const uint8_t *algo, uintptr_t workspace, size_t bytes, uintptr_t stream)',
+    ),
   };
 }
 
@@ -136,29 +192,71 @@ class Contraction implements CublasLtContraction {
         return pointer;
       };
       const type = TYPES[shape.dtype];
-      const desc = own(created('cublasLtMatmulDescCreate', (out) => f.descCreate(out, COMPUTE_32F, R_32F)), f.descDestroy);
+      const desc = own(
+        created('cublasLtMatmulDescCreate', (out) => f.descCreate(out, COMPUTE_32F, R_32F)),
+        f.descDestroy,
+      );
       // Column-major in the library's eyes: D[n, m] = Wᵀ[n, k]·A[k, m], which is C row by row.
       check('cublasLtMatmulDescSetAttribute', f.descSet(desc, DESC_TRANSA, Int32Array.of(OP_T), 4));
       check('cublasLtMatmulDescSetAttribute', f.descSet(desc, DESC_TRANSB, Int32Array.of(OP_N), 4));
       const layout = (rows: number, columns: number, ld: number): Pointer =>
-        own(created('cublasLtMatrixLayoutCreate', (out) => f.layoutCreate(out, type, rows, columns, ld)), f.layoutDestroy);
-      const layouts = { w: layout(shape.k, shape.n, shape.ldw), a: layout(shape.k, shape.m, shape.lda), c: layout(shape.n, shape.m, shape.ldc) };
-      const preference = own(created('cublasLtMatmulPreferenceCreate', (out) => f.preferenceCreate(out)), f.preferenceDestroy);
-      check('cublasLtMatmulPreferenceSetAttribute', f.preferenceSet(preference, PREF_MAX_WORKSPACE_BYTES, BigUint64Array.of(BigInt(workspaceBytes)), 8));
+        own(
+          created('cublasLtMatrixLayoutCreate', (out) => f.layoutCreate(out, type, rows, columns, ld)),
+          f.layoutDestroy,
+        );
+      const layouts = {
+        w: layout(shape.k, shape.n, shape.ldw),
+        a: layout(shape.k, shape.m, shape.lda),
+        c: layout(shape.n, shape.m, shape.ldc),
+      };
+      const preference = own(
+        created('cublasLtMatmulPreferenceCreate', (out) => f.preferenceCreate(out)),
+        f.preferenceDestroy,
+      );
+      check(
+        'cublasLtMatmulPreferenceSetAttribute',
+        f.preferenceSet(preference, PREF_MAX_WORKSPACE_BYTES, BigUint64Array.of(BigInt(workspaceBytes)), 8),
+      );
       const results = new Uint8Array(most * RESULT_BYTES);
       const count = new Int32Array(1);
-      check('cublasLtMatmulAlgoGetHeuristic', f.heuristic(handle, desc, layouts.w, layouts.a, layouts.c, layouts.c, preference, most, results, count));
+      check(
+        'cublasLtMatmulAlgoGetHeuristic',
+        f.heuristic(handle, desc, layouts.w, layouts.a, layouts.c, layouts.c, preference, most, results, count),
+      );
       const found = Math.max(0, Math.min(most, count[0] ?? 0));
       const states = new DataView(results.buffer);
-      const usable = Array.from({ length: found }, (_, i) => i * RESULT_BYTES).filter((at) => states.getInt32(at + STATE_OFFSET, true) === 0);
+      const usable = Array.from({ length: found }, (_, i) => i * RESULT_BYTES).filter(
+        (at) => states.getInt32(at + STATE_OFFSET, true) === 0,
+      );
       if (usable.length === 0) throw new Error('cublasLtMatmulAlgoGetHeuristic knows no algorithm for it');
-      const one = Float32Array.of(1), zero = Float32Array.of(0);
+      const one = Float32Array.of(1),
+        zero = Float32Array.of(0);
       this.algorithms = usable.map((at) => {
         const algorithm = results.slice(at, at + ALGORITHM_BYTES);
         return {
           name: this.#nameOf(algorithm),
           launch: ({ a, w, c }, workspace, stream) => {
-            check('cublasLtMatmul', f.matmul(handle, desc, one, w, layouts.w, a, layouts.a, zero, c, layouts.c, c, layouts.c, algorithm, workspace.address, workspace.bytes, stream));
+            check(
+              'cublasLtMatmul',
+              f.matmul(
+                handle,
+                desc,
+                one,
+                w,
+                layouts.w,
+                a,
+                layouts.a,
+                zero,
+                c,
+                layouts.c,
+                c,
+                layouts.c,
+                algorithm,
+                workspace.address,
+                workspace.bytes,
+                stream,
+              ),
+            );
           },
         };
       });
@@ -175,7 +273,9 @@ class Contraction implements CublasLtContraction {
   #nameOf(algorithm: Uint8Array): string {
     const get = (attribute: number): number | undefined => {
       const value = new Int32Array(1);
-      return this.#functions.configGet(algorithm, attribute, value, 4, new BigUint64Array(1)) === 0 ? value[0] : undefined;
+      return this.#functions.configGet(algorithm, attribute, value, 4, new BigUint64Array(1)) === 0
+        ? value[0]
+        : undefined;
     };
     const splits = get(CONFIG_SPLIT_K) ?? 1;
     return `algorithm ${get(CONFIG_ID) ?? '?'}, tile ${get(CONFIG_TILE) ?? '?'}, stages ${get(CONFIG_STAGES) ?? '?'}${splits > 1 ? `, ${splits} splits of k` : ''}`;
@@ -208,5 +308,7 @@ class Library implements CublasLt {
   }
 }
 
-/** Loads cuBLASLt from a path or a name that the system's loader knows. Throws an Error that says what is wrong with it. */
+/**
+ * Loads cuBLASLt from a path or a name that the system's loader knows. Throws an Error that says what is wrong with it.
+ */
 export const openCublasLt = (path: string): CublasLt => new Library(path);

@@ -11,9 +11,19 @@ import { Gate } from './gate.js';
 import { OutOfDeviceMemory, type CudaMemoryUse } from './memoryUse.js';
 import type { WeightExchange } from './shareWeights.js';
 import { CudaStage, pathOf, type CudaStageOptions } from './stage.js';
-import { OneDevice, Pipeline, PIPELINE_ARENAS, type RunRequest, type RunResult, type StageRunner } from './stageRunner.js';
+import {
+  OneDevice,
+  Pipeline,
+  PIPELINE_ARENAS,
+  type RunRequest,
+  type RunResult,
+  type StageRunner,
+} from './stageRunner.js';
 
-export interface CudaExecutorOptions extends Omit<CudaStageOptions, 'addon' | 'ordinal' | 'range' | 'arenas' | 'isPiped' | 'exchange'> {
+export interface CudaExecutorOptions extends Omit<
+  CudaStageOptions,
+  'addon' | 'ordinal' | 'range' | 'arenas' | 'isPiped' | 'exchange'
+> {
   /** The device of each stage. */
   readonly ordinals: readonly number[];
   /** Launches of each stage, in order and without a gap; by default one stage has all. */
@@ -32,20 +42,32 @@ export interface CudaExecutorOptions extends Omit<CudaStageOptions, 'addon' | 'o
 
 /** Throws where the stages are not the whole plan, in order, with a device each. */
 function checkStages(plan: RuntimePlan, stages: readonly Stage[], ordinals: readonly number[]): void {
-  const isWhole = stages.every(({ first, end }, i) => first === (i === 0 ? 0 : stages[i - 1]!.end) && first < end) && stages.at(-1)?.end === plan.launches.length;
-  if (!isWhole) throw new RangeError(`Stages ${stages.map(({ first, end }) => `${first}–${end - 1}`).join(', ')} are not the ${plan.launches.length} launches of the plan in order.`);
+  const isWhole =
+    stages.every(({ first, end }, i) => first === (i === 0 ? 0 : stages[i - 1]!.end) && first < end) &&
+    stages.at(-1)?.end === plan.launches.length;
+  if (!isWhole)
+    throw new RangeError(
+      `Stages ${stages.map(({ first, end }) => `${first}–${end - 1}`).join(', ')} are not the ${plan.launches.length} launches of the plan in order.`,
+    );
   if (ordinals.length !== stages.length) throw new RangeError(`${stages.length} stages on ${ordinals.length} devices.`);
 }
 
 /** One report of several loads that go on at the same time. */
-function together(count: number, report: (progress: LoadProgress) => void): (part: number) => (progress: LoadProgress) => void {
+function together(
+  count: number,
+  report: (progress: LoadProgress) => void,
+): (part: number) => (progress: LoadProgress) => void {
   const parts: (LoadProgress | undefined)[] = Array.from({ length: count });
   return (part) => (progress) => {
     parts[part] = progress;
     const known = parts.filter((one) => one !== undefined);
     // Until every load has told its size, the whole is taken for as large as what is known would have it.
     const sum = (of: (one: LoadProgress) => number): number => known.reduce((total, one) => total + of(one), 0);
-    report({ doneBytes: sum((one) => one.doneBytes), totalBytes: Math.ceil((sum((one) => one.totalBytes) * count) / known.length), weight: progress.weight });
+    report({
+      doneBytes: sum((one) => one.doneBytes),
+      totalBytes: Math.ceil((sum((one) => one.totalBytes) * count) / known.length),
+      weight: progress.weight,
+    });
   };
 }
 
@@ -55,14 +77,27 @@ async function releaseAll(stages: readonly CudaStage[]): Promise<void> {
 }
 
 /** Every stage, loaded at the same time; none where one fails. */
-async function loadStages(addon: CudaAddon, options: CudaExecutorOptions, ranges: readonly Stage[]): Promise<readonly CudaStage[]> {
+async function loadStages(
+  addon: CudaAddon,
+  options: CudaExecutorOptions,
+  ranges: readonly Stage[],
+): Promise<readonly CudaStage[]> {
   const isPiped = ranges.length > 1;
   const progressOf = options.onProgress === undefined ? undefined : together(ranges.length, options.onProgress);
-  const loads = await Promise.allSettled(ranges.map((range, i) => CudaStage.load({
-    ...options, addon, range, ordinal: options.ordinals[i]!, isPiped, arenas: isPiped ? PIPELINE_ARENAS : 1,
-    ...(progressOf === undefined ? {} : { onProgress: progressOf(i) }),
-    ...(options.exchangeOf === undefined ? {} : { exchange: options.exchangeOf(i) }),
-  })));
+  const loads = await Promise.allSettled(
+    ranges.map((range, i) =>
+      CudaStage.load({
+        ...options,
+        addon,
+        range,
+        ordinal: options.ordinals[i]!,
+        isPiped,
+        arenas: isPiped ? PIPELINE_ARENAS : 1,
+        ...(progressOf === undefined ? {} : { onProgress: progressOf(i) }),
+        ...(options.exchangeOf === undefined ? {} : { exchange: options.exchangeOf(i) }),
+      }),
+    ),
+  );
   const stages = loads.flatMap((load) => (load.status === 'fulfilled' ? [load.value] : []));
   const failed = loads.find((load) => load.status === 'rejected');
   if (failed === undefined) return stages;
@@ -85,7 +120,11 @@ export class CudaExecutor {
   private lastSearch: Promise<unknown> = Promise.resolve();
   private isClosed = false;
 
-  private constructor(stages: readonly CudaStage[], runner: StageRunner, { plan, maxLength = plan.capacity.tokens }: CudaExecutorOptions) {
+  private constructor(
+    stages: readonly CudaStage[],
+    runner: StageRunner,
+    { plan, maxLength = plan.capacity.tokens }: CudaExecutorOptions,
+  ) {
     this.plan = plan;
     this.stages = stages;
     this.runner = runner;
@@ -121,8 +160,8 @@ export class CudaExecutor {
   }
 
   /**
-   * Scores a micro-batch; `inFlight` calls may be on the devices at once. Rejects with NonFiniteError, with RangeError for
-   * indices outside the model or the plan, with OutOfDeviceMemory where a smaller micro-batch may do.
+   * Scores a micro-batch; `inFlight` calls may be on the devices at once. Rejects with NonFiniteError, with RangeError
+   * for indices outside the model or the plan, with OutOfDeviceMemory where a smaller micro-batch may do.
    */
   async score(batch: Batch): Promise<ScoredBatch> {
     if (batch.row.length === 0) return { logProb: new Float32Array(0), isArgmax: new Int32Array(0) };
@@ -136,7 +175,11 @@ export class CudaExecutor {
   /** Runs a micro-batch once, measuring each launch on its device. */
   async profile(batch: Batch): Promise<{ readonly bucket: Bucket; readonly launches: readonly LaunchProfile[] }> {
     const { launchMilliseconds } = await this.run(batch, 'profile');
-    const launches = this.plan.launches.map(({ kernel }, i) => ({ kernel, path: pathOf(this.plan, i), nanoseconds: (launchMilliseconds[i] ?? NaN) * 1e6 }));
+    const launches = this.plan.launches.map(({ kernel }, i) => ({
+      kernel,
+      path: pathOf(this.plan, i),
+      nanoseconds: (launchMilliseconds[i] ?? NaN) * 1e6,
+    }));
     return { bucket: this.buckets[this.bucketOf(batch)]!, launches };
   }
 
@@ -184,7 +227,8 @@ export class CudaExecutor {
       try {
         return await work();
       } catch (error) {
-        if (isOutOfDeviceMemory(error)) throw new OutOfDeviceMemory(batch.tokens.length, batch.row.length, { cause: error });
+        if (isOutOfDeviceMemory(error))
+          throw new OutOfDeviceMemory(batch.tokens.length, batch.row.length, { cause: error });
         throw error;
       }
     });

@@ -16,7 +16,8 @@ export interface FoundCublasLt {
   readonly path: string;
 }
 
-const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error)).split('\n')[0] ?? '';
+const reasonOf = (error: unknown): string =>
+  (error instanceof Error ? error.message : String(error)).split('\n')[0] ?? '';
 
 /**
  * The first cuBLASLt that loads and that the driver can run, or why there is none. Throws UserError where
@@ -39,6 +40,10 @@ export async function findCublasLt(driverVersion: number, settings: Settings): P
     }
   }
   const reason = problems.length === 0 ? 'there is no libcublasLt.so' : [...new Set(problems)].join('; ');
-  if (named !== undefined) throw new UserError(`TILEWRIGHT_CUBLASLT cannot be used: ${reason}.`, 'Name another, or none: TILEWRIGHT_CUBLASLT=none');
+  if (named !== undefined)
+    throw new UserError(
+      `TILEWRIGHT_CUBLASLT cannot be used: ${reason}.`,
+      'Name another, or none: TILEWRIGHT_CUBLASLT=none',
+    );
   return reason;
 }

@@ -16,8 +16,9 @@ export interface FoundNvrtc {
 }
 
 /** What to type where there is no NVRTC of use. */
-export const NVRTC_INSTALL = 'Install one: pip install nvidia-cuda-nvrtc (any Python on PATH), or the CUDA toolkit (developer.nvidia.com/cuda-downloads). '
-  + 'Or name one: TILEWRIGHT_NVRTC=/path/to/libnvrtc.so, TILEWRIGHT_NVCC=/path/to/nvcc';
+export const NVRTC_INSTALL =
+  'Install one: pip install nvidia-cuda-nvrtc (any Python on PATH), or the CUDA toolkit (developer.nvidia.com/cuda-downloads). ' +
+  'Or name one: TILEWRIGHT_NVRTC=/path/to/libnvrtc.so, TILEWRIGHT_NVCC=/path/to/nvcc';
 
 /** Newest first; what ldconfig knows. */
 const DEFAULT_NAMES = ['libnvrtc.so.13', 'libnvrtc.so.12', 'libnvrtc.so.11.2', 'libnvrtc.so'] as const;
@@ -25,7 +26,8 @@ const LIBRARY = /^libnvrtc\.so((?:\.\d+)*)$/;
 const MAX_ENTRIES = 2000;
 const MAX_LINKS = 8;
 
-const names = async (folder: string): Promise<string[]> => (await readdir(folder).catch(() => [])).slice(0, MAX_ENTRIES);
+const names = async (folder: string): Promise<string[]> =>
+  (await readdir(folder).catch(() => [])).slice(0, MAX_ENTRIES);
 
 const numbers = (name: string): number[] => (name.match(/\d+/g) ?? []).map(Number);
 
@@ -41,11 +43,16 @@ function newestFirst(a: string, b: string): number {
 
 /** Folders below `folder` whose name matches. */
 export const below = async (folder: string, pattern: RegExp): Promise<string[]> =>
-  (await names(folder)).filter((name) => pattern.test(name)).sort(newestFirst).map((name) => join(folder, name));
+  (await names(folder))
+    .filter((name) => pattern.test(name))
+    .sort(newestFirst)
+    .map((name) => join(folder, name));
 
 const absoluteFolders = (list: string): string[] => list.split(delimiter).filter((folder) => isAbsolute(folder));
 
-/** The prefixes of a Python: of its path and of every link on the way to the real one (a virtual environment is one). */
+/**
+ * The prefixes of a Python: of its path and of every link on the way to the real one (a virtual environment is one).
+ */
 async function prefixes(python: string): Promise<string[]> {
   const found: string[] = [];
   for (let path = python, links = 0; links < MAX_LINKS; links++) {
@@ -59,10 +66,12 @@ async function prefixes(python: string): Promise<string[]> {
 
 /** Paths whose last part may be a pattern: `*` stands for a version. */
 export async function expand(patterns: readonly string[]): Promise<string[]> {
-  const expanded = await Promise.all(patterns.map(async (pattern) => {
-    const name = basename(pattern);
-    return name.endsWith('*') ? below(dirname(pattern), new RegExp(`^${name.slice(0, -1)}\\d[\\w.]*$`)) : [pattern];
-  }));
+  const expanded = await Promise.all(
+    patterns.map(async (pattern) => {
+      const name = basename(pattern);
+      return name.endsWith('*') ? below(dirname(pattern), new RegExp(`^${name.slice(0, -1)}\\d[\\w.]*$`)) : [pattern];
+    }),
+  );
   return expanded.flat();
 }
 
@@ -70,9 +79,9 @@ async function pythonPrefixes(settings: Settings): Promise<string[]> {
   const onPath: string[] = [];
   for (const folder of absoluteFolders(settings.path)) {
     const python = (await names(folder)).find((name) => name === 'python3' || name === 'python');
-    if (python !== undefined) onPath.push(...await prefixes(join(folder, python)));
+    if (python !== undefined) onPath.push(...(await prefixes(join(folder, python))));
   }
-  return [...onPath, ...await expand(settings.pythonPrefixes)];
+  return [...onPath, ...(await expand(settings.pythonPrefixes))];
 }
 
 /** `nvidia/<wheel>/lib` of a Python's package folders: a wheel for each library up to CUDA 12, cu13 for all since. */
@@ -83,17 +92,26 @@ async function wheelFolders(prefix: string, wheel: RegExp): Promise<string[]> {
   return wheels.flat().map((wheel) => join(wheel, 'lib'));
 }
 
-const toolkitFolders = (toolkit: string): string[] => [join(toolkit, 'lib64'), join(toolkit, 'targets', 'x86_64-linux', 'lib')];
+const toolkitFolders = (toolkit: string): string[] => [
+  join(toolkit, 'lib64'),
+  join(toolkit, 'targets', 'x86_64-linux', 'lib'),
+];
 
-/** Every folder that may hold a library of CUDA's, in order of preference; each once. `wheel`: names of its Python wheels. */
+/**
+ * Every folder that may hold a library of CUDA's, in order of preference; each once. `wheel`: names of its Python
+ * wheels.
+ */
 export async function cudaLibraryFolders(settings: Settings, wheel: RegExp): Promise<readonly string[]> {
   const toolkits = await expand(settings.cudaToolkits);
   const wheels = await Promise.all((await pythonPrefixes(settings)).map((prefix) => wheelFolders(prefix, wheel)));
-  return [...new Set([...absoluteFolders(settings.libraryPath), ...toolkits.flatMap(toolkitFolders), ...wheels.flat()])];
+  return [
+    ...new Set([...absoluteFolders(settings.libraryPath), ...toolkits.flatMap(toolkitFolders), ...wheels.flat()]),
+  ];
 }
 
 /** Every folder that may hold NVRTC. */
-export const nvrtcFolders = (settings: Settings): Promise<readonly string[]> => cudaLibraryFolders(settings, /^(cu\d+|cuda_nvrtc)$/);
+export const nvrtcFolders = (settings: Settings): Promise<readonly string[]> =>
+  cudaLibraryFolders(settings, /^(cu\d+|cuda_nvrtc)$/);
 
 /** The library in a folder under its most specific name. */
 const libraryIn = async (folder: string): Promise<string[]> => (await below(folder, LIBRARY)).slice(0, 1);
@@ -101,10 +119,17 @@ const libraryIn = async (folder: string): Promise<string[]> => (await below(fold
 async function candidates(settings: Settings): Promise<string[]> {
   if (settings.nvrtc !== undefined) {
     const path = resolve(settings.nvrtc);
-    const isFolder = await stat(path).then((status) => status.isDirectory(), () => false);
+    const isFolder = await stat(path).then(
+      (status) => status.isDirectory(),
+      () => false,
+    );
     if (!isFolder) return [path];
     const inside = await libraryIn(path);
-    if (inside.length === 0) throw new UserError(`TILEWRIGHT_NVRTC: there is no libnvrtc.so in ${path}.`, 'Name the library itself: TILEWRIGHT_NVRTC=/path/to/libnvrtc.so.13');
+    if (inside.length === 0)
+      throw new UserError(
+        `TILEWRIGHT_NVRTC: there is no libnvrtc.so in ${path}.`,
+        'Name the library itself: TILEWRIGHT_NVRTC=/path/to/libnvrtc.so.13',
+      );
     return inside;
   }
   const found = await Promise.all((await nvrtcFolders(settings)).map(libraryIn));
@@ -114,8 +139,15 @@ async function candidates(settings: Settings): Promise<string[]> {
 /** Where the loader found a library that was asked for by name. */
 async function loadedPath(name: string): Promise<string> {
   const maps = await readFile('/proc/self/maps', 'utf8').catch(() => '');
-  const paths = maps.split('\n').map((line) => line.slice(line.indexOf('/'))).filter((path) => path.startsWith('/'));
-  return paths.find((path) => basename(path) === name || (LIBRARY.test(basename(path)) && basename(path).startsWith(name))) ?? name;
+  const paths = maps
+    .split('\n')
+    .map((line) => line.slice(line.indexOf('/')))
+    .filter((path) => path.startsWith('/'));
+  return (
+    paths.find(
+      (path) => basename(path) === name || (LIBRARY.test(basename(path)) && basename(path).startsWith(name)),
+    ) ?? name
+  );
 }
 
 /** Size and time of the file: two builds of one version differ in them. */
@@ -124,13 +156,18 @@ async function buildOf(path: string, version: CudaVersion): Promise<string> {
   return [versionText(version), ...(status === undefined ? [] : [status.size, Math.floor(status.mtimeMs)])].join(' ');
 }
 
-const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error)).split('\n')[0] ?? '';
+const reasonOf = (error: unknown): string =>
+  (error instanceof Error ? error.message : String(error)).split('\n')[0] ?? '';
 
 /**
  * The first NVRTC that loads and whose version suits; otherwise why each one that was found is of no use.
  * Throws UserError where TILEWRIGHT_NVRTC names something unusable: what was asked for is not replaced in silence.
  */
-export async function findNvrtc(arch: CudaArch, driverVersion: number | undefined, settings: Settings): Promise<FoundNvrtc | readonly string[]> {
+export async function findNvrtc(
+  arch: CudaArch,
+  driverVersion: number | undefined,
+  settings: Settings,
+): Promise<FoundNvrtc | readonly string[]> {
   const problems: string[] = [];
   for (const candidate of await candidates(settings)) {
     try {
@@ -144,6 +181,7 @@ export async function findNvrtc(arch: CudaArch, driverVersion: number | undefine
       if (isAbsolute(candidate)) problems.push(`NVRTC ${candidate}: ${reasonOf(error)}`);
     }
   }
-  if (settings.nvrtc !== undefined) throw new UserError(`TILEWRIGHT_NVRTC cannot be used: ${problems.join('; ')}.`, NVRTC_INSTALL);
+  if (settings.nvrtc !== undefined)
+    throw new UserError(`TILEWRIGHT_NVRTC cannot be used: ${problems.join('; ')}.`, NVRTC_INSTALL);
   return [...new Set(problems)];
 }

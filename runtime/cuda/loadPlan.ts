@@ -13,7 +13,12 @@ export interface Piece {
   /** Bytes of the job in the memory of all jobs. */
   readonly jobOffset: number;
   /** Copied to the step's staging buffer first; absent where values are made up. */
-  readonly upload?: { readonly file: string; readonly offset: number; readonly bytes: number; readonly stagedAt: number };
+  readonly upload?: {
+    readonly file: string;
+    readonly offset: number;
+    readonly bytes: number;
+    readonly stagedAt: number;
+  };
   /** What the job writes: a weight, or the f32 factors of columns. */
   readonly target: { readonly memory: 'weights' | 'scales'; readonly offset: number; readonly bytes: number };
   /** f32[k] in the memory of scales. */
@@ -48,7 +53,9 @@ export interface LoadPlan {
 
 /** Bytes of a staging buffer: what is copied in may be laid out while it is still in the L2 of the device. */
 const STAGING = 32 << 20;
-/** One on the bus, another laid out (which is the shorter), a third so that neither waits for the other's last bytes. */
+/**
+ * One on the bus, another laid out (which is the shorter), a third so that neither waits for the other's last bytes.
+ */
 const STAGINGS = 3;
 /** Alignment of pieces in it: a piece starts on an L2 line. */
 const ALIGNMENT = 256;
@@ -78,19 +85,39 @@ class StepBuilder {
   }
 
   /** Cuts the rows of a source into pieces. */
-  add(weight: WeightDecl, tensor: TensorSource, source: { readonly rows: number; readonly sourceRow: number }, place: Pick<Piece, 'target' | 'scale'>): void {
+  add(
+    weight: WeightDecl,
+    tensor: TensorSource,
+    source: { readonly rows: number; readonly sourceRow: number },
+    place: Pick<Piece, 'target' | 'scale'>,
+  ): void {
     const rowBytes = weight.k * PACK_BYTES[tensor.dtype];
-    if (tensor.kind === 'file' && rowBytes > this.staging) throw new UserError(`Weight ${weight.name}: a row of ${weight.k} elements exceeds the ${this.staging} bytes of a staging buffer.`, 'config.json describes no model that this program knows.');
+    if (tensor.kind === 'file' && rowBytes > this.staging)
+      throw new UserError(
+        `Weight ${weight.name}: a row of ${weight.k} elements exceeds the ${this.staging} bytes of a staging buffer.`,
+        'config.json describes no model that this program knows.',
+      );
     const bytesOfRow = place.target.memory === 'weights' ? deviceStride(weight) * PACK_BYTES[weight.dtype] : 0;
     for (let firstRow = 0; firstRow < source.rows;) {
       if (this.pieces.length >= MOST_PIECES || (tensor.kind === 'file' && this.room() < rowBytes)) this.flush();
-      const rows = tensor.kind === 'file' ? Math.min(source.rows - firstRow, Math.floor(this.room() / rowBytes)) : source.rows;
-      const job = packJob(weight, { tensor, firstRow, rows, sourceRow: source.sourceRow, isScaled: place.scale !== undefined });
+      const rows =
+        tensor.kind === 'file' ? Math.min(source.rows - firstRow, Math.floor(this.room() / rowBytes)) : source.rows;
+      const job = packJob(weight, {
+        tensor,
+        firstRow,
+        rows,
+        sourceRow: source.sourceRow,
+        isScaled: place.scale !== undefined,
+      });
       const stagedAt = roundUp(this.stagedBytes, ALIGNMENT);
       const bytes = rows * rowBytes;
       this.pieces.push({
-        ...place, job, jobOffset: this.jobs++ * JOB_BYTES,
-        ...(tensor.kind === 'file' ? { upload: { file: tensor.file, offset: tensor.offset + firstRow * rowBytes, bytes, stagedAt } } : {}),
+        ...place,
+        job,
+        jobOffset: this.jobs++ * JOB_BYTES,
+        ...(tensor.kind === 'file'
+          ? { upload: { file: tensor.file, offset: tensor.offset + firstRow * rowBytes, bytes, stagedAt } }
+          : {}),
       });
       if (tensor.kind === 'file') this.stagedBytes = stagedAt + bytes;
       this.weightBytes += rows * bytesOfRow;
@@ -104,8 +131,15 @@ class StepBuilder {
     if (this.pieces.length === 0) return;
     const isStaged = this.stagedBytes > 0;
     const staging = isStaged ? this.staged++ % STAGINGS : 0;
-    const after = isStaged ? this.usedBy[staging] ?? 0 : 0;
-    this.steps.push({ pieces: this.pieces, stagedBytes: this.stagedBytes, staging, after, weightBytes: this.weightBytes, weight: this.weight });
+    const after = isStaged ? (this.usedBy[staging] ?? 0) : 0;
+    this.steps.push({
+      pieces: this.pieces,
+      stagedBytes: this.stagedBytes,
+      staging,
+      after,
+      weightBytes: this.weightBytes,
+      weight: this.weight,
+    });
     if (isStaged) this.usedBy[staging] = this.steps.length;
     this.pieces = [];
     this.stagedBytes = this.weightBytes = 0;
@@ -119,7 +153,10 @@ class StepBuilder {
 const scaleKey = (weight: PackedWeight): string => `${weight.weight.columnScale} ${weight.weight.k}`;
 
 /** Factors of columns, once each, as f32 vectors. */
-function addScales(weights: readonly PackedWeight[], builder: StepBuilder): { readonly places: ReadonlyMap<string, { offset: number; bytes: number }>; readonly bytes: number } {
+function addScales(
+  weights: readonly PackedWeight[],
+  builder: StepBuilder,
+): { readonly places: ReadonlyMap<string, { offset: number; bytes: number }>; readonly bytes: number } {
   const places = new Map<string, { offset: number; bytes: number }>();
   let end = 0;
   for (const weight of weights) {
@@ -129,7 +166,14 @@ function addScales(weights: readonly PackedWeight[], builder: StepBuilder): { re
     const place = { offset: end, bytes: k * 4 };
     places.set(key, place);
     end = roundUp(end + place.bytes, ALIGNMENT);
-    const vector: WeightDecl = { name: columnScale!, layout: 'rows', dtype: 'f32', sources: [{ tensor: columnScale!, rows: 1 }], k, pairing: { kind: 'none' } };
+    const vector: WeightDecl = {
+      name: columnScale!,
+      layout: 'rows',
+      dtype: 'f32',
+      sources: [{ tensor: columnScale!, rows: 1 }],
+      k,
+      pairing: { kind: 'none' },
+    };
     builder.add(vector, weight.columnScale, { rows: 1, sourceRow: 0 }, { target: { memory: 'scales', ...place } });
   }
   builder.flush();
@@ -147,13 +191,20 @@ export function planLoading(plan: WeightPlan, staging = STAGING): LoadPlan {
   const rowMap = rowMaps();
   const zeros: { offset: number; bytes: number }[] = [];
   for (const { weight, sources, offset, bytes, columnScale, ...rest } of packed) {
-    if (weight.k > MOST_ROWS || bytes / PACK_BYTES[weight.dtype] / weight.k > MOST_ROWS) throw new Error(`Weight ${weight.name} has too many rows or columns.`);
+    if (weight.k > MOST_ROWS || bytes / PACK_BYTES[weight.dtype] / weight.k > MOST_ROWS)
+      throw new Error(`Weight ${weight.name} has too many rows or columns.`);
     const map = rowMap(weight);
     const padding = map.indexOf(-1);
     const rowBytes = deviceStride(weight) * PACK_BYTES[weight.dtype];
     if (padding >= 0) zeros.push({ offset: offset + padding * rowBytes, bytes: bytes - padding * rowBytes });
-    const scale = columnScale === undefined ? undefined : scales.places.get(scaleKey({ weight, sources, offset, bytes, columnScale, ...rest }));
-    const place: Pick<Piece, 'target' | 'scale'> = { target: { memory: 'weights', offset, bytes }, ...(scale === undefined ? {} : { scale }) };
+    const scale =
+      columnScale === undefined
+        ? undefined
+        : scales.places.get(scaleKey({ weight, sources, offset, bytes, columnScale, ...rest }));
+    const place: Pick<Piece, 'target' | 'scale'> = {
+      target: { memory: 'weights', offset, bytes },
+      ...(scale === undefined ? {} : { scale }),
+    };
     let sourceRow = 0;
     sources.forEach((tensor, i) => {
       const { rows } = weight.sources[i]!;
@@ -162,5 +213,12 @@ export function planLoading(plan: WeightPlan, staging = STAGING): LoadPlan {
     });
   }
   builder.flush();
-  return { steps: builder.steps, stagingBytes: Math.max(0, ...builder.steps.map((step) => step.stagedBytes)), stagings: builder.stagings, scaleBytes: scales.bytes, jobBytes: builder.jobs * JOB_BYTES, zeros };
+  return {
+    steps: builder.steps,
+    stagingBytes: Math.max(0, ...builder.steps.map((step) => step.stagedBytes)),
+    stagings: builder.stagings,
+    scaleBytes: scales.bytes,
+    jobBytes: builder.jobs * JOB_BYTES,
+    zeros,
+  };
 }

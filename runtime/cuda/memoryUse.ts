@@ -21,12 +21,17 @@ const FEWEST_TOKENS = 128;
 const mib = (bytes: number): string => (bytes / 2 ** 20).toFixed(1);
 
 /** The most that is allocated at any time. */
-export const peakBytes = (use: CudaMemoryUse): number => use.weightBytes + use.codeBytes + Math.max(use.arenaBytes, use.stagingBytes);
+export const peakBytes = (use: CudaMemoryUse): number =>
+  use.weightBytes + use.codeBytes + Math.max(use.arenaBytes, use.stagingBytes);
 
 /** Lines for people, in MiB: `weights  62034.2 MiB`. */
 export function printCudaMemoryUse(use: CudaMemoryUse): string {
   const rows: readonly [string, number][] = [
-    ['weights', use.weightBytes], ['activations', use.arenaBytes], ['loading', use.stagingBytes], ['kernels', use.codeBytes], ['peak on device', peakBytes(use)],
+    ['weights', use.weightBytes],
+    ['activations', use.arenaBytes],
+    ['loading', use.stagingBytes],
+    ['kernels', use.codeBytes],
+    ['peak on device', peakBytes(use)],
   ];
   return rows.map(([name, bytes]) => `${name.padEnd(16)} ${mib(bytes).padStart(9)} MiB`).join('\n');
 }
@@ -36,7 +41,8 @@ function remedy(use: CudaMemoryUse, freeBytes: number, capacity: Bucket): string
   const room = freeBytes - RESERVE - use.codeBytes - use.weightBytes;
   // Activations grow with tokens and rows, and rows with tokens; a little is left for kernels of other tiles.
   const tokens = Math.floor((capacity.tokens * room * 0.97) / use.arenaBytes / FEWEST_TOKENS) * FEWEST_TOKENS;
-  if (room >= use.stagingBytes && tokens >= FEWEST_TOKENS) return `Compile it for smaller micro-batches: --max-tokens ${tokens}.`;
+  if (room >= use.stagingBytes && tokens >= FEWEST_TOKENS)
+    return `Compile it for smaller micro-batches: --max-tokens ${tokens}.`;
   const gpus = Math.ceil((use.weightBytes + use.codeBytes) / Math.max(1, freeBytes - RESERVE));
   return freeBytes > 2 * RESERVE
     ? `The weights alone take ${mib(use.weightBytes)} MiB: spread over ${Math.max(2, gpus)} or more such GPUs, or use one with more memory.`
@@ -51,10 +57,17 @@ export interface DeviceRoom {
 }
 
 /** The error for a plan that does not fit a device; its hint says what would. */
-export const deviceMemoryError = (use: CudaMemoryUse, device: DeviceRoom, capacity: Bucket, options?: ErrorOptions): UserError => new UserError(
-  `This plan needs ${mib(peakBytes(use))} MiB of device memory, and ${mib(RESERVE)} MiB must stay free; ${device.name} has ${mib(device.freeBytes)} of ${mib(device.totalBytes)} MiB free.\n${printCudaMemoryUse(use)}`,
-  remedy(use, device.freeBytes, capacity), options,
-);
+export const deviceMemoryError = (
+  use: CudaMemoryUse,
+  device: DeviceRoom,
+  capacity: Bucket,
+  options?: ErrorOptions,
+): UserError =>
+  new UserError(
+    `This plan needs ${mib(peakBytes(use))} MiB of device memory, and ${mib(RESERVE)} MiB must stay free; ${device.name} has ${mib(device.freeBytes)} of ${mib(device.totalBytes)} MiB free.\n${printCudaMemoryUse(use)}`,
+    remedy(use, device.freeBytes, capacity),
+    options,
+  );
 
 /** Throws UserError where the device's free memory cannot hold `use`. */
 export function requireDeviceMemory(use: CudaMemoryUse, device: DeviceRoom, capacity: Bucket): void {

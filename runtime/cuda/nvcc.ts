@@ -1,4 +1,6 @@
-/** nvcc, the toolkit's compiler: used where NVRTC is absent, so that a machine without a GPU builds a whole artifact. */
+/**
+ * nvcc, the toolkit's compiler: used where NVRTC is absent, so that a machine without a GPU builds a whole artifact.
+ */
 import { constants } from 'node:fs';
 import { access, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -21,11 +23,19 @@ export interface FoundNvcc {
 const MAX_CUBIN_BYTES = 64 * 2 ** 20;
 
 async function locate(settings: Settings): Promise<string | undefined> {
-  const isProgram = (path: string): Promise<boolean> => access(path, constants.X_OK).then(() => true, () => false);
-  if (settings.nvcc !== undefined && settings.nvcc.includes('/')) return await isProgram(settings.nvcc) ? settings.nvcc : undefined;
+  const isProgram = (path: string): Promise<boolean> =>
+    access(path, constants.X_OK).then(
+      () => true,
+      () => false,
+    );
+  if (settings.nvcc !== undefined && settings.nvcc.includes('/'))
+    return (await isProgram(settings.nvcc)) ? settings.nvcc : undefined;
   const onPath = settings.path.split(delimiter).filter((folder) => isAbsolute(folder));
   // Toolkits are often installed and not on PATH.
-  const folders = settings.nvcc === undefined ? [...onPath, ...(await expand(settings.cudaToolkits)).map((toolkit) => join(toolkit, 'bin'))] : onPath;
+  const folders =
+    settings.nvcc === undefined
+      ? [...onPath, ...(await expand(settings.cudaToolkits)).map((toolkit) => join(toolkit, 'bin'))]
+      : onPath;
   for (const folder of folders) {
     const path = join(folder, settings.nvcc ?? 'nvcc');
     if (await isProgram(path)) return path;
@@ -48,29 +58,52 @@ async function probe(path: string, arch: CudaArch, driverVersion: number | undef
  * TILEWRIGHT_NVCC where set, otherwise nvcc on PATH or in a toolkit; a line saying why it is of no use; undefined where
  * there is none. Throws UserError where TILEWRIGHT_NVCC names something unusable.
  */
-export async function findNvcc(arch: CudaArch, driverVersion: number | undefined, settings: Settings): Promise<FoundNvcc | string | undefined> {
+export async function findNvcc(
+  arch: CudaArch,
+  driverVersion: number | undefined,
+  settings: Settings,
+): Promise<FoundNvcc | string | undefined> {
   const path = await locate(settings);
   const found = path === undefined ? undefined : await probe(path, arch, driverVersion);
   if (settings.nvcc !== undefined && (found === undefined || typeof found === 'string')) {
-    throw new UserError(`TILEWRIGHT_NVCC cannot be used: ${found ?? `${settings.nvcc} is not an executable program`}.`,
-      'Name a working one: TILEWRIGHT_NVCC=/usr/local/cuda/bin/nvcc, or unset it');
+    throw new UserError(
+      `TILEWRIGHT_NVCC cannot be used: ${found ?? `${settings.nvcc} is not an executable program`}.`,
+      'Name a working one: TILEWRIGHT_NVCC=/usr/local/cuda/bin/nvcc, or unset it',
+    );
   }
   return found;
 }
 
 /** Compiles one text in a process of its own; as many run at once as there are processors. */
-export async function compileWithNvcc(path: string, name: string, source: string, arch: CudaArch): Promise<Compilation> {
+export async function compileWithNvcc(
+  path: string,
+  name: string,
+  source: string,
+  arch: CudaArch,
+): Promise<Compilation> {
   const folder = await mkdtemp(join(tmpdir(), 'tilewright-nvcc-'));
   try {
     await writeFile(join(folder, name), source);
     const number = arch.slice('sm_'.length);
-    const { status, stdout, stderr } = await runProcess(path,
-      ['-cubin', `-gencode=arch=compute_${number},code=sm_${number}`, '--std=c++17', '--ptxas-options=-v', '-o', 'kernel.cubin', name], folder);
+    const { status, stdout, stderr } = await runProcess(
+      path,
+      [
+        '-cubin',
+        `-gencode=arch=compute_${number},code=sm_${number}`,
+        '--std=c++17',
+        '--ptxas-options=-v',
+        '-o',
+        'kernel.cubin',
+        name,
+      ],
+      folder,
+    );
     const log = `${stdout}${stderr}`;
     if (status !== 0) return { isCompiled: false, log };
     const cubin = join(folder, 'kernel.cubin');
     const { size } = await stat(cubin);
-    if (size > MAX_CUBIN_BYTES) throw new Error(`nvcc made ${size} bytes of ${name}; at most ${MAX_CUBIN_BYTES} are taken`);
+    if (size > MAX_CUBIN_BYTES)
+      throw new Error(`nvcc made ${size} bytes of ${name}; at most ${MAX_CUBIN_BYTES} are taken`);
     return { isCompiled: true, cubin: new Uint8Array(await readFile(cubin)), log };
   } finally {
     await rm(folder, { recursive: true, force: true });

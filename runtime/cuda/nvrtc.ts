@@ -33,7 +33,12 @@ function hasLargeStacks(): boolean {
     return true;
   } catch {
     const config: unknown = koffi.config();
-    return typeof config === 'object' && config !== null && 'async_stack_size' in config && config.async_stack_size === STACK_BYTES;
+    return (
+      typeof config === 'object' &&
+      config !== null &&
+      'async_stack_size' in config &&
+      config.async_stack_size === STACK_BYTES
+    );
   }
 }
 const isConfigured = hasLargeStacks();
@@ -45,7 +50,9 @@ type Status = number;
 interface Functions {
   readonly getVersion: KoffiFunc<(major: Int32Array, minor: Int32Array) => Status>;
   readonly getErrorString: KoffiFunc<(status: Status) => string>;
-  readonly createProgram: KoffiFunc<(program: Program[], source: string, name: string, headers: number, texts: null, names: null) => Status>;
+  readonly createProgram: KoffiFunc<
+    (program: Program[], source: string, name: string, headers: number, texts: null, names: null) => Status
+  >;
   readonly destroyProgram: KoffiFunc<(program: Program[]) => Status>;
   readonly compileProgram: KoffiFunc<(program: Program, count: number, options: readonly string[]) => Status>;
   readonly getLogSize: KoffiFunc<(program: Program, bytes: BigUint64Array) => Status>;
@@ -59,7 +66,9 @@ function bind(path: string): Functions {
   return {
     getVersion: library.func('int nvrtcVersion(_Out_ int *major, _Out_ int *minor)'),
     getErrorString: library.func('const char *nvrtcGetErrorString(int result)'),
-    createProgram: library.func('int nvrtcCreateProgram(_Out_ void **prog, const char *src, const char *name, int numHeaders, const char **headers, const char **includeNames)'),
+    createProgram: library.func(
+      'int nvrtcCreateProgram(_Out_ void **prog, const char *src, const char *name, int numHeaders, const char **headers, const char **includeNames)',
+    ),
     destroyProgram: library.func('int nvrtcDestroyProgram(_Inout_ void **prog)'),
     compileProgram: library.func('int nvrtcCompileProgram(void *prog, int numOptions, const char **options)'),
     getLogSize: library.func('int nvrtcGetProgramLogSize(void *prog, _Out_ size_t *bytes)'),
@@ -102,7 +111,13 @@ class Library implements Nvrtc {
   }
 
   /** A text or code whose size NVRTC says first. Sizes of a library that lies are bounded. */
-  #bytes(call: string, program: Program, size: Functions['getLogSize'], read: Functions['getLog'], limit: number): Uint8Array {
+  #bytes(
+    call: string,
+    program: Program,
+    size: Functions['getLogSize'],
+    read: Functions['getLog'],
+    limit: number,
+  ): Uint8Array {
     const bytes = new BigUint64Array(1);
     this.#check(`${call}Size`, size(program, bytes));
     const count = Number(bytes[0] ?? 0n);
@@ -113,13 +128,22 @@ class Library implements Nvrtc {
   }
 
   #log(program: Program): string {
-    const data = this.#bytes('nvrtcGetProgramLog', program, this.#functions.getLogSize, this.#functions.getLog, MAX_LOG_BYTES);
+    const data = this.#bytes(
+      'nvrtcGetProgramLog',
+      program,
+      this.#functions.getLogSize,
+      this.#functions.getLog,
+      MAX_LOG_BYTES,
+    );
     const end = data.indexOf(0);
     return new TextDecoder().decode(end < 0 ? data : data.subarray(0, end));
   }
 
   async compile(name: string, source: string, options: readonly string[]): Promise<Compilation> {
-    if (!isConfigured) throw new Error('runtime/cuda/nvrtc.ts was imported after koffi had loaded a library: its stacks are too small for a compiler');
+    if (!isConfigured)
+      throw new Error(
+        'runtime/cuda/nvrtc.ts was imported after koffi had loaded a library: its stacks are too small for a compiler',
+      );
     const { createProgram, compileProgram, destroyProgram, getErrorString, getCubinSize, getCubin } = this.#functions;
     const program: Program[] = [null];
     this.#check('nvrtcCreateProgram', createProgram(program, source, name, 0, null, null));
@@ -133,13 +157,20 @@ class Library implements Nvrtc {
       });
       const log = this.#log(handle);
       if (status === COMPILATION_ERROR) return { isCompiled: false, log };
-      if (status !== 0) return { isCompiled: false, log: `nvrtcCompileProgram: ${getErrorString(status)} (${status})\n${log}` };
-      return { isCompiled: true, cubin: this.#bytes('nvrtcGetCUBIN', handle, getCubinSize, getCubin, MAX_CUBIN_BYTES), log };
+      if (status !== 0)
+        return { isCompiled: false, log: `nvrtcCompileProgram: ${getErrorString(status)} (${status})\n${log}` };
+      return {
+        isCompiled: true,
+        cubin: this.#bytes('nvrtcGetCUBIN', handle, getCubinSize, getCubin, MAX_CUBIN_BYTES),
+        log,
+      };
     } finally {
       destroyProgram(program);
     }
   }
 }
 
-/** Loads NVRTC from a path or a name that the system's loader knows. Throws an Error that says what is wrong with it. */
+/**
+ * Loads NVRTC from a path or a name that the system's loader knows. Throws an Error that says what is wrong with it.
+ */
 export const openNvrtc = (path: string): Nvrtc => new Library(path);

@@ -1,7 +1,7 @@
 /**
- * Lanes that compile with NVRTC side by side. Each is a process: NVRTC holds locks of its own within one, and a compiler
- * that crashes on a text takes nothing with it. Processes need the compiled nvrtcProcess.js beside this file; where only
- * TypeScript sources are (tests), the one lane is this process.
+ * Lanes that compile with NVRTC side by side. Each is a process: NVRTC holds locks of its own within one, and a
+ * compiler that crashes on a text takes nothing with it. Processes need the compiled nvrtcProcess.js beside this file;
+ * where only TypeScript sources are (tests), the one lane is this process.
  */
 import { fork } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -27,16 +27,22 @@ export interface Lane {
 const MAX_STDERR = 4000;
 
 function processLane(file: string, path: string): Lane {
-  const child = fork(file, [path], { execArgv: [], serialization: 'advanced', stdio: ['ignore', 'ignore', 'pipe', 'ipc'] });
+  const child = fork(file, [path], {
+    execArgv: [],
+    serialization: 'advanced',
+    stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+  });
   let settle: { resolve(compilation: Compilation): void; reject(error: Error): void; name: string } | undefined;
   let failure: string | undefined;
   let stderr = '';
   child.stderr?.on('data', (data: Buffer) => {
     stderr = (stderr + data.toString()).slice(-MAX_STDERR);
   });
-  const crash = (name: string, reason: string): UserError => new UserError(
-    `NVRTC (${path}) ${reason} while it compiled the generated ${name}.${stderr === '' ? '' : `\n${stderr.trim()}`}`,
-    'Try another compiler: TILEWRIGHT_NVRTC=/path/to/libnvrtc.so or TILEWRIGHT_NVCC=/path/to/nvcc');
+  const crash = (name: string, reason: string): UserError =>
+    new UserError(
+      `NVRTC (${path}) ${reason} while it compiled the generated ${name}.${stderr === '' ? '' : `\n${stderr.trim()}`}`,
+      'Try another compiler: TILEWRIGHT_NVRTC=/path/to/libnvrtc.so or TILEWRIGHT_NVCC=/path/to/nvcc',
+    );
   const fail = (reason: string): void => {
     failure ??= reason;
     settle?.reject(crash(settle.name, failure));
@@ -48,15 +54,18 @@ function processLane(file: string, path: string): Lane {
     settle = undefined;
   });
   child.on('error', (error) => fail(`could not be run (${error.message})`));
-  child.on('close', (code, signal) => fail(signal === null ? `ended with status ${code ?? 0}` : `was killed by ${signal}`));
+  child.on('close', (code, signal) =>
+    fail(signal === null ? `ended with status ${code ?? 0}` : `was killed by ${signal}`),
+  );
   return {
-    compile: ({ name, source, options }) => new Promise((resolve, reject) => {
-      if (failure !== undefined) return reject(crash(name, failure));
-      settle = { resolve, reject, name };
-      child.send({ name, source, options }, (error) => {
-        if (error !== null) fail(`could not be reached (${error.message})`);
-      });
-    }),
+    compile: ({ name, source, options }) =>
+      new Promise((resolve, reject) => {
+        if (failure !== undefined) return reject(crash(name, failure));
+        settle = { resolve, reject, name };
+        child.send({ name, source, options }, (error) => {
+          if (error !== null) fail(`could not be reached (${error.message})`);
+        });
+      }),
     close: () => {
       settle = undefined;
       child.kill('SIGKILL');

@@ -43,11 +43,15 @@ export function startOf(seed: bigint): bigint {
 /** Elements from one row of a weight to the next. Throws for the layouts of CPUs. */
 export function deviceStride(weight: WeightDecl): number {
   switch (weight.layout) {
-    case 'kmajor': return roundUp(weight.k, KMAJOR_STEP);
-    case 'rows': return weight.k;
+    case 'kmajor':
+      return roundUp(weight.k, KMAJOR_STEP);
+    case 'rows':
+      return weight.k;
     case 'panels':
-    case 'vnni': throw new Error(`Weight ${weight.name} is laid out for a CPU.`);
-    default: return weight.layout satisfies never;
+    case 'vnni':
+      throw new Error(`Weight ${weight.name} is laid out for a CPU.`);
+    default:
+      return weight.layout satisfies never;
   }
 }
 
@@ -55,23 +59,34 @@ export function deviceStride(weight: WeightDecl): number {
 function spanOf(weight: WeightDecl): number {
   const { pairing } = weight;
   switch (pairing.kind) {
-    case 'none': return 0;
-    case 'rotate': return pairing.headDim;
-    case 'interleave': return weight.sources[0]?.rows ?? 0;
-    default: return pairing satisfies never;
+    case 'none':
+      return 0;
+    case 'rotate':
+      return pairing.headDim;
+    case 'interleave':
+      return weight.sources[0]?.rows ?? 0;
+    default:
+      return pairing satisfies never;
   }
 }
 
 /** f32 factor of a random tensor, value of a constant one. As runtime/native/packBinding.cc computes it. */
 const factorOf = (tensor: TensorSource): number =>
-  (tensor.kind === 'random' ? (tensor.scale * 1.7320508075688772) / 65536 : tensor.kind === 'constant' ? tensor.value : 0);
+  tensor.kind === 'random'
+    ? (tensor.scale * 1.7320508075688772) / 65536
+    : tensor.kind === 'constant'
+      ? tensor.value
+      : 0;
 
 /** Rows of the grid of blocks: each block takes every so many rows. */
 const MAX_GRID_Y = 32768;
 
 const launchOf = (columns: number, rows: number): LaunchShape => ({
-  threads: PACK_THREADS, sharedBytes: 0, cluster: 1,
-  gridX: { kind: 'constant', count: Math.max(1, Math.ceil(columns / PACK_THREADS)) }, gridY: { kind: 'constant', count: Math.min(rows, MAX_GRID_Y) },
+  threads: PACK_THREADS,
+  sharedBytes: 0,
+  cluster: 1,
+  gridX: { kind: 'constant', count: Math.max(1, Math.ceil(columns / PACK_THREADS)) },
+  gridY: { kind: 'constant', count: Math.min(rows, MAX_GRID_Y) },
 });
 
 /** Job of tw_pack_rows. */
@@ -82,8 +97,16 @@ export function packJob(weight: WeightDecl, range: PackRange): DeviceJob {
   view.setBigUint64(0, tensor.kind === 'random' ? startOf(tensor.seed) : 0n, true);
   view.setBigUint64(8, BigInt(range.firstRow) * BigInt(weight.k), true);
   [
-    range.rows, range.sourceRow + range.firstRow, weight.k, stride, KINDS[tensor.kind], TYPES[tensor.dtype], TYPES[weight.dtype],
-    PAIRINGS[weight.pairing.kind], weight.pairing.kind === 'none' ? 1 : weight.pairing.width, spanOf(weight),
+    range.rows,
+    range.sourceRow + range.firstRow,
+    weight.k,
+    stride,
+    KINDS[tensor.kind],
+    TYPES[tensor.dtype],
+    TYPES[weight.dtype],
+    PAIRINGS[weight.pairing.kind],
+    weight.pairing.kind === 'none' ? 1 : weight.pairing.width,
+    spanOf(weight),
   ].forEach((value, i) => view.setInt32(16 + 4 * i, value, true));
   view.setFloat32(56, factorOf(tensor), true);
   view.setInt32(60, range.isScaled ? 1 : 0, true);
@@ -106,7 +129,13 @@ const extent = (value: Extent): number => (value === 'T' ? -1 : value === 'R' ? 
 export function findJob(range: FindRange, maxTokens: number, maxRows: number): DeviceJob {
   const view = new DataView(new ArrayBuffer(JOB_BYTES));
   view.setBigInt64(0, BigInt(range.stride), true);
-  [extent(range.rows), extent(range.columns), TYPES[range.dtype], range.allowsNegativeInfinity ? 1 : 0, range.index].forEach((value, i) => view.setInt32(8 + 4 * i, value, true));
+  [
+    extent(range.rows),
+    extent(range.columns),
+    TYPES[range.dtype],
+    range.allowsNegativeInfinity ? 1 : 0,
+    range.index,
+  ].forEach((value, i) => view.setInt32(8 + 4 * i, value, true));
   const most = (value: Extent): number => (value === 'T' ? maxTokens : value === 'R' ? maxRows : value);
   return { bytes: new Uint8Array(view.buffer), launch: launchOf(most(range.columns), most(range.rows)) };
 }

@@ -10,7 +10,10 @@
 /** Name of the text among kernels that are compiled and kept. */
 export const PACK_SYMBOL = 'tw_pack';
 
-/** The kernels of the text. Their parameters are those of every generated kernel: T, R, then pointers, first of all to a job. */
+/**
+ * The kernels of the text. Their parameters are those of every generated kernel: T, R, then pointers, first of all to a
+ * job.
+ */
 export const PACK_ENTRIES = { rows: 'tw_pack_rows', find: 'tw_pack_find' } as const;
 
 /** Threads of a block of both. */

@@ -10,12 +10,16 @@ export interface WeightPart {
   readonly bytes: number;
 }
 
-const fileBytesOf = (weight: PlacedWeight): number => (weight.kind === 'packed' ? tensorFiles(weight).reduce((sum, { byteLength }) => sum + byteLength, 0) : 0);
+const fileBytesOf = (weight: PlacedWeight): number =>
+  weight.kind === 'packed' ? tensorFiles(weight).reduce((sum, { byteLength }) => sum + byteLength, 0) : 0;
 
 /** Whether anything of it is read from files: what is made up is made on every device. */
 export const readsFiles = (plan: WeightPlan): boolean => plan.weights.some((weight) => fileBytesOf(weight) > 0);
 
-/** `count` parts, of about equally many bytes of files, in the order of their places; some are empty where there are few weights. */
+/**
+ * `count` parts, of about equally many bytes of files, in the order of their places; some are empty where there are few
+ * weights.
+ */
 export function partWeights(plan: WeightPlan, count: number): readonly WeightPart[] {
   const sizes = plan.weights.map(fileBytesOf);
   const total = sizes.reduce((sum, bytes) => sum + bytes, 0);
@@ -34,5 +38,9 @@ export function partWeights(plan: WeightPlan, count: number): readonly WeightPar
   let end = plan.packedBytes;
   const offsets: number[] = [];
   for (let i = count - 1; i >= 0; i--) offsets[i] = end = startOf(groups[i]!) ?? end;
-  return groups.map((weights, i) => ({ plan: { ...plan, weights }, offset: offsets[i]!, bytes: (offsets[i + 1] ?? plan.packedBytes) - offsets[i]! }));
+  return groups.map((weights, i) => ({
+    plan: { ...plan, weights },
+    offset: offsets[i]!,
+    bytes: (offsets[i + 1] ?? plan.packedBytes) - offsets[i]!,
+  }));
 }

@@ -20,7 +20,10 @@ export function parsePtxasLog(log: string, symbol: string): KernelResources | un
   const start = lines.findIndex((line) => /Compiling entry function '([^']*)'/.exec(line)?.[1] === symbol);
   if (start < 0) return undefined;
   let registers: number | undefined;
-  let sharedBytes = 0, stackBytes = 0, spillStoreBytes = 0, spillLoadBytes = 0;
+  let sharedBytes = 0,
+    stackBytes = 0,
+    spillStoreBytes = 0,
+    spillLoadBytes = 0;
   for (let i = start + 1; i < lines.length; i++) {
     const line = lines[i] ?? '';
     if (line.includes('Compiling entry function')) break;

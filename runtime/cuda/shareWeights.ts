@@ -1,7 +1,7 @@
 /**
- * Weights of replicas that start together: each reads its part of the files over its own bus, lays it out, and copies the
- * other parts from its siblings' devices. Whatever keeps a sibling's part from arriving — no way between the devices, a
- * sibling that failed, died or is late — the part is read from files instead, as if there were no sibling.
+ * Weights of replicas that start together: each reads its part of the files over its own bus, lays it out, and copies
+ * the other parts from its siblings' devices. Whatever keeps a sibling's part from arriving — no way between the
+ * devices, a sibling that failed, died or is late — the part is read from files instead, as if there were no sibling.
  */
 import { readSettings } from '../../settings.js';
 import type { CudaSharedHandle } from './addon.js';
@@ -24,8 +24,8 @@ export interface WeightExchange {
   /** Tells the siblings that this replica will not touch their memory again; once, also where it failed. */
   finish(): void;
   /**
-   * Settles when every sibling has finished or is gone, at once where no memory was offered: only then may what was offered
-   * be released.
+   * Settles when every sibling has finished or is gone, at once where no memory was offered: only then may what was
+   * offered be released.
    */
   siblingsFinished(): Promise<void>;
 }
@@ -33,7 +33,9 @@ export interface WeightExchange {
 /** A memory of its own for the driver: smaller ones are parts of an allocation that others lie in too. */
 export const SHARED_GRANULARITY = 2 << 20;
 
-/** A sibling may need so many times as long as this replica for its part, and so many seconds, before it counts as lost. */
+/**
+ * A sibling may need so many times as long as this replica for its part, and so many seconds, before it counts as lost.
+ */
 const PATIENCE = { factor: 2, seconds: 10 };
 
 const seconds = (from: number): number => (performance.now() - from) / 1000;
@@ -41,10 +43,15 @@ const seconds = (from: number): number => (performance.now() - from) / 1000;
 const text = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 const sumOf = (a: LoadTimes, b: LoadTimes): LoadTimes => ({
-  preparing: a.preparing + b.preparing, releasing: a.releasing + b.releasing, copiedBytes: a.copiedBytes + b.copiedBytes,
+  preparing: a.preparing + b.preparing,
+  releasing: a.releasing + b.releasing,
+  copiedBytes: a.copiedBytes + b.copiedBytes,
   streaming: {
-    total: a.streaming.total + b.streaming.total, reading: a.streaming.reading + b.streaming.reading, bus: a.streaming.bus + b.streaming.bus,
-    launches: a.streaming.launches + b.streaming.launches, device: a.streaming.device + b.streaming.device,
+    total: a.streaming.total + b.streaming.total,
+    reading: a.streaming.reading + b.streaming.reading,
+    bus: a.streaming.bus + b.streaming.bus,
+    launches: a.streaming.launches + b.streaming.launches,
+    device: a.streaming.device + b.streaming.device,
   },
 });
 
@@ -57,19 +64,29 @@ function once<T extends readonly unknown[]>(work: (...args: T) => void): (...arg
   };
 }
 
-const loadPart = (request: LoadRequest, { plan }: WeightPart): Promise<LoadTimes> => loadDeviceWeights({ ...request, weightPlan: plan, loadPlan: planLoading(plan) });
+const loadPart = (request: LoadRequest, { plan }: WeightPart): Promise<LoadTimes> =>
+  loadDeviceWeights({ ...request, weightPlan: plan, loadPlan: planLoading(plan) });
 
 async function orLate<T>(wanted: Promise<T>, patience: number, late: T): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   try {
-    return await Promise.race([wanted, new Promise<T>((resolve) => { timer = setTimeout(() => resolve(late), patience * 1000); })]);
+    return await Promise.race([
+      wanted,
+      new Promise<T>((resolve) => {
+        timer = setTimeout(() => resolve(late), patience * 1000);
+      }),
+    ]);
   } finally {
     clearTimeout(timer);
   }
 }
 
 /** A sibling's part, copied; the reason where it could not be. */
-async function copyPart({ weights }: LoadRequest, offer: WeightOffer, { offset, bytes }: WeightPart): Promise<string | undefined> {
+async function copyPart(
+  { weights }: LoadRequest,
+  offer: WeightOffer,
+  { offset, bytes }: WeightPart,
+): Promise<string | undefined> {
   if ('refused' in offer) return offer.refused;
   if (bytes === 0) return undefined;
   try {
@@ -84,7 +101,11 @@ async function copyPart({ weights }: LoadRequest, offer: WeightOffer, { offset, 
  * Loads all weights of the request's plan: a part from files, the others from siblings where that works. Every replica
  * must have the same plan and parts. Throws as loadDeviceWeights does; the siblings are told then, too.
  */
-export async function loadSharedWeights(request: LoadRequest, exchange: WeightExchange, { factor, seconds: least } = PATIENCE): Promise<LoadTimes> {
+export async function loadSharedWeights(
+  request: LoadRequest,
+  exchange: WeightExchange,
+  { factor, seconds: least } = PATIENCE,
+): Promise<LoadTimes> {
   const { index, count } = exchange;
   const parts = partWeights(request.weightPlan, count);
   const offer = once((value: WeightOffer) => exchange.offer(value));
@@ -97,17 +118,24 @@ export async function loadSharedWeights(request: LoadRequest, exchange: WeightEx
     const patience = least + factor * seconds(begin);
     const offered = performance.now();
     let waited = offered;
-    await Promise.all(parts.map(async (part, sibling) => {
-      if (sibling === index) return;
-      const answer = await orLate(exchange.offerOf(sibling), patience, { refused: `it was not ready ${patience.toFixed(0)} s after this one` });
-      waited = performance.now();
-      const reason = await copyPart(request, answer, part);
-      if (reason !== undefined) lost.push({ sibling, reason });
-    }));
+    await Promise.all(
+      parts.map(async (part, sibling) => {
+        if (sibling === index) return;
+        const answer = await orLate(exchange.offerOf(sibling), patience, {
+          refused: `it was not ready ${patience.toFixed(0)} s after this one`,
+        });
+        waited = performance.now();
+        const reason = await copyPart(request, answer, part);
+        if (reason !== undefined) lost.push({ sibling, reason });
+      }),
+    );
     finish();
     const copying = seconds(waited);
     for (const { sibling } of lost) times = sumOf(times, await loadPart(request, parts[sibling]!));
-    const copiedBytes = parts.reduce((sum, { bytes }, i) => sum + (i === index || lost.some(({ sibling }) => sibling === i) ? 0 : bytes), 0);
+    const copiedBytes = parts.reduce(
+      (sum, { bytes }, i) => sum + (i === index || lost.some(({ sibling }) => sibling === i) ? 0 : bytes),
+      0,
+    );
     return { ...times, sharing: { waiting: (waited - offered) / 1000, copying, copiedBytes, lost } };
   } finally {
     offer({ refused: 'it failed' });
@@ -120,7 +148,12 @@ const MOST_KEPT = 5;
 
 /** Whether memory that was offered may be released: false where a sibling hangs with it. */
 export const isUnshared = async (exchange: WeightExchange | undefined): Promise<boolean> =>
-  exchange === undefined || orLate(exchange.siblingsFinished().then(() => true), MOST_KEPT, false);
+  exchange === undefined ||
+  orLate(
+    exchange.siblingsFinished().then(() => true),
+    MOST_KEPT,
+    false,
+  );
 
 function share({ weights }: LoadRequest): WeightOffer {
   if (!readSettings().usesPeers) return { refused: 'TILEWRIGHT_PEERS is none' };

@@ -1,4 +1,6 @@
-/** One device of an executor: its part of a plan as machine code, its weights and activations in memory, its programs. */
+/**
+ * One device of an executor: its part of a plan as machine code, its weights and activations in memory, its programs.
+ */
 import type { CudaKernelText } from '../../ir/cuda.js';
 import type { Stage } from '../../ir/placement.js';
 import { roundUp } from '../../ir/types.js';
@@ -9,8 +11,26 @@ import type { Diagnosis } from '../scoring.js';
 import { stagePlan } from '../stagePlan.js';
 import type { TensorSource } from '../tensorSource.js';
 import { planWeights, type WeightPlan } from '../weightPlan.js';
-import { isOutOfDeviceMemory, type CudaAddon, type CudaClock, type CudaDevice, type CudaMemory, type CudaModule, type CudaProgram, type CudaProgramBinding } from './addon.js';
-import { bindCudaBucket, bindSearch, searchBytes, type CudaBindRequest, searchedWrites, searchJobs, type SearchedWrite, type SearchMemory } from './bindProgram.js';
+import {
+  isOutOfDeviceMemory,
+  type CudaAddon,
+  type CudaClock,
+  type CudaDevice,
+  type CudaMemory,
+  type CudaModule,
+  type CudaProgram,
+  type CudaProgramBinding,
+} from './addon.js';
+import {
+  bindCudaBucket,
+  bindSearch,
+  searchBytes,
+  type CudaBindRequest,
+  searchedWrites,
+  searchJobs,
+  type SearchedWrite,
+  type SearchMemory,
+} from './bindProgram.js';
 import { planLoading, type LoadPlan } from './loadPlan.js';
 import { deviceMemoryError, requireDeviceMemory, type CudaMemoryUse, type DeviceRoom } from './memoryUse.js';
 import { readsFiles } from './partWeights.js';
@@ -87,24 +107,49 @@ interface Parts {
 function codeBytesOf({ kernels, cubins, packCubin }: CudaStageOptions, writes: number): number {
   const symbols = new Set(kernels.flat().map(({ symbol }) => symbol));
   const search = searchBytes(writes);
-  return [...symbols].reduce((sum, symbol) => sum + (cubins.get(symbol)?.length ?? 0), packCubin.length + search.jobs + search.found);
+  return [...symbols].reduce(
+    (sum, symbol) => sum + (cubins.get(symbol)?.length ?? 0),
+    packCubin.length + search.jobs + search.found,
+  );
 }
 
-function loadModules({ addon, kernels, cubins }: CudaStageOptions, device: CudaDevice, resources: Resources): ReadonlyMap<string, CudaModule> {
+function loadModules(
+  { addon, kernels, cubins }: CudaStageOptions,
+  device: CudaDevice,
+  resources: Resources,
+): ReadonlyMap<string, CudaModule> {
   const modules = new Map<string, CudaModule>();
   for (const { symbol } of kernels.flat()) {
     const image = cubins.get(symbol);
-    if (image !== undefined && !modules.has(symbol)) modules.set(symbol, resources.own(new addon.Module(device, image)));
+    if (image !== undefined && !modules.has(symbol))
+      modules.set(symbol, resources.own(new addon.Module(device, image)));
   }
   return modules;
 }
 
 /** The memory of all weights, once they are in it; none where the plan has none. */
-async function loadWeights({ addon, exchange, onProgress, onLoaded }: CudaStageOptions, device: CudaDevice, pack: CudaModule, weightPlan: WeightPlan, loadPlan: LoadPlan, resources: Resources): Promise<CudaMemory | undefined> {
+async function loadWeights(
+  { addon, exchange, onProgress, onLoaded }: CudaStageOptions,
+  device: CudaDevice,
+  pack: CudaModule,
+  weightPlan: WeightPlan,
+  loadPlan: LoadPlan,
+  resources: Resources,
+): Promise<CudaMemory | undefined> {
   if (weightPlan.packedBytes === 0) return undefined;
   const isShared = exchange !== undefined && readsFiles(weightPlan);
-  const weights = resources.own(new addon.Memory(device, isShared ? roundUp(weightPlan.packedBytes, SHARED_GRANULARITY) : weightPlan.packedBytes));
-  const request = { addon, device, pack, weightPlan, loadPlan, weights, ...(onProgress === undefined ? {} : { onProgress }) };
+  const weights = resources.own(
+    new addon.Memory(device, isShared ? roundUp(weightPlan.packedBytes, SHARED_GRANULARITY) : weightPlan.packedBytes),
+  );
+  const request = {
+    addon,
+    device,
+    pack,
+    weightPlan,
+    loadPlan,
+    weights,
+    ...(onProgress === undefined ? {} : { onProgress }),
+  };
   const times = await (isShared ? loadSharedWeights(request, exchange) : loadDeviceWeights(request));
   onLoaded?.(times);
   return weights;
@@ -115,7 +160,8 @@ function stagePorts(whole: RuntimePlan, plan: RuntimePlan, { first, end }: Stage
   const { inputs, ...outputs } = portsOf(whole);
   const read = new Set(plan.launches.flatMap(({ parameters }) => parameters));
   return {
-    inputs: first === 0 && end === whole.launches.length ? inputs : inputs.filter((name) => read.has(INPUT_BUFFERS[name])),
+    inputs:
+      first === 0 && end === whole.launches.length ? inputs : inputs.filter((name) => read.has(INPUT_BUFFERS[name])),
     ...(end === whole.launches.length ? { outputs } : {}),
   };
 }
@@ -148,7 +194,8 @@ export class CudaStage {
    */
   static async load(whole: CudaStageOptions): Promise<CudaStage> {
     const { addon, range, isPiped } = whole;
-    if (whole.kernels.length !== whole.plan.buckets.length || whole.kernels.length === 0) throw new Error(`${whole.kernels.length} sets of kernels for ${whole.plan.buckets.length} buckets.`);
+    if (whole.kernels.length !== whole.plan.buckets.length || whole.kernels.length === 0)
+      throw new Error(`${whole.kernels.length} sets of kernels for ${whole.plan.buckets.length} buckets.`);
     const plan = stagePlan(whole.plan, range);
     const kernels = whole.kernels.map((texts) => texts.slice(range.first, range.end));
     const options = { ...whole, plan, kernels };
@@ -157,7 +204,10 @@ export class CudaStage {
     const loadPlan = planLoading(weightPlan);
     const writes = searchedWrites(plan, masksOf(whole.plan));
     const use: CudaMemoryUse = {
-      weightBytes: weightPlan.packedBytes, arenaBytes: options.arenas * plan.arenaBytes, stagingBytes: loadingBytes(loadPlan), codeBytes: codeBytesOf(options, writes.length),
+      weightBytes: weightPlan.packedBytes,
+      arenaBytes: options.arenas * plan.arenaBytes,
+      stagingBytes: loadingBytes(loadPlan),
+      codeBytes: codeBytesOf(options, writes.length),
     };
     const resources = new Resources();
     let room: DeviceRoom | undefined;
@@ -178,17 +228,50 @@ export class CudaStage {
       const slots = weights === undefined ? new Map<string, never>() : weightSlots(weightPlan, weights);
       const clock = resources.own(new addon.Clock(device));
       const arenas = Array.from({ length: options.arenas }, () => allocate(plan.arenaBytes));
-      const bindings = arenas.map((arena) => kernels.map((texts, bucket) => bindCudaBucket({ plan, ports, bucket, kernels: texts, device, clock, modules, weights: slots, arena, isPiped })));
+      const bindings = arenas.map((arena) =>
+        kernels.map((texts, bucket) =>
+          bindCudaBucket({
+            plan,
+            ports,
+            bucket,
+            kernels: texts,
+            device,
+            clock,
+            modules,
+            weights: slots,
+            arena,
+            isPiped,
+          }),
+        ),
+      );
       const programs = bindings.map((ofArena) => ofArena.map((binding) => resources.own(new addon.Program(binding))));
       const bytes = searchBytes(writes.length);
-      const search: Search = { writes, pack, jobs: allocate(Math.max(1, bytes.jobs)), found: allocate(Math.max(1, bytes.found)) };
+      const search: Search = {
+        writes,
+        pack,
+        jobs: allocate(Math.max(1, bytes.jobs)),
+        found: allocate(Math.max(1, bytes.found)),
+      };
       if (writes.length > 0) await search.jobs.writeAsync(0, searchJobs(plan, writes));
-      return new CudaStage(options, { plan, inputs: ports.inputs, clock, arenas, device, resources, bindings, programs, search, use, exchange: options.exchange });
+      return new CudaStage(options, {
+        plan,
+        inputs: ports.inputs,
+        clock,
+        arenas,
+        device,
+        resources,
+        bindings,
+        programs,
+        search,
+        use,
+        exchange: options.exchange,
+      });
     } catch (error) {
       await loading?.catch(() => undefined);
       if (await isUnshared(options.exchange)) resources.release();
       // Another process may have taken what was free a moment ago.
-      if (room !== undefined && isOutOfDeviceMemory(error)) throw deviceMemoryError(use, room, plan.capacity, { cause: error });
+      if (room !== undefined && isOutOfDeviceMemory(error))
+        throw deviceMemoryError(use, room, plan.capacity, { cause: error });
       throw error;
     }
   }
@@ -213,7 +296,9 @@ export class CudaStage {
     const { bindings, resources, search } = this.parts;
     const known = this.searches.get(bucket);
     if (known !== undefined) return known;
-    const made = resources.own(new this.addon.Program(bindSearch(bindings[0]![bucket]!, this.plan, search.writes, search)));
+    const made = resources.own(
+      new this.addon.Program(bindSearch(bindings[0]![bucket]!, this.plan, search.writes, search)),
+    );
     this.searches.set(bucket, made);
     return made;
   }
@@ -232,10 +317,17 @@ export class CudaStage {
     if (first === undefined) return undefined;
     const { launch, buffer, columns, index } = first;
     const width = BigInt(columns === 'T' ? tokens : columns === 'R' ? rows : columns);
-    return { path: pathOf(this.plan, launch), buffer, row: Number(answers[index]! / width), column: Number(answers[index]! % width) };
+    return {
+      path: pathOf(this.plan, launch),
+      buffer,
+      row: Number(answers[index]! / width),
+      column: Number(answers[index]! % width),
+    };
   }
 
-  /** Whether no other process reads this device's memory any more, as soon as that is so; false where one never ends. */
+  /**
+   * Whether no other process reads this device's memory any more, as soon as that is so; false where one never ends.
+   */
   isUnshared(): Promise<boolean> {
     return isUnshared(this.parts.exchange);
   }

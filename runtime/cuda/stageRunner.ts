@@ -36,10 +36,15 @@ const IN_FLIGHT_A_STAGE = 2;
 /** Micro-batches take turns in them. */
 export const PIPELINE_ARENAS = 2;
 
-const spanOf = (device: number, kind: DeviceSpan['kind'], { begin, end }: CudaSpan): DeviceSpan => ({ device, kind, begin, end });
+const spanOf = (device: number, kind: DeviceSpan['kind'], { begin, end }: CudaSpan): DeviceSpan => ({
+  device,
+  kind,
+  begin,
+  end,
+});
 
 const programOf = (stage: CudaStage, { kind, bucket }: RunRequest, arena: number): ReturnType<CudaStage['program']> =>
-  (kind === 'search' ? stage.searchProgram(bucket) : stage.program(bucket, arena));
+  kind === 'search' ? stage.searchProgram(bucket) : stage.program(bucket, arena);
 
 /** Everything on one device. */
 export class OneDevice implements StageRunner {
@@ -53,9 +58,16 @@ export class OneDevice implements StageRunner {
   async run(request: RunRequest): Promise<RunResult> {
     const { batch, kind } = request;
     const { outputs, span, launchMilliseconds } = await programOf(this.stage, request, 0).run({
-      tokens: batch.tokens.length, rows: batch.row.length, inputs: this.stage.inputsOf(batch), isTimed: kind === 'profile',
+      tokens: batch.tokens.length,
+      rows: batch.row.length,
+      inputs: this.stage.inputsOf(batch),
+      isTimed: kind === 'profile',
     });
-    return { outputs, spans: span === undefined ? [] : [spanOf(0, 'compute', span)], launchMilliseconds: [...launchMilliseconds ?? []] };
+    return {
+      outputs,
+      spans: span === undefined ? [] : [spanOf(0, 'compute', span)],
+      launchMilliseconds: [...(launchMilliseconds ?? [])],
+    };
   }
 
   release(): void {}
@@ -72,7 +84,8 @@ export function crossingsOf(plan: RuntimePlan, end: number): readonly CudaCrossi
   });
 }
 
-const extentIn = ({ capacity }: RuntimePlan, rows: CudaCrossing['rows']): number => (rows === 'T' ? capacity.tokens : rows === 'R' ? capacity.rows : rows);
+const extentIn = ({ capacity }: RuntimePlan, rows: CudaCrossing['rows']): number =>
+  rows === 'T' ? capacity.tokens : rows === 'R' ? capacity.rows : rows;
 
 /** A device for each stage. */
 export class Pipeline implements StageRunner {
@@ -90,9 +103,14 @@ export class Pipeline implements StageRunner {
     this.inFlight = IN_FLIGHT_A_STAGE * stages.length;
     this.crossings = stages.map(({ range }, i) => (i + 1 === stages.length ? [] : crossingsOf(plan, range.end)));
     this.pipeline = new addon.Pipeline({
-      inFlight: this.inFlight, usesPeers,
+      inFlight: this.inFlight,
+      usesPeers,
       stages: stages.map(({ device, clock, arenas, programs }, i) => ({
-        device, clock, arenas, programs, crossingBytes: this.crossings[i]!.reduce((sum, { rows, rowBytes }) => sum + extentIn(plan, rows) * rowBytes, 0),
+        device,
+        clock,
+        arenas,
+        programs,
+        crossingBytes: this.crossings[i]!.reduce((sum, { rows, rowBytes }) => sum + extentIn(plan, rows) * rowBytes, 0),
       })),
     });
     this.routes = this.pipeline.routes;
@@ -103,11 +121,19 @@ export class Pipeline implements StageRunner {
     // A search has its programs on the first arena alone.
     const arena = kind === 'search' ? 0 : this.turns++ % PIPELINE_ARENAS;
     const { outputs, stages } = await this.pipeline.run({
-      tokens: batch.tokens.length, rows: batch.row.length, arena, isTimed: kind === 'profile',
-      stages: this.stages.map((stage, i) => ({ program: programOf(stage, request, arena), inputs: stage.inputsOf(batch), crossings: this.crossings[i]! })),
+      tokens: batch.tokens.length,
+      rows: batch.row.length,
+      arena,
+      isTimed: kind === 'profile',
+      stages: this.stages.map((stage, i) => ({
+        program: programOf(stage, request, arena),
+        inputs: stage.inputsOf(batch),
+        crossings: this.crossings[i]!,
+      })),
     });
     return {
-      outputs, launchMilliseconds: stages.flatMap(({ launchMilliseconds }) => [...launchMilliseconds ?? []]),
+      outputs,
+      launchMilliseconds: stages.flatMap(({ launchMilliseconds }) => [...(launchMilliseconds ?? [])]),
       spans: stages.flatMap(({ compute, sent, received }, device) => [
         spanOf(device, 'compute', compute),
         ...(device + 1 < stages.length ? [spanOf(device, 'copy', sent)] : []),

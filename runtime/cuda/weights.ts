@@ -6,12 +6,24 @@
 import { UserError } from '../../errors.js';
 import { FileMappings, type LoadProgress } from '../files.js';
 import type { WeightPlan } from '../weightPlan.js';
-import type { CudaAddon, CudaDevice, CudaLaunchBinding, CudaMemory, CudaModule, CudaProgram, CudaSlot, CudaUpload, CudaUploadStep, CudaUploadTimes } from './addon.js';
+import type {
+  CudaAddon,
+  CudaDevice,
+  CudaLaunchBinding,
+  CudaMemory,
+  CudaModule,
+  CudaProgram,
+  CudaSlot,
+  CudaUpload,
+  CudaUploadStep,
+  CudaUploadTimes,
+} from './addon.js';
 import type { LoadPlan, Step } from './loadPlan.js';
 import { PACK_ENTRIES } from './packKernels.js';
 
 /** Device memory that loading takes beside the weights. */
-export const loadingBytes = ({ jobBytes, scaleBytes, stagings, stagingBytes }: LoadPlan): number => jobBytes + scaleBytes + stagings * stagingBytes;
+export const loadingBytes = ({ jobBytes, scaleBytes, stagings, stagingBytes }: LoadPlan): number =>
+  jobBytes + scaleBytes + stagings * stagingBytes;
 
 export interface LoadRequest {
   readonly addon: CudaAddon;
@@ -53,7 +65,10 @@ export interface ShareTimes {
 /** What came from siblings, and what did not. */
 function printSharing({ waiting, copying, copiedBytes, lost }: ShareTimes): string {
   const parts = [`waited ${waiting.toFixed(2)} s for other devices`];
-  if (copiedBytes > 0) parts.push(`${(copiedBytes / 1e9).toFixed(2)} GB copied from them in ${copying.toFixed(2)} s at ${(copiedBytes / Math.max(copying, Number.MIN_VALUE) / 1e9).toFixed(0)} GB/s`);
+  if (copiedBytes > 0)
+    parts.push(
+      `${(copiedBytes / 1e9).toFixed(2)} GB copied from them in ${copying.toFixed(2)} s at ${(copiedBytes / Math.max(copying, Number.MIN_VALUE) / 1e9).toFixed(0)} GB/s`,
+    );
   if (lost.length > 0) parts.push(`the parts of ${lost.length} read from files as well: ${lost[0]!.reason}`);
   return `; ${parts.join(', ')}`;
 }
@@ -63,29 +78,37 @@ export function printLoadTimes({ preparing, streaming, releasing, copiedBytes, s
   const seconds = preparing + streaming.total + releasing;
   const ms = (value: number): string => `${(value * 1000).toFixed(0)} ms`;
   if (copiedBytes === 0) return `weights made up in ${seconds.toFixed(2)} s`;
-  const share = (part: number): string => `${((100 * part) / Math.max(streaming.total, Number.MIN_VALUE)).toFixed(0)} %`;
+  const share = (part: number): string =>
+    `${((100 * part) / Math.max(streaming.total, Number.MIN_VALUE)).toFixed(0)} %`;
   const rate = (over: number): string => (copiedBytes / over / 1e9).toFixed(1);
-  return `weights loaded in ${seconds.toFixed(2)} s: ${(copiedBytes / 1e9).toFixed(2)} GB of files at ${rate(seconds)} GB/s (streaming ${ms(streaming.total)} at ${rate(streaming.total)} GB/s: `
-    + `threads reading ${share(streaming.reading)}, waiting for the bus ${share(streaming.bus)}, for launches ${share(streaming.launches)}, device laying out ${share(streaming.device)}; `
-    + `preparing ${ms(preparing)}, releasing ${ms(releasing)})${sharing === undefined ? '' : printSharing(sharing)}`;
+  return (
+    `weights loaded in ${seconds.toFixed(2)} s: ${(copiedBytes / 1e9).toFixed(2)} GB of files at ${rate(seconds)} GB/s (streaming ${ms(streaming.total)} at ${rate(streaming.total)} GB/s: ` +
+    `threads reading ${share(streaming.reading)}, waiting for the bus ${share(streaming.bus)}, for launches ${share(streaming.launches)}, device laying out ${share(streaming.device)}; ` +
+    `preparing ${ms(preparing)}, releasing ${ms(releasing)})${sharing === undefined ? '' : printSharing(sharing)}`
+  );
 }
 
 /** Between two looks at how far the copies are. */
 const PROGRESS_MS = 100;
-/** Pinned memory costs time, a third of a second a GB: none for an upload that copies nothing, little for a short one. */
+/**
+ * Pinned memory costs time, a third of a second a GB: none for an upload that copies nothing, little for a short one.
+ */
 const NO_COPIES = { threads: 1, buffers: 1, bufferBytes: 4096 };
 const SHORT_COPIES = { threads: 2, buffers: 2, bufferBytes: 1 << 20 };
 /** Bytes of files up to which SHORT_COPIES do. */
 const SHORT = 64 << 20;
 
-const uploadOptions = (bytes: number): { readonly threads: number; readonly buffers: number; readonly bufferBytes: number } | undefined =>
-  (bytes === 0 ? NO_COPIES : bytes <= SHORT ? SHORT_COPIES : undefined);
+const uploadOptions = (
+  bytes: number,
+): { readonly threads: number; readonly buffers: number; readonly bufferBytes: number } | undefined =>
+  bytes === 0 ? NO_COPIES : bytes <= SHORT ? SHORT_COPIES : undefined;
 
 const bytesOf = (step: Step): number => step.pieces.reduce((sum, { upload }) => sum + (upload?.bytes ?? 0), 0);
 const copiedBytesOf = (plan: LoadPlan): number => plan.steps.reduce((sum, step) => sum + bytesOf(step), 0);
 const weightBytesOf = (plan: LoadPlan): number => plan.steps.reduce((sum, step) => sum + step.weightBytes, 0);
 
-const isUnreadableFile = (error: unknown): error is Error => error instanceof Error && 'code' in error && error.code === 'FILE_UNREADABLE';
+const isUnreadableFile = (error: unknown): error is Error =>
+  error instanceof Error && 'code' in error && error.code === 'FILE_UNREADABLE';
 
 const NOTHING_STREAMED: CudaUploadTimes = { total: 0, reading: 0, bus: 0, launches: 0, device: 0 };
 
@@ -109,7 +132,8 @@ class Loading {
     const allocate = (bytes: number): CudaMemory => own(new addon.Memory(device, bytes));
     try {
       // A file that is missing or cut off is found before the first gigabyte is on the bus.
-      for (const { upload } of loadPlan.steps.flatMap((step) => step.pieces)) if (upload !== undefined) this.files.get(upload.file, upload.offset, upload.bytes);
+      for (const { upload } of loadPlan.steps.flatMap((step) => step.pieces))
+        if (upload !== undefined) this.files.get(upload.file, upload.offset, upload.bytes);
       this.jobs = allocate(loadPlan.jobBytes);
       // Slots that a piece does not need are given the jobs: never read.
       const scales = loadPlan.scaleBytes > 0 ? allocate(loadPlan.scaleBytes) : this.jobs;
@@ -139,7 +163,9 @@ class Loading {
       times = await this.upload.load(this.program, this.steps);
     } catch (error) {
       if (!isUnreadableFile(error)) throw error;
-      throw new UserError(`${error.message}.`, 'Is the checkpoint whole, and the disk? Download it again if not.', { cause: error });
+      throw new UserError(`${error.message}.`, 'Is the checkpoint whole, and the disk? Download it again if not.', {
+        cause: error,
+      });
     } finally {
       stopWatching?.();
     }
@@ -153,16 +179,25 @@ class Loading {
   private bind(scales: CudaMemory, stagings: readonly CudaMemory[]): CudaProgram {
     const { addon, device, pack, weights, loadPlan } = this.request;
     const slots: CudaSlot[] = [];
-    const slot = (memory: CudaMemory, { offset, bytes }: { readonly offset: number; readonly bytes: number }): number => slots.push({ memory, offset, bytes }) - 1;
-    const launches = loadPlan.steps.flatMap(({ pieces, staging }) => pieces.map(({ job, jobOffset, upload, target, scale }): CudaLaunchBinding => {
-      const jobSlot = slot(this.jobs, { offset: jobOffset, bytes: job.bytes.length });
-      const source = upload === undefined ? jobSlot : slot(stagings[staging]!, { offset: upload.stagedAt, bytes: upload.bytes });
-      const written = slot(target.memory === 'weights' ? weights : scales, target);
-      return {
-        name: 'loading weights', module: pack, symbol: PACK_ENTRIES.rows, tensorMaps: [], launch: job.launch, usesProgrammaticLaunch: false,
-        slots: [jobSlot, source, written, scale === undefined ? jobSlot : slot(scales, scale)],
-      };
-    }));
+    const slot = (memory: CudaMemory, { offset, bytes }: { readonly offset: number; readonly bytes: number }): number =>
+      slots.push({ memory, offset, bytes }) - 1;
+    const launches = loadPlan.steps.flatMap(({ pieces, staging }) =>
+      pieces.map(({ job, jobOffset, upload, target, scale }): CudaLaunchBinding => {
+        const jobSlot = slot(this.jobs, { offset: jobOffset, bytes: job.bytes.length });
+        const source =
+          upload === undefined ? jobSlot : slot(stagings[staging]!, { offset: upload.stagedAt, bytes: upload.bytes });
+        const written = slot(target.memory === 'weights' ? weights : scales, target);
+        return {
+          name: 'loading weights',
+          module: pack,
+          symbol: PACK_ENTRIES.rows,
+          tensorMaps: [],
+          launch: job.launch,
+          usesProgrammaticLaunch: false,
+          slots: [jobSlot, source, written, scale === undefined ? jobSlot : slot(scales, scale)],
+        };
+      }),
+    );
     return new addon.Program({ device, maxTokens: 1, maxRows: 1, slots, launches, inputs: [], outputs: [] });
   }
 
@@ -171,9 +206,15 @@ class Loading {
     return this.request.loadPlan.steps.map(({ pieces, staging, after }) => {
       const first = end;
       end += pieces.length;
-      const parts = pieces.flatMap(({ upload }) => upload ?? []).map(({ file, offset, bytes, stagedAt }) => (
-        { source: this.files.get(file, offset, bytes), sourceOffset: offset, target: stagings[staging]!, targetOffset: stagedAt, bytes }
-      ));
+      const parts = pieces
+        .flatMap(({ upload }) => upload ?? [])
+        .map(({ file, offset, bytes, stagedAt }) => ({
+          source: this.files.get(file, offset, bytes),
+          sourceOffset: offset,
+          target: stagings[staging]!,
+          targetOffset: stagedAt,
+          bytes,
+        }));
       return { parts, launches: { first, end }, after };
     });
   }
@@ -207,9 +248,11 @@ export async function loadDeviceWeights(request: LoadRequest): Promise<LoadTimes
   const begin = performance.now();
   const { loadPlan, weightPlan, weights } = request;
   for (const { offset, bytes } of loadPlan.zeros) weights.fill(0, offset, bytes);
-  for (const weight of weightPlan.weights) if (weight.kind === 'literal') await weights.writeAsync(weight.offset, weight.values);
+  for (const weight of weightPlan.weights)
+    if (weight.kind === 'literal') await weights.writeAsync(weight.offset, weight.values);
   // A replica's part may hold nothing to lay out.
-  if (loadPlan.steps.length === 0) return { preparing: seconds(begin), streaming: NOTHING_STREAMED, releasing: 0, copiedBytes: 0 };
+  if (loadPlan.steps.length === 0)
+    return { preparing: seconds(begin), streaming: NOTHING_STREAMED, releasing: 0, copiedBytes: 0 };
   const loading = new Loading(request);
   const preparing = seconds(begin);
   let streaming: CudaUploadTimes;
@@ -227,7 +270,8 @@ export async function loadDeviceWeights(request: LoadRequest): Promise<LoadTimes
 export function weightSlots(plan: WeightPlan, memory: CudaMemory): ReadonlyMap<string, CudaSlot> {
   const slots = new Map<string, CudaSlot>();
   for (const weight of plan.weights) {
-    if (weight.kind === 'mapped') throw new Error(`Weight ${weight.weight.name} stays in its file, where no GPU reads it.`);
+    if (weight.kind === 'mapped')
+      throw new Error(`Weight ${weight.weight.name} stays in its file, where no GPU reads it.`);
     for (const name of weight.names) slots.set(name, { memory, offset: weight.offset, bytes: weight.bytes });
   }
   return slots;

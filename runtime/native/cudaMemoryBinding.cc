@@ -5,7 +5,9 @@
 namespace tw {
 namespace {
 
-/** An array's bytes, and the array kept from being collected until the last copy of this goes, on the JavaScript thread. */
+/**
+ * An array's bytes, and the array kept from being collected until the last copy of this goes, on the JavaScript thread.
+ */
 struct HeldBytes {
   std::shared_ptr<Napi::ObjectReference> reference;
   uint8_t *data = nullptr;

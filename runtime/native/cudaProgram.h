@@ -109,7 +109,9 @@ class CudaProgram {
   void allocateAreas();
   /** A free area until the result is destroyed; throws where both are in flight. */
   std::shared_ptr<CudaArea> takeArea(const std::shared_ptr<CudaProgram> &self);
-  /** Enqueues one launch for the caller who has the turn. It waits for all that came before unless it may overlap it. */
+  /**
+   * Enqueues one launch for the caller who has the turn. It waits for all that came before unless it may overlap it.
+   */
   void enqueueLaunch(const CudaApi &api, size_t index, size_t tokens, size_t rows, bool mayOverlap) const {
     enqueue(api, launches[index], tokens, rows, mayOverlap);
   }

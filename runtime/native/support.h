@@ -67,7 +67,9 @@ inline int64_t integerArg(const Napi::Value &value, const std::string &what, int
 }
 
 constexpr int64_t MAX_INTEGER = 9007199254740991;
-/** Larger micro-batches or matrices than this are a mistake, and products of it with a stride stay far from overflow. */
+/**
+ * Larger micro-batches or matrices than this are a mistake, and products of it with a stride stay far from overflow.
+ */
 constexpr int64_t MAX_EXTENT = int64_t{1} << 31;
 
 inline size_t sizeArg(const Napi::Value &value, const std::string &what) {

@@ -5,8 +5,14 @@ import { analyticBucketCost, bucketCostModel, estimateBuckets, kernelSeconds } f
 import { defaultBuckets } from '../../autotune/buckets.js';
 import { llamaModule } from './fixture.js';
 
-const point = (tokens: number, seconds: number, rowSeconds = 0, attentionSeconds = 0) =>
-  ({ tokens, rows: tokens, longest: Math.min(tokens, 256), seconds, rowSeconds, attentionSeconds });
+const point = (tokens: number, seconds: number, rowSeconds = 0, attentionSeconds = 0) => ({
+  tokens,
+  rows: tokens,
+  longest: Math.min(tokens, 256),
+  seconds,
+  rowSeconds,
+  attentionSeconds,
+});
 
 describe('bucketCostModel', () => {
   const measured = [point(64, 0.02, 0.004, 0.001), point(256, 0.05, 0.012, 0.006), point(1024, 0.2, 0.05, 0.03)];
@@ -41,15 +47,33 @@ describe('bucketCostModel', () => {
 
   it('never decreases, whatever was measured', () => {
     const seconds = fc.double({ min: 0, max: 10, noNaN: true });
-    const points = fc.array(fc.record({ tokens: fc.integer({ min: 1, max: 2000 }), rows: fc.integer({ min: 1, max: 2000 }), longest: fc.integer({ min: 1, max: 500 }), seconds, rowSeconds: seconds, attentionSeconds: seconds }), { minLength: 1, maxLength: 7 });
-    const at = fc.tuple(fc.integer({ min: 0, max: 4000 }), fc.integer({ min: 0, max: 4000 }), fc.integer({ min: 0, max: 1000 }));
-    fc.assert(fc.property(points, at, at, (buckets, [t, r, l], [dt, dr, dl]) => {
-      const f = bucketCostModel(buckets);
-      const low = f(t, r, l), high = f(t + dt, r + dr, l + dl);
-      expect(low).toBeGreaterThanOrEqual(0);
-      expect(Number.isFinite(high)).toBe(true);
-      expect(high).toBeGreaterThanOrEqual(low - 1e-9 * Math.abs(low));
-    }), { numRuns: 500 });
+    const points = fc.array(
+      fc.record({
+        tokens: fc.integer({ min: 1, max: 2000 }),
+        rows: fc.integer({ min: 1, max: 2000 }),
+        longest: fc.integer({ min: 1, max: 500 }),
+        seconds,
+        rowSeconds: seconds,
+        attentionSeconds: seconds,
+      }),
+      { minLength: 1, maxLength: 7 },
+    );
+    const at = fc.tuple(
+      fc.integer({ min: 0, max: 4000 }),
+      fc.integer({ min: 0, max: 4000 }),
+      fc.integer({ min: 0, max: 1000 }),
+    );
+    fc.assert(
+      fc.property(points, at, at, (buckets, [t, r, l], [dt, dr, dl]) => {
+        const f = bucketCostModel(buckets);
+        const low = f(t, r, l),
+          high = f(t + dt, r + dr, l + dl);
+        expect(low).toBeGreaterThanOrEqual(0);
+        expect(Number.isFinite(high)).toBe(true);
+        expect(high).toBeGreaterThanOrEqual(low - 1e-9 * Math.abs(low));
+      }),
+      { numRuns: 500 },
+    );
   });
 
   it('pools measurements that noise put in the wrong order', () => {
@@ -84,13 +108,15 @@ describe('analyticBucketCost', () => {
   });
 
   it('is faster on a faster machine', () => {
-    expect(analyticBucketCost(module, { flopsPerSecond: 800e9, bytesPerSecond: 60e9 }, 1024)(512, 512, 256)).toBeLessThan(cost(512, 512, 256));
+    expect(
+      analyticBucketCost(module, { flopsPerSecond: 800e9, bytesPerSecond: 60e9 }, 1024)(512, 512, 256),
+    ).toBeLessThan(cost(512, 512, 256));
   });
 
   it('is cheap enough for a million questions a second', () => {
     const started = performance.now();
     let sum = 0;
-    for (let i = 0; i < 300_000; i++) sum += cost(1 + i % 1024, i % 900, i % 256);
+    for (let i = 0; i < 300_000; i++) sum += cost(1 + (i % 1024), i % 900, i % 256);
     expect(sum).toBeGreaterThan(0);
     expect(performance.now() - started).toBeLessThan(3000);
   });
@@ -101,8 +127,10 @@ describe('kernelSeconds', () => {
   const rates = { flopsPerSecond: 400e9, bytesPerSecond: 30e9 };
   const size = { T: 512, R: 512, longest: 256 };
   const [estimate] = estimateBuckets(module, rates, [size]);
-  const sum = (seconds: readonly number[], of: (kernel: (typeof module.kernels)[number]) => boolean = () => true): number =>
-    module.kernels.reduce((total, kernel, i) => total + (of(kernel) ? seconds[i]! : 0), 0);
+  const sum = (
+    seconds: readonly number[],
+    of: (kernel: (typeof module.kernels)[number]) => boolean = () => true,
+  ): number => module.kernels.reduce((total, kernel, i) => total + (of(kernel) ? seconds[i]! : 0), 0);
   const isAttention = ({ anchor }: { readonly anchor: string }): boolean => anchor === 'attention';
 
   it('are parts of the roofline of the whole', () => {
@@ -110,7 +138,10 @@ describe('kernelSeconds', () => {
   });
 
   it('follow what was measured: each part of the nearest bucket as it was', () => {
-    const measured = [point(64, 9), { tokens: 512, rows: 512, longest: 256, seconds: 2, rowSeconds: 0.5, attentionSeconds: 0.25 }];
+    const measured = [
+      point(64, 9),
+      { tokens: 512, rows: 512, longest: 256, seconds: 2, rowSeconds: 0.5, attentionSeconds: 0.25 },
+    ];
     const seconds = kernelSeconds(module, rates, size, measured);
     expect(sum(seconds)).toBeCloseTo(2, 12);
     expect(sum(seconds, isAttention)).toBeCloseTo(0.25, 12);

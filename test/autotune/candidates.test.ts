@@ -11,7 +11,17 @@ import { AMX_FACTS, AMX_MACHINE, FACTS, kernelAt, llamaModule, MACHINE } from '.
 
 const SMALL = llamaModule();
 /** A layer of a 768-wide model: large enough that tiles matter. */
-const SHAPE_768 = { hiddenSize: 768, intermediateSize: 2048, layers: 2, heads: 12, kvHeads: 12, headDim: 64, vocabSize: 32000, rmsNormEps: 1e-5, tieWordEmbeddings: false };
+const SHAPE_768 = {
+  hiddenSize: 768,
+  intermediateSize: 2048,
+  layers: 2,
+  heads: 12,
+  kvHeads: 12,
+  headDim: 64,
+  vocabSize: 32000,
+  rmsNormEps: 1e-5,
+  tieWordEmbeddings: false,
+};
 const LARGE = llamaModule(SHAPE_768);
 const LARGE_BF16 = llamaModule(SHAPE_768, 'bf16');
 const BUCKET = { tokens: 512, rows: 512, longest: 256 };
@@ -23,8 +33,22 @@ const spaceOf = (module: typeof SMALL, end: string, facts = FACTS, bucket = BUCK
 };
 
 describe('candidates', () => {
-  it.each(['prepare', 'embed', '0.attention.qkv', '0.attention.mix', '0.attention.o', '0.ffn.gate_up', '0.ffn.down', 'head', 'head.reduce'])('of %s are many, different, legal and always in one order', (end) => {
-    for (const [module, facts] of [[SMALL, FACTS], [LARGE, FACTS], [LARGE_BF16, AMX_FACTS]] as const) {
+  it.each([
+    'prepare',
+    'embed',
+    '0.attention.qkv',
+    '0.attention.mix',
+    '0.attention.o',
+    '0.ffn.gate_up',
+    '0.ffn.down',
+    'head',
+    'head.reduce',
+  ])('of %s are many, different, legal and always in one order', (end) => {
+    for (const [module, facts] of [
+      [SMALL, FACTS],
+      [LARGE, FACTS],
+      [LARGE_BF16, AMX_FACTS],
+    ] as const) {
       const kernel = kernelAt(module, end);
       const schedules = enumerateSpace(spaceOf(module, end, facts));
       expect(schedules.length).toBeGreaterThan(3);
@@ -35,12 +59,16 @@ describe('candidates', () => {
   });
 
   it('have the instruction set of the default schedule, whatever the bucket: answers must not depend on it', () => {
-    for (const [module, facts] of [[SMALL, FACTS], [LARGE_BF16, AMX_FACTS]] as const) {
+    for (const [module, facts] of [
+      [SMALL, FACTS],
+      [LARGE_BF16, AMX_FACTS],
+    ] as const) {
       for (const kernel of module.kernels) {
         const isas = new Set<string>();
         for (const bucket of defaultBuckets(1024)) {
           const start = defaultSchedule(kernel, module, facts, bucket);
-          for (const { isa } of [start, ...enumerateSpace(scheduleSpace(kernel, module, start, facts, bucket))]) isas.add(isa);
+          for (const { isa } of [start, ...enumerateSpace(scheduleSpace(kernel, module, start, facts, bucket))])
+            isas.add(isa);
         }
         expect([...isas]).toHaveLength(1);
       }
@@ -61,7 +89,10 @@ describe('candidates', () => {
 
   it('have neighbours even where a schedule lies off the grid, or on its edge', () => {
     const space = spaceOf(SMALL, '0.attention.mix');
-    for (const schedule of [{ kind: 'attention', isa: 'avx512', queries: 80, keys: 8 }, { kind: 'attention', isa: 'avx512', queries: 9999, keys: 9999 }] as CpuSchedule[]) {
+    for (const schedule of [
+      { kind: 'attention', isa: 'avx512', queries: 80, keys: 8 },
+      { kind: 'attention', isa: 'avx512', queries: 9999, keys: 9999 },
+    ] as CpuSchedule[]) {
       const near = neighbours(space, schedule);
       expect(near.length).toBeGreaterThan(0);
       for (const s of near) expect(space.isLegal(s)).toBe(true);
@@ -87,7 +118,9 @@ describe('isCandidate', () => {
   const fine: CpuGemmSchedule = { kind: 'gemm', isa: 'avx512', mr: 14, nr: 32, kc: 384, mb: 252, nb: 256 };
   it('passes on what code generation refuses', () => {
     expect(isCandidate(kernel, LARGE, fine, FACTS)).toBe(true);
-    expect(isCandidate(kernel, LARGE, { ...fine, nr: 24 }, FACTS)).toBe(isLegal(kernel, LARGE, { ...fine, nr: 24 }, FACTS));
+    expect(isCandidate(kernel, LARGE, { ...fine, nr: 24 }, FACTS)).toBe(
+      isLegal(kernel, LARGE, { ...fine, nr: 24 }, FACTS),
+    );
     expect(isCandidate(kernel, LARGE, { ...fine, nr: 24 }, FACTS)).not.toBe(true);
     expect(isCandidate(kernel, LARGE, fine, { ...FACTS, isas: ['avx2'] })).toMatch(/no avx512/);
   });
@@ -101,11 +134,12 @@ describe('isCandidate', () => {
 describe('the cost model', () => {
   const gateUp = kernelAt(LARGE, '0.ffn.gate_up');
   const base: CpuGemmSchedule = { kind: 'gemm', isa: 'avx512', mr: 14, nr: 32, kc: 384, mb: 252, nb: 256 };
-  const seconds = (s: CpuSchedule, size = SIZE, machine = MACHINE): number => estimateSeconds(gateUp, LARGE, s, size, machine);
+  const seconds = (s: CpuSchedule, size = SIZE, machine = MACHINE): number =>
+    estimateSeconds(gateUp, LARGE, s, size, machine);
 
   it('never promises more than the machine has', () => {
     for (const module of [LARGE, LARGE_BF16]) {
-      const [facts, machine] = module === LARGE ? [FACTS, MACHINE] as const : [AMX_FACTS, AMX_MACHINE] as const;
+      const [facts, machine] = module === LARGE ? ([FACTS, MACHINE] as const) : ([AMX_FACTS, AMX_MACHINE] as const);
       for (const kernel of module.kernels) {
         const work = kernelWork(kernel, module, SIZE);
         const start = defaultSchedule(kernel, module, facts, BUCKET);
@@ -122,7 +156,13 @@ describe('the cost model', () => {
     expect(shareOfPeak(kernelWork(gateUp, LARGE, SIZE), MACHINE, seconds(base))).toBeGreaterThan(0.5);
     const amx: CpuGemmSchedule = { kind: 'gemm', isa: 'amx', mr: 32, nr: 32, kc: 768, mb: 256, nb: 256 };
     const kernel = kernelAt(LARGE_BF16, '0.ffn.gate_up');
-    expect(shareOfPeak(kernelWork(kernel, LARGE_BF16, SIZE), AMX_MACHINE, estimateSeconds(kernel, LARGE_BF16, amx, SIZE, AMX_MACHINE))).toBeGreaterThan(0.3);
+    expect(
+      shareOfPeak(
+        kernelWork(kernel, LARGE_BF16, SIZE),
+        AMX_MACHINE,
+        estimateSeconds(kernel, LARGE_BF16, amx, SIZE, AMX_MACHINE),
+      ),
+    ).toBeGreaterThan(0.3);
   });
 
   it('grows with tokens and with the depth and width of the matrices', () => {
@@ -135,13 +175,18 @@ describe('the cost model', () => {
         last = now;
       }
     }
-    const cost = (end: string): number => estimateSeconds(kernelAt(LARGE, end), LARGE, { ...base, nb: 256 }, SIZE, MACHINE);
+    const cost = (end: string): number =>
+      estimateSeconds(kernelAt(LARGE, end), LARGE, { ...base, nb: 256 }, SIZE, MACHINE);
     expect(cost('0.ffn.gate_up')).toBeGreaterThan(cost('0.ffn.down'));
     expect(cost('0.ffn.down')).toBeGreaterThan(cost('0.attention.o'));
   });
 
   it('never gets slower on a faster machine', () => {
-    const faster = { ...MACHINE, cyclesPerSecond: 2 * MACHINE.cyclesPerSecond, flopsPerSecond: 2 * MACHINE.flopsPerSecond };
+    const faster = {
+      ...MACHINE,
+      cyclesPerSecond: 2 * MACHINE.cyclesPerSecond,
+      flopsPerSecond: 2 * MACHINE.flopsPerSecond,
+    };
     expect(seconds(base, SIZE, faster)).toBeLessThan(seconds(base));
     expect(seconds(base, SIZE, { ...MACHINE, bytesPerSecond: 2 * MACHINE.bytesPerSecond })).toBeLessThan(seconds(base));
     expect(seconds(base, SIZE, { ...MACHINE, l2: 2 * MACHINE.l2 })).toBeLessThanOrEqual(seconds(base));
@@ -151,9 +196,9 @@ describe('the cost model', () => {
   it('ranks what is plainly bad behind what is plainly good', () => {
     const good = seconds(base);
     expect(seconds({ ...base, mr: 1, nr: 64 })).toBeGreaterThan(1.3 * good); // four chains of four cycles cannot fill two units
-    expect(seconds({ ...base, nb: 1024, kc: 768 })).toBeGreaterThan(good);   // 3 MB of weights in a 1 MB cache
-    expect(seconds({ ...base, mb: 14 })).toBeGreaterThan(good);              // weights are read anew for every 14 rows
-    expect(seconds({ ...base, kc: 32 })).toBeGreaterThan(good);              // accumulators travel 24 times
+    expect(seconds({ ...base, nb: 1024, kc: 768 })).toBeGreaterThan(good); // 3 MB of weights in a 1 MB cache
+    expect(seconds({ ...base, mb: 14 })).toBeGreaterThan(good); // weights are read anew for every 14 rows
+    expect(seconds({ ...base, kc: 32 })).toBeGreaterThan(good); // accumulators travel 24 times
   });
 
   it('counts threads that have nothing to do', () => {
@@ -169,7 +214,8 @@ describe('the cost model', () => {
   it('charges small row counts for the rest of a register tile', () => {
     const amx: CpuGemmSchedule = { kind: 'gemm', isa: 'amx', mr: 32, nr: 32, kc: 768, mb: 32, nb: 256 };
     const kernel = kernelAt(LARGE_BF16, '0.ffn.gate_up');
-    const at = (T: number): number => estimateSeconds(kernel, LARGE_BF16, amx, { T, R: T, longest: T }, { ...AMX_MACHINE, bytesPerSecond: 1e13 });
+    const at = (T: number): number =>
+      estimateSeconds(kernel, LARGE_BF16, amx, { T, R: T, longest: T }, { ...AMX_MACHINE, bytesPerSecond: 1e13 });
     expect(at(17)).toBeCloseTo(at(32), 4);
     expect(at(33)).toBeGreaterThan(1.2 * at(32));
   });
@@ -184,8 +230,13 @@ describe('the cost model', () => {
   });
 
   it('takes the clock from the peak rate', () => {
-    expect(machineModel(FACTS, { isa: 'avx512', threads: 2, flopsPerSecond: 2 * 64 * 3e9, bytesPerSecond: 1 }).cyclesPerSecond).toBe(3e9);
-    expect(machineModel(FACTS, { isa: 'amx', threads: 1, flopsPerSecond: 1024 * 2e9, bytesPerSecond: 1 }).cyclesPerSecond).toBe(2e9);
+    expect(
+      machineModel(FACTS, { isa: 'avx512', threads: 2, flopsPerSecond: 2 * 64 * 3e9, bytesPerSecond: 1 })
+        .cyclesPerSecond,
+    ).toBe(3e9);
+    expect(
+      machineModel(FACTS, { isa: 'amx', threads: 1, flopsPerSecond: 1024 * 2e9, bytesPerSecond: 1 }).cyclesPerSecond,
+    ).toBe(2e9);
   });
 
   it('makes attention over more keys dearer, and refuses schedules of another kind', () => {

@@ -1,5 +1,14 @@
 /** The tuning database: what it keeps, what it skips, and that nothing in a file can hurt. */
-import { appendFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
@@ -21,7 +30,8 @@ const gemm = (mb: number): CpuSchedule => ({ kind: 'gemm', isa: 'avx512', mr: 14
 function filled(times: Readonly<Record<number, number[]>>): string {
   const path = fresh();
   const database = TuningDatabase.open(path);
-  for (const [mb, seconds] of Object.entries(times)) database.append({ key: KEY, bucket: BUCKET, target: TARGET, schedule: gemm(Number(mb)), seconds });
+  for (const [mb, seconds] of Object.entries(times))
+    database.append({ key: KEY, bucket: BUCKET, target: TARGET, schedule: gemm(Number(mb)), seconds });
   database.close();
   return path;
 }
@@ -36,7 +46,9 @@ describe('median', () => {
 
 describe('a database', () => {
   it('gives back the best by median after it was closed', () => {
-    const database = TuningDatabase.open(filled({ 28: [0.003, 0.1, 0.003], 56: [0.002, 0.002, 0.5], 84: [0.0001, 0.4, 0.4] }));
+    const database = TuningDatabase.open(
+      filled({ 28: [0.003, 0.1, 0.003], 56: [0.002, 0.002, 0.5], 84: [0.0001, 0.4, 0.4] }),
+    );
     expect(database.best(KEY, BUCKET, TARGET)).toEqual({ schedule: gemm(56), seconds: 0.002 });
     expect(database.known(KEY, BUCKET, TARGET).size).toBe(3);
     expect(database.skipped).toBe(0);
@@ -47,7 +59,14 @@ describe('a database', () => {
     const database = TuningDatabase.open(filled({ 28: [1] }));
     expect(database.best('fedcba9876543210', BUCKET, TARGET)).toBeUndefined();
     expect(database.best(KEY, { ...BUCKET, longest: 101 }, TARGET)).toBeUndefined();
-    for (const change of [{ isa: 'x64/amx' }, { cpu: 'another' }, { threads: 3 }, { compiler: 'cc 2' }, { abi: 2 }, { codegen: 'ab' }]) {
+    for (const change of [
+      { isa: 'x64/amx' },
+      { cpu: 'another' },
+      { threads: 3 },
+      { compiler: 'cc 2' },
+      { abi: 2 },
+      { codegen: 'ab' },
+    ]) {
       expect(database.best(KEY, BUCKET, { ...TARGET, ...change })).toBeUndefined();
     }
     database.close();
@@ -67,7 +86,14 @@ describe('a database', () => {
   it('remembers failures, and never calls one best', () => {
     const path = fresh();
     const database = TuningDatabase.open(path);
-    database.append({ key: KEY, bucket: BUCKET, target: TARGET, schedule: gemm(28), seconds: [], failure: 'its result differs' });
+    database.append({
+      key: KEY,
+      bucket: BUCKET,
+      target: TARGET,
+      schedule: gemm(28),
+      seconds: [],
+      failure: 'its result differs',
+    });
     expect(database.best(KEY, BUCKET, TARGET)).toBeUndefined();
     database.close();
     const again = TuningDatabase.open(path);
@@ -83,7 +109,13 @@ describe('a database', () => {
       const lines = readFileSync(path, 'utf8').split('\n');
       expect(lines).toHaveLength(i + 1);
       expect(JSON.parse(lines[i - 1]!)).toEqual({
-        version: DATABASE_VERSION, key: KEY, bucket: BUCKET, target: TARGET, schedule: gemm(28 * i), seconds: [i], timestamp: '1970-01-01T00:00:00.000Z',
+        version: DATABASE_VERSION,
+        key: KEY,
+        bucket: BUCKET,
+        target: TARGET,
+        schedule: gemm(28 * i),
+        seconds: [i],
+        timestamp: '1970-01-01T00:00:00.000Z',
       });
     }
     database.close();
@@ -92,7 +124,8 @@ describe('a database', () => {
   it('lets two writers append to one file', () => {
     const path = fresh();
     const [a, b] = [TuningDatabase.open(path), TuningDatabase.open(path)];
-    for (let i = 1; i <= 20; i++) (i % 2 === 0 ? a : b).append({ key: KEY, bucket: BUCKET, target: TARGET, schedule: gemm(14 * i), seconds: [i] });
+    for (let i = 1; i <= 20; i++)
+      (i % 2 === 0 ? a : b).append({ key: KEY, bucket: BUCKET, target: TARGET, schedule: gemm(14 * i), seconds: [i] });
     a.close();
     b.close();
     const again = TuningDatabase.open(path);
@@ -112,10 +145,23 @@ describe('finals', () => {
     const place = { key: KEY, bucket: BUCKET, cuda };
     database.appendCuda({ ...place, schedule: loop(32), seconds: [1] });
     database.appendCudaFinal({ ...place, final: [{ schedule: loop(32), seconds: 3 }], marginSeconds: 0 });
-    database.appendCudaFinal({ ...place, final: [{ schedule: loop(64), seconds: 2 }, { schedule: loop(96), seconds: 1 }], marginSeconds: 0.5 });
+    database.appendCudaFinal({
+      ...place,
+      final: [
+        { schedule: loop(64), seconds: 2 },
+        { schedule: loop(96), seconds: 1 },
+      ],
+      marginSeconds: 0.5,
+    });
     database.close();
     const again = TuningDatabase.open(path);
-    expect(again.finalCuda(KEY, BUCKET, cuda)).toEqual({ entries: [{ schedule: loop(64), seconds: 2 }, { schedule: loop(96), seconds: 1 }], marginSeconds: 0.5 });
+    expect(again.finalCuda(KEY, BUCKET, cuda)).toEqual({
+      entries: [
+        { schedule: loop(64), seconds: 2 },
+        { schedule: loop(96), seconds: 1 },
+      ],
+      marginSeconds: 0.5,
+    });
     expect([...again.knownCuda(KEY, BUCKET, cuda).values()]).toEqual([{ schedule: loop(32), seconds: 1 }]);
     expect(again.finalCuda(KEY, BUCKET, { ...cuda, driver: 12_080 })).toBeUndefined();
     expect(again.finalCuda(KEY, { ...BUCKET, rows: 1 }, cuda)).toBeUndefined();
@@ -124,10 +170,24 @@ describe('finals', () => {
 
   it('are believed only as they are written', () => {
     const path = fresh();
-    const good = { version: DATABASE_VERSION, key: KEY, bucket: BUCKET, cuda, final: [{ schedule: loop(32), seconds: 1 }], marginSeconds: 0, timestamp: '2026-01-01T00:00:00.000Z' };
+    const good = {
+      version: DATABASE_VERSION,
+      key: KEY,
+      bucket: BUCKET,
+      cuda,
+      final: [{ schedule: loop(32), seconds: 1 }],
+      marginSeconds: 0,
+      timestamp: '2026-01-01T00:00:00.000Z',
+    };
     const bad: unknown[] = [
-      { ...good, final: [] }, { ...good, final: Array(17).fill(good.final[0]) }, { ...good, marginSeconds: -1 }, { ...good, marginSeconds: 1e9 }, { ...good, final: [{ schedule: loop(32), seconds: 0 }] },
-      { ...good, final: [{ schedule: loop(32), seconds: 1, more: 1 }] }, { ...good, seconds: [1] }, { ...good, final: [{ schedule: { kind: 'loop', threads: 0.5 }, seconds: 1 }] },
+      { ...good, final: [] },
+      { ...good, final: Array(17).fill(good.final[0]) },
+      { ...good, marginSeconds: -1 },
+      { ...good, marginSeconds: 1e9 },
+      { ...good, final: [{ schedule: loop(32), seconds: 0 }] },
+      { ...good, final: [{ schedule: loop(32), seconds: 1, more: 1 }] },
+      { ...good, seconds: [1] },
+      { ...good, final: [{ schedule: { kind: 'loop', threads: 0.5 }, seconds: 1 }] },
     ];
     mkdirSync(join(path, '..'), { recursive: true });
     writeFileSync(path, [...bad, good].map((line) => `${JSON.stringify(line)}\n`).join(''));
@@ -174,14 +234,35 @@ describe('a damaged file', () => {
     const path = filled({ 28: [1] });
     const good = JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>;
     const bad: unknown[] = [
-      null, 7, 'text', [], {}, { ...good, version: 99 }, { ...good, extra: 1 }, { ...good, key: '../../etc' }, { ...good, key: 'x'.repeat(100) },
-      { ...good, seconds: [-1] }, { ...good, seconds: [0] }, { ...good, seconds: [1e300] }, { ...good, seconds: ['1'] }, { ...good, seconds: [] },
-      { ...good, seconds: Array(1001).fill(1) }, { ...good, failure: 'but it has times' }, { ...good, bucket: { tokens: 1e12, rows: 1, longest: 1 } },
-      { ...good, schedule: { ...gemm(28), mb: 1e9 } }, { ...good, schedule: { ...gemm(28), mb: 1.5 } }, { ...good, schedule: { ...gemm(28), isa: 'quantum' } },
-      { ...good, schedule: { ...gemm(28), kind: 'loop' } }, { ...good, target: { ...TARGET, threads: 0 } }, { ...good, timestamp: 'yesterday' },
+      null,
+      7,
+      'text',
+      [],
+      {},
+      { ...good, version: 99 },
+      { ...good, extra: 1 },
+      { ...good, key: '../../etc' },
+      { ...good, key: 'x'.repeat(100) },
+      { ...good, seconds: [-1] },
+      { ...good, seconds: [0] },
+      { ...good, seconds: [1e300] },
+      { ...good, seconds: ['1'] },
+      { ...good, seconds: [] },
+      { ...good, seconds: Array(1001).fill(1) },
+      { ...good, failure: 'but it has times' },
+      { ...good, bucket: { tokens: 1e12, rows: 1, longest: 1 } },
+      { ...good, schedule: { ...gemm(28), mb: 1e9 } },
+      { ...good, schedule: { ...gemm(28), mb: 1.5 } },
+      { ...good, schedule: { ...gemm(28), isa: 'quantum' } },
+      { ...good, schedule: { ...gemm(28), kind: 'loop' } },
+      { ...good, target: { ...TARGET, threads: 0 } },
+      { ...good, timestamp: 'yesterday' },
     ];
     appendFileSync(path, bad.map((line) => `${JSON.stringify(line)}\n`).join(''));
-    appendFileSync(path, `not json\n{"version":\n\u0000\u0001\n${'{"a":'.repeat(5000)}\n${'x'.repeat(100_000)}\n__proto__\n`);
+    appendFileSync(
+      path,
+      `not json\n{"version":\n\u0000\u0001\n${'{"a":'.repeat(5000)}\n${'x'.repeat(100_000)}\n__proto__\n`,
+    );
     const database = TuningDatabase.open(path);
     expect(database.skipped).toBe(bad.length + 6);
     expect([...database.known(KEY, BUCKET, TARGET).values()]).toEqual([{ schedule: gemm(28), seconds: 1 }]);

@@ -1,49 +1,104 @@
 /** Finals with made-up sequences: what is gained, by whom, and what is kept of it. */
 import { describe, expect, it } from 'vitest';
 import type { Final, Known } from '../../autotune/database.js';
-import { challengersOf, dueFinals, holdFinal, judge, type FinalRequest, type HoldFinal } from '../../autotune/finals.js';
+import {
+  challengersOf,
+  dueFinals,
+  holdFinal,
+  judge,
+  type FinalRequest,
+  type HoldFinal,
+} from '../../autotune/finals.js';
 import { Job, type Candidates, type JobParts } from '../../autotune/searchJob.js';
 import { llamaModule } from './fixture.js';
 
 const module = llamaModule();
-const [FIRST, SECOND] = module.kernels.filter(({ path }) => path.startsWith('layers.0.')) as [typeof module.kernels[number], typeof module.kernels[number]];
+const [FIRST, SECOND] = module.kernels.filter(({ path }) => path.startsWith('layers.0.')) as [
+  (typeof module.kernels)[number],
+  (typeof module.kernels)[number],
+];
 const BUCKET = { tokens: 8, rows: 8, longest: 8 };
 const ROUNDS = 6;
 
 /** Schedules are numbers, the default is 10; what cannot fail is 20. */
 const candidates: Candidates<number> = {
-  start: 10, fallback: 20, cost: (s) => s, mayUse: () => true, enumerate: () => [9, 10], neighbours: (s) => [s - 1, s + 1],
-  work: { flops: 1, scalarOps: 0, bytes: 1 }, shareOfPeak: () => 1,
+  start: 10,
+  fallback: 20,
+  cost: (s) => s,
+  mayUse: () => true,
+  enumerate: () => [9, 10],
+  neighbours: (s) => [s - 1, s + 1],
+  work: { flops: 1, scalarOps: 0, bytes: 1 },
+  shareOfPeak: () => 1,
 };
-const knownOf = (...pairs: readonly (readonly [number, number])[]): readonly Known<number>[] => pairs.map(([schedule, seconds]) => ({ schedule, seconds }));
-const jobOf = (known: readonly Known<number>[], change: Partial<JobParts<number>> = {}): Job<number> => new Job({
-  kernel: FIRST, signature: 's', count: 3, bucketIndex: 0, bucket: BUCKET, candidates, keyOf: String, rounds: { first: 2, step: 2, ideas: 1, finals: 0.3 }, decidedBy: 'final', known, ...change,
-});
+const knownOf = (...pairs: readonly (readonly [number, number])[]): readonly Known<number>[] =>
+  pairs.map(([schedule, seconds]) => ({ schedule, seconds }));
+const jobOf = (known: readonly Known<number>[], change: Partial<JobParts<number>> = {}): Job<number> =>
+  new Job({
+    kernel: FIRST,
+    signature: 's',
+    count: 3,
+    bucketIndex: 0,
+    bucket: BUCKET,
+    candidates,
+    keyOf: String,
+    rounds: { first: 2, step: 2, ideas: 1, finals: 0.3 },
+    decidedBy: 'final',
+    known,
+    ...change,
+  });
 
 interface Stage {
   readonly hold: HoldFinal<number>;
   readonly requests: FinalRequest<number>[];
   /** Of the kernels in order. */
   readonly finals: Final<number>[];
-  readonly run: (jobs: readonly Job<number>[], change?: Partial<Parameters<typeof holdFinal<number>>[2]>) => Promise<boolean>;
+  readonly run: (
+    jobs: readonly Job<number>[],
+    change?: Partial<Parameters<typeof holdFinal<number>>[2]>,
+  ) => Promise<boolean>;
 }
 
 /** `seconds`: of a whole sequence; `noise`: share by which a round differs from it. `meeting`: 0, 1, … */
-function stage(seconds: (schedules: readonly number[], meeting: number) => number, noise: (contender: number, round: number) => number = () => 0): Stage {
+function stage(
+  seconds: (schedules: readonly number[], meeting: number) => number,
+  noise: (contender: number, round: number) => number = () => 0,
+): Stage {
   const requests: FinalRequest<number>[] = [];
   const finals: Final<number>[] = [];
   const hold: HoldFinal<number> = (request) => {
     const meeting = requests.push(request) - 1;
-    return Promise.resolve(request.contenders.map((schedules, i) => Array.from({ length: ROUNDS }, (_, round) => seconds(schedules, meeting) * (1 + noise(i, round)))));
+    return Promise.resolve(
+      request.contenders.map((schedules, i) =>
+        Array.from({ length: ROUNDS }, (_, round) => seconds(schedules, meeting) * (1 + noise(i, round))),
+      ),
+    );
   };
-  return { hold, requests, finals, run: (jobs, change = {}) => holdFinal(jobs, hold, { module, seconds: 10, record: (_job, final) => { finals.push(final); }, ...change }) };
+  return {
+    hold,
+    requests,
+    finals,
+    run: (jobs, change = {}) =>
+      holdFinal(jobs, hold, {
+        module,
+        seconds: 10,
+        record: (_job, final) => {
+          finals.push(final);
+        },
+        ...change,
+      }),
+  };
 }
 const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
 const schedulesOf = ({ entries }: Final<number>): readonly number[] => entries.map(({ schedule }) => schedule);
 
 describe('judge', () => {
   it('gives means and standard errors of what each takes more than the first, round by round', () => {
-    const [first, second, third] = judge([[1, 1, 1, 1], [1.1, 1.3, 1.1, 1.3], [0.5, 0.5, 0.5, 0.5]]);
+    const [first, second, third] = judge([
+      [1, 1, 1, 1],
+      [1.1, 1.3, 1.1, 1.3],
+      [0.5, 0.5, 0.5, 0.5],
+    ]);
     expect(first).toEqual({ difference: 0, error: 0 });
     expect(second!.difference).toBeCloseTo(0.2, 12);
     // Deviations of 0.1 each: variance 4 · 0.01 / 3.
@@ -59,16 +114,33 @@ describe('judge', () => {
   });
 
   it('takes one round for what it is', () => {
-    expect(judge([[2], [1]])).toEqual([{ difference: 0, error: 0 }, { difference: -0.5, error: 0 }]);
+    expect(judge([[2], [1]])).toEqual([
+      { difference: 0, error: 0 },
+      { difference: -0.5, error: 0 },
+    ]);
   });
 });
 
 describe('holdFinal', () => {
   it('lets sequences meet that differ from the defaults in one kernel, then the winners together', async () => {
     const { requests, finals, run } = stage(sum);
-    const jobs = [jobOf(knownOf([10, 10], [8, 8], [9, 9], [7, 9.5])), jobOf(knownOf([10, 10], [6, 7]), { kernel: SECOND, signature: 't' })];
+    const jobs = [
+      jobOf(knownOf([10, 10], [8, 8], [9, 9], [7, 9.5])),
+      jobOf(knownOf([10, 10], [6, 7]), { kernel: SECOND, signature: 't' }),
+    ];
     expect(await run(jobs)).toBe(true);
-    expect(requests.map(({ contenders }) => contenders)).toEqual([[[10, 10], [8, 10], [9, 10], [10, 6]], [[10, 10], [8, 6]]]);
+    expect(requests.map(({ contenders }) => contenders)).toEqual([
+      [
+        [10, 10],
+        [8, 10],
+        [9, 10],
+        [10, 6],
+      ],
+      [
+        [10, 10],
+        [8, 6],
+      ],
+    ]);
     for (const request of requests) expect(request).toMatchObject({ module, bucket: BUCKET, kernels: [FIRST, SECOND] });
     // The second meeting is shorter, and the device is warm.
     expect(requests[0]!.seconds).toBe(10);
@@ -76,7 +148,10 @@ describe('holdFinal', () => {
     expect(requests[1]!.settling).toBeLessThan(requests[0]!.settling);
     expect(jobs.map(({ chosen }) => chosen)).toEqual([8, 6]);
     // What the sequence lost is taken off what the default takes.
-    expect(finals.map(schedulesOf)).toEqual([[10, 8, 9], [10, 6]]);
+    expect(finals.map(schedulesOf)).toEqual([
+      [10, 8, 9],
+      [10, 6],
+    ]);
     expect(finals[0]!.entries[1]!.seconds).toBeCloseTo(8, 12);
     expect(finals[1]!.entries[1]!.seconds).toBeCloseTo(6, 12);
     expect(finals[0]!.marginSeconds).toBeCloseTo(0.002 * 20, 12);
@@ -92,7 +167,10 @@ describe('holdFinal', () => {
   });
 
   it('lets nobody win by less than two thousandths of the sequence', async () => {
-    for (const [gain, chosen] of [[0.0019, 10], [0.0021, 8]] as const) {
+    for (const [gain, chosen] of [
+      [0.0019, 10],
+      [0.0021, 8],
+    ] as const) {
       const { requests, finals, run } = stage(([s]) => (s === 8 ? 10 * (1 - gain) : 10));
       const job = jobOf(knownOf([10, 10], [8, 5]));
       await run([job]);
@@ -104,7 +182,10 @@ describe('holdFinal', () => {
   it('lets nobody win by less than three standard errors', async () => {
     // Rounds of the challengers deviate by one in a hundred: a standard error of 0.45 %.
     const noise = (contender: number, round: number): number => (contender === 0 ? 0 : round % 2 === 0 ? 0.01 : -0.01);
-    for (const [gain, chosen] of [[0.012, 10], [0.015, 8]] as const) {
+    for (const [gain, chosen] of [
+      [0.012, 10],
+      [0.015, 8],
+    ] as const) {
       const { finals, run } = stage(([s]) => (s === 8 ? 10 * (1 - gain) : 10), noise);
       const job = jobOf(knownOf([10, 10], [8, 5]));
       await run([job]);
@@ -115,7 +196,10 @@ describe('holdFinal', () => {
 
   it('takes a steady winner beside an unsteady challenger, on whichever side of it that seems to be', async () => {
     const noise = (contender: number, round: number): number => (contender !== 2 ? 0 : round % 2 === 0 ? 0.02 : -0.02);
-    for (const [unsteady, recorded] of [[10, [10, 8, 9]], [9.9, [10, 8]]] as const) {
+    for (const [unsteady, recorded] of [
+      [10, [10, 8, 9]],
+      [9.9, [10, 8]],
+    ] as const) {
       const { finals, run } = stage(([s]) => (s === 8 ? 9.95 : s === 9 ? unsteady : 10), noise);
       const job = jobOf(knownOf([10, 10], [8, 5], [9, 6]));
       await run([job]);
@@ -126,13 +210,23 @@ describe('holdFinal', () => {
 
   it('drops all winners where they do not win together, and keeps who lost on record', async () => {
     // Each alone gains a tenth; together they are in each other's way.
-    const { requests, finals, run } = stage(([a, b]) => (a === 8 && b === 8 ? 21 : a === 8 || b === 8 ? 18 : a === 9 ? 20.5 : 20));
-    const jobs = [jobOf(knownOf([10, 10], [8, 8], [9, 9])), jobOf(knownOf([10, 10], [8, 8]), { kernel: SECOND, signature: 't' })];
+    const { requests, finals, run } = stage(([a, b]) =>
+      a === 8 && b === 8 ? 21 : a === 8 || b === 8 ? 18 : a === 9 ? 20.5 : 20,
+    );
+    const jobs = [
+      jobOf(knownOf([10, 10], [8, 8], [9, 9])),
+      jobOf(knownOf([10, 10], [8, 8]), { kernel: SECOND, signature: 't' }),
+    ];
     expect(await run(jobs)).toBe(true);
-    expect(requests[1]!.contenders).toEqual([[10, 10], [8, 8]]);
+    expect(requests[1]!.contenders).toEqual([
+      [10, 10],
+      [8, 8],
+    ]);
     expect(jobs.map(({ chosen }) => chosen)).toEqual([10, 10]);
     expect(finals.map(schedulesOf)).toEqual([[10, 9], [10]]);
-    for (const { entries, marginSeconds } of finals) for (const { schedule, seconds } of entries) if (schedule !== 10) expect(seconds).toBeGreaterThan(10 - marginSeconds);
+    for (const { entries, marginSeconds } of finals)
+      for (const { schedule, seconds } of entries)
+        if (schedule !== 10) expect(seconds).toBeGreaterThan(10 - marginSeconds);
     // A new job that knows only the record decides alike.
     expect(jobOf(knownOf([10, 10], [8, 8], [9, 9]), { final: finals[0]! }).chosen).toBe(10);
   });
@@ -157,8 +251,17 @@ describe('holdFinal', () => {
     for (const last of [0, 1]) {
       const { hold, requests, finals } = stage(sum);
       const job = jobOf(knownOf([10, 10], [8, 8]));
-      const some: HoldFinal<number> = (request) => (requests.length < last ? hold(request) : Promise.resolve(undefined));
-      expect(await holdFinal([job], some, { module, seconds: 10, record: (_job, final) => { finals.push(final); } })).toBe(false);
+      const some: HoldFinal<number> = (request) =>
+        requests.length < last ? hold(request) : Promise.resolve(undefined);
+      expect(
+        await holdFinal([job], some, {
+          module,
+          seconds: 10,
+          record: (_job, final) => {
+            finals.push(final);
+          },
+        }),
+      ).toBe(false);
       expect([requests.length, finals, job.chosen, job.isSettled]).toEqual([last, [], 10, false]);
     }
   });
@@ -168,10 +271,23 @@ describe('holdFinal', () => {
     const failing = jobOf(knownOf([10, Infinity], [9, 9], [8, 7]));
     const jobs = [failing, jobOf(knownOf([10, 10], [6, 6]), { kernel: SECOND, signature: 't' })];
     expect(await run(jobs)).toBe(true);
-    expect(requests.map(({ contenders }) => contenders)).toEqual([[[8, 10], [8, 6]], [[8, 10], [8, 6]]]);
+    expect(requests.map(({ contenders }) => contenders)).toEqual([
+      [
+        [8, 10],
+        [8, 6],
+      ],
+      [
+        [8, 10],
+        [8, 6],
+      ],
+    ]);
     // It had nobody to beat: bursts decide, and what they find later is taken.
     expect(finals.map(schedulesOf)).toEqual([[10, 6]]);
-    expect([jobs.map(({ chosen }) => chosen), failing.row().bestSeconds, dueFinals([failing], () => 1)]).toEqual([[8, 6], 7, []]);
+    expect([jobs.map(({ chosen }) => chosen), failing.row().bestSeconds, dueFinals([failing], () => 1)]).toEqual([
+      [8, 6],
+      7,
+      [],
+    ]);
     failing.learn({ schedule: 7, seconds: 2 });
     expect(failing.chosen).toBe(7);
     // Where everything fails, what cannot fail runs.
@@ -185,7 +301,10 @@ describe('holdFinal', () => {
     const fresh = jobOf(knownOf([8, 8]));
     const jobs = [fresh, jobOf(knownOf([10, 10], [6, 6]), { kernel: SECOND, signature: 't' })];
     expect(await run(jobs)).toBe(true);
-    expect(requests[0]!.contenders).toEqual([[10, 10], [10, 6]]);
+    expect(requests[0]!.contenders).toEqual([
+      [10, 10],
+      [10, 6],
+    ]);
     expect(finals.map(schedulesOf)).toEqual([[10, 6]]);
     expect([fresh.isFresh, fresh.isSettled, fresh.trials]).toEqual([true, false, 0]);
   });
@@ -195,7 +314,10 @@ describe('holdFinal', () => {
     const { finals, run } = stage(([s]) => (s === 8 ? 81 : 101));
     const job = jobOf(knownOf([10, 1], [8, 1]));
     await run([job, jobOf(knownOf([10, 100]), { kernel: SECOND, signature: 't' })]);
-    expect(finals[0]!.entries).toEqual([{ schedule: 10, seconds: 1 }, { schedule: 8, seconds: 0.1 }]);
+    expect(finals[0]!.entries).toEqual([
+      { schedule: 10, seconds: 1 },
+      { schedule: 8, seconds: 0.1 },
+    ]);
     expect(job.chosen).toBe(8);
   });
 
@@ -223,14 +345,27 @@ describe('dueFinals', () => {
   const weightOf = ({ bucket, bucketIndex }: Job<number>): number => bucket.tokens * (bucketIndex + 1);
 
   it('has the heaviest bucket first, its kernels in order', () => {
-    const jobs = [[0, 8], [1, 8], [2, 2], [0, 8], [1, 1]].map(([bucketIndex, tokens]) => jobOf(known, { bucketIndex: bucketIndex!, bucket: { ...BUCKET, tokens: tokens! } }));
+    const jobs = [
+      [0, 8],
+      [1, 8],
+      [2, 2],
+      [0, 8],
+      [1, 1],
+    ].map(([bucketIndex, tokens]) =>
+      jobOf(known, { bucketIndex: bucketIndex!, bucket: { ...BUCKET, tokens: tokens! } }),
+    );
     const due = dueFinals(jobs, weightOf);
     expect(due.map(({ weight }) => weight)).toEqual([18, 16, 6]);
     expect(due.map(({ contestants }) => contestants)).toEqual([[jobs[1], jobs[4]], [jobs[0], jobs[3]], [jobs[2]]]);
   });
 
   it('leaves out buckets where nothing was measured since the last final', () => {
-    const jobs = [jobOf(known, settled), jobOf(known, settled), jobOf(known, { bucketIndex: 1, ...settled }), jobOf(known, { bucketIndex: 1 })];
+    const jobs = [
+      jobOf(known, settled),
+      jobOf(known, settled),
+      jobOf(known, { bucketIndex: 1, ...settled }),
+      jobOf(known, { bucketIndex: 1 }),
+    ];
     // One kernel that has had none is enough.
     expect(dueFinals(jobs, weightOf).map(({ contestants }) => contestants)).toEqual([jobs.slice(2)]);
     jobs[0]!.learn({ schedule: 8, seconds: 8 });
@@ -239,7 +374,13 @@ describe('dueFinals', () => {
   });
 
   it('leaves out buckets that nobody has looked at, not those with one kernel that was', () => {
-    const jobs = [jobOf(known), jobOf([]), jobOf([], { bucketIndex: 1 }), jobOf([], { bucketIndex: 2 }), jobOf(known, { bucketIndex: 2, ...settled })];
+    const jobs = [
+      jobOf(known),
+      jobOf([]),
+      jobOf([], { bucketIndex: 1 }),
+      jobOf([], { bucketIndex: 2 }),
+      jobOf(known, { bucketIndex: 2, ...settled }),
+    ];
     expect(dueFinals(jobs, weightOf).map(({ contestants }) => contestants)).toEqual([jobs.slice(0, 2)]);
     expect(dueFinals([], weightOf)).toEqual([]);
   });

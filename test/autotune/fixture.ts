@@ -7,25 +7,54 @@ import { machineModel, type MachineModel } from '../../autotune/costModel.js';
 import type { CpuFacts } from '../../autotune/legality.js';
 import type { TuningTarget } from '../../autotune/database.js';
 
-export const SHAPE: LlamaShape = { hiddenSize: 64, intermediateSize: 160, layers: 3, heads: 4, kvHeads: 2, headDim: 16, vocabSize: 700, rmsNormEps: 1e-5, tieWordEmbeddings: false };
+export const SHAPE: LlamaShape = {
+  hiddenSize: 64,
+  intermediateSize: 160,
+  layers: 3,
+  heads: 4,
+  kvHeads: 2,
+  headDim: 16,
+  vocabSize: 700,
+  rmsNormEps: 1e-5,
+  tieWordEmbeddings: false,
+};
 
 const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', dtype: 'f32' } };
 const BF16: Numerics = { activations: 'bf16', weights: { layout: 'vnni', dtype: 'bf16' } };
 
 export function llamaModule(shape: LlamaShape = SHAPE, arithmetic: 'f32' | 'bf16' = 'f32'): KernelModule {
   const numerics = arithmetic === 'f32' ? F32 : BF16;
-  const frequencies = Float64Array.from({ length: shape.headDim / 2 }, (_, i) => 10_000 ** (-2 * i / shape.headDim));
-  return lower(optimise(buildLlama(shape, { mask: 'tree', window: 3, inverseFrequencies: frequencies, dtypeOf: () => 'bf16' }), numerics), numerics);
+  const frequencies = Float64Array.from({ length: shape.headDim / 2 }, (_, i) => 10_000 ** ((-2 * i) / shape.headDim));
+  return lower(
+    optimise(
+      buildLlama(shape, { mask: 'tree', window: 3, inverseFrequencies: frequencies, dtypeOf: () => 'bf16' }),
+      numerics,
+    ),
+    numerics,
+  );
 }
 
 export const CAPACITY: Bucket = { tokens: 256, rows: 256, longest: 256 };
 export const FACTS: CpuFacts = { isas: ['portable', 'avx2', 'avx512'], l1: 32 << 10, l2: 1 << 20 };
 export const AMX_FACTS: CpuFacts = { isas: ['portable', 'avx2', 'avx512', 'amx'], l1: 48 << 10, l2: 2 << 20 };
 
-export const MACHINE: MachineModel = machineModel({ ...FACTS, l3: 32 << 20 }, { isa: 'avx512', threads: 2, flopsPerSecond: 400e9, bytesPerSecond: 30e9 });
-export const AMX_MACHINE: MachineModel = machineModel({ ...AMX_FACTS, l3: 100 << 20 }, { isa: 'amx', threads: 2, flopsPerSecond: 6300e9, bytesPerSecond: 31e9 });
+export const MACHINE: MachineModel = machineModel(
+  { ...FACTS, l3: 32 << 20 },
+  { isa: 'avx512', threads: 2, flopsPerSecond: 400e9, bytesPerSecond: 30e9 },
+);
+export const AMX_MACHINE: MachineModel = machineModel(
+  { ...AMX_FACTS, l3: 100 << 20 },
+  { isa: 'amx', threads: 2, flopsPerSecond: 6300e9, bytesPerSecond: 31e9 },
+);
 
-export const TARGET: TuningTarget = { isa: 'x64/avx512', cpu: 'Paper CPU', threads: 2, compiler: 'cc 1.0', abi: 1, codegen: 'c0de' };
+export const TARGET: TuningTarget = {
+  isa: 'x64/avx512',
+  cpu: 'Paper CPU',
+  threads: 2,
+  compiler: 'cc 1.0',
+  abi: 1,
+  codegen: 'c0de',
+};
 
 /** The kernel whose model path ends so. */
 export function kernelAt(module: KernelModule, end: string): KernelModule['kernels'][number] {

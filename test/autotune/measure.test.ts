@@ -19,9 +19,12 @@ import { CAPACITY, kernelAt, llamaModule } from './fixture.js';
 const ROOT = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 const missing = [
   ...(existsSync(join(ROOT, 'build', 'Release', 'tilewright.node')) ? [] : ['the native addon (npm run build:native)']),
-  ...(['cc', 'gcc', 'clang'].some((name) => spawnSync(name, ['--version'], { stdio: 'ignore' }).status === 0) ? [] : ['a C compiler']),
+  ...(['cc', 'gcc', 'clang'].some((name) => spawnSync(name, ['--version'], { stdio: 'ignore' }).status === 0)
+    ? []
+    : ['a C compiler']),
 ];
-if (missing.length > 0) process.stderr.write(`\n!! SKIPPED: real measurements of the tuner: missing ${missing.join(' and ')}\n\n`);
+if (missing.length > 0)
+  process.stderr.write(`\n!! SKIPPED: real measurements of the tuner: missing ${missing.join(' and ')}\n\n`);
 
 describe.skipIf(missing.length > 0)('measuring', () => {
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-measure-'));
@@ -53,13 +56,27 @@ describe.skipIf(missing.length > 0)('measuring', () => {
     const { measurer, facts } = make();
     const variants = (s: CpuSchedule): CpuSchedule[] => {
       switch (s.kind) {
-        case 'gemm': return [s, { ...s, mr: 2, nr: 16, mb: 8, kc: 32 }, { ...s, nr: 32, mr: 1, mb: 33, nb: s.nb * 2 }];
-        case 'attention': return [s, { ...s, queries: 16, keys: 64 }];
-        case 'loop': return [s, { ...s, rows: 3 }];
-        default: return s satisfies never;
+        case 'gemm':
+          return [s, { ...s, mr: 2, nr: 16, mb: 8, kc: 32 }, { ...s, nr: 32, mr: 1, mb: 33, nb: s.nb * 2 }];
+        case 'attention':
+          return [s, { ...s, queries: 16, keys: 64 }];
+        case 'loop':
+          return [s, { ...s, rows: 3 }];
+        default:
+          return s satisfies never;
       }
     };
-    for (const end of ['prepare', 'embed', '0.attention.qkv', '0.attention.mix', '0.ffn.gate_up', '2.attention.mix', '2.attention.o', 'head', 'head.reduce']) {
+    for (const end of [
+      'prepare',
+      'embed',
+      '0.attention.qkv',
+      '0.attention.mix',
+      '0.ffn.gate_up',
+      '2.attention.mix',
+      '2.attention.o',
+      'head',
+      'head.reduce',
+    ]) {
       const kernel = kernelAt(module, end);
       const reference = defaultSchedule(kernel, module, facts, BUCKET);
       const schedules = variants(reference);
@@ -81,7 +98,9 @@ describe.skipIf(missing.length > 0)('measuring', () => {
     if (reference.kind !== 'gemm') throw new Error('a gemm was expected');
     // Illegal on purpose: register tiles of 32 columns leave 16 of every 48 uncomputed, and pairs are torn apart.
     const wrong: CpuSchedule = { ...reference, mr: 2, mb: 32, nr: 32, nb: 48 };
-    const [right, bad] = await collect(measurer.measure({ kernel, module, bucket: BUCKET, reference, schedules: [reference, wrong] }));
+    const [right, bad] = await collect(
+      measurer.measure({ kernel, module, bucket: BUCKET, reference, schedules: [reference, wrong] }),
+    );
     expect(right).toHaveProperty('seconds');
     expect(bad).toEqual({ schedule: wrong, failure: expect.stringContaining('differs') });
   });
@@ -90,7 +109,9 @@ describe.skipIf(missing.length > 0)('measuring', () => {
     const { measurer, facts } = make();
     const kernel = kernelAt(module, 'prepare');
     const reference = defaultSchedule(kernel, module, facts, BUCKET);
-    const [m] = await collect(measurer.measure({ kernel, module, bucket: BUCKET, reference, schedules: [reference], bestSeconds: 1e-12 }));
+    const [m] = await collect(
+      measurer.measure({ kernel, module, bucket: BUCKET, reference, schedules: [reference], bestSeconds: 1e-12 }),
+    );
     expect(m).toHaveProperty('seconds');
     if (m !== undefined && 'seconds' in m) expect(m.seconds).toHaveLength(3);
   });
@@ -100,8 +121,13 @@ describe.skipIf(missing.length > 0)('measuring', () => {
     const isa = facts.isas[0]!;
     const path = join(folder, 'tuning.jsonl');
     const request = {
-      module: { ...module, kernels: [kernelAt(module, '0.ffn.down')] }, buckets: [BUCKET], facts, tokensCapacity: CAPACITY.tokens, measure: measurer.measure,
-      machine: machineModel({ ...facts, l3: 8 << 20 }, { isa, threads: 2, ...await measurer.peaks(0.02) }), target: await currentTarget(isa, 2, settings),
+      module: { ...module, kernels: [kernelAt(module, '0.ffn.down')] },
+      buckets: [BUCKET],
+      facts,
+      tokensCapacity: CAPACITY.tokens,
+      measure: measurer.measure,
+      machine: machineModel({ ...facts, l3: 8 << 20 }, { isa, threads: 2, ...(await measurer.peaks(0.02)) }),
+      target: await currentTarget(isa, 2, settings),
     };
     const database = TuningDatabase.open(path);
     const result = await tune({ ...request, budgetSeconds: 4, database });
@@ -111,13 +137,20 @@ describe.skipIf(missing.length > 0)('measuring', () => {
     expect(row?.failures).toBe(0);
     expect(row?.defaultSeconds).toBeGreaterThan(0);
     expect(row?.bestSeconds).toBeLessThanOrEqual(row!.defaultSeconds!);
-    expect(result.bucketSeconds).toEqual([{ ...BUCKET, seconds: row!.bestSeconds, rowSeconds: 0, attentionSeconds: 0 }]);
+    expect(result.bucketSeconds).toEqual([
+      { ...BUCKET, seconds: row!.bestSeconds, rowSeconds: 0, attentionSeconds: 0 },
+    ]);
 
     const reopened = TuningDatabase.open(path);
     const again = await tune({ ...request, budgetSeconds: 0, database: reopened });
     expect(again.trials).toBe(0);
     expect(again.schedules).toEqual(result.schedules);
-    const elsewhere = await tune({ ...request, target: { ...request.target, threads: 1 }, budgetSeconds: 0, database: reopened });
+    const elsewhere = await tune({
+      ...request,
+      target: { ...request.target, threads: 1 },
+      budgetSeconds: 0,
+      database: reopened,
+    });
     expect(elsewhere.reused).toBe(0);
     reopened.close();
   });

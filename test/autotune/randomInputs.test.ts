@@ -4,7 +4,14 @@ import { biasFor, bucketTrees, integersFor, rolesOf } from '../../autotune/rando
 import { kernelAt, llamaModule } from './fixture.js';
 
 describe('bucketTrees', () => {
-  it.each([[64, 64, 64], [256, 100, 50], [1000, 1000, 256], [7, 7, 7], [5, 1, 1], [3, 9, 200]])('fills %i tokens and %i rows with trees of depth %i', (tokens, rows, longest) => {
+  it.each([
+    [64, 64, 64],
+    [256, 100, 50],
+    [1000, 1000, 256],
+    [7, 7, 7],
+    [5, 1, 1],
+    [3, 9, 200],
+  ])('fills %i tokens and %i rows with trees of depth %i', (tokens, rows, longest) => {
     const { position, subtreeEnd, row } = bucketTrees({ tokens, rows, longest });
     expect(position.length).toBe(tokens);
     expect(Math.max(...position) + 1).toBeLessThanOrEqual(longest);
@@ -63,6 +70,7 @@ describe('biasFor', () => {
   it('hides what the trees hide', () => {
     const trees = bucketTrees({ tokens: 12, rows: 1, longest: 6 });
     const bias = biasFor(trees, 16);
-    for (let q = 0; q < 12; q++) for (let k = 0; k < 12; k++) expect(bias[q * 16 + k]).toBe(k <= q && q < trees.subtreeEnd[k]! ? 0 : -Infinity);
+    for (let q = 0; q < 12; q++)
+      for (let k = 0; k < 12; k++) expect(bias[q * 16 + k]).toBe(k <= q && q < trees.subtreeEnd[k]! ? 0 : -Infinity);
   });
 });

@@ -19,7 +19,10 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 let files = 0;
 const databasePath = (): string => join(folder, `${files++}.jsonl`);
 
-const BUCKETS = [{ tokens: 64, rows: 64, longest: 64 }, { tokens: 256, rows: 256, longest: 256 }];
+const BUCKETS = [
+  { tokens: 64, rows: 64, longest: 64 },
+  { tokens: 256, rows: 256, longest: 256 },
+];
 const distinct = new Set(module.kernels.map((kernel) => kernelSignature(kernel, module, CAPACITY.tokens))).size;
 
 /** Seconds of a schedule on the machine that the search does not know: a bowl over the logarithms of its numbers. */
@@ -27,35 +30,58 @@ function truth({ kernel, bucket }: MeasureRequest, s: CpuSchedule): number {
   const log = (x: number, best: number): number => Math.log2(x / best) ** 2;
   const scale = bucket.tokens * 1e-6 * (kernel.anchor === 'gemm' ? 10 : 1);
   switch (s.kind) {
-    case 'gemm': return scale * (1 + 0.1 * (log(s.kc, 64) + log(s.mb, 48) + log(s.nb, 64)) + 0.05 * log(s.mr * s.nr, 256));
-    case 'attention': return scale * (1 + 0.2 * (log(s.queries, 64) + log(s.keys, 128)));
-    case 'loop': return scale * (1 + 0.1 * log(s.rows, 4));
-    default: return s satisfies never;
+    case 'gemm':
+      return scale * (1 + 0.1 * (log(s.kc, 64) + log(s.mb, 48) + log(s.nb, 64)) + 0.05 * log(s.mr * s.nr, 256));
+    case 'attention':
+      return scale * (1 + 0.2 * (log(s.queries, 64) + log(s.keys, 128)));
+    case 'loop':
+      return scale * (1 + 0.1 * log(s.rows, 4));
+    default:
+      return s satisfies never;
   }
 }
 
-interface Fake { readonly measure: Measure; readonly now: () => number; readonly asked: { request: MeasureRequest; schedule: CpuSchedule }[] }
+interface Fake {
+  readonly measure: Measure;
+  readonly now: () => number;
+  readonly asked: { request: MeasureRequest; schedule: CpuSchedule }[];
+}
 
 /** Measures by `truth`; every measurement takes `each` seconds of a clock that nothing else moves. */
 function fake(each = 1, change: (request: MeasureRequest, s: CpuSchedule) => number | string = truth): Fake {
   let clock = 0;
   const asked: Fake['asked'] = [];
   return {
-    asked, now: () => clock,
+    asked,
+    now: () => clock,
     measure: async function* (request) {
       for (const schedule of request.schedules) {
         clock += each;
         asked.push({ request, schedule });
         const result = change(request, schedule);
         await Promise.resolve();
-        yield typeof result === 'string' ? { schedule, failure: result } : { schedule, seconds: [result, result, result] };
+        yield typeof result === 'string'
+          ? { schedule, failure: result }
+          : { schedule, seconds: [result, result, result] };
       }
     },
   };
 }
 
 function options(machine: Fake, database: TuningDatabase, change: Partial<TuneOptions> = {}): TuneOptions {
-  return { module, buckets: BUCKETS, facts: FACTS, machine: MACHINE, tokensCapacity: CAPACITY.tokens, budgetSeconds: 1e9, database, target: TARGET, measure: machine.measure, now: machine.now, ...change };
+  return {
+    module,
+    buckets: BUCKETS,
+    facts: FACTS,
+    machine: MACHINE,
+    tokensCapacity: CAPACITY.tokens,
+    budgetSeconds: 1e9,
+    database,
+    target: TARGET,
+    measure: machine.measure,
+    now: machine.now,
+    ...change,
+  };
 }
 
 describe('tune', () => {
@@ -67,7 +93,10 @@ describe('tune', () => {
     expect(result.trials).toBe(0);
     result.schedules.forEach((schedules, i) => {
       expect(Object.keys(schedules)).toHaveLength(distinct);
-      for (const kernel of module.kernels) expect(schedules[kernelSignature(kernel, module, CAPACITY.tokens)]).toEqual(defaultSchedule(kernel, module, FACTS, BUCKETS[i]!));
+      for (const kernel of module.kernels)
+        expect(schedules[kernelSignature(kernel, module, CAPACITY.tokens)]).toEqual(
+          defaultSchedule(kernel, module, FACTS, BUCKETS[i]!),
+        );
     });
     expect(result.bucketSeconds).toEqual([]);
     database.close();
@@ -82,7 +111,9 @@ describe('tune', () => {
       const kernel = kernelAt(module, row.kernel);
       const start = defaultSchedule(kernel, module, FACTS, row.bucket);
       const request = { kernel, module, bucket: row.bucket, reference: start, schedules: [] };
-      const best = Math.min(...enumerateSpace(scheduleSpace(kernel, module, start, FACTS, row.bucket)).map((s) => truth(request, s)));
+      const best = Math.min(
+        ...enumerateSpace(scheduleSpace(kernel, module, start, FACTS, row.bucket)).map((s) => truth(request, s)),
+      );
       expect(row.bestSeconds).toBe(truth(request, row.schedule));
       expect(row.defaultSeconds).toBe(truth(request, start));
       expect(row.bestSeconds!).toBeLessThanOrEqual(row.defaultSeconds!);
@@ -114,18 +145,28 @@ describe('tune', () => {
   it('keeps one instruction set for all buckets of a kernel', async () => {
     const database = TuningDatabase.open(databasePath());
     const { schedules } = await tune(options(fake(), database));
-    for (const signature of Object.keys(schedules[0]!)) expect(new Set(schedules.map((bucket) => bucket[signature]!.isa)).size).toBe(1);
+    for (const signature of Object.keys(schedules[0]!))
+      expect(new Set(schedules.map((bucket) => bucket[signature]!.isa)).size).toBe(1);
     database.close();
   });
 
   it('does the same again for the same measurements', async () => {
-    const runs = await Promise.all([0, 1].map(async () => {
-      const machine = fake();
-      const database = TuningDatabase.open(databasePath());
-      const result = await tune(options(machine, database, { budgetSeconds: 150 }));
-      database.close();
-      return { result, asked: machine.asked.map(({ request, schedule }) => [request.kernel.path, request.bucket.tokens, scheduleKey(schedule)]) };
-    }));
+    const runs = await Promise.all(
+      [0, 1].map(async () => {
+        const machine = fake();
+        const database = TuningDatabase.open(databasePath());
+        const result = await tune(options(machine, database, { budgetSeconds: 150 }));
+        database.close();
+        return {
+          result,
+          asked: machine.asked.map(({ request, schedule }) => [
+            request.kernel.path,
+            request.bucket.tokens,
+            scheduleKey(schedule),
+          ]),
+        };
+      }),
+    );
     expect(runs[0]).toEqual(runs[1]);
   });
 
@@ -156,7 +197,14 @@ describe('tune', () => {
     const controller = new AbortController();
     let database = TuningDatabase.open(path);
     const first = fake();
-    const cut = await tune(options(first, database, { signal: controller.signal, onProgress: ({ rows }) => { if (rows.reduce((n, r) => n + r.trials, 0) === 37) controller.abort(); } }));
+    const cut = await tune(
+      options(first, database, {
+        signal: controller.signal,
+        onProgress: ({ rows }) => {
+          if (rows.reduce((n, r) => n + r.trials, 0) === 37) controller.abort();
+        },
+      }),
+    );
     database.close();
     expect(cut.trials).toBe(37);
     expect(cut.isExhausted).toBe(false);
@@ -166,23 +214,42 @@ describe('tune', () => {
     database = TuningDatabase.open(path);
     const second = fake();
     const rest = await tune(options(second, database));
-    expect(rest.reused).toBe(new Set(first.asked.map(({ request, schedule }) => `${request.kernel.path} ${request.bucket.tokens} ${scheduleKey(schedule)}`)).size);
-    const known = new Set(first.asked.map(({ request, schedule }) => `${request.kernel.path} ${request.bucket.tokens} ${scheduleKey(schedule)}`));
-    const again = second.asked.filter(({ request, schedule }) => known.has(`${request.kernel.path} ${request.bucket.tokens} ${scheduleKey(schedule)}`));
+    expect(rest.reused).toBe(
+      new Set(
+        first.asked.map(
+          ({ request, schedule }) => `${request.kernel.path} ${request.bucket.tokens} ${scheduleKey(schedule)}`,
+        ),
+      ).size,
+    );
+    const known = new Set(
+      first.asked.map(
+        ({ request, schedule }) => `${request.kernel.path} ${request.bucket.tokens} ${scheduleKey(schedule)}`,
+      ),
+    );
+    const again = second.asked.filter(({ request, schedule }) =>
+      known.has(`${request.kernel.path} ${request.bucket.tokens} ${scheduleKey(schedule)}`),
+    );
     // Only confirmations, which come in pairs with the default.
-    expect(again.every(({ request, schedule }) => request.schedules.length === 2 && request.schedules.includes(schedule))).toBe(true);
+    expect(
+      again.every(({ request, schedule }) => request.schedules.length === 2 && request.schedules.includes(schedule)),
+    ).toBe(true);
     database.close();
 
     const whole = TuningDatabase.open(databasePath());
     const undisturbed = await tune(options(fake(), whole));
-    const seconds = (rows: typeof rest.rows): number => rows.reduce((sum, row) => sum + row.count * row.bestSeconds!, 0);
+    const seconds = (rows: typeof rest.rows): number =>
+      rows.reduce((sum, row) => sum + row.count * row.bestSeconds!, 0);
     expect(seconds(rest.rows)).toBeCloseTo(seconds(undisturbed.rows), 3);
     whole.close();
 
     const third = fake();
     const database3 = TuningDatabase.open(path);
     const nothing = await tune(options(third, database3));
-    expect(third.asked.map(({ request, schedule }) => `${request.kernel.path} ${request.bucket.tokens} ${scheduleKey(schedule)}`)).toEqual([]);
+    expect(
+      third.asked.map(
+        ({ request, schedule }) => `${request.kernel.path} ${request.bucket.tokens} ${scheduleKey(schedule)}`,
+      ),
+    ).toEqual([]);
     expect(nothing.schedules).toEqual(rest.schedules);
     database3.close();
   });
@@ -191,7 +258,9 @@ describe('tune', () => {
     const path = databasePath();
     let database = TuningDatabase.open(path);
     const broken = (request: MeasureRequest, s: CpuSchedule): number | string =>
-      (scheduleKey(s) === scheduleKey(request.reference) ? truth(request, s) : 'its result differs from the default schedule\'s');
+      scheduleKey(s) === scheduleKey(request.reference)
+        ? truth(request, s)
+        : "its result differs from the default schedule's";
     const first = fake(1, broken);
     const result = await tune(options(first, database));
     database.close();
@@ -202,8 +271,12 @@ describe('tune', () => {
     database = TuningDatabase.open(path);
     const second = fake(1, broken);
     await tune(options(second, database));
-    const tried = (f: Fake): Set<string> => new Set(f.asked.filter(({ request, schedule }) => scheduleKey(schedule) !== scheduleKey(request.reference))
-      .map(({ request, schedule }) => `${request.kernel.path} ${request.bucket.tokens} ${scheduleKey(schedule)}`));
+    const tried = (f: Fake): Set<string> =>
+      new Set(
+        f.asked
+          .filter(({ request, schedule }) => scheduleKey(schedule) !== scheduleKey(request.reference))
+          .map(({ request, schedule }) => `${request.kernel.path} ${request.bucket.tokens} ${scheduleKey(schedule)}`),
+      );
     const before = tried(first);
     expect([...tried(second)].filter((key) => before.has(key))).toEqual([]);
     database.close();
@@ -219,7 +292,12 @@ describe('tune', () => {
       const isStart = scheduleKey(s) === scheduleKey(request.reference);
       return isStart ? 1e-3 : times.get(key) === 1 ? 0.5e-3 : 2e-3;
     });
-    const result = await tune(options(lucky, database, { buckets: [BUCKETS[0]!], module: { ...module, kernels: [kernelAt(module, 'prepare')] } }));
+    const result = await tune(
+      options(lucky, database, {
+        buckets: [BUCKETS[0]!],
+        module: { ...module, kernels: [kernelAt(module, 'prepare')] },
+      }),
+    );
     expect(result.rows[0]!.defaultSeconds).toBe(1e-3);
     const winner = scheduleKey(result.rows[0]!.schedule);
     expect(result.rows[0]!.bestSeconds).toBeLessThan(1e-3);
@@ -235,8 +313,12 @@ describe('tune', () => {
     const key = kernelSignature(kernel, module, CAPACITY.tokens);
     const start = defaultSchedule(kernel, module, FACTS, BUCKETS[0]!);
     for (const schedule of [
-      { ...start, nb: 7 }, { ...start, mr: 31, nr: 512 }, { ...start, isa: 'portable', mr: 2, nr: 16, mb: 2 }, { kind: 'loop', isa: 'avx512', rows: 4 },
-    ] as CpuSchedule[]) database.append({ key, bucket: BUCKETS[0]!, target: TARGET, schedule, seconds: [1e-12] });
+      { ...start, nb: 7 },
+      { ...start, mr: 31, nr: 512 },
+      { ...start, isa: 'portable', mr: 2, nr: 16, mb: 2 },
+      { kind: 'loop', isa: 'avx512', rows: 4 },
+    ] as CpuSchedule[])
+      database.append({ key, bucket: BUCKETS[0]!, target: TARGET, schedule, seconds: [1e-12] });
     database.close();
     database = TuningDatabase.open(path);
     const result = await tune(options(fake(), database, { budgetSeconds: 0 }));
@@ -250,23 +332,59 @@ describe('tune', () => {
     const { rows, bucketSeconds } = await tune(options(fake(), database));
     expect(bucketSeconds.map((b) => b.tokens)).toEqual([64, 256]);
     const own = rows.filter((row) => row.bucket.tokens === 256);
-    const sum = (filter: (path: string) => boolean): number => own.filter((row) => filter(row.kernel)).reduce((n, row) => n + row.count * row.bestSeconds!, 0);
-    expect(bucketSeconds[1]!.seconds).toBeCloseTo(sum(() => true), 12);
-    expect(bucketSeconds[1]!.attentionSeconds).toBeCloseTo(sum((path) => path.endsWith('mix')), 12);
-    expect(bucketSeconds[1]!.rowSeconds).toBeCloseTo(sum((path) => path.startsWith('head') || (path.startsWith('layers.2') && !path.endsWith('mix') && !path.endsWith('qkv'))), 12);
+    const sum = (filter: (path: string) => boolean): number =>
+      own.filter((row) => filter(row.kernel)).reduce((n, row) => n + row.count * row.bestSeconds!, 0);
+    expect(bucketSeconds[1]!.seconds).toBeCloseTo(
+      sum(() => true),
+      12,
+    );
+    expect(bucketSeconds[1]!.attentionSeconds).toBeCloseTo(
+      sum((path) => path.endsWith('mix')),
+      12,
+    );
+    expect(bucketSeconds[1]!.rowSeconds).toBeCloseTo(
+      sum(
+        (path) =>
+          path.startsWith('head') || (path.startsWith('layers.2') && !path.endsWith('mix') && !path.endsWith('qkv')),
+      ),
+      12,
+    );
     database.close();
   });
 
   it('fills what a bucket was not measured for with estimates at the rate of what was', async () => {
     const database = TuningDatabase.open(databasePath());
     const estimate = (request: MeasureRequest, s: CpuSchedule): number =>
-      2 * estimateSeconds(request.kernel, module, s, { T: request.bucket.tokens, R: request.bucket.rows, longest: request.bucket.longest }, MACHINE);
+      2 *
+      estimateSeconds(
+        request.kernel,
+        module,
+        s,
+        { T: request.bucket.tokens, R: request.bucket.rows, longest: request.bucket.longest },
+        MACHINE,
+      );
     // Twice the estimate, and time for the heaviest only.
     const result = await tune(options(fake(1, estimate), database, { budgetSeconds: 60 }));
     const unmeasured = result.rows.filter((row) => row.bestSeconds === undefined);
     expect(unmeasured.length).toBeGreaterThan(3);
-    const expected = result.rows.filter((row) => row.bucket.tokens === 64).reduce((sum, row) =>
-      sum + row.count * estimate({ kernel: kernelAt(module, row.kernel), module, bucket: row.bucket, reference: row.schedule, schedules: [] }, row.schedule), 0);
+    const expected = result.rows
+      .filter((row) => row.bucket.tokens === 64)
+      .reduce(
+        (sum, row) =>
+          sum +
+          row.count *
+            estimate(
+              {
+                kernel: kernelAt(module, row.kernel),
+                module,
+                bucket: row.bucket,
+                reference: row.schedule,
+                schedules: [],
+              },
+              row.schedule,
+            ),
+        0,
+      );
     expect(result.bucketSeconds[0]!.seconds / expected).toBeCloseTo(1, 9);
     const little = await tune(options(fake(1, estimate), TuningDatabase.open(databasePath()), { budgetSeconds: 1 }));
     expect(little.bucketSeconds).toEqual([]);

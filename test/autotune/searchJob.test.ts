@@ -10,18 +10,37 @@ const ROUNDS: Rounds = { first: 2, step: 2, ideas: 1 };
 
 /** Schedules are numbers, the default is 10, and each has the numbers beside it as neighbours; 99 is illegal. */
 const candidates: Candidates<number> = {
-  start: 10, cost: (s) => s, mayUse: (s) => s !== 99, enumerate: () => [9, 10], neighbours: (s) => [s - 1, s + 1],
-  work: { flops: 1, scalarOps: 0, bytes: 1 }, shareOfPeak: () => 1,
+  start: 10,
+  cost: (s) => s,
+  mayUse: (s) => s !== 99,
+  enumerate: () => [9, 10],
+  neighbours: (s) => [s - 1, s + 1],
+  work: { flops: 1, scalarOps: 0, bytes: 1 },
+  shareOfPeak: () => 1,
 };
 const kernel = kernelAt(llamaModule(), 'layers.0.ffn.gate_up');
-const jobOf = (change: Partial<JobParts<number>> = {}): Job<number> => new Job({
-  kernel, signature: 's', count: 1, bucketIndex: 0, bucket: { tokens: 8, rows: 8, longest: 8 },
-  candidates, keyOf: String, rounds: ROUNDS, decidedBy: 'final', known: [], ...change,
-});
+const jobOf = (change: Partial<JobParts<number>> = {}): Job<number> =>
+  new Job({
+    kernel,
+    signature: 's',
+    count: 1,
+    bucketIndex: 0,
+    bucket: { tokens: 8, rows: 8, longest: 8 },
+    candidates,
+    keyOf: String,
+    rounds: ROUNDS,
+    decidedBy: 'final',
+    known: [],
+    ...change,
+  });
 
 /** Pairs of a schedule and its seconds. */
-const knownOf = (...pairs: readonly (readonly [number, number])[]): readonly Known<number>[] => pairs.map(([schedule, seconds]) => ({ schedule, seconds }));
-const finalOf = (...pairs: readonly (readonly [number, number])[]): Final<number> => ({ entries: knownOf(...pairs), marginSeconds: MARGIN });
+const knownOf = (...pairs: readonly (readonly [number, number])[]): readonly Known<number>[] =>
+  pairs.map(([schedule, seconds]) => ({ schedule, seconds }));
+const finalOf = (...pairs: readonly (readonly [number, number])[]): Final<number> => ({
+  entries: knownOf(...pairs),
+  marginSeconds: MARGIN,
+});
 
 /** Measures what the job proposes: `seconds` of each schedule. */
 function measure(job: Job<number>, seconds: (s: number) => number): readonly number[] {
@@ -30,7 +49,8 @@ function measure(job: Job<number>, seconds: (s: number) => number): readonly num
   job.trials += proposed.length;
   return proposed;
 }
-const challengersOf = (job: Job<number>, most = 2, promising = 1.05): readonly number[] => job.challengers(most, promising).map(({ schedule }) => schedule);
+const challengersOf = (job: Job<number>, most = 2, promising = 1.05): readonly number[] =>
+  job.challengers(most, promising).map(({ schedule }) => schedule);
 
 describe('a job decided by finals', () => {
   it('keeps the default until a final has ended, however fast others were in bursts', () => {
@@ -44,7 +64,10 @@ describe('a job decided by finals', () => {
   });
 
   it('takes the fastest of a final only where it beats the default by more than the margin', () => {
-    for (const [nine, chosen] of [[9.96, 10], [9.94, 9]] as const) {
+    for (const [nine, chosen] of [
+      [9.96, 10],
+      [9.94, 9],
+    ] as const) {
       const job = jobOf();
       measure(job, (s) => s);
       job.conclude(finalOf([10, 10], [9, nine], [8, 9.97]));
@@ -82,7 +105,9 @@ describe('a job decided by finals', () => {
     expect(challengersOf(job)).toEqual([9]);
     expect(challengersOf(job, 2, 1.06)).toEqual([9, 8]);
     // But the champion has proved itself otherwise.
-    expect(challengersOf(jobOf({ known: knownOf([10, 10], [8, 12]), final: finalOf([10, 10], [8, 9.5]) }))).toEqual([8]);
+    expect(challengersOf(jobOf({ known: knownOf([10, 10], [8, 12]), final: finalOf([10, 10], [8, 9.5]) }))).toEqual([
+      8,
+    ]);
   });
 
   it('sends nobody where the default has failed or was not measured', () => {
@@ -135,12 +160,18 @@ describe('a job decided by bursts', () => {
     expect([job.chosen, job.row().bestSeconds]).toEqual([9, 9]);
     expect(job.propose([])).toEqual([8]);
     // Who won a final has nothing to say here.
-    expect(jobOf({ decidedBy: 'bursts', known: knownOf([10, 10], [9, 9.9], [8, 9.8]), final: finalOf([10, 10], [9, 1]) }).chosen).toBe(8);
+    expect(
+      jobOf({ decidedBy: 'bursts', known: knownOf([10, 10], [9, 9.9], [8, 9.8]), final: finalOf([10, 10], [9, 1]) })
+        .chosen,
+    ).toBe(8);
   });
 
   it('keeps its default where a gain must be telling and none is', () => {
     const rounds = { ...ROUNDS, telling: 0.05 };
-    for (const [nine, chosen] of [[9.6, 10], [9.4, 9]] as const) {
+    for (const [nine, chosen] of [
+      [9.6, 10],
+      [9.4, 9],
+    ] as const) {
       const job = jobOf({ decidedBy: 'bursts', rounds, known: knownOf([10, 10], [9, nine]) });
       expect([job.chosen, job.row().bestSeconds, job.best?.schedule]).toEqual([chosen, chosen === 10 ? 10 : nine, 9]);
     }

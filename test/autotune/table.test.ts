@@ -4,15 +4,36 @@ import type { TuneProgress, TuneRow } from '../../autotune/search.js';
 import { changeLine, formatSeconds, LiveTable, renderTable, statusLine } from '../../autotune/table.js';
 
 const row = (change: Partial<TuneRow>): TuneRow => ({
-  kernel: 'layers.0.ffn.down', signature: 'ab', count: 1, bucket: { tokens: 256, rows: 128, longest: 100 },
-  schedule: { kind: 'loop', isa: 'avx512', rows: 4 }, trials: 0, reused: 0, failures: 0, isDone: false, ...change,
+  kernel: 'layers.0.ffn.down',
+  signature: 'ab',
+  count: 1,
+  bucket: { tokens: 256, rows: 128, longest: 100 },
+  schedule: { kind: 'loop', isa: 'avx512', rows: 4 },
+  trials: 0,
+  reused: 0,
+  failures: 0,
+  isDone: false,
+  ...change,
 });
 const ROWS = [
-  row({ count: 21, trials: 12, reused: 3, bestSeconds: 0.001234, defaultSeconds: 0.00185, gflops: 100, shareOfPeak: 0.537 }),
+  row({
+    count: 21,
+    trials: 12,
+    reused: 3,
+    bestSeconds: 0.001234,
+    defaultSeconds: 0.00185,
+    gflops: 100,
+    shareOfPeak: 0.537,
+  }),
   row({ kernel: 'head', trials: 2, failures: 1, bestSeconds: 43.1e-6 }),
   row({ kernel: 'prepare' }),
 ];
-const progress = (rows: readonly TuneRow[], changed: number, elapsedSeconds = 41.2): TuneProgress => ({ rows, changed, elapsedSeconds, budgetSeconds: 60 });
+const progress = (rows: readonly TuneRow[], changed: number, elapsedSeconds = 41.2): TuneProgress => ({
+  rows,
+  changed,
+  elapsedSeconds,
+  budgetSeconds: 60,
+});
 
 describe('renderTable', () => {
   it('aligns kernel, bucket, trials, best, share of peak and gain', () => {
@@ -33,14 +54,30 @@ describe('renderTable', () => {
 
 describe('formatSeconds', () => {
   it('chooses the unit', () => {
-    expect([5e-9, 812e-9, 43.1e-6, 3.02e-3, 1.25].map(formatSeconds)).toEqual(['5.00 ns', '812 ns', '43.1 µs', '3.02 ms', '1.25 s']);
+    expect([5e-9, 812e-9, 43.1e-6, 3.02e-3, 1.25].map(formatSeconds)).toEqual([
+      '5.00 ns',
+      '812 ns',
+      '43.1 µs',
+      '3.02 ms',
+      '1.25 s',
+    ]);
   });
 });
 
 describe('LiveTable', () => {
   const collect = (isTerminal: boolean, clock: { t: number }) => {
     const written: string[] = [];
-    return { written, table: new LiveTable({ write: (text) => written.push(text), isTerminal, width: 80, height: 10, intervalSeconds: 0.2, now: () => clock.t }) };
+    return {
+      written,
+      table: new LiveTable({
+        write: (text) => written.push(text),
+        isTerminal,
+        width: 80,
+        height: 10,
+        intervalSeconds: 0.2,
+        now: () => clock.t,
+      }),
+    };
   };
 
   it('writes one plain line each time a best changes, and a summary', () => {
@@ -51,12 +88,18 @@ describe('LiveTable', () => {
     table.update(progress([row({ ...ROWS[0]!, bestSeconds: 0.001 }), ...ROWS.slice(1)], 0));
     table.finish();
     expect(written).toEqual([
-      `${changeLine(progress(ROWS, 0))}\n`, expect.stringContaining('best 1.00 ms'), `${statusLine(progress(ROWS, 0))}\n`,
+      `${changeLine(progress(ROWS, 0))}\n`,
+      expect.stringContaining('best 1.00 ms'),
+      `${statusLine(progress(ROWS, 0))}\n`,
     ]);
-    expect(written[0]).toBe('tune layers.0.ffn.down ×21, bucket 256/128, trials 15, best 1.23 ms, share of peak 54 %, gain 1.50×\n');
+    expect(written[0]).toBe(
+      'tune layers.0.ffn.down ×21, bucket 256/128, trials 15, best 1.23 ms, share of peak 54 %, gain 1.50×\n',
+    );
     expect(written.join('')).not.toContain('\u001b');
     expect(statusLine(progress(ROWS, 0))).toBe('measured 2 of 3, 14 trials, 41 s of 60 s');
-    expect(statusLine({ ...progress(ROWS, 0), final: { tokens: 8448, rows: 8448, longest: 256 } })).toBe('measured 2 of 3, 14 trials, 41 s of 60 s, final of 8,448 tokens');
+    expect(statusLine({ ...progress(ROWS, 0), final: { tokens: 8448, rows: 8448, longest: 256 } })).toBe(
+      'measured 2 of 3, 14 trials, 41 s of 60 s, final of 8,448 tokens',
+    );
   });
 
   it('redraws in place on a terminal, not more often than asked, and shows the end whole', () => {

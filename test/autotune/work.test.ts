@@ -22,8 +22,12 @@ describe('kernelWork', () => {
   it('takes half of the longest path for the depth of tokens, three quarters for scored rows', () => {
     const size = { T: 100, R: 40, longest: 49 };
     expect(kernelWork(kernelAt(module, '0.attention.mix'), module, size).flops).toBe(4 * 100 * 25 * 64);
-    expect(kernelWork(kernelAt(module, '2.attention.mix'), module, { ...size, longest: 40 }).flops).toBe(4 * 40 * 30 * 64);
-    expect(kernelWork(kernelAt(module, '2.attention.mix'), module, { T: 10, R: 10, longest: 1000 }).flops).toBe(4 * 10 * 10 * 64);
+    expect(kernelWork(kernelAt(module, '2.attention.mix'), module, { ...size, longest: 40 }).flops).toBe(
+      4 * 40 * 30 * 64,
+    );
+    expect(kernelWork(kernelAt(module, '2.attention.mix'), module, { T: 10, R: 10, longest: 1000 }).flops).toBe(
+      4 * 10 * 10 * 64,
+    );
   });
 
   it('reads weights once, activations once, and of tables the gathered rows only', () => {
@@ -45,6 +49,8 @@ describe('kernelWork', () => {
   });
 
   it('names what the module does not declare', () => {
-    expect(() => kernelWork(kernelAt(module, 'head'), { ...module, weights: [] }, SIZE)).toThrow(/declares no buffer and no weight 'head_w0'/);
+    expect(() => kernelWork(kernelAt(module, 'head'), { ...module, weights: [] }, SIZE)).toThrow(
+      /declares no buffer and no weight 'head_w0'/,
+    );
   });
 });

@@ -1,4 +1,7 @@
-/** The checkpoint maker: values, layout, arguments, what it leaves behind, and that the real command scores what it wrote. */
+/**
+ * The checkpoint maker: values, layout, arguments, what it leaves behind, and that the real command scores what it
+ * wrote.
+ */
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -17,7 +20,9 @@ import { toBf16, toF16 } from '../runtime/packReference.js';
 import { isBuilt, ROOT, runArguments, success, tilewright } from '../e2e/support.js';
 
 const folders: string[] = [];
-afterAll(() => { for (const folder of folders) rmSync(folder, { recursive: true, force: true }); });
+afterAll(() => {
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
+});
 function folder(): string {
   const made = mkdtempSync(join(tmpdir(), 'tilewright-make-'));
   folders.push(made);
@@ -27,8 +32,18 @@ function folder(): string {
 const DEMO = join(ROOT, 'models', 'demo');
 const { vocabSize } = describeTokenizer(DEMO);
 const SMALL = {
-  architectures: ['LlamaForCausalLM'], model_type: 'llama', torch_dtype: 'bfloat16', bos_token_id: 1, eos_token_id: 2,
-  hidden_size: 64, intermediate_size: 96, num_hidden_layers: 3, num_attention_heads: 2, num_key_value_heads: 1, vocab_size: vocabSize, max_position_embeddings: 512,
+  architectures: ['LlamaForCausalLM'],
+  model_type: 'llama',
+  torch_dtype: 'bfloat16',
+  bos_token_id: 1,
+  eos_token_id: 2,
+  hidden_size: 64,
+  intermediate_size: 96,
+  num_hidden_layers: 3,
+  num_attention_heads: 2,
+  num_key_value_heads: 1,
+  vocab_size: vocabSize,
+  max_position_embeddings: 512,
 };
 
 function modelFolder(change: object = {}): string {
@@ -38,12 +53,27 @@ function modelFolder(change: object = {}): string {
 }
 
 const options = (change: Partial<CheckpointOptions> = {}): CheckpointOptions => ({
-  model: modelFolder(), out: join(folder(), 'made'), seed: 1, tokenizer: DEMO, dtype: undefined, layers: undefined, fileBytes: 300_000, threads: 1, ...change,
+  model: modelFolder(),
+  out: join(folder(), 'made'),
+  seed: 1,
+  tokenizer: DEMO,
+  dtype: undefined,
+  layers: undefined,
+  fileBytes: 300_000,
+  threads: 1,
+  ...change,
 });
 
 const filesOf = (path: string): string[] => readdirSync(path).sort();
 /** A hash of each weight file. */
-const weightsOf = (path: string): string[] => filesOf(path).filter((name) => name.endsWith('.safetensors')).map((name) => createHash('sha256').update(readFileSync(join(path, name))).digest('hex'));
+const weightsOf = (path: string): string[] =>
+  filesOf(path)
+    .filter((name) => name.endsWith('.safetensors'))
+    .map((name) =>
+      createHash('sha256')
+        .update(readFileSync(join(path, name)))
+        .digest('hex'),
+    );
 
 describe('values', () => {
   it.each(['bf16', 'f16'] as const)('of a table of %s are normal, and rounded as this type rounds', (dtype) => {
@@ -56,7 +86,8 @@ describe('values', () => {
     const values = [...table].map(decode);
     expect(values.map(dtype === 'bf16' ? toBf16 : toF16)).toEqual([...table]);
     const mean = values.reduce((a, b) => a + b) / values.length;
-    const moment = (power: number): number => values.reduce((sum, v) => sum + ((v - mean) / 0.02) ** power, 0) / values.length;
+    const moment = (power: number): number =>
+      values.reduce((sum, v) => sum + ((v - mean) / 0.02) ** power, 0) / values.length;
     expect(mean).toBeCloseTo(0.5, 4);
     expect(moment(2)).toBeCloseTo(1, 1);
     expect(Math.abs(moment(3))).toBeLessThan(0.02);
@@ -101,9 +132,13 @@ describe('layout', () => {
     const made = layOut(parseConfig(JSON.parse(readFileSync(path, 'utf8')), path), 'bf16', 10e9);
     expect(made.bytes).toBeGreaterThan(65.05e9);
     expect(made.bytes).toBeLessThan(65.06e9);
-    expect(made.files.map(({ name }) => name)).toEqual([1, 2, 3, 4, 5, 6, 7].map((i) => `model-0000${i}-of-00007.safetensors`));
+    expect(made.files.map(({ name }) => name)).toEqual(
+      [1, 2, 3, 4, 5, 6, 7].map((i) => `model-0000${i}-of-00007.safetensors`),
+    );
     const blocks = blocksOf(made);
-    expect(blocks.reduce((sum, { bytes }) => sum + bytes, 0)).toBe(made.bytes - made.files.reduce((sum, { header }) => sum + header.length, 0));
+    expect(blocks.reduce((sum, { bytes }) => sum + bytes, 0)).toBe(
+      made.bytes - made.files.reduce((sum, { header }) => sum + header.length, 0),
+    );
     expect(new Set(blocks.slice(0, 7).map(({ file }) => file)).size).toBe(7);
     expect(Math.max(...blocks.map(({ bytes }) => bytes))).toBe(BLOCK_BYTES);
   });
@@ -112,8 +147,12 @@ describe('layout', () => {
 describe('a made checkpoint', () => {
   it('is opened as any other: files with an index, configuration, tokenizer', async () => {
     const wanted = options();
-    const planned: number[] = [], progress: number[] = [];
-    const made = await makeCheckpoint(wanted, { onPlan: ({ files }) => planned.push(files.length), onProgress: (bytes) => progress.push(bytes) });
+    const planned: number[] = [],
+      progress: number[] = [];
+    const made = await makeCheckpoint(wanted, {
+      onPlan: ({ files }) => planned.push(files.length),
+      onProgress: (bytes) => progress.push(bytes),
+    });
     expect(planned).toEqual([made.files.length]);
     expect(made.files.length).toBeGreaterThan(2);
     expect(progress.at(-1)).toBe(made.bytes - made.files.reduce((sum, { header }) => sum + header.length, 0));
@@ -125,13 +164,21 @@ describe('a made checkpoint', () => {
     expect(norm.kind).toBe('file');
     if (norm.kind !== 'file') return;
     const bits = readFileSync(norm.file).subarray(norm.offset, norm.offset + norm.byteLength);
-    const values = Array.from({ length: 64 }, (_, i) => new Float32Array(Uint32Array.of(bits.readUInt16LE(2 * i) << 16).buffer)[0]!);
+    const values = Array.from(
+      { length: 64 },
+      (_, i) => new Float32Array(Uint32Array.of(bits.readUInt16LE(2 * i) << 16).buffer)[0]!,
+    );
     expect(values.every((value) => value > 0.4 && value < 1.6)).toBe(true);
     expect(new Set(values).size).toBeGreaterThan(20);
   });
 
   it('has the same bytes for a seed, others for another, and other layers and types where asked for', async () => {
-    const [a, b, c, d] = [options(), options(), options({ seed: 2 }), options({ dtype: 'f16', layers: 1, fileBytes: 1e9 })];
+    const [a, b, c, d] = [
+      options(),
+      options(),
+      options({ seed: 2 }),
+      options({ dtype: 'f16', layers: 1, fileBytes: 1e9 }),
+    ];
     for (const each of [a, b, c, d]) await makeCheckpoint(each);
     expect(weightsOf(a.out)).toEqual(weightsOf(b.out));
     expect(weightsOf(a.out)).not.toEqual(weightsOf(c.out));
@@ -144,11 +191,19 @@ describe('a made checkpoint', () => {
     writeFileSync(join(taken, 'kept'), 'mine');
     const file = join(taken, 'kept');
     const refused = async (change: Partial<CheckpointOptions>, pattern: RegExp): Promise<void> => {
-      await expect(makeCheckpoint(options(change))).rejects.toSatisfy((error: unknown) => error instanceof UserError && error.hint !== undefined && pattern.test(error.message));
+      await expect(makeCheckpoint(options(change))).rejects.toSatisfy(
+        (error: unknown) => error instanceof UserError && error.hint !== undefined && pattern.test(error.message),
+      );
     };
     await refused({ out: taken }, /not empty/);
     await refused({ out: file }, /not a folder/);
-    await refused({ model: modelFolder({ hidden_size: 65536, head_dim: 128, intermediate_size: 524288, num_hidden_layers: 1000 }), fileBytes: 1e12 }, /the disk has/);
+    await refused(
+      {
+        model: modelFolder({ hidden_size: 65536, head_dim: 128, intermediate_size: 524288, num_hidden_layers: 1000 }),
+        fileBytes: 1e12,
+      },
+      /the disk has/,
+    );
     await refused({ model: modelFolder({ torch_dtype: 'float32' }) }, /16-bit/);
     await refused({ model: modelFolder({ vocab_size: 16 }) }, /16 embeddings/);
     await refused({ model: folder() }, /config\.json: no such file/);
@@ -160,8 +215,13 @@ describe('a made checkpoint', () => {
   it('leaves nothing where it is stopped', async () => {
     const parent = folder();
     const stop = new AbortController();
-    const wanted = options({ out: join(parent, 'made'), model: modelFolder({ hidden_size: 2048, intermediate_size: 4096 }) });
-    await expect(makeCheckpoint(wanted, { signal: stop.signal, onPlan: () => setTimeout(() => stop.abort(), 1) })).rejects.toThrow(/abort/i);
+    const wanted = options({
+      out: join(parent, 'made'),
+      model: modelFolder({ hidden_size: 2048, intermediate_size: 4096 }),
+    });
+    await expect(
+      makeCheckpoint(wanted, { signal: stop.signal, onPlan: () => setTimeout(() => stop.abort(), 1) }),
+    ).rejects.toThrow(/abort/i);
     expect(filesOf(parent)).toEqual([]);
   });
 });
@@ -169,13 +229,33 @@ describe('a made checkpoint', () => {
 describe('arguments', () => {
   it('are read', () => {
     const read = parseCheckpointOptions(['--out', 'x', '--shard', '1.5GB', '--layers', '7', '--threads', '3']);
-    expect(read).toEqual({ out: 'x', model: join(ROOT, 'bench', 'models', 'llama-33b'), seed: 1, tokenizer: undefined, dtype: undefined, layers: 7, fileBytes: 1.5e9, threads: 3 });
+    expect(read).toEqual({
+      out: 'x',
+      model: join(ROOT, 'bench', 'models', 'llama-33b'),
+      seed: 1,
+      tokenizer: undefined,
+      dtype: undefined,
+      layers: 7,
+      fileBytes: 1.5e9,
+      threads: 3,
+    });
     expect(parseCheckpointOptions(['--help'])).toBeUndefined();
   });
 
   it.each([
-    [], ['--out', ''], ['--out', 'x', '--seed', '-1'], ['--out', 'x', '--seed', '1e3'], ['--out', 'x', '--shard', '10'], ['--out', 'x', '--shard', '0GB'], ['--out', 'x', '--layers', '0'],
-    ['--out', 'x', '--threads', '0'], ['--out', 'x', '--dtype', 'f32'], ['--out', 'x', '--model', 'no/such/model'], ['--out', 'x', '--tokenizer', '/no/such'], ['--out', 'x', '--fast'], ['x'],
+    [],
+    ['--out', ''],
+    ['--out', 'x', '--seed', '-1'],
+    ['--out', 'x', '--seed', '1e3'],
+    ['--out', 'x', '--shard', '10'],
+    ['--out', 'x', '--shard', '0GB'],
+    ['--out', 'x', '--layers', '0'],
+    ['--out', 'x', '--threads', '0'],
+    ['--out', 'x', '--dtype', 'f32'],
+    ['--out', 'x', '--model', 'no/such/model'],
+    ['--out', 'x', '--tokenizer', '/no/such'],
+    ['--out', 'x', '--fast'],
+    ['x'],
   ])('%j %j %j %j are refused', (...args) => {
     expect(() => parseCheckpointOptions(args.filter((arg) => arg !== undefined))).toThrow(UserError);
   });
@@ -183,24 +263,50 @@ describe('arguments', () => {
 
 describe.skipIf(!isBuilt)('the command', () => {
   const MAKE = join(ROOT, 'dist', 'bench', 'checkpoint', 'main.js');
-  const make = (args: readonly string[], onStart?: (pid: number) => void): Promise<{ status: number | null; stdout: string; stderr: string }> => new Promise((resolve) => {
-    const child = spawn(process.execPath, [MAKE, ...args]);
-    let [stdout, stderr] = ['', ''];
-    child.stdout.on('data', (text: Buffer) => { stdout += text.toString(); if (/seed/.test(stdout)) onStart?.(child.pid!); });
-    child.stderr.on('data', (text: Buffer) => { stderr += text.toString(); });
-    child.on('close', (status) => resolve({ status, stdout, stderr }));
-  });
+  const make = (
+    args: readonly string[],
+    onStart?: (pid: number) => void,
+  ): Promise<{ status: number | null; stdout: string; stderr: string }> =>
+    new Promise((resolve) => {
+      const child = spawn(process.execPath, [MAKE, ...args]);
+      let [stdout, stderr] = ['', ''];
+      child.stdout.on('data', (text: Buffer) => {
+        stdout += text.toString();
+        if (/seed/.test(stdout)) onStart?.(child.pid!);
+      });
+      child.stderr.on('data', (text: Buffer) => {
+        stderr += text.toString();
+      });
+      child.on('close', (status) => resolve({ status, stdout, stderr }));
+    });
 
   it('writes with threads what one thread writes, and the real command scores it', async () => {
     const wanted = options({ model: modelFolder({ hidden_size: 128, intermediate_size: 512 }), fileBytes: 1e6 });
     await makeCheckpoint(wanted);
     const out = join(folder(), 'made');
-    const made = await make(['--model', wanted.model, '--out', out, '--tokenizer', DEMO, '--shard', '1MB', '--threads', '3']);
+    const made = await make([
+      '--model',
+      wanted.model,
+      '--out',
+      out,
+      '--tokenizer',
+      DEMO,
+      '--shard',
+      '1MB',
+      '--threads',
+      '3',
+    ]);
     expect(made).toMatchObject({ status: 0, stderr: '' });
     expect(made.stdout).toMatch(/GB in \d+ files written in [\d.]+ s, [\d.]+ GB\/s/);
     expect(weightsOf(out).length).toBeGreaterThan(2);
     expect(weightsOf(out)).toEqual(weightsOf(wanted.out));
-    const { stdout } = success(await tilewright([...runArguments(out, join(ROOT, 'examples', 'everyday.jsonl'), '--limit', '8'), '--task', 'hellaswag']));
+    const { stdout } = success(
+      await tilewright([
+        ...runArguments(out, join(ROOT, 'examples', 'everyday.jsonl'), '--limit', '8'),
+        '--task',
+        'hellaswag',
+      ]),
+    );
     expect(stdout).toMatch(/8 questions in/);
   });
 
@@ -210,8 +316,15 @@ describe.skipIf(!isBuilt)('the command', () => {
     expect(refused.stderr).toMatch(/^error: .+\nhint: .+\n$/);
     const parent = folder();
     mkdirSync(join(parent, 'y'));
-    const model = modelFolder({ hidden_size: 4096, intermediate_size: 8192, num_hidden_layers: 8, num_attention_heads: 32 });
-    const stopped = await make(['--out', join(parent, 'y'), '--model', model, '--tokenizer', DEMO], (pid) => process.kill(pid, 'SIGINT'));
+    const model = modelFolder({
+      hidden_size: 4096,
+      intermediate_size: 8192,
+      num_hidden_layers: 8,
+      num_attention_heads: 32,
+    });
+    const stopped = await make(['--out', join(parent, 'y'), '--model', model, '--tokenizer', DEMO], (pid) =>
+      process.kill(pid, 'SIGINT'),
+    );
     expect(stopped.stderr).toMatch(/stopped/);
     expect(stopped.status).toBe(130);
     expect(readdirSync(parent)).toEqual(['y']);

@@ -4,7 +4,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import koffi from 'koffi';
 import { describe, expect, it } from 'vitest';
-import { blockShape, interleave, ratioOverRounds, sumOverRounds, sustain, type Contender } from '../../autotune/cuda/interleave.js';
+import {
+  blockShape,
+  interleave,
+  ratioOverRounds,
+  sumOverRounds,
+  sustain,
+  type Contender,
+} from '../../autotune/cuda/interleave.js';
 import { DeviceFill } from '../../autotune/cuda/fill.js';
 import { defaultCudaSchedule, kernelSignature } from '../../codegen/cuda/index.js';
 import { parseGpuOptions } from '../../bench/gpuOptions.js';
@@ -18,7 +25,12 @@ import { UserError } from '../../errors.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
 import type { CudaPlan } from '../../ir/plan.js';
 import { COMPARE_SYMBOL } from '../../autotune/cuda/compare.js';
-import { cudaAvailable, type CudaAddon, type CudaProgramBinding, type CudaTimeRequest } from '../../runtime/cuda/addon.js';
+import {
+  cudaAvailable,
+  type CudaAddon,
+  type CudaProgramBinding,
+  type CudaTimeRequest,
+} from '../../runtime/cuda/addon.js';
 import type { CublasLt } from '../../runtime/cuda/cublasLt.js';
 import { PACK_ENTRIES } from '../../runtime/cuda/packKernels.js';
 import { readSettings } from '../../settings.js';
@@ -26,29 +38,61 @@ import { fakeCuda, type FakeKernel } from '../runtime/cuda/fakeCudaAddon.js';
 import { CAPACITY, cudaModule, FACTS } from '../autotune/cuda/fixture.js';
 
 const module = cudaModule();
-const plan: CudaPlan = { ...module, constants: [], launches: [], capacity: CAPACITY, arenaBytes: 0, placements: [], buckets: [CAPACITY], schedules: [{}] };
-const model: BenchModel = { plan, facts: FACTS, layer: plan.kernels.filter(({ path }) => path.startsWith('layers.1.')) };
+const plan: CudaPlan = {
+  ...module,
+  constants: [],
+  launches: [],
+  capacity: CAPACITY,
+  arenaBytes: 0,
+  placements: [],
+  buckets: [CAPACITY],
+  schedules: [{}],
+};
+const model: BenchModel = {
+  plan,
+  facts: FACTS,
+  layer: plan.kernels.filter(({ path }) => path.startsWith('layers.1.')),
+};
 const ROLES = ['attention.qkv', 'attention.mix', 'attention.o', 'ffn.gate_up', 'ffn.down'];
 const quiet = (): void => undefined;
 
 /** Milliseconds of our kernels by the anchor and order in the layer, of the library's products by their columns. */
-const OURS: Readonly<Record<string, number>> = { 'attention.qkv': 0.5, 'attention.mix': 0.25, 'attention.o': 0.4, 'ffn.gate_up': 1, 'ffn.down': 0.6 };
+const OURS: Readonly<Record<string, number>> = {
+  'attention.qkv': 0.5,
+  'attention.mix': 0.25,
+  'attention.o': 0.4,
+  'ffn.gate_up': 1,
+  'ffn.down': 0.6,
+};
 
 /** `isQueued`: the run-up was filled since the last turn of somebody else. */
-interface Turn { readonly who: string; readonly launches: number; readonly isQueued: boolean }
+interface Turn {
+  readonly who: string;
+  readonly launches: number;
+  readonly isQueued: boolean;
+}
 
 /** `refuses`: does not compile. `slows`: the clock runs slower with every turn, by this factor. */
 function lab(options: { readonly refuses?: (source: string) => boolean; readonly slows?: number } = {}) {
   const turns: Turn[] = [];
-  let clock = 0, pace = 1, isQueued = false;
-  const advance = (milliseconds: number): void => { clock += milliseconds * pace; };
+  let clock = 0,
+    pace = 1,
+    isQueued = false;
+  const advance = (milliseconds: number): void => {
+    clock += milliseconds * pace;
+  };
   /** Marks what it writes: the first numbers of every buffer that it is given. */
-  const writes: FakeKernel = (_launch, _tokens, _rows, pointers) => { for (const pointer of pointers) new Uint16Array(koffi.view(pointer, 32)).fill(0x3f80); };
+  const writes: FakeKernel = (_launch, _tokens, _rows, pointers) => {
+    for (const pointer of pointers) new Uint16Array(koffi.view(pointer, 32)).fill(0x3f80);
+  };
   const symbols = new Map<string, string>();
   const { addon: base, state } = fakeCuda({
-    modules: new Proxy({}, {
-      get: (_target, name) => ({ [String(name) === 'pack' ? PACK_ENTRIES.rows : String(name)]: writes }),
-    }),
+    modules: new Proxy(
+      {},
+      {
+        get: (_target, name) => ({ [String(name) === 'pack' ? PACK_ENTRIES.rows : String(name)]: writes }),
+      },
+    ),
   });
   class Program extends base.Program {
     private readonly binding: CudaProgramBinding;
@@ -61,7 +105,8 @@ function lab(options: { readonly refuses?: (source: string) => boolean; readonly
       let next = 0;
       const one = (): number => {
         const from = clock;
-        for (let i = 0; i < perSample; i++) advance(OURS[roleOf(this.binding.launches[launches[next++ % launches.length]!]!.name)] ?? NaN);
+        for (let i = 0; i < perSample; i++)
+          advance(OURS[roleOf(this.binding.launches[launches[next++ % launches.length]!]!.name)] ?? NaN);
         return clock - from;
       };
       for (let i = 0; i < warmup; i++) one();
@@ -74,39 +119,60 @@ function lab(options: { readonly refuses?: (source: string) => boolean; readonly
     }
   }
   class Memory extends base.Memory {
-    override copyFrom(): void { advance(1); }
+    override copyFrom(): void {
+      advance(1);
+    }
   }
   class RunUp extends base.Memory {
-    override fill(): void { isQueued = true; }
+    override fill(): void {
+      isQueued = true;
+    }
   }
   class Device extends base.Device {
-    override synchronize(): void { isQueued = false; }
+    override synchronize(): void {
+      isQueued = false;
+    }
   }
   let open = 0;
   const addon: CudaAddon = {
-    ...base, Device, Memory, Program,
+    ...base,
+    Device,
+    Memory,
+    Program,
     Event: class {
       private at = NaN;
-      record(): void { this.at = clock; }
-      synchronize(): void { /* all is done when it is asked for */ }
-      millisecondsSince(earlier: unknown): number { return this.at - (earlier as { at: number }).at; }
-      release(): void { /* nothing is held */ }
+      record(): void {
+        this.at = clock;
+      }
+      synchronize(): void {
+        /* all is done when it is asked for */
+      }
+      millisecondsSince(earlier: unknown): number {
+        return this.at - (earlier as { at: number }).at;
+      }
+      release(): void {
+        /* nothing is held */
+      }
     },
   };
   const device = new addon.Device(0);
   const library: CublasLt = {
-    version: '13.0.2', cuda: { major: 13, minor: 0 }, release: quiet,
+    version: '13.0.2',
+    cuda: { major: 13, minor: 0 },
+    release: quiet,
     contraction: ({ n, k }) => {
       open++;
       return {
-        release: () => { open--; },
+        release: () => {
+          open--;
+        },
         // The second one is the best; the third does not work.
         algorithms: [2, 1, NaN].map((factor, i) => ({
           name: `algorithm ${i}`,
           launch: () => {
             if (Number.isNaN(factor)) throw new Error('cublasLtMatmul fails with cublasStatus 15');
             turns.push({ who: `${n}×${k}`, launches: 1, isQueued });
-            advance(factor * (n * k) / 10_000);
+            advance((factor * (n * k)) / 10_000);
           },
         })),
       };
@@ -116,12 +182,21 @@ function lab(options: { readonly refuses?: (source: string) => boolean; readonly
   const fill = new DeviceFill(addon, device, pack);
   const compare = new addon.Module(device, Buffer.from(COMPARE_SYMBOL));
   const made: GpuLab = {
-    addon, device, facts: FACTS, driverVersion: 13_000, library, compiler: { name: 'NVRTC 13.0', build: 'nvrtc 13.0' }, runUp: new RunUp(device, 1 << 10),
+    addon,
+    device,
+    facts: FACTS,
+    driverVersion: 13_000,
+    library,
+    compiler: { name: 'NVRTC 13.0', build: 'nvrtc 13.0' },
+    runUp: new RunUp(device, 1 << 10),
     tools: { fill, compare, release: quiet },
     compile: (units) => {
-      const [bad, good] = [true, false].map((isBad) => units.filter(({ source }) => (options.refuses?.(source) ?? false) === isBad));
+      const [bad, good] = [true, false].map((isBad) =>
+        units.filter(({ source }) => (options.refuses?.(source) ?? false) === isBad),
+      );
       return Promise.resolve({
-        cubins: new Map(good!.map(({ symbol }) => [symbol, Buffer.from(symbol)])), failures: new Map(bad!.map(({ symbol }) => [symbol, new Error('error: 3 is not a vector')])),
+        cubins: new Map(good!.map(({ symbol }) => [symbol, Buffer.from(symbol)])),
+        failures: new Map(bad!.map(({ symbol }) => [symbol, new Error('error: 3 is not a vector')])),
       });
     },
     release: quiet,
@@ -129,18 +204,25 @@ function lab(options: { readonly refuses?: (source: string) => boolean; readonly
   return { lab: made, turns, state, open: () => open };
 }
 
-const options = (...args: readonly string[]): NonNullable<ReturnType<typeof parseGpuOptions>> => parseGpuOptions(['--no-check', '--rounds', '3', '--seconds', '0.03', ...args])!;
+const options = (...args: readonly string[]): NonNullable<ReturnType<typeof parseGpuOptions>> =>
+  parseGpuOptions(['--no-check', '--rounds', '3', '--seconds', '0.03', ...args])!;
 
 describe('interleave', () => {
   /** Takes `seconds` a launch, and logs what it is asked for. */
-  const logging = (log: string[], name: string, seconds: number): Contender => ({ name, time: ({ warmup, repeats, perSample }) => {
-    log.push(`${name} ${warmup}+${repeats}×${perSample}`);
-    return Promise.resolve(Array.from({ length: repeats }, () => seconds));
-  } });
+  const logging = (log: string[], name: string, seconds: number): Contender => ({
+    name,
+    time: ({ warmup, repeats, perSample }) => {
+      log.push(`${name} ${warmup}+${repeats}×${perSample}`);
+      return Promise.resolve(Array.from({ length: repeats }, () => seconds));
+    },
+  });
 
   it('gives everyone a turn in every round, blocks of equal time', async () => {
     const log: string[] = [];
-    expect(await interleave([logging(log, 'a', 1e-3), logging(log, 'b', 4e-3)], { rounds: 2, seconds: 0.08 })).toEqual([[1e-3, 1e-3], [4e-3, 4e-3]]);
+    expect(await interleave([logging(log, 'a', 1e-3), logging(log, 'b', 4e-3)], { rounds: 2, seconds: 0.08 })).toEqual([
+      [1e-3, 1e-3],
+      [4e-3, 4e-3],
+    ]);
     expect(log).toEqual(['a 1+3×1', 'b 1+3×1', 'a 1+4×10', 'b 1+4×3', 'a 1+4×10', 'b 1+4×3']);
     expect(blockShape(1e-3, 1)).toEqual({ warmup: 1, repeats: 1, perSample: 1 });
   });
@@ -148,12 +230,21 @@ describe('interleave', () => {
   it('sustains: load by the first, then to and fro, half of each block uncounted', async () => {
     const log: string[] = [];
     let rounds = 0;
-    const found = await sustain([logging(log, 'a', 1e-3), logging(log, 'b', 4e-3)], { seconds: 1.2, settling: 0.2, onRound: () => { log.push(`round ${rounds++}`); } });
+    const found = await sustain([logging(log, 'a', 1e-3), logging(log, 'b', 4e-3)], {
+      seconds: 1.2,
+      settling: 0.2,
+      onRound: () => {
+        log.push(`round ${rounds++}`);
+      },
+    });
     expect(found).toEqual([new Array<number>(6).fill(1e-3), new Array<number>(6).fill(4e-3)]);
     // 0.24 s of load; blocks of 0.08 s.
     expect(log.splice(0, 4)).toEqual(['a 1+3×1', 'a 0+48×5', 'a 1+3×1', 'b 1+3×1']);
-    const there = ['a 4+4×10', 'b 4+4×3'], back = [...there].reverse();
-    expect(log).toEqual([there, back, there, back, there, back].flatMap((turns, round) => [...turns, `round ${round}`]));
+    const there = ['a 4+4×10', 'b 4+4×3'],
+      back = [...there].reverse();
+    expect(log).toEqual(
+      [there, back, there, back, there, back].flatMap((turns, round) => [...turns, `round ${round}`]),
+    );
   });
 
   it('sustains in more rounds where there is time, in six where there is hardly any', async () => {
@@ -171,11 +262,20 @@ describe('interleave', () => {
     const log: string[] = [];
     const controller = new AbortController();
     let heard = 0;
-    const onRound = (): void => { if (++heard === 2) controller.abort(); };
-    expect(await sustain([logging(log, 'a', 1e-3)], { seconds: 1, settling: 0.1, onRound, signal: controller.signal })).toBeUndefined();
-    expect([heard, log.filter((turn) => turn.startsWith('a 4+4'))]).toEqual([2, new Array<string | undefined>(2).fill(log.at(-1))]);
+    const onRound = (): void => {
+      if (++heard === 2) controller.abort();
+    };
+    expect(
+      await sustain([logging(log, 'a', 1e-3)], { seconds: 1, settling: 0.1, onRound, signal: controller.signal }),
+    ).toBeUndefined();
+    expect([heard, log.filter((turn) => turn.startsWith('a 4+4'))]).toEqual([
+      2,
+      new Array<string | undefined>(2).fill(log.at(-1)),
+    ]);
     const before = log.length;
-    expect(await sustain([logging(log, 'a', 1e-3)], { seconds: 10, settling: 0.9, signal: AbortSignal.abort() })).toBeUndefined();
+    expect(
+      await sustain([logging(log, 'a', 1e-3)], { seconds: 10, settling: 0.9, signal: AbortSignal.abort() }),
+    ).toBeUndefined();
     expect(log.slice(before)).toEqual(['a 1+3×1']);
     expect(await sustain([], { seconds: 1, settling: 0.1 })).toEqual([]);
   });
@@ -183,17 +283,28 @@ describe('interleave', () => {
   it('takes ratios within rounds: a clock that falls does not move them', () => {
     expect(ratioOverRounds([1, 2, 4], [0.5, 1, 2])).toBe(0.5);
     expect(ratioOverRounds([1, 1, 1], [1, 2, 9])).toBe(2);
-    expect(sumOverRounds([[1, 2], [3, 4], [5, 6]])).toEqual([9, 12]);
+    expect(
+      sumOverRounds([
+        [1, 2],
+        [3, 4],
+        [5, 6],
+      ]),
+    ).toEqual([9, 12]);
   });
 });
 
 describe('runGpuBench', () => {
-  it('measures each product in turn with the library\'s best, then the layer with the sum and the sequence', async () => {
+  it("measures each product in turn with the library's best, then the layer with the sum and the sequence", async () => {
     const { lab: made, turns, state, open } = lab();
     const before = state.live;
     const { kernels, layers } = await runGpuBench(made, model, options('--tokens', '64'), quiet);
     expect(kernels.map(({ kernel }) => kernel)).toEqual(ROLES.filter((role) => role !== 'attention.mix'));
-    const theirs: Readonly<Record<string, number>> = { 'attention.qkv': 128 * 64, 'attention.o': 64 * 64, 'ffn.gate_up': 320 * 64, 'ffn.down': 64 * 160 };
+    const theirs: Readonly<Record<string, number>> = {
+      'attention.qkv': 128 * 64,
+      'attention.o': 64 * 64,
+      'ffn.gate_up': 320 * 64,
+      'ffn.down': 64 * 160,
+    };
     for (const { kernel, seconds, rival, ratio, teraflops, failure, origin } of kernels) {
       expect(failure).toBeUndefined();
       expect(origin).toBe('default');
@@ -203,7 +314,8 @@ describe('runGpuBench', () => {
       expect(ratio).toBeCloseTo(theirs[kernel]! / 10_000 / OURS[kernel]!, 9);
       expect(teraflops! * 1e12).toBeCloseTo((2 * 64 * theirs[kernel]!) / seconds!, 3);
     }
-    const whole = Object.values(OURS).reduce((sum, ms) => sum + ms, 0), products = Object.values(theirs).reduce((sum, nk) => sum + nk / 10_000, 0);
+    const whole = Object.values(OURS).reduce((sum, ms) => sum + ms, 0),
+      products = Object.values(theirs).reduce((sum, nk) => sum + nk / 10_000, 0);
     expect(layers).toHaveLength(1);
     expect(layers[0]!.seconds * 1e3).toBeCloseTo(whole, 9);
     expect(layers[0]!.sumSeconds * 1e3).toBeCloseTo(products, 9);
@@ -223,7 +335,17 @@ describe('runGpuBench', () => {
     const { kernels } = await runGpuBench(made, model, options('--tokens', '64', '--kernel', 'attention.o'), quiet);
     const runs = turns.map(({ who }) => who).filter((who, i, all) => who !== all[i - 1]);
     // Choosing the library's algorithm; load; sizing; three rounds.
-    expect(runs).toEqual(['64×64', 'attention.o', '64×64', 'attention.o', '64×64', 'attention.o', '64×64', 'attention.o', '64×64']);
+    expect(runs).toEqual([
+      '64×64',
+      'attention.o',
+      '64×64',
+      'attention.o',
+      '64×64',
+      'attention.o',
+      '64×64',
+      'attention.o',
+      '64×64',
+    ]);
     expect(turns.every(({ isQueued }) => isQueued)).toBe(true);
     // A pace that falls by 1 % a turn spoils the times, not the ratio.
     expect(kernels[0]!.ratio! / (0.4096 / 0.4)).toBeCloseTo(1.01, 2);
@@ -234,32 +356,67 @@ describe('runGpuBench', () => {
     const { lab: made } = lab();
     const down = model.layer.at(-1)!;
     const chosen = cudaScheduleKey(defaultCudaSchedule(down, plan, FACTS, { tokens: 64, rows: 64, longest: 64 }));
-    const { kernels, layers } = await runGpuBench(made, model, options('--tokens', '64', '--kernel', 'ffn.down', '--all', '3', '--try', `ffn.down:${chosen.replaceAll('×', 'x')}`, '--try', 'ffn.down:raster=4'), quiet);
+    const { kernels, layers } = await runGpuBench(
+      made,
+      model,
+      options(
+        '--tokens',
+        '64',
+        '--kernel',
+        'ffn.down',
+        '--all',
+        '3',
+        '--try',
+        `ffn.down:${chosen.replaceAll('×', 'x')}`,
+        '--try',
+        'ffn.down:raster=4',
+      ),
+      quiet,
+    );
     expect(layers).toHaveLength(0);
     expect(kernels[0]).toMatchObject({ kernel: 'ffn.down', origin: 'default', schedule: chosen });
-    expect(kernels.filter(({ origin }) => origin === 'tried').map(({ schedule }) => schedule)).toEqual([chosen.replace(/ r\d+ /, ' r4 ')]);
+    expect(kernels.filter(({ origin }) => origin === 'tried').map(({ schedule }) => schedule)).toEqual([
+      chosen.replace(/ r\d+ /, ' r4 '),
+    ]);
     expect(kernels.length).toBeGreaterThan(3);
     expect(new Set(kernels.map(({ schedule }) => schedule)).size).toBe(kernels.length);
     expect(kernels.filter(({ isBest }) => isBest)).toHaveLength(1);
   });
 
-  it('takes what won the tuner\'s final, of the next larger bucket where its own had none, not what a burst made look fast', async () => {
+  it("takes what won the tuner's final, of the next larger bucket where its own had none, not what a burst made look fast", async () => {
     const { lab: made } = lab();
     const folder = mkdtempSync(join(tmpdir(), 'tilewright-bench-'));
     const path = join(folder, 'tuning.jsonl');
     const down = model.layer.at(-1)!;
     const start = defaultCudaSchedule(down, plan, FACTS, CAPACITY);
     if (start.kind !== 'gemm') throw new Error('a contraction');
-    const [slow, fast, lucky] = [4, 2, 8].map((raster) => ({ ...start, raster })) as [CudaSchedule, CudaSchedule, CudaSchedule];
+    const [slow, fast, lucky] = [4, 2, 8].map((raster) => ({ ...start, raster })) as [
+      CudaSchedule,
+      CudaSchedule,
+      CudaSchedule,
+    ];
     const database = TuningDatabase.open(path);
     const target = cudaTarget(FACTS, made.device.info, made.driverVersion, made.compiler.build);
     const place = { key: kernelSignature(down, plan, CAPACITY.tokens), bucket: CAPACITY, cuda: target };
     database.appendCuda({ ...place, schedule: lucky, seconds: [1e-4] });
     database.appendCudaFinal({ ...place, final: [{ schedule: lucky, seconds: 1e-3 }], marginSeconds: 0 });
-    database.appendCudaFinal({ ...place, final: [{ schedule: start, seconds: 2e-3 }, { schedule: slow, seconds: 2.1e-3 }, { schedule: fast, seconds: 1e-3 }], marginSeconds: 1e-5 });
+    database.appendCudaFinal({
+      ...place,
+      final: [
+        { schedule: start, seconds: 2e-3 },
+        { schedule: slow, seconds: 2.1e-3 },
+        { schedule: fast, seconds: 1e-3 },
+      ],
+      marginSeconds: 1e-5,
+    });
     database.close();
     const notes: string[] = [];
-    const { kernels } = await runGpuBench(made, model, options('--tokens', '64', '--kernel', 'ffn.down', '--database', path), (line) => notes.push(line));
+    const { kernels } = await runGpuBench(
+      made,
+      model,
+      options('--tokens', '64', '--kernel', 'ffn.down', '--database', path),
+      (line) => notes.push(line),
+    );
     expect(kernels).toMatchObject([{ origin: 'tuned', schedule: cudaScheduleKey(fast) }]);
     expect(notes.join('\n')).toMatch(/layers\.1\.attention\.o at 64 tokens is not in .*its default is measured/);
     expect(notes.join('\n')).not.toContain('layers.1.ffn.down at');
@@ -283,10 +440,19 @@ describe('runGpuBench', () => {
 
   it('refuses names and schedules that there are not', async () => {
     const { lab: made } = lab();
-    const run = (...args: readonly string[]): Promise<GpuResults> => runGpuBench(made, model, options('--tokens', '64', ...args), quiet);
-    await expect(run('--kernel', 'ffn.up')).rejects.toMatchObject({ name: 'UserError', hint: expect.stringContaining('ffn.gate_up') });
-    await expect(run('--try', 'ffn.up:raster=4')).rejects.toMatchObject({ name: 'UserError', hint: expect.stringContaining('ffn.gate_up') });
-    await expect(run('--try', 'ffn.down:rooster=4')).rejects.toThrow(/no schedule of layers\.1\.ffn\.down, whose own is wgmma/);
+    const run = (...args: readonly string[]): Promise<GpuResults> =>
+      runGpuBench(made, model, options('--tokens', '64', ...args), quiet);
+    await expect(run('--kernel', 'ffn.up')).rejects.toMatchObject({
+      name: 'UserError',
+      hint: expect.stringContaining('ffn.gate_up'),
+    });
+    await expect(run('--try', 'ffn.up:raster=4')).rejects.toMatchObject({
+      name: 'UserError',
+      hint: expect.stringContaining('ffn.gate_up'),
+    });
+    await expect(run('--try', 'ffn.down:rooster=4')).rejects.toThrow(
+      /no schedule of layers\.1\.ffn\.down, whose own is wgmma/,
+    );
     await expect(run('--try', 'ffn.down:tn=17')).rejects.toThrow(/cannot be compiled so: /);
     expect(() => options('--tokens', '64,seven')).toThrow(UserError);
     expect(() => options('--try', 'ffn.down')).toThrow(/expected KERNEL:SCHEDULE/);
@@ -297,15 +463,47 @@ describe('runGpuBench', () => {
 describe('the table', () => {
   it('says each ratio, and whether it is what is wanted', () => {
     const rival = { algorithm: 'algorithm 1', seconds: [0.96e-3, 0.94e-3, 0.97e-3] };
-    const kernel = { kernel: 'ffn.down', tokens: 1024, origin: 'default', schedule: 'wgmma 1', isBest: true, ...compareRounds([1e-3, 1e-3, 1e-3], 6e11, rival) };
+    const kernel = {
+      kernel: 'ffn.down',
+      tokens: 1024,
+      origin: 'default',
+      schedule: 'wgmma 1',
+      isBest: true,
+      ...compareRounds([1e-3, 1e-3, 1e-3], 6e11, rival),
+    };
     const slow = { ...kernel, origin: 'tried', schedule: 'wgmma 2', isBest: false, ratio: 0.5 };
-    const layer = compareLayer(1024, 1.2e12, [2e-3, 2e-3], [1.8e-3, 1.8e-3], [[1e-3, 1e-3], [0.8e-3, 0.6e-3]], [{ kernel: 'ffn.down', seconds: 1.5e-3 }, { kernel: 'attention.mix', seconds: 0.5e-3 }]);
+    const layer = compareLayer(
+      1024,
+      1.2e12,
+      [2e-3, 2e-3],
+      [1.8e-3, 1.8e-3],
+      [
+        [1e-3, 1e-3],
+        [0.8e-3, 0.6e-3],
+      ],
+      [
+        { kernel: 'ffn.down', seconds: 1.5e-3 },
+        { kernel: 'attention.mix', seconds: 0.5e-3 },
+      ],
+    );
     expect(layer.ratioToSum).toBeCloseTo(0.85, 12);
     expect(layer.ratioToSequence).toBeCloseTo(0.9, 12);
-    const lines = renderGpuTable({ device: 'Paper GPU', library: '13.0.2', compiler: 'NVRTC 13.0', model: 'm', rounds: 3, kernels: [kernel, slow], layers: [layer] });
-    expect(lines[1]).toMatch(/^ffn\.down +1024 +1\.000 ms +0\.9600 ms +0\.960 +0\.94…0\.97 +600 +625 +wgmma 1 \(default, fastest\)$/);
+    const lines = renderGpuTable({
+      device: 'Paper GPU',
+      library: '13.0.2',
+      compiler: 'NVRTC 13.0',
+      model: 'm',
+      rounds: 3,
+      kernels: [kernel, slow],
+      layers: [layer],
+    });
+    expect(lines[1]).toMatch(
+      /^ffn\.down +1024 +1\.000 ms +0\.9600 ms +0\.960 +0\.94…0\.97 +600 +625 +wgmma 1 \(default, fastest\)$/,
+    );
     expect(lines[3]).toMatch(/^layer ÷ sum +1024 +2\.000 ms +1\.700 ms +0\.850 +600 +512k tokens\/s a layer$/);
-    expect(lines[4]).toMatch(/^layer ÷ sequence +1024 +1\.800 ms +0\.900 +ffn\.down 75\.0 %, attention\.mix 25\.0 % \(one by one 1\.000 of the layer\)$/);
+    expect(lines[4]).toMatch(
+      /^layer ÷ sequence +1024 +1\.800 ms +0\.900 +ffn\.down 75\.0 %, attention\.mix 25\.0 % \(one by one 1\.000 of the layer\)$/,
+    );
     expect(lines.at(-2)).toBe('contractions: 0.960 at least (ffn.down, 1024 tokens), 0.95 wanted: reached');
     expect(lines.at(-1)).toBe('layer ÷ sum of products: 0.850 at least (1024 tokens), 0.92 wanted: 1 of 1 short');
   });
@@ -316,6 +514,10 @@ if (hasGpu) console.warn('SKIPPED the benchmark without a GPU: there is one here
 
 describe.skipIf(hasGpu)('openLab', () => {
   it('says that there is no GPU, and what to type', async () => {
-    await expect(openLab(readSettings({}))).rejects.toMatchObject({ name: 'UserError', message: expect.stringMatching(/measures on a GPU: ./), hint: expect.stringContaining('npm run bundle') });
+    await expect(openLab(readSettings({}))).rejects.toMatchObject({
+      name: 'UserError',
+      message: expect.stringMatching(/measures on a GPU: ./),
+      hint: expect.stringContaining('npm run bundle'),
+    });
   });
 });

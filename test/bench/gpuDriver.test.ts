@@ -29,42 +29,90 @@ describeFake('runGpuBench on the fake driver', (fake) => {
   fake.host(buildPackShim(folder).library);
   let libraries = 0;
 
-  /** Kernels write ones to the start of everything, but for those that `leaves` names. Once written, they stay with the driver. */
+  /**
+   * Kernels write ones to the start of everything, but for those that `leaves` names. Once written, they stay with the
+   * driver.
+   */
   function openFake(leaves: (symbol: string) => boolean): Promise<GpuLab> {
     const encode = (text: string): Uint8Array => new TextEncoder().encode(text);
     const compile: CompileKernels = (units) => {
-      const generated = units.filter(({ symbol }) => symbol.startsWith('k_')).map(({ symbol, source }) => ({ symbol, ...parametersOf(symbol, source) }));
+      const generated = units
+        .filter(({ symbol }) => symbol.startsWith('k_'))
+        .map(({ symbol, source }) => ({ symbol, ...parametersOf(symbol, source) }));
       const writing = generated.filter(({ symbol }) => !leaves(symbol));
       if (writing.length > 0) {
-        fake.host(compileLibrary(folder, `ones${libraries++}`, {
-          text: writing.map(({ symbol, pointers }) => `void host_${symbol}(int T, int R, const unsigned *grid, void **p) { (void)T; (void)R; (void)grid; for (int i = 0; i < ${pointers}; i++) for (int j = 0; j < 16; j++) ((unsigned short *)p[i])[j] = 0x3f80; }\n`).join(''),
-        }));
+        fake.host(
+          compileLibrary(folder, `ones${libraries++}`, {
+            text: writing
+              .map(
+                ({ symbol, pointers }) =>
+                  `void host_${symbol}(int T, int R, const unsigned *grid, void **p) { (void)T; (void)R; (void)grid; for (int i = 0; i < ${pointers}; i++) for (int j = 0; j < 16; j++) ((unsigned short *)p[i])[j] = 0x3f80; }\n`,
+              )
+              .join(''),
+          }),
+        );
       }
-      const texts = new Map(generated.map(({ symbol, pointers, maps }) => [symbol, encode(entryText(symbol, pointers, maps))]));
+      const texts = new Map(
+        generated.map(({ symbol, pointers, maps }) => [symbol, encode(entryText(symbol, pointers, maps))]),
+      );
       for (const { symbol } of units) {
         if (symbol === COMPARE_SYMBOL) texts.set(symbol, encode(entryText(symbol, 6, 0)));
-        else if (!texts.has(symbol)) texts.set(symbol, encode(Object.entries(PACK_ENTRIES).map(([name, entry]) => entryText(entry, POINTERS[name as keyof typeof POINTERS], 0)).join('')));
+        else if (!texts.has(symbol))
+          texts.set(
+            symbol,
+            encode(
+              Object.entries(PACK_ENTRIES)
+                .map(([name, entry]) => entryText(entry, POINTERS[name as keyof typeof POINTERS], 0))
+                .join(''),
+            ),
+          );
       }
       return Promise.resolve({ cubins: texts, failures: new Map() });
     };
     const library: CublasLt = {
-      version: '13.0.2', cuda: { major: 13, minor: 0 }, release: () => undefined,
+      version: '13.0.2',
+      cuda: { major: 13, minor: 0 },
+      release: () => undefined,
       contraction: () => ({ release: () => undefined, algorithms: [{ name: 'algorithm 0', launch: () => undefined }] }),
     };
     const { addon } = fake;
     const device = new addon.Device(0);
     return loadDeviceTools({ addon, device, compile }).then((tools) => {
       const runUp = new addon.Memory(device, 1 << 16);
-      const release = (): void => { for (const each of [runUp, tools, device]) each.release(); };
-      return { addon, device, facts: TYPICAL_FACTS.sm_90a, driverVersion: 13_000, compile, compiler: { name: 'none', build: 'none' }, library, tools, runUp, release };
+      const release = (): void => {
+        for (const each of [runUp, tools, device]) each.release();
+      };
+      return {
+        addon,
+        device,
+        facts: TYPICAL_FACTS.sm_90a,
+        driverVersion: 13_000,
+        compile,
+        compiler: { name: 'none', build: 'none' },
+        library,
+        tools,
+        runUp,
+        release,
+      };
     });
   }
-  const options = parseGpuOptions(['--model', join(packageRoot(), 'models/demo'), '--tokens', '48', '--rounds', '2', '--seconds', '0.001'])!;
+  const options = parseGpuOptions([
+    '--model',
+    join(packageRoot(), 'models/demo'),
+    '--tokens',
+    '48',
+    '--rounds',
+    '2',
+    '--seconds',
+    '0.001',
+  ])!;
   const model = openBenchModel(options.model, TYPICAL_FACTS.sm_90a, 48);
 
   it('times no layer that leaves no numbers', async () => {
     const lab = await openFake((symbol) => symbol.startsWith('k_gemm'));
-    await expect(runGpuBench(lab, model, { ...options, kernels: ['layer'] }, () => undefined)).rejects.toThrow(/leaves no numbers in \w+/);
+    await expect(runGpuBench(lab, model, { ...options, kernels: ['layer'] }, () => undefined)).rejects.toThrow(
+      /leaves no numbers in \w+/,
+    );
     lab.release();
     expect(fake.live()).toBe(0);
   });
@@ -72,8 +120,16 @@ describeFake('runGpuBench on the fake driver', (fake) => {
   it('binds every kernel and the whole layer, checks results, and gives everything back', async () => {
     const lab = await openFake(() => false);
     const { kernels, layers } = await runGpuBench(lab, model, options, () => undefined);
-    expect(kernels.map(({ kernel, failure }) => ({ kernel, failure }))).toEqual(['attention.qkv', 'attention.o', 'ffn.gate_up', 'ffn.down'].map((kernel) => ({ kernel, failure: undefined })));
-    expect(layers[0]?.parts.map(({ kernel }) => kernel)).toEqual(['attention.qkv', 'attention.mix', 'attention.o', 'ffn.gate_up', 'ffn.down']);
+    expect(kernels.map(({ kernel, failure }) => ({ kernel, failure }))).toEqual(
+      ['attention.qkv', 'attention.o', 'ffn.gate_up', 'ffn.down'].map((kernel) => ({ kernel, failure: undefined })),
+    );
+    expect(layers[0]?.parts.map(({ kernel }) => kernel)).toEqual([
+      'attention.qkv',
+      'attention.mix',
+      'attention.o',
+      'ffn.gate_up',
+      'ffn.down',
+    ]);
     for (const { ratio } of kernels) expect(ratio).toBeGreaterThan(0);
     expect(layers[0]?.ratioToSum).toBeGreaterThan(0);
     lab.release();
@@ -82,7 +138,11 @@ describeFake('runGpuBench on the fake driver', (fake) => {
 
   it('says where cuBLASLt is missing, and what to type', async () => {
     const settings = readSettings({ TILEWRIGHT_CUDA_DRIVER: fake.path, TILEWRIGHT_CUBLASLT: 'none' });
-    await expect(openLab(settings)).rejects.toMatchObject({ name: 'UserError', message: expect.stringContaining('cuBLASLt'), hint: expect.stringContaining('TILEWRIGHT_CUBLASLT=') });
+    await expect(openLab(settings)).rejects.toMatchObject({
+      name: 'UserError',
+      message: expect.stringContaining('cuBLASLt'),
+      hint: expect.stringContaining('TILEWRIGHT_CUBLASLT='),
+    });
     expect(fake.live()).toBe(0);
   });
 });

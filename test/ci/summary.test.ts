@@ -14,13 +14,19 @@ interface FileReport {
 }
 
 /** Last line and exit status for a report with these files; undefined: no report at all. */
-function summarise(files: readonly FileReport[] | undefined, isSuccess = true): { line: string | undefined; status: number | null } {
+function summarise(
+  files: readonly FileReport[] | undefined,
+  isSuccess = true,
+): { line: string | undefined; status: number | null } {
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-summary-'));
   try {
     const path = join(folder, 'report.json');
     if (files !== undefined) {
       const testResults = files.map(({ status, tests }, i) => ({
-        name: `file${i}`, status, message: '', assertionResults: tests.map((test) => ({ status: test })),
+        name: `file${i}`,
+        status,
+        message: '',
+        assertionResults: tests.map((test) => ({ status: test })),
       }));
       writeFileSync(path, JSON.stringify({ success: isSuccess, testResults }));
     }
@@ -32,10 +38,40 @@ function summarise(files: readonly FileReport[] | undefined, isSuccess = true): 
 }
 
 it.each([
-  ['passes', [{ status: 'passed', tests: ['passed', 'passed', 'skipped', 'pending', 'todo'] }], true, '2 passed, 0 failed, 3 skipped', 0],
-  ['counts failures over files', [{ status: 'failed', tests: ['passed', 'failed'] }, { status: 'passed', tests: ['passed'] }], false, '2 passed, 1 failed, 0 skipped', 1],
-  ['counts a file that could not be loaded', [{ status: 'failed', tests: [] }, { status: 'passed', tests: ['passed'] }], false, '1 passed, 1 failed, 0 skipped', 1],
-  ['counts an error outside every test', [{ status: 'passed', tests: ['passed'] }], false, '1 passed, 1 failed, 0 skipped', 1],
+  [
+    'passes',
+    [{ status: 'passed', tests: ['passed', 'passed', 'skipped', 'pending', 'todo'] }],
+    true,
+    '2 passed, 0 failed, 3 skipped',
+    0,
+  ],
+  [
+    'counts failures over files',
+    [
+      { status: 'failed', tests: ['passed', 'failed'] },
+      { status: 'passed', tests: ['passed'] },
+    ],
+    false,
+    '2 passed, 1 failed, 0 skipped',
+    1,
+  ],
+  [
+    'counts a file that could not be loaded',
+    [
+      { status: 'failed', tests: [] },
+      { status: 'passed', tests: ['passed'] },
+    ],
+    false,
+    '1 passed, 1 failed, 0 skipped',
+    1,
+  ],
+  [
+    'counts an error outside every test',
+    [{ status: 'passed', tests: ['passed'] }],
+    false,
+    '1 passed, 1 failed, 0 skipped',
+    1,
+  ],
   ['fails where nothing ran', [{ status: 'passed', tests: ['skipped'] }], true, '0 passed, 0 failed, 1 skipped', 1],
   ['fails where there is no report', undefined, true, '0 passed, 0 failed, 0 skipped', 1],
 ] as const)('%s', (_what, files, isSuccess, line, status) => {

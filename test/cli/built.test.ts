@@ -1,4 +1,6 @@
-/** The command as users start it: a process of its own, from dist/. Ctrl-C and going on: test/e2e/interrupted.test.ts. */
+/**
+ * The command as users start it: a process of its own, from dist/. Ctrl-C and going on: test/e2e/interrupted.test.ts.
+ */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -15,10 +17,18 @@ const hasCompiler = spawnSync('cc', ['--version'], { stdio: 'ignore' }).status =
 if (!isBuilt) console.warn('SKIPPED test/cli/built.test.ts: dist/ or the addon is missing; run npm run build');
 
 let folder = '';
-beforeAll(() => { folder = mkdtempSync(join(tmpdir(), 'tilewright-built-')); });
-afterAll(() => { rmSync(folder, { recursive: true, force: true }); });
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'tilewright-built-'));
+});
+afterAll(() => {
+  rmSync(folder, { recursive: true, force: true });
+});
 
-const environment = (): Record<string, string> => ({ PATH: readSettings().path, HOME: folder, TILEWRIGHT_CACHE: join(runFolder(), 'e2e-cache') });
+const environment = (): Record<string, string> => ({
+  PATH: readSettings().path,
+  HOME: folder,
+  TILEWRIGHT_CACHE: join(runFolder(), 'e2e-cache'),
+});
 const tilewright = (...argv: string[]): { status: number | null; stdout: string; stderr: string } =>
   spawnSync(process.execPath, [MAIN, ...argv], { cwd: ROOT, encoding: 'utf8', env: environment(), maxBuffer: 1 << 26 });
 
@@ -37,7 +47,11 @@ describe.skipIf(!isBuilt)('the built command', () => {
   });
 
   it('says nothing about a reader that went away', () => {
-    const piped = spawnSync('sh', ['-c', `"${process.execPath}" "${MAIN}" inspect models/demo --pass model | head -n 1; echo "done"`], { cwd: ROOT, encoding: 'utf8', env: environment() });
+    const piped = spawnSync(
+      'sh',
+      ['-c', `"${process.execPath}" "${MAIN}" inspect models/demo --pass model | head -n 1; echo "done"`],
+      { cwd: ROOT, encoding: 'utf8', env: environment() },
+    );
     expect(piped.stderr).toBe('');
     expect(piped.stdout).toMatch(/^graph @score.*\ndone\n$/);
   });
@@ -45,7 +59,10 @@ describe.skipIf(!isBuilt)('the built command', () => {
   it.skipIf(!hasCompiler)('runs, and with --json prints nothing but JSON', () => {
     const { status, stdout, stderr } = tilewright(...RUN, '--limit', '3', '--json');
     expect([status, stderr]).toEqual([0, '']);
-    const results = JSON.parse(stdout) as { results: { hellaswag: Record<string, unknown> }; throughput: { questions: number } };
+    const results = JSON.parse(stdout) as {
+      results: { hellaswag: Record<string, unknown> };
+      throughput: { questions: number };
+    };
     expect(results.throughput.questions).toBe(3);
     expect(results.results.hellaswag).toHaveProperty('acc,none');
   });

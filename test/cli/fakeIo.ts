@@ -32,7 +32,9 @@ export interface FakeIo extends Io {
   readonly listeners: number;
 }
 
-export function fakeIo(options: { readonly isTTY?: boolean; readonly columns?: number; readonly isDebug?: boolean } = {}): FakeIo {
+export function fakeIo(
+  options: { readonly isTTY?: boolean; readonly columns?: number; readonly isDebug?: boolean } = {},
+): FakeIo {
   const listening = new Set<(signal: StopSignal) => void>();
   const died: StopSignal[] = [];
   return {
@@ -48,7 +50,9 @@ export function fakeIo(options: { readonly isTTY?: boolean; readonly columns?: n
       listening.add(listener);
       return () => listening.delete(listener);
     },
-    die: (signal) => { died.push(signal); },
+    die: (signal) => {
+      died.push(signal);
+    },
     send(signal) {
       for (const listener of listening) listener(signal);
     },
@@ -65,7 +69,13 @@ const unexpected = (name: string) => (): never => {
 
 /** Commands of which only those given may be called. */
 export const fakeCommands = (given: Partial<Commands>): Commands => ({
-  compile: unexpected('compile'), tune: unexpected('tune'), run: unexpected('run'), merge: unexpected('merge'), inspect: unexpected('inspect'), doctor: unexpected('doctor'), cores: () => 2,
+  compile: unexpected('compile'),
+  tune: unexpected('tune'),
+  run: unexpected('run'),
+  merge: unexpected('merge'),
+  inspect: unexpected('inspect'),
+  doctor: unexpected('doctor'),
+  cores: () => 2,
   ...given,
 });
 
@@ -76,7 +86,11 @@ export interface Outcome {
 }
 
 /** Runs a command line against fakes. */
-export async function runCli(argv: readonly string[], commands: Partial<Commands> = {}, io: FakeIo = fakeIo()): Promise<Outcome> {
+export async function runCli(
+  argv: readonly string[],
+  commands: Partial<Commands> = {},
+  io: FakeIo = fakeIo(),
+): Promise<Outcome> {
   const status = await createCli(fakeCommands(commands), io).run(argv);
   return { status, stdout: io.stdout.text, stderr: io.stderr.text };
 }

@@ -6,7 +6,12 @@ import { nearest, seconds, wholeNumber } from '../../cli/options.js';
 import type { CompileRequest, RunRequest, RunResult, TuneRequest } from '../../driver/requests.js';
 import { runCli } from './fakeIo.js';
 
-const RESULT: RunResult = { results: { results: {} }, table: '|table|', resultsPath: undefined, samplesPath: undefined };
+const RESULT: RunResult = {
+  results: { results: {} },
+  table: '|table|',
+  resultsPath: undefined,
+  samplesPath: undefined,
+};
 const RUN = ['run', 'models/demo', '--task', 'hellaswag', '--data', 'd.jsonl'];
 
 let folder = '';
@@ -17,12 +22,19 @@ beforeAll(() => {
   mkdirSync(artifact);
   writeFileSync(join(artifact, 'manifest.json'), '{}');
 });
-afterAll(() => { rmSync(folder, { recursive: true, force: true }); });
+afterAll(() => {
+  rmSync(folder, { recursive: true, force: true });
+});
 
 /** What `run` was asked for. */
 async function requestOf(...flags: string[]): Promise<RunRequest> {
   let seen: RunRequest | undefined;
-  const { status, stderr } = await runCli([...RUN, ...flags], { run: (request) => { seen = request; return Promise.resolve(RESULT); } });
+  const { status, stderr } = await runCli([...RUN, ...flags], {
+    run: (request) => {
+      seen = request;
+      return Promise.resolve(RESULT);
+    },
+  });
   expect(status, stderr).toBe(0);
   return seen!;
 }
@@ -31,7 +43,8 @@ describe('help', () => {
   it('names every setting from the environment, but for those of tests', async () => {
     const settings = readFileSync(new URL('../../settings.ts', import.meta.url), 'utf8');
     const names = new Set([...settings.matchAll(/'(TILEWRIGHT_\w+)'/g)].map(([, name = '']) => name));
-    for (const name of ['TILEWRIGHT_TEST_SEED', 'TILEWRIGHT_COMPUTE_SANITIZER']) expect(names.delete(name), name).toBe(true);
+    for (const name of ['TILEWRIGHT_TEST_SEED', 'TILEWRIGHT_COMPUTE_SANITIZER'])
+      expect(names.delete(name), name).toBe(true);
     expect(names.size).toBeGreaterThan(7);
     const { stdout } = await runCli(['--help']);
     for (const name of names) expect(stdout).toMatch(new RegExp(`\\b${name}=`));
@@ -43,16 +56,62 @@ describe('run', () => {
     const { signal, ...request } = await requestOf();
     expect(signal?.aborted).toBe(false);
     expect(request).toEqual({
-      model: 'models/demo', task: 'hellaswag', data: 'd.jsonl', sharing: 'tree', threads: 2, resume: false, precision: 'auto', init: { kind: 'checkpoint' },
+      model: 'models/demo',
+      task: 'hellaswag',
+      data: 'd.jsonl',
+      sharing: 'tree',
+      threads: 2,
+      resume: false,
+      precision: 'auto',
+      init: { kind: 'checkpoint' },
     });
   });
 
   it('hands over every flag', async () => {
-    const { signal: _, ...request } = await requestOf('--sharing', 'context', '--out', 'o', '--threads', '7', '--limit', '0.5', '--docs', '3:', '--precision', 'f32',
-      '--init', 'random:9', '--resume', '--trace', 't.json', '--max-tokens', '512', '--isa', 'avx2', '--mask', 'slidingWindow', '--dump', 'stages');
+    const { signal: _, ...request } = await requestOf(
+      '--sharing',
+      'context',
+      '--out',
+      'o',
+      '--threads',
+      '7',
+      '--limit',
+      '0.5',
+      '--docs',
+      '3:',
+      '--precision',
+      'f32',
+      '--init',
+      'random:9',
+      '--resume',
+      '--trace',
+      't.json',
+      '--max-tokens',
+      '512',
+      '--isa',
+      'avx2',
+      '--mask',
+      'slidingWindow',
+      '--dump',
+      'stages',
+    );
     expect(request).toEqual({
-      model: 'models/demo', task: 'hellaswag', data: 'd.jsonl', sharing: 'context', output: 'o', threads: 7, limit: 0.5, docs: { first: 3 }, precision: 'f32',
-      init: { kind: 'random', seed: 9 }, resume: true, trace: 't.json', maxTokens: 512, isa: 'avx2', mask: 'slidingWindow', dump: 'stages',
+      model: 'models/demo',
+      task: 'hellaswag',
+      data: 'd.jsonl',
+      sharing: 'context',
+      output: 'o',
+      threads: 7,
+      limit: 0.5,
+      docs: { first: 3 },
+      precision: 'f32',
+      init: { kind: 'random', seed: 9 },
+      resume: true,
+      trace: 't.json',
+      maxTokens: 512,
+      isa: 'avx2',
+      mask: 'slidingWindow',
+      dump: 'stages',
     });
   });
 
@@ -89,32 +148,68 @@ describe('run', () => {
     const { status, stderr } = await runCli([...line, '--precision', 'f32', '--isa', 'avx2']);
     expect(status).toBe(1);
     expect(stderr).toContain(`error: --precision, --isa: ${artifact} is compiled already`);
-    expect(stderr).toContain(`hint: leave them out, or compile again: tilewright compile <checkpoint> --precision … --isa … -o ${artifact}`);
+    expect(stderr).toContain(
+      `hint: leave them out, or compile again: tilewright compile <checkpoint> --precision … --isa … -o ${artifact}`,
+    );
   });
 });
 
 describe('results and artifacts', () => {
   it('never share a folder', async () => {
-    for (const [model, out] of [['m', artifact], [join(folder, 'a.tw'), artifact], [join('elsewhere', 'a.tw'), artifact]] as const) {
+    for (const [model, out] of [
+      ['m', artifact],
+      [join(folder, 'a.tw'), artifact],
+      [join('elsewhere', 'a.tw'), artifact],
+    ] as const) {
       const { status, stderr } = await runCli(['run', model, '--task', 'hellaswag', '--data', 'd', '--out', out]);
-      expect([status, stderr.split('\n')[0]]).toEqual([1, `error: --out ${out}: the results would go into the artifact ${artifact}, and be lost when it is compiled again`]);
+      expect([status, stderr.split('\n')[0]]).toEqual([
+        1,
+        `error: --out ${out}: the results would go into the artifact ${artifact}, and be lost when it is compiled again`,
+      ]);
     }
     const plain = join(folder, 'b');
     mkdirSync(plain);
     writeFileSync(join(plain, 'manifest.json'), '{}');
-    expect((await runCli(['run', 'x/b.tw', '--task', 'hellaswag', '--data', 'd', '--out', folder])).stderr).toContain(`the results would go into the artifact ${plain}`);
-    expect((await runCli(['run', artifact, '--task', 'hellaswag', '--data', 'd', '--out', folder], { run: () => Promise.resolve(RESULT) })).status).toBe(0);
+    expect((await runCli(['run', 'x/b.tw', '--task', 'hellaswag', '--data', 'd', '--out', folder])).stderr).toContain(
+      `the results would go into the artifact ${plain}`,
+    );
+    expect(
+      (
+        await runCli(['run', artifact, '--task', 'hellaswag', '--data', 'd', '--out', folder], {
+          run: () => Promise.resolve(RESULT),
+        })
+      ).status,
+    ).toBe(0);
   });
 });
 
 describe('compile and tune', () => {
   it('hand over their flags', async () => {
     let compiled: CompileRequest | undefined, tuned: TuneRequest | undefined;
-    const stop = (): never => { throw new Error('seen'); };
-    await runCli(['compile', 'm', '-o', 'm.tw', '--target', 'cpu', '--max-tokens', '64'], { compile: (request) => { compiled = request; return stop(); } });
+    const stop = (): never => {
+      throw new Error('seen');
+    };
+    await runCli(['compile', 'm', '-o', 'm.tw', '--target', 'cpu', '--max-tokens', '64'], {
+      compile: (request) => {
+        compiled = request;
+        return stop();
+      },
+    });
     const { signal: _, ...compileRequest } = compiled!;
-    expect(compileRequest).toEqual({ model: 'm', output: 'm.tw', target: 'cpu', maxTokens: 64, precision: 'auto', init: { kind: 'checkpoint' } });
-    await runCli(['tune', artifact, '--budget', '1m30s', '--database', 'd.jsonl'], { tune: (request) => { tuned = request; return stop(); } });
+    expect(compileRequest).toEqual({
+      model: 'm',
+      output: 'm.tw',
+      target: 'cpu',
+      maxTokens: 64,
+      precision: 'auto',
+      init: { kind: 'checkpoint' },
+    });
+    await runCli(['tune', artifact, '--budget', '1m30s', '--database', 'd.jsonl'], {
+      tune: (request) => {
+        tuned = request;
+        return stop();
+      },
+    });
     const { signal: __, ...tuneRequest } = tuned!;
     expect(tuneRequest).toEqual({ artifact, budgetSeconds: 90, threads: 2, database: 'd.jsonl' });
   });
@@ -126,23 +221,55 @@ const REFUSED: readonly (readonly [line: string, error: string, hint: string])[]
   ['run', "error: missing required argument 'model'", 'hint: for example: tilewright run models/demo --task hellaswag'],
   ['run m', 'error: --task is missing', '--task hellaswag --data'],
   ['run m --tsk x', "error: unknown option '--tsk'", 'hint: did you mean --task?'],
-  ['run m --task helaswag --data d', 'error: --task helaswag: expected hellaswag, arc_easy, arc_challenge or multiple_choice', 'hint: did you mean --task hellaswag?'],
+  [
+    'run m --task helaswag --data d',
+    'error: --task helaswag: expected hellaswag, arc_easy, arc_challenge or multiple_choice',
+    'hint: did you mean --task hellaswag?',
+  ],
   ['run m --task hellaswag', 'error: --data is missing', 'examples/everyday.jsonl'],
   ['run m n --task hellaswag --data d', "error: too many arguments for 'run'", 'tilewright run --help'],
-  ['run m --task hellaswag --data d --threads 0', 'error: --threads 0: expected a whole number from 1 to 1024', 'hint: for example: --threads 2'],
+  [
+    'run m --task hellaswag --data d --threads 0',
+    'error: --threads 0: expected a whole number from 1 to 1024',
+    'hint: for example: --threads 2',
+  ],
   ['run m --task hellaswag --data d --threads two', 'error: --threads two: expected a whole number', '--threads 2'],
   ['run m --task hellaswag --data d --docs 5:3', 'error: --docs 5:3 is not a range', '--docs 100:200'],
   ['run m --task hellaswag --data d --limit -1', 'error: --limit -1 is neither a count nor a fraction', '--limit 100'],
-  ['run m --task hellaswag --data d --sharing tee', 'error: --sharing tee: expected none, context or tree', 'did you mean --sharing tree?'],
-  ['run m --task hellaswag --data d --precision f17', 'error: --precision f17: expected auto, f32, bf16 or f16', 'did you mean --precision f16?'],
+  [
+    'run m --task hellaswag --data d --sharing tee',
+    'error: --sharing tee: expected none, context or tree',
+    'did you mean --sharing tree?',
+  ],
+  [
+    'run m --task hellaswag --data d --precision f17',
+    'error: --precision f17: expected auto, f32, bf16 or f16',
+    'did you mean --precision f16?',
+  ],
   ['run m --task hellaswag --data d --init 7', 'error: --init "7": expected random:SEED', '--init random:1'],
-  ['run m --task hellaswag --data d --max-tokens 5', 'error: --max-tokens 5: expected a whole number from 32 to 65536', '--max-tokens 1024'],
-  ['run m --task hellaswag --data d --mask metaPair', 'error: --mask metaPair: expected tree or slidingWindow', 'hint:'],
+  [
+    'run m --task hellaswag --data d --max-tokens 5',
+    'error: --max-tokens 5: expected a whole number from 32 to 65536',
+    '--max-tokens 1024',
+  ],
+  [
+    'run m --task hellaswag --data d --mask metaPair',
+    'error: --mask metaPair: expected tree or slidingWindow',
+    'hint:',
+  ],
   ['run m --task hellaswag --data d --resume', 'error: --resume needs --out', 'add --out'],
   ['compile m', 'error: -o DIR is missing', 'tilewright compile m -o model.tw'],
-  ['compile m -o x --target cuda:sm90a', 'error: --target cuda:sm90a: expected cpu, cuda, cuda:sm_80 or cuda:sm_90a', 'did you mean --target cuda:sm_90a?'],
+  [
+    'compile m -o x --target cuda:sm90a',
+    'error: --target cuda:sm90a: expected cpu, cuda, cuda:sm_80 or cuda:sm_90a',
+    'did you mean --target cuda:sm_90a?',
+  ],
   ['compile m -o x --target gpu', 'error: --target gpu: expected cpu, cuda', 'hint:'],
-  ['compile m -o x --isa avx51', 'error: --isa avx51: expected portable, avx2, avx512 or amx', 'did you mean --isa avx512?'],
+  [
+    'compile m -o x --isa avx51',
+    'error: --isa avx51: expected portable, avx2, avx512 or amx',
+    'did you mean --isa avx512?',
+  ],
   ['tune m', 'error: m: is not an artifact folder', 'tilewright compile m -o model.tw'],
   ['tune m --budget 5', 'error: --budget 5: expected a time with a unit', '--budget 30s'],
   ['inspect m --plan --memory', 'error: --plan and --memory: one at a time', 'tilewright inspect m --plan'],
@@ -166,13 +293,17 @@ describe('wrong use', () => {
 
 describe('values', () => {
   it('times', () => {
-    expect(['250ms', '20s', '5m', '1.5h', '1h30m', '1min'].map((text) => seconds('--budget', text))).toEqual([0.25, 20, 300, 5400, 5400, 60]);
-    for (const text of ['', '5', 's', '5x', '-5s', '5s5', '0s', '999h', '5 m']) expect(() => seconds('--budget', text), text).toThrow('expected a time');
+    expect(['250ms', '20s', '5m', '1.5h', '1h30m', '1min'].map((text) => seconds('--budget', text))).toEqual([
+      0.25, 20, 300, 5400, 5400, 60,
+    ]);
+    for (const text of ['', '5', 's', '5x', '-5s', '5s5', '0s', '999h', '5 m'])
+      expect(() => seconds('--budget', text), text).toThrow('expected a time');
   });
 
   it('whole numbers', () => {
     expect(wholeNumber('-n', '12', 1, 12, '3')).toBe(12);
-    for (const text of ['13', '0', '1.5', '1e1', ' 1', '0x1', '']) expect(() => wholeNumber('-n', text, 1, 12, '3'), text).toThrow('from 1 to 12');
+    for (const text of ['13', '0', '1.5', '1e1', ' 1', '0x1', ''])
+      expect(() => wholeNumber('-n', text, 1, 12, '3'), text).toThrow('from 1 to 12');
   });
 
   it('suggestions are near', () => {

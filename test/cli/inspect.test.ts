@@ -15,10 +15,19 @@ if (!existsSync(join(DEMO, 'config.json'))) throw new Error('models/demo belongs
 
 /** A machine of every instruction set, so that the tests do not depend on the one they run on. */
 const MACHINE: Machine = {
-  cpu: { vendor: 'V', model: 'A CPU', cores: 4, isas: { avx2: true, avx512: true, amx: true }, l1dBytes: 32 << 10, l2Bytes: 1 << 20, l3Bytes: 0 },
+  cpu: {
+    vendor: 'V',
+    model: 'A CPU',
+    cores: 4,
+    isas: { avx2: true, avx512: true, amx: true },
+    l1dBytes: 32 << 10,
+    l2Bytes: 1 << 20,
+    l3Bytes: 0,
+  },
   isas: ['portable', 'avx2', 'avx512', 'amx'],
 };
-const demo = (more: { readonly isa?: 'avx2' | 'amx' } = {}): Promise<Inspection> => inspectModel({ model: DEMO, init: { kind: 'checkpoint' }, precision: 'auto', isa: 'avx2', ...more }, MACHINE);
+const demo = (more: { readonly isa?: 'avx2' | 'amx' } = {}): Promise<Inspection> =>
+  inspectModel({ model: DEMO, init: { kind: 'checkpoint' }, precision: 'auto', isa: 'avx2', ...more }, MACHINE);
 
 const inspect = async (...flags: string[]): Promise<{ status: number; stdout: string; stderr: string }> =>
   runCli(['inspect', DEMO, ...flags], { inspect: (request) => inspectModel({ isa: 'avx2', ...request }, MACHINE) });
@@ -50,7 +59,10 @@ describe('passes', async () => {
     expect(before.stdout).not.toContain('= attention(');
     expect(after.stdout.match(/= attention\(/g)).toHaveLength(8);
     expect(parseGraph(after.stdout).nodes.length).toBe(findStage(inspection, 'recogniseAttention').graph.nodes.length);
-    const json = JSON.parse((await inspect('--pass', 'recogniseAttention', '--json')).stdout) as { name: string; graph: string };
+    const json = JSON.parse((await inspect('--pass', 'recogniseAttention', '--json')).stdout) as {
+      name: string;
+      graph: string;
+    };
     expect(json).toMatchObject({ name: 'recogniseAttention', graph: after.stdout });
   });
 });
@@ -99,7 +111,9 @@ describe('kernels', async () => {
     const wrong = await inspect('--kernel', 'qkv');
     expect(wrong.status).toBe(1);
     expect(wrong.stderr).toContain('layers_0_attention_qkv');
-    expect((await inspect('--kernels', '--tokens', '99999')).stderr).toContain('--tokens 99999: expected a whole number from 1 to 1024');
+    expect((await inspect('--kernels', '--tokens', '99999')).stderr).toContain(
+      '--tokens 99999: expected a whole number from 1 to 1024',
+    );
   });
 });
 
@@ -108,7 +122,10 @@ describe('plan and memory', () => {
     const { stdout } = await inspect('--plan');
     expect(stdout).toContain('44 launches a micro-batch:');
     expect(stdout).toContain('(tokens of a micro-batch: 64, 128, 256, 512, 1024)');
-    const json = JSON.parse((await inspect('--plan', '--json')).stdout) as { launches: unknown[]; schedules: unknown[] };
+    const json = JSON.parse((await inspect('--plan', '--json')).stdout) as {
+      launches: unknown[];
+      schedules: unknown[];
+    };
     expect([json.launches.length, json.schedules.length]).toEqual([44, 5]);
   });
 
@@ -138,7 +155,13 @@ describe('plan and memory', () => {
   it('one screen says it all', async () => {
     const { stdout } = await inspect();
     expect(stdout.split('\n').length).toBeLessThan(24);
-    for (const line of ['7,475,456', 'hidden 256, feed-forward 704, 8 layers', '44: 5 a layer, 4 besides; 13 different texts', 'cpu, avx2, f32 inputs']) expect(stdout).toContain(line);
+    for (const line of [
+      '7,475,456',
+      'hidden 256, feed-forward 704, 8 layers',
+      '44: 5 a layer, 4 besides; 13 different texts',
+      'cpu, avx2, f32 inputs',
+    ])
+      expect(stdout).toContain(line);
     const json = JSON.parse((await inspect('--json')).stdout) as Record<string, unknown>;
     expect(json).toMatchObject({ parameters: 7475456, kernels: 44, distinctKernels: 13, isa: 'avx2', notes: [] });
   });
@@ -153,8 +176,12 @@ describe('plan and memory', () => {
 describe('placement', () => {
   it('says what each stage would do and hold, as words and as data', async () => {
     const { stdout } = await inspect('--parallel', 'dpxpp=2x3');
-    expect(stdout).toMatch(/^placement: dpxpp=2x3 on 6 devices, predicted balance \d\d\.\d%: [45]\.\d\d× one device\n(?: {2}stage \d: .*\n){3}$/);
-    const placed = JSON.parse((await inspect('--parallel', 'pp=2', '--json')).stdout) as { stages: { first: number; end: number; share: number; weightBytes: number }[] };
+    expect(stdout).toMatch(
+      /^placement: dpxpp=2x3 on 6 devices, predicted balance \d\d\.\d%: [45]\.\d\d× one device\n(?: {2}stage \d: .*\n){3}$/,
+    );
+    const placed = JSON.parse((await inspect('--parallel', 'pp=2', '--json')).stdout) as {
+      stages: { first: number; end: number; share: number; weightBytes: number }[];
+    };
     const { plan } = await demo();
     expect(placed.stages.map(({ first }) => first)).toEqual([0, placed.stages[0]!.end]);
     expect(placed.stages[1]!.end).toBe(plan.launches.length);
@@ -165,7 +192,10 @@ describe('placement', () => {
   });
 
   it('is not guessed, and not asked for beside another view', async () => {
-    expect(await inspect('--parallel', 'auto')).toMatchObject({ status: 1, stderr: expect.stringContaining('--parallel pp=4') as string });
+    expect(await inspect('--parallel', 'auto')).toMatchObject({
+      status: 1,
+      stderr: expect.stringContaining('--parallel pp=4') as string,
+    });
     expect((await inspect('--parallel', 'pp=2', '--memory')).stderr).toContain('one at a time');
     expect((await inspect('--parallel', 'pp=99')).stderr).toContain('of at most 64 devices');
   });

@@ -11,10 +11,32 @@ import { UserError } from '../../errors.js';
 import { fakeIo, runCli } from './fakeIo.js';
 
 const RUN = ['run', 'models/demo', '--task', 'hellaswag', '--data', 'my data.jsonl'];
-const PROGRESS = { questionsDone: 3, questionsTotal: 10, tokensDone: 30, tokensTotal: 100, accuracy: 0.5, accuracyNorm: 0.25, tokensPerSecond: 1234, secondsLeft: 41 };
+const PROGRESS = {
+  questionsDone: 3,
+  questionsTotal: 10,
+  tokensDone: 30,
+  tokensTotal: 100,
+  accuracy: 0.5,
+  accuracyNorm: 0.25,
+  tokensPerSecond: 1234,
+  secondsLeft: 41,
+};
 const RESULT: RunResult = {
-  results: { results: { hellaswag: { 'acc,none': 0.25 } }, throughput: { questions: 10, tokensComputed: 100, tokensWithoutSharing: 250, loadSeconds: 1, scoreSeconds: 2, tokensPerSecond: 50, modelFlops: 3e9 } },
-  table: '|the table|', resultsPath: 'o/r.json', samplesPath: 'o/s.jsonl',
+  results: {
+    results: { hellaswag: { 'acc,none': 0.25 } },
+    throughput: {
+      questions: 10,
+      tokensComputed: 100,
+      tokensWithoutSharing: 250,
+      loadSeconds: 1,
+      scoreSeconds: 2,
+      tokensPerSecond: 50,
+      modelFlops: 3e9,
+    },
+  },
+  table: '|the table|',
+  resultsPath: 'o/r.json',
+  samplesPath: 'o/s.jsonl',
 };
 
 /** Reports as a real run does. */
@@ -34,10 +56,16 @@ describe('a run that works', () => {
   it('prints the table and where the files are', async () => {
     const { status, stdout } = await runCli([...RUN, '--out', 'o'], { run: scored });
     expect(status).toBe(0);
-    expect(stdout).toBe([
-      '|the table|', '10 questions in 2.00 s after 1.00 s of loading: 50 tokens/s, 1.50 GFLOP/s', '100 tokens computed instead of 250 (2.50× fewer)',
-      'results: o/r.json', 'samples: o/s.jsonl', '',
-    ].join('\n'));
+    expect(stdout).toBe(
+      [
+        '|the table|',
+        '10 questions in 2.00 s after 1.00 s of loading: 50 tokens/s, 1.50 GFLOP/s',
+        '100 tokens computed instead of 250 (2.50× fewer)',
+        'results: o/r.json',
+        'samples: o/s.jsonl',
+        '',
+      ].join('\n'),
+    );
   });
 
   it('says once that nothing is written where --out is absent', async () => {
@@ -54,7 +82,12 @@ describe('a run that works', () => {
   });
 
   it('keeps warnings with --json, away from stdout', async () => {
-    const { stdout, stderr } = await runCli([...RUN, '--json'], { run: (_, ui) => { ui.warn('careful'); return Promise.resolve(RESULT); } });
+    const { stdout, stderr } = await runCli([...RUN, '--json'], {
+      run: (_, ui) => {
+        ui.warn('careful');
+        return Promise.resolve(RESULT);
+      },
+    });
     expect(JSON.parse(stdout)).toEqual(RESULT.results);
     expect(stderr).toBe('warning: careful\n');
   });
@@ -67,7 +100,15 @@ describe('a run that works', () => {
 });
 
 const COMPILED: CompileResult = {
-  artifact: 'm.tw', isa: 'avx2', arithmetic: 'f32', kernels: 44, distinctKernels: 13, arenaBytes: 3 << 20, packedWeightBytes: 5 << 20, seconds: 1.25, cached: true,
+  artifact: 'm.tw',
+  isa: 'avx2',
+  arithmetic: 'f32',
+  kernels: 44,
+  distinctKernels: 13,
+  arenaBytes: 3 << 20,
+  packedWeightBytes: 5 << 20,
+  seconds: 1.25,
+  cached: true,
 };
 
 describe('compile', () => {
@@ -82,10 +123,15 @@ describe('compile', () => {
 });
 
 describe('errors', () => {
-  const failing = (error: unknown): Commands['run'] => () => Promise.reject(error);
+  const failing =
+    (error: unknown): Commands['run'] =>
+    () =>
+      Promise.reject(error);
 
   it('of the user are a message and a hint, without a stack', async () => {
-    const { status, stdout, stderr } = await runCli(RUN, { run: failing(new UserError('x.json:3: not a question\nsecond line', 'look there')) });
+    const { status, stdout, stderr } = await runCli(RUN, {
+      run: failing(new UserError('x.json:3: not a question\nsecond line', 'look there')),
+    });
     expect([status, stdout]).toEqual([1, '']);
     expect(stderr.endsWith('error: x.json:3: not a question\n  second line\nhint: look there\n')).toBe(true);
   });
@@ -93,14 +139,19 @@ describe('errors', () => {
   it('of ours say so in one line, and where with TILEWRIGHT_DEBUG', async () => {
     const plain = await runCli(RUN, { run: failing(new TypeError('x is undefined')) });
     expect(plain.status).toBe(1);
-    expect(plain.stderr).toContain('error: unexpected: x is undefined\nhint: this is a bug in tilewright; run it again with TILEWRIGHT_DEBUG=1');
+    expect(plain.stderr).toContain(
+      'error: unexpected: x is undefined\nhint: this is a bug in tilewright; run it again with TILEWRIGHT_DEBUG=1',
+    );
     expect(plain.stderr).not.toMatch(/\n\s+at /);
     const debug = await runCli(RUN, { run: failing(new TypeError('x is undefined')) }, fakeIo({ isDebug: true }));
     expect(debug.stderr).toMatch(/TypeError: x is undefined\n\s+at /);
   });
 
   it('of the system are no bug', () => {
-    const error = Object.assign(new Error("ENOSPC: no space left on device, write"), { code: 'ENOSPC', syscall: 'write' });
+    const error = Object.assign(new Error('ENOSPC: no space left on device, write'), {
+      code: 'ENOSPC',
+      syscall: 'write',
+    });
     expect(errorLines(error, false)).toBe('error: ENOSPC: no space left on device, write\n');
   });
 
@@ -112,73 +163,119 @@ describe('errors', () => {
 
   it('leave no progress line behind on a terminal', async () => {
     const io = fakeIo({ isTTY: true });
-    await runCli(RUN, { run: (_, ui) => { noisy(ui); return Promise.reject(new UserError('no')); } }, io);
+    await runCli(
+      RUN,
+      {
+        run: (_, ui) => {
+          noisy(ui);
+          return Promise.reject(new UserError('no'));
+        },
+      },
+      io,
+    );
     expect(io.stderr.text.lastIndexOf('\x1b[?25h')).toBeGreaterThan(io.stderr.text.lastIndexOf('\x1b[?25l'));
     expect(io.stderr.text.endsWith('error: no\n')).toBe(true);
   });
 });
 
 /** A run that reports progress, then waits for its signal as evaluate() does. */
-function untilStopped(onStart: () => void, isScoring: boolean, error: (request: RunRequest) => unknown): Commands['run'] {
-  return (request, ui) => new Promise((_, reject) => {
-    ui.phase('score');
-    if (isScoring) ui.run(PROGRESS);
-    request.signal?.addEventListener('abort', () => { reject(error(request)); });
-    setImmediate(onStart);
-  });
+function untilStopped(
+  onStart: () => void,
+  isScoring: boolean,
+  error: (request: RunRequest) => unknown,
+): Commands['run'] {
+  return (request, ui) =>
+    new Promise((_, reject) => {
+      ui.phase('score');
+      if (isScoring) ui.run(PROGRESS);
+      request.signal?.addEventListener('abort', () => {
+        reject(error(request));
+      });
+      setImmediate(onStart);
+    });
 }
 
 describe('Ctrl-C', () => {
   it('aborts, and prints the exact command that goes on', async () => {
     const io = fakeIo();
-    const run = untilStopped(() => { io.send('SIGINT'); }, true, () => new Interrupted(1234));
+    const run = untilStopped(
+      () => {
+        io.send('SIGINT');
+      },
+      true,
+      () => new Interrupted(1234),
+    );
     const { status, stdout, stderr } = await runCli([...RUN, '--out', 'o'], { run }, io);
     expect([status, stdout]).toEqual([130, '']);
     expect(stderr).toContain('stopping after what is running; Ctrl-C again stops at once');
-    expect(stderr.endsWith("stopped: 1,234 finished questions are in the journal; go on with\n  tilewright run models/demo --task hellaswag --data 'my data.jsonl' --out o --resume\n")).toBe(true);
+    expect(
+      stderr.endsWith(
+        "stopped: 1,234 finished questions are in the journal; go on with\n  tilewright run models/demo --task hellaswag --data 'my data.jsonl' --out o --resume\n",
+      ),
+    ).toBe(true);
     expect(io.died).toEqual([]);
     expect(io.listeners).toBe(0);
   });
 
   it('does not add --resume twice', async () => {
     const io = fakeIo();
-    const run = untilStopped(() => { io.send('SIGINT'); }, true, () => new Interrupted(1));
+    const run = untilStopped(
+      () => {
+        io.send('SIGINT');
+      },
+      true,
+      () => new Interrupted(1),
+    );
     const { stderr } = await runCli([...RUN, '--resume', '--out', 'o'], { run }, io);
     expect(stderr.match(/--resume/g)).toHaveLength(1);
   });
 
   it('says that nothing was kept where there is no --out', async () => {
     const io = fakeIo();
-    const run = untilStopped(() => { io.send('SIGINT'); }, true, () => new Interrupted(1));
-    expect((await runCli(RUN, { run }, io)).stderr).toContain("nothing was kept, since there was no --out; give one to be able to go on next time:\n  tilewright run models/demo --task hellaswag --data 'my data.jsonl' --out results\n");
+    const run = untilStopped(
+      () => {
+        io.send('SIGINT');
+      },
+      true,
+      () => new Interrupted(1),
+    );
+    expect((await runCli(RUN, { run }, io)).stderr).toContain(
+      "nothing was kept, since there was no --out; give one to be able to go on next time:\n  tilewright run models/demo --task hellaswag --data 'my data.jsonl' --out results\n",
+    );
   });
 
   it('waits for nothing before the first result', async () => {
     const io = fakeIo();
-    const run: Commands['run'] = (_, ui) => new Promise(() => {
-      ui.phase('load weights');
-      setImmediate(() => { io.send('SIGINT'); });
-    });
+    const run: Commands['run'] = (_, ui) =>
+      new Promise(() => {
+        ui.phase('load weights');
+        setImmediate(() => {
+          io.send('SIGINT');
+        });
+      });
     const { status, stderr } = await runCli([...RUN, '--out', 'o'], { run }, io);
     expect(status).toBe(130);
-    expect(stderr).toContain("stopped: no question was scored yet; the same command starts again:\n  tilewright run models/demo --task hellaswag --data 'my data.jsonl' --out o\n");
+    expect(stderr).toContain(
+      "stopped: no question was scored yet; the same command starts again:\n  tilewright run models/demo --task hellaswag --data 'my data.jsonl' --out o\n",
+    );
   });
 
   it('twice ends the process at once, with the cursor back', async () => {
     const io = fakeIo({ isTTY: true });
     let textAtDeath = '';
-    const run: Commands['run'] = (request, ui) => new Promise((_, reject) => {
-      ui.phase('score');
-      ui.run(PROGRESS);
-      setImmediate(() => {
-        io.send('SIGINT');
-        expect(request.signal?.aborted).toBe(true);
-        expect(io.died).toEqual([]);
-        io.send('SIGINT');
-        textAtDeath = io.stderr.text;
-        reject(new Interrupted(0));
+    const run: Commands['run'] = (request, ui) =>
+      new Promise((_, reject) => {
+        ui.phase('score');
+        ui.run(PROGRESS);
+        setImmediate(() => {
+          io.send('SIGINT');
+          expect(request.signal?.aborted).toBe(true);
+          expect(io.died).toEqual([]);
+          io.send('SIGINT');
+          textAtDeath = io.stderr.text;
+          reject(new Interrupted(0));
+        });
       });
-    });
     await runCli(RUN, { run }, io);
     expect(io.died).toEqual(['SIGINT']);
     expect(textAtDeath.lastIndexOf('\x1b[?25h')).toBeGreaterThan(textAtDeath.lastIndexOf('\x1b[?25l'));
@@ -197,8 +294,12 @@ describe('Ctrl-C', () => {
       };
       const { status, stdout, stderr } = await runCli(['tune', folder], { tune }, io);
       expect(status).toBe(130);
-      expect(stdout).toBe(`row\n${folder}: 3 trials in 2.00 s, 4 more from the database\nwhat was measured of the largest batch is 1.50× as fast as with default schedules\n`);
-      expect(stderr.endsWith(`stopped: finished trials are kept; go on with\n  tilewright tune ${folder}\n`)).toBe(true);
+      expect(stdout).toBe(
+        `row\n${folder}: 3 trials in 2.00 s, 4 more from the database\nwhat was measured of the largest batch is 1.50× as fast as with default schedules\n`,
+      );
+      expect(stderr.endsWith(`stopped: finished trials are kept; go on with\n  tilewright tune ${folder}\n`)).toBe(
+        true,
+      );
     } finally {
       rmSync(folder, { recursive: true, force: true });
     }
@@ -206,14 +307,28 @@ describe('Ctrl-C', () => {
 
   it('SIGTERM is 143', async () => {
     const io = fakeIo();
-    const run = untilStopped(() => { io.send('SIGTERM'); }, true, () => new Interrupted(1));
+    const run = untilStopped(
+      () => {
+        io.send('SIGTERM');
+      },
+      true,
+      () => new Interrupted(1),
+    );
     expect((await runCli([...RUN, '--out', 'o'], { run }, io)).status).toBe(143);
   });
 
   it('a disk that failed meanwhile is told too', async () => {
     const io = fakeIo();
-    const full = new UserError('cannot write journal: the disk is full', 'free some space', { cause: new Error('ENOSPC') });
-    const run = untilStopped(() => { io.send('SIGINT'); }, true, () => full);
+    const full = new UserError('cannot write journal: the disk is full', 'free some space', {
+      cause: new Error('ENOSPC'),
+    });
+    const run = untilStopped(
+      () => {
+        io.send('SIGINT');
+      },
+      true,
+      () => full,
+    );
     const { status, stderr } = await runCli([...RUN, '--out', 'o'], { run }, io);
     expect(status).toBe(130);
     expect(stderr).toContain('error: cannot write journal: the disk is full');
@@ -239,6 +354,13 @@ describe('what the user types to start us', () => {
     expect(invocationOf('/home/u/p/dist/cli/main.js', '/home/u/p')).toBe('node dist/cli/main.js');
     expect(invocationOf('/opt/my tools/dist/cli/main.js', '/home/u/p')).toBe("node '/opt/my tools/dist/cli/main.js'");
     expect(invocationOf(undefined, '/')).toBe('tilewright');
-    expect(["it's", 'a b', '$HOME', 'x=1', '--docs', ''].map(quoteForShell)).toEqual(["'it'\\''s'", "'a b'", "'$HOME'", 'x=1', '--docs', "''"]);
+    expect(["it's", 'a b', '$HOME', 'x=1', '--docs', ''].map(quoteForShell)).toEqual([
+      "'it'\\''s'",
+      "'a b'",
+      "'$HOME'",
+      'x=1',
+      '--docs',
+      "''",
+    ]);
   });
 });

@@ -9,7 +9,10 @@ const of = (given: string | boolean, environment: Record<string, string> = {}): 
   return found === undefined ? 'none' : `${found.index}/${found.count}`;
 };
 const array = (id: number, min: number, max: number, count: number, step?: number): Record<string, string> => ({
-  SLURM_ARRAY_TASK_ID: `${id}`, SLURM_ARRAY_TASK_MIN: `${min}`, SLURM_ARRAY_TASK_MAX: `${max}`, SLURM_ARRAY_TASK_COUNT: `${count}`,
+  SLURM_ARRAY_TASK_ID: `${id}`,
+  SLURM_ARRAY_TASK_MIN: `${min}`,
+  SLURM_ARRAY_TASK_MAX: `${max}`,
+  SLURM_ARRAY_TASK_COUNT: `${count}`,
   ...(step === undefined ? {} : { SLURM_ARRAY_TASK_STEP: `${step}` }),
 });
 
@@ -26,7 +29,11 @@ describe('--shard', () => {
     ['an array from 1', array(8, 1, 8, 8, 1), '8/8'],
     ['an array in steps', array(14, 10, 18, 5, 2), '3/5'],
     ['an array of one', array(3, 3, 3, 1), '1/1'],
-    ['an array before all else', { ...array(2, 0, 3, 4), JOB_COMPLETION_INDEX: '0', SLURM_PROCID: '0', SLURM_NTASKS: '1' }, '3/4'],
+    [
+      'an array before all else',
+      { ...array(2, 0, 3, 4), JOB_COMPLETION_INDEX: '0', SLURM_PROCID: '0', SLURM_NTASKS: '1' },
+      '3/4',
+    ],
     ['an array of the number expected', { ...array(2, 0, 3, 4), TILEWRIGHT_SHARDS: '4' }, '3/4'],
     ['a Kubernetes Indexed Job', { JOB_COMPLETION_INDEX: '0', TILEWRIGHT_SHARDS: '6' }, '1/6'],
     ['srun', { SLURM_PROCID: '5', SLURM_NTASKS: '6' }, '6/6'],
@@ -37,11 +44,31 @@ describe('--shard', () => {
   it.each<[string, string | true, Record<string, string>, RegExp]>([
     ['nobody', true, {}, /no scheduler says which part this is/],
     ['a part of an array', true, array(5, 3, 5, 2), /has 2 tasks from 3 to 5/],
-    ['a part of an array that looks whole', true, { ...array(3, 3, 4, 2), TILEWRIGHT_SHARDS: '8' }, /started 2 tasks, TILEWRIGHT_SHARDS says 8/],
-    ['an array without a count', true, { SLURM_ARRAY_TASK_ID: '1', SLURM_ARRAY_TASK_MIN: '0', SLURM_ARRAY_TASK_MAX: '2' }, /SLURM_ARRAY_TASK_COUNT is not set/],
+    [
+      'a part of an array that looks whole',
+      true,
+      { ...array(3, 3, 4, 2), TILEWRIGHT_SHARDS: '8' },
+      /started 2 tasks, TILEWRIGHT_SHARDS says 8/,
+    ],
+    [
+      'an array without a count',
+      true,
+      { SLURM_ARRAY_TASK_ID: '1', SLURM_ARRAY_TASK_MIN: '0', SLURM_ARRAY_TASK_MAX: '2' },
+      /SLURM_ARRAY_TASK_COUNT is not set/,
+    ],
     ['a pod that knows no count', true, { JOB_COMPLETION_INDEX: '2' }, /TILEWRIGHT_SHARDS, .* is not set/],
-    ['a pod past the count', true, { JOB_COMPLETION_INDEX: '4', TILEWRIGHT_SHARDS: '4' }, /--shard 5\/4: parts count from 1/],
-    ['nonsense', true, { JOB_COMPLETION_INDEX: '-1', TILEWRIGHT_SHARDS: '4' }, /JOB_COMPLETION_INDEX is "-1", not a whole number/],
+    [
+      'a pod past the count',
+      true,
+      { JOB_COMPLETION_INDEX: '4', TILEWRIGHT_SHARDS: '4' },
+      /--shard 5\/4: parts count from 1/,
+    ],
+    [
+      'nonsense',
+      true,
+      { JOB_COMPLETION_INDEX: '-1', TILEWRIGHT_SHARDS: '4' },
+      /JOB_COMPLETION_INDEX is "-1", not a whole number/,
+    ],
     ['0/4', '0/4', {}, /parts count from 1/],
     ['5/4', '5/4', {}, /none of 1\/4 to 4\/4/],
     ['1/0', '1/0', {}, /expected 1 to 10000 parts/],
@@ -54,12 +81,16 @@ describe('--shard', () => {
 
   it('is handed over, needs --out, and says how to merge', async () => {
     const line = ['run', 'm', '--task', 'hellaswag', '--data', 'd', '--shard', '2/3'];
-    expect((await runCli(line)).stderr).toBe('error: --shard needs --out: merge joins what the shards write there\nhint: add --out shards, the same for all\n');
+    expect((await runCli(line)).stderr).toBe(
+      'error: --shard needs --out: merge joins what the shards write there\nhint: add --out shards, the same for all\n',
+    );
     let seen: RunRequest | undefined;
-    const { stdout } = await runCli([...line, '--out', 'a b'], { run: (request) => {
-      seen = request;
-      return Promise.resolve({ results: {}, table: '|table|', resultsPath: undefined, samplesPath: undefined });
-    } });
+    const { stdout } = await runCli([...line, '--out', 'a b'], {
+      run: (request) => {
+        seen = request;
+        return Promise.resolve({ results: {}, table: '|table|', resultsPath: undefined, samplesPath: undefined });
+      },
+    });
     expect(seen?.shard).toEqual({ index: 2, count: 3 });
     expect(stdout).toContain("shard 2/3; when all are done: tilewright merge 'a b' --out results");
   });

@@ -8,11 +8,23 @@ import type { RunProgress } from '../../driver/requests.js';
 import { fakeIo } from './fakeIo.js';
 
 const progress = (done: number, more: Partial<RunProgress> = {}): RunProgress => ({
-  questionsDone: done, questionsTotal: 10042, tokensDone: done * 175, tokensTotal: 10042 * 175, accuracy: 0.288, accuracyNorm: 0.2891, tokensPerSecond: 18300, secondsLeft: 41, ...more,
+  questionsDone: done,
+  questionsTotal: 10042,
+  tokensDone: done * 175,
+  tokensTotal: 10042 * 175,
+  accuracy: 0.288,
+  accuracyNorm: 0.2891,
+  tokensPerSecond: 18300,
+  secondsLeft: 41,
+  ...more,
 });
 
 const open: LiveUi[] = [];
-afterEach(() => { open.splice(0).forEach((ui) => { ui.close(); }); });
+afterEach(() => {
+  open.splice(0).forEach((ui) => {
+    ui.close();
+  });
+});
 
 function start(options: Parameters<typeof fakeIo>[0]): { io: ReturnType<typeof fakeIo>; ui: LiveUi } {
   const io = fakeIo(options);
@@ -31,12 +43,18 @@ describe('plain lines', () => {
       ui.run(progress(Math.ceil((10042 * second) / 100)));
     }
     const lines = io.stderr.text.trimEnd().split('\n');
-    expect(lines.slice(0, 3)).toEqual(['[0.00 s] compile: demo', '[0.00 s] score', '[5.00 s] score: 5 %, 503/10,042 questions · 18,300 tokens/s · acc 28.8 %, acc_norm 28.9 % · 0:41 left']);
+    expect(lines.slice(0, 3)).toEqual([
+      '[0.00 s] compile: demo',
+      '[0.00 s] score',
+      '[5.00 s] score: 5 %, 503/10,042 questions · 18,300 tokens/s · acc 28.8 %, acc_norm 28.9 % · 0:41 left',
+    ]);
     const shares = lines.slice(2).map((line) => Number(/(\d+) %/.exec(line)?.[1]));
     expect(shares.length).toBeGreaterThan(15);
     // The last line is the end, however little is left for it.
     for (let i = 1; i < shares.length - 1; i++) expect(shares[i]! - shares[i - 1]!).toBeGreaterThanOrEqual(5);
-    expect(lines.at(-1)).toBe('[1:40 min] score: 100 %, 10,042/10,042 questions · 18,300 tokens/s · acc 28.8 %, acc_norm 28.9 %');
+    expect(lines.at(-1)).toBe(
+      '[1:40 min] score: 100 %, 10,042/10,042 questions · 18,300 tokens/s · acc 28.8 %, acc_norm 28.9 %',
+    );
     expect(io.stderr.text).not.toContain('\x1b');
     expect(io.stdout.text).toBe('');
   });
@@ -117,7 +135,9 @@ describe('a terminal', () => {
     io.time = 4500;
     ui.close();
     expect(screen(io.stderr.text)).toEqual([
-      'open model  1.50 s  models/demo', 'score  3.00 s  10,042/10,042 questions · 18,300 tokens/s · acc 28.8 %, acc_norm 28.9 %', '',
+      'open model  1.50 s  models/demo',
+      'score  3.00 s  10,042/10,042 questions · 18,300 tokens/s · acc 28.8 %, acc_norm 28.9 %',
+      '',
     ]);
     expect(io.stdout.text).toBe('');
   });
@@ -189,20 +209,45 @@ describe('words', () => {
     expect(progressLine('score', 0.5, words, 79)).toBe(cut(`score  50 %  ${words}`, 79));
     expect(progressLine('score', 0.5, 'x', 30)).toBe('score  50 % ████████░░░░░░░  x');
     expect(progressLine('score', 2, '', 200)).toBe(`score 200 % ${'█'.repeat(24)}`);
-    for (let width = 0; width < 120; width++) expect(progressLine('score', 0.3, words, width).length).toBeLessThanOrEqual(width);
+    for (let width = 0; width < 120; width++)
+      expect(progressLine('score', 0.3, words, width).length).toBeLessThanOrEqual(width);
   });
 
   it('of a run that has nothing to say yet', () => {
-    expect(describeRun(progress(0, { accuracy: undefined, accuracyNorm: undefined, secondsLeft: undefined, tokensPerSecond: 0 }))).toBe('0/10,042 questions');
+    expect(
+      describeRun(
+        progress(0, { accuracy: undefined, accuracyNorm: undefined, secondsLeft: undefined, tokensPerSecond: 0 }),
+      ),
+    ).toBe('0/10,042 questions');
     expect(fractionOf(progress(0, { tokensTotal: 0 }))).toBe(0);
     expect(fractionOf(progress(10042, { tokensTotal: 0, tokensDone: 0 }))).toBe(1);
   });
 
   it('numbers', () => {
-    expect([0, 1023, 1024, 15.3 * 2 ** 20, 3 * 2 ** 40].map(bytes)).toEqual(['0 bytes', '1023 bytes', '1.00 KiB', '15.3 MiB', '3.00 TiB']);
-    expect([7, 999, 1000, 14.66e9, 999.7e9].map((value) => si(value, 'FLOP'))).toEqual(['7 FLOP', '999 FLOP', '1.00 kFLOP', '14.7 GFLOP', '1.00 TFLOP']);
+    expect([0, 1023, 1024, 15.3 * 2 ** 20, 3 * 2 ** 40].map(bytes)).toEqual([
+      '0 bytes',
+      '1023 bytes',
+      '1.00 KiB',
+      '15.3 MiB',
+      '3.00 TiB',
+    ]);
+    expect([7, 999, 1000, 14.66e9, 999.7e9].map((value) => si(value, 'FLOP'))).toEqual([
+      '7 FLOP',
+      '999 FLOP',
+      '1.00 kFLOP',
+      '14.7 GFLOP',
+      '1.00 TFLOP',
+    ]);
     expect([0, 59.6, 3661].map(clock)).toEqual(['0:00', '1:00', '1:01:01']);
     expect([0.123, 12.34, 200, 7322].map(duration)).toEqual(['0.12 s', '12.3 s', '3:20 min', '2:02:02 h']);
-    expect(textTable([['a', '1'], ['bbb', '22']], new Set([1]))).toEqual(['a     1', 'bbb  22']);
+    expect(
+      textTable(
+        [
+          ['a', '1'],
+          ['bbb', '22'],
+        ],
+        new Set([1]),
+      ),
+    ).toEqual(['a     1', 'bbb  22']);
   });
 });

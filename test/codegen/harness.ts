@@ -69,7 +69,24 @@ export function compile(source: string, flags: readonly string[]): LibraryHandle
   const key = createHash('sha256').update(flags.join(' ')).update(source).digest('hex').slice(0, 24);
   const [c, so] = [join(dir, `${key}.c`), join(dir, `${key}-${process.pid}.so`)];
   writeFileSync(c, source);
-  execFileSync('cc', [...flags, '-Wall', '-Wextra', '-Wno-unused-variable', '-Wno-unused-function', '-shared', '-fPIC', '-pthread', '-o', so, c, '-lm'], { stdio: ['ignore', 'pipe', 'inherit'] });
+  execFileSync(
+    'cc',
+    [
+      ...flags,
+      '-Wall',
+      '-Wextra',
+      '-Wno-unused-variable',
+      '-Wno-unused-function',
+      '-shared',
+      '-fPIC',
+      '-pthread',
+      '-o',
+      so,
+      c,
+      '-lm',
+    ],
+    { stdio: ['ignore', 'pipe', 'inherit'] },
+  );
   const library = koffi.load(so);
   rmSync(so);
   LIBRARIES.set(`${flags.join(' ')}\n${source}`, library);
@@ -100,22 +117,34 @@ function f16Bits(value: number): number {
 
 export function put(memory: Buffer, index: number, dtype: BufferDType, value: number): void {
   switch (dtype) {
-    case 'f32': memory.writeFloatLE(value, index * 4); break;
+    case 'f32':
+      memory.writeFloatLE(value, index * 4);
+      break;
     case 'bf16':
       F32[0] = roundToBf16(value);
       memory.writeUInt16LE(U32[0]! >>> 16, index * 2);
       break;
-    case 'f16': memory.writeUInt16LE(f16Bits(value), index * 2); break;
-    case 'i32': memory.writeInt32LE(value, index * 4); break;
-    case 'bool': memory.writeUInt8(value === 0 ? 0 : 1, index); break;
-    case 'u8': memory.writeUInt8(value, index); break;
-    default: dtype satisfies never;
+    case 'f16':
+      memory.writeUInt16LE(f16Bits(value), index * 2);
+      break;
+    case 'i32':
+      memory.writeInt32LE(value, index * 4);
+      break;
+    case 'bool':
+      memory.writeUInt8(value === 0 ? 0 : 1, index);
+      break;
+    case 'u8':
+      memory.writeUInt8(value, index);
+      break;
+    default:
+      dtype satisfies never;
   }
 }
 
 export function take(memory: Buffer, index: number, dtype: BufferDType): number {
   switch (dtype) {
-    case 'f32': return memory.readFloatLE(index * 4);
+    case 'f32':
+      return memory.readFloatLE(index * 4);
     case 'bf16':
       U32[0] = memory.readUInt16LE(index * 2) << 16;
       return F32[0]!;
@@ -123,12 +152,19 @@ export function take(memory: Buffer, index: number, dtype: BufferDType): number 
       const bits = memory.readUInt16LE(index * 2);
       const sign = bits & 0x8000 ? -1 : 1;
       const [e, f] = [(bits >> 10) & 31, bits & 1023];
-      return e === 31 ? (f === 0 ? sign * Infinity : NaN) : sign * (e === 0 ? f * 2 ** -24 : (1 + f / 1024) * 2 ** (e - 15));
+      return e === 31
+        ? f === 0
+          ? sign * Infinity
+          : NaN
+        : sign * (e === 0 ? f * 2 ** -24 : (1 + f / 1024) * 2 ** (e - 15));
     }
-    case 'i32': return memory.readInt32LE(index * 4);
+    case 'i32':
+      return memory.readInt32LE(index * 4);
     case 'bool':
-    case 'u8': return memory.readUInt8(index);
-    default: return dtype satisfies never;
+    case 'u8':
+      return memory.readUInt8(index);
+    default:
+      return dtype satisfies never;
   }
 }
 
@@ -145,8 +181,10 @@ export function packWeight(decl: WeightDecl, logical: Float64Array): Buffer {
   for (let p = 0; p < order.length; p++) {
     if (order[p]! < 0) continue;
     for (let k = 0; k < decl.k; k++) {
-      const at = decl.layout === 'panels'
-        ? ((p >> 4) * decl.k + k) * 16 + (p & 15) : ((p >> 4) * (deep / 2) + (k >> 1)) * 32 + (p & 15) * 2 + (k & 1);
+      const at =
+        decl.layout === 'panels'
+          ? ((p >> 4) * decl.k + k) * 16 + (p & 15)
+          : ((p >> 4) * (deep / 2) + (k >> 1)) * 32 + (p & 15) * 2 + (k & 1);
       put(memory.subarray(at * bytes), 0, decl.dtype, logical[order[p]! * decl.k + k]!);
     }
   }
@@ -161,7 +199,10 @@ export interface RunOptions {
   readonly schedules: readonly CpuSchedule[];
   readonly tokensCapacity?: number;
   readonly workers?: number;
-  /** Compiles with little optimisation, in half the time: for cases beside one that is compiled as the product compiles it. */
+  /**
+   * Compiles with little optimisation, in half the time: for cases beside one that is compiled as the product compiles
+   * it.
+   */
   readonly isQuick?: boolean;
 }
 
@@ -185,14 +226,24 @@ export function runGenerated(module: KernelModule, options: RunOptions): RunResu
   const isas = [...new Set(options.schedules.map((schedule) => schedule.isa))];
   const isEmulated = isas.includes('amx') && !hasFlags('amx_bf16');
   const own = compilerFlags(isEmulated ? isas.map((isa) => (isa === 'amx' ? 'avx512' : isa)) : isas);
-  const flags = [...(options.isQuick === true ? own.map((flag) => (flag === '-O3' ? '-Og' : flag)) : own), ...(isEmulated ? ['-DTW_EMULATE_AMX'] : [])];
+  const flags = [
+    ...(options.isQuick === true ? own.map((flag) => (flag === '-O3' ? '-Og' : flag)) : own),
+    ...(isEmulated ? ['-DTW_EMULATE_AMX'] : []),
+  ];
   const library = compile(emitTranslationUnit(emitted) + DRIVER, flags);
-  const run = library.func('double tw_test_run(void *kernel, void *buffers, int64_t T, int64_t R, int64_t scratch, int32_t workers)');
+  const run = library.func(
+    'double tw_test_run(void *kernel, void *buffers, int64_t T, int64_t R, int64_t scratch, int32_t workers)',
+  );
   const memory = new Map<string, Buffer>();
   const extent = (dim: BufferDecl['rows']): number => (typeof dim === 'number' ? dim : sizes[dim]);
   const shape = (decl: BufferDecl): { rows: number; columns: number; stride: number; bytes: number } => {
     const bytes = DTYPE_BYTES[decl.dtype];
-    return { rows: extent(decl.rows), columns: decl.columns === 'T' ? sizes.T : decl.columns, stride: rowStride(decl, capacity, bytes), bytes };
+    return {
+      rows: extent(decl.rows),
+      columns: decl.columns === 'T' ? sizes.T : decl.columns,
+      stride: rowStride(decl, capacity, bytes),
+      bytes,
+    };
   };
   for (const decl of module.buffers) {
     const { rows, columns, stride, bytes } = shape(decl);
@@ -203,7 +254,9 @@ export function runGenerated(module: KernelModule, options: RunOptions): RunResu
       for (let r = 0; r < rows; r++) {
         for (let c = 0; c < columns; c++) put(data, r * stride + c, decl.dtype, given[r * columns + c]!);
         // Kernels write the pad of what they make as zeros; so does whoever gives an input.
-        if (columns > 1) for (let c = columns; c < Math.min(stride, roundUp(columns, 32)); c++) put(data, r * stride + c, decl.dtype, 0);
+        if (columns > 1)
+          for (let c = columns; c < Math.min(stride, roundUp(columns, 32)); c++)
+            put(data, r * stride + c, decl.dtype, 0);
       }
     }
     memory.set(decl.name, data);
@@ -227,7 +280,9 @@ export function runGenerated(module: KernelModule, options: RunOptions): RunResu
     for (let r = 0; r < rows; r++) {
       for (let c = 0; c < columns; c++) dense[r * columns + c] = take(data, r * stride + c, decl.dtype);
       const isParts = /^(parts|ssq)/.test(decl.name); // Row sums and parts are read by count.
-      if (columns > 1 && !isParts) for (let c = columns; c < roundUp(columns, 32); c++) if (take(data, r * stride + c, decl.dtype) !== 0) dirtyPads.push(decl.name);
+      if (columns > 1 && !isParts)
+        for (let c = columns; c < roundUp(columns, 32); c++)
+          if (take(data, r * stride + c, decl.dtype) !== 0) dirtyPads.push(decl.name);
     }
     values.set(decl.name, dense);
     const end = (decl.space === 'weight' ? rows : roundUp(rows, ROW_PAD)) * stride * bytes;
@@ -240,9 +295,11 @@ export function runGenerated(module: KernelModule, options: RunOptions): RunResu
 export function randomSource(seed: number): () => number {
   let state = (seed * 2654435761) >>> 0 || 1;
   return () => {
-    state ^= state << 13; state >>>= 0;
+    state ^= state << 13;
+    state >>>= 0;
     state ^= state >>> 17;
-    state ^= state << 5; state >>>= 0;
+    state ^= state << 5;
+    state >>>= 0;
     return state / 2 ** 31 - 1;
   };
 }

@@ -28,26 +28,48 @@ function error(got: Float64Array, want: Float64Array): number {
   return most / scale;
 }
 
-function check(isa: CpuIsa, mode: LayerShape['mode'], shape: (typeof SHAPES)[number], seed: number, isQuick: boolean): void {
+function check(
+  isa: CpuIsa,
+  mode: LayerShape['mode'],
+  shape: (typeof SHAPES)[number],
+  seed: number,
+  isQuick: boolean,
+): void {
   const sizes = { T: shape.T, R: shape.R };
   const { module, tensors, inputs } = layerCase({ ...shape, mode }, sizes, seed);
-  const facts = { isas: isa === 'amx' ? (['portable', 'avx2', 'avx512', 'amx'] as const) : ([isa] as const), l1: 32768, l2: 1 << 20 };
-  const schedules = module.kernels.map((kernel) => defaultSchedule(kernel, module, facts, { tokens: shape.T, rows: shape.R, longest: shape.T }));
-  module.kernels.forEach((kernel, i) => { expect(isLegal(kernel, module, schedules[i]!, facts)).toBe(true); });
+  const facts = {
+    isas: isa === 'amx' ? (['portable', 'avx2', 'avx512', 'amx'] as const) : ([isa] as const),
+    l1: 32768,
+    l2: 1 << 20,
+  };
+  const schedules = module.kernels.map((kernel) =>
+    defaultSchedule(kernel, module, facts, { tokens: shape.T, rows: shape.R, longest: shape.T }),
+  );
+  module.kernels.forEach((kernel, i) => {
+    expect(isLegal(kernel, module, schedules[i]!, facts)).toBe(true);
+  });
   const got = runGenerated(module, { sizes, inputs, tensors, schedules, workers: 2, isQuick });
   const want = interpretModule(module, { sizes, buffers: inputs, tensors, round: true });
   expect(got.dirtyPads).toEqual([]);
   expect(got.overruns).toEqual([]);
   for (const { name } of module.buffers) {
     if (name === 'isArgmax') expect([...got.values.get(name)!]).toEqual([...want.get(name)!]);
-    else if (!name.startsWith('parts')) expect({ name, error: error(got.values.get(name)!, want.get(name)!) }).toSatisfy((x: { error: number }) => x.error < TOLERANCE[mode]);
+    else if (!name.startsWith('parts'))
+      expect({ name, error: error(got.values.get(name)!, want.get(name)!) }).toSatisfy(
+        (x: { error: number }) => x.error < TOLERANCE[mode],
+      );
   }
 }
 
 describe.each([...RUNNABLE])('a layer on %s', (isa) => {
   const modes = isa === 'amx' ? (['amx'] as const) : (['f32', 'bf16'] as const);
-  // One instruction set meets every shape, in f32, bf16 or both, as amx does; the others the two with the most awkward pairs and heads.
-  const shapesOf = { f32: isa === 'avx512' ? [0, 1, 3] : [1], bf16: isa === 'avx512' ? [1, 2, 4] : [2], amx: [0, 1, 2, 3, 4] };
+  // One instruction set meets every shape, in f32, bf16 or both, as amx does; the others the two with the most awkward
+  // pairs and heads.
+  const shapesOf = {
+    f32: isa === 'avx512' ? [0, 1, 3] : [1],
+    bf16: isa === 'avx512' ? [1, 2, 4] : [2],
+    amx: [0, 1, 2, 3, 4],
+  };
   const cases = modes.flatMap((mode) => shapesOf[mode].map((i) => ({ mode, i, shape: SHAPES[i]! })));
   it.each(cases)('agrees with float64: $mode, shape $i', ({ mode, i, shape }) => {
     // One shape of every instruction set is compiled as the product compiles it.

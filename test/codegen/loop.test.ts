@@ -8,15 +8,46 @@ import { RUNNABLE, randomArray, randomSource, runGenerated } from './harness.js'
 import { add, constant, div, element, mul, rowSum, store } from './modules.js';
 
 const ISAS = RUNNABLE.filter((isa) => isa !== 'amx');
-const row = (buffer: string, via?: string): Scalar => ({ op: 'load', buffer, access: via === undefined ? { kind: 'row' } : { kind: 'row', via } });
+const row = (buffer: string, via?: string): Scalar => ({
+  op: 'load',
+  buffer,
+  access: via === undefined ? { kind: 'row' } : { kind: 'row', via },
+});
 const column = (buffer: string): Scalar => ({ op: 'load', buffer, access: { kind: 'column' } });
-const b = (name: string, dtype: BufferDecl['dtype'], rows: BufferDecl['rows'], columns: BufferDecl['columns'], space: BufferDecl['space'] = 'arena'): BufferDecl =>
-  ({ name, dtype, rows, columns, space });
+const b = (
+  name: string,
+  dtype: BufferDecl['dtype'],
+  rows: BufferDecl['rows'],
+  columns: BufferDecl['columns'],
+  space: BufferDecl['space'] = 'arena',
+): BufferDecl => ({ name, dtype, rows, columns, space });
 
-/** Largest error of a loop's results against float64, relative to max(1, |value|). Where arithmetic is hardest, compiled as the product compiles it. */
-function worst(isa: CpuIsa, buffers: readonly BufferDecl[], columns: number | 'T', outputs: readonly Output[], T: number, inputs: ReadonlyMap<string, Float64Array>, isQuick = true): number {
-  const module: KernelModule = { buffers, weights: [], kernels: [{ name: 'loop', path: 'test.loop', anchor: 'loop', rows: 'T', ops: [], columns, outputs }] };
-  const got = runGenerated(module, { sizes: { T, R: 0 }, inputs, schedules: [{ kind: 'loop', isa, rows: 3 }], workers: 2, tokensCapacity: 96, isQuick });
+/**
+ * Largest error of a loop's results against float64, relative to max(1, |value|). Where arithmetic is hardest, compiled
+ * as the product compiles it.
+ */
+function worst(
+  isa: CpuIsa,
+  buffers: readonly BufferDecl[],
+  columns: number | 'T',
+  outputs: readonly Output[],
+  T: number,
+  inputs: ReadonlyMap<string, Float64Array>,
+  isQuick = true,
+): number {
+  const module: KernelModule = {
+    buffers,
+    weights: [],
+    kernels: [{ name: 'loop', path: 'test.loop', anchor: 'loop', rows: 'T', ops: [], columns, outputs }],
+  };
+  const got = runGenerated(module, {
+    sizes: { T, R: 0 },
+    inputs,
+    schedules: [{ kind: 'loop', isa, rows: 3 }],
+    workers: 2,
+    tokensCapacity: 96,
+    isQuick,
+  });
   expect(got.dirtyPads).toEqual([]);
   expect(got.overruns).toEqual([]);
   const given = new Map([...inputs.keys()].map((name) => [name, got.values.get(name)!]));
@@ -36,12 +67,34 @@ describe.each(ISAS)('a loop on %s', (isa) => {
   const random = randomSource(9);
   it('computes exp and log to the last bits', () => {
     const T = 40;
-    const x = Float64Array.from({ length: T * 100 }, (_, i) => Math.fround(i < 10 ? [0, -0, 1, -87, 88.5, -103, -1e30, -Infinity, 1e-40, Infinity][i]! : random() * 80));
-    const p = Float64Array.from({ length: T * 100 }, (_, i) => Math.fround(i < 6 ? [1, 1e-38, 1e-42, 3e38, Infinity, 0][i]! : Math.exp(random() * 60)));
-    const buffers = [b('x', 'f32', 'T', 100, 'input'), b('p', 'f32', 'T', 100, 'input'), b('e', 'f32', 'T', 100), b('l', 'f32', 'T', 100)];
+    const x = Float64Array.from({ length: T * 100 }, (_, i) =>
+      Math.fround(i < 10 ? [0, -0, 1, -87, 88.5, -103, -1e30, -Infinity, 1e-40, Infinity][i]! : random() * 80),
+    );
+    const p = Float64Array.from({ length: T * 100 }, (_, i) =>
+      Math.fround(i < 6 ? [1, 1e-38, 1e-42, 3e38, Infinity, 0][i]! : Math.exp(random() * 60)),
+    );
+    const buffers = [
+      b('x', 'f32', 'T', 100, 'input'),
+      b('p', 'f32', 'T', 100, 'input'),
+      b('e', 'f32', 'T', 100),
+      b('l', 'f32', 'T', 100),
+    ];
     const outputs = [store('e', { op: 'exp', a: element('x') }), store('l', { op: 'log', a: element('p') })];
     // Below −87 the result is 0 where float64 has something under 1.7e-38.
-    expect(worst(isa, buffers, 100, outputs, T, new Map([['x', x], ['p', p]]), false)).toBeLessThan(3e-7);
+    expect(
+      worst(
+        isa,
+        buffers,
+        100,
+        outputs,
+        T,
+        new Map([
+          ['x', x],
+          ['p', p],
+        ]),
+        false,
+      ),
+    ).toBeLessThan(3e-7);
   });
 
   it('keeps angles of far positions', () => {
@@ -49,32 +102,85 @@ describe.each(ISAS)('a loop on %s', (isa) => {
     const position = Float64Array.from({ length: T }, (_, i) => (i < 32 ? i : 100_000 - i * 7));
     const frequency = Float64Array.from({ length: 24 }, (_, i) => Math.fround(500_000 ** (-i / 24)));
     const angle = mul({ op: 'toF32', a: row('position') }, column('frequency'));
-    const buffers = [b('position', 'i32', 'T', 1, 'input'), b('frequency', 'f32', 24, 1, 'weight'), b('c', 'f32', 'T', 24), b('s', 'f32', 'T', 24)];
+    const buffers = [
+      b('position', 'i32', 'T', 1, 'input'),
+      b('frequency', 'f32', 24, 1, 'weight'),
+      b('c', 'f32', 'T', 24),
+      b('s', 'f32', 'T', 24),
+    ];
     const outputs = [store('c', { op: 'cos', a: angle }), store('s', { op: 'sin', a: angle })];
-    expect(worst(isa, buffers, 24, outputs, T, new Map([['position', position], ['frequency', frequency]]))).toBeLessThan(1e-7);
+    expect(
+      worst(
+        isa,
+        buffers,
+        24,
+        outputs,
+        T,
+        new Map([
+          ['position', position],
+          ['frequency', frequency],
+        ]),
+      ),
+    ).toBeLessThan(1e-7);
   });
 
   it('reads and writes every dtype, selects, compares, gathers', () => {
     const T = 21;
     const buffers = [
-      b('h', 'f16', 'T', 50, 'input'), b('g', 'bf16', 'T', 50, 'input'), b('i', 'i32', 'T', 50, 'input'), b('t', 'bool', 'T', 50, 'input'),
-      b('via', 'i32', 'T', 1, 'input'), b('r', 'f32', 'T', 1, 'input'), b('parts', 'f32', 'T', 40, 'input'), b('odd', 'f32', 'T', 7, 'input'),
-      b('oh', 'f16', 'T', 50), b('og', 'bf16', 'T', 50), b('oi', 'i32', 'T', 50), b('ot', 'bool', 'T', 50), b('of', 'f32', 'T', 50), b('ssq', 'f32', 'T', 4),
+      b('h', 'f16', 'T', 50, 'input'),
+      b('g', 'bf16', 'T', 50, 'input'),
+      b('i', 'i32', 'T', 50, 'input'),
+      b('t', 'bool', 'T', 50, 'input'),
+      b('via', 'i32', 'T', 1, 'input'),
+      b('r', 'f32', 'T', 1, 'input'),
+      b('parts', 'f32', 'T', 40, 'input'),
+      b('odd', 'f32', 'T', 7, 'input'),
+      b('oh', 'f16', 'T', 50),
+      b('og', 'bf16', 'T', 50),
+      b('oi', 'i32', 'T', 50),
+      b('ot', 'bool', 'T', 50),
+      b('of', 'f32', 'T', 50),
+      b('ssq', 'f32', 'T', 4),
     ];
-    const input = (name: string, n: number, f: () => number): [string, Float64Array] => [name, Float64Array.from({ length: n }, f)];
+    const input = (name: string, n: number, f: () => number): [string, Float64Array] => [
+      name,
+      Float64Array.from({ length: n }, f),
+    ];
     const inputs = new Map([
-      input('h', T * 50, () => Math.fround(random() * 10 ** (random() * 6))), input('g', T * 50, () => random() * 100), input('i', T * 50, () => Math.round(random() * 1e6)),
-      input('t', T * 50, () => (random() > 0 ? 1 : 0)), input('via', T, () => Math.floor((random() + 1) / 2 * T)), input('r', T, random),
-      input('parts', T * 40, random), input('odd', T * 7, random),
+      input('h', T * 50, () => Math.fround(random() * 10 ** (random() * 6))),
+      input('g', T * 50, () => random() * 100),
+      input('i', T * 50, () => Math.round(random() * 1e6)),
+      input('t', T * 50, () => (random() > 0 ? 1 : 0)),
+      input('via', T, () => Math.floor(((random() + 1) / 2) * T)),
+      input('r', T, random),
+      input('parts', T * 40, random),
+      input('odd', T * 7, random),
     ]);
     const isBig: Scalar = { op: 'lt', a: row('r'), b: element('g') };
     const outputs = [
       store('oh', element('h', 'via')),
-      store('og', { op: 'select', condition: { op: 'and', a: isBig, b: { op: 'not', a: element('t') } }, a: element('g'), b: { op: 'neg', a: element('g', 'via') } }),
+      store('og', {
+        op: 'select',
+        condition: { op: 'and', a: isBig, b: { op: 'not', a: element('t') } },
+        a: element('g'),
+        b: { op: 'neg', a: element('g', 'via') },
+      }),
       store('oi', { op: 'max', a: element('i'), b: { op: 'mul', a: { op: 'columnIndex' }, b: { op: 'rowIndex' } } }),
-      store('ot', { op: 'or', a: { op: 'eq', a: { op: 'columnIndex' }, b: constant(3) }, b: { op: 'le', a: element('g'), b: row('r', 'via') } }),
-      store('of', add(div({ op: 'rowSum', buffer: 'parts', via: 'via' }, { op: 'sqrt', a: add(constant(2), mul(row('r'), row('r'))) }),
-        { op: 'load', buffer: 'odd', access: { kind: 'periodic', period: 7, via: 'via' } })),
+      store('ot', {
+        op: 'or',
+        a: { op: 'eq', a: { op: 'columnIndex' }, b: constant(3) },
+        b: { op: 'le', a: element('g'), b: row('r', 'via') },
+      }),
+      store(
+        'of',
+        add(
+          div(
+            { op: 'rowSum', buffer: 'parts', via: 'via' },
+            { op: 'sqrt', a: add(constant(2), mul(row('r'), row('r'))) },
+          ),
+          { op: 'load', buffer: 'odd', access: { kind: 'periodic', period: 7, via: 'via' } },
+        ),
+      ),
       rowSum('ssq', { op: 'roundBf16', a: { op: 'min', a: element('h'), b: constant(1) } }),
     ];
     expect(worst(isa, buffers, 50, outputs, T, inputs, false)).toBeLessThan(2e-6);
@@ -83,9 +189,22 @@ describe.each(ISAS)('a loop on %s', (isa) => {
   it('makes a bias of [T, T]', () => {
     for (const T of [1, 31, 32, 50]) {
       const end = Float64Array.from({ length: T }, (_, i) => Math.min(T, i + 1 + (i % 9)));
-      const visible: Scalar = { op: 'and', a: { op: 'le', a: { op: 'columnIndex' }, b: { op: 'rowIndex' } }, b: { op: 'lt', a: { op: 'rowIndex' }, b: column('end') } };
+      const visible: Scalar = {
+        op: 'and',
+        a: { op: 'le', a: { op: 'columnIndex' }, b: { op: 'rowIndex' } },
+        b: { op: 'lt', a: { op: 'rowIndex' }, b: column('end') },
+      };
       const buffers = [b('end', 'i32', 'T', 1, 'input'), b('bias', 'f32', 'T', 'T')];
-      expect(worst(isa, buffers, 'T', [store('bias', { op: 'select', condition: visible, a: constant(0), b: constant(-Infinity) })], T, new Map([['end', end]]))).toBe(0);
+      expect(
+        worst(
+          isa,
+          buffers,
+          'T',
+          [store('bias', { op: 'select', condition: visible, a: constant(0), b: constant(-Infinity) })],
+          T,
+          new Map([['end', end]]),
+        ),
+      ).toBe(0);
     }
   });
 

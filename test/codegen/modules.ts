@@ -11,8 +11,11 @@ export const constant = (value: number): Scalar => ({ op: 'const', value });
 export const add = (a: Scalar, b: Scalar): Scalar => ({ op: 'add', a, b });
 export const mul = (a: Scalar, b: Scalar): Scalar => ({ op: 'mul', a, b });
 export const div = (a: Scalar, b: Scalar): Scalar => ({ op: 'div', a, b });
-export const element = (buffer: string, via?: string): Scalar =>
-  ({ op: 'load', buffer, access: via === undefined ? { kind: 'element' } : { kind: 'element', via } });
+export const element = (buffer: string, via?: string): Scalar => ({
+  op: 'load',
+  buffer,
+  access: via === undefined ? { kind: 'element' } : { kind: 'element', via },
+});
 export const store = (buffer: string, value: Scalar): Output => ({ kind: 'store', buffer, value });
 export const rowSum = (buffer: string, value: Scalar): Output => ({ kind: 'rowSum', buffer, value });
 
@@ -36,7 +39,11 @@ export interface LayerCase {
 }
 
 /** Random trees in depth-first order: parents, depths and ends of subtrees of `total` tokens. */
-export function randomTrees(total: number, seed: number, longest = 60): { subtreeEnd: Float64Array; position: Float64Array } {
+export function randomTrees(
+  total: number,
+  seed: number,
+  longest = 60,
+): { subtreeEnd: Float64Array; position: Float64Array } {
   const random = randomSource(seed);
   const subtreeEnd = new Float64Array(total);
   const position = new Float64Array(total);
@@ -46,7 +53,7 @@ export function randomTrees(total: number, seed: number, longest = 60): { subtre
     if (left === 0) {
       for (const node of path) subtreeEnd[node] = i;
       path = [];
-      left = 1 + Math.floor((random() + 1) / 2 * longest * 2);
+      left = 1 + Math.floor(((random() + 1) / 2) * longest * 2);
     }
     // Now and then back up and branch off, never above the root.
     while (path.length > 1 && random() > 0.8) subtreeEnd[path.pop()!] = i;
@@ -70,16 +77,36 @@ export function layerCase(shape: LayerShape, sizes: { T: number; R: number }, se
   const weights: WeightDecl[] = [];
   const tensors = new Map<string, RawTensor>();
   const inputs = new Map<string, Float64Array>();
-  const buffer = (name: string, dtype: DType, rows: BufferDecl['rows'], columns: number, space: BufferDecl['space'] = 'arena'): string => {
+  const buffer = (
+    name: string,
+    dtype: DType,
+    rows: BufferDecl['rows'],
+    columns: number,
+    space: BufferDecl['space'] = 'arena',
+  ): string => {
     buffers.push({ name, dtype, rows, columns, space });
     return name;
   };
   const weight = (name: string, rows: readonly number[], k: number, pairing: Pairing, columnScale?: string): string => {
     const sources = rows.map((n, i) => ({ tensor: `${name}.${i}`, rows: n }));
-    sources.forEach(({ tensor, rows: n }) => tensors.set(tensor, { rows: n, columns: k, data: randomArray(random, n * k, 2 / Math.sqrt(k)) }));
-    weights.push({ name, layout, dtype: weightDtype, sources, k, pairing, ...(columnScale === undefined ? {} : { columnScale }) });
+    sources.forEach(({ tensor, rows: n }) =>
+      tensors.set(tensor, { rows: n, columns: k, data: randomArray(random, n * k, 2 / Math.sqrt(k)) }),
+    );
+    weights.push({
+      name,
+      layout,
+      dtype: weightDtype,
+      sources,
+      k,
+      pairing,
+      ...(columnScale === undefined ? {} : { columnScale }),
+    });
     if (columnScale !== undefined && !tensors.has(columnScale)) {
-      tensors.set(columnScale, { rows: 1, columns: k, data: randomArray(random, k, 0.5).map((x) => Math.fround(1 + x)) });
+      tensors.set(columnScale, {
+        rows: 1,
+        columns: k,
+        data: randomArray(random, k, 0.5).map((x) => Math.fround(1 + x)),
+      });
     }
     return name;
   };
@@ -87,17 +114,43 @@ export function layerCase(shape: LayerShape, sizes: { T: number; R: number }, se
   const blocks = (columns: number): number => Math.ceil(columns / ROW_SUM_BLOCK);
   for (const name of ['tokens', 'position', 'subtreeEnd'] as const) buffer(name, 'i32', 'T', 1, 'input');
   for (const name of ['row', 'target'] as const) buffer(name, 'i32', 'R', 1, 'input');
-  const below = (n: number): number => Math.min(n - 1, Math.floor((random() + 1) / 2 * n));
-  inputs.set('tokens', Float64Array.from({ length: sizes.T }, () => below(vocab)));
+  const below = (n: number): number => Math.min(n - 1, Math.floor(((random() + 1) / 2) * n));
+  inputs.set(
+    'tokens',
+    Float64Array.from({ length: sizes.T }, () => below(vocab)),
+  );
   const trees = randomTrees(sizes.T, seed + 1);
   inputs.set('position', trees.position);
   inputs.set('subtreeEnd', trees.subtreeEnd);
   inputs.set('row', Float64Array.from({ length: sizes.R }, () => below(sizes.T)).sort());
-  inputs.set('target', Float64Array.from({ length: sizes.R }, () => below(vocab)));
-  weights.push({ name: 'embed', layout: 'rows', dtype: 'bf16', sources: [{ tensor: 'embed.0', rows: vocab }], k: hidden, pairing: { kind: 'none' } });
+  inputs.set(
+    'target',
+    Float64Array.from({ length: sizes.R }, () => below(vocab)),
+  );
+  weights.push({
+    name: 'embed',
+    layout: 'rows',
+    dtype: 'bf16',
+    sources: [{ tensor: 'embed.0', rows: vocab }],
+    k: hidden,
+    pairing: { kind: 'none' },
+  });
   tensors.set('embed.0', { rows: vocab, columns: hidden, data: randomArray(random, vocab * hidden, 1) });
-  weights.push({ name: 'frequency', layout: 'rows', dtype: 'f32', sources: [{ tensor: 'frequency.0', rows: 1 }], k: headDim, pairing: { kind: 'none' } });
-  tensors.set('frequency.0', { rows: 1, columns: headDim, data: Float64Array.from({ length: headDim }, (_, i) => Math.fround(10000 ** (-(i % (headDim / 2)) / (headDim / 2)))) });
+  weights.push({
+    name: 'frequency',
+    layout: 'rows',
+    dtype: 'f32',
+    sources: [{ tensor: 'frequency.0', rows: 1 }],
+    k: headDim,
+    pairing: { kind: 'none' },
+  });
+  tensors.set('frequency.0', {
+    rows: 1,
+    columns: headDim,
+    data: Float64Array.from({ length: headDim }, (_, i) =>
+      Math.fround(10000 ** (-(i % (headDim / 2)) / (headDim / 2))),
+    ),
+  });
   buffer('cos', 'f32', 'T', headDim);
   buffer('sin', 'f32', 'T', headDim);
   buffer('h0', store16, 'T', hidden);
@@ -124,47 +177,148 @@ export function layerCase(shape: LayerShape, sizes: { T: number; R: number }, se
   weight('wgu', [inter, inter], hidden, interleave, 'norm1');
   weight('wd', [hidden], inter, none);
   weight('head', [vocab], hidden, none, 'norm2');
-  const scale = (ssq: string): Scalar =>
-    ({ op: 'rsqrt', a: add(constant(1e-5), div({ op: 'rowSum', buffer: ssq }, constant(hidden))) });
+  const scale = (ssq: string): Scalar => ({
+    op: 'rsqrt',
+    a: add(constant(1e-5), div({ op: 'rowSum', buffer: ssq }, constant(hidden))),
+  });
   const normed = (index: 0 | 1, ssq: string): Scalar => mul(acc(index), scale(ssq));
-  const periodic = (name: string): Scalar => ({ op: 'load', buffer: name, access: { kind: 'periodic', period: headDim } });
-  const rotated = add(mul(normed(0, 'ssq0'), periodic('cos')), mul({ op: 'rotateHalf', a: normed(0, 'ssq0') }, periodic('sin')));
+  const periodic = (name: string): Scalar => ({
+    op: 'load',
+    buffer: name,
+    access: { kind: 'periodic', period: headDim },
+  });
+  const rotated = add(
+    mul(normed(0, 'ssq0'), periodic('cos')),
+    mul({ op: 'rotateHalf', a: normed(0, 'ssq0') }, periodic('sin')),
+  );
   const gate = normed(0, 'ssq1');
   const silu = div(gate, add(constant(1), { op: 'exp', a: { op: 'neg', a: gate } }));
   const residual = (from: string, via?: string): Scalar => add(acc(), element(from, via));
-  const angle = mul({ op: 'toF32', a: { op: 'load', buffer: 'position', access: { kind: 'row' } } }, { op: 'load', buffer: 'frequency', access: { kind: 'column' } });
+  const angle = mul(
+    { op: 'toF32', a: { op: 'load', buffer: 'position', access: { kind: 'row' } } },
+    { op: 'load', buffer: 'frequency', access: { kind: 'column' } },
+  );
   const embedded = element('embed', 'tokens');
-  const kernelBase = (name: string): { name: string; path: string; ops: string[] } => ({ name, path: `layers.0.${name}`, ops: [] });
+  const kernelBase = (name: string): { name: string; path: string; ops: string[] } => ({
+    name,
+    path: `layers.0.${name}`,
+    ops: [],
+  });
   const module: KernelModule = {
-    buffers, weights,
+    buffers,
+    weights,
     kernels: [
-      { ...kernelBase('rotary'), anchor: 'loop', rows: 'T', columns: headDim, outputs: [store('cos', { op: 'cos', a: angle }), store('sin', { op: 'sin', a: angle })] },
-      { ...kernelBase('embed_tokens'), anchor: 'loop', rows: 'T', columns: hidden, outputs: [store('h0', embedded), rowSum('ssq0', mul(embedded, embedded))] },
       {
-        ...kernelBase('qkv'), anchor: 'gemm', rows: 'T', k: hidden, a: 'h0', segments: [
+        ...kernelBase('rotary'),
+        anchor: 'loop',
+        rows: 'T',
+        columns: headDim,
+        outputs: [store('cos', { op: 'cos', a: angle }), store('sin', { op: 'sin', a: angle })],
+      },
+      {
+        ...kernelBase('embed_tokens'),
+        anchor: 'loop',
+        rows: 'T',
+        columns: hidden,
+        outputs: [store('h0', embedded), rowSum('ssq0', mul(embedded, embedded))],
+      },
+      {
+        ...kernelBase('qkv'),
+        anchor: 'gemm',
+        rows: 'T',
+        k: hidden,
+        a: 'h0',
+        segments: [
           { weight: 'wq', columns: qWidth, pairing: rotate, outputs: [store('q', rotated)] },
           { weight: 'wk', columns: kvWidth, pairing: rotate, outputs: [store('k', rotated)] },
           { weight: 'wv', columns: kvWidth, pairing: none, outputs: [store('v', normed(0, 'ssq0'))] },
         ],
       },
       {
-        ...kernelBase('attention'), anchor: 'attention', rows: 'R', q: 'q', k: 'k', v: 'v', out: 'attended', heads, kvHeads, headDim,
-        scale: 1 / Math.sqrt(headDim), mask: { kind: 'column', subtreeEnd: 'subtreeEnd' }, queryRow: 'row',
+        ...kernelBase('attention'),
+        anchor: 'attention',
+        rows: 'R',
+        q: 'q',
+        k: 'k',
+        v: 'v',
+        out: 'attended',
+        heads,
+        kvHeads,
+        headDim,
+        scale: 1 / Math.sqrt(headDim),
+        mask: { kind: 'column', subtreeEnd: 'subtreeEnd' },
+        queryRow: 'row',
       },
       {
-        ...kernelBase('o'), anchor: 'gemm', rows: 'R', k: qWidth, a: 'attended', segments: [{
-          weight: 'wo', columns: hidden, pairing: none,
-          outputs: [store('h1', residual('h0', 'row')), rowSum('ssq1', mul(residual('h0', 'row'), residual('h0', 'row')))],
-        }],
+        ...kernelBase('o'),
+        anchor: 'gemm',
+        rows: 'R',
+        k: qWidth,
+        a: 'attended',
+        segments: [
+          {
+            weight: 'wo',
+            columns: hidden,
+            pairing: none,
+            outputs: [
+              store('h1', residual('h0', 'row')),
+              rowSum('ssq1', mul(residual('h0', 'row'), residual('h0', 'row'))),
+            ],
+          },
+        ],
       },
-      { ...kernelBase('gate_up'), anchor: 'gemm', rows: 'R', k: hidden, a: 'h1', segments: [{ weight: 'wgu', columns: inter, pairing: interleave, outputs: [store('gated', mul(silu, normed(1, 'ssq1')))] }] },
       {
-        ...kernelBase('down'), anchor: 'gemm', rows: 'R', k: inter, a: 'gated', segments: [{
-          weight: 'wd', columns: hidden, pairing: none, outputs: [store('h2', residual('h1')), rowSum('ssq2', mul(residual('h1'), residual('h1')))],
-        }],
+        ...kernelBase('gate_up'),
+        anchor: 'gemm',
+        rows: 'R',
+        k: hidden,
+        a: 'h1',
+        segments: [
+          {
+            weight: 'wgu',
+            columns: inter,
+            pairing: interleave,
+            outputs: [store('gated', mul(silu, normed(1, 'ssq1')))],
+          },
+        ],
       },
-      { ...kernelBase('head_logprob'), anchor: 'logprob', rows: 'R', k: hidden, a: 'h2', weight: 'head', vocab, rowScale: scale('ssq2'), target: 'target', parts: 'parts' },
-      { ...kernelBase('reduce'), anchor: 'logprobReduce', rows: 'R', vocab, parts: 'parts', target: 'target', logProb: 'logProb', isArgmax: 'isArgmax' },
+      {
+        ...kernelBase('down'),
+        anchor: 'gemm',
+        rows: 'R',
+        k: inter,
+        a: 'gated',
+        segments: [
+          {
+            weight: 'wd',
+            columns: hidden,
+            pairing: none,
+            outputs: [store('h2', residual('h1')), rowSum('ssq2', mul(residual('h1'), residual('h1')))],
+          },
+        ],
+      },
+      {
+        ...kernelBase('head_logprob'),
+        anchor: 'logprob',
+        rows: 'R',
+        k: hidden,
+        a: 'h2',
+        weight: 'head',
+        vocab,
+        rowScale: scale('ssq2'),
+        target: 'target',
+        parts: 'parts',
+      },
+      {
+        ...kernelBase('reduce'),
+        anchor: 'logprobReduce',
+        rows: 'R',
+        vocab,
+        parts: 'parts',
+        target: 'target',
+        logProb: 'logProb',
+        isArgmax: 'isArgmax',
+      },
     ],
   };
   return { module, tensors, inputs };

@@ -16,12 +16,16 @@ const FACTS = { isas: RUNNABLE.filter((isa) => isa !== 'amx'), l1: 32768, l2: 1 
 function expectSame(graph: Graph, module: LoweredModule): void {
   const env = environment(graph);
   const { T, R } = env.sizes;
-  const schedules = module.kernels.map((kernel) => defaultSchedule(kernel, module, FACTS, { tokens: T, rows: R, longest: T }));
+  const schedules = module.kernels.map((kernel) =>
+    defaultSchedule(kernel, module, FACTS, { tokens: T, rows: R, longest: T }),
+  );
   const inputs = new Map(graph.params.map((p) => [bufferName(p), env.params.get(p.name)!]));
-  const tensors = new Map(graph.weights.map((w): [string, RawTensor] => {
-    const [rows, columns = 1] = w.type.shape as readonly number[];
-    return [w.name, { rows: rows!, columns, data: env.weights.get(w.name)! }];
-  }));
+  const tensors = new Map(
+    graph.weights.map((w): [string, RawTensor] => {
+      const [rows, columns = 1] = w.type.shape as readonly number[];
+      return [w.name, { rows: rows!, columns, data: env.weights.get(w.name)! }];
+    }),
+  );
   const got = runGenerated(module, { sizes: env.sizes, inputs, tensors, schedules, workers: 2, isQuick: true });
   const want = interpretModule(module, { sizes: env.sizes, buffers: inputs, tensors, round: true });
   expect(got.overruns).toEqual([]);
@@ -33,19 +37,22 @@ function expectSame(graph: Graph, module: LoweredModule): void {
 describe('generated code', () => {
   it('computes random programs', () => {
     let compiled = 0;
-    fc.assert(fc.property(program, (graph) => {
-      let module: LoweredModule;
-      try {
-        module = lowerAsIs(graph);
-      } catch (error) {
-        if (error instanceof CompileError) return;
-        throw error;
-      }
-      // The harness reads every buffer back as padded, which a table in the checkpoint's own memory is not.
-      if (module.buffers.some((b) => b.space === 'weight' && b.columns !== 1)) return;
-      expectSame(graph, module);
-      compiled++;
-    }), { numRuns: 25, seed: 71, endOnFailure: true });
+    fc.assert(
+      fc.property(program, (graph) => {
+        let module: LoweredModule;
+        try {
+          module = lowerAsIs(graph);
+        } catch (error) {
+          if (error instanceof CompileError) return;
+          throw error;
+        }
+        // The harness reads every buffer back as padded, which a table in the checkpoint's own memory is not.
+        if (module.buffers.some((b) => b.space === 'weight' && b.columns !== 1)) return;
+        expectSame(graph, module);
+        compiled++;
+      }),
+      { numRuns: 25, seed: 71, endOnFailure: true },
+    );
     expect(compiled).toBeGreaterThan(15);
   });
 });

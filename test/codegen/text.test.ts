@@ -1,6 +1,14 @@
 /** The text itself: goldens, signatures, symbols, legality and defaults. */
 import { describe, expect, it } from 'vitest';
-import { compilerFlags, defaultSchedule, emitKernel, emitTranslationUnit, isLegal, kernelSignature, parametersOf } from '../../codegen/cpu/index.js';
+import {
+  compilerFlags,
+  defaultSchedule,
+  emitKernel,
+  emitTranslationUnit,
+  isLegal,
+  kernelSignature,
+  parametersOf,
+} from '../../codegen/cpu/index.js';
 import type { GemmKernel, Kernel, KernelModule } from '../../ir/kernel.js';
 import type { CpuSchedule } from '../../ir/plan.js';
 import { CPU_ISAS } from '../../ir/plan.js';
@@ -8,7 +16,16 @@ import { compile } from './harness.js';
 import type { LayerShape } from './modules.js';
 import { layerCase } from './modules.js';
 
-const SHAPE: LayerShape = { hidden: 64, heads: 2, kvHeads: 1, headDim: 32, inter: 96, vocab: 600, width: 16, mode: 'f32' };
+const SHAPE: LayerShape = {
+  hidden: 64,
+  heads: 2,
+  kvHeads: 1,
+  headDim: 32,
+  inter: 96,
+  vocab: 600,
+  width: 16,
+  mode: 'f32',
+};
 const moduleIn = (mode: LayerShape['mode']): KernelModule => layerCase({ ...SHAPE, mode }, { T: 4, R: 2 }, 1).module;
 const F32 = moduleIn('f32');
 const AMX = moduleIn('amx');
@@ -21,11 +38,36 @@ function kernelNamed(module: KernelModule, name: string): Kernel {
 }
 
 const GOLDENS: readonly { file: string; module: KernelModule; kernel: string; schedule: CpuSchedule }[] = [
-  { file: 'qkvAvx512', module: F32, kernel: 'qkv', schedule: { kind: 'gemm', isa: 'avx512', mr: 2, nr: 32, kc: 64, mb: 64, nb: 64 } },
-  { file: 'gateUpAvx2', module: F32, kernel: 'gate_up', schedule: { kind: 'gemm', isa: 'avx2', mr: 2, nr: 16, kc: 64, mb: 64, nb: 64 } },
-  { file: 'downAmx', module: AMX, kernel: 'down', schedule: { kind: 'gemm', isa: 'amx', mr: 32, nr: 32, kc: 64, mb: 64, nb: 64 } },
-  { file: 'headPortable', module: F32, kernel: 'head_logprob', schedule: { kind: 'gemm', isa: 'portable', mr: 2, nr: 16, kc: 64, mb: 64, nb: 512 } },
-  { file: 'attentionPortable', module: F32, kernel: 'attention', schedule: { kind: 'attention', isa: 'portable', queries: 32, keys: 64 } },
+  {
+    file: 'qkvAvx512',
+    module: F32,
+    kernel: 'qkv',
+    schedule: { kind: 'gemm', isa: 'avx512', mr: 2, nr: 32, kc: 64, mb: 64, nb: 64 },
+  },
+  {
+    file: 'gateUpAvx2',
+    module: F32,
+    kernel: 'gate_up',
+    schedule: { kind: 'gemm', isa: 'avx2', mr: 2, nr: 16, kc: 64, mb: 64, nb: 64 },
+  },
+  {
+    file: 'downAmx',
+    module: AMX,
+    kernel: 'down',
+    schedule: { kind: 'gemm', isa: 'amx', mr: 32, nr: 32, kc: 64, mb: 64, nb: 64 },
+  },
+  {
+    file: 'headPortable',
+    module: F32,
+    kernel: 'head_logprob',
+    schedule: { kind: 'gemm', isa: 'portable', mr: 2, nr: 16, kc: 64, mb: 64, nb: 512 },
+  },
+  {
+    file: 'attentionPortable',
+    module: F32,
+    kernel: 'attention',
+    schedule: { kind: 'attention', isa: 'portable', queries: 32, keys: 64 },
+  },
   { file: 'embedLoop', module: F32, kernel: 'embed_tokens', schedule: { kind: 'loop', isa: 'avx512', rows: 8 } },
   { file: 'rotaryLoop', module: F32, kernel: 'rotary', schedule: { kind: 'loop', isa: 'avx512', rows: 8 } },
   { file: 'reduceLoop', module: F32, kernel: 'reduce', schedule: { kind: 'loop', isa: 'avx512', rows: 8 } },
@@ -49,7 +91,12 @@ describe('generated text', () => {
 
   it('has symbols that C accepts', () => {
     for (const kernel of F32.kernels) {
-      const { symbol } = emitKernel(kernel, F32, defaultSchedule(kernel, F32, FACTS, { tokens: 64, rows: 32, longest: 64 }), 128);
+      const { symbol } = emitKernel(
+        kernel,
+        F32,
+        defaultSchedule(kernel, F32, FACTS, { tokens: 64, rows: 32, longest: 64 }),
+        128,
+      );
       expect(symbol).toMatch(/^k_(gemm|attention|logprob|logprobreduce|loop)_[0-9a-f]{16}_[0-9a-f]{8}$/);
     }
   });
@@ -60,7 +107,10 @@ const rename = (text: string): string => text.replace(/"(h1|h2|gated|wd|ssq2)"/g
 describe('tiles of a real processor', () => {
   it('compile, though they may not run here', () => {
     const schedule: CpuSchedule = { kind: 'gemm', isa: 'amx', mr: 32, nr: 32, kc: 64, mb: 64, nb: 64 };
-    const library = compile(emitTranslationUnit([emitKernel(kernelNamed(AMX, 'down'), AMX, schedule, 128)]), compilerFlags(['amx']));
+    const library = compile(
+      emitTranslationUnit([emitKernel(kernelNamed(AMX, 'down'), AMX, schedule, 128)]),
+      compilerFlags(['amx']),
+    );
     expect(library.symbol(emitKernel(kernelNamed(AMX, 'down'), AMX, schedule, 128).symbol)).toBeTruthy();
   });
 });
@@ -70,8 +120,19 @@ describe('kernelSignature', () => {
   const signature = kernelSignature(down, F32, 128);
   it('does not see names', () => {
     const module = JSON.parse(rename(JSON.stringify(F32))) as KernelModule;
-    const renamed = { ...(kernelNamed(module, 'down') as GemmKernel), name: 'other', path: 'layers.7.down', ops: ['x'] };
-    expect(parametersOf(renamed, module)).toEqual(['layer7_gated', 'layer7_wd', 'layer7_h1', 'layer7_h2', 'layer7_ssq2']);
+    const renamed = {
+      ...(kernelNamed(module, 'down') as GemmKernel),
+      name: 'other',
+      path: 'layers.7.down',
+      ops: ['x'],
+    };
+    expect(parametersOf(renamed, module)).toEqual([
+      'layer7_gated',
+      'layer7_wd',
+      'layer7_h1',
+      'layer7_h2',
+      'layer7_ssq2',
+    ]);
     expect(kernelSignature(renamed, module, 128)).toBe(signature);
   });
 
@@ -84,7 +145,12 @@ describe('kernelSignature', () => {
       change((text) => text.replace('"name":"h1","dtype":"f32"', '"name":"h1","dtype":"bf16"')),
       change((text) => text.replaceAll('"layout":"panels"', '"layout":"vnni"')),
       change((text) => text.replaceAll('"op":"add"', '"op":"sub"')),
-      change((text) => text.replace('"name":"gated","dtype":"f32","rows":"R","columns":96', '"name":"gated","dtype":"f32","rows":"R","columns":1024')),
+      change((text) =>
+        text.replace(
+          '"name":"gated","dtype":"f32","rows":"R","columns":96',
+          '"name":"gated","dtype":"f32","rows":"R","columns":1024',
+        ),
+      ),
     ];
     expect(new Set([signature, ...others]).size).toBe(5);
   });
@@ -98,7 +164,8 @@ describe('kernelSignature', () => {
 });
 
 describe('isLegal', () => {
-  const check = (module: KernelModule, kernel: string, schedule: CpuSchedule): true | string => isLegal(kernelNamed(module, kernel), module, schedule, FACTS);
+  const check = (module: KernelModule, kernel: string, schedule: CpuSchedule): true | string =>
+    isLegal(kernelNamed(module, kernel), module, schedule, FACTS);
   const gemm = { kind: 'gemm', isa: 'avx512', mr: 14, nr: 32, kc: 64, mb: 28, nb: 64 } as const;
   it.each([
     ['a schedule of another kind', F32, 'attention', gemm, /attention schedule/],
@@ -115,17 +182,26 @@ describe('isLegal', () => {
   });
 
   it('refuses what the target lacks', () => {
-    expect(isLegal(kernelNamed(F32, 'down'), F32, gemm, { ...FACTS, isas: ['portable'] })).toBe('the target has no avx512');
+    expect(isLegal(kernelNamed(F32, 'down'), F32, gemm, { ...FACTS, isas: ['portable'] })).toBe(
+      'the target has no avx512',
+    );
   });
 
   it.each(['f32', 'bf16', 'amx'] as const)('accepts every default, %s', (mode) => {
     for (const headDim of [32, 48, 40, 128]) {
       const { module } = layerCase({ ...SHAPE, headDim, width: headDim / 4, mode }, { T: 4, R: 2 }, 1);
-      for (const isas of mode === 'amx' ? [CPU_ISAS] : [['portable'], ['portable', 'avx2'], CPU_ISAS] as const) {
+      for (const isas of mode === 'amx' ? [CPU_ISAS] : ([['portable'], ['portable', 'avx2'], CPU_ISAS] as const)) {
         for (const tokens of [1, 32, 300, 4096]) {
           for (const kernel of module.kernels) {
             const facts = { ...FACTS, isas };
-            expect(isLegal(kernel, module, defaultSchedule(kernel, module, facts, { tokens, rows: tokens, longest: tokens }), facts)).toBe(true);
+            expect(
+              isLegal(
+                kernel,
+                module,
+                defaultSchedule(kernel, module, facts, { tokens, rows: tokens, longest: tokens }),
+                facts,
+              ),
+            ).toBe(true);
           }
         }
       }

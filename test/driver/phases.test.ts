@@ -7,7 +7,13 @@ it('follow one another from the start of the process, others go on beside them',
   const phases = new Phases();
   phases.begin('open');
   let tokenised: (value: number) => void = () => undefined;
-  const beside = phases.during('tokenise', () => new Promise<number>((resolve) => { tokenised = resolve; }));
+  const beside = phases.during(
+    'tokenise',
+    () =>
+      new Promise<number>((resolve) => {
+        tokenised = resolve;
+      }),
+  );
   await sleep(5);
   phases.begin('load');
   await sleep(5);
@@ -21,14 +27,26 @@ it('follow one another from the start of the process, others go on beside them',
   expect(spans.map(({ name }) => name)).toEqual(['process', 'open', 'tokenise', 'load', 'fail']);
   const [process, open, tokenise, load] = spans;
   expect(process!.begin).toBe(performance.timeOrigin);
-  for (const [before, after] of [[process, open], [open, load]]) expect(after!.begin).toBe(before!.end);
+  for (const [before, after] of [
+    [process, open],
+    [open, load],
+  ])
+    expect(after!.begin).toBe(before!.end);
   expect(tokenise!.end).toBeGreaterThan(load!.end);
   for (const { begin, end } of spans) expect(end).toBeGreaterThanOrEqual(begin);
 });
 
 it('are printed in seconds since the command, those of several devices from the first beginning to the last end', () => {
-  const at = (name: string, begin: number, end: number): { name: string; begin: number; end: number } => ({ name, begin: performance.timeOrigin + begin, end: performance.timeOrigin + end });
+  const at = (name: string, begin: number, end: number): { name: string; begin: number; end: number } => ({
+    name,
+    begin: performance.timeOrigin + begin,
+    end: performance.timeOrigin + end,
+  });
   expect(printPhases([at('open', 100, 250)], [])).toBe('seconds since the command: open 0.10–0.25');
-  expect(printPhases([at('open', 100, 250)], [at('weights', 900, 2500), at('compile', 300, 1000), at('compile', 200, 900), at('weights', 1000, 2000)]))
-    .toBe('seconds since the command: open 0.10–0.25; devices: compile 0.20–1.00, weights 0.90–2.50');
+  expect(
+    printPhases(
+      [at('open', 100, 250)],
+      [at('weights', 900, 2500), at('compile', 300, 1000), at('compile', 200, 900), at('weights', 1000, 2000)],
+    ),
+  ).toBe('seconds since the command: open 0.10–0.25; devices: compile 0.20–1.00, weights 0.90–2.50');
 });

@@ -4,8 +4,16 @@ import { Timeline, united } from '../../driver/timeline.js';
 import { timelineEvents } from '../../driver/trace.js';
 import type { DeviceSpan } from '../../runtime/scoring.js';
 
-const batch = (tokens: number): { tokens: Int32Array; row: Int32Array } => ({ tokens: new Int32Array(tokens), row: new Int32Array(1) });
-const span = (device: number, begin: number, end: number, kind: DeviceSpan['kind'] = 'compute'): DeviceSpan => ({ device, kind, begin, end });
+const batch = (tokens: number): { tokens: Int32Array; row: Int32Array } => ({
+  tokens: new Int32Array(tokens),
+  row: new Int32Array(1),
+});
+const span = (device: number, begin: number, end: number, kind: DeviceSpan['kind'] = 'compute'): DeviceSpan => ({
+  device,
+  kind,
+  begin,
+  end,
+});
 
 /** Two stages, milliseconds from 1,000: the second waits for the first, which sends what it computed meanwhile. */
 function pipeline(): Timeline {
@@ -27,36 +35,58 @@ describe('the timeline of a run', () => {
   it('knows nothing of devices that say nothing', () => {
     const timeline = new Timeline();
     timeline.add(0, batch(3));
-    expect([timeline.use(2), timeline.window, timeline.gaps(0), timelineEvents(timeline, 2).filter(({ ph }) => ph === 'X')]).toEqual([undefined, undefined, [], []]);
+    expect([
+      timeline.use(2),
+      timeline.window,
+      timeline.gaps(0),
+      timelineEvents(timeline, 2).filter(({ ph }) => ph === 'X'),
+    ]).toEqual([undefined, undefined, [], []]);
   });
 
   it('counts no moment twice, and gaps are what is left (random spans)', () => {
-    const spans = fc.array(fc.tuple(fc.integer({ min: 0, max: 3 }), fc.integer({ min: 0, max: 300 }), fc.integer({ min: 1, max: 60 })), { minLength: 1, maxLength: 30 });
-    fc.assert(fc.property(spans, (list) => {
-      const timeline = new Timeline();
-      list.forEach(([device, begin, length], i) => timeline.add(i, batch(1), [span(device, begin, begin + length)]));
-      const window = timeline.window!;
-      for (const { device, busyShare } of timeline.use(4)!) {
-        let busy = 0;
-        for (let at = window.begin; at < window.end; at++) busy += list.some(([who, begin, length]) => who === device && begin <= at && at < begin + length) ? 1 : 0;
-        expect(busyShare).toBeCloseTo(busy / (window.end - window.begin), 10);
-        const idle = timeline.gaps(device).reduce((sum, { begin, end }) => sum + end - begin, 0);
-        expect(idle + busy).toBe(window.end - window.begin);
-        expect(united([...timeline.gaps(device), ...timeline.of(device, 'compute')])).toEqual([window]);
-      }
-    }));
+    const spans = fc.array(
+      fc.tuple(fc.integer({ min: 0, max: 3 }), fc.integer({ min: 0, max: 300 }), fc.integer({ min: 1, max: 60 })),
+      { minLength: 1, maxLength: 30 },
+    );
+    fc.assert(
+      fc.property(spans, (list) => {
+        const timeline = new Timeline();
+        list.forEach(([device, begin, length], i) => timeline.add(i, batch(1), [span(device, begin, begin + length)]));
+        const window = timeline.window!;
+        for (const { device, busyShare } of timeline.use(4)!) {
+          let busy = 0;
+          for (let at = window.begin; at < window.end; at++)
+            busy += list.some(([who, begin, length]) => who === device && begin <= at && at < begin + length) ? 1 : 0;
+          expect(busyShare).toBeCloseTo(busy / (window.end - window.begin), 10);
+          const idle = timeline.gaps(device).reduce((sum, { begin, end }) => sum + end - begin, 0);
+          expect(idle + busy).toBe(window.end - window.begin);
+          expect(united([...timeline.gaps(device), ...timeline.of(device, 'compute')])).toEqual([window]);
+        }
+      }),
+    );
   });
 
   it('becomes one process a device, with tracks for compute, copies and gaps', () => {
     const events = timelineEvents(pipeline(), 2);
     const names = events.flatMap((event) => (event.name === 'process_name' ? [event.args['name']] : []));
     expect(names).toEqual(['device 0', 'device 1']);
-    const slices = (pid: number, cat: string): (readonly [string, number, number])[] => events.flatMap((event) => (
-      event.ph === 'X' && event.pid === pid && event.cat === cat ? [[event.name, event.ts, event.dur] as const] : []));
-    expect(slices(1, 'compute')).toEqual([['micro-batch 0', 0, 10_000], ['micro-batch 1', 10_000, 8000]]);
-    expect(slices(1, 'copy')).toEqual([['micro-batch 0', 10_000, 2000], ['micro-batch 1', 18_000, 2000]]);
+    const slices = (pid: number, cat: string): (readonly [string, number, number])[] =>
+      events.flatMap((event) =>
+        event.ph === 'X' && event.pid === pid && event.cat === cat ? [[event.name, event.ts, event.dur] as const] : [],
+      );
+    expect(slices(1, 'compute')).toEqual([
+      ['micro-batch 0', 0, 10_000],
+      ['micro-batch 1', 10_000, 8000],
+    ]);
+    expect(slices(1, 'copy')).toEqual([
+      ['micro-batch 0', 10_000, 2000],
+      ['micro-batch 1', 18_000, 2000],
+    ]);
     expect(slices(1, 'idle')).toEqual([['idle', 18_000, 12_000]]);
-    expect(slices(2, 'compute')).toEqual([['micro-batch 0', 12_000, 8000], ['micro-batch 1', 20_000, 10_000]]);
+    expect(slices(2, 'compute')).toEqual([
+      ['micro-batch 0', 12_000, 8000],
+      ['micro-batch 1', 20_000, 10_000],
+    ]);
     expect(slices(2, 'idle')).toEqual([['idle', 0, 12_000]]);
     const tracks = new Set(events.flatMap((event) => (event.ph === 'X' ? [`${event.cat} ${event.tid}`] : [])));
     expect([...tracks].sort()).toEqual(['compute 1', 'copy 2', 'idle 3']);

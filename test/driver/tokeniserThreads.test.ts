@@ -5,8 +5,12 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { tokeniserThreads } from '../../driver/tokeniserThreads.js';
 
 let folder = '';
-beforeAll(() => { folder = mkdtempSync(join(tmpdir(), 'tilewright-threads-')); });
-afterAll(() => { rmSync(folder, { recursive: true, force: true }); });
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'tilewright-threads-'));
+});
+afterAll(() => {
+  rmSync(folder, { recursive: true, force: true });
+});
 
 const file = (name: string, bytes: number): string => {
   const path = join(folder, name);
@@ -26,6 +30,8 @@ it('a small question set has none where its tokenizer is small, too', () => {
 
 it('a host of GPUs has one for each eight cores, four at most', () => {
   const large = file('many', 1 << 20);
-  expect([1, 8, 15, 16, 31, 64, 128].map((cores) => tokeniserThreads(large, json(10), 'cuda', cores))).toEqual([1, 1, 1, 2, 3, 4, 4]);
+  expect([1, 8, 15, 16, 31, 64, 128].map((cores) => tokeniserThreads(large, json(10), 'cuda', cores))).toEqual([
+    1, 1, 1, 2, 3, 4, 4,
+  ]);
   expect(tokeniserThreads(large, json(10), 'cpu', 128)).toBe(1);
 });

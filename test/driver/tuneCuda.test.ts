@@ -17,11 +17,24 @@ describe.skipIf(hasGpu)('tuneCudaModel', () => {
   it('says that there is no GPU and what to type, and leaves no database behind', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'tilewright-no-gpu-'));
     const database = join(folder, 'tuning.jsonl');
-    const plan = { ...cudaModule(), constants: [], launches: [], capacity: CAPACITY, arenaBytes: 0, placements: [], buckets: [CAPACITY], schedules: [{}] };
+    const plan = {
+      ...cudaModule(),
+      constants: [],
+      launches: [],
+      capacity: CAPACITY,
+      arenaBytes: 0,
+      placements: [],
+      buckets: [CAPACITY],
+      schedules: [{}],
+    };
     const model: CudaModel = { target: 'cuda', facts: TYPICAL_FACTS.sm_90a, arithmetic: 'bf16', graphText: '', plan };
     const nothing = (): void => undefined;
     const ui = { phase: nothing, step: nothing, run: nothing, table: nothing, note: nothing, warn: nothing };
-    const failure = await tuneCudaModel(model, { budgetSeconds: 1, database, rebuild: (target) => `tilewright compile model for ${target}` }, ui).catch((error: unknown) => error);
+    const failure = await tuneCudaModel(
+      model,
+      { budgetSeconds: 1, database, rebuild: (target) => `tilewright compile model for ${target}` },
+      ui,
+    ).catch((error: unknown) => error);
     expect(failure).toBeInstanceOf(UserError);
     expect(failure).toMatchObject({ hint: expect.stringContaining('tilewright compile model for cpu') });
     expect(existsSync(database)).toBe(false);

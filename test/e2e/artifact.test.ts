@@ -7,10 +7,24 @@ import { loadArtifact } from '../../driver/artifact.js';
 import { detectMachine } from '../../driver/machine.js';
 import { UserError } from '../../errors.js';
 import type { CpuGemmSchedule, Plan } from '../../ir/plan.js';
-import { CAPACITY, failure, isBuilt, questions, success, temporaryFolder, tilewright, writeCheckpoint, writeData } from './support.js';
+import {
+  CAPACITY,
+  failure,
+  isBuilt,
+  questions,
+  success,
+  temporaryFolder,
+  tilewright,
+  writeCheckpoint,
+  writeData,
+} from './support.js';
 
 type Json = Record<string, unknown>;
-type Writable<T> = T extends readonly (infer E)[] ? Writable<E>[] : T extends object ? { -readonly [K in keyof T]: Writable<T[K]> } : T;
+type Writable<T> = T extends readonly (infer E)[]
+  ? Writable<E>[]
+  : T extends object
+    ? { -readonly [K in keyof T]: Writable<T[K]> }
+    : T;
 
 describe.skipIf(!isBuilt)('an artifact', () => {
   const folder = temporaryFolder();
@@ -36,7 +50,10 @@ describe.skipIf(!isBuilt)('an artifact', () => {
     writeFileSync(join(dir, name), after);
     return after;
   };
-  const editManifest = (dir: string, edit: (manifest: Json & { target: Json; files: Json; model: Json }) => void): void => {
+  const editManifest = (
+    dir: string,
+    edit: (manifest: Json & { target: Json; files: Json; model: Json }) => void,
+  ): void => {
     editText(dir, 'manifest.json', (text) => {
       const manifest = JSON.parse(text) as Json & { target: Json; files: Json; model: Json };
       edit(manifest);
@@ -47,14 +64,17 @@ describe.skipIf(!isBuilt)('an artifact', () => {
   const forge = (name: 'plan.json' | 'graph.tw', edit: (text: string) => string): string => {
     const dir = copy();
     const text = editText(dir, name, edit);
-    editManifest(dir, (manifest) => { manifest.files[name] = sha256(text); });
+    editManifest(dir, (manifest) => {
+      manifest.files[name] = sha256(text);
+    });
     return dir;
   };
-  const forgePlan = (edit: (plan: Writable<Plan>) => void): string => forge('plan.json', (text) => {
-    const plan = JSON.parse(text) as Writable<Plan>;
-    edit(plan);
-    return `${JSON.stringify(plan)}\n`;
-  });
+  const forgePlan = (edit: (plan: Writable<Plan>) => void): string =>
+    forge('plan.json', (text) => {
+      const plan = JSON.parse(text) as Writable<Plan>;
+      edit(plan);
+      return `${JSON.stringify(plan)}\n`;
+    });
   const machine = detectMachine();
   const refusal = async (dir: string, here = machine): Promise<UserError> => {
     try {
@@ -70,17 +90,24 @@ describe.skipIf(!isBuilt)('an artifact', () => {
     expect(hint).toContain(model);
     expect(hint).toContain(`-o ${dir}`);
   };
-  const gemms = (plan: Writable<Plan>): Writable<CpuGemmSchedule>[] => plan.schedules.flatMap((each) => Object.values(each)).filter((schedule) => schedule.kind === 'gemm');
+  const gemms = (plan: Writable<Plan>): Writable<CpuGemmSchedule>[] =>
+    plan.schedules.flatMap((each) => Object.values(each)).filter((schedule) => schedule.kind === 'gemm');
 
   test('that is sound runs', async () => {
-    const { stdout } = success(await tilewright(['run', copy(), '--task', 'multiple_choice', '--data', data, '--json']));
+    const { stdout } = success(
+      await tilewright(['run', copy(), '--task', 'multiple_choice', '--data', data, '--json']),
+    );
     expect(JSON.parse(stdout)).toMatchObject({ 'n-samples': { multiple_choice: { effective: 4 } } });
   });
 
   test('whose plan was changed is refused by the command in two lines', async () => {
     const dir = copy();
     editText(dir, 'plan.json', (text) => text.replace('"offset":0', '"offset":64'));
-    for (const command of [['run', dir, '--task', 'multiple_choice', '--data', data], ['tune', dir, '--budget', '1s'], ['inspect', dir]]) {
+    for (const command of [
+      ['run', dir, '--task', 'multiple_choice', '--data', data],
+      ['tune', dir, '--budget', '1s'],
+      ['inspect', dir],
+    ]) {
       const { error, hint } = failure(await tilewright(command));
       expect(error).toMatch(/plan\.json has hash [0-9a-f]{12}…, the manifest says [0-9a-f]{12}…/);
       rebuilds(hint, dir);
@@ -95,7 +122,11 @@ describe.skipIf(!isBuilt)('an artifact', () => {
     rebuilds(hint, dir);
   });
 
-  test.each([['manifest.json', 2 ** 20], ['graph.tw', 2 ** 28], ['plan.json', 2 ** 28]])('with a %s of more than %d bytes, or one that has no end, is refused unread', async (name, most) => {
+  test.each([
+    ['manifest.json', 2 ** 20],
+    ['graph.tw', 2 ** 28],
+    ['plan.json', 2 ** 28],
+  ])('with a %s of more than %d bytes, or one that has no end, is refused unread', async (name, most) => {
     const dir = copy();
     truncateSync(join(dir, name), most + 1);
     const large = await refusal(dir);
@@ -122,24 +153,57 @@ describe.skipIf(!isBuilt)('an artifact', () => {
   });
 
   test('for another CPU is refused, naming both', async () => {
-    const { message, hint } = await refusal(sound, { ...machine, isas: ['portable'], cpu: { ...machine.cpu, model: 'An Old CPU' } });
+    const { message, hint } = await refusal(sound, {
+      ...machine,
+      isas: ['portable'],
+      cpu: { ...machine.cpu, model: 'An Old CPU' },
+    });
     expect(message).toMatch(/compiled for \w+ on .*; this CPU \(An Old CPU\) has portable$/);
     rebuilds(hint, sound);
   });
 
-  test.skipIf(machine.isas.includes('amx'))('for an instruction set that this machine lacks is refused by the command', async () => {
-    const dir = copy();
-    editManifest(dir, (manifest) => { Object.assign(manifest.target, { isa: 'amx', arithmetic: 'bf16' }); });
-    const { error, hint } = failure(await tilewright(['run', dir, '--task', 'multiple_choice', '--data', data]));
-    expect(error).toContain('compiled for amx');
-    rebuilds(hint, dir);
-  });
+  test.skipIf(machine.isas.includes('amx'))(
+    'for an instruction set that this machine lacks is refused by the command',
+    async () => {
+      const dir = copy();
+      editManifest(dir, (manifest) => {
+        Object.assign(manifest.target, { isa: 'amx', arithmetic: 'bf16' });
+      });
+      const { error, hint } = failure(await tilewright(['run', dir, '--task', 'multiple_choice', '--data', data]));
+      expect(error).toContain('compiled for amx');
+      rebuilds(hint, dir);
+    },
+  );
 
   test.each<[string, (manifest: Json & { target: Json; files: Json; model: Json }) => void, RegExp]>([
-    ['of an unheard-of instruction set', (manifest) => { manifest.target['isa'] = '../../evil'; }, /manifest\.json: target\.isa/],
-    ['with another arithmetic than its instruction set has', (manifest) => { manifest.target['arithmetic'] = manifest.target['arithmetic'] === 'f32' ? 'bf16' : 'f32'; }, /does not compute in/],
-    ['with files that no artifact has', (manifest) => { manifest.files['../../etc/passwd'] = '0'.repeat(64); }, /manifest\.json: files/],
-    ['without hashes', (manifest) => { manifest.files = {}; }, /manifest\.json: files/],
+    [
+      'of an unheard-of instruction set',
+      (manifest) => {
+        manifest.target['isa'] = '../../evil';
+      },
+      /manifest\.json: target\.isa/,
+    ],
+    [
+      'with another arithmetic than its instruction set has',
+      (manifest) => {
+        manifest.target['arithmetic'] = manifest.target['arithmetic'] === 'f32' ? 'bf16' : 'f32';
+      },
+      /does not compute in/,
+    ],
+    [
+      'with files that no artifact has',
+      (manifest) => {
+        manifest.files['../../etc/passwd'] = '0'.repeat(64);
+      },
+      /manifest\.json: files/,
+    ],
+    [
+      'without hashes',
+      (manifest) => {
+        manifest.files = {};
+      },
+      /manifest\.json: files/,
+    ],
   ])('%s is refused', async (_, edit, expected) => {
     const dir = copy();
     editManifest(dir, edit);
@@ -149,35 +213,170 @@ describe.skipIf(!isBuilt)('an artifact', () => {
   });
 
   test.each<[string, (plan: Writable<Plan>) => void, RegExp]>([
-    ['placements moved', (plan) => { plan.placements[3]!.offset += 64; }, /memory placements/],
-    ['two placements swapped', (plan) => {
-      const [a, b] = [plan.placements[1]!, plan.placements[2]!];
-      [a.buffer, b.buffer] = [b.buffer, a.buffer];
-    }, /memory placements/],
-    ['a smaller arena', (plan) => { plan.arenaBytes -= 64; }, /memory placements/],
-    ['launch parameters swapped', (plan) => { plan.launches.find((launch) => launch.parameters.length > 2)!.parameters.reverse(); }, /launches/],
-    ['a launch left out', (plan) => { plan.launches.pop(); }, /launches/],
-    ['two launches swapped', (plan) => { plan.launches.reverse(); }, /launches/],
-    ['a thousand rows in registers', (plan) => { for (const schedule of gemms(plan)) Object.assign(schedule, { mr: 1000, mb: 1000 }); }, /schedule is not legal: (mr|amx tiles)/],
-    ['passes of no depth', (plan) => { for (const schedule of gemms(plan)) schedule.kc = 0; }, /kc/],
-    ['passes of an odd depth', (plan) => { for (const schedule of gemms(plan)) schedule.kc = 33; }, /schedule is not legal: .*kc/],
-    ['work items of half a head', (plan) => { for (const schedule of gemms(plan)) schedule.nb = 16; }, /schedule is not legal: nb/],
-    ['work items as large as memory', (plan) => { for (const schedule of gemms(plan)) Object.assign(schedule, { mb: schedule.mr * 1_000_000 }); }, /schedule is not legal: mb/],
-    ['a schedule of another kind', (plan) => { for (const [key] of Object.entries(plan.schedules[0]!)) plan.schedules[0]![key] = { kind: 'loop', isa: 'portable', rows: 1 }; }, /schedule is not legal/],
-    ['a schedule left out', (plan) => { delete plan.schedules[0]![plan.launches[0]!.signature]; }, /no schedule for kernel/],
-    ['a bucket larger than the arena is for', (plan) => { Object.assign(plan.buckets.at(-1)!, { tokens: 1 << 16, rows: 1 << 16 }); }, /largest bucket/],
-    ['weights of two layers swapped', (plan) => {
-      const [a, b] = plan.weights.filter((weight) => weight.sources[0]?.tensor.endsWith('down_proj.weight'));
-      [a!.sources, b!.sources] = [b!.sources, a!.sources];
-    }, /weights are not those of graph\.tw/],
-    ['another norm folded in', (plan) => { plan.weights.find((weight) => weight.columnScale !== undefined)!.columnScale = 'model.norm.weight'; }, /weights are not those of graph\.tw/],
-    ['another scale of attention', (plan) => { for (const kernel of plan.kernels) if (kernel.anchor === 'attention') kernel.scale *= 2; }, /kernels are not those of graph\.tw|launches/],
-    ['other rotary frequencies', (plan) => { plan.constants[0]!.values[0] = 0.5; }, /constants are not those of graph\.tw/],
-    ['a kernel name that leads out of the folder', (plan) => { plan.kernels[0]!.name = '../../evil'; }, /plan\.json: kernels\.0/],
-    ['a kernel name that is C', (plan) => { plan.kernels[0]!.name = 'a;system("true")'; }, /plan\.json: kernels\.0/],
-    ['a kernel path that ends a comment', (plan) => { plan.kernels[0]!.path = '*/ int x; /*'; }, /may not stand in a comment/],
-    ['a tensor name that leads out of the folder', (plan) => { plan.weights[0]!.sources[0]!.tensor = '../../etc/passwd'; }, /plan\.json: weights\.0/],
-    ['a signature that leads out of the folder', (plan) => { plan.launches[0]!.signature = '../x'; }, /plan\.json: launches\.0/],
+    [
+      'placements moved',
+      (plan) => {
+        plan.placements[3]!.offset += 64;
+      },
+      /memory placements/,
+    ],
+    [
+      'two placements swapped',
+      (plan) => {
+        const [a, b] = [plan.placements[1]!, plan.placements[2]!];
+        [a.buffer, b.buffer] = [b.buffer, a.buffer];
+      },
+      /memory placements/,
+    ],
+    [
+      'a smaller arena',
+      (plan) => {
+        plan.arenaBytes -= 64;
+      },
+      /memory placements/,
+    ],
+    [
+      'launch parameters swapped',
+      (plan) => {
+        plan.launches.find((launch) => launch.parameters.length > 2)!.parameters.reverse();
+      },
+      /launches/,
+    ],
+    [
+      'a launch left out',
+      (plan) => {
+        plan.launches.pop();
+      },
+      /launches/,
+    ],
+    [
+      'two launches swapped',
+      (plan) => {
+        plan.launches.reverse();
+      },
+      /launches/,
+    ],
+    [
+      'a thousand rows in registers',
+      (plan) => {
+        for (const schedule of gemms(plan)) Object.assign(schedule, { mr: 1000, mb: 1000 });
+      },
+      /schedule is not legal: (mr|amx tiles)/,
+    ],
+    [
+      'passes of no depth',
+      (plan) => {
+        for (const schedule of gemms(plan)) schedule.kc = 0;
+      },
+      /kc/,
+    ],
+    [
+      'passes of an odd depth',
+      (plan) => {
+        for (const schedule of gemms(plan)) schedule.kc = 33;
+      },
+      /schedule is not legal: .*kc/,
+    ],
+    [
+      'work items of half a head',
+      (plan) => {
+        for (const schedule of gemms(plan)) schedule.nb = 16;
+      },
+      /schedule is not legal: nb/,
+    ],
+    [
+      'work items as large as memory',
+      (plan) => {
+        for (const schedule of gemms(plan)) Object.assign(schedule, { mb: schedule.mr * 1_000_000 });
+      },
+      /schedule is not legal: mb/,
+    ],
+    [
+      'a schedule of another kind',
+      (plan) => {
+        for (const [key] of Object.entries(plan.schedules[0]!))
+          plan.schedules[0]![key] = { kind: 'loop', isa: 'portable', rows: 1 };
+      },
+      /schedule is not legal/,
+    ],
+    [
+      'a schedule left out',
+      (plan) => {
+        delete plan.schedules[0]![plan.launches[0]!.signature];
+      },
+      /no schedule for kernel/,
+    ],
+    [
+      'a bucket larger than the arena is for',
+      (plan) => {
+        Object.assign(plan.buckets.at(-1)!, { tokens: 1 << 16, rows: 1 << 16 });
+      },
+      /largest bucket/,
+    ],
+    [
+      'weights of two layers swapped',
+      (plan) => {
+        const [a, b] = plan.weights.filter((weight) => weight.sources[0]?.tensor.endsWith('down_proj.weight'));
+        [a!.sources, b!.sources] = [b!.sources, a!.sources];
+      },
+      /weights are not those of graph\.tw/,
+    ],
+    [
+      'another norm folded in',
+      (plan) => {
+        plan.weights.find((weight) => weight.columnScale !== undefined)!.columnScale = 'model.norm.weight';
+      },
+      /weights are not those of graph\.tw/,
+    ],
+    [
+      'another scale of attention',
+      (plan) => {
+        for (const kernel of plan.kernels) if (kernel.anchor === 'attention') kernel.scale *= 2;
+      },
+      /kernels are not those of graph\.tw|launches/,
+    ],
+    [
+      'other rotary frequencies',
+      (plan) => {
+        plan.constants[0]!.values[0] = 0.5;
+      },
+      /constants are not those of graph\.tw/,
+    ],
+    [
+      'a kernel name that leads out of the folder',
+      (plan) => {
+        plan.kernels[0]!.name = '../../evil';
+      },
+      /plan\.json: kernels\.0/,
+    ],
+    [
+      'a kernel name that is C',
+      (plan) => {
+        plan.kernels[0]!.name = 'a;system("true")';
+      },
+      /plan\.json: kernels\.0/,
+    ],
+    [
+      'a kernel path that ends a comment',
+      (plan) => {
+        plan.kernels[0]!.path = '*/ int x; /*';
+      },
+      /may not stand in a comment/,
+    ],
+    [
+      'a tensor name that leads out of the folder',
+      (plan) => {
+        plan.weights[0]!.sources[0]!.tensor = '../../etc/passwd';
+      },
+      /plan\.json: weights\.0/,
+    ],
+    [
+      'a signature that leads out of the folder',
+      (plan) => {
+        plan.launches[0]!.signature = '../x';
+      },
+      /plan\.json: launches\.0/,
+    ],
   ])('with %s is refused although its hash fits', async (_, edit, expected) => {
     const dir = forgePlan(edit);
     const { message, hint } = await refusal(dir);
@@ -188,7 +387,11 @@ describe.skipIf(!isBuilt)('an artifact', () => {
   test.each<[string, (text: string) => string, RegExp]>([
     ['that is no graph', (text) => text.slice(0, text.length / 2), /graph\.tw/],
     ['of another computation', (text) => text.replace('rsqrt', 'exp'), /not those of graph\.tw/],
-    ['of another tensor', (text) => text.replaceAll('layers.1.mlp.down_proj', 'layers.1.mlp.other_proj'), /not those of graph\.tw/],
+    [
+      'of another tensor',
+      (text) => text.replaceAll('layers.1.mlp.down_proj', 'layers.1.mlp.other_proj'),
+      /not those of graph\.tw/,
+    ],
   ])('with a graph %s is refused although its hash fits', async (_, edit, expected) => {
     const dir = forge('graph.tw', edit);
     const { message, hint } = await refusal(dir);

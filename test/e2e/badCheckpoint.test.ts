@@ -3,7 +3,18 @@ import { ftruncateSync, openSync, closeSync, rmSync, writeFileSync, writeSync } 
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import {
-  failure, filesOf, isBuilt, questions, runArguments, safetensorsFile, SHAPES, temporaryFolder, tensorsOf, tilewright, writeCheckpoint, writeData,
+  failure,
+  filesOf,
+  isBuilt,
+  questions,
+  runArguments,
+  safetensorsFile,
+  SHAPES,
+  temporaryFolder,
+  tensorsOf,
+  tilewright,
+  writeCheckpoint,
+  writeData,
 } from './support.js';
 
 const data = writeData(questions(4));
@@ -12,7 +23,12 @@ const [FIRST = '', SECOND = ''] = SHAPES.keys();
 
 /** A checkpoint whose header was changed by `edit`. */
 const lying = (edit: (header: Parameters<NonNullable<Parameters<typeof safetensorsFile>[1]>>[0]) => void): string =>
-  writeCheckpoint({ weights: safetensorsFile(tensorsOf(), (header) => { edit(header); return header; }) });
+  writeCheckpoint({
+    weights: safetensorsFile(tensorsOf(), (header) => {
+      edit(header);
+      return header;
+    }),
+  });
 
 /** A sparse file that says its header has `claimed` bytes. */
 function hugeHeader(claimed: number, size: number): string {
@@ -52,43 +68,158 @@ interface Case {
 }
 
 const CASES: readonly Case[] = [
-  { name: 'no folder', make: () => join(temporaryFolder(), 'absent'), error: [/absent/, /no such/], hint: /checkpoint/ },
-  { name: 'no safetensors', make: () => writeCheckpoint({ weights: null }), error: ['neither model.safetensors nor model.safetensors.index.json is there'], hint: /download/ },
-  { name: 'cut off in the data', make: () => writeCheckpoint({ weights: WHOLE.subarray(0, WHOLE.length - 100) }), error: ['truncated', 'model.safetensors', '"model.norm.weight" is the first that is cut off'], hint: /download|fetch/i },
-  { name: 'cut off in the header', make: () => writeCheckpoint({ weights: WHOLE.subarray(0, 200) }), error: ['truncated', 'the header claims'], hint: /download|fetch/i },
-  { name: 'overlapping tensors', make: () => lying((header) => { header[SECOND]!.data_offsets = [0, 256]; }), error: [FIRST, SECOND, 'overlaps'], hint: /./ },
-  { name: 'a hole between tensors', make: () => lying((header) => { delete header[SECOND]; }), error: ['leaves a hole before it', 'starts at byte'], hint: /./ },
-  { name: 'a tensor past the end', make: () => lying((header) => {
-    const last = header['model.norm.weight']!;
-    last.shape = [6400];
-    last.data_offsets = [last.data_offsets[0], last.data_offsets[0] + 25600];
-  }), error: ['truncated', 'model.norm.weight'], hint: /./ },
-  { name: 'a header of more than 100 MB', make: () => hugeHeader(100_000_001, 100_000_100), error: ['100000001 bytes', 'model.safetensors'], hint: /./ },
-  { name: 'a header of 100 MB that is no JSON', make: () => hugeHeader(100_000_000, 100_000_100), error: [/header/], hint: /./ },
-  { name: 'a shard that the index names and nobody has', make: () => sharded((dir) => { rmSync(join(dir, 'model-00002-of-00002.safetensors')); }), error: ['1 of the 2 files that model.safetensors.index.json names is missing: model-00002-of-00002.safetensors'], hint: /download/ },
-  { name: 'a shard that the index leaves out', make: () => sharded((_, index) => {
-    for (const [tensor, shard] of Object.entries(index.weight_map)) if (shard.includes('00002-of')) delete index.weight_map[tensor];
-  }), error: ['missing', 'not named by model.safetensors.index.json: "model-00002-of-00002.safetensors"'], hint: /./ },
-  { name: 'a shard outside the folder', make: () => sharded((_, index) => { index.weight_map[FIRST] = '../model-00001-of-00002.safetensors'; }), error: [FIRST, 'is not the name of a .safetensors file in this folder'], hint: /./ },
-  { name: 'tensors of a wrong shape, by pattern', make: () => writeCheckpoint({ config: { intermediate_size: 128 } }), error: [
-    'model.layers.{0–1}.mlp.gate_proj.weight: shape [96, 64], config.json makes it [128, 64]', 'model.layers.{0–1}.mlp.down_proj.weight: shape [64, 96]',
-  ], hint: /config\.json/ },
-  { name: 'an unsupported architecture', make: () => writeCheckpoint({ config: { architectures: ['GPT2LMHeadModel'], model_type: 'gpt2' } }), error: ['config.json', 'GPT2LMHeadModel', 'LlamaForCausalLM'], hint: /LLaMA/ },
-  { name: 'an unsupported rope type', make: () => writeCheckpoint({ config: { rope_scaling: { rope_type: 'yarn', factor: 4 } } }), error: ['config.json', 'yarn', 'llama3'], hint: /LLaMA/ },
-  { name: 'a tokenizer with more ids than the model', make: () => {
-    const dir = writeCheckpoint({ config: { vocab_size: 200 } , weights: safetensorsFile(tensorsOf().map((tensor) => (tensor.name === FIRST ? { ...tensor, shape: [200, 64], values: tensor.values.subarray(0, 200 * 64) } : tensor))) });
-    return dir;
-  }, error: ['tokenizer', '200'], hint: /tokenizer/ },
-  { name: 'a tokenizer that is no JSON', make: () => {
-    const dir = writeCheckpoint();
-    writeFileSync(join(dir, 'tokenizer.json'), '{"model": ');
-    return dir;
-  }, error: ['tokenizer.json', 'JSON'], hint: /./ },
-  { name: 'no tokenizer', make: () => {
-    const dir = writeCheckpoint();
-    rmSync(join(dir, 'tokenizer.json'));
-    return dir;
-  }, error: ['neither tokenizer.json nor tokenizer.model is there'], hint: /tokenizer/ },
+  {
+    name: 'no folder',
+    make: () => join(temporaryFolder(), 'absent'),
+    error: [/absent/, /no such/],
+    hint: /checkpoint/,
+  },
+  {
+    name: 'no safetensors',
+    make: () => writeCheckpoint({ weights: null }),
+    error: ['neither model.safetensors nor model.safetensors.index.json is there'],
+    hint: /download/,
+  },
+  {
+    name: 'cut off in the data',
+    make: () => writeCheckpoint({ weights: WHOLE.subarray(0, WHOLE.length - 100) }),
+    error: ['truncated', 'model.safetensors', '"model.norm.weight" is the first that is cut off'],
+    hint: /download|fetch/i,
+  },
+  {
+    name: 'cut off in the header',
+    make: () => writeCheckpoint({ weights: WHOLE.subarray(0, 200) }),
+    error: ['truncated', 'the header claims'],
+    hint: /download|fetch/i,
+  },
+  {
+    name: 'overlapping tensors',
+    make: () =>
+      lying((header) => {
+        header[SECOND]!.data_offsets = [0, 256];
+      }),
+    error: [FIRST, SECOND, 'overlaps'],
+    hint: /./,
+  },
+  {
+    name: 'a hole between tensors',
+    make: () =>
+      lying((header) => {
+        delete header[SECOND];
+      }),
+    error: ['leaves a hole before it', 'starts at byte'],
+    hint: /./,
+  },
+  {
+    name: 'a tensor past the end',
+    make: () =>
+      lying((header) => {
+        const last = header['model.norm.weight']!;
+        last.shape = [6400];
+        last.data_offsets = [last.data_offsets[0], last.data_offsets[0] + 25600];
+      }),
+    error: ['truncated', 'model.norm.weight'],
+    hint: /./,
+  },
+  {
+    name: 'a header of more than 100 MB',
+    make: () => hugeHeader(100_000_001, 100_000_100),
+    error: ['100000001 bytes', 'model.safetensors'],
+    hint: /./,
+  },
+  {
+    name: 'a header of 100 MB that is no JSON',
+    make: () => hugeHeader(100_000_000, 100_000_100),
+    error: [/header/],
+    hint: /./,
+  },
+  {
+    name: 'a shard that the index names and nobody has',
+    make: () =>
+      sharded((dir) => {
+        rmSync(join(dir, 'model-00002-of-00002.safetensors'));
+      }),
+    error: ['1 of the 2 files that model.safetensors.index.json names is missing: model-00002-of-00002.safetensors'],
+    hint: /download/,
+  },
+  {
+    name: 'a shard that the index leaves out',
+    make: () =>
+      sharded((_, index) => {
+        for (const [tensor, shard] of Object.entries(index.weight_map))
+          if (shard.includes('00002-of')) delete index.weight_map[tensor];
+      }),
+    error: ['missing', 'not named by model.safetensors.index.json: "model-00002-of-00002.safetensors"'],
+    hint: /./,
+  },
+  {
+    name: 'a shard outside the folder',
+    make: () =>
+      sharded((_, index) => {
+        index.weight_map[FIRST] = '../model-00001-of-00002.safetensors';
+      }),
+    error: [FIRST, 'is not the name of a .safetensors file in this folder'],
+    hint: /./,
+  },
+  {
+    name: 'tensors of a wrong shape, by pattern',
+    make: () => writeCheckpoint({ config: { intermediate_size: 128 } }),
+    error: [
+      'model.layers.{0–1}.mlp.gate_proj.weight: shape [96, 64], config.json makes it [128, 64]',
+      'model.layers.{0–1}.mlp.down_proj.weight: shape [64, 96]',
+    ],
+    hint: /config\.json/,
+  },
+  {
+    name: 'an unsupported architecture',
+    make: () => writeCheckpoint({ config: { architectures: ['GPT2LMHeadModel'], model_type: 'gpt2' } }),
+    error: ['config.json', 'GPT2LMHeadModel', 'LlamaForCausalLM'],
+    hint: /LLaMA/,
+  },
+  {
+    name: 'an unsupported rope type',
+    make: () => writeCheckpoint({ config: { rope_scaling: { rope_type: 'yarn', factor: 4 } } }),
+    error: ['config.json', 'yarn', 'llama3'],
+    hint: /LLaMA/,
+  },
+  {
+    name: 'a tokenizer with more ids than the model',
+    make: () => {
+      const dir = writeCheckpoint({
+        config: { vocab_size: 200 },
+        weights: safetensorsFile(
+          tensorsOf().map((tensor) =>
+            tensor.name === FIRST
+              ? { ...tensor, shape: [200, 64], values: tensor.values.subarray(0, 200 * 64) }
+              : tensor,
+          ),
+        ),
+      });
+      return dir;
+    },
+    error: ['tokenizer', '200'],
+    hint: /tokenizer/,
+  },
+  {
+    name: 'a tokenizer that is no JSON',
+    make: () => {
+      const dir = writeCheckpoint();
+      writeFileSync(join(dir, 'tokenizer.json'), '{"model": ');
+      return dir;
+    },
+    error: ['tokenizer.json', 'JSON'],
+    hint: /./,
+  },
+  {
+    name: 'no tokenizer',
+    make: () => {
+      const dir = writeCheckpoint();
+      rmSync(join(dir, 'tokenizer.json'));
+      return dir;
+    },
+    error: ['neither tokenizer.json nor tokenizer.model is there'],
+    hint: /tokenizer/,
+  },
 ];
 
 describe.skipIf(!isBuilt)('a checkpoint that cannot be run', () => {

@@ -4,7 +4,19 @@ import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, test } from 'vitest';
 import {
-  CONTEXT, failure, filesOf, isBuilt, questions, runArguments, safetensorsFile, temporaryFolder, tensorsOf, tilewright, warmCache, writeCheckpoint, writeData,
+  CONTEXT,
+  failure,
+  filesOf,
+  isBuilt,
+  questions,
+  runArguments,
+  safetensorsFile,
+  temporaryFolder,
+  tensorsOf,
+  tilewright,
+  warmCache,
+  writeCheckpoint,
+  writeData,
   type StoredTensor,
 } from './support.js';
 
@@ -20,22 +32,60 @@ interface Case {
 }
 
 const CASES: readonly Case[] = [
-  { name: 'no such file', make: () => join(temporaryFolder(), 'absent.jsonl'), error: [/no such dataset.*absent\.jsonl/], hint: /--data/ },
+  {
+    name: 'no such file',
+    make: () => join(temporaryFolder(), 'absent.jsonl'),
+    error: [/no such dataset.*absent\.jsonl/],
+    hint: /--data/,
+  },
   { name: 'an empty file', make: () => writeData([]), error: ['holds no questions'], hint: /choices/ },
-  { name: 'a line that is not JSON', make: () => writeData([...three, '{"context": "cut off', ...three]), error: [/questions\.jsonl:4: the line is not JSON/], hint: /multiple_choice/ },
-  { name: 'a line that is not JSON, far behind questions that are being tokenised', make: () => writeData([...questions(5000), 'nonsense']), error: [/questions\.jsonl:5001: the line is not JSON/], hint: /multiple_choice/ },
-  { name: 'a question with no choices', make: () => writeData([...three, '{"context": "Why", "choices": [], "label": 0}']), error: [/questions\.jsonl:4: the question has no choices/], hint: /choices/ },
-  { name: 'a question without the field', make: () => writeData(['{"context": "Why", "label": 0}']), error: [/questions\.jsonl:1: the question has no choices/], hint: /choices/ },
-  { name: 'a label that names no choice', make: () => writeData(['{"context": "Why", "choices": ["a", "b"], "label": 2}']), error: [/questions\.jsonl:1: label 2 names none of the 2 choices/], hint: /label/ },
-  { name: 'a choice longer than the context', make: () => writeData([...three, { context: 'Why', choices: ['so', 'q'.repeat(CONTEXT + 20)], label: 0 }]), error: [
-    new RegExp(`question 3, choice 1: \\d+ input tokens .* but the model's context is ${CONTEXT}`),
-  ], hint: /--docs/ },
-  { name: 'gzip data that is cut off', make: () => {
-    const path = join(temporaryFolder(), 'questions.jsonl.gz');
-    const whole = gzipSync(readFileSync(writeData(questions(500))));
-    writeFileSync(path, whole.subarray(0, whole.length / 2));
-    return path;
-  }, error: [/questions\.jsonl\.gz: the gzip data is truncated or damaged/], hint: /gzip -t/ },
+  {
+    name: 'a line that is not JSON',
+    make: () => writeData([...three, '{"context": "cut off', ...three]),
+    error: [/questions\.jsonl:4: the line is not JSON/],
+    hint: /multiple_choice/,
+  },
+  {
+    name: 'a line that is not JSON, far behind questions that are being tokenised',
+    make: () => writeData([...questions(5000), 'nonsense']),
+    error: [/questions\.jsonl:5001: the line is not JSON/],
+    hint: /multiple_choice/,
+  },
+  {
+    name: 'a question with no choices',
+    make: () => writeData([...three, '{"context": "Why", "choices": [], "label": 0}']),
+    error: [/questions\.jsonl:4: the question has no choices/],
+    hint: /choices/,
+  },
+  {
+    name: 'a question without the field',
+    make: () => writeData(['{"context": "Why", "label": 0}']),
+    error: [/questions\.jsonl:1: the question has no choices/],
+    hint: /choices/,
+  },
+  {
+    name: 'a label that names no choice',
+    make: () => writeData(['{"context": "Why", "choices": ["a", "b"], "label": 2}']),
+    error: [/questions\.jsonl:1: label 2 names none of the 2 choices/],
+    hint: /label/,
+  },
+  {
+    name: 'a choice longer than the context',
+    make: () => writeData([...three, { context: 'Why', choices: ['so', 'q'.repeat(CONTEXT + 20)], label: 0 }]),
+    error: [new RegExp(`question 3, choice 1: \\d+ input tokens .* but the model's context is ${CONTEXT}`)],
+    hint: /--docs/,
+  },
+  {
+    name: 'gzip data that is cut off',
+    make: () => {
+      const path = join(temporaryFolder(), 'questions.jsonl.gz');
+      const whole = gzipSync(readFileSync(writeData(questions(500))));
+      writeFileSync(path, whole.subarray(0, whole.length / 2));
+      return path;
+    },
+    error: [/questions\.jsonl\.gz: the gzip data is truncated or damaged/],
+    hint: /gzip -t/,
+  },
 ];
 
 beforeAll(async () => {
@@ -55,16 +105,28 @@ describe.skipIf(!isBuilt)('a question set that cannot be scored', () => {
 });
 
 /** The weights with one value changed. */
-const withValue = (name: string, at: number, value: number): StoredTensor[] => tensorsOf().map((tensor) =>
-  (tensor.name === name ? { ...tensor, values: tensor.values.map((each, i) => (i === at ? value : each)) } : tensor));
+const withValue = (name: string, at: number, value: number): StoredTensor[] =>
+  tensorsOf().map((tensor) =>
+    tensor.name === name ? { ...tensor, values: tensor.values.map((each, i) => (i === at ? value : each)) } : tensor,
+  );
 
 describe.skipIf(!isBuilt)('weights that are not numbers', () => {
   test.each<[string, string, number, RegExp]>([
-    ['NaN in the last layer\'s down projection', 'model.layers.1.mlp.down_proj.weight', NaN, /layers\.1\.ffn\.down/],
-    ['NaN in the first layer\'s down projection', 'model.layers.0.mlp.down_proj.weight', NaN, /layers\.0\.ffn\.down/],
-    ['NaN in the first layer\'s queries', 'model.layers.0.self_attn.q_proj.weight', NaN, /layers\.0\.attention\.\S*q/],
-    ['an infinity in the second layer\'s gate', 'model.layers.1.mlp.gate_proj.weight', Infinity, /layers\.1\.ffn\.(gate|up|down)/],
-    ['a number too large for what follows, in the first layer\'s output projection', 'model.layers.0.self_attn.o_proj.weight', 3e38, /layers\.0\./],
+    ["NaN in the last layer's down projection", 'model.layers.1.mlp.down_proj.weight', NaN, /layers\.1\.ffn\.down/],
+    ["NaN in the first layer's down projection", 'model.layers.0.mlp.down_proj.weight', NaN, /layers\.0\.ffn\.down/],
+    ["NaN in the first layer's queries", 'model.layers.0.self_attn.q_proj.weight', NaN, /layers\.0\.attention\.\S*q/],
+    [
+      "an infinity in the second layer's gate",
+      'model.layers.1.mlp.gate_proj.weight',
+      Infinity,
+      /layers\.1\.ffn\.(gate|up|down)/,
+    ],
+    [
+      "a number too large for what follows, in the first layer's output projection",
+      'model.layers.0.self_attn.o_proj.weight',
+      3e38,
+      /layers\.0\./,
+    ],
   ])('%s: layer and question are named, and nothing is scored', async (_, tensor, value, layer) => {
     const out = temporaryFolder();
     const model = writeCheckpoint({ weights: safetensorsFile(withValue(tensor, 70, value)) });
@@ -76,7 +138,8 @@ describe.skipIf(!isBuilt)('weights that are not numbers', () => {
   });
 
   test('the question is the one that they reach', async () => {
-    // Row 90 of the embedding is the byte of one letter, which one choice of one question has. The head is a matrix of its own.
+    // Row 90 of the embedding is the byte of one letter, which one choice of one question has. The head is a matrix of
+    // its own.
     const letter = 'Y';
     const id = 1 + letter.charCodeAt(0);
     const embedding = tensorsOf().find(({ name }) => name === 'model.embed_tokens.weight');
@@ -84,7 +147,9 @@ describe.skipIf(!isBuilt)('weights that are not numbers', () => {
     const weights = [...withValue(embedding.name, id * 64, NaN), { ...embedding, name: 'lm_head.weight' }];
     const model = writeCheckpoint({ config: { tie_word_embeddings: false }, weights: safetensorsFile(weights) });
     const out = temporaryFolder();
-    const asked = questions(200).map((question, i) => (i === 150 ? { ...question, choices: [question.choices[0] ?? '', `a ${letter} b`], label: 0 } : question));
+    const asked = questions(200).map((question, i) =>
+      i === 150 ? { ...question, choices: [question.choices[0] ?? '', `a ${letter} b`], label: 0 } : question,
+    );
     const { error } = failure(await tilewright(runArguments(model, writeData(asked), ...ROOMY, '--out', out)));
     expect(error).toMatch(/^question 150, choice 1: a value is NaN or infinite, first in /);
   });

@@ -11,7 +11,23 @@ import { openModel } from '../../driver/model.js';
 import { portsOf } from '../../runtime/ports.js';
 import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
 import { allGone, devicesOf } from './children.js';
-import { GPU_CAPACITY, failure, filesOf, isBuilt, MAIN, questions, start, success, temporaryFolder, textOf, tilewright, tilewrightProcess, writeCheckpoint, writeData, type Outcome } from './support.js';
+import {
+  GPU_CAPACITY,
+  failure,
+  filesOf,
+  isBuilt,
+  MAIN,
+  questions,
+  start,
+  success,
+  temporaryFolder,
+  textOf,
+  tilewright,
+  tilewrightProcess,
+  writeCheckpoint,
+  writeData,
+  type Outcome,
+} from './support.js';
 
 if (!canFakeGpu) process.stderr.write('SKIPPED: faults of GPUs through the command: no cc or g++ on PATH\n');
 
@@ -21,7 +37,15 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
   const model = writeCheckpoint();
   const data = writeData(questions(QUESTIONS));
   const env = (...faults: string[]): Readonly<Record<string, string>> => gpu!.environment(...faults);
-  const command = (what: string, ...more: string[]): string[] => ['run', what, '--task', 'multiple_choice', '--data', data, ...more];
+  const command = (what: string, ...more: string[]): string[] => [
+    'run',
+    what,
+    '--task',
+    'multiple_choice',
+    '--data',
+    data,
+    ...more,
+  ];
   const run = (environment: Readonly<Record<string, string>>, ...more: string[]): Promise<Outcome> =>
     tilewright(command(model, '--target', 'cuda', ...GPU_CAPACITY, ...more), { env: environment });
   /** Where the driver, or what it says of its devices, is another: a process loads a driver once. */
@@ -31,13 +55,14 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
 
   /** What a run without faults leaves: every fault that is got over must leave the same. */
   let sound: Promise<string> | undefined;
-  const soundSamples = (): Promise<string> => sound ??= (async () => {
-    const out = temporaryFolder();
-    const { stderr } = success(await run(env(), '--out', out));
-    expect(stderr).toMatch(/weights loaded in \d/);
-    expect(samples(out).trimEnd().split('\n')).toHaveLength(QUESTIONS);
-    return samples(out);
-  })();
+  const soundSamples = (): Promise<string> =>
+    (sound ??= (async () => {
+      const out = temporaryFolder();
+      const { stderr } = success(await run(env(), '--out', out));
+      expect(stderr).toMatch(/weights loaded in \d/);
+      expect(samples(out).trimEnd().split('\n')).toHaveLength(QUESTIONS);
+      return samples(out);
+    })());
 
   test('works where nothing is wrong', async () => {
     expect(await soundSamples()).not.toBe('');
@@ -54,32 +79,54 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
   });
 
   test('without a compiler says what was looked for and what to install', async () => {
-    const { error, hint } = failure(await run({ ...env(), TILEWRIGHT_NVRTC: temporaryFolder(), TILEWRIGHT_CACHE: temporaryFolder() }));
+    const { error, hint } = failure(
+      await run({ ...env(), TILEWRIGHT_NVRTC: temporaryFolder(), TILEWRIGHT_CACHE: temporaryFolder() }),
+    );
     expect(error).toContain('TILEWRIGHT_NVRTC');
     expect(hint).toMatch(/pip install nvidia-cuda-nvrtc|TILEWRIGHT_NVRTC=/);
   });
 
-  test.each([['too old for the architecture', [11, 2], 13_000, /11\.2/], ['too new for the driver', [14, 1], 13_000, /14\.1 .*13\.0/]] as const)('with an NVRTC that is %s says which', async (_what, version, driver, said) => {
-    const { error, hint } = failure(await runAlone({ ...env(`driverVersion=${driver}`), TILEWRIGHT_NVRTC: gpu!.nvrtcOf(version), TILEWRIGHT_CACHE: temporaryFolder() }));
+  test.each([
+    ['too old for the architecture', [11, 2], 13_000, /11\.2/],
+    ['too new for the driver', [14, 1], 13_000, /14\.1 .*13\.0/],
+  ] as const)('with an NVRTC that is %s says which', async (_what, version, driver, said) => {
+    const { error, hint } = failure(
+      await runAlone({
+        ...env(`driverVersion=${driver}`),
+        TILEWRIGHT_NVRTC: gpu!.nvrtcOf(version),
+        TILEWRIGHT_CACHE: temporaryFolder(),
+      }),
+    );
     expect(error).toMatch(said);
     expect(hint).not.toBe('');
   });
 
   test('of an artifact for another architecture gives the command that rebuilds it, which does', async () => {
     const artifact = join(temporaryFolder(), 'old gpu.tw');
-    success(await tilewright(['compile', model, '--target', 'cuda:sm_80', ...GPU_CAPACITY, '-o', artifact], { env: env() }));
+    success(
+      await tilewright(['compile', model, '--target', 'cuda:sm_80', ...GPU_CAPACITY, '-o', artifact], { env: env() }),
+    );
     const { error, hint } = failure(await tilewright(command(artifact), { env: env() }));
     expect(error).toBe('compiled for cuda:sm_80; Fake H100 has compute capability 9.0');
     expect(hint).toMatch(/^tilewright compile .* --target cuda:sm_90a .*-o '.*old gpu\.tw'$/);
-    const again = spawnSync('sh', ['-c', hint.replace(/^tilewright/, `'${process.execPath}' '${MAIN}'`)], { encoding: 'utf8', env: { PATH: '/usr/bin:/bin', ...env() } });
+    const again = spawnSync('sh', ['-c', hint.replace(/^tilewright/, `'${process.execPath}' '${MAIN}'`)], {
+      encoding: 'utf8',
+      env: { PATH: '/usr/bin:/bin', ...env() },
+    });
     expect(again.status, again.stderr).toBe(0);
     success(await tilewright(command(artifact), { env: env() }));
   });
 
   test('of an artifact where there is no GPU says how to compile for the CPU', async () => {
     const artifact = join(temporaryFolder(), 'm.tw');
-    success(await tilewright(['compile', model, '--target', 'cuda:sm_90a', ...GPU_CAPACITY, '-o', artifact], { env: env() }));
-    const { error, hint } = failure(await tilewrightProcess(command(artifact), { env: { ...env(), TILEWRIGHT_CUDA_DRIVER: '/nowhere/libcuda.so.1' } }));
+    success(
+      await tilewright(['compile', model, '--target', 'cuda:sm_90a', ...GPU_CAPACITY, '-o', artifact], { env: env() }),
+    );
+    const { error, hint } = failure(
+      await tilewrightProcess(command(artifact), {
+        env: { ...env(), TILEWRIGHT_CUDA_DRIVER: '/nowhere/libcuda.so.1' },
+      }),
+    );
     expect(error).toMatch(/^compiled for cuda:sm_90a, but .*\/nowhere/);
     expect(hint).toMatch(/compile for this CPU: tilewright compile .* -o .*m\.tw$/);
     expect(hint).not.toContain('cuda');
@@ -87,7 +134,9 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
 
   test('of a model whose activations do not fit names a micro-batch that does', async () => {
     const large = env(`totalBytes=${136 << 20}`);
-    const { error, hint } = failure(await tilewrightProcess(command(model, '--target', 'cuda', '--max-tokens', '16384'), { env: large }));
+    const { error, hint } = failure(
+      await tilewrightProcess(command(model, '--target', 'cuda', '--max-tokens', '16384'), { env: large }),
+    );
     expect(error).toMatch(/needs [\d.]+ MiB of device memory/);
     const tokens = /--max-tokens (\d+)/.exec(hint)?.[1];
     expect(Number(tokens), hint).toBeGreaterThanOrEqual(128);
@@ -96,8 +145,22 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
   });
 
   test('of a model whose weights do not fit says how many GPUs would hold them', async () => {
-    const big = writeCheckpoint({ config: { hidden_size: 4096, intermediate_size: 11_008, num_hidden_layers: 8, num_attention_heads: 32, num_key_value_heads: 32, head_dim: 128 }, weights: null });
-    const { error, hint } = failure(await tilewrightProcess(command(big, '--init', 'random:1', '--target', 'cuda', ...GPU_CAPACITY), { env: env(`totalBytes=${1 << 30}`) }));
+    const big = writeCheckpoint({
+      config: {
+        hidden_size: 4096,
+        intermediate_size: 11_008,
+        num_hidden_layers: 8,
+        num_attention_heads: 32,
+        num_key_value_heads: 32,
+        head_dim: 128,
+      },
+      weights: null,
+    });
+    const { error, hint } = failure(
+      await tilewrightProcess(command(big, '--init', 'random:1', '--target', 'cuda', ...GPU_CAPACITY), {
+        env: env(`totalBytes=${1 << 30}`),
+      }),
+    );
     expect(error).toMatch(/weights +\d+\.\d MiB/);
     expect(hint).toMatch(/spread over \d+ or more such GPUs/);
   });
@@ -142,7 +205,9 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
 
   test('that computes NaN names the question and the layer', async () => {
     const compiled = compileModel(openModel(model, { kind: 'checkpoint' }), detectMachine(), {
-      precision: 'auto', maxTokens: Number(GPU_CAPACITY[1]), cuda: { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 6 },
+      precision: 'auto',
+      maxTokens: Number(GPU_CAPACITY[1]),
+      cuda: { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 6 },
     });
     if (compiled.target !== 'cuda') throw new Error('not for CUDA');
     const { plan } = compiled;
@@ -151,19 +216,30 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     if (kernel?.anchor !== 'gemm') throw new Error('no such product');
     const spoil = (name: string, buffer: string): string[] => {
       const launch = plan.launches.findIndex((each) => each.kernel === name);
-      return [...new Set(emitted.kernels.map((texts) => `nan:${texts[launch]!.symbol}:${texts[launch]!.parameters.indexOf(buffer)}`))];
+      return [
+        ...new Set(
+          emitted.kernels.map((texts) => `nan:${texts[launch]!.symbol}:${texts[launch]!.parameters.indexOf(buffer)}`),
+        ),
+      ];
     };
     const stored = kernel.segments[0]!.outputs.find(({ kind }) => kind === 'store')!.buffer;
     const last = plan.kernels.find(({ anchor }) => anchor === 'logprobReduce')!;
     const out = temporaryFolder();
-    const { error } = failure(await run(env(...spoil(kernel.name, stored), ...spoil(last.name, portsOf(plan).logProb)), '--out', out));
+    const { error } = failure(
+      await run(env(...spoil(kernel.name, stored), ...spoil(last.name, portsOf(plan).logProb)), '--out', out),
+    );
     expect(error).toMatch(/question \d+/);
     expect(error).toContain('first in layers.0.ffn.down');
   });
 
-  test.each([['while the weights are loaded', 3], ['in a micro-batch', 70]])('that is killed while its device hangs, %s, leaves no process behind', async (_when, launches) => {
+  test.each([
+    ['while the weights are loaded', 3],
+    ['in a micro-batch', 70],
+  ])('that is killed while its device hangs, %s, leaves no process behind', async (_when, launches) => {
     const marker = join(temporaryFolder(), 'hung');
-    const running = start(command(model, '--target', 'cuda', ...GPU_CAPACITY), { env: env(`fail:cuLaunchKernelEx:-1:${launches}`, `once=${marker}`) });
+    const running = start(command(model, '--target', 'cuda', ...GPU_CAPACITY), {
+      env: env(`fail:cuLaunchKernelEx:-1:${launches}`, `once=${marker}`),
+    });
     while (!existsSync(marker) && running.process.exitCode === null) await sleep(20);
     const [child] = devicesOf(running.process.pid!);
     expect(child).toBeGreaterThan(0);

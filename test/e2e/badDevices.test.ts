@@ -1,12 +1,27 @@
 /**
- * What goes wrong with one of several GPUs, through the real command: the driver is a stand-in, everything else is real. Its
- * kernels compute nothing, so equal answers mean here that no question was lost or scored twice; devices.test.ts compares bits.
+ * What goes wrong with one of several GPUs, through the real command: the driver is a stand-in, everything else is
+ * real. Its kernels compute nothing, so equal answers mean here that no question was lost or scored twice;
+ * devices.test.ts compares bits.
  */
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
 import { together } from './children.js';
-import { GPU_CAPACITY, failure, filesOf, isBuilt, questions, success, temporaryFolder, textOf, tilewright, writeCheckpoint, writeData, type Here, type Outcome } from './support.js';
+import {
+  GPU_CAPACITY,
+  failure,
+  filesOf,
+  isBuilt,
+  questions,
+  success,
+  temporaryFolder,
+  textOf,
+  tilewright,
+  writeCheckpoint,
+  writeData,
+  type Here,
+  type Outcome,
+} from './support.js';
 
 if (!canFakeGpu) process.stderr.write('SKIPPED: faults of one of several GPUs: no cc or g++ on PATH\n');
 
@@ -14,21 +29,51 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several devices',
   const gpu = canFakeGpu ? new FakeGpu(temporaryFolder()) : undefined;
   const model = writeCheckpoint();
   const data = writeData(questions(150));
-  const runWith = (onProgress: Here['onProgress'], faults: readonly string[], out: string, ...more: string[]): Promise<Outcome> => tilewright(
-    ['run', model, '--task', 'multiple_choice', '--data', data, '--target', 'cuda', '--sharing', 'none', ...GPU_CAPACITY, '--out', out, ...more],
-    { env: { ...gpu!.environment('devices=4', `totalBytes=${8 * 2 ** 30}`, ...faults), ...(faults.some((fault) => fault.includes(':-1:')) ? { TILEWRIGHT_DEVICE_TIMEOUT: '3' } : {}) }, ...(onProgress === undefined ? {} : { onProgress }) },
-  );
-  const run = (faults: readonly string[], out: string, ...more: string[]): Promise<Outcome> => runWith(undefined, faults, out, ...more);
+  const runWith = (
+    onProgress: Here['onProgress'],
+    faults: readonly string[],
+    out: string,
+    ...more: string[]
+  ): Promise<Outcome> =>
+    tilewright(
+      [
+        'run',
+        model,
+        '--task',
+        'multiple_choice',
+        '--data',
+        data,
+        '--target',
+        'cuda',
+        '--sharing',
+        'none',
+        ...GPU_CAPACITY,
+        '--out',
+        out,
+        ...more,
+      ],
+      {
+        env: {
+          ...gpu!.environment('devices=4', `totalBytes=${8 * 2 ** 30}`, ...faults),
+          ...(faults.some((fault) => fault.includes(':-1:')) ? { TILEWRIGHT_DEVICE_TIMEOUT: '3' } : {}),
+        },
+        ...(onProgress === undefined ? {} : { onProgress }),
+      },
+    );
+  const run = (faults: readonly string[], out: string, ...more: string[]): Promise<Outcome> =>
+    runWith(undefined, faults, out, ...more);
   /** So that the faulty one is asked something, however late it is. */
-  const runTogether = (faults: readonly string[], out: string, ...more: string[]): Promise<Outcome> => runWith(together(), faults, out, ...more);
+  const runTogether = (faults: readonly string[], out: string, ...more: string[]): Promise<Outcome> =>
+    runWith(together(), faults, out, ...more);
 
   /** What a run on one leaves: every fault that is got over must leave the same. */
   let sound: Promise<string> | undefined;
-  const onOne = (): Promise<string> => sound ??= (async () => {
-    const out = temporaryFolder();
-    success(await run([], out));
-    return textOf(out, 'samples');
-  })();
+  const onOne = (): Promise<string> =>
+    (sound ??= (async () => {
+      const out = temporaryFolder();
+      success(await run([], out));
+      return textOf(out, 'samples');
+    })());
 
   test('--devices all gives the answers of one', async () => {
     const wanted = await onOne();
@@ -48,7 +93,9 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several devices',
     const wanted = await onOne();
     const out = temporaryFolder();
     const { stderr } = success(await run(['fail:cuMemAlloc_v2:2:1', 'failDevice=2'], out, '--devices', '4'));
-    expect(stderr).toMatch(/warning: device 2 is left out, the run goes on with 3 of 4: This plan needs [\d.]+ MiB of device memory/);
+    expect(stderr).toMatch(
+      /warning: device 2 is left out, the run goes on with 3 of 4: This plan needs [\d.]+ MiB of device memory/,
+    );
     expect(textOf(out, 'samples')).toBe(wanted);
   });
 
@@ -64,7 +111,14 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several devices',
   ] as const)('after %s on one goes on in another process', async (_what, code, said) => {
     const wanted = await onOne();
     const out = temporaryFolder();
-    const { stderr } = success(await runTogether([`fail:cuLaunchKernelEx:${code}:70`, 'failDevice=1', `once=${join(temporaryFolder(), 'failed')}`], out, '--devices', '3'));
+    const { stderr } = success(
+      await runTogether(
+        [`fail:cuLaunchKernelEx:${code}:70`, 'failDevice=1', `once=${join(temporaryFolder(), 'failed')}`],
+        out,
+        '--devices',
+        '3',
+      ),
+    );
     expect(stderr).toContain(said);
     expect(stderr).toMatch(/device 1: the device process ended/);
     expect(textOf(out, 'samples')).toBe(wanted);
@@ -74,7 +128,9 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several devices',
     const wanted = await onOne();
     const out = temporaryFolder();
     // Its process comes back each time, and each time a micro-batch ends it; the others have the time to finish all.
-    const { stderr } = success(await runTogether(['fail:cuLaunchKernelEx:700:50', 'failDevice=1'], out, '--devices', '3'));
+    const { stderr } = success(
+      await runTogether(['fail:cuLaunchKernelEx:700:50', 'failDevice=1'], out, '--devices', '3'),
+    );
     expect(stderr).toMatch(/device 1: the device process ended \(.*CUDA_ERROR_ILLEGAL_ADDRESS/);
     expect(textOf(out, 'samples')).toBe(wanted);
   });
@@ -92,7 +148,9 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several devices',
   test('goes on with halves where one runs out of memory in a micro-batch', async () => {
     const wanted = await onOne();
     const out = temporaryFolder();
-    const { stderr } = success(await runTogether(['fail:cuLaunchKernelEx:2:40:1', 'failDevice=1'], out, '--devices', '2'));
+    const { stderr } = success(
+      await runTogether(['fail:cuLaunchKernelEx:2:40:1', 'failDevice=1'], out, '--devices', '2'),
+    );
     expect(stderr).toMatch(/ran out of memory in a micro-batch of \d+ tokens: going on with halves/);
     expect(textOf(out, 'samples')).toBe(wanted);
   });

@@ -19,8 +19,12 @@ function statusOf(pid: number): { readonly state: string; readonly parent: numbe
 }
 
 /** Ids of the processes that own devices of a run whose process is `parent`. */
-export const devicesOf = (parent: number): number[] => readdirSync('/proc').filter((name) => /^\d+$/.test(name)).map(Number)
-  .filter((pid) => statusOf(pid).parent === parent && procFile(pid, 'cmdline').includes('devices/child.js')).sort((a, b) => a - b);
+export const devicesOf = (parent: number): number[] =>
+  readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .filter((pid) => statusOf(pid).parent === parent && procFile(pid, 'cmdline').includes('devices/child.js'))
+    .sort((a, b) => a - b);
 
 export const isAlive = (pid: number): boolean => !/^(Z|X|)$/.test(statusOf(pid).state);
 
@@ -30,14 +34,20 @@ export async function allGone(pids: readonly number[]): Promise<boolean> {
   return !pids.some(isAlive);
 }
 
-const pause = (milliseconds: number): unknown => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, milliseconds);
+const pause = (milliseconds: number): unknown =>
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, milliseconds);
 
-/** Holds this process until all of its children that are still there have loaded their kernels, or a driver, and then have nothing to do. */
+/**
+ * Holds this process until all of its children that are still there have loaded their kernels, or a driver, and then
+ * have nothing to do.
+ */
 function holdUntilLoaded(): number[] {
   const latest = performance.now() + 60_000;
   for (let calm = 0; performance.now() < latest; pause(20)) {
     const pids = devicesOf(process.pid);
-    calm = pids.every((pid) => statusOf(pid).state === 'S' && /kernels\.so|libcuda/.test(procFile(pid, 'maps'))) ? calm + 1 : 0;
+    calm = pids.every((pid) => statusOf(pid).state === 'S' && /kernels\.so|libcuda/.test(procFile(pid, 'maps')))
+      ? calm + 1
+      : 0;
     if (calm === 5) return pids;
   }
   throw new Error('a process of a device has not loaded within a minute');
@@ -50,7 +60,10 @@ const ASKED = 6;
  * Acts once in the midst of a run in this process, when all its devices compute: the run is held until the last of them
  * has loaded, however long that takes, and is not near its end.
  */
-export function midst(count: number, act: (pids: readonly number[], press: () => void) => void): NonNullable<Here['onProgress']> {
+export function midst(
+  count: number,
+  act: (pids: readonly number[], press: () => void) => void,
+): NonNullable<Here['onProgress']> {
   let pids: number[] | undefined;
   let left = ASKED;
   return ({ questionsDone, questionsTotal }, press) => {
@@ -58,7 +71,8 @@ export function midst(count: number, act: (pids: readonly number[], press: () =>
     pids ??= holdUntilLoaded();
     if (--left > 0) return;
     if (pids.length !== count) throw new Error(`${pids.length} processes of devices, not ${count}`);
-    if (questionsDone > questionsTotal / 2) throw new Error(`too late: ${questionsDone} of ${questionsTotal} questions`);
+    if (questionsDone > questionsTotal / 2)
+      throw new Error(`too late: ${questionsDone} of ${questionsTotal} questions`);
     act(pids, press);
   };
 }

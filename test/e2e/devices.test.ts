@@ -1,4 +1,7 @@
-/** Runs on several devices through the real command, each a process with threads of its own: the same answers, whatever fails. */
+/**
+ * Runs on several devices through the real command, each a process with threads of its own: the same answers, whatever
+ * fails.
+ */
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -6,7 +9,20 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { VOLATILE_FIELDS } from '../../eval/results.js';
 import { allGone, devicesOf, midst, together } from './children.js';
 import {
-  failure, filesOf, isBuilt, questions, safetensorsFile, start, success, temporaryFolder, tensorsOf, textOf, tilewright, writeCheckpoint, writeData, type Running,
+  failure,
+  filesOf,
+  isBuilt,
+  questions,
+  safetensorsFile,
+  start,
+  success,
+  temporaryFolder,
+  tensorsOf,
+  textOf,
+  tilewright,
+  writeCheckpoint,
+  writeData,
+  type Running,
 } from './support.js';
 
 describe.skipIf(!isBuilt)('several devices', () => {
@@ -14,8 +30,21 @@ describe.skipIf(!isBuilt)('several devices', () => {
   const QUESTIONS = 800;
   const data = writeData(questions(QUESTIONS));
   // One thread a device and small micro-batches: a run long enough for something to happen in its midst.
-  const command = (checkpoint: string, out: string, ...more: string[]): string[] =>
-    ['run', checkpoint, '--task', 'multiple_choice', '--data', data, '--threads', '1', '--max-tokens', '96', '--out', out, ...more];
+  const command = (checkpoint: string, out: string, ...more: string[]): string[] => [
+    'run',
+    checkpoint,
+    '--task',
+    'multiple_choice',
+    '--data',
+    data,
+    '--threads',
+    '1',
+    '--max-tokens',
+    '96',
+    '--out',
+    out,
+    ...more,
+  ];
   const run = (out: string, ...more: string[]): string[] => command(model, out, ...more);
   let samples = '';
   let steady: unknown;
@@ -25,13 +54,18 @@ describe.skipIf(!isBuilt)('several devices', () => {
     const results = JSON.parse(textOf(out, 'results')) as Record<string, Record<string, unknown>>;
     const { questions: scored, tokensComputed, tokensWithoutSharing, modelFlops } = results['throughput'] ?? {};
     for (const field of VOLATILE_FIELDS) delete results[field];
-    return { results, counts: { scored, tokensComputed, tokensWithoutSharing, modelFlops: Number(modelFlops).toPrecision(10) } };
+    return {
+      results,
+      counts: { scored, tokensComputed, tokensWithoutSharing, modelFlops: Number(modelFlops).toPrecision(10) },
+    };
   };
   const isAsOnOne = (out: string): void => {
     expect(textOf(out, 'samples')).toBe(samples);
     expect(steadyResults(out)).toEqual(steady);
   };
-  /** Waits until questions are in the journal and so many devices are there; undefined where the run ended before that. */
+  /**
+   * Waits until questions are in the journal and so many devices are there; undefined where the run ended before that.
+   */
   async function underWay(running: Running, out: string, devices: number): Promise<number[] | undefined> {
     while (running.process.exitCode === null && running.process.signalCode === null) {
       const [journal = ''] = filesOf(out, 'journal');
@@ -50,33 +84,59 @@ describe.skipIf(!isBuilt)('several devices', () => {
     expect(samples.trimEnd().split('\n')).toHaveLength(QUESTIONS);
   });
 
-  test.each([[3, '--devices', '3'], [4, '--parallel', 'dpxpp=2x2']] as const)('%i: %s %s gives the answers of one', async (count, flag, value) => {
+  test.each([
+    [3, '--devices', '3'],
+    [4, '--parallel', 'dpxpp=2x2'],
+  ] as const)('%i: %s %s gives the answers of one', async (count, flag, value) => {
     const out = temporaryFolder();
     const { stdout } = success(await tilewright(run(out, flag, value)));
     isAsOnOne(out);
-    expect(stdout).toMatch(new RegExp(`^busy: ${Array.from({ length: count }, (_, i) => `device ${i} [\\d.]+ %`).join(', ')}$`, 'm'));
-    const { throughput } = JSON.parse(textOf(out, 'results')) as { throughput: { devices: { device: number; computeSeconds: number; busyShare: number }[] } };
+    expect(stdout).toMatch(
+      new RegExp(`^busy: ${Array.from({ length: count }, (_, i) => `device ${i} [\\d.]+ %`).join(', ')}$`, 'm'),
+    );
+    const { throughput } = JSON.parse(textOf(out, 'results')) as {
+      throughput: { devices: { device: number; computeSeconds: number; busyShare: number }[] };
+    };
     expect(throughput.devices.map(({ device }) => device)).toEqual(Array.from({ length: count }, (_, i) => i));
     for (const { busyShare } of throughput.devices) expect(busyShare).toBeLessThanOrEqual(1.001);
-    expect(Math.max(...throughput.devices.map(({ computeSeconds, busyShare }) => Math.min(computeSeconds, busyShare)))).toBeGreaterThan(0);
+    expect(
+      Math.max(...throughput.devices.map(({ computeSeconds, busyShare }) => Math.min(computeSeconds, busyShare))),
+    ).toBeGreaterThan(0);
   });
 
   test('are shown in one timeline, each with its computations and gaps', async () => {
     const file = join(temporaryFolder(), 'trace.json');
     const out = temporaryFolder();
     success(await tilewright(run(out, '--devices', '2', '--trace', file), { onProgress: together() }));
-    const { traceEvents } = JSON.parse(readFileSync(file, 'utf8')) as { traceEvents: { name: string; ph: string; cat?: string; pid: number; ts?: number; dur?: number; args: { tokens?: number; name?: string } }[] };
-    expect(traceEvents.flatMap(({ name, args }) => (name === 'process_name' ? [args.name] : []))).toEqual(['device 0', 'device 1', 'kernels, timed one by one after the run']);
+    const { traceEvents } = JSON.parse(readFileSync(file, 'utf8')) as {
+      traceEvents: {
+        name: string;
+        ph: string;
+        cat?: string;
+        pid: number;
+        ts?: number;
+        dur?: number;
+        args: { tokens?: number; name?: string };
+      }[];
+    };
+    expect(traceEvents.flatMap(({ name, args }) => (name === 'process_name' ? [args.name] : []))).toEqual([
+      'device 0',
+      'device 1',
+      'kernels, timed one by one after the run',
+    ]);
     const computed = traceEvents.filter(({ cat }) => cat === 'compute');
     expect(new Set(computed.map(({ pid }) => pid))).toEqual(new Set([1, 2]));
-    const { throughput } = JSON.parse(textOf(out, 'results')) as { throughput: { tokensComputed: number; devices: { computeSeconds: number }[] } };
+    const { throughput } = JSON.parse(textOf(out, 'results')) as {
+      throughput: { tokensComputed: number; devices: { computeSeconds: number }[] };
+    };
     expect(computed.reduce((sum, { args }) => sum + args.tokens!, 0)).toBe(throughput.tokensComputed);
     for (const pid of [1, 2]) {
       const own = computed.filter((event) => event.pid === pid).sort((a, b) => a.ts! - b.ts!);
       const seconds = own.reduce((sum, { dur }) => sum + dur!, 0) / 1e6;
       expect(seconds).toBeCloseTo(throughput.devices[pid - 1]!.computeSeconds, 3);
       // A device computes one micro-batch after another.
-      for (let i = 1; i < own.length; i++) expect(own[i]!.ts!).toBeGreaterThanOrEqual(own[i - 1]!.ts! + own[i - 1]!.dur! - 1);
+      for (let i = 1; i < own.length; i++)
+        expect(own[i]!.ts!).toBeGreaterThanOrEqual(own[i - 1]!.ts! + own[i - 1]!.dur! - 1);
     }
     expect(traceEvents.filter(({ cat }) => cat === 'kernel').map(({ name }) => name)).toContain('layers.1.ffn.down');
   });
@@ -84,34 +144,65 @@ describe.skipIf(!isBuilt)('several devices', () => {
   test.each([
     [['--devices', '2'], 2, /device 1: the device process ended \(SIGKILL\): another one takes over/],
     [['--parallel', 'dpxpp=2x2'], 2, /devices 2 and 3: the device process ended \(SIGKILL\)/],
-  ] as const)('%j of which one is killed go on, replace it, and end as if nothing had happened', async (flags, processes, says) => {
-    const out = temporaryFolder();
-    const { stderr } = success(await tilewright(run(out, ...flags), { onProgress: midst(processes, (pids) => process.kill(pids[1]!, 'SIGKILL')) }));
-    expect(stderr).toMatch(says);
-    isAsOnOne(out);
-  });
+  ] as const)(
+    '%j of which one is killed go on, replace it, and end as if nothing had happened',
+    async (flags, processes, says) => {
+      const out = temporaryFolder();
+      const { stderr } = success(
+        await tilewright(run(out, ...flags), {
+          onProgress: midst(processes, (pids) => process.kill(pids[1]!, 'SIGKILL')),
+        }),
+      );
+      expect(stderr).toMatch(says);
+      isAsOnOne(out);
+    },
+  );
 
   test('all of which are killed go on in others', async () => {
     const out = temporaryFolder();
-    const { stderr } = success(await tilewright(run(out, '--devices', '2'), { onProgress: midst(2, (pids) => { for (const pid of pids) process.kill(pid, 'SIGKILL'); }) }));
-    for (const device of [0, 1]) expect(stderr).toContain(`device ${device}: the device process ended (SIGKILL): another one takes over`);
+    const { stderr } = success(
+      await tilewright(run(out, '--devices', '2'), {
+        onProgress: midst(2, (pids) => {
+          for (const pid of pids) process.kill(pid, 'SIGKILL');
+        }),
+      }),
+    );
+    for (const device of [0, 1])
+      expect(stderr).toContain(`device ${device}: the device process ended (SIGKILL): another one takes over`);
     isAsOnOne(out);
   });
 
   test.each<[string, Readonly<Record<string, string>>, RegExp]>([
-    ['no longer answers go on without it', { TILEWRIGHT_DEVICE_TIMEOUT: '4' }, /device 1: the device has not answered for 4 s: its process is replaced/],
-    ['stops without a word finish its part themselves rather than wait for it', {}, /device 1 has not answered for \d+ s: device 0 computes the same/],
+    [
+      'no longer answers go on without it',
+      { TILEWRIGHT_DEVICE_TIMEOUT: '4' },
+      /device 1: the device has not answered for 4 s: its process is replaced/,
+    ],
+    [
+      'stops without a word finish its part themselves rather than wait for it',
+      {},
+      /device 1 has not answered for \d+ s: device 0 computes the same/,
+    ],
   ])('of which one %s', async (_, env, says) => {
     const out = temporaryFolder();
     let stopped = 0;
-    const { stderr } = success(await tilewright(run(out, '--devices', '2'), { env, onProgress: midst(2, (pids) => process.kill(stopped = pids[1]!, 'SIGSTOP')) }));
+    const { stderr } = success(
+      await tilewright(run(out, '--devices', '2'), {
+        env,
+        onProgress: midst(2, (pids) => process.kill((stopped = pids[1]!), 'SIGSTOP')),
+      }),
+    );
     expect(stderr).toMatch(says);
     isAsOnOne(out);
     expect(await allGone([stopped])).toBe(true);
   });
 
   test('that compute NaN name the question and the layer, and write no results', async () => {
-    const values = tensorsOf().map((tensor) => (tensor.name === 'model.layers.1.mlp.down_proj.weight' ? { ...tensor, values: tensor.values.map((value, i) => (i === 40 ? NaN : value)) } : tensor));
+    const values = tensorsOf().map((tensor) =>
+      tensor.name === 'model.layers.1.mlp.down_proj.weight'
+        ? { ...tensor, values: tensor.values.map((value, i) => (i === 40 ? NaN : value)) }
+        : tensor,
+    );
     const poisoned = writeCheckpoint({ weights: safetensorsFile(values) });
     const out = temporaryFolder();
     const { error } = failure(await tilewright(command(poisoned, out, '--devices', '2')));
@@ -122,12 +213,14 @@ describe.skipIf(!isBuilt)('several devices', () => {
   test('stop after what is running at the first Ctrl-C, and go on with another number of them', async () => {
     const out = temporaryFolder();
     let pids: readonly number[] = [];
-    const { status, stderr } = await tilewright(run(out, '--devices', '3'), { onProgress: midst(3, (all, press) => {
-      pids = all;
-      // As a terminal does: to the whole group of processes.
-      for (const pid of pids) process.kill(pid, 'SIGINT');
-      press();
-    }) });
+    const { status, stderr } = await tilewright(run(out, '--devices', '3'), {
+      onProgress: midst(3, (all, press) => {
+        pids = all;
+        // As a terminal does: to the whole group of processes.
+        for (const pid of pids) process.kill(pid, 'SIGINT');
+        press();
+      }),
+    });
     expect(status, stderr).toBe(130);
     expect(stderr).toMatch(/stopped: [\d,]+ finished questions are in the journal/);
     expect(stderr).not.toMatch(/warning|error/);
@@ -171,7 +264,11 @@ describe.skipIf(!isBuilt)('several devices', () => {
 
   test('score shards', async () => {
     const out = temporaryFolder();
-    for (const [shard, devices] of [['1/2', '2'], ['2/2', '1']] as const) success(await tilewright(run(out, '--shard', shard, '--devices', devices)));
+    for (const [shard, devices] of [
+      ['1/2', '2'],
+      ['2/2', '1'],
+    ] as const)
+      success(await tilewright(run(out, '--shard', shard, '--devices', devices)));
     const merged = temporaryFolder();
     success(await tilewright(['merge', out, '--out', merged]));
     expect(textOf(merged, 'samples')).toBe(samples);

@@ -1,19 +1,38 @@
-/** Disks that are full and folders that cannot be written: said at once where possible, and nothing finished is lost. */
+/**
+ * Disks that are full and folders that cannot be written: said at once where possible, and nothing finished is lost.
+ */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { prepareArtifact } from '../../driver/artifact.js';
-import { CAPACITY, failure, filesOf, isBuilt, questions, runArguments, success, temporaryFolder, textOf, tilewright, tilewrightProcess, writeCheckpoint, writeData } from './support.js';
+import {
+  CAPACITY,
+  failure,
+  filesOf,
+  isBuilt,
+  questions,
+  runArguments,
+  success,
+  temporaryFolder,
+  textOf,
+  tilewright,
+  tilewrightProcess,
+  writeCheckpoint,
+  writeData,
+} from './support.js';
 
-const works = (command: string, ...args: string[]): boolean => spawnSync(command, args, { stdio: 'ignore' }).status === 0;
+const works = (command: string, ...args: string[]): boolean =>
+  spawnSync(command, args, { stdio: 'ignore' }).status === 0;
 
 const hasLimit = works('prlimit', '--version');
-if (!hasLimit) process.stderr.write('SKIPPED: tests of files that may not grow: prlimit (package util-linux) is not there\n');
+if (!hasLimit)
+  process.stderr.write('SKIPPED: tests of files that may not grow: prlimit (package util-linux) is not there\n');
 
 const mounted = temporaryFolder();
 const isMounted = isBuilt && works('mount', '-t', 'tmpfs', '-o', 'size=128k', 'tmpfs', mounted);
-if (!isMounted) process.stderr.write('SKIPPED: the test of a full disk: a small file system cannot be mounted here (root can)\n');
+if (!isMounted)
+  process.stderr.write('SKIPPED: the test of a full disk: a small file system cannot be mounted here (root can)\n');
 afterAll(() => {
   if (isMounted) spawnSync('umount', [mounted]);
 });
@@ -54,7 +73,9 @@ describe.skipIf(!isBuilt)('a disk that refuses', () => {
   test('a folder that is no artifact is not replaced by one', async () => {
     const folder = temporaryFolder();
     writeFileSync(join(folder, 'thesis.txt'), 'years of work');
-    expect(failure(await tilewright(['compile', model, ...CAPACITY, '-o', folder])).error).toMatch(/is there already and is not an artifact/);
+    expect(failure(await tilewright(['compile', model, ...CAPACITY, '-o', folder])).error).toMatch(
+      /is there already and is not an artifact/,
+    );
     expect(readdirSync(folder)).toEqual(['thesis.txt']);
   });
 
@@ -65,7 +86,9 @@ describe.skipIf(!isBuilt)('a disk that refuses', () => {
     mkdirSync(join(folder, `small.tw.${dead}.new`));
     prepareArtifact(join(folder, 'small.tw'));
     expect(readdirSync(folder)).toEqual(['small.tw']);
-    success(await tilewright(['run', join(folder, 'small.tw'), '--task', 'multiple_choice', '--data', data, '--limit', '1']));
+    success(
+      await tilewright(['run', join(folder, 'small.tw'), '--task', 'multiple_choice', '--data', data, '--limit', '1']),
+    );
     // One that is still writing is left alone.
     mkdirSync(join(folder, `small.tw.${process.pid}.new`));
     prepareArtifact(join(folder, 'small.tw'));
@@ -74,11 +97,17 @@ describe.skipIf(!isBuilt)('a disk that refuses', () => {
 
   const limited = (bytes: number): { prefix: string[] } => ({ prefix: ['prlimit', `--fsize=${bytes}`] });
   const journalBytes = (): number => readFileSync(filesOf(undisturbed, 'journal')[0] ?? '').length;
-  /** Neither results nor anything half-written; what was finished is in the journal, and resuming gives the same samples. */
+  /**
+   * Neither results nor anything half-written; what was finished is in the journal, and resuming gives the same
+   * samples.
+   */
   const goesOn = async (out: string): Promise<void> => {
     expect([...filesOf(out, 'samples'), ...filesOf(out, 'results')]).toEqual([]);
     expect(readdirSync(join(out, 'small')).filter((name) => name.startsWith('.'))).toEqual([]);
-    const finished = readFileSync(filesOf(out, 'journal')[0] ?? '', 'utf8').trimEnd().split('\n').length - 1;
+    const finished =
+      readFileSync(filesOf(out, 'journal')[0] ?? '', 'utf8')
+        .trimEnd()
+        .split('\n').length - 1;
     expect(finished).toBeGreaterThan(20);
     const { stderr } = success(await tilewright(run(out, '--resume')));
     expect(stderr).toContain(`${finished} questions taken over`);
@@ -130,7 +159,9 @@ describe.skipIf(!isBuilt)('a disk that refuses', () => {
     const file = join(temporaryFolder(), 'file');
     writeFileSync(file, '');
     const out = temporaryFolder();
-    const { error, hint } = failure(await tilewright(runArguments(model, many, '--out', out), { env: { TILEWRIGHT_CACHE: join(file, 'cache') } }));
+    const { error, hint } = failure(
+      await tilewright(runArguments(model, many, '--out', out), { env: { TILEWRIGHT_CACHE: join(file, 'cache') } }),
+    );
     expect(error).toContain('cache');
     expect(hint).toContain('TILEWRIGHT_CACHE');
     expect(filesOf(out, 'results')).toEqual([]);
@@ -142,7 +173,11 @@ describe.skipIf(!isBuilt)('a disk that refuses', () => {
     mkdirSync(folder);
     // No process has this number: Linux's largest is 2^22.
     const dead = 2 ** 22 + 1;
-    const left = [`.samples_multiple_choice_2026-01-01.jsonl.${dead}.tmp`, `.results_2026-01-01.json.${dead}.tmp`, `.probe-${dead}`];
+    const left = [
+      `.samples_multiple_choice_2026-01-01.jsonl.${dead}.tmp`,
+      `.results_2026-01-01.json.${dead}.tmp`,
+      `.probe-${dead}`,
+    ];
     const others = [`.results_2026-01-01.json.${process.pid}.tmp`, `.notes.${dead}.txt`, 'samples_old.txt'];
     for (const name of [...left, ...others]) writeFileSync(join(folder, name), 'x');
     success(await tilewright(run(out)));

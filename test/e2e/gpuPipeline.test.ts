@@ -1,12 +1,24 @@
 /**
  * What pipelines of GPUs do and what they get over, through the real command: drivers are stand-ins, placement,
- * processes, queues and copies are real. What kernels leave is rubbish, the same each time: answers of faulty runs are compared with a sound one's.
+ * processes, queues and copies are real. What kernels leave is rubbish, the same each time: answers of faulty runs are
+ * compared with a sound one's.
  */
 import { join } from 'node:path';
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
-import { GPU_CAPACITY, isBuilt, questions, success, temporaryFolder, textOf, tilewright, writeCheckpoint, writeData, type Outcome } from './support.js';
+import {
+  GPU_CAPACITY,
+  isBuilt,
+  questions,
+  success,
+  temporaryFolder,
+  textOf,
+  tilewright,
+  writeCheckpoint,
+  writeData,
+  type Outcome,
+} from './support.js';
 
 if (!canFakeGpu) process.stderr.write('SKIPPED: pipelines of GPUs through the command: no cc or g++ on PATH\n');
 
@@ -17,34 +29,46 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on pipelines of GPUs
   const gpu = canFakeGpu ? new FakeGpu(temporaryFolder()) : undefined;
   const model = writeCheckpoint();
   const data = writeData(questions(60));
-  const run = (faults: readonly string[], ...more: string[]): Promise<Outcome> => tilewright(
-    ['run', model, '--target', 'cuda', '--task', 'multiple_choice', '--data', data, ...GPU_CAPACITY, ...more],
-    { env: gpu!.environment(...ROOMY, ...faults) },
-  );
+  const run = (faults: readonly string[], ...more: string[]): Promise<Outcome> =>
+    tilewright(
+      ['run', model, '--target', 'cuda', '--task', 'multiple_choice', '--data', data, ...GPU_CAPACITY, ...more],
+      { env: gpu!.environment(...ROOMY, ...faults) },
+    );
   const samplesOf = (out: string): string => textOf(out, 'samples');
 
   let sound: Promise<string> | undefined;
-  const soundSamples = (): Promise<string> => sound ??= (async () => {
-    const out = temporaryFolder();
-    success(await run([], '--parallel', 'pp=3', '--out', out));
-    return samplesOf(out);
-  })();
+  const soundSamples = (): Promise<string> =>
+    (sound ??= (async () => {
+      const out = temporaryFolder();
+      success(await run([], '--parallel', 'pp=3', '--out', out));
+      return samplesOf(out);
+    })());
 
-  test.each([['pp=4', 4, 4], ['dpxpp=2x2', 4, 2]] as const)('scores everything with %s, and shows what every device did', async (parallel, devices, stages) => {
+  test.each([
+    ['pp=4', 4, 4],
+    ['dpxpp=2x2', 4, 2],
+  ] as const)('scores everything with %s, and shows what every device did', async (parallel, devices, stages) => {
     const out = temporaryFolder();
     const trace = join(out, 'trace.json');
     const { stderr, stdout } = success(await run([], '--parallel', parallel, '--out', out, '--trace', trace));
     expect(stderr).toContain(`placement: ${parallel} on ${devices} devices`);
     expect(samplesOf(out).trimEnd().split('\n')).toHaveLength(60);
-    const { throughput } = JSON.parse(textOf(out, 'results')) as { readonly throughput: { readonly devices: readonly { readonly device: number; readonly computeSeconds: number }[] } };
+    const { throughput } = JSON.parse(textOf(out, 'results')) as {
+      readonly throughput: {
+        readonly devices: readonly { readonly device: number; readonly computeSeconds: number }[];
+      };
+    };
     expect(throughput.devices.map(({ device }) => device)).toEqual(Array.from({ length: devices }, (_, i) => i));
     // With so little to do, one replica may be done before another has loaded.
     const worked = throughput.devices.filter(({ computeSeconds }) => computeSeconds > 0).length;
     expect(worked).toBeGreaterThanOrEqual(stages);
     expect(worked % stages).toBe(0);
     expect(stdout).toMatch(/busy: device 0 \d/);
-    const events = JSON.parse(readFileSync(trace, 'utf8')) as { readonly traceEvents: readonly { readonly pid: number; readonly cat?: string }[] };
-    const pids = (kind: string): number => new Set(events.traceEvents.filter(({ cat }) => cat === kind).map(({ pid }) => pid)).size;
+    const events = JSON.parse(readFileSync(trace, 'utf8')) as {
+      readonly traceEvents: readonly { readonly pid: number; readonly cat?: string }[];
+    };
+    const pids = (kind: string): number =>
+      new Set(events.traceEvents.filter(({ cat }) => cat === kind).map(({ pid }) => pid)).size;
     expect(pids('compute')).toBe(worked);
     expect(pids('copy')).toBe((worked / stages) * (stages - 1));
   });
@@ -52,10 +76,31 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on pipelines of GPUs
   test('copies nothing from GPU to GPU where it is told not to', async () => {
     const wanted = await soundSamples();
     const out = temporaryFolder();
-    const { stderr } = success(await tilewright(
-      ['run', model, '--target', 'cuda', '--task', 'multiple_choice', '--data', data, ...GPU_CAPACITY, '--parallel', 'pp=3', '--out', out],
-      { env: { ...gpu!.environment(...ROOMY, 'fail:cuMemcpyPeerAsync:1', 'fail:cuCtxEnablePeerAccess:1'), TILEWRIGHT_PEERS: 'none' } },
-    ));
+    const { stderr } = success(
+      await tilewright(
+        [
+          'run',
+          model,
+          '--target',
+          'cuda',
+          '--task',
+          'multiple_choice',
+          '--data',
+          data,
+          ...GPU_CAPACITY,
+          '--parallel',
+          'pp=3',
+          '--out',
+          out,
+        ],
+        {
+          env: {
+            ...gpu!.environment(...ROOMY, 'fail:cuMemcpyPeerAsync:1', 'fail:cuCtxEnablePeerAccess:1'),
+            TILEWRIGHT_PEERS: 'none',
+          },
+        },
+      ),
+    );
     expect(stderr).toContain('through the host');
     expect(samplesOf(out)).toBe(wanted);
   });
@@ -73,9 +118,28 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on pipelines of GPUs
   ] as const)('goes on in another process where the middle one %s', async (_what, code, said, more) => {
     const wanted = await soundSamples();
     const out = temporaryFolder();
-    const faults = [...ROOMY, 'failDevice=1', `fail:cuMemcpyPeerAsync:${code}:5`, `once=${join(temporaryFolder(), 'failed')}`];
+    const faults = [
+      ...ROOMY,
+      'failDevice=1',
+      `fail:cuMemcpyPeerAsync:${code}:5`,
+      `once=${join(temporaryFolder(), 'failed')}`,
+    ];
     const outcome = await tilewright(
-      ['run', model, '--target', 'cuda', '--task', 'multiple_choice', '--data', data, ...GPU_CAPACITY, '--parallel', 'pp=3', '--out', out],
+      [
+        'run',
+        model,
+        '--target',
+        'cuda',
+        '--task',
+        'multiple_choice',
+        '--data',
+        data,
+        ...GPU_CAPACITY,
+        '--parallel',
+        'pp=3',
+        '--out',
+        out,
+      ],
       { env: { ...gpu!.environment(...faults), ...more } },
     );
     const { stderr } = success(outcome);
@@ -86,7 +150,17 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on pipelines of GPUs
   test('goes on with halves where one runs out of memory', async () => {
     const wanted = await soundSamples();
     const out = temporaryFolder();
-    const { stderr } = success(await run(['failDevice=2', 'fail:cuLaunchKernelEx:2:30:1'], '--parallel', 'pp=3', '--sharing', 'context', '--out', out));
+    const { stderr } = success(
+      await run(
+        ['failDevice=2', 'fail:cuLaunchKernelEx:2:30:1'],
+        '--parallel',
+        'pp=3',
+        '--sharing',
+        'context',
+        '--out',
+        out,
+      ),
+    );
     expect(stderr).toMatch(/ran out of memory in a micro-batch of \d+ tokens: going on with halves/);
     expect(samplesOf(out)).toBe(wanted);
   });

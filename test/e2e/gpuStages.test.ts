@@ -3,7 +3,19 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
-import { GPU_CAPACITY, CONFIG, failure, isBuilt, questions, success, temporaryFolder, textOf, tilewright, writeCheckpoint, writeData } from './support.js';
+import {
+  GPU_CAPACITY,
+  CONFIG,
+  failure,
+  isBuilt,
+  questions,
+  success,
+  temporaryFolder,
+  textOf,
+  tilewright,
+  writeCheckpoint,
+  writeData,
+} from './support.js';
 
 if (!canFakeGpu) process.stderr.write('SKIPPED: several GPUs through the command: no cc or g++ on PATH\n');
 
@@ -12,23 +24,52 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several GPUs', ()
   const data = writeData(questions(60));
   let config = '';
   let alone = '';
-  const command = (...more: string[]): string[] => ['run', config, '--init', 'random:5', '--task', 'multiple_choice', '--data', data, '--target', 'cuda', ...GPU_CAPACITY, ...more];
-  const run = async (environment: Readonly<Record<string, string>>, ...more: string[]): Promise<{ readonly samples: string; readonly stderr: string }> => {
+  const command = (...more: string[]): string[] => [
+    'run',
+    config,
+    '--init',
+    'random:5',
+    '--task',
+    'multiple_choice',
+    '--data',
+    data,
+    '--target',
+    'cuda',
+    ...GPU_CAPACITY,
+    ...more,
+  ];
+  const run = async (
+    environment: Readonly<Record<string, string>>,
+    ...more: string[]
+  ): Promise<{ readonly samples: string; readonly stderr: string }> => {
     const out = temporaryFolder();
-    const { stderr } = success(await tilewright(command('--out', out, ...more), { env: { ...gpu!.environment('devices=4'), ...environment } }));
+    const { stderr } = success(
+      await tilewright(command('--out', out, ...more), { env: { ...gpu!.environment('devices=4'), ...environment } }),
+    );
     return { samples: textOf(out, 'samples'), stderr };
   };
 
   beforeAll(async () => {
     config = join(writeCheckpoint({ weights: null }, 'large'), 'config.json');
-    writeFileSync(config, JSON.stringify({ ...CONFIG, hidden_size: 256, intermediate_size: 512, num_hidden_layers: 4, num_attention_heads: 8, num_key_value_heads: 8 }));
+    writeFileSync(
+      config,
+      JSON.stringify({
+        ...CONFIG,
+        hidden_size: 256,
+        intermediate_size: 512,
+        num_hidden_layers: 4,
+        num_attention_heads: 8,
+        num_key_value_heads: 8,
+      }),
+    );
     alone = (await run({})).samples;
   });
 
   test('--parallel pp=4 says how it lies and leaves what one device leaves', async () => {
     const { samples, stderr } = await run({}, '--parallel', 'pp=4');
     expect(stderr).toContain('placement: pp=4 on 4 devices');
-    for (const text of ['Fake H100, Fake H101, Fake H102, Fake H103', 'stages hand on device to device']) expect(stderr).toContain(text);
+    for (const text of ['Fake H100, Fake H101, Fake H102, Fake H103', 'stages hand on device to device'])
+      expect(stderr).toContain(text);
     expect(samples).toBe(alone);
   });
 
@@ -46,7 +87,11 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several GPUs', ()
   });
 
   test('is refused where it does not fit, whatever the processes that were begun say', async () => {
-    const { error, hint } = failure(await tilewright(command('--devices', '2'), { env: { ...gpu!.environment('devices=4'), TILEWRIGHT_DEVICE_MEMORY: '4MiB' } }));
+    const { error, hint } = failure(
+      await tilewright(command('--devices', '2'), {
+        env: { ...gpu!.environment('devices=4'), TILEWRIGHT_DEVICE_MEMORY: '4MiB' },
+      }),
+    );
     expect(error).toMatch(/does not fit 2 devices as a pipeline of which each has room for 4\.0 MiB/);
     expect(hint).toMatch(/--devices \d --parallel pp=\d/);
   });

@@ -5,8 +5,27 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { VOLATILE_FIELDS } from '../../eval/results.js';
 import {
-  failure, filesOf, isBuilt, isOver, journalReaches, journalSize, killedAt, questions, random, runArguments, safetensorsFile, start, success, temporaryFolder,
-  tensorsOf, textOf, tilewright, tilewrightProcess, writeCheckpoint, writeData, type Running,
+  failure,
+  filesOf,
+  isBuilt,
+  isOver,
+  journalReaches,
+  journalSize,
+  killedAt,
+  questions,
+  random,
+  runArguments,
+  safetensorsFile,
+  start,
+  success,
+  temporaryFolder,
+  tensorsOf,
+  textOf,
+  tilewright,
+  tilewrightProcess,
+  writeCheckpoint,
+  writeData,
+  type Running,
 } from './support.js';
 
 describe.skipIf(!isBuilt)('a run', () => {
@@ -15,7 +34,21 @@ describe.skipIf(!isBuilt)('a run', () => {
   const data = writeData(questions(QUESTIONS));
   const undisturbed = temporaryFolder();
   // One thread and small micro-batches: a run long enough to be stopped in its midst.
-  const run = (out: string, ...more: string[]): string[] => ['run', model, '--task', 'multiple_choice', '--data', data, '--threads', '1', '--max-tokens', '96', '--out', out, ...more];
+  const run = (out: string, ...more: string[]): string[] => [
+    'run',
+    model,
+    '--task',
+    'multiple_choice',
+    '--data',
+    data,
+    '--threads',
+    '1',
+    '--max-tokens',
+    '96',
+    '--out',
+    out,
+    ...more,
+  ];
   let samples = '';
   let seconds = 0;
 
@@ -32,9 +65,11 @@ describe.skipIf(!isBuilt)('a run', () => {
     expect(textOf(out, 'samples')).toBe(samples);
     expect(steady(textOf(out, 'results'))).toEqual(steady(textOf(undisturbed, 'results')));
   };
-  const textsOf = (out: string, kind: 'samples' | 'results'): string[] => filesOf(out, kind).map((path) => readFileSync(path, 'utf8'));
+  const textsOf = (out: string, kind: 'samples' | 'results'): string[] =>
+    filesOf(out, kind).map((path) => readFileSync(path, 'utf8'));
   /** Whole lines of the journal that are finished questions. */
-  const finishedIn = (out: string): number => readFileSync(filesOf(out, 'journal')[0] ?? '', 'utf8').split('\n').length - 2;
+  const finishedIn = (out: string): number =>
+    readFileSync(filesOf(out, 'journal')[0] ?? '', 'utf8').split('\n').length - 2;
 
   beforeAll(async () => {
     success(await tilewright(run(undisturbed)));
@@ -48,7 +83,10 @@ describe.skipIf(!isBuilt)('a run', () => {
   });
 
   test('has samples for every question, in order', () => {
-    const ids = samples.trimEnd().split('\n').map((line) => (JSON.parse(line) as { doc_id: number }).doc_id);
+    const ids = samples
+      .trimEnd()
+      .split('\n')
+      .map((line) => (JSON.parse(line) as { doc_id: number }).doc_id);
     expect(ids).toEqual(Array.from({ length: QUESTIONS }, (_, i) => i));
   });
 
@@ -68,11 +106,17 @@ describe.skipIf(!isBuilt)('a run', () => {
     expect(kept).toBeGreaterThan(0);
     expect(kept).toBeLessThan(QUESTIONS);
     expect(stderr).not.toContain('error:');
-    const advice = /stopped: ([\d,]+) finished questions are in the journal; go on with\n +(.*--resume)\n$/.exec(stderr);
+    const advice = /stopped: ([\d,]+) finished questions are in the journal; go on with\n +(.*--resume)\n$/.exec(
+      stderr,
+    );
     expect(Number(advice?.[1]?.replaceAll(',', '')), stderr).toBe(kept);
     expect([...filesOf(out, 'samples'), ...filesOf(out, 'results')]).toEqual([]);
     // The command as printed, by a shell in the folder where the first one ran.
-    const resumed = spawnSync('sh', ['-c', advice?.[2] ?? 'false'], { cwd: running.cwd, env: running.env, encoding: 'utf8' });
+    const resumed = spawnSync('sh', ['-c', advice?.[2] ?? 'false'], {
+      cwd: running.cwd,
+      env: running.env,
+      encoding: 'utf8',
+    });
     expect(resumed.status, resumed.stderr).toBe(0);
     expect(resumed.stderr).toContain(`${kept} questions taken over`);
     isAsUndisturbed(out);
@@ -98,7 +142,8 @@ describe.skipIf(!isBuilt)('a run', () => {
     let out = '';
     const next = random(2026);
     const end = journalSize(undisturbed);
-    // Moments of the clock, which may fall before the journal is there, and moments of the journal, which fall between its writes.
+    // Moments of the clock, which may fall before the journal is there, and moments of the journal, which fall between
+    // its writes.
     const moments: ((running: Running) => Promise<unknown>)[] = [
       () => sleep(1000 * seconds * 0.3 * next()),
       (running) => journalReaches(running, out, 1),
@@ -159,7 +204,8 @@ describe.skipIf(!isBuilt)('a run', () => {
     beforeAll(async () => {
       await killedAt(5000, out, run(out));
     });
-    const swapped = (what: string, by: string): string[] => run(out, '--resume').map((argument) => (argument === what ? by : argument));
+    const swapped = (what: string, by: string): string[] =>
+      run(out, '--resume').map((argument) => (argument === what ? by : argument));
 
     test.each<[string, () => string[], RegExp]>([
       ['sharing mode', () => run(out, '--resume', '--sharing', 'none'), /differs in .*sharing/],

@@ -4,8 +4,21 @@
  */
 import { beforeAll, describe, expect, test } from 'vitest';
 import {
-  answersOf, CAPACITY, CONFIG, isBuilt, questions, safetensorsFile, success, temporaryFolder, tensorsOf, textOf, tilewright, writeCheckpoint, writeData,
-  type Answer, type StoredTensor,
+  answersOf,
+  CAPACITY,
+  CONFIG,
+  isBuilt,
+  questions,
+  safetensorsFile,
+  success,
+  temporaryFolder,
+  tensorsOf,
+  textOf,
+  tilewright,
+  writeCheckpoint,
+  writeData,
+  type Answer,
+  type StoredTensor,
 } from './support.js';
 
 describe.skipIf(!isBuilt)('answers', () => {
@@ -13,7 +26,20 @@ describe.skipIf(!isBuilt)('answers', () => {
   const data = writeData(questions(400));
   const score = async (checkpoint: string, ...more: string[]): Promise<string> => {
     const out = temporaryFolder();
-    success(await tilewright(['run', checkpoint, '--task', 'multiple_choice', '--data', data, '--out', out, ...(more.includes('--max-tokens') ? [] : CAPACITY), ...more]));
+    success(
+      await tilewright([
+        'run',
+        checkpoint,
+        '--task',
+        'multiple_choice',
+        '--data',
+        data,
+        '--out',
+        out,
+        ...(more.includes('--max-tokens') ? [] : CAPACITY),
+        ...more,
+      ]),
+    );
     return out;
   };
   let whole: Answer[] = [];
@@ -36,21 +62,32 @@ describe.skipIf(!isBuilt)('answers', () => {
     ['two threads again', ['--threads', '2']],
     ['more threads than processors', ['--threads', '5']],
     ['micro-batches of 256 tokens', ['--threads', '2', '--max-tokens', '256']],
-    ['micro-batches of 256 tokens, one thread, without sharing', ['--threads', '1', '--max-tokens', '256', '--sharing', 'none']],
+    [
+      'micro-batches of 256 tokens, one thread, without sharing',
+      ['--threads', '1', '--max-tokens', '256', '--sharing', 'none'],
+    ],
     ['sharing none', ['--threads', '2', '--sharing', 'none']],
     ['sharing context', ['--threads', '2', '--sharing', 'context']],
   ])('with %s are the same to the bit', async (_, flags) => {
     expect(textOf(await score(model, ...flags), 'samples')).toBe(samples);
   });
 
-  test.each<[string, number, number | undefined]>([['0:1', 0, 1], ['37:38', 37, 38], ['100:250', 100, 250], ['390:', 390, undefined]])('of questions %s alone are those of the whole run', async (range, first, end) => {
+  test.each<[string, number, number | undefined]>([
+    ['0:1', 0, 1],
+    ['37:38', 37, 38],
+    ['100:250', 100, 250],
+    ['390:', 390, undefined],
+  ])('of questions %s alone are those of the whole run', async (range, first, end) => {
     const some = answersOf(await score(model, '--threads', '2', '--docs', range));
     expect(some).toEqual(whole.slice(first, end));
   });
 
   test('do not depend on how equal weights are stored', async () => {
     // Values that float32 and bfloat16 both hold.
-    const values = tensorsOf().map((tensor): StoredTensor => ({ ...tensor, values: tensor.values.map((value) => Math.round(value * 64) / 64) }));
+    const values = tensorsOf().map((tensor): StoredTensor => ({
+      ...tensor,
+      values: tensor.values.map((value) => Math.round(value * 64) / 64),
+    }));
     const f32 = answersOf(await score(writeCheckpoint({ weights: safetensorsFile(values) }), '--precision', 'f32'));
     const dir = writeCheckpoint({ config: { ...CONFIG, torch_dtype: 'bfloat16' }, weights: bf16File(values) });
     expect(answersOf(await score(dir, '--precision', 'f32'))).toEqual(f32);

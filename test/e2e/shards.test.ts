@@ -4,21 +4,60 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { VOLATILE_FIELDS } from '../../eval/results.js';
 import {
-  answersOf, failure, filesOf, isBuilt, killedAt, questions, ROOT, success, temporaryFolder, textOf, tilewright, tilewrightProcess, writeCheckpoint, writeData, type Outcome,
+  answersOf,
+  failure,
+  filesOf,
+  isBuilt,
+  killedAt,
+  questions,
+  ROOT,
+  success,
+  temporaryFolder,
+  textOf,
+  tilewright,
+  tilewrightProcess,
+  writeCheckpoint,
+  writeData,
+  type Outcome,
 } from './support.js';
 
 const MODEL = join(ROOT, 'models', 'demo');
 const DATA = join(ROOT, 'examples', 'everyday.jsonl');
 
 describe.skipIf(!isBuilt)('shards', () => {
-  const run = (out: string, ...more: string[]): string[] =>
-    ['run', MODEL, '--task', 'hellaswag', '--data', DATA, '--threads', '1', '--out', out, ...more];
+  const run = (out: string, ...more: string[]): string[] => [
+    'run',
+    MODEL,
+    '--task',
+    'hellaswag',
+    '--data',
+    DATA,
+    '--threads',
+    '1',
+    '--out',
+    out,
+    ...more,
+  ];
   // A small model where many runs are needed, with the kernels of other tests of interrupted runs.
   const small = writeCheckpoint();
   const smallData = writeData(questions(400));
-  const runSmall = (out: string, ...more: string[]): string[] =>
-    ['run', small, '--task', 'multiple_choice', '--data', smallData, '--threads', '1', '--max-tokens', '96', '--out', out, ...more];
-  const folderOf = (out: string, shard: string, model = 'demo'): string => join(out, model, `shard-${shard.replace('/', '-of-')}`);
+  const runSmall = (out: string, ...more: string[]): string[] => [
+    'run',
+    small,
+    '--task',
+    'multiple_choice',
+    '--data',
+    smallData,
+    '--threads',
+    '1',
+    '--max-tokens',
+    '96',
+    '--out',
+    out,
+    ...more,
+  ];
+  const folderOf = (out: string, shard: string, model = 'demo'): string =>
+    join(out, model, `shard-${shard.replace('/', '-of-')}`);
   const merge = (...args: string[]): Promise<Outcome> => tilewright(['merge', ...args]);
 
   /** The text of results_*.json without what differs between equal runs, and the counts that do not. */
@@ -41,7 +80,9 @@ describe.skipIf(!isBuilt)('shards', () => {
   const parts = temporaryFolder();
   beforeAll(async () => {
     success(await tilewright(run(whole)));
-    await Promise.all(['1/3', '2/3', '3/3'].map(async (shard) => success(await tilewrightProcess(run(parts, '--shard', shard)))));
+    await Promise.all(
+      ['1/3', '2/3', '3/3'].map(async (shard) => success(await tilewrightProcess(run(parts, '--shard', shard)))),
+    );
   });
   const copyOfParts = (): string => {
     const copy = temporaryFolder();
@@ -66,17 +107,30 @@ describe.skipIf(!isBuilt)('shards', () => {
     const [one, five, merged] = [temporaryFolder(), temporaryFolder(), temporaryFolder()];
     const flags = ['--sharing', 'none', '--docs', '7:11'];
     success(await tilewright(runSmall(one, ...flags)));
-    await Promise.all([5, 1, 4, 2, 3].map(async (index) => success(await tilewright(runSmall(five, ...flags, '--shard', `${index}/5`)))));
+    await Promise.all(
+      [5, 1, 4, 2, 3].map(async (index) =>
+        success(await tilewright(runSmall(five, ...flags, '--shard', `${index}/5`))),
+      ),
+    );
     success(await merge(five, '--out', merged));
     isWhole(merged, one);
-    const counts = [1, 2, 3, 4, 5].map((index) => textOf(folderOf(five, `${index}/5`, 'small'), 'samples').split('\n').length - 1);
+    const counts = [1, 2, 3, 4, 5].map(
+      (index) => textOf(folderOf(five, `${index}/5`, 'small'), 'samples').split('\n').length - 1,
+    );
     expect(counts.sort()).toEqual([0, 1, 1, 1, 1]);
   });
 
   test('take their number from a Slurm array, a Kubernetes Indexed Job or srun', async () => {
     const out = temporaryFolder();
     const environments = [
-      { SLURM_ARRAY_TASK_ID: '5', SLURM_ARRAY_TASK_COUNT: '3', SLURM_ARRAY_TASK_MIN: '5', SLURM_ARRAY_TASK_MAX: '7', SLURM_PROCID: '0', SLURM_NTASKS: '1' },
+      {
+        SLURM_ARRAY_TASK_ID: '5',
+        SLURM_ARRAY_TASK_COUNT: '3',
+        SLURM_ARRAY_TASK_MIN: '5',
+        SLURM_ARRAY_TASK_MAX: '7',
+        SLURM_PROCID: '0',
+        SLURM_NTASKS: '1',
+      },
       { JOB_COMPLETION_INDEX: '1', TILEWRIGHT_SHARDS: '3' },
       { SLURM_PROCID: '2', SLURM_NTASKS: '3' },
     ];
@@ -98,13 +152,19 @@ describe.skipIf(!isBuilt)('shards', () => {
     const asOther = folderOf(out, '1/2', 'small');
     mkdirSync(asOther);
     copyFileSync(journal, join(asOther, 'journal_multiple_choice.jsonl'));
-    expect(failure(await tilewright(runSmall(out, '--shard', '1/2', '--resume'))).error).toContain('it differs in shard (journal "2/2", now "1/2")');
+    expect(failure(await tilewright(runSmall(out, '--shard', '1/2', '--resume'))).error).toContain(
+      'it differs in shard (journal "2/2", now "1/2")',
+    );
     rmSync(asOther, { recursive: true });
     const ofThree = failure(await tilewright(runSmall(out, '--shard', '1/3', '--resume')));
     expect(ofThree.error).toContain('holds journals of shards of 2, this is shard 1/3');
     expect(ofThree.hint).toContain('--shard 2/2');
-    expect(failure(await tilewright(runSmall(out, '--resume'))).error).toContain('holds journals of shards of 2, this is the whole run');
-    expect(failure(await tilewright(runSmall(undisturbed, '--shard', '1/2', '--resume'))).error).toContain('is the journal of the whole run, this is shard 1/2');
+    expect(failure(await tilewright(runSmall(out, '--resume'))).error).toContain(
+      'holds journals of shards of 2, this is the whole run',
+    );
+    expect(failure(await tilewright(runSmall(undisturbed, '--shard', '1/2', '--resume'))).error).toContain(
+      'is the journal of the whole run, this is shard 1/2',
+    );
 
     const { stderr } = success(await tilewright(runSmall(out, '--shard', '2/2', '--resume')));
     expect(stderr).toMatch(/[1-9]\d* questions taken over from/);
@@ -122,21 +182,27 @@ describe.skipIf(!isBuilt)('shards', () => {
       expect(filesOf(out, 'samples')).toEqual([]);
       return said;
     };
-    const edit = (path: string, change: (text: string) => string): void => writeFileSync(path, change(readFileSync(path, 'utf8')));
+    const edit = (path: string, change: (text: string) => string): void =>
+      writeFileSync(path, change(readFileSync(path, 'utf8')));
 
     test('where one is missing', async () => {
       const out = copyOfParts();
       rmSync(folderOf(out, '2/3'), { recursive: true });
       const { error, hint } = await refused(out);
       expect(error).toBe('shard 2/3 has no results yet');
-      expect(hint).toContain(`tilewright run ${MODEL} --task hellaswag --data ${DATA} --out ${out} --shard 2/3 --resume`);
+      expect(hint).toContain(
+        `tilewright run ${MODEL} --task hellaswag --data ${DATA} --out ${out} --shard 2/3 --resume`,
+      );
     });
 
     test('where two are missing, one of which was stopped', async () => {
       const out = copyOfParts();
       rmSync(folderOf(out, '1/3'), { recursive: true });
-      for (const path of [...filesOf(folderOf(out, '3/3'), 'results'), ...filesOf(folderOf(out, '3/3'), 'samples')]) rmSync(path);
-      expect((await refused(out)).error).toBe('shards 1/3, 3/3 have no results yet (some have a journal: they run, or were stopped)');
+      for (const path of [...filesOf(folderOf(out, '3/3'), 'results'), ...filesOf(folderOf(out, '3/3'), 'samples')])
+        rmSync(path);
+      expect((await refused(out)).error).toBe(
+        'shards 1/3, 3/3 have no results yet (some have a journal: they run, or were stopped)',
+      );
     });
 
     test('where one is there twice', async () => {
@@ -152,16 +218,21 @@ describe.skipIf(!isBuilt)('shards', () => {
       expect((await refused(out)).error).toMatch(/not parts of one run: they differ in sharing \(tree and none\)$/);
     });
 
-    test.each(['artifact', 'arithmetic', 'isa', 'dataset', 'questions', 'taskVersion', 'firstQuestion'])('where one is of another %s', async (name) => {
-      const out = copyOfParts();
-      edit(filesOf(folderOf(out, '2/3'), 'results')[0] ?? '', (text) => {
-        const results = JSON.parse(text) as { shard: { run: Record<string, unknown> } };
-        expect(results.shard.run).toHaveProperty(name);
-        results.shard.run[name] = 'another';
-        return JSON.stringify(results);
-      });
-      expect((await refused(out)).error).toMatch(new RegExp(`not parts of one run: they differ in ${name} \\(.* and another\\)$`));
-    });
+    test.each(['artifact', 'arithmetic', 'isa', 'dataset', 'questions', 'taskVersion', 'firstQuestion'])(
+      'where one is of another %s',
+      async (name) => {
+        const out = copyOfParts();
+        edit(filesOf(folderOf(out, '2/3'), 'results')[0] ?? '', (text) => {
+          const results = JSON.parse(text) as { shard: { run: Record<string, unknown> } };
+          expect(results.shard.run).toHaveProperty(name);
+          results.shard.run[name] = 'another';
+          return JSON.stringify(results);
+        });
+        expect((await refused(out)).error).toMatch(
+          new RegExp(`not parts of one run: they differ in ${name} \\(.* and another\\)$`),
+        );
+      },
+    );
 
     test('where one is of another number of shards', async () => {
       const out = copyOfParts();

@@ -1,13 +1,23 @@
 /**
- * Replicas in processes of their own that read a checkpoint once, through the real command: the driver is a stand-in that
- * lets processes open each other's memory, everything else is real.
+ * Replicas in processes of their own that read a checkpoint once, through the real command: the driver is a stand-in
+ * that lets processes open each other's memory, everything else is real.
  */
 import { mkdirSync, readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
 import { together } from './children.js';
-import { GPU_CAPACITY, isBuilt, questions, success, temporaryFolder, textOf, tilewright, writeCheckpoint, writeData } from './support.js';
+import {
+  GPU_CAPACITY,
+  isBuilt,
+  questions,
+  success,
+  temporaryFolder,
+  textOf,
+  tilewright,
+  writeCheckpoint,
+  writeData,
+} from './support.js';
 
 if (!canFakeGpu) process.stderr.write('SKIPPED: weights shared by GPUs through the command: no cc or g++ on PATH\n');
 
@@ -29,16 +39,36 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --devices 3 --target cuda', () => 
   async function run(devices: number, faults: readonly string[], ...more: string[]): Promise<Shared> {
     const [out, memory] = [temporaryFolder(), join(temporaryFolder(), 'memory')];
     mkdirSync(memory);
-    const { stderr } = success(await tilewright(
-      ['run', model, '--task', 'multiple_choice', '--data', data, '--target', 'cuda', '--devices', String(devices), ...GPU_CAPACITY, '--out', out, ...more],
-      { env: gpu!.environment('devices=3', `totalBytes=${2 ** 33}`, `ipc=${memory}`, ...faults), onProgress: together() },
-    ));
+    const { stderr } = success(
+      await tilewright(
+        [
+          'run',
+          model,
+          '--task',
+          'multiple_choice',
+          '--data',
+          data,
+          '--target',
+          'cuda',
+          '--devices',
+          String(devices),
+          ...GPU_CAPACITY,
+          '--out',
+          out,
+          ...more,
+        ],
+        {
+          env: gpu!.environment('devices=3', `totalBytes=${2 ** 33}`, `ipc=${memory}`, ...faults),
+          onProgress: together(),
+        },
+      ),
+    );
     const left = readdirSync(memory);
     const hashes = left.includes('hashes') ? readFileSync(join(memory, 'hashes'), 'utf8').trimEnd().split('\n') : [];
     return { stderr, hashes, left, samples: textOf(out, 'samples') };
   }
 
-  const alone = (): Promise<string> => sound ??= run(1, []).then(({ samples }) => samples);
+  const alone = (): Promise<string> => (sound ??= run(1, []).then(({ samples }) => samples));
 
   /** Runs with one fault; the first is asked for by several tests. */
   const faulty = new Map<string, Promise<Shared>>();
@@ -50,17 +80,20 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --devices 3 --target cuda', () => 
   const UNOPENED = 'fail:cuIpcOpenMemHandle_v2:217';
 
   /** What the weights of a replica are when it reads all of them itself. */
-  const rightHash = (): Promise<string> => runFaulty(UNOPENED).then(({ hashes }) => {
-    expect(hashes).toHaveLength(3);
-    expect(new Set(hashes).size).toBe(1);
-    return hashes[0]!;
-  });
+  const rightHash = (): Promise<string> =>
+    runFaulty(UNOPENED).then(({ hashes }) => {
+      expect(hashes).toHaveLength(3);
+      expect(new Set(hashes).size).toBe(1);
+      return hashes[0]!;
+    });
 
   test('copies what the others read, has the same weights and answers, and leaves no memory behind', async () => {
     const { stderr, samples, hashes, left } = await run(3, []);
     expect(stderr).toMatch(/waited [\d.]+ s for other devices, [\d.]+ GB copied from them/);
     expect(stderr).not.toMatch(/read from files as well/);
-    expect(stderr).toMatch(/seconds since the command: process .*pack .*first micro-batch [\d.]+–[\d.]+; devices: process .*kernels .*weights .*programs/);
+    expect(stderr).toMatch(
+      /seconds since the command: process .*pack .*first micro-batch [\d.]+–[\d.]+; devices: process .*kernels .*weights .*programs/,
+    );
     expect(samples).toBe(await alone());
     expect(hashes).toEqual(Array.from({ length: 3 }, () => hashes[0]));
     expect(hashes[0]).toBe(await rightHash());
@@ -79,7 +112,10 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --devices 3 --target cuda', () => 
   });
 
   test('goes on without a replica whose device is lost while it loads; the others read its part', async () => {
-    const { stderr, samples, hashes } = await run(3, ['fail:cuMemcpyHtoDAsync_v2:700:2', `once=${join(temporaryFolder(), 'once')}`]);
+    const { stderr, samples, hashes } = await run(3, [
+      'fail:cuMemcpyHtoDAsync_v2:700:2',
+      `once=${join(temporaryFolder(), 'once')}`,
+    ]);
     expect(stderr).toMatch(/left out, the run goes on with 2 of 3/);
     expect(stderr).toMatch(/the parts of 1 read from files as well: (its process ended|it failed)/);
     expect(samples).toBe(await alone());

@@ -1,4 +1,6 @@
-/** The script of docs/scaling.md on a Slurm of one node, started here: an array, a task requeued while it scores, merge. */
+/**
+ * The script of docs/scaling.md on a Slurm of one node, started here: an array, a task requeued while it scores, merge.
+ */
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -8,14 +10,34 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readSettings } from '../../settings.js';
 import { hasSlurm, SLURM_PATH } from '../support/slurm.js';
-import { CACHE, filesOf, isBuilt, MAIN, questions, ROOT, runArguments, success, temporaryFolder, textOf, tilewright, warmCache, writeCheckpoint, writeData } from './support.js';
+import {
+  CACHE,
+  filesOf,
+  isBuilt,
+  MAIN,
+  questions,
+  ROOT,
+  runArguments,
+  success,
+  temporaryFolder,
+  textOf,
+  tilewright,
+  warmCache,
+  writeCheckpoint,
+  writeData,
+} from './support.js';
 
-const freePort = (): Promise<number> => new Promise((resolve, reject) => {
-  const server = createServer().on('error', reject).listen(0, '127.0.0.1', () => {
-    const address = server.address();
-    server.close(() => { resolve(typeof address === 'object' && address !== null ? address.port : 0); });
+const freePort = (): Promise<number> =>
+  new Promise((resolve, reject) => {
+    const server = createServer()
+      .on('error', reject)
+      .listen(0, '127.0.0.1', () => {
+        const address = server.address();
+        server.close(() => {
+          resolve(typeof address === 'object' && address !== null ? address.port : 0);
+        });
+      });
   });
-});
 
 /** No accounts, no keys, no cgroups: processes of this user on this machine. */
 const configuration = (folder: string, host: string, user: string, ports: readonly number[]): string => `
@@ -49,7 +71,11 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 /** The first block of this language in the documentation that contains a text. */
 function scriptOf(document: string, language: string, text: string): string {
-  const blocks = [...readFileSync(join(ROOT, 'docs', document), 'utf8').matchAll(new RegExp(`^\`\`\`${language}\\n([^]*?)^\`\`\`$`, 'gm'))];
+  const blocks = [
+    ...readFileSync(join(ROOT, 'docs', document), 'utf8').matchAll(
+      new RegExp(`^\`\`\`${language}\\n([^]*?)^\`\`\`$`, 'gm'),
+    ),
+  ];
   return blocks.map(([, body = '']) => body).find((body) => body.includes(text)) ?? '';
 }
 
@@ -60,18 +86,32 @@ describe.skipIf(!isBuilt || !hasSlurm)('a Slurm array', () => {
   const data = writeData(questions(1000));
   const bin = join(folder, 'bin');
   const environment = (): Record<string, string> => ({
-    PATH: `${bin}:${readSettings().path}:${SLURM_PATH}`, SLURM_CONF: join(folder, 'slurm.conf'), HOME: folder, TILEWRIGHT_CACHE: CACHE,
-    MODEL: model, DATA: data, TASK: 'multiple_choice', OUT: join(folder, 'shards'),
+    PATH: `${bin}:${readSettings().path}:${SLURM_PATH}`,
+    SLURM_CONF: join(folder, 'slurm.conf'),
+    HOME: folder,
+    TILEWRIGHT_CACHE: CACHE,
+    MODEL: model,
+    DATA: data,
+    TASK: 'multiple_choice',
+    OUT: join(folder, 'shards'),
   });
   const slurm = (program: string, ...args: string[]): string => {
-    const { status, stdout, stderr } = spawnSync(program, args, { cwd: folder, env: environment(), encoding: 'utf8', timeout: 60_000 });
+    const { status, stdout, stderr } = spawnSync(program, args, {
+      cwd: folder,
+      env: environment(),
+      encoding: 'utf8',
+      timeout: 60_000,
+    });
     expect(status, `${program} ${args.join(' ')}: ${stderr}`).toBe(0);
     return stdout.trim();
   };
   const until = async (what: string, isSo: () => boolean, seconds = 120): Promise<void> => {
     const end = performance.now() + seconds * 1000;
     while (!isSo()) {
-      if (performance.now() > end) throw new Error(`${what}: not within ${seconds} s\n${['slurmctld.log', 'slurmd.log'].map((name) => readFileSync(join(folder, name), 'utf8').slice(-2000)).join('\n')}`);
+      if (performance.now() > end)
+        throw new Error(
+          `${what}: not within ${seconds} s\n${['slurmctld.log', 'slurmd.log'].map((name) => readFileSync(join(folder, name), 'utf8').slice(-2000)).join('\n')}`,
+        );
       await sleep(50);
     }
   };
@@ -79,16 +119,29 @@ describe.skipIf(!isBuilt || !hasSlurm)('a Slurm array', () => {
   beforeAll(async () => {
     for (const name of ['state', 'spool', 'bin']) mkdirSync(join(folder, name));
     // One micro-batch size for all, small: a task that takes long enough to be requeued.
-    writeFileSync(join(bin, 'tilewright'), `#!/bin/sh\ncommand=$1; shift\n[ "$command" = run ] && set -- "$@" --max-tokens 96\nexec '${process.execPath}' '${MAIN}' "$command" "$@"\n`);
+    writeFileSync(
+      join(bin, 'tilewright'),
+      `#!/bin/sh\ncommand=$1; shift\n[ "$command" = run ] && set -- "$@" --max-tokens 96\nexec '${process.execPath}' '${MAIN}' "$command" "$@"\n`,
+    );
     chmodSync(join(bin, 'tilewright'), 0o755);
     const host = hostname().split('.')[0] ?? 'localhost';
-    writeFileSync(join(folder, 'slurm.conf'), configuration(folder, host, userInfo().username, [await freePort(), await freePort()]));
+    writeFileSync(
+      join(folder, 'slurm.conf'),
+      configuration(folder, host, userInfo().username, [await freePort(), await freePort()]),
+    );
     for (const name of ['slurmctld', 'slurmd']) {
-      const daemon = spawn('/bin/sh', ['-c', `exec ${name} -D >${name}.log 2>&1`], { cwd: folder, env: environment(), stdio: 'ignore' });
+      const daemon = spawn('/bin/sh', ['-c', `exec ${name} -D >${name}.log 2>&1`], {
+        cwd: folder,
+        env: environment(),
+        stdio: 'ignore',
+      });
       daemons.push(daemon);
     }
     await warmCache(model, '--max-tokens', '96');
-    await until('an idle node', () => spawnSync('sinfo', ['-h', '-o', '%t'], { env: environment(), encoding: 'utf8' }).stdout.trim() === 'idle');
+    await until(
+      'an idle node',
+      () => spawnSync('sinfo', ['-h', '-o', '%t'], { env: environment(), encoding: 'utf8' }).stdout.trim() === 'idle',
+    );
   });
   afterAll(async () => {
     // Slurm ends its jobs first: they are children of nobody here.
@@ -113,7 +166,14 @@ describe.skipIf(!isBuilt || !hasSlurm)('a Slurm array', () => {
     const journal = join(folder, 'shards', 'small', 'shard-2-of-3', 'journal_multiple_choice.jsonl');
     await until('a journal of task 2', () => existsSync(journal) && statSync(journal).size > 1500);
     slurm('scontrol', 'requeue', `${id}_2`);
-    const merging = slurm('sbatch', '--parsable', `--dependency=afterok:${id}`, '--output=merge.log', '--wrap', `tilewright merge '${join(folder, 'shards')}' --out '${join(folder, 'results')}'`);
+    const merging = slurm(
+      'sbatch',
+      '--parsable',
+      `--dependency=afterok:${id}`,
+      '--output=merge.log',
+      '--wrap',
+      `tilewright merge '${join(folder, 'shards')}' --out '${join(folder, 'results')}'`,
+    );
     expect(merging).toMatch(/^\d+$/);
     await until('the end of all jobs', () => slurm('squeue', '-h') === '', 150);
 

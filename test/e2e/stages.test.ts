@@ -6,7 +6,20 @@ import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { midst } from './children.js';
-import { CONFIG, failure, isBuilt, questions, runArguments, success, temporaryFolder, textOf, tilewright, warmCache, writeCheckpoint, writeData } from './support.js';
+import {
+  CONFIG,
+  failure,
+  isBuilt,
+  questions,
+  runArguments,
+  success,
+  temporaryFolder,
+  textOf,
+  tilewright,
+  warmCache,
+  writeCheckpoint,
+  writeData,
+} from './support.js';
 
 describe.skipIf(!isBuilt)('a model on several devices', () => {
   const model = writeCheckpoint();
@@ -38,19 +51,34 @@ describe.skipIf(!isBuilt)('a model on several devices', () => {
 
   test('takes over what another number of devices has finished', async () => {
     const out = temporaryFolder();
-    success(await tilewright(runArguments(model, data, '--out', out, '--docs', '0:120', '--devices', '3', '--parallel', 'pp=3')));
-    const { stderr } = success(await tilewright(runArguments(model, data, '--out', out, '--docs', '0:120', '--resume', '--devices', '2', '--parallel', 'dp=2')));
+    success(
+      await tilewright(
+        runArguments(model, data, '--out', out, '--docs', '0:120', '--devices', '3', '--parallel', 'pp=3'),
+      ),
+    );
+    const { stderr } = success(
+      await tilewright(
+        runArguments(model, data, '--out', out, '--docs', '0:120', '--resume', '--devices', '2', '--parallel', 'dp=2'),
+      ),
+    );
     expect(stderr).toContain('120 questions taken over');
   });
 
   test('gives the answers of one though the process of a pipeline is killed', async () => {
     const out = temporaryFolder();
     const many = writeData(questions(400, 3));
-    const command = (folder: string, ...more: string[]): string[] => runArguments(model, many, '--out', folder, ...more);
+    const command = (folder: string, ...more: string[]): string[] =>
+      runArguments(model, many, '--out', folder, ...more);
     const whole = temporaryFolder();
     success(await tilewright(command(whole)));
-    const { stderr } = success(await tilewright(command(out, '--parallel', 'pp=2'), { onProgress: midst(1, ([child]) => process.kill(child!, 'SIGKILL')) }));
-    expect(stderr).toMatch(/placement: pp=2 on 2 devices.*\n.*stage 0: prepare to layers.*% of the work.*of weights.*of activations\n.*stage 1: layers.* to head\.reduce/);
+    const { stderr } = success(
+      await tilewright(command(out, '--parallel', 'pp=2'), {
+        onProgress: midst(1, ([child]) => process.kill(child!, 'SIGKILL')),
+      }),
+    );
+    expect(stderr).toMatch(
+      /placement: pp=2 on 2 devices.*\n.*stage 0: prepare to layers.*% of the work.*of weights.*of activations\n.*stage 1: layers.* to head\.reduce/,
+    );
     expect(stderr).toContain('SIGKILL');
     expect(textOf(out, 'samples')).toBe(textOf(whole, 'samples'));
   });
@@ -69,12 +97,24 @@ describe.skipIf(!isBuilt)('a model that is too large for a device', () => {
   let alone = '';
   const arguments_ = (...more: string[]): string[] => runArguments(config, data, ...made, ...more);
   /** What weights and activations may take of each device. */
-  const within = (deviceMemory: string): { env: Record<string, string> } => ({ env: { TILEWRIGHT_DEVICE_MEMORY: deviceMemory } });
+  const within = (deviceMemory: string): { env: Record<string, string> } => ({
+    env: { TILEWRIGHT_DEVICE_MEMORY: deviceMemory },
+  });
 
   beforeAll(async () => {
     const dir = writeCheckpoint({ weights: null }, 'large');
     config = join(dir, 'config.json');
-    writeFileSync(config, JSON.stringify({ ...CONFIG, hidden_size: 256, intermediate_size: 512, num_hidden_layers: 4, num_attention_heads: 8, num_key_value_heads: 8 }));
+    writeFileSync(
+      config,
+      JSON.stringify({
+        ...CONFIG,
+        hidden_size: 256,
+        intermediate_size: 512,
+        num_hidden_layers: 4,
+        num_attention_heads: 8,
+        num_key_value_heads: 8,
+      }),
+    );
     expect(dirname(config)).toBe(dir);
     await warmCache(config, ...made);
     const out = temporaryFolder();
@@ -82,28 +122,40 @@ describe.skipIf(!isBuilt)('a model that is too large for a device', () => {
     alone = textOf(out, 'samples');
   });
 
-  test.each<[number, string]>([[2, 'pp=2'], [4, 'dpxpp=2x2'], [3, 'pp=3']])('is spread over %i devices as %s by itself, with the same answers', async (devices, placement) => {
+  test.each<[number, string]>([
+    [2, 'pp=2'],
+    [4, 'dpxpp=2x2'],
+    [3, 'pp=3'],
+  ])('is spread over %i devices as %s by itself, with the same answers', async (devices, placement) => {
     const out = temporaryFolder();
-    const { stderr } = success(await tilewright(arguments_('--devices', String(devices), '--out', out), within('9MiB')));
+    const { stderr } = success(
+      await tilewright(arguments_('--devices', String(devices), '--out', out), within('9MiB')),
+    );
     expect(stderr).toContain(`placement: ${placement} on ${devices} devices`);
     expect(textOf(out, 'samples')).toBe(alone);
   });
 
   test('is refused as whole replicas, with what would fit', async () => {
-    const { error, hint } = failure(await tilewright(arguments_('--devices', '4', '--parallel', 'dp=4'), within('9MiB')));
+    const { error, hint } = failure(
+      await tilewright(arguments_('--devices', '4', '--parallel', 'dp=4'), within('9MiB')),
+    );
     expect(error).toMatch(/does not fit a device of which each has room for 9\.0 MiB/);
     expect(hint).toMatch(/a pipeline of 2 \(--parallel pp=2\)/);
   });
 
   test('is refused by too few devices, with the number that would hold it', async () => {
     const { error, hint } = failure(await tilewright(arguments_('--devices', '2'), within('6MiB')));
-    expect(error).toMatch(/does not fit 2 devices as a pipeline of which each has room for 6\.0 MiB: its largest stage takes .* of weights and .* of activations of two micro-batches of 96 tokens/);
+    expect(error).toMatch(
+      /does not fit 2 devices as a pipeline of which each has room for 6\.0 MiB: its largest stage takes .* of weights and .* of activations of two micro-batches of 96 tokens/,
+    );
     const [, pp = ''] = /--devices (\d) --parallel pp=\1/.exec(hint) ?? [];
     const { stderr } = success(await tilewright(arguments_('--devices', pp), within('6MiB')));
     expect(stderr).toContain(`placement: pp=${pp} on ${pp} devices`);
   });
 
   test('is refused with a size that is none', async () => {
-    expect(failure(await tilewright(arguments_('--devices', '2'), within('lots'))).error).toMatch(/TILEWRIGHT_DEVICE_MEMORY is "lots", which is no size/);
+    expect(failure(await tilewright(arguments_('--devices', '2'), within('lots'))).error).toMatch(
+      /TILEWRIGHT_DEVICE_MEMORY is "lots", which is no size/,
+    );
   });
 });

@@ -1,6 +1,15 @@
 /** End to end: small checkpoints and question sets made up here, and the real command as a process. */
 import { spawn, type ChildProcess } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { Writable } from 'node:stream';
@@ -16,11 +25,18 @@ import { runFolder } from '../support/runFolder.js';
 
 export const ROOT = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 export const MAIN = join(ROOT, 'dist', 'cli', 'main.js');
-const NEEDED = [MAIN, join(ROOT, 'dist', 'codegen', 'cpu', 'templates'), join(ROOT, 'build', 'Release', 'tilewright.node')];
+const NEEDED = [
+  MAIN,
+  join(ROOT, 'dist', 'codegen', 'cpu', 'templates'),
+  join(ROOT, 'build', 'Release', 'tilewright.node'),
+];
 
 /** Whether the command is built; says loudly where it is not. */
 export const isBuilt = NEEDED.every((path) => existsSync(path));
-if (!isBuilt) process.stderr.write(`SKIPPED: end-to-end tests: ${NEEDED.filter((path) => !existsSync(path)).join(', ')} not there; npm run build makes it\n`);
+if (!isBuilt)
+  process.stderr.write(
+    `SKIPPED: end-to-end tests: ${NEEDED.filter((path) => !existsSync(path)).join(', ')} not there; npm run build makes it\n`,
+  );
 
 /** One kernel cache for all files of end-to-end tests of one run: each small model is compiled once. */
 export const CACHE = join(runFolder(), 'e2e-cache');
@@ -54,34 +70,68 @@ export function random(seed: number): () => number {
 
 export const CONTEXT = 160;
 export const CONFIG = {
-  architectures: ['LlamaForCausalLM'], model_type: 'llama', torch_dtype: 'float32',
-  hidden_size: 64, intermediate_size: 96, num_hidden_layers: 2, num_attention_heads: 2, num_key_value_heads: 1, head_dim: 32,
-  vocab_size: 320, max_position_embeddings: CONTEXT, rms_norm_eps: 1e-5, rope_theta: 10000, tie_word_embeddings: true,
+  architectures: ['LlamaForCausalLM'],
+  model_type: 'llama',
+  torch_dtype: 'float32',
+  hidden_size: 64,
+  intermediate_size: 96,
+  num_hidden_layers: 2,
+  num_attention_heads: 2,
+  num_key_value_heads: 1,
+  head_dim: 32,
+  vocab_size: 320,
+  max_position_embeddings: CONTEXT,
+  rms_norm_eps: 1e-5,
+  rope_theta: 10000,
+  tie_word_embeddings: true,
 } as const;
 
 /** Name and shape of every tensor of CONFIG. */
 export const SHAPES: ReadonlyMap<string, readonly number[]> = new Map([
   ['model.embed_tokens.weight', [320, 64]],
-  ...[0, 1].flatMap((layer): [string, number[]][] => ([
-    ['input_layernorm', [64]], ['self_attn.q_proj', [64, 64]], ['self_attn.k_proj', [32, 64]], ['self_attn.v_proj', [32, 64]],
-    ['self_attn.o_proj', [64, 64]], ['post_attention_layernorm', [64]], ['mlp.gate_proj', [96, 64]], ['mlp.up_proj', [96, 64]], ['mlp.down_proj', [64, 96]],
-  ] as [string, number[]][]).map(([name, shape]): [string, number[]] => [`model.layers.${layer}.${name}.weight`, shape])),
+  ...[0, 1].flatMap((layer): [string, number[]][] =>
+    (
+      [
+        ['input_layernorm', [64]],
+        ['self_attn.q_proj', [64, 64]],
+        ['self_attn.k_proj', [32, 64]],
+        ['self_attn.v_proj', [32, 64]],
+        ['self_attn.o_proj', [64, 64]],
+        ['post_attention_layernorm', [64]],
+        ['mlp.gate_proj', [96, 64]],
+        ['mlp.up_proj', [96, 64]],
+        ['mlp.down_proj', [64, 96]],
+      ] as [string, number[]][]
+    ).map(([name, shape]): [string, number[]] => [`model.layers.${layer}.${name}.weight`, shape]),
+  ),
   ['model.norm.weight', [64]],
 ]);
 
-export interface StoredTensor { readonly name: string; readonly shape: readonly number[]; readonly values: Float32Array }
+export interface StoredTensor {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly values: Float32Array;
+}
 
 /** The weights of CONFIG, scaled so that what stands before matters to what follows. */
 export function tensorsOf(seed = 1): StoredTensor[] {
   const next = random(seed);
   return [...SHAPES].map(([name, shape]) => ({
-    name, shape,
-    values: Float32Array.from({ length: shape.reduce((a, b) => a * b, 1) }, () => (shape.length === 1 ? 0.5 + next() : (next() - 0.5) * 0.6)),
+    name,
+    shape,
+    values: Float32Array.from({ length: shape.reduce((a, b) => a * b, 1) }, () =>
+      shape.length === 1 ? 0.5 + next() : (next() - 0.5) * 0.6,
+    ),
   }));
 }
 
 /** The bytes of a safetensors file; `header` replaces the JSON that describes the tensors. */
-export function safetensorsFile(tensors: readonly StoredTensor[], header?: (real: Record<string, { dtype: string; shape: readonly number[]; data_offsets: [number, number] }>) => object): Buffer {
+export function safetensorsFile(
+  tensors: readonly StoredTensor[],
+  header?: (
+    real: Record<string, { dtype: string; shape: readonly number[]; data_offsets: [number, number] }>,
+  ) => object,
+): Buffer {
   const described: Record<string, { dtype: string; shape: readonly number[]; data_offsets: [number, number] }> = {};
   let at = 0;
   for (const { name, shape, values } of tensors) {
@@ -92,7 +142,11 @@ export function safetensorsFile(tensors: readonly StoredTensor[], header?: (real
   const json = Buffer.from(text.padEnd(Math.ceil(text.length / 8) * 8));
   const length = Buffer.alloc(8);
   length.writeBigUInt64LE(BigInt(json.length));
-  return Buffer.concat([length, json, ...tensors.map(({ values }) => Buffer.from(values.buffer, values.byteOffset, values.byteLength))]);
+  return Buffer.concat([
+    length,
+    json,
+    ...tensors.map(({ values }) => Buffer.from(values.buffer, values.byteOffset, values.byteLength)),
+  ]);
 }
 
 /** A byte-level BPE tokenizer: BOS, every byte, and pairs that make common letters one token. */
@@ -100,27 +154,59 @@ function tokenizerJson(): string {
   // GPT-2's mapping of bytes to printable characters: printable Latin-1 stands for itself, the rest follows from 256.
   let beyond = 256;
   const bytes = Array.from({ length: 256 }, (_, byte) => {
-    const isPrintable = (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || (byte >= 0xae && byte <= 0xff);
+    const isPrintable =
+      (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || (byte >= 0xae && byte <= 0xff);
     return String.fromCodePoint(isPrintable ? byte : beyond++);
   });
   const space = bytes[0x20] ?? '';
-  const merges = ['th', 'he', 'an', 'in', 'er', 're', 'on', 'at', 'en', 'ed', `${space}t`, `${space}a`, `${space}s`, `${space}w`, `${space}o`].map((pair) => {
+  const merges = [
+    'th',
+    'he',
+    'an',
+    'in',
+    'er',
+    're',
+    'on',
+    'at',
+    'en',
+    'ed',
+    `${space}t`,
+    `${space}a`,
+    `${space}s`,
+    `${space}w`,
+    `${space}o`,
+  ].map((pair) => {
     const [a = '', b = ''] = [...pair];
     return `${a} ${b}`;
   });
   const words = ['<s>', ...bytes, ...merges.map((merge) => merge.replace(' ', ''))];
   return JSON.stringify({
-    version: '1.0', truncation: null, padding: null,
-    added_tokens: [{ id: 0, content: '<s>', single_word: false, lstrip: false, rstrip: false, normalized: false, special: true }],
+    version: '1.0',
+    truncation: null,
+    padding: null,
+    added_tokens: [
+      { id: 0, content: '<s>', single_word: false, lstrip: false, rstrip: false, normalized: false, special: true },
+    ],
     normalizer: null,
     pre_tokenizer: { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: true },
     post_processor: {
-      type: 'TemplateProcessing', single: [{ SpecialToken: { id: '<s>', type_id: 0 } }, { Sequence: { id: 'A', type_id: 0 } }],
+      type: 'TemplateProcessing',
+      single: [{ SpecialToken: { id: '<s>', type_id: 0 } }, { Sequence: { id: 'A', type_id: 0 } }],
       pair: [{ Sequence: { id: 'A', type_id: 0 } }, { Sequence: { id: 'B', type_id: 1 } }],
       special_tokens: { '<s>': { id: '<s>', ids: [0], tokens: ['<s>'] } },
     },
     decoder: { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: true },
-    model: { type: 'BPE', dropout: null, unk_token: null, continuing_subword_prefix: null, end_of_word_suffix: null, fuse_unk: false, byte_fallback: false, vocab: Object.fromEntries(words.map((word, id) => [word, id])), merges },
+    model: {
+      type: 'BPE',
+      dropout: null,
+      unk_token: null,
+      continuing_subword_prefix: null,
+      end_of_word_suffix: null,
+      fuse_unk: false,
+      byte_fallback: false,
+      vocab: Object.fromEntries(words.map((word, id) => [word, id])),
+      merges,
+    },
   });
 }
 
@@ -136,15 +222,29 @@ export function writeCheckpoint(change: CheckpointChange = {}, name = 'small'): 
   mkdirSync(dir);
   writeFileSync(join(dir, 'config.json'), JSON.stringify({ ...CONFIG, ...change.config }));
   writeFileSync(join(dir, 'tokenizer.json'), tokenizerJson());
-  if (change.weights !== null) writeFileSync(join(dir, 'model.safetensors'), change.weights ?? safetensorsFile(tensorsOf()));
+  if (change.weights !== null)
+    writeFileSync(join(dir, 'model.safetensors'), change.weights ?? safetensorsFile(tensorsOf()));
   return dir;
 }
 
-const NOUNS = ['the cat', 'the train', 'a teacher', 'the river', 'an old man', 'the window', 'her brother', 'the garden'];
+const NOUNS = [
+  'the cat',
+  'the train',
+  'a teacher',
+  'the river',
+  'an old man',
+  'the window',
+  'her brother',
+  'the garden',
+];
 const VERBS = ['waits', 'turns', 'opens', 'falls', 'sings', 'runs', 'rests', 'grows'];
 const PLACES = ['near the station', 'in the rain', 'on the hill', 'at noon', 'without a sound', 'behind the house'];
 
-export interface WrittenQuestion { readonly context: string; readonly choices: readonly string[]; readonly label: number }
+export interface WrittenQuestion {
+  readonly context: string;
+  readonly choices: readonly string[];
+  readonly label: number;
+}
 
 /** Questions with contexts that often start alike, and two to five choices, some of which start alike. */
 export function questions(count: number, seed = 7): WrittenQuestion[] {
@@ -153,7 +253,10 @@ export function questions(count: number, seed = 7): WrittenQuestion[] {
   return Array.from({ length: count }, () => {
     const context = `${pick(NOUNS)} ${pick(VERBS)} ${pick(PLACES)}. Then ${pick(NOUNS)}`;
     const first = pick(VERBS);
-    const choices = Array.from({ length: 2 + Math.floor(next() * 4) }, (_, i) => `${i % 2 === 0 ? first : pick(VERBS)} ${pick(PLACES)} ${i}.`);
+    const choices = Array.from(
+      { length: 2 + Math.floor(next() * 4) },
+      (_, i) => `${i % 2 === 0 ? first : pick(VERBS)} ${pick(PLACES)} ${i}.`,
+    );
     return { context, choices, label: Math.floor(next() * choices.length) };
   });
 }
@@ -186,21 +289,39 @@ export interface Running {
 /** Longer than any command here takes on a busy machine: what is still there then hangs, and its outcome says so. */
 const PATIENCE_MS = 200_000;
 
-/** Processes of a second or two end before optimised JavaScript pays: a quarter of their CPU time went into making it. */
+/**
+ * Processes of a second or two end before optimised JavaScript pays: a quarter of their CPU time went into making it.
+ */
 const NODE = [process.execPath, '--no-opt'] as const;
 
 /** Starts the command (or `prefix` with the command as its arguments). */
-export function start(args: readonly string[], options: { readonly prefix?: readonly string[]; readonly env?: Readonly<Record<string, string>> } = {}): Running {
+export function start(
+  args: readonly string[],
+  options: { readonly prefix?: readonly string[]; readonly env?: Readonly<Record<string, string>> } = {},
+): Running {
   const [program = '', ...rest] = [...(options.prefix ?? []), ...NODE, MAIN, ...args];
   const cwd = tmpdir();
   const env = { PATH: readSettings().path, TILEWRIGHT_CACHE: CACHE, ...options.env };
-  const child = spawn(program, rest, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'], timeout: PATIENCE_MS, killSignal: 'SIGKILL' });
-  let stdout = '', stderr = '';
-  child.stdout?.setEncoding('utf8').on('data', (text: string) => { stdout += text; });
-  child.stderr?.setEncoding('utf8').on('data', (text: string) => { stderr += text; });
+  const child = spawn(program, rest, {
+    cwd,
+    env,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: PATIENCE_MS,
+    killSignal: 'SIGKILL',
+  });
+  let stdout = '',
+    stderr = '';
+  child.stdout?.setEncoding('utf8').on('data', (text: string) => {
+    stdout += text;
+  });
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+    stderr += text;
+  });
   const ended = new Promise<Outcome>((resolve, reject) => {
     child.on('error', reject);
-    child.on('close', (status, signal) => { resolve({ status, signal, stdout, stderr }); });
+    child.on('close', (status, signal) => {
+      resolve({ status, signal, stdout, stderr });
+    });
   });
   return { process: child, cwd, env, ended, stderr: () => stderr };
 }
@@ -224,34 +345,46 @@ export interface Here {
 }
 
 /** As built: a module of dist/, which the tests' own compiler leaves as it is. */
-const built = (path: string): Promise<unknown> => import(/* @vite-ignore */ pathToFileURL(join(ROOT, 'dist', path)).href);
+const built = (path: string): Promise<unknown> =>
+  import(/* @vite-ignore */ pathToFileURL(join(ROOT, 'dist', path)).href);
 
 async function runHere(args: readonly string[], { onProgress }: Here): Promise<Outcome> {
-  const { createCli } = await built('cli/program.js') as typeof Program;
-  const { ALL_COMMANDS } = await built('cli/allCommands.js') as typeof AllCommands;
+  const { createCli } = (await built('cli/program.js')) as typeof Program;
+  const { ALL_COMMANDS } = (await built('cli/allCommands.js')) as typeof AllCommands;
   const [stdout, stderr] = [new Recorder(), new Recorder()];
   const listeners = new Set<(signal: StopSignal) => void>();
   let died: StopSignal | undefined;
   const io: Io = {
-    stdout, stderr, isDebug: false, invocation: 'tilewright',
+    stdout,
+    stderr,
+    isDebug: false,
+    invocation: 'tilewright',
     now: () => performance.now(),
     onStop: (listener) => {
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
-    die: (signal) => { died = signal; },
+    die: (signal) => {
+      died = signal;
+    },
   };
-  const press = (): void => { for (const listener of listeners) listener('SIGINT'); };
-  const commands: typeof ALL_COMMANDS = onProgress === undefined ? ALL_COMMANDS : {
-    ...ALL_COMMANDS,
-    run: (request, ui) => ALL_COMMANDS.run(request, {
-      ...ui,
-      run: (progress) => {
-        ui.run(progress);
-        onProgress(progress, press);
-      },
-    }),
+  const press = (): void => {
+    for (const listener of listeners) listener('SIGINT');
   };
+  const commands: typeof ALL_COMMANDS =
+    onProgress === undefined
+      ? ALL_COMMANDS
+      : {
+          ...ALL_COMMANDS,
+          run: (request, ui) =>
+            ALL_COMMANDS.run(request, {
+              ...ui,
+              run: (progress) => {
+                ui.run(progress);
+                onProgress(progress, press);
+              },
+            }),
+        };
   const status = await createCli(commands, io).run(args);
   expect(died).toBeUndefined();
   expect(listeners.size).toBe(0);
@@ -260,8 +393,16 @@ async function runHere(args: readonly string[], { onProgress }: Here): Promise<O
 
 /** What decides how a run goes, and may be set where the tests run. */
 const INHERITED = [
-  'TILEWRIGHT_CC', 'TILEWRIGHT_CACHE_LIMIT', 'TILEWRIGHT_DEVICE_TIMEOUT', 'TILEWRIGHT_DEVICE_MEMORY', 'TILEWRIGHT_PEERS', 'TILEWRIGHT_SHARDS',
-  'SLURM_ARRAY_TASK_ID', 'SLURM_PROCID', 'SLURM_NTASKS', 'JOB_COMPLETION_INDEX',
+  'TILEWRIGHT_CC',
+  'TILEWRIGHT_CACHE_LIMIT',
+  'TILEWRIGHT_DEVICE_TIMEOUT',
+  'TILEWRIGHT_DEVICE_MEMORY',
+  'TILEWRIGHT_PEERS',
+  'TILEWRIGHT_SHARDS',
+  'SLURM_ARRAY_TASK_ID',
+  'SLURM_PROCID',
+  'SLURM_NTASKS',
+  'JOB_COMPLETION_INDEX',
 ];
 
 /** With the variables that a process would be started with. */
@@ -282,8 +423,8 @@ let last: Promise<unknown> = Promise.resolve();
 
 /**
  * Runs the command to its end as its main module does, in this process: one that has its modules loaded, which takes
- * longer than most of what is asked of it here. One at a time: the environment is the process's. What depends on being a
- * process — signals, limits, exit — is tested with start().
+ * longer than most of what is asked of it here. One at a time: the environment is the process's. What depends on being
+ * a process — signals, limits, exit — is tested with start().
  */
 export function tilewright(args: readonly string[], options: Here = {}): Promise<Outcome> {
   const outcome = last.then(() => withEnvironment(options.env ?? {}, () => runHere(args, options)));
@@ -292,25 +433,50 @@ export function tilewright(args: readonly string[], options: Here = {}): Promise
 }
 
 /** Runs the command to its end in a process of its own. */
-export const tilewrightProcess = (args: readonly string[], options: Parameters<typeof start>[1] = {}): Promise<Outcome> => start(args, options).ended;
+export const tilewrightProcess = (
+  args: readonly string[],
+  options: Parameters<typeof start>[1] = {},
+): Promise<Outcome> => start(args, options).ended;
 
 /** Files of tests share these kernels: the first to run compiles them. */
 export const CAPACITY = ['--max-tokens', '96'];
 /** For stand-ins of GPUs, whose kernels take no time to compile: micro-batches of several trees. */
 export const GPU_CAPACITY = ['--max-tokens', '256'];
-export const runArguments = (model: string, data: string, ...more: string[]): string[] =>
-  ['run', model, '--task', 'multiple_choice', '--data', data, '--threads', '2', ...(more.includes('--max-tokens') ? [] : CAPACITY), ...more];
+export const runArguments = (model: string, data: string, ...more: string[]): string[] => [
+  'run',
+  model,
+  '--task',
+  'multiple_choice',
+  '--data',
+  data,
+  '--threads',
+  '2',
+  ...(more.includes('--max-tokens') ? [] : CAPACITY),
+  ...more,
+];
 
 /** Compiles a model's kernels into the cache, so that tests that run side by side need not each do it. */
 export async function warmCache(model: string, ...more: string[]): Promise<void> {
-  success(await tilewright(['compile', model, ...(more.includes('--max-tokens') ? [] : CAPACITY), ...more, '-o', join(temporaryFolder(), 'warm.tw')]));
+  success(
+    await tilewright([
+      'compile',
+      model,
+      ...(more.includes('--max-tokens') ? [] : CAPACITY),
+      ...more,
+      '-o',
+      join(temporaryFolder(), 'warm.tw'),
+    ]),
+  );
 }
 
 /**
  * Checks that the command failed as it should: status 1, one `error:` line (pattern lists may follow, indented), one
  * `hint:`, no stack and no claim of a bug. Returns the two texts.
  */
-export function failure({ status, signal, stdout, stderr }: Outcome): { readonly error: string; readonly hint: string } {
+export function failure({ status, signal, stdout, stderr }: Outcome): {
+  readonly error: string;
+  readonly hint: string;
+} {
   expect({ status, signal, stderr }).toEqual({ status: 1, signal: null, stderr });
   expect(stdout).toBe('');
   expect(stderr).not.toMatch(/^\s+at .*[:(]\d+|node:internal|this is a bug|unexpected:|Unhandled/m);
@@ -330,7 +496,10 @@ export function success(outcome: Outcome): Outcome {
 /** Files of a run: results and samples by kind. `out/<model>/` holds one of each after one run. */
 export function filesOf(out: string, kind: 'samples' | 'results' | 'journal'): string[] {
   if (!existsSync(out)) return [];
-  return readdirSync(out, { recursive: true, encoding: 'utf8' }).filter((name) => new RegExp(`(^|/)${kind}_[^/]*$`).test(name)).map((name) => join(out, name)).sort();
+  return readdirSync(out, { recursive: true, encoding: 'utf8' })
+    .filter((name) => new RegExp(`(^|/)${kind}_[^/]*$`).test(name))
+    .map((name) => join(out, name))
+    .sort();
 }
 
 /** The text of the one file of a kind. */
@@ -340,18 +509,28 @@ export function textOf(out: string, kind: 'samples' | 'results'): string {
   return readFileSync(files[0] ?? '', 'utf8');
 }
 
-export interface Answer { readonly docId: number; readonly ll: readonly number[] }
+export interface Answer {
+  readonly docId: number;
+  readonly ll: readonly number[];
+}
 
 /** Log-likelihoods as samples_*.jsonl holds them: decimal digits that read back as the same double. */
-export const answersOf = (out: string): Answer[] => textOf(out, 'samples').trimEnd().split('\n').map((line) => {
-  const sample = JSON.parse(line) as { readonly doc_id: number; readonly filtered_resps: readonly (readonly [string, string])[] };
-  return { docId: sample.doc_id, ll: sample.filtered_resps.map(([ll]) => Number(ll)) };
-});
+export const answersOf = (out: string): Answer[] =>
+  textOf(out, 'samples')
+    .trimEnd()
+    .split('\n')
+    .map((line) => {
+      const sample = JSON.parse(line) as {
+        readonly doc_id: number;
+        readonly filtered_resps: readonly (readonly [string, string])[];
+      };
+      return { docId: sample.doc_id, ll: sample.filtered_resps.map(([ll]) => Number(ll)) };
+    });
 
 /** Bytes of the journal of a run. */
 export function journalSize(out: string): number {
   const [path] = filesOf(out, 'journal');
-  return path === undefined ? 0 : statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+  return path === undefined ? 0 : (statSync(path, { throwIfNoEntry: false })?.size ?? 0);
 }
 
 /** Waits until the journal has so many bytes, or the run has ended. */
@@ -362,7 +541,10 @@ export async function journalReaches({ process: child }: Running, out: string, b
 /** Whether a run has written answers: it has everything, though a signal may have come before it left. */
 export const isOver = (out: string): boolean => filesOf(out, 'samples').length > 0;
 
-/** Starts a run with results in `out` and kills it once its journal has so many bytes; another one where it was over before that. */
+/**
+ * Starts a run with results in `out` and kills it once its journal has so many bytes; another one where it was over
+ * before that.
+ */
 export async function killedAt(bytes: number, out: string, args: readonly string[]): Promise<void> {
   for (;;) {
     const running = start(args);

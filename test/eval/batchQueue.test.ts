@@ -7,14 +7,24 @@ import type { Scorer } from '../../eval/scorer.js';
 /** Devices that take `fixed` seconds a micro-batch and a second for a thousand tokens. */
 function scorerOf(devices: number, fixed = 0.05, replicas = devices): Scorer {
   return {
-    maxTokens: 8192, maxRows: 8192, maxLength: 2048, devices, replicas, inFlight: 2 * devices, cost: (tokens) => fixed + tokens / 1000,
+    maxTokens: 8192,
+    maxRows: 8192,
+    maxLength: 2048,
+    devices,
+    replicas,
+    inFlight: 2 * devices,
+    cost: (tokens) => fixed + tokens / 1000,
     score: () => Promise.reject(new Error('not asked')),
   };
 }
 
 /** A micro-batch of trees of about `size` tokens. */
 function packOf(tokens: number, size: number, scorer: Scorer): Pack<Packable> {
-  const items = Array.from({ length: Math.max(1, Math.round(tokens / size)) }, () => ({ tokens: size, rows: 4, longest: size }));
+  const items = Array.from({ length: Math.max(1, Math.round(tokens / size)) }, () => ({
+    tokens: size,
+    rows: 4,
+    longest: size,
+  }));
   const total = items.length * size;
   return { items, tokens: total, rows: 4 * items.length, longest: size, seconds: scorer.cost(total, 0, size) };
 }
@@ -25,7 +35,10 @@ const takeAll = (queue: BatchQueue<Packable>): Pack<Packable>[] => {
   return taken;
 };
 
-/** Devices that each have one micro-batch waiting behind the one that they compute: when the last and the first are done. */
+/**
+ * Devices that each have one micro-batch waiting behind the one that they compute: when the last and the first are
+ * done.
+ */
 function play(queue: BatchQueue<Packable>, replicas: number): { readonly last: number; readonly busy: number } {
   const devices = Array.from({ length: replicas }, () => ({ free: 0, ends: [] as number[], busy: 0 }));
   let now = 0;
@@ -91,7 +104,9 @@ describe('the queue of micro-batches', () => {
       const ends = [0, 0, 0, 0];
       for (const { seconds } of taken) {
         let arrived = 0;
-        ends.forEach((end, stage) => { arrived = ends[stage] = Math.max(arrived, end) + seconds / 4; });
+        ends.forEach((end, stage) => {
+          arrived = ends[stage] = Math.max(arrived, end) + seconds / 4;
+        });
       }
       return ends[3]!;
     };
@@ -102,15 +117,24 @@ describe('the queue of micro-batches', () => {
   });
 
   it('loses no tree and takes about as long as an even share, whatever the micro-batches and devices', () => {
-    fc.assert(fc.property(fc.array(fc.integer({ min: 1, max: 8000 }), { minLength: 1, maxLength: 60 }), fc.integer({ min: 2, max: 8 }), (sizes, replicas) => {
-      const scorer = scorerOf(replicas, 0.01);
-      const packs = sizes.map((tokens) => packOf(tokens, Math.min(tokens, 64), scorer));
-      const taken = takeAll(new BatchQueue(packs, scorer));
-      expect(taken.reduce((sum, { tokens }) => sum + tokens, 0)).toBe(packs.reduce((sum, { tokens }) => sum + tokens, 0));
-      const { last } = play(new BatchQueue(packs, scorer), replicas);
-      const whole = packs.reduce((sum, { seconds }) => sum + seconds, 0);
-      // Never worse than a micro-batch of a few trees more than an even share, and a quarter for halving.
-      expect(last).toBeLessThan((whole / replicas) * 1.25 + 0.6);
-    }), { numRuns: 300 });
+    fc.assert(
+      fc.property(
+        fc.array(fc.integer({ min: 1, max: 8000 }), { minLength: 1, maxLength: 60 }),
+        fc.integer({ min: 2, max: 8 }),
+        (sizes, replicas) => {
+          const scorer = scorerOf(replicas, 0.01);
+          const packs = sizes.map((tokens) => packOf(tokens, Math.min(tokens, 64), scorer));
+          const taken = takeAll(new BatchQueue(packs, scorer));
+          expect(taken.reduce((sum, { tokens }) => sum + tokens, 0)).toBe(
+            packs.reduce((sum, { tokens }) => sum + tokens, 0),
+          );
+          const { last } = play(new BatchQueue(packs, scorer), replicas);
+          const whole = packs.reduce((sum, { seconds }) => sum + seconds, 0);
+          // Never worse than a micro-batch of a few trees more than an even share, and a quarter for halving.
+          expect(last).toBeLessThan((whole / replicas) * 1.25 + 0.6);
+        },
+      ),
+      { numRuns: 300 },
+    );
   });
 });

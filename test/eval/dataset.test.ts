@@ -34,7 +34,9 @@ describe('loadDataset', () => {
     expect(await load(file(gzipSync(ten), 'a.jsonl.gz'))).toEqual(plain);
     expect(await load(file(gzipSync(ten), 'misnamed.jsonl'))).toEqual(plain);
     // Several gzip members one after another are one file.
-    expect(await load(file(Buffer.concat([gzipSync(ten.slice(0, 100)), gzipSync(ten.slice(100))]), 'b.gz'))).toEqual(plain);
+    expect(await load(file(Buffer.concat([gzipSync(ten.slice(0, 100)), gzipSync(ten.slice(100))]), 'b.gz'))).toEqual(
+      plain,
+    );
     expect(plain.sha256).toMatch(/^[0-9a-f]{64}$/);
     expect((await load(file(ten.replace('q3', 'q4')))).sha256).not.toBe(plain.sha256);
   });
@@ -46,7 +48,9 @@ describe('loadDataset', () => {
   });
 
   it('reads lines across the borders of chunks', async () => {
-    const long = Array.from({ length: 40 }, (_, i) => JSON.stringify({ context: `${i}${'é😀'.repeat(9000 + i)}`, choices: ['a'], label: 0 }));
+    const long = Array.from({ length: 40 }, (_, i) =>
+      JSON.stringify({ context: `${i}${'é😀'.repeat(9000 + i)}`, choices: ['a'], label: 0 }),
+    );
     const { questions } = await load(file(long.join('\n')));
     expect(questions.map(({ doc }) => JSON.stringify(doc))).toEqual(long);
   });
@@ -64,14 +68,20 @@ describe('loadDataset', () => {
   });
 
   it('gives file and line of a line that is not JSON', async () => {
-    await expect(load(file(`${record(0)}\n\n{"context": \n${record(1)}`))).rejects.toThrow(/^data\.jsonl:3: the line is not JSON/);
-    await expect(load(file(`${record(0)}\n{"context": "x", "choices": [], "label": 0}`))).rejects.toThrow(/^data\.jsonl:2: the question has no choices$/);
+    await expect(load(file(`${record(0)}\n\n{"context": \n${record(1)}`))).rejects.toThrow(
+      /^data\.jsonl:3: the line is not JSON/,
+    );
+    await expect(load(file(`${record(0)}\n{"context": "x", "choices": [], "label": 0}`))).rejects.toThrow(
+      /^data\.jsonl:2: the question has no choices$/,
+    );
     // A bad line outside the selection is not looked at.
     expect(await ids(file(`${record(0)}\nnonsense\n`), { limit: 1 })).toEqual([0]);
   });
 
   it('gives the line of text that is not UTF-8', async () => {
-    await expect(load(file(Buffer.concat([Buffer.from(`${record(0)}\n`), Buffer.from([0x22, 0xff, 0xfe, 0x22])])))).rejects.toThrow(/data\.jsonl:2: the line is not UTF-8/);
+    await expect(
+      load(file(Buffer.concat([Buffer.from(`${record(0)}\n`), Buffer.from([0x22, 0xff, 0xfe, 0x22])]))),
+    ).rejects.toThrow(/data\.jsonl:2: the line is not UTF-8/);
   });
 
   it('refuses what is no question set', async () => {
@@ -91,10 +101,16 @@ describe('loadDataset', () => {
   });
 
   it('bounds a line, the whole text, and what a small file may unpack to', async () => {
-    const bounds = (change: Partial<DatasetBounds>): Partial<DatasetOptions> => ({ bounds: { ...DEFAULT_BOUNDS, ...change } });
-    await expect(load(file(ten), bounds({ maxLineBytes: 40 }))).rejects.toThrow(/data\.jsonl:1: the line is longer than 40 bytes/);
+    const bounds = (change: Partial<DatasetBounds>): Partial<DatasetOptions> => ({
+      bounds: { ...DEFAULT_BOUNDS, ...change },
+    });
+    await expect(load(file(ten), bounds({ maxLineBytes: 40 }))).rejects.toThrow(
+      /data\.jsonl:1: the line is longer than 40 bytes/,
+    );
     await expect(load(file(ten), bounds({ maxTotalBytes: 200 }))).rejects.toThrow(/more than 200 bytes of text/);
-    await expect(load(file(gzipSync(ten), 'c.gz'), bounds({ maxTotalBytes: 200 }))).rejects.toThrow(/more than 200 bytes of text/);
+    await expect(load(file(gzipSync(ten), 'c.gz'), bounds({ maxTotalBytes: 200 }))).rejects.toThrow(
+      /more than 200 bytes of text/,
+    );
     // 32 MiB in 32 KiB.
     const bomb = gzipSync(Buffer.alloc(32 << 20, 10));
     await expect(load(file(bomb, 'bomb.gz'))).rejects.toThrow(/more than 200 times its size/);
@@ -114,13 +130,15 @@ describe('selection', () => {
     expect(parseDocs('2:5')).toEqual({ first: 2, end: 5 });
     expect(parseDocs('2:')).toEqual({ first: 2 });
     expect(parseDocs(':5')).toEqual({ first: 0, end: 5 });
-    for (const bad of ['', ':', '5:5', '5:2', '-1:2', '1.5:2', 'a:b', '1:2:3', '3:0']) expect(() => parseDocs(bad), bad).toThrow(UserError);
+    for (const bad of ['', ':', '5:5', '5:2', '-1:2', '1.5:2', 'a:b', '1:2:3', '3:0'])
+      expect(() => parseDocs(bad), bad).toThrow(UserError);
   });
 
   it('parses --limit', () => {
     expect(parseLimit('100')).toBe(100);
     expect(parseLimit('0.25')).toBe(0.25);
-    for (const bad of ['0', '-3', '1.5', 'all', '', '1e3', 'NaN', '.']) expect(() => parseLimit(bad), bad).toThrow(UserError);
+    for (const bad of ['0', '-3', '1.5', 'all', '', '1e3', 'NaN', '.'])
+      expect(() => parseLimit(bad), bad).toThrow(UserError);
   });
 
   it('rounds a fraction up', () => {

@@ -11,10 +11,11 @@ import type { TokenisedQuestion } from '../../eval/tokenise.js';
 import { fakeScorer, referenceScore } from './support/fakeScorer.js';
 import { bareQuestion, randomQuestions } from './support/questions.js';
 
-const expectedScores = (tokenised: readonly TokenisedQuestion[]): Scores[] => tokenised.map(({ docId, context, continuations }) => {
-  const scored = continuations.map((continuation) => referenceScore(context, continuation));
-  return { docId, ll: scored.map(({ ll }) => ll), greedy: scored.map(({ isGreedy }) => isGreedy) };
-});
+const expectedScores = (tokenised: readonly TokenisedQuestion[]): Scores[] =>
+  tokenised.map(({ docId, context, continuations }) => {
+    const scored = continuations.map((continuation) => referenceScore(context, continuation));
+    return { docId, ll: scored.map(({ ll }) => ll), greedy: scored.map(({ isGreedy }) => isGreedy) };
+  });
 
 const run = (tokenised: readonly TokenisedQuestion[], options: Partial<EvaluateOptions> = {}): Promise<Evaluation> =>
   evaluate({ questions: tokenised.map(bareQuestion), tokenised, scorer: fakeScorer(), sharing: 'tree', ...options });
@@ -23,42 +24,70 @@ const run = (tokenised: readonly TokenisedQuestion[], options: Partial<EvaluateO
 const forty: TokenisedQuestion[] = Array.from({ length: 40 }, (_, docId) => ({
   docId,
   context: Int32Array.from({ length: 5 + ((docId * 13) % 50) }, (_token, i) => (docId % 3) * 10 + i),
-  continuations: [0, 1, 2, 3].map((choice) => Int32Array.from({ length: 2 + ((choice * docId) % 9) }, (_token, i) => choice + docId * 5 + i)),
+  continuations: [0, 1, 2, 3].map((choice) =>
+    Int32Array.from({ length: 2 + ((choice * docId) % 9) }, (_token, i) => choice + docId * 5 + i),
+  ),
 }));
 
 describe('evaluate', () => {
   it('gives the same bits for every sharing mode, micro-batch size and packing (random questions)', async () => {
-    await fc.assert(fc.asyncProperty(
-      randomQuestions(), fc.constantFrom(...SHARING_MODES), fc.integer({ min: 40, max: 700 }), fc.integer({ min: 9, max: 300 }), fc.integer({ min: 1, max: 400 }),
-      async (tokenised, sharing, maxTokens, maxRows, step) => {
-        const cost = (tokens: number, rows: number): number => 0.001 + Math.ceil(tokens / step) + rows / 7;
-        const { scores, isInterrupted } = await run(tokenised, { sharing, scorer: fakeScorer({ maxTokens, maxRows, cost }) });
-        expect(isInterrupted).toBe(false);
-        expect(scores).toEqual(expectedScores(tokenised));
-      },
-    ), { numRuns: 200 });
+    await fc.assert(
+      fc.asyncProperty(
+        randomQuestions(),
+        fc.constantFrom(...SHARING_MODES),
+        fc.integer({ min: 40, max: 700 }),
+        fc.integer({ min: 9, max: 300 }),
+        fc.integer({ min: 1, max: 400 }),
+        async (tokenised, sharing, maxTokens, maxRows, step) => {
+          const cost = (tokens: number, rows: number): number => 0.001 + Math.ceil(tokens / step) + rows / 7;
+          const { scores, isInterrupted } = await run(tokenised, {
+            sharing,
+            scorer: fakeScorer({ maxTokens, maxRows, cost }),
+          });
+          expect(isInterrupted).toBe(false);
+          expect(scores).toEqual(expectedScores(tokenised));
+        },
+      ),
+      { numRuns: 200 },
+    );
   });
 
   it('computes what was planned ahead, also of a part of it (random questions)', async () => {
-    await fc.assert(fc.asyncProperty(randomQuestions(), fc.constantFrom(...SHARING_MODES), fc.integer({ min: 1, max: 5 }), async (tokenised, sharing, step) => {
-      const limits = { maxTokens: 300, maxRows: 200 };
-      const plan = planQuestions({ tokenised, sharing, scorer: fakeScorer(limits) });
-      const [ahead, alone] = [fakeScorer(limits), fakeScorer(limits)];
-      expect((await run(tokenised, { sharing, scorer: ahead, plan })).scores).toEqual(expectedScores(tokenised));
-      await run(tokenised, { sharing, scorer: alone });
-      expect(ahead.batches).toEqual(alone.batches);
-      const done = new Map(expectedScores(tokenised).filter((_, i) => i % step === 0).map((scores) => [scores.docId, scores]));
-      const rest = fakeScorer(limits);
-      const { scores, questionsScored } = await run(tokenised, { sharing, scorer: rest, plan, done });
-      expect(scores).toEqual(expectedScores(tokenised));
-      expect(questionsScored).toBe(tokenised.length - done.size);
-    }), { numRuns: 50 });
+    await fc.assert(
+      fc.asyncProperty(
+        randomQuestions(),
+        fc.constantFrom(...SHARING_MODES),
+        fc.integer({ min: 1, max: 5 }),
+        async (tokenised, sharing, step) => {
+          const limits = { maxTokens: 300, maxRows: 200 };
+          const plan = planQuestions({ tokenised, sharing, scorer: fakeScorer(limits) });
+          const [ahead, alone] = [fakeScorer(limits), fakeScorer(limits)];
+          expect((await run(tokenised, { sharing, scorer: ahead, plan })).scores).toEqual(expectedScores(tokenised));
+          await run(tokenised, { sharing, scorer: alone });
+          expect(ahead.batches).toEqual(alone.batches);
+          const done = new Map(
+            expectedScores(tokenised)
+              .filter((_, i) => i % step === 0)
+              .map((scores) => [scores.docId, scores]),
+          );
+          const rest = fakeScorer(limits);
+          const { scores, questionsScored } = await run(tokenised, { sharing, scorer: rest, plan, done });
+          expect(scores).toEqual(expectedScores(tokenised));
+          expect(questionsScored).toBe(tokenised.length - done.size);
+        },
+      ),
+      { numRuns: 50 },
+    );
   });
 
   it('records one micro-batch while the next is in flight, and never has two in flight', async () => {
     const scorer = fakeScorer({ maxTokens: 300, before: () => new Promise((resolve) => setTimeout(resolve, 1)) });
     const startedWhenRecorded: number[] = [];
-    const { microBatches } = await run(forty, { scorer, sharing: 'context', onFinished: () => startedWhenRecorded.push(scorer.batches.length) });
+    const { microBatches } = await run(forty, {
+      scorer,
+      sharing: 'context',
+      onFinished: () => startedWhenRecorded.push(scorer.batches.length),
+    });
     expect(microBatches).toBe(scorer.batches.length);
     expect(microBatches).toBeGreaterThan(5);
     expect(startedWhenRecorded).toEqual([...Array(microBatches).keys()].map((i) => Math.min(i + 2, microBatches)));
@@ -68,17 +97,24 @@ describe('evaluate', () => {
   it('keeps as many micro-batches in flight as the scorer says, though that changes, and lands each as it comes back', async () => {
     for (const inFlight of [2, 5]) {
       let batches = 0;
-      const scorer = fakeScorer({ maxTokens: 150, inFlight, before: () => new Promise((resolve) => setTimeout(resolve, (batches++ * 7) % 5)) });
+      const scorer = fakeScorer({
+        maxTokens: 150,
+        inFlight,
+        before: () => new Promise((resolve) => setTimeout(resolve, (batches++ * 7) % 5)),
+      });
       expect((await run(forty, { scorer, sharing: 'context' })).scores).toEqual(expectedScores(forty));
       expect(scorer.mostInFlight).toBe(inFlight);
     }
     // Devices that join, and that drop out.
     const seen: number[] = [];
-    const scorer = fakeScorer({ maxTokens: 150, before: async () => {
-      seen.push(++now);
-      await new Promise((resolve) => setTimeout(resolve, 1));
-      now--;
-    } });
+    const scorer = fakeScorer({
+      maxTokens: 150,
+      before: async () => {
+        seen.push(++now);
+        await new Promise((resolve) => setTimeout(resolve, 1));
+        now--;
+      },
+    });
     let now = 0;
     Object.defineProperty(scorer, 'inFlight', { get: () => (scorer.batches.length < 6 ? 4 : 1) });
     expect((await run(forty, { scorer, sharing: 'context' })).scores).toEqual(expectedScores(forty));
@@ -89,14 +125,23 @@ describe('evaluate', () => {
     const scorer = fakeScorer();
     const evaluation = await run(forty, { scorer });
     expect(evaluation.tokensComputed).toBe(scorer.batches.reduce((sum, { tokens }) => sum + tokens.length, 0));
-    expect(evaluation.tokensWithoutSharing)
-      .toBe(forty.reduce((sum, { context, continuations }) => sum + continuations.reduce((all, tokens) => all + context.length + tokens.length - 1, 0), 0));
+    expect(evaluation.tokensWithoutSharing).toBe(
+      forty.reduce(
+        (sum, { context, continuations }) =>
+          sum + continuations.reduce((all, tokens) => all + context.length + tokens.length - 1, 0),
+        0,
+      ),
+    );
     expect(evaluation.questionsScored).toBe(40);
   });
 
   it.each(SHARING_MODES)('reports progress that grows and finishes questions early (%s)', async (sharing) => {
     const seen: Progress[] = [];
-    await run(forty, { sharing, scorer: fakeScorer({ maxTokens: 200 }), onProgress: (progress) => seen.push(progress) });
+    await run(forty, {
+      sharing,
+      scorer: fakeScorer({ maxTokens: 200 }),
+      onProgress: (progress) => seen.push(progress),
+    });
     expect(seen[0]).toMatchObject({ questionsDone: 0, questionsTotal: 40, tokensDone: 0, secondsLeft: null });
     for (let i = 1; i < seen.length; i++) {
       expect(seen[i]?.questionsDone).toBeGreaterThanOrEqual(seen[i - 1]?.questionsDone ?? 0);
@@ -116,7 +161,10 @@ describe('evaluate', () => {
     const all = expectedScores(forty);
     const done = new Map(all.filter(({ docId }) => docId % 2 === 0).map((scores) => [scores.docId, scores]));
     const finished: number[] = [];
-    const evaluation = await run(forty, { done, onFinished: (scores) => finished.push(...scores.map(({ docId }) => docId)) });
+    const evaluation = await run(forty, {
+      done,
+      onFinished: (scores) => finished.push(...scores.map(({ docId }) => docId)),
+    });
     expect(evaluation.scores).toEqual(all);
     expect(evaluation.questionsScored).toBe(20);
     expect(finished.sort((a, b) => a - b)).toEqual(all.map(({ docId }) => docId).filter((docId) => docId % 2 === 1));
@@ -125,7 +173,9 @@ describe('evaluate', () => {
   it('does nothing where all is done, or there is nothing to do', async () => {
     const all = expectedScores(forty);
     const scorer = fakeScorer();
-    expect((await run(forty, { scorer, done: new Map(all.map((scores) => [scores.docId, scores])) })).scores).toEqual(all);
+    expect((await run(forty, { scorer, done: new Map(all.map((scores) => [scores.docId, scores])) })).scores).toEqual(
+      all,
+    );
     expect((await run([], { scorer })).scores).toEqual([]);
     expect(scorer.batches).toHaveLength(0);
   });
@@ -133,8 +183,16 @@ describe('evaluate', () => {
   it('stops after the micro-batch in flight when told to, keeping what is finished', async () => {
     const controller = new AbortController();
     const finished: Scores[] = [];
-    const scorer = fakeScorer({ maxTokens: 300, before: (_batch, index) => (index === 2 ? controller.abort() : undefined) });
-    const evaluation = await run(forty, { scorer, sharing: 'context', signal: controller.signal, onFinished: (scores) => finished.push(...scores) });
+    const scorer = fakeScorer({
+      maxTokens: 300,
+      before: (_batch, index) => (index === 2 ? controller.abort() : undefined),
+    });
+    const evaluation = await run(forty, {
+      scorer,
+      sharing: 'context',
+      signal: controller.signal,
+      onFinished: (scores) => finished.push(...scores),
+    });
     expect(evaluation.isInterrupted).toBe(true);
     expect(scorer.batches).toHaveLength(3);
     expect(evaluation.scores).toEqual(finished.sort((a, b) => a.docId - b.docId));
@@ -155,7 +213,9 @@ describe('evaluate', () => {
     await expect(failure).rejects.toThrow(/^question \d+, choice \d.*NaN or infinite$/);
     const named = Number(/question (\d+)/.exec(String(await failure.catch((error: unknown) => error)))?.[1]);
     const source = forty[named];
-    expect([...scorer.batches[3]?.tokens.slice(0, source?.context.length) ?? []]).toEqual([...source?.context ?? [0]]);
+    expect([...(scorer.batches[3]?.tokens.slice(0, source?.context.length) ?? [])]).toEqual([
+      ...(source?.context ?? [0]),
+    ]);
     expect(finished.length).toBeGreaterThan(0);
     expect(finished.map(({ docId }) => docId)).not.toContain(named);
   });
@@ -171,18 +231,24 @@ describe('evaluate', () => {
     expect(resumed.questionsScored).toBe(40 - done.size);
     const text = [...treesOf(whole)].join(' ');
     for (const { tokens, subtreeEnd } of rest.batches) {
-      for (let root = 0; root < tokens.length; root = subtreeEnd[root]!) expect(text).toContain(tokens.slice(root, subtreeEnd[root]).join(' '));
+      for (let root = 0; root < tokens.length; root = subtreeEnd[root]!)
+        expect(text).toContain(tokens.slice(root, subtreeEnd[root]).join(' '));
     }
   });
 
   it('goes on with halves where the device runs out of memory, says so once a size, and gives the same answers', async () => {
     const outOfMemory = Object.assign(new Error('out of memory'), { name: 'OutOfDeviceMemory' });
-    const scorer = fakeScorer({ maxTokens: 700, before: ({ tokens }) => (tokens.length > 180 ? Promise.reject(outOfMemory) : Promise.resolve()) });
+    const scorer = fakeScorer({
+      maxTokens: 700,
+      before: ({ tokens }) => (tokens.length > 180 ? Promise.reject(outOfMemory) : Promise.resolve()),
+    });
     const warnings: string[] = [];
     const evaluation = await run(forty, { scorer, sharing: 'context', onWarning: (line) => warnings.push(line) });
     expect(evaluation.scores).toEqual(expectedScores(forty));
     expect(evaluation.isInterrupted).toBe(false);
-    expect(warnings[0]).toMatch(/^the device ran out of memory in a micro-batch of \d+ tokens: going on with halves of it$/);
+    expect(warnings[0]).toMatch(
+      /^the device ran out of memory in a micro-batch of \d+ tokens: going on with halves of it$/,
+    );
     expect(warnings.length).toBeLessThan(4);
     const attempts = scorer.batches.filter(({ tokens }) => tokens.length > 180).length;
     expect(attempts).toBeLessThan(5);
@@ -194,21 +260,27 @@ describe('evaluate', () => {
 
   it('names question and layer of a NaN that the scorer found', async () => {
     const scorer = fakeScorer({ before: () => Promise.reject(new NonFiniteError('layers.3.attention.qkv', [0])) });
-    await expect(run(forty.slice(7, 8), { scorer })).rejects.toThrow('question 7, choice 0: a value is NaN or infinite, first in layers.3.attention.qkv');
+    await expect(run(forty.slice(7, 8), { scorer })).rejects.toThrow(
+      'question 7, choice 0: a value is NaN or infinite, first in layers.3.attention.qkv',
+    );
   });
 
   it('keeps what other devices finish after one of them failed', async () => {
     const finished: Scores[] = [];
     const scorer = fakeScorer({
-      maxTokens: 150, inFlight: 4,
+      maxTokens: 150,
+      inFlight: 4,
       before: async (_batch, index) => {
         if (index === 5) throw new NonFiniteError('layers.0.ffn.down', [0]);
         await new Promise((resolve) => setTimeout(resolve, 20));
       },
     });
-    await expect(run(forty, { scorer, sharing: 'context', onFinished: (scores) => finished.push(...scores) })).rejects.toThrow('first in layers.0.ffn.down');
+    await expect(
+      run(forty, { scorer, sharing: 'context', onFinished: (scores) => finished.push(...scores) }),
+    ).rejects.toThrow('first in layers.0.ffn.down');
     expect(scorer.batches.length).toBeLessThanOrEqual(9);
-    const questionsOf = (batches: typeof scorer.batches): number => batches.flatMap(({ position }) => [...position].filter((depth) => depth === 0)).length;
+    const questionsOf = (batches: typeof scorer.batches): number =>
+      batches.flatMap(({ position }) => [...position].filter((depth) => depth === 0)).length;
     expect(finished).toHaveLength(questionsOf(scorer.batches.filter((_, index) => index !== 5)));
   });
 
@@ -223,23 +295,44 @@ describe('evaluate', () => {
       },
     });
     const full = new UserError('the disk is full');
-    await expect(run(forty, { scorer, onFinished: () => { throw full; } })).rejects.toBe(full);
+    await expect(
+      run(forty, {
+        scorer,
+        onFinished: () => {
+          throw full;
+        },
+      }),
+    ).rejects.toBe(full);
     expect(isBusy).toBe(false);
   });
 
   it('passes on any other failure of the scorer, thrown at once or later, and a result of the wrong size', async () => {
     const broken = new Error('device lost');
-    const atOnce = { ...fakeScorer(), score: () => { throw broken; } };
+    const atOnce = {
+      ...fakeScorer(),
+      score: () => {
+        throw broken;
+      },
+    };
     await expect(run(forty, { scorer: atOnce })).rejects.toBe(broken);
     await expect(run(forty, { scorer: fakeScorer({ before: () => Promise.reject(broken) }) })).rejects.toBe(broken);
-    const short = { ...fakeScorer(), score: () => Promise.resolve({ logProb: new Float32Array(1), isArgmax: new Int32Array(1) }) };
+    const short = {
+      ...fakeScorer(),
+      score: () => Promise.resolve({ logProb: new Float32Array(1), isArgmax: new Int32Array(1) }),
+    };
     await expect(run(forty, { scorer: short })).rejects.toThrow(/1 log-probabilities and 1 flags for \d+ rows/);
   });
 
   it('refuses a choice longer than the context of the model before anything is scored', async () => {
-    const long: TokenisedQuestion = { docId: 12, context: new Int32Array(30), continuations: [new Int32Array(2), new Int32Array(4)] };
+    const long: TokenisedQuestion = {
+      docId: 12,
+      context: new Int32Array(30),
+      continuations: [new Int32Array(2), new Int32Array(4)],
+    };
     const scorer = fakeScorer({ maxLength: 32 });
-    await expect(run([long], { scorer })).rejects.toThrow(/question 12, choice 1: 33 input tokens \(context 30, choice 4.*context is 32/);
+    await expect(run([long], { scorer })).rejects.toThrow(
+      /question 12, choice 1: 33 input tokens \(context 30, choice 4.*context is 32/,
+    );
     expect(scorer.batches).toHaveLength(0);
     // 30 + 4 − 1 inputs fit a context of 33: the last token is only predicted.
     expect((await run([long], { scorer: fakeScorer({ maxLength: 33 }) })).scores).toHaveLength(1);

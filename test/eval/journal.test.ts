@@ -1,4 +1,14 @@
-import { closeSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync, truncateSync, writeFileSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
@@ -16,14 +26,20 @@ beforeEach(() => {
 afterEach(() => rmSync(folder, { recursive: true }));
 
 const identity = { task: 'hellaswag', dataset: 'ab12', sharing: 'tree', precision: 'f32', questions: 4 };
-const choices = new Map([[0, 2], [1, 2], [2, 3], [9, 2]]);
+const choices = new Map([
+  [0, 2],
+  [1, 2],
+  [2, 3],
+  [9, 2],
+]);
 const entries: Scores[] = [
   { docId: 2, ll: [-1.25, -1 / 3, -1e-300], greedy: [true, false, true] },
   { docId: 0, ll: [-12345.678901234567, -2], greedy: [false, false] },
   { docId: 9, ll: [-0.1 - 0.2, 0], greedy: [true, true] },
 ];
 
-const open = (options: Partial<JournalOptions> = {}): Journal => new Journal({ path, identity, choices, resume: true, ...options });
+const open = (options: Partial<JournalOptions> = {}): Journal =>
+  new Journal({ path, identity, choices, resume: true, ...options });
 /** Writes all entries one by one and returns the bytes of the file. */
 function writeAll(): Buffer {
   const journal = open();
@@ -41,20 +57,27 @@ describe('Journal', () => {
   });
 
   it('is one JSON object a line, the run first', () => {
-    const lines = writeAll().toString().trimEnd().split('\n').map((line): unknown => JSON.parse(line));
+    const lines = writeAll()
+      .toString()
+      .trimEnd()
+      .split('\n')
+      .map((line): unknown => JSON.parse(line));
     expect(lines[0]).toEqual({ journal: 1, run: identity });
     expect(lines[1]).toEqual({ doc_id: 2, ll: entries[0]?.ll, greedy: [true, false, true] });
   });
 
   it('brings every double back to the bit', () => {
-    fc.assert(fc.property(fc.double({ noNaN: true, noDefaultInfinity: true, max: 0 }), (value) => {
-      const journal = open({ resume: false });
-      journal.append([{ docId: 0, ll: [value === 0 ? 0 : value, -1], greedy: [true, true] }]);
-      journal.close();
-      const again = open();
-      again.close();
-      expect(again.done.get(0)?.ll[0]).toBe(value === 0 ? 0 : value);
-    }), { numRuns: 50 });
+    fc.assert(
+      fc.property(fc.double({ noNaN: true, noDefaultInfinity: true, max: 0 }), (value) => {
+        const journal = open({ resume: false });
+        journal.append([{ docId: 0, ll: [value === 0 ? 0 : value, -1], greedy: [true, true] }]);
+        journal.close();
+        const again = open();
+        again.close();
+        expect(again.done.get(0)?.ll[0]).toBe(value === 0 ? 0 : value);
+      }),
+      { numRuns: 50 },
+    );
   });
 
   it('cut off at any byte, keeps every whole line and ends up the same when the rest is added', () => {
@@ -73,7 +96,11 @@ describe('Journal', () => {
 
   it('drops a damaged last line, even a finished one, and zeros after it', () => {
     const whole = writeAll();
-    for (const tail of ['{"doc_id":1,"ll":[-1,\n', '\0\0\0\0\0\0', '{"doc_id":1,"ll":[-1,null],"greedy":[true,true]}\n']) {
+    for (const tail of [
+      '{"doc_id":1,"ll":[-1,\n',
+      '\0\0\0\0\0\0',
+      '{"doc_id":1,"ll":[-1,null],"greedy":[true,true]}\n',
+    ]) {
       writeFileSync(path, Buffer.concat([whole, Buffer.from(tail)]));
       const journal = open();
       journal.close();
@@ -84,7 +111,13 @@ describe('Journal', () => {
 
   it('names a damaged line in the middle', () => {
     const lines = writeAll().toString().split('\n');
-    for (const damage of ['garbage', '{"doc_id":77,"ll":[],"greedy":[]}', '{"doc_id":0,"ll":[-1],"greedy":[true]}', '[]', '{"doc_id":0,"ll":[-1,"x"],"greedy":[true,true]}']) {
+    for (const damage of [
+      'garbage',
+      '{"doc_id":77,"ll":[],"greedy":[]}',
+      '{"doc_id":0,"ll":[-1],"greedy":[true]}',
+      '[]',
+      '{"doc_id":0,"ll":[-1,"x"],"greedy":[true,true]}',
+    ]) {
       writeFileSync(path, [lines[0], lines[1], damage, lines[3], ''].join('\n'));
       expect(() => open()).toThrow(/jsonl:3: not a finished question of this run/);
     }
@@ -94,7 +127,9 @@ describe('Journal', () => {
     writeAll();
     const other = { ...identity, sharing: 'none', precision: 'auto' };
     expect(() => open({ identity: other })).toThrow(UserError);
-    expect(() => open({ identity: other })).toThrow('it differs in precision (journal "f32", now "auto"), sharing (journal "tree", now "none")');
+    expect(() => open({ identity: other })).toThrow(
+      'it differs in precision (journal "f32", now "auto"), sharing (journal "tree", now "none")',
+    );
     const { precision: _precision, ...fewer } = identity;
     expect(() => open({ identity: fewer })).toThrow('precision (journal "f32", now absent)');
     expect(() => open({ identity: { ...identity, device: 'cpu' } })).toThrow('device (journal absent, now "cpu")');

@@ -2,8 +2,19 @@ import { describe, expect, it } from 'vitest';
 import { argmax, meanAndError, measure } from '../../eval/metrics.js';
 import type { Question } from '../../eval/tasks/task.js';
 
-const question = (choices: string[], gold: number): Question => ({ docId: 0, doc: {}, context: 'c', choices, gold, delimiter: ' ' });
-const scores = (...ll: number[]): { docId: number; ll: number[]; greedy: boolean[] } => ({ docId: 0, ll, greedy: ll.map(() => false) });
+const question = (choices: string[], gold: number): Question => ({
+  docId: 0,
+  doc: {},
+  context: 'c',
+  choices,
+  gold,
+  delimiter: ' ',
+});
+const scores = (...ll: number[]): { docId: number; ll: number[]; greedy: boolean[] } => ({
+  docId: 0,
+  ll,
+  greedy: ll.map(() => false),
+});
 
 describe('measure', () => {
   it('takes the first of equal maxima', () => {
@@ -31,6 +42,9 @@ describe('meanAndError', () => {
 
   it('gives the summary of 10,042 questions with 2,891 right answers', () => {
     const values = Array.from({ length: 10_042 }, (_, i) => (i < 2891 ? 1 : 0));
-    expect(meanAndError(values)).toEqual({ mean: 0.2878908583947421, stderr: expect.closeTo(0.004518546274738873, 12) as number });
+    expect(meanAndError(values)).toEqual({
+      mean: 0.2878908583947421,
+      stderr: expect.closeTo(0.004518546274738873, 12) as number,
+    });
   });
 });

@@ -41,11 +41,15 @@ describe('strip', () => {
   });
 
   it('agrees with trim() where both know the spaces', () => {
-    const text = fc.array(fc.constantFrom(' ', '\n', '\t', '\u00a0', 'a', 'é', '\u3000')).map((letters) => letters.join(''));
-    fc.assert(fc.property(text, (sample) => {
-      expect(strip(sample)).toBe(sample.trim());
-      expect(rightStrip(sample)).toBe(sample.trimEnd());
-    }));
+    const text = fc
+      .array(fc.constantFrom(' ', '\n', '\t', '\u00a0', 'a', 'é', '\u3000'))
+      .map((letters) => letters.join(''));
+    fc.assert(
+      fc.property(text, (sample) => {
+        expect(strip(sample)).toBe(sample.trim());
+        expect(rightStrip(sample)).toBe(sample.trimEnd());
+      }),
+    );
   });
 
   it('is quick on long runs of spaces inside a text', () => {
@@ -62,8 +66,10 @@ describe('codePointLength', () => {
     expect(codePointLength('a😀b')).toBe(3);
     expect(codePointLength('\ud800x')).toBe(2);
     expect(codePointLength('')).toBe(0);
-    fc.assert(fc.property(fc.string({ unit: 'binary' }), (text) => {
-      expect(codePointLength(text)).toBe([...text].length);
-    }));
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary' }), (text) => {
+        expect(codePointLength(text)).toBe([...text].length);
+      }),
+    );
   });
 });

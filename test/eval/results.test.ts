@@ -5,7 +5,13 @@ import { basename, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { UserError } from '../../errors.js';
 import { modelFolder, prepareOutput, sanitiseModelName, writeAtomically } from '../../eval/output.js';
-import { summariseResults, throughputOf, VOLATILE_FIELDS, writeResults, type ResultsInput } from '../../eval/results.js';
+import {
+  summariseResults,
+  throughputOf,
+  VOLATILE_FIELDS,
+  writeResults,
+  type ResultsInput,
+} from '../../eval/results.js';
 import { toJson } from '../../eval/samples.js';
 import { formatTable } from '../../eval/table.js';
 import { hellaswag } from '../../eval/tasks/hellaswag.js';
@@ -17,16 +23,35 @@ beforeEach(() => {
 afterEach(() => rmSync(out, { recursive: true }));
 
 const sha = (text: string): string => createHash('sha256').update(text).digest('hex');
-const record = { activity_label: 'Tea', ctx_a: 'A woman fills a kettle.', ctx_b: 'she', endings: ['boils é water.', 'flies.'], label: 0 };
+const record = {
+  activity_label: 'Tea',
+  ctx_a: 'A woman fills a kettle.',
+  ctx_b: 'she',
+  endings: ['boils é water.', 'flies.'],
+  label: 0,
+};
 const questions = [hellaswag.read(record, 0, 'x:1'), hellaswag.read({ ...record, label: 1 }, 7, 'x:8')];
 const throughput = throughputOf({
-  questions: 2, tokensComputed: 40, tokensWithoutSharing: 60, loadSeconds: 1.5, scoreSeconds: 2, modelFlops: 1e9,
+  questions: 2,
+  tokensComputed: 40,
+  tokensWithoutSharing: 60,
+  loadSeconds: 1.5,
+  scoreSeconds: 2,
+  modelFlops: 1e9,
 });
 const input: ResultsInput = {
   taskName: 'hellaswag',
   taskVersion: 1,
   modelName: 'some/model:7b',
-  config: { model: 'tilewright', model_args: 'pretrained=some/model:7b', batch_size: 'auto', device: 'cpu', limit: null, precision: 'f32', sharing: 'tree' },
+  config: {
+    model: 'tilewright',
+    model_args: 'pretrained=some/model:7b',
+    batch_size: 'auto',
+    device: 'cpu',
+    limit: null,
+    precision: 'f32',
+    sharing: 'tree',
+  },
   taskConfig: { dataset_path: 'val.jsonl', dataset_sha256: 'ab' },
   questionsInDataset: 10_042,
   questions,
@@ -44,25 +69,48 @@ const input: ResultsInput = {
 describe('writeResults', () => {
   it('writes the two files of the public harness', () => {
     const { resultsPath, samplesPath, results } = writeResults(prepared(), input);
-    expect(readdirSync(join(out, 'some__model__7b')).sort())
-      .toEqual(['results_2026-01-31T10-20-34.623000.json', 'samples_hellaswag_2026-01-31T10-20-34.623000.jsonl']);
+    expect(readdirSync(join(out, 'some__model__7b')).sort()).toEqual([
+      'results_2026-01-31T10-20-34.623000.json',
+      'samples_hellaswag_2026-01-31T10-20-34.623000.jsonl',
+    ]);
     const written = JSON.parse(readFileSync(resultsPath, 'utf8')) as typeof results;
     expect(written).toEqual(results);
     expect(summariseResults(input)).toEqual(results);
     expect(written).toMatchObject({
       // By likelihood question 7 alone is right; per character (14 and 6) question 0 is right too.
-      results: { hellaswag: { alias: 'hellaswag', 'acc,none': 0.5, 'acc_stderr,none': 0.5, 'acc_norm,none': 1, 'acc_norm_stderr,none': 0 } },
+      results: {
+        hellaswag: {
+          alias: 'hellaswag',
+          'acc,none': 0.5,
+          'acc_stderr,none': 0.5,
+          'acc_norm,none': 1,
+          'acc_norm_stderr,none': 0,
+        },
+      },
       configs: { hellaswag: { task: 'hellaswag', dataset_sha256: 'ab', num_fewshot: 0 } },
       versions: { hellaswag: 1 },
       'n-shot': { hellaswag: 0 },
       higher_is_better: { hellaswag: { acc: true, acc_norm: true } },
       'n-samples': { hellaswag: { original: 10_042, effective: 2 } },
       config: { model: 'tilewright', precision: 'f32' },
-      task_hashes: { hellaswag: sha(questions.map(({ doc, context, gold }) => sha(JSON.stringify(doc, null, 2)) + sha(context) + sha(String(gold))).join('')) },
+      task_hashes: {
+        hellaswag: sha(
+          questions
+            .map(({ doc, context, gold }) => sha(JSON.stringify(doc, null, 2)) + sha(context) + sha(String(gold)))
+            .join(''),
+        ),
+      },
       model_name_sanitized: 'some__model__7b',
       total_evaluation_time_seconds: '4.5',
       throughput: {
-        questions: 2, tokensComputed: 40, tokensWithoutSharing: 60, loadSeconds: 1.5, scoreSeconds: 2, questionsPerSecond: 1, tokensPerSecond: 20, modelFlops: 1e9,
+        questions: 2,
+        tokensComputed: 40,
+        tokensWithoutSharing: 60,
+        loadSeconds: 1.5,
+        scoreSeconds: 2,
+        questionsPerSecond: 1,
+        tokensPerSecond: 20,
+        modelFlops: 1e9,
       },
     });
     expect(Object.keys(written.results['hellaswag'] ?? {})).not.toContain('acc_bytes,none');
@@ -71,7 +119,10 @@ describe('writeResults', () => {
 
   it('writes samples by doc_id, in the layout of the public harness', () => {
     const { samplesPath } = writeResults(prepared(), input);
-    const lines = readFileSync(samplesPath, 'utf8').trimEnd().split('\n').map((line) => JSON.parse(line) as Record<string, unknown>);
+    const lines = readFileSync(samplesPath, 'utf8')
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as Record<string, unknown>);
     expect(lines.map(({ doc_id }) => doc_id)).toEqual([0, 7]);
     const context = 'Tea: A woman fills a kettle. She';
     const doc = { ...record, label: 1, query: context, choices: record.endings, gold: 1 };
@@ -79,9 +130,15 @@ describe('writeResults', () => {
       doc_id: 7,
       doc,
       target: '1',
-      arguments: { gen_args_0: { arg_0: context, arg_1: ' boils é water.' }, gen_args_1: { arg_0: context, arg_1: ' flies.' } },
+      arguments: {
+        gen_args_0: { arg_0: context, arg_1: ' boils é water.' },
+        gen_args_1: { arg_0: context, arg_1: ' flies.' },
+      },
       resps: [[['-3.5', 'False']], [['-0.30000000000000004', 'True']]],
-      filtered_resps: [['-3.5', 'False'], ['-0.30000000000000004', 'True']],
+      filtered_resps: [
+        ['-3.5', 'False'],
+        ['-0.30000000000000004', 'True'],
+      ],
       filter: 'none',
       metrics: ['acc', 'acc_norm'],
       doc_hash: sha(JSON.stringify(doc, null, 2)),
@@ -96,7 +153,10 @@ describe('writeResults', () => {
   it('differs between equal runs in the volatile fields only', () => {
     const first = writeResults(prepared(), input);
     const later = writeResults(prepared(), {
-      ...input, scores: input.scores.slice().reverse(), started: new Date('2027-02-01T00:00:00Z'), finished: new Date('2027-02-01T00:01:00Z'),
+      ...input,
+      scores: input.scores.slice().reverse(),
+      started: new Date('2027-02-01T00:00:00Z'),
+      finished: new Date('2027-02-01T00:01:00Z'),
       throughput: { ...throughput, scoreSeconds: 9, questions: 1 },
     });
     expect(readFileSync(later.samplesPath)).toEqual(readFileSync(first.samplesPath));
@@ -114,11 +174,18 @@ describe('writeResults', () => {
 
   it('reports a standard error only where there is one, and accuracy per byte on request', () => {
     const one = writeResults(prepared(), { ...input, questions: questions.slice(0, 1), accBytes: true });
-    expect(one.results.results['hellaswag']).toMatchObject({ 'acc_stderr,none': 'N/A', 'acc_bytes,none': 1, 'acc_bytes_stderr,none': 'N/A' });
+    expect(one.results.results['hellaswag']).toMatchObject({
+      'acc_stderr,none': 'N/A',
+      'acc_bytes,none': 1,
+      'acc_bytes_stderr,none': 'N/A',
+    });
   });
 
   it('writes a question whose own fields overflow a double', () => {
-    const odd = { ...questions[0], doc: JSON.parse('{"id": 1e999}') as Record<string, unknown> } as (typeof questions)[0];
+    const odd = {
+      ...questions[0],
+      doc: JSON.parse('{"id": 1e999}') as Record<string, unknown>,
+    } as (typeof questions)[0];
     const { samplesPath } = writeResults(prepared(), { ...input, questions: [odd] });
     expect(readFileSync(samplesPath, 'utf8')).toContain('"doc":{"id":null}');
   });
@@ -127,8 +194,12 @@ describe('writeResults', () => {
     const folder = prepared();
     const bad = { ...input, scores: [{ docId: 0, ll: [NaN, -1], greedy: [true, true] }, ...input.scores.slice(0, 1)] };
     expect(() => writeResults(folder, bad)).toThrow(/question 0 has the log-likelihood NaN/);
-    expect(() => writeResults(folder, { ...input, throughput: { ...throughput, modelFlops: Infinity } })).toThrow(/"modelFlops" is Infinity/);
-    expect(() => writeResults(folder, { ...input, scores: input.scores.slice(0, 1) })).toThrow(/question 0 has not been scored/);
+    expect(() => writeResults(folder, { ...input, throughput: { ...throughput, modelFlops: Infinity } })).toThrow(
+      /"modelFlops" is Infinity/,
+    );
+    expect(() => writeResults(folder, { ...input, scores: input.scores.slice(0, 1) })).toThrow(
+      /question 0 has not been scored/,
+    );
     expect(readdirSync(join(out, 'some__model__7b')).filter((name) => !name.startsWith('samples_'))).toEqual([]);
     expect(() => toJson({ a: [1, -Infinity] })).toThrow(/-Infinity/);
   });
@@ -140,8 +211,16 @@ describe('writeResults', () => {
 });
 
 it('throughput of a run that scored nothing is zero, not NaN', () => {
-  expect(throughputOf({ questions: 0, tokensComputed: 0, tokensWithoutSharing: 0, loadSeconds: 1, scoreSeconds: 0, modelFlops: 0 }))
-    .toMatchObject({ questionsPerSecond: 0, tokensPerSecond: 0 });
+  expect(
+    throughputOf({
+      questions: 0,
+      tokensComputed: 0,
+      tokensWithoutSharing: 0,
+      loadSeconds: 1,
+      scoreSeconds: 0,
+      modelFlops: 0,
+    }),
+  ).toMatchObject({ questionsPerSecond: 0, tokensPerSecond: 0 });
 });
 
 describe('output folder', () => {
@@ -154,14 +233,22 @@ describe('output folder', () => {
 
   it('that cannot be made is one clear error', () => {
     writeFileSync(join(out, 'file'), '');
-    expect(() => prepareOutput(join(out, 'file', 'sub'))).toThrow(/cannot write .*file.sub: part of the path is a file, not a folder/);
+    expect(() => prepareOutput(join(out, 'file', 'sub'))).toThrow(
+      /cannot write .*file.sub: part of the path is a file, not a folder/,
+    );
     expect(() => prepareOutput(join(out, 'file'))).toThrow(/a file of that name is in the way/);
     expect(() => prepareOutput(join(out, 'x'.repeat(300)))).toThrow(/the name is too long/);
     expect(() => prepareOutput(join(out, 'file'))).toThrow(UserError);
   });
 
   it.each([
-    ['meta/llama:7b', 'meta__llama__7b'], ['/a/b', '__a__b'], ['a<>"|?*b', 'a__b'], ['..', '__..'], ['.', '__.'], ['', '__'], ['a\\b\0c', 'a__b_c'],
+    ['meta/llama:7b', 'meta__llama__7b'],
+    ['/a/b', '__a__b'],
+    ['a<>"|?*b', 'a__b'],
+    ['..', '__..'],
+    ['.', '__.'],
+    ['', '__'],
+    ['a\\b\0c', 'a__b_c'],
   ])('model %j has the folder %j', (name, folder) => {
     expect(sanitiseModelName(name)).toBe(folder);
     expect(modelFolder(out, name)).toBe(join(out, folder));

@@ -1,6 +1,15 @@
 /** A run killed at any moment and resumed writes what an undisturbed run writes. */
 import { spawn } from 'node:child_process';
-import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -36,32 +45,56 @@ beforeAll(() => {
   folder = compileEval();
   writeFileSync(join(folder, 'run.mjs'), RUNNER);
   data = join(folder, 'data.jsonl');
-  const lines = Array.from({ length: 90 }, (_, i) => JSON.stringify({
-    context: `In the story of number ${i % 9} there is ${'quite '.repeat(i % 7)}a lot to read, and then`, choices: ['all', `sing ${i}`, 'go home early', `stay ${'very '.repeat(i % 4)}late`], label: i % 4,
-  }));
+  const lines = Array.from({ length: 90 }, (_, i) =>
+    JSON.stringify({
+      context: `In the story of number ${i % 9} there is ${'quite '.repeat(i % 7)}a lot to read, and then`,
+      choices: ['all', `sing ${i}`, 'go home early', `stay ${'very '.repeat(i % 4)}late`],
+      label: i % 4,
+    }),
+  );
   writeFileSync(data, lines.join('\n'));
 });
 afterAll(() => rmSync(folder, { recursive: true }));
 
 /** Runs to the end, or sends a signal as soon as `until` questions are reported. */
-function run(out: string, options: { sharing?: string; delay?: number; resume?: boolean; until?: number; signal?: NodeJS.Signals } = {}): Promise<number | string | null> {
+function run(
+  out: string,
+  options: { sharing?: string; delay?: number; resume?: boolean; until?: number; signal?: NodeJS.Signals } = {},
+): Promise<number | string | null> {
   const { sharing = 'tree', delay = 0, resume = false, until = Infinity, signal = 'SIGKILL' } = options;
-  const child = spawn(process.execPath, [join(folder, 'run.mjs'), data, out, sharing, String(delay), ...(resume ? ['resume'] : [])]);
+  const child = spawn(process.execPath, [
+    join(folder, 'run.mjs'),
+    data,
+    out,
+    sharing,
+    String(delay),
+    ...(resume ? ['resume'] : []),
+  ]);
   let errors = '';
   child.stderr.on('data', (text) => (errors += String(text)));
   let isSent = false;
   child.stdout.on('data', (text) => {
-    if (isSent || !String(text).trim().split('\n').some((count) => Number(count) >= until)) return;
+    if (
+      isSent ||
+      !String(text)
+        .trim()
+        .split('\n')
+        .some((count) => Number(count) >= until)
+    )
+      return;
     isSent = child.kill(signal);
   });
-  return new Promise((resolve, reject) => child.on('close', (code, by) => (code === 1 ? reject(new Error(errors)) : resolve(code ?? by))));
+  return new Promise((resolve, reject) =>
+    child.on('close', (code, by) => (code === 1 ? reject(new Error(errors)) : resolve(code ?? by))),
+  );
 }
 
 /** The files that a run leaves, less dates and timings. */
 function outcome(out: string): { samples: string; results: string; journal: string[] } {
   const at = join(out, 'fake');
   const names = readdirSync(at);
-  const text = (start: string): string => readFileSync(join(at, names.find((name) => name.startsWith(start)) ?? 'absent'), 'utf8');
+  const text = (start: string): string =>
+    readFileSync(join(at, names.find((name) => name.startsWith(start)) ?? 'absent'), 'utf8');
   const results = JSON.parse(text('results_')) as Record<string, unknown>;
   for (const field of VOLATILE_FIELDS) delete results[field];
   return { samples: text('samples_'), results: JSON.stringify(results), journal: text('journal_').split('\n').sort() };
@@ -116,7 +149,9 @@ describe('kill and resume', () => {
   it('does not resume with another sharing mode', async () => {
     const out = newOut();
     expect(await run(out)).toBe(0);
-    await expect(run(out, { sharing: 'none', resume: true })).rejects.toThrow(/it differs in sharing \(journal "tree", now "none"\)/);
+    await expect(run(out, { sharing: 'none', resume: true })).rejects.toThrow(
+      /it differs in sharing \(journal "tree", now "none"\)/,
+    );
     rmSync(out, { recursive: true });
   });
 });

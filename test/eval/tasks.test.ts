@@ -9,8 +9,13 @@ const read = (task: string, record: unknown): Question => taskByName(task).read(
 
 describe('hellaswag', () => {
   const record = {
-    ind: 3, activity_label: 'Roof repair', ctx_a: 'A man is on a roof.', ctx_b: 'he STARTS', ctx: 'unused',
-    endings: [' falls [laughs].', 'sings  loudly', 'x', 'y [title] z'], label: 2,
+    ind: 3,
+    activity_label: 'Roof repair',
+    ctx_a: 'A man is on a roof.',
+    ctx_b: 'he STARTS',
+    ctx: 'unused',
+    endings: [' falls [laughs].', 'sings  loudly', 'x', 'y [title] z'],
+    label: 2,
   };
 
   it('prepares context and choices as the public harness does', () => {
@@ -20,7 +25,12 @@ describe('hellaswag', () => {
       choices: ['falls .', 'sings loudly', 'x', 'y. z'],
       gold: 2,
       delimiter: ' ',
-      doc: { ...record, query: 'Roof repair: A man is on a roof. He starts', choices: ['falls .', 'sings loudly', 'x', 'y. z'], gold: 2 },
+      doc: {
+        ...record,
+        query: 'Roof repair: A man is on a roof. He starts',
+        choices: ['falls .', 'sings loudly', 'x', 'y. z'],
+        gold: 2,
+      },
     });
   });
 
@@ -51,9 +61,12 @@ describe('hellaswag', () => {
 
   it('removes brackets as the regular expression does, in linear time', () => {
     const text = fc.array(fc.constantFrom('[', ']', 'a', '\n', '\r')).map((letters) => `x${letters.join('')}x`);
-    fc.assert(fc.property(text, (sample) => {
-      expect(preprocess(sample)).toBe(sample.replace(/\[[^\n]*?\]/g, ''));
-    }), { numRuns: 1000 });
+    fc.assert(
+      fc.property(text, (sample) => {
+        expect(preprocess(sample)).toBe(sample.replace(/\[[^\n]*?\]/g, ''));
+      }),
+      { numRuns: 1000 },
+    );
     const brackets = 'x' + '['.repeat(2_000_000);
     const started = performance.now();
     expect(preprocess(brackets)).toBe(brackets);
@@ -66,7 +79,11 @@ describe('hellaswag', () => {
     ['no endings', { ...record, endings: undefined }, 'no choices'],
     ['empty endings', { ...record, endings: [] }, 'no choices'],
     ['numbers for endings', { ...record, endings: [1, 2] }, '"endings" must be a list of texts'],
-    ['an ending that is only markup', { ...record, endings: ['a', '[header]', 'b', 'c'] }, 'choice 1 (counted from 0) is empty'],
+    [
+      'an ending that is only markup',
+      { ...record, endings: ['a', '[header]', 'b', 'c'] },
+      'choice 1 (counted from 0) is empty',
+    ],
     ['a label too high', { ...record, label: 4 }, 'label 4 names none of the 4 choices'],
     ['a negative label', { ...record, label: -1 }, 'label -1'],
     ['a broken label', { ...record, label: 1.5 }, 'label 1.5'],
@@ -81,15 +98,32 @@ describe('hellaswag', () => {
 
 describe('arc', () => {
   const original = {
-    id: 'M1', question: { stem: 'Which is hot?', choices: [{ text: 'ice', label: '1' }, { text: 'fire', label: '2' }, { text: 'fog', label: '3' }] }, answerKey: '2',
+    id: 'M1',
+    question: {
+      stem: 'Which is hot?',
+      choices: [
+        { text: 'ice', label: '1' },
+        { text: 'fire', label: '2' },
+        { text: 'fog', label: '3' },
+      ],
+    },
+    answerKey: '2',
   };
   const huggingFace = {
-    id: 'M1', question: 'Which is hot?', choices: { text: ['ice', 'fire', 'fog'], label: ['1', '2', '3'] }, answerKey: '2',
+    id: 'M1',
+    question: 'Which is hot?',
+    choices: { text: ['ice', 'fire', 'fog'], label: ['1', '2', '3'] },
+    answerKey: '2',
   };
 
   it.each(['arc_easy', 'arc_challenge'])('%s reads both schemas as the same question', (task) => {
     expect(read(task, original)).toEqual({
-      docId: 5, context: 'Question: Which is hot?\nAnswer:', choices: ['ice', 'fire', 'fog'], gold: 1, delimiter: ' ', doc: huggingFace,
+      docId: 5,
+      context: 'Question: Which is hot?\nAnswer:',
+      choices: ['ice', 'fire', 'fog'],
+      gold: 1,
+      delimiter: ' ',
+      doc: huggingFace,
     });
     expect(read(task, huggingFace)).toEqual(read(task, original));
   });
@@ -101,8 +135,16 @@ describe('arc', () => {
     ['no choices', { ...huggingFace, choices: { text: [], label: [] } }, 'no choices'],
     ['no choices field', { ...huggingFace, choices: undefined }, 'no choices'],
     ['no choices (original)', { ...original, question: { stem: 'x' } }, 'no choices'],
-    ['fewer labels than choices', { ...huggingFace, choices: { text: ['a', 'b'], label: ['1'] } }, '2 choices but 1 labels'],
-    ['an empty choice', { ...huggingFace, choices: { text: ['a', ''], label: ['1', '2'] } }, 'choice 1 (counted from 0) is empty'],
+    [
+      'fewer labels than choices',
+      { ...huggingFace, choices: { text: ['a', 'b'], label: ['1'] } },
+      '2 choices but 1 labels',
+    ],
+    [
+      'an empty choice',
+      { ...huggingFace, choices: { text: ['a', ''], label: ['1', '2'] } },
+      'choice 1 (counted from 0) is empty',
+    ],
     ['another schema', { question: 'x', choices: ['a', 'b'], answer: 0 }, 'neither schema'],
   ])('refuses %s', (_what, bad, message) => {
     expect(() => read('arc_easy', bad)).toThrow(message);
@@ -110,9 +152,21 @@ describe('arc', () => {
 });
 
 describe('multiple_choice', () => {
-  it.each<[unknown, number]>([[1, 1], ['1', 1], ['B', 1], ['C', 2]])('takes the label %j', (label, gold) => {
+  it.each<[unknown, number]>([
+    [1, 1],
+    ['1', 1],
+    ['B', 1],
+    ['C', 2],
+  ])('takes the label %j', (label, gold) => {
     const record = { context: 'Two and two are', choices: ['three', 'four', 'five'], label, topic: 'sums' };
-    expect(read('multiple_choice', record)).toEqual({ docId: 5, context: 'Two and two are', choices: record.choices, gold, delimiter: ' ', doc: record });
+    expect(read('multiple_choice', record)).toEqual({
+      docId: 5,
+      context: 'Two and two are',
+      choices: record.choices,
+      gold,
+      delimiter: ' ',
+      doc: record,
+    });
   });
 
   it('takes question and answer for context and label, and uses texts as they stand', () => {
@@ -138,6 +192,9 @@ it('an unknown task lists the known ones', () => {
     expect.unreachable();
   } catch (error) {
     expect(error).toBeInstanceOf(UserError);
-    expect(error).toMatchObject({ message: 'unknown task "hellaswga"', hint: expect.stringContaining('hellaswag, arc_easy') as string });
+    expect(error).toMatchObject({
+      message: 'unknown task "hellaswga"',
+      hint: expect.stringContaining('hellaswag, arc_easy') as string,
+    });
   }
 });

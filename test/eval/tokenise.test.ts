@@ -10,9 +10,17 @@ import { compileEval } from './support/compiled.js';
 import { createTokenizer } from './support/fakeTokenizer.mjs';
 import { FAKE_TOKENIZER } from './support/questions.js';
 
-const question = (docId: number, context: string, ...choices: string[]): Question =>
-  ({ docId, doc: {}, context, choices, gold: 0, delimiter: ' ' });
-const many = Array.from({ length: 333 }, (_, i) => question(i, `question number ${i} of them`, 'yes', `no ${'or maybe '.repeat(i % 5)}`, 'x'));
+const question = (docId: number, context: string, ...choices: string[]): Question => ({
+  docId,
+  doc: {},
+  context,
+  choices,
+  gold: 0,
+  delimiter: ' ',
+});
+const many = Array.from({ length: 333 }, (_, i) =>
+  question(i, `question number ${i} of them`, 'yes', `no ${'or maybe '.repeat(i % 5)}`, 'x'),
+);
 const encode = (text: string): number[] => createTokenizer({ batch: true }).encode(text) as number[];
 
 /** What the semantics ask for, one question at a time. */
@@ -27,8 +35,10 @@ const expected = (questions: readonly Question[]): unknown[] =>
   });
 
 describe('tokeniseQuestions in this thread', () => {
-  const tokenise = (questions: readonly Question[], options: Partial<TokeniseOptions> = {}): ReturnType<typeof tokeniseQuestions> =>
-    tokeniseQuestions(questions, { tokenizer: FAKE_TOKENIZER, ...options });
+  const tokenise = (
+    questions: readonly Question[],
+    options: Partial<TokeniseOptions> = {},
+  ): ReturnType<typeof tokeniseQuestions> => tokeniseQuestions(questions, { tokenizer: FAKE_TOKENIZER, ...options });
 
   it.each([{}, { batch: true }])('gives context and continuations in order (tokenizer %j)', async (spec) => {
     expect(await tokenise(many, { tokenizer: { ...FAKE_TOKENIZER, spec }, chunk: 10 })).toEqual(expected(many));
@@ -37,8 +47,8 @@ describe('tokeniseQuestions in this thread', () => {
   it('moves spaces at the end of the context to the choices', async () => {
     const [spaced] = await tokenise([question(0, 'abc  ', 'de')]);
     const tight = encode('abc');
-    expect([...spaced?.context ?? []]).toEqual(tight);
-    expect([...spaced?.continuations[0] ?? []]).toEqual(encode('abc   de').slice(tight.length));
+    expect([...(spaced?.context ?? [])]).toEqual(tight);
+    expect([...(spaced?.continuations[0] ?? [])]).toEqual(encode('abc   de').slice(tight.length));
   });
 
   it('takes nothing at all', async () => {
@@ -46,17 +56,28 @@ describe('tokeniseQuestions in this thread', () => {
   });
 
   it('names a question without tokens before its choices, or a choice without tokens', async () => {
-    await expect(tokenise([question(3, '', 'a')], { tokenizer: { ...FAKE_TOKENIZER, spec: { bos: false } } })).rejects.toThrow(/question 3: the context has no tokens/);
+    await expect(
+      tokenise([question(3, '', 'a')], { tokenizer: { ...FAKE_TOKENIZER, spec: { bos: false } } }),
+    ).rejects.toThrow(/question 3: the context has no tokens/);
     // BOS alone is context enough.
     expect((await tokenise([question(3, '', 'a')]))[0]?.context).toEqual(Int32Array.of(1));
-    const swallowing = { moduleUrl: `data:text/javascript,export const createTokenizer = () => ({ encode: () => [1, 2] })`, spec: null };
-    await expect(tokenise([question(4, 'x', 'a', 'b')], { tokenizer: swallowing })).rejects.toThrow(/question 4, choice 0: the choice adds no token/);
+    const swallowing = {
+      moduleUrl: `data:text/javascript,export const createTokenizer = () => ({ encode: () => [1, 2] })`,
+      spec: null,
+    };
+    await expect(tokenise([question(4, 'x', 'a', 'b')], { tokenizer: swallowing })).rejects.toThrow(
+      /question 4, choice 0: the choice adds no token/,
+    );
   });
 
   it('passes on what the tokenizer or its module throws', async () => {
     await expect(tokenise([question(0, 'POISON', 'a')])).rejects.toThrow('this text cannot be encoded');
-    await expect(tokenise(many, { tokenizer: { ...FAKE_TOKENIZER, spec: { fail: true } } })).rejects.toThrow('no such tokenizer');
-    await expect(tokenise(many, { tokenizer: { moduleUrl: 'data:text/javascript,export const x = 1', spec: 0 } })).rejects.toThrow('exports no createTokenizer');
+    await expect(tokenise(many, { tokenizer: { ...FAKE_TOKENIZER, spec: { fail: true } } })).rejects.toThrow(
+      'no such tokenizer',
+    );
+    await expect(
+      tokenise(many, { tokenizer: { moduleUrl: 'data:text/javascript,export const x = 1', spec: 0 } }),
+    ).rejects.toThrow('exports no createTokenizer');
   });
 });
 
@@ -66,7 +87,9 @@ describe('tokeniseQuestions in worker threads (eval/ compiled to JavaScript)', (
   let tokenizer = FAKE_TOKENIZER;
   beforeAll(async () => {
     folder = compileEval();
-    compiled = await import(/* @vite-ignore */ pathToFileURL(join(folder, 'eval', 'tokenise.js')).href) as typeof compiled;
+    compiled = (await import(
+      /* @vite-ignore */ pathToFileURL(join(folder, 'eval', 'tokenise.js')).href
+    )) as typeof compiled;
     tokenizer = { moduleUrl: pathToFileURL(join(folder, 'fakeTokenizer.mjs')).href, spec: {} };
   });
   afterAll(() => rmSync(folder, { recursive: true }));
@@ -77,10 +100,17 @@ describe('tokeniseQuestions in worker threads (eval/ compiled to JavaScript)', (
 
   it('really runs in other threads', async () => {
     const path = join(folder, 'threadIds.mjs');
-    writeFileSync(path, `import { threadId } from 'node:worker_threads';\nexport const createTokenizer = () => ({ encode: (text) => text.endsWith('mark') ? [1] : [1, threadId] });\n`);
+    writeFileSync(
+      path,
+      `import { threadId } from 'node:worker_threads';\nexport const createTokenizer = () => ({ encode: (text) => text.endsWith('mark') ? [1] : [1, threadId] });\n`,
+    );
     const source = { moduleUrl: pathToFileURL(path).href, spec: null };
     const questions = many.map(({ docId }) => question(docId, 'mark', 'a'));
-    const threads = new Set((await compiled.tokeniseQuestions(questions, { tokenizer: source, chunk: 5 })).map(({ continuations }) => continuations[0]?.[0]));
+    const threads = new Set(
+      (await compiled.tokeniseQuestions(questions, { tokenizer: source, chunk: 5 })).map(
+        ({ continuations }) => continuations[0]?.[0],
+      ),
+    );
     expect(threads.size).toBe(2);
     expect(threads.has(0)).toBe(false);
   });
@@ -97,18 +127,30 @@ describe('tokeniseQuestions in worker threads (eval/ compiled to JavaScript)', (
   it('passes errors on with their hints, and ends its threads', async () => {
     const fail = compiled.tokeniseQuestions(many, { tokenizer: { ...tokenizer, spec: { fail: true } }, workers: 2 });
     await expect(fail).rejects.toMatchObject({ name: 'UserError', message: 'no such tokenizer', hint: 'look again' });
-    await expect(compiled.tokeniseQuestions([...many, question(0, 'POISON', 'a'), ...many], { tokenizer, workers: 2, chunk: 5 })).rejects.toThrow('this text cannot be encoded');
-    await expect(compiled.tokeniseQuestions(many, { tokenizer: { moduleUrl: pathToFileURL(join(folder, 'absent.mjs')).href, spec: 0 }, workers: 2 })).rejects.toThrow(/absent\.mjs/);
+    await expect(
+      compiled.tokeniseQuestions([...many, question(0, 'POISON', 'a'), ...many], { tokenizer, workers: 2, chunk: 5 }),
+    ).rejects.toThrow('this text cannot be encoded');
+    await expect(
+      compiled.tokeniseQuestions(many, {
+        tokenizer: { moduleUrl: pathToFileURL(join(folder, 'absent.mjs')).href, spec: 0 },
+        workers: 2,
+      }),
+    ).rejects.toThrow(/absent\.mjs/);
     const dying = join(folder, 'dying.mjs');
     writeFileSync(dying, 'export const createTokenizer = () => ({ encode: () => process.exit(3) });\n');
-    await expect(compiled.tokeniseQuestions(many, { tokenizer: { moduleUrl: pathToFileURL(dying).href, spec: 0 }, workers: 2 })).rejects.toThrow('a tokeniser thread ended early, exit code 3');
+    await expect(
+      compiled.tokeniseQuestions(many, { tokenizer: { moduleUrl: pathToFileURL(dying).href, spec: 0 }, workers: 2 }),
+    ).rejects.toThrow('a tokeniser thread ended early, exit code 3');
   });
 });
 
 describe('checkLengths', () => {
   const tokens = (n: number): Int32Array => new Int32Array(n);
   it('counts inputs, of which the last token of a choice is none', () => {
-    const list = [{ docId: 1, context: tokens(5), continuations: [tokens(3)] }, { docId: 9, context: tokens(5), continuations: [tokens(1), tokens(4)] }];
+    const list = [
+      { docId: 1, context: tokens(5), continuations: [tokens(3)] },
+      { docId: 9, context: tokens(5), continuations: [tokens(1), tokens(4)] },
+    ];
     checkLengths(list, 8);
     expect(() => checkLengths(list, 7)).toThrow(UserError);
     expect(() => checkLengths(list, 7)).toThrow(/question 9, choice 1: 8 input tokens \(context 5, choice 4/);

@@ -4,11 +4,19 @@ import { buildTree, measureTree, SHARING_MODES, type Path } from '../../eval/tre
 import { referenceScore, scoreBatch } from './support/fakeScorer.js';
 import { randomQuestions } from './support/questions.js';
 
-const path = (question: number, choice: number, context: number[], continuation: number[]): Path =>
-  ({ question, choice, context: Int32Array.from(context), continuation: Int32Array.from(continuation) });
+const path = (question: number, choice: number, context: number[], continuation: number[]): Path => ({
+  question,
+  choice,
+  context: Int32Array.from(context),
+  continuation: Int32Array.from(continuation),
+});
 
 const columns = (tree: ReturnType<typeof buildTree>): Record<string, readonly number[]> => ({
-  tokens: [...tree.tokens], position: [...tree.position], subtreeEnd: [...tree.subtreeEnd], row: [...tree.row], target: [...tree.target],
+  tokens: [...tree.tokens],
+  position: [...tree.position],
+  subtreeEnd: [...tree.subtreeEnd],
+  row: [...tree.row],
+  target: [...tree.target],
 });
 
 describe('buildTree', () => {
@@ -41,7 +49,11 @@ describe('buildTree', () => {
   it('lays out what choices have in common once; a last token is a target only', () => {
     const tree = buildTree(choices, 'tree');
     expect(columns(tree)).toEqual({
-      tokens: [1, 2, 5, 6], position: [0, 1, 2, 3], subtreeEnd: [4, 4, 4, 4], row: [1, 1, 2, 3, 3], target: [5, 9, 6, 7, 8],
+      tokens: [1, 2, 5, 6],
+      position: [0, 1, 2, 3],
+      subtreeEnd: [4, 4, 4, 4],
+      row: [1, 1, 2, 3, 3],
+      target: [5, 9, 6, 7, 8],
     });
     expect(tree.longest).toBe(4);
   });
@@ -54,34 +66,46 @@ describe('buildTree', () => {
   });
 
   it('gives every choice the score of its own sequence, whatever is shared (random trees)', () => {
-    fc.assert(fc.property(randomQuestions(8), fc.constantFrom(...SHARING_MODES), (questions, sharing) => {
-      const paths = questions.flatMap(({ context: tokens, continuations }, question) =>
-        continuations.map((continuation, choice) => ({ question, choice, context: tokens, continuation })));
-      const tree = buildTree(paths, sharing);
-      // scoreBatch checks nesting, positions and the order of rows.
-      const { logProb, isArgmax } = scoreBatch(tree);
-      expect(tree.answers).toHaveLength(paths.length);
-      for (const { question, choice, scored } of tree.answers) {
-        const { context: tokens, continuations } = questions[question] ?? { context: new Int32Array(), continuations: [] };
-        const expected = referenceScore(tokens, continuations[choice] ?? new Int32Array());
-        expect([...scored].reduce((sum, i) => sum + (logProb[i] ?? NaN), 0)).toBe(expected.ll);
-        expect([...scored].every((i) => isArgmax[i] === 1)).toBe(expected.isGreedy);
-      }
-      const size = measureTree(paths, sharing);
-      expect([size.tokens, size.longest]).toEqual([tree.tokens.length, tree.longest]);
-      expect(size.rows).toBeGreaterThanOrEqual(tree.row.length);
-    }), { numRuns: 300 });
+    fc.assert(
+      fc.property(randomQuestions(8), fc.constantFrom(...SHARING_MODES), (questions, sharing) => {
+        const paths = questions.flatMap(({ context: tokens, continuations }, question) =>
+          continuations.map((continuation, choice) => ({ question, choice, context: tokens, continuation })),
+        );
+        const tree = buildTree(paths, sharing);
+        // scoreBatch checks nesting, positions and the order of rows.
+        const { logProb, isArgmax } = scoreBatch(tree);
+        expect(tree.answers).toHaveLength(paths.length);
+        for (const { question, choice, scored } of tree.answers) {
+          const { context: tokens, continuations } = questions[question] ?? {
+            context: new Int32Array(),
+            continuations: [],
+          };
+          const expected = referenceScore(tokens, continuations[choice] ?? new Int32Array());
+          expect([...scored].reduce((sum, i) => sum + (logProb[i] ?? NaN), 0)).toBe(expected.ll);
+          expect([...scored].every((i) => isArgmax[i] === 1)).toBe(expected.isGreedy);
+        }
+        const size = measureTree(paths, sharing);
+        expect([size.tokens, size.longest]).toEqual([tree.tokens.length, tree.longest]);
+        expect(size.rows).toBeGreaterThanOrEqual(tree.row.length);
+      }),
+      { numRuns: 300 },
+    );
   });
 
   it('in tree mode holds each distinct prefix exactly once', () => {
-    fc.assert(fc.property(randomQuestions(6), (questions) => {
-      const paths = questions.flatMap(({ context: tokens, continuations }, question) =>
-        continuations.map((continuation, choice) => ({ question, choice, context: tokens, continuation })));
-      const prefixes = new Set(paths.flatMap(({ context: tokens, continuation }) => {
-        const inputs = [...tokens, ...continuation].slice(0, -1);
-        return inputs.map((_token, i) => inputs.slice(0, i + 1).join(' '));
-      }));
-      expect(buildTree(paths, 'tree').tokens.length).toBe(prefixes.size);
-    }));
+    fc.assert(
+      fc.property(randomQuestions(6), (questions) => {
+        const paths = questions.flatMap(({ context: tokens, continuations }, question) =>
+          continuations.map((continuation, choice) => ({ question, choice, context: tokens, continuation })),
+        );
+        const prefixes = new Set(
+          paths.flatMap(({ context: tokens, continuation }) => {
+            const inputs = [...tokens, ...continuation].slice(0, -1);
+            return inputs.map((_token, i) => inputs.slice(0, i + 1).join(' '));
+          }),
+        );
+        expect(buildTree(paths, 'tree').tokens.length).toBe(prefixes.size);
+      }),
+    );
   });
 });

@@ -11,7 +11,9 @@ const ROOMY = { maxTokens: 4096, maxRows: 4096 };
 const question = (docId: number, common: number): TokenisedQuestion => ({
   docId,
   context: Int32Array.from({ length: 60 }, (_, i) => (i < common ? i : 1000 + docId * 100 + i)),
-  continuations: [0, 1].map((choice) => Int32Array.from({ length: 5 }, (_, i) => 7_000_000 + docId * 50 + choice * 10 + i)),
+  continuations: [0, 1].map((choice) =>
+    Int32Array.from({ length: 5 }, (_, i) => 7_000_000 + docId * 50 + choice * 10 + i),
+  ),
 });
 const questions = (count: number, common: number): TokenisedQuestion[] =>
   Array.from({ length: count }, (_, docId) => question(docId, common));
@@ -33,7 +35,9 @@ describe('planTrees', () => {
 
   it('makes the same trees whatever the micro-batch', () => {
     const many = questions(500, 20);
-    const [small, large] = [1024, 16_384].map((maxTokens) => planTrees(many, 'tree', { maxTokens, maxRows: maxTokens }));
+    const [small, large] = [1024, 16_384].map((maxTokens) =>
+      planTrees(many, 'tree', { maxTokens, maxRows: maxTokens }),
+    );
     expect(small!.trees).toEqual(large!.trees);
   });
 
@@ -45,46 +49,79 @@ describe('planTrees', () => {
 
   it('cuts a run of questions where the least is lost', () => {
     // Three share 10 tokens with the next three; each three share 40. Only three fit a tree.
-    const six = [0, 1].flatMap((half) => [0, 1, 2].map((i): TokenisedQuestion => {
-      const { docId, context, continuations } = question(half * 3 + i, 0);
-      return { docId, continuations, context: context.map((token, at) => (at < 10 ? at : at < 40 ? 500 + half * 100 + at : token)) };
-    }));
+    const six = [0, 1].flatMap((half) =>
+      [0, 1, 2].map((i): TokenisedQuestion => {
+        const { docId, context, continuations } = question(half * 3 + i, 0);
+        return {
+          docId,
+          continuations,
+          context: context.map((token, at) => (at < 10 ? at : at < 40 ? 500 + half * 100 + at : token)),
+        };
+      }),
+    );
     const forest = planTrees(six, 'tree', { maxTokens: 132, maxRows: 1000 });
-    expect(forest.trees.map(({ paths }) => [...new Set(paths.map((path) => path.question))])).toEqual([[0, 1, 2], [3, 4, 5]]);
+    expect(forest.trees.map(({ paths }) => [...new Set(paths.map((path) => path.question))])).toEqual([
+      [0, 1, 2],
+      [3, 4, 5],
+    ]);
   });
 
   it('splits a question whose choices exceed a micro-batch, by tokens and by rows', () => {
     const wide: TokenisedQuestion = {
-      docId: 0, context: Int32Array.of(1, 2, 3), continuations: Array.from({ length: 10 }, (_, i) => Int32Array.of(10 + i, 11, 12)),
+      docId: 0,
+      context: Int32Array.of(1, 2, 3),
+      continuations: Array.from({ length: 10 }, (_, i) => Int32Array.of(10 + i, 11, 12)),
     };
     for (const sharing of SHARING_MODES) {
-      for (const capacity of [{ maxTokens: 8, maxRows: 100 }, { maxTokens: 100, maxRows: 6 }]) {
+      for (const capacity of [
+        { maxTokens: 8, maxRows: 100 },
+        { maxTokens: 100, maxRows: 6 },
+      ]) {
         const { trees } = planTrees([wide], sharing, capacity);
         expect(trees.every(({ tokens, rows }) => tokens <= capacity.maxTokens && rows <= capacity.maxRows)).toBe(true);
-        expect(trees.flatMap(({ paths }) => paths.map(({ choice }) => choice)).sort((a, b) => a - b)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        expect(trees.flatMap(({ paths }) => paths.map(({ choice }) => choice)).sort((a, b) => a - b)).toEqual([
+          0, 1, 2, 3, 4, 5, 6, 7, 8, 9,
+        ]);
       }
     }
   });
 
   it('names the question and choice that no micro-batch can hold', () => {
-    const long: TokenisedQuestion = { docId: 41, context: new Int32Array(9), continuations: [new Int32Array(1), new Int32Array(3)] };
-    expect(() => planTrees([long], 'context', { maxTokens: 10, maxRows: 10 })).toThrow(/question 41, choice 1: 11 tokens with 3 to score/);
+    const long: TokenisedQuestion = {
+      docId: 41,
+      context: new Int32Array(9),
+      continuations: [new Int32Array(1), new Int32Array(3)],
+    };
+    expect(() => planTrees([long], 'context', { maxTokens: 10, maxRows: 10 })).toThrow(
+      /question 41, choice 1: 11 tokens with 3 to score/,
+    );
   });
 
   it('covers every choice once, within capacity, and shares more with each mode (random questions)', () => {
     const capacity = { maxTokens: 120, maxRows: 90 };
-    fc.assert(fc.property(randomQuestions(), (list) => {
-      const forests = SHARING_MODES.map((sharing) => planTrees(list, sharing, capacity));
-      for (const { trees, tokensComputed } of forests) {
-        const covered = trees.flatMap(({ paths }) => paths.map(({ question: index, choice }) => `${index}.${choice}`));
-        expect(covered.sort()).toEqual(list.flatMap(({ continuations }, index) => continuations.map((_tokens, choice) => `${index}.${choice}`)).sort());
-        expect(trees.every(({ tokens, rows }) => tokens <= capacity.maxTokens && rows <= capacity.maxRows)).toBe(true);
-        expect(tokensComputed).toBe(trees.reduce((sum, { tokens }) => sum + tokens, 0));
-      }
-      const [none, context, tree] = forests.map(({ tokensComputed }) => tokensComputed);
-      expect(none).toBe(forests[0]?.tokensWithoutSharing);
-      expect(context ?? Infinity).toBeLessThanOrEqual(none ?? 0);
-      expect(tree ?? Infinity).toBeLessThanOrEqual(context ?? 0);
-    }), { numRuns: 300 });
+    fc.assert(
+      fc.property(randomQuestions(), (list) => {
+        const forests = SHARING_MODES.map((sharing) => planTrees(list, sharing, capacity));
+        for (const { trees, tokensComputed } of forests) {
+          const covered = trees.flatMap(({ paths }) =>
+            paths.map(({ question: index, choice }) => `${index}.${choice}`),
+          );
+          expect(covered.sort()).toEqual(
+            list
+              .flatMap(({ continuations }, index) => continuations.map((_tokens, choice) => `${index}.${choice}`))
+              .sort(),
+          );
+          expect(trees.every(({ tokens, rows }) => tokens <= capacity.maxTokens && rows <= capacity.maxRows)).toBe(
+            true,
+          );
+          expect(tokensComputed).toBe(trees.reduce((sum, { tokens }) => sum + tokens, 0));
+        }
+        const [none, context, tree] = forests.map(({ tokensComputed }) => tokensComputed);
+        expect(none).toBe(forests[0]?.tokensWithoutSharing);
+        expect(context ?? Infinity).toBeLessThanOrEqual(none ?? 0);
+        expect(tree ?? Infinity).toBeLessThanOrEqual(context ?? 0);
+      }),
+      { numRuns: 300 },
+    );
   });
 });

@@ -7,7 +7,11 @@ import { z } from 'zod';
 
 const FILE = join(dirname(fileURLToPath(import.meta.url)), '..', '..', 'examples', 'everyday.jsonl');
 const CHOICES = 4;
-const text = z.string().min(2).regex(/^[\x20-\x7e]+$/, 'printable ASCII only').refine((s) => s === s.trim() && !s.includes('  '), 'stray spaces');
+const text = z
+  .string()
+  .min(2)
+  .regex(/^[\x20-\x7e]+$/, 'printable ASCII only')
+  .refine((s) => s === s.trim() && !s.includes('  '), 'stray spaces');
 const Question = z.strictObject({
   ind: z.int().nonnegative(),
   source_id: z.string(),
@@ -16,7 +20,10 @@ const Question = z.strictObject({
   ctx_b: text,
   ctx: text,
   endings: z.array(text).length(CHOICES),
-  label: z.int().min(0).max(CHOICES - 1),
+  label: z
+    .int()
+    .min(0)
+    .max(CHOICES - 1),
   split: z.literal('val'),
 });
 
@@ -75,7 +82,8 @@ describe('examples/everyday.jsonl', () => {
 
   it('does not give the answer away by its length', () => {
     const share = (pick: (lengths: readonly number[]) => number): number =>
-      questions.filter((q) => q.endings.findIndex((e) => e.length === pick(q.endings.map((x) => x.length))) === q.label).length / questions.length;
+      questions.filter((q) => q.endings.findIndex((e) => e.length === pick(q.endings.map((x) => x.length))) === q.label)
+        .length / questions.length;
     expect(share((lengths) => Math.max(...lengths))).toBeLessThan(0.4);
     expect(share((lengths) => Math.min(...lengths))).toBeLessThan(0.4);
   });

@@ -12,19 +12,24 @@ const NUMERICS: Numerics = { activations: 'f32', weights: { layout: 'panels', dt
 
 /** Every tensor of a bf16 checkpoint, exactly. */
 function readTensors({ tensors }: Checkpoint): Map<string, RawTensor> {
-  return new Map([...tensors.values()].map((tensor): [string, RawTensor] => {
-    if (tensor.kind !== 'file' || tensor.dtype !== 'bf16') throw new Error(`${tensor.name} is not stored in bf16`);
-    const bytes = Buffer.alloc(tensor.byteLength);
-    const file = openSync(tensor.file, 'r');
-    try {
-      if (readSync(file, bytes, 0, bytes.length, tensor.offset) !== bytes.length) throw new Error(`${tensor.file} is cut off`);
-    } finally {
-      closeSync(file);
-    }
-    const wide = new Float32Array(Uint32Array.from({ length: bytes.length / 2 }, (_, i) => bytes.readUInt16LE(2 * i) << 16).buffer);
-    const columns = tensor.shape.at(-1)!;
-    return [tensor.name, { rows: wide.length / columns, columns, data: Float64Array.from(wide) }];
-  }));
+  return new Map(
+    [...tensors.values()].map((tensor): [string, RawTensor] => {
+      if (tensor.kind !== 'file' || tensor.dtype !== 'bf16') throw new Error(`${tensor.name} is not stored in bf16`);
+      const bytes = Buffer.alloc(tensor.byteLength);
+      const file = openSync(tensor.file, 'r');
+      try {
+        if (readSync(file, bytes, 0, bytes.length, tensor.offset) !== bytes.length)
+          throw new Error(`${tensor.file} is cut off`);
+      } finally {
+        closeSync(file);
+      }
+      const wide = new Float32Array(
+        Uint32Array.from({ length: bytes.length / 2 }, (_, i) => bytes.readUInt16LE(2 * i) << 16).buffer,
+      );
+      const columns = tensor.shape.at(-1)!;
+      return [tensor.name, { rows: wide.length / columns, columns, data: Float64Array.from(wide) }];
+    }),
+  );
 }
 
 /** Scores micro-batches of at most `maxTokens` in float64 (answers are handed on as f32). */
@@ -41,7 +46,13 @@ export class Float64Scorer implements Scorer {
   constructor(checkpoint: Checkpoint, maxTokens = 256) {
     [this.maxTokens, this.maxRows, this.maxLength] = [maxTokens, maxTokens, checkpoint.config.maxPositions];
     this.module = lower(optimise(buildGraph(checkpoint), NUMERICS), NUMERICS);
-    const tensors = new Map([...readTensors(checkpoint), ...(this.module.constants ?? []).map(({ name, values }): [string, RawTensor] => [name, { rows: values.length, columns: 1, data: Float64Array.from(values) }])]);
+    const tensors = new Map([
+      ...readTensors(checkpoint),
+      ...(this.module.constants ?? []).map(({ name, values }): [string, RawTensor] => [
+        name,
+        { rows: values.length, columns: 1, data: Float64Array.from(values) },
+      ]),
+    ]);
     this.weights = new Map(this.module.weights.map((weight) => [weight.name, logicalWeight(weight, tensors, false)]));
   }
 
@@ -52,9 +63,12 @@ export class Float64Scorer implements Scorer {
   score({ tokens, position, subtreeEnd, row, target }: MicroBatch): Promise<ScoredRows> {
     const inputs = { tokens, position, subtree_end: subtreeEnd, row, target };
     const values = interpretModule(this.module, {
-      sizes: { T: tokens.length, R: row.length }, weights: this.weights, buffers: new Map(Object.entries(inputs).map(([name, list]) => [name, Float64Array.from(list)])),
+      sizes: { T: tokens.length, R: row.length },
+      weights: this.weights,
+      buffers: new Map(Object.entries(inputs).map(([name, list]) => [name, Float64Array.from(list)])),
     });
-    const output = (dtype: DType): Float64Array => values.get(this.module.buffers.find((buffer) => buffer.space === 'output' && buffer.dtype === dtype)!.name)!;
+    const output = (dtype: DType): Float64Array =>
+      values.get(this.module.buffers.find((buffer) => buffer.space === 'output' && buffer.dtype === dtype)!.name)!;
     return Promise.resolve({ logProb: Float32Array.from(output('f32')), isArgmax: Int32Array.from(output('i32')) });
   }
 }

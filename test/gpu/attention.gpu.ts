@@ -1,12 +1,49 @@
-/** Tree attention on a real device: against float64, the same bits in any company, no leak between trees, and how fast. */
+/**
+ * Tree attention on a real device: against float64, the same bits in any company, no leak between trees, and how fast.
+ */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { attentionSchedules } from '../../codegen/cuda/attention.js';
 import type { CudaArch, CudaAttentionSchedule } from '../../ir/cuda.js';
-import { cudaAvailable, loadCudaAddon, type CudaAddon, type CudaDevice, type CudaModule, type CudaProgram } from '../../runtime/cuda/addon.js';
+import {
+  cudaAvailable,
+  loadCudaAddon,
+  type CudaAddon,
+  type CudaDevice,
+  type CudaModule,
+  type CudaProgram,
+} from '../../runtime/cuda/addon.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
-import { ADVERSARIES, adversarialData, CASES, cut, dataOf, ends, label, MMA, reference, rowsOf, schedule, SIMT, tolerance, ZOO, EDGES, branches, chain, single, type Tree } from '../codegen/cuda/attentionCases.js';
-import { attentionModule, generate, layOut, readOut, type AttentionData, type Emulated, type Shape } from '../codegen/cuda/attentionHarness.js';
+import {
+  ADVERSARIES,
+  adversarialData,
+  CASES,
+  cut,
+  dataOf,
+  ends,
+  label,
+  MMA,
+  reference,
+  rowsOf,
+  schedule,
+  SIMT,
+  tolerance,
+  ZOO,
+  EDGES,
+  branches,
+  chain,
+  single,
+  type Tree,
+} from '../codegen/cuda/attentionCases.js';
+import {
+  attentionModule,
+  generate,
+  layOut,
+  readOut,
+  type AttentionData,
+  type Emulated,
+  type Shape,
+} from '../codegen/cuda/attentionHarness.js';
 import { randomSource } from '../codegen/harness.js';
 import { randomTrees } from '../codegen/modules.js';
 import { readSettings } from '../../settings.js';
@@ -28,15 +65,36 @@ class Bench {
   private readonly loaded = new Map<string, { readonly module: CudaModule; readonly symbol: string }>();
 
   /** Compiles kernels side by side: those that are not loaded yet. */
-  async prepare(list: readonly { readonly s: Shape; readonly plan: CudaAttentionSchedule }[], capacity = CAPACITY): Promise<void> {
-    const texts = [...new Map(list.map(({ s, plan }) => generate(s, plan, capacity)).map((kernel) => [kernel.text, kernel])).values()].filter(({ text }) => !this.loaded.has(text));
-    const units = texts.map(({ text, symbol }, i) => ({ text, symbol: `${symbol}_${i}`, source: text.replaceAll(symbol, `${symbol}_${i}`) }));
-    const { cubins } = await compileCubins(units.map(({ symbol, source }) => ({ symbol, source })), { arch });
-    for (const { text, symbol } of units) this.loaded.set(text, { symbol, module: new this.cuda.Module(this.device, cubins.get(symbol)!) });
+  async prepare(
+    list: readonly { readonly s: Shape; readonly plan: CudaAttentionSchedule }[],
+    capacity = CAPACITY,
+  ): Promise<void> {
+    const texts = [
+      ...new Map(
+        list.map(({ s, plan }) => generate(s, plan, capacity)).map((kernel) => [kernel.text, kernel]),
+      ).values(),
+    ].filter(({ text }) => !this.loaded.has(text));
+    const units = texts.map(({ text, symbol }, i) => ({
+      text,
+      symbol: `${symbol}_${i}`,
+      source: text.replaceAll(symbol, `${symbol}_${i}`),
+    }));
+    const { cubins } = await compileCubins(
+      units.map(({ symbol, source }) => ({ symbol, source })),
+      { arch },
+    );
+    for (const { text, symbol } of units)
+      this.loaded.set(text, { symbol, module: new this.cuda.Module(this.device, cubins.get(symbol)!) });
   }
 
   /** Lays the data out on the device, calls `use` with the kernel bound to it, and reads the result. */
-  async bound(s: Shape, plan: CudaAttentionSchedule, data: AttentionData, capacity: number, use: (program: CudaProgram, sizes: { tokens: number; rows: number }) => Promise<unknown>): Promise<Emulated> {
+  async bound(
+    s: Shape,
+    plan: CudaAttentionSchedule,
+    data: AttentionData,
+    capacity: number,
+    use: (program: CudaProgram, sizes: { tokens: number; rows: number }) => Promise<unknown>,
+  ): Promise<Emulated> {
     const { text, launch, parameters } = generate(s, plan, capacity);
     if (!this.loaded.has(text)) await this.prepare([{ s, plan }], capacity);
     const { module, symbol } = this.loaded.get(text)!;
@@ -49,9 +107,23 @@ class Bench {
     });
     const sizes = { tokens: data.T, rows: data.inputs.get('row')?.length ?? 0 };
     const program = new this.cuda.Program({
-      device: this.device, maxTokens: capacity, maxRows: Math.max(capacity, sizes.rows), inputs: [], outputs: [],
+      device: this.device,
+      maxTokens: capacity,
+      maxRows: Math.max(capacity, sizes.rows),
+      inputs: [],
+      outputs: [],
       slots: held.map((target) => ({ memory: target, offset: 0, bytes: target.sizeBytes })),
-      launches: [{ name: label(s, plan), module, symbol, slots: parameters.map((_, i) => i), tensorMaps: [], launch, usesProgrammaticLaunch: false }],
+      launches: [
+        {
+          name: label(s, plan),
+          module,
+          symbol,
+          slots: parameters.map((_, i) => i),
+          tensorMaps: [],
+          launch,
+          usesProgrammaticLaunch: false,
+        },
+      ],
     });
     await use(program, sizes);
     const result = held[parameters.indexOf('out')]!;
@@ -60,8 +132,15 @@ class Bench {
     return { out, buffers };
   }
 
-  run(s: Shape, plan: CudaAttentionSchedule, data: AttentionData, capacity = Math.max(CAPACITY, data.T)): Promise<Emulated> {
-    return this.bound(s, plan, data, capacity, (program, sizes) => program.run({ ...sizes, inputs: [], isSynchronous: true }));
+  run(
+    s: Shape,
+    plan: CudaAttentionSchedule,
+    data: AttentionData,
+    capacity = Math.max(CAPACITY, data.T),
+  ): Promise<Emulated> {
+    return this.bound(s, plan, data, capacity, (program, sizes) =>
+      program.run({ ...sizes, inputs: [], isSynchronous: true }),
+    );
   }
 
   release(): void {
@@ -71,14 +150,29 @@ class Bench {
 }
 
 /** Heads of queries and of keys. */
-const GROUPS = [{ heads: 2, kvHeads: 2 }, { heads: 2, kvHeads: 1 }, { heads: 6, kvHeads: 2 }] as const;
+const GROUPS = [
+  { heads: 2, kvHeads: 2 },
+  { heads: 2, kvHeads: 1 },
+  { heads: 6, kvHeads: 2 },
+] as const;
 
 /** Asserts that an answer is close to float64 everywhere. */
-async function agrees(bench: Bench, s: Shape, plan: CudaAttentionSchedule, data: AttentionData, trees = ''): Promise<void> {
+async function agrees(
+  bench: Bench,
+  s: Shape,
+  plan: CudaAttentionSchedule,
+  data: AttentionData,
+  trees = '',
+): Promise<void> {
   const { out, buffers } = await bench.run(s, plan, data);
   const want = reference(s, data, buffers);
   const limit = tolerance(s, plan);
-  out.forEach((x, i) => assert(Math.abs(x - want[i]!) < limit, `${label(s, plan)}${trees === '' ? '' : `, ${trees}`}: element ${i} is ${x}, not ${want[i]!} ± ${limit}`));
+  out.forEach((x, i) =>
+    assert(
+      Math.abs(x - want[i]!) < limit,
+      `${label(s, plan)}${trees === '' ? '' : `, ${trees}`}: element ${i} is ${x}, not ${want[i]!} ± ${limit}`,
+    ),
+  );
 }
 
 describe('attention', { skip }, () => {
@@ -95,7 +189,7 @@ describe('attention', { skip }, () => {
     const gathered: Shape = { heads: 2, kvHeads: 1, headDim: 48, dtype: 'f16', hasQueryRow: true };
     const random = randomSource(3);
     const end = ends([...ZOO, ...EDGES]);
-    const row = Array.from({ length: 200 }, () => Math.floor((random() + 1) / 2 * end.length * 0.999));
+    const row = Array.from({ length: 200 }, () => Math.floor(((random() + 1) / 2) * end.length * 0.999));
     for (const plan of [MMA, SIMT]) await agrees(bench, gathered, plan, dataOf(gathered, end, 6, row));
     bench.release();
   });
@@ -106,7 +200,9 @@ describe('attention', { skip }, () => {
     const list = Array.from({ length: 15 }, (_, i): { s: Shape; plan: CudaAttentionSchedule } => {
       const s: Shape = { ...GROUPS[i % GROUPS.length]!, headDim: 32 + 16 * i, dtype: i % 2 === 0 ? 'bf16' : 'f16' };
       const { module, kernel } = attentionModule(s);
-      const plans = attentionSchedules(kernel, module, { sharedBytes: bench.device.info.sharedBytesPerBlock }).filter(({ skeleton }) => skeleton === 'mma');
+      const plans = attentionSchedules(kernel, module, { sharedBytes: bench.device.info.sharedBytesPerBlock }).filter(
+        ({ skeleton }) => skeleton === 'mma',
+      );
       return { s, plan: plans[i % plans.length]! };
     });
     await bench.prepare(list);
@@ -114,28 +210,62 @@ describe('attention', { skip }, () => {
       for (const [name, trees] of ADVERSARIES) {
         await agrees(bench, s, plan, adversarialData(s, name, trees, i), name);
       }
-      await agrees(bench, s, plan, dataOf(s, randomTrees(75 + 13 * i, SEED + i, 20 + 3 * i).subtreeEnd, i), `random trees of seed ${SEED + i}`);
+      await agrees(
+        bench,
+        s,
+        plan,
+        dataOf(s, randomTrees(75 + 13 * i, SEED + i, 20 + 3 * i).subtreeEnd, i),
+        `random trees of seed ${SEED + i}`,
+      );
     }
     bench.release();
   });
 
   it('has the same bits alone, in any company, under every schedule, and whatever other trees hold', async () => {
     const bench = new Bench();
-    const company: readonly Tree[] = [branches(9, [3, 4]), chain(50), branches(33, [20, 40, 7, 20]), single, chain(170), branches(61, [30, 30, 30, 30])];
+    const company: readonly Tree[] = [
+      branches(9, [3, 4]),
+      chain(50),
+      branches(33, [20, 40, 7, 20]),
+      single,
+      chain(170),
+      branches(61, [30, 30, 30, 30]),
+    ];
     const starts = company.map((_, i) => company.slice(0, i).reduce((sum, tree) => sum + tree.length, 0));
-    const shapes = ([[48, 'bf16'], [64, 'f16'], [128, 'bf16'], [256, 'f16']] as const).map(([headDim, dtype]): Shape => ({ heads: 2, kvHeads: 1, headDim, dtype, out: 'f32' }));
-    await bench.prepare(shapes.flatMap((s) => [16, 32, 64, 128].map((queries) => ({ s, plan: schedule('mma', queries) }))));
+    const shapes = (
+      [
+        [48, 'bf16'],
+        [64, 'f16'],
+        [128, 'bf16'],
+        [256, 'f16'],
+      ] as const
+    ).map(([headDim, dtype]): Shape => ({ heads: 2, kvHeads: 1, headDim, dtype, out: 'f32' }));
+    await bench.prepare(
+      shapes.flatMap((s) => [16, 32, 64, 128].map((queries) => ({ s, plan: schedule('mma', queries) }))),
+    );
     for (const s of shapes) {
       const { headDim } = s;
       const width = 2 * headDim;
       const together = dataOf(s, ends(company), headDim);
       const poisoned = new Map([...together.inputs].map(([name, x]) => [name, x.slice()]));
-      for (const name of ['q', 'k', 'v']) poisoned.get(name)!.fill(NaN, starts[2]! * poisoned.get(name)!.length / together.T, starts[3]! * poisoned.get(name)!.length / together.T);
+      for (const name of ['q', 'k', 'v'])
+        poisoned
+          .get(name)!
+          .fill(
+            NaN,
+            (starts[2]! * poisoned.get(name)!.length) / together.T,
+            (starts[3]! * poisoned.get(name)!.length) / together.T,
+          );
       const whole = (await bench.run(s, MMA, together)).out;
-      for (const queries of [16, 32, 128]) assert.deepEqual((await bench.run(s, schedule('mma', queries), together)).out, whole, `${queries} queries`);
+      for (const queries of [16, 32, 128])
+        assert.deepEqual((await bench.run(s, schedule('mma', queries), together)).out, whole, `${queries} queries`);
       for (const i of [1, 2, 4, 5]) {
         const [from, to] = [starts[i]!, starts[i]! + company[i]!.length];
-        assert.deepEqual((await bench.run(s, MMA, cut(together, from, to))).out, rowsOf(whole, width, from, to), `tree ${i} alone, heads of ${headDim}`);
+        assert.deepEqual(
+          (await bench.run(s, MMA, cut(together, from, to))).out,
+          rowsOf(whole, width, from, to),
+          `tree ${i} alone, heads of ${headDim}`,
+        );
       }
       const beside = (await bench.run(s, MMA, { T: together.T, inputs: poisoned })).out;
       assert.deepEqual(rowsOf(beside, width, 0, starts[2]!), rowsOf(whole, width, 0, starts[2]!));
@@ -148,24 +278,54 @@ describe('attention', { skip }, () => {
     const bench = new Bench();
     const s: Shape = { heads: 52, kvHeads: 52, headDim: 128, dtype: 'bf16' };
     const random = randomSource(5);
-    const below = (n: number): number => Math.floor((random() + 1) / 2 * n * 0.999);
+    const below = (n: number): number => Math.floor(((random() + 1) / 2) * n * 0.999);
     const T = 1024;
-    await bench.prepare([32, 64, 128].map((queries) => ({ s, plan: schedule('mma', queries) })), T);
+    await bench.prepare(
+      [32, 64, 128].map((queries) => ({ s, plan: schedule('mma', queries) })),
+      T,
+    );
     const trees: Tree[] = [];
     for (let left = T; left > 0;) {
       const stem = Math.min(left, 15 + below(60));
-      const lengths = [0, 1, 2, 3].map(() => 5 + below(30)).map((length, i, all) => Math.max(0, Math.min(length, left - stem - all.slice(0, i).reduce((a, b) => a + b, 0))));
-      trees.push(branches(stem, lengths.filter((length) => length > 0)));
+      const lengths = [0, 1, 2, 3]
+        .map(() => 5 + below(30))
+        .map((length, i, all) =>
+          Math.max(0, Math.min(length, left - stem - all.slice(0, i).reduce((a, b) => a + b, 0))),
+        );
+      trees.push(
+        branches(
+          stem,
+          lengths.filter((length) => length > 0),
+        ),
+      );
       left -= trees.at(-1)!.length;
     }
     const width = 52 * 128;
     const values = new Float64Array(T * width).map(() => random());
-    const data: AttentionData = { T, inputs: new Map([['q', values], ['k', values], ['v', values], ['subtreeEnd', ends(trees)]]) };
+    const data: AttentionData = {
+      T,
+      inputs: new Map([
+        ['q', values],
+        ['k', values],
+        ['v', values],
+        ['subtreeEnd', ends(trees)],
+      ]),
+    };
     for (const queries of [32, 64, 128]) {
       await bench.bound(s, schedule('mma', queries), data, T, async (program, sizes) => {
-        const times = [...await program.time({ ...sizes, launches: [0], warmup: 5, repeats: 21, flushBytes: 2 * bench.device.info.l2Bytes })].sort((a, b) => a - b);
-        const gigabytes = 4 * T * width * 2 / 1e9;
-        console.log(`T ${T}, ${trees.length} trees, ${queries} queries a block: ${(1000 * times[10]!).toFixed(1)} µs, ${(gigabytes / times[10]! * 1000).toFixed(0)} GB/s`);
+        const times = [
+          ...(await program.time({
+            ...sizes,
+            launches: [0],
+            warmup: 5,
+            repeats: 21,
+            flushBytes: 2 * bench.device.info.l2Bytes,
+          })),
+        ].sort((a, b) => a - b);
+        const gigabytes = (4 * T * width * 2) / 1e9;
+        console.log(
+          `T ${T}, ${trees.length} trees, ${queries} queries a block: ${(1000 * times[10]!).toFixed(1)} µs, ${((gigabytes / times[10]!) * 1000).toFixed(0)} GB/s`,
+        );
         assert(times[10]! > 0 && times[10]! < 10);
       });
     }

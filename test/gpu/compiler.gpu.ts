@@ -7,7 +7,8 @@ import { isCubin } from '../../runtime/cuda/cubinCache.js';
 import { compilerOrReason, freshSettings } from './support.js';
 
 const compiler = await compilerOrReason('sm_90a', freshSettings({ nvcc: undefined }));
-const skip = typeof compiler === 'string' ? compiler : compiler.kind === 'nvcc' ? 'NVRTC was not found (nvcc was)' : false;
+const skip =
+  typeof compiler === 'string' ? compiler : compiler.kind === 'nvcc' ? 'NVRTC was not found (nvcc was)' : false;
 
 /** No __global__ qualifier of the helper and no header: what NVRTC must accept. `rounds` makes texts differ. */
 const unit = (symbol: string, rounds = 4): CudaUnit => ({

@@ -1,4 +1,6 @@
-/** The addon's CUDA part on a real device: that what the fake driver of the tests accepts is what the real one means. */
+/**
+ * The addon's CUDA part on a real device: that what the fake driver of the tests accepts is what the real one means.
+ */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
@@ -7,8 +9,16 @@ import { describe, it } from 'node:test';
 import type { GridExtent, LaunchShape } from '../../ir/cuda.js';
 import { loadAddon } from '../../runtime/cpu/addon.js';
 import {
-  cudaAvailable, isOutOfDeviceMemory, loadCudaAddon,
-  type CudaAddon, type CudaDevice, type CudaLaunchBinding, type CudaMemory, type CudaModule, type CudaProgram, type CudaProgramBinding,
+  cudaAvailable,
+  isOutOfDeviceMemory,
+  loadCudaAddon,
+  type CudaAddon,
+  type CudaDevice,
+  type CudaLaunchBinding,
+  type CudaMemory,
+  type CudaModule,
+  type CudaProgram,
+  type CudaProgramBinding,
 } from '../../runtime/cuda/addon.js';
 import { HOPPER_KERNELS, KERNELS } from '../support/cudaKernels.js';
 import { temporaryFolder } from './support.js';
@@ -16,12 +26,20 @@ import { trapScript } from './trap.js';
 
 const available = cudaAvailable();
 const skip = available.ok ? false : available.reason;
-const capability = available.ok ? available.devices[0]?.capability[0] ?? 0 : 0;
-const skipHopper = capability >= 9 ? false : 'clusters, tensor maps and programmatic launch need compute capability 9.0 or newer';
+const capability = available.ok ? (available.devices[0]?.capability[0] ?? 0) : 0;
+const skipHopper =
+  capability >= 9 ? false : 'clusters, tensor maps and programmatic launch need compute capability 9.0 or newer';
 
 const constant = (count: number): GridExtent => ({ kind: 'constant', count });
 const tiles = (extent: 'T' | 'R', per: number, times = 1): GridExtent => ({ kind: 'tiles', extent, per, times });
-const shape = (more: Partial<LaunchShape> = {}): LaunchShape => ({ threads: 128, sharedBytes: 0, cluster: 1, gridX: tiles('T', 128), gridY: constant(1), ...more });
+const shape = (more: Partial<LaunchShape> = {}): LaunchShape => ({
+  threads: 128,
+  sharedBytes: 0,
+  cluster: 1,
+  gridX: tiles('T', 128),
+  gridY: constant(1),
+  ...more,
+});
 const iota = (length: number, from = 0): Int32Array => Int32Array.from({ length }, (_, i) => from + i);
 const bytesOf = (text: string): Uint8Array => new TextEncoder().encode(text);
 
@@ -30,18 +48,36 @@ class Bench {
   readonly cuda: CudaAddon = loadCudaAddon();
   readonly device: CudaDevice = new this.cuda.Device(0);
   readonly common: CudaModule = new this.cuda.Module(this.device, bytesOf(KERNELS));
-  readonly hopper: CudaModule | undefined = skipHopper === false ? new this.cuda.Module(this.device, bytesOf(HOPPER_KERNELS)) : undefined;
+  readonly hopper: CudaModule | undefined =
+    skipHopper === false ? new this.cuda.Module(this.device, bytesOf(HOPPER_KERNELS)) : undefined;
   readonly memory: CudaMemory = new this.cuda.Memory(this.device, 1 << 20);
 
   launch(symbol: string, slots: readonly number[], more: Partial<CudaLaunchBinding> = {}): CudaLaunchBinding {
     const module = KERNELS.includes(` ${symbol}(`) ? this.common : this.hopper;
     assert(module !== undefined);
-    return { name: symbol, module, symbol, slots, tensorMaps: [], launch: shape(), usesProgrammaticLaunch: false, ...more };
+    return {
+      name: symbol,
+      module,
+      symbol,
+      slots,
+      tensorMaps: [],
+      launch: shape(),
+      usesProgrammaticLaunch: false,
+      ...more,
+    };
   }
 
   bind(binding: Partial<CudaProgramBinding> & Pick<CudaProgramBinding, 'launches'>): CudaProgram {
     const slots = [0, 1, 2, 3].map((i) => ({ memory: this.memory, offset: i << 18, bytes: 1 << 18 }));
-    return new this.cuda.Program({ device: this.device, maxTokens: 50_000, maxRows: 5000, slots, inputs: [], outputs: [], ...binding });
+    return new this.cuda.Program({
+      device: this.device,
+      maxTokens: 50_000,
+      maxRows: 5000,
+      slots,
+      inputs: [],
+      outputs: [],
+      ...binding,
+    });
   }
 
   release(): void {
@@ -67,7 +103,10 @@ describe('the CUDA driver', { skip }, () => {
     assert.equal(common.function('tw_wide').maxThreads, 256);
     assert(common.blocksPerMultiprocessor('tw_affine', 1024, 0) > 0);
     assert.throws(() => common.function('tw_missing'), /no kernel tw_missing/);
-    assert.throws(() => new cuda.Module(device, bytesOf(KERNELS.replace('mad.lo.s32', 'syntax error'))), /CUDA_ERROR_INVALID_PTX[^]*ptxas/);
+    assert.throws(
+      () => new cuda.Module(device, bytesOf(KERNELS.replace('mad.lo.s32', 'syntax error'))),
+      /CUDA_ERROR_INVALID_PTX[^]*ptxas/,
+    );
     bench.release();
   });
 
@@ -86,9 +125,19 @@ describe('the CUDA driver', { skip }, () => {
   it('runs programs, two in flight, in order', async () => {
     const bench = new Bench();
     const program = bench.bind({
-      launches: [bench.launch('tw_affine', [0, 1]), bench.launch('tw_affine', [1, 2]), bench.launch('tw_rows', [3, 1], { launch: shape({ gridX: tiles('R', 128) }) })],
-      inputs: [{ slot: 0, extent: 'T' }, { slot: 3, extent: 'R' }],
-      outputs: [{ slot: 2, extent: 'T', dtype: 'i32' }, { slot: 1, extent: 'R', dtype: 'f32' }],
+      launches: [
+        bench.launch('tw_affine', [0, 1]),
+        bench.launch('tw_affine', [1, 2]),
+        bench.launch('tw_rows', [3, 1], { launch: shape({ gridX: tiles('R', 128) }) }),
+      ],
+      inputs: [
+        { slot: 0, extent: 'T' },
+        { slot: 3, extent: 'R' },
+      ],
+      outputs: [
+        { slot: 2, extent: 'T', dtype: 'i32' },
+        { slot: 1, extent: 'R', dtype: 'f32' },
+      ],
     });
     let last: Promise<unknown> = Promise.resolve();
     for (let k = 1; k <= 20; k++) {
@@ -96,8 +145,14 @@ describe('the CUDA driver', { skip }, () => {
       const run = program.run({ tokens: 40_000 + k, rows: k, inputs: [iota(40_000 + k, k), iota(k, k)], isTimed });
       await last;
       last = run.then(({ outputs, milliseconds, launchMilliseconds }) => {
-        assert.deepEqual(new Int32Array(outputs[0]!), iota(40_000 + k, k).map((i) => 4 * i + 3));
-        assert.deepEqual(new Float32Array(outputs[1]!), Float32Array.from({ length: k }, (_, i) => -(i + k)));
+        assert.deepEqual(
+          new Int32Array(outputs[0]!),
+          iota(40_000 + k, k).map((i) => 4 * i + 3),
+        );
+        assert.deepEqual(
+          new Float32Array(outputs[1]!),
+          Float32Array.from({ length: k }, (_, i) => -(i + k)),
+        );
         assert(milliseconds > 0 && milliseconds < 1000);
         assert.equal(launchMilliseconds?.length, isTimed ? 3 : undefined);
         assert((launchMilliseconds ?? new Float64Array(0)).every((ms) => ms > 0 && ms < milliseconds));
@@ -113,8 +168,11 @@ describe('the CUDA driver', { skip }, () => {
     // tw_shared hands its value through one word of the block, so a block has one thread.
     const sharedBytes = bench.device.info.sharedBytesPerBlock;
     const program = bench.bind({
-      launches: [bench.launch('tw_shared', [0, 1], { launch: shape({ threads: 1, sharedBytes, gridX: tiles('T', 1) }) })],
-      inputs: [{ slot: 0, extent: 'T' }], outputs: [{ slot: 1, extent: 'T', dtype: 'i32' }],
+      launches: [
+        bench.launch('tw_shared', [0, 1], { launch: shape({ threads: 1, sharedBytes, gridX: tiles('T', 1) }) }),
+      ],
+      inputs: [{ slot: 0, extent: 'T' }],
+      outputs: [{ slot: 1, extent: 'T', dtype: 'i32' }],
     });
     const { outputs } = await program.run({ tokens: 777, rows: 0, inputs: [iota(777)] });
     assert.deepEqual(new Int32Array(outputs[0]!), iota(777, 1));
@@ -124,12 +182,18 @@ describe('the CUDA driver', { skip }, () => {
 
   it('launches the grid that was computed, and checks parameters where the driver tells them', async () => {
     const bench = new Bench();
-    const program = bench.bind({ launches: [bench.launch('tw_grid', [0], { launch: shape({ gridY: tiles('R', 100, 2) }) })] });
+    const program = bench.bind({
+      launches: [bench.launch('tw_grid', [0], { launch: shape({ gridY: tiles('R', 100, 2) }) })],
+    });
     bench.memory.fill(0);
     await program.run({ tokens: 300, rows: 150, inputs: [] });
     assert.deepEqual([...new Int32Array(bench.memory.read(0, 52))], [...Array.from({ length: 12 }, () => 3004), 0]);
     program.release();
-    if (available.ok && available.driverVersion >= 12040) assert.throws(() => bench.bind({ launches: [bench.launch('tw_grid', [0, 1])] }), /parameter 3 is absent in the kernel/);
+    if (available.ok && available.driverVersion >= 12040)
+      assert.throws(
+        () => bench.bind({ launches: [bench.launch('tw_grid', [0, 1])] }),
+        /parameter 3 is absent in the kernel/,
+      );
     bench.release();
   });
 
@@ -137,8 +201,12 @@ describe('the CUDA driver', { skip }, () => {
     const bench = new Bench();
     const program = bench.bind({ launches: [bench.launch('tw_affine', [0, 1]), bench.launch('tw_affine', [2, 3])] });
     const request = { tokens: 50_000, rows: 1, launches: [0, 1], warmup: 10, repeats: 50 };
-    for (const [name, more] of [['one launch', {}], ['flushed', { flushBytes: 2 * bench.device.info.l2Bytes }], ['100 launches', { perSample: 100 }]] as const) {
-      const times = [...await program.time({ ...request, ...more })].sort((a, b) => a - b);
+    for (const [name, more] of [
+      ['one launch', {}],
+      ['flushed', { flushBytes: 2 * bench.device.info.l2Bytes }],
+      ['100 launches', { perSample: 100 }],
+    ] as const) {
+      const times = [...(await program.time({ ...request, ...more }))].sort((a, b) => a - b);
       console.log(`${name}: median ${(1000 * (times[25] ?? NaN)).toFixed(2)} µs`);
       assert(times.length === 50 && times.every((ms) => ms > 0 && ms < 1000));
     }
@@ -153,11 +221,16 @@ describe('the CUDA driver', { skip }, () => {
         bench.launch('tw_cluster', [0], { launch: shape({ cluster: 2, gridX: constant(4) }) }),
         bench.launch('tw_tile', [1], {
           launch: shape({ gridX: constant(1) }),
-          tensorMaps: [{ slot: 2, dtype: 'f32', rows: 6, columns: 13, stride: 20, boxRows: 8, boxColumns: 16, swizzle: 0 }],
+          tensorMaps: [
+            { slot: 2, dtype: 'f32', rows: 6, columns: 13, stride: 20, boxRows: 8, boxColumns: 16, swizzle: 0 },
+          ],
         }),
       ],
     });
-    bench.memory.write(2 << 18, Float32Array.from({ length: 1024 }, (_, i) => i));
+    bench.memory.write(
+      2 << 18,
+      Float32Array.from({ length: 1024 }, (_, i) => i),
+    );
     await program.run({ tokens: 1, rows: 0, inputs: [] });
     assert.deepEqual([...new Int32Array(bench.memory.read(0, 16))], [2, 2, 2, 2]);
     assert.deepEqual(new Float32Array(bench.memory.read(1 << 18, 512)), TILE);
@@ -167,10 +240,14 @@ describe('the CUDA driver', { skip }, () => {
 
   it('starts launches while their predecessors end', { skip: skipHopper }, async () => {
     const bench = new Bench();
-    const chain = (usesProgrammaticLaunch: boolean): CudaProgram => bench.bind({
-      launches: Array.from({ length: 200 }, (_, i) => bench.launch('tw_after', [i % 2, 1 - (i % 2)], { usesProgrammaticLaunch })),
-      inputs: [{ slot: 0, extent: 'T' }], outputs: [{ slot: 0, extent: 'T', dtype: 'i32' }],
-    });
+    const chain = (usesProgrammaticLaunch: boolean): CudaProgram =>
+      bench.bind({
+        launches: Array.from({ length: 200 }, (_, i) =>
+          bench.launch('tw_after', [i % 2, 1 - (i % 2)], { usesProgrammaticLaunch }),
+        ),
+        inputs: [{ slot: 0, extent: 'T' }],
+        outputs: [{ slot: 0, extent: 'T', dtype: 'i32' }],
+      });
     for (const usesProgrammaticLaunch of [false, true]) {
       const program = chain(usesProgrammaticLaunch);
       const milliseconds: number[] = [];
@@ -179,7 +256,9 @@ describe('the CUDA driver', { skip }, () => {
         assert.deepEqual(new Int32Array(result.outputs[0]!), iota(50_000, 200));
         milliseconds.push(result.milliseconds);
       }
-      console.log(`200 dependent launches, ${usesProgrammaticLaunch ? 'programmatic' : 'plain'}: ${Math.min(...milliseconds).toFixed(3)} ms`);
+      console.log(
+        `200 dependent launches, ${usesProgrammaticLaunch ? 'programmatic' : 'plain'}: ${Math.min(...milliseconds).toFixed(3)} ms`,
+      );
       program.release();
     }
     bench.release();
@@ -222,8 +301,16 @@ describe('the CUDA driver', { skip }, () => {
   });
 
   it('reports an illegal access as a dead context, of which this process sees nothing', () => {
-    const outcomes = JSON.parse(execFileSync(process.execPath, ['--input-type=module', '-e', trapScript()], { encoding: 'utf8', timeout: 60_000 })) as unknown;
-    assert.deepEqual(outcomes, Array.from({ length: 2 }, () => ({ code: 'CUDA_ERROR_ILLEGAL_ADDRESS', isContextDead: true, isNamed: true })));
+    const outcomes = JSON.parse(
+      execFileSync(process.execPath, ['--input-type=module', '-e', trapScript()], {
+        encoding: 'utf8',
+        timeout: 60_000,
+      }),
+    ) as unknown;
+    assert.deepEqual(
+      outcomes,
+      Array.from({ length: 2 }, () => ({ code: 'CUDA_ERROR_ILLEGAL_ADDRESS', isContextDead: true, isNamed: true })),
+    );
     const bench = new Bench();
     bench.memory.fill(1);
     assert.deepEqual([...new Uint8Array(bench.memory.read(0, 2))], [1, 1]);

@@ -19,10 +19,18 @@ const skip = typeof compiler === 'string' ? compiler : false;
 
 const SEED = readSettings().testSeed;
 
-/** A persistent kernel on one cluster alone: its blocks have many tiles, one after another, where a whole GPU has one each. */
+/**
+ * A persistent kernel on one cluster alone: its blocks have many tiles, one after another, where a whole GPU has one
+ * each.
+ */
 const onOneCluster = (text: CudaKernelText): CudaKernelText =>
-  (text.launch.gridX.kind === 'persistent' ? { ...text, launch: { ...text.launch, gridX: { kind: 'constant', count: text.launch.cluster } } } : text);
-const GRIDS: readonly (readonly [string, (text: CudaKernelText) => CudaKernelText])[] = [['the whole GPU', (text) => text], ['one cluster', onOneCluster]];
+  text.launch.gridX.kind === 'persistent'
+    ? { ...text, launch: { ...text.launch, gridX: { kind: 'constant', count: text.launch.cluster } } }
+    : text;
+const GRIDS: readonly (readonly [string, (text: CudaKernelText) => CudaKernelText])[] = [
+  ['the whole GPU', (text) => text],
+  ['one cluster', onOneCluster],
+];
 
 describe('kernels of random models', { skip }, () => {
   it('agree with float64 under every skeleton, and have the same bits under all of its tiles', async () => {
@@ -38,7 +46,12 @@ describe('kernels of random models', { skip }, () => {
         const begin = performance.now();
         const where = `${model.name}; T ${each.T}, R ${each.R}; on ${place}`;
         await checkKernels(list, {
-          module: model.plan, tensors: model.tensors, inputs: randomInputs(each, model.vocab, SEED), sizes: each, capacity: CASE_CAPACITY, where,
+          module: model.plan,
+          tensors: model.tensors,
+          inputs: randomInputs(each, model.vocab, SEED),
+          sizes: each,
+          capacity: CASE_CAPACITY,
+          where,
           launch: (text, memory, current, capacity) => launcher.launch(grid(text), memory, current, capacity),
         });
         console.log(`${where}: ${((performance.now() - begin) / 1000).toFixed(1)} s`);

@@ -2,7 +2,14 @@
 import type { CudaFacts } from '../../codegen/cuda/index.js';
 import type { CudaArch, CudaKernelText } from '../../ir/cuda.js';
 import { roundUp } from '../../ir/types.js';
-import { loadCudaAddon, type CudaAddon, type CudaAvailability, type CudaDevice, type CudaMemory, type CudaModule } from '../../runtime/cuda/addon.js';
+import {
+  loadCudaAddon,
+  type CudaAddon,
+  type CudaAvailability,
+  type CudaDevice,
+  type CudaMemory,
+  type CudaModule,
+} from '../../runtime/cuda/addon.js';
 import { waitsForPredecessor } from '../../runtime/cuda/bindProgram.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
 import type { Sizes } from '../codegen/cuda/checkKernels.js';
@@ -17,7 +24,9 @@ export function archOf(available: CudaAvailability): CudaArch | { readonly reaso
   if (!available.ok) return { reason: available.reason };
   const [major, minor] = available.devices[0]?.capability ?? [0, 0];
   if (major === 9) return 'sm_90a';
-  return major === 8 ? 'sm_80' : { reason: `the device has compute capability ${major}.${minor}; kernels are for 8.x and 9.0` };
+  return major === 8
+    ? 'sm_80'
+    : { reason: `the device has compute capability ${major}.${minor}; kernels are for 8.x and 9.0` };
 }
 
 export class Launcher {
@@ -45,7 +54,12 @@ export class Launcher {
   }
 
   /** Runs a kernel on the memory of its parameters, which it changes. Throws where it writes between them. */
-  async launch({ symbol, parameters, tensorMaps, launch, source }: CudaKernelText, memory: ReadonlyMap<string, Buffer>, { T, R }: Sizes, capacity: number): Promise<void> {
+  async launch(
+    { symbol, parameters, tensorMaps, launch, source }: CudaKernelText,
+    memory: ReadonlyMap<string, Buffer>,
+    { T, R }: Sizes,
+    capacity: number,
+  ): Promise<void> {
     let end = GUARD_BYTES;
     const places = parameters.map((name) => {
       const bytes = memory.get(name)!.length;
@@ -62,12 +76,23 @@ export class Launcher {
     for (const { name, offset } of places) memory.get(name)!.copy(staged, offset);
     arena.write(0, staged);
     const program = new this.cuda.Program({
-      device: this.device, maxTokens: capacity, maxRows: capacity, inputs: [], outputs: [],
+      device: this.device,
+      maxTokens: capacity,
+      maxRows: capacity,
+      inputs: [],
+      outputs: [],
       slots: places.map(({ offset, bytes }) => ({ memory: arena, offset, bytes })),
-      launches: [{
-        name: symbol, module: this.modules.get(symbol)!, symbol, slots: places.map((_, i) => i),
-        tensorMaps: tensorMaps.map(({ parameter, ...map }) => ({ ...map, slot: parameter })), launch, usesProgrammaticLaunch: waitsForPredecessor({ source }),
-      }],
+      launches: [
+        {
+          name: symbol,
+          module: this.modules.get(symbol)!,
+          symbol,
+          slots: places.map((_, i) => i),
+          tensorMaps: tensorMaps.map(({ parameter, ...map }) => ({ ...map, slot: parameter })),
+          launch,
+          usesProgrammaticLaunch: waitsForPredecessor({ source }),
+        },
+      ],
     });
     try {
       await program.run({ tokens: T, rows: R, inputs: [], isSynchronous: true });
@@ -77,7 +102,8 @@ export class Launcher {
     const result = Buffer.from(arena.read(0, end));
     let from = 0;
     for (const { name, offset, bytes } of [...places, { name: 'the end', offset: end, bytes: 0 }]) {
-      if (result.subarray(from, offset).some((byte) => byte !== GUARD)) throw new Error(`${symbol} wrote outside its buffers, before ${name}`);
+      if (result.subarray(from, offset).some((byte) => byte !== GUARD))
+        throw new Error(`${symbol} wrote outside its buffers, before ${name}`);
       from = offset + bytes;
       if (bytes > 0) result.copy(memory.get(name)!, 0, offset, from);
     }

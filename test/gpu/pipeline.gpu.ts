@@ -1,6 +1,6 @@
 /**
- * A plan in stages on real devices: the same bits as in one piece, whatever the cuts and the way between them. Where there is one
- * GPU, all stages are on it.
+ * A plan in stages on real devices: the same bits as in one piece, whatever the cuts and the way between them. Where
+ * there is one GPU, all stages are on it.
  */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
@@ -32,29 +32,53 @@ function batchOf(tokens: number, vocab: number, seed: number): Batch {
   const subtreeEnd = new Int32Array(tokens);
   for (let at = 0, tree = seed; at < tokens; tree++) {
     const end = Math.min(tokens, at + 1 + ((tree * 37) % 90));
-    for (let i = at; i < end; i++) position[i] = i - at, subtreeEnd[i] = end;
+    for (let i = at; i < end; i++) ((position[i] = i - at), (subtreeEnd[i] = end));
     at = end;
   }
   const rows = Math.ceil(tokens / 3);
   const draw = (i: number): number => ((i + 1) * 7919 + seed * 104_729) % vocab;
-  return { tokens: Int32Array.from({ length: tokens }, (_, i) => draw(i)), position, subtreeEnd, row: Int32Array.from({ length: rows }, (_, i) => 3 * i), target: Int32Array.from({ length: rows }, (_, i) => draw(i + tokens)) };
+  return {
+    tokens: Int32Array.from({ length: tokens }, (_, i) => draw(i)),
+    position,
+    subtreeEnd,
+    row: Int32Array.from({ length: rows }, (_, i) => 3 * i),
+    target: Int32Array.from({ length: rows }, (_, i) => draw(i + tokens)),
+  };
 }
 
 async function load(): Promise<Omit<CudaExecutorOptions, 'ordinals'> & { readonly vocab: number }> {
   if (typeof arch !== 'string' || !available.ok) throw new Error('no device');
   const { sharedBytesPerBlock, multiprocessors } = available.devices[0]!;
   const checkpoint = openCheckpoint(DEMO);
-  const model = compileModel(checkpoint, detectMachine(), { precision: 'bf16', cuda: { arch, sharedBytesPerBlock, multiprocessors }, maxTokens: 2048 });
+  const model = compileModel(checkpoint, detectMachine(), {
+    precision: 'bf16',
+    cuda: { arch, sharedBytesPerBlock, multiprocessors },
+    maxTokens: 2048,
+  });
   if (model.target !== 'cuda') throw new Error('not for CUDA');
   const { plan } = model;
   const emitted = emitCudaPlan(plan);
-  const { cubins } = await compileCudaKernels(emitted, arch, { driverVersion: available.driverVersion, extra: [{ symbol: PACK_SYMBOL, source: PACK_SOURCE }] });
-  return { plan, kernels: emitted.kernels, cubins, packCubin: cubins.get(PACK_SYMBOL)!, tensors: checkpoint.tensors, vocab: checkpoint.config.vocabSize };
+  const { cubins } = await compileCudaKernels(emitted, arch, {
+    driverVersion: available.driverVersion,
+    extra: [{ symbol: PACK_SYMBOL, source: PACK_SOURCE }],
+  });
+  return {
+    plan,
+    kernels: emitted.kernels,
+    cubins,
+    packCubin: cubins.get(PACK_SYMBOL)!,
+    tensors: checkpoint.tensors,
+    vocab: checkpoint.config.vocabSize,
+  };
 }
 
 /** `count` stages of about as many launches, moved by `shift`. */
 function cut(launches: number, count: number, shift: number): readonly Stage[] {
-  const ends = Array.from({ length: count }, (_, i) => (i + 1 === count ? launches : Math.max(i + 1, Math.min(launches - count + i + 1, Math.round((launches * (i + 1)) / count) + shift))));
+  const ends = Array.from({ length: count }, (_, i) =>
+    i + 1 === count
+      ? launches
+      : Math.max(i + 1, Math.min(launches - count + i + 1, Math.round((launches * (i + 1)) / count) + shift)),
+  );
   return ends.map((end, i) => ({ first: ends[i - 1] ?? 0, end }));
 }
 
@@ -63,15 +87,30 @@ describe('a plan in stages', { skip }, () => {
     const { vocab, ...options } = await load();
     const sizes = [2048, 1500, 700, 129, 64, 17, 1, 2048, 333];
     const batches = sizes.flatMap((size, i) => [batchOf(size, vocab, i), batchOf(Math.ceil(size / 2), vocab, i + 50)]);
-    const score = async (change: Pick<CudaExecutorOptions, 'ordinals' | 'stages' | 'usesPeers'>): Promise<{ readonly scored: readonly ScoredBatch[]; readonly routes: string; readonly clockError: number }> => {
+    const score = async (
+      change: Pick<CudaExecutorOptions, 'ordinals' | 'stages' | 'usesPeers'>,
+    ): Promise<{ readonly scored: readonly ScoredBatch[]; readonly routes: string; readonly clockError: number }> => {
       let routes = '';
-      const executor = await CudaExecutor.create({ ...options, ...change, onRoutes: (found) => { routes = [...new Set(found)].join(); } });
-      assert(executor.clockErrorMilliseconds < 1, `the devices' clocks are known to ±${executor.clockErrorMilliseconds} ms only`);
+      const executor = await CudaExecutor.create({
+        ...options,
+        ...change,
+        onRoutes: (found) => {
+          routes = [...new Set(found)].join();
+        },
+      });
+      assert(
+        executor.clockErrorMilliseconds < 1,
+        `the devices' clocks are known to ±${executor.clockErrorMilliseconds} ms only`,
+      );
       const from = performance.timeOrigin + performance.now();
       const scored = await Promise.all(batches.map((batch) => executor.score(batch)));
       const until = performance.timeOrigin + performance.now();
       // Some for clocks that part: this process's, the system's, the device's.
-      for (const { begin, end } of scored.flatMap(({ spans }) => spans ?? [])) assert(begin <= end && begin >= from - SLACK && end <= until + SLACK, `${begin} to ${end} is not within ${from} to ${until}`);
+      for (const { begin, end } of scored.flatMap(({ spans }) => spans ?? []))
+        assert(
+          begin <= end && begin >= from - SLACK && end <= until + SLACK,
+          `${begin} to ${end} is not within ${from} to ${until}`,
+        );
       const clockError = executor.clockErrorMilliseconds;
       await executor.close();
       return { scored, routes, clockError };
@@ -81,11 +120,22 @@ describe('a plan in stages', { skip }, () => {
     const launches = options.plan.launches.length;
     for (const count of [2, 3, 5]) {
       for (const shift of [0, 1, -1]) {
-        for (const [ways, ordinals, usesPeers] of [['one device', [0], true], ['the host', [0], false], ['devices', Array.from({ length: devices }, (_, i) => i), true]] as const) {
+        for (const [ways, ordinals, usesPeers] of [
+          ['one device', [0], true],
+          ['the host', [0], false],
+          ['devices', Array.from({ length: devices }, (_, i) => i), true],
+        ] as const) {
           if (ways === 'devices' && devices === 1) continue;
           const stages = cut(launches, count, shift);
-          const { scored, routes, clockError } = await score({ stages, usesPeers, ordinals: stages.map((_, i) => ordinals[i % ordinals.length]!) });
-          if (shift === 0) console.log(`${count} stages by way of ${ways}: ${routes}; clocks to ±${(clockError * 1000).toFixed(0)} µs`);
+          const { scored, routes, clockError } = await score({
+            stages,
+            usesPeers,
+            ordinals: stages.map((_, i) => ordinals[i % ordinals.length]!),
+          });
+          if (shift === 0)
+            console.log(
+              `${count} stages by way of ${ways}: ${routes}; clocks to ±${(clockError * 1000).toFixed(0)} µs`,
+            );
           scored.forEach(({ logProb, isArgmax }, i) => {
             assert.deepEqual([...logProb], [...wanted[i]!.logProb], `${count} stages, ${ways}, micro-batch ${i}`);
             assert.deepEqual([...isArgmax], [...wanted[i]!.isArgmax]);
@@ -97,7 +147,11 @@ describe('a plan in stages', { skip }, () => {
 
   it('measures each launch and finds nothing amiss', async () => {
     const { vocab, ...options } = await load();
-    const executor = await CudaExecutor.create({ ...options, ordinals: [0, 0, 0], stages: cut(options.plan.launches.length, 3, 0) });
+    const executor = await CudaExecutor.create({
+      ...options,
+      ordinals: [0, 0, 0],
+      stages: cut(options.plan.launches.length, 3, 0),
+    });
     const batch = batchOf(1000, vocab, 3);
     const { launches } = await executor.profile(batch);
     assert.equal(launches.length, options.plan.launches.length);

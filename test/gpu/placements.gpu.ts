@@ -14,11 +14,21 @@ const arch = archOf(available);
 const compiler = typeof arch === 'string' ? await compilerOrReason(arch) : arch.reason;
 /** GPUs that run one plan. */
 const alike = available.ok ? available.devices.filter(({ name }) => name === available.devices[0]?.name).length : 0;
-const skip = typeof compiler === 'string' ? compiler : alike < 2 ? `there are ${alike} GPUs of a kind; placements need two` : false;
+const skip =
+  typeof compiler === 'string'
+    ? compiler
+    : alike < 2
+      ? `there are ${alike} GPUs of a kind; placements need two`
+      : false;
 
 const SHARED = join(ROOT, '..', 'shared');
 const HELLASWAG = join(SHARED, 'data', 'hellaswag_val.jsonl.gz');
-const skipShared = skip !== false ? skip : existsSync(join(SHARED, 'golden')) ? false : `golden log-likelihoods of all 10,042 questions of HellaSwag: ${join('..', 'shared')} is not beside this folder`;
+const skipShared =
+  skip !== false
+    ? skip
+    : existsSync(join(SHARED, 'golden'))
+      ? false
+      : `golden log-likelihoods of all 10,042 questions of HellaSwag: ${join('..', 'shared')} is not beside this folder`;
 
 /** What fits so many GPUs, four at most. */
 const placements = (gpus: number): readonly string[] => [
@@ -28,25 +38,52 @@ const placements = (gpus: number): readonly string[] => [
 
 async function score(model: string, data: string, parallel?: string): Promise<string> {
   const out = temporaryFolder();
-  await tilewright(['run', model, '--target', 'cuda', '--task', 'hellaswag', '--data', data, '--out', out, ...(parallel === undefined ? [] : ['--parallel', parallel])]);
+  await tilewright([
+    'run',
+    model,
+    '--target',
+    'cuda',
+    '--task',
+    'hellaswag',
+    '--data',
+    data,
+    '--out',
+    out,
+    ...(parallel === undefined ? [] : ['--parallel', parallel]),
+  ]);
   return readSamples(out);
 }
 
 async function agree(model: string, data: string, golden: string, least: number): Promise<void> {
   const one = await score(model, data);
   const { questions, error, agreement } = compareGolden(one, readFileSync(golden, 'utf8'));
-  console.log(`${model}: ${questions} questions, mean error ${error.toFixed(4)}, same choice ${(100 * agreement).toFixed(2)} % (at least ${(100 * least).toFixed(2)})`);
+  console.log(
+    `${model}: ${questions} questions, mean error ${error.toFixed(4)}, same choice ${(100 * agreement).toFixed(2)} % (at least ${(100 * least).toFixed(2)})`,
+  );
   assert(agreement >= least - 1e-9, `${model} is further from float64 than it may be`);
-  const others = await Promise.all(placements(alike).map(async (parallel) => ({ parallel, samples: await score(model, data, parallel) })));
+  const others = await Promise.all(
+    placements(alike).map(async (parallel) => ({ parallel, samples: await score(model, data, parallel) })),
+  );
   const different = others.filter(({ samples }) => samples !== one).map(({ parallel }) => parallel);
   assert.deepEqual(different, [], `${model}: other samples than one GPU's`);
 }
 
 describe('placements on several GPUs', { skip }, () => {
-  it('give one GPU\'s samples, to the byte: the examples', () => agree(DEMO, EXAMPLES, join(import.meta.dirname, 'golden', 'everyday-demo.jsonl'), 1 - 1 / 136));
+  it("give one GPU's samples, to the byte: the examples", () =>
+    agree(DEMO, EXAMPLES, join(import.meta.dirname, 'golden', 'everyday-demo.jsonl'), 1 - 1 / 136));
 
-  for (const [model, least] of [['demo', 0.992], ['mha-2m', 0.9934], ['gqa-4m', 0.9941]] as const) {
+  for (const [model, least] of [
+    ['demo', 0.992],
+    ['mha-2m', 0.9934],
+    ['gqa-4m', 0.9941],
+  ] as const) {
     it(`give one GPU's samples, to the byte: all questions of HellaSwag on ${model}`, { skip: skipShared }, () =>
-      agree(model === 'demo' ? DEMO : join(SHARED, 'checkpoints', model), HELLASWAG, join(SHARED, 'golden', `${model}.jsonl`), least));
+      agree(
+        model === 'demo' ? DEMO : join(SHARED, 'checkpoints', model),
+        HELLASWAG,
+        join(SHARED, 'golden', `${model}.jsonl`),
+        least,
+      ),
+    );
   }
 });

@@ -1,4 +1,7 @@
-/** A short evaluation under compute-sanitizer: no access outside memory, no race, no barrier misused, no refused call of the driver. */
+/**
+ * A short evaluation under compute-sanitizer: no access outside memory, no race, no barrier misused, no refused call of
+ * the driver.
+ */
 import assert from 'node:assert/strict';
 import { accessSync, constants } from 'node:fs';
 import { delimiter, isAbsolute, join } from 'node:path';
@@ -19,24 +22,49 @@ const SECONDS = 170;
 async function findTool(): Promise<string | undefined> {
   const { computeSanitizer, path, cudaToolkits } = readSettings();
   if (computeSanitizer !== undefined) return computeSanitizer;
-  const folders = [...path.split(delimiter).filter(isAbsolute), ...(await expand(cudaToolkits)).map((toolkit) => join(toolkit, 'bin'))];
-  return folders.map((folder) => join(folder, TOOL)).find((file) => {
-    try {
-      accessSync(file, constants.X_OK);
-      return true;
-    } catch {
-      return false;
-    }
-  });
+  const folders = [
+    ...path.split(delimiter).filter(isAbsolute),
+    ...(await expand(cudaToolkits)).map((toolkit) => join(toolkit, 'bin')),
+  ];
+  return folders
+    .map((folder) => join(folder, TOOL))
+    .find((file) => {
+      try {
+        accessSync(file, constants.X_OK);
+        return true;
+      } catch {
+        return false;
+      }
+    });
 }
 
 const arch = archOf(cudaAvailable());
 const compiler = typeof arch === 'string' ? await compilerOrReason(arch) : arch.reason;
 const tool = await findTool();
-const skip = typeof compiler === 'string' ? compiler : tool === undefined ? `${TOOL} is neither on PATH nor in a CUDA toolkit; TILEWRIGHT_COMPUTE_SANITIZER=/path/to/${TOOL} names one` : false;
+const skip =
+  typeof compiler === 'string'
+    ? compiler
+    : tool === undefined
+      ? `${TOOL} is neither on PATH nor in a CUDA toolkit; TILEWRIGHT_COMPUTE_SANITIZER=/path/to/${TOOL} names one`
+      : false;
 
 const under = (check: string, args: readonly string[]): Promise<Ended> =>
-  start(tool!, ['--tool', check, '--target-processes', 'all', '--launch-timeout', '60', '--error-exitcode', String(FOUND), process.execPath, ...args], SECONDS);
+  start(
+    tool!,
+    [
+      '--tool',
+      check,
+      '--target-processes',
+      'all',
+      '--launch-timeout',
+      '60',
+      '--error-exitcode',
+      String(FOUND),
+      process.execPath,
+      ...args,
+    ],
+    SECONDS,
+  );
 
 /** What the tool says at the end, a line for each process that used the device. */
 const summaries = (output: string): string[] => output.split('\n').filter((line) => / SUMMARY: /.test(line));
@@ -46,14 +74,34 @@ describe('compute-sanitizer', { skip, concurrency: true }, () => {
   for (const check of ['memcheck', 'racecheck', 'synccheck']) {
     it(`finds nothing in an evaluation of the demo: ${check}`, async () => {
       const begin = performance.now();
-      const { status, output } = await under(check, [MAIN, 'run', DEMO, '--target', 'cuda', '--max-tokens', '512', '--task', 'hellaswag', '--data', EXAMPLES, '--limit', '8']);
-      const told = output.split('\n').filter((line) => line.startsWith('=========')).slice(0, 40).join('\n');
+      const { status, output } = await under(check, [
+        MAIN,
+        'run',
+        DEMO,
+        '--target',
+        'cuda',
+        '--max-tokens',
+        '512',
+        '--task',
+        'hellaswag',
+        '--data',
+        EXAMPLES,
+        '--limit',
+        '8',
+      ]);
+      const told = output
+        .split('\n')
+        .filter((line) => line.startsWith('========='))
+        .slice(0, 40)
+        .join('\n');
       assert.equal(status, 0, `${check} ended with ${status ?? 'a signal'}:\n${told}\n${output.slice(-1500)}`);
       assert(summaries(output).length > 0, `${check} told nothing:\n${output.slice(-1500)}`);
       for (const line of summaries(output)) assert.match(line, CLEAN, told);
       // It was an evaluation that was watched.
       assert.match(output, /8 questions in/);
-      console.log(`${check}: ${summaries(output).length} processes clean, ${((performance.now() - begin) / 1000).toFixed(0)} s`);
+      console.log(
+        `${check}: ${summaries(output).length} processes clean, ${((performance.now() - begin) / 1000).toFixed(0)} s`,
+      );
     });
   }
 
@@ -61,6 +109,9 @@ describe('compute-sanitizer', { skip, concurrency: true }, () => {
     const outer = `const { spawnSync } = await import('node:child_process'); spawnSync(process.execPath, ['--input-type=module', '-e', ${JSON.stringify(trapScript())}], { stdio: 'inherit' });`;
     const { output } = await under('memcheck', ['--input-type=module', '-e', outer]);
     assert.match(output, /Invalid __global__ write/);
-    assert(summaries(output).some((line) => !CLEAN.test(line)), output.slice(-1500));
+    assert(
+      summaries(output).some((line) => !CLEAN.test(line)),
+      output.slice(-1500),
+    );
   });
 });

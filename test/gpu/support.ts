@@ -16,10 +16,17 @@ export function temporaryFolder(): string {
 }
 
 /** The settings of this machine with an empty kernel cache. */
-export const freshSettings = (extra: Partial<Settings> = {}): Settings => ({ ...readSettings(), cacheDir: temporaryFolder(), ...extra });
+export const freshSettings = (extra: Partial<Settings> = {}): Settings => ({
+  ...readSettings(),
+  cacheDir: temporaryFolder(),
+  ...extra,
+});
 
 /** A compiler, or the reason for which tests that need one are skipped (`skip` of node:test). */
-export async function compilerOrReason(arch: CudaArch, settings: Settings = readSettings()): Promise<CudaCompiler | string> {
+export async function compilerOrReason(
+  arch: CudaArch,
+  settings: Settings = readSettings(),
+): Promise<CudaCompiler | string> {
   try {
     return await findCudaCompiler(arch, undefined, settings);
   } catch (error) {

@@ -3,7 +3,10 @@ import { KERNELS } from '../support/cudaKernels.js';
 
 const url = (path: string): string => JSON.stringify(new URL(path, import.meta.url).href);
 
-/** Source of a module that runs such a kernel twice and prints a list of { code, isContextDead, isNamed }: how each run was refused. */
+/**
+ * Source of a module that runs such a kernel twice and prints a list of { code, isContextDead, isNamed }: how each run
+ * was refused.
+ */
 export const trapScript = (): string => `
   const { loadAddon } = await import(${url('../../runtime/cpu/addon.js')});
   const { cudaAvailable } = await import(${url('../../runtime/cuda/addon.js')});

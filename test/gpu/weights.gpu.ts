@@ -5,7 +5,14 @@ import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import type { CudaArch } from '../../ir/cuda.js';
 import type { WeightDecl } from '../../ir/kernel.js';
-import { cudaAvailable, loadCudaAddon, type CudaAddon, type CudaDevice, type CudaMemory, type CudaModule } from '../../runtime/cuda/addon.js';
+import {
+  cudaAvailable,
+  loadCudaAddon,
+  type CudaAddon,
+  type CudaDevice,
+  type CudaMemory,
+  type CudaModule,
+} from '../../runtime/cuda/addon.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
 import { planLoading } from '../../runtime/cuda/loadPlan.js';
 import { findJob, JOB_BYTES } from '../../runtime/cuda/packJob.js';
@@ -34,7 +41,9 @@ async function open(): Promise<Bench> {
   const device = new addon.Device(0);
   const pack = new addon.Module(device, cubins.get(PACK_SYMBOL)!);
   return {
-    addon, device, pack,
+    addon,
+    device,
+    pack,
     release: () => {
       pack.release();
       device.release();
@@ -43,16 +52,27 @@ async function open(): Promise<Bench> {
 }
 
 /** Loads a plan's weights into memory full of NaN; what took how long. */
-async function load({ addon, device, pack }: Bench, weightPlan: WeightPlan, staging?: number): Promise<{ readonly memory: CudaMemory; readonly times: LoadTimes }> {
+async function load(
+  { addon, device, pack }: Bench,
+  weightPlan: WeightPlan,
+  staging?: number,
+): Promise<{ readonly memory: CudaMemory; readonly times: LoadTimes }> {
   const memory = new addon.Memory(device, weightPlan.packedBytes);
   memory.fill(0xff);
   device.synchronize();
-  const times = await loadDeviceWeights({ addon, device, pack, weightPlan, loadPlan: planLoading(weightPlan, staging), weights: memory });
+  const times = await loadDeviceWeights({
+    addon,
+    device,
+    pack,
+    weightPlan,
+    loadPlan: planLoading(weightPlan, staging),
+    weights: memory,
+  });
   return { memory, times };
 }
 
 describe('weights on the device', { skip }, () => {
-  it('are the reference\'s bits, in one step or in many', async () => {
+  it("are the reference's bits, in one step or in many", async () => {
     const bench = await open();
     const { weights, constants, tensors, expected } = weightWorld(temporaryFolder());
     const plan = planWeights(weights, constants, tensors, { isMapping: false });
@@ -74,17 +94,41 @@ describe('weights on the device', { skip }, () => {
     const file = join(temporaryFolder(), 'weights.bin');
     const bytes = rows * k * 2;
     const handle = openSync(file, 'w');
-    ftruncateSync(handle, 4 * bytes);  // zeros, resident after the first reading
+    ftruncateSync(handle, 4 * bytes); // zeros, resident after the first reading
     closeSync(handle);
     const names = ['a', 'b', 'c', 'd'];
-    const stored = new Map(names.map((name, i): [string, TensorSource] => [name, { kind: 'file', dtype: 'bf16', shape: [rows, k], file, offset: i * bytes, byteLength: bytes }]));
-    const random = new Map(names.map((name, i): [string, TensorSource] => [name, { kind: 'random', dtype: 'bf16', shape: [rows, k], seed: BigInt(i), scale: 0.02 }]));
-    const weights = names.map((name): WeightDecl => ({ name, layout: 'kmajor', dtype: 'bf16', sources: [{ tensor: name, rows }], k, pairing: { kind: 'none' } }));
-    for (const [what, tensors] of [['from a file, first', stored], ['from a file, again', stored], ['made up', random]] as const) {
+    const stored = new Map(
+      names.map((name, i): [string, TensorSource] => [
+        name,
+        { kind: 'file', dtype: 'bf16', shape: [rows, k], file, offset: i * bytes, byteLength: bytes },
+      ]),
+    );
+    const random = new Map(
+      names.map((name, i): [string, TensorSource] => [
+        name,
+        { kind: 'random', dtype: 'bf16', shape: [rows, k], seed: BigInt(i), scale: 0.02 },
+      ]),
+    );
+    const weights = names.map((name): WeightDecl => ({
+      name,
+      layout: 'kmajor',
+      dtype: 'bf16',
+      sources: [{ tensor: name, rows }],
+      k,
+      pairing: { kind: 'none' },
+    }));
+    for (const [what, tensors] of [
+      ['from a file, first', stored],
+      ['from a file, again', stored],
+      ['made up', random],
+    ] as const) {
       const { memory, times } = await load(bench, planWeights(weights, [], tensors, { isMapping: false }));
       console.log(`${what}: ${printLoadTimes(times)}`);
       const last = new Uint16Array(memory.read(4 * bytes - 64, 64));
-      assert.equal(last.every((bits) => bits === 0), tensors === stored);
+      assert.equal(
+        last.every((bits) => bits === 0),
+        tensors === stored,
+      );
       memory.release();
     }
     bench.release();
@@ -96,12 +140,31 @@ describe('weights on the device', { skip }, () => {
     const data = new addon.Memory(device, rows * stride * 2);
     const jobs = new addon.Memory(device, JOB_BYTES);
     const found = new addon.Memory(device, 256);
-    const { bytes, launch } = findJob({ index: 0, dtype: 'bf16', rows: 'T', columns, stride, allowsNegativeInfinity: true }, rows, 1);
+    const { bytes, launch } = findJob(
+      { index: 0, dtype: 'bf16', rows: 'T', columns, stride, allowsNegativeInfinity: true },
+      rows,
+      1,
+    );
     jobs.write(0, bytes);
     const slots = [jobs, data, found].map((memory) => ({ memory, offset: 0, bytes: memory.sizeBytes }));
     const program = new addon.Program({
-      device, maxTokens: rows, maxRows: 1, slots, inputs: [], outputs: [],
-      launches: [{ name: 'search', module: pack, symbol: PACK_ENTRIES.find, slots: [0, 1, 2], tensorMaps: [], launch, usesProgrammaticLaunch: false }],
+      device,
+      maxTokens: rows,
+      maxRows: 1,
+      slots,
+      inputs: [],
+      outputs: [],
+      launches: [
+        {
+          name: 'search',
+          module: pack,
+          symbol: PACK_ENTRIES.find,
+          slots: [0, 1, 2],
+          tensorMaps: [],
+          launch,
+          usesProgrammaticLaunch: false,
+        },
+      ],
     });
     const search = async (tokens: number): Promise<bigint> => {
       found.fill(0xff);
@@ -110,9 +173,10 @@ describe('weights on the device', { skip }, () => {
     };
     data.fill(0);
     assert.equal(await search(rows), 2n ** 64n - 1n);
-    const put = (row: number, column: number, bits: number): void => data.write((row * stride + column) * 2, new Uint16Array([bits]));
-    put(1, 5, 0xff80);  // −∞: an answer
-    put(2, 1001, 0x7fc0);  // in the padding
+    const put = (row: number, column: number, bits: number): void =>
+      data.write((row * stride + column) * 2, new Uint16Array([bits]));
+    put(1, 5, 0xff80); // −∞: an answer
+    put(2, 1001, 0x7fc0); // in the padding
     put(2999, 999, 0x7f80);
     assert.equal(await search(2999), 2n ** 64n - 1n);
     assert.equal(await search(3000), 2999n * 1000n + 999n);

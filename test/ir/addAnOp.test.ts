@@ -15,6 +15,6 @@ it('quotes its examples from the source', () => {
 });
 
 it('names files that exist', () => {
-  for (const [, path] of DOC.matchAll(/`((?:ir|test|passes|codegen)\/[A-Za-z/.]+\.ts)`/g)) expect(read(path!).length, path).toBeGreaterThan(0);
+  for (const [, path] of DOC.matchAll(/`((?:ir|test|passes|codegen)\/[A-Za-z/.]+\.ts)`/g))
+    expect(read(path!).length, path).toBeGreaterThan(0);
 });
-

@@ -22,7 +22,15 @@ const NORMED = parseGraph(`graph @normed(%x: f32[T, 2], %row: i32[R]) -> (f32[R,
   return %scored, %normed
 }`);
 const ENV = {
-  sizes: { T: 3, R: 2 }, params: new Map([['x', f64(3, 3, 1, -1, 7, 1)], ['row', f64(2, 0)]]), weights: new Map([['norm', f64(2, 10)], ['w', f64(1, 0.5)]]),
+  sizes: { T: 3, R: 2 },
+  params: new Map([
+    ['x', f64(3, 3, 1, -1, 7, 1)],
+    ['row', f64(2, 0)],
+  ]),
+  weights: new Map([
+    ['norm', f64(2, 10)],
+    ['w', f64(1, 0.5)],
+  ]),
 };
 
 describe('interpretGraph', () => {
@@ -37,42 +45,76 @@ describe('interpretGraph', () => {
   it('traces every node in order', () => {
     const seen: string[] = [];
     interpretGraph(NORMED, { ...ENV, trace: (node, tensor) => seen.push(`${node.op}[${tensor.shape.join(', ')}]`) });
-    expect(seen).toEqual(['mul[3, 2]', 'mean[3, 1]', 'rsqrt[3, 1]', 'mul[3, 2]', 'mul[3, 2]', 'linear[3, 1]', 'gather_rows[2, 1]']);
+    expect(seen).toEqual([
+      'mul[3, 2]',
+      'mean[3, 1]',
+      'rsqrt[3, 1]',
+      'mul[3, 2]',
+      'mul[3, 2]',
+      'linear[3, 1]',
+      'gather_rows[2, 1]',
+    ]);
   });
 
   it('returns parameters and weights that are results', () => {
     const graph = parseGraph('graph @g(%x: f32[T]) -> (f32[T], f32[2]) { weight @w : f32[2] return %x, @w }');
-    const results = interpretGraph(graph, { sizes: { T: 1, R: 0 }, params: new Map([['x', f64(5)]]), weights: new Map([['w', f64(6, 7)]]) });
+    const results = interpretGraph(graph, {
+      sizes: { T: 1, R: 0 },
+      params: new Map([['x', f64(5)]]),
+      weights: new Map([['w', f64(6, 7)]]),
+    });
     expect(results.map((t) => [...t.data])).toEqual([[5], [6, 7]]);
   });
 
   it.each([
     ['a missing input', { ...ENV, params: new Map([['x', f64(3, 3, 1, -1, 7, 1)]]) }, '%row : i32[R] was not given.'],
-    ['an input of another size', { ...ENV, weights: new Map([...ENV.weights, ['w', f64(1)]]) }, '@w : bf16[1, 2] has 2 elements, but 1 were given.'],
+    [
+      'an input of another size',
+      { ...ENV, weights: new Map([...ENV.weights, ['w', f64(1)]]) },
+      '@w : bf16[1, 2] has 2 elements, but 1 were given.',
+    ],
     ['a size that is not one', { ...ENV, sizes: { T: -1, R: 2 } }, 'Size T is -1, not a whole number.'],
-    ['an index out of range', { ...ENV, params: new Map([...ENV.params, ['row', f64(0, 3)]]) }, 'index 3 at position 1 is not a whole number below 3\n  in: %scored = gather_rows(%y, %row) : f32[R, 1]'],
+    [
+      'an index out of range',
+      { ...ENV, params: new Map([...ENV.params, ['row', f64(0, 3)]]) },
+      'index 3 at position 1 is not a whole number below 3\n  in: %scored = gather_rows(%y, %row) : f32[R, 1]',
+    ],
   ])('refuses %s', (_what, env, message) => expect(() => interpretGraph(NORMED, env)).toThrow(message));
 
   it('refuses to allocate without bound', () => {
-    const graph = parseGraph('graph @g() -> (i32[T, T, T]) { %i = iota() {size = [T, T, T]} : i32[T, T, T] return %i }');
-    expect(() => interpretGraph(graph, { sizes: { T: 1000, R: 0 }, params: new Map(), weights: new Map() })).toThrow("more than the interpreter's 134217728");
+    const graph = parseGraph(
+      'graph @g() -> (i32[T, T, T]) { %i = iota() {size = [T, T, T]} : i32[T, T, T] return %i }',
+    );
+    expect(() => interpretGraph(graph, { sizes: { T: 1000, R: 0 }, params: new Map(), weights: new Map() })).toThrow(
+      "more than the interpreter's 134217728",
+    );
   });
 
   it('gives every random graph results of its declared shapes', () => {
     let finished = 0;
-    fc.assert(fc.property(randomGraph, fc.integer({ min: 1, max: 3 }), fc.integer({ min: 1, max: 3 }), (graph, T, R) => {
-      const sizes = { T, R };
-      const fill = (values: typeof graph.params): Map<string, Float64Array> =>
-        new Map(values.map((v) => [v.name, new Float64Array(elementCount(concreteShape(v.type.shape, sizes))).fill(v.type.dtype === 'f32' ? 0.5 : 0)]));
-      const env = { sizes, params: fill(graph.params), weights: fill(graph.weights) };
-      // Values of i32 results can be any number, so a gather by one of them may be out of range.
-      try {
-        expect(interpretGraph(graph, env).map((t) => t.shape)).toEqual(graph.results.map((v) => concreteShape(v.type.shape, sizes)));
-        finished++;
-      } catch (error) {
-        expect(String(error)).toMatch(/is not a whole number below|more than the interpreter's/);
-      }
-    }), { numRuns: 300, seed: 11 });
+    fc.assert(
+      fc.property(randomGraph, fc.integer({ min: 1, max: 3 }), fc.integer({ min: 1, max: 3 }), (graph, T, R) => {
+        const sizes = { T, R };
+        const fill = (values: typeof graph.params): Map<string, Float64Array> =>
+          new Map(
+            values.map((v) => [
+              v.name,
+              new Float64Array(elementCount(concreteShape(v.type.shape, sizes))).fill(v.type.dtype === 'f32' ? 0.5 : 0),
+            ]),
+          );
+        const env = { sizes, params: fill(graph.params), weights: fill(graph.weights) };
+        // Values of i32 results can be any number, so a gather by one of them may be out of range.
+        try {
+          expect(interpretGraph(graph, env).map((t) => t.shape)).toEqual(
+            graph.results.map((v) => concreteShape(v.type.shape, sizes)),
+          );
+          finished++;
+        } catch (error) {
+          expect(String(error)).toMatch(/is not a whole number below|more than the interpreter's/);
+        }
+      }),
+      { numRuns: 300, seed: 11 },
+    );
     expect(finished).toBeGreaterThan(200);
   });
 });

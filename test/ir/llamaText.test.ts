@@ -4,11 +4,25 @@ import { parseGraph } from '../../ir/text/parser.js';
 import { printGraph } from '../../ir/text/printer.js';
 import { buildLlama } from '../../models/llama.js';
 
-const shape = { hiddenSize: 16, intermediateSize: 24, layers: 2, heads: 4, kvHeads: 2, headDim: 6, vocabSize: 40, rmsNormEps: 1e-5, tieWordEmbeddings: false };
+const shape = {
+  hiddenSize: 16,
+  intermediateSize: 24,
+  layers: 2,
+  heads: 4,
+  kvHeads: 2,
+  headDim: 6,
+  vocabSize: 40,
+  rmsNormEps: 1e-5,
+  tieWordEmbeddings: false,
+};
 
 describe('the text of LLaMA', () => {
   it.each(['tree', 'metaPair', 'slidingWindow'] as const)('round-trips with the %s mask, and verifies', (mask) => {
-    const graph = buildLlama(shape, { mask, inverseFrequencies: Float64Array.from([1, 0.1, 0.0123]), dtypeOf: () => 'bf16' });
+    const graph = buildLlama(shape, {
+      mask,
+      inverseFrequencies: Float64Array.from([1, 0.1, 0.0123]),
+      dtypeOf: () => 'bf16',
+    });
     verifyGraph(graph);
     const text = printGraph(graph);
     const parsed = parseGraph(text);

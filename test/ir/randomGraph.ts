@@ -18,40 +18,59 @@ const attributeOf: Readonly<Record<AttributeKind, fc.Arbitrary<Attribute>>> = {
   string: fc.oneof(fc.constantFrom<string>(...DTYPES, 'column', 'bias'), fc.string()),
   boolean: fc.boolean(),
   dims: shape,
-  numbers: fc.oneof(fc.array(fc.nat({ max: 3 }), { maxLength: 3 }), fc.shuffledSubarray([0, 1, 2], { minLength: 3 }), fc.array(finite, { maxLength: 4 })),
+  numbers: fc.oneof(
+    fc.array(fc.nat({ max: 3 }), { maxLength: 3 }),
+    fc.shuffledSubarray([0, 1, 2], { minLength: 3 }),
+    fc.array(finite, { maxLength: 4 }),
+  ),
 };
 
 export const opName: fc.Arbitrary<OpName> = fc.constantFrom(...OP_NAMES);
 
 /** Attributes of the kinds that `op` declares. */
 export function attributesOf(op: OpName): fc.Arbitrary<Attributes> {
-  return fc.record(Object.fromEntries(Object.entries(OPS[op].attributes).map(([name, kind]) => [name, attributeOf[kind]])));
+  return fc.record(
+    Object.fromEntries(Object.entries(OPS[op].attributes).map(([name, kind]) => [name, attributeOf[kind]])),
+  );
 }
 
 /** One attempt to add a node: which op, which of the values so far (counted back from the newest), which attributes. */
-const step = opName.chain((op) => fc.record({
-  op: fc.constant(op),
-  operands: fc.array(fc.nat({ max: 8 }), { minLength: OPS[op].arity[0], maxLength: OPS[op].arity[1] }),
-  attributes: attributesOf(op),
-  hint: fc.constantFrom('x', 'y', 'heads0', 'q_by_head'),
-  scope: fc.constantFrom('', 'layers.0', 'layers.1.attention.q'),
-}));
+const step = opName.chain((op) =>
+  fc.record({
+    op: fc.constant(op),
+    operands: fc.array(fc.nat({ max: 8 }), { minLength: OPS[op].arity[0], maxLength: OPS[op].arity[1] }),
+    attributes: attributesOf(op),
+    hint: fc.constantFrom('x', 'y', 'heads0', 'q_by_head'),
+    scope: fc.constantFrom('', 'layers.0', 'layers.1.attention.q'),
+  }),
+);
 
 /** Graphs of up to 40 nodes; steps that do not type are skipped, so every op that fits somewhere appears. */
-export const graph: fc.Arbitrary<Graph> = fc.record({
-  params: fc.array(tensorType, { minLength: 1, maxLength: 4 }),
-  weights: fc.array(fc.record({ dtype, shape: fc.array(fc.integer({ min: 1, max: 4 }), { maxLength: 3 }) }), { maxLength: 3 }),
-  steps: fc.array(step, { maxLength: 40 }),
-  results: fc.array(fc.nat({ max: 50 }), { minLength: 1, maxLength: 3 }),
-}).map(({ params, weights, steps, results }) => {
-  const b = new GraphBuilder('random');
-  const values: Value[] = [
-    ...params.map((type, i) => b.param(`input${i}`, type.dtype, type.shape)),
-    ...weights.map((type, i) => b.weight(`model.layers.${i}.w-${i}.weight`, type.dtype, type.shape)),
-  ];
-  for (const { op, operands, attributes, hint, scope } of steps) {
-    const picked = operands.map((back) => values[values.length - 1 - (back % values.length)]!);
-    if (typeof inferred(OPS[op], picked.map((v) => v.type), attributes) !== 'string') values.push(b.add(op, picked, attributes, hint, scope));
-  }
-  return b.finish(results.map((i) => values[i % values.length]!));
-});
+export const graph: fc.Arbitrary<Graph> = fc
+  .record({
+    params: fc.array(tensorType, { minLength: 1, maxLength: 4 }),
+    weights: fc.array(fc.record({ dtype, shape: fc.array(fc.integer({ min: 1, max: 4 }), { maxLength: 3 }) }), {
+      maxLength: 3,
+    }),
+    steps: fc.array(step, { maxLength: 40 }),
+    results: fc.array(fc.nat({ max: 50 }), { minLength: 1, maxLength: 3 }),
+  })
+  .map(({ params, weights, steps, results }) => {
+    const b = new GraphBuilder('random');
+    const values: Value[] = [
+      ...params.map((type, i) => b.param(`input${i}`, type.dtype, type.shape)),
+      ...weights.map((type, i) => b.weight(`model.layers.${i}.w-${i}.weight`, type.dtype, type.shape)),
+    ];
+    for (const { op, operands, attributes, hint, scope } of steps) {
+      const picked = operands.map((back) => values[values.length - 1 - (back % values.length)]!);
+      if (
+        typeof inferred(
+          OPS[op],
+          picked.map((v) => v.type),
+          attributes,
+        ) !== 'string'
+      )
+        values.push(b.add(op, picked, attributes, hint, scope));
+    }
+    return b.finish(results.map((i) => values[i % values.length]!));
+  });

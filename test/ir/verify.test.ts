@@ -21,7 +21,11 @@ describe('verifyGraph', () => {
   it('accepts a sound graph', () => expect(() => verifyGraph(GOOD)).not.toThrow());
 
   it('names the pass and prints the node', () => {
-    const bad = withNodes(neg, { ...linear, result: { ...linear.result, type: { dtype: 'bf16', shape: ['T', 8] } } }, gather);
+    const bad = withNodes(
+      neg,
+      { ...linear, result: { ...linear.result, type: { dtype: 'bf16', shape: ['T', 8] } } },
+      gather,
+    );
     expect(() => verifyGraph(bad, 'foldNormWeights')).toThrowErrorMatchingInlineSnapshot(`
       [Error: Graph @g after foldNormWeights: linear gives f32[T, 8], the node declares bf16[T, 8].
         in: %y = linear(%n, @w.0) : bf16[T, 8]]
@@ -31,25 +35,85 @@ describe('verifyGraph', () => {
   const cases: readonly (readonly [string, Graph, string])[] = [
     ['a use before the definition', withNodes(linear, neg, gather), '%n is used before it is defined'],
     ['a missing definition', withNodes(linear, gather), '%n is used before it is defined'],
-    ['a value of an older graph', withNodes(neg, { ...linear, operands: [stale, w] }, gather), '%n is not the %n of this graph but another object of that name, left over from a graph before it'],
-    ['a returned value of an older graph', { ...GOOD, results: [{ ...gather.result }] }, '%z is not the %z of this graph'],
+    [
+      'a value of an older graph',
+      withNodes(neg, { ...linear, operands: [stale, w] }, gather),
+      '%n is not the %n of this graph but another object of that name, left over from a graph before it',
+    ],
+    [
+      'a returned value of an older graph',
+      { ...GOOD, results: [{ ...gather.result }] },
+      '%z is not the %z of this graph',
+    ],
     ['a weight that is not declared', { ...GOOD, weights: [] }, '@w.0 is not declared as a weight'],
     ['a weight declared twice', { ...GOOD, weights: [w, { ...w }] }, '@w.0 is defined twice'],
-    ['a weight with a symbol', { ...GOOD, weights: [{ ...w, type: { dtype: 'bf16', shape: ['T', 4] } }] }, '@w.0 is bf16[T, 4]: a weight has a fixed shape'],
-    ['two values of one name', withNodes(neg, { ...linear, result: { ...linear.result, name: 'n' } }), '%n is defined twice'],
-    ['a result that takes a parameter\'s name', withNodes({ ...neg, result: { ...neg.result, name: 'x' } }), '%x is defined twice'],
-    ['a name outside the grammar', withNodes({ ...neg, result: { ...neg.result, name: 'n; drop' } }), '"n; drop" is not a name of a result'],
-    ['a result that says it is a parameter', withNodes({ ...neg, result: { ...neg.result, kind: 'param' } }), '%n is declared as a result and says it is a param'],
+    [
+      'a weight with a symbol',
+      { ...GOOD, weights: [{ ...w, type: { dtype: 'bf16', shape: ['T', 4] } }] },
+      '@w.0 is bf16[T, 4]: a weight has a fixed shape',
+    ],
+    [
+      'two values of one name',
+      withNodes(neg, { ...linear, result: { ...linear.result, name: 'n' } }),
+      '%n is defined twice',
+    ],
+    [
+      "a result that takes a parameter's name",
+      withNodes({ ...neg, result: { ...neg.result, name: 'x' } }),
+      '%x is defined twice',
+    ],
+    [
+      'a name outside the grammar',
+      withNodes({ ...neg, result: { ...neg.result, name: 'n; drop' } }),
+      '"n; drop" is not a name of a result',
+    ],
+    [
+      'a result that says it is a parameter',
+      withNodes({ ...neg, result: { ...neg.result, kind: 'param' } }),
+      '%n is declared as a result and says it is a param',
+    ],
     ['a path outside the grammar', withNodes({ ...neg, path: '../up' }), '"../up" is not a model path'],
     ['an unknown op', withNodes({ ...neg, op: 'softmax' as OpName }), 'softmax is not an op'],
-    ['too many operands', withNodes({ ...neg, operands: [GOOD.params[0]!, GOOD.params[0]!] }), 'neg: it takes 1 operand, not 2'],
-    ['operands that do not fit', withNodes(neg, { ...linear, operands: [GOOD.params[1]!, w] }, gather), 'linear: linear: x has R columns, w has 4'],
-    ['an attribute the op does not know', withNodes({ ...neg, attributes: { scale: 2 } }), "found attribute 'scale', expected none: 'neg' takes no attributes"],
-    ['a missing attribute', withNodes({ ...neg, op: 'cast' }), "found 'cast' without attribute 'dtype', expected {dtype = …}, a string"],
-    ['an attribute of another kind', withNodes({ ...neg, op: 'cast', attributes: { dtype: 3 } }), "found attribute 'dtype' = 3, expected a string"],
-    ['a NaN attribute', withNodes({ ...neg, op: 'const', operands: [], attributes: { value: NaN } }), "found attribute 'value' = null, expected a number"],
-    ['a fractional extent', { ...GOOD, params: [{ ...GOOD.params[0]!, type: { dtype: 'f32', shape: [1.5] } }] }, '%x is f32[1.5]: 1.5 is not a dimension'],
-    ['an extent without bound', { ...GOOD, params: [{ ...GOOD.params[0]!, type: { dtype: 'f32', shape: [2 ** 40] } }] }, 'is not a dimension'],
+    [
+      'too many operands',
+      withNodes({ ...neg, operands: [GOOD.params[0]!, GOOD.params[0]!] }),
+      'neg: it takes 1 operand, not 2',
+    ],
+    [
+      'operands that do not fit',
+      withNodes(neg, { ...linear, operands: [GOOD.params[1]!, w] }, gather),
+      'linear: linear: x has R columns, w has 4',
+    ],
+    [
+      'an attribute the op does not know',
+      withNodes({ ...neg, attributes: { scale: 2 } }),
+      "found attribute 'scale', expected none: 'neg' takes no attributes",
+    ],
+    [
+      'a missing attribute',
+      withNodes({ ...neg, op: 'cast' }),
+      "found 'cast' without attribute 'dtype', expected {dtype = …}, a string",
+    ],
+    [
+      'an attribute of another kind',
+      withNodes({ ...neg, op: 'cast', attributes: { dtype: 3 } }),
+      "found attribute 'dtype' = 3, expected a string",
+    ],
+    [
+      'a NaN attribute',
+      withNodes({ ...neg, op: 'const', operands: [], attributes: { value: NaN } }),
+      "found attribute 'value' = null, expected a number",
+    ],
+    [
+      'a fractional extent',
+      { ...GOOD, params: [{ ...GOOD.params[0]!, type: { dtype: 'f32', shape: [1.5] } }] },
+      '%x is f32[1.5]: 1.5 is not a dimension',
+    ],
+    [
+      'an extent without bound',
+      { ...GOOD, params: [{ ...GOOD.params[0]!, type: { dtype: 'f32', shape: [2 ** 40] } }] },
+      'is not a dimension',
+    ],
     ['no results', { ...GOOD, results: [] }, 'it returns nothing'],
   ];
   it.each(cases)('rejects %s', (_what, graph, message) => expect(() => verifyGraph(graph)).toThrow(message));

@@ -1,16 +1,40 @@
 import { cpSync, mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { checkTensors, describeRandomCheckpoint, expectedTensors, fnv1a64, openCheckpoint } from '../../models/checkpoint.js';
+import {
+  checkTensors,
+  describeRandomCheckpoint,
+  expectedTensors,
+  fnv1a64,
+  openCheckpoint,
+} from '../../models/checkpoint.js';
 import { parseConfig } from '../../models/config.js';
-import { DEMO, layOut, safetensors, SMALL_CONFIG, temporaryFolder, userError, writeJson, type HeaderEntry } from './support.js';
+import {
+  DEMO,
+  layOut,
+  safetensors,
+  SMALL_CONFIG,
+  temporaryFolder,
+  userError,
+  writeJson,
+  type HeaderEntry,
+} from './support.js';
 
 type Shapes = Map<string, readonly number[]>;
 const config = parseConfig(SMALL_CONFIG, 'config.json');
 const shapes = (changes: Record<string, unknown> = {}): Shapes =>
-  new Map(expectedTensors(parseConfig({ ...SMALL_CONFIG, ...changes }, 'config.json')).map(({ name, shape }) => [name, shape]));
+  new Map(
+    expectedTensors(parseConfig({ ...SMALL_CONFIG, ...changes }, 'config.json')).map(({ name, shape }) => [
+      name,
+      shape,
+    ]),
+  );
 
-function folder(tensors: Shapes = shapes(), changes: Record<string, unknown> = {}, edit?: (header: Record<string, HeaderEntry>) => void): string {
+function folder(
+  tensors: Shapes = shapes(),
+  changes: Record<string, unknown> = {},
+  edit?: (header: Record<string, HeaderEntry>) => void,
+): string {
   const dir = temporaryFolder();
   writeJson(dir, 'config.json', { ...SMALL_CONFIG, ...changes });
   const { header, size } = layOut(tensors);
@@ -43,7 +67,10 @@ describe('openCheckpoint', () => {
     expect(checkpoint.tensors.size).toBe(2 + 8 * 9);
     expect(checkpoint.files).toEqual([join(DEMO, 'model.safetensors')]);
     expect(checkpoint.tokenizerPath).toBe(join(DEMO, 'tokenizer.json'));
-    const parameters = [...checkpoint.tensors.values()].reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
+    const parameters = [...checkpoint.tensors.values()].reduce(
+      (sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1),
+      0,
+    );
     expect(parameters).toBe(7_475_456);
     const norm = checkpoint.tensors.get('model.norm.weight');
     if (norm?.kind !== 'file') throw new Error('expected a tensor in a file');
@@ -78,14 +105,18 @@ describe('openCheckpoint', () => {
     expect(untied.get('lm_head.weight')).toEqual([10, 8]);
     expect(openCheckpoint(folder(untied, { tie_word_embeddings: false })).tensors.has('lm_head.weight')).toBe(true);
     expect(openCheckpoint(folder(untied)).tensors.has('lm_head.weight')).toBe(false);
-    expect(refusal(folder(shapes(), { tie_word_embeddings: false }))).toContain('lm_head.weight: missing (a model whose head is tied says "tie_word_embeddings": true in config.json)');
+    expect(refusal(folder(shapes(), { tie_word_embeddings: false }))).toContain(
+      'lm_head.weight: missing (a model whose head is tied says "tie_word_embeddings": true in config.json)',
+    );
   });
 
   it('says what a folder holds where it holds no weights', () => {
     const dir = folder();
     renameSync(join(dir, 'model.safetensors'), join(dir, 'pytorch_model.bin'));
     const error = userError(() => openCheckpoint(dir));
-    expect(error.message).toBe(`${dir}: neither model.safetensors nor model.safetensors.index.json is there; "pytorch_model.bin" is, which is not read`);
+    expect(error.message).toBe(
+      `${dir}: neither model.safetensors nor model.safetensors.index.json is there; "pytorch_model.bin" is, which is not read`,
+    );
     expect(error.hint).toContain('safetensors copy');
     rmSync(join(dir, 'pytorch_model.bin'));
     expect(userError(() => openCheckpoint(dir)).hint).toContain('hf download');
@@ -101,7 +132,9 @@ describe('openCheckpoint', () => {
     const dir = folder(shapes(), {}, (header) => {
       for (const entry of Object.values(header)) entry.dtype = 'I16';
     });
-    expect(refusal(dir)).toContain('model.embed_tokens.weight: element type I16 is not supported; supported: F32, F16, BF16');
+    expect(refusal(dir)).toContain(
+      'model.embed_tokens.weight: element type I16 is not supported; supported: F32, F16, BF16',
+    );
   });
 });
 
@@ -131,25 +164,60 @@ describe('shards', () => {
   it('are named where missing', () => {
     const dir = sharded();
     rmSync(join(dir, 'model-00002-of-00002.safetensors'));
-    expect(refusal(dir)).toBe(`${dir}: 1 of the 2 files that model.safetensors.index.json names is missing: model-00002-of-00002.safetensors (10 tensors)`);
+    expect(refusal(dir)).toBe(
+      `${dir}: 1 of the 2 files that model.safetensors.index.json names is missing: model-00002-of-00002.safetensors (10 tensors)`,
+    );
   });
 
   it('must hold what the index says', () => {
-    expect(refusal(sharded((map) => { map['extra.weight'] = 'model-00001-of-00002.safetensors'; }))).toContain('tensor "extra.weight", which model.safetensors.index.json places there, is not in it');
-    expect(refusal(sharded((map) => { delete map['model.norm.weight']; }))).toContain('holds tensor "model.norm.weight", which model.safetensors.index.json does not name');
-    expect(refusal(sharded((map) => { map['model.norm.weight'] = 'model-00001-of-00002.safetensors'; }))).toMatch(/model\.norm\.weight/);
+    expect(
+      refusal(
+        sharded((map) => {
+          map['extra.weight'] = 'model-00001-of-00002.safetensors';
+        }),
+      ),
+    ).toContain('tensor "extra.weight", which model.safetensors.index.json places there, is not in it');
+    expect(
+      refusal(
+        sharded((map) => {
+          delete map['model.norm.weight'];
+        }),
+      ),
+    ).toContain('holds tensor "model.norm.weight", which model.safetensors.index.json does not name');
+    expect(
+      refusal(
+        sharded((map) => {
+          map['model.norm.weight'] = 'model-00001-of-00002.safetensors';
+        }),
+      ),
+    ).toMatch(/model\.norm\.weight/);
   });
 
   it('left out of the index are mentioned', () => {
     const dir = sharded((map) => {
       for (const name of Object.keys(map)) if (/layers\.2|model\.norm/.test(name)) delete map[name];
     });
-    expect(refusal(dir)).toContain('in the folder, but not named by model.safetensors.index.json: "model-00002-of-00002.safetensors"');
+    expect(refusal(dir)).toContain(
+      'in the folder, but not named by model.safetensors.index.json: "model-00002-of-00002.safetensors"',
+    );
     expect(refusal(dir)).toContain('model.layers.{2}.{input_layernorm.weight, ');
   });
 
-  it.each(['../model.safetensors', '/etc/x.safetensors', 'a/../../b.safetensors', 'sub/b.safetensors', 'x\\y.safetensors', '.safetensors', 'model.bin', 'a\0.safetensors', 3, null])('never lead out of the folder: %j', (name) => {
-    const dir = sharded((map) => { Object.assign(map, { 'model.norm.weight': name }); });
+  it.each([
+    '../model.safetensors',
+    '/etc/x.safetensors',
+    'a/../../b.safetensors',
+    'sub/b.safetensors',
+    'x\\y.safetensors',
+    '.safetensors',
+    'model.bin',
+    'a\0.safetensors',
+    3,
+    null,
+  ])('never lead out of the folder: %j', (name) => {
+    const dir = sharded((map) => {
+      Object.assign(map, { 'model.norm.weight': name });
+    });
     expect(refusal(dir)).toContain('is not the name of a .safetensors file in this folder');
   });
 
@@ -180,7 +248,9 @@ describe('checkTensors', () => {
   });
 
   it('groups by pattern', () => {
-    expect(found(32, (name, shape) => (name.includes('q_proj') ? undefined : shape))).toEqual(['model.layers.{0–31}.self_attn.q_proj.weight: missing']);
+    expect(found(32, (name, shape) => (name.includes('q_proj') ? undefined : shape))).toEqual([
+      'model.layers.{0–31}.self_attn.q_proj.weight: missing',
+    ]);
     expect(found(32, (name, shape) => (name.includes('up_proj') ? [...shape].reverse() : shape))).toEqual([
       'model.layers.{0–31}.mlp.up_proj.weight: shape [8, 12], config.json makes it [12, 8]',
     ]);
@@ -196,12 +266,16 @@ describe('checkTensors', () => {
     expect(found(1024, () => undefined)).toHaveLength(3);
     let turn = 0;
     expect(found(1024, (_, shape) => [...shape, ++turn]).length).toBeLessThanOrEqual(11);
-    const strangers = new Map(Array.from({ length: 5000 }, (_, i) => [`stranger.${i}`, { dtype: 'F32', shape: [1] }] as const));
+    const strangers = new Map(
+      Array.from({ length: 5000 }, (_, i) => [`stranger.${i}`, { dtype: 'F32', shape: [1] }] as const),
+    );
     expect(checkTensors(config, strangers).length).toBeLessThanOrEqual(11);
   });
 
   it('does not pass over a bias, which would change every score', () => {
-    const dir = folder(new Map([...shapes(), ...[0, 1, 2].map((i) => [`model.layers.${i}.self_attn.q_proj.bias`, [8]] as const)]));
+    const dir = folder(
+      new Map([...shapes(), ...[0, 1, 2].map((i) => [`model.layers.${i}.self_attn.q_proj.bias`, [8]] as const)]),
+    );
     expect(refusal(dir)).toContain('model.layers.{0–2}.self_attn.q_proj.bias: not a tensor of this model');
   });
 
@@ -237,9 +311,20 @@ describe('describeRandomCheckpoint', () => {
     const checkpoint = describeRandomCheckpoint(path, 7);
     expect(checkpoint).toMatchObject({ dir, files: [], tokenizerPath: undefined });
     expect([...checkpoint.tensors.keys()]).toEqual([...shapes().keys()]);
-    expect(checkpoint.tensors.get('model.norm.weight')).toEqual({ kind: 'constant', name: 'model.norm.weight', dtype: 'bf16', shape: [8], value: 1 });
+    expect(checkpoint.tensors.get('model.norm.weight')).toEqual({
+      kind: 'constant',
+      name: 'model.norm.weight',
+      dtype: 'bf16',
+      shape: [8],
+      value: 1,
+    });
     expect(checkpoint.tensors.get('model.embed_tokens.weight')).toEqual({
-      kind: 'random', name: 'model.embed_tokens.weight', dtype: 'bf16', shape: [10, 8], seed: fnv1a64('7:model.embed_tokens.weight'), scale: 0.02,
+      kind: 'random',
+      name: 'model.embed_tokens.weight',
+      dtype: 'bf16',
+      shape: [10, 8],
+      seed: fnv1a64('7:model.embed_tokens.weight'),
+      scale: 0.02,
     });
     const seeds = [...checkpoint.tensors.values()].flatMap((tensor) => (tensor.kind === 'random' ? [tensor.seed] : []));
     expect(new Set(seeds).size).toBe(1 + 3 * 7);

@@ -4,26 +4,55 @@ import { describe, expect, it } from 'vitest';
 import { loadConfig, parseConfig, ropeInverseFrequencies } from '../../models/config.js';
 import { DEMO, SMALL_CONFIG, temporaryFolder, userError, writeJson } from './support.js';
 
-const parse = (changes: Record<string, unknown>): ReturnType<typeof parseConfig> => parseConfig({ ...SMALL_CONFIG, ...changes }, 'config.json');
+const parse = (changes: Record<string, unknown>): ReturnType<typeof parseConfig> =>
+  parseConfig({ ...SMALL_CONFIG, ...changes }, 'config.json');
 const refusal = (changes: Record<string, unknown>): string => userError(() => parse(changes)).message;
 
 describe('parseConfig', () => {
   it('reads the bundled model', () => {
     expect(loadConfig(DEMO)).toEqual({
-      hiddenSize: 256, intermediateSize: 704, layers: 8, heads: 4, kvHeads: 4, headDim: 64, vocabSize: 4096,
-      maxPositions: 512, rmsNormEps: 1e-5, tieWordEmbeddings: true, rope: { theta: 10000, scaling: { type: 'none' } },
-      dtype: 'bf16', bosTokenId: 1, eosTokenIds: [2],
+      hiddenSize: 256,
+      intermediateSize: 704,
+      layers: 8,
+      heads: 4,
+      kvHeads: 4,
+      headDim: 64,
+      vocabSize: 4096,
+      maxPositions: 512,
+      rmsNormEps: 1e-5,
+      tieWordEmbeddings: true,
+      rope: { theta: 10000, scaling: { type: 'none' } },
+      dtype: 'bf16',
+      bosTokenId: 1,
+      eosTokenIds: [2],
     });
   });
 
   it('is frozen to the bottom', () => {
     const config = parse({ eos_token_id: [1, 2] });
-    for (const part of [config, config.rope, config.rope.scaling, config.eosTokenIds]) expect(Object.isFrozen(part)).toBe(true);
+    for (const part of [config, config.rope, config.rope.scaling, config.eosTokenIds])
+      expect(Object.isFrozen(part)).toBe(true);
   });
 
   it('fills in what LLaMA files leave out', () => {
-    const config = parse({ num_key_value_heads: undefined, head_dim: null, torch_dtype: undefined, rms_norm_eps: undefined, tie_word_embeddings: undefined, max_position_embeddings: undefined });
-    expect(config).toMatchObject({ kvHeads: 2, headDim: 4, dtype: 'f32', rmsNormEps: 1e-6, tieWordEmbeddings: false, maxPositions: 2048, rope: { theta: 10000, scaling: { type: 'none' } }, eosTokenIds: [] });
+    const config = parse({
+      num_key_value_heads: undefined,
+      head_dim: null,
+      torch_dtype: undefined,
+      rms_norm_eps: undefined,
+      tie_word_embeddings: undefined,
+      max_position_embeddings: undefined,
+    });
+    expect(config).toMatchObject({
+      kvHeads: 2,
+      headDim: 4,
+      dtype: 'f32',
+      rmsNormEps: 1e-6,
+      tieWordEmbeddings: false,
+      maxPositions: 2048,
+      rope: { theta: 10000, scaling: { type: 'none' } },
+      eosTokenIds: [],
+    });
     expect(config).not.toHaveProperty('bosTokenId');
   });
 
@@ -47,46 +76,138 @@ describe('parseConfig', () => {
   });
 
   it.each([
-    ['old keys', { rope_theta: 5e5, rope_scaling: { rope_type: 'linear', factor: 4 } }, { theta: 5e5, scaling: { type: 'linear', factor: 4 } }],
-    ['old key "type"', { rope_scaling: { type: 'linear', factor: 2 } }, { theta: 1e4, scaling: { type: 'linear', factor: 2 } }],
-    ['new key', { rope_parameters: { rope_type: 'default', rope_theta: 7e4 } }, { theta: 7e4, scaling: { type: 'none' } }],
+    [
+      'old keys',
+      { rope_theta: 5e5, rope_scaling: { rope_type: 'linear', factor: 4 } },
+      { theta: 5e5, scaling: { type: 'linear', factor: 4 } },
+    ],
+    [
+      'old key "type"',
+      { rope_scaling: { type: 'linear', factor: 2 } },
+      { theta: 1e4, scaling: { type: 'linear', factor: 2 } },
+    ],
+    [
+      'new key',
+      { rope_parameters: { rope_type: 'default', rope_theta: 7e4 } },
+      { theta: 7e4, scaling: { type: 'none' } },
+    ],
     [
       'llama3 in the new key',
-      { rope_parameters: { rope_type: 'llama3', rope_theta: 5e5, factor: 8, low_freq_factor: 1, high_freq_factor: 4, original_max_position_embeddings: 64 } },
-      { theta: 5e5, scaling: { type: 'llama3', factor: 8, lowFreqFactor: 1, highFreqFactor: 4, originalMaxPositions: 64 } },
+      {
+        rope_parameters: {
+          rope_type: 'llama3',
+          rope_theta: 5e5,
+          factor: 8,
+          low_freq_factor: 1,
+          high_freq_factor: 4,
+          original_max_position_embeddings: 64,
+        },
+      },
+      {
+        theta: 5e5,
+        scaling: { type: 'llama3', factor: 8, lowFreqFactor: 1, highFreqFactor: 4, originalMaxPositions: 64 },
+      },
     ],
-    ['both keys that agree', { rope_theta: 3e4, rope_scaling: { type: 'linear', factor: 2 }, rope_parameters: { rope_theta: 3e4, rope_type: 'linear', factor: 2 } }, { theta: 3e4, scaling: { type: 'linear', factor: 2 } }],
+    [
+      'both keys that agree',
+      {
+        rope_theta: 3e4,
+        rope_scaling: { type: 'linear', factor: 2 },
+        rope_parameters: { rope_theta: 3e4, rope_type: 'linear', factor: 2 },
+      },
+      { theta: 3e4, scaling: { type: 'linear', factor: 2 } },
+    ],
     ['null', { rope_scaling: null, rope_theta: null }, { theta: 1e4, scaling: { type: 'none' } }],
   ])('reads rotary settings: %s', (_, changes, rope) => {
     expect(parse(changes).rope).toEqual(rope);
   });
 
   it.each([
-    ['another architecture', { architectures: ['MistralForCausalLM'] }, 'config.json: architecture "MistralForCausalLM" is not supported; supported: LlamaForCausalLM'],
+    [
+      'another architecture',
+      { architectures: ['MistralForCausalLM'] },
+      'config.json: architecture "MistralForCausalLM" is not supported; supported: LlamaForCausalLM',
+    ],
     ['another model type', { model_type: 'qwen2' }, 'model_type "qwen2" is not supported'],
     ['no architecture', { architectures: undefined, model_type: undefined }, 'neither architectures nor model_type'],
     ['quantised weights', { quantization_config: { bits: 4 } }, 'quantised weights are not supported'],
-    ['attention bias', { attention_bias: true }, 'attention_bias is true: attention projections with a bias are not supported'],
+    [
+      'attention bias',
+      { attention_bias: true },
+      'attention_bias is true: attention projections with a bias are not supported',
+    ],
     ['mlp bias', { mlp_bias: true }, 'mlp_bias is true'],
     ['another activation', { hidden_act: 'gelu' }, 'hidden_act is "gelu": the only supported activation is "silu"'],
     ['partial rotary', { partial_rotary_factor: 0.5 }, 'partial_rotary_factor is 0.5'],
-    ['heads and kvHeads', { num_attention_heads: 4, num_key_value_heads: 3 }, 'num_attention_heads 4 is not a multiple of num_key_value_heads 3'],
+    [
+      'heads and kvHeads',
+      { num_attention_heads: 4, num_key_value_heads: 3 },
+      'num_attention_heads 4 is not a multiple of num_key_value_heads 3',
+    ],
     ['no even split', { hidden_size: 9 }, 'hidden_size 9 is not a multiple of num_attention_heads 2'],
     ['odd head', { head_dim: 5 }, 'head_dim 5 is odd'],
     ['huge derived head', { hidden_size: 65536, num_attention_heads: 2 }, 'head_dim 32768'],
-    ['absurd size', { vocab_size: 1e15 }, 'vocab_size: expected a whole number from 2 to 2097152, got 1000000000000000'],
+    [
+      'absurd size',
+      { vocab_size: 1e15 },
+      'vocab_size: expected a whole number from 2 to 2097152, got 1000000000000000',
+    ],
     ['no layers', { num_hidden_layers: 0 }, 'num_hidden_layers: expected a whole number from 1 to 1024, got 0'],
     ['a size that is text', { hidden_size: '8' }, 'hidden_size: expected a whole number from 1 to 65536, got "8"'],
-    ['a missing size', { intermediate_size: undefined }, 'intermediate_size: expected a whole number from 1 to 524288, got '],
+    [
+      'a missing size',
+      { intermediate_size: undefined },
+      'intermediate_size: expected a whole number from 1 to 524288, got ',
+    ],
     ['epsilon', { rms_norm_eps: -1 }, 'rms_norm_eps: expected a number from 0 to 0.1, got -1'],
-    ['element type', { torch_dtype: 'float8_e4m3fn' }, 'torch_dtype "float8_e4m3fn" is not supported; supported: float32, float16, bfloat16'],
-    ['rope type', { rope_scaling: { rope_type: 'yarn', factor: 4 } }, 'config.json: rope_scaling: rope type "yarn" is not supported; supported: default, linear, llama3'],
-    ['rope factor', { rope_scaling: { type: 'linear', factor: 0 } }, 'rope_scaling.factor: expected a number from 1 to 1000000, got 0'],
-    ['rope order', { rope_scaling: { rope_type: 'llama3', factor: 8, low_freq_factor: 4, high_freq_factor: 4, original_max_position_embeddings: 64 } }, 'high_freq_factor 4 must be greater than low_freq_factor 4'],
-    ['rope part missing', { rope_scaling: { rope_type: 'llama3', factor: 8, low_freq_factor: 1, high_freq_factor: 4 } }, 'original_max_position_embeddings: expected a number from 1 to 16777216'],
-    ['rope names', { rope_scaling: { rope_type: 'linear', type: 'llama3', factor: 8 } }, 'rope_type "linear" and type "llama3" disagree'],
-    ['rope thetas', { rope_theta: 1e4, rope_parameters: { rope_theta: 2e4 } }, 'values of rope_theta disagree: rope_theta 10000, rope_parameters.rope_theta 20000'],
-    ['rope scalings', { rope_scaling: { type: 'linear', factor: 2 }, rope_parameters: { rope_type: 'default' } }, 'rope_parameters and rope_scaling disagree'],
+    [
+      'element type',
+      { torch_dtype: 'float8_e4m3fn' },
+      'torch_dtype "float8_e4m3fn" is not supported; supported: float32, float16, bfloat16',
+    ],
+    [
+      'rope type',
+      { rope_scaling: { rope_type: 'yarn', factor: 4 } },
+      'config.json: rope_scaling: rope type "yarn" is not supported; supported: default, linear, llama3',
+    ],
+    [
+      'rope factor',
+      { rope_scaling: { type: 'linear', factor: 0 } },
+      'rope_scaling.factor: expected a number from 1 to 1000000, got 0',
+    ],
+    [
+      'rope order',
+      {
+        rope_scaling: {
+          rope_type: 'llama3',
+          factor: 8,
+          low_freq_factor: 4,
+          high_freq_factor: 4,
+          original_max_position_embeddings: 64,
+        },
+      },
+      'high_freq_factor 4 must be greater than low_freq_factor 4',
+    ],
+    [
+      'rope part missing',
+      { rope_scaling: { rope_type: 'llama3', factor: 8, low_freq_factor: 1, high_freq_factor: 4 } },
+      'original_max_position_embeddings: expected a number from 1 to 16777216',
+    ],
+    [
+      'rope names',
+      { rope_scaling: { rope_type: 'linear', type: 'llama3', factor: 8 } },
+      'rope_type "linear" and type "llama3" disagree',
+    ],
+    [
+      'rope thetas',
+      { rope_theta: 1e4, rope_parameters: { rope_theta: 2e4 } },
+      'values of rope_theta disagree: rope_theta 10000, rope_parameters.rope_theta 20000',
+    ],
+    [
+      'rope scalings',
+      { rope_scaling: { type: 'linear', factor: 2 }, rope_parameters: { rope_type: 'default' } },
+      'rope_parameters and rope_scaling disagree',
+    ],
     ['rope theta', { rope_theta: 'big' }, 'rope_theta: expected a number'],
     ['rope not an object', { rope_parameters: [] }, 'rope_parameters: expected an object, got []'],
   ])('refuses %s in one line', (_, changes, expected) => {
@@ -128,17 +249,27 @@ describe('loadConfig', () => {
 
 describe('ropeInverseFrequencies', () => {
   const llama3 = (lowFreqFactor: number, highFreqFactor: number): Float64Array =>
-    ropeInverseFrequencies({ headDim: 4, rope: { theta: 10000, scaling: { type: 'llama3', factor: 8, lowFreqFactor, highFreqFactor, originalMaxPositions: 64 } } });
+    ropeInverseFrequencies({
+      headDim: 4,
+      rope: {
+        theta: 10000,
+        scaling: { type: 'llama3', factor: 8, lowFreqFactor, highFreqFactor, originalMaxPositions: 64 },
+      },
+    });
 
   it('is a geometric series, divided by the factor when linear', () => {
-    expect([...ropeInverseFrequencies({ headDim: 8, rope: { theta: 10000, scaling: { type: 'none' } } })]).toEqual([1, 0.1, 0.01, 0.001].map((x) => expect.closeTo(x, 14) as unknown));
-    expect([...ropeInverseFrequencies({ headDim: 4, rope: { theta: 10000, scaling: { type: 'linear', factor: 4 } } })]).toEqual([0.25, 0.0025]);
+    expect([...ropeInverseFrequencies({ headDim: 8, rope: { theta: 10000, scaling: { type: 'none' } } })]).toEqual(
+      [1, 0.1, 0.01, 0.001].map((x) => expect.closeTo(x, 14) as unknown),
+    );
+    expect([
+      ...ropeInverseFrequencies({ headDim: 4, rope: { theta: 10000, scaling: { type: 'linear', factor: 4 } } }),
+    ]).toEqual([0.25, 0.0025]);
   });
 
   it('keeps short wavelengths, stretches long ones and blends between', () => {
     // 64 positions are 10.186 turns of frequency 1 and 0.10186 turns of frequency 0.01.
     expect([...llama3(1, 4)]).toEqual([1, 0.00125]);
-    const kept = (0.6400 / (2 * Math.PI) - 0.05) / 0.1;
+    const kept = (0.64 / (2 * Math.PI) - 0.05) / 0.1;
     expect(llama3(0.05, 0.15)[1]).toBeCloseTo(0.01 * (kept + (1 - kept) / 8), 14);
     expect([...llama3(0.01, 0.02)]).toEqual([1, 0.01]);
   });

@@ -7,7 +7,12 @@ import { findDuplicateKey } from '../../models/jsonKeys.js';
 import { parseSafetensorsHeader, readSafetensorsHeader } from '../../models/safetensors.js';
 import { layOut, safetensors, temporaryFolder, userError, type HeaderEntry } from './support.js';
 
-const GOOD = layOut([['a', [2, 3]], ['b', []], ['empty', [0, 5]], ['c', [4]]]);
+const GOOD = layOut([
+  ['a', [2, 3]],
+  ['b', []],
+  ['empty', [0, 5]],
+  ['c', [4]],
+]);
 
 function write(content: Uint8Array): string {
   const path = join(temporaryFolder(), 'model.safetensors');
@@ -39,17 +44,38 @@ describe('readSafetensorsHeader', () => {
   });
 
   it('takes a padded header, entries in any order, and names that are awkward in JavaScript', () => {
-    const header = '{"__proto__":{"dtype":"U8","shape":[1],"data_offsets":[3,4]},"0":{"dtype":"F4","shape":[2,3],"data_offsets":[0,3]}}   ';
-    expect(readSafetensorsHeader(write(safetensors(header, 4))).entries.map(({ name, byteLength }) => [name, byteLength])).toEqual([['0', 3], ['__proto__', 1]]);
+    const header =
+      '{"__proto__":{"dtype":"U8","shape":[1],"data_offsets":[3,4]},"0":{"dtype":"F4","shape":[2,3],"data_offsets":[0,3]}}   ';
+    expect(
+      readSafetensorsHeader(write(safetensors(header, 4))).entries.map(({ name, byteLength }) => [name, byteLength]),
+    ).toEqual([
+      ['0', 3],
+      ['__proto__', 1],
+    ]);
   });
 
   it.each([
-    ['a hole', { c: { data_offsets: [16, 24] } }, 26, 'tensor "c" starts at byte 16 of the data but the one before ends at 14: it leaves a hole'],
+    [
+      'a hole',
+      { c: { data_offsets: [16, 24] } },
+      26,
+      'tensor "c" starts at byte 16 of the data but the one before ends at 14: it leaves a hole',
+    ],
     ['a hole at the start', { a: { data_offsets: [1, 13] } }, 22, 'leaves a hole'],
-    ['an overlap', { c: { data_offsets: [13, 21] } }, 22, 'tensor "c" starts at byte 13 of the data but the one before ends at 14: it overlaps'],
+    [
+      'an overlap',
+      { c: { data_offsets: [13, 21] } },
+      22,
+      'tensor "c" starts at byte 13 of the data but the one before ends at 14: it overlaps',
+    ],
     ['two tensors in one place', { d: { dtype: 'BF16', shape: [4], data_offsets: [14, 22] } }, 22, 'overlaps'],
     ['an end before its start', { c: { data_offsets: [22, 14] } }, 22, 'starts at byte 22 but ends at byte 14'],
-    ['a length that is not the shape', { a: { shape: [2, 4] } }, 22, 'tensor "a": BF16 [2,4] takes 16 bytes, but the header gives it 12'],
+    [
+      'a length that is not the shape',
+      { a: { shape: [2, 4] } },
+      22,
+      'tensor "a": BF16 [2,4] takes 16 bytes, but the header gives it 12',
+    ],
     ['a product past 2^53', { a: { shape: [2 ** 40, 2 ** 40] } }, 22, 'takes more than 2^53 bytes'],
     ['half a byte', { a: { dtype: 'F4', shape: [25] } }, 22, 'takes 12.5 bytes'],
     ['a negative extent', { a: { shape: [-2, -3] } }, 22, 'shape must be a list of sizes, got [-2,-3]'],
@@ -73,7 +99,9 @@ describe('readSafetensorsHeader', () => {
     const size = readSafetensorsHeader(path).sizeBytes;
     truncateSync(path, size - 1);
     const error = userError(() => readSafetensorsHeader(path));
-    expect(error.message).toBe(`${path}: truncated: the header describes ${size} bytes, the file has ${size - 1}; tensor "c" is the first that is cut off`);
+    expect(error.message).toBe(
+      `${path}: truncated: the header describes ${size} bytes, the file has ${size - 1}; tensor "c" is the first that is cut off`,
+    );
     expect(error.hint).toContain('download it again');
     truncateSync(path, size - 9);
     expect(userError(() => readSafetensorsHeader(path)).message).toContain('tensor "b"');
@@ -84,7 +112,9 @@ describe('readSafetensorsHeader', () => {
     expect(refusal(safetensors('', 0)).message).toContain("does not start with '{'");
     expect(refusal(safetensors(' {}', 0)).message).toContain("does not start with '{'");
     expect(refusal(safetensors('{"a":', 0)).message).toContain('not valid JSON');
-    expect(userError(() => readSafetensorsHeader('/nowhere/model.safetensors')).message).toBe('/nowhere/model.safetensors: no such file');
+    expect(userError(() => readSafetensorsHeader('/nowhere/model.safetensors')).message).toBe(
+      '/nowhere/model.safetensors: no such file',
+    );
     expect(userError(() => readSafetensorsHeader(temporaryFolder())).message).toContain('not a regular file');
     const notUtf8 = safetensors('{"a":"xx"}', 0);
     notUtf8[8 + 6] = 0xff;
@@ -132,18 +162,24 @@ describe('duplicate keys', () => {
   });
 
   it('finds none in anything that JSON.stringify writes, and any that is added', () => {
-    fc.assert(fc.property(fc.jsonValue(), fc.string(), (value, key) => {
-      expect(findDuplicateKey(JSON.stringify(value))).toBeUndefined();
-      const twice = `{${JSON.stringify(key)}:${JSON.stringify(value)},"-${'x'}":0,${JSON.stringify(key)}:1}`;
-      fc.pre(key !== '-x');
-      expect(findDuplicateKey(twice)).toBe(key);
-    }));
+    fc.assert(
+      fc.property(fc.jsonValue(), fc.string(), (value, key) => {
+        expect(findDuplicateKey(JSON.stringify(value))).toBeUndefined();
+        const twice = `{${JSON.stringify(key)}:${JSON.stringify(value)},"-${'x'}":0,${JSON.stringify(key)}:1}`;
+        fc.pre(key !== '-x');
+        expect(findDuplicateKey(twice)).toBe(key);
+      }),
+    );
   });
 
   it('are refused in headers', () => {
     const entry = '{"dtype":"U8","shape":[0],"data_offsets":[0,0]}';
-    expect(refusal(safetensors(`{"a":${entry},"a":${entry}}`, 0)).message).toContain('the header has the key "a" twice');
-    expect(refusal(safetensors('{"a":{"dtype":"U8","dtype":"U8","shape":[0],"data_offsets":[0,0]}}', 0)).message).toContain('key "dtype" twice');
+    expect(refusal(safetensors(`{"a":${entry},"a":${entry}}`, 0)).message).toContain(
+      'the header has the key "a" twice',
+    );
+    expect(
+      refusal(safetensors('{"a":{"dtype":"U8","dtype":"U8","shape":[0],"data_offsets":[0,0]}}', 0)).message,
+    ).toContain('key "dtype" twice');
   });
 });
 
@@ -168,31 +204,51 @@ describe('hostile files', () => {
   };
 
   it('arbitrary bytes end in a UserError or a sound header', () => {
-    fc.assert(fc.property(fc.uint8Array({ maxLength: 200 }), fc.nat(64), (bytes, data) => check(bytes, data)), { numRuns: 500 });
-    fc.assert(fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
-      const path = write(bytes);
-      expect(() => readSafetensorsHeader(path)).toThrow(UserError);
-    }), { numRuns: 100 });
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 200 }), fc.nat(64), (bytes, data) => check(bytes, data)),
+      { numRuns: 500 },
+    );
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
+        const path = write(bytes);
+        expect(() => readSafetensorsHeader(path)).toThrow(UserError);
+      }),
+      { numRuns: 100 },
+    );
   });
 
   const size = fc.oneof(fc.nat(12), fc.constantFrom(-1, -0, 0.5, 2 ** 31, 2 ** 53, 1e308, null, '1'));
-  const entry = fc.record({
-    dtype: fc.oneof(fc.constantFrom('BF16', 'F32', 'U8', 'F4', 'BOOL'), fc.jsonValue({ maxDepth: 1 })),
-    shape: fc.oneof(fc.array(size, { maxLength: 3 }), fc.jsonValue({ maxDepth: 1 })),
-    data_offsets: fc.oneof(fc.tuple(size, size), fc.jsonValue({ maxDepth: 1 })),
-  }, { requiredKeys: [] });
+  const entry = fc.record(
+    {
+      dtype: fc.oneof(fc.constantFrom('BF16', 'F32', 'U8', 'F4', 'BOOL'), fc.jsonValue({ maxDepth: 1 })),
+      shape: fc.oneof(fc.array(size, { maxLength: 3 }), fc.jsonValue({ maxDepth: 1 })),
+      data_offsets: fc.oneof(fc.tuple(size, size), fc.jsonValue({ maxDepth: 1 })),
+    },
+    { requiredKeys: [] },
+  );
 
   it('headers of the right form with any contents do too', () => {
-    fc.assert(fc.property(fc.dictionary(fc.oneof(fc.string(), fc.constant('__metadata__')), fc.oneof(entry, fc.jsonValue()), { maxKeys: 4 }), fc.nat(24), (header, data) =>
-      check(Buffer.from(JSON.stringify(header)), data)), { numRuns: 2000 });
+    fc.assert(
+      fc.property(
+        fc.dictionary(fc.oneof(fc.string(), fc.constant('__metadata__')), fc.oneof(entry, fc.jsonValue()), {
+          maxKeys: 4,
+        }),
+        fc.nat(24),
+        (header, data) => check(Buffer.from(JSON.stringify(header)), data),
+      ),
+      { numRuns: 2000 },
+    );
   });
 
   it('a valid header with one byte changed does too', () => {
     const json = Buffer.from(JSON.stringify(GOOD.header));
-    fc.assert(fc.property(fc.nat(json.length - 1), fc.nat(255), fc.constantFrom(-1, 0, 1), (at, byte, more) => {
-      const changed = Buffer.from(json);
-      changed[at] = byte;
-      check(changed, GOOD.size + more);
-    }), { numRuns: 2000 });
+    fc.assert(
+      fc.property(fc.nat(json.length - 1), fc.nat(255), fc.constantFrom(-1, 0, 1), (at, byte, more) => {
+        const changed = Buffer.from(json);
+        changed[at] = byte;
+        check(changed, GOOD.size + more);
+      }),
+      { numRuns: 2000 },
+    );
   });
 });

@@ -15,11 +15,22 @@ const BOS = { addBos: true, addEos: false };
 interface Json {
   added_tokens: { id: number; content: string }[];
   normalizer: { normalizers: unknown[] };
-  model: { vocab: Record<string, number>; merges: [string, string][]; byte_fallback: boolean; fuse_unk: boolean; unk_token: string };
+  model: {
+    vocab: Record<string, number>;
+    merges: [string, string][];
+    byte_fallback: boolean;
+    fuse_unk: boolean;
+    unk_token: string;
+  };
 }
-const convert = (model: Uint8Array, special = BOS): Json => JSON.parse(convertSentencePiece(model, 'tokenizer.model', special)) as Json;
+const convert = (model: Uint8Array, special = BOS): Json =>
+  JSON.parse(convertSentencePiece(model, 'tokenizer.model', special)) as Json;
 const tokenizer = (model: Uint8Array, special = BOS): Tokenizer =>
-  createTokenizer({ kind: 'json', text: convertSentencePiece(model, 'tokenizer.model', special), where: 'tokenizer.model' });
+  createTokenizer({
+    kind: 'json',
+    text: convertSentencePiece(model, 'tokenizer.model', special),
+    where: 'tokenizer.model',
+  });
 
 /**
  * SentencePiece's BPE by its definition, quadratic: merge the adjacent pair whose union has the highest score, the
@@ -48,7 +59,12 @@ function reference(model: SentencePieceModel): (text: string) => number[] {
     const out = [model.bosId];
     for (const symbol of symbols) {
       if (score(symbol) !== undefined) out.push(ids.get(symbol) ?? unknown);
-      else if (model.byteFallback) out.push(...[...Buffer.from(symbol)].map((byte) => ids.get(`<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`) ?? unknown));
+      else if (model.byteFallback)
+        out.push(
+          ...[...Buffer.from(symbol)].map(
+            (byte) => ids.get(`<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`) ?? unknown,
+          ),
+        );
       else if (out.at(-1) !== unknown) out.push(unknown);
     }
     return out;
@@ -58,12 +74,26 @@ function reference(model: SentencePieceModel): (text: string) => number[] {
 describe('convertSentencePiece', () => {
   it('lists every split as a merge, by score, then by ids', () => {
     // ids: a 3, b 4, c 5, ab 6, bc 7, abc 8; scores chosen so that abc comes first and bc before ab.
-    const model = sentencePieceModel({ pieces: [...toyPieces, ['a', -9], ['b', -9], ['c', -9], ['ab', -2], ['bc', -1], ['abc', 0]] });
+    const model = sentencePieceModel({
+      pieces: [...toyPieces, ['a', -9], ['b', -9], ['c', -9], ['ab', -2], ['bc', -1], ['abc', 0]],
+    });
     const json = convert(model);
-    expect(json.model.merges).toEqual([['a', 'bc'], ['ab', 'c'], ['b', 'c'], ['a', 'b']]);
+    expect(json.model.merges).toEqual([
+      ['a', 'bc'],
+      ['ab', 'c'],
+      ['b', 'c'],
+      ['a', 'b'],
+    ]);
     expect(json.model).toMatchObject({ byte_fallback: false, fuse_unk: true, unk_token: '<unk>' });
-    expect(json.added_tokens.map(({ id, content }) => [id, content])).toEqual([[0, '<unk>'], [1, '<s>'], [2, '</s>']]);
-    expect(json.normalizer.normalizers).toEqual([{ type: 'Prepend', prepend: '▁' }, { type: 'Replace', pattern: { String: ' ' }, content: '▁' }]);
+    expect(json.added_tokens.map(({ id, content }) => [id, content])).toEqual([
+      [0, '<unk>'],
+      [1, '<s>'],
+      [2, '</s>'],
+    ]);
+    expect(json.normalizer.normalizers).toEqual([
+      { type: 'Prepend', prepend: '▁' },
+      { type: 'Replace', pattern: { String: ' ' }, content: '▁' },
+    ]);
   });
 
   it('adds what the settings say, around every text', async () => {
@@ -72,23 +102,48 @@ describe('convertSentencePiece', () => {
     expect(await tokenizer(model, { addBos: true, addEos: true }).encode('a')).toEqual([1, 5, 2]);
     expect(await tokenizer(model, { addBos: false, addEos: false }).encode('')).toEqual([]);
     expect(await tokenizer(model).encode('a\u{1F600}\u{1F601}a')).toEqual([1, 5, 0, 4]);
-    const bare = sentencePieceModel({ pieces: [...toyPieces, ['▁', -1], ['a', -2], ['▁a', -3]], addDummyPrefix: false });
+    const bare = sentencePieceModel({
+      pieces: [...toyPieces, ['▁', -1], ['a', -2], ['▁a', -3]],
+      addDummyPrefix: false,
+    });
     expect(await tokenizer(bare).encode('a a')).toEqual([1, 4, 5]);
   });
 
   it('keeps pieces whose names are awkward in JavaScript', () => {
-    const json = convert(sentencePieceModel({ pieces: [...toyPieces, ['__proto__', -1], ['7', -2], ['constructor', -3]] }));
-    expect(Object.entries(json.model.vocab).sort((a, b) => a[1] - b[1]).slice(3)).toEqual([['__proto__', 3], ['7', 4], ['constructor', 5]]);
+    const json = convert(
+      sentencePieceModel({ pieces: [...toyPieces, ['__proto__', -1], ['7', -2], ['constructor', -3]] }),
+    );
+    expect(
+      Object.entries(json.model.vocab)
+        .sort((a, b) => a[1] - b[1])
+        .slice(3),
+    ).toEqual([
+      ['__proto__', 3],
+      ['7', 4],
+      ['constructor', 5],
+    ]);
   });
 
   it('tokenises as SentencePiece does, on made-up vocabularies', async () => {
     const letters = ['▁', 'a', 'b', 'c'];
-    const words = fc.uniqueArray(fc.array(fc.constantFrom(...letters), { minLength: 2, maxLength: 4 }).map((parts) => parts.join('')), { maxLength: 12 });
-    await fc.assert(fc.asyncProperty(words, fc.array(fc.constantFrom(' ', 'a', 'b', 'c', 'd', 'é'), { maxLength: 24 }), async (pieces, parts) => {
-      const model = sentencePieceModel({ pieces: [...toyPieces, ...[...letters, ...pieces].map((text, i): [string, number] => [text, -i])] });
-      const text = parts.join('');
-      expect(await tokenizer(model).encode(text)).toEqual(reference(parseSentencePiece(model, 'm'))(text));
-    }), { numRuns: 300 });
+    const words = fc.uniqueArray(
+      fc.array(fc.constantFrom(...letters), { minLength: 2, maxLength: 4 }).map((parts) => parts.join('')),
+      { maxLength: 12 },
+    );
+    await fc.assert(
+      fc.asyncProperty(
+        words,
+        fc.array(fc.constantFrom(' ', 'a', 'b', 'c', 'd', 'é'), { maxLength: 24 }),
+        async (pieces, parts) => {
+          const model = sentencePieceModel({
+            pieces: [...toyPieces, ...[...letters, ...pieces].map((text, i): [string, number] => [text, -i])],
+          });
+          const text = parts.join('');
+          expect(await tokenizer(model).encode(text)).toEqual(reference(parseSentencePiece(model, 'm'))(text));
+        },
+      ),
+      { numRuns: 300 },
+    );
   });
 
   it.each([
@@ -125,15 +180,20 @@ describe('damaged files', () => {
 
   it('end in a UserError or a tokenizer', () => {
     fc.assert(fc.property(fc.uint8Array({ maxLength: 300 }), check), { numRuns: 500 });
-    fc.assert(fc.property(fc.nat(good.length - 1), fc.nat(255), (at, byte) => {
-      const changed = Uint8Array.from(good);
-      changed[at] = byte;
-      check(changed);
-    }), { numRuns: 1000 });
+    fc.assert(
+      fc.property(fc.nat(good.length - 1), fc.nat(255), (at, byte) => {
+        const changed = Uint8Array.from(good);
+        changed[at] = byte;
+        check(changed);
+      }),
+      { numRuns: 1000 },
+    );
   });
 
   it('say where they end too early', () => {
-    expect(userError(() => parseSentencePiece(good.subarray(0, good.length - 1), 'f')).message).toMatch(/^f: damaged protobuf: a field of \d+ bytes runs past the end at byte \d+$/);
+    expect(userError(() => parseSentencePiece(good.subarray(0, good.length - 1), 'f')).message).toMatch(
+      /^f: damaged protobuf: a field of \d+ bytes runs past the end at byte \d+$/,
+    );
   });
 
   it.each([
@@ -148,9 +208,13 @@ describe('damaged files', () => {
   });
 
   it('keep numbers whole', () => {
-    fc.assert(fc.property(fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }), (value) => {
-      expect([...protoFields(Uint8Array.from([0x08, ...varint(value)]), 'f')]).toEqual([{ number: 1, wire: 'varint', value }]);
-    }));
+    fc.assert(
+      fc.property(fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }), (value) => {
+        expect([...protoFields(Uint8Array.from([0x08, ...varint(value)]), 'f')]).toEqual([
+          { number: 1, wire: 'varint', value },
+        ]);
+      }),
+    );
     expect(piece('a', -1.5)).toEqual([0x0a, 1, 0x61, 0x15, 0, 0, 0xc0, 0xbf]);
   });
 });
@@ -173,7 +237,12 @@ describe.skipIf(!hasShared)(skipReason("LLaMA's own tokenizer.model"), () => {
     const { model } = convert(bytes);
     expect(Object.keys(model.vocab)).toHaveLength(32000);
     expect(model.merges).toHaveLength(61249);
-    expect(model.merges.slice(0, 4)).toEqual([['▁', 't'], ['e', 'r'], ['i', 'n'], ['▁', 'a']]);
+    expect(model.merges.slice(0, 4)).toEqual([
+      ['▁', 't'],
+      ['e', 'r'],
+      ['i', 'n'],
+      ['▁', 'a'],
+    ]);
   });
 
   it('converts in seconds', () => {
@@ -191,12 +260,42 @@ describe.skipIf(!hasShared)(skipReason("LLaMA's own tokenizer.model"), () => {
   });
 
   it('tokenises any text as SentencePiece does', async () => {
-    const text = fc.oneof(
-      fc.string({ unit: 'binary', maxLength: 40 }),
-      fc.array(fc.constantFrom(' ', '  ', 'the', 'The', 'ing', 'er', 'aaaa', '    ', '\n', '…', 'é', 'e\u0301', '漢字', "'s", '.', ',', '10', '▁', '\u{1F468}\u200D\u{1F469}'), { maxLength: 20 }).map((parts) => parts.join('')),
-    ).filter((s) => !/<unk>|<\/?s>/.test(s));
-    await fc.assert(fc.asyncProperty(text, async (s) => {
-      expect(await llama.encode(s)).toEqual(exact(s));
-    }), { numRuns: 400 });
+    const text = fc
+      .oneof(
+        fc.string({ unit: 'binary', maxLength: 40 }),
+        fc
+          .array(
+            fc.constantFrom(
+              ' ',
+              '  ',
+              'the',
+              'The',
+              'ing',
+              'er',
+              'aaaa',
+              '    ',
+              '\n',
+              '…',
+              'é',
+              'e\u0301',
+              '漢字',
+              "'s",
+              '.',
+              ',',
+              '10',
+              '▁',
+              '\u{1F468}\u200D\u{1F469}',
+            ),
+            { maxLength: 20 },
+          )
+          .map((parts) => parts.join('')),
+      )
+      .filter((s) => !/<unk>|<\/?s>/.test(s));
+    await fc.assert(
+      fc.asyncProperty(text, async (s) => {
+        expect(await llama.encode(s)).toEqual(exact(s));
+      }),
+      { numRuns: 400 },
+    );
   });
 });

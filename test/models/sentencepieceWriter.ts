@@ -7,7 +7,11 @@ export function varint(value: bigint): number[] {
 }
 
 const field = (number: number, value: number): number[] => [...varint(BigInt(number << 3)), ...varint(BigInt(value))];
-const bytesField = (number: number, bytes: readonly number[]): number[] => [...varint(BigInt((number << 3) | 2)), ...varint(BigInt(bytes.length)), ...bytes];
+const bytesField = (number: number, bytes: readonly number[]): number[] => [
+  ...varint(BigInt((number << 3) | 2)),
+  ...varint(BigInt(bytes.length)),
+  ...bytes,
+];
 
 /** A SentencePiece message; type 1 (normal) is the default and not written. */
 export function piece(text: string, score: number, type = 1): number[] {
@@ -17,7 +21,11 @@ export function piece(text: string, score: number, type = 1): number[] {
 
 type Piece = readonly [text: string, score: number, type?: number];
 /** Unknown, BOS and EOS, ids 0 to 2. */
-export const toyPieces: readonly Piece[] = [['<unk>', 0, 2], ['<s>', 0, 3], ['</s>', 0, 3]];
+export const toyPieces: readonly Piece[] = [
+  ['<unk>', 0, 2],
+  ['<s>', 0, 3],
+  ['</s>', 0, 3],
+];
 
 export interface ModelOptions {
   readonly pieces?: readonly Piece[];
@@ -30,8 +38,23 @@ export interface ModelOptions {
 
 /** A ModelProto. Defaults are LLaMA's settings without byte fallback. */
 export function sentencePieceModel(options: ModelOptions): Uint8Array {
-  const { pieces = toyPieces, modelType = 2, byteFallback = false, addDummyPrefix = true, removeExtraWhitespaces = false, charsmap = false } = options;
+  const {
+    pieces = toyPieces,
+    modelType = 2,
+    byteFallback = false,
+    addDummyPrefix = true,
+    removeExtraWhitespaces = false,
+    charsmap = false,
+  } = options;
   const trainer = [...field(3, modelType), ...field(35, Number(byteFallback))];
-  const normaliser = [...(charsmap ? bytesField(2, [1, 2, 3]) : []), ...field(3, Number(addDummyPrefix)), ...field(4, Number(removeExtraWhitespaces))];
-  return Uint8Array.from([...pieces.flatMap((p) => bytesField(1, piece(...p))), ...bytesField(2, trainer), ...bytesField(3, normaliser)]);
+  const normaliser = [
+    ...(charsmap ? bytesField(2, [1, 2, 3]) : []),
+    ...field(3, Number(addDummyPrefix)),
+    ...field(4, Number(removeExtraWhitespaces)),
+  ];
+  return Uint8Array.from([
+    ...pieces.flatMap((p) => bytesField(1, piece(...p))),
+    ...bytesField(2, trainer),
+    ...bytesField(3, normaliser),
+  ]);
 }

@@ -8,34 +8,80 @@ import { createTokenizer, describeTokenizer, type Tokenizer } from '../../models
 import { sentencePieceModel, toyPieces } from './sentencepieceWriter.js';
 import { hasShared, SHARED, skipReason } from './support.js';
 
-const WORDS = ['a', 'bc', 'c', 'word', 'abc', '▁', ' ', '  ', '\n', 'é', '\u{1F600}', '<s>', '</s>', '<unk>', "'s", '.', '10'];
-const text = fc.array(fc.constantFrom(...WORDS, ...Array.from({ length: 6 }, () => ' ')), { maxLength: 30 }).map((parts) => parts.join(''));
-const letters = fc.array(fc.constantFrom('a', 'b', 'c', 'c', ' ', ' '), { minLength: 20, maxLength: 40 }).map((parts) => parts.join(''));
+const WORDS = [
+  'a',
+  'bc',
+  'c',
+  'word',
+  'abc',
+  '▁',
+  ' ',
+  '  ',
+  '\n',
+  'é',
+  '\u{1F600}',
+  '<s>',
+  '</s>',
+  '<unk>',
+  "'s",
+  '.',
+  '10',
+];
+const text = fc
+  .array(fc.constantFrom(...WORDS, ...Array.from({ length: 6 }, () => ' ')), { maxLength: 30 })
+  .map((parts) => parts.join(''));
+const letters = fc
+  .array(fc.constantFrom('a', 'b', 'c', 'c', ' ', ' '), { minLength: 20, maxLength: 40 })
+  .map((parts) => parts.join(''));
 /** Questions: heads, each with what follows it. */
-const questions = fc.array(fc.tuple(fc.oneof(text, letters), fc.array(fc.oneof(text, letters), { maxLength: 4 })), { minLength: 1, maxLength: 4 })
+const questions = fc
+  .array(fc.tuple(fc.oneof(text, letters), fc.array(fc.oneof(text, letters), { maxLength: 4 })), {
+    minLength: 1,
+    maxLength: 4,
+  })
   .map((each) => each.flatMap(([head, tails]) => [head.trimEnd(), ...tails.map((tail) => `${head} ${tail}`)]));
 
 async function expectSame(tokenizer: Tokenizer, texts: readonly string[]): Promise<void> {
-  const [together, each] = await Promise.all([tokenizer.encodeBatch(texts), Promise.all(texts.map((one) => tokenizer.encode(one)))]);
+  const [together, each] = await Promise.all([
+    tokenizer.encodeBatch(texts),
+    Promise.all(texts.map((one) => tokenizer.encode(one))),
+  ]);
   expect(together.map((ids) => Array.from(ids))).toEqual(each);
 }
 
-const toy = (pieces: readonly string[], special = { addBos: true, addEos: false }): Tokenizer => createTokenizer({
-  kind: 'json', where: 'toy',
-  text: convertSentencePiece(sentencePieceModel({ pieces: [...toyPieces, ...[...new Set(pieces)].map((piece, i): [string, number] => [piece, -i])] }), 'toy', special),
-});
+const toy = (pieces: readonly string[], special = { addBos: true, addEos: false }): Tokenizer =>
+  createTokenizer({
+    kind: 'json',
+    where: 'toy',
+    text: convertSentencePiece(
+      sentencePieceModel({
+        pieces: [...toyPieces, ...[...new Set(pieces)].map((piece, i): [string, number] => [piece, -i])],
+      }),
+      'toy',
+      special,
+    ),
+  });
 
 describe('encodeBatch', () => {
   it('gives what encode gives, on made-up vocabularies with and without pieces over the beginning of a word', async () => {
-    const pieces = fc.array(fc.array(fc.constantFrom('▁', '▁', 'a', 'b', 'c'), { minLength: 2, maxLength: 4 }).map((parts) => parts.join('')), { maxLength: 12 });
-    await fc.assert(fc.asyncProperty(pieces, questions, fc.boolean(), fc.boolean(), async (more, texts, addBos, addEos) => {
-      await expectSame(toy(['▁', 'a', 'b', 'c', ...more], { addBos, addEos }), texts);
-    }), { numRuns: 200 });
+    const pieces = fc.array(
+      fc.array(fc.constantFrom('▁', '▁', 'a', 'b', 'c'), { minLength: 2, maxLength: 4 }).map((parts) => parts.join('')),
+      { maxLength: 12 },
+    );
+    await fc.assert(
+      fc.asyncProperty(pieces, questions, fc.boolean(), fc.boolean(), async (more, texts, addBos, addEos) => {
+        await expectSame(toy(['▁', 'a', 'b', 'c', ...more], { addBos, addEos }), texts);
+      }),
+      { numRuns: 200 },
+    );
   });
 
   it.skipIf(!hasShared)(skipReason("what encode gives, with LLaMA's vocabulary"), async () => {
     const llama = createTokenizer(describeTokenizer(join(SHARED, 'checkpoints', 'gqa-4m')).spec);
-    await fc.assert(fc.asyncProperty(questions, (texts) => expectSame(llama, texts)), { numRuns: 200 });
+    await fc.assert(
+      fc.asyncProperty(questions, (texts) => expectSame(llama, texts)),
+      { numRuns: 200 },
+    );
   });
 });
 
@@ -48,8 +94,12 @@ describe('cuttableTexts', () => {
   });
 
   it.each([
-    ['a piece with a mark inside', [...pieces, 'a▁b'], ['<s>']], ['a piece with a mark at its end', [...pieces, 'b▁'], ['<s>']], ['a mark that is no piece', ['▁a', 'b'], ['<s>']],
-    ['a token with a space', pieces, ['<a b>']], ['a token with a mark', pieces, ['▁x']], ['a token of nothing', pieces, ['']],
+    ['a piece with a mark inside', [...pieces, 'a▁b'], ['<s>']],
+    ['a piece with a mark at its end', [...pieces, 'b▁'], ['<s>']],
+    ['a mark that is no piece', ['▁a', 'b'], ['<s>']],
+    ['a token with a space', pieces, ['<a b>']],
+    ['a token with a mark', pieces, ['▁x']],
+    ['a token of nothing', pieces, ['']],
   ])('allows none with %s', (_, each, added) => expect(cuttableTexts({ pieces: each, added })).toBeUndefined());
 });
 
@@ -57,18 +107,40 @@ describe('encodeSharing', () => {
   const around = { before: [1], after: [2] };
   const always = (): boolean => true;
   /** A token a character. */
-  const characters = (seen: string[]) => (parts: string[]): Promise<number[][]> => {
-    seen.push(...parts);
-    return Promise.resolve(parts.map((part) => [...part].map((c) => c.charCodeAt(0))));
-  };
+  const characters =
+    (seen: string[]) =>
+    (parts: string[]): Promise<number[][]> => {
+      seen.push(...parts);
+      return Promise.resolve(parts.map((part) => [...part].map((c) => c.charCodeAt(0))));
+    };
   const lettersOf = (ids: Int32Array): string => String.fromCharCode(...ids.subarray(1, -1));
 
   it('encodes a common head once, up to the last word that all have whole', async () => {
     const seen: string[] = [];
     const head = 'a man is sitting on a roof';
-    const found = await encodeSharing([head, `${head} and`, `${head} or  so`, 'something else', 'short a', 'short b'], always, around, characters(seen));
-    expect(seen).toEqual(['a man is sitting on a', 'roof', 'roof and', 'roof or  so', 'something else', 'short a', 'short b']);
-    expect(found.map(lettersOf)).toEqual(['a man is sitting on aroof', 'a man is sitting on aroof and', 'a man is sitting on aroof or  so', 'something else', 'short a', 'short b']);
+    const found = await encodeSharing(
+      [head, `${head} and`, `${head} or  so`, 'something else', 'short a', 'short b'],
+      always,
+      around,
+      characters(seen),
+    );
+    expect(seen).toEqual([
+      'a man is sitting on a',
+      'roof',
+      'roof and',
+      'roof or  so',
+      'something else',
+      'short a',
+      'short b',
+    ]);
+    expect(found.map(lettersOf)).toEqual([
+      'a man is sitting on aroof',
+      'a man is sitting on aroof and',
+      'a man is sitting on aroof or  so',
+      'something else',
+      'short a',
+      'short b',
+    ]);
     expect(found.every((ids) => ids[0] === 1 && ids.at(-1) === 2)).toBe(true);
   });
 

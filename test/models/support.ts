@@ -56,7 +56,10 @@ export function safetensors(header: object | string, data: number | Uint8Array):
 }
 
 /** Header entries of BF16 tensors, back to back, with the size of their data. */
-export function layOut(tensors: Iterable<readonly [name: string, shape: readonly number[]]>): { header: Record<string, HeaderEntry>; size: number } {
+export function layOut(tensors: Iterable<readonly [name: string, shape: readonly number[]]>): {
+  header: Record<string, HeaderEntry>;
+  size: number;
+} {
   const header: Record<string, HeaderEntry> = {};
   let size = 0;
   for (const [name, shape] of tensors) {

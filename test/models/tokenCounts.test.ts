@@ -20,15 +20,29 @@ interface Golden {
   readonly n_cont: readonly number[];
 }
 
-const lines = <T>(text: string): T[] => text.trimEnd().split('\n').map((line) => JSON.parse(line) as T);
-const preprocess = (text: string): string => text.trim().replaceAll(' [title]', '. ').replace(/\[.*?\]/g, '').replaceAll('  ', ' ');
+const lines = <T>(text: string): T[] =>
+  text
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as T);
+const preprocess = (text: string): string =>
+  text
+    .trim()
+    .replaceAll(' [title]', '. ')
+    .replace(/\[.*?\]/g, '')
+    .replaceAll('  ', ' ');
 const capitalise = (text: string): string => {
   const [first = '', ...rest] = text;
   return first.toUpperCase() + rest.join('').toLowerCase();
 };
 
 describe.skipIf(!hasShared)(skipReason('token counts against golden files'), () => {
-  const questions = hasShared ? lines<Question>(gunzipSync(readFileSync(join(SHARED, 'data', 'hellaswag_val.jsonl.gz'))).toString()).slice(0, QUESTIONS) : [];
+  const questions = hasShared
+    ? lines<Question>(gunzipSync(readFileSync(join(SHARED, 'data', 'hellaswag_val.jsonl.gz'))).toString()).slice(
+        0,
+        QUESTIONS,
+      )
+    : [];
 
   it.each(['demo', 'mha-2m', 'gqa-4m'])('%s', async (name) => {
     const tokenizer = openTokenizer(join(SHARED, 'checkpoints', name));

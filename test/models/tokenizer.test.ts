@@ -6,7 +6,8 @@ import { createTokenizer, findTokenizer, jsonOf, openTokenizer } from '../../mod
 import { sentencePieceModel, toyPieces } from './sentencepieceWriter.js';
 import { DEMO, temporaryFolder, userError, writeJson } from './support.js';
 
-const demoJson = (): Record<string, unknown> => JSON.parse(readFileSync(join(DEMO, 'tokenizer.json'), 'utf8')) as Record<string, unknown>;
+const demoJson = (): Record<string, unknown> =>
+  JSON.parse(readFileSync(join(DEMO, 'tokenizer.json'), 'utf8')) as Record<string, unknown>;
 const TOY = sentencePieceModel({ pieces: [...toyPieces, ['▁', -1], ['a', -2], ['▁a', -3]] });
 
 function folder(files: Record<string, unknown>): string {
@@ -45,7 +46,10 @@ describe('openTokenizer', () => {
          const { json, text } = workerData;
          const tokenizer = Tokenizer.fromString(json);
          tokenizer.encode(text).then((encoding) => parentPort.postMessage(encoding.getIds()));`,
-        { eval: true, workerData: { json: jsonOf(here.spec), text, module: join(DEMO, '..', '..', 'node_modules', 'tokenizers') } },
+        {
+          eval: true,
+          workerData: { json: jsonOf(here.spec), text, module: join(DEMO, '..', '..', 'node_modules', 'tokenizers') },
+        },
       );
       const ids = await new Promise((done, fail) => worker.once('message', done).once('error', fail));
       await worker.terminate();
@@ -63,10 +67,24 @@ describe('openTokenizer', () => {
   });
 
   it('heeds add_bos_token beside a tokenizer.model', async () => {
-    expect(await openTokenizer(folder({ 'tokenizer.model': TOY, 'tokenizer_config.json': { add_bos_token: false } })).encode('a')).toEqual([5]);
-    expect(await openTokenizer(folder({ 'tokenizer.model': TOY, 'tokenizer_config.json': { add_eos_token: true } })).encode('a')).toEqual([1, 5, 2]);
-    expect(await openTokenizer(folder({ 'tokenizer.model': TOY, 'tokenizer_config.json': {} })).encode('a')).toEqual([1, 5]);
-    expect(userError(() => openTokenizer(folder({ 'tokenizer.model': TOY, 'tokenizer_config.json': { add_bos_token: 'yes' } }))).message).toContain('add_bos_token: expected true or false, got "yes"');
+    expect(
+      await openTokenizer(folder({ 'tokenizer.model': TOY, 'tokenizer_config.json': { add_bos_token: false } })).encode(
+        'a',
+      ),
+    ).toEqual([5]);
+    expect(
+      await openTokenizer(folder({ 'tokenizer.model': TOY, 'tokenizer_config.json': { add_eos_token: true } })).encode(
+        'a',
+      ),
+    ).toEqual([1, 5, 2]);
+    expect(await openTokenizer(folder({ 'tokenizer.model': TOY, 'tokenizer_config.json': {} })).encode('a')).toEqual([
+      1, 5,
+    ]);
+    expect(
+      userError(() =>
+        openTokenizer(folder({ 'tokenizer.model': TOY, 'tokenizer_config.json': { add_bos_token: 'yes' } })),
+      ).message,
+    ).toContain('add_bos_token: expected true or false, got "yes"');
   });
 
   it('never truncates or pads, whatever the file asks for', async () => {
@@ -75,7 +93,14 @@ describe('openTokenizer', () => {
       'tokenizer.json': {
         ...demoJson(),
         truncation: { direction: 'Right', max_length: 4, strategy: 'LongestFirst', stride: 0 },
-        padding: { strategy: { Fixed: 64 }, direction: 'Right', pad_to_multiple_of: null, pad_id: 0, pad_type_id: 0, pad_token: '<unk>' },
+        padding: {
+          strategy: { Fixed: 64 },
+          direction: 'Right',
+          pad_to_multiple_of: null,
+          pad_id: 0,
+          pad_type_id: 0,
+          pad_token: '<unk>',
+        },
       },
     });
     const text = 'A man is standing in a kitchen.';
@@ -88,17 +113,26 @@ describe('openTokenizer', () => {
     expect(openTokenizer(same).hash).toBe(openTokenizer(DEMO).hash);
     const toy = openTokenizer(folder({ 'tokenizer.model': TOY })).hash;
     expect(openTokenizer(folder({ 'tokenizer.model': TOY })).hash).toBe(toy);
-    expect(openTokenizer(folder({ 'tokenizer.model': TOY, 'tokenizer_config.json': { add_bos_token: false } })).hash).not.toBe(toy);
+    expect(
+      openTokenizer(folder({ 'tokenizer.model': TOY, 'tokenizer_config.json': { add_bos_token: false } })).hash,
+    ).not.toBe(toy);
   });
 
   it('says what is wrong', () => {
     const empty = temporaryFolder();
-    expect(userError(() => openTokenizer(empty)).message).toBe(`${empty}: neither tokenizer.json nor tokenizer.model is there`);
-    const withJson = (value: unknown): string => userError(() => openTokenizer(folder({ 'tokenizer.json': value }))).message;
+    expect(userError(() => openTokenizer(empty)).message).toBe(
+      `${empty}: neither tokenizer.json nor tokenizer.model is there`,
+    );
+    const withJson = (value: unknown): string =>
+      userError(() => openTokenizer(folder({ 'tokenizer.json': value }))).message;
     expect(withJson(Buffer.from('{"model": '))).toContain('not valid JSON');
     expect(withJson([])).toContain('no "model": not a tokenizer.json');
     expect(withJson({ model: { type: 'BPE' } })).toContain('not a tokenizer that can be read');
-    expect(withJson({ ...demoJson(), model: { ...(demoJson()['model'] as object), dropout: 0.1 } })).toContain('model.dropout is 0.1');
-    expect(userError(() => createTokenizer({ kind: 'file', path: join(empty, 'gone.json') })).message).toContain('gone.json: no such file');
+    expect(withJson({ ...demoJson(), model: { ...(demoJson()['model'] as object), dropout: 0.1 } })).toContain(
+      'model.dropout is 0.1',
+    );
+    expect(userError(() => createTokenizer({ kind: 'file', path: join(empty, 'gone.json') })).message).toContain(
+      'gone.json: no such file',
+    );
   });
 });

@@ -9,7 +9,8 @@ const ROUNDING = 2 ** -8 * 16;
 
 describe('assignPrecision', () => {
   it('rounds the left operand of every weight contraction, once, and nothing else', () => {
-    check(`
+    check(
+      `
       graph @g(%x: f32[T, 4], %y: f32[T, 4]) -> (f32[T, 2], f32[T, 3], f32[T, 4]) {
         weight @a : bf16[2, 4]
         weight @b : bf16[3, 4]
@@ -19,7 +20,9 @@ describe('assignPrecision', () => {
         %residual = mul(%mid, %y) : f32[T, 4]
         return %p, %q, %residual
       }
-    `, bf16, `
+    `,
+      bf16,
+      `
       graph @g(%x: f32[T, 4], %y: f32[T, 4]) -> (f32[T, 2], f32[T, 3], f32[T, 4]) {
         weight @a : bf16[2, 4]
         weight @b : bf16[3, 4]
@@ -30,18 +33,23 @@ describe('assignPrecision', () => {
         %residual = mul(%mid, %y) : f32[T, 4]
         return %p, %q, %residual
       }
-    `, ROUNDING);
+    `,
+      ROUNDING,
+    );
   });
 
   it('rounds what the head reads; its scale stays f32', () => {
-    check(`
+    check(
+      `
       graph @g(%x: f32[R, 4], %scale: f32[R, 1], %target: i32[R]) -> (f32[R], i32[R]) {
         weight @head : f32[6, 4]
         %lp = logprob(%x, @head, %scale, %target) : f32[R]
         %best = is_argmax(%x, @head, %scale, %target) : i32[R]
         return %lp, %best
       }
-    `, bf16, `
+    `,
+      bf16,
+      `
       graph @g(%x: f32[R, 4], %scale: f32[R, 1], %target: i32[R]) -> (f32[R], i32[R]) {
         weight @head : f32[6, 4]
         %x_bf16 = cast(%x) {dtype = "bf16"} : bf16[R, 4]
@@ -49,23 +57,30 @@ describe('assignPrecision', () => {
         %best = is_argmax(%x_bf16, @head, %scale, %target) : i32[R]
         return %lp, %best
       }
-    `, ROUNDING * 4);
+    `,
+      ROUNDING * 4,
+    );
   });
 
   it('rounds queries, keys and values where attention reads 16 bits', () => {
-    check(`
+    check(
+      `
       graph @g(%q: f32[T, 2, 4], %k: f32[T, 1, 4], %v: bf16[T, 1, 4], %ends: i32[T]) -> (f32[T, 2, 4]) {
         %out = attention(%q, %k, %v, %ends) {mask = "column", scale = 0.5} : f32[T, 2, 4]
         return %out
       }
-    `, (graph) => assignPrecision(graph, 'bf16', 'bf16'), `
+    `,
+      (graph) => assignPrecision(graph, 'bf16', 'bf16'),
+      `
       graph @g(%q: f32[T, 2, 4], %k: f32[T, 1, 4], %v: bf16[T, 1, 4], %ends: i32[T]) -> (f32[T, 2, 4]) {
         %q_bf16 = cast(%q) {dtype = "bf16"} : bf16[T, 2, 4]
         %k_bf16 = cast(%k) {dtype = "bf16"} : bf16[T, 1, 4]
         %out = attention(%q_bf16, %k_bf16, %v, %ends) {mask = "column", scale = 0.5} : f32[T, 2, 4]
         return %out
       }
-    `, ROUNDING);
+    `,
+      ROUNDING,
+    );
   });
 
   it('rounds before a matrix that is folded when weights load', () => {
@@ -82,7 +97,8 @@ describe('assignPrecision', () => {
   });
 
   it('does nothing where the operand has the type already, or the matrix comes with the micro-batch, or f32 is asked for', () => {
-    checkUnchanged(`
+    checkUnchanged(
+      `
       graph @g(%x: bf16[T, 4], %y: f32[T, 4], %given: f32[2, 4], %q: f32[2, T, 4], %k: f32[2, 4, T]) -> (f32[T, 2], f32[T, 2], f32[2, T, T]) {
         weight @a : bf16[2, 4]
         %p = linear(%x, @a) : f32[T, 2]
@@ -90,13 +106,18 @@ describe('assignPrecision', () => {
         %s = matmul(%q, %k) : f32[2, T, T]
         return %p, %r, %s
       }
-    `, bf16);
-    checkUnchanged(`
+    `,
+      bf16,
+    );
+    checkUnchanged(
+      `
       graph @g(%x: f32[T, 4]) -> (f32[T, 2]) {
         weight @a : bf16[2, 4]
         %p = linear(%x, @a) : f32[T, 2]
         return %p
       }
-    `, (graph) => assignPrecision(graph, 'f32'));
+    `,
+      (graph) => assignPrecision(graph, 'f32'),
+    );
   });
 });

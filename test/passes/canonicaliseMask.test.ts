@@ -31,11 +31,16 @@ ${mask}
 `;
 
 const CAUSAL = masked('', '    %visible = and(%not_after, %not_after) : bool[T, T]');
-const TREE = masked(', %subtreeEnd: i32[T]', `
+const TREE = masked(
+  ', %subtreeEnd: i32[T]',
+  `
     %end = reshape(%subtreeEnd) {shape = [1, T]} : i32[1, T]
     %not_ended = lt(%of_query, %end) : bool[T, T]
-    %visible = and(%not_after, %not_ended) : bool[T, T]`);
-const META_PAIR = masked(', %branch: i32[T], %pair: i32[T]', `
+    %visible = and(%not_after, %not_ended) : bool[T, T]`,
+);
+const META_PAIR = masked(
+  ', %branch: i32[T], %pair: i32[T]',
+  `
     %pair_k = reshape(%pair) {shape = [1, T]} : i32[1, T]
     %pair_q = reshape(%pair) {shape = [T, 1]} : i32[T, 1]
     %same_pair = eq(%pair_k, %pair_q) : bool[T, T]
@@ -47,20 +52,28 @@ const META_PAIR = masked(', %branch: i32[T], %pair: i32[T]', `
     %same_branch = eq(%branch_k, %branch_q) : bool[T, T]
     %open = or(%is_question, %same_branch) : bool[T, T]
     %here = and(%not_after, %same_pair) : bool[T, T]
-    %visible = and(%here, %open) : bool[T, T]`);
+    %visible = and(%here, %open) : bool[T, T]`,
+);
 
 describe('canonicaliseMask', () => {
   it('reads k <= q and q < e[k] as the column form that it is', () => {
-    check(TREE, canonicalise, `
+    check(
+      TREE,
+      canonicalise,
+      `
       graph @g(%q: f32[T, 2, 4], %k: f32[T, 2, 4], %v: f32[T, 2, 4], %subtreeEnd: i32[T]) -> (f32[T, 2, 4]) {
         %out = attention(%q, %k, %v, %subtreeEnd) {mask = "column", scale = 0.5} : f32[T, 2, 4]
         return %out
       }
-    `);
+    `,
+    );
   });
 
   it('gives a causal mask ends that no query reaches', () => {
-    check(CAUSAL, canonicalise, `
+    check(
+      CAUSAL,
+      canonicalise,
+      `
       graph @g(%q: f32[T, 2, 4], %k: f32[T, 2, 4], %v: f32[T, 2, 4]) -> (f32[T, 2, 4]) {
         %far = const() {value = 1073741824} : f32[]
         %far_i32 = cast(%far) {dtype = "i32"} : i32[]
@@ -69,24 +82,38 @@ describe('canonicaliseMask', () => {
         %out = attention(%q, %k, %v, %never_ends) {mask = "column", scale = 0.5} : f32[T, 2, 4]
         return %out
       }
-    `);
+    `,
+    );
   });
 
   it('asks for the ends of a meta-pair as an input', () => {
-    check(META_PAIR, canonicalise, `
+    check(
+      META_PAIR,
+      canonicalise,
+      `
       graph @g(%q: f32[T, 2, 4], %k: f32[T, 2, 4], %v: f32[T, 2, 4], %branch: i32[T], %pair: i32[T], %subtreeEnd: i32[T]) -> (f32[T, 2, 4]) {
         %out = attention(%q, %k, %v, %subtreeEnd) {mask = "column", scale = 0.5} : f32[T, 2, 4]
         return %out
       }
-    `);
+    `,
+    );
   });
 
   it('takes conjuncts and operands in any order, and ends that the graph computes', () => {
     const variants = [
       edit(TREE, ['and(%not_after, %not_ended)', 'and(%not_ended, %not_after)']),
-      edit(META_PAIR, ['or(%is_question, %same_branch)', 'or(%same_branch, %is_question)'], ['eq(%branch_k, %question)', 'eq(%question, %branch_k)'],
-        ['eq(%pair_k, %pair_q)', 'eq(%pair_q, %pair_k)'], ['%here = and(%not_after, %same_pair)', '%here = and(%open, %not_after)'], ['and(%here, %open)', 'and(%same_pair, %here)']),
-      edit(TREE, ['    %end = reshape(%subtreeEnd)', '    %later = max(%subtreeEnd, %index) : i32[T]\n    %end = reshape(%later)']),
+      edit(
+        META_PAIR,
+        ['or(%is_question, %same_branch)', 'or(%same_branch, %is_question)'],
+        ['eq(%branch_k, %question)', 'eq(%question, %branch_k)'],
+        ['eq(%pair_k, %pair_q)', 'eq(%pair_q, %pair_k)'],
+        ['%here = and(%not_after, %same_pair)', '%here = and(%open, %not_after)'],
+        ['and(%here, %open)', 'and(%same_pair, %here)'],
+      ),
+      edit(TREE, [
+        '    %end = reshape(%subtreeEnd)',
+        '    %later = max(%subtreeEnd, %index) : i32[T]\n    %end = reshape(%later)',
+      ]),
     ];
     for (const text of variants) expect(canonicaliseMask(parse(text)).nodes.at(-1)?.attributes['mask']).toBe('column');
   });
@@ -97,19 +124,56 @@ describe('canonicaliseMask', () => {
     ['no k <= q at all', ['and(%not_after, %not_ended)', 'and(%not_ended, %not_ended)']],
     ['q <= e[k]', ['lt(%of_query, %end)', 'le(%of_query, %end)']],
     ['e[k] < q', ['lt(%of_query, %end)', 'lt(%end, %of_query)']],
-    ['an end for each query', ['{shape = [1, T]} : i32[1, T]\n    %not_ended', '{shape = [T, 1]} : i32[T, 1]\n    %not_ended'], ['lt(%of_query, %end)', 'lt(%of_key, %end)']],
-    ['k < e[k]', ['lt(%of_query, %end)', 'lt(%of_key, %end)'], ['%not_ended = lt(%of_key, %end) : bool[T, T]', '%not_ended = lt(%of_key, %end) : bool[1, T]']],
+    [
+      'an end for each query',
+      ['{shape = [1, T]} : i32[1, T]\n    %not_ended', '{shape = [T, 1]} : i32[T, 1]\n    %not_ended'],
+      ['lt(%of_query, %end)', 'lt(%of_key, %end)'],
+    ],
+    [
+      'k < e[k]',
+      ['lt(%of_query, %end)', 'lt(%of_key, %end)'],
+      ['%not_ended = lt(%of_key, %end) : bool[T, T]', '%not_ended = lt(%of_key, %end) : bool[1, T]'],
+    ],
     ['one or the other', ['and(%not_after, %not_ended)', 'or(%not_after, %not_ended)']],
-    ['the opposite', ['%visible = and(%not_after, %not_ended)', '%both = and(%not_after, %not_ended) : bool[T, T]\n    %visible = not(%both)']],
+    [
+      'the opposite',
+      [
+        '%visible = and(%not_after, %not_ended)',
+        '%both = and(%not_after, %not_ended) : bool[T, T]\n    %visible = not(%both)',
+      ],
+    ],
     ['a large negative number for −∞', ['value = -inf', 'value = -1e+30']],
     ['−∞ where visible', ['select(%visible, %zero, %hidden)', 'select(%visible, %hidden, %zero)']],
     ['a bias that is not 0 where visible', ['value = 0}', 'value = 1}']],
-    ['a −∞ that casts made 1', ['%bias = select(%visible, %zero, %hidden)', '%flag = cast(%hidden) {dtype = "bool"} : bool[]\n    %number = cast(%flag) {dtype = "f32"} : f32[]\n    %bias = select(%visible, %zero, %number)']],
-    ['numbers that an input gives', ['%subtreeEnd: i32[T]', '%subtreeEnd: i32[T], %position: i32[T]'], ['%of_query = reshape(%index)', '%of_query = reshape(%position)']],
-    ['the number of the first token for all queries', ['%of_query = reshape(%index) {shape = [T, 1]} : i32[T, 1]', '%first = iota() {size = [1]} : i32[1]\n    %of_query = reshape(%first) {shape = [1, 1]} : i32[1, 1]'],
-      ['le(%of_key, %of_query) : bool[T, T]', 'le(%of_key, %of_query) : bool[1, T]'], ['lt(%of_query, %end) : bool[T, T]', 'lt(%row_number, %end) : bool[T, T]'],
-      ['    %not_ended', '    %row_number = reshape(%index) {shape = [T, 1]} : i32[T, 1]\n    %not_ended']],
-    ['a window beside the tree', ['    %visible = and(%not_after, %not_ended)', '    %distance = sub(%of_query, %of_key) : i32[T, T]\n    %near = lt(%distance, %of_query) : bool[T, T]\n    %both = and(%not_after, %not_ended) : bool[T, T]\n    %visible = and(%both, %near)']],
+    [
+      'a −∞ that casts made 1',
+      [
+        '%bias = select(%visible, %zero, %hidden)',
+        '%flag = cast(%hidden) {dtype = "bool"} : bool[]\n    %number = cast(%flag) {dtype = "f32"} : f32[]\n    %bias = select(%visible, %zero, %number)',
+      ],
+    ],
+    [
+      'numbers that an input gives',
+      ['%subtreeEnd: i32[T]', '%subtreeEnd: i32[T], %position: i32[T]'],
+      ['%of_query = reshape(%index)', '%of_query = reshape(%position)'],
+    ],
+    [
+      'the number of the first token for all queries',
+      [
+        '%of_query = reshape(%index) {shape = [T, 1]} : i32[T, 1]',
+        '%first = iota() {size = [1]} : i32[1]\n    %of_query = reshape(%first) {shape = [1, 1]} : i32[1, 1]',
+      ],
+      ['le(%of_key, %of_query) : bool[T, T]', 'le(%of_key, %of_query) : bool[1, T]'],
+      ['lt(%of_query, %end) : bool[T, T]', 'lt(%row_number, %end) : bool[T, T]'],
+      ['    %not_ended', '    %row_number = reshape(%index) {shape = [T, 1]} : i32[T, 1]\n    %not_ended'],
+    ],
+    [
+      'a window beside the tree',
+      [
+        '    %visible = and(%not_after, %not_ended)',
+        '    %distance = sub(%of_query, %of_key) : i32[T, T]\n    %near = lt(%distance, %of_query) : bool[T, T]\n    %both = and(%not_after, %not_ended) : bool[T, T]\n    %visible = and(%both, %near)',
+      ],
+    ],
   ])('leaves %s a bias', (_what, ...edits) => {
     checkUnchanged(edit(TREE, ...edits), canonicaliseMask);
   });
@@ -117,12 +181,26 @@ describe('canonicaliseMask', () => {
   it.each<[string, ...(readonly [string, string])[]]>([
     ['pairs that are not compared', ['and(%not_after, %same_pair)', 'and(%not_after, %not_after)']],
     ['answers that are not compared', ['and(%here, %open)', 'and(%here, %here)']],
-    ['a question that must be the query', ['eq(%branch_k, %question) : bool[1, T]', 'eq(%branch_q, %question) : bool[T, 1]']],
+    [
+      'a question that must be the query',
+      ['eq(%branch_k, %question) : bool[1, T]', 'eq(%branch_q, %question) : bool[T, 1]'],
+    ],
     ['a question that has number 1', ['%nought = const() {value = 0}', '%nought = const() {value = 1}']],
     ['a question and the same answer', ['or(%is_question, %same_branch)', 'and(%is_question, %same_branch)']],
-    ['pairs under another name', ['%pair: i32[T]', '%group: i32[T]'], ['%pair_k = reshape(%pair)', '%pair_k = reshape(%group)'], ['%pair_q = reshape(%pair)', '%pair_q = reshape(%group)']],
+    [
+      'pairs under another name',
+      ['%pair: i32[T]', '%group: i32[T]'],
+      ['%pair_k = reshape(%pair)', '%pair_k = reshape(%group)'],
+      ['%pair_q = reshape(%pair)', '%pair_q = reshape(%group)'],
+    ],
     ['two pairs compared by key', ['eq(%pair_k, %pair_q) : bool[T, T]', 'eq(%pair_k, %pair_k) : bool[1, T]']],
-    ['a fourth condition', ['    %visible = and(%here, %open)', '    %off = lt(%pair_q, %of_key) : bool[T, T]\n    %more = and(%here, %open) : bool[T, T]\n    %visible = and(%more, %off)']],
+    [
+      'a fourth condition',
+      [
+        '    %visible = and(%here, %open)',
+        '    %off = lt(%pair_q, %of_key) : bool[T, T]\n    %more = and(%here, %open) : bool[T, T]\n    %visible = and(%more, %off)',
+      ],
+    ],
   ])('leaves a meta-pair with %s a bias', (_what, ...edits) => {
     checkUnchanged(edit(META_PAIR, ...edits), canonicaliseMask);
   });
@@ -149,11 +227,12 @@ function subtreeEnds(climbs: readonly number[]): number[] {
 }
 
 /** The ends that a caller derives from pairs: of the pair for a question's token, of the branch for an answer's. */
-const pairEnds = (pair: readonly number[], branch: readonly number[]): number[] => pair.map((p, k) => {
-  let end = k;
-  while (end < pair.length && pair[end] === p && (branch[k] === 0 || branch[end] === branch[k])) end++;
-  return end;
-});
+const pairEnds = (pair: readonly number[], branch: readonly number[]): number[] =>
+  pair.map((p, k) => {
+    let end = k;
+    while (end < pair.length && pair[end] === p && (branch[k] === 0 || branch[end] === branch[k])) end++;
+    return end;
+  });
 
 /** What the column form of `kind` shows is what its bias shows, for every query and key. */
 function expectSameView(kind: MaskKind, inputs: Readonly<Record<string, readonly number[]>>): void {
@@ -161,16 +240,25 @@ function expectSameView(kind: MaskKind, inputs: Readonly<Record<string, readonly
   const tokens = Object.values(inputs)[0]!.length;
   const random = randomNumbers(99);
   const env = {
-    sizes: { T: tokens, R: 1 }, weights: new Map<string, Float64Array>(),
-    params: new Map([...['q', 'k', 'v'].map((name) => [name, Float64Array.from({ length: 2 * tokens }, random)] as const), ...Object.entries(inputs).map(([name, values]) => [name, Float64Array.from(values)] as const)]),
+    sizes: { T: tokens, R: 1 },
+    weights: new Map<string, Float64Array>(),
+    params: new Map([
+      ...['q', 'k', 'v'].map((name) => [name, Float64Array.from({ length: 2 * tokens }, random)] as const),
+      ...Object.entries(inputs).map(([name, values]) => [name, Float64Array.from(values)] as const),
+    ]),
   };
   const [attended, bias] = interpretGraph(graph, env);
   const column = canonicaliseMask(graph);
   const node = column.nodes.find((n) => n.op === 'attention')!;
-  const [canonical, { data: ends }] = interpretGraph({ ...column, results: [column.results[0]!, node.operands[3]!] }, env) as [Tensor, Tensor];
+  const [canonical, { data: ends }] = interpretGraph(
+    { ...column, results: [column.results[0]!, node.operands[3]!] },
+    env,
+  ) as [Tensor, Tensor];
   for (let q = 0; q < tokens; q++) {
     for (let k = 0; k < tokens; k++) {
-      expect(bias!.data[q * tokens + k], `query ${q}, key ${k}, ends ${[...ends].join()}`).toBe(k <= q && q < ends[k]! ? 0 : -Infinity);
+      expect(bias!.data[q * tokens + k], `query ${q}, key ${k}, ends ${[...ends].join()}`).toBe(
+        k <= q && q < ends[k]! ? 0 : -Infinity,
+      );
     }
   }
   expect(distance(attended!.data, canonical.data)).toBeLessThan(1e-12);
@@ -178,19 +266,31 @@ function expectSameView(kind: MaskKind, inputs: Readonly<Record<string, readonly
 
 describe('the column form shows what the bias shows', () => {
   it('on random forests in depth-first order', () => {
-    fc.assert(fc.property(fc.array(fc.nat({ max: 3 }), { minLength: 1, maxLength: 14 }), (climbs) => {
-      expectSameView('tree', { subtreeEnd: subtreeEnds(climbs) });
-    }), { numRuns: 150, seed: 21 });
+    fc.assert(
+      fc.property(fc.array(fc.nat({ max: 3 }), { minLength: 1, maxLength: 14 }), (climbs) => {
+        expectSameView('tree', { subtreeEnd: subtreeEnds(climbs) });
+      }),
+      { numRuns: 150, seed: 21 },
+    );
   });
 
   it('on random meta-pairs: any number of answers of any length, with or without a question', () => {
-    const answers = fc.uniqueArray(fc.integer({ min: 1, max: 5 }), { maxLength: 4 }).chain((names) => fc.tuple(...names.map((name) => fc.tuple(fc.constant(name), fc.integer({ min: 1, max: 3 })))));
-    fc.assert(fc.property(fc.array(fc.tuple(fc.nat({ max: 3 }), answers), { minLength: 1, maxLength: 4 }), (pairs) => {
-      const tokens = pairs.flatMap(([question, parts], pair) => [[0, question] as const, ...parts].flatMap(([branch, length]) => new Array<[number, number]>(length).fill([pair, branch])));
-      fc.pre(tokens.length > 0);
-      const [pair, branch] = [tokens.map(([p]) => p), tokens.map(([, b]) => b)];
-      expectSameView('metaPair', { pair, branch, subtreeEnd: pairEnds(pair, branch) });
-    }), { numRuns: 150, seed: 22 });
+    const answers = fc
+      .uniqueArray(fc.integer({ min: 1, max: 5 }), { maxLength: 4 })
+      .chain((names) => fc.tuple(...names.map((name) => fc.tuple(fc.constant(name), fc.integer({ min: 1, max: 3 })))));
+    fc.assert(
+      fc.property(fc.array(fc.tuple(fc.nat({ max: 3 }), answers), { minLength: 1, maxLength: 4 }), (pairs) => {
+        const tokens = pairs.flatMap(([question, parts], pair) =>
+          [[0, question] as const, ...parts].flatMap(([branch, length]) =>
+            new Array<[number, number]>(length).fill([pair, branch]),
+          ),
+        );
+        fc.pre(tokens.length > 0);
+        const [pair, branch] = [tokens.map(([p]) => p), tokens.map(([, b]) => b)];
+        expectSameView('metaPair', { pair, branch, subtreeEnd: pairEnds(pair, branch) });
+      }),
+      { numRuns: 150, seed: 22 },
+    );
   });
 
   it('on every causal length, by ends past the last query', () => {
@@ -198,15 +298,27 @@ describe('the column form shows what the bias shows', () => {
     const ends = graph.nodes.find((n) => n.op === 'attention')!.operands[3]!;
     for (const tokens of [1, 2, 8, 100]) {
       const env = environment(graph);
-      const [values] = interpretGraph({ ...graph, nodes: graph.nodes.filter((n) => n.op !== 'attention'), results: [ends] }, { ...env, sizes: { T: tokens, R: 1 }, params: new Map([...env.params].map(([name]) => [name, new Float64Array(8 * tokens)])) });
+      const [values] = interpretGraph(
+        { ...graph, nodes: graph.nodes.filter((n) => n.op !== 'attention'), results: [ends] },
+        {
+          ...env,
+          sizes: { T: tokens, R: 1 },
+          params: new Map([...env.params].map(([name]) => [name, new Float64Array(8 * tokens)])),
+        },
+      );
       expect(values!.data.length).toBe(tokens);
       expect(Math.min(...values!.data)).toBeGreaterThanOrEqual(tokens);
     }
   });
 
   it('and would not, if an answer came in two parts: runs are what the model promises', () => {
-    const [pair, branch] = [[0, 0, 0, 0], [0, 1, 2, 1]];
-    expect(() => expectSameView('metaPair', { pair, branch, subtreeEnd: pairEnds(pair, branch) })).toThrow('query 3, key 1');
+    const [pair, branch] = [
+      [0, 0, 0, 0],
+      [0, 1, 2, 1],
+    ];
+    expect(() => expectSameView('metaPair', { pair, branch, subtreeEnd: pairEnds(pair, branch) })).toThrow(
+      'query 3, key 1',
+    );
   });
 });
 
@@ -225,6 +337,8 @@ describe('kernels under each form of mask', () => {
     expect(kernel?.anchor === 'attention' ? kernel.mask.kind : undefined).toBe(kind);
     const env = environment(graph);
     const wanted = interpretGraph(graph, env);
-    interpretLowered(graph, module, env).forEach((data, i) => expect(distance(wanted[i]!.data, data)).toBeLessThan(1e-12));
+    interpretLowered(graph, module, env).forEach((data, i) =>
+      expect(distance(wanted[i]!.data, data)).toBeLessThan(1e-12),
+    );
   });
 });

@@ -7,7 +7,8 @@ import { check, checkUnchanged, sameMeaning } from './support.js';
 
 describe('eliminateCommonSubexpressions', () => {
   it('makes equal nodes one, however deep, and keeps the first name and path', () => {
-    check(`
+    check(
+      `
       graph @g(%x: f32[T, 4]) -> (f32[T, 4], f32[T, 1]) {
         %one = const() {value = 1} : f32[]
         %a = add(%x, %one) : f32[T, 4] at "layers.0"
@@ -17,7 +18,9 @@ describe('eliminateCommonSubexpressions', () => {
         %total = sum(%b) : f32[T, 1]
         return %product, %total
       }
-    `, eliminateCommonSubexpressions, `
+    `,
+      eliminateCommonSubexpressions,
+      `
       graph @g(%x: f32[T, 4]) -> (f32[T, 4], f32[T, 1]) {
         %one = const() {value = 1} : f32[]
         %a = add(%x, %one) : f32[T, 4] at "layers.0"
@@ -25,26 +28,32 @@ describe('eliminateCommonSubexpressions', () => {
         %total = sum(%a) : f32[T, 1]
         return %product, %total
       }
-    `);
+    `,
+    );
   });
 
   it('makes equal results one', () => {
-    check(`
+    check(
+      `
       graph @g(%x: f32[T, 4]) -> (f32[T, 4], f32[T, 4]) {
         %a = neg(%x) : f32[T, 4]
         %b = neg(%x) : f32[T, 4]
         return %a, %b
       }
-    `, eliminateCommonSubexpressions, `
+    `,
+      eliminateCommonSubexpressions,
+      `
       graph @g(%x: f32[T, 4]) -> (f32[T, 4], f32[T, 4]) {
         %a = neg(%x) : f32[T, 4]
         return %a, %a
       }
-    `);
+    `,
+    );
   });
 
   it('tells attributes apart, to the last bit', () => {
-    checkUnchanged(`
+    checkUnchanged(
+      `
       graph @g(%x: f32[T, 4]) -> (f32[T, 2, 2], f32[T, 4, 1], f32[], f32[], f32[], f32[], f32[2], f32[2]) {
         %a = reshape(%x) {shape = [T, 2, 2]} : f32[T, 2, 2]
         %b = reshape(%x) {shape = [T, 4, 1]} : f32[T, 4, 1]
@@ -56,11 +65,14 @@ describe('eliminateCommonSubexpressions', () => {
         %v = vector() {label = "u", values = [1, -inf]} : f32[2]
         return %a, %b, %zero, %minus_zero, %most, %least, %u, %v
       }
-    `, eliminateCommonSubexpressions);
+    `,
+      eliminateCommonSubexpressions,
+    );
   });
 
   it('tells the order of operands, ops and dtypes apart', () => {
-    checkUnchanged(`
+    checkUnchanged(
+      `
       graph @g(%x: f32[T, 4], %y: f32[T, 4]) -> (f32[T, 4], f32[T, 4], f32[T, 4], bf16[T, 4], f16[T, 4]) {
         %a = sub(%x, %y) : f32[T, 4]
         %b = sub(%y, %x) : f32[T, 4]
@@ -69,20 +81,27 @@ describe('eliminateCommonSubexpressions', () => {
         %e = cast(%x) {dtype = "f16"} : f16[T, 4]
         return %a, %b, %c, %d, %e
       }
-    `, eliminateCommonSubexpressions);
+    `,
+      eliminateCommonSubexpressions,
+    );
   });
 
   it('keeps the meaning of random graphs and leaves no two equal nodes', () => {
     let smaller = 0;
-    fc.assert(fc.property(program, (graph) => {
-      const result = eliminateCommonSubexpressions(graph);
-      verifyGraph(result);
-      sameMeaning(graph, result, 0);
-      if (result.nodes.length < graph.nodes.length) smaller++;
-      const keys = result.nodes.map((n) => `${n.op} ${n.operands.map((v) => `${v.kind} ${v.name}`).join()} ${JSON.stringify(n.attributes)}`);
-      expect(new Set(keys).size).toBe(keys.length);
-      expect(eliminateCommonSubexpressions(result)).toBe(result);
-    }), { numRuns: 300, seed: 1 });
+    fc.assert(
+      fc.property(program, (graph) => {
+        const result = eliminateCommonSubexpressions(graph);
+        verifyGraph(result);
+        sameMeaning(graph, result, 0);
+        if (result.nodes.length < graph.nodes.length) smaller++;
+        const keys = result.nodes.map(
+          (n) => `${n.op} ${n.operands.map((v) => `${v.kind} ${v.name}`).join()} ${JSON.stringify(n.attributes)}`,
+        );
+        expect(new Set(keys).size).toBe(keys.length);
+        expect(eliminateCommonSubexpressions(result)).toBe(result);
+      }),
+      { numRuns: 300, seed: 1 },
+    );
     expect(smaller).toBeGreaterThan(20);
   });
 });

@@ -7,7 +7,8 @@ import { check, checkUnchanged, sameMeaning } from './support.js';
 
 describe('eliminateDeadCode', () => {
   it('removes what no result needs, weights included; parameters are the signature and stay', () => {
-    check(`
+    check(
+      `
       graph @g(%x: f32[T, 4], %unused: i32[R]) -> (f32[T, 2]) {
         weight @used : f32[2, 4]
         weight @unused : f32[2, 4]
@@ -16,32 +17,40 @@ describe('eliminateDeadCode', () => {
         %both = add(%y, %z) : f32[T, 2]
         return %y
       }
-    `, eliminateDeadCode, `
+    `,
+      eliminateDeadCode,
+      `
       graph @g(%x: f32[T, 4], %unused: i32[R]) -> (f32[T, 2]) {
         weight @used : f32[2, 4]
         %y = linear(%x, @used) : f32[T, 2]
         return %y
       }
-    `);
+    `,
+    );
   });
 
   it('removes a weight that was declared and never read', () => {
-    check(`
+    check(
+      `
       graph @g(%x: f32[T, 4]) -> (f32[T, 4]) {
         weight @forgotten : f32[2, 4]
         %y = neg(%x) : f32[T, 4]
         return %y
       }
-    `, eliminateDeadCode, `
+    `,
+      eliminateDeadCode,
+      `
       graph @g(%x: f32[T, 4]) -> (f32[T, 4]) {
         %y = neg(%x) : f32[T, 4]
         return %y
       }
-    `);
+    `,
+    );
   });
 
   it('keeps results that are parameters or weights, and everything on the way to a result', () => {
-    checkUnchanged(`
+    checkUnchanged(
+      `
       graph @g(%x: f32[T, 4]) -> (f32[T, 4], f32[2, 4], f32[T, 1]) {
         weight @w : f32[2, 4]
         %y = neg(%x) : f32[T, 4]
@@ -49,20 +58,25 @@ describe('eliminateDeadCode', () => {
         %s = sum(%z) : f32[T, 1]
         return %x, @w, %s
       }
-    `, eliminateDeadCode);
+    `,
+      eliminateDeadCode,
+    );
   });
 
   it('keeps the meaning of random graphs, and every node that is left is read or returned', () => {
     let smaller = 0;
-    fc.assert(fc.property(program, (graph) => {
-      const result = eliminateDeadCode(graph);
-      verifyGraph(result);
-      sameMeaning(graph, result, 0);
-      if (result.nodes.length < graph.nodes.length) smaller++;
-      const read = new Set([...result.results, ...result.nodes.flatMap((n) => n.operands)]);
-      expect([...result.nodes.map((n) => n.result), ...result.weights].filter((v) => !read.has(v))).toEqual([]);
-      expect(eliminateDeadCode(result)).toBe(result);
-    }), { numRuns: 300, seed: 2 });
+    fc.assert(
+      fc.property(program, (graph) => {
+        const result = eliminateDeadCode(graph);
+        verifyGraph(result);
+        sameMeaning(graph, result, 0);
+        if (result.nodes.length < graph.nodes.length) smaller++;
+        const read = new Set([...result.results, ...result.nodes.flatMap((n) => n.operands)]);
+        expect([...result.nodes.map((n) => n.result), ...result.weights].filter((v) => !read.has(v))).toEqual([]);
+        expect(eliminateDeadCode(result)).toBe(result);
+      }),
+      { numRuns: 300, seed: 2 },
+    );
     expect(smaller).toBeGreaterThan(100);
   });
 });

@@ -12,7 +12,8 @@ const fold = (graph: Graph): Graph => eliminateDeadCode(foldConstants(graph));
 
 describe('foldConstants', () => {
   it('computes arithmetic on literals, step by step', () => {
-    check(`
+    check(
+      `
       graph @g(%x: f32[T, 4]) -> (f32[T, 4]) {
         %d = const() {value = 64} : f32[]
         %root = rsqrt(%d) : f32[]
@@ -21,17 +22,21 @@ describe('foldConstants', () => {
         %y = mul(%x, %scale) : f32[T, 4]
         return %y
       }
-    `, fold, `
+    `,
+      fold,
+      `
       graph @g(%x: f32[T, 4]) -> (f32[T, 4]) {
         %scale = const() {value = 0.25} : f32[]
         %y = mul(%x, %scale) : f32[T, 4]
         return %y
       }
-    `);
+    `,
+    );
   });
 
   it('drops x·1 and x+0, and casts and reshapes that change nothing', () => {
-    check(`
+    check(
+      `
       graph @g(%x: f32[T, 4]) -> (f32[T, 4]) {
         %one = const() {value = 1} : f32[]
         %zero = const() {value = 0} : f32[]
@@ -42,16 +47,20 @@ describe('foldConstants', () => {
         %e = neg(%d) : f32[T, 4]
         return %e
       }
-    `, fold, `
+    `,
+      fold,
+      `
       graph @g(%x: f32[T, 4]) -> (f32[T, 4]) {
         %e = neg(%x) : f32[T, 4]
         return %e
       }
-    `);
+    `,
+    );
   });
 
   it('makes a reshape of a reshape one, or none where it comes back', () => {
-    check(`
+    check(
+      `
       graph @g(%x: f32[T, 4]) -> (f32[T, 4, 1], f32[T, 4]) {
         %heads = reshape(%x) {shape = [T, 2, 2]} : f32[T, 2, 2]
         %other = reshape(%heads) {shape = [T, 4, 1]} : f32[T, 4, 1]
@@ -59,34 +68,42 @@ describe('foldConstants', () => {
         %y = neg(%back) : f32[T, 4]
         return %other, %y
       }
-    `, fold, `
+    `,
+      fold,
+      `
       graph @g(%x: f32[T, 4]) -> (f32[T, 4, 1], f32[T, 4]) {
         %other = reshape(%x) {shape = [T, 4, 1]} : f32[T, 4, 1]
         %y = neg(%x) : f32[T, 4]
         return %other, %y
       }
-    `);
+    `,
+    );
   });
 
   it('cancels a transpose with the one that undoes it', () => {
-    check(`
+    check(
+      `
       graph @g(%x: f32[T, 2, 3]) -> (f32[T, 2, 3]) {
         %a = transpose(%x) {order = [2, 0, 1]} : f32[3, T, 2]
         %b = transpose(%a) {order = [1, 2, 0]} : f32[T, 2, 3]
         %y = neg(%b) : f32[T, 2, 3]
         return %y
       }
-    `, fold, `
+    `,
+      fold,
+      `
       graph @g(%x: f32[T, 2, 3]) -> (f32[T, 2, 3]) {
         %y = neg(%x) : f32[T, 2, 3]
         return %y
       }
-    `);
+    `,
+    );
   });
 
   it('leaves near misses alone', () => {
     // Nearly 1; 0 − x; a cast that rounds; transposes that go on turning; a literal of another element type.
-    checkUnchanged(`
+    checkUnchanged(
+      `
       graph @g(%x: f32[T, 4], %y: f32[T, 2, 3], %n: i32[T, 4]) -> (f32[T, 4], f32[T, 4], f32[T, 4], f32[3, T, 2], i32[T, 4]) {
         %one = const() {value = 1} : f32[]
         %zero = const() {value = 0} : f32[]
@@ -101,28 +118,36 @@ describe('foldConstants', () => {
         %h = mul(%n, %whole) : i32[T, 4]
         return %a, %c, %d, %f, %h
       }
-    `, foldConstants);
+    `,
+      foldConstants,
+    );
   });
 
   it('does not fold what has no value: the text form has no NaN', () => {
-    checkUnchanged(`
+    checkUnchanged(
+      `
       graph @g(%x: f32[T, 4]) -> (f32[T, 4]) {
         %minus = const() {value = -1} : f32[]
         %nan = sqrt(%minus) : f32[]
         %y = add(%x, %nan) : f32[T, 4]
         return %y
       }
-    `, foldConstants);
+    `,
+      foldConstants,
+    );
   });
 
   it('keeps the meaning of random graphs', () => {
     let changed = 0;
-    fc.assert(fc.property(program, (graph) => {
-      const result = foldConstants(graph);
-      verifyGraph(result);
-      sameMeaning(graph, result, 0);
-      if (result !== graph) changed++;
-    }), { numRuns: 300, seed: 3 });
+    fc.assert(
+      fc.property(program, (graph) => {
+        const result = foldConstants(graph);
+        verifyGraph(result);
+        sameMeaning(graph, result, 0);
+        if (result !== graph) changed++;
+      }),
+      { numRuns: 300, seed: 3 },
+    );
     expect(changed).toBeGreaterThan(30);
   });
 });

@@ -32,7 +32,10 @@ const NORM = `
 
 describe('foldNormWeights', () => {
   it('moves the norm weight into the matrix and 1/rms behind the contraction', () => {
-    check(NORM, fold, `
+    check(
+      NORM,
+      fold,
+      `
       graph @g(%x: f32[T, 4]) -> (f32[T, 2]) {
         weight @norm : bf16[4]
         weight @matrix : bf16[2, 4]
@@ -48,11 +51,13 @@ describe('foldNormWeights', () => {
         %y = mul(%y_unscaled, %scale) : f32[T, 2] at "layers.0.ffn.gate"
         return %y
       }
-    `);
+    `,
+    );
   });
 
   it('folds one norm into every matrix that reads it', () => {
-    check(`
+    check(
+      `
       graph @g(%x: f32[T, 4], %scale: f32[T, 1]) -> (f32[T, 2], f32[T, 3]) {
         weight @norm : f32[4]
         weight @gate : f32[2, 4]
@@ -63,7 +68,9 @@ describe('foldNormWeights', () => {
         %z = linear(%normed, @up) : f32[T, 3]
         return %y, %z
       }
-    `, fold, `
+    `,
+      fold,
+      `
       graph @g(%x: f32[T, 4], %scale: f32[T, 1]) -> (f32[T, 2], f32[T, 3]) {
         weight @norm : f32[4]
         weight @gate : f32[2, 4]
@@ -76,17 +83,41 @@ describe('foldNormWeights', () => {
         %z = mul(%z_unscaled, %scale) : f32[T, 3]
         return %y, %z
       }
-    `);
+    `,
+    );
   });
 
   it.each<[string, ...(readonly [string, string])[]]>([
-    ['the normed value is also returned', ['(f32[T, 2]) {', '(f32[T, 2], f32[T, 4]) {'], ['return %y', 'return %y, %normed']],
-    ['something that is no contraction reads it too', ['(f32[T, 2]) {', '(f32[T, 2], f32[T, 4]) {'], ['    return %y', '    %also = cos(%normed) : f32[T, 4]\n    return %y, %also']],
-    ['something lies between norm and contraction', ['    %y = linear(%normed,', '    %bent = cos(%normed) : f32[T, 4]\n    %y = linear(%bent,']],
+    [
+      'the normed value is also returned',
+      ['(f32[T, 2]) {', '(f32[T, 2], f32[T, 4]) {'],
+      ['return %y', 'return %y, %normed'],
+    ],
+    [
+      'something that is no contraction reads it too',
+      ['(f32[T, 2]) {', '(f32[T, 2], f32[T, 4]) {'],
+      ['    return %y', '    %also = cos(%normed) : f32[T, 4]\n    return %y, %also'],
+    ],
+    [
+      'something lies between norm and contraction',
+      ['    %y = linear(%normed,', '    %bent = cos(%normed) : f32[T, 4]\n    %y = linear(%bent,'],
+    ],
     ['the scale differs between columns', ['%unit = mul(%x, %scale)', '%unit = mul(%x, %square)']],
-    ['the weight is an input', ['%x: f32[T, 4]', '%x: f32[T, 4], %given: f32[4]'], ['mul(%unit, %weight)', 'mul(%unit, %given)']],
-    ['the weight is a matrix, one row a token', ['@norm : bf16[4]', '@norm : bf16[1, 4]'], ['%weight = cast(@norm) {dtype = "f32"} : f32[4]', '%weight = cast(@norm) {dtype = "f32"} : f32[1, 4]']],
-    ['the matrix is an input', ['%x: f32[T, 4]', '%x: f32[T, 4], %given: f32[2, 4]'], ['linear(%normed, @matrix)', 'linear(%normed, %given)']],
+    [
+      'the weight is an input',
+      ['%x: f32[T, 4]', '%x: f32[T, 4], %given: f32[4]'],
+      ['mul(%unit, %weight)', 'mul(%unit, %given)'],
+    ],
+    [
+      'the weight is a matrix, one row a token',
+      ['@norm : bf16[4]', '@norm : bf16[1, 4]'],
+      ['%weight = cast(@norm) {dtype = "f32"} : f32[4]', '%weight = cast(@norm) {dtype = "f32"} : f32[1, 4]'],
+    ],
+    [
+      'the matrix is an input',
+      ['%x: f32[T, 4]', '%x: f32[T, 4], %given: f32[2, 4]'],
+      ['linear(%normed, @matrix)', 'linear(%normed, %given)'],
+    ],
     ['the weight is added', ['mul(%unit, %weight)', 'add(%unit, %weight)']],
     ['there is no scale', ['%unit = mul(%x, %scale)', '%unit = add(%x, %scale)']],
   ])('does nothing where %s', (_what, ...edits) => {
@@ -94,7 +125,8 @@ describe('foldNormWeights', () => {
   });
 
   it('does nothing to a norm in 16 bits: the folded matrix is f32', () => {
-    checkUnchanged(`
+    checkUnchanged(
+      `
       graph @g(%x: bf16[T, 4], %scale: bf16[T, 1]) -> (f32[T, 2]) {
         weight @norm : bf16[4]
         weight @matrix : bf16[2, 4]
@@ -103,25 +135,46 @@ describe('foldNormWeights', () => {
         %y = linear(%normed, @matrix) : f32[T, 2]
         return %y
       }
-    `, foldNormWeights);
+    `,
+      foldNormWeights,
+    );
   });
 
   it('keeps the meaning for every number of columns and readers', () => {
-    fc.assert(fc.property(fc.integer({ min: 2, max: 9 }), fc.integer({ min: 1, max: 4 }), fc.boolean(), (columns, readers, swapped) => {
-      const b = new GraphBuilder('g');
-      const [x, scale, weight] = [b.param('x', 'f32', ['T', columns]), b.param('scale', 'f32', ['T', 1]), b.weight('norm', 'f32', [columns])];
-      const unit = b.add('mul', swapped ? [scale, x] : [x, scale]);
-      const normed = b.add('mul', swapped ? [weight, unit] : [unit, weight]);
-      const graph = b.finish(Array.from({ length: readers }, (_, i) => b.add('linear', [normed, b.weight(`w${i}`, 'bf16', [i + 1, columns])])));
-      const result = fold(graph);
-      verifyGraph(result);
-      sameMeaning(graph, result);
-      expect(result.nodes.filter((n) => n.op === 'linear').every((n) => n.operands[0] === x)).toBe(true);
-    }), { numRuns: 50, seed: 31 });
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 2, max: 9 }),
+        fc.integer({ min: 1, max: 4 }),
+        fc.boolean(),
+        (columns, readers, swapped) => {
+          const b = new GraphBuilder('g');
+          const [x, scale, weight] = [
+            b.param('x', 'f32', ['T', columns]),
+            b.param('scale', 'f32', ['T', 1]),
+            b.weight('norm', 'f32', [columns]),
+          ];
+          const unit = b.add('mul', swapped ? [scale, x] : [x, scale]);
+          const normed = b.add('mul', swapped ? [weight, unit] : [unit, weight]);
+          const graph = b.finish(
+            Array.from({ length: readers }, (_, i) =>
+              b.add('linear', [normed, b.weight(`w${i}`, 'bf16', [i + 1, columns])]),
+            ),
+          );
+          const result = fold(graph);
+          verifyGraph(result);
+          sameMeaning(graph, result);
+          expect(result.nodes.filter((n) => n.op === 'linear').every((n) => n.operands[0] === x)).toBe(true);
+        },
+      ),
+      { numRuns: 50, seed: 31 },
+    );
   });
 
   it('keeps the meaning of random graphs', () => {
-    fc.assert(fc.property(program, (graph) => sameMeaning(graph, fold(graph))), { numRuns: 300, seed: 32 });
+    fc.assert(
+      fc.property(program, (graph) => sameMeaning(graph, fold(graph))),
+      { numRuns: 300, seed: 32 },
+    );
   });
 
   it('keeps the path and the name of the contraction', () => {

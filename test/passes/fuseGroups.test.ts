@@ -9,8 +9,13 @@ import { edit, parse } from './support.js';
 import { llama } from './llamaGraph.js';
 
 /** Each group in a line: what it is, over which rows, its ops, and what it leaves in memory. */
-const print = (graph: Graph): string => `\n${fuseGroups(graph).groups.map((g) =>
-  `${g.kind} over ${g.rows}${g.columns === undefined ? '' : ` × ${g.columns}`}: ${[...g.anchors, ...g.members].map((n) => n.op).join(' ')} → ${[...g.stored].map((v) => `%${v.name}`).join(' ')}`).join('\n')}\n`;
+const print = (graph: Graph): string =>
+  `\n${fuseGroups(graph)
+    .groups.map(
+      (g) =>
+        `${g.kind} over ${g.rows}${g.columns === undefined ? '' : ` × ${g.columns}`}: ${[...g.anchors, ...g.members].map((n) => n.op).join(' ')} → ${[...g.stored].map((v) => `%${v.name}`).join(' ')}`,
+    )
+    .join('\n')}\n`;
 
 const LAYER = `
   graph @g(%x: f32[T, 8], %h: f32[T, 4]) -> (f32[T, 4], f32[T, 3]) {
@@ -40,7 +45,9 @@ describe('fuseGroups', () => {
   });
 
   it('puts contractions that read one value into one kernel, and what joins their results too', () => {
-    expect(print(parse(`
+    expect(
+      print(
+        parse(`
       graph @g(%x: f32[T, 4]) -> (f32[T, 2], f32[T, 3]) {
         weight @gate : f32[2, 4]
         weight @up : f32[2, 4]
@@ -51,7 +58,9 @@ describe('fuseGroups', () => {
         %c = linear(%x, @other) : f32[T, 3]
         return %both, %c
       }
-    `))).toMatchInlineSnapshot(`
+    `),
+      ),
+    ).toMatchInlineSnapshot(`
       "
       gemm over T: linear linear linear mul → %both %c
       "
@@ -59,7 +68,9 @@ describe('fuseGroups', () => {
   });
 
   it('does not join what is not ready when the contraction starts', () => {
-    expect(print(parse(`
+    expect(
+      print(
+        parse(`
       graph @g(%x: f32[T, 4], %u: f32[T, 4]) -> (f32[T, 2], f32[T, 2]) {
         weight @a : f32[2, 4]
         weight @b : f32[2, 4]
@@ -71,7 +82,9 @@ describe('fuseGroups', () => {
         %scaled = mul(%q, %total) : f32[T, 2]
         return %late, %scaled
       }
-    `))).toMatchInlineSnapshot(`
+    `),
+      ),
+    ).toMatchInlineSnapshot(`
       "
       gemm over T: linear → %p
       loop over T × 4: exp → %v
@@ -82,14 +95,18 @@ describe('fuseGroups', () => {
   });
 
   it('does not widen an epilogue: a product of one column with many is a loop', () => {
-    expect(print(parse(`
+    expect(
+      print(
+        parse(`
       graph @g(%x: f32[T, 4]) -> (f32[T, 4]) {
         weight @a : f32[1, 4]
         %gate = linear(%x, @a) : f32[T, 1]
         %gated = mul(%x, %gate) : f32[T, 4]
         return %gated
       }
-    `))).toMatchInlineSnapshot(`
+    `),
+      ),
+    ).toMatchInlineSnapshot(`
       "
       gemm over T: linear → %gate
       loop over T × 4: mul → %gated
@@ -115,9 +132,17 @@ describe('fuseGroups', () => {
       "
     `);
     const returned = edit(text, ['-> (f32[T, 3])', '-> (f32[T, 3], f32[T, 2, 4])'], ['return %o', 'return %o, %mixed']);
-    const read = edit(text, ['-> (f32[T, 3])', '-> (f32[T, 3], f32[T, 8])'], ['        return %o', '        %also = neg(%flat) : f32[T, 8]\n        return %o, %also']);
-    const truth = edit(text, ['dtype = "bf16"', 'dtype = "bool"'], ['%narrow = cast(%flat) {dtype = "bool"} : bf16[T, 8]', '%narrow = cast(%flat) {dtype = "bool"} : bool[T, 8]'],
-      ['%o = linear(%narrow', '%wide = cast(%narrow) {dtype = "f32"} : f32[T, 8]\n        %o = linear(%wide']);
+    const read = edit(
+      text,
+      ['-> (f32[T, 3])', '-> (f32[T, 3], f32[T, 8])'],
+      ['        return %o', '        %also = neg(%flat) : f32[T, 8]\n        return %o, %also'],
+    );
+    const truth = edit(
+      text,
+      ['dtype = "bf16"', 'dtype = "bool"'],
+      ['%narrow = cast(%flat) {dtype = "bool"} : bf16[T, 8]', '%narrow = cast(%flat) {dtype = "bool"} : bool[T, 8]'],
+      ['%o = linear(%narrow', '%wide = cast(%narrow) {dtype = "f32"} : f32[T, 8]\n        %o = linear(%wide'],
+    );
     for (const other of [returned, read, truth]) {
       const attention = fuseGroups(parse(other)).groups.find((g) => g.kind === 'attention')!;
       expect(attention.members).toEqual([]);
@@ -126,7 +151,9 @@ describe('fuseGroups', () => {
   });
 
   it('computes what has one element a row wherever it is read, and writes it only where memory needs it', () => {
-    expect(print(parse(`
+    expect(
+      print(
+        parse(`
       graph @g(%x: f32[T, 4], %position: i32[T]) -> (f32[T, 4], i32[T]) {
         %next = add(%position, %position) : i32[T]
         %number = cast(%next) {dtype = "f32"} : f32[T]
@@ -134,7 +161,9 @@ describe('fuseGroups', () => {
         %y = mul(%x, %column) : f32[T, 4]
         return %y, %next
       }
-    `))).toMatchInlineSnapshot(`
+    `),
+      ),
+    ).toMatchInlineSnapshot(`
       "
       loop over T × 4: mul → %y
       loop over T × 1: add → %next
@@ -143,14 +172,18 @@ describe('fuseGroups', () => {
   });
 
   it('reads a gathered row from memory, never from the kernel that computes it', () => {
-    expect(print(parse(`
+    expect(
+      print(
+        parse(`
       graph @g(%x: f32[T, 4], %row: i32[R]) -> (f32[R, 4]) {
         %y = exp(%x) : f32[T, 4]
         %scored = gather_rows(%y, %row) : f32[R, 4]
         %twice = add(%scored, %scored) : f32[R, 4]
         return %twice
       }
-    `))).toMatchInlineSnapshot(`
+    `),
+      ),
+    ).toMatchInlineSnapshot(`
       "
       loop over T × 4: exp → %y
       loop over R × 4: add → %twice
@@ -160,13 +193,25 @@ describe('fuseGroups', () => {
 });
 
 describe('a LLaMA layer', () => {
-  it.each([['f32', F32], ['bf16', BF16]] as const)('is five groups in %s, the last of them over scored rows', (_name, numerics) => {
+  it.each([
+    ['f32', F32],
+    ['bf16', BF16],
+  ] as const)('is five groups in %s, the last of them over scored rows', (_name, numerics) => {
     const { groups } = fuseGroups(optimise(llama(), numerics));
     const kinds = groups.map((g) => `${groupPath(g)} ${g.kind} ${g.rows}`);
     expect(kinds).toEqual([
-      'prepare loop T', 'embed loop T',
-      'layers.0.attention.qkv gemm T', 'layers.0.attention.mix attention T', 'layers.0.attention.o gemm T', 'layers.0.ffn.gate_up gemm T', 'layers.0.ffn.down gemm T',
-      'layers.1.attention.qkv gemm T', 'layers.1.attention.mix attention R', 'layers.1.attention.o gemm R', 'layers.1.ffn.gate_up gemm R', 'layers.1.ffn.down gemm R',
+      'prepare loop T',
+      'embed loop T',
+      'layers.0.attention.qkv gemm T',
+      'layers.0.attention.mix attention T',
+      'layers.0.attention.o gemm T',
+      'layers.0.ffn.gate_up gemm T',
+      'layers.0.ffn.down gemm T',
+      'layers.1.attention.qkv gemm T',
+      'layers.1.attention.mix attention R',
+      'layers.1.attention.o gemm R',
+      'layers.1.ffn.gate_up gemm R',
+      'layers.1.ffn.down gemm R',
       'head logprob R',
     ]);
     expect(lower(optimise(llama(), numerics), numerics).kernels.length).toBe(groups.length + 1);
@@ -176,8 +221,31 @@ describe('a LLaMA layer', () => {
 describe('names of kernels', () => {
   it('are made of lower case, digits and _, each handed out once', () => {
     const names = new Names();
-    expect(['layers.0.attention.qkv', 'subtreeEnd', 'model.embed_tokens.weight', '0', '', 'a b', 'a.b', 'a_b', 'ÄÖ', 'subtree_end'].map((hint) => names.unique(hint))).toEqual(
-      ['layers_0_attention_qkv', 'subtree_end', 'model_embed_tokens_weight', 'v_0', 'v_', 'a_b', 'a_b_1', 'a_b_2', 'v__1', 'subtree_end_1']);
+    expect(
+      [
+        'layers.0.attention.qkv',
+        'subtreeEnd',
+        'model.embed_tokens.weight',
+        '0',
+        '',
+        'a b',
+        'a.b',
+        'a_b',
+        'ÄÖ',
+        'subtree_end',
+      ].map((hint) => names.unique(hint)),
+    ).toEqual([
+      'layers_0_attention_qkv',
+      'subtree_end',
+      'model_embed_tokens_weight',
+      'v_0',
+      'v_',
+      'a_b',
+      'a_b_1',
+      'a_b_2',
+      'v__1',
+      'subtree_end_1',
+    ]);
   });
 });
 
@@ -200,18 +268,52 @@ describe('graphs that no kernel computes', () => {
     }`;
 
   it('are refused by the name of the value at fault', () => {
-    expect(refused(body('%y = matmul(%heads, %heads) : f32[T, 2, 2]', '%y f32[T, 2, 2]'))).toMatchInlineSnapshot(`"no kernel for 'matmul' (%y) outside attention: recogniseAttention did not match it"`);
-    expect(refused(body('%y = reduce_max(%x) : f32[T, 1]', '%y f32[T, 1]'))).toMatchInlineSnapshot(`"no kernel for 'reduce_max' (%y): only sums and means of rows fuse; see docs/addAnOp.md"`);
-    expect(refused(body('%y = sum(%heads) : f32[T, 2, 1]\n %z = mul(%heads, %y) : f32[T, 2, 2]', '%z f32[T, 2, 2]'))).toMatchInlineSnapshot(`"%y: no kernel for 'sum' over the last axis of [T, 2, 2]; whole rows of a value [rows, K] can be summed"`);
-    expect(refused(body('%y = mean(%square) : f32[T, 1]\n %z = mul(%x, %y) : f32[T, 4]', '%z f32[T, 4]', ', %square: f32[T, T]'))).toMatchInlineSnapshot(`"%y: no kernel for 'mean' over the last axis of [T, T]; whole rows of a value [rows, K] can be summed"`);
-    expect(refused(body('%y = transpose(%heads) {order = [0, 2, 1]} : f32[T, 2, 2]', '%y f32[T, 2, 2]'))).toMatchInlineSnapshot(`"no kernel for 'transpose' (%y) outside the patterns that passes recognise"`);
-    expect(refused(body('%y = gather_rows(%x, %row) : f32[R, 4]\n %z = linear(%y, @w) : f32[R, 3]', '%z f32[R, 3]'))).toMatchInlineSnapshot(`"%y is a gather that a contraction reads: pruneDeadRows should have moved it"`);
-    expect(refused(body('%z = linear(%heads, @v) : f32[T, 2, 3]', '%z f32[T, 2, 3]'))).toMatchInlineSnapshot(`"%z: no kernel for linear of f32[T, 2, 2]; its left operand must be f32, bf16 or f16[rows, K]"`);
-    expect(refused(body('%y = cast(%x) {dtype = "i32"} : i32[T, 4]\n %z = linear(%y, @w) : f32[T, 3]', '%z f32[T, 3]'))).toMatchInlineSnapshot(`"%z: no kernel for linear of i32[T, 4]; its left operand must be f32, bf16 or f16[rows, K]"`);
-    expect(refused(body('%y = exp(%x) : f32[T, 4]\n %z = gather_rows(%y, %row) : f32[R, 4]', '%z f32[R, 4]'))).toMatchInlineSnapshot(`"%z is returned, but is a gather that no kernel writes: return a value computed from it"`);
-    expect(refused(body('%y = neg(@w) : f32[3, 4]', '%y f32[3, 4]'))).toMatchInlineSnapshot(`"%y is returned, but no kernel computes it: it is a parameter, or made of weights alone"`);
-    expect(refused(body('%y = neg(%x) : f32[T, 4]', '%x f32[T, 4]'))).toMatchInlineSnapshot(`"%x is returned, but no kernel computes it: it is a parameter, or made of weights alone"`);
-    expect(refused(body('%y = sum(%x) : f32[T, 1]', '%y f32[T, 1]'))).toMatchInlineSnapshot(`"%y = sum(…) is needed in memory, but readers compute it for themselves; no kernel writes it yet"`);
-    expect(refused(body('%y = iota() {size = [T]} : i32[T]', '%y i32[T]'))).toMatchInlineSnapshot(`"%y = iota(…) is needed in memory, but readers compute it for themselves; no kernel writes it yet"`);
+    expect(refused(body('%y = matmul(%heads, %heads) : f32[T, 2, 2]', '%y f32[T, 2, 2]'))).toMatchInlineSnapshot(
+      `"no kernel for 'matmul' (%y) outside attention: recogniseAttention did not match it"`,
+    );
+    expect(refused(body('%y = reduce_max(%x) : f32[T, 1]', '%y f32[T, 1]'))).toMatchInlineSnapshot(
+      `"no kernel for 'reduce_max' (%y): only sums and means of rows fuse; see docs/addAnOp.md"`,
+    );
+    expect(
+      refused(body('%y = sum(%heads) : f32[T, 2, 1]\n %z = mul(%heads, %y) : f32[T, 2, 2]', '%z f32[T, 2, 2]')),
+    ).toMatchInlineSnapshot(
+      `"%y: no kernel for 'sum' over the last axis of [T, 2, 2]; whole rows of a value [rows, K] can be summed"`,
+    );
+    expect(
+      refused(
+        body('%y = mean(%square) : f32[T, 1]\n %z = mul(%x, %y) : f32[T, 4]', '%z f32[T, 4]', ', %square: f32[T, T]'),
+      ),
+    ).toMatchInlineSnapshot(
+      `"%y: no kernel for 'mean' over the last axis of [T, T]; whole rows of a value [rows, K] can be summed"`,
+    );
+    expect(
+      refused(body('%y = transpose(%heads) {order = [0, 2, 1]} : f32[T, 2, 2]', '%y f32[T, 2, 2]')),
+    ).toMatchInlineSnapshot(`"no kernel for 'transpose' (%y) outside the patterns that passes recognise"`);
+    expect(
+      refused(body('%y = gather_rows(%x, %row) : f32[R, 4]\n %z = linear(%y, @w) : f32[R, 3]', '%z f32[R, 3]')),
+    ).toMatchInlineSnapshot(`"%y is a gather that a contraction reads: pruneDeadRows should have moved it"`);
+    expect(refused(body('%z = linear(%heads, @v) : f32[T, 2, 3]', '%z f32[T, 2, 3]'))).toMatchInlineSnapshot(
+      `"%z: no kernel for linear of f32[T, 2, 2]; its left operand must be f32, bf16 or f16[rows, K]"`,
+    );
+    expect(
+      refused(body('%y = cast(%x) {dtype = "i32"} : i32[T, 4]\n %z = linear(%y, @w) : f32[T, 3]', '%z f32[T, 3]')),
+    ).toMatchInlineSnapshot(
+      `"%z: no kernel for linear of i32[T, 4]; its left operand must be f32, bf16 or f16[rows, K]"`,
+    );
+    expect(
+      refused(body('%y = exp(%x) : f32[T, 4]\n %z = gather_rows(%y, %row) : f32[R, 4]', '%z f32[R, 4]')),
+    ).toMatchInlineSnapshot(`"%z is returned, but is a gather that no kernel writes: return a value computed from it"`);
+    expect(refused(body('%y = neg(@w) : f32[3, 4]', '%y f32[3, 4]'))).toMatchInlineSnapshot(
+      `"%y is returned, but no kernel computes it: it is a parameter, or made of weights alone"`,
+    );
+    expect(refused(body('%y = neg(%x) : f32[T, 4]', '%x f32[T, 4]'))).toMatchInlineSnapshot(
+      `"%x is returned, but no kernel computes it: it is a parameter, or made of weights alone"`,
+    );
+    expect(refused(body('%y = sum(%x) : f32[T, 1]', '%y f32[T, 1]'))).toMatchInlineSnapshot(
+      `"%y = sum(…) is needed in memory, but readers compute it for themselves; no kernel writes it yet"`,
+    );
+    expect(refused(body('%y = iota() {size = [T]} : i32[T]', '%y i32[T]'))).toMatchInlineSnapshot(
+      `"%y = iota(…) is needed in memory, but readers compute it for themselves; no kernel writes it yet"`,
+    );
   });
 });

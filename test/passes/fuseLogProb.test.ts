@@ -42,23 +42,31 @@ const IS_ARGMAX = `
 
 describe('fuseLogProb', () => {
   it('makes log_softmax and gather one node that stores no logits', () => {
-    check(LOG_PROB, fuse, `
+    check(
+      LOG_PROB,
+      fuse,
+      `
       graph @g(%x: f32[R, 4], %scale: f32[R, 1], %target: i32[R]) -> (f32[R]) {
         weight @head : f32[6, 4]
         %picked = logprob(%x, @head, %scale, %target) : f32[R] at "head"
         return %picked
       }
-    `);
+    `,
+    );
   });
 
   it('makes argmax == target one node', () => {
-    check(IS_ARGMAX, fuse, `
+    check(
+      IS_ARGMAX,
+      fuse,
+      `
       graph @g(%x: f32[R, 4], %scale: f32[R, 1], %target: i32[R]) -> (i32[R]) {
         weight @head : f32[6, 4]
         %is_best = is_argmax(%x, @head, %scale, %target) : i32[R] at "head"
         return %is_best
       }
-    `);
+    `,
+    );
   });
 
   it.each<[string, ...(readonly [string, string])[]]>([
@@ -69,23 +77,54 @@ describe('fuseLogProb', () => {
     ['log-probabilities that subtract the unshifted logits', ['sub(%shifted, %log)', 'sub(%logits, %log)']],
     ['a scale of columns', ['%scale: f32[R, 1]', '%scale: f32[6]']],
     ['one scale for all rows', ['%scale: f32[R, 1]', '%scale: f32[1, 1]']],
-    ['logits that are no contraction', ['%unscaled = linear(%x, @head)', '%unscaled = cos(%given)'], ['%x: f32[R, 4]', '%given: f32[R, 6]']],
-    ['one row for all scales', ['%x: f32[R, 4]', '%x: f32[1, 4]'], ['%unscaled = linear(%x, @head) : f32[R, 6]', '%unscaled = linear(%x, @head) : f32[1, 6]']],
+    [
+      'logits that are no contraction',
+      ['%unscaled = linear(%x, @head)', '%unscaled = cos(%given)'],
+      ['%x: f32[R, 4]', '%given: f32[R, 6]'],
+    ],
+    [
+      'one row for all scales',
+      ['%x: f32[R, 4]', '%x: f32[1, 4]'],
+      ['%unscaled = linear(%x, @head) : f32[R, 6]', '%unscaled = linear(%x, @head) : f32[1, 6]'],
+    ],
   ])('leaves log-probabilities with %s alone', (_what, ...edits) => {
     checkUnchanged(edit(LOG_PROB, ...edits), fuseLogProb);
   });
 
   it.each<[string, ...(readonly [string, string])[]]>([
     ['of another order', ['eq(%target, %flat)', 'le(%target, %flat)']],
-    ['that stay truths', ['%is_best = cast(%equal) {dtype = "i32"} : i32[R]', '%is_best = cast(%equal) {dtype = "f32"} : f32[R]'], ['-> (i32[R])', '-> (f32[R])']],
-    ['with every target', ['%flat = reshape(%best) {shape = [R]} : i32[R]', '%flat = reshape(%best) {shape = [R, 1]} : i32[R, 1]'], ['bool[R]', 'bool[R, R]'], ['i32[R] at', 'i32[R, R] at'], ['-> (i32[R])', '-> (i32[R, R])']],
-    ['of the largest, not its place', ['argmax(%logits) : i32[R, 1]', 'reduce_max(%logits) : f32[R, 1]'], ['%flat = reshape(%best) {shape = [R]} : i32[R]', '%whole = cast(%best) {dtype = "i32"} : i32[R, 1]\n    %flat = reshape(%whole) {shape = [R]} : i32[R]']],
+    [
+      'that stay truths',
+      ['%is_best = cast(%equal) {dtype = "i32"} : i32[R]', '%is_best = cast(%equal) {dtype = "f32"} : f32[R]'],
+      ['-> (i32[R])', '-> (f32[R])'],
+    ],
+    [
+      'with every target',
+      ['%flat = reshape(%best) {shape = [R]} : i32[R]', '%flat = reshape(%best) {shape = [R, 1]} : i32[R, 1]'],
+      ['bool[R]', 'bool[R, R]'],
+      ['i32[R] at', 'i32[R, R] at'],
+      ['-> (i32[R])', '-> (i32[R, R])'],
+    ],
+    [
+      'of the largest, not its place',
+      ['argmax(%logits) : i32[R, 1]', 'reduce_max(%logits) : f32[R, 1]'],
+      [
+        '%flat = reshape(%best) {shape = [R]} : i32[R]',
+        '%whole = cast(%best) {dtype = "i32"} : i32[R, 1]\n    %flat = reshape(%whole) {shape = [R]} : i32[R]',
+      ],
+    ],
   ])('leaves comparisons %s alone', (_what, ...edits) => {
     checkUnchanged(edit(IS_ARGMAX, ...edits), fuseLogProb);
   });
 
   it('leaves the logits to another reader, for which there is no kernel', () => {
-    const graph = parse(edit(LOG_PROB, ['-> (f32[R])', '-> (f32[R], f32[R, 6])'], ['    return %picked', '    %p = exp(%log_probs) : f32[R, 6]\n    return %picked, %p']));
+    const graph = parse(
+      edit(
+        LOG_PROB,
+        ['-> (f32[R])', '-> (f32[R], f32[R, 6])'],
+        ['    return %picked', '    %p = exp(%log_probs) : f32[R, 6]\n    return %picked, %p'],
+      ),
+    );
     const result = fuse(graph);
     sameMeaning(graph, result);
     expect(result.nodes.map((n) => n.op)).toEqual(expect.arrayContaining(['logprob', 'linear', 'reduce_max']));

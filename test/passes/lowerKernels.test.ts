@@ -16,7 +16,11 @@ function compiled(graph: Graph, numerics: Numerics): LoweredModule {
 }
 
 const at = (module: LoweredModule, path: string): Kernel => module.kernels.find((k) => k.path === path)!;
-const print = (module: LoweredModule, prefix: string): string => `\n${module.kernels.filter((k) => k.path.startsWith(prefix)).map(printKernel).join('\n')}\n`;
+const print = (module: LoweredModule, prefix: string): string =>
+  `\n${module.kernels
+    .filter((k) => k.path.startsWith(prefix))
+    .map(printKernel)
+    .join('\n')}\n`;
 
 describe('the kernels of LLaMA', () => {
   it('are these, in f32', () => {
@@ -55,7 +59,8 @@ describe('the kernels of LLaMA', () => {
 
   it('are five a layer, which say what was fused into them', () => {
     const module = compiled(llama(), F32);
-    expect(module.kernels.filter((k) => k.path.startsWith('layers.0')).map((k) => `${k.path}: ${k.ops.join(' ')}`)).toMatchInlineSnapshot(`
+    expect(module.kernels.filter((k) => k.path.startsWith('layers.0')).map((k) => `${k.path}: ${k.ops.join(' ')}`))
+      .toMatchInlineSnapshot(`
       [
         "layers.0.attention.qkv: linear linear linear mul mul rotate_half mul add mul mul rotate_half mul add mul",
         "layers.0.attention.mix: attention",
@@ -101,26 +106,54 @@ describe('the kernels of LLaMA', () => {
           mean_square2_parts Σ= mul(add(h1[row, column], acc0), add(h1[row, column], acc0))
       "
     `);
-    const reads = module.kernels.flatMap((k) => (k.anchor === 'gemm' || k.anchor === 'logprob' ? [module.buffers.find((b) => b.name === k.a)!.dtype] : []));
+    const reads = module.kernels.flatMap((k) =>
+      k.anchor === 'gemm' || k.anchor === 'logprob' ? [module.buffers.find((b) => b.name === k.a)!.dtype] : [],
+    );
     expect(new Set(reads)).toEqual(new Set(['bf16']));
   });
 
-  it.each([[8, 4], [16, 8], [32, 16], [48, 8], [64, 16], [80, 8], [96, 16], [128, 16], [12, 2], [6, 1]])('rotate heads of %i in pairs of %i lanes', (headDim, width) => {
+  it.each([
+    [8, 4],
+    [16, 8],
+    [32, 16],
+    [48, 8],
+    [64, 16],
+    [80, 8],
+    [96, 16],
+    [128, 16],
+    [12, 2],
+    [6, 1],
+  ])('rotate heads of %i in pairs of %i lanes', (headDim, width) => {
     const qkv = at(compiled(llama({ headDim }), F32), 'layers.0.attention.qkv');
     expect(qkv.anchor === 'gemm' ? qkv.segments.map((s) => [s.columns, s.pairing]) : undefined).toEqual([
-      [4 * headDim, { kind: 'rotate', headDim, width }], [2 * headDim, { kind: 'rotate', headDim, width }], [2 * headDim, { kind: 'none' }],
+      [4 * headDim, { kind: 'rotate', headDim, width }],
+      [2 * headDim, { kind: 'rotate', headDim, width }],
+      [2 * headDim, { kind: 'none' }],
     ]);
   });
 
-  it.each([[4, 4], [4, 2], [4, 1]])('share %i query heads among %i key heads', (heads, kvHeads) => {
+  it.each([
+    [4, 4],
+    [4, 2],
+    [4, 1],
+  ])('share %i query heads among %i key heads', (heads, kvHeads) => {
     const module = compiled(llama({ heads, kvHeads }), F32);
     expect(at(module, 'layers.0.attention.mix')).toMatchObject({ heads, kvHeads, headDim: 8, scale: 1 / Math.sqrt(8) });
-    expect(module.buffers.filter((b) => b.columns === kvHeads * 8 && b.rows === 'T').length).toBeGreaterThanOrEqual(kvHeads === heads ? 3 : 2);
+    expect(module.buffers.filter((b) => b.columns === kvHeads * 8 && b.rows === 'T').length).toBeGreaterThanOrEqual(
+      kvHeads === heads ? 3 : 2,
+    );
   });
 
   it('read weights as the checkpoint has them, with norms folded in', () => {
     const module = compiled(llama(), BF16);
-    expect(module.weights.map((w) => `${w.name}: ${w.layout} ${w.dtype} of ${w.sources.map((s) => `${s.tensor}[${s.rows}, ${w.k}]`).join(' + ')}${w.columnScale === undefined ? '' : ` · ${w.columnScale}`}, ${w.pairing.kind}`).filter((_, i) => i < 8 || i > 13)).toMatchInlineSnapshot(`
+    expect(
+      module.weights
+        .map(
+          (w) =>
+            `${w.name}: ${w.layout} ${w.dtype} of ${w.sources.map((s) => `${s.tensor}[${s.rows}, ${w.k}]`).join(' + ')}${w.columnScale === undefined ? '' : ` · ${w.columnScale}`}, ${w.pairing.kind}`,
+        )
+        .filter((_, i) => i < 8 || i > 13),
+    ).toMatchInlineSnapshot(`
       [
         "rope_inverse_frequencies: rows f32 of constant.rope_inverse_frequencies[8, 1], none",
         "model_embed_tokens_weight_table: rows bf16 of model.embed_tokens.weight[600, 48], none",
@@ -137,8 +170,13 @@ describe('the kernels of LLaMA', () => {
   });
 
   it('read the embedding as head where they are tied: mapped rows for one, packed panels for the other', () => {
-    const tied = compiled(llama({ tieWordEmbeddings: true }), F32).weights.filter((w) => w.sources[0]!.tensor === 'model.embed_tokens.weight');
-    expect(tied.map((w) => [w.layout, w.dtype])).toEqual([['rows', 'bf16'], ['panels', 'f32']]);
+    const tied = compiled(llama({ tieWordEmbeddings: true }), F32).weights.filter(
+      (w) => w.sources[0]!.tensor === 'model.embed_tokens.weight',
+    );
+    expect(tied.map((w) => [w.layout, w.dtype])).toEqual([
+      ['rows', 'bf16'],
+      ['panels', 'f32'],
+    ]);
   });
 });
 
@@ -157,11 +195,32 @@ describe('the head', () => {
     ['both, the other way round', head(`${BEST}\n${LOG_PROB}`, '%lp, %best', 'f32[R], i32[R]'), 2],
     ['the log-probability alone', head(LOG_PROB, '%lp', 'f32[R]'), 2],
     ['the argmax alone', head(BEST, '%best', 'i32[R]'), 2],
-    ['of two targets', head(`${LOG_PROB}\n%best = is_argmax(%x, @head, %scale, %other) : i32[R] at "head"`, '%lp, %best', 'f32[R], i32[R]'), 4],
+    [
+      'of two targets',
+      head(
+        `${LOG_PROB}\n%best = is_argmax(%x, @head, %scale, %other) : i32[R] at "head"`,
+        '%lp, %best',
+        'f32[R], i32[R]',
+      ),
+      4,
+    ],
     ['and something computed from it', head(`${LOG_PROB}\n%p = exp(%lp) : f32[R]`, '%p, %lp', 'f32[R], f32[R]'), 3],
-    ['with a scale that a contraction computes', head(`%gate = linear(%x, @w) : f32[R, 1]\n%bent = cos(%gate) : f32[R, 1]\n%lp = logprob(%x, @head, %bent, %target) : f32[R]`, '%lp', 'f32[R]').replace('weight @head', 'weight @w : f32[1, 4]\n      weight @head'), 3],
+    [
+      'with a scale that a contraction computes',
+      head(
+        `%gate = linear(%x, @w) : f32[R, 1]\n%bent = cos(%gate) : f32[R, 1]\n%lp = logprob(%x, @head, %bent, %target) : f32[R]`,
+        '%lp',
+        'f32[R]',
+      ).replace('weight @head', 'weight @w : f32[1, 4]\n      weight @head'),
+      3,
+    ],
   ])('gives %s', (_what, text, kernels) => {
-    expect(kernelsOf(text).trim().split('\n').filter((line) => !line.startsWith(' ')).length).toBe(kernels);
+    expect(
+      kernelsOf(text)
+        .trim()
+        .split('\n')
+        .filter((line) => !line.startsWith(' ')).length,
+    ).toBe(kernels);
   });
 });
 
@@ -188,16 +247,65 @@ describe('graphs that no kernel computes', () => {
 
   it('are refused in words that name the value or the place', () => {
     const x = '%x: f32[T, 4]';
-    expect(refused(x, `%a = linear(%x, @w) : f32[T, 4] at "ffn.a"\n %b = linear(%x, @v) : f32[T, 4] at "ffn.b"\n %c = linear(%x, @u) : f32[T, 4] at "ffn.c"\n %d = add(%a, %b) : f32[T, 4]\n %e = mul(%c, %d) : f32[T, 4]\n return %e`)).toMatchInlineSnapshot(`"ffn.abc: 3 contractions meet in one expression; at most two can share a kernel"`);
-    expect(refused(x, `%r = rotate_half(%x) : f32[T, 4]\n %y = neg(%r) : f32[T, 4]\n return %y`)).toMatchInlineSnapshot(`"%r: rotate_half of a value that no contraction of the same kernel computes is not supported"`);
-    expect(refused(x, `%a = linear(%x, @w) : f32[T, 4] at "q"\n %r = rotate_half(%a) : f32[T, 4] at "q"\n %heads = reshape(%a) {shape = [T, 2, 2]} : f32[T, 2, 2]\n %s = rotate_half(%heads) : f32[T, 2, 2] at "q"\n %flat = reshape(%s) {shape = [T, 4]} : f32[T, 4]\n %y = add(%r, %flat) : f32[T, 4]\n return %y`)).toMatchInlineSnapshot(`"q: %a is rotated in heads of 4 and of 2; one kernel rotates one matrix, in heads of one width"`);
-    expect(refused(x, `%a = linear(%x, @w) : f32[T, 4] at "q"\n %b = linear(%x, @v) : f32[T, 4] at "k"\n %r = rotate_half(%a) : f32[T, 4]\n %y = mul(%r, %b) : f32[T, 4]\n return %y`)).toMatchInlineSnapshot(`"qk: %a is rotated in heads of 4 and meets %b; one kernel rotates one matrix, in heads of one width"`);
-    expect(refused(`${x}, %given: f32[4, 4]`, `%y = linear(%x, %given) : f32[T, 4]\n return %y`)).toMatchInlineSnapshot(`"%given: no buffer can hold f32[4, 4]; the first extent must be T or R, the others fixed or one T"`);
-    expect(refused(x, `%f = cast(@w) {dtype = "f32"} : f32[4, 4]\n %s = mul(%f, %f) : f32[4, 4]\n %y = linear(%x, %s) : f32[T, 4]\n return %y`)).toMatchInlineSnapshot(`"%s: this load-time expression is not one the weight packer knows (a matrix, or a matrix times a norm weight)"`);
-    expect(refused(x, `%f = cast(@w) {dtype = "f32"} : f32[4, 4]\n %n = cast(@norm) {dtype = "f32"} : f32[4]\n %s = mul(%f, %n) : f32[4, 4]\n %a = linear(%x, %s) : f32[T, 4] at "gate"\n %b = linear(%x, @v) : f32[T, 4] at "up"\n %y = mul(%a, %b) : f32[T, 4]\n return %y`)).toMatchInlineSnapshot(`"gate_up: paired matrices have different folded norms"`);
-    expect(refused(`${x}, %s: f32[]`, `%y = mul(%x, %s) : f32[T, 4]\n return %y`)).toMatchInlineSnapshot(`"%s: no buffer can hold f32[]; the first extent must be T or R, the others fixed or one T"`);
-    expect(refused('%x: f32[T, 2, 2], %z: f32[T, 2, 1]', `%y = mul(%x, %z) : f32[T, 2, 2]\n return %y`)).toMatchInlineSnapshot(`"%z: reading [T, 2, 1] in a domain [T, 2, 2] is not supported"`);
-    expect(refused('%q: f32[T, 2, 4], %v: f32[T, 2, 2], %end: i32[T]', `%y = attention(%q, %q, %v, %end) {mask = "column", scale = 1} : f32[T, 2, 2] at "layers.0"\n return %y`)).toMatchInlineSnapshot(`"layers.0.mix: attention needs values as wide as its keys: 4, not 2"`);
-    expect(refused(`${x}, %tokens: i32[T], %row: i32[R]`, `%a = gather_rows(%x, %tokens) : f32[T, 4]\n %b = gather_rows(%a, %row) : f32[R, 4]\n %y = neg(%b) : f32[R, 4]\n return %y`)).toMatchInlineSnapshot(`"%b: a gather of a gather is not supported"`);
+    expect(
+      refused(
+        x,
+        `%a = linear(%x, @w) : f32[T, 4] at "ffn.a"\n %b = linear(%x, @v) : f32[T, 4] at "ffn.b"\n %c = linear(%x, @u) : f32[T, 4] at "ffn.c"\n %d = add(%a, %b) : f32[T, 4]\n %e = mul(%c, %d) : f32[T, 4]\n return %e`,
+      ),
+    ).toMatchInlineSnapshot(`"ffn.abc: 3 contractions meet in one expression; at most two can share a kernel"`);
+    expect(refused(x, `%r = rotate_half(%x) : f32[T, 4]\n %y = neg(%r) : f32[T, 4]\n return %y`)).toMatchInlineSnapshot(
+      `"%r: rotate_half of a value that no contraction of the same kernel computes is not supported"`,
+    );
+    expect(
+      refused(
+        x,
+        `%a = linear(%x, @w) : f32[T, 4] at "q"\n %r = rotate_half(%a) : f32[T, 4] at "q"\n %heads = reshape(%a) {shape = [T, 2, 2]} : f32[T, 2, 2]\n %s = rotate_half(%heads) : f32[T, 2, 2] at "q"\n %flat = reshape(%s) {shape = [T, 4]} : f32[T, 4]\n %y = add(%r, %flat) : f32[T, 4]\n return %y`,
+      ),
+    ).toMatchInlineSnapshot(
+      `"q: %a is rotated in heads of 4 and of 2; one kernel rotates one matrix, in heads of one width"`,
+    );
+    expect(
+      refused(
+        x,
+        `%a = linear(%x, @w) : f32[T, 4] at "q"\n %b = linear(%x, @v) : f32[T, 4] at "k"\n %r = rotate_half(%a) : f32[T, 4]\n %y = mul(%r, %b) : f32[T, 4]\n return %y`,
+      ),
+    ).toMatchInlineSnapshot(
+      `"qk: %a is rotated in heads of 4 and meets %b; one kernel rotates one matrix, in heads of one width"`,
+    );
+    expect(refused(`${x}, %given: f32[4, 4]`, `%y = linear(%x, %given) : f32[T, 4]\n return %y`)).toMatchInlineSnapshot(
+      `"%given: no buffer can hold f32[4, 4]; the first extent must be T or R, the others fixed or one T"`,
+    );
+    expect(
+      refused(
+        x,
+        `%f = cast(@w) {dtype = "f32"} : f32[4, 4]\n %s = mul(%f, %f) : f32[4, 4]\n %y = linear(%x, %s) : f32[T, 4]\n return %y`,
+      ),
+    ).toMatchInlineSnapshot(
+      `"%s: this load-time expression is not one the weight packer knows (a matrix, or a matrix times a norm weight)"`,
+    );
+    expect(
+      refused(
+        x,
+        `%f = cast(@w) {dtype = "f32"} : f32[4, 4]\n %n = cast(@norm) {dtype = "f32"} : f32[4]\n %s = mul(%f, %n) : f32[4, 4]\n %a = linear(%x, %s) : f32[T, 4] at "gate"\n %b = linear(%x, @v) : f32[T, 4] at "up"\n %y = mul(%a, %b) : f32[T, 4]\n return %y`,
+      ),
+    ).toMatchInlineSnapshot(`"gate_up: paired matrices have different folded norms"`);
+    expect(refused(`${x}, %s: f32[]`, `%y = mul(%x, %s) : f32[T, 4]\n return %y`)).toMatchInlineSnapshot(
+      `"%s: no buffer can hold f32[]; the first extent must be T or R, the others fixed or one T"`,
+    );
+    expect(
+      refused('%x: f32[T, 2, 2], %z: f32[T, 2, 1]', `%y = mul(%x, %z) : f32[T, 2, 2]\n return %y`),
+    ).toMatchInlineSnapshot(`"%z: reading [T, 2, 1] in a domain [T, 2, 2] is not supported"`);
+    expect(
+      refused(
+        '%q: f32[T, 2, 4], %v: f32[T, 2, 2], %end: i32[T]',
+        `%y = attention(%q, %q, %v, %end) {mask = "column", scale = 1} : f32[T, 2, 2] at "layers.0"\n return %y`,
+      ),
+    ).toMatchInlineSnapshot(`"layers.0.mix: attention needs values as wide as its keys: 4, not 2"`);
+    expect(
+      refused(
+        `${x}, %tokens: i32[T], %row: i32[R]`,
+        `%a = gather_rows(%x, %tokens) : f32[T, 4]\n %b = gather_rows(%a, %row) : f32[R, 4]\n %y = neg(%b) : f32[R, 4]\n return %y`,
+      ),
+    ).toMatchInlineSnapshot(`"%b: a gather of a gather is not supported"`);
   });
 });

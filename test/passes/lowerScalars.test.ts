@@ -11,7 +11,8 @@ import { distance, environment, parse } from './support.js';
 
 describe('scalar programs', () => {
   it('read rows, columns, elements and periods as NumPy broadcasts them', () => {
-    expect(kernelsOf(`
+    expect(
+      kernelsOf(`
       graph @g(%x: f32[T, 2, 4], %each: f32[T], %of_head: f32[T, 1, 4]) -> (f32[T, 2, 4]) {
         weight @bias : f32[8]
         %row = reshape(%each) {shape = [T, 1, 1]} : f32[T, 1, 1]
@@ -21,7 +22,8 @@ describe('scalar programs', () => {
         %c = sub(%b, %of_head) : f32[T, 2, 4]
         return %c
       }
-    `)).toMatchInlineSnapshot(`
+    `),
+    ).toMatchInlineSnapshot(`
       "
       v_: loop over T × 8
         c = sub(add(mul(x[row, column], each[row]), bias_table[column]), of_head[row, column mod 4])
@@ -30,7 +32,8 @@ describe('scalar programs', () => {
   });
 
   it('read one value as row and as column in one kernel, computed or not', () => {
-    expect(kernelsOf(`
+    expect(
+      kernelsOf(`
       graph @g(%x: f32[T], %end: i32[T], %square: f32[T, T]) -> (f32[T, T], bool[T, T]) {
         %twice = add(%x, %x) : f32[T]
         %row = reshape(%twice) {shape = [T, 1]} : f32[T, 1]
@@ -42,7 +45,8 @@ describe('scalar programs', () => {
         %before = lt(%of_query, %of_key) : bool[T, T]
         return %both, %before
       }
-    `)).toMatchInlineSnapshot(`
+    `),
+    ).toMatchInlineSnapshot(`
       "
       v_: loop over T × T
         both = add(mul(square[row, column], add(x[row], x[row])), add(x[column], x[column]))
@@ -52,7 +56,8 @@ describe('scalar programs', () => {
   });
 
   it('number rows and columns, in vectors aligned with either', () => {
-    expect(kernelsOf(`
+    expect(
+      kernelsOf(`
       graph @g(%square: f32[T, T], %x: f32[T, 4]) -> (f32[T, T], f32[T, 4]) {
         %index = iota() {size = [T]} : i32[T]
         %number = cast(%index) {dtype = "f32"} : f32[T]
@@ -64,7 +69,8 @@ describe('scalar programs', () => {
         %c = add(%b, %row) : f32[T, 4]
         return %a, %c
       }
-    `)).toMatchInlineSnapshot(`
+    `),
+    ).toMatchInlineSnapshot(`
       "
       v_: loop over T × T
         a = add(square[row, column], toF32(column))
@@ -75,7 +81,8 @@ describe('scalar programs', () => {
   });
 
   it('compute vectors made of literals and weights where they are read', () => {
-    expect(kernelsOf(`
+    expect(
+      kernelsOf(`
       graph @g(%x: f32[T, 4]) -> (f32[T, 4]) {
         weight @bias : f32[4]
         %two = const() {value = 2} : f32[]
@@ -85,7 +92,8 @@ describe('scalar programs', () => {
         %y = mul(%x, %shifted) : f32[T, 4]
         return %y
       }
-    `)).toMatchInlineSnapshot(`
+    `),
+    ).toMatchInlineSnapshot(`
       "
       v_: loop over T × 4
         y = mul(x[row, column], add(mul(steps[column], 2), bias_table[column]))
@@ -94,7 +102,8 @@ describe('scalar programs', () => {
   });
 
   it('convert weights that no pass folded where they are read', () => {
-    expect(kernelsOf(`
+    expect(
+      kernelsOf(`
       graph @g(%x: f32[T, 4], %scale: f32[T, 1]) -> (f32[T, 3], f32[T, 4]) {
         weight @norm : bf16[4]
         weight @w : bf16[3, 4]
@@ -105,7 +114,8 @@ describe('scalar programs', () => {
         %also = cos(%normed) : f32[T, 4]
         return %y, %also
       }
-    `)).toMatchInlineSnapshot(`
+    `),
+    ).toMatchInlineSnapshot(`
       "
       v_: loop over T × 4
         normed = mul(mul(x[row, column], scale[row]), toF32(norm_table[column]))
@@ -118,7 +128,8 @@ describe('scalar programs', () => {
   });
 
   it('sum gathered rows in a loop of their own', () => {
-    expect(kernelsOf(`
+    expect(
+      kernelsOf(`
       graph @g(%x: f32[T, 4], %z: f32[R, 4], %row: i32[R]) -> (f32[R, 4]) {
         %y = neg(%x) : f32[T, 4]
         %some = gather_rows(%y, %row) : f32[R, 4]
@@ -126,7 +137,8 @@ describe('scalar programs', () => {
         %out = mul(%z, %total) : f32[R, 4]
         return %out
       }
-    `)).toMatchInlineSnapshot(`
+    `),
+    ).toMatchInlineSnapshot(`
       "
       v_: loop over T × 4
         y = neg(x[row, column])
@@ -139,14 +151,16 @@ describe('scalar programs', () => {
   });
 
   it('make truths of numbers by comparing with 0', () => {
-    expect(kernelsOf(`
+    expect(
+      kernelsOf(`
       graph @g(%x: f32[T, 4], %n: i32[T, 1]) -> (f32[T, 4]) {
         %some = cast(%n) {dtype = "bool"} : bool[T, 1]
         %number = cast(%some) {dtype = "f32"} : f32[T, 1]
         %y = mul(%x, %number) : f32[T, 4]
         return %y
       }
-    `)).toMatchInlineSnapshot(`
+    `),
+    ).toMatchInlineSnapshot(`
       "
       v_: loop over T × 4
         y = mul(x[row, column], toF32(not(eq(n[row], 0))))
@@ -155,7 +169,8 @@ describe('scalar programs', () => {
   });
 
   it('round to i32 by storing, and say so where a kernel would read the unrounded value', () => {
-    const text = (rest: string, result: string): Graph => parse(`
+    const text = (rest: string, result: string): Graph =>
+      parse(`
       graph @g(%x: f32[T, 4], %p: bool[T, 4]) -> (${result}) {
         %whole = cast(%x) {dtype = "i32"} : i32[T, 4]
         ${rest}
@@ -166,8 +181,11 @@ describe('scalar programs', () => {
     expect([...got!]).toEqual([...interpretGraph(stored, env)[0]!.data]);
     expect([...got!].some((n, i) => n !== env.params.get('x')![i])).toBe(true);
 
-    expect(() => lowerAsIs(text('%back = cast(%whole) {dtype = "f32"} : f32[T, 4]\n return %back', 'f32[T, 4]'))).toThrow(
-      '%whole: a cast from f32 to i32 that the same kernel reads again is not supported; only a stored value is rounded to i32');
+    expect(() =>
+      lowerAsIs(text('%back = cast(%whole) {dtype = "f32"} : f32[T, 4]\n return %back', 'f32[T, 4]')),
+    ).toThrow(
+      '%whole: a cast from f32 to i32 that the same kernel reads again is not supported; only a stored value is rounded to i32',
+    );
     // A truth, a whole number and a literal lose nothing, or are rounded here and now.
     const exact = parse(`
       graph @g(%x: i32[T, 4], %p: bool[T, 4]) -> (i32[T, 4]) {
@@ -188,19 +206,27 @@ describe('random graphs', () => {
   it('compile to kernels that compute what the graph computes, or are refused', () => {
     let accepted = 0;
     const runs = 1500;
-    fc.assert(fc.property(program, (graph) => {
-      let module: LoweredModule;
-      try {
-        module = lowerAsIs(graph);
-      } catch (error) {
-        if (error instanceof CompileError) return;
-        throw error;
-      }
-      accepted++;
-      const env = environment(graph);
-      const got = interpretLowered(graph, module, env);
-      interpretGraph(graph, env).forEach((tensor, i) => expect(distance(tensor.data, got[i]!), `result ${i} of\n${printGraph(graph)}by${printModule(module)}`).toBeLessThan(1e-9));
-    }), { numRuns: runs, seed: 61 });
+    fc.assert(
+      fc.property(program, (graph) => {
+        let module: LoweredModule;
+        try {
+          module = lowerAsIs(graph);
+        } catch (error) {
+          if (error instanceof CompileError) return;
+          throw error;
+        }
+        accepted++;
+        const env = environment(graph);
+        const got = interpretLowered(graph, module, env);
+        interpretGraph(graph, env).forEach((tensor, i) =>
+          expect(
+            distance(tensor.data, got[i]!),
+            `result ${i} of\n${printGraph(graph)}by${printModule(module)}`,
+          ).toBeLessThan(1e-9),
+        );
+      }),
+      { numRuns: runs, seed: 61 },
+    );
     expect(accepted).toBeGreaterThan(runs / 2);
   });
 });

@@ -23,8 +23,16 @@ describe('matchWeight', () => {
   it('reads a tensor of the checkpoint, widened or not, alone or with its columns scaled', () => {
     expect(matched('%y = linear(%x, @layers.0.w) : f32[T, 3]')).toEqual({ tensor: 'layers.0.w', rows: 3 });
     expect(matched('%y = linear(%x, %wide) : f32[T, 3]')).toEqual({ tensor: 'layers.0.w', rows: 3 });
-    expect(matched('%m = mul(%wide, %scale) : f32[3, 4]\n%y = linear(%x, %m) : f32[T, 3]')).toEqual({ tensor: 'layers.0.w', rows: 3, columnScale: 'norm' });
-    expect(matched('%m = mul(@full, %scale) : f32[3, 4]\n%y = linear(%x, %m) : f32[T, 3]')).toEqual({ tensor: 'full', rows: 3, columnScale: 'norm' });
+    expect(matched('%m = mul(%wide, %scale) : f32[3, 4]\n%y = linear(%x, %m) : f32[T, 3]')).toEqual({
+      tensor: 'layers.0.w',
+      rows: 3,
+      columnScale: 'norm',
+    });
+    expect(matched('%m = mul(@full, %scale) : f32[3, 4]\n%y = linear(%x, %m) : f32[T, 3]')).toEqual({
+      tensor: 'full',
+      rows: 3,
+      columnScale: 'norm',
+    });
   });
 
   it.each([
@@ -35,7 +43,9 @@ describe('matchWeight', () => {
     ['a scale scaled again', '%n = mul(%scale, %scale) : f32[4]\n%m = mul(@full, %n) : f32[3, 4]'],
     ['another shape of a tensor', '%m = reshape(%wide) {shape = [3, 4]} : f32[3, 4]'],
   ])('refuses %s by name', (_what, lines) => {
-    expect(() => matched(`${lines}\n%y = linear(%x, %m) : f32[T, 3]`)).toThrow('%m: this load-time expression is not one the weight packer knows');
+    expect(() => matched(`${lines}\n%y = linear(%x, %m) : f32[T, 3]`)).toThrow(
+      '%m: this load-time expression is not one the weight packer knows',
+    );
   });
 });
 
@@ -45,7 +55,24 @@ describe('pairingWidth', () => {
   });
 
   it('is the widest power of two up to a vector of 16 lanes that divides half a head', () => {
-    expect([64, 48, 40, 32, 24, 16, 12, 8, 6, 5, 4, 3, 2, 1, Infinity].map((half) => [half, pairingWidth(half)])).toEqual(
-      [[64, 16], [48, 16], [40, 8], [32, 16], [24, 8], [16, 16], [12, 4], [8, 8], [6, 2], [5, 1], [4, 4], [3, 1], [2, 2], [1, 1], [Infinity, 16]]);
+    expect(
+      [64, 48, 40, 32, 24, 16, 12, 8, 6, 5, 4, 3, 2, 1, Infinity].map((half) => [half, pairingWidth(half)]),
+    ).toEqual([
+      [64, 16],
+      [48, 16],
+      [40, 8],
+      [32, 16],
+      [24, 8],
+      [16, 16],
+      [12, 4],
+      [8, 8],
+      [6, 2],
+      [5, 1],
+      [4, 4],
+      [3, 1],
+      [2, 2],
+      [1, 1],
+      [Infinity, 16],
+    ]);
   });
 });

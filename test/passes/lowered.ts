@@ -13,8 +13,19 @@ import { distance, environment, parse } from './support.js';
 
 export const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', dtype: 'f32' } };
 export const BF16: Numerics = { activations: 'bf16', weights: { layout: 'vnni', dtype: 'bf16' } };
-export const TENSOR_CORES: Numerics = { activations: 'bf16', attention: 'bf16', products: 'f20', stream: 'f24', weights: { layout: 'kmajor', dtype: 'bf16', pairingWidth: 8 } };
-export const HALF: Numerics = { activations: 'f16', attention: 'f16', products: 'f20', weights: { layout: 'kmajor', dtype: 'f16', pairingWidth: 8 } };
+export const TENSOR_CORES: Numerics = {
+  activations: 'bf16',
+  attention: 'bf16',
+  products: 'f20',
+  stream: 'f24',
+  weights: { layout: 'kmajor', dtype: 'bf16', pairingWidth: 8 },
+};
+export const HALF: Numerics = {
+  activations: 'f16',
+  attention: 'f16',
+  products: 'f20',
+  weights: { layout: 'kmajor', dtype: 'f16', pairingWidth: 8 },
+};
 
 /** Kernels of a graph as it stands: only dead code is removed. They verify. */
 export function lowerAsIs(graph: Graph, numerics: Numerics = F32): LoweredModule {
@@ -28,14 +39,20 @@ export const bufferName = (v: Value): string => v.name.replace(/([a-z0-9])([A-Z]
 
 /** Results of `graph` in order, computed by `module`, which was lowered from it. */
 export function interpretLowered(graph: Graph, module: LoweredModule, env: GraphEnv, round = false): Float64Array[] {
-  const tensors = new Map<string, RawTensor>(graph.weights.map((w) => {
-    const [first, second] = w.type.shape as readonly number[];
-    return [w.name, { rows: second === undefined ? 1 : first!, columns: second ?? first!, data: env.weights.get(w.name)! }];
-  }));
+  const tensors = new Map<string, RawTensor>(
+    graph.weights.map((w) => {
+      const [first, second] = w.type.shape as readonly number[];
+      return [
+        w.name,
+        { rows: second === undefined ? 1 : first!, columns: second ?? first!, data: env.weights.get(w.name)! },
+      ];
+    }),
+  );
   // A vector of the checkpoint that is read as a table has one column.
   for (const weight of module.weights) {
     const source = tensors.get(weight.sources[0]!.tensor);
-    if (weight.layout === 'rows' && weight.k === 1 && source !== undefined) tensors.set(weight.sources[0]!.tensor, { rows: source.data.length, columns: 1, data: source.data });
+    if (weight.layout === 'rows' && weight.k === 1 && source !== undefined)
+      tensors.set(weight.sources[0]!.tensor, { rows: source.data.length, columns: 1, data: source.data });
   }
   const buffers = new Map(graph.params.map((p) => [bufferName(p), env.params.get(p.name)!]));
   const out = interpretModule(module, { sizes: env.sizes, buffers, tensors, round });
@@ -50,15 +67,24 @@ const printOutput = (o: Output): string => `${o.buffer} ${o.kind === 'store' ? '
 export function printKernel(kernel: Kernel): string {
   const head = `${kernel.name}: ${kernel.anchor} over ${kernel.rows}`;
   switch (kernel.anchor) {
-    case 'gemm': return [`${head}, ${kernel.a}[${kernel.rows}, ${kernel.k}]`, ...kernel.segments.flatMap((s) => [
-      `  ${s.weight}: ${s.columns} columns${s.pairing.kind === 'none' ? '' : s.pairing.kind === 'rotate' ? `, rotate ${s.pairing.headDim} by ${s.pairing.width}` : `, interleave by ${s.pairing.width}`}`,
-      ...s.outputs.map((o) => `    ${printOutput(o)}`),
-    ])].join('\n');
-    case 'attention': return `${head}, ${kernel.out} = softmax(${kernel.scale}·${kernel.q}·${kernel.k} + ${kernel.mask.kind === 'column' ? `column ${kernel.mask.subtreeEnd}` : kernel.mask.buffer})·${kernel.v}, ${kernel.heads}/${kernel.kvHeads} heads of ${kernel.headDim}${kernel.queryRow === undefined ? '' : `, queries ${kernel.queryRow}`}`;
-    case 'logprob': return `${head}, ${kernel.parts} of ${kernel.a}[R, ${kernel.k}]·${kernel.weight}[${kernel.vocab}]·${printScalar(kernel.rowScale)} at ${kernel.target}`;
-    case 'logprobReduce': return `${head}, ${kernel.logProb}, ${kernel.isArgmax} = ${kernel.parts} at ${kernel.target}`;
-    case 'loop': return [`${head} × ${kernel.columns}`, ...kernel.outputs.map((o) => `  ${printOutput(o)}`)].join('\n');
-    default: return kernel satisfies never;
+    case 'gemm':
+      return [
+        `${head}, ${kernel.a}[${kernel.rows}, ${kernel.k}]`,
+        ...kernel.segments.flatMap((s) => [
+          `  ${s.weight}: ${s.columns} columns${s.pairing.kind === 'none' ? '' : s.pairing.kind === 'rotate' ? `, rotate ${s.pairing.headDim} by ${s.pairing.width}` : `, interleave by ${s.pairing.width}`}`,
+          ...s.outputs.map((o) => `    ${printOutput(o)}`),
+        ]),
+      ].join('\n');
+    case 'attention':
+      return `${head}, ${kernel.out} = softmax(${kernel.scale}·${kernel.q}·${kernel.k} + ${kernel.mask.kind === 'column' ? `column ${kernel.mask.subtreeEnd}` : kernel.mask.buffer})·${kernel.v}, ${kernel.heads}/${kernel.kvHeads} heads of ${kernel.headDim}${kernel.queryRow === undefined ? '' : `, queries ${kernel.queryRow}`}`;
+    case 'logprob':
+      return `${head}, ${kernel.parts} of ${kernel.a}[R, ${kernel.k}]·${kernel.weight}[${kernel.vocab}]·${printScalar(kernel.rowScale)} at ${kernel.target}`;
+    case 'logprobReduce':
+      return `${head}, ${kernel.logProb}, ${kernel.isArgmax} = ${kernel.parts} at ${kernel.target}`;
+    case 'loop':
+      return [`${head} × ${kernel.columns}`, ...kernel.outputs.map((o) => `  ${printOutput(o)}`)].join('\n');
+    default:
+      return kernel satisfies never;
   }
 }
 
@@ -70,6 +96,8 @@ export function kernelsOf(text: string): string {
   const module = lowerAsIs(graph);
   const env = environment(graph);
   const got = interpretLowered(graph, module, env);
-  interpretGraph(graph, env).forEach((tensor, i) => expect(distance(tensor.data, got[i]!), `result ${i} by${printModule(module)}`).toBeLessThan(1e-12));
+  interpretGraph(graph, env).forEach((tensor, i) =>
+    expect(distance(tensor.data, got[i]!), `result ${i} by${printModule(module)}`).toBeLessThan(1e-12),
+  );
   return printModule(module);
 }

@@ -13,17 +13,35 @@ import { buildLlama, type LlamaShape } from '../../models/llama.js';
 import type { MaskKind } from '../../models/mask.js';
 import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
 
-const SHAPE: LlamaShape = { hiddenSize: 48, intermediateSize: 40, layers: 2, heads: 4, kvHeads: 2, headDim: 8, vocabSize: 600, rmsNormEps: 1e-5, tieWordEmbeddings: false };
+const SHAPE: LlamaShape = {
+  hiddenSize: 48,
+  intermediateSize: 40,
+  layers: 2,
+  heads: 4,
+  kvHeads: 2,
+  headDim: 8,
+  vocabSize: 600,
+  rmsNormEps: 1e-5,
+  tieWordEmbeddings: false,
+};
 const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', dtype: 'f32' } };
 const BF16: Numerics = { activations: 'bf16', weights: { layout: 'vnni', dtype: 'bf16' } };
 
 /** Two trees in depth-first order: 0 → {1 → 2, 3 → {4, 5}} and 6 → 7. */
 const TREES = {
-  tokens: [5, 17, 599, 0, 3, 4, 5, 511], position: [0, 1, 2, 1, 2, 2, 0, 1], subtreeEnd: [6, 3, 3, 6, 5, 6, 8, 8],
-  row: [0, 2, 4, 5, 7], target: [17, 1, 598, 512, 7],
+  tokens: [5, 17, 599, 0, 3, 4, 5, 511],
+  position: [0, 1, 2, 1, 2, 2, 0, 1],
+  subtreeEnd: [6, 3, 3, 6, 5, 6, 8, 8],
+  row: [0, 2, 4, 5, 7],
+  target: [17, 1, 598, 512, 7],
 };
 /** The same numbers of tokens as meta-pairs: question 0–1 with answers 2–3 and 4–5, question 6 with answer 7. */
-const PAIRS = { ...TREES, position: [0, 1, 2, 3, 2, 3, 0, 1], branch: [0, 0, 1, 1, 2, 2, 0, 1], pair: [0, 0, 0, 0, 0, 0, 1, 1] };
+const PAIRS = {
+  ...TREES,
+  position: [0, 1, 2, 3, 2, 3, 0, 1],
+  branch: [0, 0, 1, 1, 2, 2, 0, 1],
+  pair: [0, 0, 0, 0, 0, 0, 1, 1],
+};
 
 /** Park–Miller: small, the same everywhere. Centred, within ±0.5. */
 function randomNumbers(seed: number): () => number {
@@ -31,17 +49,24 @@ function randomNumbers(seed: number): () => number {
   return () => (state = (state * 48271) % 2147483647) / 2147483647 - 0.5;
 }
 
-function environment(graph: Graph, inputs: Readonly<Record<string, readonly number[]>>): GraphEnv & { tensors: Map<string, RawTensor> } {
+function environment(
+  graph: Graph,
+  inputs: Readonly<Record<string, readonly number[]>>,
+): GraphEnv & { tensors: Map<string, RawTensor> } {
   const random = randomNumbers(12345);
   const tensors = new Map<string, RawTensor>();
   for (const weight of graph.weights) {
     const [first, second] = weight.type.shape as readonly number[];
     const [rows, columns] = second === undefined ? [1, first!] : [first!, second];
-    const data = Float64Array.from({ length: rows * columns }, () => roundToDType(second === undefined ? 1 + random() : random(), weight.type.dtype));
+    const data = Float64Array.from({ length: rows * columns }, () =>
+      roundToDType(second === undefined ? 1 + random() : random(), weight.type.dtype),
+    );
     tensors.set(weight.name, { rows, columns, data });
   }
   return {
-    sizes: { T: 8, R: 5 }, tensors, weights: new Map([...tensors].map(([name, t]) => [name, t.data])),
+    sizes: { T: 8, R: 5 },
+    tensors,
+    weights: new Map([...tensors].map(([name, t]) => [name, t.data])),
     params: new Map(Object.entries(inputs).map(([name, values]) => [name, Float64Array.from(values)])),
   };
 }
@@ -49,20 +74,32 @@ function environment(graph: Graph, inputs: Readonly<Record<string, readonly numb
 /** The same environment with the most likely token as the second target. */
 function withLikelyTarget<E extends GraphEnv>(graph: Graph, env: E): E {
   const target = Float64Array.from(env.params.get('target')!);
-  interpretGraph(graph, { ...env, trace: (node, tensor) => { if (node.op === 'argmax') target[1] = tensor.data[env.params.get('row')![1]!]!; } });
+  interpretGraph(graph, {
+    ...env,
+    trace: (node, tensor) => {
+      if (node.op === 'argmax') target[1] = tensor.data[env.params.get('row')![1]!]!;
+    },
+  });
   return { ...env, params: new Map([...env.params, ['target', target]]) };
 }
 
 function model(mask: MaskKind, shape: LlamaShape): Graph {
-  return buildLlama(shape, { mask, window: 3, inverseFrequencies: Float64Array.from([1, 0.3, 0.1, 0.03]), dtypeOf: () => 'bf16' });
+  return buildLlama(shape, {
+    mask,
+    window: 3,
+    inverseFrequencies: Float64Array.from([1, 0.3, 0.1, 0.03]),
+    dtypeOf: () => 'bf16',
+  });
 }
 
 /** Largest absolute difference. */
 const distance = (a: ArrayLike<number>, b: ArrayLike<number>): number =>
-  (a.length === b.length ? Array.from(a, (x, i) => Math.abs(x - b[i]!)).reduce((x, y) => Math.max(x, y), 0) : NaN);
+  a.length === b.length ? Array.from(a, (x, i) => Math.abs(x - b[i]!)).reduce((x, y) => Math.max(x, y), 0) : NaN;
 
 describe.each([
-  ['tree mask', 'tree', TREES, SHAPE], ['meta-pair mask', 'metaPair', PAIRS, SHAPE], ['sliding window, materialised', 'slidingWindow', TREES, SHAPE],
+  ['tree mask', 'tree', TREES, SHAPE],
+  ['meta-pair mask', 'metaPair', PAIRS, SHAPE],
+  ['sliding window, materialised', 'slidingWindow', TREES, SHAPE],
   ['tied head, no grouping', 'tree', TREES, { ...SHAPE, kvHeads: 4, tieWordEmbeddings: true }],
 ] as const)('LLaMA with %s', (_title, mask, inputs, shape) => {
   const graph = model(mask, shape);
@@ -77,15 +114,22 @@ describe.each([
   it('depends on who sees whom', () => {
     const key = mask === 'metaPair' ? 'branch' : 'subtreeEnd';
     const other = mask === 'metaPair' ? [0, 0, 0, 0, 0, 0, 0, 0] : [8, 8, 8, 8, 8, 8, 8, 8];
-    const [changed] = interpretGraph(graph, { ...env, params: new Map([...env.params, [key, Float64Array.from(other)]]) });
+    const [changed] = interpretGraph(graph, {
+      ...env,
+      params: new Map([...env.params, [key, Float64Array.from(other)]]),
+    });
     expect(distance(changed!.data, logProb!.data)).toBeGreaterThan(0.1);
   });
 
-  it.each([['f32', F32, 1e-9], ['bf16', BF16, 0.05]] as const)('every pass verifies and keeps the meaning in %s', (_name, numerics, bound) => {
+  it.each([
+    ['f32', F32, 1e-9],
+    ['bf16', BF16, 0.05],
+  ] as const)('every pass verifies and keeps the meaning in %s', (_name, numerics, bound) => {
     const stages: string[] = [];
     optimise(graph, numerics, (stage, current) => {
       verifyGraph(current, stage);
-      // A pass may ask for derived inputs (the column form's subtreeEnd): for meta-pairs they follow from branch and pair.
+      // A pass may ask for derived inputs (the column form's subtreeEnd): for meta-pairs they follow from branch and
+      // pair.
       const params = new Map(env.params);
       if (mask === 'metaPair') params.set('subtreeEnd', Float64Array.of(6, 6, 4, 4, 6, 6, 8, 8));
       const [lp, am] = interpretGraph(current, { ...env, params });
@@ -96,18 +140,29 @@ describe.each([
     expect(stages.length).toBeGreaterThan(8);
   });
 
-  it.each([['f32', F32, false, 1e-9], ['f32, stores rounded', F32, true, 1e-4], ['bf16, stores rounded', BF16, true, 0.2]] as const)(
-    'the kernels verify and compute the same in %s', (_name, numerics, round, bound) => {
-      const optimised = optimise(graph, numerics);
-      const lowered = lower(optimised, numerics);
-      verifyKernels(lowered);
-      const names = new Map(optimised.params.map((p) => [p.name.toLowerCase(), p.name]));
-      const given: ReadonlyMap<string, Float64Array> = new Map([...env.params, ['subtreeEnd', Float64Array.from(mask === 'metaPair' ? [6, 6, 4, 4, 6, 6, 8, 8] : TREES.subtreeEnd)]]);
-      const buffers = new Map(lowered.buffers.filter((b) => b.space === 'input').map((b) => [b.name, given.get(names.get(b.name.replaceAll('_', ''))!)!]));
-      const out = interpretModule(lowered, { sizes: env.sizes, buffers, tensors: env.tensors, round });
-      const outputs = lowered.buffers.filter((b) => b.space === 'output');
-      expect(outputs.map((b) => `${b.dtype}[${b.rows}, ${b.columns}]`).sort()).toEqual(['f32[R, 1]', 'i32[R, 1]']);
-      expect(distance(out.get(outputs.find((b) => b.dtype === 'f32')!.name)!, logProb!.data)).toBeLessThan(bound);
-      if (numerics === F32) expect([...out.get(outputs.find((b) => b.dtype === 'i32')!.name)!]).toEqual([...isArgmax!.data]);
-    });
+  it.each([
+    ['f32', F32, false, 1e-9],
+    ['f32, stores rounded', F32, true, 1e-4],
+    ['bf16, stores rounded', BF16, true, 0.2],
+  ] as const)('the kernels verify and compute the same in %s', (_name, numerics, round, bound) => {
+    const optimised = optimise(graph, numerics);
+    const lowered = lower(optimised, numerics);
+    verifyKernels(lowered);
+    const names = new Map(optimised.params.map((p) => [p.name.toLowerCase(), p.name]));
+    const given: ReadonlyMap<string, Float64Array> = new Map([
+      ...env.params,
+      ['subtreeEnd', Float64Array.from(mask === 'metaPair' ? [6, 6, 4, 4, 6, 6, 8, 8] : TREES.subtreeEnd)],
+    ]);
+    const buffers = new Map(
+      lowered.buffers
+        .filter((b) => b.space === 'input')
+        .map((b) => [b.name, given.get(names.get(b.name.replaceAll('_', ''))!)!]),
+    );
+    const out = interpretModule(lowered, { sizes: env.sizes, buffers, tensors: env.tensors, round });
+    const outputs = lowered.buffers.filter((b) => b.space === 'output');
+    expect(outputs.map((b) => `${b.dtype}[${b.rows}, ${b.columns}]`).sort()).toEqual(['f32[R, 1]', 'i32[R, 1]']);
+    expect(distance(out.get(outputs.find((b) => b.dtype === 'f32')!.name)!, logProb!.data)).toBeLessThan(bound);
+    if (numerics === F32)
+      expect([...out.get(outputs.find((b) => b.dtype === 'i32')!.name)!]).toEqual([...isArgmax!.data]);
+  });
 });

@@ -12,14 +12,26 @@ import { F32 } from './lowered.js';
 const HEAD = 32;
 const lowered = (): LoweredModule => lowerKernels(fuseGroups(optimise(llama({ headDim: HEAD }), F32)), F32.weights);
 const programs = (kernel: Kernel): readonly Scalar[] =>
-  (kernel.anchor === 'gemm' ? kernel.segments.flatMap(({ outputs }) => outputs) : kernel.anchor === 'loop' ? kernel.outputs : []).map(({ value }) => value);
+  (kernel.anchor === 'gemm'
+    ? kernel.segments.flatMap(({ outputs }) => outputs)
+    : kernel.anchor === 'loop'
+      ? kernel.outputs
+      : []
+  ).map(({ value }) => value);
 const leaves = (s: Scalar): readonly Scalar[] => (operands(s).length === 0 ? [s] : operands(s).flatMap(leaves));
-const periods = ({ kernels }: LoweredModule): readonly number[] =>
-  [...new Set(kernels.flatMap(programs).flatMap(leaves).flatMap((s) => (s.op === 'load' && s.access.kind === 'periodic' ? [s.access.period] : [])))];
+const periods = ({ kernels }: LoweredModule): readonly number[] => [
+  ...new Set(
+    kernels
+      .flatMap(programs)
+      .flatMap(leaves)
+      .flatMap((s) => (s.op === 'load' && s.access.kind === 'periodic' ? [s.access.period] : [])),
+  ),
+];
 
 describe('narrowTables', () => {
   it('keeps rotary tables of half a head', () => {
-    const before = lowered(), after = narrowTables(before);
+    const before = lowered(),
+      after = narrowTables(before);
     expect(periods(before)).toEqual([HEAD]);
     expect(periods(after)).toEqual([HEAD / 2]);
     const [constant] = after.constants;
@@ -36,14 +48,26 @@ describe('narrowTables', () => {
 
   it('leaves tables whose columns differ, or that are read otherwise', () => {
     const module = lowered();
-    const different = { ...module, constants: module.constants.map((constant) => ({ ...constant, values: constant.values.map((_, i) => i) })) };
+    const different = {
+      ...module,
+      constants: module.constants.map((constant) => ({ ...constant, values: constant.values.map((_, i) => i) })),
+    };
     expect(narrowTables(different)).toBe(different);
-    const asElements = (s: Scalar): Scalar => (s.op === 'load' && s.access.kind === 'periodic' ? { ...s, access: { kind: 'element' } } : s);
+    const asElements = (s: Scalar): Scalar =>
+      s.op === 'load' && s.access.kind === 'periodic' ? { ...s, access: { kind: 'element' } } : s;
     const readWhole = {
       ...module,
-      kernels: module.kernels.map((kernel) => (kernel.anchor !== 'gemm' ? kernel : {
-        ...kernel, segments: kernel.segments.map((segment) => ({ ...segment, outputs: segment.outputs.map((output) => ({ ...output, value: mapScalar(output.value, asElements) })) })),
-      })),
+      kernels: module.kernels.map((kernel) =>
+        kernel.anchor !== 'gemm'
+          ? kernel
+          : {
+              ...kernel,
+              segments: kernel.segments.map((segment) => ({
+                ...segment,
+                outputs: segment.outputs.map((output) => ({ ...output, value: mapScalar(output.value, asElements) })),
+              })),
+            },
+      ),
     };
     expect(narrowTables(readWhole)).toBe(readWhole);
   });

@@ -127,7 +127,11 @@ describe('the pipeline', () => {
         "vector": 1,
       }
     `);
-    expect(optimise(llama(), F32).nodes.filter((n) => n.result.type.shape.filter((d) => d === 'T').length > 1 || n.result.type.shape.at(-1) === 600)).toEqual([]);
+    expect(
+      optimise(llama(), F32).nodes.filter(
+        (n) => n.result.type.shape.filter((d) => d === 'T').length > 1 || n.result.type.shape.at(-1) === 600,
+      ),
+    ).toEqual([]);
   });
 
   it('asks for the ends of subtrees where the mask is a meta-pair, and for nothing else new', () => {
@@ -139,8 +143,13 @@ describe('the pipeline', () => {
   it('keeps a mask that it cannot prove as a bias, computed once for all layers', () => {
     const module = lower(optimise(llama({}, 'slidingWindow'), F32), F32);
     const masks = module.kernels.flatMap((k) => (k.anchor === 'attention' ? [k.mask] : []));
-    expect(masks).toEqual([{ kind: 'bias', buffer: 'bias' }, { kind: 'bias', buffer: 'bias' }]);
-    expect(module.kernels.filter((k) => k.anchor === 'loop' && k.columns === 'T').map((k) => k.path)).toEqual(['prepare']);
+    expect(masks).toEqual([
+      { kind: 'bias', buffer: 'bias' },
+      { kind: 'bias', buffer: 'bias' },
+    ]);
+    expect(module.kernels.filter((k) => k.anchor === 'loop' && k.columns === 'T').map((k) => k.path)).toEqual([
+      'prepare',
+    ]);
   });
 });
 
@@ -151,7 +160,12 @@ describe('from the graph of a model to kernels', () => {
     ['as many key heads', { kvHeads: 4 }, 'metaPair', F32],
     ['one layer, all of it pruned', { layers: 1 }, 'tree', F32],
     ['three layers under a window', { layers: 3 }, 'slidingWindow', F32],
-    ['a tied head and an odd width', { tieWordEmbeddings: true, hiddenSize: 50, intermediateSize: 33, vocabSize: 1025 }, 'tree', F32],
+    [
+      'a tied head and an odd width',
+      { tieWordEmbeddings: true, hiddenSize: 50, intermediateSize: 33, vocabSize: 1025 },
+      'tree',
+      F32,
+    ],
     ['16 bits', {}, 'tree', BF16],
     ['16 bits for tensor cores', { hiddenSize: 50, headDim: 48 }, 'tree', TENSOR_CORES],
     ['half precision for tensor cores', {}, 'metaPair', HALF],
@@ -172,9 +186,30 @@ describe('from the graph of a model to kernels', () => {
 
   it('says which pattern was missed where a model is written another way', () => {
     const graph = llama();
-    const unusual: Graph = { ...graph, nodes: graph.nodes.map((n) => (n.op === 'reduce_max' && n.path === 'layers.0.attention' ? { ...n, operands: [graph.nodes.find((m) => m.op === 'mul' && m.path === n.path && m.result.type.shape.length === 3 && m.result.type.shape[1] === 'T' && m.result.type.shape[2] === 'T')!.result] } : n)) };
+    const unusual: Graph = {
+      ...graph,
+      nodes: graph.nodes.map((n) =>
+        n.op === 'reduce_max' && n.path === 'layers.0.attention'
+          ? {
+              ...n,
+              operands: [
+                graph.nodes.find(
+                  (m) =>
+                    m.op === 'mul' &&
+                    m.path === n.path &&
+                    m.result.type.shape.length === 3 &&
+                    m.result.type.shape[1] === 'T' &&
+                    m.result.type.shape[2] === 'T',
+                )!.result,
+              ],
+            }
+          : n,
+      ),
+    };
     verifyGraph(unusual);
     expect(() => lower(optimise(unusual, F32), F32)).toThrow(CompileError);
-    expect(() => lower(optimise(unusual, F32), F32)).toThrowErrorMatchingInlineSnapshot(`[Error: no kernel for 'transpose' (%q_by_head) outside the patterns that passes recognise]`);
+    expect(() => lower(optimise(unusual, F32), F32)).toThrowErrorMatchingInlineSnapshot(
+      `[Error: no kernel for 'transpose' (%q_by_head) outside the patterns that passes recognise]`,
+    );
   });
 });

@@ -12,12 +12,17 @@ import { BF16 } from './lowered.js';
 
 /** Every way to cut `points` things into `parts`, tried one by one. */
 function leastOfAll(costs: readonly number[], bytes: readonly number[], parts: number, mostBytes: number): number {
-  const sum = (list: readonly number[], first: number, end: number): number => list.slice(first, end).reduce((total, x) => total + x, 0);
+  const sum = (list: readonly number[], first: number, end: number): number =>
+    list.slice(first, end).reduce((total, x) => total + x, 0);
   const best = (first: number, left: number): number => {
-    if (left === 1) return first < costs.length && sum(bytes, first, costs.length) <= mostBytes ? sum(costs, first, costs.length) : Infinity;
+    if (left === 1)
+      return first < costs.length && sum(bytes, first, costs.length) <= mostBytes
+        ? sum(costs, first, costs.length)
+        : Infinity;
     let least = Infinity;
     for (let end = first + 1; end < costs.length; end++) {
-      if (sum(bytes, first, end) <= mostBytes) least = Math.min(least, Math.max(sum(costs, first, end), best(end, left - 1)));
+      if (sum(bytes, first, end) <= mostBytes)
+        least = Math.min(least, Math.max(sum(costs, first, end), best(end, left - 1)));
     }
     return least;
   };
@@ -26,27 +31,35 @@ function leastOfAll(costs: readonly number[], bytes: readonly number[], parts: n
 
 describe('bestCuts', () => {
   it('finds what trying every cut finds, within the bytes allowed', () => {
-    fc.assert(fc.property(
-      fc.array(fc.tuple(fc.nat({ max: 20 }), fc.nat({ max: 9 })), { minLength: 1, maxLength: 9 }), fc.integer({ min: 1, max: 5 }), fc.nat({ max: 40 }),
-      (things, parts, mostBytes) => {
-        const costs = things.map(([cost]) => cost), bytes = things.map(([, size]) => size);
-        const from = (first: number): CutRange[] => things.slice(first).map((_, i) => ({
-          cost: costs.slice(first, first + i + 1).reduce((a, b) => a + b, 0), bytes: bytes.slice(first, first + i + 1).reduce((a, b) => a + b, 0),
-        }));
-        const found = bestCuts(things.length, parts, from, mostBytes);
-        const least = leastOfAll(costs, bytes, parts, mostBytes);
-        if (found === undefined) return least === Infinity;
-        expect(found).toHaveLength(parts);
-        expect(found.map(({ first }) => first)).toEqual([0, ...found.slice(0, -1).map(({ end }) => end)]);
-        expect(found.at(-1)!.end).toBe(things.length);
-        for (const { first, end, cost, bytes: size } of found) {
-          expect(end).toBeGreaterThan(first);
-          expect({ cost, bytes: size }).toEqual(from(first)[end - first - 1]);
-          expect(size).toBeLessThanOrEqual(mostBytes);
-        }
-        return Math.max(...found.map(({ cost }) => cost)) === least;
-      },
-    ), { numRuns: 500 });
+    fc.assert(
+      fc.property(
+        fc.array(fc.tuple(fc.nat({ max: 20 }), fc.nat({ max: 9 })), { minLength: 1, maxLength: 9 }),
+        fc.integer({ min: 1, max: 5 }),
+        fc.nat({ max: 40 }),
+        (things, parts, mostBytes) => {
+          const costs = things.map(([cost]) => cost),
+            bytes = things.map(([, size]) => size);
+          const from = (first: number): CutRange[] =>
+            things.slice(first).map((_, i) => ({
+              cost: costs.slice(first, first + i + 1).reduce((a, b) => a + b, 0),
+              bytes: bytes.slice(first, first + i + 1).reduce((a, b) => a + b, 0),
+            }));
+          const found = bestCuts(things.length, parts, from, mostBytes);
+          const least = leastOfAll(costs, bytes, parts, mostBytes);
+          if (found === undefined) return least === Infinity;
+          expect(found).toHaveLength(parts);
+          expect(found.map(({ first }) => first)).toEqual([0, ...found.slice(0, -1).map(({ end }) => end)]);
+          expect(found.at(-1)!.end).toBe(things.length);
+          for (const { first, end, cost, bytes: size } of found) {
+            expect(end).toBeGreaterThan(first);
+            expect({ cost, bytes: size }).toEqual(from(first)[end - first - 1]);
+            expect(size).toBeLessThanOrEqual(mostBytes);
+          }
+          return Math.max(...found.map(({ cost }) => cost)) === least;
+        },
+      ),
+      { numRuns: 500 },
+    );
   });
 });
 
@@ -55,16 +68,50 @@ const CAPACITY = { tokens: 1024, rows: 1024, longest: 1024 };
 
 /** A model whose plan is not made of toys: its head weighs as much as two of its layers. */
 function facts(change: Partial<PlacementFacts> = {}): PlacementFacts {
-  const graph = buildLlama({ hiddenSize: 256, intermediateSize: 640, layers: LAYERS, heads: 16, kvHeads: 16, headDim: 16, vocabSize: 6400, rmsNormEps: 1e-5, tieWordEmbeddings: false },
-    { mask: 'tree', inverseFrequencies: Float64Array.from({ length: 8 }, (_, i) => 1 / (i + 1)), dtypeOf: () => 'bf16' });
+  const graph = buildLlama(
+    {
+      hiddenSize: 256,
+      intermediateSize: 640,
+      layers: LAYERS,
+      heads: 16,
+      kvHeads: 16,
+      headDim: 16,
+      vocabSize: 6400,
+      rmsNormEps: 1e-5,
+      tieWordEmbeddings: false,
+    },
+    {
+      mask: 'tree',
+      inverseFrequencies: Float64Array.from({ length: 8 }, (_, i) => 1 / (i + 1)),
+      dtypeOf: () => 'bf16',
+    },
+  );
   const module = lower(optimise(graph, BF16), BF16);
-  const plan = { ...module, ...planMemory(module, CAPACITY), launches: deriveLaunches(module, CAPACITY.tokens), capacity: CAPACITY };
+  const plan = {
+    ...module,
+    ...planMemory(module, CAPACITY),
+    launches: deriveLaunches(module, CAPACITY.tokens),
+    capacity: CAPACITY,
+  };
   const rowMap = rowMaps();
-  const work = new Map(plan.kernels.map((kernel) => {
-    if (kernel.anchor === 'gemm') return [kernel.name, kernel.k * kernel.segments.reduce((n, s) => n + s.columns * (s.pairing.kind === 'interleave' ? 2 : 1), 0)];
-    return [kernel.name, kernel.anchor === 'logprob' ? kernel.k * kernel.vocab : 100];
-  }));
-  return { plan, devices: 4, roomOn: () => Infinity, costs: plan.launches.map(({ kernel }) => work.get(kernel)!), weightBytes: (weight) => packedBytes(weight, rowMap(weight).length), ...change };
+  const work = new Map(
+    plan.kernels.map((kernel) => {
+      if (kernel.anchor === 'gemm')
+        return [
+          kernel.name,
+          kernel.k * kernel.segments.reduce((n, s) => n + s.columns * (s.pairing.kind === 'interleave' ? 2 : 1), 0),
+        ];
+      return [kernel.name, kernel.anchor === 'logprob' ? kernel.k * kernel.vocab : 100];
+    }),
+  );
+  return {
+    plan,
+    devices: 4,
+    roomOn: () => Infinity,
+    costs: plan.launches.map(({ kernel }) => work.get(kernel)!),
+    weightBytes: (weight) => packedBytes(weight, rowMap(weight).length),
+    ...change,
+  };
 }
 
 const refused = (given: PlacementFacts): UserError => {
@@ -88,7 +135,9 @@ describe('placeStages', () => {
     for (const devices of [1, 2, 3, 4, 8]) {
       const { replicas, stages, balance, spare } = placed({ devices, roomOn: () => weights + plan.arenaBytes });
       expect({ replicas, balance, spare }).toEqual({ replicas: devices, balance: 1, spare: 0 });
-      expect(stages).toEqual([{ first: 0, end: plan.launches.length, share: 1, weightBytes: weights, arenaBytes: plan.arenaBytes }]);
+      expect(stages).toEqual([
+        { first: 0, end: plan.launches.length, share: 1, weightBytes: weights, arenaBytes: plan.arenaBytes },
+      ]);
     }
   });
 
@@ -96,7 +145,8 @@ describe('placeStages', () => {
     const arenas = 2 * plan.arenaBytes;
     const half = placed({ devices: 4, wanted: { replicas: 1, stages: 2 } });
     const third = placed({ devices: 4, wanted: { replicas: 1, stages: 3 } });
-    const room = (stages: typeof half): number => Math.max(...stages.stages.map(({ weightBytes }) => weightBytes)) + arenas;
+    const room = (stages: typeof half): number =>
+      Math.max(...stages.stages.map(({ weightBytes }) => weightBytes)) + arenas;
     const shape = (devices: number, bytes: number): unknown => {
       const { replicas, stages, spare } = placed({ devices, roomOn: () => bytes });
       return [replicas, stages.length, spare];
@@ -114,7 +164,8 @@ describe('placeStages', () => {
       const { stages: parts, balance } = placed({ devices: 8, wanted: { replicas: 1, stages } });
       expect(parts.map(({ first }) => first)).toEqual([0, ...parts.slice(0, -1).map(({ end }) => end)]);
       expect(parts.at(-1)!.end).toBe(plan.launches.length);
-      for (const { first } of parts.slice(1)) expect(paths[first]).toMatch(/^(embed|head|layers\.\d+\.(attention\.qkv|ffn\.gate_up))$/);
+      for (const { first } of parts.slice(1))
+        expect(paths[first]).toMatch(/^(embed|head|layers\.\d+\.(attention\.qkv|ffn\.gate_up))$/);
       expect(parts.reduce((sum, { share }) => sum + share, 0)).toBeCloseTo(1, 12);
       expect(parts.reduce((sum, { weightBytes }) => sum + weightBytes, 0)).toBe(weights);
       expect(balance).toBeCloseTo(1 / stages / Math.max(...parts.map(({ share }) => share)), 12);
@@ -130,33 +181,56 @@ describe('placeStages', () => {
     const most = plan.launches.length;
     const { stages } = placed({ devices: most, wanted: { replicas: 1, stages: most } });
     expect(stages.map(({ first, end }) => end - first)).toEqual(new Array(most).fill(1));
-    expect(() => placed({ devices: 99, wanted: { replicas: 1, stages: most + 1 } })).toThrow(/some would have nothing to do/);
+    expect(() => placed({ devices: 99, wanted: { replicas: 1, stages: most + 1 } })).toThrow(
+      /some would have nothing to do/,
+    );
   });
 
   it('moves a cut where memory asks for it', () => {
     const even = placed({ devices: 2, wanted: { replicas: 1, stages: 2 } });
-    const heavy = even.stages.findIndex(({ weightBytes }) => weightBytes === Math.max(...even.stages.map((stage) => stage.weightBytes)));
-    const tight = placed({ devices: 2, wanted: { replicas: 1, stages: 2 }, roomOn: () => even.stages[heavy]!.weightBytes - 1 + 2 * plan.arenaBytes });
+    const heavy = even.stages.findIndex(
+      ({ weightBytes }) => weightBytes === Math.max(...even.stages.map((stage) => stage.weightBytes)),
+    );
+    const tight = placed({
+      devices: 2,
+      wanted: { replicas: 1, stages: 2 },
+      roomOn: () => even.stages[heavy]!.weightBytes - 1 + 2 * plan.arenaBytes,
+    });
     expect(tight.balance).toBeLessThan(even.balance);
     for (const { weightBytes } of tight.stages) expect(weightBytes).toBeLessThan(even.stages[heavy]!.weightBytes);
   });
 
   it('refuses what does not fit and says what would: both work', () => {
     const stages = 2;
-    const need = Math.max(...placed({ devices: 2, wanted: { replicas: 1, stages } }).stages.map(({ weightBytes }) => weightBytes));
+    const need = Math.max(
+      ...placed({ devices: 2, wanted: { replicas: 1, stages } }).stages.map(({ weightBytes }) => weightBytes),
+    );
     const tight = { ...base, devices: 2, roomOn: () => need + plan.arenaBytes, wanted: { replicas: 1, stages } };
     const { message, hint } = refused(tight);
-    expect(message).toMatch(/does not fit 2 devices as a pipeline.*of weights and .* of two micro-batches of 1024 tokens/);
+    expect(message).toMatch(
+      /does not fit 2 devices as a pipeline.*of weights and .* of two micro-batches of 1024 tokens/,
+    );
     const tokens = Number(/--max-tokens (\d+)/.exec(hint!)![1]);
     const more = Number(/--devices (\d+) --parallel pp=\1/.exec(hint!)![1]);
-    const at = (n: number) => ({ ...tight, plan: { ...plan, ...planMemory(plan, { tokens: n, rows: n, longest: n }), capacity: { tokens: n, rows: n, longest: n } } });
+    const at = (n: number) => ({
+      ...tight,
+      plan: {
+        ...plan,
+        ...planMemory(plan, { tokens: n, rows: n, longest: n }),
+        capacity: { tokens: n, rows: n, longest: n },
+      },
+    });
     expect(placeStages(at(tokens)).stages).toHaveLength(stages);
     expect(() => placeStages(at(tokens + 128))).toThrow(UserError);
     expect(placeStages({ ...tight, devices: more, wanted: { replicas: 1, stages: more } }).stages).toHaveLength(more);
   });
 
   it('names a pipeline where replicas do not fit but the devices there are would do', () => {
-    const { message, hint } = refused({ ...base, roomOn: () => weights + plan.arenaBytes - 1, wanted: { replicas: 4, stages: 1 } });
+    const { message, hint } = refused({
+      ...base,
+      roomOn: () => weights + plan.arenaBytes - 1,
+      wanted: { replicas: 4, stages: 1 },
+    });
     expect(message).toMatch(/does not fit a device.*of a micro-batch of 1024 tokens/);
     expect(hint).toMatch(/--max-tokens 896/);
     expect(hint).toMatch(/--parallel pp=\d/);
@@ -180,12 +254,23 @@ describe('placeStages', () => {
   });
 
   it('is printed with its predicted balance', () => {
-    expect(printPlacement(placed({ roomOn: () => weights + plan.arenaBytes }), plan).join('\n')).toMatch(/^placement: dp=4 on 4 devices, \d+\.\d MiB of weights each$/);
+    expect(printPlacement(placed({ roomOn: () => weights + plan.arenaBytes }), plan).join('\n')).toMatch(
+      /^placement: dp=4 on 4 devices, \d+\.\d MiB of weights each$/,
+    );
     const [head, ...rows] = printPlacement(placed({ devices: 5, wanted: { replicas: 2, stages: 2 } }), plan);
-    expect(head).toMatch(/^placement: dpxpp=2x2 on 4 devices, predicted balance \d\d\.\d%: 3\.\d\d× one device; 1 left over$/);
+    expect(head).toMatch(
+      /^placement: dpxpp=2x2 on 4 devices, predicted balance \d\d\.\d%: 3\.\d\d× one device; 1 left over$/,
+    );
     expect(rows).toHaveLength(2);
     expect(rows[0]).toMatch(/^ {2}stage 0: prepare to layers\.\d\..*% of the work.*of weights/);
     expect(rows[1]).toMatch(/to head\.reduce/);
-    expect([[4, 1], [1, 4], [2, 2], [1, 1]].map(([replicas, stages]) => parallelText({ replicas: replicas!, stages: stages! }))).toEqual(['dp=4', 'pp=4', 'dpxpp=2x2', 'dp=1']);
+    expect(
+      [
+        [4, 1],
+        [1, 4],
+        [2, 2],
+        [1, 1],
+      ].map(([replicas, stages]) => parallelText({ replicas: replicas!, stages: stages! })),
+    ).toEqual(['dp=4', 'pp=4', 'dpxpp=2x2', 'dp=1']);
   });
 });

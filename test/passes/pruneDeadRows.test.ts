@@ -15,7 +15,8 @@ const prune = (graph: Graph): Graph => {
 
 describe('pruneDeadRows', () => {
   it('gathers before what it would gather after, down to the inputs', () => {
-    check(`
+    check(
+      `
       graph @g(%x: f32[T, 4], %row: i32[R]) -> (f32[R, 3]) {
         weight @w : f32[3, 4]
         %square = mul(%x, %x) : f32[T, 4] at "norm"
@@ -25,7 +26,9 @@ describe('pruneDeadRows', () => {
         %scored = gather_rows(%logits, %row) : f32[R, 3]
         return %scored
       }
-    `, prune, `
+    `,
+      prune,
+      `
       graph @g(%x: f32[T, 4], %row: i32[R]) -> (f32[R, 3]) {
         weight @w : f32[3, 4]
         %x_scored = gather_rows(%x, %row) : f32[R, 4]
@@ -35,11 +38,13 @@ describe('pruneDeadRows', () => {
         %logits_scored = linear(%scaled_scored, @w) : f32[R, 3] at "head"
         return %logits_scored
       }
-    `);
+    `,
+    );
   });
 
   it('keeps all keys and values of an attention, and computes its scored queries alone', () => {
-    check(`
+    check(
+      `
       graph @g(%h: f32[T, 8], %subtreeEnd: i32[T], %row: i32[R]) -> (f32[R, 3]) {
         weight @wq : f32[8, 8]
         weight @wo : f32[3, 8]
@@ -52,7 +57,9 @@ describe('pruneDeadRows', () => {
         %scored = gather_rows(%o, %row) : f32[R, 3]
         return %scored
       }
-    `, prune, `
+    `,
+      prune,
+      `
       graph @g(%h: f32[T, 8], %subtreeEnd: i32[T], %row: i32[R]) -> (f32[R, 3]) {
         weight @wq : f32[8, 8]
         weight @wo : f32[3, 8]
@@ -65,11 +72,13 @@ describe('pruneDeadRows', () => {
         %o_scored = linear(%residual_scored, @wo) : f32[R, 3]
         return %o_scored
       }
-    `);
+    `,
+    );
   });
 
   it('stops at a value that a later attention needs in full', () => {
-    check(`
+    check(
+      `
       graph @g(%h: f32[T, 2, 4], %subtreeEnd: i32[T], %row: i32[R]) -> (f32[R, 2, 4]) {
         %first = attention(%h, %h, %h, %subtreeEnd) {mask = "column", scale = 0.5} : f32[T, 2, 4] at "layers.0"
         %mid = add(%first, %h) : f32[T, 2, 4]
@@ -78,7 +87,9 @@ describe('pruneDeadRows', () => {
         %scored = gather_rows(%sum, %row) : f32[R, 2, 4]
         return %scored
       }
-    `, prune, `
+    `,
+      prune,
+      `
       graph @g(%h: f32[T, 2, 4], %subtreeEnd: i32[T], %row: i32[R]) -> (f32[R, 2, 4]) {
         %first = attention(%h, %h, %h, %subtreeEnd) {mask = "column", scale = 0.5} : f32[T, 2, 4] at "layers.0"
         %mid = add(%first, %h) : f32[T, 2, 4]
@@ -87,11 +98,13 @@ describe('pruneDeadRows', () => {
         %sum_scored = add(%second_scored, %mid_scored) : f32[R, 2, 4]
         return %sum_scored
       }
-    `);
+    `,
+    );
   });
 
   it('shares what two gathers by the same list need, and keeps lists apart', () => {
-    check(`
+    check(
+      `
       graph @g(%x: f32[T, 4], %row: i32[R], %other: i32[R]) -> (f32[R, 4], f32[R, 4], f32[R, 4]) {
         %e = exp(%x) : f32[T, 4]
         %n = neg(%e) : f32[T, 4]
@@ -100,7 +113,9 @@ describe('pruneDeadRows', () => {
         %c = gather_rows(%n, %other) : f32[R, 4]
         return %a, %b, %c
       }
-    `, prune, `
+    `,
+      prune,
+      `
       graph @g(%x: f32[T, 4], %row: i32[R], %other: i32[R]) -> (f32[R, 4], f32[R, 4], f32[R, 4]) {
         %x_scored = gather_rows(%x, %row) : f32[R, 4]
         %e_scored = exp(%x_scored) : f32[R, 4]
@@ -110,11 +125,13 @@ describe('pruneDeadRows', () => {
         %n_scored_r1 = neg(%e_scored_r1) : f32[R, 4]
         return %e_scored, %n_scored, %n_scored_r1
       }
-    `);
+    `,
+    );
   });
 
   it('does not gather operands that broadcast over rows', () => {
-    check(`
+    check(
+      `
       graph @g(%a: f32[T, 1], %b: f32[1, T], %c: f32[4], %row: i32[R]) -> (f32[R, T], f32[R, 4]) {
         %square = mul(%a, %b) : f32[T, T]
         %wide = mul(%a, %c) : f32[T, 4]
@@ -122,80 +139,113 @@ describe('pruneDeadRows', () => {
         %y = gather_rows(%wide, %row) : f32[R, 4]
         return %x, %y
       }
-    `, prune, `
+    `,
+      prune,
+      `
       graph @g(%a: f32[T, 1], %b: f32[1, T], %c: f32[4], %row: i32[R]) -> (f32[R, T], f32[R, 4]) {
         %a_scored = gather_rows(%a, %row) : f32[R, 1]
         %square_scored = mul(%a_scored, %b) : f32[R, T]
         %wide_scored = mul(%a_scored, %c) : f32[R, 4]
         return %square_scored, %wide_scored
       }
-    `);
+    `,
+    );
   });
 
   it.each([
-    ['a value that is returned in full', `
+    [
+      'a value that is returned in full',
+      `
       graph @g(%x: f32[T, 4], %row: i32[R]) -> (f32[R, 4], f32[T, 4]) {
         %y = neg(%x) : f32[T, 4]
         %scored = gather_rows(%y, %row) : f32[R, 4]
         return %scored, %y
-      }`],
-    ['the keys of an attention', `
+      }`,
+    ],
+    [
+      'the keys of an attention',
+      `
       graph @g(%x: f32[T, 2, 4], %end: i32[T], %row: i32[R]) -> (f32[R, 2, 4], f32[T, 2, 4]) {
         %k = neg(%x) : f32[T, 2, 4]
         %out = attention(%x, %k, %x, %end) {mask = "column", scale = 1} : f32[T, 2, 4]
         %scored = gather_rows(%k, %row) : f32[R, 2, 4]
         return %scored, %out
-      }`],
-    ['an input', `
+      }`,
+    ],
+    [
+      'an input',
+      `
       graph @g(%x: f32[T, 4], %row: i32[R]) -> (f32[R, 4]) {
         %scored = gather_rows(%x, %row) : f32[R, 4]
         return %scored
-      }`],
-    ['an embedding table: its rows are no tokens', `
+      }`,
+    ],
+    [
+      'an embedding table: its rows are no tokens',
+      `
       graph @g(%tokens: i32[T]) -> (f32[T, 4]) {
         weight @table : f32[9, 4]
         %e = gather_rows(@table, %tokens) : f32[T, 4]
         return %e
-      }`],
-    ['rows that another op made of columns', `
+      }`,
+    ],
+    [
+      'rows that another op made of columns',
+      `
       graph @g(%x: f32[2, T], %q: f32[T, 2, 4], %k: f32[T, 4, 2], %row: i32[R]) -> (f32[R, 2], f32[R, 2, 2]) {
         %turned = transpose(%x) {order = [1, 0]} : f32[T, 2]
         %product = matmul(%q, %k) : f32[T, 2, 2]
         %a = gather_rows(%turned, %row) : f32[R, 2]
         %b = gather_rows(%product, %row) : f32[R, 2, 2]
         return %a, %b
-      }`],
-    ['row numbers', `
+      }`,
+    ],
+    [
+      'row numbers',
+      `
       graph @g(%row: i32[R]) -> (i32[R]) {
         %index = iota() {size = [T]} : i32[T]
         %same = gather_rows(%index, %row) : i32[R]
         return %same
-      }`],
-    ['rows by numbers that the graph computes', `
+      }`,
+    ],
+    [
+      'rows by numbers that the graph computes',
+      `
       graph @g(%x: f32[T, 4], %row: i32[R]) -> (f32[R, 4]) {
         %y = neg(%x) : f32[T, 4]
         %next = add(%row, %row) : i32[R]
         %scored = gather_rows(%y, %next) : f32[R, 4]
         return %scored
-      }`],
-    ['rows by a list that is no list of scored rows', `
+      }`,
+    ],
+    [
+      'rows by a list that is no list of scored rows',
+      `
       graph @g(%x: f32[T, 4], %order: i32[T]) -> (f32[T, 4]) {
         %y = neg(%x) : f32[T, 4]
         %sorted = gather_rows(%y, %order) : f32[T, 4]
         return %sorted
-      }`],
-    ['a row vector that broadcasts along columns', `
+      }`,
+    ],
+    [
+      'a row vector that broadcasts along columns',
+      `
       graph @g(%x: f32[T], %square: f32[T, T], %row: i32[R]) -> (f32[R, T]) {
         %y = mul(%x, %square) : f32[T, T]
         %scored = gather_rows(%y, %row) : f32[R, T]
         return %scored
-      }`],
-    ['a product with a matrix that has a row a token', `
+      }`,
+    ],
+    [
+      'a product with a matrix that has a row a token',
+      `
       graph @g(%x: f32[T, 4], %y: f32[T, 4], %row: i32[R]) -> (f32[R, T]) {
         %dots = linear(%x, %y) : f32[T, T]
         %scored = gather_rows(%dots, %row) : f32[R, T]
         return %scored
-      }`],
+      }`,
+    ],
   ])('leaves alone a gather of %s', (_what, text) => {
     checkUnchanged(text, pruneDeadRows);
   });
@@ -225,20 +275,36 @@ describe('pruneDeadRows', () => {
     /** `graph` with `gather_rows(result, row)` for every result of T rows. */
     const gathered = (graph: Graph): Graph => {
       const row = graph.params.find((p) => p.name === 'row')!;
-      const nodes = graph.results.filter((r) => r.type.shape[0] === 'T').map((r, i): Node => ({
-        op: 'gather_rows', operands: [r, row], attributes: {}, path: '',
-        result: { kind: 'result', name: `answer${i}`, type: { dtype: r.type.dtype, shape: ['R', ...r.type.shape.slice(1)] } },
-      }));
-      return { ...graph, nodes: [...graph.nodes, ...nodes], results: [...graph.results.filter((r) => r.type.shape[0] !== 'T'), ...nodes.map((n) => n.result)] };
+      const nodes = graph.results
+        .filter((r) => r.type.shape[0] === 'T')
+        .map((r, i): Node => ({
+          op: 'gather_rows',
+          operands: [r, row],
+          attributes: {},
+          path: '',
+          result: {
+            kind: 'result',
+            name: `answer${i}`,
+            type: { dtype: r.type.dtype, shape: ['R', ...r.type.shape.slice(1)] },
+          },
+        }));
+      return {
+        ...graph,
+        nodes: [...graph.nodes, ...nodes],
+        results: [...graph.results.filter((r) => r.type.shape[0] !== 'T'), ...nodes.map((n) => n.result)],
+      };
     };
     let changed = 0;
-    fc.assert(fc.property(program, (random) => {
-      const graph = gathered(random);
-      const result = prune(graph);
-      verifyGraph(result);
-      sameMeaning(graph, result);
-      if (result !== graph) changed++;
-    }), { numRuns: 500, seed: 41 });
+    fc.assert(
+      fc.property(program, (random) => {
+        const graph = gathered(random);
+        const result = prune(graph);
+        verifyGraph(result);
+        sameMeaning(graph, result);
+        if (result !== graph) changed++;
+      }),
+      { numRuns: 500, seed: 41 },
+    );
     expect(changed).toBeGreaterThan(200);
   });
 });

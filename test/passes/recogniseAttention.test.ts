@@ -32,17 +32,22 @@ const ATTENTION = `
 
 describe('recogniseAttention', () => {
   it('makes softmax(q·kᵀ·scale + bias)·v one node', () => {
-    check(ATTENTION, recognise, `
+    check(
+      ATTENTION,
+      recognise,
+      `
       graph @g(%q: f32[T, 2, 4], %k: f32[T, 2, 4], %v: f32[T, 2, 4], %bias: f32[T, T]) -> (f32[2, T, 4]) {
         %attended = attention(%q, %k, %v, %bias) {mask = "bias", scale = 0.5} : f32[T, 2, 4] at "layers.0.attention"
         %mixed = transpose(%attended) {order = [1, 0, 2]} : f32[2, T, 4] at "layers.0.attention"
         return %mixed
       }
-    `);
+    `,
+    );
   });
 
   it('reads key heads that were repeated for groups of query heads unrepeated', () => {
-    check(`
+    check(
+      `
       graph @g(%q: f32[T, 6, 4], %k: f32[T, 2, 4], %v: f32[T, 2, 4], %bias: f32[T, T]) -> (f32[6, T, 4]) {
         %q_by_head = transpose(%q) {order = [1, 0, 2]} : f32[6, T, 4]
         %k_by_head = transpose(%k) {order = [1, 0, 2]} : f32[2, T, 4]
@@ -60,33 +65,55 @@ describe('recogniseAttention', () => {
         %mixed = matmul(%p, %v_shared) : f32[6, T, 4]
         return %mixed
       }
-    `, recognise, `
+    `,
+      recognise,
+      `
       graph @g(%q: f32[T, 6, 4], %k: f32[T, 2, 4], %v: f32[T, 2, 4], %bias: f32[T, T]) -> (f32[6, T, 4]) {
         %attended = attention(%q, %k, %v, %bias) {mask = "bias", scale = 1} : f32[T, 6, 4]
         %mixed = transpose(%attended) {order = [1, 0, 2]} : f32[6, T, 4]
         return %mixed
       }
-    `);
+    `,
+    );
   });
 
   it('takes the operands of + and · in either order, a scale seen through a cast, and keys another reader shares', () => {
     const variants = [
       edit(ATTENTION, ['mul(%dot, %half)', 'mul(%half, %dot)']),
       edit(ATTENTION, ['add(%scaled, %bias)', 'add(%bias, %scaled)']),
-      edit(ATTENTION, ['mul(%dot, %half)', 'mul(%dot, %factor)'], ['    %scaled', '    %factor = cast(%half) {dtype = "f32"} : f32[]\n    %scaled']),
-      edit(ATTENTION, ['(f32[2, T, 4]) {', '(f32[2, T, 4], f32[2, 4, T]) {'], ['return %mixed', 'return %mixed, %k_transposed']),
+      edit(
+        ATTENTION,
+        ['mul(%dot, %half)', 'mul(%dot, %factor)'],
+        ['    %scaled', '    %factor = cast(%half) {dtype = "f32"} : f32[]\n    %scaled'],
+      ),
+      edit(
+        ATTENTION,
+        ['(f32[2, T, 4]) {', '(f32[2, T, 4], f32[2, 4, T]) {'],
+        ['return %mixed', 'return %mixed, %k_transposed'],
+      ),
     ];
     for (const text of variants) {
       const graph = parse(text);
       const result = recognise(graph);
-      expect(result.nodes.filter((n) => n.op === 'attention').map((n) => n.attributes)).toEqual([{ scale: 0.5, mask: 'bias' }]);
+      expect(result.nodes.filter((n) => n.op === 'attention').map((n) => n.attributes)).toEqual([
+        { scale: 0.5, mask: 'bias' },
+      ]);
       sameMeaning(graph, result);
     }
   });
 
   it('keeps the value of a scale that a cast rounds', () => {
-    const graph = parse(edit(ATTENTION, ['mul(%dot, %half)', 'mul(%dot, %factor)'], ['value = 0.5', 'value = 0.3'],
-      ['    %scaled', '    %narrow = cast(%half) {dtype = "bf16"} : bf16[]\n    %factor = cast(%narrow) {dtype = "f32"} : f32[]\n    %scaled']));
+    const graph = parse(
+      edit(
+        ATTENTION,
+        ['mul(%dot, %half)', 'mul(%dot, %factor)'],
+        ['value = 0.5', 'value = 0.3'],
+        [
+          '    %scaled',
+          '    %narrow = cast(%half) {dtype = "bf16"} : bf16[]\n    %factor = cast(%narrow) {dtype = "f32"} : f32[]\n    %scaled',
+        ],
+      ),
+    );
     const result = recognise(graph);
     expect(result.nodes.find((n) => n.op === 'attention')?.attributes['scale']).toBe(0.30078125);
     sameMeaning(graph, result);
@@ -96,23 +123,56 @@ describe('recogniseAttention', () => {
     ['the maximum of something else', ['reduce_max(%scores)', 'reduce_max(%scaled)']],
     ['the sum of something else', ['sum(%exp)', 'sum(%shifted)']],
     ['no exponential', ['exp(%shifted)', 'cos(%shifted)']],
-    ['a softmax over queries', ['    %top', '    %turned = transpose(%scores) {order = [0, 2, 1]} : f32[2, T, T]\n    %top'], ['reduce_max(%scores)', 'reduce_max(%turned)'],
-      ['sub(%scores, %top)', 'sub(%turned, %top)'], ['    %mixed', '    %back = transpose(%p) {order = [0, 2, 1]} : f32[2, T, T]\n    %mixed'], ['matmul(%p,', 'matmul(%back,']],
+    [
+      'a softmax over queries',
+      ['    %top', '    %turned = transpose(%scores) {order = [0, 2, 1]} : f32[2, T, T]\n    %top'],
+      ['reduce_max(%scores)', 'reduce_max(%turned)'],
+      ['sub(%scores, %top)', 'sub(%turned, %top)'],
+      ['    %mixed', '    %back = transpose(%p) {order = [0, 2, 1]} : f32[2, T, T]\n    %mixed'],
+      ['matmul(%p,', 'matmul(%back,'],
+    ],
     ['a bias for each head', ['%bias: f32[T, T]', '%bias: f32[2, T, T]']],
     ['a bias for each key', ['%bias: f32[T, T]', '%bias: f32[1, T]']],
     ['a bias for each query', ['%bias: f32[T, T]', '%bias: f32[T, 1]']],
     ['no bias', ['add(%scaled, %bias)', 'neg(%scaled)']],
-    ['a scale that is an input', ['%bias: f32[T, T]', '%bias: f32[T, T], %s: f32[]'], ['mul(%dot, %half)', 'mul(%dot, %s)']],
-    ['a scale of scores and bias', ['add(%scaled, %bias)', 'add(%dot, %bias)'],
-      ['    %top', '    %late = mul(%scores, %half) : f32[2, T, T]\n    %top'], ['reduce_max(%scores)', 'reduce_max(%late)'], ['sub(%scores', 'sub(%late']],
-    ['values with tokens on another axis', ['%v: f32[T, 2, 4]', '%v: f32[2, T, 4]'], ['transpose(%v) {order = [1, 0, 2]}', 'neg(%v)']],
+    [
+      'a scale that is an input',
+      ['%bias: f32[T, T]', '%bias: f32[T, T], %s: f32[]'],
+      ['mul(%dot, %half)', 'mul(%dot, %s)'],
+    ],
+    [
+      'a scale of scores and bias',
+      ['add(%scaled, %bias)', 'add(%dot, %bias)'],
+      ['    %top', '    %late = mul(%scores, %half) : f32[2, T, T]\n    %top'],
+      ['reduce_max(%scores)', 'reduce_max(%late)'],
+      ['sub(%scores', 'sub(%late'],
+    ],
+    [
+      'values with tokens on another axis',
+      ['%v: f32[T, 2, 4]', '%v: f32[2, T, 4]'],
+      ['transpose(%v) {order = [1, 0, 2]}', 'neg(%v)'],
+    ],
   ])('leaves %s alone', (_what, ...edits) => {
     checkUnchanged(edit(ATTENTION, ...edits), recogniseAttention);
   });
 
   it.each<[string, ...(readonly [string, string])[]]>([
-    ['queries that were repeated', ['%q: f32[T, 2, 4]', '%q: f32[T, 1, 4]'], ['%q_by_head = transpose(%q) {order = [1, 0, 2]} : f32[2, T, 4]', '%one = transpose(%q) {order = [1, 0, 2]} : f32[1, T, 4]\n    %q_by_head = repeat(%one) {times = 2} : f32[2, T, 4]']],
-    ['values in more groups than keys', ['%k: f32[T, 2, 4]', '%k: f32[T, 1, 4]'], ['%k_by_head = transpose(%k) {order = [1, 0, 2]} : f32[2, T, 4]', '%one = transpose(%k) {order = [1, 0, 2]} : f32[1, T, 4]\n    %k_by_head = repeat(%one) {times = 2} : f32[2, T, 4]']],
+    [
+      'queries that were repeated',
+      ['%q: f32[T, 2, 4]', '%q: f32[T, 1, 4]'],
+      [
+        '%q_by_head = transpose(%q) {order = [1, 0, 2]} : f32[2, T, 4]',
+        '%one = transpose(%q) {order = [1, 0, 2]} : f32[1, T, 4]\n    %q_by_head = repeat(%one) {times = 2} : f32[2, T, 4]',
+      ],
+    ],
+    [
+      'values in more groups than keys',
+      ['%k: f32[T, 2, 4]', '%k: f32[T, 1, 4]'],
+      [
+        '%k_by_head = transpose(%k) {order = [1, 0, 2]} : f32[2, T, 4]',
+        '%one = transpose(%k) {order = [1, 0, 2]} : f32[1, T, 4]\n    %k_by_head = repeat(%one) {times = 2} : f32[2, T, 4]',
+      ],
+    ],
   ])('leaves %s alone: heads would be counted wrongly', (_what, ...edits) => {
     checkUnchanged(edit(ATTENTION, ...edits), recogniseAttention);
   });

@@ -28,12 +28,22 @@ describe('roundProducts', () => {
   const module = lower(optimise(llama(), plain), plain);
 
   it('rounds every product where an epilogue reads it, but for the vocabulary', () => {
-    const before = module.kernels.flatMap((kernel) => (kernel.anchor === 'gemm' ? kernel.segments.flatMap(({ outputs }) => outputs.map(({ value }) => printScalar(value))) : []));
+    const before = module.kernels.flatMap((kernel) =>
+      kernel.anchor === 'gemm'
+        ? kernel.segments.flatMap(({ outputs }) => outputs.map(({ value }) => printScalar(value)))
+        : [],
+    );
     const rounded = roundProducts(module);
-    const after = rounded.kernels.flatMap((kernel) => (kernel.anchor === 'gemm' ? kernel.segments.flatMap(({ outputs }) => outputs.map(({ value }) => printScalar(value))) : []));
+    const after = rounded.kernels.flatMap((kernel) =>
+      kernel.anchor === 'gemm'
+        ? kernel.segments.flatMap(({ outputs }) => outputs.map(({ value }) => printScalar(value)))
+        : [],
+    );
     expect(before.join()).toContain('acc1');
     expect(after).toEqual(before.map((text) => text.replace(/acc[01]/g, 'roundF20($&)')));
-    expect(rounded.kernels.filter(({ anchor }) => anchor !== 'gemm')).toEqual(module.kernels.filter(({ anchor }) => anchor !== 'gemm'));
+    expect(rounded.kernels.filter(({ anchor }) => anchor !== 'gemm')).toEqual(
+      module.kernels.filter(({ anchor }) => anchor !== 'gemm'),
+    );
   });
 
   it('is the last step of lowering for targets that ask for it', () => {

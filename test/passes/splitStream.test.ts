@@ -27,7 +27,8 @@ describe('numbers of 24 bits', () => {
   it('are their rounding to bf16 and a byte, whichever way that rounded', () => {
     const ways = new Set<number>();
     for (const x of [...numbers, 0, 1e-45, 3.3895313892515355e38]) {
-      const y = roundToF24(x), upper = roundToBf16(y);
+      const y = roundToF24(x),
+        upper = roundToBf16(y);
       ways.add(Math.sign(Math.abs(upper) - Math.abs(y)));
       expect(joinF24(upper, tailOfF24(x))).toBe(y);
     }
@@ -43,21 +44,34 @@ describe('splitStream', () => {
   const { stream: _, ...plain } = TENSOR_CORES;
   const module = lower(optimise(llama(), plain), plain);
   const split = splitStream(module);
-  const programs = ({ kernels }: KernelModule): string[] => kernels.flatMap((kernel) => outputsOf(kernel).map(({ buffer, value }) => `${kernel.path}: ${buffer} = ${printScalar(value)}`));
+  const programs = ({ kernels }: KernelModule): string[] =>
+    kernels.flatMap((kernel) =>
+      outputsOf(kernel).map(({ buffer, value }) => `${kernel.path}: ${buffer} = ${printScalar(value)}`),
+    );
 
   it('leaves no f32 buffer of the stream, and none of another dtype otherwise than it was', () => {
     verifyKernels(split);
-    const stream = module.buffers.filter(({ dtype, columns, space }) => dtype === 'f32' && columns === module.buffers.find(({ name }) => name === 'h_bf16')!.columns && space === 'arena');
+    const stream = module.buffers.filter(
+      ({ dtype, columns, space }) =>
+        dtype === 'f32' &&
+        columns === module.buffers.find(({ name }) => name === 'h_bf16')!.columns &&
+        space === 'arena',
+    );
     expect(stream.length).toBeGreaterThan(2);
     const tails = split.buffers.filter(({ dtype }) => dtype === 'u8');
     expect(tails.map(({ name }) => name)).toEqual(stream.map(({ name }) => `${name}_tail`));
-    for (const { upper, rows, columns } of tails) expect(split.buffers).toContainEqual(expect.objectContaining({ name: upper, dtype: 'bf16', rows, columns }));
-    expect(split.buffers.filter(({ dtype }) => dtype !== 'u8')).toEqual(module.buffers.filter((buffer) => !stream.includes(buffer)));
+    for (const { upper, rows, columns } of tails)
+      expect(split.buffers).toContainEqual(expect.objectContaining({ name: upper, dtype: 'bf16', rows, columns }));
+    expect(split.buffers.filter(({ dtype }) => dtype !== 'u8')).toEqual(
+      module.buffers.filter((buffer) => !stream.includes(buffer)),
+    );
   });
 
   it('stores a rounding and a byte, reads both, and gathers both by the same rows', () => {
     const text = programs(split).join('\n');
-    expect(text).toMatch(/attention\.o: h(\d+)_tail = tailF24\(add\(joinF24\(h(\d*)_bf16\[row, column\], h\2_tail\[row, column\]\), /);
+    expect(text).toMatch(
+      /attention\.o: h(\d+)_tail = tailF24\(add\(joinF24\(h(\d*)_bf16\[row, column\], h\2_tail\[row, column\]\), /,
+    );
     expect(text).toMatch(/attention\.o: h(\d+)_bf16 = roundBf16\(roundF24\(add\(joinF24\(/);
     expect(text).toMatch(/joinF24\(h\d+_bf16\[row\[row\], column\], h\d+_tail\[row\[row\], column\]\)/);
     expect(text).toMatch(/embed: h_tail = tailF24\(/);
@@ -72,11 +86,27 @@ describe('splitStream', () => {
   });
 
   it('keeps what somebody reads as a whole buffer, or the caller wants', () => {
-    const output: KernelModule = { ...module, buffers: module.buffers.map((buffer) => (buffer.dtype === 'f32' && buffer.space === 'arena' ? { ...buffer, space: 'output' } : buffer)) };
+    const output: KernelModule = {
+      ...module,
+      buffers: module.buffers.map((buffer) =>
+        buffer.dtype === 'f32' && buffer.space === 'arena' ? { ...buffer, space: 'output' } : buffer,
+      ),
+    };
     expect(splitStream(output)).toBe(output);
     const summed: KernelModule = {
       ...module,
-      kernels: [...module.kernels, { anchor: 'loop', name: 'reads', path: 'reads', ops: [], rows: 'T', columns: 1, outputs: [{ kind: 'store', buffer: 'sum_of', value: { op: 'rowSum', buffer: 'h' } }] }],
+      kernels: [
+        ...module.kernels,
+        {
+          anchor: 'loop',
+          name: 'reads',
+          path: 'reads',
+          ops: [],
+          rows: 'T',
+          columns: 1,
+          outputs: [{ kind: 'store', buffer: 'sum_of', value: { op: 'rowSum', buffer: 'h' } }],
+        },
+      ],
       buffers: [...module.buffers, { name: 'sum_of', dtype: 'f32', rows: 'T', columns: 1, space: 'arena' }],
     };
     expect(splitStream(summed).buffers).toContainEqual(expect.objectContaining({ name: 'h', dtype: 'f32' }));

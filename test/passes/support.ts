@@ -16,7 +16,10 @@ export type Pass = (graph: Graph) => Graph;
  */
 export const SIZES = { T: 8, R: 5 };
 const INPUTS: Readonly<Record<string, readonly number[]>> = {
-  pair: [0, 0, 0, 0, 0, 0, 1, 1], branch: [0, 0, 1, 1, 2, 2, 0, 1], subtreeEnd: [6, 6, 4, 4, 6, 6, 8, 8], row: [0, 2, 4, 5, 7],
+  pair: [0, 0, 0, 0, 0, 0, 1, 1],
+  branch: [0, 0, 1, 1, 2, 2, 0, 1],
+  subtreeEnd: [6, 6, 4, 4, 6, 6, 8, 8],
+  row: [0, 2, 4, 5, 7],
 };
 
 /** Park–Miller: small, the same everywhere. Within ±0.5. */
@@ -26,21 +29,34 @@ export function randomNumbers(seed: number): () => number {
 }
 
 /** An environment for `graph`: known names as above, other i32 inputs 0, 1 or 2, everything else random in ±2. */
-export function environment(graph: Graph, seed = 4711, inputs: Readonly<Record<string, readonly number[]>> = {}): GraphEnv {
+export function environment(
+  graph: Graph,
+  seed = 4711,
+  inputs: Readonly<Record<string, readonly number[]>> = {},
+): GraphEnv {
   const random = randomNumbers(seed);
   const given: Readonly<Record<string, readonly number[]>> = { ...INPUTS, ...inputs };
-  const fill = (dtype: string, count: number): Float64Array => Float64Array.from({ length: count }, () => {
-    if (dtype === 'i32') return Math.floor((random() + 0.5) * 3);
-    return dtype === 'bool' ? Number(random() < 0) : 4 * random();
-  });
+  const fill = (dtype: string, count: number): Float64Array =>
+    Float64Array.from({ length: count }, () => {
+      if (dtype === 'i32') return Math.floor((random() + 0.5) * 3);
+      return dtype === 'bool' ? Number(random() < 0) : 4 * random();
+    });
   return {
     sizes: SIZES,
-    params: new Map(graph.params.map(({ name, type }) => {
-      const known = given[name];
-      const fits = known !== undefined && type.dtype === 'i32' && type.shape.length === 1 && type.shape.every(isSymbol);
-      return [name, fits ? Float64Array.from(known) : fill(type.dtype, elementCount(concreteShape(type.shape, SIZES)))];
-    })),
-    weights: new Map(graph.weights.map(({ name, type }) => [name, fill(type.dtype, elementCount(concreteShape(type.shape, SIZES)))])),
+    params: new Map(
+      graph.params.map(({ name, type }) => {
+        const known = given[name];
+        const fits =
+          known !== undefined && type.dtype === 'i32' && type.shape.length === 1 && type.shape.every(isSymbol);
+        return [
+          name,
+          fits ? Float64Array.from(known) : fill(type.dtype, elementCount(concreteShape(type.shape, SIZES))),
+        ];
+      }),
+    ),
+    weights: new Map(
+      graph.weights.map(({ name, type }) => [name, fill(type.dtype, elementCount(concreteShape(type.shape, SIZES)))]),
+    ),
   };
 }
 
@@ -57,13 +73,21 @@ export function distance(a: ArrayLike<number>, b: ArrayLike<number>): number {
 
 /** `before` and `after` give the same results on inputs of `environment`; `after` may have more parameters. */
 export function sameMeaning(before: Graph, after: Graph, tolerance = 1e-9, seed?: number): void {
-  const union = (a: readonly Value[], b: readonly Value[]): readonly Value[] => [...new Map([...a, ...b].map((v) => [v.name, v])).values()];
-  const env = environment({ ...before, params: union(before.params, after.params), weights: union(before.weights, after.weights) }, seed);
+  const union = (a: readonly Value[], b: readonly Value[]): readonly Value[] => [
+    ...new Map([...a, ...b].map((v) => [v.name, v])).values(),
+  ];
+  const env = environment(
+    { ...before, params: union(before.params, after.params), weights: union(before.weights, after.weights) },
+    seed,
+  );
   const [wanted, got] = [interpretGraph(before, env), interpretGraph(after, env)];
   expect(got.length).toBe(wanted.length);
   wanted.forEach((tensor, i) => {
     expect(got[i]!.shape).toEqual(tensor.shape);
-    expect(distance(tensor.data, got[i]!.data), `result ${i} of\n${printGraph(before)}and\n${printGraph(after)}`).toBeLessThanOrEqual(tolerance);
+    expect(
+      distance(tensor.data, got[i]!.data),
+      `result ${i} of\n${printGraph(before)}and\n${printGraph(after)}`,
+    ).toBeLessThanOrEqual(tolerance);
   });
 }
 
@@ -81,10 +105,11 @@ export const parse = (text: string): Graph => {
 };
 
 /** `text` with each `from`, which must be there once, replaced. */
-export const edit = (text: string, ...edits: readonly (readonly [from: string, to: string])[]): string => edits.reduce((now, [from, to]) => {
-  expect(now.split(from).length, `times that ${JSON.stringify(from)} occurs in${now}`).toBe(2);
-  return now.replace(from, () => to);
-}, text);
+export const edit = (text: string, ...edits: readonly (readonly [from: string, to: string])[]): string =>
+  edits.reduce((now, [from, to]) => {
+    expect(now.split(from).length, `times that ${JSON.stringify(from)} occurs in${now}`).toBe(2);
+    return now.replace(from, () => to);
+  }, text);
 
 /**
  * `before` becomes exactly `after`, verifies, computes the same (up to `tolerance`), and has nothing left to do for a
@@ -94,7 +119,10 @@ export function check(before: string, pass: Pass, after: string, tolerance?: num
   const graph = parse(before);
   const result = pass(graph);
   verifyGraph(result, pass.name);
-  if (printGraph(result) !== dedent(after)) expect(`${printGraph(graph)}— becomes —\n${printGraph(result)}`).toBe(`${dedent(before)}— becomes —\n${dedent(after)}`);
+  if (printGraph(result) !== dedent(after))
+    expect(`${printGraph(graph)}— becomes —\n${printGraph(result)}`).toBe(
+      `${dedent(before)}— becomes —\n${dedent(after)}`,
+    );
   sameMeaning(graph, result, tolerance);
   expect(pass(result), 'a second run changes nothing').toBe(result);
 }

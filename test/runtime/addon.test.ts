@@ -70,14 +70,16 @@ describe('memory', () => {
   });
 
   it('gives dropped pages of a file back', () => {
-    const resident = (): number => Number(/^RssFile:\s+(\d+)/m.exec(readFileSync('/proc/self/status', 'utf8'))![1]) / 1024;
+    const resident = (): number =>
+      Number(/^RssFile:\s+(\d+)/m.exec(readFileSync('/proc/self/status', 'utf8'))![1]) / 1024;
     const path = join(folder, 'big.bin');
     writeFileSync(path, new Uint8Array(64 << 20).fill(1));
     const memory = new Memory(path);
     const before = resident();
     memory.advise('willneed');
     const copy = new Memory(64);
-    for (let offset = 0; offset < memory.sizeBytes; offset += 4096) copy.write(0, new Uint8Array(memory.read(offset, 1)));
+    for (let offset = 0; offset < memory.sizeBytes; offset += 4096)
+      copy.write(0, new Uint8Array(memory.read(offset, 1)));
     const touched = resident();
     memory.advise('dontneed');
     const after = resident();
@@ -169,9 +171,14 @@ describe('loading the addon', () => {
   });
 
   it('says how old the system is and what is needed where it was built on a newer one', () => {
-    const reason = "/lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.99' not found (required by /opt/tilewright/build/Release/tilewright.node)";
-    expect(tooOldSystem(reason, '2.31')?.message).toBe('This system is too old for the native addon, which needs glibc 2.99 or later; here is glibc 2.31.');
-    expect(tooOldSystem(reason.replace('GLIBC', 'GLIBCXX'))?.message).toContain('needs the C++ library GLIBCXX 2.99 or later');
+    const reason =
+      "/lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.99' not found (required by /opt/tilewright/build/Release/tilewright.node)";
+    expect(tooOldSystem(reason, '2.31')?.message).toBe(
+      'This system is too old for the native addon, which needs glibc 2.99 or later; here is glibc 2.31.',
+    );
+    expect(tooOldSystem(reason.replace('GLIBC', 'GLIBCXX'))?.message).toContain(
+      'needs the C++ library GLIBCXX 2.99 or later',
+    );
     expect(tooOldSystem('file too short')).toBeUndefined();
     // The loader's own words, of an addon that asks for a version that no system has.
     const root = join(folder, 'newer');

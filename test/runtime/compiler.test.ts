@@ -1,5 +1,15 @@
 /** Compiling generated C: the cache, damaged entries, errors that show their lines, missing and broken compilers. */
-import { chmodSync, existsSync, readdirSync, readFileSync, rmSync, truncateSync, utimesSync, writeFileSync, mkdirSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync,
+  mkdirSync,
+} from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { loadAddon } from '../../runtime/cpu/addon.js';
@@ -12,11 +22,16 @@ import { settingsIn, temporaryFolder } from './kernels.js';
 let counter = 0;
 const root = temporaryFolder();
 const freshCache = (): string => join(root, `cache${counter++}`);
-const source = (value: number, name = 'a.c') => [{ name, text: `#include <math.h>\nint tw_value_${name[0]!}(void) { return (int)sqrt(${value * value}); }\n` }];
+const source = (value: number, name = 'a.c') => [
+  { name, text: `#include <math.h>\nint tw_value_${name[0]!}(void) { return (int)sqrt(${value * value}); }\n` },
+];
 const hasSymbol = (path: string, symbol: string): boolean => new (loadAddon().Library)(path).has(symbol);
 
 async function failure(promise: Promise<unknown>): Promise<UserError> {
-  const error: unknown = await promise.then(() => undefined, (reason: unknown) => reason);
+  const error: unknown = await promise.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
   expect(error).toBeInstanceOf(UserError);
   return error as UserError;
 }
@@ -35,14 +50,21 @@ describe('the cache of compiled kernels', () => {
     const settings = settingsIn(freshCache());
     const paths = new Set<string>();
     for (const [text, options] of [
-      [source(1), { isa: 'portable' }], [source(2), { isa: 'portable' }], [source(1, 'b.c'), { isa: 'portable' }],
-      [source(1), { isa: 'avx2' }], [source(1), { isa: 'portable', extraFlags: ['-DX=1'] }],
-    ] as const) paths.add((await compileShared(text, { ...options, settings })).path);
+      [source(1), { isa: 'portable' }],
+      [source(2), { isa: 'portable' }],
+      [source(1, 'b.c'), { isa: 'portable' }],
+      [source(1), { isa: 'avx2' }],
+      [source(1), { isa: 'portable', extraFlags: ['-DX=1'] }],
+    ] as const)
+      paths.add((await compileShared(text, { ...options, settings })).path);
     expect(paths.size).toBe(5);
   });
 
   it('compiles several units into one library', async () => {
-    const { path } = await compileShared([...source(1, 'a.c'), ...source(2, 'b.c'), ...source(3, 'c.c')], { isa: 'avx512', settings: settingsIn(freshCache()) });
+    const { path } = await compileShared([...source(1, 'a.c'), ...source(2, 'b.c'), ...source(3, 'c.c')], {
+      isa: 'avx512',
+      settings: settingsIn(freshCache()),
+    });
     expect(['a', 'b', 'c'].map((name) => hasSymbol(path, `tw_value_${name}`))).toEqual([true, true, true]);
     expect(readdirSync(dirname(path)).sort()).toEqual(['a.c', 'b.c', 'c.c', 'kernels.sha256', 'kernels.so']);
   });
@@ -50,10 +72,17 @@ describe('the cache of compiled kernels', () => {
   it('compiles again where an entry is cut off, altered or half there', async () => {
     const damage: ((entry: string) => void)[] = [
       (entry) => truncateSync(join(entry, 'kernels.so'), 100),
-      (entry) => writeFileSync(join(entry, 'kernels.so'), Buffer.from(readFileSync(join(entry, 'kernels.so'))).fill(1, 4000, 4001)),
+      (entry) =>
+        writeFileSync(
+          join(entry, 'kernels.so'),
+          Buffer.from(readFileSync(join(entry, 'kernels.so'))).fill(1, 4000, 4001),
+        ),
       (entry) => rmSync(join(entry, 'kernels.sha256')),
       (entry) => rmSync(join(entry, 'kernels.so')),
-      (entry) => { rmSync(entry, { recursive: true }); writeFileSync(entry, 'a file where a folder should be'); },
+      (entry) => {
+        rmSync(entry, { recursive: true });
+        writeFileSync(entry, 'a file where a folder should be');
+      },
     ];
     for (const spoil of damage) {
       const settings = settingsIn(freshCache());
@@ -71,7 +100,9 @@ describe('the cache of compiled kernels', () => {
     mkdirSync(join(cache, 'x'), { recursive: true });
     // Other spellings of the folder get past the sharing within a process, as other processes would.
     const spellings = [cache, `${cache}/.`, `${cache}/x/..`, `${cache}//`];
-    const all = await Promise.all(spellings.map((spelling) => compileShared(source(5), { isa: 'portable', settings: settingsIn(spelling) })));
+    const all = await Promise.all(
+      spellings.map((spelling) => compileShared(source(5), { isa: 'portable', settings: settingsIn(spelling) })),
+    );
     expect(new Set(all.map(({ path }) => path)).size).toBe(1);
     expect(hasSymbol(all[0]!.path, 'tw_value_a')).toBe(true);
     expect(readdirSync(join(cache, 'kernels')).filter((name) => name.startsWith('.'))).toEqual([]);
@@ -89,14 +120,18 @@ describe('the cache of compiled kernels', () => {
   it('says which folder cannot be used and how to choose another', async () => {
     const file = join(root, 'file');
     writeFileSync(file, '');
-    const error = await failure(compileShared(source(1), { isa: 'portable', settings: settingsIn(join(file, 'cache')) }));
+    const error = await failure(
+      compileShared(source(1), { isa: 'portable', settings: settingsIn(join(file, 'cache')) }),
+    );
     expect(error.message).toContain(join(file, 'cache', 'kernels'));
     expect(error.hint).toContain('TILEWRIGHT_CACHE=');
   });
 
   it('keeps source names inside the folder', async () => {
     for (const name of ['../a.c', 'a/b.c', '-o.c', 'a.c;', 'a.h', '']) {
-      await expect(compileShared([{ name, text: '' }], { isa: 'portable', settings: settingsIn(freshCache()) })).rejects.toThrow(/source name/);
+      await expect(
+        compileShared([{ name, text: '' }], { isa: 'portable', settings: settingsIn(freshCache()) }),
+      ).rejects.toThrow(/source name/);
     }
   });
 });
@@ -105,7 +140,12 @@ describe('errors of the compiler', () => {
   it('shows the generated lines that do not compile', async () => {
     const cache = freshCache();
     const text = 'int first;\nint second;\nint broken = ;\nint fourth;\nint fifth;\nint alsoBroken = +;\n';
-    const error = await failure(compileShared([...source(1, 'good.c'), { name: 'bad.c', text }], { isa: 'portable', settings: settingsIn(cache) }));
+    const error = await failure(
+      compileShared([...source(1, 'good.c'), { name: 'bad.c', text }], {
+        isa: 'portable',
+        settings: settingsIn(cache),
+      }),
+    );
     expect(error.message).toContain('bad.c:3:');
     expect(error.message).toContain('>     3 | int broken = ;');
     expect(error.message).toContain('      2 | int second;');
@@ -131,7 +171,10 @@ describe('errors of the compiler', () => {
   it('tries a compiler before trusting it, and goes on to the next', async () => {
     const folder = join(root, 'half');
     mkdirSync(folder, { recursive: true });
-    writeFileSync(join(folder, 'cc'), '#!/bin/sh\n[ "$1" = --version ] && echo half 1.0 && exit 0\necho "cannot find -lc" >&2\nexit 1\n');
+    writeFileSync(
+      join(folder, 'cc'),
+      '#!/bin/sh\n[ "$1" = --version ] && echo half 1.0 && exit 0\necho "cannot find -lc" >&2\nexit 1\n',
+    );
     chmodSync(join(folder, 'cc'), 0o755);
     const error = await failure(findCompiler({ ...readSettings(), cc: undefined, path: folder }));
     expect(error.message).toContain('it cannot compile three lines of C: cannot find -lc');

@@ -20,7 +20,11 @@ const plan = tinyPlan();
 let symbols: LaunchSymbol[][];
 
 beforeAll(async () => {
-  const { path: library } = await compileShared([{ name: 'tiny.c', text: TINY_KERNELS }], { isa: 'portable', settings: settingsIn(folder), extraFlags: ['-ffp-contract=off'] });
+  const { path: library } = await compileShared([{ name: 'tiny.c', text: TINY_KERNELS }], {
+    isa: 'portable',
+    settings: settingsIn(folder),
+    extraFlags: ['-ffp-contract=off'],
+  });
   const bucket = ['tw_embed', 'tw_head', 'tw_reduce'].map((symbol) => ({ library, symbol, scratchBytes: 100 }));
   symbols = [bucket, bucket];
 });
@@ -28,7 +32,11 @@ beforeAll(async () => {
 const tableValue = (row: number, column: number): number => roundTo('bf16', Math.sin(row * 7 + column));
 const normValue = (column: number): number => 1 + column / 8;
 
-interface Change { readonly table?: (row: number, column: number) => number; readonly norm?: (column: number) => number; readonly pad?: number }
+interface Change {
+  readonly table?: (row: number, column: number) => number;
+  readonly norm?: (column: number) => number;
+  readonly pad?: number;
+}
 let files = 0;
 
 /** A checkpoint file: some padding, the table in bf16, then the norm in f32. */
@@ -38,8 +46,21 @@ function writeTensors({ table = tableValue, norm = normValue, pad = 6 }: Change 
   const scales = Float32Array.from({ length: WIDTH }, (_, i) => norm(i));
   writeFileSync(file, Buffer.concat([Buffer.alloc(pad), Buffer.from(halves.buffer), Buffer.from(scales.buffer)]));
   return new Map<string, TensorSource>([
-    ['embed_tokens', { kind: 'file', dtype: 'bf16', shape: [VOCAB, WIDTH], file, offset: pad, byteLength: halves.byteLength }],
-    ['norm', { kind: 'file', dtype: 'f32', shape: [WIDTH], file, offset: pad + halves.byteLength, byteLength: scales.byteLength }],
+    [
+      'embed_tokens',
+      { kind: 'file', dtype: 'bf16', shape: [VOCAB, WIDTH], file, offset: pad, byteLength: halves.byteLength },
+    ],
+    [
+      'norm',
+      {
+        kind: 'file',
+        dtype: 'f32',
+        shape: [WIDTH],
+        file,
+        offset: pad + halves.byteLength,
+        byteLength: scales.byteLength,
+      },
+    ],
   ]);
 }
 
@@ -81,7 +102,15 @@ async function check(executor: CpuExecutor, batch: Batch, table = tableValue, no
 describe('CpuExecutor', () => {
   it.each([1, 2, 3])('scores as computed by hand, in every bucket, on %i threads', async (threads) => {
     const executor = await create({ threads });
-    for (const [tokens, rows] of [[1, 1], [16, 4], [17, 4], [16, 5], [64, 16], [3, 0]] as const) await check(executor, batchOf(tokens, rows));
+    for (const [tokens, rows] of [
+      [1, 1],
+      [16, 4],
+      [17, 4],
+      [16, 5],
+      [64, 16],
+      [3, 0],
+    ] as const)
+      await check(executor, batchOf(tokens, rows));
     await executor.close();
   });
 
@@ -92,7 +121,10 @@ describe('CpuExecutor', () => {
   });
 
   it('copies a table whose elements are not aligned, and maps one whose are', async () => {
-    for (const [pad, mappedBytes] of [[0, VOCAB * WIDTH * 2], [7, 0]] as const) {
+    for (const [pad, mappedBytes] of [
+      [0, VOCAB * WIDTH * 2],
+      [7, 0],
+    ] as const) {
       const executor = await create({ tensors: writeTensors({ pad }) });
       expect(executor.memory().mappedBytes).toBe(mappedBytes);
       await check(executor, batchOf(20, 6));
@@ -102,19 +134,35 @@ describe('CpuExecutor', () => {
 
   it('makes up random and constant weights', async () => {
     const tensors = new Map<string, TensorSource>([
-      ['embed_tokens', { kind: 'random', dtype: 'bf16', shape: [VOCAB, WIDTH], seed: 42n, scale: 0.5 }], ['norm', { kind: 'constant', dtype: 'f32', shape: [WIDTH], value: 3 }],
+      ['embed_tokens', { kind: 'random', dtype: 'bf16', shape: [VOCAB, WIDTH], seed: 42n, scale: 0.5 }],
+      ['norm', { kind: 'constant', dtype: 'f32', shape: [WIDTH], value: 3 }],
     ]);
     const executor = await create({ tensors });
-    await check(executor, batchOf(30, 9), (row, column) => roundTo('bf16', randomValue(42n, row * WIDTH + column, 0.5)), () => 3);
+    await check(
+      executor,
+      batchOf(30, 9),
+      (row, column) => roundTo('bf16', randomValue(42n, row * WIDTH + column, 0.5)),
+      () => 3,
+    );
     await executor.close();
   });
 
   it('says what it takes before it takes it, stores equal weights once, and reports progress by bytes', async () => {
     const progress: LoadProgress[] = [];
     let announced: unknown;
-    const executor = await create({ onProgress: (step) => progress.push(step), onMemory: (use) => { announced = use; } });
+    const executor = await create({
+      onProgress: (step) => progress.push(step),
+      onMemory: (use) => {
+        announced = use;
+      },
+    });
     // head_w0 and head_copy share one page-aligned place of 48·8 f32; frequency has the other page.
-    expect(executor.memory()).toEqual({ mappedBytes: VOCAB * WIDTH * 2, packedBytes: 2 * 4096, arenaBytes: plan.arenaBytes, scratchBytes: 2 * 4096 });
+    expect(executor.memory()).toEqual({
+      mappedBytes: VOCAB * WIDTH * 2,
+      packedBytes: 2 * 4096,
+      arenaBytes: plan.arenaBytes,
+      scratchBytes: 2 * 4096,
+    });
     expect(announced).toEqual(executor.memory());
     expect(progress).toEqual([{ doneBytes: 64 * WIDTH * 4, totalBytes: 64 * WIDTH * 4, weight: 'head_w0' }]);
     expect(printMemoryUse({ ...executor.memory(), packedBytes: 3 << 20 })).toMatch(/weights, packed +3\.0 MiB/);
@@ -162,15 +210,47 @@ describe('CpuExecutor', () => {
       change(batch);
       return executor.score(batch);
     };
-    await expect(spoil((b) => { b.tokens[3] = VOCAB; })).rejects.toThrow('tokens[3] = 40 lies outside 0 to 39');
-    await expect(spoil((b) => { b.tokens[0] = -1; })).rejects.toThrow('tokens[0] = -1');
-    await expect(spoil((b) => { b.position[2] = 3; })).rejects.toThrow('position[2] = 3');
-    await expect(spoil((b) => { b.subtreeEnd[2] = 2; })).rejects.toThrow('subtreeEnd[2] = 2');
-    await expect(spoil((b) => { b.subtreeEnd[2] = 11; })).rejects.toThrow('subtreeEnd[2] = 11');
-    await expect(spoil((b) => { b.row[0] = 10; })).rejects.toThrow('row[0] = 10');
-    await expect(spoil((b) => { b.target[1] = VOCAB; })).rejects.toThrow('target[1] = 40');
-    await expect(executor.score({ ...batchOf(10, 3), position: new Int32Array(9) })).rejects.toThrow('10 tokens has 9 positions');
-    await expect(executor.score({ ...batchOf(65, 1), position: new Int32Array(65) })).rejects.toThrow(/No bucket holds 65 tokens/);
+    await expect(
+      spoil((b) => {
+        b.tokens[3] = VOCAB;
+      }),
+    ).rejects.toThrow('tokens[3] = 40 lies outside 0 to 39');
+    await expect(
+      spoil((b) => {
+        b.tokens[0] = -1;
+      }),
+    ).rejects.toThrow('tokens[0] = -1');
+    await expect(
+      spoil((b) => {
+        b.position[2] = 3;
+      }),
+    ).rejects.toThrow('position[2] = 3');
+    await expect(
+      spoil((b) => {
+        b.subtreeEnd[2] = 2;
+      }),
+    ).rejects.toThrow('subtreeEnd[2] = 2');
+    await expect(
+      spoil((b) => {
+        b.subtreeEnd[2] = 11;
+      }),
+    ).rejects.toThrow('subtreeEnd[2] = 11');
+    await expect(
+      spoil((b) => {
+        b.row[0] = 10;
+      }),
+    ).rejects.toThrow('row[0] = 10');
+    await expect(
+      spoil((b) => {
+        b.target[1] = VOCAB;
+      }),
+    ).rejects.toThrow('target[1] = 40');
+    await expect(executor.score({ ...batchOf(10, 3), position: new Int32Array(9) })).rejects.toThrow(
+      '10 tokens has 9 positions',
+    );
+    await expect(executor.score({ ...batchOf(65, 1), position: new Int32Array(65) })).rejects.toThrow(
+      /No bucket holds 65 tokens/,
+    );
     await expect(executor.score(batchOf(64, 17))).rejects.toThrow(/17 rows/);
     await check(executor, batchOf(10, 3));
     const short = await create({ maxLength: 9 });
@@ -183,7 +263,10 @@ describe('CpuExecutor', () => {
   });
 
   it('names the tensor that is missing, misshapen, cut off or lies about its size', async () => {
-    const change = async (name: string, source: Partial<Extract<TensorSource, { kind: 'file' }>> | undefined): Promise<UserError> => {
+    const change = async (
+      name: string,
+      source: Partial<Extract<TensorSource, { kind: 'file' }>> | undefined,
+    ): Promise<UserError> => {
       const tensors = writeTensors();
       const old = tensors.get(name);
       if (source === undefined) tensors.delete(name);
@@ -193,12 +276,18 @@ describe('CpuExecutor', () => {
       return error as UserError;
     };
     expect((await change('norm', undefined)).message).toContain('no tensor norm');
-    expect((await change('norm', { shape: [WIDTH + 1] })).message).toContain('norm has shape [9]; config.json asks for [1, 8]');
-    expect((await change('embed_tokens', { shape: [WIDTH, VOCAB] })).message).toContain('[8, 40]; config.json asks for [40, 8]');
+    expect((await change('norm', { shape: [WIDTH + 1] })).message).toContain(
+      'norm has shape [9]; config.json asks for [1, 8]',
+    );
+    expect((await change('embed_tokens', { shape: [WIDTH, VOCAB] })).message).toContain(
+      '[8, 40]; config.json asks for [40, 8]',
+    );
     expect((await change('embed_tokens', { byteLength: 2 })).message).toContain('its shape needs 640');
     expect((await change('embed_tokens', { offset: -2 })).message).toContain('embed_tokens');
     expect((await change('norm', { offset: 1e6 })).message).toContain('cut off');
-    expect((await change('norm', { file: join(folder, 'missing.bin') })).message).toContain('missing.bin: No such file');
+    expect((await change('norm', { file: join(folder, 'missing.bin') })).message).toContain(
+      'missing.bin: No such file',
+    );
   });
 
   it('measures trees in tokens, not in depth', () => {
@@ -208,8 +297,15 @@ describe('CpuExecutor', () => {
   });
 
   it('chooses buckets by tokens, then rows, then trees that are long enough', () => {
-    const buckets = [[64, 16, 64], [16, 4, 4], [16, 4, 16], [16, 8, 16], [16, 4, 12]].map(([tokens, rows, longest]) => ({ tokens: tokens!, rows: rows!, longest: longest! }));
-    const choice = (tokens: number, rows: number, longest: number) => buckets[chooseBucket(buckets, tokens, rows, longest)];
+    const buckets = [
+      [64, 16, 64],
+      [16, 4, 4],
+      [16, 4, 16],
+      [16, 8, 16],
+      [16, 4, 12],
+    ].map(([tokens, rows, longest]) => ({ tokens: tokens!, rows: rows!, longest: longest! }));
+    const choice = (tokens: number, rows: number, longest: number) =>
+      buckets[chooseBucket(buckets, tokens, rows, longest)];
     expect(choice(10, 4, 3)).toEqual({ tokens: 16, rows: 4, longest: 4 });
     expect(choice(10, 4, 10)).toEqual({ tokens: 16, rows: 4, longest: 12 });
     expect(choice(10, 4, 40)).toEqual({ tokens: 16, rows: 4, longest: 16 });

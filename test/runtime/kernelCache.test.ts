@@ -12,7 +12,8 @@ import type { Settings } from '../../settings.js';
 import { settingsIn, temporaryFolder } from './kernels.js';
 
 const BUILT = new URL('../../dist/runtime/kernelCache.js', import.meta.url);
-if (!existsSync(BUILT)) console.warn('SKIPPED: several processes that prune one cache: dist/ is missing; run npm run build');
+if (!existsSync(BUILT))
+  console.warn('SKIPPED: several processes that prune one cache: dist/ is missing; run npm run build');
 
 const KIB = 2 ** 10;
 let counter = 0;
@@ -40,7 +41,14 @@ function age(path: string, hours: number): string {
 }
 
 describe('the limit of the caches', () => {
-  it.each([[undefined, 2 ** 31], ['2GiB', 2 ** 31], ['1.5 MiB', 1.5 * 2 ** 20], ['0KiB', 0], ['3TiB', 3 * 2 ** 40], ['none', Infinity]])('%s is %d bytes', (cacheLimit, bytes) => {
+  it.each([
+    [undefined, 2 ** 31],
+    ['2GiB', 2 ** 31],
+    ['1.5 MiB', 1.5 * 2 ** 20],
+    ['0KiB', 0],
+    ['3TiB', 3 * 2 ** 40],
+    ['none', Infinity],
+  ])('%s is %d bytes', (cacheLimit, bytes) => {
     expect(cacheLimitBytes({ cacheLimit })).toBe(bytes);
   });
 
@@ -48,7 +56,9 @@ describe('the limit of the caches', () => {
     expect(() => cacheLimitBytes({ cacheLimit })).toThrow(UserError);
     // Before anything is compiled.
     const settings = within(cacheLimit);
-    await expect(compileShared([{ name: 'a.c', text: 'int a;' }], { isa: 'portable', settings })).rejects.toThrow('TILEWRIGHT_CACHE_LIMIT');
+    await expect(compileShared([{ name: 'a.c', text: 'int a;' }], { isa: 'portable', settings })).rejects.toThrow(
+      'TILEWRIGHT_CACHE_LIMIT',
+    );
     expect(existsSync(settings.cacheDir)).toBe(false);
   });
 });
@@ -56,7 +66,12 @@ describe('the limit of the caches', () => {
 describe('pruning', () => {
   it('removes what was unused longest, of both caches together, until the rest fits', async () => {
     const settings = within('100KiB');
-    const [newest, oldest, middle, old] = [library(settings, 'a', 40, 1), library(settings, 'b', 40, 9), cubin(settings, 'c', 40, 2), cubin(settings, 'd', 40, 5)];
+    const [newest, oldest, middle, old] = [
+      library(settings, 'a', 40, 1),
+      library(settings, 'b', 40, 9),
+      cubin(settings, 'c', 40, 2),
+      cubin(settings, 'd', 40, 5),
+    ];
     await pruneCaches(settings);
     expect([newest, oldest, middle, old].map((path) => existsSync(path))).toEqual([true, false, true, false]);
     // Nothing is left of what was moved away.
@@ -74,7 +89,11 @@ describe('pruning', () => {
 
   it('keeps what was used a moment ago, by anybody, and what this process has been given', async () => {
     const settings = within('0KiB');
-    const [recent, ours, others] = [library(settings, 'a', 8, 0.1), library(settings, 'ours', 8, 50), library(settings, 'b', 8, 40)];
+    const [recent, ours, others] = [
+      library(settings, 'a', 8, 0.1),
+      library(settings, 'ours', 8, 50),
+      library(settings, 'b', 8, 40),
+    ];
     await markUsed(ours);
     expect(Date.now() - statSync(ours).mtimeMs).toBeLessThan(60_000);
     age(ours, 50);
@@ -113,15 +132,28 @@ describe('pruning', () => {
     const settings = within('75KiB');
     for (let i = 0; i < 40; i++) library(settings, `entry ${i}`, 20, 100 - i);
     const script = `const { pruneCaches } = await import(${JSON.stringify(BUILT.href)}); await pruneCaches(${JSON.stringify(settings)});`;
-    const ends = await Promise.all([1, 2, 3].map(() => new Promise<{ code: number | null; stderr: string }>((resolve) => {
-      const child = spawn(process.execPath, ['--input-type=module', '-e', script], { stdio: ['ignore', 'ignore', 'pipe'] });
-      let stderr = '';
-      child.stderr.on('data', (text) => { stderr += String(text); });
-      child.on('close', (code) => { resolve({ code, stderr }); });
-    })));
+    const ends = await Promise.all(
+      [1, 2, 3].map(
+        () =>
+          new Promise<{ code: number | null; stderr: string }>((resolve) => {
+            const child = spawn(process.execPath, ['--input-type=module', '-e', script], {
+              stdio: ['ignore', 'ignore', 'pipe'],
+            });
+            let stderr = '';
+            child.stderr.on('data', (text) => {
+              stderr += String(text);
+            });
+            child.on('close', (code) => {
+              resolve({ code, stderr });
+            });
+          }),
+      ),
+    );
     expect(ends).toEqual([1, 2, 3].map(() => ({ code: 0, stderr: '' })));
     // The three newest fit, each with its folder; what one process removed, another does not remove instead.
-    expect(readdirSync(join(settings.cacheDir, 'kernels')).sort()).toEqual([37, 38, 39].map((i) => keyOf(`entry ${i}`)).sort());
+    expect(readdirSync(join(settings.cacheDir, 'kernels')).sort()).toEqual(
+      [37, 38, 39].map((i) => keyOf(`entry ${i}`)).sort(),
+    );
   });
 });
 

@@ -18,7 +18,11 @@ export function temporaryFolder(): string {
   return folder;
 }
 
-export const settingsIn = (cacheDir: string, extra: Partial<Settings> = {}): Settings => ({ ...readSettings(), cacheDir, ...extra });
+export const settingsIn = (cacheDir: string, extra: Partial<Settings> = {}): Settings => ({
+  ...readSettings(),
+  cacheDir,
+  ...extra,
+});
 
 /**
  * - tw_fill: buffers[0] (f32 in) + 1 → buffers[1], rows taken through the work counter, T elements.
@@ -70,7 +74,10 @@ void tw_out(const tw_launch *l, int32_t worker, int32_t workers) {
 
 /** Compiles KERNELS (cached in `cacheDir`) and loads them. */
 export async function loadKernels(cacheDir: string): Promise<NativeLibrary> {
-  const { path } = await compileShared([{ name: 'kernels.c', text: KERNELS }], { isa: 'portable', settings: settingsIn(cacheDir) });
+  const { path } = await compileShared([{ name: 'kernels.c', text: KERNELS }], {
+    isa: 'portable',
+    settings: settingsIn(cacheDir),
+  });
   const { Library } = loadAddon();
   return new Library(path);
 }

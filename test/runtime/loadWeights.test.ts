@@ -14,10 +14,18 @@ import { temporaryFolder } from './kernels.js';
 const folder = temporaryFolder();
 const ROWS = 4096;
 const K = 1024;
-const residentFileMiB = (): number => Number(/^RssFile:\s+(\d+)/m.exec(readFileSync('/proc/self/status', 'utf8'))![1]) / 1024;
+const residentFileMiB = (): number =>
+  Number(/^RssFile:\s+(\d+)/m.exec(readFileSync('/proc/self/status', 'utf8'))![1]) / 1024;
 
-const weight = (change: Partial<WeightDecl> = {}): WeightDecl =>
-  ({ name: 'w', layout: 'vnni', dtype: 'bf16', k: K, pairing: { kind: 'none' }, sources: [{ tensor: 't', rows: ROWS }], ...change });
+const weight = (change: Partial<WeightDecl> = {}): WeightDecl => ({
+  name: 'w',
+  layout: 'vnni',
+  dtype: 'bf16',
+  k: K,
+  pairing: { kind: 'none' },
+  sources: [{ tensor: 't', rows: ROWS }],
+  ...change,
+});
 
 function tensorFile(): TensorSource {
   const file = join(folder, 'big.bin');
@@ -41,7 +49,10 @@ describe('loadWeights', () => {
   });
 
   it('maps what kernels can read as it lies, and copies what they cannot', () => {
-    const tensors = new Map([['t', tensorFile()], ['n', { kind: 'constant', dtype: 'f32', shape: [K], value: 1 }]] as const);
+    const tensors = new Map([
+      ['t', tensorFile()],
+      ['n', { kind: 'constant', dtype: 'f32', shape: [K], value: 1 }],
+    ] as const);
     const kindOf = (change: Partial<WeightDecl>): string => planWeights([weight(change)], [], tensors).weights[0]!.kind;
     expect(kindOf({ layout: 'rows' })).toBe('mapped');
     expect(kindOf({ layout: 'rows', dtype: 'f32' })).toBe('packed');
@@ -50,16 +61,31 @@ describe('loadWeights', () => {
   });
 
   it('keeps weights apart that differ in anything but their name', () => {
-    const tensors = new Map([['t', tensorFile()], ['n', { kind: 'constant', dtype: 'f32', shape: [K], value: 1 }]] as const);
+    const tensors = new Map([
+      ['t', tensorFile()],
+      ['n', { kind: 'constant', dtype: 'f32', shape: [K], value: 1 }],
+    ] as const);
     const declared = [
-      weight({ name: 'a' }), weight({ name: 'b' }), weight({ name: 'c', layout: 'panels' }), weight({ name: 'd', columnScale: 'n' }),
-      weight({ name: 'e', pairing: { kind: 'rotate', headDim: 64, width: 16 } }), weight({ name: 'f', pairing: { kind: 'rotate', headDim: 64, width: 8 } }),
+      weight({ name: 'a' }),
+      weight({ name: 'b' }),
+      weight({ name: 'c', layout: 'panels' }),
+      weight({ name: 'd', columnScale: 'n' }),
+      weight({ name: 'e', pairing: { kind: 'rotate', headDim: 64, width: 16 } }),
+      weight({ name: 'f', pairing: { kind: 'rotate', headDim: 64, width: 8 } }),
     ];
-    expect(planWeights(declared, [], tensors).weights.map(({ names }) => names)).toEqual([['a', 'b'], ['c'], ['d'], ['e'], ['f']]);
+    expect(planWeights(declared, [], tensors).weights.map(({ names }) => names)).toEqual([
+      ['a', 'b'],
+      ['c'],
+      ['d'],
+      ['e'],
+      ['f'],
+    ]);
   });
 
   it('refuses a plan that this machine cannot hold, with the numbers', () => {
-    expect(() => requireMemory({ mappedBytes: 0, packedBytes: 2 ** 50, arenaBytes: 1, scratchBytes: 1 })).toThrow(/needs 1073741824\.0 MiB.*this machine has/);
+    expect(() => requireMemory({ mappedBytes: 0, packedBytes: 2 ** 50, arenaBytes: 1, scratchBytes: 1 })).toThrow(
+      /needs 1073741824\.0 MiB.*this machine has/,
+    );
     requireMemory({ mappedBytes: 2 ** 50, packedBytes: 1, arenaBytes: 1, scratchBytes: 1 });
   });
 });

@@ -7,18 +7,36 @@ import type { Pairing, WeightDecl } from '../../ir/kernel.js';
 import { packedBytes, physicalToLogical } from '../../ir/packing.js';
 import { loadAddon, type NativeMemory, type PackJob, type PackSource } from '../../runtime/cpu/addon.js';
 import type { PackDType } from '../../runtime/tensorSource.js';
-import { bitsFloat, floatBits, fromF16, packReference, randomValue, roundTo, toBf16, toF16, type Matrix } from './packReference.js';
+import {
+  bitsFloat,
+  floatBits,
+  fromF16,
+  packReference,
+  randomValue,
+  roundTo,
+  toBf16,
+  toF16,
+  type Matrix,
+} from './packReference.js';
 import { temporaryFolder } from './kernels.js';
 
 const folder = temporaryFolder();
 const { Memory, Pool, pack } = loadAddon();
 const pools = [1, 2, 3].map((threads) => new Pool(threads));
 
-const elements = (weight: Pick<WeightDecl, 'dtype'>, bytes: ArrayBuffer): number[] =>
-  [...(weight.dtype === 'f32' ? new Uint32Array(bytes) : new Uint16Array(bytes))];
+const elements = (weight: Pick<WeightDecl, 'dtype'>, bytes: ArrayBuffer): number[] => [
+  ...(weight.dtype === 'f32' ? new Uint32Array(bytes) : new Uint16Array(bytes)),
+];
 
-/** Packs on `threads` threads into memory filled with rubbish, at an offset, and checks that nothing around it changed. */
-async function packNative(weight: WeightDecl, sources: readonly PackSource[], columnScale?: PackSource, threads = 2): Promise<number[]> {
+/**
+ * Packs on `threads` threads into memory filled with rubbish, at an offset, and checks that nothing around it changed.
+ */
+async function packNative(
+  weight: WeightDecl,
+  sources: readonly PackSource[],
+  columnScale?: PackSource,
+  threads = 2,
+): Promise<number[]> {
   const rowMap = physicalToLogical(weight);
   const bytes = packedBytes(weight, rowMap.length);
   const { layout } = weight;
@@ -26,23 +44,44 @@ async function packNative(weight: WeightDecl, sources: readonly PackSource[], co
   const target = new Memory(bytes + 192);
   target.write(0, new Uint8Array(bytes + 192).fill(0xa5));
   await pack(pools[threads - 1]!, {
-    layout, dtype: weight.dtype, k: weight.k, rowMap, sources, target: { memory: target, offset: 128, bytes },
+    layout,
+    dtype: weight.dtype,
+    k: weight.k,
+    rowMap,
+    sources,
+    target: { memory: target, offset: 128, bytes },
     ...(columnScale === undefined ? {} : { columnScale }),
   });
-  expect(new Uint8Array(target.read(0, 128)).every((byte) => byte === 0xa5), 'bytes before the target').toBe(true);
-  expect(new Uint8Array(target.read(128 + bytes, 64)).every((byte) => byte === 0xa5), 'bytes after the target').toBe(true);
+  expect(
+    new Uint8Array(target.read(0, 128)).every((byte) => byte === 0xa5),
+    'bytes before the target',
+  ).toBe(true);
+  expect(
+    new Uint8Array(target.read(128 + bytes, 64)).every((byte) => byte === 0xa5),
+    'bytes after the target',
+  ).toBe(true);
   return elements(weight, target.read(128, bytes));
 }
 
 const BITS: Readonly<Record<PackDType, number>> = { f32: 32, f16: 16, bf16: 16 };
 
 /** Random stored bits, NaN, infinities and denormals included, at an offset that need not be aligned. */
-function stored(dtype: PackDType, rows: number, k: number, seed: number, offset: number): { source: PackSource; matrix: Matrix } {
-  const bits = Array.from({ length: rows * k }, (_, i) => Number(BigInt.asUintN(BITS[dtype], BigInt(floatBits(randomValue(BigInt(seed), i, 1))) * 2654435761n)));
-  const bytes = dtype === 'f32' ? new Uint8Array(Uint32Array.from(bits).buffer) : new Uint8Array(Uint16Array.from(bits).buffer);
+function stored(
+  dtype: PackDType,
+  rows: number,
+  k: number,
+  seed: number,
+  offset: number,
+): { source: PackSource; matrix: Matrix } {
+  const bits = Array.from({ length: rows * k }, (_, i) =>
+    Number(BigInt.asUintN(BITS[dtype], BigInt(floatBits(randomValue(BigInt(seed), i, 1))) * 2654435761n)),
+  );
+  const bytes =
+    dtype === 'f32' ? new Uint8Array(Uint32Array.from(bits).buffer) : new Uint8Array(Uint16Array.from(bits).buffer);
   const memory = new Memory(offset + bytes.length);
   memory.write(offset, bytes);
-  const value = (i: number): number => (dtype === 'f32' ? bitsFloat(bits[i]!) : dtype === 'bf16' ? bitsFloat(bits[i]! << 16) : fromF16(bits[i]!));
+  const value = (i: number): number =>
+    dtype === 'f32' ? bitsFloat(bits[i]!) : dtype === 'bf16' ? bitsFloat(bits[i]! << 16) : fromF16(bits[i]!);
   return { source: { kind: 'memory', dtype, rows, memory, offset }, matrix: (row, column) => value(row * k + column) };
 }
 
@@ -54,45 +93,106 @@ const normalise = (dtype: PackDType, bits: number): number => {
 
 const dtypes = fc.constantFrom<PackDType>('f32', 'f16', 'bf16');
 const layouts = fc.constantFrom(
-  { layout: 'rows', dtype: 'f32' } as const, { layout: 'rows', dtype: 'bf16' } as const, { layout: 'rows', dtype: 'f16' } as const,
-  { layout: 'panels', dtype: 'f32' } as const, { layout: 'panels', dtype: 'bf16' } as const, { layout: 'vnni', dtype: 'bf16' } as const,
+  { layout: 'rows', dtype: 'f32' } as const,
+  { layout: 'rows', dtype: 'bf16' } as const,
+  { layout: 'rows', dtype: 'f16' } as const,
+  { layout: 'panels', dtype: 'f32' } as const,
+  { layout: 'panels', dtype: 'bf16' } as const,
+  { layout: 'vnni', dtype: 'bf16' } as const,
 );
 const shapes = fc.oneof(
-  fc.array(fc.integer({ min: 1, max: 70 }), { minLength: 1, maxLength: 3 }).map((rows) => ({ rows, pairing: { kind: 'none' } as Pairing })),
-  fc.record({ heads: fc.integer({ min: 1, max: 4 }), blocks: fc.integer({ min: 1, max: 3 }), width: fc.constantFrom(1, 2, 4, 8, 16) })
-    .map(({ heads, blocks, width }) => ({ rows: [heads * blocks * width * 2], pairing: { kind: 'rotate', headDim: blocks * width * 2, width } as Pairing })),
-  fc.record({ rows: fc.integer({ min: 1, max: 70 }), width: fc.constantFrom(1, 4, 16, 32) })
+  fc
+    .array(fc.integer({ min: 1, max: 70 }), { minLength: 1, maxLength: 3 })
+    .map((rows) => ({ rows, pairing: { kind: 'none' } as Pairing })),
+  fc
+    .record({
+      heads: fc.integer({ min: 1, max: 4 }),
+      blocks: fc.integer({ min: 1, max: 3 }),
+      width: fc.constantFrom(1, 2, 4, 8, 16),
+    })
+    .map(({ heads, blocks, width }) => ({
+      rows: [heads * blocks * width * 2],
+      pairing: { kind: 'rotate', headDim: blocks * width * 2, width } as Pairing,
+    })),
+  fc
+    .record({ rows: fc.integer({ min: 1, max: 70 }), width: fc.constantFrom(1, 4, 16, 32) })
     .map(({ rows, width }) => ({ rows: [rows, rows], pairing: { kind: 'interleave', width } as Pairing })),
 );
 
 describe('pack', () => {
   it('equals the reference for random shapes, layouts, pairings, dtypes and scales, on 1 to 3 threads', async () => {
-    await fc.assert(fc.asyncProperty(
-      layouts, shapes, dtypes, fc.integer({ min: 1, max: 300 }), fc.integer({ min: 0, max: 1 << 30 }), fc.boolean(), fc.integer({ min: 1, max: 3 }), fc.integer({ min: 0, max: 7 }),
-      async (layout, { rows, pairing }, dtype, k, seed, isScaled, threads, offset) => {
-        const weight: WeightDecl = { name: 'w', ...layout, k, pairing, sources: rows.map((n, i) => ({ tensor: `t${i}`, rows: n })) };
-        const matrices = rows.map((n, i) => stored(dtype, n, k, seed + i, offset));
-        const scale = isScaled ? stored('f32', 1, k, seed + 77, 4) : undefined;
-        const got = await packNative(weight, matrices.map(({ source }) => source), scale?.source, threads);
-        const wanted = packReference(weight, matrices.map(({ matrix }) => matrix), scale && ((column) => scale.matrix(0, column)));
-        expect(got.map((bits) => normalise(weight.dtype, bits))).toEqual(wanted.map((bits) => normalise(weight.dtype, bits)));
-      }), { numRuns: 120 });
+    await fc.assert(
+      fc.asyncProperty(
+        layouts,
+        shapes,
+        dtypes,
+        fc.integer({ min: 1, max: 300 }),
+        fc.integer({ min: 0, max: 1 << 30 }),
+        fc.boolean(),
+        fc.integer({ min: 1, max: 3 }),
+        fc.integer({ min: 0, max: 7 }),
+        async (layout, { rows, pairing }, dtype, k, seed, isScaled, threads, offset) => {
+          const weight: WeightDecl = {
+            name: 'w',
+            ...layout,
+            k,
+            pairing,
+            sources: rows.map((n, i) => ({ tensor: `t${i}`, rows: n })),
+          };
+          const matrices = rows.map((n, i) => stored(dtype, n, k, seed + i, offset));
+          const scale = isScaled ? stored('f32', 1, k, seed + 77, 4) : undefined;
+          const got = await packNative(
+            weight,
+            matrices.map(({ source }) => source),
+            scale?.source,
+            threads,
+          );
+          const wanted = packReference(
+            weight,
+            matrices.map(({ matrix }) => matrix),
+            scale && ((column) => scale.matrix(0, column)),
+          );
+          expect(got.map((bits) => normalise(weight.dtype, bits))).toEqual(
+            wanted.map((bits) => normalise(weight.dtype, bits)),
+          );
+        },
+      ),
+      { numRuns: 120 },
+    );
   });
 
   it('makes random weights from (seed, index) only: rounded to the dtype, whatever the layout and the threads', async () => {
     for (const dtype of ['f32', 'bf16', 'f16'] as const) {
       for (const threads of [1, 2, 3]) {
-        const weight: WeightDecl = { name: 'w', layout: 'panels', dtype: 'f32', k: 37, pairing: { kind: 'none' }, sources: [{ tensor: 't', rows: 50 }] };
+        const weight: WeightDecl = {
+          name: 'w',
+          layout: 'panels',
+          dtype: 'f32',
+          k: 37,
+          pairing: { kind: 'none' },
+          sources: [{ tensor: 't', rows: 50 }],
+        };
         const source: PackSource = { kind: 'random', dtype, rows: 50, seed: 0xdeadbeefcafef00dn, scale: 0.02 };
-        const wanted = packReference(weight, [(row, column) => roundTo(dtype, randomValue(0xdeadbeefcafef00dn, row * 37 + column, 0.02))]);
+        const wanted = packReference(weight, [
+          (row, column) => roundTo(dtype, randomValue(0xdeadbeefcafef00dn, row * 37 + column, 0.02)),
+        ]);
         expect(await packNative(weight, [source], undefined, threads)).toEqual(wanted);
       }
     }
   });
 
   it('has random weights of about the asked deviation and mean 0', async () => {
-    const weight: WeightDecl = { name: 'w', layout: 'rows', dtype: 'f32', k: 1000, pairing: { kind: 'none' }, sources: [{ tensor: 't', rows: 100 }] };
-    const values = (await packNative(weight, [{ kind: 'random', dtype: 'f32', rows: 100, seed: 1n, scale: 0.5 }])).map(bitsFloat);
+    const weight: WeightDecl = {
+      name: 'w',
+      layout: 'rows',
+      dtype: 'f32',
+      k: 1000,
+      pairing: { kind: 'none' },
+      sources: [{ tensor: 't', rows: 100 }],
+    };
+    const values = (await packNative(weight, [{ kind: 'random', dtype: 'f32', rows: 100, seed: 1n, scale: 0.5 }])).map(
+      bitsFloat,
+    );
     const mean = values.reduce((a, b) => a + b, 0) / values.length;
     const deviation = Math.sqrt(values.reduce((a, b) => a + (b - mean) ** 2, 0) / values.length);
     expect(Math.abs(mean)).toBeLessThan(0.01);
@@ -102,33 +202,81 @@ describe('pack', () => {
   });
 
   it('fills with constants, rounded to the dtype of the tensor', async () => {
-    const weight: WeightDecl = { name: 'w', layout: 'vnni', dtype: 'bf16', k: 33, pairing: { kind: 'none' }, sources: [{ tensor: 't', rows: 17 }] };
+    const weight: WeightDecl = {
+      name: 'w',
+      layout: 'vnni',
+      dtype: 'bf16',
+      k: 33,
+      pairing: { kind: 'none' },
+      sources: [{ tensor: 't', rows: 17 }],
+    };
     const wanted = packReference(weight, [() => roundTo('bf16', 1.2345)]);
     expect(await packNative(weight, [{ kind: 'constant', dtype: 'bf16', rows: 17, value: 1.2345 }])).toEqual(wanted);
   });
 
   it('rounds every bf16 tie and every f16 value as IEEE says', async () => {
-    const values = [0x3f808000, 0x3f818000, 0x3f808001, 0x7f7fffff, 0xff7fffff, 0x7f800000, 0x00008000, 0x00018000, 0x80000000, 0x7f800001, 0xffc00000]
-      .concat([65504, 65519.99, 65520, 2 ** -24, 2 ** -25, 2 ** -25 * 1.0001, 2 ** -14, 2 ** -15 * 1.5, 1 + 2 ** -11, 1 + 3 * 2 ** -11].map(floatBits));
+    const values = [
+      0x3f808000, 0x3f818000, 0x3f808001, 0x7f7fffff, 0xff7fffff, 0x7f800000, 0x00008000, 0x00018000, 0x80000000,
+      0x7f800001, 0xffc00000,
+    ].concat(
+      [
+        65504,
+        65519.99,
+        65520,
+        2 ** -24,
+        2 ** -25,
+        2 ** -25 * 1.0001,
+        2 ** -14,
+        2 ** -15 * 1.5,
+        1 + 2 ** -11,
+        1 + 3 * 2 ** -11,
+      ].map(floatBits),
+    );
     const memory = new Memory(values.length * 4);
     memory.write(0, Uint32Array.from(values));
-    for (const [dtype, encode] of [['bf16', toBf16], ['f16', toF16]] as const) {
-      const weight: WeightDecl = { name: 'w', layout: 'rows', dtype, k: values.length, pairing: { kind: 'none' }, sources: [{ tensor: 't', rows: 1 }] };
+    for (const [dtype, encode] of [
+      ['bf16', toBf16],
+      ['f16', toF16],
+    ] as const) {
+      const weight: WeightDecl = {
+        name: 'w',
+        layout: 'rows',
+        dtype,
+        k: values.length,
+        pairing: { kind: 'none' },
+        sources: [{ tensor: 't', rows: 1 }],
+      };
       const got = await packNative(weight, [{ kind: 'memory', dtype: 'f32', rows: 1, memory, offset: 0 }]);
-      expect(got.map((bits) => normalise(dtype, bits))).toEqual(values.map((bits) => normalise(dtype, encode(bitsFloat(bits)))));
+      expect(got.map((bits) => normalise(dtype, bits))).toEqual(
+        values.map((bits) => normalise(dtype, encode(bitsFloat(bits)))),
+      );
     }
   });
 });
 
 describe('refusals of the packer', () => {
-  const weight: WeightDecl = { name: 'w', layout: 'panels', dtype: 'f32', k: 8, pairing: { kind: 'none' }, sources: [{ tensor: 't', rows: 4 }] };
+  const weight: WeightDecl = {
+    name: 'w',
+    layout: 'panels',
+    dtype: 'f32',
+    k: 8,
+    pairing: { kind: 'none' },
+    sources: [{ tensor: 't', rows: 4 }],
+  };
   const rowMap = physicalToLogical(weight);
   const memory = (bytes: number): NativeMemory => new Memory(bytes);
   const good = (): PackJob => ({
-    layout: 'panels', dtype: 'f32', k: 8, rowMap, sources: [{ kind: 'memory', dtype: 'f32', rows: 4, memory: memory(128), offset: 0 }],
+    layout: 'panels',
+    dtype: 'f32',
+    k: 8,
+    rowMap,
+    sources: [{ kind: 'memory', dtype: 'f32', rows: 4, memory: memory(128), offset: 0 }],
     target: { memory: memory(1024), offset: 0, bytes: 1024 },
   });
-  const refused = (change: Partial<PackJob>): (() => unknown) => () => pack(pools[0]!, { ...good(), ...change });
+  const refused =
+    (change: Partial<PackJob>): (() => unknown) =>
+    () =>
+      pack(pools[0]!, { ...good(), ...change });
 
   it('takes the job that the others are changes of', async () => {
     await pack(pools[0]!, good());
@@ -145,7 +293,9 @@ describe('refusals of the packer', () => {
     expect(refused({ target: { memory: memory(1024), offset: 0, bytes: 1023 } })).toThrow(/needs 1024/);
     expect(refused({ target: { memory: memory(1024), offset: 64, bytes: 1024 } })).toThrow(/outside/);
     expect(refused({ target: { memory: memory(2048), offset: 8, bytes: 1024 } })).toThrow(/multiple of 64/);
-    expect(refused({ columnScale: { kind: 'memory', dtype: 'f32', rows: 1, memory: memory(31), offset: 0 } })).toThrow(/outside/);
+    expect(refused({ columnScale: { kind: 'memory', dtype: 'f32', rows: 1, memory: memory(31), offset: 0 } })).toThrow(
+      /outside/,
+    );
   });
 
   it('refuses row numbers outside the sources', () => {

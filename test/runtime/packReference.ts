@@ -64,15 +64,19 @@ function mix(z: bigint): bigint {
 export function randomValue(seed: bigint, index: number, scale: number): number {
   const h = mix((mix(seed) + BigInt(index) * 0x9e3779b97f4a7c15n) & MASK);
   const sum = Number((h & 0xffffn) + ((h >> 16n) & 0xffffn) + ((h >> 32n) & 0xffffn) + (h >> 48n));
-  return Math.fround((sum - 131070) * Math.fround(scale * 1.7320508075688772 / 65536));
+  return Math.fround((sum - 131070) * Math.fround((scale * 1.7320508075688772) / 65536));
 }
 
 export function roundTo(dtype: PackDType, value: number): number {
   switch (dtype) {
-    case 'f32': return Math.fround(value);
-    case 'bf16': return bitsFloat(toBf16(value) << 16);
-    case 'f16': return fromF16(toF16(value));
-    default: return dtype satisfies never;
+    case 'f32':
+      return Math.fround(value);
+    case 'bf16':
+      return bitsFloat(toBf16(value) << 16);
+    case 'f16':
+      return fromF16(toF16(value));
+    default:
+      return dtype satisfies never;
   }
 }
 
@@ -80,7 +84,11 @@ export function roundTo(dtype: PackDType, value: number): number {
 export type Matrix = (row: number, column: number) => number;
 
 /** Stored bits of the packed weight, in order: one entry an element. */
-export function packReference(weight: WeightDecl, matrices: readonly Matrix[], columnScale?: (column: number) => number): number[] {
+export function packReference(
+  weight: WeightDecl,
+  matrices: readonly Matrix[],
+  columnScale?: (column: number) => number,
+): number[] {
   const physical = physicalToLogical(weight);
   const element = (column: number, k: number): number => {
     let row = physical[column] ?? -1;
@@ -99,7 +107,8 @@ export function packReference(weight: WeightDecl, matrices: readonly Matrix[], c
   const panels = Math.ceil(physical.length / 16);
   switch (weight.layout) {
     case 'rows':
-      for (let column = 0; column < physical.length; column++) for (let k = 0; k < weight.k; k++) out.push(encode(element(column, k)));
+      for (let column = 0; column < physical.length; column++)
+        for (let k = 0; k < weight.k; k++) out.push(encode(element(column, k)));
       break;
     case 'kmajor':
       for (let column = 0; column < physical.length; column++) {
@@ -107,16 +116,20 @@ export function packReference(weight: WeightDecl, matrices: readonly Matrix[], c
       }
       break;
     case 'panels':
-      for (let p = 0; p < panels; p++) for (let k = 0; k < weight.k; k++) for (let lane = 0; lane < 16; lane++) out.push(encode(element(p * 16 + lane, k)));
+      for (let p = 0; p < panels; p++)
+        for (let k = 0; k < weight.k; k++)
+          for (let lane = 0; lane < 16; lane++) out.push(encode(element(p * 16 + lane, k)));
       break;
     case 'vnni':
       for (let p = 0; p < panels; p++) {
         for (let pair = 0; pair < Math.ceil(weight.k / 32) * 16; pair++) {
-          for (let lane = 0; lane < 16; lane++) for (const half of [0, 1]) out.push(encode(element(p * 16 + lane, 2 * pair + half)));
+          for (let lane = 0; lane < 16; lane++)
+            for (const half of [0, 1]) out.push(encode(element(p * 16 + lane, 2 * pair + half)));
         }
       }
       break;
-    default: return weight.layout satisfies never;
+    default:
+      return weight.layout satisfies never;
   }
   return out;
 }

@@ -1,45 +1,88 @@
 /** Programs of tiny kernels: walking, barriers, counters, inputs and outputs, checks, timing, refusals. */
 import { beforeAll, describe, expect, it } from 'vitest';
-import { loadAddon, type LaunchBinding, type NativeLibrary, type NativeMemory, type NativePool, type NativeProgram, type ProgramBinding } from '../../runtime/cpu/addon.js';
+import {
+  loadAddon,
+  type LaunchBinding,
+  type NativeLibrary,
+  type NativeMemory,
+  type NativePool,
+  type NativeProgram,
+  type ProgramBinding,
+} from '../../runtime/cpu/addon.js';
 import { loadKernels, temporaryFolder } from './kernels.js';
 
 const CAPACITY = 1000;
 const cacheDir = temporaryFolder();
 let library: NativeLibrary;
-beforeAll(async () => { library = await loadKernels(cacheDir); });
+beforeAll(async () => {
+  library = await loadKernels(cacheDir);
+});
 
 /** Slots: 0 tokens, 1 rows (inputs), 2 and 3 f32[T], 4 f32[R], 5 i32[R], 6 f32[64]. */
 function slotsOf(memory: NativeMemory): ProgramBinding['slots'] {
   return Array.from({ length: 7 }, (_, i) => ({ memory, offset: i * 8192, bytes: 4096 }));
 }
 
-const launch = (symbol: string, slots: number[], writes: LaunchBinding['writes'] = []): LaunchBinding => ({ name: symbol, library, symbol, slots, writes });
-const floats = (slot: number): LaunchBinding['writes'][number] =>
-  ({ slot, dtype: 'f32', rows: 'T', columns: 1, stride: 1, allowsNegativeInfinity: false });
+const launch = (symbol: string, slots: number[], writes: LaunchBinding['writes'] = []): LaunchBinding => ({
+  name: symbol,
+  library,
+  symbol,
+  slots,
+  writes,
+});
+const floats = (slot: number): LaunchBinding['writes'][number] => ({
+  slot,
+  dtype: 'f32',
+  rows: 'T',
+  columns: 1,
+  stride: 1,
+  allowsNegativeInfinity: false,
+});
 
-interface Made { readonly program: NativeProgram; readonly memory: NativeMemory; readonly pool: NativePool }
+interface Made {
+  readonly program: NativeProgram;
+  readonly memory: NativeMemory;
+  readonly pool: NativePool;
+}
 
 function make(threads: number, launches: readonly LaunchBinding[], change: Partial<ProgramBinding> = {}): Made {
   const { Memory, Pool, Program } = loadAddon();
   const memory = new Memory(7 * 8192 + threads * 4096);
   const pool = new Pool(threads);
   const program = new Program({
-    pool, maxTokens: CAPACITY, maxRows: CAPACITY, scratchBytes: 4096, scratch: { memory, offset: 7 * 8192, bytes: threads * 4096 },
-    slots: slotsOf(memory), launches,
-    inputs: [{ slot: 0, extent: 'T' }, { slot: 1, extent: 'R' }],
-    outputs: [{ slot: 4, extent: 'R', dtype: 'f32' }, { slot: 5, extent: 'R', dtype: 'i32' }], ...change,
+    pool,
+    maxTokens: CAPACITY,
+    maxRows: CAPACITY,
+    scratchBytes: 4096,
+    scratch: { memory, offset: 7 * 8192, bytes: threads * 4096 },
+    slots: slotsOf(memory),
+    launches,
+    inputs: [
+      { slot: 0, extent: 'T' },
+      { slot: 1, extent: 'R' },
+    ],
+    outputs: [
+      { slot: 4, extent: 'R', dtype: 'f32' },
+      { slot: 5, extent: 'R', dtype: 'i32' },
+    ],
+    ...change,
   });
   return { program, memory, pool };
 }
 
 const range = (n: number, offset = 0): Int32Array => Int32Array.from({ length: n }, (_, i) => i + offset);
 const request = (tokens: number, rows = 1) => ({ tokens, rows, inputs: [range(tokens), range(rows)] });
-const f32 = (memory: NativeMemory, slot: number, count: number): number[] => [...new Float32Array(memory.read(slot * 8192, count * 4))];
+const f32 = (memory: NativeMemory, slot: number, count: number): number[] => [
+  ...new Float32Array(memory.read(slot * 8192, count * 4)),
+];
 
 describe.each([1, 2, 3])('a program on %i threads', (threads) => {
   it('runs launches in order with a barrier after each, and starts every work counter at 0', async () => {
     const { program, memory } = make(threads, [
-      launch('tw_index', [0, 2]), launch('tw_fill', [2, 3]), launch('tw_double', [3]), launch('tw_fill', [3, 2]),
+      launch('tw_index', [0, 2]),
+      launch('tw_fill', [2, 3]),
+      launch('tw_double', [3]),
+      launch('tw_fill', [3, 2]),
     ]);
     for (const tokens of [1, 7, CAPACITY, 500]) {
       await program.run(request(tokens));
@@ -48,8 +91,10 @@ describe.each([1, 2, 3])('a program on %i threads', (threads) => {
   });
 
   it('keeps its order over thousands of barriers', async () => {
-    const { program, memory } = make(threads, [launch('tw_index', [0, 2]),
-      ...Array.from({ length: 2000 }, (_, i) => launch('tw_fill', i % 2 === 0 ? [2, 3] : [3, 2]))]);
+    const { program, memory } = make(threads, [
+      launch('tw_index', [0, 2]),
+      ...Array.from({ length: 2000 }, (_, i) => launch('tw_fill', i % 2 === 0 ? [2, 3] : [3, 2])),
+    ]);
     await program.run(request(5));
     expect(f32(memory, 2, 5)).toEqual([2000, 2001, 2002, 2003, 2004]);
   });
@@ -80,7 +125,10 @@ describe.each([1, 2, 3])('a program on %i threads', (threads) => {
 
 describe('a checked run', () => {
   const launches = (): LaunchBinding[] => [
-    launch('tw_index', [0, 2], [floats(2)]), launch('tw_fill', [2, 3], [floats(3)]), launch('tw_poison', [3], [floats(3)]), launch('tw_fill', [3, 2], [floats(2)]),
+    launch('tw_index', [0, 2], [floats(2)]),
+    launch('tw_fill', [2, 3], [floats(3)]),
+    launch('tw_poison', [3], [floats(3)]),
+    launch('tw_fill', [3, 2], [floats(2)]),
   ];
 
   it('names the first launch whose result is not finite, and the place', async () => {
@@ -106,8 +154,13 @@ describe('a checked run', () => {
   });
 
   it('reads bf16 and f16', async () => {
-    for (const [dtype, bad] of [['bf16', 0x7fc0], ['f16', 0x7e00]] as const) {
-      const { program, memory } = make(1, [launch('tw_out', [1, 4, 5], [{ ...floats(2), dtype, rows: 2, columns: 3, stride: 4 }])]);
+    for (const [dtype, bad] of [
+      ['bf16', 0x7fc0],
+      ['f16', 0x7e00],
+    ] as const) {
+      const { program, memory } = make(1, [
+        launch('tw_out', [1, 4, 5], [{ ...floats(2), dtype, rows: 2, columns: 3, stride: 4 }]),
+      ]);
       memory.write(2 * 8192, new Uint16Array([0, 0, 0, bad, 0, 0x3f80, bad]));
       const { nonFinite } = await program.run({ ...request(2), isChecked: true });
       expect(nonFinite).toEqual({ launch: 0, write: 0, row: 1, column: 2 });
@@ -121,12 +174,16 @@ describe('refusals', () => {
     expect(() => program.run(request(CAPACITY + 1))).toThrow(/tokens must be an integer from 1 to 1000/);
     expect(() => program.run(request(0))).toThrow(/tokens/);
     expect(() => program.run(request(3.5))).toThrow();
-    expect(() => program.run({ tokens: 1, rows: CAPACITY + 1, inputs: [range(1), range(CAPACITY + 1)] })).toThrow(/rows must be/);
+    expect(() => program.run({ tokens: 1, rows: CAPACITY + 1, inputs: [range(1), range(CAPACITY + 1)] })).toThrow(
+      /rows must be/,
+    );
   });
 
   it('refuses inputs of the wrong length or kind', () => {
     const { program } = make(1, [launch('tw_index', [0, 2])]);
-    expect(() => program.run({ tokens: 3, rows: 1, inputs: [range(2), range(1)] })).toThrow(/inputs\[0\] has 2 entries, not 3/);
+    expect(() => program.run({ tokens: 3, rows: 1, inputs: [range(2), range(1)] })).toThrow(
+      /inputs\[0\] has 2 entries, not 3/,
+    );
     expect(() => program.run({ tokens: 3, rows: 1, inputs: [range(3)] })).toThrow(/takes 2 inputs/);
     const wrong: unknown = new Float32Array(3);
     expect(() => program.run({ tokens: 3, rows: 1, inputs: [wrong as Int32Array, range(1)] })).toThrow(/wrong kind/);
@@ -157,14 +214,25 @@ describe('refusals', () => {
     const { Memory, Pool, Program } = loadAddon();
     const memory = new Memory(4096);
     const pool = new Pool(2);
-    const base: ProgramBinding = { pool, maxTokens: 4, maxRows: 4, scratchBytes: 0, slots: [], launches: [], inputs: [], outputs: [] };
+    const base: ProgramBinding = {
+      pool,
+      maxTokens: 4,
+      maxRows: 4,
+      scratchBytes: 0,
+      slots: [],
+      launches: [],
+      inputs: [],
+      outputs: [],
+    };
     const tryWith = (change: Partial<ProgramBinding>) => () => new Program({ ...base, ...change });
     expect(tryWith({ slots: [{ memory, offset: 4090, bytes: 8 }] })).toThrow(/outside a memory of 4096 bytes/);
     expect(tryWith({ slots: [{ memory, offset: 8, bytes: Number.MAX_SAFE_INTEGER }] })).toThrow(/outside/);
     expect(tryWith({ slots: [{ memory, offset: -8, bytes: 8 }] })).toThrow(/offset must be an integer/);
     expect(tryWith({ slots: [{ memory, offset: NaN, bytes: 8 }] })).toThrow(/offset must be an integer/);
     const slots = [{ memory, offset: 0, bytes: 15 }];
-    expect(tryWith({ slots, inputs: [{ slot: 0, extent: 'T' }] })).toThrow(/needs 16 bytes at full capacity, its slot has 15/);
+    expect(tryWith({ slots, inputs: [{ slot: 0, extent: 'T' }] })).toThrow(
+      /needs 16 bytes at full capacity, its slot has 15/,
+    );
     expect(tryWith({ slots, inputs: [{ slot: 1, extent: 'T' }] })).toThrow(/slot must be an integer from 0 to 0/);
     expect(tryWith({ slots, launches: [launch('tw_double', [1])] })).toThrow(/slots\[0\] must be an integer/);
     expect(tryWith({ slots, launches: [launch('tw_double', [0], [floats(0)])] })).toThrow(/needs 16 bytes/);
@@ -178,10 +246,23 @@ describe('refusals', () => {
     const memory = new Memory(64);
     const pool = new Pool(1);
     const stranger: unknown = { sizeBytes: 64 };
-    const base: ProgramBinding = { pool, maxTokens: 4, maxRows: 4, scratchBytes: 0, slots: [], launches: [], inputs: [], outputs: [] };
-    expect(() => new Program({ ...base, slots: [{ memory: stranger as NativeMemory, offset: 0, bytes: 1 }] })).toThrow(/must be a Memory/);
+    const base: ProgramBinding = {
+      pool,
+      maxTokens: 4,
+      maxRows: 4,
+      scratchBytes: 0,
+      slots: [],
+      launches: [],
+      inputs: [],
+      outputs: [],
+    };
+    expect(() => new Program({ ...base, slots: [{ memory: stranger as NativeMemory, offset: 0, bytes: 1 }] })).toThrow(
+      /must be a Memory/,
+    );
     const crossed: unknown = pool;
-    expect(() => new Program({ ...base, slots: [{ memory: crossed as NativeMemory, offset: 0, bytes: 1 }] })).toThrow(/must be a Memory/);
+    expect(() => new Program({ ...base, slots: [{ memory: crossed as NativeMemory, offset: 0, bytes: 1 }] })).toThrow(
+      /must be a Memory/,
+    );
     memory.release();
     expect(() => new Program({ ...base, slots: [{ memory, offset: 0, bytes: 1 }] })).toThrow(/released/);
   });
@@ -191,9 +272,19 @@ describe('refusals', () => {
     const own = await loadKernels(cacheDir);
     const memory = new Memory(8192);
     const pool = new Pool(2);
-    const program = new Program({ pool, maxTokens: 4, maxRows: 4, scratchBytes: 0, slots: [{ memory, offset: 0, bytes: 64 }, { memory, offset: 4096, bytes: 64 }],
+    const program = new Program({
+      pool,
+      maxTokens: 4,
+      maxRows: 4,
+      scratchBytes: 0,
+      slots: [
+        { memory, offset: 0, bytes: 64 },
+        { memory, offset: 4096, bytes: 64 },
+      ],
       launches: [{ name: 'x', library: own, symbol: 'tw_out', slots: [0, 1, 0], writes: [] }],
-      inputs: [{ slot: 0, extent: 'R' }], outputs: [{ slot: 1, extent: 'R', dtype: 'f32' }] });
+      inputs: [{ slot: 0, extent: 'R' }],
+      outputs: [{ slot: 1, extent: 'R', dtype: 'f32' }],
+    });
     memory.release();
     own.release();
     pool.release();

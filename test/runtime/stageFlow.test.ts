@@ -18,7 +18,11 @@ class World {
   /** Of each stage: micro-batches in the order in which it computed them. */
   readonly order: number[][];
 
-  constructor(stages: number, work: (batch: number, stage: number) => Promise<void>, fails: (batch: number, stage: number) => boolean) {
+  constructor(
+    stages: number,
+    work: (batch: number, stage: number) => Promise<void>,
+    fails: (batch: number, stage: number) => boolean,
+  ) {
     this.stages = stages;
     this.work = work;
     this.fails = fails;
@@ -48,7 +52,10 @@ class World {
       },
       send: (stage, arena) => {
         note(this.holds[stage]![arena] === batch, `stage ${stage} would send ${this.holds[stage]![arena]}`);
-        note(this.busy[stage + 1] !== this.holds[stage + 1]![arena] || this.busy[stage + 1] === undefined, `stage ${stage} sends into what stage ${stage + 1} computes`);
+        note(
+          this.busy[stage + 1] !== this.holds[stage + 1]![arena] || this.busy[stage + 1] === undefined,
+          `stage ${stage} sends into what stage ${stage + 1} computes`,
+        );
         this.holds[stage + 1]![arena] = batch;
       },
     });
@@ -63,37 +70,57 @@ class World {
 
 describe('StageFlow', () => {
   it('keeps the order, overwrites nothing that is needed, and one that fails ends alone', async () => {
-    await fc.assert(fc.asyncProperty(
-      fc.integer({ min: 1, max: 4 }), fc.array(fc.option(fc.nat({ max: 3 }), { freq: 6 }), { minLength: 1, maxLength: 12 }), fc.scheduler(),
-      async (stages, failsIn, scheduler) => {
-        const failing = (batch: number): number | undefined => {
-          const stage = failsIn[batch] ?? stages;
-          return stage < stages ? stage : undefined;
-        };
-        const world = new World(stages, (batch, stage) => scheduler.schedule(Promise.resolve(), `${batch} in ${stage}`), (batch, stage) => failing(batch) === stage);
-        const [outcomes] = await scheduler.waitFor(Promise.all([Promise.allSettled(failsIn.map((_, batch) => world.score(batch))), world.idle()]));
-        await scheduler.waitFor(world.idle());
-        expect(world.broken).toEqual([]);
-        const good = failsIn.flatMap((_, batch) => (failing(batch) === undefined ? [batch] : []));
-        expect(world.finished).toEqual(good);
-        outcomes.forEach((outcome, batch) => {
-          const stage = failing(batch);
-          expect(outcome.status).toBe(stage === undefined ? 'fulfilled' : 'rejected');
-          if (outcome.status === 'rejected') expect(String(outcome.reason)).toContain(`micro-batch ${batch} fails in stage ${stage}`);
-        });
-        world.order.forEach((computed, stage) => expect(computed).toEqual(failsIn.flatMap((_, batch) => ((failing(batch) ?? 9) >= stage ? [batch] : []))));
-      },
-    ), { numRuns: 300 });
+    await fc.assert(
+      fc.asyncProperty(
+        fc.integer({ min: 1, max: 4 }),
+        fc.array(fc.option(fc.nat({ max: 3 }), { freq: 6 }), { minLength: 1, maxLength: 12 }),
+        fc.scheduler(),
+        async (stages, failsIn, scheduler) => {
+          const failing = (batch: number): number | undefined => {
+            const stage = failsIn[batch] ?? stages;
+            return stage < stages ? stage : undefined;
+          };
+          const world = new World(
+            stages,
+            (batch, stage) => scheduler.schedule(Promise.resolve(), `${batch} in ${stage}`),
+            (batch, stage) => failing(batch) === stage,
+          );
+          const [outcomes] = await scheduler.waitFor(
+            Promise.all([Promise.allSettled(failsIn.map((_, batch) => world.score(batch))), world.idle()]),
+          );
+          await scheduler.waitFor(world.idle());
+          expect(world.broken).toEqual([]);
+          const good = failsIn.flatMap((_, batch) => (failing(batch) === undefined ? [batch] : []));
+          expect(world.finished).toEqual(good);
+          outcomes.forEach((outcome, batch) => {
+            const stage = failing(batch);
+            expect(outcome.status).toBe(stage === undefined ? 'fulfilled' : 'rejected');
+            if (outcome.status === 'rejected')
+              expect(String(outcome.reason)).toContain(`micro-batch ${batch} fails in stage ${stage}`);
+          });
+          world.order.forEach((computed, stage) =>
+            expect(computed).toEqual(failsIn.flatMap((_, batch) => ((failing(batch) ?? 9) >= stage ? [batch] : []))),
+          );
+        },
+      ),
+      { numRuns: 300 },
+    );
   });
 
   it('has every stage compute at once', async () => {
     // Of the diagonal on which each stage has a micro-batch, none ends before all four compute.
     let isFull = (): void => undefined;
-    const full = new Promise<void>((resolve) => { isFull = resolve; });
-    const world: World = new World(4, (batch, stage) => {
-      if (world.most === 4) isFull();
-      return batch + stage < 3 ? Promise.resolve() : full;
-    }, () => false);
+    const full = new Promise<void>((resolve) => {
+      isFull = resolve;
+    });
+    const world: World = new World(
+      4,
+      (batch, stage) => {
+        if (world.most === 4) isFull();
+        return batch + stage < 3 ? Promise.resolve() : full;
+      },
+      () => false,
+    );
     await Promise.all(Array.from({ length: 8 }, (_, batch) => world.score(batch)));
     expect(world.broken).toEqual([]);
     expect(world.most).toBe(4);

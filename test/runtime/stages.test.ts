@@ -1,4 +1,6 @@
-/** A model cut into stages gives the bits of the whole one: every cut of a small one, random cuts of two to four stages. */
+/**
+ * A model cut into stages gives the bits of the whole one: every cut of a small one, random cuts of two to four stages.
+ */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -30,15 +32,31 @@ interface Compiled {
 }
 
 async function compile(mask: MaskKind): Promise<Compiled> {
-  writeFileSync(join(folder, 'config.json'), JSON.stringify({
-    architectures: ['LlamaForCausalLM'], model_type: 'llama', torch_dtype: 'bfloat16', hidden_size: 64, intermediate_size: 96, num_hidden_layers: 3,
-    num_attention_heads: 4, num_key_value_heads: 2, vocab_size: VOCAB, max_position_embeddings: 64, rms_norm_eps: 1e-5, rope_theta: 10_000, tie_word_embeddings: true,
-  }));
+  writeFileSync(
+    join(folder, 'config.json'),
+    JSON.stringify({
+      architectures: ['LlamaForCausalLM'],
+      model_type: 'llama',
+      torch_dtype: 'bfloat16',
+      hidden_size: 64,
+      intermediate_size: 96,
+      num_hidden_layers: 3,
+      num_attention_heads: 4,
+      num_key_value_heads: 2,
+      vocab_size: VOCAB,
+      max_position_embeddings: 64,
+      rms_norm_eps: 1e-5,
+      rope_theta: 10_000,
+      tie_word_embeddings: true,
+    }),
+  );
   const checkpoint = describeRandomCheckpoint(folder, 3);
   const model = compileModel(checkpoint, detectMachine(), { precision: 'auto', mask, maxTokens: TOKENS });
   const emitted = emitPlan(model.plan);
   const { path: library } = await compileShared(emitted.sources, { isa: model.isa, settings: settingsIn(folder) });
-  const symbols = emitted.kernels.map((bucket) => bucket.map(({ symbol, scratchBytes }): LaunchSymbol => ({ library, symbol, scratchBytes })));
+  const symbols = emitted.kernels.map((bucket) =>
+    bucket.map(({ symbol, scratchBytes }): LaunchSymbol => ({ library, symbol, scratchBytes })),
+  );
   return { checkpoint, model, symbols };
 }
 
@@ -46,24 +64,32 @@ function batchOf(tokens: number, rows: number, seed: number): Batch {
   const random = randomSource(seed);
   const { position, subtreeEnd } = randomTrees(tokens, seed);
   return {
-    tokens: Int32Array.from({ length: tokens }, () => below(random, VOCAB)), position: Int32Array.from(position), subtreeEnd: Int32Array.from(subtreeEnd),
-    row: Int32Array.from({ length: rows }, () => below(random, tokens)).sort(), target: Int32Array.from({ length: rows }, () => below(random, VOCAB)),
+    tokens: Int32Array.from({ length: tokens }, () => below(random, VOCAB)),
+    position: Int32Array.from(position),
+    subtreeEnd: Int32Array.from(subtreeEnd),
+    row: Int32Array.from({ length: rows }, () => below(random, tokens)).sort(),
+    target: Int32Array.from({ length: rows }, () => below(random, VOCAB)),
   };
 }
 
 /** Of all sizes: consecutive ones differ, so that what one leaves in an arena shows in the next. */
-const BATCHES = Array.from({ length: 12 }, (_, i) => batchOf([96, 3, 40, 17, 64, 95][i % 6]!, [20, 2, 33, 5, 1, 60][(i * 5) % 6]!, 100 + i));
+const BATCHES = Array.from({ length: 12 }, (_, i) =>
+  batchOf([96, 3, 40, 17, 64, 95][i % 6]!, [20, 2, 33, 5, 1, 60][(i * 5) % 6]!, 100 + i),
+);
 
 type Answers = readonly { readonly logProb: readonly number[]; readonly isArgmax: readonly number[] }[];
 
 /** All micro-batches, asked at once. */
 const answers = async (executor: CpuExecutor): Promise<Answers> =>
-  Promise.all(BATCHES.map(async (batch) => {
-    const { logProb, isArgmax } = await executor.score(batch);
-    return { logProb: [...logProb], isArgmax: [...isArgmax] };
-  }));
+  Promise.all(
+    BATCHES.map(async (batch) => {
+      const { logProb, isArgmax } = await executor.score(batch);
+      return { logProb: [...logProb], isArgmax: [...isArgmax] };
+    }),
+  );
 
-const stagesOf = (cuts: readonly number[], launches: number): Stage[] => [0, ...cuts].map((first, i) => ({ first, end: cuts[i] ?? launches }));
+const stagesOf = (cuts: readonly number[], launches: number): Stage[] =>
+  [0, ...cuts].map((first, i) => ({ first, end: cuts[i] ?? launches }));
 
 describe.each<MaskKind>(['tree', 'slidingWindow'])('a model in stages (mask %s)', (mask) => {
   let compiled: Compiled;
@@ -72,7 +98,14 @@ describe.each<MaskKind>(['tree', 'slidingWindow'])('a model in stages (mask %s)'
   const open: CpuExecutor[] = [];
   const create = async (cuts: readonly number[], change: Partial<CpuExecutorOptions> = {}): Promise<CpuExecutor> => {
     const { checkpoint, model, symbols } = compiled;
-    const executor = await CpuExecutor.create({ plan: model.plan, symbols, tensors: checkpoint.tensors, threads: 2, stages: stagesOf(cuts, launches), ...change });
+    const executor = await CpuExecutor.create({
+      plan: model.plan,
+      symbols,
+      tensors: checkpoint.tensors,
+      threads: 2,
+      stages: stagesOf(cuts, launches),
+      ...change,
+    });
     open.push(executor);
     return executor;
   };
@@ -112,7 +145,9 @@ describe.each<MaskKind>(['tree', 'slidingWindow'])('a model in stages (mask %s)'
       const cuts = new Set<number>();
       while (cuts.size < 1 + (i % 3)) cuts.add(1 + below(random, launches - 1));
       const sorted = [...cuts].sort((a, b) => a - b);
-      expect(await closing(await create(sorted, { threads: 1 + (i % 4) })), `cuts before ${sorted.join(', ')}`).toEqual(whole);
+      expect(await closing(await create(sorted, { threads: 1 + (i % 4) })), `cuts before ${sorted.join(', ')}`).toEqual(
+        whole,
+      );
     }
     expect(await closing(await create(Array.from({ length: launches - 1 }, (_, i) => i + 1)))).toEqual(whole);
   });
@@ -133,27 +168,42 @@ describe.each<MaskKind>(['tree', 'slidingWindow'])('a model in stages (mask %s)'
       expect(spans.at(-1)!.end).toBeLessThanOrEqual(end);
     }
     for (const device of [0, 1]) {
-      const mine = scored.map(({ spans = [] }) => spans.find((span) => span.device === device && span.kind === 'compute')!);
+      const mine = scored.map(({ spans = [] }) =>
+        spans.find((span) => span.device === device && span.kind === 'compute')!,
+      );
       mine.slice(1).forEach((span, i) => expect(span.begin).toBeGreaterThanOrEqual(mine[i]!.begin));
     }
-    const [ofFirst, ofSecond] = [0, 1].map((device) => scored.flatMap(({ spans = [] }) => spans.filter((span) => span.device === device && span.kind === 'compute')));
+    const [ofFirst, ofSecond] = [0, 1].map((device) =>
+      scored.flatMap(({ spans = [] }) => spans.filter((span) => span.device === device && span.kind === 'compute')),
+    );
     expect(ofFirst!.some((a) => ofSecond!.some((b) => a.begin < b.end && b.begin < a.end))).toBe(true);
   });
 
   it('counts two arenas a stage, and every weight where it is read', async () => {
     const one = await create([]);
     let told: MemoryUse | undefined;
-    const two = await create([launches - 2], { onMemory: (use) => { told = use; } });
+    const two = await create([launches - 2], {
+      onMemory: (use) => {
+        told = use;
+      },
+    });
     expect(told).toEqual(two.memory());
     expect(two.memory().arenaBytes).toBe(4 * one.memory().arenaBytes);
-    expect(two.memory()).toMatchObject({ packedBytes: one.memory().packedBytes, mappedBytes: one.memory().mappedBytes, scratchBytes: one.memory().scratchBytes });
+    expect(two.memory()).toMatchObject({
+      packedBytes: one.memory().packedBytes,
+      mappedBytes: one.memory().mappedBytes,
+      scratchBytes: one.memory().scratchBytes,
+    });
   });
 
   it('names the first launch that wrote a NaN, whatever stage it is in, and works on', async () => {
     const { checkpoint } = compiled;
     const name = 'model.layers.1.post_attention_layernorm.weight';
     const source = checkpoint.tensors.get(name)!;
-    const tensors = new Map<string, TensorSource>([...checkpoint.tensors, [name, { kind: 'constant', dtype: source.dtype, shape: source.shape, value: NaN }]]);
+    const tensors = new Map<string, TensorSource>([
+      ...checkpoint.tensors,
+      [name, { kind: 'constant', dtype: source.dtype, shape: source.shape, value: NaN }],
+    ]);
     const found: unknown[] = [];
     for (const cuts of [[], [5], [5, 8], [8, 12, 14]]) {
       const executor = await create(cuts, { tensors });
@@ -161,22 +211,44 @@ describe.each<MaskKind>(['tree', 'slidingWindow'])('a model in stages (mask %s)'
       expect(outcome).toMatchObject({ name: 'NonFiniteError', where: 'layers.1.ffn.gate_up' });
       found.push([String(outcome), await executor.diagnose(BATCHES[3]!)]);
     }
-    expect(found[0]).toEqual([expect.stringContaining('scored rows'), expect.objectContaining({ path: 'layers.1.ffn.gate_up', row: 0, column: 0 })]);
+    expect(found[0]).toEqual([
+      expect.stringContaining('scored rows'),
+      expect.objectContaining({ path: 'layers.1.ffn.gate_up', row: 0, column: 0 }),
+    ]);
     for (const other of found) expect(other).toEqual(found[0]);
   });
 
   it('profiles every launch once, in order', async () => {
     const executor = await create([4, 9]);
     const { launches: timed } = await executor.profile(BATCHES[0]!);
-    const paths = compiled.model.plan.launches.map(({ kernel }) => compiled.model.plan.kernels.find(({ name }) => name === kernel)!.path);
+    const paths = compiled.model.plan.launches.map(
+      ({ kernel }) => compiled.model.plan.kernels.find(({ name }) => name === kernel)!.path,
+    );
     expect(timed.map(({ path }) => path)).toEqual(paths);
     for (const { nanoseconds } of timed) expect(nanoseconds).toBeGreaterThan(0);
   });
 
   it('refuses stages that leave launches out, run them twice or are empty', async () => {
     const { checkpoint, model, symbols } = compiled;
-    for (const stages of [[], [{ first: 0, end: 3 }], [{ first: 0, end: 3 }, { first: 4, end: launches }], [{ first: 0, end: 5 }, { first: 4, end: launches }], [{ first: 0, end: 0 }, { first: 0, end: launches }]]) {
-      await expect(CpuExecutor.create({ plan: model.plan, symbols, tensors: checkpoint.tensors, threads: 1, stages })).rejects.toThrow(/do not cover/);
+    for (const stages of [
+      [],
+      [{ first: 0, end: 3 }],
+      [
+        { first: 0, end: 3 },
+        { first: 4, end: launches },
+      ],
+      [
+        { first: 0, end: 5 },
+        { first: 4, end: launches },
+      ],
+      [
+        { first: 0, end: 0 },
+        { first: 0, end: launches },
+      ],
+    ]) {
+      await expect(
+        CpuExecutor.create({ plan: model.plan, symbols, tensors: checkpoint.tensors, threads: 1, stages }),
+      ).rejects.toThrow(/do not cover/);
     }
   });
 });

@@ -6,21 +6,61 @@ import { ABI_TEXT } from './kernels.js';
 export const VOCAB = 40;
 export const WIDTH = 8;
 
-const buffer = (name: string, dtype: BufferDecl['dtype'], rows: BufferDecl['rows'], columns: number, space: BufferDecl['space']): BufferDecl =>
-  ({ name, dtype, rows, columns, space });
+const buffer = (
+  name: string,
+  dtype: BufferDecl['dtype'],
+  rows: BufferDecl['rows'],
+  columns: number,
+  space: BufferDecl['space'],
+): BufferDecl => ({ name, dtype, rows, columns, space });
 
 const BUFFERS: readonly BufferDecl[] = [
   ...['tokens', 'position', 'subtree_end'].map((name) => buffer(name, 'i32', 'T', 1, 'input')),
   ...['row', 'target'].map((name) => buffer(name, 'i32', 'R', 1, 'input')),
-  buffer('h', 'f32', 'T', WIDTH, 'arena'), buffer('parts', 'f32', 'R', 4, 'arena'),
-  buffer('log_prob', 'f32', 'R', 1, 'output'), buffer('is_argmax', 'i32', 'R', 1, 'output'),
-  buffer('table', 'bf16', VOCAB, WIDTH, 'weight'), buffer('frequency', 'f32', WIDTH, 1, 'weight'),
+  buffer('h', 'f32', 'T', WIDTH, 'arena'),
+  buffer('parts', 'f32', 'R', 4, 'arena'),
+  buffer('log_prob', 'f32', 'R', 1, 'output'),
+  buffer('is_argmax', 'i32', 'R', 1, 'output'),
+  buffer('table', 'bf16', VOCAB, WIDTH, 'weight'),
+  buffer('frequency', 'f32', WIDTH, 1, 'weight'),
 ];
 
 const KERNELS: readonly Kernel[] = [
-  { anchor: 'loop', name: 'embed', path: 'embed', rows: 'T', ops: ['embed'], columns: WIDTH, outputs: [{ kind: 'store', buffer: 'h', value: { op: 'const', value: 0 } }] },
-  { anchor: 'logprob', name: 'head', path: 'head.logprob', rows: 'R', ops: ['linear'], k: WIDTH, a: 'h', weight: 'head_w0', vocab: VOCAB, rowScale: { op: 'const', value: 1 }, target: 'target', parts: 'parts' },
-  { anchor: 'logprobReduce', name: 'head_reduce', path: 'head.reduce', rows: 'R', ops: [], vocab: VOCAB, parts: 'parts', target: 'target', logProb: 'log_prob', isArgmax: 'is_argmax' },
+  {
+    anchor: 'loop',
+    name: 'embed',
+    path: 'embed',
+    rows: 'T',
+    ops: ['embed'],
+    columns: WIDTH,
+    outputs: [{ kind: 'store', buffer: 'h', value: { op: 'const', value: 0 } }],
+  },
+  {
+    anchor: 'logprob',
+    name: 'head',
+    path: 'head.logprob',
+    rows: 'R',
+    ops: ['linear'],
+    k: WIDTH,
+    a: 'h',
+    weight: 'head_w0',
+    vocab: VOCAB,
+    rowScale: { op: 'const', value: 1 },
+    target: 'target',
+    parts: 'parts',
+  },
+  {
+    anchor: 'logprobReduce',
+    name: 'head_reduce',
+    path: 'head.reduce',
+    rows: 'R',
+    ops: [],
+    vocab: VOCAB,
+    parts: 'parts',
+    target: 'target',
+    logProb: 'log_prob',
+    isArgmax: 'is_argmax',
+  },
 ];
 
 const CAPACITY = { tokens: 64, rows: 16, longest: 64 };
@@ -35,14 +75,40 @@ export function tinyPlan(): Plan {
     offset += Math.ceil(sizeBytes / 4096) * 4096;
     return placement;
   });
-  const head = { layout: 'panels', dtype: 'f32', k: WIDTH, pairing: { kind: 'none' }, sources: [{ tensor: 'embed_tokens', rows: VOCAB }], columnScale: 'norm' } as const;
+  const head = {
+    layout: 'panels',
+    dtype: 'f32',
+    k: WIDTH,
+    pairing: { kind: 'none' },
+    sources: [{ tensor: 'embed_tokens', rows: VOCAB }],
+    columnScale: 'norm',
+  } as const;
   const launch = (kernel: string, parameters: readonly string[]) => ({ kernel, signature: kernel, parameters });
   return {
-    buffers: BUFFERS, kernels: KERNELS, arenaBytes: offset, placements, capacity: CAPACITY,
+    buffers: BUFFERS,
+    kernels: KERNELS,
+    arenaBytes: offset,
+    placements,
+    capacity: CAPACITY,
     weights: [
-      { name: 'table', layout: 'rows', dtype: 'bf16', sources: [{ tensor: 'embed_tokens', rows: VOCAB }], k: WIDTH, pairing: { kind: 'none' } },
-      { name: 'head_w0', ...head }, { name: 'head_copy', ...head },
-      { name: 'frequency', layout: 'rows', dtype: 'f32', sources: [{ tensor: 'constant.frequency', rows: WIDTH }], k: 1, pairing: { kind: 'none' } },
+      {
+        name: 'table',
+        layout: 'rows',
+        dtype: 'bf16',
+        sources: [{ tensor: 'embed_tokens', rows: VOCAB }],
+        k: WIDTH,
+        pairing: { kind: 'none' },
+      },
+      { name: 'head_w0', ...head },
+      { name: 'head_copy', ...head },
+      {
+        name: 'frequency',
+        layout: 'rows',
+        dtype: 'f32',
+        sources: [{ tensor: 'constant.frequency', rows: WIDTH }],
+        k: 1,
+        pairing: { kind: 'none' },
+      },
     ],
     constants: [{ name: 'constant.frequency', values: Array.from({ length: WIDTH }, (_, i) => 2 ** -i) }],
     launches: [

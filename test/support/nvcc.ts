@@ -19,10 +19,14 @@ export interface NvccReport {
 }
 
 /**
- * Compiles kernels for `arch`: the prelude once, each kernel's own text in a namespace, for most of a small kernel's time goes
- * into the headers of CUDA. A report for each, in order. Throws with the compiler's messages where it refuses one or warns of it.
+ * Compiles kernels for `arch`: the prelude once, each kernel's own text in a namespace, for most of a small kernel's
+ * time goes into the headers of CUDA. A report for each, in order. Throws with the compiler's messages where it refuses
+ * one or warns of it.
  */
-export function compileByNvcc(kernels: readonly Pick<CudaKernelText, 'symbol' | 'source'>[], arch: CudaArch): NvccReport[] {
+export function compileByNvcc(
+  kernels: readonly Pick<CudaKernelText, 'symbol' | 'source'>[],
+  arch: CudaArch,
+): NvccReport[] {
   const prelude = render('prelude', {});
   const texts = kernels.map(({ symbol, source }, i) => {
     if (!source.startsWith(prelude)) throw new Error(`${symbol} does not begin with the prelude`);
@@ -33,8 +37,18 @@ export function compileByNvcc(kernels: readonly Pick<CudaKernelText, 'symbol' | 
   try {
     writeFileSync(join(folder, 'kernels.cu'), [prelude, ...texts].join('\n'));
     const number = arch.slice(3);
-    const flags = ['-cubin', `-gencode=arch=compute_${number},code=${arch}`, '--std=c++17', '-Werror=all-warnings', '-Xptxas', '-v'];
-    const { status, stdout, stderr } = spawnSync('nvcc', [...flags, '-o', 'kernels.cubin', 'kernels.cu'], { cwd: folder, encoding: 'utf8' });
+    const flags = [
+      '-cubin',
+      `-gencode=arch=compute_${number},code=${arch}`,
+      '--std=c++17',
+      '-Werror=all-warnings',
+      '-Xptxas',
+      '-v',
+    ];
+    const { status, stdout, stderr } = spawnSync('nvcc', [...flags, '-o', 'kernels.cubin', 'kernels.cu'], {
+      cwd: folder,
+      encoding: 'utf8',
+    });
     const log = `${stdout}${stderr}`;
     if (status !== 0) throw new Error(log);
     const general = log.slice(0, log.indexOf('Compiling entry function'));
@@ -45,7 +59,10 @@ export function compileByNvcc(kernels: readonly Pick<CudaKernelText, 'symbol' | 
       const own = log.slice(from, to < 0 ? undefined : to);
       const figure = (pattern: RegExp): number => Number(pattern.exec(own)?.[1] ?? NaN);
       return {
-        log: general + own, registers: figure(/Used (\d+) registers/), spillStores: figure(/(\d+) bytes spill stores/), spillLoads: figure(/(\d+) bytes spill loads/),
+        log: general + own,
+        registers: figure(/Used (\d+) registers/),
+        spillStores: figure(/(\d+) bytes spill stores/),
+        spillLoads: figure(/(\d+) bytes spill loads/),
         staticBytes: figure(/(\d+) bytes smem/),
       };
     });

@@ -2,5 +2,8 @@
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-/** The folder of the run whose main process is `pid`; test files run in its children. globalSetup.ts makes and removes it. */
+/**
+ * The folder of the run whose main process is `pid`; test files run in its children. globalSetup.ts makes and removes
+ * it.
+ */
 export const runFolder = (pid: number = process.ppid): string => join(tmpdir(), `tilewright-tests-${pid}`);

@@ -1,4 +1,7 @@
-/** Equality of long results, to the bit but for what kind of NaN it is: comparing them with toEqual takes longer than computing them. */
+/**
+ * Equality of long results, to the bit but for what kind of NaN it is: comparing them with toEqual takes longer than
+ * computing them.
+ */
 
 /** Throws where lengths differ, or at the first value that does. */
 export function expectSame(got: Float64Array | undefined, want: Float64Array | undefined, about = 'the result'): void {

@@ -7,4 +7,7 @@ import { readSettings } from '../../settings.js';
 export const SLURM_PATH = ['/usr/local/sbin', '/usr/sbin', '/sbin'].join(delimiter);
 
 export const hasSlurm = ['slurmctld', 'slurmd', 'sbatch', 'srun', 'scontrol'].every((name) =>
-  [...readSettings().path.split(delimiter), ...SLURM_PATH.split(delimiter)].some((folder) => existsSync(join(folder, name))));
+  [...readSettings().path.split(delimiter), ...SLURM_PATH.split(delimiter)].some((folder) =>
+    existsSync(join(folder, name)),
+  ),
+);

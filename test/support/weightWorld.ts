@@ -3,7 +3,15 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ConstantVector, WeightDecl } from '../../ir/kernel.js';
 import type { PackDType, TensorSource } from '../../runtime/tensorSource.js';
-import { floatBits, packReference, randomValue, roundTo, toBf16, toF16, type Matrix } from '../runtime/packReference.js';
+import {
+  floatBits,
+  packReference,
+  randomValue,
+  roundTo,
+  toBf16,
+  toF16,
+  type Matrix,
+} from '../runtime/packReference.js';
 
 /** Columns of most weights: no multiple of 8. */
 export const K = 52;
@@ -16,11 +24,24 @@ export interface WeightWorld {
   expected(weight: WeightDecl): number[];
 }
 
-export const decl = (name: string, sources: readonly [string, number][], change: Partial<WeightDecl> = {}): WeightDecl =>
-  ({ name, layout: 'kmajor', dtype: 'bf16', k: K, pairing: { kind: 'none' }, sources: sources.map(([tensor, rows]) => ({ tensor, rows })), ...change });
+export const decl = (
+  name: string,
+  sources: readonly [string, number][],
+  change: Partial<WeightDecl> = {},
+): WeightDecl => ({
+  name,
+  layout: 'kmajor',
+  dtype: 'bf16',
+  k: K,
+  pairing: { kind: 'none' },
+  sources: sources.map(([tensor, rows]) => ({ tensor, rows })),
+  ...change,
+});
 
 /** The bits of a weight as they were read back. */
-export const elements = (weight: WeightDecl, bytes: ArrayBuffer): number[] => [...(weight.dtype === 'f32' ? new Uint32Array(bytes) : new Uint16Array(bytes))];
+export const elements = (weight: WeightDecl, bytes: ArrayBuffer): number[] => [
+  ...(weight.dtype === 'f32' ? new Uint32Array(bytes) : new Uint16Array(bytes)),
+];
 
 export function weightWorld(folder: string): WeightWorld {
   const tensors = new Map<string, TensorSource>();
@@ -38,7 +59,9 @@ export function weightWorld(folder: string): WeightWorld {
       return;
     }
     const file = join(folder, `${name}.bin`);
-    const bits = Array.from({ length: shape.reduce((a, b) => a * b) }, (_, i) => (dtype === 'f32' ? floatBits : dtype === 'bf16' ? toBf16 : toF16)(value(i)));
+    const bits = Array.from({ length: shape.reduce((a, b) => a * b) }, (_, i) =>
+      (dtype === 'f32' ? floatBits : dtype === 'bf16' ? toBf16 : toF16)(value(i)),
+    );
     const bytes = Buffer.from((dtype === 'f32' ? Uint32Array : Uint16Array).from(bits).buffer);
     writeFileSync(file, Buffer.concat([Buffer.alloc(7), bytes]));
     tensors.set(name, { kind, dtype, shape, file, offset: 7, byteLength: bytes.length });
@@ -56,21 +79,40 @@ export function weightWorld(folder: string): WeightWorld {
   const weights: readonly WeightDecl[] = [
     decl('w_q', [['q', 96]], { pairing: { kind: 'rotate', headDim: 32, width: 8 }, columnScale: 'norm1' }),
     decl('w_k', [['k', 32]], { pairing: { kind: 'rotate', headDim: 32, width: 8 }, columnScale: 'norm1' }),
-    decl('w_gu', [['gate', 61], ['up', 61]], { pairing: { kind: 'interleave', width: 8 }, columnScale: 'norm2' }),
+    decl(
+      'w_gu',
+      [
+        ['gate', 61],
+        ['up', 61],
+      ],
+      { pairing: { kind: 'interleave', width: 8 }, columnScale: 'norm2' },
+    ),
     decl('w_down', [['down', K]], { k: 61 }),
     decl('w_table', [['table', 70]], { layout: 'rows', dtype: 'f16' }),
     decl('w_noise', [['noise', 70]], { dtype: 'f16', columnScale: 'norm2' }),
-    decl('w_stacked', [['q', 96], ['noise', 70], ['table', 70]], { dtype: 'f16' }),
+    decl(
+      'w_stacked',
+      [
+        ['q', 96],
+        ['noise', 70],
+        ['table', 70],
+      ],
+      { dtype: 'f16' },
+    ),
     decl('w_twin', [['q', 96]], { pairing: { kind: 'rotate', headDim: 32, width: 8 }, columnScale: 'norm1' }),
     decl('w_frequency', [['frequency', 5]], { layout: 'rows', dtype: 'f32', k: 1 }),
   ];
   const constants: readonly ConstantVector[] = [{ name: 'frequency', values: [1, 0.5, 0.25, 0.125, 3] }];
 
   return {
-    tensors, weights, constants,
+    tensors,
+    weights,
+    constants,
     expected: (weight) => {
       const scale = weight.columnScale === undefined ? undefined : matrices.get(weight.columnScale);
-      const sources = weight.sources.map(({ tensor: name }): Matrix => matrices.get(name) ?? ((row) => constants[0]!.values[row]!));
+      const sources = weight.sources.map(
+        ({ tensor: name }): Matrix => matrices.get(name) ?? ((row) => constants[0]!.values[row]!),
+      );
       return packReference(weight, sources, scale && ((column) => scale(0, column)));
     },
   };

@@ -16,20 +16,24 @@ interface Tile {
   readonly mode: CudaGemmSchedule['mode'];
   readonly tm: number;
   readonly tn: number;
-  /** Rate on an H100 at its power limit with clusters of 2, relative to cooperative tiles of 256 columns, waves and padding apart. */
+  /**
+   * Rate on an H100 at its power limit with clusters of 2, relative to cooperative tiles of 256 columns, waves and
+   * padding apart.
+   */
   readonly rate: number;
   /**
-   * The same for epilogues that read and write the residual stream, 6 bytes an element (10 in f32) where others write 1 or 2, unless
-   * the product is deep: beside its main loop such an epilogue weighs little.
+   * The same for epilogues that read and write the residual stream, 6 bytes an element (10 in f32) where others write 1
+   * or 2, unless the product is deep: beside its main loop such an epilogue weighs little.
    */
   readonly residual: number;
 }
 
 /**
- * A relay hides epilogues under the next product, with tiles as wide as cooperative ones and fewer stages, of which narrower
- * tiles would want more. Ping-pong hides them under the other warpgroup's product. Cooperative tiles show them; wide, they
- * spend less energy on shared memory. Rates of tiles from 128 columns on are measured (docs/performance.md), those of narrower
- * ones follow shared memory's share of a step. Relays of 224 and 192 columns were measured little, and are rated low.
+ * A relay hides epilogues under the next product, with tiles as wide as cooperative ones and fewer stages, of which
+ * narrower tiles would want more. Ping-pong hides them under the other warpgroup's product. Cooperative tiles show
+ * them; wide, they spend less energy on shared memory. Rates of tiles from 128 columns on are measured
+ * (docs/performance.md), those of narrower ones follow shared memory's share of a step. Relays of 224 and 192 columns
+ * were measured little, and are rated low.
  */
 const TILES: readonly Tile[] = [
   { mode: 'cooperative', tm: 128, tn: 256, rate: 1, residual: 0.985 },
@@ -54,8 +58,9 @@ const TILES: readonly Tile[] = [
 /** Rows of a group of row tiles at most: what all blocks read at a time fits L2. */
 const RASTER_ROWS = [2816, 1536];
 /**
- * Rate of a block without a neighbour to share weight tiles with. It waits for nobody, but L2 is read more, least by tiles of 256 columns:
- * at the power limit of a run that costs more than waiting, unless there are few rows, or the epilogue waits for memory anyway.
+ * Rate of a block without a neighbour to share weight tiles with. It waits for nobody, but L2 is read more, least by
+ * tiles of 256 columns: at the power limit of a run that costs more than waiting, unless there are few rows, or the
+ * epilogue waits for memory anyway.
  */
 function alone({ tn }: Tile, which: 'rate' | 'residual', rows: number): number {
   if (tn > 192 && (rows <= FEW_ROWS || which === 'residual')) return 1.01;
@@ -72,15 +77,26 @@ const DEEP = 12_288;
 
 const base = { kind: 'gemm', skeleton: 'wgmma', tk: 64 } as const;
 
-/** Rate of a tile where a block has `tilesOfBlock` of them: a relay shows the epilogue of the last one as a cooperative tile does. */
+/**
+ * Rate of a tile where a block has `tilesOfBlock` of them: a relay shows the epilogue of the last one as a cooperative
+ * tile does.
+ */
 function rateOf(tile: Tile, which: 'rate' | 'residual', cluster: 1 | 2, rows: number, tilesOfBlock: number): number {
   const rate = (each: Tile): number => each[which] * (cluster === 2 ? 1 : alone(each, which, rows));
-  const last = tile.mode === 'relay' ? TILES.find(({ mode, tm, tn }) => mode === 'cooperative' && tm === tile.tm && tn === tile.tn) : undefined;
+  const last =
+    tile.mode === 'relay'
+      ? TILES.find(({ mode, tm, tn }) => mode === 'cooperative' && tm === tile.tm && tn === tile.tn)
+      : undefined;
   return last === undefined ? rate(tile) : rate(tile) + (rate(last) - rate(tile)) / tilesOfBlock;
 }
 
 /** The deepest legal pipeline of a tile, or undefined where none is legal. */
-function deepest(kernel: Contraction, module: KernelModule, device: WgmmaDevice, tile: Omit<CudaGemmSchedule, 'stages'>): CudaGemmSchedule | undefined {
+function deepest(
+  kernel: Contraction,
+  module: KernelModule,
+  device: WgmmaDevice,
+  tile: Omit<CudaGemmSchedule, 'stages'>,
+): CudaGemmSchedule | undefined {
   for (let stages = MOST_STAGES; stages >= 2; stages--) {
     const schedule = { ...tile, stages };
     if (isLegalWgmma(kernel, module, schedule, device) === true) return schedule;
@@ -89,8 +105,8 @@ function deepest(kernel: Contraction, module: KernelModule, device: WgmmaDevice,
 }
 
 /**
- * Row tiles of a group: as many as fit `rows`, and if possible so many that they divide the blocks at work: a block then
- * stays on its row tile through the group, and keeps what it has computed of those rows.
+ * Row tiles of a group: as many as fit `rows`, and if possible so many that they divide the blocks at work: a block
+ * then stays on its row tile through the group, and keeps what it has computed of those rows.
  */
 function rasterOf(multiprocessors: number, cluster: number, tm: number, rows: number): number {
   const clusters = Math.max(1, Math.floor(multiprocessors / cluster));
@@ -101,7 +117,12 @@ function rasterOf(multiprocessors: number, cluster: number, tm: number, rows: nu
 }
 
 /** Legal schedules to measure at `rows` rows, likely best first. Empty where wgmma cannot run the kernel. */
-export function wgmmaCandidates(kernel: Contraction, module: KernelModule, device: WgmmaDevice, rows: number): CudaGemmSchedule[] {
+export function wgmmaCandidates(
+  kernel: Contraction,
+  module: KernelModule,
+  device: WgmmaDevice,
+  rows: number,
+): CudaGemmSchedule[] {
   const list: { schedule: CudaGemmSchedule; rate: number }[] = [];
   const addsToStream = segmentsOf(kernel).some(({ outputs }) => outputs.some(({ kind }) => kind === 'rowSum'));
   const isResidual = kernel.k < DEEP && addsToStream;
@@ -109,12 +130,28 @@ export function wgmmaCandidates(kernel: Contraction, module: KernelModule, devic
     const { mode, tm, tn } = tile;
     for (const cluster of [2, 1] as const) {
       for (const rasterRows of RASTER_ROWS) {
-        const whole = deepest(kernel, module, device, { ...base, mode, tm, tn, cluster, raster: rasterOf(device.multiprocessors, cluster, tm, rasterRows) });
+        const whole = deepest(kernel, module, device, {
+          ...base,
+          mode,
+          tm,
+          tn,
+          cluster,
+          raster: rasterOf(device.multiprocessors, cluster, tm, rasterRows),
+        });
         if (whole === undefined) continue;
-        // A relay of the residual stream is slower so, not faster: its longest epilogue then has only a narrow tile to hide under.
-        const narrow = mode === 'relay' && !addsToStream ? withLastWave(kernel, module, device, whole, rows) : undefined;
+        // A relay of the residual stream is slower so, not faster: its longest epilogue then has only a narrow tile to
+        // hide under.
+        const narrow =
+          mode === 'relay' && !addsToStream ? withLastWave(kernel, module, device, whole, rows) : undefined;
         for (const schedule of narrow === undefined ? [whole] : [whole, narrow]) {
-          const expected = rateOf(tile, isResidual ? 'residual' : 'rate', cluster, rows, waves(kernel, schedule, device.multiprocessors, rows)) * (rasterRows === RASTER_ROWS[0] ? 1 : 0.998);
+          const expected =
+            rateOf(
+              tile,
+              isResidual ? 'residual' : 'rate',
+              cluster,
+              rows,
+              waves(kernel, schedule, device.multiprocessors, rows),
+            ) * (rasterRows === RASTER_ROWS[0] ? 1 : 0.998);
           list.push({ schedule, rate: expected * waveEfficiency(kernel, schedule, device.multiprocessors, rows) });
         }
       }
@@ -127,33 +164,65 @@ export function wgmmaCandidates(kernel: Contraction, module: KernelModule, devic
  * Share of the tensor cores' time in useful products: whole waves of tiles on all multiprocessors, rows and columns
  * past the end counted as waste. Between 0 and 1.
  */
-export function waveEfficiency(kernel: Contraction, schedule: CudaGemmSchedule, multiprocessors: number, rows: number): number {
+export function waveEfficiency(
+  kernel: Contraction,
+  schedule: CudaGemmSchedule,
+  multiprocessors: number,
+  rows: number,
+): number {
   const useful = columnTiles(segmentsOf(kernel), 1).total;
   const { tm, tn, cluster } = schedule;
-  return (rows * useful) / (waves(kernel, schedule, multiprocessors, rows) * blocksAtOnce(multiprocessors, cluster) * tm * tn);
+  return (
+    (rows * useful) /
+    (waves(kernel, schedule, multiprocessors, rows) * blocksAtOnce(multiprocessors, cluster) * tm * tn)
+  );
 }
 
 /** Blocks that run at once: whole clusters. */
-const blocksAtOnce = (multiprocessors: number, cluster: number): number => Math.max(cluster, multiprocessors - (multiprocessors % cluster));
+const blocksAtOnce = (multiprocessors: number, cluster: number): number =>
+  Math.max(cluster, multiprocessors - (multiprocessors % cluster));
 
 /** Tiles of the block that has most, a narrow one of the last wave counted by its time. */
 function waves(kernel: Contraction, schedule: CudaGemmSchedule, multiprocessors: number, rows: number): number {
   const { tm, cluster } = schedule;
-  return waveCount(segmentsOf(kernel), schedule, blocksAtOnce(multiprocessors, cluster) / cluster, Math.ceil(rows / (tm * cluster)));
+  return waveCount(
+    segmentsOf(kernel),
+    schedule,
+    blocksAtOnce(multiprocessors, cluster) / cluster,
+    Math.ceil(rows / (tm * cluster)),
+  );
 }
 
-/** The schedule with the narrowest legal tiles that make one wave of what is left over at `rows` rows; undefined where none do. */
-function withLastWave(kernel: Contraction, module: KernelModule, device: WgmmaDevice, schedule: CudaGemmSchedule, rows: number): CudaGemmSchedule | undefined {
+/**
+ * The schedule with the narrowest legal tiles that make one wave of what is left over at `rows` rows; undefined where
+ * none do.
+ */
+function withLastWave(
+  kernel: Contraction,
+  module: KernelModule,
+  device: WgmmaDevice,
+  schedule: CudaGemmSchedule,
+  rows: number,
+): CudaGemmSchedule | undefined {
   const clusters = blocksAtOnce(device.multiprocessors, schedule.cluster) / schedule.cluster;
   const rowTiles = Math.ceil(rows / (schedule.tm * schedule.cluster));
   for (let lastTn = NARROWEST; lastTn < schedule.tn; lastTn += 16) {
     const narrow = { ...schedule, lastTn };
-    if (waveColumns(segmentsOf(kernel), narrow, clusters, rowTiles).narrow > 0 && isLegalWgmma(kernel, module, narrow, device) === true) return narrow;
+    if (
+      waveColumns(segmentsOf(kernel), narrow, clusters, rowTiles).narrow > 0 &&
+      isLegalWgmma(kernel, module, narrow, device) === true
+    )
+      return narrow;
   }
   return undefined;
 }
 
 /** A good untuned schedule at `rows` rows, or undefined where wgmma cannot run the kernel. */
-export function defaultWgmmaSchedule(kernel: Contraction, module: KernelModule, device: WgmmaDevice, rows: number): CudaGemmSchedule | undefined {
+export function defaultWgmmaSchedule(
+  kernel: Contraction,
+  module: KernelModule,
+  device: WgmmaDevice,
+  rows: number,
+): CudaGemmSchedule | undefined {
   return wgmmaCandidates(kernel, module, device, rows)[0];
 }

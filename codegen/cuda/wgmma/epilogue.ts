@@ -13,9 +13,9 @@ import type { WgmmaLayout } from './layout.js';
 import { BatchLoads, QUAD, WideStores, type WideContext } from './wide.js';
 
 /**
- * 8-column groups of an epilogue that are worked on together, by the accumulators of a thread: as many loads in flight as
- * registers allow. `batch`: groups whose operands are loaded before the first is used; `narrow`: the same where none of them
- * is wider than 16 bits; `rotated`: the same for rotated pairs, which read two table entries each.
+ * 8-column groups of an epilogue that are worked on together, by the accumulators of a thread: as many loads in flight
+ * as registers allow. `batch`: groups whose operands are loaded before the first is used; `narrow`: the same where none
+ * of them is wider than 16 bits; `rotated`: the same for rotated pairs, which read two table entries each.
  */
 const DEPTHS = [
   { accumulators: 128, batch: 8, narrow: 16, rotated: 32 },
@@ -45,34 +45,68 @@ interface Context extends WideContext {
  * Statements for row `row` of the tile: `m` is the 64-row instruction, `h` the row 8 further, `column0` the tile's
  * first physical column in the segment, a multiple of `start`; `from` the row values of the tile.
  */
-export function epilogueText(segment: Segment, operands: CudaOperands, prologue: RowPrologue, layout: WgmmaLayout, start = layout.wn * layout.columnBlocks): string {
+export function epilogueText(
+  segment: Segment,
+  operands: CudaOperands,
+  prologue: RowPrologue,
+  layout: WgmmaLayout,
+  start = layout.wn * layout.columnBlocks,
+): string {
   const tn = layout.wn * layout.columnBlocks;
   const groups = tn / 8;
   const step = fragmentStep(segment) / 8;
   const physical = physicalColumns(segment.columns, segment.pairing);
   const context: Context = {
-    segment, operands, layout, given: prologue.given(`(from + local * ${prologue.scalars.length})`),
+    segment,
+    operands,
+    layout,
+    given: prologue.given(`(from + local * ${prologue.scalars.length})`),
     loads: segment.pairing.kind === 'none' ? elementLoads(segment, operands) : [],
-    sums: segment.pairing.kind === 'none' && accumulatorsOf(layout) <= MOST_FOR_SUMS ? segment.outputs.filter(({ kind }) => kind === 'rowSum').map(({ buffer }) => operands.get(buffer)) : [],
+    sums:
+      segment.pairing.kind === 'none' && accumulatorsOf(layout) <= MOST_FOR_SUMS
+        ? segment.outputs.filter(({ kind }) => kind === 'rowSum').map(({ buffer }) => operands.get(buffer))
+        : [],
     isWhole: physical % tn === 0 && start % tn === 0 && physical === lyingColumns(segment),
-    holdsWholeHeads: segment.pairing.kind === 'rotate' && tn % segment.pairing.headDim === 0 && start % segment.pairing.headDim === 0,
+    holdsWholeHeads:
+      segment.pairing.kind === 'rotate' && tn % segment.pairing.headDim === 0 && start % segment.pairing.headDim === 0,
     isBranched: !layout.isRelay,
   };
-  const batch = Math.max(step, Math.floor((context.loads.length > 0 ? loadDepth(context) : segment.pairing.kind === 'rotate' ? Math.max(BATCH, depthOf(layout).rotated) : BATCH) / step) * step);
-  const declared = indent(context.sums.map((_, i) => `tw_sums s${i}_;`), DEPTH);
-  if (groups <= batch) return declared + batchText(context, '0', groups, DEPTH) + indent(lastSums(context, groups), DEPTH);
+  const batch = Math.max(
+    step,
+    Math.floor(
+      (context.loads.length > 0
+        ? loadDepth(context)
+        : segment.pairing.kind === 'rotate'
+          ? Math.max(BATCH, depthOf(layout).rotated)
+          : BATCH) / step,
+    ) * step,
+  );
+  const declared = indent(
+    context.sums.map((_, i) => `tw_sums s${i}_;`),
+    DEPTH,
+  );
+  if (groups <= batch)
+    return declared + batchText(context, '0', groups, DEPTH) + indent(lastSums(context, groups), DEPTH);
   const whole = Math.floor(groups / batch);
   const rest = groups - whole * batch;
   return [
-    declared, '#pragma unroll\n', indent([`for (int batch_ = 0; batch_ < ${whole}; batch_++) {`], DEPTH), batchText(context, `batch_ * ${batch}`, batch, DEPTH + 1), indent(['}'], DEPTH),
-    ...(rest === 0 ? [] : [batchText(context, String(whole * batch), rest, DEPTH)]), indent(lastSums(context, groups), DEPTH),
+    declared,
+    '#pragma unroll\n',
+    indent([`for (int batch_ = 0; batch_ < ${whole}; batch_++) {`], DEPTH),
+    batchText(context, `batch_ * ${batch}`, batch, DEPTH + 1),
+    indent(['}'], DEPTH),
+    ...(rest === 0 ? [] : [batchText(context, String(whole * batch), rest, DEPTH)]),
+    indent(lastSums(context, groups), DEPTH),
   ].join('');
 }
 
 /** 8-column groups of a block of row sums. */
 const SUM_GROUPS = ROW_SUM_BLOCK / 8;
 
-/** A thread's share of a block, counted from the tile's first: what the fourth of each four completes is stored by the quad together. */
+/**
+ * A thread's share of a block, counted from the tile's first: what the fourth of each four completes is stored by the
+ * quad together.
+ */
 function takeSum({ segment, operands, sums, isWhole }: Context, { operand, sum }: SumSite, block: string): string[] {
   const name = `s${sums.findIndex((each) => each.name === operand.name)}_`;
   const own = `column0 / ${ROW_SUM_BLOCK} + (${block}) - ${QUAD - 1} + quad`;
@@ -102,14 +136,22 @@ function lastSums({ segment, operands, sums, isWhole }: Context, groups: number)
 const accumulatorsOf = ({ rowBlocks, wn, columnBlocks }: WgmmaLayout): number => (rowBlocks * wn * columnBlocks) / 2;
 
 const loadDepth = ({ layout, loads }: Context): number =>
-  (loads.every(({ dtype }) => DTYPE_BYTES[dtype] <= 2) ? depthOf(layout).narrow : depthOf(layout).batch);
+  loads.every(({ dtype }) => DTYPE_BYTES[dtype] <= 2) ? depthOf(layout).narrow : depthOf(layout).batch;
 
 const depthOf = (layout: WgmmaLayout): { readonly batch: number; readonly narrow: number; readonly rotated: number } =>
-  (layout.isRelay ? RELAY_DEPTH : DEPTHS.find(({ accumulators }) => accumulatorsOf(layout) <= accumulators)!);
+  layout.isRelay ? RELAY_DEPTH : DEPTHS.find(({ accumulators }) => accumulatorsOf(layout) <= accumulators)!;
 
 /** `count` groups from group `first` on: their loads, then their programs, then their stores. */
 function batchText(context: Context, first: string, count: number, depth: number): string {
-  const { segment, operands, layout: { wn, columnBlocks }, loads, isWhole, holdsWholeHeads, given } = context;
+  const {
+    segment,
+    operands,
+    layout: { wn, columnBlocks },
+    loads,
+    isWhole,
+    holdsWholeHeads,
+    given,
+  } = context;
   const origin = first === '0' ? 'column0' : `column0 + 8 * (${first})`;
   const loaded = new BatchLoads(context, loads, origin, count);
   const wide = new WideStores(context, origin, count);
@@ -120,27 +162,50 @@ function batchText(context: Context, first: string, count: number, depth: number
     wide.startAt(start);
     const offset = [...(first === '0' ? [] : [first]), ...(start === 0 ? [] : [String(start)])];
     const fragment: Fragment = {
-      row: 'row', isStored: 'isStored', prefix: 'e', groups: part, column: `(${start === 0 ? origin : `${origin} + ${8 * start}`})`, quad: 'quad', isWhole, holdsWholeHeads, given,
+      row: 'row',
+      isStored: 'isStored',
+      prefix: 'e',
+      groups: part,
+      column: `(${start === 0 ? origin : `${origin} + ${8 * start}`})`,
+      quad: 'quad',
+      isWhole,
+      holdsWholeHeads,
+      given,
       acc: (group, lane) => {
         const g = [...offset, group].join(' + ');
         if (context.layout.isRelay) return heldProduct(g, lane);
         if (columnBlocks === 1) return `acc[m][4 * (${g}) + 2 * h + ${lane}]`;
         return `acc[m * ${columnBlocks} + (${g}) / ${wn / 8}][4 * ((${g}) % ${wn / 8}) + 2 * h + ${lane}]`;
       },
-      loaded: (buffer: string, access: Access, group: string, lane: number) => (access.kind === 'element' && access.via === undefined ? loaded.element(buffer, group, lane) : undefined),
+      loaded: (buffer: string, access: Access, group: string, lane: number) =>
+        access.kind === 'element' && access.via === undefined ? loaded.element(buffer, group, lane) : undefined,
       store: (site) => wide.store(site),
-      // A branch between rotated pairs is what stops the assembler from loading all their table entries at once, in place of accumulators.
+      // A branch between rotated pairs is what stops the assembler from loading all their table entries at once, in
+      // place of accumulators.
       guardsKept: segment.pairing.kind === 'rotate' && context.isBranched,
-      ...(context.sums.length === 0 ? {} : { close: (site: SumSite) => takeSum(context, site, `(${offset.length === 0 ? '0' : offset.join(' + ')}) / ${SUM_GROUPS} + ${site.block}`) }),
+      ...(context.sums.length === 0
+        ? {}
+        : {
+            close: (site: SumSite) =>
+              takeSum(
+                context,
+                site,
+                `(${offset.length === 0 ? '0' : offset.join(' + ')}) / ${SUM_GROUPS} + ${site.block}`,
+              ),
+          }),
     };
     // The compiler may not move the loads of one part before the last: they would push accumulators out of registers.
     if (start > 0) programs.push(indent(['asm volatile("" ::: "memory");'], depth + 1));
     programs.push(fragmentEpilogue(segment, operands, fragment, depth + 1));
   }
-  const inner = (lines: readonly string[]): string => indent(lines.map((line) => (line.startsWith('#') ? line : `  ${line}`)), depth).replace(/^ +#/gm, '#');
+  const inner = (lines: readonly string[]): string =>
+    indent(
+      lines.map((line) => (line.startsWith('#') ? line : `  ${line}`)),
+      depth,
+    ).replace(/^ +#/gm, '#');
   return `${indent(['{'], depth)}${inner([...loaded.lines(), ...wide.declarations()])}${programs.join('')}${inner(wide.stores())}${indent(['}'], depth)}`;
 }
 
 /** Physical columns before padding. */
 const lyingColumns = ({ columns, pairing }: Segment): number =>
-  (pairing.kind === 'interleave' ? 2 * pairing.width * Math.ceil(columns / pairing.width) : columns);
+  pairing.kind === 'interleave' ? 2 * pairing.width * Math.ceil(columns / pairing.width) : columns;

@@ -1,10 +1,11 @@
 /**
- * Products on their way from a consumer to the warps that run the epilogue: 20 bits each, in shared memory, in the order
- * of the accumulators. Neither side turns anything round; every access is 16 bytes a lane, next to its neighbour's.
+ * Products on their way from a consumer to the warps that run the epilogue: 20 bits each, in shared memory, in the
+ * order of the accumulators. Neither side turns anything round; every access is 16 bytes a lane, next to its
+ * neighbour's.
  *
- * A warp's part is, for each four column groups (chunk), 512 bytes of each row half: lane by lane a word of each group with
- * the upper 16 bits of two products. Behind them, for each four chunks, as much with a word of each chunk: bits 12 to 15
- * of its eight products.
+ * A warp's part is, for each four column groups (chunk), 512 bytes of each row half: lane by lane a word of each group
+ * with the upper 16 bits of two products. Behind them, for each four chunks, as much with a word of each chunk: bits 12
+ * to 15 of its eight products.
  */
 import { indent } from '../programs.js';
 import { CONSUMERS, WARPS_OF_GROUP } from './instruction.js';
@@ -22,9 +23,12 @@ const lowChunksOf = (tn: number): number => Math.ceil(chunksOf(tn) / 4);
 /** Bytes of a consumer warp's 16 rows of a tile. */
 export const heldWarpBytes = (tn: number): number => (chunksOf(tn) + lowChunksOf(tn)) * CHUNK_BYTES;
 
-/** Statements that put down the accumulators `acc[0]` of a warp from address `held` on; `held` counts the lane already. */
+/**
+ * Statements that put down the accumulators `acc[0]` of a warp from address `held` on; `held` counts the lane already.
+ */
 export function holdText(tn: number, depth: number): string {
-  const groups = tn / 8, chunks = chunksOf(tn);
+  const groups = tn / 8,
+    chunks = chunksOf(tn);
   const product = (chunk: number, h: number, i: number): string => {
     const group = GROUPS * chunk + (i >> 1);
     return group < groups ? `acc[0][${4 * group + 2 * h + (i & 1)}]` : '0.0f';
@@ -46,15 +50,22 @@ export function holdText(tn: number, depth: number): string {
   return indent(lines, depth);
 }
 
-/** Statements that take up a row half into `high_` and `low_`, from address `held` on, which counts the lane and the half. */
+/**
+ * Statements that take up a row half into `high_` and `low_`, from address `held` on, which counts the lane and the
+ * half.
+ */
 export function takeText(tn: number, depth: number): string {
   const [chunks, lows] = [chunksOf(tn), lowChunksOf(tn)];
-  return indent([
-    `unsigned high_[${GROUPS * chunks}], low_[${GROUPS * lows}];`,
-    ...Array.from({ length: chunks }, (_, j) => `tw_take(held + ${j * CHUNK_BYTES}, high_ + ${GROUPS * j});`),
-    ...Array.from({ length: lows }, (_, j) => `tw_take(held + ${(chunks + j) * CHUNK_BYTES}, low_ + ${GROUPS * j});`),
-  ], depth);
+  return indent(
+    [
+      `unsigned high_[${GROUPS * chunks}], low_[${GROUPS * lows}];`,
+      ...Array.from({ length: chunks }, (_, j) => `tw_take(held + ${j * CHUNK_BYTES}, high_ + ${GROUPS * j});`),
+      ...Array.from({ length: lows }, (_, j) => `tw_take(held + ${(chunks + j) * CHUNK_BYTES}, low_ + ${GROUPS * j});`),
+    ],
+    depth,
+  );
 }
 
 /** C expression (float): a product of column group `group`, a C expression that is constant once loops are unrolled. */
-export const heldProduct = (group: string, lane: number): string => `tw_product_of(high_[${group}], low_[(${group}) / ${GROUPS}], (${group}) % ${GROUPS}, ${lane})`;
+export const heldProduct = (group: string, lane: number): string =>
+  `tw_product_of(high_[${group}], low_[(${group}) / ${GROUPS}], (${group}) % ${GROUPS}, ${lane})`;

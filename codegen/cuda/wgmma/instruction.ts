@@ -22,11 +22,19 @@ export const DESCRIPTOR_BASE = `0x${((1n << 62n) | (64n << 32n) | (1n << 16n)).t
 export const descriptorUnits = (bytes: number): number => bytes / 16;
 
 /** Values of the template that spell wgmma.mma_async m64n<tn>k16: its operand lists. */
-export function wgmmaOperands(tn: number): Readonly<Record<'accumulators' | 'aIndex' | 'bIndex' | 'predicateIndex', number>> & { readonly registerList: string; readonly registerOperands: string } {
+export function wgmmaOperands(
+  tn: number,
+): Readonly<Record<'accumulators' | 'aIndex' | 'bIndex' | 'predicateIndex', number>> & {
+  readonly registerList: string;
+  readonly registerOperands: string;
+} {
   const accumulators = tn / 2;
   const numbers = Array.from({ length: accumulators }, (_, i) => i);
   return {
-    accumulators, aIndex: accumulators, bIndex: accumulators + 1, predicateIndex: accumulators + 2,
+    accumulators,
+    aIndex: accumulators,
+    bIndex: accumulators + 1,
+    predicateIndex: accumulators + 2,
     registerList: numbers.map((i) => `%${i}`).join(', '),
     registerOperands: numbers.map((i) => `"+f"(d[${i}])`).join(', '),
   };

@@ -8,8 +8,8 @@ import { CONSUMERS, SLAB, WGMMA_ROWS } from './instruction.js';
 const ALIGNMENT = 1024;
 const BARRIER = 8;
 /**
- * Row tiles of which a relay keeps what depends on the row: a block of an H100 comes round to so many at 1,024 to 3,840 tokens
- * (132 blocks over 16 row tiles: 4; 66 clusters over 15 pairs: 5). Others keep the last two.
+ * Row tiles of which a relay keeps what depends on the row: a block of an H100 comes round to so many at 1,024 to 3,840
+ * tokens (132 blocks over 16 row tiles: 4; 66 clusters over 15 pairs: 5). Others keep the last two.
  */
 const RELAY_ROW_SLOTS = 5;
 /** Bytes that tell the consumers which slot the last tile's values are in. */
@@ -23,7 +23,10 @@ export interface WgmmaLayout {
   readonly isPingPong: boolean;
   /** The producer's idle warps run the epilogue, on products that consumers leave in shared memory (relay.ts). */
   readonly isRelay: boolean;
-  /** Instructions of 64 rows that a consumer warpgroup issues below each other for each 16 of k: accumulators are rowBlocks · tn/2 registers. */
+  /**
+   * Instructions of 64 rows that a consumer warpgroup issues below each other for each 16 of k: accumulators are
+   * rowBlocks · tn/2 registers.
+   */
   readonly rowBlocks: number;
   /** Instructions beside each other: 2 where tn is more than one takes. */
   readonly columnBlocks: number;
@@ -65,9 +68,31 @@ export function wgmmaLayout({ tm, tn, tk, stages, cluster, mode }: CudaGemmSched
   const boxes = Math.ceil(tn / cluster / MOST_BOX_ROWS);
   const isTight = rowBlocks * (tn / 2) > (rowValues > 0 ? MOST_RELAXED : MOST_RELAXED_IDLE);
   return {
-    isPingPong, isRelay, heldOffset, rowBlocks, columnBlocks, wn: tn / columnBlocks, boxes, boxRows: tn / cluster / boxes, slabs: tk / SLAB, aBytes, bBytes, stageBytes: aBytes + bBytes, barrierOffset, rowValuesOffset,
-    rowSlots, sharedBytes: (isRelay ? 0 : ALIGNMENT) + rowValuesOffset + rowSlots * tm * rowValues * 4 + (isRelay && rowValues > 0 ? SLOT_NUMBER : 0),
-    ...(isRelay ? { producerRegisters: 120, consumerRegisters: 192 } : isTight ? { producerRegisters: 24, consumerRegisters: 240 } : { producerRegisters: 40, consumerRegisters: 232 }),
+    isPingPong,
+    isRelay,
+    heldOffset,
+    rowBlocks,
+    columnBlocks,
+    wn: tn / columnBlocks,
+    boxes,
+    boxRows: tn / cluster / boxes,
+    slabs: tk / SLAB,
+    aBytes,
+    bBytes,
+    stageBytes: aBytes + bBytes,
+    barrierOffset,
+    rowValuesOffset,
+    rowSlots,
+    sharedBytes:
+      (isRelay ? 0 : ALIGNMENT) +
+      rowValuesOffset +
+      rowSlots * tm * rowValues * 4 +
+      (isRelay && rowValues > 0 ? SLOT_NUMBER : 0),
+    ...(isRelay
+      ? { producerRegisters: 120, consumerRegisters: 192 }
+      : isTight
+        ? { producerRegisters: 24, consumerRegisters: 240 }
+        : { producerRegisters: 40, consumerRegisters: 232 }),
   };
 }
 
@@ -80,7 +105,10 @@ const MOST_RELAXED_IDLE = 160;
 export const MOST_ACCUMULATORS = 208;
 
 /** Column tiles of each segment, in order: the first of each, and how many there are in all. */
-export function columnTiles(segments: readonly Segment[], tn: number): { readonly first: readonly number[]; readonly total: number } {
+export function columnTiles(
+  segments: readonly Segment[],
+  tn: number,
+): { readonly first: readonly number[]; readonly total: number } {
   const first: number[] = [];
   let total = 0;
   for (const { columns, pairing } of segments) {

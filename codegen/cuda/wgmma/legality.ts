@@ -25,8 +25,18 @@ const RELAY_ROWS = CONSUMERS * WGMMA_ROWS;
 const MOST_RASTER = 1024;
 
 /** `true`, or why `schedule` cannot be used for `kernel` on such a GPU. */
-export function isLegalWgmma(kernel: Contraction, module: KernelModule, schedule: CudaGemmSchedule, facts: WgmmaFacts): true | string {
-  return knownOf(kernel, module).problem ?? tileProblem(kernel, schedule, facts) ?? sharedProblem(kernel, module, schedule, facts) ?? true;
+export function isLegalWgmma(
+  kernel: Contraction,
+  module: KernelModule,
+  schedule: CudaGemmSchedule,
+  facts: WgmmaFacts,
+): true | string {
+  return (
+    knownOf(kernel, module).problem ??
+    tileProblem(kernel, schedule, facts) ??
+    sharedProblem(kernel, module, schedule, facts) ??
+    true
+  );
 }
 
 function operandProblem(kernel: Contraction, module: KernelModule): string | undefined {
@@ -47,17 +57,21 @@ function operandProblem(kernel: Contraction, module: KernelModule): string | und
 
 /** The epilogue reads products rounded as held.ts holds them. */
 const readsRounded = ({ outputs }: Segment): boolean => outputs.every(({ value }) => isRounded(value));
-const isRounded = (s: Scalar): boolean => (s.op === 'roundF20' && s.a.op === 'acc') || (s.op !== 'acc' && childrenOf(s).every(isRounded));
+const isRounded = (s: Scalar): boolean =>
+  (s.op === 'roundF20' && s.a.op === 'acc') || (s.op !== 'acc' && childrenOf(s).every(isRounded));
 
-const isCount = (value: number, step: number, most: number): boolean => Number.isSafeInteger(value) && value > 0 && value <= most && value % step === 0;
+const isCount = (value: number, step: number, most: number): boolean =>
+  Number.isSafeInteger(value) && value > 0 && value <= most && value % step === 0;
 
 function tileProblem(kernel: Contraction, s: CudaGemmSchedule, facts: WgmmaFacts): string | undefined {
   if (facts.arch !== 'sm_90a') return `wgmma needs sm_90a, the target is ${facts.arch}`;
   if (s.skeleton !== 'wgmma') return `the schedule is for ${s.skeleton}`;
   const rows = WGMMA_ROWS * (s.mode === 'pingpong' ? 1 : CONSUMERS);
-  if (!isCount(s.tm, rows, MOST_BOX_ROWS)) return `${s.mode} tiles take a multiple of ${rows} rows, at most ${MOST_BOX_ROWS}`;
+  if (!isCount(s.tm, rows, MOST_BOX_ROWS))
+    return `${s.mode} tiles take a multiple of ${rows} rows, at most ${MOST_BOX_ROWS}`;
   const step = s.tn > MOST_COLUMNS ? 32 : 16;
-  if (!isCount(s.tn, step, 2 * MOST_COLUMNS)) return `tn must be a multiple of 16 up to ${MOST_COLUMNS}, of 32 up to ${2 * MOST_COLUMNS}`;
+  if (!isCount(s.tn, step, 2 * MOST_COLUMNS))
+    return `tn must be a multiple of 16 up to ${MOST_COLUMNS}, of 32 up to ${2 * MOST_COLUMNS}`;
   if (!isCount(s.tk, SLAB, 2 * SLAB)) return `tk must be ${SLAB} or ${2 * SLAB}`;
   if (!isCount(s.stages, 1, MOST_STAGES) || s.stages < 2) return `stages must be 2 to ${MOST_STAGES}`;
   if (s.cluster !== 1 && s.cluster !== 2) return 'a cluster is 1 or 2 blocks';
@@ -69,15 +83,21 @@ function tileProblem(kernel: Contraction, s: CudaGemmSchedule, facts: WgmmaFacts
   if (s.lastTn !== undefined) {
     const whole = fragmentStep(segmentsOf(kernel).at(-1)!);
     if (s.mode !== 'relay') return 'a last wave of narrow tiles is for relays';
-    if (!isCount(s.lastTn, leastCommonMultiple(16, whole), s.tn - 1)) return `lastTn must be a multiple of 16 and ${whole}, less than tn`;
+    if (!isCount(s.lastTn, leastCommonMultiple(16, whole), s.tn - 1))
+      return `lastTn must be a multiple of 16 and ${whole}, less than tn`;
   }
   if (s.mode === 'relay') {
-    if (s.tm !== RELAY_ROWS || s.tn > MOST_COLUMNS) return `relay tiles take ${RELAY_ROWS} rows and at most ${MOST_COLUMNS} columns`;
-    if (kernel.anchor !== 'gemm' || !segmentsOf(kernel).every(readsRounded)) return 'a relay hands over products that the epilogue reads rounded to 20 bits, no others';
+    if (s.tm !== RELAY_ROWS || s.tn > MOST_COLUMNS)
+      return `relay tiles take ${RELAY_ROWS} rows and at most ${MOST_COLUMNS} columns`;
+    if (kernel.anchor !== 'gemm' || !segmentsOf(kernel).every(readsRounded))
+      return 'a relay hands over products that the epilogue reads rounded to 20 bits, no others';
   }
-  if (kernel.anchor === 'logprob' && s.tn !== LOGPROB_BLOCK) return `tn must be ${LOGPROB_BLOCK}: a block of the vocabulary`;
+  if (kernel.anchor === 'logprob' && s.tn !== LOGPROB_BLOCK)
+    return `tn must be ${LOGPROB_BLOCK}: a block of the vocabulary`;
   const accumulators = (s.tm / rows) * (s.tn / 2);
-  return accumulators <= MOST_ACCUMULATORS ? undefined : `a thread would hold ${accumulators} accumulators, ${MOST_ACCUMULATORS} at most`;
+  return accumulators <= MOST_ACCUMULATORS
+    ? undefined
+    : `a thread would hold ${accumulators} accumulators, ${MOST_ACCUMULATORS} at most`;
 }
 
 /** What no schedule changes. */
@@ -97,14 +117,23 @@ function knownOf(kernel: Contraction, module: KernelModule): Known {
   let found = ofModule.get(kernel);
   if (found === undefined) {
     const problem = operandProblem(kernel, module);
-    const values = (): number => rowPrologue(rowProgramsOf(kernel), new CudaOperands(kernel, module, parametersOf(kernel, module), 1)).scalars.length;
+    const values = (): number =>
+      rowPrologue(rowProgramsOf(kernel), new CudaOperands(kernel, module, parametersOf(kernel, module), 1)).scalars
+        .length;
     found = { problem, rowValues: problem === undefined ? values() : 0 };
     ofModule.set(kernel, found);
   }
   return found;
 }
 
-function sharedProblem(kernel: Contraction, module: KernelModule, schedule: CudaGemmSchedule, facts: WgmmaFacts): string | undefined {
+function sharedProblem(
+  kernel: Contraction,
+  module: KernelModule,
+  schedule: CudaGemmSchedule,
+  facts: WgmmaFacts,
+): string | undefined {
   const { sharedBytes } = wgmmaLayout(schedule, knownOf(kernel, module).rowValues);
-  return sharedBytes <= facts.sharedBytesPerBlock ? undefined : `a block needs ${sharedBytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
+  return sharedBytes <= facts.sharedBytesPerBlock
+    ? undefined
+    : `a block needs ${sharedBytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
 }

@@ -1,4 +1,7 @@
-/** The epilogue of the vocabulary: a tile is one block of the log-sum-exp, so a quad of lanes has all of a row's part of it. */
+/**
+ * The epilogue of the vocabulary: a tile is one block of the log-sum-exp, so a quad of lanes has all of a row's part of
+ * it.
+ */
 import type { LogProbKernel } from '../../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
 import type { CudaOperands } from '../operands.js';
@@ -12,13 +15,23 @@ const DEPTH = 8;
 /** Functions that the statements of logProbText call. */
 export const logProbFunctions = (): string => render('logprobLargest', {});
 
-/** Statements for one row of the tile, with the names that epilogueText has: the maximum, the sum, where, and the target's logit. */
+/**
+ * Statements for one row of the tile, with the names that epilogueText has: the maximum, the sum, where, and the
+ * target's logit.
+ */
 export function logProbText(kernel: LogProbKernel, operands: CudaOperands, prologue: RowPrologue): string {
   const row = new RowScope(operands, 'row', 'r', prologue.given(`(from + local * ${prologue.scalars.length})`));
   const scale = new Body(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
   const parts = operands.get(kernel.parts);
   return render('logprobWgmma', {
-    row: indent(row.lines, DEPTH), scale, block: LOGPROB_BLOCK, vocab: kernel.vocab, isWhole: kernel.vocab % LOGPROB_BLOCK === 0, acc: 'acc[m][4 * g + 2 * h + e]',
-    target: operands.get(kernel.target).index, parts: parts.index, partsStride: parts.stride,
+    row: indent(row.lines, DEPTH),
+    scale,
+    block: LOGPROB_BLOCK,
+    vocab: kernel.vocab,
+    isWhole: kernel.vocab % LOGPROB_BLOCK === 0,
+    acc: 'acc[m][4 * g + 2 * h + e]',
+    target: operands.get(kernel.target).index,
+    parts: parts.index,
+    partsStride: parts.stride,
   });
 }

@@ -1,8 +1,8 @@
 /**
- * Wide loads and stores in a batch of an epilogue's column groups. A lane of a quad owns two columns of every group; in memory the
- * columns of a group lie together. So the quad exchanges what it has of four groups: each lane loads or stores a whole group,
- * 16 bytes of 16-bit elements, and works on the columns that are its own. Stores of 4 bytes a lane fill half a sector each,
- * and slow the product beside them by a few hundredths.
+ * Wide loads and stores in a batch of an epilogue's column groups. A lane of a quad owns two columns of every group; in
+ * memory the columns of a group lie together. So the quad exchanges what it has of four groups: each lane loads or
+ * stores a whole group, 16 bytes of 16-bit elements, and works on the columns that are its own. Stores of 4 bytes a
+ * lane fill half a sector each, and slow the product beside them by a few hundredths.
  */
 import type { Segment } from '../../../ir/kernel.js';
 import { roundUp } from '../../../ir/types.js';
@@ -25,7 +25,10 @@ export interface WideContext {
   readonly isBranched: boolean;
 }
 
-/** Whether `operand` is read or written by whole groups, `units` of them in a batch; without pairs, lanes that have none sit out. */
+/**
+ * Whether `operand` is read or written by whole groups, `units` of them in a batch; without pairs, lanes that have none
+ * sit out.
+ */
 function isWide({ dtype, stride }: Operand, { columns, pairing }: Segment, units: number): boolean {
   const isNarrow = dtype === 'bf16' || dtype === 'f16' || (dtype === 'u8' && pairing.kind === 'none');
   return isNarrow && (pairing.kind === 'none' || units % QUAD === 0) && columns % 8 === 0 && stride % 8 === 0;
@@ -33,26 +36,33 @@ function isWide({ dtype, stride }: Operand, { columns, pairing }: Segment, units
 
 /** How a lane has its elements of a batch: words of two neighbours, of one group or, as bytes, of two. */
 const wordsOf = ({ dtype }: Operand, groups: number): number => roundUp(groups, QUAD) / (dtype === 'u8' ? 2 : 1);
-const wordOf = (name: string, { dtype }: Operand, group: string): string => (dtype === 'u8' ? `${name}[(${group}) / 2]` : `${name}[${group}]`);
+const wordOf = (name: string, { dtype }: Operand, group: string): string =>
+  dtype === 'u8' ? `${name}[(${group}) / 2]` : `${name}[${group}]`;
 
 /** C expression of an element of pair `pair` of such words: float, or unsigned of a byte. */
 export function narrowElement(operand: Operand, name: string, pair: string, lane: number): string {
   const word = wordOf(name, operand, pair);
   switch (operand.dtype) {
-    case 'bf16': return `__uint_as_float(${lane === 0 ? `${word} << 16` : `${word} & 0xffff0000u`})`;
-    case 'f16': return `tw_from_f16((unsigned short)(${word}${lane === 0 ? '' : ' >> 16'}))`;
-    default: return `(${word} >> (16 * ((${pair}) % 2) + ${8 * lane}) & 255u)`;
+    case 'bf16':
+      return `__uint_as_float(${lane === 0 ? `${word} << 16` : `${word} & 0xffff0000u`})`;
+    case 'f16':
+      return `tw_from_f16((unsigned short)(${word}${lane === 0 ? '' : ' >> 16'}))`;
+    default:
+      return `(${word} >> (16 * ((${pair}) % 2) + ${8 * lane}) & 255u)`;
   }
 }
 
 /** Statement that keeps pair `pair`, C expressions of the two values, in such words; those of bytes begin as zeros. */
-export const keepNarrow = (operand: Operand, name: string, pair: string, [x, y]: readonly string[]): string => (operand.dtype === 'u8'
-  ? `${wordOf(name, operand, pair)} |= (${x!} | ${y!} << 8) << 16 * ((${pair}) % 2);` : `${name}[${pair}] = tw_pack_${operand.dtype}(${x!}, ${y!});`);
+export const keepNarrow = (operand: Operand, name: string, pair: string, [x, y]: readonly string[]): string =>
+  operand.dtype === 'u8'
+    ? `${wordOf(name, operand, pair)} |= (${x!} | ${y!} << 8) << 16 * ((${pair}) % 2);`
+    : `${name}[${pair}] = tw_pack_${operand.dtype}(${x!}, ${y!});`;
 
 /** What a lane loads or stores of a group. */
 const accessType = ({ dtype }: Operand): string => (dtype === 'u8' ? 'tw_u2' : 'tw_u4');
 /** The words of the four groups from `unit_` on. */
-const unitWords = (name: string, { dtype }: Operand): string[] => (dtype === 'u8' ? [0, 1].map((i) => `${name}[unit_ / 2 + ${i}]`) : [0, 1, 2, 3].map((i) => `${name}[unit_ + ${i}]`));
+const unitWords = (name: string, { dtype }: Operand): string[] =>
+  dtype === 'u8' ? [0, 1].map((i) => `${name}[unit_ / 2 + ${i}]`) : [0, 1, 2, 3].map((i) => `${name}[unit_ + ${i}]`);
 const FIELDS = ['x', 'y', 'z', 'w'] as const;
 
 /** Buffers that an epilogue without pairs reads at the element itself, loaded before they are used. */
@@ -66,7 +76,11 @@ export class BatchLoads {
     this.context = context;
     this.origin = origin;
     this.count = count;
-    this.list = loads.map((operand, i) => ({ operand, name: `l${i}_`, isWide: isWide(operand, context.segment, count) }));
+    this.list = loads.map((operand, i) => ({
+      operand,
+      name: `l${i}_`,
+      isWide: isWide(operand, context.segment, count),
+    }));
   }
 
   /** All of them are on their way before the first is waited for. */
@@ -74,7 +88,9 @@ export class BatchLoads {
     return [...this.list.flatMap((each) => this.load(each)), ...this.list.flatMap((each) => this.exchange(each))];
   }
 
-  /** C expression of an element: float, or unsigned of a byte. `group`: of the batch, constant once loops are unrolled. */
+  /**
+   * C expression of an element: float, or unsigned of a byte. `group`: of the batch, constant once loops are unrolled.
+   */
   element(buffer: string, group: string, lane: number): string | undefined {
     const own = this.list.find(({ operand }) => operand.name === buffer);
     if (own === undefined) return undefined;
@@ -84,22 +100,36 @@ export class BatchLoads {
   }
 
   private load({ operand, name, isWide: isGroup }: Loaded): string[] {
-    const { operands, segment: { columns }, isWhole } = this.context;
+    const {
+      operands,
+      segment: { columns },
+      isWhole,
+    } = this.context;
     const type = isGroup ? accessType(operand) : operand.dtype === 'u8' ? 'tw_b2' : 'tw_f2';
-    const outside = [...(isWhole ? [] : [`column_ >= ${columns}`]), ...(isGroup && this.count % QUAD !== 0 ? [`unit_ + quad >= ${this.count}`] : [])];
+    const outside = [
+      ...(isWhole ? [] : [`column_ >= ${columns}`]),
+      ...(isGroup && this.count % QUAD !== 0 ? [`unit_ + quad >= ${this.count}`] : []),
+    ];
     const guard = outside.length === 0 ? '' : `${outside.join(' || ')} ? ${type}{} : `;
     const from = `${operands.base(operand)} + (long long)row * ${operand.stride} + column_`;
     if (!isGroup) {
       return [
-        `${type} ${name}[${this.count}];`, '#pragma unroll', `for (int group_ = 0; group_ < ${this.count}; group_++) {`,
-        `  const int column_ = ${this.origin} + 8 * group_ + 2 * quad;`, `  ${name}[group_] = ${guard}tw_load2_${operand.dtype}(${from});`, '}',
+        `${type} ${name}[${this.count}];`,
+        '#pragma unroll',
+        `for (int group_ = 0; group_ < ${this.count}; group_++) {`,
+        `  const int column_ = ${this.origin} + 8 * group_ + 2 * quad;`,
+        `  ${name}[group_] = ${guard}tw_load2_${operand.dtype}(${from});`,
+        '}',
       ];
     }
     return [
-      `unsigned ${name}[${wordsOf(operand, this.count)}];`, '#pragma unroll', `for (int unit_ = 0; unit_ < ${this.count}; unit_ += ${QUAD}) {`,
+      `unsigned ${name}[${wordsOf(operand, this.count)}];`,
+      '#pragma unroll',
+      `for (int unit_ = 0; unit_ < ${this.count}; unit_ += ${QUAD}) {`,
       `  const int column_ = ${this.origin} + 8 * (unit_ + quad);`,
       `  const ${type} words_ = ${guard}*(const ${type} *)(${from});`,
-      ...unitWords(name, operand).map((word, i) => `  ${word} = words_.${FIELDS[i]!};`), '}',
+      ...unitWords(name, operand).map((word, i) => `  ${word} = words_.${FIELDS[i]!};`),
+      '}',
     ];
   }
 
@@ -107,14 +137,21 @@ export class BatchLoads {
     if (!isGroup) return [];
     const words = unitWords(name, operand);
     return [
-      '#pragma unroll', `for (int unit_ = 0; unit_ < ${this.count}; unit_ += ${QUAD}) {`, `  const ${accessType(operand)} words_ = ${exchanged(name, operand)};`,
-      ...words.map((word, i) => `  ${word} = words_.${FIELDS[i]!};`), '}',
+      '#pragma unroll',
+      `for (int unit_ = 0; unit_ < ${this.count}; unit_ += ${QUAD}) {`,
+      `  const ${accessType(operand)} words_ = ${exchanged(name, operand)};`,
+      ...words.map((word, i) => `  ${word} = words_.${FIELDS[i]!};`),
+      '}',
     ];
   }
 }
 
-/** C expression of what a lane has of the four groups from `unit_` on after the quad's exchange: its own columns for a group that lies together, and back. */
-const exchanged = (name: string, operand: Operand): string => `tw_quad_turn${operand.dtype === 'u8' ? '_bytes' : ''}(quad, ${unitWords(name, operand).join(', ')})`;
+/**
+ * C expression of what a lane has of the four groups from `unit_` on after the quad's exchange: its own columns for a
+ * group that lies together, and back.
+ */
+const exchanged = (name: string, operand: Operand): string =>
+  `tw_quad_turn${operand.dtype === 'u8' ? '_bytes' : ''}(quad, ${unitWords(name, operand).join(', ')})`;
 
 interface Loaded {
   readonly operand: Operand;
@@ -170,21 +207,31 @@ export class WideStores {
   }
 
   stores(): string[] {
-    const { segment: { pairing, columns }, operands, isWhole, isBranched } = this.context;
+    const {
+      segment: { pairing, columns },
+      operands,
+      isWhole,
+      isBranched,
+    } = this.context;
     return this.words.flatMap(({ name, operand, isPartner }) => {
       const at = '(unit_ + quad)';
-      const column = pairing.kind === 'none' ? [`const int column = ${this.origin} + 8 * ${at};`]
-        : pairing.kind === 'interleave' ? [`const int column = (${this.origin}) / 2 + 8 * ${at};`]
-          : [
-            `const int lying_ = ${this.origin} + 16 * ${at};`,
-            `const int column = ${firstHalf('lying_', pairing.headDim, this.context.holdsWholeHeads)}${isPartner ? ` + ${pairing.headDim / 2}` : ''};`,
-          ];
+      const column =
+        pairing.kind === 'none'
+          ? [`const int column = ${this.origin} + 8 * ${at};`]
+          : pairing.kind === 'interleave'
+            ? [`const int column = (${this.origin}) / 2 + 8 * ${at};`]
+            : [
+                `const int lying_ = ${this.origin} + 16 * ${at};`,
+                `const int column = ${firstHalf('lying_', pairing.headDim, this.context.holdsWholeHeads)}${isPartner ? ` + ${pairing.headDim / 2}` : ''};`,
+              ];
       const isInside = `${this.units % QUAD === 0 ? '' : ` && unit_ + quad < ${this.units}`}${isWhole ? '' : ` && ${pairing.kind === 'rotate' ? 'lying_' : 'column'} < ${columns}`}`;
       return [
-        '#pragma unroll', `for (int unit_ = 0; unit_ < ${this.units}; unit_ += ${QUAD}) {`,
+        '#pragma unroll',
+        `for (int unit_ = 0; unit_ < ${this.units}; unit_ += ${QUAD}) {`,
         `  const ${accessType(operand)} words_ = ${exchanged(name, operand)};`,
         ...column.map((line) => `  ${line}`),
-        `  ${isBranched ? `if (isStored${isInside}) ` : ''}tw_store_words(${operands.base(operand)} + (long long)row * ${operand.stride} + column, words_, ${isBranched ? '1' : `isStored${isInside}`});`, '}',
+        `  ${isBranched ? `if (isStored${isInside}) ` : ''}tw_store_words(${operands.base(operand)} + (long long)row * ${operand.stride} + column, words_, ${isBranched ? '1' : `isStored${isInside}`});`,
+        '}',
       ];
     });
   }

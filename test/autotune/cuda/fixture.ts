@@ -8,17 +8,49 @@ import { buildLlama, type LlamaShape } from '../../../models/llama.js';
 import { lower, optimise, type Numerics } from '../../../passes/pipeline.js';
 import { SHAPE } from '../fixture.js';
 
-const NUMERICS: Numerics = { activations: 'bf16', attention: 'bf16', products: 'f20', stream: 'f24', weights: { layout: 'kmajor', dtype: 'bf16', pairingWidth: 8 } };
+const NUMERICS: Numerics = {
+  activations: 'bf16',
+  attention: 'bf16',
+  products: 'f20',
+  stream: 'f24',
+  weights: { layout: 'kmajor', dtype: 'bf16', pairingWidth: 8 },
+};
 
 /** LLaMA-33B's widths, two layers of it. */
-export const WIDE: LlamaShape = { hiddenSize: 6656, intermediateSize: 17_920, layers: 2, heads: 52, kvHeads: 52, headDim: 128, vocabSize: 32_000, rmsNormEps: 1e-5, tieWordEmbeddings: false };
+export const WIDE: LlamaShape = {
+  hiddenSize: 6656,
+  intermediateSize: 17_920,
+  layers: 2,
+  heads: 52,
+  kvHeads: 52,
+  headDim: 128,
+  vocabSize: 32_000,
+  rmsNormEps: 1e-5,
+  tieWordEmbeddings: false,
+};
 
 export function cudaModule(shape: LlamaShape = SHAPE): KernelModule {
-  const frequencies = Float64Array.from({ length: shape.headDim / 2 }, (_, i) => 10_000 ** (-2 * i / shape.headDim));
-  return lower(optimise(buildLlama(shape, { mask: 'tree', window: 3, inverseFrequencies: frequencies, dtypeOf: () => 'bf16' }), NUMERICS), NUMERICS);
+  const frequencies = Float64Array.from({ length: shape.headDim / 2 }, (_, i) => 10_000 ** ((-2 * i) / shape.headDim));
+  return lower(
+    optimise(
+      buildLlama(shape, { mask: 'tree', window: 3, inverseFrequencies: frequencies, dtypeOf: () => 'bf16' }),
+      NUMERICS,
+    ),
+    NUMERICS,
+  );
 }
 
 export const CAPACITY: Bucket = { tokens: 256, rows: 256, longest: 256 };
 export const FACTS: CudaFacts = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 };
-export const MACHINE: CudaMachine = cudaMachine('sm_90a', { multiprocessors: 132, clockKHz: 1_980_000, sharedBytesPerMultiprocessor: 233_472 }, 3e12);
-export const TARGET: CudaTuningTarget = { gpu: 'Paper GPU/132', arch: 'sm_90a', driver: 13_000, compiler: 'nvrtc 13.0', codegen: 'c0de' };
+export const MACHINE: CudaMachine = cudaMachine(
+  'sm_90a',
+  { multiprocessors: 132, clockKHz: 1_980_000, sharedBytesPerMultiprocessor: 233_472 },
+  3e12,
+);
+export const TARGET: CudaTuningTarget = {
+  gpu: 'Paper GPU/132',
+  arch: 'sm_90a',
+  driver: 13_000,
+  compiler: 'nvrtc 13.0',
+  codegen: 'c0de',
+};

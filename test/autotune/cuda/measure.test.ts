@@ -5,7 +5,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import koffi from 'koffi';
 import { afterAll, describe, expect, it } from 'vitest';
-import { COMPARE_FOUND_BYTES, compareJob, type CompareJob, COMPARE_SOURCE, COMPARE_SYMBOL, nothingFound, scaleOf } from '../../../autotune/cuda/compare.js';
+import {
+  COMPARE_FOUND_BYTES,
+  compareJob,
+  type CompareJob,
+  COMPARE_SOURCE,
+  COMPARE_SYMBOL,
+  nothingFound,
+  scaleOf,
+} from '../../../autotune/cuda/compare.js';
 import { CudaMeasurer, isDeviceHung, type CudaMeasurerOptions } from '../../../autotune/cuda/measure.js';
 import { median } from '../../../autotune/database.js';
 import type { FinalRequest } from '../../../autotune/finals.js';
@@ -49,17 +57,28 @@ extern "C" void put(unsigned short *p, unsigned long long bytes, unsigned long l
 `;
 
 function build(): { compare: FakeKernel; put: (pointer: bigint, bytes: number, from: number, odd: number) => void } {
-  const source = join(folder, 'shim.cc'), library = join(folder, 'shim.so');
+  const source = join(folder, 'shim.cc'),
+    library = join(folder, 'shim.so');
   writeFileSync(source, SHIM);
-  const { status, stderr } = spawnSync('g++', ['-std=c++17', '-O1', '-Wall', '-Wextra', '-Werror', '-shared', '-fPIC', source, '-o', library], { encoding: 'utf8' });
+  const { status, stderr } = spawnSync(
+    'g++',
+    ['-std=c++17', '-O1', '-Wall', '-Wextra', '-Werror', '-shared', '-fPIC', source, '-o', library],
+    { encoding: 'utf8' },
+  );
   if (status !== 0) throw new Error(stderr);
   const loaded = koffi.load(library);
-  const compare = loaded.func('void compare(uint32_t, uint32_t, uint32_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t)');
+  const compare = loaded.func(
+    'void compare(uint32_t, uint32_t, uint32_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t)',
+  );
   const put = loaded.func('void put(uintptr_t, uint64_t, uint64_t, int)');
   const count = (extent: LaunchShape['gridX']): number => (extent.kind === 'constant' ? extent.count : NaN);
   return {
-    compare: (launch, _tokens, _rows, pointers) => { compare(launch.threads, count(launch.gridX), count(launch.gridY), ...pointers); },
-    put: (pointer, bytes, from, odd) => { put(pointer, bytes, from, odd); },
+    compare: (launch, _tokens, _rows, pointers) => {
+      compare(launch.threads, count(launch.gridX), count(launch.gridY), ...pointers);
+    },
+    put: (pointer, bytes, from, odd) => {
+      put(pointer, bytes, from, odd);
+    },
   };
 }
 
@@ -69,13 +88,37 @@ describe.skipIf(!hasCxx())('the comparison', () => {
   const { compare } = hasCxx() ? build() : { compare: (): void => undefined };
 
   /** [elements that differ, the first, maxima that differ] */
-  function found(dtype: 'f32' | 'f16' | 'bf16', expected: NodeJS.TypedArray, actual: NodeJS.TypedArray, hasIndices = false): number[] {
-    return differing(compareJob({ dtype, rows: 2, columns: 4, stride: 5, tolerance: { relative: 2 ** -7, absolute: 2 ** -8 }, scale: 1, hasIndices }), [expected, actual, expected, actual]);
+  function found(
+    dtype: 'f32' | 'f16' | 'bf16',
+    expected: NodeJS.TypedArray,
+    actual: NodeJS.TypedArray,
+    hasIndices = false,
+  ): number[] {
+    return differing(
+      compareJob({
+        dtype,
+        rows: 2,
+        columns: 4,
+        stride: 5,
+        tolerance: { relative: 2 ** -7, absolute: 2 ** -8 },
+        scale: 1,
+        hasIndices,
+      }),
+      [expected, actual, expected, actual],
+    );
   }
-  function differing({ bytes, launch }: CompareJob, [expected, actual, ...uppers]: readonly NodeJS.TypedArray[]): number[] {
+  function differing(
+    { bytes, launch }: CompareJob,
+    [expected, actual, ...uppers]: readonly NodeJS.TypedArray[],
+  ): number[] {
     const answers = nothingFound();
     expect(answers.byteLength).toBe(COMPARE_FOUND_BYTES);
-    compare(launch, 0, 0, [bytes, expected!, actual!, answers, ...uppers].map((array) => koffi.address(array)));
+    compare(
+      launch,
+      0,
+      0,
+      [bytes, expected!, actual!, answers, ...uppers].map((array) => koffi.address(array)),
+    );
     return [...answers].slice(0, 3).map(Number);
   }
   const NONE = Number(2n ** 64n - 1n);
@@ -99,20 +142,54 @@ describe.skipIf(!hasCxx())('the comparison', () => {
   it('reads both kinds of halves, subnormal ones and infinities too', () => {
     const f16 = Uint16Array.of(0x3c00, 0x0001, 0x7c00, 0xfbff, 0, 0xfc00, 0x8000, 0x3555, 0x4900, 0);
     expect(found('f16', f16, f16)).toEqual([0, NONE, 0]);
-    expect(found('f16', f16, Uint16Array.from(f16, (h, i) => (i === 3 ? 0xfc00 : h)))).toEqual([1, 3, 0]);
-    expect(found('f16', f16, Uint16Array.from(f16, (h, i) => (i === 2 ? 0x7bff : h)))).toEqual([1, 2, 0]);
-    expect(found('f16', f16, Uint16Array.from(f16, (h, i) => (i === 0 ? 0x3c08 : h)))).toEqual([0, NONE, 0]);
+    expect(
+      found(
+        'f16',
+        f16,
+        Uint16Array.from(f16, (h, i) => (i === 3 ? 0xfc00 : h)),
+      ),
+    ).toEqual([1, 3, 0]);
+    expect(
+      found(
+        'f16',
+        f16,
+        Uint16Array.from(f16, (h, i) => (i === 2 ? 0x7bff : h)),
+      ),
+    ).toEqual([1, 2, 0]);
+    expect(
+      found(
+        'f16',
+        f16,
+        Uint16Array.from(f16, (h, i) => (i === 0 ? 0x3c08 : h)),
+      ),
+    ).toEqual([0, NONE, 0]);
     const bf16 = Uint16Array.of(0x3f80, 0xc000, 0x7f80, 0, 0, 1, 2, 3, 0x4120, 0);
-    expect(found('bf16', bf16, Uint16Array.from(bf16, (h, i) => (i === 8 ? 0x4125 : h)))).toEqual([1, 7, 0]);
+    expect(
+      found(
+        'bf16',
+        bf16,
+        Uint16Array.from(bf16, (h, i) => (i === 8 ? 0x4125 : h)),
+      ),
+    ).toEqual([1, 7, 0]);
     expect(scaleOf(Uint16Array.of(0x4000, 0x4000, 0x7c00, 0xc000).buffer, 'f16', 3, 4)).toBe(2);
     expect(scaleOf(Uint16Array.of(0x4000, 0xc000).buffer, 'bf16', 2, 2)).toBe(2);
   });
 
   it('compares the numbers that bytes make longer', () => {
     const upper = (...bits: number[]): Uint16Array => Uint16Array.of(0x3f80, 0, ...bits, 0x3f80);
-    const job = compareJob({ dtype: 'u8', rows: 2, columns: 1, stride: 3, upperStride: 2, tolerance: { relative: 2 ** -12, absolute: 0 }, scale: 1, hasIndices: false });
+    const job = compareJob({
+      dtype: 'u8',
+      rows: 2,
+      columns: 1,
+      stride: 3,
+      upperStride: 2,
+      tolerance: { relative: 2 ** -12, absolute: 0 },
+      scale: 1,
+      hasIndices: false,
+    });
     const of = (tail: number): Uint8Array => Uint8Array.of(7, 0, 0, tail);
-    const differs = (expected: [number, number], actual: [number, number]): number[] => differing(job, [of(expected[1]), of(actual[1]), upper(expected[0]), upper(actual[0])]);
+    const differs = (expected: [number, number], actual: [number, number]): number[] =>
+      differing(job, [of(expected[1]), of(actual[1]), upper(expected[0]), upper(actual[0])]);
     expect(differs([0xc000, 5], [0xc000, 6])).toEqual([0, NONE, 0]);
     expect(differs([0xc000, 5], [0xc000, 105])).toEqual([1, 1, 0]);
     // 1 and 127 beside 1 + 2⁻⁷ less 128: the same number but for the last place.
@@ -127,29 +204,64 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
   const kernel = kernelAt(module, 'layers.0.ffn.gate_up');
   const bucket = { tokens: 40, rows: 40, longest: 40 };
   const loop = (threads: number): CudaSchedule => ({ kind: 'loop', threads });
-  const [REFERENCE, GOOD, ODD, LAZY, REFUSED, SICK, DEAD, SLOW, UNPRINTED, HUNGRY, SPARE, MUTE] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12] as const;
-  const launch: LaunchShape = { threads: 32, sharedBytes: 0, cluster: 1, gridX: { kind: 'constant', count: 1 }, gridY: { kind: 'constant', count: 1 } };
+  const [REFERENCE, GOOD, ODD, LAZY, REFUSED, SICK, DEAD, SLOW, UNPRINTED, HUNGRY, SPARE, MUTE] = [
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,
+  ] as const;
+  const launch: LaunchShape = {
+    threads: 32,
+    sharedBytes: 0,
+    cluster: 1,
+    gridX: { kind: 'constant', count: 1 },
+    gridY: { kind: 'constant', count: 1 },
+  };
   const parameters = parametersOf(kernel, module);
   const down = kernelAt(module, 'layers.0.ffn.down');
   const NEIGHBOUR = 'down';
-  const writtenBy = (of: Kernel): readonly number[] => parametersOf(of, module).flatMap((name, i) => (kernelWrites(of).has(name) ? [i] : []));
-  const sick = (isContextDead: boolean): Error => Object.assign(new Error(isContextDead ? 'an illegal address' : 'too many resources'), { code: 'CUDA_ERROR_X', call: 'cuLaunchKernelEx', isContextDead });
+  const writtenBy = (of: Kernel): readonly number[] =>
+    parametersOf(of, module).flatMap((name, i) => (kernelWrites(of).has(name) ? [i] : []));
+  const sick = (isContextDead: boolean): Error =>
+    Object.assign(new Error(isContextDead ? 'an illegal address' : 'too many resources'), {
+      code: 'CUDA_ERROR_X',
+      call: 'cuLaunchKernelEx',
+      isContextDead,
+    });
 
   function lab() {
     const { put, compare } = build();
     const shim = buildPackShim(folder);
     const state = { launches: 0, isStuck: false, slowness: (_launches: number): number => 1 };
     const sizes = new Map<bigint, number>();
-    const writes = (odd: number, from: number, of: Kernel = kernel): FakeKernel => (_launch, _tokens, _rows, pointers) => {
-      for (const i of writtenBy(of)) put(pointers[i]!, sizes.get(pointers[i]!)!, from, odd);
-    };
-    const fails = (isContextDead: boolean): FakeKernel => () => { throw sick(isContextDead); };
+    const writes =
+      (odd: number, from: number, of: Kernel = kernel): FakeKernel =>
+      (_launch, _tokens, _rows, pointers) => {
+        for (const i of writtenBy(of)) put(pointers[i]!, sizes.get(pointers[i]!)!, from, odd);
+      };
+    const fails =
+      (isContextDead: boolean): FakeKernel =>
+      () => {
+        throw sick(isContextDead);
+      };
     const kernels: Readonly<Record<number, FakeKernel>> = {
-      [REFERENCE]: writes(0, 0), [GOOD]: writes(0, 0), [ODD]: writes(1, 0), [LAZY]: writes(0, 16), [SICK]: fails(false), [DEAD]: fails(true), [SLOW]: writes(0, 0), [HUNGRY]: writes(0, 0), [SPARE]: writes(0, 0), [MUTE]: () => undefined,
+      [REFERENCE]: writes(0, 0),
+      [GOOD]: writes(0, 0),
+      [ODD]: writes(1, 0),
+      [LAZY]: writes(0, 16),
+      [SICK]: fails(false),
+      [DEAD]: fails(true),
+      [SLOW]: writes(0, 0),
+      [HUNGRY]: writes(0, 0),
+      [SPARE]: writes(0, 0),
+      [MUTE]: () => undefined,
     };
     const base = fakeCuda({
       modules: {
-        [NEIGHBOUR]: { [NEIGHBOUR]: writes(0, 0, down) }, tw_pack: { [PACK_ENTRIES.rows]: (l, t, r, p) => { shim.run(PACK_ENTRIES.rows, l, t, r, p); } }, [COMPARE_SYMBOL]: { [COMPARE_SYMBOL]: compare },
+        [NEIGHBOUR]: { [NEIGHBOUR]: writes(0, 0, down) },
+        tw_pack: {
+          [PACK_ENTRIES.rows]: (l, t, r, p) => {
+            shim.run(PACK_ENTRIES.rows, l, t, r, p);
+          },
+        },
+        [COMPARE_SYMBOL]: { [COMPARE_SYMBOL]: compare },
         ...Object.fromEntries(Object.entries(kernels).map(([i, k]) => [`k${i}`, { [`k${i}`]: k }])),
       },
     });
@@ -173,12 +285,17 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
         // A kernel that needs much power is fast until the card has been at work for a tenth of a second.
         const own = (symbol: string): number => {
           switch (symbol) {
-            case `k${SLOW}`: return 50;
-            case `k${SPARE}`: return 0.045;
-            case `k${HUNGRY}`: return state.launches < 2000 ? 0.04 : 0.06;
+            case `k${SLOW}`:
+              return 50;
+            case `k${SPARE}`:
+              return 0.045;
+            case `k${HUNGRY}`:
+              return state.launches < 2000 ? 0.04 : 0.06;
             // Another kernel, which suffers beside one of the candidates.
-            case NEIGHBOUR: return this.symbols.includes(`k${SPARE}`) ? 0.22 : 0.2;
-            default: return 0.05;
+            case NEIGHBOUR:
+              return this.symbols.includes(`k${SPARE}`) ? 0.22 : 0.2;
+            default:
+              return 0.05;
           }
         };
         const each = request.launches.map((i) => own(this.symbols[i]!));
@@ -189,33 +306,52 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     const addon: CudaAddon = { ...base.addon, Memory, Program };
     const compiled: string[][] = [];
     const device = new addon.Device(0);
-    const create = (more: Partial<CudaMeasurerOptions> = {}): Promise<CudaMeasurer> => CudaMeasurer.create({
-      addon, device, capacity: CAPACITY, reference: () => loop(REFERENCE),
-      ...more,
-      emit: (of, _module, schedule) => {
-        if (of === down) return { symbol: NEIGHBOUR, source: NEIGHBOUR, parameters: parametersOf(down, module), tensorMaps: [], launch };
-        const index = schedule.kind === 'loop' ? schedule.threads : 0;
-        if (index === UNPRINTED) throw new Error('no such skeleton');
-        return { symbol: `k${index}`, source: `k${index}`, parameters, tensorMaps: [], launch };
-      },
-      compile: (units) => {
-        compiled.push(units.map(({ symbol }) => symbol));
-        const fine = units.filter(({ symbol }) => symbol !== `k${REFUSED}`);
-        return Promise.resolve({ cubins: new Map(fine.map(({ symbol }) => [symbol, Buffer.from(symbol)])), failures: new Map([[`k${REFUSED}`, new Error('error: 3 is not a vector')]]) });
-      },
-    });
+    const create = (more: Partial<CudaMeasurerOptions> = {}): Promise<CudaMeasurer> =>
+      CudaMeasurer.create({
+        addon,
+        device,
+        capacity: CAPACITY,
+        reference: () => loop(REFERENCE),
+        ...more,
+        emit: (of, _module, schedule) => {
+          if (of === down)
+            return {
+              symbol: NEIGHBOUR,
+              source: NEIGHBOUR,
+              parameters: parametersOf(down, module),
+              tensorMaps: [],
+              launch,
+            };
+          const index = schedule.kind === 'loop' ? schedule.threads : 0;
+          if (index === UNPRINTED) throw new Error('no such skeleton');
+          return { symbol: `k${index}`, source: `k${index}`, parameters, tensorMaps: [], launch };
+        },
+        compile: (units) => {
+          compiled.push(units.map(({ symbol }) => symbol));
+          const fine = units.filter(({ symbol }) => symbol !== `k${REFUSED}`);
+          return Promise.resolve({
+            cubins: new Map(fine.map(({ symbol }) => [symbol, Buffer.from(symbol)])),
+            failures: new Map([[`k${REFUSED}`, new Error('error: 3 is not a vector')]]),
+          });
+        },
+      });
     return { create, timed, compiled, state, live: () => base.state.live, device };
   }
 
-  async function all(measurer: CudaMeasurer, schedules: readonly CudaSchedule[], more: Partial<MeasureRequest<CudaSchedule>> = {}): Promise<Measurement<CudaSchedule>[]> {
+  async function all(
+    measurer: CudaMeasurer,
+    schedules: readonly CudaSchedule[],
+    more: Partial<MeasureRequest<CudaSchedule>> = {},
+  ): Promise<Measurement<CudaSchedule>[]> {
     const request: MeasureRequest<CudaSchedule> = { kernel, module, bucket, reference: loop(GOOD), schedules, ...more };
     const found: Measurement<CudaSchedule>[] = [];
     for await (const measurement of measurer.measure(request)) found.push(measurement);
     return found;
   }
-  const failureOf = (measurement: Measurement<CudaSchedule> | undefined): string => (measurement !== undefined && 'failure' in measurement ? measurement.failure : '');
+  const failureOf = (measurement: Measurement<CudaSchedule> | undefined): string =>
+    measurement !== undefined && 'failure' in measurement ? measurement.failure : '';
 
-  it('times what computes the reference\'s numbers, and says of the others what is wrong with them', async () => {
+  it("times what computes the reference's numbers, and says of the others what is wrong with them", async () => {
     const { create, timed, compiled, live, device } = lab();
     const measurer = await create();
     const found = await all(measurer, [GOOD, ODD, LAZY, REFUSED, SICK, UNPRINTED, GOOD].map(loop));
@@ -238,10 +374,13 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     expect(live()).toBe(0);
   });
 
-  it('tells candidates in the terms of the default\'s first measurement, however fast the device is now', async () => {
+  it("tells candidates in the terms of the default's first measurement, however fast the device is now", async () => {
     const { create, state } = lab();
     const measurer = await create();
-    const secondsOf = async (schedules: readonly CudaSchedule[], more: Partial<MeasureRequest<CudaSchedule>>): Promise<number[]> =>
+    const secondsOf = async (
+      schedules: readonly CudaSchedule[],
+      more: Partial<MeasureRequest<CudaSchedule>>,
+    ): Promise<number[]> =>
       (await all(measurer, schedules, more)).map((found) => ('seconds' in found ? median(found.seconds) : NaN));
     // Within a request: the device slows down steadily.
     state.slowness = (launches) => 1 + launches / 1000;
@@ -268,8 +407,17 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
   });
 
   /** A final of the kernel under each of `schedules` beside its neighbour. */
-  const finalOf = (schedules: readonly number[], more: Partial<FinalRequest<CudaSchedule>> = {}): FinalRequest<CudaSchedule> => ({
-    module, bucket, kernels: [kernel, down], contenders: schedules.map((threads) => [loop(threads), loop(GOOD)]), seconds: 2, settling: 0.35, ...more,
+  const finalOf = (
+    schedules: readonly number[],
+    more: Partial<FinalRequest<CudaSchedule>> = {},
+  ): FinalRequest<CudaSchedule> => ({
+    module,
+    bucket,
+    kernels: [kernel, down],
+    contenders: schedules.map((threads) => [loop(threads), loop(GOOD)]),
+    seconds: 2,
+    settling: 0.35,
+    ...more,
   });
 
   it('holds finals of whole sequences under load, and gives the rounds of each', async () => {
@@ -278,13 +426,22 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     const measurer = await create({ onNoFinal: (reason) => reasons.push(reason) });
     // In a burst, and alone, both are faster than the default.
     const bursts = await all(measurer, [loop(GOOD), loop(SPARE), loop(HUNGRY)]);
-    expect(bursts.map((found) => ('seconds' in found ? Math.round(median(found.seconds) * 1e6) : NaN))).toEqual([50, 45, 40]);
+    expect(bursts.map((found) => ('seconds' in found ? Math.round(median(found.seconds) * 1e6) : NaN))).toEqual([
+      50, 45, 40,
+    ]);
     let rounds = 0;
-    const found = await measurer.hold(finalOf([GOOD, SPARE, HUNGRY], { onRound: () => { rounds++; } }));
+    const found = await measurer.hold(
+      finalOf([GOOD, SPARE, HUNGRY], {
+        onRound: () => {
+          rounds++;
+        },
+      }),
+    );
     expect(rounds).toBeGreaterThanOrEqual(6);
     expect(found!.map((own) => own.length)).toEqual([rounds, rounds, rounds]);
     // One makes its neighbour take 220 instead of 200; the other has spent its power.
-    for (const [i, seconds] of [2.5e-4, 2.65e-4, 2.6e-4].entries()) for (const round of found![i]!) expect(round).toBeCloseTo(seconds, 12);
+    for (const [i, seconds] of [2.5e-4, 2.65e-4, 2.6e-4].entries())
+      for (const round of found![i]!) expect(round).toBeCloseTo(seconds, 12);
     // The order of contenders is not that of their times, and what is compiled stays so.
     const again = await measurer.hold(finalOf([SPARE, GOOD], { settling: 0.15 }));
     for (const [i, seconds] of [2.65e-4, 2.5e-4].entries()) expect(again![i]![0]).toBeCloseTo(seconds, 12);
@@ -300,13 +457,24 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     const reasons: string[] = [];
     const measurer = await create({ onNoFinal: (reason) => reasons.push(reason) });
     // A buffer that no memory holds.
-    const wide = { ...module, buffers: module.buffers.map((buffer) => (kernelWrites(down).has(buffer.name) ? { ...buffer, columns: 2 ** 40 } : buffer)) };
+    const wide = {
+      ...module,
+      buffers: module.buffers.map((buffer) =>
+        kernelWrites(down).has(buffer.name) ? { ...buffer, columns: 2 ** 40 } : buffer,
+      ),
+    };
     expect(await measurer.hold(finalOf([GOOD, SPARE], { module: wide }))).toBeUndefined();
     expect(reasons.splice(0)).toEqual([expect.stringMatching(/./)]);
     // What is not printed, does not compile, does not start, or leaves nothing behind.
-    for (const schedule of [UNPRINTED, REFUSED, SICK]) expect(await measurer.hold(finalOf([GOOD, schedule]))).toBeUndefined();
+    for (const schedule of [UNPRINTED, REFUSED, SICK])
+      expect(await measurer.hold(finalOf([GOOD, schedule]))).toBeUndefined();
     expect(await measurer.hold(finalOf([MUTE], { kernels: [kernel] }))).toBeUndefined();
-    expect(reasons.splice(0)).toEqual(['no such skeleton', 'error: 3 is not a vector', 'too many resources', expect.stringMatching(/leaves no numbers in \w+/)]);
+    expect(reasons.splice(0)).toEqual([
+      'no such skeleton',
+      'error: 3 is not a vector',
+      'too many resources',
+      expect.stringMatching(/leaves no numbers in \w+/),
+    ]);
     expect(await measurer.hold(finalOf([GOOD, SPARE]))).toHaveLength(2);
     expect(reasons).toEqual([]);
     measurer.release();
@@ -320,7 +488,9 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     const measurer = await create({ onNoFinal: (reason) => reasons.push(reason) });
     const controller = new AbortController();
     let rounds = 0;
-    const onRound = (): void => { if (++rounds === 2) controller.abort(); };
+    const onRound = (): void => {
+      if (++rounds === 2) controller.abort();
+    };
     expect(await measurer.hold(finalOf([GOOD, SPARE], { onRound, signal: controller.signal }))).toBeUndefined();
     expect([rounds, reasons]).toEqual([2, []]);
     measurer.release();
@@ -333,7 +503,9 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     const reasons: string[] = [];
     const measurer = await create({ onNoFinal: (reason) => reasons.push(reason) });
     await expect(measurer.hold(finalOf([GOOD, DEAD]))).rejects.toMatchObject({
-      name: 'UserError', message: 'A final of 2 kernels at 40 tokens ended the use of the device: an illegal address', hint: expect.stringContaining('again'),
+      name: 'UserError',
+      message: 'A final of 2 kernels at 40 tokens ended the use of the device: an illegal address',
+      hint: expect.stringContaining('again'),
     });
     expect(reasons).toEqual([]);
     measurer.release();
@@ -368,7 +540,14 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     const measurer = await create();
     const found: Measurement<CudaSchedule>[] = [];
     const run = async (): Promise<void> => {
-      for await (const measurement of measurer.measure({ kernel, module, bucket, reference: loop(GOOD), schedules: [loop(GOOD), loop(DEAD), loop(SLOW)] })) found.push(measurement);
+      for await (const measurement of measurer.measure({
+        kernel,
+        module,
+        bucket,
+        reference: loop(GOOD),
+        schedules: [loop(GOOD), loop(DEAD), loop(SLOW)],
+      }))
+        found.push(measurement);
     };
     await expect(run()).rejects.toThrow(/ended the use of the device: an illegal address/);
     expect(found).toHaveLength(2);

@@ -14,27 +14,48 @@ const module = cudaModule();
 /** Algorithms that take so many milliseconds each; NaN refuses. */
 function lab(times: readonly number[]) {
   const fills: bigint[] = [];
-  const { addon: base, state } = fakeCuda({ modules: { pack: { [PACK_ENTRIES.rows]: (_launch, _tokens, _rows, pointers) => { fills.push(pointers[2]!); } } } });
+  const { addon: base, state } = fakeCuda({
+    modules: {
+      pack: {
+        [PACK_ENTRIES.rows]: (_launch, _tokens, _rows, pointers) => {
+          fills.push(pointers[2]!);
+        },
+      },
+    },
+  });
   let clock = 0;
   const addon: CudaAddon = {
     ...base,
     Event: class {
       private at = NaN;
-      record(): void { this.at = clock; }
-      synchronize(): void { /* all is done when it is asked for */ }
-      millisecondsSince(earlier: unknown): number { return this.at - (earlier as { at: number }).at; }
-      release(): void { /* nothing is held */ }
+      record(): void {
+        this.at = clock;
+      }
+      synchronize(): void {
+        /* all is done when it is asked for */
+      }
+      millisecondsSince(earlier: unknown): number {
+        return this.at - (earlier as { at: number }).at;
+      }
+      release(): void {
+        /* nothing is held */
+      }
     },
   };
   const device = new addon.Device(0);
-  const asked: CublasLtShape[] = [], operands: CublasLtOperands[] = [];
+  const asked: CublasLtShape[] = [],
+    operands: CublasLtOperands[] = [];
   let isReleased = false;
   const library: CublasLt = {
-    version: '13.0.2', cuda: { major: 13, minor: 0 }, release: () => undefined,
+    version: '13.0.2',
+    cuda: { major: 13, minor: 0 },
+    release: () => undefined,
     contraction: (shape) => {
       asked.push(shape);
       return {
-        release: () => { isReleased = true; },
+        release: () => {
+          isReleased = true;
+        },
         algorithms: times.map((ms, i) => ({
           name: `algorithm ${i}`,
           launch: (given) => {
@@ -69,7 +90,8 @@ describe('timeRival', () => {
 
   it('has the best one told once more, as whoever compares wants it', async () => {
     const { options } = lab([0.4, 0.25]);
-    const tell = async (time: () => Promise<readonly number[]>): Promise<readonly number[]> => (await time()).map((each) => 2 * each);
+    const tell = async (time: () => Promise<readonly number[]>): Promise<readonly number[]> =>
+      (await time()).map((each) => 2 * each);
     const { name, seconds } = await timeRival({ dtype: 'bf16', m: 300, n: 48, k: 60 }, options, tell);
     expect(name).toBe('algorithm 1');
     for (const each of seconds) expect(each).toBeCloseTo(5e-4, 12);
@@ -85,8 +107,18 @@ describe('timeRival', () => {
 
 describe('contractionOf', () => {
   it('is all columns of a kernel side by side, gate and up both counted', () => {
-    expect(contractionOf(kernelAt(module, 'layers.0.ffn.gate_up'), module, CAPACITY)).toEqual({ dtype: 'bf16', m: 256, n: 320, k: 64 });
-    expect(contractionOf(kernelAt(module, 'layers.0.attention.qkv'), module, CAPACITY)).toEqual({ dtype: 'bf16', m: 256, n: 128, k: 64 });
+    expect(contractionOf(kernelAt(module, 'layers.0.ffn.gate_up'), module, CAPACITY)).toEqual({
+      dtype: 'bf16',
+      m: 256,
+      n: 320,
+      k: 64,
+    });
+    expect(contractionOf(kernelAt(module, 'layers.0.attention.qkv'), module, CAPACITY)).toEqual({
+      dtype: 'bf16',
+      m: 256,
+      n: 128,
+      k: 64,
+    });
     expect(contractionOf(kernelAt(module, 'prepare'), module, CAPACITY)).toBeUndefined();
   });
 });

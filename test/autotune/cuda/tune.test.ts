@@ -25,11 +25,14 @@ const databasePath = (): string => join(folder, `${files++}.jsonl`);
 
 const module = cudaModule();
 const wide = cudaModule(WIDE);
-const BUCKETS = [{ tokens: 64, rows: 64, longest: 64 }, { tokens: 256, rows: 256, longest: 256 }];
+const BUCKETS = [
+  { tokens: 64, rows: 64, longest: 64 },
+  { tokens: 256, rows: 256, longest: 256 },
+];
 const LARGE = { tokens: 3840, rows: 3840, longest: 256 };
 
 describe('the space of a kernel', () => {
-  it('holds legal schedules of the default\'s skeleton only, each once, and steps within itself', () => {
+  it("holds legal schedules of the default's skeleton only, each once, and steps within itself", () => {
     for (const path of ['layers.0.attention.qkv', 'layers.0.ffn.down', 'layers.0.attention.mix', 'prepare', 'head']) {
       const kernel = kernelAt(wide, path);
       const start = defaultCudaSchedule(kernel, wide, FACTS, LARGE);
@@ -50,11 +53,22 @@ describe('the space of a kernel', () => {
 });
 
 describe('estimates', () => {
-  const gemm = (tn: number): CudaSchedule => ({ kind: 'gemm', skeleton: 'wgmma', tm: 128, tn, tk: 64, stages: 4, cluster: 2, raster: 16, mode: 'pingpong' });
+  const gemm = (tn: number): CudaSchedule => ({
+    kind: 'gemm',
+    skeleton: 'wgmma',
+    tm: 128,
+    tn,
+    tk: 64,
+    stages: 4,
+    cluster: 2,
+    raster: 16,
+    mode: 'pingpong',
+  });
 
   it('count whole waves: at 1,920 tokens narrower column tiles fill the last wave of the output projection', () => {
     const cost = cudaCost(kernelAt(wide, 'layers.0.attention.o'), wide, { T: 1920, R: 1920, longest: 256 }, MACHINE);
-    // 15 row tiles (16 in clusters) × 26 column tiles of 256 make 4 waves of 132 blocks; × 35 of 192 make 5 of three quarters the length.
+    // 15 row tiles (16 in clusters) × 26 column tiles of 256 make 4 waves of 132 blocks; × 35 of 192 make 5 of three
+    // quarters the length.
     expect(cost(gemm(192))).toBeLessThan(cost(gemm(256)));
   });
 
@@ -68,7 +82,7 @@ describe('estimates', () => {
         before = seconds;
         if (kernel.anchor === 'gemm') {
           const { m, n, k } = contractionOf(kernel, wide, { tokens: T, rows: T, longest: 256 })!;
-          expect(2 * m * n * k / seconds).toBeLessThan(MACHINE.flopsPerSecond);
+          expect((2 * m * n * k) / seconds).toBeLessThan(MACHINE.flopsPerSecond);
         }
       }
     }
@@ -86,30 +100,48 @@ interface Fake {
   readonly held: { readonly request: FinalRequest<CudaSchedule>; readonly at: number }[];
 }
 
-/** Seconds that the search does not know: the estimate, but for one number of each schedule that the estimate cannot see. */
+/**
+ * Seconds that the search does not know: the estimate, but for one number of each schedule that the estimate cannot
+ * see.
+ */
 function truth({ kernel, bucket }: Place, s: CudaSchedule): number {
   const size = { T: bucket.tokens, R: bucket.rows, longest: bucket.longest };
   const base = cudaCost(kernel, module, size, MACHINE)(s);
-  return s.kind === 'gemm' ? base * (1 + 0.2 * Math.abs(Math.log2(s.raster / 4))) : s.kind === 'loop' ? base * (s.threads === 64 ? 0.5 : 1) : base;
+  return s.kind === 'gemm'
+    ? base * (1 + 0.2 * Math.abs(Math.log2(s.raster / 4)))
+    : s.kind === 'loop'
+      ? base * (s.threads === 64 ? 0.5 : 1)
+      : base;
 }
 
 const FINAL_ROUNDS = 6;
-const askedOf = ({ kernel, bucket }: Place, s: CudaSchedule): string => `${kernel.path} ${bucket.tokens} ${cudaScheduleKey(s)}`;
+const askedOf = ({ kernel, bucket }: Place, s: CudaSchedule): string =>
+  `${kernel.path} ${bucket.tokens} ${cudaScheduleKey(s)}`;
 
-/** A measurement takes a second, whatever it finds; a final what it may. `change`: seconds in a burst, or why it fails; `load`: under load. */
-function fake(change: (place: Place, s: CudaSchedule) => number | string = truth, load: (place: Place, s: CudaSchedule) => number = truth): Fake {
+/**
+ * A measurement takes a second, whatever it finds; a final what it may. `change`: seconds in a burst, or why it fails;
+ * `load`: under load.
+ */
+function fake(
+  change: (place: Place, s: CudaSchedule) => number | string = truth,
+  load: (place: Place, s: CudaSchedule) => number = truth,
+): Fake {
   let clock = 0;
   const asked: string[] = [];
   const held: Fake['held'] = [];
   return {
-    asked, held, now: () => clock,
+    asked,
+    held,
+    now: () => clock,
     measure: async function* (request) {
       for (const schedule of request.schedules) {
         clock++;
         asked.push(askedOf(request, schedule));
         const result = change(request, schedule);
         await Promise.resolve();
-        yield typeof result === 'string' ? { schedule, failure: result } : { schedule, seconds: [result, result, result] };
+        yield typeof result === 'string'
+          ? { schedule, failure: result }
+          : { schedule, seconds: [result, result, result] };
       }
     },
     hold: async (request) => {
@@ -120,20 +152,36 @@ function fake(change: (place: Place, s: CudaSchedule) => number | string = truth
         await Promise.resolve();
         onRound?.();
       }
-      return contenders.map((schedules) => new Array<number>(FINAL_ROUNDS).fill(kernels.reduce((sum, kernel, i) => sum + load({ kernel, bucket }, schedules[i]!), 0)));
+      return contenders.map((schedules) =>
+        new Array<number>(FINAL_ROUNDS).fill(
+          kernels.reduce((sum, kernel, i) => sum + load({ kernel, bucket }, schedules[i]!), 0),
+        ),
+      );
     },
   };
 }
 
 const options = (machine: Fake, database: TuningDatabase, change: Partial<CudaTuneOptions> = {}): CudaTuneOptions => ({
-  module, buckets: BUCKETS, facts: FACTS, machine: MACHINE, tokensCapacity: CAPACITY.tokens, budgetSeconds: 1e9, database, target: TARGET, measure: machine.measure, hold: machine.hold, now: machine.now, ...change,
+  module,
+  buckets: BUCKETS,
+  facts: FACTS,
+  machine: MACHINE,
+  tokensCapacity: CAPACITY.tokens,
+  budgetSeconds: 1e9,
+  database,
+  target: TARGET,
+  measure: machine.measure,
+  hold: machine.hold,
+  now: machine.now,
+  ...change,
 });
 const startOf = ({ kernel, bucket }: Place): CudaSchedule => defaultCudaSchedule(kernel, module, FACTS, bucket);
 const isDefault = (place: Place, s: CudaSchedule): boolean => cudaScheduleKey(s) === cudaScheduleKey(startOf(place));
 const placeOf = (row: TuneRow<CudaSchedule>): Place => ({ kernel: kernelAt(module, row.kernel), bucket: row.bucket });
 const keysOf = (schedules: readonly CudaSchedule[]): readonly string[] => schedules.map(cudaScheduleKey);
 /** Rows of what a layer launches: the sequence of a final. */
-const layerOf = (rows: readonly TuneRow<CudaSchedule>[], tokens: number): readonly TuneRow<CudaSchedule>[] => rows.filter(({ bucket, count }) => bucket.tokens === tokens && count > 1);
+const layerOf = (rows: readonly TuneRow<CudaSchedule>[], tokens: number): readonly TuneRow<CudaSchedule>[] =>
+  rows.filter(({ bucket, count }) => bucket.tokens === tokens && count > 1);
 
 describe('tuneCuda', () => {
   it('climbs to what the estimates do not know, sums up buckets, and finds it all again without measuring', async () => {
@@ -149,7 +197,10 @@ describe('tuneCuda', () => {
       expect(row.bestSeconds!).toBeLessThanOrEqual(row.defaultSeconds!);
     }
     const own = first.rows.filter((row) => row.bucket.tokens === 256);
-    expect(first.bucketSeconds[1]!.seconds).toBeCloseTo(own.reduce((sum, row) => sum + row.count * row.bestSeconds!, 0), 12);
+    expect(first.bucketSeconds[1]!.seconds).toBeCloseTo(
+      own.reduce((sum, row) => sum + row.count * row.bestSeconds!, 0),
+      12,
+    );
 
     database = TuningDatabase.open(path);
     expect(database.skipped).toBe(0);
@@ -158,8 +209,15 @@ describe('tuneCuda', () => {
     expect([again.asked, again.held]).toEqual([[], []]);
     expect(second.schedules).toEqual(first.schedules);
     // Another driver, another compiler, other templates: nothing of it counts.
-    for (const change of [{ driver: 12_080 }, { compiler: 'nvrtc 12.9' }, { codegen: 'beef' }, { gpu: 'Other GPU/132' }]) {
-      const elsewhere = await tuneCuda(options(fake(), database, { target: { ...TARGET, ...change }, budgetSeconds: 0 }));
+    for (const change of [
+      { driver: 12_080 },
+      { compiler: 'nvrtc 12.9' },
+      { codegen: 'beef' },
+      { gpu: 'Other GPU/132' },
+    ]) {
+      const elsewhere = await tuneCuda(
+        options(fake(), database, { target: { ...TARGET, ...change }, budgetSeconds: 0 }),
+      );
       expect(elsewhere.reused).toBe(0);
     }
     database.close();
@@ -169,8 +227,12 @@ describe('tuneCuda', () => {
     const path = databasePath();
     let database = TuningDatabase.open(path);
     // Whatever is not the default is fast for a moment; of those, one in four is fast for hours.
-    const luck = (place: Place, s: CudaSchedule): number => [...askedOf(place, s)].reduce((sum, c) => (sum * 31 + c.charCodeAt(0)) % 1009, 7);
-    const machine = fake((place, s) => (isDefault(place, s) ? 1e-3 : 5e-4 + luck(place, s) * 1e-7), (place, s) => (isDefault(place, s) ? 1e-3 : luck(place, s) % 4 === 1 ? 9e-4 : 1.1e-3));
+    const luck = (place: Place, s: CudaSchedule): number =>
+      [...askedOf(place, s)].reduce((sum, c) => (sum * 31 + c.charCodeAt(0)) % 1009, 7);
+    const machine = fake(
+      (place, s) => (isDefault(place, s) ? 1e-3 : 5e-4 + luck(place, s) * 1e-7),
+      (place, s) => (isDefault(place, s) ? 1e-3 : luck(place, s) % 4 === 1 ? 9e-4 : 1.1e-3),
+    );
     const first = await tuneCuda(options(machine, database));
     const layer = BUCKETS.flatMap(({ tokens }) => layerOf(first.rows, tokens));
     const isKept = layer.map((row) => isDefault(placeOf(row), row.schedule));
@@ -191,7 +253,9 @@ describe('tuneCuda', () => {
     for (const { tokens } of BUCKETS) {
       const layer = layerOf(rows, tokens);
       expect(layer.length).toBeGreaterThan(2);
-      const [meeting, again, ...more] = machine.held.map(({ request }) => request).filter(({ bucket }) => bucket.tokens === tokens);
+      const [meeting, again, ...more] = machine.held
+        .map(({ request }) => request)
+        .filter(({ bucket }) => bucket.tokens === tokens);
       expect(more).toEqual([]);
       for (const { kernels, contenders } of [meeting!, again!]) {
         expect(kernels.map(({ path }) => path)).toEqual(layer.map(({ kernel }) => kernel));
@@ -209,7 +273,8 @@ describe('tuneCuda', () => {
   it('lets all kernels meet where none is repeated', async () => {
     const single = cudaModule({ ...SHAPE, layers: 1 });
     const database = TuningDatabase.open(databasePath());
-    const seconds = (_place: Place, s: CudaSchedule): number => (s.kind === 'gemm' ? 1e-3 * (1 + 0.2 * Math.abs(Math.log2(s.raster / 4))) : 1e-3);
+    const seconds = (_place: Place, s: CudaSchedule): number =>
+      s.kind === 'gemm' ? 1e-3 * (1 + 0.2 * Math.abs(Math.log2(s.raster / 4))) : 1e-3;
     const machine = fake(seconds, seconds);
     const { rows } = await tuneCuda(options(machine, database, { module: single, buckets: [BUCKETS[1]!] }));
     expect(machine.held.length).toBeGreaterThan(0);
@@ -219,12 +284,16 @@ describe('tuneCuda', () => {
   });
 
   it('changes a kernel that is there once only for a twentieth of its time, what is in a final for less', async () => {
-    for (const [seconds, isChanged] of [[0.96e-3, false], [0.94e-3, true]] as const) {
+    for (const [seconds, isChanged] of [
+      [0.96e-3, false],
+      [0.94e-3, true],
+    ] as const) {
       const database = TuningDatabase.open(databasePath());
       const known = (place: Place, s: CudaSchedule): number => (isDefault(place, s) ? 1e-3 : seconds);
       const { rows } = await tuneCuda(options(fake(known, known), database));
       // Some kernels can be computed in one way only.
-      for (const row of rows.filter(({ trials }) => trials > 1)) expect(!isDefault(placeOf(row), row.schedule)).toBe(row.count > 1 || isChanged);
+      for (const row of rows.filter(({ trials }) => trials > 1))
+        expect(!isDefault(placeOf(row), row.schedule)).toBe(row.count > 1 || isChanged);
       expect(rows.filter(({ trials, count }) => trials > 1 && count === 1).length).toBeGreaterThan(4);
       database.close();
     }
@@ -233,7 +302,8 @@ describe('tuneCuda', () => {
   it('keeps the last of its time for finals of what it has looked at, the heaviest bucket first', async () => {
     const database = TuningDatabase.open(databasePath());
     const machine = fake();
-    const heard: number[] = [], finals = new Set<number | undefined>();
+    const heard: number[] = [],
+      finals = new Set<number | undefined>();
     const onProgress = ({ elapsedSeconds, final }: TuneProgress<CudaSchedule>): void => {
       heard.push(elapsedSeconds);
       finals.add(final?.tokens);
@@ -247,9 +317,13 @@ describe('tuneCuda', () => {
     expect(machine.held[0]!.at).toBeGreaterThanOrEqual(140);
     expect(machine.held[0]!.at).toBeLessThan(150);
     expect(machine.asked).toHaveLength(machine.held[0]!.at);
-    for (const { tokens } of BUCKETS) expect(layerOf(rows, tokens).some((row) => row.bestSeconds! < row.defaultSeconds!)).toBe(true);
+    for (const { tokens } of BUCKETS)
+      expect(layerOf(rows, tokens).some((row) => row.bestSeconds! < row.defaultSeconds!)).toBe(true);
     // Each round is heard of.
-    const { at, request: { seconds } } = machine.held[0]!;
+    const {
+      at,
+      request: { seconds },
+    } = machine.held[0]!;
     expect(heard.filter((elapsed) => elapsed > at && elapsed < at + seconds - 1e-6)).toHaveLength(FINAL_ROUNDS - 1);
     database.close();
   });
@@ -267,7 +341,9 @@ describe('tuneCuda', () => {
     expect(second.isExhausted).toBe(true);
     expect(next.held.map(({ request }) => request.bucket.tokens)).toEqual([64, 64]);
     expect(layerOf(second.rows, 64).some((row) => row.bestSeconds! < row.defaultSeconds!)).toBe(true);
-    expect(keysOf(layerOf(second.rows, 256).map(({ schedule }) => schedule))).toEqual(keysOf(layerOf(first.rows, 256).map(({ schedule }) => schedule)));
+    expect(keysOf(layerOf(second.rows, 256).map(({ schedule }) => schedule))).toEqual(
+      keysOf(layerOf(first.rows, 256).map(({ schedule }) => schedule)),
+    );
     database.close();
   });
 
@@ -282,25 +358,42 @@ describe('tuneCuda', () => {
     const first = await tuneCuda(options(fake(), database, { hold, signal }));
     expect(first.isExhausted).toBe(false);
     const layer = BUCKETS.flatMap(({ tokens }) => layerOf(first.rows, tokens));
-    for (const row of layer) expect([isDefault(placeOf(row), row.schedule), database.finalCuda(row.signature, row.bucket, TARGET)]).toEqual([true, undefined]);
+    for (const row of layer)
+      expect([isDefault(placeOf(row), row.schedule), database.finalCuda(row.signature, row.bucket, TARGET)]).toEqual([
+        true,
+        undefined,
+      ]);
     // Who would have met is checked first; what then computes something else stays away.
-    const challengers = new Set(layer.flatMap((row) => {
-      const place = placeOf(row);
-      const start = startOf(place);
-      const known = [...database.knownCuda(row.signature, row.bucket, TARGET).values()].filter(({ schedule }) => !isDefault(place, schedule));
-      return known.filter(({ seconds }) => seconds < truth(place, start)).sort((a, b) => a.seconds - b.seconds).slice(0, 2).map(({ schedule }) => askedOf(place, schedule));
-    }));
+    const challengers = new Set(
+      layer.flatMap((row) => {
+        const place = placeOf(row);
+        const start = startOf(place);
+        const known = [...database.knownCuda(row.signature, row.bucket, TARGET).values()].filter(
+          ({ schedule }) => !isDefault(place, schedule),
+        );
+        return known
+          .filter(({ seconds }) => seconds < truth(place, start))
+          .sort((a, b) => a.seconds - b.seconds)
+          .slice(0, 2)
+          .map(({ schedule }) => askedOf(place, schedule));
+      }),
+    );
     // More of them than meet: whoever takes the place of one that is broken is checked, too.
-    const isBroken = (place: Place, s: CudaSchedule): boolean => !isDefault(place, s) && (challengers.has(askedOf(place, s)) || (s.kind === 'gemm' && s.raster === 4));
+    const isBroken = (place: Place, s: CudaSchedule): boolean =>
+      !isDefault(place, s) && (challengers.has(askedOf(place, s)) || (s.kind === 'gemm' && s.raster === 4));
     const machine = fake((place, s) => (isBroken(place, s) ? '3 of 9 elements differ' : truth(place, s)));
     const { rows, isExhausted } = await tuneCuda(options(machine, database));
     expect(isExhausted).toBe(true);
     for (const each of challengers) expect(machine.asked).toContain(each);
     expect(machine.held.length).toBeGreaterThan(0);
-    for (const { request: { kernels, bucket, contenders } } of machine.held) {
-      for (const schedules of contenders) expect(schedules.some((schedule, i) => isBroken({ kernel: kernels[i]!, bucket }, schedule))).toBe(false);
+    for (const {
+      request: { kernels, bucket, contenders },
+    } of machine.held) {
+      for (const schedules of contenders)
+        expect(schedules.some((schedule, i) => isBroken({ kernel: kernels[i]!, bucket }, schedule))).toBe(false);
     }
-    for (const { tokens } of BUCKETS) expect(layerOf(rows, tokens).some((row) => isBroken(placeOf(row), row.schedule))).toBe(false);
+    for (const { tokens } of BUCKETS)
+      expect(layerOf(rows, tokens).some((row) => isBroken(placeOf(row), row.schedule))).toBe(false);
     database.close();
   });
 
@@ -312,7 +405,9 @@ describe('tuneCuda', () => {
     expect(machine.held).toEqual([]);
     for (const row of result.rows) {
       const kernel = kernelAt(module, row.kernel);
-      expect(row.schedule).toEqual(referenceSchedule(kernel, module, FACTS, defaultCudaSchedule(kernel, module, FACTS, BUCKETS[1]!)));
+      expect(row.schedule).toEqual(
+        referenceSchedule(kernel, module, FACTS, defaultCudaSchedule(kernel, module, FACTS, BUCKETS[1]!)),
+      );
       expect(row.failures).toBeGreaterThan(0);
     }
     expect(readFileSync(path, 'utf8')).toContain('3 of 9 elements differ');
@@ -322,18 +417,23 @@ describe('tuneCuda', () => {
 
   it('has the best of the others stand in for a default that fails, in the finals of its neighbours too', async () => {
     const database = TuningDatabase.open(databasePath());
-    const isFailing = (place: Place, s: CudaSchedule): boolean => place.kernel.path.includes('ffn') && isDefault(place, s);
+    const isFailing = (place: Place, s: CudaSchedule): boolean =>
+      place.kernel.path.includes('ffn') && isDefault(place, s);
     const machine = fake((place, s) => (isFailing(place, s) ? 'too many resources' : truth(place, s)));
     const { rows, isExhausted } = await tuneCuda(options(machine, database));
     expect(isExhausted).toBe(true);
-    const standIns = BUCKETS.flatMap(({ tokens }) => layerOf(rows, tokens)).filter(({ kernel }) => kernel.includes('ffn'));
+    const standIns = BUCKETS.flatMap(({ tokens }) => layerOf(rows, tokens)).filter(({ kernel }) =>
+      kernel.includes('ffn'),
+    );
     expect(standIns).toHaveLength(2 * BUCKETS.length);
     for (const row of standIns) {
       expect(row.schedule).toMatchObject({ raster: 4 });
       expect(database.finalCuda(row.signature, row.bucket, TARGET)).toBeUndefined();
       const meetings = machine.held.filter(({ request }) => request.bucket === row.bucket);
       expect(meetings.length).toBeGreaterThan(0);
-      for (const { request: { kernels, contenders } } of meetings) {
+      for (const {
+        request: { kernels, contenders },
+      } of meetings) {
         const at = kernels.findIndex(({ path }) => path === row.kernel);
         for (const schedules of contenders) expect(schedules[at]).toEqual(row.schedule);
       }
@@ -357,19 +457,26 @@ describe('tuneCuda', () => {
   });
 
   it('compiles the first round of everything before it measures, the heaviest kernels first, unless that takes too much of its time', async () => {
-    for (const [seconds, isAll] of [[1, true], [100, false]] as const) {
+    for (const [seconds, isAll] of [
+      [1, true],
+      [100, false],
+    ] as const) {
       const database = TuningDatabase.open(databasePath());
       const prepared: number[][] = [];
       const machine = fake();
-      await tuneCuda(options(machine, database, {
-        budgetSeconds: 200, now: () => machine.now() + seconds * prepared.length,
-        prepare: (requests) => {
-          prepared.push(requests.map(({ bucket }) => bucket.tokens));
-          expect(machine.asked).toEqual([]);
-          return Promise.resolve();
-        },
-      }));
-      const all = BUCKETS.length * new Set(module.kernels.map((kernel) => kernelSignature(kernel, module, CAPACITY.tokens))).size;
+      await tuneCuda(
+        options(machine, database, {
+          budgetSeconds: 200,
+          now: () => machine.now() + seconds * prepared.length,
+          prepare: (requests) => {
+            prepared.push(requests.map(({ bucket }) => bucket.tokens));
+            expect(machine.asked).toEqual([]);
+            return Promise.resolve();
+          },
+        }),
+      );
+      const all =
+        BUCKETS.length * new Set(module.kernels.map((kernel) => kernelSignature(kernel, module, CAPACITY.tokens))).size;
       expect(prepared.length).toBe(isAll ? 2 : 1);
       expect(prepared.flat().length === all).toBe(isAll);
       expect(prepared[0]![0]).toBe(256);
@@ -382,10 +489,13 @@ describe('tuneCuda', () => {
     const path = databasePath();
     let database = TuningDatabase.open(path);
     const asked: string[] = [];
-    const rival = { library: 'cuBLASLt 13.0.2', time: (c: object): Promise<{ name: string; seconds: number[] }> => {
-      asked.push(JSON.stringify(c));
-      return Promise.resolve({ name: 'algorithm 66', seconds: [1e-5, 2e-5, 3e-5] });
-    } };
+    const rival = {
+      library: 'cuBLASLt 13.0.2',
+      time: (c: object): Promise<{ name: string; seconds: number[] }> => {
+        asked.push(JSON.stringify(c));
+        return Promise.resolve({ name: 'algorithm 66', seconds: [1e-5, 2e-5, 3e-5] });
+      },
+    };
     const { rows } = await tuneCuda(options(fake(), database, { rival }));
     database.close();
     const contractions = rows.filter((row) => row.rival !== undefined);
@@ -399,16 +509,28 @@ describe('tuneCuda', () => {
     expect(line).toContain((2e-5 / down.bestSeconds!).toFixed(3));
 
     database = TuningDatabase.open(path);
-    const known = await tuneCuda(options(fake(), database, { rival: { ...rival, time: () => Promise.reject(new Error('not again')) }, budgetSeconds: 0 }));
+    const known = await tuneCuda(
+      options(fake(), database, {
+        rival: { ...rival, time: () => Promise.reject(new Error('not again')) },
+        budgetSeconds: 0,
+      }),
+    );
     expect(known.rows.filter((row) => row.rival !== undefined)).toHaveLength(contractions.length);
     database.close();
 
     database = TuningDatabase.open(databasePath());
     const reasons: string[] = [];
-    const without = await tuneCuda(options(fake(), database, { rival: { ...rival, time: () => Promise.reject(new Error('no handle')) }, onRivalFailure: (reason) => reasons.push(reason) }));
+    const without = await tuneCuda(
+      options(fake(), database, {
+        rival: { ...rival, time: () => Promise.reject(new Error('no handle')) },
+        onRivalFailure: (reason) => reasons.push(reason),
+      }),
+    );
     expect(reasons).toEqual(['no handle']);
     expect(without.isExhausted).toBe(true);
-    expect(renderCudaTable(without.rows, { absence: 'there is no libcublasLt.so' }).join('\n')).toContain('cuBLASLt is not compared with: there is no libcublasLt.so');
+    expect(renderCudaTable(without.rows, { absence: 'there is no libcublasLt.so' }).join('\n')).toContain(
+      'cuBLASLt is not compared with: there is no libcublasLt.so',
+    );
     database.close();
   });
 

@@ -1,6 +1,6 @@
 /**
- * Tree attention on CUDA, run without a GPU (test/support/cudaWarp): against float64, the same bits in any company, and no
- * leak from other trees. Then what only a CUDA compiler can say: attentionCompile.test.ts.
+ * Tree attention on CUDA, run without a GPU (test/support/cudaWarp): against float64, the same bits in any company, and
+ * no leak from other trees. Then what only a CUDA compiler can say: attentionCompile.test.ts.
  */
 import { describe, expect, it } from 'vitest';
 import { attentionSchedules, isLegalAttention } from '../../../codegen/cuda/attention.js';
@@ -8,17 +8,52 @@ import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
 import { randomSource } from '../harness.js';
 import { randomTrees } from '../modules.js';
 import type { Tree } from './attentionCases.js';
-import { ADVERSARIES, adversarialData, CASES, EDGES, MMA, SIMT, ZOO, branches, chain, cut, dataOf, deep, ends, label, reference, rowsOf, schedule, single, tolerance } from './attentionCases.js';
+import {
+  ADVERSARIES,
+  adversarialData,
+  CASES,
+  EDGES,
+  MMA,
+  SIMT,
+  ZOO,
+  branches,
+  chain,
+  cut,
+  dataOf,
+  deep,
+  ends,
+  label,
+  reference,
+  rowsOf,
+  schedule,
+  single,
+  tolerance,
+} from './attentionCases.js';
 import type { AttentionData, EmulationOptions, Shape } from './attentionHarness.js';
 import { attentionModule, emulate, prepare } from './attentionHarness.js';
 import { expectSame } from '../../support/sameValues.js';
 
-const ADVERSARIAL = [[MMA, 'bf16'], [schedule('mma', 16), 'f16'], [SIMT, 'f16']] as const;
+const ADVERSARIAL = [
+  [MMA, 'bf16'],
+  [schedule('mma', 16), 'f16'],
+  [SIMT, 'f16'],
+] as const;
 const adversarial = (dtype: 'bf16' | 'f16'): Shape => ({ heads: 6, kvHeads: 2, headDim: 48, dtype });
 const GATHERED: Shape = { heads: 2, kvHeads: 1, headDim: 32, dtype: 'f16', hasQueryRow: true };
-const biased = (dtype: 'f32' | 'bf16'): Shape => ({ heads: 2, kvHeads: 1, headDim: 40, dtype, out: 'f32', mask: 'bias', hasQueryRow: dtype === 'bf16' });
+const biased = (dtype: 'f32' | 'bf16'): Shape => ({
+  heads: 2,
+  kvHeads: 1,
+  headDim: 40,
+  dtype,
+  out: 'f32',
+  mask: 'bias',
+  hasQueryRow: dtype === 'bf16',
+});
 const MASKED: Shape = { heads: 1, kvHeads: 1, headDim: 64, dtype: 'bf16', out: 'f32' };
-const ANSWERS = [{ plan: MMA, dtype: 'bf16' }, { plan: SIMT, dtype: 'f32' }] as const;
+const ANSWERS = [
+  { plan: MMA, dtype: 'bf16' },
+  { plan: SIMT, dtype: 'f32' },
+] as const;
 const answering = (dtype: 'bf16' | 'f32'): Shape => ({ heads: 2, kvHeads: 1, headDim: 48, dtype, out: 'f32' });
 const FORGETFUL: Shape = { heads: 1, kvHeads: 1, headDim: 32, dtype: 'bf16', out: 'f32' };
 /** Every schedule of a plan's skeleton. */
@@ -35,7 +70,8 @@ prepare([
   ...[MMA, schedule('mma', 16), SIMT].map((plan) => ({ s: MASKED, plan })),
   ...ANSWERS.flatMap(({ plan, dtype }) => [
     ...schedulesLike(answering(dtype), plan).map((other) => ({ s: answering(dtype), plan: other })),
-    { s: { ...answering(dtype), hasQueryRow: true }, plan }, { s: answering(dtype), plan, capacity: 1024 },
+    { s: { ...answering(dtype), hasQueryRow: true }, plan },
+    { s: answering(dtype), plan, capacity: 1024 },
   ]),
   { s: FORGETFUL, plan: MMA },
 ]);
@@ -45,7 +81,10 @@ function distance(s: Shape, plan: CudaAttentionSchedule, data: AttentionData, op
   const { out, buffers } = emulate(s, plan, data, options);
   const want = reference(s, data, buffers);
   expect(out.length).toBe(want.length);
-  return out.reduce((worst, x, i) => (Number.isNaN(worst) || Number.isNaN(x) ? NaN : Math.max(worst, Math.abs(x - want[i]!))), 0);
+  return out.reduce(
+    (worst, x, i) => (Number.isNaN(worst) || Number.isNaN(x) ? NaN : Math.max(worst, Math.abs(x - want[i]!))),
+    0,
+  );
 }
 
 describe('attention on CUDA agrees with float64', () => {
@@ -65,7 +104,10 @@ describe('attention on CUDA agrees with float64', () => {
       // Where an answer lies decides what is added up together, and so its last bits; no more.
       const { out } = emulate(s, plan, data);
       const answer = (i: number): Float64Array => rowsOf(out, 6 * 48, 29 + 13 * i, 29 + 13 * (i + 1));
-      for (const i of [1, 2, 3]) answer(i).forEach((x, at) => { expect(Math.abs(x - answer(0)[at]!)).toBeLessThan(2 * tolerance(s, plan)); });
+      for (const i of [1, 2, 3])
+        answer(i).forEach((x, at) => {
+          expect(Math.abs(x - answer(0)[at]!)).toBeLessThan(2 * tolerance(s, plan));
+        });
     }
   });
 
@@ -73,7 +115,11 @@ describe('attention on CUDA agrees with float64', () => {
     const s = GATHERED;
     const end = ends(ZOO);
     const random = randomSource(7);
-    const row = [end.length - 1, 0, ...Array.from({ length: 75 }, () => Math.floor((random() + 1) / 2 * end.length * 0.999))];
+    const row = [
+      end.length - 1,
+      0,
+      ...Array.from({ length: 75 }, () => Math.floor(((random() + 1) / 2) * end.length * 0.999)),
+    ];
     expect(distance(s, plan, dataOf(s, end, 3, row))).toBeLessThan(tolerance(s, plan));
     expect(distance(s, plan, dataOf(s, end, 3, [end.length - 2]))).toBeLessThan(tolerance(s, plan));
   });
@@ -88,23 +134,37 @@ describe('attention on CUDA agrees with float64', () => {
       return k <= q && q < end[k]! ? Math.fround(random()) : -Infinity;
     });
     const data = dataOf(s, end, 5, [3, 60, 17]);
-    expect(distance(s, SIMT, { T, inputs: new Map([...data.inputs, ['bias', bias]]) })).toBeLessThan(tolerance(s, SIMT));
+    expect(distance(s, SIMT, { T, inputs: new Map([...data.inputs, ['bias', bias]]) })).toBeLessThan(
+      tolerance(s, SIMT),
+    );
   });
 });
 
-/** Out of every visible key the same, out of every other key nothing: column j counts visible keys that are j modulo d. */
+/**
+ * Out of every visible key the same, out of every other key nothing: column j counts visible keys that are j modulo d.
+ */
 describe.each([MMA, schedule('mma', 16), SIMT])('the mask of $skeleton with $queries queries', (plan) => {
-  it.each([['many shapes', ends(ZOO)], ['edges of tiles', ends(EDGES)], ['random trees', randomTrees(200, 11, 40).subtreeEnd]] as const)('is exact: %s', (_, end) => {
+  it.each([
+    ['many shapes', ends(ZOO)],
+    ['edges of tiles', ends(EDGES)],
+    ['random trees', randomTrees(200, 11, 40).subtreeEnd],
+  ] as const)('is exact: %s', (_, end) => {
     const s = MASKED;
     const T = end.length;
     const v = Float64Array.from({ length: T * 64 }, (_unused, i) => (Math.floor(i / 64) % 64 === i % 64 ? 1 : 0));
-    const inputs = new Map([['q', new Float64Array(T * 64)], ['k', new Float64Array(T * 64)], ['v', v], ['subtreeEnd', end]]);
+    const inputs = new Map([
+      ['q', new Float64Array(T * 64)],
+      ['k', new Float64Array(T * 64)],
+      ['v', v],
+      ['subtreeEnd', end],
+    ]);
     const { out } = emulate(s, plan, { T, inputs });
     for (let q = 0; q < T; q++) {
       const seen = Array.from({ length: T }, (_unused, k) => k).filter((k) => k <= q && q < end[k]!);
       for (let j = 0; j < 64; j++) {
         const want = seen.filter((k) => k % 64 === j).length / seen.length;
-        if (Math.abs(out[q * 64 + j]! - want) > 1e-6) expect.fail(`query ${q} column ${j}: ${out[q * 64 + j]!}, not ${want}`);
+        if (Math.abs(out[q * 64 + j]! - want) > 1e-6)
+          expect.fail(`query ${q} column ${j}: ${out[q * 64 + j]!}, not ${want}`);
       }
     }
   });
@@ -121,7 +181,11 @@ describe.each(ANSWERS)('an answer of $plan.skeleton', ({ plan, dtype }) => {
     for (const i of [1, 2, 4]) {
       const [from, to] = [starts[i]!, starts[i]! + company[i]!.length];
       expectSame(emulate(s, plan, cut(together, from, to)).out, rowsOf(whole, 96, from, to), `tree ${i} alone`);
-      expectSame(emulate(s, plan, cut(together, from, together.T)).out, rowsOf(whole, 96, from, together.T), `trees from ${i} on`);
+      expectSame(
+        emulate(s, plan, cut(together, from, together.T)).out,
+        rowsOf(whole, 96, from, together.T),
+        `trees from ${i} on`,
+      );
     }
   });
 
@@ -130,8 +194,13 @@ describe.each(ANSWERS)('an answer of $plan.skeleton', ({ plan, dtype }) => {
     expect(others.length).toBe(4);
     for (const other of others) expectSame(emulate(s, other, together).out, whole, `${other.queries} queries`);
     const row = [170, 3, 60, 62, 61, 15, together.T - 1];
-    const gathered = emulate({ ...s, hasQueryRow: true }, plan, { T: together.T, inputs: new Map([...together.inputs, ['row', Float64Array.from(row)]]) }).out;
-    row.forEach((token, i) => { expectSame(rowsOf(gathered, 96, i, i + 1), rowsOf(whole, 96, token, token + 1), `token ${token}`); });
+    const gathered = emulate({ ...s, hasQueryRow: true }, plan, {
+      T: together.T,
+      inputs: new Map([...together.inputs, ['row', Float64Array.from(row)]]),
+    }).out;
+    row.forEach((token, i) => {
+      expectSame(rowsOf(gathered, 96, i, i + 1), rowsOf(whole, 96, token, token + 1), `token ${token}`);
+    });
   });
 
   it('has the same bits whenever copies land and in whatever order threads run', () => {
@@ -166,7 +235,11 @@ describe('a kernel that forgets', () => {
     ['the barrier between trees', 'if (stop <= highest) __syncthreads();  /* Keys of the next', '/* Keys of the next'],
     ['to skip by the lowest query', 's_top[tile] <= low)', 's_top[tile] <= low + (high - low))'],
     ['to mask', 'key + column > token0 || token0 >= end0', 'key + column > token0'],
-    ['to count tiles from the root', 'const int key = root + tile * KEYS;\n      tw_cp', 'const int key = root / KEYS * KEYS + tile * KEYS;\n      tw_cp'],
+    [
+      'to count tiles from the root',
+      'const int key = root + tile * KEYS;\n      tw_cp',
+      'const int key = root / KEYS * KEYS + tile * KEYS;\n      tw_cp',
+    ],
   ])('%s is noticed', (_, what, by) => {
     const outcomes = [false, true].map((backwards) => {
       try {

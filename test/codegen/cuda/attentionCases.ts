@@ -5,7 +5,12 @@ import { randomArray, randomSource } from '../harness.js';
 import type { AttentionData, Shape } from './attentionHarness.js';
 import { attentionModule } from './attentionHarness.js';
 
-export const schedule = (skeleton: 'mma' | 'simt', queries: number): CudaAttentionSchedule => ({ kind: 'attention', skeleton, queries, keys: 32 });
+export const schedule = (skeleton: 'mma' | 'simt', queries: number): CudaAttentionSchedule => ({
+  kind: 'attention',
+  skeleton,
+  queries,
+  keys: 32,
+});
 export const MMA = schedule('mma', 64);
 export const SIMT = schedule('simt', 16);
 
@@ -41,21 +46,39 @@ export function ends(trees: readonly Tree[]): Float64Array {
 }
 
 /** Depth 1, one token, long chains over several tiles, four answers alike, branches of branches; tiles cross trees. */
-export const ZOO: readonly Tree[] = [star(5), single, single, chain(101), branches(23, [11, 11, 11, 11]), deep, branches(40, [37, 1, 20]), single];
+export const ZOO: readonly Tree[] = [
+  star(5),
+  single,
+  single,
+  chain(101),
+  branches(23, [11, 11, 11, 11]),
+  deep,
+  branches(40, [37, 1, 20]),
+  single,
+];
 export const EDGES: readonly Tree[] = [chain(64), single, chain(31), branches(32, [32, 32])];
 
 export function dataOf(s: Shape, subtreeEnd: Float64Array, seed: number, row?: readonly number[]): AttentionData {
   const T = subtreeEnd.length;
   const random = randomSource(seed);
   const make = (heads: number, scale: number): Float64Array => randomArray(random, T * heads * s.headDim, scale);
-  const inputs = new Map([['q', make(s.heads, 3)], ['k', make(s.kvHeads, 3)], ['v', make(s.kvHeads, 1)], ['subtreeEnd', subtreeEnd]]);
+  const inputs = new Map([
+    ['q', make(s.heads, 3)],
+    ['k', make(s.kvHeads, 3)],
+    ['v', make(s.kvHeads, 1)],
+    ['subtreeEnd', subtreeEnd],
+  ]);
   if (row !== undefined) inputs.set('row', Float64Array.from(row));
   return { T, inputs };
 }
 
 export function reference(s: Shape, data: AttentionData, buffers: ReadonlyMap<string, Float64Array>): Float64Array {
   const { module, kernel } = attentionModule(s);
-  return interpretKernel(kernel, { sizes: { T: data.T, R: data.inputs.get('row')?.length ?? 0 }, buffers, decls: module }).get('out')!;
+  return interpretKernel(kernel, {
+    sizes: { T: data.T, R: data.inputs.get('row')?.length ?? 0 },
+    buffers,
+    decls: module,
+  }).get('out')!;
 }
 
 /** Rounding of the weights, then of the result, both below 1 in size here. */
@@ -75,18 +98,22 @@ export const CASES: readonly { s: Shape; plan: CudaAttentionSchedule; trees: rea
   { s: { heads: 1, kvHeads: 1, headDim: 37, dtype: 'f32' }, plan: schedule('simt', 32), trees: EDGES },
   { s: { heads: 1, kvHeads: 1, headDim: 128, dtype: 'f16', out: 'f32' }, plan: schedule('simt', 4), trees: EDGES },
 ];
-export const label = (s: Shape, plan: CudaAttentionSchedule): string => `${plan.skeleton} of ${plan.queries} queries, ${s.heads}/${s.kvHeads} heads of ${s.headDim}, ${s.dtype} to ${s.out ?? s.dtype}`;
+export const label = (s: Shape, plan: CudaAttentionSchedule): string =>
+  `${plan.skeleton} of ${plan.queries} queries, ${s.heads}/${s.kvHeads} heads of ${s.headDim}, ${s.dtype} to ${s.out ?? s.dtype}`;
 
 /** Rows [from, to) of a dense matrix. */
-export const rowsOf = (x: Float64Array, columns: number, from: number, to: number): Float64Array => x.slice(from * columns, to * columns);
+export const rowsOf = (x: Float64Array, columns: number, from: number, to: number): Float64Array =>
+  x.slice(from * columns, to * columns);
 
 /** Tokens [from, to) of a batch as a batch of their own: whole trees. */
 export const cut = (data: AttentionData, from: number, to: number): AttentionData => ({
   T: to - from,
-  inputs: new Map([...data.inputs].map(([name, x]) => {
-    const part = rowsOf(x, x.length / data.T, from, to);
-    return [name, name === 'subtreeEnd' ? part.map((end) => end - from) : part];
-  })),
+  inputs: new Map(
+    [...data.inputs].map(([name, x]) => {
+      const part = rowsOf(x, x.length / data.T, from, to);
+      return [name, name === 'subtreeEnd' ? part.map((end) => end - from) : part];
+    }),
+  ),
 });
 
 const IDENTICAL = 'four identical answers';
@@ -94,7 +121,10 @@ const STEM = 29;
 const ANSWER = 13;
 /** Batches of one kind of tree each, by name. */
 export const ADVERSARIES: readonly (readonly [string, readonly Tree[]])[] = [
-  ['depth 1', [star(40)]], ['one token', [single]], ['many trees of one token', Array.from({ length: 37 }, () => single)], ['long chains', [chain(97), chain(64), chain(130)]],
+  ['depth 1', [star(40)]],
+  ['one token', [single]],
+  ['many trees of one token', Array.from({ length: 37 }, () => single)],
+  ['long chains', [chain(97), chain(64), chain(130)]],
   // An answer that is the beginning of another, or nothing, adds no token.
   ['empty branches', [branches(12, [0, 5, 0, 7]), branches(33, [0, 0, 0, 0]), branches(20, [0, 0, 1, 0])]],
   [IDENTICAL, [branches(STEM, [ANSWER, ANSWER, ANSWER, ANSWER])]],
@@ -107,7 +137,8 @@ export function adversarialData(s: Shape, name: string, trees: readonly Tree[], 
   for (const [input, values] of data.inputs) {
     if (input === 'subtreeEnd') continue;
     const width = values.length / data.T;
-    for (let answer = 1; answer < 4; answer++) values.copyWithin((STEM + answer * ANSWER) * width, STEM * width, (STEM + ANSWER) * width);
+    for (let answer = 1; answer < 4; answer++)
+      values.copyWithin((STEM + answer * ANSWER) * width, STEM * width, (STEM + ANSWER) * width);
   }
   return data;
 }

@@ -1,4 +1,6 @@
-/** Generated attention as text: goldens, legality and defaults, and what NVIDIA's compiler makes of it (no GPU needed). */
+/**
+ * Generated attention as text: goldens, legality and defaults, and what NVIDIA's compiler makes of it (no GPU needed).
+ */
 import { beforeAll, describe, expect, it } from 'vitest';
 import { attentionSchedules, defaultAttentionSchedule, isLegalAttention } from '../../../codegen/cuda/attention.js';
 import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
@@ -9,7 +11,12 @@ import { attentionModule, generate } from './attentionHarness.js';
 
 if (!hasNvcc) console.warn('SKIPPED: nvcc is not on PATH, so no attention kernel was compiled for a GPU.');
 
-const schedule = (skeleton: 'mma' | 'simt', queries: number, keys = 32): CudaAttentionSchedule => ({ kind: 'attention', skeleton, queries, keys });
+const schedule = (skeleton: 'mma' | 'simt', queries: number, keys = 32): CudaAttentionSchedule => ({
+  kind: 'attention',
+  skeleton,
+  queries,
+  keys,
+});
 const SHAPE: Shape = { heads: 52, kvHeads: 52, headDim: 128, dtype: 'bf16' };
 /** What H100 grants a block, and what every GPU does. */
 const [HOPPER, LEAST] = [{ sharedBytes: 232_448 }, { sharedBytes: 101_376 }];
@@ -22,7 +29,11 @@ const legal = (s: Shape, plan: CudaAttentionSchedule, limits = HOPPER): true | s
 describe('the text of attention', () => {
   it.each([
     ['attentionMma', { heads: 4, kvHeads: 2, headDim: 64, dtype: 'bf16' }, schedule('mma', 64)],
-    ['attentionMmaLong', { heads: 2, kvHeads: 2, headDim: 192, dtype: 'f16', out: 'f32', hasQueryRow: true }, schedule('mma', 32)],
+    [
+      'attentionMmaLong',
+      { heads: 2, kvHeads: 2, headDim: 192, dtype: 'f16', out: 'f32', hasQueryRow: true },
+      schedule('mma', 32),
+    ],
     ['attentionBias', { heads: 2, kvHeads: 1, headDim: 40, dtype: 'f32', mask: 'bias' }, schedule('simt', 16)],
   ] as const)('is golden %s', async (file, s, plan) => {
     expect(legal(s, plan)).toBe(true);
@@ -32,14 +43,24 @@ describe('the text of attention', () => {
 
   it('is launched as a block for each tile of queries and each head', () => {
     expect(generate(SHAPE, schedule('mma', 64), 7680).launch).toEqual({
-      threads: 128, sharedBytes: (64 + 4 * 32) * 136 * 2, cluster: 1,
-      gridX: { kind: 'constant', count: 52 }, gridY: { kind: 'tiles', extent: 'T', per: 64, times: 1 },
+      threads: 128,
+      sharedBytes: (64 + 4 * 32) * 136 * 2,
+      cluster: 1,
+      gridX: { kind: 'constant', count: 52 },
+      gridY: { kind: 'tiles', extent: 'T', per: 64, times: 1 },
     });
-    expect(generate({ ...SHAPE, hasQueryRow: true }, schedule('simt', 8), 64).launch.gridY).toEqual({ kind: 'tiles', extent: 'R', per: 8, times: 1 });
+    expect(generate({ ...SHAPE, hasQueryRow: true }, schedule('simt', 8), 64).launch.gridY).toEqual({
+      kind: 'tiles',
+      extent: 'R',
+      per: 8,
+      times: 1,
+    });
   });
 
   it('has room for every batch it may meet, or is not made', () => {
-    expect(() => generate(SHAPE, schedule('mma', 64), 65_537)).toThrow(/attend over 65537 tokens in a batch, 65536 at most: compile with/);
+    expect(() => generate(SHAPE, schedule('mma', 64), 65_537)).toThrow(
+      /attend over 65537 tokens in a batch, 65536 at most: compile with/,
+    );
     expect(() => generate(SHAPE, schedule('mma', 64), 65_536)).not.toThrow();
     expect(() => generate(SHAPE, schedule('simt', 16), 65_537)).not.toThrow();
   });
@@ -51,16 +72,21 @@ describe('schedules of attention', () => {
       const { module, kernel } = attentionModule(s);
       return defaultAttentionSchedule(kernel, module, LEAST);
     };
-    for (const headDim of [16, 32, 48, 64, 80, 96, 128]) expect(choose({ ...SHAPE, headDim }), `${headDim}`).toEqual(schedule('mma', 64));
+    for (const headDim of [16, 32, 48, 64, 80, 96, 128])
+      expect(choose({ ...SHAPE, headDim }), `${headDim}`).toEqual(schedule('mma', 64));
     expect(choose({ ...SHAPE, headDim: 256 })).toEqual(schedule('mma', 16));
     expect(choose({ ...SHAPE, headDim: 40 })).toEqual(schedule('simt', 16));
     expect(choose({ ...SHAPE, dtype: 'f32' })).toEqual(schedule('simt', 16));
     expect(choose({ ...SHAPE, mask: 'bias' })).toEqual(schedule('simt', 16));
-    expect(() => choose({ ...SHAPE, headDim: 600 })).toThrow(/attend \(layers.0.attention\) has no legal attention schedule: simt wants heads of at most 512, not 600/);
+    expect(() => choose({ ...SHAPE, headDim: 600 })).toThrow(
+      /attend \(layers.0.attention\) has no legal attention schedule: simt wants heads of at most 512, not 600/,
+    );
   });
 
   it('are refused with the reason', () => {
-    expect(legal(SHAPE, schedule('mma', 64, 64))).toMatch(/mma takes 32 keys at a time: answers must not depend on the schedule/);
+    expect(legal(SHAPE, schedule('mma', 64, 64))).toMatch(
+      /mma takes 32 keys at a time: answers must not depend on the schedule/,
+    );
     expect(legal(SHAPE, schedule('mma', 48))).toMatch(/16, 32, 64 or 128 queries/);
     expect(legal(SHAPE, schedule('simt', 12))).toMatch(/4, 8, 16 or 32 queries/);
     expect(legal({ ...SHAPE, headDim: 40 }, schedule('mma', 64))).toMatch(/multiple of 16, at most 256, not 40/);
@@ -68,33 +94,49 @@ describe('schedules of attention', () => {
     expect(legal({ ...SHAPE, dtype: 'f32' }, schedule('mma', 64))).toMatch(/16 bits, not f32/);
     expect(legal({ ...SHAPE, mask: 'bias' }, schedule('mma', 64))).toMatch(/only simt takes a materialised bias/);
     expect(legal({ ...SHAPE, kvHeads: 3 }, schedule('mma', 64))).toMatch(/52 heads cannot share 3/);
-    expect(legal({ ...SHAPE, headDim: 256 }, schedule('mma', 128), LEAST)).toMatch(/needs \d+ bytes of shared memory, 101376 are there/);
+    expect(legal({ ...SHAPE, headDim: 256 }, schedule('mma', 128), LEAST)).toMatch(
+      /needs \d+ bytes of shared memory, 101376 are there/,
+    );
     expect(legal({ ...SHAPE, headDim: 256 }, schedule('mma', 128), HOPPER)).toBe(true);
     const { module, kernel } = attentionModule(SHAPE);
     expect(isLegalAttention({ ...kernel, scale: -1 }, module, schedule('mma', 64))).toMatch(/positive scale/);
     expect(isLegalAttention({ ...kernel, q: 'subtreeEnd' }, module, schedule('mma', 64))).toMatch(/one dtype/);
-    expect(attentionSchedules(kernel, module).every((plan) => isLegalAttention(kernel, module, plan) === true)).toBe(true);
+    expect(attentionSchedules(kernel, module).every((plan) => isLegalAttention(kernel, module, plan) === true)).toBe(
+      true,
+    );
   });
 });
 
 /** A kernel, and how many blocks of it a multiprocessor is to hold by their registers. */
 const COMPILED: readonly (readonly [Shape, CudaAttentionSchedule, number])[] = [
-  [{ ...SHAPE, headDim: 64 }, schedule('mma', 64), 4], [{ ...SHAPE, dtype: 'f16' }, schedule('mma', 64), 3],
-  [{ ...SHAPE, headDim: 48, hasQueryRow: true, out: 'f32' }, schedule('mma', 128), 2], [SHAPE, schedule('mma', 128), 1],
-  [{ ...SHAPE, headDim: 256 }, schedule('mma', 64), 1], [SHAPE, schedule('simt', 16), 4], [{ ...SHAPE, headDim: 37, dtype: 'f32', mask: 'bias' }, schedule('simt', 32), 4],
+  [{ ...SHAPE, headDim: 64 }, schedule('mma', 64), 4],
+  [{ ...SHAPE, dtype: 'f16' }, schedule('mma', 64), 3],
+  [{ ...SHAPE, headDim: 48, hasQueryRow: true, out: 'f32' }, schedule('mma', 128), 2],
+  [SHAPE, schedule('mma', 128), 1],
+  [{ ...SHAPE, headDim: 256 }, schedule('mma', 64), 1],
+  [SHAPE, schedule('simt', 16), 4],
+  [{ ...SHAPE, headDim: 37, dtype: 'f32', mask: 'bias' }, schedule('simt', 32), 4],
 ];
 
 describe.skipIf(!hasNvcc).each(CUDA_ARCHS)('attention compiled for %s', (arch) => {
   const kernels = COMPILED.map(([s, plan]) => generate(s, plan, 7680));
   let reports: readonly NvccReport[];
-  beforeAll(() => { reports = compileByNvcc(kernels.map(({ symbol, text }) => ({ symbol, source: text })), arch); });
-
-  it.each(COMPILED.map(([s, plan, blocks], i) => ({ s, plan, blocks, i })))('spills nothing: $s $plan', ({ plan, blocks, i }) => {
-    const { registers, spillStores, spillLoads, staticBytes } = reports[i]!;
-    expect(spillStores + spillLoads).toBe(0);
-    // Registers are granted to a warp in lots of 256.
-    expect(Math.ceil(registers / 8) * 8 * kernels[i]!.launch.threads * blocks).toBeLessThanOrEqual(65_536);
-    // isLegalAttention counts on this.
-    expect(staticBytes).toBeLessThanOrEqual(plan.skeleton === 'mma' ? 2048 + 7680 / 4 : 1024);
+  beforeAll(() => {
+    reports = compileByNvcc(
+      kernels.map(({ symbol, text }) => ({ symbol, source: text })),
+      arch,
+    );
   });
+
+  it.each(COMPILED.map(([s, plan, blocks], i) => ({ s, plan, blocks, i })))(
+    'spills nothing: $s $plan',
+    ({ plan, blocks, i }) => {
+      const { registers, spillStores, spillLoads, staticBytes } = reports[i]!;
+      expect(spillStores + spillLoads).toBe(0);
+      // Registers are granted to a warp in lots of 256.
+      expect(Math.ceil(registers / 8) * 8 * kernels[i]!.launch.threads * blocks).toBeLessThanOrEqual(65_536);
+      // isLegalAttention counts on this.
+      expect(staticBytes).toBeLessThanOrEqual(plan.skeleton === 'mma' ? 2048 + 7680 / 4 : 1024);
+    },
+  );
 });

@@ -30,8 +30,19 @@ export function attentionModule(s: Shape): { module: KernelModule; kernel: Atten
   const { heads, kvHeads, headDim, dtype, out = dtype, mask = 'column', hasQueryRow = false } = s;
   const rows = hasQueryRow ? 'R' : 'T';
   const kernel: AttentionKernel = {
-    name: 'attend', path: 'layers.0.attention', anchor: 'attention', rows, ops: [], q: 'q', k: 'k', v: 'v', out: 'out',
-    heads, kvHeads, headDim, scale: 1 / Math.sqrt(headDim),
+    name: 'attend',
+    path: 'layers.0.attention',
+    anchor: 'attention',
+    rows,
+    ops: [],
+    q: 'q',
+    k: 'k',
+    v: 'v',
+    out: 'out',
+    heads,
+    kvHeads,
+    headDim,
+    scale: 1 / Math.sqrt(headDim),
     mask: mask === 'column' ? { kind: 'column', subtreeEnd: 'subtreeEnd' } : { kind: 'bias', buffer: 'bias' },
     ...(hasQueryRow ? { queryRow: 'row' } : {}),
   };
@@ -69,28 +80,50 @@ extern "C" int run_SYMBOL(void **p, int T, int R, int grid_x, int grid_y, int th
 }
 `;
 
-type Run = (p: Buffer, T: number, R: number, x: number, y: number, threads: number, late: number, backwards: number) => number;
+type Run = (
+  p: Buffer,
+  T: number,
+  R: number,
+  x: number,
+  y: number,
+  threads: number,
+  late: number,
+  backwards: number,
+) => number;
 
 const compiled = new Map<string, Run>();
 
-/** Compiles kernels as one library, the prelude once, each kernel's own text in a namespace. Those already compiled stay as they are. */
+/**
+ * Compiles kernels as one library, the prelude once, each kernel's own text in a namespace. Those already compiled stay
+ * as they are.
+ */
 function compile(kernels: readonly Pick<Generated, 'text' | 'parameters' | 'symbol'>[]): void {
   const prelude = render('prelude', {});
   const missing = kernels.filter(({ text }) => !compiled.has(text));
   const texts = missing.map(({ text, parameters, symbol }, i) => {
     if (!text.startsWith(prelude)) throw new Error(`${symbol} does not begin with the prelude`);
     // Dynamic shared memory is that of warp.h; static shared memory is not shared between blocks that run one by one.
-    const own = text.slice(prelude.length).replaceAll(/extern __shared__[^;]*;/g, '').replaceAll('__shared__', 'static');
+    const own = text
+      .slice(prelude.length)
+      .replaceAll(/extern __shared__[^;]*;/g, '')
+      .replaceAll('__shared__', 'static');
     const pointers = parameters.map((_, at) => `p[${at}]`).join(', ');
     return `namespace of_${i} {\n${`${own}\n${DRIVER.replace('ARGUMENTS', pointers).replace('run_SYMBOL', `run_${i}`)}`.replaceAll(/SYMBOL|\bk_attention_test\b/g, `k_${i}`)}\n}`;
   });
   if (missing.length === 0) return;
   const library = loadOverFibres([prelude, ...texts].join('\n'));
-  missing.forEach(({ text }, i) => { compiled.set(text, library.func(`int run_${i}(void *p, int T, int R, int x, int y, int threads, int late, int backwards)`) as Run); });
+  missing.forEach(({ text }, i) => {
+    compiled.set(
+      text,
+      library.func(`int run_${i}(void *p, int T, int R, int x, int y, int threads, int late, int backwards)`) as Run,
+    );
+  });
 }
 
 /** What `emulate` would compile one by one. */
-export function prepare(list: readonly { readonly s: Shape; readonly plan: CudaAttentionSchedule; readonly capacity?: number }[]): void {
+export function prepare(
+  list: readonly { readonly s: Shape; readonly plan: CudaAttentionSchedule; readonly capacity?: number }[],
+): void {
   const all = list.map(({ s, plan, capacity }) => generate(s, plan, capacity ?? CAPACITY));
   compile([...new Map(all.map((each) => [each.text, each])).values()]);
 }
@@ -117,13 +150,26 @@ export interface Emulated {
 }
 
 /** Extents of a buffer in elements. */
-function extents(decl: BufferDecl, data: AttentionData, capacity: number): { rows: number; columns: number; stride: number } {
-  const extent = (dim: BufferDecl['rows'] | BufferDecl['columns']): number => (dim === 'T' ? data.T : dim === 'R' ? data.inputs.get('row')?.length ?? 0 : dim);
-  return { rows: extent(decl.rows), columns: extent(decl.columns), stride: rowStride(decl, capacity, DTYPE_BYTES[decl.dtype]) };
+function extents(
+  decl: BufferDecl,
+  data: AttentionData,
+  capacity: number,
+): { rows: number; columns: number; stride: number } {
+  const extent = (dim: BufferDecl['rows'] | BufferDecl['columns']): number =>
+    dim === 'T' ? data.T : dim === 'R' ? (data.inputs.get('row')?.length ?? 0) : dim;
+  return {
+    rows: extent(decl.rows),
+    columns: extent(decl.columns),
+    stride: rowStride(decl, capacity, DTYPE_BYTES[decl.dtype]),
+  };
 }
 
 /** Every buffer as it lies on a device, NaN wherever there is no data; and the data as a kernel sees it, rounded. */
-export function layOut(s: Shape, data: AttentionData, capacity: number): { memory: ReadonlyMap<string, Buffer>; buffers: ReadonlyMap<string, Float64Array> } {
+export function layOut(
+  s: Shape,
+  data: AttentionData,
+  capacity: number,
+): { memory: ReadonlyMap<string, Buffer>; buffers: ReadonlyMap<string, Float64Array> } {
   const memory = new Map<string, Buffer>();
   const buffers = new Map<string, Float64Array>();
   for (const decl of attentionModule(s).module.buffers) {
@@ -151,14 +197,25 @@ export function readOut(s: Shape, data: AttentionData, capacity: number, result:
   for (let row = 0; row * stride * size < result.length; row++) {
     const from = row < rows ? columns : 0;
     if (result.subarray((row * stride + from) * size, (row + 1) * stride * size).some((byte) => byte !== GUARD)) {
-      throw new Error(`the kernel wrote row ${row} of its result from column ${from} on, outside its [${rows}, ${columns}]`);
+      throw new Error(
+        `the kernel wrote row ${row} of its result from column ${from} on, outside its [${rows}, ${columns}]`,
+      );
     }
   }
-  return Float64Array.from({ length: rows * columns }, (_, i) => take(result, Math.floor(i / columns) * stride + (i % columns), decl.dtype));
+  return Float64Array.from({ length: rows * columns }, (_, i) =>
+    take(result, Math.floor(i / columns) * stride + (i % columns), decl.dtype),
+  );
 }
 
-/** Runs a generated kernel on all of its grid; memory beside the data holds NaN. Throws where it writes past its result. */
-export function emulate(s: Shape, schedule: CudaAttentionSchedule, data: AttentionData, options: EmulationOptions = {}): Emulated {
+/**
+ * Runs a generated kernel on all of its grid; memory beside the data holds NaN. Throws where it writes past its result.
+ */
+export function emulate(
+  s: Shape,
+  schedule: CudaAttentionSchedule,
+  data: AttentionData,
+  options: EmulationOptions = {},
+): Emulated {
   const capacity = options.tokensCapacity ?? CAPACITY;
   const { text: intact, launch, parameters, symbol } = generate(s, schedule, capacity);
   const text = options.mutate?.(intact) ?? intact;
@@ -166,11 +223,22 @@ export function emulate(s: Shape, schedule: CudaAttentionSchedule, data: Attenti
   const { memory, buffers } = layOut(s, data, capacity);
   const table = Buffer.alloc(parameters.length * 8);
   parameters.forEach((name, i) => table.writeBigUInt64LE(koffi.address(memory.get(name)!), i * 8));
-  if (launch.gridX.kind !== 'constant' || launch.gridY.kind !== 'tiles') throw new Error('the grid of attention is heads × tiles');
+  if (launch.gridX.kind !== 'constant' || launch.gridY.kind !== 'tiles')
+    throw new Error('the grid of attention is heads × tiles');
   const R = data.inputs.get('row')?.length ?? 0;
   const tiles = Math.ceil((launch.gridY.extent === 'T' ? data.T : R) / launch.gridY.per) * launch.gridY.times;
   compile([{ text, parameters, symbol }]);
-  const ended = compiled.get(text)!(table, data.T, R, launch.gridX.count, tiles, launch.threads, options.late === false ? 0 : 1, options.backwards === true ? 1 : 0);
-  if (ended === 0) throw new Error('the threads of a block wait for each other for ever, or use a bad address (see standard error)');
+  const ended = compiled.get(text)!(
+    table,
+    data.T,
+    R,
+    launch.gridX.count,
+    tiles,
+    launch.threads,
+    options.late === false ? 0 : 1,
+    options.backwards === true ? 1 : 0,
+  );
+  if (ended === 0)
+    throw new Error('the threads of a block wait for each other for ever, or use a bad address (see standard error)');
   return { out: readOut(s, data, capacity, memory.get('out')!), buffers };
 }

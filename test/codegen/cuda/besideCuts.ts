@@ -1,4 +1,6 @@
-/** What a contraction may give where products lie beside a cut of roundF20: float32 and float64 fall to different sides. */
+/**
+ * What a contraction may give where products lie beside a cut of roundF20: float32 and float64 fall to different sides.
+ */
 import type { BufferDecl, GemmKernel, Output } from '../../../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 import { interpretKernel } from '../../../ir/kernelInterpreter.js';
@@ -12,16 +14,27 @@ export interface Range {
   readonly high: Float64Array;
 }
 
-/** `value` with its products moved before they are cut: by `own`, and those that rotateHalf or the second matrix of a pair brings by `other`. */
+/**
+ * `value` with its products moved before they are cut: by `own`, and those that rotateHalf or the second matrix of a
+ * pair brings by `other`.
+ */
 function moved(value: Scalar, own: number, other: number): Scalar {
   const by = (s: Scalar, first: number, second: number): Scalar =>
-    mapScalar(s, (each) => (each.op === 'acc' ? { op: 'add', a: each, b: { op: 'const', value: each.index === 0 ? first : second } } : each));
-  const rotated = mapScalar(value, (s) => (s.op === 'rotateHalf' ? { op: 'rotateHalf', a: by(s.a, other - own, 0) } : s));
+    mapScalar(s, (each) =>
+      each.op === 'acc' ? { op: 'add', a: each, b: { op: 'const', value: each.index === 0 ? first : second } } : each,
+    );
+  const rotated = mapScalar(value, (s) =>
+    s.op === 'rotateHalf' ? { op: 'rotateHalf', a: by(s.a, other - own, 0) } : s,
+  );
   return by(rotated, own, other);
 }
 
 /** Runs `outputs` of each segment, whatever they are called, as stores of whole rows: results by segment and output. */
-function storesOf(kernel: GemmKernel, env: Environment, outputs: (segment: number) => readonly Scalar[]): Float64Array[][] {
+function storesOf(
+  kernel: GemmKernel,
+  env: Environment,
+  outputs: (segment: number) => readonly Scalar[],
+): Float64Array[][] {
   const name = (segment: number, i: number): string => `beside_${segment}_${i}`;
   const declared: BufferDecl[] = [];
   const segments = kernel.segments.map((segment, s) => ({
@@ -31,7 +44,10 @@ function storesOf(kernel: GemmKernel, env: Environment, outputs: (segment: numbe
       return { kind: 'store', buffer: name(s, i), value };
     }),
   }));
-  const got = interpretKernel({ ...kernel, segments }, { ...env, decls: { ...env.decls, buffers: [...env.decls.buffers, ...declared] } });
+  const got = interpretKernel(
+    { ...kernel, segments },
+    { ...env, decls: { ...env.decls, buffers: [...env.decls.buffers, ...declared] } },
+  );
   return kernel.segments.map((_, s) => outputs(s).map((_value, i) => got.get(name(s, i))!));
 }
 
@@ -48,7 +64,9 @@ const elementOf = ({ value }: Output): Scalar => (value.op === 'tailF24' ? { op:
 const blockSums = (values: Float64Array, columns: number): Float64Array => {
   const blocks = Math.ceil(columns / ROW_SUM_BLOCK);
   const sums = new Float64Array((values.length / columns) * blocks);
-  values.forEach((x, i) => { sums[Math.floor(i / columns) * blocks + Math.floor((i % columns) / ROW_SUM_BLOCK)]! += x; });
+  values.forEach((x, i) => {
+    sums[Math.floor(i / columns) * blocks + Math.floor((i % columns) / ROW_SUM_BLOCK)]! += x;
+  });
   return sums;
 };
 
@@ -56,14 +74,25 @@ const blockSums = (values: Float64Array, columns: number): Float64Array => {
 export function besideCuts(kernel: GemmKernel, env: Environment, error: number): Map<string, Range> {
   const products = storesOf(kernel, env, () => [{ op: 'acc', index: 0 }]).map(([product]) => usual(product!));
   const near = [0, -1, 1];
-  const runs = near.flatMap((own) => near.map((other) =>
-    storesOf(kernel, env, (s) => kernel.segments[s]!.outputs.map((output) => moved(elementOf(output), own * error * products[s]!, other * error * products[s]!)))));
-  return new Map(kernel.segments.flatMap((segment, s) => segment.outputs.map(({ kind, buffer }, i) => {
-    const each = runs.map((run) => run[s]![i]!);
-    const extreme = (pick: (...values: number[]) => number): Float64Array => {
-      const values = each[0]!.map((_, e) => pick(...each.map((run) => run[e]!)));
-      return kind === 'rowSum' ? blockSums(values, segment.columns) : values;
-    };
-    return [buffer, { low: extreme(Math.min), high: extreme(Math.max) }] as const;
-  })));
+  const runs = near.flatMap((own) =>
+    near.map((other) =>
+      storesOf(kernel, env, (s) =>
+        kernel.segments[s]!.outputs.map((output) =>
+          moved(elementOf(output), own * error * products[s]!, other * error * products[s]!),
+        ),
+      ),
+    ),
+  );
+  return new Map(
+    kernel.segments.flatMap((segment, s) =>
+      segment.outputs.map(({ kind, buffer }, i) => {
+        const each = runs.map((run) => run[s]![i]!);
+        const extreme = (pick: (...values: number[]) => number): Float64Array => {
+          const values = each[0]!.map((_, e) => pick(...each.map((run) => run[e]!)));
+          return kind === 'rowSum' ? blockSums(values, segment.columns) : values;
+        };
+        return [buffer, { low: extreme(Math.min), high: extreme(Math.max) }] as const;
+      }),
+    ),
+  );
 }

@@ -1,7 +1,13 @@
 /** Every kernel of a module under many schedules against the float64 interpreter, wherever kernels can be launched. */
 import { emitCudaKernel } from '../../../codegen/cuda/index.js';
 import type { CudaKernelText, CudaSchedule } from '../../../ir/cuda.js';
-import { LOGPROB_BLOCK, type BufferDecl, type Kernel, type KernelModule, type LogProbKernel } from '../../../ir/kernel.js';
+import {
+  LOGPROB_BLOCK,
+  type BufferDecl,
+  type Kernel,
+  type KernelModule,
+  type LogProbKernel,
+} from '../../../ir/kernel.js';
 import { kernelWrites } from '../../../ir/kernelAccess.js';
 import { interpretKernel, logicalWeight, type RawTensor } from '../../../ir/kernelInterpreter.js';
 import { ROW_PAD, rowStride, type CudaPlan } from '../../../ir/plan.js';
@@ -14,10 +20,18 @@ import { packForGpu } from './emulate.js';
 /** NaN in every float type, −1 as an index. */
 const GUARD = 0xff;
 
-export interface Sizes { readonly T: number; readonly R: number }
+export interface Sizes {
+  readonly T: number;
+  readonly R: number;
+}
 
 /** Runs one kernel on the memory of its parameters, which it changes. Buffers are made for `capacity` rows. */
-export type Launch = (text: CudaKernelText, memory: ReadonlyMap<string, Buffer>, sizes: Sizes, capacity: number) => Promise<void> | void;
+export type Launch = (
+  text: CudaKernelText,
+  memory: ReadonlyMap<string, Buffer>,
+  sizes: Sizes,
+  capacity: number,
+) => Promise<void> | void;
 
 /** A kernel and the schedules that it is checked under. What the first gives is what later kernels read. */
 export interface Checked {
@@ -25,15 +39,25 @@ export interface Checked {
   readonly texts: readonly { readonly text: CudaKernelText; readonly schedule: CudaSchedule }[];
 }
 
-/** Every kernel of a plan with its schedules; of kernels with one signature the later ones run under the first schedule alone. */
-export function kernelsToCheck(plan: CudaPlan, capacity: number, schedulesOf: (kernel: Kernel) => readonly CudaSchedule[]): Checked[] {
+/**
+ * Every kernel of a plan with its schedules; of kernels with one signature the later ones run under the first schedule
+ * alone.
+ */
+export function kernelsToCheck(
+  plan: CudaPlan,
+  capacity: number,
+  schedulesOf: (kernel: Kernel) => readonly CudaSchedule[],
+): Checked[] {
   const first = new Map<string, CudaSchedule>();
   return plan.kernels.map((kernel, i) => {
     const { signature } = plan.launches[i]!;
     const known = first.get(signature);
     const schedules = known === undefined ? schedulesOf(kernel) : [known];
     first.set(signature, schedules[0]!);
-    return { kernel, texts: schedules.map((schedule) => ({ schedule, text: emitCudaKernel(kernel, plan, schedule, capacity) })) };
+    return {
+      kernel,
+      texts: schedules.map((schedule) => ({ schedule, text: emitCudaKernel(kernel, plan, schedule, capacity) })),
+    };
   });
 }
 
@@ -51,12 +75,16 @@ export interface CheckOptions {
 
 /** One rounding of a stored value, relative; of bytes, of the numbers that they make longer. */
 const ROUNDING: Readonly<Partial<Record<BufferDType, number>>> = { bf16: 2 ** -8, f16: 2 ** -11, u8: 2 ** -16 };
-/** What sums in f32 lose against float64, in units of a buffer's usual value: tensor cores add with fewer bits than f32 has. */
+/**
+ * What sums in f32 lose against float64, in units of a buffer's usual value: tensor cores add with fewer bits than f32
+ * has.
+ */
 const SUMMED = 1e-4;
 /** Logits that are this near each other, in units of their summed terms, may be taken for one another. */
 const TIE = 1e-6;
 
-const describe = ({ kernel }: Checked, schedule: CudaSchedule): string => `${kernel.path} under ${JSON.stringify(schedule)}`;
+const describe = ({ kernel }: Checked, schedule: CudaSchedule): string =>
+  `${kernel.path} under ${JSON.stringify(schedule)}`;
 
 class Memory {
   readonly bytes = new Map<string, Buffer>();
@@ -90,26 +118,33 @@ class Memory {
     const { rows, columns, stride } = this.shape(decl);
     const bytes = this.bytes.get(decl.name)!;
     const values = new Float64Array(rows * columns);
-    for (let row = 0, i = 0; row < rows; row++) for (let c = 0; c < columns; c++) values[i++] = take(bytes, row * stride + c, decl.dtype);
+    for (let row = 0, i = 0; row < rows; row++)
+      for (let c = 0; c < columns; c++) values[i++] = take(bytes, row * stride + c, decl.dtype);
     return values;
   }
 
   private write(decl: BufferDecl, values: Float64Array): void {
     const { columns, stride } = this.shape(decl);
     const bytes = this.bytes.get(decl.name)!;
-    values.forEach((value, i) => { put(bytes, Math.floor(i / columns) * stride + (i % columns), decl.dtype, value); });
+    values.forEach((value, i) => {
+      put(bytes, Math.floor(i / columns) * stride + (i % columns), decl.dtype, value);
+    });
   }
 
   private shape({ rows, columns, ...decl }: BufferDecl): { rows: number; columns: number; stride: number } {
     const { sizes, capacity } = this.options;
     return {
-      rows: typeof rows === 'number' ? rows : sizes[rows], columns: columns === 'T' ? sizes.T : columns,
+      rows: typeof rows === 'number' ? rows : sizes[rows],
+      columns: columns === 'T' ? sizes.T : columns,
       stride: rowStride({ rows, columns, ...decl }, capacity, DTYPE_BYTES[decl.dtype]),
     };
   }
 
   private empty(decl: BufferDecl): Buffer {
-    const rows = decl.space === 'weight' && typeof decl.rows === 'number' ? decl.rows : roundUp(typeof decl.rows === 'number' ? decl.rows : this.options.capacity, ROW_PAD);
+    const rows =
+      decl.space === 'weight' && typeof decl.rows === 'number'
+        ? decl.rows
+        : roundUp(typeof decl.rows === 'number' ? decl.rows : this.options.capacity, ROW_PAD);
     return aligned(rows * this.shape(decl).stride * DTYPE_BYTES[decl.dtype], GUARD);
   }
 }
@@ -129,11 +164,18 @@ class Checker {
   constructor(options: CheckOptions) {
     this.options = options;
     this.memory = new Memory(options);
-    this.values = new Map([...options.inputs.keys()].map((name) => [name, this.memory.read(this.memory.declared(name))]));
+    this.values = new Map(
+      [...options.inputs.keys()].map((name) => [name, this.memory.read(this.memory.declared(name))]),
+    );
   }
 
   private environment(): Parameters<typeof interpretKernel>[1] {
-    return { sizes: this.options.sizes, buffers: this.values, weights: this.memory.weights, decls: this.options.module };
+    return {
+      sizes: this.options.sizes,
+      buffers: this.values,
+      weights: this.memory.weights,
+      decls: this.options.module,
+    };
   }
 
   /** Runs a kernel under every schedule; later kernels read what the first one gave. */
@@ -157,7 +199,9 @@ class Checker {
       const order = 'skeleton' in schedule ? schedule.skeleton : schedule.kind;
       const others = first.get(order);
       for (const decl of written) {
-        const problem = this.problem(kernel, decl, numbersOf(decl, got), numbersOf(decl, want)) ?? differs(decl, got.get(decl.name)!, others?.get(decl.name));
+        const problem =
+          this.problem(kernel, decl, numbersOf(decl, got), numbersOf(decl, want)) ??
+          differs(decl, got.get(decl.name)!, others?.get(decl.name));
         if (problem !== undefined) this.problems.push(`${where}: ${describe(checked, schedule)}: ${problem}`);
       }
       // What later kernels would read is wrong.
@@ -182,10 +226,16 @@ class Checker {
     const scale = usual(want);
     const rounding = ROUNDING[decl.dtype] ?? 0;
     // Attention rounds its weights too, which multiply values of the size of v.
-    const attended = kernel.anchor !== 'attention' ? 0
-      : 1.5 * (ROUNDING[this.memory.declared(kernel.v).dtype] ?? 0) * this.values.get(kernel.v)!.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
-    const allowed = (x: number): number => SUMMED * Math.max(scale, Math.abs(x)) + 2.05 * rounding * Math.abs(x) + attended;
-    // Both sides are rounded: beside a tie they may be a whole unit in the last place apart, which is twice the error of rounding.
+    const attended =
+      kernel.anchor !== 'attention'
+        ? 0
+        : 1.5 *
+          (ROUNDING[this.memory.declared(kernel.v).dtype] ?? 0) *
+          this.values.get(kernel.v)!.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
+    const allowed = (x: number): number =>
+      SUMMED * Math.max(scale, Math.abs(x)) + 2.05 * rounding * Math.abs(x) + attended;
+    // Both sides are rounded: beside a tie they may be a whole unit in the last place apart, which is twice the error
+    // of rounding.
     for (let i = 0; i < want.length; i++) {
       const [x, y] = [want[i]!, got[i]!];
       if (x === y || Math.abs(x - y) <= allowed(x)) continue;
@@ -195,7 +245,12 @@ class Checker {
         const [low, high] = [range.low[i]!, range.high[i]!];
         if (y >= low - allowed(low) && y <= high + allowed(high)) continue;
       }
-      if (kernel.anchor === 'logprob' && i % 4 === 2 && this.isTie(kernel, Math.floor((i * this.options.sizes.R) / want.length), x, y)) continue;
+      if (
+        kernel.anchor === 'logprob' &&
+        i % 4 === 2 &&
+        this.isTie(kernel, Math.floor((i * this.options.sizes.R) / want.length), x, y)
+      )
+        continue;
       return `element ${i} of ${decl.name} is ${y}, not ${x}`;
     }
     return undefined;
@@ -203,8 +258,10 @@ class Checker {
 
   /** Whether two columns of the vocabulary, of one block, have logits that f32 cannot tell apart. */
   private isTie(kernel: LogProbKernel, row: number, x: number, y: number): boolean {
-    if (!Number.isInteger(y) || Math.floor(x / LOGPROB_BLOCK) !== Math.floor(y / LOGPROB_BLOCK) || y >= kernel.vocab) return false;
-    const a = this.values.get(kernel.a)!, w = this.memory.weights.get(kernel.weight)!;
+    if (!Number.isInteger(y) || Math.floor(x / LOGPROB_BLOCK) !== Math.floor(y / LOGPROB_BLOCK) || y >= kernel.vocab)
+      return false;
+    const a = this.values.get(kernel.a)!,
+      w = this.memory.weights.get(kernel.weight)!;
     let [difference, size] = [0, 0];
     for (let k = 0; k < kernel.k; k++) {
       const [p, q] = [x, y].map((column) => a[row * kernel.k + k]! * w[column * kernel.k + k]!) as [number, number];
@@ -217,14 +274,19 @@ class Checker {
 
 /** What a buffer holds; of bytes, the numbers that they make longer. */
 export const numbersOf = ({ name, upper }: BufferDecl, values: ReadonlyMap<string, Float64Array>): Float64Array =>
-  (upper === undefined ? values.get(name)! : values.get(name)!.map((tail, i) => joinF24(values.get(upper)![i]!, tail)));
+  upper === undefined ? values.get(name)! : values.get(name)!.map((tail, i) => joinF24(values.get(upper)![i]!, tail));
 
 function differs({ name }: BufferDecl, got: Float64Array, other: Float64Array | undefined): string | undefined {
   const at = other === undefined ? -1 : got.findIndex((x, i) => !Object.is(x, other[i]));
-  return at < 0 ? undefined : `element ${at} of ${name} is ${got[at]!}, but ${other![at]!} under another schedule of the same skeleton`;
+  return at < 0
+    ? undefined
+    : `element ${at} of ${name} is ${got[at]!}, but ${other![at]!} under another schedule of the same skeleton`;
 }
 
-/** Checks kernels in the order of a module. Throws, saying where, for values that are wrong or that depend on the tile: one a schedule and buffer. */
+/**
+ * Checks kernels in the order of a module. Throws, saying where, for values that are wrong or that depend on the tile:
+ * one a schedule and buffer.
+ */
 export async function checkKernels(list: readonly Checked[], options: CheckOptions): Promise<void> {
   const checker = new Checker(options);
   for (const checked of list) await checker.check(checked);

@@ -1,4 +1,6 @@
-/** The demo model as the passes lower it for GPUs: run over fibres against float64, and compiled by nvcc where it is. */
+/**
+ * The demo model as the passes lower it for GPUs: run over fibres against float64, and compiled by nvcc where it is.
+ */
 import { describe, expect, it } from 'vitest';
 import { emitCudaKernel, isLegalCuda } from '../../../codegen/cuda/index.js';
 import { compileModel } from '../../../driver/compile.js';
@@ -18,7 +20,11 @@ import { randomInputs, randomTensors } from './randomModel.js';
 
 const checkpoint = openCheckpoint('models/demo');
 const demo = (arch: CudaArch): CudaModel => {
-  const model = compileModel(checkpoint, detectMachine(), { precision: 'bf16', cuda: TYPICAL_FACTS[arch], maxTokens: 512 });
+  const model = compileModel(checkpoint, detectMachine(), {
+    precision: 'bf16',
+    cuda: TYPICAL_FACTS[arch],
+    maxTokens: 512,
+  });
   if (model.target !== 'cuda') throw new Error('the demo model did not compile for CUDA');
   return model;
 };
@@ -26,7 +32,10 @@ const demo = (arch: CudaArch): CudaModel => {
 /** What sums in f32 lose, in units of a buffer's usual value. */
 const F32_LOSS = 2e-5;
 
-/** Largest difference in units that a rounding of `got` to its type makes: relative, for numbers of the buffer's usual size. */
+/**
+ * Largest difference in units that a rounding of `got` to its type makes: relative, for numbers of the buffer's usual
+ * size.
+ */
 function error(got: Float64Array, want: Float64Array): number {
   const scale = usual(want);
   let most = 0;
@@ -46,7 +55,9 @@ describe('the demo model', () => {
     const inputs = randomInputs(sizes, 4096, 4);
     // Tiles of a small bucket, so that there are several of them.
     const schedules = plan.launches.map(({ signature }) => small(plan.schedules[0]![signature]!));
-    plan.kernels.forEach((kernel, i) => { expect(isLegalCuda(kernel, plan, schedules[i]!, TYPICAL_FACTS.sm_80)).toBe(true); });
+    plan.kernels.forEach((kernel, i) => {
+      expect(isLegalCuda(kernel, plan, schedules[i]!, TYPICAL_FACTS.sm_80)).toBe(true);
+    });
     const tensors = randomTensors(plan, randomSource(3));
     const { values } = emulateModule(plan, { sizes, inputs, tensors, schedules, tokensCapacity: 512 });
     const env = { sizes, buffers: values, tensors, decls: plan, round: true };
@@ -58,29 +69,48 @@ describe('the demo model', () => {
       const wanted = interpretKernel(kernel, env);
       for (const name of wanted.keys()) {
         const decl = plan.buffers.find((buffer) => buffer.name === name)!;
-        // One rounding to bf16 either way, two in attention, which rounds its weights; one to 24 bits; or what f32 sums lose.
-        const most = decl.dtype === 'u8' ? 2 ** -15 : decl.dtype !== 'bf16' ? F32_LOSS : kernel.anchor === 'attention' ? 2 ** -6 : 2 ** -7;
+        // One rounding to bf16 either way, two in attention, which rounds its weights; one to 24 bits; or what f32 sums
+        // lose.
+        const most =
+          decl.dtype === 'u8'
+            ? 2 ** -15
+            : decl.dtype !== 'bf16'
+              ? F32_LOSS
+              : kernel.anchor === 'attention'
+                ? 2 ** -6
+                : 2 ** -7;
         const [got, right] = [numbersOf(decl, values), numbersOf(decl, wanted)];
-        const beside = kernel.anchor === 'gemm' && error(got, right) > most ? besideCuts(kernel, env, F32_LOSS).get(name)! : { low: right, high: right };
+        const beside =
+          kernel.anchor === 'gemm' && error(got, right) > most
+            ? besideCuts(kernel, env, F32_LOSS).get(name)!
+            : { low: right, high: right };
         const nearest = got.map((y, i) => Math.min(Math.max(y, beside.low[i]!), beside.high[i]!));
-        expect({ kernel: kernel.name, name, error: error(got, nearest) }).toSatisfy((x: { error: number }) => x.error <= most);
+        expect({ kernel: kernel.name, name, error: error(got, nearest) }).toSatisfy(
+          (x: { error: number }) => x.error <= most,
+        );
       }
     });
     expect(seen.size).toBeGreaterThan(8);
   });
 });
 
-const small = (schedule: CudaSchedule): CudaSchedule => (schedule.kind === 'gemm' ? { ...schedule, tm: 32, tn: 64, raster: 2 } : schedule);
+const small = (schedule: CudaSchedule): CudaSchedule =>
+  schedule.kind === 'gemm' ? { ...schedule, tm: 32, tn: 64, raster: 2 } : schedule;
 
 if (!hasNvcc) console.warn('SKIPPED compiling the kernels of the demo model for GPUs: no nvcc on PATH');
 
-/** Bytes that a thread may keep in local memory: a few words outside the loop over k (rotary epilogues at 128 registers). */
+/**
+ * Bytes that a thread may keep in local memory: a few words outside the loop over k (rotary epilogues at 128
+ * registers).
+ */
 const MOST_SPILLED = 16;
 
 describe.skipIf(!hasNvcc)('every kernel of the demo model, by nvcc', () => {
   it.each([...CUDA_ARCHS])('compiles for %s without warnings, and registers suffice', (arch) => {
     const { plan } = demo(arch);
-    const all = plan.kernels.map((kernel, i) => emitCudaKernel(kernel, plan, plan.schedules.at(-1)![plan.launches[i]!.signature]!, plan.capacity.tokens));
+    const all = plan.kernels.map((kernel, i) =>
+      emitCudaKernel(kernel, plan, plan.schedules.at(-1)![plan.launches[i]!.signature]!, plan.capacity.tokens),
+    );
     const kernels = [...new Map(all.map((kernel) => [kernel.symbol, kernel])).values()];
     compileByNvcc(kernels, arch).forEach(({ spillStores, spillLoads }, i) => {
       const spilled = Math.max(spillStores, spillLoads);

@@ -1,4 +1,6 @@
-/** Runs generated CUDA without a GPU: each kernel's text as C++ over fibres (test/support/cudaWarp), block after block. */
+/**
+ * Runs generated CUDA without a GPU: each kernel's text as C++ over fibres (test/support/cudaWarp), block after block.
+ */
 import koffi from 'koffi';
 import type { LibraryHandle } from 'koffi';
 import { emitCudaKernel } from '../../../codegen/cuda/index.js';
@@ -45,7 +47,16 @@ extern "C" int run_SYMBOL(void **from, const unsigned long long *sizes, int T, i
 }
 `;
 
-type Run = (p: Buffer, sizes: Buffer, T: number, R: number, x: number, y: number, threads: number, backwards: number) => number;
+type Run = (
+  p: Buffer,
+  sizes: Buffer,
+  T: number,
+  R: number,
+  x: number,
+  y: number,
+  threads: number,
+  backwards: number,
+) => number;
 
 /** Libraries by what was compiled: the text of a kernel and the boxes of its maps. */
 const compiled = new Map<string, LibraryHandle>();
@@ -54,21 +65,32 @@ const keyOf = ({ source, tensorMaps }: CudaKernelText): string => JSON.stringify
 /** All kernels that no library has yet as one: the prelude once, each kernel's own text in a namespace. */
 function compile(kernels: readonly CudaKernelText[]): (kernel: CudaKernelText) => Run {
   const prelude = render('prelude', {});
-  const missing = [...new Map(kernels.map((kernel) => [keyOf(kernel), kernel])).values()].filter((kernel) => !compiled.has(keyOf(kernel)));
+  const missing = [...new Map(kernels.map((kernel) => [keyOf(kernel), kernel])).values()].filter(
+    (kernel) => !compiled.has(keyOf(kernel)),
+  );
   const texts = missing.map((kernel) => {
     const { source, symbol, parameters, tensorMaps } = kernel;
     if (!source.startsWith(prelude)) throw new Error(`${symbol} does not begin with the prelude`);
     // Dynamic shared memory is that of warp.h; static shared memory is not shared between blocks that run one by one.
     const own = source.slice(prelude.length);
-    const text = (isHopper(kernel) ? hopperText(own, kernel) : own).replaceAll(/extern __shared__[^;]*;/g, '').replaceAll('__shared__', 'static');
+    const text = (isHopper(kernel) ? hopperText(own, kernel) : own)
+      .replaceAll(/extern __shared__[^;]*;/g, '')
+      .replaceAll('__shared__', 'static');
     const pointers = [...parameters.map((_, i) => `p[${i}]`), ...mapArguments(tensorMaps, ROW_PAD)].join(', ');
     return `namespace of_${symbol} {\n${text}\n${DRIVER.replaceAll('SYMBOL', symbol).replace('ARGUMENTS', pointers).replaceAll('COUNT', String(parameters.length))}\n}`;
   });
   if (missing.length > 0) {
-    const library = loadOverFibres([FENCED, prelude, ...(missing.some(isHopper) ? [hopperSupport()] : []), ...texts].join('\n'));
+    const library = loadOverFibres(
+      [FENCED, prelude, ...(missing.some(isHopper) ? [hopperSupport()] : []), ...texts].join('\n'),
+    );
     for (const kernel of missing) compiled.set(keyOf(kernel), library);
   }
-  return (kernel) => compiled.get(keyOf(kernel))!.func(`int run_${kernel.symbol}(void *p, void *sizes, int T, int R, int x, int y, int threads, int backwards)`) as Run;
+  return (kernel) =>
+    compiled
+      .get(keyOf(kernel))!
+      .func(
+        `int run_${kernel.symbol}(void *p, void *sizes, int T, int R, int x, int y, int threads, int backwards)`,
+      ) as Run;
 }
 
 export interface EmulateOptions {
@@ -103,12 +125,20 @@ export function packForGpu(decl: WeightDecl, logical: Float64Array): Buffer {
 export function blocksOf(extent: GridExtent, sizes: { T: number; R: number }, multiprocessors: number): number {
   if (extent.kind === 'constant') return extent.count;
   const tiles = Math.ceil(sizes[extent.extent] / extent.per) * extent.times;
-  return extent.kind === 'tiles' ? tiles : Math.max(1, Math.min(tiles, multiprocessors * extent.blocksPerMultiprocessor));
+  return extent.kind === 'tiles'
+    ? tiles
+    : Math.max(1, Math.min(tiles, multiprocessors * extent.blocksPerMultiprocessor));
 }
 
-/** Runs one of a library's kernels on the memory of its parameters, which it changes. Throws where its threads wait for ever. */
+/**
+ * Runs one of a library's kernels on the memory of its parameters, which it changes. Throws where its threads wait for
+ * ever.
+ */
 export type Emulator = (
-  text: CudaKernelText, memory: ReadonlyMap<string, Buffer>, sizes: { readonly T: number; readonly R: number }, options?: Pick<EmulateOptions, 'backwards' | 'multiprocessors'>,
+  text: CudaKernelText,
+  memory: ReadonlyMap<string, Buffer>,
+  sizes: { readonly T: number; readonly R: number },
+  options?: Pick<EmulateOptions, 'backwards' | 'multiprocessors'>,
 ) => void;
 
 /** Compiles kernels, each once a test file. */
@@ -122,29 +152,43 @@ export function loadEmulator(kernels: readonly CudaKernelText[]): Emulator {
       sizesTable.writeBigUInt64LE(BigInt(memory.get(name)!.length), at * 8);
     });
     const [x, y] = [launch.gridX, launch.gridY].map((each) => blocksOf(each, sizes, options.multiprocessors ?? 3));
-    if (run(text)(table, sizesTable, sizes.T, sizes.R, x!, y!, launch.threads, options.backwards === true ? 1 : 0) === 0) {
+    if (
+      run(text)(table, sizesTable, sizes.T, sizes.R, x!, y!, launch.threads, options.backwards === true ? 1 : 0) === 0
+    ) {
       throw new Error(`${symbol}: threads wait for each other for ever, at a barrier that not all of them reach.`);
     }
   };
 }
 
-/** Runs every kernel of `module` in order. Memory that nobody wrote holds NaN. Throws where a kernel writes outside its buffers. */
+/**
+ * Runs every kernel of `module` in order. Memory that nobody wrote holds NaN. Throws where a kernel writes outside its
+ * buffers.
+ */
 export function emulateModule(module: KernelModule, options: EmulateOptions): Emulated {
   const { sizes } = options;
   const capacity = options.tokensCapacity ?? roundUp(Math.max(64, sizes.T), 64);
   const extent = (dim: BufferDecl['rows']): number => (typeof dim === 'number' ? dim : sizes[dim]);
   const shape = (decl: BufferDecl): { rows: number; columns: number; stride: number } => ({
-    rows: extent(decl.rows), columns: decl.columns === 'T' ? sizes.T : decl.columns, stride: rowStride(decl, capacity, DTYPE_BYTES[decl.dtype]),
+    rows: extent(decl.rows),
+    columns: decl.columns === 'T' ? sizes.T : decl.columns,
+    stride: rowStride(decl, capacity, DTYPE_BYTES[decl.dtype]),
   });
   const memory = new Map<string, Buffer>();
   for (const decl of module.buffers) {
     const { rows, columns, stride } = shape(decl);
-    const bytes = aligned((decl.space === 'weight' ? rows : roundUp(Math.max(rows, 1), ROW_PAD)) * stride * DTYPE_BYTES[decl.dtype], GUARD);
+    const bytes = aligned(
+      (decl.space === 'weight' ? rows : roundUp(Math.max(rows, 1), ROW_PAD)) * stride * DTYPE_BYTES[decl.dtype],
+      GUARD,
+    );
     const given = options.inputs.get(decl.name);
-    given?.forEach((value, i) => { put(bytes, Math.floor(i / columns) * stride + (i % columns), decl.dtype, value); });
+    given?.forEach((value, i) => {
+      put(bytes, Math.floor(i / columns) * stride + (i % columns), decl.dtype, value);
+    });
     memory.set(decl.name, bytes);
   }
-  const constants = (module.constants ?? []).map(({ name, values }) => [name, { rows: values.length, columns: 1, data: Float64Array.from(values) }] as const);
+  const constants = (module.constants ?? []).map(
+    ({ name, values }) => [name, { rows: values.length, columns: 1, data: Float64Array.from(values) }] as const,
+  );
   const tensors = new Map([...(options.tensors ?? []), ...constants]);
   for (const decl of module.weights) memory.set(decl.name, packForGpu(decl, logicalWeight(decl, tensors, true)));
   const emitted = module.kernels.map((kernel, i) => emitCudaKernel(kernel, module, options.schedules[i]!, capacity));
@@ -154,12 +198,19 @@ export function emulateModule(module: KernelModule, options: EmulateOptions): Em
   for (const decl of module.buffers) {
     const { rows, columns, stride } = shape(decl);
     const bytes = memory.get(decl.name)!;
-    values.set(decl.name, Float64Array.from({ length: rows * columns }, (_, i) => take(bytes, Math.floor(i / columns) * stride + (i % columns), decl.dtype)));
+    values.set(
+      decl.name,
+      Float64Array.from({ length: rows * columns }, (_, i) =>
+        take(bytes, Math.floor(i / columns) * stride + (i % columns), decl.dtype),
+      ),
+    );
     const size = DTYPE_BYTES[decl.dtype];
     for (let row = 0; row * stride * size < bytes.length; row++) {
       const from = row < rows ? columns : 0;
       if (bytes.subarray((row * stride + from) * size, (row + 1) * stride * size).some((byte) => byte !== GUARD)) {
-        throw new Error(`row ${row} of ${decl.name} was written from column ${from} on, outside its [${rows}, ${columns}]`);
+        throw new Error(
+          `row ${row} of ${decl.name} was written from column ${from} on, outside its [${rows}, ${columns}]`,
+        );
       }
     }
   }

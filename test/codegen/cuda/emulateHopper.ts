@@ -19,11 +19,13 @@ const INSTRUCTIONS: readonly (readonly [RegExp, string])[] = [
 
 /** `text` without the prelude. Throws where the kernel has what fibres cannot do. */
 export function hopperText(text: string, kernel: Pick<CudaKernelText, 'symbol' | 'launch'>): string {
-  if (kernel.launch.cluster !== 1) throw new Error(`${kernel.symbol}: blocks are emulated one by one, so clusters cannot be`);
+  if (kernel.launch.cluster !== 1)
+    throw new Error(`${kernel.symbol}: blocks are emulated one by one, so clusters cannot be`);
   const from = text.indexOf('/* Hopper contraction');
   const to = text.indexOf('/* Lane t of a quad');
   const type = /\.f32\.(bf16|f16)\./.exec(text)?.[1];
-  if (from < 0 || to < from || type === undefined) throw new Error(`${kernel.symbol} is not the text of a wgmma contraction`);
+  if (from < 0 || to < from || type === undefined)
+    throw new Error(`${kernel.symbol} is not the text of a wgmma contraction`);
   const own = [
     'static unsigned tw_shared(const void *p) { return (unsigned)((const unsigned char *)p - ::tw_shared); }',
     '#define tw_raw ::tw_shared',
@@ -31,11 +33,18 @@ export function hopperText(text: string, kernel: Pick<CudaKernelText, 'symbol' |
     `template <int N> static void tw_wgmma_narrow(float (&d)[N], unsigned long long a, unsigned long long b, int isAdded) { tw_product(d, a, b, isAdded, tw_from_${type}); }`,
     '',
   ].join('\n');
-  return INSTRUCTIONS.reduce((all, [pattern, by]) => all.replaceAll(pattern, by), text.slice(0, from) + own + text.slice(to));
+  return INSTRUCTIONS.reduce(
+    (all, [pattern, by]) => all.replaceAll(pattern, by),
+    text.slice(0, from) + own + text.slice(to),
+  );
 }
 
-/** C expressions of a kernel's tensor maps, as arguments; rows past the extent are there up to `rowPad`, and hold garbage. */
-export const mapArguments = (maps: readonly TensorMapDecl[], rowPad: number): string[] => maps.map(({ parameter, rows, columns, stride, boxRows, boxColumns }) => {
-  const extent = typeof rows === 'number' ? String(rows) : `(${rows} + ${rowPad - 1}) / ${rowPad} * ${rowPad}`;
-  return `tw_map_of({ (const unsigned char *)p[${parameter}], ${extent}, ${columns}, ${stride}, ${boxRows}, ${boxColumns} })`;
-});
+/**
+ * C expressions of a kernel's tensor maps, as arguments; rows past the extent are there up to `rowPad`, and hold
+ * garbage.
+ */
+export const mapArguments = (maps: readonly TensorMapDecl[], rowPad: number): string[] =>
+  maps.map(({ parameter, rows, columns, stride, boxRows, boxColumns }) => {
+    const extent = typeof rows === 'number' ? String(rows) : `(${rows} + ${rowPad - 1}) / ${rowPad} * ${rowPad}`;
+    return `tw_map_of({ (const unsigned char *)p[${parameter}], ${extent}, ${columns}, ${stride}, ${boxRows}, ${boxColumns} })`;
+  });

@@ -1,4 +1,7 @@
-/** Hopper contractions run over fibres, boxes, barriers and warpgroup products included, against the float64 interpreter. */
+/**
+ * Hopper contractions run over fibres, boxes, barriers and warpgroup products included, against the float64
+ * interpreter.
+ */
 import { describe, expect, it } from 'vitest';
 import { defaultCudaSchedule, isLegalCuda } from '../../../codegen/cuda/index.js';
 import type { CudaGemmSchedule, CudaSchedule } from '../../../ir/cuda.js';
@@ -13,28 +16,53 @@ const FACTS = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 1
 const SHAPE = { hidden: 144, heads: 3, kvHeads: 3, headDim: 48, inter: 200, vocab: 600, width: 8 } as const;
 const SIZES = { T: 150, R: 140 };
 
-const wgmma = (mode: CudaGemmSchedule['mode'], tm: number, tn: number, stages: number, tk = 64): CudaGemmSchedule =>
-  ({ kind: 'gemm', skeleton: 'wgmma', tm, tn, tk, stages, cluster: 1, raster: 2, mode });
+const wgmma = (mode: CudaGemmSchedule['mode'], tm: number, tn: number, stages: number, tk = 64): CudaGemmSchedule => ({
+  kind: 'gemm',
+  skeleton: 'wgmma',
+  tm,
+  tn,
+  tk,
+  stages,
+  cluster: 1,
+  raster: 2,
+  mode,
+});
 
 /** `layer` for its contractions, `head` for the vocabulary, defaults of an older chip for the rest. */
-const choose = (layer: CudaSchedule, head: CudaSchedule) => (kernel: Kernel, module: KernelModule): CudaSchedule => {
-  const schedule = kernel.anchor === 'gemm' ? layer : kernel.anchor === 'logprob' ? head : defaultCudaSchedule(kernel, module, FACTS, { tokens: SIZES.T, rows: SIZES.R, longest: SIZES.T });
-  expect({ kernel: kernel.name, legal: isLegalCuda(kernel, module, schedule, FACTS) }).toEqual({ kernel: kernel.name, legal: true });
-  return schedule;
-};
+const choose =
+  (layer: CudaSchedule, head: CudaSchedule) =>
+  (kernel: Kernel, module: KernelModule): CudaSchedule => {
+    const schedule =
+      kernel.anchor === 'gemm'
+        ? layer
+        : kernel.anchor === 'logprob'
+          ? head
+          : defaultCudaSchedule(kernel, module, FACTS, { tokens: SIZES.T, rows: SIZES.R, longest: SIZES.T });
+    expect({ kernel: kernel.name, legal: isLegalCuda(kernel, module, schedule, FACTS) }).toEqual({
+      kernel: kernel.name,
+      legal: true,
+    });
+    return schedule;
+  };
 
 type Values = ReadonlyMap<string, Float64Array>;
 
 /** What the interpreter says of a layer, once for all schedules. */
 const wanted = new Map<string, Values>();
 
-function run(layer: CudaSchedule, head: CudaSchedule, dtype: 'bf16' | 'f16', options: { readonly backwards?: boolean; readonly multiprocessors?: number; readonly vocab?: number } = {}): { readonly got: Values; readonly want: () => Values } {
+function run(
+  layer: CudaSchedule,
+  head: CudaSchedule,
+  dtype: 'bf16' | 'f16',
+  options: { readonly backwards?: boolean; readonly multiprocessors?: number; readonly vocab?: number } = {},
+): { readonly got: Values; readonly want: () => Values } {
   const { module, tensors, inputs } = cudaLayer({ ...SHAPE, vocab: options.vocab ?? SHAPE.vocab }, SIZES, 21, dtype);
   const schedules = module.kernels.map((kernel) => choose(layer, head)(kernel, module));
   const got = emulateModule(module, { sizes: SIZES, inputs, tensors, schedules, ...options }).values;
   const want = (): Values => {
     const layer = `${dtype} ${options.vocab ?? SHAPE.vocab}`;
-    const values = wanted.get(layer) ?? interpretModule(module, { sizes: SIZES, buffers: inputs, tensors, round: true });
+    const values =
+      wanted.get(layer) ?? interpretModule(module, { sizes: SIZES, buffers: inputs, tensors, round: true });
     wanted.set(layer, values);
     return values;
   };
@@ -62,20 +90,62 @@ const withoutColumns = (...parts: readonly [Float64Array, Float64Array]): [Float
 describe('a layer by warpgroup products', () => {
   it.each([
     ['ping-pong, narrow', wgmma('pingpong', 64, 96, 3), wgmma('pingpong', 64, LOGPROB_BLOCK, 3), 'bf16', {}],
-    ['cooperative', wgmma('cooperative', 128, 192, 2), wgmma('cooperative', 128, LOGPROB_BLOCK, 2), 'f16', { vocab: 512, backwards: true }],
-    ['ping-pong, tall, two slabs a stage', wgmma('pingpong', 128, 96, 2, 128), wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'bf16', { multiprocessors: 1 }],
+    [
+      'cooperative',
+      wgmma('cooperative', 128, 192, 2),
+      wgmma('cooperative', 128, LOGPROB_BLOCK, 2),
+      'f16',
+      { vocab: 512, backwards: true },
+    ],
+    [
+      'ping-pong, tall, two slabs a stage',
+      wgmma('pingpong', 128, 96, 2, 128),
+      wgmma('cooperative', 128, LOGPROB_BLOCK, 3),
+      'bf16',
+      { multiprocessors: 1 },
+    ],
     ['relay', wgmma('relay', 128, 192, 3), wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'bf16', { multiprocessors: 1 }],
     // Which of them end in narrow tiles: waveColumns(columns, …, blocks, 2 row tiles).
-    ['relay, a last wave of v', { ...wgmma('relay', 128, 96, 3), lastTn: 48 }, wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'bf16', { multiprocessors: 5 }],
-    ['relay, a last wave of o and down', { ...wgmma('relay', 128, 96, 3), lastTn: 64 }, wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'bf16', { multiprocessors: 3, backwards: true }],
-    ['relay, a last wave that is the first', { ...wgmma('relay', 128, 96, 3), lastTn: 64 }, wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'bf16', { multiprocessors: 7 }],
-    ['relay, wide', wgmma('relay', 128, 256, 3), wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'f16', { multiprocessors: 2, backwards: true }],
+    [
+      'relay, a last wave of v',
+      { ...wgmma('relay', 128, 96, 3), lastTn: 48 },
+      wgmma('cooperative', 128, LOGPROB_BLOCK, 3),
+      'bf16',
+      { multiprocessors: 5 },
+    ],
+    [
+      'relay, a last wave of o and down',
+      { ...wgmma('relay', 128, 96, 3), lastTn: 64 },
+      wgmma('cooperative', 128, LOGPROB_BLOCK, 3),
+      'bf16',
+      { multiprocessors: 3, backwards: true },
+    ],
+    [
+      'relay, a last wave that is the first',
+      { ...wgmma('relay', 128, 96, 3), lastTn: 64 },
+      wgmma('cooperative', 128, LOGPROB_BLOCK, 3),
+      'bf16',
+      { multiprocessors: 7 },
+    ],
+    [
+      'relay, wide',
+      wgmma('relay', 128, 256, 3),
+      wgmma('cooperative', 128, LOGPROB_BLOCK, 3),
+      'f16',
+      { multiprocessors: 2, backwards: true },
+    ],
   ] as const)('agrees with float64: %s', (_, layer, head, dtype, options) => {
     const { got, want } = run(layer, head, dtype, options);
     for (const [name, values] of want()) {
       if (name === 'isArgmax') expect([...got.get(name)!]).toEqual([...values]);
-      else if (name === 'parts') expect({ name, error: error(...withoutColumns(got.get(name)!, values)) }).toSatisfy((x: { error: number }) => x.error < 3e-2);
-      else if (got.has(name)) expect({ name, error: error(got.get(name)!, values) }).toSatisfy((x: { error: number }) => x.error < (dtype === 'bf16' ? 3e-2 : 4e-3));
+      else if (name === 'parts')
+        expect({ name, error: error(...withoutColumns(got.get(name)!, values)) }).toSatisfy(
+          (x: { error: number }) => x.error < 3e-2,
+        );
+      else if (got.has(name))
+        expect({ name, error: error(got.get(name)!, values) }).toSatisfy(
+          (x: { error: number }) => x.error < (dtype === 'bf16' ? 3e-2 : 4e-3),
+        );
     }
   });
 });
@@ -86,10 +156,19 @@ describe('equal logits', () => {
     const { module, tensors, inputs } = cudaLayer({ ...SHAPE, vocab }, SIZES, 8);
     const head = tensors.get('head.0')!;
     // Rows of the head repeat every 70: each of them is in all blocks of the vocabulary.
-    const data = head.data.map((_, i) => head.data[(Math.floor(i / head.columns) % 70) * head.columns + (i % head.columns)]!);
-    const schedules = module.kernels.map((kernel) => choose(wgmma('pingpong', 64, 96, 3), wgmma('cooperative', 128, LOGPROB_BLOCK, 2))(kernel, module));
+    const data = head.data.map(
+      (_, i) => head.data[(Math.floor(i / head.columns) % 70) * head.columns + (i % head.columns)]!,
+    );
+    const schedules = module.kernels.map((kernel) =>
+      choose(wgmma('pingpong', 64, 96, 3), wgmma('cooperative', 128, LOGPROB_BLOCK, 2))(kernel, module),
+    );
     const run = (target: Float64Array): ReadonlyMap<string, Float64Array> =>
-      emulateModule(module, { sizes: SIZES, inputs: new Map([...inputs, ['target', target]]), tensors: new Map([...tensors, ['head.0', { ...head, data }]]), schedules }).values;
+      emulateModule(module, {
+        sizes: SIZES,
+        inputs: new Map([...inputs, ['target', target]]),
+        tensors: new Map([...tensors, ['head.0', { ...head, data }]]),
+        schedules,
+      }).values;
     const target = inputs.get('target')!;
     const parts = run(target).get('parts')!;
     const first = Float64Array.from(target, (_, row) => parts[row * 4 * Math.ceil(vocab / LOGPROB_BLOCK) + 2]!);
@@ -102,8 +181,13 @@ describe('equal logits', () => {
 describe('the bits of a result', () => {
   it('do not depend on the tile, the number of blocks, nor the order of threads', () => {
     const first = run(wgmma('pingpong', 64, 96, 3), wgmma('pingpong', 64, LOGPROB_BLOCK, 3), 'bf16').got;
-    const second = run(wgmma('cooperative', 256, 96, 2), wgmma('cooperative', 128, LOGPROB_BLOCK, 2), 'bf16', { backwards: true, multiprocessors: 2 }).got;
-    const third = run(wgmma('relay', 128, 96, 3), wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'bf16', { multiprocessors: 1 }).got;
+    const second = run(wgmma('cooperative', 256, 96, 2), wgmma('cooperative', 128, LOGPROB_BLOCK, 2), 'bf16', {
+      backwards: true,
+      multiprocessors: 2,
+    }).got;
+    const third = run(wgmma('relay', 128, 96, 3), wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'bf16', {
+      multiprocessors: 1,
+    }).got;
     for (const [name, values] of first) {
       expectSame(second.get(name), values, name);
       expectSame(third.get(name), values, name);

@@ -30,34 +30,63 @@ function error(got: Float64Array, want: Float64Array): number {
   return most / scale;
 }
 
-function check(shape: (typeof SHAPES)[number], seed: number, dtype: 'bf16' | 'f16', choose: (kernel: Kernel, module: KernelModule) => CudaSchedule): void {
+function check(
+  shape: (typeof SHAPES)[number],
+  seed: number,
+  dtype: 'bf16' | 'f16',
+  choose: (kernel: Kernel, module: KernelModule) => CudaSchedule,
+): void {
   const sizes = { T: shape.T, R: shape.R };
   const { module, tensors, inputs } = cudaLayer(shape, sizes, seed, dtype);
   const schedules = module.kernels.map((kernel) => choose(kernel, module));
-  module.kernels.forEach((kernel, i) => { expect(isLegalCuda(kernel, module, schedules[i]!, FACTS)).toBe(true); });
+  module.kernels.forEach((kernel, i) => {
+    expect(isLegalCuda(kernel, module, schedules[i]!, FACTS)).toBe(true);
+  });
   const got = emulateModule(module, { sizes, inputs, tensors, schedules });
   const want = interpretModule(module, { sizes, buffers: inputs, tensors, round: true });
   for (const { name } of module.buffers) {
     if (name === 'isArgmax') expect([...got.values.get(name)!]).toEqual([...want.get(name)!]);
-    else if (!name.startsWith('parts')) expect({ name, error: error(got.values.get(name)!, want.get(name)!) }).toSatisfy((x: { error: number }) => x.error < (dtype === 'bf16' ? 3e-2 : 4e-3));
+    else if (!name.startsWith('parts'))
+      expect({ name, error: error(got.values.get(name)!, want.get(name)!) }).toSatisfy(
+        (x: { error: number }) => x.error < (dtype === 'bf16' ? 3e-2 : 4e-3),
+      );
   }
 }
 
-const gemm = (skeleton: 'simt' | 'mma', tm: number, tn: number, tk: number, stages: number, raster = 2): CudaSchedule =>
-  ({ kind: 'gemm', skeleton, tm, tn, tk, stages, cluster: 1, raster, mode: 'cooperative' });
+const gemm = (
+  skeleton: 'simt' | 'mma',
+  tm: number,
+  tn: number,
+  tk: number,
+  stages: number,
+  raster = 2,
+): CudaSchedule => ({ kind: 'gemm', skeleton, tm, tn, tk, stages, cluster: 1, raster, mode: 'cooperative' });
 
 /** The first of `wanted` that is legal for a contraction, and defaults for anything else. */
-const firstLegal = (shape: { T: number; R: number }, wanted: readonly CudaSchedule[]) => (kernel: Kernel, module: KernelModule): CudaSchedule => {
-  const isContraction = kernel.anchor === 'gemm' || kernel.anchor === 'logprob';
-  const found = isContraction ? wanted.find((schedule) => isLegalCuda(kernel, module, schedule, FACTS) === true) : undefined;
-  if (isContraction && found === undefined) throw new Error(`no schedule for ${kernel.name}: ${String(isLegalCuda(kernel, module, wanted[0]!, FACTS))}`);
-  return found ?? defaultCudaSchedule(kernel, module, FACTS, { tokens: shape.T, rows: shape.R, longest: shape.T });
-};
+const firstLegal =
+  (shape: { T: number; R: number }, wanted: readonly CudaSchedule[]) =>
+  (kernel: Kernel, module: KernelModule): CudaSchedule => {
+    const isContraction = kernel.anchor === 'gemm' || kernel.anchor === 'logprob';
+    const found = isContraction
+      ? wanted.find((schedule) => isLegalCuda(kernel, module, schedule, FACTS) === true)
+      : undefined;
+    if (isContraction && found === undefined)
+      throw new Error(`no schedule for ${kernel.name}: ${String(isLegalCuda(kernel, module, wanted[0]!, FACTS))}`);
+    return found ?? defaultCudaSchedule(kernel, module, FACTS, { tokens: shape.T, rows: shape.R, longest: shape.T });
+  };
 
 describe('a layer on CUDA cores', () => {
   it.each(SHAPES.map((shape, i) => ({ shape, i })))('agrees with float64: shape $i', ({ shape, i }) => {
     const tm = shape.T > 20 ? 32 : 16;
-    check(shape, 11 + i, i === 2 ? 'f16' : 'bf16', firstLegal(shape, [64, 96, 32, 800].map((tn) => gemm('simt', tm, tn, 16, 1))));
+    check(
+      shape,
+      11 + i,
+      i === 2 ? 'f16' : 'bf16',
+      firstLegal(
+        shape,
+        [64, 96, 32, 800].map((tn) => gemm('simt', tm, tn, 16, 1)),
+      ),
+    );
   });
 });
 
@@ -79,11 +108,21 @@ describe('the bits of a result', () => {
   const sizes = { T: shape.T, R: shape.R };
   const run = (schedule: CudaSchedule, backwards: boolean): ReadonlyMap<string, Float64Array> => {
     const { module, tensors, inputs } = cudaLayer(shape, sizes, 5);
-    return emulateModule(module, { sizes, inputs, tensors, schedules: module.kernels.map((kernel) => firstLegal(shape, [schedule])(kernel, module)), backwards }).values;
+    return emulateModule(module, {
+      sizes,
+      inputs,
+      tensors,
+      schedules: module.kernels.map((kernel) => firstLegal(shape, [schedule])(kernel, module)),
+      backwards,
+    }).values;
   };
 
   it('do not depend on the tile of tensor cores, nor on the order of threads', () => {
-    const [first, ...others] = [run(gemm('mma', 64, 64, 32, 3), false), run(gemm('mma', 16, 128, 64, 2), true), run(gemm('mma', 32, 256, 32, 5, 1), false)];
+    const [first, ...others] = [
+      run(gemm('mma', 64, 64, 32, 3), false),
+      run(gemm('mma', 16, 128, 64, 2), true),
+      run(gemm('mma', 32, 256, 32, 5, 1), false),
+    ];
     for (const other of others) for (const [name, values] of first!) expectSame(other.get(name), values, name);
   });
 
@@ -94,22 +133,33 @@ describe('the bits of a result', () => {
 });
 
 describe('equal logits', () => {
-  it.each([gemm('simt', 32, 64, 16, 1), gemm('mma', 64, 64, 32, 3)])('have their first column for the maximum', (schedule) => {
-    const shape = { ...SHAPES[0]!, T: 8, R: 6 };
-    const sizes = { T: shape.T, R: shape.R };
-    const { module, tensors, inputs } = cudaLayer(shape, sizes, 8);
-    const head = tensors.get('head.0')!;
-    // Rows of the head repeat: one of 70 different ones is the largest, first in the first 70 columns, then every 70.
-    const data = head.data.map((_, i) => head.data[(Math.floor(i / head.columns) % 70) * head.columns + (i % head.columns)]!);
-    const repeating = new Map([...tensors, ['head.0', { ...head, data }]]);
-    const target = inputs.get('target')!;
-    const schedules = module.kernels.map((kernel) => firstLegal(shape, [schedule])(kernel, module));
-    const run = (targets: Float64Array): ReadonlyMap<string, Float64Array> =>
-      emulateModule(module, { sizes, inputs: new Map([...inputs, ['target', targets]]), tensors: repeating, schedules, tokensCapacity: 128 }).values;
-    const parts = run(target).get('parts')!;
-    const first = Float64Array.from(target, (_, row) => parts[row * 4 * Math.ceil(shape.vocab / LOGPROB_BLOCK) + 2]!);
-    for (const at of first) expect(at).toBeLessThan(70);
-    expect([...run(first).get('isArgmax')!]).toEqual([...first].map(() => 1));
-    expect([...run(first.map((x) => x + 70)).get('isArgmax')!]).toEqual([...first].map(() => 0));
-  });
+  it.each([gemm('simt', 32, 64, 16, 1), gemm('mma', 64, 64, 32, 3)])(
+    'have their first column for the maximum',
+    (schedule) => {
+      const shape = { ...SHAPES[0]!, T: 8, R: 6 };
+      const sizes = { T: shape.T, R: shape.R };
+      const { module, tensors, inputs } = cudaLayer(shape, sizes, 8);
+      const head = tensors.get('head.0')!;
+      // Rows of the head repeat: one of 70 different ones is the largest, first in the first 70 columns, then every 70.
+      const data = head.data.map(
+        (_, i) => head.data[(Math.floor(i / head.columns) % 70) * head.columns + (i % head.columns)]!,
+      );
+      const repeating = new Map([...tensors, ['head.0', { ...head, data }]]);
+      const target = inputs.get('target')!;
+      const schedules = module.kernels.map((kernel) => firstLegal(shape, [schedule])(kernel, module));
+      const run = (targets: Float64Array): ReadonlyMap<string, Float64Array> =>
+        emulateModule(module, {
+          sizes,
+          inputs: new Map([...inputs, ['target', targets]]),
+          tensors: repeating,
+          schedules,
+          tokensCapacity: 128,
+        }).values;
+      const parts = run(target).get('parts')!;
+      const first = Float64Array.from(target, (_, row) => parts[row * 4 * Math.ceil(shape.vocab / LOGPROB_BLOCK) + 2]!);
+      for (const at of first) expect(at).toBeLessThan(70);
+      expect([...run(first).get('isArgmax')!]).toEqual([...first].map(() => 1));
+      expect([...run(first.map((x) => x + 70)).get('isArgmax')!]).toEqual([...first].map(() => 0));
+    },
+  );
 });

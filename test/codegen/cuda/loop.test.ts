@@ -8,17 +8,41 @@ import { randomArray, randomSource } from '../harness.js';
 import { add, constant, div, element, mul, rowSum, store } from '../modules.js';
 import { emulateModule } from './emulate.js';
 
-const row = (buffer: string, via?: string): Scalar => ({ op: 'load', buffer, access: via === undefined ? { kind: 'row' } : { kind: 'row', via } });
+const row = (buffer: string, via?: string): Scalar => ({
+  op: 'load',
+  buffer,
+  access: via === undefined ? { kind: 'row' } : { kind: 'row', via },
+});
 const column = (buffer: string): Scalar => ({ op: 'load', buffer, access: { kind: 'column' } });
-const b = (name: string, dtype: BufferDecl['dtype'], rows: BufferDecl['rows'], columns: BufferDecl['columns'], space: BufferDecl['space'] = 'arena'): BufferDecl =>
-  ({ name, dtype, rows, columns, space });
-const moduleOf = (buffers: readonly BufferDecl[], columns: number | 'T', outputs: readonly Output[]): KernelModule =>
-  ({ buffers, weights: [], kernels: [{ name: 'loop', path: 'test.loop', anchor: 'loop', rows: 'T', ops: [], columns, outputs }] });
+const b = (
+  name: string,
+  dtype: BufferDecl['dtype'],
+  rows: BufferDecl['rows'],
+  columns: BufferDecl['columns'],
+  space: BufferDecl['space'] = 'arena',
+): BufferDecl => ({ name, dtype, rows, columns, space });
+const moduleOf = (buffers: readonly BufferDecl[], columns: number | 'T', outputs: readonly Output[]): KernelModule => ({
+  buffers,
+  weights: [],
+  kernels: [{ name: 'loop', path: 'test.loop', anchor: 'loop', rows: 'T', ops: [], columns, outputs }],
+});
 
 /** Largest error of a loop's results against float64, relative to max(1, |value|). */
-function worst(buffers: readonly BufferDecl[], columns: number | 'T', outputs: readonly Output[], T: number, inputs: ReadonlyMap<string, Float64Array>, threads = 64): number {
+function worst(
+  buffers: readonly BufferDecl[],
+  columns: number | 'T',
+  outputs: readonly Output[],
+  T: number,
+  inputs: ReadonlyMap<string, Float64Array>,
+  threads = 64,
+): number {
   const module = moduleOf(buffers, columns, outputs);
-  const got = emulateModule(module, { sizes: { T, R: 0 }, inputs, schedules: [{ kind: 'loop', threads }], tokensCapacity: 96 });
+  const got = emulateModule(module, {
+    sizes: { T, R: 0 },
+    inputs,
+    schedules: [{ kind: 'loop', threads }],
+    tokensCapacity: 96,
+  });
   const given = new Map([...inputs.keys()].map((name) => [name, got.values.get(name)!]));
   const want = interpretModule(module, { sizes: { T, R: 0 }, buffers: given, round: true });
   let most = 0;
@@ -39,34 +63,94 @@ describe('a loop on a GPU', () => {
     const position = Float64Array.from({ length: T }, (_, i) => (i < 32 ? i : 100_000 - i * 7));
     const frequency = Float64Array.from({ length: 24 }, (_, i) => Math.fround(500_000 ** (-i / 24)));
     const angle = mul({ op: 'toF32', a: row('position') }, column('frequency'));
-    const buffers = [b('position', 'i32', 'T', 1, 'input'), b('frequency', 'f32', 24, 1, 'weight'), b('c', 'f32', 'T', 24), b('s', 'f32', 'T', 24)];
+    const buffers = [
+      b('position', 'i32', 'T', 1, 'input'),
+      b('frequency', 'f32', 24, 1, 'weight'),
+      b('c', 'f32', 'T', 24),
+      b('s', 'f32', 'T', 24),
+    ];
     const outputs = [store('c', { op: 'cos', a: angle }), store('s', { op: 'sin', a: angle })];
-    expect(worst(buffers, 24, outputs, T, new Map([['position', position], ['frequency', frequency]]))).toBeLessThan(1e-7);
+    expect(
+      worst(
+        buffers,
+        24,
+        outputs,
+        T,
+        new Map([
+          ['position', position],
+          ['frequency', frequency],
+        ]),
+      ),
+    ).toBeLessThan(1e-7);
   });
 
   // With row sums a lane holds one column, without two; an odd extent always one.
-  it.each([{ columns: 50, summed: true }, { columns: 50, summed: false }, { columns: 49, summed: false }])('reads and writes every dtype: $columns columns, sums $summed', ({ columns, summed }) => {
+  it.each([
+    { columns: 50, summed: true },
+    { columns: 50, summed: false },
+    { columns: 49, summed: false },
+  ])('reads and writes every dtype: $columns columns, sums $summed', ({ columns, summed }) => {
     const T = 21;
     const buffers = [
-      b('h', 'f16', 'T', columns, 'input'), b('g', 'bf16', 'T', columns, 'input'), b('i', 'i32', 'T', columns, 'input'), b('t', 'bool', 'T', columns, 'input'),
-      b('via', 'i32', 'T', 1, 'input'), b('r', 'f32', 'T', 1, 'input'), b('parts', 'f32', 'T', 40, 'input'), b('odd', 'f32', 'T', 7, 'input'), b('even', 'f16', 'T', 10, 'input'),
-      b('oh', 'f16', 'T', columns), b('og', 'bf16', 'T', columns), b('oi', 'i32', 'T', columns), b('ot', 'bool', 'T', columns), b('of', 'f32', 'T', columns),
+      b('h', 'f16', 'T', columns, 'input'),
+      b('g', 'bf16', 'T', columns, 'input'),
+      b('i', 'i32', 'T', columns, 'input'),
+      b('t', 'bool', 'T', columns, 'input'),
+      b('via', 'i32', 'T', 1, 'input'),
+      b('r', 'f32', 'T', 1, 'input'),
+      b('parts', 'f32', 'T', 40, 'input'),
+      b('odd', 'f32', 'T', 7, 'input'),
+      b('even', 'f16', 'T', 10, 'input'),
+      b('oh', 'f16', 'T', columns),
+      b('og', 'bf16', 'T', columns),
+      b('oi', 'i32', 'T', columns),
+      b('ot', 'bool', 'T', columns),
+      b('of', 'f32', 'T', columns),
       ...(summed ? [b('ssq', 'f32', 'T', 4)] : []),
     ];
-    const input = (name: string, n: number, f: () => number): [string, Float64Array] => [name, Float64Array.from({ length: n }, f)];
+    const input = (name: string, n: number, f: () => number): [string, Float64Array] => [
+      name,
+      Float64Array.from({ length: n }, f),
+    ];
     const inputs = new Map([
-      input('h', T * columns, () => Math.fround(random() * 10 ** (random() * 6))), input('g', T * columns, () => random() * 100), input('i', T * columns, () => Math.round(random() * 1e6)),
-      input('t', T * columns, () => (random() > 0 ? 1 : 0)), input('via', T, () => Math.floor((random() + 1) / 2 * T)), input('r', T, random),
-      input('parts', T * 40, random), input('odd', T * 7, random), input('even', T * 10, random),
+      input('h', T * columns, () => Math.fround(random() * 10 ** (random() * 6))),
+      input('g', T * columns, () => random() * 100),
+      input('i', T * columns, () => Math.round(random() * 1e6)),
+      input('t', T * columns, () => (random() > 0 ? 1 : 0)),
+      input('via', T, () => Math.floor(((random() + 1) / 2) * T)),
+      input('r', T, random),
+      input('parts', T * 40, random),
+      input('odd', T * 7, random),
+      input('even', T * 10, random),
     ]);
     const isBig: Scalar = { op: 'lt', a: row('r'), b: element('g') };
     const outputs = [
       store('oh', element('h', 'via')),
-      store('og', { op: 'select', condition: { op: 'and', a: isBig, b: { op: 'not', a: element('t') } }, a: element('g'), b: { op: 'neg', a: element('g', 'via') } }),
+      store('og', {
+        op: 'select',
+        condition: { op: 'and', a: isBig, b: { op: 'not', a: element('t') } },
+        a: element('g'),
+        b: { op: 'neg', a: element('g', 'via') },
+      }),
       store('oi', { op: 'max', a: element('i'), b: { op: 'mul', a: { op: 'columnIndex' }, b: { op: 'rowIndex' } } }),
-      store('ot', { op: 'or', a: { op: 'eq', a: { op: 'columnIndex' }, b: constant(3) }, b: { op: 'le', a: element('g'), b: row('r', 'via') } }),
-      store('of', add(div({ op: 'rowSum', buffer: 'parts', via: 'via' }, { op: 'sqrt', a: add(constant(2), mul(row('r'), row('r'))) }),
-        add({ op: 'load', buffer: 'odd', access: { kind: 'periodic', period: 7, via: 'via' } }, { op: 'load', buffer: 'even', access: { kind: 'periodic', period: 10 } }))),
+      store('ot', {
+        op: 'or',
+        a: { op: 'eq', a: { op: 'columnIndex' }, b: constant(3) },
+        b: { op: 'le', a: element('g'), b: row('r', 'via') },
+      }),
+      store(
+        'of',
+        add(
+          div(
+            { op: 'rowSum', buffer: 'parts', via: 'via' },
+            { op: 'sqrt', a: add(constant(2), mul(row('r'), row('r'))) },
+          ),
+          add(
+            { op: 'load', buffer: 'odd', access: { kind: 'periodic', period: 7, via: 'via' } },
+            { op: 'load', buffer: 'even', access: { kind: 'periodic', period: 10 } },
+          ),
+        ),
+      ),
       ...(summed ? [rowSum('ssq', { op: 'roundBf16', a: { op: 'min', a: element('h'), b: constant(1) } })] : []),
     ];
     expect(worst(buffers, columns, outputs, T, inputs, 96)).toBeLessThan(2e-6);
@@ -75,35 +159,86 @@ describe('a loop on a GPU', () => {
   it('computes sigmoids, exponentials, logarithms and negatives of literals', () => {
     const T = 9;
     const x = randomArray(random, T * 64, 30);
-    const buffers = [b('x', 'f32', 'T', 64, 'input'), b('s', 'f32', 'T', 64), b('l', 'f32', 'T', 64), b('n', 'f32', 'T', 64)];
+    const buffers = [
+      b('x', 'f32', 'T', 64, 'input'),
+      b('s', 'f32', 'T', 64),
+      b('l', 'f32', 'T', 64),
+      b('n', 'f32', 'T', 64),
+    ];
     const sigmoid = div(element('x'), add(constant(1), { op: 'exp', a: { op: 'neg', a: element('x') } }));
     const logarithm: Scalar = { op: 'log', a: add(mul(element('x'), element('x')), constant(0.5)) };
     const negative: Scalar = { op: 'sub', a: { op: 'neg', a: constant(-2) }, b: mul(constant(-0.5), element('x')) };
-    expect(worst(buffers, 64, [store('s', sigmoid), store('l', logarithm), store('n', negative)], T, new Map([['x', x]]))).toBeLessThan(1e-6);
+    expect(
+      worst(buffers, 64, [store('s', sigmoid), store('l', logarithm), store('n', negative)], T, new Map([['x', x]])),
+    ).toBeLessThan(1e-6);
   });
 
   it('adds up rows of any number of parts, and nothing past them', () => {
     const T = 5;
     const counts = [1, 2, 3, 5, 64, 127, 130, 513, 600];
-    const buffers = counts.flatMap((parts) => [b(`p${parts}`, 'f32', 'T', parts, 'input'), b(`o${parts}`, 'f32', 'T', 1)]);
+    const buffers = counts.flatMap((parts) => [
+      b(`p${parts}`, 'f32', 'T', parts, 'input'),
+      b(`o${parts}`, 'f32', 'T', 1),
+    ]);
     const inputs = new Map(counts.map((parts) => [`p${parts}`, randomArray(random, T * parts)]));
-    expect(worst(buffers, 1, counts.map((parts) => store(`o${parts}`, { op: 'rowSum', buffer: `p${parts}` })), T, inputs)).toBeLessThan(1e-5);
+    expect(
+      worst(
+        buffers,
+        1,
+        counts.map((parts) => store(`o${parts}`, { op: 'rowSum', buffer: `p${parts}` })),
+        T,
+        inputs,
+      ),
+    ).toBeLessThan(1e-5);
   });
 
   it('makes a bias of [T, T]', () => {
     for (const T of [1, 33, 50]) {
       const end = Float64Array.from({ length: T }, (_, i) => Math.min(T, i + 1 + (i % 9)));
-      const visible: Scalar = { op: 'and', a: { op: 'le', a: { op: 'columnIndex' }, b: { op: 'rowIndex' } }, b: { op: 'lt', a: { op: 'rowIndex' }, b: column('end') } };
+      const visible: Scalar = {
+        op: 'and',
+        a: { op: 'le', a: { op: 'columnIndex' }, b: { op: 'rowIndex' } },
+        b: { op: 'lt', a: { op: 'rowIndex' }, b: column('end') },
+      };
       const buffers = [b('end', 'i32', 'T', 1, 'input'), b('bias', 'f32', 'T', 'T')];
-      expect(worst(buffers, 'T', [store('bias', { op: 'select', condition: visible, a: constant(0), b: constant(-Infinity) })], T, new Map([['end', end]]))).toBe(0);
+      expect(
+        worst(
+          buffers,
+          'T',
+          [store('bias', { op: 'select', condition: visible, a: constant(0), b: constant(-Infinity) })],
+          T,
+          new Map([['end', end]]),
+        ),
+      ).toBe(0);
     }
   });
 
   it('writes vectors, and rows of many columns', () => {
     const T = 45;
     const vectors = [b('a', 'f32', 'T', 1, 'input'), b('o', 'f32', 'T', 1), b('n', 'i32', 'T', 1)];
-    expect(worst(vectors, 1, [store('o', mul(element('a'), constant(0.1))), store('n', { op: 'rowIndex' })], T, new Map([['a', randomArray(random, T)]]))).toBeLessThan(1e-7);
-    const wide = [b('x', 'f32', 'T', 3000, 'input'), b('y', 'bf16', 'T', 3000), b('sums', 'f32', 'T', Math.ceil(3000 / ROW_SUM_BLOCK))];
-    expect(worst(wide, 3000, [store('y', element('x')), rowSum('sums', mul(element('x'), element('x')))], 3, new Map([['x', randomArray(random, 9000)]]), 128)).toBeLessThan(1e-6);
+    expect(
+      worst(
+        vectors,
+        1,
+        [store('o', mul(element('a'), constant(0.1))), store('n', { op: 'rowIndex' })],
+        T,
+        new Map([['a', randomArray(random, T)]]),
+      ),
+    ).toBeLessThan(1e-7);
+    const wide = [
+      b('x', 'f32', 'T', 3000, 'input'),
+      b('y', 'bf16', 'T', 3000),
+      b('sums', 'f32', 'T', Math.ceil(3000 / ROW_SUM_BLOCK)),
+    ];
+    expect(
+      worst(
+        wide,
+        3000,
+        [store('y', element('x')), rowSum('sums', mul(element('x'), element('x')))],
+        3,
+        new Map([['x', randomArray(random, 9000)]]),
+        128,
+      ),
+    ).toBeLessThan(1e-6);
   });
 });

@@ -5,9 +5,15 @@ import type { LayerCase, LayerShape } from '../modules.js';
 import { layerCase } from '../modules.js';
 
 /** A layer with embedding and head (see layerCase), its contractions' operands in `dtype`. */
-export function cudaLayer(shape: Omit<LayerShape, 'mode'>, sizes: { T: number; R: number }, seed: number, dtype: 'bf16' | 'f16' = 'bf16'): LayerCase {
+export function cudaLayer(
+  shape: Omit<LayerShape, 'mode'>,
+  sizes: { T: number; R: number },
+  seed: number,
+  dtype: 'bf16' | 'f16' = 'bf16',
+): LayerCase {
   const { module, tensors, inputs } = layerCase({ ...shape, mode: 'amx' }, sizes, seed);
-  const to = (each: KernelModule['weights'][number]): KernelModule['weights'][number] => (each.layout === 'vnni' ? { ...each, layout: 'kmajor', dtype } : each);
+  const to = (each: KernelModule['weights'][number]): KernelModule['weights'][number] =>
+    each.layout === 'vnni' ? { ...each, layout: 'kmajor', dtype } : each;
   const buffers = module.buffers.map((buffer) => (buffer.dtype === 'bf16' ? { ...buffer, dtype } : buffer));
   return { module: roundProducts({ ...module, buffers, weights: module.weights.map(to) }), tensors, inputs };
 }

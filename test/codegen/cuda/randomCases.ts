@@ -14,14 +14,28 @@ export interface Case {
   readonly sizes: readonly Sizes[];
 }
 
-/** Two models whose widths fill no tile and two whose widths fill many, in both element types. `folder` gets a config.json. */
+/**
+ * Two models whose widths fill no tile and two whose widths fill many, in both element types. `folder` gets a
+ * config.json.
+ */
 export function randomCases(folder: string, seed: number, facts: CudaFacts): Case[] {
   const random = randomSource(seed);
   const of = (index: number, dtype: 'bf16' | 'f16', step: number, sizes: readonly Sizes[]): Case => {
     const model = randomModel(folder, 10 * seed + index, dtype, facts, { scale: 0.8, step });
     const counts = { simt: 1, mma: 1, wgmma: facts.arch === 'sm_90a' ? 1 : 0 };
-    return { model, list: kernelsToCheck(model.plan, CASE_CAPACITY, (kernel) => randomSchedules(kernel, model.plan, facts, random, counts)), sizes };
+    return {
+      model,
+      list: kernelsToCheck(model.plan, CASE_CAPACITY, (kernel) =>
+        randomSchedules(kernel, model.plan, facts, random, counts),
+      ),
+      sizes,
+    };
   };
   const any = (): Sizes => ({ T: 66 + below(random, 120), R: 3 + below(random, 100) });
-  return [of(0, 'bf16', 2, [{ T: 1, R: 1 }, any()]), of(1, 'f16', 2, [any()]), of(2, 'bf16', 64, [{ T: 256, R: 128 }]), of(3, 'f16', 64, [any()])];
+  return [
+    of(0, 'bf16', 2, [{ T: 1, R: 1 }, any()]),
+    of(1, 'f16', 2, [any()]),
+    of(2, 'bf16', 64, [{ T: 256, R: 128 }]),
+    of(3, 'f16', 64, [any()]),
+  ];
 }

@@ -16,24 +16,40 @@ import { randomSchedules } from './randomSchedules.js';
 
 const CAPACITY = 96;
 const folder = mkdtempSync(join(tmpdir(), 'tilewright-random-'));
-afterAll(() => { rmSync(folder, { recursive: true }); });
+afterAll(() => {
+  rmSync(folder, { recursive: true });
+});
 
 const checkedOf = ({ plan }: RandomModel, seed: number): Checked[] => {
   const random = randomSource(seed);
-  return kernelsToCheck(plan, CAPACITY, (kernel) => randomSchedules(kernel, plan, TYPICAL_FACTS.sm_80, random, { simt: 1, mma: 1, wgmma: 0 }));
+  return kernelsToCheck(plan, CAPACITY, (kernel) =>
+    randomSchedules(kernel, plan, TYPICAL_FACTS.sm_80, random, { simt: 1, mma: 1, wgmma: 0 }),
+  );
 };
 
 describe('a random model, emulated', () => {
   const emulated = (list: readonly Checked[]): Launch => {
     const run = loadEmulator(list.flatMap(({ texts }) => texts.map(({ text }) => text)));
-    return (text, memory, sizes) => { run(text, memory, sizes); };
+    return (text, memory, sizes) => {
+      run(text, memory, sizes);
+    };
   };
 
-  it.each([{ seed: 1, dtype: 'bf16' as const }, { seed: 2, dtype: 'f16' as const }])('has kernels that agree with float64: seed $seed, $dtype', async ({ seed, dtype }) => {
+  it.each([
+    { seed: 1, dtype: 'bf16' as const },
+    { seed: 2, dtype: 'f16' as const },
+  ])('has kernels that agree with float64: seed $seed, $dtype', async ({ seed, dtype }) => {
     const model = randomModel(folder, seed, dtype, TYPICAL_FACTS.sm_80, { scale: 0.3 });
     const list = checkedOf(model, seed);
     const sizes = { T: 37, R: 19 };
-    const options = { module: model.plan, tensors: model.tensors, inputs: randomInputs(sizes, model.vocab, seed), sizes, capacity: CAPACITY, where: model.name };
+    const options = {
+      module: model.plan,
+      tensors: model.tensors,
+      inputs: randomInputs(sizes, model.vocab, seed),
+      sizes,
+      capacity: CAPACITY,
+      where: model.name,
+    };
     const launch = emulated(list);
     await checkKernels(list, { ...options, launch });
 
@@ -44,39 +60,57 @@ describe('a random model, emulated', () => {
       await launch(text, memory, current, capacity);
       if (text === spoiled) for (const name of kernelWrites(kernel)) memory.get(name)!.writeUInt16LE(0x4640, 0);
     };
-    await expect(checkKernels(list, { ...options, launch: spoil })).rejects.toThrow(`${kernel.path} under ${JSON.stringify(schedule)}: element 0 of `);
+    await expect(checkKernels(list, { ...options, launch: spoil })).rejects.toThrow(
+      `${kernel.path} under ${JSON.stringify(schedule)}: element 0 of `,
+    );
   });
 });
 
 describe('the cases of the GPU tests', () => {
   /** Part of a layer, over all tokens (T) or scored rows (R). */
-  const PARTS = ['attention.qkv[T]', 'attention.o[T]', 'attention.o[R]', 'ffn.gate_up[T]', 'ffn.gate_up[R]', 'ffn.down[T]', 'ffn.down[R]', 'head[R]'];
-  const kindOf = ({ skeleton, mode, cluster }: CudaGemmSchedule): string => (skeleton === 'wgmma' ? `wgmma ${mode} ${cluster}` : skeleton);
+  const PARTS = [
+    'attention.qkv[T]',
+    'attention.o[T]',
+    'attention.o[R]',
+    'ffn.gate_up[T]',
+    'ffn.gate_up[R]',
+    'ffn.down[T]',
+    'ffn.down[R]',
+    'head[R]',
+  ];
+  const kindOf = ({ skeleton, mode, cluster }: CudaGemmSchedule): string =>
+    skeleton === 'wgmma' ? `wgmma ${mode} ${cluster}` : skeleton;
 
-  it.each([1, 2, 3])('are every skeleton, mode and cluster size of every contraction, in both element types: seed %i', (seed) => {
-    const facts = TYPICAL_FACTS.sm_90a;
-    const cases = randomCases(folder, seed, facts);
-    const seen = new Set<string>();
-    const widths = new Set<number>();
-    for (const { list, model } of cases) {
-      const [dtype] = model.plan.weights.flatMap((weight) => (weight.layout === 'kmajor' ? weight.dtype : []));
-      for (const { kernel, texts } of list) {
-        for (const { schedule } of texts) {
-          expect(isLegalCuda(kernel, model.plan, schedule, facts)).toBe(true);
-          if (schedule.kind !== 'gemm') continue;
-          seen.add(`${kernel.path.replace(/^layers\.\d+\./, '')}[${kernel.rows}] ${dtype!} ${kindOf(schedule)}`);
-          if (schedule.skeleton === 'wgmma') widths.add(schedule.tn);
+  it.each([1, 2, 3])(
+    'are every skeleton, mode and cluster size of every contraction, in both element types: seed %i',
+    (seed) => {
+      const facts = TYPICAL_FACTS.sm_90a;
+      const cases = randomCases(folder, seed, facts);
+      const seen = new Set<string>();
+      const widths = new Set<number>();
+      for (const { list, model } of cases) {
+        const [dtype] = model.plan.weights.flatMap((weight) => (weight.layout === 'kmajor' ? weight.dtype : []));
+        for (const { kernel, texts } of list) {
+          for (const { schedule } of texts) {
+            expect(isLegalCuda(kernel, model.plan, schedule, facts)).toBe(true);
+            if (schedule.kind !== 'gemm') continue;
+            seen.add(`${kernel.path.replace(/^layers\.\d+\./, '')}[${kernel.rows}] ${dtype!} ${kindOf(schedule)}`);
+            if (schedule.skeleton === 'wgmma') widths.add(schedule.tn);
+          }
         }
       }
-    }
-    const wgmma = ['pingpong', 'cooperative'].flatMap((mode) => [1, 2].map((cluster) => `wgmma ${mode} ${cluster}`));
-    for (const part of PARTS) {
-      for (const kind of ['simt', 'mma', ...(part === 'head[R]' ? [] : wgmma)]) for (const dtype of ['bf16', 'f16']) expect(seen).toContain(`${part} ${dtype} ${kind}`);
-    }
-    // Steps of 16, and tiles of two instructions beside each other.
-    expect([...widths].some((tn) => tn % 32 !== 0)).toBe(true);
-    expect([...widths].some((tn) => tn > 256)).toBe(true);
-    expect(widths.size).toBeGreaterThan(6);
-    expect(new Set(cases.flatMap(({ list }) => list.flatMap(({ texts }) => texts.map(({ text }) => text.symbol)))).size).toBeLessThan(320);
-  });
+      const wgmma = ['pingpong', 'cooperative'].flatMap((mode) => [1, 2].map((cluster) => `wgmma ${mode} ${cluster}`));
+      for (const part of PARTS) {
+        for (const kind of ['simt', 'mma', ...(part === 'head[R]' ? [] : wgmma)])
+          for (const dtype of ['bf16', 'f16']) expect(seen).toContain(`${part} ${dtype} ${kind}`);
+      }
+      // Steps of 16, and tiles of two instructions beside each other.
+      expect([...widths].some((tn) => tn % 32 !== 0)).toBe(true);
+      expect([...widths].some((tn) => tn > 256)).toBe(true);
+      expect(widths.size).toBeGreaterThan(6);
+      expect(
+        new Set(cases.flatMap(({ list }) => list.flatMap(({ texts }) => texts.map(({ text }) => text.symbol)))).size,
+      ).toBeLessThan(320);
+    },
+  );
 });

@@ -14,27 +14,50 @@ import { randomTrees } from '../modules.js';
 /** Whole numbers in [0, n) from numbers in [−1, 1). */
 export const below = (random: () => number, n: number): number => Math.min(n - 1, Math.floor(((random() + 1) / 2) * n));
 
-/** Random values for everything that the plan's weights read from a checkpoint, in the ranges of a trained model; its constants as they are. */
-export function randomTensors({ weights, constants }: Pick<CudaPlan, 'weights' | 'constants'>, random: () => number): Map<string, RawTensor> {
-  const tensors = new Map<string, RawTensor>((constants ?? []).map(({ name, values }) => [name, { rows: values.length, columns: 1, data: Float64Array.from(values) }]));
+/**
+ * Random values for everything that the plan's weights read from a checkpoint, in the ranges of a trained model; its
+ * constants as they are.
+ */
+export function randomTensors(
+  { weights, constants }: Pick<CudaPlan, 'weights' | 'constants'>,
+  random: () => number,
+): Map<string, RawTensor> {
+  const tensors = new Map<string, RawTensor>(
+    (constants ?? []).map(({ name, values }) => [
+      name,
+      { rows: values.length, columns: 1, data: Float64Array.from(values) },
+    ]),
+  );
   for (const { sources, k, columnScale } of weights) {
     for (const { tensor, rows } of sources) {
-      if (!tensors.has(tensor)) tensors.set(tensor, { rows, columns: k, data: randomArray(random, rows * k, 2 / Math.sqrt(k)) });
+      if (!tensors.has(tensor))
+        tensors.set(tensor, { rows, columns: k, data: randomArray(random, rows * k, 2 / Math.sqrt(k)) });
     }
     if (columnScale !== undefined && !tensors.has(columnScale)) {
-      tensors.set(columnScale, { rows: 1, columns: k, data: randomArray(random, k, 0.5).map((x) => Math.fround(1 + x)) });
+      tensors.set(columnScale, {
+        rows: 1,
+        columns: k,
+        data: randomArray(random, k, 0.5).map((x) => Math.fround(1 + x)),
+      });
     }
   }
   return tensors;
 }
 
 /** Inputs of a micro-batch by the plan's names: trees, scored rows in order. */
-export function randomInputs(sizes: { readonly T: number; readonly R: number }, vocab: number, seed: number): Map<string, Float64Array> {
+export function randomInputs(
+  sizes: { readonly T: number; readonly R: number },
+  vocab: number,
+  seed: number,
+): Map<string, Float64Array> {
   const random = randomSource(seed);
   const trees = randomTrees(sizes.T, seed + 1);
   return new Map([
-    ['tokens', Float64Array.from({ length: sizes.T }, () => below(random, vocab))], ['position', trees.position], ['subtree_end', trees.subtreeEnd],
-    ['row', Float64Array.from({ length: sizes.R }, () => below(random, sizes.T)).sort()], ['target', Float64Array.from({ length: sizes.R }, () => below(random, vocab))],
+    ['tokens', Float64Array.from({ length: sizes.T }, () => below(random, vocab))],
+    ['position', trees.position],
+    ['subtree_end', trees.subtreeEnd],
+    ['row', Float64Array.from({ length: sizes.R }, () => below(random, sizes.T)).sort()],
+    ['target', Float64Array.from({ length: sizes.R }, () => below(random, vocab))],
   ]);
 }
 
@@ -50,24 +73,51 @@ export interface RandomModel {
  * A model of two layers: one over all tokens, and one pruned to scored rows. `folder` gets its config.json; `scale`
  * bounds widths. Widths are multiples of `step`: of 2 they hardly fill any tile, of 64 many.
  */
-export function randomModel(folder: string, seed: number, dtype: 'bf16' | 'f16', facts: CudaFacts, { scale = 1, step = 2 } = {}): RandomModel {
+export function randomModel(
+  folder: string,
+  seed: number,
+  dtype: 'bf16' | 'f16',
+  facts: CudaFacts,
+  { scale = 1, step = 2 } = {},
+): RandomModel {
   const random = randomSource(seed);
   const pick = <T>(list: readonly T[]): T => list[below(random, list.length)]!;
   const headDim = pick(step > 2 ? [32, 64, 128] : [32, 48, 64, 80, 96, 128]);
   const kvHeads = 1 + below(random, 3);
   const heads = kvHeads * Math.max(1, Math.min(1 + below(random, 4), Math.floor((400 * scale) / headDim / kvHeads)));
-  const width = (from: number, to: number): number => roundUp(from, step) + step * below(random, Math.floor(((to - from) * scale) / step));
+  const width = (from: number, to: number): number =>
+    roundUp(from, step) + step * below(random, Math.floor(((to - from) * scale) / step));
   const [hidden, inter] = [width(50, 350), width(66, 450)];
   const vocab = 530 + below(random, 1000 * scale);
-  writeFileSync(join(folder, 'config.json'), JSON.stringify({
-    architectures: ['LlamaForCausalLM'], model_type: 'llama', torch_dtype: dtype === 'f16' ? 'float16' : 'bfloat16', hidden_size: hidden, intermediate_size: inter,
-    num_hidden_layers: 2, num_attention_heads: heads, num_key_value_heads: kvHeads, head_dim: headDim, vocab_size: vocab, max_position_embeddings: 512,
-    rms_norm_eps: 1e-5, rope_theta: 10_000, tie_word_embeddings: seed % 2 === 0,
-  }));
-  const model = compileModel(describeRandomCheckpoint(folder, seed), detectMachine(), { precision: dtype, cuda: facts, maxTokens: 512 });
+  writeFileSync(
+    join(folder, 'config.json'),
+    JSON.stringify({
+      architectures: ['LlamaForCausalLM'],
+      model_type: 'llama',
+      torch_dtype: dtype === 'f16' ? 'float16' : 'bfloat16',
+      hidden_size: hidden,
+      intermediate_size: inter,
+      num_hidden_layers: 2,
+      num_attention_heads: heads,
+      num_key_value_heads: kvHeads,
+      head_dim: headDim,
+      vocab_size: vocab,
+      max_position_embeddings: 512,
+      rms_norm_eps: 1e-5,
+      rope_theta: 10_000,
+      tie_word_embeddings: seed % 2 === 0,
+    }),
+  );
+  const model = compileModel(describeRandomCheckpoint(folder, seed), detectMachine(), {
+    precision: dtype,
+    cuda: facts,
+    maxTokens: 512,
+  });
   if (model.target !== 'cuda') throw new Error('the model did not compile for CUDA');
   return {
     name: `seed ${seed}, ${dtype}: hidden ${hidden}, ${heads}/${kvHeads} heads of ${headDim}, inner ${inter}, vocabulary ${vocab}`,
-    vocab, plan: model.plan, tensors: randomTensors(model.plan, random),
+    vocab,
+    plan: model.plan,
+    tensors: randomTensors(model.plan, random),
   };
 }

@@ -4,7 +4,8 @@ import type { CudaGemmSchedule, CudaGemmSkeleton, CudaSchedule } from '../../../
 import type { Kernel, KernelModule } from '../../../ir/kernel.js';
 import { below } from './randomModel.js';
 
-const steps = (from: number, to: number, step: number): number[] => Array.from({ length: Math.floor((to - from) / step) + 1 }, (_, i) => from + i * step);
+const steps = (from: number, to: number, step: number): number[] =>
+  Array.from({ length: Math.floor((to - from) / step) + 1 }, (_, i) => from + i * step);
 
 interface Axes {
   readonly tm: readonly number[];
@@ -15,7 +16,12 @@ interface Axes {
 
 const AXES: Readonly<Record<CudaGemmSkeleton, Axes>> = {
   // Up to two instructions beside each other.
-  wgmma: { tm: [64, 128, 192, 256], tn: [...steps(16, 256, 16), ...steps(288, 416, 32)], tk: [64, 128], stages: steps(2, 8, 1) },
+  wgmma: {
+    tm: [64, 128, 192, 256],
+    tn: [...steps(16, 256, 16), ...steps(288, 416, 32)],
+    tk: [64, 128],
+    stages: steps(2, 8, 1),
+  },
   mma: { tm: [16, 32, 64, 128, 256], tn: steps(32, 256, 32), tk: [32, 64], stages: steps(2, 5, 1) },
   simt: { tm: [16, 32, 64], tn: [...steps(32, 256, 32), 800], tk: [16, 32], stages: [1] },
 };
@@ -23,13 +29,28 @@ const RASTERS = [1, 2, 3, 8, 64];
 const TRIES = 400;
 
 /** A legal schedule of a kind, or undefined where `TRIES` draws found none. */
-function draw(kernel: Kernel, module: KernelModule, facts: CudaFacts, random: () => number, kind: Pick<CudaGemmSchedule, 'skeleton' | 'mode' | 'cluster'>): CudaGemmSchedule | undefined {
+function draw(
+  kernel: Kernel,
+  module: KernelModule,
+  facts: CudaFacts,
+  random: () => number,
+  kind: Pick<CudaGemmSchedule, 'skeleton' | 'mode' | 'cluster'>,
+): CudaGemmSchedule | undefined {
   const pick = <T>(list: readonly T[]): T => list[below(random, list.length)]!;
   const { tm, tn, tk, stages } = AXES[kind.skeleton];
   for (let i = 0; i < TRIES; i++) {
-    const tile: CudaGemmSchedule = { kind: 'gemm', ...kind, tm: pick(tm), tn: pick(tn), tk: pick(tk), stages: pick(stages), raster: pick(RASTERS) };
+    const tile: CudaGemmSchedule = {
+      kind: 'gemm',
+      ...kind,
+      tm: pick(tm),
+      tn: pick(tn),
+      tk: pick(tk),
+      stages: pick(stages),
+      raster: pick(RASTERS),
+    };
     const narrower = tn.filter((columns) => columns < tile.tn);
-    const schedule = kind.mode === 'relay' && narrower.length > 0 && below(random, 3) > 0 ? { ...tile, lastTn: pick(narrower) } : tile;
+    const schedule =
+      kind.mode === 'relay' && narrower.length > 0 && below(random, 3) > 0 ? { ...tile, lastTn: pick(narrower) } : tile;
     if (isLegalCuda(kernel, module, schedule, facts) === true) return schedule;
   }
   return undefined;
@@ -42,13 +63,26 @@ export type Counts = Readonly<Record<CudaGemmSkeleton, number>>;
  * Schedules of a kernel, different ones: of a contraction first one on CUDA cores, then as many of each skeleton as it
  * has and `counts` asks for; else the default and, for loops, blocks of other sizes.
  */
-export function randomSchedules(kernel: Kernel, module: KernelModule, facts: CudaFacts, random: () => number, counts: Counts): CudaSchedule[] {
-  if (kernel.anchor === 'loop' || kernel.anchor === 'logprobReduce') return [128, 32, 256].map((threads) => ({ kind: 'loop', threads }));
-  if (kernel.anchor === 'attention') return [defaultCudaSchedule(kernel, module, facts, { tokens: 512, rows: 512, longest: 512 })];
+export function randomSchedules(
+  kernel: Kernel,
+  module: KernelModule,
+  facts: CudaFacts,
+  random: () => number,
+  counts: Counts,
+): CudaSchedule[] {
+  if (kernel.anchor === 'loop' || kernel.anchor === 'logprobReduce')
+    return [128, 32, 256].map((threads) => ({ kind: 'loop', threads }));
+  if (kernel.anchor === 'attention')
+    return [defaultCudaSchedule(kernel, module, facts, { tokens: 512, rows: 512, longest: 512 })];
   const common = { mode: 'cooperative', cluster: 1 } as const;
   const kinds: readonly Pick<CudaGemmSchedule, 'skeleton' | 'mode' | 'cluster'>[] = [
-    ...Array.from({ length: counts.simt }, () => ({ skeleton: 'simt', ...common }) as const), ...Array.from({ length: counts.mma }, () => ({ skeleton: 'mma', ...common }) as const),
-    ...Array.from({ length: counts.wgmma }, () => (['pingpong', 'cooperative', 'relay'] as const).flatMap((mode) => ([1, 2] as const).map((cluster) => ({ skeleton: 'wgmma', mode, cluster }) as const))).flat(),
+    ...Array.from({ length: counts.simt }, () => ({ skeleton: 'simt', ...common }) as const),
+    ...Array.from({ length: counts.mma }, () => ({ skeleton: 'mma', ...common }) as const),
+    ...Array.from({ length: counts.wgmma }, () =>
+      (['pingpong', 'cooperative', 'relay'] as const).flatMap((mode) =>
+        ([1, 2] as const).map((cluster) => ({ skeleton: 'wgmma', mode, cluster }) as const),
+      ),
+    ).flat(),
   ];
   const found = new Map<string, CudaSchedule>();
   for (const kind of kinds) {

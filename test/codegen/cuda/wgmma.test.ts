@@ -1,7 +1,15 @@
-/** The Hopper contraction as text: golden, maps and launch, legality, choice of tiles, and what NVIDIA's compiler makes of it. */
+/**
+ * The Hopper contraction as text: golden, maps and launch, legality, choice of tiles, and what NVIDIA's compiler makes
+ * of it.
+ */
 import { beforeAll, describe, expect, it } from 'vitest';
 import { defaultCudaSchedule, emitCudaKernel } from '../../../codegen/cuda/index.js';
-import { defaultWgmmaSchedule, isLegalWgmma, waveEfficiency, wgmmaCandidates } from '../../../codegen/cuda/wgmma/index.js';
+import {
+  defaultWgmmaSchedule,
+  isLegalWgmma,
+  waveEfficiency,
+  wgmmaCandidates,
+} from '../../../codegen/cuda/wgmma/index.js';
 import { waveColumns, waveCount } from '../../../codegen/cuda/wgmma/lastWave.js';
 import type { CudaGemmSchedule, CudaKernelText } from '../../../ir/cuda.js';
 import { compileByNvcc, hasNvcc, type NvccReport } from '../../support/nvcc.js';
@@ -13,14 +21,26 @@ if (!hasNvcc) console.warn('SKIPPED: nvcc is not on PATH, so no wgmma kernel was
 
 const H100 = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 } as const;
 const [HIDDEN, INTER, CAPACITY] = [6656, 17920, 7680];
-const PINGPONG: CudaGemmSchedule = { kind: 'gemm', skeleton: 'wgmma', tm: 128, tn: 192, tk: 64, stages: 5, cluster: 2, raster: 16, mode: 'pingpong' };
+const PINGPONG: CudaGemmSchedule = {
+  kind: 'gemm',
+  skeleton: 'wgmma',
+  tm: 128,
+  tn: 192,
+  tk: 64,
+  stages: 5,
+  cluster: 2,
+  raster: 16,
+  mode: 'pingpong',
+};
 const COOPERATIVE: CudaGemmSchedule = { ...PINGPONG, tn: 256, stages: 4, mode: 'cooperative' };
 const RELAY: CudaGemmSchedule = { ...COOPERATIVE, stages: 3, mode: 'relay' };
 const ALL: readonly LayerGemm[] = ['qkv', 'o', 'gateUp', 'down'];
 const large = (which: LayerGemm): WgmmaCase => layerGemm(which, HIDDEN, INTER);
 const HEAD = headKernel(HIDDEN, 32_000);
-const emit = ({ kernel, module }: WgmmaCase | HeadCase, schedule: CudaGemmSchedule): CudaKernelText => emitCudaKernel(kernel, module, schedule, CAPACITY);
-const legal = ({ kernel, module }: WgmmaCase | HeadCase, schedule: CudaGemmSchedule, facts = H100): true | string => isLegalWgmma(kernel, module, schedule, facts);
+const emit = ({ kernel, module }: WgmmaCase | HeadCase, schedule: CudaGemmSchedule): CudaKernelText =>
+  emitCudaKernel(kernel, module, schedule, CAPACITY);
+const legal = ({ kernel, module }: WgmmaCase | HeadCase, schedule: CudaGemmSchedule, facts = H100): true | string =>
+  isLegalWgmma(kernel, module, schedule, facts);
 
 describe('the text of a wgmma contraction', () => {
   it.each([
@@ -46,15 +66,23 @@ describe('the text of a wgmma contraction', () => {
       ...['w0', 'w1', 'w2'].map((w) => ({ ...box, parameter: parameters.indexOf(w), rows: HIDDEN, boxRows: 96 })),
     ]);
     // Columns end with the data, rows go on to the next multiple of 16 bytes: the pad is never read.
-    expect(emit(layerGemm('down', 256, 500), { ...PINGPONG, tn: 64, cluster: 1 }).tensorMaps[1]).toMatchObject({ columns: 500, stride: 504, rows: 256, boxRows: 64 });
+    expect(emit(layerGemm('down', 256, 500), { ...PINGPONG, tn: 64, cluster: 1 }).tensorMaps[1]).toMatchObject({
+      columns: 500,
+      stride: 504,
+      rows: 256,
+      boxRows: 64,
+    });
     expect(emit(large('gateUp'), COOPERATIVE).tensorMaps[1]).toMatchObject({ rows: 2 * INTER, boxRows: 128 });
   });
 
   it('is launched as whole clusters of persistent blocks', () => {
     const { launch } = emit(large('qkv'), PINGPONG);
     expect(launch).toEqual({
-      threads: 384, cluster: 2, sharedBytes: 1024 + 5 * (128 + 192) * 128 + 2 * 8 * 5 + 32 + 2 * 128 * 4,
-      gridX: { kind: 'persistent', extent: 'T', per: 256, times: 2 * 3 * 35, blocksPerMultiprocessor: 1 }, gridY: { kind: 'constant', count: 1 },
+      threads: 384,
+      cluster: 2,
+      sharedBytes: 1024 + 5 * (128 + 192) * 128 + 2 * 8 * 5 + 32 + 2 * 128 * 4,
+      gridX: { kind: 'persistent', extent: 'T', per: 256, times: 2 * 3 * 35, blocksPerMultiprocessor: 1 },
+      gridY: { kind: 'constant', count: 1 },
     });
   });
 
@@ -77,11 +105,35 @@ describe('the text of a wgmma contraction', () => {
 describe('isLegalWgmma', () => {
   const o = large('o');
   const f16 = layerGemm('o', HIDDEN, INTER, 128, 'f16');
-  const panels = { ...o, module: { ...o.module, weights: o.module.weights.map((w) => ({ ...w, layout: 'panels' as const })) } };
+  const panels = {
+    ...o,
+    module: { ...o.module, weights: o.module.weights.map((w) => ({ ...w, layout: 'panels' as const })) },
+  };
   const plain = (s: Scalar): Scalar => mapScalar(s, (each) => (each.op === 'roundF20' ? each.a : each));
-  const unrounded = { ...o, kernel: { ...o.kernel, segments: o.kernel.segments.map((s) => ({ ...s, outputs: s.outputs.map((output) => ({ ...output, value: plain(output.value) })) })) } };
-  const narrow = { ...o, kernel: { ...o.kernel, segments: o.kernel.segments.map((s) => ({ ...s, pairing: { kind: 'interleave', width: 4 } as const })) } };
-  const summedPairs = { ...o, kernel: { ...o.kernel, segments: o.kernel.segments.map((s) => ({ ...s, pairing: { kind: 'interleave', width: 8 } as const })) } };
+  const unrounded = {
+    ...o,
+    kernel: {
+      ...o.kernel,
+      segments: o.kernel.segments.map((s) => ({
+        ...s,
+        outputs: s.outputs.map((output) => ({ ...output, value: plain(output.value) })),
+      })),
+    },
+  };
+  const narrow = {
+    ...o,
+    kernel: {
+      ...o.kernel,
+      segments: o.kernel.segments.map((s) => ({ ...s, pairing: { kind: 'interleave', width: 4 } as const })),
+    },
+  };
+  const summedPairs = {
+    ...o,
+    kernel: {
+      ...o.kernel,
+      segments: o.kernel.segments.map((s) => ({ ...s, pairing: { kind: 'interleave', width: 8 } as const })),
+    },
+  };
   it.each([
     ['a tile that splits row-sum blocks of pairs', summedPairs, { ...PINGPONG, tn: 208 }, /multiple of 32/],
     ['columns between the steps', o, { ...PINGPONG, tn: 200 }, /multiple of 16/],
@@ -100,8 +152,15 @@ describe('isLegalWgmma', () => {
     ['weights in panels', panels, PINGPONG, /cannot read weight w0 in layout panels/],
     ['a tile that is no block of the vocabulary', HEAD, PINGPONG, /tn must be 256/],
     ['narrow pairs', narrow, PINGPONG, /width 4/],
-    ['operands of two dtypes', { kernel: o.kernel, module: { ...o.module, weights: f16.module.weights } }, PINGPONG, /w0 is f16, its left operand bf16/],
-  ] as const)('refuses %s', (_, c, schedule, reason) => { expect(legal(c, schedule)).toMatch(reason); });
+    [
+      'operands of two dtypes',
+      { kernel: o.kernel, module: { ...o.module, weights: f16.module.weights } },
+      PINGPONG,
+      /w0 is f16, its left operand bf16/,
+    ],
+  ] as const)('refuses %s', (_, c, schedule, reason) => {
+    expect(legal(c, schedule)).toMatch(reason);
+  });
 
   it('refuses a GPU without wgmma', () => {
     expect(isLegalWgmma(o.kernel, o.module, PINGPONG, { ...H100, arch: 'sm_80' })).toMatch(/needs sm_90a/);
@@ -144,8 +203,15 @@ describe('choice of tiles', () => {
     expect(waveColumns(qkv!, { ...RELAY, lastTn: 128 }, 66, 33)).toEqual({ whole: 78, narrow: 0 });
     // The last wave reaches into k, where there are no narrow tiles.
     expect(waveColumns(qkv!, { ...RELAY, lastTn: 64 }, 50, 1)).toEqual({ whole: 78, narrow: 0 });
-    const chosen = (which: LayerGemm, rows: number): number | undefined => defaultWgmmaSchedule(large(which).kernel, large(which).module, H100, rows)!.lastTn;
-    expect([chosen('qkv', 1024), chosen('qkv', 2048), chosen('gateUp', 1024), chosen('gateUp', 2048), chosen('qkv', 8448)]).toEqual([192, 128, 128, undefined, undefined]);
+    const chosen = (which: LayerGemm, rows: number): number | undefined =>
+      defaultWgmmaSchedule(large(which).kernel, large(which).module, H100, rows)!.lastTn;
+    expect([
+      chosen('qkv', 1024),
+      chosen('qkv', 2048),
+      chosen('gateUp', 1024),
+      chosen('gateUp', 2048),
+      chosen('qkv', 8448),
+    ]).toEqual([192, 128, 128, undefined, undefined]);
   });
 
   it.each([1, 100, 1024, 2048, 3840, 5760, 7680])('are legal at %i tokens, the first being the default', (rows) => {
@@ -159,7 +225,9 @@ describe('choice of tiles', () => {
     const heads = wgmmaCandidates(HEAD.kernel, HEAD.module, H100, rows);
     expect(heads.length).toBeGreaterThan(4);
     for (const schedule of heads) expect(legal(HEAD, schedule)).toBe(true);
-    expect(defaultCudaSchedule(HEAD.kernel, HEAD.module, H100, { tokens: rows, rows, longest: rows })).toEqual(heads[0]);
+    expect(defaultCudaSchedule(HEAD.kernel, HEAD.module, H100, { tokens: rows, rows, longest: rows })).toEqual(
+      heads[0],
+    );
   });
 
   it('is what was measured best on an H100 where waves differ', () => {
@@ -169,10 +237,13 @@ describe('choice of tiles', () => {
       return `${mode} ${tm}×${tn} ×${cluster}`;
     };
     // 32 column tiles of 208 are whole waves where 35 of 192 and 26 of 256 are not.
-    for (const rows of [1024, 2048]) for (const which of ['o', 'down'] as const) expect(choose(which, rows)).toBe('pingpong 128×208 ×1');
+    for (const rows of [1024, 2048])
+      for (const which of ['o', 'down'] as const) expect(choose(which, rows)).toBe('pingpong 128×208 ×1');
     // Epilogues under the next product, in tiles that spend least on shared memory at the power limit.
-    for (const rows of [1024, 2048]) for (const which of ['gateUp', 'qkv'] as const) expect(choose(which, rows)).toBe('relay 128×256 ×1');
-    for (const rows of [3840, 7680, 8448]) for (const which of ['gateUp', 'qkv'] as const) expect(choose(which, rows)).toBe('relay 128×256 ×2');
+    for (const rows of [1024, 2048])
+      for (const which of ['gateUp', 'qkv'] as const) expect(choose(which, rows)).toBe('relay 128×256 ×1');
+    for (const rows of [3840, 7680, 8448])
+      for (const which of ['gateUp', 'qkv'] as const) expect(choose(which, rows)).toBe('relay 128×256 ×2');
     for (const rows of [3840, 7680, 8448]) expect(choose('down', rows)).toBe('relay 128×256 ×2');
     // Who waits for memory waits better alone.
     for (const rows of [3840, 7680, 8448]) expect(choose('o', rows)).toBe('relay 128×256 ×1');
@@ -188,7 +259,10 @@ describe('choice of tiles', () => {
   });
 });
 
-/** Words that are set once a tile or a row may be kept in local memory, outside the loop over k; accumulators, hundreds of bytes at least, may not. */
+/**
+ * Words that are set once a tile or a row may be kept in local memory, outside the loop over k; accumulators, hundreds
+ * of bytes at least, may not.
+ */
 const FEW_BYTES = 160;
 
 const COMPILED: readonly (readonly [string, WgmmaCase | HeadCase, CudaGemmSchedule])[] = [
@@ -199,11 +273,15 @@ const COMPILED: readonly (readonly [string, WgmmaCase | HeadCase, CudaGemmSchedu
   ['ping-pong, the most accumulators', large('gateUp'), { ...PINGPONG, tn: 208 }],
   ['relay, row values, heads rotated', large('qkv'), RELAY],
   ['relay, residual and row sums', large('o'), RELAY],
-  ['relay, a last wave of rotated heads\' neighbours', large('qkv'), { ...RELAY, lastTn: 192 }],
+  ["relay, a last wave of rotated heads' neighbours", large('qkv'), { ...RELAY, lastTn: 192 }],
   ['relay, a last wave of pairs', large('gateUp'), { ...RELAY, lastTn: 128 }],
   ['relay, a last wave row by row', large('o'), { ...RELAY, lastTn: 160 }],
   ['relay, interleaved, part of a chunk', large('gateUp'), { ...RELAY, tn: 208 }],
-  ['tall tiles, f16, one block a cluster', layerGemm('down', HIDDEN, INTER, 128, 'f16'), { ...PINGPONG, tm: 192, tn: 128, cluster: 1 }],
+  [
+    'tall tiles, f16, one block a cluster',
+    layerGemm('down', HIDDEN, INTER, 128, 'f16'),
+    { ...PINGPONG, tm: 192, tn: 128, cluster: 1 },
+  ],
   ['the vocabulary, cooperative', HEAD, COOPERATIVE],
   ['the vocabulary, ping-pong', HEAD, { ...PINGPONG, tm: 64, tn: 256 }],
   ['two slabs a stage', layerGemm('o', 256, 512, 64), { ...COOPERATIVE, tn: 64, tk: 128, stages: 2 }],
@@ -211,14 +289,23 @@ const COMPILED: readonly (readonly [string, WgmmaCase | HeadCase, CudaGemmSchedu
 
 describe.skipIf(!hasNvcc)('compiled for sm_90a', () => {
   let reports: readonly NvccReport[];
-  beforeAll(() => { reports = compileByNvcc(COMPILED.map(([, c, schedule]) => emit(c, schedule)), 'sm_90a'); });
-
-  it.each(COMPILED.map(([label, c, schedule], i) => ({ label, c, schedule, i })))('$label keeps its accumulators in registers', ({ c, schedule, i }) => {
-    expect(legal(c, schedule)).toBe(true);
-    const { log, spillStores, registers } = reports[i]!;
-    // C7519 among them: an accumulator that lives on beside another tile's is moved about in the loop, and products are lost.
-    expect(log).not.toMatch(/C75\d\d|serialized/);
-    expect(registers).toBe(168);
-    expect(spillStores).toBeLessThanOrEqual(FEW_BYTES);
+  beforeAll(() => {
+    reports = compileByNvcc(
+      COMPILED.map(([, c, schedule]) => emit(c, schedule)),
+      'sm_90a',
+    );
   });
+
+  it.each(COMPILED.map(([label, c, schedule], i) => ({ label, c, schedule, i })))(
+    '$label keeps its accumulators in registers',
+    ({ c, schedule, i }) => {
+      expect(legal(c, schedule)).toBe(true);
+      const { log, spillStores, registers } = reports[i]!;
+      // C7519 among them: an accumulator that lives on beside another tile's is moved about in the loop, and products
+      // are lost.
+      expect(log).not.toMatch(/C75\d\d|serialized/);
+      expect(registers).toBe(168);
+      expect(spillStores).toBeLessThanOrEqual(FEW_BYTES);
+    },
+  );
 });

@@ -18,10 +18,20 @@ export interface HeadCase {
   readonly module: KernelModule;
 }
 
-const periodic = (buffer: string, period: number): Scalar => ({ op: 'load', buffer, access: { kind: 'periodic', period } });
+const periodic = (buffer: string, period: number): Scalar => ({
+  op: 'load',
+  buffer,
+  access: { kind: 'periodic', period },
+});
 
 /** One contraction of a layer with its whole epilogue. */
-export function layerGemm(which: LayerGemm, hidden: number, inter: number, headDim = 128, half: 'bf16' | 'f16' = 'bf16'): WgmmaCase {
+export function layerGemm(
+  which: LayerGemm,
+  hidden: number,
+  inter: number,
+  headDim = 128,
+  half: 'bf16' | 'f16' = 'bf16',
+): WgmmaCase {
   const k = which === 'down' ? inter : hidden;
   const rms: Scalar = { op: 'rsqrt', a: add(div({ op: 'rowSum', buffer: 'parts' }, constant(hidden)), constant(1e-6)) };
   const q = mul(acc(), rms);
@@ -30,31 +40,78 @@ export function layerGemm(which: LayerGemm, hidden: number, inter: number, headD
   const swiglu = mul(div(gate, add(constant(1), { op: 'exp', a: { op: 'neg', a: gate } })), up);
   // The residual stream: 24 bits where halves are bf16 (splitStream), else f32.
   const isSplit = half === 'bf16';
-  const sum = add(isSplit ? { op: 'joinF24', a: element('streamHalf'), b: element('streamTail') } : element('stream'), acc());
+  const sum = add(
+    isSplit ? { op: 'joinF24', a: element('streamHalf'), b: element('streamTail') } : element('stream'),
+    acc(),
+  );
   const rotate: Pairing = { kind: 'rotate', headDim, width: 8 };
   const stream: Output[] = [
-    ...(isSplit ? [store('nextTail', { op: 'tailF24', a: sum }), store('nextHalf', { op: 'roundBf16', a: { op: 'roundF24', a: sum } })] : [store('next', sum), store('nextHalf', sum)]),
+    ...(isSplit
+      ? [
+          store('nextTail', { op: 'tailF24', a: sum }),
+          store('nextHalf', { op: 'roundBf16', a: { op: 'roundF24', a: sum } }),
+        ]
+      : [store('next', sum), store('nextHalf', sum)]),
     rowSum('nextParts', mul(sum, sum)),
   ];
-  const segments: readonly (readonly [number, Pairing, readonly Output[]])[] = which === 'qkv'
-    ? [[hidden, rotate, [store('q', rope)]], [hidden, rotate, [store('k', rope)]], [hidden, { kind: 'none' }, [store('v', q)]]]
-    : which === 'gateUp' ? [[inter, { kind: 'interleave', width: 8 }, [store('gated', swiglu)]]] : [[hidden, { kind: 'none' }, stream]];
-  const buffer = (name: string, dtype: 'f32' | 'bf16' | 'f16', columns: number): BufferDecl => ({ name, dtype, rows: 'T', columns, space: 'arena' });
-  const tail = (name: string, upper: string): BufferDecl => ({ name, dtype: 'u8', rows: 'T', columns: hidden, space: 'arena', upper });
+  const segments: readonly (readonly [number, Pairing, readonly Output[]])[] =
+    which === 'qkv'
+      ? [
+          [hidden, rotate, [store('q', rope)]],
+          [hidden, rotate, [store('k', rope)]],
+          [hidden, { kind: 'none' }, [store('v', q)]],
+        ]
+      : which === 'gateUp'
+        ? [[inter, { kind: 'interleave', width: 8 }, [store('gated', swiglu)]]]
+        : [[hidden, { kind: 'none' }, stream]];
+  const buffer = (name: string, dtype: 'f32' | 'bf16' | 'f16', columns: number): BufferDecl => ({
+    name,
+    dtype,
+    rows: 'T',
+    columns,
+    space: 'arena',
+  });
+  const tail = (name: string, upper: string): BufferDecl => ({
+    name,
+    dtype: 'u8',
+    rows: 'T',
+    columns: hidden,
+    space: 'arena',
+    upper,
+  });
   const parts = Math.ceil(hidden / ROW_SUM_BLOCK);
   const kernel: GemmKernel = {
-    anchor: 'gemm', name: which.toLowerCase(), path: `layers.0.${which}`, rows: 'T', ops: [], k, a: 'x',
+    anchor: 'gemm',
+    name: which.toLowerCase(),
+    path: `layers.0.${which}`,
+    rows: 'T',
+    ops: [],
+    k,
+    a: 'x',
     segments: segments.map(([columns, pairing, outputs], i) => ({ weight: `w${i}`, columns, pairing, outputs })),
   };
   const module: KernelModule = roundProducts({
     buffers: [
-      buffer('x', half, k), ...(isSplit ? [buffer('streamHalf', half, hidden), tail('streamTail', 'streamHalf'), tail('nextTail', 'nextHalf')] : [buffer('stream', 'f32', hidden), buffer('next', 'f32', hidden)]),
-      buffer('nextHalf', half, hidden), buffer('q', half, hidden),
-      buffer('k', half, hidden), buffer('v', half, hidden), buffer('gated', half, inter), buffer('parts', 'f32', parts), buffer('nextParts', 'f32', parts),
-      buffer('cos', 'f32', headDim), buffer('sin', 'f32', headDim),
+      buffer('x', half, k),
+      ...(isSplit
+        ? [buffer('streamHalf', half, hidden), tail('streamTail', 'streamHalf'), tail('nextTail', 'nextHalf')]
+        : [buffer('stream', 'f32', hidden), buffer('next', 'f32', hidden)]),
+      buffer('nextHalf', half, hidden),
+      buffer('q', half, hidden),
+      buffer('k', half, hidden),
+      buffer('v', half, hidden),
+      buffer('gated', half, inter),
+      buffer('parts', 'f32', parts),
+      buffer('nextParts', 'f32', parts),
+      buffer('cos', 'f32', headDim),
+      buffer('sin', 'f32', headDim),
     ],
     weights: kernel.segments.map(({ weight, columns, pairing }) => ({
-      name: weight, layout: 'kmajor', dtype: half, k, pairing,
+      name: weight,
+      layout: 'kmajor',
+      dtype: half,
+      k,
+      pairing,
       sources: (pairing.kind === 'interleave' ? ['a', 'b'] : ['a']).map((tensor) => ({ tensor, rows: columns })),
     })),
     kernels: [kernel],
@@ -64,14 +121,48 @@ export function layerGemm(which: LayerGemm, hidden: number, inter: number, headD
 
 /** The vocabulary contraction behind a norm. */
 export function headKernel(hidden: number, vocab: number, half: 'bf16' | 'f16' = 'bf16'): HeadCase {
-  const buffer = (name: string, dtype: BufferDecl['dtype'], columns: number): BufferDecl => ({ name, dtype, rows: 'R', columns, space: 'arena' });
-  const rms: Scalar = { op: 'rsqrt', a: add(div({ op: 'rowSum', buffer: 'squares' }, constant(hidden)), constant(1e-6)) };
+  const buffer = (name: string, dtype: BufferDecl['dtype'], columns: number): BufferDecl => ({
+    name,
+    dtype,
+    rows: 'R',
+    columns,
+    space: 'arena',
+  });
+  const rms: Scalar = {
+    op: 'rsqrt',
+    a: add(div({ op: 'rowSum', buffer: 'squares' }, constant(hidden)), constant(1e-6)),
+  };
   const kernel: LogProbKernel = {
-    anchor: 'logprob', name: 'head', path: 'head', rows: 'R', ops: [], k: hidden, a: 'x', weight: 'w0', vocab, rowScale: rms, target: 'target', parts: 'parts',
+    anchor: 'logprob',
+    name: 'head',
+    path: 'head',
+    rows: 'R',
+    ops: [],
+    k: hidden,
+    a: 'x',
+    weight: 'w0',
+    vocab,
+    rowScale: rms,
+    target: 'target',
+    parts: 'parts',
   };
   const module: KernelModule = {
-    buffers: [buffer('x', half, hidden), buffer('squares', 'f32', Math.ceil(hidden / ROW_SUM_BLOCK)), buffer('target', 'i32', 1), buffer('parts', 'f32', 4 * Math.ceil(vocab / LOGPROB_BLOCK))],
-    weights: [{ name: 'w0', layout: 'kmajor', dtype: half, k: hidden, pairing: { kind: 'none' }, sources: [{ tensor: 'a', rows: vocab }] }],
+    buffers: [
+      buffer('x', half, hidden),
+      buffer('squares', 'f32', Math.ceil(hidden / ROW_SUM_BLOCK)),
+      buffer('target', 'i32', 1),
+      buffer('parts', 'f32', 4 * Math.ceil(vocab / LOGPROB_BLOCK)),
+    ],
+    weights: [
+      {
+        name: 'w0',
+        layout: 'kmajor',
+        dtype: half,
+        k: hidden,
+        pairing: { kind: 'none' },
+        sources: [{ tensor: 'a', rows: vocab }],
+      },
+    ],
     kernels: [kernel],
   };
   return { kernel, module };

@@ -1,6 +1,7 @@
 // A device process without a device. What it does wrong is said by the request's model:
-// `die:N`, `hang:N`, `lose:N`: at the N-th micro-batch of the first process; `always`: at every one; `never`; `unopened`; `deaf`: never
-// done with loading, and listening to nobody meanwhile; `slow:N`: it takes N milliseconds, and says so.
+// `die:N`, `hang:N`, `lose:N`: at the N-th micro-batch of the first process; `always`: at every one; `never`;
+// `unopened`; `deaf`: never done with loading, and listening to nobody meanwhile; `slow:N`: it takes N milliseconds,
+// and says so.
 import { existsSync, writeFileSync } from 'node:fs';
 
 let [fault, at] = ['never', 0];
@@ -20,7 +21,11 @@ process.on('message', (message) => {
         process.send({ kind: 'ready', maxTokens: 128, maxRows: 64 });
       }, at);
     }
-    if (fault === 'unopened') return process.send({ kind: 'failed', error: { name: 'UserError', message: 'no such model', hint: 'look for it' } });
+    if (fault === 'unopened')
+      return process.send({
+        kind: 'failed',
+        error: { name: 'UserError', message: 'no such model', hint: 'look for it' },
+      });
     process.send({ kind: 'phase', name: 'load weights' });
     return process.send({ kind: 'ready', maxTokens: 128, maxRows: 64 });
   }
@@ -29,10 +34,21 @@ process.on('message', (message) => {
   if (seen++ === at || fault === 'always') {
     if (fault === 'die' || fault === 'always' || fault === 'reopen') process.exit(9);
     if (fault === 'hang') return undefined;
-    if (fault === 'lose') return process.send({ kind: 'lost', message: 'CUDA_ERROR_ILLEGAL_ADDRESS' }, () => process.exit(3));
-    if (fault === 'nan') return process.send({ kind: 'failed', id, error: { name: 'NonFiniteError', message: 'bad', where: 'layers.3.ffn.down', rows: [1] } });
+    if (fault === 'lose')
+      return process.send({ kind: 'lost', message: 'CUDA_ERROR_ILLEGAL_ADDRESS' }, () => process.exit(3));
+    if (fault === 'nan')
+      return process.send({
+        kind: 'failed',
+        id,
+        error: { name: 'NonFiniteError', message: 'bad', where: 'layers.3.ffn.down', rows: [1] },
+      });
   }
-  if (message.kind === 'profile') return process.send({ kind: 'profiled', id, launches: [{ path: 'head', nanoseconds: 5 }] });
-  return process.send({ kind: 'scored', id, scored: { logProb: Float32Array.from(batch.row, (r) => -r - 1), isArgmax: Int32Array.from(batch.row, () => 1) } });
+  if (message.kind === 'profile')
+    return process.send({ kind: 'profiled', id, launches: [{ path: 'head', nanoseconds: 5 }] });
+  return process.send({
+    kind: 'scored',
+    id,
+    scored: { logProb: Float32Array.from(batch.row, (r) => -r - 1), isArgmax: Int32Array.from(batch.row, () => 1) },
+  });
 });
 process.on('disconnect', () => process.exit(0));

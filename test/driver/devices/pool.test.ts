@@ -15,7 +15,10 @@ const wait = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(
 interface Life {
   /** Rejects where the model cannot be loaded. */
   readonly open?: () => Promise<void>;
-  /** Before the micro-batch with this number of its process is answered; `die` ends the process, `never` answers nothing. */
+  /**
+   * Before the micro-batch with this number of its process is answered; `die` ends the process, `never` answers
+   * nothing.
+   */
   readonly at?: (index: number, batch: MicroBatch) => 'die' | 'dieLater' | 'never' | Error | undefined;
   readonly ms?: number;
 }
@@ -49,7 +52,9 @@ class FakeReplica implements Replica {
     const { at, ms = 1 } = this.now();
     const fault = at?.(this.asked++, batch);
     let fail: (error: unknown) => void = () => undefined;
-    const ended = new Promise<never>((_, reject) => { fail = reject; });
+    const ended = new Promise<never>((_, reject) => {
+      fail = reject;
+    });
     this.open.add(fail);
     this.mostInFlight = Math.max(this.mostInFlight, this.open.size);
     try {
@@ -92,24 +97,37 @@ class FakeReplica implements Replica {
   }
 }
 
-interface World { readonly pool: DevicePool; readonly replicas: readonly FakeReplica[]; readonly warnings: string[] }
+interface World {
+  readonly pool: DevicePool;
+  readonly replicas: readonly FakeReplica[];
+  readonly warnings: string[];
+}
 
 function world(lives: readonly (readonly Life[])[], stages = 1, patience = 5000): World {
   const warnings: string[] = [];
   const none = (): void => undefined;
   const ui: Ui = { phase: none, step: none, run: none, table: none, note: none, warn: (line) => warnings.push(line) };
   const replicas: FakeReplica[] = [];
-  const pool = DevicePool.begin({
-    count: lives.length, stages, patience, nameOf: (index) => `device ${index}`,
-    begin: (index, onEnd) => replicas[index] = new FakeReplica(lives[index]!, onEnd, 2 * stages),
-  }, ui);
+  const pool = DevicePool.begin(
+    {
+      count: lives.length,
+      stages,
+      patience,
+      nameOf: (index) => `device ${index}`,
+      begin: (index, onEnd) => (replicas[index] = new FakeReplica(lives[index]!, onEnd, 2 * stages)),
+    },
+    ui,
+  );
   return { pool, replicas, warnings };
 }
 
 /** One tree of `tokens` tokens that nothing else is like. */
 const batch = (first: number, tokens = 3): MicroBatch => ({
-  tokens: Int32Array.from({ length: tokens }, (_, i) => first + i), position: Int32Array.from({ length: tokens }, (_, i) => i),
-  subtreeEnd: new Int32Array(tokens).fill(tokens), row: Int32Array.of(tokens - 1), target: Int32Array.of(first),
+  tokens: Int32Array.from({ length: tokens }, (_, i) => first + i),
+  position: Int32Array.from({ length: tokens }, (_, i) => i),
+  subtreeEnd: new Int32Array(tokens).fill(tokens),
+  row: Int32Array.of(tokens - 1),
+  target: Int32Array.of(first),
 });
 const batches = (count: number): MicroBatch[] => Array.from({ length: count }, (_, i) => batch(100 * i, 3 + (i % 5)));
 const answersOf = (scored: readonly ScoredBatch[]): number[][] => scored.map(({ logProb }) => [...logProb]);
@@ -126,7 +144,11 @@ async function scoreAll(pool: DevicePool, asked: readonly MicroBatch[]): Promise
       while (running < pool.inFlight && next < asked.length) {
         const at = next++;
         running++;
-        pool.score(asked[at]!).then((scored) => { results[at] = scored; running--; fill(); }, reject);
+        pool.score(asked[at]!).then((scored) => {
+          results[at] = scored;
+          running--;
+          fill();
+        }, reject);
       }
     };
     fill();
@@ -164,7 +186,17 @@ describe('replicas side by side', () => {
 
   it('begin when the first is ready; the others join', async () => {
     let release: () => void = () => undefined;
-    const { pool, replicas } = world([[{ open: () => new Promise((resolve) => { release = resolve; }) }], [{}]]);
+    const { pool, replicas } = world([
+      [
+        {
+          open: () =>
+            new Promise((resolve) => {
+              release = resolve;
+            }),
+        },
+      ],
+      [{}],
+    ]);
     await pool.opened();
     expect([pool.inFlight, pool.devices]).toEqual([4, 2]);
     const asked = batches(40);
@@ -190,7 +222,9 @@ describe('replicas side by side', () => {
     expect([pool.devices, pool.inFlight]).toEqual([2, 4]);
     const asked = batches(20);
     expect(answersOf(await scoreAll(pool, asked))).toEqual(expected(asked));
-    expect(warnings).toEqual(['device 1 is left out, the run goes on with 2 of 3: This plan needs 90 GiB of device memory']);
+    expect(warnings).toEqual([
+      'device 1 is left out, the run goes on with 2 of 3: This plan needs 90 GiB of device memory',
+    ]);
     expect(replicas[1]!.isClosed).toBe(true);
     await pool.close();
   });
@@ -214,7 +248,11 @@ describe('replicas side by side', () => {
   });
 
   it('compute themselves what one does not answer, once they are idle, and hear it no more', async () => {
-    const { pool, replicas, warnings } = world([[{}], [{ at: (index) => (index >= 3 ? 'never' : undefined) }], [{}]], 1, 30);
+    const { pool, replicas, warnings } = world(
+      [[{}], [{ at: (index) => (index >= 3 ? 'never' : undefined) }], [{}]],
+      1,
+      30,
+    );
     await pool.opened();
     const asked = batches(40);
     const begin = performance.now();
@@ -244,7 +282,11 @@ describe('replicas side by side', () => {
   });
 
   it('go on without one that cannot be replaced', async () => {
-    const { pool, warnings } = world([[{ at: (index) => (index === 2 ? 'die' : undefined) }, { open: () => Promise.reject(new Error('no device')) }], [{}], [{}]]);
+    const { pool, warnings } = world([
+      [{ at: (index) => (index === 2 ? 'die' : undefined) }, { open: () => Promise.reject(new Error('no device')) }],
+      [{}],
+      [{}],
+    ]);
     await pool.opened();
     const asked = batches(60);
     expect(answersOf(await scoreAll(pool, asked))).toEqual(expected(asked));
@@ -253,12 +295,17 @@ describe('replicas side by side', () => {
   });
 
   it('fail what is left where the last one goes, whether it waits or is asked', async () => {
-    const last: readonly Life[] = [{ at: (index) => (index === 2 ? 'die' : undefined) }, { open: () => Promise.reject(new UserError('the device is gone', 'look at nvidia-smi')) }];
+    const last: readonly Life[] = [
+      { at: (index) => (index === 2 ? 'die' : undefined) },
+      { open: () => Promise.reject(new UserError('the device is gone', 'look at nvidia-smi')) },
+    ];
     const { pool } = world([last, last]);
     await pool.opened();
     const settled = await Promise.allSettled(batches(20).map((each) => pool.score(each)));
     expect(settled.filter(({ status }) => status === 'fulfilled').length).toBeLessThan(10);
-    for (const each of settled) if (each.status === 'rejected') expect(each.reason).toMatchObject({ message: 'the device is gone', hint: 'look at nvidia-smi' });
+    for (const each of settled)
+      if (each.status === 'rejected')
+        expect(each.reason).toMatchObject({ message: 'the device is gone', hint: 'look at nvidia-smi' });
     await expect(pool.score(batch(0))).rejects.toThrow('the device is gone');
     await pool.close();
   });
@@ -289,7 +336,8 @@ describe('replicas side by side', () => {
   });
 
   it('hold nothing against a micro-batch that only waited beside those that ended processes', async () => {
-    // Each process ends at the second thing that it is asked; the third end meets neither for the third time as the first.
+    // Each process ends at the second thing that it is asked; the third end meets neither for the third time as the
+    // first.
     const dies: Life = { at: (index) => (index === 1 ? 'die' : undefined), ms: 20 };
     const { pool } = world([[dies, dies, dies, {}]]);
     await pool.opened();
@@ -299,7 +347,10 @@ describe('replicas side by side', () => {
   });
 
   it('try the same one again where there is no other', async () => {
-    const { pool, replicas } = world([[{ at: (index) => (index === 0 ? 'die' : undefined) }, {}], [{ open: () => Promise.reject(new Error('none')) }]]);
+    const { pool, replicas } = world([
+      [{ at: (index) => (index === 0 ? 'die' : undefined) }, {}],
+      [{ open: () => Promise.reject(new Error('none')) }],
+    ]);
     await pool.opened();
     expect(answersOf([await pool.score(batch(5))])).toEqual(expected([batch(5)]));
     expect(replicas[0]!.batches).toHaveLength(2);
@@ -324,25 +375,53 @@ describe('replicas side by side', () => {
   });
 
   it('give the answers of one, whoever dies when (random questions and faults)', async () => {
-    await fc.assert(fc.asyncProperty(
-      randomQuestions(), fc.integer({ min: 1, max: 4 }), fc.array(fc.tuple(fc.integer({ min: 0, max: 2 }), fc.integer({ min: 0, max: 6 })), { maxLength: 4 }),
-      async (tokenised, count, faults) => {
-        // A replica may die at several moments, one life each; the first never does.
-        const lives = Array.from({ length: count }, (_, index): Life[] => [
-          ...(index === 0 ? [] : faults.filter(([who]) => who === index % 3).map(([, when]): Life => ({ ms: 0, at: (i) => (i === when ? 'die' : undefined) }))), { ms: 0 },
-        ]);
-        const { pool } = world(lives);
-        await pool.opened();
-        const scorer = {
-          maxTokens: 200, maxRows: 200, maxLength: 256, cost: (tokens: number) => 1 + tokens, score: (each: MicroBatch) => pool.score(each),
-          get inFlight() { return pool.inFlight; }, get replicas() { return pool.replicas; }, get devices() { return pool.devices; },
-        };
-        const questions = { questions: tokenised.map(bareQuestion), tokenised, sharing: 'tree' as const };
-        const alone = { ...scorer, inFlight: 1, replicas: 1, devices: 1, score: (each: MicroBatch) => Promise.resolve(scoreBatch(each)) };
-        const { scores } = await evaluate({ ...questions, scorer });
-        expect(scores).toEqual((await evaluate({ ...questions, scorer: alone })).scores);
-        await pool.close();
-      },
-    ), { numRuns: 60 });
+    await fc.assert(
+      fc.asyncProperty(
+        randomQuestions(),
+        fc.integer({ min: 1, max: 4 }),
+        fc.array(fc.tuple(fc.integer({ min: 0, max: 2 }), fc.integer({ min: 0, max: 6 })), { maxLength: 4 }),
+        async (tokenised, count, faults) => {
+          // A replica may die at several moments, one life each; the first never does.
+          const lives = Array.from({ length: count }, (_, index): Life[] => [
+            ...(index === 0
+              ? []
+              : faults
+                  .filter(([who]) => who === index % 3)
+                  .map(([, when]): Life => ({ ms: 0, at: (i) => (i === when ? 'die' : undefined) }))),
+            { ms: 0 },
+          ]);
+          const { pool } = world(lives);
+          await pool.opened();
+          const scorer = {
+            maxTokens: 200,
+            maxRows: 200,
+            maxLength: 256,
+            cost: (tokens: number) => 1 + tokens,
+            score: (each: MicroBatch) => pool.score(each),
+            get inFlight() {
+              return pool.inFlight;
+            },
+            get replicas() {
+              return pool.replicas;
+            },
+            get devices() {
+              return pool.devices;
+            },
+          };
+          const questions = { questions: tokenised.map(bareQuestion), tokenised, sharing: 'tree' as const };
+          const alone = {
+            ...scorer,
+            inFlight: 1,
+            replicas: 1,
+            devices: 1,
+            score: (each: MicroBatch) => Promise.resolve(scoreBatch(each)),
+          };
+          const { scores } = await evaluate({ ...questions, scorer });
+          expect(scores).toEqual((await evaluate({ ...questions, scorer: alone })).scores);
+          await pool.close();
+        },
+      ),
+      { numRuns: 60 },
+    );
   });
 });

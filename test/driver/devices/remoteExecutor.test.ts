@@ -8,29 +8,65 @@ import type { Ui } from '../../../driver/requests.js';
 import { UserError } from '../../../errors.js';
 
 let folder = '';
-beforeAll(() => { folder = mkdtempSync(join(tmpdir(), 'tilewright-remote-')); });
-afterAll(() => { rmSync(folder, { recursive: true, force: true }); });
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'tilewright-remote-'));
+});
+afterAll(() => {
+  rmSync(folder, { recursive: true, force: true });
+});
 
 let markers = 0;
 /** A fault of the first process only. */
 const once = (fault: string, at = 0): string => `${fault}:${at}:${join(folder, `marker${markers++}`)}`;
 
 const batch = (rows: readonly number[]): MicroBatch => ({
-  tokens: Int32Array.from([1, 2, 3]), position: Int32Array.from([0, 1, 2]), subtreeEnd: Int32Array.from([3, 3, 3]),
-  row: Int32Array.from(rows), target: Int32Array.from(rows),
+  tokens: Int32Array.from([1, 2, 3]),
+  position: Int32Array.from([0, 1, 2]),
+  subtreeEnd: Int32Array.from([3, 3, 3]),
+  row: Int32Array.from(rows),
+  target: Int32Array.from(rows),
 });
 
 function recorder(): { ui: Ui; warnings: string[]; phases: string[] } {
   const [warnings, phases]: [string[], string[]] = [[], []];
   const none = (): void => undefined;
-  return { warnings, phases, ui: { phase: (name) => phases.push(name), step: none, run: none, table: none, note: none, warn: (line) => warnings.push(line) } };
+  return {
+    warnings,
+    phases,
+    ui: {
+      phase: (name) => phases.push(name),
+      step: none,
+      run: none,
+      table: none,
+      note: none,
+      warn: (line) => warnings.push(line),
+    },
+  };
 }
 
-const begin = (model: string, ui: Ui, timeoutSeconds = 30, more: Pick<RemoteOptions, 'onEnd' | 'loadingSeconds'> = {}): RemoteExecutor => RemoteExecutor.begin({
-  ...more,
-  module: new URL('./fakeDevice.mjs', import.meta.url), timeoutSeconds,
-  request: { model, init: { kind: 'checkpoint' }, precision: 'auto', devices: [0], stages: 1, replica: { index: 0, count: 1 }, threads: 1 },
-}, ui);
+const begin = (
+  model: string,
+  ui: Ui,
+  timeoutSeconds = 30,
+  more: Pick<RemoteOptions, 'onEnd' | 'loadingSeconds'> = {},
+): RemoteExecutor =>
+  RemoteExecutor.begin(
+    {
+      ...more,
+      module: new URL('./fakeDevice.mjs', import.meta.url),
+      timeoutSeconds,
+      request: {
+        model,
+        init: { kind: 'checkpoint' },
+        precision: 'auto',
+        devices: [0],
+        stages: 1,
+        replica: { index: 0, count: 1 },
+        threads: 1,
+      },
+    },
+    ui,
+  );
 
 async function start(model: string, ui: Ui, timeoutSeconds?: number): Promise<RemoteExecutor> {
   const executor = begin(model, ui, timeoutSeconds);
@@ -52,7 +88,10 @@ describe('an executor in a process of its own', () => {
     expect(warnings).toEqual([]);
   });
 
-  it.each([['dies', 'die', /ended \(exit status 9\)/], ['loses its device', 'lose', /ended \(CUDA_ERROR_ILLEGAL_ADDRESS\)/]])('that %s is replaced, and nothing is lost', async (_what, fault, said) => {
+  it.each([
+    ['dies', 'die', /ended \(exit status 9\)/],
+    ['loses its device', 'lose', /ended \(CUDA_ERROR_ILLEGAL_ADDRESS\)/],
+  ])('that %s is replaced, and nothing is lost', async (_what, fault, said) => {
     const { ui, warnings } = recorder();
     const executor = await start(once(fault, 1), ui);
     const answers = await Promise.all([0, 1, 2, 0].map((row) => executor.score(batch([row]))));
@@ -66,7 +105,10 @@ describe('an executor in a process of its own', () => {
     const { ui, warnings } = recorder();
     const executor = await start(once('hang'), ui, 3);
     expect((await executor.score(batch([2]))).logProb[0]).toBe(-3);
-    expect(warnings).toEqual([expect.stringContaining('has not answered for 3 s'), expect.stringContaining('ended (SIGKILL)')]);
+    expect(warnings).toEqual([
+      expect.stringContaining('has not answered for 3 s'),
+      expect.stringContaining('ended (SIGKILL)'),
+    ]);
     await executor.close();
   });
 
@@ -102,7 +144,11 @@ describe('an executor in a process of its own', () => {
   it('that cannot load the model again says so through opened()', async () => {
     const { ui } = recorder();
     let next: Promise<void> | undefined;
-    const executor = begin(once('reopen'), ui, 30, { onEnd: () => { next = executor.opened(); } });
+    const executor = begin(once('reopen'), ui, 30, {
+      onEnd: () => {
+        next = executor.opened();
+      },
+    });
     await executor.opened();
     await expect(executor.score(batch([0]))).rejects.toBeInstanceOf(ProcessEnded);
     await expect(next).rejects.toThrow('no such model');
@@ -150,11 +196,19 @@ describe('an executor in a process of its own', () => {
   it('hands on what was wrong with a micro-batch or a model', async () => {
     const { ui } = recorder();
     const executor = await start('nan', ui);
-    await expect(executor.score(batch([0]))).rejects.toMatchObject({ name: 'NonFiniteError', where: 'layers.3.ffn.down', rows: [1] });
+    await expect(executor.score(batch([0]))).rejects.toMatchObject({
+      name: 'NonFiniteError',
+      where: 'layers.3.ffn.down',
+      rows: [1],
+    });
     expect((await executor.score(batch([0]))).logProb[0]).toBe(-1);
     await executor.close();
     const unopened = begin('unopened', ui);
-    await expect(unopened.opened()).rejects.toMatchObject({ name: 'UserError', message: 'no such model', hint: 'look for it' });
+    await expect(unopened.opened()).rejects.toMatchObject({
+      name: 'UserError',
+      message: 'no such model',
+      hint: 'look for it',
+    });
     await unopened.close();
   });
 });

@@ -8,19 +8,30 @@ function recorder(): { ui: Ui; said: string[] } {
   return {
     said,
     ui: {
-      run: none, table: none, phase: (name, detail) => said.push(`phase ${name} ${detail ?? ''}`.trim()), step: (fraction) => said.push(`step ${fraction}`),
-      note: (line) => said.push(`note ${line}`), warn: (line) => said.push(`warn ${line}`),
+      run: none,
+      table: none,
+      phase: (name, detail) => said.push(`phase ${name} ${detail ?? ''}`.trim()),
+      step: (fraction) => said.push(`step ${fraction}`),
+      note: (line) => said.push(`note ${line}`),
+      warn: (line) => said.push(`warn ${line}`),
     },
   };
 }
 
 it('names devices as people count them', () => {
-  expect([nameOfReplica(2, 1), nameOfReplica(1, 2), nameOfReplica(1, 4)]).toEqual(['device 2', 'devices 2 and 3', 'devices 4 to 7']);
+  expect([nameOfReplica(2, 1), nameOfReplica(1, 2), nameOfReplica(1, 4)]).toEqual([
+    'device 2',
+    'devices 2 and 3',
+    'devices 4 to 7',
+  ]);
 });
 
 it('shows what several processes do as one: each step once, the mean of how far they are, who warns', () => {
   const { ui, said } = recorder();
-  const { of: [a, b], quieten } = replicaUis(2, 1, ui, ['compile kernels']);
+  const {
+    of: [a, b],
+    quieten,
+  } = replicaUis(2, 1, ui, ['compile kernels']);
   for (const each of [a!, b!]) {
     each.phase('compile kernels', '3 of 9');
     each.phase('load weights', 'a GPU');
@@ -38,6 +49,12 @@ it('shows what several processes do as one: each step once, the mean of how far 
   a!.note('loaded');
   a!.warn('replaced');
   expect(said).toEqual([
-    'phase load weights a GPU', 'step 0.25', 'step 0.375', 'note weights loaded in 1.5 s', 'note something else', 'warn device 1: slow', 'warn device 0: replaced',
+    'phase load weights a GPU',
+    'step 0.25',
+    'step 0.375',
+    'note weights loaded in 1.5 s',
+    'note something else',
+    'warn device 1: slow',
+    'warn device 0: replaced',
   ]);
 });

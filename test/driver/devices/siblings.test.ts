@@ -1,4 +1,6 @@
-/** Words between replicas: none is lost, none comes from or to one that is gone, memory is kept for those who read it. */
+/**
+ * Words between replicas: none is lost, none comes from or to one that is gone, memory is kept for those who read it.
+ */
 import { afterEach, expect, it, vi } from 'vitest';
 import { SiblingRelay, Siblings, type SiblingWord } from '../../../driver/devices/siblings.js';
 import { isUnshared } from '../../../runtime/cuda/shareWeights.js';
@@ -9,22 +11,30 @@ const offer = (stage = 0): SiblingWord => ({ kind: 'offer', stage, offer: shared
 /** Members whose words arrive at once. */
 function group(count: number): { readonly relay: SiblingRelay; readonly members: readonly Siblings[] } {
   const relay = new SiblingRelay(count);
-  const members = Array.from({ length: count }, (_, index) => new Siblings({ index, count }, (word) => relay.say(index, word)));
+  const members = Array.from(
+    { length: count },
+    (_, index) => new Siblings({ index, count }, (word) => relay.say(index, word)),
+  );
   members.forEach((member, index) => relay.join(index, (from, word) => member.hear(from, word)));
   return { relay, members };
 }
 
 const state = async (promise: Promise<unknown>): Promise<'settled' | 'pending'> => {
   const pending = Symbol('pending');
-  return (await Promise.race([promise, new Promise((resolve) => setImmediate(() => resolve(pending)))])) === pending ? 'pending' : 'settled';
+  return (await Promise.race([promise, new Promise((resolve) => setImmediate(() => resolve(pending)))])) === pending
+    ? 'pending'
+    : 'settled';
 };
 
-afterEach(() => { vi.useRealTimers(); });
+afterEach(() => {
+  vi.useRealTimers();
+});
 
 it('reach those who listen later, in order, and nobody twice', () => {
   const relay = new SiblingRelay(3);
   const heard: string[] = [];
-  const listen = (index: number): void => relay.join(index, (from, word) => heard.push(`${index}<${from} ${word.kind}`));
+  const listen = (index: number): void =>
+    relay.join(index, (from, word) => heard.push(`${index}<${from} ${word.kind}`));
   listen(0);
   relay.say(0, offer());
   relay.say(0, { kind: 'finished', stage: 0 });
@@ -35,11 +45,21 @@ it('reach those who listen later, in order, and nobody twice', () => {
   listen(0); // its successor is no member
   relay.say(1, offer());
   listen(2);
-  expect(heard).toEqual(['1<0 offer', '1<0 finished', '1<0 gone', '2<0 offer', '2<0 finished', '2<0 gone', '2<1 offer']);
+  expect(heard).toEqual([
+    '1<0 offer',
+    '1<0 finished',
+    '1<0 gone',
+    '2<0 offer',
+    '2<0 finished',
+    '2<0 gone',
+    '2<1 offer',
+  ]);
 });
 
 it('carry offers of each stage, also to one who asks later', async () => {
-  const { members: [a, b] } = group(2);
+  const {
+    members: [a, b],
+  } = group(2);
   a!.exchange(1).offer({ refused: 'no way' });
   a!.exchange(0).offer(shared);
   expect(await b!.exchange(0).offerOf(0)).toBe(shared);
@@ -48,7 +68,10 @@ it('carry offers of each stage, also to one who asks later', async () => {
 });
 
 it('say who is gone, for stages that nobody has asked about too; an offer made before stands', async () => {
-  const { relay, members: [a, b] } = group(2);
+  const {
+    relay,
+    members: [a, b],
+  } = group(2);
   const waiting = b!.exchange(0).offerOf(0);
   a!.exchange(1).offer(shared);
   relay.leave(0, 'SIGKILL');
@@ -58,7 +81,10 @@ it('say who is gone, for stages that nobody has asked about too; an offer made b
 });
 
 it('keep memory until everybody has finished or is gone', async () => {
-  const { relay, members: [a, b] } = group(3);
+  const {
+    relay,
+    members: [a, b],
+  } = group(3);
   const mine = a!.exchange(0);
   expect(await isUnshared(mine)).toBe(true); // nothing was offered
   mine.offer(shared);
@@ -72,7 +98,9 @@ it('keep memory until everybody has finished or is gone', async () => {
 
 it('do not keep it for ever for one that hangs, and say so', async () => {
   vi.useFakeTimers();
-  const { members: [a] } = group(2);
+  const {
+    members: [a],
+  } = group(2);
   const mine = a!.exchange(0);
   mine.offer(shared);
   const free = isUnshared(mine);

@@ -12,7 +12,8 @@ const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 export function compileEval(): string {
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-eval-'));
   const sources = readdirSync(join(ROOT, 'eval'), { recursive: true, encoding: 'utf8' })
-    .filter((file) => file.endsWith('.ts')).map((file) => join('eval', file));
+    .filter((file) => file.endsWith('.ts'))
+    .map((file) => join('eval', file));
   for (const file of [...sources, 'errors.ts', join('test', 'eval', 'support', 'fakeScorer.ts')]) {
     const { outputText } = ts.transpileModule(readFileSync(join(ROOT, file), 'utf8'), {
       compilerOptions: { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022, verbatimModuleSyntax: true },

@@ -13,7 +13,8 @@ const mix = (hash: number, value: number): number => {
 const EMPTY = 0x1234567;
 const extend = (hash: number, token: number, position: number): number => mix(mix(hash, token), position + 1);
 /** Between −12 and 0, as a float32. */
-const logProbOf = (hash: number, target: number): number => Math.fround(-12 * ((mix(hash, target) >>> 0) / 2 ** 32) - 0.001);
+const logProbOf = (hash: number, target: number): number =>
+  Math.fround(-12 * ((mix(hash, target) >>> 0) / 2 ** 32) - 0.001);
 const isArgmaxOf = (hash: number, target: number): number => ((mix(hash, target ^ 77) >>> 0) % 3 === 0 ? 0 : 1);
 
 function check(isTrue: boolean, what: string): void {
@@ -30,9 +31,15 @@ function visibleHashes({ tokens, position, subtreeEnd }: MicroBatch): Int32Array
     while (open.length > 0 && (subtreeEnd[open.at(-1) ?? 0] ?? 0) <= q) open.pop();
     const parent = open.at(-1);
     const end = subtreeEnd[q] ?? 0;
-    check(end > q && end <= (parent === undefined ? count : subtreeEnd[parent] ?? 0), `subtreeEnd of token ${q} is not nested`);
-    check(position[q] === open.length, `token ${q} sees ${open.length} tokens before it but has position ${position[q]}`);
-    hashes[q] = extend(parent === undefined ? EMPTY : hashes[parent] ?? 0, tokens[q] ?? -1, position[q] ?? -1);
+    check(
+      end > q && end <= (parent === undefined ? count : (subtreeEnd[parent] ?? 0)),
+      `subtreeEnd of token ${q} is not nested`,
+    );
+    check(
+      position[q] === open.length,
+      `token ${q} sees ${open.length} tokens before it but has position ${position[q]}`,
+    );
+    hashes[q] = extend(parent === undefined ? EMPTY : (hashes[parent] ?? 0), tokens[q] ?? -1, position[q] ?? -1);
     open.push(q);
   }
   return hashes;
@@ -42,11 +49,15 @@ export function scoreBatch(batch: MicroBatch): ScoredRows {
   const hashes = visibleHashes(batch);
   const { row, target } = batch;
   check(row.length === target.length, 'rows and targets differ in number');
-  const logProb = new Float32Array(row.length), isArgmax = new Int32Array(row.length);
+  const logProb = new Float32Array(row.length),
+    isArgmax = new Int32Array(row.length);
   for (let r = 0; r < row.length; r++) {
     const token = row[r] ?? -1;
     check(token >= 0 && token < hashes.length, `row ${r} is token ${token}`);
-    check(r === 0 || token > (row[r - 1] ?? 0) || (token === row[r - 1] && (target[r] ?? 0) > (target[r - 1] ?? 0)), `row ${r} is out of order or repeated`);
+    check(
+      r === 0 || token > (row[r - 1] ?? 0) || (token === row[r - 1] && (target[r] ?? 0) > (target[r - 1] ?? 0)),
+      `row ${r} is out of order or repeated`,
+    );
     logProb[r] = logProbOf(hashes[token] ?? 0, target[r] ?? 0);
     isArgmax[r] = isArgmaxOf(hashes[token] ?? 0, target[r] ?? 0);
   }
@@ -55,7 +66,10 @@ export function scoreBatch(batch: MicroBatch): ScoredRows {
 
 /** What the scorer's model says of a choice, computed without trees, rows or batches. */
 export function referenceScore(context: Int32Array, continuation: Int32Array): { ll: number; isGreedy: boolean } {
-  let hash = EMPTY, position = 0, ll = 0, isGreedy = true;
+  let hash = EMPTY,
+    position = 0,
+    ll = 0,
+    isGreedy = true;
   for (const token of context) hash = extend(hash, token, position++);
   for (const token of continuation) {
     ll += logProbOf(hash, token);
@@ -71,7 +85,9 @@ export interface FakeScorer extends Scorer {
   mostInFlight: number;
 }
 
-export interface FakeOptions extends Partial<Pick<Scorer, 'maxTokens' | 'maxRows' | 'maxLength' | 'inFlight' | 'replicas' | 'devices' | 'cost'>> {
+export interface FakeOptions extends Partial<
+  Pick<Scorer, 'maxTokens' | 'maxRows' | 'maxLength' | 'inFlight' | 'replicas' | 'devices' | 'cost'>
+> {
   /** Runs before each micro-batch is scored; may wait or throw. */
   readonly before?: (batch: MicroBatch, index: number) => Promise<void> | void;
   /** Alters results. */
@@ -93,7 +109,10 @@ export function fakeScorer(options: FakeOptions = {}): FakeScorer {
     async score(batch) {
       check(batch.tokens.length <= scorer.maxTokens, `${batch.tokens.length} tokens exceed ${scorer.maxTokens}`);
       check(batch.row.length <= scorer.maxRows, `${batch.row.length} rows exceed ${scorer.maxRows}`);
-      check(batch.position.every((position) => position < scorer.maxLength), 'a path is too long');
+      check(
+        batch.position.every((position) => position < scorer.maxLength),
+        'a path is too long',
+      );
       const index = scorer.batches.push(batch) - 1;
       scorer.mostInFlight = Math.max(scorer.mostInFlight, ++inFlight);
       try {

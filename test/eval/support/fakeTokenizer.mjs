@@ -15,7 +15,8 @@ function encode(text) {
 }
 
 export function createTokenizer(spec) {
-  if (spec?.fail === true) throw Object.assign(new Error('no such tokenizer'), { name: 'UserError', hint: 'look again' });
+  if (spec?.fail === true)
+    throw Object.assign(new Error('no such tokenizer'), { name: 'UserError', hint: 'look again' });
   if (spec?.bos === false) return { encode: (text) => encode(text).slice(1) };
   // As a library would: some results at once, some promised.
   if (spec?.batch === true) return { encode, encodeBatch: async (texts) => texts.map((text) => encode(text)) };

@@ -1,6 +1,15 @@
 /** Compiling kernels to cubins: the choice of a compiler, the cache, damage, errors with their lines; nvcc for real. */
 import { spawn, spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, truncateSync, utimesSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -12,11 +21,16 @@ import { readSettings, type Settings } from '../../../settings.js';
 import { temporaryFolder } from '../kernels.js';
 import { hasCc, hasSystemNvrtc, isolated, makeNvcc, makeNvrtc } from './fakeCompilers.js';
 
-const NVCC = readSettings().path.split(delimiter).map((folder) => join(folder, 'nvcc')).find((path) => existsSync(path));
+const NVCC = readSettings()
+  .path.split(delimiter)
+  .map((folder) => join(folder, 'nvcc'))
+  .find((path) => existsSync(path));
 const BUILT = fileURLToPath(new URL('../../../dist/runtime/cuda/compiler.js', import.meta.url));
-if (!hasCc) console.warn('SKIPPED most of test/runtime/cuda/compiler.test.ts: no C compiler to build the stand-in NVRTC with');
+if (!hasCc)
+  console.warn('SKIPPED most of test/runtime/cuda/compiler.test.ts: no C compiler to build the stand-in NVRTC with');
 if (NVCC === undefined) console.warn('SKIPPED the nvcc part of test/runtime/cuda/compiler.test.ts: no nvcc on PATH');
-if (!existsSync(BUILT)) console.warn('SKIPPED the processes of test/runtime/cuda/compiler.test.ts: dist/ is missing; run npm run build');
+if (!existsSync(BUILT))
+  console.warn('SKIPPED the processes of test/runtime/cuda/compiler.test.ts: dist/ is missing; run npm run build');
 
 const root = temporaryFolder();
 let counter = 0;
@@ -27,7 +41,10 @@ const fresh = (): string => {
 };
 
 async function failure(promise: Promise<unknown>): Promise<UserError> {
-  const error: unknown = await promise.then(() => undefined, (reason: unknown) => reason);
+  const error: unknown = await promise.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
   expect(error).toBeInstanceOf(UserError);
   return error as UserError;
 }
@@ -35,8 +52,10 @@ async function failure(promise: Promise<unknown>): Promise<UserError> {
 const library = hasCc ? makeNvrtc(join(root, 'lib', 'libnvrtc.so.13')) : '';
 const withNvrtc = (): Settings => isolated(fresh(), { nvrtc: library });
 const unit = (symbol: string, source = `extern "C" __global__ void ${symbol}() {}`): CudaUnit => ({ symbol, source });
-const textOf = ({ cubins }: CompiledCubins, symbol: string): string => new TextDecoder().decode(cubins.get(symbol)?.subarray(64));
-const entries = ({ cacheDir }: Settings): string[] => readdirSync(join(cacheDir, 'cubins')).map((name) => join(cacheDir, 'cubins', name));
+const textOf = ({ cubins }: CompiledCubins, symbol: string): string =>
+  new TextDecoder().decode(cubins.get(symbol)?.subarray(64));
+const entries = ({ cacheDir }: Settings): string[] =>
+  readdirSync(join(cacheDir, 'cubins')).map((name) => join(cacheDir, 'cubins', name));
 
 describe('choosing a compiler', () => {
   it.skipIf(hasSystemNvrtc())('names what to install where there is none', async () => {
@@ -47,9 +66,14 @@ describe('choosing a compiler', () => {
 
   it.skipIf(!hasCc || hasSystemNvrtc())('says in one line what is wrong with what there is', async () => {
     const folder = fresh();
-    const settings = isolated(folder, { libraryPath: dirname(makeNvrtc(join(folder, 'libnvrtc.so.11'), [11, 8])), path: dirname(makeNvcc(join(folder, 'bin', 'nvcc'), '14.0')) });
+    const settings = isolated(folder, {
+      libraryPath: dirname(makeNvrtc(join(folder, 'libnvrtc.so.11'), [11, 8])),
+      path: dirname(makeNvcc(join(folder, 'bin', 'nvcc'), '14.0')),
+    });
     const error = await failure(findCudaCompiler('sm_90a', 13000, settings));
-    expect(error.message).toMatch(/^No CUDA compiler can be used for sm_90a: NVRTC .*11\.8 is too old for sm_90a, which needs 12\.0 or later; nvcc .*14\.0 is too new for the GPU driver, .*\.$/);
+    expect(error.message).toMatch(
+      /^No CUDA compiler can be used for sm_90a: NVRTC .*11\.8 is too old for sm_90a, which needs 12\.0 or later; nvcc .*14\.0 is too new for the GPU driver, .*\.$/,
+    );
     expect(error.message).not.toContain('\n');
   });
 
@@ -57,10 +81,20 @@ describe('choosing a compiler', () => {
     const folder = fresh();
     const nvcc = makeNvcc(join(folder, 'bin', 'nvcc'), '12.4');
     const settings = isolated(folder, { libraryPath: dirname(library), path: dirname(nvcc) });
-    expect(await findCudaCompiler('sm_90a', 13000, settings)).toMatchObject({ kind: 'nvrtc', path: library, version: { major: 13, minor: 0 } });
-    expect(await findCudaCompiler('sm_90a', 12020, settings)).toMatchObject({ kind: 'nvcc', path: nvcc, version: { major: 12, minor: 4 } });
+    expect(await findCudaCompiler('sm_90a', 13000, settings)).toMatchObject({
+      kind: 'nvrtc',
+      path: library,
+      version: { major: 13, minor: 0 },
+    });
+    expect(await findCudaCompiler('sm_90a', 12020, settings)).toMatchObject({
+      kind: 'nvcc',
+      path: nvcc,
+      version: { major: 12, minor: 4 },
+    });
     expect(await findCudaCompiler('sm_90a', 13000, { ...settings, nvcc })).toMatchObject({ kind: 'nvcc', path: nvcc });
-    expect((await failure(findCudaCompiler('sm_90a', 13000, { ...settings, nvcc: join(folder, 'no') }))).message).toContain('no is not an executable program');
+    expect(
+      (await failure(findCudaCompiler('sm_90a', 13000, { ...settings, nvcc: join(folder, 'no') }))).message,
+    ).toContain('no is not an executable program');
   });
 });
 
@@ -68,10 +102,25 @@ describe.skipIf(!hasCc)('compiling with a stand-in NVRTC', () => {
   it('asks for the architecture and reads what the kernel takes', async () => {
     const settings = withNvrtc();
     const progress: string[] = [];
-    const result = await compileCubins([unit('k_a'), unit('k_b')], { arch: 'sm_90a', settings, onProgress: ({ done, total, symbol }) => progress.push(`${done}/${total} ${symbol}`) });
+    const result = await compileCubins([unit('k_a'), unit('k_b')], {
+      arch: 'sm_90a',
+      settings,
+      onProgress: ({ done, total, symbol }) => progress.push(`${done}/${total} ${symbol}`),
+    });
     expect(result).toMatchObject({ isCached: false, compiler: `NVRTC 13.0 (${library})` });
-    expect(textOf(result, 'k_b').split('\n').slice(0, -1)).toEqual(['--gpu-architecture=sm_90a', '--device-as-default-execution-space', '--std=c++17', '--ptxas-options=-v']);
-    expect(result.resources.get('k_a')).toEqual({ registers: 168, sharedBytes: 2048, stackBytes: 16, spillStoreBytes: 8, spillLoadBytes: 4 });
+    expect(textOf(result, 'k_b').split('\n').slice(0, -1)).toEqual([
+      '--gpu-architecture=sm_90a',
+      '--device-as-default-execution-space',
+      '--std=c++17',
+      '--ptxas-options=-v',
+    ]);
+    expect(result.resources.get('k_a')).toEqual({
+      registers: 168,
+      sharedBytes: 2048,
+      stackBytes: 16,
+      spillStoreBytes: 8,
+      spillLoadBytes: 4,
+    });
     expect(progress.map((each) => each.slice(0, 3))).toEqual(['1/2', '2/2']);
   });
 
@@ -86,8 +135,11 @@ describe.skipIf(!hasCc)('compiling with a stand-in NVRTC', () => {
     expect(entries(settings)).toHaveLength(2);
     const other = makeNvrtc(join(fresh(), 'libnvrtc.so.13'), [13, 1]);
     for (const [units, options] of [
-      [[unit('k_a', 'other text')], all], [[unit('k_a')], { ...all, arch: 'sm_80' }], [[unit('k_a')], { ...all, settings: { ...settings, nvrtc: other } }],
-    ] as const) expect((await compileCubins(units, options)).isCached).toBe(false);
+      [[unit('k_a', 'other text')], all],
+      [[unit('k_a')], { ...all, arch: 'sm_80' }],
+      [[unit('k_a')], { ...all, settings: { ...settings, nvrtc: other } }],
+    ] as const)
+      expect((await compileCubins(units, options)).isCached).toBe(false);
     expect(entries(settings)).toHaveLength(5);
   });
 
@@ -98,10 +150,16 @@ describe.skipIf(!hasCc)('compiling with a stand-in NVRTC', () => {
       writeFileSync(path, data);
     };
     const damage: ((path: string) => void)[] = [
-      (path) => truncateSync(path, 150), (path) => truncateSync(path, 0), (path) => truncateSync(path, 30),
-      (path) => flip(path, readFileSync(path).length - 1), (path) => flip(path, 20),
+      (path) => truncateSync(path, 150),
+      (path) => truncateSync(path, 0),
+      (path) => truncateSync(path, 30),
+      (path) => flip(path, readFileSync(path).length - 1),
+      (path) => flip(path, 20),
       (path) => writeFileSync(path, `{"sha256":"${'0'.repeat(64)}","resources":{"registers":-1}}\n`),
-      (path) => { rmSync(path); mkdirSync(join(path, 'inside'), { recursive: true }); },
+      (path) => {
+        rmSync(path);
+        mkdirSync(join(path, 'inside'), { recursive: true });
+      },
     ];
     const settings = withNvrtc();
     const options = { arch: 'sm_90a', settings } as const;
@@ -121,7 +179,10 @@ describe.skipIf(!hasCc)('compiling with a stand-in NVRTC', () => {
     const settings = withNvrtc();
     const results = await Promise.all([1, 2, 3].map(() => compileCubins([unit('k_a')], { arch: 'sm_90a', settings })));
     expect(new Set(results.map((result) => textOf(result, 'k_a'))).size).toBe(1);
-    const [old, young] = ['.tmp-old', '.tmp-young'].map((name) => join(settings.cacheDir, 'cubins', name)) as [string, string];
+    const [old, young] = ['.tmp-old', '.tmp-young'].map((name) => join(settings.cacheDir, 'cubins', name)) as [
+      string,
+      string,
+    ];
     writeFileSync(old, '');
     writeFileSync(young, '');
     utimesSync(old, 1, 1);
@@ -129,17 +190,28 @@ describe.skipIf(!hasCc)('compiling with a stand-in NVRTC', () => {
     expect([existsSync(old), existsSync(young)]).toEqual([false, true]);
     const blocked = join(fresh(), 'file');
     writeFileSync(blocked, '');
-    const error = await failure(compileCubins([unit('k_a')], { arch: 'sm_90a', settings: { ...settings, cacheDir: blocked } }));
+    const error = await failure(
+      compileCubins([unit('k_a')], { arch: 'sm_90a', settings: { ...settings, cacheDir: blocked } }),
+    );
     expect(error.message).toContain('cannot be used');
     expect(error.hint).toContain('TILEWRIGHT_CACHE');
   });
 
   it('shows the generated lines that do not compile', async () => {
     const settings = withNvrtc();
-    const error = await failure(compileCubins([unit('k_bad', 'first line\nsecond line, which has to FAIL\nthird line')], { arch: 'sm_90a', settings }));
-    expect(error.message).toBe(`NVRTC 13.0 (${library}) does not compile the generated k_bad.cu:\n`
-      + 'k_bad.cu:2: error: identifier "undeclared" is undefined\n      1 | first line\n>     2 | second line, which has to FAIL\n      3 | third line');
-    expect((await failure(compileCubins([unit('k_bad', 'REFUSE')], { arch: 'sm_90a', settings }))).message).toContain('NVRTC_ERROR_INVALID_OPTION');
+    const error = await failure(
+      compileCubins([unit('k_bad', 'first line\nsecond line, which has to FAIL\nthird line')], {
+        arch: 'sm_90a',
+        settings,
+      }),
+    );
+    expect(error.message).toBe(
+      `NVRTC 13.0 (${library}) does not compile the generated k_bad.cu:\n` +
+        'k_bad.cu:2: error: identifier "undeclared" is undefined\n      1 | first line\n>     2 | second line, which has to FAIL\n      3 | third line',
+    );
+    expect((await failure(compileCubins([unit('k_bad', 'REFUSE')], { arch: 'sm_90a', settings }))).message).toContain(
+      'NVRTC_ERROR_INVALID_OPTION',
+    );
   });
 
   it('goes on past kernels that do not compile where it is told to', async () => {
@@ -152,7 +224,9 @@ describe.skipIf(!hasCc)('compiling with a stand-in NVRTC', () => {
 
   it('keeps nothing that is no code', async () => {
     const settings = withNvrtc();
-    await expect(compileCubins([unit('k_a', 'JUNK')], { arch: 'sm_90a', settings })).rejects.toThrow('that are no cubin');
+    await expect(compileCubins([unit('k_a', 'JUNK')], { arch: 'sm_90a', settings })).rejects.toThrow(
+      'that are no cubin',
+    );
     expect(existsSync(join(settings.cacheDir, 'cubins'))).toBe(false);
   });
 
@@ -166,28 +240,44 @@ describe.skipIf(!hasCc)('compiling with a stand-in NVRTC', () => {
 
 describe.skipIf(!hasCc || !existsSync(BUILT))('the compiler processes of the built package', () => {
   /** Compiles in a Node of its own, from dist/: symbol to source in, what happened out. */
-  const compile = (sources: Readonly<Record<string, string>>): { failures: Record<string, string>; cubins: string[] } => {
+  const compile = (
+    sources: Readonly<Record<string, string>>,
+  ): { failures: Record<string, string>; cubins: string[] } => {
     const script = `      const { compileCubins } = await import(${JSON.stringify(BUILT)});
       const units = Object.entries(${JSON.stringify(sources)}).map(([symbol, source]) => ({ symbol, source }));
       const { failures, cubins } = await compileCubins(units, { arch: 'sm_90a', driverVersion: 13000, keepsGoing: true });
       console.log(JSON.stringify({ failures: Object.fromEntries([...failures].map(([k, e]) => [k, e.message])), cubins: [...cubins.keys()].sort() }));`;
-    const run = spawnSync(process.execPath, ['--input-type=module', '-e', script],
-      { encoding: 'utf8', env: { PATH: '/usr/bin:/bin', TILEWRIGHT_NVRTC: library, TILEWRIGHT_CACHE: fresh() } });
+    const run = spawnSync(process.execPath, ['--input-type=module', '-e', script], {
+      encoding: 'utf8',
+      env: { PATH: '/usr/bin:/bin', TILEWRIGHT_NVRTC: library, TILEWRIGHT_CACHE: fresh() },
+    });
     expect(run.stderr).toBe('');
     return JSON.parse(run.stdout) as ReturnType<typeof compile>;
   };
 
   it.skipIf(availableParallelism() < 2)('work side by side: two of them meet', () => {
     const place = fresh();
-    const { cubins, failures } = compile({ k_a: `MEET ${place}\n`, k_b: `MEET ${place}\n//`, k_c: 'plain', k_d: 'FAIL' });
+    const { cubins, failures } = compile({
+      k_a: `MEET ${place}\n`,
+      k_b: `MEET ${place}\n//`,
+      k_c: 'plain',
+      k_d: 'FAIL',
+    });
     expect([cubins, Object.keys(failures)]).toEqual([['k_a', 'k_b', 'k_c'], ['k_d']]);
     expect(readdirSync(place)).toHaveLength(2);
   });
 
   it('may crash: that kernel fails, with its name and last words, the others are compiled', () => {
-    const { cubins, failures } = compile({ k_a: 'CRASH and some more text', k_b: 'plain', k_c: 'also plain', k_d: 'CRASH' });
+    const { cubins, failures } = compile({
+      k_a: 'CRASH and some more text',
+      k_b: 'plain',
+      k_c: 'also plain',
+      k_d: 'CRASH',
+    });
     expect(cubins).toEqual(['k_b', 'k_c']);
-    expect(failures['k_a']).toMatch(/^NVRTC \(.*libnvrtc\.so\.13\) was killed by SIGABRT while it compiled the generated k_a\.cu\.\nscripted crash$/);
+    expect(failures['k_a']).toMatch(
+      /^NVRTC \(.*libnvrtc\.so\.13\) was killed by SIGABRT while it compiled the generated k_a\.cu\.\nscripted crash$/,
+    );
     expect(Object.keys(failures).sort()).toEqual(['k_a', 'k_d']);
   });
 
@@ -196,10 +286,13 @@ describe.skipIf(!hasCc || !existsSync(BUILT))('the compiler processes of the bui
     const script = `
       const { compileCubins } = await import(${JSON.stringify(BUILT)});
       await compileCubins([{ symbol: 'k_a', source: ${JSON.stringify(`MEET ${place}\n`)} }], { arch: 'sm_90a' });`;
-    const parent = spawn(process.execPath, ['--input-type=module', '-e', script],
-      { stdio: 'ignore', env: { PATH: '/usr/bin:/bin', TILEWRIGHT_NVRTC: library, TILEWRIGHT_CACHE: fresh() } });
+    const parent = spawn(process.execPath, ['--input-type=module', '-e', script], {
+      stdio: 'ignore',
+      env: { PATH: '/usr/bin:/bin', TILEWRIGHT_NVRTC: library, TILEWRIGHT_CACHE: fresh() },
+    });
     const until = async (isSo: () => boolean): Promise<void> => {
-      for (const end = Date.now() + 8000; !isSo() && Date.now() < end;) await new Promise((resolve) => setTimeout(resolve, 20));
+      for (const end = Date.now() + 8000; !isSo() && Date.now() < end;)
+        await new Promise((resolve) => setTimeout(resolve, 20));
     };
     const isAlive = (pid: number): boolean => {
       try {
@@ -232,7 +325,12 @@ describe.skipIf(NVCC === undefined)('compiling with nvcc', () => {
   p[threadIdx.x + T] = tile[255 - threadIdx.x];
 }
 `;
-  const settings = (): Settings => ({ ...readSettings(), cacheDir: join(fresh(), 'cache'), nvcc: NVCC, nvrtc: undefined });
+  const settings = (): Settings => ({
+    ...readSettings(),
+    cacheDir: join(fresh(), 'cache'),
+    nvcc: NVCC,
+    nvrtc: undefined,
+  });
 
   it('makes code for both architectures, and says what it takes', async () => {
     const mine = settings();
@@ -248,13 +346,18 @@ describe.skipIf(NVCC === undefined)('compiling with nvcc', () => {
     }
   });
 
-  it('shows the generated lines that do not compile, and the assembler\'s words', async () => {
+  it("shows the generated lines that do not compile, and the assembler's words", async () => {
     const mine = settings();
     const wrong = source.replace('255 - threadIdx.x', 'undeclared');
-    expect((await failure(compileCubins([{ symbol: 'k_real', source: wrong }], { arch: 'sm_90a', settings: mine }))).message)
-      .toMatch(/k_real\.cu:5: error: identifier "undeclared" is undefined\n {6}3 \| .*\n {6}4 \| .*\n> {5}5 \| {3}p\[threadIdx\.x \+ T\] = tile\[undeclared\];/);
+    expect(
+      (await failure(compileCubins([{ symbol: 'k_real', source: wrong }], { arch: 'sm_90a', settings: mine }))).message,
+    ).toMatch(
+      /k_real\.cu:5: error: identifier "undeclared" is undefined\n {6}3 \| .*\n {6}4 \| .*\n> {5}5 \| {3}p\[threadIdx\.x \+ T\] = tile\[undeclared\];/,
+    );
     const assembly = source.replace('__syncthreads();', 'asm volatile("no.such.instruction;");');
-    expect((await failure(compileCubins([{ symbol: 'k_real', source: assembly }], { arch: 'sm_90a', settings: mine }))).message)
-      .toMatch(/does not compile the generated k_real\.cu:\nptxas .*error.*'\.such'/);
+    expect(
+      (await failure(compileCubins([{ symbol: 'k_real', source: assembly }], { arch: 'sm_90a', settings: mine })))
+        .message,
+    ).toMatch(/does not compile the generated k_real\.cu:\nptxas .*error.*'\.such'/);
   });
 });

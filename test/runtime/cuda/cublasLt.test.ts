@@ -71,41 +71,62 @@ function make(path: string, defines: readonly string[] = []): string {
   mkdirSync(dirname(path), { recursive: true });
   const source = join(folder, 'cublasLt.c');
   writeFileSync(source, SOURCE);
-  const { status, stderr } = spawnSync('cc', ['-shared', '-fPIC', '-O1', ...defines, '-o', path, source], { encoding: 'utf8' });
+  const { status, stderr } = spawnSync('cc', ['-shared', '-fPIC', '-O1', ...defines, '-o', path, source], {
+    encoding: 'utf8',
+  });
   if (status !== 0) throw new Error(stderr);
   return path;
 }
 
-if (!hasCc) console.warn('SKIPPED cuBLASLt\'s interface: there is no cc to build its stand-in with.');
+if (!hasCc) console.warn("SKIPPED cuBLASLt's interface: there is no cc to build its stand-in with.");
 describe.skipIf(!hasCc)('cuBLASLt', () => {
   const path = hasCc ? make(join(folder, 'a', 'libcublasLt.so.13')) : '';
 
   it('computes A·Wᵀ row by row with the algorithms that the heuristic calls usable', () => {
     const fake = koffi.load(path);
-    const last = fake.func('uint64_t last(int)'), live = fake.func('int live_count(void)');
+    const last = fake.func('uint64_t last(int)'),
+      live = fake.func('int live_count(void)');
     const library = openCublasLt(path);
     expect(library.version).toBe('13.0.2');
     expect(library.cuda).toEqual({ major: 13, minor: 0 });
     const [m, n, k, lda, ldw, ldc] = [3, 2, 4, 5, 6, 7];
     const contraction = library.contraction({ dtype: 'bf16', m, n, k, lda, ldw, ldc }, 4096, 8);
-    expect(contraction.algorithms.map(({ name }) => name)).toEqual(['algorithm 60, tile 1, stages 6, 4 splits of k', 'algorithm 62, tile 1, stages 6, 4 splits of k']);
-    const a = Uint16Array.from({ length: m * lda }, (_, i) => i + 1), w = Uint16Array.from({ length: n * ldw }, (_, i) => 2 * i + 1), c = new Uint16Array(m * ldc).fill(9);
+    expect(contraction.algorithms.map(({ name }) => name)).toEqual([
+      'algorithm 60, tile 1, stages 6, 4 splits of k',
+      'algorithm 62, tile 1, stages 6, 4 splits of k',
+    ]);
+    const a = Uint16Array.from({ length: m * lda }, (_, i) => i + 1),
+      w = Uint16Array.from({ length: n * ldw }, (_, i) => 2 * i + 1),
+      c = new Uint16Array(m * ldc).fill(9);
     const operands = { a: koffi.address(a), w: koffi.address(w), c: koffi.address(c) };
     contraction.algorithms[0]!.launch(operands, { address: 77n, bytes: 4096 }, 123n);
     const expected = new Uint16Array(m * ldc).fill(9);
-    for (let i = 0; i < m; i++) for (let j = 0; j < n; j++) expected[i * ldc + j] = Array.from({ length: k }, (_, l) => a[i * lda + l]! * w[j * ldw + l]!).reduce((x, y) => x + y);
+    for (let i = 0; i < m; i++)
+      for (let j = 0; j < n; j++)
+        expected[i * ldc + j] = Array.from({ length: k }, (_, l) => a[i * lda + l]! * w[j * ldw + l]!).reduce(
+          (x, y) => x + y,
+        );
     expect(c).toEqual(expected);
     expect([0, 1, 2, 3].map((what) => Number(last(what)))).toEqual([4096, 123, 77, 68]);
-    expect(() => { contraction.algorithms[1]!.launch(operands, { address: 0n, bytes: 0 }, 0n); }).toThrow('cublasStatus 14');
+    expect(() => {
+      contraction.algorithms[1]!.launch(operands, { address: 0n, bytes: 0 }, 0n);
+    }).toThrow('cublasStatus 14');
     contraction.release();
-    expect(() => library.contraction({ dtype: 'f16', m: 8, n: 8, k: 2000, lda: 2000, ldw: 2000, ldc: 8 }, 0, 8)).toThrow('knows no algorithm');
+    expect(() =>
+      library.contraction({ dtype: 'f16', m: 8, n: 8, k: 2000, lda: 2000, ldw: 2000, ldc: 8 }, 0, 8),
+    ).toThrow('knows no algorithm');
     library.release();
     expect(Number(live())).toBe(0);
   });
 
   it('is found in LD_LIBRARY_PATH, wheels and by the setting, unless the driver is too old for it', async () => {
-    const wheel = make(join(folder, 'prefix', 'lib', 'python3.12', 'site-packages', 'nvidia', 'cu13', 'lib', 'libcublasLt.so.13'));
-    const old = make(join(folder, 'prefix', 'lib', 'python3.12', 'site-packages', 'nvidia', 'cublas', 'lib', 'libcublasLt.so.12'), ['-DCUDA=12080']);
+    const wheel = make(
+      join(folder, 'prefix', 'lib', 'python3.12', 'site-packages', 'nvidia', 'cu13', 'lib', 'libcublasLt.so.13'),
+    );
+    const old = make(
+      join(folder, 'prefix', 'lib', 'python3.12', 'site-packages', 'nvidia', 'cublas', 'lib', 'libcublasLt.so.12'),
+      ['-DCUDA=12080'],
+    );
     const where = async (driver: number, change: Parameters<typeof isolated>[1]): Promise<string> => {
       const found = await findCublasLt(driver, isolated(folder, change));
       return typeof found === 'string' ? found : found.path;
@@ -116,7 +137,11 @@ describe.skipIf(!hasCc)('cuBLASLt', () => {
     expect(await where(12_080, { libraryPath: '', pythonPrefixes })).toBe(old);
     expect(await where(13_000, { libraryPath: '', pythonPrefixes, cublasLt: 'none' })).toContain('turned off');
     expect(await where(13_000, { libraryPath: '', cublasLt: old })).toBe(old);
-    await expect(where(12_080, { libraryPath: '', cublasLt: wheel })).rejects.toThrow('is for CUDA 13.0, the driver for 12.8');
-    await expect(where(12_080, { libraryPath: '', cublasLt: join(folder, 'absent.so') })).rejects.toThrow('TILEWRIGHT_CUBLASLT cannot be used');
+    await expect(where(12_080, { libraryPath: '', cublasLt: wheel })).rejects.toThrow(
+      'is for CUDA 13.0, the driver for 12.8',
+    );
+    await expect(where(12_080, { libraryPath: '', cublasLt: join(folder, 'absent.so') })).rejects.toThrow(
+      'TILEWRIGHT_CUBLASLT cannot be used',
+    );
   });
 });

@@ -30,17 +30,37 @@ describeFake('devices, memory and modules', (fake) => {
   it('is asked for its devices in a process that the environment tells what to fail', () => {
     const ask = (fakeCuda: string): unknown => {
       const script = `process.stdout.write(JSON.stringify(require('./build/Release/tilewright.node').cuda.load(${JSON.stringify(fake.path)})))`;
-      return JSON.parse(execFileSync(process.execPath, ['-e', script], { env: { FAKE_CUDA: fakeCuda }, encoding: 'utf8' }));
+      return JSON.parse(
+        execFileSync(process.execPath, ['-e', script], { env: { FAKE_CUDA: fakeCuda }, encoding: 'utf8' }),
+      );
     };
-    expect(ask('devices=2')).toMatchObject({ ok: true, driverVersion: 12040, devices: [{ name: 'Fake H100' }, { name: 'Fake H101', ordinal: 1 }] });
-    expect(ask('devices=0')).toEqual({ ok: false, reason: 'cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected' });
-    expect(ask('fail:cuDeviceGetName:801')).toEqual({ ok: false, reason: 'cuDeviceGetName (device 0): CUDA_ERROR_801' });
+    expect(ask('devices=2')).toMatchObject({
+      ok: true,
+      driverVersion: 12040,
+      devices: [{ name: 'Fake H100' }, { name: 'Fake H101', ordinal: 1 }],
+    });
+    expect(ask('devices=0')).toEqual({
+      ok: false,
+      reason: 'cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected',
+    });
+    expect(ask('fail:cuDeviceGetName:801')).toEqual({
+      ok: false,
+      reason: 'cuDeviceGetName (device 0): CUDA_ERROR_801',
+    });
   });
 
   it('describes a device', () => {
     expect(device.info).toEqual({
-      ordinal: 0, name: 'Fake H100', uuid: '00102030405060708090a0b0c0d0e0f0', capability: [9, 0], multiprocessors: 6, totalBytes: 2 ** 30,
-      l2Bytes: 50 * 2 ** 20, sharedBytesPerBlock: 232448, sharedBytesPerMultiprocessor: 233472, clockKHz: 1980000,
+      ordinal: 0,
+      name: 'Fake H100',
+      uuid: '00102030405060708090a0b0c0d0e0f0',
+      capability: [9, 0],
+      multiprocessors: 6,
+      totalBytes: 2 ** 30,
+      l2Bytes: 50 * 2 ** 20,
+      sharedBytesPerBlock: 232448,
+      sharedBytesPerMultiprocessor: 233472,
+      clockKHz: 1980000,
     });
     const before = device.memory();
     const memory = make(1 << 20);
@@ -66,7 +86,11 @@ describeFake('devices, memory and modules', (fake) => {
 
   it('leaves nothing behind where a device cannot be opened', () => {
     fake.fail('cuStreamCreate', CODES.outOfMemory);
-    expect(outcome(() => new cuda.Device(0))).toEqual({ code: 'CUDA_ERROR_OUT_OF_MEMORY', call: 'cuStreamCreate', isContextDead: false });
+    expect(outcome(() => new cuda.Device(0))).toEqual({
+      code: 'CUDA_ERROR_OUT_OF_MEMORY',
+      call: 'cuStreamCreate',
+      isContextDead: false,
+    });
   });
 
   it('copies, fills and reads memory, waiting or not', async () => {
@@ -111,7 +135,7 @@ describeFake('devices, memory and modules', (fake) => {
     expect(() => memory.sizeBytes).toThrow(/released/);
   });
 
-  it('says when memory is short, with the driver\'s words', () => {
+  it("says when memory is short, with the driver's words", () => {
     fake.set('totalBytes', 1000);
     const memory = make(900);
     try {
@@ -119,7 +143,9 @@ describeFake('devices, memory and modules', (fake) => {
       expect.unreachable();
     } catch (error) {
       expect(isOutOfDeviceMemory(error)).toBe(true);
-      expect(String(error)).toBe('Error: cuMemAlloc_v2 (device 0): CUDA_ERROR_OUT_OF_MEMORY: out of memory\n200 bytes were asked for');
+      expect(String(error)).toBe(
+        'Error: cuMemAlloc_v2 (device 0): CUDA_ERROR_OUT_OF_MEMORY: out of memory\n200 bytes were asked for',
+      );
     }
     memory.release();
   });
@@ -127,13 +153,24 @@ describeFake('devices, memory and modules', (fake) => {
   it('names a call that fails off the JavaScript thread', async () => {
     const memory = make(64);
     fake.fail('cuMemcpyDtoHAsync_v2', CODES.illegalAddress);
-    await expect(memory.readAsync(0, 4)).rejects.toMatchObject({ code: 'CUDA_ERROR_ILLEGAL_ADDRESS', call: 'cuMemcpyDtoHAsync_v2', isContextDead: true });
+    await expect(memory.readAsync(0, 4)).rejects.toMatchObject({
+      code: 'CUDA_ERROR_ILLEGAL_ADDRESS',
+      call: 'cuMemcpyDtoHAsync_v2',
+      isContextDead: true,
+    });
     memory.release();
   });
 
   it('loads modules and describes their kernels', () => {
     const module = new cuda.Module(device, text(KERNELS));
-    expect(module.function('tw_affine')).toEqual({ registers: 24, localBytes: 0, sharedBytes: 0, constantBytes: 64, maxThreads: 1024, binaryVersion: 90 });
+    expect(module.function('tw_affine')).toEqual({
+      registers: 24,
+      localBytes: 0,
+      sharedBytes: 0,
+      constantBytes: 64,
+      maxThreads: 1024,
+      binaryVersion: 90,
+    });
     module.function('tw_affine');
     expect(fake.log('load')).toEqual(['load tw_affine']);
     expect(() => module.function('tw_missing')).toThrow('The module has no kernel tw_missing');
@@ -144,9 +181,13 @@ describeFake('devices, memory and modules', (fake) => {
     expect(() => module.function('tw_affine')).toThrow(/released/);
   });
 
-  it('shows the assembler\'s log for PTX that it refuses', () => {
-    expect(() => new cuda.Module(device, text(HOPPER_KERNELS.replace('ret;', 'syntax error')))).toThrow(/CUDA_ERROR_INVALID_PTX: .*\n.*Parsing error near 'syntax'/);
-    expect(outcome(() => new cuda.Module(device, new Uint8Array([1, 2, 3])))).toMatchObject({ code: 'CUDA_ERROR_INVALID_IMAGE' });
+  it("shows the assembler's log for PTX that it refuses", () => {
+    expect(() => new cuda.Module(device, text(HOPPER_KERNELS.replace('ret;', 'syntax error')))).toThrow(
+      /CUDA_ERROR_INVALID_PTX: .*\n.*Parsing error near 'syntax'/,
+    );
+    expect(outcome(() => new cuda.Module(device, new Uint8Array([1, 2, 3])))).toMatchObject({
+      code: 'CUDA_ERROR_INVALID_IMAGE',
+    });
     expect(() => new cuda.Module(device, new Uint8Array(0))).toThrow(/image of 0 bytes/);
   });
 

@@ -10,7 +10,10 @@ import { compileLibrary, hasCompiler } from '../../support/fakeCuda/fakeDriver.j
 describe('a driver that cannot be used', () => {
   it('is missing: says so, and how to go on', () => {
     const missing = cudaAvailable('/nowhere/libcuda.so.1');
-    expect(missing).toMatchObject({ ok: false, reason: expect.stringMatching(/cannot be loaded: \/nowhere\/libcuda.so.1: cannot open shared object file/) });
+    expect(missing).toMatchObject({
+      ok: false,
+      reason: expect.stringMatching(/cannot be loaded: \/nowhere\/libcuda.so.1: cannot open shared object file/),
+    });
     expect(() => requireCuda('/nowhere/libcuda.so.1')).toThrow(UserError);
     expect(() => new (loadCudaAddon().Device)(0)).toThrow(/No CUDA driver is loaded/);
   });
@@ -24,14 +27,24 @@ describe('a driver that cannot be used', () => {
     afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
     it('is too old', () => {
-      const path = compileLibrary(folder, 'old', { text: 'int cuDriverGetVersion(int *v) { *v = 11040; return 0; }\n' });
-      expect(cudaAvailable(path)).toEqual({ ok: false, reason: 'the driver is too old: it is for CUDA 11.4, this needs CUDA 12.0 or newer (a driver from 525 on)' });
+      const path = compileLibrary(folder, 'old', {
+        text: 'int cuDriverGetVersion(int *v) { *v = 11040; return 0; }\n',
+      });
+      expect(cudaAvailable(path)).toEqual({
+        ok: false,
+        reason: 'the driver is too old: it is for CUDA 11.4, this needs CUDA 12.0 or newer (a driver from 525 on)',
+      });
     });
 
     it('lacks entry points', () => {
-      const path = compileLibrary(folder, 'partial', { text: 'int cuDriverGetVersion(int *v) { *v = 12040; return 0; }\nint cuInit(unsigned f) { return f; }\n' });
+      const path = compileLibrary(folder, 'partial', {
+        text: 'int cuDriverGetVersion(int *v) { *v = 12040; return 0; }\nint cuInit(unsigned f) { return f; }\n',
+      });
       const available = cudaAvailable(path);
-      expect(available).toMatchObject({ ok: false, reason: expect.stringMatching(/lacks cuGetErrorName, .*cuLaunchKernelEx, cuTensorMapEncodeTiled$/) });
+      expect(available).toMatchObject({
+        ok: false,
+        reason: expect.stringMatching(/lacks cuGetErrorName, .*cuLaunchKernelEx, cuTensorMapEncodeTiled$/),
+      });
       expect(available).not.toMatchObject({ reason: expect.stringMatching(/cuInit|cuFuncGetParamInfo/) });
     });
   });

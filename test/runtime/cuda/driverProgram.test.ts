@@ -3,14 +3,27 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeEach, expect, it } from 'vitest';
 import type { GridExtent, LaunchShape } from '../../../ir/cuda.js';
 import type {
-  CudaDevice, CudaLaunchBinding, CudaMemory, CudaModule, CudaProgram, CudaProgramBinding, CudaTensorMapBinding,
+  CudaDevice,
+  CudaLaunchBinding,
+  CudaMemory,
+  CudaModule,
+  CudaProgram,
+  CudaProgramBinding,
+  CudaTensorMapBinding,
 } from '../../../runtime/cuda/addon.js';
 import { KERNELS, HOPPER_KERNELS } from '../../support/cudaKernels.js';
 import { CODES, describeFake } from '../../support/fakeCuda/fakeDriver.js';
 
 const tiles = (extent: 'T' | 'R', per: number, times = 1): GridExtent => ({ kind: 'tiles', extent, per, times });
 const one: GridExtent = { kind: 'constant', count: 1 };
-const shape = (more: Partial<LaunchShape> = {}): LaunchShape => ({ threads: 128, sharedBytes: 0, cluster: 1, gridX: tiles('T', 128), gridY: one, ...more });
+const shape = (more: Partial<LaunchShape> = {}): LaunchShape => ({
+  threads: 128,
+  sharedBytes: 0,
+  cluster: 1,
+  gridX: tiles('T', 128),
+  gridY: one,
+  ...more,
+});
 
 describeFake('programs', (fake) => {
   const cuda = fake.addon;
@@ -22,7 +35,7 @@ describeFake('programs', (fake) => {
   const programs: CudaProgram[] = [];
   beforeEach(() => {
     memory = new cuda.Memory(device, 1 << 16);
-    memory.fill(0xAB);
+    memory.fill(0xab);
     device.synchronize();
   });
   afterEach(() => {
@@ -37,29 +50,59 @@ describeFake('programs', (fake) => {
     expect(fake.live()).toBe(0);
   });
 
-  const launch = (symbol: string, slots: readonly number[], more: Partial<CudaLaunchBinding> = {}): CudaLaunchBinding => ({
-    name: `model.${symbol}`, module: KERNELS.includes(` ${symbol}(`) ? common : hopper, symbol, slots, tensorMaps: [], launch: shape(), usesProgrammaticLaunch: false, ...more,
+  const launch = (
+    symbol: string,
+    slots: readonly number[],
+    more: Partial<CudaLaunchBinding> = {},
+  ): CudaLaunchBinding => ({
+    name: `model.${symbol}`,
+    module: KERNELS.includes(` ${symbol}(`) ? common : hopper,
+    symbol,
+    slots,
+    tensorMaps: [],
+    launch: shape(),
+    usesProgrammaticLaunch: false,
+    ...more,
   });
   const bind = (binding: Partial<CudaProgramBinding> & Pick<CudaProgramBinding, 'launches'>): CudaProgram => {
     const slots = [0, 4096, 8192, 12288].map((offset) => ({ memory, offset, bytes: 4096 }));
-    const program = new cuda.Program({ device, maxTokens: 1000, maxRows: 500, slots, inputs: [], outputs: [], ...binding });
+    const program = new cuda.Program({
+      device,
+      maxTokens: 1000,
+      maxRows: 500,
+      slots,
+      inputs: [],
+      outputs: [],
+      ...binding,
+    });
     programs.push(program);
     return program;
   };
   /** in (slot 0) → 2·in + 1 (slot 1) → that + 1 (slot 2); rows (slot 3) → −rows as f32 (slot 1, after its use). */
-  const chain = (): CudaProgram => bind({
-    launches: [
-      launch('tw_affine', [0, 1]),
-      launch('tw_after', [1, 2], { usesProgrammaticLaunch: true }),
-      launch('tw_rows', [3, 1], { launch: shape({ gridX: tiles('R', 128) }) }),
-    ],
-    inputs: [{ slot: 0, extent: 'T' }, { slot: 3, extent: 'R' }],
-    outputs: [{ slot: 2, extent: 'T', dtype: 'i32' }, { slot: 1, extent: 'R', dtype: 'f32' }],
-  });
+  const chain = (): CudaProgram =>
+    bind({
+      launches: [
+        launch('tw_affine', [0, 1]),
+        launch('tw_after', [1, 2], { usesProgrammaticLaunch: true }),
+        launch('tw_rows', [3, 1], { launch: shape({ gridX: tiles('R', 128) }) }),
+      ],
+      inputs: [
+        { slot: 0, extent: 'T' },
+        { slot: 3, extent: 'R' },
+      ],
+      outputs: [
+        { slot: 2, extent: 'T', dtype: 'i32' },
+        { slot: 1, extent: 'R', dtype: 'f32' },
+      ],
+    });
   const iota = (length: number, from = 0): Int32Array => Int32Array.from({ length }, (_, i) => from + i);
 
   it('runs its launches on the inputs and brings the outputs', async () => {
-    const { outputs, milliseconds, launchMilliseconds } = await chain().run({ tokens: 300, rows: 40, inputs: [iota(300), iota(40)] });
+    const { outputs, milliseconds, launchMilliseconds } = await chain().run({
+      tokens: 300,
+      rows: 40,
+      inputs: [iota(300), iota(40)],
+    });
     expect(new Int32Array(outputs[0]!)).toEqual(iota(300).map((i) => 2 * i + 2));
     expect(new Float32Array(outputs[1]!)).toEqual(Float32Array.from({ length: 40 }, (_, i) => -i));
     // The fake device's clock: a launch 1 ms, a copy 1/8 ms.
@@ -72,7 +115,7 @@ describeFake('programs', (fake) => {
     ]);
     // Behind the end of an input: zeros up to 128 bytes, then nothing was touched.
     expect([...new Int32Array(memory.read(1196, 12))]).toEqual([299, 0, 0]);
-    expect([...new Uint8Array(memory.read(12288 + 500 * 4 + 48, 4))]).toEqual([0xAB, 0xAB, 0xAB, 0xAB]);
+    expect([...new Uint8Array(memory.read(12288 + 500 * 4 + 48, 4))]).toEqual([0xab, 0xab, 0xab, 0xab]);
   });
 
   it('launches nothing where there are no rows', async () => {
@@ -89,23 +132,36 @@ describeFake('programs', (fake) => {
     await program.run({ tokens: 10, rows: 1, inputs: [iota(10, 7), iota(1)], launches: { first: 0, end: 1 } });
     expect(new Int32Array(memory.read(4096, 8))).toEqual(new Int32Array([15, 17]));
     // A later part takes no inputs anew.
-    const part = await program.run({ tokens: 10, rows: 1, inputs: [iota(10), iota(1)], launches: { first: 1, end: 2 }, isTimed: true });
+    const part = await program.run({
+      tokens: 10,
+      rows: 1,
+      inputs: [iota(10), iota(1)],
+      launches: { first: 1, end: 2 },
+      isTimed: true,
+    });
     expect(part.launchMilliseconds).toEqual(new Float64Array([1]));
     expect(new Int32Array(memory.read(8192, 8))).toEqual(new Int32Array([16, 18]));
     expect(new Int32Array(memory.read(0, 4))).toEqual(new Int32Array([7]));
-    await expect((async () => program.run({ tokens: 10, rows: 1, inputs: [iota(10), iota(1)], launches: { first: 2, end: 4 } }))()).rejects.toThrow(/from 0 to 3/);
+    await expect(
+      (async () => program.run({ tokens: 10, rows: 1, inputs: [iota(10), iota(1)], launches: { first: 2, end: 4 } }))(),
+    ).rejects.toThrow(/from 0 to 3/);
   });
 
   it('has two runs in flight and no third, in the order of the calls', async () => {
     const program = chain();
     fake.set('held', 1);
     const runs = [1, 2].map((k) => program.run({ tokens: 3, rows: k, inputs: [iota(3, 100 * k), iota(k, k)] }));
-    expect(() => program.run({ tokens: 3, rows: 1, inputs: [iota(3), iota(1)] })).toThrow(/Two micro-batches .* in flight/);
+    expect(() => program.run({ tokens: 3, rows: 1, inputs: [iota(3), iota(1)] })).toThrow(
+      /Two micro-batches .* in flight/,
+    );
     for (let i = 0; i < 500 && fake.log('launch').length < 6; i++) await sleep(2);
     expect(fake.log('launch').map((line) => line.slice(-3))).toEqual(['R=1', 'R=1', 'R=1', 'R=2', 'R=2', 'R=2']);
     fake.set('held', 0);
     const results = await Promise.all(runs);
-    expect(results.map(({ outputs }) => [...new Int32Array(outputs[0]!)])).toEqual([[202, 204, 206], [402, 404, 406]]);
+    expect(results.map(({ outputs }) => [...new Int32Array(outputs[0]!)])).toEqual([
+      [202, 204, 206],
+      [402, 404, 406],
+    ]);
     expect(results.map(({ outputs }) => [...new Float32Array(outputs[1]!)])).toEqual([[-1], [-2, -3]]);
     await program.run({ tokens: 3, rows: 1, inputs: [iota(3), iota(1)] });
   });
@@ -123,8 +179,18 @@ describeFake('programs', (fake) => {
   });
 
   it('copies neighbouring inputs as one', async () => {
-    const slots = [{ memory, offset: 256, bytes: 128 }, { memory, offset: 0, bytes: 128 }, { memory, offset: 4096, bytes: 128 }];
-    const program = bind({ maxTokens: 32, maxRows: 4, slots, launches: [], inputs: [0, 1, 2].map((slot) => ({ slot, extent: 'T' })) });
+    const slots = [
+      { memory, offset: 256, bytes: 128 },
+      { memory, offset: 0, bytes: 128 },
+      { memory, offset: 4096, bytes: 128 },
+    ];
+    const program = bind({
+      maxTokens: 32,
+      maxRows: 4,
+      slots,
+      launches: [],
+      inputs: [0, 1, 2].map((slot) => ({ slot, extent: 'T' })),
+    });
     fake.reset();
     await program.run({ tokens: 2, rows: 1, inputs: [iota(2, 10), iota(2, 20), iota(2, 30)] });
     expect(fake.log('upload')).toEqual(['upload 384', 'upload 128']);
@@ -132,17 +198,41 @@ describeFake('programs', (fake) => {
     expect([...new Int32Array(memory.read(248, 20))]).toEqual([0, 0, 10, 11, 0]);
     expect([...new Int32Array(memory.read(384, 4))]).toEqual([-1414812757]);
     expect([...new Int32Array(memory.read(4096, 8))]).toEqual([30, 31]);
-    const overlapping = [{ memory, offset: 0, bytes: 128 }, { memory, offset: 64, bytes: 128 }];
-    expect(() => bind({ maxTokens: 32, maxRows: 4, slots: overlapping, launches: [], inputs: [0, 1].map((slot) => ({ slot, extent: 'T' })) })).toThrow(/share device memory/);
+    const overlapping = [
+      { memory, offset: 0, bytes: 128 },
+      { memory, offset: 64, bytes: 128 },
+    ];
+    expect(() =>
+      bind({
+        maxTokens: 32,
+        maxRows: 4,
+        slots: overlapping,
+        launches: [],
+        inputs: [0, 1].map((slot) => ({ slot, extent: 'T' })),
+      }),
+    ).toThrow(/share device memory/);
   });
 
   it('computes grids of all kinds for each micro-batch', async () => {
-    const grid = (gridX: GridExtent, gridY: GridExtent = one, cluster: 1 | 2 = 1): CudaLaunchBinding => launch('tw_grid', [0], { launch: shape({ gridX, gridY, cluster }) });
-    const persistent = (per: number, times: number, blocksPerMultiprocessor = 1): GridExtent => ({ kind: 'persistent', extent: 'T', per, times, blocksPerMultiprocessor });
+    const grid = (gridX: GridExtent, gridY: GridExtent = one, cluster: 1 | 2 = 1): CudaLaunchBinding =>
+      launch('tw_grid', [0], { launch: shape({ gridX, gridY, cluster }) });
+    const persistent = (per: number, times: number, blocksPerMultiprocessor = 1): GridExtent => ({
+      kind: 'persistent',
+      extent: 'T',
+      per,
+      times,
+      blocksPerMultiprocessor,
+    });
     const program = bind({
       launches: [
-        grid({ kind: 'constant', count: 7 }, tiles('R', 10)), grid(tiles('T', 64, 3)), grid(persistent(64, 1)), grid(persistent(64, 3)),
-        grid(persistent(64, 100, 2)), grid(persistent(64, 1), one, 2), grid(persistent(1000, 1), one, 2), grid(tiles('T', 64, 2), one, 2),
+        grid({ kind: 'constant', count: 7 }, tiles('R', 10)),
+        grid(tiles('T', 64, 3)),
+        grid(persistent(64, 1)),
+        grid(persistent(64, 3)),
+        grid(persistent(64, 100, 2)),
+        grid(persistent(64, 1), one, 2),
+        grid(persistent(1000, 1), one, 2),
+        grid(tiles('T', 64, 2), one, 2),
       ],
     });
     const grids = async (tokens: number): Promise<string[]> => {
@@ -154,65 +244,121 @@ describeFake('programs', (fake) => {
     expect(await grids(129)).toEqual(['7,3', '9,1', '3,1', '6,1', '12,1', '2,1', '2,1', '6,1']);
     expect(await grids(1)).toEqual(['7,3', '3,1', '1,1', '3,1', '12,1', '2,1', '2,1', '2,1']);
     expect(fake.log('launch')[5]).toContain('cluster=2');
-    expect(() => bind({ launches: [grid(tiles('T', 64, 3), one, 2)] })).toThrow(/launches\[0\].launch.gridX is not always a whole number of clusters of 2/);
-    expect(() => bind({ launches: [grid({ kind: 'constant', count: 3 }, one, 2)] })).toThrow(/whole number of clusters/);
+    expect(() => bind({ launches: [grid(tiles('T', 64, 3), one, 2)] })).toThrow(
+      /launches\[0\].launch.gridX is not always a whole number of clusters of 2/,
+    );
+    expect(() => bind({ launches: [grid({ kind: 'constant', count: 3 }, one, 2)] })).toThrow(
+      /whole number of clusters/,
+    );
     expect(() => bind({ launches: [grid(one, tiles('T', 1, 100))] })).toThrow(/1 × 100000 blocks is larger/);
     expect(() => bind({ launches: [grid(one, persistent(1, 1))] })).toThrow(/cannot be persistent/);
     expect(() => bind({ launches: [grid(tiles('T', 0))] })).toThrow(/per must be an integer from 1/);
   });
 
   it('encodes tensor maps from slots, checked against their size', async () => {
-    const map = (more: Partial<CudaTensorMapBinding> = {}): CudaTensorMapBinding => ({ slot: 1, dtype: 'f32', rows: 6, columns: 13, stride: 20, boxRows: 8, boxColumns: 16, swizzle: 0, ...more });
-    const tile = (tensorMap: CudaTensorMapBinding): CudaLaunchBinding => launch('tw_tile', [2], { tensorMaps: [tensorMap], launch: shape({ gridX: one }) });
+    const map = (more: Partial<CudaTensorMapBinding> = {}): CudaTensorMapBinding => ({
+      slot: 1,
+      dtype: 'f32',
+      rows: 6,
+      columns: 13,
+      stride: 20,
+      boxRows: 8,
+      boxColumns: 16,
+      swizzle: 0,
+      ...more,
+    });
+    const tile = (tensorMap: CudaTensorMapBinding): CudaLaunchBinding =>
+      launch('tw_tile', [2], { tensorMaps: [tensorMap], launch: shape({ gridX: one }) });
     const source = Float32Array.from({ length: 1024 }, (_, i) => i);
     memory.write(4096, source);
     const program = bind({ launches: [tile(map())] });
-    expect(fake.log('map')).toEqual(['map type=7 rank=2 at=4096 sizes=13,6 stride=80 box=16,8 steps=1,1 interleave=0 swizzle=0 promotion=3 fill=0']);
+    expect(fake.log('map')).toEqual([
+      'map type=7 rank=2 at=4096 sizes=13,6 stride=80 box=16,8 steps=1,1 interleave=0 swizzle=0 promotion=3 fill=0',
+    ]);
     await program.run({ tokens: 1, rows: 0, inputs: [] });
-    const expected = Float32Array.from({ length: 128 }, (_, i) => (i >> 4 < 6 && i % 16 < 13 ? (i >> 4) * 20 + (i % 16) : 0));
+    const expected = Float32Array.from({ length: 128 }, (_, i) =>
+      i >> 4 < 6 && i % 16 < 13 ? (i >> 4) * 20 + (i % 16) : 0,
+    );
     expect(new Float32Array(memory.read(8192, 512))).toEqual(expected);
 
     fake.reset();
-    bind({ launches: [tile(map({ dtype: 'bf16', rows: 'T', columns: 2, stride: 8, boxRows: 128, boxColumns: 64, swizzle: 128 }))], maxTokens: 255 });
-    bind({ launches: [tile(map({ dtype: 'f16', rows: 'R', columns: 2, stride: 8, boxRows: 4, boxColumns: 32, swizzle: 64 }))], maxRows: 9 });
+    bind({
+      launches: [
+        tile(map({ dtype: 'bf16', rows: 'T', columns: 2, stride: 8, boxRows: 128, boxColumns: 64, swizzle: 128 })),
+      ],
+      maxTokens: 255,
+    });
+    bind({
+      launches: [
+        tile(map({ dtype: 'f16', rows: 'R', columns: 2, stride: 8, boxRows: 4, boxColumns: 32, swizzle: 64 })),
+      ],
+      maxRows: 9,
+    });
     expect(fake.log('map')).toEqual([
       'map type=9 rank=2 at=4096 sizes=2,255 stride=16 box=64,128 steps=1,1 interleave=0 swizzle=3 promotion=3 fill=0',
       'map type=6 rank=2 at=4096 sizes=2,9 stride=16 box=32,4 steps=1,1 interleave=0 swizzle=2 promotion=3 fill=0',
     ]);
     const refusals: readonly [Partial<CudaTensorMapBinding>, RegExp][] = [
-      [{ rows: 52 }, /shows 4132 bytes, its slot has 4096/], [{ rows: 'T' }, /its slot has 4096/], [{ stride: 12 }, /stride must be an integer from 13/],
-      [{ stride: 22 }, /stride must be a multiple of 16 bytes/], [{ boxColumns: 3 }, /boxColumns must be a multiple of 16 bytes/],
-      [{ boxRows: 257 }, /boxRows must be an integer from 1 to 256/], [{ swizzle: 32 }, /wider than the swizzle/], [{ slot: 4 }, /slot must be an integer from 0 to 3/],
-      [{ columns: 0 }, /columns/], [{ rows: 0 }, /rows must not be 0/],
+      [{ rows: 52 }, /shows 4132 bytes, its slot has 4096/],
+      [{ rows: 'T' }, /its slot has 4096/],
+      [{ stride: 12 }, /stride must be an integer from 13/],
+      [{ stride: 22 }, /stride must be a multiple of 16 bytes/],
+      [{ boxColumns: 3 }, /boxColumns must be a multiple of 16 bytes/],
+      [{ boxRows: 257 }, /boxRows must be an integer from 1 to 256/],
+      [{ swizzle: 32 }, /wider than the swizzle/],
+      [{ slot: 4 }, /slot must be an integer from 0 to 3/],
+      [{ columns: 0 }, /columns/],
+      [{ rows: 0 }, /rows must not be 0/],
     ];
-    for (const [more, message] of refusals) expect(() => bind({ launches: [tile(map(more))] }), JSON.stringify(more)).toThrow(message);
+    for (const [more, message] of refusals)
+      expect(() => bind({ launches: [tile(map(more))] }), JSON.stringify(more)).toThrow(message);
     fake.fail('cuTensorMapEncodeTiled', CODES.invalidValue);
-    expect(() => bind({ launches: [tile(map())] })).toThrow(/cuTensorMapEncodeTiled \(device 0\): CUDA_ERROR_INVALID_VALUE/);
+    expect(() => bind({ launches: [tile(map())] })).toThrow(
+      /cuTensorMapEncodeTiled \(device 0\): CUDA_ERROR_INVALID_VALUE/,
+    );
   });
 
   it('lets kernels have the shared memory that they ask for, once, and no more than there is', async () => {
-    const shared = (sharedBytes: number): CudaLaunchBinding => launch('tw_shared', [0, 1], { launch: shape({ sharedBytes }) });
-    const large = bind({ launches: [shared(200_000), shared(100_000), shared(1024)], inputs: [{ slot: 0, extent: 'T' }] });
+    const shared = (sharedBytes: number): CudaLaunchBinding =>
+      launch('tw_shared', [0, 1], { launch: shape({ sharedBytes }) });
+    const large = bind({
+      launches: [shared(200_000), shared(100_000), shared(1024)],
+      inputs: [{ slot: 0, extent: 'T' }],
+    });
     const small = bind({ launches: [shared(150_000)] });
     expect(fake.log('shared')).toEqual(['shared tw_shared 200000']);
     await large.run({ tokens: 5, rows: 0, inputs: [iota(5)] });
     await small.run({ tokens: 5, rows: 0, inputs: [] });
     expect([...new Int32Array(memory.read(4096, 20))]).toEqual([1, 2, 3, 4, 5]);
-    expect(() => bind({ launches: [shared(232_449)] })).toThrow(/tw_shared needs 232449 \+ 0 bytes of shared memory, a block of this device has at most 232448/);
+    expect(() => bind({ launches: [shared(232_449)] })).toThrow(
+      /tw_shared needs 232449 \+ 0 bytes of shared memory, a block of this device has at most 232448/,
+    );
   });
 
   it('refuses bindings that do not fit the kernel or the memory', () => {
-    expect(() => bind({ launches: [launch('tw_affine', [0])] })).toThrow('tw_affine: parameter 3 is of 8 bytes in the kernel and absent in the binding');
-    expect(() => bind({ launches: [launch('tw_affine', [0, 1, 2])] })).toThrow('tw_affine: parameter 4 is absent in the kernel and of 8 bytes in the binding');
-    expect(() => bind({ launches: [launch('tw_tile', [0, 1])] })).toThrow('parameter 3 is of 128 bytes in the kernel and of 8 bytes in the binding');
+    expect(() => bind({ launches: [launch('tw_affine', [0])] })).toThrow(
+      'tw_affine: parameter 3 is of 8 bytes in the kernel and absent in the binding',
+    );
+    expect(() => bind({ launches: [launch('tw_affine', [0, 1, 2])] })).toThrow(
+      'tw_affine: parameter 4 is absent in the kernel and of 8 bytes in the binding',
+    );
+    expect(() => bind({ launches: [launch('tw_tile', [0, 1])] })).toThrow(
+      'parameter 3 is of 128 bytes in the kernel and of 8 bytes in the binding',
+    );
     // Neither these nor bindings that fit ask the driver for what it does not have.
     expect(fake.log('refused')).toEqual([]);
-    expect(() => bind({ launches: [launch('tw_affine', [0, 4])] })).toThrow(/slots\[1\] must be an integer from 0 to 3/);
+    expect(() => bind({ launches: [launch('tw_affine', [0, 4])] })).toThrow(
+      /slots\[1\] must be an integer from 0 to 3/,
+    );
     expect(() => bind({ launches: [launch('tw_none', [0])] })).toThrow(/no kernel tw_none/);
-    expect(() => bind({ launches: [launch('tw_wide', [0], { launch: shape({ threads: 512 }) })] })).toThrow(/tw_wide runs with at most 256 threads a block, not 512/);
+    expect(() => bind({ launches: [launch('tw_wide', [0], { launch: shape({ threads: 512 }) })] })).toThrow(
+      /tw_wide runs with at most 256 threads a block, not 512/,
+    );
     expect(() => bind({ launches: [], slots: [{ memory, offset: 65536, bytes: 16 }] })).toThrow(/outside/);
     expect(() => bind({ launches: [], slots: [{ memory, offset: 8, bytes: 8 }] })).toThrow(/multiple of 16/);
-    expect(() => bind({ launches: [], inputs: [{ slot: 0, extent: 'T' }], maxTokens: 1025 })).toThrow(/inputs\[0\] needs 4100 bytes at full capacity, its slot has 4096/);
+    expect(() => bind({ launches: [], inputs: [{ slot: 0, extent: 'T' }], maxTokens: 1025 })).toThrow(
+      /inputs\[0\] needs 4100 bytes at full capacity, its slot has 4096/,
+    );
     const other = new cuda.Device(0);
     expect(() => bind({ launches: [], device: other })).toThrow(/another device/);
     other.release();
@@ -220,9 +366,14 @@ describeFake('programs', (fake) => {
 
   it('refuses requests that do not fit the program', () => {
     const program = chain();
-    expect(() => program.run({ tokens: 1001, rows: 0, inputs: [] })).toThrow(/tokens must be an integer from 1 to 1000/);
+    expect(() => program.run({ tokens: 1001, rows: 0, inputs: [] })).toThrow(
+      /tokens must be an integer from 1 to 1000/,
+    );
     expect(() => program.run({ tokens: 2, rows: 0, inputs: [iota(2)] })).toThrow(/takes 2 inputs, not 1/);
-    for (let i = 0; i < 3; i++) expect(() => program.run({ tokens: 2, rows: 1, inputs: [iota(2), iota(2)] })).toThrow('inputs[1] has 2 entries, not 1');
+    for (let i = 0; i < 3; i++)
+      expect(() => program.run({ tokens: 2, rows: 1, inputs: [iota(2), iota(2)] })).toThrow(
+        'inputs[1] has 2 entries, not 1',
+      );
     program.release();
     expect(() => program.run({ tokens: 2, rows: 1, inputs: [iota(2), iota(1)] })).toThrow(/released/);
   });
@@ -230,17 +381,30 @@ describeFake('programs', (fake) => {
   it('reports a kernel that goes astray, or hangs, as a dead context', async () => {
     const stray = bind({ launches: [launch('tw_affine', [0, 1]), launch('tw_trap', [0])] });
     await expect(stray.run({ tokens: 1, rows: 0, inputs: [] })).rejects.toMatchObject({
-      code: 'CUDA_ERROR_ILLEGAL_ADDRESS', call: 'cuEventSynchronize', isContextDead: true, message: expect.stringMatching(/^cuEventSynchronize \(device 0\): CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access/),
+      code: 'CUDA_ERROR_ILLEGAL_ADDRESS',
+      call: 'cuEventSynchronize',
+      isContextDead: true,
+      message: expect.stringMatching(
+        /^cuEventSynchronize \(device 0\): CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access/,
+      ),
     });
     // From here on the context answers nothing else, and nothing waits for ever.
     expect(() => memory.read(0, 4)).toThrow(/ILLEGAL_ADDRESS/);
-    await expect(stray.run({ tokens: 1, rows: 0, inputs: [] })).rejects.toMatchObject({ code: 'CUDA_ERROR_ILLEGAL_ADDRESS', isContextDead: true });
+    await expect(stray.run({ tokens: 1, rows: 0, inputs: [] })).rejects.toMatchObject({
+      code: 'CUDA_ERROR_ILLEGAL_ADDRESS',
+      isContextDead: true,
+    });
     expect(() => device.memory()).toThrow(/ILLEGAL_ADDRESS/);
     fake.reset();
-    await expect(stray.run({ tokens: 1, rows: 0, inputs: [], isSynchronous: true })).rejects.toThrow(/after launch 1, model.tw_trap$/);
+    await expect(stray.run({ tokens: 1, rows: 0, inputs: [], isSynchronous: true })).rejects.toThrow(
+      /after launch 1, model.tw_trap$/,
+    );
     fake.reset();
     const hung = bind({ launches: [launch('tw_hang', [0])] });
-    await expect(hung.run({ tokens: 1, rows: 0, inputs: [] })).rejects.toMatchObject({ code: 'CUDA_ERROR_LAUNCH_TIMEOUT', isContextDead: true });
+    await expect(hung.run({ tokens: 1, rows: 0, inputs: [] })).rejects.toMatchObject({
+      code: 'CUDA_ERROR_LAUNCH_TIMEOUT',
+      isContextDead: true,
+    });
   });
 
   it('names the launch that the driver refuses, and goes on afterwards', async () => {
@@ -250,7 +414,10 @@ describeFake('programs', (fake) => {
     // A read waits for its turn on the JavaScript thread: it must come although the run failed.
     memory.read(0, 4);
     await expect(refused).rejects.toMatchObject({
-      isContextDead: false, message: expect.stringMatching(/^cuLaunchKernelEx .*\nin model.tw_after: 2 × 1 blocks of 128 threads and 0 bytes of shared memory, clusters of 1$/),
+      isContextDead: false,
+      message: expect.stringMatching(
+        /^cuLaunchKernelEx .*\nin model.tw_after: 2 × 1 blocks of 128 threads and 0 bytes of shared memory, clusters of 1$/,
+      ),
     });
     fake.reset();
     await program.run({ tokens: 3, rows: 1, inputs: [iota(3), iota(1)] });
@@ -264,7 +431,16 @@ describeFake('programs', (fake) => {
   it('times launches in rotation', async () => {
     const program = chain();
     fake.reset();
-    const times = await program.time({ tokens: 5, rows: 1, inputs: [iota(5), iota(1)], launches: [0, 1], warmup: 1, repeats: 4, perSample: 3, flushBytes: 4096 });
+    const times = await program.time({
+      tokens: 5,
+      rows: 1,
+      inputs: [iota(5), iota(1)],
+      launches: [0, 1],
+      warmup: 1,
+      repeats: 4,
+      perSample: 3,
+      flushBytes: 4096,
+    });
     expect(times).toEqual(new Float64Array([3, 3, 3, 3]));
     const launched = fake.log('launch').map((line) => line.split(' ')[1]);
     expect(launched).toHaveLength(15);

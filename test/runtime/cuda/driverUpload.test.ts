@@ -26,7 +26,12 @@ describeFake('uploads', (fake) => {
   });
 
   it('brings a file larger than its buffers, whatever their number', async () => {
-    for (const [threads, buffers] of [[1, 2], [3, 2], [2, 5], [1, 1]] as const) {
+    for (const [threads, buffers] of [
+      [1, 2],
+      [3, 2],
+      [2, 5],
+      [1, 1],
+    ] as const) {
       const upload = new cuda.Upload(device, { bufferBytes: 16384, threads, buffers });
       expect(fake.log('pin')).toEqual([`pin ${threads * buffers * 16384}`]);
       const target = new cuda.Memory(device, bytes + 16);
@@ -50,8 +55,18 @@ describeFake('uploads', (fake) => {
   it('takes many parts, empty ones too, and several copies one after another', async () => {
     const upload = new cuda.Upload(device, { bufferBytes: 4096, threads: 2 });
     const target = new cuda.Memory(device, 20_000);
-    const part = (sourceOffset: number, targetOffset: number, length: number) => ({ source, sourceOffset, target, targetOffset, bytes: length });
-    const copies = [upload.copy([part(5, 0, 5000), part(0, 0, 0), part(100_000, 5000, 1)]), upload.copy([part(7, 10_000, 9999)]), upload.copy([])];
+    const part = (sourceOffset: number, targetOffset: number, length: number) => ({
+      source,
+      sourceOffset,
+      target,
+      targetOffset,
+      bytes: length,
+    });
+    const copies = [
+      upload.copy([part(5, 0, 5000), part(0, 0, 0), part(100_000, 5000, 1)]),
+      upload.copy([part(7, 10_000, 9999)]),
+      upload.copy([]),
+    ];
     await Promise.all(copies);
     const result = new Uint8Array(target.read(0, 20_000));
     expect(Buffer.compare(result.subarray(0, 5000), content.subarray(5, 5005))).toBe(0);
@@ -64,9 +79,14 @@ describeFake('uploads', (fake) => {
   it('refuses parts outside the file or the target', () => {
     const upload = new cuda.Upload(device, { bufferBytes: 4096, threads: 1 });
     const target = new cuda.Memory(device, 100);
-    expect(() => upload.copy([{ source, sourceOffset: bytes - 50, target, targetOffset: 0, bytes: 51 }])).toThrow(/parts\[0\].source: .* outside a memory of 300001 bytes/);
-    expect(() => upload.copy([{ source, sourceOffset: 0, target, targetOffset: 50, bytes: 51 }])).toThrow(/parts\[0\].target: .* outside a device memory of 100 bytes/);
-    for (const bufferBytes of [0, 4095, 2 ** 31]) expect(() => new cuda.Upload(device, { bufferBytes })).toThrow(/bufferBytes/);
+    expect(() => upload.copy([{ source, sourceOffset: bytes - 50, target, targetOffset: 0, bytes: 51 }])).toThrow(
+      /parts\[0\].source: .* outside a memory of 300001 bytes/,
+    );
+    expect(() => upload.copy([{ source, sourceOffset: 0, target, targetOffset: 50, bytes: 51 }])).toThrow(
+      /parts\[0\].target: .* outside a device memory of 100 bytes/,
+    );
+    for (const bufferBytes of [0, 4095, 2 ** 31])
+      expect(() => new cuda.Upload(device, { bufferBytes })).toThrow(/bufferBytes/);
     for (const buffers of [0, 65]) expect(() => new cuda.Upload(device, { buffers })).toThrow(/buffers/);
     for (const threads of [0, 65]) expect(() => new cuda.Upload(device, { threads })).toThrow(/threads/);
     upload.release();
@@ -78,10 +98,29 @@ describeFake('uploads', (fake) => {
     const memory = new cuda.Memory(device, 3 * 4096);
     const slots = [0, 1, 2].map((i) => ({ memory, offset: i * 4096, bytes: 4096 }));
     const launch = (from: number, to: number) => ({
-      name: 'affine', module, symbol: 'tw_affine', slots: [from, to], tensorMaps: [], usesProgrammaticLaunch: false,
-      launch: { threads: 128, sharedBytes: 0, cluster: 1 as const, gridX: { kind: 'constant', count: 1 } as const, gridY: { kind: 'constant', count: 1 } as const },
+      name: 'affine',
+      module,
+      symbol: 'tw_affine',
+      slots: [from, to],
+      tensorMaps: [],
+      usesProgrammaticLaunch: false,
+      launch: {
+        threads: 128,
+        sharedBytes: 0,
+        cluster: 1 as const,
+        gridX: { kind: 'constant', count: 1 } as const,
+        gridY: { kind: 'constant', count: 1 } as const,
+      },
     });
-    const program = new cuda.Program({ device, maxTokens: 1, maxRows: 1, slots, inputs: [], outputs: [], launches: [launch(0, 1), launch(1, 2), launch(0, 1)] });
+    const program = new cuda.Program({
+      device,
+      maxTokens: 1,
+      maxRows: 1,
+      slots,
+      inputs: [],
+      outputs: [],
+      launches: [launch(0, 1), launch(1, 2), launch(0, 1)],
+    });
     const upload = new cuda.Upload(device, { bufferBytes: 4096, threads: 2 });
     const word = (at: number): number => Buffer.from(content).readInt32LE(at);
     const copy = (sourceOffset: number) => ({ source, sourceOffset, target: memory, targetOffset: 0, bytes: 4 });
@@ -91,16 +130,29 @@ describeFake('uploads', (fake) => {
       { parts: [], launches: { first: 1, end: 2 }, after: 0 },
       { parts: [copy(80)], launches: { first: 2, end: 3 }, after: 1 },
     ]);
-    expect([0, 4096, 8192].map((at) => new Int32Array(memory.read(at, 4))[0])).toEqual([word(80), (2 * word(80) + 1) | 0, (4 * word(40) + 3) | 0]);
+    expect([0, 4096, 8192].map((at) => new Int32Array(memory.read(at, 4))[0])).toEqual([
+      word(80),
+      (2 * word(80) + 1) | 0,
+      (4 * word(40) + 3) | 0,
+    ]);
     expect(times.device).toBeCloseTo(0.003, 6);
     expect(upload.copiedBytes).toBe(8);
     expect((await upload.load(program, [])).device).toBe(0);
 
-    const refused = (step: object, message: RegExp): void => expect(() => upload.load(program, [{ parts: [], launches: { first: 0, end: 0 }, after: 0 }, { parts: [], launches: { first: 0, end: 3 }, after: 0, ...step }])).toThrow(message);
+    const refused = (step: object, message: RegExp): void =>
+      expect(() =>
+        upload.load(program, [
+          { parts: [], launches: { first: 0, end: 0 }, after: 0 },
+          { parts: [], launches: { first: 0, end: 3 }, after: 0, ...step },
+        ]),
+      ).toThrow(message);
     refused({ after: 2 }, /steps\[1\]\.after must be an integer from 0 to 1/);
     refused({ launches: { first: 0, end: 4 } }, /steps\[1\]\.launches\.end must be an integer from 0 to 3/);
     refused({ launches: { first: 3, end: 2 } }, /steps\[1\]\.launches\.first must be an integer from 0 to 2/);
-    refused({ parts: [{ ...copy(0), targetOffset: 3 * 4096 - 3 }] }, /steps\[1\]\.parts\[0\]\.target: .* outside a device memory of 12288 bytes/);
+    refused(
+      { parts: [{ ...copy(0), targetOffset: 3 * 4096 - 3 }] },
+      /steps\[1\]\.parts\[0\]\.target: .* outside a device memory of 12288 bytes/,
+    );
     const other = new cuda.Device(0);
     const foreign = new cuda.Upload(other, { bufferBytes: 4096, threads: 1 });
     expect(() => foreign.load(program, [])).toThrow(/program belongs to another device object/);
@@ -111,9 +163,21 @@ describeFake('uploads', (fake) => {
     const upload = new cuda.Upload(device, { bufferBytes: 4096, threads: 2 });
     const module = new cuda.Module(device, new TextEncoder().encode(KERNELS));
     const memory = new cuda.Memory(device, 4096);
-    const program = new cuda.Program({ device, maxTokens: 1, maxRows: 1, slots: [], inputs: [], outputs: [], launches: [] });
+    const program = new cuda.Program({
+      device,
+      maxTokens: 1,
+      maxRows: 1,
+      slots: [],
+      inputs: [],
+      outputs: [],
+      launches: [],
+    });
     const parts = [{ source, sourceOffset: 0, target: memory, targetOffset: 0, bytes: 4096 }];
-    const work = Array.from({ length: 4 }, (_, i) => (i % 2 === 0 ? program.run({ tokens: 1, rows: 0, inputs: [] }) : upload.load(program, [{ parts, launches: { first: 0, end: 0 }, after: 0 }])));
+    const work = Array.from({ length: 4 }, (_, i) =>
+      i % 2 === 0
+        ? program.run({ tokens: 1, rows: 0, inputs: [] })
+        : upload.load(program, [{ parts, launches: { first: 0, end: 0 }, after: 0 }]),
+    );
     await Promise.all([...work, upload.copy(parts), memory.readAsync(0, 4)]);
     for (const held of [upload, program, memory, module]) held.release();
   });
@@ -123,7 +187,10 @@ describeFake('uploads', (fake) => {
     const target = new cuda.Memory(device, bytes);
     const parts = [{ source, sourceOffset: 0, target, targetOffset: 0, bytes }];
     fake.fail('cuMemcpyHtoDAsync_v2', CODES.illegalAddress, 10);
-    await expect(upload.copy(parts)).rejects.toMatchObject({ code: 'CUDA_ERROR_ILLEGAL_ADDRESS', call: 'cuMemcpyHtoDAsync_v2' });
+    await expect(upload.copy(parts)).rejects.toMatchObject({
+      code: 'CUDA_ERROR_ILLEGAL_ADDRESS',
+      call: 'cuMemcpyHtoDAsync_v2',
+    });
     expect(upload.copiedBytes).toBeLessThan(bytes);
     fake.reset();
     await upload.copy(parts);
@@ -134,6 +201,8 @@ describeFake('uploads', (fake) => {
 
   it('leaves nothing behind where pinned memory is short', () => {
     fake.fail('cuMemHostAlloc', CODES.outOfMemory);
-    expect(() => new cuda.Upload(device, { threads: 2, bufferBytes: 4096 })).toThrow(/cuMemHostAlloc \(device 0\): CUDA_ERROR_OUT_OF_MEMORY/);
+    expect(() => new cuda.Upload(device, { threads: 2, bufferBytes: 4096 })).toThrow(
+      /cuMemHostAlloc \(device 0\): CUDA_ERROR_OUT_OF_MEMORY/,
+    );
   });
 });

@@ -4,7 +4,13 @@ import { describe, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
 import type { Batch } from '../../../runtime/batch.js';
 import { CudaExecutor, type CudaExecutorOptions } from '../../../runtime/cuda/executor.js';
-import { OutOfDeviceMemory, peakBytes, printCudaMemoryUse, requireDeviceMemory, type CudaMemoryUse } from '../../../runtime/cuda/memoryUse.js';
+import {
+  OutOfDeviceMemory,
+  peakBytes,
+  printCudaMemoryUse,
+  requireDeviceMemory,
+  type CudaMemoryUse,
+} from '../../../runtime/cuda/memoryUse.js';
 import type { LoadProgress } from '../../../runtime/files.js';
 import { NonFiniteError } from '../../../runtime/scoring.js';
 import type { TensorSource } from '../../../runtime/tensorSource.js';
@@ -12,7 +18,18 @@ import { temporaryFolder } from '../kernels.js';
 import { randomValue, roundTo } from '../packReference.js';
 import { fakeCuda, outOfMemory, type FakeKernel, type FakeOptions, type FakeState } from './fakeCudaAddon.js';
 import { buildPackShim, hasCxx } from './packShim.js';
-import { batchOf, buildTinyKernels, expectedScores, tableValue, tinyCudaPlan, tinyKernels, VOCAB, WIDTH, writeTensors, type TensorChange } from './tinyCuda.js';
+import {
+  batchOf,
+  buildTinyKernels,
+  expectedScores,
+  tableValue,
+  tinyCudaPlan,
+  tinyKernels,
+  VOCAB,
+  WIDTH,
+  writeTensors,
+  type TensorChange,
+} from './tinyCuda.js';
 
 const isPossible = hasCxx();
 if (!isPossible) process.stderr.write('SKIPPED: the CUDA executor over a fake device: no g++ on PATH\n');
@@ -22,17 +39,32 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
   const plan = tinyCudaPlan();
   const shim = buildPackShim(folder);
   const tiny = buildTinyKernels(folder);
-  const packModule = Object.fromEntries(['tw_pack_rows', 'tw_pack_find'].map((symbol): [string, FakeKernel] =>
-    [symbol, (launch, tokens, rows, pointers) => shim.run(symbol, launch, tokens, rows, pointers)]));
+  const packModule = Object.fromEntries(
+    ['tw_pack_rows', 'tw_pack_find'].map((symbol): [string, FakeKernel] => [
+      symbol,
+      (launch, tokens, rows, pointers) => shim.run(symbol, launch, tokens, rows, pointers),
+    ]),
+  );
   const kernels = plan.buckets.map(() => tinyKernels(plan));
   const cubins = new Map(kernels[0]!.map(({ symbol }) => [symbol, new TextEncoder().encode('tiny')]));
 
-  const makeFake = (options: Omit<FakeOptions, 'modules'> = {}): ReturnType<typeof fakeCuda> => fakeCuda({ ...options, modules: { tiny, pack: packModule } });
+  const makeFake = (options: Omit<FakeOptions, 'modules'> = {}): ReturnType<typeof fakeCuda> =>
+    fakeCuda({ ...options, modules: { tiny, pack: packModule } });
 
-  const optionsFor = (fake: ReturnType<typeof fakeCuda>): CudaExecutorOptions =>
-    ({ plan, kernels, cubins, packCubin: new TextEncoder().encode('pack'), tensors: writeTensors(folder), ordinals: [0], addon: fake.addon });
+  const optionsFor = (fake: ReturnType<typeof fakeCuda>): CudaExecutorOptions => ({
+    plan,
+    kernels,
+    cubins,
+    packCubin: new TextEncoder().encode('pack'),
+    tensors: writeTensors(folder),
+    ordinals: [0],
+    addon: fake.addon,
+  });
 
-  async function create(change: Partial<CudaExecutorOptions> = {}, options: Omit<FakeOptions, 'modules'> = {}): Promise<{ executor: CudaExecutor; state: FakeState }> {
+  async function create(
+    change: Partial<CudaExecutorOptions> = {},
+    options: Omit<FakeOptions, 'modules'> = {},
+  ): Promise<{ executor: CudaExecutor; state: FakeState }> {
     const fake = makeFake(options);
     return { executor: await CudaExecutor.create({ ...optionsFor(fake), ...change }), state: fake.state };
   }
@@ -52,7 +84,15 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
 
   it('scores as computed by hand, in every bucket', async () => {
     const { executor, state } = await create();
-    for (const [tokens, rows] of [[1, 1], [16, 4], [17, 4], [16, 5], [64, 16], [3, 0]] as const) await check(executor, batchOf(tokens, rows));
+    for (const [tokens, rows] of [
+      [1, 1],
+      [16, 4],
+      [17, 4],
+      [16, 5],
+      [64, 16],
+      [3, 0],
+    ] as const)
+      await check(executor, batchOf(tokens, rows));
     await close(executor, state);
   });
 
@@ -75,10 +115,14 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
 
   it('makes up random and constant weights', async () => {
     const tensors = new Map<string, TensorSource>([
-      ['embed_tokens', { kind: 'random', dtype: 'bf16', shape: [VOCAB, WIDTH], seed: 42n, scale: 0.5 }], ['norm', { kind: 'constant', dtype: 'f32', shape: [WIDTH], value: 3 }],
+      ['embed_tokens', { kind: 'random', dtype: 'bf16', shape: [VOCAB, WIDTH], seed: 42n, scale: 0.5 }],
+      ['norm', { kind: 'constant', dtype: 'f32', shape: [WIDTH], value: 3 }],
     ]);
     const { executor, state } = await create({ tensors });
-    await check(executor, batchOf(30, 9), { table: (row, column) => roundTo('bf16', randomValue(42n, row * WIDTH + column, 0.5)), norm: () => 3 });
+    await check(executor, batchOf(30, 9), {
+      table: (row, column) => roundTo('bf16', randomValue(42n, row * WIDTH + column, 0.5)),
+      norm: () => 3,
+    });
     expect(state.mostCopies).toBe(0);
     await close(executor, state);
   });
@@ -88,7 +132,8 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
     const fake = makeFake();
     let announced: CudaMemoryUse | undefined;
     const executor = await CudaExecutor.create({
-      ...optionsFor(fake), onProgress: (step) => progress.push(step),
+      ...optionsFor(fake),
+      onProgress: (step) => progress.push(step),
       onMemory: (use) => {
         announced = use;
         expect(fake.state.liveBytes).toBe(0);
@@ -99,7 +144,8 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
     // The table, both heads in one, the frequencies: a page each.
     expect(use.weightBytes).toBe(3 * 4096);
     expect(use.arenaBytes).toBe(plan.arenaBytes);
-    // Three jobs, one vector of factors; the table and the head, padded to 256, in one staging buffer, the factors in another.
+    // Three jobs, one vector of factors; the table and the head, padded to 256, in one staging buffer, the factors in
+    // another.
     expect(use.stagingBytes).toBe(3 * 64 + 256 + 2 * (768 + 640));
     expect(fake.state.peakBytes).toBeGreaterThan(0);
     expect(fake.state.peakBytes).toBeLessThanOrEqual(peakBytes(use));
@@ -114,7 +160,9 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
     const { bucket, launches } = await executor.profile(batchOf(10, 3));
     expect(bucket.tokens).toBe(16);
     expect(launches).toEqual([
-      { kernel: 'embed', path: 'embed', nanoseconds: 1e6 }, { kernel: 'head', path: 'head.logprob', nanoseconds: 2e6 }, { kernel: 'head_reduce', path: 'head.reduce', nanoseconds: 3e6 },
+      { kernel: 'embed', path: 'embed', nanoseconds: 1e6 },
+      { kernel: 'head', path: 'head.logprob', nanoseconds: 2e6 },
+      { kernel: 'head_reduce', path: 'head.reduce', nanoseconds: 3e6 },
     ]);
     expect((await executor.profile(batchOf(10, 5))).bucket.tokens).toBe(64);
     await close(executor, state);
@@ -139,7 +187,9 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
 
   it('finds NaN that packing brought in, also when several ask at once', async () => {
     const { executor, state } = await create({ tensors: writeTensors(folder, { norm: () => Infinity }) }, { delay: 2 });
-    const errors = await Promise.all([4, 20, 9].map((tokens) => executor.score(batchOf(tokens, 2)).catch((reason: unknown) => reason)));
+    const errors = await Promise.all(
+      [4, 20, 9].map((tokens) => executor.score(batchOf(tokens, 2)).catch((reason: unknown) => reason)),
+    );
     for (const error of errors) expect(error).toMatchObject({ where: 'head.logprob', rows: [0, 1] });
     await close(executor, state);
   });
@@ -163,10 +213,24 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
       change(batch);
       return executor.score(batch);
     };
-    await expect(spoil((b) => { b.tokens[3] = VOCAB; })).rejects.toThrow('tokens[3] = 40 lies outside 0 to 39');
-    await expect(spoil((b) => { b.subtreeEnd[2] = 11; })).rejects.toThrow('subtreeEnd[2] = 11');
-    await expect(spoil((b) => { b.row[0] = 10; })).rejects.toThrow('row[0] = 10');
-    await expect(executor.score({ ...batchOf(65, 1), position: new Int32Array(65) })).rejects.toThrow(/No bucket holds 65 tokens/);
+    await expect(
+      spoil((b) => {
+        b.tokens[3] = VOCAB;
+      }),
+    ).rejects.toThrow('tokens[3] = 40 lies outside 0 to 39');
+    await expect(
+      spoil((b) => {
+        b.subtreeEnd[2] = 11;
+      }),
+    ).rejects.toThrow('subtreeEnd[2] = 11');
+    await expect(
+      spoil((b) => {
+        b.row[0] = 10;
+      }),
+    ).rejects.toThrow('row[0] = 10');
+    await expect(executor.score({ ...batchOf(65, 1), position: new Int32Array(65) })).rejects.toThrow(
+      /No bucket holds 65 tokens/,
+    );
     await expect(executor.score(batchOf(21, 1))).rejects.toThrow('position[20] = 20 lies outside 0 to 19');
     await expect(executor.diagnose(batchOf(21, 1))).rejects.toThrow('position[20]');
     await check(executor, batchOf(10, 3));
@@ -174,28 +238,39 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
   });
 
   it('names the tensor that is missing, misshapen or cut off, and leaves nothing on the device', async () => {
-    const change = async (name: string, source: Partial<Extract<TensorSource, { kind: 'file' }>> | undefined): Promise<UserError> => {
+    const change = async (
+      name: string,
+      source: Partial<Extract<TensorSource, { kind: 'file' }>> | undefined,
+    ): Promise<UserError> => {
       const tensors = writeTensors(folder);
       const old = tensors.get(name);
       if (source === undefined) tensors.delete(name);
       else if (old?.kind === 'file') tensors.set(name, { ...old, ...source });
       const fake = makeFake();
-      const error: unknown = await CudaExecutor.create({ ...optionsFor(fake), tensors }).catch((reason: unknown) => reason);
+      const error: unknown = await CudaExecutor.create({ ...optionsFor(fake), tensors }).catch(
+        (reason: unknown) => reason,
+      );
       expect(error).toBeInstanceOf(UserError);
       expect([fake.state.live, fake.state.liveBytes]).toEqual([0, 0]);
       return error as UserError;
     };
     expect((await change('norm', undefined)).message).toContain('no tensor norm');
-    expect((await change('embed_tokens', { shape: [WIDTH, VOCAB] })).message).toContain('[8, 40]; config.json asks for [40, 8]');
+    expect((await change('embed_tokens', { shape: [WIDTH, VOCAB] })).message).toContain(
+      '[8, 40]; config.json asks for [40, 8]',
+    );
     expect((await change('norm', { offset: 1e6 })).message).toContain('cut off');
-    expect((await change('norm', { file: join(folder, 'missing.bin') })).message).toContain('missing.bin: No such file');
+    expect((await change('norm', { file: join(folder, 'missing.bin') })).message).toContain(
+      'missing.bin: No such file',
+    );
   });
 
   it('gives everything back where loading or binding fails', async () => {
     const attempt = async (change: Partial<CudaExecutorOptions>, nextError?: Error): Promise<string> => {
       const fake = makeFake({ delay: 1 });
       fake.state.nextError = nextError;
-      const error: unknown = await CudaExecutor.create({ ...optionsFor(fake), ...change }).catch((reason: unknown) => reason);
+      const error: unknown = await CudaExecutor.create({ ...optionsFor(fake), ...change }).catch(
+        (reason: unknown) => reason,
+      );
       expect([fake.state.live, fake.state.liveBytes]).toEqual([0, 0]);
       return String(error);
     };
@@ -204,9 +279,24 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
     expect(await attempt({ kernels: [] })).toContain('0 sets of kernels for 2 buckets');
     expect(await attempt({ kernels: kernels.map((texts) => texts.slice(1)) })).toContain('2 kernels for 3 launches');
     expect(await attempt({ cubins: new Map([...cubins].slice(1)) })).toContain('no machine code of k_embed');
-    expect(await attempt({ kernels: kernels.map((texts) => texts.map((text) => ({ ...text, parameters: ['parts'] }))) })).toContain('k_embed takes parts; launch 0 (embed) gives tokens,');
-    expect(await attempt({ kernels: kernels.map((texts) => texts.map((text) => ({ ...text, tensorMaps: text.tensorMaps.map((map) => ({ ...map, parameter: 9 })) }))) })).toContain('tensor map of parameter 9');
-    expect(await attempt({ plan: { ...plan, placements: plan.placements.map((placement) => ({ ...placement, offset: placement.offset + 64 })) } })).toContain('no multiple of 256');
+    expect(
+      await attempt({ kernels: kernels.map((texts) => texts.map((text) => ({ ...text, parameters: ['parts'] }))) }),
+    ).toContain('k_embed takes parts; launch 0 (embed) gives tokens,');
+    expect(
+      await attempt({
+        kernels: kernels.map((texts) =>
+          texts.map((text) => ({ ...text, tensorMaps: text.tensorMaps.map((map) => ({ ...map, parameter: 9 })) })),
+        ),
+      }),
+    ).toContain('tensor map of parameter 9');
+    expect(
+      await attempt({
+        plan: {
+          ...plan,
+          placements: plan.placements.map((placement) => ({ ...placement, offset: placement.offset + 64 })),
+        },
+      }),
+    ).toContain('no multiple of 256');
   });
 
   it('binds tensor maps to the slots of their parameters, and lets kernels start early that wait themselves', async () => {
@@ -228,7 +318,11 @@ describe('device memory', () => {
   const capacity = { tokens: 8192, rows: 4096, longest: 2048 };
   const failure = (freeGiB: number, change: Partial<CudaMemoryUse> = {}): UserError => {
     try {
-      requireDeviceMemory({ ...use, ...change }, { name: 'H100', freeBytes: freeGiB * GiB, totalBytes: 80 * GiB }, capacity);
+      requireDeviceMemory(
+        { ...use, ...change },
+        { name: 'H100', freeBytes: freeGiB * GiB, totalBytes: 80 * GiB },
+        capacity,
+      );
     } catch (error) {
       if (error instanceof UserError) return error;
       throw error;
@@ -238,14 +332,22 @@ describe('device memory', () => {
 
   it('fits where there is room for the peak and the driver', () => {
     requireDeviceMemory(use, { name: 'H100', freeBytes: 68.2 * GiB, totalBytes: 80 * GiB }, capacity);
-    requireDeviceMemory({ ...use, arenaBytes: 0, stagingBytes: 8 * GiB }, { name: 'H100', freeBytes: 68.2 * GiB, totalBytes: 80 * GiB }, capacity);
-    expect(failure(68.1).message).toMatch(/^This plan needs 69632\.0 MiB of device memory.*H100 has 69734\.4 of 81920\.0 MiB free\.\nweights/);
+    requireDeviceMemory(
+      { ...use, arenaBytes: 0, stagingBytes: 8 * GiB },
+      { name: 'H100', freeBytes: 68.2 * GiB, totalBytes: 80 * GiB },
+      capacity,
+    );
+    expect(failure(68.1).message).toMatch(
+      /^This plan needs 69632\.0 MiB of device memory.*H100 has 69734\.4 of 81920\.0 MiB free\.\nweights/,
+    );
   });
 
   it('says in one line what would fit', () => {
     // 3.875 GiB of room for activations that take 1 MiB a token, less a little.
     expect(failure(64).hint).toBe('Compile it for smaller micro-batches: --max-tokens 3840.');
-    expect(failure(60.1).hint).toBe('The weights alone take 61440.0 MiB: spread over 2 or more such GPUs, or use one with more memory.');
+    expect(failure(60.1).hint).toBe(
+      'The weights alone take 61440.0 MiB: spread over 2 or more such GPUs, or use one with more memory.',
+    );
     expect(failure(25).hint).toMatch(/spread over 3 or more/);
     expect(failure(0.1).hint).toMatch(/Another process holds the memory/);
   });

@@ -1,4 +1,7 @@
-/** The demo model's whole CUDA plan through the real addon on the fake driver: every range, grid and tensor map is one that it accepts. */
+/**
+ * The demo model's whole CUDA plan through the real addon on the fake driver: every range, grid and tensor map is one
+ * that it accepts.
+ */
 import { expect, it } from 'vitest';
 import { compileModel } from '../../../driver/compile.js';
 import { emitCudaPlan } from '../../../driver/cudaKernels.js';
@@ -17,23 +20,46 @@ describeFake('the demo model on the fake driver', (fake) => {
   fake.host(buildPackShim(temporaryFolder()).library);
   const checkpoint = openCheckpoint('models/demo');
   const encode = (text: string): Uint8Array => new TextEncoder().encode(text);
-  const packCubin = encode(Object.entries(PACK_ENTRIES).map(([name, symbol]) => entryText(symbol, POINTERS[name as keyof typeof POINTERS], 0)).join(''));
+  const packCubin = encode(
+    Object.entries(PACK_ENTRIES)
+      .map(([name, symbol]) => entryText(symbol, POINTERS[name as keyof typeof POINTERS], 0))
+      .join(''),
+  );
 
   it.each(CUDA_ARCHS)('loads, binds and launches everything for %s', async (arch) => {
-    const model = compileModel(checkpoint, detectMachine(), { precision: 'bf16', cuda: TYPICAL_FACTS[arch], maxTokens: 512 });
+    const model = compileModel(checkpoint, detectMachine(), {
+      precision: 'bf16',
+      cuda: TYPICAL_FACTS[arch],
+      maxTokens: 512,
+    });
     if (model.target !== 'cuda') throw new Error('the demo model did not compile for CUDA');
     const { plan } = model;
     const { kernels, distinct } = emitCudaPlan(plan);
-    const cubins = new Map([...distinct.values()].map(({ symbol, parameters, tensorMaps }) => [symbol, encode(entryText(symbol, parameters.length, tensorMaps.length))]));
+    const cubins = new Map(
+      [...distinct.values()].map(({ symbol, parameters, tensorMaps }) => [
+        symbol,
+        encode(entryText(symbol, parameters.length, tensorMaps.length)),
+      ]),
+    );
     const done: number[] = [];
     const executor = await CudaExecutor.create({
-      plan, kernels, cubins, packCubin, tensors: checkpoint.tensors, ordinals: [0], addon: fake.addon, onProgress: ({ doneBytes, totalBytes }) => done.push(doneBytes / totalBytes),
+      plan,
+      kernels,
+      cubins,
+      packCubin,
+      tensors: checkpoint.tensors,
+      ordinals: [0],
+      addon: fake.addon,
+      onProgress: ({ doneBytes, totalBytes }) => done.push(doneBytes / totalBytes),
     });
     expect(done.at(-1)).toBe(1);
     for (const { tokens, rows } of plan.buckets) {
       const batch = {
-        tokens: new Int32Array(tokens).fill(3), position: Int32Array.from({ length: tokens }, (_, i) => i % 64), subtreeEnd: Int32Array.from({ length: tokens }, (_, i) => Math.min(tokens, (Math.floor(i / 64) + 1) * 64)),
-        row: Int32Array.from({ length: rows }, (_, i) => i % tokens), target: new Int32Array(rows).fill(5),
+        tokens: new Int32Array(tokens).fill(3),
+        position: Int32Array.from({ length: tokens }, (_, i) => i % 64),
+        subtreeEnd: Int32Array.from({ length: tokens }, (_, i) => Math.min(tokens, (Math.floor(i / 64) + 1) * 64)),
+        row: Int32Array.from({ length: rows }, (_, i) => i % tokens),
+        target: new Int32Array(rows).fill(5),
       };
       const { bucket, launches } = await executor.profile(batch);
       expect([bucket.tokens, bucket.rows]).toEqual([tokens, rows]);
@@ -41,7 +67,10 @@ describeFake('the demo model on the fake driver', (fake) => {
       // Nothing was computed, so nothing may be judged: but each launch's results are searched.
       fake.reset();
       await executor.diagnose(batch);
-      expect(fake.log('launch').filter((line) => line.includes(PACK_ENTRIES.find)).length, fake.log().slice(0, 3).join('\n')).toBeGreaterThanOrEqual(plan.launches.length - 1);
+      expect(
+        fake.log('launch').filter((line) => line.includes(PACK_ENTRIES.find)).length,
+        fake.log().slice(0, 3).join('\n'),
+      ).toBeGreaterThanOrEqual(plan.launches.length - 1);
     }
     await executor.close();
     expect(fake.live()).toBe(0);

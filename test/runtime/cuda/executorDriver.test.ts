@@ -9,7 +9,17 @@ import { CODES, describeFake } from '../../support/fakeCuda/fakeDriver.js';
 import { temporaryFolder } from '../kernels.js';
 import { buildPackShim, POINTERS } from './packShim.js';
 import { entryText } from './ptxEntry.js';
-import { batchOf, buildTinyLibrary, expectedScores, tableValue, TINY_KERNELS, tinyCudaPlan, tinyKernels, writeTensors, type TensorChange } from './tinyCuda.js';
+import {
+  batchOf,
+  buildTinyLibrary,
+  expectedScores,
+  tableValue,
+  TINY_KERNELS,
+  tinyCudaPlan,
+  tinyKernels,
+  writeTensors,
+  type TensorChange,
+} from './tinyCuda.js';
 
 describeFake('CudaExecutor on the fake driver', (fake) => {
   const folder = temporaryFolder();
@@ -18,13 +28,37 @@ describeFake('CudaExecutor on the fake driver', (fake) => {
   const plan = tinyCudaPlan();
   const kernels = plan.buckets.map(() => tinyKernels(plan));
   const encode = (text: string): Uint8Array => new TextEncoder().encode(text);
-  const cubins = new Map(kernels[0]!.map(({ symbol, tensorMaps }) => [symbol, encode(entryText(symbol, TINY_KERNELS[symbol as keyof typeof TINY_KERNELS], tensorMaps.length))]));
-  const packCubin = encode(Object.entries(PACK_ENTRIES).map(([name, symbol]) => entryText(symbol, POINTERS[name as keyof typeof POINTERS], 0)).join(''));
+  const cubins = new Map(
+    kernels[0]!.map(({ symbol, tensorMaps }) => [
+      symbol,
+      encode(entryText(symbol, TINY_KERNELS[symbol as keyof typeof TINY_KERNELS], tensorMaps.length)),
+    ]),
+  );
+  const packCubin = encode(
+    Object.entries(PACK_ENTRIES)
+      .map(([name, symbol]) => entryText(symbol, POINTERS[name as keyof typeof POINTERS], 0))
+      .join(''),
+  );
 
   const create = (change: Partial<CudaExecutorOptions> = {}): Promise<CudaExecutor> =>
-    CudaExecutor.create({ plan, kernels, cubins, packCubin, tensors: writeTensors(folder), ordinals: [0], addon: fake.addon, ...change });
+    CudaExecutor.create({
+      plan,
+      kernels,
+      cubins,
+      packCubin,
+      tensors: writeTensors(folder),
+      ordinals: [0],
+      addon: fake.addon,
+      ...change,
+    });
 
-  async function check(executor: CudaExecutor, tokens: number, rows: number, seed = 1, change: TensorChange = {}): Promise<void> {
+  async function check(
+    executor: CudaExecutor,
+    tokens: number,
+    rows: number,
+    seed = 1,
+    change: TensorChange = {},
+  ): Promise<void> {
     const batch = batchOf(tokens, rows, seed);
     const { logProb, isArgmax } = await executor.score(batch);
     expect({ logProb: [...logProb], isArgmax: [...isArgmax] }).toEqual(expectedScores(batch, change));
@@ -32,7 +66,14 @@ describeFake('CudaExecutor on the fake driver', (fake) => {
 
   it('scores as computed by hand, alone and many at once', async () => {
     const executor = await create();
-    for (const [tokens, rows] of [[1, 1], [16, 4], [17, 4], [16, 5], [64, 16]] as const) await check(executor, tokens, rows);
+    for (const [tokens, rows] of [
+      [1, 1],
+      [16, 4],
+      [17, 4],
+      [16, 5],
+      [64, 16],
+    ] as const)
+      await check(executor, tokens, rows);
     await Promise.all(Array.from({ length: 20 }, (_, i) => check(executor, 5 + i, 1 + (i % 5), i)));
     await executor.close();
     expect(fake.live()).toBe(0);
@@ -55,7 +96,11 @@ describeFake('CudaExecutor on the fake driver', (fake) => {
 
   it('takes no more memory than it announced', async () => {
     let announced = 0;
-    let executor = await create({ onMemory: (use) => { announced = peakBytes(use); } });
+    let executor = await create({
+      onMemory: (use) => {
+        announced = peakBytes(use);
+      },
+    });
     await executor.close();
     const reserve = 128 << 20;
     fake.set('totalBytes', announced + reserve);
@@ -84,7 +129,14 @@ describeFake('CudaExecutor on the fake driver', (fake) => {
     const lost: unknown = await executor.score(batchOf(40, 3)).catch((error: unknown) => error);
     expect(isCudaError(lost) && lost.isContextDead).toBe(true);
     await executor.close();
-    for (const call of ['cuLaunchKernelEx', 'cuMemcpyHtoDAsync_v2', 'cuMemAlloc_v2', 'cuModuleLoadDataEx', 'cuMemHostAlloc', 'cuStreamSynchronize']) {
+    for (const call of [
+      'cuLaunchKernelEx',
+      'cuMemcpyHtoDAsync_v2',
+      'cuMemAlloc_v2',
+      'cuModuleLoadDataEx',
+      'cuMemHostAlloc',
+      'cuStreamSynchronize',
+    ]) {
       fake.reset();
       fake.fail(call, CODES.illegalAddress);
       const error: unknown = await create().catch((reason: unknown) => reason);

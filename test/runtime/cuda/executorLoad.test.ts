@@ -6,10 +6,22 @@ import { copyFileSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
-import type { CudaAddon, CudaMemory, CudaProgram, CudaUploadStep, CudaUploadTimes } from '../../../runtime/cuda/addon.js';
+import type {
+  CudaAddon,
+  CudaMemory,
+  CudaProgram,
+  CudaUploadStep,
+  CudaUploadTimes,
+} from '../../../runtime/cuda/addon.js';
 import { planLoading, type LoadPlan } from '../../../runtime/cuda/loadPlan.js';
 import { PACK_ENTRIES } from '../../../runtime/cuda/packKernels.js';
-import { loadDeviceWeights, loadingBytes, printLoadTimes, weightSlots, type LoadTimes } from '../../../runtime/cuda/weights.js';
+import {
+  loadDeviceWeights,
+  loadingBytes,
+  printLoadTimes,
+  weightSlots,
+  type LoadTimes,
+} from '../../../runtime/cuda/weights.js';
 import { planWeights } from '../../../runtime/weightPlan.js';
 import { CODES, describeFake } from '../../support/fakeCuda/fakeDriver.js';
 import { decl, elements, K, weightWorld } from '../../support/weightWorld.js';
@@ -21,174 +33,243 @@ const folder = temporaryFolder();
 const { tensors, weights, constants, expected } = weightWorld(folder);
 const weightPlan = planWeights(weights, constants, tensors, { isMapping: false });
 
-if (hasCxx()) describeFake('loadDeviceWeights', (fake) => {
-  fake.host(buildPackShim(folder).library);
-  const device = new fake.addon.Device(0);
-  const pack = new fake.addon.Module(device, new TextEncoder().encode(Object.entries(PACK_ENTRIES).map(([name, symbol]) => entryText(symbol, POINTERS[name as keyof typeof POINTERS], 0)).join('')));
-  const memory = new fake.addon.Memory(device, weightPlan.packedBytes);
-  const refill = (): void => {
-    memory.fill(0xff);  // what nobody wrote is NaN
-    device.synchronize();
-  };
-  refill();
-  const atRest = fake.live();
-  afterAll(() => {
-    for (const held of [memory, pack, device]) held.release();
-    expect(fake.live()).toBe(0);
-  });
-
-  /** The addon with uploads by so many threads, and a look at what they are asked. */
-  const addonWith = (threads: number, onLoad: (steps: readonly CudaUploadStep[]) => void = () => undefined): CudaAddon => ({
-    ...fake.addon,
-    Upload: class extends fake.addon.Upload {
-      constructor() {
-        super(device, { threads, buffers: 2, bufferBytes: 4096 });
-      }
-      override load(program: CudaProgram, steps: readonly CudaUploadStep[]): Promise<CudaUploadTimes> {
-        onLoad(steps);
-        return super.load(program, steps);
-      }
-    },
-  });
-
-  const load = (loadPlan: LoadPlan, addon = addonWith(3), more: { target?: CudaMemory; plan?: typeof weightPlan; done?: number[] } = {}): Promise<LoadTimes> => loadDeviceWeights({
-    addon, device, pack, weightPlan: more.plan ?? weightPlan, loadPlan, weights: more.target ?? memory, onProgress: ({ doneBytes }) => more.done?.push(doneBytes),
-  });
-
-  /** Names of weights whose bits are not the reference's. */
-  function wrong(): string[] {
-    const slots = weightSlots(weightPlan, memory);
-    return weights.filter((weight) => {
-      const { offset, bytes } = slots.get(weight.name)!;
-      return elements(weight, memory.read(offset, bytes)).join() !== expected(weight).join();
-    }).map(({ name }) => name);
-  }
-
-  // 256: one row of the largest f32 source and no more. 1 MiB: everything at once.
-  it.each([[256, 1], [256, 3], [700, 1], [700, 3], [700, 8], [2048, 2], [1 << 20, 3]])('is exact with staging buffers of %i bytes and %i threads', async (staging, threads) => {
-    const loadPlan = planLoading(weightPlan, staging);
-    for (const step of loadPlan.steps) {
-      expect(step.stagedBytes).toBeLessThanOrEqual(staging);
-      expect(step.pieces.length).toBeLessThanOrEqual(64);
-    }
-    refill();
-    fake.reset();
-    const done: number[] = [];
-    const times = await load(loadPlan, addonWith(threads), { done });
-    const allocated = fake.log('alloc').map((line) => Number(line.split(' ')[1]));
-    expect(allocated.reduce((a, b) => a + b)).toBe(loadingBytes(loadPlan));
-    // Pinned memory once, whatever the number of weights and steps.
-    expect(fake.log('pin')).toEqual([`pin ${2 * threads * 4096}`]);
-    expect(fake.live()).toBe(atRest);
-    expect(wrong()).toEqual([]);
-    expect(done.at(-1)).toBe(loadPlan.steps.reduce((sum, step) => sum + step.weightBytes, 0));
-    expect([...done].sort((a, b) => a - b)).toEqual(done);
-    expect(times.copiedBytes).toBe(fake.log('upload').map((line) => Number(line.split(' ')[1])).reduce((a, b) => a + b) - loadPlan.jobBytes - 20);
-    expect(times.streaming.total).toBeGreaterThanOrEqual(times.streaming.reading);
-    // The driver's clock: a millisecond a launch.
-    expect(times.streaming.device).toBeCloseTo(loadPlan.steps.flatMap(({ pieces }) => pieces).length / 1000, 5);
-    const slots = weightSlots(weightPlan, memory);
-    expect(slots.get('w_twin')).toEqual(slots.get('w_q'));
-  });
-
-  it('copies ahead of what is laid out, into three buffers in turn, each only when it was laid out', async () => {
-    let asked: readonly CudaUploadStep[] = [];
-    const loadPlan = planLoading(weightPlan, 700);
-    await load(loadPlan, addonWith(1, (steps) => { asked = steps; }));
-    const staged = asked.filter(({ parts }) => parts.length > 0);
-    expect(staged.length).toBeGreaterThan(20);
-    staged.forEach(({ parts, after }, i) => {
-      expect(new Set(parts.map(({ target }) => target))).toEqual(new Set([staged[i % 3]!.parts[0]!.target]));
-      expect(after).toBe(i < 3 ? 0 : asked.indexOf(staged[i - 3]!) + 1);
-    });
-    expect(new Set(staged.flatMap(({ parts }) => parts.map(({ target }) => target))).size).toBe(3);
-  });
-
-  it('would be wrong if copies did not wait for the launches that read what they overwrite', async () => {
-    const { steps, ...rest } = planLoading(weightPlan, 700);
-    refill();
-    await load({ ...rest, steps: steps.map((step) => ({ ...step, after: 0 })) }, addonWith(1));
-    expect(wrong()).not.toEqual([]);
-  });
-
-  it('waits for nothing but the end: no synchronisation a weight or a step', async () => {
-    refill();
-    fake.reset();
-    let waits = 0;
-    const program = class extends fake.addon.Program {
-      override run(): never {
-        waits++;
-        throw new Error('a run of its own');
-      }
+if (hasCxx())
+  describeFake('loadDeviceWeights', (fake) => {
+    fake.host(buildPackShim(folder).library);
+    const device = new fake.addon.Device(0);
+    const pack = new fake.addon.Module(
+      device,
+      new TextEncoder().encode(
+        Object.entries(PACK_ENTRIES)
+          .map(([name, symbol]) => entryText(symbol, POINTERS[name as keyof typeof POINTERS], 0))
+          .join(''),
+      ),
+    );
+    const memory = new fake.addon.Memory(device, weightPlan.packedBytes);
+    const refill = (): void => {
+      memory.fill(0xff); // what nobody wrote is NaN
+      device.synchronize();
     };
-    const loadPlan = planLoading(weightPlan, 700);
-    await load(loadPlan, { ...addonWith(2), Program: program });
-    expect(waits).toBe(0);
-    // The jobs, then two lanes and the device at the end, then the literal weight.
-    expect(fake.log('sync')).toHaveLength(5);
-    expect(wrong()).toEqual([]);
-  });
-
-  const calls = ['cuMemAlloc_v2', 'cuMemHostAlloc', 'cuStreamCreate', 'cuEventCreate', 'cuEventRecord', 'cuEventSynchronize', 'cuStreamWaitEvent', 'cuStreamSynchronize', 'cuMemcpyHtoDAsync_v2', 'cuLaunchKernelEx', 'cuMemsetD8Async'];
-  it.each(calls)('gives everything back where %s fails, early or late, and succeeds afterwards', async (call) => {
-    const loadPlan = planLoading(weightPlan, 700);
-    let failures = 0;
-    for (const after of [1, 2, 7, 23]) {
-      fake.reset();
-      fake.fail(call, CODES.outOfMemory, after);
-      const error: unknown = await load(loadPlan).then(() => undefined, (reason: unknown) => reason);
-      fake.reset();
-      if (error !== undefined) expect(error).toMatchObject({ code: 'CUDA_ERROR_OUT_OF_MEMORY', call });
-      failures += error === undefined ? 0 : 1;
-      expect(fake.live()).toBe(atRest);
-    }
-    expect(failures).toBeGreaterThan(0);
     refill();
-    await load(loadPlan);
-    expect(wrong()).toEqual([]);
-  });
+    const atRest = fake.live();
+    afterAll(() => {
+      for (const held of [memory, pack, device]) held.release();
+      expect(fake.live()).toBe(0);
+    });
 
-  it('takes little pinned memory where little is loaded', async () => {
-    fake.reset();
-    await load(planLoading(weightPlan), fake.addon);
-    expect(fake.log('pin')).toEqual([`pin ${4 << 20}`]);
-    expect(wrong()).toEqual([]);
-  });
+    /** The addon with uploads by so many threads, and a look at what they are asked. */
+    const addonWith = (
+      threads: number,
+      onLoad: (steps: readonly CudaUploadStep[]) => void = () => undefined,
+    ): CudaAddon => ({
+      ...fake.addon,
+      Upload: class extends fake.addon.Upload {
+        constructor() {
+          super(device, { threads, buffers: 2, bufferBytes: 4096 });
+        }
+        override load(program: CudaProgram, steps: readonly CudaUploadStep[]): Promise<CudaUploadTimes> {
+          onLoad(steps);
+          return super.load(program, steps);
+        }
+      },
+    });
 
-  it('says which file was cut off, before or while it is read', async () => {
-    const whole = tensors.get('down');
-    if (whole?.kind !== 'file') throw new Error('not a file');
-    const file = join(folder, 'cut.bin');
-    const plan = planWeights([decl('w_down', [['down', K]], { k: 61 })], [], new Map([['down', { ...whole, file }]]), { isMapping: false });
-    const target = new fake.addon.Memory(device, plan.packedBytes);
-    copyFileSync(whole.file, file);
-    const cut = addonWith(2, () => truncateSync(file, 1000));
-    const error: unknown = await load(planLoading(plan, 700), cut, { plan, target }).catch((reason: unknown) => reason);
-    expect(error).toBeInstanceOf(UserError);
-    expect(String(error)).toMatch(/cut\.bin cannot be read at byte 1000: it ends there by now/);
-    await expect(load(planLoading(plan, 700), addonWith(2), { plan, target })).rejects.toThrow(UserError);
-    target.release();
-    expect(fake.live()).toBe(atRest);
-  });
+    const load = (
+      loadPlan: LoadPlan,
+      addon = addonWith(3),
+      more: { target?: CudaMemory; plan?: typeof weightPlan; done?: number[] } = {},
+    ): Promise<LoadTimes> =>
+      loadDeviceWeights({
+        addon,
+        device,
+        pack,
+        weightPlan: more.plan ?? weightPlan,
+        loadPlan,
+        weights: more.target ?? memory,
+        onProgress: ({ doneBytes }) => more.done?.push(doneBytes),
+      });
 
-  it('takes hardly any pinned memory where all weights are made up', async () => {
-    const plan = planWeights([decl('w_noise', [['noise', 70]], { dtype: 'f16' })], [], tensors, { isMapping: false });
-    const loadPlan = planLoading(plan);
-    expect([loadPlan.stagings, loadPlan.stagingBytes]).toEqual([0, 0]);
-    const target = new fake.addon.Memory(device, plan.packedBytes);
-    fake.reset();
-    await load(loadPlan, fake.addon, { plan, target });
-    expect(fake.log('pin')).toEqual(['pin 4096']);
-    target.release();
+    /** Names of weights whose bits are not the reference's. */
+    function wrong(): string[] {
+      const slots = weightSlots(weightPlan, memory);
+      return weights
+        .filter((weight) => {
+          const { offset, bytes } = slots.get(weight.name)!;
+          return elements(weight, memory.read(offset, bytes)).join() !== expected(weight).join();
+        })
+        .map(({ name }) => name);
+    }
+
+    // 256: one row of the largest f32 source and no more. 1 MiB: everything at once.
+    it.each([
+      [256, 1],
+      [256, 3],
+      [700, 1],
+      [700, 3],
+      [700, 8],
+      [2048, 2],
+      [1 << 20, 3],
+    ])('is exact with staging buffers of %i bytes and %i threads', async (staging, threads) => {
+      const loadPlan = planLoading(weightPlan, staging);
+      for (const step of loadPlan.steps) {
+        expect(step.stagedBytes).toBeLessThanOrEqual(staging);
+        expect(step.pieces.length).toBeLessThanOrEqual(64);
+      }
+      refill();
+      fake.reset();
+      const done: number[] = [];
+      const times = await load(loadPlan, addonWith(threads), { done });
+      const allocated = fake.log('alloc').map((line) => Number(line.split(' ')[1]));
+      expect(allocated.reduce((a, b) => a + b)).toBe(loadingBytes(loadPlan));
+      // Pinned memory once, whatever the number of weights and steps.
+      expect(fake.log('pin')).toEqual([`pin ${2 * threads * 4096}`]);
+      expect(fake.live()).toBe(atRest);
+      expect(wrong()).toEqual([]);
+      expect(done.at(-1)).toBe(loadPlan.steps.reduce((sum, step) => sum + step.weightBytes, 0));
+      expect([...done].sort((a, b) => a - b)).toEqual(done);
+      expect(times.copiedBytes).toBe(
+        fake
+          .log('upload')
+          .map((line) => Number(line.split(' ')[1]))
+          .reduce((a, b) => a + b) -
+          loadPlan.jobBytes -
+          20,
+      );
+      expect(times.streaming.total).toBeGreaterThanOrEqual(times.streaming.reading);
+      // The driver's clock: a millisecond a launch.
+      expect(times.streaming.device).toBeCloseTo(loadPlan.steps.flatMap(({ pieces }) => pieces).length / 1000, 5);
+      const slots = weightSlots(weightPlan, memory);
+      expect(slots.get('w_twin')).toEqual(slots.get('w_q'));
+    });
+
+    it('copies ahead of what is laid out, into three buffers in turn, each only when it was laid out', async () => {
+      let asked: readonly CudaUploadStep[] = [];
+      const loadPlan = planLoading(weightPlan, 700);
+      await load(
+        loadPlan,
+        addonWith(1, (steps) => {
+          asked = steps;
+        }),
+      );
+      const staged = asked.filter(({ parts }) => parts.length > 0);
+      expect(staged.length).toBeGreaterThan(20);
+      staged.forEach(({ parts, after }, i) => {
+        expect(new Set(parts.map(({ target }) => target))).toEqual(new Set([staged[i % 3]!.parts[0]!.target]));
+        expect(after).toBe(i < 3 ? 0 : asked.indexOf(staged[i - 3]!) + 1);
+      });
+      expect(new Set(staged.flatMap(({ parts }) => parts.map(({ target }) => target))).size).toBe(3);
+    });
+
+    it('would be wrong if copies did not wait for the launches that read what they overwrite', async () => {
+      const { steps, ...rest } = planLoading(weightPlan, 700);
+      refill();
+      await load({ ...rest, steps: steps.map((step) => ({ ...step, after: 0 })) }, addonWith(1));
+      expect(wrong()).not.toEqual([]);
+    });
+
+    it('waits for nothing but the end: no synchronisation a weight or a step', async () => {
+      refill();
+      fake.reset();
+      let waits = 0;
+      const program = class extends fake.addon.Program {
+        override run(): never {
+          waits++;
+          throw new Error('a run of its own');
+        }
+      };
+      const loadPlan = planLoading(weightPlan, 700);
+      await load(loadPlan, { ...addonWith(2), Program: program });
+      expect(waits).toBe(0);
+      // The jobs, then two lanes and the device at the end, then the literal weight.
+      expect(fake.log('sync')).toHaveLength(5);
+      expect(wrong()).toEqual([]);
+    });
+
+    const calls = [
+      'cuMemAlloc_v2',
+      'cuMemHostAlloc',
+      'cuStreamCreate',
+      'cuEventCreate',
+      'cuEventRecord',
+      'cuEventSynchronize',
+      'cuStreamWaitEvent',
+      'cuStreamSynchronize',
+      'cuMemcpyHtoDAsync_v2',
+      'cuLaunchKernelEx',
+      'cuMemsetD8Async',
+    ];
+    it.each(calls)('gives everything back where %s fails, early or late, and succeeds afterwards', async (call) => {
+      const loadPlan = planLoading(weightPlan, 700);
+      let failures = 0;
+      for (const after of [1, 2, 7, 23]) {
+        fake.reset();
+        fake.fail(call, CODES.outOfMemory, after);
+        const error: unknown = await load(loadPlan).then(
+          () => undefined,
+          (reason: unknown) => reason,
+        );
+        fake.reset();
+        if (error !== undefined) expect(error).toMatchObject({ code: 'CUDA_ERROR_OUT_OF_MEMORY', call });
+        failures += error === undefined ? 0 : 1;
+        expect(fake.live()).toBe(atRest);
+      }
+      expect(failures).toBeGreaterThan(0);
+      refill();
+      await load(loadPlan);
+      expect(wrong()).toEqual([]);
+    });
+
+    it('takes little pinned memory where little is loaded', async () => {
+      fake.reset();
+      await load(planLoading(weightPlan), fake.addon);
+      expect(fake.log('pin')).toEqual([`pin ${4 << 20}`]);
+      expect(wrong()).toEqual([]);
+    });
+
+    it('says which file was cut off, before or while it is read', async () => {
+      const whole = tensors.get('down');
+      if (whole?.kind !== 'file') throw new Error('not a file');
+      const file = join(folder, 'cut.bin');
+      const plan = planWeights(
+        [decl('w_down', [['down', K]], { k: 61 })],
+        [],
+        new Map([['down', { ...whole, file }]]),
+        { isMapping: false },
+      );
+      const target = new fake.addon.Memory(device, plan.packedBytes);
+      copyFileSync(whole.file, file);
+      const cut = addonWith(2, () => truncateSync(file, 1000));
+      const error: unknown = await load(planLoading(plan, 700), cut, { plan, target }).catch(
+        (reason: unknown) => reason,
+      );
+      expect(error).toBeInstanceOf(UserError);
+      expect(String(error)).toMatch(/cut\.bin cannot be read at byte 1000: it ends there by now/);
+      await expect(load(planLoading(plan, 700), addonWith(2), { plan, target })).rejects.toThrow(UserError);
+      target.release();
+      expect(fake.live()).toBe(atRest);
+    });
+
+    it('takes hardly any pinned memory where all weights are made up', async () => {
+      const plan = planWeights([decl('w_noise', [['noise', 70]], { dtype: 'f16' })], [], tensors, { isMapping: false });
+      const loadPlan = planLoading(plan);
+      expect([loadPlan.stagings, loadPlan.stagingBytes]).toEqual([0, 0]);
+      const target = new fake.addon.Memory(device, plan.packedBytes);
+      fake.reset();
+      await load(loadPlan, fake.addon, { plan, target });
+      expect(fake.log('pin')).toEqual(['pin 4096']);
+      target.release();
+    });
   });
-});
 else process.stderr.write('SKIPPED: loading onto a fake device: no g++ on PATH\n');
 
 it('says how fast it was and what it waited for', () => {
   const streaming = { total: 0.2, reading: 0.15, bus: 0.04, launches: 0.002, device: 0.05 };
   expect(printLoadTimes({ preparing: 0.03, releasing: 0.02, copiedBytes: 8e9, streaming })).toBe(
-    'weights loaded in 0.25 s: 8.00 GB of files at 32.0 GB/s (streaming 200 ms at 40.0 GB/s: threads reading 75 %, waiting for the bus 20 %, for launches 1 %, device laying out 25 %; preparing 30 ms, releasing 20 ms)');
-  expect(printLoadTimes({ preparing: 0.01, releasing: 0, copiedBytes: 0, streaming })).toBe('weights made up in 0.21 s');
+    'weights loaded in 0.25 s: 8.00 GB of files at 32.0 GB/s (streaming 200 ms at 40.0 GB/s: threads reading 75 %, waiting for the bus 20 %, for launches 1 %, device laying out 25 %; preparing 30 ms, releasing 20 ms)',
+  );
+  expect(printLoadTimes({ preparing: 0.01, releasing: 0, copiedBytes: 0, streaming })).toBe(
+    'weights made up in 0.21 s',
+  );
 });
 
 it('counts every byte of weights once in its progress', () => {
@@ -199,5 +280,7 @@ it('counts every byte of weights once in its progress', () => {
 
 it('refuses rows that no staging buffer holds, and layouts of CPUs', () => {
   expect(() => planLoading(weightPlan, 200)).toThrow(UserError);
-  expect(() => planLoading(planWeights([decl('p', [['q', 96]], { layout: 'panels' })], [], tensors, { isMapping: false }))).toThrow('Weight p is laid out for a CPU');
+  expect(() =>
+    planLoading(planWeights([decl('p', [['q', 96]], { layout: 'panels' })], [], tensors, { isMapping: false })),
+  ).toThrow('Weight p is laid out for a CPU');
 });

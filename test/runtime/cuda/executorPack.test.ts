@@ -11,7 +11,17 @@ import { findJob, JOB_BYTES, packJob, type DeviceJob } from '../../../runtime/cu
 import { PACK_ENTRIES, PACK_SOURCE } from '../../../runtime/cuda/packKernels.js';
 import type { PackDType, TensorSource } from '../../../runtime/tensorSource.js';
 import { temporaryFolder } from '../kernels.js';
-import { bitsFloat, floatBits, fromF16, packReference, randomValue, roundTo, toBf16, toF16, type Matrix } from '../packReference.js';
+import {
+  bitsFloat,
+  floatBits,
+  fromF16,
+  packReference,
+  randomValue,
+  roundTo,
+  toBf16,
+  toF16,
+  type Matrix,
+} from '../packReference.js';
 import { buildPackShim, hasCxx } from './packShim.js';
 
 const isPossible = hasCxx();
@@ -28,10 +38,21 @@ const normalise = (dtype: PackDType, bits: number): number => {
 
 const dtypes = fc.constantFrom<PackDType>('f32', 'f16', 'bf16');
 const shapes = fc.oneof(
-  fc.array(fc.integer({ min: 1, max: 70 }), { minLength: 1, maxLength: 3 }).map((rows) => ({ rows, pairing: { kind: 'none' } as Pairing })),
-  fc.record({ heads: fc.integer({ min: 1, max: 4 }), blocks: fc.integer({ min: 1, max: 3 }), width: fc.constantFrom(1, 2, 4, 8, 16) })
-    .map(({ heads, blocks, width }) => ({ rows: [heads * blocks * width * 2], pairing: { kind: 'rotate', headDim: blocks * width * 2, width } as Pairing })),
-  fc.record({ rows: fc.integer({ min: 1, max: 70 }), width: fc.constantFrom(1, 4, 8, 16, 32) })
+  fc
+    .array(fc.integer({ min: 1, max: 70 }), { minLength: 1, maxLength: 3 })
+    .map((rows) => ({ rows, pairing: { kind: 'none' } as Pairing })),
+  fc
+    .record({
+      heads: fc.integer({ min: 1, max: 4 }),
+      blocks: fc.integer({ min: 1, max: 3 }),
+      width: fc.constantFrom(1, 2, 4, 8, 16),
+    })
+    .map(({ heads, blocks, width }) => ({
+      rows: [heads * blocks * width * 2],
+      pairing: { kind: 'rotate', headDim: blocks * width * 2, width } as Pairing,
+    })),
+  fc
+    .record({ rows: fc.integer({ min: 1, max: 70 }), width: fc.constantFrom(1, 4, 8, 16, 32) })
     .map(({ rows, width }) => ({ rows: [rows, rows], pairing: { kind: 'interleave', width } as Pairing })),
 );
 
@@ -43,22 +64,43 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
     memory.write(0, bytes);
     return memory;
   };
-  const launch = (symbol: string, { bytes, launch: shape }: DeviceJob, pointers: readonly bigint[], tokens = 1, rows = 1): void =>
-    shim.run(symbol, shape, tokens, rows, [memoryOf(bytes).address, ...pointers]);
+  const launch = (
+    symbol: string,
+    { bytes, launch: shape }: DeviceJob,
+    pointers: readonly bigint[],
+    tokens = 1,
+    rows = 1,
+  ): void => shim.run(symbol, shape, tokens, rows, [memoryOf(bytes).address, ...pointers]);
 
   /** Random stored bits, NaN, infinities and denormals included. */
-  function stored(dtype: PackDType, rows: number, k: number, seed: number): { memory: NativeMemory; tensor: TensorSource; matrix: Matrix } {
-    const bits = Array.from({ length: rows * k }, (_, i) => Number(BigInt.asUintN(BITS[dtype], BigInt(floatBits(randomValue(BigInt(seed), i, 1))) * 2654435761n)));
-    const memory = memoryOf(dtype === 'f32' ? new Uint8Array(Uint32Array.from(bits).buffer) : new Uint8Array(Uint16Array.from(bits).buffer));
-    const value = (i: number): number => (dtype === 'f32' ? bitsFloat(bits[i]!) : dtype === 'bf16' ? bitsFloat(bits[i]! << 16) : fromF16(bits[i]!));
+  function stored(
+    dtype: PackDType,
+    rows: number,
+    k: number,
+    seed: number,
+  ): { memory: NativeMemory; tensor: TensorSource; matrix: Matrix } {
+    const bits = Array.from({ length: rows * k }, (_, i) =>
+      Number(BigInt.asUintN(BITS[dtype], BigInt(floatBits(randomValue(BigInt(seed), i, 1))) * 2654435761n)),
+    );
+    const memory = memoryOf(
+      dtype === 'f32' ? new Uint8Array(Uint32Array.from(bits).buffer) : new Uint8Array(Uint16Array.from(bits).buffer),
+    );
+    const value = (i: number): number =>
+      dtype === 'f32' ? bitsFloat(bits[i]!) : dtype === 'bf16' ? bitsFloat(bits[i]! << 16) : fromF16(bits[i]!);
     return {
-      memory, matrix: (row, column) => value(row * k + column),
+      memory,
+      matrix: (row, column) => value(row * k + column),
       tensor: { kind: 'file', dtype, shape: [rows, k], file: '', offset: 0, byteLength: rows * k * BYTES[dtype] },
     };
   }
 
   /** Packs in ranges of `step` rows into memory full of rubbish, as weights.ts does; checks the bytes around it. */
-  function packDevice(weight: WeightDecl, sources: readonly { tensor: TensorSource; memory?: NativeMemory }[], step: number, scale?: Float32Array): number[] {
+  function packDevice(
+    weight: WeightDecl,
+    sources: readonly { tensor: TensorSource; memory?: NativeMemory }[],
+    step: number,
+    scale?: Float32Array,
+  ): number[] {
     const map = physicalToLogical(weight);
     const bytes = packedBytes(weight, map.length);
     const target = memoryOf(new Uint8Array(bytes + 64).fill(0xa5));
@@ -71,12 +113,21 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
       const { rows } = weight.sources[i]!;
       for (let firstRow = 0; firstRow < rows; firstRow += step) {
         const source = memory === undefined ? 0n : memory.address + BigInt(firstRow * weight.k * BYTES[tensor.dtype]);
-        const job = packJob(weight, { tensor, firstRow, rows: Math.min(step, rows - firstRow), sourceRow, isScaled: scales !== undefined });
+        const job = packJob(weight, {
+          tensor,
+          firstRow,
+          rows: Math.min(step, rows - firstRow),
+          sourceRow,
+          isScaled: scales !== undefined,
+        });
         launch(PACK_ENTRIES.rows, job, [source, target.address, scales?.address ?? 0n]);
       }
       sourceRow += rows;
     });
-    expect(new Uint8Array(target.read(bytes, 64)).every((byte) => byte === 0xa5), 'bytes after the target').toBe(true);
+    expect(
+      new Uint8Array(target.read(bytes, 64)).every((byte) => byte === 0xa5),
+      'bytes after the target',
+    ).toBe(true);
     const packed = target.read(0, bytes);
     return [...(weight.dtype === 'f32' ? new Uint32Array(packed) : new Uint16Array(packed))];
   }
@@ -87,35 +138,87 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
   });
 
   it('equals the reference for random shapes, pairings, dtypes, scales and row ranges', () => {
-    const layouts = fc.constantFrom({ layout: 'rows', dtype: 'f32' } as const, { layout: 'rows', dtype: 'bf16' } as const, { layout: 'rows', dtype: 'f16' } as const,
-      { layout: 'kmajor', dtype: 'bf16' } as const, { layout: 'kmajor', dtype: 'f16' } as const);
-    fc.assert(fc.property(layouts, shapes, dtypes, fc.integer({ min: 1, max: 300 }), fc.integer({ min: 0, max: 1 << 30 }), fc.boolean(), fc.integer({ min: 1, max: 80 }),
-      (layout, { rows, pairing }, dtype, k, seed, isScaled, step) => {
-        const weight: WeightDecl = { name: 'w', ...layout, k, pairing, sources: rows.map((n, i) => ({ tensor: `t${i}`, rows: n })) };
-        const matrices = rows.map((n, i) => stored(dtype, n, k, seed + i));
-        const scale = isScaled ? Float32Array.from({ length: k }, (_, i) => bitsFloat((floatBits(randomValue(BigInt(seed) + 77n, i, 1)) * 2654435) >>> 0)) : undefined;
-        const got = packDevice(weight, matrices, step, scale);
-        const wanted = packReference(weight, matrices.map(({ matrix }) => matrix), scale && ((column) => scale[column]!));
-        expect(got.map((bits) => normalise(weight.dtype, bits))).toEqual(wanted.map((bits) => normalise(weight.dtype, bits)));
-      }), { numRuns: 100 });
+    const layouts = fc.constantFrom(
+      { layout: 'rows', dtype: 'f32' } as const,
+      { layout: 'rows', dtype: 'bf16' } as const,
+      { layout: 'rows', dtype: 'f16' } as const,
+      { layout: 'kmajor', dtype: 'bf16' } as const,
+      { layout: 'kmajor', dtype: 'f16' } as const,
+    );
+    fc.assert(
+      fc.property(
+        layouts,
+        shapes,
+        dtypes,
+        fc.integer({ min: 1, max: 300 }),
+        fc.integer({ min: 0, max: 1 << 30 }),
+        fc.boolean(),
+        fc.integer({ min: 1, max: 80 }),
+        (layout, { rows, pairing }, dtype, k, seed, isScaled, step) => {
+          const weight: WeightDecl = {
+            name: 'w',
+            ...layout,
+            k,
+            pairing,
+            sources: rows.map((n, i) => ({ tensor: `t${i}`, rows: n })),
+          };
+          const matrices = rows.map((n, i) => stored(dtype, n, k, seed + i));
+          const scale = isScaled
+            ? Float32Array.from({ length: k }, (_, i) =>
+                bitsFloat((floatBits(randomValue(BigInt(seed) + 77n, i, 1)) * 2654435) >>> 0),
+              )
+            : undefined;
+          const got = packDevice(weight, matrices, step, scale);
+          const wanted = packReference(
+            weight,
+            matrices.map(({ matrix }) => matrix),
+            scale && ((column) => scale[column]!),
+          );
+          expect(got.map((bits) => normalise(weight.dtype, bits))).toEqual(
+            wanted.map((bits) => normalise(weight.dtype, bits)),
+          );
+        },
+      ),
+      { numRuns: 100 },
+    );
   });
 
   it('makes the random weights of the CPU: same seed, same bits', async () => {
     const pool = new Pool(1);
     for (const dtype of ['f32', 'bf16', 'f16'] as const) {
-      for (const [target, pairing] of [['f32', { kind: 'none' }], ['bf16', { kind: 'interleave', width: 8 }], ['f16', { kind: 'rotate', headDim: 10, width: 5 }]] as const) {
-        const sources = pairing.kind === 'interleave' ? [{ tensor: 'a', rows: 50 }, { tensor: 'b', rows: 50 }] : [{ tensor: 'a', rows: 50 }];
+      for (const [target, pairing] of [
+        ['f32', { kind: 'none' }],
+        ['bf16', { kind: 'interleave', width: 8 }],
+        ['f16', { kind: 'rotate', headDim: 10, width: 5 }],
+      ] as const) {
+        const sources =
+          pairing.kind === 'interleave'
+            ? [
+                { tensor: 'a', rows: 50 },
+                { tensor: 'b', rows: 50 },
+              ]
+            : [{ tensor: 'a', rows: 50 }];
         const weight: WeightDecl = { name: 'w', layout: 'rows', dtype: target, k: 37, pairing, sources };
         const seeds = [0xdeadbeefcafef00dn, 3n];
         const map = physicalToLogical(weight);
         const bytes = packedBytes(weight, map.length);
         const memory = new Memory(bytes);
         await pack(pool, {
-          layout: 'rows', dtype: target, k: 37, rowMap: map, target: { memory, offset: 0, bytes },
+          layout: 'rows',
+          dtype: target,
+          k: 37,
+          rowMap: map,
+          target: { memory, offset: 0, bytes },
           sources: sources.map(({ rows }, i) => ({ kind: 'random', dtype, rows, seed: seeds[i]!, scale: 0.02 })),
         });
         const wanted = memory.read(0, bytes);
-        const got = packDevice(weight, sources.map(({ rows }, i) => ({ tensor: { kind: 'random', dtype, shape: [rows, 37], seed: seeds[i]!, scale: 0.02 } })), 17);
+        const got = packDevice(
+          weight,
+          sources.map(({ rows }, i) => ({
+            tensor: { kind: 'random', dtype, shape: [rows, 37], seed: seeds[i]!, scale: 0.02 },
+          })),
+          17,
+        );
         expect(got).toEqual([...(target === 'f32' ? new Uint32Array(wanted) : new Uint16Array(wanted))]);
       }
     }
@@ -124,68 +227,174 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
   it('counts past 2^32 in the flat index of a tensor', () => {
     const k = 1 << 16;
     const firstRow = (1 << 16) + 3;
-    const weight: WeightDecl = { name: 'w', layout: 'rows', dtype: 'f32', k, pairing: { kind: 'none' }, sources: [{ tensor: 't', rows: 1 }] };
+    const weight: WeightDecl = {
+      name: 'w',
+      layout: 'rows',
+      dtype: 'f32',
+      k,
+      pairing: { kind: 'none' },
+      sources: [{ tensor: 't', rows: 1 }],
+    };
     const target = new Memory(k * 4);
     const tensor: TensorSource = { kind: 'random', dtype: 'f32', shape: [1, k], seed: 5n, scale: 1 };
-    launch(PACK_ENTRIES.rows, packJob(weight, { tensor, firstRow, rows: 1, sourceRow: 0, isScaled: false }), [0n, target.address - BigInt(firstRow * k * 4), 0n]);
+    launch(PACK_ENTRIES.rows, packJob(weight, { tensor, firstRow, rows: 1, sourceRow: 0, isScaled: false }), [
+      0n,
+      target.address - BigInt(firstRow * k * 4),
+      0n,
+    ]);
     const got = new Float32Array(target.read(0, 64));
     expect([...got]).toEqual(Array.from({ length: 16 }, (_, i) => randomValue(5n, firstRow * k + i, 1)));
   });
 
   it('fills with constants, rounded to the dtype of the tensor, zero in the padding', () => {
-    const weight: WeightDecl = { name: 'w', layout: 'kmajor', dtype: 'bf16', k: 33, pairing: { kind: 'none' }, sources: [{ tensor: 't', rows: 17 }] };
+    const weight: WeightDecl = {
+      name: 'w',
+      layout: 'kmajor',
+      dtype: 'bf16',
+      k: 33,
+      pairing: { kind: 'none' },
+      sources: [{ tensor: 't', rows: 17 }],
+    };
     const wanted = packReference(weight, [() => roundTo('f16', 1.2345)]);
-    expect(packDevice(weight, [{ tensor: { kind: 'constant', dtype: 'f16', shape: [17, 33], value: 1.2345 } }], 5)).toEqual(wanted);
+    expect(
+      packDevice(weight, [{ tensor: { kind: 'constant', dtype: 'f16', shape: [17, 33], value: 1.2345 } }], 5),
+    ).toEqual(wanted);
   });
 
   it('rounds every bf16 tie and every f16 value as IEEE says', () => {
-    const values = [0x3f808000, 0x3f818000, 0x3f808001, 0x7f7fffff, 0xff7fffff, 0x7f800000, 0x00008000, 0x00018000, 0x80000000, 0x7f800001, 0xffc00000, 1, 0x80000001]
-      .concat([65504, 65519.99, 65520, 2 ** -24, 2 ** -25, 2 ** -25 * 1.0001, 2 ** -14, 2 ** -15 * 1.5, 1 + 2 ** -11, 1 + 3 * 2 ** -11].map(floatBits))
+    const values = [
+      0x3f808000, 0x3f818000, 0x3f808001, 0x7f7fffff, 0xff7fffff, 0x7f800000, 0x00008000, 0x00018000, 0x80000000,
+      0x7f800001, 0xffc00000, 1, 0x80000001,
+    ]
+      .concat(
+        [
+          65504,
+          65519.99,
+          65520,
+          2 ** -24,
+          2 ** -25,
+          2 ** -25 * 1.0001,
+          2 ** -14,
+          2 ** -15 * 1.5,
+          1 + 2 ** -11,
+          1 + 3 * 2 ** -11,
+        ].map(floatBits),
+      )
       // Around every boundary between two subnormal halves, and the first normal one.
-      .concat(Array.from({ length: 2050 }, (_, i) => i).flatMap((i) => [-1, 0, 1].map((ulp) => Math.max(0, floatBits((i / 2) * 2 ** -24) + ulp))));
+      .concat(
+        Array.from({ length: 2050 }, (_, i) => i).flatMap((i) =>
+          [-1, 0, 1].map((ulp) => Math.max(0, floatBits((i / 2) * 2 ** -24) + ulp)),
+        ),
+      );
     const memory = memoryOf(new Uint8Array(Uint32Array.from(values).buffer));
-    for (const [dtype, encode] of [['bf16', toBf16], ['f16', toF16]] as const) {
-      const weight: WeightDecl = { name: 'w', layout: 'rows', dtype, k: values.length, pairing: { kind: 'none' }, sources: [{ tensor: 't', rows: 1 }] };
-      const tensor: TensorSource = { kind: 'file', dtype: 'f32', shape: [1, values.length], file: '', offset: 0, byteLength: values.length * 4 };
+    for (const [dtype, encode] of [
+      ['bf16', toBf16],
+      ['f16', toF16],
+    ] as const) {
+      const weight: WeightDecl = {
+        name: 'w',
+        layout: 'rows',
+        dtype,
+        k: values.length,
+        pairing: { kind: 'none' },
+        sources: [{ tensor: 't', rows: 1 }],
+      };
+      const tensor: TensorSource = {
+        kind: 'file',
+        dtype: 'f32',
+        shape: [1, values.length],
+        file: '',
+        offset: 0,
+        byteLength: values.length * 4,
+      };
       const got = packDevice(weight, [{ tensor, memory }], 1);
-      expect(got.map((bits) => normalise(dtype, bits))).toEqual(values.map((bits) => normalise(dtype, encode(bitsFloat(bits)))));
+      expect(got.map((bits) => normalise(dtype, bits))).toEqual(
+        values.map((bits) => normalise(dtype, encode(bitsFloat(bits)))),
+      );
     }
   });
 
-  it.each(['f32', 'f16', 'bf16'] as const)('finds the first %s that is not finite, where −∞ is an answer too', (dtype) => {
-    const encode = dtype === 'f32' ? floatBits : dtype === 'bf16' ? toBf16 : toF16;
-    const [rows, columns, stride] = [5, 300, 310];
-    const search = (bad: readonly [number, number, number][], allowsNegativeInfinity: boolean, searched = rows, isSymbolic = false): bigint => {
-      const bits = Array.from({ length: rows * stride }, (_, i) => encode(i % 7 - 3));
-      for (const [row, column, value] of bad) bits[row * stride + column] = encode(value);
-      const data = memoryOf(new Uint8Array((dtype === 'f32' ? Uint32Array : Uint16Array).from(bits).buffer));
-      const found = memoryOf(new Uint8Array(16).fill(255));
-      const [wide, tall] = isSymbolic ? ['R', 'T'] as const : [columns, searched] as const;
-      launch(PACK_ENTRIES.find, findJob({ index: 1, dtype, rows: tall, columns: wide, stride, allowsNegativeInfinity }, rows, columns), [data.address, found.address], searched, columns);
-      expect(new BigUint64Array(found.read(0, 8))[0]).toBe(2n ** 64n - 1n);
-      return new BigUint64Array(found.read(8, 8))[0]!;
-    };
-    const none = 2n ** 64n - 1n;
-    expect(search([], false)).toBe(none);
-    expect(search([[3, 299, NaN], [4, 0, Infinity]], false)).toBe(3n * 300n + 299n);
-    expect(search([[4, 1, -Infinity]], false)).toBe(1201n);
-    expect(search([[4, 1, -Infinity]], true)).toBe(none);
-    for (const isSymbolic of [false, true]) {
-      expect(search([[2, 300, NaN], [4, 1, NaN]], true, 4, isSymbolic)).toBe(none);
-      expect(search([[3, 7, NaN]], true, 4, isSymbolic)).toBe(907n);
-    }
-  });
+  it.each(['f32', 'f16', 'bf16'] as const)(
+    'finds the first %s that is not finite, where −∞ is an answer too',
+    (dtype) => {
+      const encode = dtype === 'f32' ? floatBits : dtype === 'bf16' ? toBf16 : toF16;
+      const [rows, columns, stride] = [5, 300, 310];
+      const search = (
+        bad: readonly [number, number, number][],
+        allowsNegativeInfinity: boolean,
+        searched = rows,
+        isSymbolic = false,
+      ): bigint => {
+        const bits = Array.from({ length: rows * stride }, (_, i) => encode((i % 7) - 3));
+        for (const [row, column, value] of bad) bits[row * stride + column] = encode(value);
+        const data = memoryOf(new Uint8Array((dtype === 'f32' ? Uint32Array : Uint16Array).from(bits).buffer));
+        const found = memoryOf(new Uint8Array(16).fill(255));
+        const [wide, tall] = isSymbolic ? (['R', 'T'] as const) : ([columns, searched] as const);
+        launch(
+          PACK_ENTRIES.find,
+          findJob({ index: 1, dtype, rows: tall, columns: wide, stride, allowsNegativeInfinity }, rows, columns),
+          [data.address, found.address],
+          searched,
+          columns,
+        );
+        expect(new BigUint64Array(found.read(0, 8))[0]).toBe(2n ** 64n - 1n);
+        return new BigUint64Array(found.read(8, 8))[0]!;
+      };
+      const none = 2n ** 64n - 1n;
+      expect(search([], false)).toBe(none);
+      expect(
+        search(
+          [
+            [3, 299, NaN],
+            [4, 0, Infinity],
+          ],
+          false,
+        ),
+      ).toBe(3n * 300n + 299n);
+      expect(search([[4, 1, -Infinity]], false)).toBe(1201n);
+      expect(search([[4, 1, -Infinity]], true)).toBe(none);
+      for (const isSymbolic of [false, true]) {
+        expect(
+          search(
+            [
+              [2, 300, NaN],
+              [4, 1, NaN],
+            ],
+            true,
+            4,
+            isSymbolic,
+          ),
+        ).toBe(none);
+        expect(search([[3, 7, NaN]], true, 4, isSymbolic)).toBe(907n);
+      }
+    },
+  );
 });
 
 const nvcc = spawnSync('nvcc', ['--version'], { stdio: 'ignore' }).status === 0;
 if (!nvcc) process.stderr.write('SKIPPED: compiling the device packing for sm_80 and sm_90a: no nvcc on PATH\n');
 
 describe.skipIf(!nvcc)('device packing, by nvcc', () => {
-  it.each([['compute_80', 'sm_80'], ['compute_90a', 'sm_90a']])('compiles for %s', (arch, code) => {
+  it.each([
+    ['compute_80', 'sm_80'],
+    ['compute_90a', 'sm_90a'],
+  ])('compiles for %s', (arch, code) => {
     const folder = temporaryFolder();
     const file = join(folder, 'pack.cu');
     writeFileSync(file, PACK_SOURCE);
-    const { status, stderr } = spawnSync('nvcc', ['-cubin', `-gencode=arch=${arch},code=${code}`, '-Xptxas', '-warn-spills', '-o', join(folder, 'pack.cubin'), file], { encoding: 'utf8' });
+    const { status, stderr } = spawnSync(
+      'nvcc',
+      [
+        '-cubin',
+        `-gencode=arch=${arch},code=${code}`,
+        '-Xptxas',
+        '-warn-spills',
+        '-o',
+        join(folder, 'pack.cubin'),
+        file,
+      ],
+      { encoding: 'utf8' },
+    );
     expect(stderr.trim()).toBe('');
     expect(status).toBe(0);
   });

@@ -1,4 +1,7 @@
-/** Compilers for tests of what chooses and drives them: a made-up NVRTC, a made-up nvcc, and settings that find no other. */
+/**
+ * Compilers for tests of what chooses and drives them: a made-up NVRTC, a made-up nvcc, and settings that find no
+ * other.
+ */
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -11,9 +14,17 @@ const SOURCE = fileURLToPath(new URL('../../support/fakeNvrtc/nvrtc.c', import.m
 export const hasCc = spawnSync('cc', ['--version'], { stdio: 'ignore' }).status === 0;
 
 /** Builds the stand-in of test/support/fakeNvrtc as `path`. Returns the path. */
-export function makeNvrtc(path: string, version: readonly [number, number] = [13, 0], defines: readonly string[] = []): string {
+export function makeNvrtc(
+  path: string,
+  version: readonly [number, number] = [13, 0],
+  defines: readonly string[] = [],
+): string {
   mkdirSync(dirname(path), { recursive: true });
-  const result = spawnSync('cc', ['-shared', '-fPIC', '-O1', `-DMAJOR=${version[0]}`, `-DMINOR=${version[1]}`, ...defines, '-o', path, SOURCE], { encoding: 'utf8' });
+  const result = spawnSync(
+    'cc',
+    ['-shared', '-fPIC', '-O1', `-DMAJOR=${version[0]}`, `-DMINOR=${version[1]}`, ...defines, '-o', path, SOURCE],
+    { encoding: 'utf8' },
+  );
   if (result.status !== 0) throw new Error(result.stderr);
   return path;
 }
@@ -21,21 +32,31 @@ export function makeNvrtc(path: string, version: readonly [number, number] = [13
 /** A program that only tells a version. */
 export function makeNvcc(path: string, release: string): string {
   mkdirSync(dirname(path), { recursive: true });
-  writeFileSync(path, `#!/bin/sh\necho "Cuda compilation tools, release ${release}, V${release}.1"\necho "Build cuda_${release}"\n`, { mode: 0o755 });
+  writeFileSync(
+    path,
+    `#!/bin/sh\necho "Cuda compilation tools, release ${release}, V${release}.1"\necho "Build cuda_${release}"\n`,
+    { mode: 0o755 },
+  );
   return path;
 }
 
 /** Settings under which nothing of this machine's CUDA is found, except what its loader knows. */
 export const isolated = (folder: string, extra: Partial<Settings> = {}): Settings => ({
-  ...readSettings({ PATH: '/usr/bin:/bin' }), path: '', cacheDir: join(folder, 'cache'), cudaToolkits: [], pythonPrefixes: [], ...extra,
+  ...readSettings({ PATH: '/usr/bin:/bin' }),
+  path: '',
+  cacheDir: join(folder, 'cache'),
+  cudaToolkits: [],
+  pythonPrefixes: [],
+  ...extra,
 });
 
 /** True where the system's loader has an NVRTC of its own, which no setting hides. */
-export const hasSystemNvrtc = (): boolean => ['libnvrtc.so.13', 'libnvrtc.so.12', 'libnvrtc.so.11.2', 'libnvrtc.so'].some((name) => {
-  try {
-    koffi.load(name);
-    return true;
-  } catch {
-    return false;
-  }
-});
+export const hasSystemNvrtc = (): boolean =>
+  ['libnvrtc.so.13', 'libnvrtc.so.12', 'libnvrtc.so.11.2', 'libnvrtc.so'].some((name) => {
+    try {
+      koffi.load(name);
+      return true;
+    } catch {
+      return false;
+    }
+  });

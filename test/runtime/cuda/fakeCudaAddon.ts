@@ -5,7 +5,19 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { LaunchShape } from '../../../ir/cuda.js';
 import { loadAddon, type NativeMemory } from '../../../runtime/cpu/addon.js';
-import type { CudaAddon, CudaDevice, CudaError, CudaMemory, CudaModule, CudaProgramBinding, CudaRunRequest, CudaRunResult, CudaUploadPart, CudaUploadStep, CudaUploadTimes } from '../../../runtime/cuda/addon.js';
+import type {
+  CudaAddon,
+  CudaDevice,
+  CudaError,
+  CudaMemory,
+  CudaModule,
+  CudaProgramBinding,
+  CudaRunRequest,
+  CudaRunResult,
+  CudaUploadPart,
+  CudaUploadStep,
+  CudaUploadTimes,
+} from '../../../runtime/cuda/addon.js';
 
 export type FakeKernel = (launch: LaunchShape, tokens: number, rows: number, pointers: readonly bigint[]) => void;
 
@@ -33,14 +45,32 @@ export interface FakeState {
 }
 
 export function outOfMemory(): CudaError {
-  return Object.assign(new Error('cuLaunchKernelEx: out of memory'), { code: 'CUDA_ERROR_OUT_OF_MEMORY', call: 'cuLaunchKernelEx', isContextDead: false });
+  return Object.assign(new Error('cuLaunchKernelEx: out of memory'), {
+    code: 'CUDA_ERROR_OUT_OF_MEMORY',
+    call: 'cuLaunchKernelEx',
+    isContextDead: false,
+  });
 }
 
-const extentOf = (extent: number | 'T' | 'R', { tokens, rows }: CudaRunRequest): number => (extent === 'T' ? tokens : extent === 'R' ? rows : extent);
+const extentOf = (extent: number | 'T' | 'R', { tokens, rows }: CudaRunRequest): number =>
+  extent === 'T' ? tokens : extent === 'R' ? rows : extent;
 
-export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptions): { readonly addon: CudaAddon; readonly state: FakeState } {
+export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptions): {
+  readonly addon: CudaAddon;
+  readonly state: FakeState;
+} {
   const { Memory: HostMemory } = loadAddon();
-  const state: FakeState = { liveBytes: 0, peakBytes: 0, live: 0, inFlight: 0, mostInFlight: 0, copies: 0, mostCopies: 0, nextError: undefined, bindings: [] };
+  const state: FakeState = {
+    liveBytes: 0,
+    peakBytes: 0,
+    live: 0,
+    inFlight: 0,
+    mostInFlight: 0,
+    copies: 0,
+    mostCopies: 0,
+    nextError: undefined,
+    bindings: [],
+  };
   /** The end of the stream. */
   let stream: Promise<unknown> = Promise.resolve();
   const onStream = <T>(work: () => T | Promise<T>): Promise<T> => {
@@ -71,8 +101,16 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
     constructor(ordinal: number) {
       super();
       this.info = {
-        ordinal, name: 'Fake GPU', uuid: '0'.repeat(32), capability: [9, 0], multiprocessors: 4, totalBytes, l2Bytes: 1 << 20,
-        sharedBytesPerBlock: 232448, sharedBytesPerMultiprocessor: 233472, clockKHz: 1000,
+        ordinal,
+        name: 'Fake GPU',
+        uuid: '0'.repeat(32),
+        capability: [9, 0],
+        multiprocessors: 4,
+        totalBytes,
+        l2Bytes: 1 << 20,
+        sharedBytesPerBlock: 232448,
+        sharedBytesPerMultiprocessor: 233472,
+        clockKHz: 1000,
       };
     }
     memory(): { freeBytes: number; totalBytes: number } {
@@ -90,7 +128,7 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
       super();
       this.sizeBytes = bytes;
       this.host = host;
-      this.host.write(0, new Uint8Array(bytes).fill(0xff));  // what nobody wrote is NaN
+      this.host.write(0, new Uint8Array(bytes).fill(0xff)); // what nobody wrote is NaN
       hosts.set(this, this.host);
       state.liveBytes += bytes;
       state.peakBytes = Math.max(state.peakBytes, state.liveBytes);
@@ -151,8 +189,10 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
     private inFlight = 0;
     constructor(binding: CudaProgramBinding) {
       super();
-      for (const { memory, offset, bytes } of binding.slots) if (offset % 16 !== 0 || offset + bytes > memory.sizeBytes) throw new Error(`a slot at ${offset}`);
-      for (const { module, symbol } of binding.launches) if (!(module instanceof Module) || module.kernels[symbol] === undefined) throw new Error(`no kernel ${symbol}`);
+      for (const { memory, offset, bytes } of binding.slots)
+        if (offset % 16 !== 0 || offset + bytes > memory.sizeBytes) throw new Error(`a slot at ${offset}`);
+      for (const { module, symbol } of binding.launches)
+        if (!(module instanceof Module) || module.kernels[symbol] === undefined) throw new Error(`no kernel ${symbol}`);
       this.binding = binding;
       state.bindings.push(binding);
     }
@@ -179,17 +219,29 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
       state.nextError = undefined;
       if (error !== undefined) throw error;
       const { slots, launches, outputs } = this.binding;
-      const hostOf = (slot: number): { host: NativeMemory; offset: number } => ({ host: hosts.get(slots[slot]!.memory)!, offset: slots[slot]!.offset });
+      const hostOf = (slot: number): { host: NativeMemory; offset: number } => ({
+        host: hosts.get(slots[slot]!.memory)!,
+        offset: slots[slot]!.offset,
+      });
       this.binding.inputs.forEach(({ slot, extent }, i) => {
         if (inputs[i]!.length !== extentOf(extent, request)) throw new Error('an input of the wrong length');
         const { host, offset } = hostOf(slot);
         host.write(offset, inputs[i]!);
       });
-      for (const { module, symbol, slots: used, launch } of launches.slice(request.launches?.first, request.launches?.end)) {
-        (module as Module).kernels[symbol]!(launch, request.tokens, request.rows, used.map((slot) => slots[slot]!.memory.address + BigInt(slots[slot]!.offset)));
+      for (const { module, symbol, slots: used, launch } of launches.slice(
+        request.launches?.first,
+        request.launches?.end,
+      )) {
+        (module as Module).kernels[symbol]!(
+          launch,
+          request.tokens,
+          request.rows,
+          used.map((slot) => slots[slot]!.memory.address + BigInt(slots[slot]!.offset)),
+        );
       }
       return {
-        milliseconds: 1, outputs: outputs.map(({ slot, extent }) => {
+        milliseconds: 1,
+        outputs: outputs.map(({ slot, extent }) => {
           const { host, offset } = hostOf(slot);
           return host.read(offset, extentOf(extent, request) * 4);
         }),
@@ -205,7 +257,8 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
       state.mostCopies = Math.max(state.mostCopies, ++state.copies);
       const job = this.last.then(async () => {
         await pause();
-        for (const { source, sourceOffset, target, targetOffset, bytes } of parts) hosts.get(target)!.write(targetOffset, new Uint8Array(source.read(sourceOffset, bytes)));
+        for (const { source, sourceOffset, target, targetOffset, bytes } of parts)
+          hosts.get(target)!.write(targetOffset, new Uint8Array(source.read(sourceOffset, bytes)));
         state.copies--;
         return 0;
       });
@@ -248,5 +301,18 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
     }
     release(): void {}
   }
-  return { state, addon: { load: () => ({ ok: false, reason: 'a fake' }), Device, Memory, Module, Event: unused, Program, Clock, Pipeline, Upload } };
+  return {
+    state,
+    addon: {
+      load: () => ({ ok: false, reason: 'a fake' }),
+      Device,
+      Memory,
+      Module,
+      Event: unused,
+      Program,
+      Clock,
+      Pipeline,
+      Upload,
+    },
+  };
 }

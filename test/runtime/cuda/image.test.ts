@@ -44,10 +44,28 @@ describe.skipIf(!hasCompiler)('parameters of an image', () => {
   const program = join(folder, 'counts');
   beforeAll(() => {
     writeFileSync(`${program}.cc`, MAIN);
-    execFileSync('c++', ['-std=c++17', '-O1', '-g', '-Wall', '-Wextra', '-Werror', '-fsanitize=address,undefined', '-fno-sanitize-recover=all', '-o', program, `${program}.cc`]);
+    execFileSync('c++', [
+      '-std=c++17',
+      '-O1',
+      '-g',
+      '-Wall',
+      '-Wextra',
+      '-Werror',
+      '-fsanitize=address,undefined',
+      '-fno-sanitize-recover=all',
+      '-o',
+      program,
+      `${program}.cc`,
+    ]);
   });
-  const read = (image: string): Record<string, number> => Object.fromEntries(
-    execFileSync(program, [image], { encoding: 'utf8' }).trim().split('\n').filter((line) => line !== '').map((line): [string, number] => [line.split(' ')[0]!, Number(line.split(' ')[1])]));
+  const read = (image: string): Record<string, number> =>
+    Object.fromEntries(
+      execFileSync(program, [image], { encoding: 'utf8' })
+        .trim()
+        .split('\n')
+        .filter((line) => line !== '')
+        .map((line): [string, number] => [line.split(' ')[0]!, Number(line.split(' ')[1])]),
+    );
   const readText = (text: string): Record<string, number> => {
     const file = join(folder, 'image');
     writeFileSync(file, text);
@@ -55,7 +73,8 @@ describe.skipIf(!hasCompiler)('parameters of an image', () => {
   };
 
   it('are counted in PTX, and nothing is read outside', () => {
-    const ptx = '.version 7.8\n.visible .entry two(.param .u32 T, .param .align 64 .b8 map[128]) { ret; }\n.visible .entry none()\n{ ret; }\n.entry bare { ret; }\n.visible .entry\tone (\n\t.param .u64 one_param_0\n)\n{ .param .b32 local; ret; }\n';
+    const ptx =
+      '.version 7.8\n.visible .entry two(.param .u32 T, .param .align 64 .b8 map[128]) { ret; }\n.visible .entry none()\n{ ret; }\n.entry bare { ret; }\n.visible .entry\tone (\n\t.param .u64 one_param_0\n)\n{ .param .b32 local; ret; }\n';
     expect(readText(ptx)).toEqual({ two: 2, none: 0, bare: 0, one: 1 });
     expect(readText('\x7fELF\x02\x01')).toEqual({});
     expect(readText('.entry open(.param .u32 a')).toEqual({});
@@ -63,11 +82,14 @@ describe.skipIf(!hasCompiler)('parameters of an image', () => {
 
   it.skipIf(!hasNvcc).each(['80', '90a'])('are counted in cubins for sm_%s', (arch) => {
     const source = join(folder, 'kernels.cu');
-    writeFileSync(source, `struct alignas(64) tw_map { unsigned long long opaque[16]; };
+    writeFileSync(
+      source,
+      `struct alignas(64) tw_map { unsigned long long opaque[16]; };
 extern "C" __global__ void k_map(int T, int R, float *p, float *q, const __grid_constant__ tw_map m) { if (T > R) p[threadIdx.x] = q[1] + (float)m.opaque[2]; }
 extern "C" __global__ void k_plain(int T, int R, float *p) { p[threadIdx.x] = T; }
 extern "C" __global__ void k_none() {}
-`);
+`,
+    );
     const cubin = join(folder, `kernels${arch}.cubin`);
     execFileSync('nvcc', ['-cubin', `-gencode=arch=compute_${arch},code=sm_${arch}`, '-o', cubin, source]);
     expect(read(cubin)).toEqual({ k_map: 5, k_plain: 3, k_none: 0 });

@@ -10,7 +10,8 @@ import { parsePtxasLog } from '../../../runtime/cuda/ptxasLog.js';
 import { temporaryFolder } from '../kernels.js';
 import { hasCc, isolated, makeNvrtc } from './fakeCompilers.js';
 
-if (!hasCc) console.warn('SKIPPED most of test/runtime/cuda/nvrtc.test.ts: no C compiler to build the stand-in library with');
+if (!hasCc)
+  console.warn('SKIPPED most of test/runtime/cuda/nvrtc.test.ts: no C compiler to build the stand-in library with');
 
 const root = temporaryFolder();
 let counter = 0;
@@ -23,9 +24,13 @@ const fresh = (): string => {
 describe('versions', () => {
   it('are fit, too old for the architecture, or too new for the driver', () => {
     expect(versionProblem({ major: 12, minor: 0 }, 'sm_90a', undefined)).toBeUndefined();
-    expect(versionProblem({ major: 11, minor: 8 }, 'sm_90a', 13000)).toBe('version 11.8 is too old for sm_90a, which needs 12.0 or later');
+    expect(versionProblem({ major: 11, minor: 8 }, 'sm_90a', 13000)).toBe(
+      'version 11.8 is too old for sm_90a, which needs 12.0 or later',
+    );
     expect(versionProblem({ major: 11, minor: 8 }, 'sm_80', 12040)).toBeUndefined();
-    expect(versionProblem({ major: 13, minor: 0 }, 'sm_80', 12080)).toMatch(/^version 13\.0 is too new for the GPU driver, which supports CUDA 12\.8:/);
+    expect(versionProblem({ major: 13, minor: 0 }, 'sm_80', 12080)).toMatch(
+      /^version 13\.0 is too new for the GPU driver, which supports CUDA 12\.8:/,
+    );
   });
 
   it('of one major number fit each other, whatever the minor', () => {
@@ -34,7 +39,7 @@ describe('versions', () => {
   });
 });
 
-describe('the assembler\'s report', () => {
+describe("the assembler's report", () => {
   const log = `ptxas info    : 0 bytes gmem
 ptxas info    : Compiling entry function 'k_other' for 'sm_90a'
 ptxas info    : Function properties for k_other
@@ -49,8 +54,20 @@ ptxas info    : Used 168 registers, used 9 barriers, 40 bytes cumulative stack s
 ptxas info    : Compile time = 20.595 ms`;
 
   it('is read for the kernel that was asked for', () => {
-    expect(parsePtxasLog(log, 'k_mine')).toEqual({ registers: 168, sharedBytes: 1040, stackBytes: 40, spillStoreBytes: 36, spillLoadBytes: 32 });
-    expect(parsePtxasLog(log, 'k_other')).toEqual({ registers: 14, sharedBytes: 4096, stackBytes: 0, spillStoreBytes: 0, spillLoadBytes: 0 });
+    expect(parsePtxasLog(log, 'k_mine')).toEqual({
+      registers: 168,
+      sharedBytes: 1040,
+      stackBytes: 40,
+      spillStoreBytes: 36,
+      spillLoadBytes: 32,
+    });
+    expect(parsePtxasLog(log, 'k_other')).toEqual({
+      registers: 14,
+      sharedBytes: 4096,
+      stackBytes: 0,
+      spillStoreBytes: 0,
+      spillLoadBytes: 0,
+    });
     expect(parsePtxasLog(log, 'k_absent')).toBeUndefined();
     expect(parsePtxasLog('', 'k_mine')).toBeUndefined();
   });
@@ -65,15 +82,23 @@ describe.skipIf(!hasCc)('finding NVRTC', () => {
   it('looks in LD_LIBRARY_PATH, toolkits and wheels, in that order', async () => {
     const folder = fresh();
     const python = join(folder, 'env', 'bin');
-    const wheel = makeNvrtc(join(folder, 'env', 'lib', 'python3.12', 'site-packages', 'nvidia', 'cu13', 'lib', 'libnvrtc.so.13'));
+    const wheel = makeNvrtc(
+      join(folder, 'env', 'lib', 'python3.12', 'site-packages', 'nvidia', 'cu13', 'lib', 'libnvrtc.so.13'),
+    );
     mkdirSync(python, { recursive: true });
     writeFileSync(join(python, 'python3'), '');
-    const oldWheel = makeNvrtc(join(folder, 'prefix', 'lib', 'python3.9', 'site-packages', 'nvidia', 'cuda_nvrtc', 'lib', 'libnvrtc.so.12'), [12, 8]);
+    const oldWheel = makeNvrtc(
+      join(folder, 'prefix', 'lib', 'python3.9', 'site-packages', 'nvidia', 'cuda_nvrtc', 'lib', 'libnvrtc.so.12'),
+      [12, 8],
+    );
     const toolkit = makeNvrtc(join(folder, 'cuda-12.10', 'lib64', 'libnvrtc.so.12'), [12, 10]);
     makeNvrtc(join(folder, 'cuda-12.9', 'lib64', 'libnvrtc.so.12'), [12, 9]);
     const listed = makeNvrtc(join(folder, 'listed', 'libnvrtc.so.13.0.88'));
     const all = isolated(folder, {
-      libraryPath: `relative::${join(folder, 'absent')}:${dirname(listed)}`, cudaToolkits: [join(folder, 'cuda-*')], path: python, pythonPrefixes: [join(folder, 'prefix')],
+      libraryPath: `relative::${join(folder, 'absent')}:${dirname(listed)}`,
+      cudaToolkits: [join(folder, 'cuda-*')],
+      path: python,
+      pythonPrefixes: [join(folder, 'prefix')],
     });
     expect(await found(all)).toBe(listed);
     expect(await found({ ...all, libraryPath: '' })).toBe(toolkit);
@@ -84,7 +109,9 @@ describe.skipIf(!hasCc)('finding NVRTC', () => {
 
   it('finds the wheel of a virtual environment that PATH reaches through links', async () => {
     const folder = fresh();
-    const wheel = makeNvrtc(join(folder, 'venv', 'lib', 'python3.11', 'site-packages', 'nvidia', 'cu13', 'lib', 'libnvrtc.so.13'));
+    const wheel = makeNvrtc(
+      join(folder, 'venv', 'lib', 'python3.11', 'site-packages', 'nvidia', 'cu13', 'lib', 'libnvrtc.so.13'),
+    );
     mkdirSync(join(folder, 'venv', 'bin'));
     mkdirSync(join(folder, 'shims'));
     symlinkSync(join('..', 'venv', 'bin', 'python3'), join(folder, 'shims', 'python3'));
@@ -101,14 +128,17 @@ describe.skipIf(!hasCc)('finding NVRTC', () => {
     writeFileSync(broken, 'not a library');
     const silent = makeNvrtc(join(folder, 'd', 'libnvrtc.so.13'), [13, 0], ['-DVERSION_STATUS=11']);
     const good = makeNvrtc(join(folder, 'e', 'libnvrtc.so.12'), [12, 8]);
-    const settings = isolated(folder, { libraryPath: [old, young, broken, silent, good].map((path) => dirname(path)).join(':') });
+    const settings = isolated(folder, {
+      libraryPath: [old, young, broken, silent, good].map((path) => dirname(path)).join(':'),
+    });
     expect(await found(settings, 13000)).toBe(good);
     rmSync(good);
-    const problems = await found(settings, 13000) as string[];
+    const problems = (await found(settings, 13000)) as string[];
     expect(problems.slice(0, 4)).toEqual([
       `NVRTC ${old}: version 11.8 is too old for sm_90a, which needs 12.0 or later`,
       expect.stringMatching(/libnvrtc\.so\.14: version 14\.0 is too new for the GPU driver, which supports CUDA 13\.0/),
-      expect.stringContaining(broken), expect.stringContaining('nvrtcVersion fails: NVRTC_ERROR_SCRIPTED (11)'),
+      expect.stringContaining(broken),
+      expect.stringContaining('nvrtcVersion fails: NVRTC_ERROR_SCRIPTED (11)'),
     ]);
   });
 
@@ -120,11 +150,15 @@ describe.skipIf(!hasCc)('finding NVRTC', () => {
     expect(await found({ ...settings, nvrtc: path })).toBe(path);
     expect(await found({ ...settings, nvrtc: dirname(path) })).toBe(path);
     const failure = async (nvrtc: string, driver: number): Promise<UserError> => {
-      const error: unknown = await findNvrtc('sm_90a', driver, { ...settings, nvrtc }).catch((reason: unknown) => reason);
+      const error: unknown = await findNvrtc('sm_90a', driver, { ...settings, nvrtc }).catch(
+        (reason: unknown) => reason,
+      );
       expect(error).toBeInstanceOf(UserError);
       return error as UserError;
     };
-    expect((await failure(path, 11080)).message).toMatch(/^TILEWRIGHT_NVRTC cannot be used: .*too new for the GPU driver, which supports CUDA 11\.8/);
+    expect((await failure(path, 11080)).message).toMatch(
+      /^TILEWRIGHT_NVRTC cannot be used: .*too new for the GPU driver, which supports CUDA 11\.8/,
+    );
     expect((await failure(join(folder, 'nothing.so'), 13000)).message).toContain(join(folder, 'nothing.so'));
     mkdirSync(join(folder, 'empty'));
     expect((await failure(join(folder, 'empty'), 13000)).message).toContain('there is no libnvrtc.so');
@@ -136,8 +170,11 @@ describe.skipIf(!hasCc)('calling NVRTC', () => {
     const nvrtc = openNvrtc(makeNvrtc(join(fresh(), 'libnvrtc.so.13'), [13, 1]));
     expect(nvrtc.version).toEqual({ major: 13, minor: 1 });
     const [place, alone] = [fresh(), fresh()];
-    // None ends before another one is under way; and this thread goes on, or the last would wait in vain for what it does.
-    const all = await Promise.all([1, 2, 3, 4].map((i) => nvrtc.compile(`k${i}.cu`, `MEET ${place}\n// ${i}`, ['--a', `--b=${i}`])));
+    // None ends before another one is under way; and this thread goes on, or the last would wait in vain for what it
+    // does.
+    const all = await Promise.all(
+      [1, 2, 3, 4].map((i) => nvrtc.compile(`k${i}.cu`, `MEET ${place}\n// ${i}`, ['--a', `--b=${i}`])),
+    );
     const last = nvrtc.compile('last.cu', `MEET ${alone}\n`, []);
     setTimeout(() => writeFileSync(join(alone, 'here'), ''), 20);
     expect((await last).isCompiled).toBe(true);
@@ -150,8 +187,14 @@ describe.skipIf(!hasCc)('calling NVRTC', () => {
 
   it('gives the log of a text that does not compile, and the words of any other status', async () => {
     const nvrtc = openNvrtc(makeNvrtc(join(fresh(), 'libnvrtc.so.13')));
-    expect(await nvrtc.compile('k.cu', 'FAIL', [])).toEqual({ isCompiled: false, log: expect.stringContaining('k.cu(2): error: identifier') });
-    expect(await nvrtc.compile('k.cu', 'REFUSE', [])).toEqual({ isCompiled: false, log: expect.stringContaining('NVRTC_ERROR_INVALID_OPTION (5)') });
+    expect(await nvrtc.compile('k.cu', 'FAIL', [])).toEqual({
+      isCompiled: false,
+      log: expect.stringContaining('k.cu(2): error: identifier'),
+    });
+    expect(await nvrtc.compile('k.cu', 'REFUSE', [])).toEqual({
+      isCompiled: false,
+      log: expect.stringContaining('NVRTC_ERROR_INVALID_OPTION (5)'),
+    });
   });
 
   it('takes no size on trust', async () => {

@@ -48,7 +48,7 @@ export interface PackShim {
 export const hasCxx = (): boolean => spawnSync('g++', ['--version'], { stdio: 'ignore' }).status === 0;
 
 function constant(extent: GridExtent): number {
-  if (extent.kind !== 'constant') throw new Error('The runtime\'s own kernels have grids of constant size.');
+  if (extent.kind !== 'constant') throw new Error("The runtime's own kernels have grids of constant size.");
   return extent.count;
 }
 
@@ -57,20 +57,50 @@ export function buildPackShim(folder: string): PackShim {
   const kernels = Object.keys(POINTERS) as (keyof typeof PACK_ENTRIES)[];
   const source = join(folder, 'packShim.cc');
   const library = join(folder, 'packShim.so');
-  const sizes = 'extern "C" int job_bytes(int which) { return which == 0 ? sizeof(tw_pack_job) : sizeof(tw_find_job); }\n';
-  writeFileSync(source, PROLOGUE + PACK_SOURCE + kernels.map((kernel) => launcher(PACK_ENTRIES[kernel], POINTERS[kernel])).join('') + sizes);
-  const { status, stderr } = spawnSync('g++', ['-std=c++17', '-O2', '-Wall', '-Wextra', '-Werror', '-ffp-contract=off', '-shared', '-fPIC', source, '-o', library], { encoding: 'utf8' });
+  const sizes =
+    'extern "C" int job_bytes(int which) { return which == 0 ? sizeof(tw_pack_job) : sizeof(tw_find_job); }\n';
+  writeFileSync(
+    source,
+    PROLOGUE + PACK_SOURCE + kernels.map((kernel) => launcher(PACK_ENTRIES[kernel], POINTERS[kernel])).join('') + sizes,
+  );
+  const { status, stderr } = spawnSync(
+    'g++',
+    [
+      '-std=c++17',
+      '-O2',
+      '-Wall',
+      '-Wextra',
+      '-Werror',
+      '-ffp-contract=off',
+      '-shared',
+      '-fPIC',
+      source,
+      '-o',
+      library,
+    ],
+    { encoding: 'utf8' },
+  );
   if (status !== 0) throw new Error(`g++ failed on the device code:\n${stderr}`);
   const loaded = koffi.load(library);
-  const functions = new Map<string, (...values: unknown[]) => unknown>(kernels.map((kernel) => {
-    const pointers = Array.from({ length: POINTERS[kernel] }, () => 'uintptr_t');
-    return [PACK_ENTRIES[kernel], loaded.func(`run_${PACK_ENTRIES[kernel]}`, 'void', ['int', 'int', 'uint32_t', 'uint32_t', ...pointers])];
-  }));
+  const functions = new Map<string, (...values: unknown[]) => unknown>(
+    kernels.map((kernel) => {
+      const pointers = Array.from({ length: POINTERS[kernel] }, () => 'uintptr_t');
+      return [
+        PACK_ENTRIES[kernel],
+        loaded.func(`run_${PACK_ENTRIES[kernel]}`, 'void', ['int', 'int', 'uint32_t', 'uint32_t', ...pointers]),
+      ];
+    }),
+  );
   const jobBytes = loaded.func('job_bytes', 'int', ['int']);
   return {
     run: (symbol, { threads, gridX, gridY }, tokens, rows, pointers) => {
       const run = functions.get(symbol);
-      if (run === undefined || threads !== PACK_THREADS || pointers.length !== POINTERS[kernels.find((kernel) => PACK_ENTRIES[kernel] === symbol)!]) throw new Error(`Bad launch of ${symbol}.`);
+      if (
+        run === undefined ||
+        threads !== PACK_THREADS ||
+        pointers.length !== POINTERS[kernels.find((kernel) => PACK_ENTRIES[kernel] === symbol)!]
+      )
+        throw new Error(`Bad launch of ${symbol}.`);
       run(tokens, rows, constant(gridX), constant(gridY), ...pointers);
     },
     library,

@@ -1,6 +1,10 @@
 /** What the fake driver reads of PTX: the parameters of a kernel, as every kernel here has them. */
 export function entryText(symbol: string, pointers: number, maps: number): string {
-  const parameters = ['.param .u32 T', '.param .u32 R', ...Array.from({ length: pointers }, (_, i) => `.param .u64 p${i}`),
-    ...Array.from({ length: maps }, (_, i) => `.param .align 64 .b8 m${i}[128]`)];
+  const parameters = [
+    '.param .u32 T',
+    '.param .u32 R',
+    ...Array.from({ length: pointers }, (_, i) => `.param .u64 p${i}`),
+    ...Array.from({ length: maps }, (_, i) => `.param .align 64 .b8 m${i}[128]`),
+  ];
   return `.version 8.0\n.target sm_90a\n.visible .entry ${symbol}(${parameters.join(', ')})\n`;
 }

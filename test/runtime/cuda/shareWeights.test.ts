@@ -1,10 +1,20 @@
-/** Weights that replicas read once for all of them: every way in which parts arrive or do not, bit for bit, on the fake driver. */
+/**
+ * Weights that replicas read once for all of them: every way in which parts arrive or do not, bit for bit, on the fake
+ * driver.
+ */
 import { copyFileSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { SiblingRelay, Siblings } from '../../../driver/devices/siblings.js';
-import type { CudaAddon, CudaMemory, CudaProgram, CudaSharedHandle, CudaUploadStep, CudaUploadTimes } from '../../../runtime/cuda/addon.js';
+import type {
+  CudaAddon,
+  CudaMemory,
+  CudaProgram,
+  CudaSharedHandle,
+  CudaUploadStep,
+  CudaUploadTimes,
+} from '../../../runtime/cuda/addon.js';
 import { planLoading } from '../../../runtime/cuda/loadPlan.js';
 import { PACK_ENTRIES } from '../../../runtime/cuda/packKernels.js';
 import { partWeights, readsFiles } from '../../../runtime/cuda/partWeights.js';
@@ -20,7 +30,13 @@ import { entryText } from './ptxEntry.js';
 const folder = temporaryFolder();
 const { tensors, weights, constants, expected } = weightWorld(folder);
 const whole = planWeights(weights, constants, tensors, { isMapping: false });
-const fileBytes = (plan: WeightPlan): number => plan.weights.reduce((sum, weight) => sum + (weight.kind === 'packed' ? tensorFiles(weight).reduce((bytes, { byteLength }) => bytes + byteLength, 0) : 0), 0);
+const fileBytes = (plan: WeightPlan): number =>
+  plan.weights.reduce(
+    (sum, weight) =>
+      sum +
+      (weight.kind === 'packed' ? tensorFiles(weight).reduce((bytes, { byteLength }) => bytes + byteLength, 0) : 0),
+    0,
+  );
 
 describe('partWeights', () => {
   it.each([1, 2, 3, 4, 7, 40])('parts weights into %i ranges that are all of the memory, in order', (count) => {
@@ -40,7 +56,8 @@ describe('partWeights', () => {
     }
     expect(end).toBe(whole.packedBytes);
     const largest = Math.max(...whole.weights.map((weight) => fileBytes({ ...whole, weights: [weight] })));
-    for (const { plan } of parts) expect(Math.abs(fileBytes(plan) - fileBytes(whole) / count)).toBeLessThanOrEqual(largest);
+    for (const { plan } of parts)
+      expect(Math.abs(fileBytes(plan) - fileBytes(whole) / count)).toBeLessThanOrEqual(largest);
   });
 
   it('has nothing to part where nothing is read', () => {
@@ -50,181 +67,229 @@ describe('partWeights', () => {
   });
 });
 
-if (hasCxx()) describeFake('loadSharedWeights', (fake) => {
-  fake.host(buildPackShim(folder).library);
-  const device = new fake.addon.Device(0);
-  const pack = new fake.addon.Module(device, new TextEncoder().encode(Object.entries(PACK_ENTRIES).map(([name, symbol]) => entryText(symbol, POINTERS[name as keyof typeof POINTERS], 0)).join('')));
-  const atRest = fake.live();
-  afterEach(() => {
-    fake.reset();
-    expect(fake.live()).toBe(atRest);
-  });
-  afterAll(() => {
-    for (const held of [pack, device]) held.release();
-  });
+if (hasCxx())
+  describeFake('loadSharedWeights', (fake) => {
+    fake.host(buildPackShim(folder).library);
+    const device = new fake.addon.Device(0);
+    const pack = new fake.addon.Module(
+      device,
+      new TextEncoder().encode(
+        Object.entries(PACK_ENTRIES)
+          .map(([name, symbol]) => entryText(symbol, POINTERS[name as keyof typeof POINTERS], 0))
+          .join(''),
+      ),
+    );
+    const atRest = fake.live();
+    afterEach(() => {
+      fake.reset();
+      expect(fake.live()).toBe(atRest);
+    });
+    afterAll(() => {
+      for (const held of [pack, device]) held.release();
+    });
 
-  interface Faults {
-    readonly share?: Error;
-    readonly copy?: Error;
-    readonly plan?: WeightPlan;
-  }
+    interface Faults {
+      readonly share?: Error;
+      readonly copy?: Error;
+      readonly plan?: WeightPlan;
+    }
 
-  /** Replicas as processes are: memory by handle, words through the relay. */
-  class Replicas {
-    readonly relay: SiblingRelay;
-    readonly memories: CudaMemory[] = [];
-    readonly members: Siblings[] = [];
-    /** Bytes of files that each brought to its device. */
-    readonly uploaded: number[];
-    private readonly faults: readonly Faults[];
+    /** Replicas as processes are: memory by handle, words through the relay. */
+    class Replicas {
+      readonly relay: SiblingRelay;
+      readonly memories: CudaMemory[] = [];
+      readonly members: Siblings[] = [];
+      /** Bytes of files that each brought to its device. */
+      readonly uploaded: number[];
+      private readonly faults: readonly Faults[];
 
-    constructor(faults: readonly Faults[]) {
-      this.faults = faults;
-      this.relay = new SiblingRelay(faults.length);
-      this.uploaded = faults.map(() => 0);
-      faults.forEach((_, index) => {
-        const member = new Siblings({ index, count: faults.length }, (word) => setImmediate(() => this.relay.say(index, word)));
-        this.members.push(member);
-        this.relay.join(index, (from, word) => setImmediate(() => member.hear(from, word)));
-        this.memories.push(this.memory(index));
+      constructor(faults: readonly Faults[]) {
+        this.faults = faults;
+        this.relay = new SiblingRelay(faults.length);
+        this.uploaded = faults.map(() => 0);
+        faults.forEach((_, index) => {
+          const member = new Siblings({ index, count: faults.length }, (word) =>
+            setImmediate(() => this.relay.say(index, word)),
+          );
+          this.members.push(member);
+          this.relay.join(index, (from, word) => setImmediate(() => member.hear(from, word)));
+          this.memories.push(this.memory(index));
+        });
+      }
+
+      async load(index: number, patience?: { factor: number; seconds: number }): Promise<LoadTimes> {
+        const { plan: weightPlan = whole } = this.faults[index]!;
+        return loadSharedWeights(
+          {
+            addon: this.addon(index),
+            device,
+            pack,
+            weightPlan,
+            loadPlan: planLoading(weightPlan),
+            weights: this.memories[index]!,
+          },
+          this.members[index]!.exchange(0),
+          patience,
+        );
+      }
+
+      all(): Promise<LoadTimes[]> {
+        return Promise.all(this.faults.map((_, index) => this.load(index)));
+      }
+
+      /** Names of weights that are not right. */
+      wrong(index: number): string[] {
+        const slots = weightSlots(whole, this.memories[index]!);
+        return weights
+          .filter((weight) => {
+            const { offset, bytes } = slots.get(weight.name)!;
+            return elements(weight, this.memories[index]!.read(offset, bytes)).join() !== expected(weight).join();
+          })
+          .map(({ name }) => name);
+      }
+
+      release(): void {
+        for (const memory of this.memories) memory.release();
+      }
+
+      private memory(index: number): CudaMemory {
+        const faults = this.faults[index]!;
+        const { memories } = this;
+        const memory = new (class extends fake.addon.Memory {
+          override share(): CudaSharedHandle {
+            if (faults.share !== undefined) throw faults.share;
+            return { handle: Uint8Array.of(index), offset: 0 };
+          }
+          override async copyFromProcess(
+            offset: number,
+            { handle }: CudaSharedHandle,
+            sourceOffset: number,
+            bytes: number,
+          ): Promise<{ opening: number; copying: number }> {
+            await sleep(5);
+            if (faults.copy !== undefined) throw faults.copy;
+            await this.writeAsync(offset, new Uint8Array(memories[handle[0]!]!.read(sourceOffset, bytes)));
+            return { opening: 0, copying: 0 };
+          }
+        })(device, whole.packedBytes);
+        memory.fill(0xff); // what nobody wrote is NaN
+        device.synchronize();
+        return memory;
+      }
+
+      private addon(index: number): CudaAddon {
+        const { uploaded } = this;
+        return {
+          ...fake.addon,
+          Upload: class extends fake.addon.Upload {
+            constructor() {
+              super(device, { threads: 2, buffers: 2, bufferBytes: 4096 });
+            }
+            override async load(program: CudaProgram, steps: readonly CudaUploadStep[]): Promise<CudaUploadTimes> {
+              const times = await super.load(program, steps);
+              uploaded[index]! += this.copiedBytes;
+              return times;
+            }
+          },
+        };
+      }
+    }
+
+    const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0);
+    /** With the factors of columns, which parts may share. */
+    const once = fileBytes(whole);
+
+    it.each([1, 2, 3, 4, 6, whole.weights.length + 3])(
+      'reads files once for %i replicas, of which some may have no part',
+      async (count) => {
+        const replicas = new Replicas(Array.from({ length: count }, () => ({})));
+        const times = await replicas.all();
+        for (let i = 0; i < count; i++) expect(replicas.wrong(i)).toEqual([]);
+        expect(sum(replicas.uploaded)).toBeLessThanOrEqual(once);
+        for (const { sharing, copiedBytes } of times) {
+          expect(sharing?.lost).toEqual([]);
+          expect(copiedBytes).toBeLessThanOrEqual(once);
+        }
+        expect(sum(times.map(({ sharing }) => sharing!.copiedBytes))).toBe((count - 1) * whole.packedBytes);
+        if (count > 1)
+          expect(printLoadTimes(times[0]!)).toMatch(/waited [\d.]+ s for other devices, [\d.]+ GB copied from them in/);
+        replicas.release();
+      },
+    );
+
+    it.each([
+      ['cannot share its memory', 1, { share: new Error('CUDA_ERROR_NOT_SUPPORTED') }, [1, 0, 1], /NOT_SUPPORTED/],
+      ['cannot reach others', 1, { copy: new Error('CUDA_ERROR_PEER_ACCESS_UNSUPPORTED') }, [0, 2, 0], /PEER_ACCESS/],
+    ] as const)('reads the parts from files where a replica %s', async (_what, at, fault, lost, reason) => {
+      const replicas = new Replicas([0, 1, 2].map((index) => (index === at ? fault : {})));
+      const times = await replicas.all();
+      for (let i = 0; i < 3; i++) expect(replicas.wrong(i)).toEqual([]);
+      expect(times.map(({ sharing }) => sharing!.lost.length)).toEqual(lost);
+      for (const { sharing } of times) for (const one of sharing!.lost) expect(one.reason).toMatch(reason);
+      expect(printLoadTimes(times[lost.findIndex((count) => count > 0)]!)).toMatch(/read from files as well/);
+      replicas.release();
+    });
+
+    it('does without a sibling that is gone before it offers, and takes the part of one that dies afterwards', async () => {
+      const replicas = new Replicas([{}, {}, {}]);
+      const [a, b] = [replicas.load(0), replicas.load(1)];
+      replicas.relay.leave(2, 'its process ended: SIGKILL');
+      const times = await Promise.all([a, b]);
+      expect(times.map(({ sharing }) => sharing!.lost)).toEqual(
+        [0, 1].map(() => [{ sibling: 2, reason: 'its process ended: SIGKILL' }]),
+      );
+      expect([replicas.wrong(0), replicas.wrong(1)]).toEqual([[], []]);
+      replicas.release();
+
+      const others = new Replicas([{}, {}]);
+      const first = others.load(0, { factor: 0, seconds: 0.01 });
+      await others.members[1]!.exchange(0).offerOf(0);
+      others.relay.leave(0, 'its process ended: SIGKILL');
+      const { sharing } = await others.load(1);
+      expect(sharing!.lost).toEqual([]);
+      expect(others.wrong(1)).toEqual([]);
+      await first;
+      others.release();
+    });
+
+    it('waits for a slow sibling only so long', async () => {
+      const replicas = new Replicas([{}, {}]);
+      const first = await replicas.load(0, { factor: 0, seconds: 0.05 });
+      const second = await replicas.load(1);
+      expect(first.sharing!.lost).toMatchObject([{ sibling: 1, reason: expect.stringMatching(/not ready/) as string }]);
+      expect(second.sharing!.lost).toEqual([]);
+      expect([replicas.wrong(0), replicas.wrong(1)]).toEqual([[], []]);
+      replicas.release();
+    });
+
+    it('tells siblings where it fails, and fails as it would alone', async () => {
+      const broken = join(folder, 'broken.bin');
+      const source = tensors.get('table')!;
+      if (source.kind !== 'file') throw new Error('not a file');
+      copyFileSync(source.file, broken);
+      truncateSync(broken, 100);
+      const plan = planWeights(
+        weights,
+        constants,
+        new Map([...tensors].map(([name, tensor]) => [name, tensor === source ? { ...source, file: broken } : tensor])),
+        { isMapping: false },
+      );
+      const parts = partWeights(whole, 2);
+      const at = parts.findIndex(({ plan: { weights: ours } }) => ours.some(({ names }) => names.includes('w_table')));
+      const replicas = new Replicas([0, 1].map((index) => (index === at ? { plan } : {})));
+      const [failed, other] = await Promise.allSettled([replicas.load(at), replicas.load(1 - at)]);
+      expect(failed).toMatchObject({
+        status: 'rejected',
+        reason: expect.objectContaining({
+          name: 'UserError',
+          message: expect.stringMatching(/cut off/) as string,
+        }) as Error,
       });
-    }
-
-    async load(index: number, patience?: { factor: number; seconds: number }): Promise<LoadTimes> {
-      const { plan: weightPlan = whole } = this.faults[index]!;
-      return loadSharedWeights({ addon: this.addon(index), device, pack, weightPlan, loadPlan: planLoading(weightPlan), weights: this.memories[index]! }, this.members[index]!.exchange(0), patience);
-    }
-
-    all(): Promise<LoadTimes[]> {
-      return Promise.all(this.faults.map((_, index) => this.load(index)));
-    }
-
-    /** Names of weights that are not right. */
-    wrong(index: number): string[] {
-      const slots = weightSlots(whole, this.memories[index]!);
-      return weights.filter((weight) => {
-        const { offset, bytes } = slots.get(weight.name)!;
-        return elements(weight, this.memories[index]!.read(offset, bytes)).join() !== expected(weight).join();
-      }).map(({ name }) => name);
-    }
-
-    release(): void {
-      for (const memory of this.memories) memory.release();
-    }
-
-    private memory(index: number): CudaMemory {
-      const faults = this.faults[index]!;
-      const { memories } = this;
-      const memory = new (class extends fake.addon.Memory {
-        override share(): CudaSharedHandle {
-          if (faults.share !== undefined) throw faults.share;
-          return { handle: Uint8Array.of(index), offset: 0 };
-        }
-        override async copyFromProcess(offset: number, { handle }: CudaSharedHandle, sourceOffset: number, bytes: number): Promise<{ opening: number; copying: number }> {
-          await sleep(5);
-          if (faults.copy !== undefined) throw faults.copy;
-          await this.writeAsync(offset, new Uint8Array(memories[handle[0]!]!.read(sourceOffset, bytes)));
-          return { opening: 0, copying: 0 };
-        }
-      })(device, whole.packedBytes);
-      memory.fill(0xff);  // what nobody wrote is NaN
-      device.synchronize();
-      return memory;
-    }
-
-    private addon(index: number): CudaAddon {
-      const { uploaded } = this;
-      return {
-        ...fake.addon,
-        Upload: class extends fake.addon.Upload {
-          constructor() {
-            super(device, { threads: 2, buffers: 2, bufferBytes: 4096 });
-          }
-          override async load(program: CudaProgram, steps: readonly CudaUploadStep[]): Promise<CudaUploadTimes> {
-            const times = await super.load(program, steps);
-            uploaded[index]! += this.copiedBytes;
-            return times;
-          }
-        },
-      };
-    }
-  }
-
-  const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0);
-  /** With the factors of columns, which parts may share. */
-  const once = fileBytes(whole);
-
-  it.each([1, 2, 3, 4, 6, whole.weights.length + 3])('reads files once for %i replicas, of which some may have no part', async (count) => {
-    const replicas = new Replicas(Array.from({ length: count }, () => ({})));
-    const times = await replicas.all();
-    for (let i = 0; i < count; i++) expect(replicas.wrong(i)).toEqual([]);
-    expect(sum(replicas.uploaded)).toBeLessThanOrEqual(once);
-    for (const { sharing, copiedBytes } of times) {
-      expect(sharing?.lost).toEqual([]);
-      expect(copiedBytes).toBeLessThanOrEqual(once);
-    }
-    expect(sum(times.map(({ sharing }) => sharing!.copiedBytes))).toBe((count - 1) * whole.packedBytes);
-    if (count > 1) expect(printLoadTimes(times[0]!)).toMatch(/waited [\d.]+ s for other devices, [\d.]+ GB copied from them in/);
-    replicas.release();
+      expect(other).toMatchObject({
+        status: 'fulfilled',
+        value: { sharing: { lost: [{ sibling: at, reason: 'it failed' }] } },
+      });
+      expect(replicas.wrong(1 - at)).toEqual([]);
+      replicas.release();
+    });
   });
-
-  it.each([
-    ['cannot share its memory', 1, { share: new Error('CUDA_ERROR_NOT_SUPPORTED') }, [1, 0, 1], /NOT_SUPPORTED/],
-    ['cannot reach others', 1, { copy: new Error('CUDA_ERROR_PEER_ACCESS_UNSUPPORTED') }, [0, 2, 0], /PEER_ACCESS/],
-  ] as const)('reads the parts from files where a replica %s', async (_what, at, fault, lost, reason) => {
-    const replicas = new Replicas([0, 1, 2].map((index) => (index === at ? fault : {})));
-    const times = await replicas.all();
-    for (let i = 0; i < 3; i++) expect(replicas.wrong(i)).toEqual([]);
-    expect(times.map(({ sharing }) => sharing!.lost.length)).toEqual(lost);
-    for (const { sharing } of times) for (const one of sharing!.lost) expect(one.reason).toMatch(reason);
-    expect(printLoadTimes(times[lost.findIndex((count) => count > 0)]!)).toMatch(/read from files as well/);
-    replicas.release();
-  });
-
-  it('does without a sibling that is gone before it offers, and takes the part of one that dies afterwards', async () => {
-    const replicas = new Replicas([{}, {}, {}]);
-    const [a, b] = [replicas.load(0), replicas.load(1)];
-    replicas.relay.leave(2, 'its process ended: SIGKILL');
-    const times = await Promise.all([a, b]);
-    expect(times.map(({ sharing }) => sharing!.lost)).toEqual([0, 1].map(() => [{ sibling: 2, reason: 'its process ended: SIGKILL' }]));
-    expect([replicas.wrong(0), replicas.wrong(1)]).toEqual([[], []]);
-    replicas.release();
-
-    const others = new Replicas([{}, {}]);
-    const first = others.load(0, { factor: 0, seconds: 0.01 });
-    await others.members[1]!.exchange(0).offerOf(0);
-    others.relay.leave(0, 'its process ended: SIGKILL');
-    const { sharing } = await others.load(1);
-    expect(sharing!.lost).toEqual([]);
-    expect(others.wrong(1)).toEqual([]);
-    await first;
-    others.release();
-  });
-
-  it('waits for a slow sibling only so long', async () => {
-    const replicas = new Replicas([{}, {}]);
-    const first = await replicas.load(0, { factor: 0, seconds: 0.05 });
-    const second = await replicas.load(1);
-    expect(first.sharing!.lost).toMatchObject([{ sibling: 1, reason: expect.stringMatching(/not ready/) as string }]);
-    expect(second.sharing!.lost).toEqual([]);
-    expect([replicas.wrong(0), replicas.wrong(1)]).toEqual([[], []]);
-    replicas.release();
-  });
-
-  it('tells siblings where it fails, and fails as it would alone', async () => {
-    const broken = join(folder, 'broken.bin');
-    const source = tensors.get('table')!;
-    if (source.kind !== 'file') throw new Error('not a file');
-    copyFileSync(source.file, broken);
-    truncateSync(broken, 100);
-    const plan = planWeights(weights, constants, new Map([...tensors].map(([name, tensor]) => [name, tensor === source ? { ...source, file: broken } : tensor])), { isMapping: false });
-    const parts = partWeights(whole, 2);
-    const at = parts.findIndex(({ plan: { weights: ours } }) => ours.some(({ names }) => names.includes('w_table')));
-    const replicas = new Replicas([0, 1].map((index) => (index === at ? { plan } : {})));
-    const [failed, other] = await Promise.allSettled([replicas.load(at), replicas.load(1 - at)]);
-    expect(failed).toMatchObject({ status: 'rejected', reason: expect.objectContaining({ name: 'UserError', message: expect.stringMatching(/cut off/) as string }) as Error });
-    expect(other).toMatchObject({ status: 'fulfilled', value: { sharing: { lost: [{ sibling: at, reason: 'it failed' }] } } });
-    expect(replicas.wrong(1 - at)).toEqual([]);
-    replicas.release();
-  });
-});

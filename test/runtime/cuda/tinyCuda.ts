@@ -16,19 +16,55 @@ import type { FakeKernel } from './fakeCudaAddon.js';
 
 export function tinyCudaPlan(): Plan {
   const plan = tinyPlan();
-  return { ...plan, weights: plan.weights.map((weight) => (weight.layout === 'panels' ? { ...weight, layout: 'kmajor', dtype: 'bf16' } : weight)) };
+  return {
+    ...plan,
+    weights: plan.weights.map((weight) =>
+      weight.layout === 'panels' ? { ...weight, layout: 'kmajor', dtype: 'bf16' } : weight,
+    ),
+  };
 }
 
-const launch = { threads: 128, sharedBytes: 0, cluster: 1, gridX: { kind: 'tiles', extent: 'T', per: 64, times: 1 }, gridY: { kind: 'constant', count: 1 } } as const;
+const launch = {
+  threads: 128,
+  sharedBytes: 0,
+  cluster: 1,
+  gridX: { kind: 'tiles', extent: 'T', per: 64, times: 1 },
+  gridY: { kind: 'constant', count: 1 },
+} as const;
 
 /** Kernel texts of one bucket. */
-export const tinyKernels = (plan: Plan): readonly CudaKernelText[] => plan.launches.map(({ kernel, parameters }): CudaKernelText => ({
-  symbol: `k_${kernel}`, source: kernel === 'head' ? 'griddepcontrol.wait' : '', parameters, launch,
-  tensorMaps: kernel === 'head' ? [
-    { parameter: 0, dtype: 'f32', rows: 'T', columns: WIDTH, stride: 32, boxRows: 64, boxColumns: WIDTH, swizzle: 0 },
-    { parameter: 3, dtype: 'bf16', rows: 64, columns: WIDTH, stride: WIDTH, boxRows: 64, boxColumns: WIDTH, swizzle: 0 },
-  ] : [],
-}));
+export const tinyKernels = (plan: Plan): readonly CudaKernelText[] =>
+  plan.launches.map(({ kernel, parameters }): CudaKernelText => ({
+    symbol: `k_${kernel}`,
+    source: kernel === 'head' ? 'griddepcontrol.wait' : '',
+    parameters,
+    launch,
+    tensorMaps:
+      kernel === 'head'
+        ? [
+            {
+              parameter: 0,
+              dtype: 'f32',
+              rows: 'T',
+              columns: WIDTH,
+              stride: 32,
+              boxRows: 64,
+              boxColumns: WIDTH,
+              swizzle: 0,
+            },
+            {
+              parameter: 3,
+              dtype: 'bf16',
+              rows: 64,
+              columns: WIDTH,
+              stride: WIDTH,
+              boxRows: 64,
+              boxColumns: WIDTH,
+              swizzle: 0,
+            },
+          ]
+        : [],
+  }));
 
 const TEXT = `#include <math.h>
 #include <stdint.h>
@@ -63,7 +99,9 @@ export function buildTinyLibrary(folder: string): string {
   const source = join(folder, 'tiny.c');
   const library = join(folder, 'tinyCuda.so');
   writeFileSync(source, TEXT + Object.entries(TINY_KERNELS).map(hostKernel).join(''));
-  const { status, stderr } = spawnSync('gcc', ['-O1', '-ffp-contract=off', '-shared', '-fPIC', source, '-o', library], { encoding: 'utf8' });
+  const { status, stderr } = spawnSync('gcc', ['-O1', '-ffp-contract=off', '-shared', '-fPIC', source, '-o', library], {
+    encoding: 'utf8',
+  });
   if (status !== 0) throw new Error(stderr);
   return library;
 }
@@ -71,10 +109,17 @@ export function buildTinyLibrary(folder: string): string {
 /** The kernels for the fake addon. */
 export function buildTinyKernels(folder: string): Readonly<Record<string, FakeKernel>> {
   const loaded = koffi.load(buildTinyLibrary(folder));
-  return Object.fromEntries(Object.entries(TINY_KERNELS).map(([symbol, pointers]): [string, FakeKernel] => {
-    const run = loaded.func(symbol, 'void', ['int', 'int', ...Array.from({ length: pointers }, () => 'uintptr_t')]);
-    return [symbol, (_, tokens, rows, addresses) => { run(tokens, rows, ...addresses); }];
-  }));
+  return Object.fromEntries(
+    Object.entries(TINY_KERNELS).map(([symbol, pointers]): [string, FakeKernel] => {
+      const run = loaded.func(symbol, 'void', ['int', 'int', ...Array.from({ length: pointers }, () => 'uintptr_t')]);
+      return [
+        symbol,
+        (_, tokens, rows, addresses) => {
+          run(tokens, rows, ...addresses);
+        },
+      ];
+    }),
+  );
 }
 
 export const tableValue = (row: number, column: number): number => roundTo('bf16', Math.sin(row * 7 + column));
@@ -89,14 +134,30 @@ let files = 0;
 const PAD = 6;
 
 /** A checkpoint file: some padding, the table in bf16, then the norm in f32. */
-export function writeTensors(folder: string, { table = tableValue, norm = normValue }: TensorChange = {}): Map<string, TensorSource> {
+export function writeTensors(
+  folder: string,
+  { table = tableValue, norm = normValue }: TensorChange = {},
+): Map<string, TensorSource> {
   const file = join(folder, `weights${files++}.bin`);
   const halves = Uint16Array.from({ length: VOCAB * WIDTH }, (_, i) => toBf16(table(Math.floor(i / WIDTH), i % WIDTH)));
   const scales = Float32Array.from({ length: WIDTH }, (_, i) => norm(i));
   writeFileSync(file, Buffer.concat([Buffer.alloc(PAD), Buffer.from(halves.buffer), Buffer.from(scales.buffer)]));
   return new Map<string, TensorSource>([
-    ['embed_tokens', { kind: 'file', dtype: 'bf16', shape: [VOCAB, WIDTH], file, offset: PAD, byteLength: halves.byteLength }],
-    ['norm', { kind: 'file', dtype: 'f32', shape: [WIDTH], file, offset: PAD + halves.byteLength, byteLength: scales.byteLength }],
+    [
+      'embed_tokens',
+      { kind: 'file', dtype: 'bf16', shape: [VOCAB, WIDTH], file, offset: PAD, byteLength: halves.byteLength },
+    ],
+    [
+      'norm',
+      {
+        kind: 'file',
+        dtype: 'f32',
+        shape: [WIDTH],
+        file,
+        offset: PAD + halves.byteLength,
+        byteLength: scales.byteLength,
+      },
+    ],
   ]);
 }
 
@@ -112,7 +173,10 @@ export function batchOf(tokens: number, rows: number, seed = 1): Batch {
 }
 
 /** f32 at every step but the weights, in the order of the kernels. */
-export function expectedScores(batch: Batch, { table = tableValue, norm = normValue }: TensorChange = {}): { logProb: number[]; isArgmax: number[] } {
+export function expectedScores(
+  batch: Batch,
+  { table = tableValue, norm = normValue }: TensorChange = {},
+): { logProb: number[]; isArgmax: number[] } {
   const parts = [...batch.row].map((row, r) => {
     let sum = 0;
     for (let k = 0; k < WIDTH; k++) {

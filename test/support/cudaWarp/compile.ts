@@ -9,14 +9,26 @@ import { runFolder } from '../runFolder.js';
 
 const WARP = fileURLToPath(new URL('warp.h', import.meta.url));
 const FLAGS = [
-  '-std=c++17', '-O1', '-fPIC', '-ffp-contract=off', '-fno-strict-aliasing', '-march=native', '-fno-stack-protector',
-  '-Wall', '-Wno-unknown-pragmas', '-Wno-unused-function', '-Wno-maybe-uninitialized',
+  '-std=c++17',
+  '-O1',
+  '-fPIC',
+  '-ffp-contract=off',
+  '-fno-strict-aliasing',
+  '-march=native',
+  '-fno-stack-protector',
+  '-Wall',
+  '-Wno-unknown-pragmas',
+  '-Wno-unused-function',
+  '-Wno-maybe-uninitialized',
 ];
 const compile = (args: readonly string[]): void => {
   execFileSync('c++', [...FLAGS, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
 };
 
-/** warp.h with its precompiled form beside it: half of the time that a kernel takes to compile would go into that header. */
+/**
+ * warp.h with its precompiled form beside it: half of the time that a kernel takes to compile would go into that
+ * header.
+ */
 function precompiledHeader(): string {
   const header = join(runFolder(), 'warp.h');
   const precompiled = `${header}.gch`;

@@ -1,8 +1,9 @@
 /*
- * What a Hopper contraction uses besides warp.h: barriers that count bytes, boxes copied by tensor maps, warpgroup products
- * of swizzled shared memory. Comes after the prelude, in place of the kernel's own definitions (emulateHopper.ts). Blocks run
- * one by one, so there are no clusters. Copies land when somebody waits for them, and not before; until then their places
- * hold NaN. Products are computed where they are issued: what a kernel reads before it waited for them is not caught.
+ * What a Hopper contraction uses besides warp.h: barriers that count bytes, boxes copied by tensor maps, warpgroup
+ * products of swizzled shared memory. Comes after the prelude, in place of the kernel's own definitions
+ * (emulateHopper.ts). Blocks run one by one, so there are no clusters. Copies land when somebody waits for them, and
+ * not before; until then their places hold NaN. Products are computed where they are issued: what a kernel reads before
+ * it waited for them is not caught.
  */
 #include <map>
 

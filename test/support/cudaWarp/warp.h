@@ -1,6 +1,6 @@
 /*
- * Generated CUDA as C++: the threads of a block are fibres, and what a warp or block does together waits for all of them.
- * Include it before the text of a kernel, whose `__shared__` is `static` and `extern __shared__` plain `extern`.
+ * Generated CUDA as C++: the threads of a block are fibres, and what a warp or block does together waits for all of
+ * them. Include it before the text of a kernel, whose `__shared__` is `static` and `extern __shared__` plain `extern`.
  *
  * Stricter than a GPU, to catch missing barriers: shared memory starts as NaN, asynchronous copies land as late as
  * allowed (or at once: tw_late_copies), a collective that not all lanes reach is a deadlock that ends the test, and

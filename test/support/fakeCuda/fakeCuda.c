@@ -8,7 +8,8 @@
  * Any call can be told to fail: fakeCudaFail(), or in the environment FAKE_CUDA, parts with commas between:
  *   fail:cuMemAlloc_v2:2:3    result 2 from the third call of a process on; :3:1, the third call alone; result -1 hangs
  *   once=/path                only in the process that is the first to fail, which leaves this file
- *   nan:k_name:2              each launch of a kernel leaves NaN in the first floats of what its third pointer points at,
+ *   nan:k_name:2              each launch of a kernel leaves NaN in the first floats of what its third pointer points
+ *   at,
  *                             until something is uploaded: the inputs of the next micro-batch
  *   host=/path                a library of kernels, see hostKernels.h
  *   ipc=/folder               processes that name the same folder can open each other's memory

@@ -9,7 +9,9 @@ import { afterAll, describe, it } from 'vitest';
 import { loadCudaAddon, type CudaAddon } from '../../../runtime/cuda/addon.js';
 
 const SOURCE = fileURLToPath(new URL('fakeCuda.c', import.meta.url));
-const COMPILER = ['cc', 'gcc', 'clang'].find((name) => spawnSync(name, ['--version'], { stdio: 'ignore' }).status === 0);
+const COMPILER = ['cc', 'gcc', 'clang'].find(
+  (name) => spawnSync(name, ['--version'], { stdio: 'ignore' }).status === 0,
+);
 
 export const hasCompiler = COMPILER !== undefined;
 
@@ -17,12 +19,21 @@ export const hasCompiler = COMPILER !== undefined;
 export const CODES = { outOfMemory: 2, invalidValue: 1, illegalAddress: 700 } as const;
 
 /** Compiles C text or a file into a shared library of the folder. */
-export function compileLibrary(folder: string, name: string, source: { readonly file: string } | { readonly text: string }): string {
+export function compileLibrary(
+  folder: string,
+  name: string,
+  source: { readonly file: string } | { readonly text: string },
+): string {
   const path = join(folder, `${name}.so`);
   const input = 'file' in source ? [source.file] : ['-x', 'c', '-'];
-  const { status, stderr } = spawnSync(COMPILER ?? 'cc', ['-std=gnu11', '-Wall', '-Wextra', '-Werror', '-O1', '-shared', '-fPIC', ...input, '-o', path, '-pthread'], {
-    encoding: 'utf8', ...('text' in source ? { input: source.text } : {}),
-  });
+  const { status, stderr } = spawnSync(
+    COMPILER ?? 'cc',
+    ['-std=gnu11', '-Wall', '-Wextra', '-Werror', '-O1', '-shared', '-fPIC', ...input, '-o', path, '-pthread'],
+    {
+      encoding: 'utf8',
+      ...('text' in source ? { input: source.text } : {}),
+    },
+  );
   if (status !== 0) throw new Error(`The fake driver does not compile:\n${stderr}`);
   return path;
 }
@@ -87,7 +98,9 @@ export class FakeDriver {
 
   /** Calls worth noting since the last reset that begin with a word. */
   log(word = ''): string[] {
-    return this.logText().split('\n').filter((line) => line !== '' && line.startsWith(word));
+    return this.logText()
+      .split('\n')
+      .filter((line) => line !== '' && line.startsWith(word));
   }
 
   /** Contexts, allocations, streams, events and modules not given back. */
@@ -96,7 +109,9 @@ export class FakeDriver {
   }
 }
 
-/** A group of tests on the fake driver; skipped, by name, where it cannot be built. test/globalSetup.ts says it loudly. */
+/**
+ * A group of tests on the fake driver; skipped, by name, where it cannot be built. test/globalSetup.ts says it loudly.
+ */
 export function describeFake(name: string, body: (fake: FakeDriver) => void): void {
   if (COMPILER === undefined) describe.skip(`${name}: no C compiler`, () => it('needs a fake driver', () => undefined));
   else describe(name, () => body(FakeDriver.load()));

@@ -51,7 +51,9 @@ export class FakeGpu {
   /** `faults`: parts of FAKE_CUDA, see fakeCuda.c. */
   environment(...faults: readonly string[]): Readonly<Record<string, string>> {
     return {
-      TILEWRIGHT_CUDA_DRIVER: this.driver, TILEWRIGHT_NVRTC: this.nvrtc, TILEWRIGHT_CACHE: join(this.folder, 'cache'),
+      TILEWRIGHT_CUDA_DRIVER: this.driver,
+      TILEWRIGHT_NVRTC: this.nvrtc,
+      TILEWRIGHT_CACHE: join(this.folder, 'cache'),
       FAKE_CUDA: ['driverVersion=13000', `host=${this.host}`, ...faults].join(','),
     };
   }

@@ -1,8 +1,8 @@
 /*
- * Device memory that other processes can open: with ipc=FOLDER, allocations are files of that folder, mapped. As with a real
- * driver, what was freed is rubbish to those who still have it open, small allocations lie inside one that the handle
- * stands for, a process cannot open its own memory, and what a dead process shared stays for those who have it open.
- * A memory that was shared and is freed leaves a line in FOLDER/hashes: the FNV-1a hash of what was in it.
+ * Device memory that other processes can open: with ipc=FOLDER, allocations are files of that folder, mapped. As with a
+ * real driver, what was freed is rubbish to those who still have it open, small allocations lie inside one that the
+ * handle stands for, a process cannot open its own memory, and what a dead process shared stays for those who have it
+ * open. A memory that was shared and is freed leaves a line in FOLDER/hashes: the FNV-1a hash of what was in it.
  */
 #include <sys/mman.h>
 #include <sys/stat.h>

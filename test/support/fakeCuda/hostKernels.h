@@ -1,6 +1,6 @@
 /*
- * Kernels that a test brings along: for a kernel NAME, `void host_NAME(int T, int R, const unsigned *grid, void **pointers)`
- * in one of the libraries given to fakeCudaHost.
+ * Kernels that a test brings along: for a kernel NAME, `void host_NAME(int T, int R, const unsigned *grid, void
+ * **pointers)` in one of the libraries given to fakeCudaHost.
  */
 #include <dlfcn.h>
 
