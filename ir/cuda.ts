@@ -124,4 +124,9 @@ export interface CudaKernelText {
   readonly parameters: readonly string[];
   readonly tensorMaps: readonly TensorMapDecl[];
   readonly launch: LaunchShape;
+  /**
+   * The kernel executes griddepcontrol.wait before it reads or writes a buffer that another kernel of its stream uses.
+   * Only such a kernel may be launched before its predecessor has ended (programmatic dependent launch).
+   */
+  readonly waitsForPredecessor: boolean;
 }

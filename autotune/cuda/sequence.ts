@@ -11,7 +11,7 @@ import type { Bucket } from '../../ir/plan.js';
 import { isFloat, roundUp } from '../../ir/types.js';
 import { bufferBytes } from '../../passes/planMemory.js';
 import type { CudaAddon, CudaDevice, CudaMemory, CudaModule, CudaProgram } from '../../runtime/cuda/addon.js';
-import { bindKernel, waitsForPredecessor } from '../../runtime/cuda/bindProgram.js';
+import { bindKernel } from '../../runtime/cuda/bindProgram.js';
 import { rolesOf, type Roles } from '../randomInputs.js';
 import { scaleOf } from './compare.js';
 import { strideOf, type DeviceFill } from './fill.js';
@@ -107,9 +107,7 @@ export class SequenceBench {
       outputs: [],
       slots: this.names.map((name, i) => ({ memory: this.memories[i]!, offset: 0, bytes: this.bytesOf(name) })),
       launches: kernels.map((kernel, i) =>
-        bindKernel(kernel.path, parts[i]!.text, parts[i]!.module, waitsForPredecessor(parts[i]!.text), (name) =>
-          this.indexOf(name),
-        ),
+        bindKernel(kernel.path, parts[i]!.text, parts[i]!.module, (name) => this.indexOf(name)),
       ),
     });
   }

@@ -1,8 +1,9 @@
 /** Tree attention on a GPU: a block for each tile of queries of each head, a pass for each tree the tile meets. */
-import type { CudaAttentionSchedule, CudaKernelText, LaunchShape } from '../../ir/cuda.js';
+import type { CudaAttentionSchedule, LaunchShape } from '../../ir/cuda.js';
 import type { AttentionKernel, KernelModule } from '../../ir/kernel.js';
 import { isFloat, type BufferDType } from '../../ir/types.js';
 import { floatLiteral } from './literals.js';
+import type { EmittedCuda } from './loop.js';
 import type { CudaOperands } from './operands.js';
 import { CUDA_TYPES, kernelHead } from './operands.js';
 import { render } from './templates.js';
@@ -150,7 +151,7 @@ export function emitAttention(
   schedule: CudaAttentionSchedule,
   symbol: string,
   tokensCapacity: number,
-): Pick<CudaKernelText, 'source' | 'tensorMaps' | 'launch'> {
+): EmittedCuda {
   const { heads, kvHeads, headDim: d, mask } = kernel;
   const { skeleton, queries, keys } = schedule;
   if (skeleton === 'mma' && tokensCapacity > MAX_TOKENS) {
@@ -227,5 +228,5 @@ export function emitAttention(
     gridX: { kind: 'constant', count: heads },
     gridY: { kind: 'tiles', extent: kernel.rows, per: queries, times: 1 },
   };
-  return { source: `${render('attentionWarp', {})}\n${body}`, tensorMaps: [], launch };
+  return { source: `${render('attentionWarp', {})}\n${body}`, tensorMaps: [], launch, waitsForPredecessor: true };
 }

@@ -198,7 +198,12 @@ export function emitGemmMma(
     prologue,
     start,
   );
-  return { source: tile + render('gemmMma', { ...values, segments }), tensorMaps: [], launch };
+  return {
+    source: tile + render('gemmMma', { ...values, segments }),
+    tensorMaps: [],
+    launch,
+    waitsForPredecessor: true,
+  };
 }
 
 /** The vocabulary contraction on tensor cores: LOGPROB_BLOCK columns a block, tn at a time. */
@@ -241,5 +246,5 @@ export function emitLogProbMma(
       parts: parts.index,
       partsStride: parts.stride,
     });
-  return { source: tile + text, tensorMaps: [], launch };
+  return { source: tile + text, tensorMaps: [], launch, waitsForPredecessor: true };
 }

@@ -101,6 +101,7 @@ export function emitGemmSimt(
   return {
     source,
     tensorMaps: [],
+    waitsForPredecessor: true,
     launch: {
       threads: SIMT_THREADS,
       sharedBytes: simtSharedBytes(schedule, prologue.scalars.length, false),
@@ -216,6 +217,7 @@ export function emitLogProbSimt(
   return {
     source,
     tensorMaps: [],
+    waitsForPredecessor: true,
     launch: {
       threads: SIMT_THREADS,
       sharedBytes: simtSharedBytes(schedule, prologue.scalars.length, true),

@@ -9,8 +9,8 @@ import type { Site } from './scalarPrinter.js';
 import { Body, RowScope } from './scalarPrinter.js';
 import { render } from './templates.js';
 
-/** A kernel's text without the prelude, and how to launch it. */
-export type EmittedCuda = Pick<CudaKernelText, 'source' | 'tensorMaps' | 'launch'>;
+/** A kernel's text without the prelude, how to launch it, and whether it waits for the kernel before it. */
+export type EmittedCuda = Pick<CudaKernelText, 'source' | 'tensorMaps' | 'launch' | 'waitsForPredecessor'>;
 
 /** Rows a block walks where they are few columns wide: so many that its threads have something to do. */
 const ELEMENTS_OF_BLOCK = 1024;
@@ -62,6 +62,7 @@ export function emitLoop(
   return {
     source,
     tensorMaps: [],
+    waitsForPredecessor: true,
     launch: {
       threads: schedule.threads,
       sharedBytes: 0,
@@ -97,6 +98,7 @@ export function emitLogProbReduce(
   return {
     source,
     tensorMaps: [],
+    waitsForPredecessor: true,
     launch: {
       threads: schedule.threads,
       sharedBytes: 0,

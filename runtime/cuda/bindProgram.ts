@@ -37,10 +37,6 @@ export interface CudaBindRequest {
   readonly isPiped: boolean;
 }
 
-/** A kernel may be started before its predecessor has ended where it waits for it itself. */
-export const waitsForPredecessor = (kernel: Pick<CudaKernelText, 'source'>): boolean =>
-  kernel.source.includes('griddepcontrol.wait');
-
 /** The slots of a plan, by index and by name of buffer or weight. Throws where one is misaligned or missing. */
 class Slots {
   readonly list: CudaSlot[] = [];
@@ -67,14 +63,13 @@ class Slots {
 }
 
 /**
- * One launch of a kernel on the buffers and weights that it names; `slotOf` gives their indices.
- * Throws where a tensor map is of no parameter.
+ * One launch of a kernel on the buffers and weights that it names; `slotOf` gives their indices. A kernel that waits for
+ * its predecessor is launched before that one has ended. Throws where a tensor map is of no parameter.
  */
 export function bindKernel(
   name: string,
   text: CudaKernelText,
   module: CudaModule,
-  usesProgrammaticLaunch: boolean,
   slotOf: (parameter: string) => number,
 ): CudaLaunchBinding {
   const bindMap = ({
@@ -99,7 +94,7 @@ export function bindKernel(
     module,
     symbol: text.symbol,
     launch: text.launch,
-    usesProgrammaticLaunch,
+    usesProgrammaticLaunch: text.waitsForPredecessor,
     slots: text.parameters.map(slotOf),
     tensorMaps: text.tensorMaps.map(bindMap),
   };
@@ -110,12 +105,6 @@ function bindLaunches(request: CudaBindRequest, slots: Slots): CudaLaunchBinding
   if (kernels.length !== plan.launches.length)
     throw new Error(`Bucket ${bucket}: ${kernels.length} kernels for ${plan.launches.length} launches.`);
   const paths = new Map(plan.kernels.map((kernel) => [kernel.name, kernel.path]));
-  // Hundreds of launches share a few texts.
-  const waiting = new Set(
-    [...new Map(kernels.map((text) => [text.symbol, text])).values()]
-      .filter(waitsForPredecessor)
-      .map(({ symbol }) => symbol),
-  );
   return plan.launches.map(({ kernel: name, parameters }, i): CudaLaunchBinding => {
     const text = kernels[i]!;
     const module = modules.get(text.symbol);
@@ -124,9 +113,7 @@ function bindLaunches(request: CudaBindRequest, slots: Slots): CudaLaunchBinding
       throw new Error(
         `${text.symbol} takes ${text.parameters.join(', ')}; launch ${i} (${name}) gives ${parameters.join(', ')}.`,
       );
-    return bindKernel(paths.get(name) ?? name, text, module, waiting.has(text.symbol), (parameter) =>
-      slots.of(parameter),
-    );
+    return bindKernel(paths.get(name) ?? name, text, module, (parameter) => slots.of(parameter));
   });
 }
 

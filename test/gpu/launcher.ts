@@ -10,7 +10,6 @@ import {
   type CudaMemory,
   type CudaModule,
 } from '../../runtime/cuda/addon.js';
-import { waitsForPredecessor } from '../../runtime/cuda/bindProgram.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
 import type { Sizes } from '../codegen/cuda/checkKernels.js';
 
@@ -55,7 +54,7 @@ export class Launcher {
 
   /** Runs a kernel on the memory of its parameters, which it changes. Throws where it writes between them. */
   async launch(
-    { symbol, parameters, tensorMaps, launch, source }: CudaKernelText,
+    { symbol, parameters, tensorMaps, launch, waitsForPredecessor }: CudaKernelText,
     memory: ReadonlyMap<string, Buffer>,
     { T, R }: Sizes,
     capacity: number,
@@ -90,7 +89,7 @@ export class Launcher {
           slots: places.map((_, i) => i),
           tensorMaps: tensorMaps.map(({ parameter, ...map }) => ({ ...map, slot: parameter })),
           launch,
-          usesProgrammaticLaunch: waitsForPredecessor({ source }),
+          usesProgrammaticLaunch: waitsForPredecessor,
         },
       ],
     });

@@ -159,6 +159,7 @@ export function emitWgmma(
   return {
     source,
     tensorMaps,
+    waitsForPredecessor: true,
     launch: {
       threads: WGMMA_THREADS,
       sharedBytes: layout.sharedBytes,

@@ -321,10 +321,18 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
               parameters: parametersOf(down, module),
               tensorMaps: [],
               launch,
+              waitsForPredecessor: false,
             };
           const index = schedule.kind === 'loop' ? schedule.threads : 0;
           if (index === UNPRINTED) throw new Error('no such skeleton');
-          return { symbol: `k${index}`, source: `k${index}`, parameters, tensorMaps: [], launch };
+          return {
+            symbol: `k${index}`,
+            source: `k${index}`,
+            parameters,
+            tensorMaps: [],
+            launch,
+            waitsForPredecessor: false,
+          };
         },
         compile: (units) => {
           compiled.push(units.map(({ symbol }) => symbol));

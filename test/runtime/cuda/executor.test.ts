@@ -299,7 +299,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
     ).toContain('no multiple of 256');
   });
 
-  it('binds tensor maps to the slots of their parameters, and lets kernels start early that wait themselves', async () => {
+  it('binds tensor maps to the slots of their parameters, and starts only those kernels early that state that they wait', async () => {
     const { executor, state } = await create();
     const [first] = state.bindings.filter((binding) => binding.launches[0]?.name === 'embed');
     const head = first!.launches[1]!;

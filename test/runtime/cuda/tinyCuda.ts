@@ -36,7 +36,9 @@ const launch = {
 export const tinyKernels = (plan: Plan): readonly CudaKernelText[] =>
   plan.launches.map(({ kernel, parameters }): CudaKernelText => ({
     symbol: `k_${kernel}`,
-    source: kernel === 'head' ? 'griddepcontrol.wait' : '',
+    // Only the statement counts, not the text: every kernel's prelude contains the word.
+    source: '/* griddepcontrol.wait */',
+    waitsForPredecessor: kernel === 'head',
     parameters,
     launch,
     tensorMaps:

@@ -1,0 +1,99 @@
+/**
+ * A kernel that is launched before its predecessor has ended must wait for it. Whether it does is stated beside its
+ * text: here the statement is compared with the text of every skeleton, without the prelude that all kernels share.
+ */
+import { describe, expect, it } from 'vitest';
+import { defaultCudaSchedule, emitCudaKernel, isLegalCuda } from '../../../codegen/cuda/index.js';
+import { render } from '../../../codegen/cuda/templates.js';
+import type { CudaGemmSchedule, CudaKernelText, CudaSchedule } from '../../../ir/cuda.js';
+import type { Kernel, KernelModule } from '../../../ir/kernel.js';
+import { cudaLayer } from './modules.js';
+import { headKernel, layerGemm } from './wgmmaKernels.js';
+
+const CAPACITY = 512;
+const H100 = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 } as const;
+const A100 = { arch: 'sm_80', sharedBytesPerBlock: 166_912, multiprocessors: 108 } as const;
+const LAYER = cudaLayer(
+  { hidden: 64, heads: 2, kvHeads: 1, headDim: 32, inter: 96, vocab: 600, width: 8 },
+  { T: 4, R: 2 },
+  1,
+).module;
+const TILE = { kind: 'gemm', cluster: 1, raster: 4, mode: 'cooperative' } as const;
+const SIMT: CudaGemmSchedule = { ...TILE, skeleton: 'simt', tm: 32, tn: 64, tk: 32, stages: 1 };
+const WGMMA: CudaGemmSchedule = { ...TILE, skeleton: 'wgmma', tm: 128, tn: 256, tk: 64, stages: 3 };
+
+interface Case {
+  readonly label: string;
+  readonly kernel: Kernel;
+  readonly module: KernelModule;
+  readonly schedule: CudaSchedule;
+}
+
+const simtOf = ({ anchor }: Kernel): CudaSchedule | undefined =>
+  anchor === 'gemm' || anchor === 'logprob'
+    ? SIMT
+    : anchor === 'attention'
+      ? { kind: 'attention', skeleton: 'simt', queries: 16, keys: 32 }
+      : undefined;
+
+/** Every anchor with its defaults and on CUDA cores, and every form of the Hopper contraction. */
+const CASES: readonly Case[] = [
+  ...LAYER.kernels.flatMap((kernel): Case[] => {
+    const simt = simtOf(kernel);
+    const schedules = [
+      ...[A100, H100].map((facts) => defaultCudaSchedule(kernel, LAYER, facts, { tokens: 64, rows: 32, longest: 64 })),
+      ...(simt === undefined ? [] : [simt]),
+    ];
+    return schedules.map((schedule) => ({ label: kernel.name, kernel, module: LAYER, schedule }));
+  }),
+  ...(['qkv', 'o', 'gateUp'] as const).flatMap((which) =>
+    (['cooperative', 'pingpong', 'relay'] as const).flatMap((mode) =>
+      ([1, 2] as const).map((cluster): Case => {
+        const tn = mode === 'pingpong' ? 192 : 256;
+        return { label: which, ...layerGemm(which, 512, 512), schedule: { ...WGMMA, mode, tn, cluster } };
+      }),
+    ),
+  ),
+  { label: 'remainder tiles', ...layerGemm('o', 512, 512), schedule: { ...WGMMA, mode: 'relay', lastTn: 64 } },
+  { label: 'vocabulary', ...headKernel(256, 600), schedule: WGMMA },
+];
+
+const WAIT = /^ {2,}(tw_await_previous\(\);|asm volatile\("griddepcontrol\.wait;" ::: "memory"\);)$/gm;
+
+/** The kernel's own statements that wait for its predecessor. */
+function waitsOf({ source }: Pick<CudaKernelText, 'source'>): readonly string[] {
+  const prelude = render('prelude', {});
+  expect(source.startsWith(prelude)).toBe(true);
+  return source.slice(prelude.length).match(WAIT) ?? [];
+}
+
+const emit = ({ kernel, module, schedule }: Case): CudaKernelText => emitCudaKernel(kernel, module, schedule, CAPACITY);
+
+describe('the wait for the preceding kernel', () => {
+  it.each(CASES.map((each) => ({ ...each, name: `${each.label}: ${JSON.stringify(each.schedule)}` })))(
+    'is stated as it is in $name',
+    (each) => {
+      expect(isLegalCuda(each.kernel, each.module, each.schedule, H100)).toBe(true);
+      const text = emit(each);
+      expect(waitsOf(text).length > 0).toBe(text.waitsForPredecessor);
+    },
+  );
+
+  it('is found in the body of a kernel only, not in the prelude', () => {
+    for (const each of CASES) {
+      const { source } = emit(each);
+      expect(waitsOf({ source: source.replaceAll(WAIT, '') })).toEqual([]);
+      expect(source.replaceAll(WAIT, '')).toContain('griddepcontrol.wait');
+    }
+  });
+
+  it('comes before the first access to memory, in all threads, where a kernel has no roles for its warps', () => {
+    for (const each of CASES.filter(({ schedule }) => schedule.kind !== 'gemm' || schedule.skeleton !== 'wgmma')) {
+      const text = emit(each);
+      expect(waitsOf(text)).toEqual(['  tw_await_previous();']);
+      const body = text.source.slice(text.source.indexOf(`${text.symbol}(`));
+      const before = body.slice(body.indexOf(') {\n') + 4, body.indexOf('tw_await_previous'));
+      expect(before).not.toMatch(/tw_load|tw_store|cp\.async|\breturn\b|^ *(if|for|while)\b/m);
+    }
+  });
+});
