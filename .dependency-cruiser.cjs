@@ -1,15 +1,20 @@
 // The import rule of docs/architecture.md, checked by `npm run lint`. Rooms are the top-level folders. A room may
-// import itself, the rooms listed for it, npm packages, Node builtins and the two root files named in COMMONS.
+// import itself, the rooms listed for it, npm packages, Node builtins and what COMMONS names.
 // Type-only imports count: they are how a layering first goes wrong.
 
 /** Root files that any room may import; they import nothing of the project. */
-const COMMONS = '^(settings|errors)[.]ts$';
+const ROOT_FILES = '^(settings|errors)[.]ts$';
+
+/** What any room may import. */
+const COMMONS = [ROOT_FILES, '^system/'];
 
 /**
  * What each room may import, and what the limit protects.
  * A value is a list of path patterns; the room itself and COMMONS are always allowed.
  */
 const MAY_IMPORT = {
+  // Files, JSON, processes and the shell: what every room needs of the operating system, and nothing of this project.
+  system: [],
   // Both IRs are the language every other room speaks: they must be usable, and testable, with nothing else present.
   ir: [],
   // A model is a description. It must not know which passes or backends will treat it.
@@ -37,9 +42,9 @@ const TARGETS = `^(${[...Object.keys(MAY_IMPORT), 'test', 'scripts', 'index[.]ts
 const roomRules = Object.entries(MAY_IMPORT).map(([room, allowed]) => ({
   name: `room-${room}`,
   severity: 'error',
-  comment: `${room}/ may import only ${room}/, settings.ts, errors.ts${allowed.length > 0 ? ` and ${allowed.join(' ')}` : ''}.`,
+  comment: `${room}/ may import only ${room}/, system/, settings.ts, errors.ts${allowed.length > 0 ? ` and ${allowed.join(' ')}` : ''}.`,
   from: { path: `^${room}/` },
-  to: { path: TARGETS, pathNot: [`^${room}/`, COMMONS, ...allowed] },
+  to: { path: TARGETS, pathNot: [`^${room}/`, ...COMMONS, ...allowed] },
 }));
 
 module.exports = {
@@ -49,7 +54,7 @@ module.exports = {
       name: 'commons-import-nothing',
       severity: 'error',
       comment: "settings.ts and errors.ts are imported by every room, so an import of theirs would be everybody's.",
-      from: { path: COMMONS },
+      from: { path: ROOT_FILES },
       to: { path: '[.]ts$', pathNot: ['node_modules'] },
     },
     {

@@ -5,8 +5,8 @@ import { groupKernels, type KernelRow, type KernelSource } from '../driver/inspe
 import type { ArenaSlot, MemoryReport } from '../driver/inspectMemory.js';
 import type { CudaSchedule } from '../ir/cuda.js';
 import type { Plan, Schedule } from '../ir/plan.js';
+import { quoteForShell } from '../system/shell.js';
 import { bytes, count, cut, si, textTable } from './format.js';
-import { quoteForShell } from './io.js';
 
 /** `12 matmul, 4 mul, …`: neighbours that repeat are counted. */
 function fusedOps(ops: readonly string[], width: number): string {

@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { basename, dirname, join, relative } from 'node:path';
 import { readSettings } from '../settings.js';
+import { quoteForShell } from '../system/shell.js';
 
 /** A stream that may be a terminal. */
 export type Output = NodeJS.WritableStream & {
@@ -47,10 +48,6 @@ export function invocationOf(script: string | undefined, folder: string): string
   const near = relative(folder, script);
   return `node ${quoteForShell(near.startsWith('..') ? script : near)}`;
 }
-
-/** The argument as a POSIX shell reads it back. */
-export const quoteForShell = (text: string): string =>
-  /^[\w./:=@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 
 /** A reader that goes away (`| head`) is no error: what it does not want is dropped, and the work goes on. */
 function ignoreClosedPipe(stream: NodeJS.WriteStream): void {

@@ -9,8 +9,9 @@ import { TASKS } from '../eval/tasks/index.js';
 import { SHARING_MODES } from '../eval/tree.js';
 import { UserError } from '../errors.js';
 import { readSettings } from '../settings.js';
+import { isRecord } from '../system/json.js';
+import { quoteForShell } from '../system/shell.js';
 import { count, duration, percent, si } from './format.js';
-import { quoteForShell } from './io.js';
 import { addModelFlags, addSections, CHECKPOINT_HELP, EXIT_STATUSES } from './help.js';
 import {
   choice,
@@ -180,9 +181,6 @@ function describe(result: RunResult): string {
   if (result.samplesPath !== undefined) lines.push(`samples: ${result.samplesPath}`);
   return `${lines.join('\n')}\n`;
 }
-
-const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === 'object' && value !== null;
 
 /** The run in a few lines, from its throughput block. */
 function throughputLines(block: unknown): string[] {

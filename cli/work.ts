@@ -1,7 +1,8 @@
 /** What every long command does around its call: a user interface, Ctrl-C, and a word on how to go on. */
 import type { Ui } from '../driver/requests.js';
+import { quoteForShell } from '../system/shell.js';
 import type { Commands } from './commands.js';
-import { quoteForShell, type Io, type StopSignal } from './io.js';
+import type { Io, StopSignal } from './io.js';
 import { makeUi } from './makeUi.js';
 import { listenForStop } from './stop.js';
 

@@ -10,12 +10,14 @@ import { closeSync, existsSync, fsyncSync, openSync, readdirSync, renameSync, rm
 import { basename, dirname, join, resolve } from 'node:path';
 import { z } from 'zod';
 import { UserError } from '../errors.js';
-import { diskProblem, isRunning, makeFolder, prepareOutput, writeAll } from '../eval/output.js';
 import { isLegal } from '../codegen/cpu/index.js';
 import { isLegalCuda } from '../codegen/cuda/index.js';
 import { CUDA_ARCHS, type CudaArch } from '../ir/cuda.js';
 import { CPU_ISAS } from '../ir/plan.js';
-import { decodeUtf8, readBounded } from '../models/files.js';
+import { diskProblem } from '../system/errno.js';
+import { isRunning } from '../system/process.js';
+import { decodeUtf8, readBounded } from '../system/read.js';
+import { makeFolder, prepareOutput, writeAll } from '../system/write.js';
 import { checkAgainstGraph, checkPlan } from './checkPlan.js';
 import { isaOf, type CompiledModel } from './compile.js';
 import { arithmeticOf, numericsOf, scheduleFacts, upTo, type Machine } from './machine.js';

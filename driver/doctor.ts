@@ -16,7 +16,7 @@ import type { CudaArch } from '../ir/cuda.js';
 import { cudaAvailable, type CudaAvailability } from '../runtime/cuda/addon.js';
 import { compilerName, findCudaCompiler } from '../runtime/cuda/compiler.js';
 import { UserError } from '../errors.js';
-import { makeFolder } from '../eval/output.js';
+import { makeFolder } from '../system/write.js';
 import { glibcVersion } from '../runtime/cpu/cLibrary.js';
 import { findCompiler, type SystemCompiler } from '../runtime/cpu/systemCompiler.js';
 import { readSettings } from '../settings.js';

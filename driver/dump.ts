@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { UserError } from '../errors.js';
-import { makeFolder } from '../eval/output.js';
+import { makeFolder } from '../system/write.js';
 import type { Graph } from '../ir/graph.js';
 import type { CompiledModel } from './compile.js';
 import { cudaSources, emitCudaPlan } from './cudaKernels.js';

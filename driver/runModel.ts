@@ -8,7 +8,6 @@ import {
   formatTable,
   loadQuestions,
   planQuestions,
-  prepareOutput,
   resultsFolder,
   scoreQuestions,
   shardName,
@@ -29,6 +28,7 @@ import {
 import type { Checkpoint } from '../models/checkpoint.js';
 import { describeTokenizer } from '../models/tokenizer.js';
 import { roundUp } from '../ir/types.js';
+import { prepareOutput } from '../system/write.js';
 import { loadAddon } from '../runtime/cpu/addon.js';
 import { contextLimit, isaOf, type CompiledModel } from './compile.js';
 import { detectMachine } from './machine.js';

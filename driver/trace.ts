@@ -2,15 +2,8 @@
  * `--trace FILE`: a run on all its devices, and some micro-batches kernel by kernel, in Chrome's trace format (opens in
  * Perfetto).
  */
-import {
-  writeAtomically,
-  layBatch,
-  packTrees,
-  planTrees,
-  type LoadedQuestions,
-  type Scorer,
-  type Sharing,
-} from '../eval/index.js';
+import { layBatch, packTrees, planTrees, type LoadedQuestions, type Scorer, type Sharing } from '../eval/index.js';
+import { writeAtomically } from '../system/write.js';
 import type { Executor } from './scorer.js';
 import type { Timeline } from './timeline.js';
 

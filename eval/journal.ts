@@ -16,7 +16,8 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { UserError } from '../errors.js';
-import { diskProblem } from './output.js';
+import { diskProblem } from '../system/errno.js';
+import { isRecord } from '../system/json.js';
 import type { Scores } from './metrics.js';
 
 /** Everything that must agree for answers of one run to stand in another: dataset hash, task, model, precision … */
@@ -40,13 +41,10 @@ export interface JournalOptions {
 
 export const journalPath = (folder: string, task: string): string => join(folder, `journal_${task}.jsonl`);
 
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
-
 function parseObject(line: string): Readonly<Record<string, unknown>> | undefined {
   try {
     const value: unknown = JSON.parse(line);
-    return isObject(value) ? value : undefined;
+    return isRecord(value) ? value : undefined;
   } catch (error) {
     if (error instanceof SyntaxError) return undefined;
     throw error;
@@ -84,7 +82,7 @@ function checkHeader(path: string, line: string, identity: RunIdentity): void {
   if (header['journal'] !== FORMAT) {
     throw new UserError(`${path} has journal format ${shown(header['journal'])}, this version writes ${FORMAT}`, fresh);
   }
-  const found = isObject(header['run']) ? header['run'] : {};
+  const found = isRecord(header['run']) ? header['run'] : {};
   const names = [...new Set([...Object.keys(identity), ...Object.keys(found)])].sort();
   const differing = names.filter((name) => found[name] !== identity[name]);
   if (differing.length === 0) return;

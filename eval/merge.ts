@@ -1,7 +1,8 @@
 /** Joins the results of shards into those of one run: samples to the byte, figures computed again from them. */
 import { createHash } from 'node:crypto';
 import { UserError } from '../errors.js';
-import { modelFolder, prepareOutput } from './output.js';
+import { prepareOutput } from '../system/write.js';
+import { modelFolder } from './output.js';
 import {
   buildResults,
   throughputOf,

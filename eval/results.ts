@@ -3,7 +3,8 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import type { RunIdentity } from './journal.js';
 import { meanAndError, type QuestionMetrics, type Scores } from './metrics.js';
-import { sanitiseModelName, writeAtomically } from './output.js';
+import { writeAtomically } from '../system/write.js';
+import { sanitiseModelName } from './output.js';
 import { resultsFolder, type Shard } from './shard.js';
 import { makeSample, toJson } from './samples.js';
 import type { Question } from './tasks/task.js';
@@ -200,6 +201,9 @@ export function writeResults(out: string, input: ResultsInput): WrittenResults {
   return writeFiles(out, input, summary.lines(input), () => summary.results(input));
 }
 
+const AGAIN =
+  'Free some space or fix the folder, then run the same command with --resume: finished questions are in the journal';
+
 /** Samples, then the results that are made of them once all are written. */
 export function writeFiles(
   out: string,
@@ -210,10 +214,10 @@ export function writeFiles(
   const folder = resultsFolder(out, header.modelName, header.shard);
   const date = fileDate(header.finished);
   const samplesPath = join(folder, samplesName(header.taskName, date));
-  writeAtomically(samplesPath, samples);
+  writeAtomically(samplesPath, samples, AGAIN);
   const results = resultsOf();
   const resultsPath = join(folder, resultsName(date));
-  writeAtomically(resultsPath, [`${toJson(results, 2)}\n`]);
+  writeAtomically(resultsPath, [`${toJson(results, 2)}\n`], AGAIN);
   return { results, resultsPath, samplesPath };
 }
 

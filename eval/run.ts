@@ -2,7 +2,7 @@
 import { loadDataset, type DatasetOptions, type DatasetSummary } from './dataset.js';
 import { evaluate, type Evaluation, type EvaluateOptions } from './evaluate.js';
 import { Journal, journalPath, type RunIdentity } from './journal.js';
-import { prepareOutput } from './output.js';
+import { prepareOutput } from '../system/write.js';
 import type { Scorer } from './scorer.js';
 import { checkResumedShard, resultsFolder, shardName } from './shard.js';
 import type { Question, Task } from './tasks/task.js';

@@ -5,8 +5,9 @@ import { createHash } from 'node:crypto';
 import { readdirSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { UserError } from '../errors.js';
+import { isRecord, quote } from '../system/json.js';
+import { fileSize, readJsonObject, readRange, withFile } from '../system/read.js';
 import { loadConfig, readConfig, type LlamaConfig } from './config.js';
-import { fileSize, isRecord, quote, readJsonObject, readRange, withFile } from './files.js';
 import { findDuplicateKey } from './jsonKeys.js';
 import { readSafetensorsHeader, type SafetensorsEntry, type SafetensorsHeader } from './safetensors.js';
 import {

@@ -2,7 +2,8 @@
 import { join } from 'node:path';
 import { z } from 'zod';
 import { UserError } from '../errors.js';
-import { fileSize, isGiven, isRecord, quote, readJsonObject } from './files.js';
+import { isGiven, isRecord, quote } from '../system/json.js';
+import { fileSize, readJsonObject } from '../system/read.js';
 import { parseRope, type RopeConfig } from './rope.js';
 
 export { ropeInverseFrequencies, type RopeConfig, type RopeScaling } from './rope.js';

@@ -1,6 +1,6 @@
 /** Rotary position embedding: its settings in a config.json, and the frequencies that follow from them. */
 import { UserError } from '../errors.js';
-import { isGiven, isRecord, quote } from './files.js';
+import { isGiven, isRecord, quote } from '../system/json.js';
 
 export type RopeScaling =
   | { readonly type: 'none' }

@@ -4,7 +4,8 @@
  */
 import { createHash } from 'node:crypto';
 import { UserError } from '../errors.js';
-import { decodeUtf8, isRecord, parseJson, quote, readRange, withFile } from './files.js';
+import { isRecord, parseJson, quote } from '../system/json.js';
+import { decodeUtf8, readRange, withFile } from '../system/read.js';
 import { findDuplicateKey } from './jsonKeys.js';
 
 /** The format's own limit on the JSON, bytes. */

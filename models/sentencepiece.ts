@@ -3,7 +3,8 @@
  * Fields: sentencepiece's sentencepiece_model.proto.
  */
 import { UserError } from '../errors.js';
-import { decodeUtf8, quote } from './files.js';
+import { quote } from '../system/json.js';
+import { decodeUtf8 } from '../system/read.js';
 import { protoFields, type ProtoField } from './protobuf.js';
 
 const NORMAL = 1;

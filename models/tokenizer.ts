@@ -4,7 +4,8 @@ import { join, resolve } from 'node:path';
 import { BPE, Tokenizer as NativeTokenizer } from 'tokenizers';
 import { z } from 'zod';
 import { UserError } from '../errors.js';
-import { decodeUtf8, fileSize, isGiven, isRecord, parseJson, quote, readBounded, readJsonObject } from './files.js';
+import { isGiven, isRecord, parseJson, quote } from '../system/json.js';
+import { decodeUtf8, fileSize, readBounded, readJsonObject } from '../system/read.js';
 import { convertSentencePiece, parseSentencePiece, type SpecialTokens } from './sentencepiece.js';
 import { cuttableTexts, encodeSharing, type Around } from './sharedHeads.js';
 

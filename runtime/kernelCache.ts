@@ -4,6 +4,7 @@ import { lstat, readdir, rename, rm, utimes } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { UserError } from '../errors.js';
 import { readSettings, type Settings } from '../settings.js';
+import { codeOf } from '../system/errno.js';
 
 const DEFAULT_LIMIT = '2GiB';
 const UNITS: Readonly<Record<string, number>> = { KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40 };
@@ -81,8 +82,6 @@ async function entriesOf(cacheDir: string): Promise<Entry[]> {
   return found;
 }
 
-const isAbsent = (error: unknown): boolean => error instanceof Error && 'code' in error && error.code === 'ENOENT';
-
 /**
  * Moves the entry away at once, then takes it apart: no process sees half of it, and whoever has it loaded keeps it.
  * False where it stays: somebody used it meanwhile, or the cache is not ours to write.
@@ -93,7 +92,7 @@ async function remove({ folder, name, usedMs }: Entry): Promise<boolean> {
     if ((await lstat(join(folder, name))).mtimeMs !== usedMs) return false;
     await rename(join(folder, name), aside);
   } catch (error) {
-    return isAbsent(error); // Another process was faster.
+    return codeOf(error) === 'ENOENT'; // Another process was faster.
   }
   await rm(aside, { recursive: true, force: true }).catch(() => undefined);
   return true;

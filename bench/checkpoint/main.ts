@@ -3,7 +3,7 @@
  * Options: options.ts. From a bundle: `checkpoint-make.sh`.
  */
 import { UserError } from '../../errors.js';
-import { quoteForShell } from '../../cli/io.js';
+import { quoteForShell } from '../../system/shell.js';
 import { clock } from '../../cli/format.js';
 import { makeCheckpoint } from './make.js';
 import { parseCheckpointOptions, USAGE } from './options.js';

@@ -1,7 +1,7 @@
 /** From the command line's words to files: configuration, layout, tokenizer, weights. */
 import { join } from 'node:path';
 import { UserError } from '../../errors.js';
-import { fileSize, readJsonObject } from '../../models/files.js';
+import { fileSize, readJsonObject } from '../../system/read.js';
 import { parseConfig } from '../../models/config.js';
 import { describeTokenizer, findTokenizer } from '../../models/tokenizer.js';
 import { packageRoot } from '../data.js';

@@ -17,6 +17,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { UserError } from '../../errors.js';
+import { codeOf } from '../../system/errno.js';
 import { bytesWritten, fillBlocks, makeFillWork, stopFilling, type FillWork } from './fill.js';
 import { blocksOf, type MadeCheckpoint } from './layout.js';
 
@@ -67,7 +68,7 @@ function checkPlace(out: string, bytes: number): void {
 }
 
 function explain(error: unknown, out: string): unknown {
-  const code = error instanceof Error && 'code' in error ? error.code : undefined;
+  const code = codeOf(error);
   if (code === 'ENOSPC' || code === 'EDQUOT')
     return new UserError(`${out}: the disk is full`, 'make room, or make a shorter model: --layers N', {
       cause: error,

@@ -4,6 +4,7 @@ import { mkdir, mkdtemp, open, readdir, readFile, rename, rm, stat } from 'node:
 import { join, resolve } from 'node:path';
 import { UserError } from '../../errors.js';
 import { readSettings, type Settings } from '../../settings.js';
+import { codeOf } from '../../system/errno.js';
 import type { CpuIsa } from '../../ir/plan.js';
 import { loadAddon } from './addon.js';
 import { cacheLimitBytes, markUsed, pruneCaches } from '../kernelCache.js';
@@ -82,8 +83,6 @@ async function syncFile(path: string): Promise<void> {
     await file.close();
   }
 }
-
-const codeOf = (error: unknown): unknown => (error instanceof Error && 'code' in error ? error.code : undefined);
 
 /** True where the entry is whole: its shared object has the digest that was written with it. */
 async function isWhole(entry: string): Promise<boolean> {
@@ -214,7 +213,7 @@ async function compileEntry(
     await pruneCaches(settings);
     return done(false);
   } catch (error) {
-    if (error instanceof UserError || codeOf(error) === undefined) throw error;
+    if (error instanceof UserError || codeOf(error) === '') throw error;
     const reason = error instanceof Error ? error.message : String(error);
     throw new UserError(
       `The kernel cache ${root} cannot be used: ${reason}`,

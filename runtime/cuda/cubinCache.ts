@@ -7,6 +7,7 @@ import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { UserError } from '../../errors.js';
+import { codeOf } from '../../system/errno.js';
 import { markUsed } from '../kernelCache.js';
 import type { KernelResources } from './ptxasLog.js';
 
@@ -66,8 +67,6 @@ function parse(data: Uint8Array): CachedCubin | undefined {
   return { cubin, resources: header.data.resources };
 }
 
-const codeOf = (error: unknown): unknown => (error instanceof Error && 'code' in error ? error.code : undefined);
-
 export class CubinCache {
   readonly #folder: string;
 
@@ -82,7 +81,7 @@ export class CubinCache {
   }
 
   #failure(error: unknown): unknown {
-    if (error instanceof UserError || codeOf(error) === undefined) return error;
+    if (error instanceof UserError || codeOf(error) === '') return error;
     return new UserError(
       `The kernel cache ${this.#folder} cannot be used: ${error instanceof Error ? error.message : String(error)}`,
       'Free space or permissions there, or choose another folder: TILEWRIGHT_CACHE=/path',
@@ -106,7 +105,7 @@ export class CubinCache {
         await file.close();
       }
     } catch (error) {
-      if (['ENOENT', 'ENOTDIR', 'EISDIR'].includes(String(codeOf(error)))) return undefined;
+      if (['ENOENT', 'ENOTDIR', 'EISDIR'].includes(codeOf(error))) return undefined;
       throw this.#failure(error);
     }
   }

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { examineMachine, folderBytes, type Check, type Probes } from '../../driver/doctor.js';
 import { UserError } from '../../errors.js';
-import { makeFolder } from '../../eval/output.js';
+import { makeFolder } from '../../system/write.js';
 import { runCli } from './fakeIo.js';
 
 let folder = '';

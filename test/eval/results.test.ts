@@ -1,10 +1,10 @@
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { createHash } from 'node:crypto';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { UserError } from '../../errors.js';
-import { modelFolder, prepareOutput, sanitiseModelName, writeAtomically } from '../../eval/output.js';
+import { modelFolder, sanitiseModelName } from '../../eval/output.js';
+import { prepareOutput } from '../../system/write.js';
 import {
   summariseResults,
   throughputOf,
@@ -224,23 +224,6 @@ it('throughput of a run that scored nothing is zero, not NaN', () => {
 });
 
 describe('output folder', () => {
-  it('is made with all its parents and left empty', () => {
-    const folder = join(out, 'a', 'b');
-    prepareOutput(folder);
-    prepareOutput(folder);
-    expect(readdirSync(folder)).toEqual([]);
-  });
-
-  it('that cannot be made is one clear error', () => {
-    writeFileSync(join(out, 'file'), '');
-    expect(() => prepareOutput(join(out, 'file', 'sub'))).toThrow(
-      /cannot write .*file.sub: part of the path is a file, not a folder/,
-    );
-    expect(() => prepareOutput(join(out, 'file'))).toThrow(/a file of that name is in the way/);
-    expect(() => prepareOutput(join(out, 'x'.repeat(300)))).toThrow(/the name is too long/);
-    expect(() => prepareOutput(join(out, 'file'))).toThrow(UserError);
-  });
-
   it.each([
     ['meta/llama:7b', 'meta__llama__7b'],
     ['/a/b', '__a__b'],
@@ -252,27 +235,6 @@ describe('output folder', () => {
   ])('model %j has the folder %j', (name, folder) => {
     expect(sanitiseModelName(name)).toBe(folder);
     expect(modelFolder(out, name)).toBe(join(out, folder));
-  });
-});
-
-describe('writeAtomically', () => {
-  it('leaves the old file where writing fails half-way', () => {
-    const path = join(out, 'file.json');
-    writeAtomically(path, ['old']);
-    function* failing(): Generator<string> {
-      yield 'x'.repeat(600_000);
-      throw Object.assign(new Error('ENOSPC: no space left on device'), { code: 'ENOSPC' });
-    }
-    expect(() => writeAtomically(path, failing())).toThrow(/cannot write .*file.json: the disk is full/);
-    expect(readFileSync(path, 'utf8')).toBe('old');
-    expect(readdirSync(out)).toEqual(['file.json']);
-  });
-
-  it('says what is in the way', () => {
-    mkdirSync(join(out, 'folder'));
-    expect(() => writeAtomically(join(out, 'folder'), ['x'])).toThrow(UserError);
-    expect(existsSync(join(out, `.folder.${process.pid}.tmp`))).toBe(false);
-    expect(() => writeAtomically(join(out, 'none', 'x'), ['x'])).toThrow(/cannot write/);
   });
 });
 

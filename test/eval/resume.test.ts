@@ -18,7 +18,8 @@ import { compileEval } from './support/compiled.js';
 
 /** A whole run over the public functions, in a process of its own: node run.mjs DATA OUT SHARING DELAY_MS [resume]. */
 const RUNNER = `
-import { loadQuestions, modelFolder, prepareOutput, scoreQuestions, taskByName, throughputOf, writeResults } from './eval/index.js';
+import { loadQuestions, modelFolder, scoreQuestions, taskByName, throughputOf, writeResults } from './eval/index.js';
+import { prepareOutput } from './system/write.js';
 import { fakeScorer } from './test/eval/support/fakeScorer.js';
 const [data, out, sharing, delay, resume] = process.argv.slice(2);
 const started = new Date(), task = taskByName('multiple_choice'), modelName = 'fake';

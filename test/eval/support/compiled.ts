@@ -8,12 +8,14 @@ import { SUPPORT } from './questions.js';
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 
-/** Returns the folder; it holds eval/, errors.js, fakeTokenizer.mjs and the packages. The caller removes it. */
+/** Returns the folder; it holds eval/, system/, errors.js, fakeTokenizer.mjs and the packages. The caller removes it. */
 export function compileEval(): string {
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-eval-'));
-  const sources = readdirSync(join(ROOT, 'eval'), { recursive: true, encoding: 'utf8' })
-    .filter((file) => file.endsWith('.ts'))
-    .map((file) => join('eval', file));
+  const sources = ['eval', 'system'].flatMap((room) =>
+    readdirSync(join(ROOT, room), { recursive: true, encoding: 'utf8' })
+      .filter((file) => file.endsWith('.ts'))
+      .map((file) => join(room, file)),
+  );
   for (const file of [...sources, 'errors.ts', join('test', 'eval', 'support', 'fakeScorer.ts')]) {
     const { outputText } = ts.transpileModule(readFileSync(join(ROOT, file), 'utf8'), {
       compilerOptions: { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022, verbatimModuleSyntax: true },

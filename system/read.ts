@@ -1,47 +1,8 @@
 /** Reading files that somebody else wrote: every size is checked before anything is allocated. */
 import { closeSync, openSync, readSync, statSync } from 'node:fs';
 import { UserError } from '../errors.js';
-
-/** JSON.stringify recurses where JSON.parse does not: a deep value from a hostile file must not end the stack. */
-function stringify(value: unknown): string {
-  try {
-    return JSON.stringify(value);
-  } catch (error) {
-    if (error instanceof RangeError) return '(nested too deeply to show)';
-    throw error;
-  }
-}
-
-/** A value from a file as it may appear in a message: quoted, clipped, nothing that a terminal would obey. */
-export function quote(value: unknown, limit = 60): string {
-  const text = typeof value === 'string' || typeof value === 'object' ? stringify(value) : String(value);
-  const clipped = text.length > limit ? `${text.slice(0, limit)}…` : text;
-  return clipped.replace(
-    /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g,
-    (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`,
-  );
-}
-
-/** A key that is there and not null: JSON files use both for "no value". */
-export const isGiven = <T>(value: T): value is NonNullable<T> => value !== null && value !== undefined;
-
-export const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
-
-/** Why the operating system refused, in words. */
-function reason(error: unknown): string {
-  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
-  const words: Readonly<Record<string, string>> = {
-    ENOENT: 'no such file',
-    EACCES: 'permission denied',
-    EISDIR: 'it is a folder',
-    ENOTDIR: 'a part of the path is not a folder',
-    ELOOP: 'its symbolic links form a loop',
-    EMFILE: 'too many open files',
-    ENAMETOOLONG: 'the name is too long',
-  };
-  return words[code] ?? (error instanceof Error ? error.message : String(error));
-}
+import { codeOf, reasonOf } from './errno.js';
+import { isRecord, parseJson, quote } from './json.js';
 
 /** Size in bytes of a regular file; undefined where there is none. UserError where it cannot be looked at. */
 export function fileSize(path: string, hint?: string): number | undefined {
@@ -51,8 +12,8 @@ export function fileSize(path: string, hint?: string): number | undefined {
     return stat.size;
   } catch (error) {
     if (error instanceof UserError) throw error;
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
-    throw new UserError(`${path}: cannot be read: ${reason(error)}`, hint, { cause: error });
+    if (codeOf(error) === 'ENOENT') return undefined;
+    throw new UserError(`${path}: cannot be read: ${reasonOf(error)}`, hint, { cause: error });
   }
 }
 
@@ -66,8 +27,8 @@ export function withFile<T>(path: string, use: (fd: number, sizeBytes: number) =
     return use(fd, size);
   } catch (error) {
     if (error instanceof UserError) throw error;
-    if (error instanceof Error && 'code' in error)
-      throw new UserError(`${path}: cannot be read: ${reason(error)}`, hint, { cause: error });
+    if (codeOf(error) !== '')
+      throw new UserError(`${path}: cannot be read: ${reasonOf(error)}`, hint, { cause: error });
     throw error;
   } finally {
     if (fd !== undefined) closeSync(fd);
@@ -105,15 +66,6 @@ export function decodeUtf8(bytes: Uint8Array, where: string, hint?: string): str
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch (error) {
     throw new UserError(`${where}: not valid UTF-8`, hint, { cause: error });
-  }
-}
-
-export function parseJson(text: string, where: string, hint?: string): unknown {
-  try {
-    return JSON.parse(text) as unknown;
-  } catch (error) {
-    const detail = error instanceof Error ? quote(error.message, 160).slice(1, -1).replaceAll('\\"', '"') : '';
-    throw new UserError(`${where}: not valid JSON: ${detail}`, hint, { cause: error });
   }
 }
 

@@ -1,0 +1,80 @@
+/** JSON that somebody else wrote: bounded in depth before it is parsed, quoted safely in messages. */
+import { UserError } from '../errors.js';
+
+/** Real files nest a dozen deep. Far deeper values cost gigabytes to parse, and overflow the stack when printed. */
+export const MAX_JSON_DEPTH = 200;
+
+/** JSON.stringify recurses where JSON.parse does not: a deep value from a hostile file must not end the stack. */
+function stringify(value: unknown): string {
+  try {
+    return JSON.stringify(value);
+  } catch (error) {
+    if (error instanceof RangeError) return '(nested too deeply to show)';
+    throw error;
+  }
+}
+
+/** A value from a file as it may appear in a message: quoted, clipped, nothing that a terminal would obey. */
+export function quote(value: unknown, limit = 60): string {
+  const text = typeof value === 'string' || typeof value === 'object' ? stringify(value) : String(value);
+  const clipped = text.length > limit ? `${text.slice(0, limit)}…` : text;
+  return clipped.replace(
+    /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g,
+    (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+}
+
+/** A key that is there and not null: JSON files use both for "no value". */
+export const isGiven = <T>(value: T): value is NonNullable<T> => value !== null && value !== undefined;
+
+export const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+
+/** Index of the quote that ends the string which starts at `start`; the text's length where it does not end. */
+function endOfString(text: string, start: number): number {
+  for (let i = start + 1; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code === QUOTE) return i;
+    if (code === BACKSLASH) i++;
+  }
+  return text.length;
+}
+
+/** Whether arrays and objects nest deeper than `maxDepth`. One pass, no memory; the text need not be valid. */
+export function isDeeperThan(text: string, maxDepth: number): boolean {
+  if (text.length <= maxDepth) return false;
+  let depth = 0;
+  for (let i = 0; i < text.length; i++) {
+    switch (text.charCodeAt(i)) {
+      case QUOTE:
+        i = endOfString(text, i);
+        break;
+      case 0x5b: // [
+      case 0x7b: // {
+        if (++depth > maxDepth) return true;
+        break;
+      case 0x5d: // ]
+      case 0x7d: // }
+        depth--;
+        break;
+      default:
+        break;
+    }
+  }
+  return false;
+}
+
+/** Throws UserError, naming `where`, for text that is not JSON or nests deeper than MAX_JSON_DEPTH. */
+export function parseJson(text: string, where: string, hint?: string): unknown {
+  if (isDeeperThan(text, MAX_JSON_DEPTH))
+    throw new UserError(`${where}: nested more than ${MAX_JSON_DEPTH} deep`, hint);
+  try {
+    return JSON.parse(text) as unknown;
+  } catch (error) {
+    const detail = error instanceof Error ? quote(error.message, 160).slice(1, -1).replaceAll('\\"', '"') : '';
+    throw new UserError(`${where}: not valid JSON: ${detail}`, hint, { cause: error });
+  }
+}

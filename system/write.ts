@@ -1,0 +1,125 @@
+/** Writing: folders that are known to work before work begins, files that appear whole or not at all. */
+import { randomUUID } from 'node:crypto';
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeSync,
+} from 'node:fs';
+import { basename, dirname, join, resolve } from 'node:path';
+import { codeOf, diskProblem } from './errno.js';
+import { isRunning } from './process.js';
+
+/**
+ * Makes a folder and those above it. Node's own recursive mkdir never returns where a parent is there but cannot hold
+ * folders (anything below /proc); this one throws the system's error.
+ */
+export function makeFolder(path: string, mode = 0o777): void {
+  const missing: string[] = [];
+  for (let at = resolve(path); !existsSync(at); at = dirname(at)) missing.push(at);
+  if (missing.length === 0 && !statSync(path).isDirectory()) mkdirSync(path);
+  for (const folder of missing.reverse()) {
+    try {
+      mkdirSync(folder, { mode });
+    } catch (error) {
+      // Another process may have made it meanwhile.
+      if (codeOf(error) !== 'EEXIST' || !statSync(folder).isDirectory()) throw error;
+    }
+  }
+}
+
+/** Names of temporary files: hidden, with the number of the process that writes them, and not to be guessed. */
+const temporaryName = (name: string): string => `.${name}.${process.pid}.${randomUUID().slice(0, 8)}.tmp`;
+const TEMPORARY = /^\..*\.(\d{1,10})\.[0-9a-f]{8}\.tmp$/;
+
+/** Removes temporary files of processes that were killed. */
+function removeLeftovers(folder: string): void {
+  for (const name of readdirSync(folder)) {
+    const pid = TEMPORARY.exec(name)?.[1];
+    if (pid !== undefined && !isRunning(Number(pid))) rmSync(join(folder, name), { force: true });
+  }
+}
+
+/** Makes the folder and proves that a file can be written there, before work is done for it. Throws UserError. */
+export function prepareOutput(folder: string): void {
+  const probe = join(folder, temporaryName('probe'));
+  try {
+    makeFolder(folder);
+    removeLeftovers(folder);
+    const fd = openSync(probe, 'wx');
+    try {
+      writeSync(fd, 'probe\n');
+      fsyncSync(fd);
+    } finally {
+      closeSync(fd);
+      rmSync(probe, { force: true });
+    }
+  } catch (error) {
+    const hint =
+      codeOf(error) === 'ENOSPC'
+        ? 'Free some space, or give another folder with --out'
+        : 'Give a folder that can be written with --out DIR';
+    throw diskProblem(folder, error, hint);
+  }
+}
+
+const FLUSH_CHARACTERS = 1 << 18;
+
+/** All of the text: one write may take less than it was given, where the disk is nearly full. */
+export function writeAll(fd: number, text: string): void {
+  const bytes = Buffer.from(text);
+  for (let at = 0; at < bytes.length;) at += writeSync(fd, bytes, at, bytes.length - at);
+}
+
+/**
+ * Writes the parts one after another to a temporary file beside `path`, forces it to disk and moves it into place.
+ * On failure nothing is left behind. Throws UserError for system errors.
+ */
+export function writeAtomically(
+  path: string,
+  parts: Iterable<string>,
+  hint = 'Free some space, or give another path',
+): void {
+  const temporary = join(dirname(path), temporaryName(basename(path)));
+  try {
+    const fd = openSync(temporary, 'wx');
+    try {
+      let held = '';
+      for (const part of parts) {
+        held += part;
+        if (held.length < FLUSH_CHARACTERS) continue;
+        writeAll(fd, held);
+        held = '';
+      }
+      writeAll(fd, held);
+      fsyncSync(fd);
+    } finally {
+      closeSync(fd);
+    }
+    renameSync(temporary, path);
+  } catch (error) {
+    rmSync(temporary, { force: true });
+    if (codeOf(error) === '') throw error;
+    throw diskProblem(path, error, hint);
+  }
+  syncFolder(dirname(path));
+}
+
+/** The move itself survives a power cut once the folder is on disk. Not every file system can do it. */
+function syncFolder(folder: string): void {
+  let fd: number | undefined;
+  try {
+    fd = openSync(folder, 'r');
+    fsyncSync(fd);
+  } catch (error) {
+    if (codeOf(error) === '') throw error;
+  } finally {
+    if (fd !== undefined) closeSync(fd);
+  }
+}

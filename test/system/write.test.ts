@@ -1,0 +1,98 @@
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { UserError } from '../../errors.js';
+import { prepareOutput, writeAtomically } from '../../system/write.js';
+
+let out: string;
+beforeEach(() => {
+  out = mkdtempSync(join(tmpdir(), 'tilewright-write-'));
+});
+afterEach(() => {
+  rmSync(out, { recursive: true, force: true });
+});
+
+/** No process has this number: it is above every kernel's limit. */
+const DEAD = 4_194_305;
+
+describe('prepareOutput', () => {
+  it('makes the folder, leaves nothing in it and keeps what is there', () => {
+    const folder = join(out, 'a', 'b');
+    prepareOutput(folder);
+    expect(readdirSync(folder)).toEqual([]);
+    writeFileSync(join(folder, 'kept'), 'x');
+    prepareOutput(folder);
+    expect(readdirSync(folder)).toEqual(['kept']);
+  });
+
+  it('follows no link that waits under a name it might use', () => {
+    const victim = join(out, 'victim');
+    writeFileSync(victim, 'precious');
+    const folder = join(out, 'results');
+    mkdirSync(folder);
+    for (const name of [`.probe-${process.pid}`, `.probe.${process.pid}.tmp`]) symlinkSync(victim, join(folder, name));
+    prepareOutput(folder);
+    expect(readFileSync(victim, 'utf8')).toBe('precious');
+  });
+
+  it('removes what a killed process left half-written, and nothing of a living one', () => {
+    const left = `.samples_x.jsonl.${DEAD}.0123abcd.tmp`,
+      living = `.results_x.json.${process.pid}.0123abcd.tmp`;
+    for (const name of [left, living]) writeFileSync(join(out, name), 'half');
+    prepareOutput(out);
+    expect(readdirSync(out)).toEqual([living]);
+  });
+
+  it('says why a folder cannot be used', () => {
+    writeFileSync(join(out, 'file'), '');
+    expect(() => {
+      prepareOutput(join(out, 'file', 'x'));
+    }).toThrow(/cannot write .*: part of the path is a file, not a folder/);
+    expect(() => {
+      prepareOutput(join(out, 'file'));
+    }).toThrow(/a file of that name is in the way/);
+    expect(() => {
+      prepareOutput(join(out, 'x'.repeat(300)));
+    }).toThrow(/the name is too long/);
+  });
+});
+
+describe('writeAtomically', () => {
+  it('replaces the file whole, or leaves the old one and nothing beside it', () => {
+    const path = join(out, 'file.json');
+    writeAtomically(path, ['o', 'ld']);
+    const failing = function* (): Generator<string> {
+      yield 'x'.repeat(1 << 20);
+      throw Object.assign(new Error('ENOSPC: no space left on device'), { code: 'ENOSPC' });
+    };
+    expect(() => {
+      writeAtomically(path, failing());
+    }).toThrow(/cannot write .*file.json: the disk is full/);
+    expect(readFileSync(path, 'utf8')).toBe('old');
+    expect(readdirSync(out)).toEqual(['file.json']);
+    writeAtomically(path, ['new']);
+    expect(readFileSync(path, 'utf8')).toBe('new');
+  });
+
+  it('gives the hint of the caller', () => {
+    let error: unknown;
+    try {
+      writeAtomically(join(out, 'none', 'x'), ['x'], 'do this');
+    } catch (caught) {
+      error = caught;
+    }
+    expect(error).toBeInstanceOf(UserError);
+    expect((error as UserError).hint).toBe('do this');
+    expect(existsSync(join(out, 'none'))).toBe(false);
+  });
+});
