@@ -1,5 +1,5 @@
 /** What `inspect` prints, for people. */
-import type { Inspection, Stage } from '../driver/inspect.js';
+import { stageSize, type Inspection, type RecordedStage } from '../driver/inspect.js';
 import { parameterCount } from '../driver/inspect.js';
 import { groupKernels, type KernelRow, type KernelSource } from '../driver/inspectKernels.js';
 import type { ArenaSlot, MemoryReport } from '../driver/inspectMemory.js';
@@ -178,17 +178,31 @@ export function describeMemory(report: MemoryReport, width: number): string {
   ].join('\n')}\n`;
 }
 
-export const describeStages = (stages: readonly Stage[]): string[] =>
+export const describeStages = (stages: readonly RecordedStage[]): string[] =>
   textTable(
-    stages.map(({ name, graph, changed, reason }, i) => [
+    stages.map((stage, i) => [
       String(i),
-      name,
-      `${graph.nodes.length} ops`,
-      changed ? '' : 'no change',
-      reason,
+      stage.name,
+      describeSize(stage),
+      stage.changed ? '' : 'no change',
+      stage.reason,
     ]),
     new Set([0, 2]),
   );
+
+const describeSize = (stage: RecordedStage): string =>
+  `${count(stageSize(stage))} ${stage.level === 'graph' ? 'ops' : 'kernels'}`;
+
+/** What no pass recognised, equal lines of several layers once. */
+export function describeUnrecognised({ unrecognised }: Pick<Inspection, 'unrecognised'>): string[] {
+  const layers = new Map<string, number>();
+  for (const line of unrecognised) {
+    const pattern = line.replace(/^layers\.\d+\./, 'layers.*.');
+    layers.set(pattern, (layers.get(pattern) ?? 0) + 1);
+  }
+  const lines = [...layers].map(([line, times]) => `not recognised: ${line}${times === 1 ? '' : ` (${times} layers)`}`);
+  return lines.length === 0 ? ['every pattern was recognised'] : lines;
+}
 
 /** One screen. */
 export function describeSummary(
@@ -234,10 +248,8 @@ export function describeSummary(
     ['arena', `${bytes(memory.arenaBytes)} for micro-batches of up to ${count(plan.capacity.tokens)} tokens`],
     ['weights', weights],
     ['buckets', plan.buckets.map(({ tokens }) => tokens).join(', ')],
-    [
-      'passes',
-      `${stages.length} stages, from ${count(stages[0]?.graph.nodes.length ?? 0)} ops to ${count(stages.at(-1)?.graph.nodes.length ?? 0)}`,
-    ],
+    ['passes', `${stages.length} stages, from ${describeSize(stages[0]!)} to ${describeSize(stages.at(-1)!)}`],
+    ['', describeUnrecognised(inspection).join('; ')],
   ]);
   const example = rows.find(({ anchor }) => anchor === 'gemm') ?? rows[0];
   const command = `${invocation} inspect ${quoteForShell(request.model)}${request.init.kind === 'random' && !inspection.isArtifact ? ` --init random:${request.init.seed}` : ''}`;

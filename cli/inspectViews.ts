@@ -1,5 +1,5 @@
 /** What `tilewright inspect` shows: each view of a compiled model as data and as text. */
-import { findStage, parameterCount, stageText, type Inspection } from '../driver/inspect.js';
+import { findStage, parameterCount, stageSize, stageText, type Inspection } from '../driver/inspect.js';
 import { bucketFor, kernelRows, kernelSource, typicalSize } from '../driver/inspectKernels.js';
 import { memoryReport } from '../driver/inspectMemory.js';
 import { placeAnywhere } from '../driver/devices/placement.js';
@@ -13,6 +13,7 @@ import {
   describeSource,
   describeStages,
   describeSummary,
+  describeUnrecognised,
 } from './inspectText.js';
 import {
   INSPECT_MASKS,
@@ -73,17 +74,18 @@ async function view(
     case 'passes':
       return [
         () =>
-          stages.map(({ name: pass, graph, changed, reason }) => ({
-            name: pass,
-            ops: graph.nodes.length,
-            changed,
-            reason,
+          stages.map((stage) => ({
+            name: stage.name,
+            [stage.level === 'graph' ? 'ops' : 'kernels']: stageSize(stage),
+            changed: stage.changed,
+            reason: stage.reason,
           })),
-        () => `${describeStages(stages).join('\n')}\n`,
+        () => `${[...describeStages(stages), '', ...describeUnrecognised(inspection)].join('\n')}\n`,
       ];
     case 'pass': {
       const stage = findStage(inspection, text(flags, 'pass') ?? '');
-      return [() => ({ name: stage.name, reason: stage.reason, graph: stageText(stage) }), () => stageText(stage)];
+      const printed = stageText(stage);
+      return [() => ({ name: stage.name, reason: stage.reason, [stage.level]: printed }), () => printed];
     }
     case 'kernels':
       return [() => ({ size, kernels: rows() }), () => describeKernels(rows(), size.T, size.R)];
@@ -141,6 +143,7 @@ function summary(inspection: Inspection, kernels: number): unknown {
     capacity: plan.capacity,
     buckets: plan.buckets,
     passes: stages.map(({ name }) => name),
+    unrecognised: inspection.unrecognised,
     notes,
   };
 }

@@ -7,11 +7,9 @@ import type { Graph } from '../ir/graph.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import type { Bucket, CpuIsa, CpuSchedule, CudaPlan, Plan } from '../ir/plan.js';
 import { printGraph } from '../ir/text/printer.js';
-import { verifyGraph } from '../ir/verify.js';
-import { verifyKernels } from '../ir/verifyKernel.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import type { MaskKind } from '../models/mask.js';
-import { lower, optimise, type Numerics } from '../passes/pipeline.js';
+import { lower, optimise, type Numerics, type Observer } from '../passes/pipeline.js';
 import { planMemory } from '../passes/planMemory.js';
 import { cudaBuckets, defaultBuckets } from '../autotune/buckets.js';
 import { deriveLaunches, MAX_CAPACITY } from './checkPlan.js';
@@ -27,8 +25,8 @@ export interface CompileOptions {
   readonly mask?: MaskKind;
   /** Largest micro-batch, packed tokens. Default: what the model's context needs, within bounds of the target. */
   readonly maxTokens?: number;
-  /** Sees the graph after every pass: dumps and `inspect`. */
-  readonly observe?: (stage: string, graph: Graph) => void;
+  /** Sees the graph or the kernels after every pass: dumps and `inspect`. */
+  readonly observe?: Observer;
 }
 
 /** A compiled model: everything but weights and machine code. */
@@ -126,12 +124,8 @@ function plans<S>(
   if (!Number.isInteger(tokens) || tokens < 32 || tokens > MAX_CAPACITY)
     throw new UserError(`a micro-batch of ${tokens} tokens: expected 32 to ${MAX_CAPACITY}`, 'use --max-tokens 1024');
   const capacity: Bucket = { tokens, rows: tokens, longest: tokens };
-  const graph = optimise(buildGraph(checkpoint, options.mask), planning.numerics, (stage, current) => {
-    verifyGraph(current, stage);
-    options.observe?.(stage, current);
-  });
-  const module = lower(graph, planning.numerics);
-  verifyKernels(module);
+  const graph = optimise(buildGraph(checkpoint, options.mask), planning.numerics, options.observe);
+  const module = lower(graph, planning.numerics, options.observe);
   const memory = planMemory(module, capacity);
   const launches = deriveLaunches(module, tokens);
   const buckets = planning.buckets(tokens);

@@ -3,10 +3,10 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { UserError } from '../errors.js';
 import { makeFolder } from '../system/write.js';
-import type { Graph } from '../ir/graph.js';
 import type { CompiledModel } from './compile.js';
 import { cudaSources, emitCudaPlan } from './cudaKernels.js';
-import { printGraph } from '../ir/text/printer.js';
+import type { Stage } from '../passes/pipeline.js';
+import { stageText } from './inspect.js';
 import { emitPlan } from './kernels.js';
 import { printPlan } from './planJson.js';
 
@@ -27,9 +27,9 @@ export class Dump {
     }
   }
 
-  /** `03_canonicaliseMask.txt` */
-  graph(stage: string, graph: Graph): void {
-    this.write(`${stage}.txt`, printGraph(graph));
+  /** `03_canonicaliseMask.txt`: a graph, or kernels. */
+  stage(stage: Stage): void {
+    this.write(`${stage.name}.txt`, stageText(stage));
   }
 
   plan(model: CompiledModel): void {

@@ -1,17 +1,18 @@
-/** A model opened for looking at it: its graph after every pass and its plan. */
+/** A model opened for looking at it: what every pass left, what no pass recognised, and the plan. */
 import { UserError } from '../errors.js';
-import type { Graph } from '../ir/graph.js';
 import type { CpuIsa, Plan, Schedule } from '../ir/plan.js';
+import { printKernels } from '../ir/text/kernelPrinter.js';
 import { printGraph } from '../ir/text/printer.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import type { LlamaConfig } from '../models/config.js';
 import type { MaskKind } from '../models/mask.js';
-import { graphPasses, type Numerics } from '../passes/pipeline.js';
+import type { Observer, Stage } from '../passes/pipeline.js';
+import { unrecognised } from '../passes/unrecognised.js';
 import { loadArtifact } from './artifact.js';
 import { isArtifact, type WeightInit } from './names.js';
 import { compileModel, isaOf, type CompiledModel } from './compile.js';
 import { cudaFactsOf } from './devices/gpu.js';
-import { detectMachine, numericsOf, type Machine } from './machine.js';
+import { detectMachine, type Machine } from './machine.js';
 import type { Arithmetic, Precision, TargetName } from './target.js';
 import { openModel } from './model.js';
 
@@ -28,15 +29,8 @@ export interface InspectRequest {
   readonly maxTokens?: number;
 }
 
-/** The graph as it left one pass. */
-export interface Stage {
-  /** The pass; a second run of it is `name.2`. */
-  readonly name: string;
-  /** Why the pass stands where it stands. */
-  readonly reason: string;
-  readonly graph: Graph;
-  readonly changed: boolean;
-}
+/** The graph or the kernels as one pass left them; a second run of a pass is `name.2`. */
+export type RecordedStage = Stage & { readonly changed: boolean };
 
 export interface Inspection {
   readonly request: InspectRequest;
@@ -51,26 +45,26 @@ export interface Inspection {
   /** Absent where an artifact's checkpoint is not where it was. */
   readonly checkpoint: Checkpoint | undefined;
   readonly config: LlamaConfig | undefined;
-  /** In order; an artifact without its checkpoint has the last one only. */
-  readonly stages: readonly Stage[];
+  /** In order; an artifact without its checkpoint has the final graph only. */
+  readonly stages: readonly RecordedStage[];
+  /** What no pass recognised and generic kernels compute, a line each. */
+  readonly unrecognised: readonly string[];
   /** What is not as it should be, though it does not keep anyone from looking. */
   readonly notes: readonly string[];
 }
 
-/** Names each observed stage, numbering repeats of a pass. */
-function recordStages(numerics: Numerics): { stages: Stage[]; observe: (name: string, graph: Graph) => void } {
-  const stages: Stage[] = [];
+/** Keeps each observed stage, numbering repeats of a pass. */
+function recordStages(): { stages: RecordedStage[]; observe: Observer } {
+  const stages: RecordedStage[] = [];
   const counts = new Map<string, number>();
-  const reasons = graphPasses(numerics).map(({ reason }) => reason);
-  const observe = (pass: string, graph: Graph): void => {
-    const count = (counts.get(pass) ?? 0) + 1;
-    counts.set(pass, count);
-    stages.push({
-      name: count === 1 ? pass : `${pass}.${count}`,
-      graph,
-      changed: stages.at(-1)?.graph !== graph,
-      reason: stages.length === 0 ? 'the model as models/llama.ts writes it' : (reasons[stages.length - 1] ?? ''),
-    });
+  let last: unknown;
+  const observe: Observer = (stage) => {
+    const count = (counts.get(stage.name) ?? 0) + 1;
+    counts.set(stage.name, count);
+    const program = stage.level === 'graph' ? stage.graph : stage.module;
+    const name = count === 1 ? stage.name : `${stage.name}.${count}`;
+    stages.push({ ...stage, name, changed: program !== last });
+    last = program;
   };
   return { stages, observe };
 }
@@ -80,8 +74,7 @@ export async function inspectModel(request: InspectRequest, machine: Machine = d
   if (isArtifact(request.model)) return inspectArtifact(request, machine);
   const checkpoint = openModel(request.model, request.init);
   const cuda = cudaFactsOf(request.target ?? 'cpu');
-  // Reasons do not depend on the numerics.
-  const { stages, observe } = recordStages(numericsOf('portable'));
+  const { stages, observe } = recordStages();
   const compiled = compileModel(checkpoint, machine, {
     precision: request.precision,
     observe,
@@ -101,6 +94,7 @@ export async function inspectModel(request: InspectRequest, machine: Machine = d
     checkpoint,
     config: checkpoint.config,
     stages,
+    unrecognised: unrecognised(compiled.plan),
     notes: [],
   };
 }
@@ -120,7 +114,8 @@ async function inspectArtifact(request: InspectRequest, machine: Machine): Promi
     notes.push(`the checkpoint is not where it was: ${error.message}`);
   }
   const { parseGraph } = await import('../ir/text/parser.js');
-  const last: Stage = {
+  const last: RecordedStage = {
+    level: 'graph',
     name: 'artifact',
     reason: 'the graph that the plan was made of',
     graph: parseGraph(model.graphText),
@@ -140,13 +135,14 @@ async function inspectArtifact(request: InspectRequest, machine: Machine): Promi
     checkpoint,
     config: checkpoint?.config,
     stages: stages ?? [last],
+    unrecognised: unrecognised(model.plan),
     notes,
   };
 }
 
 /** The passes again, if they still lead to the artifact's graph. */
-function replay(checkpoint: Checkpoint, machine: Machine, model: CompiledModel): readonly Stage[] | undefined {
-  const { stages, observe } = recordStages(numericsOf('portable'));
+function replay(checkpoint: Checkpoint, machine: Machine, model: CompiledModel): readonly RecordedStage[] | undefined {
+  const { stages, observe } = recordStages();
   const target =
     model.target === 'cuda'
       ? { precision: model.arithmetic, cuda: model.facts }
@@ -162,7 +158,7 @@ function replay(checkpoint: Checkpoint, machine: Machine, model: CompiledModel):
 }
 
 /** The stage that `wanted` names: a pass (the last run of it), `pass.2`, or a number from 0. Throws UserError. */
-export function findStage(inspection: Inspection, wanted: string): Stage {
+export function findStage(inspection: Inspection, wanted: string): RecordedStage {
   const { stages } = inspection;
   const byNumber = /^\d{1,3}$/.test(wanted) ? stages[Number(wanted)] : undefined;
   const runs = stages.filter(
@@ -178,7 +174,12 @@ export function findStage(inspection: Inspection, wanted: string): Stage {
   return found;
 }
 
-export const stageText = (stage: Stage): string => printGraph(stage.graph);
+export const stageText = (stage: Stage): string =>
+  stage.level === 'graph' ? printGraph(stage.graph) : printKernels(stage.module);
+
+/** Ops of a graph, or kernels. */
+export const stageSize = (stage: Stage): number =>
+  stage.level === 'graph' ? stage.graph.nodes.length : stage.module.kernels.length;
 
 /** Elements of all tensors of the checkpoint. */
 export const parameterCount = (checkpoint: Checkpoint): number =>

@@ -49,7 +49,7 @@ export function beginOpening(request: Omit<CompileRequest, 'output'>, machine: M
       ...(request.isa === undefined ? {} : { isa: request.isa }),
       ...(request.mask === undefined ? {} : { mask: request.mask }),
       ...(request.maxTokens === undefined ? {} : { maxTokens: request.maxTokens }),
-      ...(dump === undefined ? {} : { observe: (stage, graph) => dump.graph(stage, graph) }),
+      ...(dump === undefined ? {} : { observe: (stage) => dump.stage(stage) }),
     });
     dump?.plan(model);
     const reference = referenceTo(request.model, checkpoint, request.init);

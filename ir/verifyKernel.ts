@@ -31,8 +31,18 @@ const NONE: Pairing = { kind: 'none' };
 /**
  * Throws at the first thing wrong with `module`, naming the kernel (or declaration) and the rule it breaks.
  * A module that passes can be interpreted and emitted without further checks of names, shapes and dtypes.
+ * `after` is the pass that made it, for the message.
  */
-export function verifyKernels(module: KernelModule): void {
+export function verifyKernels(module: KernelModule, after?: string): void {
+  try {
+    verifyModule(module);
+  } catch (error) {
+    if (after === undefined || !(error instanceof Error)) throw error;
+    throw new Error(`After ${after}: ${error.message}`, { cause: error });
+  }
+}
+
+function verifyModule(module: KernelModule): void {
   const buffers = new Map<string, BufferDecl>();
   const weights = new Map<string, WeightDecl>();
   for (const buffer of module.buffers) verifyBuffer(buffer, buffers);

@@ -1,5 +1,10 @@
-/** THE ordered list of passes: a LLaMA graph in primitive ops becomes fused kernels over one arena. */
+/**
+ * The ordered lists of passes: a graph in primitive ops becomes an optimised graph, and the kernels made of it become
+ * better kernels. Every stage is verified and shown to an observer.
+ */
 import type { Graph } from '../ir/graph.js';
+import { verifyGraph } from '../ir/verify.js';
+import { verifyKernels } from '../ir/verifyKernel.js';
 import { assignPrecision, type ContractionDtype } from './assignPrecision.js';
 import { canonicaliseMask } from './canonicaliseMask.js';
 import { eliminateCommonSubexpressions } from './eliminateCommonSubexpressions.js';
@@ -27,87 +32,139 @@ export interface Numerics {
   readonly stream?: 'f32' | 'f24';
 }
 
-/** One graph-to-graph pass: pure; returns the same object where nothing changed. */
-export interface GraphPass {
+/** One step of the compilation: pure; returns the same object where nothing changed. */
+export interface Pass<Program> {
   readonly name: string;
   /** Why it stands where it stands. */
   readonly reason: string;
-  readonly run: (graph: Graph) => Graph;
+  /** The pass runs only for targets whose numerics have these values. Default: for all. */
+  readonly when?: Partial<Numerics>;
+  readonly run: (program: Program, numerics: Numerics) => Program;
 }
 
-export function graphPasses(numerics: Numerics): readonly GraphPass[] {
-  return [
-    {
-      name: 'eliminateCommonSubexpressions',
-      run: eliminateCommonSubexpressions,
-      reason: 'patterns compare values by identity, so equal values must be one',
-    },
-    { name: 'foldConstants', run: foldConstants, reason: 'literals and undone movement would hide patterns' },
-    {
-      name: 'recogniseAttention',
-      run: recogniseAttention,
-      reason: 'softmax(q·kᵀ + bias)·v becomes one node, before anything rewrites its parts',
-    },
-    {
-      name: 'canonicaliseMask',
-      run: canonicaliseMask,
-      reason: 'needs the attention node; a proved mask frees the f32[T, T] bias',
-    },
-    {
-      name: 'foldConstants',
-      run: foldConstants,
-      reason: "transposes that recogniseAttention left cancel with the model's own",
-    },
-    {
-      name: 'pruneDeadRows',
-      run: pruneDeadRows,
-      reason: 'needs attention as a barrier between rows; shrinks everything after the last one',
-    },
-    {
-      name: 'foldNormWeights',
-      run: foldNormWeights,
-      reason: 'after pruning, so that a norm is folded where it is finally computed',
-    },
-    { name: 'fuseLogProb', run: fuseLogProb, reason: 'needs the row scale that foldNormWeights put behind the head' },
-    {
-      name: 'assignPrecision',
-      run: (graph) => assignPrecision(graph, numerics.activations, numerics.attention),
-      reason: 'last rewrite of operands; its casts are fused next',
-    },
-    {
-      name: 'eliminateCommonSubexpressions',
-      run: eliminateCommonSubexpressions,
-      reason: 'rewrites repeat casts and folded weights',
-    },
-    {
-      name: 'eliminateDeadCode',
-      run: eliminateDeadCode,
-      reason: 'fusion looks at readers, so dead readers must be gone',
-    },
-  ];
+/** Passes from graph to graph, in order. */
+export const GRAPH_PASSES: readonly Pass<Graph>[] = [
+  {
+    name: 'eliminateCommonSubexpressions',
+    run: eliminateCommonSubexpressions,
+    reason: 'patterns compare values by identity, so equal values must be one',
+  },
+  { name: 'foldConstants', run: foldConstants, reason: 'literals and undone movement would hide patterns' },
+  {
+    name: 'recogniseAttention',
+    run: recogniseAttention,
+    reason: 'softmax(q·kᵀ + bias)·v becomes one node, before anything rewrites its parts',
+  },
+  {
+    name: 'canonicaliseMask',
+    run: canonicaliseMask,
+    reason: 'needs the attention node; a proved mask frees the f32[T, T] bias',
+  },
+  {
+    name: 'foldConstants',
+    run: foldConstants,
+    reason: "transposes that recogniseAttention left cancel with the model's own",
+  },
+  {
+    name: 'pruneDeadRows',
+    run: pruneDeadRows,
+    reason: 'needs attention as a barrier between rows; shrinks everything after the last one',
+  },
+  {
+    name: 'foldNormWeights',
+    run: foldNormWeights,
+    reason: 'after pruning, so that a norm is folded where it is finally computed',
+  },
+  { name: 'fuseLogProb', run: fuseLogProb, reason: 'needs the row scale that foldNormWeights put behind the head' },
+  {
+    name: 'assignPrecision',
+    run: (graph, { activations, attention }) => assignPrecision(graph, activations, attention),
+    reason: 'last rewrite of operands; its casts are fused next',
+  },
+  {
+    name: 'eliminateCommonSubexpressions',
+    run: eliminateCommonSubexpressions,
+    reason: 'rewrites repeat casts and folded weights',
+  },
+  {
+    name: 'eliminateDeadCode',
+    run: eliminateDeadCode,
+    reason: 'fusion looks at readers, so dead readers must be gone',
+  },
+];
+
+/** The bridge between the lists: fuseGroups decides which ops share a kernel, lowerKernels writes the kernels down. */
+export const BRIDGE = {
+  name: 'lowerKernels',
+  reason: 'the graph is final: every op is assigned to a group, every group becomes kernels',
+} as const;
+
+/** Passes from kernels to kernels, in order. */
+export const KERNEL_PASSES: readonly Pass<LoweredModule>[] = [
+  {
+    name: 'narrowTables',
+    run: narrowTables,
+    reason: 'needs to see every reader of a table; a table whose columns repeat is kept once',
+  },
+  {
+    name: 'splitStream',
+    when: { stream: 'f24' },
+    run: splitStream,
+    reason: 'matches stores and their roundings, which roundProducts would make look different',
+  },
+  {
+    name: 'roundProducts',
+    when: { products: 'f20' },
+    run: roundProducts,
+    reason: 'last, so that it rounds products wherever epilogues read them',
+  },
+];
+
+/** Whether a target with these numerics runs the pass. */
+export const isNeeded = ({ when = {} }: Pick<Pass<never>, 'when'>, numerics: Numerics): boolean =>
+  Object.entries(when).every(([setting, value]) => numerics[setting as keyof Numerics] === value);
+
+/** The program as one stage left it, and why the stage stands where it stands. */
+export type Stage = { readonly name: string; readonly reason: string } & (
+  { readonly level: 'graph'; readonly graph: Graph } | { readonly level: 'kernels'; readonly module: LoweredModule }
+);
+
+/** Called with every stage, once it is verified: dumps, `inspect`. */
+export type Observer = (stage: Stage) => void;
+
+const ignore: Observer = () => undefined;
+
+/** Graph → optimised graph. Throws where a pass leaves a graph that does not verify, naming the pass. */
+export function optimise(graph: Graph, numerics: Numerics, observe: Observer = ignore): Graph {
+  const show = (current: Graph, name: string, reason: string): void => {
+    verifyGraph(current, name);
+    observe({ level: 'graph', name, reason, graph: current });
+  };
+  show(graph, 'model', 'the model in primitive ops, as models/ writes it');
+  return runPasses(GRAPH_PASSES, graph, numerics, show);
 }
 
-/** Called with every stage's name and result: verification, dumps, `inspect`. */
-export type Observer = (stage: string, graph: Graph) => void;
-
-/** Graph → optimised graph. */
-export function optimise(graph: Graph, numerics: Numerics, observe: Observer = () => undefined): Graph {
-  let current = graph;
-  observe('model', current);
-  for (const pass of graphPasses(numerics)) {
-    current = pass.run(current);
-    observe(pass.name, current);
-  }
-  return current;
+/** Optimised graph → kernels. Throws where a pass leaves kernels that do not verify, naming the pass. */
+export function lower(graph: Graph, numerics: Numerics, observe: Observer = ignore): LoweredModule {
+  const show = (current: LoweredModule, name: string, reason: string): void => {
+    verifyKernels(current, name);
+    observe({ level: 'kernels', name, reason, module: current });
+  };
+  const module = lowerKernels(fuseGroups(graph), numerics.weights);
+  show(module, BRIDGE.name, BRIDGE.reason);
+  return runPasses(KERNEL_PASSES, module, numerics, show);
 }
 
-/**
- * Optimised graph → kernels: fuseGroups decides, lowerKernels writes down, narrowTables keeps once what repeats. For
- * targets that ask for it, splitStream keeps the residual stream in 24 bits and roundProducts rounds what epilogues
- * read of products.
- */
-export function lower(graph: Graph, numerics: Numerics): LoweredModule {
-  const module = narrowTables(lowerKernels(fuseGroups(graph), numerics.weights));
-  const split = numerics.stream === 'f24' ? splitStream(module) : module;
-  return numerics.products === 'f20' ? roundProducts(split) : split;
-}
+const runPasses = <Program>(
+  passes: readonly Pass<Program>[],
+  program: Program,
+  numerics: Numerics,
+  show: (program: Program, name: string, reason: string) => void,
+): Program =>
+  passes
+    .filter((pass) => isNeeded(pass, numerics))
+    .reduce((current, pass) => {
+      const next = pass.run(current, numerics);
+      show(next, pass.name, pass.reason);
+      return next;
+    }, program);

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { findStage, inspectModel, type Inspection } from '../../driver/inspect.js';
+import { findStage, inspectModel, stageSize, type Inspection } from '../../driver/inspect.js';
 import { findKernel, groupKernels, kernelRows, kernelSource, typicalSize } from '../../driver/inspectKernels.js';
 import { memoryReport } from '../../driver/inspectMemory.js';
 import type { Machine } from '../../driver/machine.js';
@@ -58,12 +58,32 @@ describe('passes', async () => {
     const after = await inspect('--pass', 'recogniseAttention');
     expect(before.stdout).not.toContain('= attention(');
     expect(after.stdout.match(/= attention\(/g)).toHaveLength(8);
-    expect(parseGraph(after.stdout).nodes.length).toBe(findStage(inspection, 'recogniseAttention').graph.nodes.length);
+    expect(parseGraph(after.stdout).nodes.length).toBe(stageSize(findStage(inspection, 'recogniseAttention')));
     const json = JSON.parse((await inspect('--pass', 'recogniseAttention', '--json')).stdout) as {
       name: string;
       graph: string;
     };
     expect(json).toMatchObject({ name: 'recogniseAttention', graph: after.stdout });
+  });
+
+  it('go on with kernels, which print as text', async () => {
+    const kernels = inspection.stages.filter(({ level }) => level === 'kernels');
+    expect(kernels.map(({ name }) => name)).toEqual(['lowerKernels', 'narrowTables']);
+    expect(stageSize(kernels[0]!)).toBe(44);
+    const { stdout } = await inspect('--pass', 'lowerKernels');
+    expect(stdout).toContain('\nlayers_0_attention_qkv: gemm over T, ');
+    const json = JSON.parse((await inspect('--pass', 'lowerKernels', '--json')).stdout) as { kernels: string };
+    expect(json.kernels).toBe(stdout);
+    expect((await inspect('--passes')).stdout).toMatch(/ lowerKernels +44 kernels /);
+  });
+
+  it('say what none of them recognised', async () => {
+    expect((await inspect('--passes')).stdout).toContain('\nevery pattern was recognised\n');
+    const { stdout } = await inspect('--passes', '--mask', 'slidingWindow');
+    expect(stdout).toMatch(
+      /\nnot recognised: layers\.\*\.attention\.mix: the mask is kept as a bias, because .* \(8 layers\)\n$/,
+    );
+    expect((await inspect('--mask', 'slidingWindow')).stdout).toContain('not recognised: ');
   });
 });
 

@@ -6,7 +6,8 @@ import type { LoweredModule } from '../../passes/lowerKernels.js';
 import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { llama } from './llamaGraph.js';
-import { BF16, F32, kernelsOf, lowerAsIs, printKernel, printModule } from './lowered.js';
+import { printKernel } from '../../ir/text/kernelPrinter.js';
+import { BF16, F32, kernelsOf, lowerAsIs, printModule } from './lowered.js';
 import { parse } from './support.js';
 
 function compiled(graph: Graph, numerics: Numerics): LoweredModule {

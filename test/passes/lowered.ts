@@ -2,9 +2,8 @@
 import { expect } from 'vitest';
 import { definitions, type Graph, type Value } from '../../ir/graph.js';
 import { interpretGraph, type GraphEnv } from '../../ir/interpreter.js';
-import type { Kernel, Output } from '../../ir/kernel.js';
 import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
-import { printScalar } from '../../ir/scalar.js';
+import { printKernel } from '../../ir/text/kernelPrinter.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { eliminateDeadCode } from '../../passes/eliminateDeadCode.js';
 import type { LoweredModule } from '../../passes/lowerKernels.js';
@@ -59,33 +58,6 @@ export function interpretLowered(graph: Graph, module: LoweredModule, env: Graph
   const defs = definitions(graph);
   const behindViews = (v: Value): Value => (defs.get(v)?.op === 'reshape' ? behindViews(defs.get(v)!.operands[0]!) : v);
   return graph.results.map((r) => out.get(bufferName(behindViews(r)))!);
-}
-
-const printOutput = (o: Output): string => `${o.buffer} ${o.kind === 'store' ? '=' : 'Σ='} ${printScalar(o.value)}`;
-
-/** A kernel in a few lines of text. */
-export function printKernel(kernel: Kernel): string {
-  const head = `${kernel.name}: ${kernel.anchor} over ${kernel.rows}`;
-  switch (kernel.anchor) {
-    case 'gemm':
-      return [
-        `${head}, ${kernel.a}[${kernel.rows}, ${kernel.k}]`,
-        ...kernel.segments.flatMap((s) => [
-          `  ${s.weight}: ${s.columns} columns${s.pairing.kind === 'none' ? '' : s.pairing.kind === 'rotate' ? `, rotate ${s.pairing.headDim} by ${s.pairing.width}` : `, interleave by ${s.pairing.width}`}`,
-          ...s.outputs.map((o) => `    ${printOutput(o)}`),
-        ]),
-      ].join('\n');
-    case 'attention':
-      return `${head}, ${kernel.out} = softmax(${kernel.scale}·${kernel.q}·${kernel.k} + ${kernel.mask.kind === 'column' ? `column ${kernel.mask.subtreeEnd}` : kernel.mask.buffer})·${kernel.v}, ${kernel.heads}/${kernel.kvHeads} heads of ${kernel.headDim}${kernel.queryRow === undefined ? '' : `, queries ${kernel.queryRow}`}`;
-    case 'logprob':
-      return `${head}, ${kernel.parts} of ${kernel.a}[R, ${kernel.k}]·${kernel.weight}[${kernel.vocab}]·${printScalar(kernel.rowScale)} at ${kernel.target}`;
-    case 'logprobReduce':
-      return `${head}, ${kernel.logProb}, ${kernel.isArgmax} = ${kernel.parts} at ${kernel.target}`;
-    case 'loop':
-      return [`${head} × ${kernel.columns}`, ...kernel.outputs.map((o) => `  ${printOutput(o)}`)].join('\n');
-    default:
-      return kernel satisfies never;
-  }
 }
 
 export const printModule = (module: LoweredModule): string => `\n${module.kernels.map(printKernel).join('\n')}\n`;

@@ -1,10 +1,18 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { Graph } from '../../ir/graph.js';
 import { interpretGraph } from '../../ir/interpreter.js';
 import { verifyGraph } from '../../ir/verify.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { CompileError } from '../../passes/compileError.js';
-import { graphPasses, lower, optimise, type Numerics } from '../../passes/pipeline.js';
+import {
+  GRAPH_PASSES,
+  isNeeded,
+  KERNEL_PASSES,
+  lower,
+  optimise,
+  type Numerics,
+  type Stage,
+} from '../../passes/pipeline.js';
 import { llama } from './llamaGraph.js';
 import { BF16, F32, HALF, interpretLowered, TENSOR_CORES } from './lowered.js';
 import { distance, environment, parse } from './support.js';
@@ -17,7 +25,7 @@ const count = (graph: Graph): Record<string, number> => {
 
 describe('the pipeline', () => {
   it('runs these passes in this order, each with its reason', () => {
-    expect(graphPasses(F32).map((p) => p.name)).toMatchInlineSnapshot(`
+    expect(GRAPH_PASSES.map((p) => p.name)).toMatchInlineSnapshot(`
       [
         "eliminateCommonSubexpressions",
         "foldConstants",
@@ -32,25 +40,49 @@ describe('the pipeline', () => {
         "eliminateDeadCode",
       ]
     `);
-    expect(graphPasses(BF16).map((p) => p.name)).toEqual(graphPasses(F32).map((p) => p.name));
-    for (const pass of graphPasses(F32)) expect(pass.reason, pass.name).toMatch(/\w+ \w+/);
+    expect(KERNEL_PASSES.map((p) => p.name)).toEqual(['narrowTables', 'splitStream', 'roundProducts']);
+    for (const { name, reason } of [...GRAPH_PASSES, ...KERNEL_PASSES]) expect(reason, name).toMatch(/\w+ \w+/);
   });
 
-  it('shows every stage to an observer, the model first', () => {
-    const stages: string[] = [];
-    const graphs: Graph[] = [];
-    const result = optimise(llama(), F32, (stage, graph) => {
+  it('runs a pass where the numerics are those that it is for', () => {
+    const needed = (numerics: Numerics): string[] =>
+      KERNEL_PASSES.filter((pass) => isNeeded(pass, numerics)).map(({ name }) => name);
+    expect(GRAPH_PASSES.every((pass) => isNeeded(pass, F32))).toBe(true);
+    expect(needed(F32)).toEqual(['narrowTables']);
+    expect(needed(HALF)).toEqual(['narrowTables', 'roundProducts']);
+    expect(needed(TENSOR_CORES)).toEqual(['narrowTables', 'splitStream', 'roundProducts']);
+  });
+
+  it.each([F32, HALF, TENSOR_CORES])('shows every stage to an observer, the model first', (numerics) => {
+    const stages: Stage[] = [];
+    const observe = (stage: Stage): void => {
       stages.push(stage);
-      graphs.push(graph);
-    });
-    expect(stages).toEqual(['model', ...graphPasses(F32).map((p) => p.name)]);
-    expect(graphs.at(-1)).toBe(result);
+    };
+    const graph = optimise(llama(), numerics, observe);
+    const module = lower(graph, numerics, observe);
+    const names = (passes: readonly { readonly name: string }[]): string[] => passes.map(({ name }) => name);
+    const kernelPasses = KERNEL_PASSES.filter((pass) => isNeeded(pass, numerics));
+    expect(names(stages)).toEqual(['model', ...names(GRAPH_PASSES), 'lowerKernels', ...names(kernelPasses)]);
+    for (const { name, reason } of stages) expect(reason, name).toMatch(/\w+ \w+/);
+    const [lastGraph, lastKernels] = [stages[GRAPH_PASSES.length]!, stages.at(-1)!];
+    expect(lastGraph.level === 'graph' && lastGraph.graph === graph).toBe(true);
+    expect(lastKernels.level === 'kernels' && lastKernels.module === module).toBe(true);
+  });
+
+  it.each(KERNEL_PASSES)('verifies what $name leaves, and names the pass', (pass) => {
+    const graph = optimise(llama(), TENSOR_CORES);
+    const broken = vi.spyOn(pass, 'run').mockImplementation((module) => ({ ...module, buffers: [] }));
+    try {
+      expect(() => lower(graph, TENSOR_CORES)).toThrow(new RegExp(`^After ${pass.name}: Kernel .* is not a buffer`));
+    } finally {
+      broken.mockRestore();
+    }
   });
 
   it.each(['tree', 'metaPair', 'slidingWindow'] as const)('leaves nothing for any pass to do (%s)', (mask) => {
     for (const numerics of [F32, BF16]) {
       const result = optimise(llama({}, mask), numerics);
-      for (const pass of graphPasses(numerics)) expect(pass.run(result), pass.name).toBe(result);
+      for (const pass of GRAPH_PASSES) expect(pass.run(result, numerics), pass.name).toBe(result);
       expect(optimise(result, numerics)).toBe(result);
     }
   });

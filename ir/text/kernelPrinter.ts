@@ -1,0 +1,75 @@
+/** Deterministic text of kernels: for dumps, `inspect` and tests. Nothing reads it back. */
+import type { BufferDecl, Kernel, KernelModule, Output, Pairing, WeightDecl } from '../kernel.js';
+import { printScalar } from '../scalar.js';
+
+const printOutput = ({ kind, buffer, value }: Output): string => {
+  switch (kind) {
+    case 'store':
+      return `${buffer} = ${printScalar(value)}`;
+    case 'rowSum':
+      return `${buffer} Σ= ${printScalar(value)}`;
+    default:
+      return kind satisfies never;
+  }
+};
+
+function printPairing(pairing: Pairing): string {
+  switch (pairing.kind) {
+    case 'none':
+      return '';
+    case 'rotate':
+      return `, rotate ${pairing.headDim} by ${pairing.width}`;
+    case 'interleave':
+      return `, interleave by ${pairing.width}`;
+    default:
+      return pairing satisfies never;
+  }
+}
+
+/** A kernel in a few lines: its anchor, and a line for each thing that it writes. */
+export function printKernel(kernel: Kernel): string {
+  const head = `${kernel.name}: ${kernel.anchor} over ${kernel.rows}`;
+  switch (kernel.anchor) {
+    case 'gemm':
+      return [
+        `${head}, ${kernel.a}[${kernel.rows}, ${kernel.k}]`,
+        ...kernel.segments.flatMap(({ weight, columns, pairing, outputs }) => [
+          `  ${weight}: ${columns} columns${printPairing(pairing)}`,
+          ...outputs.map((output) => `    ${printOutput(output)}`),
+        ]),
+      ].join('\n');
+    case 'attention': {
+      const { q, k, v, out, mask, scale, heads, kvHeads, headDim, queryRow } = kernel;
+      const bias = mask.kind === 'column' ? `column ${mask.subtreeEnd}` : mask.buffer;
+      const queries = queryRow === undefined ? '' : `, queries ${queryRow}`;
+      return `${head}, ${out} = softmax(${scale}·${q}·${k} + ${bias})·${v}, ${heads}/${kvHeads} heads of ${headDim}${queries}`;
+    }
+    case 'logprob': {
+      const { parts, a, k, weight, vocab, rowScale, target } = kernel;
+      return `${head}, ${parts} of ${a}[R, ${k}]·${weight}[${vocab}]·${printScalar(rowScale)} at ${target}`;
+    }
+    case 'logprobReduce':
+      return `${head}, ${kernel.logProb}, ${kernel.isArgmax} = ${kernel.parts} at ${kernel.target}`;
+    case 'loop':
+      return [`${head} × ${kernel.columns}`, ...kernel.outputs.map((output) => `  ${printOutput(output)}`)].join('\n');
+    default:
+      return kernel satisfies never;
+  }
+}
+
+const printBuffer = ({ name, dtype, rows, columns, space, upper }: BufferDecl): string =>
+  `${space} ${name} : ${dtype}[${rows}, ${columns}]${upper === undefined ? '' : ` below ${upper}`}`;
+
+const printWeight = ({ name, layout, dtype, sources, k, pairing, columnScale }: WeightDecl): string =>
+  `packed ${name} : ${layout} ${dtype} of ${sources.map(({ tensor, rows }) => `${tensor}[${rows}, ${k}]`).join(' over ')}` +
+  `${printPairing(pairing)}${columnScale === undefined ? '' : `, columns times ${columnScale}`}`;
+
+/** A whole module: buffers, packed weights and literal vectors, then the kernels in order. */
+export const printKernels = (module: KernelModule): string =>
+  [
+    ...module.buffers.map(printBuffer),
+    ...module.weights.map(printWeight),
+    ...(module.constants ?? []).map(({ name, values }) => `constant ${name} : f32[${values.length}]`),
+    '',
+    ...module.kernels.map((kernel) => `${printKernel(kernel)}\n`),
+  ].join('\n');
