@@ -5,43 +5,33 @@
  */
 import { closeSync, constants, fstatSync, fsyncSync, mkdirSync, openSync, readSync, writeSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { z } from 'zod';
 import { UserError } from '../errors.js';
-import type { CudaSchedule } from '../ir/cuda.js';
-import type { Bucket, CpuSchedule } from '../ir/plan.js';
+import type { Bucket } from '../ir/plan.js';
 import { readSettings, type Settings } from '../settings.js';
-import { scheduleKey } from './candidates.js';
+import { median } from './median.js';
 import {
-  cudaFinalSchema,
-  cudaRecordSchema,
   DATABASE_VERSION,
-  recordSchema,
+  finalSchema,
   rivalRecordSchema,
-  type CudaFinalRecord,
-  type CudaTuningRecord,
-  type CudaTuningTarget,
+  trialSchema,
+  type Facts,
+  type FinalLine,
+  type RecordFormat,
   type RivalKey,
   type RivalRecord,
-  type TuningRecord,
-  type TuningTarget,
+  type TrialLine,
 } from './recordSchemas.js';
 
-export {
-  DATABASE_VERSION,
-  type CudaTuningTarget,
-  type RivalKey,
-  type TuningRecord,
-  type TuningTarget,
-} from './recordSchemas.js';
+export { DATABASE_VERSION, type Facts, type RecordFormat, type RivalKey } from './recordSchemas.js';
 
 /** Larger files are read from this far before their end: the newest records count. */
 const MAX_FILE_BYTES = 64 << 20;
 const MAX_LINE_BYTES = 1 << 14;
 
-/** Best of what is known: where its repeats lie in the middle. */
-export interface Known<S = CpuSchedule> {
+/** A schedule and how long it takes. */
+export interface Known<S> {
   readonly schedule: S;
-  /** Median; Infinity for a failure. */
+  /** Median of its repeats; Infinity for a failure. */
   readonly seconds: number;
 }
 
@@ -52,108 +42,77 @@ export interface Final<S> {
   readonly marginSeconds: number;
 }
 
-/** Middle value; mean of the two middle ones for an even count. Throws where there are none. */
-export function median(values: ArrayLike<number>): number {
-  const sorted = Float64Array.from(values).sort();
-  const middle = sorted.length >> 1;
-  const upper = sorted[middle];
-  if (upper === undefined) throw new Error('The median of nothing.');
-  return sorted.length % 2 === 1 ? upper : (sorted[middle - 1]! + upper) / 2;
+/** Where and what was measured: kernel signature, bucket, and what else the measurement depends on. */
+export interface Measured<T> {
+  readonly key: string;
+  readonly bucket: Bucket;
+  readonly target: T;
 }
 
-const textOf = (value: Readonly<Record<string, string | number>>): string =>
-  JSON.stringify(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
+/** Measurements that outlive a search, as one machine made them. */
+export interface Records<S> {
+  known(signature: string, bucket: Bucket): Iterable<Known<S>>;
+  /** Writes one at once. No seconds: it failed, and why. */
+  append(signature: string, bucket: Bucket, schedule: S, seconds: readonly number[], failure?: string): void;
+  /** The newest final, and a new one. */
+  readonly finals: {
+    known(signature: string, bucket: Bucket): Final<S> | undefined;
+    append(signature: string, bucket: Bucket, final: Final<S>): void;
+  };
+}
 
-const placeOf = (key: string, bucket: Bucket, target: TuningTarget | CudaTuningTarget): string =>
+const textOf = (value: Facts): string => JSON.stringify(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
+
+const placeOf = <T extends Facts>({ key, bucket, target }: Measured<T>): string =>
   JSON.stringify([key, bucket.tokens, bucket.rows, bucket.longest, textOf(target)]);
 
-/** A CUDA schedule as text: equal texts are equal schedules. */
-export function cudaScheduleKey(s: CudaSchedule): string {
-  switch (s.kind) {
-    case 'gemm':
-      return `${s.skeleton} ${s.tm}×${s.tn}×${s.tk} s${s.stages} c${s.cluster} r${s.raster} ${s.mode}${s.lastTn === undefined ? '' : ` l${s.lastTn}`}`;
-    case 'attention':
-      return `${s.skeleton} q${s.queries} k${s.keys}`;
-    case 'loop':
-      return `t${s.threads}`;
-    default:
-      return s satisfies never;
-  }
-}
-
-/** Medians by place and schedule: the newest record of each. */
-class Memory<S> {
-  private readonly places = new Map<string, Map<string, Known<S>>>();
-
-  at(place: string): ReadonlyMap<string, Known<S>> {
-    return this.places.get(place) ?? new Map();
-  }
-
-  put(place: string, key: string, schedule: S, seconds: readonly number[]): void {
-    const known = this.places.get(place) ?? new Map<string, Known<S>>();
-    known.set(key, { schedule, seconds: seconds.length === 0 ? Infinity : median(seconds) });
-    this.places.set(place, known);
-  }
-}
-
-type AnyRecord = TuningRecord | CudaTuningRecord | CudaFinalRecord | RivalRecord;
-
-/** One file of measurements, read whole when opened. */
-export class TuningDatabase {
+/** One file of measurements, read whole when opened: those of one target, and the vendor's times. */
+export class TuningDatabase<S, T extends Facts> {
   readonly path: string;
-  /** Lines that could not be used. */
+  /** Lines that could not be used: damaged, or of another target. */
   readonly skipped: number;
+  private readonly format: RecordFormat<S, T>;
   private readonly file: number;
-  private readonly cpu = new Memory<CpuSchedule>();
-  private readonly gpu = new Memory<CudaSchedule>();
+  /** By place, then by schedule: the newest record of each. */
+  private readonly trials = new Map<string, Map<string, Known<S>>>();
   /** By place: the newest final. */
-  private readonly finals = new Map<string, Final<CudaSchedule>>();
+  private readonly finals = new Map<string, Final<S>>();
   private readonly rivals = new Map<string, RivalRecord>();
   /** The file ends in the middle of a line: the next record starts a new one. */
   private isCutOff: boolean;
 
-  private constructor(path: string, file: number) {
+  private constructor(path: string, file: number, format: RecordFormat<S, T>) {
     this.path = path;
     this.file = file;
+    this.format = format;
     const { lines, isCutOff } = readLines(file);
     this.isCutOff = isCutOff;
-    let skipped = 0;
-    for (const line of lines) {
-      const record = parseRecord(line);
-      if (record === undefined) skipped++;
-      else this.remember(record);
-    }
-    this.skipped = skipped;
+    this.skipped = lines.filter((line) => !this.remember(parseLine(line))).length;
   }
 
   /**
    * Opens the database, making it and its folder where missing. Throws UserError where it cannot be read or written.
    */
-  static open(path: string): TuningDatabase {
+  static open<S, T extends Facts>(path: string, format: RecordFormat<S, T>): TuningDatabase<S, T> {
     let file: number | undefined;
     try {
       mkdirSync(dirname(path), { recursive: true });
       file = openSync(path, constants.O_RDWR | constants.O_APPEND | constants.O_CREAT, 0o600);
-      return new TuningDatabase(path, file);
+      return new TuningDatabase(path, file, format);
     } catch (error) {
       if (file !== undefined) closeSync(file);
       throw failure(path, error);
     }
   }
 
-  /** Everything known of one kernel and bucket on one target, by schedule: the newest record of each. */
-  known(key: string, bucket: Bucket, target: TuningTarget): ReadonlyMap<string, Known> {
-    return this.cpu.at(placeOf(key, bucket, target));
+  /** Everything known of one kernel and bucket on one machine, by schedule: the newest record of each. */
+  known(key: string, bucket: Bucket, target: T): ReadonlyMap<string, Known<S>> {
+    return this.trials.get(placeOf({ key, bucket, target })) ?? new Map();
   }
 
-  /** The same of a GPU. */
-  knownCuda(key: string, bucket: Bucket, target: CudaTuningTarget): ReadonlyMap<string, Known<CudaSchedule>> {
-    return this.gpu.at(placeOf(key, bucket, target));
-  }
-
-  /** The newest final of a kernel and bucket on a GPU. */
-  finalCuda(key: string, bucket: Bucket, target: CudaTuningTarget): Final<CudaSchedule> | undefined {
-    return this.finals.get(placeOf(key, bucket, target));
+  /** The newest final of a kernel and bucket. */
+  final(key: string, bucket: Bucket, target: T): Final<S> | undefined {
+    return this.finals.get(placeOf({ key, bucket, target }));
   }
 
   /** The vendor's time for a contraction, where it was measured. */
@@ -163,34 +122,69 @@ export class TuningDatabase {
   }
 
   /** The fastest schedule known, by median; undefined where none worked. Equal times: the one whose text is least. */
-  best(key: string, bucket: Bucket, target: TuningTarget): Known | undefined {
-    let best: Known | undefined;
+  best(key: string, bucket: Bucket, target: T): Known<S> | undefined {
+    let best: Known<S> | undefined;
     for (const [, known] of [...this.known(key, bucket, target)].sort(([a], [b]) => (a < b ? -1 : 1))) {
       if (Number.isFinite(known.seconds) && (best === undefined || known.seconds < best.seconds)) best = known;
     }
     return best;
   }
 
+  /** What a search on one machine reads and writes. */
+  recordsFor(target: T): Records<S> {
+    return {
+      known: (key, bucket) => this.known(key, bucket, target).values(),
+      append: (key, bucket, schedule, seconds, reason) => {
+        this.append({ key, bucket, target, schedule, seconds, ...(reason === undefined ? {} : { failure: reason }) });
+      },
+      finals: {
+        known: (key, bucket) => this.final(key, bucket, target),
+        append: (key, bucket, { entries, marginSeconds }) => {
+          this.appendFinal({ key, bucket, target, final: entries, marginSeconds });
+        },
+      },
+    };
+  }
+
   /** Writes one record and flushes it to the disk. Throws UserError where the disk is full, Error for a bad record. */
-  append(record: Omit<TuningRecord, 'version' | 'timestamp'>, now: Date = new Date()): void {
-    this.write(recordSchema.parse({ version: DATABASE_VERSION, ...record, timestamp: now.toISOString() }));
+  append(
+    trial: Measured<T> & { readonly schedule: S; readonly seconds: readonly number[]; readonly failure?: string },
+    now: Date = new Date(),
+  ): void {
+    this.writePlaced(trial, now);
   }
 
-  appendCuda(record: Omit<CudaTuningRecord, 'version' | 'timestamp'>, now: Date = new Date()): void {
-    this.write(cudaRecordSchema.parse({ version: DATABASE_VERSION, ...record, timestamp: now.toISOString() }));
-  }
-
-  appendCudaFinal(record: Omit<CudaFinalRecord, 'version' | 'timestamp'>, now: Date = new Date()): void {
-    this.write(cudaFinalSchema.parse({ version: DATABASE_VERSION, ...record, timestamp: now.toISOString() }));
+  appendFinal(
+    final: Measured<T> & { readonly final: readonly Known<S>[]; readonly marginSeconds: number },
+    now: Date = new Date(),
+  ): void {
+    this.writePlaced(final, now);
   }
 
   appendRival(record: Omit<RivalRecord, 'version' | 'timestamp'>, now: Date = new Date()): void {
-    this.write(rivalRecordSchema.parse({ version: DATABASE_VERSION, ...record, timestamp: now.toISOString() }));
+    this.write({ version: DATABASE_VERSION, ...record, timestamp: now.toISOString() });
   }
 
-  private write(record: AnyRecord): void {
+  close(): void {
+    closeSync(this.file);
+  }
+
+  /** A record as it stands in a line: the field `target` under the name that the format gives it. */
+  private writePlaced({ target, ...record }: Measured<T>, now: Date): void {
+    this.write({
+      version: DATABASE_VERSION,
+      ...record,
+      [this.format.field]: target,
+      timestamp: now.toISOString(),
+    });
+  }
+
+  /** Only what would be read again is written. */
+  private write(record: unknown): void {
+    const text = JSON.stringify(record);
+    if (!this.remember(parseLine(text))) throw new Error(`This is no record of measurements: ${text.slice(0, 500)}`);
     try {
-      const line = Buffer.from(`${this.isCutOff ? '\n' : ''}${JSON.stringify(record)}\n`);
+      const line = Buffer.from(`${this.isCutOff ? '\n' : ''}${text}\n`);
       const written = writeSync(this.file, line);
       this.isCutOff = written < line.length;
       if (this.isCutOff) throw new Error('only a part of a line could be written: the disk is full');
@@ -198,34 +192,53 @@ export class TuningDatabase {
     } catch (error) {
       throw failure(this.path, error);
     }
-    this.remember(record);
   }
 
-  close(): void {
-    closeSync(this.file);
+  /** False where the record is none of this target's, or damaged. */
+  private remember(record: unknown): boolean {
+    if (typeof record !== 'object' || record === null) return false;
+    const rival = rivalRecordSchema.safeParse(record);
+    if (rival.success) {
+      this.rivals.set(textOf(rival.data.rival), rival.data);
+      return true;
+    }
+    const { field } = this.format;
+    const { [field]: target, ...rest }: Readonly<Record<string, unknown>> = { ...record };
+    // Another target's field stays in `rest`, where the schemas do not know it.
+    if ('target' in rest) return false;
+    const line = { ...rest, target };
+    const trial = trialSchema.safeParse(line);
+    if (trial.success) return this.rememberTrial(trial.data);
+    const final = finalSchema.safeParse(line);
+    return final.success && this.rememberFinal(final.data);
   }
 
-  private remember(record: AnyRecord): void {
-    if ('rival' in record) this.rivals.set(textOf(record.rival), record);
-    else if ('final' in record)
-      this.finals.set(placeOf(record.key, record.bucket, record.cuda), {
-        entries: record.final,
-        marginSeconds: record.marginSeconds,
-      });
-    else if ('cuda' in record)
-      this.gpu.put(
-        placeOf(record.key, record.bucket, record.cuda),
-        cudaScheduleKey(record.schedule),
-        record.schedule,
-        record.seconds,
-      );
-    else
-      this.cpu.put(
-        placeOf(record.key, record.bucket, record.target),
-        scheduleKey(record.schedule),
-        record.schedule,
-        record.seconds,
-      );
+  private rememberTrial({ key, bucket, target, schedule, seconds }: TrialLine): boolean {
+    const known = this.knownOf(schedule, seconds.length === 0 ? Infinity : median(seconds));
+    const place = this.placeOf(key, bucket, target);
+    if (known === undefined || place === undefined) return false;
+    const all = this.trials.get(place) ?? new Map<string, Known<S>>();
+    all.set(this.format.scheduling.key(known.schedule), known);
+    this.trials.set(place, all);
+    return true;
+  }
+
+  private rememberFinal({ key, bucket, target, final, marginSeconds }: FinalLine): boolean {
+    const entries = final.flatMap(({ schedule, seconds }) => this.knownOf(schedule, seconds) ?? []);
+    const place = this.placeOf(key, bucket, target);
+    if (place === undefined || entries.length < final.length) return false;
+    this.finals.set(place, { entries, marginSeconds });
+    return true;
+  }
+
+  private knownOf(schedule: unknown, seconds: number): Known<S> | undefined {
+    const parsed = this.format.scheduling.schema.safeParse(schedule);
+    return parsed.success ? { schedule: parsed.data, seconds } : undefined;
+  }
+
+  private placeOf(key: string, bucket: Bucket, target: unknown): string | undefined {
+    const parsed = this.format.target.safeParse(target);
+    return parsed.success ? placeOf({ key, bucket, target: parsed.data }) : undefined;
   }
 }
 
@@ -234,7 +247,7 @@ export const defaultDatabasePath = (settings: Settings = readSettings()): string
   join(settings.cacheDir, 'tuning.jsonl');
 
 function failure(path: string, error: unknown): Error {
-  if (error instanceof z.ZodError || error instanceof UserError) return error;
+  if (error instanceof UserError) return error;
   const reason = error instanceof Error ? error.message : String(error);
   return new UserError(
     `The tuning database ${path} cannot be used: ${reason}`,
@@ -243,13 +256,11 @@ function failure(path: string, error: unknown): Error {
   );
 }
 
-const anyRecord = z.union([recordSchema, cudaRecordSchema, cudaFinalSchema, rivalRecordSchema]);
-
-function parseRecord(line: string): AnyRecord | undefined {
+/** What a line says; undefined where it is no JSON, or longer than any record. */
+function parseLine(line: string): unknown {
   if (Buffer.byteLength(line) > MAX_LINE_BYTES) return undefined;
   try {
-    const parsed = anyRecord.safeParse(JSON.parse(line));
-    return parsed.success ? parsed.data : undefined;
+    return JSON.parse(line);
   } catch {
     return undefined;
   }

@@ -1,5 +1,4 @@
-/** The tuner: schedules for each (kernel, bucket) on the machine at hand. */
-export { defaultBuckets } from './buckets.js';
+/** The tuner: schedules for each (kernel, bucket) on the machine at hand. What knows a target is in its folder. */
 export { parseBudget } from './budget.js';
 export { kernelWork, moduleWork, type Work, type WorkSize } from './work.js';
 export {
@@ -10,18 +9,8 @@ export {
   type BucketSeconds,
   type Rates,
 } from './bucketCost.js';
-export { estimateSeconds, machineModel, shareOfPeak, type MachineModel } from './costModel.js';
-export { enumerateSpace, neighbours, scheduleKey, scheduleSpace, type Space } from './candidates.js';
-export { isCandidate, type CpuFacts } from './legality.js';
-export {
-  defaultDatabasePath,
-  median,
-  TuningDatabase,
-  type Known,
-  type TuningRecord,
-  type TuningTarget,
-} from './database.js';
-export { Measurer, type Measure, type MeasureRequest, type Measurement, type MeasurerOptions } from './measure.js';
-export { tune, type TuneOptions, type TuneProgress, type TuneResult, type TuneRow } from './search.js';
+export { defaultDatabasePath, TuningDatabase, type Known } from './database.js';
+export { median } from './median.js';
+export type { Measure, Measurement, MeasureRequest } from './measurement.js';
+export type { TuneProgress, TuneResult, TuneRow } from './search.js';
 export { changeLine, formatSeconds, gainOf, LiveTable, renderTable, statusLine, type TableOptions } from './table.js';
-export { currentTarget } from './target.js';

@@ -1,6 +1,6 @@
 /** One kernel in one bucket under search: what is known of its schedules, and what to measure next. */
 import type { Kernel } from '../ir/kernel.js';
-import type { Bucket, CpuSchedule } from '../ir/plan.js';
+import type { Bucket } from '../ir/plan.js';
 import type { Final, Known } from './database.js';
 import type { Work } from './work.js';
 
@@ -51,7 +51,7 @@ export interface Rival {
 }
 
 /** One line of the table: a kernel in a bucket. */
-export interface TuneRow<S = CpuSchedule> {
+export interface TuneRow<S> {
   /** Model path of the first kernel with this signature. */
   readonly kernel: string;
   readonly signature: string;

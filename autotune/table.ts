@@ -1,6 +1,4 @@
 /** The tuner's table as text: whole for a terminal that is redrawn, line by line where output is piped. */
-import type { CudaSchedule } from '../ir/cuda.js';
-import type { CpuSchedule } from '../ir/plan.js';
 import type { TuneProgress, TuneRow } from './search.js';
 
 const HEADINGS = ['kernel', 'bucket', 'trials', 'best', 'share of peak', 'gain'] as const;
@@ -13,10 +11,10 @@ export function formatSeconds(seconds: number): string {
 }
 
 /** Best against the default schedule: `1.24×`. */
-export const gainOf = (row: Pick<TuneRow, 'bestSeconds' | 'defaultSeconds'>): number | undefined =>
+export const gainOf = (row: Pick<TuneRow<unknown>, 'bestSeconds' | 'defaultSeconds'>): number | undefined =>
   row.bestSeconds === undefined || row.defaultSeconds === undefined ? undefined : row.defaultSeconds / row.bestSeconds;
 
-function cells(row: TuneRow): readonly string[] {
+function cells(row: TuneRow<unknown>): readonly string[] {
   const gain = gainOf(row);
   return [
     row.count > 1 ? `${row.kernel} ×${row.count}` : row.kernel,
@@ -46,23 +44,18 @@ function align(table: readonly (readonly string[])[], width: number): string[] {
 }
 
 /** Lines of the whole table: heading, a row a kernel and bucket. `width` is the terminal's, characters. */
-export const renderTable = (rows: readonly TuneRow[], width = 100): readonly string[] =>
+export const renderTable = (rows: readonly TuneRow<unknown>[], width = 100): readonly string[] =>
   align([HEADINGS, ...rows.map(cells)], width);
 
 /** `tuned 12 of 48, 310 trials, 41 s of 60 s` */
-export function statusLine({
-  rows,
-  elapsedSeconds,
-  budgetSeconds,
-  final,
-}: TuneProgress<CpuSchedule | CudaSchedule>): string {
+export function statusLine({ rows, elapsedSeconds, budgetSeconds, final }: TuneProgress<unknown>): string {
   const measured = rows.filter((row) => row.bestSeconds !== undefined).length;
   const trials = rows.reduce((sum, row) => sum + row.trials, 0);
   return `measured ${measured} of ${rows.length}, ${trials} trials, ${elapsedSeconds.toFixed(0)} s of ${budgetSeconds.toFixed(0)} s${final === undefined ? '' : `, final of ${final.tokens.toLocaleString('en-US')} tokens`}`;
 }
 
 /** One line for logs: what was just learnt about one row. */
-export const changeLine = (progress: TuneProgress): string => {
+export const changeLine = (progress: TuneProgress<unknown>): string => {
   const row = progress.rows[progress.changed];
   return row === undefined
     ? statusLine(progress)
@@ -88,14 +81,14 @@ export class LiveTable {
   private readonly options: TableOptions;
   private drawnLines = 0;
   private drawnAt = -Infinity;
-  private last: TuneProgress | undefined;
+  private last: TuneProgress<unknown> | undefined;
   private readonly best = new Map<number, number>();
 
   constructor(options: TableOptions) {
     this.options = options;
   }
 
-  update(progress: TuneProgress): void {
+  update(progress: TuneProgress<unknown>): void {
     this.last = progress;
     const now = (this.options.now ?? ((): number => performance.now() / 1000))();
     if (this.options.isTerminal) {
@@ -117,7 +110,7 @@ export class LiveTable {
   }
 
   /** At most `height` lines, those around the row that changed; cursor up and clear to the end of the screen first. */
-  private redraw(progress: TuneProgress, height: number): void {
+  private redraw(progress: TuneProgress<unknown>, height: number): void {
     const [heading, ...rows] = renderTable(progress.rows, this.options.width ?? 100);
     const room = Math.max(1, height - 3);
     const first = Math.max(0, Math.min(progress.changed - Math.floor(room / 2), rows.length - room));

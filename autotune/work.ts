@@ -125,6 +125,31 @@ function loadBytes(outputs: readonly Output[], rows: number, size: WorkSize, dec
 }
 
 /**
+ * Floating-point operations of a kernel's contractions, a multiply-add counted as two: for each of its rows, and for
+ * each pair of a query and a key that it sees.
+ */
+export function contractionFlops(kernel: Kernel): { readonly perRow: number; readonly perPair: number } {
+  switch (kernel.anchor) {
+    case 'gemm': {
+      const columns = kernel.segments.reduce(
+        (sum, s) => sum + s.columns * (s.pairing.kind === 'interleave' ? 2 : 1),
+        0,
+      );
+      return { perRow: 2 * kernel.k * columns, perPair: 0 };
+    }
+    case 'logprob':
+      return { perRow: 2 * kernel.k * kernel.vocab, perPair: 0 };
+    case 'attention':
+      return { perRow: 0, perPair: 4 * kernel.heads * kernel.headDim };
+    case 'loop':
+    case 'logprobReduce':
+      return { perRow: 0, perPair: 0 };
+    default:
+      return kernel satisfies never;
+  }
+}
+
+/**
  * Arithmetic and compulsory bytes of one launch. Attention counts pairs of a query and a key that it sees: where the
  * depth of the batch's tokens is not given, trees are taken to be chains of `longest` tokens.
  */
@@ -132,34 +157,32 @@ export function kernelWork(kernel: Kernel, module: KernelModule | Declarations, 
   const declarations = module instanceof Declarations ? module : new Declarations(module);
   const rows = rowsOf(kernel, size);
   const written = [...kernelWrites(kernel)].reduce((sum, name) => sum + declarations.bytes(name, size), 0);
+  const { perRow, perPair } = contractionFlops(kernel);
   switch (kernel.anchor) {
     case 'gemm': {
-      let flops = 0,
-        scalarOps = 0,
+      let scalarOps = 0,
         bytes = written + declarations.bytes(kernel.a, size);
       for (const segment of kernel.segments) {
-        const matrices = segment.pairing.kind === 'interleave' ? 2 : 1;
-        flops += 2 * rows * kernel.k * segment.columns * matrices;
         scalarOps += rows * segment.columns * segment.outputs.reduce((sum, o) => sum + scalarCost(o.value), 0);
         bytes += declarations.bytes(segment.weight, size) + loadBytes(segment.outputs, rows, size, declarations);
       }
-      return { flops, scalarOps, bytes };
+      return { flops: rows * perRow, scalarOps, bytes };
     }
     case 'attention': {
-      const pairs = rows * depthOf(kernel, size) * kernel.heads;
+      const pairs = rows * depthOf(kernel, size);
       const read = [kernel.k, kernel.v].reduce((sum, name) => sum + declarations.bytes(name, size), 0);
       const queries = rows * kernel.heads * kernel.headDim * declarations.elementBytes(kernel.q);
       const mask = kernel.mask.kind === 'bias' ? rows * size.T * 4 : size.T * 4;
       return {
-        flops: 4 * pairs * kernel.headDim,
-        scalarOps: SOFTMAX_OPS * pairs,
+        flops: pairs * perPair,
+        scalarOps: SOFTMAX_OPS * pairs * kernel.heads,
         bytes: written + read + queries + mask,
       };
     }
     case 'logprob': {
       const scalarOps = rows * kernel.vocab * (SOFTMAX_OPS + scalarCost(kernel.rowScale) / LOGPROB_BLOCK);
       return {
-        flops: 2 * rows * kernel.k * kernel.vocab,
+        flops: rows * perRow,
         scalarOps,
         bytes: written + declarations.bytes(kernel.a, size) + declarations.bytes(kernel.weight, size) + rows * 4,
       };

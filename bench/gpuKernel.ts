@@ -1,5 +1,6 @@
 /** One kernel of the layer, in one or several schedules, in turn with the vendor's library on the bare product. */
-import { cudaScheduleKey, median } from '../autotune/database.js';
+import { median } from '../autotune/median.js';
+import { cudaScheduling } from '../codegen/cuda/scheduling.js';
 import { interleave, warmUp, type Contender, type InterleaveOptions } from '../autotune/cuda/interleave.js';
 import { patiently } from '../autotune/cuda/patience.js';
 import { contractionOf, RivalBench, timeLaunches, type BareContraction } from '../autotune/cuda/rival.js';
@@ -165,7 +166,7 @@ export async function measureKernel(request: KernelRequest): Promise<readonly Ke
       }
     }
     const ours = ready.map(({ variant, program }) =>
-      programContender(lab, cudaScheduleKey(variant.schedule), program, bench.launches, 1, bucket),
+      programContender(lab, cudaScheduling.key(variant.schedule), program, bench.launches, 1, bucket),
     );
     const contenders = [...ours, ...(product === undefined ? [] : [product.contender])];
     if (ours[0] !== undefined) await warmUp(ours[0], timing.warmSeconds);
@@ -185,7 +186,7 @@ export async function measureKernel(request: KernelRequest): Promise<readonly Ke
         kernel: roleOf(kernel.path),
         tokens: bucket.tokens,
         origin: variant.origin,
-        schedule: cudaScheduleKey(variant.schedule),
+        schedule: cudaScheduling.key(variant.schedule),
         isBest: at >= 0 && at === best,
         ...(at < 0 ? {} : compareRounds(rounds[at]!, flops, rival)),
         ...(failure === undefined ? {} : { failure }),

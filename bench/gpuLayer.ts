@@ -3,7 +3,7 @@ import { interleave, warmUp, type Contender } from '../autotune/cuda/interleave.
 import { patiently } from '../autotune/cuda/patience.js';
 import { timeLaunches } from '../autotune/cuda/rival.js';
 import { SequenceBench, type SequencePart } from '../autotune/cuda/sequence.js';
-import { median } from '../autotune/database.js';
+import { median } from '../autotune/median.js';
 import type { Bucket } from '../ir/plan.js';
 import type { CudaModule, CudaProgram } from '../runtime/cuda/addon.js';
 import { flopsOf, type Product, type Timing, type Variant } from './gpuKernel.js';

@@ -2,7 +2,7 @@
 import { contractionOf } from '../autotune/cuda/rival.js';
 import { compileModel, type CudaModel } from '../driver/compile.js';
 import { detectMachine } from '../driver/machine.js';
-import type { CudaFacts } from '../driver/target.js';
+import type { CudaFacts } from '../codegen/cuda/index.js';
 import { UserError } from '../errors.js';
 import type { Kernel } from '../ir/kernel.js';
 import type { Bucket, CudaPlan } from '../ir/plan.js';

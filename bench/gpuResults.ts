@@ -1,6 +1,6 @@
 /** What a GPU benchmark found: ratios of medians over rounds, the table, the file. */
 import { ratioOverRounds, sumOverRounds } from '../autotune/cuda/interleave.js';
-import { median } from '../autotune/database.js';
+import { median } from '../autotune/median.js';
 
 /** One schedule of one kernel at one size. */
 export interface KernelResult {

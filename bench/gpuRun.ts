@@ -2,8 +2,9 @@
 import { measureBandwidth } from '../autotune/cuda/bandwidth.js';
 import { referenceSchedule } from '../autotune/cuda/candidates.js';
 import { cudaMachine } from '../autotune/cuda/costModel.js';
-import { cudaTarget } from '../autotune/cuda/tune.js';
-import { cudaScheduleKey, TuningDatabase } from '../autotune/database.js';
+import { CUDA_RECORDS, cudaTarget } from '../autotune/cuda/target.js';
+import { TuningDatabase } from '../autotune/database.js';
+import { cudaScheduling } from '../codegen/cuda/scheduling.js';
 import { emitCudaKernel } from '../codegen/cuda/index.js';
 import { UserError } from '../errors.js';
 import type { Kernel } from '../ir/kernel.js';
@@ -29,7 +30,7 @@ interface Case {
 
 function casesOf(lab: GpuLab, model: BenchModel, options: GpuOptions, note: (line: string) => void): readonly Case[] {
   const { facts, plan } = model;
-  const database = options.database === undefined ? undefined : TuningDatabase.open(options.database);
+  const database = options.database === undefined ? undefined : TuningDatabase.open(options.database, CUDA_RECORDS);
   try {
     const machine =
       options.all > 0 ? cudaMachine(facts.arch, lab.device.info, measureBandwidth(lab.addon, lab.device)) : undefined;
@@ -133,7 +134,7 @@ export async function runGpuBench(
   const started = performance.now();
   const variantOf = await compileCases(lab, model, cases, options.isChecked);
   note(
-    `${new Set(cases.flatMap(({ kernel, choices }) => choices.map((choice) => `${kernel.path} ${cudaScheduleKey(choice.schedule)}`))).size} kernels compiled in ${((performance.now() - started) / 1000).toFixed(1)} s`,
+    `${new Set(cases.flatMap(({ kernel, choices }) => choices.map((choice) => `${kernel.path} ${cudaScheduling.key(choice.schedule)}`))).size} kernels compiled in ${((performance.now() - started) / 1000).toFixed(1)} s`,
   );
   const kernels: KernelResult[] = [],
     layers: LayerResult[] = [];

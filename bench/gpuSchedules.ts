@@ -4,7 +4,9 @@
  */
 import { CudaSpace } from '../autotune/cuda/candidates.js';
 import { cudaCost, type CudaMachine } from '../autotune/cuda/costModel.js';
-import { cudaScheduleKey, type CudaTuningTarget, type TuningDatabase } from '../autotune/database.js';
+import type { TuningDatabase } from '../autotune/database.js';
+import type { CudaTuningTarget } from '../autotune/cuda/target.js';
+import { cudaScheduling } from '../codegen/cuda/scheduling.js';
 import { winnerOf } from '../autotune/searchJob.js';
 import { sizeOf } from '../autotune/work.js';
 import { defaultCudaSchedule, isLegalCuda, kernelSignature } from '../codegen/cuda/index.js';
@@ -47,7 +49,7 @@ const GEMM =
   /^(wgmma|mma|simt) (\d+)[×x](\d+)[×x](\d+) s(\d+) c([12]) r(\d+) (cooperative|pingpong|relay)(?: l(\d+))?$/;
 const ATTENTION = /^(mma|simt) q(\d+) k(\d+)$/;
 
-/** cudaScheduleKey read back; undefined where `key` is none. */
+/** cudaScheduling.key read back; undefined where `key` is none. */
 function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
   const gemm = GEMM.exec(key),
     attention = ATTENTION.exec(key),
@@ -80,7 +82,7 @@ function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
   } else if (loop !== null && start.kind === 'loop') {
     found = { ...start, threads: Number(loop[1]) };
   }
-  return found !== undefined && cudaScheduleKey(found) === key.replace(/(?<=\d)x(?=\d)/g, '×') ? found : undefined;
+  return found !== undefined && cudaScheduling.key(found) === key.replace(/(?<=\d)x(?=\d)/g, '×') ? found : undefined;
 }
 
 /** `start` with the fields that `tm=192,mode=pingpong` names; undefined where it names none of its fields. */
@@ -109,7 +111,7 @@ export function trialSchedule(
   const schedule = what.includes('=') ? fromChanges(what, start) : fromKey(what, start);
   if (schedule === undefined)
     throw new UserError(
-      `--try ${name}:${what}: this is no schedule of ${kernel.path}, whose own is ${cudaScheduleKey(start)} (${JSON.stringify(start)})`,
+      `--try ${name}:${what}: this is no schedule of ${kernel.path}, whose own is ${cudaScheduling.key(start)} (${JSON.stringify(start)})`,
       EXAMPLE,
     );
   const isLegal = isLegalCuda(kernel, model.plan, schedule, model.facts);
@@ -129,17 +131,17 @@ export function tunedChoice(
   kernel: Kernel,
   { plan, facts }: BenchModel,
   tokens: number,
-  database: TuningDatabase,
+  database: TuningDatabase<CudaSchedule, CudaTuningTarget>,
   target: CudaTuningTarget,
 ): Choice | undefined {
   const signature = kernelSignature(kernel, plan, plan.capacity.tokens);
   const exact: Bucket = { tokens, rows: tokens, longest: Math.min(tokens, 256) };
   for (const bucket of [exact, ...plan.buckets.filter((each) => each.tokens >= tokens)]) {
-    const final = database.finalCuda(signature, bucket, target);
+    const final = database.final(signature, bucket, target);
     if (final === undefined) continue;
-    const start = cudaScheduleKey(defaultCudaSchedule(kernel, plan, facts, bucket));
+    const start = cudaScheduling.key(defaultCudaSchedule(kernel, plan, facts, bucket));
     const entries = final.entries.filter(({ schedule }) => isLegalCuda(kernel, plan, schedule, facts) === true);
-    const winner = winnerOf({ ...final, entries }, (schedule) => cudaScheduleKey(schedule) === start);
+    const winner = winnerOf({ ...final, entries }, (schedule) => cudaScheduling.key(schedule) === start);
     if (winner !== undefined) return { origin: 'tuned', schedule: winner.schedule };
   }
   return undefined;

@@ -10,8 +10,8 @@ import { closeSync, existsSync, fsyncSync, openSync, readdirSync, renameSync, rm
 import { basename, dirname, join, resolve } from 'node:path';
 import { z } from 'zod';
 import { UserError } from '../errors.js';
-import { isLegal } from '../codegen/cpu/index.js';
-import { isLegalCuda } from '../codegen/cuda/index.js';
+import { cpuScheduling } from '../codegen/cpu/scheduling.js';
+import { cudaScheduling } from '../codegen/cuda/scheduling.js';
 import { CUDA_ARCHS, type CudaArch } from '../ir/cuda.js';
 import { CPU_ISAS } from '../ir/plan.js';
 import { diskProblem } from '../system/errno.js';
@@ -258,9 +258,9 @@ export async function loadArtifact(dir: string, machine: Machine): Promise<Artif
   if (target.kind === 'cuda') {
     const { arch, sharedBytesPerBlock, multiprocessors, arithmetic } = target;
     const facts = { arch, sharedBytesPerBlock, multiprocessors };
-    const plan = parsePlan(texts['plan.json'], where, again, 'cuda');
+    const plan = parsePlan(texts['plan.json'], where, again, cudaScheduling.schema);
     check('plan.json', () =>
-      checkPlan(plan, (kernel, module, schedule) => isLegalCuda(kernel, module, schedule, facts)),
+      checkPlan(plan, (kernel, module, schedule) => cudaScheduling.legality(kernel, module, schedule, facts)),
     );
     check('graph.tw and plan.json', () =>
       checkAgainstGraph(plan, parseGraph(texts['graph.tw']), cudaNumerics(arithmetic)),
@@ -269,11 +269,13 @@ export async function loadArtifact(dir: string, machine: Machine): Promise<Artif
   }
   const { isa, arithmetic } = target;
   const facts = { ...scheduleFacts(machine), isas: upTo(machine, isa) };
-  const plan = parsePlan(texts['plan.json'], where, again);
+  const plan = parsePlan(texts['plan.json'], where, again, cpuScheduling.schema);
   check(MANIFEST, () => {
     if (arithmeticOf(isa) !== arithmetic) throw new Error(`${isa} does not compute in ${arithmetic}`);
   });
-  check('plan.json', () => checkPlan(plan, (kernel, module, schedule) => isLegal(kernel, module, schedule, facts)));
+  check('plan.json', () =>
+    checkPlan(plan, (kernel, module, schedule) => cpuScheduling.legality(kernel, module, schedule, facts)),
+  );
   check('graph.tw and plan.json', () => checkAgainstGraph(plan, parseGraph(texts['graph.tw']), numericsOf(isa)));
   return { manifest, model: { target: 'cpu', isa, arithmetic, graphText: texts['graph.tw'], plan } };
 }

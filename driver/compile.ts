@@ -1,6 +1,6 @@
 /** Model → plan: graph, passes, kernels, default schedules. No weights are read and nothing is compiled yet. */
 import { defaultSchedule } from '../codegen/cpu/index.js';
-import { defaultCudaSchedule } from '../codegen/cuda/index.js';
+import { defaultCudaSchedule, type CudaFacts } from '../codegen/cuda/index.js';
 import { UserError } from '../errors.js';
 import type { CudaSchedule } from '../ir/cuda.js';
 import type { Graph } from '../ir/graph.js';
@@ -15,7 +15,7 @@ import { cudaBuckets, defaultBuckets } from '../autotune/buckets.js';
 import { deriveLaunches, MAX_CAPACITY } from './checkPlan.js';
 import { arithmeticOf, chooseIsa, numericsOf, scheduleFacts, upTo, type Machine } from './machine.js';
 import { buildGraph } from './model.js';
-import { cudaArithmetic, cudaNumerics, type CudaFacts, type Precision } from './target.js';
+import { cudaArithmetic, cudaNumerics, type Precision } from './target.js';
 
 export interface CompileOptions {
   readonly precision: Precision;

@@ -2,12 +2,11 @@
 import { z } from 'zod';
 import { UserError } from '../errors.js';
 import { BINARY, UNARY, type Scalar } from '../ir/scalar.js';
-import { CUDA_GEMM_MODES, CUDA_GEMM_SKELETONS } from '../ir/cuda.js';
-import { CPU_ISAS, type CudaPlan, type Plan } from '../ir/plan.js';
+import type { Plan } from '../ir/plan.js';
 import { BUFFER_DTYPES } from '../ir/types.js';
 
 /** JSON has no infinities: a mask's −∞ travels as a word. */
-export const printPlan = (plan: Plan | CudaPlan): string =>
+export const printPlan = (plan: Plan<unknown>): string =>
   `${JSON.stringify(plan, (_, value: unknown) => (value === -Infinity ? '-inf' : value === Infinity ? 'inf' : value))}\n`;
 
 const MAX_EXTENT = 1 << 27;
@@ -106,30 +105,8 @@ const kernel = z.discriminatedUnion('anchor', [
   }),
   z.strictObject({ ...head, anchor: z.literal('loop'), columns: z.union([extent, z.literal('T')]), outputs }),
 ]);
-const isa = z.enum(CPU_ISAS);
-const schedule = z.discriminatedUnion('kind', [
-  z.strictObject({ kind: z.literal('gemm'), isa, mr: extent, nr: extent, kc: extent, mb: extent, nb: extent }),
-  z.strictObject({ kind: z.literal('attention'), isa, queries: extent, keys: extent }),
-  z.strictObject({ kind: z.literal('loop'), isa, rows: extent }),
-]);
-const cudaSchedule = z.discriminatedUnion('kind', [
-  z.strictObject({
-    kind: z.literal('gemm'),
-    skeleton: z.enum(CUDA_GEMM_SKELETONS),
-    tm: extent,
-    tn: extent,
-    tk: extent,
-    stages: extent,
-    cluster: z.union([z.literal(1), z.literal(2)]),
-    raster: extent,
-    mode: z.enum(CUDA_GEMM_MODES),
-    lastTn: extent.exactOptional(),
-  }),
-  z.strictObject({ kind: z.literal('attention'), skeleton: z.enum(['simt', 'mma']), queries: extent, keys: extent }),
-  z.strictObject({ kind: z.literal('loop'), threads: extent }),
-]);
 const bucket = z.strictObject({ tokens: extent, rows: extent, longest: extent });
-const planOf = (of: z.ZodType) =>
+const planOf = <S>(schedule: z.ZodType<S>) =>
   z.strictObject({
     buffers: z
       .array(
@@ -175,7 +152,7 @@ const planOf = (of: z.ZodType) =>
     placements: z.array(z.strictObject({ buffer: identifier, offset: bytes, sizeBytes: bytes })).max(20_000),
     buckets: z.array(bucket).min(1).max(64),
     schedules: z
-      .array(z.record(z.string().regex(/^[0-9a-f]{1,64}$/), of))
+      .array(z.record(z.string().regex(/^[0-9a-f]{1,64}$/), schedule))
       .min(1)
       .max(64),
     bucketSeconds: z
@@ -190,24 +167,18 @@ const planOf = (of: z.ZodType) =>
       .optional(),
   });
 
-const plans = { cpu: planOf(schedule), cuda: planOf(cudaSchedule) };
-
-/** Reads a plan. UserError, with the rebuild command as hint, where the text is not one. */
-export function parsePlan(text: string, where: string, rebuild: string): Plan;
-export function parsePlan(text: string, where: string, rebuild: string, target: 'cuda'): CudaPlan;
-export function parsePlan(
-  text: string,
-  where: string,
-  rebuild: string,
-  target: 'cpu' | 'cuda' = 'cpu',
-): Plan | CudaPlan {
+/**
+ * Reads a plan whose schedules are those of `schedule`. UserError, with the rebuild command as hint, where the text is
+ * not one.
+ */
+export function parsePlan<S>(text: string, where: string, rebuild: string, schedule: z.ZodType<S>): Plan<S> {
   let json: unknown;
   try {
     json = JSON.parse(text);
   } catch {
     throw new UserError(`${where}: is not JSON`, rebuild);
   }
-  const parsed = plans[target].safeParse(json);
+  const parsed = planOf(schedule).safeParse(json);
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
     throw new UserError(
@@ -216,5 +187,5 @@ export function parsePlan(
     );
   }
   // zod's optional fields admit `undefined`; JSON never holds it, so absent fields are absent.
-  return parsed.data as Plan | CudaPlan;
+  return parsed.data as Plan<S>;
 }

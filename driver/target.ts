@@ -1,5 +1,6 @@
 /** What a model is compiled for, and in what arithmetic. */
 import { CUDA_ARCHS, type CudaArch } from '../ir/cuda.js';
+import type { CudaFacts } from '../codegen/cuda/index.js';
 import { UserError } from '../errors.js';
 import type { Numerics } from '../passes/pipeline.js';
 
@@ -17,14 +18,6 @@ export type Precision = (typeof PRECISIONS)[number];
 /** Name of the arithmetic, for results and journals: what must agree for answers to be comparable. */
 export const ARITHMETICS = ['bf16', 'f16', 'f32'] as const;
 export type Arithmetic = (typeof ARITHMETICS)[number];
-
-/** What schedules on a GPU are judged by. */
-export interface CudaFacts {
-  readonly arch: CudaArch;
-  /** Shared memory that a block may have, bytes. */
-  readonly sharedBytesPerBlock: number;
-  readonly multiprocessors: number;
-}
 
 /** The largest chip of each architecture, for compiling where it is not: A100, H100 SXM. */
 export const TYPICAL_FACTS: Readonly<Record<CudaArch, CudaFacts>> = {

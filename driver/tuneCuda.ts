@@ -12,7 +12,8 @@ import { cudaMachine } from '../autotune/cuda/costModel.js';
 import { CudaMeasurer, isDeviceHung, type CompileKernels } from '../autotune/cuda/measure.js';
 import { timeRival } from '../autotune/cuda/rival.js';
 import { renderCudaTable } from '../autotune/cuda/table.js';
-import { cudaTarget, tuneCuda, type CudaRival } from '../autotune/cuda/tune.js';
+import { CUDA_RECORDS, cudaTarget } from '../autotune/cuda/target.js';
+import { tuneCuda, type CudaRival } from '../autotune/cuda/tune.js';
 import { defaultCudaSchedule } from '../codegen/cuda/index.js';
 import type { CudaSchedule } from '../ir/cuda.js';
 import { isCudaError, requireCuda } from '../runtime/cuda/addon.js';
@@ -52,7 +53,7 @@ export async function tuneCudaModel(model: CudaModel, request: CudaTuneRequest, 
   const info = devices[0]!;
   const settings = readSettings();
   const addon = requireCuda();
-  const database = TuningDatabase.open(request.database ?? defaultDatabasePath());
+  const database = TuningDatabase.open(request.database ?? defaultDatabasePath(), CUDA_RECORDS);
   const made: { release(): void }[] = [
     {
       release: () => {

@@ -1,13 +1,13 @@
 /** `tune`: replaces an artifact's schedules by the best found within a budget. */
+import { machineModel } from '../autotune/cpu/costModel.js';
+import { Measurer } from '../autotune/cpu/measure.js';
+import { CPU_RECORDS, currentTarget } from '../autotune/cpu/target.js';
+import { tuneCpu } from '../autotune/cpu/tune.js';
 import {
-  currentTarget,
   defaultDatabasePath,
   gainOf,
-  machineModel,
-  Measurer,
   renderTable,
   statusLine,
-  tune as search,
   TuningDatabase,
   type TuneProgress,
   type TuneResult as SearchResult,
@@ -20,6 +20,7 @@ import { compileCudaKernels, cudaSources, emitCudaPlan } from './cudaKernels.js'
 import { compileKernels, emitPlan } from './kernels.js';
 import { detectMachine, scheduleFacts, upTo, type Machine } from './machine.js';
 import { openArtifact } from './open.js';
+import type { CpuSchedule } from '../ir/plan.js';
 import type { TuneRequest, TuneResult, Ui } from './requests.js';
 import { tuneCudaModel } from './tuneCuda.js';
 
@@ -29,12 +30,12 @@ export interface TuneOptions {
   /** JSON-lines file of measurements. Default: in the cache folder. */
   readonly database?: string;
   readonly signal?: AbortSignal;
-  readonly onProgress?: (progress: TuneProgress) => void;
+  readonly onProgress?: (progress: TuneProgress<CpuSchedule>) => void;
 }
 
 export interface TunedModel {
   readonly model: CpuModel;
-  readonly search: SearchResult;
+  readonly search: SearchResult<CpuSchedule>;
 }
 
 /** The model with the best schedules found, and the measured cost of its buckets. */
@@ -47,9 +48,9 @@ export async function tuneCompiled(model: CpuModel, machine: Machine, options: T
     capacity: plan.capacity,
     l3Bytes: machine.cpu.l3Bytes,
   });
-  const database = TuningDatabase.open(options.database ?? defaultDatabasePath());
+  const database = TuningDatabase.open(options.database ?? defaultDatabasePath(), CPU_RECORDS);
   try {
-    const result = await search({
+    const result = await tuneCpu({
       module: plan,
       buckets: plan.buckets,
       facts: { ...facts, isas: upTo(machine, isa) },
@@ -151,12 +152,12 @@ async function tuneForCuda(
 }
 
 /** A short budget reaches few of the (kernel, bucket) pairs: the table is about those. */
-const measuredRows = (rows: SearchResult['rows']): SearchResult['rows'] =>
+const measuredRows = (rows: SearchResult<CpuSchedule>['rows']): SearchResult<CpuSchedule>['rows'] =>
   rows.filter((row) => row.bestSeconds !== undefined);
 
 /** Time of a micro-batch of the largest measured bucket with default schedules ÷ with the tuned ones. */
 function gainOfLargest(
-  all: readonly Pick<SearchResult['rows'][number], 'bucket' | 'count' | 'bestSeconds' | 'defaultSeconds'>[],
+  all: readonly Pick<SearchResult<unknown>['rows'][number], 'bucket' | 'count' | 'bestSeconds' | 'defaultSeconds'>[],
 ): number {
   const measured = all.filter((row) => gainOf(row) !== undefined);
   const largest = Math.max(0, ...measured.map((row) => row.bucket.tokens));

@@ -1,4 +1,5 @@
 /** How many floating-point operations a micro-batch is: what `modelFlops` and shares of peak count. */
+import { contractionFlops } from '../autotune/work.js';
 import type { MicroBatch } from '../eval/scorer.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import { packedBytes, rowMaps } from '../ir/packing.js';
@@ -15,21 +16,14 @@ export class BatchWork {
 
   constructor(module: Pick<KernelModule, 'kernels'>) {
     this.kernels = module.kernels;
-    const sum = (rows: 'T' | 'R', f: (kernel: Kernel) => number): number =>
-      module.kernels.filter((kernel) => kernel.rows === rows).reduce((total, kernel) => total + f(kernel), 0);
-    const contraction = (kernel: Kernel): number => {
-      if (kernel.anchor === 'gemm')
-        return kernel.segments.reduce(
-          (n, s) => n + 2 * kernel.k * s.columns * (s.pairing.kind === 'interleave' ? 2 : 1),
-          0,
-        );
-      return kernel.anchor === 'logprob' ? 2 * kernel.k * kernel.vocab : 0;
-    };
-    const pair = (kernel: Kernel): number => (kernel.anchor === 'attention' ? 4 * kernel.heads * kernel.headDim : 0);
-    this.perToken = sum('T', contraction);
-    this.perRow = sum('R', contraction);
-    this.perTokenPair = sum('T', pair);
-    this.perRowPair = sum('R', pair);
+    const sum = (rows: 'T' | 'R', of: 'perRow' | 'perPair'): number =>
+      module.kernels
+        .filter((kernel) => kernel.rows === rows)
+        .reduce((total, kernel) => total + contractionFlops(kernel)[of], 0);
+    this.perToken = sum('T', 'perRow');
+    this.perRow = sum('R', 'perRow');
+    this.perTokenPair = sum('T', 'perPair');
+    this.perRowPair = sum('R', 'perPair');
   }
 
   flops(batch: MicroBatch): number {
@@ -45,7 +39,7 @@ export class BatchWork {
     );
   }
 
-  /** Of the kernels whose path, without its layer, is `role`: all layers together. */
+  /** Operations of the kernels whose path, without its layer, is `role`: all layers together. */
   flopsOfRole(role: string, batch: MicroBatch): number {
     const kernels = this.kernels.filter((kernel) => kernel.path.replace(/^layers\.\d+\./, '') === role);
     return kernels.length === 0 ? 0 : new BatchWork({ kernels }).flops(batch);

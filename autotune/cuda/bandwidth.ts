@@ -1,6 +1,6 @@
 /** What the device's memory gives. */
 import type { CudaAddon, CudaDevice, CudaEvent, CudaMemory } from '../../runtime/cuda/addon.js';
-import { median } from '../database.js';
+import { median } from '../median.js';
 
 const BYTES = 512 << 20;
 const REPEATS = 5;

@@ -5,7 +5,7 @@ import type { CudaFacts } from '../../codegen/cuda/index.js';
 import { ATTENTION_KEYS, attentionSchedules } from '../../codegen/cuda/attention.js';
 import type { CudaGemmSchedule, CudaGemmSkeleton, CudaSchedule } from '../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
-import { cudaScheduleKey } from '../database.js';
+import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 import { candidateTest } from './legality.js';
 
 interface Axes {
@@ -97,9 +97,9 @@ export class CudaSpace {
   /** Legal schedules one step from `from`, each once, never `from` itself. */
   neighbours(from: CudaSchedule): readonly CudaSchedule[] {
     const near = from.kind === 'gemm' ? this.gemmNeighbours(from) : this.enumerate(from);
-    const seen = new Set([cudaScheduleKey(from)]);
+    const seen = new Set([cudaScheduling.key(from)]);
     return near.filter((schedule) => {
-      const key = cudaScheduleKey(schedule);
+      const key = cudaScheduling.key(schedule);
       if (seen.has(key) || !this.isLegal(schedule)) return false;
       seen.add(key);
       return true;

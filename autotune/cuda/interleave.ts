@@ -3,7 +3,7 @@
  */
 import type { Bucket } from '../../ir/plan.js';
 import type { CudaProgram } from '../../runtime/cuda/addon.js';
-import { median } from '../database.js';
+import { median } from '../median.js';
 import { patiently } from './patience.js';
 
 /**

@@ -2,7 +2,7 @@
 import { isLegalCuda, type CudaFacts } from '../../codegen/cuda/index.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
-import { cudaScheduleKey } from '../database.js';
+import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 
 /** Fewer products a loaded element than this wait for L2 whatever the size of the micro-batch. */
 const LEAST_TILE = 16 * 32;
@@ -32,7 +32,7 @@ export function candidateTest(
   const known = new Map<string, boolean>();
   return (schedule) => {
     // The order of tiles takes no memory.
-    const key = cudaScheduleKey(schedule.kind === 'gemm' ? { ...schedule, raster: 8 } : schedule);
+    const key = cudaScheduling.key(schedule.kind === 'gemm' ? { ...schedule, raster: 8 } : schedule);
     let isLegal = known.get(key);
     if (isLegal === undefined) {
       isLegal = isCudaCandidate(kernel, module, schedule, facts) === true;

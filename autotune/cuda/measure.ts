@@ -9,9 +9,10 @@ import type { CudaKernelText, CudaSchedule } from '../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
 import { isCudaError, type CudaAddon, type CudaDevice, type CudaProgram } from '../../runtime/cuda/addon.js';
-import { cudaScheduleKey, median } from '../database.js';
+import { median } from '../median.js';
+import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 import type { FinalRequest } from '../finals.js';
-import type { Measure, Measurement, MeasureRequest } from '../measure.js';
+import type { Measure, Measurement, MeasureRequest } from '../measurement.js';
 import type { DeviceFill } from './fill.js';
 import { contend, type Compiled } from './finals.js';
 import { Hung, patiently } from './patience.js';
@@ -162,7 +163,10 @@ export class CudaMeasurer {
     return this.options.reference(kernel, module, bucket);
   }
 
-  private emit({ kernel, module }: Pick<MeasureRequest, 'kernel' | 'module'>, schedule: CudaSchedule): CudaKernelText {
+  private emit(
+    { kernel, module }: Pick<MeasureRequest<CudaSchedule>, 'kernel' | 'module'>,
+    schedule: CudaSchedule,
+  ): CudaKernelText {
     return (this.options.emit ?? emitCudaKernel)(kernel, module, schedule, this.options.capacity.tokens);
   }
 
@@ -217,12 +221,12 @@ export class CudaMeasurer {
     request: MeasureRequest<CudaSchedule>,
     bench: CudaWorkbench,
   ): (schedule: CudaSchedule, seconds: readonly number[]) => Promise<readonly number[]> {
-    const own = cudaScheduleKey(request.reference);
+    const own = cudaScheduling.key(request.reference);
     let nominal = request.referenceSeconds;
     let before: number | undefined;
     return async (schedule, seconds) => {
       const taken = median(seconds);
-      if (cudaScheduleKey(schedule) === own) {
+      if (cudaScheduling.key(schedule) === own) {
         nominal ??= taken;
         before = taken;
         return seconds;
@@ -409,7 +413,7 @@ export class CudaMeasurer {
 
 const lost = (request: MeasureRequest<CudaSchedule>, schedule: CudaSchedule, cause: unknown): UserError =>
   new UserError(
-    `${request.kernel.path} with ${cudaScheduleKey(schedule)} ended the use of the device: ${cause instanceof Error ? cause.message : String(cause)}`,
+    `${request.kernel.path} with ${cudaScheduling.key(schedule)} ended the use of the device: ${cause instanceof Error ? cause.message : String(cause)}`,
     'run the same tune command again: it goes on where it was, without that schedule',
     { cause },
   );

@@ -5,7 +5,7 @@ import type { Bucket } from '../../ir/plan.js';
 import { roundUp } from '../../ir/types.js';
 import type { CudaAddon, CudaDevice, CudaEvent, CudaMemory } from '../../runtime/cuda/addon.js';
 import type { CublasLt, CublasLtContraction, CublasLtOperands } from '../../runtime/cuda/cublasLt.js';
-import { median } from '../database.js';
+import { median } from '../median.js';
 import type { DeviceFill } from './fill.js';
 import type { TimeShape } from './interleave.js';
 import { sample } from './sample.js';

@@ -1,5 +1,5 @@
 /** A burst of launches, ours or a rival's: enough for a median, few enough to try hundreds. */
-import { median } from '../database.js';
+import { median } from '../median.js';
 import type { Contender } from './interleave.js';
 
 const FIRST_SAMPLES = 3;

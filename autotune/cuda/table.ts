@@ -1,7 +1,7 @@
 /** The tuner's table on a GPU: ours against the vendor's bare contraction, and against the best rate that was seen. */
 import type { CudaSchedule } from '../../ir/cuda.js';
 import type { TuneRow } from '../searchJob.js';
-import { cudaScheduleKey } from '../database.js';
+import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 
 type Row = TuneRow<CudaSchedule>;
 
@@ -67,7 +67,7 @@ function cells(row: Row, best: BestRates): readonly string[] {
     ratio === undefined ? '–' : ratio.toFixed(3),
     share === undefined ? '–' : `${(100 * share).toFixed(0)} %`,
     gain === undefined ? '–' : `${gain.toFixed(2)}×`,
-    row.bestSeconds === undefined ? '–' : cudaScheduleKey(row.schedule),
+    row.bestSeconds === undefined ? '–' : cudaScheduling.key(row.schedule),
   ];
 }
 

@@ -1,18 +1,19 @@
-/** Tuning on a GPU: the search of searchLoop.ts over CUDA schedules, with the vendor's library as a rival. */
-import { cudaTemplatesHash, defaultCudaSchedule, type CudaFacts } from '../../codegen/cuda/index.js';
+/** Tuning on a GPU: the search of search.ts over CUDA schedules, with the vendor's library as a rival. */
+import type { CudaFacts } from '../../codegen/cuda/index.js';
+import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
-import type { Kernel, KernelModule } from '../../ir/kernel.js';
+import type { Kernel } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
-import type { CudaDeviceInfo } from '../../runtime/cuda/addon.js';
-import { cudaScheduleKey, median, type CudaTuningTarget, type RivalKey, type TuningDatabase } from '../database.js';
-import type { HoldFinal } from '../finals.js';
-import type { Measure, MeasureRequest } from '../measure.js';
-import type { Candidates, Rival, Rounds } from '../searchJob.js';
-import { searchSchedules, type TuneProgress, type TuneResult } from '../searchLoop.js';
+import type { RivalKey, TuningDatabase } from '../database.js';
+import type { MeasureRequest } from '../measurement.js';
+import { median } from '../median.js';
+import { searchSchedules, type Candidates, type Rival, type SearchRequest, type TuneResult } from '../search.js';
+import type { Rounds } from '../searchJob.js';
 import { kernelWork, sizeOf } from '../work.js';
 import { CudaSpace, referenceSchedule } from './candidates.js';
 import { cudaCost, cudaShareOfPeak, type CudaMachine } from './costModel.js';
 import { contractionOf, type BareContraction, type RivalTime } from './rival.js';
+import type { CudaTuningTarget } from './target.js';
 
 /** More at a time than on a CPU: they compile side by side, and run in milliseconds. */
 const CUDA_ROUNDS: Rounds = { first: 10, step: 8, ideas: 6, finals: 0.3, telling: 0.05 };
@@ -24,56 +25,29 @@ export interface CudaRival {
   readonly time: (contraction: BareContraction, beside: MeasureRequest<CudaSchedule>) => Promise<RivalTime>;
 }
 
-export interface CudaTuneOptions {
-  readonly module: KernelModule;
-  readonly buckets: readonly Bucket[];
+export interface CudaTuneOptions extends SearchRequest<CudaSchedule> {
   readonly facts: CudaFacts;
   readonly machine: CudaMachine;
-  /** Largest T of the plan: part of signatures. */
-  readonly tokensCapacity: number;
-  /** 0: only what the database knows. */
-  readonly budgetSeconds: number;
-  readonly database: TuningDatabase;
+  readonly database: TuningDatabase<CudaSchedule, CudaTuningTarget>;
   readonly target: CudaTuningTarget;
-  readonly measure: Measure<CudaSchedule>;
-  readonly hold: HoldFinal<CudaSchedule>;
-  readonly prepare?: (requests: readonly MeasureRequest<CudaSchedule>[]) => Promise<void>;
   /** Absent where the library is not installed. */
   readonly rival?: CudaRival;
   /** A rival that fails is left out from then on; this hears why. */
   readonly onRivalFailure?: (reason: string) => void;
-  readonly onProgress?: (progress: TuneProgress<CudaSchedule>) => void;
-  readonly signal?: AbortSignal;
-  readonly now?: () => number;
 }
-
-/** Names what a measurement depends on besides the kernel. `compilerBuild`: of compileCubins. */
-export const cudaTarget = (
-  facts: CudaFacts,
-  device: CudaDeviceInfo,
-  driverVersion: number,
-  compilerBuild: string,
-): CudaTuningTarget => ({
-  gpu: `${device.name}/${device.multiprocessors}`.slice(0, 200),
-  arch: facts.arch,
-  driver: driverVersion,
-  compiler: compilerBuild.slice(0, 200) || 'unknown',
-  codegen: cudaTemplatesHash(),
-});
 
 function candidatesOf(
   options: CudaTuneOptions,
   spaces: Map<Kernel, CudaSpace>,
-  rivalOf: (kernel: Kernel, bucket: Bucket) => Rival | undefined,
+  rival: Rival | undefined,
   kernel: Kernel,
   bucket: Bucket,
 ): Candidates<CudaSchedule> {
   const { module, facts, machine } = options;
-  const start = defaultCudaSchedule(kernel, module, facts, bucket);
+  const start = cudaScheduling.default(kernel, module, facts, bucket);
   const space = spaces.get(kernel) ?? new CudaSpace(kernel, module, facts);
   spaces.set(kernel, space);
   const work = kernelWork(kernel, module, sizeOf(bucket));
-  const rival = rivalOf(kernel, bucket);
   const skeletonOf = (schedule: CudaSchedule): string =>
     schedule.kind === 'loop' ? 'loop' : `${schedule.kind} ${schedule.skeleton}`;
   return {
@@ -82,7 +56,7 @@ function candidatesOf(
     cost: cudaCost(kernel, module, sizeOf(bucket), machine),
     fallback: referenceSchedule(kernel, module, facts, start),
     mayUse: (schedule) =>
-      cudaScheduleKey(schedule) === cudaScheduleKey(start) ||
+      cudaScheduling.key(schedule) === cudaScheduling.key(start) ||
       (skeletonOf(schedule) === skeletonOf(start) && space.isLegal(schedule)),
     enumerate: () => space.enumerate(start),
     neighbours: (from) => space.neighbours(from),
@@ -95,21 +69,8 @@ function candidatesOf(
  * searchSchedules on a GPU; what it measures is kept in the database under the target's name, the rival's times too.
  */
 export function tuneCuda(options: CudaTuneOptions): Promise<TuneResult<CudaSchedule>> {
-  const {
-    module,
-    buckets,
-    tokensCapacity,
-    budgetSeconds,
-    database,
-    target,
-    measure,
-    hold,
-    rival,
-    prepare,
-    onProgress,
-    signal,
-    now,
-  } = options;
+  const { facts: _facts, machine: _machine, database, target, rival, onRivalFailure, ...request } = options;
+  const { module } = request;
   const spaces = new Map<Kernel, CudaSpace>();
   const keyOf = (
     kernel: Kernel,
@@ -132,59 +93,25 @@ export function tuneCuda(options: CudaTuneOptions): Promise<TuneResult<CudaSched
       return { name, seconds: median(seconds) };
     } catch (error) {
       isRivalFit = false;
-      options.onRivalFailure?.(error instanceof Error ? error.message : String(error));
+      onRivalFailure?.(error instanceof Error ? error.message : String(error));
       return undefined;
     }
   };
   return searchSchedules<CudaSchedule>({
-    module,
-    buckets,
-    tokensCapacity,
-    budgetSeconds,
-    measure,
-    hold,
-    keyOf: cudaScheduleKey,
+    ...request,
+    keyOf: cudaScheduling.key,
     rounds: CUDA_ROUNDS,
-    candidates: (kernel, bucket) =>
-      candidatesOf(
+    candidates: (kernel, bucket) => {
+      const asked = keyOf(kernel, bucket);
+      return candidatesOf(
         options,
         spaces,
-        (k, b) => {
-          const asked = keyOf(k, b);
-          return asked === undefined ? undefined : database.knownRival(asked.key);
-        },
+        asked === undefined ? undefined : database.knownRival(asked.key),
         kernel,
         bucket,
-      ),
-    records: {
-      known: (signature, bucket) => database.knownCuda(signature, bucket, target).values(),
-      append: (key, bucket, schedule, seconds, failure) => {
-        database.appendCuda({
-          key,
-          bucket,
-          cuda: target,
-          schedule,
-          seconds: [...seconds],
-          ...(failure === undefined ? {} : { failure }),
-        });
-      },
-      finals: {
-        known: (signature, bucket) => database.finalCuda(signature, bucket, target),
-        append: (key, bucket, { entries, marginSeconds }) => {
-          database.appendCudaFinal({
-            key,
-            bucket,
-            cuda: target,
-            final: entries.map(({ schedule, seconds }) => ({ schedule, seconds })),
-            marginSeconds,
-          });
-        },
-      },
+      );
     },
+    records: database.recordsFor(target),
     ...(rival === undefined ? {} : { rival: askRival }),
-    ...(prepare === undefined ? {} : { prepare }),
-    ...(onProgress === undefined ? {} : { onProgress }),
-    ...(signal === undefined ? {} : { signal }),
-    ...(now === undefined ? {} : { now }),
   });
 }

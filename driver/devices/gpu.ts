@@ -1,9 +1,10 @@
 /** The GPUs of this machine, and what schedules for it are judged by. */
+import type { CudaFacts } from '../../codegen/cuda/index.js';
 import { UserError } from '../../errors.js';
 import type { CudaArch } from '../../ir/cuda.js';
 import { cudaAvailable, type CudaDeviceInfo } from '../../runtime/cuda/addon.js';
 import type { Rebuild } from '../artifact.js';
-import { TYPICAL_FACTS, type CudaFacts, type TargetName } from '../target.js';
+import { TYPICAL_FACTS, type TargetName } from '../target.js';
 
 /** The architecture whose code a device runs best; undefined where it runs none of ours. */
 export function archOf({ capability: [major] }: Pick<CudaDeviceInfo, 'capability'>): CudaArch | undefined {

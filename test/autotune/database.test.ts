@@ -12,7 +12,10 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { DATABASE_VERSION, median, TuningDatabase } from '../../autotune/database.js';
+import { CPU_RECORDS } from '../../autotune/cpu/target.js';
+import { CUDA_RECORDS } from '../../autotune/cuda/target.js';
+import { DATABASE_VERSION, TuningDatabase } from '../../autotune/database.js';
+import { median } from '../../autotune/median.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
 import type { Bucket, CpuSchedule } from '../../ir/plan.js';
 import { TARGET } from './fixture.js';
@@ -29,7 +32,7 @@ const gemm = (mb: number): CpuSchedule => ({ kind: 'gemm', isa: 'avx512', mr: 14
 /** A database that holds `times` of gemm(mb), and its path. */
 function filled(times: Readonly<Record<number, number[]>>): string {
   const path = fresh();
-  const database = TuningDatabase.open(path);
+  const database = TuningDatabase.open(path, CPU_RECORDS);
   for (const [mb, seconds] of Object.entries(times))
     database.append({ key: KEY, bucket: BUCKET, target: TARGET, schedule: gemm(Number(mb)), seconds });
   database.close();
@@ -48,6 +51,7 @@ describe('a database', () => {
   it('gives back the best by median after it was closed', () => {
     const database = TuningDatabase.open(
       filled({ 28: [0.003, 0.1, 0.003], 56: [0.002, 0.002, 0.5], 84: [0.0001, 0.4, 0.4] }),
+      CPU_RECORDS,
     );
     expect(database.best(KEY, BUCKET, TARGET)).toEqual({ schedule: gemm(56), seconds: 0.002 });
     expect(database.known(KEY, BUCKET, TARGET).size).toBe(3);
@@ -56,7 +60,7 @@ describe('a database', () => {
   });
 
   it('answers only for the kernel, bucket and target that were measured', () => {
-    const database = TuningDatabase.open(filled({ 28: [1] }));
+    const database = TuningDatabase.open(filled({ 28: [1] }), CPU_RECORDS);
     expect(database.best('fedcba9876543210', BUCKET, TARGET)).toBeUndefined();
     expect(database.best(KEY, { ...BUCKET, longest: 101 }, TARGET)).toBeUndefined();
     for (const change of [
@@ -74,18 +78,18 @@ describe('a database', () => {
 
   it('lets a newer measurement of a schedule replace the older one', () => {
     const path = filled({ 28: [1], 56: [2] });
-    const database = TuningDatabase.open(path);
+    const database = TuningDatabase.open(path, CPU_RECORDS);
     database.append({ key: KEY, bucket: BUCKET, target: TARGET, schedule: gemm(28), seconds: [3] });
     expect(database.best(KEY, BUCKET, TARGET)?.schedule).toEqual(gemm(56));
     database.close();
-    const again = TuningDatabase.open(path);
+    const again = TuningDatabase.open(path, CPU_RECORDS);
     expect(again.best(KEY, BUCKET, TARGET)?.schedule).toEqual(gemm(56));
     again.close();
   });
 
   it('remembers failures, and never calls one best', () => {
     const path = fresh();
-    const database = TuningDatabase.open(path);
+    const database = TuningDatabase.open(path, CPU_RECORDS);
     database.append({
       key: KEY,
       bucket: BUCKET,
@@ -96,14 +100,14 @@ describe('a database', () => {
     });
     expect(database.best(KEY, BUCKET, TARGET)).toBeUndefined();
     database.close();
-    const again = TuningDatabase.open(path);
+    const again = TuningDatabase.open(path, CPU_RECORDS);
     expect([...again.known(KEY, BUCKET, TARGET).values()]).toEqual([{ schedule: gemm(28), seconds: Infinity }]);
     again.close();
   });
 
   it('writes one whole line a record, flushed as it is appended', () => {
     const path = fresh();
-    const database = TuningDatabase.open(path);
+    const database = TuningDatabase.open(path, CPU_RECORDS);
     for (let i = 1; i <= 3; i++) {
       database.append({ key: KEY, bucket: BUCKET, target: TARGET, schedule: gemm(28 * i), seconds: [i] }, new Date(0));
       const lines = readFileSync(path, 'utf8').split('\n');
@@ -123,12 +127,12 @@ describe('a database', () => {
 
   it('lets two writers append to one file', () => {
     const path = fresh();
-    const [a, b] = [TuningDatabase.open(path), TuningDatabase.open(path)];
+    const [a, b] = [TuningDatabase.open(path, CPU_RECORDS), TuningDatabase.open(path, CPU_RECORDS)];
     for (let i = 1; i <= 20; i++)
       (i % 2 === 0 ? a : b).append({ key: KEY, bucket: BUCKET, target: TARGET, schedule: gemm(14 * i), seconds: [i] });
     a.close();
     b.close();
-    const again = TuningDatabase.open(path);
+    const again = TuningDatabase.open(path, CPU_RECORDS);
     expect(again.known(KEY, BUCKET, TARGET).size).toBe(20);
     expect(again.skipped).toBe(0);
     again.close();
@@ -141,11 +145,11 @@ describe('finals', () => {
 
   it('are kept whole, the newest of a place, apart from times of bursts', () => {
     const path = fresh();
-    const database = TuningDatabase.open(path);
-    const place = { key: KEY, bucket: BUCKET, cuda };
-    database.appendCuda({ ...place, schedule: loop(32), seconds: [1] });
-    database.appendCudaFinal({ ...place, final: [{ schedule: loop(32), seconds: 3 }], marginSeconds: 0 });
-    database.appendCudaFinal({
+    const database = TuningDatabase.open(path, CUDA_RECORDS);
+    const place = { key: KEY, bucket: BUCKET, target: cuda };
+    database.append({ ...place, schedule: loop(32), seconds: [1] });
+    database.appendFinal({ ...place, final: [{ schedule: loop(32), seconds: 3 }], marginSeconds: 0 });
+    database.appendFinal({
       ...place,
       final: [
         { schedule: loop(64), seconds: 2 },
@@ -154,17 +158,17 @@ describe('finals', () => {
       marginSeconds: 0.5,
     });
     database.close();
-    const again = TuningDatabase.open(path);
-    expect(again.finalCuda(KEY, BUCKET, cuda)).toEqual({
+    const again = TuningDatabase.open(path, CUDA_RECORDS);
+    expect(again.final(KEY, BUCKET, cuda)).toEqual({
       entries: [
         { schedule: loop(64), seconds: 2 },
         { schedule: loop(96), seconds: 1 },
       ],
       marginSeconds: 0.5,
     });
-    expect([...again.knownCuda(KEY, BUCKET, cuda).values()]).toEqual([{ schedule: loop(32), seconds: 1 }]);
-    expect(again.finalCuda(KEY, BUCKET, { ...cuda, driver: 12_080 })).toBeUndefined();
-    expect(again.finalCuda(KEY, { ...BUCKET, rows: 1 }, cuda)).toBeUndefined();
+    expect([...again.known(KEY, BUCKET, cuda).values()]).toEqual([{ schedule: loop(32), seconds: 1 }]);
+    expect(again.final(KEY, BUCKET, { ...cuda, driver: 12_080 })).toBeUndefined();
+    expect(again.final(KEY, { ...BUCKET, rows: 1 }, cuda)).toBeUndefined();
     again.close();
   });
 
@@ -191,9 +195,9 @@ describe('finals', () => {
     ];
     mkdirSync(join(path, '..'), { recursive: true });
     writeFileSync(path, [...bad, good].map((line) => `${JSON.stringify(line)}\n`).join(''));
-    const database = TuningDatabase.open(path);
+    const database = TuningDatabase.open(path, CUDA_RECORDS);
     expect(database.skipped).toBe(bad.length);
-    expect(database.finalCuda(KEY, BUCKET, cuda)?.entries).toHaveLength(1);
+    expect(database.final(KEY, BUCKET, cuda)?.entries).toHaveLength(1);
     database.close();
   });
 });
@@ -205,12 +209,12 @@ describe('a damaged file', () => {
     const first = whole.indexOf('\n') + 1;
     for (let cut = first + 1; cut < whole.length - 1; cut += 7) {
       writeFileSync(path, whole.subarray(0, cut));
-      const database = TuningDatabase.open(path);
+      const database = TuningDatabase.open(path, CPU_RECORDS);
       expect(database.known(KEY, BUCKET, TARGET).size).toBe(1);
       expect(database.skipped).toBe(1);
       database.append({ key: KEY, bucket: BUCKET, target: TARGET, schedule: gemm(84), seconds: [0.5] });
       database.close();
-      const again = TuningDatabase.open(path);
+      const again = TuningDatabase.open(path, CPU_RECORDS);
       expect(again.known(KEY, BUCKET, TARGET).size).toBe(2);
       expect(again.best(KEY, BUCKET, TARGET)?.schedule).toEqual(gemm(84));
       expect(again.skipped).toBe(1);
@@ -221,10 +225,10 @@ describe('a damaged file', () => {
   it('keeps a last line that lacks only its end', () => {
     const path = filled({ 28: [1], 56: [2] });
     writeFileSync(path, readFileSync(path, 'utf8').trimEnd());
-    const database = TuningDatabase.open(path);
+    const database = TuningDatabase.open(path, CPU_RECORDS);
     database.append({ key: KEY, bucket: BUCKET, target: TARGET, schedule: gemm(84), seconds: [0.5] });
     database.close();
-    const again = TuningDatabase.open(path);
+    const again = TuningDatabase.open(path, CPU_RECORDS);
     expect(again.known(KEY, BUCKET, TARGET).size).toBe(3);
     expect(again.skipped).toBe(0);
     again.close();
@@ -263,7 +267,7 @@ describe('a damaged file', () => {
       path,
       `not json\n{"version":\n\u0000\u0001\n${'{"a":'.repeat(5000)}\n${'x'.repeat(100_000)}\n__proto__\n`,
     );
-    const database = TuningDatabase.open(path);
+    const database = TuningDatabase.open(path, CPU_RECORDS);
     expect(database.skipped).toBe(bad.length + 6);
     expect([...database.known(KEY, BUCKET, TARGET).values()]).toEqual([{ schedule: gemm(28), seconds: 1 }]);
     database.close();
@@ -271,7 +275,7 @@ describe('a damaged file', () => {
 
   it('refuses to write what it would not read', () => {
     const path = fresh();
-    const database = TuningDatabase.open(path);
+    const database = TuningDatabase.open(path, CPU_RECORDS);
     const record = { key: KEY, bucket: BUCKET, target: TARGET, schedule: gemm(28) };
     expect(() => database.append({ ...record, seconds: [NaN] })).toThrow();
     expect(() => database.append({ ...record, seconds: [] })).toThrow();
@@ -282,9 +286,9 @@ describe('a damaged file', () => {
   it('says what is wrong with a place that is no file', () => {
     const place = join(folder, 'isFolder');
     mkdirSync(place);
-    expect(() => TuningDatabase.open(place)).toThrow(/tuning database .*isFolder cannot be used/);
+    expect(() => TuningDatabase.open(place, CPU_RECORDS)).toThrow(/tuning database .*isFolder cannot be used/);
     writeFileSync(join(folder, 'plain'), '');
-    expect(() => TuningDatabase.open(join(folder, 'plain', 'below.jsonl'))).toThrow(/cannot be used/);
+    expect(() => TuningDatabase.open(join(folder, 'plain', 'below.jsonl'), CPU_RECORDS)).toThrow(/cannot be used/);
     expect(existsSync(join(folder, 'plain', 'below.jsonl'))).toBe(false);
   });
 });

@@ -3,9 +3,9 @@ import type { KernelModule } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
 import { buildLlama, type LlamaShape } from '../../models/llama.js';
 import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
-import { machineModel, type MachineModel } from '../../autotune/costModel.js';
-import type { CpuFacts } from '../../autotune/legality.js';
-import type { TuningTarget } from '../../autotune/database.js';
+import { machineModel, type MachineModel } from '../../autotune/cpu/costModel.js';
+import type { CpuFacts } from '../../autotune/cpu/legality.js';
+import type { CpuTuningTarget } from '../../autotune/cpu/target.js';
 
 export const SHAPE: LlamaShape = {
   hiddenSize: 64,
@@ -47,7 +47,7 @@ export const AMX_MACHINE: MachineModel = machineModel(
   { isa: 'amx', threads: 2, flopsPerSecond: 6300e9, bytesPerSecond: 31e9 },
 );
 
-export const TARGET: TuningTarget = {
+export const TARGET: CpuTuningTarget = {
   isa: 'x64/avx512',
   cpu: 'Paper CPU',
   threads: 2,

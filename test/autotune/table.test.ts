@@ -1,9 +1,10 @@
 /** The table as people see it. */
 import { describe, expect, it } from 'vitest';
 import type { TuneProgress, TuneRow } from '../../autotune/search.js';
+import type { CpuSchedule } from '../../ir/plan.js';
 import { changeLine, formatSeconds, LiveTable, renderTable, statusLine } from '../../autotune/table.js';
 
-const row = (change: Partial<TuneRow>): TuneRow => ({
+const row = (change: Partial<TuneRow<CpuSchedule>>): TuneRow<CpuSchedule> => ({
   kernel: 'layers.0.ffn.down',
   signature: 'ab',
   count: 1,
@@ -28,7 +29,11 @@ const ROWS = [
   row({ kernel: 'head', trials: 2, failures: 1, bestSeconds: 43.1e-6 }),
   row({ kernel: 'prepare' }),
 ];
-const progress = (rows: readonly TuneRow[], changed: number, elapsedSeconds = 41.2): TuneProgress => ({
+const progress = (
+  rows: readonly TuneRow<CpuSchedule>[],
+  changed: number,
+  elapsedSeconds = 41.2,
+): TuneProgress<CpuSchedule> => ({
   rows,
   changed,
   elapsedSeconds,

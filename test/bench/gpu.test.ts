@@ -19,8 +19,9 @@ import { openLab, type GpuLab } from '../../bench/gpuLab.js';
 import { roleOf, type BenchModel } from '../../bench/gpuModel.js';
 import { compareLayer, compareRounds, renderGpuTable, type GpuResults } from '../../bench/gpuResults.js';
 import { runGpuBench } from '../../bench/gpuRun.js';
-import { cudaTarget } from '../../autotune/cuda/tune.js';
-import { cudaScheduleKey, TuningDatabase } from '../../autotune/database.js';
+import { CUDA_RECORDS, cudaTarget } from '../../autotune/cuda/target.js';
+import { TuningDatabase } from '../../autotune/database.js';
+import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 import { UserError } from '../../errors.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
 import type { CudaPlan } from '../../ir/plan.js';
@@ -355,7 +356,7 @@ describe('runGpuBench', () => {
   it('compares schedules that are tried or ranked, the chosen first, each once', async () => {
     const { lab: made } = lab();
     const down = model.layer.at(-1)!;
-    const chosen = cudaScheduleKey(defaultCudaSchedule(down, plan, FACTS, { tokens: 64, rows: 64, longest: 64 }));
+    const chosen = cudaScheduling.key(defaultCudaSchedule(down, plan, FACTS, { tokens: 64, rows: 64, longest: 64 }));
     const { kernels, layers } = await runGpuBench(
       made,
       model,
@@ -395,12 +396,12 @@ describe('runGpuBench', () => {
       CudaSchedule,
       CudaSchedule,
     ];
-    const database = TuningDatabase.open(path);
+    const database = TuningDatabase.open(path, CUDA_RECORDS);
     const target = cudaTarget(FACTS, made.device.info, made.driverVersion, made.compiler.build);
-    const place = { key: kernelSignature(down, plan, CAPACITY.tokens), bucket: CAPACITY, cuda: target };
-    database.appendCuda({ ...place, schedule: lucky, seconds: [1e-4] });
-    database.appendCudaFinal({ ...place, final: [{ schedule: lucky, seconds: 1e-3 }], marginSeconds: 0 });
-    database.appendCudaFinal({
+    const place = { key: kernelSignature(down, plan, CAPACITY.tokens), bucket: CAPACITY, target };
+    database.append({ ...place, schedule: lucky, seconds: [1e-4] });
+    database.appendFinal({ ...place, final: [{ schedule: lucky, seconds: 1e-3 }], marginSeconds: 0 });
+    database.appendFinal({
       ...place,
       final: [
         { schedule: start, seconds: 2e-3 },
@@ -417,7 +418,7 @@ describe('runGpuBench', () => {
       options('--tokens', '64', '--kernel', 'ffn.down', '--database', path),
       (line) => notes.push(line),
     );
-    expect(kernels).toMatchObject([{ origin: 'tuned', schedule: cudaScheduleKey(fast) }]);
+    expect(kernels).toMatchObject([{ origin: 'tuned', schedule: cudaScheduling.key(fast) }]);
     expect(notes.join('\n')).toMatch(/layers\.1\.attention\.o at 64 tokens is not in .*its default is measured/);
     expect(notes.join('\n')).not.toContain('layers.1.ffn.down at');
     rmSync(folder, { recursive: true });

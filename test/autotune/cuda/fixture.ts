@@ -1,7 +1,7 @@
 /** A tiny LLaMA for a GPU, and a GPU that exists on paper. */
 import type { CudaFacts } from '../../../codegen/cuda/index.js';
 import { cudaMachine, type CudaMachine } from '../../../autotune/cuda/costModel.js';
-import type { CudaTuningTarget } from '../../../autotune/database.js';
+import type { CudaTuningTarget } from '../../../autotune/cuda/target.js';
 import type { Bucket } from '../../../ir/plan.js';
 import type { KernelModule } from '../../../ir/kernel.js';
 import { buildLlama, type LlamaShape } from '../../../models/llama.js';

@@ -15,9 +15,9 @@ import {
   scaleOf,
 } from '../../../autotune/cuda/compare.js';
 import { CudaMeasurer, isDeviceHung, type CudaMeasurerOptions } from '../../../autotune/cuda/measure.js';
-import { median } from '../../../autotune/database.js';
+import { median } from '../../../autotune/median.js';
 import type { FinalRequest } from '../../../autotune/finals.js';
-import type { MeasureRequest, Measurement } from '../../../autotune/measure.js';
+import type { MeasureRequest, Measurement } from '../../../autotune/measurement.js';
 import { UserError } from '../../../errors.js';
 import type { Kernel } from '../../../ir/kernel.js';
 import { kernelWrites } from '../../../ir/kernelAccess.js';

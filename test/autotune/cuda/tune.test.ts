@@ -8,10 +8,12 @@ import { cudaCost } from '../../../autotune/cuda/costModel.js';
 import { contractionOf } from '../../../autotune/cuda/rival.js';
 import { renderCudaTable } from '../../../autotune/cuda/table.js';
 import { tuneCuda, type CudaTuneOptions } from '../../../autotune/cuda/tune.js';
-import { cudaScheduleKey, TuningDatabase } from '../../../autotune/database.js';
+import { TuningDatabase } from '../../../autotune/database.js';
+import { CUDA_RECORDS, type CudaTuningTarget } from '../../../autotune/cuda/target.js';
+import { cudaScheduling } from '../../../codegen/cuda/scheduling.js';
 import type { FinalRequest, HoldFinal } from '../../../autotune/finals.js';
-import type { TuneProgress } from '../../../autotune/searchLoop.js';
-import type { Measure, MeasureRequest } from '../../../autotune/measure.js';
+import type { TuneProgress } from '../../../autotune/search.js';
+import type { Measure, MeasureRequest } from '../../../autotune/measurement.js';
 import type { TuneRow } from '../../../autotune/searchJob.js';
 import { defaultCudaSchedule, isLegalCuda, kernelSignature } from '../../../codegen/cuda/index.js';
 import type { CudaSchedule } from '../../../ir/cuda.js';
@@ -39,12 +41,12 @@ describe('the space of a kernel', () => {
       const space = new CudaSpace(kernel, wide, FACTS);
       const all = space.enumerate(start);
       expect(all.length).toBeGreaterThan(0);
-      expect(new Set(all.map(cudaScheduleKey)).size).toBe(all.length);
+      expect(new Set(all.map(cudaScheduling.key)).size).toBe(all.length);
       for (const schedule of [...all.slice(0, 40), ...space.neighbours(start)]) {
         expect(isLegalCuda(kernel, wide, schedule, FACTS)).toBe(true);
         expect('skeleton' in schedule ? schedule.skeleton : 'loop').toBe('skeleton' in start ? start.skeleton : 'loop');
       }
-      expect(space.neighbours(start).map(cudaScheduleKey)).not.toContain(cudaScheduleKey(start));
+      expect(space.neighbours(start).map(cudaScheduling.key)).not.toContain(cudaScheduling.key(start));
       const reference = referenceSchedule(kernel, wide, FACTS, start);
       expect(isLegalCuda(kernel, wide, reference, FACTS)).toBe(true);
       expect('skeleton' in reference ? reference.skeleton : 'loop').toBe('skeleton' in start ? 'simt' : 'loop');
@@ -116,7 +118,7 @@ function truth({ kernel, bucket }: Place, s: CudaSchedule): number {
 
 const FINAL_ROUNDS = 6;
 const askedOf = ({ kernel, bucket }: Place, s: CudaSchedule): string =>
-  `${kernel.path} ${bucket.tokens} ${cudaScheduleKey(s)}`;
+  `${kernel.path} ${bucket.tokens} ${cudaScheduling.key(s)}`;
 
 /**
  * A measurement takes a second, whatever it finds; a final what it may. `change`: seconds in a burst, or why it fails;
@@ -161,7 +163,11 @@ function fake(
   };
 }
 
-const options = (machine: Fake, database: TuningDatabase, change: Partial<CudaTuneOptions> = {}): CudaTuneOptions => ({
+const options = (
+  machine: Fake,
+  database: TuningDatabase<CudaSchedule, CudaTuningTarget>,
+  change: Partial<CudaTuneOptions> = {},
+): CudaTuneOptions => ({
   module,
   buckets: BUCKETS,
   facts: FACTS,
@@ -176,9 +182,10 @@ const options = (machine: Fake, database: TuningDatabase, change: Partial<CudaTu
   ...change,
 });
 const startOf = ({ kernel, bucket }: Place): CudaSchedule => defaultCudaSchedule(kernel, module, FACTS, bucket);
-const isDefault = (place: Place, s: CudaSchedule): boolean => cudaScheduleKey(s) === cudaScheduleKey(startOf(place));
+const isDefault = (place: Place, s: CudaSchedule): boolean =>
+  cudaScheduling.key(s) === cudaScheduling.key(startOf(place));
 const placeOf = (row: TuneRow<CudaSchedule>): Place => ({ kernel: kernelAt(module, row.kernel), bucket: row.bucket });
-const keysOf = (schedules: readonly CudaSchedule[]): readonly string[] => schedules.map(cudaScheduleKey);
+const keysOf = (schedules: readonly CudaSchedule[]): readonly string[] => schedules.map(cudaScheduling.key);
 /** Rows of what a layer launches: the sequence of a final. */
 const layerOf = (rows: readonly TuneRow<CudaSchedule>[], tokens: number): readonly TuneRow<CudaSchedule>[] =>
   rows.filter(({ bucket, count }) => bucket.tokens === tokens && count > 1);
@@ -186,7 +193,7 @@ const layerOf = (rows: readonly TuneRow<CudaSchedule>[], tokens: number): readon
 describe('tuneCuda', () => {
   it('climbs to what the estimates do not know, sums up buckets, and finds it all again without measuring', async () => {
     const path = databasePath();
-    let database = TuningDatabase.open(path);
+    let database = TuningDatabase.open(path, CUDA_RECORDS);
     const machine = fake();
     const first = await tuneCuda(options(machine, database));
     database.close();
@@ -202,7 +209,7 @@ describe('tuneCuda', () => {
       12,
     );
 
-    database = TuningDatabase.open(path);
+    database = TuningDatabase.open(path, CUDA_RECORDS);
     expect(database.skipped).toBe(0);
     const again = fake();
     const second = await tuneCuda(options(again, database));
@@ -225,7 +232,7 @@ describe('tuneCuda', () => {
 
   it('takes what wins under load, not what won a burst, and knows it the next time', async () => {
     const path = databasePath();
-    let database = TuningDatabase.open(path);
+    let database = TuningDatabase.open(path, CUDA_RECORDS);
     // Whatever is not the default is fast for a moment; of those, one in four is fast for hours.
     const luck = (place: Place, s: CudaSchedule): number =>
       [...askedOf(place, s)].reduce((sum, c) => (sum * 31 + c.charCodeAt(0)) % 1009, 7);
@@ -239,7 +246,7 @@ describe('tuneCuda', () => {
     expect(new Set(isKept)).toEqual(new Set([true, false]));
     for (const [i, row] of layer.entries()) expect(row.bestSeconds).toBeCloseTo(isKept[i]! ? 1e-3 : 9e-4, 12);
     database.close();
-    database = TuningDatabase.open(path);
+    database = TuningDatabase.open(path, CUDA_RECORDS);
     expect(database.skipped).toBe(0);
     const second = await tuneCuda(options(fake(), database, { budgetSeconds: 0 }));
     expect(second.schedules).toEqual(first.schedules);
@@ -247,7 +254,7 @@ describe('tuneCuda', () => {
   });
 
   it('lets the repeated kernels of a bucket meet in the order of the module, first with one changed, then with all winners', async () => {
-    const database = TuningDatabase.open(databasePath());
+    const database = TuningDatabase.open(databasePath(), CUDA_RECORDS);
     const machine = fake();
     const { rows } = await tuneCuda(options(machine, database));
     for (const { tokens } of BUCKETS) {
@@ -272,7 +279,7 @@ describe('tuneCuda', () => {
 
   it('lets all kernels meet where none is repeated', async () => {
     const single = cudaModule({ ...SHAPE, layers: 1 });
-    const database = TuningDatabase.open(databasePath());
+    const database = TuningDatabase.open(databasePath(), CUDA_RECORDS);
     const seconds = (_place: Place, s: CudaSchedule): number =>
       s.kind === 'gemm' ? 1e-3 * (1 + 0.2 * Math.abs(Math.log2(s.raster / 4))) : 1e-3;
     const machine = fake(seconds, seconds);
@@ -288,7 +295,7 @@ describe('tuneCuda', () => {
       [0.96e-3, false],
       [0.94e-3, true],
     ] as const) {
-      const database = TuningDatabase.open(databasePath());
+      const database = TuningDatabase.open(databasePath(), CUDA_RECORDS);
       const known = (place: Place, s: CudaSchedule): number => (isDefault(place, s) ? 1e-3 : seconds);
       const { rows } = await tuneCuda(options(fake(known, known), database));
       // Some kernels can be computed in one way only.
@@ -300,7 +307,7 @@ describe('tuneCuda', () => {
   });
 
   it('keeps the last of its time for finals of what it has looked at, the heaviest bucket first', async () => {
-    const database = TuningDatabase.open(databasePath());
+    const database = TuningDatabase.open(databasePath(), CUDA_RECORDS);
     const machine = fake();
     const heard: number[] = [],
       finals = new Set<number | undefined>();
@@ -329,7 +336,7 @@ describe('tuneCuda', () => {
   });
 
   it('begins no final when its time is over; the next search holds it', async () => {
-    const database = TuningDatabase.open(databasePath());
+    const database = TuningDatabase.open(databasePath(), CUDA_RECORDS);
     const machine = fake();
     const hold: HoldFinal<CudaSchedule> = async (request) => machine.hold({ ...request, seconds: 1e9 });
     const first = await tuneCuda(options(machine, database, { hold, budgetSeconds: 1e6 }));
@@ -348,7 +355,7 @@ describe('tuneCuda', () => {
   });
 
   it('keeps defaults where no final can be held, and checks what it only remembers before it meets', async () => {
-    const database = TuningDatabase.open(databasePath());
+    const database = TuningDatabase.open(databasePath(), CUDA_RECORDS);
     const { signal } = new AbortController();
     const hold: HoldFinal<CudaSchedule> = (request) => {
       // Who aborts the search aborts its final.
@@ -359,7 +366,7 @@ describe('tuneCuda', () => {
     expect(first.isExhausted).toBe(false);
     const layer = BUCKETS.flatMap(({ tokens }) => layerOf(first.rows, tokens));
     for (const row of layer)
-      expect([isDefault(placeOf(row), row.schedule), database.finalCuda(row.signature, row.bucket, TARGET)]).toEqual([
+      expect([isDefault(placeOf(row), row.schedule), database.final(row.signature, row.bucket, TARGET)]).toEqual([
         true,
         undefined,
       ]);
@@ -368,7 +375,7 @@ describe('tuneCuda', () => {
       layer.flatMap((row) => {
         const place = placeOf(row);
         const start = startOf(place);
-        const known = [...database.knownCuda(row.signature, row.bucket, TARGET).values()].filter(
+        const known = [...database.known(row.signature, row.bucket, TARGET).values()].filter(
           ({ schedule }) => !isDefault(place, schedule),
         );
         return known
@@ -399,7 +406,7 @@ describe('tuneCuda', () => {
 
   it('records why candidates fail and never chooses one; where the default itself fails, CUDA cores compute', async () => {
     const path = databasePath();
-    const database = TuningDatabase.open(path);
+    const database = TuningDatabase.open(path, CUDA_RECORDS);
     const machine = fake(() => '3 of 9 elements differ');
     const result = await tuneCuda(options(machine, database, { buckets: [BUCKETS[1]!] }));
     expect(machine.held).toEqual([]);
@@ -416,7 +423,7 @@ describe('tuneCuda', () => {
   });
 
   it('has the best of the others stand in for a default that fails, in the finals of its neighbours too', async () => {
-    const database = TuningDatabase.open(databasePath());
+    const database = TuningDatabase.open(databasePath(), CUDA_RECORDS);
     const isFailing = (place: Place, s: CudaSchedule): boolean =>
       place.kernel.path.includes('ffn') && isDefault(place, s);
     const machine = fake((place, s) => (isFailing(place, s) ? 'too many resources' : truth(place, s)));
@@ -428,7 +435,7 @@ describe('tuneCuda', () => {
     expect(standIns).toHaveLength(2 * BUCKETS.length);
     for (const row of standIns) {
       expect(row.schedule).toMatchObject({ raster: 4 });
-      expect(database.finalCuda(row.signature, row.bucket, TARGET)).toBeUndefined();
+      expect(database.final(row.signature, row.bucket, TARGET)).toBeUndefined();
       const meetings = machine.held.filter(({ request }) => request.bucket === row.bucket);
       expect(meetings.length).toBeGreaterThan(0);
       for (const {
@@ -442,7 +449,7 @@ describe('tuneCuda', () => {
   });
 
   it('looks at kernels and holds a final, however much of its time the first compiling takes', async () => {
-    const database = TuningDatabase.open(databasePath());
+    const database = TuningDatabase.open(databasePath(), CUDA_RECORDS);
     const machine = fake();
     let compiling = 0;
     const prepare = (): Promise<void> => {
@@ -461,7 +468,7 @@ describe('tuneCuda', () => {
       [1, true],
       [100, false],
     ] as const) {
-      const database = TuningDatabase.open(databasePath());
+      const database = TuningDatabase.open(databasePath(), CUDA_RECORDS);
       const prepared: number[][] = [];
       const machine = fake();
       await tuneCuda(
@@ -487,7 +494,7 @@ describe('tuneCuda', () => {
 
   it('asks the rival once for each contraction, remembers it, and goes on where it fails', async () => {
     const path = databasePath();
-    let database = TuningDatabase.open(path);
+    let database = TuningDatabase.open(path, CUDA_RECORDS);
     const asked: string[] = [];
     const rival = {
       library: 'cuBLASLt 13.0.2',
@@ -508,7 +515,7 @@ describe('tuneCuda', () => {
     const down = rows.find((row) => row.kernel.endsWith('ffn.down') && row.bucket.tokens === 256)!;
     expect(line).toContain((2e-5 / down.bestSeconds!).toFixed(3));
 
-    database = TuningDatabase.open(path);
+    database = TuningDatabase.open(path, CUDA_RECORDS);
     const known = await tuneCuda(
       options(fake(), database, {
         rival: { ...rival, time: () => Promise.reject(new Error('not again')) },
@@ -518,7 +525,7 @@ describe('tuneCuda', () => {
     expect(known.rows.filter((row) => row.rival !== undefined)).toHaveLength(contractions.length);
     database.close();
 
-    database = TuningDatabase.open(databasePath());
+    database = TuningDatabase.open(databasePath(), CUDA_RECORDS);
     const reasons: string[] = [];
     const without = await tuneCuda(
       options(fake(), database, {
@@ -535,7 +542,7 @@ describe('tuneCuda', () => {
   });
 
   it('stops at its budget', async () => {
-    const database = TuningDatabase.open(databasePath());
+    const database = TuningDatabase.open(databasePath(), CUDA_RECORDS);
     const machine = fake();
     const result = await tuneCuda(options(machine, database, { budgetSeconds: 7 }));
     expect([machine.asked.length, machine.held]).toEqual([7, []]);

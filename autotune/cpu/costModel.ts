@@ -2,13 +2,13 @@
  * Roofline estimates of a kernel under a schedule: ranks candidates before any is measured. Not a simulator: it knows
  * register tiles, tails, cache levels and how items spread over threads, and is right about orders, not about percents.
  */
-import type { AttentionKernel, Kernel, KernelModule, Segment } from '../ir/kernel.js';
-import { VECTOR_ISAS } from '../codegen/cpu/intrinsics.js';
-import { physicalColumns } from '../codegen/cpu/layout.js';
-import type { CpuAttentionSchedule, CpuGemmSchedule, CpuIsa, CpuSchedule } from '../ir/plan.js';
-import { DTYPE_BYTES, roundUp } from '../ir/types.js';
+import type { AttentionKernel, Kernel, KernelModule, Segment } from '../../ir/kernel.js';
+import { VECTOR_ISAS } from '../../codegen/cpu/intrinsics.js';
+import { physicalColumns } from '../../codegen/cpu/layout.js';
+import type { CpuAttentionSchedule, CpuGemmSchedule, CpuIsa, CpuSchedule } from '../../ir/plan.js';
+import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import { weightBytes } from './legality.js';
-import { depthOf, kernelWork, rowsOf, scalarCost, type Work, type WorkSize } from './work.js';
+import { depthOf, kernelWork, rowsOf, scalarCost, type Work, type WorkSize } from '../work.js';
 
 /** Measured facts of the machine, and its caches. */
 export interface MachineModel {

@@ -1,15 +1,15 @@
 /** The memory of one kernel under measurement: its buffers filled with random numbers, its weights packed. */
 import { createHash } from 'node:crypto';
-import { parametersOf } from '../codegen/cpu/index.js';
-import type { BufferDecl, Kernel, KernelModule, WeightDecl } from '../ir/kernel.js';
-import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
-import { packedBytes, physicalToLogical } from '../ir/packing.js';
-import { ROW_PAD, rowStride, type Bucket } from '../ir/plan.js';
-import { DTYPE_BYTES, isFloat, roundUp } from '../ir/types.js';
-import { bufferBytes } from '../passes/planMemory.js';
-import type { Addon, NativeMemory, NativePool, PackSource, Slot } from '../runtime/cpu/addon.js';
-import type { PackDType } from '../runtime/tensorSource.js';
-import { biasFor, bucketTrees, integersFor, rolesOf, type Roles } from './randomInputs.js';
+import { parametersOf } from '../../codegen/cpu/index.js';
+import type { BufferDecl, Kernel, KernelModule, WeightDecl } from '../../ir/kernel.js';
+import { kernelReads, kernelWrites } from '../../ir/kernelAccess.js';
+import { packedBytes, physicalToLogical } from '../../ir/packing.js';
+import { ROW_PAD, rowStride, type Bucket } from '../../ir/plan.js';
+import { DTYPE_BYTES, isFloat, roundUp } from '../../ir/types.js';
+import { bufferBytes } from '../../passes/planMemory.js';
+import type { Addon, NativeMemory, NativePool, PackSource, Slot } from '../../runtime/cpu/addon.js';
+import type { PackDType } from '../../runtime/tensorSource.js';
+import { biasFor, bucketTrees, integersFor, rolesOf, type Roles } from '../randomInputs.js';
 
 /** Tables longer than this are not made whole: gathers are kept inside the first rows. */
 const MAX_TABLE_BYTES = 64 << 20;

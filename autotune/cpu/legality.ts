@@ -1,10 +1,10 @@
 /** Which schedules the tuner looks at: those that code generation can print, less those that no cache could carry. */
-import { isLegal, type CpuFacts } from '../codegen/cpu/index.js';
-import type { Kernel, KernelModule } from '../ir/kernel.js';
-import type { CpuGemmSchedule, CpuSchedule } from '../ir/plan.js';
-import { DTYPE_BYTES } from '../ir/types.js';
+import { isLegal, type CpuFacts } from '../../codegen/cpu/index.js';
+import type { Kernel, KernelModule } from '../../ir/kernel.js';
+import type { CpuGemmSchedule, CpuSchedule } from '../../ir/plan.js';
+import { DTYPE_BYTES } from '../../ir/types.js';
 
-export type { CpuFacts } from '../codegen/cpu/index.js';
+export type { CpuFacts } from '../../codegen/cpu/index.js';
 
 type Contraction = Extract<Kernel, { anchor: 'gemm' | 'logprob' }>;
 

@@ -5,18 +5,20 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, it } from 'vitest';
-import { defaultSchedule } from '../../codegen/cpu/index.js';
-import type { CpuIsa, CpuSchedule } from '../../ir/plan.js';
-import { Measurer, type Measurement } from '../../autotune/measure.js';
-import { machineModel } from '../../autotune/costModel.js';
-import { TuningDatabase } from '../../autotune/database.js';
-import { tune } from '../../autotune/search.js';
-import { currentTarget } from '../../autotune/target.js';
-import { loadAddon } from '../../runtime/cpu/addon.js';
-import { readSettings } from '../../settings.js';
-import { CAPACITY, kernelAt, llamaModule } from './fixture.js';
+import { defaultSchedule } from '../../../codegen/cpu/index.js';
+import type { CpuIsa, CpuSchedule } from '../../../ir/plan.js';
+import type { Measurement } from '../../../autotune/measurement.js';
+import { CPU_RECORDS } from '../../../autotune/cpu/target.js';
+import { Measurer } from '../../../autotune/cpu/measure.js';
+import { machineModel } from '../../../autotune/cpu/costModel.js';
+import { TuningDatabase } from '../../../autotune/database.js';
+import { tuneCpu } from '../../../autotune/cpu/tune.js';
+import { currentTarget } from '../../../autotune/cpu/target.js';
+import { loadAddon } from '../../../runtime/cpu/addon.js';
+import { readSettings } from '../../../settings.js';
+import { CAPACITY, kernelAt, llamaModule } from '../fixture.js';
 
-const ROOT = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
+const ROOT = dirname(dirname(dirname(dirname(fileURLToPath(import.meta.url)))));
 const missing = [
   ...(existsSync(join(ROOT, 'build', 'Release', 'tilewright.node')) ? [] : ['the native addon (npm run build:native)']),
   ...(['cc', 'gcc', 'clang'].some((name) => spawnSync(name, ['--version'], { stdio: 'ignore' }).status === 0)
@@ -46,8 +48,10 @@ describe.skipIf(missing.length > 0)('measuring', () => {
   };
   const module = llamaModule();
   const BUCKET = { tokens: 100, rows: 45, longest: 40 };
-  const collect = async (measurements: AsyncIterable<Measurement>): Promise<Measurement[]> => {
-    const all: Measurement[] = [];
+  const collect = async (
+    measurements: AsyncIterable<Measurement<CpuSchedule>>,
+  ): Promise<Measurement<CpuSchedule>[]> => {
+    const all: Measurement<CpuSchedule>[] = [];
     for await (const measurement of measurements) all.push(measurement);
     return all;
   };
@@ -129,8 +133,8 @@ describe.skipIf(missing.length > 0)('measuring', () => {
       machine: machineModel({ ...facts, l3: 8 << 20 }, { isa, threads: 2, ...(await measurer.peaks(0.02)) }),
       target: await currentTarget(isa, 2, settings),
     };
-    const database = TuningDatabase.open(path);
-    const result = await tune({ ...request, budgetSeconds: 4, database });
+    const database = TuningDatabase.open(path, CPU_RECORDS);
+    const result = await tuneCpu({ ...request, budgetSeconds: 4, database });
     database.close();
     expect(result.trials).toBeGreaterThan(0);
     const [row] = result.rows;
@@ -141,11 +145,11 @@ describe.skipIf(missing.length > 0)('measuring', () => {
       { ...BUCKET, seconds: row!.bestSeconds, rowSeconds: 0, attentionSeconds: 0 },
     ]);
 
-    const reopened = TuningDatabase.open(path);
-    const again = await tune({ ...request, budgetSeconds: 0, database: reopened });
+    const reopened = TuningDatabase.open(path, CPU_RECORDS);
+    const again = await tuneCpu({ ...request, budgetSeconds: 0, database: reopened });
     expect(again.trials).toBe(0);
     expect(again.schedules).toEqual(result.schedules);
-    const elsewhere = await tune({
+    const elsewhere = await tuneCpu({
       ...request,
       target: { ...request.target, threads: 1 },
       budgetSeconds: 0,

@@ -3,15 +3,18 @@ import { mkdtempSync, readFileSync, rmSync, appendFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { defaultSchedule, isLegal, kernelSignature } from '../../codegen/cpu/index.js';
-import { parseBudget } from '../../autotune/budget.js';
-import { enumerateSpace, scheduleKey, scheduleSpace } from '../../autotune/candidates.js';
-import { estimateSeconds } from '../../autotune/costModel.js';
-import { TuningDatabase } from '../../autotune/database.js';
-import type { Measure, MeasureRequest } from '../../autotune/measure.js';
-import { tune, type TuneOptions, type TuneProgress } from '../../autotune/search.js';
-import type { CpuSchedule } from '../../ir/plan.js';
-import { CAPACITY, FACTS, kernelAt, llamaModule, MACHINE, TARGET } from './fixture.js';
+import { defaultSchedule, isLegal, kernelSignature } from '../../../codegen/cpu/index.js';
+import { parseBudget } from '../../../autotune/budget.js';
+import { enumerateSpace, scheduleSpace } from '../../../autotune/cpu/candidates.js';
+import { estimateSeconds } from '../../../autotune/cpu/costModel.js';
+import { TuningDatabase } from '../../../autotune/database.js';
+import type { Measure, MeasureRequest } from '../../../autotune/measurement.js';
+import { tuneCpu, type CpuTuneOptions } from '../../../autotune/cpu/tune.js';
+import { CPU_RECORDS, type CpuTuningTarget } from '../../../autotune/cpu/target.js';
+import type { TuneProgress } from '../../../autotune/search.js';
+import { cpuScheduling } from '../../../codegen/cpu/scheduling.js';
+import type { CpuSchedule } from '../../../ir/plan.js';
+import { CAPACITY, FACTS, kernelAt, llamaModule, MACHINE, TARGET } from '../fixture.js';
 
 const module = llamaModule();
 const folder = mkdtempSync(join(tmpdir(), 'tilewright-search-'));
@@ -26,7 +29,7 @@ const BUCKETS = [
 const distinct = new Set(module.kernels.map((kernel) => kernelSignature(kernel, module, CAPACITY.tokens))).size;
 
 /** Seconds of a schedule on the machine that the search does not know: a bowl over the logarithms of its numbers. */
-function truth({ kernel, bucket }: MeasureRequest, s: CpuSchedule): number {
+function truth({ kernel, bucket }: MeasureRequest<CpuSchedule>, s: CpuSchedule): number {
   const log = (x: number, best: number): number => Math.log2(x / best) ** 2;
   const scale = bucket.tokens * 1e-6 * (kernel.anchor === 'gemm' ? 10 : 1);
   switch (s.kind) {
@@ -42,13 +45,16 @@ function truth({ kernel, bucket }: MeasureRequest, s: CpuSchedule): number {
 }
 
 interface Fake {
-  readonly measure: Measure;
+  readonly measure: Measure<CpuSchedule>;
   readonly now: () => number;
-  readonly asked: { request: MeasureRequest; schedule: CpuSchedule }[];
+  readonly asked: { request: MeasureRequest<CpuSchedule>; schedule: CpuSchedule }[];
 }
 
 /** Measures by `truth`; every measurement takes `each` seconds of a clock that nothing else moves. */
-function fake(each = 1, change: (request: MeasureRequest, s: CpuSchedule) => number | string = truth): Fake {
+function fake(
+  each = 1,
+  change: (request: MeasureRequest<CpuSchedule>, s: CpuSchedule) => number | string = truth,
+): Fake {
   let clock = 0;
   const asked: Fake['asked'] = [];
   return {
@@ -68,7 +74,11 @@ function fake(each = 1, change: (request: MeasureRequest, s: CpuSchedule) => num
   };
 }
 
-function options(machine: Fake, database: TuningDatabase, change: Partial<TuneOptions> = {}): TuneOptions {
+function options(
+  machine: Fake,
+  database: TuningDatabase<CpuSchedule, CpuTuningTarget>,
+  change: Partial<CpuTuneOptions> = {},
+): CpuTuneOptions {
   return {
     module,
     buckets: BUCKETS,
@@ -87,8 +97,8 @@ function options(machine: Fake, database: TuningDatabase, change: Partial<TuneOp
 describe('tune', () => {
   it('returns a legal schedule for every kernel in every bucket even without time, and measures nothing', async () => {
     const machine = fake();
-    const database = TuningDatabase.open(databasePath());
-    const result = await tune(options(machine, database, { budgetSeconds: 0 }));
+    const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
+    const result = await tuneCpu(options(machine, database, { budgetSeconds: 0 }));
     expect(machine.asked).toEqual([]);
     expect(result.trials).toBe(0);
     result.schedules.forEach((schedules, i) => {
@@ -104,8 +114,8 @@ describe('tune', () => {
 
   it('finds schedules near the best there are, and better than the defaults', async () => {
     const machine = fake();
-    const database = TuningDatabase.open(databasePath());
-    const result = await tune(options(machine, database));
+    const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
+    const result = await tuneCpu(options(machine, database));
     expect(result.isExhausted).toBe(true);
     for (const row of result.rows) {
       const kernel = kernelAt(module, row.kernel);
@@ -127,15 +137,15 @@ describe('tune', () => {
 
   it('measures equal kernels of different layers once', async () => {
     const machine = fake();
-    const database = TuningDatabase.open(databasePath());
-    const result = await tune(options(machine, database));
+    const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
+    const result = await tuneCpu(options(machine, database));
     expect(result.rows).toHaveLength(distinct * BUCKETS.length);
     expect(result.rows.find((row) => row.kernel === 'layers.0.ffn.down')?.count).toBe(2);
     expect(new Set(machine.asked.map(({ request }) => request.kernel.path))).not.toContain('layers.1.ffn.down');
     // A schedule is asked for once a bucket, and a second time only beside the default, to confirm it.
     const counts = new Map<string, number>();
     for (const { request, schedule } of machine.asked) {
-      const key = `${request.kernel.path} ${request.bucket.tokens} ${scheduleKey(schedule)}`;
+      const key = `${request.kernel.path} ${request.bucket.tokens} ${cpuScheduling.key(schedule)}`;
       counts.set(key, (counts.get(key) ?? 0) + 1);
     }
     expect(Math.max(...counts.values())).toBeLessThanOrEqual(2);
@@ -143,8 +153,8 @@ describe('tune', () => {
   });
 
   it('keeps one instruction set for all buckets of a kernel', async () => {
-    const database = TuningDatabase.open(databasePath());
-    const { schedules } = await tune(options(fake(), database));
+    const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
+    const { schedules } = await tuneCpu(options(fake(), database));
     for (const signature of Object.keys(schedules[0]!))
       expect(new Set(schedules.map((bucket) => bucket[signature]!.isa)).size).toBe(1);
     database.close();
@@ -154,15 +164,15 @@ describe('tune', () => {
     const runs = await Promise.all(
       [0, 1].map(async () => {
         const machine = fake();
-        const database = TuningDatabase.open(databasePath());
-        const result = await tune(options(machine, database, { budgetSeconds: 150 }));
+        const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
+        const result = await tuneCpu(options(machine, database, { budgetSeconds: 150 }));
         database.close();
         return {
           result,
           asked: machine.asked.map(({ request, schedule }) => [
             request.kernel.path,
             request.bucket.tokens,
-            scheduleKey(schedule),
+            cpuScheduling.key(schedule),
           ]),
         };
       }),
@@ -172,21 +182,21 @@ describe('tune', () => {
 
   it('stops when its time is over, and starts with what takes longest', async () => {
     const machine = fake(1);
-    const database = TuningDatabase.open(databasePath());
-    const result = await tune(options(machine, database, { budgetSeconds: 10 }));
+    const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
+    const result = await tuneCpu(options(machine, database, { budgetSeconds: 10 }));
     expect(machine.asked).toHaveLength(10);
     expect(result.trials).toBe(10);
     expect(result.isExhausted).toBe(false);
     expect(machine.asked[0]!.request.bucket.tokens).toBe(256);
     expect(['gemm', 'logprob', 'attention']).toContain(machine.asked[0]!.request.kernel.anchor);
-    expect(scheduleKey(machine.asked[0]!.schedule)).toBe(scheduleKey(machine.asked[0]!.request.reference));
+    expect(cpuScheduling.key(machine.asked[0]!.schedule)).toBe(cpuScheduling.key(machine.asked[0]!.request.reference));
     database.close();
   });
 
   it('gives everything a first look before it climbs anywhere', async () => {
     const machine = fake(1);
-    const database = TuningDatabase.open(databasePath());
-    await tune(options(machine, database, { budgetSeconds: 6 * distinct * BUCKETS.length }));
+    const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
+    await tuneCpu(options(machine, database, { budgetSeconds: 6 * distinct * BUCKETS.length }));
     const looked = new Set(machine.asked.map(({ request }) => `${request.kernel.path} ${request.bucket.tokens}`));
     expect(looked.size).toBe(distinct * BUCKETS.length);
     database.close();
@@ -195,9 +205,9 @@ describe('tune', () => {
   it('goes on where it was interrupted: nothing is measured twice, and it ends where an undisturbed search ends', async () => {
     const path = databasePath();
     const controller = new AbortController();
-    let database = TuningDatabase.open(path);
+    let database = TuningDatabase.open(path, CPU_RECORDS);
     const first = fake();
-    const cut = await tune(
+    const cut = await tuneCpu(
       options(first, database, {
         signal: controller.signal,
         onProgress: ({ rows }) => {
@@ -211,23 +221,23 @@ describe('tune', () => {
     expect(readFileSync(path, 'utf8').trimEnd().split('\n')).toHaveLength(37);
     appendFileSync(path, '{"version":1,"key":"0123');
 
-    database = TuningDatabase.open(path);
+    database = TuningDatabase.open(path, CPU_RECORDS);
     const second = fake();
-    const rest = await tune(options(second, database));
+    const rest = await tuneCpu(options(second, database));
     expect(rest.reused).toBe(
       new Set(
         first.asked.map(
-          ({ request, schedule }) => `${request.kernel.path} ${request.bucket.tokens} ${scheduleKey(schedule)}`,
+          ({ request, schedule }) => `${request.kernel.path} ${request.bucket.tokens} ${cpuScheduling.key(schedule)}`,
         ),
       ).size,
     );
     const known = new Set(
       first.asked.map(
-        ({ request, schedule }) => `${request.kernel.path} ${request.bucket.tokens} ${scheduleKey(schedule)}`,
+        ({ request, schedule }) => `${request.kernel.path} ${request.bucket.tokens} ${cpuScheduling.key(schedule)}`,
       ),
     );
     const again = second.asked.filter(({ request, schedule }) =>
-      known.has(`${request.kernel.path} ${request.bucket.tokens} ${scheduleKey(schedule)}`),
+      known.has(`${request.kernel.path} ${request.bucket.tokens} ${cpuScheduling.key(schedule)}`),
     );
     // Only confirmations, which come in pairs with the default.
     expect(
@@ -235,19 +245,19 @@ describe('tune', () => {
     ).toBe(true);
     database.close();
 
-    const whole = TuningDatabase.open(databasePath());
-    const undisturbed = await tune(options(fake(), whole));
+    const whole = TuningDatabase.open(databasePath(), CPU_RECORDS);
+    const undisturbed = await tuneCpu(options(fake(), whole));
     const seconds = (rows: typeof rest.rows): number =>
       rows.reduce((sum, row) => sum + row.count * row.bestSeconds!, 0);
     expect(seconds(rest.rows)).toBeCloseTo(seconds(undisturbed.rows), 3);
     whole.close();
 
     const third = fake();
-    const database3 = TuningDatabase.open(path);
-    const nothing = await tune(options(third, database3));
+    const database3 = TuningDatabase.open(path, CPU_RECORDS);
+    const nothing = await tuneCpu(options(third, database3));
     expect(
       third.asked.map(
-        ({ request, schedule }) => `${request.kernel.path} ${request.bucket.tokens} ${scheduleKey(schedule)}`,
+        ({ request, schedule }) => `${request.kernel.path} ${request.bucket.tokens} ${cpuScheduling.key(schedule)}`,
       ),
     ).toEqual([]);
     expect(nothing.schedules).toEqual(rest.schedules);
@@ -256,26 +266,28 @@ describe('tune', () => {
 
   it('never chooses a candidate that failed, whatever its promise, nor tries it again', async () => {
     const path = databasePath();
-    let database = TuningDatabase.open(path);
-    const broken = (request: MeasureRequest, s: CpuSchedule): number | string =>
-      scheduleKey(s) === scheduleKey(request.reference)
+    let database = TuningDatabase.open(path, CPU_RECORDS);
+    const broken = (request: MeasureRequest<CpuSchedule>, s: CpuSchedule): number | string =>
+      cpuScheduling.key(s) === cpuScheduling.key(request.reference)
         ? truth(request, s)
         : "its result differs from the default schedule's";
     const first = fake(1, broken);
-    const result = await tune(options(first, database));
+    const result = await tuneCpu(options(first, database));
     database.close();
     for (const row of result.rows) {
       expect(row.schedule).toEqual(defaultSchedule(kernelAt(module, row.kernel), module, FACTS, row.bucket));
       expect(row.failures).toBeGreaterThan(0);
     }
-    database = TuningDatabase.open(path);
+    database = TuningDatabase.open(path, CPU_RECORDS);
     const second = fake(1, broken);
-    await tune(options(second, database));
+    await tuneCpu(options(second, database));
     const tried = (f: Fake): Set<string> =>
       new Set(
         f.asked
-          .filter(({ request, schedule }) => scheduleKey(schedule) !== scheduleKey(request.reference))
-          .map(({ request, schedule }) => `${request.kernel.path} ${request.bucket.tokens} ${scheduleKey(schedule)}`),
+          .filter(({ request, schedule }) => cpuScheduling.key(schedule) !== cpuScheduling.key(request.reference))
+          .map(
+            ({ request, schedule }) => `${request.kernel.path} ${request.bucket.tokens} ${cpuScheduling.key(schedule)}`,
+          ),
       );
     const before = tried(first);
     expect([...tried(second)].filter((key) => before.has(key))).toEqual([]);
@@ -283,23 +295,23 @@ describe('tune', () => {
   });
 
   it('takes back a winner that does not win again beside the default', async () => {
-    const database = TuningDatabase.open(databasePath());
+    const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
     const times = new Map<string, number>();
     // The first time everything but the default looks twice as fast as it is.
     const lucky = fake(1, (request, s) => {
-      const key = `${request.kernel.path} ${request.bucket.tokens} ${scheduleKey(s)}`;
+      const key = `${request.kernel.path} ${request.bucket.tokens} ${cpuScheduling.key(s)}`;
       times.set(key, (times.get(key) ?? 0) + 1);
-      const isStart = scheduleKey(s) === scheduleKey(request.reference);
+      const isStart = cpuScheduling.key(s) === cpuScheduling.key(request.reference);
       return isStart ? 1e-3 : times.get(key) === 1 ? 0.5e-3 : 2e-3;
     });
-    const result = await tune(
+    const result = await tuneCpu(
       options(lucky, database, {
         buckets: [BUCKETS[0]!],
         module: { ...module, kernels: [kernelAt(module, 'prepare')] },
       }),
     );
     expect(result.rows[0]!.defaultSeconds).toBe(1e-3);
-    const winner = scheduleKey(result.rows[0]!.schedule);
+    const winner = cpuScheduling.key(result.rows[0]!.schedule);
     expect(result.rows[0]!.bestSeconds).toBeLessThan(1e-3);
     // The one that was confirmed is known to be slow; another, never confirmed, may stand.
     expect([...times].filter(([, count]) => count === 2).map(([key]) => key)).not.toContain(`prepare 64 ${winner}`);
@@ -308,7 +320,7 @@ describe('tune', () => {
 
   it('does not believe a database that promises the impossible', async () => {
     const path = databasePath();
-    let database = TuningDatabase.open(path);
+    let database = TuningDatabase.open(path, CPU_RECORDS);
     const kernel = kernelAt(module, '0.ffn.down');
     const key = kernelSignature(kernel, module, CAPACITY.tokens);
     const start = defaultSchedule(kernel, module, FACTS, BUCKETS[0]!);
@@ -320,16 +332,16 @@ describe('tune', () => {
     ] as CpuSchedule[])
       database.append({ key, bucket: BUCKETS[0]!, target: TARGET, schedule, seconds: [1e-12] });
     database.close();
-    database = TuningDatabase.open(path);
-    const result = await tune(options(fake(), database, { budgetSeconds: 0 }));
+    database = TuningDatabase.open(path, CPU_RECORDS);
+    const result = await tuneCpu(options(fake(), database, { budgetSeconds: 0 }));
     expect(result.schedules[0]![key]).toEqual(start);
     expect(result.reused).toBe(0);
     database.close();
   });
 
   it('sums up what a bucket costs: all kernels, each as often as it occurs, split by what they depend on', async () => {
-    const database = TuningDatabase.open(databasePath());
-    const { rows, bucketSeconds } = await tune(options(fake(), database));
+    const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
+    const { rows, bucketSeconds } = await tuneCpu(options(fake(), database));
     expect(bucketSeconds.map((b) => b.tokens)).toEqual([64, 256]);
     const own = rows.filter((row) => row.bucket.tokens === 256);
     const sum = (filter: (path: string) => boolean): number =>
@@ -353,8 +365,8 @@ describe('tune', () => {
   });
 
   it('fills what a bucket was not measured for with estimates at the rate of what was', async () => {
-    const database = TuningDatabase.open(databasePath());
-    const estimate = (request: MeasureRequest, s: CpuSchedule): number =>
+    const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
+    const estimate = (request: MeasureRequest<CpuSchedule>, s: CpuSchedule): number =>
       2 *
       estimateSeconds(
         request.kernel,
@@ -364,7 +376,7 @@ describe('tune', () => {
         MACHINE,
       );
     // Twice the estimate, and time for the heaviest only.
-    const result = await tune(options(fake(1, estimate), database, { budgetSeconds: 60 }));
+    const result = await tuneCpu(options(fake(1, estimate), database, { budgetSeconds: 60 }));
     const unmeasured = result.rows.filter((row) => row.bestSeconds === undefined);
     expect(unmeasured.length).toBeGreaterThan(3);
     const expected = result.rows
@@ -386,16 +398,18 @@ describe('tune', () => {
         0,
       );
     expect(result.bucketSeconds[0]!.seconds / expected).toBeCloseTo(1, 9);
-    const little = await tune(options(fake(1, estimate), TuningDatabase.open(databasePath()), { budgetSeconds: 1 }));
+    const little = await tuneCpu(
+      options(fake(1, estimate), TuningDatabase.open(databasePath(), CPU_RECORDS), { budgetSeconds: 1 }),
+    );
     expect(little.bucketSeconds).toEqual([]);
     database.close();
   });
 
   it('reports every measurement', async () => {
-    const database = TuningDatabase.open(databasePath());
-    const seen: TuneProgress[] = [];
+    const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
+    const seen: TuneProgress<CpuSchedule>[] = [];
     const machine = fake(2);
-    await tune(options(machine, database, { budgetSeconds: 20, onProgress: (progress) => seen.push(progress) }));
+    await tuneCpu(options(machine, database, { budgetSeconds: 20, onProgress: (progress) => seen.push(progress) }));
     expect(seen).toHaveLength(10);
     expect(seen.map((p) => p.elapsedSeconds)).toEqual([2, 4, 6, 8, 10, 12, 14, 16, 18, 20]);
     expect(seen[0]!.rows[seen[0]!.changed]!.trials).toBe(1);
@@ -405,13 +419,13 @@ describe('tune', () => {
 
   it('passes on what measuring throws, and keeps what was measured', async () => {
     const path = databasePath();
-    const database = TuningDatabase.open(path);
+    const database = TuningDatabase.open(path, CPU_RECORDS);
     let left = 3;
     const failing = fake(1, (request, s) => {
       if (left-- === 0) throw new Error('the compiler vanished');
       return truth(request, s);
     });
-    await expect(tune(options(failing, database))).rejects.toThrow('the compiler vanished');
+    await expect(tuneCpu(options(failing, database))).rejects.toThrow('the compiler vanished');
     database.close();
     expect(readFileSync(path, 'utf8').trimEnd().split('\n')).toHaveLength(3);
   });

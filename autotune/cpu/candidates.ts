@@ -1,9 +1,10 @@
 /** The schedules worth considering for one kernel and one bucket, as a grid: what search enumerates and climbs in. */
-import type { Kernel, KernelModule } from '../ir/kernel.js';
-import { LOGPROB_BLOCK } from '../ir/kernel.js';
-import { columnStep, leastCommonMultiple } from '../codegen/cpu/layout.js';
-import type { Bucket, CpuGemmSchedule, CpuIsa, CpuSchedule } from '../ir/plan.js';
-import { roundUp } from '../ir/types.js';
+import type { Kernel, KernelModule } from '../../ir/kernel.js';
+import { LOGPROB_BLOCK } from '../../ir/kernel.js';
+import { columnStep, leastCommonMultiple } from '../../codegen/cpu/layout.js';
+import type { Bucket, CpuGemmSchedule, CpuIsa, CpuSchedule } from '../../ir/plan.js';
+import { roundUp } from '../../ir/types.js';
+import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
 import { isCandidate, type CpuFacts } from './legality.js';
 
 /**
@@ -138,26 +139,12 @@ export function scheduleSpace(
   }
 }
 
-/** A schedule as text: equal texts are equal schedules. Keys of records, caches and comparisons. */
-export function scheduleKey(s: CpuSchedule): string {
-  switch (s.kind) {
-    case 'gemm':
-      return `${s.isa} ${s.mr}×${s.nr} kc${s.kc} ${s.mb}×${s.nb}`;
-    case 'attention':
-      return `${s.isa} q${s.queries} k${s.keys}`;
-    case 'loop':
-      return `${s.isa} r${s.rows}`;
-    default:
-      return s satisfies never;
-  }
-}
-
 /** Different legal schedules among `points`, in order. */
 function schedulesAt(space: Space, points: Iterable<Point>): CpuSchedule[] {
   const found = new Map<string, CpuSchedule>();
   for (const point of points) {
     const schedule = space.at(point.map((index, axis) => space.axes[axis]![index]!));
-    const key = scheduleKey(schedule);
+    const key = cpuScheduling.key(schedule);
     if (!found.has(key) && space.isLegal(schedule)) found.set(key, schedule);
   }
   return [...found.values()];
@@ -195,6 +182,6 @@ export function neighbours(space: Space, from: CpuSchedule): readonly CpuSchedul
     for (const index of indices)
       if (index >= 0 && index < axis.length) points.push(centre.map((c, j) => (j === i ? index : c)));
   });
-  const own = scheduleKey(from);
-  return schedulesAt(space, points).filter((schedule) => scheduleKey(schedule) !== own);
+  const own = cpuScheduling.key(from);
+  return schedulesAt(space, points).filter((schedule) => cpuScheduling.key(schedule) !== own);
 }

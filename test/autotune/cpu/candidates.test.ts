@@ -1,13 +1,20 @@
 /** The grid of schedules, and what the cost model makes of it. */
 import { describe, expect, it } from 'vitest';
-import { defaultSchedule, isLegal } from '../../codegen/cpu/index.js';
-import type { CpuGemmSchedule, CpuSchedule } from '../../ir/plan.js';
-import { enumerateSpace, neighbours, scheduleKey, scheduleSpace, type Space } from '../../autotune/candidates.js';
-import { estimateSeconds, machineModel, scheduleCost, shareOfPeak, tileCycles } from '../../autotune/costModel.js';
-import { defaultBuckets } from '../../autotune/buckets.js';
-import { isCandidate } from '../../autotune/legality.js';
-import { kernelWork } from '../../autotune/work.js';
-import { AMX_FACTS, AMX_MACHINE, FACTS, kernelAt, llamaModule, MACHINE } from './fixture.js';
+import { defaultSchedule, isLegal } from '../../../codegen/cpu/index.js';
+import type { CpuGemmSchedule, CpuSchedule } from '../../../ir/plan.js';
+import { enumerateSpace, neighbours, scheduleSpace, type Space } from '../../../autotune/cpu/candidates.js';
+import {
+  estimateSeconds,
+  machineModel,
+  scheduleCost,
+  shareOfPeak,
+  tileCycles,
+} from '../../../autotune/cpu/costModel.js';
+import { cpuScheduling } from '../../../codegen/cpu/scheduling.js';
+import { defaultBuckets } from '../../../autotune/buckets.js';
+import { isCandidate } from '../../../autotune/cpu/legality.js';
+import { kernelWork } from '../../../autotune/work.js';
+import { AMX_FACTS, AMX_MACHINE, FACTS, kernelAt, llamaModule, MACHINE } from '../fixture.js';
 
 const SMALL = llamaModule();
 /** A layer of a 768-wide model: large enough that tiles matter. */
@@ -52,7 +59,7 @@ describe('candidates', () => {
       const kernel = kernelAt(module, end);
       const schedules = enumerateSpace(spaceOf(module, end, facts));
       expect(schedules.length).toBeGreaterThan(3);
-      expect(new Set(schedules.map(scheduleKey)).size).toBe(schedules.length);
+      expect(new Set(schedules.map(cpuScheduling.key)).size).toBe(schedules.length);
       expect(schedules.filter((schedule) => isLegal(kernel, module, schedule, facts) !== true)).toEqual([]);
       expect(enumerateSpace(spaceOf(module, end, facts))).toEqual(schedules);
     }
@@ -79,7 +86,7 @@ describe('candidates', () => {
     const space = spaceOf(LARGE, '0.ffn.down');
     const from: CpuGemmSchedule = { kind: 'gemm', isa: 'avx512', mr: 8, nr: 32, kc: 256, mb: 128, nb: 256 };
     const near = neighbours(space, from).map((s) => s as CpuGemmSchedule);
-    expect(near.map(scheduleKey)).not.toContain(scheduleKey(from));
+    expect(near.map(cpuScheduling.key)).not.toContain(cpuScheduling.key(from));
     const changes = near.map((s) => (['kc', 'mb', 'nb'] as const).filter((key) => s[key] !== from[key]));
     expect(near.filter((_, i) => changes[i]!.join() === 'kc').map((s) => s.kc)).toEqual([192, 384]);
     expect(near.filter((s, i) => changes[i]!.join() === 'mb' && s.mr === 8).map((s) => s.mb)).toEqual([96, 192]);
@@ -101,12 +108,12 @@ describe('candidates', () => {
 
   it('reach every schedule of the grid from every other by steps', () => {
     const space = spaceOf(SMALL, '0.ffn.down');
-    const all = enumerateSpace(space).map(scheduleKey);
+    const all = enumerateSpace(space).map(cpuScheduling.key);
     const seen = new Map<string, CpuSchedule>();
     const queue = [enumerateSpace(space)[0]!];
     for (let s = queue.pop(); s !== undefined; s = queue.pop()) {
-      if (seen.has(scheduleKey(s))) continue;
-      seen.set(scheduleKey(s), s);
+      if (seen.has(cpuScheduling.key(s))) continue;
+      seen.set(cpuScheduling.key(s), s);
       queue.push(...neighbours(space, s));
     }
     expect([...seen.keys()].sort()).toEqual([...all].sort());

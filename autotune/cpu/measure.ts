@@ -2,11 +2,12 @@
  * Measures candidates on this machine: compiles them side by side, checks each result bit for bit against the default
  * schedule's, then times launches on random data in trees of the bucket's shape.
  */
-import { emitKernel, emitTranslationUnit, kernelSignature, type EmittedKernel } from '../codegen/cpu/index.js';
-import { UserError } from '../errors.js';
-import type { Kernel, KernelModule } from '../ir/kernel.js';
-import type { Bucket, CpuIsa, CpuSchedule } from '../ir/plan.js';
-import { roundUp } from '../ir/types.js';
+import { emitKernel, emitTranslationUnit, kernelSignature, type EmittedKernel } from '../../codegen/cpu/index.js';
+import { UserError } from '../../errors.js';
+import type { Kernel, KernelModule } from '../../ir/kernel.js';
+import type { Measure, Measurement, MeasureRequest } from '../measurement.js';
+import type { Bucket, CpuIsa, CpuSchedule } from '../../ir/plan.js';
+import { roundUp } from '../../ir/types.js';
 import {
   loadAddon,
   type Addon,
@@ -14,34 +15,13 @@ import {
   type NativeMemory,
   type NativePool,
   type NativeProgram,
-} from '../runtime/cpu/addon.js';
-import { compileShared } from '../runtime/cpu/compiler.js';
-import type { Settings } from '../settings.js';
-import { scheduleKey } from './candidates.js';
-import { median } from './database.js';
-import { kernelWork } from './work.js';
+} from '../../runtime/cpu/addon.js';
+import { compileShared } from '../../runtime/cpu/compiler.js';
+import type { Settings } from '../../settings.js';
+import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
+import { median } from '../median.js';
+import { kernelWork } from '../work.js';
 import { Workbench } from './workbench.js';
-
-export interface MeasureRequest<S = CpuSchedule> {
-  readonly kernel: Kernel;
-  readonly module: KernelModule;
-  readonly bucket: Bucket;
-  /** The schedule whose result is right: code generation's default. */
-  readonly reference: S;
-  /** Measured in this order. */
-  readonly schedules: readonly S[];
-  /** Seconds that must be beaten: hopeless candidates are given up after a few repeats. */
-  readonly bestSeconds?: number;
-  /** What `reference` took when it was first measured: where clocks wander, others are told in its terms. */
-  readonly referenceSeconds?: number;
-}
-
-/** Seconds of each repeat, or why the schedule may not be used. */
-export type Measurement<S = CpuSchedule> =
-  { readonly schedule: S; readonly seconds: readonly number[] } | { readonly schedule: S; readonly failure: string };
-
-/** Yields one measurement a schedule, in order, as it is made; whoever has seen enough stops asking. */
-export type Measure<S = CpuSchedule> = (request: MeasureRequest<S>) => AsyncIterable<Measurement<S>>;
 
 export interface MeasurerOptions {
   /** Instruction set that translation units are compiled for: the strongest of the plan. */
@@ -101,7 +81,7 @@ export class Measurer {
   }
 
   /** Bound to this object, to be handed to search. Throws UserError where no compiler works. */
-  readonly measure: Measure = (request) => this.run(request);
+  readonly measure: Measure<CpuSchedule> = (request) => this.run(request);
 
   release(): void {
     for (const bench of this.benches.values()) bench.release();
@@ -112,19 +92,19 @@ export class Measurer {
     this.pool.release();
   }
 
-  private async *run(request: MeasureRequest): AsyncGenerator<Measurement> {
+  private async *run(request: MeasureRequest<CpuSchedule>): AsyncGenerator<Measurement<CpuSchedule>> {
     const { kernel, module, bucket, reference, schedules } = request;
     const signature = kernelSignature(kernel, module, this.options.capacity.tokens);
     const emit = (schedule: CpuSchedule): EmittedKernel =>
       emitKernel(kernel, module, schedule, this.options.capacity.tokens);
-    const known = new Map([reference, ...schedules].map((schedule) => [scheduleKey(schedule), emit(schedule)]));
+    const known = new Map([reference, ...schedules].map((schedule) => [cpuScheduling.key(schedule), emit(schedule)]));
     await this.compile([...known.values()]);
     const bench = this.bench(kernel, module, signature);
     await bench.fill(bucket);
     const place = JSON.stringify([signature, bucket.tokens, bucket.rows, bucket.longest]);
     let expected = this.references.get(place);
     if (expected === undefined) {
-      const compiled = this.compiled.get(known.get(scheduleKey(reference))!.symbol);
+      const compiled = this.compiled.get(known.get(cpuScheduling.key(reference))!.symbol);
       if (compiled === undefined || typeof compiled === 'string')
         throw new UserError(compiled ?? `The default schedule of ${kernel.path} was not compiled.`);
       expected = await this.withProgram(compiled, bench, bucket, (program) => this.resultOf(program, bench, bucket));
@@ -132,17 +112,22 @@ export class Measurer {
     }
     let best = request.bestSeconds ?? Infinity;
     for (const schedule of schedules) {
-      const compiled = this.compiled.get(known.get(scheduleKey(schedule))!.symbol);
+      const compiled = this.compiled.get(known.get(cpuScheduling.key(schedule))!.symbol);
       if (compiled === undefined || typeof compiled === 'string') {
         yield { schedule, failure: (compiled ?? 'it was not compiled').slice(0, 400) };
         continue;
       }
       const right = expected;
-      const measurement = await this.withProgram(compiled, bench, bucket, async (program): Promise<Measurement> => {
-        if ((await this.resultOf(program, bench, bucket)) !== right)
-          return { schedule, failure: "its result differs from the default schedule's" };
-        return { schedule, seconds: await sample(program, bucket, best) };
-      });
+      const measurement = await this.withProgram(
+        compiled,
+        bench,
+        bucket,
+        async (program): Promise<Measurement<CpuSchedule>> => {
+          if ((await this.resultOf(program, bench, bucket)) !== right)
+            return { schedule, failure: "its result differs from the default schedule's" };
+          return { schedule, seconds: await sample(program, bucket, best) };
+        },
+      );
       if ('seconds' in measurement) best = Math.min(best, median(measurement.seconds));
       yield measurement;
     }

@@ -1,0 +1,40 @@
+/** Names what a measurement on a GPU depends on besides the kernel: records of another device are never used. */
+import { z } from 'zod';
+import { cudaTemplatesHash, type CudaFacts } from '../../codegen/cuda/index.js';
+import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
+import type { CudaSchedule } from '../../ir/cuda.js';
+import type { CudaDeviceInfo } from '../../runtime/cuda/addon.js';
+import { recordDigest, recordText, recordVersion, type RecordFormat } from '../recordSchemas.js';
+
+/** The device and everything between it and a schedule. */
+const schema = z.strictObject({
+  /** Name, multiprocessors: `NVIDIA H100 80GB HBM3/132`. */
+  gpu: recordText,
+  arch: z.string().regex(/^sm_\d+a?$/),
+  /** cuDriverGetVersion's number. */
+  driver: recordVersion,
+  /** Kind, version and build of the compiler. */
+  compiler: recordText,
+  codegen: recordDigest,
+});
+export type CudaTuningTarget = z.infer<typeof schema>;
+
+export const CUDA_RECORDS: RecordFormat<CudaSchedule, CudaTuningTarget> = {
+  field: 'cuda',
+  target: schema,
+  scheduling: cudaScheduling,
+};
+
+/** `compilerBuild`: of compileCubins. */
+export const cudaTarget = (
+  facts: CudaFacts,
+  device: CudaDeviceInfo,
+  driverVersion: number,
+  compilerBuild: string,
+): CudaTuningTarget => ({
+  gpu: `${device.name}/${device.multiprocessors}`.slice(0, 200),
+  arch: facts.arch,
+  driver: driverVersion,
+  compiler: compilerBuild.slice(0, 200) || 'unknown',
+  codegen: cudaTemplatesHash(),
+});

@@ -1,0 +1,30 @@
+/** Schedules of the CPU target: how they are written down, and which a kernel may have. */
+import { z } from 'zod';
+import { CPU_ISAS, type CpuSchedule } from '../../ir/plan.js';
+import { scheduleExtent as extent, type Scheduling } from '../scheduling.js';
+import { defaultSchedule } from './defaults.js';
+import { isLegal, type CpuFacts } from './legality.js';
+
+const isa = z.enum(CPU_ISAS);
+
+export const cpuScheduling: Scheduling<CpuSchedule, CpuFacts> = {
+  schema: z.discriminatedUnion('kind', [
+    z.strictObject({ kind: z.literal('gemm'), isa, mr: extent, nr: extent, kc: extent, mb: extent, nb: extent }),
+    z.strictObject({ kind: z.literal('attention'), isa, queries: extent, keys: extent }),
+    z.strictObject({ kind: z.literal('loop'), isa, rows: extent }),
+  ]),
+  key: (s) => {
+    switch (s.kind) {
+      case 'gemm':
+        return `${s.isa} ${s.mr}×${s.nr} kc${s.kc} ${s.mb}×${s.nb}`;
+      case 'attention':
+        return `${s.isa} q${s.queries} k${s.keys}`;
+      case 'loop':
+        return `${s.isa} r${s.rows}`;
+      default:
+        return s satisfies never;
+    }
+  },
+  default: defaultSchedule,
+  legality: isLegal,
+};

@@ -1,0 +1,39 @@
+/** Schedules of the CUDA target: how they are written down, and which a kernel may have. */
+import { z } from 'zod';
+import { CUDA_GEMM_MODES, CUDA_GEMM_SKELETONS, type CudaSchedule } from '../../ir/cuda.js';
+import { scheduleExtent as extent, type Scheduling } from '../scheduling.js';
+import { defaultCudaSchedule } from './defaults.js';
+import { isLegalCuda, type CudaFacts } from './legality.js';
+
+export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
+  schema: z.discriminatedUnion('kind', [
+    z.strictObject({
+      kind: z.literal('gemm'),
+      skeleton: z.enum(CUDA_GEMM_SKELETONS),
+      tm: extent,
+      tn: extent,
+      tk: extent,
+      stages: extent,
+      cluster: z.union([z.literal(1), z.literal(2)]),
+      raster: extent,
+      mode: z.enum(CUDA_GEMM_MODES),
+      lastTn: extent.exactOptional(),
+    }),
+    z.strictObject({ kind: z.literal('attention'), skeleton: z.enum(['simt', 'mma']), queries: extent, keys: extent }),
+    z.strictObject({ kind: z.literal('loop'), threads: extent }),
+  ]),
+  key: (s) => {
+    switch (s.kind) {
+      case 'gemm':
+        return `${s.skeleton} ${s.tm}×${s.tn}×${s.tk} s${s.stages} c${s.cluster} r${s.raster} ${s.mode}${s.lastTn === undefined ? '' : ` l${s.lastTn}`}`;
+      case 'attention':
+        return `${s.skeleton} q${s.queries} k${s.keys}`;
+      case 'loop':
+        return `t${s.threads}`;
+      default:
+        return s satisfies never;
+    }
+  },
+  default: defaultCudaSchedule,
+  legality: isLegalCuda,
+};
