@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { loadQuestions, taskByName, type TokenisedQuestion } from '../eval/index.js';
+import { loadDataset, taskByName, tokeniseDataset, type TokenisedQuestion } from '../eval/index.js';
 import { openTokenizer } from '../models/tokenizer.js';
 
 export interface BenchData {
@@ -30,9 +30,7 @@ export async function benchData(
   const folder = tokenizer ?? first([join(root, '../shared/checkpoints/gqa-4m'), join(root, 'models/demo')]);
   const { spec } = openTokenizer(folder);
   const moduleUrl = new URL('../models/tokenizer.js', import.meta.url).href;
-  const loaded = await loadQuestions(
-    { path, task: taskByName('hellaswag'), limit: count },
-    { tokenizer: { moduleUrl, spec }, workers: 0 },
-  );
+  const dataset = await loadDataset({ path, task: taskByName('hellaswag'), limit: count });
+  const loaded = await tokeniseDataset(dataset, { tokenizer: { moduleUrl, spec }, workers: 0 });
   return { name: path.split('/').at(-1)!, questions: loaded.tokenised };
 }

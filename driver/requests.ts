@@ -87,14 +87,10 @@ export interface TuneResult {
   readonly seconds: number;
 }
 
-export interface RunRequest extends ModelRequest {
-  readonly task: string;
-  readonly data: string;
-  readonly sharing: 'none' | 'context' | 'tree';
+/** A model and the devices that it is loaded onto. */
+export interface LoadRequest extends ModelRequest {
+  /** CPU: worker threads of all devices together. */
   readonly threads: number;
-  readonly limit?: number;
-  /** Half-open range of question numbers; without `end`, to the last. */
-  readonly docs?: { readonly first: number; readonly end?: number };
   /**
    * GPUs, or parts of the CPU with threads of their own; `all`: those that this machine has. Default: what `parallel`
    * says, else 1.
@@ -102,6 +98,15 @@ export interface RunRequest extends ModelRequest {
   readonly devices?: number | 'all';
   /** How the model lies on them; `auto`, the default: as its memory and costs suggest. */
   readonly parallel?: 'auto' | Parallelism;
+}
+
+export interface RunRequest extends LoadRequest {
+  readonly task: string;
+  readonly data: string;
+  readonly sharing: 'none' | 'context' | 'tree';
+  readonly limit?: number;
+  /** Half-open range of question numbers; without `end`, to the last. */
+  readonly docs?: { readonly first: number; readonly end?: number };
   /** Scores one part of the questions; needs `output`. */
   readonly shard?: { /** From 1. */ readonly index: number; readonly count: number };
   /** Folder of results; nothing is written where absent. */

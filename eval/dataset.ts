@@ -206,17 +206,13 @@ export interface Dataset extends DatasetSummary {
   readonly questions: readonly Question[];
 }
 
-/** Reads all chosen questions; onQuestion sees each as soon as it is read. */
-export async function loadDataset(
-  options: DatasetOptions,
-  onQuestion?: (question: Question) => void,
-): Promise<Dataset> {
+/** Reads all chosen questions. */
+export async function loadDataset(options: DatasetOptions): Promise<Dataset> {
   const reader = readQuestions(options);
   const questions: Question[] = [];
   for (;;) {
     const next = await reader.next();
     if (next.done === true) return { questions, ...next.value };
     questions.push(next.value);
-    onQuestion?.(next.value);
   }
 }

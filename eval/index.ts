@@ -2,8 +2,7 @@
  * Evaluation: tasks, tokens, trees, micro-batches, scores, results. The model is behind a Scorer and a tokenizer
  * module.
  *
- * The usual course: prepareOutput → loadQuestions (while the model loads) → scoreQuestions → writeResults →
- * formatTable.
+ * The usual course: loadDataset → tokeniseDataset (while the model loads) → scoreQuestions → writeResults → formatTable.
  */
 export {
   DEFAULT_BOUNDS,
@@ -36,7 +35,7 @@ export {
   type Throughput,
   type WrittenResults,
 } from './results.js';
-export { loadQuestions, scoreQuestions, type LoadedQuestions, type Scored, type ScoreOptions } from './run.js';
+export { scoreQuestions, tokeniseDataset, type LoadedQuestions, type Scored, type ScoreOptions } from './run.js';
 export { NonFiniteError, type MicroBatch, type ScoredRows, type Scorer } from './scorer.js';
 export { parseDocs, parseLimit, selectRange, type Selection } from './selection.js';
 export { checkResumedShard, MAX_SHARDS, resultsFolder, shardName, treesOfShard, type Shard } from './shard.js';

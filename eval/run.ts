@@ -1,28 +1,21 @@
 /** A whole evaluation: questions to tokens, tokens to answers with a journal, answers to files. */
-import { loadDataset, type DatasetOptions, type DatasetSummary } from './dataset.js';
+import type { Dataset } from './dataset.js';
 import { evaluate, type Evaluation, type EvaluateOptions } from './evaluate.js';
 import { Journal, journalPath, type RunIdentity } from './journal.js';
 import { prepareOutput } from '../system/write.js';
 import type { Scorer } from './scorer.js';
 import { checkResumedShard, resultsFolder, shardName } from './shard.js';
-import type { Question, Task } from './tasks/task.js';
-import { Tokeniser, type TokenisedQuestion, type TokeniseOptions } from './tokenise.js';
+import type { Task } from './tasks/task.js';
+import { tokeniseQuestions, type TokenisedQuestion, type TokeniseOptions } from './tokenise.js';
 import type { Sharing } from './tree.js';
 
-export interface LoadedQuestions extends DatasetSummary {
-  readonly questions: readonly Question[];
+export interface LoadedQuestions extends Dataset {
   readonly tokenised: readonly TokenisedQuestion[];
 }
 
-/** Reads and tokenises at the same time; start it before the model loads and await it after. Throws UserError. */
-export async function loadQuestions(dataset: DatasetOptions, tokenise: TokeniseOptions): Promise<LoadedQuestions> {
-  const tokeniser = new Tokeniser(tokenise);
-  try {
-    const loaded = await loadDataset(dataset, (question) => tokeniser.add(question));
-    return { ...loaded, tokenised: await tokeniser.finish() };
-  } finally {
-    await tokeniser.close();
-  }
+/** Start it before the model loads and await it after. Throws UserError. */
+export async function tokeniseDataset(dataset: Dataset, options: TokeniseOptions): Promise<LoadedQuestions> {
+  return { ...dataset, tokenised: await tokeniseQuestions(dataset.questions, options) };
 }
 
 export interface ScoreOptions extends Pick<EvaluateOptions, 'onProgress' | 'onWarning' | 'plan' | 'shard' | 'signal'> {

@@ -14,7 +14,7 @@ import { placeModel } from './placement.js';
 import { DevicePool } from './pool.js';
 import type { Phases } from '../phases.js';
 import { nameOfReplica, replicaUis } from './replicaUi.js';
-import type { RunRequest, Ui } from '../requests.js';
+import type { LoadRequest, Ui } from '../requests.js';
 import type { Executor } from '../scorer.js';
 import { SiblingRelay } from './siblings.js';
 
@@ -29,7 +29,7 @@ const isEqual = (a: Parallelism, b: Parallelism): boolean => a.replicas === b.re
 
 /** What --devices and --parallel say without looking at the model; `exact` where they leave nothing to decide. */
 function wantedOf(
-  { devices, parallel }: Pick<RunRequest, 'devices' | 'parallel'>,
+  { devices, parallel }: Pick<LoadRequest, 'devices' | 'parallel'>,
   target: Opening['target'],
 ): { readonly devices: number; readonly exact?: Parallelism } {
   if (typeof parallel === 'object') return { devices: parallel.replicas * parallel.stages, exact: parallel };
@@ -46,7 +46,7 @@ function wantedOf(
 function place(
   opened: OpenedModel,
   { devices, exact }: ReturnType<typeof wantedOf>,
-  request: RunRequest,
+  request: LoadRequest,
   ui: Ui,
 ): Parallelism {
   if (exact !== undefined && isEqual(exact, ONE)) return ONE;
@@ -64,10 +64,10 @@ function place(
  * Compiles the model here, for what scoring must know of it, and brings it onto its devices, at the same time where
  * those are GPUs.
  */
-export const openDevices = (opening: Opening, request: RunRequest, ui: Ui, phases: Phases): Promise<OpenedDevices> =>
+export const openDevices = (opening: Opening, request: LoadRequest, ui: Ui, phases: Phases): Promise<OpenedDevices> =>
   (opening.target === 'cpu' ? openCpu : openCuda)(opening, request, ui, phases);
 
-async function openCpu(opening: Opening, request: RunRequest, ui: Ui, phases: Phases): Promise<OpenedDevices> {
+async function openCpu(opening: Opening, request: LoadRequest, ui: Ui, phases: Phases): Promise<OpenedDevices> {
   const wanted = wantedOf(request, 'cpu');
   const opened = await opening.finish();
   const { model } = opened;
@@ -88,7 +88,7 @@ async function openCpu(opening: Opening, request: RunRequest, ui: Ui, phases: Ph
   }
 }
 
-async function openCuda(opening: Opening, request: RunRequest, ui: Ui, phases: Phases): Promise<OpenedDevices> {
+async function openCuda(opening: Opening, request: LoadRequest, ui: Ui, phases: Phases): Promise<OpenedDevices> {
   const wanted = wantedOf(request, 'cuda');
   // Before the plan is known: most models fit a GPU, and each process compiles for itself.
   const guess = wanted.exact ?? { replicas: wanted.devices, stages: 1 };
@@ -115,7 +115,7 @@ async function openCuda(opening: Opening, request: RunRequest, ui: Ui, phases: P
   }
 }
 
-const loadHere = (opened: OpenedModel, request: RunRequest, ui: Ui, phases: Phases): Promise<Executor> =>
+const loadHere = (opened: OpenedModel, request: LoadRequest, ui: Ui, phases: Phases): Promise<Executor> =>
   loadExecutor(
     opened.checkpoint,
     opened.model,
@@ -129,7 +129,7 @@ const threadsOf = (threads: number, index: number, count: number): number =>
 
 /** The part of a request that another process needs to open the same model on the devices of a replica. */
 function deviceRequest(
-  { model, init, precision, target, isa, mask, maxTokens, threads }: RunRequest,
+  { model, init, precision, target, isa, mask, maxTokens, threads }: LoadRequest,
   { replicas, stages }: Parallelism,
   index: number,
 ): DeviceRequest {
@@ -156,7 +156,7 @@ interface Loading {
 }
 
 /** Starts a process for each replica; undefined where there is no module to start. */
-function begin(request: RunRequest, target: Opening['target'], parallelism: Parallelism, ui: Ui): Loading | undefined {
+function begin(request: LoadRequest, target: Opening['target'], parallelism: Parallelism, ui: Ui): Loading | undefined {
   const { replicas, stages } = parallelism;
   if (!hasDeviceModule()) return undefined;
   if (replicas === 1) {

@@ -3,12 +3,12 @@ import { UserError } from '../../errors.js';
 import type { MicroBatch } from '../../eval/scorer.js';
 import type { ScoredBatch } from '../../runtime/scoring.js';
 import type { PhaseSpan } from '../phases.js';
-import type { RunRequest } from '../requests.js';
+import type { LoadRequest } from '../requests.js';
 import type { Membership, SiblingWord } from './siblings.js';
 
 /** What the child compiles (finds in the cache) and loads: one replica of the model, on its devices. */
 export interface DeviceRequest extends Pick<
-  RunRequest,
+  LoadRequest,
   'model' | 'init' | 'precision' | 'target' | 'isa' | 'mask' | 'maxTokens'
 > {
   /** The replica's devices, one a stage, counted from 0 among those of this machine that run the plan. */

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { compileModel } from '../../driver/compile.js';
 import { detectMachine } from '../../driver/machine.js';
-import { costOf } from '../../driver/runModel.js';
+import { costOf } from '../../driver/modelLimits.js';
 import { TYPICAL_FACTS } from '../../driver/target.js';
 import { BatchWork } from '../../driver/work.js';
 import { openCheckpoint } from '../../models/checkpoint.js';

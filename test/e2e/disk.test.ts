@@ -174,11 +174,11 @@ describe.skipIf(!isBuilt)('a disk that refuses', () => {
     // No process has this number: Linux's largest is 2^22.
     const dead = 2 ** 22 + 1;
     const left = [
-      `.samples_multiple_choice_2026-01-01.jsonl.${dead}.tmp`,
-      `.results_2026-01-01.json.${dead}.tmp`,
-      `.probe-${dead}`,
+      `.samples_multiple_choice_2026-01-01.jsonl.${dead}.0123abcd.tmp`,
+      `.results_2026-01-01.json.${dead}.0123abcd.tmp`,
+      `.probe.${dead}.0123abcd.tmp`,
     ];
-    const others = [`.results_2026-01-01.json.${process.pid}.tmp`, `.notes.${dead}.txt`, 'samples_old.txt'];
+    const others = [`.results_2026-01-01.json.${process.pid}.0123abcd.tmp`, `.notes.${dead}.txt`, 'samples_old.txt'];
     for (const name of [...left, ...others]) writeFileSync(join(folder, name), 'x');
     success(await tilewright(run(out)));
     expect(left.filter((name) => existsSync(join(folder, name)))).toEqual([]);

@@ -18,7 +18,7 @@ import { compileEval } from './support/compiled.js';
 
 /** A whole run over the public functions, in a process of its own: node run.mjs DATA OUT SHARING DELAY_MS [resume]. */
 const RUNNER = `
-import { loadQuestions, modelFolder, scoreQuestions, taskByName, throughputOf, writeResults } from './eval/index.js';
+import { loadDataset, modelFolder, scoreQuestions, taskByName, tokeniseDataset, throughputOf, writeResults } from './eval/index.js';
 import { prepareOutput } from './system/write.js';
 import { fakeScorer } from './test/eval/support/fakeScorer.js';
 const [data, out, sharing, delay, resume] = process.argv.slice(2);
@@ -26,7 +26,7 @@ const started = new Date(), task = taskByName('multiple_choice'), modelName = 'f
 const controller = new AbortController();
 process.once('SIGINT', () => controller.abort());
 prepareOutput(modelFolder(out, modelName));
-const loaded = await loadQuestions({ path: data, task }, { tokenizer: { moduleUrl: new URL('./fakeTokenizer.mjs', import.meta.url).href, spec: {} }, workers: 1 });
+const loaded = await tokeniseDataset(await loadDataset({ path: data, task }), { tokenizer: { moduleUrl: new URL('./fakeTokenizer.mjs', import.meta.url).href, spec: {} }, workers: 1 });
 const scorer = fakeScorer({ maxTokens: 300, before: () => new Promise((resolve) => setTimeout(resolve, Number(delay))) });
 const scored = await scoreQuestions({
   task, loaded, scorer, sharing, out, modelName, identity: { model: 'fake', precision: 'f32' }, resume: resume === 'resume', signal: controller.signal,

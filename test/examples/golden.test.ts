@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { run } from '../../driver/commands.js';
 import type { Ui } from '../../driver/requests.js';
-import { evaluate, loadQuestions, taskByName, type Scores, type Selection } from '../../eval/index.js';
+import { evaluate, loadDataset, taskByName, tokeniseDataset, type Scores, type Selection } from '../../eval/index.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
 import { describeTokenizer } from '../../models/tokenizer.js';
 import { isBuilt, ROOT, temporaryFolder } from '../e2e/support.js';
@@ -26,8 +26,8 @@ const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, no
 async function float64(docs?: Selection['docs']): Promise<readonly Scores[]> {
   const checkpoint = openCheckpoint(MODEL);
   const tokenizer = describeTokenizer(checkpoint.dir);
-  const loaded = await loadQuestions(
-    { path: DATA, task: taskByName('hellaswag'), ...(docs === undefined ? {} : { docs }) },
+  const loaded = await tokeniseDataset(
+    await loadDataset({ path: DATA, task: taskByName('hellaswag'), ...(docs === undefined ? {} : { docs }) }),
     { tokenizer: { moduleUrl: new URL('../../dist/models/tokenizer.js', import.meta.url).href, spec: tokenizer.spec }, workers: 1 },
   );
   return (await evaluate({ questions: loaded.questions, tokenised: loaded.tokenised, scorer: new Float64Scorer(checkpoint), sharing: docs === undefined ? 'tree' : 'none' })).scores;

@@ -1,0 +1,70 @@
+/** The second step of a run: a model compiled and on its devices. It needs no questions, and scores any number of sets. */
+import { UserError } from '../errors.js';
+import { describeTokenizer, type TokenizerDescription } from '../models/tokenizer.js';
+import { loadAddon } from '../runtime/cpu/addon.js';
+import { openDevices } from './devices/openDevices.js';
+import { detectMachine } from './machine.js';
+import { limitsOf, type ModelLimits } from './modelLimits.js';
+import { beginOpening, type OpenedModel, type Opening } from './open.js';
+import type { Phases } from './phases.js';
+import type { LoadRequest, Ui } from './requests.js';
+import type { Executor } from './scorer.js';
+
+export interface LoadedModel extends OpenedModel {
+  readonly tokenizer: TokenizerDescription;
+  readonly limits: ModelLimits;
+  readonly executor: Executor;
+  readonly devices: number;
+  close(): Promise<void>;
+}
+
+/** A model whose files have been looked at. */
+export interface ModelLoading {
+  readonly tokenizer: TokenizerDescription;
+  readonly target: Opening['target'];
+  /** Processors of this host. */
+  readonly cores: number;
+  /** Compiles and loads it. `onCompiled` is called before weights are loaded: questions can be packed meanwhile. */
+  finish(onCompiled?: (limits: ModelLimits) => void): Promise<LoadedModel>;
+}
+
+/** Throws UserError where the model's files are not what they should be. */
+export function beginLoading(request: LoadRequest, ui: Ui, phases: Phases): ModelLoading {
+  const machine = detectMachine();
+  ui.phase('open model', request.model);
+  const opening = beginOpening(request, machine, ui);
+  const { checkpoint, target } = opening;
+  const tokenizer = describeTokenizer(checkpoint.dir);
+  if (tokenizer.vocabSize > checkpoint.config.vocabSize) {
+    throw new UserError(
+      `${checkpoint.dir}: the tokenizer has ids up to ${tokenizer.vocabSize - 1}, the model ${checkpoint.config.vocabSize} embeddings`,
+      'the tokenizer belongs to another model',
+    );
+  }
+  // A run on a CPU promises a bound on memory, and this process counts towards it. A host of GPUs has memory to spare.
+  if (target === 'cpu') loadAddon().boundHeaps();
+  const finish: ModelLoading['finish'] = async (onCompiled) => {
+    let limits: ModelLimits | undefined;
+    const compile = async (): Promise<OpenedModel> => {
+      const opened = await phases.during('compile', () => opening.finish());
+      limits = limitsOf(checkpoint, opened.model);
+      onCompiled?.(limits);
+      return opened;
+    };
+    const { opened, executor, parallelism } = await openDevices({ ...opening, finish: compile }, request, ui, phases);
+    limits ??= limitsOf(checkpoint, opened.model);
+    if (executor.maxTokens !== limits.maxTokens || executor.maxRows !== limits.maxRows) {
+      await executor.close();
+      throw new Error(`an executor of ${executor.maxTokens} tokens for a plan of ${limits.maxTokens}`);
+    }
+    return {
+      ...opened,
+      tokenizer,
+      limits,
+      executor,
+      devices: parallelism.replicas * parallelism.stages,
+      close: () => executor.close(),
+    };
+  };
+  return { tokenizer, target, cores: machine.cpu.cores, finish };
+}

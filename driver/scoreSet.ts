@@ -1,0 +1,72 @@
+/** The third step of a run: a loaded model scores a set of questions, with a journal where there is a folder. */
+import { evaluate, scoreQuestions, type Evaluation, type Progress, type Scored, type Task } from '../eval/index.js';
+import { isaOf } from './compile.js';
+import type { LoadedModel } from './loadModel.js';
+import { weighedShard, type PackedQuestions } from './questionSet.js';
+import type { RunProgress, Ui } from './requests.js';
+import { PlanScorer } from './scorer.js';
+
+export interface ScoreSetOptions {
+  readonly task: Task;
+  /** Folder of results and the journal; without it nothing is written. */
+  readonly output?: string | undefined;
+  /** The model's name in results. */
+  readonly modelName: string;
+  readonly resume: boolean;
+  readonly signal?: AbortSignal | undefined;
+  /** Called with every progress. */
+  readonly onProgress?: (() => void) | undefined;
+}
+
+export interface ScoredSet extends Evaluation, Partial<Pick<Scored, 'identity'>> {
+  /** What the model did for this set: operations and a timeline. */
+  readonly scorer: PlanScorer;
+}
+
+/** The model stays open: another set may follow. */
+export async function scoreSet(
+  model: LoadedModel,
+  { loaded, plan, sharing, shard }: PackedQuestions,
+  options: ScoreSetOptions,
+  ui: Ui,
+): Promise<ScoredSet> {
+  const scorer = new PlanScorer(model.executor, model.limits);
+  const shared = {
+    scorer,
+    plan,
+    sharing,
+    onProgress: (progress: Progress) => {
+      options.onProgress?.();
+      ui.run(toRunProgress(progress));
+    },
+    onWarning: (line: string) => ui.warn(line),
+    ...(options.signal === undefined ? {} : { signal: options.signal }),
+  };
+  if (options.output === undefined) {
+    const evaluation = await evaluate({ ...shared, questions: loaded.questions, tokenised: loaded.tokenised });
+    return { ...evaluation, scorer };
+  }
+  const scored = await scoreQuestions({
+    ...shared,
+    task: options.task,
+    loaded,
+    out: options.output,
+    modelName: options.modelName,
+    resume: options.resume,
+    shard: weighedShard(shard, model.limits),
+    identity: { artifact: model.id, arithmetic: model.model.arithmetic, isa: isaOf(model.model) },
+  });
+  if (scored.questionsResumed > 0) ui.note(`${scored.questionsResumed} questions taken over from ${scored.journal}`);
+  return { ...scored, scorer };
+}
+
+const toRunProgress = (p: Progress): RunProgress => ({
+  questionsDone: p.questionsDone,
+  questionsTotal: p.questionsTotal,
+  tokensDone: p.tokensDone,
+  tokensTotal: p.tokensTotal,
+  accuracy: p.questionsDone === 0 ? undefined : p.runningAcc,
+  accuracyNorm: p.questionsDone === 0 ? undefined : p.runningAccNorm,
+  tokensPerSecond: p.tokensPerSecond,
+  secondsLeft: p.secondsLeft ?? undefined,
+});
