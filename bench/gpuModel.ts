@@ -1,4 +1,5 @@
 /** The model whose layer is measured: a plan of a few layers, since all but the last are alike. */
+import { join } from 'node:path';
 import { contractionOf } from '../autotune/cuda/rival.js';
 import { compileModel, type CudaModel } from '../driver/compile.js';
 import { detectMachine } from '../driver/machine.js';
@@ -7,6 +8,8 @@ import { UserError } from '../errors.js';
 import type { Kernel } from '../ir/kernel.js';
 import type { Bucket, CudaPlan } from '../ir/plan.js';
 import { describeRandomCheckpoint } from '../models/checkpoint.js';
+import { describeModel } from '../models/config.js';
+import { readJsonObject } from '../system/read.js';
 
 export interface BenchModel {
   readonly plan: CudaPlan;
@@ -17,6 +20,7 @@ export interface BenchModel {
 
 /** Layers that are compiled: the first and the last are special. */
 const LAYERS = 3;
+const CONFIG_BYTES = 1 << 20;
 /** Questions of multiple-choice benchmarks: a stem of 48 tokens and four answers of 32, which are scored. */
 const TREE = { longest: 80, tokens: 176, scored: 128 } as const;
 
@@ -35,16 +39,19 @@ export const benchBucket = (tokens: number): Bucket => ({
  */
 export function openBenchModel(path: string, facts: CudaFacts, mostTokens: number): BenchModel {
   const checkpoint = describeRandomCheckpoint(path, 1);
-  const config = { ...checkpoint.config, layers: Math.min(LAYERS, checkpoint.config.layers) };
+  const file = path.endsWith('.json') ? path : join(path, 'config.json');
+  const { value } = readJsonObject(file, CONFIG_BYTES);
+  const model = describeModel({ ...value, num_hidden_layers: Math.min(LAYERS, checkpoint.config.layers) }, file);
+  const { config } = model;
   const machine = detectMachine();
   const compile = (maxTokens?: number): CudaModel => {
-    const model = compileModel({ ...checkpoint, config }, machine, {
+    const compiled = compileModel({ ...checkpoint, model, config }, machine, {
       precision: 'auto',
       cuda: facts,
       ...(maxTokens === undefined ? {} : { maxTokens }),
     });
-    if (model.target !== 'cuda') throw new Error('compiled for no GPU');
-    return model;
+    if (compiled.target !== 'cuda') throw new Error('compiled for no GPU');
+    return compiled;
   };
   // The default capacity is the tuner's: signatures depend on it.
   let { plan } = compile();

@@ -13,10 +13,10 @@ export function addCompile(program: Command, context: Context): void {
     .command('compile')
     .summary('checkpoint → artifact: graph, fused kernels, memory plan')
     .description(
-      'Compiles a LLaMA checkpoint into an artifact: a folder with the graph, the plan and the generated sources. Weights stay ' +
+      'Compiles a checkpoint into an artifact: a folder with the graph, the plan and the generated sources. Weights stay ' +
         'where they are and are read when the artifact runs.',
     )
-    .argument('<checkpoint>', 'folder of a Hugging Face LLaMA checkpoint')
+    .argument('<checkpoint>', 'folder of a Hugging Face checkpoint')
     .option('-o, --output <dir>', 'artifact folder to write, by habit name.tw; an artifact that is there is replaced');
   addModelFlags(command)
     .addOption(new Option('--mask <kind>').hideHelp())
@@ -29,8 +29,8 @@ export function addCompile(program: Command, context: Context): void {
     'About the input': CHECKPOINT_HELP,
     Examples: [
       'tilewright compile models/demo -o demo.tw',
-      'tilewright compile path/to/llama -o llama.tw --precision f32',
-      'tilewright compile path/to/llama -o llama.tw --target cuda:sm_90a',
+      'tilewright compile path/to/checkpoint -o model.tw --precision f32',
+      'tilewright compile path/to/checkpoint -o model.tw --target cuda:sm_90a',
       'tilewright compile path/to/config.json --init random:1 -o shape.tw',
     ],
     Next: ['tilewright tune demo.tw --budget 5m', 'tilewright inspect demo.tw'],

@@ -16,7 +16,7 @@ export const EXIT_STATUSES = [
 ];
 
 export const CHECKPOINT_HELP = [
-  'A checkpoint is a Hugging Face LLaMA folder: config.json, model.safetensors',
+  'A checkpoint is a Hugging Face folder: config.json, model.safetensors',
   '(or its index and shards), and tokenizer.json or tokenizer.model. With',
   '--init random:SEED the weights are made up and config.json alone describes them.',
 ];

@@ -220,16 +220,13 @@ export function describeSummary(
       ? 'made-up weights'
       : 'checkpoint';
   const shape =
-    config === undefined
+    config === undefined || checkpoint === undefined
       ? []
       : [
-          [
-            'shape',
-            `hidden ${config.hiddenSize}, feed-forward ${config.intermediateSize}, ${config.layers} layers, ${config.heads} heads of ${config.headDim}, ${config.kvHeads} key/value heads`,
-          ],
+          ['shape', checkpoint.model.summary],
           [
             '',
-            `vocabulary ${count(config.vocabSize)}${config.tieWordEmbeddings ? ' (head tied to it)' : ''}, context ${count(config.maxPositions)}, stored as ${config.dtype}`,
+            `vocabulary ${count(config.vocabSize)}, context ${count(config.maxPositions)}, stored as ${config.dtype}`,
           ],
         ];
   const weights =

@@ -50,7 +50,7 @@ function createProgram(context: Context): Command {
   const { io } = context;
   const program = new Command('tilewright')
     .description(
-      'Compiles LLaMA-family checkpoints to fused, tuned kernels for this machine and scores multiple-choice ' +
+      'Compiles checkpoints of language models to fused, tuned kernels for this machine and scores multiple-choice ' +
         'benchmarks with them. Tokens that the choices of a question have in common are computed once.',
     )
     .version(VERSION, '-V, --version', 'print the version')

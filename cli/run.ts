@@ -89,11 +89,11 @@ export function addRun(program: Command, context: Context): void {
     ],
     Examples: [
       EXAMPLE,
-      `tilewright run llama.tw --task hellaswag --data ${DATA} --devices 4`,
-      `tilewright run llama.tw --task hellaswag --data ${DATA} --out results`,
-      `tilewright run llama.tw --task hellaswag --data ${DATA} --out results --resume`,
-      `tilewright run llama.tw --task hellaswag --data ${DATA} --out shards --shard 3/8 --resume`,
-      'tilewright run llama.tw --task arc_challenge --data arc.jsonl --limit 100 --json',
+      `tilewright run model.tw --task hellaswag --data ${DATA} --devices 4`,
+      `tilewright run model.tw --task hellaswag --data ${DATA} --out results`,
+      `tilewright run model.tw --task hellaswag --data ${DATA} --out results --resume`,
+      `tilewright run model.tw --task hellaswag --data ${DATA} --out shards --shard 3/8 --resume`,
+      'tilewright run model.tw --task arc_challenge --data arc.jsonl --limit 100 --json',
     ],
     'Exit status': EXIT_STATUSES,
   });

@@ -38,8 +38,8 @@ export function addTune(program: Command, context: Context): void {
     ],
     Examples: [
       'tilewright tune demo.tw --budget 30s',
-      'tilewright tune llama.tw --budget 1h --threads 16 --database llama.jsonl',
-      'tilewright compile path/to/llama -o gpu.tw --target cuda && tilewright tune gpu.tw',
+      'tilewright tune model.tw --budget 1h --threads 16 --database model.jsonl',
+      'tilewright compile path/to/checkpoint -o gpu.tw --target cuda && tilewright tune gpu.tw',
     ],
     'Exit status': EXIT_STATUSES,
   });

@@ -4,7 +4,7 @@ import type { CpuIsa, Plan, Schedule } from '../ir/plan.js';
 import { printKernels } from '../ir/text/kernelPrinter.js';
 import { printGraph } from '../ir/text/printer.js';
 import type { Checkpoint } from '../models/checkpoint.js';
-import type { LlamaConfig } from '../models/config.js';
+import type { ModelConfig } from '../models/model.js';
 import type { MaskKind } from '../models/mask.js';
 import type { Observer, Stage } from '../passes/pipeline.js';
 import { unrecognised } from '../passes/unrecognised.js';
@@ -44,7 +44,7 @@ export interface Inspection {
   readonly plan: Plan<Schedule>;
   /** Absent where an artifact's checkpoint is not where it was. */
   readonly checkpoint: Checkpoint | undefined;
-  readonly config: LlamaConfig | undefined;
+  readonly config: ModelConfig | undefined;
   /** In order; an artifact without its checkpoint has the final graph only. */
   readonly stages: readonly RecordedStage[];
   /** What no pass recognised and generic kernels compute, a line each. */

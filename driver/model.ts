@@ -1,8 +1,6 @@
 /** Opens a model: a checkpoint folder, or a config.json with made-up weights. */
 import type { Graph } from '../ir/graph.js';
 import { describeRandomCheckpoint, openCheckpoint, type Checkpoint } from '../models/checkpoint.js';
-import { ropeInverseFrequencies } from '../models/config.js';
-import { buildLlama } from '../models/llama.js';
 import type { MaskKind } from '../models/mask.js';
 import type { WeightInit } from './names.js';
 
@@ -11,9 +9,8 @@ export const openModel = (path: string, init: WeightInit): Checkpoint =>
 
 /** The model in primitive ops. */
 export function buildGraph(checkpoint: Checkpoint, mask: MaskKind = 'tree'): Graph {
-  return buildLlama(checkpoint.config, {
+  return checkpoint.model.graph({
     mask,
-    inverseFrequencies: ropeInverseFrequencies(checkpoint.config),
     dtypeOf: (name) => checkpoint.tensors.get(name)?.dtype ?? checkpoint.config.dtype,
   });
 }

@@ -5,24 +5,17 @@ import { createHash } from 'node:crypto';
 import { readdirSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { UserError } from '../errors.js';
+import { loadModel, readModel } from './config.js';
 import { isRecord, quote } from '../system/json.js';
 import { fileSize, readJsonObject, readRange, withFile } from '../system/read.js';
-import { loadConfig, readConfig, type LlamaConfig } from './config.js';
 import { findDuplicateKey } from './jsonKeys.js';
+import type { Model, ModelConfig } from './model.js';
 import { readSafetensorsHeader, type SafetensorsEntry, type SafetensorsHeader } from './safetensors.js';
-import {
-  checkTensors,
-  EMBEDDING,
-  expectedTensors,
-  weightDType,
-  type FileTensor,
-  type TensorLocation,
-} from './tensors.js';
+import { checkTensors, weightDType, type FileTensor, type TensorLocation } from './tensors.js';
 import { findTokenizer } from './tokenizer.js';
 
 export {
   checkTensors,
-  expectedTensors,
   type ConstantTensor,
   type ExpectedTensor,
   type FileTensor,
@@ -33,8 +26,10 @@ export {
 export interface Checkpoint {
   /** Absolute path. */
   readonly dir: string;
-  readonly config: LlamaConfig;
-  /** Every tensor of expectedTensors(config), and no other. */
+  readonly model: Model;
+  /** The model's configuration. */
+  readonly config: ModelConfig;
+  /** Every tensor of the model, and no other. */
   readonly tensors: ReadonlyMap<string, TensorLocation>;
   /** Absolute paths of the weight files; empty for made-up weights. */
   readonly files: readonly string[];
@@ -151,7 +146,7 @@ function strayShards(dir: string, headers: readonly SafetensorsHeader[]): string
         .join(', ')}${stray.length > 4 ? ', …' : ''}`;
 }
 
-function hashFiles(config: LlamaConfig, headers: readonly SafetensorsHeader[]): string {
+function hashFiles(config: ModelConfig, headers: readonly SafetensorsHeader[]): string {
   const hash = createHash('sha256').update(JSON.stringify(config));
   for (const header of headers) {
     hash.update(`\n${header.sizeBytes} ${header.headerHash}\n`);
@@ -167,13 +162,13 @@ function hashFiles(config: LlamaConfig, headers: readonly SafetensorsHeader[]): 
 }
 
 /**
- * Opens a Hugging Face LLaMA folder: config.json and model.safetensors, or model.safetensors.index.json and its
+ * Opens a Hugging Face folder: config.json and model.safetensors, or model.safetensors.index.json and its
  * shards. Reads headers only. A folder's own symbolic links are followed (download caches are made of them); names
  * inside files never leave the folder. Throws UserError: the first line says what is wrong, further ones list patterns.
  */
 export function openCheckpoint(path: string): Checkpoint {
   const dir = resolve(path);
-  const checked = loadConfig(dir); // Refuses another architecture before any word about its weights.
+  const checked = loadModel(dir); // Refuses another architecture before any word about its weights.
   const isSingle = fileSize(join(dir, SINGLE)) !== undefined;
   if (!isSingle && fileSize(join(dir, INDEX)) === undefined) throw noWeights(dir);
   const headers = isSingle ? [readSafetensorsHeader(join(dir, SINGLE))] : readShards(dir);
@@ -188,9 +183,11 @@ export function openCheckpoint(path: string): Checkpoint {
       'compare config.json with the weights, or download both again from one revision',
     );
   }
-  const config = loadConfig(dir, weightDType(found.get(EMBEDDING)?.dtype ?? ''));
+  const [first] = checked.tensors;
+  const model = loadModel(dir, weightDType(found.get(first?.name ?? '')?.dtype ?? ''));
+  const { config } = model;
   const tensors = new Map<string, FileTensor>();
-  for (const { name } of expectedTensors(config)) {
+  for (const { name } of model.tensors) {
     const entry = found.get(name);
     const dtype = weightDType(entry?.dtype ?? '');
     if (entry === undefined || dtype === undefined) throw new Error(`${name} passed checkTensors but is not there`);
@@ -207,6 +204,7 @@ export function openCheckpoint(path: string): Checkpoint {
   let fingerprint: string | undefined;
   return {
     dir,
+    model,
     config,
     tensors,
     files: headers.map((header) => header.file),
@@ -229,16 +227,17 @@ export function fnv1a64(text: string): bigint {
 
 /**
  * The checkpoint of `--init random:SEED`: a model of config.json's shape whose weights exist nowhere. Norm weights
- * are 1, matrices random with the seed FNV-1a 64 of "SEED:name"; both of the configuration's element type.
+ * are 1, matrices and biases random with the seed FNV-1a 64 of "SEED:name"; both of the configuration's element type.
  * `path` is a config.json or its folder; a tokenizer beside it is used. UserError where it is not supported.
  */
 export function describeRandomCheckpoint(path: string, seed: number | bigint): Checkpoint {
   const isFile = path.endsWith('.json');
   const dir = resolve(isFile ? dirname(path) : path);
-  const config = isFile ? readConfig(resolve(path)) : loadConfig(dir);
+  const model = isFile ? readModel(resolve(path)) : loadModel(dir);
+  const { config } = model;
   const { dtype } = config;
   const tensors = new Map<string, TensorLocation>();
-  for (const { name, shape, role } of expectedTensors(config)) {
+  for (const { name, shape, role } of model.tensors) {
     tensors.set(
       name,
       role === 'norm'
@@ -249,5 +248,5 @@ export function describeRandomCheckpoint(path: string, seed: number | bigint): C
   const fingerprint = createHash('sha256')
     .update(`random ${seed}\n${JSON.stringify(config)}`)
     .digest('hex');
-  return { dir, config, tensors, files: [], tokenizerPath: findTokenizer(dir), fingerprint: () => fingerprint };
+  return { dir, model, config, tensors, files: [], tokenizerPath: findTokenizer(dir), fingerprint: () => fingerprint };
 }

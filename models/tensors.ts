@@ -1,5 +1,5 @@
-/** The tensors of a LLaMA checkpoint: what there must be, where each one lies, and what is wrong in few lines. */
-import type { LlamaConfig, WeightDType } from './config.js';
+/** The tensors of a checkpoint: what there must be, where each one lies, and in few lines what is wrong. */
+import type { Model, WeightDType } from './model.js';
 
 interface Described {
   readonly name: string;
@@ -37,41 +37,9 @@ export type TensorLocation = FileTensor | RandomTensor | ConstantTensor;
 export interface ExpectedTensor {
   readonly name: string;
   readonly shape: readonly number[];
-  readonly role: 'matrix' | 'norm';
-}
-
-export const EMBEDDING = 'model.embed_tokens.weight';
-const HEAD = 'lm_head.weight';
-
-/** Every tensor that the model reads, in the order of the computation. A tied model has no lm_head.weight. */
-export function expectedTensors(config: LlamaConfig): readonly ExpectedTensor[] {
-  const { hiddenSize: hidden, intermediateSize: inter } = config;
-  const queries = config.heads * config.headDim;
-  const keys = config.kvHeads * config.headDim;
-  const layer: readonly (readonly [suffix: string, shape: readonly number[]])[] = [
-    ['input_layernorm', [hidden]],
-    ['self_attn.q_proj', [queries, hidden]],
-    ['self_attn.k_proj', [keys, hidden]],
-    ['self_attn.v_proj', [keys, hidden]],
-    ['self_attn.o_proj', [hidden, queries]],
-    ['post_attention_layernorm', [hidden]],
-    ['mlp.gate_proj', [inter, hidden]],
-    ['mlp.up_proj', [inter, hidden]],
-    ['mlp.down_proj', [hidden, inter]],
-  ];
-  const tensor = (name: string, shape: readonly number[]): ExpectedTensor => ({
-    name,
-    shape,
-    role: shape.length === 1 ? 'norm' : 'matrix',
-  });
-  return [
-    tensor(EMBEDDING, [config.vocabSize, hidden]),
-    ...Array.from({ length: config.layers }, (_, i) =>
-      layer.map(([suffix, shape]) => tensor(`model.layers.${i}.${suffix}.weight`, shape)),
-    ).flat(),
-    tensor('model.norm.weight', [hidden]),
-    ...(config.tieWordEmbeddings ? [] : [tensor(HEAD, [config.vocabSize, hidden])]),
-  ];
+  readonly role: 'matrix' | 'norm' | 'bias';
+  /** What a checkpoint that lacks it might have meant, for the message. */
+  readonly missingHint?: string;
 }
 
 const WEIGHT_DTYPES: Readonly<Record<string, WeightDType>> = { F32: 'f32', F16: 'f16', BF16: 'bf16' };
@@ -79,10 +47,6 @@ const WEIGHT_DTYPES: Readonly<Record<string, WeightDType>> = { F32: 'f32', F16: 
 /** The weight type of a safetensors dtype; undefined where it cannot be a weight here. */
 export const weightDType = (dtype: string): WeightDType | undefined =>
   Object.hasOwn(WEIGHT_DTYPES, dtype) ? WEIGHT_DTYPES[dtype] : undefined;
-
-/** Tensors that checkpoints carry and that nothing reads: rotary tables, and the head's copy in a tied model. */
-export const isIgnored = (name: string, config: LlamaConfig): boolean =>
-  name.endsWith('rotary_emb.inv_freq') || (config.tieWordEmbeddings && name === HEAD);
 
 /** `0–31`, or `0–3,7,9–12` */
 function ranges(sorted: readonly number[]): string {
@@ -144,23 +108,23 @@ function groupByPattern(problems: readonly Problem[]): string[] {
 }
 
 /**
- * What keeps `found` from being the checkpoint that `config` describes: missing tensors, wrong shapes, element types
+ * What keeps `found` from being a checkpoint of `model`: missing tensors, wrong shapes, element types
  * that cannot be weights, and tensors (biases, say) that the model would leave unread and so compute something else.
  * Grouped by pattern, a few lines; empty where all is well. `found` maps a name to its safetensors dtype and shape;
  * `show` makes a name printable.
  */
 export function checkTensors(
-  config: LlamaConfig,
+  model: Pick<Model, 'tensors' | 'isIgnored'>,
   found: ReadonlyMap<string, { readonly dtype: string; readonly shape: readonly number[] }>,
   show: (name: string) => string = (name) => name,
 ): string[] {
   const problems: Problem[] = [];
   const known = new Set<string>();
-  for (const { name, shape } of expectedTensors(config)) {
+  for (const { name, shape, missingHint } of model.tensors) {
     known.add(name);
     const entry = found.get(name);
-    const hint = name === HEAD ? ' (a model whose head is tied says "tie_word_embeddings": true in config.json)' : '';
-    if (entry === undefined) problems.push({ tensor: name, text: `missing${hint}` });
+    if (entry === undefined)
+      problems.push({ tensor: name, text: missingHint === undefined ? 'missing' : `missing (${missingHint})` });
     else if (entry.shape.length !== shape.length || entry.shape.some((extent, i) => extent !== shape[i])) {
       problems.push({
         tensor: name,
@@ -174,7 +138,7 @@ export function checkTensors(
     }
   }
   for (const name of found.keys()) {
-    if (!known.has(name) && !isIgnored(name, config))
+    if (!known.has(name) && !model.isIgnored(name))
       problems.push({ tensor: show(name), text: 'not a tensor of this model' });
   }
   return groupByPattern(problems);

@@ -9,6 +9,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import ts from 'typescript';
 import { describe, expect, it } from 'vitest';
+import { ARCHITECTURES } from '../models/registry.js';
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
 const MAX_LINES = 600;
@@ -119,6 +120,13 @@ describe('source files', () => {
   it('leave nothing untyped and silence no compiler error', () => {
     expect(typescript.flatMap((file) => untypedPlaces(file, text(file)))).toEqual([]);
     expect(typescript.flatMap((file) => matchingLines(file, text(file), SILENCES))).toEqual([]);
+  });
+
+  it('name a family of models in models/ only', () => {
+    const families = new RegExp(ARCHITECTURES.map(({ modelType }) => modelType).join('|'), 'i');
+    const product = typescript.filter((file) => !/^(models|test|bench|examples|docs|scripts)\//.test(file));
+    expect(product).toEqual(expect.arrayContaining(['driver/model.ts', 'index.ts', 'passes/pipeline.ts']));
+    expect(product.flatMap((file) => matchingLines(file, text(file), families))).toEqual([]);
   });
 
   it('are matched by these patterns where they break a rule', () => {

@@ -44,7 +44,8 @@ function writeAll(descriptor: number, bytes: Uint8Array, offset: number): void {
  * throws.
  */
 export function* fillBlocks({ seed, dtype, blocks, descriptors, next, written }: FillWork): Generator<void, void> {
-  const tables = { matrix: valueTable(dtype, 0, DEVIATION), norm: valueTable(dtype, NORM.mean, NORM.deviation) };
+  const matrix = valueTable(dtype, 0, DEVIATION);
+  const tables = { matrix, bias: matrix, norm: valueTable(dtype, NORM.mean, NORM.deviation) };
   const words = new Uint32Array(BLOCK_BYTES / 4);
   const [turn, total] = [new Int32Array(next), new BigInt64Array(written)];
   while (Atomics.load(turn, 1) === 0) {

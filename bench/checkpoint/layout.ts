@@ -1,8 +1,8 @@
 /** Where every byte of a made-up checkpoint lies. Pure: writes nothing. */
 import { UserError } from '../../errors.js';
 import { roundUp } from '../../ir/types.js';
-import type { LlamaConfig } from '../../models/config.js';
-import { expectedTensors, type ExpectedTensor } from '../../models/tensors.js';
+import type { Model } from '../../models/model.js';
+import type { ExpectedTensor } from '../../models/tensors.js';
 import { BLOCK_BYTES, ELEMENT_BYTES, type MadeDType } from './values.js';
 
 export interface MadeTensor {
@@ -68,10 +68,10 @@ function layOutFile(name: string, tensors: readonly Sized[], dtype: MadeDType): 
  * Tensors in the order of the computation, a new file where the next would exceed `fileBytes` (a larger tensor has one
  * to itself). Throws UserError for so small a limit that there would be too many files.
  */
-export function layOut(config: LlamaConfig, dtype: MadeDType, fileBytes: number): MadeCheckpoint {
+export function layOut(model: Model, dtype: MadeDType, fileBytes: number): MadeCheckpoint {
   const groups: Sized[][] = [];
   let room = 0;
-  for (const tensor of expectedTensors(config)) {
+  for (const tensor of model.tensors) {
     const bytes = tensor.shape.reduce((product, extent) => product * extent, ELEMENT_BYTES);
     if (groups.length === 0 || bytes > room) {
       groups.push([]);

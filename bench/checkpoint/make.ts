@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { UserError } from '../../errors.js';
 import { fileSize, readJsonObject } from '../../system/read.js';
-import { parseConfig } from '../../models/config.js';
+import { describeModel } from '../../models/config.js';
 import { describeTokenizer, findTokenizer } from '../../models/tokenizer.js';
 import { packageRoot } from '../data.js';
 import { layOut, type MadeCheckpoint } from './layout.js';
@@ -44,7 +44,7 @@ export async function makeCheckpoint(
 ): Promise<MadeCheckpoint> {
   const path = join(options.model, 'config.json');
   const { value } = readJsonObject(path, CONFIG_BYTES, 'give the folder of a config.json: --model DIR');
-  const stated = parseConfig(value, path);
+  const stated = describeModel(value, path).config;
   const dtype = options.dtype ?? stated.dtype;
   if (dtype === 'f32') throw new UserError(`${path}: names no 16-bit type for the weights`, 'say which: --dtype bf16');
   const { dtype: _dtype, torch_dtype: _torch, ...rest } = value;
@@ -53,12 +53,12 @@ export async function makeCheckpoint(
     torch_dtype: TORCH_NAMES[dtype],
     ...(options.layers === undefined ? {} : { num_hidden_layers: options.layers }),
   };
-  const config = parseConfig(described, path);
-  const checkpoint = layOut(config, dtype, options.fileBytes);
+  const model = describeModel(described, path);
+  const checkpoint = layOut(model, dtype, options.fileBytes);
   const folder =
     options.tokenizer ??
     (findTokenizer(options.model) === undefined ? join(packageRoot(), 'models/demo') : options.model);
-  const files = tokenizerFiles(folder, config.vocabSize);
+  const files = tokenizerFiles(folder, model.config.vocabSize);
   onPlan?.(checkpoint, folder);
   await writeCheckpoint({
     checkpoint,

@@ -1,13 +1,13 @@
 /** A tiny LLaMA as kernels, and a machine that exists on paper. */
 import type { KernelModule } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
-import { buildLlama, type LlamaShape } from '../../models/llama.js';
+import { buildDecoder, type DecoderShape } from '../../models/decoder/graph.js';
 import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
 import { machineModel, type MachineModel } from '../../autotune/cpu/costModel.js';
 import type { CpuFacts } from '../../autotune/cpu/legality.js';
 import type { CpuTuningTarget } from '../../autotune/cpu/target.js';
 
-export const SHAPE: LlamaShape = {
+export const SHAPE: DecoderShape = {
   hiddenSize: 64,
   intermediateSize: 160,
   layers: 3,
@@ -17,17 +17,23 @@ export const SHAPE: LlamaShape = {
   vocabSize: 700,
   rmsNormEps: 1e-5,
   tieWordEmbeddings: false,
+  biased: [],
 };
 
 const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', dtype: 'f32' } };
 const BF16: Numerics = { activations: 'bf16', weights: { layout: 'vnni', dtype: 'bf16' } };
 
-export function llamaModule(shape: LlamaShape = SHAPE, arithmetic: 'f32' | 'bf16' = 'f32'): KernelModule {
+export function llamaModule(shape: DecoderShape = SHAPE, arithmetic: 'f32' | 'bf16' = 'f32'): KernelModule {
   const numerics = arithmetic === 'f32' ? F32 : BF16;
   const frequencies = Float64Array.from({ length: shape.headDim / 2 }, (_, i) => 10_000 ** ((-2 * i) / shape.headDim));
   return lower(
     optimise(
-      buildLlama(shape, { mask: 'tree', window: 3, inverseFrequencies: frequencies, dtypeOf: () => 'bf16' }),
+      buildDecoder(shape, {
+        mask: 'tree',
+        window: 3,
+        rotary: { inverseFrequencies: frequencies, factor: 1 },
+        dtypeOf: () => 'bf16',
+      }),
       numerics,
     ),
     numerics,

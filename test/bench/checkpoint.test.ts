@@ -14,7 +14,7 @@ import { parseCheckpointOptions, type CheckpointOptions } from '../../bench/chec
 import { BLOCK_BYTES, blockKey, fillBlock, valueTable } from '../../bench/checkpoint/values.js';
 import { UserError } from '../../errors.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
-import { parseConfig } from '../../models/config.js';
+import { describeModel } from '../../models/config.js';
 import { describeTokenizer } from '../../models/tokenizer.js';
 import { toBf16, toF16 } from '../runtime/packReference.js';
 import { isBuilt, ROOT, runArguments, success, tilewright } from '../e2e/support.js';
@@ -129,7 +129,7 @@ describe('values', () => {
 describe('layout', () => {
   it('of LLaMA-33B has the size and the files of the real one', () => {
     const path = join(ROOT, 'bench', 'models', 'llama-33b', 'config.json');
-    const made = layOut(parseConfig(JSON.parse(readFileSync(path, 'utf8')), path), 'bf16', 10e9);
+    const made = layOut(describeModel(JSON.parse(readFileSync(path, 'utf8')), path), 'bf16', 10e9);
     expect(made.bytes).toBeGreaterThan(65.05e9);
     expect(made.bytes).toBeLessThan(65.06e9);
     expect(made.files.map(({ name }) => name)).toEqual(

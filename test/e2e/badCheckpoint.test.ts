@@ -174,13 +174,13 @@ const CASES: readonly Case[] = [
     name: 'an unsupported architecture',
     make: () => writeCheckpoint({ config: { architectures: ['GPT2LMHeadModel'], model_type: 'gpt2' } }),
     error: ['config.json', 'GPT2LMHeadModel', 'LlamaForCausalLM'],
-    hint: /LLaMA/,
+    hint: /supported model/,
   },
   {
     name: 'an unsupported rope type',
-    make: () => writeCheckpoint({ config: { rope_scaling: { rope_type: 'yarn', factor: 4 } } }),
-    error: ['config.json', 'yarn', 'llama3'],
-    hint: /LLaMA/,
+    make: () => writeCheckpoint({ config: { rope_scaling: { rope_type: 'longrope', factor: 4 } } }),
+    error: ['config.json', 'longrope', 'llama3'],
+    hint: /supported model/,
   },
   {
     name: 'a tokenizer with more ids than the model',

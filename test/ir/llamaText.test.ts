@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { verifyGraph } from '../../ir/verify.js';
 import { parseGraph } from '../../ir/text/parser.js';
 import { printGraph } from '../../ir/text/printer.js';
-import { buildLlama } from '../../models/llama.js';
+import { buildDecoder } from '../../models/decoder/graph.js';
 
 const shape = {
   hiddenSize: 16,
@@ -14,13 +14,14 @@ const shape = {
   vocabSize: 40,
   rmsNormEps: 1e-5,
   tieWordEmbeddings: false,
+  biased: [],
 };
 
 describe('the text of LLaMA', () => {
   it.each(['tree', 'metaPair', 'slidingWindow'] as const)('round-trips with the %s mask, and verifies', (mask) => {
-    const graph = buildLlama(shape, {
+    const graph = buildDecoder(shape, {
       mask,
-      inverseFrequencies: Float64Array.from([1, 0.1, 0.0123]),
+      rotary: { inverseFrequencies: Float64Array.from([1, 0.1, 0.0123]), factor: 1 },
       dtypeOf: () => 'bf16',
     });
     verifyGraph(graph);

@@ -1,14 +1,8 @@
 import { cpSync, mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import {
-  checkTensors,
-  describeRandomCheckpoint,
-  expectedTensors,
-  fnv1a64,
-  openCheckpoint,
-} from '../../models/checkpoint.js';
-import { parseConfig } from '../../models/config.js';
+import { checkTensors, describeRandomCheckpoint, fnv1a64, openCheckpoint } from '../../models/checkpoint.js';
+import { describeModel } from '../../models/config.js';
 import {
   DEMO,
   layOut,
@@ -21,13 +15,10 @@ import {
 } from './support.js';
 
 type Shapes = Map<string, readonly number[]>;
-const config = parseConfig(SMALL_CONFIG, 'config.json');
+const small = describeModel(SMALL_CONFIG, 'config.json');
 const shapes = (changes: Record<string, unknown> = {}): Shapes =>
   new Map(
-    expectedTensors(parseConfig({ ...SMALL_CONFIG, ...changes }, 'config.json')).map(({ name, shape }) => [
-      name,
-      shape,
-    ]),
+    describeModel({ ...SMALL_CONFIG, ...changes }, 'config.json').tensors.map(({ name, shape }) => [name, shape]),
   );
 
 function folder(
@@ -235,8 +226,8 @@ describe('shards', () => {
 
 describe('checkTensors', () => {
   const found = (layers: number, edit: (name: string, shape: readonly number[]) => readonly number[] | undefined) => {
-    const large = parseConfig({ ...SMALL_CONFIG, num_hidden_layers: layers }, 'config.json');
-    const all = expectedTensors(large).flatMap(({ name, shape }) => {
+    const large = describeModel({ ...SMALL_CONFIG, num_hidden_layers: layers }, 'config.json');
+    const all = large.tensors.flatMap(({ name, shape }) => {
       const edited = edit(name, shape);
       return edited === undefined ? [] : [[name, { dtype: 'BF16', shape: edited }] as const];
     });
@@ -269,7 +260,7 @@ describe('checkTensors', () => {
     const strangers = new Map(
       Array.from({ length: 5000 }, (_, i) => [`stranger.${i}`, { dtype: 'F32', shape: [1] }] as const),
     );
-    expect(checkTensors(config, strangers).length).toBeLessThanOrEqual(11);
+    expect(checkTensors(small, strangers).length).toBeLessThanOrEqual(11);
   });
 
   it('does not pass over a bias, which would change every score', () => {

@@ -1,16 +1,21 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { loadConfig, parseConfig, ropeInverseFrequencies } from '../../models/config.js';
+import { describeModel, loadModel } from '../../models/config.js';
+import type { DecoderConfig } from '../../models/decoder/config.js';
+import { ropeInverseFrequencies } from '../../models/decoder/rope.js';
+import { llama } from '../../models/llama/index.js';
 import { DEMO, SMALL_CONFIG, temporaryFolder, userError, writeJson } from './support.js';
 
-const parse = (changes: Record<string, unknown>): ReturnType<typeof parseConfig> =>
-  parseConfig({ ...SMALL_CONFIG, ...changes }, 'config.json');
-const refusal = (changes: Record<string, unknown>): string => userError(() => parse(changes)).message;
+const parse = (changes: Record<string, unknown>): DecoderConfig =>
+  llama.describe({ ...SMALL_CONFIG, ...changes }, 'config.json', 'f32').config;
+const refusal = (changes: Record<string, unknown>): string =>
+  userError(() => describeModel({ ...SMALL_CONFIG, ...changes }, 'config.json')).message;
 
-describe('parseConfig', () => {
+describe('describeModel', () => {
   it('reads the bundled model', () => {
-    expect(loadConfig(DEMO)).toEqual({
+    expect(loadModel(DEMO).config).toEqual({
+      architecture: 'LlamaForCausalLM',
       hiddenSize: 256,
       intermediateSize: 704,
       layers: 8,
@@ -21,6 +26,7 @@ describe('parseConfig', () => {
       maxPositions: 512,
       rmsNormEps: 1e-5,
       tieWordEmbeddings: true,
+      biased: [],
       rope: { theta: 10000, scaling: { type: 'none' } },
       dtype: 'bf16',
       bosTokenId: 1,
@@ -109,6 +115,22 @@ describe('parseConfig', () => {
       },
     ],
     [
+      'yarn, with its defaults',
+      { rope_parameters: { rope_type: 'yarn', factor: 4 }, max_position_embeddings: 128 },
+      {
+        theta: 1e4,
+        scaling: {
+          type: 'yarn',
+          factor: 4,
+          originalMaxPositions: 128,
+          betaFast: 32,
+          betaSlow: 1,
+          truncate: true,
+          attentionFactor: 0.1 * Math.log(4) + 1,
+        },
+      },
+    ],
+    [
       'both keys that agree',
       {
         rope_theta: 3e4,
@@ -128,15 +150,20 @@ describe('parseConfig', () => {
       { architectures: ['MistralForCausalLM'] },
       'config.json: architecture "MistralForCausalLM" is not supported; supported: LlamaForCausalLM',
     ],
-    ['another model type', { model_type: 'qwen2' }, 'model_type "qwen2" is not supported'],
+    [
+      'another model type',
+      { architectures: undefined, model_type: 'gpt2' },
+      'config.json: model_type "gpt2" is not supported; supported: LlamaForCausalLM',
+    ],
+    [
+      'a model type of another family',
+      { model_type: 'qwen2' },
+      'model_type "qwen2" does not belong to LlamaForCausalLM, whose model_type is "llama"',
+    ],
     ['no architecture', { architectures: undefined, model_type: undefined }, 'neither architectures nor model_type'],
     ['quantised weights', { quantization_config: { bits: 4 } }, 'quantised weights are not supported'],
-    [
-      'attention bias',
-      { attention_bias: true },
-      'attention_bias is true: attention projections with a bias are not supported',
-    ],
-    ['mlp bias', { mlp_bias: true }, 'mlp_bias is true'],
+    ['attention bias', { attention_bias: 1 }, 'attention_bias: expected true or false, got 1'],
+    ['mlp bias', { mlp_bias: 'yes' }, 'mlp_bias: expected true or false, got "yes"'],
     ['another activation', { hidden_act: 'gelu' }, 'hidden_act is "gelu": the only supported activation is "silu"'],
     ['partial rotary', { partial_rotary_factor: 0.5 }, 'partial_rotary_factor is 0.5'],
     [
@@ -167,8 +194,8 @@ describe('parseConfig', () => {
     ],
     [
       'rope type',
-      { rope_scaling: { rope_type: 'yarn', factor: 4 } },
-      'config.json: rope_scaling: rope type "yarn" is not supported; supported: default, linear, llama3',
+      { rope_scaling: { rope_type: 'longrope', factor: 4 } },
+      'config.json: rope_scaling: rope type "longrope" is not supported; supported: default, linear, llama3, yarn',
     ],
     [
       'rope factor',
@@ -224,11 +251,11 @@ describe('parseConfig', () => {
 describe('loadConfig', () => {
   it('says what a folder lacks', () => {
     const dir = temporaryFolder();
-    const missing = userError(() => loadConfig(dir));
+    const missing = userError(() => loadModel(dir));
     expect(missing.message).toBe(`${join(dir, 'config.json')}: no such file`);
     expect(missing.hint).toContain('Hugging Face');
     writeJson(dir, 'params.json', {});
-    expect(userError(() => loadConfig(dir)).message).toContain("Meta's own layout");
+    expect(userError(() => loadModel(dir)).message).toContain("Meta's own layout");
   });
 
   it.each([
@@ -239,11 +266,11 @@ describe('loadConfig', () => {
   ])('refuses %s', (_, content, expected) => {
     const dir = temporaryFolder();
     writeFileSync(join(dir, 'config.json'), content);
-    expect(userError(() => loadConfig(dir)).message).toContain(expected);
+    expect(userError(() => loadModel(dir)).message).toContain(expected);
   });
 
   it('refuses a folder in the place of the file', () => {
-    expect(userError(() => loadConfig('/dev/null')).message).toContain('/dev/null');
+    expect(userError(() => loadModel('/dev/null')).message).toContain('/dev/null');
   });
 });
 

@@ -1,10 +1,10 @@
 /** A small LLaMA for tests of whole pipelines. */
 import type { Graph } from '../../ir/graph.js';
 import type { DType } from '../../ir/types.js';
-import { buildLlama, type LlamaShape } from '../../models/llama.js';
+import { buildDecoder, type DecoderShape } from '../../models/decoder/graph.js';
 import type { MaskKind } from '../../models/mask.js';
 
-const SHAPE: LlamaShape = {
+const SHAPE: DecoderShape = {
   hiddenSize: 48,
   intermediateSize: 40,
   layers: 2,
@@ -14,15 +14,16 @@ const SHAPE: LlamaShape = {
   vocabSize: 600,
   rmsNormEps: 1e-5,
   tieWordEmbeddings: false,
+  biased: [],
 };
 
 /** Two layers of 48 columns with 4 query and 2 key heads of 8, unless `shape` says otherwise. */
-export function llama(shape: Partial<LlamaShape> = {}, mask: MaskKind = 'tree', dtype: DType = 'bf16'): Graph {
+export function llama(shape: Partial<DecoderShape> = {}, mask: MaskKind = 'tree', dtype: DType = 'bf16'): Graph {
   const all = { ...SHAPE, ...shape };
-  return buildLlama(all, {
+  return buildDecoder(all, {
     mask,
     window: 3,
-    inverseFrequencies: Float64Array.from({ length: all.headDim / 2 }, (_, i) => 1 / (i + 1)),
+    rotary: { inverseFrequencies: Float64Array.from({ length: all.headDim / 2 }, (_, i) => 1 / (i + 1)), factor: 1 },
     dtypeOf: () => dtype,
   });
 }

@@ -8,11 +8,11 @@ import { interpretGraph, type GraphEnv } from '../../ir/interpreter.js';
 import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
 import { roundToDType } from '../../ir/round.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
-import { buildLlama, type LlamaShape } from '../../models/llama.js';
+import { buildDecoder, type DecoderShape } from '../../models/decoder/graph.js';
 import type { MaskKind } from '../../models/mask.js';
 import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
 
-const SHAPE: LlamaShape = {
+const SHAPE: DecoderShape = {
   hiddenSize: 48,
   intermediateSize: 40,
   layers: 2,
@@ -22,6 +22,7 @@ const SHAPE: LlamaShape = {
   vocabSize: 600,
   rmsNormEps: 1e-5,
   tieWordEmbeddings: false,
+  biased: [],
 };
 const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', dtype: 'f32' } };
 const BF16: Numerics = { activations: 'bf16', weights: { layout: 'vnni', dtype: 'bf16' } };
@@ -82,11 +83,11 @@ function withLikelyTarget<E extends GraphEnv>(graph: Graph, env: E): E {
   return { ...env, params: new Map([...env.params, ['target', target]]) };
 }
 
-function model(mask: MaskKind, shape: LlamaShape): Graph {
-  return buildLlama(shape, {
+function model(mask: MaskKind, shape: DecoderShape): Graph {
+  return buildDecoder(shape, {
     mask,
     window: 3,
-    inverseFrequencies: Float64Array.from([1, 0.3, 0.1, 0.03]),
+    rotary: { inverseFrequencies: Float64Array.from([1, 0.3, 0.1, 0.03]), factor: 1 },
     dtypeOf: () => 'bf16',
   });
 }

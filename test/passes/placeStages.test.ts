@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { deriveLaunches } from '../../driver/checkPlan.js';
 import { UserError } from '../../errors.js';
 import { packedBytes, rowMaps } from '../../ir/packing.js';
-import { buildLlama } from '../../models/llama.js';
+import { buildDecoder } from '../../models/decoder/graph.js';
 import { bestCuts, type CutRange } from '../../passes/bestCuts.js';
 import { lower, optimise } from '../../passes/pipeline.js';
 import { arenasOf, parallelText, placeStages, printPlacement, type PlacementFacts } from '../../passes/placeStages.js';
@@ -68,7 +68,7 @@ const CAPACITY = { tokens: 1024, rows: 1024, longest: 1024 };
 
 /** A model whose plan is not made of toys: its head weighs as much as two of its layers. */
 function facts(change: Partial<PlacementFacts> = {}): PlacementFacts {
-  const graph = buildLlama(
+  const graph = buildDecoder(
     {
       hiddenSize: 256,
       intermediateSize: 640,
@@ -79,10 +79,11 @@ function facts(change: Partial<PlacementFacts> = {}): PlacementFacts {
       vocabSize: 6400,
       rmsNormEps: 1e-5,
       tieWordEmbeddings: false,
+      biased: [],
     },
     {
       mask: 'tree',
-      inverseFrequencies: Float64Array.from({ length: 8 }, (_, i) => 1 / (i + 1)),
+      rotary: { inverseFrequencies: Float64Array.from({ length: 8 }, (_, i) => 1 / (i + 1)), factor: 1 },
       dtypeOf: () => 'bf16',
     },
   );

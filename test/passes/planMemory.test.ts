@@ -4,7 +4,7 @@ import type { BufferDecl, KernelModule, LoopKernel, Output } from '../../ir/kern
 import { kernelReads, kernelWrites } from '../../ir/kernelAccess.js';
 import type { Bucket } from '../../ir/plan.js';
 import { DTYPES } from '../../ir/types.js';
-import { buildLlama } from '../../models/llama.js';
+import { buildDecoder } from '../../models/decoder/graph.js';
 import { lower, optimise } from '../../passes/pipeline.js';
 import { bufferBytes, planMemory, type MemoryPlan } from '../../passes/planMemory.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
@@ -226,7 +226,7 @@ describe('planMemory', () => {
 
   it('is the same for the same module, and needs the same memory for 2 layers of LLaMA as for 6', () => {
     const module = (layers: number): KernelModule => {
-      const graph = buildLlama(
+      const graph = buildDecoder(
         {
           hiddenSize: 48,
           intermediateSize: 40,
@@ -237,8 +237,13 @@ describe('planMemory', () => {
           vocabSize: 600,
           rmsNormEps: 1e-5,
           tieWordEmbeddings: false,
+          biased: [],
         },
-        { mask: 'tree', inverseFrequencies: Float64Array.from([1, 0.3, 0.1, 0.03]), dtypeOf: () => 'bf16' },
+        {
+          mask: 'tree',
+          rotary: { inverseFrequencies: Float64Array.from([1, 0.3, 0.1, 0.03]), factor: 1 },
+          dtypeOf: () => 'bf16',
+        },
       );
       return lower(optimise(graph, BF16), BF16);
     };

@@ -28,6 +28,7 @@ const SHAPE_768 = {
   vocabSize: 32000,
   rmsNormEps: 1e-5,
   tieWordEmbeddings: false,
+  biased: [] as const,
 };
 const LARGE = llamaModule(SHAPE_768);
 const LARGE_BF16 = llamaModule(SHAPE_768, 'bf16');

@@ -4,7 +4,7 @@ import { cudaMachine, type CudaMachine } from '../../../autotune/cuda/costModel.
 import type { CudaTuningTarget } from '../../../autotune/cuda/target.js';
 import type { Bucket } from '../../../ir/plan.js';
 import type { KernelModule } from '../../../ir/kernel.js';
-import { buildLlama, type LlamaShape } from '../../../models/llama.js';
+import { buildDecoder, type DecoderShape } from '../../../models/decoder/graph.js';
 import { lower, optimise, type Numerics } from '../../../passes/pipeline.js';
 import { SHAPE } from '../fixture.js';
 
@@ -17,7 +17,7 @@ const NUMERICS: Numerics = {
 };
 
 /** LLaMA-33B's widths, two layers of it. */
-export const WIDE: LlamaShape = {
+export const WIDE: DecoderShape = {
   hiddenSize: 6656,
   intermediateSize: 17_920,
   layers: 2,
@@ -27,13 +27,19 @@ export const WIDE: LlamaShape = {
   vocabSize: 32_000,
   rmsNormEps: 1e-5,
   tieWordEmbeddings: false,
+  biased: [],
 };
 
-export function cudaModule(shape: LlamaShape = SHAPE): KernelModule {
+export function cudaModule(shape: DecoderShape = SHAPE): KernelModule {
   const frequencies = Float64Array.from({ length: shape.headDim / 2 }, (_, i) => 10_000 ** ((-2 * i) / shape.headDim));
   return lower(
     optimise(
-      buildLlama(shape, { mask: 'tree', window: 3, inverseFrequencies: frequencies, dtypeOf: () => 'bf16' }),
+      buildDecoder(shape, {
+        mask: 'tree',
+        window: 3,
+        rotary: { inverseFrequencies: frequencies, factor: 1 },
+        dtypeOf: () => 'bf16',
+      }),
       NUMERICS,
     ),
     NUMERICS,

@@ -1,6 +1,7 @@
 /** Rotary position embedding: its settings in a config.json, and the frequencies that follow from them. */
-import { UserError } from '../errors.js';
-import { isGiven, isRecord, quote } from '../system/json.js';
+import { UserError } from '../../errors.js';
+import { isGiven, isRecord, quote } from '../../system/json.js';
+import type { Json } from '../model.js';
 
 export type RopeScaling =
   | { readonly type: 'none' }
@@ -13,6 +14,21 @@ export type RopeScaling =
       readonly lowFreqFactor: number;
       readonly highFreqFactor: number;
       readonly originalMaxPositions: number;
+    }
+  /**
+   * YaRN (arXiv:2309.00071): a pair that turns more than `betaFast` times in the original context keeps its frequency,
+   * one that turns less than `betaSlow` times is divided by `factor`, those between are blended along the head.
+   */
+  | {
+      readonly type: 'yarn';
+      readonly factor: number;
+      readonly originalMaxPositions: number;
+      readonly betaFast: number;
+      readonly betaSlow: number;
+      /** The blend begins and ends at whole pairs. */
+      readonly truncate: boolean;
+      /** Multiplies both cosine and sine. */
+      readonly attentionFactor: number;
     };
 
 export interface RopeConfig {
@@ -21,10 +37,8 @@ export interface RopeConfig {
   readonly scaling: RopeScaling;
 }
 
-const SUPPORTED = 'default, linear, llama3';
+const SUPPORTED = 'default, linear, llama3, yarn';
 const DEFAULT_THETA = 10_000;
-
-type Json = Readonly<Record<string, unknown>>;
 
 function number(source: Json, key: string, where: string, min: number, max: number): number {
   const value = source[key];
@@ -32,7 +46,43 @@ function number(source: Json, key: string, where: string, min: number, max: numb
   throw new UserError(`${where}.${key}: expected a number from ${min} to ${max}, got ${quote(value)}`);
 }
 
-function parseScaling(source: Json, where: string, originalMaxPositions: unknown): RopeScaling {
+const numberOr = (source: Json, key: string, fallback: number, where: string, min: number, max: number): number =>
+  isGiven(source[key]) ? number(source, key, where, min, max) : fallback;
+
+/** Defaults and formulas are those of transformers' modeling_rope_utils. */
+function parseYarn(source: Json, where: string, originalMaxPositions: unknown): RopeScaling {
+  const factor = number(source, 'factor', where, 1, 1e6);
+  const truncate = source['truncate'] ?? true;
+  if (typeof truncate !== 'boolean')
+    throw new UserError(`${where}.truncate: expected true or false, got ${quote(truncate)}`);
+  const mscale = (weight: number): number => 0.1 * weight * Math.log(factor) + 1;
+  const [over, under] = [
+    numberOr(source, 'mscale', 0, where, 0, 100),
+    numberOr(source, 'mscale_all_dim', 0, where, 0, 100),
+  ];
+  const attentionFactor = over > 0 && under > 0 ? mscale(over) / mscale(under) : mscale(1);
+  const scaling = {
+    type: 'yarn',
+    factor,
+    originalMaxPositions: number(
+      { original_max_position_embeddings: originalMaxPositions },
+      'original_max_position_embeddings',
+      where,
+      1,
+      2 ** 24,
+    ),
+    betaFast: numberOr(source, 'beta_fast', 32, where, 1e-6, 1e6),
+    betaSlow: numberOr(source, 'beta_slow', 1, where, 1e-6, 1e6),
+    truncate,
+    attentionFactor: numberOr(source, 'attention_factor', attentionFactor, where, 1e-6, 1e6),
+  } as const;
+  if (scaling.betaFast < scaling.betaSlow)
+    throw new UserError(`${where}: beta_fast ${scaling.betaFast} must not be less than beta_slow ${scaling.betaSlow}`);
+  return scaling;
+}
+
+function parseScaling(source: Json, where: string, config: Json): RopeScaling {
+  const originalMaxPositions = config['original_max_position_embeddings'];
   const named = source['rope_type'] ?? source['type'] ?? 'default';
   if (isGiven(source['rope_type']) && isGiven(source['type']) && source['rope_type'] !== source['type']) {
     throw new UserError(`${where}: rope_type ${quote(source['rope_type'])} and type ${quote(source['type'])} disagree`);
@@ -62,6 +112,12 @@ function parseScaling(source: Json, where: string, originalMaxPositions: unknown
       }
       return scaling;
     }
+    case 'yarn':
+      return parseYarn(
+        source,
+        where,
+        source['original_max_position_embeddings'] ?? originalMaxPositions ?? config['max_position_embeddings'],
+      );
     default:
       throw new UserError(`${where}: rope type ${quote(named)} is not supported; supported: ${SUPPORTED}`);
   }
@@ -84,7 +140,7 @@ export function parseRope(config: Json, where: string): RopeConfig {
     const partial = source['partial_rotary_factor'];
     if (isGiven(partial) && partial !== 1)
       throw new UserError(`${place}.partial_rotary_factor: only 1 is supported, got ${quote(partial)}`);
-    scalings.push(parseScaling(source, place, config['original_max_position_embeddings']));
+    scalings.push(parseScaling(source, place, config));
   }
   const [first, second] = scalings;
   if (first !== undefined && second !== undefined && JSON.stringify(first) !== JSON.stringify(second)) {
@@ -102,11 +158,25 @@ export function parseRope(config: Json, where: string): RopeConfig {
   return Object.freeze({ theta, scaling: Object.freeze(first ?? { type: 'none' }) });
 }
 
+/** The pairs between which YaRN blends: the pair that turns n times in the original context is at `pairOf(n)`. */
+function yarnRange(
+  headDim: number,
+  theta: number,
+  scaling: Extract<RopeScaling, { type: 'yarn' }>,
+): { low: number; high: number } {
+  const pairOf = (turns: number): number =>
+    (headDim * Math.log(scaling.originalMaxPositions / (turns * 2 * Math.PI))) / (2 * Math.log(theta));
+  const [first, last] = [pairOf(scaling.betaFast), pairOf(scaling.betaSlow)];
+  const low = Math.max(scaling.truncate ? Math.floor(first) : first, 0);
+  const high = Math.min(scaling.truncate ? Math.ceil(last) : last, headDim - 1);
+  return { low, high: high === low ? low + 0.001 : high };
+}
+
 /**
  * f64[headDim/2]: radians a position for each rotated pair, scaling applied.
  * Unscaled: theta^(−2i/headDim). Linear: divided by factor. llama3 (as in transformers' modeling_rope_utils): with
  * turns = originalMaxPositions / wavelength, kept above highFreqFactor turns, divided by factor below lowFreqFactor,
- * blended linearly in turns between.
+ * blended linearly in turns between. yarn: see RopeScaling.
  */
 export function ropeInverseFrequencies(config: { readonly headDim: number; readonly rope: RopeConfig }): Float64Array {
   const { headDim, rope } = config;
@@ -125,7 +195,27 @@ export function ropeInverseFrequencies(config: { readonly headDim: number; reado
         const kept = (turns - scaling.lowFreqFactor) / (scaling.highFreqFactor - scaling.lowFreqFactor);
         return (1 - kept) * (frequency / scaling.factor) + kept * frequency;
       });
+    case 'yarn': {
+      const { low, high } = yarnRange(headDim, theta, scaling);
+      return plain.map((frequency, i) => {
+        const stretched = Math.min(1, Math.max(0, (i - low) / (high - low)));
+        return (frequency / scaling.factor) * stretched + frequency * (1 - stretched);
+      });
+    }
     default:
       return scaling satisfies never;
   }
 }
+
+/** What the graph needs of rotary embedding. */
+export interface RotaryTable {
+  /** f64[headDim/2], scaling applied. */
+  readonly inverseFrequencies: Float64Array;
+  /** Multiplies cosine and sine. */
+  readonly factor: number;
+}
+
+export const rotaryTable = (config: { readonly headDim: number; readonly rope: RopeConfig }): RotaryTable => ({
+  inverseFrequencies: ropeInverseFrequencies(config),
+  factor: config.rope.scaling.type === 'yarn' ? config.rope.scaling.attentionFactor : 1,
+});

@@ -1,44 +1,46 @@
 /**
- * LLaMA (arXiv:2302.13971; grouped-query attention arXiv:2305.13245) in primitive ops, as the papers write it.
- * Nothing here knows about kernels: recognising attention, folding norms and fusing are the compiler's work.
+ * A decoder of LLaMA's kind (arXiv:2302.13971; grouped-query attention arXiv:2305.13245) in primitive ops, as the
+ * papers write it. Nothing here knows about kernels: recognising attention, folding norms and fusing are the compiler's
+ * work.
  */
-import { GraphBuilder, type Graph, type Value } from '../ir/graph.js';
-import type { DType } from '../ir/types.js';
-import { buildMask, type MaskKind } from './mask.js';
+import { GraphBuilder, type Graph, type Value } from '../../ir/graph.js';
+import { buildMask } from '../mask.js';
+import type { GraphOptions } from '../model.js';
+import type { DecoderConfig, Projection } from './config.js';
+import type { RotaryTable } from './rope.js';
+import { EMBEDDING, HEAD, MODULES } from './tensors.js';
 
-/** What the graph needs to know of a model. `LlamaConfig` of models/config satisfies it. */
-export interface LlamaShape {
-  readonly hiddenSize: number;
-  readonly intermediateSize: number;
-  readonly layers: number;
-  readonly heads: number;
-  readonly kvHeads: number;
-  readonly headDim: number;
-  readonly vocabSize: number;
-  readonly rmsNormEps: number;
-  readonly tieWordEmbeddings: boolean;
-}
+/** What the graph needs to know of a model. */
+export type DecoderShape = Pick<
+  DecoderConfig,
+  | 'hiddenSize'
+  | 'intermediateSize'
+  | 'layers'
+  | 'heads'
+  | 'kvHeads'
+  | 'headDim'
+  | 'vocabSize'
+  | 'rmsNormEps'
+  | 'tieWordEmbeddings'
+  | 'biased'
+>;
 
-export interface LlamaOptions {
-  readonly mask: MaskKind;
-  /** f64[headDim/2] rotary inverse frequencies, scaling applied. */
-  readonly inverseFrequencies: Float64Array;
-  /** Stored element type of a checkpoint tensor. */
-  readonly dtypeOf: (tensor: string) => DType;
+export interface DecoderOptions extends GraphOptions {
+  readonly rotary: RotaryTable;
   /** Keys a query sees under a sliding-window mask. */
   readonly window?: number;
 }
 
-/** x·w for a Linear stored as [out, in]. */
+/** x·W for a Linear stored as [out, in]. */
 type Linear = (x: Value, tensor: string, out: number, hint: string) => Value;
+/** A projection of the layer `layer`: x·W, and its bias where the model has one. */
+type Project = (x: Value, layer: string, name: Projection, out: number) => Value;
 
-/**
- * score(tokens i32[T], position i32[T], mask inputs, row i32[R], target i32[R]) → (f32[R] log-probability of
- * target[r] after token row[r], i32[R] 1 where the target is the most likely token).
- */
-export function buildLlama(shape: LlamaShape, options: LlamaOptions): Graph {
+/** The function `score` that models/model.ts describes. */
+export function buildDecoder(shape: DecoderShape, options: DecoderOptions): Graph {
   const b = new GraphBuilder('score');
   const { hiddenSize: hidden, headDim, heads, kvHeads } = shape;
+  const { inverseFrequencies, factor } = options.rotary;
   const tokens = b.param('tokens', 'i32', ['T']);
   const position = b.param('position', 'i32', ['T']);
   const weight = (name: string, dims: readonly number[]): Value => b.weight(name, options.dtypeOf(name), dims);
@@ -47,6 +49,12 @@ export function buildLlama(shape: LlamaShape, options: LlamaOptions): Graph {
     v.type.dtype === 'f32' ? v : b.add('cast', [v], { dtype: 'f32' }, hint);
   const linear: Linear = (x, tensor, out, hint) =>
     b.add('linear', [x, weight(tensor, [out, x.type.shape.at(-1) as number])], {}, hint);
+  const project: Project = (x, layer, name, out) => {
+    const module = `${layer}.${MODULES[name]}`;
+    if (!shape.biased.includes(name)) return linear(x, `${module}.weight`, out, name);
+    const product = linear(x, `${module}.weight`, out, `${name}_product`);
+    return b.add('add', [product, toF32(weight(`${module}.bias`, [out]), `${name}_bias`)], {}, name);
+  };
 
   /** x · 1/√(mean x² + ε) · w  (arXiv:1910.07467) */
   const rmsNorm = (x: Value, tensor: string): Value =>
@@ -67,7 +75,7 @@ export function buildLlama(shape: LlamaShape, options: LlamaOptions): Graph {
       [],
       {
         label: 'rope_inverse_frequencies',
-        values: [...options.inverseFrequencies, ...options.inverseFrequencies].map(Math.fround),
+        values: [...inverseFrequencies, ...inverseFrequencies].map(Math.fround),
       },
       'frequencies',
     );
@@ -78,9 +86,10 @@ export function buildLlama(shape: LlamaShape, options: LlamaOptions): Graph {
       'angle',
     );
     const perHead = (v: Value, hint: string): Value => b.add('reshape', [v], { shape: ['T', 1, headDim] }, hint);
+    const scaled = (v: Value): Value => (factor === 1 ? v : b.add('mul', [v, constant(factor, 'rotary_factor')]));
     return {
-      cos: perHead(b.add('cos', [angle]), 'cos_table'),
-      sin: perHead(b.add('sin', [angle]), 'sin_table'),
+      cos: perHead(scaled(b.add('cos', [angle])), 'cos_table'),
+      sin: perHead(scaled(b.add('sin', [angle])), 'sin_table'),
       bias: buildMask(b, options.mask, options.window),
     };
   });
@@ -90,21 +99,16 @@ export function buildLlama(shape: LlamaShape, options: LlamaOptions): Graph {
     b.add('add', [b.add('mul', [x, cos]), b.add('mul', [b.add('rotate_half', [x]), sin])], {}, 'rotated');
 
   const attention = (x: Value, layer: string): Value => {
-    const project = (name: string, count: number): Value =>
+    const inHeads = (name: 'q' | 'k' | 'v', count: number): Value =>
       b.scope(name, () =>
-        b.add(
-          'reshape',
-          [linear(x, `${layer}.self_attn.${name}_proj.weight`, count * headDim, name)],
-          { shape: ['T', count, headDim] },
-          `${name}_heads`,
-        ),
+        b.add('reshape', [project(x, layer, name, count * headDim)], { shape: ['T', count, headDim] }, `${name}_heads`),
       );
     const headsFirst = (v: Value, hint: string): Value => b.add('transpose', [v], { order: [1, 0, 2] }, hint);
     const shared = (v: Value): Value =>
       heads === kvHeads ? v : b.add('repeat', [v], { times: heads / kvHeads }, 'shared');
-    const q = headsFirst(rope(project('q', heads)), 'q_by_head');
-    const k = shared(headsFirst(rope(project('k', kvHeads)), 'k_by_head'));
-    const v = shared(headsFirst(project('v', kvHeads), 'v_by_head'));
+    const q = headsFirst(rope(inHeads('q', heads)), 'q_by_head');
+    const k = shared(headsFirst(rope(inHeads('k', kvHeads)), 'k_by_head'));
+    const v = shared(headsFirst(inHeads('v', kvHeads), 'v_by_head'));
     const scores = b.add('matmul', [q, b.add('transpose', [k], { order: [0, 2, 1] }, 'k_transposed')], {}, 'scores');
     const biased = b.add(
       'add',
@@ -121,21 +125,19 @@ export function buildLlama(shape: LlamaShape, options: LlamaOptions): Graph {
       'by_token',
     );
     const flat = b.add('reshape', [mixed], { shape: ['T', heads * headDim] }, 'attended');
-    return b.scope('o', () => linear(flat, `${layer}.self_attn.o_proj.weight`, hidden, 'o'));
+    return b.scope('o', () => project(flat, layer, 'o', hidden));
   };
 
   /** SwiGLU (arXiv:2002.05202): (silu(x·gate) ∘ x·up)·down */
   const feedForward = (x: Value, layer: string): Value => {
-    const gate = b.scope('gate', () => linear(x, `${layer}.mlp.gate_proj.weight`, shape.intermediateSize, 'gate'));
-    const up = b.scope('up', () => linear(x, `${layer}.mlp.up_proj.weight`, shape.intermediateSize, 'up'));
+    const gate = b.scope('gate', () => project(x, layer, 'gate', shape.intermediateSize));
+    const up = b.scope('up', () => project(x, layer, 'up', shape.intermediateSize));
     const one = constant(1, 'one');
     const silu = b.add('div', [gate, b.add('add', [one, b.add('exp', [b.add('neg', [gate])])])], {}, 'silu');
-    return b.scope('down', () =>
-      linear(b.add('mul', [silu, up], {}, 'activated'), `${layer}.mlp.down_proj.weight`, hidden, 'down'),
-    );
+    return b.scope('down', () => project(b.add('mul', [silu, up], {}, 'activated'), layer, 'down', hidden));
   };
 
-  const embedding = weight('model.embed_tokens.weight', [shape.vocabSize, hidden]);
+  const embedding = weight(EMBEDDING, [shape.vocabSize, hidden]);
   let h = b.scope('embed', () => toF32(b.add('gather_rows', [embedding, tokens], {}, 'embedded'), 'h'));
   for (let i = 0; i < shape.layers; i++) {
     const layer = `model.layers.${i}`;
@@ -152,7 +154,7 @@ export function buildLlama(shape: LlamaShape, options: LlamaOptions): Graph {
   return b.scope('head', () => {
     const logits = linear(
       rmsNorm(h, 'model.norm.weight'),
-      shape.tieWordEmbeddings ? 'model.embed_tokens.weight' : 'lm_head.weight',
+      shape.tieWordEmbeddings ? EMBEDDING : HEAD,
       shape.vocabSize,
       'logits',
     );

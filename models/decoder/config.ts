@@ -1,0 +1,160 @@
+/** config.json of the decoders that LLaMA's descendants are: the keys that they share, checked and frozen. */
+import { z } from 'zod';
+import { UserError } from '../../errors.js';
+import { isGiven, quote } from '../../system/json.js';
+import type { Json, ModelConfig, WeightDType } from '../model.js';
+import { parseRope, type RopeConfig } from './rope.js';
+
+/** A matrix of a layer that may have a bias. */
+export type Projection = 'q' | 'k' | 'v' | 'o' | 'gate' | 'up' | 'down';
+
+/** What such models differ in. */
+export interface DecoderConfig extends ModelConfig {
+  readonly hiddenSize: number;
+  readonly intermediateSize: number;
+  readonly heads: number;
+  /** Key and value heads: divides `heads`; equal to it without grouped-query attention. */
+  readonly kvHeads: number;
+  /** Even. heads·headDim need not be hiddenSize. */
+  readonly headDim: number;
+  readonly rmsNormEps: number;
+  /** The head is the embedding table: there is no lm_head. */
+  readonly tieWordEmbeddings: boolean;
+  /** Projections that add a bias to their product. */
+  readonly biased: readonly Projection[];
+  readonly rope: RopeConfig;
+}
+
+/** What a family says for itself. */
+export interface FamilyConfig {
+  readonly architecture: string;
+  /** max_position_embeddings where the file names none. */
+  readonly maxPositions: number;
+  readonly biased: readonly Projection[];
+}
+
+const whole = (min: number, max: number): z.ZodNumber => {
+  const error = `expected a whole number from ${min} to ${max}`;
+  return z.int({ error }).min(min, { error }).max(max, { error });
+};
+const tokenId = z.int({ error: 'expected a token id or a list of them' });
+
+/** Bounds are several times the largest published model's; what passes them cannot overflow a product of two sizes. */
+const schema = z.looseObject({
+  hidden_size: whole(1, 1 << 16),
+  intermediate_size: whole(1, 1 << 19),
+  num_hidden_layers: whole(1, 1024),
+  num_attention_heads: whole(1, 1024),
+  num_key_value_heads: whole(1, 1024).nullish(),
+  head_dim: whole(2, 1024).nullish(),
+  vocab_size: whole(2, 1 << 21),
+  max_position_embeddings: whole(1, 1 << 24).nullish(),
+  rms_norm_eps: z
+    .number({ error: 'expected a number from 0 to 0.1' })
+    .min(0, { error: 'expected a number from 0 to 0.1' })
+    .max(0.1, { error: 'expected a number from 0 to 0.1' })
+    .nullish(),
+  tie_word_embeddings: z.boolean({ error: 'expected true or false' }).nullish(),
+  bos_token_id: tokenId.nullish(),
+  eos_token_id: z
+    .union([tokenId, z.array(tokenId).max(64)], { error: 'expected a token id or a list of them' })
+    .nullish(),
+});
+
+const DTYPES: Readonly<Record<string, WeightDType>> = { float32: 'f32', float16: 'f16', bfloat16: 'bf16' };
+
+function parseDType(config: Json, where: string, fallback: WeightDType): WeightDType {
+  const key = isGiven(config['dtype']) ? 'dtype' : 'torch_dtype';
+  const stated = config[key];
+  if (!isGiven(stated) || stated === 'auto') return fallback;
+  const name = typeof stated === 'string' ? stated.replace(/^torch\./, '') : '';
+  const dtype = Object.hasOwn(DTYPES, name) ? DTYPES[name] : undefined;
+  if (dtype === undefined)
+    throw new UserError(
+      `${where}: ${key} ${quote(stated)} is not supported; supported: ${Object.keys(DTYPES).join(', ')}`,
+    );
+  return dtype;
+}
+
+/** transformers' names of x·sigmoid(x). */
+const SILU = ['silu', 'swish'];
+
+/** Settings that change the computation and are supported in one form only. */
+function checkFixed(json: Json, where: string): void {
+  const activation = json['hidden_act'];
+  if (isGiven(activation) && !SILU.some((name) => name === activation))
+    throw new UserError(
+      `${where}: hidden_act is ${quote(activation)}: the only supported activation is "silu" (also called "swish")`,
+    );
+  const rotated = json['partial_rotary_factor'];
+  if (isGiven(rotated) && rotated !== 1)
+    throw new UserError(
+      `${where}: partial_rotary_factor is ${quote(rotated)}: rotating only a part of a head is not supported`,
+    );
+  if (isGiven(json['quantization_config']))
+    throw new UserError(
+      `${where}: quantised weights are not supported`,
+      'use the unquantised checkpoint (float32, float16 or bfloat16)',
+    );
+}
+
+/** The flag `key`; false where it is absent. Throws UserError. */
+export function readFlag(json: Json, key: string, where: string): boolean {
+  const value = json[key] ?? false;
+  if (typeof value !== 'boolean') throw new UserError(`${where}: ${key}: expected true or false, got ${quote(value)}`);
+  return value;
+}
+
+/**
+ * Reads the keys that these families share. Token ids outside the vocabulary (some files use −1) count as absent.
+ * Defaults of absent keys are those of transformers. Throws UserError, one line.
+ */
+export function parseDecoderConfig(
+  json: Json,
+  where: string,
+  fallbackDType: WeightDType,
+  family: FamilyConfig,
+): DecoderConfig {
+  checkFixed(json, where);
+  const parsed = schema.safeParse(json);
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0];
+    const key = String(issue?.path[0] ?? '');
+    throw new UserError(`${where}: ${key}: ${issue?.message}, got ${key in json ? quote(json[key]) : 'nothing'}`);
+  }
+  const raw = parsed.data;
+  const heads = raw.num_attention_heads;
+  const kvHeads = raw.num_key_value_heads ?? heads;
+  if (heads % kvHeads !== 0) {
+    throw new UserError(`${where}: num_attention_heads ${heads} is not a multiple of num_key_value_heads ${kvHeads}`);
+  }
+  if (!isGiven(raw.head_dim) && raw.hidden_size % heads !== 0) {
+    throw new UserError(
+      `${where}: hidden_size ${raw.hidden_size} is not a multiple of num_attention_heads ${heads}, and head_dim is absent`,
+    );
+  }
+  const headDim = raw.head_dim ?? raw.hidden_size / heads;
+  if (headDim % 2 !== 0) throw new UserError(`${where}: head_dim ${headDim} is odd; rotary embedding turns pairs`);
+  if (headDim > 1024)
+    throw new UserError(`${where}: head_dim ${headDim} (hidden_size / num_attention_heads) is more than 1024`);
+  const inVocabulary = (id: number): boolean => id >= 0 && id < raw.vocab_size;
+  const bos = raw.bos_token_id;
+  return Object.freeze({
+    architecture: family.architecture,
+    hiddenSize: raw.hidden_size,
+    intermediateSize: raw.intermediate_size,
+    layers: raw.num_hidden_layers,
+    heads,
+    kvHeads,
+    headDim,
+    vocabSize: raw.vocab_size,
+    maxPositions: raw.max_position_embeddings ?? family.maxPositions,
+    rmsNormEps: raw.rms_norm_eps ?? 1e-6,
+    tieWordEmbeddings: raw.tie_word_embeddings ?? false,
+    biased: Object.freeze([...family.biased]),
+    rope: parseRope(json, where),
+    dtype: parseDType(json, where, fallbackDType),
+    ...(isGiven(bos) && inVocabulary(bos) ? { bosTokenId: bos } : {}),
+    eosTokenIds: Object.freeze([raw.eos_token_id ?? []].flat().filter(inVocabulary)),
+  });
+}

@@ -1,0 +1,45 @@
+/** Decoders of LLaMA's kind. A family is a name, a few defaults, and what its config.json says that others' do not. */
+import type { Architecture, Json } from '../model.js';
+import { parseDecoderConfig, type DecoderConfig, type FamilyConfig } from './config.js';
+import { buildDecoder } from './graph.js';
+import { rotaryTable } from './rope.js';
+import { decoderTensors, isIgnoredTensor } from './tensors.js';
+
+export interface DecoderFamily extends Pick<Architecture, 'name' | 'modelType' | 'covers'> {
+  /** max_position_embeddings where the file names none. */
+  readonly maxPositions: number;
+  /** What the family's own keys say. Throws UserError for what is not supported. */
+  readonly differences: (json: Json, where: string) => Pick<FamilyConfig, 'biased'>;
+}
+
+export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig> {
+  const { name, modelType, covers, maxPositions } = family;
+  return {
+    name,
+    modelType,
+    covers,
+    describe: (json, where, fallbackDType) => {
+      const config = parseDecoderConfig(json, where, fallbackDType, {
+        architecture: name,
+        maxPositions,
+        ...family.differences(json, where),
+      });
+      return {
+        config,
+        summary: summarise(config),
+        tensors: decoderTensors(config),
+        isIgnored: (tensor) => isIgnoredTensor(tensor, config),
+        graph: (options) => buildDecoder(config, { ...options, rotary: rotaryTable(config) }),
+      };
+    },
+  };
+}
+
+function summarise({ hiddenSize, intermediateSize, layers, heads, headDim, kvHeads, ...rest }: DecoderConfig): string {
+  return [
+    `hidden ${hiddenSize}, feed-forward ${intermediateSize}, ${layers} layers`,
+    `${heads} heads of ${headDim}, ${kvHeads} key/value heads`,
+    ...(rest.biased.length === 0 ? [] : [`biases on ${rest.biased.join(', ')}`]),
+    ...(rest.tieWordEmbeddings ? ['head tied to the embedding'] : []),
+  ].join(', ');
+}

@@ -1,0 +1,56 @@
+/** The tensors of a decoder's checkpoint, by the names that Hugging Face gives them. */
+import type { ExpectedTensor } from '../tensors.js';
+import type { DecoderConfig, Projection } from './config.js';
+
+export const EMBEDDING = 'model.embed_tokens.weight';
+export const HEAD = 'lm_head.weight';
+const UNTIED = 'a model whose head is tied says "tie_word_embeddings": true in config.json';
+
+/** The module of a projection, below its layer. */
+export const MODULES: Readonly<Record<Projection, string>> = {
+  q: 'self_attn.q_proj',
+  k: 'self_attn.k_proj',
+  v: 'self_attn.v_proj',
+  o: 'self_attn.o_proj',
+  gate: 'mlp.gate_proj',
+  up: 'mlp.up_proj',
+  down: 'mlp.down_proj',
+};
+
+/** Every tensor that the model reads, in the order of the computation. A tied model has no lm_head.weight. */
+export function decoderTensors(config: DecoderConfig): readonly ExpectedTensor[] {
+  const { hiddenSize: hidden, intermediateSize: inter } = config;
+  const queries = config.heads * config.headDim;
+  const keys = config.kvHeads * config.headDim;
+  const norm = (name: string): ExpectedTensor => ({ name: `${name}.weight`, shape: [hidden], role: 'norm' });
+  const projection = (layer: string, name: Projection, rows: number, columns: number): ExpectedTensor[] => {
+    const module = `${layer}.${MODULES[name]}`;
+    return [
+      { name: `${module}.weight`, shape: [rows, columns], role: 'matrix' },
+      ...(config.biased.includes(name) ? [{ name: `${module}.bias`, shape: [rows], role: 'bias' } as const] : []),
+    ];
+  };
+  const layerTensors = (layer: string): ExpectedTensor[] => [
+    norm(`${layer}.input_layernorm`),
+    ...projection(layer, 'q', queries, hidden),
+    ...projection(layer, 'k', keys, hidden),
+    ...projection(layer, 'v', keys, hidden),
+    ...projection(layer, 'o', hidden, queries),
+    norm(`${layer}.post_attention_layernorm`),
+    ...projection(layer, 'gate', inter, hidden),
+    ...projection(layer, 'up', inter, hidden),
+    ...projection(layer, 'down', hidden, inter),
+  ];
+  return [
+    { name: EMBEDDING, shape: [config.vocabSize, hidden], role: 'matrix' },
+    ...Array.from({ length: config.layers }, (_, i) => layerTensors(`model.layers.${i}`)).flat(),
+    norm('model.norm'),
+    ...(config.tieWordEmbeddings
+      ? []
+      : [{ name: HEAD, shape: [config.vocabSize, hidden], role: 'matrix', missingHint: UNTIED } as const]),
+  ];
+}
+
+/** Tensors that checkpoints carry and that nothing reads: rotary tables, and the head's copy in a tied model. */
+export const isIgnoredTensor = (name: string, config: Pick<DecoderConfig, 'tieWordEmbeddings'>): boolean =>
+  name.endsWith('rotary_emb.inv_freq') || (config.tieWordEmbeddings && name === HEAD);

@@ -1,0 +1,62 @@
+/** What the rest of the compiler knows of a model: its tensors, its graph, and the few facts that every family has. */
+import type { Graph } from '../ir/graph.js';
+import type { DType } from '../ir/types.js';
+import type { MaskKind } from './mask.js';
+import type { ExpectedTensor } from './tensors.js';
+
+/** Element type of stored weights. */
+export type WeightDType = 'f32' | 'f16' | 'bf16';
+
+/** A parsed JSON object. */
+export type Json = Readonly<Record<string, unknown>>;
+
+/** The facts that every model has. A family's own configuration extends them with plain data. */
+export interface ModelConfig {
+  /** As `architectures` in config.json names it. */
+  readonly architecture: string;
+  readonly layers: number;
+  readonly vocabSize: number;
+  /** Longest context the model was made for, in tokens. */
+  readonly maxPositions: number;
+  /** Element type that the checkpoint claims for its weights. */
+  readonly dtype: WeightDType;
+  readonly bosTokenId?: number;
+  readonly eosTokenIds: readonly number[];
+}
+
+export interface GraphOptions {
+  readonly mask: MaskKind;
+  /** Stored element type of a checkpoint tensor. */
+  readonly dtypeOf: (tensor: string) => DType;
+}
+
+export interface Model<Config extends ModelConfig = ModelConfig> {
+  /** Frozen plain data: with the weights it identifies the model. */
+  readonly config: Config;
+  /** The family's own sizes, in a few words for people. */
+  readonly summary: string;
+  /** Every tensor that the model reads, in the order of the computation. */
+  readonly tensors: readonly ExpectedTensor[];
+  /** Tensors that checkpoints of the family carry and that nothing reads. */
+  readonly isIgnored: (tensor: string) => boolean;
+  /**
+   * score(tokens i32[T], position i32[T], mask inputs, row i32[R], target i32[R]) → (f32[R] log-probability of
+   * target[r] after token row[r], i32[R] 1 where the target is the most likely token), in primitive ops.
+   */
+  readonly graph: (options: GraphOptions) => Graph;
+}
+
+/** A family of models: one folder of models/, listed in registry.ts. */
+export interface Architecture<Config extends ModelConfig = ModelConfig> {
+  /** `architectures[0]` of its config.json. */
+  readonly name: string;
+  /** `model_type` of its config.json, which finds the family where `architectures` is absent. */
+  readonly modelType: string;
+  /** Which published models belong to it, for people. */
+  readonly covers: string;
+  /**
+   * Reads a parsed config.json. `where` (its path) starts every message. `fallbackDType` is the element type of the
+   * weights where the file names none. Throws UserError, one line.
+   */
+  readonly describe: (json: Json, where: string, fallbackDType: WeightDType) => Model<Config>;
+}

@@ -1,0 +1,19 @@
+/** Qwen 2's sliding window, which no published checkpoint turns on. */
+import { UserError } from '../../errors.js';
+import { isGiven, quote } from '../../system/json.js';
+import type { Json } from '../model.js';
+
+/** Default of max_window_layers: the first layer that has the window. */
+const FIRST_WINDOW_LAYER = 28;
+
+/** Refuses a model in which some layer sees only the last `sliding_window` tokens. Throws UserError. */
+export function checkWindow(json: Json, where: string): void {
+  const { sliding_window: window, layer_types: types, num_hidden_layers: layers } = json;
+  if (json['use_sliding_window'] !== true || !isGiven(window)) return;
+  const first = json['max_window_layers'] ?? FIRST_WINDOW_LAYER;
+  const hasWindow = Array.isArray(types)
+    ? types.includes('sliding_attention')
+    : !(typeof first === 'number' && typeof layers === 'number' && first >= layers);
+  if (hasWindow)
+    throw new UserError(`${where}: use_sliding_window is on (sliding_window ${quote(window)}): it is not supported`);
+}

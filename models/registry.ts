@@ -1,0 +1,30 @@
+/** The families of models that the compiler knows. A new one is a folder beside these and a line here. */
+import { UserError } from '../errors.js';
+import { isGiven, quote } from '../system/json.js';
+import { llama } from './llama/index.js';
+import type { Architecture, Json } from './model.js';
+import { qwen2 } from './qwen2/index.js';
+
+export const ARCHITECTURES: readonly Architecture[] = [llama, qwen2];
+
+const SUPPORTED = `supported: ${ARCHITECTURES.map(({ name, covers }) => `${name} (${covers})`).join(', ')}`;
+
+/** The family that a config.json names, by `architectures[0]`, else by `model_type`. Throws UserError. */
+export function findArchitecture(config: Json, where: string): Architecture {
+  const { architectures, model_type: modelType } = config;
+  const first: unknown = Array.isArray(architectures) ? architectures[0] : architectures;
+  if (!isGiven(first) && !isGiven(modelType))
+    throw new UserError(`${where}: neither architectures nor model_type is there; ${SUPPORTED}`);
+  const found = ARCHITECTURES.find((family) =>
+    isGiven(first) ? family.name === first : family.modelType === modelType,
+  );
+  if (found === undefined) {
+    const named = isGiven(first) ? `architecture ${quote(first)}` : `model_type ${quote(modelType)}`;
+    throw new UserError(`${where}: ${named} is not supported; ${SUPPORTED}`);
+  }
+  if (isGiven(modelType) && modelType !== found.modelType)
+    throw new UserError(
+      `${where}: model_type ${quote(modelType)} does not belong to ${found.name}, whose model_type is "${found.modelType}"`,
+    );
+  return found;
+}
