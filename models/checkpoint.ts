@@ -5,17 +5,17 @@ import { createHash } from 'node:crypto';
 import { readdirSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { UserError } from '../errors.js';
+import { checkTensors } from './checkTensors.js';
 import { loadModel, readModel } from './config.js';
 import { isRecord, quote } from '../system/json.js';
 import { fileSize, readJsonObject, readRange, withFile } from '../system/read.js';
 import { findDuplicateKey } from './jsonKeys.js';
 import type { Model, ModelConfig } from './model.js';
 import { readSafetensorsHeader, type SafetensorsEntry, type SafetensorsHeader } from './safetensors.js';
-import { checkTensors, weightDType, type FileTensor, type TensorLocation } from './tensors.js';
+import { weightDType, type FileTensor, type TensorLocation } from './tensors.js';
 import { findTokenizer } from './tokenizer.js';
 
 export {
-  checkTensors,
   type ConstantTensor,
   type ExpectedTensor,
   type FileTensor,
@@ -45,7 +45,8 @@ export interface Checkpoint {
 
 const SINGLE = 'model.safetensors';
 const INDEX = `${SINGLE}.index.json`;
-const INDEX_BYTES = 64 << 20;
+const INDEX_BYTES = 32 << 20;
+const MAX_TENSORS = 1 << 18;
 const SHARD = /^(?!\.)[\w.-]{1,200}\.safetensors$/;
 const MAX_SHARDS = 4096;
 const SAMPLE_BYTES = 256;
@@ -80,8 +81,14 @@ function readIndex(path: string): ReadonlyMap<string, string> {
   const duplicate = findDuplicateKey(text);
   if (duplicate !== undefined)
     throw new UserError(`${path}: the key ${quote(duplicate, 120)} is there twice`, DOWNLOAD);
+  const entries = Object.entries(map);
+  if (entries.length > MAX_TENSORS)
+    throw new UserError(
+      `${path}: names ${entries.length} tensors, more than the ${MAX_TENSORS} that are read`,
+      DOWNLOAD,
+    );
   const shards = new Map<string, string>();
-  for (const [tensor, shard] of Object.entries(map)) {
+  for (const [tensor, shard] of entries) {
     if (typeof shard !== 'string' || !SHARD.test(shard)) {
       throw new UserError(
         `${path}: tensor ${quote(tensor, 120)}: ${quote(shard)} is not the name of a .safetensors file in this folder`,

@@ -3,8 +3,9 @@ import { join } from 'node:path';
 import { UserError } from '../errors.js';
 import { isRecord, quote } from '../system/json.js';
 import { fileSize, readJsonObject } from '../system/read.js';
-import type { Model, WeightDType } from './model.js';
+import type { Model } from './model.js';
 import { findArchitecture } from './registry.js';
+import type { WeightDType } from './tensors.js';
 
 const CONFIG_BYTES = 1 << 20;
 const WANTED = 'give the folder of a Hugging Face checkpoint: config.json and *.safetensors';

@@ -2,10 +2,7 @@
 import type { Graph } from '../ir/graph.js';
 import type { DType } from '../ir/types.js';
 import type { MaskKind } from './mask.js';
-import type { ExpectedTensor } from './tensors.js';
-
-/** Element type of stored weights. */
-export type WeightDType = 'f32' | 'f16' | 'bf16';
+import type { ExpectedTensor, WeightDType } from './tensors.js';
 
 /** A parsed JSON object. */
 export type Json = Readonly<Record<string, unknown>>;

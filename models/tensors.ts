@@ -1,5 +1,7 @@
-/** The tensors of a checkpoint: what there must be, where each one lies, and in few lines what is wrong. */
-import type { Model, WeightDType } from './model.js';
+/** The tensors of a checkpoint: what there must be, and where each one lies. */
+
+/** Element type of stored weights. */
+export type WeightDType = 'f32' | 'f16' | 'bf16';
 
 interface Described {
   readonly name: string;
@@ -42,104 +44,9 @@ export interface ExpectedTensor {
   readonly missingHint?: string;
 }
 
-const WEIGHT_DTYPES: Readonly<Record<string, WeightDType>> = { F32: 'f32', F16: 'f16', BF16: 'bf16' };
+/** By the names of safetensors. */
+export const WEIGHT_DTYPES: Readonly<Record<string, WeightDType>> = { F32: 'f32', F16: 'f16', BF16: 'bf16' };
 
 /** The weight type of a safetensors dtype; undefined where it cannot be a weight here. */
 export const weightDType = (dtype: string): WeightDType | undefined =>
   Object.hasOwn(WEIGHT_DTYPES, dtype) ? WEIGHT_DTYPES[dtype] : undefined;
-
-/** `0–31`, or `0–3,7,9–12` */
-function ranges(sorted: readonly number[]): string {
-  const parts: string[] = [];
-  for (let i = 0; i < sorted.length;) {
-    let j = i;
-    while (sorted[j + 1] === (sorted[j] ?? 0) + 1) j++;
-    parts.push(i === j ? `${sorted[i]}` : `${sorted[i]}–${sorted[j]}`);
-    i = j + 1;
-  }
-  return parts.length > 8 ? `${parts.slice(0, 8).join(',')},…` : parts.join(',');
-}
-
-const LAYER = /^model\.layers\.(\d{1,6})\.([\w.]{1,200})$/;
-const PATTERN_LINES = 10;
-/** More tensors than this missing from the same layers are printed as one line. */
-const SUFFIXES_SHOWN = 3;
-
-interface Problem {
-  readonly tensor: string;
-  /** Equal for tensors that have the same thing wrong with them. */
-  readonly text: string;
-}
-
-/** One line a pattern: `model.layers.{0–31}.self_attn.q_proj.weight: missing`. */
-function groupByPattern(problems: readonly Problem[]): string[] {
-  const lines: string[] = [];
-  /** Layers by (suffix, text); then suffixes by (layers, text). */
-  const bySuffix = new Map<string, { suffix: string; text: string; layers: number[] }>();
-  for (const { tensor, text } of problems) {
-    const match = LAYER.exec(tensor);
-    if (match === null) {
-      lines.push(`${tensor}: ${text}`);
-      continue;
-    }
-    const [, layer = '', suffix = ''] = match;
-    const key = `${suffix}\n${text}`;
-    const group = bySuffix.get(key) ?? { suffix, text, layers: [] };
-    bySuffix.set(key, group);
-    group.layers.push(Number(layer));
-  }
-  const byLayers = new Map<string, { layers: string; text: string; suffixes: string[] }>();
-  for (const { suffix, text, layers } of bySuffix.values()) {
-    const printed = ranges(layers.sort((a, b) => a - b));
-    const key = `${layers.join(',')}\n${text}`;
-    const group = byLayers.get(key) ?? { layers: printed, text, suffixes: [] };
-    byLayers.set(key, group);
-    group.suffixes.push(suffix);
-  }
-  for (const { layers, text, suffixes } of byLayers.values()) {
-    const where = `model.layers.{${layers}}`;
-    if (suffixes.length > SUFFIXES_SHOWN)
-      lines.push(`${where}.{${suffixes.slice(0, SUFFIXES_SHOWN).join(', ')}, … ${suffixes.length} in all}: ${text}`);
-    else lines.push(...suffixes.map((suffix) => `${where}.${suffix}: ${text}`));
-  }
-  return lines.length > PATTERN_LINES
-    ? [...lines.slice(0, PATTERN_LINES), `… and ${lines.length - PATTERN_LINES} more`]
-    : lines;
-}
-
-/**
- * What keeps `found` from being a checkpoint of `model`: missing tensors, wrong shapes, element types
- * that cannot be weights, and tensors (biases, say) that the model would leave unread and so compute something else.
- * Grouped by pattern, a few lines; empty where all is well. `found` maps a name to its safetensors dtype and shape;
- * `show` makes a name printable.
- */
-export function checkTensors(
-  model: Pick<Model, 'tensors' | 'isIgnored'>,
-  found: ReadonlyMap<string, { readonly dtype: string; readonly shape: readonly number[] }>,
-  show: (name: string) => string = (name) => name,
-): string[] {
-  const problems: Problem[] = [];
-  const known = new Set<string>();
-  for (const { name, shape, missingHint } of model.tensors) {
-    known.add(name);
-    const entry = found.get(name);
-    if (entry === undefined)
-      problems.push({ tensor: name, text: missingHint === undefined ? 'missing' : `missing (${missingHint})` });
-    else if (entry.shape.length !== shape.length || entry.shape.some((extent, i) => extent !== shape[i])) {
-      problems.push({
-        tensor: name,
-        text: `shape [${entry.shape.slice(0, 8).join(', ')}], config.json makes it [${shape.join(', ')}]`,
-      });
-    } else if (weightDType(entry.dtype) === undefined) {
-      problems.push({
-        tensor: name,
-        text: `element type ${entry.dtype} is not supported; supported: ${Object.keys(WEIGHT_DTYPES).join(', ')}`,
-      });
-    }
-  }
-  for (const name of found.keys()) {
-    if (!known.has(name) && !model.isIgnored(name))
-      problems.push({ tensor: show(name), text: 'not a tensor of this model' });
-  }
-  return groupByPattern(problems);
-}

@@ -2,7 +2,8 @@
 import { z } from 'zod';
 import { UserError } from '../../errors.js';
 import { isGiven, quote } from '../../system/json.js';
-import type { Json, ModelConfig, WeightDType } from '../model.js';
+import type { Json, ModelConfig } from '../model.js';
+import type { WeightDType } from '../tensors.js';
 import { parseRope, type RopeConfig } from './rope.js';
 
 /** A matrix of a layer that may have a bias. */

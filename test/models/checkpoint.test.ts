@@ -1,7 +1,8 @@
 import { cpSync, mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { checkTensors, describeRandomCheckpoint, fnv1a64, openCheckpoint } from '../../models/checkpoint.js';
+import { describeRandomCheckpoint, fnv1a64, openCheckpoint } from '../../models/checkpoint.js';
+import { checkTensors } from '../../models/checkTensors.js';
 import { describeModel } from '../../models/config.js';
 import {
   DEMO,

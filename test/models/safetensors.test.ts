@@ -122,8 +122,8 @@ describe('readSafetensorsHeader', () => {
   });
 
   it.each([
-    [100_000_000n, 'truncated: the header claims 100000000 bytes, the file has 64'],
-    [100_000_001n, "the header claims 100000001 bytes, more than the format's 100000000"],
+    [16_777_216n, 'truncated: the header claims 16777216 bytes, the file has 64'],
+    [16_777_217n, 'the header claims 16777217 bytes, more than the 16777216 that are read'],
     [2n ** 64n - 1n, 'the header claims 18446744073709551615 bytes'],
     [65n, 'truncated: the header claims 65 bytes, the file has 64'],
   ])('allocates nothing for a header that claims %d bytes', (length, expected) => {
@@ -136,11 +136,26 @@ describe('readSafetensorsHeader', () => {
     expect(Math.max(...alloc.mock.calls.map(([size]) => size))).toBe(8);
   });
 
-  it('survives a header nested far deeper than the stack', () => {
-    const depth = 300_000;
-    const deep = '['.repeat(depth) + ']'.repeat(depth);
-    expect(refusal(safetensors(`{"a":${deep}}`, 0)).message).toContain('tensor "a": expected an object');
-    expect(refusal(safetensors(`{"__metadata__":{"k":${deep}}}`, 0)).message).toContain('must be a string');
+  it.each([
+    ['lists in lists', (bytes: number) => `{"a":${'['.repeat(bytes)}`, 'describes more than the 65536 tensors'],
+    ['lists beside lists', (bytes: number) => `{"a":[${'[],'.repeat(bytes / 3)}[]]}`, 'describes more than the 65536'],
+    ['deep metadata', () => `{"__metadata__":{"k":${'['.repeat(300)}${']'.repeat(300)}}}`, 'nested more than 200 deep'],
+    [
+      'empty tensors',
+      (bytes: number) =>
+        `{${Array.from({ length: bytes / 60 }, (_, i) => `"${i}":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}`).join(',')}}`,
+      'describes more than the 65536 tensors',
+    ],
+  ])('refuses %s before parsing them', (_, make, expected) => {
+    const content = safetensors(make(15_000_000), 0);
+    const parse = vi.spyOn(JSON, 'parse');
+    expect(refusal(content).message).toContain(expected);
+    expect(parse).not.toHaveBeenCalled();
+  });
+
+  it('counts no bracket in a name or in metadata as a tensor', () => {
+    const text = JSON.stringify({ __metadata__: { notes: '[{'.repeat(200_000), quote: '\\"[' } });
+    expect(parseSafetensorsHeader(Buffer.from(text), 0, 'x').metadata.size).toBe(2);
   });
 });
 
