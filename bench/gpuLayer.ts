@@ -6,6 +6,7 @@ import { SequenceBench, type SequencePart } from '../autotune/cuda/sequence.js';
 import { median } from '../autotune/median.js';
 import type { Bucket } from '../ir/plan.js';
 import type { CudaModule, CudaProgram } from '../runtime/cuda/addon.js';
+import { sizesOf } from '../runtime/extents.js';
 import { flopsOf, type Product, type Timing, type Variant } from './gpuKernel.js';
 import { programContender, type GpuLab } from './gpuLab.js';
 import { roleOf, type BenchModel } from './gpuModel.js';
@@ -42,11 +43,13 @@ function partsOf(
 /** Seconds of each launch of the layer, medians of several runs. */
 async function profile(
   program: CudaProgram,
-  { model: { layer }, bucket: { tokens, rows } }: LayerRequest,
+  { model: { layer }, bucket }: LayerRequest,
 ): Promise<LayerResult['parts']> {
   const runs: Float64Array[] = [];
   for (let i = 0; i < PROFILES; i++) {
-    const { launchMilliseconds } = await patiently(program.run({ tokens, rows, inputs: [], isTimed: true }));
+    const { launchMilliseconds } = await patiently(
+      program.run({ extents: sizesOf(bucket), inputs: [], isTimed: true }),
+    );
     if (launchMilliseconds !== undefined) runs.push(launchMilliseconds);
   }
   return layer.map((kernel, i) => ({
@@ -82,7 +85,7 @@ export async function measureLayer(request: LayerRequest): Promise<LayerResult> 
   try {
     await bench.fill();
     const program = own(bench.program(partsOf(request, own)));
-    await patiently(program.run({ tokens: bucket.tokens, rows: bucket.rows, inputs: [] }));
+    await patiently(program.run({ extents: sizesOf(bucket), inputs: [] }));
     await bench.requireNumbers();
     const whole = programContender(
       lab,

@@ -9,7 +9,7 @@ import { BatchWork } from '../driver/work.js';
 import { layBatch, packTrees, planTrees, type MicroBatch, type Sharing } from '../eval/index.js';
 import type { CpuIsa } from '../ir/plan.js';
 import { describeRandomCheckpoint } from '../models/checkpoint.js';
-import { loadAddon } from '../runtime/cpu/addon.js';
+import { loadAddon } from '../runtime/addon.js';
 import { CpuExecutor } from '../runtime/cpu/executor.js';
 import { packageRoot, type BenchData } from './data.js';
 

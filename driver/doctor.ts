@@ -17,7 +17,7 @@ import { cudaAvailable, type CudaAvailability } from '../runtime/cuda/addon.js';
 import { compilerName, findCudaCompiler } from '../runtime/cuda/compiler.js';
 import { UserError } from '../errors.js';
 import { makeFolder } from '../system/write.js';
-import { glibcVersion } from '../runtime/cpu/cLibrary.js';
+import { glibcVersion } from '../runtime/cLibrary.js';
 import { findCompiler, type SystemCompiler } from '../runtime/cpu/systemCompiler.js';
 import { readSettings } from '../settings.js';
 import { cacheLimitBytes } from '../runtime/kernelCache.js';

@@ -1,7 +1,7 @@
 /** The second step of a run: a model compiled and on its devices. It needs no questions, and scores any number of sets. */
 import { UserError } from '../errors.js';
 import { describeTokenizer, type TokenizerDescription } from '../models/tokenizer.js';
-import { loadAddon } from '../runtime/cpu/addon.js';
+import { loadAddon } from '../runtime/addon.js';
 import { openDevices } from './devices/openDevices.js';
 import { detectMachine } from './machine.js';
 import { limitsOf, type ModelLimits } from './modelLimits.js';

@@ -1,5 +1,5 @@
 /** What this machine is, and which numerics and micro-kernels a plan for it uses. */
-import { loadAddon, type CpuInfo } from '../runtime/cpu/addon.js';
+import { loadAddon, type CpuInfo } from '../runtime/addon.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
 import type { Numerics } from '../passes/pipeline.js';
 import { UserError } from '../errors.js';

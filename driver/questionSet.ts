@@ -9,7 +9,7 @@ import {
   type Shard,
   type Sharing,
 } from '../eval/index.js';
-import { loadAddon } from '../runtime/cpu/addon.js';
+import { loadAddon } from '../runtime/addon.js';
 import type { ModelLoading } from './loadModel.js';
 import type { ModelLimits } from './modelLimits.js';
 import { tokeniserThreads } from './tokeniserThreads.js';

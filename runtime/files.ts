@@ -1,6 +1,6 @@
 /** The files of a checkpoint while its weights are loaded. */
 import { UserError } from '../errors.js';
-import { loadAddon, type NativeMemory } from './cpu/addon.js';
+import { loadAddon, type NativeMemory } from './addon.js';
 
 export interface LoadProgress {
   /** Bytes of packed weights done and to do. */

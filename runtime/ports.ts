@@ -2,12 +2,10 @@
 import type { Kernel } from '../ir/kernel.js';
 import { kernelWrites } from '../ir/kernelAccess.js';
 import type { Plan } from '../ir/plan.js';
+import type { PortBinding } from './addon.js';
 
 /** What a runtime reads of a plan: schedules are for those who print code. */
 export type RuntimePlan = Omit<Plan, 'schedules'>;
-
-/** A number, or what the micro-batch brings. */
-export type Extent = number | 'T' | 'R';
 
 /** Inputs of the scoring function, in the order in which a run takes them. */
 export const INPUTS = ['tokens', 'position', 'subtreeEnd', 'row', 'target'] as const;
@@ -55,7 +53,16 @@ export function portsOf(plan: RuntimePlan): Ports {
   };
 }
 
-export const extentOfInput = (name: InputName): Extent => (name === 'row' || name === 'target' ? 'R' : 'T');
+export const extentOfInput = (name: InputName): string => (name === 'row' || name === 'target' ? 'R' : 'T');
+
+/** A vector that a call copies in or out. */
+export const vectorPort = (slot: number, rows: string, dtype: 'f32' | 'i32'): PortBinding => ({
+  slot,
+  dtype,
+  rows,
+  columns: 1,
+  stride: 1,
+});
 
 /** Buffers in which −∞ is an answer: masks, and the parts of a log-sum-exp (a target outside its block). */
 export function masksOf(plan: RuntimePlan): ReadonlySet<string> {

@@ -15,7 +15,8 @@ import {
   type NativeMemory,
   type NativePool,
   type NativeProgram,
-} from '../../runtime/cpu/addon.js';
+} from '../../runtime/addon.js';
+import { programExtents, sizesOf } from '../../runtime/extents.js';
 import { compileShared } from '../../runtime/cpu/compiler.js';
 import type { Settings } from '../../settings.js';
 import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
@@ -225,8 +226,7 @@ export class Measurer {
     const width = copies[0]?.length ?? 0;
     const program = new this.addon.Program({
       pool: this.pool,
-      maxTokens: bucket.tokens,
-      maxRows: bucket.rows,
+      extents: programExtents(bucket),
       scratchBytes,
       ...(scratchBytes > 0 && this.scratch !== undefined
         ? { scratch: { memory: this.scratch, offset: 0, bytes: needed } }
@@ -252,7 +252,7 @@ export class Measurer {
   /** Runs once and hashes what was written: by the last copy of the weights, whichever schedule. */
   private async resultOf(program: NativeProgram, bench: Workbench, bucket: Bucket): Promise<string> {
     await bench.prepareCheck(bucket);
-    await program.run({ tokens: bucket.tokens, rows: bucket.rows, inputs: [] });
+    await program.run({ extents: sizesOf(bucket), inputs: [] });
     return bench.digest(bucket);
   }
 }
@@ -262,7 +262,7 @@ async function sample(program: NativeProgram, bucket: Bucket, best: number): Pro
   const seconds: number[] = [];
   let total = 0;
   while (seconds.length < MAX_SAMPLES && (seconds.length < MIN_SAMPLES || total < SAMPLE_SECONDS)) {
-    const { launchNs } = await program.run({ tokens: bucket.tokens, rows: bucket.rows, inputs: [], isTimed: true });
+    const { launchNs } = await program.run({ extents: sizesOf(bucket), inputs: [], isTimed: true });
     for (const ns of launchNs ?? []) {
       // A clock that did not move still measured something.
       seconds.push(Math.max(ns, 1) * 1e-9);

@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { templatesHash } from '../../codegen/cpu/index.js';
 import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
 import type { CpuIsa, CpuSchedule } from '../../ir/plan.js';
-import { loadAddon } from '../../runtime/cpu/addon.js';
+import { loadAddon } from '../../runtime/addon.js';
 import { findCompiler } from '../../runtime/cpu/systemCompiler.js';
 import { readSettings, type Settings } from '../../settings.js';
 import { recordDigest, recordText, recordVersion, type RecordFormat } from '../recordSchemas.js';

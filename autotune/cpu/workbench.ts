@@ -7,7 +7,7 @@ import { packedBytes, physicalToLogical } from '../../ir/packing.js';
 import { ROW_PAD, rowStride, type Bucket } from '../../ir/plan.js';
 import { DTYPE_BYTES, isFloat, roundUp } from '../../ir/types.js';
 import { bufferBytes } from '../../passes/planMemory.js';
-import type { Addon, NativeMemory, NativePool, PackSource, Slot } from '../../runtime/cpu/addon.js';
+import type { Addon, NativeMemory, NativePool, PackSource, Slot } from '../../runtime/addon.js';
 import type { PackDType } from '../../runtime/tensorSource.js';
 import { biasFor, bucketTrees, integersFor, rolesOf, type Roles } from '../randomInputs.js';
 

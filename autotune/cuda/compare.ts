@@ -41,7 +41,7 @@ static __device__ __forceinline__ float tw_joined(const void *tails, long long i
 }
 
 /** found: elements that differ, the first of them (row * columns + column), indices of maxima that differ. */
-extern "C" __global__ void tw_compare(int, int, const void *jobs, const void *expected, const void *actual, void *found, const void *expectedUpper, const void *actualUpper) {
+extern "C" __global__ void tw_compare(const void *jobs, const void *expected, const void *actual, void *found, const void *expectedUpper, const void *actualUpper) {
   const tw_compare_job job = *(const tw_compare_job *)jobs;
   unsigned long long *answers = (unsigned long long *)found;
   for (int row = blockIdx.y; row < job.rows; row += gridDim.y) {

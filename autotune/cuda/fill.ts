@@ -71,8 +71,7 @@ export class DeviceFill {
     this.job.write(0, bytes);
     const program = new this.addon.Program({
       device: this.device,
-      maxTokens: 1,
-      maxRows: 1,
+      extents: [],
       inputs: [],
       outputs: [],
       slots: [
@@ -93,7 +92,7 @@ export class DeviceFill {
       ],
     });
     try {
-      await program.run({ tokens: 1, rows: 1, inputs: [] });
+      await program.run({ extents: [], inputs: [] });
     } finally {
       program.release();
     }

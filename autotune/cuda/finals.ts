@@ -5,6 +5,7 @@ import type { CudaAddon, CudaDevice, CudaModule, CudaProgram } from '../../runti
 import { launchTimes, sustain, type SustainOptions } from './interleave.js';
 import { Hung, patiently } from './patience.js';
 import type { SequenceBench } from './sequence.js';
+import { sizesOf } from '../../runtime/extents.js';
 
 /** A kernel under one schedule, compiled. */
 export interface Compiled {
@@ -30,7 +31,6 @@ export async function contend(
   { addon, device, contenders, bucket, patienceSeconds, ...options }: ContestRequest,
   bench: SequenceBench,
 ): Promise<readonly (readonly number[])[] | undefined> {
-  const { tokens, rows } = bucket;
   const made: { release(): void }[] = [];
   const modules = new Map<string, CudaModule>();
   const load = ({ text, cubin }: Compiled): CudaModule => {
@@ -47,7 +47,7 @@ export async function contend(
       const program = bench.program(parts.map((part) => ({ text: part.text, module: load(part) })));
       made.push(program);
       programs.push(program);
-      await patiently(program.run({ tokens, rows, inputs: [] }), patienceSeconds);
+      await patiently(program.run({ extents: sizesOf(bucket), inputs: [] }), patienceSeconds);
       await bench.requireNumbers();
     }
     const launches = [...(contenders[0] ?? []).keys()];

@@ -5,6 +5,7 @@ import type { Bucket } from '../../ir/plan.js';
 import type { CudaProgram } from '../../runtime/cuda/addon.js';
 import { median } from '../median.js';
 import { patiently } from './patience.js';
+import { sizesOf } from '../../runtime/extents.js';
 
 /**
  * What one call of Contender.time does: `warmup` samples that do not count, then `repeats` that do, each of `perSample`
@@ -28,13 +29,13 @@ export const launchTimes =
   (
     program: CudaProgram,
     launches: readonly number[],
-    { tokens, rows }: Pick<Bucket, 'tokens' | 'rows'>,
+    bucket: Pick<Bucket, 'tokens' | 'rows'>,
     { turn = 1, patienceSeconds }: { readonly turn?: number; readonly patienceSeconds?: number | undefined } = {},
   ): Contender['time'] =>
   async ({ warmup, repeats, perSample }) =>
     secondsOfLaunch(
       await patiently(
-        program.time({ tokens, rows, launches, warmup, repeats, perSample: perSample * turn }),
+        program.time({ extents: sizesOf(bucket), launches, warmup, repeats, perSample: perSample * turn }),
         patienceSeconds,
       ),
       perSample,

@@ -11,6 +11,7 @@ import type { Bucket } from '../../ir/plan.js';
 import { isFloat, roundUp } from '../../ir/types.js';
 import { bufferBytes } from '../../passes/planMemory.js';
 import type { CudaAddon, CudaDevice, CudaMemory, CudaModule, CudaProgram } from '../../runtime/cuda/addon.js';
+import { programExtents } from '../../runtime/extents.js';
 import { bindKernel } from '../../runtime/cuda/bindProgram.js';
 import { rolesOf, type Roles } from '../randomInputs.js';
 import { scaleOf } from './compare.js';
@@ -101,8 +102,7 @@ export class SequenceBench {
     const { addon, device, kernels, bucket } = this.request;
     return new addon.Program({
       device,
-      maxTokens: bucket.tokens,
-      maxRows: bucket.rows,
+      extents: programExtents(bucket),
       inputs: [],
       outputs: [],
       slots: this.names.map((name, i) => ({ memory: this.memories[i]!, offset: 0, bytes: this.bytesOf(name) })),

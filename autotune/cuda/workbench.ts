@@ -8,6 +8,7 @@ import type { Bucket } from '../../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import { bufferBytes } from '../../passes/planMemory.js';
 import type { CudaAddon, CudaDevice, CudaMemory, CudaModule, CudaProgram } from '../../runtime/cuda/addon.js';
+import { programExtents, sizesOf } from '../../runtime/extents.js';
 import { rolesOf, type Roles } from '../randomInputs.js';
 import {
   COMPARE_FOUND_BYTES,
@@ -134,8 +135,7 @@ export class CudaWorkbench {
     const width = text.parameters.length;
     return new addon.Program({
       device,
-      maxTokens: bucket.tokens,
-      maxRows: bucket.rows,
+      extents: programExtents(bucket),
       inputs: [],
       outputs: [],
       slots: this.copies.flat().map(({ memory, bytes }) => ({ memory, offset: 0, bytes })),
@@ -192,7 +192,7 @@ export class CudaWorkbench {
       if (reads.has(placed.name)) await this.fillBuffer(placed, 1 + i);
       else placed.memory.fill(0xff);
     }
-    await program.run({ tokens: bucket.tokens, rows: bucket.rows, inputs: [], launches: { first: 0, end: 1 } });
+    await program.run({ extents: sizesOf(bucket), inputs: [], launches: { first: 0, end: 1 } });
   }
 
   private async compare({ name, memory, bytes }: Placed): Promise<string | undefined> {
@@ -219,8 +219,7 @@ export class CudaWorkbench {
     this.found.write(COMPARE_FOUND_BYTES, job.bytes);
     const program = new addon.Program({
       device,
-      maxTokens: 1,
-      maxRows: 1,
+      extents: [],
       inputs: [],
       outputs: [],
       slots: [
@@ -244,7 +243,7 @@ export class CudaWorkbench {
       ],
     });
     try {
-      await program.run({ tokens: 1, rows: 1, inputs: [] });
+      await program.run({ extents: [], inputs: [] });
     } finally {
       program.release();
     }

@@ -3,8 +3,9 @@ import type { BufferDecl } from '../../ir/kernel.js';
 import type { Stage } from '../../ir/placement.js';
 import { rowStride, type Plan } from '../../ir/plan.js';
 import { DTYPE_BYTES, isFloat } from '../../ir/types.js';
-import { extentOfInput, floatWrites, INPUT_BUFFERS, masksOf, portsOf } from '../ports.js';
-import type { LaunchBinding, NativeLibrary, NativePool, ProgramBinding, Slot, WriteBinding } from './addon.js';
+import { extentOfInput, floatWrites, INPUT_BUFFERS, masksOf, portsOf, vectorPort } from '../ports.js';
+import { programExtents } from '../extents.js';
+import type { LaunchBinding, NativeLibrary, NativePool, ProgramBinding, Slot, WriteBinding } from '../addon.js';
 
 /** What code generation says about one launch of one bucket. */
 export interface LaunchSymbol {
@@ -90,19 +91,15 @@ export function bindBucket(request: BindRequest): ProgramBinding {
   if (bucket === undefined) throw new Error(`The plan has no bucket ${request.bucket}.`);
   return {
     pool: request.pool,
-    maxTokens: bucket.tokens,
-    maxRows: bucket.rows,
+    extents: programExtents(bucket),
     scratchBytes: request.scratchBytes,
     ...(request.scratch === undefined ? {} : { scratch: request.scratch }),
     slots,
     launches,
-    inputs: ports.inputs.map((name) => ({ slot: slotOf(INPUT_BUFFERS[name]), extent: extentOfInput(name) })),
+    inputs: ports.inputs.map((name) => vectorPort(slotOf(INPUT_BUFFERS[name]), extentOfInput(name), 'i32')),
     outputs:
       stage.end < plan.launches.length
         ? []
-        : [
-            { slot: slotOf(ports.logProb), extent: 'R', dtype: 'f32' },
-            { slot: slotOf(ports.isArgmax), extent: 'R', dtype: 'i32' },
-          ],
+        : [vectorPort(slotOf(ports.logProb), 'R', 'f32'), vectorPort(slotOf(ports.isArgmax), 'R', 'i32')],
   };
 }

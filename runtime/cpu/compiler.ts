@@ -6,7 +6,7 @@ import { UserError } from '../../errors.js';
 import { readSettings, type Settings } from '../../settings.js';
 import { codeOf } from '../../system/errno.js';
 import type { CpuIsa } from '../../ir/plan.js';
-import { loadAddon } from './addon.js';
+import { loadAddon } from '../addon.js';
 import { cacheLimitBytes, markUsed, pruneCaches } from '../kernelCache.js';
 import { compileError, type SourceText } from './compileError.js';
 import { runProcess } from './processes.js';

@@ -1,13 +1,14 @@
 /** The CPU device: a plan, its kernels and its weights, ready to score micro-batches. */
 import type { Stage } from '../../ir/placement.js';
 import type { Bucket, Plan } from '../../ir/plan.js';
-import { loadAddon, type NativeLibrary, type RunRequest, type RunResult } from './addon.js';
+import { loadAddon, type NativeLibrary, type RunRequest, type RunResult } from '../addon.js';
 import { scratchOf, type LaunchSymbol } from './bindPlan.js';
 import { bytesToPack } from './loadWeights.js';
 import { requireMemory, type MemoryUse } from './memoryUse.js';
 import { CpuStage, planCpuStage, type CpuStagePlan } from './stage.js';
 import { StageFlow } from './stageFlow.js';
 import { checkBatch, chooseBucket, longestTree, vocabOf, type Batch, type BatchLimits } from '../batch.js';
+import { sizesOf } from '../extents.js';
 import { FileMappings, type LoadProgress } from '../files.js';
 import { floatWrites, portsOf, type InputName } from '../ports.js';
 import { NonFiniteError, type DeviceSpan, type Diagnosis, type LaunchProfile, type ScoredBatch } from '../scoring.js';
@@ -231,7 +232,7 @@ export class CpuExecutor {
     const bucket = this.bucketOf(batch);
     const { stages } = this.resources;
     const size = { tokens: batch.tokens.length, rows: batch.row.length };
-    const request = { ...size, inputs: this.inputs.map((name) => batch[name]), ...options };
+    const request = { extents: sizesOf(size), inputs: this.inputs.map((name) => batch[name]), ...options };
     const results: RunResult[] = [];
     const spans: DeviceSpan[] = [];
     await this.flow.run({

@@ -3,7 +3,7 @@ import { physicalToLogical } from '../../ir/packing.js';
 import type { FileMappings, LoadProgress } from '../files.js';
 import type { TensorSource } from '../tensorSource.js';
 import { tensorFiles, type PackedWeight, type WeightPlan } from '../weightPlan.js';
-import { loadAddon, type NativeMemory, type NativePool, type PackSource, type Slot } from './addon.js';
+import { loadAddon, type NativeMemory, type NativePool, type PackSource, type Slot } from '../addon.js';
 
 function packSource(source: TensorSource, rows: number, files: FileMappings): PackSource {
   switch (source.kind) {

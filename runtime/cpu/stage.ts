@@ -14,7 +14,7 @@ import {
   type NativeProgram,
   type RunRequest,
   type RunResult,
-} from './addon.js';
+} from '../addon.js';
 import { bindBucket, type LaunchSymbol } from './bindPlan.js';
 import { loadWeights } from './loadWeights.js';
 import type { MemoryUse } from './memoryUse.js';

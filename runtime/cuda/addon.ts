@@ -5,8 +5,14 @@
 import { UserError } from '../../errors.js';
 import type { LaunchShape } from '../../ir/cuda.js';
 import { readSettings } from '../../settings.js';
-import { loadAddon, type NativeMemory } from '../cpu/addon.js';
-import type { Extent } from '../ports.js';
+import {
+  loadAddon,
+  type Extent,
+  type NativeMemory,
+  type PortBinding,
+  type PortData,
+  type ProgramExtent,
+} from '../addon.js';
 
 /** What the driver says about a device. Bytes, kilohertz. */
 export interface CudaDeviceInfo {
@@ -147,7 +153,7 @@ export interface CudaTensorMapBinding {
   /** Index into CudaProgramBinding.slots; the view starts at the slot's start. */
   readonly slot: number;
   readonly dtype: 'f16' | 'bf16' | 'f32';
-  /** T and R: the program's maxTokens and maxRows. */
+  /** Of a named extent: the most that the program is bound for. */
   readonly rows: Extent;
   readonly columns: number;
   readonly stride: number;
@@ -161,6 +167,8 @@ export interface CudaLaunchBinding {
   readonly name: string;
   readonly module: CudaModule;
   readonly symbol: string;
+  /** The kernel's ints, which come before its pointers; by default all extents of the program, in order. */
+  readonly sizes?: readonly Extent[];
   /** Indices into CudaProgramBinding.slots, in the order of the kernel's pointers. */
   readonly slots: readonly number[];
   readonly tensorMaps: readonly CudaTensorMapBinding[];
@@ -171,17 +179,17 @@ export interface CudaLaunchBinding {
 
 export interface CudaProgramBinding {
   readonly device: CudaDevice;
-  readonly maxTokens: number;
-  readonly maxRows: number;
+  /** What a call brings sizes of. */
+  readonly extents: readonly ProgramExtent[];
   readonly slots: readonly CudaSlot[];
   readonly launches: readonly CudaLaunchBinding[];
   /**
-   * i32 vectors copied in by each run, in this order, zero behind their end. Slots that follow one another in one
+   * Copied in by each run, in this order, zero behind their end. Slots that follow one another in one
    * memory with less than 256 bytes between are copied as one, those bytes set to zero.
    */
-  readonly inputs: readonly { readonly slot: number; readonly extent: Extent }[];
-  /** Vectors copied out after each run. */
-  readonly outputs: readonly { readonly slot: number; readonly extent: Extent; readonly dtype: 'f32' | 'i32' }[];
+  readonly inputs: readonly PortBinding[];
+  /** Copied out after each run. */
+  readonly outputs: readonly PortBinding[];
   /** Of the same device: runs then say when they were executed. */
   readonly clock?: CudaClock;
   /** Only ever run by a CudaPipeline: it has no pinned memory of its own. */
@@ -189,9 +197,9 @@ export interface CudaProgramBinding {
 }
 
 export interface CudaRunRequest {
-  readonly tokens: number;
-  readonly rows: number;
-  readonly inputs: readonly Int32Array[];
+  /** A size for each of the program's extents, in their order. */
+  readonly extents: readonly number[];
+  readonly inputs: readonly PortData[];
   /** Measure each launch. */
   readonly isTimed?: boolean;
   /** Wait after each launch, so that an error names the launch that caused it. */
@@ -211,10 +219,9 @@ export interface CudaRunResult {
 }
 
 export interface CudaTimeRequest {
-  readonly tokens: number;
-  readonly rows: number;
+  readonly extents: readonly number[];
   /** As left by the last run where absent. */
-  readonly inputs?: readonly Int32Array[];
+  readonly inputs?: readonly PortData[];
   /**
    * Indices of launches, walked round and round: give several with buffers of their own to rotate past the L2 cache.
    */
@@ -252,7 +259,7 @@ export interface CudaUploadPart {
 /** Copies, then launches that read what was copied. */
 export interface CudaUploadStep {
   readonly parts: readonly CudaUploadPart[];
-  /** Launches first to end − 1 of the program, with T = R = 1. */
+  /** Launches first to end − 1 of the program, which has no extents. */
   readonly launches: { readonly first: number; readonly end: number };
   /** Nothing of it is copied before the launches of so many first steps are over: they read what it overwrites. */
   readonly after: number;
@@ -329,14 +336,13 @@ export interface CudaPipelineBinding {
 }
 
 export interface CudaPipelineRequest {
-  readonly tokens: number;
-  readonly rows: number;
+  readonly extents: readonly number[];
   /** Which arena it uses, on every stage; the programs are bound to it. */
   readonly arena: number;
   readonly isTimed?: boolean;
   readonly stages: readonly {
     readonly program: CudaProgram;
-    readonly inputs: readonly Int32Array[];
+    readonly inputs: readonly PortData[];
     readonly crossings: readonly CudaCrossing[];
   }[];
 }

@@ -3,7 +3,8 @@ import type { CudaKernelText, TensorMapDecl } from '../../ir/cuda.js';
 import type { BufferDecl, Kernel } from '../../ir/kernel.js';
 import { rowStride } from '../../ir/plan.js';
 import { DTYPE_BYTES, isFloat } from '../../ir/types.js';
-import { extentOfInput, floatWrites, INPUT_BUFFERS, type Ports, type RuntimePlan } from '../ports.js';
+import { extentOfInput, floatWrites, INPUT_BUFFERS, vectorPort, type Ports, type RuntimePlan } from '../ports.js';
+import { mostOf, programExtents } from '../extents.js';
 import type {
   CudaClock,
   CudaDevice,
@@ -133,18 +134,14 @@ export function bindCudaBucket(request: CudaBindRequest): CudaProgramBinding {
     device,
     clock,
     isPiped,
-    maxTokens: bucket.tokens,
-    maxRows: bucket.rows,
+    extents: programExtents(bucket),
     slots: slots.list,
     launches: bindLaunches(request, slots),
-    inputs: inputs.map((name) => ({ slot: slots.of(INPUT_BUFFERS[name]), extent: extentOfInput(name) })),
+    inputs: inputs.map((name) => vectorPort(slots.of(INPUT_BUFFERS[name]), extentOfInput(name), 'i32')),
     outputs:
       outputs === undefined
         ? []
-        : [
-            { slot: slots.of(outputs.logProb), extent: 'R', dtype: 'f32' },
-            { slot: slots.of(outputs.isArgmax), extent: 'R', dtype: 'i32' },
-          ],
+        : [vectorPort(slots.of(outputs.logProb), 'R', 'f32'), vectorPort(slots.of(outputs.isArgmax), 'R', 'i32')],
   };
 }
 
@@ -198,8 +195,9 @@ export interface SearchMemory {
 /** The bytes of all search jobs, for SearchMemory.jobs. */
 export function searchJobs(plan: RuntimePlan, writes: readonly SearchedWrite[]): Uint8Array {
   const bytes = new Uint8Array(writes.length * JOB_BYTES);
+  const most = programExtents(plan.capacity);
   for (const write of writes)
-    bytes.set(findJob(write, plan.capacity.tokens, plan.capacity.rows).bytes, write.index * JOB_BYTES);
+    bytes.set(findJob(write, (extent) => mostOf(extent, most)).bytes, write.index * JOB_BYTES);
   return bytes;
 }
 
@@ -225,8 +223,9 @@ export function bindSearch(
           symbol: PACK_ENTRIES.find,
           tensorMaps: [],
           usesProgrammaticLaunch: false,
+          sizes: [write.rows, write.columns],
           slots: [slots.length - 1, slotOfBuffer.get(write.buffer)!, foundSlot],
-          launch: findJob(write, binding.maxTokens, binding.maxRows).launch,
+          launch: findJob(write, (extent) => mostOf(extent, binding.extents)).launch,
         };
       }),
   ]);

@@ -3,7 +3,7 @@ import type { LaunchShape } from '../../ir/cuda.js';
 import type { Pairing, WeightDecl } from '../../ir/kernel.js';
 import { KMAJOR_STEP } from '../../ir/packing.js';
 import { roundUp } from '../../ir/types.js';
-import type { Extent } from '../ports.js';
+import type { Extent } from '../addon.js';
 import type { PackDType, TensorSource } from '../tensorSource.js';
 import { PACK_THREADS } from './packKernels.js';
 
@@ -123,19 +123,12 @@ export interface FindRange {
   readonly allowsNegativeInfinity: boolean;
 }
 
-const extent = (value: Extent): number => (value === 'T' ? -1 : value === 'R' ? -2 : value);
-
-/** Job of tw_pack_find for micro-batches up to (maxTokens, maxRows). */
-export function findJob(range: FindRange, maxTokens: number, maxRows: number): DeviceJob {
+/** Job of tw_pack_find; `most` gives the largest value of an extent. The kernel takes rows and columns beside it. */
+export function findJob(range: FindRange, most: (extent: Extent) => number): DeviceJob {
   const view = new DataView(new ArrayBuffer(JOB_BYTES));
   view.setBigInt64(0, BigInt(range.stride), true);
-  [
-    extent(range.rows),
-    extent(range.columns),
-    TYPES[range.dtype],
-    range.allowsNegativeInfinity ? 1 : 0,
-    range.index,
-  ].forEach((value, i) => view.setInt32(8 + 4 * i, value, true));
-  const most = (value: Extent): number => (value === 'T' ? maxTokens : value === 'R' ? maxRows : value);
+  [TYPES[range.dtype], range.allowsNegativeInfinity ? 1 : 0, range.index].forEach((value, i) =>
+    view.setInt32(8 + 4 * i, value, true),
+  );
   return { bytes: new Uint8Array(view.buffer), launch: launchOf(most(range.columns), most(range.rows)) };
 }

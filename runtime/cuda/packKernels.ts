@@ -11,8 +11,8 @@
 export const PACK_SYMBOL = 'tw_pack';
 
 /**
- * The kernels of the text. Their parameters are those of every generated kernel: T, R, then pointers, first of all to a
- * job.
+ * The kernels of the text. They take pointers, first of all to a job; the search also takes rows and columns before
+ * them.
  */
 export const PACK_ENTRIES = { rows: 'tw_pack_rows', find: 'tw_pack_find' } as const;
 
@@ -39,15 +39,12 @@ struct tw_pack_job {
   int isScaled;
 };
 
-/** Columns of the first rows of a buffer. Extents: -1 is T, -2 is R. */
+/** The first columns of the first rows of a buffer. */
 struct tw_find_job {
   long long stride;
-  int rows;
-  int columns;
   int type;
   int allowsNegativeInfinity;
   int index;                   // into found
-  int unused;
 };
 
 static __device__ __forceinline__ float tw_product(float a, float b) {
@@ -135,7 +132,7 @@ static __device__ __forceinline__ long long tw_physical(int row, int pairing, in
 }
 
 /** source: [rows, k] of the range, elements aligned, read where kind is 0. scale: k factors, read where isScaled. */
-extern "C" __global__ void tw_pack_rows(int, int, const void *jobs, const void *source, void *weight, const void *scale) {
+extern "C" __global__ void tw_pack_rows(const void *jobs, const void *source, void *weight, const void *scale) {
   const tw_pack_job job = *(const tw_pack_job *)jobs;
   for (int row = blockIdx.y; row < job.rows; row += gridDim.y) {
     const long long target = tw_physical(job.row + row, job.pairing, job.width, job.span) * job.stride;
@@ -155,10 +152,8 @@ extern "C" __global__ void tw_pack_rows(int, int, const void *jobs, const void *
 }
 
 /** found[job.index] = min(found[job.index], row * columns + column) over all bad elements. */
-extern "C" __global__ void tw_pack_find(int T, int R, const void *jobs, const void *data, void *found) {
+extern "C" __global__ void tw_pack_find(int rows, int columns, const void *jobs, const void *data, void *found) {
   const tw_find_job job = *(const tw_find_job *)jobs;
-  const int rows = job.rows == -1 ? T : job.rows == -2 ? R : job.rows;
-  const int columns = job.columns == -1 ? T : job.columns == -2 ? R : job.columns;
   const unsigned exponent = job.type == 0 ? 0x7f800000u : job.type == 1 ? 0x7c00u : 0x7f80u;
   const unsigned negativeInfinity = exponent | (job.type == 0 ? 0x80000000u : 0x8000u);
   for (int row = blockIdx.y; row < rows; row += gridDim.y) {

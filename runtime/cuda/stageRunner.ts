@@ -2,6 +2,7 @@
 import { DTYPE_BYTES } from '../../ir/types.js';
 import { rowStride } from '../../ir/plan.js';
 import type { Batch } from '../batch.js';
+import { mostOf, programExtents, sizesOf } from '../extents.js';
 import type { RuntimePlan } from '../ports.js';
 import type { DeviceSpan } from '../scoring.js';
 import { boundaryOf } from '../stagePlan.js';
@@ -58,8 +59,7 @@ export class OneDevice implements StageRunner {
   async run(request: RunRequest): Promise<RunResult> {
     const { batch, kind } = request;
     const { outputs, span, launchMilliseconds } = await programOf(this.stage, request, 0).run({
-      tokens: batch.tokens.length,
-      rows: batch.row.length,
+      extents: sizesOf({ tokens: batch.tokens.length, rows: batch.row.length }),
       inputs: this.stage.inputsOf(batch),
       isTimed: kind === 'profile',
     });
@@ -85,7 +85,7 @@ export function crossingsOf(plan: RuntimePlan, end: number): readonly CudaCrossi
 }
 
 const extentIn = ({ capacity }: RuntimePlan, rows: CudaCrossing['rows']): number =>
-  rows === 'T' ? capacity.tokens : rows === 'R' ? capacity.rows : rows;
+  mostOf(rows, programExtents(capacity));
 
 /** A device for each stage. */
 export class Pipeline implements StageRunner {
@@ -121,8 +121,7 @@ export class Pipeline implements StageRunner {
     // A search has its programs on the first arena alone.
     const arena = kind === 'search' ? 0 : this.turns++ % PIPELINE_ARENAS;
     const { outputs, stages } = await this.pipeline.run({
-      tokens: batch.tokens.length,
-      rows: batch.row.length,
+      extents: sizesOf({ tokens: batch.tokens.length, rows: batch.row.length }),
       arena,
       isTimed: kind === 'profile',
       stages: this.stages.map((stage, i) => ({

@@ -198,7 +198,7 @@ class Loading {
         };
       }),
     );
-    return new addon.Program({ device, maxTokens: 1, maxRows: 1, slots, launches, inputs: [], outputs: [] });
+    return new addon.Program({ device, extents: [], slots, launches, inputs: [], outputs: [] });
   }
 
   private uploadSteps(stagings: readonly CudaMemory[]): readonly CudaUploadStep[] {

@@ -6,12 +6,20 @@
 #define TILEWRIGHT_ABI_H
 #include <stdint.h>
 
-#define TW_ABI 1
+#define TW_ABI 2
+
+/* Extents that one function may have. */
+#define TW_MAX_EXTENTS 8
 
 typedef struct tw_launch {
   void *const *buffers; /* base addresses, in the order the kernel's parameter list names them */
-  int64_t T;            /* packed tokens in this micro-batch */
-  int64_t R;            /* scored rows in this micro-batch */
+  union {
+    int64_t extents[TW_MAX_EXTENTS]; /* sizes that this call brings, in the order its function declares them */
+    struct {
+      int64_t T; /* those of score: packed tokens, scored rows */
+      int64_t R;
+    };
+  };
   char *scratch;        /* 64-byte aligned; worker w owns [w * scratch_bytes, (w + 1) * scratch_bytes) */
   int64_t scratch_bytes;
   int64_t *next;        /* shared work counter, 0 at the start of every launch; fetch-add to take work */

@@ -181,20 +181,11 @@ inline size_t extentArg(const Napi::Value &value, const std::string &what, int64
   return static_cast<size_t>(integerArg(value, what, low, high));
 }
 
-/** A micro-batch's T and R. */
-struct CudaBatchSize {
-  size_t tokens = 0;
-  size_t rows = 0;
-};
-
-/** `tokens` and `rows` of an object, at most what the program is bound for. */
-CudaBatchSize parseBatchSize(const CudaProgram &program, const Napi::Object &object);
-
 /** A program's inputs from an array of arrays to a pinned area of `inputBytes` bytes. */
-void packInputs(const CudaProgram &program, uint8_t *area, const Napi::Value &value, CudaBatchSize size);
+void packInputs(const CudaProgram &program, uint8_t *area, const Napi::Value &value, const Counts &counts);
 
 /** A program's outputs from a pinned area, as an array of ArrayBuffers. */
-Napi::Array copyOutputs(Napi::Env env, const CudaProgram &program, const uint8_t *area, CudaBatchSize size);
+Napi::Array copyOutputs(Napi::Env env, const CudaProgram &program, const uint8_t *area, const Counts &counts);
 
 /** { begin, end } */
 Napi::Object toSpan(Napi::Env env, double begin, double end);

@@ -180,7 +180,7 @@ void CudaPipeline::receive(CudaPipelineJob &job, size_t s) {
   flight.receiving->record(in);
   size_t staged = 0;
   for (const CudaCrossing &crossing : job.stages[s - 1].crossings) {
-    const size_t bytes = crossing.rows.resolve(job.tokens, job.rows) * crossing.rowBytes;
+    const size_t bytes = crossing.rows.in(job.counts) * crossing.rowBytes;
     if (bytes == 0) continue;
     api.cuMemcpyHtoDAsync(stages_[s].arenas[job.arena]->address() + crossing.offset, link.staging[job.arena]->data() + staged, bytes, in);
     staged += bytes;
@@ -204,7 +204,7 @@ void CudaPipeline::compute(CudaPipelineJob &job, size_t s) {
   for (size_t i = 0; i < program.launches.size(); i++) {
     if (job.isTimed) flight.marks[i]->record(stream);
     // What the first launch reads was not made by the launch before it, which alone an early one would wait for.
-    program.enqueueLaunch(api, i, job.tokens, job.rows, i > 0);
+    program.enqueueLaunch(api, i, job.counts, i > 0);
   }
   if (job.isTimed) flight.marks[program.launches.size()]->record(stream);
   flight.end->record(stream);
@@ -220,7 +220,7 @@ void CudaPipeline::send(CudaPipelineJob &job, size_t s) {
   if (s + 1 == stages_.size()) {
     flight.sending->record(out);
     for (const CudaPort &port : run.program->outputs) {
-      const size_t bytes = port.extent.resolve(job.tokens, job.rows) * bytesOf(port.dtype);
+      const size_t bytes = port.spanBytes(job.counts);
       if (bytes > 0) api.cuMemcpyDtoHAsync(flight.outputs->data() + port.pinnedOffset, run.program->slots[port.slot].address(), bytes, out);
     }
     flight.sent->record(out);
@@ -240,7 +240,7 @@ void CudaPipeline::send(CudaPipelineJob &job, size_t s) {
   flight.sending->record(out);
   size_t staged = 0;
   for (const CudaCrossing &crossing : run.crossings) {
-    const size_t bytes = crossing.rows.resolve(job.tokens, job.rows) * crossing.rowBytes;
+    const size_t bytes = crossing.rows.in(job.counts) * crossing.rowBytes;
     if (bytes == 0) continue;
     switch (link.route) {
       case CudaRoute::Local:

@@ -87,8 +87,7 @@ struct CudaFlight {
 
 /** One micro-batch, from the call to its answer. `finish` is called once, on the finisher's thread. */
 struct CudaPipelineJob {
-  size_t tokens = 0;
-  size_t rows = 0;
+  Counts counts;
   size_t arena = 0;
   bool isTimed = false;
   CudaFlight *flight = nullptr;

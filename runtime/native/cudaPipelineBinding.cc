@@ -47,30 +47,31 @@ std::shared_ptr<CudaPipeline> parsePipeline(const Napi::Object &object) {
   return std::make_shared<CudaPipeline>(std::move(stages), inFlight, booleanArg(object.Get("usesPeers"), "usesPeers"));
 }
 
-CudaCrossing parseCrossing(const Napi::Value &value, const CudaPipelineStage &stage, CudaBatchSize size, size_t &total, const std::string &what) {
+CudaCrossing parseCrossing(const Napi::Value &value, const CudaPipelineStage &stage, const Extents &extents, const Counts &counts, size_t &total,
+                           const std::string &what) {
   const Napi::Object object = objectArg(value, what);
   CudaCrossing crossing;
   crossing.offset = sizeArg(object.Get("offset"), what + ".offset");
-  crossing.rows = parseExtent(object.Get("rows"), what + ".rows");
+  crossing.rows = extents.parseExtent(object.Get("rows"), what + ".rows");
   crossing.rowBytes = sizeArg(object.Get("rowBytes"), what + ".rowBytes");
-  const size_t bytes = product(crossing.rows.resolve(size.tokens, size.rows), crossing.rowBytes, "a crossing");
+  const size_t bytes = product(crossing.rows.in(counts), crossing.rowBytes, "a crossing");
   stage.arenas[0]->requireInside(crossing.offset, bytes, what);
   total += bytes;
   if (total > stage.crossingBytes) fail(what + ": more crosses to the next stage than the pipeline was made for");
   return crossing;
 }
 
-CudaStageRun parseStageRun(const Napi::Value &value, const CudaPipelineStage &stage, CudaBatchSize &size, const Napi::Object &request, const std::string &what) {
+CudaStageRun parseStageRun(const Napi::Value &value, const CudaPipelineStage &stage, Counts &counts, const Napi::Object &request, const std::string &what) {
   const Napi::Object object = objectArg(value, what);
   CudaStageRun run;
   run.program = cudaArg<CudaProgramWrap>(object.Get("program"), what + ".program");
   requireDevice(*stage.device, *run.program->device, what + ".program");
-  size = parseBatchSize(*run.program, request);
+  counts = run.program->extents.parseCounts(request.Get("extents"));
   if (run.program->inputBytes > stage.inputBytes || run.program->outputBytes > stage.outputBytes) fail(what + ".program has more inputs or outputs than the pipeline was made for");
   const Napi::Array crossings = arrayArg(object.Get("crossings"), what + ".crossings");
   size_t total = 0;
   for (uint32_t i = 0; i < boundedLength(crossings, MOST_CROSSINGS, what + ".crossings"); i++) {
-    run.crossings.push_back(parseCrossing(crossings.Get(i), stage, size, total, what + ".crossings[" + std::to_string(i) + "]"));
+    run.crossings.push_back(parseCrossing(crossings.Get(i), stage, run.program->extents, counts, total, what + ".crossings[" + std::to_string(i) + "]"));
   }
   return run;
 }
@@ -85,14 +86,13 @@ struct Call {
   }
   std::shared_ptr<CudaPipeline> pipeline;
   CudaPipelineJob job;
-  CudaBatchSize size;
   Napi::Promise::Deferred deferred;
 };
 
 Napi::Value describe(Napi::Env env, const Call &call) {
   const CudaPipelineJob &job = call.job;
   Napi::Object object = Napi::Object::New(env);
-  object.Set("outputs", copyOutputs(env, *job.stages.back().program, dataOf(job.flight->stages.back().outputs), call.size));
+  object.Set("outputs", copyOutputs(env, *job.stages.back().program, dataOf(job.flight->stages.back().outputs), job.counts));
   Napi::Array stages = Napi::Array::New(env, job.times.size());
   for (size_t i = 0; i < job.times.size(); i++) {
     const CudaStageTimes &times = job.times[i];
@@ -180,13 +180,11 @@ Napi::Value CudaPipelineWrap::run(const Napi::CallbackInfo &info) {
   job.arena = indexArg(request.Get("arena"), stages[0].arenas.size(), "arena");
   job.isTimed = optionalFlag(request, "isTimed");
   for (uint32_t i = 0; i < parts.Length(); i++) {
-    job.stages.push_back(parseStageRun(parts.Get(i), stages[i], call->size, request, "stages[" + std::to_string(i) + "]"));
+    job.stages.push_back(parseStageRun(parts.Get(i), stages[i], job.counts, request, "stages[" + std::to_string(i) + "]"));
   }
-  job.tokens = call->size.tokens;
-  job.rows = call->size.rows;
   job.flight = &pipeline.takeFlight();
   for (uint32_t i = 0; i < parts.Length(); i++) {
-    packInputs(*job.stages[i].program, dataOf(job.flight->stages[i].inputs), objectArg(parts.Get(i), "stages").Get("inputs"), call->size);
+    packInputs(*job.stages[i].program, dataOf(job.flight->stages[i].inputs), objectArg(parts.Get(i), "stages").Get("inputs"), job.counts);
   }
   for (CudaStageRun &stage : job.stages) stage.place = stage.program->device->takePlace();
   const Napi::Promise promise = call->deferred.Promise();

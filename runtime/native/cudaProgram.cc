@@ -2,9 +2,9 @@
 
 namespace tw {
 
-size_t CudaGridExtent::resolve(size_t tokens, size_t rows, size_t multiprocessors, size_t cluster) const {
+size_t CudaGridExtent::resolve(const Counts &counts, size_t multiprocessors, size_t cluster) const {
   if (kind == Kind::Constant) return count;
-  const size_t size = extent.resolve(tokens, rows);
+  const size_t size = extent.in(counts);
   const size_t tiles = (size + per - 1) / per * times;
   if (kind == Kind::Tiles || tiles == 0) return tiles;
   const size_t blocks = std::min(tiles, multiprocessors * blocksPerMultiprocessor) / cluster * cluster;
@@ -37,17 +37,20 @@ void CudaProgram::copyInputs(const CudaApi &api, const CudaArea &area) const {
   }
 }
 
-void CudaProgram::enqueue(const CudaApi &api, const CudaLaunchSpec &launch, size_t tokens, size_t rows, bool mayOverlap) const {
+void CudaProgram::enqueue(const CudaApi &api, const CudaLaunchSpec &launch, const Counts &counts, bool mayOverlap) const {
   const auto multiprocessors = static_cast<size_t>(device->info().multiprocessors);
-  const size_t gridX = launch.gridX.resolve(tokens, rows, multiprocessors, launch.cluster);
-  const size_t gridY = launch.gridY.resolve(tokens, rows, multiprocessors, 1);
+  const size_t gridX = launch.gridX.resolve(counts, multiprocessors, launch.cluster);
+  const size_t gridY = launch.gridY.resolve(counts, multiprocessors, 1);
   if (gridX == 0 || gridY == 0) return;
 
-  auto T = static_cast<int32_t>(tokens);
-  auto R = static_cast<int32_t>(rows);
+  std::array<int32_t, TW_MAX_EXTENTS> sizes{};
   // The driver copies the values before it returns; it writes none of them.
-  std::vector<void *> arguments{&T, &R};
-  arguments.reserve(2 + launch.pointers.size() + launch.maps.size());
+  std::vector<void *> arguments;
+  arguments.reserve(launch.sizes.size() + launch.pointers.size() + launch.maps.size());
+  for (size_t i = 0; i < launch.sizes.size(); i++) {
+    sizes[i] = static_cast<int32_t>(launch.sizes[i].in(counts));
+    arguments.push_back(&sizes[i]);
+  }
   for (const CuAddress &pointer : launch.pointers) arguments.push_back(const_cast<CuAddress *>(&pointer));
   for (const CuTensorMap &map : launch.maps) arguments.push_back(const_cast<CuTensorMap *>(&map));
 
@@ -79,8 +82,8 @@ void CudaProgram::enqueue(const CudaApi &api, const CudaLaunchSpec &launch, size
   }
 }
 
-void CudaProgram::enqueueLaunches(const CudaApi &api, size_t first, size_t end, size_t tokens, size_t rows) const {
-  for (size_t i = first; i < end; i++) enqueue(api, launches[i], tokens, rows);
+void CudaProgram::enqueueLaunches(const CudaApi &api, size_t first, size_t end, const Counts &counts) const {
+  for (size_t i = first; i < end; i++) enqueue(api, launches[i], counts);
 }
 
 namespace {
@@ -104,7 +107,7 @@ void inTurn(const CudaDevice &device, Turnstile::Place &place, Body &&body) {
 
 }  // namespace
 
-CudaRunResult CudaProgram::run(CudaArea &area, Turnstile::Place &place, size_t tokens, size_t rows, const CudaRunOptions &options) {
+CudaRunResult CudaProgram::run(CudaArea &area, Turnstile::Place &place, const Counts &counts, const CudaRunOptions &options) {
   CudaRunResult result;
   inTurn(*device, place, [&] {
     const CudaApi &api = device->use();
@@ -114,7 +117,7 @@ CudaRunResult CudaProgram::run(CudaArea &area, Turnstile::Place &place, size_t t
     if (options.first == 0) copyInputs(api, area);
     if (options.isTimed) area.marks[options.first]->record(stream);
     for (size_t i = options.first; i < options.end; i++) {
-      enqueue(api, launches[i], tokens, rows);
+      enqueue(api, launches[i], counts);
       if (options.isTimed) area.marks[i + 1]->record(stream);
       if (options.isSynchronous) {
         const CuResult outcome = api.cuStreamSynchronize.raw(stream);
@@ -122,7 +125,7 @@ CudaRunResult CudaProgram::run(CudaArea &area, Turnstile::Place &place, size_t t
       }
     }
     for (const CudaPort &port : outputs) {
-      const size_t bytes = port.extent.resolve(tokens, rows) * bytesOf(port.dtype);
+      const size_t bytes = port.spanBytes(counts);
       if (bytes > 0) api.cuMemcpyDtoHAsync(area.outputs->data() + port.pinnedOffset, slots[port.slot].address(), bytes, stream);
     }
     area.end->record(stream);
@@ -140,7 +143,7 @@ CudaRunResult CudaProgram::run(CudaArea &area, Turnstile::Place &place, size_t t
   return result;
 }
 
-std::vector<double> CudaProgram::time(CudaArea &area, Turnstile::Place &place, size_t tokens, size_t rows, bool hasInputs,
+std::vector<double> CudaProgram::time(CudaArea &area, Turnstile::Place &place, const Counts &counts, bool hasInputs,
                                       const CudaTimeOptions &options) {
   std::vector<double> milliseconds;
   inTurn(*device, place, [&] {
@@ -161,7 +164,7 @@ std::vector<double> CudaProgram::time(CudaArea &area, Turnstile::Place &place, s
       if (flushed) api.cuMemsetD8Async(flushed->address(), static_cast<unsigned char>(sample), flushed->size(), stream);
       if (isCounted) begins[sample - options.warmup]->record(stream);
       for (size_t i = 0; i < options.perSample; i++) {
-        enqueue(api, launches[options.launches[next++ % options.launches.size()]], tokens, rows);
+        enqueue(api, launches[options.launches[next++ % options.launches.size()]], counts);
       }
       if (isCounted) ends[sample - options.warmup]->record(stream);
     }

@@ -20,13 +20,15 @@ struct CudaGridExtent {
   size_t times = 1;
   size_t blocksPerMultiprocessor = 1;
   /** 0 where the extent is 0: then there is nothing to launch. */
-  size_t resolve(size_t tokens, size_t rows, size_t multiprocessors, size_t cluster) const;
+  size_t resolve(const Counts &counts, size_t multiprocessors, size_t cluster) const;
 };
 
 struct CudaLaunchSpec {
   std::string name;
   std::shared_ptr<CudaModule> module;
   CuFunction function = nullptr;
+  /** The kernel's parameters: ints, then pointers, then tensor maps. */
+  std::vector<Extent> sizes;
   std::vector<CuAddress> pointers;
   std::vector<CuTensorMap> maps;
   CudaGridExtent gridX;
@@ -37,10 +39,7 @@ struct CudaLaunchSpec {
   bool isProgrammatic = false;
 };
 
-struct CudaPort {
-  size_t slot = 0;
-  Extent extent;
-  DType dtype = DType::I32;
+struct CudaPort : Port {
   /** Where its data lie in a pinned area. */
   size_t pinnedOffset = 0;
   /** Room for them there at the largest micro-batch. */
@@ -98,8 +97,7 @@ class CudaProgram {
   std::vector<CudaInputCopy> inputCopies;
   size_t inputBytes = 0;   // of a pinned area
   size_t outputBytes = 0;
-  size_t maxTokens = 0;
-  size_t maxRows = 0;
+  Extents extents;
   /** None of a program that only runs in a pipeline. */
   std::vector<std::unique_ptr<CudaArea>> areas;
   /** Says when runs began and ended, where there is one. */
@@ -112,20 +110,20 @@ class CudaProgram {
   /**
    * Enqueues one launch for the caller who has the turn. It waits for all that came before unless it may overlap it.
    */
-  void enqueueLaunch(const CudaApi &api, size_t index, size_t tokens, size_t rows, bool mayOverlap) const {
-    enqueue(api, launches[index], tokens, rows, mayOverlap);
+  void enqueueLaunch(const CudaApi &api, size_t index, const Counts &counts, bool mayOverlap) const {
+    enqueue(api, launches[index], counts, mayOverlap);
   }
   /** Enqueues launches first to end − 1, nothing else, for the caller who has the turn. */
-  void enqueueLaunches(const CudaApi &api, size_t first, size_t end, size_t tokens, size_t rows) const;
+  void enqueueLaunches(const CudaApi &api, size_t first, size_t end, const Counts &counts) const;
   /** Enqueues when the turn has come, lets the next in, and waits for the end. */
-  CudaRunResult run(CudaArea &area, Turnstile::Place &place, size_t tokens, size_t rows, const CudaRunOptions &options);
+  CudaRunResult run(CudaArea &area, Turnstile::Place &place, const Counts &counts, const CudaRunOptions &options);
   /** Milliseconds of each sample. The area's inputs are copied first where `hasInputs`. */
-  std::vector<double> time(CudaArea &area, Turnstile::Place &place, size_t tokens, size_t rows, bool hasInputs,
+  std::vector<double> time(CudaArea &area, Turnstile::Place &place, const Counts &counts, bool hasInputs,
                            const CudaTimeOptions &options);
 
  private:
   void copyInputs(const CudaApi &api, const CudaArea &area) const;
-  void enqueue(const CudaApi &api, const CudaLaunchSpec &launch, size_t tokens, size_t rows, bool mayOverlap = true) const;
+  void enqueue(const CudaApi &api, const CudaLaunchSpec &launch, const Counts &counts, bool mayOverlap = true) const;
 };
 
 }  // namespace tw

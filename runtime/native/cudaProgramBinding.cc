@@ -5,12 +5,7 @@
 
 namespace tw {
 
-CudaBatchSize parseBatchSize(const CudaProgram &program, const Napi::Object &object) {
-  return {extentArg(object.Get("tokens"), "tokens", 1, static_cast<int64_t>(program.maxTokens)),
-          extentArg(object.Get("rows"), "rows", 0, static_cast<int64_t>(program.maxRows))};
-}
-
-void packInputs(const CudaProgram &program, uint8_t *area, const Napi::Value &value, CudaBatchSize size) {
+void packInputs(const CudaProgram &program, uint8_t *area, const Napi::Value &value, const Counts &counts) {
   const Napi::Array arrays = arrayArg(value, "inputs");
   if (arrays.Length() != program.inputs.size()) {
     fail("The program takes " + std::to_string(program.inputs.size()) + " inputs, not " + std::to_string(arrays.Length()));
@@ -18,22 +13,17 @@ void packInputs(const CudaProgram &program, uint8_t *area, const Napi::Value &va
   if (program.inputBytes == 0) return;
   std::memset(area, 0, program.inputBytes);
   for (uint32_t i = 0; i < arrays.Length(); i++) {
-    const std::string what = "inputs[" + std::to_string(i) + "]";
-    const auto [data, length] = typedArg<int32_t>(arrays.Get(i), what, napi_int32_array);
-    const size_t wanted = program.inputs[i].extent.resolve(size.tokens, size.rows);
-    if (length != wanted) fail(what + " has " + std::to_string(length) + " entries, not " + std::to_string(wanted));
-    if (length > 0) std::memcpy(area + program.inputs[i].pinnedOffset, data, length * 4);
+    const CudaPort &port = program.inputs[i];
+    const uint8_t *data = port.parseData(arrays.Get(i), counts, "inputs[" + std::to_string(i) + "]");
+    port.scatter(area + port.pinnedOffset, data, counts);
   }
 }
 
-Napi::Array copyOutputs(Napi::Env env, const CudaProgram &program, const uint8_t *area, CudaBatchSize size) {
+Napi::Array copyOutputs(Napi::Env env, const CudaProgram &program, const uint8_t *area, const Counts &counts) {
   Napi::Array outputs = Napi::Array::New(env, program.outputs.size());
   for (size_t i = 0; i < program.outputs.size(); i++) {
     const CudaPort &port = program.outputs[i];
-    const size_t bytes = port.extent.resolve(size.tokens, size.rows) * bytesOf(port.dtype);
-    auto copy = Napi::ArrayBuffer::New(env, bytes);
-    if (bytes > 0) std::memcpy(copy.Data(), area + port.pinnedOffset, bytes);
-    outputs.Set(static_cast<uint32_t>(i), copy);
+    outputs.Set(static_cast<uint32_t>(i), port.gather(env, area + port.pinnedOffset, counts));
   }
   return outputs;
 }
@@ -78,9 +68,9 @@ CudaTimeOptions parseTimeOptions(const CudaProgram &program, const Napi::Object 
   return options;
 }
 
-Napi::Value describe(Napi::Env env, const CudaProgram &program, const CudaArea &area, CudaBatchSize size, bool isTimed, const CudaRunResult &result) {
+Napi::Value describe(Napi::Env env, const CudaProgram &program, const CudaArea &area, const Counts &counts, bool isTimed, const CudaRunResult &result) {
   Napi::Object object = Napi::Object::New(env);
-  object.Set("outputs", copyOutputs(env, program, area.outputs ? area.outputs->data() : nullptr, size));
+  object.Set("outputs", copyOutputs(env, program, area.outputs ? area.outputs->data() : nullptr, counts));
   object.Set("milliseconds", result.milliseconds);
   if (program.clock) object.Set("span", toSpan(env, result.begin, result.end));
   if (isTimed) object.Set("launchMilliseconds", toFloat64(env, result.launchMilliseconds));
@@ -98,29 +88,29 @@ CudaProgramWrap::CudaProgramWrap(const Napi::CallbackInfo &info) : CudaHandle(in
 Napi::Value CudaProgramWrap::run(const Napi::CallbackInfo &info) {
   const auto program = get();
   const Napi::Object request = objectArg(info[0], "request");
-  const CudaBatchSize size = parseBatchSize(*program, request);
+  const Counts counts = program->extents.parseCounts(request.Get("extents"));
   const CudaRunOptions options = parseRunOptions(*program, request);
   auto area = program->takeArea(program);
-  packInputs(*program, area->inputs ? area->inputs->data() : nullptr, request.Get("inputs"), size);
+  packInputs(*program, area->inputs ? area->inputs->data() : nullptr, request.Get("inputs"), counts);
   auto place = program->device->takePlace();
   auto result = std::make_shared<CudaRunResult>();
   return PromiseWorker::start(
-      info.Env(), [=] { *result = program->run(*area, *place, size.tokens, size.rows, options); },
-      [=](Napi::Env env) { return describe(env, *program, *area, size, options.isTimed, *result); }, place);
+      info.Env(), [=] { *result = program->run(*area, *place, counts, options); },
+      [=](Napi::Env env) { return describe(env, *program, *area, counts, options.isTimed, *result); }, place);
 }
 
 Napi::Value CudaProgramWrap::time(const Napi::CallbackInfo &info) {
   const auto program = get();
   const Napi::Object request = objectArg(info[0], "request");
-  const CudaBatchSize size = parseBatchSize(*program, request);
+  const Counts counts = program->extents.parseCounts(request.Get("extents"));
   const CudaTimeOptions options = parseTimeOptions(*program, request);
   auto area = program->takeArea(program);
   const bool hasInputs = !request.Get("inputs").IsUndefined();
-  if (hasInputs) packInputs(*program, area->inputs ? area->inputs->data() : nullptr, request.Get("inputs"), size);
+  if (hasInputs) packInputs(*program, area->inputs ? area->inputs->data() : nullptr, request.Get("inputs"), counts);
   auto place = program->device->takePlace();
   auto result = std::make_shared<std::vector<double>>();
   return PromiseWorker::start(
-      info.Env(), [=] { *result = program->time(*area, *place, size.tokens, size.rows, hasInputs, options); },
+      info.Env(), [=] { *result = program->time(*area, *place, counts, hasInputs, options); },
       [=](Napi::Env env) -> Napi::Value { return toFloat64(env, *result); }, place);
 }
 

@@ -28,7 +28,7 @@ CudaSlot parseSlot(const CudaProgram &program, const Napi::Value &value, const s
   return slot;
 }
 
-CudaGridExtent parseGrid(const Napi::Value &value, const std::string &what) {
+CudaGridExtent parseGrid(const CudaProgram &program, const Napi::Value &value, const std::string &what) {
   const Napi::Object object = objectArg(value, what);
   const std::string kind = stringArg(object.Get("kind"), what + ".kind");
   CudaGridExtent grid;
@@ -38,7 +38,7 @@ CudaGridExtent parseGrid(const Napi::Value &value, const std::string &what) {
   }
   if (kind != "tiles" && kind != "persistent") fail(what + ".kind must be constant, tiles or persistent, not " + kind);
   grid.kind = kind == "tiles" ? CudaGridExtent::Kind::Tiles : CudaGridExtent::Kind::Persistent;
-  grid.extent = parseExtent(object.Get("extent"), what + ".extent");
+  grid.extent = program.extents.parseExtent(object.Get("extent"), what + ".extent");
   grid.per = extentArg(object.Get("per"), what + ".per", 1, MAX_EXTENT);
   grid.times = extentArg(object.Get("times"), what + ".times", 1, MAX_EXTENT);
   if (kind == "persistent") {
@@ -50,8 +50,8 @@ CudaGridExtent parseGrid(const Napi::Value &value, const std::string &what) {
 /** Every grid of a program's micro-batches is a part of the largest, and whole clusters. */
 void requireGrid(const CudaProgram &program, const CudaLaunchSpec &launch, const std::string &what) {
   const auto multiprocessors = static_cast<size_t>(program.device->info().multiprocessors);
-  const size_t x = launch.gridX.resolve(program.maxTokens, program.maxRows, multiprocessors, launch.cluster);
-  const size_t y = launch.gridY.resolve(program.maxTokens, program.maxRows, multiprocessors, 1);
+  const size_t x = launch.gridX.resolve(program.extents.most(), multiprocessors, launch.cluster);
+  const size_t y = launch.gridY.resolve(program.extents.most(), multiprocessors, 1);
   if (x > LARGEST_GRID_X || y > LARGEST_GRID_Y) {
     fail(what + ": a grid of " + std::to_string(x) + " × " + std::to_string(y) + " blocks is larger than a launch may have");
   }
@@ -70,7 +70,7 @@ CuTensorMap parseMap(const CudaProgram &program, const Napi::Value &value, const
                                    : dtype == "f16" ? CuTensorMapDataType::F16
                                                     : CuTensorMapDataType::BF16;
   const size_t elementBytes = dtype == "f32" ? 4 : 2;
-  const size_t rows = parseExtent(object.Get("rows"), what + ".rows").resolve(program.maxTokens, program.maxRows);
+  const size_t rows = program.extents.parseExtent(object.Get("rows"), what + ".rows").in(program.extents.most());
   if (rows == 0) fail(what + ".rows must not be 0");
   const size_t columns = extentArg(object.Get("columns"), what + ".columns", 1, MAX_EXTENT);
   const size_t stride = extentArg(object.Get("stride"), what + ".stride", static_cast<int64_t>(columns), MAX_EXTENT);
@@ -100,6 +100,22 @@ CuTensorMap parseMap(const CudaProgram &program, const Napi::Value &value, const
   return map;
 }
 
+/** The ints that a kernel takes before its pointers: by default all extents, in order. */
+std::vector<Extent> parseSizes(const CudaProgram &program, const Napi::Value &value, const std::string &what) {
+  std::vector<Extent> sizes;
+  if (value.IsUndefined()) {
+    for (size_t i = 0; i < program.extents.size(); i++) sizes.push_back(Extent::of(i));
+    return sizes;
+  }
+  const Napi::Array array = arrayArg(value, what);
+  for (uint32_t i = 0; i < boundedLength(array, TW_MAX_EXTENTS, what); i++) {
+    const std::string entry = what + "[" + std::to_string(i) + "]";
+    sizes.push_back(program.extents.parseExtent(array.Get(i), entry));
+    if (sizes.back().in(program.extents.most()) > INT32_MAX) fail(entry + " is no int");
+  }
+  return sizes;
+}
+
 CudaLaunchSpec parseLaunch(const CudaProgram &program, const Napi::Value &value, const std::string &what) {
   const Napi::Object object = objectArg(value, what);
   CudaLaunchSpec launch;
@@ -109,7 +125,8 @@ CudaLaunchSpec parseLaunch(const CudaProgram &program, const Napi::Value &value,
   CudaFunction &function = launch.module->function(stringArg(object.Get("symbol"), what + ".symbol"));
   launch.function = function.handle;
 
-  std::vector<size_t> sizes{4, 4};
+  launch.sizes = parseSizes(program, object.Get("sizes"), what + ".sizes");
+  std::vector<size_t> sizes(launch.sizes.size(), sizeof(int32_t));
   const Napi::Array slots = arrayArg(object.Get("slots"), what + ".slots");
   for (uint32_t i = 0; i < boundedLength(slots, MOST_POINTERS, what + ".slots"); i++) {
     const size_t slot = indexArg(slots.Get(i), program.slots.size(), what + ".slots[" + std::to_string(i) + "]");
@@ -121,7 +138,7 @@ CudaLaunchSpec parseLaunch(const CudaProgram &program, const Napi::Value &value,
     launch.maps.push_back(parseMap(program, maps.Get(i), what + ".tensorMaps[" + std::to_string(i) + "]"));
     sizes.push_back(sizeof(CuTensorMap));
   }
-  if (roundUp(8 + 8 * launch.pointers.size(), 64) + 128 * launch.maps.size() > PARAMETER_BYTES) fail(what + " has too many parameters");
+  if (roundUp(4 * launch.sizes.size() + 8 * launch.pointers.size() + 4, 64) + 128 * launch.maps.size() > PARAMETER_BYTES) fail(what + " has too many parameters");
   launch.module->requireParameters(function, sizes);
 
   const Napi::Object shape = objectArg(object.Get("launch"), what + ".launch");
@@ -133,8 +150,8 @@ CudaLaunchSpec parseLaunch(const CudaProgram &program, const Napi::Value &value,
   launch.sharedBytes = static_cast<unsigned>(integerArg(shape.Get("sharedBytes"), what + ".launch.sharedBytes", 0, INT32_MAX));
   launch.module->allowShared(function, launch.sharedBytes);
   launch.cluster = static_cast<unsigned>(integerArg(shape.Get("cluster"), what + ".launch.cluster", 1, 8));
-  launch.gridX = parseGrid(shape.Get("gridX"), what + ".launch.gridX");
-  launch.gridY = parseGrid(shape.Get("gridY"), what + ".launch.gridY");
+  launch.gridX = parseGrid(program, shape.Get("gridX"), what + ".launch.gridX");
+  launch.gridY = parseGrid(program, shape.Get("gridY"), what + ".launch.gridY");
   if (launch.gridY.kind == CudaGridExtent::Kind::Persistent) fail(what + ".launch.gridY cannot be persistent");
   requireGrid(program, launch, what + ".launch");
   launch.isProgrammatic = booleanArg(object.Get("usesProgrammaticLaunch"), what + ".usesProgrammaticLaunch");
@@ -142,23 +159,14 @@ CudaLaunchSpec parseLaunch(const CudaProgram &program, const Napi::Value &value,
 }
 
 /** Places a port in a pinned area of `areaBytes` so far. */
-CudaPort parsePort(const CudaProgram &program, const Napi::Value &value, bool isInput, size_t &areaBytes, const std::string &what) {
-  const Napi::Object object = objectArg(value, what);
-  CudaPort port;
-  port.slot = indexArg(object.Get("slot"), program.slots.size(), what + ".slot");
-  port.extent = parseExtent(object.Get("extent"), what + ".extent");
-  if (!isInput) {
-    const std::string dtype = stringArg(object.Get("dtype"), what + ".dtype");
-    if (dtype != "f32" && dtype != "i32") fail(what + ".dtype must be f32 or i32, not " + dtype);
-    port.dtype = dtype == "f32" ? DType::F32 : DType::I32;
-  }
-  const size_t bytes = port.extent.resolve(program.maxTokens, program.maxRows) * 4;
+CudaPort parsePort(const CudaProgram &program, const Napi::Value &value, size_t &areaBytes, const std::string &what) {
+  CudaPort port{Port::parse(value, program.extents, program.slots.size(), what), 0, 0};
+  const size_t bytes = port.spanBytes(program.extents.most());
   const CudaSlot &slot = program.slots[port.slot];
   if (bytes > slot.bytes) {
     fail(what + " needs " + std::to_string(bytes) + " bytes at full capacity, its slot has " + std::to_string(slot.bytes));
   }
-  // A vector is zero behind its end up to a whole 128 bytes, so that a padded read is in range.
-  port.pinnedBytes = std::min(slot.bytes, roundUp(bytes, 128));
+  port.pinnedBytes = paddedBytes(bytes, slot.bytes);
   port.pinnedOffset = areaBytes;
   areaBytes = roundUp(areaBytes + port.pinnedBytes, 256);
   return port;
@@ -197,20 +205,19 @@ void planInputCopies(CudaProgram &program) {
 std::shared_ptr<CudaProgram> parseCudaProgram(const Napi::Object &object) {
   auto program = std::make_shared<CudaProgram>();
   program->device = cudaArg<CudaDeviceWrap>(object.Get("device"), "device");
-  program->maxTokens = extentArg(object.Get("maxTokens"), "maxTokens", 1, INT32_MAX);
-  program->maxRows = extentArg(object.Get("maxRows"), "maxRows", 1, INT32_MAX);
+  program->extents = Extents::parse(object.Get("extents"), "extents");
   const Napi::Array slots = arrayArg(object.Get("slots"), "slots");
   for (uint32_t i = 0; i < boundedLength(slots, MOST_SLOTS, "slots"); i++) {
     program->slots.push_back(parseSlot(*program, slots.Get(i), "slots[" + std::to_string(i) + "]"));
   }
   const Napi::Array inputs = arrayArg(object.Get("inputs"), "inputs");
   for (uint32_t i = 0; i < boundedLength(inputs, 64, "inputs"); i++) {
-    program->inputs.push_back(parsePort(*program, inputs.Get(i), true, program->inputBytes, "inputs[" + std::to_string(i) + "]"));
+    program->inputs.push_back(parsePort(*program, inputs.Get(i), program->inputBytes, "inputs[" + std::to_string(i) + "]"));
   }
   planInputCopies(*program);
   const Napi::Array outputs = arrayArg(object.Get("outputs"), "outputs");
   for (uint32_t i = 0; i < boundedLength(outputs, 64, "outputs"); i++) {
-    program->outputs.push_back(parsePort(*program, outputs.Get(i), false, program->outputBytes, "outputs[" + std::to_string(i) + "]"));
+    program->outputs.push_back(parsePort(*program, outputs.Get(i), program->outputBytes, "outputs[" + std::to_string(i) + "]"));
   }
   const Napi::Array launches = arrayArg(object.Get("launches"), "launches");
   for (uint32_t i = 0; i < boundedLength(launches, MOST_CUDA_LAUNCHES, "launches"); i++) {

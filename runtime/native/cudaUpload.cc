@@ -191,7 +191,7 @@ class CudaUpload::Run {
       }
       Launched launched{std::make_unique<CudaEvent>(upload_.device_, true), std::make_unique<CudaEvent>(upload_.device_, true)};
       launched.begin->record(stream);
-      program_->enqueueLaunches(api, step.firstLaunch, step.endLaunch, 1, 1);
+      program_->enqueueLaunches(api, step.firstLaunch, step.endLaunch, Counts{});
       launched.end->record(stream);
       launchedSteps_.push_back(std::move(launched));
     }

@@ -110,6 +110,7 @@ Napi::Value CudaUploadWrap::load(const Napi::CallbackInfo &info) {
   const auto upload = get();
   const auto program = cudaArg<CudaProgramWrap>(info[0], "program");
   requireDevice(*upload->device(), *program->device, "program");
+  if (program->extents.size() > 0) fail("program has extents; what loads weights has none");
   const Napi::Array list = arrayArg(info[1], "steps");
   auto steps = std::make_shared<std::vector<CudaUploadStep>>();
   for (uint32_t i = 0; i < boundedLength(list, MOST_STEPS, "steps"); i++) steps->push_back(parseStep(*upload, *program, list.Get(i), i));

@@ -60,23 +60,22 @@ size_t findBad(const uint8_t *data, size_t count, DType dtype, bool allowsNegati
 
 }  // namespace
 
-tw_launch Program::bind(const LaunchSpec &launch, size_t tokens, size_t rows, int64_t *next) const {
+tw_launch Program::bind(const LaunchSpec &launch, const Counts &counts, int64_t *next) const {
   tw_launch bound{};
   bound.buffers = launch.buffers.data();
-  bound.T = static_cast<int64_t>(tokens);
-  bound.R = static_cast<int64_t>(rows);
+  std::copy(counts.values.begin(), counts.values.end(), bound.extents);
   bound.scratch = scratchBytes == 0 ? nullptr : reinterpret_cast<char *>(scratch.data());
   bound.scratch_bytes = static_cast<int64_t>(scratchBytes);
   bound.next = next;
   return bound;
 }
 
-bool Program::findNonFinite(size_t index, size_t tokens, size_t rows, NonFinite &where) const {
+bool Program::findNonFinite(size_t index, const Counts &counts, NonFinite &where) const {
   const LaunchSpec &launch = launches[index];
   for (size_t w = 0; w < launch.writes.size(); w++) {
     const Write &write = launch.writes[w];
-    const size_t columns = write.columns.resolve(tokens, rows);
-    const size_t count = write.rows.resolve(tokens, rows);
+    const size_t columns = write.columns.in(counts);
+    const size_t count = write.rows.in(counts);
     for (size_t row = 0; row < count; row++) {
       const uint8_t *data = slots[write.slot].data() + row * write.stride * bytesOf(write.dtype);
       const size_t column = findBad(data, columns, write.dtype, write.allowsNegativeInfinity);
@@ -89,13 +88,13 @@ bool Program::findNonFinite(size_t index, size_t tokens, size_t rows, NonFinite 
   return false;
 }
 
-RunResult Program::run(size_t tokens, size_t rows, RunOptions options) const {
+RunResult Program::run(const Counts &counts, RunOptions options) const {
   RunResult result;
   if (options.isTimed) result.launchNs.resize(launches.size());
   std::vector<WorkCounter> counters(launches.size());
   std::vector<tw_launch> bound;
   bound.reserve(launches.size());
-  for (size_t i = 0; i < launches.size(); i++) bound.push_back(bind(launches[i], tokens, rows, &counters[i].next));
+  for (size_t i = 0; i < launches.size(); i++) bound.push_back(bind(launches[i], counts, &counters[i].next));
 
   const int workers = pool->threads();
   bool isOver = false;  // written between the arrivals and the departures of a barrier: all see the same
@@ -113,7 +112,7 @@ RunResult Program::run(size_t tokens, size_t rows, RunOptions options) const {
           result.launchNs[i] = std::chrono::duration<double, std::nano>(now - started).count();
           started = now;
         }
-        if (options.isChecked && findNonFinite(i, tokens, rows, result.where)) {
+        if (options.isChecked && findNonFinite(i, counts, result.where)) {
           result.isFinite = false;
           isOver = true;
         }
@@ -125,10 +124,10 @@ RunResult Program::run(size_t tokens, size_t rows, RunOptions options) const {
   return result;
 }
 
-std::vector<double> Program::timeLaunch(size_t index, size_t tokens, size_t rows, size_t repeats) const {
+std::vector<double> Program::timeLaunch(size_t index, const Counts &counts, size_t repeats) const {
   std::vector<double> seconds(repeats);
   WorkCounter counter;
-  const tw_launch bound = bind(launches[index], tokens, rows, &counter.next);
+  const tw_launch bound = bind(launches[index], counts, &counter.next);
   const tw_kernel kernel = launches[index].kernel;
   const int workers = pool->threads();
   bool isStopped = false;

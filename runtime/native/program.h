@@ -1,26 +1,13 @@
 // The launches of one bucket, bound to addresses, and the walk over them.
 #ifndef TILEWRIGHT_PROGRAM_H
 #define TILEWRIGHT_PROGRAM_H
-#include "abi.h"
+#include "extents.h"
 #include "library.h"
 #include "memory.h"
-#include "pack.h"
 #include "pool.h"
+#include "port.h"
 
 namespace tw {
-
-/** A fixed extent, or one that a micro-batch brings. */
-struct Extent {
-  enum class Kind { Fixed, Tokens, Rows };
-  Kind kind = Kind::Fixed;
-  size_t value = 0;
-  size_t resolve(size_t tokens, size_t rows) const {
-    return kind == Kind::Fixed ? value : kind == Kind::Tokens ? tokens : rows;
-  }
-};
-
-/** From T, R or a number. */
-Extent parseExtent(const Napi::Value &value, const std::string &what);
 
 /** A buffer that a launch writes, to be searched for values that are not finite. */
 struct Write {
@@ -39,13 +26,6 @@ struct LaunchSpec {
   tw_kernel kernel = nullptr;
   std::vector<void *> buffers;
   std::vector<Write> writes;
-};
-
-/** i32[T] or i32[R] that a run copies in, or a vector that it copies out. */
-struct Port {
-  size_t slot = 0;
-  Extent extent;
-  DType dtype = DType::I32;
 };
 
 struct NonFinite {
@@ -73,19 +53,18 @@ class Program {
   std::vector<LaunchSpec> launches;
   std::vector<Port> inputs;
   std::vector<Port> outputs;
-  size_t maxTokens = 0;
-  size_t maxRows = 0;
+  Extents extents;
   Slot scratch;
   size_t scratchBytes = 0;  // of each worker
 
   /** Runs all launches on the pool, a barrier after each. Throws where the pool was stopped. */
-  RunResult run(size_t tokens, size_t rows, RunOptions options) const;
+  RunResult run(const Counts &counts, RunOptions options) const;
   /** Seconds of each of `repeats` runs of one launch, after one that is not counted. */
-  std::vector<double> timeLaunch(size_t index, size_t tokens, size_t rows, size_t repeats) const;
+  std::vector<double> timeLaunch(size_t index, const Counts &counts, size_t repeats) const;
 
  private:
-  tw_launch bind(const LaunchSpec &launch, size_t tokens, size_t rows, int64_t *next) const;
-  bool findNonFinite(size_t index, size_t tokens, size_t rows, NonFinite &where) const;
+  tw_launch bind(const LaunchSpec &launch, const Counts &counts, int64_t *next) const;
+  bool findNonFinite(size_t index, const Counts &counts, NonFinite &where) const;
 };
 
 class ProgramWrap : public Napi::ObjectWrap<ProgramWrap> {

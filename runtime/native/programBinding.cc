@@ -1,30 +1,11 @@
-// class Program: checks a binding that comes from JavaScript once, so that a run has nothing left to check but T and R.
+// class Program: checks a binding that comes from JavaScript once, so that a run has nothing left to check but its counts.
 #include <algorithm>
 
 #include "program.h"
 
 namespace tw {
 
-Extent parseExtent(const Napi::Value &value, const std::string &what) {
-  if (value.IsString()) {
-    const std::string name = stringArg(value, what);
-    if (name == "T") return {Extent::Kind::Tokens, 0};
-    if (name == "R") return {Extent::Kind::Rows, 0};
-    fail(what + " must be T, R or a number, not " + name);
-  }
-  return {Extent::Kind::Fixed, static_cast<size_t>(integerArg(value, what, 0, MAX_EXTENT))};
-}
-
 namespace {
-
-DType parseDType(const Napi::Value &value, const std::string &what) {
-  const std::string name = stringArg(value, what);
-  if (name == "f32") return DType::F32;
-  if (name == "f16") return DType::F16;
-  if (name == "bf16") return DType::BF16;
-  if (name == "i32") return DType::I32;
-  fail(what + " must be f32, f16, bf16 or i32, not " + name);
-}
 
 size_t parseSlotIndex(const Program &program, const Napi::Value &value, const std::string &what) {
   return static_cast<size_t>(integerArg(value, what, 0, static_cast<int64_t>(program.slots.size()) - 1));
@@ -46,24 +27,21 @@ Write parseWrite(const Program &program, const Napi::Value &value, const std::st
   write.slot = parseSlotIndex(program, object.Get("slot"), what + ".slot");
   write.dtype = parseDType(object.Get("dtype"), what + ".dtype");
   if (write.dtype == DType::I32) fail(what + ".dtype must be a floating type");
-  write.rows = parseExtent(object.Get("rows"), what + ".rows");
-  write.columns = parseExtent(object.Get("columns"), what + ".columns");
+  write.rows = program.extents.parseExtent(object.Get("rows"), what + ".rows");
+  write.columns = program.extents.parseExtent(object.Get("columns"), what + ".columns");
   write.stride = static_cast<size_t>(integerArg(object.Get("stride"), what + ".stride", 1, MAX_EXTENT));
   write.allowsNegativeInfinity = booleanArg(object.Get("allowsNegativeInfinity"), what + ".allowsNegativeInfinity");
-  requireFits(program, write.slot, write.rows.resolve(program.maxTokens, program.maxRows), write.stride,
-              write.columns.resolve(program.maxTokens, program.maxRows), write.dtype, what);
+  const Counts &most = program.extents.most();
+  requireFits(program, write.slot, write.rows.in(most), write.stride, write.columns.in(most), write.dtype, what);
   return write;
 }
 
 Port parsePort(const Program &program, const Napi::Value &value, bool isInput, const std::string &what) {
-  const Napi::Object object = objectArg(value, what);
-  Port port;
-  port.slot = parseSlotIndex(program, object.Get("slot"), what + ".slot");
-  port.extent = parseExtent(object.Get("extent"), what + ".extent");
-  port.dtype = isInput ? DType::I32 : parseDType(object.Get("dtype"), what + ".dtype");
-  if (bytesOf(port.dtype) != 4) fail(what + ".dtype must be f32 or i32");
-  if (isInput && !program.slots[port.slot].memory->isWritable()) fail(what + " lies in a mapped file and cannot be written");
-  requireFits(program, port.slot, port.extent.resolve(program.maxTokens, program.maxRows), 1, 1, port.dtype, what);
+  const Port port = Port::parse(value, program.extents, program.slots.size(), what);
+  const Slot &slot = program.slots[port.slot];
+  if (isInput && !slot.memory->isWritable()) fail(what + " lies in a mapped file and cannot be written");
+  const Counts &most = program.extents.most();
+  requireFits(program, port.slot, port.rows.in(most), port.stride, port.stride, port.dtype, what);
   return port;
 }
 
@@ -92,8 +70,7 @@ LaunchSpec parseLaunch(const Program &program, const Napi::Value &value, const s
 std::shared_ptr<Program> parseProgram(const Napi::Object &object) {
   auto program = std::make_shared<Program>();
   program->pool = poolArg(object.Get("pool"), "pool");
-  program->maxTokens = static_cast<size_t>(integerArg(object.Get("maxTokens"), "maxTokens", 1, MAX_EXTENT));
-  program->maxRows = static_cast<size_t>(integerArg(object.Get("maxRows"), "maxRows", 1, MAX_EXTENT));
+  program->extents = Extents::parse(object.Get("extents"), "extents");
 
   const Napi::Value scratch = object.Get("scratch");
   program->scratchBytes = static_cast<size_t>(integerArg(object.Get("scratchBytes"), "scratchBytes", 0, MAX_EXTENT));
@@ -126,50 +103,32 @@ std::shared_ptr<Program> parseProgram(const Napi::Object &object) {
   return program;
 }
 
-struct BatchSize {
-  size_t tokens = 0;
-  size_t rows = 0;
-};
-
-BatchSize parseBatchSize(const Program &program, const Napi::Object &object) {
-  BatchSize size;
-  size.tokens = static_cast<size_t>(integerArg(object.Get("tokens"), "tokens", 1, static_cast<int64_t>(program.maxTokens)));
-  size.rows = static_cast<size_t>(integerArg(object.Get("rows"), "rows", 0, static_cast<int64_t>(program.maxRows)));
-  return size;
-}
-
-/** Copies the inputs in. Entries up to a multiple of 32 behind them are zeroed, so that a padded read is in range. */
-void copyInputs(const Program &program, const Napi::Value &value, BatchSize size) {
+/** Copies the inputs in, once all are known to be right. */
+void copyInputs(const Program &program, const Napi::Value &value, const Counts &counts) {
   const Napi::Array arrays = arrayArg(value, "inputs");
   if (arrays.Length() != program.inputs.size()) {
     fail("The program takes " + std::to_string(program.inputs.size()) + " inputs, not " + std::to_string(arrays.Length()));
   }
-  std::vector<const int32_t *> sources;
+  std::vector<const uint8_t *> sources;
   for (uint32_t i = 0; i < arrays.Length(); i++) {
-    const std::string what = "inputs[" + std::to_string(i) + "]";
-    const auto [data, length] = typedArg<int32_t>(arrays.Get(i), what, napi_int32_array);
-    const size_t wanted = program.inputs[i].extent.resolve(size.tokens, size.rows);
-    if (length != wanted) fail(what + " has " + std::to_string(length) + " entries, not " + std::to_string(wanted));
-    sources.push_back(data);
+    sources.push_back(program.inputs[i].parseData(arrays.Get(i), counts, "inputs[" + std::to_string(i) + "]"));
   }
   for (size_t i = 0; i < sources.size(); i++) {
-    const Slot &slot = program.slots[program.inputs[i].slot];
-    const size_t bytes = program.inputs[i].extent.resolve(size.tokens, size.rows) * 4;
-    if (bytes > 0) std::memcpy(slot.data(), sources[i], bytes);
-    const size_t end = std::min(slot.bytes, roundUp(bytes, 128));
+    const Port &port = program.inputs[i];
+    const Slot &slot = program.slots[port.slot];
+    port.scatter(slot.data(), sources[i], counts);
+    const size_t bytes = port.spanBytes(counts);
+    const size_t end = paddedBytes(bytes, slot.bytes);
     if (end > bytes) std::memset(slot.data() + bytes, 0, end - bytes);
   }
 }
 
-Napi::Value describe(Napi::Env env, const Program &program, BatchSize size, const RunResult &result) {
+Napi::Value describe(Napi::Env env, const Program &program, const Counts &counts, const RunResult &result) {
   Napi::Object object = Napi::Object::New(env);
   Napi::Array outputs = Napi::Array::New(env, program.outputs.size());
   for (size_t i = 0; i < program.outputs.size(); i++) {
     const Port &port = program.outputs[i];
-    const size_t bytes = port.extent.resolve(size.tokens, size.rows) * bytesOf(port.dtype);
-    auto copy = Napi::ArrayBuffer::New(env, bytes);
-    if (bytes > 0) std::memcpy(copy.Data(), program.slots[port.slot].data(), bytes);
-    outputs.Set(static_cast<uint32_t>(i), copy);
+    outputs.Set(static_cast<uint32_t>(i), port.gather(env, program.slots[port.slot].data(), counts));
   }
   object.Set("outputs", outputs);
   if (!result.launchNs.empty()) object.Set("launchNs", toFloat64(env, result.launchNs));
@@ -201,30 +160,30 @@ const std::shared_ptr<Program> &ProgramWrap::get() const {
 Napi::Value ProgramWrap::run(const Napi::CallbackInfo &info) {
   const std::shared_ptr<Program> program = get();
   const Napi::Object request = objectArg(info[0], "request");
-  const BatchSize size = parseBatchSize(*program, request);
+  const Counts counts = program->extents.parseCounts(request.Get("extents"));
   RunOptions options;
   options.isTimed = optionalFlag(request, "isTimed");
   options.isChecked = optionalFlag(request, "isChecked");
   auto lease = Pool::lease(program->pool);  // from here on no other job touches the slots
-  copyInputs(*program, request.Get("inputs"), size);
+  copyInputs(*program, request.Get("inputs"), counts);
   auto result = std::make_shared<RunResult>();
   return PromiseWorker::start(
-      info.Env(), [=] { *result = program->run(size.tokens, size.rows, options); },
-      [=](Napi::Env env) { return describe(env, *program, size, *result); }, std::move(lease));
+      info.Env(), [=] { *result = program->run(counts, options); },
+      [=](Napi::Env env) { return describe(env, *program, counts, *result); }, std::move(lease));
 }
 
 Napi::Value ProgramWrap::timeLaunch(const Napi::CallbackInfo &info) {
   const std::shared_ptr<Program> program = get();
   const Napi::Object request = objectArg(info[0], "request");
-  const BatchSize size = parseBatchSize(*program, request);
+  const Counts counts = program->extents.parseCounts(request.Get("extents"));
   if (program->launches.empty()) fail("The program has no launches");
   const auto index = static_cast<size_t>(integerArg(request.Get("launch"), "launch", 0, static_cast<int64_t>(program->launches.size()) - 1));
   const auto repeats = static_cast<size_t>(integerArg(request.Get("repeats"), "repeats", 1, 1000000));
   auto lease = Pool::lease(program->pool);
-  if (!request.Get("inputs").IsUndefined()) copyInputs(*program, request.Get("inputs"), size);
+  if (!request.Get("inputs").IsUndefined()) copyInputs(*program, request.Get("inputs"), counts);
   auto seconds = std::make_shared<std::vector<double>>();
   return PromiseWorker::start(
-      info.Env(), [=] { *seconds = program->timeLaunch(index, size.tokens, size.rows, repeats); },
+      info.Env(), [=] { *seconds = program->timeLaunch(index, counts, repeats); },
       [=](Napi::Env env) -> Napi::Value { return toFloat64(env, *seconds); }, std::move(lease));
 }
 

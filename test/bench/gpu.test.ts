@@ -83,7 +83,7 @@ function lab(options: { readonly refuses?: (source: string) => boolean; readonly
     clock += milliseconds * pace;
   };
   /** Marks what it writes: the first numbers of every buffer that it is given. */
-  const writes: FakeKernel = (_launch, _tokens, _rows, pointers) => {
+  const writes: FakeKernel = (_launch, _sizes, pointers) => {
     for (const pointer of pointers) new Uint16Array(koffi.view(pointer, 32)).fill(0x3f80);
   };
   const symbols = new Map<string, string>();

@@ -9,10 +9,9 @@ import { parseGpuOptions } from '../../bench/gpuOptions.js';
 import { runGpuBench } from '../../bench/gpuRun.js';
 import { packageRoot } from '../../bench/data.js';
 import { TYPICAL_FACTS } from '../../driver/target.js';
-import { PACK_ENTRIES } from '../../runtime/cuda/packKernels.js';
 import type { CublasLt } from '../../runtime/cuda/cublasLt.js';
 import { readSettings } from '../../settings.js';
-import { buildPackShim, POINTERS } from '../runtime/cuda/packShim.js';
+import { buildPackShim, PACK_PTX } from '../runtime/cuda/packShim.js';
 import { entryText } from '../runtime/cuda/ptxEntry.js';
 import { temporaryFolder } from '../runtime/kernels.js';
 import { compileLibrary, describeFake } from '../support/fakeCuda/fakeDriver.js';
@@ -46,7 +45,7 @@ describeFake('runGpuBench on the fake driver', (fake) => {
             text: writing
               .map(
                 ({ symbol, pointers }) =>
-                  `void host_${symbol}(int T, int R, const unsigned *grid, void **p) { (void)T; (void)R; (void)grid; for (int i = 0; i < ${pointers}; i++) for (int j = 0; j < 16; j++) ((unsigned short *)p[i])[j] = 0x3f80; }\n`,
+                  `void host_${symbol}(const int *sizes, const unsigned *grid, void **p) { (void)sizes; (void)grid; for (int i = 0; i < ${pointers}; i++) for (int j = 0; j < 16; j++) ((unsigned short *)p[i])[j] = 0x3f80; }\n`,
               )
               .join(''),
           }),
@@ -56,16 +55,8 @@ describeFake('runGpuBench on the fake driver', (fake) => {
         generated.map(({ symbol, pointers, maps }) => [symbol, encode(entryText(symbol, pointers, maps))]),
       );
       for (const { symbol } of units) {
-        if (symbol === COMPARE_SYMBOL) texts.set(symbol, encode(entryText(symbol, 6, 0)));
-        else if (!texts.has(symbol))
-          texts.set(
-            symbol,
-            encode(
-              Object.entries(PACK_ENTRIES)
-                .map(([name, entry]) => entryText(entry, POINTERS[name as keyof typeof POINTERS], 0))
-                .join(''),
-            ),
-          );
+        if (symbol === COMPARE_SYMBOL) texts.set(symbol, encode(entryText(symbol, 6, 0, [])));
+        else if (!texts.has(symbol)) texts.set(symbol, encode(PACK_PTX));
       }
       return Promise.resolve({ cubins: texts, failures: new Map() });
     };

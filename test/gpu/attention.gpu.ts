@@ -48,6 +48,7 @@ import { randomSource } from '../codegen/harness.js';
 import { randomTrees } from '../codegen/modules.js';
 import { readSettings } from '../../settings.js';
 import { compilerOrReason } from './support.js';
+import { extentsTR } from '../support/programs.js';
 
 const available = cudaAvailable();
 const arch: CudaArch = available.ok && available.devices[0]?.capability[0] === 9 ? 'sm_90a' : 'sm_80';
@@ -93,7 +94,7 @@ class Bench {
     plan: CudaAttentionSchedule,
     data: AttentionData,
     capacity: number,
-    use: (program: CudaProgram, sizes: { tokens: number; rows: number }) => Promise<unknown>,
+    use: (program: CudaProgram, sizes: { readonly extents: readonly number[] }) => Promise<unknown>,
   ): Promise<Emulated> {
     const { text, launch, parameters } = generate(s, plan, capacity);
     if (!this.loaded.has(text)) await this.prepare([{ s, plan }], capacity);
@@ -105,11 +106,10 @@ class Bench {
       target.write(0, bytes);
       return target;
     });
-    const sizes = { tokens: data.T, rows: data.inputs.get('row')?.length ?? 0 };
+    const sizes = { extents: [data.T, data.inputs.get('row')?.length ?? 0] };
     const program = new this.cuda.Program({
       device: this.device,
-      maxTokens: capacity,
-      maxRows: Math.max(capacity, sizes.rows),
+      extents: extentsTR(capacity, Math.max(capacity, sizes.extents[1]!)),
       inputs: [],
       outputs: [],
       slots: held.map((target) => ({ memory: target, offset: 0, bytes: target.sizeBytes })),

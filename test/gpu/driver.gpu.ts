@@ -7,7 +7,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import type { GridExtent, LaunchShape } from '../../ir/cuda.js';
-import { loadAddon } from '../../runtime/cpu/addon.js';
+import { loadAddon } from '../../runtime/addon.js';
 import {
   cudaAvailable,
   isOutOfDeviceMemory,
@@ -23,6 +23,7 @@ import {
 import { HOPPER_KERNELS, KERNELS } from '../support/cudaKernels.js';
 import { temporaryFolder } from './support.js';
 import { trapScript } from './trap.js';
+import { extentsTR, vector } from '../support/programs.js';
 
 const available = cudaAvailable();
 const skip = available.ok ? false : available.reason;
@@ -71,8 +72,7 @@ class Bench {
     const slots = [0, 1, 2, 3].map((i) => ({ memory: this.memory, offset: i << 18, bytes: 1 << 18 }));
     return new this.cuda.Program({
       device: this.device,
-      maxTokens: 50_000,
-      maxRows: 5000,
+      extents: extentsTR(50_000, 5000),
       slots,
       inputs: [],
       outputs: [],
@@ -130,19 +130,13 @@ describe('the CUDA driver', { skip }, () => {
         bench.launch('tw_affine', [1, 2]),
         bench.launch('tw_rows', [3, 1], { launch: shape({ gridX: tiles('R', 128) }) }),
       ],
-      inputs: [
-        { slot: 0, extent: 'T' },
-        { slot: 3, extent: 'R' },
-      ],
-      outputs: [
-        { slot: 2, extent: 'T', dtype: 'i32' },
-        { slot: 1, extent: 'R', dtype: 'f32' },
-      ],
+      inputs: [vector(0, 'T'), vector(3, 'R')],
+      outputs: [vector(2, 'T', 'i32'), vector(1, 'R', 'f32')],
     });
     let last: Promise<unknown> = Promise.resolve();
     for (let k = 1; k <= 20; k++) {
       const isTimed = k % 2 === 0;
-      const run = program.run({ tokens: 40_000 + k, rows: k, inputs: [iota(40_000 + k, k), iota(k, k)], isTimed });
+      const run = program.run({ extents: [40_000 + k, k], inputs: [iota(40_000 + k, k), iota(k, k)], isTimed });
       await last;
       last = run.then(({ outputs, milliseconds, launchMilliseconds }) => {
         assert.deepEqual(
@@ -171,10 +165,10 @@ describe('the CUDA driver', { skip }, () => {
       launches: [
         bench.launch('tw_shared', [0, 1], { launch: shape({ threads: 1, sharedBytes, gridX: tiles('T', 1) }) }),
       ],
-      inputs: [{ slot: 0, extent: 'T' }],
-      outputs: [{ slot: 1, extent: 'T', dtype: 'i32' }],
+      inputs: [vector(0, 'T')],
+      outputs: [vector(1, 'T', 'i32')],
     });
-    const { outputs } = await program.run({ tokens: 777, rows: 0, inputs: [iota(777)] });
+    const { outputs } = await program.run({ extents: [777, 0], inputs: [iota(777)] });
     assert.deepEqual(new Int32Array(outputs[0]!), iota(777, 1));
     program.release();
     bench.release();
@@ -186,7 +180,7 @@ describe('the CUDA driver', { skip }, () => {
       launches: [bench.launch('tw_grid', [0], { launch: shape({ gridY: tiles('R', 100, 2) }) })],
     });
     bench.memory.fill(0);
-    await program.run({ tokens: 300, rows: 150, inputs: [] });
+    await program.run({ extents: [300, 150], inputs: [] });
     assert.deepEqual([...new Int32Array(bench.memory.read(0, 52))], [...Array.from({ length: 12 }, () => 3004), 0]);
     program.release();
     if (available.ok && available.driverVersion >= 12040)
@@ -200,7 +194,7 @@ describe('the CUDA driver', { skip }, () => {
   it('times launches', async () => {
     const bench = new Bench();
     const program = bench.bind({ launches: [bench.launch('tw_affine', [0, 1]), bench.launch('tw_affine', [2, 3])] });
-    const request = { tokens: 50_000, rows: 1, launches: [0, 1], warmup: 10, repeats: 50 };
+    const request = { extents: [50_000, 1], launches: [0, 1], warmup: 10, repeats: 50 };
     for (const [name, more] of [
       ['one launch', {}],
       ['flushed', { flushBytes: 2 * bench.device.info.l2Bytes }],
@@ -231,7 +225,7 @@ describe('the CUDA driver', { skip }, () => {
       2 << 18,
       Float32Array.from({ length: 1024 }, (_, i) => i),
     );
-    await program.run({ tokens: 1, rows: 0, inputs: [] });
+    await program.run({ extents: [1, 0], inputs: [] });
     assert.deepEqual([...new Int32Array(bench.memory.read(0, 16))], [2, 2, 2, 2]);
     assert.deepEqual(new Float32Array(bench.memory.read(1 << 18, 512)), TILE);
     program.release();
@@ -245,14 +239,14 @@ describe('the CUDA driver', { skip }, () => {
         launches: Array.from({ length: 200 }, (_, i) =>
           bench.launch('tw_after', [i % 2, 1 - (i % 2)], { usesProgrammaticLaunch }),
         ),
-        inputs: [{ slot: 0, extent: 'T' }],
-        outputs: [{ slot: 0, extent: 'T', dtype: 'i32' }],
+        inputs: [vector(0, 'T')],
+        outputs: [vector(0, 'T', 'i32')],
       });
     for (const usesProgrammaticLaunch of [false, true]) {
       const program = chain(usesProgrammaticLaunch);
       const milliseconds: number[] = [];
       for (let i = 0; i < 5; i++) {
-        const result = await program.run({ tokens: 50_000, rows: 0, inputs: [iota(50_000)] });
+        const result = await program.run({ extents: [50_000, 0], inputs: [iota(50_000)] });
         assert.deepEqual(new Int32Array(result.outputs[0]!), iota(50_000, 200));
         milliseconds.push(result.milliseconds);
       }

@@ -12,6 +12,7 @@ import {
 } from '../../runtime/cuda/addon.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
 import type { Sizes } from '../codegen/cuda/checkKernels.js';
+import { extentsTR } from '../support/programs.js';
 
 /** Bytes between parameters, which no kernel may write: as far as a tile reaches. */
 const GUARD_BYTES = 16 << 10;
@@ -76,8 +77,7 @@ export class Launcher {
     arena.write(0, staged);
     const program = new this.cuda.Program({
       device: this.device,
-      maxTokens: capacity,
-      maxRows: capacity,
+      extents: extentsTR(capacity, capacity),
       inputs: [],
       outputs: [],
       slots: places.map(({ offset, bytes }) => ({ memory: arena, offset, bytes })),
@@ -94,7 +94,7 @@ export class Launcher {
       ],
     });
     try {
-      await program.run({ tokens: T, rows: R, inputs: [], isSynchronous: true });
+      await program.run({ extents: [T, R], inputs: [], isSynchronous: true });
     } finally {
       program.release();
     }

@@ -8,7 +8,7 @@ const url = (path: string): string => JSON.stringify(new URL(path, import.meta.u
  * was refused.
  */
 export const trapScript = (): string => `
-  const { loadAddon } = await import(${url('../../runtime/cpu/addon.js')});
+  const { loadAddon } = await import(${url('../../runtime/addon.js')});
   const { cudaAvailable } = await import(${url('../../runtime/cuda/addon.js')});
   cudaAvailable();
   const { cuda } = loadAddon();
@@ -16,12 +16,12 @@ export const trapScript = (): string => `
   const module = new cuda.Module(device, new TextEncoder().encode(${JSON.stringify(KERNELS)}));
   const memory = new cuda.Memory(device, 1024);
   const one = { kind: 'constant', count: 1 };
-  const program = new cuda.Program({ device, maxTokens: 1, maxRows: 1, slots: [{ memory, offset: 0, bytes: 64 }], inputs: [], outputs: [],
+  const program = new cuda.Program({ device, extents: [{ name: 'T', most: 1 }, { name: 'R', most: 1 }], slots: [{ memory, offset: 0, bytes: 64 }], inputs: [], outputs: [],
     launches: [{ name: 'layers.3', module, symbol: 'tw_trap', slots: [0], tensorMaps: [], usesProgrammaticLaunch: false,
       launch: { threads: 1, sharedBytes: 0, cluster: 1, gridX: one, gridY: one } }] });
   const outcomes = [];
   for (let i = 0; i < 2; i++) {
-    await program.run({ tokens: 1, rows: 0, inputs: [], isSynchronous: true }).catch(({ code, isContextDead, message }) => {
+    await program.run({ extents: [1, 0], inputs: [], isSynchronous: true }).catch(({ code, isContextDead, message }) => {
       outcomes.push({ code, isContextDead, isNamed: outcomes.length > 0 || message.includes('layers.3') });
     });
   }

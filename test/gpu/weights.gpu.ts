@@ -22,6 +22,7 @@ import type { TensorSource } from '../../runtime/tensorSource.js';
 import { planWeights, type WeightPlan } from '../../runtime/weightPlan.js';
 import { elements, weightWorld } from '../support/weightWorld.js';
 import { compilerOrReason, temporaryFolder } from './support.js';
+import { extentsTR } from '../support/programs.js';
 
 const available = cudaAvailable();
 const arch: CudaArch = available.ok && available.devices[0]?.capability[0] === 9 ? 'sm_90a' : 'sm_80';
@@ -142,15 +143,13 @@ describe('weights on the device', { skip }, () => {
     const found = new addon.Memory(device, 256);
     const { bytes, launch } = findJob(
       { index: 0, dtype: 'bf16', rows: 'T', columns, stride, allowsNegativeInfinity: true },
-      rows,
-      1,
+      () => rows,
     );
     jobs.write(0, bytes);
     const slots = [jobs, data, found].map((memory) => ({ memory, offset: 0, bytes: memory.sizeBytes }));
     const program = new addon.Program({
       device,
-      maxTokens: rows,
-      maxRows: 1,
+      extents: extentsTR(rows, 1),
       slots,
       inputs: [],
       outputs: [],
@@ -159,6 +158,7 @@ describe('weights on the device', { skip }, () => {
           name: 'search',
           module: pack,
           symbol: PACK_ENTRIES.find,
+          sizes: ['T', columns],
           slots: [0, 1, 2],
           tensorMaps: [],
           launch,
@@ -168,7 +168,7 @@ describe('weights on the device', { skip }, () => {
     });
     const search = async (tokens: number): Promise<bigint> => {
       found.fill(0xff);
-      await program.run({ tokens, rows: 1, inputs: [] });
+      await program.run({ extents: [tokens, 1], inputs: [] });
       return new BigUint64Array(found.read(0, 8))[0]!;
     };
     data.fill(0);

@@ -4,8 +4,8 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { loadAddon, loadAddonFrom } from '../../runtime/cpu/addon.js';
-import { tooOldSystem } from '../../runtime/cpu/cLibrary.js';
+import { loadAddon, loadAddonFrom } from '../../runtime/addon.js';
+import { tooOldSystem } from '../../runtime/cLibrary.js';
 import { UserError } from '../../errors.js';
 import { ABI_TEXT, temporaryFolder } from './kernels.js';
 

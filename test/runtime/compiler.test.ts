@@ -12,7 +12,7 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { loadAddon } from '../../runtime/cpu/addon.js';
+import { loadAddon } from '../../runtime/addon.js';
 import { compileShared } from '../../runtime/cpu/compiler.js';
 import { findCompiler } from '../../runtime/cpu/systemCompiler.js';
 import { UserError } from '../../errors.js';

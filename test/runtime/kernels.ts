@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll } from 'vitest';
-import { loadAddon, type NativeLibrary } from '../../runtime/cpu/addon.js';
+import { loadAddon, type NativeLibrary } from '../../runtime/addon.js';
 import { compileShared } from '../../runtime/cpu/compiler.js';
 import { readSettings, type Settings } from '../../settings.js';
 
@@ -31,6 +31,7 @@ export const settingsIn = (cacheDir: string, extra: Partial<Settings> = {}): Set
  * - tw_scratch: each worker writes its number to its scratch; buffers[0][w] = what it finds there.
  * - tw_poison: buffers[0] element T − 1 becomes NaN.
  * - tw_gate: waits until buffers[0] (i32[1]) is not 0.
+ * - tw_sizes: buffers[0] (i32[2]) = the first two extents.
  * - tw_out: buffers[0] (i32 rows) → buffers[1] f32 (−row), buffers[2] i32 (row odd).
  */
 export const KERNELS = `${ABI_TEXT}
@@ -62,6 +63,11 @@ void tw_poison(const tw_launch *l, int32_t worker, int32_t workers) {
 }
 void tw_gate(const tw_launch *l, int32_t worker, int32_t workers) {
   while (worker == 0 && __atomic_load_n((int32_t *)l->buffers[0], __ATOMIC_ACQUIRE) == 0) {}
+  (void)workers;
+}
+void tw_sizes(const tw_launch *l, int32_t worker, int32_t workers) {
+  int32_t *out = l->buffers[0];
+  if (worker == 0) out[0] = (int32_t)l->extents[0], out[1] = (int32_t)l->extents[1];
   (void)workers;
 }
 void tw_out(const tw_launch *l, int32_t worker, int32_t workers) {

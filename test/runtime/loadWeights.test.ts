@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { WeightDecl } from '../../ir/kernel.js';
-import { loadAddon } from '../../runtime/cpu/addon.js';
+import { loadAddon } from '../../runtime/addon.js';
 import { loadWeights } from '../../runtime/cpu/loadWeights.js';
 import { requireMemory } from '../../runtime/cpu/memoryUse.js';
 import { FileMappings } from '../../runtime/files.js';

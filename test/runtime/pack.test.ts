@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Pairing, WeightDecl } from '../../ir/kernel.js';
 import { packedBytes, physicalToLogical } from '../../ir/packing.js';
-import { loadAddon, type NativeMemory, type PackJob, type PackSource } from '../../runtime/cpu/addon.js';
+import { loadAddon, type NativeMemory, type PackJob, type PackSource } from '../../runtime/addon.js';
 import type { PackDType } from '../../runtime/tensorSource.js';
 import {
   bitsFloat,

@@ -7,9 +7,12 @@ import {
   type NativeMemory,
   type NativePool,
   type NativeProgram,
+  type PortBinding,
   type ProgramBinding,
-} from '../../runtime/cpu/addon.js';
+  type ProgramExtent,
+} from '../../runtime/addon.js';
 import { loadKernels, temporaryFolder } from './kernels.js';
+import { extentsTR, vector } from '../support/programs.js';
 
 const CAPACITY = 1000;
 const cacheDir = temporaryFolder();
@@ -51,27 +54,20 @@ function make(threads: number, launches: readonly LaunchBinding[], change: Parti
   const pool = new Pool(threads);
   const program = new Program({
     pool,
-    maxTokens: CAPACITY,
-    maxRows: CAPACITY,
+    extents: extentsTR(CAPACITY, CAPACITY),
     scratchBytes: 4096,
     scratch: { memory, offset: 7 * 8192, bytes: threads * 4096 },
     slots: slotsOf(memory),
     launches,
-    inputs: [
-      { slot: 0, extent: 'T' },
-      { slot: 1, extent: 'R' },
-    ],
-    outputs: [
-      { slot: 4, extent: 'R', dtype: 'f32' },
-      { slot: 5, extent: 'R', dtype: 'i32' },
-    ],
+    inputs: [vector(0, 'T'), vector(1, 'R')],
+    outputs: [vector(4, 'R', 'f32'), vector(5, 'R', 'i32')],
     ...change,
   });
   return { program, memory, pool };
 }
 
 const range = (n: number, offset = 0): Int32Array => Int32Array.from({ length: n }, (_, i) => i + offset);
-const request = (tokens: number, rows = 1) => ({ tokens, rows, inputs: [range(tokens), range(rows)] });
+const request = (tokens: number, rows = 1) => ({ extents: [tokens, rows], inputs: [range(tokens), range(rows)] });
 const f32 = (memory: NativeMemory, slot: number, count: number): number[] => [
   ...new Float32Array(memory.read(slot * 8192, count * 4)),
 ];
@@ -101,7 +97,7 @@ describe.each([1, 2, 3])('a program on %i threads', (threads) => {
 
   it('copies outputs out', async () => {
     const { program } = make(threads, [launch('tw_out', [1, 4, 5])]);
-    const { outputs } = await program.run({ tokens: 3, rows: 4, inputs: [range(3), range(4, 10)] });
+    const { outputs } = await program.run({ extents: [3, 4], inputs: [range(3), range(4, 10)] });
     expect([...new Float32Array(outputs[0]!)]).toEqual([-10, -11, -12, -13]);
     expect([...new Int32Array(outputs[1]!)]).toEqual([0, 1, 0, 1]);
   });
@@ -117,7 +113,7 @@ describe.each([1, 2, 3])('a program on %i threads', (threads) => {
     const { launchNs } = await program.run({ ...request(CAPACITY), isTimed: true });
     expect(launchNs).toHaveLength(2);
     for (const ns of launchNs!) expect(ns).toBeGreaterThan(0);
-    const seconds = await program.timeLaunch({ launch: 1, tokens: CAPACITY, rows: 1, repeats: 5 });
+    const seconds = await program.timeLaunch({ launch: 1, extents: [CAPACITY, 1], repeats: 5 });
     expect(seconds).toHaveLength(5);
     for (const s of seconds) expect(s).toBeGreaterThan(0);
   });
@@ -171,22 +167,23 @@ describe('a checked run', () => {
 describe('refusals', () => {
   it('refuses a micro-batch over capacity', () => {
     const { program } = make(1, [launch('tw_index', [0, 2])]);
-    expect(() => program.run(request(CAPACITY + 1))).toThrow(/tokens must be an integer from 1 to 1000/);
-    expect(() => program.run(request(0))).toThrow(/tokens/);
+    expect(() => program.run(request(CAPACITY + 1))).toThrow(/T must be an integer from 0 to 1000/);
+    expect(() => program.run({ extents: [-1, 1], inputs: [] })).toThrow(/T must be/);
+    expect(() => program.run({ extents: [1], inputs: [] })).toThrow(/has 2 extents, not 1/);
     expect(() => program.run(request(3.5))).toThrow();
-    expect(() => program.run({ tokens: 1, rows: CAPACITY + 1, inputs: [range(1), range(CAPACITY + 1)] })).toThrow(
-      /rows must be/,
+    expect(() => program.run({ extents: [1, CAPACITY + 1], inputs: [range(1), range(CAPACITY + 1)] })).toThrow(
+      /R must be/,
     );
   });
 
   it('refuses inputs of the wrong length or kind', () => {
     const { program } = make(1, [launch('tw_index', [0, 2])]);
-    expect(() => program.run({ tokens: 3, rows: 1, inputs: [range(2), range(1)] })).toThrow(
+    expect(() => program.run({ extents: [3, 1], inputs: [range(2), range(1)] })).toThrow(
       /inputs\[0\] has 2 entries, not 3/,
     );
-    expect(() => program.run({ tokens: 3, rows: 1, inputs: [range(3)] })).toThrow(/takes 2 inputs/);
+    expect(() => program.run({ extents: [3, 1], inputs: [range(3)] })).toThrow(/takes 2 inputs/);
     const wrong: unknown = new Float32Array(3);
-    expect(() => program.run({ tokens: 3, rows: 1, inputs: [wrong as Int32Array, range(1)] })).toThrow(/wrong kind/);
+    expect(() => program.run({ extents: [3, 1], inputs: [wrong as Int32Array, range(1)] })).toThrow(/wrong kind/);
   });
 
   it('runs one job at a time and is free again afterwards', async () => {
@@ -216,8 +213,7 @@ describe('refusals', () => {
     const pool = new Pool(2);
     const base: ProgramBinding = {
       pool,
-      maxTokens: 4,
-      maxRows: 4,
+      extents: extentsTR(4, 4),
       scratchBytes: 0,
       slots: [],
       launches: [],
@@ -230,15 +226,75 @@ describe('refusals', () => {
     expect(tryWith({ slots: [{ memory, offset: -8, bytes: 8 }] })).toThrow(/offset must be an integer/);
     expect(tryWith({ slots: [{ memory, offset: NaN, bytes: 8 }] })).toThrow(/offset must be an integer/);
     const slots = [{ memory, offset: 0, bytes: 15 }];
-    expect(tryWith({ slots, inputs: [{ slot: 0, extent: 'T' }] })).toThrow(
-      /needs 16 bytes at full capacity, its slot has 15/,
-    );
-    expect(tryWith({ slots, inputs: [{ slot: 1, extent: 'T' }] })).toThrow(/slot must be an integer from 0 to 0/);
+    expect(tryWith({ slots, inputs: [vector(0, 'T')] })).toThrow(/needs 16 bytes at full capacity, its slot has 15/);
+    expect(tryWith({ slots, inputs: [vector(1, 'T')] })).toThrow(/slot must be an integer from 0 to 0/);
     expect(tryWith({ slots, launches: [launch('tw_double', [1])] })).toThrow(/slots\[0\] must be an integer/);
     expect(tryWith({ slots, launches: [launch('tw_double', [0], [floats(0)])] })).toThrow(/needs 16 bytes/);
     expect(tryWith({ slots, launches: [launch('missing', [0])] })).toThrow(/No symbol missing/);
     expect(tryWith({ scratchBytes: 64, scratch: { memory, offset: 0, bytes: 64 } })).toThrow(/the workers need 128/);
     expect(tryWith({ scratchBytes: 65, scratch: { memory, offset: 0, bytes: 4096 } })).toThrow(/aligned/);
+  });
+
+  it('refuses extents that are not distinct names with a size, and names that are none of them', () => {
+    const { Memory, Pool, Program } = loadAddon();
+    const memory = new Memory(4096);
+    const pool = new Pool(1);
+    const tryWith = (change: Partial<ProgramBinding>) => () =>
+      new Program({ pool, extents: [], scratchBytes: 0, slots: [], launches: [], inputs: [], outputs: [], ...change });
+    const extent = (name: string, most = 4): ProgramExtent => ({ name, most });
+    expect(tryWith({ extents: [extent('N'), extent('N')] })).toThrow('extents names N twice');
+    expect(tryWith({ extents: [extent('')] })).toThrow('extents[0].name must be an identifier');
+    expect(tryWith({ extents: [extent('a-b')] })).toThrow('extents[0].name must be an identifier');
+    expect(tryWith({ extents: [extent('x'.repeat(65))] })).toThrow('extents[0].name must be an identifier');
+    for (const most of [0, -1, 2 ** 31, 1.5, NaN])
+      expect(tryWith({ extents: [extent('N', most)] })).toThrow(/extents\[0\].most must be an integer/);
+    expect(tryWith({ extents: Array.from({ length: 9 }, (_, i) => extent(`N${i}`)) })).toThrow(/at most 8/);
+    const slots = [{ memory, offset: 0, bytes: 4096 }];
+    const port = { ...vector(0, 'N'), dtype: 'f32' } as const;
+    const inputs = (change: Partial<PortBinding>) =>
+      tryWith({ extents: [extent('N')], slots, inputs: [{ ...port, ...change }] });
+    expect(inputs({})).not.toThrow();
+    expect(inputs({ rows: 'M' })).toThrow('inputs[0].rows is M, which is no extent of the program');
+    expect(inputs({ columns: 3, stride: 2 })).toThrow(/inputs\[0\].stride must be an integer from 3/);
+    expect(inputs({ columns: 257, stride: 257 })).toThrow('needs 4112 bytes at full capacity');
+    expect(inputs({ columns: 2 ** 31, stride: 2 ** 31, rows: 2 ** 31 })).toThrow('too large');
+    const lies: unknown = 'i8';
+    expect(inputs({ dtype: lies as 'f32' })).toThrow('inputs[0].dtype must be f32, f16, bf16 or i32, not i8');
+  });
+
+  it('copies matrices in and out by rows, whatever lies between them, and brings every extent to kernels', async () => {
+    const { Memory, Pool, Program } = loadAddon();
+    const memory = new Memory(8192);
+    memory.write(0, new Uint8Array(8192).fill(7));
+    const slots = [
+      { memory, offset: 0, bytes: 512 },
+      { memory, offset: 4096, bytes: 512 },
+    ];
+    const matrix: PortBinding = { slot: 0, dtype: 'f32', rows: 'Runs', columns: 3, stride: 8 };
+    const program = new Program({
+      pool: new Pool(2),
+      extents: [
+        { name: 'Pages', most: 16 },
+        { name: 'Runs', most: 4 },
+      ],
+      scratchBytes: 0,
+      slots,
+      launches: [launch('tw_sizes', [1])],
+      inputs: [matrix],
+      outputs: [matrix, { slot: 1, dtype: 'i32', rows: 2, columns: 1, stride: 1 }],
+    });
+    const data = Float32Array.from({ length: 6 }, (_, i) => i);
+    const { outputs } = await program.run({ extents: [11, 2], inputs: [data] });
+    expect([...new Float32Array(outputs[0]!)]).toEqual([...data]);
+    expect([...new Int32Array(outputs[1]!)]).toEqual([11, 2]);
+    expect([...new Float32Array(memory.read(32, 12))]).toEqual([3, 4, 5]);
+    // Rows of no call are zero up to a multiple of 128 bytes; pads between rows stay.
+    expect([...new Uint8Array(memory.read(64, 64))]).toEqual(new Array(64).fill(0));
+    expect([...new Uint8Array(memory.read(12, 20))]).toEqual(new Array(20).fill(7));
+    expect(() => program.run({ extents: [11, 5], inputs: [data] })).toThrow(/Runs must be an integer from 0 to 4/);
+    expect(() => program.run({ extents: [11, 2], inputs: [new Float32Array(5)] })).toThrow('5 entries, not 6');
+    expect(() => program.run({ extents: [11, 2], inputs: [new Int32Array(6)] })).toThrow('wrong kind');
+    expect((await program.run({ extents: [0, 0], inputs: [new Float32Array(0)] })).outputs[0]!.byteLength).toBe(0);
   });
 
   it('refuses objects of another kind and released ones', () => {
@@ -248,8 +304,7 @@ describe('refusals', () => {
     const stranger: unknown = { sizeBytes: 64 };
     const base: ProgramBinding = {
       pool,
-      maxTokens: 4,
-      maxRows: 4,
+      extents: extentsTR(4, 4),
       scratchBytes: 0,
       slots: [],
       launches: [],
@@ -274,21 +329,20 @@ describe('refusals', () => {
     const pool = new Pool(2);
     const program = new Program({
       pool,
-      maxTokens: 4,
-      maxRows: 4,
+      extents: extentsTR(4, 4),
       scratchBytes: 0,
       slots: [
         { memory, offset: 0, bytes: 64 },
         { memory, offset: 4096, bytes: 64 },
       ],
       launches: [{ name: 'x', library: own, symbol: 'tw_out', slots: [0, 1, 0], writes: [] }],
-      inputs: [{ slot: 0, extent: 'R' }],
-      outputs: [{ slot: 1, extent: 'R', dtype: 'f32' }],
+      inputs: [vector(0, 'R')],
+      outputs: [vector(1, 'R', 'f32')],
     });
     memory.release();
     own.release();
     pool.release();
-    const { outputs } = await program.run({ tokens: 1, rows: 2, inputs: [range(2, 5)] });
+    const { outputs } = await program.run({ extents: [1, 2], inputs: [range(2, 5)] });
     expect(new Float32Array(outputs[0]!)[0]).toBe(-5);
     expect(() => new Library('kernels.so')).toThrow(/full path/);
     expect(() => new Library('/nonexistent/kernels.so')).toThrow(/Cannot load/);

@@ -14,7 +14,7 @@ import { machineModel } from '../../../autotune/cpu/costModel.js';
 import { TuningDatabase } from '../../../autotune/database.js';
 import { tuneCpu } from '../../../autotune/cpu/tune.js';
 import { currentTarget } from '../../../autotune/cpu/target.js';
-import { loadAddon } from '../../../runtime/cpu/addon.js';
+import { loadAddon } from '../../../runtime/addon.js';
 import { readSettings } from '../../../settings.js';
 import { CAPACITY, kernelAt, llamaModule } from '../fixture.js';
 

@@ -47,7 +47,7 @@ ${COMPARE_SOURCE}
 extern "C" void compare(unsigned threads, unsigned gx, unsigned gy, void *job, void *e, void *a, void *f, void *eu, void *au) {
   blockDim = {threads, 1}; gridDim = {gx, gy};
   for (blockIdx.y = 0; blockIdx.y < gy; blockIdx.y++) for (blockIdx.x = 0; blockIdx.x < gx; blockIdx.x++)
-    for (threadIdx.x = 0; threadIdx.x < threads; threadIdx.x++) tw_compare(0, 0, job, e, a, f, eu, au);
+    for (threadIdx.x = 0; threadIdx.x < threads; threadIdx.x++) tw_compare(job, e, a, f, eu, au);
 }
 /* Numbers near one, whether read as halves or as floats, from byte \`from\` on; one of them is \`odd\`. */
 extern "C" void put(unsigned short *p, unsigned long long bytes, unsigned long long from, int odd) {
@@ -73,7 +73,7 @@ function build(): { compare: FakeKernel; put: (pointer: bigint, bytes: number, f
   const put = loaded.func('void put(uintptr_t, uint64_t, uint64_t, int)');
   const count = (extent: LaunchShape['gridX']): number => (extent.kind === 'constant' ? extent.count : NaN);
   return {
-    compare: (launch, _tokens, _rows, pointers) => {
+    compare: (launch, _sizes, pointers) => {
       compare(launch.threads, count(launch.gridX), count(launch.gridY), ...pointers);
     },
     put: (pointer, bytes, from, odd) => {
@@ -115,8 +115,7 @@ describe.skipIf(!hasCxx())('the comparison', () => {
     expect(answers.byteLength).toBe(COMPARE_FOUND_BYTES);
     compare(
       launch,
-      0,
-      0,
+      [],
       [bytes, expected!, actual!, answers, ...uppers].map((array) => koffi.address(array)),
     );
     return [...answers].slice(0, 3).map(Number);
@@ -233,7 +232,7 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     const sizes = new Map<bigint, number>();
     const writes =
       (odd: number, from: number, of: Kernel = kernel): FakeKernel =>
-      (_launch, _tokens, _rows, pointers) => {
+      (_launch, _sizes, pointers) => {
         for (const i of writtenBy(of)) put(pointers[i]!, sizes.get(pointers[i]!)!, from, odd);
       };
     const fails =
@@ -257,8 +256,8 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
       modules: {
         [NEIGHBOUR]: { [NEIGHBOUR]: writes(0, 0, down) },
         tw_pack: {
-          [PACK_ENTRIES.rows]: (l, t, r, p) => {
-            shim.run(PACK_ENTRIES.rows, l, t, r, p);
+          [PACK_ENTRIES.rows]: (launch, sizes, pointers) => {
+            shim.run(PACK_ENTRIES.rows, launch, sizes, pointers);
           },
         },
         [COMPARE_SYMBOL]: { [COMPARE_SYMBOL]: compare },

@@ -17,7 +17,7 @@ function lab(times: readonly number[]) {
   const { addon: base, state } = fakeCuda({
     modules: {
       pack: {
-        [PACK_ENTRIES.rows]: (_launch, _tokens, _rows, pointers) => {
+        [PACK_ENTRIES.rows]: (_launch, _sizes, pointers) => {
           fills.push(pointers[2]!);
         },
       },

@@ -13,6 +13,7 @@ import type {
 } from '../../../runtime/cuda/addon.js';
 import { KERNELS, HOPPER_KERNELS } from '../../support/cudaKernels.js';
 import { CODES, describeFake } from '../../support/fakeCuda/fakeDriver.js';
+import { extentsTR, vector } from '../../support/programs.js';
 
 const tiles = (extent: 'T' | 'R', per: number, times = 1): GridExtent => ({ kind: 'tiles', extent, per, times });
 const one: GridExtent = { kind: 'constant', count: 1 };
@@ -68,8 +69,7 @@ describeFake('programs', (fake) => {
     const slots = [0, 4096, 8192, 12288].map((offset) => ({ memory, offset, bytes: 4096 }));
     const program = new cuda.Program({
       device,
-      maxTokens: 1000,
-      maxRows: 500,
+      extents: extentsTR(1000, 500),
       slots,
       inputs: [],
       outputs: [],
@@ -86,21 +86,14 @@ describeFake('programs', (fake) => {
         launch('tw_after', [1, 2], { usesProgrammaticLaunch: true }),
         launch('tw_rows', [3, 1], { launch: shape({ gridX: tiles('R', 128) }) }),
       ],
-      inputs: [
-        { slot: 0, extent: 'T' },
-        { slot: 3, extent: 'R' },
-      ],
-      outputs: [
-        { slot: 2, extent: 'T', dtype: 'i32' },
-        { slot: 1, extent: 'R', dtype: 'f32' },
-      ],
+      inputs: [vector(0, 'T'), vector(3, 'R')],
+      outputs: [vector(2, 'T', 'i32'), vector(1, 'R', 'f32')],
     });
   const iota = (length: number, from = 0): Int32Array => Int32Array.from({ length }, (_, i) => from + i);
 
   it('runs its launches on the inputs and brings the outputs', async () => {
     const { outputs, milliseconds, launchMilliseconds } = await chain().run({
-      tokens: 300,
-      rows: 40,
+      extents: [300, 40],
       inputs: [iota(300), iota(40)],
     });
     expect(new Int32Array(outputs[0]!)).toEqual(iota(300).map((i) => 2 * i + 2));
@@ -119,22 +112,21 @@ describeFake('programs', (fake) => {
   });
 
   it('launches nothing where there are no rows', async () => {
-    const { outputs } = await chain().run({ tokens: 1, rows: 0, inputs: [iota(1), iota(0)] });
+    const { outputs } = await chain().run({ extents: [1, 0], inputs: [iota(1), iota(0)] });
     expect(outputs.map((buffer) => buffer.byteLength)).toEqual([4, 0]);
     expect(fake.log('launch')).toHaveLength(2);
   });
 
   it('measures each launch when asked, and runs parts', async () => {
     const program = chain();
-    const timed = await program.run({ tokens: 10, rows: 1, inputs: [iota(10), iota(1)], isTimed: true });
+    const timed = await program.run({ extents: [10, 1], inputs: [iota(10), iota(1)], isTimed: true });
     expect(timed.launchMilliseconds).toEqual(new Float64Array([1, 1, 1]));
     expect(timed.milliseconds).toBe(3.5);
-    await program.run({ tokens: 10, rows: 1, inputs: [iota(10, 7), iota(1)], launches: { first: 0, end: 1 } });
+    await program.run({ extents: [10, 1], inputs: [iota(10, 7), iota(1)], launches: { first: 0, end: 1 } });
     expect(new Int32Array(memory.read(4096, 8))).toEqual(new Int32Array([15, 17]));
     // A later part takes no inputs anew.
     const part = await program.run({
-      tokens: 10,
-      rows: 1,
+      extents: [10, 1],
       inputs: [iota(10), iota(1)],
       launches: { first: 1, end: 2 },
       isTimed: true,
@@ -143,15 +135,15 @@ describeFake('programs', (fake) => {
     expect(new Int32Array(memory.read(8192, 8))).toEqual(new Int32Array([16, 18]));
     expect(new Int32Array(memory.read(0, 4))).toEqual(new Int32Array([7]));
     await expect(
-      (async () => program.run({ tokens: 10, rows: 1, inputs: [iota(10), iota(1)], launches: { first: 2, end: 4 } }))(),
+      (async () => program.run({ extents: [10, 1], inputs: [iota(10), iota(1)], launches: { first: 2, end: 4 } }))(),
     ).rejects.toThrow(/from 0 to 3/);
   });
 
   it('has two runs in flight and no third, in the order of the calls', async () => {
     const program = chain();
     fake.set('held', 1);
-    const runs = [1, 2].map((k) => program.run({ tokens: 3, rows: k, inputs: [iota(3, 100 * k), iota(k, k)] }));
-    expect(() => program.run({ tokens: 3, rows: 1, inputs: [iota(3), iota(1)] })).toThrow(
+    const runs = [1, 2].map((k) => program.run({ extents: [3, k], inputs: [iota(3, 100 * k), iota(k, k)] }));
+    expect(() => program.run({ extents: [3, 1], inputs: [iota(3), iota(1)] })).toThrow(
       /Two micro-batches .* in flight/,
     );
     for (let i = 0; i < 500 && fake.log('launch').length < 6; i++) await sleep(2);
@@ -163,13 +155,13 @@ describeFake('programs', (fake) => {
       [402, 404, 406],
     ]);
     expect(results.map(({ outputs }) => [...new Float32Array(outputs[1]!)])).toEqual([[-1], [-2, -3]]);
-    await program.run({ tokens: 3, rows: 1, inputs: [iota(3), iota(1)] });
+    await program.run({ extents: [3, 1], inputs: [iota(3), iota(1)] });
   });
 
   it('keeps the order of runs of several programs, reads and writes', async () => {
     const [a, b] = [chain(), bind({ launches: [launch('tw_affine', [2, 2])] })];
-    const first = a.run({ tokens: 2, rows: 0, inputs: [iota(2), iota(0)] });
-    const second = b.run({ tokens: 2, rows: 0, inputs: [] });
+    const first = a.run({ extents: [2, 0], inputs: [iota(2), iota(0)] });
+    const second = b.run({ extents: [2, 0], inputs: [] });
     const read = memory.readAsync(8192, 8);
     memory.write(8192, new Int32Array([-1, -1]));
     const last = new Int32Array(memory.read(8192, 8));
@@ -185,14 +177,13 @@ describeFake('programs', (fake) => {
       { memory, offset: 4096, bytes: 128 },
     ];
     const program = bind({
-      maxTokens: 32,
-      maxRows: 4,
+      extents: extentsTR(32, 4),
       slots,
       launches: [],
-      inputs: [0, 1, 2].map((slot) => ({ slot, extent: 'T' })),
+      inputs: [0, 1, 2].map((slot) => vector(slot, 'T')),
     });
     fake.reset();
-    await program.run({ tokens: 2, rows: 1, inputs: [iota(2, 10), iota(2, 20), iota(2, 30)] });
+    await program.run({ extents: [2, 1], inputs: [iota(2, 10), iota(2, 20), iota(2, 30)] });
     expect(fake.log('upload')).toEqual(['upload 384', 'upload 128']);
     expect([...new Int32Array(memory.read(0, 16))]).toEqual([20, 21, 0, 0]);
     expect([...new Int32Array(memory.read(248, 20))]).toEqual([0, 0, 10, 11, 0]);
@@ -204,11 +195,10 @@ describeFake('programs', (fake) => {
     ];
     expect(() =>
       bind({
-        maxTokens: 32,
-        maxRows: 4,
+        extents: extentsTR(32, 4),
         slots: overlapping,
         launches: [],
-        inputs: [0, 1].map((slot) => ({ slot, extent: 'T' })),
+        inputs: [0, 1].map((slot) => vector(slot, 'T')),
       }),
     ).toThrow(/share device memory/);
   });
@@ -237,7 +227,7 @@ describeFake('programs', (fake) => {
     });
     const grids = async (tokens: number): Promise<string[]> => {
       fake.reset();
-      await program.run({ tokens, rows: 25, inputs: [] });
+      await program.run({ extents: [tokens, 25], inputs: [] });
       return fake.log('launch').map((line) => /grid=(\d+,\d+)/.exec(line)?.[1] ?? '');
     };
     // The fake device has 6 multiprocessors.
@@ -275,7 +265,7 @@ describeFake('programs', (fake) => {
     expect(fake.log('map')).toEqual([
       'map type=7 rank=2 at=4096 sizes=13,6 stride=80 box=16,8 steps=1,1 interleave=0 swizzle=0 promotion=3 fill=0',
     ]);
-    await program.run({ tokens: 1, rows: 0, inputs: [] });
+    await program.run({ extents: [1, 0], inputs: [] });
     const expected = Float32Array.from({ length: 128 }, (_, i) =>
       i >> 4 < 6 && i % 16 < 13 ? (i >> 4) * 20 + (i % 16) : 0,
     );
@@ -286,13 +276,13 @@ describeFake('programs', (fake) => {
       launches: [
         tile(map({ dtype: 'bf16', rows: 'T', columns: 2, stride: 8, boxRows: 128, boxColumns: 64, swizzle: 128 })),
       ],
-      maxTokens: 255,
+      extents: extentsTR(255, 100),
     });
     bind({
       launches: [
         tile(map({ dtype: 'f16', rows: 'R', columns: 2, stride: 8, boxRows: 4, boxColumns: 32, swizzle: 64 })),
       ],
-      maxRows: 9,
+      extents: extentsTR(1000, 9),
     });
     expect(fake.log('map')).toEqual([
       'map type=9 rank=2 at=4096 sizes=2,255 stride=16 box=64,128 steps=1,1 interleave=0 swizzle=3 promotion=3 fill=0',
@@ -323,12 +313,12 @@ describeFake('programs', (fake) => {
       launch('tw_shared', [0, 1], { launch: shape({ sharedBytes }) });
     const large = bind({
       launches: [shared(200_000), shared(100_000), shared(1024)],
-      inputs: [{ slot: 0, extent: 'T' }],
+      inputs: [vector(0, 'T')],
     });
     const small = bind({ launches: [shared(150_000)] });
     expect(fake.log('shared')).toEqual(['shared tw_shared 200000']);
-    await large.run({ tokens: 5, rows: 0, inputs: [iota(5)] });
-    await small.run({ tokens: 5, rows: 0, inputs: [] });
+    await large.run({ extents: [5, 0], inputs: [iota(5)] });
+    await small.run({ extents: [5, 0], inputs: [] });
     expect([...new Int32Array(memory.read(4096, 20))]).toEqual([1, 2, 3, 4, 5]);
     expect(() => bind({ launches: [shared(232_449)] })).toThrow(
       /tw_shared needs 232449 \+ 0 bytes of shared memory, a block of this device has at most 232448/,
@@ -356,7 +346,7 @@ describeFake('programs', (fake) => {
     );
     expect(() => bind({ launches: [], slots: [{ memory, offset: 65536, bytes: 16 }] })).toThrow(/outside/);
     expect(() => bind({ launches: [], slots: [{ memory, offset: 8, bytes: 8 }] })).toThrow(/multiple of 16/);
-    expect(() => bind({ launches: [], inputs: [{ slot: 0, extent: 'T' }], maxTokens: 1025 })).toThrow(
+    expect(() => bind({ launches: [], inputs: [vector(0, 'T')], extents: extentsTR(1025, 100) })).toThrow(
       /inputs\[0\] needs 4100 bytes at full capacity, its slot has 4096/,
     );
     const other = new cuda.Device(0);
@@ -366,21 +356,19 @@ describeFake('programs', (fake) => {
 
   it('refuses requests that do not fit the program', () => {
     const program = chain();
-    expect(() => program.run({ tokens: 1001, rows: 0, inputs: [] })).toThrow(
-      /tokens must be an integer from 1 to 1000/,
-    );
-    expect(() => program.run({ tokens: 2, rows: 0, inputs: [iota(2)] })).toThrow(/takes 2 inputs, not 1/);
+    expect(() => program.run({ extents: [1001, 0], inputs: [] })).toThrow(/T must be an integer from 0 to 1000/);
+    expect(() => program.run({ extents: [2, 0], inputs: [iota(2)] })).toThrow(/takes 2 inputs, not 1/);
     for (let i = 0; i < 3; i++)
-      expect(() => program.run({ tokens: 2, rows: 1, inputs: [iota(2), iota(2)] })).toThrow(
+      expect(() => program.run({ extents: [2, 1], inputs: [iota(2), iota(2)] })).toThrow(
         'inputs[1] has 2 entries, not 1',
       );
     program.release();
-    expect(() => program.run({ tokens: 2, rows: 1, inputs: [iota(2), iota(1)] })).toThrow(/released/);
+    expect(() => program.run({ extents: [2, 1], inputs: [iota(2), iota(1)] })).toThrow(/released/);
   });
 
   it('reports a kernel that goes astray, or hangs, as a dead context', async () => {
     const stray = bind({ launches: [launch('tw_affine', [0, 1]), launch('tw_trap', [0])] });
-    await expect(stray.run({ tokens: 1, rows: 0, inputs: [] })).rejects.toMatchObject({
+    await expect(stray.run({ extents: [1, 0], inputs: [] })).rejects.toMatchObject({
       code: 'CUDA_ERROR_ILLEGAL_ADDRESS',
       call: 'cuEventSynchronize',
       isContextDead: true,
@@ -390,18 +378,18 @@ describeFake('programs', (fake) => {
     });
     // From here on the context answers nothing else, and nothing waits for ever.
     expect(() => memory.read(0, 4)).toThrow(/ILLEGAL_ADDRESS/);
-    await expect(stray.run({ tokens: 1, rows: 0, inputs: [] })).rejects.toMatchObject({
+    await expect(stray.run({ extents: [1, 0], inputs: [] })).rejects.toMatchObject({
       code: 'CUDA_ERROR_ILLEGAL_ADDRESS',
       isContextDead: true,
     });
     expect(() => device.memory()).toThrow(/ILLEGAL_ADDRESS/);
     fake.reset();
-    await expect(stray.run({ tokens: 1, rows: 0, inputs: [], isSynchronous: true })).rejects.toThrow(
+    await expect(stray.run({ extents: [1, 0], inputs: [], isSynchronous: true })).rejects.toThrow(
       /after launch 1, model.tw_trap$/,
     );
     fake.reset();
     const hung = bind({ launches: [launch('tw_hang', [0])] });
-    await expect(hung.run({ tokens: 1, rows: 0, inputs: [] })).rejects.toMatchObject({
+    await expect(hung.run({ extents: [1, 0], inputs: [] })).rejects.toMatchObject({
       code: 'CUDA_ERROR_LAUNCH_TIMEOUT',
       isContextDead: true,
     });
@@ -410,7 +398,7 @@ describeFake('programs', (fake) => {
   it('names the launch that the driver refuses, and goes on afterwards', async () => {
     const program = chain();
     fake.fail('cuLaunchKernelEx', CODES.invalidValue, 2);
-    const refused = program.run({ tokens: 200, rows: 1, inputs: [iota(200), iota(1)] });
+    const refused = program.run({ extents: [200, 1], inputs: [iota(200), iota(1)] });
     // A read waits for its turn on the JavaScript thread: it must come although the run failed.
     memory.read(0, 4);
     await expect(refused).rejects.toMatchObject({
@@ -420,7 +408,7 @@ describeFake('programs', (fake) => {
       ),
     });
     fake.reset();
-    await program.run({ tokens: 3, rows: 1, inputs: [iota(3), iota(1)] });
+    await program.run({ extents: [3, 1], inputs: [iota(3), iota(1)] });
   });
 
   it('leaves nothing behind where pinned memory is short', () => {
@@ -432,8 +420,7 @@ describeFake('programs', (fake) => {
     const program = chain();
     fake.reset();
     const times = await program.time({
-      tokens: 5,
-      rows: 1,
+      extents: [5, 1],
       inputs: [iota(5), iota(1)],
       launches: [0, 1],
       warmup: 1,
@@ -447,8 +434,8 @@ describeFake('programs', (fake) => {
     expect(launched.slice(0, 4)).toEqual(['tw_affine', 'tw_after', 'tw_affine', 'tw_after']);
     expect(fake.log('memset')).toEqual(Array.from({ length: 5 }, () => 'memset 4096'));
     expect([...new Int32Array(memory.read(4096, 8))]).toEqual([1, 3]);
-    expect(() => program.time({ tokens: 5, rows: 1, launches: [3], warmup: 0, repeats: 1 })).toThrow(/from 0 to 2/);
-    expect(() => program.time({ tokens: 5, rows: 1, launches: [], warmup: 0, repeats: 1 })).toThrow(/no launch/);
-    expect(() => program.time({ tokens: 5, rows: 1, launches: [0], warmup: 0, repeats: 0 })).toThrow(/repeats/);
+    expect(() => program.time({ extents: [5, 1], launches: [3], warmup: 0, repeats: 1 })).toThrow(/from 0 to 2/);
+    expect(() => program.time({ extents: [5, 1], launches: [], warmup: 0, repeats: 1 })).toThrow(/no launch/);
+    expect(() => program.time({ extents: [5, 1], launches: [0], warmup: 0, repeats: 0 })).toThrow(/repeats/);
   });
 });

@@ -3,9 +3,10 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, expect, it } from 'vitest';
-import { loadAddon } from '../../../runtime/cpu/addon.js';
+import { loadAddon } from '../../../runtime/addon.js';
 import { KERNELS } from '../../support/cudaKernels.js';
 import { CODES, describeFake } from '../../support/fakeCuda/fakeDriver.js';
+import { extentsTR } from '../../support/programs.js';
 
 describeFake('uploads', (fake) => {
   const cuda = fake.addon;
@@ -101,6 +102,7 @@ describeFake('uploads', (fake) => {
       name: 'affine',
       module,
       symbol: 'tw_affine',
+      sizes: [1, 1],
       slots: [from, to],
       tensorMaps: [],
       usesProgrammaticLaunch: false,
@@ -114,8 +116,7 @@ describeFake('uploads', (fake) => {
     });
     const program = new cuda.Program({
       device,
-      maxTokens: 1,
-      maxRows: 1,
+      extents: [],
       slots,
       inputs: [],
       outputs: [],
@@ -153,6 +154,9 @@ describeFake('uploads', (fake) => {
       { parts: [{ ...copy(0), targetOffset: 3 * 4096 - 3 }] },
       /steps\[1\]\.parts\[0\]\.target: .* outside a device memory of 12288 bytes/,
     );
+    const sized = new cuda.Program({ device, extents: extentsTR(1, 1), slots, inputs: [], outputs: [], launches: [] });
+    expect(() => upload.load(sized, [])).toThrow(/program has extents/);
+    sized.release();
     const other = new cuda.Device(0);
     const foreign = new cuda.Upload(other, { bufferBytes: 4096, threads: 1 });
     expect(() => foreign.load(program, [])).toThrow(/program belongs to another device object/);
@@ -165,8 +169,7 @@ describeFake('uploads', (fake) => {
     const memory = new cuda.Memory(device, 4096);
     const program = new cuda.Program({
       device,
-      maxTokens: 1,
-      maxRows: 1,
+      extents: [],
       slots: [],
       inputs: [],
       outputs: [],
@@ -175,7 +178,7 @@ describeFake('uploads', (fake) => {
     const parts = [{ source, sourceOffset: 0, target: memory, targetOffset: 0, bytes: 4096 }];
     const work = Array.from({ length: 4 }, (_, i) =>
       i % 2 === 0
-        ? program.run({ tokens: 1, rows: 0, inputs: [] })
+        ? program.run({ extents: [], inputs: [] })
         : upload.load(program, [{ parts, launches: { first: 0, end: 0 }, after: 0 }]),
     );
     await Promise.all([...work, upload.copy(parts), memory.readAsync(0, 4)]);

@@ -14,6 +14,7 @@ import {
 import type { LoadProgress } from '../../../runtime/files.js';
 import { NonFiniteError } from '../../../runtime/scoring.js';
 import type { TensorSource } from '../../../runtime/tensorSource.js';
+import { extentsTR } from '../../support/programs.js';
 import { temporaryFolder } from '../kernels.js';
 import { randomValue, roundTo } from '../packReference.js';
 import { fakeCuda, outOfMemory, type FakeKernel, type FakeOptions, type FakeState } from './fakeCudaAddon.js';
@@ -42,7 +43,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
   const packModule = Object.fromEntries(
     ['tw_pack_rows', 'tw_pack_find'].map((symbol): [string, FakeKernel] => [
       symbol,
-      (launch, tokens, rows, pointers) => shim.run(symbol, launch, tokens, rows, pointers),
+      (launch, sizes, pointers) => shim.run(symbol, launch, sizes, pointers),
     ]),
   );
   const kernels = plan.buckets.map(() => tinyKernels(plan));
@@ -307,7 +308,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
     expect(head.tensorMaps[0]).toMatchObject({ rows: 'T', columns: WIDTH, stride: 32, swizzle: 0 });
     expect(head.tensorMaps[1]).toMatchObject({ rows: 64, dtype: 'bf16' });
     expect(first!.launches.map(({ usesProgrammaticLaunch }) => usesProgrammaticLaunch)).toEqual([false, true, false]);
-    expect([first!.maxTokens, first!.maxRows]).toEqual([16, 4]);
+    expect(first!.extents).toEqual(extentsTR(16, 4));
     await close(executor, state);
   });
 });

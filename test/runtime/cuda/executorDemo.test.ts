@@ -13,18 +13,14 @@ import { CudaExecutor } from '../../../runtime/cuda/executor.js';
 import { PACK_ENTRIES } from '../../../runtime/cuda/packKernels.js';
 import { describeFake } from '../../support/fakeCuda/fakeDriver.js';
 import { temporaryFolder } from '../kernels.js';
-import { buildPackShim, POINTERS } from './packShim.js';
+import { buildPackShim, PACK_PTX } from './packShim.js';
 import { entryText } from './ptxEntry.js';
 
 describeFake('the demo model on the fake driver', (fake) => {
   fake.host(buildPackShim(temporaryFolder()).library);
   const checkpoint = openCheckpoint('models/demo');
   const encode = (text: string): Uint8Array => new TextEncoder().encode(text);
-  const packCubin = encode(
-    Object.entries(PACK_ENTRIES)
-      .map(([name, symbol]) => entryText(symbol, POINTERS[name as keyof typeof POINTERS], 0))
-      .join(''),
-  );
+  const packCubin = encode(PACK_PTX);
 
   it.each(CUDA_ARCHS)('loads, binds and launches everything for %s', async (arch) => {
     const model = compileModel(checkpoint, detectMachine(), {

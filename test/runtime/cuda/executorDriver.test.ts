@@ -4,10 +4,9 @@ import { UserError } from '../../../errors.js';
 import { isCudaError } from '../../../runtime/cuda/addon.js';
 import { CudaExecutor, type CudaExecutorOptions } from '../../../runtime/cuda/executor.js';
 import { OutOfDeviceMemory, peakBytes } from '../../../runtime/cuda/memoryUse.js';
-import { PACK_ENTRIES } from '../../../runtime/cuda/packKernels.js';
 import { CODES, describeFake } from '../../support/fakeCuda/fakeDriver.js';
 import { temporaryFolder } from '../kernels.js';
-import { buildPackShim, POINTERS } from './packShim.js';
+import { buildPackShim, PACK_PTX } from './packShim.js';
 import { entryText } from './ptxEntry.js';
 import {
   batchOf,
@@ -34,11 +33,7 @@ describeFake('CudaExecutor on the fake driver', (fake) => {
       encode(entryText(symbol, TINY_KERNELS[symbol as keyof typeof TINY_KERNELS], tensorMaps.length)),
     ]),
   );
-  const packCubin = encode(
-    Object.entries(PACK_ENTRIES)
-      .map(([name, symbol]) => entryText(symbol, POINTERS[name as keyof typeof POINTERS], 0))
-      .join(''),
-  );
+  const packCubin = encode(PACK_PTX);
 
   const create = (change: Partial<CudaExecutorOptions> = {}): Promise<CudaExecutor> =>
     CudaExecutor.create({

@@ -14,7 +14,6 @@ import type {
   CudaUploadTimes,
 } from '../../../runtime/cuda/addon.js';
 import { planLoading, type LoadPlan } from '../../../runtime/cuda/loadPlan.js';
-import { PACK_ENTRIES } from '../../../runtime/cuda/packKernels.js';
 import {
   loadDeviceWeights,
   loadingBytes,
@@ -26,8 +25,7 @@ import { planWeights } from '../../../runtime/weightPlan.js';
 import { CODES, describeFake } from '../../support/fakeCuda/fakeDriver.js';
 import { decl, elements, K, weightWorld } from '../../support/weightWorld.js';
 import { temporaryFolder } from '../kernels.js';
-import { buildPackShim, hasCxx, POINTERS } from './packShim.js';
-import { entryText } from './ptxEntry.js';
+import { buildPackShim, hasCxx, PACK_PTX } from './packShim.js';
 
 const folder = temporaryFolder();
 const { tensors, weights, constants, expected } = weightWorld(folder);
@@ -37,14 +35,7 @@ if (hasCxx())
   describeFake('loadDeviceWeights', (fake) => {
     fake.host(buildPackShim(folder).library);
     const device = new fake.addon.Device(0);
-    const pack = new fake.addon.Module(
-      device,
-      new TextEncoder().encode(
-        Object.entries(PACK_ENTRIES)
-          .map(([name, symbol]) => entryText(symbol, POINTERS[name as keyof typeof POINTERS], 0))
-          .join(''),
-      ),
-    );
+    const pack = new fake.addon.Module(device, new TextEncoder().encode(PACK_PTX));
     const memory = new fake.addon.Memory(device, weightPlan.packedBytes);
     const refill = (): void => {
       memory.fill(0xff); // what nobody wrote is NaN

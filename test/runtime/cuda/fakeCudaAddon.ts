@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { LaunchShape } from '../../../ir/cuda.js';
-import { loadAddon, type NativeMemory } from '../../../runtime/cpu/addon.js';
+import { loadAddon, type Extent, type NativeMemory, type PortData } from '../../../runtime/addon.js';
 import type {
   CudaAddon,
   CudaDevice,
@@ -19,7 +19,8 @@ import type {
   CudaUploadTimes,
 } from '../../../runtime/cuda/addon.js';
 
-export type FakeKernel = (launch: LaunchShape, tokens: number, rows: number, pointers: readonly bigint[]) => void;
+/** `sizes`: the kernel's ints. */
+export type FakeKernel = (launch: LaunchShape, sizes: readonly number[], pointers: readonly bigint[]) => void;
 
 export interface FakeOptions {
   /** Kernels of each module, by the text of its image. */
@@ -52,8 +53,9 @@ export function outOfMemory(): CudaError {
   });
 }
 
-const extentOf = (extent: number | 'T' | 'R', { tokens, rows }: CudaRunRequest): number =>
-  extent === 'T' ? tokens : extent === 'R' ? rows : extent;
+/** A named extent in a call. */
+const extentOf = (extent: Extent, { extents }: CudaProgramBinding, { extents: counts }: CudaRunRequest): number =>
+  typeof extent === 'number' ? extent : counts[extents.findIndex(({ name }) => name === extent)]!;
 
 export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptions): {
   readonly addon: CudaAddon;
@@ -214,7 +216,7 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
     time(): never {
       throw new Error('not faked');
     }
-    private execute(request: CudaRunRequest, inputs: readonly Int32Array[]): CudaRunResult {
+    private execute(request: CudaRunRequest, inputs: readonly PortData[]): CudaRunResult {
       const error = state.nextError;
       state.nextError = undefined;
       if (error !== undefined) throw error;
@@ -223,27 +225,27 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
         host: hosts.get(slots[slot]!.memory)!,
         offset: slots[slot]!.offset,
       });
-      this.binding.inputs.forEach(({ slot, extent }, i) => {
-        if (inputs[i]!.length !== extentOf(extent, request)) throw new Error('an input of the wrong length');
+      this.binding.inputs.forEach(({ slot, rows }, i) => {
+        if (inputs[i]!.length !== extentOf(rows, this.binding, request))
+          throw new Error('an input of the wrong length');
         const { host, offset } = hostOf(slot);
         host.write(offset, inputs[i]!);
       });
-      for (const { module, symbol, slots: used, launch } of launches.slice(
+      for (const { module, symbol, slots: used, launch, sizes } of launches.slice(
         request.launches?.first,
         request.launches?.end,
       )) {
         (module as Module).kernels[symbol]!(
           launch,
-          request.tokens,
-          request.rows,
+          (sizes ?? this.binding.extents.map(({ name }) => name)).map((size) => extentOf(size, this.binding, request)),
           used.map((slot) => slots[slot]!.memory.address + BigInt(slots[slot]!.offset)),
         );
       }
       return {
         milliseconds: 1,
-        outputs: outputs.map(({ slot, extent }) => {
+        outputs: outputs.map(({ slot, rows }) => {
           const { host, offset } = hostOf(slot);
-          return host.read(offset, extentOf(extent, request) * 4);
+          return host.read(offset, extentOf(rows, this.binding, request) * 4);
         }),
         ...(request.isTimed === true ? { launchMilliseconds: Float64Array.from(launches, (_, i) => i + 1) } : {}),
       };
@@ -270,7 +272,7 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
       for (const { parts, launches } of steps) {
         if (parts.length > 0) await this.copy(parts);
         this.copiedBytes += parts.reduce((sum, { bytes }) => sum + bytes, 0);
-        await program.run({ tokens: 1, rows: 1, inputs: [], launches });
+        await program.run({ extents: [], inputs: [], launches });
       }
       return { total: 0, reading: 0, bus: 0, launches: 0, device: 0 };
     }

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import koffi from 'koffi';
 import type { GridExtent, LaunchShape } from '../../../ir/cuda.js';
 import { PACK_ENTRIES, PACK_SOURCE, PACK_THREADS } from '../../../runtime/cuda/packKernels.js';
+import { entryText } from './ptxEntry.js';
 
 const PROLOGUE = `#include <cstring>
 #include <cstddef>
@@ -18,27 +19,36 @@ static inline float __uint_as_float(unsigned u) { float f; std::memcpy(&f, &u, 4
 static inline void atomicMin(unsigned long long *at, unsigned long long v) { if (v < *at) *at = v; }
 `;
 
-/** `pointers`: how many the kernel takes after T and R. */
-const launcher = (symbol: string, pointers: number): string => {
+/** `ints` and `pointers`: how many of each the kernel takes. */
+const launcher = (symbol: string, ints: number, pointers: number): string => {
+  const sizes = Array.from({ length: ints }, (_, i) => `s${i}`);
   const names = Array.from({ length: pointers }, (_, i) => `p${i}`);
   return `
-extern "C" void run_${symbol}(int T, int R, unsigned gx, unsigned gy, ${names.map((name) => `void *${name}`).join(', ')}) {
+extern "C" void run_${symbol}(${[...sizes.map((size) => `int ${size}`), 'unsigned gx, unsigned gy', ...names.map((name) => `void *${name}`)].join(', ')}) {
   gridDim = {gx, gy};
   blockDim = {${PACK_THREADS}, 1};
   for (blockIdx.y = 0; blockIdx.y < gy; blockIdx.y++)
     for (blockIdx.x = 0; blockIdx.x < gx; blockIdx.x++)
-      for (threadIdx.x = 0; threadIdx.x < blockDim.x; threadIdx.x++) ${symbol}(T, R, ${names.join(', ')});
+      for (threadIdx.x = 0; threadIdx.x < blockDim.x; threadIdx.x++) ${symbol}(${[...sizes, ...names].join(', ')});
 }
-extern "C" void host_${symbol}(int T, int R, const unsigned *grid, void **p) { run_${symbol}(T, R, grid[0], grid[1], ${names.map((_, i) => `p[${i}]`).join(', ')}); }
+extern "C" void host_${symbol}(const int *s, const unsigned *grid, void **p) { (void)s; run_${symbol}(${[...sizes.map((_, i) => `s[${i}]`), 'grid[0], grid[1]', ...names.map((_, i) => `p[${i}]`)].join(', ')}); }
 `;
 };
 
-/** Pointers of each kernel, after T and R. */
-export const POINTERS: Readonly<Record<keyof typeof PACK_ENTRIES, number>> = { rows: 4, find: 3 };
+/** Ints of each kernel. */
+const INTS: Readonly<Record<keyof typeof PACK_ENTRIES, number>> = { rows: 0, find: 2 };
+
+/** Pointers of each kernel, after them. */
+const POINTERS: Readonly<Record<keyof typeof PACK_ENTRIES, number>> = { rows: 4, find: 3 };
+
+/** Both kernels as the fake driver reads them. */
+export const PACK_PTX = (Object.keys(POINTERS) as (keyof typeof PACK_ENTRIES)[])
+  .map((kernel) => entryText(PACK_ENTRIES[kernel], POINTERS[kernel], 0, ['rows', 'columns'].slice(0, INTS[kernel])))
+  .join('');
 
 export interface PackShim {
   /** Runs a kernel of packKernels.ts by name as a device would; pointers are addresses of this process. */
-  run(symbol: string, launch: LaunchShape, tokens: number, rows: number, pointers: readonly bigint[]): void;
+  run(symbol: string, launch: LaunchShape, sizes: readonly number[], pointers: readonly bigint[]): void;
   /** sizeof both structs. */
   readonly jobBytes: readonly number[];
   /** The library, with the kernels for the fake driver too. */
@@ -61,7 +71,10 @@ export function buildPackShim(folder: string): PackShim {
     'extern "C" int job_bytes(int which) { return which == 0 ? sizeof(tw_pack_job) : sizeof(tw_find_job); }\n';
   writeFileSync(
     source,
-    PROLOGUE + PACK_SOURCE + kernels.map((kernel) => launcher(PACK_ENTRIES[kernel], POINTERS[kernel])).join('') + sizes,
+    PROLOGUE +
+      PACK_SOURCE +
+      kernels.map((kernel) => launcher(PACK_ENTRIES[kernel], INTS[kernel], POINTERS[kernel])).join('') +
+      sizes,
   );
   const { status, stderr } = spawnSync(
     'g++',
@@ -87,13 +100,18 @@ export function buildPackShim(folder: string): PackShim {
       const pointers = Array.from({ length: POINTERS[kernel] }, () => 'uintptr_t');
       return [
         PACK_ENTRIES[kernel],
-        loaded.func(`run_${PACK_ENTRIES[kernel]}`, 'void', ['int', 'int', 'uint32_t', 'uint32_t', ...pointers]),
+        loaded.func(`run_${PACK_ENTRIES[kernel]}`, 'void', [
+          ...Array.from({ length: INTS[kernel] }, () => 'int'),
+          'uint32_t',
+          'uint32_t',
+          ...pointers,
+        ]),
       ];
     }),
   );
   const jobBytes = loaded.func('job_bytes', 'int', ['int']);
   return {
-    run: (symbol, { threads, gridX, gridY }, tokens, rows, pointers) => {
+    run: (symbol, { threads, gridX, gridY }, sizes, pointers) => {
       const run = functions.get(symbol);
       if (
         run === undefined ||
@@ -101,7 +119,7 @@ export function buildPackShim(folder: string): PackShim {
         pointers.length !== POINTERS[kernels.find((kernel) => PACK_ENTRIES[kernel] === symbol)!]
       )
         throw new Error(`Bad launch of ${symbol}.`);
-      run(tokens, rows, constant(gridX), constant(gridY), ...pointers);
+      run(...sizes, constant(gridX), constant(gridY), ...pointers);
     },
     library,
     jobBytes: [0, 1].map((which) => Number(jobBytes(which))),

@@ -8,10 +8,9 @@ import type { Stage } from '../../../ir/placement.js';
 import { isCudaError } from '../../../runtime/cuda/addon.js';
 import { CudaExecutor, type CudaExecutorOptions } from '../../../runtime/cuda/executor.js';
 import { OutOfDeviceMemory, type CudaMemoryUse } from '../../../runtime/cuda/memoryUse.js';
-import { PACK_ENTRIES } from '../../../runtime/cuda/packKernels.js';
 import { CODES, describeFake } from '../../support/fakeCuda/fakeDriver.js';
 import { temporaryFolder } from '../kernels.js';
-import { buildPackShim, hasCxx, POINTERS } from './packShim.js';
+import { buildPackShim, hasCxx, PACK_PTX } from './packShim.js';
 import { entryText } from './ptxEntry.js';
 import {
   batchOf,
@@ -53,11 +52,7 @@ if (hasCxx())
         encode(entryText(symbol, TINY_KERNELS[symbol as keyof typeof TINY_KERNELS], tensorMaps.length)),
       ]),
     );
-    const packCubin = encode(
-      Object.entries(PACK_ENTRIES)
-        .map(([name, symbol]) => entryText(symbol, POINTERS[name as keyof typeof POINTERS], 0))
-        .join(''),
-    );
+    const packCubin = encode(PACK_PTX);
 
     /** The fake driver with so many devices. */
     const restart = (
@@ -132,7 +127,7 @@ if (hasCxx())
             Array.from({ length: 6 }, () => copies),
           );
         }
-        expect(executor.clockErrorMilliseconds).toBeGreaterThan(0);
+        expect(executor.clockErrorMilliseconds).toBeGreaterThanOrEqual(0);
         expect(executor.clockErrorMilliseconds).toBeLessThan(1000);
         expect(Math.abs(scored[0]!.spans![0]!.begin - Date.now())).toBeLessThan(60_000);
         await executor.close();

@@ -1,8 +1,12 @@
-/** What the fake driver reads of PTX: the parameters of a kernel, as every kernel here has them. */
-export function entryText(symbol: string, pointers: number, maps: number): string {
+/** What the fake driver reads of PTX: the parameters of a kernel, ints first. */
+export function entryText(
+  symbol: string,
+  pointers: number,
+  maps: number,
+  ints: readonly string[] = ['T', 'R'],
+): string {
   const parameters = [
-    '.param .u32 T',
-    '.param .u32 R',
+    ...ints.map((name) => `.param .u32 ${name}`),
     ...Array.from({ length: pointers }, (_, i) => `.param .u64 p${i}`),
     ...Array.from({ length: maps }, (_, i) => `.param .align 64 .b8 m${i}[128]`),
   ];

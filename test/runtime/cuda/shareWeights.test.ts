@@ -16,7 +16,6 @@ import type {
   CudaUploadTimes,
 } from '../../../runtime/cuda/addon.js';
 import { planLoading } from '../../../runtime/cuda/loadPlan.js';
-import { PACK_ENTRIES } from '../../../runtime/cuda/packKernels.js';
 import { partWeights, readsFiles } from '../../../runtime/cuda/partWeights.js';
 import { loadSharedWeights } from '../../../runtime/cuda/shareWeights.js';
 import { printLoadTimes, weightSlots, type LoadTimes } from '../../../runtime/cuda/weights.js';
@@ -24,8 +23,7 @@ import { planWeights, tensorFiles, type WeightPlan } from '../../../runtime/weig
 import { describeFake } from '../../support/fakeCuda/fakeDriver.js';
 import { elements, weightWorld } from '../../support/weightWorld.js';
 import { temporaryFolder } from '../kernels.js';
-import { buildPackShim, hasCxx, POINTERS } from './packShim.js';
-import { entryText } from './ptxEntry.js';
+import { buildPackShim, hasCxx, PACK_PTX } from './packShim.js';
 
 const folder = temporaryFolder();
 const { tensors, weights, constants, expected } = weightWorld(folder);
@@ -71,14 +69,7 @@ if (hasCxx())
   describeFake('loadSharedWeights', (fake) => {
     fake.host(buildPackShim(folder).library);
     const device = new fake.addon.Device(0);
-    const pack = new fake.addon.Module(
-      device,
-      new TextEncoder().encode(
-        Object.entries(PACK_ENTRIES)
-          .map(([name, symbol]) => entryText(symbol, POINTERS[name as keyof typeof POINTERS], 0))
-          .join(''),
-      ),
-    );
+    const pack = new fake.addon.Module(device, new TextEncoder().encode(PACK_PTX));
     const atRest = fake.live();
     afterEach(() => {
       fake.reset();

@@ -58,12 +58,19 @@ static void *pointerOf(const Command *command, int index, size_t bytes) {
   return block && block->device == command->device ? (void *)(uintptr_t)address : NULL;
 }
 
+/* How many ints a kernel takes before its pointers. */
+static int intsOf(const Function *function) {
+  int count = 0;
+  while (count < function->count && function->sizes[count] == 4) count++;
+  return count;
+}
+
 #include "hostKernels.h"
 
 /* What a kernel that was told to leaves behind. */
 static void spoil(const Command *command) {
   for (int i = 0; i < spoiltCount; i++) {
-    float *out = strcmp(spoilt[i].kernel, command->function->name) ? NULL : pointerOf(command, 2 + spoilt[i].pointer, 64);
+    float *out = strcmp(spoilt[i].kernel, command->function->name) ? NULL : pointerOf(command, intsOf(command->function) + spoilt[i].pointer, 64);
     if (!out) continue;
     if (!spoilt[i].at) memcpy(spoilt[i].before, spoilt[i].at = out, sizeof spoilt[i].before);
     for (int k = 0; k < 16; k++) out[k] = __builtin_nanf("");
@@ -72,9 +79,9 @@ static void spoil(const Command *command) {
 
 static int runKernel(const Command *command) {
   const char *name = command->function->name;
-  int32_t T, R;
-  memcpy(&T, command->arguments, 4);
-  memcpy(&R, command->arguments + 4, 4);
+  int32_t T = 0, R = 0;
+  if (intsOf(command->function) > 0) memcpy(&T, command->arguments, 4);
+  if (intsOf(command->function) > 1) memcpy(&R, command->arguments + 4, 4);
   const size_t blocksX = command->config.grid[0], blocksY = command->config.grid[1], threads = command->config.block[0];
   if (!strcmp(name, "tw_trap")) return ILLEGAL_ADDRESS;
   if (!strcmp(name, "tw_hang")) return LAUNCH_TIMEOUT;
@@ -107,7 +114,7 @@ static int runKernel(const Command *command) {
       out[i] = row < map[2] && column < map[1] ? *(const float *)(uintptr_t)(map[0] + row * map[3] + column * 4) : 0;
     }
   }
-  const int outcome = runOnHost(command, T, R);
+  const int outcome = runOnHost(command);
   if (outcome == OK) spoil(command);
   return outcome;
 }

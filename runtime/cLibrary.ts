@@ -1,6 +1,6 @@
 /** The C library that this process runs on, and what to say where native code was built for a newer one. */
 import { z } from 'zod';
-import { UserError } from '../../errors.js';
+import { UserError } from '../errors.js';
 
 const REPORT = z.object({ header: z.object({ glibcVersionRuntime: z.string().optional() }) });
 

@@ -5,9 +5,8 @@ import { createRequire } from 'node:module';
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { UserError } from '../../errors.js';
-import type { Extent } from '../ports.js';
-import type { PackDType } from '../tensorSource.js';
+import { UserError } from '../errors.js';
+import type { PackDType } from './tensorSource.js';
 import { tooOldSystem } from './cLibrary.js';
 
 /** Read-only mapping of a file, or zero-initialised memory aligned to 64 bytes. Freed when nothing uses it any more. */
@@ -50,6 +49,28 @@ export interface Slot {
   readonly bytes: number;
 }
 
+/** A size that a program's calls bring: its name, and the largest that the program is bound for. */
+export interface ProgramExtent {
+  readonly name: string;
+  readonly most: number;
+}
+
+/** A fixed number, or the name of one of the program's extents. */
+export type Extent = number | string;
+
+/** An array that a call copies in or out. It is dense; in its slot, rows are `stride` elements apart. */
+export interface PortBinding {
+  /** Index into the program's slots. */
+  readonly slot: number;
+  readonly dtype: 'f32' | 'i32' | 'f16' | 'bf16';
+  readonly rows: Extent;
+  readonly columns: number;
+  readonly stride: number;
+}
+
+/** Elements of an array that a call copies in, by its dtype: f32, i32, or the bits of 16-bit numbers. */
+export type PortData = Float32Array | Int32Array | Uint16Array;
+
 /** A floating buffer that a launch writes, searched for NaN and infinities by a checked run. */
 export interface WriteBinding {
   /** Index into ProgramBinding.slots. */
@@ -73,23 +94,23 @@ export interface LaunchBinding {
 
 export interface ProgramBinding {
   readonly pool: NativePool;
-  readonly maxTokens: number;
-  readonly maxRows: number;
+  /** What a call brings sizes of. Kernels take them all, in this order. */
+  readonly extents: readonly ProgramExtent[];
   /** Scratch bytes of each worker, a multiple of 64, and room for all workers (absent where 0). */
   readonly scratchBytes: number;
   readonly scratch?: Slot;
   readonly slots: readonly Slot[];
   readonly launches: readonly LaunchBinding[];
-  /** i32 vectors copied in by each run, in this order. */
-  readonly inputs: readonly { readonly slot: number; readonly extent: Extent }[];
-  /** Vectors copied out after each run. */
-  readonly outputs: readonly { readonly slot: number; readonly extent: Extent; readonly dtype: 'f32' | 'i32' }[];
+  /** Copied in by each run, in this order. */
+  readonly inputs: readonly PortBinding[];
+  /** Copied out after each run. */
+  readonly outputs: readonly PortBinding[];
 }
 
 export interface RunRequest {
-  readonly tokens: number;
-  readonly rows: number;
-  readonly inputs: readonly Int32Array[];
+  /** A size for each of the program's extents, in their order. */
+  readonly extents: readonly number[];
+  readonly inputs: readonly PortData[];
   /** Measure each launch. */
   readonly isTimed?: boolean;
   /** Search the writes of each launch; stop at the first value that is not finite. */
@@ -117,10 +138,9 @@ export interface NativeProgram {
    */
   timeLaunch(request: {
     readonly launch: number;
-    readonly tokens: number;
-    readonly rows: number;
+    readonly extents: readonly number[];
     readonly repeats: number;
-    readonly inputs?: readonly Int32Array[];
+    readonly inputs?: readonly PortData[];
   }): Promise<Float64Array>;
   release(): void;
 }
@@ -190,6 +210,8 @@ export interface Addon {
   readonly abi: number;
 }
 
+/** TW_ABI of runtime/native/abi.h in this tree. */
+const ABI = 2;
 const FILE = join('build', 'Release', 'tilewright.node');
 
 /** The folder that holds package.json: two levels above this file in the source, three in dist/. */
@@ -210,8 +232,14 @@ export function loadAddonFrom(root: string): Addon {
     throw new UserError(`The native addon is not built: ${path} is missing.`, 'Run: npm run build:native');
   try {
     const addon: Addon = createRequire(import.meta.url)(path);
+    if (addon.abi !== ABI)
+      throw new UserError(
+        `The native addon ${path} was built from sources of another version (${addon.abi}, this is ${ABI}).`,
+        'Run: npm run build:native',
+      );
     return addon;
   } catch (error) {
+    if (error instanceof UserError) throw error;
     const reason = error instanceof Error ? error.message : String(error);
     throw (
       tooOldSystem(reason) ??
