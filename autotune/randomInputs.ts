@@ -1,6 +1,6 @@
 /** Made-up micro-batches for measuring: trees of a bucket's shape, and numbers that kernels can digest. */
 import type { Kernel, KernelModule } from '../ir/kernel.js';
-import { operands, type Scalar } from '../ir/scalar.js';
+import { operands, readOf, type Scalar } from '../ir/scalar.js';
 import type { Bucket } from '../ir/plan.js';
 
 /** Marsaglia's xorshift32: the same numbers on every machine. `below(n)` is in [0, n). */
@@ -117,13 +117,11 @@ export function rolesOf(
   };
   const visit = (s: Scalar): void => {
     operands(s).forEach(visit);
-    if (s.op === 'rowSum') {
-      positive.add(s.buffer);
-      if (s.via !== undefined) index(s.via, s.buffer);
-    }
-    if (s.op !== 'load') return;
-    if (dtypes.get(s.buffer) === 'i32') plain.add(s.buffer);
-    if (s.access.kind !== 'column' && s.access.via !== undefined) index(s.access.via, s.buffer);
+    const read = readOf(s);
+    if (read === undefined) return;
+    if (s.op === 'rowSum' || s.op === 'segmentSum') positive.add(read.buffer);
+    else if (dtypes.get(read.buffer) === 'i32') plain.add(read.buffer);
+    if (read.via !== undefined) index(read.via, read.buffer);
   };
   scalarsOf(kernel).forEach(visit);
   for (const name of plain) give(name, { kind: 'position' });

@@ -6,7 +6,7 @@ import type { Kernel, KernelModule, Output } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
 import { LOGPROB_BLOCK } from '../ir/kernel.js';
 import { kernelWrites } from '../ir/kernelAccess.js';
-import { operands, type Scalar } from '../ir/scalar.js';
+import { operands, readOf, type Scalar } from '../ir/scalar.js';
 import { DTYPE_BYTES } from '../ir/types.js';
 
 /** Extents of one micro-batch. */
@@ -42,13 +42,52 @@ const NOTHING: Work = { flops: 0, scalarOps: 0, bytes: 0 };
 /** Scalar operations of one element of softmax: scale, mask, subtract, exp, two running sums. */
 const SOFTMAX_OPS = 16;
 
-/** Elementwise cost of an operator; divisions and functions are short polynomials. */
-const OP_COST: Readonly<Record<string, number>> = { div: 4, exp: 12, log: 12, sqrt: 6, rsqrt: 6, sin: 20, cos: 20 };
+/**
+ * Elementwise cost of an operator; divisions and functions are short polynomials. Leaves cost nothing: what they read is
+ * counted in bytes. A sum over a segment also adds its parts, see scalarCost.
+ */
+const OP_COST: Readonly<Record<Scalar['op'], number>> = {
+  const: 0,
+  arg: 0,
+  acc: 0,
+  load: 0,
+  rowSum: 0,
+  segmentSum: 0,
+  rowIndex: 0,
+  columnIndex: 0,
+  rotateHalf: 1,
+  select: 1,
+  neg: 1,
+  not: 1,
+  toF32: 1,
+  roundBf16: 1,
+  roundF20: 1,
+  roundF24: 1,
+  tailF24: 1,
+  joinF24: 1,
+  add: 1,
+  sub: 1,
+  mul: 1,
+  max: 1,
+  min: 1,
+  le: 1,
+  lt: 1,
+  eq: 1,
+  and: 1,
+  or: 1,
+  div: 4,
+  sqrt: 6,
+  rsqrt: 6,
+  exp: 12,
+  log: 12,
+  sin: 20,
+  cos: 20,
+};
 
 /** Elementwise operations of one evaluation. Sums over a row's parts happen once a row and are left out. */
 export function scalarCost(s: Scalar): number {
   const inner = operands(s).reduce((sum, operand) => sum + scalarCost(operand), 0);
-  return operands(s).length === 0 ? 0 : inner + (OP_COST[s.op] ?? 1);
+  return inner + OP_COST[s.op] + (s.op === 'segmentSum' ? s.parts : 0);
 }
 
 export const rowsOf = (kernel: Pick<Kernel, 'rows'>, size: WorkSize): number => (kernel.rows === 'T' ? size.T : size.R);
@@ -108,14 +147,15 @@ function loadBytes(outputs: readonly Output[], rows: number, size: WorkSize, dec
   let bytes = 0;
   const visit = (s: Scalar): void => {
     operands(s).forEach(visit);
-    if (s.op !== 'load' && s.op !== 'rowSum') return;
-    const via = s.op === 'rowSum' ? s.via : s.access.kind === 'column' ? undefined : s.access.via;
-    const key = `${s.buffer} ${via ?? ''}`;
+    const read = readOf(s);
+    if (read === undefined) return;
+    const { buffer, via } = read;
+    const key = `${buffer} ${via ?? ''}`;
     if (counted.has(key)) return;
     counted.add(key);
     // A gather touches one row of the table for each row of the domain, not the table.
-    const perRow = declarations.columns(s.buffer, size) * declarations.elementBytes(s.buffer);
-    bytes += Math.min(declarations.bytes(s.buffer, size), rows * perRow);
+    const perRow = declarations.columns(buffer, size) * declarations.elementBytes(buffer);
+    bytes += Math.min(declarations.bytes(buffer, size), rows * perRow);
     if (via !== undefined) bytes += rows * 4;
   };
   outputs.forEach((output) => {

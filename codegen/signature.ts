@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import type { Kernel, KernelModule, Output } from '../ir/kernel.js';
 import { rowStride } from '../ir/plan.js';
 import type { Scalar } from '../ir/scalar.js';
-import { mapScalar, operands, printScalar } from '../ir/scalar.js';
+import { printScalar, renameReads } from '../ir/scalar.js';
 import { DTYPE_BYTES } from '../ir/types.js';
 import { namesOf } from './names.js';
 
@@ -27,29 +27,7 @@ export function parametersOf(kernel: Kernel, module: KernelModule): string[] {
 
 /** `kernel` with every buffer and weight name passed through `rename`, in a fixed order. */
 function visitNames(kernel: Kernel, rename: (name: string) => string): Kernel {
-  const scalar = (s: Scalar): Scalar => {
-    for (const operand of operands(s)) scalar(operand);
-    if (s.op === 'load') {
-      if (s.access.kind !== 'column' && s.access.via !== undefined) rename(s.access.via);
-      rename(s.buffer);
-    }
-    if (s.op === 'rowSum') {
-      if (s.via !== undefined) rename(s.via);
-      rename(s.buffer);
-    }
-    return mapScalar(s, (leaf) => {
-      if (leaf.op === 'load') {
-        const { access } = leaf;
-        const via =
-          access.kind === 'column' || access.via === undefined ? access : { ...access, via: rename(access.via) };
-        return { ...leaf, buffer: rename(leaf.buffer), access: via };
-      }
-      if (leaf.op !== 'rowSum') return leaf;
-      return leaf.via === undefined
-        ? { ...leaf, buffer: rename(leaf.buffer) }
-        : { ...leaf, buffer: rename(leaf.buffer), via: rename(leaf.via) };
-    });
-  };
+  const scalar = (s: Scalar): Scalar => renameReads(s, rename);
   const output = (o: Output): Output => ({ kind: o.kind, value: scalar(o.value), buffer: rename(o.buffer) });
   switch (kernel.anchor) {
     case 'gemm':

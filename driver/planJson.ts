@@ -1,7 +1,7 @@
 /** The plan as JSON text, and back through a schema that bounds everything before anyone allocates. */
 import { z } from 'zod';
 import { UserError } from '../errors.js';
-import { BINARY, UNARY, type Scalar } from '../ir/scalar.js';
+import { BINARY, UNARY, type BinaryOp, type Scalar, type UnaryOp } from '../ir/scalar.js';
 import type { Plan } from '../ir/plan.js';
 import { BUFFER_DTYPES } from '../ir/types.js';
 
@@ -30,20 +30,32 @@ const access = z.union([
   z.strictObject({ kind: z.enum(['element', 'row']), via: identifier.optional() }),
   z.strictObject({ kind: z.literal('column') }),
   z.strictObject({ kind: z.literal('periodic'), period: extent, via: identifier.optional() }),
+  z.strictObject({ kind: z.literal('columnPeriodic'), period: extent }),
 ]);
+/** Every expression that a kernel may hold has an entry; `arg` belongs to op definitions. */
+type KernelScalar = Exclude<Scalar['op'], UnaryOp | BinaryOp | 'arg'>;
 const scalar: z.ZodType<Scalar> = z.lazy(() =>
-  z.union([
-    z.strictObject({ op: z.literal('const'), value: real }),
-    z.strictObject({ op: z.literal('acc'), index: z.union([z.literal(0), z.literal(1)]) }),
-    z.strictObject({ op: z.enum(['rowIndex', 'columnIndex']) }),
-    z.strictObject({ op: z.literal('load'), buffer: identifier, access }),
-    z.strictObject({ op: z.literal('rowSum'), buffer: identifier, via: identifier.optional() }),
-    z.strictObject({ op: z.literal('rotateHalf'), a: scalar }),
-    z.strictObject({ op: z.enum(UNARY), a: scalar }),
-    z.strictObject({ op: z.enum(BINARY), a: scalar, b: scalar }),
-    z.strictObject({ op: z.literal('select'), condition: scalar, a: scalar, b: scalar }),
-  ]),
+  z.union([...Object.values(scalars), unaryScalar, binaryScalar]),
 ) as z.ZodType<Scalar>;
+const scalars: Readonly<Record<KernelScalar, z.ZodType>> = {
+  const: z.strictObject({ op: z.literal('const'), value: real }),
+  acc: z.strictObject({ op: z.literal('acc'), index: z.union([z.literal(0), z.literal(1)]) }),
+  rowIndex: z.strictObject({ op: z.literal('rowIndex') }),
+  columnIndex: z.strictObject({ op: z.literal('columnIndex') }),
+  load: z.strictObject({ op: z.literal('load'), buffer: identifier, access }),
+  rowSum: z.strictObject({ op: z.literal('rowSum'), buffer: identifier, via: identifier.optional() }),
+  segmentSum: z.strictObject({
+    op: z.literal('segmentSum'),
+    buffer: identifier,
+    width: extent,
+    parts: extent,
+    via: identifier.optional(),
+  }),
+  rotateHalf: z.strictObject({ op: z.literal('rotateHalf'), a: scalar }),
+  select: z.strictObject({ op: z.literal('select'), condition: scalar, a: scalar, b: scalar }),
+};
+const unaryScalar = z.strictObject({ op: z.enum(UNARY), a: scalar });
+const binaryScalar = z.strictObject({ op: z.enum(BINARY), a: scalar, b: scalar });
 const outputs = z
   .array(z.strictObject({ kind: z.enum(['store', 'rowSum']), buffer: identifier, value: scalar }))
   .max(16);
@@ -103,7 +115,13 @@ const kernel = z.discriminatedUnion('anchor', [
     logProb: identifier,
     isArgmax: identifier,
   }),
-  z.strictObject({ ...head, anchor: z.literal('loop'), columns: z.union([extent, z.literal('T')]), outputs }),
+  z.strictObject({
+    ...head,
+    anchor: z.literal('loop'),
+    columns: z.union([extent, z.literal('T')]),
+    headDim: extent.optional(),
+    outputs,
+  }),
 ]);
 const bucket = z.strictObject({ tokens: extent, rows: extent, longest: extent });
 const planOf = <S>(schedule: z.ZodType<S>) =>

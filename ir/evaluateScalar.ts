@@ -15,6 +15,8 @@ export interface ScalarContext {
   acc?(index: 0 | 1, row: number, column: number): number;
   load?(buffer: string, access: Access, row: number, column: number): number;
   rowSum?(buffer: string, via: string | undefined, row: number): number;
+  /** Sum of buffer[row, first … first + count). */
+  partSum?(buffer: string, via: string | undefined, row: number, first: number, count: number): number;
 }
 
 /**
@@ -57,6 +59,11 @@ function makeEvaluator(s: Scalar): Evaluator {
         context.load === undefined ? misplaced(s) : context.load(s.buffer, s.access, context.row, column);
     case 'rowSum':
       return (context) => (context.rowSum === undefined ? misplaced(s) : context.rowSum(s.buffer, s.via, context.row));
+    case 'segmentSum':
+      return (context, column) =>
+        context.partSum === undefined
+          ? misplaced(s)
+          : context.partSum(s.buffer, s.via, context.row, s.parts * Math.floor(column / s.width), s.parts);
     case 'rowIndex':
       return (context) => context.row;
     case 'columnIndex':

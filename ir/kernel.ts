@@ -145,6 +145,8 @@ export interface LogProbReduceKernel extends KernelBase {
 export interface LoopKernel extends KernelBase {
   readonly anchor: 'loop';
   readonly columns: number | 'T';
+  /** Columns of a head, where programs rotate. Even; the columns are whole heads. */
+  readonly headDim?: number;
   readonly outputs: readonly Output[];
 }
 

@@ -1,16 +1,11 @@
 /** Which buffers and weights a kernel reads and writes. */
 import type { Kernel, Mask, Output } from './kernel.js';
-import { operands, type Scalar } from './scalar.js';
+import { operands, readOf, type Scalar } from './scalar.js';
 
 function scalarReads(s: Scalar, into: Set<string>): void {
-  if (s.op === 'load') {
-    into.add(s.buffer);
-    if (s.access.kind !== 'column' && s.access.via !== undefined) into.add(s.access.via);
-  }
-  if (s.op === 'rowSum') {
-    into.add(s.buffer);
-    if (s.via !== undefined) into.add(s.via);
-  }
+  const read = readOf(s);
+  if (read !== undefined) into.add(read.buffer);
+  if (read?.via !== undefined) into.add(read.via);
   operands(s).forEach((o) => scalarReads(o, into));
 }
 

@@ -110,7 +110,9 @@ function leftOperand(memory: KernelMemory, kernel: GemmKernel | LogProbKernel, r
 }
 
 function loop(memory: KernelMemory, kernel: LoopKernel): void {
-  program(memory, kernel.outputs, memory.env.sizes[kernel.rows], memory.extent(kernel.columns), {});
+  program(memory, kernel.outputs, memory.env.sizes[kernel.rows], memory.extent(kernel.columns), {
+    headDim: kernel.headDim,
+  });
 }
 
 /** Evaluates the outputs of one domain for every element, in order of row then column. */
@@ -243,14 +245,26 @@ function programContext(memory: KernelMemory, leaves: Pick<ScalarContext, 'acc' 
     column: 0,
     ...leaves,
     load: (buffer, access, row, column) => memory.load(memory.read(buffer), access, row, column),
-    rowSum: (buffer, via, row) => {
-      const view = memory.read(buffer);
-      const at = (via === undefined ? row : memory.index(via, row, view.rows)) * view.columns;
-      let sum = 0;
-      for (let i = at; i < at + view.columns; i++) sum += view.data[i]!;
-      return sum;
-    },
+    rowSum: (buffer, via, row) => partSum(memory, buffer, via, row, 0, memory.read(buffer).columns),
+    partSum: (buffer, via, row, first, count) => partSum(memory, buffer, via, row, first, count),
   };
+}
+
+function partSum(
+  memory: KernelMemory,
+  buffer: string,
+  via: string | undefined,
+  row: number,
+  first: number,
+  count: number,
+): number {
+  const view = memory.read(buffer);
+  if (first + count > view.columns)
+    throw new Error(`adds up ${buffer}[…, ${first}…${first + count}), past its ${view.columns} columns.`);
+  const at = (via === undefined ? row : memory.index(via, row, view.rows)) * view.columns + first;
+  let sum = 0;
+  for (let i = at; i < at + count; i++) sum += view.data[i]!;
+  return sum;
 }
 
 /**

@@ -60,6 +60,7 @@ export class KernelMemory {
 
   load(view: View, access: Access, row: number, column: number): number {
     if (access.kind === 'column') return element(view, column, 0, view.rows === 1);
+    if (access.kind === 'columnPeriodic') return element(view, column % access.period, 0, view.rows === 1);
     const from = access.via === undefined ? row : this.index(access.via, row, view.rows);
     if (access.kind === 'row') return element(view, from, 0, false);
     return element(view, from, access.kind === 'periodic' ? column % access.period : column, false);

@@ -1,6 +1,9 @@
 /**
  * Scalar expressions: what one element of an elementwise op, a prologue or an epilogue computes.
  * An op's definition gives its expression once; the interpreter evaluates it and every backend prints it.
+ *
+ * The vocabulary is closed by types: interpreter, printers, cost tables and readers handle every operator, or do not
+ * compile.
  */
 
 export const UNARY = [
@@ -26,16 +29,18 @@ export type BinaryOp = (typeof BINARY)[number];
  * Which element of a buffer a load reads, for the element (row, column) being computed.
  * - `element`: buffer[row, column]      - `row`: buffer[row]      - `column`: buffer[column]
  * - `periodic`: buffer[row, column mod period] (rotary tables, shared by all heads)
+ * - `columnPeriodic`: buffer[column mod period] (a norm weight of a head, shared by all heads)
  * `via` reads the row number through an i32 buffer first: buffer[via[row], …] (embedding, scored rows).
  */
 export type Access =
   | { readonly kind: 'element'; readonly via?: string }
   | { readonly kind: 'row'; readonly via?: string }
   | { readonly kind: 'column' }
-  | { readonly kind: 'periodic'; readonly period: number; readonly via?: string };
+  | { readonly kind: 'periodic'; readonly period: number; readonly via?: string }
+  | { readonly kind: 'columnPeriodic'; readonly period: number };
 
-/** Leaves `acc`, `load`, `rowSum`, `rowIndex`, `columnIndex` appear in kernels only; `arg` in op definitions only. */
-export type Scalar =
+/** Expressions without operands. `arg` appears in op definitions only; the others but `const` in kernels only. */
+export type ScalarLeaf =
   | { readonly op: 'const'; readonly value: number }
   /** The i-th operand of an elementwise op. */
   | { readonly op: 'arg'; readonly index: number }
@@ -44,15 +49,33 @@ export type Scalar =
    * gate).
    */
   | { readonly op: 'acc'; readonly index: 0 | 1 }
-  /** rotate_half(a): −a at column+d/2 in the first half of a head, a at column−d/2 in the second. */
-  | { readonly op: 'rotateHalf'; readonly a: Scalar }
   | { readonly op: 'load'; readonly buffer: string; readonly access: Access }
   /**
    * Sum over all columns of buffer[row, ·] (the parts of Σx² that an earlier epilogue left), through `via` where given.
    */
   | { readonly op: 'rowSum'; readonly buffer: string; readonly via?: string }
+  /**
+   * Sum over the segment that the column lies in. Segments are `width` columns of the domain; each has `parts` adjacent
+   * columns of the buffer (Σx² parts of a head that an earlier epilogue left, or a head's own numbers), added one by
+   * one from the first to the last: Σ_{i < parts} buffer[row, parts·⌊column / width⌋ + i].
+   */
+  | {
+      readonly op: 'segmentSum';
+      readonly buffer: string;
+      readonly width: number;
+      readonly parts: number;
+      readonly via?: string;
+    }
   | { readonly op: 'rowIndex' }
-  | { readonly op: 'columnIndex' }
+  | { readonly op: 'columnIndex' };
+
+export type Scalar =
+  | ScalarLeaf
+  /**
+   * rotate_half(a): −a at column+d/2 in the first half of a head, a at column−d/2 in the second. A segment's pairing, or
+   * a loop kernel, says how wide heads are.
+   */
+  | { readonly op: 'rotateHalf'; readonly a: Scalar }
   | { readonly op: UnaryOp; readonly a: Scalar }
   | { readonly op: BinaryOp; readonly a: Scalar; readonly b: Scalar }
   | { readonly op: 'select'; readonly condition: Scalar; readonly a: Scalar; readonly b: Scalar };
@@ -61,6 +84,7 @@ const UNARY_SET: ReadonlySet<string> = new Set(UNARY);
 const BINARY_SET: ReadonlySet<string> = new Set(BINARY);
 export type UnaryScalar = Extract<Scalar, { op: UnaryOp }>;
 export type BinaryScalar = Extract<Scalar, { op: BinaryOp }>;
+export type SelectScalar = Extract<Scalar, { op: 'select' }>;
 export const isUnary = (s: Scalar): s is UnaryScalar => UNARY_SET.has(s.op);
 export const isBinary = (s: Scalar): s is BinaryScalar => BINARY_SET.has(s.op);
 
@@ -69,8 +93,31 @@ export function operands(s: Scalar): readonly Scalar[] {
   if (isUnary(s) || s.op === 'rotateHalf') return [s.a];
   if (isBinary(s)) return [s.a, s.b];
   if (s.op === 'select') return [s.condition, s.a, s.b];
+  s satisfies ScalarLeaf;
   return [];
 }
+
+/** What a leaf reads: a buffer, and the index list that names its row. */
+export interface ScalarRead {
+  readonly buffer: string;
+  readonly via: string | undefined;
+}
+
+export const viaOf = (access: Access): string | undefined => ('via' in access ? access.via : undefined);
+
+/** The buffer that the expression itself reads, its operands aside; undefined where it reads none. */
+export const readOf = (s: Scalar): ScalarRead | undefined =>
+  'buffer' in s ? { buffer: s.buffer, via: s.op === 'load' ? viaOf(s.access) : s.via } : undefined;
+
+/** `s` with the names of what it reads passed through `rename`: index lists before buffers. */
+export const renameReads = (s: Scalar, rename: (name: string) => string): Scalar =>
+  mapScalar(s, (leaf) => {
+    if (!('buffer' in leaf)) return leaf;
+    const list = readOf(leaf)?.via;
+    const via = list === undefined ? {} : { via: rename(list) };
+    const buffer = rename(leaf.buffer);
+    return leaf.op === 'load' ? { ...leaf, buffer, access: { ...leaf.access, ...via } } : { ...leaf, buffer, ...via };
+  });
 
 /** Rebuilds `s` with every sub-expression (leaves first) passed through `f`. */
 export function mapScalar(s: Scalar, f: (s: Scalar) => Scalar): Scalar {
@@ -79,7 +126,7 @@ export function mapScalar(s: Scalar, f: (s: Scalar) => Scalar): Scalar {
   if (isBinary(s)) return f({ op: s.op, a: mapScalar(s.a, f), b: mapScalar(s.b, f) });
   if (s.op === 'select')
     return f({ op: 'select', condition: mapScalar(s.condition, f), a: mapScalar(s.a, f), b: mapScalar(s.b, f) });
-  return f(s);
+  return f(s satisfies ScalarLeaf);
 }
 
 /** Round-to-nearest-even of a double to bfloat16, as a double. */
@@ -164,6 +211,7 @@ export const evaluateBinary: Readonly<Record<BinaryOp, (a: number, b: number) =>
 
 /** Deterministic text of an expression: `mul(acc0, rsqrt(add(0.00001, div(rowSum(ssq), 256))))`. */
 export function printScalar(s: Scalar): string {
+  if (isUnary(s) || isBinary(s)) return `${s.op}(${operands(s).map(printScalar).join(', ')})`;
   switch (s.op) {
     case 'const':
       return Object.is(s.value, -Infinity) ? '-inf' : String(s.value);
@@ -179,8 +227,13 @@ export function printScalar(s: Scalar): string {
       return 'column';
     case 'rowSum':
       return `rowSum(${s.buffer}${s.via === undefined ? '' : `[${s.via}]`})`;
+    case 'segmentSum': {
+      const at = s.via === undefined ? '' : `[${s.via}]`;
+      return `segmentSum(${s.buffer}${at}, ${s.parts} for ${s.width} columns)`;
+    }
     case 'load': {
-      const via = s.access.kind !== 'column' && s.access.via !== undefined ? `${s.access.via}[row]` : 'row';
+      const list = viaOf(s.access);
+      const via = list === undefined ? 'row' : `${list}[row]`;
       switch (s.access.kind) {
         case 'element':
           return `${s.buffer}[${via}, column]`;
@@ -190,6 +243,8 @@ export function printScalar(s: Scalar): string {
           return `${s.buffer}[column]`;
         case 'periodic':
           return `${s.buffer}[${via}, column mod ${s.access.period}]`;
+        case 'columnPeriodic':
+          return `${s.buffer}[column mod ${s.access.period}]`;
         default:
           return s.access satisfies never;
       }
@@ -197,6 +252,6 @@ export function printScalar(s: Scalar): string {
     case 'select':
       return `select(${printScalar(s.condition)}, ${printScalar(s.a)}, ${printScalar(s.b)})`;
     default:
-      return `${s.op}(${operands(s).map(printScalar).join(', ')})`;
+      return s satisfies never;
   }
 }

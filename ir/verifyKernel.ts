@@ -216,11 +216,16 @@ class KernelCheck implements Reader {
       case 'loop': {
         if (kernel.columns !== 'T' && !isExtent(kernel.columns))
           this.fail(`columns ${kernel.columns} is not an extent.`);
+        const { headDim } = kernel;
+        if (headDim !== undefined && (!isExtent(headDim) || headDim % 2 !== 0))
+          this.fail(`head dimension ${headDim} is not an even whole number.`);
+        if (headDim !== undefined && (kernel.columns === 'T' || kernel.columns % headDim !== 0))
+          this.fail(`${kernel.columns} columns are not whole heads of ${headDim}.`);
         return this.outputs(kernel.outputs, {
           rows: kernel.rows,
           columns: kernel.columns,
           accumulators: 0,
-          pairing: NONE,
+          headDim,
         });
       }
       default:
@@ -314,7 +319,7 @@ class KernelCheck implements Reader {
       this.outputs(segment.outputs, {
         rows: kernel.rows,
         columns: segment.columns,
-        pairing: segment.pairing,
+        headDim: segment.pairing.kind === 'rotate' ? segment.pairing.headDim : undefined,
         accumulators: segment.pairing.kind === 'interleave' ? 2 : 1,
       });
     }
@@ -352,7 +357,7 @@ class KernelCheck implements Reader {
     this.is(a, ['f32', 'bf16', 'f16'], 'R', kernel.k, 'the left operand');
     this.contraction(kernel.weight, kernel.k, kernel.vocab, NONE, a);
     if (!isRowInvariant(kernel.rowScale)) this.fail('rowScale differs between columns of a row.');
-    verifyProgram(kernel.rowScale, { rows: 'R', columns: kernel.vocab, accumulators: 0, pairing: NONE }, this);
+    verifyProgram(kernel.rowScale, { rows: 'R', columns: kernel.vocab, accumulators: 0, headDim: undefined }, this);
     this.is(this.read(kernel.target), ['i32'], 'R', 1, 'target tokens');
     this.is(
       this.write(kernel.parts),

@@ -1,7 +1,7 @@
 /** Checks of one scalar program in a kernel: every leaf has a meaning, every buffer it touches the right shape. */
-import type { BufferDecl, Pairing } from './kernel.js';
+import type { BufferDecl } from './kernel.js';
 import type { Scalar } from './scalar.js';
-import { operands, printScalar } from './scalar.js';
+import { isBinary, isUnary, operands, printScalar, viaOf } from './scalar.js';
 import type { Symbol } from './types.js';
 
 /** Reads that a kernel makes are looked up, and checked to be readable, through this. */
@@ -17,13 +17,15 @@ export interface Domain {
   readonly columns: number | 'T';
   /** Accumulators an epilogue sees: none in a loop, one of a contraction, two of an interleaved pair. */
   readonly accumulators: 0 | 1 | 2;
-  readonly pairing: Pairing;
+  /** Columns of a head, where programs may rotate. */
+  readonly headDim: number | undefined;
 }
 
 /** Throws through `reader` at the first leaf of `program` that has no meaning in `domain`. */
 export function verifyProgram(program: Scalar, domain: Domain, reader: Reader): void {
   for (const operand of operands(program)) verifyProgram(operand, domain, reader);
   const fail = (what: string): never => reader.fail(`${printScalar(program)}: ${what}`);
+  if (isUnary(program) || isBinary(program)) return;
   switch (program.op) {
     case 'const':
       if (Number.isNaN(program.value)) fail('a constant must be a number, or -inf.');
@@ -35,7 +37,7 @@ export function verifyProgram(program: Scalar, domain: Domain, reader: Reader): 
       if (program.index >= domain.accumulators) fail(`the program sees ${domain.accumulators} accumulators.`);
       break;
     case 'rotateHalf':
-      if (domain.pairing.kind !== 'rotate') fail("rotateHalf needs a segment with pairing 'rotate'.");
+      if (domain.headDim === undefined) fail("rotateHalf needs a segment with pairing 'rotate', or a loop with heads.");
       break;
     case 'rowSum': {
       const buffer = reader.read(program.buffer);
@@ -43,22 +45,40 @@ export function verifyProgram(program: Scalar, domain: Domain, reader: Reader): 
       if (buffer.columns === 'T') fail('a row sum needs a fixed number of columns.');
       break;
     }
-    case 'load': {
-      const { access } = program;
+    case 'segmentSum': {
+      const { width, parts } = program;
       const buffer = reader.read(program.buffer);
-      if (access.kind === 'column') {
+      verifyRow(buffer, program.via, domain, reader, fail);
+      if (![width, parts].every((n) => Number.isInteger(n) && n >= 1))
+        fail('the width and the parts of a segment are whole numbers, at least 1.');
+      if (domain.columns === 'T' || domain.columns % width !== 0)
+        return fail(`${domain.columns} columns are not whole segments of ${width}.`);
+      const columns = (domain.columns / width) * parts;
+      if (buffer.dtype !== 'f32' || buffer.columns !== columns)
+        fail(`'${buffer.name}' is ${buffer.dtype}${shape(buffer)}, the segments need f32 and ${columns} columns.`);
+      break;
+    }
+    case 'load': {
+      const buffer = reader.read(program.buffer);
+      const { access } = program;
+      if (access.kind === 'column' || access.kind === 'columnPeriodic') {
+        const length = access.kind === 'column' ? domain.columns : access.period;
         const along = buffer.columns === 1 ? buffer.rows : buffer.rows === 1 ? buffer.columns : undefined;
-        if (along !== domain.columns) fail(`'${buffer.name}' is ${shape(buffer)}, not a vector of ${domain.columns}.`);
+        if (along !== length) fail(`'${buffer.name}' is ${shape(buffer)}, not a vector of ${length}.`);
         break;
       }
-      verifyRow(buffer, access.via, domain, reader, fail);
+      verifyRow(buffer, viaOf(access), domain, reader, fail);
       const columns = access.kind === 'element' ? domain.columns : access.kind === 'row' ? 1 : access.period;
       if (buffer.columns !== columns)
         fail(`'${buffer.name}' is ${shape(buffer)}, the access needs ${columns} columns.`);
       break;
     }
-    default:
+    case 'rowIndex':
+    case 'columnIndex':
+    case 'select':
       break;
+    default:
+      program satisfies never;
   }
 }
 
@@ -82,10 +102,25 @@ function verifyRow(
 
 /** True where the value is the same in every column of a row. */
 export function isRowInvariant(program: Scalar): boolean {
-  if (program.op === 'acc' || program.op === 'rotateHalf' || program.op === 'columnIndex' || program.op === 'arg')
-    return false;
-  if (program.op === 'load' && program.access.kind !== 'row') return false;
-  return operands(program).every(isRowInvariant);
+  if (isUnary(program) || isBinary(program)) return operands(program).every(isRowInvariant);
+  switch (program.op) {
+    case 'acc':
+    case 'arg':
+    case 'columnIndex':
+    case 'rotateHalf':
+    case 'segmentSum':
+      return false;
+    case 'load':
+      return program.access.kind === 'row';
+    case 'const':
+    case 'rowIndex':
+    case 'rowSum':
+      return true;
+    case 'select':
+      return operands(program).every(isRowInvariant);
+    default:
+      return program satisfies never;
+  }
 }
 
 /** `[T, 256]` */

@@ -158,7 +158,7 @@ const extents = (shape: readonly Dim[]): readonly Dim[] => shape.filter((dim) =>
 function unfold(v: Value, base: Value, domain: Domain): Domain {
   if (extents(base.type.shape).length === 0) return { shape: base.type.shape, along: 'one element' };
   const { kind } = access(v, domain, undefined);
-  if (kind === 'periodic') throw unreadable(v, domain);
+  if (kind === 'periodic' || kind === 'columnPeriodic') throw unreadable(v, domain);
   return { shape: base.type.shape, along: kind === 'element' ? 'grid' : kind };
 }
 

@@ -4,7 +4,7 @@
  */
 import type { Kernel, LoopKernel, Output } from '../ir/kernel.js';
 import { kernelReads, outputsOf } from '../ir/kernelAccess.js';
-import { mapScalar, operands, type Scalar } from '../ir/scalar.js';
+import { mapScalar, operands, readOf, type Scalar } from '../ir/scalar.js';
 import type { LoweredModule } from './lowerKernels.js';
 
 /** A narrower table is read in whole vectors of this many columns. */
@@ -32,23 +32,24 @@ const isRepeated = (values: readonly number[], period: number): boolean =>
 
 /** The kernel reads `buffer` as a table with this period, and in no other way. */
 const readsAsTable = (kernel: Kernel, buffer: string, period: number): boolean => {
-  const loads = programsOf(kernel)
+  const reads = programsOf(kernel)
     .flatMap(leaves)
-    .filter((leaf) => leaf.op === 'load' && leaf.buffer === buffer);
+    .filter((leaf) => readOf(leaf)?.buffer === buffer);
   const isElsewhere =
     kernel.anchor === 'attention' ||
     kernel.anchor === 'logprobReduce' ||
     ((kernel.anchor === 'gemm' || kernel.anchor === 'logprob') && kernel.a === buffer);
   return (
     !isElsewhere &&
-    loads.length > 0 &&
-    loads.every((leaf) => leaf.op === 'load' && leaf.access.kind === 'periodic' && leaf.access.period === period)
+    reads.length > 0 &&
+    reads.every((leaf) => leaf.op === 'load' && leaf.access.kind === 'periodic' && leaf.access.period === period)
   );
 };
 
 function narrowingOf(kernel: Kernel, module: LoweredModule): Narrowing | undefined {
   if (
     kernel.anchor !== 'loop' ||
+    kernel.headDim !== undefined ||
     typeof kernel.columns !== 'number' ||
     !kernel.outputs.every(({ kind }) => kind === 'store')
   )

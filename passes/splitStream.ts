@@ -7,7 +7,7 @@
  */
 import type { BufferDecl, Kernel, KernelModule, Output } from '../ir/kernel.js';
 import { kernelReads, outputsOf } from '../ir/kernelAccess.js';
-import { mapScalar, operands, printScalar, type Scalar } from '../ir/scalar.js';
+import { mapScalar, operands, printScalar, readOf, type Scalar } from '../ir/scalar.js';
 
 /** A buffer that shrinks. */
 interface Split {
@@ -28,7 +28,8 @@ function readsElements(kernel: Kernel, buffer: string): boolean {
       ? { ...kernel, segments: kernel.segments.map((segment) => ({ ...segment, outputs: [] })) }
       : kernel;
   if (kernel.anchor !== 'loop' && kernelReads(others).has(buffer)) return false;
-  const isSummed = (s: Scalar): boolean => (s.op === 'rowSum' && s.buffer === buffer) || operands(s).some(isSummed);
+  const isSummed = (s: Scalar): boolean =>
+    (s.op !== 'load' && readOf(s)?.buffer === buffer) || operands(s).some(isSummed);
   const values = outputsOf(kernel).map(({ value }) => value);
   return (
     !values.some(isSummed) &&

@@ -72,7 +72,7 @@ function emitAnchor(
         : mismatch();
     case 'loop': {
       if (schedule.kind !== 'loop') return mismatch();
-      const program = loopProgram(kernel.outputs, kernel.columns, operands);
+      const program = loopProgram(kernel, operands);
       return {
         source: render('loop', { symbol, program, rows: kernel.rows, step: schedule.rows }),
         helpers: [],

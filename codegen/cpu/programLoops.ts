@@ -1,5 +1,5 @@
 /** Loops over rows and columns around scalar programs: the epilogues of contractions and whole loop kernels. */
-import type { Output, Pairing, Segment } from '../../ir/kernel.js';
+import type { LoopKernel, Output, Pairing, Segment } from '../../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../../ir/kernel.js';
 import type { Scalar } from '../../ir/scalar.js';
 import { operands as childrenOf, printScalar } from '../../ir/scalar.js';
@@ -90,10 +90,35 @@ function columnBlocks(
 const rowsLoop = (row: RowScope, text: string): string =>
   `  for (int64_t i = 0; i < mn; i++) {\n    const int64_t row = m0 + i;\n${indent(row.lines, 2)}${text}  }\n`;
 
+/**
+ * The site with rotateHalf: the partners of its columns are half a head away, in whole vectors where half a head is some,
+ * else lane by lane.
+ */
+function withRotation(site: Site, headDim: number): Site {
+  const half = headDim / 2;
+  const partnerOf = (column: string): string =>
+    `((${column}) % ${headDim} < ${half} ? ${column} + ${half} : ${column} - ${half})`;
+  const rotate = (a: Scalar, body: Body): Value => {
+    if (half % 16 === 0 && site.at === undefined) {
+      const partner = withRotation({ ...site, id: `${site.id}p`, column: partnerOf(site.column) }, headDim);
+      const value = body.float(body.value(a, partner));
+      const isFirst = `(${site.column}) % ${headDim} < ${half}`;
+      return { code: body.define('tw_v', `${isFirst} ? -${value} : ${value}`), kind: 'f', isRow: false };
+    }
+    const columnAt = site.at ?? ((lane: string): string => `(${site.column} + ${lane})`);
+    const partner: Site = { ...site, id: `${site.id}p`, at: (lane) => partnerOf(columnAt(lane)) };
+    const value = body.float(body.value(a, withRotation(partner, headDim)));
+    const signs = body.lanes((lane) => `${columnAt(lane)} % ${headDim} < ${half} ? -1.0f : 1.0f`);
+    return { code: body.define('tw_v', `${signs} * ${value}`), kind: 'f', isRow: false };
+  };
+  return { ...site, rotate };
+}
+
 /** Body of a function (launch, m0, mn): a loop kernel's rows [m0, m0 + mn). */
-export function loopProgram(outputs: readonly Output[], columns: number | 'T', operands: Operands): string {
+export function loopProgram({ outputs, columns, headDim }: LoopKernel, operands: Operands): string {
   const row = new RowScope(operands);
-  const site: MakeSite = (column, lanes) => ({ id: 'x', column, lanes });
+  const site: MakeSite = (column, lanes) =>
+    headDim === undefined ? { id: 'x', column, lanes } : withRotation({ id: 'x', column, lanes }, headDim);
   const text = columnBlocks(outputs, row, columns, '0', columns === 'T' ? 'launch->T' : String(columns), site);
   return rowsLoop(row, text);
 }

@@ -2,17 +2,19 @@
  * Scalar programs printed as C over vectors of 16 columns. Common subexpressions are computed once; what depends on
  * the row alone is computed once a row, as scalars.
  */
-import type { Access, Scalar } from '../../ir/scalar.js';
-import { isBinary, isUnary, printScalar } from '../../ir/scalar.js';
+import type { Access, BinaryScalar, Scalar, UnaryScalar } from '../../ir/scalar.js';
+import { isBinary, isUnary, printScalar, viaOf } from '../../ir/scalar.js';
 import type { Operand, Operands } from './layout.js';
 import { C_TYPES } from './layout.js';
 
-/** 16 adjacent columns in which a program is evaluated. */
+/** 16 columns in which a program is evaluated: adjacent ones, unless `at` says which. */
 export interface Site {
   /** Distinguishes sites of one body. */
   readonly id: string;
   /** C expression of the first logical column. */
   readonly column: string;
+  /** C expression of a lane's logical column, where the columns are not adjacent. */
+  readonly at?: (lane: string) => string;
   /** Columns that exist, of the 16: a number, or a C expression (which may reach below 0 or past 16). */
   readonly lanes: number | string;
   /** C expression of the accumulators here. */
@@ -28,8 +30,12 @@ export interface Value {
   readonly isRow: boolean;
 }
 
-const C_BINARY: Readonly<Partial<Record<string, string>>> = { add: '+', sub: '-', mul: '*', div: '/' };
-const C_COMPARE: Readonly<Partial<Record<string, string>>> = { le: '<=', lt: '<', eq: '==' };
+const C_ARITHMETIC = { add: '+', sub: '-', mul: '*', div: '/' } as const;
+const C_COMPARE = { le: '<=', lt: '<', eq: '==' } as const;
+const C_LOGIC = { and: '&&', or: '||' } as const;
+
+/** C expression of the logical column of a lane. */
+const columnOf = (site: Site, lane: string): string => site.at?.(lane) ?? `${site.column} + ${lane}`;
 
 /** A C float literal, exact for every float. */
 export function floatLiteral(value: number): string {
@@ -151,6 +157,8 @@ export class Body {
   }
 
   private print(s: Scalar, site: Site): Value {
+    if (isUnary(s)) return this.unary(s, site);
+    if (isBinary(s)) return this.binary(s, this.value(s.a, site), this.value(s.b, site));
     switch (s.op) {
       case 'const':
         return { code: floatLiteral(s.value), kind: 'f', isRow: true };
@@ -159,7 +167,7 @@ export class Body {
         return this.columnValue('f', site.acc(s.index));
       case 'rotateHalf':
         if (site.rotate === undefined)
-          throw new Error(`${printScalar(s)} has no meaning here: the columns are not paired by 'rotate'.`);
+          throw new Error(`${printScalar(s)} has no meaning here: nothing says how wide heads are.`);
         return site.rotate(s.a, this);
       case 'load':
         return this.load(s.buffer, s.access, site);
@@ -168,64 +176,121 @@ export class Body {
         const columns = operand.columns === 'T' ? 'launch->T' : operand.columns;
         return this.rowValue('f', `tw_sum_of(${this.row.rowPointer(operand, s.via)}, ${columns})`);
       }
+      case 'segmentSum': {
+        const operand = this.row.operands.get(s.buffer);
+        return this.segmentSum(this.row.rowPointer(operand, s.via), s.width, s.parts, site);
+      }
       case 'rowIndex':
         return this.rowValue('f', '(float)row');
       case 'columnIndex':
+        if (site.at !== undefined) return this.gathered((l) => `(float)(${columnOf(site, l)})`, site, false);
         return this.columnValue('f', `tw_float(tw_lane + tw_seti((int32_t)(${site.column})))`);
       case 'arg':
         throw new Error(`${printScalar(s)} has no meaning in a kernel.`);
       case 'select':
         return this.select(this.value(s.condition, site), this.value(s.a, site), this.value(s.b, site));
-      case 'sin':
-      case 'cos':
-        return this.angle(s.op, s.a, site);
       default:
+        return s satisfies never;
     }
-    if (isUnary(s)) return this.unary(s.op, this.value(s.a, site));
-    if (isBinary(s)) return this.binary(s.op, this.value(s.a, site), this.value(s.b, site));
-    return s satisfies never;
   }
 
-  private unary(op: string, a: Value): Value {
-    if (op === 'toF32') return a.isRow ? this.rowFloat(a) : { code: this.float(a), kind: 'f', isRow: false };
-    if (op === 'not')
-      return a.isRow
-        ? this.rowValue('m', `!${this.rowTruth(a).code}`)
-        : this.columnValue('m', `tw_not(${this.mask(a)})`);
-    const x = a.isRow ? this.rowFloat(a).code : this.float(a);
-    const one = a.isRow ? '1.0f' : 'tw_set1(1.0f)';
-    const root = a.isRow ? `__builtin_sqrtf(${x})` : `tw_sqrt(${x})`;
-    const code: Readonly<Record<string, string>> = {
-      neg: `-${x}`,
-      sqrt: root,
-      rsqrt: `${one} / ${root}`,
-      exp: `${a.isRow ? 'tw_s_exp' : 'tw_exp'}(${x})`,
-      log: `${a.isRow ? 'tw_s_log' : 'tw_log'}(${x})`,
-      roundF20: `${a.isRow ? 'tw_s_round_f20' : 'tw_round_f20'}(${x})`,
-      roundBf16: `${a.isRow ? 'tw_s_round_bf16' : 'tw_round_bf16'}(${x})`,
-    };
-    const text = code[op];
-    if (text === undefined) throw new Error(`The CPU printer has no '${op}'.`);
-    return a.isRow ? this.rowValue('f', text) : this.columnValue('f', text);
+  private unary(s: UnaryScalar, site: Site): Value {
+    const { op } = s;
+    // sin and cos evaluate their operand themselves, in double.
+    if (op === 'sin' || op === 'cos') return this.angle(op, s.a, site);
+    const a = this.value(s.a, site);
+    const called = (name: string): Value =>
+      this.mapped(
+        a,
+        (x) => `tw_s_${name}(${x})`,
+        (x) => `tw_${name}(${x})`,
+      );
+    switch (op) {
+      case 'toF32':
+        return a.isRow ? this.rowFloat(a) : { code: this.float(a), kind: 'f', isRow: false };
+      case 'not':
+        return a.isRow
+          ? this.rowValue('m', `!${this.rowTruth(a).code}`)
+          : this.columnValue('m', `tw_not(${this.mask(a)})`);
+      case 'neg':
+        return this.mapped(
+          a,
+          (x) => `-${x}`,
+          (x) => `-${x}`,
+        );
+      case 'sqrt':
+        return this.mapped(
+          a,
+          (x) => `__builtin_sqrtf(${x})`,
+          (x) => `tw_sqrt(${x})`,
+        );
+      case 'rsqrt':
+        return this.mapped(
+          a,
+          (x) => `1.0f / __builtin_sqrtf(${x})`,
+          (x) => `tw_set1(1.0f) / tw_sqrt(${x})`,
+        );
+      case 'exp':
+      case 'log':
+        return called(op);
+      case 'roundBf16':
+        return called('round_bf16');
+      case 'roundF20':
+        return called('round_f20');
+      case 'roundF24':
+        return this.columnValue('f', `tw_from_bits((tw_bits(${this.float(a)}) & tw_seti(-256)) | tw_seti(0x80))`);
+      case 'tailF24':
+        return this.columnValue('f', `tw_float((tw_bits(${this.float(a)}) >> 8) & tw_seti(255))`);
+      default:
+        return op satisfies never;
+    }
   }
 
-  private binary(op: string, a: Value, b: Value): Value {
+  /** A float made of a float: a C scalar of a row value, a vector of a column value. */
+  private mapped(a: Value, row: (x: string) => string, lanes: (x: string) => string): Value {
+    return a.isRow ? this.rowValue('f', row(this.rowFloat(a).code)) : this.columnValue('f', lanes(this.float(a)));
+  }
+
+  private binary({ op }: BinaryScalar, a: Value, b: Value): Value {
     const isRow = a.isRow && b.isRow;
-    if (op === 'and' || op === 'or') {
-      if (isRow)
-        return this.rowValue('m', `(${this.rowTruth(a).code} ${op === 'and' ? '&&' : '||'} ${this.rowTruth(b).code})`);
-      return this.columnValue('m', `tw_${op}(${this.mask(a)}, ${this.mask(b)})`);
+    const print = (kind: 'f' | 'm', row: (x: string, y: string) => string, lanes = row): Value =>
+      isRow
+        ? this.rowValue(kind, row(this.rowFloat(a).code, this.rowFloat(b).code))
+        : this.columnValue(kind, lanes(this.float(a), this.float(b)));
+    switch (op) {
+      case 'and':
+      case 'or':
+        return isRow
+          ? this.rowValue('m', `(${this.rowTruth(a).code} ${C_LOGIC[op]} ${this.rowTruth(b).code})`)
+          : this.columnValue('m', `tw_${op}(${this.mask(a)}, ${this.mask(b)})`);
+      case 'add':
+      case 'sub':
+      case 'mul':
+      case 'div':
+        return print('f', (x, y) => `${x} ${C_ARITHMETIC[op]} ${y}`);
+      case 'le':
+      case 'lt':
+      case 'eq':
+        return print(
+          'm',
+          (x, y) => `(${x} ${C_COMPARE[op]} ${y})`,
+          (x, y) => `tw_${op}(${x}, ${y})`,
+        );
+      case 'max':
+      case 'min':
+        return print(
+          'f',
+          (x, y) => `tw_s_${op}(${x}, ${y})`,
+          (x, y) => `tw_${op}(${x}, ${y})`,
+        );
+      case 'joinF24':
+        return this.columnValue(
+          'f',
+          `tw_from_bits(tw_bits(${this.float(a)}) + ((tw_int(${this.float(b)}) << 24) >> 16) + tw_seti(0x80))`,
+        );
+      default:
+        return op satisfies never;
     }
-    const [x, y] = isRow ? [this.rowFloat(a).code, this.rowFloat(b).code] : [this.float(a), this.float(b)];
-    const arithmetic = C_BINARY[op];
-    if (arithmetic !== undefined)
-      return isRow ? this.rowValue('f', `${x} ${arithmetic} ${y}`) : this.columnValue('f', `${x} ${arithmetic} ${y}`);
-    const compare = C_COMPARE[op];
-    if (compare !== undefined)
-      return isRow ? this.rowValue('m', `(${x} ${compare} ${y})`) : this.columnValue('m', `tw_${op}(${x}, ${y})`);
-    if (op === 'max' || op === 'min')
-      return isRow ? this.rowValue('f', `tw_s_${op}(${x}, ${y})`) : this.columnValue('f', `tw_${op}(${x}, ${y})`);
-    throw new Error(`The CPU printer has no '${op}'.`);
   }
 
   private select(condition: Value, a: Value, b: Value): Value {
@@ -244,24 +309,55 @@ export class Body {
     if (access.kind === 'row' || (access.kind === 'element' && operand.columns === 1)) {
       return this.rowValue('f', `tw_s_load_${dtype}(${this.row.rowPointer(operand, access.via)})`);
     }
-    const base = access.kind === 'column' ? this.row.operands.base(operand) : this.row.rowPointer(operand, access.via);
-    if (access.kind === 'periodic') {
-      if (access.period % 16 === 0)
+    const base = this.base(operand, access);
+    const lane = (column: string): string => `tw_s_load_${dtype}(${base} + ${column})`;
+    if (access.kind === 'periodic' || access.kind === 'columnPeriodic') {
+      if (access.period % 16 === 0 && site.at === undefined)
         return this.columnValue('f', `tw_load_${dtype}(${base} + (${site.column}) % ${access.period})`);
-      return this.gathered(
-        (l) => `tw_s_load_${dtype}(${base} + (${site.column} + ${l}) % ${access.period})`,
-        site,
-        true,
-      );
+      return this.gathered((l) => lane(`(${columnOf(site, l)}) % ${access.period}`), site, true);
     }
     // An unpadded operand ends with its last column: a chunk that reaches past it is read lane by lane.
-    if (!operand.isPadded && site.lanes !== 16)
-      return this.gathered((l) => `tw_s_load_${dtype}(${base} + ${site.column} + ${l})`, site, false);
+    if (site.at !== undefined || (!operand.isPadded && site.lanes !== 16))
+      return this.gathered((l) => lane(columnOf(site, l)), site, false);
     return this.columnValue('f', `tw_load_${dtype}(${base} + ${site.column})`);
   }
 
+  /** C pointer that an access adds its column to. */
+  private base(operand: Operand, access: Access): string {
+    return access.kind === 'column' || access.kind === 'columnPeriodic'
+      ? this.row.operands.base(operand)
+      : this.row.rowPointer(operand, viaOf(access));
+  }
+
+  /** Parts are added one by one. Whole vectors that lie in one segment add them once for all lanes. */
+  private segmentSum(pointer: string, width: number, parts: number, site: Site): Value {
+    if (width % 16 === 0 && site.at === undefined) {
+      const name = `v${this.counter++}`;
+      this.lines.push(
+        `float ${name}s = 0.0f;`,
+        `for (int p_ = 0; p_ < ${parts}; p_++) ${name}s += ${pointer}[(${site.column}) / ${width} * ${parts} + p_];`,
+        `const tw_v ${name} = tw_set1(${name}s);`,
+      );
+      return { code: name, kind: 'f', isRow: false };
+    }
+    const name = `v${this.counter++}`;
+    this.lines.push(
+      `float ${name}l[16] = { 0 };`,
+      `for (int l_ = 0; l_ < 16${site.lanes === 16 ? '' : ` && l_ < (${site.lanes})`}; l_++)`,
+      `  for (int p_ = 0; p_ < ${parts}; p_++)`,
+      `    ${name}l[l_] += ${pointer}[(${columnOf(site, 'l_')}) / ${width} * ${parts} + p_];`,
+      `const tw_v ${name} = tw_load(${name}l);`,
+    );
+    return { code: name, kind: 'f', isRow: false };
+  }
+
+  /** A vector of what `lane` says for each of the 16 lanes. */
+  lanes(lane: (l: string) => string): string {
+    return this.gathered(lane, { lanes: 16 }, true).code;
+  }
+
   /** A vector made lane by lane; lanes past the last column are zero, or also made where that is safe. */
-  private gathered(lane: (l: string) => string, site: Site, isSafePastEnd: boolean): Value {
+  private gathered(lane: (l: string) => string, site: Pick<Site, 'lanes'>, isSafePastEnd: boolean): Value {
     const name = `v${this.counter++}`;
     const bound = isSafePastEnd || site.lanes === 16 ? '' : ` && l_ < (${site.lanes})`;
     this.lines.push(
@@ -272,45 +368,63 @@ export class Body {
     return { code: name, kind: 'f', isRow: false };
   }
 
-  /** sin and cos take their angle in double: position × frequency needs more than a float's bits. */
+  /**
+   * sin and cos take their angle in double: position × frequency needs more than a float's bits. What has no double form
+   * is computed in float and widened.
+   */
   private angle(op: 'sin' | 'cos', a: Scalar, site: Site): Value {
     return this.gathered((l) => `(float)tw_${op}(${this.double(a, site, l)})`, site, false);
   }
 
   private double(s: Scalar, site: Site, lane: string): string {
     const sub = (x: Scalar): string => this.double(x, site, lane);
+    const widened = (): string => `(double)${this.float(this.value(s, site))}[${lane}]`;
+    if (isUnary(s)) {
+      switch (s.op) {
+        case 'toF32':
+          return sub(s.a);
+        case 'neg':
+          return `(-${sub(s.a)})`;
+        case 'exp':
+        case 'log':
+        case 'sqrt':
+          return `${s.op}(${sub(s.a)})`;
+        default:
+          return widened();
+      }
+    }
+    if (isBinary(s)) {
+      const { op } = s;
+      return op === 'add' || op === 'sub' || op === 'mul' || op === 'div'
+        ? `(${sub(s.a)} ${C_ARITHMETIC[op]} ${sub(s.b)})`
+        : widened();
+    }
     switch (s.op) {
       case 'const':
         return doubleLiteral(s.value);
       case 'rowIndex':
         return '(double)row';
       case 'columnIndex':
-        return `(double)(${site.column} + ${lane})`;
-      case 'toF32':
-        return sub(s.a);
-      case 'neg':
-        return `(-${sub(s.a)})`;
-      case 'exp':
-      case 'log':
-      case 'sqrt':
-        return `${s.op}(${sub(s.a)})`;
-      case 'add':
-      case 'sub':
-      case 'mul':
-      case 'div':
-        return `(${sub(s.a)} ${C_BINARY[s.op]} ${sub(s.b)})`;
+        return `(double)(${columnOf(site, lane)})`;
       case 'load': {
         const operand = this.row.operands.get(s.buffer);
         const { access } = s;
         if (access.kind === 'row')
           return `(double)tw_s_load_${operand.dtype}(${this.row.rowPointer(operand, access.via)})`;
-        const base =
-          access.kind === 'column' ? this.row.operands.base(operand) : this.row.rowPointer(operand, access.via);
-        const column = `(${site.column} + ${lane})`;
-        return `(double)tw_s_load_${operand.dtype}(${base} + ${access.kind === 'periodic' ? `${column} % ${access.period}` : column})`;
+        const base = this.base(operand, access);
+        const column = `(${columnOf(site, lane)})`;
+        const isPeriodic = access.kind === 'periodic' || access.kind === 'columnPeriodic';
+        return `(double)tw_s_load_${operand.dtype}(${base} + ${isPeriodic ? `${column} % ${access.period}` : column})`;
       }
+      case 'acc':
+      case 'arg':
+      case 'rowSum':
+      case 'segmentSum':
+      case 'rotateHalf':
+      case 'select':
+        return widened();
       default:
-        throw new Error(`The CPU printer cannot take the angle of sin or cos from '${s.op}'.`);
+        return s satisfies never;
     }
   }
 }

@@ -28,10 +28,13 @@ export function emitLoop(
 ): EmittedCuda {
   const { columns, outputs } = kernel;
   const sums = outputs.filter(({ kind }) => kind === 'rowSum');
-  const lanes = sums.length === 0 && columns !== 'T' && columns % 2 === 0 ? 2 : 1;
+  // Partners of two neighbours are neighbours where half a head is even.
+  const arePairs = kernel.headDim === undefined || kernel.headDim % 4 === 0;
+  const lanes = sums.length === 0 && columns !== 'T' && columns % 2 === 0 && arePairs ? 2 : 1;
   const row = new RowScope(operands, 'row');
   const body = new Body(row);
-  const site: Site = { id: 'x', column: 'column', lanes };
+  const plain: Site = { id: 'x', column: 'column', lanes };
+  const site = kernel.headDim === undefined ? plain : withRotation(plain, kernel.headDim);
   const values = outputs.map((output) => programValues(output, body, site));
   const stores = outputs.flatMap((output, i) =>
     output.kind === 'store' ? [storeLine(operands.get(output.buffer), row, 'column', values[i]!)] : [],
@@ -70,6 +73,17 @@ export function emitLoop(
       gridX: { kind: 'tiles', extent: kernel.rows, per: rowsOfBlock, times: 1 },
       gridY: { kind: 'constant', count: 1 },
     },
+  };
+}
+
+/** The site with rotateHalf: partners of its columns are half a head away. */
+function withRotation(site: Site, headDim: number): Site {
+  const half = headDim / 2;
+  const isFirst = `${site.column} % ${headDim} < ${half}`;
+  const column = `(${isFirst} ? ${site.column} + ${half} : ${site.column} - ${half})`;
+  return {
+    ...site,
+    rotate: { partner: () => withRotation({ ...site, id: `${site.id}p`, column }, headDim), isNegated: `(${isFirst})` },
   };
 }
 

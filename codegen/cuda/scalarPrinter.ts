@@ -2,8 +2,8 @@
  * Scalar programs printed as CUDA: straight-line float code for a few adjacent columns of one row. Common
  * subexpressions are computed once; what depends on the row alone is computed once a row.
  */
-import type { Access, Scalar } from '../../ir/scalar.js';
-import { isBinary, isUnary, operands as childrenOf, printScalar } from '../../ir/scalar.js';
+import type { Access, BinaryScalar, Scalar, UnaryScalar } from '../../ir/scalar.js';
+import { isBinary, isUnary, operands as childrenOf, printScalar, viaOf } from '../../ir/scalar.js';
 import { doubleLiteral, floatLiteral } from './literals.js';
 import type { CudaOperands, Operand } from './operands.js';
 import { CUDA_TYPES } from './operands.js';
@@ -36,16 +36,9 @@ export interface Value {
 type Kind = 'f' | 'm' | 'u';
 const C_KINDS: Readonly<Record<Kind, string>> = { f: 'float', m: 'int', u: 'unsigned' };
 
-const C_BINARY: Readonly<Partial<Record<string, string>>> = { add: '+', sub: '-', mul: '*', div: '/' };
-/** Functions, because compilers contract a·b + c to one rounding where they see fit: other text, other bits. */
-const C_FUNCTION: Readonly<Partial<Record<string, string>>> = {
-  add: 'tw_add',
-  sub: 'tw_sub',
-  mul: 'tw_mul',
-  max: 'tw_max',
-  min: 'tw_min',
-};
-const C_COMPARE: Readonly<Partial<Record<string, string>>> = { le: '<=', lt: '<', eq: '==' };
+const C_ARITHMETIC = { add: '+', sub: '-', mul: '*', div: '/' } as const;
+const C_COMPARE = { le: '<=', lt: '<', eq: '==' } as const;
+const C_LOGIC = { and: '&&', or: '||' } as const;
 
 /** Statements that run once a row. */
 export class RowScope {
@@ -151,6 +144,8 @@ export class Body {
   }
 
   private print(s: Scalar, site: Site): Value {
+    if (isUnary(s)) return this.unary(s, site);
+    if (isBinary(s)) return this.binary(s, this.value(s.a, site), this.value(s.b, site), site);
     switch (s.op) {
       case 'const':
         return { codes: [floatLiteral(s.value)], kind: 'f', isRow: true };
@@ -167,6 +162,10 @@ export class Body {
         const operand = this.row.operands.get(s.buffer);
         return this.rowValue('f', `tw_row_sum(${this.row.rowPointer(operand, s.via)}, ${operand.columns})`);
       }
+      case 'segmentSum': {
+        const operand = this.row.operands.get(s.buffer);
+        return this.segmentSum(this.row.rowPointer(operand, s.via), s.width, s.parts, site);
+      }
       case 'rowIndex':
         return this.rowValue('f', `(float)(${this.row.row})`);
       case 'columnIndex':
@@ -182,20 +181,15 @@ export class Body {
           (l) => `${truthOf(condition, l)} ? ${floatOf(a, l)} : ${floatOf(b, l)}`,
         );
       }
-      case 'sin':
-      case 'cos':
-        return this.each('f', site.lanes, [], (lane) => `(float)tw_${s.op}(${this.double(s.a, site, lane)})`);
       default:
+        return s satisfies never;
     }
-    if (isUnary(s)) return this.unary(s.op, this.value(s.a, site), site);
-    if (isBinary(s)) return this.binary(s.op, s.b, this.value(s.a, site), this.value(s.b, site), site);
-    return s satisfies never;
   }
 
   private rotated(a: Scalar, site: Site): Value {
     const { rotate } = site;
     if (rotate === undefined)
-      throw new Error(`rotateHalf(${printScalar(a)}) has no meaning here: the columns are not paired by 'rotate'.`);
+      throw new Error(`rotateHalf(${printScalar(a)}) has no meaning here: nothing says how wide heads are.`);
     const value = this.value(a, rotate.partner());
     const { isNegated } = rotate;
     if (isNegated === false) return value;
@@ -205,35 +199,85 @@ export class Body {
     });
   }
 
-  private unary(op: string, a: Value, site: Site): Value {
-    if (op === 'toF32' && a.kind === 'f') return a;
-    if (op === 'not') return this.each('m', site.lanes, [a], (lane) => `!${truthOf(a, lane)}`);
-    if (op === 'tailF24') return this.each('u', site.lanes, [a], (lane) => `tw_tail_f24(${floatOf(a, lane)})`);
-    const print = UNARY_CODE[op];
-    if (print === undefined) throw new Error(`The CUDA printer has no '${op}'.`);
-    return this.each('f', site.lanes, [a], (lane) => print(floatOf(a, lane)));
+  private unary(s: UnaryScalar, site: Site): Value {
+    const { op } = s;
+    // sin and cos evaluate their operand themselves, in double.
+    if (op === 'sin' || op === 'cos')
+      return this.each('f', site.lanes, [], (lane) => `(float)tw_${op}(${this.double(s.a, site, lane)})`);
+    const a = this.value(s.a, site);
+    const print = (kind: Kind, code: (x: string) => string): Value =>
+      this.each(kind, site.lanes, [a], (lane) => code(floatOf(a, lane)));
+    switch (op) {
+      case 'toF32':
+        return a.kind === 'f' ? a : print('f', (x) => x);
+      case 'not':
+        return this.each('m', site.lanes, [a], (lane) => `!${truthOf(a, lane)}`);
+      case 'neg':
+        return print('f', (x) => `-(${x})`);
+      case 'exp':
+        return print('f', (x) => `expf(${x})`);
+      case 'log':
+        return print('f', (x) => `logf(${x})`);
+      case 'sqrt':
+        return print('f', (x) => `sqrtf(${x})`);
+      case 'rsqrt':
+        return print('f', (x) => `1.0f / sqrtf(${x})`);
+      case 'roundBf16':
+        return print('f', (x) => `tw_round_bf16(${x})`);
+      case 'roundF20':
+        return print('f', (x) => `tw_round_f20(${x})`);
+      case 'roundF24':
+        return print('f', (x) => `tw_round_f24(${x})`);
+      case 'tailF24':
+        return print('u', (x) => `tw_tail_f24(${x})`);
+      default:
+        return op satisfies never;
+    }
   }
 
-  private binary(op: string, divisor: Scalar, a: Value, b: Value, site: Site): Value {
+  private binary({ op, b: divisor }: BinaryScalar, a: Value, b: Value, site: Site): Value {
     const print = (kind: 'f' | 'm', code: (x: string, y: string) => string): Value =>
       this.each(kind, site.lanes, [a, b], (lane) => code(floatOf(a, lane), floatOf(b, lane)));
-    if (op === 'and' || op === 'or') {
-      return this.each(
-        'm',
-        site.lanes,
-        [a, b],
-        (lane) => `(${truthOf(a, lane)} ${op === 'and' ? '&&' : '||'} ${truthOf(b, lane)})`,
-      );
+    switch (op) {
+      // Functions, because compilers contract a·b + c to one rounding where they see fit: other text, other bits.
+      case 'add':
+      case 'sub':
+      case 'mul':
+      case 'max':
+      case 'min':
+        return print('f', (x, y) => `tw_${op}(${x}, ${y})`);
+      case 'div':
+        return isOnePlusExp(divisor)
+          ? print('f', (x, y) => `tw_div_sigmoid(${x}, ${y})`)
+          : print('f', (x, y) => `${x} / ${y}`);
+      case 'le':
+      case 'lt':
+      case 'eq':
+        return print('m', (x, y) => `(${x} ${C_COMPARE[op]} ${y})`);
+      case 'and':
+      case 'or':
+        return this.each('m', site.lanes, [a, b], (lane) => `(${truthOf(a, lane)} ${C_LOGIC[op]} ${truthOf(b, lane)})`);
+      case 'joinF24':
+        return this.each('f', site.lanes, [a, b], (lane) => `tw_join_f24(${floatOf(a, lane)}, ${byteOf(b, lane)})`);
+      default:
+        return op satisfies never;
     }
-    if (op === 'joinF24')
-      return this.each('f', site.lanes, [a, b], (lane) => `tw_join_f24(${floatOf(a, lane)}, ${byteOf(b, lane)})`);
-    if (op === 'div' && isOnePlusExp(divisor)) return print('f', (x, y) => `tw_div_sigmoid(${x}, ${y})`);
-    if (op === 'div') return print('f', (x, y) => `${x} / ${y}`);
-    const called = C_FUNCTION[op];
-    if (called !== undefined) return print('f', (x, y) => `${called}(${x}, ${y})`);
-    const compare = C_COMPARE[op];
-    if (compare !== undefined) return print('m', (x, y) => `(${x} ${compare} ${y})`);
-    throw new Error(`The CUDA printer has no '${op}'.`);
+  }
+
+  /** Parts are added one by one. Two lanes of an even segment are in the same one. */
+  private segmentSum(pointer: string, width: number, parts: number, site: Site): Value {
+    const sum = (lane: number): string => {
+      const name = `${this.prefix}${this.counter++}`;
+      const first = `(${columnAt(site, lane)}) / ${width} * ${parts}`;
+      this.lines.push(
+        `float ${name} = 0.0f;`,
+        `for (int p_ = 0; p_ < ${parts}; p_++) ${name} += tw_load_f32(${pointer} + ${first} + p_);`,
+      );
+      return name;
+    };
+    const first = sum(0);
+    const codes = site.lanes === 1 ? [first] : [first, width % 2 === 0 ? first : sum(1)];
+    return { codes, kind: 'f', isRow: false };
   }
 
   private load(name: string, access: Access, site: Site): Value {
@@ -245,21 +289,45 @@ export class Body {
     if (access.kind === 'row' || (access.kind === 'element' && operand.columns === 1)) {
       return this.rowValue(kind, `tw_load_${dtype}(${this.row.rowPointer(operand, access.via)})`);
     }
-    const base = access.kind === 'column' ? this.row.operands.base(operand) : this.row.rowPointer(operand, access.via);
+    const isVector = access.kind === 'column' || access.kind === 'columnPeriodic';
+    const isPeriodic = access.kind === 'periodic' || access.kind === 'columnPeriodic';
+    const base = isVector ? this.row.operands.base(operand) : this.row.rowPointer(operand, viaOf(access));
     const at = (lane: number): string =>
-      access.kind === 'periodic' ? modulo(`(${columnAt(site, lane)})`, access.period) : columnAt(site, lane);
+      isPeriodic ? modulo(`(${columnAt(site, lane)})`, access.period) : columnAt(site, lane);
     const isPaired =
-      site.lanes === 2 &&
-      (access.kind === 'column' || operand.stride % 2 === 0) &&
-      (access.kind !== 'periodic' || access.period % 2 === 0);
+      site.lanes === 2 && (isVector || operand.stride % 2 === 0) && (!isPeriodic || access.period % 2 === 0);
     if (!isPaired) return this.each(kind, site.lanes, [], (lane) => `tw_load_${dtype}(${base} + ${at(lane)})`);
     const pair = this.define(kind === 'u' ? 'tw_b2' : 'tw_f2', `tw_load2_${dtype}(${base} + ${at(0)})`);
     return { codes: [`${pair}.x`, `${pair}.y`], kind, isRow: false };
   }
 
-  /** sin and cos take their angle in double: position × frequency needs more than a float's bits. */
+  /**
+   * sin and cos take their angle in double: position × frequency needs more than a float's bits. What has no double form
+   * is computed in float and widened.
+   */
   private double(s: Scalar, site: Site, lane: number): string {
     const sub = (x: Scalar): string => this.double(x, site, lane);
+    const widened = (): string => `(double)${floatOf(this.value(s, site), lane)}`;
+    if (isUnary(s)) {
+      switch (s.op) {
+        case 'toF32':
+          return sub(s.a);
+        case 'neg':
+          return `(-${sub(s.a)})`;
+        case 'exp':
+        case 'log':
+        case 'sqrt':
+          return `${s.op}(${sub(s.a)})`;
+        default:
+          return widened();
+      }
+    }
+    if (isBinary(s)) {
+      const { op } = s;
+      return op === 'add' || op === 'sub' || op === 'mul' || op === 'div'
+        ? `(${sub(s.a)} ${C_ARITHMETIC[op]} ${sub(s.b)})`
+        : widened();
+    }
     switch (s.op) {
       case 'const':
         return doubleLiteral(s.value);
@@ -267,38 +335,19 @@ export class Body {
         return `(double)(${this.row.row})`;
       case 'columnIndex':
         return `(double)(${columnAt(site, lane)})`;
-      case 'toF32':
-        return sub(s.a);
-      case 'neg':
-        return `(-${sub(s.a)})`;
-      case 'exp':
-      case 'log':
-      case 'sqrt':
-        return `${s.op}(${sub(s.a)})`;
-      case 'add':
-      case 'sub':
-      case 'mul':
-      case 'div':
-        return `(${sub(s.a)} ${C_BINARY[s.op]} ${sub(s.b)})`;
       case 'load':
-        return `(double)${floatOf(this.value(s, site), lane)}`;
+      case 'acc':
+      case 'arg':
+      case 'rowSum':
+      case 'segmentSum':
+      case 'rotateHalf':
+      case 'select':
+        return widened();
       default:
-        throw new Error(`The CUDA printer cannot take the angle of sin or cos from '${s.op}'.`);
+        return s satisfies never;
     }
   }
 }
-
-const UNARY_CODE: Readonly<Partial<Record<string, (x: string) => string>>> = {
-  neg: (x) => `-(${x})`,
-  exp: (x) => `expf(${x})`,
-  log: (x) => `logf(${x})`,
-  sqrt: (x) => `sqrtf(${x})`,
-  rsqrt: (x) => `1.0f / sqrtf(${x})`,
-  roundBf16: (x) => `tw_round_bf16(${x})`,
-  roundF20: (x) => `tw_round_f20(${x})`,
-  roundF24: (x) => `tw_round_f24(${x})`,
-  toF32: (x) => x,
-};
 
 /**
  * A column, never negative, modulo a constant: by mask where that is one. Compilers know what a mask leaves of a sum,
@@ -327,16 +376,24 @@ function isOnePlusExp(s: Scalar): boolean {
 const isDear = (s: Scalar): boolean => s.op === 'rowSum' || s.op === 'load' || childrenOf(s).some(isDear);
 
 function isRowOnly(s: Scalar, operands: CudaOperands): boolean {
+  if (isUnary(s) || isBinary(s)) return childrenOf(s).every((child) => isRowOnly(child, operands));
   switch (s.op) {
     case 'acc':
-    case 'rotateHalf':
-    case 'columnIndex':
     case 'arg':
+    case 'columnIndex':
+    case 'rotateHalf':
+    case 'segmentSum':
       return false;
     case 'load':
       return s.access.kind === 'row' || (s.access.kind === 'element' && operands.get(s.buffer).columns === 1);
-    default:
+    case 'const':
+    case 'rowIndex':
+    case 'rowSum':
+      return true;
+    case 'select':
       return childrenOf(s).every((child) => isRowOnly(child, operands));
+    default:
+      return s satisfies never;
   }
 }
 

@@ -1,15 +1,8 @@
 /** Elementwise ops with NumPy broadcasting. Each carries the scalar expression every backend prints. */
 import type { Dim, DType, TensorType } from '../types.js';
 import { DTYPES } from '../types.js';
-import {
-  evaluateBinary,
-  evaluateUnary,
-  isBinary,
-  isUnary,
-  type BinaryOp,
-  type Scalar,
-  type UnaryOp,
-} from '../scalar.js';
+import { evaluateScalar } from '../evaluateScalar.js';
+import { mapScalar, type BinaryOp, type Scalar, type UnaryOp } from '../scalar.js';
 import { roundToDType } from '../round.js';
 import {
   TypeMismatch,
@@ -40,18 +33,9 @@ export function broadcastShapes(shapes: readonly (readonly Dim[])[]): Dim[] {
   });
 }
 
-/** float64 meaning of a scalar expression of operands. */
-export function evaluateOperands(s: Scalar, operands: readonly number[]): number {
-  if (s.op === 'arg') return operands[s.index]!;
-  if (s.op === 'const') return s.value;
-  if (isUnary(s)) return evaluateUnary[s.op](evaluateOperands(s.a, operands));
-  if (isBinary(s)) return evaluateBinary[s.op](evaluateOperands(s.a, operands), evaluateOperands(s.b, operands));
-  if (s.op === 'select')
-    return evaluateOperands(s.condition, operands) !== 0
-      ? evaluateOperands(s.a, operands)
-      : evaluateOperands(s.b, operands);
-  throw new Error(`'${s.op}' cannot appear in the definition of an elementwise op`);
-}
+/** float64 meaning of a scalar expression of operands; leaves that belong to kernels throw. */
+export const evaluateOperands = (s: Scalar, operands: readonly number[]): number =>
+  evaluateScalar(s, { row: 0, column: 0, arg: (index) => operands[index]! });
 
 function evaluateBroadcast(
   operands: readonly Tensor[],
@@ -107,19 +91,8 @@ function elementwise(summary: string, count: number, expression: Scalar, result:
 }
 
 /** Replaces `arg` leaves. */
-export function substituteArgs(s: Scalar, args: readonly Scalar[]): Scalar {
-  if (s.op === 'arg') return args[s.index]!;
-  if (isUnary(s)) return { op: s.op, a: substituteArgs(s.a, args) };
-  if (isBinary(s)) return { op: s.op, a: substituteArgs(s.a, args), b: substituteArgs(s.b, args) };
-  if (s.op === 'select')
-    return {
-      op: 'select',
-      condition: substituteArgs(s.condition, args),
-      a: substituteArgs(s.a, args),
-      b: substituteArgs(s.b, args),
-    };
-  return s;
-}
+export const substituteArgs = (s: Scalar, args: readonly Scalar[]): Scalar =>
+  mapScalar(s, (leaf) => (leaf.op === 'arg' ? args[leaf.index]! : leaf));
 
 const A: Scalar = { op: 'arg', index: 0 };
 const B: Scalar = { op: 'arg', index: 1 };
@@ -156,14 +129,20 @@ export const ELEMENTWISE = {
       return { shape, data: dtype === 'f32' ? x!.data : x!.data.map((v) => roundToDType(v, dtype)) };
     },
     scalar: ([x], attributes) => {
-      switch (stringAttribute(attributes, 'dtype')) {
+      const dtype = dtypeAttribute(stringAttribute(attributes, 'dtype'));
+      switch (dtype) {
         case 'bf16':
           return { op: 'roundBf16', a: x! };
         case 'bool':
           return { op: 'not', a: { op: 'eq', a: x!, b: { op: 'const', value: 0 } } };
-        // i32 and f16 are reached by a store, which rounds.
-        default:
+        case 'f32':
           return { op: 'toF32', a: x! };
+        // i32 and f16 are reached by a store, which rounds.
+        case 'i32':
+        case 'f16':
+          return { op: 'toF32', a: x! };
+        default:
+          return dtype satisfies never;
       }
     },
   },

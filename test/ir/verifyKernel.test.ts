@@ -221,7 +221,7 @@ describe('verifyKernels', () => {
     [
       'rotateHalf outside a rotated segment',
       valueOf({ op: 'rotateHalf', a: acc }),
-      "rotateHalf(acc0): rotateHalf needs a segment with pairing 'rotate'.",
+      "rotateHalf(acc0): rotateHalf needs a segment with pairing 'rotate', or a loop with heads.",
     ],
     ['an op operand', valueOf({ op: 'arg', index: 0 }), '$0: operands of ops appear in op definitions only'],
     ['a load of another width', valueOf(load('h0')), "h0[row, column]: 'h0' is [T, 64], the access needs 32 columns."],

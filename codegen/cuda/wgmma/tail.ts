@@ -10,7 +10,7 @@ import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { Segment } from '../../../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 import type { Scalar } from '../../../ir/scalar.js';
-import { operands as childrenOf } from '../../../ir/scalar.js';
+import { operands as childrenOf, readOf } from '../../../ir/scalar.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
 import type { CudaOperands, Operand } from '../operands.js';
 import { indent, programValues } from '../programs.js';
@@ -69,7 +69,7 @@ const moves = (operand: Operand, words: string, at: string, isLoad: boolean): st
 const readsOwnElements = (s: Scalar): boolean =>
   s.op === 'load'
     ? s.access.kind === 'element' && s.access.via === undefined
-    : s.op !== 'rowSum' && childrenOf(s).every(readsOwnElements);
+    : readOf(s) === undefined && childrenOf(s).every(readsOwnElements);
 
 interface TailTexts {
   readonly tail: string;
