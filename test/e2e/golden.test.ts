@@ -12,18 +12,43 @@ import { CACHE, isBuilt, ROOT, temporaryFolder } from './support.js';
 
 const SHARED = join(ROOT, '..', 'shared');
 const hasShared = existsSync(join(SHARED, 'golden'));
-if (!hasShared) process.stderr.write('SKIPPED: end-to-end comparison with golden log-likelihoods: the folder ../shared is not beside the repository\n');
+if (!hasShared)
+  process.stderr.write(
+    'SKIPPED: end-to-end comparison with golden log-likelihoods: the folder ../shared is not beside the repository\n',
+  );
 
 const ignore = (): void => undefined;
 const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
 
-interface Scored { readonly samplesPath: string; readonly tokensComputed: number }
+interface Scored {
+  readonly samplesPath: string;
+  readonly tokensComputed: number;
+}
 
-async function score(model: string, task: string, data: string, limit: number, sharing: 'none' | 'context' | 'tree', maxTokens?: number): Promise<Scored> {
-  const { samplesPath, results } = await run({
-    model: join(SHARED, 'checkpoints', model), init: { kind: 'checkpoint' }, precision: 'f32', task, data: join(SHARED, 'data', data), sharing,
-    threads: 2, limit, output: temporaryFolder(), resume: false, ...(maxTokens === undefined ? {} : { maxTokens }),
-  }, SILENT);
+async function score(
+  model: string,
+  task: string,
+  data: string,
+  limit: number,
+  sharing: 'none' | 'context' | 'tree',
+  maxTokens?: number,
+): Promise<Scored> {
+  const { samplesPath, results } = await run(
+    {
+      model: join(SHARED, 'checkpoints', model),
+      init: { kind: 'checkpoint' },
+      precision: 'f32',
+      task,
+      data: join(SHARED, 'data', data),
+      sharing,
+      threads: 2,
+      limit,
+      output: temporaryFolder(),
+      resume: false,
+      ...(maxTokens === undefined ? {} : { maxTokens }),
+    },
+    SILENT,
+  );
   if (samplesPath === undefined) throw new Error('no samples were written');
   const { tokensComputed } = results['throughput'] as { readonly tokensComputed: number };
   return { samplesPath, tokensComputed };
@@ -31,7 +56,11 @@ async function score(model: string, task: string, data: string, limit: number, s
 
 /** The checker at its defaults. */
 function compare(samplesPath: string, golden: string, count: number): void {
-  const { status, stdout, stderr } = spawnSync(process.execPath, [join(SHARED, 'check', 'compare-golden.mjs'), samplesPath, join(SHARED, 'golden', golden)], { encoding: 'utf8' });
+  const { status, stdout, stderr } = spawnSync(
+    process.execPath,
+    [join(SHARED, 'check', 'compare-golden.mjs'), samplesPath, join(SHARED, 'golden', golden)],
+    { encoding: 'utf8' },
+  );
   expect({ status, stdout, stderr }).toMatchObject({ status: 0, stderr: '' });
   expect(stdout).toMatch(new RegExp(`^${count} questions, `));
 }
@@ -42,7 +71,11 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
   });
 
   // One with the largest micro-batches that there are by default, the others with small ones, whose kernels are compiled sooner.
-  test.each([['demo', 80, undefined], ['mha-2m', 60, 128], ['gqa-4m', 60, 128]] as const)('of %s on %d questions of HellaSwag, in every sharing mode', async (model, count, maxTokens) => {
+  test.each([
+    ['demo', 80, undefined],
+    ['mha-2m', 60, 128],
+    ['gqa-4m', 60, 128],
+  ] as const)('of %s on %d questions of HellaSwag, in every sharing mode', async (model, count, maxTokens) => {
     const tokens: number[] = [];
     for (const sharing of ['none', 'context', 'tree'] as const) {
       const scored = await score(model, 'hellaswag', 'hellaswag_val.jsonl.gz', count, sharing, maxTokens);
@@ -53,6 +86,13 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
     const [none = 0, context = 0, tree = 0] = tokens;
     expect(context).toBeLessThan(none * 0.7);
     expect(tree).toBeLessThan(context);
+  });
+
+  // Biases on some projections, on all of them, and rotary positions stretched by YaRN.
+  test.each(['qwen2', 'llama-bias', 'llama-yarn'])('of families/%s on 12 questions of HellaSwag', async (family) => {
+    const model = `families/${family}`;
+    const { samplesPath } = await score(model, 'hellaswag', 'hellaswag_val.jsonl.gz', 12, 'tree', 128);
+    compare(samplesPath, `${model}.jsonl`, 12);
   });
 
   test('of demo on 100 questions of ARC-Challenge', async () => {

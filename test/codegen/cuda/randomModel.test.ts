@@ -36,34 +36,40 @@ describe('a random model, emulated', () => {
   };
 
   it.each([
-    { seed: 1, dtype: 'bf16' as const },
-    { seed: 2, dtype: 'f16' as const },
-  ])('has kernels that agree with float64: seed $seed, $dtype', async ({ seed, dtype }) => {
-    const model = randomModel(folder, seed, dtype, TYPICAL_FACTS.sm_80, { scale: 0.3 });
-    const list = checkedOf(model, seed);
-    const sizes = { T: 37, R: 19 };
-    const options = {
-      module: model.plan,
-      tensors: model.tensors,
-      inputs: randomInputs(sizes, model.vocab, seed),
-      sizes,
-      capacity: CAPACITY,
-      where: model.name,
-    };
-    const launch = emulated(list);
-    await checkKernels(list, { ...options, launch });
+    { seed: 1, dtype: 'bf16' as const, hasBiases: false },
+    { seed: 2, dtype: 'f16' as const, hasBiases: false },
+    { seed: 3, dtype: 'bf16' as const, hasBiases: true },
+  ])(
+    'has kernels that agree with float64: seed $seed, $dtype, biases $hasBiases',
+    async ({ seed, dtype, hasBiases }) => {
+      const model = randomModel(folder, seed, dtype, TYPICAL_FACTS.sm_80, { scale: 0.3, hasBiases });
+      const biased = model.plan.weights.filter(({ sources }) => sources.some(({ tensor }) => tensor.endsWith('.bias')));
+      expect(biased.length).toBe(hasBiases ? 14 : 0);
+      const list = checkedOf(model, seed);
+      const sizes = { T: 37, R: 19 };
+      const options = {
+        module: model.plan,
+        tensors: model.tensors,
+        inputs: randomInputs(sizes, model.vocab, seed),
+        sizes,
+        capacity: CAPACITY,
+        where: model.name,
+      };
+      const launch = emulated(list);
+      await checkKernels(list, { ...options, launch });
 
-    // A value that one schedule of one kernel spoils is found.
-    const { kernel, texts } = list.find((each) => each.kernel.anchor === 'gemm')!;
-    const { text: spoiled, schedule } = texts.at(-1)!;
-    const spoil: Launch = async (text, memory, current, capacity) => {
-      await launch(text, memory, current, capacity);
-      if (text === spoiled) for (const name of kernelWrites(kernel)) memory.get(name)!.writeUInt16LE(0x4640, 0);
-    };
-    await expect(checkKernels(list, { ...options, launch: spoil })).rejects.toThrow(
-      `${kernel.path} under ${JSON.stringify(schedule)}: element 0 of `,
-    );
-  });
+      // A value that one schedule of one kernel spoils is found.
+      const { kernel, texts } = list.find((each) => each.kernel.anchor === 'gemm')!;
+      const { text: spoiled, schedule } = texts.at(-1)!;
+      const spoil: Launch = async (text, memory, current, capacity) => {
+        await launch(text, memory, current, capacity);
+        if (text === spoiled) for (const name of kernelWrites(kernel)) memory.get(name)!.writeUInt16LE(0x4640, 0);
+      };
+      await expect(checkKernels(list, { ...options, launch: spoil })).rejects.toThrow(
+        `${kernel.path} under ${JSON.stringify(schedule)}: element 0 of `,
+      );
+    },
+  );
 });
 
 describe('the cases of the GPU tests', () => {

@@ -71,14 +71,14 @@ export interface RandomModel {
 
 /**
  * A model of two layers: one over all tokens, and one pruned to scored rows. `folder` gets its config.json; `scale`
- * bounds widths. Widths are multiples of `step`: of 2 they hardly fill any tile, of 64 many.
+ * bounds widths; `hasBiases` gives every projection a bias. Widths are multiples of `step`: of 2 they hardly fill any tile, of 64 many.
  */
 export function randomModel(
   folder: string,
   seed: number,
   dtype: 'bf16' | 'f16',
   facts: CudaFacts,
-  { scale = 1, step = 2 } = {},
+  { scale = 1, step = 2, hasBiases = false } = {},
 ): RandomModel {
   const random = randomSource(seed);
   const pick = <T>(list: readonly T[]): T => list[below(random, list.length)]!;
@@ -106,6 +106,7 @@ export function randomModel(
       rms_norm_eps: 1e-5,
       rope_theta: 10_000,
       tie_word_embeddings: seed % 2 === 0,
+      ...(hasBiases ? { attention_bias: true, mlp_bias: true } : {}),
     }),
   );
   const model = compileModel(describeRandomCheckpoint(folder, seed), detectMachine(), {
