@@ -34,7 +34,8 @@ function matchNorm(m: Matcher, normed: Value, loaded: ReadonlySet<Value>): NormP
   for (const [unit, weight] of m.pairs(normed, 'mul')) {
     if (!loaded.has(weight) || weight.type.shape.length !== 1) continue;
     for (const [x, scale] of m.pairs(unit, 'mul')) {
-      if (scale.type.shape.at(-1) === 1 && x.type.shape.at(-1) !== 1) return { x, scale, weight };
+      // In rows of one column either factor may be the scale.
+      if (scale.type.shape.at(-1) === 1) return { x, scale, weight };
     }
   }
   return undefined;

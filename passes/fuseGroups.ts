@@ -64,7 +64,7 @@ class Fuser {
   private readonly readers: ReadonlyMap<Value, readonly Node[]>;
   private readonly results: ReadonlySet<Value>;
   /** Inline values that a loop of their own also writes. */
-  private readonly copied = new Set<Value>();
+  private readonly copies = new Map<Value, Group>();
 
   constructor(graph: Graph) {
     this.results = new Set(graph.results);
@@ -114,8 +114,7 @@ class Fuser {
 
   /** A loop that writes an inline value; other readers go on computing it. */
   private copy(v: Value): void {
-    if (this.copied.has(v)) return;
-    this.copied.add(v);
+    if (this.copies.has(v)) return;
     const node = this.defs.get(v);
     if (node === undefined || OPS[node.op].fuse !== 'elementwise' || columnsOf(v) !== 1) {
       throw new CompileError(
@@ -125,6 +124,7 @@ class Fuser {
     const group = this.open('loop', this.rows(v), 1);
     group.members.push(node);
     group.stored.add(v);
+    this.copies.set(v, group);
   }
 
   private placeContraction(node: Node): void {
@@ -288,6 +288,8 @@ class Fuser {
     const base = this.viewed(v);
     const home = this.home(base);
     if (home.kind === 'group') return this.groups.indexOf(home.group);
+    const copy = this.isGathered(v) ? this.copies.get(base) : undefined;
+    if (copy !== undefined) return this.groups.indexOf(copy);
     const node = this.defs.get(base);
     if (home.kind === 'memory' || node === undefined) return -1;
     if (OPS[node.op].fuse === 'reduction') return this.groups.findIndex((g) => g.members.includes(node));

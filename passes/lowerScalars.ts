@@ -61,7 +61,9 @@ export class ScalarLowering {
     // What is computed from weights and literals alone has no buffer either: readers compute it.
     const isInline =
       home?.kind === 'inline' || (home?.kind === 'memory' && node !== undefined && OPS[node.op].scalar !== undefined);
-    if (node === undefined || !(isMember || isInline)) return this.load(v, base, domain, via);
+    // Other rows of an inline value are read where a loop has written them.
+    const isCopied = via !== undefined && this.fused.groups.some((group) => group.stored.has(base));
+    if (node === undefined || !(isMember || isInline) || isCopied) return this.load(v, base, domain, via);
     if (node.op === 'iota') return this.index(v, domain, via);
     if (node.op === 'sum' || node.op === 'mean') return this.rowSum(v, node, domain, via);
     if (via !== undefined)
@@ -182,7 +184,7 @@ function access(v: Value, domain: Domain, via: string | undefined): Access {
     const period = shape.at(-1);
     if (typeof period === 'number' && fits(shape.length - 1) && rest.slice(0, -1).every((dim) => dim === 1))
       return { kind: 'periodic', period, ...gather };
-  } else if (whole.length > 0 && shape[0] === 1 && via === undefined && rest.every((_, i) => fits(i + 1)))
+  } else if (v.type.shape.length > 0 && shape[0] === 1 && via === undefined && rest.every((_, i) => fits(i + 1)))
     return { kind: 'column' };
   throw unreadable(v, domain);
 }

@@ -39,9 +39,21 @@ function sink(x: Value, row: Value, context: Context): Value {
   const { rewriter } = context;
   const result = node === undefined || context.full.has(x) ? undefined : sinkNode(node, row, context);
   const value =
-    result ?? rewriter.add('gather_rows', [rewriter.map(x), rewriter.map(row)], {}, `${x.name}_scored`, node?.path);
+    result ??
+    rewriter.add('gather_rows', [inMemory(x, node, rewriter), rewriter.map(row)], {}, `${x.name}_scored`, node?.path);
   context.memo.set(x, value);
   return value;
+}
+
+/**
+ * `x`, whose rows can be gathered. Rows that are themselves looked up in a table (the embedding of an f32 checkpoint)
+ * lie nowhere in order of tokens until a cast writes them down.
+ */
+function inMemory(x: Value, node: Node | undefined, rewriter: Rewriter): Value {
+  const rows = rewriter.map(x);
+  return node?.op === 'gather_rows'
+    ? rewriter.add('cast', [rows], { dtype: x.type.dtype }, `${x.name}_rows`, node.path)
+    : rows;
 }
 
 /** Whether rows of the node's result can be computed from rows of its operands (and all keys, for attention). */

@@ -5,12 +5,12 @@
 import { describe, expect, it } from 'vitest';
 import type { Graph } from '../../ir/graph.js';
 import { interpretGraph, type GraphEnv } from '../../ir/interpreter.js';
-import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
-import { roundToDType } from '../../ir/round.js';
+import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { buildDecoder, type DecoderShape } from '../../models/decoder/graph.js';
 import type { MaskKind } from '../../models/mask.js';
 import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
+import { distance, environment, TREES } from './modelEnvironment.js';
 
 const SHAPE: DecoderShape = {
   hiddenSize: 48,
@@ -27,14 +27,6 @@ const SHAPE: DecoderShape = {
 const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', dtype: 'f32' } };
 const BF16: Numerics = { activations: 'bf16', weights: { layout: 'vnni', dtype: 'bf16' } };
 
-/** Two trees in depth-first order: 0 → {1 → 2, 3 → {4, 5}} and 6 → 7. */
-const TREES = {
-  tokens: [5, 17, 599, 0, 3, 4, 5, 511],
-  position: [0, 1, 2, 1, 2, 2, 0, 1],
-  subtreeEnd: [6, 3, 3, 6, 5, 6, 8, 8],
-  row: [0, 2, 4, 5, 7],
-  target: [17, 1, 598, 512, 7],
-};
 /** The same numbers of tokens as meta-pairs: question 0–1 with answers 2–3 and 4–5, question 6 with answer 7. */
 const PAIRS = {
   ...TREES,
@@ -42,34 +34,6 @@ const PAIRS = {
   branch: [0, 0, 1, 1, 2, 2, 0, 1],
   pair: [0, 0, 0, 0, 0, 0, 1, 1],
 };
-
-/** Park–Miller: small, the same everywhere. Centred, within ±0.5. */
-function randomNumbers(seed: number): () => number {
-  let state = seed;
-  return () => (state = (state * 48271) % 2147483647) / 2147483647 - 0.5;
-}
-
-function environment(
-  graph: Graph,
-  inputs: Readonly<Record<string, readonly number[]>>,
-): GraphEnv & { tensors: Map<string, RawTensor> } {
-  const random = randomNumbers(12345);
-  const tensors = new Map<string, RawTensor>();
-  for (const weight of graph.weights) {
-    const [first, second] = weight.type.shape as readonly number[];
-    const [rows, columns] = second === undefined ? [1, first!] : [first!, second];
-    const data = Float64Array.from({ length: rows * columns }, () =>
-      roundToDType(second === undefined ? 1 + random() : random(), weight.type.dtype),
-    );
-    tensors.set(weight.name, { rows, columns, data });
-  }
-  return {
-    sizes: { T: 8, R: 5 },
-    tensors,
-    weights: new Map([...tensors].map(([name, t]) => [name, t.data])),
-    params: new Map(Object.entries(inputs).map(([name, values]) => [name, Float64Array.from(values)])),
-  };
-}
 
 /** The same environment with the most likely token as the second target. */
 function withLikelyTarget<E extends GraphEnv>(graph: Graph, env: E): E {
@@ -91,10 +55,6 @@ function model(mask: MaskKind, shape: DecoderShape): Graph {
     dtypeOf: () => 'bf16',
   });
 }
-
-/** Largest absolute difference. */
-const distance = (a: ArrayLike<number>, b: ArrayLike<number>): number =>
-  a.length === b.length ? Array.from(a, (x, i) => Math.abs(x - b[i]!)).reduce((x, y) => Math.max(x, y), 0) : NaN;
 
 describe.each([
   ['tree mask', 'tree', TREES, SHAPE],

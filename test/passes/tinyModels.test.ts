@@ -1,0 +1,93 @@
+/** Models of one layer, one column, one head or one row of weights: what sizes of 1 make ambiguous. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { interpretGraph } from '../../ir/interpreter.js';
+import { interpretModule } from '../../ir/kernelInterpreter.js';
+import type { DType } from '../../ir/types.js';
+import type { Projection } from '../../models/decoder/config.js';
+import { buildDecoder, type DecoderShape } from '../../models/decoder/graph.js';
+import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
+import { distance, environment, TREES } from './modelEnvironment.js';
+
+const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', dtype: 'f32' } };
+/** As for GPUs. */
+const BF16: Numerics = {
+  activations: 'bf16',
+  attention: 'bf16',
+  weights: { layout: 'kmajor', dtype: 'bf16', pairingWidth: 8 },
+  products: 'f20',
+  stream: 'f24',
+};
+const VOCABULARY = 20;
+const INPUTS = {
+  ...TREES,
+  tokens: TREES.tokens.map((id) => id % VOCABULARY),
+  target: TREES.target.map((id) => id % VOCABULARY),
+};
+const PROJECTIONS: readonly Projection[] = ['q', 'k', 'v', 'o', 'gate', 'up', 'down'];
+
+/** Largest difference of log-probabilities between the model's graph and the kernels made of it. */
+function error(shape: DecoderShape, dtype: DType, numerics: Numerics, round: boolean): number {
+  const graph = buildDecoder(shape, {
+    mask: 'tree',
+    rotary: { inverseFrequencies: Float64Array.from({ length: shape.headDim / 2 }, (_, i) => 1 / (i + 1)), factor: 1 },
+    dtypeOf: () => dtype,
+  });
+  const env = environment(graph, INPUTS);
+  const [wanted] = interpretGraph(graph, env);
+  const module = lower(optimise(graph, numerics), numerics);
+  const given = new Map([...env.params].map(([name, values]) => [name.toLowerCase(), values]));
+  const inputs = module.buffers.filter(({ space }) => space === 'input').map(({ name }) => name);
+  const buffers = new Map(inputs.map((name) => [name, given.get(name.replaceAll('_', ''))!]));
+  const out = interpretModule(module, { sizes: env.sizes, buffers, tensors: env.tensors, round });
+  const output = module.buffers.find(({ space, dtype: type }) => space === 'output' && type === 'f32')!;
+  return distance(out.get(output.name)!, wanted!.data);
+}
+
+const shapes: fc.Arbitrary<DecoderShape> = fc
+  .record({
+    hiddenSize: fc.constantFrom(1, 2, 3, 16, 17),
+    intermediateSize: fc.constantFrom(1, 2, 5, 16),
+    layers: fc.constantFrom(1, 2),
+    kvHeads: fc.constantFrom(1, 2),
+    group: fc.constantFrom(1, 2),
+    headDim: fc.constantFrom(2, 4, 6),
+    tieWordEmbeddings: fc.boolean(),
+    biased: fc.subarray([...PROJECTIONS]),
+  })
+  .map(({ group, ...shape }) => ({
+    ...shape,
+    heads: shape.kvHeads * group,
+    vocabSize: VOCABULARY,
+    rmsNormEps: 1e-5,
+  }));
+
+describe('tiny models', () => {
+  it('compute what their graph says, in every element type', () => {
+    fc.assert(
+      fc.property(shapes, fc.constantFrom<DType>('f32', 'f16', 'bf16'), (shape, dtype) => {
+        expect(error(shape, dtype, F32, false)).toBeLessThan(1e-9);
+      }),
+      { numRuns: 150, seed: 15 },
+    );
+  });
+
+  it('are compiled for 16 bits too', () => {
+    fc.assert(
+      fc.property(shapes, fc.constantFrom<DType>('f32', 'f16', 'bf16'), (shape, dtype) => {
+        // Nothing is rounded here, so what differs would be another computation.
+        expect(error(shape, dtype, BF16, false)).toBeLessThan(1);
+      }),
+      { numRuns: 100, seed: 16 },
+    );
+  });
+
+  it.each(['f32', 'f16', 'bf16'] as const)('of one layer with a table in %s', (dtype) => {
+    const shape = { hiddenSize: 8, intermediateSize: 6, layers: 1, heads: 1, kvHeads: 1, headDim: 4, biased: [] };
+    for (const tieWordEmbeddings of [false, true]) {
+      const whole = { ...shape, vocabSize: VOCABULARY, rmsNormEps: 1e-5, tieWordEmbeddings };
+      expect(error(whole, dtype, F32, false)).toBeLessThan(1e-9);
+      expect(error({ ...whole, hiddenSize: 1 }, dtype, F32, false)).toBeLessThan(1e-9);
+    }
+  });
+});
