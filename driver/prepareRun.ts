@@ -28,6 +28,7 @@ export async function prepareRun(request: RunRequest): Promise<PreparedRun> {
     prepareOutput(resultsFolder(output, name, shard));
   }
   if (request.trace !== undefined) prepareOutput(dirname(resolve(request.trace)));
-  const dataset = await loadDataset({ path: request.data, task, limit: request.limit, docs: request.docs });
+  const { data: path, docs, limit, signal } = request;
+  const dataset = await loadDataset({ path, task, docs, limit, signal });
   return { task, dataset, modelName: name };
 }

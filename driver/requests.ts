@@ -1,4 +1,5 @@
 /** What the three commands are asked for, what they answer, and how they talk while they work. */
+import type { DocRange } from '../eval/selection.js';
 import type { Parallelism } from '../ir/placement.js';
 import type { CpuIsa } from '../ir/plan.js';
 import type { MaskKind } from '../models/mask.js';
@@ -105,8 +106,8 @@ export interface RunRequest extends LoadRequest {
   readonly data: string;
   readonly sharing: 'none' | 'context' | 'tree';
   readonly limit?: number;
-  /** Half-open range of question numbers; without `end`, to the last. */
-  readonly docs?: { readonly first: number; readonly end?: number };
+  /** Half-open ranges of question numbers; without `end`, to the last. */
+  readonly docs?: readonly DocRange[];
   /** Scores one part of the questions; needs `output`. */
   readonly shard?: { /** From 1. */ readonly index: number; readonly count: number };
   /** Folder of results; nothing is written where absent. */

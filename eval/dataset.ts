@@ -1,11 +1,16 @@
-/** Datasets: JSON lines, plain or gzip, read as a stream within bounds. */
+/** Datasets: JSON lines, plain or gzip, from a file, a pipe or the standard input, read as a stream within bounds. */
 import { createHash } from 'node:crypto';
-import { createReadStream } from 'node:fs';
-import { open } from 'node:fs/promises';
+import { constants, createReadStream, openSync } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import { Socket } from 'node:net';
 import { basename } from 'node:path';
-import { createGunzip } from 'node:zlib';
+import { Readable } from 'node:stream';
+import { createGunzip, type Gunzip } from 'node:zlib';
 import { UserError } from '../errors.js';
-import { selectRange, type Selection } from './selection.js';
+import { codeOf, reasonOf } from '../system/errno.js';
+import { isDeeperThan, MAX_JSON_DEPTH } from '../system/json.js';
+import { quoteForShell } from '../system/shell.js';
+import { chooseDocs, needsTotal, printDocs, type ClosedRange, type Selection } from './selection.js';
 import { badRecord, type Question, type Task } from './tasks/task.js';
 
 /** What a file may cost before it is refused; sizes in bytes. */
@@ -22,9 +27,15 @@ const RATIO_FROM_BYTES = 16 << 20;
 
 const size = (bytes: number): string => (bytes >= 1 << 20 ? `${Math.round(bytes / (1 << 20))} MiB` : `${bytes} bytes`);
 
+/** What `--data` names the standard input by. */
+export const STDIN = '-';
+
+const nameOf = (path: string): string => (path === STDIN ? 'the standard input' : path);
+
 function systemProblem(path: string, error: unknown): UserError {
-  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  const code = codeOf(error);
   const options = { cause: error };
+  const hint = path === STDIN ? 'Try: tilewright run … --data FILE' : `Try: ls -l ${quoteForShell(path)}`;
   if (code === 'ENOENT') return new UserError(`no such dataset: ${path}`, 'Check the path given with --data', options);
   if (code === 'EISDIR')
     return new UserError(
@@ -32,53 +43,85 @@ function systemProblem(path: string, error: unknown): UserError {
       'Give one .jsonl or .jsonl.gz file with --data',
       options,
     );
-  if (code === 'EACCES') return new UserError(`${path} may not be read`, `Try: ls -l ${path}`, options);
+  if (code === 'EACCES') return new UserError(`${path} may not be read`, hint, options);
   if (code.startsWith('Z_')) {
     return new UserError(
-      `${path}: the gzip data is truncated or damaged`,
-      `Fetch the file again; check it with: gzip -t ${path}`,
+      `${nameOf(path)}: the gzip data is truncated or damaged`,
+      path === STDIN ? hint : `Fetch the file again; check it with: gzip -t ${quoteForShell(path)}`,
       options,
     );
   }
-  return new UserError(
-    `${path} cannot be read: ${error instanceof Error ? error.message : String(error)}`,
-    `Try: ls -l ${path}`,
-    options,
-  );
+  return new UserError(`${nameOf(path)} cannot be read: ${reasonOf(error)}`, hint, options);
 }
 
-/** The bytes of a file, decompressed where it starts with gzip's magic number. */
-async function* readBytes(path: string, bounds: DatasetBounds): AsyncGenerator<Uint8Array> {
-  const head = new Uint8Array(2);
-  const file = await open(path);
-  try {
-    await file.read(head, 0, 2, 0);
-  } finally {
-    await file.close();
-  }
-  const raw = createReadStream(path, { highWaterMark: 1 << 18 });
-  const isGzip = head[0] === 0x1f && head[1] === 0x8b;
-  const stream = isGzip ? raw.pipe(createGunzip()) : raw;
-  // A reading error must end the decompressor too, or the loop below would wait for ever.
-  if (stream !== raw) raw.on('error', (error) => stream.destroy(error));
+/**
+ * A file, a pipe or the standard input as a stream. Pipes are polled: a blocking read would hold a thread that cannot
+ * be told to stop, and the process with it.
+ */
+async function openStream(path: string): Promise<Readable> {
+  if (path === STDIN) return process.stdin;
+  const status = await stat(path);
+  if (status.isFIFO())
+    return new Socket({ fd: openSync(path, constants.O_RDONLY | constants.O_NONBLOCK), readable: true });
+  if (status.isCharacterDevice() || status.isBlockDevice() || status.isSocket())
+    throw new UserError(`${path} is neither a file nor a pipe`, 'Give one .jsonl or .jsonl.gz file with --data');
+  return createReadStream(path, { highWaterMark: 1 << 18 });
+}
+
+/** The bytes of a dataset, decompressed where they start with gzip's magic number. */
+async function* readBytes(path: string, bounds: DatasetBounds, signal?: AbortSignal): AsyncGenerator<Uint8Array> {
+  if (signal?.aborted === true) throw new Error('stopped before the data set was read');
+  const raw = await openStream(path);
+  const stop = (): void => {
+    raw.destroy(new Error('stopped while the data set was being read'));
+  };
+  signal?.addEventListener('abort', stop, { once: true });
+  const chunks = (raw as AsyncIterable<Buffer>)[Symbol.asyncIterator]();
+  let rawBytes = 0;
+  const nextChunk = async (): Promise<Buffer | undefined> => {
+    const next = await chunks.next();
+    if (next.done === true) return undefined;
+    rawBytes += next.value.length;
+    return next.value;
+  };
+  let head = Buffer.alloc(0);
+  const all = async function* (): AsyncGenerator<Buffer> {
+    yield head;
+    for (let chunk = await nextChunk(); chunk !== undefined; chunk = await nextChunk()) yield chunk;
+  };
+  let unzip: Gunzip | undefined;
   let total = 0;
   try {
-    for await (const chunk of stream as AsyncIterable<Buffer>) {
+    // A pipe may hand over a single byte first.
+    for (let chunk = await nextChunk(); chunk !== undefined; chunk = await nextChunk()) {
+      head = Buffer.concat([head, chunk]);
+      if (head.length >= 2) break;
+    }
+    const isGzip = head[0] === 0x1f && head[1] === 0x8b;
+    if (isGzip) {
+      const compressed = Readable.from(all());
+      const inflate = compressed.pipe(createGunzip());
+      // A reading error must end the decompressor too, or the loop below would wait for ever.
+      compressed.on('error', (error) => inflate.destroy(error));
+      unzip = inflate;
+    }
+    for await (const chunk of unzip === undefined ? all() : (unzip as AsyncIterable<Buffer>)) {
       total += chunk.length;
       if (total > bounds.maxTotalBytes) {
-        throw new UserError(`${path} holds more than ${size(bounds.maxTotalBytes)} of text`, 'Split the file');
+        throw new UserError(`${nameOf(path)} holds more than ${size(bounds.maxTotalBytes)} of text`, 'Split the file');
       }
-      if (isGzip && total > RATIO_FROM_BYTES && total > bounds.maxRatio * raw.bytesRead) {
+      if (isGzip && total > RATIO_FROM_BYTES && total > bounds.maxRatio * rawBytes) {
         throw new UserError(
-          `${path} decompresses to more than ${bounds.maxRatio} times its size, which no question set does`,
-          `Look at it with: gzip -l ${path}`,
+          `${nameOf(path)} decompresses to more than ${bounds.maxRatio} times its size, which no question set does`,
+          `Look at it with: gzip -l ${quoteForShell(path)}`,
         );
       }
       yield chunk;
     }
   } finally {
+    signal?.removeEventListener('abort', stop);
     raw.destroy();
-    stream.destroy();
+    unzip?.destroy();
   }
 }
 
@@ -88,12 +131,17 @@ export interface Line {
   readonly text: string;
 }
 
-/** The lines that are not blank. onBytes sees every byte of decompressed text, in order. Throws UserError. */
-export async function* readLines(
-  path: string,
-  bounds: DatasetBounds = DEFAULT_BOUNDS,
-  onBytes?: (chunk: Uint8Array) => void,
-): AsyncGenerator<Line> {
+export interface ReadOptions {
+  readonly bounds?: DatasetBounds | undefined;
+  /** Sees every byte of decompressed text, in order. */
+  readonly onBytes?: (chunk: Uint8Array) => void;
+  /** Ends the reading, also of a pipe that says nothing. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** The lines that are not blank. Throws UserError. */
+export async function* readLines(path: string, options: ReadOptions = {}): AsyncGenerator<Line> {
+  const { bounds = DEFAULT_BOUNDS, onBytes, signal } = options;
   const decoder = new TextDecoder('utf-8', { fatal: true });
   let number = 0;
   let held: Uint8Array[] = [];
@@ -123,7 +171,7 @@ export async function* readLines(
     return text.trim() === '' ? undefined : { number, text };
   };
   try {
-    for await (const chunk of readBytes(path, bounds)) {
+    for await (const chunk of readBytes(path, bounds, signal)) {
       onBytes?.(chunk);
       let start = 0;
       for (let end = chunk.indexOf(10); end >= 0; end = chunk.indexOf(10, start)) {
@@ -146,8 +194,11 @@ export async function* readLines(
   }
 }
 
-/** A dataset once it was read to its end. */
-export interface DatasetSummary {
+export interface Dataset {
+  /** The chosen questions, in the order of the file. */
+  readonly questions: readonly Question[];
+  /** Their numbers, ascending and disjoint. */
+  readonly docs: readonly ClosedRange[];
   /** Questions in the file. */
   readonly total: number;
   /** Hex sha256 of the text, decompressed: the same for a file and its .gz. */
@@ -155,19 +206,17 @@ export interface DatasetSummary {
 }
 
 export interface DatasetOptions extends Selection {
+  /** A file, a pipe, or `-` for the standard input. */
   readonly path: string;
   readonly task: Task;
   readonly bounds?: DatasetBounds;
-}
-
-/** Only a fraction needs the number of questions before the first of them is chosen. */
-async function countLines(path: string, bounds: DatasetBounds): Promise<number> {
-  let count = 0;
-  for await (const _line of readLines(path, bounds)) count++;
-  return count;
+  readonly signal?: AbortSignal | undefined;
 }
 
 function parse(task: Task, line: Line, where: string): unknown {
+  // Checked here, since a value that can be parsed may still be too deep to be printed into the samples.
+  if (isDeeperThan(line.text, MAX_JSON_DEPTH))
+    throw badRecord(task, where, `the line is nested more than ${MAX_JSON_DEPTH} deep`);
   try {
     return JSON.parse(line.text);
   } catch (error) {
@@ -175,44 +224,46 @@ function parse(task: Task, line: Line, where: string): unknown {
   }
 }
 
-/**
- * The chosen questions in file order as they are read; returns the summary, for which the file is read to its end.
- * Lines outside the selection are counted and hashed, not parsed. Throws UserError with `file:line`.
- */
-export async function* readQuestions(options: DatasetOptions): AsyncGenerator<Question, DatasetSummary> {
-  const { path, task, bounds = DEFAULT_BOUNDS } = options;
-  const isFraction = options.limit !== undefined && options.limit < 1;
-  const { first, end } = selectRange(options, isFraction ? await countLines(path, bounds) : undefined);
-  const hash = createHash('sha256');
-  let total = 0;
-  for await (const line of readLines(path, bounds, (chunk) => hash.update(chunk))) {
-    const docId = total++;
-    if (docId < first || docId >= end) continue;
-    const where = `${basename(path)}:${line.number}`;
-    yield task.read(parse(task, line, where), docId, where);
-  }
+/** A range that starts behind the last question is a slip that would go unnoticed beside others. */
+function checkRanges({ docs = [], path, task }: DatasetOptions, total: number): void {
   if (total === 0)
-    throw new UserError(`${path} holds no questions`, `Each line of a ${task.name} file is ${task.schema}`);
-  if (first >= total) {
-    throw new UserError(
-      `--docs starts at question ${first}, but ${path} has ${total} (0 to ${total - 1})`,
-      `Example: --docs 0:${total} (all of them)`,
-    );
-  }
-  return { total, sha256: hash.digest('hex') };
+    throw new UserError(`${nameOf(path)} holds no questions`, `Each line of a ${task.name} file is ${task.schema}`);
+  const behind = docs.find(({ first }) => first >= total);
+  if (behind === undefined) return;
+  throw new UserError(
+    `--docs ${printDocs([behind])} starts behind the last question: ${nameOf(path)} has ${total} (0 to ${total - 1})`,
+    `Example: --docs 0:${total} (all of them)`,
+  );
 }
 
-export interface Dataset extends DatasetSummary {
-  readonly questions: readonly Question[];
-}
-
-/** Reads all chosen questions. */
+/**
+ * Reads the chosen questions, and the file to its end. Lines outside the selection are counted and hashed, not parsed.
+ * Throws UserError with `file:line`.
+ */
 export async function loadDataset(options: DatasetOptions): Promise<Dataset> {
-  const reader = readQuestions(options);
+  const { path, task, bounds, signal } = options;
+  const hash = createHash('sha256');
+  const name = path === STDIN ? 'stdin' : basename(path);
+  const read = (line: Line, docId: number): Question => {
+    const where = `${name}:${line.number}`;
+    return task.read(parse(task, line, where), docId, where);
+  };
   const questions: Question[] = [];
-  for (;;) {
-    const next = await reader.next();
-    if (next.done === true) return { questions, ...next.value };
-    questions.push(next.value);
+  /** All lines, where which are chosen is not known before the last. */
+  const held: Line[] | undefined = needsTotal(options) ? [] : undefined;
+  const early = held === undefined ? chooseDocs(options) : [];
+  let total = 0,
+    range = 0;
+  for await (const line of readLines(path, { bounds, signal, onBytes: (chunk) => hash.update(chunk) })) {
+    const docId = total++;
+    held?.push(line);
+    while (docId >= (early[range]?.end ?? Infinity)) range++;
+    if (docId >= (early[range]?.first ?? Infinity)) questions.push(read(line, docId));
   }
+  checkRanges(options, total);
+  const docs = chooseDocs(options, total);
+  if (held !== undefined)
+    for (const { first, end } of docs)
+      for (const [i, line] of held.slice(first, end).entries()) questions.push(read(line, first + i));
+  return { questions, docs, total, sha256: hash.digest('hex') };
 }

@@ -8,11 +8,9 @@ export {
   DEFAULT_BOUNDS,
   loadDataset,
   readLines,
-  readQuestions,
   type Dataset,
   type DatasetBounds,
   type DatasetOptions,
-  type DatasetSummary,
 } from './dataset.js';
 export { planQuestions, type QuestionPlan, type ScorerLimits } from './questionPlan.js';
 export { evaluate, type EvaluateOptions, type Evaluation } from './evaluate.js';
@@ -37,7 +35,7 @@ export {
 } from './results.js';
 export { scoreQuestions, tokeniseDataset, type LoadedQuestions, type Scored, type ScoreOptions } from './run.js';
 export { NonFiniteError, type MicroBatch, type ScoredRows, type Scorer } from './scorer.js';
-export { parseDocs, parseLimit, selectRange, type Selection } from './selection.js';
+export { chooseDocs, parseDocs, parseLimit, printDocs, type DocRange, type Selection } from './selection.js';
 export { checkResumedShard, MAX_SHARDS, resultsFolder, shardName, treesOfShard, type Shard } from './shard.js';
 export { formatTable } from './table.js';
 export { taskByName, TASKS } from './tasks/index.js';

@@ -1,26 +1,55 @@
-/** Which questions of a dataset are scored: `--docs A:B`, then `--limit`. */
+/** Which questions of a dataset are scored: `--docs A:B,C:D,E`, then `--limit`. */
 import { UserError } from '../errors.js';
 
+/** Question numbers from `first` to the one before `end`; without an end, to the last question. */
+export interface DocRange {
+  readonly first: number;
+  readonly end?: number | undefined;
+}
+
 export interface Selection {
-  /** Half-open range of question numbers; end absent means to the last. */
-  readonly docs?: { readonly first: number; readonly end?: number } | undefined;
-  /** At most this many questions of the range; below 1, this fraction of it, rounded up. */
+  /** In any order, overlapping or not; absent means every question. */
+  readonly docs?: readonly DocRange[] | undefined;
+  /** At most this many of those questions, the first ones; below 1, this fraction of them, rounded up. */
   readonly limit?: number | undefined;
 }
 
-/** Parses `A:B`, `A:` or `:B`, question numbers from 0, B excluded. */
-export function parseDocs(text: string): NonNullable<Selection['docs']> {
-  const match = /^(\d{0,12}):(\d{0,12})$/.exec(text);
-  const first = Number(match?.[1] ?? ''),
-    end = Number(match?.[2] ?? '');
-  if (match === null || text === ':' || (match[2] !== '' && end <= first)) {
+/** A range whose end is known; it may be Infinity. */
+export interface ClosedRange {
+  readonly first: number;
+  readonly end: number;
+}
+
+const MAX_RANGES = 10_000;
+
+function parseRange(part: string, text: string): DocRange {
+  const [, from = '', colon = '', to = ''] = /^(\d{0,12})(:?)(\d{0,12})$/.exec(part) ?? [];
+  const first = Number(from),
+    end = colon === '' ? first + 1 : Number(to);
+  const isRange = (from !== '' || to !== '') && ((colon !== '' && to === '') || end > first);
+  if (!isRange) {
+    const where = part === text ? '' : `${JSON.stringify(part)} `;
     throw new UserError(
-      `--docs ${text} is not a range of question numbers`,
-      'Example: --docs 100:200 (100 questions, the first is number 100)',
+      `--docs ${text}: ${where}is not a range of question numbers`,
+      'Example: --docs 0:100,500:600,777 (the first hundred, a hundred from number 500 on, and number 777)',
     );
   }
-  return match[2] === '' ? { first } : { first, end };
+  return colon !== '' && to === '' ? { first } : { first, end };
 }
+
+/** Parses a list of `A:B`, `A:`, `:B` and `A`: question numbers from 0, B excluded. */
+export function parseDocs(text: string): DocRange[] {
+  const parts = text.split(',');
+  if (parts.length > MAX_RANGES)
+    throw new UserError(`--docs: ${parts.length} ranges, more than ${MAX_RANGES}`, 'Write a data set of the questions');
+  return parts.map((part) => parseRange(part, text));
+}
+
+/** `0:100,500:600,777`: what parseDocs reads back. */
+export const printDocs = (ranges: readonly DocRange[]): string =>
+  ranges
+    .map(({ first, end }) => (end === first + 1 ? String(first) : `${first}:${Number.isFinite(end) ? end : ''}`))
+    .join(',');
 
 /** Parses a positive number: a count when 1 or more (then whole), a fraction below. */
 export function parseLimit(text: string): number {
@@ -34,13 +63,42 @@ export function parseLimit(text: string): number {
   return limit;
 }
 
-/** The half-open range to score. total, the number of questions, is needed for a fraction only. */
-export function selectRange(selection: Selection, total?: number): { first: number; end: number } {
-  const first = selection.docs?.first ?? 0;
-  const last = Math.min(selection.docs?.end ?? Infinity, total ?? Infinity);
+/** Ranges in ascending order, overlapping and touching ones joined, none reaching past `total`. */
+function joined(ranges: readonly DocRange[], total: number): ClosedRange[] {
+  const result: { first: number; end: number }[] = [];
+  for (const { first, end = Infinity } of [...ranges].sort((a, b) => a.first - b.first)) {
+    const last = result.at(-1);
+    if (last !== undefined && first <= last.end) last.end = Math.max(last.end, end);
+    else result.push({ first, end });
+  }
+  return result.map(({ first, end }) => ({ first, end: Math.min(end, total) })).filter(({ first, end }) => end > first);
+}
+
+export const countDocs = (ranges: readonly ClosedRange[]): number =>
+  ranges.reduce((sum, { first, end }) => sum + end - first, 0);
+
+/** The first `count` question numbers of the ranges. */
+function firstOf(ranges: readonly ClosedRange[], count: number): ClosedRange[] {
+  let left = count;
+  return ranges.flatMap(({ first, end }) => {
+    const taken = Math.min(left, end - first);
+    left -= taken;
+    return taken > 0 ? [{ first, end: first + taken }] : [];
+  });
+}
+
+/** Whether a selection depends on the number of questions: a fraction does. */
+export const needsTotal = ({ limit }: Selection): boolean => limit !== undefined && limit < 1;
+
+/**
+ * The ranges to score, in ascending order and disjoint. Without `total`, the number of questions, the last may end at
+ * Infinity.
+ */
+export function chooseDocs(selection: Selection, total?: number): readonly ClosedRange[] {
+  const ranges = joined(selection.docs ?? [{ first: 0 }], total ?? Infinity);
   const { limit } = selection;
-  if (limit === undefined) return { first, end: last };
-  if (limit >= 1) return { first, end: Math.min(last, first + limit) };
+  if (limit === undefined) return ranges;
+  if (limit >= 1) return firstOf(ranges, limit);
   if (total === undefined) throw new Error('a fraction needs the number of questions');
-  return { first, end: first + Math.ceil(Math.max(0, last - first) * limit) };
+  return firstOf(ranges, Math.ceil(countDocs(ranges) * limit));
 }

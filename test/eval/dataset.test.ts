@@ -1,11 +1,12 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { execFileSync, spawn } from 'node:child_process';
+import { closeSync, constants, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../errors.js';
 import { DEFAULT_BOUNDS, loadDataset, readLines, type DatasetBounds, type DatasetOptions } from '../../eval/dataset.js';
-import { parseDocs, parseLimit, selectRange } from '../../eval/selection.js';
+import { chooseDocs, parseDocs, parseLimit, printDocs } from '../../eval/selection.js';
 import { multipleChoice } from '../../eval/tasks/multipleChoice.js';
 
 let folder = '';
@@ -19,6 +20,8 @@ const file = (content: string | Uint8Array, name = 'data.jsonl'): string => {
   writeFileSync(path, content);
   return path;
 };
+/** Does not wait for a reader. */
+const openForWriting = (path: string): number => openSync(path, constants.O_RDWR);
 const record = (i: number): string => JSON.stringify({ context: `q${i} é😀`, choices: ['a', 'b'], label: i % 2 });
 const ten = `${Array.from({ length: 10 }, (_, i) => record(i)).join('\n')}\n`;
 const load = (path: string, options: Partial<DatasetOptions> = {}): ReturnType<typeof loadDataset> =>
@@ -57,14 +60,24 @@ describe('loadDataset', () => {
 
   it('selects by range, count and fraction, and still counts the whole file', async () => {
     const path = file(ten);
-    expect(await ids(path, { docs: { first: 2, end: 5 } })).toEqual([2, 3, 4]);
-    expect(await ids(path, { docs: { first: 8, end: 50 } })).toEqual([8, 9]);
+    expect(await ids(path, { docs: [{ first: 2, end: 5 }] })).toEqual([2, 3, 4]);
+    expect(await ids(path, { docs: [{ first: 8, end: 50 }] })).toEqual([8, 9]);
     expect(await ids(path, { limit: 3 })).toEqual([0, 1, 2]);
     expect(await ids(path, { limit: 0.11 })).toEqual([0, 1]);
-    expect(await ids(path, { docs: { first: 5 }, limit: 0.5 })).toEqual([5, 6, 7]);
-    expect(await ids(path, { docs: { first: 4, end: 9 }, limit: 2 })).toEqual([4, 5]);
+    expect(await ids(path, { docs: [{ first: 5 }], limit: 0.5 })).toEqual([5, 6, 7]);
+    expect(await ids(path, { docs: [{ first: 4, end: 9 }], limit: 2 })).toEqual([4, 5]);
     expect((await load(path, { limit: 1 })).total).toBe(10);
-    await expect(load(path, { docs: { first: 10 } })).rejects.toThrow('--docs starts at question 10');
+    await expect(load(path, { docs: [{ first: 10 }] })).rejects.toThrow(
+      /--docs 10: starts behind the last question: .* has 10 \(0 to 9\)/,
+    );
+    await expect(load(path, { docs: parseDocs('0:3,777') })).rejects.toThrow('--docs 777 starts behind');
+    expect(await ids(path, { docs: parseDocs('7,0:2,9:') })).toEqual([0, 1, 7, 9]);
+    expect(await ids(path, { docs: parseDocs('7,0:2,9:'), limit: 3 })).toEqual([0, 1, 7]);
+    expect(await ids(path, { docs: parseDocs('7,0:2,9:'), limit: 0.5 })).toEqual([0, 1]);
+    expect((await load(path, { docs: parseDocs('5:,0:2') })).docs).toEqual([
+      { first: 0, end: 2 },
+      { first: 5, end: 10 },
+    ]);
   });
 
   it('gives file and line of a line that is not JSON', async () => {
@@ -117,6 +130,18 @@ describe('loadDataset', () => {
     await expect(load(file(gzipSync(Buffer.alloc(32 << 20, 97)), 'line.gz'))).rejects.toThrow(/longer than 4 MiB/);
   });
 
+  it('refuses deep nesting, even in a field that nobody reads, with file and line', async () => {
+    const deep = '['.repeat(50_000) + ']'.repeat(50_000);
+    for (const line of [
+      `{"context":"x","choices":["a"],"label":0,"extra":${deep}}`,
+      deep,
+      `{"context":"x","choices":["a"],"label":${deep}}`,
+    ])
+      await expect(load(file(`${record(0)}\n${line}\n`))).rejects.toThrow(
+        'data.jsonl:2: the line is nested more than 200 deep',
+      );
+  });
+
   it('closes the file when the reader stops early', async () => {
     for await (const line of readLines(file(ten))) {
       expect(line.number).toBe(1);
@@ -127,11 +152,22 @@ describe('loadDataset', () => {
 
 describe('selection', () => {
   it('parses --docs', () => {
-    expect(parseDocs('2:5')).toEqual({ first: 2, end: 5 });
-    expect(parseDocs('2:')).toEqual({ first: 2 });
-    expect(parseDocs(':5')).toEqual({ first: 0, end: 5 });
-    for (const bad of ['', ':', '5:5', '5:2', '-1:2', '1.5:2', 'a:b', '1:2:3', '3:0'])
+    expect(parseDocs('2:5')).toEqual([{ first: 2, end: 5 }]);
+    expect(parseDocs('2:')).toEqual([{ first: 2 }]);
+    expect(parseDocs(':5')).toEqual([{ first: 0, end: 5 }]);
+    expect(parseDocs('0:100,500:600,777')).toEqual([
+      { first: 0, end: 100 },
+      { first: 500, end: 600 },
+      { first: 777, end: 778 },
+    ]);
+    for (const bad of ['', ':', '5:5', '5:2', '-1:2', '1.5:2', 'a:b', '1:2:3', '3:0', '1,', ',1', '1,,2', '1:2;3'])
       expect(() => parseDocs(bad), bad).toThrow(UserError);
+    expect(() => parseDocs('0:2,x')).toThrow('--docs 0:2,x: "x" is not a range');
+  });
+
+  it('prints what it parses', () => {
+    for (const text of ['0:100,500:600,777', '5:', '0:1000']) expect(printDocs(parseDocs(text))).toBe(text);
+    expect(printDocs(chooseDocs({ docs: parseDocs('7,0:3,2:5,5:6') }, 100))).toBe('0:6,7');
   });
 
   it('parses --limit', () => {
@@ -142,7 +178,57 @@ describe('selection', () => {
   });
 
   it('rounds a fraction up', () => {
-    expect(selectRange({ limit: 0.001 }, 10_042)).toEqual({ first: 0, end: 11 });
-    expect(selectRange({ limit: 0.5, docs: { first: 3, end: 100 } }, 10)).toEqual({ first: 3, end: 7 });
+    expect(chooseDocs({ limit: 0.001 }, 10_042)).toEqual([{ first: 0, end: 11 }]);
+    expect(chooseDocs({ limit: 0.5, docs: [{ first: 3, end: 100 }] }, 10)).toEqual([{ first: 3, end: 7 }]);
+  });
+});
+
+describe('pipes', () => {
+  const fifo = (name: string): string => {
+    const path = join(folder, name);
+    execFileSync('mkfifo', [path]);
+    return path;
+  };
+
+  /** The output of a shell command, its input given, goes into a pipe that ends with it. */
+  const writing = (path: string, command: string, bytes: Uint8Array): void => {
+    const fd = openForWriting(path);
+    spawn('sh', ['-c', command], { stdio: ['pipe', fd, 2] }).stdin!.end(bytes);
+    closeSync(fd);
+  };
+
+  it('are read as a stream, plain and compressed, however they are written', async () => {
+    const expected = await load(file(ten));
+    for (const [i, bytes] of [Buffer.from(ten), gzipSync(ten)].entries()) {
+      const path = fifo(`pipe${i}`);
+      writing(path, 'head -c 1; sleep 0.05; cat', bytes);
+      expect(await load(path)).toEqual(expected);
+      // A fraction needs the number of questions, and a pipe is read only once.
+      writing(path, 'cat', bytes);
+      expect(await ids(path, { limit: 0.2 })).toEqual([0, 1]);
+    }
+  }, 10_000);
+
+  it('that never end are bounded, and end when told to stop', async () => {
+    const endless = fifo('endless');
+    const writer = spawn('yes', [record(0)], { stdio: ['ignore', openForWriting(endless), 'ignore'] });
+    await expect(load(endless, { bounds: { ...DEFAULT_BOUNDS, maxTotalBytes: 1 << 20 } })).rejects.toThrow(
+      /holds more than 1 MiB of text/,
+    );
+    writer.kill();
+
+    const silent = fifo('silent');
+    const hold = openForWriting(silent);
+    const controller = new AbortController();
+    const reading = load(silent, { signal: controller.signal });
+    setTimeout(() => {
+      controller.abort();
+    }, 50);
+    await expect(reading).rejects.toThrow(/stopped/);
+    closeSync(hold);
+  });
+
+  it('are told from devices', async () => {
+    await expect(load('/dev/zero')).rejects.toThrow('/dev/zero is neither a file nor a pipe');
   });
 });

@@ -64,7 +64,7 @@ describe.skipIf(!isBuilt)('golden log-likelihoods of the examples', () => {
       if (!existsSync(GOLDEN)) writeFileSync(GOLDEN, (await float64()).map((scores) => `${lineOf(scores)}\n`).join(''));
       const golden = readGolden();
       expect(golden.size).toBe(136);
-      for (const { docId, ll } of await float64({ first: 77, end: 78 }))
+      for (const { docId, ll } of await float64([{ first: 77, end: 78 }]))
         ll.forEach((value, i) => {
           expect(Math.abs(value - golden.get(docId)![i]!)).toBeLessThan(2e-5);
         });
