@@ -1,15 +1,15 @@
 /** Compiles generated CUDA kernels to cubins, several at once, and keeps each in the cache. */
-import { availableParallelism } from 'node:os';
 import { UserError } from '../../errors.js';
 import type { CudaArch } from '../../ir/cuda.js';
 import { readSettings, type Settings } from '../../settings.js';
 import { kernelCompileError } from './compileLog.js';
 import { cacheLimitBytes, pruneCaches } from '../kernelCache.js';
+import { compileMissing, type MissingUnit } from './compileQueue.js';
 import { CubinCache, isCubin, sha256, type CachedCubin } from './cubinCache.js';
 import { versionText } from './cudaVersion.js';
 import { findNvrtc, NVRTC_INSTALL, type FoundNvrtc } from './findNvrtc.js';
 import { compileWithNvcc, findNvcc, type FoundNvcc } from './nvcc.js';
-import { openLanes, type Lane } from './nvrtcLanes.js';
+import { openLane, type Lane } from './nvrtcLanes.js';
 import { parsePtxasLog, type KernelResources } from './ptxasLog.js';
 
 export type { KernelResources } from './ptxasLog.js';
@@ -39,7 +39,7 @@ export interface CompiledCubins {
   readonly resources: ReadonlyMap<string, KernelResources>;
   /** By symbol; empty without keepsGoing. */
   readonly failures: ReadonlyMap<string, UserError>;
-  /** True where nothing had to be compiled. */
+  /** True where nothing had to be compiled here: all was in the cache, or another process put it there. */
   readonly isCached: boolean;
   readonly seconds: number;
   /** For people: `NVRTC 13.0 (/usr/local/cuda/lib64/libnvrtc.so.13)`. */
@@ -53,8 +53,6 @@ export type CudaCompiler = ({ readonly kind: 'nvrtc' } & FoundNvrtc) | ({ readon
 
 /** Bump where the meaning of an entry or the options of a compiler change. */
 const CACHE_FORMAT = 1;
-/** More processes than this only fight for memory. */
-const MAX_LANES = 16;
 
 const nvrtcOptions = (arch: CudaArch): readonly string[] => [
   `--gpu-architecture=${arch}`,
@@ -119,10 +117,9 @@ function nvccLane(path: string, arch: CudaArch): Lane {
   return { compile: ({ name, source }) => compileWithNvcc(path, name, source, arch), close: () => {} };
 }
 
-const lanesOf = (compiler: CudaCompiler, arch: CudaArch, lanes: number): Lane[] =>
-  compiler.kind === 'nvrtc'
-    ? openLanes(compiler.path, lanes)
-    : Array.from({ length: lanes }, () => nvccLane(compiler.path, arch));
+/** Opens lanes one by one. Where no process can be started, they share this one. */
+const laneOpener = (compiler: CudaCompiler, arch: CudaArch) => (): Lane =>
+  compiler.kind === 'nvrtc' ? openLane(compiler.path) : nvccLane(compiler.path, arch);
 
 async function compileUnit(
   lane: Lane,
@@ -138,43 +135,6 @@ async function compileUnit(
       `${compilerName(compiler)} gives ${compilation.cubin.length} bytes for ${symbol} that are no cubin.`,
     );
   return { cubin: compilation.cubin, resources: parsePtxasLog(compilation.log, symbol) };
-}
-
-/** Compiles the units on as many lanes as there are processors; longest text first, so that no lane ends late. */
-async function compileAll(
-  units: readonly CudaUnit[],
-  compiler: CudaCompiler,
-  arch: CudaArch,
-  keepsGoing: boolean,
-  take: (unit: CudaUnit, made: CachedCubin | UserError) => Promise<void>,
-): Promise<void> {
-  const queue = [...units].sort((a, b) => b.source.length - a.source.length);
-  let hasFailed = false;
-  const work = async (first: Lane): Promise<void> => {
-    let lane = first;
-    try {
-      for (let unit = queue.shift(); unit !== undefined && !hasFailed; unit = queue.shift()) {
-        const made = await compileUnit(lane, unit, compiler, arch).catch((error: unknown) => {
-          if (error instanceof UserError && keepsGoing) return error;
-          hasFailed = true;
-          throw error;
-        });
-        if (made instanceof UserError) {
-          // The text may have ended the lane's process.
-          lane.close();
-          lane = lanesOf(compiler, arch, 1)[0] ?? lane;
-        }
-        await take(unit, made);
-      }
-    } finally {
-      lane.close();
-    }
-  };
-  const lanes = lanesOf(compiler, arch, Math.min(units.length, availableParallelism(), MAX_LANES));
-  // All lanes end before anything is thrown: no process outlives the call.
-  const ended = await Promise.allSettled(lanes.map(work));
-  const failed = ended.find((each) => each.status === 'rejected');
-  if (failed !== undefined) throw failed.reason;
 }
 
 /**
@@ -208,12 +168,13 @@ export async function compileCubins(
 
   const made = new Map<string, CachedCubin>();
   const failures = new Map<string, UserError>();
+  let compiled = 0;
   const report = (symbol: string): void =>
     onProgress?.({ done: made.size + failures.size, total: units.length, symbol });
-  const missing: CudaUnit[] = [];
+  const missing: MissingUnit[] = [];
   for (const unit of units) {
     const entry = await cache.read(key(unit));
-    if (entry === undefined) missing.push(unit);
+    if (entry === undefined) missing.push({ ...unit, key: key(unit) });
     else {
       made.set(unit.symbol, entry);
       report(unit.symbol);
@@ -221,13 +182,25 @@ export async function compileCubins(
   }
   if (missing.length > 0) {
     await cache.removeStale();
-    await compileAll(missing, compiler, arch, keepsGoing, async (unit, result) => {
-      if (result instanceof UserError) failures.set(unit.symbol, result);
-      else {
-        await cache.write(key(unit), result);
-        made.set(unit.symbol, result);
-      }
-      report(unit.symbol);
+    await compileMissing(missing, {
+      claims: cache.claims,
+      keepsGoing,
+      read: (unit) => cache.read(unit.key),
+      openLane: laneOpener(compiler, arch),
+      compile: (lane, unit) => compileUnit(lane, unit, compiler, arch),
+      onCompiled: async (unit, result) => {
+        if (result instanceof UserError) failures.set(unit.symbol, result);
+        else {
+          await cache.write(unit.key, result);
+          made.set(unit.symbol, result);
+          compiled++;
+        }
+        report(unit.symbol);
+      },
+      onFound: (unit, entry) => {
+        made.set(unit.symbol, entry);
+        report(unit.symbol);
+      },
     });
     await pruneCaches(settings);
   }
@@ -237,7 +210,7 @@ export async function compileCubins(
       [...made].flatMap(([symbol, { resources }]) => (resources === undefined ? [] : [[symbol, resources]])),
     ),
     failures,
-    isCached: missing.length === 0,
+    isCached: compiled === 0 && failures.size === 0,
     seconds: (performance.now() - started) / 1000,
     compiler: compilerName(compiler),
     compilerBuild,

@@ -9,6 +9,7 @@ import { z } from 'zod';
 import { UserError } from '../../errors.js';
 import { codeOf } from '../../system/errno.js';
 import { markUsed } from '../kernelCache.js';
+import { CLAIM, CompileClaims } from './compileClaims.js';
 import type { KernelResources } from './ptxasLog.js';
 
 export interface CachedCubin {
@@ -69,10 +70,13 @@ function parse(data: Uint8Array): CachedCubin | undefined {
 
 export class CubinCache {
   readonly #folder: string;
+  /** Who compiles what is missing. */
+  readonly claims: CompileClaims;
 
   /** `cacheDir`: Settings.cacheDir. */
   constructor(cacheDir: string) {
     this.#folder = join(cacheDir, 'cubins');
+    this.claims = new CompileClaims(this.#folder);
   }
 
   #path(key: string): string {
@@ -143,7 +147,7 @@ export class CubinCache {
   /** Removes what killed processes left. */
   async removeStale(): Promise<void> {
     for (const name of await readdir(this.#folder).catch(() => [])) {
-      if (!name.startsWith(TEMPORARY)) continue;
+      if (!name.startsWith(TEMPORARY) && !name.startsWith(CLAIM)) continue;
       const path = join(this.#folder, name);
       const age = await stat(path).then(
         (status) => Date.now() - status.mtimeMs,

@@ -78,9 +78,8 @@ function localLane(path: string): Lane {
   return { compile: ({ name, source, options }) => nvrtc.compile(name, source, options), close: () => {} };
 }
 
-/** The NVRTC at `path`, `lanes` times (at least one, where processes can be started). Close them when done. */
-export function openLanes(path: string, lanes: number): Lane[] {
+/** A lane of the NVRTC at `path`. Close it when done. */
+export function openLane(path: string): Lane {
   const file = fileURLToPath(new URL('./nvrtcProcess.js', import.meta.url));
-  if (!existsSync(file)) return Array.from({ length: lanes }, () => localLane(path));
-  return Array.from({ length: lanes }, () => processLane(file, path));
+  return existsSync(file) ? processLane(file, path) : localLane(path);
 }

@@ -3,6 +3,7 @@
 //   FAIL    ends with a diagnostic of line 2       REFUSE  ends with another status than a compilation error
 //   JUNK    gives code that is no ELF file         VAST    says that the code has 2^40 bytes
 //   CRASH   ends the process
+//   COUNT folder\n  leaves a file there, after a tenth of a second
 //   MEET folder\n  waits there until two have met, threads or processes, and fails after half a minute alone
 // The code is an ELF header of NVIDIA's machine type, then the options, one a line, then the source.
 #define _GNU_SOURCE
@@ -80,11 +81,22 @@ static int meet(const char *source) {
   return 0;
 }
 
+// Leaves a file in the folder that COUNT names, and takes its time.
+static void count_compilation(const char *source) {
+  char path[512];
+  if (sscanf(strstr(source, "COUNT"), "COUNT %480s", path) != 1) return;
+  strcat(path, "/XXXXXX");
+  int file = mkstemp(path);
+  if (file >= 0) close(file);
+  usleep(100000);
+}
+
 int nvrtcCompileProgram(struct program *program, int count, const char **options) {
   const char *source = program->source;
   char log[1024];
   if (useStack() != 1) return 1;
   if (strstr(source, "CRASH")) { fprintf(stderr, "scripted crash\n"); fflush(stderr); abort(); }
+  if (strstr(source, "COUNT")) count_compilation(source);
   if (strstr(source, "MEET") && !meet(source)) return 6;
   if (strstr(source, "REFUSE")) return 5;
   if (strstr(source, "FAIL")) {
