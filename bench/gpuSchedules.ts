@@ -46,7 +46,7 @@ export const isTrialOf = ({ kernel, tokens }: Trial, path: string, t: number): b
   (roleOf(path) === kernel || path === kernel) && (tokens === undefined || tokens === t);
 
 const GEMM =
-  /^(wgmma|mma|simt) (\d+)[×x](\d+)[×x](\d+) s(\d+) c([12]) r(\d+) (cooperative|pingpong|relay)(?: l(\d+))?$/;
+  /^(wgmma|mma|simt) (\d+)[×x](\d+)[×x](\d+) s(\d+) c([12]) r(\d+) (cooperative|pingpong|deferred)(?: rem(\d+))?$/;
 const ATTENTION = /^(mma|simt) q(\d+) k(\d+)$/;
 
 /** cudaScheduling.key read back; undefined where `key` is none. */
@@ -64,7 +64,7 @@ function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
       1 | 2,
       number,
     ];
-    const { lastTn: _own, ...whole } = start;
+    const { remainderTn: _own, ...whole } = start;
     found = {
       ...whole,
       skeleton: gemm[1] as 'wgmma',
@@ -75,7 +75,7 @@ function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
       cluster,
       raster,
       mode: gemm[8] as 'pingpong',
-      ...(gemm[9] === undefined ? {} : { lastTn: Number(gemm[9]) }),
+      ...(gemm[9] === undefined ? {} : { remainderTn: Number(gemm[9]) }),
     };
   } else if (attention !== null && start.kind === 'attention') {
     found = { ...start, skeleton: attention[1] as 'mma', queries: Number(attention[2]), keys: Number(attention[3]) };
@@ -87,9 +87,9 @@ function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
 
 /** `start` with the fields that `tm=192,mode=pingpong` names; undefined where it names none of its fields. */
 function fromChanges(text: string, start: CudaSchedule): CudaSchedule | undefined {
-  // lastTn=0 takes it away.
+  // remainderTn=0 takes it away.
   const changed: Record<string, string | number | boolean> =
-    start.kind === 'gemm' ? { lastTn: 0, ...start } : { ...start };
+    start.kind === 'gemm' ? { remainderTn: 0, ...start } : { ...start };
   for (const part of text.split(',')) {
     const [name = '', value = ''] = part.split('=', 2).map((each) => each.trim());
     const old = changed[name];
@@ -97,7 +97,7 @@ function fromChanges(text: string, start: CudaSchedule): CudaSchedule | undefine
     if (typeof old === 'number' && !/^\d{1,6}$/.test(value)) return undefined;
     changed[name] = typeof old === 'number' ? Number(value) : typeof old === 'boolean' ? value === 'true' : value;
   }
-  if (changed.lastTn === 0) delete changed.lastTn;
+  if (changed.remainderTn === 0) delete changed.remainderTn;
   return changed as unknown as CudaSchedule;
 }
 

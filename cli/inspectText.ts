@@ -95,7 +95,7 @@ function describeCudaSchedule(schedule: CudaSchedule): string {
         schedule.skeleton === 'wgmma'
           ? `, ${schedule.mode}${schedule.cluster > 1 ? `, clusters of ${schedule.cluster}` : ''}, raster ${schedule.raster}`
           : '';
-      return `${schedule.skeleton}, tile ${schedule.tm}×${schedule.tn}${schedule.lastTn === undefined ? '' : ` (last wave ×${schedule.lastTn})`}×${schedule.tk}, ${schedule.stages} stages${more}`;
+      return `${schedule.skeleton}, tile ${schedule.tm}×${schedule.tn}${schedule.remainderTn === undefined ? '' : ` (remainder ×${schedule.remainderTn})`}×${schedule.tk}, ${schedule.stages} stages${more}`;
     }
     case 'attention':
       return `${schedule.skeleton}, ${schedule.queries} queries × ${schedule.keys} keys`;

@@ -17,10 +17,10 @@ export type CudaGemmSkeleton = (typeof CUDA_GEMM_SKELETONS)[number];
 
 /**
  * Who runs a wgmma tile's epilogue, and when. `cooperative`: both consumer warpgroups share a tile, and run it after
- * their product. `pingpong`: each has a tile, and runs it under the other's product. `relay`: both share a tile, whose
- * epilogue the producer's idle warps run under the next product.
+ * their product. `pingpong`: each has a tile, and runs it under the other's product. `deferred`: both share a
+ * tile, whose epilogue the producer's idle warps run under the next product.
  */
-export const CUDA_GEMM_MODES = ['cooperative', 'pingpong', 'relay'] as const;
+export const CUDA_GEMM_MODES = ['cooperative', 'pingpong', 'deferred'] as const;
 
 /** Tiles of a contraction: a block computes tm rows × tn physical columns in steps of tk. */
 export interface CudaGemmSchedule {
@@ -38,10 +38,11 @@ export interface CudaGemmSchedule {
   readonly raster: number;
   readonly mode: (typeof CUDA_GEMM_MODES)[number];
   /**
-   * Columns of the tiles that a last wave is shared out in, where tiles of tn would leave blocks idle in it and tiles
-   * of lastTn are one a cluster at most; less than tn. Absent: all tiles are of tn columns. Of relays.
+   * Columns of remainder tiles, less than tn; only with deferred epilogues. Where the last wave of tiles of tn columns
+   * would leave blocks idle, its columns are divided into tiles of remainderTn instead, if that makes at most one a
+   * cluster. Absent: all tiles have tn columns.
    */
-  readonly lastTn?: number;
+  readonly remainderTn?: number;
 }
 
 /** Tree attention: a block computes `queries` rows of one head, `keys` keys at a time. */

@@ -1,6 +1,6 @@
 /**
  * What an epilogue reads of its product is rounded to 20 bits, so that a schedule whose epilogue runs in other threads
- * may hand it over in 20 bits and change no answer (codegen/cuda/wgmma/relay.ts). Kernels in, kernels out.
+ * may hand it over in 20 bits and change no answer (codegen/cuda/wgmma/deferredEpilogue.ts). Kernels in, kernels out.
  *
  * The error is at most 2⁻¹² of a product, an eighth of what rounding its operands to bf16 brings.
  */

@@ -25,7 +25,7 @@ const steps = (from: number, to: number, step: number): number[] =>
 const AXES: Readonly<Record<CudaGemmSkeleton, Axes>> = {
   // Column tiles in steps of 16: they decide how full the last wave of multiprocessors is.
   wgmma: {
-    modes: ['relay', 'pingpong', 'cooperative'],
+    modes: ['deferred', 'pingpong', 'cooperative'],
     tm: [64, 128, 256],
     tn: steps(32, 256, 16),
     tk: [64, 128],
@@ -53,7 +53,7 @@ const AXES: Readonly<Record<CudaGemmSkeleton, Axes>> = {
 /** Ranked with this order of tiles, and with the first depth: both change little, and the climb tries the others. */
 const RASTER = 16;
 /** Columns of tiles of a last wave. */
-const LAST_COLUMNS = steps(64, 224, 32);
+const REMAINDER_COLUMNS = steps(64, 224, 32);
 const MOST_RASTER = 64;
 const THREADS = [64, 128, 256, 512, 1024] as const;
 
@@ -157,7 +157,7 @@ export class CudaSpace {
         upper = values.filter((v) => v > value);
       return [...lower.slice(-1), ...upper.slice(0, 1)];
     };
-    const { lastTn, ...plain } = from;
+    const { remainderTn, ...plain } = from;
     const changed: CudaGemmSchedule[] = [
       // The next legal widths on either side: not every one divides into whole pairs.
       ...this.nextColumns(plain, tn.filter((v) => v < from.tn).reverse()),
@@ -165,8 +165,8 @@ export class CudaSpace {
         plain,
         tn.filter((v) => v > from.tn),
       ),
-      ...(lastTn === undefined ? [] : [plain]),
-      ...beside(LAST_COLUMNS, lastTn ?? from.tn).map((value) => ({ ...from, lastTn: value })),
+      ...(remainderTn === undefined ? [] : [plain]),
+      ...beside(REMAINDER_COLUMNS, remainderTn ?? from.tn).map((value) => ({ ...from, remainderTn: value })),
       ...beside(tm, from.tm).map((value) => ({ ...from, tm: value })),
       ...beside(tk, from.tk).map((value) => ({ ...from, tk: value })),
       ...modes.filter((mode) => mode !== from.mode).map((mode) => ({ ...plain, mode })),

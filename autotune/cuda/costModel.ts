@@ -3,7 +3,7 @@
  * ranks candidates before any is measured. Right about orders, not about percents.
  */
 import { segmentsOf } from '../../codegen/cuda/contraction.js';
-import { waveCount } from '../../codegen/cuda/wgmma/lastWave.js';
+import { waveCount } from '../../codegen/cuda/wgmma/remainderTiles.js';
 import { columnTiles } from '../../codegen/cuda/wgmma/layout.js';
 import type {
   CudaArch,
@@ -96,9 +96,9 @@ function gemmSeconds(
   const outputs =
     kernel.anchor === 'gemm' ? kernel.segments[0]!.outputs.reduce((sum, o) => sum + 4 + scalarCost(o.value), 0) : 24;
   const epilogue = (s.tm * s.tn * outputs) / (perMultiprocessor * SCALAR_SHARE);
-  // Ping-pong: one warpgroup's epilogue runs under the other's product. Relay: other warps run it under the next.
+  // Ping-pong: one warpgroup's epilogue runs under the other's product. Deferred: other warps run it under the next.
   const shown = s.mode === 'cooperative' ? epilogue : EXPOSED * epilogue;
-  const depth = s.stages >= 4 || s.mode === 'relay' ? 1 : 1 + 0.05 * (4 - s.stages);
+  const depth = s.stages >= 4 || s.mode === 'deferred' ? 1 : 1 + 0.05 * (4 - s.stages);
   const arithmetic = waves * resident * (overlap(products * depth, loads) + shown / resident);
   // Weights come from memory once for each group of row tiles that are walked together.
   const groups = Math.max(1, Math.ceil(down / s.raster));

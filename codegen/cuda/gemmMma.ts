@@ -10,8 +10,9 @@ import type { EmittedCuda } from './loop.js';
 import type { CudaOperands } from './operands.js';
 import { kernelHead, leastCommonMultiple, matricesOf, physicalColumns } from './operands.js';
 import type { Fragment, RowPrologue } from './programs.js';
-import { fragmentEpilogue, fragmentProblem, fragmentStep, indent, programsOf, rowPrologue } from './programs.js';
+import { fragmentEpilogue, fragmentProblem, fragmentStep, programsOf, rowPrologue } from './programs.js';
 import { Body, RowScope } from './scalarPrinter.js';
+import { indent } from './statements.js';
 import { render } from './templates.js';
 
 /** How the warps of a block share its tile. */

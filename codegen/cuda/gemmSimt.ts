@@ -11,9 +11,10 @@ import type { EmittedCuda } from './loop.js';
 import type { CudaOperands } from './operands.js';
 import { CUDA_TYPES, kernelHead, leastCommonMultiple, matricesOf, physicalColumns } from './operands.js';
 import type { RowPrologue } from './programs.js';
-import { indent, programsOf, programValues, rowPrologue, storeLine } from './programs.js';
+import { programsOf, programValues, rowPrologue, storeLine } from './programs.js';
 import type { Site } from './scalarPrinter.js';
 import { Body, RowScope } from './scalarPrinter.js';
+import { indent } from './statements.js';
 import { render } from './templates.js';
 
 export const SIMT_THREADS = 256;
@@ -165,7 +166,7 @@ function epilogue(
   const then = outputs.map((output, i) =>
     output.kind === 'rowSum'
       ? `s${sums.indexOf(output)} = ${values[i]!};`
-      : storeLine(operands.get(output.buffer), row, 'column', [values[i]!]),
+      : storeLine(operands.get(output.buffer), row, site, [values[i]!]),
   );
   const close = sums.map(
     ({ buffer }, i) =>

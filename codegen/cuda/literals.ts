@@ -6,7 +6,7 @@ export function floatLiteral(value: number): string {
   const single = Math.fround(value);
   if (!Number.isFinite(single)) return single > 0 ? 'tw_inf()' : '-tw_inf()';
   const text = String(single);
-  return `${/[.e]/.test(text) ? text : `${text}.0`}f`;
+  return `${text.includes('.') || text.includes('e') ? text : `${text}.0`}f`;
 }
 
 /** A double literal, exact for every double. */

@@ -4,9 +4,10 @@ import type { LogProbReduceKernel, LoopKernel } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from '../../ir/kernel.js';
 import type { CudaOperands } from './operands.js';
 import { kernelHead } from './operands.js';
-import { indent, programValues, storeLine } from './programs.js';
+import { programValues, storeLine } from './programs.js';
 import type { Site } from './scalarPrinter.js';
 import { Body, RowScope } from './scalarPrinter.js';
+import { indent } from './statements.js';
 import { render } from './templates.js';
 
 /** A kernel's text without the prelude, how to launch it, and whether it waits for the kernel before it. */
@@ -37,7 +38,7 @@ export function emitLoop(
   const site = kernel.headDim === undefined ? plain : withRotation(plain, kernel.headDim);
   const values = outputs.map((output) => programValues(output, body, site));
   const stores = outputs.flatMap((output, i) =>
-    output.kind === 'store' ? [storeLine(operands.get(output.buffer), row, 'column', values[i]!)] : [],
+    output.kind === 'store' ? [storeLine(operands.get(output.buffer), row, site, values[i]!)] : [],
   );
   const adds = outputs.flatMap((output, i) =>
     output.kind === 'rowSum' ? [`s${sums.indexOf(output)} = ${values[i]![0]!};`] : [],

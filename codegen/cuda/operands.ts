@@ -33,14 +33,24 @@ export interface KernelHead {
   readonly threads: number;
   /** Blocks of a multiprocessor that registers must suffice for; 1 by default. */
   readonly blocks?: number;
+  /**
+   * Pointers are declared __restrict__: no two parameters that a kernel writes through overlap, and it reads nothing
+   * that it writes. True by default. The compiler may then move loads before stores.
+   */
+  readonly isRestrict?: boolean;
 }
 
-/**
- * The head of a generated kernel, up to its opening brace, as CudaKernelText promises it. No two parameters that a
- * kernel writes through overlap, and it reads nothing that it writes, hence __restrict__.
- */
-export function kernelHead({ symbol, parameters, tensorMaps, threads, blocks = 1 }: KernelHead): string {
-  const pointers = Array.from({ length: parameters }, (_, i) => `void *__restrict__ p${i}`);
+/** The head of a generated kernel, up to its opening brace, as CudaKernelText promises it. */
+export function kernelHead({
+  symbol,
+  parameters,
+  tensorMaps,
+  threads,
+  blocks = 1,
+  isRestrict = true,
+}: KernelHead): string {
+  const pointers = Array.from({ length: parameters }, (_, i) => `void *${isRestrict ? '__restrict__ ' : ''}p${i}`);
   const maps = tensorMaps.map((_, i) => `const __grid_constant__ tw_map m${i}`);
-  return `extern "C" __global__ void __launch_bounds__(${threads}, ${blocks}) ${symbol}(${['int T', 'int R', ...pointers, ...maps].join(', ')}) {\n`;
+  const list = ['int T', 'int R', ...pointers, ...maps].join(', ');
+  return `extern "C" __global__ void __launch_bounds__(${threads}, ${blocks}) ${symbol}(${list}) {\n`;
 }

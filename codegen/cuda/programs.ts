@@ -10,9 +10,7 @@ import type { CudaOperands, Operand } from './operands.js';
 import { CUDA_TYPES } from './operands.js';
 import type { Site } from './scalarPrinter.js';
 import { Body, modulo, RowScope, rowScalars } from './scalarPrinter.js';
-
-export const indent = (lines: readonly string[], depth: number): string =>
-  lines.map((line) => `${'  '.repeat(depth)}${line}\n`).join('');
+import { block, Constants, guarded, indent, unrolled } from './statements.js';
 
 /** Row values of all programs of a block, kept in shared memory as `values.length` floats a row. */
 export interface RowPrologue {
@@ -38,20 +36,7 @@ export function rowPrologue(programs: readonly Scalar[], operands: CudaOperands)
     const stores = scalars.map(
       (s, i) => `(${to})[${i}] = ${body.floats(s, { id: 'row', column: '0', lanes: 1 })[0]!};`,
     );
-    return indent(
-      [
-        '{',
-        ...[
-          ...scope.lines,
-          ...body.lines,
-          'if (threadIdx.x % 32 == 0) {',
-          ...stores.map((line) => `  ${line}`),
-          '}',
-        ].map((line) => `  ${line}`),
-        '}',
-      ],
-      depth,
-    );
+    return indent(block('', [...scope.lines, ...body.lines, ...guarded('threadIdx.x % 32 == 0', stores)]), depth);
   };
   return { scalars, text, given: (from) => new Map(scalars.map((s, i) => [printScalar(s), `(${from})[${i}]`])) };
 }
@@ -79,13 +64,8 @@ export interface StoreSite {
   readonly operand: Operand;
   /** C expressions (float; unsigned for a buffer of bytes) of the values at column and column + 1. */
   readonly values: readonly string[];
-  /** C expression (int): logical column, even. */
-  readonly column: string;
-  /**
-   * C expression (int, a constant once loops are unrolled): 8-column group of the fragment; of logical columns if
-   * interleaved, else physical.
-   */
-  readonly group: string;
+  /** The values are those of the second half of a rotated pair. */
+  readonly isPartner: boolean;
 }
 
 /** A thread's part of the sum over a block of columns. */
@@ -136,8 +116,12 @@ export interface Fragment {
    * one lane.
    */
   readonly close?: (site: SumSite) => readonly string[];
-  /** Loads that the caller has already, at logical column + lane of the group: see Site.loaded. */
-  readonly loaded?: (buffer: string, access: Access, group: string, lane: number) => string | undefined;
+  /**
+   * Loads that the caller has already, at logical column + lane of the group: see Site.loaded. `group` gives a C
+   * expression (int, a constant once loops are unrolled): 8-column group of the fragment; of logical columns if
+   * interleaved, else physical.
+   */
+  readonly loaded?: (buffer: string, access: Access, group: () => string, lane: number) => string | undefined;
 }
 
 /** Why a segment has no fragment epilogue, or undefined where it has. */
@@ -172,129 +156,100 @@ export function fragmentEpilogue(segment: Segment, operands: CudaOperands, fragm
   const scope = new RowScope(operands, fragment.row, `${fragment.prefix}r`, fragment.given);
   const body = new Body(scope, `${fragment.prefix}v`);
   const { pairing, outputs } = segment;
-  const perPair = pairing.kind === 'none' ? 1 : pairing.width / 8;
   const units = pairing.kind === 'none' ? fragment.groups : fragment.groups / 2;
   const hasSums = outputs.some(({ kind }) => kind === 'rowSum');
-  const sites = fragmentSites(segment, fragment);
+  const constants = new Constants();
+  const sites = fragmentSites(segment, fragment, constants);
   const sums: string[] = [];
-  const printed = sites.list.map(({ site, group }) => printOutputs(outputs, site, group, body, fragment, sums));
+  const printed = sites.list.map((site, i) => printOutputs(outputs, site, i === 1, body, fragment, sums));
   const stores = printed.flatMap(({ stores: lines }) => lines);
   const kept = printed.flatMap(({ kept: lines }) => lines);
   const adds = printed.flatMap(({ adds: lines }) => lines);
   const [always, ifStored] = fragment.guardsKept === true ? [[], [...kept, ...stores]] : [kept, stores];
-  const then = guarded(fragment.isWhole ? undefined : sites.guard, [
+  const program = guarded(fragment.isWhole ? undefined : sites.guard(), [
     ...body.lines,
     ...adds,
     ...always,
     ...guarded(fragment.isStored, ifStored),
   ]);
-  const group =
-    pairing.kind === 'none'
-      ? 'const int group_ = unit_;'
-      : `const int group_ = unit_ / ${perPair} * ${2 * perPair} + unit_ % ${perPair};`;
-  const unit = withUsed([group, ...sites.lines], then);
-  const loop = (head: string, lines: readonly string[]): string[] => [
-    '#pragma unroll',
-    head,
-    ...lines.map((line) => (line.startsWith('#') ? line : `  ${line}`)),
-    '}',
-  ];
+  const unit = [...constants.definitions(), ...program];
   const inner = hasSums
-    ? loop(`for (int block_ = 0; block_ < ${units / SUM_GROUPS}; block_++) {`, [
+    ? unrolled(`for (int block_ = 0; block_ < ${units / SUM_GROUPS}; block_++)`, [
         ...sums.map((name) => `float ${name} = 0.0f;`),
-        ...loop(
-          `for (int unit_ = ${SUM_GROUPS} * block_; unit_ < ${SUM_GROUPS} * block_ + ${SUM_GROUPS}; unit_++) {`,
+        ...unrolled(
+          `for (int unit_ = ${SUM_GROUPS} * block_; unit_ < ${SUM_GROUPS} * block_ + ${SUM_GROUPS}; unit_++)`,
           unit,
         ),
         ...closeSums(segment, fragment, scope, sums),
       ])
-    : loop(`for (int unit_ = 0; unit_ < ${units}; unit_++) {`, unit);
-  return indent(
-    ['{', ...[...scope.lines, ...inner].map((line) => (line.startsWith('#') ? line : `  ${line}`)), '}'],
-    depth,
-  ).replace(/^ +#/gm, '#');
+    : unrolled(`for (int unit_ = 0; unit_ < ${units}; unit_++)`, unit);
+  return indent(block('', [...scope.lines, ...inner]), depth);
 }
-
-/** `lines`, before them those of `definitions` (`const int NAME = …;`) that they use, in order. */
-const withUsed = (definitions: readonly string[], lines: readonly string[]): string[] =>
-  definitions.reduceRight(
-    (kept: string[], definition) => {
-      const name = /^const int (\w+)/.exec(definition)?.[1];
-      return name === undefined || kept.some((line) => new RegExp(`\\b${name}\\b`).test(line))
-        ? [definition, ...kept]
-        : kept;
-    },
-    [...lines],
-  );
-
-const guarded = (condition: string | undefined, lines: readonly string[]): string[] =>
-  condition === undefined || lines.length === 0
-    ? [...lines]
-    : [`if (${condition}) {`, ...lines.map((line) => `  ${line}`), '}'];
 
 interface Sites {
-  /** Statements that define the columns. */
-  readonly lines: readonly string[];
   /** One site, or the two halves of a rotated pair. */
-  readonly list: readonly { readonly site: Site; readonly group: string }[];
+  readonly list: readonly Site[];
   /** C truth: the columns exist. */
-  readonly guard: string;
+  readonly guard: () => string;
 }
 
-function fragmentSites({ pairing, columns }: Segment, fragment: Fragment): Sites {
+/** Where the programs of a fragment are evaluated, in terms of `unit_`; adds constants that they may refer to. */
+function fragmentSites({ pairing, columns }: Segment, fragment: Fragment, constants: Constants): Sites {
   const { acc, column: base, quad, loaded } = fragment;
-  const at = (id: string, column: string, group: string, index: (i: 0 | 1) => string): Site => ({
+  const at = (
+    id: string,
+    column: () => string,
+    group: () => string,
+    second: () => string,
+    rotate?: Site['rotate'],
+  ): Site => ({
     id,
-    column,
+    get column() {
+      return column();
+    },
     lanes: 2,
-    acc: (i, lane) => acc(index(i), lane),
+    acc: (i, lane) => acc(i === 0 ? group() : second(), lane),
     ...(loaded === undefined
       ? {}
-      : { loaded: (buffer: string, access: Access, lane: number) => loaded(buffer, access, group, lane) }),
+      : { loaded: (buffer: string, access: Access, lane: number) => loaded(buffer, access, logical(group), lane) }),
+    ...(rotate === undefined ? {} : { rotate }),
   });
+  const logical = (group: () => string): (() => string) => (pairing.kind === 'interleave' ? () => 'unit_' : group);
   switch (pairing.kind) {
-    case 'none':
-      return {
-        lines: [`const int column = ${base} + 8 * group_ + 2 * ${quad};`],
-        list: [{ site: at('x', 'column', 'group_', () => 'group_'), group: 'group_' }],
-        guard: `column < ${columns}`,
-      };
+    case 'none': {
+      const group = constants.add('group_', () => 'unit_');
+      const column = constants.add('column', () => `${base} + 8 * ${group()} + 2 * ${quad}`);
+      return { list: [at('x', column, group, group)], guard: () => `${column()} < ${columns}` };
+    }
     case 'interleave': {
-      const up = pairing.width / 8;
-      return {
-        lines: [`const int column = (${base}) / 2 + 8 * unit_ + 2 * ${quad};`],
-        list: [{ site: at('x', 'column', 'unit_', (i) => (i === 0 ? 'group_' : `group_ + ${up}`)), group: 'unit_' }],
-        guard: `column < ${columns}`,
-      };
+      const across = pairing.width / 8;
+      const group = constants.add('group_', () => firstGroup(across));
+      const column = constants.add('column', () => `(${base}) / 2 + 8 * unit_ + 2 * ${quad}`);
+      const site = at('x', column, group, () => `${group()} + ${across}`);
+      return { list: [site], guard: () => `${column()} < ${columns}` };
     }
     case 'rotate': {
       const { headDim, width } = pairing;
       const across = width / 8;
-      const first: Site = {
-        ...at('a', 'column', 'group_', () => 'group_'),
-        rotate: { partner: () => second, isNegated: true },
-      };
-      const second: Site = {
-        ...at('b', 'partner', `group_ + ${across}`, () => `group_ + ${across}`),
-        rotate: { partner: () => first, isNegated: false },
-      };
-      return {
-        lines: [
-          `const int lying_ = ${base} + ${2 * width} * (unit_ / ${across});`,
-          `const int column = ${firstHalf('lying_', headDim, fragment.holdsWholeHeads === true)} + unit_ % ${across} * 8 + 2 * ${quad};`,
-          `const int partner = column + ${headDim / 2};`,
-        ],
-        list: [
-          { site: first, group: 'group_' },
-          { site: second, group: `group_ + ${across}` },
-        ],
-        guard: `lying_ < ${columns}`,
-      };
+      const group = constants.add('group_', () => firstGroup(across));
+      const lying = constants.add('lying_', () => `${base} + ${2 * width} * (unit_ / ${across})`);
+      const column = constants.add(
+        'column',
+        () => `${firstHalf(lying(), headDim, fragment.holdsWholeHeads === true)} + unit_ % ${across} * 8 + 2 * ${quad}`,
+      );
+      const partner = constants.add('partner', () => `${column()} + ${headDim / 2}`);
+      const partnerGroup = (): string => `${group()} + ${across}`;
+      const first: Site = at('a', column, group, group, { partner: () => second, isNegated: true });
+      const second: Site = at('b', partner, partnerGroup, partnerGroup, { partner: () => first, isNegated: false });
+      return { list: [first, second], guard: () => `${lying()} < ${columns}` };
     }
     default:
       return pairing satisfies never;
   }
 }
+
+/** C expression: group of physical columns of the first of a pair's two, for pairs of `across` groups each. */
+const firstGroup = (across: number): string => `unit_ / ${across} * ${2 * across} + unit_ % ${across}`;
 
 /**
  * Logical column, but for the lane, of the first element of the pair that lies at physical column `lying`, a multiple
@@ -311,7 +266,7 @@ export const firstHalf = (lying: string, headDim: number, holdsWholeHeads: boole
 function printOutputs(
   outputs: readonly Output[],
   site: Site,
-  group: string,
+  isPartner: boolean,
   body: Body,
   fragment: Fragment,
   sums: string[],
@@ -330,18 +285,18 @@ function printOutputs(
       return;
     }
     const operand = body.row.operands.get(output.buffer);
-    const own = fragment.store?.({ operand, values, column: site.column, group });
+    const own = fragment.store?.({ operand, values, isPartner });
     if (own !== undefined) kept.push(...own);
-    else stores.push(storeLine(operand, body.row, site.column, values));
+    else stores.push(storeLine(operand, body.row, site, values));
   });
   return { stores, kept, adds };
 }
 
-/** A store of one value, or of two at an even column. */
-export function storeLine(operand: Operand, scope: RowScope, column: string, values: readonly string[]): string {
+/** A store of one value at a site, or of two at an even column. */
+export function storeLine(operand: Operand, scope: RowScope, site: Site, values: readonly string[]): string {
   const pointer = scope.rowPointer(operand, undefined);
   if (operand.columns === 1) return `tw_store_${operand.dtype}(${pointer}, ${values[0]!});`;
-  return `tw_store${values.length === 2 ? '2' : ''}_${operand.dtype}(${pointer} + ${column}, ${values.join(', ')});`;
+  return `tw_store${values.length === 2 ? '2' : ''}_${operand.dtype}(${pointer} + ${site.column}, ${values.join(', ')});`;
 }
 
 function closeSums(

@@ -17,7 +17,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
       cluster: z.union([z.literal(1), z.literal(2)]),
       raster: extent,
       mode: z.enum(CUDA_GEMM_MODES),
-      lastTn: extent.exactOptional(),
+      remainderTn: extent.exactOptional(),
     }),
     z.strictObject({ kind: z.literal('attention'), skeleton: z.enum(['simt', 'mma']), queries: extent, keys: extent }),
     z.strictObject({ kind: z.literal('loop'), threads: extent }),
@@ -25,7 +25,10 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
   key: (s) => {
     switch (s.kind) {
       case 'gemm':
-        return `${s.skeleton} ${s.tm}×${s.tn}×${s.tk} s${s.stages} c${s.cluster} r${s.raster} ${s.mode}${s.lastTn === undefined ? '' : ` l${s.lastTn}`}`;
+        return [
+          `${s.skeleton} ${s.tm}×${s.tn}×${s.tk} s${s.stages} c${s.cluster} r${s.raster} ${s.mode}`,
+          ...(s.remainderTn === undefined ? [] : [`rem${s.remainderTn}`]),
+        ].join(' ');
       case 'attention':
         return `${s.skeleton} q${s.queries} k${s.keys}`;
       case 'loop':

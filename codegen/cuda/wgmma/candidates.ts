@@ -3,7 +3,7 @@ import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { KernelModule } from '../../../ir/kernel.js';
 import type { Contraction } from '../contraction.js';
 import { segmentsOf } from '../contraction.js';
-import { waveColumns, waveCount } from './lastWave.js';
+import { remainderColumns, waveCount } from './remainderTiles.js';
 import { columnTiles } from './layout.js';
 import type { WgmmaFacts } from './legality.js';
 import { isLegalWgmma } from './legality.js';
@@ -29,19 +29,19 @@ interface Tile {
 }
 
 /**
- * A relay hides epilogues under the next product, with tiles as wide as cooperative ones and fewer stages, of which
- * narrower tiles would want more. Ping-pong hides them under the other warpgroup's product. Cooperative tiles show
- * them; wide, they spend less energy on shared memory. Rates of tiles from 128 columns on are measured
- * (docs/performance.md), those of narrower ones follow shared memory's share of a step. Relays of 224 and 192 columns
- * were measured little, and are rated low.
+ * Deferred epilogues run under the next product, with tiles as wide as cooperative ones but fewer stages; narrower tiles
+ * would need more stages. Ping-pong runs epilogues under the other warpgroup's product. Cooperative tiles hide nothing;
+ * wide ones spend less energy on shared memory. Rates of tiles of 128 and more columns are measured
+ * (docs/performance.md), those of narrower ones follow shared memory's share of a step. Deferred tiles of 224 and 192
+ * columns were measured little, and are rated low.
  */
 const TILES: readonly Tile[] = [
   { mode: 'cooperative', tm: 128, tn: 256, rate: 1, residual: 0.985 },
   { mode: 'cooperative', tm: 128, tn: 224, rate: 0.935, residual: 0.92 },
   { mode: 'cooperative', tm: 128, tn: 192, rate: 0.93, residual: 0.9 },
-  { mode: 'relay', tm: 128, tn: 256, rate: 1.02, residual: 1.045 },
-  { mode: 'relay', tm: 128, tn: 224, rate: 0.95, residual: 0.97 },
-  { mode: 'relay', tm: 128, tn: 192, rate: 0.95, residual: 0.96 },
+  { mode: 'deferred', tm: 128, tn: 256, rate: 1.02, residual: 1.045 },
+  { mode: 'deferred', tm: 128, tn: 224, rate: 0.95, residual: 0.97 },
+  { mode: 'deferred', tm: 128, tn: 192, rate: 0.95, residual: 0.96 },
   { mode: 'pingpong', tm: 128, tn: 208, rate: 0.965, residual: 0.985 },
   { mode: 'pingpong', tm: 128, tn: 192, rate: 0.965, residual: 1 },
   { mode: 'pingpong', tm: 128, tn: 176, rate: 0.93, residual: 0.96 },
@@ -70,7 +70,7 @@ function alone({ tn }: Tile, which: 'rate' | 'residual', rows: number): number {
 /** Rows of a small micro-batch. */
 const FEW_ROWS = 2112;
 const MOST_STAGES = 8;
-/** Columns of tiles of a last wave, at least: narrower ones wait for their rows. */
+/** Columns of remainder tiles at least: narrower ones wait for their rows. */
 const NARROWEST = 64;
 /** A product over so many columns of its left operand is deep. */
 const DEEP = 12_288;
@@ -78,13 +78,13 @@ const DEEP = 12_288;
 const base = { kind: 'gemm', skeleton: 'wgmma', tk: 64 } as const;
 
 /**
- * Rate of a tile where a block has `tilesOfBlock` of them: a relay shows the epilogue of the last one as a cooperative
- * tile does.
+ * Rate of a tile where a block has `tilesOfBlock` of them: the epilogue of a block's final tile is not deferred, and
+ * takes as long as that of a cooperative tile.
  */
 function rateOf(tile: Tile, which: 'rate' | 'residual', cluster: 1 | 2, rows: number, tilesOfBlock: number): number {
   const rate = (each: Tile): number => each[which] * (cluster === 2 ? 1 : alone(each, which, rows));
   const last =
-    tile.mode === 'relay'
+    tile.mode === 'deferred'
       ? TILES.find(({ mode, tm, tn }) => mode === 'cooperative' && tm === tile.tm && tn === tile.tn)
       : undefined;
   return last === undefined ? rate(tile) : rate(tile) + (rate(last) - rate(tile)) / tilesOfBlock;
@@ -139,10 +139,9 @@ export function wgmmaCandidates(
           raster: rasterOf(device.multiprocessors, cluster, tm, rasterRows),
         });
         if (whole === undefined) continue;
-        // A relay of the residual stream is slower so, not faster: its longest epilogue then has only a narrow tile to
-        // hide under.
+        // Deferred epilogues of the residual stream become slower: the longest would have only a narrow tile to hide under.
         const narrow =
-          mode === 'relay' && !addsToStream ? withLastWave(kernel, module, device, whole, rows) : undefined;
+          mode === 'deferred' && !addsToStream ? withRemainder(kernel, module, device, whole, rows) : undefined;
         for (const schedule of narrow === undefined ? [whole] : [whole, narrow]) {
           const expected =
             rateOf(
@@ -182,7 +181,7 @@ export function waveEfficiency(
 const blocksAtOnce = (multiprocessors: number, cluster: number): number =>
   Math.max(cluster, multiprocessors - (multiprocessors % cluster));
 
-/** Tiles of the block that has most, a narrow one of the last wave counted by its time. */
+/** Tiles of the block that has most, a remainder tile counted by its time. */
 function waves(kernel: Contraction, schedule: CudaGemmSchedule, multiprocessors: number, rows: number): number {
   const { tm, cluster } = schedule;
   return waveCount(
@@ -197,7 +196,7 @@ function waves(kernel: Contraction, schedule: CudaGemmSchedule, multiprocessors:
  * The schedule with the narrowest legal tiles that make one wave of what is left over at `rows` rows; undefined where
  * none do.
  */
-function withLastWave(
+function withRemainder(
   kernel: Contraction,
   module: KernelModule,
   device: WgmmaDevice,
@@ -206,10 +205,10 @@ function withLastWave(
 ): CudaGemmSchedule | undefined {
   const clusters = blocksAtOnce(device.multiprocessors, schedule.cluster) / schedule.cluster;
   const rowTiles = Math.ceil(rows / (schedule.tm * schedule.cluster));
-  for (let lastTn = NARROWEST; lastTn < schedule.tn; lastTn += 16) {
-    const narrow = { ...schedule, lastTn };
+  for (let remainderTn = NARROWEST; remainderTn < schedule.tn; remainderTn += 16) {
+    const narrow = { ...schedule, remainderTn };
     if (
-      waveColumns(segmentsOf(kernel), narrow, clusters, rowTiles).narrow > 0 &&
+      remainderColumns(segmentsOf(kernel), narrow, clusters, rowTiles).narrow > 0 &&
       isLegalWgmma(kernel, module, narrow, device) === true
     )
       return narrow;

@@ -3,14 +3,16 @@ import type { Segment } from '../../../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 import type { Access } from '../../../ir/scalar.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
-import type { CudaOperands, Operand } from '../operands.js';
+import type { Operand } from '../operands.js';
 import { physicalColumns } from '../operands.js';
-import type { Fragment, RowPrologue, SumSite } from '../programs.js';
-import { fragmentEpilogue, fragmentStep, indent } from '../programs.js';
+import type { Fragment, SumSite } from '../programs.js';
+import { fragmentEpilogue, fragmentStep } from '../programs.js';
+import { indent } from '../statements.js';
 import { elementLoads } from './elementLoads.js';
-import { heldProduct } from './held.js';
+import { handoffProduct } from './handoff.js';
 import type { WgmmaLayout } from './layout.js';
-import { BatchLoads, QUAD, WideStores, type WideContext } from './wide.js';
+import type { WgmmaContext } from './options.js';
+import { VectorLoads, QUAD, VectorStores, type VectorContext } from './vectorAccess.js';
 
 /**
  * 8-column groups of an epilogue that are worked on together, by the accumulators of a thread: as many loads in flight
@@ -22,8 +24,8 @@ const DEPTHS = [
   { accumulators: 192, batch: 8, narrow: 4, rotated: 2 },
   { accumulators: Infinity, batch: 4, narrow: 4, rotated: 2 },
 ] as const;
-/** Of the warps that run a relay's epilogue: they hold a row half of products, in 40 registers of 120. */
-const RELAY_DEPTH = { batch: 8, narrow: 16, rotated: 8 } as const;
+/** The same for the warps that run deferred epilogues: they hold a row half of products, in 40 registers of 120. */
+const DEFERRED_DEPTH = { batch: 8, narrow: 16, rotated: 8 } as const;
 /** Groups whose results are kept for wide stores where nothing is loaded. */
 const BATCH = 8;
 const DEPTH = 7;
@@ -31,7 +33,7 @@ const DEPTH = 7;
 const MOST_FOR_SUMS = 192;
 
 /** What is the same for all batches of a segment. */
-interface Context extends WideContext {
+interface Context extends VectorContext {
   readonly layout: WgmmaLayout;
   /** Row values, by what fragments call them. */
   readonly given: ReadonlyMap<string, string>;
@@ -42,17 +44,14 @@ interface Context extends WideContext {
 }
 
 /**
- * Statements for row `row` of the tile: `m` is the 64-row instruction, `h` the row 8 further, `column0` the tile's
- * first physical column in the segment, a multiple of `start`; `from` the row values of the tile.
+ * Statements for row `row` of a tile of `tn` columns: `m` is the 64-row instruction, `h` the row 8 further, `column0` the
+ * tile's first physical column in the segment; `from` the row values of the tile. Remainder tiles are narrower than the
+ * schedule's, but begin at a multiple of its columns.
  */
-export function epilogueText(
-  segment: Segment,
-  operands: CudaOperands,
-  prologue: RowPrologue,
-  layout: WgmmaLayout,
-  start = layout.wn * layout.columnBlocks,
-): string {
-  const tn = layout.wn * layout.columnBlocks;
+export function epilogueText({ operands, prologue, options }: WgmmaContext, segment: Segment, tn = options.tn): string {
+  const start = options.tn;
+  // Only deferred epilogues have remainder tiles, one instruction stores.
+  const layout: WgmmaLayout = tn === options.tn ? options : { ...options, wn: tn };
   const groups = tn / 8;
   const step = fragmentStep(segment) / 8;
   const physical = physicalColumns(segment.columns, segment.pairing);
@@ -69,7 +68,7 @@ export function epilogueText(
     isWhole: physical % tn === 0 && start % tn === 0 && physical === lyingColumns(segment),
     holdsWholeHeads:
       segment.pairing.kind === 'rotate' && tn % segment.pairing.headDim === 0 && start % segment.pairing.headDim === 0,
-    isBranched: !layout.isRelay,
+    isBranched: !layout.isDeferred,
   };
   const batch = Math.max(
     step,
@@ -91,8 +90,7 @@ export function epilogueText(
   const rest = groups - whole * batch;
   return [
     declared,
-    '#pragma unroll\n',
-    indent([`for (int batch_ = 0; batch_ < ${whole}; batch_++) {`], DEPTH),
+    indent(['#pragma unroll', `for (int batch_ = 0; batch_ < ${whole}; batch_++) {`], DEPTH),
     batchText(context, `batch_ * ${batch}`, batch, DEPTH + 1),
     indent(['}'], DEPTH),
     ...(rest === 0 ? [] : [batchText(context, String(whole * batch), rest, DEPTH)]),
@@ -139,7 +137,7 @@ const loadDepth = ({ layout, loads }: Context): number =>
   loads.every(({ dtype }) => DTYPE_BYTES[dtype] <= 2) ? depthOf(layout).narrow : depthOf(layout).batch;
 
 const depthOf = (layout: WgmmaLayout): { readonly batch: number; readonly narrow: number; readonly rotated: number } =>
-  layout.isRelay ? RELAY_DEPTH : DEPTHS.find(({ accumulators }) => accumulatorsOf(layout) <= accumulators)!;
+  layout.isDeferred ? DEFERRED_DEPTH : DEPTHS.find(({ accumulators }) => accumulatorsOf(layout) <= accumulators)!;
 
 /** `count` groups from group `first` on: their loads, then their programs, then their stores. */
 function batchText(context: Context, first: string, count: number, depth: number): string {
@@ -153,13 +151,13 @@ function batchText(context: Context, first: string, count: number, depth: number
     given,
   } = context;
   const origin = first === '0' ? 'column0' : `column0 + 8 * (${first})`;
-  const loaded = new BatchLoads(context, loads, origin, count);
-  const wide = new WideStores(context, origin, count);
+  const vectorLoads = new VectorLoads(context, loads, origin, count);
+  const vectorStores = new VectorStores(context, origin, count);
   const { rotated } = depthOf(context.layout);
   const part = segment.pairing.kind === 'rotate' && count % rotated === 0 ? rotated : count;
   const programs: string[] = [];
   for (let start = 0; start < count; start += part) {
-    wide.startAt(start);
+    vectorStores.startAt(start);
     const offset = [...(first === '0' ? [] : [first]), ...(start === 0 ? [] : [String(start)])];
     const fragment: Fragment = {
       row: 'row',
@@ -173,13 +171,13 @@ function batchText(context: Context, first: string, count: number, depth: number
       given,
       acc: (group, lane) => {
         const g = [...offset, group].join(' + ');
-        if (context.layout.isRelay) return heldProduct(g, lane);
+        if (context.layout.isDeferred) return handoffProduct(g, lane);
         if (columnBlocks === 1) return `acc[m][4 * (${g}) + 2 * h + ${lane}]`;
         return `acc[m * ${columnBlocks} + (${g}) / ${wn / 8}][4 * ((${g}) % ${wn / 8}) + 2 * h + ${lane}]`;
       },
-      loaded: (buffer: string, access: Access, group: string, lane: number) =>
-        access.kind === 'element' && access.via === undefined ? loaded.element(buffer, group, lane) : undefined,
-      store: (site) => wide.store(site),
+      loaded: (buffer: string, access: Access, group: () => string, lane: number) =>
+        access.kind === 'element' && access.via === undefined ? vectorLoads.element(buffer, group, lane) : undefined,
+      store: (site) => vectorStores.store(site),
       // A branch between rotated pairs is what stops the assembler from loading all their table entries at once, in
       // place of accumulators.
       guardsKept: segment.pairing.kind === 'rotate' && context.isBranched,
@@ -198,12 +196,14 @@ function batchText(context: Context, first: string, count: number, depth: number
     if (start > 0) programs.push(indent(['asm volatile("" ::: "memory");'], depth + 1));
     programs.push(fragmentEpilogue(segment, operands, fragment, depth + 1));
   }
-  const inner = (lines: readonly string[]): string =>
-    indent(
-      lines.map((line) => (line.startsWith('#') ? line : `  ${line}`)),
-      depth,
-    ).replace(/^ +#/gm, '#');
-  return `${indent(['{'], depth)}${inner([...loaded.lines(), ...wide.declarations()])}${programs.join('')}${inner(wide.stores())}${indent(['}'], depth)}`;
+  const inner = (lines: readonly string[]): string => indent(lines, depth + 1);
+  return [
+    indent(['{'], depth),
+    inner([...vectorLoads.lines(), ...vectorStores.declarations()]),
+    ...programs,
+    inner(vectorStores.stores()),
+    indent(['}'], depth),
+  ].join('');
 }
 
 /** Physical columns before padding. */

@@ -8,7 +8,9 @@ export const SLAB = 64;
 export const WGMMA_THREADS = 384;
 export const CONSUMERS = 2;
 export const WARPS_OF_GROUP = 4;
-/** Warps of the producer's group besides the one that loads: they fold row values, and run a relay's epilogues. */
+/** Consumer warps of a block. */
+export const CONSUMER_WARPS = CONSUMERS * WARPS_OF_GROUP;
+/** Warps of the producer's group besides the one that loads: they compute row values, and run deferred epilogues. */
 export const PRODUCER_IDLE_WARPS = WARPS_OF_GROUP - 1;
 
 /**
@@ -22,9 +24,9 @@ export const DESCRIPTOR_BASE = `0x${((1n << 62n) | (64n << 32n) | (1n << 16n)).t
 export const descriptorUnits = (bytes: number): number => bytes / 16;
 
 /** Values of the template that spell wgmma.mma_async m64n<tn>k16: its operand lists. */
-export function wgmmaOperands(
-  tn: number,
-): Readonly<Record<'accumulators' | 'aIndex' | 'bIndex' | 'predicateIndex', number>> & {
+export function wgmmaOperands(tn: number): Readonly<
+  Record<'accumulators' | 'aIndex' | 'bIndex' | 'predicateIndex', number>
+> & {
   readonly registerList: string;
   readonly registerOperands: string;
 } {

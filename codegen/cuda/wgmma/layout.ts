@@ -2,17 +2,17 @@
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { Segment } from '../../../ir/kernel.js';
 import { physicalColumns } from '../../operands.js';
-import { heldWarpBytes, RELAY_WARPS } from './held.js';
-import { CONSUMERS, SLAB, WGMMA_ROWS } from './instruction.js';
+import { handoffWarpBytes } from './handoff.js';
+import { CONSUMERS, CONSUMER_WARPS, SLAB, WGMMA_ROWS } from './instruction.js';
 
 const ALIGNMENT = 1024;
 const BARRIER = 8;
 /**
- * Row tiles of which a relay keeps what depends on the row: a block of an H100 comes round to so many at 1,024 to 3,840
- * tokens (132 blocks over 16 row tiles: 4; 66 clusters over 15 pairs: 5). Others keep the last two.
+ * Row tiles whose row values are kept where epilogues are deferred: as many as a block of an H100 works on in turn at
+ * 1,024 to 3,840 tokens (132 blocks over 16 row tiles: 4; 66 clusters over 15 pairs: 5). Other modes keep the last two.
  */
-const RELAY_ROW_SLOTS = 5;
-/** Bytes that tell the consumers which slot the last tile's values are in. */
+const DEFERRED_ROW_SLOTS = 5;
+/** Bytes that tell consumers which slot holds the row values of a block's final tile. */
 const SLOT_NUMBER = 16;
 
 /** Columns of one instruction, and rows of a tensor map's box. */
@@ -21,8 +21,8 @@ export const MOST_BOX_ROWS = 256;
 
 export interface WgmmaLayout {
   readonly isPingPong: boolean;
-  /** The producer's idle warps run the epilogue, on products that consumers leave in shared memory (relay.ts). */
-  readonly isRelay: boolean;
+  /** The producer's idle warps run the epilogue on products that consumers hand over (deferredEpilogue.ts). */
+  readonly isDeferred: boolean;
   /**
    * Instructions of 64 rows that a consumer warpgroup issues below each other for each 16 of k: accumulators are
    * rowBlocks · tn/2 registers.
@@ -41,7 +41,7 @@ export interface WgmmaLayout {
   readonly bBytes: number;
   readonly stageBytes: number;
   /** Bytes from the aligned base. */
-  readonly heldOffset: number;
+  readonly handoffOffset: number;
   readonly barrierOffset: number;
   readonly rowValuesOffset: number;
   /** Tiles whose row values are kept. */
@@ -55,22 +55,22 @@ export interface WgmmaLayout {
 /** Shared memory and registers of a block; `rowValues` floats a row are kept, twice. */
 export function wgmmaLayout({ tm, tn, tk, stages, cluster, mode }: CudaGemmSchedule, rowValues: number): WgmmaLayout {
   const isPingPong = mode === 'pingpong';
-  const isRelay = mode === 'relay';
+  const isDeferred = mode === 'deferred';
   const aBytes = tm * tk * 2;
   const bBytes = tn * tk * 2;
-  const heldOffset = stages * (aBytes + bBytes);
-  const barrierOffset = heldOffset + (isRelay ? RELAY_WARPS * heldWarpBytes(tn) : 0);
+  const handoffOffset = stages * (aBytes + bBytes);
+  const barrierOffset = handoffOffset + (isDeferred ? CONSUMER_WARPS * handoffWarpBytes(tn) : 0);
   // Two barriers a stage, and two pairs for the row values.
   const rowValuesOffset = barrierOffset + 2 * BARRIER * stages + 4 * BARRIER;
-  const rowSlots = isRelay && rowValues === 1 ? RELAY_ROW_SLOTS : 2;
+  const rowSlots = isDeferred && rowValues === 1 ? DEFERRED_ROW_SLOTS : 2;
   const rowBlocks = tm / WGMMA_ROWS / (isPingPong ? 1 : CONSUMERS);
   const columnBlocks = Math.ceil(tn / MOST_COLUMNS);
   const boxes = Math.ceil(tn / cluster / MOST_BOX_ROWS);
   const isTight = rowBlocks * (tn / 2) > (rowValues > 0 ? MOST_RELAXED : MOST_RELAXED_IDLE);
   return {
     isPingPong,
-    isRelay,
-    heldOffset,
+    isDeferred,
+    handoffOffset,
     rowBlocks,
     columnBlocks,
     wn: tn / columnBlocks,
@@ -84,11 +84,11 @@ export function wgmmaLayout({ tm, tn, tk, stages, cluster, mode }: CudaGemmSched
     rowValuesOffset,
     rowSlots,
     sharedBytes:
-      (isRelay ? 0 : ALIGNMENT) +
+      (isDeferred ? 0 : ALIGNMENT) +
       rowValuesOffset +
       rowSlots * tm * rowValues * 4 +
-      (isRelay && rowValues > 0 ? SLOT_NUMBER : 0),
-    ...(isRelay
+      (isDeferred && rowValues > 0 ? SLOT_NUMBER : 0),
+    ...(isDeferred
       ? { producerRegisters: 120, consumerRegisters: 192 }
       : isTight
         ? { producerRegisters: 24, consumerRegisters: 240 }

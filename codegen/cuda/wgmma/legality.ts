@@ -21,7 +21,7 @@ export interface WgmmaFacts {
 
 const MOST_STAGES = 16;
 /** Consumers hold one instruction of 64 rows each. */
-const RELAY_ROWS = CONSUMERS * WGMMA_ROWS;
+const DEFERRED_ROWS = CONSUMERS * WGMMA_ROWS;
 const MOST_RASTER = 1024;
 
 /** `true`, or why `schedule` cannot be used for `kernel` on such a GPU. */
@@ -55,7 +55,7 @@ function operandProblem(kernel: Contraction, module: KernelModule): string | und
   return undefined;
 }
 
-/** The epilogue reads products rounded as held.ts holds them. */
+/** The epilogue reads products rounded as they are handed over (handoff.ts). */
 const readsRounded = ({ outputs }: Segment): boolean => outputs.every(({ value }) => isRounded(value));
 const isRounded = (s: Scalar): boolean =>
   (s.op === 'roundF20' && s.a.op === 'acc') || (s.op !== 'acc' && childrenOf(s).every(isRounded));
@@ -80,17 +80,17 @@ function tileProblem(kernel: Contraction, s: CudaGemmSchedule, facts: WgmmaFacts
     const whole = fragmentStep(segment);
     if (s.tn % whole !== 0) return `tn must be a multiple of ${whole}: whole pairs and row-sum blocks`;
   }
-  if (s.lastTn !== undefined) {
+  if (s.remainderTn !== undefined) {
     const whole = fragmentStep(segmentsOf(kernel).at(-1)!);
-    if (s.mode !== 'relay') return 'a last wave of narrow tiles is for relays';
-    if (!isCount(s.lastTn, leastCommonMultiple(16, whole), s.tn - 1))
-      return `lastTn must be a multiple of 16 and ${whole}, less than tn`;
+    if (s.mode !== 'deferred') return 'remainder tiles need the deferred mode';
+    if (!isCount(s.remainderTn, leastCommonMultiple(16, whole), s.tn - 1))
+      return `remainderTn must be a multiple of 16 and ${whole}, less than tn`;
   }
-  if (s.mode === 'relay') {
-    if (s.tm !== RELAY_ROWS || s.tn > MOST_COLUMNS)
-      return `relay tiles take ${RELAY_ROWS} rows and at most ${MOST_COLUMNS} columns`;
+  if (s.mode === 'deferred') {
+    if (s.tm !== DEFERRED_ROWS || s.tn > MOST_COLUMNS)
+      return `deferred tiles take ${DEFERRED_ROWS} rows and at most ${MOST_COLUMNS} columns`;
     if (kernel.anchor !== 'gemm' || !segmentsOf(kernel).every(readsRounded))
-      return 'a relay hands over products that the epilogue reads rounded to 20 bits, no others';
+      return 'a deferred epilogue reads its products rounded to 20 bits, and this one does not';
   }
   if (kernel.anchor === 'logprob' && s.tn !== LOGPROB_BLOCK)
     return `tn must be ${LOGPROB_BLOCK}: a block of the vocabulary`;

@@ -6,7 +6,7 @@ import type { LogProbKernel } from '../../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
 import type { CudaOperands } from '../operands.js';
 import type { RowPrologue } from '../programs.js';
-import { indent } from '../programs.js';
+import { indent } from '../statements.js';
 import { Body, RowScope } from '../scalarPrinter.js';
 import { render } from '../templates.js';
 

@@ -104,32 +104,38 @@ describe('a layer by warpgroup products', () => {
       'bf16',
       { multiprocessors: 1 },
     ],
-    ['relay', wgmma('relay', 128, 192, 3), wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'bf16', { multiprocessors: 1 }],
-    // Which of them end in narrow tiles: waveColumns(columns, …, blocks, 2 row tiles).
     [
-      'relay, a last wave of v',
-      { ...wgmma('relay', 128, 96, 3), lastTn: 48 },
+      'deferred',
+      wgmma('deferred', 128, 192, 3),
+      wgmma('cooperative', 128, LOGPROB_BLOCK, 3),
+      'bf16',
+      { multiprocessors: 1 },
+    ],
+    // Which of them end in narrow tiles: remainderColumns(columns, …, blocks, 2 row tiles).
+    [
+      'deferred, remainder tiles of v',
+      { ...wgmma('deferred', 128, 96, 3), remainderTn: 48 },
       wgmma('cooperative', 128, LOGPROB_BLOCK, 3),
       'bf16',
       { multiprocessors: 5 },
     ],
     [
-      'relay, a last wave of o and down',
-      { ...wgmma('relay', 128, 96, 3), lastTn: 64 },
+      'deferred, remainder tiles of o and down',
+      { ...wgmma('deferred', 128, 96, 3), remainderTn: 64 },
       wgmma('cooperative', 128, LOGPROB_BLOCK, 3),
       'bf16',
       { multiprocessors: 3, backwards: true },
     ],
     [
-      'relay, a last wave that is the first',
-      { ...wgmma('relay', 128, 96, 3), lastTn: 64 },
+      'deferred, remainder tiles only',
+      { ...wgmma('deferred', 128, 96, 3), remainderTn: 64 },
       wgmma('cooperative', 128, LOGPROB_BLOCK, 3),
       'bf16',
       { multiprocessors: 7 },
     ],
     [
-      'relay, wide',
-      wgmma('relay', 128, 256, 3),
+      'deferred, wide',
+      wgmma('deferred', 128, 256, 3),
       wgmma('cooperative', 128, LOGPROB_BLOCK, 3),
       'f16',
       { multiprocessors: 2, backwards: true },
@@ -185,7 +191,7 @@ describe('the bits of a result', () => {
       backwards: true,
       multiprocessors: 2,
     }).got;
-    const third = run(wgmma('relay', 128, 96, 3), wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'bf16', {
+    const third = run(wgmma('deferred', 128, 96, 3), wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'bf16', {
       multiprocessors: 1,
     }).got;
     for (const [name, values] of first) {

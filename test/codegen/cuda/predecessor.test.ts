@@ -47,14 +47,14 @@ const CASES: readonly Case[] = [
     return schedules.map((schedule) => ({ label: kernel.name, kernel, module: LAYER, schedule }));
   }),
   ...(['qkv', 'o', 'gateUp'] as const).flatMap((which) =>
-    (['cooperative', 'pingpong', 'relay'] as const).flatMap((mode) =>
+    (['cooperative', 'pingpong', 'deferred'] as const).flatMap((mode) =>
       ([1, 2] as const).map((cluster): Case => {
         const tn = mode === 'pingpong' ? 192 : 256;
         return { label: which, ...layerGemm(which, 512, 512), schedule: { ...WGMMA, mode, tn, cluster } };
       }),
     ),
   ),
-  { label: 'remainder tiles', ...layerGemm('o', 512, 512), schedule: { ...WGMMA, mode: 'relay', lastTn: 64 } },
+  { label: 'remainder tiles', ...layerGemm('o', 512, 512), schedule: { ...WGMMA, mode: 'deferred', remainderTn: 64 } },
   { label: 'vocabulary', ...headKernel(256, 600), schedule: WGMMA },
 ];
 

@@ -50,7 +50,9 @@ function draw(
     };
     const narrower = tn.filter((columns) => columns < tile.tn);
     const schedule =
-      kind.mode === 'relay' && narrower.length > 0 && below(random, 3) > 0 ? { ...tile, lastTn: pick(narrower) } : tile;
+      kind.mode === 'deferred' && narrower.length > 0 && below(random, 3) > 0
+        ? { ...tile, remainderTn: pick(narrower) }
+        : tile;
     if (isLegalCuda(kernel, module, schedule, facts) === true) return schedule;
   }
   return undefined;
@@ -79,7 +81,7 @@ export function randomSchedules(
     ...Array.from({ length: counts.simt }, () => ({ skeleton: 'simt', ...common }) as const),
     ...Array.from({ length: counts.mma }, () => ({ skeleton: 'mma', ...common }) as const),
     ...Array.from({ length: counts.wgmma }, () =>
-      (['pingpong', 'cooperative', 'relay'] as const).flatMap((mode) =>
+      (['pingpong', 'cooperative', 'deferred'] as const).flatMap((mode) =>
         ([1, 2] as const).map((cluster) => ({ skeleton: 'wgmma', mode, cluster }) as const),
       ),
     ).flat(),

@@ -10,7 +10,7 @@ import {
   waveEfficiency,
   wgmmaCandidates,
 } from '../../../codegen/cuda/wgmma/index.js';
-import { waveColumns, waveCount } from '../../../codegen/cuda/wgmma/lastWave.js';
+import { remainderColumns, waveCount } from '../../../codegen/cuda/wgmma/remainderTiles.js';
 import type { CudaGemmSchedule, CudaKernelText } from '../../../ir/cuda.js';
 import { compileByNvcc, hasNvcc, type NvccReport } from '../../support/nvcc.js';
 import { mapScalar, type Scalar } from '../../../ir/scalar.js';
@@ -33,7 +33,7 @@ const PINGPONG: CudaGemmSchedule = {
   mode: 'pingpong',
 };
 const COOPERATIVE: CudaGemmSchedule = { ...PINGPONG, tn: 256, stages: 4, mode: 'cooperative' };
-const RELAY: CudaGemmSchedule = { ...COOPERATIVE, stages: 3, mode: 'relay' };
+const DEFERRED: CudaGemmSchedule = { ...COOPERATIVE, stages: 3, mode: 'deferred' };
 const ALL: readonly LayerGemm[] = ['qkv', 'o', 'gateUp', 'down'];
 const large = (which: LayerGemm): WgmmaCase => layerGemm(which, HIDDEN, INTER);
 const HEAD = headKernel(HIDDEN, 32_000);
@@ -46,11 +46,11 @@ describe('the text of a wgmma contraction', () => {
   it.each([
     ['wgmmaQkvPingPong', layerGemm('qkv', 256, 512, 64), { ...PINGPONG, tn: 96, stages: 6 }],
     ['wgmmaHeadCooperative', headKernel(256, 600), { ...COOPERATIVE, stages: 3, cluster: 1 }],
-    ['wgmmaDownRelay', layerGemm('down', 256, 520, 64, 'f16'), { ...RELAY, tn: 96 }],
-    ['wgmmaGateUpRelay', layerGemm('gateUp', 256, 512), { ...RELAY, tn: 224 }],
-    ['wgmmaGateUpLastWave', layerGemm('gateUp', 256, 512), { ...RELAY, lastTn: 64 }],
+    ['wgmmaDownDeferred', layerGemm('down', 256, 520, 64, 'f16'), { ...DEFERRED, tn: 96 }],
+    ['wgmmaGateUpDeferred', layerGemm('gateUp', 256, 512), { ...DEFERRED, tn: 224 }],
+    ['wgmmaGateUpRemainder', layerGemm('gateUp', 256, 512), { ...DEFERRED, remainderTn: 64 }],
     ['wgmmaOPingPong', layerGemm('o', 416, 512), { ...PINGPONG, tn: 208 }],
-    ['wgmmaORelay', layerGemm('o', 512, 512), RELAY],
+    ['wgmmaODeferred', layerGemm('o', 512, 512), DEFERRED],
     ['wgmmaDownCooperative', layerGemm('down', 256, 520, 64, 'f16'), { ...COOPERATIVE, tn: 96, stages: 3, cluster: 1 }],
   ] as const)('is golden %s', async (file, c, schedule) => {
     expect(legal(c, schedule)).toBe(true);
@@ -137,14 +137,29 @@ describe('isLegalWgmma', () => {
   it.each([
     ['a tile that splits row-sum blocks of pairs', summedPairs, { ...PINGPONG, tn: 208 }, /multiple of 32/],
     ['columns between the steps', o, { ...PINGPONG, tn: 200 }, /multiple of 16/],
-    ['a last wave of ping-pong tiles', o, { ...PINGPONG, lastTn: 64 }, /for relays/],
-    ['a last wave of tiles no narrower', o, { ...RELAY, lastTn: 256 }, /lastTn must be .* less than tn/],
-    ['a last wave that splits pairs', large('gateUp'), { ...RELAY, lastTn: 72 }, /lastTn must be a multiple of 16/],
+    ['remainder tiles in ping-pong mode', o, { ...PINGPONG, remainderTn: 64 }, /need the deferred mode/],
+    [
+      'remainder tiles that are no narrower',
+      o,
+      { ...DEFERRED, remainderTn: 256 },
+      /remainderTn must be .* less than tn/,
+    ],
+    [
+      'remainder tiles that split pairs',
+      large('gateUp'),
+      { ...DEFERRED, remainderTn: 72 },
+      /remainderTn must be a multiple of 16/,
+    ],
     ['too many accumulators', o, { ...PINGPONG, tn: 224 }, /224 accumulators, 208 at most/],
-    ['a relay of tall tiles', o, { ...RELAY, tm: 256, tn: 96 }, /relay tiles take 128 rows/],
-    ['a relay of the vocabulary', HEAD, RELAY, /hands over products/],
-    ['a relay of products that nobody rounds', unrounded, RELAY, /rounded to 20 bits/],
-    ['a relay with a stage too many', o, { ...RELAY, stages: 4 }, /bytes of shared memory, 232448 are there/],
+    ['a deferred epilogue of tall tiles', o, { ...DEFERRED, tm: 256, tn: 96 }, /deferred tiles take 128 rows/],
+    ['a deferred epilogue of the vocabulary', HEAD, DEFERRED, /rounded to 20 bits/],
+    ['a deferred epilogue of products that nobody rounds', unrounded, DEFERRED, /rounded to 20 bits/],
+    [
+      'a deferred epilogue with a stage too many',
+      o,
+      { ...DEFERRED, stages: 4 },
+      /bytes of shared memory, 232448 are there/,
+    ],
     ['half a warpgroup', o, { ...COOPERATIVE, tm: 64 }, /cooperative tiles take a multiple of 128 rows/],
     ['too many stages', o, { ...COOPERATIVE, stages: 5 }, /bytes of shared memory, 232448 are there/],
     ['a k step beside the swizzle', o, { ...PINGPONG, tk: 32 }, /tk must be 64 or 128/],
@@ -188,23 +203,23 @@ describe('choice of tiles', () => {
     expect(waveEfficiency(kernel, { ...COOPERATIVE, cluster: 1 }, 132, 1)).toBeCloseTo(HIDDEN / (132 * 128 * 256), 10);
   });
 
-  it('shares out a last wave where narrow tiles make it one a cluster', () => {
+  it('has remainder tiles where they are at most one a cluster', () => {
     const [qkv, gateUp] = (['qkv', 'gateUp'] as const).map((which) => large(which).kernel.segments);
     // 66 clusters, pairs of row tiles. 4.7 waves: 264 tiles stay, and 12 columns of tiles become 16 of 192.
-    expect(waveColumns(qkv!, { ...RELAY, lastTn: 192 }, 66, 4)).toEqual({ whole: 66, narrow: 16 });
-    expect(waveCount(qkv!, { ...RELAY, lastTn: 192 }, 66, 4)).toBeCloseTo(4.9, 10);
+    expect(remainderColumns(qkv!, { ...DEFERRED, remainderTn: 192 }, 66, 4)).toEqual({ whole: 66, narrow: 16 });
+    expect(waveCount(qkv!, { ...DEFERRED, remainderTn: 192 }, 66, 4)).toBeCloseTo(4.9, 10);
     // Narrower ones would be more than one a cluster.
-    expect(waveColumns(qkv!, { ...RELAY, lastTn: 176 }, 66, 4)).toEqual({ whole: 78, narrow: 0 });
-    expect(waveCount(qkv!, RELAY, 66, 4)).toBe(5);
+    expect(remainderColumns(qkv!, { ...DEFERRED, remainderTn: 176 }, 66, 4)).toEqual({ whole: 78, narrow: 0 });
+    expect(waveCount(qkv!, DEFERRED, 66, 4)).toBe(5);
     // 9.5 waves. Two clusters have eight whole tiles and take narrow ones first.
-    expect(waveColumns(qkv!, { ...RELAY, lastTn: 128 }, 66, 8)).toEqual({ whole: 74, narrow: 8 });
-    expect(waveColumns(gateUp!, { ...RELAY, lastTn: 128 }, 66, 4)).toEqual({ whole: 132, narrow: 16 });
+    expect(remainderColumns(qkv!, { ...DEFERRED, remainderTn: 128 }, 66, 8)).toEqual({ whole: 74, narrow: 8 });
+    expect(remainderColumns(gateUp!, { ...DEFERRED, remainderTn: 128 }, 66, 4)).toEqual({ whole: 132, narrow: 16 });
     // 39 whole waves.
-    expect(waveColumns(qkv!, { ...RELAY, lastTn: 128 }, 66, 33)).toEqual({ whole: 78, narrow: 0 });
-    // The last wave reaches into k, where there are no narrow tiles.
-    expect(waveColumns(qkv!, { ...RELAY, lastTn: 64 }, 50, 1)).toEqual({ whole: 78, narrow: 0 });
+    expect(remainderColumns(qkv!, { ...DEFERRED, remainderTn: 128 }, 66, 33)).toEqual({ whole: 78, narrow: 0 });
+    // The last wave reaches into k, which has no remainder tiles.
+    expect(remainderColumns(qkv!, { ...DEFERRED, remainderTn: 64 }, 50, 1)).toEqual({ whole: 78, narrow: 0 });
     const chosen = (which: LayerGemm, rows: number): number | undefined =>
-      defaultWgmmaSchedule(large(which).kernel, large(which).module, H100, rows)!.lastTn;
+      defaultWgmmaSchedule(large(which).kernel, large(which).module, H100, rows)!.remainderTn;
     expect([
       chosen('qkv', 1024),
       chosen('qkv', 2048),
@@ -241,14 +256,14 @@ describe('choice of tiles', () => {
       for (const which of ['o', 'down'] as const) expect(choose(which, rows)).toBe('pingpong 128×208 ×1');
     // Epilogues under the next product, in tiles that spend least on shared memory at the power limit.
     for (const rows of [1024, 2048])
-      for (const which of ['gateUp', 'qkv'] as const) expect(choose(which, rows)).toBe('relay 128×256 ×1');
+      for (const which of ['gateUp', 'qkv'] as const) expect(choose(which, rows)).toBe('deferred 128×256 ×1');
     for (const rows of [3840, 7680, 8448])
-      for (const which of ['gateUp', 'qkv'] as const) expect(choose(which, rows)).toBe('relay 128×256 ×2');
-    for (const rows of [3840, 7680, 8448]) expect(choose('down', rows)).toBe('relay 128×256 ×2');
+      for (const which of ['gateUp', 'qkv'] as const) expect(choose(which, rows)).toBe('deferred 128×256 ×2');
+    for (const rows of [3840, 7680, 8448]) expect(choose('down', rows)).toBe('deferred 128×256 ×2');
     // Who waits for memory waits better alone.
-    for (const rows of [3840, 7680, 8448]) expect(choose('o', rows)).toBe('relay 128×256 ×1');
+    for (const rows of [3840, 7680, 8448]) expect(choose('o', rows)).toBe('deferred 128×256 ×1');
     // 45 row tiles: in pairs one would be empty.
-    for (const which of ALL) expect(choose(which, 5760)).toBe('relay 128×256 ×1');
+    for (const which of ALL) expect(choose(which, 5760)).toBe('deferred 128×256 ×1');
     // A block with one tile has no next product.
     for (const which of ['o', 'down'] as const) expect(choose(which, 528)).toBe('cooperative 128×256 ×1');
   });
@@ -271,12 +286,12 @@ const COMPILED: readonly (readonly [string, WgmmaCase | HeadCase, CudaGemmSchedu
   ['ping-pong, residual and row sums, the most accumulators', large('o'), { ...PINGPONG, tn: 208 }],
   ['cooperative, interleaved', large('gateUp'), COOPERATIVE],
   ['ping-pong, the most accumulators', large('gateUp'), { ...PINGPONG, tn: 208 }],
-  ['relay, row values, heads rotated', large('qkv'), RELAY],
-  ['relay, residual and row sums', large('o'), RELAY],
-  ["relay, a last wave of rotated heads' neighbours", large('qkv'), { ...RELAY, lastTn: 192 }],
-  ['relay, a last wave of pairs', large('gateUp'), { ...RELAY, lastTn: 128 }],
-  ['relay, a last wave row by row', large('o'), { ...RELAY, lastTn: 160 }],
-  ['relay, interleaved, part of a chunk', large('gateUp'), { ...RELAY, tn: 208 }],
+  ['deferred, row values, heads rotated', large('qkv'), DEFERRED],
+  ['deferred, residual and row sums', large('o'), DEFERRED],
+  ['deferred, remainder tiles beside rotated heads', large('qkv'), { ...DEFERRED, remainderTn: 192 }],
+  ['deferred, remainder tiles of pairs', large('gateUp'), { ...DEFERRED, remainderTn: 128 }],
+  ['deferred, remainder tiles row by row', large('o'), { ...DEFERRED, remainderTn: 160 }],
+  ['deferred, interleaved, part of a chunk', large('gateUp'), { ...DEFERRED, tn: 208 }],
   [
     'tall tiles, f16, one block a cluster',
     layerGemm('down', HIDDEN, INTER, 128, 'f16'),

@@ -133,13 +133,13 @@ __device__ __forceinline__ int tw_thread() {
   return thread;
 }
 
-extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_ec4ae1d519d6ff36_3b819301(int T, int R, void *p0, void *p1, void *p2, void *p3, void *p4, void *p5, void *p6, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1) {
+extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_ec4ae1d519d6ff36_60bdd2df(int T, int R, void *p0, void *p1, void *p2, void *p3, void *p4, void *p5, void *p6, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1) {
   extern __shared__ __align__(1024) unsigned char tw_raw[];
   /* 1024-byte alignment: the 128-byte swizzle goes by address bits. Stages, products that are handed over, barriers, row values. */
   const unsigned shared = (tw_shared(tw_raw) + 1023u) & ~1023u;
   if (shared != tw_shared(tw_raw)) asm volatile("trap;");
   const unsigned full = shared + 229376, empty = full + 24;
-  const unsigned heldFull = full + 48, heldEmpty = heldFull + 8;
+  const unsigned handoffFull = full + 48, handoffEmpty = handoffFull + 8;
   const int thread = threadIdx.x, lane = thread & 31;
   unsigned rank = 0;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
@@ -150,8 +150,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_ec4ae1d519d6ff36_3b8
       tw_bar_init(full + 8 * i, 1);
       tw_bar_init(empty + 8 * i, 16);
     }
-    tw_bar_init(heldFull, 8);
-    tw_bar_init(heldEmpty, 3);
+    tw_bar_init(handoffFull, 8);
+    tw_bar_init(handoffEmpty, 3);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
@@ -204,25 +204,25 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_ec4ae1d519d6ff36_3b8
         const bool isLast = tile + tw_clusters() >= tw_tiles(T);
         /* The last tile is its consumers' own. */
         if (isLast) break;
-        tw_bar_wait(heldFull, sequence & 1);
+        tw_bar_wait(handoffFull, sequence & 1);
         const int unit0 = (thread >> 5) - 1, unitStep = 3, units = 16;
         const int columnTile = place.columnTile;
         {
 #pragma unroll 1
           for (int unit = unit0; unit < units; unit += unitStep) {
             const int self = tw_thread(), local = unit * 8 + (self >> 2 & 7);
-            const unsigned held = shared + 147456 + (unit >> 1) * 10240 + (unit & 1) * 512 + (self & 31) * 16;
+            const unsigned handoff = shared + 147456 + (unit >> 1) * 10240 + (unit & 1) * 512 + (self & 31) * 16;
             unsigned high_[32], low_[8];
-            tw_take(held + 0, high_ + 0);
-            tw_take(held + 1024, high_ + 4);
-            tw_take(held + 2048, high_ + 8);
-            tw_take(held + 3072, high_ + 12);
-            tw_take(held + 4096, high_ + 16);
-            tw_take(held + 5120, high_ + 20);
-            tw_take(held + 6144, high_ + 24);
-            tw_take(held + 7168, high_ + 28);
-            tw_take(held + 8192, low_ + 0);
-            tw_take(held + 9216, low_ + 4);
+            tw_take(handoff + 0, high_ + 0);
+            tw_take(handoff + 1024, high_ + 4);
+            tw_take(handoff + 2048, high_ + 8);
+            tw_take(handoff + 3072, high_ + 12);
+            tw_take(handoff + 4096, high_ + 16);
+            tw_take(handoff + 5120, high_ + 20);
+            tw_take(handoff + 6144, high_ + 24);
+            tw_take(handoff + 7168, high_ + 28);
+            tw_take(handoff + 8192, low_ + 0);
+            tw_take(handoff + 9216, low_ + 4);
             const int own = place.row0 + local, row = own < T ? own : T - 1;
             const int isStored = own < T;
             /* Opaque: addresses of a whole row of columns would else be kept from one row to the next. */
@@ -312,7 +312,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_ec4ae1d519d6ff36_3b8
           }
         }
         __syncwarp();
-        if (lane == 0) tw_bar_arrive(heldEmpty);
+        if (lane == 0) tw_bar_arrive(handoffEmpty);
       }
     }
   } else {
@@ -349,32 +349,32 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_ec4ae1d519d6ff36_3b8
       { if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane); }
       /* The block's last: its products stay where they are. */
       if (tile + tw_clusters() >= tw_tiles(T)) break;
-      tw_bar_wait(heldEmpty, (sequence & 1) ^ 1);
+      tw_bar_wait(handoffEmpty, (sequence & 1) ^ 1);
       {
-        const unsigned held = shared + 147456 + ((tw_thread() >> 5) - 4) * 10240 + (tw_thread() & 31) * 16;
-        tw_put(held + 0, tw_high(acc[0][0], acc[0][1]), tw_high(acc[0][4], acc[0][5]), tw_high(acc[0][8], acc[0][9]), tw_high(acc[0][12], acc[0][13]));
-        tw_put(held + 1024, tw_high(acc[0][16], acc[0][17]), tw_high(acc[0][20], acc[0][21]), tw_high(acc[0][24], acc[0][25]), tw_high(acc[0][28], acc[0][29]));
-        tw_put(held + 2048, tw_high(acc[0][32], acc[0][33]), tw_high(acc[0][36], acc[0][37]), tw_high(acc[0][40], acc[0][41]), tw_high(acc[0][44], acc[0][45]));
-        tw_put(held + 3072, tw_high(acc[0][48], acc[0][49]), tw_high(acc[0][52], acc[0][53]), tw_high(acc[0][56], acc[0][57]), tw_high(acc[0][60], acc[0][61]));
-        tw_put(held + 8192, tw_low(acc[0][0], acc[0][1], acc[0][4], acc[0][5], acc[0][8], acc[0][9], acc[0][12], acc[0][13]), tw_low(acc[0][16], acc[0][17], acc[0][20], acc[0][21], acc[0][24], acc[0][25], acc[0][28], acc[0][29]), tw_low(acc[0][32], acc[0][33], acc[0][36], acc[0][37], acc[0][40], acc[0][41], acc[0][44], acc[0][45]), tw_low(acc[0][48], acc[0][49], acc[0][52], acc[0][53], acc[0][56], acc[0][57], acc[0][60], acc[0][61]));
-        tw_put(held + 512, tw_high(acc[0][2], acc[0][3]), tw_high(acc[0][6], acc[0][7]), tw_high(acc[0][10], acc[0][11]), tw_high(acc[0][14], acc[0][15]));
-        tw_put(held + 1536, tw_high(acc[0][18], acc[0][19]), tw_high(acc[0][22], acc[0][23]), tw_high(acc[0][26], acc[0][27]), tw_high(acc[0][30], acc[0][31]));
-        tw_put(held + 2560, tw_high(acc[0][34], acc[0][35]), tw_high(acc[0][38], acc[0][39]), tw_high(acc[0][42], acc[0][43]), tw_high(acc[0][46], acc[0][47]));
-        tw_put(held + 3584, tw_high(acc[0][50], acc[0][51]), tw_high(acc[0][54], acc[0][55]), tw_high(acc[0][58], acc[0][59]), tw_high(acc[0][62], acc[0][63]));
-        tw_put(held + 8704, tw_low(acc[0][2], acc[0][3], acc[0][6], acc[0][7], acc[0][10], acc[0][11], acc[0][14], acc[0][15]), tw_low(acc[0][18], acc[0][19], acc[0][22], acc[0][23], acc[0][26], acc[0][27], acc[0][30], acc[0][31]), tw_low(acc[0][34], acc[0][35], acc[0][38], acc[0][39], acc[0][42], acc[0][43], acc[0][46], acc[0][47]), tw_low(acc[0][50], acc[0][51], acc[0][54], acc[0][55], acc[0][58], acc[0][59], acc[0][62], acc[0][63]));
-        tw_put(held + 4096, tw_high(acc[0][64], acc[0][65]), tw_high(acc[0][68], acc[0][69]), tw_high(acc[0][72], acc[0][73]), tw_high(acc[0][76], acc[0][77]));
-        tw_put(held + 5120, tw_high(acc[0][80], acc[0][81]), tw_high(acc[0][84], acc[0][85]), tw_high(acc[0][88], acc[0][89]), tw_high(acc[0][92], acc[0][93]));
-        tw_put(held + 6144, tw_high(acc[0][96], acc[0][97]), tw_high(acc[0][100], acc[0][101]), tw_high(acc[0][104], acc[0][105]), tw_high(acc[0][108], acc[0][109]));
-        tw_put(held + 7168, tw_high(acc[0][112], acc[0][113]), tw_high(acc[0][116], acc[0][117]), tw_high(acc[0][120], acc[0][121]), tw_high(acc[0][124], acc[0][125]));
-        tw_put(held + 9216, tw_low(acc[0][64], acc[0][65], acc[0][68], acc[0][69], acc[0][72], acc[0][73], acc[0][76], acc[0][77]), tw_low(acc[0][80], acc[0][81], acc[0][84], acc[0][85], acc[0][88], acc[0][89], acc[0][92], acc[0][93]), tw_low(acc[0][96], acc[0][97], acc[0][100], acc[0][101], acc[0][104], acc[0][105], acc[0][108], acc[0][109]), tw_low(acc[0][112], acc[0][113], acc[0][116], acc[0][117], acc[0][120], acc[0][121], acc[0][124], acc[0][125]));
-        tw_put(held + 4608, tw_high(acc[0][66], acc[0][67]), tw_high(acc[0][70], acc[0][71]), tw_high(acc[0][74], acc[0][75]), tw_high(acc[0][78], acc[0][79]));
-        tw_put(held + 5632, tw_high(acc[0][82], acc[0][83]), tw_high(acc[0][86], acc[0][87]), tw_high(acc[0][90], acc[0][91]), tw_high(acc[0][94], acc[0][95]));
-        tw_put(held + 6656, tw_high(acc[0][98], acc[0][99]), tw_high(acc[0][102], acc[0][103]), tw_high(acc[0][106], acc[0][107]), tw_high(acc[0][110], acc[0][111]));
-        tw_put(held + 7680, tw_high(acc[0][114], acc[0][115]), tw_high(acc[0][118], acc[0][119]), tw_high(acc[0][122], acc[0][123]), tw_high(acc[0][126], acc[0][127]));
-        tw_put(held + 9728, tw_low(acc[0][66], acc[0][67], acc[0][70], acc[0][71], acc[0][74], acc[0][75], acc[0][78], acc[0][79]), tw_low(acc[0][82], acc[0][83], acc[0][86], acc[0][87], acc[0][90], acc[0][91], acc[0][94], acc[0][95]), tw_low(acc[0][98], acc[0][99], acc[0][102], acc[0][103], acc[0][106], acc[0][107], acc[0][110], acc[0][111]), tw_low(acc[0][114], acc[0][115], acc[0][118], acc[0][119], acc[0][122], acc[0][123], acc[0][126], acc[0][127]));
+        const unsigned handoff = shared + 147456 + ((tw_thread() >> 5) - 4) * 10240 + (tw_thread() & 31) * 16;
+        tw_put(handoff + 0, tw_high(acc[0][0], acc[0][1]), tw_high(acc[0][4], acc[0][5]), tw_high(acc[0][8], acc[0][9]), tw_high(acc[0][12], acc[0][13]));
+        tw_put(handoff + 1024, tw_high(acc[0][16], acc[0][17]), tw_high(acc[0][20], acc[0][21]), tw_high(acc[0][24], acc[0][25]), tw_high(acc[0][28], acc[0][29]));
+        tw_put(handoff + 2048, tw_high(acc[0][32], acc[0][33]), tw_high(acc[0][36], acc[0][37]), tw_high(acc[0][40], acc[0][41]), tw_high(acc[0][44], acc[0][45]));
+        tw_put(handoff + 3072, tw_high(acc[0][48], acc[0][49]), tw_high(acc[0][52], acc[0][53]), tw_high(acc[0][56], acc[0][57]), tw_high(acc[0][60], acc[0][61]));
+        tw_put(handoff + 8192, tw_low(acc[0][0], acc[0][1], acc[0][4], acc[0][5], acc[0][8], acc[0][9], acc[0][12], acc[0][13]), tw_low(acc[0][16], acc[0][17], acc[0][20], acc[0][21], acc[0][24], acc[0][25], acc[0][28], acc[0][29]), tw_low(acc[0][32], acc[0][33], acc[0][36], acc[0][37], acc[0][40], acc[0][41], acc[0][44], acc[0][45]), tw_low(acc[0][48], acc[0][49], acc[0][52], acc[0][53], acc[0][56], acc[0][57], acc[0][60], acc[0][61]));
+        tw_put(handoff + 512, tw_high(acc[0][2], acc[0][3]), tw_high(acc[0][6], acc[0][7]), tw_high(acc[0][10], acc[0][11]), tw_high(acc[0][14], acc[0][15]));
+        tw_put(handoff + 1536, tw_high(acc[0][18], acc[0][19]), tw_high(acc[0][22], acc[0][23]), tw_high(acc[0][26], acc[0][27]), tw_high(acc[0][30], acc[0][31]));
+        tw_put(handoff + 2560, tw_high(acc[0][34], acc[0][35]), tw_high(acc[0][38], acc[0][39]), tw_high(acc[0][42], acc[0][43]), tw_high(acc[0][46], acc[0][47]));
+        tw_put(handoff + 3584, tw_high(acc[0][50], acc[0][51]), tw_high(acc[0][54], acc[0][55]), tw_high(acc[0][58], acc[0][59]), tw_high(acc[0][62], acc[0][63]));
+        tw_put(handoff + 8704, tw_low(acc[0][2], acc[0][3], acc[0][6], acc[0][7], acc[0][10], acc[0][11], acc[0][14], acc[0][15]), tw_low(acc[0][18], acc[0][19], acc[0][22], acc[0][23], acc[0][26], acc[0][27], acc[0][30], acc[0][31]), tw_low(acc[0][34], acc[0][35], acc[0][38], acc[0][39], acc[0][42], acc[0][43], acc[0][46], acc[0][47]), tw_low(acc[0][50], acc[0][51], acc[0][54], acc[0][55], acc[0][58], acc[0][59], acc[0][62], acc[0][63]));
+        tw_put(handoff + 4096, tw_high(acc[0][64], acc[0][65]), tw_high(acc[0][68], acc[0][69]), tw_high(acc[0][72], acc[0][73]), tw_high(acc[0][76], acc[0][77]));
+        tw_put(handoff + 5120, tw_high(acc[0][80], acc[0][81]), tw_high(acc[0][84], acc[0][85]), tw_high(acc[0][88], acc[0][89]), tw_high(acc[0][92], acc[0][93]));
+        tw_put(handoff + 6144, tw_high(acc[0][96], acc[0][97]), tw_high(acc[0][100], acc[0][101]), tw_high(acc[0][104], acc[0][105]), tw_high(acc[0][108], acc[0][109]));
+        tw_put(handoff + 7168, tw_high(acc[0][112], acc[0][113]), tw_high(acc[0][116], acc[0][117]), tw_high(acc[0][120], acc[0][121]), tw_high(acc[0][124], acc[0][125]));
+        tw_put(handoff + 9216, tw_low(acc[0][64], acc[0][65], acc[0][68], acc[0][69], acc[0][72], acc[0][73], acc[0][76], acc[0][77]), tw_low(acc[0][80], acc[0][81], acc[0][84], acc[0][85], acc[0][88], acc[0][89], acc[0][92], acc[0][93]), tw_low(acc[0][96], acc[0][97], acc[0][100], acc[0][101], acc[0][104], acc[0][105], acc[0][108], acc[0][109]), tw_low(acc[0][112], acc[0][113], acc[0][116], acc[0][117], acc[0][120], acc[0][121], acc[0][124], acc[0][125]));
+        tw_put(handoff + 4608, tw_high(acc[0][66], acc[0][67]), tw_high(acc[0][70], acc[0][71]), tw_high(acc[0][74], acc[0][75]), tw_high(acc[0][78], acc[0][79]));
+        tw_put(handoff + 5632, tw_high(acc[0][82], acc[0][83]), tw_high(acc[0][86], acc[0][87]), tw_high(acc[0][90], acc[0][91]), tw_high(acc[0][94], acc[0][95]));
+        tw_put(handoff + 6656, tw_high(acc[0][98], acc[0][99]), tw_high(acc[0][102], acc[0][103]), tw_high(acc[0][106], acc[0][107]), tw_high(acc[0][110], acc[0][111]));
+        tw_put(handoff + 7680, tw_high(acc[0][114], acc[0][115]), tw_high(acc[0][118], acc[0][119]), tw_high(acc[0][122], acc[0][123]), tw_high(acc[0][126], acc[0][127]));
+        tw_put(handoff + 9728, tw_low(acc[0][66], acc[0][67], acc[0][70], acc[0][71], acc[0][74], acc[0][75], acc[0][78], acc[0][79]), tw_low(acc[0][82], acc[0][83], acc[0][86], acc[0][87], acc[0][90], acc[0][91], acc[0][94], acc[0][95]), tw_low(acc[0][98], acc[0][99], acc[0][102], acc[0][103], acc[0][106], acc[0][107], acc[0][110], acc[0][111]), tw_low(acc[0][114], acc[0][115], acc[0][118], acc[0][119], acc[0][122], acc[0][123], acc[0][126], acc[0][127]));
       }
       __syncwarp();
-      if ((tw_thread() & 31) == 0) tw_bar_arrive(heldFull);
+      if ((tw_thread() & 31) == 0) tw_bar_arrive(handoffFull);
     }
     /*
      * Nothing is left to multiply, and nobody fills the ring any more: once both warpgroups are done with it, the last products go

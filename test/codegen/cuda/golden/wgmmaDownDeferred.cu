@@ -125,13 +125,13 @@ __device__ __forceinline__ int tw_thread() {
   return thread;
 }
 
-extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_444371ca(int T, int R, void *p0, void *p1, void *p2, void *p3, void *p4, void *p5, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1) {
+extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_e0586304(int T, int R, void *p0, void *p1, void *p2, void *p3, void *p4, void *p5, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1) {
   extern __shared__ __align__(1024) unsigned char tw_raw[];
   /* 1024-byte alignment: the 128-byte swizzle goes by address bits. Stages, products that are handed over, barriers, row values. */
   const unsigned shared = (tw_shared(tw_raw) + 1023u) & ~1023u;
   if (shared != tw_shared(tw_raw)) asm volatile("trap;");
   const unsigned full = shared + 118784, empty = full + 24;
-  const unsigned heldFull = full + 48, heldEmpty = heldFull + 8;
+  const unsigned handoffFull = full + 48, handoffEmpty = handoffFull + 8;
   const int thread = threadIdx.x, lane = thread & 31;
   unsigned rank = 0;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
@@ -142,8 +142,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_444
       tw_bar_init(full + 8 * i, 1);
       tw_bar_init(empty + 8 * i, 16);
     }
-    tw_bar_init(heldFull, 8);
-    tw_bar_init(heldEmpty, 3);
+    tw_bar_init(handoffFull, 8);
+    tw_bar_init(handoffEmpty, 3);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
@@ -196,19 +196,19 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_444
         const bool isLast = tile + tw_clusters() >= tw_tiles(T);
         /* The last tile is its consumers' own. */
         if (isLast) break;
-        tw_bar_wait(heldFull, sequence & 1);
+        tw_bar_wait(handoffFull, sequence & 1);
         const int unit0 = (thread >> 5) - 1, unitStep = 3, units = 16;
         const int columnTile = place.columnTile;
         {
 #pragma unroll 1
           for (int unit = unit0; unit < units; unit += unitStep) {
             const int self = tw_thread(), local = unit * 8 + (self >> 2 & 7);
-            const unsigned held = shared + 86016 + (unit >> 1) * 4096 + (unit & 1) * 512 + (self & 31) * 16;
+            const unsigned handoff = shared + 86016 + (unit >> 1) * 4096 + (unit & 1) * 512 + (self & 31) * 16;
             unsigned high_[12], low_[4];
-            tw_take(held + 0, high_ + 0);
-            tw_take(held + 1024, high_ + 4);
-            tw_take(held + 2048, high_ + 8);
-            tw_take(held + 3072, low_ + 0);
+            tw_take(handoff + 0, high_ + 0);
+            tw_take(handoff + 1024, high_ + 4);
+            tw_take(handoff + 2048, high_ + 8);
+            tw_take(handoff + 3072, low_ + 0);
             const int own = place.row0 + local, row = own < T ? own : T - 1;
             const int isStored = own < T;
             /* Opaque: addresses of a whole row of columns would else be kept from one row to the next. */
@@ -311,7 +311,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_444
           }
         }
         __syncwarp();
-        if (lane == 0) tw_bar_arrive(heldEmpty);
+        if (lane == 0) tw_bar_arrive(handoffEmpty);
       }
     }
   } else {
@@ -348,20 +348,20 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_444
       { if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane); }
       /* The block's last: its products stay where they are. */
       if (tile + tw_clusters() >= tw_tiles(T)) break;
-      tw_bar_wait(heldEmpty, (sequence & 1) ^ 1);
+      tw_bar_wait(handoffEmpty, (sequence & 1) ^ 1);
       {
-        const unsigned held = shared + 86016 + ((tw_thread() >> 5) - 4) * 4096 + (tw_thread() & 31) * 16;
-        tw_put(held + 0, tw_high(acc[0][0], acc[0][1]), tw_high(acc[0][4], acc[0][5]), tw_high(acc[0][8], acc[0][9]), tw_high(acc[0][12], acc[0][13]));
-        tw_put(held + 1024, tw_high(acc[0][16], acc[0][17]), tw_high(acc[0][20], acc[0][21]), tw_high(acc[0][24], acc[0][25]), tw_high(acc[0][28], acc[0][29]));
-        tw_put(held + 2048, tw_high(acc[0][32], acc[0][33]), tw_high(acc[0][36], acc[0][37]), tw_high(acc[0][40], acc[0][41]), tw_high(acc[0][44], acc[0][45]));
-        tw_put(held + 3072, tw_low(acc[0][0], acc[0][1], acc[0][4], acc[0][5], acc[0][8], acc[0][9], acc[0][12], acc[0][13]), tw_low(acc[0][16], acc[0][17], acc[0][20], acc[0][21], acc[0][24], acc[0][25], acc[0][28], acc[0][29]), tw_low(acc[0][32], acc[0][33], acc[0][36], acc[0][37], acc[0][40], acc[0][41], acc[0][44], acc[0][45]), 0u);
-        tw_put(held + 512, tw_high(acc[0][2], acc[0][3]), tw_high(acc[0][6], acc[0][7]), tw_high(acc[0][10], acc[0][11]), tw_high(acc[0][14], acc[0][15]));
-        tw_put(held + 1536, tw_high(acc[0][18], acc[0][19]), tw_high(acc[0][22], acc[0][23]), tw_high(acc[0][26], acc[0][27]), tw_high(acc[0][30], acc[0][31]));
-        tw_put(held + 2560, tw_high(acc[0][34], acc[0][35]), tw_high(acc[0][38], acc[0][39]), tw_high(acc[0][42], acc[0][43]), tw_high(acc[0][46], acc[0][47]));
-        tw_put(held + 3584, tw_low(acc[0][2], acc[0][3], acc[0][6], acc[0][7], acc[0][10], acc[0][11], acc[0][14], acc[0][15]), tw_low(acc[0][18], acc[0][19], acc[0][22], acc[0][23], acc[0][26], acc[0][27], acc[0][30], acc[0][31]), tw_low(acc[0][34], acc[0][35], acc[0][38], acc[0][39], acc[0][42], acc[0][43], acc[0][46], acc[0][47]), 0u);
+        const unsigned handoff = shared + 86016 + ((tw_thread() >> 5) - 4) * 4096 + (tw_thread() & 31) * 16;
+        tw_put(handoff + 0, tw_high(acc[0][0], acc[0][1]), tw_high(acc[0][4], acc[0][5]), tw_high(acc[0][8], acc[0][9]), tw_high(acc[0][12], acc[0][13]));
+        tw_put(handoff + 1024, tw_high(acc[0][16], acc[0][17]), tw_high(acc[0][20], acc[0][21]), tw_high(acc[0][24], acc[0][25]), tw_high(acc[0][28], acc[0][29]));
+        tw_put(handoff + 2048, tw_high(acc[0][32], acc[0][33]), tw_high(acc[0][36], acc[0][37]), tw_high(acc[0][40], acc[0][41]), tw_high(acc[0][44], acc[0][45]));
+        tw_put(handoff + 3072, tw_low(acc[0][0], acc[0][1], acc[0][4], acc[0][5], acc[0][8], acc[0][9], acc[0][12], acc[0][13]), tw_low(acc[0][16], acc[0][17], acc[0][20], acc[0][21], acc[0][24], acc[0][25], acc[0][28], acc[0][29]), tw_low(acc[0][32], acc[0][33], acc[0][36], acc[0][37], acc[0][40], acc[0][41], acc[0][44], acc[0][45]), 0u);
+        tw_put(handoff + 512, tw_high(acc[0][2], acc[0][3]), tw_high(acc[0][6], acc[0][7]), tw_high(acc[0][10], acc[0][11]), tw_high(acc[0][14], acc[0][15]));
+        tw_put(handoff + 1536, tw_high(acc[0][18], acc[0][19]), tw_high(acc[0][22], acc[0][23]), tw_high(acc[0][26], acc[0][27]), tw_high(acc[0][30], acc[0][31]));
+        tw_put(handoff + 2560, tw_high(acc[0][34], acc[0][35]), tw_high(acc[0][38], acc[0][39]), tw_high(acc[0][42], acc[0][43]), tw_high(acc[0][46], acc[0][47]));
+        tw_put(handoff + 3584, tw_low(acc[0][2], acc[0][3], acc[0][6], acc[0][7], acc[0][10], acc[0][11], acc[0][14], acc[0][15]), tw_low(acc[0][18], acc[0][19], acc[0][22], acc[0][23], acc[0][26], acc[0][27], acc[0][30], acc[0][31]), tw_low(acc[0][34], acc[0][35], acc[0][38], acc[0][39], acc[0][42], acc[0][43], acc[0][46], acc[0][47]), 0u);
       }
       __syncwarp();
-      if ((tw_thread() & 31) == 0) tw_bar_arrive(heldFull);
+      if ((tw_thread() & 31) == 0) tw_bar_arrive(handoffFull);
     }
     /*
      * Nothing is left to multiply, and nobody fills the ring any more: once both warpgroups are done with it, the last products go

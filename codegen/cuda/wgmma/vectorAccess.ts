@@ -14,7 +14,7 @@ import { firstHalf } from '../programs.js';
 export const QUAD = 4;
 
 /** A segment's epilogue, as far as its memory goes. */
-export interface WideContext {
+export interface VectorContext {
   readonly segment: Segment;
   readonly operands: CudaOperands;
   /** Every tile lies inside the segment. */
@@ -29,7 +29,7 @@ export interface WideContext {
  * Whether `operand` is read or written by whole groups, `units` of them in a batch; without pairs, lanes that have none
  * sit out.
  */
-function isWide({ dtype, stride }: Operand, { columns, pairing }: Segment, units: number): boolean {
+function isVector({ dtype, stride }: Operand, { columns, pairing }: Segment, units: number): boolean {
   const isNarrow = dtype === 'bf16' || dtype === 'f16' || (dtype === 'u8' && pairing.kind === 'none');
   return isNarrow && (pairing.kind === 'none' || units % QUAD === 0) && columns % 8 === 0 && stride % 8 === 0;
 }
@@ -40,7 +40,7 @@ const wordOf = (name: string, { dtype }: Operand, group: string): string =>
   dtype === 'u8' ? `${name}[(${group}) / 2]` : `${name}[${group}]`;
 
 /** C expression of an element of pair `pair` of such words: float, or unsigned of a byte. */
-export function narrowElement(operand: Operand, name: string, pair: string, lane: number): string {
+export function unpackElement(operand: Operand, name: string, pair: string, lane: number): string {
   const word = wordOf(name, operand, pair);
   switch (operand.dtype) {
     case 'bf16':
@@ -53,7 +53,7 @@ export function narrowElement(operand: Operand, name: string, pair: string, lane
 }
 
 /** Statement that keeps pair `pair`, C expressions of the two values, in such words; those of bytes begin as zeros. */
-export const keepNarrow = (operand: Operand, name: string, pair: string, [x, y]: readonly string[]): string =>
+export const packElement = (operand: Operand, name: string, pair: string, [x, y]: readonly string[]): string =>
   operand.dtype === 'u8'
     ? `${wordOf(name, operand, pair)} |= (${x!} | ${y!} << 8) << 16 * ((${pair}) % 2);`
     : `${name}[${pair}] = tw_pack_${operand.dtype}(${x!}, ${y!});`;
@@ -66,20 +66,20 @@ const unitWords = (name: string, { dtype }: Operand): string[] =>
 const FIELDS = ['x', 'y', 'z', 'w'] as const;
 
 /** Buffers that an epilogue without pairs reads at the element itself, loaded before they are used. */
-export class BatchLoads {
+export class VectorLoads {
   private readonly list: readonly Loaded[];
-  private readonly context: WideContext;
+  private readonly context: VectorContext;
   private readonly origin: string;
   private readonly count: number;
 
-  constructor(context: WideContext, loads: readonly Operand[], origin: string, count: number) {
+  constructor(context: VectorContext, loads: readonly Operand[], origin: string, count: number) {
     this.context = context;
     this.origin = origin;
     this.count = count;
     this.list = loads.map((operand, i) => ({
       operand,
       name: `l${i}_`,
-      isWide: isWide(operand, context.segment, count),
+      isVector: isVector(operand, context.segment, count),
     }));
   }
 
@@ -91,15 +91,15 @@ export class BatchLoads {
   /**
    * C expression of an element: float, or unsigned of a byte. `group`: of the batch, constant once loops are unrolled.
    */
-  element(buffer: string, group: string, lane: number): string | undefined {
+  element(buffer: string, group: () => string, lane: number): string | undefined {
     const own = this.list.find(({ operand }) => operand.name === buffer);
     if (own === undefined) return undefined;
     const { operand, name } = own;
-    if (!own.isWide) return `${name}[${group}].${lane === 0 ? 'x' : 'y'}`;
-    return narrowElement(operand, name, group, lane);
+    if (!own.isVector) return `${name}[${group()}].${lane === 0 ? 'x' : 'y'}`;
+    return unpackElement(operand, name, group(), lane);
   }
 
-  private load({ operand, name, isWide: isGroup }: Loaded): string[] {
+  private load({ operand, name, isVector: isGroup }: Loaded): string[] {
     const {
       operands,
       segment: { columns },
@@ -133,7 +133,7 @@ export class BatchLoads {
     ];
   }
 
-  private exchange({ operand, name, isWide: isGroup }: Loaded): string[] {
+  private exchange({ operand, name, isVector: isGroup }: Loaded): string[] {
     if (!isGroup) return [];
     const words = unitWords(name, operand);
     return [
@@ -156,7 +156,7 @@ const exchanged = (name: string, operand: Operand): string =>
 interface Loaded {
   readonly operand: Operand;
   readonly name: string;
-  readonly isWide: boolean;
+  readonly isVector: boolean;
 }
 
 interface Kept {
@@ -166,16 +166,16 @@ interface Kept {
 }
 
 /** 16-bit and 8-bit results of a batch, kept until a quad can store them. */
-export class WideStores {
+export class VectorStores {
   private readonly words: Kept[] = [];
-  private readonly context: WideContext;
+  private readonly context: VectorContext;
   private readonly origin: string;
   /** 8-column groups of logical columns at each site. */
   private readonly units: number;
   private next = 0;
   private start = 0;
 
-  constructor(context: WideContext, origin: string, groups: number) {
+  constructor(context: VectorContext, origin: string, groups: number) {
     this.context = context;
     this.origin = origin;
     this.units = context.segment.pairing.kind === 'none' ? groups : groups / 2;
@@ -184,7 +184,7 @@ export class WideStores {
   /** Results in this buffer are stored by whole groups. */
   takes(operand: Operand): boolean {
     const { pairing } = this.context.segment;
-    return (pairing.kind === 'none' || pairing.width === 8) && isWide(operand, this.context.segment, this.units);
+    return (pairing.kind === 'none' || pairing.width === 8) && isVector(operand, this.context.segment, this.units);
   }
 
   /** The fragment printed next starts at this group of the batch. */
@@ -194,12 +194,12 @@ export class WideStores {
   }
 
   /** Keeps the words of an output; undefined where it is stored as it is. */
-  store({ operand, values, column }: StoreSite): readonly string[] | undefined {
+  store({ operand, values, isPartner }: StoreSite): readonly string[] | undefined {
     if (!this.takes(operand)) return undefined;
     const name = `w${this.next++}_`;
-    if (this.next > this.words.length) this.words.push({ name, operand, isPartner: column === 'partner' });
+    if (this.next > this.words.length) this.words.push({ name, operand, isPartner });
     const unit = `unit_${this.start === 0 ? '' : ` + ${this.start}`}`;
-    return [keepNarrow(operand, name, unit, values)];
+    return [packElement(operand, name, unit, values)];
   }
 
   declarations(): string[] {

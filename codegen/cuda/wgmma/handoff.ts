@@ -1,0 +1,66 @@
+/**
+ * The handoff of rounded products from consumers to the warps that run deferred epilogues: 20 bits a product, in shared
+ * memory, in the order of the accumulators. Neither side transposes anything; every access is 16 bytes a lane, next to
+ * its neighbour's.
+ *
+ * Each consumer warp has its own part. For each chunk of four column groups it holds 512 bytes of each row half: lane by
+ * lane, one word of each group with the upper 16 bits of two products. For each four chunks there follow as many bytes
+ * with a word of each chunk: bits 12 to 15 of its eight products.
+ */
+import { indent } from '../statements.js';
+
+const GROUPS = 4;
+const CHUNK_BYTES = 1024;
+/** From a row half's part of a chunk to that of the rows 8 further. */
+export const HALF_BYTES = CHUNK_BYTES / 2;
+
+const chunksOf = (tn: number): number => Math.ceil(tn / 8 / GROUPS);
+const lowChunksOf = (tn: number): number => Math.ceil(chunksOf(tn) / 4);
+
+/** Bytes of a consumer warp's 16 rows of a tile. */
+export const handoffWarpBytes = (tn: number): number => (chunksOf(tn) + lowChunksOf(tn)) * CHUNK_BYTES;
+
+/** Statements that store the accumulators `acc[0]` of a warp from address `handoff` on, which includes the lane. */
+export function storeHandoffText(tn: number, depth: number): string {
+  const groups = tn / 8,
+    chunks = chunksOf(tn);
+  const product = (chunk: number, h: number, i: number): string => {
+    const group = GROUPS * chunk + (i >> 1);
+    return group < groups ? `acc[0][${4 * group + 2 * h + (i & 1)}]` : '0.0f';
+  };
+  const eight = (chunk: number, h: number): string[] => Array.from({ length: 8 }, (_, i) => product(chunk, h, i));
+  const lines: string[] = [];
+  for (let first = 0; first < chunks; first += 4) {
+    const count = Math.min(4, chunks - first);
+    for (const h of [0, 1]) {
+      const each = Array.from({ length: count }, (_, j) => eight(first + j, h));
+      each.forEach((p, j) => {
+        const words = [0, 2, 4, 6].map((i) => `tw_high(${p[i]!}, ${p[i + 1]!})`);
+        lines.push(`tw_put(handoff + ${(first + j) * CHUNK_BYTES + h * HALF_BYTES}, ${words.join(', ')});`);
+      });
+      const low = [0, 1, 2, 3].map((j) => (j < count ? `tw_low(${each[j]!.join(', ')})` : '0u'));
+      lines.push(`tw_put(handoff + ${(chunks + first / 4) * CHUNK_BYTES + h * HALF_BYTES}, ${low.join(', ')});`);
+    }
+  }
+  return indent(lines, depth);
+}
+
+/** Statements that load a row half into `high_` and `low_` from address `handoff` on, which includes lane and half. */
+export function loadHandoffText(tn: number, depth: number): string {
+  const [chunks, lows] = [chunksOf(tn), lowChunksOf(tn)];
+  return indent(
+    [
+      `unsigned high_[${GROUPS * chunks}], low_[${GROUPS * lows}];`,
+      ...Array.from({ length: chunks }, (_, j) => `tw_take(handoff + ${j * CHUNK_BYTES}, high_ + ${GROUPS * j});`),
+      ...Array.from(
+        { length: lows },
+        (_, j) => `tw_take(handoff + ${(chunks + j) * CHUNK_BYTES}, low_ + ${GROUPS * j});`,
+      ),
+    ],
+    depth,
+  );
+}
+
+/** C expression (float): a product of column group `group`, a C expression that is constant once loops are unrolled. */
+export const handoffProduct = (group: string, lane: number): string =>
+  `tw_product_of(high_[${group}], low_[(${group}) / ${GROUPS}], (${group}) % ${GROUPS}, ${lane})`;

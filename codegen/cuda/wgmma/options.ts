@@ -1,0 +1,160 @@
+/**
+ * A contraction under a wgmma schedule: what it computes, and every size, count and condition that its text depends on.
+ * Worked out once; each part of the text is printed from this record, and so are the templates.
+ */
+import type { CudaGemmSchedule } from '../../../ir/cuda.js';
+import type { Segment } from '../../../ir/kernel.js';
+import { kernelReads, kernelWrites } from '../../../ir/kernelAccess.js';
+import type { Contraction } from '../contraction.js';
+import { rowProgramsOf, segmentsOf } from '../contraction.js';
+import type { CudaOperands } from '../operands.js';
+import type { RowPrologue } from '../programs.js';
+import { rowPrologue } from '../programs.js';
+import type { FinalTile } from './finalTile.js';
+import { finalTileOf } from './finalTile.js';
+import { handoffWarpBytes } from './handoff.js';
+import { CONSUMERS, CONSUMER_WARPS, PRODUCER_IDLE_WARPS, WARPS_OF_GROUP, WGMMA_ROWS } from './instruction.js';
+import type { WgmmaLayout } from './layout.js';
+import { columnTiles, wgmmaLayout } from './layout.js';
+
+export interface WgmmaContext {
+  readonly kernel: Contraction;
+  readonly operands: CudaOperands;
+  readonly schedule: CudaGemmSchedule;
+  readonly segments: readonly Segment[];
+  /** First column tile of each segment. */
+  readonly firstTiles: readonly number[];
+  readonly prologue: RowPrologue;
+  /** How a block's final tile is stored row by row; undefined where its epilogue is that of other tiles. */
+  readonly finalTile: FinalTile | undefined;
+  readonly options: WgmmaOptions;
+}
+
+/** What templates read by name. */
+export interface WgmmaOptions extends WgmmaLayout {
+  /** The kernel's extent of rows, by name. */
+  readonly rows: string;
+  readonly mmaType: 'bf16' | 'f16';
+  readonly tm: number;
+  readonly tn: number;
+  readonly tk: number;
+  readonly stages: number;
+  readonly cluster: 1 | 2;
+  readonly isCluster: boolean;
+  /** Columns of remainder tiles; 0 where the schedule has none. */
+  readonly remainderTn: number;
+  /** Row tiles of whole clusters that are walked before the next column tile. */
+  readonly raster: number;
+  readonly columnTiles: number;
+  /** Tiles of a group of `raster` row tiles. */
+  readonly groupTiles: number;
+  readonly clusterRows: number;
+  readonly clusterRowsMinusOne: number;
+  /** Stages that a tile's products over k fill. */
+  readonly kBlocks: number;
+  /** Stages whose weights are loaded before the kernel waits for its predecessor, and what the ring is at then. */
+  readonly prefetch: number;
+  readonly prefetchStage: number;
+  readonly prefetchPhase: number;
+  /** Epilogues read values that depend on the row alone, kept in shared memory. */
+  readonly hasRowValues: boolean;
+  readonly hasRowSums: boolean;
+  /** Buffers of bytes are read or written. */
+  readonly hasBytes: boolean;
+  readonly hasFinalTile: boolean;
+  /** Floats of a tile's row values, and the float that holds the slot number of the final tile's. */
+  readonly rowValuesSlot: number;
+  readonly slotNumber: number;
+  /** Rows whose values a warp computes at once, and how far apart its turns are. */
+  readonly rowsAtOnce: number;
+  readonly rowsAtOnceStep: number;
+  /** Bytes from the first barrier. */
+  readonly emptyOffset: number;
+  readonly rowsFullOffset: number;
+  /** Arrivals that complete a phase. */
+  readonly emptyCount: number;
+  readonly rowsEmptyCount: number;
+  /** Rows of a tile that a consumer warpgroup multiplies. */
+  readonly consumerRows: number;
+  /** wgmma instructions of a step over k, and accumulators of a thread for each. */
+  readonly blocks: number;
+  readonly accumulators: number;
+  readonly consumerWarps: number;
+  /** Warps that run deferred epilogues, and bytes of a consumer warp's products on their way to them. */
+  readonly epilogueWarps: number;
+  readonly handoffWarpBytes: number;
+  /** Threads that meet where the row values of the final tile are there. */
+  readonly finalBarrierThreads: number;
+}
+
+/**
+ * Rows whose loads an idle warp of the producer's group has in flight; more where it runs deferred epilogues as well,
+ * which leave it less time.
+ */
+const ROWS_AT_ONCE = 2;
+const DEFERRED_ROWS_AT_ONCE = 4;
+/** Registers of a producer's thread that fit so many rows at once. */
+const ROOMY = 40;
+
+export function wgmmaContext(kernel: Contraction, operands: CudaOperands, schedule: CudaGemmSchedule): WgmmaContext {
+  const { tm, tn, tk, stages, cluster } = schedule;
+  const segments = segmentsOf(kernel);
+  const prologue = rowPrologue(rowProgramsOf(kernel), operands);
+  const values = prologue.scalars.length;
+  const layout = wgmmaLayout(schedule, values);
+  const tiles = columnTiles(segments, tn);
+  const warps = WARPS_OF_GROUP * (layout.isPingPong ? 1 : CONSUMERS);
+  const raster = Math.max(1, Math.floor(schedule.raster / cluster));
+  const kBlocks = Math.ceil(kernel.k / tk);
+  const prefetch = Math.min(stages, kBlocks);
+  const rowsAtOnce = layout.isDeferred ? DEFERRED_ROWS_AT_ONCE : layout.producerRegisters >= ROOMY ? ROWS_AT_ONCE : 1;
+  const finalTile =
+    kernel.anchor === 'gemm' && values === 0 ? finalTileOf(segments, operands, layout, schedule) : undefined;
+  const options: WgmmaOptions = {
+    ...layout,
+    rows: kernel.rows,
+    mmaType: halfType(operands.get(kernel.a).dtype),
+    tm,
+    tn,
+    tk,
+    stages,
+    cluster,
+    isCluster: cluster === 2,
+    remainderTn: schedule.remainderTn ?? 0,
+    raster,
+    columnTiles: tiles.total,
+    groupTiles: raster * tiles.total,
+    clusterRows: tm * cluster,
+    clusterRowsMinusOne: tm * cluster - 1,
+    kBlocks,
+    prefetch,
+    prefetchStage: prefetch % stages,
+    prefetchPhase: Math.floor(prefetch / stages) % 2,
+    hasRowValues: values > 0,
+    hasRowSums: segments.some(({ outputs }) => outputs.some(({ kind }) => kind === 'rowSum')),
+    hasBytes: [...kernelReads(kernel), ...kernelWrites(kernel)].some((name) => operands.get(name).dtype === 'u8'),
+    hasFinalTile: finalTile !== undefined,
+    rowValuesSlot: tm * values,
+    slotNumber: layout.rowSlots * tm * values,
+    rowsAtOnce,
+    rowsAtOnceStep: PRODUCER_IDLE_WARPS * rowsAtOnce,
+    emptyOffset: 8 * stages,
+    rowsFullOffset: 16 * stages,
+    emptyCount: warps * cluster,
+    rowsEmptyCount: warps,
+    consumerRows: layout.rowBlocks * WGMMA_ROWS,
+    blocks: layout.rowBlocks * layout.columnBlocks,
+    accumulators: layout.wn / 2,
+    consumerWarps: CONSUMER_WARPS,
+    epilogueWarps: PRODUCER_IDLE_WARPS,
+    handoffWarpBytes: layout.isDeferred ? handoffWarpBytes(tn) : 0,
+    finalBarrierThreads: 32 * (CONSUMER_WARPS + PRODUCER_IDLE_WARPS),
+  };
+  return { kernel, operands, schedule, segments, firstTiles: tiles.first, prologue, finalTile, options };
+}
+
+/** The dtype of an operand that wgmma can read. */
+export function halfType(dtype: string): 'f16' | 'bf16' {
+  if (dtype === 'f16' || dtype === 'bf16') return dtype;
+  throw new Error(`wgmma reads 16-bit operands, not ${dtype}.`);
+}

@@ -1,0 +1,33 @@
+/** The tensor maps that a wgmma kernel's copies go by. */
+import type { TensorMapDecl } from '../../../ir/cuda.js';
+import type { Segment } from '../../../ir/kernel.js';
+import { physicalColumns } from '../operands.js';
+import { SLAB } from './instruction.js';
+import type { WgmmaContext } from './options.js';
+import { halfType } from './options.js';
+
+/**
+ * Map 0 is the left operand; then each segment's weight has one, and where there are remainder tiles, the last weight
+ * has a second. A box is one slab, of the rows that one copy brings.
+ */
+export function tensorMapsOf({ kernel, segments, operands, options }: WgmmaContext): TensorMapDecl[] {
+  const { tm, cluster, remainderTn, boxRows } = options;
+  const box = { columns: kernel.k, boxColumns: SLAB, swizzle: 128 } as const;
+  const a = operands.get(kernel.a);
+  const weightMap = ({ weight, columns, pairing }: Segment, rows: number): TensorMapDecl => {
+    const w = operands.weight(weight);
+    return {
+      ...box,
+      parameter: w.index,
+      dtype: halfType(w.dtype),
+      rows: physicalColumns(columns, pairing),
+      stride: w.stride,
+      boxRows: rows,
+    };
+  };
+  return [
+    { ...box, parameter: a.index, dtype: halfType(a.dtype), rows: kernel.rows, stride: a.stride, boxRows: tm },
+    ...segments.map((segment) => weightMap(segment, boxRows)),
+    ...(remainderTn === 0 ? [] : [weightMap(segments.at(-1)!, remainderTn / cluster)]),
+  ];
+}
