@@ -7,6 +7,7 @@ import type { Bucket } from '../ir/plan.js';
 import { LOGPROB_BLOCK } from '../ir/kernel.js';
 import { kernelWrites } from '../ir/kernelAccess.js';
 import { operands, readOf, type Scalar } from '../ir/scalar.js';
+import { FORMATS } from '../ir/storage.js';
 import { DTYPE_BYTES } from '../ir/types.js';
 
 /** Extents of one micro-batch. */
@@ -114,8 +115,9 @@ export class Declarations {
     }
     for (const weight of module.weights) {
       const rows = weight.sources.reduce((sum, source) => sum + source.rows, 0);
-      this.bufferBytesPerElement.set(weight.name, DTYPE_BYTES[weight.dtype]);
-      this.bytesByName.set(weight.name, () => rows * weight.k * DTYPE_BYTES[weight.dtype]);
+      const format = FORMATS[weight.format];
+      this.bufferBytesPerElement.set(weight.name, format.elementBits / 8);
+      this.bytesByName.set(weight.name, () => format.bytes(rows, weight.k));
     }
   }
 

@@ -17,6 +17,7 @@ import type { KernelModule } from '../ir/kernel.js';
 import { PACKED_COLUMNS } from '../ir/packing.js';
 import type { CpuGemmSchedule, CpuIsa } from '../ir/plan.js';
 import { CPU_ISAS, rowStride } from '../ir/plan.js';
+import { FORMATS } from '../ir/storage.js';
 import { DTYPE_BYTES, roundUp } from '../ir/types.js';
 
 const SHAPES: readonly (readonly [number, number, number])[] = [
@@ -134,7 +135,7 @@ export function plainGemm(n: number, k: number, isa: CpuIsa, dtype: 'f32' | 'bf1
       {
         name: 'w',
         layout: isAmx ? 'vnni' : 'panels',
-        dtype: isAmx ? 'bf16' : dtype,
+        format: isAmx ? 'bf16' : dtype,
         sources: [{ tensor: 'w', rows: n }],
         k,
         pairing: { kind: 'none' },
@@ -213,11 +214,13 @@ function main(): void {
         const buffer = module.buffers.find((b) => b.name === name);
         if (buffer !== undefined)
           return roundUp(m, 32) * rowStride(buffer, m, DTYPE_BYTES[buffer.dtype]) * DTYPE_BYTES[buffer.dtype];
-        return roundUp(n, PACKED_COLUMNS) * roundUp(k, 32) * DTYPE_BYTES[module.weights[0]!.dtype];
+        return FORMATS[module.weights[0]!.format].bytes(roundUp(n, PACKED_COLUMNS), roundUp(k, 32));
       });
-      const halves = emitted[0]!.parameters.map((name) =>
-        [...module.buffers, ...module.weights].find((b) => b.name === name)?.dtype === 'bf16' ? 1 : 0,
-      );
+      const dtypes = new Map([
+        ...module.buffers.map(({ name, dtype }) => [name, dtype] as const),
+        ...module.weights.map(({ name, format }) => [name, FORMATS[format].element] as const),
+      ]);
+      const halves = emitted[0]!.parameters.map((name) => (dtypes.get(name) === 'bf16' ? 1 : 0));
       legal.forEach((s, i) => {
         const kernelSeconds = Number(
           run(

@@ -1,7 +1,8 @@
 /** Names of a module resolved for one kernel: dtypes, strides, and the order of its columns in packed weights. */
 import type { Kernel, KernelModule, Pairing, Segment, WeightDecl } from '../ir/kernel.js';
-import { KMAJOR_STEP, PACKED_COLUMNS } from '../ir/packing.js';
+import { PACKED_COLUMNS, packedDepth } from '../ir/packing.js';
 import { rowStride } from '../ir/plan.js';
+import { FORMATS } from '../ir/storage.js';
 import type { BufferDType } from '../ir/types.js';
 import { DTYPE_BYTES, roundUp } from '../ir/types.js';
 import { namesOf, type ModuleNames } from './names.js';
@@ -11,6 +12,7 @@ export interface Operand {
   readonly name: string;
   /** Index into the generated function's parameters. */
   readonly index: number;
+  /** Element type that code loads or stores: a weight's is that of its format. */
   readonly dtype: BufferDType;
   /** Elements from one row to the next; 1 for vectors. Meaningless for weights in panels. */
   readonly stride: number;
@@ -39,8 +41,8 @@ export class KernelOperands {
     if (index === undefined) throw new Error(`Kernel ${this.kernel.name}: '${name}' is not one of its parameters.`);
     const weight = this.names.weights.get(name);
     if (weight !== undefined) {
-      const stride = weight.layout === 'kmajor' ? roundUp(weight.k, KMAJOR_STEP) : weight.k;
-      return { name, index, dtype: weight.dtype, stride, columns: weight.k, isPadded: false, weight };
+      const dtype = FORMATS[weight.format].element;
+      return { name, index, dtype, stride: packedDepth(weight), columns: weight.k, isPadded: false, weight };
     }
     const buffer = this.names.buffers.get(name);
     if (buffer === undefined)

@@ -95,7 +95,8 @@ export function kernelSignature(kernel: Kernel, module: KernelModule, tokensCapa
     const weight = weights.get(name);
     if (weight !== undefined) {
       const rows = weight.sources.reduce((sum, source) => sum + source.rows, 0);
-      return { kind: 'weight', layout: weight.layout, dtype: weight.dtype, rows, k: weight.k, pairing: weight.pairing };
+      const { layout, format, k, pairing } = weight;
+      return { kind: 'weight', layout, dtype: format, rows, k, pairing };
     }
     const buffer = buffers.get(name)!;
     const stride = rowStride(buffer, tokensCapacity, DTYPE_BYTES[buffer.dtype]);

@@ -57,8 +57,8 @@ export const upTo = (machine: Machine, isa: CpuIsa): readonly CpuIsa[] =>
 /** amx: bf16 operands in VNNI order. Others: f32 throughout. Accumulation is f32 in both. */
 export const numericsOf = (isa: CpuIsa): Numerics =>
   isa === 'amx'
-    ? { activations: 'bf16', weights: { layout: 'vnni', dtype: 'bf16' } }
-    : { activations: 'f32', weights: { layout: 'panels', dtype: 'f32' } };
+    ? { activations: 'bf16', weights: { layout: 'vnni', format: 'bf16' } }
+    : { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
 
 /** Name of the arithmetic, for results and journals: what must agree for answers to be comparable. */
 export const arithmeticOf = (isa: CpuIsa): 'bf16' | 'f32' => (isa === 'amx' ? 'bf16' : 'f32');

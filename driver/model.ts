@@ -11,6 +11,6 @@ export const openModel = (path: string, init: WeightInit): Checkpoint =>
 export function buildGraph(checkpoint: Checkpoint, mask: MaskKind = 'tree'): Graph {
   return checkpoint.model.graph({
     mask,
-    dtypeOf: (name) => checkpoint.tensors.get(name)?.dtype ?? checkpoint.config.dtype,
+    dtypeOf: (name) => checkpoint.tensors.get(name)?.format ?? checkpoint.config.dtype,
   });
 }

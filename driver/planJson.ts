@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { UserError } from '../errors.js';
 import { BINARY, UNARY, type BinaryOp, type Scalar, type UnaryOp } from '../ir/scalar.js';
 import type { Plan } from '../ir/plan.js';
+import { FORMAT_NAMES, LAYOUTS } from '../ir/storage.js';
 import { BUFFER_DTYPES } from '../ir/types.js';
 
 /** JSON has no infinities: a mask's −∞ travels as a word. */
@@ -142,8 +143,8 @@ const planOf = <S>(schedule: z.ZodType<S>) =>
       .array(
         z.strictObject({
           name: identifier,
-          layout: z.enum(['panels', 'vnni', 'kmajor', 'rows']),
-          dtype: z.enum(['f32', 'bf16', 'f16']),
+          layout: z.enum(LAYOUTS),
+          format: z.enum(FORMAT_NAMES),
           sources: z
             .array(z.strictObject({ tensor: tensorName, rows: extent }))
             .min(1)

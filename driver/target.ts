@@ -1,6 +1,7 @@
 /** What a model is compiled for, and in what arithmetic. */
 import { CUDA_ARCHS, type CudaArch } from '../ir/cuda.js';
 import type { CudaFacts } from '../codegen/cuda/index.js';
+import type { FormatName } from '../ir/storage.js';
 import { UserError } from '../errors.js';
 import type { Numerics } from '../passes/pipeline.js';
 
@@ -34,11 +35,11 @@ export const cudaNumerics = (dtype: 'bf16' | 'f16'): Numerics => ({
   attention: dtype,
   products: 'f20',
   stream: 'f24',
-  weights: { layout: 'kmajor', dtype, pairingWidth: 8 },
+  weights: { layout: 'kmajor', format: dtype, pairingWidth: 8 },
 });
 
 /** Element type of a GPU's contractions for a checkpoint stored in `stored`. */
-export function cudaArithmetic(precision: Precision, stored: 'f32' | 'bf16' | 'f16'): 'bf16' | 'f16' {
+export function cudaArithmetic(precision: Precision, stored: FormatName): 'bf16' | 'f16' {
   if (precision === 'f32')
     throw new UserError(
       '--precision f32 is for the CPU: GPUs multiply 16-bit numbers here',

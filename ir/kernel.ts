@@ -6,6 +6,7 @@
  */
 import type { BufferDType, Symbol } from './types.js';
 import type { Scalar } from './scalar.js';
+import type { FormatName, Layout } from './storage.js';
 
 /** A two-dimensional buffer `dtype[rows, columns]`; a vector has columns = 1. Inputs and outputs are buffers too. */
 export interface BufferDecl {
@@ -161,17 +162,17 @@ export interface WeightSource {
 
 /**
  * A weight as kernels read it. `sources` are stacked by rows in order; for pairing `interleave` exactly two.
- * Column c of every row is multiplied by columnScale[c] (a folded norm weight) before rounding.
- * - `panels`: 16 output columns beside each other: [⌈n/16⌉][k][16] of `dtype` (f32 or bf16).
- * - `vnni`: [⌈n/16⌉][⌈k/32⌉·16][16][2] bf16: pairs of k beside each other, as AMX wants them.
- * - `kmajor`: [n, roundUp(k, 8)] f16 or bf16, row-major, rows in physical order: what tensor cores read from shared
- *   memory.
- * - `rows`: the checkpoint's own [n, k] in its own dtype, mapped, never copied (embedding tables); no scale.
+ * Column c of every row is multiplied by columnScale[c] (a folded norm weight) before it is rounded to the format.
+ * - `panels`: 16 output columns beside each other: [⌈n/16⌉][k][16].
+ * - `vnni`: [⌈n/16⌉][⌈k/32⌉·16][16][2]: pairs of k beside each other, as AMX wants them.
+ * - `kmajor`: [n, roundUp(k, 8)], row-major, rows in physical order: what tensor cores read from shared memory.
+ * - `rows`: the checkpoint's own [n, k] in its own format, mapped, never copied (embedding tables); no scale.
+ * Which formats a layout holds is in ir/storage.ts.
  */
 export interface WeightDecl {
   readonly name: string;
-  readonly layout: 'panels' | 'vnni' | 'kmajor' | 'rows';
-  readonly dtype: 'f32' | 'bf16' | 'f16';
+  readonly layout: Layout;
+  readonly format: FormatName;
   readonly sources: readonly WeightSource[];
   readonly k: number;
   readonly pairing: Pairing;

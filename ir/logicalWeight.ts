@@ -1,7 +1,7 @@
 /** Weights as mathematics: the logical matrix that a WeightDecl stands for, before any packing. */
 import type { WeightDecl } from './kernel.js';
 import { sourceRows } from './packing.js';
-import { roundToDType } from './round.js';
+import { FORMATS } from './storage.js';
 
 /** A checkpoint tensor, row-major [rows, columns]; a vector (a norm weight) has rows 1. */
 export interface RawTensor {
@@ -12,7 +12,7 @@ export interface RawTensor {
 
 /**
  * The logical matrix [Σ rows, k] of a weight: sources stacked by rows, column c multiplied by columnScale[c], rounded
- * to the weight's dtype if `round`. Throws where a tensor is missing or has another shape.
+ * to the weight's format if `round`. Throws where a tensor is missing or has another shape.
  */
 export function logicalWeight(decl: WeightDecl, tensors: ReadonlyMap<string, RawTensor>, round: boolean): Float64Array {
   const find = (name: string): RawTensor => {
@@ -42,5 +42,7 @@ export function logicalWeight(decl: WeightDecl, tensors: ReadonlyMap<string, Raw
     }
     for (let i = 0; i < result.length; i++) result[i] = result[i]! * scale[i % decl.k]!;
   }
-  return round ? result.map((value) => roundToDType(value, decl.dtype)) : result;
+  if (!round) return result;
+  const format = FORMATS[decl.format];
+  return format.decode(format.encode(result));
 }

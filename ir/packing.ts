@@ -1,5 +1,6 @@
 /** How the columns of a packed weight lie: shared by the packer (runtime) and the code that reads it (codegen). */
 import type { WeightDecl } from './kernel.js';
+import { FORMATS } from './storage.js';
 import { roundUp } from './types.js';
 
 /** Columns that lie beside each other in one panel. */
@@ -10,8 +11,6 @@ export const PACKED_COLUMNS = 32;
 export const KMAJOR_STEP = 8;
 /** The depth of one AMX step; k of `vnni` weights is padded with zeros to a multiple of it. */
 export const VNNI_DEPTH = 32;
-
-const BYTES = { f32: 4, f16: 2, bf16: 2 } as const;
 
 /** Rows of all sources together: the logical columns of the product. */
 export const sourceRows = (weight: WeightDecl): number => weight.sources.reduce((sum, source) => sum + source.rows, 0);
@@ -85,18 +84,23 @@ export function rowMaps(): (weight: WeightDecl) => Int32Array {
   };
 }
 
+/** Elements of k that each physical column has in memory, zeros that pad it included. */
+export function packedDepth({ layout, k }: Pick<WeightDecl, 'layout' | 'k'>): number {
+  switch (layout) {
+    case 'rows':
+    case 'panels':
+      return k;
+    case 'vnni':
+      return roundUp(k, VNNI_DEPTH);
+    case 'kmajor':
+      return roundUp(k, KMAJOR_STEP);
+    default:
+      return layout satisfies never;
+  }
+}
+
 /** Bytes of a packed weight with `columns` physical columns (the length of physicalToLogical). */
 export function packedBytes(weight: WeightDecl, columns: number): number {
-  switch (weight.layout) {
-    case 'rows':
-      return columns * weight.k * BYTES[weight.dtype];
-    case 'panels':
-      return roundUp(columns, PANEL) * weight.k * BYTES[weight.dtype];
-    case 'vnni':
-      return roundUp(columns, PANEL) * roundUp(weight.k, VNNI_DEPTH) * BYTES.bf16;
-    case 'kmajor':
-      return columns * roundUp(weight.k, KMAJOR_STEP) * BYTES[weight.dtype];
-    default:
-      return weight.layout satisfies never;
-  }
+  const isInPanels = weight.layout === 'panels' || weight.layout === 'vnni';
+  return FORMATS[weight.format].bytes(isInPanels ? roundUp(columns, PANEL) : columns, packedDepth(weight));
 }

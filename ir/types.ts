@@ -11,10 +11,13 @@ export type DType = (typeof DTYPES)[number];
 export const BUFFER_DTYPES = [...DTYPES, 'u8'] as const;
 export type BufferDType = (typeof BUFFER_DTYPES)[number];
 
-export const isFloat = (dtype: BufferDType): dtype is 'f32' | 'f16' | 'bf16' =>
+/** Element types of numbers with a fraction. */
+export type FloatType = Extract<DType, 'f32' | 'f16' | 'bf16'>;
+
+export const isFloat = (dtype: BufferDType): dtype is FloatType =>
   dtype === 'f32' || dtype === 'f16' || dtype === 'bf16';
 
-/** Bytes of one element as it lies in memory (a bool is one byte). */
+/** Bytes of one element of a buffer (a bool is one byte). How weights are stored is ir/storage.ts's. */
 export const DTYPE_BYTES: Readonly<Record<BufferDType, number>> = { f32: 4, f16: 2, bf16: 2, i32: 4, bool: 1, u8: 1 };
 
 /** A symbolic extent, known only when a micro-batch arrives: T packed tokens, R scored rows. */

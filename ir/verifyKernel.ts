@@ -17,6 +17,7 @@ import type {
 } from './kernel.js';
 import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from './kernel.js';
 import { sourceRows } from './packing.js';
+import { FORMATS, layoutProblem } from './storage.js';
 import type { Domain, Reader } from './verifyProgram.js';
 import { isRowInvariant, shape, verifyProgram } from './verifyProgram.js';
 import type { BufferDType } from './types.js';
@@ -112,9 +113,10 @@ function verifyWeight(
     fail('k and the rows of every source are whole numbers, at least 1.');
   if (weight.sources.length === 0) fail('it has no sources.');
   const rows = sourceRows(weight);
-  if (weight.layout === 'vnni' && weight.dtype !== 'bf16') fail(`layout vnni holds bf16, not ${weight.dtype}.`);
-  if (weight.layout === 'kmajor' && weight.dtype === 'f32') fail('layout kmajor holds f16 or bf16, not f32.');
-  if (weight.layout === 'panels' && weight.dtype === 'f16') fail('layout panels holds f32 or bf16, not f16.');
+  const misplaced = layoutProblem(weight.layout, weight.format);
+  if (misplaced !== undefined) fail(`${misplaced}.`);
+  if (weight.columnScale !== undefined && !FORMATS[weight.format].takesColumnScale)
+    fail(`format ${weight.format} takes no column scale.`);
   if (weight.layout === 'rows') {
     if (weight.columnScale !== undefined) fail("layout rows is the checkpoint's own memory: it takes no column scale.");
     if (weight.pairing.kind !== 'none' || weight.sources.length !== 1)
@@ -236,7 +238,13 @@ class KernelCheck implements Reader {
   read(name: string): BufferDecl {
     const weight = this.weights.get(name);
     if (weight?.layout === 'rows')
-      return { name, dtype: weight.dtype, rows: sourceRows(weight), columns: weight.k, space: 'weight' };
+      return {
+        name,
+        dtype: FORMATS[weight.format].element,
+        rows: sourceRows(weight),
+        columns: weight.k,
+        space: 'weight',
+      };
     const buffer = this.buffers.get(name);
     if (buffer === undefined)
       return this.fail(
@@ -299,9 +307,10 @@ class KernelCheck implements Reader {
       this.fail(`weight '${name}' has ${sourceRows(weight)} rows, the kernel needs ${rows}.`);
     if (!samePairing(weight.pairing, pairing))
       this.fail(`weight '${name}' is packed with another pairing than the kernel reads.`);
-    if (weight.layout === 'kmajor' && a.dtype !== weight.dtype)
-      this.fail(`weight '${name}' is ${weight.dtype}, '${a.name}' is ${a.dtype}: tensor cores multiply equal types.`);
-    if (weight.layout === 'vnni' && a.dtype !== 'bf16')
+    const { element } = FORMATS[weight.format];
+    if (weight.layout === 'kmajor' && a.dtype !== element)
+      this.fail(`weight '${name}' is ${weight.format}, '${a.name}' is ${a.dtype}: tensor cores multiply equal types.`);
+    if (weight.layout === 'vnni' && a.dtype !== element)
       this.fail(`weight '${name}' is in layout vnni, but '${a.name}' is ${a.dtype}.`);
   }
 

@@ -1,6 +1,6 @@
 /** What keeps the tensors of some files from being a model's, in few lines. */
 import type { Model } from './model.js';
-import { WEIGHT_DTYPES, weightDType } from './tensors.js';
+import { FORMATS_OF, weightFormat } from './tensors.js';
 
 /** `0–31`, or `0–3,7,9–12` */
 function ranges(sorted: readonly number[]): string {
@@ -84,10 +84,10 @@ export function checkTensors(
         tensor: name,
         text: `shape [${entry.shape.slice(0, 8).join(', ')}], config.json makes it [${shape.join(', ')}]`,
       });
-    } else if (weightDType(entry.dtype) === undefined) {
+    } else if (weightFormat(entry.dtype) === undefined) {
       problems.push({
         tensor: name,
-        text: `element type ${entry.dtype} is not supported; supported: ${Object.keys(WEIGHT_DTYPES).join(', ')}`,
+        text: `element type ${entry.dtype} is not supported; supported: ${Object.keys(FORMATS_OF).join(', ')}`,
       });
     }
   }

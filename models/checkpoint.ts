@@ -12,7 +12,7 @@ import { fileSize, readJsonObject, readRange, withFile } from '../system/read.js
 import { findDuplicateKey } from './jsonKeys.js';
 import type { Model, ModelConfig } from './model.js';
 import { readSafetensorsHeader, type SafetensorsEntry, type SafetensorsHeader } from './safetensors.js';
-import { weightDType, type FileTensor, type TensorLocation } from './tensors.js';
+import { weightFormat, type FileTensor, type TensorLocation } from './tensors.js';
 import { findTokenizer } from './tokenizer.js';
 
 export {
@@ -191,17 +191,17 @@ export function openCheckpoint(path: string): Checkpoint {
     );
   }
   const [first] = checked.tensors;
-  const model = loadModel(dir, weightDType(found.get(first?.name ?? '')?.dtype ?? ''));
+  const model = loadModel(dir, weightFormat(found.get(first?.name ?? '')?.dtype ?? ''));
   const { config } = model;
   const tensors = new Map<string, FileTensor>();
   for (const { name } of model.tensors) {
     const entry = found.get(name);
-    const dtype = weightDType(entry?.dtype ?? '');
-    if (entry === undefined || dtype === undefined) throw new Error(`${name} passed checkTensors but is not there`);
+    const format = weightFormat(entry?.dtype ?? '');
+    if (entry === undefined || format === undefined) throw new Error(`${name} passed checkTensors but is not there`);
     tensors.set(name, {
       kind: 'file',
       name,
-      dtype,
+      format,
       shape: entry.shape,
       file: entry.file,
       offset: entry.offset,
@@ -242,14 +242,14 @@ export function describeRandomCheckpoint(path: string, seed: number | bigint): C
   const dir = resolve(isFile ? dirname(path) : path);
   const model = isFile ? readModel(resolve(path)) : loadModel(dir);
   const { config } = model;
-  const { dtype } = config;
+  const { dtype: format } = config;
   const tensors = new Map<string, TensorLocation>();
   for (const { name, shape, role } of model.tensors) {
     tensors.set(
       name,
       role === 'norm'
-        ? { kind: 'constant', name, dtype, shape, value: 1 }
-        : { kind: 'random', name, dtype, shape, seed: fnv1a64(`${seed}:${name}`), scale: RANDOM_SCALE },
+        ? { kind: 'constant', name, format, shape, value: 1 }
+        : { kind: 'random', name, format, shape, seed: fnv1a64(`${seed}:${name}`), scale: RANDOM_SCALE },
     );
   }
   const fingerprint = createHash('sha256')

@@ -5,7 +5,7 @@ import { isRecord, quote } from '../system/json.js';
 import { fileSize, readJsonObject } from '../system/read.js';
 import type { Model } from './model.js';
 import { findArchitecture } from './registry.js';
-import type { WeightDType } from './tensors.js';
+import type { FormatName } from '../ir/storage.js';
 
 const CONFIG_BYTES = 1 << 20;
 const WANTED = 'give the folder of a Hugging Face checkpoint: config.json and *.safetensors';
@@ -16,13 +16,13 @@ const OTHER_MODEL =
  * The model that a parsed config.json describes. `where` (its path) starts every message. `fallbackDType` is the
  * element type of the weights where the file names none. Throws UserError, one line.
  */
-export function describeModel(json: unknown, where: string, fallbackDType: WeightDType = 'f32'): Model {
+export function describeModel(json: unknown, where: string, fallbackDType: FormatName = 'f32'): Model {
   if (!isRecord(json)) throw new UserError(`${where}: expected a JSON object, got ${quote(json)}`);
   return findArchitecture(json, where).describe(json, where, fallbackDType);
 }
 
 /** The model of the config.json at `path`. UserError where the file is missing or the model unsupported. */
-export function readModel(path: string, fallbackDType?: WeightDType): Model {
+export function readModel(path: string, fallbackDType?: FormatName): Model {
   const { value } = readJsonObject(path, CONFIG_BYTES, WANTED);
   try {
     return describeModel(value, path, fallbackDType);
@@ -34,7 +34,7 @@ export function readModel(path: string, fallbackDType?: WeightDType): Model {
 }
 
 /** The model of the checkpoint folder `dir`. UserError where its config.json is missing or the model unsupported. */
-export function loadModel(dir: string, fallbackDType?: WeightDType): Model {
+export function loadModel(dir: string, fallbackDType?: FormatName): Model {
   const path = join(dir, 'config.json');
   if (fileSize(path) === undefined && fileSize(join(dir, 'params.json')) !== undefined) {
     throw new UserError(

@@ -2,7 +2,8 @@
 import type { Graph } from '../ir/graph.js';
 import type { DType } from '../ir/types.js';
 import type { MaskKind } from './mask.js';
-import type { ExpectedTensor, WeightDType } from './tensors.js';
+import type { FormatName } from '../ir/storage.js';
+import type { ExpectedTensor } from './tensors.js';
 
 /** A parsed JSON object. */
 export type Json = Readonly<Record<string, unknown>>;
@@ -16,7 +17,7 @@ export interface ModelConfig {
   /** Longest context the model was made for, in tokens. */
   readonly maxPositions: number;
   /** Element type that the checkpoint claims for its weights. */
-  readonly dtype: WeightDType;
+  readonly dtype: FormatName;
   readonly bosTokenId?: number;
   readonly eosTokenIds: readonly number[];
 }
@@ -55,5 +56,5 @@ export interface Architecture<Config extends ModelConfig = ModelConfig> {
    * Reads a parsed config.json. `where` (its path) starts every message. `fallbackDType` is the element type of the
    * weights where the file names none. Throws UserError, one line.
    */
-  readonly describe: (json: Json, where: string, fallbackDType: WeightDType) => Model<Config>;
+  readonly describe: (json: Json, where: string, fallbackDType: FormatName) => Model<Config>;
 }

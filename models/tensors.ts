@@ -1,11 +1,9 @@
 /** The tensors of a checkpoint: what there must be, and where each one lies. */
-
-/** Element type of stored weights. */
-export type WeightDType = 'f32' | 'f16' | 'bf16';
+import type { FormatName } from '../ir/storage.js';
 
 interface Described {
   readonly name: string;
-  readonly dtype: WeightDType;
+  readonly format: FormatName;
   /** Linear weights are [out, in]. */
   readonly shape: readonly number[];
 }
@@ -45,8 +43,8 @@ export interface ExpectedTensor {
 }
 
 /** By the names of safetensors. */
-export const WEIGHT_DTYPES: Readonly<Record<string, WeightDType>> = { F32: 'f32', F16: 'f16', BF16: 'bf16' };
+export const FORMATS_OF: Readonly<Record<string, FormatName>> = { F32: 'f32', F16: 'f16', BF16: 'bf16' };
 
-/** The weight type of a safetensors dtype; undefined where it cannot be a weight here. */
-export const weightDType = (dtype: string): WeightDType | undefined =>
-  Object.hasOwn(WEIGHT_DTYPES, dtype) ? WEIGHT_DTYPES[dtype] : undefined;
+/** The storage format of a safetensors dtype; undefined where it cannot be a weight here. */
+export const weightFormat = (dtype: string): FormatName | undefined =>
+  Object.hasOwn(FORMATS_OF, dtype) ? FORMATS_OF[dtype] : undefined;

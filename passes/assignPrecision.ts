@@ -1,22 +1,20 @@
 import { definitions, loadTimeValues, rewrite, type Graph, type Value } from '../ir/graph.js';
-
-/** Element type of a contraction's left operand: 16 bits where matrix units want it, f32 elsewhere. */
-export type ContractionDtype = 'f32' | 'bf16' | 'f16';
+import type { FloatType } from '../ir/types.js';
 
 /**
  * Makes the rounding of contraction operands explicit: the left operand of every weight contraction is cast to
- * `dtype`. The cast is an ordinary elementwise op that fuseGroups puts into the epilogue of whatever produces the
+ * `dtype`: 16 bits where matrix units want it, f32 elsewhere. The cast is an ordinary elementwise op that fuseGroups puts into the epilogue of whatever produces the
  * value. So are queries, keys and values where `attention` says so. Accumulation, the residual stream, softmax and
  * sums stay f32.
  * A contraction reads its rows in order: where they are rows looked up in a table that has the wanted type already (the
  * embedding of an f32 checkpoint), the cast is what writes them down one after another.
  */
-export function assignPrecision(graph: Graph, dtype: ContractionDtype, attention: ContractionDtype = 'f32'): Graph {
+export function assignPrecision(graph: Graph, dtype: FloatType, attention: FloatType = 'f32'): Graph {
   const defs = definitions(graph);
   const loaded = loadTimeValues(graph);
   const casts = new Map<Value, Value>();
   return rewrite(graph, (node, rewriter) => {
-    const narrowed = (v: Value, to: ContractionDtype): Value => {
+    const narrowed = (v: Value, to: FloatType): Value => {
       const known = casts.get(v);
       if (known !== undefined) return known;
       const narrow = rewriter.add('cast', [rewriter.map(v)], { dtype: to }, `${v.name}_${to}`);

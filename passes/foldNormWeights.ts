@@ -1,10 +1,13 @@
 import { loadTimeValues, rewrite, uses, type Graph, type Node, type Rewriter, type Value } from '../ir/graph.js';
+import { FORMATS } from '../ir/storage.js';
+import { isFloat } from '../ir/types.js';
 import { Matcher } from './match.js';
 
 /**
  * linear((x·s)·w, W) = linear(x, W·w)·s for a per-row s [rows, 1] and a norm weight w [K]. W·w is computed once, when
  * weights load; s = 1/rms leaves the contraction's operand for its epilogue. With Σx² summed where x is produced
- * (fuseGroups), no norm kernel remains. Applies where every reader of the normed value is such a linear.
+ * (fuseGroups), no norm kernel remains. Applies where every reader of the normed value is such a linear whose
+ * matrix is stored in a format that takes a factor for each column.
  */
 export function foldNormWeights(graph: Graph): Graph {
   const m = new Matcher(graph);
@@ -14,12 +17,18 @@ export function foldNormWeights(graph: Graph): Graph {
     if (node.op !== 'linear' || !loaded.has(node.operands[1]!)) return undefined;
     const normed = node.operands[0]!;
     const isOnlyMultiplied =
-      (readers.get(normed) ?? []).every((reader) => reader.op === 'linear') &&
+      (readers.get(normed) ?? []).every((reader) => reader.op === 'linear' && takesScale(m, reader.operands[1]!)) &&
       !graph.results.includes(normed) &&
       normed.type.dtype === 'f32';
     const parts = isOnlyMultiplied ? matchNorm(m, normed, loaded) : undefined;
     return parts === undefined ? undefined : fold(node, parts, rewriter);
   });
+}
+
+/** Whether the matrix behind casts is stored in a format whose columns can be multiplied by factors. */
+function takesScale(m: Matcher, matrix: Value): boolean {
+  const stored = (m.through(matrix, 'cast') ?? matrix).type.dtype;
+  return isFloat(stored) && FORMATS[stored].takesColumnScale;
 }
 
 interface NormParts {

@@ -18,7 +18,8 @@ import {
 } from '../ir/kernel.js';
 import type { Scalar } from '../ir/scalar.js';
 import { operands as operandsOf } from '../ir/scalar.js';
-import { isSymbol, printType } from '../ir/types.js';
+import type { FormatName, Layout } from '../ir/storage.js';
+import { isFloat, isSymbol, printType } from '../ir/types.js';
 import { CompileError } from './compileError.js';
 import { columnsOf, type FusedGraph, type Group } from './fuseGroups.js';
 import { groupPath, Names } from './kernelNames.js';
@@ -27,8 +28,8 @@ import { matchWeight, pairingWidth } from './lowerWeights.js';
 
 /** How contraction weights are stored for the target's micro-kernels. */
 export interface WeightStorage {
-  readonly layout: 'panels' | 'vnni' | 'kmajor';
-  readonly dtype: 'f32' | 'bf16' | 'f16';
+  readonly layout: Exclude<Layout, 'rows'>;
+  readonly format: FormatName;
   /** Widest pairing block. Default 16, a vector of CPUs; tensor cores want 8, the column group of a fragment. */
   readonly pairingWidth?: number;
 }
@@ -160,7 +161,7 @@ class Lowering {
     this.weights.set(weight, {
       name: weight,
       layout: this.storage.layout,
-      dtype: this.storage.dtype,
+      format: this.storage.format,
       k: lastExtent(anchors[0]!.operands[0]!),
       pairing,
       sources: matches.map((match) => ({ tensor: match.tensor, rows: match.rows })),
@@ -261,7 +262,7 @@ class Lowering {
     this.weights.set(weight, {
       name: weight,
       layout: this.storage.layout,
-      dtype: this.storage.dtype,
+      format: this.storage.format,
       k: lastExtent(x),
       pairing: { kind: 'none' },
       sources: [{ tensor: match.tensor, rows: match.rows }],
@@ -346,12 +347,12 @@ class Lowering {
     const name = this.names.unique(`${v.name}_table`);
     this.valueBuffers.set(v, name);
     this.buffers.set(name, { name, dtype: v.type.dtype, rows, columns: columns ?? 1, space: 'weight' });
-    const dtype = v.type.dtype;
-    if (dtype === 'i32' || dtype === 'bool') throw new CompileError(`@${v.name}: ${dtype} tables are not supported`);
+    const { dtype } = v.type;
+    if (!isFloat(dtype)) throw new CompileError(`@${v.name}: ${dtype} tables are not supported`);
     this.weights.set(name, {
       name,
       layout: 'rows',
-      dtype,
+      format: dtype,
       sources: [{ tensor: v.name, rows }],
       k: columns ?? 1,
       pairing: { kind: 'none' },
@@ -367,7 +368,7 @@ class Lowering {
     this.weights.set(name, {
       name,
       layout: 'rows',
-      dtype: 'f32',
+      format: 'f32',
       sources: [{ tensor: `constant.${name}`, rows: values.length }],
       k: 1,
       pairing: { kind: 'none' },

@@ -5,7 +5,8 @@
 import type { Graph } from '../ir/graph.js';
 import { verifyGraph } from '../ir/verify.js';
 import { verifyKernels } from '../ir/verifyKernel.js';
-import { assignPrecision, type ContractionDtype } from './assignPrecision.js';
+import type { FloatType } from '../ir/types.js';
+import { assignPrecision } from './assignPrecision.js';
 import { canonicaliseMask } from './canonicaliseMask.js';
 import { eliminateCommonSubexpressions } from './eliminateCommonSubexpressions.js';
 import { eliminateDeadCode } from './eliminateDeadCode.js';
@@ -22,9 +23,9 @@ import { splitStream } from './splitStream.js';
 
 /** What the target's contractions read. */
 export interface Numerics {
-  readonly activations: ContractionDtype;
+  readonly activations: FloatType;
   /** What attention reads: queries, keys and values. Default f32. */
-  readonly attention?: ContractionDtype;
+  readonly attention?: FloatType;
   readonly weights: WeightStorage;
   /** What an epilogue reads of its product. Default f32. */
   readonly products?: 'f32' | 'f20';

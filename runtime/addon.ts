@@ -6,7 +6,6 @@ import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { UserError } from '../errors.js';
-import type { PackDType } from './tensorSource.js';
 import { tooOldSystem } from './cLibrary.js';
 
 /** Read-only mapping of a file, or zero-initialised memory aligned to 64 bytes. Freed when nothing uses it any more. */
@@ -145,27 +144,30 @@ export interface NativeProgram {
   release(): void;
 }
 
-/** A [rows, k] matrix. Random values are nearly normal, a function of (seed, flat index) only, rounded to dtype. */
+/**
+ * A [rows, k] matrix; `format` is the code of its StorageFormat. Random values are nearly normal, a function of (seed,
+ * flat index) only, rounded to the format.
+ */
 export type PackSource =
   | {
       readonly kind: 'memory';
-      readonly dtype: PackDType;
+      readonly format: number;
       readonly rows: number;
       readonly memory: NativeMemory;
       readonly offset: number;
     }
   | {
       readonly kind: 'random';
-      readonly dtype: PackDType;
+      readonly format: number;
       readonly rows: number;
       readonly seed: bigint;
       readonly scale: number;
     }
-  | { readonly kind: 'constant'; readonly dtype: PackDType; readonly rows: number; readonly value: number };
+  | { readonly kind: 'constant'; readonly format: number; readonly rows: number; readonly value: number };
 
 export interface PackJob {
   readonly layout: 'rows' | 'panels' | 'vnni';
-  readonly dtype: PackDType;
+  readonly format: number;
   readonly k: number;
   /** ir/packing's physicalToLogical. */
   readonly rowMap: Int32Array;

@@ -1,14 +1,12 @@
 /** Where the values of a checkpoint tensor come from, and the checks that make its bytes safe to read. */
 import { UserError } from '../errors.js';
-
-/** Element types of checkpoint tensors and of weights. */
-export type PackDType = 'f32' | 'f16' | 'bf16';
+import { FORMATS, type FormatName } from '../ir/storage.js';
 
 /** Row-major. `random` is nearly normal with deviation `scale`, the same for a (seed, flat index) on every machine. */
 export type TensorSource =
   | {
       readonly kind: 'file';
-      readonly dtype: PackDType;
+      readonly format: FormatName;
       readonly shape: readonly number[];
       /** Full path, and the bytes of the tensor in it. */
       readonly file: string;
@@ -17,14 +15,17 @@ export type TensorSource =
     }
   | {
       readonly kind: 'random';
-      readonly dtype: PackDType;
+      readonly format: FormatName;
       readonly shape: readonly number[];
       readonly seed: bigint;
       readonly scale: number;
     }
-  | { readonly kind: 'constant'; readonly dtype: PackDType; readonly shape: readonly number[]; readonly value: number };
-
-export const PACK_BYTES: Readonly<Record<PackDType, number>> = { f32: 4, f16: 2, bf16: 2 };
+  | {
+      readonly kind: 'constant';
+      readonly format: FormatName;
+      readonly shape: readonly number[];
+      readonly value: number;
+    };
 
 /**
  * The source of a tensor that a weight reads as [rows, k] (a vector where rows or k is 1).
@@ -54,7 +55,7 @@ export function requireTensor(
     );
   }
   if (source.kind === 'file') {
-    const needed = rows * k * PACK_BYTES[source.dtype];
+    const needed = FORMATS[source.format].bytes(rows, k);
     const isSound = Number.isSafeInteger(source.offset) && source.offset >= 0 && source.byteLength === needed;
     if (!isSound) {
       throw new UserError(

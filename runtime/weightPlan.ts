@@ -1,8 +1,9 @@
 /** Decides, before anything is allocated, which weights stay mapped and where the packed ones lie. */
 import type { ConstantVector, WeightDecl } from '../ir/kernel.js';
 import { packedBytes, rowMaps } from '../ir/packing.js';
+import { FORMATS } from '../ir/storage.js';
 import { roundUp } from '../ir/types.js';
-import { PACK_BYTES, requireTensor, type TensorSource } from './tensorSource.js';
+import { requireTensor, type TensorSource } from './tensorSource.js';
 
 /** A weight's tensors, checked to have its shape. */
 interface Stored {
@@ -55,14 +56,14 @@ const ALIGNMENT = 4096;
 const keyOf = ({ name: _name, ...rest }: WeightDecl): string =>
   JSON.stringify([
     rest.layout,
-    rest.dtype,
+    rest.format,
     rest.sources.map(({ tensor, rows }) => [tensor, rows]),
     rest.k,
     rest.pairing,
     rest.columnScale ?? null,
   ]);
 
-/** Where the checkpoint's bytes can be read as they lie: its own dtype, one tensor, aligned elements. */
+/** Where the checkpoint's bytes can be read as they lie: its own format, one tensor, aligned elements. */
 function isReadable(weight: WeightDecl, sources: readonly TensorSource[]): boolean {
   const [source] = sources;
   return (
@@ -71,8 +72,8 @@ function isReadable(weight: WeightDecl, sources: readonly TensorSource[]): boole
     weight.columnScale === undefined &&
     weight.pairing.kind === 'none' &&
     source?.kind === 'file' &&
-    source.dtype === weight.dtype &&
-    source.offset % PACK_BYTES[source.dtype] === 0
+    source.format === weight.format &&
+    source.offset % FORMATS[source.format].bytes(1, 1) === 0
   );
 }
 
@@ -82,7 +83,7 @@ function literal(weight: WeightDecl, constants: ReadonlyMap<string, ConstantVect
   if (constant === undefined) return undefined;
   const isVector =
     weight.layout === 'rows' &&
-    weight.dtype === 'f32' &&
+    weight.format === 'f32' &&
     weight.sources.length === 1 &&
     weight.columnScale === undefined;
   if (!isVector || constant.values.length !== source!.rows * weight.k)

@@ -2,7 +2,7 @@
 import { isLegal, type CpuFacts } from '../../codegen/cpu/index.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { CpuGemmSchedule, CpuSchedule } from '../../ir/plan.js';
-import { DTYPE_BYTES } from '../../ir/types.js';
+import { FORMATS } from '../../ir/storage.js';
 
 export type { CpuFacts } from '../../codegen/cpu/index.js';
 
@@ -12,7 +12,7 @@ type Contraction = Extract<Kernel, { anchor: 'gemm' | 'logprob' }>;
 export function weightBytes(kernel: Contraction, module: KernelModule): number {
   const name = kernel.anchor === 'gemm' ? kernel.segments[0]?.weight : kernel.weight;
   const weight = module.weights.find((w) => w.name === name);
-  return weight === undefined ? 4 : DTYPE_BYTES[weight.dtype];
+  return FORMATS[weight?.format ?? 'f32'].elementBits / 8;
 }
 
 /** Bytes of weights that one pass over k reads again for every register tile of rows. */

@@ -5,10 +5,10 @@ import type { BufferDecl, Kernel, KernelModule, WeightDecl } from '../../ir/kern
 import { kernelReads, kernelWrites } from '../../ir/kernelAccess.js';
 import { packedBytes, physicalToLogical } from '../../ir/packing.js';
 import { ROW_PAD, rowStride, type Bucket } from '../../ir/plan.js';
-import { DTYPE_BYTES, isFloat, roundUp } from '../../ir/types.js';
+import { FORMATS } from '../../ir/storage.js';
+import { DTYPE_BYTES, isFloat, roundUp, type FloatType } from '../../ir/types.js';
 import { bufferBytes } from '../../passes/planMemory.js';
 import type { Addon, NativeMemory, NativePool, PackSource, Slot } from '../../runtime/addon.js';
-import type { PackDType } from '../../runtime/tensorSource.js';
 import { biasFor, bucketTrees, integersFor, rolesOf, type Roles } from '../randomInputs.js';
 
 /** Tables longer than this are not made whole: gathers are kept inside the first rows. */
@@ -139,7 +139,7 @@ export class Workbench {
     const rows = this.buffers.get(name)?.rows;
     if (typeof rows !== 'number') return undefined;
     const weight = this.weights.get(name);
-    const rowBytes = weight === undefined ? 4 : weight.k * DTYPE_BYTES[weight.dtype];
+    const rowBytes = weight === undefined ? 4 : FORMATS[weight.format].bytes(1, weight.k);
     return Math.max(1, Math.min(rows, Math.floor(MAX_TABLE_BYTES / rowBytes)));
   }
 
@@ -147,7 +147,7 @@ export class Workbench {
     const weight = this.weights.get(name);
     if (weight === undefined) return bufferBytes(this.bufferOf(name), this.capacity);
     if (weight.layout !== 'rows') return packedBytes(weight, physicalToLogical(weight).length);
-    return (this.tableRows(name) ?? sourceRows(weight)) * weight.k * DTYPE_BYTES[weight.dtype];
+    return FORMATS[weight.format].bytes(this.tableRows(name) ?? sourceRows(weight), weight.k);
   }
 
   private async fillWeight({ name, memory, bytes }: Placed, seed: number): Promise<void> {
@@ -161,14 +161,14 @@ export class Workbench {
     const rowMap = isRows ? Int32Array.from({ length: rows }, (_, i) => i) : physicalToLogical(weight);
     const source: PackSource = {
       kind: 'random',
-      dtype: weight.dtype,
+      format: FORMATS[weight.format].code,
       rows,
       seed: BigInt(seed),
       scale: isRows ? 1 : scale,
     };
     await this.addon.pack(this.pool, {
       layout,
-      dtype: weight.dtype,
+      format: FORMATS[weight.format].code,
       k: weight.k,
       rowMap,
       sources: [source],
@@ -198,7 +198,7 @@ export class Workbench {
     const rows = Math.min(roundUp(Math.max(1, valid), ROW_PAD), Math.floor(bytes / (stride * DTYPE_BYTES[dtype])));
     await this.addon.pack(this.pool, {
       layout: 'rows',
-      dtype,
+      format: FORMATS[dtype].code,
       k: stride,
       rowMap: Int32Array.from({ length: rows }, (_, i) => i),
       sources: [randomSource(dtype, rows, seed, this.roles.positive.has(name))],
@@ -207,10 +207,12 @@ export class Workbench {
   }
 }
 
-const randomSource = (dtype: PackDType, rows: number, seed: number, isPositive: boolean): PackSource =>
-  isPositive
-    ? { kind: 'constant', dtype, rows, value: 1 }
-    : { kind: 'random', dtype, rows, seed: BigInt(seed), scale: 1 };
+const randomSource = (dtype: FloatType, rows: number, seed: number, isPositive: boolean): PackSource => {
+  const format = FORMATS[dtype].code;
+  return isPositive
+    ? { kind: 'constant', format, rows, value: 1 }
+    : { kind: 'random', format, rows, seed: BigInt(seed), scale: 1 };
+};
 
 const sourceRows = (weight: WeightDecl): number => weight.sources.reduce((sum, source) => sum + source.rows, 0);
 

@@ -1,11 +1,12 @@
 /** Random weights and activations, made on the device by the runtime's own code. */
 import { rowStride, type Bucket } from '../../ir/plan.js';
 import type { BufferDecl, WeightDecl } from '../../ir/kernel.js';
+import type { FormatName } from '../../ir/storage.js';
 import { DTYPE_BYTES } from '../../ir/types.js';
 import type { CudaAddon, CudaDevice, CudaMemory, CudaModule } from '../../runtime/cuda/addon.js';
 import { JOB_BYTES, packJob, type DeviceJob } from '../../runtime/cuda/packJob.js';
 import { PACK_ENTRIES } from '../../runtime/cuda/packKernels.js';
-import type { PackDType, TensorSource } from '../../runtime/tensorSource.js';
+import type { TensorSource } from '../../runtime/tensorSource.js';
 
 type Fill =
   | { readonly kind: 'random'; readonly seed: number; readonly scale: number }
@@ -39,7 +40,7 @@ export class DeviceFill {
       await this.run(
         memory,
         packJob(weight, {
-          tensor: tensorOf(weight.dtype, rows, weight.k, { kind: 'random', seed: seed + 7919 * i, scale }),
+          tensor: tensorOf(weight.format, rows, weight.k, { kind: 'random', seed: seed + 7919 * i, scale }),
           firstRow: 0,
           rows,
           sourceRow,
@@ -51,19 +52,19 @@ export class DeviceFill {
   }
 
   /** `rows` rows of `stride` elements. */
-  async matrix(memory: CudaMemory, dtype: PackDType, rows: number, stride: number, fill: Fill): Promise<void> {
+  async matrix(memory: CudaMemory, format: FormatName, rows: number, stride: number, fill: Fill): Promise<void> {
     if (rows === 0) return;
     const like: WeightDecl = {
       name: 'values',
       layout: 'rows',
-      dtype,
+      format,
       sources: [{ tensor: 'values', rows }],
       k: stride,
       pairing: { kind: 'none' },
     };
     await this.run(
       memory,
-      packJob(like, { tensor: tensorOf(dtype, rows, stride, fill), firstRow: 0, rows, sourceRow: 0, isScaled: false }),
+      packJob(like, { tensor: tensorOf(format, rows, stride, fill), firstRow: 0, rows, sourceRow: 0, isScaled: false }),
     );
   }
 
@@ -99,10 +100,10 @@ export class DeviceFill {
   }
 }
 
-const tensorOf = (dtype: PackDType, rows: number, columns: number, fill: Fill): TensorSource =>
+const tensorOf = (format: FormatName, rows: number, columns: number, fill: Fill): TensorSource =>
   fill.kind === 'random'
-    ? { kind: 'random', dtype, shape: [rows, columns], seed: BigInt(fill.seed), scale: fill.scale }
-    : { kind: 'constant', dtype, shape: [rows, columns], value: fill.value };
+    ? { kind: 'random', format, shape: [rows, columns], seed: BigInt(fill.seed), scale: fill.scale }
+    : { kind: 'constant', format, shape: [rows, columns], value: fill.value };
 
 /** Elements from row to row of a buffer in a plan of this capacity. */
 export const strideOf = (buffer: BufferDecl, capacity: Bucket): number =>

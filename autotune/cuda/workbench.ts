@@ -5,6 +5,7 @@ import type { BufferDecl, Kernel, KernelModule, WeightDecl } from '../../ir/kern
 import { kernelReads, kernelWrites } from '../../ir/kernelAccess.js';
 import { packedBytes, physicalToLogical, sourceRows } from '../../ir/packing.js';
 import type { Bucket } from '../../ir/plan.js';
+import { FORMATS } from '../../ir/storage.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import { bufferBytes } from '../../passes/planMemory.js';
 import type { CudaAddon, CudaDevice, CudaMemory, CudaModule, CudaProgram } from '../../runtime/cuda/addon.js';
@@ -293,7 +294,7 @@ export class CudaWorkbench {
     if (weight !== undefined && weight.layout !== 'rows') return undefined;
     const rows = weight === undefined ? this.buffers.get(name)?.rows : sourceRows(weight);
     if (typeof rows !== 'number') return undefined;
-    const rowBytes = weight === undefined ? 4 : weight.k * DTYPE_BYTES[weight.dtype];
+    const rowBytes = weight === undefined ? 4 : FORMATS[weight.format].bytes(1, weight.k);
     return Math.max(1, Math.min(rows, Math.floor(MAX_TABLE_BYTES / rowBytes)));
   }
 
@@ -306,7 +307,7 @@ export class CudaWorkbench {
       return bufferBytes(buffer, buffer.columns === 'T' ? { ...bucket, tokens: capacity.tokens } : bucket);
     }
     if (weight.layout !== 'rows') return packedBytes(weight, physicalToLogical(weight).length);
-    return (this.tableRows(name) ?? sourceRows(weight)) * weight.k * DTYPE_BYTES[weight.dtype];
+    return FORMATS[weight.format].bytes(this.tableRows(name) ?? sourceRows(weight), weight.k);
   }
 
   private fillBuffer({ name, memory, bytes }: Placed, seed: number): Promise<void> {

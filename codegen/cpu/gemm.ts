@@ -4,7 +4,7 @@ import { LOGPROB_BLOCK } from '../../ir/kernel.js';
 import type { CpuGemmSchedule } from '../../ir/plan.js';
 import { roundUp } from '../../ir/types.js';
 import type { Operands } from './layout.js';
-import { C_TYPES, columnStep, matricesOf, panelElements, physicalColumns } from './layout.js';
+import { C_TYPES, columnStep, matricesOf, panelElements, panelFormat, physicalColumns } from './layout.js';
 import type { Helper } from './micro.js';
 import { amxTile, fmaTile } from './micro.js';
 import { epilogueProgram } from './programLoops.js';
@@ -67,10 +67,11 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
   const [first] = weights;
   if (first === undefined) throw new Error(`Kernel ${symbol} has no segment.`);
   const isAmx = schedule.isa === 'amx';
+  const format = panelFormat(first.weight);
   // On AMX prefetches cost a quarter of the rate: tile loads take the load slots.
   const fetches = !isAmx;
-  // bf16 panels are widened once a work item where enough rows share them, else in registers.
-  const expands = !isAmx && first.dtype === 'bf16' && schedule.mb > 2 * schedule.mr;
+  // Narrow panels are widened once a work item where enough rows share them, else in registers.
+  const expands = !isAmx && format.elementBits < 32 && schedule.mb > 2 * schedule.mr;
   const bp = panelElements(first.weight);
   const kc = Math.min(schedule.kc, roundUp(plan.k, 32));
   const microBp = expands ? kc * 16 : bp;
@@ -94,7 +95,7 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
           unroll: isMain ? 4 : 1,
           aheadA,
           aheadB,
-          bDtype: expands || first.dtype === 'f32' ? 'f32' : 'bf16',
+          bDtype: expands ? 'f32' : format.element,
         });
     helpers.push(helper);
     return helper.name;
@@ -127,7 +128,8 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
     nr: schedule.nr,
     fetches,
     aheadB: AHEAD_B,
-    bType: expands ? 'float' : types.wType,
+    bType: expands ? C_TYPES.f32 : types.wType,
+    wDtype: first.dtype,
     padRows: schedule.mr - 1,
   });
   let start = 0;

@@ -1,5 +1,9 @@
 /** The one table of vector intrinsics: what a register tile needs, for each instruction set. */
 import type { CpuIsa } from '../../ir/plan.js';
+import type { FORMATS, FormatIn } from '../../ir/storage.js';
+
+/** Element types that panels hold. */
+export type PanelElement = (typeof FORMATS)[FormatIn<'panels'>]['element'];
 
 export interface VectorIsa {
   /** C type of a register (of several registers for `portable`). */
@@ -11,8 +15,8 @@ export interface VectorIsa {
   readonly broadcast: string;
   /** a·b + c */
   readonly fma: string;
-  /** 16 lanes of bf16 widened to f32. */
-  readonly loadBf16: string;
+  /** Loads a register of f32 from elements of panels, widened where they are narrower. */
+  readonly loadPanel: Readonly<Record<PanelElement, string>>;
   /** Registers: accumulators, columns and one broadcast must fit. */
   readonly registers: number;
 }
@@ -26,7 +30,7 @@ const AVX512: VectorIsa = {
   store: '_mm512_storeu_ps',
   broadcast: '_mm512_set1_ps',
   fma: '_mm512_fmadd_ps',
-  loadBf16: '(__m512)tw_load_bf16',
+  loadPanel: { f32: '_mm512_loadu_ps', bf16: '(__m512)tw_load_bf16' },
 };
 
 /** `amx` is for tiles of bf16; its vector maths is AVX-512. */
@@ -40,7 +44,7 @@ export const VECTOR_ISAS: Readonly<Record<CpuIsa, VectorIsa>> = {
     store: 'tw_store',
     broadcast: 'tw_set1',
     fma: 'tw_fma',
-    loadBf16: 'tw_load_bf16',
+    loadPanel: { f32: 'tw_load', bf16: 'tw_load_bf16' },
   },
   avx2: {
     vector: '__m256',
@@ -51,7 +55,7 @@ export const VECTOR_ISAS: Readonly<Record<CpuIsa, VectorIsa>> = {
     store: '_mm256_storeu_ps',
     broadcast: '_mm256_set1_ps',
     fma: '_mm256_fmadd_ps',
-    loadBf16: 'tw_load8_bf16',
+    loadPanel: { f32: '_mm256_loadu_ps', bf16: 'tw_load8_bf16' },
   },
   avx512: AVX512,
   amx: AVX512,

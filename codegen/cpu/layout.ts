@@ -1,8 +1,8 @@
 /** Where elements lie for generated C: what is common to all targets, panels, and C types. */
 import type { WeightDecl } from '../../ir/kernel.js';
-import { VNNI_DEPTH } from '../../ir/packing.js';
+import { PANEL, packedDepth } from '../../ir/packing.js';
+import { FORMATS, isFormatIn, type FormatIn } from '../../ir/storage.js';
 import type { BufferDType } from '../../ir/types.js';
-import { roundUp } from '../../ir/types.js';
 import type { Operand } from '../operands.js';
 import { KernelOperands } from '../operands.js';
 
@@ -26,6 +26,11 @@ export class Operands extends KernelOperands {
   }
 }
 
+/** Storage format of a weight that lies in panels of 16 columns. */
+export function panelFormat({ name, layout, format }: WeightDecl): (typeof FORMATS)[FormatIn<'panels'>] {
+  if (!isFormatIn('panels', format)) throw new Error(`Weight ${name}: no panels of ${format} (layout ${layout}).`);
+  return FORMATS[format];
+}
+
 /** Elements of one panel of 16 columns of a packed weight. */
-export const panelElements = (weight: WeightDecl): number =>
-  16 * (weight.layout === 'vnni' ? roundUp(weight.k, VNNI_DEPTH) : weight.k);
+export const panelElements = (weight: WeightDecl): number => PANEL * packedDepth(weight);

@@ -2,6 +2,7 @@
 import type { Kernel, KernelModule, WeightDecl } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../ir/kernel.js';
 import type { CpuGemmSchedule, CpuIsa, CpuSchedule } from '../../ir/plan.js';
+import { layoutProblem } from '../../ir/storage.js';
 import { KEY_STEP } from './attention.js';
 import { VECTOR_ISAS } from './intrinsics.js';
 import { columnStep } from './layout.js';
@@ -47,8 +48,9 @@ function contraction(kernel: Contraction, module: KernelModule, s: CpuGemmSchedu
       return `${s.isa} cannot read weight ${weight.name} in layout ${weight.layout}`;
     if (!isAmx && weight.layout !== 'panels')
       return `${s.isa} cannot read weight ${weight.name} in layout ${weight.layout}`;
-    if (weight.dtype !== weights[0]!.dtype) return 'the weights of one kernel differ in dtype';
-    if (weight.dtype === 'f16') return `${s.isa} cannot read f16 weight ${weight.name}`;
+    if (weight.format !== weights[0]!.format) return 'the weights of one kernel differ in format';
+    const problem = layoutProblem(weight.layout, weight.format);
+    if (problem !== undefined) return `${s.isa} cannot read weight ${weight.name}: ${problem}`;
   }
   const wanted = isAmx ? 'bf16' : 'f32';
   if (a.dtype !== wanted) return `${s.isa} wants its left operand in ${wanted}, ${a.name} is ${a.dtype}`;

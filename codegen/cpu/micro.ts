@@ -1,6 +1,7 @@
 /** Register tiles: the innermost loops of contractions and of attention, printed once for each shape. */
 import type { CpuIsa } from '../../ir/plan.js';
-import { VECTOR_ISAS } from './intrinsics.js';
+import { VECTOR_ISAS, type PanelElement } from './intrinsics.js';
+import { C_TYPES } from './layout.js';
 import { render } from './templates.js';
 
 /** A function a kernel calls. Kernels that need the same one share it. */
@@ -20,7 +21,7 @@ export interface FmaTile {
   readonly bk: number;
   readonly bp: number;
   readonly ldc: number;
-  readonly bDtype: 'f32' | 'bf16';
+  readonly bDtype: PanelElement;
   /** Steps of k in one round of the loop; divides 16. */
   readonly unroll: number;
   /**
@@ -62,11 +63,11 @@ export function fmaTile(tile: FmaTile): Helper {
     ...vectors,
     ...tile,
     name,
-    bType: tile.bDtype === 'f32' ? 'float' : 'uint16_t',
+    bType: C_TYPES[tile.bDtype],
     rows,
     columns,
     cells: rows.flatMap((row) => row.cells),
-    loadB: tile.bDtype === 'f32' ? vectors.load : vectors.loadBf16,
+    loadB: vectors.loadPanel[tile.bDtype],
     steps: Array.from({ length: unroll }, (_, step) => ({
       step,
       columns: columns.map(({ index, offset }) => ({ index, offset: offset + step * bk })),

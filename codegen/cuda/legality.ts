@@ -2,6 +2,7 @@
 import type { CudaArch, CudaGemmSchedule, CudaSchedule } from '../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../ir/kernel.js';
+import { FORMATS, layoutProblem } from '../../ir/storage.js';
 import { isFloat, type BufferDType } from '../../ir/types.js';
 import { parametersOf } from '../signature.js';
 import { isLegalAttention } from './attention.js';
@@ -40,18 +41,20 @@ export function rowValuesOf(kernel: Contraction, module: KernelModule): number {
 export function contractionTypes(
   kernel: Contraction,
   module: KernelModule,
-): { readonly a: BufferDType; readonly w: 'bf16' | 'f16' } | string {
+): { readonly a: BufferDType; readonly w: BufferDType } | string {
   const a = module.buffers.find((buffer) => buffer.name === kernel.a)?.dtype;
   if (a === undefined) return `the left operand ${kernel.a} is not declared`;
   if (!isFloat(a)) return `the left operand ${kernel.a} is ${a}, not floats`;
-  let w: 'bf16' | 'f16' | undefined;
+  let w: BufferDType | undefined;
   for (const segment of segmentsOf(kernel)) {
     const weight = module.weights.find(({ name }) => name === segment.weight);
     if (weight === undefined) return `the weight ${segment.weight} is not declared`;
     if (weight.layout !== 'kmajor') return `GPUs cannot read weight ${weight.name} in layout ${weight.layout}`;
-    if (weight.dtype === 'f32') return `weight ${weight.name} is f32; GPUs read 16-bit weights`;
-    if (w !== undefined && w !== weight.dtype) return 'the weights of one kernel differ in dtype';
-    w = weight.dtype;
+    const problem = layoutProblem(weight.layout, weight.format);
+    if (problem !== undefined) return `GPUs cannot read weight ${weight.name}: ${problem}`;
+    const { element } = FORMATS[weight.format];
+    if (w !== undefined && w !== element) return 'the weights of one kernel differ in format';
+    w = element;
   }
   return w === undefined ? 'the kernel has no segment' : { a, w };
 }

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { UserError } from '../../errors.js';
 import { isGiven, quote } from '../../system/json.js';
 import type { Json, ModelConfig } from '../model.js';
-import type { WeightDType } from '../tensors.js';
+import type { FormatName } from '../../ir/storage.js';
 import { parseRope, type RopeConfig } from './rope.js';
 
 /** A matrix of a layer that may have a bias. */
@@ -62,9 +62,9 @@ const schema = z.looseObject({
     .nullish(),
 });
 
-const DTYPES: Readonly<Record<string, WeightDType>> = { float32: 'f32', float16: 'f16', bfloat16: 'bf16' };
+const DTYPES: Readonly<Record<string, FormatName>> = { float32: 'f32', float16: 'f16', bfloat16: 'bf16' };
 
-function parseDType(config: Json, where: string, fallback: WeightDType): WeightDType {
+function parseDType(config: Json, where: string, fallback: FormatName): FormatName {
   const key = isGiven(config['dtype']) ? 'dtype' : 'torch_dtype';
   const stated = config[key];
   if (!isGiven(stated) || stated === 'auto') return fallback;
@@ -113,7 +113,7 @@ export function readFlag(json: Json, key: string, where: string): boolean {
 export function parseDecoderConfig(
   json: Json,
   where: string,
-  fallbackDType: WeightDType,
+  fallbackDType: FormatName,
   family: FamilyConfig,
 ): DecoderConfig {
   checkFixed(json, where);

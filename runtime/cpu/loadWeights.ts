@@ -1,5 +1,6 @@
 /** Maps and packs weights as planned by runtime/weightPlan.ts. */
 import { physicalToLogical } from '../../ir/packing.js';
+import { FORMATS } from '../../ir/storage.js';
 import type { FileMappings, LoadProgress } from '../files.js';
 import type { TensorSource } from '../tensorSource.js';
 import { tensorFiles, type PackedWeight, type WeightPlan } from '../weightPlan.js';
@@ -10,15 +11,15 @@ function packSource(source: TensorSource, rows: number, files: FileMappings): Pa
     case 'file':
       return {
         kind: 'memory',
-        dtype: source.dtype,
+        format: FORMATS[source.format].code,
         rows,
         memory: files.get(source.file, source.offset, source.byteLength),
         offset: source.offset,
       };
     case 'random':
-      return { kind: 'random', dtype: source.dtype, rows, seed: source.seed, scale: source.scale };
+      return { kind: 'random', format: FORMATS[source.format].code, rows, seed: source.seed, scale: source.scale };
     case 'constant':
-      return { kind: 'constant', dtype: source.dtype, rows, value: source.value };
+      return { kind: 'constant', format: FORMATS[source.format].code, rows, value: source.value };
     default:
       return source satisfies never;
   }
@@ -30,11 +31,11 @@ async function packWeight(
   files: FileMappings,
   target: NativeMemory,
 ): Promise<void> {
-  const { layout, dtype, k, sources } = weight.weight;
+  const { layout, format, k, sources } = weight.weight;
   if (layout === 'kmajor') throw new Error(`Weight ${weight.weight.name} is laid out for a GPU.`);
   await loadAddon().pack(pool, {
     layout,
-    dtype,
+    format: FORMATS[format].code,
     k,
     rowMap: physicalToLogical(weight.weight),
     sources: weight.sources.map((source, i) => packSource(source, sources[i]!.rows, files)),

@@ -1,11 +1,12 @@
 /** Cuts the loading of weights into steps that fit the staging buffers. Pure: touches neither files nor the device. */
 import type { WeightDecl } from '../../ir/kernel.js';
-import { rowMaps } from '../../ir/packing.js';
+import { packedDepth, rowMaps } from '../../ir/packing.js';
+import { FORMATS } from '../../ir/storage.js';
 import { roundUp } from '../../ir/types.js';
 import { UserError } from '../../errors.js';
-import { PACK_BYTES, type TensorSource } from '../tensorSource.js';
+import type { TensorSource } from '../tensorSource.js';
 import type { PackedWeight, WeightPlan } from '../weightPlan.js';
-import { deviceStride, JOB_BYTES, packJob, type DeviceJob } from './packJob.js';
+import { JOB_BYTES, packJob, type DeviceJob } from './packJob.js';
 
 /** Whole rows of a source: where they come from, and the job that lays them out. */
 export interface Piece {
@@ -91,13 +92,13 @@ class StepBuilder {
     source: { readonly rows: number; readonly sourceRow: number },
     place: Pick<Piece, 'target' | 'scale'>,
   ): void {
-    const rowBytes = weight.k * PACK_BYTES[tensor.dtype];
+    const rowBytes = FORMATS[tensor.format].bytes(1, weight.k);
     if (tensor.kind === 'file' && rowBytes > this.staging)
       throw new UserError(
         `Weight ${weight.name}: a row of ${weight.k} elements exceeds the ${this.staging} bytes of a staging buffer.`,
         'config.json describes no model that this program knows.',
       );
-    const bytesOfRow = place.target.memory === 'weights' ? deviceStride(weight) * PACK_BYTES[weight.dtype] : 0;
+    const bytesOfRow = place.target.memory === 'weights' ? FORMATS[weight.format].bytes(1, packedDepth(weight)) : 0;
     for (let firstRow = 0; firstRow < source.rows;) {
       if (this.pieces.length >= MOST_PIECES || (tensor.kind === 'file' && this.room() < rowBytes)) this.flush();
       const rows =
@@ -169,7 +170,7 @@ function addScales(
     const vector: WeightDecl = {
       name: columnScale!,
       layout: 'rows',
-      dtype: 'f32',
+      format: 'f32',
       sources: [{ tensor: columnScale!, rows: 1 }],
       k,
       pairing: { kind: 'none' },
@@ -191,11 +192,11 @@ export function planLoading(plan: WeightPlan, staging = STAGING): LoadPlan {
   const rowMap = rowMaps();
   const zeros: { offset: number; bytes: number }[] = [];
   for (const { weight, sources, offset, bytes, columnScale, ...rest } of packed) {
-    if (weight.k > MOST_ROWS || bytes / PACK_BYTES[weight.dtype] / weight.k > MOST_ROWS)
+    if (weight.k > MOST_ROWS || bytes / FORMATS[weight.format].bytes(1, weight.k) > MOST_ROWS)
       throw new Error(`Weight ${weight.name} has too many rows or columns.`);
     const map = rowMap(weight);
     const padding = map.indexOf(-1);
-    const rowBytes = deviceStride(weight) * PACK_BYTES[weight.dtype];
+    const rowBytes = FORMATS[weight.format].bytes(1, packedDepth(weight));
     if (padding >= 0) zeros.push({ offset: offset + padding * rowBytes, bytes: bytes - padding * rowBytes });
     const scale =
       columnScale === undefined

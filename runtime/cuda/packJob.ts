@@ -1,13 +1,13 @@
 /** Jobs of the kernels in packKernels.ts: the bytes of their structs, and how many blocks they are worth. */
 import type { LaunchShape } from '../../ir/cuda.js';
 import type { Pairing, WeightDecl } from '../../ir/kernel.js';
-import { KMAJOR_STEP } from '../../ir/packing.js';
-import { roundUp } from '../../ir/types.js';
+import { packedDepth } from '../../ir/packing.js';
+import { FORMATS } from '../../ir/storage.js';
+import type { FloatType } from '../../ir/types.js';
 import type { Extent } from '../addon.js';
-import type { PackDType, TensorSource } from '../tensorSource.js';
+import type { TensorSource } from '../tensorSource.js';
 import { PACK_THREADS } from './packKernels.js';
 
-const TYPES: Readonly<Record<PackDType, number>> = { f32: 0, f16: 1, bf16: 2 };
 const PAIRINGS: Readonly<Record<Pairing['kind'], number>> = { none: 0, rotate: 1, interleave: 2 };
 const KINDS: Readonly<Record<TensorSource['kind'], number>> = { file: 0, random: 1, constant: 2 };
 
@@ -41,18 +41,10 @@ export function startOf(seed: bigint): bigint {
 }
 
 /** Elements from one row of a weight to the next. Throws for the layouts of CPUs. */
-export function deviceStride(weight: WeightDecl): number {
-  switch (weight.layout) {
-    case 'kmajor':
-      return roundUp(weight.k, KMAJOR_STEP);
-    case 'rows':
-      return weight.k;
-    case 'panels':
-    case 'vnni':
-      throw new Error(`Weight ${weight.name} is laid out for a CPU.`);
-    default:
-      return weight.layout satisfies never;
-  }
+function deviceStride(weight: WeightDecl): number {
+  if (weight.layout === 'panels' || weight.layout === 'vnni')
+    throw new Error(`Weight ${weight.name} is laid out for a CPU.`);
+  return packedDepth(weight);
 }
 
 /** Rows that a pairing is about: of a head, or of each of two sources. */
@@ -102,8 +94,8 @@ export function packJob(weight: WeightDecl, range: PackRange): DeviceJob {
     weight.k,
     stride,
     KINDS[tensor.kind],
-    TYPES[tensor.dtype],
-    TYPES[weight.dtype],
+    FORMATS[tensor.format].code,
+    FORMATS[weight.format].code,
     PAIRINGS[weight.pairing.kind],
     weight.pairing.kind === 'none' ? 1 : weight.pairing.width,
     spanOf(weight),
@@ -116,7 +108,7 @@ export function packJob(weight: WeightDecl, range: PackRange): DeviceJob {
 /** A floating buffer to be searched, and the index into the u64 array of answers (all ones: nothing found). */
 export interface FindRange {
   readonly index: number;
-  readonly dtype: PackDType;
+  readonly dtype: FloatType;
   readonly rows: Extent;
   readonly columns: Extent;
   readonly stride: number;
@@ -127,7 +119,7 @@ export interface FindRange {
 export function findJob(range: FindRange, most: (extent: Extent) => number): DeviceJob {
   const view = new DataView(new ArrayBuffer(JOB_BYTES));
   view.setBigInt64(0, BigInt(range.stride), true);
-  [TYPES[range.dtype], range.allowsNegativeInfinity ? 1 : 0, range.index].forEach((value, i) =>
+  [FORMATS[range.dtype].code, range.allowsNegativeInfinity ? 1 : 0, range.index].forEach((value, i) =>
     view.setInt32(8 + 4 * i, value, true),
   );
   return { bytes: new Uint8Array(view.buffer), launch: launchOf(most(range.columns), most(range.rows)) };

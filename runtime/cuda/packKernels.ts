@@ -7,6 +7,8 @@
  * flag that flushes denormal numbers must not reach them.
  */
 
+import { FORMATS } from '../../ir/storage.js';
+
 /** Name of the text among kernels that are compiled and kept. */
 export const PACK_SYMBOL = 'tw_pack';
 
@@ -21,7 +23,10 @@ export const PACK_THREADS = 256;
 
 export const PACK_SOURCE = String.raw`// Weights into the layout of kernels; the search for values that are not finite. Jobs: see packJob.ts.
 
-/** A range of rows of one source of a weight. Types: 0 f32, 1 f16, 2 bf16. */
+/** Storage formats by the code that jobs give them. */
+enum tw_format { TW_F32 = ${FORMATS.f32.code}, TW_F16 = ${FORMATS.f16.code}, TW_BF16 = ${FORMATS.bf16.code} };
+
+/** A range of rows of one source of a weight. */
 struct tw_pack_job {
   unsigned long long start;    // random: hash of the seed
   unsigned long long first;    // flat index, in the source, of the range's first element
@@ -30,8 +35,8 @@ struct tw_pack_job {
   int k;
   int stride;                  // elements from row to row of the weight; columns from k on are zero
   int kind;                    // 0 stored, 1 random, 2 constant
-  int sourceType;
-  int targetType;
+  int sourceFormat;
+  int targetFormat;
   int pairing;                 // 0 none, 1 rotate, 2 interleave
   int width;                   // lanes of a pairing
   int span;                    // rotate: rows of a head; interleave: rows of each source
@@ -42,7 +47,7 @@ struct tw_pack_job {
 /** The first columns of the first rows of a buffer. */
 struct tw_find_job {
   long long stride;
-  int type;
+  int format;                  // the one with the buffer's element type
   int allowsNegativeInfinity;
   int index;                   // into found
 };
@@ -101,15 +106,26 @@ static __device__ __forceinline__ float tw_from_f16(unsigned half) {
   return __uint_as_float(sign | (magnitude >= 0x7c00u ? special : magnitude < 0x0400u ? subnormal : normal));
 }
 
-static __device__ __forceinline__ float tw_round(float value, int type) {
-  if (type == 2) return __uint_as_float(tw_to_bf16(value) << 16);
-  return type == 1 ? tw_from_f16(tw_to_f16(value)) : value;
+/** Bits of the stored element nearest to value, and the value of such bits. */
+static __device__ __forceinline__ unsigned tw_encode(float value, int format) {
+  return format == TW_F32 ? __float_as_uint(value) : format == TW_F16 ? tw_to_f16(value) : tw_to_bf16(value);
 }
 
-static __device__ __forceinline__ float tw_load(const void *data, long long index, int type) {
-  if (type == 0) return ((const float *)data)[index];
-  const unsigned bits = ((const unsigned short *)data)[index];
-  return type == 1 ? tw_from_f16(bits) : __uint_as_float(bits << 16);
+static __device__ __forceinline__ float tw_decode(unsigned bits, int format) {
+  return format == TW_F32 ? __uint_as_float(bits) : format == TW_F16 ? tw_from_f16(bits) : __uint_as_float(bits << 16);
+}
+
+static __device__ __forceinline__ unsigned tw_load(const void *data, long long index, int format) {
+  return format == TW_F32 ? ((const unsigned *)data)[index] : ((const unsigned short *)data)[index];
+}
+
+static __device__ __forceinline__ void tw_store(void *data, long long index, unsigned bits, int format) {
+  if (format == TW_F32) ((unsigned *)data)[index] = bits;
+  else ((unsigned short *)data)[index] = (unsigned short)bits;
+}
+
+static __device__ __forceinline__ float tw_round(float value, int format) {
+  return format == TW_F32 ? value : tw_decode(tw_encode(value, format), format);
 }
 
 /** Nearly normal: the sum of four uniform 16-bit parts of a hash of (seed, index), at most 3.46 deviations from 0. */
@@ -140,13 +156,12 @@ extern "C" __global__ void tw_pack_rows(const void *jobs, const void *source, vo
       const long long index = (long long)row * job.k + column;
       float value = 0.0f;
       if (column < job.k) {
-        if (job.kind == 0) value = tw_load(source, index, job.sourceType);
-        else if (job.kind == 1) value = tw_round(tw_random(job.start, job.first + index, job.factor), job.sourceType);
-        else value = tw_round(job.factor, job.sourceType);
+        if (job.kind == 0) value = tw_decode(tw_load(source, index, job.sourceFormat), job.sourceFormat);
+        else if (job.kind == 1) value = tw_round(tw_random(job.start, job.first + index, job.factor), job.sourceFormat);
+        else value = tw_round(job.factor, job.sourceFormat);
         if (job.isScaled != 0) value = tw_product(value, ((const float *)scale)[column]);
       }
-      if (job.targetType == 0) ((float *)weight)[target + column] = value;
-      else ((unsigned short *)weight)[target + column] = (unsigned short)(job.targetType == 1 ? tw_to_f16(value) : tw_to_bf16(value));
+      tw_store(weight, target + column, tw_encode(value, job.targetFormat), job.targetFormat);
     }
   }
 }
@@ -154,12 +169,12 @@ extern "C" __global__ void tw_pack_rows(const void *jobs, const void *source, vo
 /** found[job.index] = min(found[job.index], row * columns + column) over all bad elements. */
 extern "C" __global__ void tw_pack_find(int rows, int columns, const void *jobs, const void *data, void *found) {
   const tw_find_job job = *(const tw_find_job *)jobs;
-  const unsigned exponent = job.type == 0 ? 0x7f800000u : job.type == 1 ? 0x7c00u : 0x7f80u;
-  const unsigned negativeInfinity = exponent | (job.type == 0 ? 0x80000000u : 0x8000u);
+  const unsigned exponent = job.format == TW_F32 ? 0x7f800000u : job.format == TW_F16 ? 0x7c00u : 0x7f80u;
+  const unsigned negativeInfinity = exponent | (job.format == TW_F32 ? 0x80000000u : 0x8000u);
   for (int row = blockIdx.y; row < rows; row += gridDim.y) {
     for (int column = blockIdx.x * blockDim.x + threadIdx.x; column < columns; column += gridDim.x * blockDim.x) {
       const long long index = (long long)row * job.stride + column;
-      const unsigned bits = job.type == 0 ? ((const unsigned *)data)[index] : ((const unsigned short *)data)[index];
+      const unsigned bits = tw_load(data, index, job.format);
       const bool isBad = (bits & exponent) == exponent && !(job.allowsNegativeInfinity != 0 && bits == negativeInfinity);
       if (isBad) atomicMin((unsigned long long *)found + job.index, (unsigned long long)row * columns + column);
     }

@@ -68,7 +68,7 @@ inline uint64_t mix(uint64_t z) {
   return z ^ (z >> 31);
 }
 
-TW_CLONES void widenBf16(const uint8_t *in, size_t count, float *out) {
+TW_CLONES void decodeBf16(const uint8_t *in, size_t count, float *out) {
   for (size_t i = 0; i < count; i++) {
     uint16_t half;
     std::memcpy(&half, in + 2 * i, 2);
@@ -76,7 +76,7 @@ TW_CLONES void widenBf16(const uint8_t *in, size_t count, float *out) {
   }
 }
 
-TW_CLONES void widenF16(const uint8_t *in, size_t count, float *out) {
+TW_CLONES void decodeF16(const uint8_t *in, size_t count, float *out) {
   for (size_t i = 0; i < count; i++) {
     uint16_t half;
     std::memcpy(&half, in + 2 * i, 2);
@@ -84,13 +84,31 @@ TW_CLONES void widenF16(const uint8_t *in, size_t count, float *out) {
   }
 }
 
-TW_CLONES void narrowBf16(const float *in, size_t count, uint16_t *out) {
-  for (size_t i = 0; i < count; i++) out[i] = toBf16(in[i]);
+TW_CLONES void encodeBf16(const float *in, size_t count, uint8_t *out) {
+  for (size_t i = 0; i < count; i++) {
+    const uint16_t half = toBf16(in[i]);
+    std::memcpy(out + 2 * i, &half, 2);
+  }
+}
+
+void encodeF16(const float *in, size_t count, uint8_t *out) {
+  for (size_t i = 0; i < count; i++) {
+    const uint16_t half = toF16(in[i]);
+    std::memcpy(out + 2 * i, &half, 2);
+  }
 }
 
 TW_CLONES void roundBf16(float *values, size_t count) {
   for (size_t i = 0; i < count; i++) values[i] = floatOf(uint32_t{toBf16(values[i])} << 16);
 }
+
+void roundF16(float *values, size_t count) {
+  for (size_t i = 0; i < count; i++) values[i] = fromF16(toF16(values[i]));
+}
+
+void decodeF32(const uint8_t *in, size_t count, float *out) { std::memcpy(out, in, count * 4); }
+void encodeF32(const float *in, size_t count, uint8_t *out) { std::memcpy(out, in, count * 4); }
+void roundF32(float *, size_t) {}
 
 TW_CLONES void multiply(float *values, const float *factors, size_t count) {
   for (size_t i = 0; i < count; i++) values[i] *= factors[i];
@@ -105,26 +123,21 @@ TW_CLONES void randomValues(uint64_t start, uint64_t index, size_t count, float 
   }
 }
 
-TW_CLONES void transpose32(const uint32_t *in, size_t inStride, size_t count, uint32_t *out) {
+/** out[i][lane] = in[lane][i] for words of a panel's rows, which lie `stride` bytes apart. */
+template <typename Word>
+inline void transpose(const uint8_t *in, size_t stride, size_t count, uint8_t *out) {
   for (size_t i = 0; i < count; i++) {
-    for (size_t lane = 0; lane < PANEL; lane++) out[i * PANEL + lane] = in[lane * inStride + i];
+    for (size_t lane = 0; lane < PANEL; lane++)
+      std::memcpy(out + (i * PANEL + lane) * sizeof(Word), in + lane * stride + i * sizeof(Word), sizeof(Word));
   }
 }
 
-TW_CLONES void transpose16(const uint16_t *in, size_t inStride, size_t count, uint16_t *out) {
-  for (size_t i = 0; i < count; i++) {
-    for (size_t lane = 0; lane < PANEL; lane++) out[i * PANEL + lane] = in[lane * inStride + i];
-  }
+TW_CLONES void transpose32(const uint8_t *in, size_t stride, size_t count, uint8_t *out) {
+  transpose<uint32_t>(in, stride, count, out);
 }
 
-float roundTo(DType dtype, float value) {
-  switch (dtype) {
-    case DType::BF16: return floatOf(uint32_t{toBf16(value)} << 16);
-    case DType::F16: return fromF16(toF16(value));
-    case DType::F32:
-    case DType::I32: break;
-  }
-  return value;
+TW_CLONES void transpose16(const uint8_t *in, size_t stride, size_t count, uint8_t *out) {
+  transpose<uint16_t>(in, stride, count, out);
 }
 
 /** A row of the stacked sources. */
@@ -152,28 +165,14 @@ void loadChunk(const PackJob &job, const RowRef &ref, size_t from, size_t count,
   if (!job.columnScale.empty()) multiply(out, job.columnScale.data() + from, count);
 }
 
-void storeRow(DType dtype, const float *values, size_t count, uint8_t *out) {
-  if (dtype == DType::F32) {
-    std::memcpy(out, values, count * 4);
-    return;
-  }
-  alignas(64) uint16_t halves[CHUNK];
-  if (dtype == DType::BF16) {
-    narrowBf16(values, count, halves);
-  } else {
-    for (size_t i = 0; i < count; i++) halves[i] = toF16(values[i]);
-  }
-  std::memcpy(out, halves, count * 2);
-}
-
 void packRows(const PackJob &job, size_t panel) {
   alignas(64) float values[CHUNK];
-  const size_t size = bytesOf(job.dtype);
+  const size_t size = job.format->bytes;
   const size_t end = std::min(job.rowMap.size(), (panel + 1) * PANEL);
   for (size_t column = panel * PANEL; column < end; column++) {
     const RowRef ref = findRow(job, column);
     uint8_t *out = job.target + column * job.k * size;
-    if (ref.source != nullptr && ref.source->kind == PackSource::Kind::Memory && ref.source->dtype == job.dtype &&
+    if (ref.source != nullptr && ref.source->kind == PackSource::Kind::Memory && ref.source->format == job.format &&
         job.columnScale.empty()) {
       std::memcpy(out, ref.source->data + ref.row * job.k * size, job.k * size);
       continue;
@@ -181,19 +180,26 @@ void packRows(const PackJob &job, size_t panel) {
     for (size_t from = 0; from < job.k; from += CHUNK) {
       const size_t count = std::min(CHUNK, job.k - from);
       loadChunk(job, ref, from, count, values);
-      storeRow(job.dtype, values, count, out + from * size);
+      job.format->encode(values, count, out + from * size);
     }
   }
 }
 
 }  // namespace
 
+const StorageFormat FORMATS[FORMAT_COUNT] = {
+    {4, decodeF32, encodeF32, roundF32},
+    {2, decodeF16, encodeF16, roundF16},
+    {2, decodeBf16, encodeBf16, roundBf16},
+};
+
 size_t packedBytes(const PackJob &job) {
   const size_t columns = (job.rowMap.size() + PANEL - 1) / PANEL * PANEL;
+  const size_t bytes = job.format->bytes;
   switch (job.layout) {
-    case PackJob::Layout::Rows: return job.rowMap.size() * job.k * bytesOf(job.dtype);
-    case PackJob::Layout::Panels: return columns * job.k * bytesOf(job.dtype);
-    case PackJob::Layout::Vnni: return columns * ((job.k + VNNI_DEPTH - 1) / VNNI_DEPTH * VNNI_DEPTH) * 2;
+    case PackJob::Layout::Rows: return job.rowMap.size() * job.k * bytes;
+    case PackJob::Layout::Panels: return columns * job.k * bytes;
+    case PackJob::Layout::Vnni: return columns * ((job.k + VNNI_DEPTH - 1) / VNNI_DEPTH * VNNI_DEPTH) * bytes;
   }
   return 0;
 }
@@ -202,23 +208,16 @@ void loadRow(const PackSource &source, size_t k, size_t row, size_t from, size_t
   const size_t index = row * k + from;
   switch (source.kind) {
     case PackSource::Kind::Constant:
-      std::fill(out, out + count, roundTo(source.dtype, source.value));
+      std::fill(out, out + count, source.value);
+      source.format->round(out, count);
       return;
     case PackSource::Kind::Random:
       randomValues(mix(source.seed), index, count, source.factor, out);
-      if (source.dtype == DType::BF16) roundBf16(out, count);
-      if (source.dtype == DType::F16) {
-        for (size_t i = 0; i < count; i++) out[i] = roundTo(source.dtype, out[i]);
-      }
+      source.format->round(out, count);
       return;
-    case PackSource::Kind::Memory: break;
-  }
-  const uint8_t *in = source.data + index * bytesOf(source.dtype);
-  switch (source.dtype) {
-    case DType::BF16: widenBf16(in, count, out); return;
-    case DType::F16: widenF16(in, count, out); return;
-    case DType::F32:
-    case DType::I32: std::memcpy(out, in, count * 4); return;
+    case PackSource::Kind::Memory:
+      source.format->decode(source.data + index * source.format->bytes, count, out);
+      return;
   }
 }
 
@@ -230,8 +229,9 @@ void packPanel(const PackJob &job, size_t panel) {
   for (size_t lane = 0; lane < PANEL; lane++) rows[lane] = findRow(job, panel * PANEL + lane);
 
   alignas(64) float values[PANEL * CHUNK];
-  alignas(64) uint16_t halves[PANEL * CHUNK];
-  uint8_t *out = job.target + panel * PANEL * depth * bytesOf(job.dtype);
+  const size_t size = job.format->bytes;
+  alignas(64) uint8_t lines[PANEL * CHUNK * sizeof(float)];  // the same, encoded
+  uint8_t *out = job.target + panel * PANEL * depth * size;
   for (size_t from = 0; from < depth; from += CHUNK) {
     const size_t span = std::min(CHUNK, depth - from);  // even for vnni, where depth is a multiple of 32
     const size_t count = from < job.k ? std::min(span, job.k - from) : 0;
@@ -239,19 +239,12 @@ void packPanel(const PackJob &job, size_t panel) {
       float *line = values + lane * CHUNK;
       if (count > 0) loadChunk(job, rows[lane], from, count, line);
       std::fill(line + count, line + span, 0.0f);
-      if (job.dtype == DType::BF16) narrowBf16(line, span, halves + lane * CHUNK);
+      job.format->encode(line, span, lines + lane * CHUNK * size);
     }
-    if (isVnni) {
-      alignas(64) uint32_t pairs[PANEL * CHUNK / 2];
-      std::memcpy(pairs, halves, sizeof(pairs));
-      transpose32(pairs, CHUNK / 2, span / 2, reinterpret_cast<uint32_t *>(out) + from / 2 * PANEL);
-    } else if (job.dtype == DType::BF16) {
-      transpose16(halves, CHUNK, span, reinterpret_cast<uint16_t *>(out) + from * PANEL);
-    } else {
-      alignas(64) uint32_t words[PANEL * CHUNK];
-      std::memcpy(words, values, sizeof(words));
-      transpose32(words, CHUNK, span, reinterpret_cast<uint32_t *>(out) + from * PANEL);
-    }
+    // What stays together: an element, or the two that vnni keeps beside each other.
+    const size_t unit = isVnni ? 2 * size : size;
+    const auto transposed = unit == 4 ? transpose32 : transpose16;
+    transposed(lines, CHUNK * size, span * size / unit, out + from * PANEL * size);
   }
 }
 

@@ -7,14 +7,24 @@
 
 namespace tw {
 
-enum class DType { F32, F16, BF16, I32 };
-constexpr size_t bytesOf(DType dtype) { return dtype == DType::F32 || dtype == DType::I32 ? 4 : 2; }
+/** How stored elements become f32 and back. Memory may be unaligned. */
+struct StorageFormat {
+  size_t bytes;  // of an element
+  void (*decode)(const uint8_t *in, size_t count, float *out);
+  /** To the nearest stored element, ties to even; a NaN stays a NaN. */
+  void (*encode)(const float *in, size_t count, uint8_t *out);
+  /** decode(encode(x)) in place. */
+  void (*round)(float *values, size_t count);
+};
+/** Formats by the code that ir/storage.ts gives them. */
+constexpr size_t FORMAT_COUNT = 3;
+extern const StorageFormat FORMATS[FORMAT_COUNT];
 
 /** A [rows, k] matrix: bytes in memory, or values made up from a counter, or one value throughout. */
 struct PackSource {
   enum class Kind { Memory, Random, Constant };
   Kind kind = Kind::Memory;
-  DType dtype = DType::F32;
+  const StorageFormat *format = nullptr;
   size_t rows = 0;
   const uint8_t *data = nullptr;  // may be unaligned
   uint64_t seed = 0;
@@ -25,7 +35,7 @@ struct PackSource {
 struct PackJob {
   enum class Layout { Rows, Panels, Vnni };
   Layout layout = Layout::Panels;
-  DType dtype = DType::F32;
+  const StorageFormat *format = nullptr;
   size_t k = 0;
   /** For each physical column the row of the stacked sources, or −1 for zeros. */
   std::vector<int32_t> rowMap;

@@ -8,12 +8,8 @@
 namespace tw {
 namespace {
 
-DType parseWeightDType(const Napi::Value &value, const std::string &what) {
-  const std::string name = stringArg(value, what);
-  if (name == "f32") return DType::F32;
-  if (name == "f16") return DType::F16;
-  if (name == "bf16") return DType::BF16;
-  fail(what + " must be f32, f16 or bf16, not " + name);
+const StorageFormat *parseFormat(const Napi::Value &value, const std::string &what) {
+  return &FORMATS[integerArg(value, what, 0, FORMAT_COUNT - 1)];
 }
 
 /** A job with the memories that it reads and writes. */
@@ -25,14 +21,14 @@ struct OwnedJob {
 PackSource parseSource(const Napi::Value &value, size_t k, OwnedJob &owner, const std::string &what) {
   const Napi::Object object = objectArg(value, what);
   PackSource source;
-  source.dtype = parseWeightDType(object.Get("dtype"), what + ".dtype");
+  source.format = parseFormat(object.Get("format"), what + ".format");
   source.rows = static_cast<size_t>(integerArg(object.Get("rows"), what + ".rows", 1, MAX_EXTENT));
   const std::string kind = stringArg(object.Get("kind"), what + ".kind");
   if (kind == "memory") {
     source.kind = PackSource::Kind::Memory;
     auto memory = memoryArg(object.Get("memory"), what + ".memory");
     const size_t offset = sizeArg(object.Get("offset"), what + ".offset");
-    memory->requireInside(offset, product(product(source.rows, k, "a matrix"), bytesOf(source.dtype), "a matrix"), what);
+    memory->requireInside(offset, product(product(source.rows, k, "a matrix"), source.format->bytes, "a matrix"), what);
     source.data = memory->data() + offset;
     owner.memories.push_back(std::move(memory));
   } else if (kind == "random") {
@@ -74,9 +70,9 @@ std::shared_ptr<OwnedJob> parseJob(const Napi::Object &object) {
   auto owned = std::make_shared<OwnedJob>();
   PackJob &job = owned->job;
   job.layout = parseLayout(object.Get("layout"));
-  job.dtype = parseWeightDType(object.Get("dtype"), "dtype");
-  if (job.layout == PackJob::Layout::Vnni && job.dtype != DType::BF16) fail("layout vnni holds bf16 only");
-  if (job.layout == PackJob::Layout::Panels && job.dtype == DType::F16) fail("layout panels holds f32 or bf16 only");
+  job.format = parseFormat(object.Get("format"), "format");
+  if (job.layout == PackJob::Layout::Vnni && job.format->bytes != 2)
+    fail("layout vnni holds elements of 2 bytes, not " + std::to_string(job.format->bytes));
   job.k = static_cast<size_t>(integerArg(object.Get("k"), "k", 1, MAX_EXTENT));
 
   const Napi::Array sources = arrayArg(object.Get("sources"), "sources");

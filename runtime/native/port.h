@@ -2,7 +2,7 @@
 #ifndef TILEWRIGHT_PORT_H
 #define TILEWRIGHT_PORT_H
 #include "extents.h"
-#include "pack.h"
+#include "dtype.h"
 
 namespace tw {
 

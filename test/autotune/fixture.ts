@@ -20,8 +20,8 @@ export const SHAPE: DecoderShape = {
   biased: [],
 };
 
-const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', dtype: 'f32' } };
-const BF16: Numerics = { activations: 'bf16', weights: { layout: 'vnni', dtype: 'bf16' } };
+const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
+const BF16: Numerics = { activations: 'bf16', weights: { layout: 'vnni', format: 'bf16' } };
 
 export function llamaModule(shape: DecoderShape = SHAPE, arithmetic: 'f32' | 'bf16' = 'f32'): KernelModule {
   const numerics = arithmetic === 'f32' ? F32 : BF16;

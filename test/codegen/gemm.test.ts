@@ -126,7 +126,7 @@ function moduleOf(c: Case, isa: CpuIsa, bf16: boolean, count: number): KernelMod
       {
         name: 'w',
         layout: isAmx ? 'vnni' : 'panels',
-        dtype,
+        format: dtype,
         k: c.k,
         pairing: c.pairing,
         sources: Array.from({ length: matrices }, (_, i) => ({ tensor: `w${i}`, rows: c.columns })),

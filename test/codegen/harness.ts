@@ -172,9 +172,9 @@ export function take(memory: Buffer, index: number, dtype: BufferDType): number 
 export function packWeight(decl: WeightDecl, logical: Float64Array): Buffer {
   const order = physicalToLogical(decl);
   const memory = aligned(packedBytes(decl, order.length), 0);
-  const bytes = DTYPE_BYTES[decl.dtype];
+  const bytes = DTYPE_BYTES[decl.format];
   if (decl.layout === 'rows') {
-    for (let i = 0; i < order.length * decl.k; i++) put(memory, i, decl.dtype, logical[i]!);
+    for (let i = 0; i < order.length * decl.k; i++) put(memory, i, decl.format, logical[i]!);
     return memory;
   }
   const deep = roundUp(decl.k, 32);
@@ -185,7 +185,7 @@ export function packWeight(decl: WeightDecl, logical: Float64Array): Buffer {
         decl.layout === 'panels'
           ? ((p >> 4) * decl.k + k) * 16 + (p & 15)
           : ((p >> 4) * (deep / 2) + (k >> 1)) * 32 + (p & 15) * 2 + (k & 1);
-      put(memory.subarray(at * bytes), 0, decl.dtype, logical[order[p]! * decl.k + k]!);
+      put(memory.subarray(at * bytes), 0, decl.format, logical[order[p]! * decl.k + k]!);
     }
   }
   return memory;

@@ -95,7 +95,7 @@ export function layerCase(shape: LayerShape, sizes: { T: number; R: number }, se
     weights.push({
       name,
       layout,
-      dtype: weightDtype,
+      format: weightDtype,
       sources,
       k,
       pairing,
@@ -130,7 +130,7 @@ export function layerCase(shape: LayerShape, sizes: { T: number; R: number }, se
   weights.push({
     name: 'embed',
     layout: 'rows',
-    dtype: 'bf16',
+    format: 'bf16',
     sources: [{ tensor: 'embed.0', rows: vocab }],
     k: hidden,
     pairing: { kind: 'none' },
@@ -139,7 +139,7 @@ export function layerCase(shape: LayerShape, sizes: { T: number; R: number }, se
   weights.push({
     name: 'frequency',
     layout: 'rows',
-    dtype: 'f32',
+    format: 'f32',
     sources: [{ tensor: 'frequency.0', rows: 1 }],
     k: headDim,
     pairing: { kind: 'none' },

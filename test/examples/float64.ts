@@ -8,13 +8,13 @@ import type { Checkpoint } from '../../models/checkpoint.js';
 import { buildGraph } from '../../driver/model.js';
 import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
 
-const NUMERICS: Numerics = { activations: 'f32', weights: { layout: 'panels', dtype: 'f32' } };
+const NUMERICS: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
 
 /** Every tensor of a bf16 checkpoint, exactly. */
 function readTensors({ tensors }: Checkpoint): Map<string, RawTensor> {
   return new Map(
     [...tensors.values()].map((tensor): [string, RawTensor] => {
-      if (tensor.kind !== 'file' || tensor.dtype !== 'bf16') throw new Error(`${tensor.name} is not stored in bf16`);
+      if (tensor.kind !== 'file' || tensor.format !== 'bf16') throw new Error(`${tensor.name} is not stored in bf16`);
       const bytes = Buffer.alloc(tensor.byteLength);
       const file = openSync(tensor.file, 'r');
       try {

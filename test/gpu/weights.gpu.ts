@@ -101,19 +101,19 @@ describe('weights on the device', { skip }, () => {
     const stored = new Map(
       names.map((name, i): [string, TensorSource] => [
         name,
-        { kind: 'file', dtype: 'bf16', shape: [rows, k], file, offset: i * bytes, byteLength: bytes },
+        { kind: 'file', format: 'bf16', shape: [rows, k], file, offset: i * bytes, byteLength: bytes },
       ]),
     );
     const random = new Map(
       names.map((name, i): [string, TensorSource] => [
         name,
-        { kind: 'random', dtype: 'bf16', shape: [rows, k], seed: BigInt(i), scale: 0.02 },
+        { kind: 'random', format: 'bf16', shape: [rows, k], seed: BigInt(i), scale: 0.02 },
       ]),
     );
     const weights = names.map((name): WeightDecl => ({
       name,
       layout: 'kmajor',
-      dtype: 'bf16',
+      format: 'bf16',
       sources: [{ tensor: name, rows }],
       k,
       pairing: { kind: 'none' },

@@ -20,7 +20,7 @@ const weight = (
 ): WeightDecl => ({
   name,
   layout: 'panels',
-  dtype: 'bf16',
+  format: 'bf16',
   k,
   pairing,
   sources: rows.map((n, i) => ({ tensor: `${name}.${i}`, rows: n })),

@@ -27,7 +27,7 @@ const buffers: BufferDecl[] = [
 const decl = (name: string, n: number, pairing: Pairing = { kind: 'none' }): WeightDecl => ({
   name,
   layout: 'vnni',
-  dtype: 'bf16',
+  format: 'bf16',
   k: 64,
   pairing,
   sources: [{ tensor: name, rows: n }],
@@ -206,7 +206,7 @@ describe('verifyKernels', () => {
       withWeight('wq', { pairing: { kind: 'rotate', headDim: 24, width: 4 } }),
       '64 columns are not whole heads of 24.',
     ],
-    ['vnni in f32', withWeight('wv', { dtype: 'f32' }), 'Weight "wv": layout vnni holds bf16, not f32.'],
+    ['vnni in f32', withWeight('wv', { format: 'f32' }), 'Weight "wv": layout vnni holds bf16, not f32.'],
     [
       'an interleaved pair of one matrix',
       withWeight('wv', { pairing: { kind: 'interleave', width: 16 } }),

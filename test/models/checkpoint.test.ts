@@ -83,8 +83,8 @@ describe('openCheckpoint', () => {
     });
     const { tensors } = openCheckpoint(dir);
     expect([...tensors.keys()]).toEqual([...shapes().keys()]);
-    expect(tensors.get('model.norm.weight')?.dtype).toBe('f16');
-    expect(tensors.get('model.embed_tokens.weight')?.dtype).toBe('bf16');
+    expect(tensors.get('model.norm.weight')?.format).toBe('f16');
+    expect(tensors.get('model.embed_tokens.weight')?.format).toBe('bf16');
   });
 
   it('takes the element type of the weights where the configuration names none', () => {

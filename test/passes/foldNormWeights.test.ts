@@ -1,6 +1,7 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { GraphBuilder, type Graph } from '../../ir/graph.js';
+import { FORMATS } from '../../ir/storage.js';
 import { verifyGraph } from '../../ir/verify.js';
 import { eliminateDeadCode } from '../../passes/eliminateDeadCode.js';
 import { foldNormWeights } from '../../passes/foldNormWeights.js';
@@ -53,6 +54,13 @@ describe('foldNormWeights', () => {
       }
     `,
     );
+  });
+
+  it('leaves the norm where it is if a matrix is stored in a format that takes no column scale', () => {
+    const takes = vi.spyOn(FORMATS.bf16, 'takesColumnScale', 'get').mockReturnValue(false);
+    checkUnchanged(NORM, fold);
+    expect(takes).toHaveBeenCalled();
+    takes.mockRestore();
   });
 
   it('folds one norm into every matrix that reads it', () => {

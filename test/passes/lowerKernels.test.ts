@@ -151,7 +151,7 @@ describe('the kernels of LLaMA', () => {
       module.weights
         .map(
           (w) =>
-            `${w.name}: ${w.layout} ${w.dtype} of ${w.sources.map((s) => `${s.tensor}[${s.rows}, ${w.k}]`).join(' + ')}${w.columnScale === undefined ? '' : ` · ${w.columnScale}`}, ${w.pairing.kind}`,
+            `${w.name}: ${w.layout} ${w.format} of ${w.sources.map((s) => `${s.tensor}[${s.rows}, ${w.k}]`).join(' + ')}${w.columnScale === undefined ? '' : ` · ${w.columnScale}`}, ${w.pairing.kind}`,
         )
         .filter((_, i) => i < 8 || i > 13),
     ).toMatchInlineSnapshot(`
@@ -174,7 +174,7 @@ describe('the kernels of LLaMA', () => {
     const tied = compiled(llama({ tieWordEmbeddings: true }), F32).weights.filter(
       (w) => w.sources[0]!.tensor === 'model.embed_tokens.weight',
     );
-    expect(tied.map((w) => [w.layout, w.dtype])).toEqual([
+    expect(tied.map((w) => [w.layout, w.format])).toEqual([
       ['rows', 'bf16'],
       ['panels', 'f32'],
     ]);

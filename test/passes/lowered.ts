@@ -10,20 +10,20 @@ import type { LoweredModule } from '../../passes/lowerKernels.js';
 import { lower, type Numerics } from '../../passes/pipeline.js';
 import { distance, environment, parse } from './support.js';
 
-export const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', dtype: 'f32' } };
-export const BF16: Numerics = { activations: 'bf16', weights: { layout: 'vnni', dtype: 'bf16' } };
+export const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
+export const BF16: Numerics = { activations: 'bf16', weights: { layout: 'vnni', format: 'bf16' } };
 export const TENSOR_CORES: Numerics = {
   activations: 'bf16',
   attention: 'bf16',
   products: 'f20',
   stream: 'f24',
-  weights: { layout: 'kmajor', dtype: 'bf16', pairingWidth: 8 },
+  weights: { layout: 'kmajor', format: 'bf16', pairingWidth: 8 },
 };
 export const HALF: Numerics = {
   activations: 'f16',
   attention: 'f16',
   products: 'f20',
-  weights: { layout: 'kmajor', dtype: 'f16', pairingWidth: 8 },
+  weights: { layout: 'kmajor', format: 'f16', pairingWidth: 8 },
 };
 
 /** Kernels of a graph as it stands: only dead code is removed. They verify. */

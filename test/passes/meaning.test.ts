@@ -24,8 +24,8 @@ const SHAPE: DecoderShape = {
   tieWordEmbeddings: false,
   biased: [],
 };
-const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', dtype: 'f32' } };
-const BF16: Numerics = { activations: 'bf16', weights: { layout: 'vnni', dtype: 'bf16' } };
+const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
+const BF16: Numerics = { activations: 'bf16', weights: { layout: 'vnni', format: 'bf16' } };
 
 /** The same numbers of tokens as meta-pairs: question 0–1 with answers 2–3 and 4–5, question 6 with answer 7. */
 const PAIRS = {

@@ -48,13 +48,13 @@ function writeTensors({ table = tableValue, norm = normValue, pad = 6 }: Change 
   return new Map<string, TensorSource>([
     [
       'embed_tokens',
-      { kind: 'file', dtype: 'bf16', shape: [VOCAB, WIDTH], file, offset: pad, byteLength: halves.byteLength },
+      { kind: 'file', format: 'bf16', shape: [VOCAB, WIDTH], file, offset: pad, byteLength: halves.byteLength },
     ],
     [
       'norm',
       {
         kind: 'file',
-        dtype: 'f32',
+        format: 'f32',
         shape: [WIDTH],
         file,
         offset: pad + halves.byteLength,
@@ -134,8 +134,8 @@ describe('CpuExecutor', () => {
 
   it('makes up random and constant weights', async () => {
     const tensors = new Map<string, TensorSource>([
-      ['embed_tokens', { kind: 'random', dtype: 'bf16', shape: [VOCAB, WIDTH], seed: 42n, scale: 0.5 }],
-      ['norm', { kind: 'constant', dtype: 'f32', shape: [WIDTH], value: 3 }],
+      ['embed_tokens', { kind: 'random', format: 'bf16', shape: [VOCAB, WIDTH], seed: 42n, scale: 0.5 }],
+      ['norm', { kind: 'constant', format: 'f32', shape: [WIDTH], value: 3 }],
     ]);
     const executor = await create({ tensors });
     await check(

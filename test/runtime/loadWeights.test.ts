@@ -20,7 +20,7 @@ const residentFileMiB = (): number =>
 const weight = (change: Partial<WeightDecl> = {}): WeightDecl => ({
   name: 'w',
   layout: 'vnni',
-  dtype: 'bf16',
+  format: 'bf16',
   k: K,
   pairing: { kind: 'none' },
   sources: [{ tensor: 't', rows: ROWS }],
@@ -30,7 +30,7 @@ const weight = (change: Partial<WeightDecl> = {}): WeightDecl => ({
 function tensorFile(): TensorSource {
   const file = join(folder, 'big.bin');
   writeFileSync(file, new Uint16Array(ROWS * K).fill(0x3f80));
-  return { kind: 'file', dtype: 'bf16', shape: [ROWS, K], file, offset: 0, byteLength: ROWS * K * 2 };
+  return { kind: 'file', format: 'bf16', shape: [ROWS, K], file, offset: 0, byteLength: ROWS * K * 2 };
 }
 
 describe('loadWeights', () => {
@@ -51,11 +51,11 @@ describe('loadWeights', () => {
   it('maps what kernels can read as it lies, and copies what they cannot', () => {
     const tensors = new Map([
       ['t', tensorFile()],
-      ['n', { kind: 'constant', dtype: 'f32', shape: [K], value: 1 }],
+      ['n', { kind: 'constant', format: 'f32', shape: [K], value: 1 }],
     ] as const);
     const kindOf = (change: Partial<WeightDecl>): string => planWeights([weight(change)], [], tensors).weights[0]!.kind;
     expect(kindOf({ layout: 'rows' })).toBe('mapped');
-    expect(kindOf({ layout: 'rows', dtype: 'f32' })).toBe('packed');
+    expect(kindOf({ layout: 'rows', format: 'f32' })).toBe('packed');
     expect(kindOf({ layout: 'rows', columnScale: 'n' })).toBe('packed');
     expect(kindOf({ layout: 'panels' })).toBe('packed');
   });
@@ -63,7 +63,7 @@ describe('loadWeights', () => {
   it('keeps weights apart that differ in anything but their name', () => {
     const tensors = new Map([
       ['t', tensorFile()],
-      ['n', { kind: 'constant', dtype: 'f32', shape: [K], value: 1 }],
+      ['n', { kind: 'constant', format: 'f32', shape: [K], value: 1 }],
     ] as const);
     const declared = [
       weight({ name: 'a' }),

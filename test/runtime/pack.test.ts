@@ -1,4 +1,4 @@
-/** The packer against its slow twin: random shapes, every layout, dtype, pairing and kind of source. */
+/** The packer against its slow twin: random shapes, every layout, format, pairing and kind of source. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest';
 import type { Pairing, WeightDecl } from '../../ir/kernel.js';
 import { packedBytes, physicalToLogical } from '../../ir/packing.js';
 import { loadAddon, type NativeMemory, type PackJob, type PackSource } from '../../runtime/addon.js';
-import type { PackDType } from '../../runtime/tensorSource.js';
+import { FORMATS, FORMAT_NAMES, isFormatIn, LAYOUTS, type FormatName } from '../../ir/storage.js';
 import {
   bitsFloat,
   floatBits,
@@ -24,8 +24,8 @@ const folder = temporaryFolder();
 const { Memory, Pool, pack } = loadAddon();
 const pools = [1, 2, 3].map((threads) => new Pool(threads));
 
-const elements = (weight: Pick<WeightDecl, 'dtype'>, bytes: ArrayBuffer): number[] => [
-  ...(weight.dtype === 'f32' ? new Uint32Array(bytes) : new Uint16Array(bytes)),
+const elements = (weight: Pick<WeightDecl, 'format'>, bytes: ArrayBuffer): number[] => [
+  ...(weight.format === 'f32' ? new Uint32Array(bytes) : new Uint16Array(bytes)),
 ];
 
 /**
@@ -45,7 +45,7 @@ async function packNative(
   target.write(0, new Uint8Array(bytes + 192).fill(0xa5));
   await pack(pools[threads - 1]!, {
     layout,
-    dtype: weight.dtype,
+    format: FORMATS[weight.format].code,
     k: weight.k,
     rowMap,
     sources,
@@ -63,42 +63,42 @@ async function packNative(
   return elements(weight, target.read(128, bytes));
 }
 
-const BITS: Readonly<Record<PackDType, number>> = { f32: 32, f16: 16, bf16: 16 };
-
 /** Random stored bits, NaN, infinities and denormals included, at an offset that need not be aligned. */
 function stored(
-  dtype: PackDType,
+  format: FormatName,
   rows: number,
   k: number,
   seed: number,
   offset: number,
 ): { source: PackSource; matrix: Matrix } {
   const bits = Array.from({ length: rows * k }, (_, i) =>
-    Number(BigInt.asUintN(BITS[dtype], BigInt(floatBits(randomValue(BigInt(seed), i, 1))) * 2654435761n)),
+    Number(
+      BigInt.asUintN(FORMATS[format].elementBits, BigInt(floatBits(randomValue(BigInt(seed), i, 1))) * 2654435761n),
+    ),
   );
   const bytes =
-    dtype === 'f32' ? new Uint8Array(Uint32Array.from(bits).buffer) : new Uint8Array(Uint16Array.from(bits).buffer);
+    format === 'f32' ? new Uint8Array(Uint32Array.from(bits).buffer) : new Uint8Array(Uint16Array.from(bits).buffer);
   const memory = new Memory(offset + bytes.length);
   memory.write(offset, bytes);
   const value = (i: number): number =>
-    dtype === 'f32' ? bitsFloat(bits[i]!) : dtype === 'bf16' ? bitsFloat(bits[i]! << 16) : fromF16(bits[i]!);
-  return { source: { kind: 'memory', dtype, rows, memory, offset }, matrix: (row, column) => value(row * k + column) };
+    format === 'f32' ? bitsFloat(bits[i]!) : format === 'bf16' ? bitsFloat(bits[i]! << 16) : fromF16(bits[i]!);
+  return {
+    source: { kind: 'memory', format: FORMATS[format].code, rows, memory, offset },
+    matrix: (row, column) => value(row * k + column),
+  };
 }
 
 /** NaN payloads are not compared: only that a NaN is one. */
-const normalise = (dtype: PackDType, bits: number): number => {
-  const value = dtype === 'f32' ? bitsFloat(bits) : dtype === 'bf16' ? bitsFloat(bits << 16) : fromF16(bits);
+const normalise = (format: FormatName, bits: number): number => {
+  const value = format === 'f32' ? bitsFloat(bits) : format === 'bf16' ? bitsFloat(bits << 16) : fromF16(bits);
   return Number.isNaN(value) ? -1 : bits;
 };
 
-const dtypes = fc.constantFrom<PackDType>('f32', 'f16', 'bf16');
+const formats = fc.constantFrom(...FORMAT_NAMES);
 const layouts = fc.constantFrom(
-  { layout: 'rows', dtype: 'f32' } as const,
-  { layout: 'rows', dtype: 'bf16' } as const,
-  { layout: 'rows', dtype: 'f16' } as const,
-  { layout: 'panels', dtype: 'f32' } as const,
-  { layout: 'panels', dtype: 'bf16' } as const,
-  { layout: 'vnni', dtype: 'bf16' } as const,
+  ...LAYOUTS.filter((layout) => layout !== 'kmajor').flatMap((layout) =>
+    FORMAT_NAMES.filter((format) => isFormatIn(layout, format)).map((format) => ({ layout, format })),
+  ),
 );
 const shapes = fc.oneof(
   fc
@@ -120,18 +120,18 @@ const shapes = fc.oneof(
 );
 
 describe('pack', () => {
-  it('equals the reference for random shapes, layouts, pairings, dtypes and scales, on 1 to 3 threads', async () => {
+  it('equals the reference for random shapes, layouts, pairings, formats and scales, on 1 to 3 threads', async () => {
     await fc.assert(
       fc.asyncProperty(
         layouts,
         shapes,
-        dtypes,
+        formats,
         fc.integer({ min: 1, max: 300 }),
         fc.integer({ min: 0, max: 1 << 30 }),
         fc.boolean(),
         fc.integer({ min: 1, max: 3 }),
         fc.integer({ min: 0, max: 7 }),
-        async (layout, { rows, pairing }, dtype, k, seed, isScaled, threads, offset) => {
+        async (layout, { rows, pairing }, format, k, seed, isScaled, threads, offset) => {
           const weight: WeightDecl = {
             name: 'w',
             ...layout,
@@ -139,7 +139,7 @@ describe('pack', () => {
             pairing,
             sources: rows.map((n, i) => ({ tensor: `t${i}`, rows: n })),
           };
-          const matrices = rows.map((n, i) => stored(dtype, n, k, seed + i, offset));
+          const matrices = rows.map((n, i) => stored(format, n, k, seed + i, offset));
           const scale = isScaled ? stored('f32', 1, k, seed + 77, 4) : undefined;
           const got = await packNative(
             weight,
@@ -152,8 +152,8 @@ describe('pack', () => {
             matrices.map(({ matrix }) => matrix),
             scale && ((column) => scale.matrix(0, column)),
           );
-          expect(got.map((bits) => normalise(weight.dtype, bits))).toEqual(
-            wanted.map((bits) => normalise(weight.dtype, bits)),
+          expect(got.map((bits) => normalise(weight.format, bits))).toEqual(
+            wanted.map((bits) => normalise(weight.format, bits)),
           );
         },
       ),
@@ -161,20 +161,26 @@ describe('pack', () => {
     );
   });
 
-  it('makes random weights from (seed, index) only: rounded to the dtype, whatever the layout and the threads', async () => {
-    for (const dtype of ['f32', 'bf16', 'f16'] as const) {
+  it('makes random weights from (seed, index) only: rounded to the format, whatever the layout and the threads', async () => {
+    for (const format of ['f32', 'bf16', 'f16'] as const) {
       for (const threads of [1, 2, 3]) {
         const weight: WeightDecl = {
           name: 'w',
           layout: 'panels',
-          dtype: 'f32',
+          format: 'f32',
           k: 37,
           pairing: { kind: 'none' },
           sources: [{ tensor: 't', rows: 50 }],
         };
-        const source: PackSource = { kind: 'random', dtype, rows: 50, seed: 0xdeadbeefcafef00dn, scale: 0.02 };
+        const source: PackSource = {
+          kind: 'random',
+          format: FORMATS[format].code,
+          rows: 50,
+          seed: 0xdeadbeefcafef00dn,
+          scale: 0.02,
+        };
         const wanted = packReference(weight, [
-          (row, column) => roundTo(dtype, randomValue(0xdeadbeefcafef00dn, row * 37 + column, 0.02)),
+          (row, column) => roundTo(format, randomValue(0xdeadbeefcafef00dn, row * 37 + column, 0.02)),
         ]);
         expect(await packNative(weight, [source], undefined, threads)).toEqual(wanted);
       }
@@ -185,14 +191,14 @@ describe('pack', () => {
     const weight: WeightDecl = {
       name: 'w',
       layout: 'rows',
-      dtype: 'f32',
+      format: 'f32',
       k: 1000,
       pairing: { kind: 'none' },
       sources: [{ tensor: 't', rows: 100 }],
     };
-    const values = (await packNative(weight, [{ kind: 'random', dtype: 'f32', rows: 100, seed: 1n, scale: 0.5 }])).map(
-      bitsFloat,
-    );
+    const values = (
+      await packNative(weight, [{ kind: 'random', format: FORMATS.f32.code, rows: 100, seed: 1n, scale: 0.5 }])
+    ).map(bitsFloat);
     const mean = values.reduce((a, b) => a + b, 0) / values.length;
     const deviation = Math.sqrt(values.reduce((a, b) => a + (b - mean) ** 2, 0) / values.length);
     expect(Math.abs(mean)).toBeLessThan(0.01);
@@ -201,17 +207,19 @@ describe('pack', () => {
     expect(new Set(values.slice(0, 1000)).size).toBeGreaterThan(900);
   });
 
-  it('fills with constants, rounded to the dtype of the tensor', async () => {
+  it('fills with constants, rounded to the format of the tensor', async () => {
     const weight: WeightDecl = {
       name: 'w',
       layout: 'vnni',
-      dtype: 'bf16',
+      format: 'bf16',
       k: 33,
       pairing: { kind: 'none' },
       sources: [{ tensor: 't', rows: 17 }],
     };
     const wanted = packReference(weight, [() => roundTo('bf16', 1.2345)]);
-    expect(await packNative(weight, [{ kind: 'constant', dtype: 'bf16', rows: 17, value: 1.2345 }])).toEqual(wanted);
+    expect(
+      await packNative(weight, [{ kind: 'constant', format: FORMATS.bf16.code, rows: 17, value: 1.2345 }]),
+    ).toEqual(wanted);
   });
 
   it('rounds every bf16 tie and every f16 value as IEEE says', async () => {
@@ -234,21 +242,21 @@ describe('pack', () => {
     );
     const memory = new Memory(values.length * 4);
     memory.write(0, Uint32Array.from(values));
-    for (const [dtype, encode] of [
+    for (const [format, encode] of [
       ['bf16', toBf16],
       ['f16', toF16],
     ] as const) {
       const weight: WeightDecl = {
         name: 'w',
         layout: 'rows',
-        dtype,
+        format,
         k: values.length,
         pairing: { kind: 'none' },
         sources: [{ tensor: 't', rows: 1 }],
       };
-      const got = await packNative(weight, [{ kind: 'memory', dtype: 'f32', rows: 1, memory, offset: 0 }]);
-      expect(got.map((bits) => normalise(dtype, bits))).toEqual(
-        values.map((bits) => normalise(dtype, encode(bitsFloat(bits)))),
+      const got = await packNative(weight, [{ kind: 'memory', format: FORMATS.f32.code, rows: 1, memory, offset: 0 }]);
+      expect(got.map((bits) => normalise(format, bits))).toEqual(
+        values.map((bits) => normalise(format, encode(bitsFloat(bits)))),
       );
     }
   });
@@ -258,19 +266,20 @@ describe('refusals of the packer', () => {
   const weight: WeightDecl = {
     name: 'w',
     layout: 'panels',
-    dtype: 'f32',
+    format: 'f32',
     k: 8,
     pairing: { kind: 'none' },
     sources: [{ tensor: 't', rows: 4 }],
   };
   const rowMap = physicalToLogical(weight);
   const memory = (bytes: number): NativeMemory => new Memory(bytes);
+  const format = FORMATS.f32.code;
   const good = (): PackJob => ({
     layout: 'panels',
-    dtype: 'f32',
+    format,
     k: 8,
     rowMap,
-    sources: [{ kind: 'memory', dtype: 'f32', rows: 4, memory: memory(128), offset: 0 }],
+    sources: [{ kind: 'memory', format, rows: 4, memory: memory(128), offset: 0 }],
     target: { memory: memory(1024), offset: 0, bytes: 1024 },
   });
   const refused =
@@ -283,7 +292,7 @@ describe('refusals of the packer', () => {
   });
 
   it('refuses sources and targets outside their memory, and offsets that are no offsets', () => {
-    const source = { kind: 'memory', dtype: 'f32', rows: 4, memory: memory(128), offset: 0 } as const;
+    const source = { kind: 'memory', format, rows: 4, memory: memory(128), offset: 0 } as const;
     expect(refused({ sources: [{ ...source, offset: 1 }] })).toThrow(/outside a memory of 128 bytes/);
     expect(refused({ sources: [{ ...source, rows: 5 }] })).toThrow(/outside/);
     expect(refused({ sources: [{ ...source, offset: -4 }] })).toThrow(/integer/);
@@ -293,7 +302,7 @@ describe('refusals of the packer', () => {
     expect(refused({ target: { memory: memory(1024), offset: 0, bytes: 1023 } })).toThrow(/needs 1024/);
     expect(refused({ target: { memory: memory(1024), offset: 64, bytes: 1024 } })).toThrow(/outside/);
     expect(refused({ target: { memory: memory(2048), offset: 8, bytes: 1024 } })).toThrow(/multiple of 64/);
-    expect(refused({ columnScale: { kind: 'memory', dtype: 'f32', rows: 1, memory: memory(31), offset: 0 } })).toThrow(
+    expect(refused({ columnScale: { kind: 'memory', format, rows: 1, memory: memory(31), offset: 0 } })).toThrow(
       /outside/,
     );
   });
@@ -304,9 +313,10 @@ describe('refusals of the packer', () => {
     expect(refused({ rowMap: new Int32Array(0) })).toThrow(/empty/);
   });
 
-  it('refuses layouts and dtypes that do not go together', () => {
-    expect(refused({ layout: 'vnni' })).toThrow(/bf16 only/);
-    expect(refused({ dtype: 'f16' })).toThrow(/f32 or bf16/);
+  it('refuses codes that are no format, and formats whose elements do not fit a layout', () => {
+    expect(refused({ layout: 'vnni' })).toThrow(/layout vnni holds elements of 2 bytes, not 4/);
+    expect(refused({ format: FORMAT_NAMES.length })).toThrow(/format must be .* from 0 to 2/);
+    expect(refused({ format: -1 })).toThrow(/format/);
   });
 
   it('refuses to write into a mapped file', () => {

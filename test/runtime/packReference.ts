@@ -1,7 +1,7 @@
 /** The packer again, slowly and obviously: what the addon is compared with, bit for bit. */
 import type { WeightDecl } from '../../ir/kernel.js';
 import { physicalToLogical } from '../../ir/packing.js';
-import type { PackDType } from '../../runtime/tensorSource.js';
+import type { FormatName } from '../../ir/storage.js';
 
 const F32 = new Float32Array(1);
 const U32 = new Uint32Array(F32.buffer);
@@ -60,15 +60,15 @@ function mix(z: bigint): bigint {
   return z ^ (z >> 31n);
 }
 
-/** The value at a flat index of a random tensor, before rounding to its dtype. */
+/** The value at a flat index of a random tensor, before rounding to its format. */
 export function randomValue(seed: bigint, index: number, scale: number): number {
   const h = mix((mix(seed) + BigInt(index) * 0x9e3779b97f4a7c15n) & MASK);
   const sum = Number((h & 0xffffn) + ((h >> 16n) & 0xffffn) + ((h >> 32n) & 0xffffn) + (h >> 48n));
   return Math.fround((sum - 131070) * Math.fround((scale * 1.7320508075688772) / 65536));
 }
 
-export function roundTo(dtype: PackDType, value: number): number {
-  switch (dtype) {
+export function roundTo(format: FormatName, value: number): number {
+  switch (format) {
     case 'f32':
       return Math.fround(value);
     case 'bf16':
@@ -76,7 +76,7 @@ export function roundTo(dtype: PackDType, value: number): number {
     case 'f16':
       return fromF16(toF16(value));
     default:
-      return dtype satisfies never;
+      return format satisfies never;
   }
 }
 
@@ -102,7 +102,7 @@ export function packReference(
     }
     throw new Error('row outside the sources');
   };
-  const encode = weight.dtype === 'f32' ? floatBits : weight.dtype === 'bf16' ? toBf16 : toF16;
+  const encode = weight.format === 'f32' ? floatBits : weight.format === 'bf16' ? toBf16 : toF16;
   const out: number[] = [];
   const panels = Math.ceil(physical.length / 16);
   switch (weight.layout) {

@@ -202,7 +202,7 @@ describe.each<MaskKind>(['tree', 'slidingWindow'])('a model in stages (mask %s)'
     const source = checkpoint.tensors.get(name)!;
     const tensors = new Map<string, TensorSource>([
       ...checkpoint.tensors,
-      [name, { kind: 'constant', dtype: source.dtype, shape: source.shape, value: NaN }],
+      [name, { kind: 'constant', format: source.format, shape: source.shape, value: NaN }],
     ]);
     const found: unknown[] = [];
     for (const cuts of [[], [5], [5, 8], [8, 12, 14]]) {

@@ -77,7 +77,7 @@ export function tinyPlan(): Plan {
   });
   const head = {
     layout: 'panels',
-    dtype: 'f32',
+    format: 'f32',
     k: WIDTH,
     pairing: { kind: 'none' },
     sources: [{ tensor: 'embed_tokens', rows: VOCAB }],
@@ -94,7 +94,7 @@ export function tinyPlan(): Plan {
       {
         name: 'table',
         layout: 'rows',
-        dtype: 'bf16',
+        format: 'bf16',
         sources: [{ tensor: 'embed_tokens', rows: VOCAB }],
         k: WIDTH,
         pairing: { kind: 'none' },
@@ -104,7 +104,7 @@ export function tinyPlan(): Plan {
       {
         name: 'frequency',
         layout: 'rows',
-        dtype: 'f32',
+        format: 'f32',
         sources: [{ tensor: 'constant.frequency', rows: WIDTH }],
         k: 1,
         pairing: { kind: 'none' },

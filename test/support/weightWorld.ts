@@ -2,7 +2,8 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ConstantVector, WeightDecl } from '../../ir/kernel.js';
-import type { PackDType, TensorSource } from '../../runtime/tensorSource.js';
+import type { FormatName } from '../../ir/storage.js';
+import type { TensorSource } from '../../runtime/tensorSource.js';
 import {
   floatBits,
   packReference,
@@ -31,7 +32,7 @@ export const decl = (
 ): WeightDecl => ({
   name,
   layout: 'kmajor',
-  dtype: 'bf16',
+  format: 'bf16',
   k: K,
   pairing: { kind: 'none' },
   sources: sources.map(([tensor, rows]) => ({ tensor, rows })),
@@ -40,7 +41,7 @@ export const decl = (
 
 /** The bits of a weight as they were read back. */
 export const elements = (weight: WeightDecl, bytes: ArrayBuffer): number[] => [
-  ...(weight.dtype === 'f32' ? new Uint32Array(bytes) : new Uint16Array(bytes)),
+  ...(weight.format === 'f32' ? new Uint32Array(bytes) : new Uint16Array(bytes)),
 ];
 
 export function weightWorld(folder: string): WeightWorld {
@@ -49,22 +50,22 @@ export function weightWorld(folder: string): WeightWorld {
   let seed = 1n;
 
   /** A tensor in a file of its own, at an odd offset, or made up. */
-  function tensor(name: string, dtype: PackDType, shape: readonly number[], kind: 'file' | 'random' = 'file'): void {
+  function tensor(name: string, format: FormatName, shape: readonly number[], kind: 'file' | 'random' = 'file'): void {
     const own = seed++;
     const k = shape.at(-1)!;
-    const value = (i: number): number => roundTo(dtype, randomValue(own, i, 0.5));
+    const value = (i: number): number => roundTo(format, randomValue(own, i, 0.5));
     matrices.set(name, (row, column) => value(row * k + column));
     if (kind === 'random') {
-      tensors.set(name, { kind, dtype, shape, seed: own, scale: 0.5 });
+      tensors.set(name, { kind, format, shape, seed: own, scale: 0.5 });
       return;
     }
     const file = join(folder, `${name}.bin`);
     const bits = Array.from({ length: shape.reduce((a, b) => a * b) }, (_, i) =>
-      (dtype === 'f32' ? floatBits : dtype === 'bf16' ? toBf16 : toF16)(value(i)),
+      (format === 'f32' ? floatBits : format === 'bf16' ? toBf16 : toF16)(value(i)),
     );
-    const bytes = Buffer.from((dtype === 'f32' ? Uint32Array : Uint16Array).from(bits).buffer);
+    const bytes = Buffer.from((format === 'f32' ? Uint32Array : Uint16Array).from(bits).buffer);
     writeFileSync(file, Buffer.concat([Buffer.alloc(7), bytes]));
-    tensors.set(name, { kind, dtype, shape, file, offset: 7, byteLength: bytes.length });
+    tensors.set(name, { kind, format, shape, file, offset: 7, byteLength: bytes.length });
   }
   tensor('norm1', 'bf16', [K]);
   tensor('norm2', 'f32', [K]);
@@ -88,8 +89,8 @@ export function weightWorld(folder: string): WeightWorld {
       { pairing: { kind: 'interleave', width: 8 }, columnScale: 'norm2' },
     ),
     decl('w_down', [['down', K]], { k: 61 }),
-    decl('w_table', [['table', 70]], { layout: 'rows', dtype: 'f16' }),
-    decl('w_noise', [['noise', 70]], { dtype: 'f16', columnScale: 'norm2' }),
+    decl('w_table', [['table', 70]], { layout: 'rows', format: 'f16' }),
+    decl('w_noise', [['noise', 70]], { format: 'f16', columnScale: 'norm2' }),
     decl(
       'w_stacked',
       [
@@ -97,10 +98,10 @@ export function weightWorld(folder: string): WeightWorld {
         ['noise', 70],
         ['table', 70],
       ],
-      { dtype: 'f16' },
+      { format: 'f16' },
     ),
     decl('w_twin', [['q', 96]], { pairing: { kind: 'rotate', headDim: 32, width: 8 }, columnScale: 'norm1' }),
-    decl('w_frequency', [['frequency', 5]], { layout: 'rows', dtype: 'f32', k: 1 }),
+    decl('w_frequency', [['frequency', 5]], { layout: 'rows', format: 'f32', k: 1 }),
   ];
   const constants: readonly ConstantVector[] = [{ name: 'frequency', values: [1, 0.5, 0.25, 0.125, 3] }];
 

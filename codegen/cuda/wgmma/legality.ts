@@ -4,6 +4,7 @@ import type { KernelModule, Segment } from '../../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
 import type { Scalar } from '../../../ir/scalar.js';
 import { operands as childrenOf } from '../../../ir/scalar.js';
+import { FORMATS } from '../../../ir/storage.js';
 import { parametersOf } from '../../signature.js';
 import type { Contraction } from '../contraction.js';
 import { rowProgramsOf, segmentsOf } from '../contraction.js';
@@ -48,7 +49,8 @@ function operandProblem(kernel: Contraction, module: KernelModule): string | und
     const weight = module.weights.find(({ name }) => name === segment.weight);
     if (weight === undefined) return `the weight ${segment.weight} is not declared`;
     if (weight.layout !== 'kmajor') return `wgmma cannot read weight ${weight.name} in layout ${weight.layout}`;
-    if (weight.dtype !== a.dtype) return `weight ${weight.name} is ${weight.dtype}, its left operand ${a.dtype}`;
+    if (FORMATS[weight.format].element !== a.dtype)
+      return `weight ${weight.name} is ${weight.format}, its left operand ${a.dtype}`;
     const problem = kernel.anchor === 'gemm' ? fragmentProblem(segment) : undefined;
     if (problem !== undefined) return `segment ${segment.weight} has ${problem}`;
   }

@@ -13,7 +13,7 @@ const NUMERICS: Numerics = {
   attention: 'bf16',
   products: 'f20',
   stream: 'f24',
-  weights: { layout: 'kmajor', dtype: 'bf16', pairingWidth: 8 },
+  weights: { layout: 'kmajor', format: 'bf16', pairingWidth: 8 },
 };
 
 /** LLaMA-33B's widths, two layers of it. */

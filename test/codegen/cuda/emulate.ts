@@ -117,7 +117,8 @@ export function packForGpu(decl: WeightDecl, logical: Float64Array): Buffer {
   const bytes = aligned(packedBytes(decl, order.length), 0);
   const stride = roundUp(decl.k, 8);
   order.forEach((from, p) => {
-    if (from >= 0) for (let k = 0; k < decl.k; k++) put(bytes, p * stride + k, decl.dtype, logical[from * decl.k + k]!);
+    if (from >= 0)
+      for (let k = 0; k < decl.k; k++) put(bytes, p * stride + k, decl.format, logical[from * decl.k + k]!);
   });
   return bytes;
 }

@@ -13,7 +13,7 @@ export function cudaLayer(
 ): LayerCase {
   const { module, tensors, inputs } = layerCase({ ...shape, mode: 'amx' }, sizes, seed);
   const to = (each: KernelModule['weights'][number]): KernelModule['weights'][number] =>
-    each.layout === 'vnni' ? { ...each, layout: 'kmajor', dtype } : each;
+    each.layout === 'vnni' ? { ...each, layout: 'kmajor', format: dtype } : each;
   const buffers = module.buffers.map((buffer) => (buffer.dtype === 'bf16' ? { ...buffer, dtype } : buffer));
   return { module: roundProducts({ ...module, buffers, weights: module.weights.map(to) }), tensors, inputs };
 }

@@ -95,7 +95,7 @@ describe('the cases of the GPU tests', () => {
       const seen = new Set<string>();
       const widths = new Set<number>();
       for (const { list, model } of cases) {
-        const [dtype] = model.plan.weights.flatMap((weight) => (weight.layout === 'kmajor' ? weight.dtype : []));
+        const [dtype] = model.plan.weights.flatMap((weight) => (weight.layout === 'kmajor' ? weight.format : []));
         for (const { kernel, texts } of list) {
           for (const { schedule } of texts) {
             expect(isLegalCuda(kernel, model.plan, schedule, facts)).toBe(true);

@@ -76,7 +76,7 @@ function moduleOf({ columns, pairing, gemms }: Case): KernelModule {
       {
         name: 'w',
         layout: 'kmajor',
-        dtype: 'bf16',
+        format: 'bf16',
         k: K,
         pairing,
         sources: Array.from({ length: matrices }, (_, i) => ({ tensor: `w${i}`, rows: columns })),

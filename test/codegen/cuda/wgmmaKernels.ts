@@ -109,7 +109,7 @@ export function layerGemm(
     weights: kernel.segments.map(({ weight, columns, pairing }) => ({
       name: weight,
       layout: 'kmajor',
-      dtype: half,
+      format: half,
       k,
       pairing,
       sources: (pairing.kind === 'interleave' ? ['a', 'b'] : ['a']).map((tensor) => ({ tensor, rows: columns })),
@@ -157,7 +157,7 @@ export function headKernel(hidden: number, vocab: number, half: 'bf16' | 'f16' =
       {
         name: 'w0',
         layout: 'kmajor',
-        dtype: half,
+        format: half,
         k: hidden,
         pairing: { kind: 'none' },
         sources: [{ tensor: 'a', rows: vocab }],

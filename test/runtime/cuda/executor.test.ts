@@ -116,8 +116,8 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
 
   it('makes up random and constant weights', async () => {
     const tensors = new Map<string, TensorSource>([
-      ['embed_tokens', { kind: 'random', dtype: 'bf16', shape: [VOCAB, WIDTH], seed: 42n, scale: 0.5 }],
-      ['norm', { kind: 'constant', dtype: 'f32', shape: [WIDTH], value: 3 }],
+      ['embed_tokens', { kind: 'random', format: 'bf16', shape: [VOCAB, WIDTH], seed: 42n, scale: 0.5 }],
+      ['norm', { kind: 'constant', format: 'f32', shape: [WIDTH], value: 3 }],
     ]);
     const { executor, state } = await create({ tensors });
     await check(executor, batchOf(30, 9), {

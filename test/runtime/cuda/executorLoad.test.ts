@@ -241,7 +241,9 @@ if (hasCxx())
     });
 
     it('takes hardly any pinned memory where all weights are made up', async () => {
-      const plan = planWeights([decl('w_noise', [['noise', 70]], { dtype: 'f16' })], [], tensors, { isMapping: false });
+      const plan = planWeights([decl('w_noise', [['noise', 70]], { format: 'f16' })], [], tensors, {
+        isMapping: false,
+      });
       const loadPlan = planLoading(plan);
       expect([loadPlan.stagings, loadPlan.stagingBytes]).toEqual([0, 0]);
       const target = new fake.addon.Memory(device, plan.packedBytes);

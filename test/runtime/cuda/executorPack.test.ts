@@ -9,7 +9,8 @@ import { packedBytes, physicalToLogical } from '../../../ir/packing.js';
 import { loadAddon, type NativeMemory } from '../../../runtime/addon.js';
 import { findJob, JOB_BYTES, packJob, type DeviceJob } from '../../../runtime/cuda/packJob.js';
 import { PACK_ENTRIES, PACK_SOURCE } from '../../../runtime/cuda/packKernels.js';
-import type { PackDType, TensorSource } from '../../../runtime/tensorSource.js';
+import { FORMATS, FORMAT_NAMES, isFormatIn, type FormatName } from '../../../ir/storage.js';
+import type { TensorSource } from '../../../runtime/tensorSource.js';
 import { temporaryFolder } from '../kernels.js';
 import {
   bitsFloat,
@@ -27,16 +28,13 @@ import { buildPackShim, hasCxx } from './packShim.js';
 const isPossible = hasCxx();
 if (!isPossible) process.stderr.write('SKIPPED: device packing as C++: no g++ on PATH\n');
 
-const BITS: Readonly<Record<PackDType, number>> = { f32: 32, f16: 16, bf16: 16 };
-const BYTES: Readonly<Record<PackDType, number>> = { f32: 4, f16: 2, bf16: 2 };
-
 /** NaN payloads are not compared: only that a NaN is one. */
-const normalise = (dtype: PackDType, bits: number): number => {
-  const value = dtype === 'f32' ? bitsFloat(bits) : dtype === 'bf16' ? bitsFloat(bits << 16) : fromF16(bits);
+const normalise = (format: FormatName, bits: number): number => {
+  const value = format === 'f32' ? bitsFloat(bits) : format === 'bf16' ? bitsFloat(bits << 16) : fromF16(bits);
   return Number.isNaN(value) ? -1 : bits;
 };
 
-const dtypes = fc.constantFrom<PackDType>('f32', 'f16', 'bf16');
+const formats = fc.constantFrom(...FORMAT_NAMES);
 const shapes = fc.oneof(
   fc
     .array(fc.integer({ min: 1, max: 70 }), { minLength: 1, maxLength: 3 })
@@ -73,23 +71,32 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
 
   /** Random stored bits, NaN, infinities and denormals included. */
   function stored(
-    dtype: PackDType,
+    format: FormatName,
     rows: number,
     k: number,
     seed: number,
   ): { memory: NativeMemory; tensor: TensorSource; matrix: Matrix } {
     const bits = Array.from({ length: rows * k }, (_, i) =>
-      Number(BigInt.asUintN(BITS[dtype], BigInt(floatBits(randomValue(BigInt(seed), i, 1))) * 2654435761n)),
+      Number(
+        BigInt.asUintN(FORMATS[format].elementBits, BigInt(floatBits(randomValue(BigInt(seed), i, 1))) * 2654435761n),
+      ),
     );
     const memory = memoryOf(
-      dtype === 'f32' ? new Uint8Array(Uint32Array.from(bits).buffer) : new Uint8Array(Uint16Array.from(bits).buffer),
+      format === 'f32' ? new Uint8Array(Uint32Array.from(bits).buffer) : new Uint8Array(Uint16Array.from(bits).buffer),
     );
     const value = (i: number): number =>
-      dtype === 'f32' ? bitsFloat(bits[i]!) : dtype === 'bf16' ? bitsFloat(bits[i]! << 16) : fromF16(bits[i]!);
+      format === 'f32' ? bitsFloat(bits[i]!) : format === 'bf16' ? bitsFloat(bits[i]! << 16) : fromF16(bits[i]!);
     return {
       memory,
       matrix: (row, column) => value(row * k + column),
-      tensor: { kind: 'file', dtype, shape: [rows, k], file: '', offset: 0, byteLength: rows * k * BYTES[dtype] },
+      tensor: {
+        kind: 'file',
+        format,
+        shape: [rows, k],
+        file: '',
+        offset: 0,
+        byteLength: FORMATS[format].bytes(rows, k),
+      },
     };
   }
 
@@ -111,7 +118,8 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
     sources.forEach(({ tensor, memory }, i) => {
       const { rows } = weight.sources[i]!;
       for (let firstRow = 0; firstRow < rows; firstRow += step) {
-        const source = memory === undefined ? 0n : memory.address + BigInt(firstRow * weight.k * BYTES[tensor.dtype]);
+        const source =
+          memory === undefined ? 0n : memory.address + BigInt(FORMATS[tensor.format].bytes(firstRow, weight.k));
         const job = packJob(weight, {
           tensor,
           firstRow,
@@ -128,7 +136,7 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
       'bytes after the target',
     ).toBe(true);
     const packed = target.read(0, bytes);
-    return [...(weight.dtype === 'f32' ? new Uint32Array(packed) : new Uint16Array(packed))];
+    return [...(weight.format === 'f32' ? new Uint32Array(packed) : new Uint16Array(packed))];
   }
 
   it('has the structs that packJob writes', () => {
@@ -136,24 +144,22 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
     expect(JOB_BYTES).toBe(64);
   });
 
-  it('equals the reference for random shapes, pairings, dtypes, scales and row ranges', () => {
+  it('equals the reference for random shapes, pairings, formats, scales and row ranges', () => {
     const layouts = fc.constantFrom(
-      { layout: 'rows', dtype: 'f32' } as const,
-      { layout: 'rows', dtype: 'bf16' } as const,
-      { layout: 'rows', dtype: 'f16' } as const,
-      { layout: 'kmajor', dtype: 'bf16' } as const,
-      { layout: 'kmajor', dtype: 'f16' } as const,
+      ...(['rows', 'kmajor'] as const).flatMap((layout) =>
+        FORMAT_NAMES.filter((format) => isFormatIn(layout, format)).map((format) => ({ layout, format })),
+      ),
     );
     fc.assert(
       fc.property(
         layouts,
         shapes,
-        dtypes,
+        formats,
         fc.integer({ min: 1, max: 300 }),
         fc.integer({ min: 0, max: 1 << 30 }),
         fc.boolean(),
         fc.integer({ min: 1, max: 80 }),
-        (layout, { rows, pairing }, dtype, k, seed, isScaled, step) => {
+        (layout, { rows, pairing }, format, k, seed, isScaled, step) => {
           const weight: WeightDecl = {
             name: 'w',
             ...layout,
@@ -161,7 +167,7 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
             pairing,
             sources: rows.map((n, i) => ({ tensor: `t${i}`, rows: n })),
           };
-          const matrices = rows.map((n, i) => stored(dtype, n, k, seed + i));
+          const matrices = rows.map((n, i) => stored(format, n, k, seed + i));
           const scale = isScaled
             ? Float32Array.from({ length: k }, (_, i) =>
                 bitsFloat((floatBits(randomValue(BigInt(seed) + 77n, i, 1)) * 2654435) >>> 0),
@@ -173,8 +179,8 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
             matrices.map(({ matrix }) => matrix),
             scale && ((column) => scale[column]!),
           );
-          expect(got.map((bits) => normalise(weight.dtype, bits))).toEqual(
-            wanted.map((bits) => normalise(weight.dtype, bits)),
+          expect(got.map((bits) => normalise(weight.format, bits))).toEqual(
+            wanted.map((bits) => normalise(weight.format, bits)),
           );
         },
       ),
@@ -184,7 +190,7 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
 
   it('makes the random weights of the CPU: same seed, same bits', async () => {
     const pool = new Pool(1);
-    for (const dtype of ['f32', 'bf16', 'f16'] as const) {
+    for (const format of ['f32', 'bf16', 'f16'] as const) {
       for (const [target, pairing] of [
         ['f32', { kind: 'none' }],
         ['bf16', { kind: 'interleave', width: 8 }],
@@ -197,24 +203,30 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
                 { tensor: 'b', rows: 50 },
               ]
             : [{ tensor: 'a', rows: 50 }];
-        const weight: WeightDecl = { name: 'w', layout: 'rows', dtype: target, k: 37, pairing, sources };
+        const weight: WeightDecl = { name: 'w', layout: 'rows', format: target, k: 37, pairing, sources };
         const seeds = [0xdeadbeefcafef00dn, 3n];
         const map = physicalToLogical(weight);
         const bytes = packedBytes(weight, map.length);
         const memory = new Memory(bytes);
         await pack(pool, {
           layout: 'rows',
-          dtype: target,
+          format: FORMATS[target].code,
           k: 37,
           rowMap: map,
           target: { memory, offset: 0, bytes },
-          sources: sources.map(({ rows }, i) => ({ kind: 'random', dtype, rows, seed: seeds[i]!, scale: 0.02 })),
+          sources: sources.map(({ rows }, i) => ({
+            kind: 'random',
+            format: FORMATS[format].code,
+            rows,
+            seed: seeds[i]!,
+            scale: 0.02,
+          })),
         });
         const wanted = memory.read(0, bytes);
         const got = packDevice(
           weight,
           sources.map(({ rows }, i) => ({
-            tensor: { kind: 'random', dtype, shape: [rows, 37], seed: seeds[i]!, scale: 0.02 },
+            tensor: { kind: 'random', format, shape: [rows, 37], seed: seeds[i]!, scale: 0.02 },
           })),
           17,
         );
@@ -229,13 +241,13 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
     const weight: WeightDecl = {
       name: 'w',
       layout: 'rows',
-      dtype: 'f32',
+      format: 'f32',
       k,
       pairing: { kind: 'none' },
       sources: [{ tensor: 't', rows: 1 }],
     };
     const target = new Memory(k * 4);
-    const tensor: TensorSource = { kind: 'random', dtype: 'f32', shape: [1, k], seed: 5n, scale: 1 };
+    const tensor: TensorSource = { kind: 'random', format: 'f32', shape: [1, k], seed: 5n, scale: 1 };
     launch(PACK_ENTRIES.rows, packJob(weight, { tensor, firstRow, rows: 1, sourceRow: 0, isScaled: false }), [
       0n,
       target.address - BigInt(firstRow * k * 4),
@@ -245,18 +257,18 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
     expect([...got]).toEqual(Array.from({ length: 16 }, (_, i) => randomValue(5n, firstRow * k + i, 1)));
   });
 
-  it('fills with constants, rounded to the dtype of the tensor, zero in the padding', () => {
+  it('fills with constants, rounded to the format of the tensor, zero in the padding', () => {
     const weight: WeightDecl = {
       name: 'w',
       layout: 'kmajor',
-      dtype: 'bf16',
+      format: 'bf16',
       k: 33,
       pairing: { kind: 'none' },
       sources: [{ tensor: 't', rows: 17 }],
     };
     const wanted = packReference(weight, [() => roundTo('f16', 1.2345)]);
     expect(
-      packDevice(weight, [{ tensor: { kind: 'constant', dtype: 'f16', shape: [17, 33], value: 1.2345 } }], 5),
+      packDevice(weight, [{ tensor: { kind: 'constant', format: 'f16', shape: [17, 33], value: 1.2345 } }], 5),
     ).toEqual(wanted);
   });
 
@@ -286,37 +298,37 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
         ),
       );
     const memory = memoryOf(new Uint8Array(Uint32Array.from(values).buffer));
-    for (const [dtype, encode] of [
+    for (const [format, encode] of [
       ['bf16', toBf16],
       ['f16', toF16],
     ] as const) {
       const weight: WeightDecl = {
         name: 'w',
         layout: 'rows',
-        dtype,
+        format,
         k: values.length,
         pairing: { kind: 'none' },
         sources: [{ tensor: 't', rows: 1 }],
       };
       const tensor: TensorSource = {
         kind: 'file',
-        dtype: 'f32',
+        format: 'f32',
         shape: [1, values.length],
         file: '',
         offset: 0,
         byteLength: values.length * 4,
       };
       const got = packDevice(weight, [{ tensor, memory }], 1);
-      expect(got.map((bits) => normalise(dtype, bits))).toEqual(
-        values.map((bits) => normalise(dtype, encode(bitsFloat(bits)))),
+      expect(got.map((bits) => normalise(format, bits))).toEqual(
+        values.map((bits) => normalise(format, encode(bitsFloat(bits)))),
       );
     }
   });
 
   it.each(['f32', 'f16', 'bf16'] as const)(
     'finds the first %s that is not finite, where −∞ is an answer too',
-    (dtype) => {
-      const encode = dtype === 'f32' ? floatBits : dtype === 'bf16' ? toBf16 : toF16;
+    (format) => {
+      const encode = format === 'f32' ? floatBits : format === 'bf16' ? toBf16 : toF16;
       const [rows, columns, stride] = [5, 300, 310];
       const search = (
         bad: readonly [number, number, number][],
@@ -325,11 +337,11 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
       ): bigint => {
         const bits = Array.from({ length: rows * stride }, (_, i) => encode((i % 7) - 3));
         for (const [row, column, value] of bad) bits[row * stride + column] = encode(value);
-        const data = memoryOf(new Uint8Array((dtype === 'f32' ? Uint32Array : Uint16Array).from(bits).buffer));
+        const data = memoryOf(new Uint8Array((format === 'f32' ? Uint32Array : Uint16Array).from(bits).buffer));
         const found = memoryOf(new Uint8Array(16).fill(255));
         launch(
           PACK_ENTRIES.find,
-          findJob({ index: 1, dtype, rows: 'T', columns, stride, allowsNegativeInfinity }, (extent) =>
+          findJob({ index: 1, dtype: format, rows: 'T', columns, stride, allowsNegativeInfinity }, (extent) =>
             extent === 'T' ? rows : columns,
           ),
           [data.address, found.address],

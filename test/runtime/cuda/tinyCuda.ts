@@ -147,13 +147,13 @@ export function writeTensors(
   return new Map<string, TensorSource>([
     [
       'embed_tokens',
-      { kind: 'file', dtype: 'bf16', shape: [VOCAB, WIDTH], file, offset: PAD, byteLength: halves.byteLength },
+      { kind: 'file', format: 'bf16', shape: [VOCAB, WIDTH], file, offset: PAD, byteLength: halves.byteLength },
     ],
     [
       'norm',
       {
         kind: 'file',
-        dtype: 'f32',
+        format: 'f32',
         shape: [WIDTH],
         file,
         offset: PAD + halves.byteLength,

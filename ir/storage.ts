@@ -1,0 +1,136 @@
+/**
+ * Storage formats: how the elements of a weight lie in memory, one record a format. Checkpoint readers name the format
+ * of every tensor, packing converts it to the format of the weight, and code generators ask how an element is loaded.
+ */
+import { roundToDType } from './round.js';
+import { DTYPE_BYTES, type FloatType } from './types.js';
+
+/** Orders in which a packed weight may lie; see WeightDecl. */
+export const LAYOUTS = ['panels', 'vnni', 'kmajor', 'rows'] as const;
+export type Layout = (typeof LAYOUTS)[number];
+
+export const FORMAT_NAMES = ['f32', 'f16', 'bf16'] as const;
+export type FormatName = (typeof FORMAT_NAMES)[number];
+
+export interface StorageFormat {
+  readonly name: FormatName;
+  /** Number of the format in packing jobs: its place in FORMATS of runtime/native/pack.cc, and in packKernels.ts. */
+  readonly code: number;
+  /** Element type that generated code loads and converts to f32. */
+  readonly element: FloatType;
+  readonly elementBits: number;
+  /** Neighbouring elements of a row that are encoded together. */
+  readonly blockElements: 1;
+  /** Factors and offsets stored beside the elements: none, an element is its own value. */
+  readonly scales: 'none';
+  readonly zeroPoints: 'none';
+  /** Whether every column may be multiplied by its own factor (a folded norm weight) at the cost of one rounding. */
+  readonly takesColumnScale: boolean;
+  /** Layouts in which kernels read it. */
+  readonly layouts: readonly Layout[];
+  /** Bytes of a [rows, k] matrix. */
+  bytes(rows: number, k: number): number;
+  /** Float64 values of stored elements, for interpreters and tests. */
+  decode(bytes: Uint8Array): Float64Array;
+  /** The nearest stored elements (ties to even) of float64 values, for interpreters and tests. */
+  encode(values: Float64Array): Uint8Array;
+}
+
+/** Reads and writes one element of at most 32 bits as a double that the format holds exactly. */
+interface Bits {
+  readonly toValue: (bits: number) => number;
+  readonly ofValue: (value: number) => number;
+}
+
+const SINGLE = new Float32Array(1);
+const SINGLE_BITS = new Uint32Array(SINGLE.buffer);
+
+const F32: Bits = {
+  toValue: (bits) => {
+    SINGLE_BITS[0] = bits;
+    return SINGLE[0]!;
+  },
+  ofValue: (value) => {
+    SINGLE[0] = value;
+    return SINGLE_BITS[0]!;
+  },
+};
+
+/** The upper half of an f32. */
+const BF16: Bits = {
+  toValue: (bits) => F32.toValue(bits << 16),
+  ofValue: (value) => F32.ofValue(value) >>> 16,
+};
+
+/** IEEE binary16: 5 bits of exponent with bias 15, 10 of the fraction. */
+const F16: Bits = {
+  toValue: (bits) => {
+    const sign = bits & 0x8000 ? -1 : 1;
+    const exponent = (bits >> 10) & 0x1f;
+    const fraction = bits & 0x3ff;
+    if (exponent === 0x1f) return fraction === 0 ? sign * Infinity : NaN;
+    return sign * (exponent === 0 ? fraction * 2 ** -24 : (1024 + fraction) * 2 ** (exponent - 25));
+  },
+  ofValue: (value) => {
+    const single = F32.ofValue(value);
+    const sign = (single >>> 16) & 0x8000;
+    const magnitude = single & 0x7fffffff;
+    if (magnitude >= 0x7f800000) return sign | (magnitude > 0x7f800000 ? 0x7e00 : 0x7c00);
+    if (Math.abs(value) < 2 ** -14) return sign | (Math.abs(value) * 2 ** 24);
+    return sign | ((magnitude - (112 << 23)) >>> 13);
+  },
+};
+
+/** A format whose every element is a float of its own, little endian. */
+function floats<N extends FormatName, const L extends readonly Layout[]>(
+  name: N,
+  code: number,
+  layouts: L,
+  bits: Bits,
+): StorageFormat & { readonly name: N; readonly element: N; readonly layouts: L } {
+  const elementBytes = DTYPE_BYTES[name];
+  const wordsOf = (bytes: ArrayBuffer): Uint16Array | Uint32Array =>
+    elementBytes === 4 ? new Uint32Array(bytes) : new Uint16Array(bytes);
+  return {
+    name,
+    code,
+    element: name,
+    elementBits: 8 * elementBytes,
+    blockElements: 1,
+    scales: 'none',
+    zeroPoints: 'none',
+    takesColumnScale: true,
+    layouts,
+    bytes: (rows, k) => rows * k * elementBytes,
+    decode: (bytes) => Float64Array.from(wordsOf(Uint8Array.from(bytes).buffer), bits.toValue),
+    encode: (values) => {
+      const words = wordsOf(new ArrayBuffer(values.length * elementBytes));
+      values.forEach((value, i) => (words[i] = bits.ofValue(roundToDType(value, name))));
+      return new Uint8Array(words.buffer);
+    },
+  };
+}
+
+/** All formats by name. */
+export const FORMATS = {
+  f32: floats('f32', 0, ['panels', 'rows'], F32),
+  f16: floats('f16', 1, ['kmajor', 'rows'], F16),
+  bf16: floats('bf16', 2, ['panels', 'vnni', 'kmajor', 'rows'], BF16),
+} as const satisfies Readonly<Record<FormatName, StorageFormat>>;
+
+/** Formats that kernels read in layout `L`: a table over them has an entry for each, or does not compile. */
+export type FormatIn<L extends Layout> = {
+  [N in FormatName]: L extends (typeof FORMATS)[N]['layouts'][number] ? N : never;
+}[FormatName];
+
+export function isFormatIn<L extends Layout>(layout: L, name: FormatName): name is FormatIn<L> {
+  const { layouts }: StorageFormat = FORMATS[name];
+  return layouts.includes(layout);
+}
+
+/** Why a weight of this format cannot lie in `layout`; undefined where it can. */
+export function layoutProblem(layout: Layout, name: FormatName): string | undefined {
+  if (isFormatIn(layout, name)) return undefined;
+  const held = FORMAT_NAMES.filter((each) => isFormatIn(layout, each));
+  return `layout ${layout} holds ${held.join(' or ')}, not ${name}`;
+}
