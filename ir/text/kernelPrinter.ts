@@ -60,8 +60,8 @@ export function printKernel(kernel: Kernel): string {
 const printBuffer = ({ name, dtype, rows, columns, space, upper }: BufferDecl): string =>
   `${space} ${name} : ${dtype}[${rows}, ${columns}]${upper === undefined ? '' : ` below ${upper}`}`;
 
-const printWeight = ({ name, layout, dtype, sources, k, pairing, columnScale }: WeightDecl): string =>
-  `packed ${name} : ${layout} ${dtype} of ${sources.map(({ tensor, rows }) => `${tensor}[${rows}, ${k}]`).join(' over ')}` +
+const printWeight = ({ name, layout, format, sources, k, pairing, columnScale }: WeightDecl): string =>
+  `packed ${name} : ${layout} ${format} of ${sources.map(({ tensor, rows }) => `${tensor}[${rows}, ${k}]`).join(' over ')}` +
   `${printPairing(pairing)}${columnScale === undefined ? '' : `, columns times ${columnScale}`}`;
 
 /** A whole module: buffers, packed weights and literal vectors, then the kernels in order. */
