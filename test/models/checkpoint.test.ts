@@ -66,7 +66,7 @@ describe('openCheckpoint', () => {
     expect(parameters).toBe(7_475_456);
     const norm = checkpoint.tensors.get('model.norm.weight');
     if (norm?.kind !== 'file') throw new Error('expected a tensor in a file');
-    expect(norm).toMatchObject({ dtype: 'bf16', shape: [256], byteLength: 512 });
+    expect(norm).toMatchObject({ format: 'bf16', shape: [256], byteLength: 512 });
     // A trained norm weight is a number near 1: read one as bf16 from where the location points.
     const bytes = readFileSync(norm.file).subarray(norm.offset, norm.offset + 4);
     const first = Buffer.from([0, 0, bytes[0] ?? 0, bytes[1] ?? 0]).readFloatLE();
@@ -306,14 +306,14 @@ describe('describeRandomCheckpoint', () => {
     expect(checkpoint.tensors.get('model.norm.weight')).toEqual({
       kind: 'constant',
       name: 'model.norm.weight',
-      dtype: 'bf16',
+      format: 'bf16',
       shape: [8],
       value: 1,
     });
     expect(checkpoint.tensors.get('model.embed_tokens.weight')).toEqual({
       kind: 'random',
       name: 'model.embed_tokens.weight',
-      dtype: 'bf16',
+      format: 'bf16',
       shape: [10, 8],
       seed: fnv1a64('7:model.embed_tokens.weight'),
       scale: 0.02,
