@@ -9,12 +9,12 @@ import { buildDecoder, type DecoderShape } from '../../models/decoder/graph.js';
 import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
 import { distance, environment, TREES } from './modelEnvironment.js';
 
-const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', dtype: 'f32' } };
+const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
 /** As for GPUs. */
 const BF16: Numerics = {
   activations: 'bf16',
   attention: 'bf16',
-  weights: { layout: 'kmajor', dtype: 'bf16', pairingWidth: 8 },
+  weights: { layout: 'kmajor', format: 'bf16', pairingWidth: 8 },
   products: 'f20',
   stream: 'f24',
 };
