@@ -174,8 +174,11 @@ export function saveArtifact(
   }
 }
 
-/** The most that each file of an artifact may have, bytes. */
-const MAX_BYTES = { [MANIFEST]: 1 << 20, 'graph.tw': 256 << 20, 'plan.json': 256 << 20 } as const;
+/**
+ * The most that each file of an artifact may have, bytes. A layer takes 6 KB of the graph and at most 20 KB of the plan: a
+ * model of 80 layers needs about a twentieth of this.
+ */
+const MAX_BYTES = { [MANIFEST]: 1 << 20, 'graph.tw': 8 << 20, 'plan.json': 32 << 20 } as const;
 
 function readPart(dir: string, name: keyof typeof MAX_BYTES, again: string): string {
   const path = join(dir, name);
