@@ -46,7 +46,8 @@ std::shared_ptr<Memory> Memory::mapFile(const std::string &path) {
   const auto bytes = static_cast<size_t>(status.st_size);
   void *mapping = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file->descriptor(), 0);
   if (mapping == MAP_FAILED) failErrno("Cannot map " + path);
-  return std::shared_ptr<Memory>(new Memory(mapping, bytes, static_cast<uint8_t *>(mapping), bytes, std::move(file)));
+  return std::shared_ptr<Memory>(new Memory(mapping, bytes, static_cast<uint8_t *>(mapping), bytes, std::move(file),
+                                            std::make_unique<MappedFile>(mapping, bytes, path)));
 }
 
 std::shared_ptr<Memory> Memory::allocate(size_t bytes) {
@@ -65,10 +66,13 @@ std::shared_ptr<Memory> Memory::allocate(size_t bytes) {
     (void)::madvise(data, usable, MADV_HUGEPAGE);
 #endif
   }
-  return std::shared_ptr<Memory>(new Memory(mapping, mapped, data, bytes, nullptr));
+  return std::shared_ptr<Memory>(new Memory(mapping, mapped, data, bytes, nullptr, nullptr));
 }
 
-Memory::~Memory() { ::munmap(mapping_, mappedBytes_); }
+Memory::~Memory() {
+  mapped_.reset();  // before another file may be mapped to the same place
+  ::munmap(mapping_, mappedBytes_);
+}
 
 void Memory::requireInside(size_t offset, size_t length, const std::string &what) const {
   if (!isInside(offset, length, size_)) {

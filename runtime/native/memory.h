@@ -1,6 +1,7 @@
 // Memory that kernels may see: a read-only mapping of a file, or zero-initialised memory of the process.
 #ifndef TILEWRIGHT_MEMORY_H
 #define TILEWRIGHT_MEMORY_H
+#include "mappedFiles.h"
 #include "support.h"
 
 namespace tw {
@@ -46,13 +47,16 @@ class Memory {
   void copyTo(uint8_t *target, size_t offset, size_t length) const;
 
  private:
-  Memory(void *mapping, size_t mappedBytes, uint8_t *data, size_t size, std::unique_ptr<OpenFile> file)
-      : mapping_(mapping), mappedBytes_(mappedBytes), data_(data), size_(size), file_(std::move(file)), isWritable_(!file_) {}
+  Memory(void *mapping, size_t mappedBytes, uint8_t *data, size_t size, std::unique_ptr<OpenFile> file,
+         std::unique_ptr<MappedFile> mapped)
+      : mapping_(mapping), mappedBytes_(mappedBytes), data_(data), size_(size), file_(std::move(file)), mapped_(std::move(mapped)),
+        isWritable_(!file_) {}
   void *mapping_;
   size_t mappedBytes_;
   uint8_t *data_;
   size_t size_;
-  std::unique_ptr<OpenFile> file_;  // null for memory of the process
+  std::unique_ptr<OpenFile> file_;  // null for memory of the process, as the next
+  std::unique_ptr<MappedFile> mapped_;
   bool isWritable_;
 };
 
