@@ -63,6 +63,8 @@ const TOGETHER = ['autotune', 'bench', 'ci', 'cli', 'driver', 'eval', 'examples'
   (folder) => `test/${folder}/**/*.test.ts`,
 );
 
+const SLOW = 'test/slow/**/*.test.ts';
+
 export default defineConfig({
   test: {
     globalSetup: ['test/globalSetup.ts'],
@@ -75,8 +77,10 @@ export default defineConfig({
     outputFile: { json: 'build/test-results.json' },
     projects: [
       // A process for each file: what it loads, compiles or sets ends with it.
-      { test: { ...common, name: 'separate', include: ['test/**/*.test.ts'], exclude: TOGETHER } },
+      { test: { ...common, name: 'separate', include: ['test/**/*.test.ts'], exclude: [...TOGETHER, SLOW] } },
       { test: { ...common, name: 'together', include: TOGETHER, isolate: false } },
+      // What takes a minute: `npm run test:slow`.
+      { test: { ...common, name: 'slow', include: [SLOW] } },
     ],
   },
 });

@@ -231,13 +231,16 @@ function packageRoot(): string {
 export function loadAddonFrom(root: string): Addon {
   const path = join(root, FILE);
   if (!existsSync(path))
-    throw new UserError(`The native addon is not built: ${path} is missing.`, 'Run: npm run build:native');
+    throw new UserError(
+      `The native addon is not built: ${path} is missing.`,
+      'Run: npm run build:native (in a checkout), or npm rebuild tilewright',
+    );
   try {
     const addon: Addon = createRequire(import.meta.url)(path);
     if (addon.abi !== ABI)
       throw new UserError(
         `The native addon ${path} was built from sources of another version (${addon.abi}, this is ${ABI}).`,
-        'Run: npm run build:native',
+        'Run: npm run build:native (in a checkout), or npm rebuild tilewright',
       );
     return addon;
   } catch (error) {
@@ -247,7 +250,7 @@ export function loadAddonFrom(root: string): Addon {
       tooOldSystem(reason) ??
       new UserError(
         `The native addon cannot be loaded: ${reason}`,
-        'Build it again on this machine: npm run build:native',
+        'Build it again on this machine: npm run build:native (in a checkout), or npm rebuild tilewright',
         { cause: error },
       )
     );

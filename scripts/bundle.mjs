@@ -26,7 +26,7 @@ const NAME = 'tilewright-linux-x64';
 /** What hosts that take bundles commonly accept. */
 const MAX_BYTES = 45e6;
 /** Needed to build the addon or by a package's own command, never to run tilewright. */
-const NEVER_LOADED = new Set(['cmake-js', 'node-addon-api', 'node-api-headers', 'uglify-js']);
+const NEVER_LOADED = new Set(['node-addon-api', 'node-api-headers', 'uglify-js']);
 /** Parts of packages that nothing loads: declarations, maps, sources and texts. Licences stay. */
 const UNUSED_FILE = /\.(map|d\.ts|d\.mts|d\.cts|ts|mts|cts|flow|md|markdown|html|cc|hh|h|S|asm)$/i;
 const UNUSED_FOLDER = /(^|\/)(test|tests|doc|docs|vendor|typings)$/;

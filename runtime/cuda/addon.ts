@@ -402,7 +402,10 @@ function isCudaAddon(value: unknown): value is CudaAddon {
 export function loadCudaAddon(): CudaAddon {
   const { cuda } = loadAddon();
   if (!isCudaAddon(cuda))
-    throw new UserError('The native addon was built without its CUDA part.', 'Run: npm run build:native');
+    throw new UserError(
+      'The native addon was built without its CUDA part.',
+      'Run: npm run build:native (in a checkout), or npm rebuild tilewright',
+    );
   return cuda;
 }
 
