@@ -1,8 +1,9 @@
 /** Estimated seconds of a micro-batch, from the buckets that were measured: what packing cuts by. */
+import { scoringBucket, scoringSize, tokensIn, TOKENS } from '../ir/scoring.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import type { BucketSeconds } from '../ir/plan.js';
 export type { BucketSeconds } from '../ir/plan.js';
-import { Declarations, kernelWork, type WorkSize } from './work.js';
+import { Declarations, kernelWork, sizeOf, type WorkSize } from './work.js';
 
 /** Seconds of a micro-batch; never decreases in any argument, never negative. */
 export type BucketCost = (tokens: number, rows: number, longest: number) => number;
@@ -71,7 +72,8 @@ function piecewise(points: readonly (readonly [x: number, y: number])[]): (x: nu
  */
 export function bucketCostModel(measured: readonly BucketSeconds[]): BucketCost {
   if (measured.length === 0) throw new Error('No bucket was measured: use analyticBucketCost.');
-  const parts = measured.map(({ tokens, rows, longest, seconds, rowSeconds = 0, attentionSeconds = 0 }) => {
+  const parts = measured.map(({ extents, longest, seconds, rowSeconds = 0, attentionSeconds = 0 }) => {
+    const { tokens, rows } = scoringSize({ extents });
     const values = [tokens, rows, longest, seconds, rowSeconds, attentionSeconds];
     if (values.some((v) => !Number.isFinite(v) || v < 0))
       throw new Error(`A bucket's cost must be finite and not negative: ${values.join(', ')}.`);
@@ -113,7 +115,7 @@ function rooflineSeconds(kernel: Kernel, declarations: Declarations, rates: Rate
 
 /** The part of BucketSeconds that a kernel's time is in. */
 const partOf = ({ anchor, rows }: Kernel): 'attention' | 'rows' | 'tokens' =>
-  anchor === 'attention' ? 'attention' : rows === 'R' ? 'rows' : 'tokens';
+  anchor === 'attention' ? 'attention' : rows === TOKENS ? 'tokens' : 'rows';
 
 /** Roofline seconds of each bucket, split as bucketCostModel wants it. */
 export function estimateBuckets(
@@ -127,8 +129,7 @@ export function estimateBuckets(
     for (const kernel of module.kernels) sums[partOf(kernel)] += rooflineSeconds(kernel, declarations, rates, size);
     const { attention, rows, tokens } = sums;
     return {
-      tokens: size.T,
-      rows: size.R,
+      extents: size.extents,
       longest: size.longest,
       seconds: tokens + rows + attention,
       rowSeconds: rows,
@@ -149,11 +150,10 @@ export function kernelSeconds(
 ): readonly number[] {
   const declarations = new Declarations(module);
   const seconds = module.kernels.map((kernel) => rooflineSeconds(kernel, declarations, rates, size));
-  const [nearest] = [...measured].sort((a, b) => Math.abs(a.tokens - size.T) - Math.abs(b.tokens - size.T));
+  const distance = (bucket: BucketSeconds): number => Math.abs(tokensIn(bucket) - tokensIn(size));
+  const [nearest] = [...measured].sort((a, b) => distance(a) - distance(b));
   if (nearest === undefined) return seconds;
-  const [estimated] = estimateBuckets(module, rates, [
-    { T: nearest.tokens, R: nearest.rows, longest: nearest.longest },
-  ]);
+  const [estimated] = estimateBuckets(module, rates, [sizeOf(nearest)]);
   const { seconds: all, rowSeconds, attentionSeconds } = nearest;
   const guess = estimated!;
   // Without the split, all that is known is the whole.
@@ -175,7 +175,10 @@ export function kernelSeconds(
 /** The cost where nothing was measured: rooflines at half of peak, interpolated the same way. */
 export function analyticBucketCost(module: KernelModule, rates: Rates, capacityTokens: number): BucketCost {
   const sizes: WorkSize[] = [];
-  for (let T = 16; T < capacityTokens; T *= 2) sizes.push({ T, R: T, longest: Math.min(T, 256) });
-  sizes.push({ T: capacityTokens, R: capacityTokens, longest: Math.min(capacityTokens, 256) });
+  const add = (tokens: number): void => {
+    sizes.push(scoringBucket({ tokens, rows: tokens, longest: Math.min(tokens, 256) }));
+  };
+  for (let tokens = 16; tokens < capacityTokens; tokens *= 2) add(tokens);
+  add(capacityTokens);
   return bucketCostModel(estimateBuckets(module, rates, sizes));
 }

@@ -1,4 +1,5 @@
 /** Classes of micro-batch shapes that schedules are chosen for. */
+import { scoringBucket } from '../ir/scoring.js';
 import type { Bucket } from '../ir/plan.js';
 
 /** Below this many tokens a launch is mostly overhead and reading weights: one bucket covers it. */
@@ -18,7 +19,9 @@ export function defaultBuckets(capacityTokens: number, capacityRows = capacityTo
   // A bucket just below the capacity would be tuned for nothing.
   if ((tokens.at(-1) ?? 0) > 0.75 * capacityTokens) tokens.pop();
   tokens.push(capacityTokens);
-  return tokens.map((t) => ({ tokens: t, rows: Math.min(t, capacityRows), longest: Math.min(t, TYPICAL_LONGEST) }));
+  return tokens.map((t) =>
+    scoringBucket({ tokens: t, rows: Math.min(t, capacityRows), longest: Math.min(t, TYPICAL_LONGEST) }),
+  );
 }
 
 /**
@@ -31,5 +34,5 @@ export function cudaBuckets(capacityTokens: number): readonly Bucket[] {
     steps.unshift(t);
     if (t === 1) break;
   }
-  return steps.map((t) => ({ tokens: t, rows: t, longest: Math.min(t, TYPICAL_LONGEST) }));
+  return steps.map((t) => scoringBucket({ tokens: t, rows: t, longest: Math.min(t, TYPICAL_LONGEST) }));
 }

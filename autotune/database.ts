@@ -64,7 +64,7 @@ export interface Records<S> {
 const textOf = (value: Facts): string => JSON.stringify(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
 
 const placeOf = <T extends Facts>({ key, bucket, target }: Measured<T>): string =>
-  JSON.stringify([key, bucket.tokens, bucket.rows, bucket.longest, textOf(target)]);
+  JSON.stringify([key, textOf(bucket.extents), bucket.longest, textOf(target)]);
 
 /** One file of measurements, read whole when opened: those of one target, and the vendor's times. */
 export class TuningDatabase<S, T extends Facts> {

@@ -1,4 +1,5 @@
 /** Made-up micro-batches for measuring: trees of a bucket's shape, and numbers that kernels can digest. */
+import { tokensIn, rowsIn } from '../ir/scoring.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import { operands, readOf, type Scalar } from '../ir/scalar.js';
 import type { Bucket } from '../ir/plan.js';
@@ -36,12 +37,12 @@ const ANSWER_SHARE = 0.4;
  * is cut. Rows are spread evenly over the tokens.
  */
 export function bucketTrees(bucket: Bucket): TreeBatch {
-  const position = new Int32Array(bucket.tokens),
-    subtreeEnd = new Int32Array(bucket.tokens);
+  const position = new Int32Array(tokensIn(bucket)),
+    subtreeEnd = new Int32Array(tokensIn(bucket));
   const answer = Math.floor(bucket.longest * ANSWER_SHARE);
   const context = bucket.longest - answer;
-  for (let start = 0; start < bucket.tokens;) {
-    const end = Math.min(bucket.tokens, start + context + ANSWERS * answer);
+  for (let start = 0; start < tokensIn(bucket);) {
+    const end = Math.min(tokensIn(bucket), start + context + ANSWERS * answer);
     for (let i = start; i < end; i++) {
       const inAnswers = i - start - context;
       if (inAnswers < 0) {
@@ -54,8 +55,8 @@ export function bucketTrees(bucket: Bucket): TreeBatch {
     }
     start = end;
   }
-  const row = Int32Array.from({ length: bucket.rows }, (_, i) =>
-    Math.min(bucket.tokens - 1, Math.floor((i * bucket.tokens) / bucket.rows)),
+  const row = Int32Array.from({ length: rowsIn(bucket) }, (_, i) =>
+    Math.min(tokensIn(bucket) - 1, Math.floor((i * tokensIn(bucket)) / rowsIn(bucket))),
   );
   return { position, subtreeEnd, row };
 }

@@ -1,5 +1,7 @@
 /** Lines of the tuning database: what each kind holds, within bounds. */
 import { z } from 'zod';
+import { EXTENT_NAME } from '../ir/extents.js';
+import { scoringBucket } from '../ir/scoring.js';
 import type { Scheduling } from '../codegen/scheduling.js';
 
 /** Bump when a record's meaning changes. Records of other versions are skipped. */
@@ -34,12 +36,18 @@ export interface RecordFormat<S, T extends Facts> {
   readonly scheduling: Pick<Scheduling<S, never>, 'schema' | 'key'>;
 }
 
+/** Extents by name. Records of scoring used to say `tokens` and `rows` instead. */
+const bucket = z.union([
+  z.strictObject({ extents: z.record(z.string().regex(EXTENT_NAME), extent), longest: extent }),
+  z.strictObject({ tokens: extent, rows: extent, longest: extent }).transform(scoringBucket),
+]);
+
 /** Where something was measured. What `target` and schedules hold is for a RecordFormat to say. */
 const place = {
   version: z.literal(DATABASE_VERSION),
   /** Kernel signature. */
   key: z.string().regex(/^[0-9a-f]{8,64}$/),
-  bucket: z.strictObject({ tokens: extent, rows: extent, longest: extent }),
+  bucket,
   target: z.unknown(),
 };
 

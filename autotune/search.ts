@@ -2,6 +2,8 @@
  * Finds schedules within a time budget: ranks by a cost model, measures the best few, climbs from the winner. Serves
  * every target.
  */
+import { tokensIn, TOKENS } from '../ir/scoring.js';
+import type { Extents } from '../ir/extents.js';
 import { kernelSignature } from '../codegen/signature.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
@@ -16,8 +18,8 @@ import { Job, ROUNDS, type Candidates, type Rival, type Rounds, type TuneRow } f
 export interface SearchRequest<S> {
   readonly module: KernelModule;
   readonly buckets: readonly Bucket[];
-  /** Largest T of the plan: part of signatures. */
-  readonly tokensCapacity: number;
+  /** The largest call of the function: part of signatures. */
+  readonly capacity: Extents;
   /** 0: only what the records know. */
   readonly budgetSeconds: number;
   readonly measure: Measure<S>;
@@ -74,11 +76,11 @@ const AHEAD = { jobs: 24, share: 0.15 };
 /** Kernels with different signatures, the first of each, and how often each occurs. */
 function distinctKernels(
   module: KernelModule,
-  tokensCapacity: number,
+  capacity: Extents,
 ): readonly { kernel: Kernel; signature: string; count: number }[] {
   const found = new Map<string, { kernel: Kernel; signature: string; count: number }>();
   for (const kernel of module.kernels) {
-    const signature = kernelSignature(kernel, module, tokensCapacity);
+    const signature = kernelSignature(kernel, module, capacity);
     const known = found.get(signature);
     if (known === undefined) found.set(signature, { kernel, signature, count: 1 });
     else known.count++;
@@ -94,14 +96,14 @@ function distinctKernels(
  * measurements and clock. What `measure` throws is thrown.
  */
 export async function searchSchedules<S>(options: SearchOptions<S>): Promise<TuneResult<S>> {
-  const { buckets, module, tokensCapacity, budgetSeconds, keyOf, records, signal, rounds = ROUNDS } = options;
+  const { buckets, module, capacity, budgetSeconds, keyOf, records, signal, rounds = ROUNDS } = options;
   const now = options.now ?? ((): number => performance.now() / 1000);
   const started = now();
   const secondsLeft = (): number => Math.max(0, budgetSeconds - (now() - started));
   const isOver = (): boolean => secondsLeft() === 0 || signal?.aborted === true;
   const { hold } = options;
   const shareOfFinals = hold === undefined ? 0 : (rounds.finals ?? 0);
-  const distinct = distinctKernels(module, tokensCapacity);
+  const distinct = distinctKernels(module, capacity);
   // What is there many times lies side by side in the module: a layer. It decides how long a run takes.
   const hasLayers = distinct.some(({ count }) => count > 1);
   const inFinal = ({ count }: { readonly count: number }): boolean => shareOfFinals > 0 && (count > 1 || !hasLayers);
@@ -232,7 +234,7 @@ function costOfBuckets<S>(jobs: readonly Job<S>[], buckets: readonly Bucket[]): 
     of.reduce((total, job) => total + job.count * seconds(job), 0);
   const estimate = (job: Job<S>): number => job.candidates.cost(job.chosen);
   const measured = jobs.filter((job) => job.standing !== undefined);
-  const largest = buckets.reduce((top, bucket, i) => (bucket.tokens > buckets[top]!.tokens ? i : top), 0);
+  const largest = buckets.reduce((top, bucket, i) => (tokensIn(bucket) > tokensIn(buckets[top]!) ? i : top), 0);
   const inLargest = (job: Job<S>): boolean => job.bucketIndex === largest;
   if (
     measured.length === 0 ||
@@ -249,7 +251,7 @@ function costOfBuckets<S>(jobs: readonly Job<S>[], buckets: readonly Bucket[]): 
       seconds: sum(own, seconds),
       attentionSeconds: sum(own.filter(isAttention), seconds),
       rowSeconds: sum(
-        own.filter((job) => !isAttention(job) && job.kernel.rows === 'R'),
+        own.filter((job) => !isAttention(job) && job.kernel.rows !== TOKENS),
         seconds,
       ),
     };

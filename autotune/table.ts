@@ -1,4 +1,5 @@
 /** The tuner's table as text: whole for a terminal that is redrawn, line by line where output is piped. */
+import { tokensIn, rowsIn } from '../ir/scoring.js';
 import type { TuneProgress, TuneRow } from './search.js';
 
 const HEADINGS = ['kernel', 'bucket', 'trials', 'best', 'share of peak', 'gain'] as const;
@@ -18,7 +19,7 @@ function cells(row: TuneRow<unknown>): readonly string[] {
   const gain = gainOf(row);
   return [
     row.count > 1 ? `${row.kernel} ×${row.count}` : row.kernel,
-    `${row.bucket.tokens}/${row.bucket.rows}`,
+    `${tokensIn(row.bucket)}/${rowsIn(row.bucket)}`,
     `${row.trials + row.reused}${row.failures > 0 ? ` (${row.failures} bad)` : ''}`,
     row.bestSeconds === undefined ? '–' : formatSeconds(row.bestSeconds),
     row.shareOfPeak === undefined ? '–' : `${(100 * row.shareOfPeak).toFixed(0)} %`,
@@ -51,7 +52,7 @@ export const renderTable = (rows: readonly TuneRow<unknown>[], width = 100): rea
 export function statusLine({ rows, elapsedSeconds, budgetSeconds, final }: TuneProgress<unknown>): string {
   const measured = rows.filter((row) => row.bestSeconds !== undefined).length;
   const trials = rows.reduce((sum, row) => sum + row.trials, 0);
-  return `measured ${measured} of ${rows.length}, ${trials} trials, ${elapsedSeconds.toFixed(0)} s of ${budgetSeconds.toFixed(0)} s${final === undefined ? '' : `, final of ${final.tokens.toLocaleString('en-US')} tokens`}`;
+  return `measured ${measured} of ${rows.length}, ${trials} trials, ${elapsedSeconds.toFixed(0)} s of ${budgetSeconds.toFixed(0)} s${final === undefined ? '' : `, final of ${tokensIn(final).toLocaleString('en-US')} tokens`}`;
 }
 
 /** One line for logs: what was just learnt about one row. */

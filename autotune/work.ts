@@ -2,7 +2,10 @@
  * What a kernel must do whatever its schedule: arithmetic and compulsory traffic. Rooflines, figures and `inspect`
  * start here.
  */
-import type { Kernel, KernelModule, Output } from '../ir/kernel.js';
+import type { Dim } from '../ir/types.js';
+import { extentIn, type Extents } from '../ir/extents.js';
+import { tokensIn } from '../ir/scoring.js';
+import type { AttentionKernel, Kernel, KernelModule, Output } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
 import { LOGPROB_BLOCK } from '../ir/kernel.js';
 import { kernelWrites } from '../ir/kernelAccess.js';
@@ -10,12 +13,9 @@ import { operands, readOf, type Scalar } from '../ir/scalar.js';
 import { FORMATS } from '../ir/storage.js';
 import { DTYPE_BYTES } from '../ir/types.js';
 
-/** Extents of one micro-batch. */
+/** The size of one call, and the shape of its trees. */
 export interface WorkSize {
-  /** Packed tokens. */
-  readonly T: number;
-  /** Scored rows. */
-  readonly R: number;
+  readonly extents: Extents;
   /** Tokens of the longest path. */
   readonly longest: number;
   /** Mean number of keys that a token sees, itself included; absent: half of `longest`. */
@@ -27,7 +27,7 @@ export interface WorkSize {
   readonly averageScoredDepth?: number;
 }
 
-export const sizeOf = (bucket: Bucket): WorkSize => ({ T: bucket.tokens, R: bucket.rows, longest: bucket.longest });
+export const sizeOf = (bucket: Bucket): WorkSize => ({ extents: bucket.extents, longest: bucket.longest });
 
 export interface Work {
   /** Operations of contractions (a multiply-add is two): what a model's FLOP/s are counted in. */
@@ -91,13 +91,14 @@ export function scalarCost(s: Scalar): number {
   return inner + OP_COST[s.op] + (s.op === 'segmentSum' ? s.parts : 0);
 }
 
-export const rowsOf = (kernel: Pick<Kernel, 'rows'>, size: WorkSize): number => (kernel.rows === 'T' ? size.T : size.R);
+export const rowsOf = (kernel: Pick<Kernel, 'rows'>, size: WorkSize): number => extentIn(kernel.rows, size.extents);
 
-/** Mean number of keys that a query of this kernel's rows sees. */
-export function depthOf(kernel: Pick<Kernel, 'rows'>, size: WorkSize): number {
-  const stated = kernel.rows === 'R' ? (size.averageScoredDepth ?? size.averageDepth) : size.averageDepth;
-  const typical = kernel.rows === 'R' ? 0.75 * size.longest : (size.longest + 1) / 2;
-  return Math.min(Math.max(1, stated ?? typical), size.T);
+/** Mean number of keys that a query of this kernel sees. Queries that are picked lie at the ends of their paths. */
+export function depthOf({ queryRow }: Pick<AttentionKernel, 'queryRow'>, size: WorkSize): number {
+  const isPicked = queryRow !== undefined;
+  const stated = isPicked ? (size.averageScoredDepth ?? size.averageDepth) : size.averageDepth;
+  const typical = isPicked ? 0.75 * size.longest : (size.longest + 1) / 2;
+  return Math.min(Math.max(1, stated ?? typical), tokensIn(size));
 }
 
 /** Names of a module, resolved. Build once for many kernels. */
@@ -141,7 +142,7 @@ export class Declarations {
   }
 }
 
-const extent = (dim: number | 'T' | 'R', size: WorkSize): number => (dim === 'T' ? size.T : dim === 'R' ? size.R : dim);
+const extent = (dim: Dim, size: WorkSize): number => extentIn(dim, size.extents);
 
 /** Bytes that the loads of `outputs` touch for `rows` rows, each distinct load counted once. */
 function loadBytes(outputs: readonly Output[], rows: number, size: WorkSize, declarations: Declarations): number {
@@ -214,7 +215,8 @@ export function kernelWork(kernel: Kernel, module: KernelModule | Declarations, 
       const pairs = rows * depthOf(kernel, size);
       const read = [kernel.k, kernel.v].reduce((sum, name) => sum + declarations.bytes(name, size), 0);
       const queries = rows * kernel.heads * kernel.headDim * declarations.elementBytes(kernel.q);
-      const mask = kernel.mask.kind === 'bias' ? rows * size.T * 4 : size.T * 4;
+      const keys = tokensIn(size);
+      const mask = kernel.mask.kind === 'bias' ? rows * keys * 4 : keys * 4;
       return {
         flops: pairs * perPair,
         scalarOps: SOFTMAX_OPS * pairs * kernel.heads,

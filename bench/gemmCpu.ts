@@ -5,6 +5,7 @@
  *     node dist/bench/gemmCpu.js [--shape M,N,K]… [--schedule mr,nr,kc,mb,nb]… [--isa avx512] [--dtype f32|bf16]
  *     [--threads 2]
  */
+import { scoringBucket } from '../ir/scoring.js';
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -127,6 +128,7 @@ double bench_peak(void) {
 export function plainGemm(n: number, k: number, isa: CpuIsa, dtype: 'f32' | 'bf16'): KernelModule {
   const isAmx = isa === 'amx';
   return {
+    interface: { name: 'gemm', extents: [{ name: 'T' }, { name: 'R' }], inputs: [], outputs: [], takes: [], gives: [] },
     buffers: [
       { name: 'x', dtype: isAmx ? 'bf16' : 'f32', rows: 'T', columns: k, space: 'arena' },
       { name: 'y', dtype: isAmx ? 'bf16' : 'f32', rows: 'T', columns: n, space: 'arena' },
@@ -195,13 +197,15 @@ function main(): void {
       const schedules: CpuGemmSchedule[] = values.schedule?.map((text) => {
         const [mr = 0, nr = 0, kc = 0, mb = 0, nb = 0] = numbers(text, 5, '--schedule');
         return { kind: 'gemm', isa, mr, nr, kc, mb, nb };
-      }) ?? [defaultSchedule(kernel, module, facts, { tokens: m, rows: m, longest: m }) as CpuGemmSchedule];
+      }) ?? [
+        defaultSchedule(kernel, module, facts, scoringBucket({ tokens: m, rows: m, longest: m })) as CpuGemmSchedule,
+      ];
       const legal = schedules.filter((schedule) => {
         const reason = isLegal(kernel, module, schedule, facts);
         if (reason !== true) console.log(`  illegal: ${reason}`);
         return reason === true;
       });
-      const emitted = legal.map((schedule) => emitKernel(kernel, module, schedule, m));
+      const emitted = legal.map((schedule) => emitKernel(kernel, module, schedule, { T: m, R: m }));
       const [c, so] = [join(folder, `${n}x${k}.c`), join(folder, `${m}x${n}x${k}.so`)];
       writeFileSync(c, emitTranslationUnit(emitted) + DRIVER);
       execFileSync('cc', [...compilerFlags([isa]), '-shared', '-fPIC', '-pthread', '-o', so, c, '-lm']);
@@ -213,7 +217,7 @@ function main(): void {
       const bytes = emitted[0]!.parameters.map((name) => {
         const buffer = module.buffers.find((b) => b.name === name);
         if (buffer !== undefined)
-          return roundUp(m, 32) * rowStride(buffer, m, DTYPE_BYTES[buffer.dtype]) * DTYPE_BYTES[buffer.dtype];
+          return roundUp(m, 32) * rowStride(buffer, { T: m, R: m }, DTYPE_BYTES[buffer.dtype]) * DTYPE_BYTES[buffer.dtype];
         return FORMATS[module.weights[0]!.format].bytes(roundUp(n, PACKED_COLUMNS), roundUp(k, 32));
       });
       const dtypes = new Map([

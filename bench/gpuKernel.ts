@@ -1,4 +1,5 @@
 /** One kernel of the layer, in one or several schedules, in turn with the vendor's library on the bare product. */
+import { tokensIn } from '../ir/scoring.js';
 import { median } from '../autotune/median.js';
 import { cudaScheduling } from '../codegen/cuda/scheduling.js';
 import { interleave, warmUp, type Contender, type InterleaveOptions } from '../autotune/cuda/interleave.js';
@@ -184,7 +185,7 @@ export async function measureKernel(request: KernelRequest): Promise<readonly Ke
       const failure = failures.get(variant);
       return {
         kernel: roleOf(kernel.path),
-        tokens: bucket.tokens,
+        tokens: tokensIn(bucket),
         origin: variant.origin,
         schedule: cudaScheduling.key(variant.schedule),
         isBest: at >= 0 && at === best,

@@ -109,7 +109,7 @@ export const programContender = (
   program: CudaProgram,
   launches: readonly number[],
   turn: number,
-  bucket: Pick<Bucket, 'tokens' | 'rows'>,
+  bucket: Pick<Bucket, 'extents'>,
 ): Contender => ({
   name,
   time: (shape) => {

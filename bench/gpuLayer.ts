@@ -1,4 +1,5 @@
 /** A whole layer as a run launches it, in turn with the vendor's products: each alone, and one after another. */
+import { tokensIn } from '../ir/scoring.js';
 import { interleave, warmUp, type Contender } from '../autotune/cuda/interleave.js';
 import { patiently } from '../autotune/cuda/patience.js';
 import { timeLaunches } from '../autotune/cuda/rival.js';
@@ -108,7 +109,7 @@ export async function measureLayer(request: LayerRequest): Promise<LayerResult> 
       timing,
     );
     const flops = products.reduce((sum, { contraction }) => sum + flopsOf(contraction), 0);
-    return compareLayer(bucket.tokens, flops, ours, theirs, each, await profile(program, request));
+    return compareLayer(tokensIn(bucket), flops, ours, theirs, each, await profile(program, request));
   } finally {
     for (const resource of made.reverse()) resource.release();
   }

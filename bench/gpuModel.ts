@@ -1,18 +1,20 @@
 /** The model whose layer is measured: a plan of a few layers, since all but the last are alike. */
+import type { CudaSchedule } from '../ir/cuda.js';
+import { scoringBucket, tokensIn } from '../ir/scoring.js';
 import { join } from 'node:path';
 import { contractionOf } from '../autotune/cuda/rival.js';
-import { compileModel, type CudaModel } from '../driver/compile.js';
+import { compileModel } from '../driver/compile.js';
 import { detectMachine } from '../driver/machine.js';
 import type { CudaFacts } from '../codegen/cuda/index.js';
 import { UserError } from '../errors.js';
 import type { Kernel } from '../ir/kernel.js';
-import type { Bucket, CudaPlan } from '../ir/plan.js';
+import { scoreOf, type Bucket, type LinkedFunction } from '../ir/plan.js';
 import { describeRandomCheckpoint } from '../models/checkpoint.js';
 import { describeModel } from '../models/config.js';
 import { readJsonObject } from '../system/read.js';
 
 export interface BenchModel {
-  readonly plan: CudaPlan;
+  readonly plan: LinkedFunction<CudaSchedule>;
   readonly facts: CudaFacts;
   /** Kernels of one layer that is not the last (whose end is over scored rows), in the plan's order. */
   readonly layer: readonly Kernel[];
@@ -28,11 +30,12 @@ const TREE = { longest: 80, tokens: 176, scored: 128 } as const;
 export const roleOf = (path: string): string => path.replace(/^layers\.\d+\./, '');
 
 /** A micro-batch of `tokens` tokens in trees as benchmarks have them. */
-export const benchBucket = (tokens: number): Bucket => ({
-  tokens,
-  rows: Math.max(1, Math.round((tokens * TREE.scored) / TREE.tokens)),
-  longest: Math.min(tokens, TREE.longest),
-});
+export const benchBucket = (tokens: number): Bucket =>
+  scoringBucket({
+    tokens,
+    rows: Math.max(1, Math.round((tokens * TREE.scored) / TREE.tokens)),
+    longest: Math.min(tokens, TREE.longest),
+  });
 
 /**
  * Compiles the model of a config.json, or of the folder that holds it, for micro-batches up to `mostTokens` at least.
@@ -44,18 +47,18 @@ export function openBenchModel(path: string, facts: CudaFacts, mostTokens: numbe
   const model = describeModel({ ...value, num_hidden_layers: Math.min(LAYERS, checkpoint.config.layers) }, file);
   const { config } = model;
   const machine = detectMachine();
-  const compile = (maxTokens?: number): CudaModel => {
+  const compile = (maxTokens?: number): LinkedFunction<CudaSchedule> => {
     const compiled = compileModel({ ...checkpoint, model, config }, machine, {
       precision: 'auto',
       cuda: facts,
       ...(maxTokens === undefined ? {} : { maxTokens }),
     });
     if (compiled.target !== 'cuda') throw new Error('compiled for no GPU');
-    return compiled;
+    return scoreOf(compiled.plan);
   };
   // The default capacity is the tuner's: signatures depend on it.
-  let { plan } = compile();
-  if (plan.capacity.tokens < mostTokens) ({ plan } = compile(mostTokens));
+  let plan = compile();
+  if (tokensIn(plan.capacity) < mostTokens) plan = compile(mostTokens);
   const prefix = `layers.${config.layers > 2 ? 1 : 0}.`;
   const layer = plan.kernels.filter((kernel) => kernel.path.startsWith(prefix));
   if (config.layers < 2 || layer.length === 0)

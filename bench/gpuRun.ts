@@ -1,4 +1,5 @@
 /** A GPU benchmark from its choice of schedules to its results. */
+import { tokensIn } from '../ir/scoring.js';
 import { measureBandwidth } from '../autotune/cuda/bandwidth.js';
 import { referenceSchedule } from '../autotune/cuda/candidates.js';
 import { cudaMachine } from '../autotune/cuda/costModel.js';
@@ -93,7 +94,7 @@ async function compileCases(
   isChecked: boolean,
 ): Promise<(kernel: Kernel, choice: Choice) => Variant> {
   const emit = (kernel: Kernel, { schedule }: Choice): Variant['text'] =>
-    emitCudaKernel(kernel, plan, schedule, plan.capacity.tokens);
+    emitCudaKernel(kernel, plan, schedule, plan.capacity.extents);
   const texts = cases.flatMap(({ kernel, choices, reference }) =>
     [...choices, ...(isChecked ? [reference] : [])].map((choice) => emit(kernel, choice)),
   );
@@ -140,7 +141,7 @@ export async function runGpuBench(
     layers: LayerResult[] = [];
   let warmSeconds = FIRST_WARM_SECONDS;
   for (const tokens of options.tokens) {
-    const here = cases.filter(({ bucket }) => bucket.tokens === tokens);
+    const here = cases.filter(({ bucket }) => tokensIn(bucket) === tokens);
     const products = new Map<Kernel, Product>();
     try {
       const chosen: Variant[] = [];

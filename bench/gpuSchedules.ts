@@ -2,6 +2,7 @@
  * Schedules of the kernels that are measured: the compiler's, the tuner's, what the command line tries, the cost
  * model's best.
  */
+import { scoringBucket, tokensIn } from '../ir/scoring.js';
 import { CudaSpace } from '../autotune/cuda/candidates.js';
 import { cudaCost, type CudaMachine } from '../autotune/cuda/costModel.js';
 import type { TuningDatabase } from '../autotune/database.js';
@@ -122,7 +123,7 @@ export function trialSchedule(
 
 /** What the compiler gives a kernel in a plan with a bucket of just so many tokens. */
 export function defaultChoice(kernel: Kernel, { plan, facts }: BenchModel, tokens: number): Choice {
-  const bucket: Bucket = { tokens, rows: tokens, longest: Math.min(tokens, 256) };
+  const bucket: Bucket = scoringBucket({ tokens, rows: tokens, longest: Math.min(tokens, 256) });
   return { origin: 'default', schedule: defaultCudaSchedule(kernel, plan, facts, bucket) };
 }
 
@@ -134,9 +135,9 @@ export function tunedChoice(
   database: TuningDatabase<CudaSchedule, CudaTuningTarget>,
   target: CudaTuningTarget,
 ): Choice | undefined {
-  const signature = kernelSignature(kernel, plan, plan.capacity.tokens);
-  const exact: Bucket = { tokens, rows: tokens, longest: Math.min(tokens, 256) };
-  for (const bucket of [exact, ...plan.buckets.filter((each) => each.tokens >= tokens)]) {
+  const signature = kernelSignature(kernel, plan, plan.capacity.extents);
+  const exact: Bucket = scoringBucket({ tokens, rows: tokens, longest: Math.min(tokens, 256) });
+  for (const bucket of [exact, ...plan.buckets.filter((each) => tokensIn(each) >= tokens)]) {
     const final = database.final(signature, bucket, target);
     if (final === undefined) continue;
     const start = cudaScheduling.key(defaultCudaSchedule(kernel, plan, facts, bucket));

@@ -1,4 +1,5 @@
 /** Measures one model: made-up weights, real trees, all of it through the ordinary compiler and runtime. */
+import { scoreOf } from '../ir/plan.js';
 import { join } from 'node:path';
 import { existsSync } from 'node:fs';
 import { compileModel } from '../driver/compile.js';
@@ -60,12 +61,17 @@ export async function measureModel(request: MeasureRequest): Promise<Measured> {
     request.tuneSeconds > 0
       ? (await tuneCompiled(compiled, machine, { budgetSeconds: request.tuneSeconds, threads })).model
       : compiled;
-  const { symbols, seconds: kernelsCompileSeconds } = await compileKernels(emitPlan(model.plan), isa);
+  const { symbols, seconds: kernelsCompileSeconds } = await compileKernels(emitPlan(scoreOf(model.plan)), isa);
   const t2 = performance.now();
-  const executor = await CpuExecutor.create({ plan: model.plan, symbols, tensors: checkpoint.tensors, threads });
+  const executor = await CpuExecutor.create({
+    plan: scoreOf(model.plan),
+    symbols,
+    tensors: checkpoint.tensors,
+    threads,
+  });
   const loadSeconds = (performance.now() - t2) / 1000;
   try {
-    const work = new BatchWork(model.plan);
+    const work = new BatchWork(scoreOf(model.plan));
     const vocab = checkpoint.config.vocabSize;
     const batches = (sharing: Sharing): readonly MicroBatch[] => layOut(data, sharing, executor, work, vocab);
     const tree = batches('tree');

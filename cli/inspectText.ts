@@ -1,10 +1,11 @@
 /** What `inspect` prints, for people. */
+import { tokensIn } from '../ir/scoring.js';
 import { stageSize, type Inspection, type RecordedStage } from '../driver/inspect.js';
 import { parameterCount } from '../driver/inspect.js';
 import { groupKernels, type KernelRow, type KernelSource } from '../driver/inspectKernels.js';
 import type { ArenaSlot, MemoryReport } from '../driver/inspectMemory.js';
 import type { CudaSchedule } from '../ir/cuda.js';
-import type { Plan, Schedule } from '../ir/plan.js';
+import type { LinkedFunction, Schedule } from '../ir/plan.js';
 import { quoteForShell } from '../system/shell.js';
 import { bytes, count, cut, si, textTable } from './format.js';
 
@@ -54,7 +55,7 @@ export function describeSource(kernel: KernelSource): string {
   return [
     `/* ${kernel.path}`,
     ` * name: ${kernel.name}   signature: ${kernel.signature}`,
-    ` * schedule for micro-batches of up to ${kernel.bucket.tokens} tokens: ${describeSchedule(kernel.schedule)}`,
+    ` * schedule for micro-batches of up to ${tokensIn(kernel.bucket)} tokens: ${describeSchedule(kernel.schedule)}`,
     ` * buffers: ${kernel.parameters.map((name, i) => `${i} ${name}`).join(', ')}`,
     ...(kernel.scratchBytes === undefined ? [] : [` * scratch: ${bytes(kernel.scratchBytes)} a thread`]),
     ...describeResources(kernel),
@@ -107,7 +108,7 @@ function describeCudaSchedule(schedule: CudaSchedule): string {
 }
 
 /** Launches in order, kernels of one text once, with the schedule of each bucket. */
-export function describePlan(plan: Plan<Schedule>, rows: readonly KernelRow[]): string {
+export function describePlan(plan: LinkedFunction<Schedule>, rows: readonly KernelRow[]): string {
   const groups = groupKernels(rows);
   const launches = textTable(
     groups.map(({ path, rows: members }) => [`×${members.length}`, members[0]!.signature, path]),
@@ -115,7 +116,7 @@ export function describePlan(plan: Plan<Schedule>, rows: readonly KernelRow[]): 
   const blocks = groups.map(({ path, rows: members }) => {
     const { signature } = members[0]!;
     const perBucket = plan.buckets.map((bucket, i) => ({
-      tokens: bucket.tokens,
+      tokens: tokensIn(bucket),
       text: describeSchedule(plan.schedules[i]![signature]!),
     }));
     const lines: string[] = [];
@@ -132,7 +133,7 @@ export function describePlan(plan: Plan<Schedule>, rows: readonly KernelRow[]): 
     `${plan.launches.length} launches a micro-batch:`,
     ...launches,
     '',
-    `Schedules by bucket (tokens of a micro-batch: ${plan.buckets.map(({ tokens }) => tokens).join(', ')}):`,
+    `Schedules by bucket (tokens of a micro-batch: ${plan.buckets.map(tokensIn).join(', ')}):`,
     ...blocks.flat(),
   ].join('\n')}\n`;
 }
@@ -242,9 +243,9 @@ export function describeSummary(
       'kernels',
       `${rows.length}${layers === undefined ? '' : `: ${perLayer} a layer, ${rows.length - rows.filter(({ path }) => path.startsWith('layers.')).length} besides`}; ${new Set(rows.map(({ signature }) => signature)).size} different texts`,
     ],
-    ['arena', `${bytes(memory.arenaBytes)} for micro-batches of up to ${count(plan.capacity.tokens)} tokens`],
+    ['arena', `${bytes(memory.arenaBytes)} for micro-batches of up to ${count(tokensIn(plan.capacity))} tokens`],
     ['weights', weights],
-    ['buckets', plan.buckets.map(({ tokens }) => tokens).join(', ')],
+    ['buckets', plan.buckets.map(tokensIn).join(', ')],
     ['passes', `${stages.length} stages, from ${describeSize(stages[0]!)} to ${describeSize(stages.at(-1)!)}`],
     ['', describeUnrecognised(inspection).join('; ')],
   ]);

@@ -1,4 +1,5 @@
 /** What `tilewright inspect` shows: each view of a compiled model as data and as text. */
+import { rowsIn, tokensIn } from '../ir/scoring.js';
 import { findStage, parameterCount, stageSize, stageText, type Inspection } from '../driver/inspect.js';
 import { bucketFor, kernelRows, kernelSource, typicalSize } from '../driver/inspectKernels.js';
 import { memoryReport } from '../driver/inspectMemory.js';
@@ -51,7 +52,7 @@ export async function inspect(context: Context, model: string, flags: Flags): Pr
   const { plan } = inspection;
   const given = text(flags, 'tokens');
   const tokens =
-    given === undefined ? plan.capacity.tokens : wholeNumber('--tokens', given, 1, plan.capacity.tokens, '256');
+    given === undefined ? tokensIn(plan.capacity) : wholeNumber('--tokens', given, 1, tokensIn(plan.capacity), '256');
   const [data, words] = await view(inspection, views[0], flags, tokens, io.stdout.columns ?? 200, io.invocation);
   if (isSet(flags, 'json')) printJson(io, data());
   else io.stdout.write(words());
@@ -88,7 +89,7 @@ async function view(
       return [() => ({ name: stage.name, reason: stage.reason, [stage.level]: printed }), () => printed];
     }
     case 'kernels':
-      return [() => ({ size, kernels: rows() }), () => describeKernels(rows(), size.T, size.R)];
+      return [() => ({ size, kernels: rows() }), () => describeKernels(rows(), tokensIn(size), rowsIn(size))];
     case 'kernel': {
       const source = await kernelSource(inspection.model, text(flags, 'kernel') ?? '', tokens);
       return [() => source, () => describeSource(source)];

@@ -1,9 +1,11 @@
 /** Names of a module resolved for one kernel: dtypes, strides, and the order of its columns in packed weights. */
+import { extentIn, type Extents } from '../ir/extents.js';
+import { extentNames } from '../ir/function.js';
 import type { Kernel, KernelModule, Pairing, Segment, WeightDecl } from '../ir/kernel.js';
 import { PACKED_COLUMNS, packedDepth } from '../ir/packing.js';
 import { rowStride } from '../ir/plan.js';
 import { FORMATS } from '../ir/storage.js';
-import type { BufferDType } from '../ir/types.js';
+import type { BufferDType, Dim, ExtentName } from '../ir/types.js';
 import { DTYPE_BYTES, roundUp } from '../ir/types.js';
 import { namesOf, type ModuleNames } from './names.js';
 
@@ -16,7 +18,7 @@ export interface Operand {
   readonly dtype: BufferDType;
   /** Elements from one row to the next; 1 for vectors. Meaningless for weights in panels. */
   readonly stride: number;
-  readonly columns: number | 'T';
+  readonly columns: Dim;
   /** Rows are padded to PACKED_COLUMNS columns, and vectors to ROW_PAD elements: whole vectors may be read. */
   readonly isPadded: boolean;
   readonly weight?: WeightDecl;
@@ -26,13 +28,24 @@ export class KernelOperands {
   private readonly names: ModuleNames;
   private readonly order: ReadonlyMap<string, number>;
   private readonly kernel: Kernel;
-  private readonly tokensCapacity: number;
+  private readonly capacity: Extents;
+  /** Of the function: a generated kernel takes them all, in this order. */
+  readonly extents: readonly ExtentName[];
 
-  constructor(kernel: Kernel, module: KernelModule, parameters: readonly string[], tokensCapacity: number) {
+  constructor(kernel: Kernel, module: KernelModule, parameters: readonly string[], capacity: Extents) {
     this.names = namesOf(module);
     this.order = new Map(parameters.map((name, i) => [name, i]));
     this.kernel = kernel;
-    this.tokensCapacity = tokensCapacity;
+    this.capacity = capacity;
+    this.extents = extentNames(module.interface);
+  }
+
+  /** The named extent of a buffer's rows, and how many there are at most. Throws where the rows are a fixed number. */
+  rowsOf(name: string): { readonly extent: ExtentName; readonly most: number } {
+    const rows = this.names.buffers.get(name)?.rows;
+    if (typeof rows !== 'string')
+      throw new Error(`Kernel ${this.kernel.name} (${this.kernel.path}): '${name}' has no named rows.`);
+    return { extent: rows, most: extentIn(rows, this.capacity) };
   }
 
   /** Throws where neither a buffer nor a weight has this name. */
@@ -49,7 +62,7 @@ export class KernelOperands {
       throw new Error(
         `Kernel ${this.kernel.name} (${this.kernel.path}) uses '${name}', which the module does not declare.`,
       );
-    const stride = rowStride(buffer, this.tokensCapacity, DTYPE_BYTES[buffer.dtype]);
+    const stride = rowStride(buffer, this.capacity, DTYPE_BYTES[buffer.dtype]);
     return { name, index, dtype: buffer.dtype, stride, columns: buffer.columns, isPadded: buffer.space !== 'weight' };
   }
 

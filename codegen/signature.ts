@@ -1,5 +1,6 @@
 /** What makes two kernels the same text: everything but the names of what they read and write. */
 import { createHash } from 'node:crypto';
+import { extentIn, type Extents } from '../ir/extents.js';
 import type { Kernel, KernelModule, Output } from '../ir/kernel.js';
 import { rowStride } from '../ir/plan.js';
 import type { Scalar } from '../ir/scalar.js';
@@ -85,7 +86,7 @@ function canonical(value: unknown): unknown {
  * Hex hash of the kernel's canonical text: names of buffers and weights are replaced by parameter indices, so the same
  * kernel of two layers has one signature. Includes what the text depends on: dtypes, strides, layouts, pairings.
  */
-export function kernelSignature(kernel: Kernel, module: KernelModule, tokensCapacity: number): string {
+export function kernelSignature(kernel: Kernel, module: KernelModule, capacity: Extents): string {
   const parameters = parametersOf(kernel, module);
   const index = new Map(parameters.map((name, i) => [name, `p${i}`]));
   const renamed = visitNames(kernel, (name) => index.get(name)!);
@@ -99,7 +100,7 @@ export function kernelSignature(kernel: Kernel, module: KernelModule, tokensCapa
       return { kind: 'weight', layout, dtype: format, rows, k, pairing };
     }
     const buffer = buffers.get(name)!;
-    const stride = rowStride(buffer, tokensCapacity, DTYPE_BYTES[buffer.dtype]);
+    const stride = rowStride(buffer, capacity, DTYPE_BYTES[buffer.dtype]);
     return {
       kind: 'buffer',
       dtype: buffer.dtype,
@@ -109,8 +110,8 @@ export function kernelSignature(kernel: Kernel, module: KernelModule, tokensCapa
       isWeight: buffer.space === 'weight',
     };
   });
-  const capacity = kernel.anchor === 'attention' ? tokensCapacity : 0;
-  const text = { version: VERSION, kernel: { ...renamed, name: '', path: '', ops: [] }, shapes, capacity };
+  const keys = kernel.anchor === 'attention' ? extentIn(buffers.get(kernel.k)!.rows, capacity) : 0;
+  const text = { version: VERSION, kernel: { ...renamed, name: '', path: '', ops: [] }, shapes, capacity: keys };
   return hash(JSON.stringify(canonical(text)), 16);
 }
 

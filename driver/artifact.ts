@@ -26,7 +26,7 @@ import { parsePlan, printPlan } from './planJson.js';
 import { cudaNumerics, type Arithmetic } from './target.js';
 
 /** Bump when the plan's meaning, the kernel ABI or the folder's layout changes. */
-export const ARTIFACT_VERSION = 1;
+export const ARTIFACT_VERSION = 2;
 
 const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
 const hash = z.string().regex(/^[0-9a-f]{64}$/);

@@ -1,8 +1,10 @@
 /** Whether a plan that was read is the one its own graph implies. Nothing derived is taken on trust. */
+import { extentNames } from '../ir/function.js';
+import { extentIn, printExtents, type Extents } from '../ir/extents.js';
 import { isDeepStrictEqual } from 'node:util';
 import { kernelSignature, parametersOf } from '../codegen/signature.js';
 import type { Graph } from '../ir/graph.js';
-import type { Launch, Plan } from '../ir/plan.js';
+import { linkFunction, type Launch, type LinkedFunction, type Plan } from '../ir/plan.js';
 import { verifyGraph } from '../ir/verify.js';
 import { verifyKernels } from '../ir/verifyKernel.js';
 import { lower, type Numerics } from '../passes/pipeline.js';
@@ -10,25 +12,27 @@ import { planMemory } from '../passes/planMemory.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 
 /** One launch a kernel, in order. Signatures are equal where only names differ. */
-export function deriveLaunches(module: KernelModule, capacityTokens: number): readonly Launch[] {
+export function deriveLaunches(module: KernelModule, capacity: Extents): readonly Launch[] {
   return module.kernels.map((kernel) => ({
     kernel: kernel.name,
-    signature: kernelSignature(kernel, module, capacityTokens),
+    signature: kernelSignature(kernel, module, capacity),
     parameters: parametersOf(kernel, module),
   }));
 }
 
-/** Largest micro-batch that a plan may be made for, tokens. */
+/** Largest extent that a plan may be made for. */
 export const MAX_CAPACITY = 1 << 16;
 
-const PARTS = ['buffers', 'weights', 'constants', 'kernels'] as const;
+const PARTS = ['interface', 'buffers', 'weights', 'constants', 'kernels'] as const;
 
-/** Throws an Error where the kernels or weights of the plan are not those of the graph it says it was made from. */
+/** Throws an Error where the functions or weights of the plan are not those of the graph it says it was made from. */
 export function checkAgainstGraph(plan: Plan<unknown>, graph: Graph, numerics: Numerics): void {
   verifyGraph(graph, 'graph.tw');
   const module = lower(graph, numerics);
+  if (plan.functions.length !== 1) throw new Error('its functions are not those of graph.tw');
+  const linked = linkFunction(plan, graph.name);
   for (const part of PARTS) {
-    if (!isDeepStrictEqual(plan[part], module[part])) throw new Error(`its ${part} are not those of graph.tw`);
+    if (!isDeepStrictEqual(linked[part], module[part])) throw new Error(`its ${part} are not those of graph.tw`);
   }
 }
 
@@ -37,21 +41,10 @@ export type Legality<S> = (kernel: Kernel, module: KernelModule, schedule: S) =>
 
 /** Throws an Error that says what does not fit. */
 export function checkPlan<S>(plan: Plan<S>, isLegal: Legality<S>): void {
-  verifyKernels(plan);
-  if (plan.capacity.tokens > MAX_CAPACITY || plan.capacity.rows > MAX_CAPACITY)
-    throw new Error(`a micro-batch of ${plan.capacity.tokens} tokens is more than ${MAX_CAPACITY}`);
-  const memory = planMemory(plan, plan.capacity);
-  if (memory.arenaBytes !== plan.arenaBytes || !isDeepStrictEqual(memory.placements, plan.placements))
-    throw new Error('the memory placements are not those of its kernels');
-  const launches = deriveLaunches(plan, plan.capacity.tokens);
-  if (!isDeepStrictEqual(launches, plan.launches)) throw new Error('the launches are not those of its kernels');
-  if (plan.schedules.length !== plan.buckets.length)
-    throw new Error(`${plan.buckets.length} buckets, but schedules for ${plan.schedules.length}`);
-  for (const extent of ['tokens', 'rows'] as const) {
-    if (Math.max(...plan.buckets.map((bucket) => bucket[extent])) !== plan.capacity[extent])
-      throw new Error(`its largest bucket is not its capacity of ${plan.capacity[extent]} ${extent}`);
-  }
-  checkSchedules(plan, isLegal);
+  const names = plan.functions.map((each) => each.interface.name);
+  if (names.length === 0) throw new Error('it has no function');
+  if (new Set(names).size < names.length) throw new Error('two functions have one name');
+  for (const name of names) checkFunction(linkFunction(plan, name), isLegal);
   const known = new Set([
     ...plan.weights.flatMap((w) => w.sources.map((s) => s.tensor)),
     ...plan.weights.flatMap((w) => w.columnScale ?? []),
@@ -60,8 +53,34 @@ export function checkPlan<S>(plan: Plan<S>, isLegal: Legality<S>): void {
   if (stray !== undefined) throw new Error(`the constant ${stray.name} is not read by any weight`);
 }
 
+function checkFunction<S>(plan: LinkedFunction<S>, isLegal: Legality<S>): void {
+  verifyKernels(plan);
+  const extents = extentNames(plan.interface);
+  const { capacity } = plan;
+  for (const bucket of [capacity, ...plan.buckets]) {
+    if (!isDeepStrictEqual(Object.keys(bucket.extents), extents))
+      throw new Error(
+        `a bucket of ${printExtents(bucket.extents)}, but the extents are ${extents.join(', ')}, in this order`,
+      );
+  }
+  for (const extent of extents) {
+    const most = extentIn(extent, capacity.extents);
+    if (most > MAX_CAPACITY) throw new Error(`a capacity of ${most} ${extent} is more than ${MAX_CAPACITY}`);
+    if (Math.max(...plan.buckets.map((bucket) => extentIn(extent, bucket.extents))) !== most)
+      throw new Error(`its largest bucket is not its capacity of ${most} ${extent}`);
+  }
+  const memory = planMemory(plan, capacity.extents);
+  if (memory.arenaBytes !== plan.arenaBytes || !isDeepStrictEqual(memory.placements, plan.placements))
+    throw new Error('the memory placements are not those of its kernels');
+  const launches = deriveLaunches(plan, capacity.extents);
+  if (!isDeepStrictEqual(launches, plan.launches)) throw new Error('the launches are not those of its kernels');
+  if (plan.schedules.length !== plan.buckets.length)
+    throw new Error(`${plan.buckets.length} buckets, but schedules for ${plan.schedules.length}`);
+  checkSchedules(plan, isLegal);
+}
+
 /** Schedules decide sizes in generated code: each must be one that the tuner could have chosen. */
-function checkSchedules<S>(plan: Plan<S>, isLegal: Legality<S>): void {
+function checkSchedules<S>(plan: LinkedFunction<S>, isLegal: Legality<S>): void {
   plan.schedules.forEach((schedules, bucket) => {
     plan.launches.forEach((launch, i) => {
       const schedule = schedules[launch.signature];

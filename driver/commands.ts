@@ -2,6 +2,7 @@
  * The three commands as functions: the public interface of tilewright. What `compile` does not need (tokenizers, the
  * evaluation) is loaded when asked for.
  */
+import { scoreOf, type Schedule } from '../ir/plan.js';
 import { compileKernels, emitPlan } from './kernels.js';
 import { detectMachine } from './machine.js';
 import { prepareArtifact, saveArtifact } from './artifact.js';
@@ -19,8 +20,9 @@ export async function compile(request: CompileRequest, ui: Ui): Promise<CompileR
   const machine = detectMachine();
   ui.phase('open model', request.model);
   const { reference, model } = await openOrCompile(request, machine, ui);
-  const signatures = new Set(model.plan.launches.map((launch) => launch.signature));
-  ui.phase('compile kernels', `${signatures.size} distinct of ${model.plan.launches.length}`);
+  const { launches, arenaBytes } = scoreOf<Schedule>(model.plan);
+  const signatures = new Set(launches.map((launch) => launch.signature));
+  ui.phase('compile kernels', `${signatures.size} distinct of ${launches.length}`);
   const compiled = await machineCode(model);
   ui.phase('write', request.output);
   saveArtifact(request.output, reference, machine, model, compiled.sources, false);
@@ -28,9 +30,9 @@ export async function compile(request: CompileRequest, ui: Ui): Promise<CompileR
     artifact: request.output,
     isa: isaOf(model),
     arithmetic: model.arithmetic,
-    kernels: model.plan.launches.length,
+    kernels: launches.length,
     distinctKernels: signatures.size,
-    arenaBytes: model.plan.arenaBytes,
+    arenaBytes,
     packedWeightBytes: packedWeightBytes(model.plan),
     seconds: (performance.now() - begin) / 1000,
     cached: compiled.isCached,
@@ -42,11 +44,11 @@ async function machineCode(
   model: CompiledModel,
 ): Promise<{ readonly sources: readonly SourceText[]; readonly isCached: boolean }> {
   if (model.target === 'cuda') {
-    const emitted = emitCudaPlan(model.plan);
+    const emitted = emitCudaPlan(scoreOf(model.plan));
     const { isCached } = await compileCudaKernels(emitted, model.facts.arch);
     return { sources: cudaSources(emitted), isCached };
   }
-  const emitted = emitPlan(model.plan);
+  const emitted = emitPlan(scoreOf(model.plan));
   const { isCached } = await compileKernels(emitted, model.isa);
   return { sources: emitted.sources, isCached };
 }

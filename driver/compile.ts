@@ -5,7 +5,16 @@ import { UserError } from '../errors.js';
 import type { CudaSchedule } from '../ir/cuda.js';
 import type { Graph } from '../ir/graph.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
-import type { Bucket, CpuIsa, CpuSchedule, CudaPlan, Plan } from '../ir/plan.js';
+import {
+  scoreOf,
+  type Bucket,
+  type CpuIsa,
+  type CpuSchedule,
+  type CudaPlan,
+  type Plan,
+  type Schedule,
+} from '../ir/plan.js';
+import { scoringBucket, tokensIn } from '../ir/scoring.js';
 import { printGraph } from '../ir/text/printer.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import type { MaskKind } from '../models/mask.js';
@@ -55,8 +64,8 @@ export const isaOf = (model: CompiledModel): string =>
   model.target === 'cpu' ? model.isa : `cuda:${model.facts.arch}`;
 
 /** Longest context accepted, tokens: the model's own, bounded by the largest micro-batch. */
-export const contextLimit = (checkpoint: Pick<Checkpoint, 'config'>, plan: Pick<Plan, 'capacity'>): number =>
-  Math.min(checkpoint.config.maxPositions, plan.capacity.tokens);
+export const contextLimit = (checkpoint: Pick<Checkpoint, 'config'>, plan: Plan<Schedule>): number =>
+  Math.min(checkpoint.config.maxPositions, tokensIn(scoreOf(plan).capacity));
 
 /** Tokens of the largest micro-batch by default: the model's context within these bounds. */
 const CPU_CAPACITY = { least: 1024, most: 4096 } as const;
@@ -123,11 +132,11 @@ function plans<S>(
   const tokens = options.maxTokens ?? Math.min(Math.max(checkpoint.config.maxPositions, least), most);
   if (!Number.isInteger(tokens) || tokens < 32 || tokens > MAX_CAPACITY)
     throw new UserError(`a micro-batch of ${tokens} tokens: expected 32 to ${MAX_CAPACITY}`, 'use --max-tokens 1024');
-  const capacity: Bucket = { tokens, rows: tokens, longest: tokens };
+  const capacity = scoringBucket({ tokens, rows: tokens, longest: tokens });
   const graph = optimise(buildGraph(checkpoint, options.mask), planning.numerics, options.observe);
   const module = lower(graph, planning.numerics, options.observe);
-  const memory = planMemory(module, capacity);
-  const launches = deriveLaunches(module, tokens);
+  const memory = planMemory(module, capacity.extents);
+  const launches = deriveLaunches(module, capacity.extents);
   const buckets = planning.buckets(tokens);
   const schedules = buckets.map((bucket) => {
     const chosen: Record<string, S> = {};
@@ -139,16 +148,22 @@ function plans<S>(
   return {
     graph,
     plan: {
-      buffers: module.buffers,
       weights: module.weights,
       constants: module.constants,
-      kernels: module.kernels,
-      launches,
-      capacity,
-      arenaBytes: memory.arenaBytes,
-      placements: memory.placements,
-      buckets,
-      schedules,
+      states: [],
+      functions: [
+        {
+          interface: module.interface,
+          buffers: module.buffers,
+          kernels: module.kernels,
+          launches,
+          capacity,
+          arenaBytes: memory.arenaBytes,
+          placements: memory.placements,
+          buckets,
+          schedules,
+        },
+      ],
     },
   };
 }

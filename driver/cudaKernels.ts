@@ -1,7 +1,7 @@
 /** A CUDA plan's kernels as text, one translation unit each, and as cubins. */
 import { emitCudaKernel } from '../codegen/cuda/index.js';
-import type { CudaArch, CudaKernelText } from '../ir/cuda.js';
-import type { CudaPlan } from '../ir/plan.js';
+import type { CudaArch, CudaKernelText, CudaSchedule } from '../ir/cuda.js';
+import type { LinkedFunction } from '../ir/plan.js';
 import { compileCubins } from '../runtime/cuda/compiler.js';
 import type { SourceText } from '../runtime/cpu/compiler.js';
 
@@ -13,14 +13,14 @@ export interface EmittedCudaPlan {
 }
 
 /** Prints every kernel with every schedule the plan gives it. */
-export function emitCudaPlan(plan: CudaPlan): EmittedCudaPlan {
+export function emitCudaPlan(plan: LinkedFunction<CudaSchedule>): EmittedCudaPlan {
   const byKey = new Map<string, CudaKernelText>();
   const kernelOf = new Map(plan.kernels.map((kernel) => [kernel.name, kernel]));
   const kernels = plan.buckets.map((_, bucket) =>
     plan.launches.map(({ kernel: name, signature, parameters }) => {
       const schedule = plan.schedules[bucket]![signature]!;
       const key = `${signature} ${JSON.stringify(schedule)}`;
-      const known = byKey.get(key) ?? emitCudaKernel(kernelOf.get(name)!, plan, schedule, plan.capacity.tokens);
+      const known = byKey.get(key) ?? emitCudaKernel(kernelOf.get(name)!, plan, schedule, plan.capacity.extents);
       byKey.set(key, known);
       // Equal kernels of different layers differ in the names of what they read and write.
       return { ...known, parameters };

@@ -1,4 +1,5 @@
 /** `--dump DIR`: every stage of a compilation as a numbered text file. */
+import { scoreOf, type Schedule } from '../ir/plan.js';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { UserError } from '../errors.js';
@@ -34,9 +35,15 @@ export class Dump {
 
   plan(model: CompiledModel): void {
     const { plan } = model;
-    this.write('kernels.jsonl', plan.kernels.map((kernel) => `${JSON.stringify(kernel)}\n`).join(''));
+    this.write(
+      'kernels.jsonl',
+      scoreOf<Schedule>(plan)
+        .kernels.map((kernel) => `${JSON.stringify(kernel)}\n`)
+        .join(''),
+    );
     this.write('plan.json', printPlan(plan));
-    const sources = model.target === 'cuda' ? cudaSources(emitCudaPlan(model.plan)) : emitPlan(model.plan).sources;
+    const sources =
+      model.target === 'cuda' ? cudaSources(emitCudaPlan(scoreOf(model.plan))) : emitPlan(scoreOf(model.plan)).sources;
     for (const source of sources) this.write(source.name, source.text);
   }
 

@@ -1,6 +1,7 @@
 /** A model opened for looking at it: what every pass left, what no pass recognised, and the plan. */
+import { tokensIn } from '../ir/scoring.js';
 import { UserError } from '../errors.js';
-import type { CpuIsa, Plan, Schedule } from '../ir/plan.js';
+import { scoreOf, type CpuIsa, type LinkedFunction, type Schedule } from '../ir/plan.js';
 import { printKernels } from '../ir/text/kernelPrinter.js';
 import { printGraph } from '../ir/text/printer.js';
 import type { Checkpoint } from '../models/checkpoint.js';
@@ -41,7 +42,7 @@ export interface Inspection {
   /** Instruction set, or `cuda:` and an architecture. */
   readonly isa: string;
   readonly arithmetic: Arithmetic;
-  readonly plan: Plan<Schedule>;
+  readonly plan: LinkedFunction<Schedule>;
   /** Absent where an artifact's checkpoint is not where it was. */
   readonly checkpoint: Checkpoint | undefined;
   readonly config: ModelConfig | undefined;
@@ -90,11 +91,11 @@ export async function inspectModel(request: InspectRequest, machine: Machine = d
     model: compiled,
     isa: isaOf(compiled),
     arithmetic: compiled.arithmetic,
-    plan: compiled.plan,
+    plan: scoreOf<Schedule>(compiled.plan),
     checkpoint,
     config: checkpoint.config,
     stages,
-    unrecognised: unrecognised(compiled.plan),
+    unrecognised: unrecognised(scoreOf<Schedule>(compiled.plan)),
     notes: [],
   };
 }
@@ -131,11 +132,11 @@ async function inspectArtifact(request: InspectRequest, machine: Machine): Promi
     model,
     isa: isaOf(model),
     arithmetic: model.arithmetic,
-    plan: model.plan,
+    plan: scoreOf<Schedule>(model.plan),
     checkpoint,
     config: checkpoint?.config,
     stages: stages ?? [last],
-    unrecognised: unrecognised(model.plan),
+    unrecognised: unrecognised(scoreOf<Schedule>(model.plan)),
     notes,
   };
 }
@@ -147,10 +148,11 @@ function replay(checkpoint: Checkpoint, machine: Machine, model: CompiledModel):
     model.target === 'cuda'
       ? { precision: model.arithmetic, cuda: model.facts }
       : { precision: 'auto' as const, isa: model.isa };
-  const bias = model.plan.kernels.some((kernel) => kernel.anchor === 'attention' && kernel.mask.kind === 'bias');
+  const plan = scoreOf<Schedule>(model.plan);
+  const bias = plan.kernels.some((kernel) => kernel.anchor === 'attention' && kernel.mask.kind === 'bias');
   const again = compileModel(checkpoint, machine, {
     ...target,
-    maxTokens: model.plan.capacity.tokens,
+    maxTokens: tokensIn(plan.capacity),
     observe,
     ...(bias ? { mask: 'slidingWindow' as const } : {}),
   });

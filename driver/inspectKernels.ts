@@ -1,4 +1,5 @@
 /** The kernels of a plan, as a person wants to see them: what each does, costs, and the source it becomes. */
+import { scoringExtents, tokensIn } from '../ir/scoring.js';
 import { kernelWork, type Work, type WorkSize } from '../autotune/work.js';
 import { emitKernel } from '../codegen/cpu/index.js';
 import { emitCudaKernel } from '../codegen/cuda/index.js';
@@ -7,7 +8,7 @@ import { compileCubins, type KernelResources } from '../runtime/cuda/compiler.js
 import type { CompiledModel } from './compile.js';
 import { UserError } from '../errors.js';
 import type { Kernel } from '../ir/kernel.js';
-import type { Bucket, Plan, Schedule } from '../ir/plan.js';
+import { scoreOf, type Bucket, type LinkedFunction, type Schedule } from '../ir/plan.js';
 import { Declarations } from '../autotune/work.js';
 
 export interface KernelRow {
@@ -35,9 +36,9 @@ function shapeOf(kernel: Kernel): string {
     case 'attention':
       return `[${kernel.rows} × ${kernel.heads}×${kernel.headDim}] kv heads ${kernel.kvHeads}, ${kernel.mask.kind} mask`;
     case 'logprob':
-      return `[R × ${kernel.vocab}] k ${kernel.k}`;
+      return `[${kernel.rows} × ${kernel.vocab}] k ${kernel.k}`;
     case 'logprobReduce':
-      return `[R × ${kernel.vocab}]`;
+      return `[${kernel.rows} × ${kernel.vocab}]`;
     case 'loop':
       return `[${kernel.rows} × ${kernel.columns}]`;
     default:
@@ -47,13 +48,12 @@ function shapeOf(kernel: Kernel): string {
 
 /** Half of a benchmark's tokens are scored, and trees are rarely longer than 256 tokens. */
 export const typicalSize = (tokens: number): WorkSize => ({
-  T: tokens,
-  R: Math.ceil(tokens / 2),
+  extents: scoringExtents({ tokens, rows: Math.ceil(tokens / 2) }),
   longest: Math.min(tokens, 256),
 });
 
 /** Every kernel, in the order of launches. */
-export function kernelRows(plan: Plan<Schedule>, size: WorkSize): readonly KernelRow[] {
+export function kernelRows(plan: LinkedFunction<Schedule>, size: WorkSize): readonly KernelRow[] {
   const declarations = new Declarations(plan);
   return plan.kernels.map((kernel, i) => {
     const work: Work = kernelWork(kernel, declarations, size);
@@ -113,7 +113,7 @@ export function groupKernels(rows: readonly KernelRow[]): readonly KernelGroup[]
 
 /** A kernel by name or path. Throws UserError with the names that come close. */
 export function findKernel(
-  plan: Plan<Schedule>,
+  plan: LinkedFunction<Schedule>,
   wanted: string,
 ): { readonly kernel: Kernel; readonly signature: string } {
   const at = plan.kernels.findIndex(({ name, path }) => name === wanted || path === wanted);
@@ -134,8 +134,11 @@ export function findKernel(
 }
 
 /** The bucket that a micro-batch of `tokens` runs in. */
-export function bucketFor(plan: Plan<Schedule>, tokens: number): { readonly index: number; readonly bucket: Bucket } {
-  const found = plan.buckets.findIndex((bucket) => bucket.tokens >= tokens);
+export function bucketFor(
+  plan: LinkedFunction<Schedule>,
+  tokens: number,
+): { readonly index: number; readonly bucket: Bucket } {
+  const found = plan.buckets.findIndex((bucket) => tokensIn(bucket) >= tokens);
   const index = found === -1 ? plan.buckets.length - 1 : found;
   return { index, bucket: plan.buckets[index]! };
 }
@@ -166,29 +169,20 @@ export interface KernelSource {
  * it.
  */
 export async function kernelSource(model: CompiledModel, wanted: string, tokens: number): Promise<KernelSource> {
-  const { kernel, signature } = findKernel(model.plan, wanted);
-  const { index, bucket } = bucketFor(model.plan, tokens);
+  const plan = scoreOf<Schedule>(model.plan);
+  const { kernel, signature } = findKernel(plan, wanted);
+  const { index, bucket } = bucketFor(plan, tokens);
   const head = { name: kernel.name, path: kernel.path, signature, bucket };
   const missing = (): never => {
     throw new Error(`bucket ${index} has no schedule for ${kernel.name}`);
   };
   if (model.target === 'cpu') {
-    const schedule = model.plan.schedules[index]?.[signature] ?? missing();
-    const { symbol, source, scratchBytes, parameters } = emitKernel(
-      kernel,
-      model.plan,
-      schedule,
-      model.plan.capacity.tokens,
-    );
+    const schedule = scoreOf(model.plan).schedules[index]?.[signature] ?? missing();
+    const { symbol, source, scratchBytes, parameters } = emitKernel(kernel, plan, schedule, plan.capacity.extents);
     return { ...head, schedule, symbol, parameters, scratchBytes, source };
   }
-  const schedule = model.plan.schedules[index]?.[signature] ?? missing();
-  const { symbol, source, launch, parameters } = emitCudaKernel(
-    kernel,
-    model.plan,
-    schedule,
-    model.plan.capacity.tokens,
-  );
+  const schedule = scoreOf(model.plan).schedules[index]?.[signature] ?? missing();
+  const { symbol, source, launch, parameters } = emitCudaKernel(kernel, plan, schedule, plan.capacity.extents);
   const emitted = { ...head, schedule, symbol, parameters, launch, source };
   try {
     const { resources } = await compileCubins([{ symbol, source }], { arch: model.facts.arch });

@@ -1,7 +1,8 @@
 /** Where a plan's memory goes: the arena over time, and the weights. */
+import { tokensIn } from '../ir/scoring.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
-import type { Plan } from '../ir/plan.js';
+import type { LinkedFunction } from '../ir/plan.js';
 import { planWeights } from '../runtime/weightPlan.js';
 
 /** Buffers that take turns in one place of the arena. */
@@ -27,7 +28,7 @@ export interface MemoryReport {
 }
 
 /** First and last launch that touches each arena buffer; inputs and outputs live throughout. */
-function lifetimes(plan: Plan<unknown>): ReadonlyMap<string, readonly [number, number]> {
+function lifetimes(plan: LinkedFunction<unknown>): ReadonlyMap<string, readonly [number, number]> {
   const range = new Map<string, [number, number]>();
   plan.kernels.forEach((kernel, at) => {
     for (const name of [...kernelReads(kernel), ...kernelWrites(kernel)]) {
@@ -52,7 +53,7 @@ function merge(sorted: readonly (readonly [number, number])[]): readonly (readon
   return merged;
 }
 
-export function memoryReport(plan: Plan<unknown>, checkpoint: Checkpoint | undefined): MemoryReport {
+export function memoryReport(plan: LinkedFunction<unknown>, checkpoint: Checkpoint | undefined): MemoryReport {
   const alive = lifetimes(plan);
   const end = plan.kernels.length - 1;
   const slots = new Map<
@@ -67,7 +68,7 @@ export function memoryReport(plan: Plan<unknown>, checkpoint: Checkpoint | undef
   }
   const weights = checkpoint === undefined ? undefined : planWeights(plan.weights, plan.constants, checkpoint.tensors);
   return {
-    capacityTokens: plan.capacity.tokens,
+    capacityTokens: tokensIn(plan.capacity),
     launches: plan.kernels.length,
     arenaBytes: plan.arenaBytes,
     withoutReuseBytes: plan.placements.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0),

@@ -1,6 +1,6 @@
 /** A plan's kernels as C source and as a loaded library: one function for each (signature, schedule). */
 import { emitKernel, emitTranslationUnit, type EmittedKernel } from '../codegen/cpu/index.js';
-import type { CpuIsa, CpuSchedule, Plan } from '../ir/plan.js';
+import type { CpuIsa, CpuSchedule, LinkedFunction } from '../ir/plan.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import { compileShared, type SourceText } from '../runtime/cpu/compiler.js';
 import type { LaunchSymbol } from '../runtime/cpu/bindPlan.js';
@@ -16,12 +16,12 @@ export interface EmittedPlan {
 const FUNCTIONS_PER_UNIT = 3;
 
 /** Prints every kernel with every schedule the plan gives it. */
-export function emitPlan(plan: Plan): EmittedPlan {
+export function emitPlan(plan: LinkedFunction): EmittedPlan {
   const byKey = new Map<string, EmittedKernel>();
   const kernelOf = new Map<string, Kernel>(plan.kernels.map((kernel) => [kernel.name, kernel]));
   const emit = (kernel: Kernel, module: KernelModule, signature: string, schedule: CpuSchedule): EmittedKernel => {
     const key = `${signature} ${JSON.stringify(schedule)}`;
-    const known = byKey.get(key) ?? emitKernel(kernel, module, schedule, plan.capacity.tokens);
+    const known = byKey.get(key) ?? emitKernel(kernel, module, schedule, plan.capacity.extents);
     byKey.set(key, known);
     return known;
   };

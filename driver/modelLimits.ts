@@ -1,4 +1,6 @@
 /** What a compiled model accepts and what its micro-batches cost: known before its weights are loaded. */
+import { rowsIn, tokensIn } from '../ir/scoring.js';
+import { scoreOf, type Schedule } from '../ir/plan.js';
 import { bucketCostModel } from '../autotune/bucketCost.js';
 import type { ScorerLimits } from '../eval/index.js';
 import { roundUp } from '../ir/types.js';
@@ -18,24 +20,26 @@ export interface ModelLimits extends ScorerLimits {
 const GPU_STEPS = 32;
 
 /** Seconds of a micro-batch: as measured where the plan was tuned, else operations at a rate that rises with size. */
-export function costOf({ target, plan }: CompiledModel, work: BatchWork): BatchCost {
+export function costOf(model: CompiledModel, work: BatchWork): BatchCost {
+  const { bucketSeconds, capacity } = scoreOf<Schedule>(model.plan);
   const smooth: BatchCost =
-    plan.bucketSeconds === undefined
+    bucketSeconds === undefined
       ? (tokens, rows, longest) => work.seconds(tokens, rows, longest)
-      : bucketCostModel(plan.bucketSeconds);
-  if (target === 'cpu') return smooth;
-  const step = Math.ceil(plan.capacity.tokens / GPU_STEPS);
-  return (tokens, rows, longest) => smooth(Math.min(plan.capacity.tokens, roundUp(tokens, step)), rows, longest);
+      : bucketCostModel(bucketSeconds);
+  if (model.target === 'cpu') return smooth;
+  const most = tokensIn(capacity);
+  const step = Math.ceil(most / GPU_STEPS);
+  return (tokens, rows, longest) => smooth(Math.min(most, roundUp(tokens, step)), rows, longest);
 }
 
 export function limitsOf(checkpoint: Checkpoint, model: CompiledModel): ModelLimits {
-  const { buckets } = model.plan;
-  const work = new BatchWork(model.plan);
+  const plan = scoreOf<Schedule>(model.plan);
+  const work = new BatchWork(plan);
   return {
     work,
     cost: costOf(model, work),
     maxLength: contextLimit(checkpoint, model.plan),
-    maxTokens: Math.max(...buckets.map(({ tokens }) => tokens)),
-    maxRows: Math.max(...buckets.map(({ rows }) => rows)),
+    maxTokens: Math.max(...plan.buckets.map(tokensIn)),
+    maxRows: Math.max(...plan.buckets.map(rowsIn)),
   };
 }

@@ -4,7 +4,9 @@ import { UserError } from '../errors.js';
 import { BINARY, UNARY, type BinaryOp, type Scalar, type UnaryOp } from '../ir/scalar.js';
 import type { Plan } from '../ir/plan.js';
 import { FORMAT_NAMES, LAYOUTS } from '../ir/storage.js';
-import { BUFFER_DTYPES } from '../ir/types.js';
+import { MAX_RANK, NAME } from '../ir/checkNode.js';
+import { EXTENT_COUNTS, EXTENT_NAME } from '../ir/extents.js';
+import { BUFFER_DTYPES, DTYPES } from '../ir/types.js';
 
 /** JSON has no infinities: a mask's −∞ travels as a word. */
 export const printPlan = (plan: Plan<unknown>): string =>
@@ -20,7 +22,9 @@ const bytes = z
   .int()
   .min(0)
   .max(2 ** 45);
-const symbol = z.enum(['T', 'R']);
+const extentName = z.string().regex(EXTENT_NAME);
+const dim = z.union([extentName, extent]);
+const name = z.string().regex(NAME);
 const real = z.union([
   z.number(),
   z.literal('-inf').transform(() => -Infinity),
@@ -65,7 +69,7 @@ const pairing = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('rotate'), headDim: extent, width: extent }),
   z.strictObject({ kind: z.literal('interleave'), width: extent }),
 ]);
-const head = { name: identifier, path: label, rows: symbol, ops: z.array(z.string().max(40)).max(200) };
+const head = { name: identifier, path: label, rows: extentName, ops: z.array(z.string().max(40)).max(200) };
 const kernel = z.discriminatedUnion('anchor', [
   z.strictObject({
     ...head,
@@ -96,7 +100,6 @@ const kernel = z.discriminatedUnion('anchor', [
   }),
   z.strictObject({
     ...head,
-    rows: z.literal('R'),
     anchor: z.literal('logprob'),
     k: extent,
     a: identifier,
@@ -108,7 +111,6 @@ const kernel = z.discriminatedUnion('anchor', [
   }),
   z.strictObject({
     ...head,
-    rows: z.literal('R'),
     anchor: z.literal('logprobReduce'),
     vocab: extent,
     parts: identifier,
@@ -119,43 +121,46 @@ const kernel = z.discriminatedUnion('anchor', [
   z.strictObject({
     ...head,
     anchor: z.literal('loop'),
-    columns: z.union([extent, z.literal('T')]),
+    columns: dim,
     headDim: extent.optional(),
     outputs,
   }),
 ]);
-const bucket = z.strictObject({ tokens: extent, rows: extent, longest: extent });
-const planOf = <S>(schedule: z.ZodType<S>) =>
+const bucket = z.strictObject({ extents: z.record(extentName, extent), longest: extent });
+const role = z.discriminatedUnion('kind', [
+  z.strictObject({ kind: z.literal('token'), vocab: extent }),
+  z.strictObject({ kind: z.literal('row'), of: extentName }),
+  z.strictObject({ kind: z.literal('slot'), state: name }),
+  z.strictObject({ kind: z.literal('entry'), state: name }),
+  z.strictObject({ kind: z.enum(['position', 'subtreeEnd', 'values']) }),
+]);
+const array = { name, buffer: identifier, dtype: z.enum(DTYPES), shape: z.array(dim).max(MAX_RANK) };
+const functionInterface = z.strictObject({
+  name,
+  extents: z
+    .array(z.strictObject({ name: extentName, counts: z.string().regex(EXTENT_COUNTS).optional() }))
+    .min(1)
+    .max(16),
+  inputs: z.array(z.strictObject({ ...array, role })).max(256),
+  outputs: z.array(z.strictObject(array)).max(256),
+  takes: z.array(name).max(1024),
+  gives: z.array(name).max(1024),
+});
+const functionOf = <S>(schedule: z.ZodType<S>) =>
   z.strictObject({
+    interface: functionInterface,
     buffers: z
       .array(
         z.strictObject({
           name: identifier,
           dtype: z.enum(BUFFER_DTYPES),
-          rows: z.union([symbol, extent]),
-          columns: z.union([extent, z.literal('T')]),
+          rows: dim,
+          columns: dim,
           space: z.enum(['input', 'output', 'arena', 'weight']),
           upper: identifier.optional(),
         }),
       )
       .max(20_000),
-    weights: z
-      .array(
-        z.strictObject({
-          name: identifier,
-          layout: z.enum(LAYOUTS),
-          format: z.enum(FORMAT_NAMES),
-          sources: z
-            .array(z.strictObject({ tensor: tensorName, rows: extent }))
-            .min(1)
-            .max(2),
-          k: extent,
-          pairing,
-          columnScale: tensorName.optional(),
-        }),
-      )
-      .max(20_000),
-    constants: z.array(z.strictObject({ name: tensorName, values: z.array(z.number()).max(1 << 16) })).max(16),
     kernels: z.array(kernel).max(20_000),
     launches: z
       .array(
@@ -184,6 +189,29 @@ const planOf = <S>(schedule: z.ZodType<S>) =>
       )
       .max(256)
       .optional(),
+  });
+
+const planOf = <S>(schedule: z.ZodType<S>) =>
+  z.strictObject({
+    weights: z
+      .array(
+        z.strictObject({
+          name: identifier,
+          layout: z.enum(LAYOUTS),
+          format: z.enum(FORMAT_NAMES),
+          sources: z
+            .array(z.strictObject({ tensor: tensorName, rows: extent }))
+            .min(1)
+            .max(2),
+          k: extent,
+          pairing,
+          columnScale: tensorName.optional(),
+        }),
+      )
+      .max(20_000),
+    constants: z.array(z.strictObject({ name: tensorName, values: z.array(z.number()).max(1 << 16) })).max(16),
+    states: z.array(z.strictObject({ name, dtype: z.enum(DTYPES), rows: extent, columns: extent })).max(1024),
+    functions: z.array(functionOf(schedule)).min(1).max(16),
   });
 
 /**

@@ -1,4 +1,6 @@
 /** `tune` of an artifact for a GPU: on the device itself, in this process. */
+import { SCORE } from '../ir/function.js';
+import { scoreOf, withSchedules } from '../ir/plan.js';
 import {
   defaultDatabasePath,
   statusLine,
@@ -48,7 +50,8 @@ export interface TunedCudaModel {
  * there is none.
  */
 export async function tuneCudaModel(model: CudaModel, request: CudaTuneRequest, ui: Ui): Promise<TunedCudaModel> {
-  const { plan, facts } = model;
+  const { facts } = model;
+  const plan = scoreOf(model.plan);
   const { devices, driverVersion } = devicesFor(facts.arch, request.rebuild);
   const info = devices[0]!;
   const settings = readSettings();
@@ -120,7 +123,7 @@ export async function tuneCudaModel(model: CudaModel, request: CudaTuneRequest, 
       buckets: plan.buckets,
       facts,
       machine: cudaMachine(facts.arch, info, measureBandwidth(addon, device)),
-      tokensCapacity: plan.capacity.tokens,
+      capacity: plan.capacity.extents,
       budgetSeconds: request.budgetSeconds,
       database,
       target: cudaTarget(facts, info, driverVersion, compilerBuild),
@@ -141,7 +144,7 @@ export async function tuneCudaModel(model: CudaModel, request: CudaTuneRequest, 
     });
     const bucketSeconds = search.bucketSeconds.length > 0 ? { bucketSeconds: search.bucketSeconds } : {};
     return {
-      model: { ...model, plan: { ...plan, schedules: search.schedules, ...bucketSeconds } },
+      model: { ...model, plan: withSchedules(model.plan, SCORE, { schedules: search.schedules, ...bucketSeconds }) },
       search,
       table: tableOf(search.rows),
       driverVersion,

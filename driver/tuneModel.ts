@@ -1,4 +1,7 @@
 /** `tune`: replaces an artifact's schedules by the best found within a budget. */
+import { SCORE } from '../ir/function.js';
+import { tokensIn } from '../ir/scoring.js';
+import { scoreOf, withSchedules } from '../ir/plan.js';
 import { machineModel } from '../autotune/cpu/costModel.js';
 import { Measurer } from '../autotune/cpu/measure.js';
 import { CPU_RECORDS, currentTarget } from '../autotune/cpu/target.js';
@@ -40,7 +43,8 @@ export interface TunedModel {
 
 /** The model with the best schedules found, and the measured cost of its buckets. */
 export async function tuneCompiled(model: CpuModel, machine: Machine, options: TuneOptions): Promise<TunedModel> {
-  const { plan, isa } = model;
+  const { isa } = model;
+  const plan = scoreOf(model.plan);
   const facts = scheduleFacts(machine);
   const measurer = new Measurer({
     isa,
@@ -58,7 +62,7 @@ export async function tuneCompiled(model: CpuModel, machine: Machine, options: T
         { ...facts, l3: machine.cpu.l3Bytes },
         { isa, threads: options.threads, ...(await measurer.peaks()) },
       ),
-      tokensCapacity: plan.capacity.tokens,
+      capacity: plan.capacity.extents,
       budgetSeconds: options.budgetSeconds,
       database,
       target: await currentTarget(isa, options.threads),
@@ -67,7 +71,8 @@ export async function tuneCompiled(model: CpuModel, machine: Machine, options: T
       ...(options.signal === undefined ? {} : { signal: options.signal }),
     });
     const bucketSeconds = result.bucketSeconds.length > 0 ? { bucketSeconds: result.bucketSeconds } : {};
-    return { model: { ...model, plan: { ...plan, schedules: result.schedules, ...bucketSeconds } }, search: result };
+    const tuned = withSchedules(model.plan, SCORE, { schedules: result.schedules, ...bucketSeconds });
+    return { model: { ...model, plan: tuned }, search: result };
   } finally {
     database.close();
     measurer.release();
@@ -103,7 +108,7 @@ export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResul
     },
   });
   ui.phase('compile kernels', 'tuned');
-  const emitted = emitPlan(model.plan);
+  const emitted = emitPlan(scoreOf(model.plan));
   await compileKernels(emitted, model.isa);
   saveArtifact(request.artifact, opened.reference, machine, model, emitted.sources, true);
   return {
@@ -138,7 +143,7 @@ async function tuneForCuda(
     ui,
   );
   ui.phase('compile kernels', 'tuned');
-  const emitted = emitCudaPlan(model.plan);
+  const emitted = emitCudaPlan(scoreOf(model.plan));
   await compileCudaKernels(emitted, model.facts.arch, { driverVersion });
   save(model, cudaSources(emitted));
   return {
@@ -160,8 +165,8 @@ function gainOfLargest(
   all: readonly Pick<SearchResult<unknown>['rows'][number], 'bucket' | 'count' | 'bestSeconds' | 'defaultSeconds'>[],
 ): number {
   const measured = all.filter((row) => gainOf(row) !== undefined);
-  const largest = Math.max(0, ...measured.map((row) => row.bucket.tokens));
-  const rows = measured.filter((row) => row.bucket.tokens === largest);
+  const largest = Math.max(0, ...measured.map((row) => tokensIn(row.bucket)));
+  const rows = measured.filter((row) => tokensIn(row.bucket) === largest);
   const total = (seconds: (row: (typeof rows)[number]) => number): number =>
     rows.reduce((sum, row) => sum + row.count * seconds(row), 0);
   const best = total((row) => row.bestSeconds ?? 0);

@@ -3,7 +3,7 @@ import { contractionFlops } from '../autotune/work.js';
 import type { MicroBatch } from '../eval/scorer.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import { packedBytes, rowMaps } from '../ir/packing.js';
-import type { Plan } from '../ir/plan.js';
+import type { SharedData } from '../ir/plan.js';
 
 /** Multiply-adds count two. Attention counts visible pairs only; epilogues are left out. */
 export class BatchWork {
@@ -67,7 +67,7 @@ const SMALL_BATCH = 16;
 const ASSUMED_FLOPS = 200e9;
 
 /** Bytes of all weights in the layouts of the kernels; tables that stay mapped are left out. */
-export function packedWeightBytes(plan: Pick<Plan, 'weights'>): number {
+export function packedWeightBytes(plan: Pick<SharedData, 'weights'>): number {
   const rowMap = rowMaps();
   return plan.weights.reduce(
     (sum, weight) => sum + (weight.layout === 'rows' ? 0 : packedBytes(weight, rowMap(weight).length)),

@@ -1,4 +1,5 @@
 /** What can be said about one node from its op's definition alone: shared by the verifier and the parser. */
+import { EXTENT_NAME } from './extents.js';
 import type { Attribute, Attributes } from './graph.js';
 import type { AttributeKind, OpDef } from './ops/opDef.js';
 import { TypeMismatch } from './ops/opDef.js';
@@ -19,14 +20,13 @@ const KIND_TEXT: Readonly<Record<AttributeKind, string>> = {
   number: 'a number',
   string: 'a string',
   boolean: 'true or false',
-  dims: 'a list of dimensions (whole numbers, T, R)',
+  dims: 'a list of dimensions (whole numbers and names of extents)',
   numbers: 'a list of numbers',
 };
 
 const isNumber = (value: unknown): boolean => typeof value === 'number' && !Number.isNaN(value);
 const isDim = (value: unknown): boolean =>
-  value === 'T' ||
-  value === 'R' ||
+  (typeof value === 'string' && EXTENT_NAME.test(value)) ||
   (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= MAX_DIM);
 
 function isOfKind(value: Attribute, kind: AttributeKind): boolean {
@@ -85,7 +85,7 @@ export function typeProblem(type: TensorType): string | undefined {
   const wrong = type.shape.find((dim) => !isDim(dim));
   return wrong === undefined
     ? undefined
-    : `${String(wrong)} is not a dimension (a whole number up to ${MAX_DIM}, T or R)`;
+    : `${String(wrong)} is not a dimension (a whole number up to ${MAX_DIM}, or the name of an extent)`;
 }
 
 /** The result type that the op infers, or in words why it has none. Attributes have been checked. */

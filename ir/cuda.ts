@@ -2,7 +2,7 @@
  * What a CUDA plan adds: architectures, schedules, and how a generated kernel is launched.
  * codegen/cuda writes launch shapes, runtime/cuda obeys them; neither imports the other.
  */
-import type { Symbol } from './types.js';
+import type { Dim, ExtentName } from './types.js';
 
 /** Architectures code is generated for, weakest first. sm_90a: Hopper with its own instructions (wgmma, TMA). */
 export const CUDA_ARCHS = ['sm_80', 'sm_90a'] as const;
@@ -73,7 +73,7 @@ export interface TensorMapDecl {
   readonly parameter: number;
   readonly dtype: 'f16' | 'bf16' | 'f32';
   /** Rows of the view: an extent of the capacity, or a weight's physical rows. */
-  readonly rows: Symbol | number;
+  readonly rows: Dim;
   readonly columns: number;
   /** Elements from one row to the next. */
   readonly stride: number;
@@ -84,7 +84,7 @@ export interface TensorMapDecl {
 }
 
 /**
- * Blocks along one axis of the grid for a micro-batch of (T, R).
+ * Blocks along one axis of the grid for a call of given extents.
  * - `constant`: count.
  * - `tiles`: ⌈extent / per⌉ · times.
  * - `persistent`: min(multiprocessors · blocksPerMultiprocessor, ⌈extent / per⌉ · times), rounded down to whole
@@ -92,10 +92,10 @@ export interface TensorMapDecl {
  */
 export type GridExtent =
   | { readonly kind: 'constant'; readonly count: number }
-  | { readonly kind: 'tiles'; readonly extent: Symbol; readonly per: number; readonly times: number }
+  | { readonly kind: 'tiles'; readonly extent: ExtentName; readonly per: number; readonly times: number }
   | {
       readonly kind: 'persistent';
-      readonly extent: Symbol;
+      readonly extent: ExtentName;
       readonly per: number;
       readonly times: number;
       readonly blocksPerMultiprocessor: number;
@@ -113,8 +113,9 @@ export interface LaunchShape {
 
 /**
  * A kernel as CUDA text. Its signature is
- * `extern "C" __global__ void SYMBOL(int T, int R, void *p0 … void *pN-1, const __grid_constant__ tw_map m0 …)`:
- * one pointer a parameter (buffer or weight, in order), then one 128-byte tensor map a TensorMapDecl.
+ * `extern "C" __global__ void SYMBOL(int T, …, void *p0 … void *pN-1, const __grid_constant__ tw_map m0 …)`:
+ * the function's extents in order, one pointer a parameter (buffer or weight, in order), then one 128-byte tensor map a
+ * TensorMapDecl.
  */
 export interface CudaKernelText {
   /** `k_<anchor>_<signature>_<schedule hash>` */

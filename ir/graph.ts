@@ -2,7 +2,9 @@
  * Graph IR (level 1): SSA dataflow over typed tensors with symbolic dimensions. Everything here is immutable;
  * a pass builds a new graph with `GraphBuilder` and returns the old one where nothing changed.
  */
-import type { Dim, DType, TensorType } from './types.js';
+import type { ExtentDecl } from './extents.js';
+import type { Role } from './roles.js';
+import { isSymbol, type Dim, type DType, type TensorType } from './types.js';
 import { OPS, type OpName } from './ops/index.js';
 
 /** A static argument of an op: a number, a word, a flag, or a list of dimensions or numbers. */
@@ -11,12 +13,14 @@ export type Attributes = Readonly<Record<string, Attribute>>;
 
 /**
  * A tensor. Identity is the object; `name` is unique within its graph.
- * - `param`: handed over with each micro-batch   - `weight`: a checkpoint tensor   - `result`: of a node
+ * - `param`: handed over with each call   - `weight`: a checkpoint tensor   - `result`: of a node
  */
 export interface Value {
   readonly kind: 'param' | 'weight' | 'result';
   readonly name: string;
   readonly type: TensorType;
+  /** Of a param: what its numbers are. */
+  readonly role?: Role;
 }
 
 /** One operation with one result. */
@@ -32,11 +36,18 @@ export interface Node {
 /** A function: nodes are in an order in which every operand is defined before its use. */
 export interface Graph {
   readonly name: string;
+  /** Every extent that a shape names. */
+  readonly extents: readonly ExtentDecl[];
   readonly params: readonly Value[];
   readonly weights: readonly Value[];
   readonly nodes: readonly Node[];
   readonly results: readonly Value[];
+  /** Names of the results: what a call gives them back as. */
+  readonly outputs: readonly string[];
 }
+
+/** The name of a result that nobody named. */
+export const defaultOutput = (index: number): string => `result${index}`;
 
 /** Builds a graph node by node, inferring types. Names are made unique from a hint. */
 export class GraphBuilder {
@@ -45,14 +56,18 @@ export class GraphBuilder {
   private readonly nodes: Node[] = [];
   private readonly taken = new Map<string, number>();
   private readonly name: string;
+  private readonly extents: ExtentDecl[];
   private path = '';
 
-  constructor(name: string) {
+  /** Extents that are not given are declared by the first value that has them. */
+  constructor(name: string, extents: readonly ExtentDecl[] = []) {
     this.name = name;
+    this.extents = [...extents];
   }
 
-  param(name: string, dtype: DType, shape: readonly Dim[]): Value {
-    const value: Value = { kind: 'param', name: this.unique(name), type: { dtype, shape } };
+  param(name: string, dtype: DType, shape: readonly Dim[], role: Role = { kind: 'values' }): Value {
+    const value: Value = { kind: 'param', name: this.unique(name), type: { dtype, shape }, role };
+    this.declareExtents(shape);
     this.params.push(value);
     return value;
   }
@@ -72,6 +87,7 @@ export class GraphBuilder {
       operands.map((v) => v.type),
       attributes,
     );
+    this.declareExtents(type.shape);
     const result: Value = { kind: 'result', name: this.unique(hint), type };
     this.nodes.push({ op, operands, attributes, result, path });
     return result;
@@ -88,14 +104,21 @@ export class GraphBuilder {
     }
   }
 
-  finish(results: readonly Value[]): Graph {
+  finish(results: readonly Value[], outputs: readonly string[] = results.map((_, i) => defaultOutput(i))): Graph {
     return {
       name: this.name,
+      extents: [...this.extents],
       params: [...this.params],
       weights: [...this.weights.values()],
       nodes: [...this.nodes],
       results,
+      outputs,
     };
+  }
+
+  private declareExtents(shape: readonly Dim[]): void {
+    for (const dim of shape.filter(isSymbol))
+      if (!this.extents.some((extent) => extent.name === dim)) this.extents.push({ name: dim });
   }
 
   private unique(hint: string): string {
@@ -142,7 +165,7 @@ export interface Rewriter {
   /** The node of the new graph that computes `v`, if a node does. */
   definition(v: Value): Node | undefined;
   /** A parameter of the new graph, added where it is missing. */
-  param(name: string, dtype: DType, shape: readonly Dim[]): Value;
+  param(name: string, dtype: DType, shape: readonly Dim[], role: Role): Value;
 }
 
 /**
@@ -187,10 +210,10 @@ export function rewrite(graph: Graph, visit: (node: Node, rewriter: Rewriter) =>
         keep({ op, operands, attributes, result, path });
         return result;
       },
-      param(name, dtype, shape) {
+      param(name, dtype, shape, role) {
         const known = params.find((p) => p.name === name);
         if (known !== undefined) return known;
-        const value: Value = { kind: 'param', name: fresh(name), type: { dtype, shape } };
+        const value: Value = { kind: 'param', name: fresh(name), type: { dtype, shape }, role };
         names.add(value.name);
         params.push(value);
         return value;

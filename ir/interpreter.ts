@@ -1,16 +1,17 @@
 /** float64 reference interpreter of the graph IR: what every pass, kernel and backend is measured against. */
+import { extentIn, type Extents } from './extents.js';
 import type { Graph, Node, Value } from './graph.js';
 import { OPS } from './ops/index.js';
 import { elementCount, type Tensor } from './ops/opDef.js';
 import { printNode, printValue } from './text/printer.js';
-import { printType, type Dim, type Symbol } from './types.js';
+import { printType, type Dim } from './types.js';
 
 /** Most elements of one tensor that the interpreter will allocate: 1 GiB of doubles. */
 const MAX_ELEMENTS = 2 ** 27;
 
 export interface GraphEnv {
-  /** Extents of the symbols, whole numbers, at least 0. */
-  readonly sizes: Readonly<Record<Symbol, number>>;
+  /** Of every extent that the graph declares, whole numbers, at least 0. */
+  readonly sizes: Extents;
   /** Row-major elements of each parameter, by name without `%`. */
   readonly params: ReadonlyMap<string, Float64Array>;
   /** Row-major elements of each weight, by checkpoint tensor name. */
@@ -19,9 +20,9 @@ export interface GraphEnv {
   readonly trace?: (node: Node, tensor: Tensor) => void;
 }
 
-/** The shape with symbols replaced by their extents. */
+/** The shape with named extents replaced by their sizes. */
 export const concreteShape = (shape: readonly Dim[], sizes: GraphEnv['sizes']): number[] =>
-  shape.map((dim) => (typeof dim === 'number' ? dim : sizes[dim]));
+  shape.map((dim) => extentIn(dim, sizes));
 
 /**
  * Results of `graph`, in order. Intermediate tensors are dropped after their last use.

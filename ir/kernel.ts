@@ -4,7 +4,8 @@
  *
  * Buffers are row-major with a padded row stride (see `BufferDecl`). A kernel reads and writes buffers by name.
  */
-import type { BufferDType, Symbol } from './types.js';
+import type { FunctionInterface, StateDecl } from './function.js';
+import type { BufferDType, Dim, ExtentName } from './types.js';
 import type { Scalar } from './scalar.js';
 import type { FormatName, Layout } from './storage.js';
 
@@ -13,9 +14,9 @@ export interface BufferDecl {
   readonly name: string;
   readonly dtype: BufferDType;
   /** Extent of the rows. */
-  readonly rows: Symbol | number;
-  /** Extent of the columns; 'T' only for a materialised attention bias. */
-  readonly columns: number | 'T';
+  readonly rows: Dim;
+  /** Extent of the columns; a named one only for a materialised attention bias. */
+  readonly columns: Dim;
   /** What the buffer is to the runtime. `weight`: mapped or packed at load; `arena`: placed by planMemory. */
   readonly space: 'input' | 'output' | 'arena' | 'weight';
   /** Of a `u8` buffer: the bf16 buffer of the same shape whose numbers it makes longer (joinF24). */
@@ -63,7 +64,7 @@ interface KernelBase {
   /** Model path, `layers.3.attention.qkv`: for people, traces and errors. */
   readonly path: string;
   /** Rows of the iteration domain. */
-  readonly rows: Symbol;
+  readonly rows: ExtentName;
   /** Graph ops fused into the kernel, in order: for `inspect`. */
   readonly ops: readonly string[];
 }
@@ -80,7 +81,7 @@ export interface GemmKernel extends KernelBase {
 /**
  * Which keys a query sees.
  * - `column`: key k is visible to query q exactly when k <= q and q < subtreeEnd[k] (tokens in depth-first order).
- * - `bias`: a materialised f32[T, T] bias is added to the scores.
+ * - `bias`: a materialised f32[keys, keys] bias is added to the scores.
  */
 export type Mask =
   { readonly kind: 'column'; readonly subtreeEnd: string } | { readonly kind: 'bias'; readonly buffer: string };
@@ -100,7 +101,7 @@ export interface AttentionKernel extends KernelBase {
   readonly headDim: number;
   readonly scale: number;
   readonly mask: Mask;
-  /** i32[R]: token row of each query; absent when rows are all T tokens. */
+  /** i32[rows]: the row of each query among the keys; absent where every key's row asks. */
   readonly queryRow?: string;
 }
 
@@ -116,36 +117,34 @@ export const LOGPROB_BLOCK = 256;
  */
 export interface LogProbKernel extends KernelBase {
   readonly anchor: 'logprob';
-  readonly rows: 'R';
   readonly k: number;
   readonly a: string;
   readonly weight: string;
   readonly vocab: number;
   /** Scale of a row before the softmax: row-invariant expression (the final norm's 1/rms). */
   readonly rowScale: Scalar;
-  /** i32[R] */
+  /** i32[rows] */
   readonly target: string;
-  /** f32[R, 4·⌈vocab/LOGPROB_BLOCK⌉] */
+  /** f32[rows, 4·⌈vocab/LOGPROB_BLOCK⌉] */
   readonly parts: string;
 }
 
 /** Combines the parts in block order: logProb[row] = zTarget − logSumExp, isArgmax[row] = (argmax == target). */
 export interface LogProbReduceKernel extends KernelBase {
   readonly anchor: 'logprobReduce';
-  readonly rows: 'R';
   readonly vocab: number;
   readonly parts: string;
   readonly target: string;
-  /** f32[R] */
+  /** f32[rows] */
   readonly logProb: string;
-  /** i32[R], 0 or 1 */
+  /** i32[rows], 0 or 1 */
   readonly isArgmax: string;
 }
 
 /** A generated loop nest with no template: for each row and column, the outputs. */
 export interface LoopKernel extends KernelBase {
   readonly anchor: 'loop';
-  readonly columns: number | 'T';
+  readonly columns: Dim;
   /** Columns of a head, where programs rotate. Even; the columns are whole heads. */
   readonly headDim?: number;
   readonly outputs: readonly Output[];
@@ -185,10 +184,12 @@ export interface ConstantVector {
   readonly values: readonly number[];
 }
 
-/** A program of kernels over buffers: what passes hand to code generation, the tuner and planMemory. */
+/** A function as kernels over buffers: what passes hand to code generation, the tuner and planMemory. */
 export interface KernelModule {
+  readonly interface: FunctionInterface;
   readonly buffers: readonly BufferDecl[];
   readonly weights: readonly WeightDecl[];
   readonly kernels: readonly Kernel[];
   readonly constants?: readonly ConstantVector[];
+  readonly states?: readonly StateDecl[];
 }

@@ -83,7 +83,7 @@ function runKernel(memory: KernelMemory, kernel: Kernel): Map<string, Float64Arr
 }
 
 function gemm(memory: KernelMemory, kernel: GemmKernel): void {
-  const rows = memory.env.sizes[kernel.rows];
+  const rows = memory.extent(kernel.rows);
   const a = leftOperand(memory, kernel, rows);
   for (const segment of kernel.segments) {
     const weight = memory.weight(segment.weight, kernel.k);
@@ -110,7 +110,7 @@ function leftOperand(memory: KernelMemory, kernel: GemmKernel | LogProbKernel, r
 }
 
 function loop(memory: KernelMemory, kernel: LoopKernel): void {
-  program(memory, kernel.outputs, memory.env.sizes[kernel.rows], memory.extent(kernel.columns), {
+  program(memory, kernel.outputs, memory.extent(kernel.rows), memory.extent(kernel.columns), {
     headDim: kernel.headDim,
   });
 }
@@ -147,10 +147,10 @@ function program(
 
 function attention(memory: KernelMemory, kernel: AttentionKernel): void {
   const { heads, kvHeads, headDim, scale, mask } = kernel;
-  const rows = memory.env.sizes[kernel.rows];
-  const tokens = memory.env.sizes.T;
+  const rows = memory.extent(kernel.rows);
   const q = memory.read(kernel.q);
   const k = memory.read(kernel.k);
+  const tokens = k.rows;
   const v = memory.read(kernel.v);
   const out = memory.write(kernel.out);
   const bound = memory.read(mask.kind === 'column' ? mask.subtreeEnd : mask.buffer);
@@ -184,7 +184,7 @@ function attention(memory: KernelMemory, kernel: AttentionKernel): void {
 }
 
 function logProb(memory: KernelMemory, kernel: LogProbKernel): void {
-  const rows = memory.env.sizes.R;
+  const rows = memory.extent(kernel.rows);
   const a = leftOperand(memory, kernel, rows);
   const weight = memory.weight(kernel.weight, kernel.k);
   if (weight.rows !== kernel.vocab)
@@ -218,7 +218,7 @@ function logProbReduce(memory: KernelMemory, kernel: LogProbReduceKernel): void 
   const parts = memory.read(kernel.parts);
   const logProb = memory.write(kernel.logProb);
   const isArgmax = memory.write(kernel.isArgmax);
-  for (let row = 0; row < memory.env.sizes.R; row++) {
+  for (let row = 0; row < parts.rows; row++) {
     let max = -Infinity;
     let sum = 0;
     let argmax = -1;

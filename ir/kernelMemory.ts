@@ -1,7 +1,8 @@
 /** Named memory of the kernel interpreter: bounds-checked buffers and logical weights. */
 import type { BufferDecl, KernelModule, WeightDecl } from './kernel.js';
 import type { Access } from './scalar.js';
-import type { Symbol } from './types.js';
+import { extentIn, type Extents } from './extents.js';
+import type { Dim } from './types.js';
 import type { RawTensor } from './logicalWeight.js';
 import { sourceRows } from './packing.js';
 import { logicalWeight } from './logicalWeight.js';
@@ -9,7 +10,7 @@ import { roundToDType } from './round.js';
 
 /** What a module runs on. */
 export interface ModuleEnv {
-  readonly sizes: Readonly<Record<Symbol, number>>;
+  readonly sizes: Extents;
   /** Input buffers by name, dense; for `interpretKernel` every buffer the kernel reads. */
   readonly buffers: ReadonlyMap<string, Float64Array>;
   /** Weights by WeightDecl name, logical [n, k]: sources stacked by rows, columnScale already applied. */
@@ -75,8 +76,8 @@ export class KernelMemory {
     return value;
   }
 
-  extent(dim: Symbol | number): number {
-    return typeof dim === 'number' ? dim : this.env.sizes[dim];
+  extent(dim: Dim): number {
+    return extentIn(dim, this.env.sizes);
   }
 
   /** A buffer to read; a weight in layout `rows` reads like a buffer. */

@@ -20,10 +20,10 @@ export const isFloat = (dtype: BufferDType): dtype is FloatType =>
 /** Bytes of one element of a buffer (a bool is one byte). How weights are stored is ir/storage.ts's. */
 export const DTYPE_BYTES: Readonly<Record<BufferDType, number>> = { f32: 4, f16: 2, bf16: 2, i32: 4, bool: 1, u8: 1 };
 
-/** A symbolic extent, known only when a micro-batch arrives: T packed tokens, R scored rows. */
-export type Symbol = 'T' | 'R';
-/** A dimension: a fixed extent or a symbol. */
-export type Dim = number | Symbol;
+/** Name of an extent that is known only when a function is called, such as T packed tokens. See ir/extents. */
+export type ExtentName = string;
+/** A dimension: a fixed extent or the name of one. */
+export type Dim = number | ExtentName;
 
 /** What a value is: element type and shape, outermost dimension first. A scalar has shape []. */
 export interface TensorType {
@@ -31,7 +31,7 @@ export interface TensorType {
   readonly shape: readonly Dim[];
 }
 
-export const isSymbol = (dim: Dim): dim is Symbol => typeof dim === 'string';
+export const isSymbol = (dim: Dim): dim is ExtentName => typeof dim === 'string';
 
 export function sameShape(a: readonly Dim[], b: readonly Dim[]): boolean {
   return a.length === b.length && a.every((dim, i) => dim === b[i]);

@@ -1,5 +1,6 @@
 /** Verifier of the graph IR: run after every pass, so that a fault is found at the pass that made it. */
 import type { Graph, Node, Value } from './graph.js';
+import { EXTENT_COUNTS, EXTENT_NAME } from './extents.js';
 import { NAME, PATH, WEIGHT_NAME, attributeProblem, inferred, typeProblem } from './checkNode.js';
 import { OPS, isOpName } from './ops/index.js';
 import { printNode, printValue } from './text/printer.js';
@@ -7,7 +8,7 @@ import { isSymbol, printType, sameType } from './types.js';
 
 /**
  * Throws at the first rule that `graph` breaks, with the node's text and, where given, the pass it comes `after`.
- * Rules: names follow the grammar and are unique; operands are declared, by identity, before their use; every op is
+ * Rules: names follow the grammar and are unique; shapes name declared extents; operands are declared, by identity, before their use; every op is
  * known, has the operands and attributes it takes, and the result type it infers; there is at least one result.
  */
 export function verifyGraph(graph: Graph, after?: string): void {
@@ -17,6 +18,14 @@ export function verifyGraph(graph: Graph, after?: string): void {
   };
   if (!NAME.test(graph.name)) fail(`the graph's name ${JSON.stringify(graph.name)} is not an identifier`);
 
+  const extents = new Set<string>();
+  for (const { name, counts } of graph.extents) {
+    if (!EXTENT_NAME.test(name)) fail(`${JSON.stringify(name)} is not a name of an extent (${EXTENT_NAME.source})`);
+    if (counts !== undefined && !EXTENT_COUNTS.test(counts))
+      fail(`${JSON.stringify(counts)} does not say what extent ${name} counts (${EXTENT_COUNTS.source})`);
+    if (extents.has(name)) fail(`extent ${name} is declared twice`);
+    extents.add(name);
+  }
   const defined = new Set<Value>();
   const names = new Map<string, Value>();
   const define = (value: Value, kind: Value['kind'], node?: Node): void => {
@@ -27,6 +36,8 @@ export function verifyGraph(graph: Graph, after?: string): void {
     if (names.has(key)) fail(`${key} is defined twice`, node);
     const wrong = typeProblem(value.type);
     if (wrong !== undefined) fail(`${key} is ${printType(value.type)}: ${wrong}`, node);
+    const unknown = value.type.shape.find((dim) => isSymbol(dim) && !extents.has(dim));
+    if (unknown !== undefined) fail(`${key} is ${printType(value.type)}, but no extent ${unknown} is declared`, node);
     names.set(key, value);
     defined.add(value);
   };
@@ -67,4 +78,9 @@ export function verifyGraph(graph: Graph, after?: string): void {
   }
   if (graph.results.length === 0) fail('it returns nothing');
   for (const result of graph.results) use(result);
+  if (graph.outputs.length !== graph.results.length)
+    fail(`it names ${graph.outputs.length} outputs and returns ${graph.results.length} values`);
+  for (const output of graph.outputs)
+    if (!NAME.test(output)) fail(`${JSON.stringify(output)} is not a name of an output`);
+  if (new Set(graph.outputs).size < graph.outputs.length) fail('two outputs have one name');
 }

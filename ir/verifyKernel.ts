@@ -20,7 +20,8 @@ import { sourceRows } from './packing.js';
 import { FORMATS, layoutProblem } from './storage.js';
 import type { Domain, Reader } from './verifyProgram.js';
 import { isRowInvariant, shape, verifyProgram } from './verifyProgram.js';
-import type { BufferDType } from './types.js';
+import { EXTENT_NAME, type ExtentDecl } from './extents.js';
+import type { BufferDType, Dim } from './types.js';
 
 const IDENTIFIER = /^[a-z][a-z0-9_]{0,127}$/;
 /** Paths and op names end up in comments of generated source: printable, and nothing that ends a comment. */
@@ -44,9 +45,10 @@ export function verifyKernels(module: KernelModule, after?: string): void {
 }
 
 function verifyModule(module: KernelModule): void {
+  const extents = verifyExtents(module.interface.extents);
   const buffers = new Map<string, BufferDecl>();
   const weights = new Map<string, WeightDecl>();
-  for (const buffer of module.buffers) verifyBuffer(buffer, buffers);
+  for (const buffer of module.buffers) verifyBuffer(buffer, buffers, extents);
   for (const buffer of module.buffers) verifyUpper(buffer, buffers);
   for (const weight of module.weights) verifyWeight(weight, weights, buffers);
   verifyConstants(module);
@@ -56,6 +58,8 @@ function verifyModule(module: KernelModule): void {
   const names = new Set<string>();
   for (const kernel of module.kernels) {
     const check = new KernelCheck(kernel, buffers, weights, ready);
+    for (const dim of [kernel.rows, ...(kernel.anchor === 'loop' ? [kernel.columns] : [])])
+      if (typeof dim === 'string' && !extents.has(dim)) check.fail(`the function declares no extent ${dim}.`);
     if (!IDENTIFIER.test(kernel.name)) check.fail('the name does not match [a-z][a-z0-9_]*.');
     if (names.has(kernel.name)) check.fail('another kernel has the same name.');
     names.add(kernel.name);
@@ -71,7 +75,18 @@ function verifyModule(module: KernelModule): void {
   }
 }
 
-function verifyBuffer(buffer: BufferDecl, known: Map<string, BufferDecl>): void {
+/** Names of the extents, which generated functions take as parameters. */
+function verifyExtents(declared: readonly ExtentDecl[]): ReadonlySet<Dim> {
+  const names = new Set<Dim>();
+  for (const { name } of declared) {
+    if (!EXTENT_NAME.test(name)) throw new Error(`${JSON.stringify(name)} is not a name of an extent.`);
+    if (names.has(name)) throw new Error(`Extent ${name} is declared twice.`);
+    names.add(name);
+  }
+  return names;
+}
+
+function verifyBuffer(buffer: BufferDecl, known: Map<string, BufferDecl>, extents: ReadonlySet<Dim>): void {
   const fail = (what: string): never => {
     throw new Error(`Buffer ${JSON.stringify(buffer.name)}: ${what}`);
   };
@@ -80,6 +95,8 @@ function verifyBuffer(buffer: BufferDecl, known: Map<string, BufferDecl>): void 
   for (const extent of [buffer.rows, buffer.columns]) {
     if (typeof extent === 'number' && !isExtent(extent))
       fail(`${shape(buffer)} is not a shape: extents are whole numbers from 1 to ${MAX_EXTENT}.`);
+    if (typeof extent === 'string' && !extents.has(extent))
+      fail(`${shape(buffer)} names the extent ${extent}, which the function does not declare.`);
   }
   known.set(buffer.name, buffer);
 }
@@ -216,12 +233,12 @@ class KernelCheck implements Reader {
       case 'logprobReduce':
         return this.logProbReduce(kernel);
       case 'loop': {
-        if (kernel.columns !== 'T' && !isExtent(kernel.columns))
+        if (typeof kernel.columns === 'number' && !isExtent(kernel.columns))
           this.fail(`columns ${kernel.columns} is not an extent.`);
         const { headDim } = kernel;
         if (headDim !== undefined && (!isExtent(headDim) || headDim % 2 !== 0))
           this.fail(`head dimension ${headDim} is not an even whole number.`);
-        if (headDim !== undefined && (kernel.columns === 'T' || kernel.columns % headDim !== 0))
+        if (headDim !== undefined && (typeof kernel.columns === 'string' || kernel.columns % headDim !== 0))
           this.fail(`${kernel.columns} columns are not whole heads of ${headDim}.`);
         return this.outputs(kernel.outputs, {
           rows: kernel.rows,
@@ -285,7 +302,7 @@ class KernelCheck implements Reader {
     for (const output of outputs) {
       const buffer = this.write(output.buffer);
       if (output.kind === 'store') this.is(buffer, [buffer.dtype], domain.rows, domain.columns, 'a store');
-      else if (domain.columns === 'T') this.fail('a row sum needs a fixed number of columns.');
+      else if (typeof domain.columns === 'string') this.fail('a row sum needs a fixed number of columns.');
       else
         this.is(
           buffer,
@@ -349,29 +366,35 @@ class KernelCheck implements Reader {
     if (heads % kvHeads !== 0) this.fail(`${heads} heads are not a multiple of ${kvHeads} key-value heads.`);
     if (!(Number.isFinite(scale) && scale > 0)) this.fail(`scale ${scale} is not a positive number.`);
     const float: readonly BufferDType[] = ['f32', 'bf16', 'f16'];
-    this.is(this.read(kernel.q), float, 'T', heads * headDim, 'queries');
-    this.is(this.read(kernel.k), float, 'T', kvHeads * headDim, 'keys');
-    this.is(this.read(kernel.v), float, 'T', kvHeads * headDim, 'values');
-    if (mask.kind === 'column') this.is(this.read(mask.subtreeEnd), ['i32'], 'T', 1, 'ends of subtrees');
-    else this.is(this.read(mask.buffer), ['f32'], 'T', 'T', 'an attention bias');
-    if (kernel.queryRow !== undefined) this.is(this.read(kernel.queryRow), ['i32'], 'R', 1, 'token rows of queries');
-    if ((kernel.queryRow === undefined) !== (kernel.rows === 'T'))
-      this.fail('queryRow is given exactly when the rows are R.');
+    const k = this.read(kernel.k);
+    const keys = k.rows;
+    this.is(this.read(kernel.q), float, keys, heads * headDim, 'queries');
+    this.is(k, float, keys, kvHeads * headDim, 'keys');
+    this.is(this.read(kernel.v), float, keys, kvHeads * headDim, 'values');
+    if (mask.kind === 'column') this.is(this.read(mask.subtreeEnd), ['i32'], keys, 1, 'ends of subtrees');
+    else this.is(this.read(mask.buffer), ['f32'], keys, keys, 'an attention bias');
+    if (kernel.queryRow !== undefined) this.is(this.read(kernel.queryRow), ['i32'], kernel.rows, 1, 'rows of queries');
+    if (kernel.queryRow === undefined && kernel.rows !== keys)
+      this.fail(`its rows are ${kernel.rows}, those of its keys ${keys}: it needs a queryRow.`);
     this.is(this.write(kernel.out), float, kernel.rows, heads * headDim, 'the result');
   }
 
   private logProb(kernel: LogProbKernel): void {
     if (!isExtent(kernel.k) || !isExtent(kernel.vocab)) this.fail('k and vocab are whole numbers, at least 1.');
     const a = this.read(kernel.a);
-    this.is(a, ['f32', 'bf16', 'f16'], 'R', kernel.k, 'the left operand');
+    this.is(a, ['f32', 'bf16', 'f16'], kernel.rows, kernel.k, 'the left operand');
     this.contraction(kernel.weight, kernel.k, kernel.vocab, NONE, a);
     if (!isRowInvariant(kernel.rowScale)) this.fail('rowScale differs between columns of a row.');
-    verifyProgram(kernel.rowScale, { rows: 'R', columns: kernel.vocab, accumulators: 0, headDim: undefined }, this);
-    this.is(this.read(kernel.target), ['i32'], 'R', 1, 'target tokens');
+    verifyProgram(
+      kernel.rowScale,
+      { rows: kernel.rows, columns: kernel.vocab, accumulators: 0, headDim: undefined },
+      this,
+    );
+    this.is(this.read(kernel.target), ['i32'], kernel.rows, 1, 'target tokens');
     this.is(
       this.write(kernel.parts),
       ['f32'],
-      'R',
+      kernel.rows,
       4 * Math.ceil(kernel.vocab / LOGPROB_BLOCK),
       'parts of a log-sum-exp',
     );
@@ -382,12 +405,12 @@ class KernelCheck implements Reader {
     this.is(
       this.read(kernel.parts),
       ['f32'],
-      'R',
+      kernel.rows,
       4 * Math.ceil(kernel.vocab / LOGPROB_BLOCK),
       'parts of a log-sum-exp',
     );
-    this.is(this.read(kernel.target), ['i32'], 'R', 1, 'target tokens');
-    this.is(this.write(kernel.logProb), ['f32'], 'R', 1, 'log-probabilities');
-    this.is(this.write(kernel.isArgmax), ['i32'], 'R', 1, 'argmax flags');
+    this.is(this.read(kernel.target), ['i32'], kernel.rows, 1, 'target tokens');
+    this.is(this.write(kernel.logProb), ['f32'], kernel.rows, 1, 'log-probabilities');
+    this.is(this.write(kernel.isArgmax), ['i32'], kernel.rows, 1, 'argmax flags');
   }
 }

@@ -2,7 +2,7 @@
 import type { BufferDecl } from './kernel.js';
 import type { Scalar } from './scalar.js';
 import { isBinary, isUnary, operands, printScalar, viaOf } from './scalar.js';
-import type { Symbol } from './types.js';
+import type { Dim, ExtentName } from './types.js';
 
 /** Reads that a kernel makes are looked up, and checked to be readable, through this. */
 export interface Reader {
@@ -13,8 +13,8 @@ export interface Reader {
 
 /** The iteration domain of a program. */
 export interface Domain {
-  readonly rows: Symbol;
-  readonly columns: number | 'T';
+  readonly rows: ExtentName;
+  readonly columns: Dim;
   /** Accumulators an epilogue sees: none in a loop, one of a contraction, two of an interleaved pair. */
   readonly accumulators: 0 | 1 | 2;
   /** Columns of a head, where programs may rotate. */
@@ -42,7 +42,7 @@ export function verifyProgram(program: Scalar, domain: Domain, reader: Reader): 
     case 'rowSum': {
       const buffer = reader.read(program.buffer);
       verifyRow(buffer, program.via, domain, reader, fail);
-      if (buffer.columns === 'T') fail('a row sum needs a fixed number of columns.');
+      if (typeof buffer.columns === 'string') fail('a row sum needs a fixed number of columns.');
       break;
     }
     case 'segmentSum': {
@@ -51,7 +51,7 @@ export function verifyProgram(program: Scalar, domain: Domain, reader: Reader): 
       verifyRow(buffer, program.via, domain, reader, fail);
       if (![width, parts].every((n) => Number.isInteger(n) && n >= 1))
         fail('the width and the parts of a segment are whole numbers, at least 1.');
-      if (domain.columns === 'T' || domain.columns % width !== 0)
+      if (typeof domain.columns === 'string' || domain.columns % width !== 0)
         return fail(`${domain.columns} columns are not whole segments of ${width}.`);
       const columns = (domain.columns / width) * parts;
       if (buffer.dtype !== 'f32' || buffer.columns !== columns)

@@ -27,7 +27,7 @@ const asKey = (b: GraphBuilder, v: Value): Value => b.add('reshape', [v], { shap
 /** Trees in depth-first order: k ≤ q and q < subtreeEnd[k]. */
 function treeMask(b: GraphBuilder): Value {
   const { query, key } = indices(b);
-  const end = asKey(b, b.param('subtreeEnd', 'i32', ['T']));
+  const end = asKey(b, b.param('subtreeEnd', 'i32', ['T'], { kind: 'subtreeEnd' }));
   return toBias(b, b.add('and', [b.add('le', [key, query]), b.add('lt', [query, end])], {}, 'visible'));
 }
 
@@ -51,7 +51,7 @@ function metaPairMask(b: GraphBuilder): Value {
 /** A window of `width` keys inside the tree: not a column form, so it stays a materialised bias. */
 function slidingWindowMask(b: GraphBuilder, width: number): Value {
   const { query, key } = indices(b);
-  const end = asKey(b, b.param('subtreeEnd', 'i32', ['T']));
+  const end = asKey(b, b.param('subtreeEnd', 'i32', ['T'], { kind: 'subtreeEnd' }));
   const limit = b.add('cast', [b.add('const', [], { value: width })], { dtype: 'i32' }, 'width');
   const near = b.add('lt', [b.add('sub', [query, key]), limit], {}, 'near');
   const inTree = b.add('and', [b.add('le', [key, query]), b.add('lt', [query, end])], {}, 'in_tree');

@@ -1,9 +1,10 @@
 import { rewrite, type Graph, type Rewriter, type Value } from '../ir/graph.js';
+import { isSymbol, type Dim } from '../ir/types.js';
 import { Matcher } from './match.js';
 
 /** A predicate proved equal to `k <= q && q < end[k]`; where the ends come from. */
 type ColumnForm =
-  /** An i32[T] value of the graph. */
+  /** An i32 value of the graph, one a key. */
   | { readonly from: 'value'; readonly end: Value }
   /** Causal: every key stays visible. */
   | { readonly from: 'causal' }
@@ -33,19 +34,19 @@ export function canonicaliseMask(graph: Graph): Graph {
     const [q, k, v, , ...rest] = node.operands.map(rewriter.map);
     return rewriter.add(
       'attention',
-      [q!, k!, v!, subtreeEnd(form, rewriter), ...rest],
+      [q!, k!, v!, subtreeEnd(form, k!.type.shape[0]!, rewriter), ...rest],
       { ...node.attributes, mask: 'column' },
       node.result.name,
     );
   });
 }
 
-function subtreeEnd(form: ColumnForm, rewriter: Rewriter): Value {
+function subtreeEnd(form: ColumnForm, keys: Dim, rewriter: Rewriter): Value {
   switch (form.from) {
     case 'value':
       return rewriter.map(form.end);
     case 'metaPair':
-      return rewriter.param('subtreeEnd', 'i32', ['T']);
+      return rewriter.param('subtreeEnd', 'i32', [keys], { kind: 'subtreeEnd' });
     case 'causal': {
       const far = rewriter.add(
         'cast',
@@ -53,7 +54,7 @@ function subtreeEnd(form: ColumnForm, rewriter: Rewriter): Value {
         { dtype: 'i32' },
         'far_i32',
       );
-      return rewriter.add('add', [rewriter.add('iota', [], { size: ['T'] }, 'index'), far], {}, 'never_ends');
+      return rewriter.add('add', [rewriter.add('iota', [], { size: [keys] }, 'index'), far], {}, 'never_ends');
     }
     default:
       return form satisfies never;
@@ -130,13 +131,13 @@ class MaskFacts {
   }
 
   private ofKey(v: Value): Value | undefined {
-    return v.type.shape.length === 2 && v.type.shape[0] === 1 && v.type.shape[1] === 'T'
+    return v.type.shape.length === 2 && v.type.shape[0] === 1 && isSymbol(v.type.shape[1]!)
       ? this.m.through(v, 'reshape')
       : undefined;
   }
 
   private ofQuery(v: Value): Value | undefined {
-    return v.type.shape.length === 2 && v.type.shape[0] === 'T' && v.type.shape[1] === 1
+    return v.type.shape.length === 2 && isSymbol(v.type.shape[0]!) && v.type.shape[1] === 1
       ? this.m.through(v, 'reshape')
       : undefined;
   }

@@ -1,6 +1,6 @@
 import { definitions, loadTimeValues, uses, type Graph, type Node, type Value } from '../ir/graph.js';
 import { OPS } from '../ir/ops/index.js';
-import { isSymbol, printType, type Symbol } from '../ir/types.js';
+import { isSymbol, printType, type Dim, type ExtentName } from '../ir/types.js';
 import { CompileError } from './compileError.js';
 
 /**
@@ -11,9 +11,9 @@ import { CompileError } from './compileError.js';
  */
 export interface Group {
   readonly kind: 'gemm' | 'attention' | 'logprob' | 'loop';
-  readonly rows: Symbol;
+  readonly rows: ExtentName;
   /** Columns of a loop's domain; what the anchor says for other kinds. */
-  readonly columns: number | 'T' | undefined;
+  readonly columns: Dim | undefined;
   readonly anchors: Node[];
   /** Elementwise nodes and reductions computed in the group, in order. */
   readonly members: Node[];
@@ -50,10 +50,10 @@ export function fuseGroups(graph: Graph): FusedGraph {
 }
 
 /** Columns of a value seen as [rows, columns]; undefined where it has no symbolic rows. */
-export function columnsOf(v: Value): number | 'T' | undefined {
+export function columnsOf(v: Value): Dim | undefined {
   const [first, ...rest] = v.type.shape;
   if (first === undefined || !isSymbol(first)) return undefined;
-  if (rest.length === 1 && rest[0] === 'T') return 'T';
+  if (rest.length === 1 && isSymbol(rest[0]!)) return rest[0];
   return rest.reduce<number | undefined>((n, dim) => (n === undefined || isSymbol(dim) ? undefined : n * dim), 1);
 }
 
@@ -224,7 +224,7 @@ class Fuser {
     }
     if (columns === undefined)
       throw new CompileError(
-        `%${node.result.name}: no kernel computes ${printType(node.result.type)}; the first extent must be T or R, the others fixed or one T`,
+        `%${node.result.name}: no kernel computes ${printType(node.result.type)}; the first extent must be a named one, the others fixed or one named`,
       );
     const rows = this.rows(node.result);
     const inside = operands.map((v) => this.home(v)).flatMap((h) => (h.kind === 'group' ? [h.group] : []));
@@ -248,7 +248,7 @@ class Fuser {
   }
 
   /** Whether everything in `operands` is ready before `group` starts, or is computed in it. */
-  private mayJoin(group: Group, rows: Symbol, columns: number | 'T' | undefined, operands: readonly Value[]): boolean {
+  private mayJoin(group: Group, rows: ExtentName, columns: Dim | undefined, operands: readonly Value[]): boolean {
     if (group.rows !== rows || group.kind === 'attention' || group.kind === 'logprob') return false;
     if (group.kind === 'loop' && group.columns !== columns) return false;
     if (group.kind === 'gemm' && operands.some((v) => this.groupOf(v) === group && columnsOf(v) !== columns))
@@ -329,14 +329,14 @@ class Fuser {
     return home;
   }
 
-  private rows(v: Value): Symbol {
+  private rows(v: Value): ExtentName {
     const first = v.type.shape[0];
     if (first === undefined || !isSymbol(first))
       throw new CompileError(`%${v.name} has no symbolic rows: [${v.type.shape.join(', ')}]`);
     return first;
   }
 
-  private open(kind: Group['kind'], rows: Symbol, columns: number | 'T' | undefined): Group {
+  private open(kind: Group['kind'], rows: ExtentName, columns: Dim | undefined): Group {
     const group: Group = { kind, rows, columns, anchors: [], members: [], stored: new Set() };
     this.groups.push(group);
     return group;

@@ -23,6 +23,7 @@ import { isFloat, isSymbol, printType } from '../ir/types.js';
 import { CompileError } from './compileError.js';
 import { columnsOf, type FusedGraph, type Group } from './fuseGroups.js';
 import { groupPath, Names } from './kernelNames.js';
+import { lowerInterface } from './lowerInterface.js';
 import { ScalarLowering } from './lowerScalars.js';
 import { matchWeight, pairingWidth } from './lowerWeights.js';
 
@@ -78,6 +79,7 @@ class Lowering {
     for (const param of this.graph.params) this.declare(param, 'input');
     const kernels = this.fused.groups.flatMap((group) => this.lowerGroup(group));
     return {
+      interface: lowerInterface(this.graph, (v) => this.buffer(this.scalars.view(v).base)),
       buffers: [...this.buffers.values()],
       weights: [...this.weights.values()],
       kernels,
@@ -272,7 +274,7 @@ class Lowering {
     this.buffers.set(parts, {
       name: parts,
       dtype: 'f32',
-      rows: 'R',
+      rows: group.rows,
       columns: 4 * Math.ceil(match.rows / LOGPROB_BLOCK),
       space: 'arena',
     });
@@ -280,10 +282,16 @@ class Lowering {
       const anchor = group.anchors.find((n) => n.op === op);
       if (anchor !== undefined) return this.buffer(anchor.result);
       const name = this.names.unique(`${base.name}_${op}`);
-      this.buffers.set(name, { name, dtype: op === 'logprob' ? 'f32' : 'i32', rows: 'R', columns: 1, space: 'arena' });
+      this.buffers.set(name, {
+        name,
+        dtype: op === 'logprob' ? 'f32' : 'i32',
+        rows: group.rows,
+        columns: 1,
+        space: 'arena',
+      });
       return name;
     };
-    const shared = { vocab: match.rows, target: this.buffer(target), parts, rows: 'R' } as const;
+    const shared = { vocab: match.rows, target: this.buffer(target), parts, rows: group.rows } as const;
     return [
       {
         ...base,
@@ -333,7 +341,7 @@ class Lowering {
     const columns = columnsOf(v);
     if (rows === undefined || columns === undefined)
       throw new CompileError(
-        `%${v.name}: no buffer can hold ${printType(v.type)}; the first extent must be T or R, the others fixed or one T`,
+        `%${v.name}: no buffer can hold ${printType(v.type)}; the first extent must be a named one, the others fixed or one named`,
       );
     this.valueBuffers.set(v, name);
     this.buffers.set(name, { name, dtype: v.type.dtype, rows, columns, space });

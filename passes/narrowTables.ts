@@ -105,6 +105,7 @@ function apply(module: LoweredModule, { kernel, period, tables, vectors }: Narro
     all.map((output) => ({ ...output, value: read(output.value) }));
   const isReader = (other: Kernel): boolean => [...tables].some((table) => kernelReads(other).has(table));
   return {
+    ...module,
     buffers: module.buffers.map((buffer) =>
       tables.has(buffer.name)
         ? { ...buffer, columns: period }

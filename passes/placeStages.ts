@@ -2,14 +2,18 @@
  * Decides which devices run which part of a plan: replicas where the model fits a device, pipeline stages where not.
  */
 import { UserError } from '../errors.js';
+import type { Extents } from '../ir/extents.js';
 import type { WeightDecl } from '../ir/kernel.js';
 import type { DevicePlacement, Parallelism, Stage } from '../ir/placement.js';
-import type { Plan } from '../ir/plan.js';
+import { leadingExtent, type LinkedFunction } from '../ir/plan.js';
 import { bestCuts, type CutRange } from './bestCuts.js';
 import { planMemory } from './planMemory.js';
 
 export interface PlacementFacts {
-  readonly plan: Pick<Plan<unknown>, 'buffers' | 'weights' | 'kernels' | 'launches' | 'capacity' | 'arenaBytes'>;
+  readonly plan: Pick<
+    LinkedFunction<unknown>,
+    'interface' | 'buffers' | 'weights' | 'kernels' | 'launches' | 'capacity' | 'arenaBytes'
+  >;
   readonly devices: number;
   /** Bytes that weights and activations may take of each of so many devices; Infinity where nobody counts. */
   readonly roomOn: (devices: number) => number;
@@ -168,7 +172,7 @@ const size = (bytes: number): string =>
 /** The error for a plan that does not fit in `stages`; its hint says what would. */
 function refusal(facts: PlacementFacts, stages: number): UserError {
   const { plan, devices } = facts;
-  const { tokens } = plan.capacity;
+  const { most: tokens, counts } = leadingExtent(plan);
   const room = facts.roomOn(devices);
   // Cut as if memory were no matter: what the fullest device lacks is what the reader must find.
   const unbounded = cut(facts, stages, Infinity) ?? [];
@@ -179,7 +183,7 @@ function refusal(facts: PlacementFacts, stages: number): UserError {
   const need =
     fullest === undefined
       ? ''
-      : `: ${stages === 1 ? '' : 'its largest stage takes '}${size(fullest.weightBytes)} of weights and ${size(fullest.arenaBytes)} of activations of ${stages === 1 ? 'a micro-batch' : 'two micro-batches'} of ${tokens} tokens`;
+      : `: ${stages === 1 ? '' : 'its largest stage takes '}${size(fullest.weightBytes)} of weights and ${size(fullest.arenaBytes)} of activations of ${stages === 1 ? 'a micro-batch' : 'two micro-batches'} of ${tokens} ${counts}`;
   const hints: string[] = [];
   const fewer = fewerTokens(facts, stages, room);
   if (fewer !== undefined) hints.push(`smaller micro-batches (--max-tokens ${fewer})`);
@@ -201,15 +205,18 @@ function refusal(facts: PlacementFacts, stages: number): UserError {
   );
 }
 
+/** Every extent scaled alike, rounded up. */
+const scaled = (extents: Extents, factor: number): Extents =>
+  Object.fromEntries(Object.entries(extents).map(([name, value]) => [name, Math.ceil(value * factor)]));
+
 /** The largest micro-batch with which `stages` fit, if any does. */
 function fewerTokens(facts: PlacementFacts, stages: number, room: number): number | undefined {
   const { plan } = facts;
-  const fits = (tokens: number): boolean => {
-    const rows = Math.ceil((plan.capacity.rows * tokens) / plan.capacity.tokens);
-    return cut(facts, stages, room, planMemory(plan, { tokens, rows, longest: tokens }).arenaBytes) !== undefined;
-  };
+  const { most } = leadingExtent(plan);
+  const fits = (tokens: number): boolean =>
+    cut(facts, stages, room, planMemory(plan, scaled(plan.capacity.extents, tokens / most)).arenaBytes) !== undefined;
   let low = 0,
-    high = Math.ceil(plan.capacity.tokens / TOKEN_STEP);
+    high = Math.ceil(most / TOKEN_STEP);
   while (high - low > 1) {
     const middle = (low + high) >> 1;
     if (fits(middle * TOKEN_STEP)) low = middle;

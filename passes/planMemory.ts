@@ -1,6 +1,7 @@
+import { extentIn, type Extents } from '../ir/extents.js';
 import type { BufferDecl, KernelModule } from '../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
-import { ROW_PAD, rowStride, type Bucket, type Placement } from '../ir/plan.js';
+import { ROW_PAD, rowStride, type Placement } from '../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../ir/types.js';
 
 /** Where every buffer lies in the one arena, for micro-batches up to a capacity. */
@@ -22,18 +23,21 @@ interface Lifetime {
   readonly sizeBytes: number;
 }
 
-/** Bytes of a buffer at `capacity`, rows padded so that a register tile may read past the last one. */
-export function bufferBytes(buffer: BufferDecl, capacity: Bucket): number {
-  const rows = buffer.rows === 'T' ? capacity.tokens : buffer.rows === 'R' ? capacity.rows : buffer.rows;
+/**
+ * Bytes of a buffer in a call of `size`, rows padded so that a register tile may read past the last one. Its stride is
+ * that of the function's `capacity`.
+ */
+export function bufferBytes(buffer: BufferDecl, size: Extents, capacity: Extents = size): number {
+  const rows = extentIn(buffer.rows, size);
   const elementBytes = DTYPE_BYTES[buffer.dtype];
-  return roundUp(rows, ROW_PAD) * rowStride(buffer, capacity.tokens, elementBytes) * elementBytes;
+  return roundUp(rows, ROW_PAD) * rowStride(buffer, capacity, elementBytes) * elementBytes;
 }
 
 /**
  * Liveness, then greedy placement, largest buffer first, at the lowest offset that is free for its whole lifetime
  * (Pisarchyk & Lee, arXiv:2001.03288, greedy by size). Inputs and outputs live from start to end.
  */
-export function planMemory(module: KernelModule, capacity: Bucket): MemoryPlan {
+export function planMemory(module: KernelModule, capacity: Extents): MemoryPlan {
   const lifetimes = findLifetimes(module, capacity);
   const placed: (Lifetime & { readonly offset: number })[] = [];
   for (const life of [...lifetimes].sort((a, b) => b.sizeBytes - a.sizeBytes || a.first - b.first)) {
@@ -54,7 +58,7 @@ export function planMemory(module: KernelModule, capacity: Bucket): MemoryPlan {
   };
 }
 
-function findLifetimes(module: KernelModule, capacity: Bucket): readonly Lifetime[] {
+function findLifetimes(module: KernelModule, capacity: Extents): readonly Lifetime[] {
   const end = Math.max(0, module.kernels.length - 1);
   const range = new Map<string, [number, number]>();
   module.kernels.forEach((kernel, at) => {

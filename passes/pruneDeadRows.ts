@@ -1,6 +1,7 @@
 import { definitions, rewrite, type Graph, type Node, type Rewriter, type Value } from '../ir/graph.js';
 import type { Attributes } from '../ir/graph.js';
 import { OPS } from '../ir/ops/index.js';
+import { isSymbol, type ExtentName } from '../ir/types.js';
 
 /**
  * Rows that nobody scores are not computed: gather_rows(f(x), row) becomes f(gather_rows(x, row)) for every row-wise
@@ -10,28 +11,32 @@ import { OPS } from '../ir/ops/index.js';
  */
 export function pruneDeadRows(graph: Graph): Graph {
   const defs = definitions(graph);
-  const full = neededInFull(graph, defs);
   const sunk = new Map<Value, Map<Value, Value>>();
   return rewrite(graph, (node, rewriter) => {
-    if (node.op !== 'gather_rows' || node.operands[1]!.kind !== 'param' || node.operands[0]!.type.shape[0] !== 'T')
-      return undefined;
+    if (node.op !== 'gather_rows' || node.operands[1]!.kind !== 'param') return undefined;
     const [x, row] = [node.operands[0]!, node.operands[1]!];
+    const [all, some] = [x.type.shape[0]!, row.type.shape[0]!];
+    if (!isSymbol(all) || !isSymbol(some) || all === some) return undefined;
+    const full = neededInFull(graph, defs, all);
     const inner = defs.get(x);
-    if (row.type.shape[0] !== 'R' || full.has(x) || inner === undefined || !commutes(inner)) return undefined;
+    if (full.has(x) || inner === undefined || !commutes(inner, all)) return undefined;
     const memo = sunk.get(row) ?? new Map<Value, Value>();
     sunk.set(row, memo);
-    return sink(x, row, { defs, full, memo, rewriter });
+    return sink(x, row, { all, some, defs, full, memo, rewriter });
   });
 }
 
 interface Context {
+  /** The extent of rows that are there, and of those that are gathered. */
+  readonly all: ExtentName;
+  readonly some: ExtentName;
   readonly defs: ReadonlyMap<Value, Node>;
   readonly full: ReadonlySet<Value>;
   readonly memo: Map<Value, Value>;
   readonly rewriter: Rewriter;
 }
 
-/** The value of gather_rows(x, row), computed from as few rows as possible. x has T rows. */
+/** The value of gather_rows(x, row), computed from as few rows as possible. x has all rows. */
 function sink(x: Value, row: Value, context: Context): Value {
   const known = context.memo.get(x);
   if (known !== undefined) return known;
@@ -57,9 +62,9 @@ function inMemory(x: Value, node: Node | undefined, rewriter: Rewriter): Value {
 }
 
 /** Whether rows of the node's result can be computed from rows of its operands (and all keys, for attention). */
-function commutes(node: Node): boolean {
+function commutes(node: Node, all: ExtentName): boolean {
   const rank = node.result.type.shape.length;
-  const isByRow = (v: Value): boolean => v.type.shape[0] === 'T';
+  const isByRow = (v: Value): boolean => v.type.shape[0] === all;
   const { fuse } = OPS[node.op];
   switch (fuse) {
     case 'opaque':
@@ -79,19 +84,19 @@ function commutes(node: Node): boolean {
 }
 
 function sinkNode(node: Node, row: Value, context: Context): Value | undefined {
-  if (!commutes(node)) return undefined;
+  if (!commutes(node, context.all)) return undefined;
   const { rewriter } = context;
-  const gathered = (v: Value): Value => (v.type.shape[0] === 'T' ? sink(v, row, context) : rewriter.map(v));
+  const gathered = (v: Value): Value => (v.type.shape[0] === context.all ? sink(v, row, context) : rewriter.map(v));
   const again = (operands: readonly Value[], attributes: Attributes = node.attributes): Value =>
     rewriter.add(node.op, operands, attributes, `${node.result.name}_scored`, node.path);
   if (node.op === 'attention') return again([...node.operands.map(rewriter.map), rewriter.map(row)]);
   if (node.op === 'reshape')
-    return again([gathered(node.operands[0]!)], { shape: ['R', ...node.result.type.shape.slice(1)] });
+    return again([gathered(node.operands[0]!)], { shape: [context.some, ...node.result.type.shape.slice(1)] });
   return again(node.operands.map(gathered));
 }
 
 /** Values that some attention reads whole (its q, k, v and everything they are made of). */
-function neededInFull(graph: Graph, defs: ReadonlyMap<Value, Node>): ReadonlySet<Value> {
+function neededInFull(graph: Graph, defs: ReadonlyMap<Value, Node>, all: ExtentName): ReadonlySet<Value> {
   const full = new Set<Value>();
   const visit = (v: Value): void => {
     if (full.has(v)) return;
@@ -99,6 +104,6 @@ function neededInFull(graph: Graph, defs: ReadonlyMap<Value, Node>): ReadonlySet
     defs.get(v)?.operands.forEach(visit);
   };
   for (const node of graph.nodes) if (node.op === 'attention') node.operands.forEach(visit);
-  graph.results.filter((v) => v.type.shape[0] === 'T').forEach(visit);
+  graph.results.filter((v) => v.type.shape[0] === all).forEach(visit);
   return full;
 }

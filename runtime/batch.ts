@@ -1,4 +1,6 @@
 /** Micro-batches as the executor takes them: what is checked before native code reads them, and which bucket fits. */
+import { scoringExtents } from '../ir/scoring.js';
+import { extentIn, fitsIn, printExtents, type Extents } from '../ir/extents.js';
 import type { Bucket } from '../ir/plan.js';
 import type { RuntimePlan } from './ports.js';
 
@@ -22,6 +24,10 @@ export function vocabOf(plan: RuntimePlan): number {
     if (kernel.anchor === 'logprob' || kernel.anchor === 'logprobReduce') return kernel.vocab;
   return Infinity;
 }
+
+/** The extents of a call that scores `batch`. */
+export const sizeOfBatch = ({ tokens, row }: Batch): Extents =>
+  scoringExtents({ tokens: tokens.length, rows: row.length });
 
 /** Tokens of the largest tree. */
 export function longestTree(batch: Batch): number {
@@ -64,24 +70,26 @@ export function checkBatch(batch: Batch, limits: BatchLimits): void {
 }
 
 /**
- * Index of the smallest bucket that holds so many tokens and rows; of equals, the one whose trees are long enough
- * and no longer than needed. Throws RangeError where none does.
+ * Index of the smallest bucket that holds a call of this size, by its extents in order; of equals, the one whose paths
+ * are long enough and no longer than needed. Throws RangeError where none does.
  */
-export function chooseBucket(buckets: readonly Bucket[], tokens: number, rows: number, longest: number): number {
+export function chooseBucket(buckets: readonly Bucket[], size: Extents, longest: number): number {
   let best = -1;
   const isBetter = (a: Bucket, b: Bucket): boolean => {
-    if (a.tokens !== b.tokens) return a.tokens < b.tokens;
-    if (a.rows !== b.rows) return a.rows < b.rows;
+    for (const name of Object.keys(size)) {
+      const [left, right] = [extentIn(name, a.extents), extentIn(name, b.extents)];
+      if (left !== right) return left < right;
+    }
     const aFits = a.longest >= longest;
     return aFits === b.longest >= longest ? a.longest < b.longest === aFits : aFits;
   };
   buckets.forEach((bucket, i) => {
-    if (bucket.tokens < tokens || bucket.rows < rows) return;
+    if (!fitsIn(size, bucket.extents)) return;
     if (best < 0 || isBetter(bucket, buckets[best]!)) best = i;
   });
   if (best < 0)
     throw new RangeError(
-      `No bucket holds ${tokens} tokens and ${rows} rows; the largest is ${JSON.stringify(buckets.at(-1))}.`,
+      `No bucket holds ${printExtents(size)}; the largest has ${printExtents(buckets.at(-1)?.extents ?? {})}.`,
     );
   return best;
 }

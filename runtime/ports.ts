@@ -1,11 +1,11 @@
 /** What a plan takes and gives: its inputs and outputs by name, and what its kernels write. */
 import type { Kernel } from '../ir/kernel.js';
 import { kernelWrites } from '../ir/kernelAccess.js';
-import type { Plan } from '../ir/plan.js';
+import type { LinkedFunction } from '../ir/plan.js';
 import type { PortBinding } from './addon.js';
 
 /** What a runtime reads of a plan: schedules are for those who print code. */
-export type RuntimePlan = Omit<Plan, 'schedules'>;
+export type RuntimePlan = Omit<LinkedFunction, 'schedules'>;
 
 /** Inputs of the scoring function, in the order in which a run takes them. */
 export const INPUTS = ['tokens', 'position', 'subtreeEnd', 'row', 'target'] as const;

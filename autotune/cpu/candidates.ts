@@ -1,4 +1,6 @@
 /** The schedules worth considering for one kernel and one bucket, as a grid: what search enumerates and climbs in. */
+import { tokensIn } from '../../ir/scoring.js';
+import { extentIn } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../ir/kernel.js';
 import { columnStep, leastCommonMultiple } from '../../codegen/cpu/layout.js';
@@ -113,7 +115,7 @@ export function scheduleSpace(
   facts: CpuFacts,
   bucket: Bucket,
 ): Space {
-  const rows = kernel.rows === 'R' ? bucket.rows : bucket.tokens;
+  const rows = extentIn(kernel.rows, bucket.extents);
   const isLegal = (s: CpuSchedule): boolean => isCandidate(kernel, module, s, facts) === true;
   switch (start.kind) {
     case 'gemm':
@@ -122,7 +124,7 @@ export function scheduleSpace(
       return gemmSpace(kernel, module, start, rows, facts);
     case 'attention':
       return {
-        axes: [upTo(QUERIES, roundUp(rows, 16)), upTo(KEYS, roundUp(bucket.tokens, 64))],
+        axes: [upTo(QUERIES, roundUp(rows, 16)), upTo(KEYS, roundUp(tokensIn(bucket), 64))],
         at: ([queries, keys]) => ({ kind: 'attention', isa: start.isa, queries: queries!, keys: keys! }),
         valuesOf: (s) => (s.kind === 'attention' ? [s.queries, s.keys] : []),
         isLegal,

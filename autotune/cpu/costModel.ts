@@ -2,6 +2,7 @@
  * Roofline estimates of a kernel under a schedule: ranks candidates before any is measured. Not a simulator: it knows
  * register tiles, tails, cache levels and how items spread over threads, and is right about orders, not about percents.
  */
+import { tokensIn } from '../../ir/scoring.js';
 import type { AttentionKernel, Kernel, KernelModule, Segment } from '../../ir/kernel.js';
 import { VECTOR_ISAS } from '../../codegen/cpu/intrinsics.js';
 import { physicalColumns } from '../../codegen/cpu/layout.js';
@@ -164,11 +165,12 @@ function attentionSeconds(
   machine: MachineModel,
 ): number {
   const rows = rowsOf(kernel, size);
-  const spread = kernel.rows === 'R' ? Math.max(1, size.T / Math.max(1, size.R)) : 1;
+  const tokens = tokensIn(size);
+  const spread = kernel.queryRow === undefined ? 1 : Math.max(1, tokens / Math.max(1, rows));
   const tiles = Math.ceil(rows / s.queries);
   const group = kernel.heads / kernel.kvHeads;
   // A tile's keys: the ancestors of its first token and every token up to its last.
-  const keys = kernel.mask.kind === 'bias' ? size.T : Math.min(size.T, depthOf(kernel, size) + s.queries * spread);
+  const keys = kernel.mask.kind === 'bias' ? tokens : Math.min(tokens, depthOf(kernel, size) + s.queries * spread);
   const width = roundUp(kernel.headDim, 16);
   const product = (keys * s.queries * width) / 16 / 1.6;
   const scores = keys * s.queries * 4;

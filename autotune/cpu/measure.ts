@@ -2,6 +2,7 @@
  * Measures candidates on this machine: compiles them side by side, checks each result bit for bit against the default
  * schedule's, then times launches on random data in trees of the bucket's shape.
  */
+import { everyExtent } from '../../ir/function.js';
 import { emitKernel, emitTranslationUnit, kernelSignature, type EmittedKernel } from '../../codegen/cpu/index.js';
 import { UserError } from '../../errors.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
@@ -95,14 +96,14 @@ export class Measurer {
 
   private async *run(request: MeasureRequest<CpuSchedule>): AsyncGenerator<Measurement<CpuSchedule>> {
     const { kernel, module, bucket, reference, schedules } = request;
-    const signature = kernelSignature(kernel, module, this.options.capacity.tokens);
+    const signature = kernelSignature(kernel, module, this.options.capacity.extents);
     const emit = (schedule: CpuSchedule): EmittedKernel =>
-      emitKernel(kernel, module, schedule, this.options.capacity.tokens);
+      emitKernel(kernel, module, schedule, this.options.capacity.extents);
     const known = new Map([reference, ...schedules].map((schedule) => [cpuScheduling.key(schedule), emit(schedule)]));
     await this.compile([...known.values()]);
     const bench = this.bench(kernel, module, signature);
     await bench.fill(bucket);
-    const place = JSON.stringify([signature, bucket.tokens, bucket.rows, bucket.longest]);
+    const place = JSON.stringify([signature, bucket]);
     let expected = this.references.get(place);
     if (expected === undefined) {
       const compiled = this.compiled.get(known.get(cpuScheduling.key(reference))!.symbol);
@@ -181,7 +182,10 @@ export class Measurer {
       return known;
     }
     const layers = this.countOf(module, signature);
-    const weights = Math.max(1, kernelWork(kernel, module, { T: 0, R: 0, longest: 0 }).bytes);
+    const weights = Math.max(
+      1,
+      kernelWork(kernel, module, { extents: everyExtent(module.interface, 0), longest: 0 }).bytes,
+    );
     const outOfCache = Math.ceil((2 * (this.options.l3Bytes ?? 0)) / weights);
     const copies = Math.max(1, Math.min(layers, outOfCache, Math.floor(MAX_COPY_BYTES / weights), MAX_COPIES));
     const bench = new Workbench(kernel, module, this.options.capacity, copies, this.addon, this.pool);
@@ -201,7 +205,7 @@ export class Measurer {
     if (counts === undefined) {
       const made = new Map<string, number>();
       for (const kernel of module.kernels) {
-        const key = kernelSignature(kernel, module, this.options.capacity.tokens);
+        const key = kernelSignature(kernel, module, this.options.capacity.extents);
         made.set(key, (made.get(key) ?? 0) + 1);
       }
       this.counts.set(module, made);

@@ -1,4 +1,5 @@
 /** The memory of one kernel under measurement: its buffers filled with random numbers, its weights packed. */
+import { extentIn } from '../../ir/extents.js';
 import { createHash } from 'node:crypto';
 import { parametersOf } from '../../codegen/cpu/index.js';
 import type { BufferDecl, Kernel, KernelModule, WeightDecl } from '../../ir/kernel.js';
@@ -6,7 +7,7 @@ import { kernelReads, kernelWrites } from '../../ir/kernelAccess.js';
 import { packedBytes, physicalToLogical } from '../../ir/packing.js';
 import { ROW_PAD, rowStride, type Bucket } from '../../ir/plan.js';
 import { FORMATS } from '../../ir/storage.js';
-import { DTYPE_BYTES, isFloat, roundUp, type FloatType } from '../../ir/types.js';
+import { DTYPE_BYTES, isFloat, roundUp, type Dim, type FloatType } from '../../ir/types.js';
 import { bufferBytes } from '../../passes/planMemory.js';
 import type { Addon, NativeMemory, NativePool, PackSource, Slot } from '../../runtime/addon.js';
 import { biasFor, bucketTrees, integersFor, rolesOf, type Roles } from '../randomInputs.js';
@@ -70,7 +71,7 @@ export class Workbench {
 
   /** Fills weights (once) and everything that is read, for micro-batches of `bucket`. */
   async fill(bucket: Bucket): Promise<void> {
-    const wanted = JSON.stringify([bucket.tokens, bucket.rows, bucket.longest]);
+    const wanted = JSON.stringify(bucket);
     if (this.filledFor === wanted) return;
     const isFirst = this.filledFor === '';
     this.filledFor = '';
@@ -126,7 +127,7 @@ export class Workbench {
   }
 
   private strideOf(buffer: BufferDecl): number {
-    return rowStride(buffer, this.capacity.tokens, DTYPE_BYTES[buffer.dtype]);
+    return rowStride(buffer, this.capacity.extents, DTYPE_BYTES[buffer.dtype]);
   }
 
   private isPacked(name: string): boolean {
@@ -145,7 +146,7 @@ export class Workbench {
 
   private sizeOf(name: string): number {
     const weight = this.weights.get(name);
-    if (weight === undefined) return bufferBytes(this.bufferOf(name), this.capacity);
+    if (weight === undefined) return bufferBytes(this.bufferOf(name), this.capacity.extents);
     if (weight.layout !== 'rows') return packedBytes(weight, physicalToLogical(weight).length);
     return FORMATS[weight.format].bytes(this.tableRows(name) ?? sourceRows(weight), weight.k);
   }
@@ -216,5 +217,4 @@ const randomSource = (dtype: FloatType, rows: number, seed: number, isPositive: 
 
 const sourceRows = (weight: WeightDecl): number => weight.sources.reduce((sum, source) => sum + source.rows, 0);
 
-const extentOf = (extent: number | 'T' | 'R', bucket: Bucket): number =>
-  extent === 'T' ? bucket.tokens : extent === 'R' ? bucket.rows : extent;
+const extentOf = (dim: Dim, bucket: Bucket): number => extentIn(dim, bucket.extents);

@@ -2,6 +2,7 @@
  * Roofline estimates of a CUDA kernel under a schedule, with whole waves of blocks on the device's multiprocessors:
  * ranks candidates before any is measured. Right about orders, not about percents.
  */
+import { tokensIn } from '../../ir/scoring.js';
 import { segmentsOf } from '../../codegen/cuda/contraction.js';
 import { waveCount } from '../../codegen/cuda/wgmma/remainderTiles.js';
 import { columnTiles } from '../../codegen/cuda/wgmma/layout.js';
@@ -114,8 +115,9 @@ function attentionSeconds(
   machine: CudaMachine,
 ): number {
   const rows = rowsOf(kernel, size);
+  const tokens = tokensIn(size);
   const blocks = Math.ceil(rows / s.queries) * kernel.heads;
-  const keys = kernel.mask.kind === 'bias' ? size.T : Math.min(size.T, depthOf(kernel, size) + s.queries);
+  const keys = kernel.mask.kind === 'bias' ? tokens : Math.min(tokens, depthOf(kernel, size) + s.queries);
   const padded = Math.ceil(keys / s.keys) * s.keys;
   const block =
     (s.queries * padded * (4 * kernel.headDim + SOFTMAX_FLOPS)) /

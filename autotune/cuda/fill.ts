@@ -107,4 +107,4 @@ const tensorOf = (format: FormatName, rows: number, columns: number, fill: Fill)
 
 /** Elements from row to row of a buffer in a plan of this capacity. */
 export const strideOf = (buffer: BufferDecl, capacity: Bucket): number =>
-  rowStride(buffer, capacity.tokens, DTYPE_BYTES[buffer.dtype]);
+  rowStride(buffer, capacity.extents, DTYPE_BYTES[buffer.dtype]);

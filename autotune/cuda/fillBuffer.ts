@@ -1,14 +1,14 @@
 /** Random contents of a buffer that a kernel reads, as the kernel expects them. */
+import { extentIn } from '../../ir/extents.js';
 import type { BufferDecl, Kernel } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
-import { DTYPE_BYTES } from '../../ir/types.js';
+import { DTYPE_BYTES, type Dim } from '../../ir/types.js';
 import type { CudaMemory } from '../../runtime/cuda/addon.js';
 import { biasFor, bucketTrees, integersFor, type Roles } from '../randomInputs.js';
 import { strideOf, type DeviceFill } from './fill.js';
 
 /** Rows or columns in a micro-batch of the bucket's size. */
-export const extentOf = (extent: number | 'T' | 'R', bucket: Bucket): number =>
-  extent === 'T' ? bucket.tokens : extent === 'R' ? bucket.rows : extent;
+export const extentOf = (dim: Dim, bucket: Bucket): number => extentIn(dim, bucket.extents);
 
 export interface BufferContents {
   readonly memory: CudaMemory;

@@ -29,7 +29,7 @@ export const launchTimes =
   (
     program: CudaProgram,
     launches: readonly number[],
-    bucket: Pick<Bucket, 'tokens' | 'rows'>,
+    bucket: Pick<Bucket, 'extents'>,
     { turn = 1, patienceSeconds }: { readonly turn?: number; readonly patienceSeconds?: number | undefined } = {},
   ): Contender['time'] =>
   async ({ warmup, repeats, perSample }) =>

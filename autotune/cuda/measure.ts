@@ -3,6 +3,7 @@
  * cores, then times launches on random data that the L2 cache does not hold. Clocks wander by more than candidates
  * differ: each is timed beside the default, and told in the default's terms.
  */
+import { tokensIn } from '../../ir/scoring.js';
 import { emitCudaKernel, kernelSignature } from '../../codegen/cuda/index.js';
 import { UserError } from '../../errors.js';
 import type { CudaKernelText, CudaSchedule } from '../../ir/cuda.js';
@@ -149,7 +150,7 @@ export class CudaMeasurer {
     } catch (error) {
       if (error instanceof Hung || (isCudaError(error) && error.isContextDead)) {
         throw new UserError(
-          `A final of ${kernels.length} kernels at ${bucket.tokens} tokens ended the use of the device: ${error.message}`,
+          `A final of ${kernels.length} kernels at ${tokensIn(bucket)} tokens ended the use of the device: ${error.message}`,
           'run the same tune command again: what was measured is kept',
           { cause: error },
         );
@@ -167,7 +168,7 @@ export class CudaMeasurer {
     { kernel, module }: Pick<MeasureRequest<CudaSchedule>, 'kernel' | 'module'>,
     schedule: CudaSchedule,
   ): CudaKernelText {
-    return (this.options.emit ?? emitCudaKernel)(kernel, module, schedule, this.options.capacity.tokens);
+    return (this.options.emit ?? emitCudaKernel)(kernel, module, schedule, this.options.capacity.extents);
   }
 
   private tryEmit(request: MeasureRequest<CudaSchedule>, schedule: CudaSchedule): CudaKernelText | undefined {
@@ -356,12 +357,7 @@ export class CudaMeasurer {
   private async benchWithReference(request: MeasureRequest<CudaSchedule>): Promise<CudaWorkbench> {
     const { kernel, module, bucket } = request;
     const { capacity, addon, device } = this.options;
-    const key = JSON.stringify([
-      kernelSignature(kernel, module, capacity.tokens),
-      bucket.tokens,
-      bucket.rows,
-      bucket.longest,
-    ]);
+    const key = JSON.stringify([kernelSignature(kernel, module, capacity.extents), bucket]);
     let bench = this.benches.get(key);
     this.benches.delete(key);
     if (bench === undefined) {

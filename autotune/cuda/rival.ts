@@ -1,4 +1,5 @@
 /** The vendor's library as a rival: its best time for the bare contraction of a kernel, epilogue left out. */
+import { extentIn } from '../../ir/extents.js';
 import { physicalToLogical } from '../../ir/packing.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
@@ -28,7 +29,7 @@ export function contractionOf(kernel: Kernel, module: KernelModule, bucket: Buck
     const weight = module.weights.find((w) => w.name === name);
     return weight === undefined ? NaN : sum + physicalToLogical(weight).length;
   }, 0);
-  const m = kernel.rows === 'T' ? bucket.tokens : bucket.rows;
+  const m = extentIn(kernel.rows, bucket.extents);
   return Number.isFinite(n) && m > 0 ? { dtype, m, n, k: kernel.k } : undefined;
 }
 

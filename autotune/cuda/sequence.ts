@@ -142,7 +142,7 @@ export class SequenceBench {
     if (weight !== undefined) return packedBytes(weight, physicalToLogical(weight).length);
     const buffer = this.bufferOf(name);
     const { bucket, capacity } = this.request;
-    return bufferBytes(buffer, buffer.columns === 'T' ? { ...bucket, tokens: capacity.tokens } : bucket);
+    return bufferBytes(buffer, bucket.extents, capacity.extents);
   }
 
   private fillInput(memory: CudaMemory, buffer: BufferDecl, reader: Kernel, roles: Roles, seed: number): Promise<void> {

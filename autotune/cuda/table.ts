@@ -1,4 +1,5 @@
 /** The tuner's table on a GPU: ours against the vendor's bare contraction, and against the best rate that was seen. */
+import { tokensIn, rowsIn } from '../../ir/scoring.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
 import type { TuneRow } from '../searchJob.js';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
@@ -60,7 +61,7 @@ function cells(row: Row, best: BestRates): readonly string[] {
       : row.defaultSeconds / row.bestSeconds;
   return [
     row.count > 1 ? `${row.kernel} ×${row.count}` : row.kernel,
-    `${row.bucket.tokens}/${row.bucket.rows}`,
+    `${tokensIn(row.bucket)}/${rowsIn(row.bucket)}`,
     `${row.trials + row.reused}${row.failures > 0 ? ` (${row.failures} bad)` : ''}`,
     row.bestSeconds === undefined ? '–' : milliseconds(row.bestSeconds),
     row.rival === undefined ? '–' : milliseconds(row.rival.seconds),

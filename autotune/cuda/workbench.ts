@@ -304,7 +304,7 @@ export class CudaWorkbench {
       const buffer = this.bufferOf(name);
       const { bucket, capacity } = this.request;
       // A row of a materialised bias is as long as the plan's largest micro-batch.
-      return bufferBytes(buffer, buffer.columns === 'T' ? { ...bucket, tokens: capacity.tokens } : bucket);
+      return bufferBytes(buffer, bucket.extents, capacity.extents);
     }
     if (weight.layout !== 'rows') return packedBytes(weight, physicalToLogical(weight).length);
     return FORMATS[weight.format].bytes(this.tableRows(name) ?? sourceRows(weight), weight.k);

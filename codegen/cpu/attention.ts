@@ -28,7 +28,6 @@ export function emitAttention(
   operands: Operands,
   schedule: CpuAttentionSchedule,
   symbol: string,
-  tokensCapacity: number,
 ): Emitted {
   const { heads, kvHeads, headDim: d, mask } = kernel;
   const { queries, keys, isa } = schedule;
@@ -41,7 +40,8 @@ export function emitAttention(
     operands.get(kernel.out),
   ];
   const maskOperand = operands.get(mask.kind === 'column' ? mask.subtreeEnd : mask.buffer);
-  const capacity = roundUp(tokensCapacity, 64);
+  const keyRows = operands.rowsOf(kernel.k);
+  const capacity = roundUp(keyRows.most, 64);
   const lanes = queries % 32 === 0 ? 32 : 16;
   const groups = queries / lanes;
   const block = Math.min(keys, capacity);
@@ -105,6 +105,7 @@ export function emitAttention(
     queries,
     keys: block,
     rows: kernel.rows,
+    keyRows: keyRows.extent,
     lanes,
     groups,
     capacity,

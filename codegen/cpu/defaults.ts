@@ -1,4 +1,5 @@
 /** Schedules for a target that nobody has tuned: good, not best. */
+import { extentIn } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { Bucket, CpuGemmSchedule, CpuIsa, CpuSchedule } from '../../ir/plan.js';
 import { CPU_ISAS } from '../../ir/plan.js';
@@ -27,7 +28,7 @@ export function defaultSchedule(kernel: Kernel, module: KernelModule, facts: Cpu
       const first = module.weights.find((weight) => weight.name === weightNames(kernel)[0]);
       const isVnni = first?.layout === 'vnni';
       const isa = bestIsa(facts, (candidate) => (candidate === 'amx') === isVnni);
-      return contraction(kernel, isa, facts, kernel.rows === 'R' ? bucket.rows : bucket.tokens);
+      return contraction(kernel, isa, facts, extentIn(kernel.rows, bucket.extents));
     }
     case 'attention':
       return { kind: 'attention', isa: bestIsa(facts, (isa) => isa !== 'amx'), queries: 128, keys: 512 };

@@ -1,4 +1,5 @@
 /** Contractions: work items of mb×nb, register tiles inside, an epilogue on the finished tile. */
+import type { ExtentName } from '../../ir/types.js';
 import type { GemmKernel, LogProbKernel, Segment } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../ir/kernel.js';
 import type { CpuGemmSchedule } from '../../ir/plan.js';
@@ -36,7 +37,7 @@ function tailColumns(nr: number): number[] {
 
 interface Plan {
   readonly symbol: string;
-  readonly rows: 'T' | 'R';
+  readonly rows: ExtentName;
   readonly k: number;
   readonly a: string;
   readonly schedule: CpuGemmSchedule;

@@ -1,4 +1,5 @@
 /** Kernel IR and a schedule to C: the door of codegen/cpu. */
+import type { Extents } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { CpuSchedule } from '../../ir/plan.js';
 import { emitAttention } from './attention.js';
@@ -30,32 +31,26 @@ export interface EmittedKernel {
 }
 
 /**
- * Prints `kernel` under `schedule`. `tokensCapacity` is the largest T: it fixes the strides of [T, T] buffers and the
- * scratch memory of attention. Throws where kernel and schedule are of different kinds or a program cannot be printed;
+ * Prints `kernel` under `schedule`. `capacity` is the largest call: it fixes the strides of [T, T] buffers and the scratch
+ * memory of attention. Throws where kernel and schedule are of different kinds or a program cannot be printed;
  * a schedule that isLegal refuses gives undefined text.
  */
 export function emitKernel(
   kernel: Kernel,
   module: KernelModule,
   schedule: CpuSchedule,
-  tokensCapacity: number,
+  capacity: Extents,
 ): EmittedKernel {
   const parameters = parametersOf(kernel, module);
-  const signature = kernelSignature(kernel, module, tokensCapacity);
+  const signature = kernelSignature(kernel, module, capacity);
   const symbol = `k_${kernel.anchor.toLowerCase()}_${signature}_${scheduleHash(schedule)}`;
-  const operands = new Operands(kernel, module, parameters, tokensCapacity);
-  const { source, helpers, scratchBytes } = emitAnchor(kernel, operands, schedule, symbol, tokensCapacity);
+  const operands = new Operands(kernel, module, parameters, capacity);
+  const { source, helpers, scratchBytes } = emitAnchor(kernel, operands, schedule, symbol);
   const unique = new Map(helpers.map((helper) => [helper.name, helper.source]));
   return { symbol, source: [...unique.values(), source].join('\n'), scratchBytes, parameters };
 }
 
-function emitAnchor(
-  kernel: Kernel,
-  operands: Operands,
-  schedule: CpuSchedule,
-  symbol: string,
-  tokensCapacity: number,
-): Emitted {
+function emitAnchor(kernel: Kernel, operands: Operands, schedule: CpuSchedule, symbol: string): Emitted {
   const mismatch = (): never => {
     throw new Error(
       `Kernel ${kernel.name} (${kernel.path}) is a ${kernel.anchor}, but its schedule is for ${schedule.kind}.`,
@@ -67,9 +62,7 @@ function emitAnchor(
     case 'logprob':
       return schedule.kind === 'gemm' ? emitLogProb(kernel, operands, schedule, symbol) : mismatch();
     case 'attention':
-      return schedule.kind === 'attention'
-        ? emitAttention(kernel, operands, schedule, symbol, tokensCapacity)
-        : mismatch();
+      return schedule.kind === 'attention' ? emitAttention(kernel, operands, schedule, symbol) : mismatch();
     case 'loop': {
       if (schedule.kind !== 'loop') return mismatch();
       const program = loopProgram(kernel, operands);
@@ -84,6 +77,7 @@ function emitAnchor(
       const parts = operands.get(kernel.parts);
       const source = render('logprobReduce', {
         symbol,
+        rows: kernel.rows,
         step: schedule.rows,
         parts: parts.index,
         partsStride: parts.stride,

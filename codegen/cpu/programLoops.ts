@@ -1,4 +1,5 @@
 /** Loops over rows and columns around scalar programs: the epilogues of contractions and whole loop kernels. */
+import type { Dim } from '../../ir/types.js';
 import type { LoopKernel, Output, Pairing, Segment } from '../../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../../ir/kernel.js';
 import type { Scalar } from '../../ir/scalar.js';
@@ -55,18 +56,21 @@ function printZeros(outputs: readonly Output[], column: string, body: Body): voi
 
 type MakeSite = (column: string, lanes: number | string) => Site;
 
+/** A fixed extent, or the field of tw_launch that holds it. */
+const extentText = (dim: Dim): string => (typeof dim === 'string' ? `launch->${dim}` : String(dim));
+
 /** Loops over blocks of 32 columns [from, to) of one row; `columns` is the domain's extent, `from` a multiple of 32. */
 function columnBlocks(
   outputs: readonly Output[],
   row: RowScope,
-  columns: number | 'T',
+  columns: Dim,
   from: string,
   to: string,
   site: MakeSite,
 ): string {
   const full = new Body(row);
   printOutputs(outputs, site('column', 16), full);
-  const total = columns === 'T' ? 'launch->T' : String(columns);
+  const total = extentText(columns);
   let text = `    const int64_t whole = ${to} < ${total} / 32 * 32 ? ${to} : ${total} / 32 * 32;\n`;
   // Two vectors a turn: the lanes of their sums are added side by side.
   text += '    for (int64_t block = ' + from + '; block < whole; block += 32) {\n';
@@ -74,11 +78,14 @@ function columnBlocks(
     '      for (int64_t column = block; column < block + 32; column += 16) {\n' +
     indent(full.lines, 4) +
     '      }\n    }\n';
-  if (columns !== 'T' && columns % 32 === 0) return text;
+  if (typeof columns === 'number' && columns % 32 === 0) return text;
   const tail: string[] = [];
   for (const half of [0, 16]) {
     const body = new Body(row);
-    const lanes = columns === 'T' ? `(int32_t)(launch->T - block - ${half})` : Math.min(16, (columns % 32) - half);
+    const lanes =
+      typeof columns === 'string'
+        ? `(int32_t)(launch->${columns} - block - ${half})`
+        : Math.min(16, (columns % 32) - half);
     if (typeof lanes === 'number' && lanes <= 0) printZeros(outputs, `block + ${half}`, body);
     else printOutputs(outputs, site(`(block + ${half})`, lanes), body);
     tail.push('{', ...body.lines.map((line) => `  ${line}`), '}');
@@ -119,7 +126,7 @@ export function loopProgram({ outputs, columns, headDim }: LoopKernel, operands:
   const row = new RowScope(operands);
   const site: MakeSite = (column, lanes) =>
     headDim === undefined ? { id: 'x', column, lanes } : withRotation({ id: 'x', column, lanes }, headDim);
-  const text = columnBlocks(outputs, row, columns, '0', columns === 'T' ? 'launch->T' : String(columns), site);
+  const text = columnBlocks(outputs, row, columns, '0', extentText(columns), site);
   return rowsLoop(row, text);
 }
 

@@ -173,7 +173,7 @@ export class Body {
         return this.load(s.buffer, s.access, site);
       case 'rowSum': {
         const operand = this.row.operands.get(s.buffer);
-        const columns = operand.columns === 'T' ? 'launch->T' : operand.columns;
+        const columns = typeof operand.columns === 'string' ? `launch->${operand.columns}` : operand.columns;
         return this.rowValue('f', `tw_sum_of(${this.row.rowPointer(operand, s.via)}, ${columns})`);
       }
       case 'segmentSum': {

@@ -150,13 +150,13 @@ export function emitAttention(
   operands: CudaOperands,
   schedule: CudaAttentionSchedule,
   symbol: string,
-  tokensCapacity: number,
 ): EmittedCuda {
   const { heads, kvHeads, headDim: d, mask } = kernel;
   const { skeleton, queries, keys } = schedule;
-  if (skeleton === 'mma' && tokensCapacity > MAX_TOKENS) {
+  const keyRows = operands.rowsOf(kernel.k);
+  if (skeleton === 'mma' && keyRows.most > MAX_TOKENS) {
     throw new Error(
-      `Kernel ${kernel.name} (${kernel.path}) cannot attend over ${tokensCapacity} tokens in a batch, ${MAX_TOKENS} at most: compile with a smaller --batch-tokens.`,
+      `Kernel ${kernel.name} (${kernel.path}) cannot attend over ${keyRows.most} tokens in a batch, ${MAX_TOKENS} at most: compile with a smaller --batch-tokens.`,
     );
   }
   const [q, k, v, out] = [
@@ -174,6 +174,7 @@ export function emitAttention(
   const values = {
     head: kernelHead({
       symbol,
+      extents: operands.extents,
       parameters,
       tensorMaps: [],
       threads,
@@ -186,6 +187,7 @@ export function emitAttention(
     queries,
     keys,
     rows: kernel.rows,
+    keyRows: keyRows.extent,
     dtype: q.dtype,
     type: CUDA_TYPES[q.dtype],
     outDtype: out.dtype,
@@ -206,7 +208,7 @@ export function emitAttention(
     skeleton === 'mma'
       ? render('attentionMma', {
           ...values,
-          tiles: Math.ceil(tokensCapacity / keys),
+          tiles: Math.ceil(keyRows.most / keys),
           slots: slotsOf(d, queries),
           ahead: slotsOf(d, queries) > 2 ? 'two tiles' : 'a tile',
           scale: floatLiteral(kernel.scale * Math.LOG2E),

@@ -1,5 +1,6 @@
 /** Schedules for a GPU that nobody has tuned: good, not best. */
 import type { CudaGemmSchedule, CudaSchedule } from '../../ir/cuda.js';
+import { extentIn } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
 import { defaultAttentionSchedule } from './attention.js';
@@ -20,7 +21,7 @@ export function defaultCudaSchedule(
   switch (kernel.anchor) {
     case 'gemm':
     case 'logprob':
-      return contraction(kernel, module, facts, kernel.rows === 'R' ? bucket.rows : bucket.tokens);
+      return contraction(kernel, module, facts, extentIn(kernel.rows, bucket.extents));
     case 'attention':
       return defaultAttentionSchedule(kernel, module, { sharedBytes: facts.sharedBytesPerBlock });
     case 'loop':

@@ -4,7 +4,6 @@
 import type { CudaGemmSchedule, LaunchShape } from '../../ir/cuda.js';
 import type { GemmKernel, LogProbKernel, Segment } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../ir/kernel.js';
-import type { Symbol } from '../../ir/types.js';
 import { LOGPROB_PIECE, partsBytes } from './logprobParts.js';
 import type { EmittedCuda } from './loop.js';
 import type { CudaOperands } from './operands.js';
@@ -129,6 +128,7 @@ function frame(
     block,
     head: kernelHead({
       symbol,
+      extents: operands.extents,
       parameters,
       tensorMaps: [],
       threads,
@@ -138,7 +138,7 @@ function frame(
     prologue: prologue.text('row', `values + i * ${prologue.scalars.length}`, 2),
   };
   const isLogProb = kernel.anchor === 'logprob';
-  const rows: Symbol = kernel.rows;
+  const { rows } = kernel;
   return {
     tile: `${render('attentionWarp', {})}${render('mmaTile', common)}`,
     values,

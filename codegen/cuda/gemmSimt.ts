@@ -93,7 +93,7 @@ export function emitGemmSimt(
     tile.text +
     render('gemmSimt', {
       ...tile.values,
-      head: kernelHead({ symbol, parameters, tensorMaps: [], threads: SIMT_THREADS }),
+      head: kernelHead({ symbol, extents: operands.extents, parameters, tensorMaps: [], threads: SIMT_THREADS }),
       rows: kernel.rows,
       segments,
       sumBlock: ROW_SUM_BLOCK,
@@ -200,7 +200,7 @@ export function emitLogProbSimt(
     render('logprobParts', { tm, block: LOGPROB_BLOCK, pieces: LOGPROB_BLOCK / LOGPROB_PIECE }) +
     render('logprobSimt', {
       ...tile.values,
-      head: kernelHead({ symbol, parameters, tensorMaps: [], threads: SIMT_THREADS }),
+      head: kernelHead({ symbol, extents: operands.extents, parameters, tensorMaps: [], threads: SIMT_THREADS }),
       rows: kernel.rows,
       ...prologueText(prologue, bufferBytes(schedule)),
       partsOffset: (bufferBytes(schedule) + valueBytes) / 4,

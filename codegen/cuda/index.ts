@@ -1,5 +1,6 @@
 /** Kernel IR and a schedule to CUDA: the door of codegen/cuda. */
 import type { CudaKernelText, CudaSchedule } from '../../ir/cuda.js';
+import type { Extents } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
 import { emitAttention } from './attention.js';
@@ -18,20 +19,20 @@ export { defaultCudaSchedule } from './defaults.js';
 export { cudaTemplatesHash } from './templates.js';
 
 /**
- * Prints `kernel` under `schedule` as a whole translation unit. `tokensCapacity` is the largest T: it fixes the
- * strides of [T, T] buffers. Throws where kernel and schedule are of different kinds or a program cannot be printed;
+ * Prints `kernel` under `schedule` as a whole translation unit. `capacity` is the largest call: it fixes the strides
+ * of [T, T] buffers. Throws where kernel and schedule are of different kinds or a program cannot be printed;
  * a schedule that isLegalCuda refuses gives undefined text.
  */
 export function emitCudaKernel(
   kernel: Kernel,
   module: KernelModule,
   schedule: CudaSchedule,
-  tokensCapacity: number,
+  capacity: Extents,
 ): CudaKernelText {
   const parameters = parametersOf(kernel, module);
-  const symbol = `k_${kernel.anchor.toLowerCase()}_${kernelSignature(kernel, module, tokensCapacity)}_${scheduleHash(schedule)}`;
-  const operands = new CudaOperands(kernel, module, parameters, tokensCapacity);
-  const emitted = emitAnchor(kernel, operands, schedule, symbol, parameters.length, tokensCapacity);
+  const symbol = `k_${kernel.anchor.toLowerCase()}_${kernelSignature(kernel, module, capacity)}_${scheduleHash(schedule)}`;
+  const operands = new CudaOperands(kernel, module, parameters, capacity);
+  const emitted = emitAnchor(kernel, operands, schedule, symbol, parameters.length);
   return { symbol, parameters, ...emitted, source: `${render('prelude', {})}\n${emitted.source}` };
 }
 
@@ -41,7 +42,6 @@ function emitAnchor(
   schedule: CudaSchedule,
   symbol: string,
   parameters: number,
-  tokensCapacity: number,
 ): EmittedCuda {
   const mismatch = (): never => {
     throw new Error(
@@ -67,9 +67,7 @@ function emitAnchor(
           return mismatch();
       }
     case 'attention':
-      return schedule.kind === 'attention'
-        ? emitAttention(kernel, operands, schedule, symbol, tokensCapacity)
-        : mismatch();
+      return schedule.kind === 'attention' ? emitAttention(kernel, operands, schedule, symbol) : mismatch();
     case 'loop':
       return schedule.kind === 'loop' ? emitLoop(kernel, operands, schedule, symbol, parameters) : mismatch();
     case 'logprobReduce':

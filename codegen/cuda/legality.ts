@@ -1,4 +1,5 @@
 /** Which schedules a kernel may have on a GPU: a pure function of kernel, schedule and what the device has. */
+import { everyExtent } from '../../ir/function.js';
 import type { CudaArch, CudaGemmSchedule, CudaSchedule } from '../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../ir/kernel.js';
@@ -33,7 +34,7 @@ export const isCount = (value: number, step = 1): boolean =>
 
 /** Row values that the kernel's epilogue keeps, floats a row. */
 export function rowValuesOf(kernel: Contraction, module: KernelModule): number {
-  const operands = new CudaOperands(kernel, module, parametersOf(kernel, module), 1);
+  const operands = new CudaOperands(kernel, module, parametersOf(kernel, module), everyExtent(module.interface, 1));
   return rowPrologue(rowProgramsOf(kernel), operands).scalars.length;
 }
 

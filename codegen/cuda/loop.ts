@@ -31,7 +31,7 @@ export function emitLoop(
   const sums = outputs.filter(({ kind }) => kind === 'rowSum');
   // Partners of two neighbours are neighbours where half a head is even.
   const arePairs = kernel.headDim === undefined || kernel.headDim % 4 === 0;
-  const lanes = sums.length === 0 && columns !== 'T' && columns % 2 === 0 && arePairs ? 2 : 1;
+  const lanes = sums.length === 0 && typeof columns === 'number' && columns % 2 === 0 && arePairs ? 2 : 1;
   const row = new RowScope(operands, 'row');
   const body = new Body(row);
   const plain: Site = { id: 'x', column: 'column', lanes };
@@ -47,10 +47,10 @@ export function emitLoop(
     const pointer = row.rowPointer(operands.get(buffer), undefined);
     return `if (lane % ${ROW_SUM_BLOCK} == 0 && column < columns) ${pointer}[column / ${ROW_SUM_BLOCK}] = s${i};`;
   });
-  const perRow = columns === 'T' ? ELEMENTS_OF_BLOCK : Math.min(columns, ELEMENTS_OF_BLOCK);
+  const perRow = typeof columns === 'string' ? ELEMENTS_OF_BLOCK : Math.min(columns, ELEMENTS_OF_BLOCK);
   const rowsOfBlock = Math.max(1, Math.floor(ELEMENTS_OF_BLOCK / perRow));
   const source = render('loop', {
-    head: kernelHead({ symbol, parameters, tensorMaps: [], threads: schedule.threads }),
+    head: kernelHead({ symbol, extents: operands.extents, parameters, tensorMaps: [], threads: schedule.threads }),
     rows: kernel.rows,
     threads: schedule.threads,
     rowsOfBlock,
@@ -99,8 +99,9 @@ export function emitLogProbReduce(
   const parts = operands.get(kernel.parts);
   const warps = schedule.threads / 32;
   const source = render('logprobReduce', {
-    head: kernelHead({ symbol, parameters, tensorMaps: [], threads: schedule.threads }),
+    head: kernelHead({ symbol, extents: operands.extents, parameters, tensorMaps: [], threads: schedule.threads }),
     warps,
+    rows: kernel.rows,
     parts: parts.index,
     partsStride: parts.stride,
     target: operands.get(kernel.target).index,
@@ -118,7 +119,7 @@ export function emitLogProbReduce(
       threads: schedule.threads,
       sharedBytes: 0,
       cluster: 1,
-      gridX: { kind: 'tiles', extent: 'R', per: warps, times: 1 },
+      gridX: { kind: 'tiles', extent: kernel.rows, per: warps, times: 1 },
       gridY: { kind: 'constant', count: 1 },
     },
   };

@@ -27,6 +27,7 @@ export class CudaOperands extends KernelOperands {
 
 export interface KernelHead {
   readonly symbol: string;
+  readonly extents: readonly string[];
   /** Buffers and weights. */
   readonly parameters: number;
   readonly tensorMaps: readonly TensorMapDecl[];
@@ -43,14 +44,16 @@ export interface KernelHead {
 /** The head of a generated kernel, up to its opening brace, as CudaKernelText promises it. */
 export function kernelHead({
   symbol,
+  extents,
   parameters,
   tensorMaps,
   threads,
   blocks = 1,
   isRestrict = true,
 }: KernelHead): string {
+  const sizes = extents.map((name) => `int ${name}`);
   const pointers = Array.from({ length: parameters }, (_, i) => `void *${isRestrict ? '__restrict__ ' : ''}p${i}`);
   const maps = tensorMaps.map((_, i) => `const __grid_constant__ tw_map m${i}`);
-  const list = ['int T', 'int R', ...pointers, ...maps].join(', ');
+  const list = [...sizes, ...pointers, ...maps].join(', ');
   return `extern "C" __global__ void __launch_bounds__(${threads}, ${blocks}) ${symbol}(${list}) {\n`;
 }

@@ -81,7 +81,7 @@ export class RowScope {
 
   /** Pointer to a buffer's row. */
   rowPointer(operand: Operand, via: string | undefined): string {
-    const stride = operand.columns === 'T' ? `(long long)${operand.stride}` : operand.stride;
+    const stride = typeof operand.columns === 'string' ? `(long long)${operand.stride}` : operand.stride;
     return this.define(
       `row ${operand.name} ${via ?? ''}`,
       `${CUDA_TYPES[operand.dtype]} *`,

@@ -1,4 +1,5 @@
 /** A compiled model on its device: kernels compiled (or found in the cache), weights loaded. */
+import { scoreOf, type Schedule } from '../../ir/plan.js';
 import { existsSync } from 'node:fs';
 import { UserError } from '../../errors.js';
 import type { Stage } from '../../ir/placement.js';
@@ -105,8 +106,10 @@ export function loadExecutor(
 }
 
 /** How many kernels are to be compiled, for people. */
-export const distinct = ({ plan: { launches } }: CompiledModel): string =>
-  `${new Set(launches.map((l) => l.signature)).size} of ${launches.length} launches are distinct`;
+export function distinct({ plan }: CompiledModel): string {
+  const { launches } = scoreOf<Schedule>(plan);
+  return `${new Set(launches.map((l) => l.signature)).size} of ${launches.length} launches are distinct`;
+}
 
 export async function loadCpuExecutor(
   checkpoint: Checkpoint,
@@ -116,12 +119,12 @@ export async function loadCpuExecutor(
 ): Promise<CpuExecutor> {
   ui.phase('compile kernels', distinct(model));
   phases?.begin('kernels');
-  const compiled = await compileKernels(emitPlan(model.plan), model.isa);
+  const compiled = await compileKernels(emitPlan(scoreOf(model.plan)), model.isa);
   if (!compiled.isCached) ui.note(`kernels compiled in ${compiled.seconds.toFixed(1)} s`);
   phases?.begin('weights');
   ui.phase('load weights');
   return CpuExecutor.create({
-    plan: model.plan,
+    plan: scoreOf(model.plan),
     symbols: compiled.symbols,
     tensors: checkpoint.tensors,
     ...options,
@@ -148,10 +151,8 @@ async function loadCudaExecutor(
   { devices: indices, stages, rebuild, siblings, phases }: CudaLoadOptions,
   ui: Ui,
 ): Promise<CudaExecutor> {
-  const {
-    plan,
-    facts: { arch },
-  } = model;
+  const plan = scoreOf(model.plan);
+  const { arch } = model.facts;
   const { devices, driverVersion } = devicesFor(arch, rebuild, Math.max(...indices) + 1);
   const own = indices.map((index) => devices[index]!);
   ui.phase('compile kernels', distinct(model));

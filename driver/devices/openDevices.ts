@@ -2,6 +2,7 @@
  * A compiled model on the devices that a run asks for: how many there are, how the model lies on them, processes for
  * them.
  */
+import { scoreOf, type Schedule } from '../../ir/plan.js';
 import { setImmediate } from 'node:timers/promises';
 import { deviceOf, type Parallelism } from '../../ir/placement.js';
 import { printPlacement } from '../../passes/placeStages.js';
@@ -56,7 +57,7 @@ function place(
     rebuild: rebuildOpened(request.model, opened),
     ...(exact === undefined ? {} : { wanted: exact }),
   });
-  for (const line of printPlacement(placed, model.plan)) ui.note(line);
+  for (const line of printPlacement(placed, scoreOf<Schedule>(model.plan))) ui.note(line);
   return { replicas: placed.replicas, stages: placed.stages.length };
 }
 
@@ -76,7 +77,7 @@ async function openCpu(opening: Opening, request: LoadRequest, ui: Ui, phases: P
     return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui, phases) };
   // Once, here: the processes find them in the cache.
   ui.phase('compile kernels', distinct(model));
-  await compileKernels(emitPlan(model.plan), model.isa);
+  await compileKernels(emitPlan(scoreOf(model.plan)), model.isa);
   const loading = begin(request, 'cpu', parallelism, ui);
   if (loading === undefined) throw new Error('several devices need the built package: npm run build');
   try {

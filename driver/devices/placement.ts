@@ -1,4 +1,6 @@
 /** Where the parts of a compiled model go: what the devices have room for, and what its launches cost there. */
+import { scoringBucket, tokensIn } from '../../ir/scoring.js';
+import { scoreOf, type Schedule } from '../../ir/plan.js';
 import { kernelSeconds, type Rates } from '../../autotune/index.js';
 import { UserError } from '../../errors.js';
 import { packedBytes, rowMaps } from '../../ir/packing.js';
@@ -50,10 +52,14 @@ export const placeAnywhere = (model: CompiledModel, wanted: Parallelism): Placed
   placeStages({ ...factsOf(model), devices: wanted.replicas * wanted.stages, roomOn: () => Infinity, wanted });
 
 function factsOf(model: CompiledModel): Pick<PlacementFacts, 'plan' | 'costs' | 'weightBytes'> {
-  const { plan } = model;
+  const plan = scoreOf<Schedule>(model.plan);
   const rowMap = rowMaps();
-  const { tokens, longest } = plan.capacity;
-  const size = { T: tokens, R: Math.ceil(SCORED * tokens), longest: Math.min(longest, LONGEST) };
+  const tokens = tokensIn(plan.capacity);
+  const size = scoringBucket({
+    tokens,
+    rows: Math.ceil(SCORED * tokens),
+    longest: Math.min(plan.capacity.longest, LONGEST),
+  });
   return {
     plan,
     costs: kernelSeconds(plan, RATES[model.target === 'cpu' ? 'cpu' : model.facts.arch], size, plan.bucketSeconds),

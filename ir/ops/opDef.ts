@@ -1,4 +1,5 @@
 /** What an op is: one record with every fact about it. A missing field does not compile. */
+import { EXTENT_NAME } from '../extents.js';
 import type { Dim, TensorType } from '../types.js';
 import type { Scalar } from '../scalar.js';
 
@@ -55,14 +56,16 @@ export const stringAttribute = (a: AttributeBag, name: string): string => {
   return value;
 };
 
-/** A list of dimensions: numbers and symbols. */
+/** A list of dimensions: numbers and names of extents. */
 export const dimsAttribute = (a: AttributeBag, name: string): readonly Dim[] => {
   const value = a[name];
   if (!Array.isArray(value)) throw new TypeMismatch(`attribute '${name}' must be a list of dimensions`);
   return value.map((dim: unknown) => {
-    if (dim === 'T' || dim === 'R') return dim;
+    if (typeof dim === 'string' && EXTENT_NAME.test(dim)) return dim;
     if (typeof dim === 'number' && Number.isInteger(dim) && dim >= 0) return dim;
-    throw new TypeMismatch(`attribute '${name}': ${String(dim)} is not a dimension (a whole number, T or R)`);
+    throw new TypeMismatch(
+      `attribute '${name}': ${String(dim)} is not a dimension (a whole number or the name of an extent)`,
+    );
   });
 };
 

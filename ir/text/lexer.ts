@@ -14,10 +14,11 @@ const keyword = (word: string): TokenType =>
 const punctuation = (name: string, image: string): TokenType =>
   createToken({ name, label: `'${image}'`, pattern: image });
 
-export const GraphKeyword = keyword('graph');
+export const FuncKeyword = keyword('func');
 export const WeightKeyword = keyword('weight');
 export const ReturnKeyword = keyword('return');
 export const AtKeyword = keyword('at');
+export const IsKeyword = keyword('is');
 export const True = keyword('true');
 export const False = keyword('false');
 export const Arrow = punctuation('Arrow', '->');
@@ -55,10 +56,11 @@ const Comment = createToken({ name: 'Comment', pattern: /\/\/[^\n]*/, group: Lex
 export const TOKENS: TokenType[] = [
   WhiteSpace,
   Comment,
-  GraphKeyword,
+  FuncKeyword,
   WeightKeyword,
   ReturnKeyword,
   AtKeyword,
+  IsKeyword,
   True,
   False,
   Arrow,

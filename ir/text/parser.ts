@@ -2,11 +2,20 @@
  * Parser of the text form. `parseGraph(printGraph(g))` is structurally g, and printing what was parsed from a printed
  * text gives that text again. Line comments (`// …`) are allowed and not kept.
  *
- *     graph     = 'graph' @name '(' [%name ':' type {',' …}] ')' '->' '(' [type {',' type}] ')' '{' {weight} {node}
- *     return '}' weight    = 'weight' @name ':' type node      = %name '=' op '(' [operand {',' operand}] ')' ['{'
- *     attribute {',' attribute} '}'] ':' type ['at' string] return    = 'return' [operand {',' operand}] operand   =
- *     %name | @name attribute = name '=' (number | string | 'true' | 'false' | '[' [(number | word) {',' …}] ']') type 
- *         = dtype '[' [dim {',' dim}] ']' dim       = whole number | 'T' | 'R'
+ *     function  = 'func' @name ['[' [extent {',' extent}] ']'] '(' [param {',' param}] ')'
+ *                 '->' '(' [result {',' result}] ')' '{' {weight} {node} return '}'
+ *     extent    = name [word]
+ *     param     = %name ':' type ['is' word ['(' (number | word | @name) ')']]
+ *     result    = [%name ':'] type
+ *     weight    = 'weight' @name ':' type
+ *     node      = %name '=' op '(' [operand {',' operand}] ')' ['{' attribute {',' attribute} '}'] ':' type ['at' string]
+ *     return    = 'return' [operand {',' operand}]
+ *     operand   = %name | @name
+ *     attribute = name '=' (number | string | 'true' | 'false' | '[' [(number | word) {',' …}] ']')
+ *     type      = dtype '[' [dim {',' dim}] ']'
+ *     dim       = whole number | the name of an extent
+ *
+ * A function that names no extents has those of its parameters, in order of appearance.
  */
 import {
   EOF,
@@ -23,9 +32,12 @@ import {
   GraphSyntaxError,
   type AttributeSyntax,
   type DeclarationSyntax,
+  type ExtentSyntax,
   type GraphSyntax,
   type Leaf,
   type NodeSyntax,
+  type ResultSyntax,
+  type RoleSyntax,
   type Spot,
   type TypeSyntax,
 } from './syntax.js';
@@ -39,7 +51,7 @@ const firsts = (paths: readonly (readonly (readonly TokenType[])[])[]): string =
 /** A message is what was expected; `parseGraph` says what was found and where. */
 const EXPECTED: IParserErrorMessageProvider = {
   buildMismatchTokenMessage: ({ expected }) => tokenLabel(expected),
-  buildNotAllInputParsedMessage: () => 'the end of the text: one graph a file',
+  buildNotAllInputParsedMessage: () => 'the end of the text: one function a file',
   buildNoViableAltMessage: ({ expectedPathsPerAlt, customUserDescription }) =>
     customUserDescription ?? firsts(expectedPathsPerAlt),
   buildEarlyExitMessage: ({ expectedIterationPaths, customUserDescription }) =>
@@ -54,13 +66,14 @@ class GraphParser extends EmbeddedActionsParser {
 
   readonly graph = this.RULE('graph', (): GraphSyntax => {
     const params: DeclarationSyntax[] = [];
-    const resultTypes: TypeSyntax[] = [];
+    const resultTypes: ResultSyntax[] = [];
     const weights: DeclarationSyntax[] = [];
     const nodes: NodeSyntax[] = [];
     const returned: Leaf[] = [];
-    this.CONSUME(t.GraphKeyword);
-    const name = leaf(this.CONSUME(t.Global, { ERR_MSG: "the graph's name (@name)" }));
-    this.CONSUME(t.LParen);
+    this.CONSUME(t.FuncKeyword);
+    const name = leaf(this.CONSUME(t.Global, { ERR_MSG: "the function's name (@name)" }));
+    const extents = this.OPTION(() => this.SUBRULE(this.extents));
+    this.CONSUME(t.LParen, { ERR_MSG: "'[' and extents, or '(' and the parameters" });
     this.MANY_SEP({
       SEP: t.Comma,
       DEF: () => {
@@ -73,7 +86,7 @@ class GraphParser extends EmbeddedActionsParser {
     this.MANY_SEP2({
       SEP: t.Comma,
       DEF: () => {
-        resultTypes.push(this.SUBRULE(this.type));
+        resultTypes.push(this.SUBRULE(this.result));
       },
     });
     this.CONSUME2(t.RParen, { ERR_MSG: "a type, ',' or ')'" });
@@ -96,13 +109,60 @@ class GraphParser extends EmbeddedActionsParser {
       },
     });
     this.CONSUME(t.RBrace, { ERR_MSG: "',' or '}' after the returned values" });
-    return { name, params, resultTypes, weights, nodes, returned, returnSpot };
+    return { name, extents, params, resultTypes, weights, nodes, returned, returnSpot };
   });
 
   readonly param = this.RULE('param', (): DeclarationSyntax => {
     const name = leaf(this.CONSUME(t.Local));
     this.CONSUME(t.Colon, { ERR_MSG: "':' and the parameter's type" });
+    const type = this.SUBRULE(this.type);
+    const role = this.OPTION(() => {
+      this.CONSUME(t.IsKeyword);
+      return this.SUBRULE(this.role);
+    });
+    return role === undefined ? { name, type } : { name, type, role };
+  });
+
+  readonly result = this.RULE('result', (): ResultSyntax => {
+    const name = this.OPTION(() => {
+      const local = leaf(this.CONSUME(t.Local));
+      this.CONSUME(t.Colon, { ERR_MSG: "':' and the result's type" });
+      return local;
+    });
     return { name, type: this.SUBRULE(this.type) };
+  });
+
+  readonly extents = this.RULE('extents', (): ExtentSyntax[] => {
+    const extents: ExtentSyntax[] = [];
+    this.CONSUME(t.LBracket);
+    this.MANY_SEP({
+      SEP: t.Comma,
+      DEF: () => {
+        const name = leaf(this.CONSUME(t.Word, { ERR_MSG: 'the name of an extent' }));
+        const counts = this.OPTION(() => leaf(this.CONSUME2(t.Word)));
+        extents.push({ name, counts });
+      },
+    });
+    this.CONSUME(t.RBracket, { ERR_MSG: "what the extent counts, ',' or ']'" });
+    return extents;
+  });
+
+  readonly role = this.RULE('role', (): RoleSyntax => {
+    const kind = leaf(this.CONSUME(t.Word, { ERR_MSG: 'a role' }));
+    const argument = this.OPTION(() => {
+      this.CONSUME(t.LParen);
+      const found = this.OR({
+        DEF: [
+          { ALT: () => leaf(this.CONSUME(t.NumberToken)) },
+          { ALT: () => leaf(this.CONSUME2(t.Word)) },
+          { ALT: () => leaf(this.CONSUME(t.Global)) },
+        ],
+        ERR_MSG: 'a number, an extent or a state (@name)',
+      });
+      this.CONSUME(t.RParen);
+      return found;
+    });
+    return { kind, argument };
   });
 
   readonly weight = this.RULE('weight', (): DeclarationSyntax => {

@@ -1,6 +1,7 @@
 /** Deterministic text of a graph. `parse(print(g))` is g; see parser.ts for the grammar. */
-import type { Attribute, Graph, Node, Value } from '../graph.js';
-import { printType } from '../types.js';
+import { defaultOutput, type Attribute, type Graph, type Node, type Value } from '../graph.js';
+import { printRole } from '../roles.js';
+import { isSymbol, printType } from '../types.js';
 
 /** `%name`, or `@name` for a weight. */
 export const printValue = (v: Value): string => (v.kind === 'weight' ? `@${v.name}` : `%${v.name}`);
@@ -25,20 +26,37 @@ export function printNode(node: Node): string {
   return `${printValue(node.result)} = ${node.op}(${node.operands.map(printValue).join(', ')})${braces} : ${printType(node.result.type)}${at}`;
 }
 
+/** `[T tokens, R rows]`; nothing where the parameters say as much. */
+function printExtents({ extents, params }: Graph): string {
+  const implied = [...new Set(params.flatMap((p) => p.type.shape.filter(isSymbol)))];
+  const goesWithoutSaying =
+    extents.length === implied.length &&
+    extents.every(({ name, counts }, i) => counts === undefined && name === implied[i]);
+  if (goesWithoutSaying) return '';
+  return `[${extents.map(({ name, counts }) => (counts === undefined ? name : `${name} ${counts}`)).join(', ')}]`;
+}
+
+/** `%row: i32[R] is row(T)`; numbers that index nothing go without saying. */
+const printParam = (p: Value): string =>
+  `${printValue(p)}: ${printType(p.type)}${p.role === undefined || p.role.kind === 'values' ? '' : ` is ${printRole(p.role)}`}`;
+
 /**
- *     graph @score(%tokens: i32[T]) -> (f32[T, 4]) {
+ *     func @score[T tokens](%tokens: i32[T] is token(32)) -> (f32[T, 4]) {
  *       weight @embed : bf16[32, 4]
  *       %x = gather_rows(@embed, %tokens) : bf16[T, 4] at "embed"
  *       return %x
  *     }
  */
 export function printGraph(graph: Graph): string {
-  const params = graph.params.map((p) => `${printValue(p)}: ${printType(p.type)}`).join(', ');
-  const results = graph.results.map((r) => printType(r.type)).join(', ');
+  const params = graph.params.map(printParam).join(', ');
+  const extents = printExtents(graph);
+  const results = graph.results
+    .map((r, i) => (graph.outputs[i] === defaultOutput(i) ? '' : `%${graph.outputs[i]!}: `) + printType(r.type))
+    .join(', ');
   const lines = [
     ...graph.weights.map((w) => `weight ${printValue(w)} : ${printType(w.type)}`),
     ...graph.nodes.map(printNode),
     `return ${graph.results.map(printValue).join(', ')}`,
   ];
-  return `graph @${graph.name}(${params}) -> (${results}) {\n${lines.map((l) => `  ${l}\n`).join('')}}\n`;
+  return `func @${graph.name}${extents}(${params}) -> (${results}) {\n${lines.map((l) => `  ${l}\n`).join('')}}\n`;
 }

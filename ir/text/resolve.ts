@@ -1,6 +1,8 @@
 /** Syntax tree → graph: names to values, words to ops and types, everything checked where it stands. */
-import type { Attribute, Attributes, Graph, Node, Value } from '../graph.js';
+import { defaultOutput, type Attribute, type Attributes, type Graph, type Node, type Value } from '../graph.js';
 import { MAX_DIM, MAX_RANK, NAME, PATH, WEIGHT_NAME, attributeProblem, inferred } from '../checkNode.js';
+import { EXTENT_NAME, type ExtentDecl } from '../extents.js';
+import { ROLE_KINDS, type Role } from '../roles.js';
 import { OPS, OP_NAMES, isOpName, type OpName } from '../ops/index.js';
 import { DTYPES, isSymbol, printType, sameType, type Dim, type TensorType } from '../types.js';
 import {
@@ -9,6 +11,7 @@ import {
   type GraphSyntax,
   type Leaf,
   type NodeSyntax,
+  type RoleSyntax,
   type Spot,
   type TypeSyntax,
 } from './syntax.js';
@@ -22,6 +25,7 @@ class Resolver {
   private readonly file: string;
   /** By text with sigil: parameters and results share `%`, weights have `@`. */
   private readonly values = new Map<string, Value>();
+  private extents: ReadonlySet<string> = new Set();
 
   constructor(file: string) {
     this.file = file;
@@ -29,7 +33,11 @@ class Resolver {
 
   graph(syntax: GraphSyntax): Graph {
     const name = this.name(syntax.name, NAME);
-    const params = syntax.params.map((p) => this.define(p.name, 'param', this.type(p.type)));
+    const extents = extentsOf(syntax, (spot, found, expected) => this.fail(spot, found, expected));
+    this.extents = new Set(extents.map((extent) => extent.name));
+    const params = syntax.params.map((p) =>
+      this.define(p.name, 'param', this.type(p.type), p.role === undefined ? { kind: 'values' } : this.role(p.role)),
+    );
     const weights = syntax.weights.map((w) => {
       const type = this.type(w.type);
       if (type.shape.some(isSymbol))
@@ -47,7 +55,7 @@ class Resolver {
         `${syntax.resultTypes.length}, as the head of the graph says`,
       );
     }
-    syntax.resultTypes.forEach((declared, i) => {
+    syntax.resultTypes.forEach(({ type: declared }, i) => {
       const type = this.type(declared);
       const value = results[i]!;
       if (!sameType(type, value.type))
@@ -57,7 +65,43 @@ class Resolver {
           `${printType(value.type)}, the type of ${syntax.returned[i]!.text}`,
         );
     });
-    return { name, params, weights, nodes, results };
+    const outputs = syntax.resultTypes.map((result, i) =>
+      result.name === undefined ? defaultOutput(i) : this.name(result.name, NAME),
+    );
+    const twice = outputs.findIndex((output, i) => outputs.indexOf(output) < i);
+    if (twice >= 0)
+      this.fail(syntax.resultTypes[twice]!.type.dtype.spot, `a second output ${outputs[twice]!}`, 'another name');
+    return { name, extents, params, weights, nodes, results, outputs };
+  }
+
+  private role({ kind: leaf, argument }: RoleSyntax): Role {
+    const kind = ROLE_KINDS.find((each) => each === leaf.text);
+    if (kind === undefined) return this.fail(leaf.spot, `'${clip(leaf.text)}'`, `a role: ${ROLE_KINDS.join(', ')}`);
+    const found = argument?.text ?? '';
+    const spot = argument?.spot ?? leaf.spot;
+    switch (kind) {
+      case 'token': {
+        const vocab = Number(found);
+        if (!/^[0-9]+$/.test(found) || vocab < 1 || vocab > MAX_DIM)
+          this.fail(spot, `'${clip(found)}'`, `the vocabulary: token(n), n from 1 to ${MAX_DIM}`);
+        return { kind, vocab };
+      }
+      case 'row':
+        if (!this.extents.has(found))
+          this.fail(spot, `'${clip(found)}'`, `an extent of the function${list(this.extents)}`);
+        return { kind, of: found };
+      case 'slot':
+      case 'entry':
+        if (!found.startsWith('@')) this.fail(spot, `'${clip(found)}'`, `a state: ${kind}(@name)`);
+        return { kind, state: this.name(argument!, NAME) };
+      case 'position':
+      case 'subtreeEnd':
+      case 'values':
+        if (argument !== undefined) this.fail(spot, `'${clip(found)}'`, `nothing: '${kind}' says it all`);
+        return { kind };
+      default:
+        return kind satisfies never;
+    }
   }
 
   private node(syntax: NodeSyntax): Node {
@@ -117,10 +161,14 @@ class Resolver {
   }
 
   private dim(leaf: Leaf): Dim {
-    if (leaf.text === 'T' || leaf.text === 'R') return leaf.text;
+    if (this.extents.has(leaf.text)) return leaf.text;
     const value = Number(leaf.text);
     if (/^[0-9]+$/.test(leaf.text) && value <= MAX_DIM) return value;
-    return this.fail(leaf.spot, `'${clip(leaf.text)}'`, `a dimension: a whole number up to ${MAX_DIM}, T or R`);
+    return this.fail(
+      leaf.spot,
+      `'${clip(leaf.text)}'`,
+      `a dimension: a whole number up to ${MAX_DIM}, or an extent of the function${list(this.extents)}`,
+    );
   }
 
   private number(leaf: Leaf): number {
@@ -147,10 +195,10 @@ class Resolver {
     return name;
   }
 
-  private define(leaf: Leaf, kind: Value['kind'], type: TensorType): Value {
+  private define(leaf: Leaf, kind: Value['kind'], type: TensorType, role?: Role): Value {
     const name = this.name(leaf, kind === 'weight' ? WEIGHT_NAME : NAME);
     if (this.values.has(leaf.text)) this.fail(leaf.spot, `a second '${leaf.text}'`, 'a name that is not taken');
-    const value: Value = { kind, name, type };
+    const value: Value = role === undefined ? { kind, name, type } : { kind, name, type, role };
     this.values.set(leaf.text, value);
     return value;
   }
@@ -173,3 +221,22 @@ class Resolver {
 const clip = (text: string): string => (text.length > 80 ? `${text.slice(0, 80)}…` : text);
 const isList = (value: Leaf | readonly Leaf[]): value is readonly Leaf[] => Array.isArray(value);
 const isNumeric = (text: string): boolean => /^-?(?:[0-9]|inf$)/.test(text);
+const list = (names: ReadonlySet<string>): string => (names.size === 0 ? '' : `: ${[...names].join(', ')}`);
+
+/** Those that the head lists, or those of the parameters. */
+function extentsOf(
+  { extents, params }: GraphSyntax,
+  fail: (spot: Spot, found: string, expected: string) => never,
+): readonly ExtentDecl[] {
+  const listed = extents ?? params.flatMap((p) => p.type.dims).filter((dim) => !isNumeric(dim.text));
+  const found = new Map<string, ExtentDecl>();
+  for (const each of listed) {
+    const [name, counts] = 'name' in each ? [each.name, each.counts] : [each, undefined];
+    if (!EXTENT_NAME.test(name.text))
+      fail(name.spot, `'${clip(name.text)}'`, `the name of an extent: ${EXTENT_NAME.source.slice(1, -1)}`);
+    if (extents !== undefined && found.has(name.text)) fail(name.spot, `a second '${name.text}'`, 'another extent');
+    if (!found.has(name.text))
+      found.set(name.text, { name: name.text, ...(counts === undefined ? {} : { counts: counts.text }) });
+  }
+  return [...found.values()];
+}

@@ -36,6 +36,26 @@ export interface TypeSyntax {
 export interface DeclarationSyntax {
   readonly name: Leaf;
   readonly type: TypeSyntax;
+  /** Of a parameter. */
+  readonly role?: RoleSyntax;
+}
+
+/** `row(T)`, `position`. */
+export interface RoleSyntax {
+  readonly kind: Leaf;
+  readonly argument: Leaf | undefined;
+}
+
+/** `%logProb: f32[R]`, or the type alone. */
+export interface ResultSyntax {
+  readonly name: Leaf | undefined;
+  readonly type: TypeSyntax;
+}
+
+/** `T tokens`. */
+export interface ExtentSyntax {
+  readonly name: Leaf;
+  readonly counts: Leaf | undefined;
 }
 
 export interface AttributeSyntax {
@@ -56,8 +76,10 @@ export interface NodeSyntax {
 
 export interface GraphSyntax {
   readonly name: Leaf;
+  /** Absent: those of the parameters, in order of appearance. */
+  readonly extents: readonly ExtentSyntax[] | undefined;
   readonly params: readonly DeclarationSyntax[];
-  readonly resultTypes: readonly TypeSyntax[];
+  readonly resultTypes: readonly ResultSyntax[];
   readonly weights: readonly DeclarationSyntax[];
   readonly nodes: readonly NodeSyntax[];
   readonly returned: readonly Leaf[];

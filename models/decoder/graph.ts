@@ -3,6 +3,7 @@
  * papers write it. Nothing here knows about kernels: recognising attention, folding norms and fusing are the compiler's
  * work.
  */
+import { SCORE } from '../../ir/function.js';
 import { GraphBuilder, type Graph, type Value } from '../../ir/graph.js';
 import { buildMask } from '../mask.js';
 import type { GraphOptions } from '../model.js';
@@ -38,11 +39,14 @@ type Project = (x: Value, layer: string, name: Projection, out: number) => Value
 
 /** The function `score` that models/model.ts describes. */
 export function buildDecoder(shape: DecoderShape, options: DecoderOptions): Graph {
-  const b = new GraphBuilder('score');
+  const b = new GraphBuilder(SCORE, [
+    { name: 'T', counts: 'tokens' },
+    { name: 'R', counts: 'rows' },
+  ]);
   const { hiddenSize: hidden, headDim, heads, kvHeads } = shape;
   const { inverseFrequencies, factor } = options.rotary;
-  const tokens = b.param('tokens', 'i32', ['T']);
-  const position = b.param('position', 'i32', ['T']);
+  const tokens = b.param('tokens', 'i32', ['T'], { kind: 'token', vocab: shape.vocabSize });
+  const position = b.param('position', 'i32', ['T'], { kind: 'position' });
   const weight = (name: string, dims: readonly number[]): Value => b.weight(name, options.dtypeOf(name), dims);
   const constant = (value: number, hint: string): Value => b.add('const', [], { value }, hint);
   const toF32 = (v: Value, hint: string): Value =>
@@ -160,8 +164,8 @@ export function buildDecoder(shape: DecoderShape, options: DecoderOptions): Grap
     );
     const shifted = b.add('sub', [logits, b.add('reduce_max', [logits], {}, 'top')], {}, 'shifted');
     const logProbs = b.add('sub', [shifted, b.add('log', [b.add('sum', [b.add('exp', [shifted])])])], {}, 'log_probs');
-    const row = b.param('row', 'i32', ['R']);
-    const target = b.param('target', 'i32', ['R']);
+    const row = b.param('row', 'i32', ['R'], { kind: 'row', of: 'T' });
+    const target = b.param('target', 'i32', ['R'], { kind: 'token', vocab: shape.vocabSize });
     const picked = b.add('gather_last', [b.add('gather_rows', [logProbs, row]), target], {}, 'log_prob');
     const best = b.add(
       'reshape',
@@ -170,6 +174,6 @@ export function buildDecoder(shape: DecoderShape, options: DecoderOptions): Grap
       'best',
     );
     const isArgmax = b.add('cast', [b.add('eq', [best, target])], { dtype: 'i32' }, 'is_argmax');
-    return b.finish([picked, isArgmax]);
+    return b.finish([picked, isArgmax], ['logProb', 'isArgmax']);
   });
 }

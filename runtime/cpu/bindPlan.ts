@@ -1,7 +1,7 @@
 /** Binds the launches of a plan to memory: one program for each bucket. */
 import type { BufferDecl } from '../../ir/kernel.js';
 import type { Stage } from '../../ir/placement.js';
-import { rowStride, type Plan } from '../../ir/plan.js';
+import { rowStride, type LinkedFunction } from '../../ir/plan.js';
 import { DTYPE_BYTES, isFloat } from '../../ir/types.js';
 import { extentOfInput, floatWrites, INPUT_BUFFERS, masksOf, portsOf, vectorPort } from '../ports.js';
 import { programExtents } from '../extents.js';
@@ -17,7 +17,7 @@ export interface LaunchSymbol {
 }
 
 export interface BindRequest {
-  readonly plan: Plan;
+  readonly plan: LinkedFunction;
   /** Which of the plan's launches. Whoever has the last gives the outputs. */
   readonly stage: Stage;
   readonly bucket: number;
@@ -68,7 +68,7 @@ export function bindBucket(request: BindRequest): ProgramBinding {
     const buffer = bufferOf(name);
     const { dtype, rows, columns } = buffer;
     if (!isFloat(dtype)) return [];
-    const stride = rowStride(buffer, plan.capacity.tokens, DTYPE_BYTES[dtype]);
+    const stride = rowStride(buffer, plan.capacity.extents, DTYPE_BYTES[dtype]);
     return [{ slot: slotOf(name), dtype, rows, columns, stride, allowsNegativeInfinity: masks.has(name) }];
   };
   const launches = plan.launches.slice(stage.first, stage.end).map((launch, at): LaunchBinding => {

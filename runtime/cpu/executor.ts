@@ -1,13 +1,14 @@
 /** The CPU device: a plan, its kernels and its weights, ready to score micro-batches. */
+import { tokensIn, rowsIn } from '../../ir/scoring.js';
 import type { Stage } from '../../ir/placement.js';
-import type { Bucket, Plan } from '../../ir/plan.js';
+import type { Bucket, LinkedFunction } from '../../ir/plan.js';
 import { loadAddon, type NativeLibrary, type RunRequest, type RunResult } from '../addon.js';
 import { scratchOf, type LaunchSymbol } from './bindPlan.js';
 import { bytesToPack } from './loadWeights.js';
 import { requireMemory, type MemoryUse } from './memoryUse.js';
 import { CpuStage, planCpuStage, type CpuStagePlan } from './stage.js';
 import { StageFlow } from './stageFlow.js';
-import { checkBatch, chooseBucket, longestTree, vocabOf, type Batch, type BatchLimits } from '../batch.js';
+import { checkBatch, chooseBucket, longestTree, sizeOfBatch, vocabOf, type Batch, type BatchLimits } from '../batch.js';
 import { sizesOf } from '../extents.js';
 import { FileMappings, type LoadProgress } from '../files.js';
 import { floatWrites, portsOf, type InputName } from '../ports.js';
@@ -15,7 +16,7 @@ import { NonFiniteError, type DeviceSpan, type Diagnosis, type LaunchProfile, ty
 import type { TensorSource } from '../tensorSource.js';
 
 export interface CpuExecutorOptions {
-  readonly plan: Plan;
+  readonly plan: LinkedFunction;
   /** symbols[bucket][launch]: where generated code is. */
   readonly symbols: readonly (readonly LaunchSymbol[])[];
   readonly tensors: ReadonlyMap<string, TensorSource>;
@@ -70,7 +71,7 @@ export class CpuExecutor {
   readonly buckets: readonly Bucket[];
   /** Micro-batches that keep every stage busy. */
   readonly inFlight: number;
-  private readonly plan: Plan;
+  private readonly plan: LinkedFunction;
   private readonly resources: Resources;
   private readonly use: MemoryUse;
   private readonly limits: BatchLimits;
@@ -81,14 +82,14 @@ export class CpuExecutor {
     for (const stage of this.resources.stages) stage.stop();
   };
 
-  private constructor(plan: Plan, resources: Resources, arenas: number, use: MemoryUse, maxLength: number) {
+  private constructor(plan: LinkedFunction, resources: Resources, arenas: number, use: MemoryUse, maxLength: number) {
     this.plan = plan;
     this.resources = resources;
     this.use = use;
     this.buckets = plan.buckets;
     this.inFlight = IN_FLIGHT * resources.stages.length;
-    this.maxTokens = Math.max(...plan.buckets.map((bucket) => bucket.tokens));
-    this.maxRows = Math.max(...plan.buckets.map((bucket) => bucket.rows));
+    this.maxTokens = Math.max(...plan.buckets.map(tokensIn));
+    this.maxRows = Math.max(...plan.buckets.map(rowsIn));
     this.maxLength = maxLength;
     this.limits = { vocab: vocabOf(plan), maxLength: this.maxLength };
     this.inputs = portsOf(plan).inputs;
@@ -149,7 +150,7 @@ export class CpuExecutor {
       for (const stage of loaded) if (stage.status === 'fulfilled') resources.stages.push(stage.value);
       const failed = loaded.find((stage) => stage.status === 'rejected');
       if (failed !== undefined) throw failed.reason;
-      return new CpuExecutor(plan, resources, arenas, use, options.maxLength ?? plan.capacity.tokens);
+      return new CpuExecutor(plan, resources, arenas, use, options.maxLength ?? tokensIn(plan.capacity));
     } catch (error) {
       release(resources);
       throw error;
@@ -219,7 +220,7 @@ export class CpuExecutor {
   }
 
   private bucketOf(batch: Batch): number {
-    return chooseBucket(this.buckets, batch.tokens.length, batch.row.length, longestTree(batch));
+    return chooseBucket(this.buckets, sizeOfBatch(batch), longestTree(batch));
   }
 
   /** What each stage answered, and when each worked. */
@@ -232,7 +233,7 @@ export class CpuExecutor {
     const bucket = this.bucketOf(batch);
     const { stages } = this.resources;
     const size = { tokens: batch.tokens.length, rows: batch.row.length };
-    const request = { extents: sizesOf(size), inputs: this.inputs.map((name) => batch[name]), ...options };
+    const request = { extents: sizesOf({ extents: sizeOfBatch(batch) }), inputs: this.inputs.map((name) => batch[name]), ...options };
     const results: RunResult[] = [];
     const spans: DeviceSpan[] = [];
     await this.flow.run({

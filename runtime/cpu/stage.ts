@@ -1,6 +1,9 @@
 /** A part of a plan on threads of its own: one device of a CPU executor. */
+import type { Dim } from '../../ir/types.js';
+import { scoringExtents, type ScoringSize } from '../../ir/scoring.js';
+import { extentIn } from '../../ir/extents.js';
 import type { Stage } from '../../ir/placement.js';
-import { rowStride, type Plan } from '../../ir/plan.js';
+import { rowStride, type LinkedFunction } from '../../ir/plan.js';
 import { DTYPE_BYTES } from '../../ir/types.js';
 import type { FileMappings, LoadProgress } from '../files.js';
 import { boundaryOf, stagePlan } from '../stagePlan.js';
@@ -30,7 +33,7 @@ export interface CpuStagePlan {
 }
 
 export function planCpuStage(
-  plan: Plan,
+  plan: LinkedFunction,
   stage: Stage,
   scratchBytes: number,
   options: {
@@ -53,7 +56,7 @@ export function planCpuStage(
 }
 
 export interface CpuStageOptions {
-  readonly plan: Plan;
+  readonly plan: LinkedFunction;
   /** symbols[bucket][launch] of the whole plan. */
   readonly symbols: readonly (readonly LaunchSymbol[])[];
   /** By path, of all symbols. */
@@ -68,7 +71,7 @@ export interface CpuStageOptions {
 /** Rows of a buffer that the next stage reads. */
 interface Crossing {
   readonly offset: number;
-  readonly rows: number | 'T' | 'R';
+  readonly rows: Dim;
   readonly rowBytes: number;
 }
 
@@ -81,7 +84,7 @@ export class CpuStage {
   private readonly programs: (readonly NativeProgram[])[] = [];
   private readonly crossing: readonly Crossing[];
 
-  private constructor(plan: Plan, { stage, threads, arenas }: CpuStagePlan, isPinned: boolean) {
+  private constructor(plan: LinkedFunction, { stage, threads, arenas }: CpuStagePlan, isPinned: boolean) {
     const addon = loadAddon();
     this.stage = stage;
     this.pool = new addon.Pool(threads, isPinned);
@@ -95,7 +98,7 @@ export class CpuStage {
             return {
               offset: placements.get(buffer.name)!.offset,
               rows: buffer.rows,
-              rowBytes: rowStride(buffer, plan.capacity.tokens, elementBytes) * elementBytes,
+              rowBytes: rowStride(buffer, plan.capacity.extents, elementBytes) * elementBytes,
             };
           });
   }
@@ -147,9 +150,10 @@ export class CpuStage {
   }
 
   /** Copies what `next` reads of a micro-batch into the same arena there. */
-  sendTo(next: CpuStage, arena: number, { tokens, rows }: { readonly tokens: number; readonly rows: number }): void {
+  sendTo(next: CpuStage, arena: number, size: ScoringSize): void {
+    const extents = scoringExtents(size);
     for (const { offset, rows: extent, rowBytes } of this.crossing) {
-      const bytes = (extent === 'T' ? tokens : extent === 'R' ? rows : extent) * rowBytes;
+      const bytes = extentIn(extent, extents) * rowBytes;
       next.arenas[arena]!.write(offset, new Uint8Array(this.arenas[arena]!.read(offset, bytes)));
     }
   }

@@ -163,7 +163,7 @@ export function searchedWrites(plan: RuntimePlan, masks: ReadonlySet<string>): r
       const declared = buffers.get(buffer)!;
       const { dtype, rows, columns } = declared;
       if (!isFloat(dtype)) continue;
-      const stride = rowStride(declared, plan.capacity.tokens, DTYPE_BYTES[dtype]);
+      const stride = rowStride(declared, plan.capacity.extents, DTYPE_BYTES[dtype]);
       found.push({
         index: found.length,
         launch,

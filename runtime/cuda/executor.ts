@@ -1,8 +1,9 @@
 /** A CUDA executor: a plan on one device or on a pipeline of several, ready to score micro-batches. */
+import { tokensIn, rowsIn } from '../../ir/scoring.js';
 import type { Bucket } from '../../ir/plan.js';
 import type { Stage } from '../../ir/placement.js';
 import { readSettings } from '../../settings.js';
-import { checkBatch, chooseBucket, longestTree, vocabOf, type Batch, type BatchLimits } from '../batch.js';
+import { checkBatch, chooseBucket, longestTree, sizeOfBatch, vocabOf, type Batch, type BatchLimits } from '../batch.js';
 import type { LoadProgress } from '../files.js';
 import type { RuntimePlan } from '../ports.js';
 import { NonFiniteError, type Diagnosis, type LaunchProfile, type ScoredBatch } from '../scoring.js';
@@ -123,7 +124,7 @@ export class CudaExecutor {
   private constructor(
     stages: readonly CudaStage[],
     runner: StageRunner,
-    { plan, maxLength = plan.capacity.tokens }: CudaExecutorOptions,
+    { plan, maxLength = tokensIn(plan.capacity) }: CudaExecutorOptions,
   ) {
     this.plan = plan;
     this.stages = stages;
@@ -131,8 +132,8 @@ export class CudaExecutor {
     this.inFlight = runner.inFlight;
     this.gate = new Gate(runner.inFlight);
     this.buckets = plan.buckets;
-    this.maxTokens = Math.max(...plan.buckets.map((bucket) => bucket.tokens));
-    this.maxRows = Math.max(...plan.buckets.map((bucket) => bucket.rows));
+    this.maxTokens = Math.max(...plan.buckets.map(tokensIn));
+    this.maxRows = Math.max(...plan.buckets.map(rowsIn));
     this.maxLength = maxLength;
     this.limits = { vocab: vocabOf(plan), maxLength };
   }
@@ -212,7 +213,7 @@ export class CudaExecutor {
   }
 
   private bucketOf(batch: Batch): number {
-    return chooseBucket(this.buckets, batch.tokens.length, batch.row.length, longestTree(batch));
+    return chooseBucket(this.buckets, sizeOfBatch(batch), longestTree(batch));
   }
 
   private requestOf(batch: Batch, kind: RunRequest['kind']): RunRequest {

@@ -1,4 +1,5 @@
 /** What a plan takes of a device's memory, known before any of it is allocated, and what to do where it is too much. */
+import { tokensIn } from '../../ir/scoring.js';
 import { UserError } from '../../errors.js';
 import type { Bucket } from '../../ir/plan.js';
 
@@ -40,7 +41,7 @@ export function printCudaMemoryUse(use: CudaMemoryUse): string {
 function remedy(use: CudaMemoryUse, freeBytes: number, capacity: Bucket): string {
   const room = freeBytes - RESERVE - use.codeBytes - use.weightBytes;
   // Activations grow with tokens and rows, and rows with tokens; a little is left for kernels of other tiles.
-  const tokens = Math.floor((capacity.tokens * room * 0.97) / use.arenaBytes / FEWEST_TOKENS) * FEWEST_TOKENS;
+  const tokens = Math.floor((tokensIn(capacity) * room * 0.97) / use.arenaBytes / FEWEST_TOKENS) * FEWEST_TOKENS;
   if (room >= use.stagingBytes && tokens >= FEWEST_TOKENS)
     return `Compile it for smaller micro-batches: --max-tokens ${tokens}.`;
   const gpus = Math.ceil((use.weightBytes + use.codeBytes) / Math.max(1, freeBytes - RESERVE));

@@ -1,6 +1,8 @@
 /**
  * One device of an executor: its part of a plan as machine code, its weights and activations in memory, its programs.
  */
+import { scoringExtents } from '../../ir/scoring.js';
+import { extentIn } from '../../ir/extents.js';
 import type { CudaKernelText } from '../../ir/cuda.js';
 import type { Stage } from '../../ir/placement.js';
 import { roundUp } from '../../ir/types.js';
@@ -316,7 +318,7 @@ export class CudaStage {
     const first = writes.find(({ index }) => answers[index] !== NOTHING);
     if (first === undefined) return undefined;
     const { launch, buffer, columns, index } = first;
-    const width = BigInt(columns === 'T' ? tokens : columns === 'R' ? rows : columns);
+    const width = BigInt(extentIn(columns, scoringExtents({ tokens, rows })));
     return {
       path: pathOf(this.plan, launch),
       buffer,

@@ -1,7 +1,7 @@
 /** How a micro-batch goes through the devices of an executor: one device at a time, or a pipeline of them. */
 import { DTYPE_BYTES } from '../../ir/types.js';
 import { rowStride } from '../../ir/plan.js';
-import type { Batch } from '../batch.js';
+import { sizeOfBatch, type Batch } from '../batch.js';
 import { mostOf, programExtents, sizesOf } from '../extents.js';
 import type { RuntimePlan } from '../ports.js';
 import type { DeviceSpan } from '../scoring.js';
@@ -59,7 +59,7 @@ export class OneDevice implements StageRunner {
   async run(request: RunRequest): Promise<RunResult> {
     const { batch, kind } = request;
     const { outputs, span, launchMilliseconds } = await programOf(this.stage, request, 0).run({
-      extents: sizesOf({ tokens: batch.tokens.length, rows: batch.row.length }),
+      extents: sizesOf({ extents: sizeOfBatch(batch) }),
       inputs: this.stage.inputsOf(batch),
       isTimed: kind === 'profile',
     });
@@ -80,7 +80,7 @@ export function crossingsOf(plan: RuntimePlan, end: number): readonly CudaCrossi
     const offset = offsets.get(buffer.name);
     if (offset === undefined) throw new Error(`Nothing places ${buffer.name}, which crosses a cut.`);
     const bytes = DTYPE_BYTES[buffer.dtype];
-    return { offset, rows: buffer.rows, rowBytes: rowStride(buffer, plan.capacity.tokens, bytes) * bytes };
+    return { offset, rows: buffer.rows, rowBytes: rowStride(buffer, plan.capacity.extents, bytes) * bytes };
   });
 }
 
@@ -121,7 +121,7 @@ export class Pipeline implements StageRunner {
     // A search has its programs on the first arena alone.
     const arena = kind === 'search' ? 0 : this.turns++ % PIPELINE_ARENAS;
     const { outputs, stages } = await this.pipeline.run({
-      extents: sizesOf({ tokens: batch.tokens.length, rows: batch.row.length }),
+      extents: sizesOf({ extents: sizeOfBatch(batch) }),
       arena,
       isTimed: kind === 'profile',
       stages: this.stages.map((stage, i) => ({

@@ -1,4 +1,5 @@
 /** Costs that packing cuts by: exact at measured buckets, monotone between them, sane outside. */
+import { scoringBucket, tokensIn, scoringSize } from '../../ir/scoring.js';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { analyticBucketCost, bucketCostModel, estimateBuckets, kernelSeconds } from '../../autotune/bucketCost.js';
@@ -6,9 +7,7 @@ import { defaultBuckets } from '../../autotune/buckets.js';
 import { llamaModule } from './fixture.js';
 
 const point = (tokens: number, seconds: number, rowSeconds = 0, attentionSeconds = 0) => ({
-  tokens,
-  rows: tokens,
-  longest: Math.min(tokens, 256),
+  ...scoringBucket({ tokens, rows: tokens, longest: Math.min(tokens, 256) }),
   seconds,
   rowSeconds,
   attentionSeconds,
@@ -19,7 +18,8 @@ describe('bucketCostModel', () => {
   const cost = bucketCostModel(measured);
 
   it('gives the measured seconds at measured buckets, in any order', () => {
-    for (const { tokens, rows, longest, seconds } of measured) {
+    for (const { extents, longest, seconds } of measured) {
+      const { tokens, rows } = scoringSize({ extents });
       expect(cost(tokens, rows, longest)).toBeCloseTo(seconds, 12);
       expect(bucketCostModel([...measured].reverse())(tokens, rows, longest)).toBeCloseTo(seconds, 12);
     }
@@ -48,14 +48,16 @@ describe('bucketCostModel', () => {
   it('never decreases, whatever was measured', () => {
     const seconds = fc.double({ min: 0, max: 10, noNaN: true });
     const points = fc.array(
-      fc.record({
-        tokens: fc.integer({ min: 1, max: 2000 }),
-        rows: fc.integer({ min: 1, max: 2000 }),
-        longest: fc.integer({ min: 1, max: 500 }),
-        seconds,
-        rowSeconds: seconds,
-        attentionSeconds: seconds,
-      }),
+      fc
+        .record({
+          tokens: fc.integer({ min: 1, max: 2000 }),
+          rows: fc.integer({ min: 1, max: 2000 }),
+          longest: fc.integer({ min: 1, max: 500 }),
+          seconds,
+          rowSeconds: seconds,
+          attentionSeconds: seconds,
+        })
+        .map(({ tokens, rows, longest, ...costs }) => ({ ...scoringBucket({ tokens, rows, longest }), ...costs })),
       { minLength: 1, maxLength: 7 },
     );
     const at = fc.tuple(
@@ -96,7 +98,7 @@ describe('analyticBucketCost', () => {
   const cost = analyticBucketCost(module, rates, 1024);
 
   it('is the roofline at the sizes it was made from', () => {
-    const [estimate] = estimateBuckets(module, rates, [{ T: 512, R: 512, longest: 256 }]);
+    const [estimate] = estimateBuckets(module, rates, [{ extents: { T: 512, R: 512 }, longest: 256 }]);
     expect(cost(512, 512, 256)).toBeCloseTo(estimate!.seconds, 12);
   });
 
@@ -125,7 +127,7 @@ describe('analyticBucketCost', () => {
 describe('kernelSeconds', () => {
   const module = llamaModule();
   const rates = { flopsPerSecond: 400e9, bytesPerSecond: 30e9 };
-  const size = { T: 512, R: 512, longest: 256 };
+  const size = { extents: { T: 512, R: 512 }, longest: 256 };
   const [estimate] = estimateBuckets(module, rates, [size]);
   const sum = (
     seconds: readonly number[],
@@ -140,20 +142,27 @@ describe('kernelSeconds', () => {
   it('follow what was measured: each part of the nearest bucket as it was', () => {
     const measured = [
       point(64, 9),
-      { tokens: 512, rows: 512, longest: 256, seconds: 2, rowSeconds: 0.5, attentionSeconds: 0.25 },
+      {
+        ...scoringBucket({ tokens: 512, rows: 512, longest: 256 }),
+        seconds: 2,
+        rowSeconds: 0.5,
+        attentionSeconds: 0.25,
+      },
     ];
     const seconds = kernelSeconds(module, rates, size, measured);
     expect(sum(seconds)).toBeCloseTo(2, 12);
     expect(sum(seconds, isAttention)).toBeCloseTo(0.25, 12);
     expect(sum(seconds, (kernel) => !isAttention(kernel) && kernel.rows === 'R')).toBeCloseTo(0.5, 12);
     // Half the scored rows take less, the rest what it took.
-    const fewer = kernelSeconds(module, rates, { ...size, R: 256 }, measured);
+    const fewer = kernelSeconds(module, rates, { ...size, extents: { ...size.extents, R: 256 } }, measured);
     expect(sum(fewer, (kernel) => !isAttention(kernel) && kernel.rows === 'R')).toBeLessThan(0.4);
     expect(sum(fewer, (kernel) => !isAttention(kernel) && kernel.rows === 'T')).toBeCloseTo(1.25, 12);
   });
 
   it('keep their proportions where only the whole was measured', () => {
-    const seconds = kernelSeconds(module, rates, size, [{ tokens: 512, rows: 512, longest: 256, seconds: 2 }]);
+    const seconds = kernelSeconds(module, rates, size, [
+      { ...scoringBucket({ tokens: 512, rows: 512, longest: 256 }), seconds: 2 },
+    ]);
     const plain = kernelSeconds(module, rates, size);
     seconds.forEach((each, i) => expect(each / plain[i]!).toBeCloseTo(2 / estimate!.seconds, 9));
   });
@@ -161,15 +170,15 @@ describe('kernelSeconds', () => {
 
 describe('defaultBuckets', () => {
   it('doubles from 64 to the capacity, which is always the last', () => {
-    expect(defaultBuckets(1024).map((b) => b.tokens)).toEqual([64, 128, 256, 512, 1024]);
-    expect(defaultBuckets(1000).map((b) => b.tokens)).toEqual([64, 128, 256, 512, 1000]);
-    expect(defaultBuckets(600).map((b) => b.tokens)).toEqual([64, 128, 256, 600]);
-    expect(defaultBuckets(32).map((b) => b.tokens)).toEqual([32]);
+    expect(defaultBuckets(1024).map((b) => tokensIn(b))).toEqual([64, 128, 256, 512, 1024]);
+    expect(defaultBuckets(1000).map((b) => tokensIn(b))).toEqual([64, 128, 256, 512, 1000]);
+    expect(defaultBuckets(600).map((b) => tokensIn(b))).toEqual([64, 128, 256, 600]);
+    expect(defaultBuckets(32).map((b) => tokensIn(b))).toEqual([32]);
   });
 
   it('takes as many rows as tokens, and typical lengths', () => {
-    expect(defaultBuckets(1024).at(-1)).toEqual({ tokens: 1024, rows: 1024, longest: 256 });
-    expect(defaultBuckets(1024, 700).at(-1)).toEqual({ tokens: 1024, rows: 700, longest: 256 });
-    expect(defaultBuckets(1024)[0]).toEqual({ tokens: 64, rows: 64, longest: 64 });
+    expect(defaultBuckets(1024).at(-1)).toEqual(scoringBucket({ tokens: 1024, rows: 1024, longest: 256 }));
+    expect(defaultBuckets(1024, 700).at(-1)).toEqual(scoringBucket({ tokens: 1024, rows: 700, longest: 256 }));
+    expect(defaultBuckets(1024)[0]).toEqual(scoringBucket({ tokens: 64, rows: 64, longest: 64 }));
   });
 });

@@ -1,4 +1,5 @@
 /** The tuning database: what it keeps, what it skips, and that nothing in a file can hurt. */
+import { scoringBucket } from '../../ir/scoring.js';
 import {
   appendFileSync,
   existsSync,
@@ -26,7 +27,7 @@ let files = 0;
 const fresh = (): string => join(folder, `d${files++}`, 'tuning.jsonl');
 
 const KEY = '0123456789abcdef';
-const BUCKET: Bucket = { tokens: 256, rows: 128, longest: 100 };
+const BUCKET: Bucket = scoringBucket({ tokens: 256, rows: 128, longest: 100 });
 const gemm = (mb: number): CpuSchedule => ({ kind: 'gemm', isa: 'avx512', mr: 14, nr: 32, kc: 384, mb, nb: 256 });
 
 /** A database that holds `times` of gemm(mb), and its path. */
@@ -168,7 +169,7 @@ describe('finals', () => {
     });
     expect([...again.known(KEY, BUCKET, cuda).values()]).toEqual([{ schedule: loop(32), seconds: 1 }]);
     expect(again.final(KEY, BUCKET, { ...cuda, driver: 12_080 })).toBeUndefined();
-    expect(again.final(KEY, { ...BUCKET, rows: 1 }, cuda)).toBeUndefined();
+    expect(again.final(KEY, { ...BUCKET, extents: { ...BUCKET.extents, R: 1 } }, cuda)).toBeUndefined();
     again.close();
   });
 
@@ -254,7 +255,7 @@ describe('a damaged file', () => {
       { ...good, seconds: [] },
       { ...good, seconds: Array(1001).fill(1) },
       { ...good, failure: 'but it has times' },
-      { ...good, bucket: { tokens: 1e12, rows: 1, longest: 1 } },
+      { ...good, bucket: scoringBucket({ tokens: 1e12, rows: 1, longest: 1 }) },
       { ...good, schedule: { ...gemm(28), mb: 1e9 } },
       { ...good, schedule: { ...gemm(28), mb: 1.5 } },
       { ...good, schedule: { ...gemm(28), isa: 'quantum' } },

@@ -1,4 +1,5 @@
 /** Finals with made-up sequences: what is gained, by whom, and what is kept of it. */
+import { scoringBucket, tokensIn } from '../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import type { Final, Known } from '../../autotune/database.js';
 import {
@@ -17,7 +18,7 @@ const [FIRST, SECOND] = module.kernels.filter(({ path }) => path.startsWith('lay
   (typeof module.kernels)[number],
   (typeof module.kernels)[number],
 ];
-const BUCKET = { tokens: 8, rows: 8, longest: 8 };
+const BUCKET = scoringBucket({ tokens: 8, rows: 8, longest: 8 });
 const ROUNDS = 6;
 
 /** Schedules are numbers, the default is 10; what cannot fail is 20. */
@@ -342,7 +343,7 @@ describe('challengersOf', () => {
 describe('dueFinals', () => {
   const settled = { final: { entries: knownOf([10, 10], [9, 9]), marginSeconds: 0 } };
   const known = knownOf([10, 10], [9, 9]);
-  const weightOf = ({ bucket, bucketIndex }: Job<number>): number => bucket.tokens * (bucketIndex + 1);
+  const weightOf = ({ bucket, bucketIndex }: Job<number>): number => tokensIn(bucket) * (bucketIndex + 1);
 
   it('has the heaviest bucket first, its kernels in order', () => {
     const jobs = [
@@ -352,7 +353,7 @@ describe('dueFinals', () => {
       [0, 8],
       [1, 1],
     ].map(([bucketIndex, tokens]) =>
-      jobOf(known, { bucketIndex: bucketIndex!, bucket: { ...BUCKET, tokens: tokens! } }),
+      jobOf(known, { bucketIndex: bucketIndex!, bucket: { ...BUCKET, extents: { ...BUCKET.extents, T: tokens! } } }),
     );
     const due = dueFinals(jobs, weightOf);
     expect(due.map(({ weight }) => weight)).toEqual([18, 16, 6]);

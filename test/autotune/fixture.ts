@@ -1,4 +1,5 @@
 /** A tiny LLaMA as kernels, and a machine that exists on paper. */
+import { scoringBucket } from '../../ir/scoring.js';
 import type { KernelModule } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
 import { buildDecoder, type DecoderShape } from '../../models/decoder/graph.js';
@@ -40,7 +41,7 @@ export function llamaModule(shape: DecoderShape = SHAPE, arithmetic: 'f32' | 'bf
   );
 }
 
-export const CAPACITY: Bucket = { tokens: 256, rows: 256, longest: 256 };
+export const CAPACITY: Bucket = scoringBucket({ tokens: 256, rows: 256, longest: 256 });
 export const FACTS: CpuFacts = { isas: ['portable', 'avx2', 'avx512'], l1: 32 << 10, l2: 1 << 20 };
 export const AMX_FACTS: CpuFacts = { isas: ['portable', 'avx2', 'avx512', 'amx'], l1: 48 << 10, l2: 2 << 20 };
 

@@ -1,4 +1,5 @@
 /** Made-up micro-batches: trees of the asked shape, and indices that stay inside what they index. */
+import { scoringBucket } from '../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import { biasFor, bucketTrees, integersFor, rolesOf } from '../../autotune/randomInputs.js';
 import { kernelAt, llamaModule } from './fixture.js';
@@ -12,7 +13,7 @@ describe('bucketTrees', () => {
     [5, 1, 1],
     [3, 9, 200],
   ])('fills %i tokens and %i rows with trees of depth %i', (tokens, rows, longest) => {
-    const { position, subtreeEnd, row } = bucketTrees({ tokens, rows, longest });
+    const { position, subtreeEnd, row } = bucketTrees(scoringBucket({ tokens, rows, longest }));
     expect(position.length).toBe(tokens);
     expect(Math.max(...position) + 1).toBeLessThanOrEqual(longest);
     for (let i = 0; i < tokens; i++) {
@@ -29,7 +30,7 @@ describe('bucketTrees', () => {
   });
 
   it('makes branches, not chains only', () => {
-    const { position } = bucketTrees({ tokens: 256, rows: 1, longest: 100 });
+    const { position } = bucketTrees(scoringBucket({ tokens: 256, rows: 1, longest: 100 }));
     expect(position.filter((p, i) => i > 0 && p !== 0 && p !== position[i - 1]! + 1).length).toBeGreaterThan(2);
     expect(Math.max(...position)).toBe(99);
   });
@@ -46,7 +47,12 @@ describe('roles', () => {
   it('bound token ids and targets by the vocabulary', () => {
     expect(roles('embed').integers.get('tokens')).toEqual({ kind: 'below', bound: 700 });
     expect(roles('head').integers.get('target')).toEqual({ kind: 'below', bound: 700 });
-    const ids = integersFor({ kind: 'below', bound: 700 }, bucketTrees({ tokens: 64, rows: 64, longest: 9 }), 64, 3);
+    const ids = integersFor(
+      { kind: 'below', bound: 700 },
+      bucketTrees(scoringBucket({ tokens: 64, rows: 64, longest: 9 })),
+      64,
+      3,
+    );
     expect(Math.max(...ids)).toBeLessThan(700);
     expect(Math.min(...ids)).toBeGreaterThanOrEqual(0);
     expect(new Set(ids).size).toBeGreaterThan(40);
@@ -68,7 +74,7 @@ describe('roles', () => {
 
 describe('biasFor', () => {
   it('hides what the trees hide', () => {
-    const trees = bucketTrees({ tokens: 12, rows: 1, longest: 6 });
+    const trees = bucketTrees(scoringBucket({ tokens: 12, rows: 1, longest: 6 }));
     const bias = biasFor(trees, 16);
     for (let q = 0; q < 12; q++)
       for (let k = 0; k < 12; k++) expect(bias[q * 16 + k]).toBe(k <= q && q < trees.subtreeEnd[k]! ? 0 : -Infinity);

@@ -1,4 +1,5 @@
 /** One kernel's search: what it proposes, and what it takes of what it knows. */
+import { scoringBucket } from '../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import type { Final, Known } from '../../autotune/database.js';
 import { Job, type Candidates, type JobParts, type Rounds } from '../../autotune/searchJob.js';
@@ -25,7 +26,7 @@ const jobOf = (change: Partial<JobParts<number>> = {}): Job<number> =>
     signature: 's',
     count: 1,
     bucketIndex: 0,
-    bucket: { tokens: 8, rows: 8, longest: 8 },
+    bucket: scoringBucket({ tokens: 8, rows: 8, longest: 8 }),
     candidates,
     keyOf: String,
     rounds: ROUNDS,

@@ -1,4 +1,5 @@
 /** The table as people see it. */
+import { scoringBucket } from '../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import type { TuneProgress, TuneRow } from '../../autotune/search.js';
 import type { CpuSchedule } from '../../ir/plan.js';
@@ -8,7 +9,7 @@ const row = (change: Partial<TuneRow<CpuSchedule>>): TuneRow<CpuSchedule> => ({
   kernel: 'layers.0.ffn.down',
   signature: 'ab',
   count: 1,
-  bucket: { tokens: 256, rows: 128, longest: 100 },
+  bucket: scoringBucket({ tokens: 256, rows: 128, longest: 100 }),
   schedule: { kind: 'loop', isa: 'avx512', rows: 4 },
   trials: 0,
   reused: 0,
@@ -102,7 +103,7 @@ describe('LiveTable', () => {
     );
     expect(written.join('')).not.toContain('\u001b');
     expect(statusLine(progress(ROWS, 0))).toBe('measured 2 of 3, 14 trials, 41 s of 60 s');
-    expect(statusLine({ ...progress(ROWS, 0), final: { tokens: 8448, rows: 8448, longest: 256 } })).toBe(
+    expect(statusLine({ ...progress(ROWS, 0), final: scoringBucket({ tokens: 8448, rows: 8448, longest: 256 }) })).toBe(
       'measured 2 of 3, 14 trials, 41 s of 60 s, final of 8,448 tokens',
     );
   });

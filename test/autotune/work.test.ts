@@ -4,7 +4,7 @@ import { kernelWork, moduleWork } from '../../autotune/work.js';
 import { kernelAt, llamaModule, SHAPE } from './fixture.js';
 
 const module = llamaModule();
-const SIZE = { T: 100, R: 40, longest: 50, averageDepth: 20, averageScoredDepth: 30 };
+const SIZE = { extents: { T: 100, R: 40 }, longest: 50, averageDepth: 20, averageScoredDepth: 30 };
 
 describe('kernelWork', () => {
   it('counts two operations a multiply-add, over every segment and both matrices of a pair', () => {
@@ -20,21 +20,21 @@ describe('kernelWork', () => {
   });
 
   it('takes half of the longest path for the depth of tokens, three quarters for scored rows', () => {
-    const size = { T: 100, R: 40, longest: 49 };
+    const size = { extents: { T: 100, R: 40 }, longest: 49 };
     expect(kernelWork(kernelAt(module, '0.attention.mix'), module, size).flops).toBe(4 * 100 * 25 * 64);
     expect(kernelWork(kernelAt(module, '2.attention.mix'), module, { ...size, longest: 40 }).flops).toBe(
       4 * 40 * 30 * 64,
     );
-    expect(kernelWork(kernelAt(module, '2.attention.mix'), module, { T: 10, R: 10, longest: 1000 }).flops).toBe(
-      4 * 10 * 10 * 64,
-    );
+    expect(
+      kernelWork(kernelAt(module, '2.attention.mix'), module, { extents: { T: 10, R: 10 }, longest: 1000 }).flops,
+    ).toBe(4 * 10 * 10 * 64);
   });
 
   it('reads weights once, activations once, and of tables the gathered rows only', () => {
     const o = kernelWork(kernelAt(module, '0.attention.o'), module, SIZE);
     // a[100, 64], weight [64, 64], residual and its sum [100, 64], parts of the sum of squares [100, 4], all f32.
     expect(o.bytes).toBe(4 * (6400 + 4096 + 6400 + 6400 + 400));
-    const embed = kernelWork(kernelAt(module, 'embed'), module, { ...SIZE, T: 3, R: 3 });
+    const embed = kernelWork(kernelAt(module, 'embed'), module, { ...SIZE, extents: { T: 3, R: 3 } });
     // Three rows of a bf16 table, three token ids, h and its four parts.
     expect(embed.bytes).toBe(3 * 64 * 2 + 3 * 4 + 3 * 64 * 4 + 3 * 4 * 4);
     expect(embed.flops).toBe(0);

@@ -1,4 +1,5 @@
 /** The GPU benchmark with a made-up device and library that have a clock: turns, ratios, the layer, the table. */
+import { scoringBucket, tokensIn } from '../../ir/scoring.js';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -24,7 +25,7 @@ import { TuningDatabase } from '../../autotune/database.js';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 import { UserError } from '../../errors.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
-import type { CudaPlan } from '../../ir/plan.js';
+import type { LinkedFunction } from '../../ir/plan.js';
 import { COMPARE_SYMBOL } from '../../autotune/cuda/compare.js';
 import {
   cudaAvailable,
@@ -39,9 +40,10 @@ import { fakeCuda, type FakeKernel } from '../runtime/cuda/fakeCudaAddon.js';
 import { CAPACITY, cudaModule, FACTS } from '../autotune/cuda/fixture.js';
 
 const module = cudaModule();
-const plan: CudaPlan = {
+const plan: LinkedFunction<CudaSchedule> = {
   ...module,
   constants: [],
+  states: [],
   launches: [],
   capacity: CAPACITY,
   arenaBytes: 0,
@@ -356,7 +358,9 @@ describe('runGpuBench', () => {
   it('compares schedules that are tried or ranked, the chosen first, each once', async () => {
     const { lab: made } = lab();
     const down = model.layer.at(-1)!;
-    const chosen = cudaScheduling.key(defaultCudaSchedule(down, plan, FACTS, { tokens: 64, rows: 64, longest: 64 }));
+    const chosen = cudaScheduling.key(
+      defaultCudaSchedule(down, plan, FACTS, scoringBucket({ tokens: 64, rows: 64, longest: 64 })),
+    );
     const { kernels, layers } = await runGpuBench(
       made,
       model,
@@ -398,7 +402,11 @@ describe('runGpuBench', () => {
     ];
     const database = TuningDatabase.open(path, CUDA_RECORDS);
     const target = cudaTarget(FACTS, made.device.info, made.driverVersion, made.compiler.build);
-    const place = { key: kernelSignature(down, plan, CAPACITY.tokens), bucket: CAPACITY, target };
+    const place = {
+      key: kernelSignature(down, plan, { T: tokensIn(CAPACITY), R: tokensIn(CAPACITY) }),
+      bucket: CAPACITY,
+      target,
+    };
     database.append({ ...place, schedule: lucky, seconds: [1e-4] });
     database.appendFinal({ ...place, final: [{ schedule: lucky, seconds: 1e-3 }], marginSeconds: 0 });
     database.appendFinal({

@@ -53,7 +53,7 @@ describe.skipIf(!isBuilt)('the built command', () => {
       { cwd: ROOT, encoding: 'utf8', env: environment() },
     );
     expect(piped.stderr).toBe('');
-    expect(piped.stdout).toMatch(/^graph @score.*\ndone\n$/);
+    expect(piped.stdout).toMatch(/^func @score.*\ndone\n$/);
   });
 
   it.skipIf(!hasCompiler)('runs, and with --json prints nothing but JSON', () => {

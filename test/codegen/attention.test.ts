@@ -1,4 +1,5 @@
 /** Tree attention: against float64, one answer whatever the tile or the neighbours, and no leak from other trees. */
+import { interfaceOf } from '../support/interface.js';
 import { describe, expect, it } from 'vitest';
 import { isLegal } from '../../codegen/cpu/index.js';
 import type { AttentionKernel, KernelModule } from '../../ir/kernel.js';
@@ -42,6 +43,7 @@ function moduleOf(
   const rows = hasQueryRow ? 'R' : 'T';
   const outputs = [...tiles.map((i) => `o${i}`), ...biased.map((i) => `b${i}`)];
   return {
+    interface: interfaceOf([]),
     weights: [],
     buffers: [
       { name: 'q', dtype: s.dtype, rows: 'T', columns: width, space: 'input' },

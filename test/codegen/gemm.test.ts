@@ -1,6 +1,7 @@
 /**
  * Contractions: every pairing against float64, and one answer, bit for bit, whatever the schedule, T, threads or row.
  */
+import { interfaceOf } from '../support/interface.js';
 import { describe, expect, it } from 'vitest';
 import { isLegal } from '../../codegen/cpu/index.js';
 import type { BufferDecl, KernelModule, Output, Pairing } from '../../ir/kernel.js';
@@ -121,6 +122,7 @@ function moduleOf(c: Case, isa: CpuIsa, bf16: boolean, count: number): KernelMod
     });
   }
   return {
+    interface: interfaceOf(buffers),
     buffers,
     weights: [
       {

@@ -1,4 +1,5 @@
 /** Compiles generated kernels with the system compiler and runs them beside the float64 interpreter. */
+import { extentIn } from '../../ir/extents.js';
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -222,7 +223,9 @@ const GUARD = 0xa5;
 export function runGenerated(module: KernelModule, options: RunOptions): RunResult {
   const { sizes, workers = 1 } = options;
   const capacity = options.tokensCapacity ?? Math.max(64, sizes.T);
-  const emitted = module.kernels.map((kernel, i) => emitKernel(kernel, module, options.schedules[i]!, capacity));
+  const emitted = module.kernels.map((kernel, i) =>
+    emitKernel(kernel, module, options.schedules[i]!, { T: capacity, R: capacity }),
+  );
   const isas = [...new Set(options.schedules.map((schedule) => schedule.isa))];
   const isEmulated = isas.includes('amx') && !hasFlags('amx_bf16');
   const own = compilerFlags(isEmulated ? isas.map((isa) => (isa === 'amx' ? 'avx512' : isa)) : isas);
@@ -235,13 +238,12 @@ export function runGenerated(module: KernelModule, options: RunOptions): RunResu
     'double tw_test_run(void *kernel, void *buffers, int64_t T, int64_t R, int64_t scratch, int32_t workers)',
   );
   const memory = new Map<string, Buffer>();
-  const extent = (dim: BufferDecl['rows']): number => (typeof dim === 'number' ? dim : sizes[dim]);
   const shape = (decl: BufferDecl): { rows: number; columns: number; stride: number; bytes: number } => {
     const bytes = DTYPE_BYTES[decl.dtype];
     return {
-      rows: extent(decl.rows),
-      columns: decl.columns === 'T' ? sizes.T : decl.columns,
-      stride: rowStride(decl, capacity, bytes),
+      rows: extentIn(decl.rows, sizes),
+      columns: extentIn(decl.columns, sizes),
+      stride: rowStride(decl, { T: capacity, R: capacity }, bytes),
       bytes,
     };
   };

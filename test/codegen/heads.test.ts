@@ -1,4 +1,5 @@
 /** Scalar programs of heads (sums over a head, operands of one head, rotation in loops) by both code generators. */
+import { interfaceOf } from '../support/interface.js';
 import { describe, expect, it } from 'vitest';
 import { ROW_SUM_BLOCK, type BufferDecl, type KernelModule, type LoopKernel } from '../../ir/kernel.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
@@ -51,6 +52,7 @@ function moduleOf({ headDim, isOfParts }: Case): KernelModule {
   });
   const rotated = add(mul(normed, table('cosine')), mul({ op: 'rotateHalf', a: normed }, table('sine')));
   return {
+    interface: interfaceOf([]),
     buffers: [
       buffer('x', columns, 'input'),
       buffer('cosine', headDim / 2, 'input'),

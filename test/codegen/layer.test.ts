@@ -1,4 +1,5 @@
 /** Whole layers by generated code, against the float64 interpreter: every instruction set, dtype and pairing width. */
+import { scoringBucket } from '../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import { defaultSchedule, isLegal } from '../../codegen/cpu/index.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
@@ -43,7 +44,7 @@ function check(
     l2: 1 << 20,
   };
   const schedules = module.kernels.map((kernel) =>
-    defaultSchedule(kernel, module, facts, { tokens: shape.T, rows: shape.R, longest: shape.T }),
+    defaultSchedule(kernel, module, facts, scoringBucket({ tokens: shape.T, rows: shape.R, longest: shape.T })),
   );
   module.kernels.forEach((kernel, i) => {
     expect(isLegal(kernel, module, schedules[i]!, facts)).toBe(true);

@@ -1,4 +1,5 @@
 /** Loop kernels: every operator, access, dtype and extent, against float64. */
+import { interfaceOf } from '../support/interface.js';
 import { describe, expect, it } from 'vitest';
 import type { BufferDecl, KernelModule, Output } from '../../ir/kernel.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
@@ -36,6 +37,7 @@ function worst(
   isQuick = true,
 ): number {
   const module: KernelModule = {
+    interface: interfaceOf(buffers),
     buffers,
     weights: [],
     kernels: [{ name: 'loop', path: 'test.loop', anchor: 'loop', rows: 'T', ops: [], columns, outputs }],

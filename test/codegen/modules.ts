@@ -1,4 +1,5 @@
 /** Kernel modules that the code generator is tested on: one LLaMA layer with embedding and head, and token trees. */
+import { interfaceOf } from '../support/interface.js';
 import type { BufferDecl, KernelModule, Output, Pairing, WeightDecl } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from '../../ir/kernel.js';
 import type { RawTensor } from '../../ir/kernelInterpreter.js';
@@ -205,6 +206,7 @@ export function layerCase(shape: LayerShape, sizes: { T: number; R: number }, se
     ops: [],
   });
   const module: KernelModule = {
+    interface: interfaceOf(buffers),
     buffers,
     weights,
     kernels: [

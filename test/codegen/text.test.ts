@@ -1,4 +1,5 @@
 /** The text itself: goldens, signatures, symbols, legality and defaults. */
+import { scoringBucket } from '../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import {
   compilerFlags,
@@ -77,12 +78,14 @@ describe('generated text', () => {
   it.each(GOLDENS)('is golden $file', async ({ file, module, kernel, schedule }) => {
     const found = kernelNamed(module, kernel);
     expect(isLegal(found, module, schedule, FACTS)).toBe(true);
-    await expect(emitKernel(found, module, schedule, 128).source).toMatchFileSnapshot(`golden/${file}.c`);
+    await expect(emitKernel(found, module, schedule, { T: 128, R: 128 }).source).toMatchFileSnapshot(
+      `golden/${file}.c`,
+    );
   });
 
   it('holds each kernel and each helper once', () => {
     const schedule: CpuSchedule = { kind: 'gemm', isa: 'avx512', mr: 14, nr: 32, kc: 64, mb: 28, nb: 64 };
-    const kernels = ['o', 'down'].map((name) => emitKernel(kernelNamed(F32, name), F32, schedule, 128));
+    const kernels = ['o', 'down'].map((name) => emitKernel(kernelNamed(F32, name), F32, schedule, { T: 128, R: 128 }));
     const text = emitTranslationUnit([...kernels, ...kernels]);
     for (const { symbol } of kernels) expect(text.split(`void ${symbol}(`).length).toBe(2);
     expect(text).toContain('#define TW_ABI');
@@ -94,8 +97,8 @@ describe('generated text', () => {
       const { symbol } = emitKernel(
         kernel,
         F32,
-        defaultSchedule(kernel, F32, FACTS, { tokens: 64, rows: 32, longest: 64 }),
-        128,
+        defaultSchedule(kernel, F32, FACTS, scoringBucket({ tokens: 64, rows: 32, longest: 64 })),
+        { T: 128, R: 128 },
       );
       expect(symbol).toMatch(/^k_(gemm|attention|logprob|logprobreduce|loop)_[0-9a-f]{16}_[0-9a-f]{8}$/);
     }
@@ -108,16 +111,16 @@ describe('tiles of a real processor', () => {
   it('compile, though they may not run here', () => {
     const schedule: CpuSchedule = { kind: 'gemm', isa: 'amx', mr: 32, nr: 32, kc: 64, mb: 64, nb: 64 };
     const library = compile(
-      emitTranslationUnit([emitKernel(kernelNamed(AMX, 'down'), AMX, schedule, 128)]),
+      emitTranslationUnit([emitKernel(kernelNamed(AMX, 'down'), AMX, schedule, { T: 128, R: 128 })]),
       compilerFlags(['amx']),
     );
-    expect(library.symbol(emitKernel(kernelNamed(AMX, 'down'), AMX, schedule, 128).symbol)).toBeTruthy();
+    expect(library.symbol(emitKernel(kernelNamed(AMX, 'down'), AMX, schedule, { T: 128, R: 128 }).symbol)).toBeTruthy();
   });
 });
 
 describe('kernelSignature', () => {
   const down = kernelNamed(F32, 'down') as GemmKernel;
-  const signature = kernelSignature(down, F32, 128);
+  const signature = kernelSignature(down, F32, { T: 128, R: 128 });
   it('does not see names', () => {
     const module = JSON.parse(rename(JSON.stringify(F32))) as KernelModule;
     const renamed = {
@@ -133,13 +136,13 @@ describe('kernelSignature', () => {
       'layer7_h2',
       'layer7_ssq2',
     ]);
-    expect(kernelSignature(renamed, module, 128)).toBe(signature);
+    expect(kernelSignature(renamed, module, { T: 128, R: 128 })).toBe(signature);
   });
 
   it('sees dtypes, layouts, programs and shapes', () => {
     const change = (f: (text: string) => string): string => {
       const module = JSON.parse(f(JSON.stringify(F32))) as KernelModule;
-      return kernelSignature(kernelNamed(module, 'down'), module, 128);
+      return kernelSignature(kernelNamed(module, 'down'), module, { T: 128, R: 128 });
     };
     const others = [
       change((text) => text.replace('"name":"h1","dtype":"f32"', '"name":"h1","dtype":"bf16"')),
@@ -159,7 +162,9 @@ describe('kernelSignature', () => {
     // h1 + h1 and h1 + h0 differ though both name two operands.
     const o = kernelNamed(F32, 'o') as GemmKernel;
     const module = JSON.parse(JSON.stringify(F32).replaceAll('"buffer":"h0"', '"buffer":"attended"')) as KernelModule;
-    expect(kernelSignature(kernelNamed(module, 'o'), module, 128)).not.toBe(kernelSignature(o, F32, 128));
+    expect(kernelSignature(kernelNamed(module, 'o'), module, { T: 128, R: 128 })).not.toBe(
+      kernelSignature(o, F32, { T: 128, R: 128 }),
+    );
   });
 });
 
@@ -198,7 +203,7 @@ describe('isLegal', () => {
               isLegal(
                 kernel,
                 module,
-                defaultSchedule(kernel, module, facts, { tokens, rows: tokens, longest: tokens }),
+                defaultSchedule(kernel, module, facts, scoringBucket({ tokens, rows: tokens, longest: tokens })),
                 facts,
               ),
             ).toBe(true);

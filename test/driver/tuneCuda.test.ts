@@ -17,9 +17,11 @@ describe.skipIf(hasGpu)('tuneCudaModel', () => {
   it('says that there is no GPU and what to type, and leaves no database behind', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'tilewright-no-gpu-'));
     const database = join(folder, 'tuning.jsonl');
-    const plan = {
-      ...cudaModule(),
-      constants: [],
+    const { weights, interface: convention, buffers, kernels } = cudaModule();
+    const score = {
+      interface: convention,
+      buffers,
+      kernels,
       launches: [],
       capacity: CAPACITY,
       arenaBytes: 0,
@@ -27,6 +29,7 @@ describe.skipIf(hasGpu)('tuneCudaModel', () => {
       buckets: [CAPACITY],
       schedules: [{}],
     };
+    const plan = { weights, constants: [], states: [], functions: [score] };
     const model: CudaModel = { target: 'cuda', facts: TYPICAL_FACTS.sm_90a, arithmetic: 'bf16', graphText: '', plan };
     const nothing = (): void => undefined;
     const ui = { phase: nothing, step: nothing, run: nothing, table: nothing, note: nothing, warn: nothing };

@@ -6,7 +6,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { loadArtifact } from '../../driver/artifact.js';
 import { detectMachine } from '../../driver/machine.js';
 import { UserError } from '../../errors.js';
-import type { CpuGemmSchedule, Plan } from '../../ir/plan.js';
+import type { CpuGemmSchedule, LinkedFunction, Plan } from '../../ir/plan.js';
 import {
   CAPACITY,
   failure,
@@ -69,11 +69,15 @@ describe.skipIf(!isBuilt)('an artifact', () => {
     });
     return dir;
   };
-  const forgePlan = (edit: (plan: Writable<Plan>) => void): string =>
+  const forgePlan = (edit: (plan: Writable<LinkedFunction>) => void): string =>
     forge('plan.json', (text) => {
       const plan = JSON.parse(text) as Writable<Plan>;
-      edit(plan);
-      return `${JSON.stringify(plan)}\n`;
+      const [only] = plan.functions;
+      const linked: Writable<LinkedFunction> = { ...plan, ...only! };
+      edit(linked);
+      const { weights, constants, states, ...changed } = linked;
+      delete (changed as Partial<typeof plan>).functions;
+      return `${JSON.stringify({ weights, constants, states, functions: [changed] })}\n`;
     });
   const machine = detectMachine();
   const refusal = async (dir: string, here = machine): Promise<UserError> => {
@@ -90,7 +94,7 @@ describe.skipIf(!isBuilt)('an artifact', () => {
     expect(hint).toContain(model);
     expect(hint).toContain(`-o ${dir}`);
   };
-  const gemms = (plan: Writable<Plan>): Writable<CpuGemmSchedule>[] =>
+  const gemms = (plan: Writable<LinkedFunction>): Writable<CpuGemmSchedule>[] =>
     plan.schedules.flatMap((each) => Object.values(each)).filter((schedule) => schedule.kind === 'gemm');
 
   test('that is sound runs', async () => {
@@ -212,7 +216,7 @@ describe.skipIf(!isBuilt)('an artifact', () => {
     rebuilds(hint, dir);
   });
 
-  test.each<[string, (plan: Writable<Plan>) => void, RegExp]>([
+  test.each<[string, (plan: Writable<LinkedFunction>) => void, RegExp]>([
     [
       'placements moved',
       (plan) => {
@@ -309,7 +313,7 @@ describe.skipIf(!isBuilt)('an artifact', () => {
     [
       'a bucket larger than the arena is for',
       (plan) => {
-        Object.assign(plan.buckets.at(-1)!, { tokens: 1 << 16, rows: 1 << 16 });
+        Object.assign(plan.buckets.at(-1)!, { extents: { T: 1 << 16, R: 1 << 16 } });
       },
       /largest bucket/,
     ],
@@ -347,14 +351,14 @@ describe.skipIf(!isBuilt)('an artifact', () => {
       (plan) => {
         plan.kernels[0]!.name = '../../evil';
       },
-      /plan\.json: kernels\.0/,
+      /plan\.json: functions\.0\.kernels\.0/,
     ],
     [
       'a kernel name that is C',
       (plan) => {
         plan.kernels[0]!.name = 'a;system("true")';
       },
-      /plan\.json: kernels\.0/,
+      /plan\.json: functions\.0\.kernels\.0/,
     ],
     [
       'a kernel path that ends a comment',
@@ -375,7 +379,7 @@ describe.skipIf(!isBuilt)('an artifact', () => {
       (plan) => {
         plan.launches[0]!.signature = '../x';
       },
-      /plan\.json: launches\.0/,
+      /plan\.json: functions\.0\.launches\.0/,
     ],
   ])('with %s is refused although its hash fits', async (_, edit, expected) => {
     const dir = forgePlan(edit);

@@ -1,4 +1,5 @@
 /** What goes wrong with a GPU, through the real command: driver and NVRTC are stand-ins, everything else is real. */
+import { scoreOf } from '../../ir/plan.js';
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -210,7 +211,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
       cuda: { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 6 },
     });
     if (compiled.target !== 'cuda') throw new Error('not for CUDA');
-    const { plan } = compiled;
+    const plan = scoreOf(compiled.plan);
     const emitted = emitCudaPlan(plan);
     const kernel = plan.kernels.find(({ path }) => path === 'layers.0.ffn.down');
     if (kernel?.anchor !== 'gemm') throw new Error('no such product');

@@ -2,6 +2,7 @@
  * Every kernel that the passes make of a model, under every skeleton, on a real device: models of random shapes, random
  * legal schedules, against float64, and the same bits under every tile of a skeleton.
  */
+import { scoreOf } from '../../ir/plan.js';
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { CudaKernelText } from '../../ir/cuda.js';
@@ -46,7 +47,7 @@ describe('kernels of random models', { skip }, () => {
         const begin = performance.now();
         const where = `${model.name}; T ${each.T}, R ${each.R}; on ${place}`;
         await checkKernels(list, {
-          module: model.plan,
+          module: scoreOf(model.plan),
           tensors: model.tensors,
           inputs: randomInputs(each, model.vocab, SEED),
           sizes: each,

@@ -2,6 +2,7 @@
  * A plan in stages on real devices: the same bits as in one piece, whatever the cuts and the way between them. Where
  * there is one GPU, all stages are on it.
  */
+import { scoreOf } from '../../ir/plan.js';
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { compileModel } from '../../driver/compile.js';
@@ -56,7 +57,7 @@ async function load(): Promise<Omit<CudaExecutorOptions, 'ordinals'> & { readonl
     maxTokens: 2048,
   });
   if (model.target !== 'cuda') throw new Error('not for CUDA');
-  const { plan } = model;
+  const plan = scoreOf(model.plan);
   const emitted = emitCudaPlan(plan);
   const { cubins } = await compileCudaKernels(emitted, arch, {
     driverVersion: available.driverVersion,

@@ -8,7 +8,7 @@ import { graph as randomGraph } from './randomGraph.js';
 const f64 = (...values: number[]): Float64Array => Float64Array.from(values);
 
 /** RMSNorm, a projection, and the scored rows of it. */
-const NORMED = parseGraph(`graph @normed(%x: f32[T, 2], %row: i32[R]) -> (f32[R, 1], f32[T, 2]) {
+const NORMED = parseGraph(`func @normed(%x: f32[T, 2], %row: i32[R]) -> (f32[R, 1], f32[T, 2]) {
   weight @norm : f32[2]
   weight @w : bf16[1, 2]
   weight @unused : bf16[1000000]
@@ -57,7 +57,7 @@ describe('interpretGraph', () => {
   });
 
   it('returns parameters and weights that are results', () => {
-    const graph = parseGraph('graph @g(%x: f32[T]) -> (f32[T], f32[2]) { weight @w : f32[2] return %x, @w }');
+    const graph = parseGraph('func @g(%x: f32[T]) -> (f32[T], f32[2]) { weight @w : f32[2] return %x, @w }');
     const results = interpretGraph(graph, {
       sizes: { T: 1, R: 0 },
       params: new Map([['x', f64(5)]]),
@@ -82,9 +82,7 @@ describe('interpretGraph', () => {
   ])('refuses %s', (_what, env, message) => expect(() => interpretGraph(NORMED, env)).toThrow(message));
 
   it('refuses to allocate without bound', () => {
-    const graph = parseGraph(
-      'graph @g() -> (i32[T, T, T]) { %i = iota() {size = [T, T, T]} : i32[T, T, T] return %i }',
-    );
+    const graph = parseGraph('func @g() -> (i32[T, T, T]) { %i = iota() {size = [T, T, T]} : i32[T, T, T] return %i }');
     expect(() => interpretGraph(graph, { sizes: { T: 1000, R: 0 }, params: new Map(), weights: new Map() })).toThrow(
       "more than the interpreter's 134217728",
     );

@@ -1,3 +1,4 @@
+import { interfaceOf } from '../support/interface.js';
 import { describe, expect, it } from 'vitest';
 import type { BufferDecl, Kernel, KernelModule, Pairing, WeightDecl } from '../../ir/kernel.js';
 import { interpretKernel, interpretModule, logicalWeight } from '../../ir/kernelInterpreter.js';
@@ -271,6 +272,7 @@ describe('logprob', () => {
     },
   ];
   const module: KernelModule = {
+    interface: interfaceOf([]),
     kernels,
     weights: [weight('w', [344], 1)],
     buffers: [

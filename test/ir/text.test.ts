@@ -17,7 +17,7 @@ function message(text: string): string {
 }
 
 /** A graph around one line, which stands on line 4. */
-const around = (line: string): string => `graph @g(%x: f32[T, 4], %i: i32[T]) -> (f32[T, 4]) {
+const around = (line: string): string => `func @g(%x: f32[T, 4], %i: i32[T]) -> (f32[T, 4]) {
   weight @w.0 : bf16[8, 4]
   %c = const() {value = 1} : f32[]
 ${line}
@@ -85,21 +85,21 @@ describe('the text form', () => {
 
 describe('errors of the parser', () => {
   it('point at what is wrong in the grammar', () => {
-    expect(message('')).toMatchInlineSnapshot(`"g.tw:1:1: found the end of the text, expected 'graph'"`);
-    expect(message('module @m')).toMatchInlineSnapshot(`"g.tw:1:1: found 'module', expected 'graph'"`);
-    expect(message('graph g()')).toMatchInlineSnapshot(`"g.tw:1:7: found 'g', expected the graph's name (@name)"`);
-    expect(message('graph @g(x: f32[T])')).toMatchInlineSnapshot(
+    expect(message('')).toMatchInlineSnapshot(`"g.tw:1:1: found the end of the text, expected 'func'"`);
+    expect(message('module @m')).toMatchInlineSnapshot(`"g.tw:1:1: found 'module', expected 'func'"`);
+    expect(message('func g()')).toMatchInlineSnapshot(`"g.tw:1:7: found 'g', expected the function's name (@name)"`);
+    expect(message('func @g(x: f32[T])')).toMatchInlineSnapshot(
       `"g.tw:1:10: found 'x', expected a parameter (%name: type), ',' or ')'"`,
     );
-    expect(message('graph @g(%x: f32)')).toMatchInlineSnapshot(`"g.tw:1:17: found ')', expected '[' and the shape"`);
-    expect(message('graph @g(%x: f32[T) -> () { return %x }')).toMatchInlineSnapshot(
+    expect(message('func @g(%x: f32)')).toMatchInlineSnapshot(`"g.tw:1:17: found ')', expected '[' and the shape"`);
+    expect(message('func @g(%x: f32[T) -> () { return %x }')).toMatchInlineSnapshot(
       `"g.tw:1:19: found ')', expected a dimension, ',' or ']'"`,
     );
-    expect(message('graph @g(%x: f32[T]) -> (f32[T]) { return %x')).toMatchInlineSnapshot(
+    expect(message('func @g(%x: f32[T]) -> (f32[T]) { return %x')).toMatchInlineSnapshot(
       `"g.tw:1:45: found the end of the text, expected ',' or '}' after the returned values"`,
     );
     expect(message(`${around('')}graph`)).toMatchInlineSnapshot(
-      `"g.tw:7:1: found 'graph', expected the end of the text: one graph a file"`,
+      `"g.tw:7:1: found 'func', expected the end of the text: one function a file"`,
     );
     expect(message(around('  weight @w.1 : f32[4]'))).toMatchInlineSnapshot(
       `"g.tw:4:3: found 'weight', expected a node (%name = op(…) : type) or 'return' (weights come before nodes)"`,
@@ -159,7 +159,7 @@ describe('errors of the parser', () => {
       `"g.tw:4:27: found bf16[T, 8], expected f32[T, 8], the type of linear(f32[T, 4], bf16[8, 4])"`,
     );
     expect(message(around('  %y = linear(%x, @w.0) : f16[T, N]'))).toMatchInlineSnapshot(
-      `"g.tw:4:34: found 'N', expected a dimension: a whole number up to 67108864, T or R"`,
+      `"g.tw:4:34: found 'N', expected a dimension: a whole number up to 67108864, or an extent of the function: T"`,
     );
     expect(message(around('  %y = linear(%x, @w.0) : f64[T, 8]'))).toMatchInlineSnapshot(
       `"g.tw:4:27: found 'f64', expected an element type: f32, f16, bf16, i32, bool"`,
@@ -191,19 +191,19 @@ describe('errors of the parser', () => {
     expect(message(around('  %y = neg(%x) : f32[T, 4] at "layers/../../etc"'))).toMatchInlineSnapshot(
       `"g.tw:4:31: found "layers/../../etc", expected a model path ("layers.3.attention")"`,
     );
-    expect(message('graph @g(%x: f32[T, 99999999999]) -> (f32[T]) { return %x }')).toMatchInlineSnapshot(
-      `"g.tw:1:21: found '99999999999', expected a dimension: a whole number up to 67108864, T or R"`,
+    expect(message('func @g(%x: f32[T, 99999999999]) -> (f32[T]) { return %x }')).toMatchInlineSnapshot(
+      `"g.tw:1:21: found '99999999999', expected a dimension: a whole number up to 67108864, or an extent of the function: T"`,
     );
-    expect(message('graph @g(%x: f32[T]) -> (f32[R]) { return %x }')).toMatchInlineSnapshot(
+    expect(message('func @g(%x: f32[T]) -> (f32[R]) { return %x }')).toMatchInlineSnapshot(
       `"g.tw:1:26: found f32[R], expected f32[T], the type of %x"`,
     );
-    expect(message('graph @g(%x: f32[T]) -> () { return %x }')).toMatchInlineSnapshot(
+    expect(message('func @g(%x: f32[T]) -> () { return %x }')).toMatchInlineSnapshot(
       `"g.tw:1:30: found 1 returned values, expected 0, as the head of the graph says"`,
     );
-    expect(message('graph @g(%x: f32[T]) -> () { return }')).toMatchInlineSnapshot(
+    expect(message('func @g(%x: f32[T]) -> () { return }')).toMatchInlineSnapshot(
       `"g.tw:1:30: found a graph that returns nothing, expected at least one returned value"`,
     );
-    expect(message('graph @g(%x: f32[T]) -> (f32[T]) { weight @w : f32[T] return %x }')).toMatchInlineSnapshot(
+    expect(message('func @g(%x: f32[T]) -> (f32[T]) { weight @w : f32[T] return %x }')).toMatchInlineSnapshot(
       `"g.tw:1:48: found f32[T], expected a fixed shape: weights have no symbols"`,
     );
   });

@@ -4,7 +4,7 @@ import type { OpName } from '../../ir/ops/index.js';
 import { parseGraph } from '../../ir/text/parser.js';
 import { verifyGraph } from '../../ir/verify.js';
 
-const GOOD = parseGraph(`graph @g(%x: f32[T, 4], %i: i32[R]) -> (f32[R, 8]) {
+const GOOD = parseGraph(`func @g(%x: f32[T, 4], %i: i32[R]) -> (f32[R, 8]) {
   weight @w.0 : bf16[8, 4]
   %n = neg(%x) : f32[T, 4] at "layers.0"
   %y = linear(%n, @w.0) : f32[T, 8]

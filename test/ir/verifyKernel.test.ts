@@ -1,3 +1,4 @@
+import { interfaceOf } from '../support/interface.js';
 import { describe, expect, it } from 'vitest';
 import type { BufferDecl, Kernel, KernelModule, Pairing, WeightDecl } from '../../ir/kernel.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
@@ -111,7 +112,12 @@ const reduce: Kernel = {
   logProb: 'log_prob',
   isArgmax: 'is_argmax',
 };
-const good: KernelModule = { buffers, weights, kernels: [embed, project, attention, head, reduce] };
+const good: KernelModule = {
+  interface: interfaceOf(buffers),
+  buffers,
+  weights,
+  kernels: [embed, project, attention, head, reduce],
+};
 
 const withBuffer = (name: string, change: Partial<BufferDecl>): KernelModule => ({
   ...good,
@@ -238,7 +244,7 @@ describe('verifyKernels', () => {
     ],
     ['a scale that is no number', withKernel('att0', { scale: NaN }), 'scale NaN is not a positive number'],
     ['heads that cannot share keys', withKernel('att0', { kvHeads: 3 }), '4 heads are not a multiple of 3'],
-    ['queries without rows', withKernel('att0', { rows: 'T' }), 'queryRow is given exactly when the rows are R'],
+    ['queries without rows', withKernel('att0', { rows: 'T' }), 'as rows of queries it must be i32[T, 1]'],
     [
       'a row scale that varies',
       withKernel('head0', { rowScale: { op: 'columnIndex' } }),

@@ -11,7 +11,7 @@ describe('assignPrecision', () => {
   it('rounds the left operand of every weight contraction, once, and nothing else', () => {
     check(
       `
-      graph @g(%x: f32[T, 4], %y: f32[T, 4]) -> (f32[T, 2], f32[T, 3], f32[T, 4]) {
+      func @g(%x: f32[T, 4], %y: f32[T, 4]) -> (f32[T, 2], f32[T, 3], f32[T, 4]) {
         weight @a : bf16[2, 4]
         weight @b : bf16[3, 4]
         %mid = add(%x, %y) : f32[T, 4]
@@ -23,7 +23,7 @@ describe('assignPrecision', () => {
     `,
       bf16,
       `
-      graph @g(%x: f32[T, 4], %y: f32[T, 4]) -> (f32[T, 2], f32[T, 3], f32[T, 4]) {
+      func @g(%x: f32[T, 4], %y: f32[T, 4]) -> (f32[T, 2], f32[T, 3], f32[T, 4]) {
         weight @a : bf16[2, 4]
         weight @b : bf16[3, 4]
         %mid = add(%x, %y) : f32[T, 4]
@@ -41,7 +41,7 @@ describe('assignPrecision', () => {
   it('rounds what the head reads; its scale stays f32', () => {
     check(
       `
-      graph @g(%x: f32[R, 4], %scale: f32[R, 1], %target: i32[R]) -> (f32[R], i32[R]) {
+      func @g(%x: f32[R, 4], %scale: f32[R, 1], %target: i32[R]) -> (f32[R], i32[R]) {
         weight @head : f32[6, 4]
         %lp = logprob(%x, @head, %scale, %target) : f32[R]
         %best = is_argmax(%x, @head, %scale, %target) : i32[R]
@@ -50,7 +50,7 @@ describe('assignPrecision', () => {
     `,
       bf16,
       `
-      graph @g(%x: f32[R, 4], %scale: f32[R, 1], %target: i32[R]) -> (f32[R], i32[R]) {
+      func @g(%x: f32[R, 4], %scale: f32[R, 1], %target: i32[R]) -> (f32[R], i32[R]) {
         weight @head : f32[6, 4]
         %x_bf16 = cast(%x) {dtype = "bf16"} : bf16[R, 4]
         %lp = logprob(%x_bf16, @head, %scale, %target) : f32[R]
@@ -65,14 +65,14 @@ describe('assignPrecision', () => {
   it('rounds queries, keys and values where attention reads 16 bits', () => {
     check(
       `
-      graph @g(%q: f32[T, 2, 4], %k: f32[T, 1, 4], %v: bf16[T, 1, 4], %ends: i32[T]) -> (f32[T, 2, 4]) {
+      func @g(%q: f32[T, 2, 4], %k: f32[T, 1, 4], %v: bf16[T, 1, 4], %ends: i32[T]) -> (f32[T, 2, 4]) {
         %out = attention(%q, %k, %v, %ends) {mask = "column", scale = 0.5} : f32[T, 2, 4]
         return %out
       }
     `,
       (graph) => assignPrecision(graph, 'bf16', 'bf16'),
       `
-      graph @g(%q: f32[T, 2, 4], %k: f32[T, 1, 4], %v: bf16[T, 1, 4], %ends: i32[T]) -> (f32[T, 2, 4]) {
+      func @g(%q: f32[T, 2, 4], %k: f32[T, 1, 4], %v: bf16[T, 1, 4], %ends: i32[T]) -> (f32[T, 2, 4]) {
         %q_bf16 = cast(%q) {dtype = "bf16"} : bf16[T, 2, 4]
         %k_bf16 = cast(%k) {dtype = "bf16"} : bf16[T, 1, 4]
         %out = attention(%q_bf16, %k_bf16, %v, %ends) {mask = "column", scale = 0.5} : f32[T, 2, 4]
@@ -85,7 +85,7 @@ describe('assignPrecision', () => {
 
   it('rounds before a matrix that is folded when weights load', () => {
     const graph = parse(`
-      graph @g(%x: f32[T, 4]) -> (f32[T, 2]) {
+      func @g(%x: f32[T, 4]) -> (f32[T, 2]) {
         weight @a : f32[2, 4]
         weight @norm : f32[4]
         %folded = mul(@a, @norm) : f32[2, 4]
@@ -99,7 +99,7 @@ describe('assignPrecision', () => {
   it('does nothing where the operand has the type already, or the matrix comes with the micro-batch, or f32 is asked for', () => {
     checkUnchanged(
       `
-      graph @g(%x: bf16[T, 4], %y: f32[T, 4], %given: f32[2, 4], %q: f32[2, T, 4], %k: f32[2, 4, T]) -> (f32[T, 2], f32[T, 2], f32[2, T, T]) {
+      func @g(%x: bf16[T, 4], %y: f32[T, 4], %given: f32[2, 4], %q: f32[2, T, 4], %k: f32[2, 4, T]) -> (f32[T, 2], f32[T, 2], f32[2, T, T]) {
         weight @a : bf16[2, 4]
         %p = linear(%x, @a) : f32[T, 2]
         %r = linear(%y, %given) : f32[T, 2]
@@ -111,7 +111,7 @@ describe('assignPrecision', () => {
     );
     checkUnchanged(
       `
-      graph @g(%x: f32[T, 4]) -> (f32[T, 2]) {
+      func @g(%x: f32[T, 4]) -> (f32[T, 2]) {
         weight @a : bf16[2, 4]
         %p = linear(%x, @a) : f32[T, 2]
         return %p

@@ -16,7 +16,7 @@ const canonicalise = (graph: Graph): Graph => {
 };
 
 const masked = (params: string, mask: string): string => `
-  graph @g(%q: f32[T, 2, 4], %k: f32[T, 2, 4], %v: f32[T, 2, 4]${params}) -> (f32[T, 2, 4]) {
+  func @g(%q: f32[T, 2, 4], %k: f32[T, 2, 4], %v: f32[T, 2, 4]${params}) -> (f32[T, 2, 4]) {
     %index = iota() {size = [T]} : i32[T]
     %of_query = reshape(%index) {shape = [T, 1]} : i32[T, 1]
     %of_key = reshape(%index) {shape = [1, T]} : i32[1, T]
@@ -61,7 +61,7 @@ describe('canonicaliseMask', () => {
       TREE,
       canonicalise,
       `
-      graph @g(%q: f32[T, 2, 4], %k: f32[T, 2, 4], %v: f32[T, 2, 4], %subtreeEnd: i32[T]) -> (f32[T, 2, 4]) {
+      func @g(%q: f32[T, 2, 4], %k: f32[T, 2, 4], %v: f32[T, 2, 4], %subtreeEnd: i32[T]) -> (f32[T, 2, 4]) {
         %out = attention(%q, %k, %v, %subtreeEnd) {mask = "column", scale = 0.5} : f32[T, 2, 4]
         return %out
       }
@@ -74,7 +74,7 @@ describe('canonicaliseMask', () => {
       CAUSAL,
       canonicalise,
       `
-      graph @g(%q: f32[T, 2, 4], %k: f32[T, 2, 4], %v: f32[T, 2, 4]) -> (f32[T, 2, 4]) {
+      func @g(%q: f32[T, 2, 4], %k: f32[T, 2, 4], %v: f32[T, 2, 4]) -> (f32[T, 2, 4]) {
         %far = const() {value = 1073741824} : f32[]
         %far_i32 = cast(%far) {dtype = "i32"} : i32[]
         %index_r1 = iota() {size = [T]} : i32[T]
@@ -91,7 +91,7 @@ describe('canonicaliseMask', () => {
       META_PAIR,
       canonicalise,
       `
-      graph @g(%q: f32[T, 2, 4], %k: f32[T, 2, 4], %v: f32[T, 2, 4], %branch: i32[T], %pair: i32[T], %subtreeEnd: i32[T]) -> (f32[T, 2, 4]) {
+      func @g(%q: f32[T, 2, 4], %k: f32[T, 2, 4], %v: f32[T, 2, 4], %branch: i32[T], %pair: i32[T], %subtreeEnd: i32[T] is subtreeEnd) -> (f32[T, 2, 4]) {
         %out = attention(%q, %k, %v, %subtreeEnd) {mask = "column", scale = 0.5} : f32[T, 2, 4]
         return %out
       }

@@ -9,7 +9,7 @@ describe('eliminateCommonSubexpressions', () => {
   it('makes equal nodes one, however deep, and keeps the first name and path', () => {
     check(
       `
-      graph @g(%x: f32[T, 4]) -> (f32[T, 4], f32[T, 1]) {
+      func @g(%x: f32[T, 4]) -> (f32[T, 4], f32[T, 1]) {
         %one = const() {value = 1} : f32[]
         %a = add(%x, %one) : f32[T, 4] at "layers.0"
         %uno = const() {value = 1} : f32[]
@@ -21,7 +21,7 @@ describe('eliminateCommonSubexpressions', () => {
     `,
       eliminateCommonSubexpressions,
       `
-      graph @g(%x: f32[T, 4]) -> (f32[T, 4], f32[T, 1]) {
+      func @g(%x: f32[T, 4]) -> (f32[T, 4], f32[T, 1]) {
         %one = const() {value = 1} : f32[]
         %a = add(%x, %one) : f32[T, 4] at "layers.0"
         %product = mul(%a, %a) : f32[T, 4]
@@ -35,7 +35,7 @@ describe('eliminateCommonSubexpressions', () => {
   it('makes equal results one', () => {
     check(
       `
-      graph @g(%x: f32[T, 4]) -> (f32[T, 4], f32[T, 4]) {
+      func @g(%x: f32[T, 4]) -> (f32[T, 4], f32[T, 4]) {
         %a = neg(%x) : f32[T, 4]
         %b = neg(%x) : f32[T, 4]
         return %a, %b
@@ -43,7 +43,7 @@ describe('eliminateCommonSubexpressions', () => {
     `,
       eliminateCommonSubexpressions,
       `
-      graph @g(%x: f32[T, 4]) -> (f32[T, 4], f32[T, 4]) {
+      func @g(%x: f32[T, 4]) -> (f32[T, 4], f32[T, 4]) {
         %a = neg(%x) : f32[T, 4]
         return %a, %a
       }
@@ -54,7 +54,7 @@ describe('eliminateCommonSubexpressions', () => {
   it('tells attributes apart, to the last bit', () => {
     checkUnchanged(
       `
-      graph @g(%x: f32[T, 4]) -> (f32[T, 2, 2], f32[T, 4, 1], f32[], f32[], f32[], f32[], f32[2], f32[2]) {
+      func @g(%x: f32[T, 4]) -> (f32[T, 2, 2], f32[T, 4, 1], f32[], f32[], f32[], f32[], f32[2], f32[2]) {
         %a = reshape(%x) {shape = [T, 2, 2]} : f32[T, 2, 2]
         %b = reshape(%x) {shape = [T, 4, 1]} : f32[T, 4, 1]
         %zero = const() {value = 0} : f32[]
@@ -73,7 +73,7 @@ describe('eliminateCommonSubexpressions', () => {
   it('tells the order of operands, ops and dtypes apart', () => {
     checkUnchanged(
       `
-      graph @g(%x: f32[T, 4], %y: f32[T, 4]) -> (f32[T, 4], f32[T, 4], f32[T, 4], bf16[T, 4], f16[T, 4]) {
+      func @g(%x: f32[T, 4], %y: f32[T, 4]) -> (f32[T, 4], f32[T, 4], f32[T, 4], bf16[T, 4], f16[T, 4]) {
         %a = sub(%x, %y) : f32[T, 4]
         %b = sub(%y, %x) : f32[T, 4]
         %c = add(%x, %y) : f32[T, 4]

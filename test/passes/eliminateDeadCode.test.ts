@@ -9,7 +9,7 @@ describe('eliminateDeadCode', () => {
   it('removes what no result needs, weights included; parameters are the signature and stay', () => {
     check(
       `
-      graph @g(%x: f32[T, 4], %unused: i32[R]) -> (f32[T, 2]) {
+      func @g(%x: f32[T, 4], %unused: i32[R]) -> (f32[T, 2]) {
         weight @used : f32[2, 4]
         weight @unused : f32[2, 4]
         %y = linear(%x, @used) : f32[T, 2]
@@ -20,7 +20,7 @@ describe('eliminateDeadCode', () => {
     `,
       eliminateDeadCode,
       `
-      graph @g(%x: f32[T, 4], %unused: i32[R]) -> (f32[T, 2]) {
+      func @g(%x: f32[T, 4], %unused: i32[R]) -> (f32[T, 2]) {
         weight @used : f32[2, 4]
         %y = linear(%x, @used) : f32[T, 2]
         return %y
@@ -32,7 +32,7 @@ describe('eliminateDeadCode', () => {
   it('removes a weight that was declared and never read', () => {
     check(
       `
-      graph @g(%x: f32[T, 4]) -> (f32[T, 4]) {
+      func @g(%x: f32[T, 4]) -> (f32[T, 4]) {
         weight @forgotten : f32[2, 4]
         %y = neg(%x) : f32[T, 4]
         return %y
@@ -40,7 +40,7 @@ describe('eliminateDeadCode', () => {
     `,
       eliminateDeadCode,
       `
-      graph @g(%x: f32[T, 4]) -> (f32[T, 4]) {
+      func @g(%x: f32[T, 4]) -> (f32[T, 4]) {
         %y = neg(%x) : f32[T, 4]
         return %y
       }
@@ -51,7 +51,7 @@ describe('eliminateDeadCode', () => {
   it('keeps results that are parameters or weights, and everything on the way to a result', () => {
     checkUnchanged(
       `
-      graph @g(%x: f32[T, 4]) -> (f32[T, 4], f32[2, 4], f32[T, 1]) {
+      func @g(%x: f32[T, 4]) -> (f32[T, 4], f32[2, 4], f32[T, 1]) {
         weight @w : f32[2, 4]
         %y = neg(%x) : f32[T, 4]
         %z = mul(%y, %y) : f32[T, 4]

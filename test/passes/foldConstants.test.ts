@@ -14,7 +14,7 @@ describe('foldConstants', () => {
   it('computes arithmetic on literals, step by step', () => {
     check(
       `
-      graph @g(%x: f32[T, 4]) -> (f32[T, 4]) {
+      func @g(%x: f32[T, 4]) -> (f32[T, 4]) {
         %d = const() {value = 64} : f32[]
         %root = rsqrt(%d) : f32[]
         %two = const() {value = 2} : f32[]
@@ -25,7 +25,7 @@ describe('foldConstants', () => {
     `,
       fold,
       `
-      graph @g(%x: f32[T, 4]) -> (f32[T, 4]) {
+      func @g(%x: f32[T, 4]) -> (f32[T, 4]) {
         %scale = const() {value = 0.25} : f32[]
         %y = mul(%x, %scale) : f32[T, 4]
         return %y
@@ -37,7 +37,7 @@ describe('foldConstants', () => {
   it('drops x·1 and x+0, and casts and reshapes that change nothing', () => {
     check(
       `
-      graph @g(%x: f32[T, 4]) -> (f32[T, 4]) {
+      func @g(%x: f32[T, 4]) -> (f32[T, 4]) {
         %one = const() {value = 1} : f32[]
         %zero = const() {value = 0} : f32[]
         %a = mul(%x, %one) : f32[T, 4]
@@ -50,7 +50,7 @@ describe('foldConstants', () => {
     `,
       fold,
       `
-      graph @g(%x: f32[T, 4]) -> (f32[T, 4]) {
+      func @g(%x: f32[T, 4]) -> (f32[T, 4]) {
         %e = neg(%x) : f32[T, 4]
         return %e
       }
@@ -61,7 +61,7 @@ describe('foldConstants', () => {
   it('makes a reshape of a reshape one, or none where it comes back', () => {
     check(
       `
-      graph @g(%x: f32[T, 4]) -> (f32[T, 4, 1], f32[T, 4]) {
+      func @g(%x: f32[T, 4]) -> (f32[T, 4, 1], f32[T, 4]) {
         %heads = reshape(%x) {shape = [T, 2, 2]} : f32[T, 2, 2]
         %other = reshape(%heads) {shape = [T, 4, 1]} : f32[T, 4, 1]
         %back = reshape(%heads) {shape = [T, 4]} : f32[T, 4]
@@ -71,7 +71,7 @@ describe('foldConstants', () => {
     `,
       fold,
       `
-      graph @g(%x: f32[T, 4]) -> (f32[T, 4, 1], f32[T, 4]) {
+      func @g(%x: f32[T, 4]) -> (f32[T, 4, 1], f32[T, 4]) {
         %other = reshape(%x) {shape = [T, 4, 1]} : f32[T, 4, 1]
         %y = neg(%x) : f32[T, 4]
         return %other, %y
@@ -83,7 +83,7 @@ describe('foldConstants', () => {
   it('cancels a transpose with the one that undoes it', () => {
     check(
       `
-      graph @g(%x: f32[T, 2, 3]) -> (f32[T, 2, 3]) {
+      func @g(%x: f32[T, 2, 3]) -> (f32[T, 2, 3]) {
         %a = transpose(%x) {order = [2, 0, 1]} : f32[3, T, 2]
         %b = transpose(%a) {order = [1, 2, 0]} : f32[T, 2, 3]
         %y = neg(%b) : f32[T, 2, 3]
@@ -92,7 +92,7 @@ describe('foldConstants', () => {
     `,
       fold,
       `
-      graph @g(%x: f32[T, 2, 3]) -> (f32[T, 2, 3]) {
+      func @g(%x: f32[T, 2, 3]) -> (f32[T, 2, 3]) {
         %y = neg(%x) : f32[T, 2, 3]
         return %y
       }
@@ -104,7 +104,7 @@ describe('foldConstants', () => {
     // Nearly 1; 0 − x; a cast that rounds; transposes that go on turning; a literal of another element type.
     checkUnchanged(
       `
-      graph @g(%x: f32[T, 4], %y: f32[T, 2, 3], %n: i32[T, 4]) -> (f32[T, 4], f32[T, 4], f32[T, 4], f32[3, T, 2], i32[T, 4]) {
+      func @g(%x: f32[T, 4], %y: f32[T, 2, 3], %n: i32[T, 4]) -> (f32[T, 4], f32[T, 4], f32[T, 4], f32[3, T, 2], i32[T, 4]) {
         %one = const() {value = 1} : f32[]
         %zero = const() {value = 0} : f32[]
         %next = const() {value = 1.0000000000000002} : f32[]
@@ -126,7 +126,7 @@ describe('foldConstants', () => {
   it('does not fold what has no value: the text form has no NaN', () => {
     checkUnchanged(
       `
-      graph @g(%x: f32[T, 4]) -> (f32[T, 4]) {
+      func @g(%x: f32[T, 4]) -> (f32[T, 4]) {
         %minus = const() {value = -1} : f32[]
         %nan = sqrt(%minus) : f32[]
         %y = add(%x, %nan) : f32[T, 4]

@@ -15,7 +15,7 @@ const fold = (graph: Graph): Graph => {
 };
 
 const NORM = `
-  graph @g(%x: f32[T, 4]) -> (f32[T, 2]) {
+  func @g(%x: f32[T, 4]) -> (f32[T, 2]) {
     weight @norm : bf16[4]
     weight @matrix : bf16[2, 4]
     %square = mul(%x, %x) : f32[T, 4]
@@ -37,7 +37,7 @@ describe('foldNormWeights', () => {
       NORM,
       fold,
       `
-      graph @g(%x: f32[T, 4]) -> (f32[T, 2]) {
+      func @g(%x: f32[T, 4]) -> (f32[T, 2]) {
         weight @norm : bf16[4]
         weight @matrix : bf16[2, 4]
         %square = mul(%x, %x) : f32[T, 4]
@@ -66,7 +66,7 @@ describe('foldNormWeights', () => {
   it('folds one norm into every matrix that reads it', () => {
     check(
       `
-      graph @g(%x: f32[T, 4], %scale: f32[T, 1]) -> (f32[T, 2], f32[T, 3]) {
+      func @g(%x: f32[T, 4], %scale: f32[T, 1]) -> (f32[T, 2], f32[T, 3]) {
         weight @norm : f32[4]
         weight @gate : f32[2, 4]
         weight @up : f32[3, 4]
@@ -79,7 +79,7 @@ describe('foldNormWeights', () => {
     `,
       fold,
       `
-      graph @g(%x: f32[T, 4], %scale: f32[T, 1]) -> (f32[T, 2], f32[T, 3]) {
+      func @g(%x: f32[T, 4], %scale: f32[T, 1]) -> (f32[T, 2], f32[T, 3]) {
         weight @norm : f32[4]
         weight @gate : f32[2, 4]
         weight @up : f32[3, 4]
@@ -135,7 +135,7 @@ describe('foldNormWeights', () => {
   it('does nothing to a norm in 16 bits: the folded matrix is f32', () => {
     checkUnchanged(
       `
-      graph @g(%x: bf16[T, 4], %scale: bf16[T, 1]) -> (f32[T, 2]) {
+      func @g(%x: bf16[T, 4], %scale: bf16[T, 1]) -> (f32[T, 2]) {
         weight @norm : bf16[4]
         weight @matrix : bf16[2, 4]
         %unit = mul(%x, %scale) : bf16[T, 4]

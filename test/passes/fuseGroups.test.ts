@@ -18,7 +18,7 @@ const print = (graph: Graph): string =>
     .join('\n')}\n`;
 
 const LAYER = `
-  graph @g(%x: f32[T, 8], %h: f32[T, 4]) -> (f32[T, 4], f32[T, 3]) {
+  func @g(%x: f32[T, 8], %h: f32[T, 4]) -> (f32[T, 4], f32[T, 3]) {
     weight @a : f32[4, 8]
     weight @b : f32[3, 4]
     %y = linear(%x, @a) : f32[T, 4]
@@ -48,7 +48,7 @@ describe('fuseGroups', () => {
     expect(
       print(
         parse(`
-      graph @g(%x: f32[T, 4]) -> (f32[T, 2], f32[T, 3]) {
+      func @g(%x: f32[T, 4]) -> (f32[T, 2], f32[T, 3]) {
         weight @gate : f32[2, 4]
         weight @up : f32[2, 4]
         weight @other : f32[3, 4]
@@ -71,7 +71,7 @@ describe('fuseGroups', () => {
     expect(
       print(
         parse(`
-      graph @g(%x: f32[T, 4], %u: f32[T, 4]) -> (f32[T, 2], f32[T, 2]) {
+      func @g(%x: f32[T, 4], %u: f32[T, 4]) -> (f32[T, 2], f32[T, 2]) {
         weight @a : f32[2, 4]
         weight @b : f32[2, 4]
         %p = linear(%x, @a) : f32[T, 2]
@@ -98,7 +98,7 @@ describe('fuseGroups', () => {
     expect(
       print(
         parse(`
-      graph @g(%x: f32[T, 4]) -> (f32[T, 4]) {
+      func @g(%x: f32[T, 4]) -> (f32[T, 4]) {
         weight @a : f32[1, 4]
         %gate = linear(%x, @a) : f32[T, 1]
         %gated = mul(%x, %gate) : f32[T, 4]
@@ -116,7 +116,7 @@ describe('fuseGroups', () => {
 
   it('lets an attention round its own result where nothing reads it unrounded', () => {
     const text = `
-      graph @g(%q: f32[T, 2, 4], %end: i32[T]) -> (f32[T, 3]) {
+      func @g(%q: f32[T, 2, 4], %end: i32[T]) -> (f32[T, 3]) {
         weight @o : bf16[3, 8]
         %mixed = attention(%q, %q, %q, %end) {mask = "column", scale = 0.5} : f32[T, 2, 4]
         %flat = reshape(%mixed) {shape = [T, 8]} : f32[T, 8]
@@ -154,7 +154,7 @@ describe('fuseGroups', () => {
     expect(
       print(
         parse(`
-      graph @g(%x: f32[T, 4], %position: i32[T]) -> (f32[T, 4], i32[T]) {
+      func @g(%x: f32[T, 4], %position: i32[T]) -> (f32[T, 4], i32[T]) {
         %next = add(%position, %position) : i32[T]
         %number = cast(%next) {dtype = "f32"} : f32[T]
         %column = reshape(%number) {shape = [T, 1]} : f32[T, 1]
@@ -175,7 +175,7 @@ describe('fuseGroups', () => {
     expect(
       print(
         parse(`
-      graph @g(%x: f32[T, 4], %row: i32[R]) -> (f32[R, 4]) {
+      func @g(%x: f32[T, 4], %row: i32[R]) -> (f32[R, 4]) {
         %y = exp(%x) : f32[T, 4]
         %scored = gather_rows(%y, %row) : f32[R, 4]
         %twice = add(%scored, %scored) : f32[R, 4]
@@ -260,7 +260,7 @@ describe('graphs that no kernel computes', () => {
     throw new Error('it was fused');
   };
   const body = (lines: string, result: string, params = ''): string => `
-    graph @g(%x: f32[T, 4], %heads: f32[T, 2, 2], %row: i32[R]${params}) -> (${result.slice(result.indexOf(' ') + 1)}) {
+    func @g(%x: f32[T, 4], %heads: f32[T, 2, 2], %row: i32[R]${params}) -> (${result.slice(result.indexOf(' ') + 1)}) {
       weight @w : f32[3, 4]
       weight @v : f32[3, 2]
       ${lines}

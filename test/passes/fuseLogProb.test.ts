@@ -13,7 +13,7 @@ const fuse = (graph: Graph): Graph => {
 };
 
 const LOG_PROB = `
-  graph @g(%x: f32[R, 4], %scale: f32[R, 1], %target: i32[R]) -> (f32[R]) {
+  func @g(%x: f32[R, 4], %scale: f32[R, 1], %target: i32[R]) -> (f32[R]) {
     weight @head : f32[6, 4]
     %unscaled = linear(%x, @head) : f32[R, 6]
     %logits = mul(%unscaled, %scale) : f32[R, 6]
@@ -28,7 +28,7 @@ const LOG_PROB = `
   }
 `;
 const IS_ARGMAX = `
-  graph @g(%x: f32[R, 4], %scale: f32[R, 1], %target: i32[R]) -> (i32[R]) {
+  func @g(%x: f32[R, 4], %scale: f32[R, 1], %target: i32[R]) -> (i32[R]) {
     weight @head : f32[6, 4]
     %unscaled = linear(%x, @head) : f32[R, 6]
     %logits = mul(%scale, %unscaled) : f32[R, 6]
@@ -46,7 +46,7 @@ describe('fuseLogProb', () => {
       LOG_PROB,
       fuse,
       `
-      graph @g(%x: f32[R, 4], %scale: f32[R, 1], %target: i32[R]) -> (f32[R]) {
+      func @g(%x: f32[R, 4], %scale: f32[R, 1], %target: i32[R]) -> (f32[R]) {
         weight @head : f32[6, 4]
         %picked = logprob(%x, @head, %scale, %target) : f32[R] at "head"
         return %picked
@@ -60,7 +60,7 @@ describe('fuseLogProb', () => {
       IS_ARGMAX,
       fuse,
       `
-      graph @g(%x: f32[R, 4], %scale: f32[R, 1], %target: i32[R]) -> (i32[R]) {
+      func @g(%x: f32[R, 4], %scale: f32[R, 1], %target: i32[R]) -> (i32[R]) {
         weight @head : f32[6, 4]
         %is_best = is_argmax(%x, @head, %scale, %target) : i32[R] at "head"
         return %is_best

@@ -183,7 +183,7 @@ describe('the kernels of LLaMA', () => {
 
 describe('the head', () => {
   const head = (lines: string, results: string, types: string): string => `
-    graph @g(%x: f32[R, 4], %scale: f32[R, 1], %target: i32[R], %other: i32[R]) -> (${types}) {
+    func @g(%x: f32[R, 4], %scale: f32[R, 1], %target: i32[R], %other: i32[R]) -> (${types}) {
       weight @head : f32[600, 4]
       ${lines}
       return ${results}
@@ -230,7 +230,7 @@ describe('graphs that no kernel computes', () => {
     const results = /return (.*)$/m.exec(lines)![1]!.split(', ');
     const types = results.map((r) => new RegExp(`${r} = .* : ([a-z0-9]+\\[[^\\]]*\\])`).exec(lines)![1]!).join(', ');
     const graph = parse(`
-      graph @g(${params}) -> (${types}) {
+      func @g(${params}) -> (${types}) {
         weight @w : bf16[4, 4]
         weight @v : bf16[4, 4]
         weight @u : bf16[4, 4]
@@ -274,7 +274,7 @@ describe('graphs that no kernel computes', () => {
       `"qk: %a is rotated in heads of 4 and meets %b; one kernel rotates one matrix, in heads of one width"`,
     );
     expect(refused(`${x}, %given: f32[4, 4]`, `%y = linear(%x, %given) : f32[T, 4]\n return %y`)).toMatchInlineSnapshot(
-      `"%given: no buffer can hold f32[4, 4]; the first extent must be T or R, the others fixed or one T"`,
+      `"%given: no buffer can hold f32[4, 4]; the first extent must be a named one, the others fixed or one named"`,
     );
     expect(
       refused(
@@ -291,7 +291,7 @@ describe('graphs that no kernel computes', () => {
       ),
     ).toMatchInlineSnapshot(`"gate_up: paired matrices have different folded norms"`);
     expect(refused(`${x}, %s: f32[]`, `%y = mul(%x, %s) : f32[T, 4]\n return %y`)).toMatchInlineSnapshot(
-      `"%s: no buffer can hold f32[]; the first extent must be T or R, the others fixed or one T"`,
+      `"%s: no buffer can hold f32[]; the first extent must be a named one, the others fixed or one named"`,
     );
     expect(
       refused('%x: f32[T, 2, 2], %z: f32[T, 2, 1]', `%y = mul(%x, %z) : f32[T, 2, 2]\n return %y`),

@@ -13,7 +13,7 @@ describe('scalar programs', () => {
   it('read rows, columns, elements and periods as NumPy broadcasts them', () => {
     expect(
       kernelsOf(`
-      graph @g(%x: f32[T, 2, 4], %each: f32[T], %of_head: f32[T, 1, 4]) -> (f32[T, 2, 4]) {
+      func @g(%x: f32[T, 2, 4], %each: f32[T], %of_head: f32[T, 1, 4]) -> (f32[T, 2, 4]) {
         weight @bias : f32[8]
         %row = reshape(%each) {shape = [T, 1, 1]} : f32[T, 1, 1]
         %column = reshape(@bias) {shape = [1, 2, 4]} : f32[1, 2, 4]
@@ -34,7 +34,7 @@ describe('scalar programs', () => {
   it('read one value as row and as column in one kernel, computed or not', () => {
     expect(
       kernelsOf(`
-      graph @g(%x: f32[T], %end: i32[T], %square: f32[T, T]) -> (f32[T, T], bool[T, T]) {
+      func @g(%x: f32[T], %end: i32[T], %square: f32[T, T]) -> (f32[T, T], bool[T, T]) {
         %twice = add(%x, %x) : f32[T]
         %row = reshape(%twice) {shape = [T, 1]} : f32[T, 1]
         %by_row = mul(%square, %row) : f32[T, T]
@@ -58,7 +58,7 @@ describe('scalar programs', () => {
   it('number rows and columns, in vectors aligned with either', () => {
     expect(
       kernelsOf(`
-      graph @g(%square: f32[T, T], %x: f32[T, 4]) -> (f32[T, T], f32[T, 4]) {
+      func @g(%square: f32[T, T], %x: f32[T, 4]) -> (f32[T, T], f32[T, 4]) {
         %index = iota() {size = [T]} : i32[T]
         %number = cast(%index) {dtype = "f32"} : f32[T]
         %a = add(%square, %number) : f32[T, T]
@@ -83,7 +83,7 @@ describe('scalar programs', () => {
   it('compute vectors made of literals and weights where they are read', () => {
     expect(
       kernelsOf(`
-      graph @g(%x: f32[T, 4]) -> (f32[T, 4]) {
+      func @g(%x: f32[T, 4]) -> (f32[T, 4]) {
         weight @bias : f32[4]
         %two = const() {value = 2} : f32[]
         %v = vector() {label = "steps", values = [1, 2, 3, 4]} : f32[4]
@@ -104,7 +104,7 @@ describe('scalar programs', () => {
   it('convert weights that no pass folded where they are read', () => {
     expect(
       kernelsOf(`
-      graph @g(%x: f32[T, 4], %scale: f32[T, 1]) -> (f32[T, 3], f32[T, 4]) {
+      func @g(%x: f32[T, 4], %scale: f32[T, 1]) -> (f32[T, 3], f32[T, 4]) {
         weight @norm : bf16[4]
         weight @w : bf16[3, 4]
         %unit = mul(%x, %scale) : f32[T, 4]
@@ -130,7 +130,7 @@ describe('scalar programs', () => {
   it('sum gathered rows in a loop of their own', () => {
     expect(
       kernelsOf(`
-      graph @g(%x: f32[T, 4], %z: f32[R, 4], %row: i32[R]) -> (f32[R, 4]) {
+      func @g(%x: f32[T, 4], %z: f32[R, 4], %row: i32[R]) -> (f32[R, 4]) {
         %y = neg(%x) : f32[T, 4]
         %some = gather_rows(%y, %row) : f32[R, 4]
         %total = sum(%some) : f32[R, 1]
@@ -153,7 +153,7 @@ describe('scalar programs', () => {
   it('make truths of numbers by comparing with 0', () => {
     expect(
       kernelsOf(`
-      graph @g(%x: f32[T, 4], %n: i32[T, 1]) -> (f32[T, 4]) {
+      func @g(%x: f32[T, 4], %n: i32[T, 1]) -> (f32[T, 4]) {
         %some = cast(%n) {dtype = "bool"} : bool[T, 1]
         %number = cast(%some) {dtype = "f32"} : f32[T, 1]
         %y = mul(%x, %number) : f32[T, 4]
@@ -171,7 +171,7 @@ describe('scalar programs', () => {
   it('round to i32 by storing, and say so where a kernel would read the unrounded value', () => {
     const text = (rest: string, result: string): Graph =>
       parse(`
-      graph @g(%x: f32[T, 4], %p: bool[T, 4]) -> (${result}) {
+      func @g(%x: f32[T, 4], %p: bool[T, 4]) -> (${result}) {
         %whole = cast(%x) {dtype = "i32"} : i32[T, 4]
         ${rest}
       }`);
@@ -188,7 +188,7 @@ describe('scalar programs', () => {
     );
     // A truth, a whole number and a literal lose nothing, or are rounded here and now.
     const exact = parse(`
-      graph @g(%x: i32[T, 4], %p: bool[T, 4]) -> (i32[T, 4]) {
+      func @g(%x: i32[T, 4], %p: bool[T, 4]) -> (i32[T, 4]) {
         %truth = cast(%p) {dtype = "i32"} : i32[T, 4]
         %almost = const() {value = 2.75} : f32[]
         %two = cast(%almost) {dtype = "i32"} : i32[]

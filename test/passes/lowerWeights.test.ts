@@ -6,7 +6,7 @@ import { parse } from './support.js';
 /** What the packer is told of the right operand of the last contraction. */
 function matched(lines: string): WeightMatch {
   const graph = parse(`
-    graph @g(%x: f32[T, 4]) -> (f32[T, 3]) {
+    func @g(%x: f32[T, 4]) -> (f32[T, 3]) {
       weight @layers.0.w : bf16[3, 4]
       weight @full : f32[3, 4]
       weight @norm : bf16[4]

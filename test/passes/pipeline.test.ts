@@ -89,7 +89,7 @@ describe('the pipeline', () => {
 
   it('does not touch a graph that has nothing of a model in it', () => {
     const graph = parse(`
-      graph @g(%x: f32[T, 4]) -> (f32[T, 3]) {
+      func @g(%x: f32[T, 4]) -> (f32[T, 3]) {
         weight @w : f32[3, 4]
         %bent = cos(%x) : f32[T, 4]
         %y = linear(%bent, @w) : f32[T, 3]

@@ -1,3 +1,4 @@
+import { scoringBucket } from '../../ir/scoring.js';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { deriveLaunches } from '../../driver/checkPlan.js';
@@ -64,7 +65,7 @@ describe('bestCuts', () => {
 });
 
 const LAYERS = 6;
-const CAPACITY = { tokens: 1024, rows: 1024, longest: 1024 };
+const CAPACITY = scoringBucket({ tokens: 1024, rows: 1024, longest: 1024 });
 
 /** A model whose plan is not made of toys: its head weighs as much as two of its layers. */
 function facts(change: Partial<PlacementFacts> = {}): PlacementFacts {
@@ -90,8 +91,8 @@ function facts(change: Partial<PlacementFacts> = {}): PlacementFacts {
   const module = lower(optimise(graph, BF16), BF16);
   const plan = {
     ...module,
-    ...planMemory(module, CAPACITY),
-    launches: deriveLaunches(module, CAPACITY.tokens),
+    ...planMemory(module, CAPACITY.extents),
+    launches: deriveLaunches(module, CAPACITY.extents),
     capacity: CAPACITY,
   };
   const rowMap = rowMaps();
@@ -217,8 +218,8 @@ describe('placeStages', () => {
       ...tight,
       plan: {
         ...plan,
-        ...planMemory(plan, { tokens: n, rows: n, longest: n }),
-        capacity: { tokens: n, rows: n, longest: n },
+        ...planMemory(plan, scoringBucket({ tokens: n, rows: n, longest: n }).extents),
+        capacity: scoringBucket({ tokens: n, rows: n, longest: n }),
       },
     });
     expect(placeStages(at(tokens)).stages).toHaveLength(stages);

@@ -1,3 +1,5 @@
+import { interfaceOf } from '../support/interface.js';
+import { scoringBucket } from '../../ir/scoring.js';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { BufferDecl, KernelModule, LoopKernel, Output } from '../../ir/kernel.js';
@@ -10,7 +12,7 @@ import { bufferBytes, planMemory, type MemoryPlan } from '../../passes/planMemor
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { BF16 } from './lowered.js';
 
-const CAPACITY: Bucket = { tokens: 100, rows: 10, longest: 100 };
+const CAPACITY: Bucket = scoringBucket({ tokens: 100, rows: 10, longest: 100 });
 
 const loop = (name: string, reads: readonly string[], writes: readonly string[]): LoopKernel => ({
   name,
@@ -44,7 +46,7 @@ function expectSound(module: KernelModule, capacity: Bucket, plan: MemoryPlan): 
   expect([...placed.keys()].sort()).toEqual(wanted.map((b) => b.name).sort());
   for (const buffer of wanted) {
     const { offset, sizeBytes } = placed.get(buffer.name)!;
-    expect(sizeBytes).toBe(bufferBytes(buffer, capacity));
+    expect(sizeBytes).toBe(bufferBytes(buffer, capacity.extents));
     expect(offset % 4096).toBe(0);
     expect(offset + sizeBytes).toBeLessThanOrEqual(plan.arenaBytes);
   }
@@ -70,7 +72,7 @@ function expectSound(module: KernelModule, capacity: Bucket, plan: MemoryPlan): 
       }),
     );
   });
-  const sum = wanted.reduce((total, b) => total + bufferBytes(b, capacity), 0);
+  const sum = wanted.reduce((total, b) => total + bufferBytes(b, capacity.extents), 0);
   expect(plan.withoutReuseBytes).toBe(sum);
   expect(plan.arenaBytes).toBeGreaterThanOrEqual(most);
   expect(plan.arenaBytes).toBeLessThanOrEqual(sum + 4096 * wanted.length);
@@ -79,6 +81,7 @@ function expectSound(module: KernelModule, capacity: Bucket, plan: MemoryPlan): 
 describe('planMemory', () => {
   it('gives a chain of kernels two places in turn', () => {
     const module: KernelModule = {
+      interface: interfaceOf([]),
       buffers: [decl('x', 'input'), decl('a'), decl('b'), decl('c'), decl('d'), decl('y', 'output')],
       weights: [],
       kernels: [
@@ -89,7 +92,7 @@ describe('planMemory', () => {
         loop('k4', ['d'], ['y']),
       ],
     };
-    const plan = planMemory(module, CAPACITY);
+    const plan = planMemory(module, CAPACITY.extents);
     // 128 rows of 32 columns of 4 bytes.
     expect(plan).toMatchInlineSnapshot(`
       {
@@ -134,6 +137,7 @@ describe('planMemory', () => {
 
   it('keeps what is read late, inputs and outputs through the whole program', () => {
     const module: KernelModule = {
+      interface: interfaceOf([]),
       buffers: [
         decl('x', 'input'),
         decl('early', 'output'),
@@ -150,13 +154,14 @@ describe('planMemory', () => {
         loop('k3', ['b', 'residual'], ['y']),
       ],
     };
-    const plan = planMemory(module, CAPACITY);
+    const plan = planMemory(module, CAPACITY.extents);
     expect(plan.arenaBytes).toBe(6 * 16384);
     expectSound(module, CAPACITY, plan);
   });
 
   it('leaves weights out, counts row padding, and places a bias by the tokens of the bucket', () => {
     const module: KernelModule = {
+      interface: interfaceOf([]),
       buffers: [
         decl('w', 'weight'),
         decl('bias', 'arena', 'T'),
@@ -166,7 +171,7 @@ describe('planMemory', () => {
       weights: [],
       kernels: [loop('k0', [], ['bias', 'v']), loop('k1', ['bias', 'v', 'w'], ['wide'])],
     };
-    const plan = planMemory(module, CAPACITY);
+    const plan = planMemory(module, CAPACITY.extents);
     expect(new Map(plan.placements.map((p) => [p.buffer, p.sizeBytes]))).toEqual(
       new Map([
         ['bias', 128 * 128 * 4],
@@ -179,7 +184,15 @@ describe('planMemory', () => {
   });
 
   it('places inputs apart even in a program of no kernels', () => {
-    const plan = planMemory({ buffers: [decl('x', 'input'), decl('y', 'input')], weights: [], kernels: [] }, CAPACITY);
+    const plan = planMemory(
+      {
+        interface: interfaceOf([decl('x', 'input'), decl('y', 'input')]),
+        buffers: [decl('x', 'input'), decl('y', 'input')],
+        weights: [],
+        kernels: [],
+      },
+      CAPACITY.extents,
+    );
     expect(new Set(plan.placements.map((p) => p.offset)).size).toBe(2);
   });
 
@@ -198,11 +211,9 @@ describe('planMemory', () => {
     fc.assert(
       fc.property(
         fc.array(kernel, { minLength: 1, maxLength: 12 }),
-        fc.record({
-          tokens: fc.integer({ min: 1, max: 300 }),
-          rows: fc.integer({ min: 1, max: 40 }),
-          longest: fc.constant(1),
-        }),
+        fc
+          .record({ tokens: fc.integer({ min: 1, max: 300 }), rows: fc.integer({ min: 1, max: 40 }) })
+          .map((size) => scoringBucket({ ...size, longest: 1 })),
         (specs, capacity) => {
           const buffers: BufferDecl[] = [decl('in0', 'input'), decl('in1', 'input'), decl('w', 'weight')];
           const kernels = specs.map(({ writes, reads, isOutput }, at) => {
@@ -213,8 +224,8 @@ describe('planMemory', () => {
             });
             return loop(`k${at}`, read, names);
           });
-          const module = { buffers, weights: [], kernels };
-          const plan = planMemory(module, capacity);
+          const module = { interface: interfaceOf(buffers), buffers, weights: [], kernels };
+          const plan = planMemory(module, capacity.extents);
           expectSound(module, capacity, plan);
           if (plan.arenaBytes < plan.withoutReuseBytes) reused++;
         },
@@ -249,7 +260,11 @@ describe('planMemory', () => {
     };
     const [two, six] = [module(2), module(6)];
     verifyKernels(six);
-    const plans = [planMemory(two, CAPACITY), planMemory(two, CAPACITY), planMemory(six, CAPACITY)] as const;
+    const plans = [
+      planMemory(two, CAPACITY.extents),
+      planMemory(two, CAPACITY.extents),
+      planMemory(six, CAPACITY.extents),
+    ] as const;
     expect(plans[1]).toEqual(plans[0]);
     expect(plans[2].arenaBytes).toBe(plans[0].arenaBytes);
     expectSound(two, CAPACITY, plans[0]);

@@ -17,7 +17,7 @@ describe('pruneDeadRows', () => {
   it('gathers before what it would gather after, down to the inputs', () => {
     check(
       `
-      graph @g(%x: f32[T, 4], %row: i32[R]) -> (f32[R, 3]) {
+      func @g(%x: f32[T, 4], %row: i32[R]) -> (f32[R, 3]) {
         weight @w : f32[3, 4]
         %square = mul(%x, %x) : f32[T, 4] at "norm"
         %mean = mean(%square) : f32[T, 1] at "norm"
@@ -29,7 +29,7 @@ describe('pruneDeadRows', () => {
     `,
       prune,
       `
-      graph @g(%x: f32[T, 4], %row: i32[R]) -> (f32[R, 3]) {
+      func @g(%x: f32[T, 4], %row: i32[R]) -> (f32[R, 3]) {
         weight @w : f32[3, 4]
         %x_scored = gather_rows(%x, %row) : f32[R, 4]
         %square_scored = mul(%x_scored, %x_scored) : f32[R, 4] at "norm"
@@ -45,7 +45,7 @@ describe('pruneDeadRows', () => {
   it('keeps all keys and values of an attention, and computes its scored queries alone', () => {
     check(
       `
-      graph @g(%h: f32[T, 8], %subtreeEnd: i32[T], %row: i32[R]) -> (f32[R, 3]) {
+      func @g(%h: f32[T, 8], %subtreeEnd: i32[T], %row: i32[R]) -> (f32[R, 3]) {
         weight @wq : f32[8, 8]
         weight @wo : f32[3, 8]
         %q = linear(%h, @wq) : f32[T, 8]
@@ -60,7 +60,7 @@ describe('pruneDeadRows', () => {
     `,
       prune,
       `
-      graph @g(%h: f32[T, 8], %subtreeEnd: i32[T], %row: i32[R]) -> (f32[R, 3]) {
+      func @g(%h: f32[T, 8], %subtreeEnd: i32[T], %row: i32[R]) -> (f32[R, 3]) {
         weight @wq : f32[8, 8]
         weight @wo : f32[3, 8]
         %q = linear(%h, @wq) : f32[T, 8]
@@ -79,7 +79,7 @@ describe('pruneDeadRows', () => {
   it('stops at a value that a later attention needs in full', () => {
     check(
       `
-      graph @g(%h: f32[T, 2, 4], %subtreeEnd: i32[T], %row: i32[R]) -> (f32[R, 2, 4]) {
+      func @g(%h: f32[T, 2, 4], %subtreeEnd: i32[T], %row: i32[R]) -> (f32[R, 2, 4]) {
         %first = attention(%h, %h, %h, %subtreeEnd) {mask = "column", scale = 0.5} : f32[T, 2, 4] at "layers.0"
         %mid = add(%first, %h) : f32[T, 2, 4]
         %second = attention(%mid, %mid, %mid, %subtreeEnd) {mask = "column", scale = 0.5} : f32[T, 2, 4] at "layers.1"
@@ -90,7 +90,7 @@ describe('pruneDeadRows', () => {
     `,
       prune,
       `
-      graph @g(%h: f32[T, 2, 4], %subtreeEnd: i32[T], %row: i32[R]) -> (f32[R, 2, 4]) {
+      func @g(%h: f32[T, 2, 4], %subtreeEnd: i32[T], %row: i32[R]) -> (f32[R, 2, 4]) {
         %first = attention(%h, %h, %h, %subtreeEnd) {mask = "column", scale = 0.5} : f32[T, 2, 4] at "layers.0"
         %mid = add(%first, %h) : f32[T, 2, 4]
         %second_scored = attention(%mid, %mid, %mid, %subtreeEnd, %row) {mask = "column", scale = 0.5} : f32[R, 2, 4] at "layers.1"
@@ -105,7 +105,7 @@ describe('pruneDeadRows', () => {
   it('shares what two gathers by the same list need, and keeps lists apart', () => {
     check(
       `
-      graph @g(%x: f32[T, 4], %row: i32[R], %other: i32[R]) -> (f32[R, 4], f32[R, 4], f32[R, 4]) {
+      func @g(%x: f32[T, 4], %row: i32[R], %other: i32[R]) -> (f32[R, 4], f32[R, 4], f32[R, 4]) {
         %e = exp(%x) : f32[T, 4]
         %n = neg(%e) : f32[T, 4]
         %a = gather_rows(%e, %row) : f32[R, 4]
@@ -116,7 +116,7 @@ describe('pruneDeadRows', () => {
     `,
       prune,
       `
-      graph @g(%x: f32[T, 4], %row: i32[R], %other: i32[R]) -> (f32[R, 4], f32[R, 4], f32[R, 4]) {
+      func @g(%x: f32[T, 4], %row: i32[R], %other: i32[R]) -> (f32[R, 4], f32[R, 4], f32[R, 4]) {
         %x_scored = gather_rows(%x, %row) : f32[R, 4]
         %e_scored = exp(%x_scored) : f32[R, 4]
         %n_scored = neg(%e_scored) : f32[R, 4]
@@ -132,7 +132,7 @@ describe('pruneDeadRows', () => {
   it('does not gather operands that broadcast over rows', () => {
     check(
       `
-      graph @g(%a: f32[T, 1], %b: f32[1, T], %c: f32[4], %row: i32[R]) -> (f32[R, T], f32[R, 4]) {
+      func @g(%a: f32[T, 1], %b: f32[1, T], %c: f32[4], %row: i32[R]) -> (f32[R, T], f32[R, 4]) {
         %square = mul(%a, %b) : f32[T, T]
         %wide = mul(%a, %c) : f32[T, 4]
         %x = gather_rows(%square, %row) : f32[R, T]
@@ -142,7 +142,7 @@ describe('pruneDeadRows', () => {
     `,
       prune,
       `
-      graph @g(%a: f32[T, 1], %b: f32[1, T], %c: f32[4], %row: i32[R]) -> (f32[R, T], f32[R, 4]) {
+      func @g(%a: f32[T, 1], %b: f32[1, T], %c: f32[4], %row: i32[R]) -> (f32[R, T], f32[R, 4]) {
         %a_scored = gather_rows(%a, %row) : f32[R, 1]
         %square_scored = mul(%a_scored, %b) : f32[R, T]
         %wide_scored = mul(%a_scored, %c) : f32[R, 4]
@@ -156,7 +156,7 @@ describe('pruneDeadRows', () => {
     [
       'a value that is returned in full',
       `
-      graph @g(%x: f32[T, 4], %row: i32[R]) -> (f32[R, 4], f32[T, 4]) {
+      func @g(%x: f32[T, 4], %row: i32[R]) -> (f32[R, 4], f32[T, 4]) {
         %y = neg(%x) : f32[T, 4]
         %scored = gather_rows(%y, %row) : f32[R, 4]
         return %scored, %y
@@ -165,7 +165,7 @@ describe('pruneDeadRows', () => {
     [
       'the keys of an attention',
       `
-      graph @g(%x: f32[T, 2, 4], %end: i32[T], %row: i32[R]) -> (f32[R, 2, 4], f32[T, 2, 4]) {
+      func @g(%x: f32[T, 2, 4], %end: i32[T], %row: i32[R]) -> (f32[R, 2, 4], f32[T, 2, 4]) {
         %k = neg(%x) : f32[T, 2, 4]
         %out = attention(%x, %k, %x, %end) {mask = "column", scale = 1} : f32[T, 2, 4]
         %scored = gather_rows(%k, %row) : f32[R, 2, 4]
@@ -175,7 +175,7 @@ describe('pruneDeadRows', () => {
     [
       'an input',
       `
-      graph @g(%x: f32[T, 4], %row: i32[R]) -> (f32[R, 4]) {
+      func @g(%x: f32[T, 4], %row: i32[R]) -> (f32[R, 4]) {
         %scored = gather_rows(%x, %row) : f32[R, 4]
         return %scored
       }`,
@@ -183,7 +183,7 @@ describe('pruneDeadRows', () => {
     [
       'an embedding table: its rows are no tokens',
       `
-      graph @g(%tokens: i32[T]) -> (f32[T, 4]) {
+      func @g(%tokens: i32[T]) -> (f32[T, 4]) {
         weight @table : f32[9, 4]
         %e = gather_rows(@table, %tokens) : f32[T, 4]
         return %e
@@ -192,7 +192,7 @@ describe('pruneDeadRows', () => {
     [
       'rows that another op made of columns',
       `
-      graph @g(%x: f32[2, T], %q: f32[T, 2, 4], %k: f32[T, 4, 2], %row: i32[R]) -> (f32[R, 2], f32[R, 2, 2]) {
+      func @g(%x: f32[2, T], %q: f32[T, 2, 4], %k: f32[T, 4, 2], %row: i32[R]) -> (f32[R, 2], f32[R, 2, 2]) {
         %turned = transpose(%x) {order = [1, 0]} : f32[T, 2]
         %product = matmul(%q, %k) : f32[T, 2, 2]
         %a = gather_rows(%turned, %row) : f32[R, 2]
@@ -203,7 +203,7 @@ describe('pruneDeadRows', () => {
     [
       'row numbers',
       `
-      graph @g(%row: i32[R]) -> (i32[R]) {
+      func @g[R, T](%row: i32[R]) -> (i32[R]) {
         %index = iota() {size = [T]} : i32[T]
         %same = gather_rows(%index, %row) : i32[R]
         return %same
@@ -212,7 +212,7 @@ describe('pruneDeadRows', () => {
     [
       'rows by numbers that the graph computes',
       `
-      graph @g(%x: f32[T, 4], %row: i32[R]) -> (f32[R, 4]) {
+      func @g(%x: f32[T, 4], %row: i32[R]) -> (f32[R, 4]) {
         %y = neg(%x) : f32[T, 4]
         %next = add(%row, %row) : i32[R]
         %scored = gather_rows(%y, %next) : f32[R, 4]
@@ -222,7 +222,7 @@ describe('pruneDeadRows', () => {
     [
       'rows by a list that is no list of scored rows',
       `
-      graph @g(%x: f32[T, 4], %order: i32[T]) -> (f32[T, 4]) {
+      func @g(%x: f32[T, 4], %order: i32[T]) -> (f32[T, 4]) {
         %y = neg(%x) : f32[T, 4]
         %sorted = gather_rows(%y, %order) : f32[T, 4]
         return %sorted
@@ -231,7 +231,7 @@ describe('pruneDeadRows', () => {
     [
       'a row vector that broadcasts along columns',
       `
-      graph @g(%x: f32[T], %square: f32[T, T], %row: i32[R]) -> (f32[R, T]) {
+      func @g(%x: f32[T], %square: f32[T, T], %row: i32[R]) -> (f32[R, T]) {
         %y = mul(%x, %square) : f32[T, T]
         %scored = gather_rows(%y, %row) : f32[R, T]
         return %scored
@@ -240,7 +240,7 @@ describe('pruneDeadRows', () => {
     [
       'a product with a matrix that has a row a token',
       `
-      graph @g(%x: f32[T, 4], %y: f32[T, 4], %row: i32[R]) -> (f32[R, T]) {
+      func @g(%x: f32[T, 4], %y: f32[T, 4], %row: i32[R]) -> (f32[R, T]) {
         %dots = linear(%x, %y) : f32[T, T]
         %scored = gather_rows(%dots, %row) : f32[R, T]
         return %scored
@@ -252,7 +252,7 @@ describe('pruneDeadRows', () => {
 
   it('leaves nothing that is computed for all tokens but what must be', () => {
     const graph = parse(`
-      graph @g(%x: f32[T, 4], %row: i32[R]) -> (f32[R, 2]) {
+      func @g(%x: f32[T, 4], %row: i32[R]) -> (f32[R, 2]) {
         weight @a : f32[8, 4]
         weight @b : f32[4, 8]
         weight @c : f32[2, 4]

@@ -2,6 +2,7 @@
  * Random well-typed graphs of the ops that kernels are made of: arithmetic, row reductions, contractions, views,
  * gathers.
  */
+import { extentIn } from '../../ir/extents.js';
 import fc from 'fast-check';
 import { inferred } from '../../ir/checkNode.js';
 import { GraphBuilder, type Attributes, type Graph, type Value } from '../../ir/graph.js';
@@ -67,8 +68,7 @@ const step = fc.record({
   operands: fc.array(fc.nat({ max: 11 }), { minLength: 3, maxLength: 3 }),
 });
 
-const elements = (shape: readonly Dim[]): number =>
-  shape.reduce<number>((n, dim) => n * (typeof dim === 'number' ? dim : SIZES[dim]), 1);
+const elements = (shape: readonly Dim[]): number => shape.reduce<number>((n, dim) => n * extentIn(dim, SIZES), 1);
 
 /** Graphs of up to 24 nodes over T and R rows of 4 columns; steps that do not type are skipped. */
 export const program: fc.Arbitrary<Graph> = fc

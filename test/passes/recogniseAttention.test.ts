@@ -11,7 +11,7 @@ const recognise = (graph: Graph): Graph => {
 };
 
 const ATTENTION = `
-  graph @g(%q: f32[T, 2, 4], %k: f32[T, 2, 4], %v: f32[T, 2, 4], %bias: f32[T, T]) -> (f32[2, T, 4]) {
+  func @g(%q: f32[T, 2, 4], %k: f32[T, 2, 4], %v: f32[T, 2, 4], %bias: f32[T, T]) -> (f32[2, T, 4]) {
     %q_by_head = transpose(%q) {order = [1, 0, 2]} : f32[2, T, 4]
     %k_by_head = transpose(%k) {order = [1, 0, 2]} : f32[2, T, 4]
     %v_by_head = transpose(%v) {order = [1, 0, 2]} : f32[2, T, 4]
@@ -36,7 +36,7 @@ describe('recogniseAttention', () => {
       ATTENTION,
       recognise,
       `
-      graph @g(%q: f32[T, 2, 4], %k: f32[T, 2, 4], %v: f32[T, 2, 4], %bias: f32[T, T]) -> (f32[2, T, 4]) {
+      func @g(%q: f32[T, 2, 4], %k: f32[T, 2, 4], %v: f32[T, 2, 4], %bias: f32[T, T]) -> (f32[2, T, 4]) {
         %attended = attention(%q, %k, %v, %bias) {mask = "bias", scale = 0.5} : f32[T, 2, 4] at "layers.0.attention"
         %mixed = transpose(%attended) {order = [1, 0, 2]} : f32[2, T, 4] at "layers.0.attention"
         return %mixed
@@ -48,7 +48,7 @@ describe('recogniseAttention', () => {
   it('reads key heads that were repeated for groups of query heads unrepeated', () => {
     check(
       `
-      graph @g(%q: f32[T, 6, 4], %k: f32[T, 2, 4], %v: f32[T, 2, 4], %bias: f32[T, T]) -> (f32[6, T, 4]) {
+      func @g(%q: f32[T, 6, 4], %k: f32[T, 2, 4], %v: f32[T, 2, 4], %bias: f32[T, T]) -> (f32[6, T, 4]) {
         %q_by_head = transpose(%q) {order = [1, 0, 2]} : f32[6, T, 4]
         %k_by_head = transpose(%k) {order = [1, 0, 2]} : f32[2, T, 4]
         %v_by_head = transpose(%v) {order = [1, 0, 2]} : f32[2, T, 4]
@@ -68,7 +68,7 @@ describe('recogniseAttention', () => {
     `,
       recognise,
       `
-      graph @g(%q: f32[T, 6, 4], %k: f32[T, 2, 4], %v: f32[T, 2, 4], %bias: f32[T, T]) -> (f32[6, T, 4]) {
+      func @g(%q: f32[T, 6, 4], %k: f32[T, 2, 4], %v: f32[T, 2, 4], %bias: f32[T, T]) -> (f32[6, T, 4]) {
         %attended = attention(%q, %k, %v, %bias) {mask = "bias", scale = 1} : f32[T, 6, 4]
         %mixed = transpose(%attended) {order = [1, 0, 2]} : f32[6, T, 4]
         return %mixed

@@ -20,7 +20,7 @@ describe('unrecognised', () => {
   it('names ops after a product that no epilogue took, and not what prepares its input', () => {
     const module = lowerAsIs(
       parse(`
-        graph @g(%x: f32[T, 4]) -> (f32[T, 3]) {
+        func @g(%x: f32[T, 4]) -> (f32[T, 3]) {
           weight @w : f32[3, 4]
           %bent = cos(%x) : f32[T, 4] at "prepare"
           %y = linear(%bent, @w) : f32[T, 3] at "head"

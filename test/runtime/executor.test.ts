@@ -1,4 +1,5 @@
 /** The executor on a plan of three hand-written kernels: loading, buckets, scoring, profiles, NaN, bad input. */
+import { scoringBucket, tokensIn } from '../../ir/scoring.js';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
@@ -172,10 +173,10 @@ describe('CpuExecutor', () => {
   it('profiles every launch in the smallest bucket that fits', async () => {
     const executor = await create();
     const { bucket, launches } = await executor.profile(batchOf(10, 3));
-    expect(bucket.tokens).toBe(16);
+    expect(tokensIn(bucket)).toBe(16);
     expect(launches.map(({ path }) => path)).toEqual(['embed', 'head.logprob', 'head.reduce']);
     for (const { nanoseconds } of launches) expect(nanoseconds).toBeGreaterThan(0);
-    expect((await executor.profile(batchOf(10, 5))).bucket.tokens).toBe(64);
+    expect(tokensIn((await executor.profile(batchOf(10, 5))).bucket)).toBe(64);
     await executor.close();
   });
 
@@ -249,7 +250,7 @@ describe('CpuExecutor', () => {
       '10 tokens has 9 positions',
     );
     await expect(executor.score({ ...batchOf(65, 1), position: new Int32Array(65) })).rejects.toThrow(
-      /No bucket holds 65 tokens/,
+      /No bucket holds 65 T, 1 R/,
     );
     await expect(executor.score(batchOf(64, 17))).rejects.toThrow(/17 rows/);
     await check(executor, batchOf(10, 3));
@@ -303,13 +304,13 @@ describe('CpuExecutor', () => {
       [16, 4, 16],
       [16, 8, 16],
       [16, 4, 12],
-    ].map(([tokens, rows, longest]) => ({ tokens: tokens!, rows: rows!, longest: longest! }));
+    ].map(([tokens, rows, longest]) => scoringBucket({ tokens: tokens!, rows: rows!, longest: longest! }));
     const choice = (tokens: number, rows: number, longest: number) =>
-      buckets[chooseBucket(buckets, tokens, rows, longest)];
-    expect(choice(10, 4, 3)).toEqual({ tokens: 16, rows: 4, longest: 4 });
-    expect(choice(10, 4, 10)).toEqual({ tokens: 16, rows: 4, longest: 12 });
-    expect(choice(10, 4, 40)).toEqual({ tokens: 16, rows: 4, longest: 16 });
-    expect(choice(10, 5, 1)).toEqual({ tokens: 16, rows: 8, longest: 16 });
-    expect(choice(17, 1, 1)).toEqual({ tokens: 64, rows: 16, longest: 64 });
+      buckets[chooseBucket(buckets, { T: tokens, R: rows }, longest)];
+    expect(choice(10, 4, 3)).toEqual(scoringBucket({ tokens: 16, rows: 4, longest: 4 }));
+    expect(choice(10, 4, 10)).toEqual(scoringBucket({ tokens: 16, rows: 4, longest: 12 }));
+    expect(choice(10, 4, 40)).toEqual(scoringBucket({ tokens: 16, rows: 4, longest: 16 }));
+    expect(choice(10, 5, 1)).toEqual(scoringBucket({ tokens: 16, rows: 8, longest: 16 }));
+    expect(choice(17, 1, 1)).toEqual(scoringBucket({ tokens: 64, rows: 16, longest: 64 }));
   });
 });

@@ -1,3 +1,4 @@
+import { scoringBucket } from '../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import { deriveLaunches } from '../../driver/checkPlan.js';
 import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
@@ -10,15 +11,16 @@ import { llama } from '../passes/llamaGraph.js';
 import { bufferName, F32 } from '../passes/lowered.js';
 import { environment } from '../passes/support.js';
 
-const CAPACITY = { tokens: 64, rows: 16, longest: 64 };
+const CAPACITY = scoringBucket({ tokens: 64, rows: 16, longest: 64 });
 
 function planOf(mask: MaskKind, isTied = false): RuntimePlan {
   const module = lower(optimise(llama({ tieWordEmbeddings: isTied }, mask), F32), F32);
-  const memory = planMemory(module, CAPACITY);
+  const memory = planMemory(module, CAPACITY.extents);
   return {
     ...module,
     ...memory,
-    launches: deriveLaunches(module, CAPACITY.tokens),
+    states: [],
+    launches: deriveLaunches(module, CAPACITY.extents),
     capacity: CAPACITY,
     buckets: [CAPACITY],
   };

@@ -1,6 +1,7 @@
 /**
  * A model cut into stages gives the bits of the whole one: every cut of a small one, random cuts of two to four stages.
  */
+import { scoreOf } from '../../ir/plan.js';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -52,7 +53,7 @@ async function compile(mask: MaskKind): Promise<Compiled> {
   );
   const checkpoint = describeRandomCheckpoint(folder, 3);
   const model = compileModel(checkpoint, detectMachine(), { precision: 'auto', mask, maxTokens: TOKENS });
-  const emitted = emitPlan(model.plan);
+  const emitted = emitPlan(scoreOf(model.plan));
   const { path: library } = await compileShared(emitted.sources, { isa: model.isa, settings: settingsIn(folder) });
   const symbols = emitted.kernels.map((bucket) =>
     bucket.map(({ symbol, scratchBytes }): LaunchSymbol => ({ library, symbol, scratchBytes })),
@@ -99,7 +100,7 @@ describe.each<MaskKind>(['tree', 'slidingWindow'])('a model in stages (mask %s)'
   const create = async (cuts: readonly number[], change: Partial<CpuExecutorOptions> = {}): Promise<CpuExecutor> => {
     const { checkpoint, model, symbols } = compiled;
     const executor = await CpuExecutor.create({
-      plan: model.plan,
+      plan: scoreOf(model.plan),
       symbols,
       tensors: checkpoint.tensors,
       threads: 2,
@@ -117,7 +118,7 @@ describe.each<MaskKind>(['tree', 'slidingWindow'])('a model in stages (mask %s)'
 
   beforeAll(async () => {
     compiled = await compile(mask);
-    launches = compiled.model.plan.launches.length;
+    launches = scoreOf(compiled.model.plan).launches.length;
     whole = await closing(await create([]));
   });
   afterAll(async () => {
@@ -221,8 +222,8 @@ describe.each<MaskKind>(['tree', 'slidingWindow'])('a model in stages (mask %s)'
   it('profiles every launch once, in order', async () => {
     const executor = await create([4, 9]);
     const { launches: timed } = await executor.profile(BATCHES[0]!);
-    const paths = compiled.model.plan.launches.map(
-      ({ kernel }) => compiled.model.plan.kernels.find(({ name }) => name === kernel)!.path,
+    const paths = scoreOf(compiled.model.plan).launches.map(
+      ({ kernel }) => scoreOf(compiled.model.plan).kernels.find(({ name }) => name === kernel)!.path,
     );
     expect(timed.map(({ path }) => path)).toEqual(paths);
     for (const { nanoseconds } of timed) expect(nanoseconds).toBeGreaterThan(0);
@@ -247,7 +248,7 @@ describe.each<MaskKind>(['tree', 'slidingWindow'])('a model in stages (mask %s)'
       ],
     ]) {
       await expect(
-        CpuExecutor.create({ plan: model.plan, symbols, tensors: checkpoint.tensors, threads: 1, stages }),
+        CpuExecutor.create({ plan: scoreOf(model.plan), symbols, tensors: checkpoint.tensors, threads: 1, stages }),
       ).rejects.toThrow(/do not cover/);
     }
   });

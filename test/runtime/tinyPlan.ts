@@ -1,6 +1,9 @@
 /** A plan of three kernels written by hand, small enough to compute in JavaScript: table lookup, head, reduction. */
+import { interfaceOf } from '../support/interface.js';
+import type { FunctionInterface } from '../../ir/function.js';
+import { scoringBucket } from '../../ir/scoring.js';
 import type { BufferDecl, Kernel } from '../../ir/kernel.js';
-import { rowStride, type Plan } from '../../ir/plan.js';
+import { rowStride, type LinkedFunction } from '../../ir/plan.js';
 import { ABI_TEXT } from './kernels.js';
 
 export const VOCAB = 40;
@@ -63,14 +66,25 @@ const KERNELS: readonly Kernel[] = [
   },
 ];
 
-const CAPACITY = { tokens: 64, rows: 16, longest: 64 };
+const CAPACITY = scoringBucket({ tokens: 64, rows: 16, longest: 64 });
+
+function tinyInterface(): FunctionInterface {
+  const found = interfaceOf(BUFFERS, { vocab: VOCAB });
+  const names: Readonly<Record<string, string>> = {
+    subtree_end: 'subtreeEnd',
+    log_prob: 'logProb',
+    is_argmax: 'isArgmax',
+  };
+  const named = <P extends { readonly name: string }>(port: P): P => ({ ...port, name: names[port.name] ?? port.name });
+  return { ...found, inputs: found.inputs.map(named), outputs: found.outputs.map(named) };
+}
 
 /** h[t] = table[token]·frequency + position; part = h[row]·head[target]; logProb = −|part|, isArgmax = part > 0. */
-export function tinyPlan(): Plan {
+export function tinyPlan(): LinkedFunction {
   let offset = 0;
   const placements = BUFFERS.filter(({ space }) => space !== 'weight').map((declared) => {
-    const rows = Math.ceil((declared.rows === 'T' ? CAPACITY.tokens : CAPACITY.rows) / 32) * 32;
-    const sizeBytes = rows * rowStride(declared, CAPACITY.tokens, 4) * 4;
+    const rows = Math.ceil((declared.rows === 'T' ? CAPACITY.extents['T']! : CAPACITY.extents['R']!) / 32) * 32;
+    const sizeBytes = rows * rowStride(declared, CAPACITY.extents, 4) * 4;
     const placement = { buffer: declared.name, offset, sizeBytes };
     offset += Math.ceil(sizeBytes / 4096) * 4096;
     return placement;
@@ -85,6 +99,8 @@ export function tinyPlan(): Plan {
   } as const;
   const launch = (kernel: string, parameters: readonly string[]) => ({ kernel, signature: kernel, parameters });
   return {
+    interface: tinyInterface(),
+    states: [],
     buffers: BUFFERS,
     kernels: KERNELS,
     arenaBytes: offset,
@@ -116,7 +132,7 @@ export function tinyPlan(): Plan {
       launch('head', ['h', 'row', 'target', 'head_copy', 'parts']),
       launch('head_reduce', ['parts', 'log_prob', 'is_argmax']),
     ],
-    buckets: [{ tokens: 16, rows: 4, longest: 16 }, CAPACITY],
+    buckets: [scoringBucket({ tokens: 16, rows: 4, longest: 16 }), CAPACITY],
     schedules: [{}, {}],
   };
 }

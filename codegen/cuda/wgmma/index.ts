@@ -41,7 +41,14 @@ export function emitWgmma(
   const tensorMaps = tensorMapsOf(context);
   // Without __restrict__: the compiler would move every load of an epilogue before its first store, and spill
   // accumulators. The epilogue's text has its loads where they should be.
-  const head = kernelHead({ symbol, parameters, tensorMaps, threads: WGMMA_THREADS, isRestrict: false });
+  const head = kernelHead({
+    symbol,
+    extents: operands.extents,
+    parameters,
+    tensorMaps,
+    threads: WGMMA_THREADS,
+    isRestrict: false,
+  });
   return {
     source: functionsText(context) + bodyText(context, head, tensorMaps.length),
     tensorMaps,

@@ -1,4 +1,5 @@
 /** Which schedules of the wgmma skeleton a kernel may have. */
+import { everyExtent } from '../../../ir/function.js';
 import type { CudaArch, CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { KernelModule, Segment } from '../../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
@@ -120,8 +121,10 @@ function knownOf(kernel: Contraction, module: KernelModule): Known {
   if (found === undefined) {
     const problem = operandProblem(kernel, module);
     const values = (): number =>
-      rowPrologue(rowProgramsOf(kernel), new CudaOperands(kernel, module, parametersOf(kernel, module), 1)).scalars
-        .length;
+      rowPrologue(
+        rowProgramsOf(kernel),
+        new CudaOperands(kernel, module, parametersOf(kernel, module), everyExtent(module.interface, 1)),
+      ).scalars.length;
     found = { problem, rowValues: problem === undefined ? values() : 0 };
     ofModule.set(kernel, found);
   }

@@ -1,4 +1,5 @@
 /** The grid of schedules, and what the cost model makes of it. */
+import { scoringBucket } from '../../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import { defaultSchedule, isLegal } from '../../../codegen/cpu/index.js';
 import type { CpuGemmSchedule, CpuSchedule } from '../../../ir/plan.js';
@@ -32,8 +33,8 @@ const SHAPE_768 = {
 };
 const LARGE = llamaModule(SHAPE_768);
 const LARGE_BF16 = llamaModule(SHAPE_768, 'bf16');
-const BUCKET = { tokens: 512, rows: 512, longest: 256 };
-const SIZE = { T: 512, R: 512, longest: 256 };
+const BUCKET = scoringBucket({ tokens: 512, rows: 512, longest: 256 });
+const SIZE = { extents: { T: 512, R: 512 }, longest: 256 };
 
 const spaceOf = (module: typeof SMALL, end: string, facts = FACTS, bucket = BUCKET): Space => {
   const kernel = kernelAt(module, end);
@@ -178,7 +179,7 @@ describe('the cost model', () => {
       const schedule = defaultSchedule(kernel, LARGE, FACTS, BUCKET);
       let last = 0;
       for (const T of [64, 128, 256, 512, 1024, 2048]) {
-        const now = estimateSeconds(kernel, LARGE, schedule, { T, R: T, longest: 64 }, MACHINE);
+        const now = estimateSeconds(kernel, LARGE, schedule, { extents: { T, R: T }, longest: 64 }, MACHINE);
         expect(now).toBeGreaterThanOrEqual(last);
         last = now;
       }
@@ -223,7 +224,13 @@ describe('the cost model', () => {
     const amx: CpuGemmSchedule = { kind: 'gemm', isa: 'amx', mr: 32, nr: 32, kc: 768, mb: 32, nb: 256 };
     const kernel = kernelAt(LARGE_BF16, '0.ffn.gate_up');
     const at = (T: number): number =>
-      estimateSeconds(kernel, LARGE_BF16, amx, { T, R: T, longest: T }, { ...AMX_MACHINE, bytesPerSecond: 1e13 });
+      estimateSeconds(
+        kernel,
+        LARGE_BF16,
+        amx,
+        { extents: { T, R: T }, longest: T },
+        { ...AMX_MACHINE, bytesPerSecond: 1e13 },
+      );
     expect(at(17)).toBeCloseTo(at(32), 4);
     expect(at(33)).toBeGreaterThan(1.2 * at(32));
   });

@@ -1,4 +1,5 @@
 /** Real measurements: generated code through the system compiler and the runtime. */
+import { scoringBucket } from '../../../ir/scoring.js';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
 import { tmpdir } from 'node:os';
@@ -47,7 +48,7 @@ describe.skipIf(missing.length > 0)('measuring', () => {
     return { measurer, facts };
   };
   const module = llamaModule();
-  const BUCKET = { tokens: 100, rows: 45, longest: 40 };
+  const BUCKET = scoringBucket({ tokens: 100, rows: 45, longest: 40 });
   const collect = async (
     measurements: AsyncIterable<Measurement<CpuSchedule>>,
   ): Promise<Measurement<CpuSchedule>[]> => {
@@ -128,7 +129,7 @@ describe.skipIf(missing.length > 0)('measuring', () => {
       module: { ...module, kernels: [kernelAt(module, '0.ffn.down')] },
       buckets: [BUCKET],
       facts,
-      tokensCapacity: CAPACITY.tokens,
+      capacity: CAPACITY.extents,
       measure: measurer.measure,
       machine: machineModel({ ...facts, l3: 8 << 20 }, { isa, threads: 2, ...(await measurer.peaks(0.02)) }),
       target: await currentTarget(isa, 2, settings),

@@ -1,4 +1,5 @@
 /** The search with a made-up machine: where it spends its time, what it remembers, that it finds what is there. */
+import { scoringBucket, tokensIn } from '../../../ir/scoring.js';
 import { mkdtempSync, readFileSync, rmSync, appendFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -23,15 +24,15 @@ let files = 0;
 const databasePath = (): string => join(folder, `${files++}.jsonl`);
 
 const BUCKETS = [
-  { tokens: 64, rows: 64, longest: 64 },
-  { tokens: 256, rows: 256, longest: 256 },
+  scoringBucket({ tokens: 64, rows: 64, longest: 64 }),
+  scoringBucket({ tokens: 256, rows: 256, longest: 256 }),
 ];
-const distinct = new Set(module.kernels.map((kernel) => kernelSignature(kernel, module, CAPACITY.tokens))).size;
+const distinct = new Set(module.kernels.map((kernel) => kernelSignature(kernel, module, CAPACITY.extents))).size;
 
 /** Seconds of a schedule on the machine that the search does not know: a bowl over the logarithms of its numbers. */
 function truth({ kernel, bucket }: MeasureRequest<CpuSchedule>, s: CpuSchedule): number {
   const log = (x: number, best: number): number => Math.log2(x / best) ** 2;
-  const scale = bucket.tokens * 1e-6 * (kernel.anchor === 'gemm' ? 10 : 1);
+  const scale = tokensIn(bucket) * 1e-6 * (kernel.anchor === 'gemm' ? 10 : 1);
   switch (s.kind) {
     case 'gemm':
       return scale * (1 + 0.1 * (log(s.kc, 64) + log(s.mb, 48) + log(s.nb, 64)) + 0.05 * log(s.mr * s.nr, 256));
@@ -84,7 +85,7 @@ function options(
     buckets: BUCKETS,
     facts: FACTS,
     machine: MACHINE,
-    tokensCapacity: CAPACITY.tokens,
+    capacity: CAPACITY.extents,
     budgetSeconds: 1e9,
     database,
     target: TARGET,
@@ -104,7 +105,7 @@ describe('tune', () => {
     result.schedules.forEach((schedules, i) => {
       expect(Object.keys(schedules)).toHaveLength(distinct);
       for (const kernel of module.kernels)
-        expect(schedules[kernelSignature(kernel, module, CAPACITY.tokens)]).toEqual(
+        expect(schedules[kernelSignature(kernel, module, CAPACITY.extents)]).toEqual(
           defaultSchedule(kernel, module, FACTS, BUCKETS[i]!),
         );
     });
@@ -145,7 +146,7 @@ describe('tune', () => {
     // A schedule is asked for once a bucket, and a second time only beside the default, to confirm it.
     const counts = new Map<string, number>();
     for (const { request, schedule } of machine.asked) {
-      const key = `${request.kernel.path} ${request.bucket.tokens} ${cpuScheduling.key(schedule)}`;
+      const key = `${request.kernel.path} ${tokensIn(request.bucket)} ${cpuScheduling.key(schedule)}`;
       counts.set(key, (counts.get(key) ?? 0) + 1);
     }
     expect(Math.max(...counts.values())).toBeLessThanOrEqual(2);
@@ -171,7 +172,7 @@ describe('tune', () => {
           result,
           asked: machine.asked.map(({ request, schedule }) => [
             request.kernel.path,
-            request.bucket.tokens,
+            tokensIn(request.bucket),
             cpuScheduling.key(schedule),
           ]),
         };
@@ -187,7 +188,7 @@ describe('tune', () => {
     expect(machine.asked).toHaveLength(10);
     expect(result.trials).toBe(10);
     expect(result.isExhausted).toBe(false);
-    expect(machine.asked[0]!.request.bucket.tokens).toBe(256);
+    expect(tokensIn(machine.asked[0]!.request.bucket)).toBe(256);
     expect(['gemm', 'logprob', 'attention']).toContain(machine.asked[0]!.request.kernel.anchor);
     expect(cpuScheduling.key(machine.asked[0]!.schedule)).toBe(cpuScheduling.key(machine.asked[0]!.request.reference));
     database.close();
@@ -197,7 +198,7 @@ describe('tune', () => {
     const machine = fake(1);
     const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
     await tuneCpu(options(machine, database, { budgetSeconds: 6 * distinct * BUCKETS.length }));
-    const looked = new Set(machine.asked.map(({ request }) => `${request.kernel.path} ${request.bucket.tokens}`));
+    const looked = new Set(machine.asked.map(({ request }) => `${request.kernel.path} ${tokensIn(request.bucket)}`));
     expect(looked.size).toBe(distinct * BUCKETS.length);
     database.close();
   });
@@ -227,17 +228,18 @@ describe('tune', () => {
     expect(rest.reused).toBe(
       new Set(
         first.asked.map(
-          ({ request, schedule }) => `${request.kernel.path} ${request.bucket.tokens} ${cpuScheduling.key(schedule)}`,
+          ({ request, schedule }) =>
+            `${request.kernel.path} ${tokensIn(request.bucket)} ${cpuScheduling.key(schedule)}`,
         ),
       ).size,
     );
     const known = new Set(
       first.asked.map(
-        ({ request, schedule }) => `${request.kernel.path} ${request.bucket.tokens} ${cpuScheduling.key(schedule)}`,
+        ({ request, schedule }) => `${request.kernel.path} ${tokensIn(request.bucket)} ${cpuScheduling.key(schedule)}`,
       ),
     );
     const again = second.asked.filter(({ request, schedule }) =>
-      known.has(`${request.kernel.path} ${request.bucket.tokens} ${cpuScheduling.key(schedule)}`),
+      known.has(`${request.kernel.path} ${tokensIn(request.bucket)} ${cpuScheduling.key(schedule)}`),
     );
     // Only confirmations, which come in pairs with the default.
     expect(
@@ -257,7 +259,7 @@ describe('tune', () => {
     const nothing = await tuneCpu(options(third, database3));
     expect(
       third.asked.map(
-        ({ request, schedule }) => `${request.kernel.path} ${request.bucket.tokens} ${cpuScheduling.key(schedule)}`,
+        ({ request, schedule }) => `${request.kernel.path} ${tokensIn(request.bucket)} ${cpuScheduling.key(schedule)}`,
       ),
     ).toEqual([]);
     expect(nothing.schedules).toEqual(rest.schedules);
@@ -286,7 +288,8 @@ describe('tune', () => {
         f.asked
           .filter(({ request, schedule }) => cpuScheduling.key(schedule) !== cpuScheduling.key(request.reference))
           .map(
-            ({ request, schedule }) => `${request.kernel.path} ${request.bucket.tokens} ${cpuScheduling.key(schedule)}`,
+            ({ request, schedule }) =>
+              `${request.kernel.path} ${tokensIn(request.bucket)} ${cpuScheduling.key(schedule)}`,
           ),
       );
     const before = tried(first);
@@ -299,7 +302,7 @@ describe('tune', () => {
     const times = new Map<string, number>();
     // The first time everything but the default looks twice as fast as it is.
     const lucky = fake(1, (request, s) => {
-      const key = `${request.kernel.path} ${request.bucket.tokens} ${cpuScheduling.key(s)}`;
+      const key = `${request.kernel.path} ${tokensIn(request.bucket)} ${cpuScheduling.key(s)}`;
       times.set(key, (times.get(key) ?? 0) + 1);
       const isStart = cpuScheduling.key(s) === cpuScheduling.key(request.reference);
       return isStart ? 1e-3 : times.get(key) === 1 ? 0.5e-3 : 2e-3;
@@ -322,7 +325,7 @@ describe('tune', () => {
     const path = databasePath();
     let database = TuningDatabase.open(path, CPU_RECORDS);
     const kernel = kernelAt(module, '0.ffn.down');
-    const key = kernelSignature(kernel, module, CAPACITY.tokens);
+    const key = kernelSignature(kernel, module, CAPACITY.extents);
     const start = defaultSchedule(kernel, module, FACTS, BUCKETS[0]!);
     for (const schedule of [
       { ...start, nb: 7 },
@@ -342,8 +345,8 @@ describe('tune', () => {
   it('sums up what a bucket costs: all kernels, each as often as it occurs, split by what they depend on', async () => {
     const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
     const { rows, bucketSeconds } = await tuneCpu(options(fake(), database));
-    expect(bucketSeconds.map((b) => b.tokens)).toEqual([64, 256]);
-    const own = rows.filter((row) => row.bucket.tokens === 256);
+    expect(bucketSeconds.map(tokensIn)).toEqual([64, 256]);
+    const own = rows.filter((row) => tokensIn(row.bucket) === 256);
     const sum = (filter: (path: string) => boolean): number =>
       own.filter((row) => filter(row.kernel)).reduce((n, row) => n + row.count * row.bestSeconds!, 0);
     expect(bucketSeconds[1]!.seconds).toBeCloseTo(
@@ -367,20 +370,13 @@ describe('tune', () => {
   it('fills what a bucket was not measured for with estimates at the rate of what was', async () => {
     const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
     const estimate = (request: MeasureRequest<CpuSchedule>, s: CpuSchedule): number =>
-      2 *
-      estimateSeconds(
-        request.kernel,
-        module,
-        s,
-        { T: request.bucket.tokens, R: request.bucket.rows, longest: request.bucket.longest },
-        MACHINE,
-      );
+      2 * estimateSeconds(request.kernel, module, s, request.bucket, MACHINE);
     // Twice the estimate, and time for the heaviest only.
     const result = await tuneCpu(options(fake(1, estimate), database, { budgetSeconds: 60 }));
     const unmeasured = result.rows.filter((row) => row.bestSeconds === undefined);
     expect(unmeasured.length).toBeGreaterThan(3);
     const expected = result.rows
-      .filter((row) => row.bucket.tokens === 64)
+      .filter((row) => tokensIn(row.bucket) === 64)
       .reduce(
         (sum, row) =>
           sum +

@@ -1,4 +1,5 @@
 /** A tiny LLaMA for a GPU, and a GPU that exists on paper. */
+import { scoringBucket } from '../../../ir/scoring.js';
 import type { CudaFacts } from '../../../codegen/cuda/index.js';
 import { cudaMachine, type CudaMachine } from '../../../autotune/cuda/costModel.js';
 import type { CudaTuningTarget } from '../../../autotune/cuda/target.js';
@@ -46,7 +47,7 @@ export function cudaModule(shape: DecoderShape = SHAPE): KernelModule {
   );
 }
 
-export const CAPACITY: Bucket = { tokens: 256, rows: 256, longest: 256 };
+export const CAPACITY: Bucket = scoringBucket({ tokens: 256, rows: 256, longest: 256 });
 export const FACTS: CudaFacts = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 };
 export const MACHINE: CudaMachine = cudaMachine(
   'sm_90a',

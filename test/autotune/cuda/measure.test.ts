@@ -1,4 +1,5 @@
 /** Measuring on a GPU whose kernels are C functions: what is compared, what is recorded, what ends the search. */
+import { scoringBucket } from '../../../ir/scoring.js';
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -201,7 +202,7 @@ describe.skipIf(!hasCxx())('the comparison', () => {
 describe.skipIf(!hasCxx())('CudaMeasurer', () => {
   const module = cudaModule();
   const kernel = kernelAt(module, 'layers.0.ffn.gate_up');
-  const bucket = { tokens: 40, rows: 40, longest: 40 };
+  const bucket = scoringBucket({ tokens: 40, rows: 40, longest: 40 });
   const loop = (threads: number): CudaSchedule => ({ kind: 'loop', threads });
   const [REFERENCE, GOOD, ODD, LAZY, REFUSED, SICK, DEAD, SLOW, UNPRINTED, HUNGRY, SPARE, MUTE] = [
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,

@@ -1,4 +1,5 @@
 /** Tuning for a GPU with a made-up one: spaces, estimates, the search, its records, the table. */
+import { scoringBucket, tokensIn } from '../../../ir/scoring.js';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -28,10 +29,10 @@ const databasePath = (): string => join(folder, `${files++}.jsonl`);
 const module = cudaModule();
 const wide = cudaModule(WIDE);
 const BUCKETS = [
-  { tokens: 64, rows: 64, longest: 64 },
-  { tokens: 256, rows: 256, longest: 256 },
+  scoringBucket({ tokens: 64, rows: 64, longest: 64 }),
+  scoringBucket({ tokens: 256, rows: 256, longest: 256 }),
 ];
-const LARGE = { tokens: 3840, rows: 3840, longest: 256 };
+const LARGE = scoringBucket({ tokens: 3840, rows: 3840, longest: 256 });
 
 describe('the space of a kernel', () => {
   it("holds legal schedules of the default's skeleton only, each once, and steps within itself", () => {
@@ -68,7 +69,12 @@ describe('estimates', () => {
   });
 
   it('count whole waves: at 1,920 tokens narrower column tiles fill the last wave of the output projection', () => {
-    const cost = cudaCost(kernelAt(wide, 'layers.0.attention.o'), wide, { T: 1920, R: 1920, longest: 256 }, MACHINE);
+    const cost = cudaCost(
+      kernelAt(wide, 'layers.0.attention.o'),
+      wide,
+      { extents: { T: 1920, R: 1920 }, longest: 256 },
+      MACHINE,
+    );
     // 15 row tiles (16 in clusters) × 26 column tiles of 256 make 4 waves of 132 blocks; × 35 of 192 make 5 of three
     // quarters the length.
     expect(cost(gemm(192))).toBeLessThan(cost(gemm(256)));
@@ -78,12 +84,12 @@ describe('estimates', () => {
     for (const kernel of wide.kernels.slice(0, 8)) {
       let before = 0;
       for (const T of [128, 1024, 4096]) {
-        const schedule = defaultCudaSchedule(kernel, wide, FACTS, { tokens: T, rows: T, longest: 256 });
-        const seconds = cudaCost(kernel, wide, { T, R: T, longest: 256 }, MACHINE)(schedule);
+        const schedule = defaultCudaSchedule(kernel, wide, FACTS, scoringBucket({ tokens: T, rows: T, longest: 256 }));
+        const seconds = cudaCost(kernel, wide, { extents: { T, R: T }, longest: 256 }, MACHINE)(schedule);
         expect(seconds).toBeGreaterThan(before);
         before = seconds;
         if (kernel.anchor === 'gemm') {
-          const { m, n, k } = contractionOf(kernel, wide, { tokens: T, rows: T, longest: 256 })!;
+          const { m, n, k } = contractionOf(kernel, wide, scoringBucket({ tokens: T, rows: T, longest: 256 }))!;
           expect((2 * m * n * k) / seconds).toBeLessThan(MACHINE.flopsPerSecond);
         }
       }
@@ -107,7 +113,7 @@ interface Fake {
  * see.
  */
 function truth({ kernel, bucket }: Place, s: CudaSchedule): number {
-  const size = { T: bucket.tokens, R: bucket.rows, longest: bucket.longest };
+  const size = bucket;
   const base = cudaCost(kernel, module, size, MACHINE)(s);
   return s.kind === 'gemm'
     ? base * (1 + 0.2 * Math.abs(Math.log2(s.raster / 4)))
@@ -118,7 +124,7 @@ function truth({ kernel, bucket }: Place, s: CudaSchedule): number {
 
 const FINAL_ROUNDS = 6;
 const askedOf = ({ kernel, bucket }: Place, s: CudaSchedule): string =>
-  `${kernel.path} ${bucket.tokens} ${cudaScheduling.key(s)}`;
+  `${kernel.path} ${tokensIn(bucket)} ${cudaScheduling.key(s)}`;
 
 /**
  * A measurement takes a second, whatever it finds; a final what it may. `change`: seconds in a burst, or why it fails;
@@ -172,7 +178,7 @@ const options = (
   buckets: BUCKETS,
   facts: FACTS,
   machine: MACHINE,
-  tokensCapacity: CAPACITY.tokens,
+  capacity: CAPACITY.extents,
   budgetSeconds: 1e9,
   database,
   target: TARGET,
@@ -188,7 +194,7 @@ const placeOf = (row: TuneRow<CudaSchedule>): Place => ({ kernel: kernelAt(modul
 const keysOf = (schedules: readonly CudaSchedule[]): readonly string[] => schedules.map(cudaScheduling.key);
 /** Rows of what a layer launches: the sequence of a final. */
 const layerOf = (rows: readonly TuneRow<CudaSchedule>[], tokens: number): readonly TuneRow<CudaSchedule>[] =>
-  rows.filter(({ bucket, count }) => bucket.tokens === tokens && count > 1);
+  rows.filter(({ bucket, count }) => tokensIn(bucket) === tokens && count > 1);
 
 describe('tuneCuda', () => {
   it('climbs to what the estimates do not know, sums up buckets, and finds it all again without measuring', async () => {
@@ -203,7 +209,7 @@ describe('tuneCuda', () => {
       if (row.schedule.kind === 'loop') expect(row.schedule.threads).toBe(64);
       expect(row.bestSeconds!).toBeLessThanOrEqual(row.defaultSeconds!);
     }
-    const own = first.rows.filter((row) => row.bucket.tokens === 256);
+    const own = first.rows.filter((row) => tokensIn(row.bucket) === 256);
     expect(first.bucketSeconds[1]!.seconds).toBeCloseTo(
       own.reduce((sum, row) => sum + row.count * row.bestSeconds!, 0),
       12,
@@ -241,7 +247,7 @@ describe('tuneCuda', () => {
       (place, s) => (isDefault(place, s) ? 1e-3 : luck(place, s) % 4 === 1 ? 9e-4 : 1.1e-3),
     );
     const first = await tuneCuda(options(machine, database));
-    const layer = BUCKETS.flatMap(({ tokens }) => layerOf(first.rows, tokens));
+    const layer = BUCKETS.flatMap((bucket) => layerOf(first.rows, tokensIn(bucket)));
     const isKept = layer.map((row) => isDefault(placeOf(row), row.schedule));
     expect(new Set(isKept)).toEqual(new Set([true, false]));
     for (const [i, row] of layer.entries()) expect(row.bestSeconds).toBeCloseTo(isKept[i]! ? 1e-3 : 9e-4, 12);
@@ -257,12 +263,12 @@ describe('tuneCuda', () => {
     const database = TuningDatabase.open(databasePath(), CUDA_RECORDS);
     const machine = fake();
     const { rows } = await tuneCuda(options(machine, database));
-    for (const { tokens } of BUCKETS) {
+    for (const tokens of BUCKETS.map(tokensIn)) {
       const layer = layerOf(rows, tokens);
       expect(layer.length).toBeGreaterThan(2);
       const [meeting, again, ...more] = machine.held
         .map(({ request }) => request)
-        .filter(({ bucket }) => bucket.tokens === tokens);
+        .filter(({ bucket }) => tokensIn(bucket) === tokens);
       expect(more).toEqual([]);
       for (const { kernels, contenders } of [meeting!, again!]) {
         expect(kernels.map(({ path }) => path)).toEqual(layer.map(({ kernel }) => kernel));
@@ -313,18 +319,18 @@ describe('tuneCuda', () => {
       finals = new Set<number | undefined>();
     const onProgress = ({ elapsedSeconds, final }: TuneProgress<CudaSchedule>): void => {
       heard.push(elapsedSeconds);
-      finals.add(final?.tokens);
+      finals.add(final && tokensIn(final));
     };
     const { rows, isExhausted } = await tuneCuda(options(machine, database, { budgetSeconds: 200, onProgress }));
     expect([...finals]).toEqual([undefined, 256, 64]);
     expect(isExhausted).toBe(false);
     // Kernels that weigh little were never looked at.
     expect(rows.some((row) => row.trials === 0)).toBe(true);
-    expect(machine.held.map(({ request }) => request.bucket.tokens)).toEqual([256, 256, 64, 64]);
+    expect(machine.held.map(({ request }) => tokensIn(request.bucket))).toEqual([256, 256, 64, 64]);
     expect(machine.held[0]!.at).toBeGreaterThanOrEqual(140);
     expect(machine.held[0]!.at).toBeLessThan(150);
     expect(machine.asked).toHaveLength(machine.held[0]!.at);
-    for (const { tokens } of BUCKETS)
+    for (const tokens of BUCKETS.map(tokensIn))
       expect(layerOf(rows, tokens).some((row) => row.bestSeconds! < row.defaultSeconds!)).toBe(true);
     // Each round is heard of.
     const {
@@ -341,12 +347,12 @@ describe('tuneCuda', () => {
     const hold: HoldFinal<CudaSchedule> = async (request) => machine.hold({ ...request, seconds: 1e9 });
     const first = await tuneCuda(options(machine, database, { hold, budgetSeconds: 1e6 }));
     expect(first.isExhausted).toBe(false);
-    expect(new Set(machine.held.map(({ request }) => request.bucket.tokens))).toEqual(new Set([256]));
+    expect(new Set(machine.held.map(({ request }) => tokensIn(request.bucket)))).toEqual(new Set([256]));
     for (const row of layerOf(first.rows, 64)) expect(isDefault(placeOf(row), row.schedule)).toBe(true);
     const next = fake();
     const second = await tuneCuda(options(next, database));
     expect(second.isExhausted).toBe(true);
-    expect(next.held.map(({ request }) => request.bucket.tokens)).toEqual([64, 64]);
+    expect(next.held.map(({ request }) => tokensIn(request.bucket))).toEqual([64, 64]);
     expect(layerOf(second.rows, 64).some((row) => row.bestSeconds! < row.defaultSeconds!)).toBe(true);
     expect(keysOf(layerOf(second.rows, 256).map(({ schedule }) => schedule))).toEqual(
       keysOf(layerOf(first.rows, 256).map(({ schedule }) => schedule)),
@@ -364,7 +370,7 @@ describe('tuneCuda', () => {
     };
     const first = await tuneCuda(options(fake(), database, { hold, signal }));
     expect(first.isExhausted).toBe(false);
-    const layer = BUCKETS.flatMap(({ tokens }) => layerOf(first.rows, tokens));
+    const layer = BUCKETS.flatMap((bucket) => layerOf(first.rows, tokensIn(bucket)));
     for (const row of layer)
       expect([isDefault(placeOf(row), row.schedule), database.final(row.signature, row.bucket, TARGET)]).toEqual([
         true,
@@ -399,7 +405,7 @@ describe('tuneCuda', () => {
       for (const schedules of contenders)
         expect(schedules.some((schedule, i) => isBroken({ kernel: kernels[i]!, bucket }, schedule))).toBe(false);
     }
-    for (const { tokens } of BUCKETS)
+    for (const tokens of BUCKETS.map(tokensIn))
       expect(layerOf(rows, tokens).some((row) => isBroken(placeOf(row), row.schedule))).toBe(false);
     database.close();
   });
@@ -429,7 +435,7 @@ describe('tuneCuda', () => {
     const machine = fake((place, s) => (isFailing(place, s) ? 'too many resources' : truth(place, s)));
     const { rows, isExhausted } = await tuneCuda(options(machine, database));
     expect(isExhausted).toBe(true);
-    const standIns = BUCKETS.flatMap(({ tokens }) => layerOf(rows, tokens)).filter(({ kernel }) =>
+    const standIns = BUCKETS.flatMap((bucket) => layerOf(rows, tokensIn(bucket))).filter(({ kernel }) =>
       kernel.includes('ffn'),
     );
     expect(standIns).toHaveLength(2 * BUCKETS.length);
@@ -476,14 +482,15 @@ describe('tuneCuda', () => {
           budgetSeconds: 200,
           now: () => machine.now() + seconds * prepared.length,
           prepare: (requests) => {
-            prepared.push(requests.map(({ bucket }) => bucket.tokens));
+            prepared.push(requests.map(({ bucket }) => tokensIn(bucket)));
             expect(machine.asked).toEqual([]);
             return Promise.resolve();
           },
         }),
       );
       const all =
-        BUCKETS.length * new Set(module.kernels.map((kernel) => kernelSignature(kernel, module, CAPACITY.tokens))).size;
+        BUCKETS.length *
+        new Set(module.kernels.map((kernel) => kernelSignature(kernel, module, CAPACITY.extents))).size;
       expect(prepared.length).toBe(isAll ? 2 : 1);
       expect(prepared.flat().length === all).toBe(isAll);
       expect(prepared[0]![0]).toBe(256);
@@ -512,7 +519,7 @@ describe('tuneCuda', () => {
     const table = renderCudaTable(rows, { name: '13.0.2' });
     expect(table[0]).toMatch(/kernel +bucket +trials +ours +cuBLASLt +ratio +of best rate/);
     const line = table.find((each) => each.includes('ffn.down') && each.includes('256/256'))!;
-    const down = rows.find((row) => row.kernel.endsWith('ffn.down') && row.bucket.tokens === 256)!;
+    const down = rows.find((row) => row.kernel.endsWith('ffn.down') && tokensIn(row.bucket) === 256)!;
     expect(line).toContain((2e-5 / down.bestSeconds!).toFixed(3));
 
     database = TuningDatabase.open(path, CUDA_RECORDS);

@@ -1,4 +1,6 @@
 /** Runs generated attention without a GPU: its text as C++ over fibres (test/support/cudaWarp), a block at a time. */
+import { extentIn } from '../../../ir/extents.js';
+import { interfaceOf } from '../../support/interface.js';
 import koffi from 'koffi';
 import { emitAttention } from '../../../codegen/cuda/attention.js';
 import { CudaOperands } from '../../../codegen/cuda/operands.js';
@@ -55,7 +57,7 @@ export function attentionModule(s: Shape): { module: KernelModule; kernel: Atten
     { name: 'bias', dtype: 'f32', rows: 'T', columns: 'T', space: 'arena' },
     { name: 'row', dtype: 'i32', rows: 'R', columns: 1, space: 'input' },
   ];
-  return { module: { buffers, weights: [], kernels: [kernel] }, kernel };
+  return { module: { interface: interfaceOf(buffers), buffers, weights: [], kernels: [kernel] }, kernel };
 }
 
 export interface Generated extends Pick<CudaKernelText, 'source' | 'launch' | 'parameters' | 'symbol'> {
@@ -66,9 +68,9 @@ export interface Generated extends Pick<CudaKernelText, 'source' | 'launch' | 'p
 export function generate(s: Shape, schedule: CudaAttentionSchedule, tokensCapacity: number): Generated {
   const { module, kernel } = attentionModule(s);
   const parameters = parametersOf(kernel, module);
-  const operands = new CudaOperands(kernel, module, parameters, tokensCapacity);
+  const operands = new CudaOperands(kernel, module, parameters, { T: tokensCapacity, R: tokensCapacity });
   const symbol = 'k_attention_test';
-  const { source, launch } = emitAttention(kernel, operands, schedule, symbol, tokensCapacity);
+  const { source, launch } = emitAttention(kernel, operands, schedule, symbol);
   return { source, launch, parameters, symbol, text: `${render('prelude', {})}\n${source}` };
 }
 
@@ -155,12 +157,12 @@ function extents(
   data: AttentionData,
   capacity: number,
 ): { rows: number; columns: number; stride: number } {
-  const extent = (dim: BufferDecl['rows'] | BufferDecl['columns']): number =>
-    dim === 'T' ? data.T : dim === 'R' ? (data.inputs.get('row')?.length ?? 0) : dim;
+  const sizes = { T: data.T, R: data.inputs.get('row')?.length ?? 0 };
+  const extent = (dim: BufferDecl['rows']): number => extentIn(dim, sizes);
   return {
     rows: extent(decl.rows),
     columns: extent(decl.columns),
-    stride: rowStride(decl, capacity, DTYPE_BYTES[decl.dtype]),
+    stride: rowStride(decl, { T: capacity, R: capacity }, DTYPE_BYTES[decl.dtype]),
   };
 }
 

@@ -1,4 +1,5 @@
 /** Every kernel of a module under many schedules against the float64 interpreter, wherever kernels can be launched. */
+import { extentIn } from '../../../ir/extents.js';
 import { emitCudaKernel } from '../../../codegen/cuda/index.js';
 import type { CudaKernelText, CudaSchedule } from '../../../ir/cuda.js';
 import {
@@ -10,7 +11,7 @@ import {
 } from '../../../ir/kernel.js';
 import { kernelWrites } from '../../../ir/kernelAccess.js';
 import { interpretKernel, logicalWeight, type RawTensor } from '../../../ir/kernelInterpreter.js';
-import { ROW_PAD, rowStride, type CudaPlan } from '../../../ir/plan.js';
+import { ROW_PAD, rowStride, type LinkedFunction } from '../../../ir/plan.js';
 import { joinF24 } from '../../../ir/scalar.js';
 import { DTYPE_BYTES, roundUp, type BufferDType } from '../../../ir/types.js';
 import { aligned, put, take } from '../harness.js';
@@ -44,7 +45,7 @@ export interface Checked {
  * alone.
  */
 export function kernelsToCheck(
-  plan: CudaPlan,
+  plan: LinkedFunction<CudaSchedule>,
   capacity: number,
   schedulesOf: (kernel: Kernel) => readonly CudaSchedule[],
 ): Checked[] {
@@ -56,7 +57,10 @@ export function kernelsToCheck(
     first.set(signature, schedules[0]!);
     return {
       kernel,
-      texts: schedules.map((schedule) => ({ schedule, text: emitCudaKernel(kernel, plan, schedule, capacity) })),
+      texts: schedules.map((schedule) => ({
+        schedule,
+        text: emitCudaKernel(kernel, plan, schedule, { T: capacity, R: capacity }),
+      })),
     };
   });
 }
@@ -134,9 +138,9 @@ class Memory {
   private shape({ rows, columns, ...decl }: BufferDecl): { rows: number; columns: number; stride: number } {
     const { sizes, capacity } = this.options;
     return {
-      rows: typeof rows === 'number' ? rows : sizes[rows],
-      columns: columns === 'T' ? sizes.T : columns,
-      stride: rowStride({ rows, columns, ...decl }, capacity, DTYPE_BYTES[decl.dtype]),
+      rows: extentIn(rows, { ...sizes }),
+      columns: extentIn(columns, { ...sizes }),
+      stride: rowStride({ rows, columns, ...decl }, { T: capacity, R: capacity }, DTYPE_BYTES[decl.dtype]),
     };
   }
 
@@ -171,7 +175,7 @@ class Checker {
 
   private environment(): Parameters<typeof interpretKernel>[1] {
     return {
-      sizes: this.options.sizes,
+      sizes: { ...this.options.sizes },
       buffers: this.values,
       weights: this.memory.weights,
       decls: this.options.module,

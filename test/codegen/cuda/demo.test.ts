@@ -1,6 +1,7 @@
 /**
  * The demo model as the passes lower it for GPUs: run over fibres against float64, and compiled by nvcc where it is.
  */
+import { scoreOf } from '../../../ir/plan.js';
 import { describe, expect, it } from 'vitest';
 import { emitCudaKernel, isLegalCuda } from '../../../codegen/cuda/index.js';
 import { compileModel } from '../../../driver/compile.js';
@@ -50,7 +51,7 @@ function error(got: Float64Array, want: Float64Array): number {
 describe('the demo model', () => {
   it('gives what kernel IR says, kernel by kernel', () => {
     const model = demo('sm_80');
-    const { plan } = model;
+    const plan = scoreOf(model.plan);
     const sizes = { T: 75, R: 21 };
     const inputs = randomInputs(sizes, 4096, 4);
     // Tiles of a small bucket, so that there are several of them.
@@ -107,9 +108,9 @@ const MOST_SPILLED = 16;
 
 describe.skipIf(!hasNvcc)('every kernel of the demo model, by nvcc', () => {
   it.each([...CUDA_ARCHS])('compiles for %s without warnings, and registers suffice', (arch) => {
-    const { plan } = demo(arch);
+    const plan = scoreOf(demo(arch).plan);
     const all = plan.kernels.map((kernel, i) =>
-      emitCudaKernel(kernel, plan, plan.schedules.at(-1)![plan.launches[i]!.signature]!, plan.capacity.tokens),
+      emitCudaKernel(kernel, plan, plan.schedules.at(-1)![plan.launches[i]!.signature]!, plan.capacity.extents),
     );
     const kernels = [...new Map(all.map((kernel) => [kernel.symbol, kernel])).values()];
     compileByNvcc(kernels, arch).forEach(({ spillStores, spillLoads }, i) => {

@@ -1,6 +1,7 @@
 /**
  * Runs generated CUDA without a GPU: each kernel's text as C++ over fibres (test/support/cudaWarp), block after block.
  */
+import { extentIn, type Extents } from '../../../ir/extents.js';
 import koffi from 'koffi';
 import type { LibraryHandle } from 'koffi';
 import { emitCudaKernel } from '../../../codegen/cuda/index.js';
@@ -123,9 +124,9 @@ export function packForGpu(decl: WeightDecl, logical: Float64Array): Buffer {
   return bytes;
 }
 
-export function blocksOf(extent: GridExtent, sizes: { T: number; R: number }, multiprocessors: number): number {
+export function blocksOf(extent: GridExtent, sizes: Extents, multiprocessors: number): number {
   if (extent.kind === 'constant') return extent.count;
-  const tiles = Math.ceil(sizes[extent.extent] / extent.per) * extent.times;
+  const tiles = Math.ceil(extentIn(extent.extent, sizes) / extent.per) * extent.times;
   return extent.kind === 'tiles'
     ? tiles
     : Math.max(1, Math.min(tiles, multiprocessors * extent.blocksPerMultiprocessor));
@@ -138,7 +139,7 @@ export function blocksOf(extent: GridExtent, sizes: { T: number; R: number }, mu
 export type Emulator = (
   text: CudaKernelText,
   memory: ReadonlyMap<string, Buffer>,
-  sizes: { readonly T: number; readonly R: number },
+  sizes: Extents,
   options?: Pick<EmulateOptions, 'backwards' | 'multiprocessors'>,
 ) => void;
 
@@ -154,7 +155,16 @@ export function loadEmulator(kernels: readonly CudaKernelText[]): Emulator {
     });
     const [x, y] = [launch.gridX, launch.gridY].map((each) => blocksOf(each, sizes, options.multiprocessors ?? 3));
     if (
-      run(text)(table, sizesTable, sizes.T, sizes.R, x!, y!, launch.threads, options.backwards === true ? 1 : 0) === 0
+      run(text)(
+        table,
+        sizesTable,
+        sizes['T']!,
+        sizes['R']!,
+        x!,
+        y!,
+        launch.threads,
+        options.backwards === true ? 1 : 0,
+      ) === 0
     ) {
       throw new Error(`${symbol}: threads wait for each other for ever, at a barrier that not all of them reach.`);
     }
@@ -168,11 +178,10 @@ export function loadEmulator(kernels: readonly CudaKernelText[]): Emulator {
 export function emulateModule(module: KernelModule, options: EmulateOptions): Emulated {
   const { sizes } = options;
   const capacity = options.tokensCapacity ?? roundUp(Math.max(64, sizes.T), 64);
-  const extent = (dim: BufferDecl['rows']): number => (typeof dim === 'number' ? dim : sizes[dim]);
   const shape = (decl: BufferDecl): { rows: number; columns: number; stride: number } => ({
-    rows: extent(decl.rows),
-    columns: decl.columns === 'T' ? sizes.T : decl.columns,
-    stride: rowStride(decl, capacity, DTYPE_BYTES[decl.dtype]),
+    rows: extentIn(decl.rows, sizes),
+    columns: extentIn(decl.columns, sizes),
+    stride: rowStride(decl, { T: capacity, R: capacity }, DTYPE_BYTES[decl.dtype]),
   });
   const memory = new Map<string, Buffer>();
   for (const decl of module.buffers) {
@@ -192,7 +201,9 @@ export function emulateModule(module: KernelModule, options: EmulateOptions): Em
   );
   const tensors = new Map([...(options.tensors ?? []), ...constants]);
   for (const decl of module.weights) memory.set(decl.name, packForGpu(decl, logicalWeight(decl, tensors, true)));
-  const emitted = module.kernels.map((kernel, i) => emitCudaKernel(kernel, module, options.schedules[i]!, capacity));
+  const emitted = module.kernels.map((kernel, i) =>
+    emitCudaKernel(kernel, module, options.schedules[i]!, { T: capacity, R: capacity }),
+  );
   const run = loadEmulator(emitted);
   for (const text of emitted) run(text, memory, sizes, options);
   const values = new Map<string, Float64Array>();

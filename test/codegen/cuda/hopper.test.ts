@@ -2,6 +2,7 @@
  * Hopper contractions run over fibres, boxes, barriers and warpgroup products included, against the float64
  * interpreter.
  */
+import { scoringBucket } from '../../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import { defaultCudaSchedule, isLegalCuda } from '../../../codegen/cuda/index.js';
 import type { CudaGemmSchedule, CudaSchedule } from '../../../ir/cuda.js';
@@ -37,7 +38,12 @@ const choose =
         ? layer
         : kernel.anchor === 'logprob'
           ? head
-          : defaultCudaSchedule(kernel, module, FACTS, { tokens: SIZES.T, rows: SIZES.R, longest: SIZES.T });
+          : defaultCudaSchedule(
+              kernel,
+              module,
+              FACTS,
+              scoringBucket({ tokens: SIZES.T, rows: SIZES.R, longest: SIZES.T }),
+            );
     expect({ kernel: kernel.name, legal: isLegalCuda(kernel, module, schedule, FACTS) }).toEqual({
       kernel: kernel.name,
       legal: true,

@@ -1,4 +1,5 @@
 /** Whole layers by generated CUDA text, run over fibres, against the float64 interpreter. */
+import { scoringBucket } from '../../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import { defaultCudaSchedule, isLegalCuda } from '../../../codegen/cuda/index.js';
 import type { CudaSchedule } from '../../../ir/cuda.js';
@@ -72,7 +73,10 @@ const firstLegal =
       : undefined;
     if (isContraction && found === undefined)
       throw new Error(`no schedule for ${kernel.name}: ${String(isLegalCuda(kernel, module, wanted[0]!, FACTS))}`);
-    return found ?? defaultCudaSchedule(kernel, module, FACTS, { tokens: shape.T, rows: shape.R, longest: shape.T });
+    return (
+      found ??
+      defaultCudaSchedule(kernel, module, FACTS, scoringBucket({ tokens: shape.T, rows: shape.R, longest: shape.T }))
+    );
   };
 
 describe('a layer on CUDA cores', () => {

@@ -1,4 +1,5 @@
 /** Loop kernels as CUDA: every operator, access, dtype and extent, over fibres, against float64. */
+import { interfaceOf } from '../../support/interface.js';
 import { describe, expect, it } from 'vitest';
 import type { BufferDecl, KernelModule, Output } from '../../../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
@@ -22,6 +23,7 @@ const b = (
   space: BufferDecl['space'] = 'arena',
 ): BufferDecl => ({ name, dtype, rows, columns, space });
 const moduleOf = (buffers: readonly BufferDecl[], columns: number | 'T', outputs: readonly Output[]): KernelModule => ({
+  interface: interfaceOf(buffers),
   buffers,
   weights: [],
   kernels: [{ name: 'loop', path: 'test.loop', anchor: 'loop', rows: 'T', ops: [], columns, outputs }],

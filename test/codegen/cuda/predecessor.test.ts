@@ -2,6 +2,7 @@
  * A kernel that is launched before its predecessor has ended must wait for it. Whether it does is stated beside its
  * text: here the statement is compared with the text of every skeleton, without the prelude that all kernels share.
  */
+import { scoringBucket } from '../../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import { defaultCudaSchedule, emitCudaKernel, isLegalCuda } from '../../../codegen/cuda/index.js';
 import { render } from '../../../codegen/cuda/templates.js';
@@ -41,7 +42,9 @@ const CASES: readonly Case[] = [
   ...LAYER.kernels.flatMap((kernel): Case[] => {
     const simt = simtOf(kernel);
     const schedules = [
-      ...[A100, H100].map((facts) => defaultCudaSchedule(kernel, LAYER, facts, { tokens: 64, rows: 32, longest: 64 })),
+      ...[A100, H100].map((facts) =>
+        defaultCudaSchedule(kernel, LAYER, facts, scoringBucket({ tokens: 64, rows: 32, longest: 64 })),
+      ),
       ...(simt === undefined ? [] : [simt]),
     ];
     return schedules.map((schedule) => ({ label: kernel.name, kernel, module: LAYER, schedule }));
@@ -67,7 +70,8 @@ function waitsOf({ source }: Pick<CudaKernelText, 'source'>): readonly string[] 
   return source.slice(prelude.length).match(WAIT) ?? [];
 }
 
-const emit = ({ kernel, module, schedule }: Case): CudaKernelText => emitCudaKernel(kernel, module, schedule, CAPACITY);
+const emit = ({ kernel, module, schedule }: Case): CudaKernelText =>
+  emitCudaKernel(kernel, module, schedule, { T: CAPACITY, R: CAPACITY });
 
 describe('the wait for the preceding kernel', () => {
   it.each(CASES.map((each) => ({ ...each, name: `${each.label}: ${JSON.stringify(each.schedule)}` })))(

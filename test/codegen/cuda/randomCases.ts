@@ -1,4 +1,5 @@
 /** What the GPU tests run every skeleton on: random models with random schedules, and sizes of micro-batches. */
+import { scoreOf } from '../../../ir/plan.js';
 import type { CudaFacts } from '../../../codegen/cuda/index.js';
 import { randomSource } from '../harness.js';
 import { kernelsToCheck, type Checked, type Sizes } from './checkKernels.js';
@@ -23,11 +24,10 @@ export function randomCases(folder: string, seed: number, facts: CudaFacts): Cas
   const of = (index: number, dtype: 'bf16' | 'f16', step: number, sizes: readonly Sizes[]): Case => {
     const model = randomModel(folder, 10 * seed + index, dtype, facts, { scale: 0.8, step });
     const counts = { simt: 1, mma: 1, wgmma: facts.arch === 'sm_90a' ? 1 : 0 };
+    const plan = scoreOf(model.plan);
     return {
       model,
-      list: kernelsToCheck(model.plan, CASE_CAPACITY, (kernel) =>
-        randomSchedules(kernel, model.plan, facts, random, counts),
-      ),
+      list: kernelsToCheck(plan, CASE_CAPACITY, (kernel) => randomSchedules(kernel, plan, facts, random, counts)),
       sizes,
     };
   };

@@ -1,4 +1,5 @@
 /** Kernels of random models under random schedules, over fibres, against float64: what test/gpu does on a device. */
+import { scoreOf } from '../../../ir/plan.js';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -20,7 +21,8 @@ afterAll(() => {
   rmSync(folder, { recursive: true });
 });
 
-const checkedOf = ({ plan }: RandomModel, seed: number): Checked[] => {
+const checkedOf = (model: RandomModel, seed: number): Checked[] => {
+  const plan = scoreOf(model.plan);
   const random = randomSource(seed);
   return kernelsToCheck(plan, CAPACITY, (kernel) =>
     randomSchedules(kernel, plan, TYPICAL_FACTS.sm_80, random, { simt: 1, mma: 1, wgmma: 0 }),
@@ -31,7 +33,7 @@ describe('a random model, emulated', () => {
   const emulated = (list: readonly Checked[]): Launch => {
     const run = loadEmulator(list.flatMap(({ texts }) => texts.map(({ text }) => text)));
     return (text, memory, sizes) => {
-      run(text, memory, sizes);
+      run(text, memory, { ...sizes });
     };
   };
 
@@ -48,7 +50,7 @@ describe('a random model, emulated', () => {
       const list = checkedOf(model, seed);
       const sizes = { T: 37, R: 19 };
       const options = {
-        module: model.plan,
+        module: scoreOf(model.plan),
         tensors: model.tensors,
         inputs: randomInputs(sizes, model.vocab, seed),
         sizes,
@@ -95,10 +97,11 @@ describe('the cases of the GPU tests', () => {
       const seen = new Set<string>();
       const widths = new Set<number>();
       for (const { list, model } of cases) {
+        const plan = scoreOf(model.plan);
         const [dtype] = model.plan.weights.flatMap((weight) => (weight.layout === 'kmajor' ? weight.format : []));
         for (const { kernel, texts } of list) {
           for (const { schedule } of texts) {
-            expect(isLegalCuda(kernel, model.plan, schedule, facts)).toBe(true);
+            expect(isLegalCuda(kernel, plan, schedule, facts)).toBe(true);
             if (schedule.kind !== 'gemm') continue;
             seen.add(`${kernel.path.replace(/^layers\.\d+\./, '')}[${kernel.rows}] ${dtype!} ${kindOf(schedule)}`);
             if (schedule.skeleton === 'wgmma') widths.add(schedule.tn);

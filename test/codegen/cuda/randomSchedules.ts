@@ -1,4 +1,5 @@
 /** Schedules drawn at random from all that are legal, so that every skeleton, mode and cluster size is among them. */
+import { scoringBucket } from '../../../ir/scoring.js';
 import { defaultCudaSchedule, isLegalCuda, type CudaFacts } from '../../../codegen/cuda/index.js';
 import type { CudaGemmSchedule, CudaGemmSkeleton, CudaSchedule } from '../../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../../ir/kernel.js';
@@ -75,7 +76,7 @@ export function randomSchedules(
   if (kernel.anchor === 'loop' || kernel.anchor === 'logprobReduce')
     return [128, 32, 256].map((threads) => ({ kind: 'loop', threads }));
   if (kernel.anchor === 'attention')
-    return [defaultCudaSchedule(kernel, module, facts, { tokens: 512, rows: 512, longest: 512 })];
+    return [defaultCudaSchedule(kernel, module, facts, scoringBucket({ tokens: 512, rows: 512, longest: 512 }))];
   const common = { mode: 'cooperative', cluster: 1 } as const;
   const kinds: readonly Pick<CudaGemmSchedule, 'skeleton' | 'mode' | 'cluster'>[] = [
     ...Array.from({ length: counts.simt }, () => ({ skeleton: 'simt', ...common }) as const),

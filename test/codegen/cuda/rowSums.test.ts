@@ -1,4 +1,5 @@
 /** Row sums are the same bits whichever skeleton takes them: CUDA cores, accumulators of tensor cores, loops. */
+import { interfaceOf } from '../../support/interface.js';
 import { describe, expect, it } from 'vitest';
 import { isLegalCuda } from '../../../codegen/cuda/index.js';
 import type { CudaGemmSchedule, CudaSchedule } from '../../../ir/cuda.js';
@@ -72,6 +73,7 @@ function moduleOf({ columns, pairing, gemms }: Case): KernelModule {
   const parts = Math.ceil(columns / ROW_SUM_BLOCK);
   const kernel = { path: 'test', rows: 'T', ops: [] } as const;
   return {
+    interface: interfaceOf([]),
     weights: [
       {
         name: 'w',

@@ -1,4 +1,5 @@
 /** The text of generated CUDA: goldens, symbols, legality and defaults. */
+import { scoringBucket } from '../../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import {
   cudaTemplatesHash,
@@ -55,13 +56,15 @@ describe('generated CUDA', () => {
   it.each(GOLDENS)('is golden $file', async ({ file, kernel, schedule }) => {
     const found = kernelNamed(MODULE, kernel);
     expect(isLegalCuda(found, MODULE, schedule, FACTS)).toBe(true);
-    await expect(own(emitCudaKernel(found, MODULE, schedule, 128).source)).toMatchFileSnapshot(`golden/${file}.cu`);
+    await expect(own(emitCudaKernel(found, MODULE, schedule, { T: 128, R: 128 }).source)).toMatchFileSnapshot(
+      `golden/${file}.cu`,
+    );
   });
 
   it('has the signature that launches rely on', () => {
     for (const kernel of MODULE.kernels) {
-      const schedule = defaultCudaSchedule(kernel, MODULE, FACTS, { tokens: 64, rows: 32, longest: 64 });
-      const { symbol, source, parameters } = emitCudaKernel(kernel, MODULE, schedule, 128);
+      const schedule = defaultCudaSchedule(kernel, MODULE, FACTS, scoringBucket({ tokens: 64, rows: 32, longest: 64 }));
+      const { symbol, source, parameters } = emitCudaKernel(kernel, MODULE, schedule, { T: 128, R: 128 });
       expect(symbol).toMatch(/^k_(gemm|attention|logprob|logprobreduce|loop)_[0-9a-f]{16}_[0-9a-f]{8}$/);
       const pointers = parameters.map((_, i) => `void *__restrict__ p${i}`).join(', ');
       expect(source).toMatch(
@@ -74,22 +77,26 @@ describe('generated CUDA', () => {
 
   it('includes nothing: NVRTC has no headers', () => {
     for (const { kernel, schedule } of GOLDENS)
-      expect(emitCudaKernel(kernelNamed(MODULE, kernel), MODULE, schedule, 128).source).not.toMatch(/^\s*#\s*include/m);
+      expect(emitCudaKernel(kernelNamed(MODULE, kernel), MODULE, schedule, { T: 128, R: 128 }).source).not.toMatch(
+        /^\s*#\s*include/m,
+      );
   });
 
   it('is the same for the same kernel of another layer', () => {
     const rename = (text: string): string => text.replace(/"(h1|h2|gated|wd|ssq2)"/g, '"layer7_$1"');
     const other = JSON.parse(rename(JSON.stringify(MODULE))) as KernelModule;
-    expect(emitCudaKernel(kernelNamed(other, 'down'), other, GEMM, 128).source).toBe(
-      emitCudaKernel(kernelNamed(MODULE, 'down'), MODULE, GEMM, 128).source,
+    expect(emitCudaKernel(kernelNamed(other, 'down'), other, GEMM, { T: 128, R: 128 }).source).toBe(
+      emitCudaKernel(kernelNamed(MODULE, 'down'), MODULE, GEMM, { T: 128, R: 128 }).source,
     );
-    expect(kernelSignature(kernelNamed(other, 'down'), other, 128)).toBe(
-      kernelSignature(kernelNamed(MODULE, 'down'), MODULE, 128),
+    expect(kernelSignature(kernelNamed(other, 'down'), other, { T: 128, R: 128 })).toBe(
+      kernelSignature(kernelNamed(MODULE, 'down'), MODULE, { T: 128, R: 128 }),
     );
   });
 
   it('refuses a schedule of another kind', () => {
-    expect(() => emitCudaKernel(kernelNamed(MODULE, 'rotary'), MODULE, GEMM, 128)).toThrow(/schedule is for gemm/);
+    expect(() => emitCudaKernel(kernelNamed(MODULE, 'rotary'), MODULE, GEMM, { T: 128, R: 128 })).toThrow(
+      /schedule is for gemm/,
+    );
   });
 
   it('has templates with a digest', () => {
@@ -145,7 +152,7 @@ describe('isLegalCuda', () => {
             isLegalCuda(
               kernel,
               module,
-              defaultCudaSchedule(kernel, module, facts, { tokens, rows: tokens, longest: tokens }),
+              defaultCudaSchedule(kernel, module, facts, scoringBucket({ tokens, rows: tokens, longest: tokens })),
               facts,
             ),
           ).toBe(true);

@@ -1,4 +1,5 @@
 /** Contractions of a LLaMA layer as kernels for tensor cores: what the wgmma skeleton is tested on. */
+import { interfaceOf } from '../../support/interface.js';
 import type { BufferDecl, GemmKernel, KernelModule, LogProbKernel, Output, Pairing } from '../../../ir/kernel.js';
 import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 
@@ -91,6 +92,7 @@ export function layerGemm(
     segments: segments.map(([columns, pairing, outputs], i) => ({ weight: `w${i}`, columns, pairing, outputs })),
   };
   const module: KernelModule = roundProducts({
+    interface: interfaceOf([]),
     buffers: [
       buffer('x', half, k),
       ...(isSplit
@@ -147,6 +149,7 @@ export function headKernel(hidden: number, vocab: number, half: 'bf16' | 'f16' =
     parts: 'parts',
   };
   const module: KernelModule = {
+    interface: interfaceOf([]),
     buffers: [
       buffer('x', half, hidden),
       buffer('squares', 'f32', Math.ceil(hidden / ROW_SUM_BLOCK)),

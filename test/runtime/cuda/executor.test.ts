@@ -1,4 +1,5 @@
 /** The CUDA executor over a fake of the addon: loading, buckets, two micro-batches at once, NaN, memory, bad input. */
+import { scoringBucket, tokensIn } from '../../../ir/scoring.js';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
@@ -159,13 +160,13 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
   it('profiles every launch in the smallest bucket that fits', async () => {
     const { executor, state } = await create();
     const { bucket, launches } = await executor.profile(batchOf(10, 3));
-    expect(bucket.tokens).toBe(16);
+    expect(tokensIn(bucket)).toBe(16);
     expect(launches).toEqual([
       { kernel: 'embed', path: 'embed', nanoseconds: 1e6 },
       { kernel: 'head', path: 'head.logprob', nanoseconds: 2e6 },
       { kernel: 'head_reduce', path: 'head.reduce', nanoseconds: 3e6 },
     ]);
-    expect((await executor.profile(batchOf(10, 5))).bucket.tokens).toBe(64);
+    expect(tokensIn((await executor.profile(batchOf(10, 5))).bucket)).toBe(64);
     await close(executor, state);
   });
 
@@ -230,7 +231,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
       }),
     ).rejects.toThrow('row[0] = 10');
     await expect(executor.score({ ...batchOf(65, 1), position: new Int32Array(65) })).rejects.toThrow(
-      /No bucket holds 65 tokens/,
+      /No bucket holds 65 T, 1 R/,
     );
     await expect(executor.score(batchOf(21, 1))).rejects.toThrow('position[20] = 20 lies outside 0 to 19');
     await expect(executor.diagnose(batchOf(21, 1))).rejects.toThrow('position[20]');
@@ -316,7 +317,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
 describe('device memory', () => {
   const GiB = 2 ** 30;
   const use: CudaMemoryUse = { weightBytes: 60 * GiB, arenaBytes: 8 * GiB, stagingBytes: GiB / 4, codeBytes: 0 };
-  const capacity = { tokens: 8192, rows: 4096, longest: 2048 };
+  const capacity = scoringBucket({ tokens: 8192, rows: 4096, longest: 2048 });
   const failure = (freeGiB: number, change: Partial<CudaMemoryUse> = {}): UserError => {
     try {
       requireDeviceMemory(

@@ -2,6 +2,8 @@
  * The demo model's whole CUDA plan through the real addon on the fake driver: every range, grid and tensor map is one
  * that it accepts.
  */
+import { scoreOf } from '../../../ir/plan.js';
+import { rowsIn, tokensIn, scoringSize } from '../../../ir/scoring.js';
 import { expect, it } from 'vitest';
 import { compileModel } from '../../../driver/compile.js';
 import { emitCudaPlan } from '../../../driver/cudaKernels.js';
@@ -29,7 +31,7 @@ describeFake('the demo model on the fake driver', (fake) => {
       maxTokens: 512,
     });
     if (model.target !== 'cuda') throw new Error('the demo model did not compile for CUDA');
-    const { plan } = model;
+    const plan = scoreOf(model.plan);
     const { kernels, distinct } = emitCudaPlan(plan);
     const cubins = new Map(
       [...distinct.values()].map(({ symbol, parameters, tensorMaps }) => [
@@ -49,7 +51,7 @@ describeFake('the demo model on the fake driver', (fake) => {
       onProgress: ({ doneBytes, totalBytes }) => done.push(doneBytes / totalBytes),
     });
     expect(done.at(-1)).toBe(1);
-    for (const { tokens, rows } of plan.buckets) {
+    for (const { tokens, rows } of plan.buckets.map(scoringSize)) {
       const batch = {
         tokens: new Int32Array(tokens).fill(3),
         position: Int32Array.from({ length: tokens }, (_, i) => i % 64),
@@ -58,7 +60,7 @@ describeFake('the demo model on the fake driver', (fake) => {
         target: new Int32Array(rows).fill(5),
       };
       const { bucket, launches } = await executor.profile(batch);
-      expect([bucket.tokens, bucket.rows]).toEqual([tokens, rows]);
+      expect([tokensIn(bucket), rowsIn(bucket)]).toEqual([tokens, rows]);
       expect(launches).toHaveLength(plan.launches.length);
       // Nothing was computed, so nothing may be judged: but each launch's results are searched.
       fake.reset();

@@ -7,14 +7,14 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import koffi from 'koffi';
 import type { CudaKernelText } from '../../../ir/cuda.js';
-import type { Plan } from '../../../ir/plan.js';
+import type { LinkedFunction } from '../../../ir/plan.js';
 import type { Batch } from '../../../runtime/batch.js';
 import type { TensorSource } from '../../../runtime/tensorSource.js';
 import { roundTo, toBf16 } from '../packReference.js';
 import { tinyPlan, VOCAB, WIDTH } from '../tinyPlan.js';
 import type { FakeKernel } from './fakeCudaAddon.js';
 
-export function tinyCudaPlan(): Plan {
+export function tinyCudaPlan(): LinkedFunction {
   const plan = tinyPlan();
   return {
     ...plan,
@@ -33,7 +33,7 @@ const launch = {
 } as const;
 
 /** Kernel texts of one bucket. */
-export const tinyKernels = (plan: Plan): readonly CudaKernelText[] =>
+export const tinyKernels = (plan: LinkedFunction): readonly CudaKernelText[] =>
   plan.launches.map(({ kernel, parameters }): CudaKernelText => ({
     symbol: `k_${kernel}`,
     // Only the statement counts, not the text: every kernel's prelude contains the word.

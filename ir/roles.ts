@@ -1,0 +1,103 @@
+/**
+ * Roles: what the numbers of an input are, and what bounds them. The kernel verifier proves with them that no index
+ * leaves what it indexes; a runtime checks every call against them before native code reads an input.
+ */
+import { extentIn, type Extents } from './extents.js';
+import type { Dim, ExtentName } from './types.js';
+
+export type Role =
+  /** A token id below the vocabulary. */
+  | { readonly kind: 'token'; readonly vocab: number }
+  /** Depth of a token in its tree: at most its own row number, below the longest context. */
+  | { readonly kind: 'position' }
+  /** One past the last row of the subtree that starts at this row. */
+  | { readonly kind: 'subtreeEnd' }
+  /** A row number below an extent. */
+  | { readonly kind: 'row'; readonly of: ExtentName }
+  /** A row of a state, or −1 for none. */
+  | { readonly kind: 'slot'; readonly state: string }
+  /** A row of a state. */
+  | { readonly kind: 'entry'; readonly state: string }
+  /** Numbers that index nothing. */
+  | { readonly kind: 'values' };
+
+export const ROLE_KINDS = ['token', 'position', 'subtreeEnd', 'row', 'slot', 'entry', 'values'] as const;
+
+/** What a call brings to bound its numbers by. */
+export interface RoleLimits {
+  readonly extents: Extents;
+  /** Rows of each state. */
+  readonly states: Readonly<Record<string, number>>;
+  /** Longest context of the model, tokens. */
+  readonly maxLength: number;
+}
+
+/** Numbers of an input from `low` on and below `below`, by row. */
+export interface RoleRange {
+  readonly low: (row: number) => number;
+  readonly below: (row: number) => number;
+}
+
+type Rule<K extends Role['kind']> = (
+  role: Extract<Role, { kind: K }>,
+  limits: RoleLimits,
+  rows: number,
+) => RoleRange | undefined;
+
+const from = (low: number, below: number): RoleRange => ({ low: () => low, below: () => below });
+
+/** How each role bounds an input of `rows` rows; undefined where any number will do. */
+const RANGES: { readonly [K in Role['kind']]: Rule<K> } = {
+  token: ({ vocab }) => from(0, vocab),
+  position: (_, { maxLength }) => ({ low: () => 0, below: (row) => Math.min(maxLength, row + 1) }),
+  subtreeEnd: (_, __, rows) => ({ low: (row) => row + 1, below: () => rows + 1 }),
+  row: ({ of }, { extents }) => from(0, extentIn(of, extents)),
+  slot: ({ state }, { states }) => from(-1, extentIn(state, states)),
+  entry: ({ state }, { states }) => from(0, extentIn(state, states)),
+  values: () => undefined,
+};
+
+export function roleRange(role: Role, limits: RoleLimits, rows: number): RoleRange | undefined {
+  const rule = RANGES[role.kind] as Rule<Role['kind']>;
+  return rule(role, limits, rows);
+}
+
+/** Exclusive bound of an index with this role, as an extent of what it may index; undefined where it is no index. */
+export function indexBound(role: Role, stateRows: (state: string) => Dim | undefined): Dim | undefined {
+  switch (role.kind) {
+    case 'token':
+      return role.vocab;
+    case 'row':
+      return role.of;
+    case 'entry':
+      return stateRows(role.state);
+    case 'position':
+    case 'subtreeEnd':
+    case 'slot':
+    case 'values':
+      return undefined;
+    default:
+      return role satisfies never;
+  }
+}
+
+/** `token(32000)`, `row(T)`, `slot(@kv)`, `position`: as the text form of graphs writes it. */
+export function printRole(role: Role): string {
+  switch (role.kind) {
+    case 'token':
+      return `token(${role.vocab})`;
+    case 'row':
+      return `row(${role.of})`;
+    case 'slot':
+    case 'entry':
+      return `${role.kind}(@${role.state})`;
+    case 'position':
+    case 'subtreeEnd':
+    case 'values':
+      return role.kind;
+    default:
+      return role satisfies never;
+  }
+}
+
+export const sameRole = (a: Role, b: Role): boolean => printRole(a) === printRole(b);

@@ -1,0 +1,29 @@
+/**
+ * Scoring by the words that people use: packed tokens, scored rows. The one place that knows which extents of the
+ * function `score` they are, for whoever speaks of micro-batches rather than of functions.
+ */
+import { extentIn, type Extents } from './extents.js';
+import type { Bucket } from './plan.js';
+
+export const TOKENS = 'T';
+export const SCORED_ROWS = 'R';
+
+export interface ScoringSize {
+  readonly tokens: number;
+  readonly rows: number;
+}
+
+interface Sized {
+  readonly extents: Extents;
+}
+
+export const tokensIn = ({ extents }: Sized): number => extentIn(TOKENS, extents);
+export const rowsIn = ({ extents }: Sized): number => extentIn(SCORED_ROWS, extents);
+export const scoringSize = (size: Sized): ScoringSize => ({ tokens: tokensIn(size), rows: rowsIn(size) });
+export const scoringExtents = ({ tokens, rows }: ScoringSize): Extents => ({ [TOKENS]: tokens, [SCORED_ROWS]: rows });
+
+/** Micro-batches of at most so many tokens and scored rows, whose trees have at most `longest` tokens. */
+export const scoringBucket = ({ longest, ...size }: ScoringSize & { readonly longest: number }): Bucket => ({
+  extents: scoringExtents(size),
+  longest,
+});
