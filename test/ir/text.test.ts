@@ -87,7 +87,7 @@ describe('errors of the parser', () => {
   it('point at what is wrong in the grammar', () => {
     expect(message('')).toMatchInlineSnapshot(`"g.tw:1:1: found the end of the text, expected 'func'"`);
     expect(message('module @m')).toMatchInlineSnapshot(`"g.tw:1:1: found 'module', expected 'func'"`);
-    expect(message('func g()')).toMatchInlineSnapshot(`"g.tw:1:7: found 'g', expected the function's name (@name)"`);
+    expect(message('func g()')).toMatchInlineSnapshot(`"g.tw:1:6: found 'g', expected the function's name (@name)"`);
     expect(message('func @g(x: f32[T])')).toMatchInlineSnapshot(
       `"g.tw:1:10: found 'x', expected a parameter (%name: type), ',' or ')'"`,
     );
@@ -182,8 +182,8 @@ describe('errors of the parser', () => {
     expect(message(around('  %y = cast(%x) {dtype = "f64"} : f32[T, 4]'))).toMatchInlineSnapshot(
       `"g.tw:4:8: found cast(f32[T, 4]), expected operands that fit: 'f64' is not an element type (f32, f16, bf16, i32, bool)"`,
     );
-    expect(message(around('  %y = reshape(%x) {shape = [4, S]} : f32[4, T]'))).toMatchInlineSnapshot(
-      `"g.tw:4:21: found attribute 'shape' = [4,"S"], expected a list of dimensions (whole numbers, T, R)"`,
+    expect(message(around('  %y = reshape(%x) {shape = [4, s]} : f32[4, T]'))).toMatchInlineSnapshot(
+      `"g.tw:4:21: found attribute 'shape' = [4,"s"], expected a list of dimensions (whole numbers and names of extents)"`,
     );
     expect(message(around('  %y = cast(%x) {dtype = "\\q"} : f32[T, 4]'))).toMatchInlineSnapshot(
       `"g.tw:4:26: found "\\q", expected a string with the escapes of JSON"`,
