@@ -217,7 +217,9 @@ function main(): void {
       const bytes = emitted[0]!.parameters.map((name) => {
         const buffer = module.buffers.find((b) => b.name === name);
         if (buffer !== undefined)
-          return roundUp(m, 32) * rowStride(buffer, { T: m, R: m }, DTYPE_BYTES[buffer.dtype]) * DTYPE_BYTES[buffer.dtype];
+          return (
+            roundUp(m, 32) * rowStride(buffer, { T: m, R: m }, DTYPE_BYTES[buffer.dtype]) * DTYPE_BYTES[buffer.dtype]
+          );
         return FORMATS[module.weights[0]!.format].bytes(roundUp(n, PACKED_COLUMNS), roundUp(k, 32));
       });
       const dtypes = new Map([
