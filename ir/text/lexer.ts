@@ -3,7 +3,7 @@ import { Lexer, createToken, type IToken, type TokenType } from 'chevrotain';
 import { GraphSyntaxError, type Spot } from './syntax.js';
 
 /**
- * Longest accepted text, in UTF-16 units. A LLaMA layer takes 6 KB: a model of 80 layers needs a seventeenth of this.
+ * Longest accepted text, in UTF-16 units. A decoder layer takes 6 KB: a model of 80 layers needs a seventeenth of this.
  * Each unit costs the parser about a hundred bytes.
  */
 export const MAX_TEXT = 8 << 20;

@@ -89,17 +89,17 @@ describe('errors of the parser', () => {
     expect(message('module @m')).toMatchInlineSnapshot(`"g.tw:1:1: found 'module', expected 'func'"`);
     expect(message('func g()')).toMatchInlineSnapshot(`"g.tw:1:6: found 'g', expected the function's name (@name)"`);
     expect(message('func @g(x: f32[T])')).toMatchInlineSnapshot(
-      `"g.tw:1:10: found 'x', expected a parameter (%name: type), ',' or ')'"`,
+      `"g.tw:1:9: found 'x', expected a parameter (%name: type), ',' or ')'"`,
     );
-    expect(message('func @g(%x: f32)')).toMatchInlineSnapshot(`"g.tw:1:17: found ')', expected '[' and the shape"`);
+    expect(message('func @g(%x: f32)')).toMatchInlineSnapshot(`"g.tw:1:16: found ')', expected '[' and the shape"`);
     expect(message('func @g(%x: f32[T) -> () { return %x }')).toMatchInlineSnapshot(
-      `"g.tw:1:19: found ')', expected a dimension, ',' or ']'"`,
+      `"g.tw:1:18: found ')', expected a dimension, ',' or ']'"`,
     );
     expect(message('func @g(%x: f32[T]) -> (f32[T]) { return %x')).toMatchInlineSnapshot(
-      `"g.tw:1:45: found the end of the text, expected ',' or '}' after the returned values"`,
+      `"g.tw:1:44: found the end of the text, expected ',' or '}' after the returned values"`,
     );
     expect(message(`${around('')}graph`)).toMatchInlineSnapshot(
-      `"g.tw:7:1: found 'func', expected the end of the text: one function a file"`,
+      `"g.tw:7:1: found 'graph', expected the end of the text: one function a file"`,
     );
     expect(message(around('  weight @w.1 : f32[4]'))).toMatchInlineSnapshot(
       `"g.tw:4:3: found 'weight', expected a node (%name = op(…) : type) or 'return' (weights come before nodes)"`,
@@ -192,19 +192,19 @@ describe('errors of the parser', () => {
       `"g.tw:4:31: found "layers/../../etc", expected a model path ("layers.3.attention")"`,
     );
     expect(message('func @g(%x: f32[T, 99999999999]) -> (f32[T]) { return %x }')).toMatchInlineSnapshot(
-      `"g.tw:1:21: found '99999999999', expected a dimension: a whole number up to 67108864, or an extent of the function: T"`,
+      `"g.tw:1:20: found '99999999999', expected a dimension: a whole number up to 67108864, or an extent of the function: T"`,
     );
     expect(message('func @g(%x: f32[T]) -> (f32[R]) { return %x }')).toMatchInlineSnapshot(
-      `"g.tw:1:26: found f32[R], expected f32[T], the type of %x"`,
+      `"g.tw:1:29: found 'R', expected a dimension: a whole number up to 67108864, or an extent of the function: T"`,
     );
     expect(message('func @g(%x: f32[T]) -> () { return %x }')).toMatchInlineSnapshot(
-      `"g.tw:1:30: found 1 returned values, expected 0, as the head of the graph says"`,
+      `"g.tw:1:29: found 1 returned values, expected 0, as the head of the graph says"`,
     );
     expect(message('func @g(%x: f32[T]) -> () { return }')).toMatchInlineSnapshot(
-      `"g.tw:1:30: found a graph that returns nothing, expected at least one returned value"`,
+      `"g.tw:1:29: found a graph that returns nothing, expected at least one returned value"`,
     );
     expect(message('func @g(%x: f32[T]) -> (f32[T]) { weight @w : f32[T] return %x }')).toMatchInlineSnapshot(
-      `"g.tw:1:48: found f32[T], expected a fixed shape: weights have no symbols"`,
+      `"g.tw:1:47: found f32[T], expected a fixed shape: weights have no symbols"`,
     );
   });
 
