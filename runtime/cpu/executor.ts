@@ -233,7 +233,11 @@ export class CpuExecutor {
     const bucket = this.bucketOf(batch);
     const { stages } = this.resources;
     const size = { tokens: batch.tokens.length, rows: batch.row.length };
-    const request = { extents: sizesOf({ extents: sizeOfBatch(batch) }), inputs: this.inputs.map((name) => batch[name]), ...options };
+    const request = {
+      extents: sizesOf({ extents: sizeOfBatch(batch) }),
+      inputs: this.inputs.map((name) => batch[name]),
+      ...options,
+    };
     const results: RunResult[] = [];
     const spans: DeviceSpan[] = [];
     await this.flow.run({
