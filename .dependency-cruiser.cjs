@@ -24,7 +24,7 @@ const MAY_IMPORT = {
   // Code generation prints decisions made before it. No pass, no runtime: its output is a function of kernel IR.
   codegen: ['^ir/'],
   // A runtime executes a plan made elsewhere, perhaps long ago. Seeing only plan data, it cannot lean on the compiler.
-  runtime: ['^ir/(plan|placement|cuda|kernel|kernelAccess|types|packing|storage)[.]ts$'],
+  runtime: ['^ir/(plan|function|extents|roles|scoring|placement|cuda|kernel|kernelAccess|types|packing|storage)[.]ts$'],
   // The tuner drives the compiler and the runtime, and nothing of theirs depends on being tuned.
   autotune: ['^ir/', '^passes/', '^codegen/', '^runtime/'],
   // Evaluation sees any engine as a Scorer: its tasks, trees and results are tested with a fake one.
