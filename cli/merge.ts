@@ -31,8 +31,9 @@ export function addMerge(program: Command, context: Context): void {
   addSections(command, {
     'What is refused': [
       'a shard or a question that is missing or there twice; shards of different artifacts,',
-      'arithmetic, instruction sets, sharing modes, data sets, choices of questions or versions;',
-      'samples that are not those their results were made of. The error names the command to type.',
+      'tokenizers, arithmetic, instruction sets, sharing modes, data sets, questions or versions;',
+      'samples that are not, to the byte, those their results were made of, or whose accuracies are not',
+      'what their log-likelihoods say. The error names the command to type.',
       'Shards that are still running have no results yet: wait for them.',
     ],
     Times: ["seconds are the slowest shard's, as if all had run at the same time; counts are sums."],

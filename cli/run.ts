@@ -6,6 +6,7 @@ import { modelFolder } from '../eval/output.js';
 import { parseDocs, parseLimit } from '../eval/selection.js';
 import { shardName } from '../eval/shard.js';
 import { TASKS } from '../eval/tasks/index.js';
+import { OVERLONG } from '../eval/tokenise.js';
 import { SHARING_MODES } from '../eval/tree.js';
 import { UserError } from '../errors.js';
 import { readSettings } from '../settings.js';
@@ -47,9 +48,15 @@ export function addRun(program: Command, context: Context): void {
     .option('--out <dir>', 'folder for results_*.json, samples_*.jsonl and the journal; without it nothing is written')
     .option('--sharing <mode>', `what is computed once: ${SHARING_MODES.join(', ')} (see below)`, 'tree')
     .option('--docs <ranges>', 'only these questions, counted from 0: 0:100,500:600,777; A: and :B are open ranges')
+    .option(
+      '--overlong <how>',
+      "a choice longer, with its context, than the model's context: truncate (on the left) or refuse",
+      'truncate',
+    )
     .option('--limit <n>', 'at most n questions; below 1, that share of them')
     .option('--shard [i/n]', 'only part i of n, for merge to join; without a value, as the scheduler says (see below)')
-    .option('--resume', 'go on with the journal in --out')
+    .option('--resume', 'go on with the journal in --out; without it, an earlier journal is kept under a numbered name')
+    .option('--model-name <name>', "the model's name in results and its folder in --out (default: the folder's name)")
     .option('--threads <n>', 'worker threads (default: all processors)')
     .option('--devices <n|all>', 'GPUs to use, or parts of the CPU with threads of their own (default: 1)')
     .option('--parallel <how>', 'how the model lies on them: auto, dp=N, pp=N, dpxpp=AxB (see below; default: auto)');
@@ -70,7 +77,13 @@ export function addRun(program: Command, context: Context): void {
       'tree     every common beginning, also of different questions (fewest tokens)',
       'context  the context of a question once for all its choices',
       'none     every choice by itself (to compare with)',
-      'All three give the same answers.',
+      'On a CPU all three give the same answers; on a GPU the last bits differ (see Equal answers).',
+    ],
+    'Equal answers': [
+      'On a CPU, an answer is the same to the bit for any batch size, number of threads, sharing mode',
+      'and choice of questions. On a GPU, it is the same for any batch size, number of devices and',
+      'placement, given the same set of questions and the same sharing mode. Two kinds of processor,',
+      'instruction set or arithmetic differ in the last bits.',
     ],
     'Shards, one run on many machines': [
       '--shard 3/8 scores the third of eight parts, of about equal work, into a folder of its own',
@@ -84,7 +97,7 @@ export function addRun(program: Command, context: Context): void {
       'pp=4       a pipeline: each of four devices holds a part of the layers',
       'dpxpp=2x2  two pipelines of two devices each',
       'auto       dp where the model fits each of --devices, else pipelines; without --devices, on all GPUs',
-      'All give the same answers; --resume may go on with another number of devices. A device that',
+      'All give the same answers for one set of questions and sharing mode; --resume may go on with another number of devices. A device that',
       'fails is replaced or left out, and the run goes on with the others.',
     ],
     Examples: [
@@ -100,8 +113,8 @@ export function addRun(program: Command, context: Context): void {
 }
 
 /** Compiling again replaces an artifact's folder: results in it would go with it. */
-function refuseArtifactFolder(output: string, model: string): void {
-  const folder = [output, modelFolder(output, modelName(model))].find(isArtifact);
+function refuseArtifactFolder(output: string, name: string): void {
+  const folder = [output, modelFolder(output, name)].find(isArtifact);
   if (folder !== undefined)
     throw new UserError(
       `--out ${output}: the results would go into the artifact ${folder}, and be lost when it is compiled again`,
@@ -113,7 +126,8 @@ function refuseArtifactFolder(output: string, model: string): void {
 function parse(context: Context, model: string, flags: Flags): Omit<RunRequest, 'signal'> {
   const task = choice('--task', required(flags, 'task', '--task', EXAMPLE), TASK_NAMES);
   const data = required(flags, 'data', '--data', EXAMPLE);
-  const [docs, limit, output, trace] = [
+  const [name, docs, limit, output, trace] = [
+    text(flags, 'modelName'),
     text(flags, 'docs'),
     text(flags, 'limit'),
     text(flags, 'out'),
@@ -137,6 +151,9 @@ function parse(context: Context, model: string, flags: Flags): Omit<RunRequest, 
     data,
     resume,
     sharing: sharing(flags),
+    overlong: choice('--overlong', text(flags, 'overlong') ?? 'truncate', OVERLONG),
+    ...(name === undefined ? {} : { modelName: name }),
+    resumeCommand: sameCommand(context, ['--resume']),
     ...modelFlags(flags),
     ...deviceFlags(flags),
     ...(docs === undefined ? {} : { docs: parseDocs(docs) }),
@@ -146,7 +163,7 @@ function parse(context: Context, model: string, flags: Flags): Omit<RunRequest, 
     ...(part === undefined ? {} : { shard: part }),
   };
   if (isArtifact(model)) refuseCompileFlags(flags, model);
-  if (output !== undefined) refuseArtifactFolder(output, model);
+  if (output !== undefined) refuseArtifactFolder(output, name ?? modelName(model));
   return { ...request, threads: threads(flags, () => context.commands.cores()) };
 }
 

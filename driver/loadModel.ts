@@ -1,4 +1,5 @@
 /** The second step of a run: a model compiled and on its devices. It needs no questions, and scores any number of sets. */
+import { createHash } from 'node:crypto';
 import { UserError } from '../errors.js';
 import { describeTokenizer, type TokenizerDescription } from '../models/tokenizer.js';
 import { loadAddon } from '../runtime/addon.js';
@@ -18,14 +19,23 @@ export interface LoadedModel extends OpenedModel {
   close(): Promise<void>;
 }
 
+/** Identity of a checkpoint in results: its contents and, for made-up weights, their seed. */
+export const checkpointId = ({ reference: { fingerprint, init } }: Pick<OpenedModel, 'reference'>): string =>
+  createHash('sha256')
+    .update(JSON.stringify([fingerprint, init]))
+    .digest('hex');
+
 /** A model whose files have been looked at. */
 export interface ModelLoading {
   readonly tokenizer: TokenizerDescription;
   readonly target: Opening['target'];
   /** Processors of this host. */
   readonly cores: number;
-  /** Compiles and loads it. `onCompiled` is called before weights are loaded: questions can be packed meanwhile. */
-  finish(onCompiled?: (limits: ModelLimits) => void): Promise<LoadedModel>;
+  /**
+   * Compiles and loads it. `onCompiled` is called before weights are loaded: questions can be packed meanwhile, and what
+   * it throws ends the loading.
+   */
+  finish(onCompiled?: (limits: ModelLimits, opened: OpenedModel) => void): Promise<LoadedModel>;
 }
 
 /** Throws UserError where the model's files are not what they should be. */
@@ -48,7 +58,7 @@ export function beginLoading(request: LoadRequest, ui: Ui, phases: Phases): Mode
     const compile = async (): Promise<OpenedModel> => {
       const opened = await phases.during('compile', () => opening.finish());
       limits = limitsOf(checkpoint, opened.model);
-      onCompiled?.(limits);
+      onCompiled?.(limits, opened);
       return opened;
     };
     const { opened, executor, parallelism } = await openDevices({ ...opening, finish: compile }, request, ui, phases);

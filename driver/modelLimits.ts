@@ -11,6 +11,8 @@ import { BatchWork } from './work.js';
 
 export interface ModelLimits extends ScorerLimits {
   readonly work: BatchWork;
+  /** What the model's positions allow, tokens; `maxLength` may be less, where a micro-batch holds less. */
+  readonly contextLength: number;
 }
 
 /**
@@ -37,6 +39,7 @@ export function limitsOf(checkpoint: Checkpoint, model: CompiledModel): ModelLim
   const work = new BatchWork(plan);
   return {
     work,
+    contextLength: checkpoint.config.maxPositions,
     cost: costOf(model, work),
     maxLength: contextLimit(checkpoint, model.plan),
     maxTokens: Math.max(...plan.buckets.map(tokensIn)),

@@ -1,16 +1,16 @@
 /** The first step of a run: its inputs are checked and its questions read, before anything is compiled or loaded. */
 import { dirname, resolve } from 'node:path';
 import { UserError } from '../errors.js';
-import { checkResumedShard, loadDataset, resultsFolder, taskByName, type Dataset, type Task } from '../eval/index.js';
+import { loadDataset, modelFolder, taskByName, type Dataset, type Task } from '../eval/index.js';
 import { prepareOutput } from '../system/write.js';
 import { modelName } from './names.js';
-import type { RunRequest } from './requests.js';
+import { Interrupted, type RunRequest } from './requests.js';
 
 export interface PreparedRun {
   readonly task: Task;
   /** The chosen questions. */
   readonly dataset: Dataset;
-  /** The model's name in results. */
+  /** The model's name in results, unless that belongs to another checkpoint. */
   readonly modelName: string;
 }
 
@@ -22,13 +22,16 @@ export async function prepareRun(request: RunRequest): Promise<PreparedRun> {
     throw new UserError('--resume needs the folder of the run that it continues', 'add --out DIR');
   if (shard !== undefined && output === undefined)
     throw new UserError('--shard needs a folder: merge joins what the shards write there', 'add --out DIR');
-  const name = modelName(request.model);
+  const name = request.modelName ?? modelName(request.model);
   if (output !== undefined) {
-    if (request.resume) checkResumedShard(output, name, task.name, shard);
-    prepareOutput(resultsFolder(output, name, shard));
+    prepareOutput(modelFolder(output, name));
   }
   if (request.trace !== undefined) prepareOutput(dirname(resolve(request.trace)));
   const { data: path, docs, limit, signal } = request;
-  const dataset = await loadDataset({ path, task, docs, limit, signal });
-  return { task, dataset, modelName: name };
+  try {
+    return { task, modelName: name, dataset: await loadDataset({ path, task, docs, limit, signal }) };
+  } catch (error) {
+    if (signal?.aborted === true) throw new Interrupted(0);
+    throw error;
+  }
 }

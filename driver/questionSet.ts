@@ -4,7 +4,9 @@ import {
   tokeniseDataset,
   type Dataset,
   type EvaluateOptions,
+  truncateOverlong,
   type LoadedQuestions,
+  type Overlong,
   type QuestionPlan,
   type Shard,
   type Sharing,
@@ -19,11 +21,15 @@ export interface PackOptions {
   readonly sharing: Sharing;
   /** The part to score; all where absent. */
   readonly shard?: Shard | undefined;
+  /** What happens to choices that are too long with their context; `truncate` where absent. */
+  readonly overlong?: Overlong | undefined;
 }
 
 export interface PackedQuestions extends PackOptions {
   readonly loaded: LoadedQuestions;
   readonly plan: QuestionPlan;
+  /** Choices whose context was cut. */
+  readonly truncatedChoices: number;
 }
 
 const TRIM_MS = 200;
@@ -51,19 +57,16 @@ export const weighedShard = (shard: Shard | undefined, { work }: ModelLimits): E
     ? undefined
     : { ...shard, workOf: ({ tokens, rows, longest }) => work.estimate(tokens, rows, longest) };
 
-/** Throws UserError where a choice does not fit the model. */
-export const packQuestions = (
-  loaded: LoadedQuestions,
-  { sharing, shard }: PackOptions,
+/** Throws UserError where a choice does not fit the model and may not be, or cannot be, truncated. */
+export function packQuestions(
+  whole: LoadedQuestions,
+  { sharing, shard, overlong = 'truncate' }: PackOptions,
   limits: ModelLimits,
-): PackedQuestions => ({
-  loaded,
-  sharing,
-  shard,
-  plan: planQuestions({
-    tokenised: loaded.tokenised,
-    sharing,
-    scorer: limits,
-    shard: weighedShard(shard, limits),
-  }),
-});
+): PackedQuestions {
+  const { questions: tokenised, choices } =
+    overlong === 'truncate'
+      ? truncateOverlong(whole.tokenised, limits.contextLength)
+      : { questions: whole.tokenised, choices: 0 };
+  const plan = planQuestions({ tokenised, sharing, scorer: limits, shard: weighedShard(shard, limits) });
+  return { loaded: { ...whole, tokenised }, sharing, shard, overlong, plan, truncatedChoices: choices };
+}

@@ -1,7 +1,17 @@
 /** The last step of a run: results, as files where there is a folder. */
-import { formatTable, summariseResults, throughputOf, writeResults, type ResultsInput } from '../eval/index.js';
+import { createHash } from 'node:crypto';
+import {
+  formatTable,
+  printDocs,
+  summariseResults,
+  throughputOf,
+  writeResults,
+  type Provenance,
+  type Question,
+  type ResultsInput,
+} from '../eval/index.js';
 import { isaOf } from './compile.js';
-import type { LoadedModel } from './loadModel.js';
+import { checkpointId, type LoadedModel } from './loadModel.js';
 import type { PreparedRun } from './prepareRun.js';
 import type { PackedQuestions } from './questionSet.js';
 import type { RunRequest, RunResult } from './requests.js';
@@ -11,7 +21,9 @@ import { VERSION } from './version.js';
 export interface RunReport {
   readonly request: RunRequest;
   readonly prepared: PreparedRun;
-  readonly model: Pick<LoadedModel, 'model' | 'devices'>;
+  /** The model's name in results. */
+  readonly modelName: string;
+  readonly model: Pick<LoadedModel, 'model' | 'devices' | 'reference' | 'tokenizer' | 'limits'>;
   readonly questions: PackedQuestions;
   readonly scored: ScoredSet;
   readonly started: Date;
@@ -19,8 +31,31 @@ export interface RunReport {
   readonly loadSeconds: number;
 }
 
-function resultsInput({ request, prepared, model, questions, scored, started, loadSeconds }: RunReport): ResultsInput {
-  const { task, modelName } = prepared;
+const questionsHash = (questions: readonly Question[]): string => {
+  const hash = createHash('sha256');
+  for (const { docId, context, choices, gold, delimiter } of questions)
+    hash.update(JSON.stringify([docId, context, choices, gold, delimiter]));
+  return hash.digest('hex');
+};
+
+const provenanceOf = ({ request, model, questions }: RunReport): Provenance => ({
+  checkpoint: checkpointId(model),
+  checkpoint_path: model.reference.path,
+  tokenizer_sha256: model.tokenizer.hash,
+  bos_tokens: questions.loaded.addedTokens,
+  context_length: model.limits.contextLength,
+  overlong: questions.overlong ?? 'truncate',
+  truncated_choices: questions.truncatedChoices,
+  dataset_path: request.data,
+  dataset_sha256: questions.loaded.sha256,
+  docs: printDocs(questions.loaded.docs),
+  questions: questions.loaded.questions.length,
+  questions_sha256: questionsHash(questions.loaded.questions),
+});
+
+function resultsInput(report: RunReport): ResultsInput {
+  const { request, prepared, modelName, model, questions, scored, started, loadSeconds } = report;
+  const { task } = prepared;
   const { loaded, shard } = questions;
   const finished = new Set(scored.scores.map(({ docId }) => docId));
   return {
@@ -36,8 +71,11 @@ function resultsInput({ request, prepared, model, questions, scored, started, lo
       isa: isaOf(model.model),
       sharing: request.sharing,
       limit: request.limit ?? null,
+      bootstrap_iters: 0,
+      fewshot_seed: 1234,
     },
     taskConfig: { dataset_path: request.data, dataset_sha256: loaded.sha256 },
+    provenance: provenanceOf(report),
     questionsInDataset: loaded.total,
     questions: loaded.questions.filter(({ docId }) => finished.has(docId)),
     scores: scored.scores,

@@ -1,5 +1,6 @@
 /** What the three commands are asked for, what they answer, and how they talk while they work. */
 import type { DocRange } from '../eval/selection.js';
+import type { Overlong } from '../eval/tokenise.js';
 import type { Parallelism } from '../ir/placement.js';
 import type { CpuIsa } from '../ir/plan.js';
 import type { MaskKind } from '../models/mask.js';
@@ -113,6 +114,12 @@ export interface RunRequest extends LoadRequest {
   /** Folder of results; nothing is written where absent. */
   readonly output?: string;
   readonly resume: boolean;
+  /** The model's name in results; default: the name of its folder. */
+  readonly modelName?: string;
+  /** What happens to a choice that is too long with its context: cut on the left (the default), or an error. */
+  readonly overlong?: Overlong;
+  /** The command that goes on with the journal, for messages. */
+  readonly resumeCommand?: string;
   /** Timeline in Chrome's trace format, one slice a kernel launch. */
   readonly trace?: string;
 }

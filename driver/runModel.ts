@@ -1,6 +1,7 @@
 /** `run`: prepare, load, score, report. Questions are tokenised and packed while the model is compiled and loaded. */
-import { shardName } from '../eval/index.js';
-import { beginLoading, type LoadedModel, type ModelLoading } from './loadModel.js';
+import { checkResumedShard, distinctModelName, modelFolder, shardName } from '../eval/index.js';
+import { beginLoading, checkpointId, type LoadedModel, type ModelLoading } from './loadModel.js';
+import type { OpenedModel } from './open.js';
 import { Phases, printPhases } from './phases.js';
 import { prepareRun, type PreparedRun } from './prepareRun.js';
 import { packQuestions, tokenise, type PackedQuestions } from './questionSet.js';
@@ -17,18 +18,18 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   const prepared = await prepareRun(request);
   phases.begin('open');
   const loading = beginLoading(request, ui, phases);
-  const { model, questions } = await loadWithQuestions(loading, prepared, request, ui, phases);
+  const { model, questions, modelName } = await loadWithQuestions(loading, prepared, request, ui, phases);
   try {
     const loadSeconds = (performance.now() - begin) / 1000;
     const part = request.shard === undefined ? '' : `shard ${shardName(request.shard)} of `;
     ui.phase('score', `${part}${prepared.dataset.questions.length} questions, sharing ${request.sharing}`);
-    const { task, modelName } = prepared;
-    const { output, resume, signal } = request;
+    const { output, resume, resumeCommand, signal } = request;
     const onProgress = firstAnswer(phases, model, ui);
-    const scored = await scoreSet(model, questions, { task, modelName, output, resume, signal, onProgress }, ui);
+    const options = { task: prepared.task, modelName, output, resume, resumeCommand, signal, onProgress };
+    const scored = await scoreSet(model, questions, options, ui);
     if (request.trace !== undefined) await traceRun(request.trace, model, questions, scored);
     if (scored.isInterrupted) throw new Interrupted(scored.scores.length);
-    return reportRun({ request, prepared, model, questions, scored, started, loadSeconds });
+    return reportRun({ request, prepared, modelName, model, questions, scored, started, loadSeconds });
   } finally {
     await model.close();
   }
@@ -37,17 +38,20 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
 /** The model on its devices, and the questions packed for it. */
 async function loadWithQuestions(
   loading: ModelLoading,
-  { dataset }: PreparedRun,
+  prepared: PreparedRun,
   request: RunRequest,
   ui: Ui,
   phases: Phases,
-): Promise<{ readonly model: LoadedModel; readonly questions: PackedQuestions }> {
+): Promise<{ readonly model: LoadedModel; readonly questions: PackedQuestions; readonly modelName: string }> {
+  const { dataset } = prepared;
+  let { modelName } = prepared;
   const tokens = phases.during('tokenise', () => tokenise(dataset, loading));
   phases.end();
   let packing: Promise<PackedQuestions> | undefined;
   // Both are awaited below; a failure before that must not count as unhandled.
   tokens.catch(() => undefined);
-  const model = await loading.finish((limits) => {
+  const model = await loading.finish((limits, opened) => {
+    modelName = settleName(prepared, opened, request, ui);
     packing = tokens.then((loaded) =>
       phases.during('pack', () => Promise.resolve(packQuestions(loaded, request, limits))),
     );
@@ -55,11 +59,38 @@ async function loadWithQuestions(
   });
   try {
     ui.phase('tokenise', request.data);
-    return { model, questions: (await packing) ?? packQuestions(await tokens, request, model.limits) };
+    const questions = (await packing) ?? packQuestions(await tokens, request, model.limits);
+    if (questions.truncatedChoices > 0) {
+      ui.warn(
+        `${questions.truncatedChoices} choices are longer, with their context, than the model's ${model.limits.contextLength} tokens: the beginning of their context is left out (--overlong refuse stops instead)`,
+      );
+    }
+    return { model, questions, modelName };
   } catch (error) {
     await model.close();
     throw error;
   }
+}
+
+/**
+ * The name under which results are kept, now that the checkpoint is known. Throws UserError where a part of a run would
+ * go on as another.
+ */
+function settleName(
+  { task, modelName, dataset }: PreparedRun,
+  opened: OpenedModel,
+  { output, resume, shard }: RunRequest,
+  ui: Ui,
+): string {
+  if (output === undefined) return modelName;
+  const name = distinctModelName(output, modelName, checkpointId(opened));
+  if (name !== modelName) {
+    ui.note(
+      `${modelFolder(output, modelName)} holds results of another checkpoint; this one's go to ${modelFolder(output, name)} (--model-name chooses a name)`,
+    );
+  }
+  if (resume) checkResumedShard(output, name, { task: task.name, dataset: dataset.sha256 }, shard);
+  return name;
 }
 
 /** Told of every progress, it says once how the time until the first answer was spent. */

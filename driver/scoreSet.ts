@@ -1,7 +1,8 @@
 /** The third step of a run: a loaded model scores a set of questions, with a journal where there is a folder. */
 import { evaluate, scoreQuestions, type Evaluation, type Progress, type Scored, type Task } from '../eval/index.js';
+import { quoteForShell } from '../system/shell.js';
 import { isaOf } from './compile.js';
-import type { LoadedModel } from './loadModel.js';
+import { checkpointId, type LoadedModel } from './loadModel.js';
 import { weighedShard, type PackedQuestions } from './questionSet.js';
 import type { RunProgress, Ui } from './requests.js';
 import { PlanScorer } from './scorer.js';
@@ -13,6 +14,8 @@ export interface ScoreSetOptions {
   /** The model's name in results. */
   readonly modelName: string;
   readonly resume: boolean;
+  /** The command that goes on with a journal, for messages. */
+  readonly resumeCommand?: string | undefined;
   readonly signal?: AbortSignal | undefined;
   /** Called with every progress. */
   readonly onProgress?: (() => void) | undefined;
@@ -54,7 +57,21 @@ export async function scoreSet(
     modelName: options.modelName,
     resume: options.resume,
     shard: weighedShard(shard, model.limits),
-    identity: { artifact: model.id, arithmetic: model.model.arithmetic, isa: isaOf(model.model) },
+    identity: {
+      artifact: model.id,
+      checkpoint: checkpointId(model),
+      tokenizer: model.tokenizer.hash,
+      arithmetic: model.model.arithmetic,
+      isa: isaOf(model.model),
+    },
+    onKept: (path, kept) => {
+      if (kept.questions === 0) return;
+      ui.note(
+        `answers of an earlier run to ${kept.questions} questions were in ${path}; they are kept in ${kept.path}`,
+      );
+      const again = options.resumeCommand ?? 'the same command with --resume';
+      ui.note(`to go on with them instead: mv ${quoteForShell(kept.path)} ${quoteForShell(path)} && ${again}`);
+    },
   });
   if (scored.questionsResumed > 0) ui.note(`${scored.questionsResumed} questions taken over from ${scored.journal}`);
   return { ...scored, scorer };

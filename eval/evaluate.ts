@@ -12,7 +12,7 @@ import { planBatches, planQuestions, type PackedTree, type QuestionPlan } from '
 import type { ScoredRows, Scorer } from './scorer.js';
 import type { Shard, WorkOf } from './shard.js';
 import type { Question } from './tasks/task.js';
-import type { TokenisedQuestion } from './tokenise.js';
+import { contextOf, type TokenisedQuestion } from './tokenise.js';
 import type { Sharing } from './tree.js';
 
 export interface EvaluateOptions {
@@ -289,8 +289,8 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
 }
 
 /** Tokens of a question whose choices are sequences of their own. */
-const unsharedTokens = ({ context, continuations }: TokenisedQuestion): number =>
-  continuations.reduce((sum, tokens) => sum + context.length + tokens.length - 1, 0);
+const unsharedTokens = (question: TokenisedQuestion): number =>
+  question.continuations.reduce((sum, tokens, i) => sum + contextOf(question, i).length + tokens.length - 1, 0);
 
 /** Asked afresh: the signal changes while the loop waits. */
 const isAborted = (signal: AbortSignal | undefined): boolean => signal?.aborted === true;

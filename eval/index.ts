@@ -18,7 +18,7 @@ export { Journal, journalPath, type JournalOptions, type RunIdentity } from './j
 export { mergeShards, type Merged, type MergeRequest } from './merge.js';
 export { argmax, meanAndError, measure, type QuestionMetrics, type Scores } from './metrics.js';
 export { layBatch, type LaidBatch } from './microBatch.js';
-export { modelFolder, sanitiseModelName } from './output.js';
+export { distinctModelName, modelFolder, sanitiseModelName } from './output.js';
 export { packTrees, shuffled } from './pack.js';
 export type { BatchCost, Pack, Packable } from './packing.js';
 export type { Progress } from './progress.js';
@@ -28,6 +28,7 @@ export {
   VOLATILE_FIELDS,
   writeResults,
   type DeviceUse,
+  type Provenance,
   type Results,
   type ResultsInput,
   type Throughput,
@@ -42,8 +43,11 @@ export { taskByName, TASKS } from './tasks/index.js';
 export type { Doc, Question, Task } from './tasks/task.js';
 export {
   checkLengths,
+  OVERLONG,
+  truncateOverlong,
   Tokeniser,
   tokeniseQuestions,
+  type Overlong,
   type TokenisedQuestion,
   type TokeniseOptions,
 } from './tokenise.js';

@@ -1,6 +1,7 @@
 /**
  * The journal of finished questions: JSON lines, append-only, so that a run killed at any moment goes on where it was.
- * Line 1 says which run it is; each further line is a finished question {doc_id, ll, greedy}.
+ * Line 1 says which run it is; each further line is a finished question {doc_id, ll, greedy}. Every line ends with its
+ * checksum, so that an answer that was edited or damaged is never taken over.
  */
 import {
   closeSync,
@@ -15,15 +16,17 @@ import {
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
+import { crc32 } from 'node:zlib';
 import { UserError } from '../errors.js';
-import { diskProblem } from '../system/errno.js';
+import { codeOf, diskProblem } from '../system/errno.js';
 import { isRecord } from '../system/json.js';
+import { quoteForShell } from '../system/shell.js';
 import type { Scores } from './metrics.js';
 
 /** Everything that must agree for answers of one run to stand in another: dataset hash, task, model, precision … */
 export type RunIdentity = Readonly<Record<string, string | number | boolean | null>>;
 
-const FORMAT = 1;
+const FORMAT = 2;
 const HEADER_START = '{"journal":';
 const SYNC_INTERVAL_MS = 1000;
 const MAX_BYTES = 2 ** 30;
@@ -31,7 +34,7 @@ const MAX_BYTES = 2 ** 30;
 export interface JournalOptions {
   readonly path: string;
   readonly identity: RunIdentity;
-  /** Take up the journal that is there. Otherwise one that is there is kept as `<path>.old`. */
+  /** Go on with the journal that is there. Otherwise it is kept under a numbered name. */
   readonly resume: boolean;
   /** Choices of each question of this run, by doc_id. */
   readonly choices: ReadonlyMap<number, number>;
@@ -39,7 +42,27 @@ export interface JournalOptions {
   readonly write?: (fd: number, bytes: Uint8Array, position: number) => number;
 }
 
-export const journalPath = (folder: string, task: string): string => join(folder, `journal_${task}.jsonl`);
+/** Two data files of one task have journals of their own. `dataset`: the file's hash. */
+export const journalPath = (folder: string, task: string, dataset: string): string =>
+  join(folder, `journal_${task}_${dataset.slice(0, 8)}.jsonl`);
+
+/** Whether a file name is that of a journal of a task, for whatever data. */
+export const isJournalOf = (task: string, name: string): boolean =>
+  name.startsWith(`journal_${task}_`) && /^[0-9a-f]{8}\.jsonl$/.test(name.slice(`journal_${task}_`.length));
+
+const CHECKSUM = /,"crc32":"([0-9a-f]{8})"\}$/;
+
+/** A JSON object as a line that ends with the CRC-32 of the object without it. */
+function printLine(value: object): string {
+  const text = JSON.stringify(value);
+  return `${text.slice(0, -1)},"crc32":"${crc32(text).toString(16).padStart(8, '0')}"}\n`;
+}
+
+/** Whether a line is as it was written. */
+function isIntact(line: string): boolean {
+  const [end, checksum] = CHECKSUM.exec(line) ?? [];
+  return end !== undefined && crc32(`${line.slice(0, -end.length)}}`) === Number.parseInt(checksum!, 16);
+}
 
 function parseObject(line: string): Readonly<Record<string, unknown>> | undefined {
   try {
@@ -68,7 +91,7 @@ function parseEntry(line: string, choices: JournalOptions['choices']): Scores | 
 }
 
 /** JSON prints a double with the digits that read back as the same double. */
-const printEntry = ({ docId, ll, greedy }: Scores): string => `${JSON.stringify({ doc_id: docId, ll, greedy })}\n`;
+const printEntry = ({ docId, ll, greedy }: Scores): string => printLine({ doc_id: docId, ll, greedy });
 
 const shown = (value: unknown): string => {
   const text = value === undefined ? 'absent' : JSON.stringify(value);
@@ -83,6 +106,7 @@ function checkHeader(path: string, line: string, identity: RunIdentity): void {
     throw new UserError(`${path} has journal format ${shown(header['journal'])}, this version writes ${FORMAT}`, fresh);
   }
   const found = isRecord(header['run']) ? header['run'] : {};
+  if (!isIntact(line)) throw new UserError(`${path}:1: the line was edited or damaged: its checksum is wrong`, fresh);
   const names = [...new Set([...Object.keys(identity), ...Object.keys(found)])].sort();
   const differing = names.filter((name) => found[name] !== identity[name]);
   if (differing.length === 0) return;
@@ -92,11 +116,17 @@ function checkHeader(path: string, line: string, identity: RunIdentity): void {
   throw new UserError(`${path} belongs to another run: it differs in ${list}`, fresh);
 }
 
+const deleteLine = (path: string, number: number): string =>
+  `Delete the line to score that question again: sed -i ${number}d ${quoteForShell(path)}; or run without --resume`;
+
 /** What a journal holds: its finished questions and the bytes up to the end of its last whole line. */
 function readJournal({ path, identity, choices }: JournalOptions): { done: Map<number, Scores>; wholeBytes: number } {
   const done = new Map<number, Scores>();
   if (statSync(path).size > MAX_BYTES)
-    throw new UserError(`${path} is larger than a journal can be`, `Look at it with: head -c 300 ${path}`);
+    throw new UserError(
+      `${path} is larger than a journal can be`,
+      `Look at it with: head -c 300 ${quoteForShell(path)}`,
+    );
   const bytes = readFileSync(path);
   // What follows the last line end was being written when the run died.
   const wholeBytes = bytes.lastIndexOf(10) + 1;
@@ -118,9 +148,12 @@ function readJournal({ path, identity, choices }: JournalOptions): { done: Map<n
       // A machine that lost power may leave a damaged tail; what comes before it is good.
       if (entry === undefined && end + 1 === wholeBytes) return { done, wholeBytes: start };
       if (entry === undefined) {
+        throw new UserError(`${path}:${number}: not a finished question of this run`, deleteLine(path, number));
+      }
+      if (!isIntact(line)) {
         throw new UserError(
-          `${path}:${number}: not a finished question of this run`,
-          `Delete the line (sed -i ${number}d ${path}) to score that question again, or run without --resume`,
+          `${path}:${number}: the line was edited or damaged: its checksum is wrong`,
+          deleteLine(path, number),
         );
       }
       if (!done.has(entry.docId)) done.set(entry.docId, entry);
@@ -130,8 +163,30 @@ function readJournal({ path, identity, choices }: JournalOptions): { done: Map<n
   return { done, wholeBytes };
 }
 
+/**
+ * Gives a journal the first numbered name that is free (journal_x.1.jsonl): starting again never destroys answers. The
+ * name is taken by creating it, so that of two processes neither overwrites what the other kept.
+ */
+function keepAside(path: string): { readonly path: string; readonly questions: number } {
+  const lines =
+    statSync(path).size > MAX_BYTES ? 1 : readFileSync(path).reduce((n, byte) => n + (byte === 10 ? 1 : 0), 0);
+  for (let number = 1; ; number++) {
+    const kept = path.replace(/(\.jsonl)?$/, `.${number}$1`);
+    try {
+      closeSync(openSync(kept, 'wx'));
+    } catch (error) {
+      if (codeOf(error) === 'EEXIST') continue;
+      throw error;
+    }
+    renameSync(path, kept);
+    return { path: kept, questions: Math.max(0, lines - 1) };
+  }
+}
+
 export class Journal {
   readonly path: string;
+  /** The journal of an earlier run that was in the way, under its new name. */
+  readonly kept: { readonly path: string; readonly questions: number } | undefined;
   /** Questions that were finished when the journal was opened. */
   readonly done: ReadonlyMap<number, Scores>;
   readonly #fd: number;
@@ -152,14 +207,14 @@ export class Journal {
     this.done = found.done;
     this.#bytes = found.wholeBytes;
     try {
-      if (isThere && !options.resume) renameSync(path, `${path}.old`);
+      this.kept = isThere && !options.resume ? keepAside(path) : undefined;
       this.#fd = openSync(path, existsSync(path) ? 'r+' : 'wx+');
     } catch (error) {
       throw diskProblem(path, error, 'Check the folder given with --out');
     }
     try {
       ftruncateSync(this.#fd, this.#bytes);
-      if (this.#bytes === 0) this.#append(`${JSON.stringify({ journal: FORMAT, run: identity })}\n`);
+      if (this.#bytes === 0) this.#append(printLine({ journal: FORMAT, run: identity }));
     } catch (error) {
       closeSync(this.#fd);
       throw error instanceof UserError ? error : diskProblem(path, error, 'Check the folder given with --out');

@@ -1,8 +1,9 @@
 /** Joins the results of shards into those of one run: samples to the byte, figures computed again from them. */
 import { createHash } from 'node:crypto';
 import { UserError } from '../errors.js';
+import { quoteForShell } from '../system/shell.js';
 import { prepareOutput } from '../system/write.js';
-import { modelFolder } from './output.js';
+import { distinctModelName, modelFolder } from './output.js';
 import {
   buildResults,
   throughputOf,
@@ -11,6 +12,7 @@ import {
   type Throughput,
   type WrittenResults,
 } from './results.js';
+import { chooseDocs, countDocs, parseDocs } from './selection.js';
 import { shardName } from './shard.js';
 import {
   findShardFolders,
@@ -56,6 +58,7 @@ function ofOneTask(all: readonly ShardResults[], task: string | undefined): Shar
 /** What must agree, by the name that a message gives it. */
 const runOf = (of: ShardResults): Readonly<Record<string, unknown>> => ({
   ...of.shard.run,
+  overlong: of.provenance.overlong,
   shards: of.shard.count,
   version: of.git_hash,
 });
@@ -79,7 +82,8 @@ function checkOneRun(parts: readonly ShardResults[], first: ShardResults): void 
 /** The command that scores a shard that is missing. */
 function commandOf(index: number, { shard, config, task, configs, folder }: ShardResults): string {
   const model = /^model=(.*),precision=\w+$/s.exec(String(config['model_args']))?.[1] ?? 'MODEL';
-  return `tilewright run ${model} --task ${task} --data ${String(configs[task]?.['dataset_path'])} --out ${outOf(folder)} --shard ${index}/${shard.count} --resume`;
+  const [from, data, out] = [model, String(configs[task]?.dataset_path), outOf(folder)].map(quoteForShell);
+  return `tilewright run ${from} --task ${task} --data ${data} --out ${out} --shard ${index}/${shard.count} --resume`;
 }
 
 function checkAllThere(parts: readonly ShardResults[], first: ShardResults, folders: readonly string[]): void {
@@ -92,6 +96,7 @@ function checkAllThere(parts: readonly ShardResults[], first: ShardResults, fold
         `Name the folders to merge, without one of these: tilewright merge ${folders
           .filter((folder) => folder !== part.folder)
           .slice(0, 4)
+          .map(quoteForShell)
           .join(' ')} … --out results`,
       );
     }
@@ -127,11 +132,12 @@ function joinSamples(parts: readonly ShardResults[], first: ShardResults): Sampl
     }
     return read;
   });
-  const expected = Number(first.shard.run['questions']),
-    from = Number(first.shard.run['firstQuestion'] ?? 0);
+  const ranges = chooseDocs({ docs: parseDocs(first.provenance.docs) });
+  const expected = countDocs(ranges);
   const absent: string[] = [];
-  for (let docId = from; docId < from + expected && absent.length < 20; docId++)
-    if (!owner.has(docId)) absent.push(String(docId));
+  for (const { first: from, end } of ranges)
+    for (let docId = from; docId < end && absent.length < 20; docId++)
+      if (!owner.has(docId)) absent.push(String(docId));
   if (absent.length > 0 || owner.size !== expected) {
     throw new UserError(
       `the shards hold ${owner.size} of ${expected} questions${absent.length > 0 ? `; missing: ${list(absent)}` : ''}: they shared the questions out differently`,
@@ -184,23 +190,30 @@ export function mergeShards(request: MergeRequest): Merged {
   const header: ResultsHeader = {
     taskName: task,
     taskVersion: first.versions[task] ?? 0,
-    modelName: first.model_name,
+    modelName: distinctModelName(request.output, first.model_name, first.provenance.checkpoint),
     config: first.config,
-    taskConfig: first.configs[task] ?? {},
+    taskConfig: {
+      dataset_path: first.configs[task]?.dataset_path ?? null,
+      dataset_sha256: first.configs[task]?.dataset_sha256 ?? null,
+    },
+    provenance: first.provenance,
     questionsInDataset: first['n-samples'][task]?.original ?? 0,
     version: first.git_hash,
     throughput: throughput(parts),
     started: dateOf(Math.min(...parts.map((part) => part.start_time))),
     finished: dateOf(Math.max(...parts.map((part) => part.end_time))),
   };
-  const digest = createHash('sha256');
-  for (const { hashes } of samples) digest.update(hashes);
-  const results = buildResults(
-    header,
-    samples.map(({ metrics }) => metrics),
-    digest.digest('hex'),
-  );
-  prepareOutput(modelFolder(request.output, first.model_name));
+  const [taskHash, samplesHash] = [createHash('sha256'), createHash('sha256')];
+  for (const { hashes, line } of samples) {
+    taskHash.update(hashes);
+    samplesHash.update(line);
+  }
+  const results = buildResults(header, {
+    metrics: samples.map(({ metrics }) => metrics),
+    taskHash: taskHash.digest('hex'),
+    samplesHash: samplesHash.digest('hex'),
+  });
+  prepareOutput(modelFolder(request.output, header.modelName));
   return {
     ...writeFiles(
       request.output,

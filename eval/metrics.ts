@@ -28,7 +28,7 @@ export function argmax(values: readonly number[]): number {
   return best;
 }
 
-export function measure(question: Question, scores: Scores): QuestionMetrics {
+export function measure(question: Pick<Question, 'choices' | 'gold'>, scores: Pick<Scores, 'll'>): QuestionMetrics {
   const isRight = (length: (choice: string) => number): 0 | 1 =>
     argmax(scores.ll.map((ll, i) => ll / length(question.choices[i] ?? ''))) === question.gold ? 1 : 0;
   return {

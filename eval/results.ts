@@ -8,6 +8,7 @@ import { sanitiseModelName } from './output.js';
 import { resultsFolder, type Shard } from './shard.js';
 import { makeSample, toJson } from './samples.js';
 import type { Question } from './tasks/task.js';
+import type { Overlong } from './tokenise.js';
 
 /** What this process did and how fast; a resumed run counts only its own part. */
 export interface Throughput {
@@ -46,6 +47,27 @@ export const VOLATILE_FIELDS = [
   'throughput',
 ] as const;
 
+/** What answers depend on. Hashes are hex SHA-256. */
+export interface Provenance {
+  /** Identity of the checkpoint: a hash of its contents. */
+  readonly checkpoint: string;
+  readonly checkpoint_path: string;
+  readonly tokenizer_sha256: string;
+  /** Tokens that the tokenizer adds to every text: its beginning-of-text token, or none. Nothing else is added. */
+  readonly bos_tokens: readonly number[];
+  /** Tokens. */
+  readonly context_length: number;
+  /** What happened to choices that were too long with their context, and to how many. */
+  readonly overlong: Overlong;
+  readonly truncated_choices: number;
+  readonly dataset_path: string;
+  readonly dataset_sha256: string;
+  /** Numbers of the questions, as --docs takes them, how many they are, and a hash of their texts. */
+  readonly docs: string;
+  readonly questions: number;
+  readonly questions_sha256: string;
+}
+
 /** The part of a run that results are of, and what must agree for parts to be merged. */
 export interface ShardOfRun extends Shard {
   readonly run: RunIdentity;
@@ -69,6 +91,8 @@ export interface ResultsHeader {
   readonly config: Readonly<Record<string, string | number | boolean | null>>;
   /** Fields of the task's block under `configs`: dataset hash, path … Nothing volatile. */
   readonly taskConfig: Readonly<Record<string, string | number | boolean | null>>;
+  /** What was scored, and with what: enough to repeat it. */
+  readonly provenance: Provenance;
   /** Questions in the dataset, before --docs and --limit. */
   readonly questionsInDataset: number;
   readonly throughput: Throughput;
@@ -81,6 +105,9 @@ export interface ResultsHeader {
   readonly accBytes?: boolean;
   readonly shard?: ShardOfRun | undefined;
 }
+
+/** Between a context and a choice: the same for every task. */
+export const DELIMITER = ' ';
 
 /** Standard errors need two questions; the harness writes "N/A" for fewer. */
 type StandardError = number | 'N/A';
@@ -119,7 +146,11 @@ function taskResults(
   input: ResultsHeader,
   metrics: readonly QuestionMetrics[],
 ): Record<string, StandardError | string> {
-  const block: Record<string, StandardError | string> = { alias: input.taskName };
+  const block: Record<string, StandardError | string> = {
+    name: input.taskName,
+    alias: input.taskName,
+    sample_len: metrics.length,
+  };
   for (const { name, field, isExtra } of METRICS) {
     if (isExtra && input.accBytes !== true) continue;
     const { mean, stderr } = meanAndError(metrics.map((question) => question[field]));
@@ -129,8 +160,25 @@ function taskResults(
   return block;
 }
 
-/** The content of results_*.json; metrics and the hash of all documents are in the order of the samples. */
-export function buildResults(input: ResultsHeader, metrics: readonly QuestionMetrics[], taskHash: string): Results {
+/** Of all samples, in their order. */
+export interface SampleTotals {
+  readonly metrics: readonly QuestionMetrics[];
+  /** Hash of the hashes of documents, prompts and targets. */
+  readonly taskHash: string;
+  /** Hash of the whole file. */
+  readonly samplesHash: string;
+}
+
+/** The metrics that are reported, as the public harness's task configurations list them; its readers go by them. */
+const metricList = (input: ResultsHeader): readonly object[] =>
+  METRICS.filter(({ isExtra }) => !isExtra || input.accBytes === true).map(({ name }) => ({
+    metric: name,
+    aggregation: 'mean',
+    higher_is_better: true,
+  }));
+
+/** The content of results_*.json. */
+export function buildResults(input: ResultsHeader, { metrics, taskHash, samplesHash }: SampleTotals): Results {
   const { taskName, modelName } = input;
   const seconds = (input.finished.getTime() - input.started.getTime()) / 1000;
   const isBetter = Object.fromEntries(
@@ -139,7 +187,21 @@ export function buildResults(input: ResultsHeader, metrics: readonly QuestionMet
   return {
     results: { [taskName]: taskResults(input, metrics) },
     group_subtasks: { [taskName]: [] },
-    configs: { [taskName]: { task: taskName, output_type: 'multiple_choice', num_fewshot: 0, ...input.taskConfig } },
+    configs: {
+      [taskName]: {
+        task: taskName,
+        ...input.taskConfig,
+        description: '',
+        target_delimiter: DELIMITER,
+        fewshot_delimiter: '\n\n',
+        num_fewshot: 0,
+        metric_list: metricList(input),
+        output_type: 'multiple_choice',
+        repeats: 1,
+        should_decontaminate: false,
+        metadata: { version: input.taskVersion },
+      },
+    },
     versions: { [taskName]: input.taskVersion },
     'n-shot': { [taskName]: 0 },
     higher_is_better: { [taskName]: isBetter },
@@ -148,6 +210,9 @@ export function buildResults(input: ResultsHeader, metrics: readonly QuestionMet
     git_hash: input.version,
     date: input.started.getTime() / 1000,
     task_hashes: { [taskName]: taskHash },
+    samples_sha256: { [taskName]: samplesHash },
+    max_length: input.provenance.context_length,
+    provenance: input.provenance,
     model_source: 'tilewright',
     model_name: modelName,
     model_name_sanitized: sanitiseModelName(modelName),
@@ -164,7 +229,8 @@ export function buildResults(input: ResultsHeader, metrics: readonly QuestionMet
  */
 class SampleSummary {
   readonly metrics: QuestionMetrics[] = [];
-  readonly #hash = createHash('sha256');
+  readonly #taskHash = createHash('sha256');
+  readonly #samplesHash = createHash('sha256');
 
   /** The lines of samples_*.jsonl by doc_id, counted as they are taken. */
   *lines({ questions, scores }: ResultsInput): Generator<string> {
@@ -174,14 +240,19 @@ class SampleSummary {
       if (entry === undefined) throw new Error(`question ${question.docId} has not been scored`);
       const sample = makeSample(question, entry);
       this.metrics.push(sample.metrics);
-      this.#hash.update(sample.hashes);
+      this.#taskHash.update(sample.hashes);
+      this.#samplesHash.update(sample.line);
       yield sample.line;
     }
   }
 
   /** Once all lines are taken. */
   results(input: ResultsInput): Results {
-    return buildResults(input, this.metrics, this.#hash.digest('hex'));
+    return buildResults(input, {
+      metrics: this.metrics,
+      taskHash: this.#taskHash.digest('hex'),
+      samplesHash: this.#samplesHash.digest('hex'),
+    });
   }
 }
 

@@ -4,18 +4,22 @@ import { evaluate, type Evaluation, type EvaluateOptions } from './evaluate.js';
 import { Journal, journalPath, type RunIdentity } from './journal.js';
 import { prepareOutput } from '../system/write.js';
 import type { Scorer } from './scorer.js';
+import { printDocs } from './selection.js';
 import { checkResumedShard, resultsFolder, shardName } from './shard.js';
 import type { Task } from './tasks/task.js';
-import { tokeniseQuestions, type TokenisedQuestion, type TokeniseOptions } from './tokenise.js';
+import { tokeniseAll, type TokenisedQuestion, type TokeniseOptions } from './tokenise.js';
 import type { Sharing } from './tree.js';
 
 export interface LoadedQuestions extends Dataset {
   readonly tokenised: readonly TokenisedQuestion[];
+  /** What the tokenizer adds to every text. */
+  readonly addedTokens: readonly number[];
 }
 
 /** Start it before the model loads and await it after. Throws UserError. */
 export async function tokeniseDataset(dataset: Dataset, options: TokeniseOptions): Promise<LoadedQuestions> {
-  return { ...dataset, tokenised: await tokeniseQuestions(dataset.questions, options) };
+  const { questions: tokenised, added } = await tokeniseAll(dataset.questions, options);
+  return { ...dataset, tokenised, addedTokens: added };
 }
 
 export interface ScoreOptions extends Pick<EvaluateOptions, 'onProgress' | 'onWarning' | 'plan' | 'shard' | 'signal'> {
@@ -28,9 +32,14 @@ export interface ScoreOptions extends Pick<EvaluateOptions, 'onProgress' | 'onWa
    */
   readonly out: string;
   readonly modelName: string;
-  /** What else decides the answers: artifact or model hash, precision, options. Task, dataset and sharing are added. */
+  /**
+   * What else decides the answers: hashes of model and tokenizer, arithmetic, options. Task, questions and sharing are
+   * added.
+   */
   readonly identity: RunIdentity;
   readonly resume: boolean;
+  /** Told where answers of an earlier run were in the way, and what they are called now. */
+  readonly onKept?: (path: string, kept: { readonly path: string; readonly questions: number }) => void;
 }
 
 export interface Scored extends Evaluation {
@@ -44,7 +53,8 @@ export interface Scored extends Evaluation {
 /** Scores with a journal. The journal is closed and on disk when this returns or throws. */
 export async function scoreQuestions(options: ScoreOptions): Promise<Scored> {
   const { task, loaded, scorer, sharing, shard, plan, onProgress, onWarning, signal } = options;
-  if (options.resume) checkResumedShard(options.out, options.modelName, task.name, shard);
+  if (options.resume)
+    checkResumedShard(options.out, options.modelName, { task: task.name, dataset: loaded.sha256 }, shard);
   const folder = resultsFolder(options.out, options.modelName, shard);
   prepareOutput(folder);
   const identity: RunIdentity = {
@@ -53,15 +63,16 @@ export async function scoreQuestions(options: ScoreOptions): Promise<Scored> {
     taskVersion: task.version,
     dataset: loaded.sha256,
     sharing,
+    docs: printDocs(loaded.docs),
     questions: loaded.questions.length,
-    firstQuestion: loaded.questions[0]?.docId ?? null,
   };
   const journal = new Journal({
-    path: journalPath(folder, task.name),
+    path: journalPath(folder, task.name, loaded.sha256),
     resume: options.resume,
     choices: new Map(loaded.questions.map(({ docId, choices }) => [docId, choices.length])),
     identity: { ...identity, ...(shard === undefined ? {} : { shard: shardName(shard) }) },
   });
+  if (journal.kept !== undefined) options.onKept?.(journal.path, journal.kept);
   try {
     const evaluation = await evaluate({
       questions: loaded.questions,

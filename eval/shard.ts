@@ -40,19 +40,33 @@ export const resultsFolder = (out: string, modelName: string, shard?: Shard): st
  * Refuses to resume one part of a run as another: it would start from nothing beside a journal that holds its answers.
  * Throws UserError.
  */
-export function checkResumedShard(out: string, modelName: string, task: string, shard: Shard | undefined): void {
+export function checkResumedShard(
+  out: string,
+  modelName: string,
+  { task, dataset }: { readonly task: string; readonly dataset: string },
+  shard: Shard | undefined,
+): void {
   const whole = modelFolder(out, modelName);
-  if (!existsSync(whole) || existsSync(journalPath(resultsFolder(out, modelName, shard), task))) return;
+  const own = resultsFolder(out, modelName, shard);
+  const journalIn = (folder: string): string => journalPath(folder, task, dataset);
+  if (!existsSync(whole) || existsSync(journalIn(own))) return;
+  const old = join(own, `journal_${task}.jsonl`);
+  if (existsSync(old)) {
+    throw new UserError(
+      `${old} was written by an older version, whose journals this one cannot go on with`,
+      'Run without --resume to score everything again; the old journal is kept',
+    );
+  }
   const now = shard === undefined ? 'the whole run' : `shard ${shardName(shard)}`;
   const fresh = 'or run without --resume to score everything again';
-  if (shard !== undefined && existsSync(journalPath(whole, task))) {
+  if (shard !== undefined && existsSync(journalIn(whole))) {
     throw new UserError(
-      `${journalPath(whole, task)} is the journal of the whole run, this is ${now}`,
+      `${journalIn(whole)} is the journal of the whole run, this is ${now}`,
       `Leave out --shard to go on with it, ${fresh}`,
     );
   }
   const other = readdirSync(whole)
-    .filter((name) => existsSync(journalPath(join(whole, name), task)))
+    .filter((name) => existsSync(journalIn(join(whole, name))))
     .flatMap((name) => shardOfFolder(name) ?? [])
     .find(({ count }) => count !== shard?.count);
   if (other === undefined) return;

@@ -4,10 +4,13 @@ import { existsSync, readdirSync, readFileSync, realpathSync, statSync } from 'n
 import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
 import { UserError } from '../errors.js';
-import { journalPath } from './journal.js';
-import type { QuestionMetrics } from './metrics.js';
-import { resultsName, samplesName } from './results.js';
+import { parseJson } from '../system/json.js';
+import { readJsonObject } from '../system/read.js';
+import { isJournalOf } from './journal.js';
+import { measure, type QuestionMetrics } from './metrics.js';
+import { DELIMITER, resultsName, samplesName } from './results.js';
 import { MAX_SHARDS, shardName, shardOfFolder } from './shard.js';
+import { OVERLONG } from './tokenise.js';
 
 const MAX_RESULTS_BYTES = 1 << 24;
 const MAX_SAMPLES_BYTES = 2 ** 30;
@@ -18,14 +21,31 @@ const count = z.number().nonnegative();
 const taskName = z.string().regex(/^\w{1,100}$/);
 const byTask = <T extends z.ZodType>(value: T): z.ZodRecord<typeof taskName, T> => z.record(taskName, value);
 
+const PROVENANCE = z.object({
+  checkpoint: z.string().max(200),
+  checkpoint_path: z.string().max(4096),
+  tokenizer_sha256: z.string().max(200),
+  bos_tokens: z.array(z.int()).max(100),
+  context_length: count,
+  overlong: z.enum(OVERLONG),
+  truncated_choices: count,
+  dataset_path: z.string().max(4096),
+  dataset_sha256: z.string().max(200),
+  docs: z.string().max(1 << 20),
+  questions: count,
+  questions_sha256: z.string().max(200),
+});
+
 const RESULTS = z.object({
   results: byTask(z.unknown()),
-  configs: byTask(z.record(z.string(), scalar)),
+  configs: byTask(z.looseObject({ dataset_path: scalar, dataset_sha256: scalar })),
   versions: byTask(z.number()),
   'n-samples': byTask(z.object({ original: count, effective: count })),
   config: z.record(z.string(), scalar),
   git_hash: z.string(),
   task_hashes: byTask(z.string()),
+  samples_sha256: byTask(z.string()),
+  provenance: PROVENANCE,
   model_name: z.string().max(4096),
   start_time: count,
   end_time: count,
@@ -54,6 +74,9 @@ const SAMPLE = z.object({
   doc_hash: hash,
   prompt_hash: hash,
   target_hash: hash,
+  target: z.string().regex(/^\d{1,6}$/),
+  arguments: z.record(z.string(), z.object({ arg_0: z.string(), arg_1: z.string() })),
+  filtered_resps: z.array(z.tuple([z.string(), z.string()])),
   acc: bit,
   acc_norm: bit,
 });
@@ -98,16 +121,15 @@ const fresh = (folder: string): string => {
 
 function readResults(folder: string, name: string): Omit<ShardResults, 'folder' | 'task' | 'samplesPath'> {
   const path = join(folder, name);
-  if (statSync(path).size > MAX_RESULTS_BYTES)
-    throw new UserError(`${path} is larger than results can be`, fresh(folder));
-  try {
-    return RESULTS.parse(JSON.parse(readFileSync(path, 'utf8')));
-  } catch (error) {
-    if (!(error instanceof SyntaxError) && !(error instanceof z.ZodError)) throw error;
-    const what =
-      error instanceof z.ZodError ? `${error.issues[0]?.path.join('.')}: ${error.issues[0]?.message}` : error.message;
-    throw new UserError(`${path} is not what a run with --shard writes (${what})`, fresh(folder), { cause: error });
-  }
+  const { value } = readJsonObject(path, MAX_RESULTS_BYTES, fresh(folder));
+  const parsed = RESULTS.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  throw new UserError(
+    `${path} is not what a run with --shard writes (${issue?.path.join('.')}: ${issue?.message})`,
+    fresh(folder),
+    { cause: parsed.error },
+  );
 }
 
 /**
@@ -127,32 +149,47 @@ export function readShardResults(folder: string): ShardResults[] {
 }
 
 /** Whether a shard has begun with a task. */
-export const hasJournal = (folder: string, task: string): boolean => existsSync(journalPath(folder, task));
+export const hasJournal = (folder: string, task: string): boolean =>
+  readdirSync(folder).some((name) => isJournalOf(task, name));
 
 /** The folder that a shard had with --out. */
 export const outOf = (folder: string): string => dirname(dirname(folder));
 
-function parseSample(path: string, number: number, text: string, folder: string): SampleLine {
-  try {
-    const sample = SAMPLE.parse(JSON.parse(text));
-    // Accuracy by byte is not among the samples' fields, and not among the figures of a merge.
-    const metrics = { acc: sample.acc, accNorm: sample.acc_norm, accBytes: 0 } as const;
-    return {
-      docId: sample.doc_id,
-      line: `${text}\n`,
-      metrics,
-      hashes: sample.doc_hash + sample.prompt_hash + sample.target_hash,
-    };
-  } catch (error) {
-    throw new UserError(
-      `${path}:${number}: not a sample (${error instanceof SyntaxError ? error.message : 'a field is missing or of another kind'})`,
-      fresh(folder),
-      { cause: error },
-    );
-  }
+/** Accuracies computed again from a sample's own log-likelihoods and choices. */
+function measureSample({
+  target,
+  arguments: asked,
+  filtered_resps: responses,
+}: z.infer<typeof SAMPLE>): QuestionMetrics {
+  const choices = responses.map((_, i) => asked[`gen_args_${i}`]?.arg_1.slice(DELIMITER.length) ?? '');
+  return measure({ choices, gold: Number(target) }, { ll: responses.map(([ll]) => Number(ll)) });
 }
 
-/** The samples that belong to results, proved by their number and hash. Throws UserError. */
+function parseSample(path: string, number: number, text: string, folder: string): SampleLine {
+  const where = `${path}:${number}`;
+  const parsed = SAMPLE.safeParse(parseJson(text, `${where}: not a sample`, fresh(folder)));
+  if (!parsed.success) {
+    throw new UserError(`${where}: not a sample (a field is missing or of another kind)`, fresh(folder), {
+      cause: parsed.error,
+    });
+  }
+  const sample = parsed.data;
+  const metrics = measureSample(sample);
+  if (metrics.acc !== sample.acc || metrics.accNorm !== sample.acc_norm) {
+    throw new UserError(
+      `${where}: acc and acc_norm are not what the log-likelihoods say: the line was edited`,
+      fresh(folder),
+    );
+  }
+  return {
+    docId: sample.doc_id,
+    line: `${text}\n`,
+    metrics,
+    hashes: sample.doc_hash + sample.prompt_hash + sample.target_hash,
+  };
+}
+
+/** The samples that belong to results, proved by their number and the hash of the whole file. Throws UserError. */
 export function readSamples({ folder, task, samplesPath, ...results }: ShardResults): SampleLine[] {
   if (!existsSync(samplesPath)) throw new UserError(`${samplesPath} is missing beside its results`, fresh(folder));
   if (statSync(samplesPath).size > MAX_SAMPLES_BYTES)
@@ -169,10 +206,13 @@ export function readSamples({ folder, task, samplesPath, ...results }: ShardResu
       folder,
     );
     samples.push(sample);
-    digest.update(sample.hashes);
+    digest.update(sample.line);
     start = end < 0 ? bytes.length : end + 1;
   }
-  if (samples.length !== results['n-samples'][task]?.effective || digest.digest('hex') !== results.task_hashes[task]) {
+  if (
+    samples.length !== results['n-samples'][task]?.effective ||
+    digest.digest('hex') !== results.samples_sha256[task]
+  ) {
     throw new UserError(
       `${samplesPath} does not hold the samples that ${basename(folder)}'s results are of`,
       fresh(folder),

@@ -23,7 +23,13 @@ export interface TokenisedQuestion {
   readonly context: Int32Array;
   /** For each choice i32[n_cont], at least one token. */
   readonly continuations: readonly Int32Array[];
+  /** For each choice the end of the context that it still fits with, where any had to be cut. */
+  readonly contexts?: readonly Int32Array[] | undefined;
 }
+
+/** The context of one choice. */
+export const contextOf = ({ context, contexts }: TokenisedQuestion, choice: number): Int32Array =>
+  contexts?.[choice] ?? context;
 
 export interface TokeniseOptions {
   readonly tokenizer: TokenizerSource;
@@ -37,6 +43,14 @@ const DEFAULT_WORKERS = 2;
 const DEFAULT_CHUNK = 64;
 /** A tokenizer's results are small to V8 and large outside it; a small nursery lets go of them soon. MiB a thread. */
 const YOUNG_MIB = 2;
+
+const EMPTY: Question = { docId: -1, doc: {}, context: '', choices: [], gold: 0, delimiter: '' };
+
+export interface Tokenised {
+  readonly questions: readonly TokenisedQuestion[];
+  /** What the tokenizer adds to every text: a beginning-of-text token, or nothing. */
+  readonly added: readonly number[];
+}
 
 /** Something that answers a chunk; a lane handles one chunk at a time. */
 interface Lane {
@@ -105,7 +119,8 @@ export class Tokeniser {
   readonly #queue: { readonly index: number; readonly questions: readonly Question[] }[] = [];
   readonly #done: TokenisedQuestion[][] = [];
   readonly #options: TokeniseOptions;
-  #pending: Question[] = [];
+  /** An empty text comes first: its tokens are those that the tokenizer adds to every text. */
+  #pending: Question[] = [EMPTY];
   #chunks = 0;
   #failure: unknown;
 
@@ -149,14 +164,14 @@ export class Tokeniser {
   }
 
   /** All questions in the order in which they were added. Ends the threads. */
-  async finish(): Promise<TokenisedQuestion[]> {
+  async finish(): Promise<Tokenised> {
     try {
       this.#flush();
       await Promise.all(this.#busy);
       if (this.#failure !== undefined) throw this.#failure;
-      const questions = this.#done.flat();
+      const [empty, ...questions] = this.#done.flat();
       for (const question of questions) checkTokens(question);
-      return questions;
+      return { questions, added: [...(empty?.context ?? [])] };
     } finally {
       await this.close();
     }
@@ -185,32 +200,76 @@ function checkTokens({ docId, context, continuations }: TokenisedQuestion): void
   }
 }
 
-/** Tokenises what is already in memory. */
-export async function tokeniseQuestions(
-  questions: Iterable<Question>,
-  options: TokeniseOptions,
-): Promise<TokenisedQuestion[]> {
+/** Tokenises what is already in memory, and says what the tokenizer adds. */
+export async function tokeniseAll(questions: Iterable<Question>, options: TokeniseOptions): Promise<Tokenised> {
   const tokeniser = new Tokeniser(options);
   for (const question of questions) tokeniser.add(question);
   return tokeniser.finish();
 }
 
+export const tokeniseQuestions = async (
+  questions: Iterable<Question>,
+  options: TokeniseOptions,
+): Promise<readonly TokenisedQuestion[]> => (await tokeniseAll(questions, options)).questions;
+
+/** What happens to a choice that is longer, with its context, than the model's context. */
+export const OVERLONG = ['truncate', 'refuse'] as const;
+export type Overlong = (typeof OVERLONG)[number];
+
+export interface Truncated {
+  readonly questions: readonly TokenisedQuestion[];
+  /** Choices that lost the beginning of their context. */
+  readonly choices: number;
+}
+
 /**
- * Throws UserError where a choice does not fit the model. The last token of a choice is never an input, so a path holds
- * n_ctx + n_cont − 1 tokens. `maxLength`: the longest path; where it is as long as the largest micro-batch of
- * `maxTokens`, that is what stands in the way.
+ * Cuts what does not fit on the left, as the public harness does: of context and choice the last L + 1 tokens stay, L
+ * of which are inputs; a beginning-of-text token goes first. Choices themselves are never cut. Throws UserError where
+ * one alone is longer than the model's context.
+ */
+export function truncateOverlong(questions: readonly TokenisedQuestion[], contextLength: number): Truncated {
+  let choices = 0;
+  const truncated = questions.map((question): TokenisedQuestion => {
+    const { context, continuations } = question;
+    if (continuations.every((tokens) => inputsOf(context, tokens) <= contextLength)) return question;
+    const contexts = continuations.map((tokens, choice) => {
+      const excess = inputsOf(context, tokens) - contextLength;
+      if (excess <= 0) return context;
+      if (excess >= context.length) throw tooLong(question, choice, contextLength, false);
+      choices++;
+      return context.subarray(excess);
+    });
+    return { ...question, contexts };
+  });
+  return { questions: choices === 0 ? questions : truncated, choices };
+}
+
+/** The last token of a choice is only predicted, never an input. */
+const inputsOf = (context: Int32Array, continuation: Int32Array): number => context.length + continuation.length - 1;
+
+function tooLong(question: TokenisedQuestion, choice: number, limit: number, isBatchLimit: boolean): UserError {
+  const context = contextOf(question, choice),
+    tokens = question.continuations[choice] ?? new Int32Array();
+  return new UserError(
+    `question ${question.docId}, choice ${choice}: ${inputsOf(context, tokens)} input tokens (context ` +
+      `${context.length}, choice ${tokens.length}, its last is only predicted), but ` +
+      `${isBatchLimit ? 'the largest micro-batch' : "the model's context"} is ${limit}`,
+    `Leave it out with --docs (for example --docs 0:${question.docId}), or ` +
+      (isBatchLimit
+        ? "compile with a larger --max-tokens, if the model's context allows it"
+        : 'use a model with a longer context'),
+  );
+}
+
+/**
+ * Throws UserError where a choice does not fit the model. `maxLength`: the longest path, tokens; where it is as long as
+ * the largest micro-batch of `maxTokens`, that is what stands in the way.
  */
 export function checkLengths(questions: readonly TokenisedQuestion[], maxLength: number, maxTokens = Infinity): void {
-  for (const { docId, context, continuations } of questions) {
-    for (const [choice, tokens] of continuations.entries()) {
-      const inputs = context.length + tokens.length - 1;
-      if (inputs <= maxLength) continue;
-      const isBatchLimit = maxTokens <= maxLength;
-      throw new UserError(
-        `question ${docId}, choice ${choice}: ${inputs} input tokens (context ${context.length}, choice ${tokens.length}, ` +
-          `its last is only predicted), but ${isBatchLimit ? 'the largest micro-batch' : "the model's context"} is ${maxLength}`,
-        `Leave it out with --docs (for example --docs 0:${docId}), or ${isBatchLimit ? `compile with a larger --max-tokens, if the model's context allows it` : 'use a model with a longer context'}`,
-      );
+  for (const question of questions) {
+    for (const [choice, tokens] of question.continuations.entries()) {
+      if (inputsOf(contextOf(question, choice), tokens) > maxLength)
+        throw tooLong(question, choice, maxLength, maxTokens <= maxLength);
     }
   }
 }

@@ -12,7 +12,7 @@ export interface Path {
   /** Index of the question in the caller's list. */
   readonly question: number;
   readonly choice: number;
-  /** i32[n_ctx]; the same array for all choices of a question. */
+  /** i32[n_ctx]; the same array for all choices of a question, those apart that had to be truncated. */
   readonly context: Int32Array;
   /** i32[n_cont] */
   readonly continuation: Int32Array;
@@ -68,7 +68,7 @@ function sharedInputs(a: Path, b: Path, sharing: Sharing): number {
     case 'none':
       return 0;
     case 'context':
-      return a.question === b.question ? a.context.length : 0;
+      return a.context === b.context ? a.context.length : 0;
     case 'tree':
       return commonInputs(a, b);
     default:

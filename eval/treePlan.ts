@@ -1,6 +1,6 @@
 /** Decides which choices go into one tree. Trees themselves are laid out when their micro-batch is due. */
 import { UserError } from '../errors.js';
-import type { TokenisedQuestion } from './tokenise.js';
+import { contextOf, type TokenisedQuestion } from './tokenise.js';
 import {
   commonInputs,
   comparePaths,
@@ -143,11 +143,12 @@ export function planTrees(questions: readonly TokenisedQuestion[], sharing: Shar
   const single: TreePlan[] = [];
   const split: TreePlan[] = [];
   let tokensWithoutSharing = 0;
-  for (const [index, { docId, context, continuations }] of questions.entries()) {
+  for (const [index, question] of questions.entries()) {
+    const { docId, continuations } = question;
     const paths = continuations.map((continuation, choice): Path => ({
       question: index,
       choice,
-      context,
+      context: contextOf(question, choice),
       continuation,
     }));
     for (const path of paths) tokensWithoutSharing += pathLength(path);

@@ -76,6 +76,16 @@ const CASES: readonly Case[] = [
     hint: /--docs/,
   },
   {
+    name: 'nesting in a field that nobody reads',
+    make: () =>
+      writeData([
+        ...three,
+        `{"context":"Why","choices":["a"],"label":0,"x":${'['.repeat(50_000)}${']'.repeat(50_000)}}`,
+      ]),
+    error: [/questions\.jsonl:4: the line is nested more than 200 deep/],
+    hint: /multiple_choice/,
+  },
+  {
     name: 'gzip data that is cut off',
     make: () => {
       const path = join(temporaryFolder(), 'questions.jsonl.gz');
@@ -96,8 +106,11 @@ describe.skipIf(!isBuilt)('a question set that cannot be scored', () => {
   const model = writeCheckpoint();
   test.each(CASES)('$name', async ({ make, error, hint }) => {
     const out = temporaryFolder();
-    const said = failure(await tilewright(runArguments(model, make(), ...ROOMY, '--out', out)));
+    const outcome = await tilewright(runArguments(model, make(), ...ROOMY, '--out', out));
+    const said = failure(outcome);
     for (const part of error) expect(said.error).toMatch(part);
+    // Inputs are looked at before the model.
+    if (!said.error.includes('input tokens')) expect(outcome.stderr).not.toContain('open model');
     expect(said.error.split('\n')).toHaveLength(1);
     expect(said.hint).toMatch(hint);
     for (const kind of ['samples', 'results'] as const) expect(filesOf(out, kind)).toEqual([]);

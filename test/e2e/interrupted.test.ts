@@ -1,6 +1,7 @@
 /** Runs that are stopped or killed go on where they were, and end as if nothing had happened. */
 import { spawnSync } from 'node:child_process';
-import { cpSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { VOLATILE_FIELDS } from '../../eval/results.js';
@@ -209,9 +210,8 @@ describe.skipIf(!isBuilt)('a run', () => {
 
     test.each<[string, () => string[], RegExp]>([
       ['sharing mode', () => run(out, '--resume', '--sharing', 'none'), /differs in .*sharing/],
-      ['data set', () => swapped(data, otherData), /differs in .*dataset/],
-      ['model', () => swapped(model, otherModel), /differs in .*artifact/],
-      ['choice of questions', () => run(out, '--resume', '--docs', '10:'), /differs in .*firstQuestion/],
+      ['choice of questions', () => run(out, '--resume', '--docs', '10:'), /differs in .*docs/],
+      ['arithmetic', () => [...run(out, '--resume'), '--isa', 'portable'], /differs in .*isa/],
     ])('%s', async (_, args, expected) => {
       const before = readFileSync(filesOf(out, 'journal')[0] ?? '', 'utf8');
       const { error, hint } = failure(await tilewright(args()));
@@ -220,11 +220,64 @@ describe.skipIf(!isBuilt)('a run', () => {
       expect(readFileSync(filesOf(out, 'journal')[0] ?? '', 'utf8')).toBe(before);
     });
 
+    test('tokenizer', async () => {
+      const path = join(model, 'tokenizer.json');
+      const text = readFileSync(path, 'utf8');
+      const before = readFileSync(filesOf(out, 'journal')[0] ?? '', 'utf8');
+      try {
+        writeFileSync(path, `${text}\n`);
+        expect(failure(await tilewright(run(out, '--resume'))).error).toMatch(/differs in tokenizer /);
+      } finally {
+        writeFileSync(path, text);
+      }
+      expect(readFileSync(filesOf(out, 'journal')[0] ?? '', 'utf8')).toBe(before);
+    });
+
+    test('one of an older version, which is kept', async () => {
+      const folder = join(temporaryFolder(), 'results');
+      const old = join(folder, 'small', 'journal_multiple_choice.jsonl');
+      mkdirSync(join(folder, 'small'), { recursive: true });
+      writeFileSync(old, '{"journal":1,"run":{}}\n');
+      const { error, hint } = failure(await tilewright(run(folder, '--resume')));
+      expect(error).toMatch(/journal_multiple_choice\.jsonl was written by an older version/);
+      expect(hint).toContain('Run without --resume');
+      expect(readFileSync(old, 'utf8')).toBe('{"journal":1,"run":{}}\n');
+    });
+
+    test('another data set, which has a journal of its own, nor another checkpoint, which has a folder', async () => {
+      const copy = temporaryFolder();
+      cpSync(out, copy, { recursive: true });
+      const [journal = ''] = filesOf(copy, 'journal');
+      const before = readFileSync(journal, 'utf8');
+      const inCopy = (args: readonly string[]): string[] =>
+        args.map((argument) => (argument === out ? copy : argument));
+      success(await tilewright([...inCopy(swapped(data, otherData)), '--limit', '5']));
+      expect(filesOf(copy, 'journal')).toHaveLength(2);
+      const { stderr } = success(await tilewright([...inCopy(swapped(model, otherModel)), '--limit', '5']));
+      expect(stderr).toMatch(
+        /holds results of another checkpoint; this one's go to .*small-[0-9a-f]{8} \(--model-name/,
+      );
+      const folders = readdirSync(copy).sort();
+      expect(folders).toEqual(['small', expect.stringMatching(/^small-[0-9a-f]{8}$/)]);
+      success(await tilewright([...inCopy(swapped(model, otherModel)), '--limit', '5', '--model-name', 'mine']));
+      expect(readdirSync(copy)).toContain('mine');
+      expect(readFileSync(journal, 'utf8')).toBe(before);
+    });
+
     test('and without --resume it starts again, the old journal kept beside the new one', async () => {
       const before = readFileSync(filesOf(out, 'journal')[0] ?? '', 'utf8');
-      success(await tilewright(runArguments(model, data, '--limit', '10', '--out', out)));
-      const old = filesOf(out, 'journal').find((path) => path.endsWith('.old')) ?? '';
-      expect(readFileSync(old, 'utf8')).toBe(before);
+      const finished = before.split('\n').length - 2;
+      const again = runArguments(model, data, '--limit', '10', '--out', out);
+      const { stderr } = success(await tilewright(again));
+      const kept = filesOf(out, 'journal').find((path) => path.endsWith('.1.jsonl')) ?? '';
+      expect(readFileSync(kept, 'utf8')).toBe(before);
+      expect(stderr).toMatch(
+        new RegExp(`answers of an earlier run to ${finished} questions .* are kept in .*\\.1\\.jsonl`),
+      );
+      expect(stderr).toMatch(/to go on with them instead: mv .*\.1\.jsonl .*\.jsonl && .* --resume/);
+      success(await tilewright(again));
+      expect(filesOf(out, 'journal')).toHaveLength(3);
+      expect(readFileSync(kept, 'utf8')).toBe(before);
     });
   });
 });

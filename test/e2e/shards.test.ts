@@ -1,6 +1,6 @@
 /** Parts of a run, scored by processes of their own and merged, are the whole run: on the demonstration model. */
 import { copyFileSync, cpSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { VOLATILE_FIELDS } from '../../eval/results.js';
 import {
@@ -143,15 +143,15 @@ describe.skipIf(!isBuilt)('shards', () => {
   test('killed and resumed, they merge to the same; no part goes on with the journal of another', async () => {
     const [undisturbed, out, merged] = [temporaryFolder(), temporaryFolder(), temporaryFolder()];
     success(await tilewright(runSmall(undisturbed)));
-    const journal = join(folderOf(out, '2/2', 'small'), 'journal_multiple_choice.jsonl');
     await killedAt(5000, out, runSmall(out, '--shard', '2/2'));
+    const [journal = ''] = filesOf(folderOf(out, '2/2', 'small'), 'journal');
     expect(filesOf(out, 'results')).toEqual([]);
-    expect(readFileSync(journal, 'utf8')).toMatch(/^\{"journal":1,"run":\{.*"shard":"2\/2"/);
+    expect(readFileSync(journal, 'utf8')).toMatch(/^\{"journal":2,"run":\{.*"shard":"2\/2"/);
     expect(failure(await merge(out, '--out', merged)).error).toContain('no shard has results yet');
 
     const asOther = folderOf(out, '1/2', 'small');
     mkdirSync(asOther);
-    copyFileSync(journal, join(asOther, 'journal_multiple_choice.jsonl'));
+    copyFileSync(journal, join(asOther, basename(journal)));
     expect(failure(await tilewright(runSmall(out, '--shard', '1/2', '--resume'))).error).toContain(
       'it differs in shard (journal "2/2", now "1/2")',
     );
@@ -218,21 +218,28 @@ describe.skipIf(!isBuilt)('shards', () => {
       expect((await refused(out)).error).toMatch(/not parts of one run: they differ in sharing \(tree and none\)$/);
     });
 
-    test.each(['artifact', 'arithmetic', 'isa', 'dataset', 'questions', 'taskVersion', 'firstQuestion'])(
-      'where one is of another %s',
-      async (name) => {
-        const out = copyOfParts();
-        edit(filesOf(folderOf(out, '2/3'), 'results')[0] ?? '', (text) => {
-          const results = JSON.parse(text) as { shard: { run: Record<string, unknown> } };
-          expect(results.shard.run).toHaveProperty(name);
-          results.shard.run[name] = 'another';
-          return JSON.stringify(results);
-        });
-        expect((await refused(out)).error).toMatch(
-          new RegExp(`not parts of one run: they differ in ${name} \\(.* and another\\)$`),
-        );
-      },
-    );
+    test.each([
+      'artifact',
+      'arithmetic',
+      'isa',
+      'dataset',
+      'questions',
+      'taskVersion',
+      'docs',
+      'tokenizer',
+      'checkpoint',
+    ])('where one is of another %s', async (name) => {
+      const out = copyOfParts();
+      edit(filesOf(folderOf(out, '2/3'), 'results')[0] ?? '', (text) => {
+        const results = JSON.parse(text) as { shard: { run: Record<string, unknown> } };
+        expect(results.shard.run).toHaveProperty(name);
+        results.shard.run[name] = 'another';
+        return JSON.stringify(results);
+      });
+      expect((await refused(out)).error).toMatch(
+        new RegExp(`not parts of one run: they differ in ${name} \\(.* and another\\)$`),
+      );
+    });
 
     test('where one is of another number of shards', async () => {
       const out = copyOfParts();
@@ -252,6 +259,17 @@ describe.skipIf(!isBuilt)('shards', () => {
     test.each<[string, (samples: string) => string, RegExp]>([
       ['a line short', (text) => text.slice(text.indexOf('\n') + 1), /does not hold the samples/],
       ['of another document', (text) => text.replace(/"doc_hash":"../, '"doc_hash":"00'), /does not hold the samples/],
+      [
+        'with another answer',
+        (text) => text.replace(/\["-\d/, '["-9'),
+        /does not hold the samples|were edited|was edited/,
+      ],
+      [
+        'with another accuracy',
+        (text) => text.replace(/"acc":[01]/, (acc) => (acc.endsWith('0') ? '"acc":1' : '"acc":0')),
+        /:1: acc and acc_norm are not what the log-likelihoods say/,
+      ],
+      ['with a field more', (text) => text.replace('{"doc_id"', '{"more":1,"doc_id"'), /does not hold the samples/],
       ['cut', (text) => text.slice(0, -100), /:\d+: not a sample/],
       ['something else', () => '[]\n', /:1: not a sample/],
     ])('where samples are %s', async (_, change, expected) => {

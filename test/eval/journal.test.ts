@@ -62,8 +62,13 @@ describe('Journal', () => {
       .trimEnd()
       .split('\n')
       .map((line): unknown => JSON.parse(line));
-    expect(lines[0]).toEqual({ journal: 1, run: identity });
-    expect(lines[1]).toEqual({ doc_id: 2, ll: entries[0]?.ll, greedy: [true, false, true] });
+    expect(lines[0]).toEqual({ journal: 2, run: identity, crc32: expect.any(String) as string });
+    expect(lines[1]).toEqual({
+      doc_id: 2,
+      ll: entries[0]?.ll,
+      greedy: [true, false, true],
+      crc32: expect.any(String) as string,
+    });
   });
 
   it('brings every double back to the bit', () => {
@@ -123,6 +128,23 @@ describe('Journal', () => {
     }
   });
 
+  it('refuses a line that was edited, the header too', () => {
+    const lines = writeAll().toString().split('\n');
+    const edited = (number: number, from: string, to: string): void => {
+      expect(lines[number - 1]).toContain(from);
+      writeFileSync(path, lines.map((line, i) => (i === number - 1 ? line.replace(from, to) : line)).join('\n'));
+    };
+    edited(2, '-1.25', '-0.25');
+    expect(() => open()).toThrow(/jsonl:2: the line was edited or damaged: its checksum is wrong/);
+    edited(3, 'false', 'true');
+    expect(() => open()).toThrow(/jsonl:3: the line was edited/);
+    edited(1, '"tree"', '"none"');
+    expect(() => open({ identity: { ...identity, sharing: 'none' } })).toThrow(/jsonl:1: the line was edited/);
+    // Without its checksum a line is no better.
+    writeFileSync(path, lines.join('\n').replace(/,"crc32":"[0-9a-f]{8}"\}\n\{"doc_id":9/, '}\n{"doc_id":9'));
+    expect(() => open()).toThrow(/jsonl:3: the line was edited/);
+  });
+
   it('refuses the journal of another run and says what differs', () => {
     writeAll();
     const other = { ...identity, sharing: 'none', precision: 'auto' };
@@ -136,7 +158,7 @@ describe('Journal', () => {
   });
 
   it('refuses what is not a journal and leaves it as it is', () => {
-    for (const text of ['some notes', 'some notes\n', '{"results":{}}\n', '{"journal":2,"run":{}}\n']) {
+    for (const text of ['some notes', 'some notes\n', '{"results":{}}\n', '{"journal":1,"run":{}}\n']) {
       writeFileSync(path, text);
       expect(() => open()).toThrow(UserError);
       expect(readFileSync(path, 'utf8')).toBe(text);
@@ -148,7 +170,17 @@ describe('Journal', () => {
     const journal = open({ resume: false });
     journal.close();
     expect(journal.done.size).toBe(0);
-    expect(readFileSync(`${path}.old`).equals(whole)).toBe(true);
+    const kept = join(folder, 'journal_hellaswag.1.jsonl');
+    expect(journal.kept).toEqual({ path: kept, questions: 3 });
+    expect(readFileSync(kept).equals(whole)).toBe(true);
+    // And again: nothing that was kept is ever overwritten.
+    const next = open({ resume: false });
+    next.append(entries.slice(0, 1));
+    next.close();
+    const last = open({ resume: false });
+    last.close();
+    expect(last.kept).toEqual({ path: join(folder, 'journal_hellaswag.3.jsonl'), questions: 1 });
+    expect(readFileSync(kept).equals(whole)).toBe(true);
   });
 
   it('has each question on file as soon as append returns', () => {
@@ -201,7 +233,10 @@ describe('Journal', () => {
 
   it('takes over the first of two entries for one question', () => {
     const whole = writeAll();
-    const second = JSON.stringify({ doc_id: 2, ll: [-9, -9, -9], greedy: [true, true, true] });
+    const other = open({ path: join(folder, 'other.jsonl') });
+    other.append([{ docId: 2, ll: [-9, -9, -9], greedy: [true, true, true] }]);
+    other.close();
+    const second = readFileSync(other.path, 'utf8').split('\n')[1];
     writeFileSync(path, Buffer.concat([whole, Buffer.from(`${second}\n`)]));
     const journal = open();
     journal.close();

@@ -127,6 +127,20 @@ describe.skipIf(isAbsent)('real question sets', () => {
           modelName: 'golden',
           config: {},
           taskConfig: { sha256 },
+          provenance: {
+            checkpoint: 'c0ffee00c0ffee00',
+            checkpoint_path: 'some/model',
+            tokenizer_sha256: 'ab',
+            bos_tokens: [1],
+            context_length: 2048,
+            overlong: 'truncate' as const,
+            truncated_choices: 0,
+            dataset_path: 'val.jsonl',
+            dataset_sha256: 'ab',
+            docs: '0,7',
+            questions: 2,
+            questions_sha256: 'ab',
+          },
           questionsInDataset: total,
           questions,
           scores,
@@ -144,7 +158,9 @@ describe.skipIf(isAbsent)('real question sets', () => {
         });
         if (summary !== undefined) {
           expect(results.results[task]).toEqual({
+            name: task,
             alias: task,
+            sample_len: questions.length,
             'acc,none': summary.acc,
             'acc_norm,none': summary.acc_norm,
             'acc_stderr,none': expect.closeTo(summary.acc_stderr, 12) as number,

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { modelFolder, sanitiseModelName } from '../../eval/output.js';
+import { distinctModelName, modelFolder, sanitiseModelName } from '../../eval/output.js';
 import { prepareOutput } from '../../system/write.js';
 import {
   summariseResults,
@@ -53,6 +53,20 @@ const input: ResultsInput = {
     sharing: 'tree',
   },
   taskConfig: { dataset_path: 'val.jsonl', dataset_sha256: 'ab' },
+  provenance: {
+    checkpoint: 'c0ffee00c0ffee00',
+    checkpoint_path: 'some/model',
+    tokenizer_sha256: 'ab',
+    bos_tokens: [1],
+    context_length: 2048,
+    overlong: 'truncate',
+    truncated_choices: 0,
+    dataset_path: 'val.jsonl',
+    dataset_sha256: 'ab',
+    docs: '0,7',
+    questions: 2,
+    questions_sha256: 'ab',
+  },
   questionsInDataset: 10_042,
   questions,
   // In the order in which they finished.
@@ -236,6 +250,77 @@ describe('output folder', () => {
     expect(sanitiseModelName(name)).toBe(folder);
     expect(modelFolder(out, name)).toBe(join(out, folder));
   });
+});
+
+/**
+ * What the public harness's scripts for Zeno and Weights & Biases read of its files, field by field: task names from
+ * configs, metrics from metric_list, one value a metric and sample.
+ */
+it('holds every field that readers of the public harness access', () => {
+  prepareOutput(modelFolder(out, input.modelName));
+  const { resultsPath, samplesPath } = writeResults(out, input);
+  interface Read {
+    readonly config: { readonly model_args: string };
+    readonly configs: Readonly<
+      Record<
+        string,
+        { readonly metric_list: readonly { metric: string; aggregation: string }[]; readonly output_type: string }
+      >
+    >;
+    readonly results: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+    readonly versions: Readonly<Record<string, unknown>>;
+    readonly 'n-shot': Readonly<Record<string, unknown>>;
+    readonly model_name_sanitized: string;
+  }
+  const results = JSON.parse(readFileSync(resultsPath, 'utf8')) as Read;
+  const samples = readFileSync(samplesPath, 'utf8')
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Record<string, unknown>);
+  expect(results.config.model_args).toBeTypeOf('string');
+  expect(readdirSync(out)).toEqual([results.model_name_sanitized]);
+  expect(Object.keys(results.configs)).toEqual(Object.keys(results.results));
+  for (const [task, config] of Object.entries(results.configs)) {
+    expect(config.output_type).toBe('multiple_choice');
+    expect(config.metric_list).toEqual([
+      { metric: 'acc', aggregation: 'mean', higher_is_better: true },
+      { metric: 'acc_norm', aggregation: 'mean', higher_is_better: true },
+    ]);
+    expect([results.versions[task], results['n-shot'][task]]).toEqual([1, 0]);
+    expect(results.results[task]).toMatchObject({ name: task, alias: task, sample_len: samples.length });
+    for (const { metric } of config.metric_list) {
+      expect(results.results[task]).toHaveProperty([`${metric},none`]);
+      expect(results.results[task]).toHaveProperty([`${metric}_stderr,none`]);
+      for (const sample of samples) expect(sample[metric]).toBeTypeOf('number');
+    }
+  }
+  for (const sample of samples) {
+    expect(sample).toMatchObject({
+      filter: 'none',
+      target: expect.any(String) as string,
+      arguments: { gen_args_0: { arg_0: expect.any(String) as string, arg_1: expect.any(String) as string } },
+      resps: [[[expect.stringMatching(/^-/), expect.stringMatching(/^(True|False)$/)]], expect.anything()],
+      filtered_resps: [[expect.stringMatching(/^-/), expect.any(String)], expect.anything()],
+    });
+  }
+});
+
+it('says which questions, tokenizer, context and checkpoint answers are of', () => {
+  prepareOutput(modelFolder(out, input.modelName));
+  const { results, samplesPath } = writeResults(out, input);
+  expect(results['provenance']).toEqual(input.provenance);
+  expect(results['max_length']).toBe(2048);
+  expect(results['samples_sha256']).toEqual({ hellaswag: sha(readFileSync(samplesPath, 'utf8')) });
+});
+
+it('gives another checkpoint of one name a name of its own', () => {
+  const { checkpoint } = input.provenance;
+  expect(distinctModelName(out, input.modelName, checkpoint)).toBe(input.modelName);
+  prepareOutput(modelFolder(out, input.modelName));
+  expect(distinctModelName(out, input.modelName, 'deadbeef99')).toBe(input.modelName);
+  writeResults(out, input);
+  expect(distinctModelName(out, input.modelName, checkpoint)).toBe(input.modelName);
+  expect(distinctModelName(out, input.modelName, 'deadbeef99')).toBe(`${input.modelName}-deadbeef`);
 });
 
 it('formatTable prints the table of the public harness', () => {

@@ -5,10 +5,19 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../errors.js';
 import type { Question } from '../../eval/tasks/task.js';
 import type * as TokeniseModule from '../../eval/tokenise.js';
-import { checkLengths, tokeniseQuestions, type TokeniseOptions } from '../../eval/tokenise.js';
+import { evaluate } from '../../eval/evaluate.js';
+import {
+  checkLengths,
+  contextOf,
+  tokeniseAll,
+  tokeniseQuestions,
+  truncateOverlong,
+  type TokeniseOptions,
+} from '../../eval/tokenise.js';
 import { compileEval } from './support/compiled.js';
 import { createTokenizer } from './support/fakeTokenizer.mjs';
-import { FAKE_TOKENIZER } from './support/questions.js';
+import { fakeScorer, referenceScore } from './support/fakeScorer.js';
+import { bareQuestion, FAKE_TOKENIZER } from './support/questions.js';
 
 const question = (docId: number, context: string, ...choices: string[]): Question => ({
   docId,
@@ -121,7 +130,7 @@ describe('tokeniseQuestions in worker threads (eval/ compiled to JavaScript)', (
       tokeniser.add(item);
       if (i % 50 === 0) await new Promise((resolve) => setTimeout(resolve, 2));
     }
-    expect(await tokeniser.finish()).toEqual(expected(many));
+    expect((await tokeniser.finish()).questions).toEqual(expected(many));
   });
 
   it('passes errors on with their hints, and ends its threads', async () => {
@@ -155,4 +164,61 @@ describe('checkLengths', () => {
     expect(() => checkLengths(list, 7)).toThrow(UserError);
     expect(() => checkLengths(list, 7)).toThrow(/question 9, choice 1: 8 input tokens \(context 5, choice 4/);
   });
+});
+
+it('says what the tokenizer adds to every text', async () => {
+  const { questions, added } = await tokeniseAll(many.slice(0, 3), { tokenizer: FAKE_TOKENIZER });
+  expect(added).toEqual(encode(''));
+  expect(questions.map(({ docId }) => docId)).toEqual([0, 1, 2]);
+});
+
+describe('truncateOverlong', () => {
+  const ids = (first: number, count: number): Int32Array => Int32Array.from({ length: count }, (_, i) => first + i);
+  const question = { docId: 4, context: ids(1, 10), continuations: [ids(50, 1), ids(60, 3), ids(70, 6)] };
+
+  it('keeps the last L + 1 tokens of context and choice, of which L are inputs', () => {
+    const { questions, choices } = truncateOverlong([question], 10);
+    expect(choices).toBe(2);
+    const [cut] = questions;
+    const contexts = [0, 1, 2].map((choice) => [...contextOf(cut!, choice)]);
+    expect(contexts).toEqual([[...ids(1, 10)], [...ids(3, 8)], [...ids(6, 5)]]);
+    for (const [choice, tokens] of question.continuations.entries()) {
+      const whole = [...question.context, ...tokens];
+      // As the public harness writes it: the last L + 1 of all tokens, without the very last.
+      const inputs = whole.slice(-(10 + 1)).slice(0, -1);
+      expect([...contexts[choice]!, ...tokens].slice(0, -1)).toEqual(inputs);
+    }
+    // A choice that fits keeps the array itself: that is what makes it shared.
+    expect(contextOf(cut!, 0)).toBe(question.context);
+  });
+
+  it('leaves alone what fits', () => {
+    const list = [question];
+    expect(truncateOverlong(list, 15)).toEqual({ questions: list, choices: 0 });
+    expect(truncateOverlong(list, 15).questions).toBe(list);
+  });
+
+  it('leaves at least one token of the context, or refuses', () => {
+    expect(contextOf(truncateOverlong([question], 6).questions[0]!, 2)).toEqual(ids(10, 1));
+    expect(() => truncateOverlong([question], 5)).toThrow(
+      "question 4, choice 2: 15 input tokens (context 10, choice 6, its last is only predicted), but the model's context is 5",
+    );
+  });
+
+  it.each(['none', 'context', 'tree'] as const)(
+    'scores what is left as sequences of their own, sharing %s',
+    async (sharing) => {
+      const questions = [question, { docId: 5, context: ids(1, 4), continuations: [ids(9, 2), ids(9, 3)] }];
+      const { questions: tokenised } = truncateOverlong(questions, 8);
+      const { scores } = await evaluate({
+        questions: tokenised.map(bareQuestion),
+        tokenised,
+        scorer: fakeScorer({ maxLength: 8 }),
+        sharing,
+      });
+      for (const [i, { ll }] of scores.entries())
+        for (const [choice, tokens] of questions[i]!.continuations.entries())
+          expect(ll[choice]).toBe(referenceScore(contextOf(tokenised[i]!, choice), tokens).ll);
+    },
+  );
 });

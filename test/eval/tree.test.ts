@@ -4,10 +4,18 @@ import { buildTree, measureTree, SHARING_MODES, type Path } from '../../eval/tre
 import { referenceScore, scoreBatch } from './support/fakeScorer.js';
 import { randomQuestions } from './support/questions.js';
 
+const arrays = new Map<readonly number[], Int32Array>();
+/** The choices of a question have one array between them. */
+function contextArray(context: readonly number[]): Int32Array {
+  const array = arrays.get(context) ?? Int32Array.from(context);
+  arrays.set(context, array);
+  return array;
+}
+
 const path = (question: number, choice: number, context: number[], continuation: number[]): Path => ({
   question,
   choice,
-  context: Int32Array.from(context),
+  context: contextArray(context),
   continuation: Int32Array.from(continuation),
 });
 
