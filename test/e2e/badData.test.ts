@@ -1,6 +1,8 @@
 /** Question sets that cannot be scored, and weights that make numbers which are none. */
-import { readFileSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { closeSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, test } from 'vitest';
 import {
@@ -11,8 +13,11 @@ import {
   questions,
   runArguments,
   safetensorsFile,
+  start,
+  success,
   temporaryFolder,
   tensorsOf,
+  textOf,
   tilewright,
   warmCache,
   writeCheckpoint,
@@ -165,5 +170,40 @@ describe.skipIf(!isBuilt)('weights that are not numbers', () => {
     );
     const { error } = failure(await tilewright(runArguments(model, writeData(asked), ...ROOMY, '--out', out)));
     expect(error).toMatch(/^question 150, choice 1: a value is NaN or infinite, first in /);
+  });
+});
+
+describe.skipIf(!isBuilt)('questions from a pipe', () => {
+  const model = writeCheckpoint();
+  const path = writeData(three);
+  const samplesOf = async (...prefix: string[]): Promise<string> => {
+    const out = temporaryFolder();
+    const args = runArguments(model, 'replaced', ...ROOMY, '--out', out);
+    success(await start(args, prefix.length === 0 ? {} : { prefix }).ended);
+    return textOf(out, 'samples');
+  };
+
+  test.each([
+    ['process substitution', `"$@" --data <(gzip -c '${path}' | gzip -dc)`],
+    ['compressed process substitution', `"$@" --data <(gzip -c '${path}')`],
+    ['the standard input', `"$@" --data - < '${path}'`],
+    ['a pipe on the standard input', `gzip -c '${path}' | "$@" --data -`],
+  ])('%s gives the answers of the file', async (_, script) => {
+    const expected = await samplesOf('bash', '-c', `"$@" --data '${path}'`, 'bash');
+    expect(await samplesOf('bash', '-c', script, 'bash')).toBe(expected);
+  });
+
+  test('that says nothing ends with the signal', async () => {
+    const fifo = join(temporaryFolder(), 'silent');
+    execFileSync('mkfifo', [fifo]);
+    const writer = openSync(fifo, 'r+');
+    const running = start(runArguments(model, fifo, ...ROOMY));
+    await sleep(1500);
+    const begin = performance.now();
+    running.process.kill('SIGTERM');
+    const { status, stderr } = await running.ended;
+    closeSync(writer);
+    expect(performance.now() - begin).toBeLessThan(10_000);
+    expect({ status, stderr }).toEqual({ status: 143, stderr: expect.stringContaining('stopped: ') as string });
   });
 });
