@@ -25,7 +25,6 @@ export type { Progress } from './progress.js';
 export {
   summariseResults,
   throughputOf,
-  VOLATILE_FIELDS,
   writeResults,
   type DeviceUse,
   type Provenance,
@@ -35,7 +34,7 @@ export {
   type WrittenResults,
 } from './results.js';
 export { scoreQuestions, tokeniseDataset, type LoadedQuestions, type Scored, type ScoreOptions } from './run.js';
-export { NonFiniteError, type MicroBatch, type ScoredRows, type Scorer } from './scorer.js';
+export type { MicroBatch, NonFinite, ScoredRows, Scorer } from './scorer.js';
 export { chooseDocs, parseDocs, parseLimit, printDocs, type DocRange, type Selection } from './selection.js';
 export { checkResumedShard, MAX_SHARDS, resultsFolder, shardName, treesOfShard, type Shard } from './shard.js';
 export { formatTable } from './table.js';

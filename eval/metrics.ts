@@ -17,8 +17,6 @@ export interface QuestionMetrics {
   readonly acc: 0 | 1;
   /** The likeliest per character. */
   readonly accNorm: 0 | 1;
-  /** The likeliest per UTF-8 byte. */
-  readonly accBytes: 0 | 1;
 }
 
 /** Index of the first maximum. */
@@ -34,7 +32,6 @@ export function measure(question: Pick<Question, 'choices' | 'gold'>, scores: Pi
   return {
     acc: isRight(() => 1),
     accNorm: isRight(codePointLength),
-    accBytes: isRight((choice) => Buffer.byteLength(choice)),
   };
 }
 

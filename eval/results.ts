@@ -38,15 +38,6 @@ export interface DeviceUse {
   readonly busyShare: number;
 }
 
-/** Top-level fields of results_*.json that differ between equal runs. All others are the same to the byte. */
-export const VOLATILE_FIELDS = [
-  'date',
-  'start_time',
-  'end_time',
-  'total_evaluation_time_seconds',
-  'throughput',
-] as const;
-
 /** What answers depend on. Hashes are hex SHA-256. */
 export interface Provenance {
   /** Identity of the checkpoint: a hash of its contents. */
@@ -101,8 +92,6 @@ export interface ResultsHeader {
   readonly finished: Date;
   /** Version of this program; stands in for the harness's git hash. */
   readonly version: string;
-  /** Also report accuracy by likelihood per byte. */
-  readonly accBytes?: boolean;
   readonly shard?: ShardOfRun | undefined;
 }
 
@@ -129,12 +118,10 @@ export interface WrittenResults {
 }
 
 /** The harness's names of the metrics, best known first. */
-const METRICS: readonly { readonly name: string; readonly field: keyof QuestionMetrics; readonly isExtra: boolean }[] =
-  [
-    { name: 'acc', field: 'acc', isExtra: false },
-    { name: 'acc_norm', field: 'accNorm', isExtra: false },
-    { name: 'acc_bytes', field: 'accBytes', isExtra: true },
-  ];
+const METRICS = [
+  { name: 'acc', field: 'acc' },
+  { name: 'acc_norm', field: 'accNorm' },
+] as const;
 
 /** `2026-01-31T10-20-30.123000`: an ISO date in UTC without characters that file systems refuse. */
 export const fileDate = (date: Date): string => `${date.toISOString().slice(0, -1).replaceAll(':', '-')}000`;
@@ -151,8 +138,7 @@ function taskResults(
     alias: input.taskName,
     sample_len: metrics.length,
   };
-  for (const { name, field, isExtra } of METRICS) {
-    if (isExtra && input.accBytes !== true) continue;
+  for (const { name, field } of METRICS) {
     const { mean, stderr } = meanAndError(metrics.map((question) => question[field]));
     block[`${name},none`] = mean;
     block[`${name}_stderr,none`] = stderr ?? 'N/A';
@@ -170,20 +156,13 @@ export interface SampleTotals {
 }
 
 /** The metrics that are reported, as the public harness's task configurations list them; its readers go by them. */
-const metricList = (input: ResultsHeader): readonly object[] =>
-  METRICS.filter(({ isExtra }) => !isExtra || input.accBytes === true).map(({ name }) => ({
-    metric: name,
-    aggregation: 'mean',
-    higher_is_better: true,
-  }));
+const METRIC_LIST = METRICS.map(({ name }) => ({ metric: name, aggregation: 'mean', higher_is_better: true }));
 
 /** The content of results_*.json. */
 export function buildResults(input: ResultsHeader, { metrics, taskHash, samplesHash }: SampleTotals): Results {
   const { taskName, modelName } = input;
   const seconds = (input.finished.getTime() - input.started.getTime()) / 1000;
-  const isBetter = Object.fromEntries(
-    METRICS.filter(({ isExtra }) => !isExtra || input.accBytes === true).map(({ name }) => [name, true]),
-  );
+  const isBetter = Object.fromEntries(METRICS.map(({ name }) => [name, true]));
   return {
     results: { [taskName]: taskResults(input, metrics) },
     group_subtasks: { [taskName]: [] },
@@ -195,7 +174,7 @@ export function buildResults(input: ResultsHeader, { metrics, taskHash, samplesH
         target_delimiter: DELIMITER,
         fewshot_delimiter: '\n\n',
         num_fewshot: 0,
-        metric_list: metricList(input),
+        metric_list: METRIC_LIST,
         output_type: 'multiple_choice',
         repeats: 1,
         should_decontaminate: false,

@@ -41,21 +41,15 @@ export interface Scorer {
   readonly devices: number;
   /** Estimated seconds for a micro-batch: measured cost of its bucket where tuned, a model of it otherwise. */
   cost(tokens: number, rows: number, longest: number): number;
-  /** Scores one micro-batch. Rejects with NonFiniteError where a value is NaN or infinite. */
+  /** Scores one micro-batch. Rejects with a NonFinite error where a value is NaN or infinite. */
   score(batch: MicroBatch): Promise<ScoredRows>;
 }
 
-/** What score() rejects with where a value is NaN or infinite. Recognised by its name, so that a copy will do. */
-export class NonFiniteError extends Error {
+/** What score() rejects with where a value is NaN or infinite. Recognised by its name: errors cross processes. */
+export interface NonFinite extends Error {
+  readonly name: 'NonFiniteError';
   /** What produced it, by its model path (`layers.3.attention.qkv`), where known. */
   readonly where: string | undefined;
   /** Scored rows of the micro-batch that it reached, as indices into row and target; empty where unknown. */
   readonly rows: readonly number[];
-
-  constructor(where?: string, rows: readonly number[] = []) {
-    super(`a value is NaN or infinite${where === undefined ? '' : ` in ${where}`}`);
-    this.name = 'NonFiniteError';
-    this.where = where;
-    this.rows = rows;
-  }
 }

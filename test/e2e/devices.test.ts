@@ -6,7 +6,7 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { VOLATILE_FIELDS } from '../../eval/results.js';
+import { VOLATILE_FIELDS } from '../support/volatileFields.js';
 import { allGone, devicesOf, midst, together } from './children.js';
 import {
   failure,

@@ -4,7 +4,7 @@ import { cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'nod
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { VOLATILE_FIELDS } from '../../eval/results.js';
+import { VOLATILE_FIELDS } from '../support/volatileFields.js';
 import {
   failure,
   filesOf,

@@ -2,7 +2,7 @@
 import { copyFileSync, cpSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { VOLATILE_FIELDS } from '../../eval/results.js';
+import { VOLATILE_FIELDS } from '../support/volatileFields.js';
 import {
   answersOf,
   failure,

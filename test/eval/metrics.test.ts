@@ -23,10 +23,10 @@ describe('measure', () => {
     expect(measure(question(['ab', 'ab'], 0), scores(-2, -2)).acc).toBe(1);
   });
 
-  it('divides by characters for acc_norm and by UTF-8 bytes for acc_bytes', () => {
-    // −3 over 2 characters is worse than −4 over 4; over 8 bytes it is better.
+  it('divides by characters, not bytes, for acc_norm', () => {
+    // −3 over 2 characters is worse than −4 over 4; over 8 bytes it would be better.
     const emoji = question(['😀😀', 'four'], 1);
-    expect(measure(emoji, scores(-3, -4))).toEqual({ acc: 0, accNorm: 1, accBytes: 0 });
+    expect(measure(emoji, scores(-3, -4))).toEqual({ acc: 0, accNorm: 1 });
   });
 });
 

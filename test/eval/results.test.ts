@@ -5,13 +5,8 @@ import { basename, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { distinctModelName, modelFolder, sanitiseModelName } from '../../eval/output.js';
 import { prepareOutput } from '../../system/write.js';
-import {
-  summariseResults,
-  throughputOf,
-  VOLATILE_FIELDS,
-  writeResults,
-  type ResultsInput,
-} from '../../eval/results.js';
+import { summariseResults, throughputOf, writeResults, type ResultsInput } from '../../eval/results.js';
+import { VOLATILE_FIELDS } from '../support/volatileFields.js';
 import { toJson } from '../../eval/samples.js';
 import { formatTable } from '../../eval/table.js';
 import { hellaswag } from '../../eval/tasks/hellaswag.js';
@@ -186,12 +181,11 @@ describe('writeResults', () => {
     expect(readFileSync(later.resultsPath, 'utf8')).not.toBe(readFileSync(first.resultsPath, 'utf8'));
   });
 
-  it('reports a standard error only where there is one, and accuracy per byte on request', () => {
-    const one = writeResults(prepared(), { ...input, questions: questions.slice(0, 1), accBytes: true });
+  it('reports a standard error only where there is one', () => {
+    const one = writeResults(prepared(), { ...input, questions: questions.slice(0, 1) });
     expect(one.results.results['hellaswag']).toMatchObject({
       'acc_stderr,none': 'N/A',
-      'acc_bytes,none': 1,
-      'acc_bytes_stderr,none': 'N/A',
+      'acc_norm_stderr,none': 'N/A',
     });
   });
 
