@@ -1,12 +1,15 @@
 /** Every setting that comes from the environment: the only reader of process.env. */
-import { homedir } from 'node:os';
-import { join } from 'node:path';
+import { userInfo } from 'node:os';
+import { isAbsolute, join } from 'node:path';
 
 export interface Settings {
   /** TILEWRIGHT_CC: C compiler for generated kernels; otherwise cc, gcc and clang are looked for on PATH. */
   readonly cc: string | undefined;
-  /** TILEWRIGHT_CACHE: folder of compiled kernels; otherwise tilewright under XDG_CACHE_HOME or ~/.cache. */
-  readonly cacheDir: string;
+  /**
+   * TILEWRIGHT_CACHE: folder of compiled kernels; otherwise tilewright under XDG_CACHE_HOME or ~/.cache. Absent where there
+   * is no home folder either.
+   */
+  readonly cacheDir: string | undefined;
   /**
    * TILEWRIGHT_CACHE_LIMIT: what the compiled kernels there may take, such as `500MiB`; otherwise 2GiB. `none`: no
    * limit.
@@ -87,6 +90,32 @@ function text(environment: Environment, name: string): string | undefined {
   return value === undefined || value === '' ? undefined : value;
 }
 
+/** An absolute path; others count as unset, lest they mean another folder wherever a command is started. */
+function folder(environment: Environment, name: string): string | undefined {
+  const value = text(environment, name);
+  return value !== undefined && isAbsolute(value) ? value : undefined;
+}
+
+/** HOME, or what the user database says; undefined for a user id that it does not know (in a container). */
+function home(environment: Environment): string | undefined {
+  const stated = folder(environment, 'HOME');
+  if (stated !== undefined) return stated;
+  try {
+    return userInfo().homedir;
+  } catch {
+    return undefined;
+  }
+}
+
+function cacheDir(environment: Environment): string | undefined {
+  const stated = text(environment, 'TILEWRIGHT_CACHE');
+  if (stated !== undefined) return stated;
+  const caches = folder(environment, 'XDG_CACHE_HOME');
+  if (caches !== undefined) return join(caches, 'tilewright');
+  const own = home(environment);
+  return own === undefined ? undefined : join(own, '.cache', 'tilewright');
+}
+
 /** NaN where it is none. */
 function number(environment: Environment, name: string): number | undefined {
   const value = text(environment, name);
@@ -111,9 +140,7 @@ function slurmTask(environment: Environment): Settings['slurmTask'] {
 export function readSettings(environment: Environment = process.env): Settings {
   return {
     cc: text(environment, 'TILEWRIGHT_CC'),
-    cacheDir:
-      text(environment, 'TILEWRIGHT_CACHE') ??
-      join(text(environment, 'XDG_CACHE_HOME') ?? join(homedir(), '.cache'), 'tilewright'),
+    cacheDir: cacheDir(environment),
     cacheLimit: text(environment, 'TILEWRIGHT_CACHE_LIMIT'),
     path: text(environment, 'PATH') ?? '',
     nvrtc: text(environment, 'TILEWRIGHT_NVRTC'),
@@ -123,7 +150,10 @@ export function readSettings(environment: Environment = process.env): Settings {
     cudaToolkits: [...texts(environment, ['CUDA_HOME', 'CUDA_PATH']), '/usr/local/cuda', '/usr/local/cuda-*'],
     pythonPrefixes: [
       ...texts(environment, ['VIRTUAL_ENV', 'CONDA_PREFIX']),
-      ...['.local', 'miniconda3', 'anaconda3', 'miniforge3', '.pyenv/versions/*'].map((name) => join(homedir(), name)),
+      ...['.local', 'miniconda3', 'anaconda3', 'miniforge3', '.pyenv/versions/*'].flatMap((name) => {
+        const own = home(environment);
+        return own === undefined ? [] : [join(own, name)];
+      }),
       '/usr/local',
       '/usr',
       '/opt/conda',

@@ -6,6 +6,7 @@
 import { closeSync, constants, fstatSync, fsyncSync, mkdirSync, openSync, readSync, writeSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { UserError } from '../errors.js';
+import { requireCacheDir } from '../runtime/cacheFolder.js';
 import type { Bucket } from '../ir/plan.js';
 import { readSettings, type Settings } from '../settings.js';
 import { median } from './median.js';
@@ -244,7 +245,7 @@ export class TuningDatabase<S, T extends Facts> {
 
 /** Where measurements are kept unless the caller says otherwise: beside compiled kernels in the cache folder. */
 export const defaultDatabasePath = (settings: Settings = readSettings()): string =>
-  join(settings.cacheDir, 'tuning.jsonl');
+  join(requireCacheDir(settings), 'tuning.jsonl');
 
 function failure(path: string, error: unknown): Error {
   if (error instanceof UserError) return error;

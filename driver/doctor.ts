@@ -8,6 +8,7 @@ import {
   openSync,
   readdirSync,
   rmSync,
+  statSync,
   writeSync,
 } from 'node:fs';
 import { totalmem } from 'node:os';
@@ -20,6 +21,7 @@ import { makeFolder } from '../system/write.js';
 import { glibcVersion } from '../runtime/cLibrary.js';
 import { findCompiler, type SystemCompiler } from '../runtime/cpu/systemCompiler.js';
 import { readSettings } from '../settings.js';
+import { intruder, requireCacheDir } from '../runtime/cacheFolder.js';
 import { cacheLimitBytes } from '../runtime/kernelCache.js';
 import { archOf } from './devices/gpu.js';
 import { detectMachine, type Machine } from './machine.js';
@@ -43,7 +45,8 @@ export interface Probes {
   /** Whether a program of that name is on PATH. */
   hasProgram(name: string): boolean;
   compiler(): Promise<SystemCompiler>;
-  readonly cacheDir: string;
+  /** Undefined where there is no home folder. */
+  readonly cacheDir: string | undefined;
   /** Bytes that the compiled kernels there may take. Throws UserError where the setting is wrong. */
   cacheLimit(): number;
   /** Bytes of memory this process may use, and how many of them are free. */
@@ -211,10 +214,12 @@ export function folderBytes(folder: string): { bytes: number; files: number } {
   return { bytes, files };
 }
 
-function checkCache({ cacheDir, cacheLimit }: Probes): Check {
+function checkCache({ cacheLimit, ...probes }: Probes): Check {
   let limit: number;
+  let cacheDir: string;
   try {
     limit = cacheLimit();
+    cacheDir = requireCacheDir(probes);
   } catch (error) {
     return missing('cache folder', error);
   }
@@ -239,6 +244,14 @@ function checkCache({ cacheDir, cacheLimit }: Probes): Check {
       fix: 'make it writable, or choose another: export TILEWRIGHT_CACHE=/path',
     };
   }
+  const problem = intruder(statSync(cacheDir));
+  if (problem !== undefined)
+    return {
+      name: 'cache folder',
+      status: 'missing',
+      detail: `${cacheDir}: ${problem}, and what lies there is run`,
+      fix: 'choose a folder of your own: export TILEWRIGHT_CACHE=/path',
+    };
   const { bytes, files } = folderBytes(cacheDir);
   return {
     name: 'cache folder',

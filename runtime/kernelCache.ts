@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { lstat, readdir, rename, rm, utimes } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { UserError } from '../errors.js';
+import { requireCacheDir } from './cacheFolder.js';
 import { readSettings, type Settings } from '../settings.js';
 import { codeOf } from '../system/errno.js';
 
@@ -106,7 +107,7 @@ const lastLooked = new Map<string, number>();
  * only as cacheLimitBytes does.
  */
 export async function pruneCaches(settings: Settings): Promise<void> {
-  const { cacheDir } = settings;
+  const cacheDir = requireCacheDir(settings);
   const limit = cacheLimitBytes(settings);
   const now = Date.now();
   if (limit === Infinity || now - (lastLooked.get(cacheDir) ?? 0) < REST_MS) return;

@@ -1,12 +1,13 @@
 /** Compiles generated C into shared objects and keeps them in a cache that is safe to share between processes. */
 import { createHash } from 'node:crypto';
-import { mkdir, mkdtemp, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
+import { chmod, mkdtemp, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
 import { UserError } from '../../errors.js';
 import { readSettings, type Settings } from '../../settings.js';
 import { codeOf } from '../../system/errno.js';
 import type { CpuIsa } from '../../ir/plan.js';
 import { loadAddon } from '../addon.js';
+import { isTrusted, requireCacheDir, trustedFolder, unusableCache } from '../cacheFolder.js';
 import { cacheLimitBytes, markUsed, pruneCaches } from '../kernelCache.js';
 import { compileError, type SourceText } from './compileError.js';
 import { runProcess } from './processes.js';
@@ -84,8 +85,9 @@ async function syncFile(path: string): Promise<void> {
   }
 }
 
-/** True where the entry is whole: its shared object has the digest that was written with it. */
+/** True where nobody else can change the entry, and its shared object has the digest that was written with it. */
 async function isWhole(entry: string): Promise<boolean> {
+  if (!(await isTrusted(entry)) || !(await isTrusted(join(entry, SHARED_OBJECT)))) return false;
   try {
     const [library, digest] = await Promise.all([
       readFile(join(entry, SHARED_OBJECT)),
@@ -133,6 +135,8 @@ async function build(
   if (link.status !== 0)
     throw new UserError(`${compiler.path} does not link the generated kernels: ${link.stderr.trim().slice(0, 2000)}`);
   await Promise.all(objects.map((object) => rm(join(folder, object))));
+  // Linkers leave what the umask allows.
+  await chmod(join(folder, SHARED_OBJECT), 0o700);
   await syncFile(join(folder, SHARED_OBJECT));
   await writeSynced(join(folder, DIGEST), `${sha256(await readFile(join(folder, SHARED_OBJECT)))}\n`);
 }
@@ -188,7 +192,7 @@ async function compileEntry(
   settings: Settings,
 ): Promise<CompiledLibrary> {
   const started = performance.now();
-  const root = resolve(settings.cacheDir, 'kernels');
+  const root = await trustedFolder(settings, 'kernels');
   const entry = join(root, key);
   const done = (cached: boolean): CompiledLibrary => ({
     path: join(entry, SHARED_OBJECT),
@@ -200,7 +204,6 @@ async function compileEntry(
       await markUsed(entry);
       return done(true);
     }
-    await mkdir(root, { recursive: true, mode: 0o700 });
     await removeStale(root);
     const folder = await mkdtemp(join(root, '.tmp-'));
     try {
@@ -214,12 +217,7 @@ async function compileEntry(
     return done(false);
   } catch (error) {
     if (error instanceof UserError || codeOf(error) === '') throw error;
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new UserError(
-      `The kernel cache ${root} cannot be used: ${reason}`,
-      'Free space or permissions there, or choose another folder: TILEWRIGHT_CACHE=/path',
-      { cause: error },
-    );
+    throw unusableCache(root, error);
   }
 }
 
@@ -246,7 +244,7 @@ export async function compileShared(sources: readonly SourceText[], options: Com
       isa: options.isa,
     }),
   );
-  const place = JSON.stringify([settings.cacheDir, key]);
+  const place = JSON.stringify([requireCacheDir(settings), key]);
   let job = running.get(place);
   if (job === undefined) {
     job = compileEntry(key, sources, compiler, flags, settings).finally(() => running.delete(place));

@@ -153,7 +153,8 @@ export async function compileCubins(
   cacheLimitBytes(settings);
   const compiler = await findCudaCompiler(arch, driverVersion, settings);
   const compilerBuild = `${compiler.kind} ${compiler.build}`;
-  const cache = new CubinCache(settings.cacheDir);
+  const cache = new CubinCache(settings);
+  await cache.prepare();
   const key = ({ symbol, source }: CudaUnit): string =>
     sha256(
       JSON.stringify({

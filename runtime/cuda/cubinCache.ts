@@ -3,11 +3,13 @@
  * and then the cubin; it appears whole by rename, and its digest is checked whenever it is read.
  */
 import { createHash, randomUUID } from 'node:crypto';
-import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
+import { open, readdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { UserError } from '../../errors.js';
+import type { Settings } from '../../settings.js';
 import { codeOf } from '../../system/errno.js';
+import { intruder, requireCacheDir, trustedFolder, unusableCache } from '../cacheFolder.js';
 import { markUsed } from '../kernelCache.js';
 import { CLAIM, CompileClaims } from './compileClaims.js';
 import type { KernelResources } from './ptxasLog.js';
@@ -69,13 +71,14 @@ function parse(data: Uint8Array): CachedCubin | undefined {
 }
 
 export class CubinCache {
+  readonly #settings: Pick<Settings, 'cacheDir'>;
   readonly #folder: string;
   /** Who compiles what is missing. */
   readonly claims: CompileClaims;
 
-  /** `cacheDir`: Settings.cacheDir. */
-  constructor(cacheDir: string) {
-    this.#folder = join(cacheDir, 'cubins');
+  constructor(settings: Pick<Settings, 'cacheDir'>) {
+    this.#settings = settings;
+    this.#folder = join(requireCacheDir(settings), 'cubins');
     this.claims = new CompileClaims(this.#folder);
   }
 
@@ -86,20 +89,21 @@ export class CubinCache {
 
   #failure(error: unknown): unknown {
     if (error instanceof UserError || codeOf(error) === '') return error;
-    return new UserError(
-      `The kernel cache ${this.#folder} cannot be used: ${error instanceof Error ? error.message : String(error)}`,
-      'Free space or permissions there, or choose another folder: TILEWRIGHT_CACHE=/path',
-      { cause: error },
-    );
+    return unusableCache(this.#folder, error);
   }
 
-  /** The entry of a key; undefined where it is absent, damaged or not a file. */
+  /** Makes the folder. Throws UserError where somebody else could put code there. */
+  async prepare(): Promise<void> {
+    await trustedFolder(this.#settings, 'cubins');
+  }
+
+  /** The entry of a key; undefined where it is absent, damaged, not a file, or somebody else's to change. */
   async read(key: string): Promise<CachedCubin | undefined> {
     try {
       const file = await open(this.#path(key), 'r');
       try {
         const status = await file.stat();
-        if (!status.isFile() || status.size > MAX_ENTRY_BYTES) return undefined;
+        if (!status.isFile() || intruder(status) !== undefined || status.size > MAX_ENTRY_BYTES) return undefined;
         const data = new Uint8Array(status.size);
         const { bytesRead } = await file.read(data, 0, data.length, 0);
         const entry = bytesRead === data.length ? parse(data) : undefined;
@@ -119,7 +123,6 @@ export class CubinCache {
     const path = this.#path(key);
     const temporary = join(this.#folder, `${TEMPORARY}${randomUUID()}`);
     try {
-      await mkdir(this.#folder, { recursive: true, mode: 0o700 });
       const file = await open(temporary, 'wx', 0o600);
       try {
         await file.writeFile(

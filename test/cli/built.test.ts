@@ -46,6 +46,22 @@ describe.skipIf(!isBuilt)('the built command', () => {
     expect(wrong.stderr).not.toMatch(/\n\s+at /);
   });
 
+  it.skipIf(process.getuid?.() !== 0)('works for a user whom the system does not know, and asks for a cache', () => {
+    const as = (...argv: string[]): { status: number | null; stdout: string; stderr: string } =>
+      spawnSync(process.execPath, [MAIN, ...argv], {
+        cwd: ROOT,
+        encoding: 'utf8',
+        env: { PATH: readSettings().path },
+        uid: 54_321,
+        gid: 54_321,
+      });
+    expect(as('--version').stdout).toMatch(/^\d+\.\d+\.\d+\n$/);
+    const run = as(...RUN, '--limit', '1');
+    expect(run.status).toBe(1);
+    expect(run.stderr).toContain('There is no place for the cache of compiled kernels');
+    expect(run.stderr).toContain('export TILEWRIGHT_CACHE=/path');
+  });
+
   it('says nothing about a reader that went away', () => {
     const piped = spawnSync(
       'sh',

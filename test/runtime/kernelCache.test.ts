@@ -8,8 +8,7 @@ import { UserError } from '../../errors.js';
 import { compileShared } from '../../runtime/cpu/compiler.js';
 import { CubinCache } from '../../runtime/cuda/cubinCache.js';
 import { cacheLimitBytes, markUsed, pruneCaches } from '../../runtime/kernelCache.js';
-import type { Settings } from '../../settings.js';
-import { settingsIn, temporaryFolder } from './kernels.js';
+import { settingsIn, temporaryFolder, type CachedSettings } from './kernels.js';
 
 const BUILT = new URL('../../dist/runtime/kernelCache.js', import.meta.url);
 if (!existsSync(BUILT))
@@ -18,17 +17,17 @@ if (!existsSync(BUILT))
 const KIB = 2 ** 10;
 let counter = 0;
 const root = temporaryFolder();
-const within = (cacheLimit: string): Settings => ({ ...settingsIn(join(root, `cache${counter++}`)), cacheLimit });
+const within = (cacheLimit: string): CachedSettings => ({ ...settingsIn(join(root, `cache${counter++}`)), cacheLimit });
 const keyOf = (text: string): string => createHash('sha256').update(text).digest('hex');
 
 /** An entry of `kib` KiB that was last used `hours` ago. */
-function library({ cacheDir }: Settings, text: string, kib: number, hours: number): string {
+function library({ cacheDir }: CachedSettings, text: string, kib: number, hours: number): string {
   const entry = join(cacheDir, 'kernels', keyOf(text));
   mkdirSync(entry, { recursive: true });
   writeFileSync(join(entry, 'kernels.so'), Buffer.alloc(kib * KIB));
   return age(entry, hours);
 }
-function cubin({ cacheDir }: Settings, text: string, kib: number, hours: number): string {
+function cubin({ cacheDir }: CachedSettings, text: string, kib: number, hours: number): string {
   mkdirSync(join(cacheDir, 'cubins'), { recursive: true });
   const path = join(cacheDir, 'cubins', `${keyOf(text)}.twc`);
   writeFileSync(path, Buffer.alloc(kib * KIB));
@@ -173,7 +172,8 @@ describe('compiling', () => {
 
   it('counts finding a cubin as use', async () => {
     const settings = within('1KiB');
-    const cache = new CubinCache(settings.cacheDir);
+    const cache = new CubinCache(settings);
+    await cache.prepare();
     const header = Buffer.from('7f454c460201', 'hex');
     const code = Buffer.alloc(64);
     header.copy(code);

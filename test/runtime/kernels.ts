@@ -18,7 +18,10 @@ export function temporaryFolder(): string {
   return folder;
 }
 
-export const settingsIn = (cacheDir: string, extra: Partial<Settings> = {}): Settings => ({
+/** Settings that name a cache. */
+export type CachedSettings = Settings & { readonly cacheDir: string };
+
+export const settingsIn = (cacheDir: string, extra: Omit<Partial<Settings>, 'cacheDir'> = {}): CachedSettings => ({
   ...readSettings(),
   cacheDir,
   ...extra,

@@ -18,7 +18,7 @@ import { UserError } from '../../../errors.js';
 import { compileCubins, findCudaCompiler, type CompiledCubins, type CudaUnit } from '../../../runtime/cuda/compiler.js';
 import { isCubin } from '../../../runtime/cuda/cubinCache.js';
 import { readSettings, type Settings } from '../../../settings.js';
-import { temporaryFolder } from '../kernels.js';
+import { temporaryFolder, type CachedSettings } from '../kernels.js';
 import { hasCc, hasSystemNvrtc, isolated, makeNvcc, makeNvrtc } from './fakeCompilers.js';
 
 const NVCC = readSettings()
@@ -50,11 +50,11 @@ async function failure(promise: Promise<unknown>): Promise<UserError> {
 }
 
 const library = hasCc ? makeNvrtc(join(root, 'lib', 'libnvrtc.so.13')) : '';
-const withNvrtc = (): Settings => isolated(fresh(), { nvrtc: library });
+const withNvrtc = (): CachedSettings => isolated(fresh(), { nvrtc: library });
 const unit = (symbol: string, source = `extern "C" __global__ void ${symbol}() {}`): CudaUnit => ({ symbol, source });
 const textOf = ({ cubins }: CompiledCubins, symbol: string): string =>
   new TextDecoder().decode(cubins.get(symbol)?.subarray(64));
-const entries = ({ cacheDir }: Settings): string[] =>
+const entries = ({ cacheDir }: CachedSettings): string[] =>
   readdirSync(join(cacheDir, 'cubins')).map((name) => join(cacheDir, 'cubins', name));
 
 describe('choosing a compiler', () => {

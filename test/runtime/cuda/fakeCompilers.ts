@@ -7,6 +7,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import koffi from 'koffi';
+import type { CachedSettings } from '../kernels.js';
 import { readSettings, type Settings } from '../../../settings.js';
 
 const SOURCE = fileURLToPath(new URL('../../support/fakeNvrtc/nvrtc.c', import.meta.url));
@@ -41,7 +42,7 @@ export function makeNvcc(path: string, release: string): string {
 }
 
 /** Settings under which nothing of this machine's CUDA is found, except what its loader knows. */
-export const isolated = (folder: string, extra: Partial<Settings> = {}): Settings => ({
+export const isolated = (folder: string, extra: Omit<Partial<Settings>, 'cacheDir'> = {}): CachedSettings => ({
   ...readSettings({ PATH: '/usr/bin:/bin' }),
   path: '',
   cacheDir: join(folder, 'cache'),

@@ -1,0 +1,92 @@
+/** The cache holds machine code: only the user and root may be able to change it. */
+import { chmodSync, chownSync, mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { compileShared } from '../../runtime/cpu/compiler.js';
+import { CubinCache } from '../../runtime/cuda/cubinCache.js';
+import { readSettings } from '../../settings.js';
+import { settingsIn, temporaryFolder, type CachedSettings } from './kernels.js';
+
+const isRoot = process.getuid?.() === 0;
+const root = temporaryFolder();
+let counter = 0;
+const fresh = (): CachedSettings => {
+  const cacheDir = join(root, `cache${counter++}`);
+  mkdirSync(cacheDir, { mode: 0o700 });
+  return settingsIn(cacheDir);
+};
+const SOURCE = [{ name: 'one.c', text: 'int tw_one(void) { return 1; }\n' }];
+const compile = (settings: CachedSettings): ReturnType<typeof compileShared> =>
+  compileShared(SOURCE, { isa: 'portable', settings });
+const CUBIN = Buffer.alloc(64);
+Buffer.from('7f454c460201', 'hex').copy(CUBIN);
+CUBIN.writeUInt16LE(190, 18);
+
+describe('a cache folder', () => {
+  it('that others may write to is refused, with the command that takes the right away', async () => {
+    for (const folder of ['', 'kernels']) {
+      const settings = fresh();
+      const path = join(settings.cacheDir, folder);
+      mkdirSync(path, { recursive: true });
+      chmodSync(path, 0o777);
+      await expect(compile(settings)).rejects.toMatchObject({
+        message: expect.stringContaining('others may write to it') as unknown,
+        hint: expect.stringContaining(`chmod go-w ${path}`) as unknown,
+      });
+    }
+    const settings = fresh();
+    chmodSync(settings.cacheDir, 0o770);
+    await expect(new CubinCache(settings).prepare()).rejects.toThrow('others may write to it');
+  });
+
+  it.skipIf(!isRoot)('that belongs to somebody else is refused', async () => {
+    const settings = fresh();
+    chownSync(settings.cacheDir, 12_345, 12_345);
+    await expect(compile(settings)).rejects.toThrow('it belongs to user 12345');
+    await expect(new CubinCache(settings).prepare()).rejects.toThrow('it belongs to user 12345');
+  });
+});
+
+describe('an entry', () => {
+  it('that others may write to is made anew', async () => {
+    const settings = fresh();
+    const { path } = await compile(settings);
+    expect((await compile(settings)).cached).toBe(true);
+    chmodSync(path, 0o722);
+    expect((await compile(settings)).cached).toBe(false);
+    chmodSync(join(path, '..'), 0o777);
+    expect((await compile(settings)).cached).toBe(false);
+  });
+
+  it('of cubins that others may write to is not read', async () => {
+    const settings = fresh();
+    const cache = new CubinCache(settings);
+    const key = 'b'.repeat(64);
+    await cache.prepare();
+    await cache.write(key, { cubin: CUBIN, resources: undefined });
+    expect(await cache.read(key)).toBeDefined();
+    chmodSync(join(settings.cacheDir, 'cubins', `${key}.twc`), 0o666);
+    expect(await cache.read(key)).toBeUndefined();
+  });
+});
+
+describe('the place of the cache', () => {
+  const place = (environment: Record<string, string>): string | undefined => readSettings(environment).cacheDir;
+
+  it('is never below the current folder by accident', () => {
+    expect(place({ TILEWRIGHT_CACHE: '/c', HOME: '/h' })).toBe('/c');
+    expect(place({ XDG_CACHE_HOME: '/x', HOME: '/h' })).toBe('/x/tilewright');
+    expect(place({ XDG_CACHE_HOME: 'relative', HOME: '/h' })).toBe('/h/.cache/tilewright');
+    const fallback = place({});
+    expect(place({ HOME: '' })).toBe(fallback);
+    expect(place({ HOME: 'relative' })).toBe(fallback);
+    if (fallback !== undefined) expect(fallback.startsWith('/')).toBe(true);
+  });
+
+  it('is asked for where there is none', async () => {
+    const settings = { ...readSettings(), cacheDir: undefined };
+    await expect(compileShared(SOURCE, { isa: 'portable', settings })).rejects.toMatchObject({
+      hint: 'Name one: export TILEWRIGHT_CACHE=/path',
+    });
+  });
+});
