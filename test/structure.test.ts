@@ -13,6 +13,9 @@ import { ARCHITECTURES } from '../models/registry.js';
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
 const MAX_LINES = 600;
+const MAX_COLUMNS = 120;
+/** Folders whose sources are held to MAX_COLUMNS. */
+const ENFORCED = ['codegen'];
 const SOURCE = /\.(ts|mjs|cjs|js|hbs|c|cc|cpp|h|hpp|sh)$/;
 const CRUISER = join(ROOT, 'node_modules', 'dependency-cruiser', 'bin', 'dependency-cruise.mjs');
 
@@ -41,6 +44,7 @@ const lineCount = (source: string): number => source.split('\n').length - (sourc
 const READS_ENVIRONMENT = new RegExp('process\\s*\\.\\s*' + 'env\\b');
 const IMPORTS_ENVIRONMENT = new RegExp("import\\s*\\{[^}]*\\benv\\b[^}]*\\}\\s*from\\s*'(node:)?" + "process'");
 const FOCUSES = new RegExp('\\b(it|test|describe|suite|bench)(\\.\\w+)*\\.' + 'only\\(');
+const TOO_LONG = new RegExp(`^.{${MAX_COLUMNS + 1},}$`, 'u');
 const SILENCES = new RegExp('@ts-' + '(ignore|nocheck)');
 
 /** `file:line` of every type in `source` that switches checking off. Parsed, so that prose may use the word. */
@@ -103,6 +107,13 @@ describe('source files', () => {
     expect(long).toEqual([]);
   });
 
+  it(`have lines of at most ${MAX_COLUMNS} columns`, () => {
+    const long = files
+      .filter((file) => ENFORCED.some((folder) => file.startsWith(`${folder}/`)))
+      .flatMap((file) => matchingLines(file, text(file), TOO_LONG));
+    expect(long).toEqual([]);
+  });
+
   it('read the environment in settings.ts only', () => {
     const readers = files
       .filter((file) => /\.(ts|mjs|cjs|js)$/.test(file) && file !== 'settings.ts' && file !== 'eslint.config.js')
@@ -132,6 +143,7 @@ describe('source files', () => {
   it('are matched by these patterns where they break a rule', () => {
     expect(READS_ENVIRONMENT.test('const home = process' + '.env.HOME;')).toBe(true);
     expect(IMPORTS_ENVIRONMENT.test("import { argv, env } from 'node:" + "process';")).toBe(true);
+    expect([TOO_LONG.test('x'.repeat(120)), TOO_LONG.test('x'.repeat(121))]).toEqual([false, true]);
     expect(FOCUSES.test('describe.skip.only' + "('x', f)")).toBe(true);
     expect(
       untypedPlaces(

@@ -189,7 +189,8 @@ export function emitGemm(kernel: GemmKernel, operands: Operands, schedule: CpuGe
     const name = `${symbol}_epilogue${i}`;
     const usesLines = epilogue.lines > 0;
     lines = Math.max(lines, epilogue.lines);
-    const parameters = `float *tile, int64_t m0, int64_t mn, int64_t c0, int64_t cn${usesLines ? ', float *lines' : ''}`;
+    const linesParameter = usesLines ? ', float *lines' : '';
+    const parameters = `float *tile, int64_t m0, int64_t mn, int64_t c0, int64_t cn${linesParameter}`;
     functions += staticFunction(name, parameters, epilogue.text);
     return {
       weight: segment.weight,

@@ -31,8 +31,8 @@ export interface EmittedKernel {
 }
 
 /**
- * Prints `kernel` under `schedule`. `capacity` is the largest call: it fixes the strides of [T, T] buffers and the scratch
- * memory of attention. Throws where kernel and schedule are of different kinds or a program cannot be printed;
+ * Prints `kernel` under `schedule`. `capacity` is the largest call: it fixes the strides of [T, T] buffers and the
+ * scratch memory of attention. Throws where kernel and schedule are of different kinds or a program cannot be printed;
  * a schedule that isLegal refuses gives undefined text.
  */
 export function emitKernel(

@@ -42,7 +42,9 @@ export function fmaTile(tile: FmaTile): Helper {
   const { mr, nr, rs, ks, bk, bp, ldc } = tile;
   const isa = tile.isa === 'amx' ? 'avx512' : tile.isa;
   const { unroll, aheadA, aheadB } = tile;
-  const name = `tw_${isa}_${mr}x${nr}_${tile.bDtype}_a${rs}_${ks}_b${bk}_${bp}_c${ldc}_u${unroll}${aheadB > 0 ? `_p${aheadA}_${aheadB}` : ''}`;
+  const name =
+    `tw_${isa}_${mr}x${nr}_${tile.bDtype}_a${rs}_${ks}_b${bk}_${bp}_c${ldc}_u${unroll}` +
+    (aheadB > 0 ? `_p${aheadA}_${aheadB}` : '');
   const known = printed.get(name);
   if (known !== undefined) return known;
   const columns = Array.from({ length: nr / vectors.lanes }, (_, index) => {

@@ -90,7 +90,9 @@ function columnBlocks(
     else printOutputs(outputs, site(`(block + ${half})`, lanes), body);
     tail.push('{', ...body.lines.map((line) => `  ${line}`), '}');
   }
-  text += `    if (whole < ${total} && ${to} >= ${total}) {\n      const int64_t block = whole;\n${indent(tail, 3)}    }\n`;
+  text +=
+    `    if (whole < ${total} && ${to} >= ${total}) {\n` +
+    `      const int64_t block = whole;\n${indent(tail, 3)}    }\n`;
   return text;
 }
 
@@ -98,8 +100,8 @@ const rowsLoop = (row: RowScope, text: string): string =>
   `  for (int64_t i = 0; i < mn; i++) {\n    const int64_t row = m0 + i;\n${indent(row.lines, 2)}${text}  }\n`;
 
 /**
- * The site with rotateHalf: the partners of its columns are half a head away, in whole vectors where half a head is some,
- * else lane by lane.
+ * The site with rotateHalf: the partners of its columns are half a head away, in whole vectors where half a head is
+ * some, else lane by lane.
  */
 function withRotation(site: Site, headDim: number): Site {
   const half = headDim / 2;
@@ -204,7 +206,9 @@ function rotatePairs(
   printOutputs(segment.outputs, first, body);
   printOutputs(segment.outputs, second, body);
   let text = `    const int64_t end = c0 + cn < ${segment.columns} ? c0 + cn : ${segment.columns};\n`;
-  text += `    for (int64_t head = c0; head < end; head += ${headDim}) {\n      for (int64_t j = 0; j < ${half}; j += 16) {\n${indent(body.lines, 4)}      }\n    }\n`;
+  text +=
+    `    for (int64_t head = c0; head < end; head += ${headDim}) {\n` +
+    `      for (int64_t j = 0; j < ${half}; j += 16) {\n${indent(body.lines, 4)}      }\n    }\n`;
   return rowsLoop(row, text);
 }
 
@@ -217,9 +221,13 @@ function throughLines(segment: Segment, row: RowScope, acc: string, ldc: number)
   if (pairing.kind === 'rotate') {
     const half = pairing.headDim / 2;
     text += `    for (int64_t h = 0; h < cn; h += ${pairing.headDim}) for (int64_t j = 0; j < ${half}; j++) {\n`;
-    text += `      const int64_t p = h + j / ${width} * ${2 * width} + j % ${width};\n      lines[h + j] = ${acc}[p];\n      lines[h + j + ${half}] = ${acc}[p + ${width}];\n    }\n`;
+    text +=
+      `      const int64_t p = h + j / ${width} * ${2 * width} + j % ${width};\n` +
+      `      lines[h + j] = ${acc}[p];\n      lines[h + j + ${half}] = ${acc}[p + ${width}];\n    }\n`;
   } else {
-    text += `    for (int64_t c = 0; c < cn; c++) {\n      const int64_t p = c / ${width} * ${2 * width} + c % ${width};\n`;
+    text +=
+      `    for (int64_t c = 0; c < cn; c++) {\n` +
+      `      const int64_t p = c / ${width} * ${2 * width} + c % ${width};\n`;
     text += `      lines[c] = ${acc}[p];\n      lines[${ldc} + c] = ${acc}[p + ${width}];\n    }\n`;
   }
   const base = matrixLines(pairing);
@@ -232,7 +240,8 @@ function throughLines(segment: Segment, row: RowScope, acc: string, ldc: number)
       `float ${name}[16];`,
       `for (int l_ = 0; l_ < 16; l_++) {`,
       `  const int64_t c_ = ${column} - c0 + l_;`,
-      `  ${name}[l_] = c_ % ${headDim} < ${headDim / 2} ? -lines[${line} + c_ + ${headDim / 2}] : lines[${line} + c_ - ${headDim / 2}];`,
+      `  ${name}[l_] = c_ % ${headDim} < ${headDim / 2} ? ` +
+        `-lines[${line} + c_ + ${headDim / 2}] : lines[${line} + c_ - ${headDim / 2}];`,
       '}',
     );
     return { code: body.define('tw_v', `tw_load(${name})`), kind: 'f', isRow: false };

@@ -369,8 +369,8 @@ export class Body {
   }
 
   /**
-   * sin and cos take their angle in double: position × frequency needs more than a float's bits. What has no double form
-   * is computed in float and widened.
+   * sin and cos take their angle in double: position × frequency needs more than a float's bits. What has no double
+   * form is computed in float and widened.
    */
   private angle(op: 'sin' | 'cos', a: Scalar, site: Site): Value {
     return this.gathered((l) => `(float)tw_${op}(${this.double(a, site, l)})`, site, false);

@@ -156,7 +156,8 @@ export function emitAttention(
   const keyRows = operands.rowsOf(kernel.k);
   if (skeleton === 'mma' && keyRows.most > MAX_TOKENS) {
     throw new Error(
-      `Kernel ${kernel.name} (${kernel.path}) cannot attend over ${keyRows.most} tokens in a batch, ${MAX_TOKENS} at most: compile with a smaller --batch-tokens.`,
+      `Kernel ${kernel.name} (${kernel.path}) cannot attend over ${keyRows.most} tokens in a batch, ` +
+        `${MAX_TOKENS} at most: compile with a smaller --batch-tokens.`,
     );
   }
   const [q, k, v, out] = [

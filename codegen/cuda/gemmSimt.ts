@@ -129,7 +129,12 @@ function lying(pairing: Pairing, c: string, index: 0 | 1): string {
     case 'rotate': {
       const { headDim, width } = pairing;
       const half = headDim / 2;
-      return `(${c}) / ${headDim} * ${headDim} + (${c}) % ${half} / ${width} * ${2 * width} + (${c}) % ${half} % ${width} + (${c}) % ${headDim} / ${half} * ${width}`;
+      return [
+        `(${c}) / ${headDim} * ${headDim}`,
+        `(${c}) % ${half} / ${width} * ${2 * width}`,
+        `(${c}) % ${half} % ${width}`,
+        `(${c}) % ${headDim} / ${half} * ${width}`,
+      ].join(' + ');
     }
     default:
       return pairing satisfies never;
@@ -170,7 +175,8 @@ function epilogue(
   );
   const close = sums.map(
     ({ buffer }, i) =>
-      `if (lane % ${ROW_SUM_BLOCK} == 0 && column < ${segment.columns}) ${row.rowPointer(operands.get(buffer), undefined)}[column / ${ROW_SUM_BLOCK}] = s${i};`,
+      `if (lane % ${ROW_SUM_BLOCK} == 0 && column < ${segment.columns}) ` +
+      `${row.rowPointer(operands.get(buffer), undefined)}[column / ${ROW_SUM_BLOCK}] = s${i};`,
   );
   return {
     row: indent(row.lines, 3),

@@ -30,7 +30,8 @@ export function emitCudaKernel(
   capacity: Extents,
 ): CudaKernelText {
   const parameters = parametersOf(kernel, module);
-  const symbol = `k_${kernel.anchor.toLowerCase()}_${kernelSignature(kernel, module, capacity)}_${scheduleHash(schedule)}`;
+  const signature = kernelSignature(kernel, module, capacity);
+  const symbol = `k_${kernel.anchor.toLowerCase()}_${signature}_${scheduleHash(schedule)}`;
   const operands = new CudaOperands(kernel, module, parameters, capacity);
   const emitted = emitAnchor(kernel, operands, schedule, symbol, parameters.length);
   return { symbol, parameters, ...emitted, source: `${render('prelude', {})}\n${emitted.source}` };

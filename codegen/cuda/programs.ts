@@ -296,7 +296,8 @@ function printOutputs(
 export function storeLine(operand: Operand, scope: RowScope, site: Site, values: readonly string[]): string {
   const pointer = scope.rowPointer(operand, undefined);
   if (operand.columns === 1) return `tw_store_${operand.dtype}(${pointer}, ${values[0]!});`;
-  return `tw_store${values.length === 2 ? '2' : ''}_${operand.dtype}(${pointer} + ${site.column}, ${values.join(', ')});`;
+  const width = values.length === 2 ? '2' : '';
+  return `tw_store${width}_${operand.dtype}(${pointer} + ${site.column}, ${values.join(', ')});`;
 }
 
 function closeSums(

@@ -302,8 +302,8 @@ export class Body {
   }
 
   /**
-   * sin and cos take their angle in double: position × frequency needs more than a float's bits. What has no double form
-   * is computed in float and widened.
+   * sin and cos take their angle in double: position × frequency needs more than a float's bits. What has no double
+   * form is computed in float and widened.
    */
   private double(s: Scalar, site: Site, lane: number): string {
     const sub = (x: Scalar): string => this.double(x, site, lane);

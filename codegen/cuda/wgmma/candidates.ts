@@ -29,9 +29,9 @@ interface Tile {
 }
 
 /**
- * Deferred epilogues run under the next product, with tiles as wide as cooperative ones but fewer stages; narrower tiles
- * would need more stages. Ping-pong runs epilogues under the other warpgroup's product. Cooperative tiles hide nothing;
- * wide ones spend less energy on shared memory. Rates of tiles of 128 and more columns are measured
+ * Deferred epilogues run under the next product, with tiles as wide as cooperative ones but fewer stages; narrower
+ * tiles would need more stages. Ping-pong runs epilogues under the other warpgroup's product. Cooperative tiles hide
+ * nothing; wide ones spend less energy on shared memory. Rates of tiles of 128 and more columns are measured
  * (docs/performance.md), those of narrower ones follow shared memory's share of a step. Deferred tiles of 224 and 192
  * columns were measured little, and are rated low.
  */
@@ -139,7 +139,8 @@ export function wgmmaCandidates(
           raster: rasterOf(device.multiprocessors, cluster, tm, rasterRows),
         });
         if (whole === undefined) continue;
-        // Deferred epilogues of the residual stream become slower: the longest would have only a narrow tile to hide under.
+        // Deferred epilogues of the residual stream become slower: the longest would have only a narrow tile to hide
+        // under.
         const narrow =
           mode === 'deferred' && !addsToStream ? withRemainder(kernel, module, device, whole, rows) : undefined;
         for (const schedule of narrow === undefined ? [whole] : [whole, narrow]) {

@@ -44,9 +44,9 @@ interface Context extends VectorContext {
 }
 
 /**
- * Statements for row `row` of a tile of `tn` columns: `m` is the 64-row instruction, `h` the row 8 further, `column0` the
- * tile's first physical column in the segment; `from` the row values of the tile. Remainder tiles are narrower than the
- * schedule's, but begin at a multiple of its columns.
+ * Statements for row `row` of a tile of `tn` columns: `m` is the 64-row instruction, `h` the row 8 further, `column0`
+ * the tile's first physical column in the segment; `from` the row values of the tile. Remainder tiles are narrower
+ * than the schedule's, but begin at a multiple of its columns.
  */
 export function epilogueText({ operands, prologue, options }: WgmmaContext, segment: Segment, tn = options.tn): string {
   const start = options.tn;
@@ -111,7 +111,8 @@ function takeSum({ segment, operands, sums, isWhole }: Context, { operand, sum }
   const isInside = isWhole ? '' : ` && (${own}) * ${ROW_SUM_BLOCK} < ${segment.columns}`;
   return [
     `tw_sums_take(${name}, ${block}, ${sum}, quad);`,
-    `if ((${block}) % ${QUAD} == ${QUAD - 1} && isStored${isInside}) (${operands.base(operand)})[(long long)row * ${operand.stride} + ${own}] = ${name}.whole;`,
+    `if ((${block}) % ${QUAD} == ${QUAD - 1} && isStored${isInside}) ` +
+      `(${operands.base(operand)})[(long long)row * ${operand.stride} + ${own}] = ${name}.whole;`,
   ];
 }
 
@@ -125,7 +126,8 @@ function lastSums({ segment, operands, sums, isWhole }: Context, groups: number)
     const isInside = isWhole ? '' : ` && (${own}) * ${ROW_SUM_BLOCK} < ${segment.columns}`;
     return [
       ...Array.from({ length: QUAD - over }, (_, j) => `tw_sums_take(s${i}_, ${over + j}, 0.0f, quad);`),
-      `if (quad < ${over} && isStored${isInside}) (${operands.base(operand)})[(long long)row * ${operand.stride} + ${own}] = s${i}_.whole;`,
+      `if (quad < ${over} && isStored${isInside}) ` +
+        `(${operands.base(operand)})[(long long)row * ${operand.stride} + ${own}] = s${i}_.whole;`,
     ];
   });
 }

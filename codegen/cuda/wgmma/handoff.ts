@@ -3,9 +3,9 @@
  * memory, in the order of the accumulators. Neither side transposes anything; every access is 16 bytes a lane, next to
  * its neighbour's.
  *
- * Each consumer warp has its own part. For each chunk of four column groups it holds 512 bytes of each row half: lane by
- * lane, one word of each group with the upper 16 bits of two products. For each four chunks there follow as many bytes
- * with a word of each chunk: bits 12 to 15 of its eight products.
+ * Each consumer warp has its own part. For each chunk of four column groups it holds 512 bytes of each row half: lane
+ * by lane, one word of each group with the upper 16 bits of two products. For each four chunks there follow as many
+ * bytes with a word of each chunk: bits 12 to 15 of its eight products.
  */
 import { indent } from '../statements.js';
 

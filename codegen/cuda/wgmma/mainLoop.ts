@@ -9,7 +9,7 @@ const MULTIPLY = 'tw_wgmma';
 /** The same for remainder tiles. */
 const MULTIPLY_REMAINDER = 'tw_wgmma_narrow';
 
-/** Definition of the function that multiplies `columns` columns at once, those of an instruction or of remainder tiles. */
+/** The function that multiplies `columns` columns at once: those of an instruction, or of remainder tiles. */
 export const productText = ({ wn, mmaType }: WgmmaOptions, columns: number): string =>
   render('wgmmaProduct', {
     ...wgmmaOperands(columns),

@@ -222,15 +222,21 @@ export class VectorStores {
             ? [`const int column = (${this.origin}) / 2 + 8 * ${at};`]
             : [
                 `const int lying_ = ${this.origin} + 16 * ${at};`,
-                `const int column = ${firstHalf('lying_', pairing.headDim, this.context.holdsWholeHeads)}${isPartner ? ` + ${pairing.headDim / 2}` : ''};`,
+                `const int column = ${firstHalf('lying_', pairing.headDim, this.context.holdsWholeHeads)}` +
+                  `${isPartner ? ` + ${pairing.headDim / 2}` : ''};`,
               ];
-      const isInside = `${this.units % QUAD === 0 ? '' : ` && unit_ + quad < ${this.units}`}${isWhole ? '' : ` && ${pairing.kind === 'rotate' ? 'lying_' : 'column'} < ${columns}`}`;
+      const inUnits = this.units % QUAD === 0 ? '' : ` && unit_ + quad < ${this.units}`;
+      const inColumns = isWhole ? '' : ` && ${pairing.kind === 'rotate' ? 'lying_' : 'column'} < ${columns}`;
+      const isInside = inUnits + inColumns;
+      const to = `${operands.base(operand)} + (long long)row * ${operand.stride} + column`;
       return [
         '#pragma unroll',
         `for (int unit_ = 0; unit_ < ${this.units}; unit_ += ${QUAD}) {`,
         `  const ${accessType(operand)} words_ = ${exchanged(name, operand)};`,
         ...column.map((line) => `  ${line}`),
-        `  ${isBranched ? `if (isStored${isInside}) ` : ''}tw_store_words(${operands.base(operand)} + (long long)row * ${operand.stride} + column, words_, ${isBranched ? '1' : `isStored${isInside}`});`,
+        isBranched
+          ? `  if (isStored${isInside}) tw_store_words(${to}, words_, 1);`
+          : `  tw_store_words(${to}, words_, isStored${isInside});`,
         '}',
       ];
     });

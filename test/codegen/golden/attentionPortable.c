@@ -1,9 +1,11 @@
 #ifndef TW_HAS_tw_portable_2x16_f32_a32_1_b16_512_c32_u4
 #define TW_HAS_tw_portable_2x16_f32_a32_1_b16_512_c32_u4
 /*
- * c[2][16] (+)= a·b in order of k, one accumulator an element. a[r·32 + k·1]; b: float[k·16 + panel·512 + lane].
+ * c[2][16] (+)= a·b in order of k, one accumulator an element.
+ * a[r·32 + k·1]; b: float[k·16 + panel·512 + lane].
  */
-static __attribute__((noinline)) void tw_portable_2x16_f32_a32_1_b16_512_c32_u4(const float *a, const float *b, float *c, int64_t kn, int first) {
+static __attribute__((noinline)) void tw_portable_2x16_f32_a32_1_b16_512_c32_u4(const float *a, const float *b, float *c, int64_t kn,
+    int first) {
   tw_v c0_0, c1_0;
   if (first) {
     c0_0 = tw_set1(0.0f);
@@ -53,9 +55,11 @@ static __attribute__((noinline)) void tw_portable_2x16_f32_a32_1_b16_512_c32_u4(
 #ifndef TW_HAS_tw_portable_2x16_f32_a1_32_b32_16_c32_u4
 #define TW_HAS_tw_portable_2x16_f32_a1_32_b32_16_c32_u4
 /*
- * c[2][16] (+)= a·b in order of k, one accumulator an element. a[r·1 + k·32]; b: float[k·32 + panel·16 + lane].
+ * c[2][16] (+)= a·b in order of k, one accumulator an element.
+ * a[r·1 + k·32]; b: float[k·32 + panel·16 + lane].
  */
-static __attribute__((noinline)) void tw_portable_2x16_f32_a1_32_b32_16_c32_u4(const float *a, const float *b, float *c, int64_t kn, int first) {
+static __attribute__((noinline)) void tw_portable_2x16_f32_a1_32_b32_16_c32_u4(const float *a, const float *b, float *c, int64_t kn,
+    int first) {
   tw_v c0_0, c1_0;
   if (first) {
     c0_0 = tw_set1(0.0f);
@@ -103,15 +107,17 @@ static __attribute__((noinline)) void tw_portable_2x16_f32_a1_32_b32_16_c32_u4(c
 #endif
 
 /*
- * 2 heads of 32 over 1 of keys. A work item is 32 queries of the heads that share one head of keys; it
- * fetches their keys once, and works on 32 queries at a time. Scores lie [key][query], so a key is masked, its
- * exponential taken and the sum made in order of keys, lanes = queries: a key that a query does not see adds an exact
- * zero, and the answer does not depend on the tile a query falls in. Blocks of 8 keys that no lane sees are left out.
+ * 2 heads of 32 over 1 of keys. A work item is 32 queries of the heads that share one
+ * head of keys; it fetches their keys once, and works on 32 queries at a time. Scores lie [key][query], so a key
+ * is masked, its exponential taken and the sum made in order of keys, lanes = queries: a key that a query does not see
+ * adds an exact zero, and the answer does not depend on the tile a query falls in. Blocks of 8 keys that no lane sees
+ * are left out.
  */
 typedef struct k_attention_427d012ea5c82013_8c2171fa_item {
   int64_t rows, first_row;  /* queries of this item, and its first row of the result */
   int32_t keys;             /* keys that some query of the item may see, in order */
-  int32_t low[1], high[1], last;  /* least and greatest token of each 32 queries; greatest of all */
+  int32_t low[1], high[1], last;
+    /* least and greatest token of each 32 queries; greatest of all */
   int32_t *id, *end, *token;
   uint8_t *seen;            /* [group of lanes][8 keys]: whether some lane may see some of the keys */
   float *k, *v, *q, *s, *o, *sum;
@@ -148,15 +154,18 @@ static void k_attention_427d012ea5c82013_8c2171fa_list(const tw_launch *launch, 
  * is short and rows are far apart, which no prefetcher of the hardware follows: rows ahead are asked for here, and the
  * part of the head `next` heads on, which this worker is likely to take next.
  */
-static int k_attention_427d012ea5c82013_8c2171fa_fetch(const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t, int32_t from, int32_t to, int64_t kv, int64_t next) {
+static int k_attention_427d012ea5c82013_8c2171fa_fetch(const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t, int32_t from, int32_t to, int64_t kv,
+    int64_t next) {
   tw_v check = tw_set1(0.0f);
   for (int32_t j = from; j < to; j++) {
     const int64_t ahead = t->id[j + 6 < to ? j + 6 : to - 1];
     for (int64_t i = 0; i < 32; i += 16) {
       __builtin_prefetch((const float *)launch->buffers[1] + ahead * 32 + kv * 32 + i);
       __builtin_prefetch((const float *)launch->buffers[2] + ahead * 32 + kv * 32 + i);
-      __builtin_prefetch((const float *)launch->buffers[1] + (int64_t)t->id[j] * 32 + (kv + next) * 32 + i, 0, 2);
-      __builtin_prefetch((const float *)launch->buffers[2] + (int64_t)t->id[j] * 32 + (kv + next) * 32 + i, 0, 2);
+      __builtin_prefetch((const float *)launch->buffers[1] + (int64_t)t->id[j] * 32 + (kv + next)
+          * 32 + i, 0, 2);
+      __builtin_prefetch((const float *)launch->buffers[2] + (int64_t)t->id[j] * 32 + (kv + next)
+          * 32 + i, 0, 2);
     }
     const float *k = (const float *)launch->buffers[1] + (int64_t)t->id[j] * 32 + kv * 32;
     const float *v = (const float *)launch->buffers[2] + (int64_t)t->id[j] * 32 + kv * 32;
@@ -172,16 +181,19 @@ static int k_attention_427d012ea5c82013_8c2171fa_fetch(const tw_launch *launch, 
 }
 
 /* scale·q of one head, turned: [16 queries a panel][d][16]. */
-static void k_attention_427d012ea5c82013_8c2171fa_turn(const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t, int64_t head, int64_t count, int64_t next) {
+static void k_attention_427d012ea5c82013_8c2171fa_turn(const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t, int64_t head, int64_t count,
+    int64_t next) {
   for (int64_t p = 0; p < count; p += 16) {
     for (int l = 0; l < 16; l++) {
-      const float *q = (const float *)launch->buffers[0] + (int64_t)t->token[p + l] * 64 + next * 32;
+      const float *q = (const float *)launch->buffers[0] + (int64_t)t->token[p + l] * 64
+          + next * 32;
       for (int64_t i = 0; i < 32; i += 16) __builtin_prefetch(q + i, 0, 2);
     }
     for (int64_t i = 0; i < 32; i += 16) {
       tw_v x[16];
       for (int l = 0; l < 16; l++) {
-        const float *q = (const float *)launch->buffers[0] + (int64_t)t->token[p + l] * 64 + head * 32;
+        const float *q = (const float *)launch->buffers[0] + (int64_t)t->token[p + l] * 64
+            + head * 32;
         x[l] = k_attention_427d012ea5c82013_8c2171fa_load_k(q, i) * tw_set1(0.1767766922712326f);
       }
       tw_transpose(x);
@@ -229,8 +241,12 @@ static void k_attention_427d012ea5c82013_8c2171fa_softmax(const tw_launch *launc
   for (int u = 0; u < 2; u++) tw_store(t->sum + g * 32 + u * 16, sum[u]);
 }
 
-/* Adds values [from, to), which lie from row `row` of t->v on, where some value is NaN or infinite: zero times it must not reach a query that cannot see it. */
-static void k_attention_427d012ea5c82013_8c2171fa_add_seen(const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t, int64_t g, int32_t from, int32_t to, int32_t row, int first) {
+/*
+ * Adds values [from, to), which lie from row `row` of t->v on, where some value is NaN or infinite: zero times it must
+ * not reach a query that cannot see it.
+ */
+static void k_attention_427d012ea5c82013_8c2171fa_add_seen(const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t, int64_t g, int32_t from, int32_t to,
+    int32_t row, int first) {
   (void)launch;
   float *o = t->o + g * 32 * 32;
   if (first) memset(o, 0, 32 * 32 * 4);
@@ -240,7 +256,8 @@ static void k_attention_427d012ea5c82013_8c2171fa_add_seen(const tw_launch *laun
       if (t->id[j] > token || token >= t->end[j]) continue;
       const tw_v p = tw_set1(t->s[(g * 128 + j) * 32 + r]);
       for (int64_t i = 0; i < 32; i += 16) {
-        tw_store(o + r * 32 + i, tw_fma(p, tw_load(t->v + (j - from + row) * 32 + i), tw_load(o + r * 32 + i)));
+        tw_store(o + r * 32 + i, tw_fma(p, tw_load(t->v + (j - from + row) * 32 + i),
+            tw_load(o + r * 32 + i)));
       }
     }
   }
@@ -250,7 +267,8 @@ static void k_attention_427d012ea5c82013_8c2171fa_finish(const tw_launch *launch
   for (int64_t r = 0; r < t->rows; r++) {
     float *out = (float *)launch->buffers[5] + (t->first_row + r) * 64;
     const tw_v sum = tw_set1(t->sum[r]);
-    for (int64_t i = 0; i + 16 <= 32; i += 16) tw_store_f32(out + head * 32 + i, tw_load(t->o + r * 32 + i) / sum);
+    for (int64_t i = 0; i + 16 <= 32; i += 16) tw_store_f32(out + head * 32 + i,
+        tw_load(t->o + r * 32 + i) / sum);
   }
 }
 
@@ -281,7 +299,8 @@ void k_attention_427d012ea5c82013_8c2171fa(const tw_launch *launch, int32_t work
       t.high[g] = 0;
       for (int64_t r = g * 32; r < (g + 1) * 32; r++) {
         const int64_t row = t.first_row + (r < t.rows ? r : t.rows - 1);
-        const int32_t token = ((const int32_t *)launch->buffers[4])[row];
+        const int32_t token = ((const int32_t
+            *)launch->buffers[4])[row];
         t.token[r] = token;
         if (token < t.low[g]) t.low[g] = token;
         if (token > t.high[g]) t.high[g] = token;
@@ -293,7 +312,8 @@ void k_attention_427d012ea5c82013_8c2171fa(const tw_launch *launch, int32_t work
     const int64_t next_kv = kv + workers < 1 ? workers : 0;
     int finite = 1;
     for (int64_t head = kv * 2; head < (kv + 1) * 2; head++) {
-      k_attention_427d012ea5c82013_8c2171fa_turn(launch, &t, head, groups * 32, head + 1 < (kv + 1) * 2 ? head + 1 : (kv + next_kv) * 2);
+      k_attention_427d012ea5c82013_8c2171fa_turn(launch, &t, head, groups * 32, head + 1 < (kv + 1) * 2 ? head + 1 : (kv + next_kv)
+          * 2);
       /* One block of keys stays for all heads of the group; more are fetched again. */
       for (int32_t from = 0; from < t.keys; from += 64) {
         const int32_t to = t.keys - from < 64 ? t.keys : from + 64;
@@ -302,7 +322,8 @@ void k_attention_427d012ea5c82013_8c2171fa(const tw_launch *launch, int32_t work
           for (int32_t j = from; j < to; j += 2) {
             if (!t.seen[g * 128 / 8 + j / 8]) continue;
             for (int64_t p = 0; p < 32; p += 16) {
-              tw_portable_2x16_f32_a32_1_b16_512_c32_u4(t.k + (j - from) * 32, t.q + (g * 32 + p) * 32, t.s + (g * 128 + j) * 32 + p, 32, 1);
+              tw_portable_2x16_f32_a32_1_b16_512_c32_u4(t.k + (j - from) * 32, t.q + (g * 32 + p) * 32, t.s + (g * 128 + j)
+                  * 32 + p, 32, 1);
             }
           }
         }
@@ -327,7 +348,9 @@ void k_attention_427d012ea5c82013_8c2171fa(const tw_launch *launch, int32_t work
             } else {
               for (int64_t r = 0; r < 32; r += 2) {
                 int64_t i = 0;
-                for (; i + 16 <= 32; i += 16) tw_portable_2x16_f32_a1_32_b32_16_c32_u4(t.s + (g * 128 + j) * 32 + r, t.v + (j - from) * 32 + i, t.o + (g * 32 + r) * 32 + i, e - j, !started[g]);
+                for (; i + 16 <= 32; i += 16) tw_portable_2x16_f32_a1_32_b32_16_c32_u4(t.s + (g * 128 + j) * 32
+                    + r, t.v + (j - from) * 32 + i, t.o + (g * 32 + r) * 32 + i, e - j,
+                    !started[g]);
               }
             }
             started[g] = 1;

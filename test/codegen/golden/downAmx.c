@@ -1,7 +1,8 @@
 #ifndef TW_HAS_tw_amx_32x32_a96_b1536_c64
 #define TW_HAS_tw_amx_32x32_a96_b1536_c64
 /* c[32][32] (+)= a·b: 2×2 tiles, in steps of 32 in order of k. */
-static __attribute__((noinline)) void tw_amx_32x32_a96_b1536_c64(const uint16_t *a, const uint16_t *b, float *c, int64_t steps, int first) {
+static __attribute__((noinline)) void tw_amx_32x32_a96_b1536_c64(const uint16_t *a, const uint16_t *b, float *c, int64_t steps,
+    int first) {
   if (first) {
     TW_TILE_ZERO(0);
     TW_TILE_ZERO(1);
@@ -35,7 +36,8 @@ static __attribute__((noinline)) void tw_amx_32x32_a96_b1536_c64(const uint16_t 
 #ifndef TW_HAS_tw_amx_16x32_a96_b1536_c64
 #define TW_HAS_tw_amx_16x32_a96_b1536_c64
 /* c[16][32] (+)= a·b: 1×2 tiles, in steps of 32 in order of k. */
-static __attribute__((noinline)) void tw_amx_16x32_a96_b1536_c64(const uint16_t *a, const uint16_t *b, float *c, int64_t steps, int first) {
+static __attribute__((noinline)) void tw_amx_16x32_a96_b1536_c64(const uint16_t *a, const uint16_t *b, float *c, int64_t steps,
+    int first) {
   if (first) {
     TW_TILE_ZERO(0);
     TW_TILE_ZERO(1);
@@ -79,9 +81,11 @@ static void k_gemm_316ec34aa423c48c_e5a81b1b_epilogue0(const tw_launch *launch, 
   }
 }
 /*
- * c[rows][columns] = a[rows, k]·w over the whole depth. Writes whole register tiles: up to 31 rows past `rows`.
+ * c[rows][columns] = a[rows, k]·w over the whole depth. Writes whole register tiles: up to 31 rows past
+ * `rows`.
  */
-static void k_gemm_316ec34aa423c48c_e5a81b1b_block(const uint16_t *a, const uint16_t *w, float *c, int64_t rows, int64_t columns, const uint16_t *next_a, const uint16_t *next_w) {
+static void k_gemm_316ec34aa423c48c_e5a81b1b_block(const uint16_t *a, const uint16_t *w, float *c, int64_t rows, int64_t columns,
+    const uint16_t *next_a, const uint16_t *next_w) {
   (void)next_a;
   (void)next_w;
   for (int64_t k0 = 0; k0 < 96; k0 += 64) {
@@ -93,9 +97,12 @@ static void k_gemm_316ec34aa423c48c_e5a81b1b_block(const uint16_t *a, const uint
       const uint16_t *panel = b + j / 16 * 1536;
       float *to = c + j;
       int64_t i = 0;
-      for (; i + 32 <= rows; i += 32) tw_amx_32x32_a96_b1536_c64(a + i * 96 + k0, panel, to + i * 64, depth, k0 == 0);
-      if (i < rows && i + 16 >= rows) tw_amx_16x32_a96_b1536_c64(a + i * 96 + k0, panel, to + i * 64, depth, k0 == 0);
-      else if (i < rows && i + 32 >= rows) tw_amx_32x32_a96_b1536_c64(a + i * 96 + k0, panel, to + i * 64, depth, k0 == 0);
+      for (; i + 32 <= rows; i += 32) tw_amx_32x32_a96_b1536_c64(a + i * 96 + k0, panel, to + i * 64, depth,
+          k0 == 0);
+      if (i < rows && i + 16 >= rows) tw_amx_16x32_a96_b1536_c64(a + i * 96 + k0,
+          panel, to + i * 64, depth, k0 == 0);
+      else if (i < rows && i + 32 >= rows) tw_amx_32x32_a96_b1536_c64(a + i * 96 + k0,
+          panel, to + i * 64, depth, k0 == 0);
     }
   }
 }
@@ -122,7 +129,8 @@ void k_gemm_316ec34aa423c48c_e5a81b1b(const tw_launch *launch, int32_t worker, i
       const int64_t next_m0 = (item + workers) % down * height;
       const uint16_t *next_w = next_m0 > m0 || n0 + 64 >= 64 ? w : w + 64 / 16 * 1536;
       k_gemm_316ec34aa423c48c_e5a81b1b_block(a + m0 * 96, w, tile, mn, nn, a + next_m0 * 96, next_w);
-      k_gemm_316ec34aa423c48c_e5a81b1b_epilogue0(launch, tile, m0, mn, n0 / 1, nn / 1);
+      k_gemm_316ec34aa423c48c_e5a81b1b_epilogue0(launch, tile, m0, mn, n0 / 1,
+          nn / 1);
     }
   }
   TW_TILE_RELEASE();

@@ -1,10 +1,13 @@
 #ifndef TW_HAS_tw_portable_2x16_f32_a64_1_b16_1024_c512_u4_p2_4
 #define TW_HAS_tw_portable_2x16_f32_a64_1_b16_1024_c512_u4_p2_4
 /*
- * c[2][16] (+)= a·b in order of k, one accumulator an element. a[r·64 + k·1]; b: float[k·16 + panel·1024 + lane].
- * Every 16 k it fetches 2 lines from `far` (lines of rows `far_row` bytes apart) and 4 from `near` into the second-level cache.
+ * c[2][16] (+)= a·b in order of k, one accumulator an element.
+ * a[r·64 + k·1]; b: float[k·16 + panel·1024 + lane].
+ * Every 16 k it fetches 2 lines from `far` (lines of rows `far_row` bytes apart) and 4 from `near`
+ * into the second-level cache.
  */
-static __attribute__((noinline)) void tw_portable_2x16_f32_a64_1_b16_1024_c512_u4_p2_4(const float *a, const float *b, float *c, int64_t kn, int first, const char *far, int64_t far_row, const char *near) {
+static __attribute__((noinline)) void tw_portable_2x16_f32_a64_1_b16_1024_c512_u4_p2_4(const float *a, const float *b, float *c, int64_t kn,
+    int first, const char *far, int64_t far_row, const char *near) {
   tw_v c0_0, c1_0;
   if (first) {
     c0_0 = tw_set1(0.0f);
@@ -65,9 +68,11 @@ static __attribute__((noinline)) void tw_portable_2x16_f32_a64_1_b16_1024_c512_u
 #ifndef TW_HAS_tw_portable_2x16_f32_a64_1_b16_1024_c512_u1
 #define TW_HAS_tw_portable_2x16_f32_a64_1_b16_1024_c512_u1
 /*
- * c[2][16] (+)= a·b in order of k, one accumulator an element. a[r·64 + k·1]; b: float[k·16 + panel·1024 + lane].
+ * c[2][16] (+)= a·b in order of k, one accumulator an element.
+ * a[r·64 + k·1]; b: float[k·16 + panel·1024 + lane].
  */
-static __attribute__((noinline)) void tw_portable_2x16_f32_a64_1_b16_1024_c512_u1(const float *a, const float *b, float *c, int64_t kn, int first) {
+static __attribute__((noinline)) void tw_portable_2x16_f32_a64_1_b16_1024_c512_u1(const float *a, const float *b, float *c, int64_t kn,
+    int first) {
   tw_v c0_0, c1_0;
   if (first) {
     c0_0 = tw_set1(0.0f);
@@ -99,7 +104,9 @@ static __attribute__((noinline)) void tw_portable_2x16_f32_a64_1_b16_1024_c512_u
 }
 #endif
 
-/* For each 256 columns: max z, Σ exp(z − max), first column of the max, z at the target. z = scale·acc, in place. */
+/*
+ * For each 256 columns: max z, Σ exp(z − max), first column of the max, z at the target. z = scale·acc, in place.
+ */
 static void k_logprob_0fdc246afe567546_d39c3da7_epilogue(const tw_launch *launch, float *tile, int64_t m0, int64_t mn, int64_t c0, int64_t cn) {
   const int32_t *target = (const int32_t *)launch->buffers[3];
   float *parts = (float *)launch->buffers[4];
@@ -142,11 +149,13 @@ static void k_logprob_0fdc246afe567546_d39c3da7_epilogue(const tw_launch *launch
   }
 }
 /*
- * c[rows][columns] = a[rows, k]·w over the whole depth. Writes whole register tiles: up to 1 rows past `rows`.
+ * c[rows][columns] = a[rows, k]·w over the whole depth. Writes whole register tiles: up to 1 rows past
+ * `rows`.
  * While it works on one panel of w the next one is fetched, and the rows of the next pass over k; at the end, those of
  * the work item that this worker is likely to take next.
  */
-static void k_logprob_0fdc246afe567546_d39c3da7_block(const float *a, const float *w, float *c, int64_t rows, int64_t columns, const float *next_a, const float *next_w) {
+static void k_logprob_0fdc246afe567546_d39c3da7_block(const float *a, const float *w, float *c, int64_t rows, int64_t columns,
+    const float *next_a, const float *next_w) {
   const int64_t calls = (rows + 2 - 1) / 2 * ((columns + 16 - 1) / 16);
   const int64_t far_rows = rows > calls ? 2 : 1;
   for (int64_t k0 = 0; k0 < 64; k0 += 64) {
@@ -166,11 +175,14 @@ static void k_logprob_0fdc246afe567546_d39c3da7_block(const float *a, const floa
       const char *near = (const char *)(j + 16 < columns ? w + k0 * 16 + (j + 16) / 16 * 1024 : next);
       int64_t ahead = 0, i = 0;
       for (; i + 2 <= rows; i += 2) {
-        tw_portable_2x16_f32_a64_1_b16_1024_c512_u4_p2_4(a + i * 64 + k0, panel, to + i * 512, depth, k0 == 0, (const char *)(far + far_row * 64), far_rows > 1 ? 64 * (int64_t)sizeof(*a) : 0, near + ahead % panel_bytes + ahead / panel_bytes * 1024 * (int64_t)sizeof(*w));
+        tw_portable_2x16_f32_a64_1_b16_1024_c512_u4_p2_4(a + i * 64 + k0, panel, to + i * 512, depth, k0 == 0,
+            (const char *)(far + far_row * 64), far_rows > 1 ? 64 * (int64_t)sizeof(*a) : 0,
+            near + ahead % panel_bytes + ahead / panel_bytes * 1024 * (int64_t)sizeof(*w));
         if ((far_row += far_rows) >= rows) far_row = 0;
         if ((ahead += fetched) >= panel_bytes * 16 / 16) ahead = 0;
       }
-      if (i < rows && i + 2 >= rows) tw_portable_2x16_f32_a64_1_b16_1024_c512_u1(a + i * 64 + k0, panel, to + i * 512, depth, k0 == 0);
+      if (i < rows && i + 2 >= rows) tw_portable_2x16_f32_a64_1_b16_1024_c512_u1(a + i * 64 + k0,
+          panel, to + i * 512, depth, k0 == 0);
     }
   }
 }
@@ -196,7 +208,8 @@ void k_logprob_0fdc246afe567546_d39c3da7(const tw_launch *launch, int32_t worker
       const int64_t next_m0 = (item + workers) % down * height;
       const float *next_w = next_m0 > m0 || n0 + 512 >= 608 ? w : w + 512 / 16 * 1024;
       k_logprob_0fdc246afe567546_d39c3da7_block(a + m0 * 64, w, tile, mn, nn, a + next_m0 * 64, next_w);
-      k_logprob_0fdc246afe567546_d39c3da7_epilogue(launch, tile, m0, mn, n0 / 1, nn / 1);
+      k_logprob_0fdc246afe567546_d39c3da7_epilogue(launch, tile, m0, mn, n0 / 1,
+          nn / 1);
     }
   }
 }

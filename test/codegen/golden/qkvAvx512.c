@@ -1,10 +1,13 @@
 #ifndef TW_HAS_tw_avx512_2x32_f32_a64_1_b16_1024_c64_u4_p2_4
 #define TW_HAS_tw_avx512_2x32_f32_a64_1_b16_1024_c64_u4_p2_4
 /*
- * c[2][32] (+)= a·b in order of k, one accumulator an element. a[r·64 + k·1]; b: float[k·16 + panel·1024 + lane].
- * Every 16 k it fetches 2 lines from `far` (lines of rows `far_row` bytes apart) and 4 from `near` into the second-level cache.
+ * c[2][32] (+)= a·b in order of k, one accumulator an element.
+ * a[r·64 + k·1]; b: float[k·16 + panel·1024 + lane].
+ * Every 16 k it fetches 2 lines from `far` (lines of rows `far_row` bytes apart) and 4 from `near`
+ * into the second-level cache.
  */
-static __attribute__((noinline)) void tw_avx512_2x32_f32_a64_1_b16_1024_c64_u4_p2_4(const float *a, const float *b, float *c, int64_t kn, int first, const char *far, int64_t far_row, const char *near) {
+static __attribute__((noinline)) void tw_avx512_2x32_f32_a64_1_b16_1024_c64_u4_p2_4(const float *a, const float *b, float *c, int64_t kn,
+    int first, const char *far, int64_t far_row, const char *near) {
   __m512 c0_0, c0_1, c1_0, c1_1;
   if (first) {
     c0_0 = _mm512_setzero_ps();
@@ -86,9 +89,11 @@ static __attribute__((noinline)) void tw_avx512_2x32_f32_a64_1_b16_1024_c64_u4_p
 #ifndef TW_HAS_tw_avx512_2x32_f32_a64_1_b16_1024_c64_u1
 #define TW_HAS_tw_avx512_2x32_f32_a64_1_b16_1024_c64_u1
 /*
- * c[2][32] (+)= a·b in order of k, one accumulator an element. a[r·64 + k·1]; b: float[k·16 + panel·1024 + lane].
+ * c[2][32] (+)= a·b in order of k, one accumulator an element.
+ * a[r·64 + k·1]; b: float[k·16 + panel·1024 + lane].
  */
-static __attribute__((noinline)) void tw_avx512_2x32_f32_a64_1_b16_1024_c64_u1(const float *a, const float *b, float *c, int64_t kn, int first) {
+static __attribute__((noinline)) void tw_avx512_2x32_f32_a64_1_b16_1024_c64_u1(const float *a, const float *b, float *c, int64_t kn,
+    int first) {
   __m512 c0_0, c0_1, c1_0, c1_1;
   if (first) {
     c0_0 = _mm512_setzero_ps();
@@ -231,11 +236,13 @@ static void k_gemm_74ee85b5612e7196_9ee3187a_epilogue2(const tw_launch *launch, 
   }
 }
 /*
- * c[rows][columns] = a[rows, k]·w over the whole depth. Writes whole register tiles: up to 1 rows past `rows`.
+ * c[rows][columns] = a[rows, k]·w over the whole depth. Writes whole register tiles: up to 1 rows past
+ * `rows`.
  * While it works on one panel of w the next one is fetched, and the rows of the next pass over k; at the end, those of
  * the work item that this worker is likely to take next.
  */
-static void k_gemm_74ee85b5612e7196_9ee3187a_block(const float *a, const float *w, float *c, int64_t rows, int64_t columns, const float *next_a, const float *next_w) {
+static void k_gemm_74ee85b5612e7196_9ee3187a_block(const float *a, const float *w, float *c, int64_t rows, int64_t columns,
+    const float *next_a, const float *next_w) {
   const int64_t calls = (rows + 2 - 1) / 2 * ((columns + 32 - 1) / 32);
   const int64_t far_rows = rows > calls ? 2 : 1;
   for (int64_t k0 = 0; k0 < 64; k0 += 64) {
@@ -255,11 +262,14 @@ static void k_gemm_74ee85b5612e7196_9ee3187a_block(const float *a, const float *
       const char *near = (const char *)(j + 32 < columns ? w + k0 * 16 + (j + 32) / 16 * 1024 : next);
       int64_t ahead = 0, i = 0;
       for (; i + 2 <= rows; i += 2) {
-        tw_avx512_2x32_f32_a64_1_b16_1024_c64_u4_p2_4(a + i * 64 + k0, panel, to + i * 64, depth, k0 == 0, (const char *)(far + far_row * 64), far_rows > 1 ? 64 * (int64_t)sizeof(*a) : 0, near + ahead % panel_bytes + ahead / panel_bytes * 1024 * (int64_t)sizeof(*w));
+        tw_avx512_2x32_f32_a64_1_b16_1024_c64_u4_p2_4(a + i * 64 + k0, panel, to + i * 64, depth, k0 == 0,
+            (const char *)(far + far_row * 64), far_rows > 1 ? 64 * (int64_t)sizeof(*a) : 0,
+            near + ahead % panel_bytes + ahead / panel_bytes * 1024 * (int64_t)sizeof(*w));
         if ((far_row += far_rows) >= rows) far_row = 0;
         if ((ahead += fetched) >= panel_bytes * 32 / 16) ahead = 0;
       }
-      if (i < rows && i + 2 >= rows) tw_avx512_2x32_f32_a64_1_b16_1024_c64_u1(a + i * 64 + k0, panel, to + i * 64, depth, k0 == 0);
+      if (i < rows && i + 2 >= rows) tw_avx512_2x32_f32_a64_1_b16_1024_c64_u1(a + i * 64 + k0,
+          panel, to + i * 64, depth, k0 == 0);
     }
   }
 }
@@ -285,7 +295,8 @@ void k_gemm_74ee85b5612e7196_9ee3187a(const tw_launch *launch, int32_t worker, i
       const int64_t next_m0 = (item + workers) % down * height;
       const float *next_w = next_m0 > m0 || n0 + 64 >= 64 ? w : w + 64 / 16 * 1024;
       k_gemm_74ee85b5612e7196_9ee3187a_block(a + m0 * 64, w, tile, mn, nn, a + next_m0 * 64, next_w);
-      k_gemm_74ee85b5612e7196_9ee3187a_epilogue0(launch, tile, m0, mn, n0 / 1, nn / 1);
+      k_gemm_74ee85b5612e7196_9ee3187a_epilogue0(launch, tile, m0, mn, n0 / 1,
+          nn / 1);
     }
     else if (across < 2) {
       const int64_t n0 = (across - 1) * 32;
@@ -295,7 +306,8 @@ void k_gemm_74ee85b5612e7196_9ee3187a(const tw_launch *launch, int32_t worker, i
       const int64_t next_m0 = (item + workers) % down * height;
       const float *next_w = next_m0 > m0 || n0 + 32 >= 32 ? w : w + 32 / 16 * 1024;
       k_gemm_74ee85b5612e7196_9ee3187a_block(a + m0 * 64, w, tile, mn, nn, a + next_m0 * 64, next_w);
-      k_gemm_74ee85b5612e7196_9ee3187a_epilogue1(launch, tile, m0, mn, n0 / 1, nn / 1);
+      k_gemm_74ee85b5612e7196_9ee3187a_epilogue1(launch, tile, m0, mn, n0 / 1,
+          nn / 1);
     }
     else {
       const int64_t n0 = (across - 2) * 32;
@@ -305,7 +317,8 @@ void k_gemm_74ee85b5612e7196_9ee3187a(const tw_launch *launch, int32_t worker, i
       const int64_t next_m0 = (item + workers) % down * height;
       const float *next_w = next_m0 > m0 || n0 + 32 >= 32 ? w : w + 32 / 16 * 1024;
       k_gemm_74ee85b5612e7196_9ee3187a_block(a + m0 * 64, w, tile, mn, nn, a + next_m0 * 64, next_w);
-      k_gemm_74ee85b5612e7196_9ee3187a_epilogue2(launch, tile, m0, mn, n0 / 1, nn / 1);
+      k_gemm_74ee85b5612e7196_9ee3187a_epilogue2(launch, tile, m0, mn, n0 / 1,
+          nn / 1);
     }
   }
 }

@@ -1,9 +1,11 @@
 /*
- * 2 heads of 40 over 1 of keys, on CUDA cores: a block computes 16 queries of one head, 4 a warp, against 32 keys at
- * a time. In scores a lane is a key; in the sum of values it holds every 32nd column.
+ * 2 heads of 40 over 1 of keys, on CUDA cores: a block computes 16 queries of one head,
+ * 4 a warp, against 32 keys at a time. In scores a lane is a key; in the sum of values it holds every
+ * 32nd column.
  */
 namespace attention {
-constexpr int D = 40, QUERIES = 16, WARPS = 4, THREADS = 32 * WARPS, WARP_QUERIES = QUERIES / WARPS, COLUMNS = (D + 31) / 32;
+constexpr int D = 40, QUERIES = 16, WARPS = 4, THREADS = 32 * WARPS, WARP_QUERIES = QUERIES / WARPS,
+    COLUMNS = (D + 31) / 32;
 /* One more than a row: 32 keys at one column lie in different banks. */
 constexpr int PITCH = D + 1;
 }  // namespace attention
@@ -23,7 +25,8 @@ extern "C" __global__ void __launch_bounds__(128, 1) k_attention_test(int T, int
   /* Tokens of the queries; −1 past the last. */
   for (int i = threadIdx.x; i < QUERIES; i += THREADS) {
     int token = -1;
-    if (first + i < rows) token = first + i;
+    if (first + i < rows)
+      token = first + i;
     s_token[i] = (unsigned)token < (unsigned)T ? token : -1;
   }
   __syncthreads();
@@ -63,7 +66,8 @@ extern "C" __global__ void __launch_bounds__(128, 1) k_attention_test(int T, int
       for (int r = 0; r < WARP_QUERIES; r++) {
         const int token = s_token[warp * WARP_QUERIES + r];
         float x = score[r] * 0.15811388194561005f;
-        const float bias = key < T && token >= 0 ? ((const float *)p3)[token * 1040ll + key] : -tw_inf();
+        const float bias = key < T && token >= 0 ?
+            ((const float *)p3)[token * 1040ll + key] : -tw_inf();
         x = bias == -tw_inf() ? bias : x + bias;
         float most = fmaxf(top[r], x);
         for (int w = 16; w > 0; w /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, w));
@@ -93,7 +97,8 @@ extern "C" __global__ void __launch_bounds__(128, 1) k_attention_test(int T, int
       for (int c = 0; c < COLUMNS; c++) {
         const int column = c * 32 + lane;
         /* Adding zero makes −0 of a tile left out and +0 of one that added nothing the same. */
-        if (column < D) tw_store_f32((float *)p4 + (long long)(first + row) * 96 + head * D + column, o[r][c] / sum[r] + 0.0f);
+        if (column < D) tw_store_f32((float *)p4 + (long long)(first + row) * 96
+            + head * D + column, o[r][c] / sum[r] + 0.0f);
       }
     }
   }

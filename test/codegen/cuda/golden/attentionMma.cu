@@ -1,11 +1,14 @@
 /*
- * 4 heads of 64 over 2 of keys: a block computes 64 queries of one head, 16 a warp, against 32 keys at a time.
+ * 4 heads of 64 over 2 of keys: a block computes 64 queries of one head, 16 a warp,
+ * against 32 keys at a time.
  *
  * Tokens lie depth first, trees one after another: key k is visible to query q exactly when k <= q < end[k], and a tree
- * is a root r with the tokens [r, end[r]). The block passes over the trees of its queries one by one, and counts tiles of
- * keys from the root. So a query meets the same keys in the same tiles wherever its tree lies in the batch; keys that it
+ * is a root r with the tokens [r, end[r]). The block passes over the trees of its queries one by one, and counts tiles
+ * of keys from the root. So a query meets the same keys in the same tiles wherever its tree lies in the batch; keys
+ * that it
  * does not see add exact zeros, and a tile left out because nobody of the warp or block sees it would have changed
- * nothing: its answer has the same bits alone and in any company. Rows of other trees are computed along and thrown away.
+ * nothing: its answer has the same bits alone and in any company. Rows of other trees are computed along and thrown
+ * away.
  *
  * Keys and values are copied two tiles ahead.
  */
@@ -17,7 +20,8 @@ constexpr int PIECES = D / 8;
 constexpr int TILES = 32;
 /* Tiles of keys and values in shared memory: one at work, the others on their way. */
 constexpr int SLOTS = 3;
-constexpr unsigned ROW_BYTES = PITCH * 2, K_AT = QUERIES * ROW_BYTES, V_AT = K_AT + KEYS * ROW_BYTES, SLOT_BYTES = 2 * KEYS * ROW_BYTES;
+constexpr unsigned ROW_BYTES = PITCH * 2, K_AT = QUERIES * ROW_BYTES, V_AT = K_AT + KEYS * ROW_BYTES,
+    SLOT_BYTES = 2 * KEYS * ROW_BYTES;
 constexpr float SCALE = 0.1803368777036667f;
 
 /* Starts to copy head columns of rows [from, from + KEYS) of a buffer; rows from `stop` on arrive as zeros. */
@@ -29,7 +33,8 @@ TW_FN void fetch(unsigned to, const unsigned short *base, long long stride, int 
     if (COUNT % THREADS != 0 && i >= COUNT) break;
     const int row = from + i / PIECES, piece = i % PIECES;
     const bool lies = row < stop;
-    tw_cp_async16(to + (i / PIECES) * ROW_BYTES + piece * 16, base + (lies ? row * stride + piece * 8 : 0), lies ? 16 : 0);
+    tw_cp_async16(to + (i / PIECES) * ROW_BYTES + piece * 16, base + (lies ? row * stride + piece * 8 : 0),
+        lies ? 16 : 0);
   }
 }
 }  // namespace attention
@@ -37,7 +42,8 @@ TW_FN void fetch(unsigned to, const unsigned short *base, long long stride, int 
 extern "C" __global__ void __launch_bounds__(128, 4) k_attention_test(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3, void *__restrict__ p4) {
   using namespace attention;
   extern __shared__ __align__(128) unsigned char tw_shared[];
-  __shared__ int s_end[SLOTS][KEYS], s_top[TILES], s_least[TILES], s_root[WARPS], s_stop[WARPS];
+  __shared__ int s_end[SLOTS][KEYS], s_top[TILES], s_least[TILES],
+      s_root[WARPS], s_stop[WARPS];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int head = blockIdx.x, first = blockIdx.y * QUERIES, rows = T;
   const unsigned short *q = (const unsigned short *)p0 + head * D;
@@ -50,7 +56,8 @@ extern "C" __global__ void __launch_bounds__(128, 4) k_attention_test(int T, int
   const auto token_of = [&](int i) { return first + i < rows ? first + i : -1; };
   for (int i = threadIdx.x; i < QUERIES * PIECES; i += THREADS) {
     const int token = token_of(i / PIECES), piece = i % PIECES;
-    tw_cp_async16(shared + (i / PIECES) * ROW_BYTES + piece * 16, q + (token < 0 ? 0 : token * 256ll + piece * 8), token < 0 ? 0 : 16);
+    tw_cp_async16(shared + (i / PIECES) * ROW_BYTES + piece * 16,
+        q + (token < 0 ? 0 : token * 256ll + piece * 8), token < 0 ? 0 : 16);
   }
   tw_cp_async_commit();
   const int lowest = first, highest = tw_least(first + QUERIES, rows) - 1;
@@ -95,7 +102,8 @@ extern "C" __global__ void __launch_bounds__(128, 4) k_attention_test(int T, int
     if (stop > T) stop = T;
     /* Least and greatest query of this tree in the block and in the warp, whose greatest is less where it has none. */
     const int low = root < first ? first : root, high = tw_least(stop - 1, highest);
-    const int own = first + warp * 16, warp_low = root < own ? own : root, last = tw_least(high, own + 15), warp_high = last < warp_low ? -1 : last;
+    const int own = first + warp * 16, warp_low = root < own ? own : root, last = tw_least(high, own + 15),
+        warp_high = last < warp_low ? -1 : last;
 
     const int tiles = (high - root) / KEYS + 1;
     const auto start = [&](int tile, int slot) {
@@ -253,7 +261,8 @@ extern "C" __global__ void __launch_bounds__(128, 4) k_attention_test(int T, int
     for (int i = lane; i < 16 * PIECES; i += 32) {
       const int row = i / PIECES, piece = i % PIECES, token = token_of(warp * 16 + row);
       if (token < root || token >= stop) continue;
-      *(tw_u4 *)((unsigned short *)p4 + (long long)(first + warp * 16 + row) * 256 + head * D + piece * 8) =
+      *(tw_u4 *)((unsigned short *)p4 + (long long)(first + warp * 16 + row) * 256 + head * D
+          + piece * 8) =
         *(const tw_u4 *)(tw_shared + stage + row * ROW_BYTES + piece * 16);
     }
     if (stop <= highest) __syncthreads();  /* Keys of the next tree may come. */

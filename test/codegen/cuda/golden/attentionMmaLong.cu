@@ -1,11 +1,14 @@
 /*
- * 2 heads of 192 over 2 of keys: a block computes 32 queries of one head, 16 a warp, against 32 keys at a time.
+ * 2 heads of 192 over 2 of keys: a block computes 32 queries of one head, 16 a warp,
+ * against 32 keys at a time.
  *
  * Tokens lie depth first, trees one after another: key k is visible to query q exactly when k <= q < end[k], and a tree
- * is a root r with the tokens [r, end[r]). The block passes over the trees of its queries one by one, and counts tiles of
- * keys from the root. So a query meets the same keys in the same tiles wherever its tree lies in the batch; keys that it
+ * is a root r with the tokens [r, end[r]). The block passes over the trees of its queries one by one, and counts tiles
+ * of keys from the root. So a query meets the same keys in the same tiles wherever its tree lies in the batch; keys
+ * that it
  * does not see add exact zeros, and a tile left out because nobody of the warp or block sees it would have changed
- * nothing: its answer has the same bits alone and in any company. Rows of other trees are computed along and thrown away.
+ * nothing: its answer has the same bits alone and in any company. Rows of other trees are computed along and thrown
+ * away.
  *
  * Keys and values are copied a tile ahead.
  */
@@ -17,7 +20,8 @@ constexpr int PIECES = D / 8;
 constexpr int TILES = 32;
 /* Tiles of keys and values in shared memory: one at work, the others on their way. */
 constexpr int SLOTS = 2;
-constexpr unsigned ROW_BYTES = PITCH * 2, K_AT = QUERIES * ROW_BYTES, V_AT = K_AT + KEYS * ROW_BYTES, SLOT_BYTES = 2 * KEYS * ROW_BYTES;
+constexpr unsigned ROW_BYTES = PITCH * 2, K_AT = QUERIES * ROW_BYTES, V_AT = K_AT + KEYS * ROW_BYTES,
+    SLOT_BYTES = 2 * KEYS * ROW_BYTES;
 constexpr float SCALE = 0.10411754995584488f;
 
 /* Starts to copy head columns of rows [from, from + KEYS) of a buffer; rows from `stop` on arrive as zeros. */
@@ -29,7 +33,8 @@ TW_FN void fetch(unsigned to, const unsigned short *base, long long stride, int 
     if (COUNT % THREADS != 0 && i >= COUNT) break;
     const int row = from + i / PIECES, piece = i % PIECES;
     const bool lies = row < stop;
-    tw_cp_async16(to + (i / PIECES) * ROW_BYTES + piece * 16, base + (lies ? row * stride + piece * 8 : 0), lies ? 16 : 0);
+    tw_cp_async16(to + (i / PIECES) * ROW_BYTES + piece * 16, base + (lies ? row * stride + piece * 8 : 0),
+        lies ? 16 : 0);
   }
 }
 }  // namespace attention
@@ -37,7 +42,8 @@ TW_FN void fetch(unsigned to, const unsigned short *base, long long stride, int 
 extern "C" __global__ void __launch_bounds__(64, 4) k_attention_test(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3, void *__restrict__ p4, void *__restrict__ p5) {
   using namespace attention;
   extern __shared__ __align__(128) unsigned char tw_shared[];
-  __shared__ int s_token[QUERIES], s_end[SLOTS][KEYS], s_top[TILES], s_least[TILES], s_root[WARPS], s_stop[WARPS];
+  __shared__ int s_token[QUERIES], s_end[SLOTS][KEYS], s_top[TILES], s_least[TILES],
+      s_root[WARPS], s_stop[WARPS];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int head = blockIdx.x, first = blockIdx.y * QUERIES, rows = R;
   const unsigned short *q = (const unsigned short *)p0 + head * D;
@@ -56,7 +62,8 @@ extern "C" __global__ void __launch_bounds__(64, 4) k_attention_test(int T, int 
   const auto token_of = [&](int i) { return s_token[i]; };
   for (int i = threadIdx.x; i < QUERIES * PIECES; i += THREADS) {
     const int token = token_of(i / PIECES), piece = i % PIECES;
-    tw_cp_async16(shared + (i / PIECES) * ROW_BYTES + piece * 16, q + (token < 0 ? 0 : token * 384ll + piece * 8), token < 0 ? 0 : 16);
+    tw_cp_async16(shared + (i / PIECES) * ROW_BYTES + piece * 16,
+        q + (token < 0 ? 0 : token * 384ll + piece * 8), token < 0 ? 0 : 16);
   }
   tw_cp_async_commit();
   int lowest = 0x7fffffff, highest = -1;
@@ -262,10 +269,13 @@ extern "C" __global__ void __launch_bounds__(64, 4) k_attention_test(int T, int 
     const float inverse0 = 1.0f / sum0, inverse1 = 1.0f / sum1;
 #pragma unroll
     for (int i = 0; i < D / 8; i++) {
-      const long long at = (long long)(first + warp * 16 + (lane >> 2)) * 384 + head * D + i * 8 + (lane & 3) * 2;
+      const long long at = (long long)(first + warp * 16 + (lane >> 2)) * 384 + head * D + i * 8 +
+          (lane & 3) * 2;
       /* Adding zero makes −0 of a tile left out and +0 of one that added nothing the same. */
-      if (token0 >= root && token0 < stop) tw_store2_f32((float *)p5 + at, o[i][0] * inverse0 + 0.0f, o[i][1] * inverse0 + 0.0f);
-      if (token1 >= root && token1 < stop) tw_store2_f32((float *)p5 + at + 8 * 384, o[i][2] * inverse1 + 0.0f, o[i][3] * inverse1 + 0.0f);
+      if (token0 >= root && token0 < stop) tw_store2_f32((float *)p5 + at, o[i][0] * inverse0 + 0.0f,
+          o[i][1] * inverse0 + 0.0f);
+      if (token1 >= root && token1 < stop) tw_store2_f32((float *)p5 + at + 8 * 384,
+          o[i][2] * inverse1 + 0.0f, o[i][3] * inverse1 + 0.0f);
     }
     if (stop <= highest) __syncthreads();  /* Keys of the next tree may come. */
   }

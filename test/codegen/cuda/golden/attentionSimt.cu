@@ -27,32 +27,40 @@ TW_FN void tw_cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "mem
 template <int N> TW_FN void tw_cp_async_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }
 /* Four 8 × 8 matrices of 16-bit elements; lane 8m + r gives the address of row r of matrix m. */
 TW_FN void tw_ldmatrix_x4(unsigned (&r)[4], unsigned at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]),
+      "=r"(r[3]) : "r"(at) : "memory");
 }
 TW_FN void tw_ldmatrix_x4_trans(unsigned (&r)[4], unsigned at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]),
+      "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
 }
 /* d[16 × 8] += a[16 × 16]·b[16 × 8] */
 TW_FN void tw_mma_bf16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0),
+                   "r"(b1));
 }
 TW_FN void tw_mma_f16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0),
+                   "r"(b1));
 }
 #endif
 
 /*
- * 2 heads of 32 over 1 of keys, on CUDA cores: a block computes 16 queries of one head, 4 a warp, against 32 keys at
- * a time. In scores a lane is a key; in the sum of values it holds every 32nd column.
+ * 2 heads of 32 over 1 of keys, on CUDA cores: a block computes 16 queries of one head,
+ * 4 a warp, against 32 keys at a time. In scores a lane is a key; in the sum of values it holds every
+ * 32nd column.
  *
  * Tokens lie depth first, trees one after another: key k is visible to query q exactly when k <= q < end[k], and a tree
- * is a root r with the tokens [r, end[r]). The block passes over the trees of its queries one by one and counts tiles of
- * keys from the root: a query's answer has the same bits alone and in any company.
+ * is a root r with the tokens [r, end[r]). The block passes over the trees of its queries one by one and counts tiles
+ * of keys from the root: a query's answer has the same bits alone and in any company.
  */
 namespace attention {
-constexpr int D = 32, QUERIES = 16, WARPS = 4, THREADS = 32 * WARPS, WARP_QUERIES = QUERIES / WARPS, COLUMNS = (D + 31) / 32;
+constexpr int D = 32, QUERIES = 16, WARPS = 4, THREADS = 32 * WARPS, WARP_QUERIES = QUERIES / WARPS,
+    COLUMNS = (D + 31) / 32;
 /* One more than a row: 32 keys at one column lie in different banks. */
 constexpr int PITCH = D + 1;
 }  // namespace attention
@@ -72,7 +80,8 @@ extern "C" __global__ void __launch_bounds__(128, 1) k_attention_dba93b7434bf6a9
   /* Tokens of the queries; −1 past the last. */
   for (int i = threadIdx.x; i < QUERIES; i += THREADS) {
     int token = -1;
-    if (first + i < rows) token = ((const int *)p4)[first + i];
+    if (first + i < rows)
+      token = ((const int *)p4)[first + i];
     s_token[i] = (unsigned)token < (unsigned)T ? token : -1;
   }
   __syncthreads();
@@ -173,7 +182,8 @@ extern "C" __global__ void __launch_bounds__(128, 1) k_attention_dba93b7434bf6a9
       for (int c = 0; c < COLUMNS; c++) {
         const int column = c * 32 + lane;
         /* Adding zero makes −0 of a tile left out and +0 of one that added nothing the same. */
-        if (column < D) tw_store_bf16((unsigned short *)p5 + (long long)(first + row) * 64 + head * D + column, o[r][c] / sum[r] + 0.0f);
+        if (column < D) tw_store_bf16((unsigned short *)p5 + (long long)(first + row) * 64
+            + head * D + column, o[r][c] / sum[r] + 0.0f);
       }
     }
   }

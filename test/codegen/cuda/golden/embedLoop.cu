@@ -13,7 +13,8 @@ extern "C" __global__ void __launch_bounds__(128, 1) k_loop_b991c64543e68ef5_a61
   tw_await_previous();
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int rows = T, columns = 64;
-  const int end = rows - (int)blockIdx.x * 16 < 16 ? rows : (int)blockIdx.x * 16 + 16;
+  const int end = rows - (int)blockIdx.x * 16 < 16 ? rows : (int)blockIdx.x * 16
+      + 16;
   /* A warp takes 32 columns of a row at a time; rows of few columns share a block. */
   const int pieces = (columns + 32 - 1) / 32;
   for (int piece = warp; piece < (end - (int)blockIdx.x * 16) * pieces; piece += 128 / 32) {

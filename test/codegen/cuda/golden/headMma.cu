@@ -27,29 +27,40 @@ TW_FN void tw_cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "mem
 template <int N> TW_FN void tw_cp_async_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }
 /* Four 8 × 8 matrices of 16-bit elements; lane 8m + r gives the address of row r of matrix m. */
 TW_FN void tw_ldmatrix_x4(unsigned (&r)[4], unsigned at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]),
+      "=r"(r[3]) : "r"(at) : "memory");
 }
 TW_FN void tw_ldmatrix_x4_trans(unsigned (&r)[4], unsigned at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]),
+      "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
 }
 /* d[16 × 8] += a[16 × 16]·b[16 × 8] */
 TW_FN void tw_mma_bf16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0),
+                   "r"(b1));
 }
 TW_FN void tw_mma_f16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0),
+                   "r"(b1));
 }
 #endif
 /*
- * a[64, 64]·w[64, 64]ᵀ on tensor cores: 128 threads, a warp computes 32 × 32. A ring of 3 stages of 32 of k is
- * filled by asynchronous copies. In shared memory a row of a stage is 4 chunks of 16 bytes, rotated by the row so that the
+ * a[64, 64]·w[64, 64]ᵀ on tensor cores: 128 threads, a warp computes 32 × 32. A ring of
+ * 3 stages of 32 of k is filled by asynchronous copies. In shared memory a row of a stage is 4
+ * chunks of 16 bytes, rotated by the row so that the
  * eight rows an ldmatrix reads lie in different banks. Rows past the ends, and k past 64, are zeros.
  */
-TW_FN int tw_chunk(int row, int chunk) { return (row * 4 + (chunk ^ (row >> 1 & 3))) * 16; }
+TW_FN int tw_chunk(int row, int chunk) { return (row * 4
+    + (chunk ^ (row >> 1 & 3))) * 16; }
 
-/* A value the compiler knows nothing of: what an epilogue needs is worked out when it comes to that, not kept in registers. */
+/*
+ * A value the compiler knows nothing of: what an epilogue needs is worked out when it comes to that, not kept in
+ * registers.
+ */
 TW_FN int tw_opaque(int x) {
 #if TW_PTX
   asm volatile("" : "+r"(x) :: "memory");
@@ -73,7 +84,8 @@ TW_FN void tw_copy_stage(const unsigned short *a, int rows, const unsigned short
 }
 
 /* acc[i][j]: rows 16·i + lane / 4 and 8 below, columns 8·j + lane % 4 · 2 and its neighbour, of the warp's part. */
-TW_FN void tw_tile(const unsigned short *a, int rows, const unsigned short *w, int columns, const void *shared, float (&acc)[2][4][4]) {
+TW_FN void tw_tile(const unsigned short *a, int rows, const unsigned short *w, int columns, const void *shared,
+    float (&acc)[2][4][4]) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int i0 = warp % 2 * 32, j0 = warp / 2 * 32;
   const unsigned base = tw_shared_address(shared);
@@ -94,7 +106,8 @@ TW_FN void tw_tile(const unsigned short *a, int rows, const unsigned short *w, i
     tw_cp_async_wait<3 - 2>();
     /* This step's copies are here, and nobody reads the stage that the next copies go to. */
     __syncthreads();
-    if (step + 3 - 1 < 2) tw_copy_stage(a, rows, w, columns, (step + 3 - 1) * 32, base + into * 8192);
+    if (step + 3 - 1 < 2) tw_copy_stage(a, rows, w, columns, (step + 3 - 1) * 32,
+        base + into * 8192);
     tw_cp_async_commit();
     const unsigned as = base + from * 8192, ws = as + 4096;
     into = into + 1 < 3 ? into + 1 : 0;
@@ -103,13 +116,16 @@ TW_FN void tw_tile(const unsigned short *a, int rows, const unsigned short *w, i
     for (int k = 0; k < 32 / 16; k++) {
       unsigned x[2][4], y[4 / 2][4];
 #pragma unroll
-      for (int i = 0; i < 2; i++) tw_ldmatrix_x4(x[i], as + tw_chunk(i0 + 16 * i + lane % 16, 2 * k + lane / 16));
+      for (int i = 0; i < 2; i++) tw_ldmatrix_x4(x[i], as + tw_chunk(i0 + 16 * i + lane % 16,
+          2 * k + lane / 16));
 #pragma unroll
-      for (int j = 0; j < 4 / 2; j++) tw_ldmatrix_x4(y[j], ws + tw_chunk(j0 + 16 * j + lane % 8 + lane / 16 * 8, 2 * k + lane / 8 % 2));
+      for (int j = 0; j < 4 / 2; j++) tw_ldmatrix_x4(y[j],
+          ws + tw_chunk(j0 + 16 * j + lane % 8 + lane / 16 * 8, 2 * k + lane / 8 % 2));
 #pragma unroll
       for (int i = 0; i < 2; i++) {
 #pragma unroll
-        for (int j = 0; j < 4; j++) tw_mma_bf16(acc[i][j], x[i], y[j / 2][j % 2 * 2], y[j / 2][j % 2 * 2 + 1]);
+        for (int j = 0; j < 4; j++) tw_mma_bf16(acc[i][j], x[i], y[j / 2][j % 2 * 2],
+            y[j / 2][j % 2 * 2 + 1]);
       }
     }
   }
@@ -118,10 +134,12 @@ TW_FN void tw_tile(const unsigned short *a, int rows, const unsigned short *w, i
 }
 
 /*
- * Log-sum-exp of 256 vocabulary columns of 64 rows, from blocks of 32 columns, so that no tile shows in it. For each
+ * Log-sum-exp of 256 vocabulary columns of 64 rows, from blocks of 32 columns, so that no tile shows in it.
+ * For each
  * row and block of 32: max, Σ exp(z − max), first column of the max; and a row's z at its target.
  */
-struct tw_parts { float top[64][8], sum[64][8]; int at[64][8]; float target[64]; };
+struct tw_parts { float top[64][8], sum[64][8]; int at[64][8];
+  float target[64]; };
 
 /* Combines a row's blocks in order and writes them: one thread a row. */
 TW_FN void tw_write_parts(const tw_parts &parts, int i, float *to) {
@@ -145,7 +163,8 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_logprob_3dee4bc54a567a82_
   float *values = (float *)(tw_shared + 24576);
   const int rows = R, down = (rows + 64 - 1) / 64;
   /* Blocks walk 4 row tiles before the next column tile: what they read together stays in L2. */
-  const int group = (int)blockIdx.x / (4 * 3), height = down - group * 4 < 4 ? down - group * 4 : 4;
+  const int group = (int)blockIdx.x / (4 * 3), height = down - group * 4 < 4
+      ? down - group * 4 : 4;
   const int place = (int)blockIdx.x - group * 4 * 3;
   const int m0 = (group * 4 + place % height) * 64, across = place / height;
   tw_await_previous();
@@ -168,8 +187,10 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_logprob_3dee4bc54a567a82_
   float acc[2][4][4];
   for (int sub = 0; sub < 256; sub += 64) {
     const int n0 = c0 + sub;
-    tw_tile((const unsigned short *)p0 + (long long)m0 * 64, rows - m0, (const unsigned short *)p1 + (long long)n0 * 64, 608 - n0, tw_shared, acc);
-    const int self = tw_opaque(threadIdx.x), quad = self % 4, i0 = self / 32 % 2 * 32 + self % 32 / 4, j0 = self / 32 / 2 * 32;
+    tw_tile((const unsigned short *)p0 + (long long)m0 * 64, rows - m0, (const unsigned short *)p1
+        + (long long)n0 * 64, 608 - n0, tw_shared, acc);
+    const int self = tw_opaque(threadIdx.x), quad = self % 4, i0 = self / 32 % 2 * 32 + self % 32 / 4,
+        j0 = self / 32 / 2 * 32;
 #pragma unroll
     for (int half = 0; half < 4; half++) {
       const int i = tw_opaque(i0 + 8 * half), row = m0 + i < rows ? m0 + i : rows - 1;

@@ -10,8 +10,9 @@ TW_FN float tw_block_sum(float x, int width) {
 }
 
 /*
- * tile[32][64] = a[32, 64]·w[64, 64]ᵀ on CUDA cores, in order of k, into shared memory in rows of 65 floats.
- * Rows of a from `rows` on and rows of w from `columns` on are taken as zeros. Ends, not begins, with a barrier.
+ * tile[32][64] = a[32, 64]·w[64, 64]ᵀ on CUDA cores, in order of k, into shared memory in rows of
+ * 65 floats. Rows of a from `rows` on and rows of w from `columns` on are taken as zeros. Ends, not begins, with a
+ * barrier.
  */
 TW_FN void tw_tile(const unsigned short *a, int rows, const unsigned short *w, int columns, float *shared) {
   float *as = shared, *bs = shared + 32 * 33;
@@ -25,11 +26,13 @@ TW_FN void tw_tile(const unsigned short *a, int rows, const unsigned short *w, i
   for (int k0 = 0; k0 < 64; k0 += 32) {
     for (int i = threadIdx.x; i < 32 * 32; i += 256) {
       const int r = i / 32, c = i % 32;
-      as[c * 33 + r] = r < rows && k0 + c < 64 ? tw_load_bf16(a + (long long)r * 64 + k0 + c) : 0.0f;
+      as[c * 33 + r] = r < rows && k0 + c < 64 ? tw_load_bf16(a + (long long)r * 64 + k0 + c)
+          : 0.0f;
     }
     for (int i = threadIdx.x; i < 64 * 32; i += 256) {
       const int r = i / 32, c = i % 32;
-      bs[c * 65 + r] = r < columns && k0 + c < 64 ? tw_load_bf16(w + (long long)r * 64 + k0 + c) : 0.0f;
+      bs[c * 65 + r] = r < columns && k0 + c < 64 ? tw_load_bf16(w + (long long)r * 64 + k0 + c)
+          : 0.0f;
     }
     __syncthreads();
 #pragma unroll 4
@@ -56,10 +59,12 @@ TW_FN void tw_tile(const unsigned short *a, int rows, const unsigned short *w, i
 }
 
 /*
- * Log-sum-exp of 256 vocabulary columns of 32 rows, from blocks of 32 columns, so that no tile shows in it. For each
+ * Log-sum-exp of 256 vocabulary columns of 32 rows, from blocks of 32 columns, so that no tile shows in it.
+ * For each
  * row and block of 32: max, Σ exp(z − max), first column of the max; and a row's z at its target.
  */
-struct tw_parts { float top[32][8], sum[32][8]; int at[32][8]; float target[32]; };
+struct tw_parts { float top[32][8], sum[32][8]; int at[32][8];
+  float target[32]; };
 
 /* Combines a row's blocks in order and writes them: one thread a row. */
 TW_FN void tw_write_parts(const tw_parts &parts, int i, float *to) {
@@ -101,13 +106,15 @@ extern "C" __global__ void __launch_bounds__(256, 1) k_logprob_3dee4bc54a567a82_
   }
   for (int sub = 0; sub < 256; sub += 64) {
     const int n0 = c0 + sub;
-    tw_tile((const unsigned short *)p0 + (long long)m0 * 64, rows - m0, (const unsigned short *)p1 + (long long)n0 * 64, 608 - n0, tile);
+    tw_tile((const unsigned short *)p0 + (long long)m0 * 64, rows - m0, (const unsigned short *)p1
+        + (long long)n0 * 64, 608 - n0, tile);
     for (int item = warp; item < 32 * 2; item += 8) {
       const int i = item / 2, row = m0 + i;
       if (row >= rows) break;
       const int first = n0 + item % 2 * 32;
       float const r0 = (values + i * 1)[0];
-      const float z = first + lane < 600 ? tw_mul(r0, tile[i * 65 + first - n0 + lane]) : -tw_inf();
+      const float z = first + lane < 600 ? tw_mul(r0, tile[i * 65 + first - n0 + lane]) :
+    -tw_inf();
       if (first + lane == ((const int *)p3)[row]) parts.target[i] = z;
       float top = z;
       for (int w = 16; w > 0; w /= 2) top = tw_max(top, __shfl_xor_sync(0xffffffffu, top, w));

@@ -10,8 +10,9 @@ TW_FN float tw_block_sum(float x, int width) {
 }
 
 /*
- * tile[32][64] = a[32, 64]·w[64, 64]ᵀ on CUDA cores, in order of k, into shared memory in rows of 65 floats.
- * Rows of a from `rows` on and rows of w from `columns` on are taken as zeros. Ends, not begins, with a barrier.
+ * tile[32][64] = a[32, 64]·w[64, 64]ᵀ on CUDA cores, in order of k, into shared memory in rows of
+ * 65 floats. Rows of a from `rows` on and rows of w from `columns` on are taken as zeros. Ends, not begins, with a
+ * barrier.
  */
 TW_FN void tw_tile(const unsigned short *a, int rows, const unsigned short *w, int columns, float *shared) {
   float *as = shared, *bs = shared + 32 * 33;
@@ -25,11 +26,13 @@ TW_FN void tw_tile(const unsigned short *a, int rows, const unsigned short *w, i
   for (int k0 = 0; k0 < 64; k0 += 32) {
     for (int i = threadIdx.x; i < 32 * 32; i += 256) {
       const int r = i / 32, c = i % 32;
-      as[c * 33 + r] = r < rows && k0 + c < 64 ? tw_load_bf16(a + (long long)r * 64 + k0 + c) : 0.0f;
+      as[c * 33 + r] = r < rows && k0 + c < 64 ? tw_load_bf16(a + (long long)r * 64 + k0 + c)
+          : 0.0f;
     }
     for (int i = threadIdx.x; i < 64 * 32; i += 256) {
       const int r = i / 32, c = i % 32;
-      bs[c * 65 + r] = r < columns && k0 + c < 64 ? tw_load_bf16(w + (long long)r * 64 + k0 + c) : 0.0f;
+      bs[c * 65 + r] = r < columns && k0 + c < 64 ? tw_load_bf16(w + (long long)r * 64 + k0 + c)
+          : 0.0f;
     }
     __syncthreads();
 #pragma unroll 4
@@ -76,7 +79,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) k_gemm_2d752c38f9effa62_c8d
   }
   if (across < 1) {
     const int n0 = (across - 0) * 64;
-    tw_tile((const unsigned short *)p0 + (long long)m0 * 64, rows - m0, (const unsigned short *)p1 + (long long)n0 * 64, 64 - n0, tile);
+    tw_tile((const unsigned short *)p0 + (long long)m0 * 64, rows - m0,
+        (const unsigned short *)p1 + (long long)n0 * 64, 64 - n0, tile);
     const int c0 = n0 / 1;
     for (int item = warp; item < 32 * 2; item += 8) {
       const int i = item / 2, row = m0 + i;
@@ -105,7 +109,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) k_gemm_2d752c38f9effa62_c8d
   }
   else if (across < 2) {
     const int n0 = (across - 1) * 64;
-    tw_tile((const unsigned short *)p0 + (long long)m0 * 64, rows - m0, (const unsigned short *)p6 + (long long)n0 * 64, 32 - n0, tile);
+    tw_tile((const unsigned short *)p0 + (long long)m0 * 64, rows - m0,
+        (const unsigned short *)p6 + (long long)n0 * 64, 32 - n0, tile);
     const int c0 = n0 / 1;
     for (int item = warp; item < 32 * 2; item += 8) {
       const int i = item / 2, row = m0 + i;
@@ -134,7 +139,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) k_gemm_2d752c38f9effa62_c8d
   }
   else {
     const int n0 = (across - 2) * 64;
-    tw_tile((const unsigned short *)p0 + (long long)m0 * 64, rows - m0, (const unsigned short *)p8 + (long long)n0 * 64, 32 - n0, tile);
+    tw_tile((const unsigned short *)p0 + (long long)m0 * 64, rows - m0,
+        (const unsigned short *)p8 + (long long)n0 * 64, 32 - n0, tile);
     const int c0 = n0 / 1;
     for (int item = warp; item < 32 * 2; item += 8) {
       const int i = item / 2, row = m0 + i;

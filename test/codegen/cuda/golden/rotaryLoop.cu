@@ -13,7 +13,8 @@ extern "C" __global__ void __launch_bounds__(128, 1) k_loop_59e2f82fb4330bd0_a61
   tw_await_previous();
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int rows = T, columns = 32;
-  const int end = rows - (int)blockIdx.x * 32 < 32 ? rows : (int)blockIdx.x * 32 + 32;
+  const int end = rows - (int)blockIdx.x * 32 < 32 ? rows : (int)blockIdx.x * 32
+      + 32;
   /* A warp takes 64 columns of a row at a time; rows of few columns share a block. */
   const int pieces = (columns + 64 - 1) / 64;
   for (int piece = warp; piece < (end - (int)blockIdx.x * 32) * pieces; piece += 128 / 32) {

@@ -1,4 +1,4 @@
-/* Hopper contraction: one producer warp feeds a ring of shared-memory stages by TMA, two consumer warpgroups multiply. */
+/* Hopper contraction: a producer warp fills a ring of shared-memory stages by TMA, two consumer warpgroups multiply. */
 __device__ __forceinline__ unsigned tw_shared(const void *p) {
   unsigned a;
   asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(a) : "l"(p));
@@ -15,10 +15,12 @@ __device__ __forceinline__ void tw_bar_arrive(unsigned bar) {
 }
 /* Arrives at the barrier of the same place in block `rank` of the cluster. */
 __device__ __forceinline__ void tw_bar_arrive_at(unsigned bar, unsigned rank) {
-  asm volatile("{ .reg .b32 a; mapa.shared::cluster.u32 a, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [a]; }" :: "r"(bar), "r"(rank) : "memory");
+  asm volatile("{ .reg .b32 a; mapa.shared::cluster.u32 a, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [a]; }" ::
+      "r"(bar), "r"(rank) : "memory");
 }
 __device__ __forceinline__ void tw_bar_wait(unsigned bar, unsigned parity) {
-  asm volatile("{ .reg .pred p;\nAGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra DONE;\nbra AGAIN;\nDONE: }" :: "r"(bar), "r"(parity) : "memory");
+  asm volatile("{ .reg .pred p;\nAGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+               "@p bra DONE;\nbra AGAIN;\nDONE: }" :: "r"(bar), "r"(parity) : "memory");
 }
 __device__ __forceinline__ void tw_load_box(unsigned to, const tw_map *map, int column, int row, unsigned bar) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
@@ -26,39 +28,47 @@ __device__ __forceinline__ void tw_load_box(unsigned to, const tw_map *map, int 
 }
 /* One copy from L2 lands in both blocks of the cluster, and counts at both blocks' barriers. */
 __device__ __forceinline__ void tw_load_box_both(unsigned to, const tw_map *map, int column, int row, unsigned bar) {
-  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;"
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+               "[%0], [%1, {%2, %3}], [%4], %5;"
                :: "r"(to), "l"(map), "r"(column), "r"(row), "r"(bar), "h"((unsigned short)3) : "memory");
 }
 /* As one instruction: compilers split some of them into words. */
 __device__ __forceinline__ void tw_store_words(void *to, const tw_u4 &x, int isStored) {
-  asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p st.global.v4.b32 [%0], {%1, %2, %3, %4}; }" :: "l"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w), "r"(isStored) : "memory");
+  asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p st.global.v4.b32 [%0], {%1, %2, %3, %4}; }" :: "l"(to),
+      "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w), "r"(isStored) : "memory");
 }
 __device__ __forceinline__ void tw_put_pair(unsigned at, float x, float y) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" :: "r"(at), "f"(x), "f"(y) : "memory");
 }
 __device__ __forceinline__ void tw_take_eight(unsigned at, float *to) {
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3]) : "r"(at) : "memory");
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4 + 16];" : "=f"(to[4]), "=f"(to[5]), "=f"(to[6]), "=f"(to[7]) : "r"(at) : "memory");
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]),
+      "=f"(to[3]) : "r"(at) : "memory");
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4 + 16];" : "=f"(to[4]), "=f"(to[5]), "=f"(to[6]),
+      "=f"(to[7]) : "r"(at) : "memory");
 }
 __device__ __forceinline__ void tw_put(unsigned at, unsigned x, unsigned y, unsigned z, unsigned w) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" :: "r"(at), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
 }
 __device__ __forceinline__ void tw_take(unsigned at, unsigned *to) {
-  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]),
+      "=r"(to[3]) : "r"(at) : "memory");
 }
 /* d[64 × 96] (+)= a[64 × 16]·b[96 × 16]ᵀ, operands in shared memory; `isAdded` 0 starts from zero. */
-__device__ __forceinline__ void tw_wgmma(float (&d)[48], unsigned long long a, unsigned long long b, int isAdded) {
-  asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %50, 0;\nwgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 "
+__device__ __forceinline__ void tw_wgmma(float (&d)[48], unsigned long long a, unsigned long long b,
+    int isAdded) {
+  asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %50, 0;\n"
+               "wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 "
                "{ %0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47 }, "
                "%48, %49, p, 1, 1, 0, 0; }"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
                : "l"(a), "l"(b), "r"(isAdded));
 }
 
-/* Lane t of a quad has its words of column groups 0 to 3, and takes the four words of group t: 16 bytes that lie together. */
+/* Lane t of a quad has its words of column groups 0 to 3, and takes the four words of group t: 16 adjacent bytes. */
 __device__ __forceinline__ tw_u4 tw_quad_turn(int quad, unsigned w0, unsigned w1, unsigned w2, unsigned w3) {
   const bool isUpper = quad & 2, isOdd = quad & 1;
-  unsigned x = __shfl_xor_sync(0xffffffffu, isUpper ? w0 : w2, 2), y = __shfl_xor_sync(0xffffffffu, isUpper ? w1 : w3, 2);
+  unsigned x = __shfl_xor_sync(0xffffffffu, isUpper ? w0 : w2, 2), y = __shfl_xor_sync(0xffffffffu, isUpper ? w1 : w3,
+      2);
   if (isUpper) { w0 = x; w1 = y; } else { w2 = x; w3 = y; }
   x = __shfl_xor_sync(0xffffffffu, isOdd ? w0 : w1, 1);
   y = __shfl_xor_sync(0xffffffffu, isOdd ? w2 : w3, 1);
@@ -66,11 +76,17 @@ __device__ __forceinline__ tw_u4 tw_quad_turn(int quad, unsigned w0, unsigned w1
   return { w0, w1, w2, w3 };
 }
 
-/* The upper 16 bits of two products; bits 12 to 15 of eight, those of 2i and 2i + 1 in byte i; and one product of them again. */
-__device__ __forceinline__ unsigned tw_high(float x, float y) { return tw_bytes(__float_as_uint(x), __float_as_uint(y), 0x7632u); }
+/*
+ * The upper 16 bits of two products; bits 12 to 15 of eight, those of 2i and 2i + 1 in byte i; and one product of them
+ * again.
+ */
+__device__ __forceinline__ unsigned tw_high(float x, float y) { return tw_bytes(__float_as_uint(x), __float_as_uint(y),
+    0x7632u); }
 __device__ __forceinline__ unsigned tw_low(float a, float b, float c, float d, float e, float f, float g, float h) {
-  const unsigned even = tw_bytes(tw_bytes(__float_as_uint(a), __float_as_uint(c), 0x51u), tw_bytes(__float_as_uint(e), __float_as_uint(g), 0x51u), 0x5410u);
-  const unsigned odd = tw_bytes(tw_bytes(__float_as_uint(b), __float_as_uint(d), 0x51u), tw_bytes(__float_as_uint(f), __float_as_uint(h), 0x51u), 0x5410u);
+  const unsigned even = tw_bytes(tw_bytes(__float_as_uint(a), __float_as_uint(c), 0x51u),
+      tw_bytes(__float_as_uint(e), __float_as_uint(g), 0x51u), 0x5410u);
+  const unsigned odd = tw_bytes(tw_bytes(__float_as_uint(b), __float_as_uint(d), 0x51u),
+      tw_bytes(__float_as_uint(f), __float_as_uint(h), 0x51u), 0x5410u);
   return (even & 0xf0f0f0f0u) | (odd >> 4 & 0x0f0f0f0fu);
 }
 __device__ __forceinline__ float tw_product_of(unsigned high, unsigned low, int group, int lane) {
@@ -80,8 +96,9 @@ __device__ __forceinline__ float tw_product_of(unsigned high, unsigned low, int 
 }
 
 /*
- * Row sums over blocks of columns, of which each lane of a quad has a part: lane q ends up with block q of each four, so
- * that a quad stores 16 bytes that lie together. Added as tw_quad_sum adds. `block` is constant once loops are unrolled.
+ * Row sums over blocks of columns, of which each lane of a quad has a part: lane q ends up with block q of each four,
+ * so that a quad stores 16 bytes that lie together. Added as tw_quad_sum adds. `block` is constant once loops are
+ * unrolled.
  */
 struct tw_sums { float first, half, whole; };
 __device__ __forceinline__ void tw_sums_take(tw_sums &s, int block, float x, int quad) {
@@ -91,7 +108,10 @@ __device__ __forceinline__ void tw_sums_take(tw_sums &s, int block, float x, int
   if (block % 4 == 1) { s.half = x; return; }
   s.whole = (isUpper ? x : s.half) + __shfl_xor_sync(0xffffffffu, isUpper ? s.half : x, 2);
 }
-/* Sum of a block of 16 columns, of which a lane has the first eight and its neighbour the others: added as fragments add it (tw_quad_sum). */
+/*
+ * Sum of a block of 16 columns, of which a lane has the first eight and its neighbour the others: added as fragments
+ * add it (tw_quad_sum).
+ */
 __device__ __forceinline__ void tw_store_block_sum(float *to, const float *x, int lane, bool isStored) {
   float part[4];
 #pragma unroll
@@ -106,12 +126,17 @@ __device__ __forceinline__ int tw_clusters() {
   asm volatile("mov.u32 %0, %%nctaid.x;" : "=r"(blocks));
   return blocks / 2;
 }
-/* Where tile number `tile` lies: groups of 8 row tiles (of 256 rows) are walked column by column, so that what all blocks read at a time stays in L2. */
+/*
+ * Where tile number `tile` lies: groups of 8 row tiles (of 256 rows) are walked column by column,
+ * so that what all blocks read at a time stays in L2.
+ */
 struct tw_place { int row0, columnTile; };
 __device__ __forceinline__ tw_place tw_place_of(int tile, int rows, int rank) {
   const int rowTiles = (rows + 255) / 256, group = tile / 24, inGroup = tile - group * 24;
-  const int height = rowTiles - group * 8 < 8 ? rowTiles - group * 8 : 8, columnTile = inGroup / height;
-  return { (group * 8 + inGroup - columnTile * height) * 256 + rank * 128, columnTile };
+  const int height = rowTiles - group * 8 < 8 ? rowTiles - group * 8 : 8,
+      columnTile = inGroup / height;
+  return { (group * 8 + inGroup - columnTile * height) * 256 + rank * 128,
+      columnTile };
 }
 
 /* Computed again where needed: kept through the main loop they would cost registers that accumulators have. */
@@ -127,7 +152,10 @@ __device__ __forceinline__ int tw_thread() {
 
 extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_e0586304(int T, int R, void *p0, void *p1, void *p2, void *p3, void *p4, void *p5, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1) {
   extern __shared__ __align__(1024) unsigned char tw_raw[];
-  /* 1024-byte alignment: the 128-byte swizzle goes by address bits. Stages, products that are handed over, barriers, row values. */
+  /*
+   * 1024-byte alignment: the 128-byte swizzle goes by address bits. Stages, products that are handed over, barriers,
+   * row values.
+   */
   const unsigned shared = (tw_shared(tw_raw) + 1023u) & ~1023u;
   if (shared != tw_shared(tw_raw)) asm volatile("trap;");
   const unsigned full = shared + 118784, empty = full + 24;
@@ -160,7 +188,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_e05
         const int row0 = place.row0, columnTile = place.columnTile;
         const tw_map *weight;
         int column0;
-        { weight = &m1; column0 = (columnTile - 0) * 96; }
+        { weight = &m1;
+          column0 = (columnTile - 0) * 96; }
         int start = 0;
         if (isFirst) {
           /* Weights do not depend on the kernel before this one: they are on their way while it ends. */
@@ -186,8 +215,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_e05
     }
     else if (thread >= 32) {
       /*
-       * The producer's idle warps run the epilogue of a tile while consumers multiply the next. A warp takes row halves (8
-       * rows of a consumer warp's 16), every third.
+       * The producer's idle warps run the epilogue of a tile while consumers multiply the next. A warp takes row halves
+       * (8 rows of a consumer warp's 16), every third.
        */
       asm volatile("griddepcontrol.wait;" ::: "memory");
       int sequence = 0;
@@ -203,7 +232,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_e05
 #pragma unroll 1
           for (int unit = unit0; unit < units; unit += unitStep) {
             const int self = tw_thread(), local = unit * 8 + (self >> 2 & 7);
-            const unsigned handoff = shared + 86016 + (unit >> 1) * 4096 + (unit & 1) * 512 + (self & 31) * 16;
+            const unsigned handoff = shared + 86016 + (unit >> 1) * 4096 + (unit & 1)
+                * 512 + (self & 31) * 16;
             unsigned high_[12], low_[4];
             tw_take(handoff + 0, high_ + 0);
             tw_take(handoff + 1024, high_ + 4);
@@ -323,15 +353,18 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_e05
     asm volatile("griddepcontrol.wait;" ::: "memory");
     int sequence = 0;
     for (int tile = first; tile < tw_tiles(T); tile += tw_clusters(), sequence++) {
-      unsigned stage = (unsigned)(sequence * 9) % 3, phase = ((unsigned)(sequence * 9) / 3) & 1, before = 0;
+      unsigned stage = (unsigned)(sequence * 9) % 3,
+          phase = ((unsigned)(sequence * 9) / 3) & 1, before = 0;
       for (int block = 0; block < 9; block++) {
         tw_bar_wait(full + 8 * stage, phase);
-        const unsigned long long a = base + stage * 1792 + consumer * 512, b = base + stage * 1792 + 1024;
+        const unsigned long long a = base + stage * 1792 + consumer
+            * 512, b = base + stage * 1792 + 1024;
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
         for (int k = 0; k < 4; k++) {
 #pragma unroll
-          for (int m = 0; m < 1; m++) tw_wgmma(acc[m], a + 2 * k, b + 2 * k, block | k);
+          for (int m = 0; m < 1; m++) tw_wgmma(acc[m], a + 2 * k, b + 2 * k,
+              block | k);
         }
         asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
         asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
@@ -350,7 +383,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_e05
       if (tile + tw_clusters() >= tw_tiles(T)) break;
       tw_bar_wait(handoffEmpty, (sequence & 1) ^ 1);
       {
-        const unsigned handoff = shared + 86016 + ((tw_thread() >> 5) - 4) * 4096 + (tw_thread() & 31) * 16;
+        const unsigned handoff = shared + 86016 + ((tw_thread() >> 5) - 4) * 4096
+            + (tw_thread() & 31) * 16;
         tw_put(handoff + 0, tw_high(acc[0][0], acc[0][1]), tw_high(acc[0][4], acc[0][5]), tw_high(acc[0][8], acc[0][9]), tw_high(acc[0][12], acc[0][13]));
         tw_put(handoff + 1024, tw_high(acc[0][16], acc[0][17]), tw_high(acc[0][20], acc[0][21]), tw_high(acc[0][24], acc[0][25]), tw_high(acc[0][28], acc[0][29]));
         tw_put(handoff + 2048, tw_high(acc[0][32], acc[0][33]), tw_high(acc[0][36], acc[0][37]), tw_high(acc[0][40], acc[0][41]), tw_high(acc[0][44], acc[0][45]));
@@ -364,25 +398,28 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_e05
       if ((tw_thread() & 31) == 0) tw_bar_arrive(handoffFull);
     }
     /*
-     * Nothing is left to multiply, and nobody fills the ring any more: once both warpgroups are done with it, the last products go
-     * there, and all consumer warps take rows of them.
+     * Nothing is left to multiply, and nobody fills the ring any more: once both warpgroups are done with it, the last
+     * products go there, and all consumer warps take rows of them.
      */
     if ((int)blockIdx.x / 2 < tw_tiles(T)) {
       __syncwarp();
       asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
       const int group = (tw_thread() >> 7) - 1, inGroup = tw_thread() & 127;
       {
-        const unsigned to = shared + ((group * 64 + (inGroup >> 5) * 16 + (inGroup >> 2 & 7)) * 104 + 2 * (inGroup & 3)) * 4;
+        const unsigned to = shared + ((group * 64 + (inGroup >> 5) * 16
+            + (inGroup >> 2 & 7)) * 104 + 2 * (inGroup & 3)) * 4;
 #pragma unroll
         for (int m = 0; m < 1; m++) {
 #pragma unroll
-          for (int i = 0; i < 48; i += 2) tw_put_pair(to + ((m * 64 + i / 2 % 2 * 8) * 104 + 8 * (i / 4)) * 4, acc[m][i], acc[m][i + 1]);
+          for (int i = 0; i < 48; i += 2) tw_put_pair(to + ((m * 64 + i / 2 % 2 * 8) * 104 + 8
+              * (i / 4)) * 4, acc[m][i], acc[m][i + 1]);
         }
       }
       const int lane = tw_thread() & 31, warp = (tw_thread() >> 5) - 4;
       int at = 0, rows = T;
       asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(at));
-      const int own = blockIdx.x / 2, clusters = tw_clusters(), sequence = (tw_tiles(T) - 1 - own) / clusters;
+      const int own = blockIdx.x / 2, clusters = tw_clusters(),
+          sequence = (tw_tiles(T) - 1 - own) / clusters;
       const tw_place place = tw_place_of(own + sequence * clusters, rows, at);
       const int first = place.columnTile * 96 + 8 * lane;
       const bool isMine = lane < 12 && first < 256;

@@ -1,4 +1,4 @@
-/* Hopper contraction: one producer warp feeds a ring of shared-memory stages by TMA, two consumer warpgroups multiply. */
+/* Hopper contraction: a producer warp fills a ring of shared-memory stages by TMA, two consumer warpgroups multiply. */
 __device__ __forceinline__ unsigned tw_shared(const void *p) {
   unsigned a;
   asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(a) : "l"(p));
@@ -15,10 +15,12 @@ __device__ __forceinline__ void tw_bar_arrive(unsigned bar) {
 }
 /* Arrives at the barrier of the same place in block `rank` of the cluster. */
 __device__ __forceinline__ void tw_bar_arrive_at(unsigned bar, unsigned rank) {
-  asm volatile("{ .reg .b32 a; mapa.shared::cluster.u32 a, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [a]; }" :: "r"(bar), "r"(rank) : "memory");
+  asm volatile("{ .reg .b32 a; mapa.shared::cluster.u32 a, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [a]; }" ::
+      "r"(bar), "r"(rank) : "memory");
 }
 __device__ __forceinline__ void tw_bar_wait(unsigned bar, unsigned parity) {
-  asm volatile("{ .reg .pred p;\nAGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra DONE;\nbra AGAIN;\nDONE: }" :: "r"(bar), "r"(parity) : "memory");
+  asm volatile("{ .reg .pred p;\nAGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+               "@p bra DONE;\nbra AGAIN;\nDONE: }" :: "r"(bar), "r"(parity) : "memory");
 }
 __device__ __forceinline__ void tw_load_box(unsigned to, const tw_map *map, int column, int row, unsigned bar) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
@@ -26,32 +28,38 @@ __device__ __forceinline__ void tw_load_box(unsigned to, const tw_map *map, int 
 }
 /* One copy from L2 lands in both blocks of the cluster, and counts at both blocks' barriers. */
 __device__ __forceinline__ void tw_load_box_both(unsigned to, const tw_map *map, int column, int row, unsigned bar) {
-  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;"
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+               "[%0], [%1, {%2, %3}], [%4], %5;"
                :: "r"(to), "l"(map), "r"(column), "r"(row), "r"(bar), "h"((unsigned short)3) : "memory");
 }
 /* As one instruction: compilers split some of them into words. */
 __device__ __forceinline__ void tw_store_words(void *to, const tw_u4 &x, int isStored) {
-  asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p st.global.v4.b32 [%0], {%1, %2, %3, %4}; }" :: "l"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w), "r"(isStored) : "memory");
+  asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p st.global.v4.b32 [%0], {%1, %2, %3, %4}; }" :: "l"(to),
+      "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w), "r"(isStored) : "memory");
 }
 __device__ __forceinline__ void tw_put(unsigned at, unsigned x, unsigned y, unsigned z, unsigned w) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" :: "r"(at), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
 }
 __device__ __forceinline__ void tw_take(unsigned at, unsigned *to) {
-  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]),
+      "=r"(to[3]) : "r"(at) : "memory");
 }
 /* d[64 × 224] (+)= a[64 × 16]·b[224 × 16]ᵀ, operands in shared memory; `isAdded` 0 starts from zero. */
-__device__ __forceinline__ void tw_wgmma(float (&d)[112], unsigned long long a, unsigned long long b, int isAdded) {
-  asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %114, 0;\nwgmma.mma_async.sync.aligned.m64n224k16.f32.bf16.bf16 "
+__device__ __forceinline__ void tw_wgmma(float (&d)[112], unsigned long long a, unsigned long long b,
+    int isAdded) {
+  asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %114, 0;\n"
+               "wgmma.mma_async.sync.aligned.m64n224k16.f32.bf16.bf16 "
                "{ %0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111 }, "
                "%112, %113, p, 1, 1, 0, 0; }"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]), "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]), "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111])
                : "l"(a), "l"(b), "r"(isAdded));
 }
 
-/* Lane t of a quad has its words of column groups 0 to 3, and takes the four words of group t: 16 bytes that lie together. */
+/* Lane t of a quad has its words of column groups 0 to 3, and takes the four words of group t: 16 adjacent bytes. */
 __device__ __forceinline__ tw_u4 tw_quad_turn(int quad, unsigned w0, unsigned w1, unsigned w2, unsigned w3) {
   const bool isUpper = quad & 2, isOdd = quad & 1;
-  unsigned x = __shfl_xor_sync(0xffffffffu, isUpper ? w0 : w2, 2), y = __shfl_xor_sync(0xffffffffu, isUpper ? w1 : w3, 2);
+  unsigned x = __shfl_xor_sync(0xffffffffu, isUpper ? w0 : w2, 2), y = __shfl_xor_sync(0xffffffffu, isUpper ? w1 : w3,
+      2);
   if (isUpper) { w0 = x; w1 = y; } else { w2 = x; w3 = y; }
   x = __shfl_xor_sync(0xffffffffu, isOdd ? w0 : w1, 1);
   y = __shfl_xor_sync(0xffffffffu, isOdd ? w2 : w3, 1);
@@ -59,11 +67,17 @@ __device__ __forceinline__ tw_u4 tw_quad_turn(int quad, unsigned w0, unsigned w1
   return { w0, w1, w2, w3 };
 }
 
-/* The upper 16 bits of two products; bits 12 to 15 of eight, those of 2i and 2i + 1 in byte i; and one product of them again. */
-__device__ __forceinline__ unsigned tw_high(float x, float y) { return tw_bytes(__float_as_uint(x), __float_as_uint(y), 0x7632u); }
+/*
+ * The upper 16 bits of two products; bits 12 to 15 of eight, those of 2i and 2i + 1 in byte i; and one product of them
+ * again.
+ */
+__device__ __forceinline__ unsigned tw_high(float x, float y) { return tw_bytes(__float_as_uint(x), __float_as_uint(y),
+    0x7632u); }
 __device__ __forceinline__ unsigned tw_low(float a, float b, float c, float d, float e, float f, float g, float h) {
-  const unsigned even = tw_bytes(tw_bytes(__float_as_uint(a), __float_as_uint(c), 0x51u), tw_bytes(__float_as_uint(e), __float_as_uint(g), 0x51u), 0x5410u);
-  const unsigned odd = tw_bytes(tw_bytes(__float_as_uint(b), __float_as_uint(d), 0x51u), tw_bytes(__float_as_uint(f), __float_as_uint(h), 0x51u), 0x5410u);
+  const unsigned even = tw_bytes(tw_bytes(__float_as_uint(a), __float_as_uint(c), 0x51u),
+      tw_bytes(__float_as_uint(e), __float_as_uint(g), 0x51u), 0x5410u);
+  const unsigned odd = tw_bytes(tw_bytes(__float_as_uint(b), __float_as_uint(d), 0x51u),
+      tw_bytes(__float_as_uint(f), __float_as_uint(h), 0x51u), 0x5410u);
   return (even & 0xf0f0f0f0u) | (odd >> 4 & 0x0f0f0f0fu);
 }
 __device__ __forceinline__ float tw_product_of(unsigned high, unsigned low, int group, int lane) {
@@ -77,12 +91,17 @@ __device__ __forceinline__ int tw_clusters() {
   asm volatile("mov.u32 %0, %%nctaid.x;" : "=r"(blocks));
   return blocks / 2;
 }
-/* Where tile number `tile` lies: groups of 8 row tiles (of 256 rows) are walked column by column, so that what all blocks read at a time stays in L2. */
+/*
+ * Where tile number `tile` lies: groups of 8 row tiles (of 256 rows) are walked column by column,
+ * so that what all blocks read at a time stays in L2.
+ */
 struct tw_place { int row0, columnTile; };
 __device__ __forceinline__ tw_place tw_place_of(int tile, int rows, int rank) {
   const int rowTiles = (rows + 255) / 256, group = tile / 40, inGroup = tile - group * 40;
-  const int height = rowTiles - group * 8 < 8 ? rowTiles - group * 8 : 8, columnTile = inGroup / height;
-  return { (group * 8 + inGroup - columnTile * height) * 256 + rank * 128, columnTile };
+  const int height = rowTiles - group * 8 < 8 ? rowTiles - group * 8 : 8,
+      columnTile = inGroup / height;
+  return { (group * 8 + inGroup - columnTile * height) * 256 + rank * 128,
+      columnTile };
 }
 
 /* Computed again where needed: kept through the main loop they would cost registers that accumulators have. */
@@ -98,7 +117,10 @@ __device__ __forceinline__ int tw_thread() {
 
 extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_2bedaae8(int T, int R, void *p0, void *p1, void *p2, void *p3, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1) {
   extern __shared__ __align__(1024) unsigned char tw_raw[];
-  /* 1024-byte alignment: the 128-byte swizzle goes by address bits. Stages, products that are handed over, barriers, row values. */
+  /*
+   * 1024-byte alignment: the 128-byte swizzle goes by address bits. Stages, products that are handed over, barriers,
+   * row values.
+   */
   const unsigned shared = (tw_shared(tw_raw) + 1023u) & ~1023u;
   if (shared != tw_shared(tw_raw)) asm volatile("trap;");
   const unsigned full = shared + 208896, empty = full + 24;
@@ -132,7 +154,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_2be
         const int row0 = place.row0, columnTile = place.columnTile;
         const tw_map *weight;
         int column0;
-        { weight = &m1; column0 = (columnTile - 0) * 224; }
+        { weight = &m1;
+          column0 = (columnTile - 0) * 224; }
         int start = 0;
         if (isFirst) {
           /* Weights do not depend on the kernel before this one: they are on their way while it ends. */
@@ -158,8 +181,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_2be
     }
     else if (thread >= 32) {
       /*
-       * The producer's idle warps run the epilogue of a tile while consumers multiply the next. A warp takes row halves (8
-       * rows of a consumer warp's 16), every third.
+       * The producer's idle warps run the epilogue of a tile while consumers multiply the next. A warp takes row halves
+       * (8 rows of a consumer warp's 16), every third.
        */
       asm volatile("griddepcontrol.wait;" ::: "memory");
       int sequence = 0;
@@ -256,7 +279,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_2be
 #pragma unroll 1
           for (int unit = unit0; unit < units; unit += unitStep) {
             const int self = tw_thread(), local = unit * 8 + (self >> 2 & 7);
-            const unsigned handoff = shared + 135168 + (unit >> 1) * 9216 + (unit & 1) * 512 + (self & 31) * 16;
+            const unsigned handoff = shared + 135168 + (unit >> 1) * 9216 + (unit & 1)
+                * 512 + (self & 31) * 16;
             unsigned high_[28], low_[8];
             tw_take(handoff + 0, high_ + 0);
             tw_take(handoff + 1024, high_ + 4);
@@ -363,15 +387,18 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_2be
     asm volatile("griddepcontrol.wait;" ::: "memory");
     int sequence = 0, ownTile = -1;
     for (int tile = first; tile < tw_tiles(T); tile += tw_clusters(), sequence++) {
-      unsigned stage = (unsigned)(sequence * 4) % 3, phase = ((unsigned)(sequence * 4) / 3) & 1, before = 0;
+      unsigned stage = (unsigned)(sequence * 4) % 3,
+          phase = ((unsigned)(sequence * 4) / 3) & 1, before = 0;
       for (int block = 0; block < 4; block++) {
         tw_bar_wait(full + 8 * stage, phase);
-        const unsigned long long a = base + stage * 2816 + consumer * 512, b = base + stage * 2816 + 1024;
+        const unsigned long long a = base + stage * 2816 + consumer
+            * 512, b = base + stage * 2816 + 1024;
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
         for (int k = 0; k < 4; k++) {
 #pragma unroll
-          for (int m = 0; m < 1; m++) tw_wgmma(acc[m], a + 2 * k, b + 2 * k, block | k);
+          for (int m = 0; m < 1; m++) tw_wgmma(acc[m], a + 2 * k, b + 2 * k,
+              block | k);
         }
         asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
         asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
@@ -388,7 +415,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_2be
       { if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane); }
       tw_bar_wait(handoffEmpty, (sequence & 1) ^ 1);
       {
-        const unsigned handoff = shared + 135168 + ((tw_thread() >> 5) - 4) * 9216 + (tw_thread() & 31) * 16;
+        const unsigned handoff = shared + 135168 + ((tw_thread() >> 5) - 4) * 9216
+            + (tw_thread() & 31) * 16;
         tw_put(handoff + 0, tw_high(acc[0][0], acc[0][1]), tw_high(acc[0][4], acc[0][5]), tw_high(acc[0][8], acc[0][9]), tw_high(acc[0][12], acc[0][13]));
         tw_put(handoff + 1024, tw_high(acc[0][16], acc[0][17]), tw_high(acc[0][20], acc[0][21]), tw_high(acc[0][24], acc[0][25]), tw_high(acc[0][28], acc[0][29]));
         tw_put(handoff + 2048, tw_high(acc[0][32], acc[0][33]), tw_high(acc[0][36], acc[0][37]), tw_high(acc[0][40], acc[0][41]), tw_high(acc[0][44], acc[0][45]));
@@ -430,7 +458,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_2be
 #pragma unroll 1
           for (int unit = unit0; unit < units; unit += unitStep) {
             const int self = tw_thread(), local = unit * 8 + (self >> 2 & 7);
-            const unsigned handoff = shared + 135168 + (unit >> 1) * 9216 + (unit & 1) * 512 + (self & 31) * 16;
+            const unsigned handoff = shared + 135168 + (unit >> 1) * 9216 + (unit & 1)
+                * 512 + (self & 31) * 16;
             unsigned high_[28], low_[8];
             tw_take(handoff + 0, high_ + 0);
             tw_take(handoff + 1024, high_ + 4);

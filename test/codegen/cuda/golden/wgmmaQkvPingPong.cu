@@ -1,4 +1,4 @@
-/* Hopper contraction: one producer warp feeds a ring of shared-memory stages by TMA, two consumer warpgroups multiply. */
+/* Hopper contraction: a producer warp fills a ring of shared-memory stages by TMA, two consumer warpgroups multiply. */
 __device__ __forceinline__ unsigned tw_shared(const void *p) {
   unsigned a;
   asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(a) : "l"(p));
@@ -15,10 +15,12 @@ __device__ __forceinline__ void tw_bar_arrive(unsigned bar) {
 }
 /* Arrives at the barrier of the same place in block `rank` of the cluster. */
 __device__ __forceinline__ void tw_bar_arrive_at(unsigned bar, unsigned rank) {
-  asm volatile("{ .reg .b32 a; mapa.shared::cluster.u32 a, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [a]; }" :: "r"(bar), "r"(rank) : "memory");
+  asm volatile("{ .reg .b32 a; mapa.shared::cluster.u32 a, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [a]; }" ::
+      "r"(bar), "r"(rank) : "memory");
 }
 __device__ __forceinline__ void tw_bar_wait(unsigned bar, unsigned parity) {
-  asm volatile("{ .reg .pred p;\nAGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra DONE;\nbra AGAIN;\nDONE: }" :: "r"(bar), "r"(parity) : "memory");
+  asm volatile("{ .reg .pred p;\nAGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+               "@p bra DONE;\nbra AGAIN;\nDONE: }" :: "r"(bar), "r"(parity) : "memory");
 }
 __device__ __forceinline__ void tw_load_box(unsigned to, const tw_map *map, int column, int row, unsigned bar) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
@@ -26,26 +28,31 @@ __device__ __forceinline__ void tw_load_box(unsigned to, const tw_map *map, int 
 }
 /* One copy from L2 lands in both blocks of the cluster, and counts at both blocks' barriers. */
 __device__ __forceinline__ void tw_load_box_both(unsigned to, const tw_map *map, int column, int row, unsigned bar) {
-  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;"
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+               "[%0], [%1, {%2, %3}], [%4], %5;"
                :: "r"(to), "l"(map), "r"(column), "r"(row), "r"(bar), "h"((unsigned short)3) : "memory");
 }
 /* As one instruction: compilers split some of them into words. */
 __device__ __forceinline__ void tw_store_words(void *to, const tw_u4 &x, int isStored) {
-  asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p st.global.v4.b32 [%0], {%1, %2, %3, %4}; }" :: "l"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w), "r"(isStored) : "memory");
+  asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p st.global.v4.b32 [%0], {%1, %2, %3, %4}; }" :: "l"(to),
+      "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w), "r"(isStored) : "memory");
 }
 /* d[64 × 96] (+)= a[64 × 16]·b[96 × 16]ᵀ, operands in shared memory; `isAdded` 0 starts from zero. */
-__device__ __forceinline__ void tw_wgmma(float (&d)[48], unsigned long long a, unsigned long long b, int isAdded) {
-  asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %50, 0;\nwgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 "
+__device__ __forceinline__ void tw_wgmma(float (&d)[48], unsigned long long a, unsigned long long b,
+    int isAdded) {
+  asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %50, 0;\n"
+               "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 "
                "{ %0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47 }, "
                "%48, %49, p, 1, 1, 0, 0; }"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
                : "l"(a), "l"(b), "r"(isAdded));
 }
 
-/* Lane t of a quad has its words of column groups 0 to 3, and takes the four words of group t: 16 bytes that lie together. */
+/* Lane t of a quad has its words of column groups 0 to 3, and takes the four words of group t: 16 adjacent bytes. */
 __device__ __forceinline__ tw_u4 tw_quad_turn(int quad, unsigned w0, unsigned w1, unsigned w2, unsigned w3) {
   const bool isUpper = quad & 2, isOdd = quad & 1;
-  unsigned x = __shfl_xor_sync(0xffffffffu, isUpper ? w0 : w2, 2), y = __shfl_xor_sync(0xffffffffu, isUpper ? w1 : w3, 2);
+  unsigned x = __shfl_xor_sync(0xffffffffu, isUpper ? w0 : w2, 2), y = __shfl_xor_sync(0xffffffffu, isUpper ? w1 : w3,
+      2);
   if (isUpper) { w0 = x; w1 = y; } else { w2 = x; w3 = y; }
   x = __shfl_xor_sync(0xffffffffu, isOdd ? w0 : w1, 1);
   y = __shfl_xor_sync(0xffffffffu, isOdd ? w2 : w3, 1);
@@ -58,12 +65,17 @@ __device__ __forceinline__ int tw_clusters() {
   asm volatile("mov.u32 %0, %%nctaid.x;" : "=r"(blocks));
   return blocks / 2;
 }
-/* Where tile number `tile` lies: groups of 8 row tiles (of 256 rows) are walked column by column, so that what all blocks read at a time stays in L2. */
+/*
+ * Where tile number `tile` lies: groups of 8 row tiles (of 256 rows) are walked column by column,
+ * so that what all blocks read at a time stays in L2.
+ */
 struct tw_place { int row0, columnTile; };
 __device__ __forceinline__ tw_place tw_place_of(int tile, int rows, int rank) {
   const int rowTiles = (rows + 255) / 256, group = tile / 72, inGroup = tile - group * 72;
-  const int height = rowTiles - group * 8 < 8 ? rowTiles - group * 8 : 8, columnTile = inGroup / height;
-  return { (group * 8 + inGroup - columnTile * height) * 256 + rank * 128, columnTile };
+  const int height = rowTiles - group * 8 < 8 ? rowTiles - group * 8 : 8,
+      columnTile = inGroup / height;
+  return { (group * 8 + inGroup - columnTile * height) * 256 + rank * 128,
+      columnTile };
 }
 
 /* Computed again where needed: kept through the main loop they would cost registers that accumulators have. */
@@ -79,7 +91,10 @@ __device__ __forceinline__ int tw_thread() {
 
 extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_94f84b3b7809f195_4f77e8cb(int T, int R, void *p0, void *p1, void *p2, void *p3, void *p4, void *p5, void *p6, void *p7, void *p8, void *p9, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1, const __grid_constant__ tw_map m2, const __grid_constant__ tw_map m3) {
   extern __shared__ unsigned char tw_raw[];
-  /* 1024-byte alignment: the 128-byte swizzle goes by address bits. Stages, products that are handed over, barriers, row values. */
+  /*
+   * 1024-byte alignment: the 128-byte swizzle goes by address bits. Stages, products that are handed over, barriers,
+   * row values.
+   */
   const unsigned shared = (tw_shared(tw_raw) + 1023u) & ~1023u;
   const unsigned full = shared + 172032, empty = full + 48;
   const unsigned rowsFull = full + 96, rowsEmpty = rowsFull + 16;
@@ -116,9 +131,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_94f84b3b7809f195_4f7
         const int row0 = place.row0, columnTile = place.columnTile;
         const tw_map *weight;
         int column0;
-        if (columnTile < 3) { weight = &m1; column0 = (columnTile - 0) * 96; } else
-        if (columnTile < 6) { weight = &m2; column0 = (columnTile - 3) * 96; } else
-        { weight = &m3; column0 = (columnTile - 6) * 96; }
+        if (columnTile < 3) { weight = &m1;
+          column0 = (columnTile - 0) * 96; } else
+        if (columnTile < 6) { weight = &m2;
+          column0 = (columnTile - 3) * 96; } else
+        { weight = &m3;
+          column0 = (columnTile - 6) * 96; }
         int start = 0;
         if (isFirst) {
           /* Weights do not depend on the kernel before this one: they are on their way while it ends. */
@@ -195,8 +213,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_94f84b3b7809f195_4f7
     float acc[2][48];
     asm volatile("griddepcontrol.wait;" ::: "memory");
     int sequence = (thread >> 7) - 1;
-    for (int tile = first + sequence * tw_clusters(); tile < tw_tiles(T); tile += 2 * tw_clusters(), sequence += 2) {
-      unsigned stage = (unsigned)(sequence * 4) % 6, phase = ((unsigned)(sequence * 4) / 6) & 1, before = 0;
+    for (int tile = first + sequence * tw_clusters(); tile < tw_tiles(T);
+         tile += 2 * tw_clusters(), sequence += 2) {
+      unsigned stage = (unsigned)(sequence * 4) % 6,
+          phase = ((unsigned)(sequence * 4) / 6) & 1, before = 0;
       /* Parity tells neighbouring phases apart only: wait until the other warpgroup has seen all of its stages. */
       if (sequence > 0) asm volatile("bar.sync %0, 256;" :: "r"(tw_thread() >> 7) : "memory");
       for (int block = 0; block < 4; block++) {
@@ -206,7 +226,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_94f84b3b7809f195_4f7
 #pragma unroll
         for (int k = 0; k < 4; k++) {
 #pragma unroll
-          for (int m = 0; m < 2; m++) tw_wgmma(acc[m], a + 2 * k + m * 512, b + 2 * k, block | k);
+          for (int m = 0; m < 2; m++) tw_wgmma(acc[m], a + 2 * k + m * 512, b + 2 * k,
+              block | k);
         }
         asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
         asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
@@ -214,7 +235,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_94f84b3b7809f195_4f7
         before = stage;
         if (++stage == 6) { stage = 0; phase ^= 1; }
       }
-      if (tile + tw_clusters() < tw_tiles(T)) asm volatile("bar.arrive %0, 256;" :: "r"(3 - (tw_thread() >> 7)) : "memory");
+      if (tile + tw_clusters() < tw_tiles(T))
+        asm volatile("bar.arrive %0, 256;" :: "r"(3 - (tw_thread() >> 7)) : "memory");
       asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 #pragma unroll
       for (int m = 0; m < 2; m++) {
