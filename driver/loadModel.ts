@@ -44,13 +44,7 @@ export function beginLoading(request: LoadRequest, ui: Ui, phases: Phases): Mode
   ui.phase('open model', request.model);
   const opening = beginOpening(request, machine, ui);
   const { checkpoint, target } = opening;
-  const tokenizer = describeTokenizer(checkpoint.dir);
-  if (tokenizer.vocabSize > checkpoint.config.vocabSize) {
-    throw new UserError(
-      `${checkpoint.dir}: the tokenizer has ids up to ${tokenizer.vocabSize - 1}, the model ${checkpoint.config.vocabSize} embeddings`,
-      'the tokenizer belongs to another model',
-    );
-  }
+  const tokenizer = describeTokenizer(checkpoint.dir, checkpoint.config.vocabSize);
   // A run on a CPU promises a bound on memory, and this process counts towards it. A host of GPUs has memory to spare.
   if (target === 'cpu') loadAddon().boundHeaps();
   const finish: ModelLoading['finish'] = async (onCompiled) => {

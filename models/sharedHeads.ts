@@ -4,7 +4,7 @@
  */
 
 /** LLaMA's mark for a space, which SentencePiece puts before every word. */
-const SPACE = '▁';
+export const SPACE = '▁';
 /** Heads shorter than this are not worth another text, in UTF-16 units. */
 const SHORTEST_HEAD = 16;
 

@@ -1,23 +1,33 @@
 /** Tokenizers of checkpoint folders: tokenizer.json as it is, or a bare SentencePiece tokenizer.model, converted. */
 import { createHash } from 'node:crypto';
 import { join, resolve } from 'node:path';
-import { BPE, Tokenizer as NativeTokenizer } from 'tokenizers';
-import { z } from 'zod';
+import { BPE, Tokenizer as NativeTokenizer, type BpeOptions } from 'tokenizers';
 import { UserError } from '../errors.js';
-import { isGiven, isRecord, parseJson, quote } from '../system/json.js';
+import { isGiven, isRecord, quote } from '../system/json.js';
 import { decodeUtf8, fileSize, readBounded, readJsonObject } from '../system/read.js';
 import { convertSentencePiece, parseSentencePiece, type SpecialTokens } from './sentencepiece.js';
-import { cuttableTexts, encodeSharing, type Around } from './sharedHeads.js';
+import { cuttableTexts, encodeSharing, SPACE, type Around } from './sharedHeads.js';
+import { parseTokenizerJson, writeTokenizerJson, type Beside, type TokenizerJson } from './tokenizerJson.js';
 
 /** All that a worker thread needs to make the same tokenizer: plain data, fit for postMessage. */
-export type TokenizerSpec =
-  | { readonly kind: 'file'; readonly path: string }
+export type TokenizerSpec = {
+  /** Rows of the model's embedding: a text with a larger token id is refused. No limit where absent. */
+  readonly embeddings?: number;
+} & (
+  | {
+      readonly kind: 'file';
+      readonly path: string;
+      /** Special tokens before and after a text, where tokenizer_config.json decides over the file. */
+      readonly beside?: Partial<Beside>;
+    }
   | {
       readonly kind: 'json';
       readonly text: string;
-      /** Where the text comes from, for messages. */ readonly where: string;
+      /** Where the text comes from, for messages. */
+      readonly where: string;
     }
-  | { readonly kind: 'sentencepiece'; readonly path: string; readonly special: SpecialTokens };
+  | { readonly kind: 'sentencepiece'; readonly path: string; readonly special: SpecialTokens }
+);
 
 export interface Tokenizer {
   /** Token ids of a text, with the special tokens that the tokenizer adds by itself (BOS, say). */
@@ -34,7 +44,7 @@ export interface OpenTokenizer extends Tokenizer {
   readonly hash: string;
 }
 
-const JSON_BYTES = 128 << 20;
+const JSON_BYTES = 64 << 20;
 const MODEL_BYTES = 64 << 20;
 const CONFIG_BYTES = 8 << 20;
 
@@ -58,104 +68,89 @@ export function jsonOf(spec: TokenizerSpec): string {
   }
 }
 
-/** A BPE without pre-tokenizer, as SentencePiece models become: what can be made without its cache. */
-const wholeTextBpe = z.looseObject({
-  normalizer: z.unknown(),
-  pre_tokenizer: z.null(),
-  post_processor: z.unknown(),
-  added_tokens: z.array(z.looseObject({ content: z.string(), id: z.number() })),
-  model: z.looseObject({
-    type: z.literal('BPE'),
-    unk_token: z.string(),
-    continuing_subword_prefix: z.null(),
-    end_of_word_suffix: z.null(),
-    fuse_unk: z.boolean(),
-    byte_fallback: z.boolean(),
-    ignore_merges: z.literal(false),
-    vocab: z.record(z.string(), z.number()),
-    merges: z.array(z.tuple([z.string(), z.string()])),
-  }),
-});
-
-/** A mark before the text and in place of each space. */
-const marksSpaces = z.strictObject({
-  type: z.literal('Sequence'),
-  normalizers: z.tuple([
-    z.strictObject({ type: z.literal('Prepend'), prepend: z.literal('▁') }),
-    z.strictObject({
-      type: z.literal('Replace'),
-      pattern: z.strictObject({ String: z.literal(' ') }),
-      content: z.literal('▁'),
-    }),
-  ]),
-});
-/** Special tokens before and after a text, whatever it says. */
-const template = z.looseObject({ type: z.literal('TemplateProcessing') });
-
 interface Native {
   readonly tokenizer: NativeTokenizer;
   /** Which texts may be cut at words: see sharedHeads.ts. */
   readonly mayCut?: (text: string) => boolean;
 }
 
+/** Whether these normalizers put a mark before the text and in place of each space, and do no more. */
+function marksSpaces(normalizers: TokenizerJson['normalizers']): boolean {
+  const [prepend, replace, ...others] = normalizers;
+  return (
+    others.length === 0 &&
+    prepend?.type === 'Prepend' &&
+    prepend.prepend === SPACE &&
+    replace?.type === 'Replace' &&
+    'String' in replace.pattern &&
+    replace.pattern.String === ' ' &&
+    replace.content === SPACE
+  );
+}
+
+/** The options of a BPE that can be made without its cache; undefined where the library offers no such way. */
+function wholeTextBpe({
+  model,
+  added,
+  preTokenizers,
+}: TokenizerJson):
+  | { vocab: Record<string, number>; merges: [string, string][]; named: Record<string, number>; options: BpeOptions }
+  | undefined {
+  if (model.type !== 'BPE' || preTokenizers.length > 0 || !isGiven(model.unk_token) || model.ignore_merges === true)
+    return undefined;
+  const named: Record<string, number> = {};
+  for (const token of [...added.map(({ content }) => content), model.unk_token]) {
+    const id = Object.hasOwn(model.vocab, token) ? model.vocab[token] : undefined;
+    if (id === undefined) return undefined;
+    named[token] = id;
+  }
+  const merges: [string, string][] = [];
+  for (const pair of model.merges) {
+    if (typeof pair === 'string') return undefined;
+    merges.push([pair[0], pair[1]]);
+  }
+  const options = {
+    cacheCapacity: 0,
+    unkToken: model.unk_token,
+    fuseUnk: model.fuse_unk ?? false,
+    byteFallback: model.byte_fallback ?? false,
+  };
+  return { vocab: model.vocab, merges, named, options };
+}
+
 /**
  * The native tokenizer of a tokenizer.json. Where nothing splits the text before the merges, the native cache would
  * keep every text with its tokens (about 100 MB for 10,000 questions) and never find one again: it is left out.
  */
-function fromJson(text: string): Native {
-  const parsed = wholeTextBpe.safeParse(JSON.parse(text));
-  if (!parsed.success) return { tokenizer: NativeTokenizer.fromString(text) };
-  const { model, added_tokens: added, ...rest } = parsed.data;
+function createNative(json: TokenizerJson): Native {
+  const bpe = wholeTextBpe(json);
+  if (bpe === undefined) return { tokenizer: NativeTokenizer.fromString(writeTokenizerJson(json)) };
   // The package takes cacheCapacity with a bare model only, so the rest is made around a vocabulary of the added
   // tokens.
-  const named = [...added.map(({ content }) => content), model.unk_token];
-  const vocab = Object.fromEntries(named.map((token) => [token, model.vocab[token] ?? -1]));
-  if (Object.values(vocab).includes(-1)) return { tokenizer: NativeTokenizer.fromString(text) };
-  const native = NativeTokenizer.fromString(
-    JSON.stringify({ ...rest, added_tokens: added, model: { ...model, vocab, merges: [] } }),
-  );
-  native.setModel(
-    BPE.init(model.vocab, model.merges, {
-      cacheCapacity: 0,
-      unkToken: model.unk_token,
-      fuseUnk: model.fuse_unk,
-      byteFallback: model.byte_fallback,
-    }),
-  );
-  const isPlain = marksSpaces.safeParse(rest.normalizer).success && template.safeParse(rest.post_processor).success;
-  const mayCut = isPlain
-    ? cuttableTexts({ pieces: Object.keys(model.vocab), added: added.map(({ content }) => content) })
+  const { type, unk_token: unknown } = json.model;
+  const bare = { ...json.model, type, unk_token: unknown, vocab: bpe.named, merges: [] } as TokenizerJson['model'];
+  const tokenizer = NativeTokenizer.fromString(writeTokenizerJson({ ...json, model: bare }));
+  tokenizer.setModel(BPE.init(bpe.vocab, bpe.merges, bpe.options));
+  const mayCut = marksSpaces(json.normalizers)
+    ? cuttableTexts({ pieces: Object.keys(bpe.vocab), added: json.added.map(({ content }) => content) })
     : undefined;
-  return { tokenizer: native, ...(mayCut === undefined ? {} : { mayCut }) };
+  return { tokenizer, ...(mayCut === undefined ? {} : { mayCut }) };
 }
 
-function createNative(spec: TokenizerSpec): Native {
-  const where = describe(spec);
-  try {
-    const native = fromJson(jsonOf(spec));
-    // A file may ask for both; scoring wants every token and no other.
-    native.tokenizer.disableTruncation();
-    native.tokenizer.disablePadding();
-    return native;
-  } catch (error) {
-    if (error instanceof UserError) throw error;
-    throw new UserError(`${where}: not a tokenizer that can be read: ${quote(message(error), 200)}`, REFETCH, {
-      cause: error,
-    });
+/** Refuses a token that the model has no embedding for. */
+function checkIds(ids: ArrayLike<number>, text: string, where: string, embeddings: number): void {
+  for (let i = 0; i < ids.length; i++) {
+    if (ids[i]! >= embeddings)
+      throw new UserError(
+        `${where}: token ${ids[i]} of the text ${quote(text)} has no embedding: the model has ${embeddings}`,
+        'leave the question out with --docs, or use the tokenizer.json of the model',
+      );
   }
 }
 
-/** What a template puts before and after every text. */
-async function specialTokens(native: NativeTokenizer): Promise<Around> {
-  const [all, own] = await Promise.all([native.encode('a'), native.encode('a', null, { addSpecialTokens: false })]);
-  const ids = all.getIds(),
-    length = own.getLength();
-  const special = all.getSpecialTokensMask();
-  const first = special.indexOf(0);
-  return { before: ids.slice(0, first), after: ids.slice(first + length) };
-}
-
-function wrap({ tokenizer: native, mayCut }: Native, where: string): Tokenizer {
+function wrap({ tokenizer: native, mayCut }: Native, around: Around, spec: TokenizerSpec): Tokenizer {
+  const where = describe(spec);
+  const embeddings = spec.embeddings ?? Infinity;
   const guarded = async <T>(run: () => Promise<T>): Promise<T> => {
     try {
       return await run();
@@ -167,23 +162,35 @@ function wrap({ tokenizer: native, mayCut }: Native, where: string): Tokenizer {
       );
     }
   };
-  let around: Promise<Around> | undefined;
-  return {
-    encode: (text) => guarded(async () => (await native.encode(text)).getIds()),
-    encodeBatch: (texts) =>
-      guarded(async () => {
-        if (mayCut === undefined) return (await native.encodeBatch([...texts])).map((encoding) => encoding.getIds());
-        around ??= specialTokens(native);
-        return encodeSharing(texts, mayCut, await around, async (parts) =>
-          (await native.encodeBatch(parts, { addSpecialTokens: false })).map((encoding) => encoding.getIds()),
-        );
-      }),
+  const encodeEach = async (texts: string[]): Promise<number[][]> =>
+    (await native.encodeBatch(texts, { addSpecialTokens: false })).map((encoding) => encoding.getIds());
+  const { before, after } = around;
+  const encodeBatch = async (texts: readonly string[]): Promise<readonly ArrayLike<number>[]> => {
+    const all = await guarded(async () =>
+      mayCut === undefined
+        ? (await encodeEach([...texts])).map((ids) => [...before, ...ids, ...after])
+        : encodeSharing(texts, mayCut, around, encodeEach),
+    );
+    all.forEach((ids, i) => {
+      checkIds(ids, texts[i]!, where, embeddings);
+    });
+    return all;
   };
+  return { encode: async (text) => Array.from((await encodeBatch([text]))[0]!), encodeBatch };
 }
 
 /** The tokenizer of a spec, in any thread. UserError where it cannot be made. */
 export function createTokenizer(spec: TokenizerSpec): Tokenizer {
-  return wrap(createNative(spec), describe(spec));
+  const where = describe(spec);
+  const json = parseTokenizerJson(jsonOf(spec), where);
+  const { before, after } = spec.kind === 'file' ? { ...json.beside, ...spec.beside } : json.beside;
+  try {
+    return wrap(createNative(json), { before, after }, spec);
+  } catch (error) {
+    throw new UserError(`${where}: not a tokenizer that can be read: ${quote(message(error), 200)}`, REFETCH, {
+      cause: error,
+    });
+  }
 }
 
 /**
@@ -195,46 +202,57 @@ export function findTokenizer(dir: string): string | undefined {
     .find((path) => fileSize(path) !== undefined);
 }
 
-/** add_bos_token and add_eos_token of tokenizer_config.json; LLaMA's defaults where the file or the key is absent. */
-function readSpecialTokens(dir: string): SpecialTokens {
+/** What tokenizer_config.json says of the tokens around a text; undefined where the file or the key is absent. */
+function readTokenizerConfig(dir: string): {
+  readonly addBos: boolean | undefined;
+  readonly addEos: boolean | undefined;
+  /** The text of `bos_token` or `eos_token`. */
+  readonly nameOf: (key: 'bos_token' | 'eos_token') => string | undefined;
+} {
   const path = join(dir, 'tokenizer_config.json');
-  const config =
-    fileSize(path) === undefined
-      ? {}
-      : readJsonObject(path, CONFIG_BYTES, 'download tokenizer_config.json again').value;
-  const flag = (key: string, fallback: boolean): boolean => {
-    const value = config[key] ?? fallback;
+  const hint = 'download tokenizer_config.json again';
+  const config = fileSize(path) === undefined ? {} : readJsonObject(path, CONFIG_BYTES, hint).value;
+  const flag = (key: string): boolean | undefined => {
+    const value = config[key];
+    if (!isGiven(value)) return undefined;
     if (typeof value !== 'boolean')
-      throw new UserError(
-        `${path}: ${key}: expected true or false, got ${quote(value)}`,
-        'download tokenizer_config.json again',
-      );
+      throw new UserError(`${path}: ${key}: expected true or false, got ${quote(value)}`, hint);
     return value;
   };
-  return { addBos: flag('add_bos_token', true), addEos: flag('add_eos_token', false) };
+  const nameOf = (key: string): string | undefined => {
+    const value = config[key];
+    const text = isRecord(value) ? value['content'] : value;
+    return typeof text === 'string' ? text : undefined;
+  };
+  return { addBos: flag('add_bos_token'), addEos: flag('add_eos_token'), nameOf };
 }
 
-/** Refuses what would make one text two different token lists; returns one more than the largest token id. */
-function checkJson(text: string, where: string): number {
-  const json = parseJson(text, where, REFETCH);
-  const model = isRecord(json) ? json['model'] : undefined;
-  if (!isRecord(json) || !isRecord(model))
-    throw new UserError(`${where}: no "model": not a tokenizer.json`, 'download tokenizer.json again');
-  if (isGiven(model['dropout']) && model['dropout'] !== 0) {
-    throw new UserError(
-      `${where}: model.dropout is ${quote(model['dropout'])}: it tokenises by chance, so no score could be repeated`,
-      'set it to null',
-    );
-  }
-  const vocab = model['vocab'];
-  const ids: unknown[] = isRecord(vocab) ? Object.values(vocab) : Array.isArray(vocab) ? [vocab.length - 1] : [];
-  const added = Array.isArray(json['added_tokens'])
-    ? json['added_tokens'].map((token: unknown) => (isRecord(token) ? token['id'] : undefined))
-    : [];
-  return (
-    [...ids, ...added].reduce<number>((largest, id) => (typeof id === 'number' ? Math.max(largest, id) : largest), -1) +
-    1
-  );
+/** LLaMA's defaults where tokenizer_config.json or the key is absent. */
+function readSpecialTokens(dir: string): SpecialTokens {
+  const { addBos = true, addEos = false } = readTokenizerConfig(dir);
+  return { addBos, addEos };
+}
+
+/** add_bos_token and add_eos_token decide over the tokenizer.json beside them, as in transformers. */
+function besideByConfig(dir: string, json: TokenizerJson, where: string): Partial<Beside> {
+  const { addBos, addEos, nameOf } = readTokenizerConfig(dir);
+  const ids = (flag: 'add_bos_token' | 'add_eos_token', key: 'bos_token' | 'eos_token'): readonly number[] => {
+    const name = nameOf(key);
+    const { vocab } = json.model;
+    const id =
+      json.added.find(({ content }) => content === name)?.id ??
+      (name !== undefined && Object.hasOwn(vocab, name) ? vocab[name] : undefined);
+    if (id === undefined)
+      throw new UserError(
+        `${join(dir, 'tokenizer_config.json')}: ${flag} is true, but ${key} ${name === undefined ? 'is absent' : `${quote(name)} is no token of ${where}`}`,
+        'download tokenizer_config.json and tokenizer.json again',
+      );
+    return [id];
+  };
+  return {
+    ...(addBos === undefined ? {} : { before: addBos ? ids('add_bos_token', 'bos_token') : [] }),
+    ...(addEos === undefined ? {} : { after: addEos ? ids('add_eos_token', 'eos_token') : [] }),
+  };
 }
 
 /** What a checkpoint folder says of its tokenizer. */
@@ -242,9 +260,10 @@ export type TokenizerDescription = Pick<OpenTokenizer, 'spec' | 'vocabSize' | 'h
 
 /**
  * The tokenizer of the checkpoint folder `dir`, without making it: threads make their own from the spec, and a
- * second one here would only take memory. UserError where there is none or its file is damaged.
+ * second one here would only take memory. `embeddings` is the number of tokens that the model knows. UserError where
+ * there is no tokenizer or its file is damaged.
  */
-export function describeTokenizer(dir: string): TokenizerDescription {
+export function describeTokenizer(dir: string, embeddings?: number): TokenizerDescription {
   const path = findTokenizer(dir);
   if (path === undefined) {
     throw new UserError(
@@ -252,18 +271,25 @@ export function describeTokenizer(dir: string): TokenizerDescription {
       'copy the tokenizer of the model into the folder',
     );
   }
+  const limit = embeddings === undefined ? {} : { embeddings };
   if (path.endsWith('.json')) {
     const text = decodeUtf8(readBounded(path, JSON_BYTES), path);
+    const json = parseTokenizerJson(text, path);
+    const beside = besideByConfig(dir, json, path);
+    const isStated = Object.keys(beside).length > 0;
     return {
-      spec: { kind: 'file', path },
-      vocabSize: checkJson(text, path),
-      hash: createHash('sha256').update(text).digest('hex'),
+      spec: { kind: 'file', path, ...(isStated ? { beside } : {}), ...limit },
+      vocabSize: json.vocabSize,
+      hash: createHash('sha256')
+        .update(text)
+        .update(isStated ? JSON.stringify(beside) : '')
+        .digest('hex'),
     };
   }
   const model = readBounded(path, MODEL_BYTES);
   const special = readSpecialTokens(dir);
   return {
-    spec: { kind: 'sentencepiece', path, special },
+    spec: { kind: 'sentencepiece', path, special, ...limit },
     vocabSize: parseSentencePiece(model, path).pieces.length,
     hash: createHash('sha256').update(model).update(JSON.stringify(special)).digest('hex'),
   };

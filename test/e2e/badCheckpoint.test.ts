@@ -122,14 +122,14 @@ const CASES: readonly Case[] = [
     hint: /./,
   },
   {
-    name: 'a header of more than 100 MB',
-    make: () => hugeHeader(100_000_001, 100_000_100),
-    error: ['100000001 bytes', 'model.safetensors'],
+    name: 'a header of more than 16 MiB',
+    make: () => hugeHeader(16_777_217, 16_777_300),
+    error: ['16777217 bytes', 'model.safetensors'],
     hint: /./,
   },
   {
-    name: 'a header of 100 MB that is no JSON',
-    make: () => hugeHeader(100_000_000, 100_000_100),
+    name: 'a header of 16 MiB that is no JSON',
+    make: () => hugeHeader(16_777_216, 16_777_300),
     error: [/header/],
     hint: /./,
   },
@@ -183,7 +183,7 @@ const CASES: readonly Case[] = [
     hint: /supported model/,
   },
   {
-    name: 'a tokenizer with more ids than the model',
+    name: 'a text with a token that the model does not have',
     make: () => {
       const dir = writeCheckpoint({
         config: { vocab_size: 200 },
@@ -197,7 +197,7 @@ const CASES: readonly Case[] = [
       });
       return dir;
     },
-    error: ['tokenizer', '200'],
+    error: ['tokenizer.json: token', 'has no embedding: the model has 200'],
     hint: /tokenizer/,
   },
   {

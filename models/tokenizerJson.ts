@@ -1,0 +1,271 @@
+/**
+ * tokenizer.json, read before the tokenizer library sees it: that library ends the process on what it does not expect.
+ * Only known components with known settings pass, every size is bounded, and what is handed on is written anew.
+ */
+import { z } from 'zod';
+import { UserError } from '../errors.js';
+import { isGiven, isRecord, parseJson, quote } from '../system/json.js';
+import { regexProblem } from './boundedRegex.js';
+
+const REFETCH = 'download tokenizer.json again';
+const MAX_ID = 1 << 22;
+const MAX_ADDED = 1 << 16;
+const MAX_MERGES = 1 << 22;
+const MAX_PIECE = 1024;
+const MAX_COMPONENTS = 16;
+/** A text may become this many times longer while it is normalised. */
+const MAX_GROWTH = 64;
+
+const id = z
+  .int()
+  .min(0)
+  .max(MAX_ID - 1);
+const short = z.string().min(1).max(256);
+const regex = z.string().superRefine((pattern, context) => {
+  const problem = regexProblem(pattern);
+  if (problem !== undefined)
+    context.addIssue({ code: 'custom', message: `the regular expression is not supported: ${problem}` });
+});
+const pattern = z.union([z.strictObject({ String: short }), z.strictObject({ Regex: regex })]);
+const flag = z.boolean().optional();
+const plain = <T extends string>(type: T): z.ZodObject<{ type: z.ZodLiteral<T> }> =>
+  z.object({ type: z.literal(type) });
+
+const normalizer = z.discriminatedUnion('type', [
+  plain('NFC'),
+  plain('NFD'),
+  plain('NFKC'),
+  plain('NFKD'),
+  plain('Lowercase'),
+  plain('StripAccents'),
+  z.object({ type: z.literal('Strip'), strip_left: z.boolean(), strip_right: z.boolean() }),
+  z.object({ type: z.literal('Prepend'), prepend: short }),
+  z.object({ type: z.literal('Replace'), pattern, content: z.string().max(256) }),
+]);
+const behavior = z.enum(['Removed', 'Isolated', 'MergedWithPrevious', 'MergedWithNext', 'Contiguous']);
+const preTokenizer = z.discriminatedUnion('type', [
+  plain('Whitespace'),
+  plain('WhitespaceSplit'),
+  plain('BertPreTokenizer'),
+  plain('UnicodeScripts'),
+  z.object({ type: z.literal('ByteLevel'), add_prefix_space: z.boolean(), trim_offsets: flag, use_regex: flag }),
+  z.object({ type: z.literal('Split'), pattern, behavior, invert: z.boolean() }),
+  z.object({ type: z.literal('Digits'), individual_digits: z.boolean() }),
+  z.object({ type: z.literal('Punctuation'), behavior: behavior.optional() }),
+  z.object({
+    type: z.literal('Metaspace'),
+    replacement: z.string().refine((text) => [...text].length === 1, 'expected one character'),
+    add_prefix_space: flag,
+    prepend_scheme: z.enum(['always', 'never', 'first']).optional(),
+    split: flag,
+  }),
+]);
+
+const piece = z.union([
+  z.strictObject({ SpecialToken: z.object({ id: short }) }),
+  z.strictObject({ Sequence: z.object({ id: z.enum(['A', 'B']) }) }),
+]);
+const named = z.tuple([short, id]);
+const postProcessor = z.discriminatedUnion('type', [
+  plain('ByteLevel'),
+  z.object({ type: z.enum(['BertProcessing', 'RobertaProcessing']), sep: named, cls: named }),
+  z.object({
+    type: z.literal('TemplateProcessing'),
+    single: z.array(piece).max(MAX_COMPONENTS),
+    special_tokens: z.record(z.string(), z.object({ ids: z.array(id).min(1).max(MAX_COMPONENTS) })),
+  }),
+]);
+
+const addedToken = z.object({
+  id,
+  content: z.string().min(1).max(MAX_PIECE),
+  single_word: z.boolean().default(false),
+  lstrip: z.boolean().default(false),
+  rstrip: z.boolean().default(false),
+  normalized: z.boolean().default(true),
+  special: z.boolean().default(false),
+});
+
+const isId = (value: unknown): value is number =>
+  typeof value === 'number' && Number.isInteger(value) && value >= 0 && value < MAX_ID;
+const isPiece = (value: unknown): value is string => typeof value === 'string' && value.length <= MAX_PIECE;
+
+/** Checked by hand: a schema an entry takes a second for a hundred thousand, and loses a piece called __proto__. */
+const vocab = z.custom<Readonly<Record<string, number>>>(
+  (value) => isRecord(value) && Object.entries(value).every(([text, number]) => isPiece(text) && isId(number)),
+  `expected an object of pieces of at most ${MAX_PIECE} characters and their ids below ${MAX_ID}`,
+);
+const merges = z.custom<readonly (string | readonly [string, string])[]>(
+  (value) =>
+    Array.isArray(value) &&
+    value.length <= MAX_MERGES &&
+    value.every((pair: unknown) =>
+      Array.isArray(pair)
+        ? pair.length === 2 && pair.every(isPiece)
+        : typeof pair === 'string' && pair.length <= 2 * MAX_PIECE && /^[^ ]+ [^ ]+$/.test(pair),
+    ),
+  `expected a list of at most ${MAX_MERGES} pairs of pieces`,
+);
+
+const unaffixed = z.literal('').nullish();
+const model = z.discriminatedUnion('type', [
+  z.object({
+    type: z.literal('BPE'),
+    unk_token: z.string().max(MAX_PIECE).nullish(),
+    continuing_subword_prefix: unaffixed,
+    end_of_word_suffix: unaffixed,
+    fuse_unk: flag,
+    byte_fallback: flag,
+    ignore_merges: flag,
+    vocab,
+    merges,
+  }),
+  z.object({
+    type: z.literal('WordLevel'),
+    unk_token: z.string().max(MAX_PIECE),
+    vocab,
+  }),
+]);
+
+/** Components of a list whose members may be lists: { type: "Sequence", <key>: [...] }, or nothing. */
+function components(value: unknown, key: string, fail: (what: string) => never): unknown[] {
+  if (!isGiven(value)) return [];
+  if (!isRecord(value) || value['type'] !== 'Sequence') return [value];
+  const members = value[key];
+  if (!Array.isArray(members)) return fail(`a Sequence has no list of ${key}`);
+  if (members.length > MAX_COMPONENTS)
+    return fail(`a Sequence of ${members.length}; at most ${MAX_COMPONENTS} are read`);
+  const all = members.flatMap((member: unknown) => components(member, key, fail));
+  return all.length > MAX_COMPONENTS ? fail(`${all.length} components; at most ${MAX_COMPONENTS} are read`) : all;
+}
+
+/** How many times longer a text may become, in characters. */
+function growth(component: z.infer<typeof normalizer>): number {
+  switch (component.type) {
+    case 'Replace': {
+      const { pattern: from, content } = component;
+      // A regular expression may match between any two characters.
+      return 'String' in from ? Math.max(1, content.length / from.String.length) : 1 + content.length;
+    }
+    case 'NFKC':
+    case 'NFKD':
+      return 18; // U+FDFA
+    case 'NFC':
+    case 'NFD':
+    case 'Lowercase':
+      return 4;
+    default:
+      return 1;
+  }
+}
+
+/** Special tokens beside a text, each the ids that it stands for. */
+export interface Beside {
+  readonly before: readonly number[];
+  readonly after: readonly number[];
+}
+
+export interface TokenizerJson {
+  readonly added: readonly z.infer<typeof addedToken>[];
+  readonly model: z.infer<typeof model>;
+  readonly normalizers: readonly z.infer<typeof normalizer>[];
+  readonly preTokenizers: readonly z.infer<typeof preTokenizer>[];
+  readonly beside: Beside;
+  /** One more than the largest token id. */
+  readonly vocabSize: number;
+}
+
+/** Reads and checks the text of a tokenizer.json. Throws UserError, one line. */
+export function parseTokenizerJson(text: string, where: string): TokenizerJson {
+  const json = parseJson(text, where, REFETCH);
+  const stated = isRecord(json) ? json['model'] : undefined;
+  if (!isRecord(json) || !isRecord(stated)) throw new UserError(`${where}: no "model": not a tokenizer.json`, REFETCH);
+  if (isGiven(stated['dropout']) && stated['dropout'] !== 0) {
+    throw new UserError(
+      `${where}: model.dropout is ${quote(stated['dropout'])}: it tokenises by chance, so no score could be repeated`,
+      'set it to null',
+    );
+  }
+  const fail = (place: string, what: string): never => {
+    throw new UserError(`${where}: ${place}: ${what}`, 'use the tokenizer.json of the original model');
+  };
+  const check = <T>(schema: z.ZodType<T>, value: unknown, place: string): T => {
+    const parsed = schema.safeParse(value);
+    if (parsed.success) return parsed.data;
+    const issue = parsed.error.issues[0];
+    const type = isRecord(value) && issue?.path[0] === 'type' ? `${quote(value['type'])} is not supported: ` : '';
+    const path = issue?.path.map(String).join('.') ?? '';
+    return fail(
+      `${place}${path === '' ? '' : `.${quote(path).slice(1, -1)}`}`,
+      `${type}${quote(issue?.message, 200).slice(1, -1)}`,
+    );
+  };
+  const list = <T>(schema: z.ZodType<T>, place: string, key: string): T[] =>
+    components(json[place], key, (what) => fail(place, what)).map((value) => check(schema, value, place));
+
+  const read = check(model, 'type' in stated ? stated : { type: 'BPE', ...stated }, 'model');
+  const added = check(z.array(addedToken).max(MAX_ADDED), json['added_tokens'] ?? [], 'added_tokens');
+  const normalizers = list(normalizer, 'normalizer', 'normalizers');
+  const longer = normalizers.reduce((product, component) => product * growth(component), 1);
+  if (longer > MAX_GROWTH) fail('normalizer', `it may make a text ${longer} times longer; at most ${MAX_GROWTH}`);
+  const ids = new Set([...Object.values(read.vocab), ...added.map((token) => token.id)]);
+  const beside = besideOf(list(postProcessor, 'post_processor', 'processors'), (what) => fail('post_processor', what));
+  for (const special of [...beside.before, ...beside.after])
+    if (!ids.has(special)) fail('post_processor', `it adds token ${special}, which is not in the vocabulary`);
+  return {
+    added,
+    model: read,
+    normalizers,
+    preTokenizers: list(preTokenizer, 'pre_tokenizer', 'pretokenizers'),
+    beside,
+    vocabSize: [...ids].reduce((largest, each) => Math.max(largest, each), -1) + 1,
+  };
+}
+
+/** What post-processors put before and after every text. */
+function besideOf(processors: readonly z.infer<typeof postProcessor>[], fail: (what: string) => never): Beside {
+  const besides = processors.flatMap((processor): Beside[] => {
+    switch (processor.type) {
+      case 'ByteLevel':
+        return []; // It moves offsets only.
+      case 'BertProcessing':
+      case 'RobertaProcessing':
+        return [{ before: [processor.cls[1]], after: [processor.sep[1]] }];
+      case 'TemplateProcessing': {
+        const { single, special_tokens: special } = processor;
+        const at = single.findIndex((item) => 'Sequence' in item);
+        if (single.filter((item) => 'Sequence' in item).length !== 1)
+          return fail('a text must be in its template once');
+        const idsOf = (items: typeof single): number[] =>
+          items.flatMap((item) =>
+            'SpecialToken' in item
+              ? ((Object.hasOwn(special, item.SpecialToken.id) ? special[item.SpecialToken.id]?.ids : undefined) ??
+                fail(`${quote(item.SpecialToken.id)} is not among its special_tokens`))
+              : [],
+          );
+        return [{ before: idsOf(single.slice(0, at)), after: idsOf(single.slice(at + 1)) }];
+      }
+      default:
+        return processor satisfies never;
+    }
+  });
+  if (besides.length > 1) return fail('several processors add tokens');
+  return besides[0] ?? { before: [], after: [] };
+}
+
+/** The text of a tokenizer.json for the library, of what was checked alone. It adds no special tokens. */
+export function writeTokenizerJson({ added, model: read, normalizers, preTokenizers }: TokenizerJson): string {
+  const sequence = (key: string, members: readonly unknown[]): unknown =>
+    members.length === 0 ? null : { type: 'Sequence', [key]: members };
+  return JSON.stringify({
+    version: '1.0',
+    truncation: null,
+    padding: null,
+    added_tokens: added,
+    normalizer: sequence('normalizers', normalizers),
+    pre_tokenizer: sequence('pretokenizers', preTokenizers),
+    post_processor: null,
+    decoder: null,
+    model: read,
+  });
+}

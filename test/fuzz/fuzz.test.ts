@@ -1,0 +1,18 @@
+/** Every fuzzer, for a moment. `npm run fuzz` runs them for as long as one likes. */
+import { describe, expect, it } from 'vitest';
+import { randomOf } from './mutate.js';
+import { FUZZERS } from './registry.js';
+
+describe.each(Object.entries(FUZZERS))('the fuzzer %s', (_, { round, rounds }) => {
+  it(`finds nothing in ${rounds} rounds`, async () => {
+    for (let seed = 1; seed <= rounds; seed++) {
+      const started = performance.now();
+      try {
+        await round(randomOf(seed));
+      } catch (error) {
+        throw new Error(`round of seed ${seed}: ${String(error)}`, { cause: error });
+      }
+      expect(performance.now() - started, `milliseconds of the round of seed ${seed}`).toBeLessThan(20_000);
+    }
+  });
+});

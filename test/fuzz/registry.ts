@@ -1,0 +1,17 @@
+/**
+ * Fuzzers, by name: `npm run fuzz -- NAME --seconds 600` runs one for long, fuzz.test.ts runs all of them for a moment.
+ * To add one, write a file beside this that exports a Fuzzer, and list it here.
+ */
+import { models } from './models.js';
+import type { Random } from './mutate.js';
+
+export interface Fuzzer {
+  /** What is fed with hostile input. */
+  readonly about: string;
+  /** Rounds that the test suite runs: a few seconds of them. */
+  readonly rounds: number;
+  /** Tries one input. Throws where the program did not refuse it as it should. */
+  readonly round: (random: Random) => void | Promise<void>;
+}
+
+export const FUZZERS: Readonly<Record<string, Fuzzer>> = { models };

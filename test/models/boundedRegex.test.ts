@@ -1,0 +1,45 @@
+import { describe, expect, it } from 'vitest';
+import { regexProblem } from '../../models/boundedRegex.js';
+
+/** Patterns that tokenizers of published families split by. */
+const PUBLISHED = {
+  'GPT-2': String.raw`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`,
+  'LLaMA 3': String.raw`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`,
+  'Qwen 2': String.raw`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`,
+  'GPT-4o':
+    String.raw`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
+    String.raw`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
+    String.raw`\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`,
+  'DeepSeek V3':
+    String.raw`[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_` +
+    '`' +
+    String.raw`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`,
+  'groups of digits': String.raw`\d{1,3}(?=(?:\d{3})*\b)`,
+};
+
+describe('regexProblem', () => {
+  it.each(Object.entries(PUBLISHED))('has nothing to say of the pattern of %s', (_, pattern) => {
+    expect(regexProblem(pattern)).toBeUndefined();
+  });
+
+  it.each([
+    ['(a+)+b', 'a group of varying length is repeated'],
+    ['(a|a)*b', 'a group of varying length is repeated'],
+    ['(?:a?){30}a', 'a group of varying length is repeated'],
+    ['a*a*b', 'several repetitions follow one another'],
+    ['a*(?:a*b)?', 'several repetitions follow one another'],
+    ['(?:a*|b)a*b', 'several repetitions follow one another'],
+    [String.raw`(a)\1`, 'is not supported'],
+    ['(?<name>a)', 'is not supported'],
+    [String.raw`\g<0>`, 'is not supported'],
+    ['a**', 'a repetition is repeated'],
+    ['a{1000}', 'it repeats 1000 times'],
+    ['(a', 'its parentheses do not match'],
+    ['a)', 'its parentheses do not match'],
+    ['[a', 'a class of characters does not end'],
+    ['('.repeat(100), 'nest more than 16 deep'],
+    ['a'.repeat(5000), 'it has 5000 characters'],
+  ])('refuses %s', (pattern, expected) => {
+    expect(regexProblem(pattern)).toContain(expected);
+  });
+});

@@ -1,0 +1,129 @@
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { createTokenizer, describeTokenizer, openTokenizer } from '../../models/tokenizer.js';
+import { parseTokenizerJson } from '../../models/tokenizerJson.js';
+import { temporaryFolder, userError, writeJson } from './support.js';
+
+const BOS = { id: 0, content: '<s>', special: true };
+const EOS = { id: 1, content: '</s>', special: true };
+const small = (changes: object = {}): object => ({
+  added_tokens: [BOS, EOS],
+  normalizer: null,
+  pre_tokenizer: null,
+  post_processor: null,
+  model: { type: 'BPE', vocab: { '<s>': 0, '</s>': 1, a: 2, b: 3, ab: 4 }, merges: ['a b'] },
+  ...changes,
+});
+const template = (...ids: number[]): object => ({
+  type: 'TemplateProcessing',
+  single: [{ SpecialToken: { id: 'x', type_id: 0 } }, { Sequence: { id: 'A', type_id: 0 } }],
+  special_tokens: { x: { id: 'x', ids, tokens: [] } },
+});
+const refusal = (changes: object): string =>
+  userError(() => parseTokenizerJson(JSON.stringify(small(changes)), 'tokenizer.json')).message;
+const replace = (pattern: object, content: string): object => ({ type: 'Replace', pattern, content });
+
+describe('parseTokenizerJson', () => {
+  it.each([
+    [
+      'a table of characters',
+      { normalizer: { type: 'Precompiled', precompiled_charsmap: 'AAAA' } },
+      '"Precompiled" is not supported',
+    ],
+    ['an empty pattern', { normalizer: replace({ String: '' }, 'b') }, 'normalizer.pattern'],
+    [
+      'a regular expression without end',
+      { pre_tokenizer: { type: 'Split', pattern: { Regex: '(a+)+b' }, behavior: 'Isolated', invert: false } },
+      'exponential',
+    ],
+    [
+      '21 doublings',
+      { normalizer: { type: 'Sequence', normalizers: new Array(21).fill(replace({ String: 'a' }, 'aa')) } },
+      'a Sequence of 21',
+    ],
+    [
+      '7 doublings',
+      { normalizer: { type: 'Sequence', normalizers: new Array(7).fill(replace({ String: 'a' }, 'aa')) } },
+      '128 times longer',
+    ],
+    [
+      'sequences in sequences',
+      {
+        normalizer: {
+          type: 'Sequence',
+          normalizers: new Array(9).fill({
+            type: 'Sequence',
+            normalizers: [{ type: 'NFC' }, { type: 'Strip', strip_left: true, strip_right: true }],
+          }),
+        },
+      },
+      '18 components',
+    ],
+    [
+      'a special token that is not there',
+      { post_processor: template(7) },
+      'adds token 7, which is not in the vocabulary',
+    ],
+    ['a huge id', { added_tokens: [{ id: 2 ** 40, content: 'x' }] }, 'added_tokens'],
+    ['an empty added token', { added_tokens: [{ id: 3, content: '' }] }, 'added_tokens'],
+    ['an id that is text', { model: { type: 'BPE', vocab: { a: 'b' }, merges: [] } }, 'model.vocab'],
+    ['a merge of three', { model: { type: 'BPE', vocab: { a: 0 }, merges: ['a b c'] } }, 'model.merges'],
+    ['another model', { model: { type: 'Unigram', vocab: [] } }, '"Unigram" is not supported'],
+    [
+      'two templates',
+      { post_processor: { type: 'Sequence', processors: [template(0), template(1)] } },
+      'several processors',
+    ],
+  ])('refuses %s in one line', (_, changes, expected) => {
+    const message = refusal(changes);
+    expect(message).toContain(expected);
+    expect(message).not.toContain('\n');
+  });
+
+  it('hands nothing on that it did not check', async () => {
+    const text = JSON.stringify(small({ decoder: { type: 'Nonsense' }, truncation: 5, post_processor: template(1) }));
+    expect(await createTokenizer({ kind: 'json', text, where: 'x' }).encode('abb')).toEqual([1, 4, 3]);
+  });
+});
+
+describe('tokenizer_config.json', () => {
+  const encode = async (config: object, changes: object = {}): Promise<number[]> => {
+    const dir = temporaryFolder();
+    writeJson(dir, 'tokenizer.json', small(changes));
+    writeJson(dir, 'tokenizer_config.json', config);
+    return openTokenizer(dir).encode('ab');
+  };
+
+  it('decides whether BOS and EOS are added', async () => {
+    const names = { bos_token: '<s>', eos_token: { content: '</s>' } };
+    const post_processor = template(0);
+    expect(await encode(names, { post_processor })).toEqual([0, 4]);
+    expect(await encode({ ...names, add_bos_token: false }, { post_processor })).toEqual([4]);
+    expect(await encode({ ...names, add_bos_token: true })).toEqual([0, 4]);
+    expect(await encode({ ...names, add_bos_token: true, add_eos_token: true })).toEqual([0, 4, 1]);
+    expect(await encode({ ...names, add_bos_token: null }, { post_processor })).toEqual([0, 4]);
+  });
+
+  it('must name a token that is there', async () => {
+    await expect(encode({ add_bos_token: true })).rejects.toThrow('add_bos_token is true, but bos_token is absent');
+    await expect(encode({ add_bos_token: true, bos_token: '<x>' })).rejects.toThrow('"<x>" is no token of');
+  });
+
+  it('is part of the hash', () => {
+    const dir = temporaryFolder();
+    writeJson(dir, 'tokenizer.json', small());
+    const { hash } = describeTokenizer(dir);
+    writeJson(dir, 'tokenizer_config.json', { add_bos_token: true, bos_token: '<s>' });
+    expect(describeTokenizer(dir).hash).not.toBe(hash);
+  });
+});
+
+it('a token without an embedding is refused where a text has it, and only there', async () => {
+  const dir = temporaryFolder();
+  writeJson(dir, 'tokenizer.json', small());
+  const tokenizer = createTokenizer(describeTokenizer(dir, 4).spec);
+  expect(await tokenizer.encode('ba')).toEqual([3, 2]);
+  await expect(tokenizer.encodeBatch(['a', 'ab'])).rejects.toThrow(
+    `${join(dir, 'tokenizer.json')}: token 4 of the text "ab" has no embedding: the model has 4`,
+  );
+});
