@@ -21,11 +21,15 @@ afterAll(() => {
   rmSync(folder, { recursive: true });
 });
 
-const checkedOf = (model: RandomModel, seed: number): Checked[] => {
+const checkedOf = (model: RandomModel, seed: number, arch: 'sm_80' | 'sm_90a' = 'sm_80'): Checked[] => {
   const plan = scoreOf(model.plan);
   const random = randomSource(seed);
+  const counts = arch === 'sm_80' ? { simt: 1, mma: 1, wgmma: 0 } : { simt: 0, mma: 0, wgmma: 1 };
   return kernelsToCheck(plan, CAPACITY, (kernel) =>
-    randomSchedules(kernel, plan, TYPICAL_FACTS.sm_80, random, { simt: 1, mma: 1, wgmma: 0 }),
+    // Blocks are emulated one by one, so they cannot form clusters.
+    randomSchedules(kernel, plan, TYPICAL_FACTS[arch], random, counts).map((schedule) =>
+      schedule.kind === 'gemm' && schedule.skeleton === 'wgmma' ? { ...schedule, cluster: 1 } : schedule,
+    ),
   );
 };
 
@@ -38,16 +42,17 @@ describe('a random model, emulated', () => {
   };
 
   it.each([
-    { seed: 1, dtype: 'bf16' as const, hasBiases: false },
-    { seed: 2, dtype: 'f16' as const, hasBiases: false },
-    { seed: 3, dtype: 'bf16' as const, hasBiases: true },
+    { seed: 1, dtype: 'bf16' as const, arch: 'sm_80' as const, hasBiases: false },
+    { seed: 2, dtype: 'f16' as const, arch: 'sm_80' as const, hasBiases: false },
+    { seed: 3, dtype: 'bf16' as const, arch: 'sm_80' as const, hasBiases: true },
+    { seed: 4, dtype: 'bf16' as const, arch: 'sm_90a' as const, hasBiases: true },
   ])(
-    'has kernels that agree with float64: seed $seed, $dtype, biases $hasBiases',
-    async ({ seed, dtype, hasBiases }) => {
-      const model = randomModel(folder, seed, dtype, TYPICAL_FACTS.sm_80, { scale: 0.3, hasBiases });
+    'has kernels that agree with float64: seed $seed, $dtype, $arch, biases $hasBiases',
+    async ({ seed, dtype, arch, hasBiases }) => {
+      const model = randomModel(folder, seed, dtype, TYPICAL_FACTS[arch], { scale: 0.3, hasBiases });
       const biased = model.plan.weights.filter(({ sources }) => sources.some(({ tensor }) => tensor.endsWith('.bias')));
       expect(biased.length).toBe(hasBiases ? 14 : 0);
-      const list = checkedOf(model, seed);
+      const list = checkedOf(model, seed, arch);
       const sizes = { T: 37, R: 19 };
       const options = {
         module: scoreOf(model.plan),
