@@ -1,6 +1,6 @@
 /**
  * Attention masks as ordinary IR expressions: f32[T, T], 0 where query row q may look at key column k, −∞ elsewhere.
- * The compiler proves what it can about them (passes/canonicaliseMask); nothing here is an op of its own.
+ * The compiler proves what it can about them (passes/canonicaliseMask); no mask has an op of its own.
  */
 import type { GraphBuilder, Value } from '../ir/graph.js';
 

@@ -1,14 +1,14 @@
 /**
- * Texts that begin alike, as the choices of a question do, with the common words encoded once. That is exact where no
- * piece reaches over the beginning of a word: then merges never do, and a text's tokens are those of its parts.
+ * Encodes the common beginning of similar texts once, as the choices of a question have one. That is exact where no
+ * piece of the vocabulary crosses the beginning of a word: then no merge does, and a text's tokens are its parts' tokens.
  */
 
-/** LLaMA's mark for a space, which SentencePiece puts before every word. */
+/** SentencePiece's mark for a space, which it puts before every word. */
 export const SPACE = '▁';
-/** Heads shorter than this are not worth another text, in UTF-16 units. */
+/** A head shorter than this, in UTF-16 units, is not worth a text of its own. */
 const SHORTEST_HEAD = 16;
 
-/** What of a tokenizer decides where its texts may be cut. */
+/** The parts of a tokenizer that decide where its texts may be cut. */
 export interface WordRule {
   /** Every piece of the vocabulary. */
   readonly pieces: Iterable<string>;
