@@ -1,6 +1,5 @@
 /** The second step of a run: a model compiled and on its devices. It needs no questions, and scores any number of sets. */
 import { createHash } from 'node:crypto';
-import { UserError } from '../errors.js';
 import { describeTokenizer, type TokenizerDescription } from '../models/tokenizer.js';
 import { loadAddon } from '../runtime/addon.js';
 import { openDevices } from './devices/openDevices.js';
