@@ -11,7 +11,10 @@ import { layBatch, packTrees, planTrees, type MicroBatch, type Sharing } from '.
 import type { CpuIsa } from '../ir/plan.js';
 import { describeRandomCheckpoint } from '../models/checkpoint.js';
 import { loadAddon } from '../runtime/addon.js';
-import { CpuExecutor } from '../runtime/cpu/executor.js';
+import { openCpuExecutor } from '../runtime/cpu/openExecutor.js';
+import type { Executor } from '../runtime/executor.js';
+import { scoreInputs, scoringLimits } from '../driver/scorer.js';
+import { SCORE } from '../ir/function.js';
 import { packageRoot, type BenchData } from './data.js';
 
 export interface MeasureRequest {
@@ -63,9 +66,9 @@ export async function measureModel(request: MeasureRequest): Promise<Measured> {
       : compiled;
   const { symbols, seconds: kernelsCompileSeconds } = await compileKernels(emitPlan(scoreOf(model.plan)), isa);
   const t2 = performance.now();
-  const executor = await CpuExecutor.create({
-    plan: scoreOf(model.plan),
-    symbols,
+  const executor = await openCpuExecutor({
+    plan: model.plan,
+    symbols: { [SCORE]: symbols },
     tensors: checkpoint.tensors,
     threads,
   });
@@ -120,11 +123,11 @@ export async function peakOf(isa: CpuIsa, threads: number): Promise<number> {
 function layOut(
   data: BenchData,
   sharing: Sharing,
-  executor: CpuExecutor,
+  executor: Executor,
   work: BatchWork,
   vocab: number,
 ): readonly MicroBatch[] {
-  const limits = { maxTokens: executor.maxTokens, maxRows: executor.maxRows };
+  const limits = scoringLimits(executor);
   const forest = planTrees(data.questions, sharing, limits);
   const packs = packTrees(
     forest.trees.map((tree) => ({ ...tree, orderLength: tree.longest })),
@@ -148,27 +151,27 @@ function layOut(
 
 /** Scores micro-batches round and round for about `seconds`, after one to warm up. */
 async function timed(
-  executor: CpuExecutor,
+  executor: Executor,
   batches: readonly MicroBatch[],
   seconds: number,
 ): Promise<{ tokensPerSecond: number }> {
-  await executor.score(batches[0]!);
+  await executor.call(SCORE, scoreInputs(batches[0]!));
   let tokens = 0;
   const begin = performance.now();
   for (let i = 0; performance.now() - begin < seconds * 1000; i++) {
     const batch = batches[i % batches.length]!;
-    await executor.score(batch);
+    await executor.call(SCORE, scoreInputs(batch));
     tokens += batch.tokens.length;
   }
   return { tokensPerSecond: tokens / ((performance.now() - begin) / 1000) };
 }
 
 /** Median of several profiled runs, launches of equal role in different layers added up. */
-async function byKernel(executor: CpuExecutor, batch: MicroBatch, work: BatchWork): Promise<Measured['kernels']> {
+async function byKernel(executor: Executor, batch: MicroBatch, work: BatchWork): Promise<Measured['kernels']> {
   const runs = 3;
   const sums = new Map<string, number[]>();
   for (let run = 0; run < runs; run++) {
-    const { launches } = await executor.profile(batch);
+    const { launches } = await executor.profile(SCORE, scoreInputs(batch));
     const byRole = new Map<string, number>();
     for (const launch of launches) {
       const role = launch.path.replace(/^layers\.\d+\./, '');

@@ -44,7 +44,7 @@ export interface CompiledCubins {
 
 /** Machine code of every kernel, from the cache where it is there. */
 export async function compileCudaKernels(
-  emitted: EmittedCudaPlan,
+  emitted: Pick<EmittedCudaPlan, 'distinct'>,
   arch: CudaArch,
   options: { readonly driverVersion?: number; readonly extra?: readonly { symbol: string; source: string }[] } = {},
 ): Promise<CompiledCubins> {

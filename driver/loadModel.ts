@@ -8,7 +8,8 @@ import { limitsOf, type ModelLimits } from './modelLimits.js';
 import { beginOpening, type OpenedModel, type Opening } from './open.js';
 import type { Phases } from './phases.js';
 import type { LoadRequest, Ui } from './requests.js';
-import type { Executor } from './scorer.js';
+import type { Executor } from './devices/executor.js';
+import { scoringLimits } from './scorer.js';
 
 export interface LoadedModel extends OpenedModel {
   readonly tokenizer: TokenizerDescription;
@@ -56,9 +57,10 @@ export function beginLoading(request: LoadRequest, ui: Ui, phases: Phases): Mode
     };
     const { opened, executor, parallelism } = await openDevices({ ...opening, finish: compile }, request, ui, phases);
     limits ??= limitsOf(checkpoint, opened.model);
-    if (executor.maxTokens !== limits.maxTokens || executor.maxRows !== limits.maxRows) {
+    const { maxTokens, maxRows } = scoringLimits(executor);
+    if (maxTokens !== limits.maxTokens || maxRows !== limits.maxRows) {
       await executor.close();
-      throw new Error(`an executor of ${executor.maxTokens} tokens for a plan of ${limits.maxTokens}`);
+      throw new Error(`an executor of ${maxTokens} tokens for a plan of ${limits.maxTokens}`);
     }
     return {
       ...opened,

@@ -1,30 +1,34 @@
-/** The Scorer that eval/ asks for, over an executor. */
+/** The Scorer that eval/ asks for: a client of an executor, which calls the function that scores tokens. */
 import type { MicroBatch, ScoredRows, Scorer } from '../eval/scorer.js';
-import type { ScoredBatch } from '../runtime/scoring.js';
-import type { PhaseSpan } from './phases.js';
+import { SCORE } from '../ir/function.js';
+import { rowsIn, tokensIn } from '../ir/scoring.js';
+import type { CallArrays, CallResult } from '../runtime/call.js';
+import { inFlightOf, type Executor } from './devices/executor.js';
 import { Timeline } from './timeline.js';
 import { type BatchWork } from './work.js';
 
-/** Devices with a model on them: what scoring and tracing ask of them. */
-export interface Executor {
-  readonly maxTokens: number;
-  readonly maxRows: number;
-  /** Micro-batches to ask of it at a time; 2 where absent: one is computed, one waits beside it. */
-  readonly inFlight?: number;
-  /** Devices, or pipelines of them, that compute side by side, and devices in all; 1 where absent. */
-  readonly replicas?: number;
-  readonly devices?: number;
-  /** What its processes did while they loaded. */
-  readonly phases?: readonly PhaseSpan[];
-  score(batch: MicroBatch): Promise<ScoredBatch>;
-  /** Runs a micro-batch once, measuring each launch. */
-  profile(
-    batch: MicroBatch,
-  ): Promise<{ readonly launches: readonly { readonly path: string; readonly nanoseconds: number }[] }>;
-  close(): Promise<void>;
+/** A micro-batch as inputs of `score`, by name. */
+export const scoreInputs = ({ tokens, position, subtreeEnd, row, target }: MicroBatch): CallArrays => ({
+  tokens,
+  position,
+  subtreeEnd,
+  row,
+  target,
+});
+
+/** The outputs of `score`. Throws where they are not. */
+export function scoredRows({ outputs: { logProb, isArgmax } }: CallResult): ScoredRows {
+  if (!(logProb instanceof Float32Array && isArgmax instanceof Int32Array))
+    throw new Error('The function score gives no logProb or no isArgmax.');
+  return { logProb, isArgmax };
 }
 
-export const inFlightOf = ({ inFlight = 2 }: Pick<Executor, 'inFlight'>): number => inFlight;
+/** Largest micro-batch of an executor. */
+export function scoringLimits({ capacity }: Pick<Executor, 'capacity'>): { maxTokens: number; maxRows: number } {
+  const extents = capacity[SCORE];
+  if (extents === undefined) throw new Error('The model has no function that scores.');
+  return { maxTokens: tokensIn({ extents }), maxRows: rowsIn({ extents }) };
+}
 
 /** Estimated seconds for a micro-batch of (tokens, rows, longest tree). */
 export type BatchCost = (tokens: number, rows: number, longest: number) => number;
@@ -47,8 +51,7 @@ export class PlanScorer implements Scorer {
     options: { readonly maxLength: number; readonly cost: BatchCost; readonly work: BatchWork },
   ) {
     this.executor = executor;
-    this.maxTokens = executor.maxTokens;
-    this.maxRows = executor.maxRows;
+    ({ maxTokens: this.maxTokens, maxRows: this.maxRows } = scoringLimits(executor));
     this.maxLength = options.maxLength;
     this.cost = options.cost;
     this.work = options.work;
@@ -73,9 +76,11 @@ export class PlanScorer implements Scorer {
 
   async score(batch: MicroBatch): Promise<ScoredRows> {
     const index = this.asked++;
-    const scored = await this.executor.score(batch);
-    this.timeline.add(index, batch, scored.spans);
+    // Nothing to score: no kernel has work, and no output a row.
+    if (batch.row.length === 0) return { logProb: new Float32Array(0), isArgmax: new Int32Array(0) };
+    const result = await this.executor.call(SCORE, scoreInputs(batch));
+    this.timeline.add(index, batch, result.spans);
     this.flops += this.work.flops(batch);
-    return scored;
+    return scoredRows(result);
   }
 }

@@ -4,7 +4,9 @@
  */
 import { layBatch, packTrees, planTrees, type LoadedQuestions, type Scorer, type Sharing } from '../eval/index.js';
 import { writeAtomically } from '../system/write.js';
-import type { Executor } from './scorer.js';
+import type { Executor } from './devices/executor.js';
+import { SCORE } from '../ir/function.js';
+import { scoreInputs } from './scorer.js';
 import type { Timeline } from './timeline.js';
 
 /** A slice. Microseconds, as the format wants them, from the first span of the run on. */
@@ -118,7 +120,7 @@ export async function profileEvents(
       pack.items.map(({ paths }) => paths),
       sharing,
     );
-    const { launches } = await executor.profile(batch);
+    const { launches } = await executor.profile(SCORE, scoreInputs(batch));
     for (const launch of launches) {
       const dur = launch.nanoseconds / 1000;
       events.push({

@@ -9,7 +9,7 @@ import { detectMachine } from '../machine.js';
 import { openOrCompile, rebuildOpened } from '../open.js';
 import { Phases } from '../phases.js';
 import type { Ui } from '../requests.js';
-import { inFlightOf, type Executor } from '../scorer.js';
+import { inFlightOf, type Executor } from './executor.js';
 import { Siblings, type Membership } from './siblings.js';
 
 const send = (message: FromChild): void => {
@@ -48,8 +48,7 @@ async function open(request: DeviceRequest, member: Membership | undefined): Pro
   send({
     kind: 'ready',
     phases: phases.spans,
-    maxTokens: executor.maxTokens,
-    maxRows: executor.maxRows,
+    capacity: executor.capacity,
     inFlight: inFlightOf(executor),
   });
 }
@@ -71,16 +70,19 @@ async function answer(message: ToChild): Promise<void> {
       process.disconnect();
       return;
     }
-    case 'score':
+    case 'call':
     case 'profile': {
       if (executor === undefined) throw new Error('asked before the model was loaded');
-      const { id, batch } = message;
-      if (message.kind === 'score') send({ kind: 'scored', id, scored: await executor.score(batch) });
+      const { id, function: name, inputs } = message;
+      if (message.kind === 'call') send({ kind: 'result', id, result: await executor.call(name, inputs) });
       else
         send({
           kind: 'profiled',
           id,
-          launches: (await executor.profile(batch)).launches.map(({ path, nanoseconds }) => ({ path, nanoseconds })),
+          launches: (await executor.profile(name, inputs)).launches.map(({ path, nanoseconds }) => ({
+            path,
+            nanoseconds,
+          })),
         });
       return;
     }

@@ -1,12 +1,14 @@
 /** A compiled model on its device: kernels compiled (or found in the cache), weights loaded. */
-import { scoreOf, type Schedule } from '../../ir/plan.js';
+import { SCORE } from '../../ir/function.js';
+import { linkFunction, scoreOf, type Schedule } from '../../ir/plan.js';
 import { existsSync } from 'node:fs';
 import { UserError } from '../../errors.js';
 import type { Stage } from '../../ir/placement.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import { CpuExecutor } from '../../runtime/cpu/executor.js';
+import { openCpuExecutor } from '../../runtime/cpu/openExecutor.js';
+import type { PlanSymbols } from '../../runtime/cpu/bindPlan.js';
 import { printMemoryUse } from '../../runtime/cpu/memoryUse.js';
-import { CudaExecutor } from '../../runtime/cuda/executor.js';
+import { openCudaExecutor } from '../../runtime/cuda/openExecutor.js';
 import { printCudaMemoryUse } from '../../runtime/cuda/memoryUse.js';
 import { PACK_SOURCE } from '../../runtime/cuda/packKernels.js';
 import { printLoadTimes } from '../../runtime/cuda/weights.js';
@@ -21,7 +23,7 @@ import { placeModel } from './placement.js';
 import type { Phases } from '../phases.js';
 import { RemoteExecutor, type RemoteOptions } from './remoteExecutor.js';
 import type { Ui } from '../requests.js';
-import type { Executor } from '../scorer.js';
+import type { Executor } from './executor.js';
 import type { Siblings } from './siblings.js';
 
 /** Cache name of the runtime's own device code. */
@@ -114,20 +116,31 @@ export function distinct({ plan }: CompiledModel): string {
 export async function loadCpuExecutor(
   checkpoint: Checkpoint,
   model: CpuModel,
-  { phases, ...options }: { readonly threads: number; readonly stages?: readonly Stage[]; readonly phases?: Phases },
+  {
+    phases,
+    threads,
+    stages,
+  }: { readonly threads: number; readonly stages?: readonly Stage[]; readonly phases?: Phases },
   ui: Ui,
-): Promise<CpuExecutor> {
+): Promise<Executor> {
   ui.phase('compile kernels', distinct(model));
   phases?.begin('kernels');
-  const compiled = await compileKernels(emitPlan(scoreOf(model.plan)), model.isa);
-  if (!compiled.isCached) ui.note(`kernels compiled in ${compiled.seconds.toFixed(1)} s`);
+  const symbols: Record<string, PlanSymbols[string]> = {};
+  for (const {
+    interface: { name },
+  } of model.plan.functions) {
+    const compiled = await compileKernels(emitPlan(linkFunction(model.plan, name)), model.isa);
+    if (!compiled.isCached) ui.note(`kernels compiled in ${compiled.seconds.toFixed(1)} s`);
+    symbols[name] = compiled.symbols;
+  }
   phases?.begin('weights');
   ui.phase('load weights');
-  return CpuExecutor.create({
-    plan: scoreOf(model.plan),
-    symbols: compiled.symbols,
+  return openCpuExecutor({
+    plan: model.plan,
+    symbols,
     tensors: checkpoint.tensors,
-    ...options,
+    threads,
+    ...(stages === undefined ? {} : { stages: { [SCORE]: stages } }),
     onMemory: (use) => ui.note(printMemoryUse(use)),
     onProgress: ({ doneBytes, totalBytes }) => ui.step(totalBytes === 0 ? 1 : doneBytes / totalBytes),
   });
@@ -150,24 +163,28 @@ async function loadCudaExecutor(
   model: CudaModel,
   { devices: indices, stages, rebuild, siblings, phases }: CudaLoadOptions,
   ui: Ui,
-): Promise<CudaExecutor> {
-  const plan = scoreOf(model.plan);
+): Promise<Executor> {
+  const { plan } = model;
   const { arch } = model.facts;
   const { devices, driverVersion } = devicesFor(arch, rebuild, Math.max(...indices) + 1);
   const own = indices.map((index) => devices[index]!);
   ui.phase('compile kernels', distinct(model));
   phases?.begin('kernels');
-  const emitted = emitCudaPlan(plan);
-  const compiled = await compileCudaKernels(emitted, arch, {
+  const emitted = plan.functions.map(({ interface: { name } }) => ({
+    name,
+    ...emitCudaPlan(linkFunction(plan, name)),
+  }));
+  const distinctKernels = new Map(emitted.flatMap((ofFunction) => [...ofFunction.distinct]));
+  const compiled = await compileCudaKernels({ distinct: distinctKernels }, arch, {
     driverVersion,
     extra: [{ symbol: PACK_UNIT, source: PACK_SOURCE }],
   });
   if (!compiled.isCached) ui.note(`kernels compiled in ${compiled.seconds.toFixed(1)} s by ${compiled.compiler}`);
   phases?.begin('weights');
   ui.phase('load weights', own.map(({ name }) => name).join(', '));
-  return CudaExecutor.create({
+  return openCudaExecutor({
     plan,
-    kernels: emitted.kernels,
+    kernels: Object.fromEntries(emitted.map(({ name, kernels }) => [name, kernels])),
     cubins: compiled.cubins,
     packCubin: compiled.cubins.get(PACK_UNIT)!,
     tensors: checkpoint.tensors,
@@ -177,7 +194,7 @@ async function loadCudaExecutor(
       ? { onMemory: (use) => ui.note(printCudaMemoryUse(use)) }
       : // What each holds was told with the placement.
         {
-          stages,
+          stages: { [SCORE]: stages },
           onRoutes: (routes) =>
             ui.note(`stages hand on ${[...new Set(routes)].map((route) => ROUTES[route]).join(', ')}`),
         }),

@@ -16,7 +16,7 @@ import { DevicePool } from './pool.js';
 import type { Phases } from '../phases.js';
 import { nameOfReplica, replicaUis } from './replicaUi.js';
 import type { LoadRequest, Ui } from '../requests.js';
-import type { Executor } from '../scorer.js';
+import type { Executor } from './executor.js';
 import { SiblingRelay } from './siblings.js';
 
 export interface OpenedDevices {

@@ -1,14 +1,14 @@
 /**
- * Replicas of a model side by side: micro-batches go to whichever is free. Which replica computed what changes no
+ * Replicas of a model side by side: calls go to whichever is free. Which replica computed what changes no
  * answer, and a replica that is gone costs time alone: what it was asked goes to the others.
  */
-import type { MicroBatch } from '../../eval/scorer.js';
-import type { DeviceSpan, ScoredBatch } from '../../runtime/scoring.js';
-import { profiledOf, scoredOf, type Answer, type ProfiledLaunch } from './protocol.js';
+import type { Extents } from '../../ir/extents.js';
+import type { CallArrays, CallResult, DeviceSpan } from '../../runtime/call.js';
+import { profiledOf, resultOf, type Answer, type ProfiledLaunch } from './protocol.js';
 import type { PhaseSpan } from '../phases.js';
-import { fatalBatch, ProcessEnded } from './remoteExecutor.js';
+import { entriesOf, fatalCall, ProcessEnded } from './remoteExecutor.js';
 import type { Ui } from '../requests.js';
-import { inFlightOf, type Executor } from '../scorer.js';
+import { inFlightOf, type Executor } from './executor.js';
 
 /** An executor whose process may end and be followed by another. */
 export interface Replica extends Executor {
@@ -51,8 +51,9 @@ interface Member {
 }
 
 interface Job {
-  readonly kind: 'score' | 'profile';
-  readonly batch: MicroBatch;
+  readonly kind: 'call' | 'profile';
+  readonly name: string;
+  readonly inputs: CallArrays;
   readonly resolve: (answer: Answer) => void;
   readonly reject: (error: unknown) => void;
   /** Replicas whose process ended as it computed this. */
@@ -67,7 +68,8 @@ interface Job {
   since: number;
 }
 
-const tokensOf = ({ jobs }: Member): number => [...jobs].reduce((sum, { batch }) => sum + batch.tokens.length, 0);
+/** How much a replica has to do. */
+const loadOf = ({ jobs }: Member): number => [...jobs].reduce((sum, { inputs }) => sum + entriesOf(inputs), 0);
 
 export class DevicePool implements Executor {
   private readonly options: PoolOptions;
@@ -81,7 +83,7 @@ export class DevicePool implements Executor {
   private hasOpened = false;
   /** Why the last one to go went: told where none is left. */
   private lastError: unknown;
-  private size = { maxTokens: 0, maxRows: 0 };
+  private size: Readonly<Record<string, Extents>> = {};
   private isClosed = false;
   /** The longest that a replica took to answer, milliseconds. */
   private longest = 0;
@@ -118,12 +120,8 @@ export class DevicePool implements Executor {
     return this.first;
   }
 
-  get maxTokens(): number {
-    return this.size.maxTokens;
-  }
-
-  get maxRows(): number {
-    return this.size.maxRows;
+  get capacity(): Readonly<Record<string, Extents>> {
+    return this.size;
   }
 
   /** Of those that load the model too: what waits here is theirs the moment that they are ready. */
@@ -148,12 +146,12 @@ export class DevicePool implements Executor {
     return this.replicas * this.options.stages;
   }
 
-  async score(batch: MicroBatch): Promise<ScoredBatch> {
-    return scoredOf(await this.ask('score', batch));
+  async call(name: string, inputs: CallArrays): Promise<CallResult> {
+    return resultOf(await this.ask('call', name, inputs));
   }
 
-  async profile(batch: MicroBatch): Promise<{ readonly launches: readonly ProfiledLaunch[] }> {
-    return profiledOf(await this.ask('profile', batch));
+  async profile(name: string, inputs: CallArrays): Promise<{ readonly launches: readonly ProfiledLaunch[] }> {
+    return profiledOf(await this.ask('profile', name, inputs));
   }
 
   async close(): Promise<void> {
@@ -163,13 +161,14 @@ export class DevicePool implements Executor {
     await Promise.all(this.members.map(({ replica }) => replica.close()));
   }
 
-  private ask(kind: Job['kind'], batch: MicroBatch): Promise<Answer> {
+  private ask(kind: Job['kind'], name: string, inputs: CallArrays): Promise<Answer> {
     if (this.isClosed) return Promise.reject(new Error('this executor was closed'));
     if (this.living().length === 0) return Promise.reject(this.failure());
     return new Promise((resolve, reject) => {
       this.waiting.push({
         kind,
-        batch,
+        name,
+        inputs,
         resolve,
         reject,
         ended: new Set(),
@@ -212,10 +211,13 @@ export class DevicePool implements Executor {
 
   private join(member: Member): void {
     if (this.isClosed || member.state === 'gone') return;
-    const { maxTokens, maxRows } = member.replica;
-    if (this.hasOpened && (maxTokens !== this.size.maxTokens || maxRows !== this.size.maxRows))
-      return this.drop(member, new Error(`it takes ${maxTokens} tokens, the others ${this.size.maxTokens}`));
-    this.size = { maxTokens, maxRows };
+    const { capacity } = member.replica;
+    if (this.hasOpened && JSON.stringify(capacity) !== JSON.stringify(this.size))
+      return this.drop(
+        member,
+        new Error(`it takes calls of ${JSON.stringify(capacity)}, the others of ${JSON.stringify(this.size)}`),
+      );
+    this.size = capacity;
     member.state = 'ready';
     this.hasOpened = true;
     this.markOpened();
@@ -252,7 +254,7 @@ export class DevicePool implements Executor {
       const free = (fresh.length > 0 ? fresh : living).filter(
         ({ state, jobs, replica }) => state === 'ready' && jobs.size < inFlightOf(replica),
       );
-      const [best] = free.sort((a, b) => a.jobs.size - b.jobs.size || tokensOf(a) - tokensOf(b) || a.index - b.index);
+      const [best] = free.sort((a, b) => a.jobs.size - b.jobs.size || loadOf(a) - loadOf(b) || a.index - b.index);
       if (best === undefined) {
         at++;
         continue;
@@ -300,10 +302,10 @@ export class DevicePool implements Executor {
     if (job.runners++ === 0) job.since = begin;
     try {
       const answer =
-        job.kind === 'score'
-          ? { scored: this.inPool(await member.replica.score(job.batch), member) }
-          : await member.replica.profile(job.batch);
-      if (job.kind === 'score' && !job.isDone) this.longest = Math.max(this.longest, performance.now() - begin);
+        job.kind === 'call'
+          ? { result: this.inPool(await member.replica.call(job.name, job.inputs), member) }
+          : await member.replica.profile(job.name, job.inputs);
+      if (job.kind === 'call' && !job.isDone) this.longest = Math.max(this.longest, performance.now() - begin);
       job.isDone = true;
       job.resolve(answer);
     } catch (error) {
@@ -328,17 +330,17 @@ export class DevicePool implements Executor {
     if (this.isClosed || living.length === 0)
       return job.reject(living.length === 0 ? this.failure() : new ProcessEnded(how));
     if (job.attempts >= ATTEMPTS && living.every((each) => job.ended.has(each)))
-      return job.reject(fatalBatch(job.batch, job.attempts, how));
+      return job.reject(fatalCall(job, job.attempts, how));
     this.waiting.unshift(job);
   }
 
   /** Spans with devices counted over all replicas. */
-  private inPool(scored: ScoredBatch, { index }: Member): ScoredBatch {
-    if (scored.spans === undefined) return scored;
-    const spans = scored.spans.map((span): DeviceSpan => ({
+  private inPool(result: CallResult, { index }: Member): CallResult {
+    if (result.spans === undefined) return result;
+    const spans = result.spans.map((span): DeviceSpan => ({
       ...span,
       device: index * this.options.stages + span.device,
     }));
-    return { ...scored, spans };
+    return { ...result, spans };
   }
 }

@@ -1,7 +1,7 @@
 /** What the process that owns devices and the one that asks it say to each other. Plain data, structured-cloned. */
 import { UserError } from '../../errors.js';
-import type { MicroBatch } from '../../eval/scorer.js';
-import type { ScoredBatch } from '../../runtime/scoring.js';
+import type { Extents } from '../../ir/extents.js';
+import type { CallArrays, CallResult } from '../../runtime/call.js';
 import type { PhaseSpan } from '../phases.js';
 import type { LoadRequest } from '../requests.js';
 import type { Membership, SiblingWord } from './siblings.js';
@@ -27,7 +27,7 @@ export type ToChild =
       /** Absent: it loads by itself. */ readonly siblings?: Membership;
     }
   | { readonly kind: 'sibling'; readonly from: number; readonly word: SiblingWord }
-  | { readonly kind: 'score' | 'profile'; readonly id: number; readonly batch: MicroBatch }
+  | { readonly kind: 'call' | 'profile'; readonly id: number; readonly function: string; readonly inputs: CallArrays }
   | { readonly kind: 'close' };
 
 export interface ProfiledLaunch {
@@ -42,7 +42,6 @@ export interface SentError {
   readonly hint?: string;
   readonly where?: string;
   readonly rows?: readonly number[];
-  readonly tokens?: number;
 }
 
 export type FromChild =
@@ -53,12 +52,11 @@ export type FromChild =
   | { readonly kind: 'sibling'; readonly word: SiblingWord }
   | {
       readonly kind: 'ready';
-      readonly maxTokens: number;
-      readonly maxRows: number;
+      readonly capacity: Readonly<Record<string, Extents>>;
       readonly inFlight: number;
       readonly phases: readonly PhaseSpan[];
     }
-  | { readonly kind: 'scored'; readonly id: number; readonly scored: ScoredBatch }
+  | { readonly kind: 'result'; readonly id: number; readonly result: CallResult }
   | { readonly kind: 'profiled'; readonly id: number; readonly launches: readonly ProfiledLaunch[] }
   | {
       readonly kind: 'failed';
@@ -68,15 +66,15 @@ export type FromChild =
   /** The device's context is lost; the process is about to end. */
   | { readonly kind: 'lost'; readonly message: string };
 
-/** What was asked for: a score, or the times of launches. */
-export type Answer = { readonly scored: ScoredBatch } | { readonly launches: readonly ProfiledLaunch[] };
+/** What was asked for: a function's outputs, or the times of its launches. */
+export type Answer = { readonly result: CallResult } | { readonly launches: readonly ProfiledLaunch[] };
 
 const OTHER = 'the device process answered another question';
 
-/** The answer to `score`. Throws where it is none. */
-export function scoredOf(answer: Answer): ScoredBatch {
-  if (!('scored' in answer)) throw new Error(OTHER);
-  return answer.scored;
+/** The answer to `call`. Throws where it is none. */
+export function resultOf(answer: Answer): CallResult {
+  if (!('result' in answer)) throw new Error(OTHER);
+  return answer.result;
 }
 
 /** The answer to `profile`. Throws where it is none. */
@@ -94,7 +92,6 @@ export function packError(error: unknown): SentError {
     ...('hint' in error && typeof error.hint === 'string' ? { hint: error.hint } : {}),
     ...('where' in error && typeof error.where === 'string' ? { where: error.where } : {}),
     ...('rows' in error && Array.isArray(error.rows) ? { rows: error.rows as readonly number[] } : {}),
-    ...('tokens' in error && typeof error.tokens === 'number' ? { tokens: error.tokens } : {}),
   };
 }
 

@@ -1,11 +1,11 @@
 /** An executor in a process of its own: replaced where it dies, hangs or loses its device, and asked again. */
 import { fork, type ChildProcess } from 'node:child_process';
 import { UserError } from '../../errors.js';
-import type { MicroBatch } from '../../eval/scorer.js';
-import type { ScoredBatch } from '../../runtime/scoring.js';
+import type { Extents } from '../../ir/extents.js';
+import type { CallArrays, CallResult } from '../../runtime/call.js';
 import {
   profiledOf,
-  scoredOf,
+  resultOf,
   unpackError,
   type Answer,
   type DeviceRequest,
@@ -15,7 +15,7 @@ import {
 } from './protocol.js';
 import type { PhaseSpan } from '../phases.js';
 import type { Ui } from '../requests.js';
-import type { Executor } from '../scorer.js';
+import type { Executor } from './executor.js';
 import type { SiblingRelay } from './siblings.js';
 
 export interface RemoteOptions {
@@ -49,25 +49,35 @@ export class ProcessEnded extends Error {
   }
 }
 
-/** A micro-batch that ends this many processes is at fault itself. */
+/** A call that ends this many processes is at fault itself. */
 const ATTEMPTS = 2;
-/** Ends of the process in one run, whatever the micro-batch. */
+/** Ends of the process in one run, whatever the call. */
 const MAX_RESTARTS = 5;
 /** Compiling kernels or a driver's start may keep a process from saying anything for a minute or two. */
 const LOADING_SECONDS = 300;
 /** Time to give memory back before it is killed. */
 const CLOSE_MS = 10_000;
 
-/** What to tell of a micro-batch that is at fault. */
-export const fatalBatch = (batch: MicroBatch, times: number, how: string): UserError =>
+/** The size of a call, for messages: its longest input. */
+export const entriesOf = (inputs: CallArrays): number =>
+  Math.max(0, ...Object.values(inputs).map(({ length }) => length));
+
+/** What to tell of a call that is at fault. */
+interface Asked {
+  readonly name: string;
+  readonly inputs: CallArrays;
+}
+
+export const fatalCall = ({ name, inputs }: Asked, times: number, how: string): UserError =>
   new UserError(
-    `a micro-batch of ${batch.tokens.length} tokens ended the device process ${times} times: ${how}`,
+    `a call of ${name} with ${entriesOf(inputs)} tokens ended the device process ${times} times: ${how}`,
     'finished questions are in the journal; --max-tokens with a smaller number, or --target cpu, may get past it',
   );
 
 interface Job {
-  readonly kind: 'score' | 'profile';
-  readonly batch: MicroBatch;
+  readonly kind: 'call' | 'profile';
+  readonly name: string;
+  readonly inputs: CallArrays;
   readonly resolve: (answer: Answer) => void;
   readonly reject: (error: unknown) => void;
   attempts: number;
@@ -92,8 +102,7 @@ function startProcess(module: URL): ChildProcess {
 }
 
 export class RemoteExecutor implements Executor {
-  maxTokens = 0;
-  maxRows = 0;
+  capacity: Readonly<Record<string, Extents>> = {};
   inFlight = 2;
   phases: readonly PhaseSpan[] = [];
   private readonly options: RemoteOptions;
@@ -102,6 +111,8 @@ export class RemoteExecutor implements Executor {
   /** Settles when the present process has loaded the model. */
   private ready: Promise<void> = Promise.resolve();
   private isReady = false;
+  /** A process has loaded the model, this one or one before it. */
+  private wasReady = false;
   private readonly jobs = new Map<number, Job>();
   private nextId = 0;
   private restarts = 0;
@@ -131,12 +142,12 @@ export class RemoteExecutor implements Executor {
     return this.ready;
   }
 
-  async score(batch: MicroBatch): Promise<ScoredBatch> {
-    return scoredOf(await this.ask('score', batch));
+  async call(name: string, inputs: CallArrays): Promise<CallResult> {
+    return resultOf(await this.ask('call', name, inputs));
   }
 
-  async profile(batch: MicroBatch): Promise<{ readonly launches: readonly ProfiledLaunch[] }> {
-    return profiledOf(await this.ask('profile', batch));
+  async profile(name: string, inputs: CallArrays): Promise<{ readonly launches: readonly ProfiledLaunch[] }> {
+    return profiledOf(await this.ask('profile', name, inputs));
   }
 
   async close(): Promise<void> {
@@ -156,11 +167,11 @@ export class RemoteExecutor implements Executor {
     clearTimeout(timer);
   }
 
-  private ask(kind: Job['kind'], batch: MicroBatch): Promise<Answer> {
+  private ask(kind: Job['kind'], name: string, inputs: CallArrays): Promise<Answer> {
     if (this.isClosed) return Promise.reject(new Error('this executor was closed'));
     return new Promise((resolve, reject) => {
       const id = this.nextId++;
-      const job: Job = { kind, batch, resolve, reject, attempts: 0, isSent: false };
+      const job: Job = { kind, name, inputs, resolve, reject, attempts: 0, isSent: false };
       this.jobs.set(id, job);
       // It may have died while nobody waited for it.
       if (this.child === undefined) this.restart(this.lastEnd);
@@ -174,7 +185,7 @@ export class RemoteExecutor implements Executor {
   private sendJob(id: number, job: Job): void {
     if (this.jobs.get(id) !== job || job.isSent) return;
     job.isSent = true;
-    this.send({ kind: job.kind, id, batch: job.batch });
+    this.send({ kind: job.kind, id, function: job.name, inputs: job.inputs });
     if (this.watchdog === undefined) this.watch();
   }
 
@@ -233,17 +244,12 @@ export class RemoteExecutor implements Executor {
           case 'sibling':
             return siblings?.relay.say(siblings.index, message.word);
           case 'ready':
-            ({
-              maxTokens: this.maxTokens,
-              maxRows: this.maxRows,
-              inFlight: this.inFlight,
-              phases: this.phases,
-            } = message);
-            this.isReady = true;
+            ({ capacity: this.capacity, inFlight: this.inFlight, phases: this.phases } = message);
+            this.isReady = this.wasReady = true;
             this.watch();
             return resolve();
-          case 'scored':
-            return this.settle(message.id, (job) => job.resolve({ scored: message.scored }));
+          case 'result':
+            return this.settle(message.id, (job) => job.resolve({ result: message.result }));
           case 'profiled':
             return this.settle(message.id, (job) => job.resolve({ launches: message.launches }));
           case 'failed': {
@@ -293,16 +299,16 @@ export class RemoteExecutor implements Executor {
   private replace(how: string): void {
     this.child = undefined;
     this.lastEnd = how;
-    const wasReady = this.isReady;
+    const wasLoaded = this.isReady;
     this.isReady = false;
     clearTimeout(this.watchdog);
     this.watchdog = undefined;
-    if (this.maxTokens === 0) return;
+    if (!this.wasReady) return;
     const { onEnd } = this.options;
     if (onEnd !== undefined) {
       for (const id of [...this.jobs.keys()]) this.settle(id, (job) => job.reject(new ProcessEnded(how)));
       // A process that could not load the model again is not followed by another.
-      if (!wasReady) return;
+      if (!wasLoaded) return;
       this.restart(how);
       onEnd(how);
       return;
@@ -310,8 +316,7 @@ export class RemoteExecutor implements Executor {
     for (const [id, job] of [...this.jobs]) {
       const wasAsked = job.isSent;
       job.isSent = false;
-      if (wasAsked && ++job.attempts >= ATTEMPTS)
-        this.settle(id, () => job.reject(fatalBatch(job.batch, job.attempts, how)));
+      if (wasAsked && ++job.attempts >= ATTEMPTS) this.settle(id, () => job.reject(fatalCall(job, job.attempts, how)));
     }
     if (this.jobs.size === 0) return;
     this.restart(how);

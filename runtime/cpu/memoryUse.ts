@@ -10,11 +10,17 @@ export interface MemoryUse {
   readonly packedBytes: number;
   /** Activations of the largest micro-batch. */
   readonly arenaBytes: number;
+  /** What functions keep from call to call. */
+  readonly stateBytes: number;
   /** Scratch of all threads. */
   readonly scratchBytes: number;
 }
 
 const mib = (bytes: number): string => (bytes / 2 ** 20).toFixed(1);
+
+/** All but what the system may drop and read again. */
+const residentBytes = ({ packedBytes, arenaBytes, stateBytes, scratchBytes }: MemoryUse): number =>
+  packedBytes + arenaBytes + stateBytes + scratchBytes;
 
 /** Lines for people, in MiB: `packed weights  2098.2 MiB`. */
 export function printMemoryUse(use: MemoryUse): string {
@@ -22,8 +28,9 @@ export function printMemoryUse(use: MemoryUse): string {
     ['weights, mapped', use.mappedBytes],
     ['weights, packed', use.packedBytes],
     ['activations', use.arenaBytes],
+    ...(use.stateBytes === 0 ? [] : ([['state', use.stateBytes]] satisfies [string, number][])),
     ['scratch', use.scratchBytes],
-    ['total', use.mappedBytes + use.packedBytes + use.arenaBytes + use.scratchBytes],
+    ['total', use.mappedBytes + residentBytes(use)],
   ];
   return rows.map(([name, bytes]) => `${name.padEnd(16)} ${mib(bytes).padStart(9)} MiB`).join('\n');
 }
@@ -37,7 +44,7 @@ export function machineBytes(): number {
 
 /** Throws UserError where the machine (or its control group) cannot hold what must be resident. */
 export function requireMemory(use: MemoryUse): void {
-  const needed = use.packedBytes + use.arenaBytes + use.scratchBytes;
+  const needed = residentBytes(use);
   const available = machineBytes();
   if (needed > available) {
     throw new UserError(

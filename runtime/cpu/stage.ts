@@ -1,64 +1,77 @@
-/** A part of a plan on threads of its own: one device of a CPU executor. */
-import type { Dim } from '../../ir/types.js';
-import { scoringExtents, type ScoringSize } from '../../ir/scoring.js';
+/** A part of a plan on threads of its own: one device of the CPU target. */
 import { extentIn } from '../../ir/extents.js';
-import type { Stage } from '../../ir/placement.js';
-import { rowStride, type LinkedFunction } from '../../ir/plan.js';
-import { DTYPE_BYTES } from '../../ir/types.js';
-import type { FileMappings, LoadProgress } from '../files.js';
-import { boundaryOf, stagePlan } from '../stagePlan.js';
-import type { TensorSource } from '../tensorSource.js';
-import { planWeights, type WeightPlan } from '../weightPlan.js';
 import {
   loadAddon,
   type NativeLibrary,
   type NativeMemory,
   type NativePool,
   type NativeProgram,
-  type RunRequest,
   type RunResult,
+  type Slot,
 } from '../addon.js';
-import { bindBucket, type LaunchSymbol } from './bindPlan.js';
+import { stageInputs } from '../bindPorts.js';
+import type { FileMappings, LoadProgress } from '../files.js';
+import { nameOf, sizesIn, type RuntimeFunction, type RuntimePlan } from '../runtimePlan.js';
+import {
+  crossingsOf,
+  stageStates,
+  stageWeights,
+  type Crossing,
+  type PlacedState,
+  type StageRanges,
+} from '../stagePlan.js';
+import type { StageCall } from '../stageRunner.js';
+import type { TensorSource } from '../tensorSource.js';
+import { planWeights, type WeightPlan } from '../weightPlan.js';
+import { bindBucket, type PlanSymbols } from './bindPlan.js';
 import { loadWeights } from './loadWeights.js';
 import type { MemoryUse } from './memoryUse.js';
 
 /** What a stage of a plan takes and where its weights go, known before anything is allocated. */
 export interface CpuStagePlan {
-  readonly stage: Stage;
+  readonly ranges: StageRanges;
   readonly threads: number;
-  /** Sets of activations: micro-batches that have a place in the stage. */
+  /** Sets of activations: calls that have a place in the stage. */
   readonly arenas: number;
+  readonly arenaBytes: number;
+  readonly states: readonly PlacedState[];
   readonly weightPlan: WeightPlan;
   readonly use: MemoryUse;
 }
 
+/** Stage `index` of `stages`. */
 export function planCpuStage(
-  plan: LinkedFunction,
-  stage: Stage,
-  scratchBytes: number,
+  plan: RuntimePlan,
+  stages: readonly StageRanges[],
+  index: number,
   options: {
     readonly tensors: ReadonlyMap<string, TensorSource>;
     readonly threads: number;
     readonly arenas: number;
+    /** Of each worker. */
+    readonly scratchBytes: number;
   },
 ): CpuStagePlan {
-  const { weights, constants } = stagePlan(plan, stage);
-  const weightPlan = planWeights(weights, constants, options.tensors);
+  const ranges = stages[index]!;
+  const weightPlan = planWeights(stageWeights(plan, ranges), plan.constants, options.tensors);
+  const states = stageStates(plan, stages, index);
   const { mappedBytes, packedBytes } = weightPlan;
-  const { threads, arenas } = options;
-  return {
-    stage,
-    threads,
-    arenas,
-    weightPlan,
-    use: { mappedBytes, packedBytes, arenaBytes: arenas * plan.arenaBytes, scratchBytes: scratchBytes * threads },
+  const { threads, arenas, scratchBytes } = options;
+  // Functions take turns in it.
+  const arenaBytes = Math.max(...plan.functions.map((fn) => fn.arenaBytes));
+  const use: MemoryUse = {
+    mappedBytes,
+    packedBytes,
+    arenaBytes: arenas * arenaBytes,
+    stateBytes: states.reduce((sum, { bytes }) => sum + bytes, 0),
+    scratchBytes: scratchBytes * threads,
   };
+  return { ranges, threads, arenas, arenaBytes, states, weightPlan, use };
 }
 
 export interface CpuStageOptions {
-  readonly plan: LinkedFunction;
-  /** symbols[bucket][launch] of the whole plan. */
-  readonly symbols: readonly (readonly LaunchSymbol[])[];
+  readonly plan: RuntimePlan;
+  readonly symbols: PlanSymbols;
   /** By path, of all symbols. */
   readonly libraries: ReadonlyMap<string, NativeLibrary>;
   readonly files: FileMappings;
@@ -68,75 +81,43 @@ export interface CpuStageOptions {
   readonly onProgress?: (progress: LoadProgress) => void;
 }
 
-/** Rows of a buffer that the next stage reads. */
-interface Crossing {
-  readonly offset: number;
-  readonly rows: Dim;
-  readonly rowBytes: number;
+/** A function on the stage. */
+interface Bound {
+  readonly inputs: readonly string[];
+  /** What the next stage reads. */
+  readonly crossings: readonly Crossing[];
+  /** [arena][bucket] */
+  readonly programs: readonly (readonly NativeProgram[])[];
 }
 
 export class CpuStage {
-  readonly stage: Stage;
+  readonly ranges: StageRanges;
   private readonly pool: NativePool;
   private readonly memories: NativeMemory[] = [];
   private readonly arenas: readonly NativeMemory[];
-  /** [arena][bucket] */
-  private readonly programs: (readonly NativeProgram[])[] = [];
-  private readonly crossing: readonly Crossing[];
+  private readonly bound = new Map<string, Bound>();
 
-  private constructor(plan: LinkedFunction, { stage, threads, arenas }: CpuStagePlan, isPinned: boolean) {
-    const addon = loadAddon();
-    this.stage = stage;
-    this.pool = new addon.Pool(threads, isPinned);
-    this.arenas = Array.from({ length: arenas }, () => this.allocate(plan.arenaBytes));
-    const placements = new Map(plan.placements.map((placement) => [placement.buffer, placement]));
-    this.crossing =
-      stage.end === plan.launches.length
-        ? []
-        : boundaryOf(plan, stage.end).map((buffer) => {
-            const elementBytes = DTYPE_BYTES[buffer.dtype];
-            return {
-              offset: placements.get(buffer.name)!.offset,
-              rows: buffer.rows,
-              rowBytes: rowStride(buffer, plan.capacity.extents, elementBytes) * elementBytes,
-            };
-          });
+  private constructor({ ranges, threads, arenas, arenaBytes }: CpuStagePlan, isPinned: boolean) {
+    this.ranges = ranges;
+    this.pool = new (loadAddon().Pool)(threads, isPinned);
+    this.arenas = Array.from({ length: arenas }, () => this.allocate(arenaBytes));
   }
 
   /**
    * Allocates, loads the stage's weights and binds its launches in every bucket and arena. Throws as loadWeights does.
    */
   static async load(options: CpuStageOptions, planned: CpuStagePlan): Promise<CpuStage> {
-    const { plan, symbols, libraries, scratchBytes } = options;
-    const { stage, weightPlan, use } = planned;
-    const made = new CpuStage(plan, planned, options.isPinned);
+    const { weightPlan, use, states } = planned;
+    const made = new CpuStage(planned, options.isPinned);
     try {
       const packed = weightPlan.packedBytes > 0 ? made.allocate(weightPlan.packedBytes) : undefined;
       const weights = await loadWeights(weightPlan, made.pool, options.files, packed, options.onProgress);
       const scratch =
-        scratchBytes > 0 ? { memory: made.allocate(use.scratchBytes), offset: 0, bytes: use.scratchBytes } : undefined;
-      const { Program } = loadAddon();
-      for (const arena of made.arenas) {
-        made.programs.push(
-          symbols.map(
-            (ofBucket, bucket) =>
-              new Program(
-                bindBucket({
-                  plan,
-                  stage,
-                  bucket,
-                  symbols: ofBucket,
-                  pool: made.pool,
-                  libraries,
-                  weights,
-                  arena,
-                  scratch,
-                  scratchBytes,
-                }),
-              ),
-          ),
-        );
-      }
+        use.scratchBytes > 0
+          ? { memory: made.allocate(use.scratchBytes), offset: 0, bytes: use.scratchBytes }
+          : undefined;
+      const shared = [weights, made.allocateStates(states)];
+      for (const fn of options.plan.functions) made.bind(fn, options, shared, scratch);
       return made;
     } catch (error) {
       made.release();
@@ -145,15 +126,20 @@ export class CpuStage {
   }
 
   /** One at a time. */
-  run(arena: number, bucket: number, request: RunRequest): Promise<RunResult> {
-    return this.programs[arena]![bucket]!.run(request);
+  run(arena: number, { fn, bucket, extents, inputs, kind }: StageCall): Promise<RunResult> {
+    const bound = this.bound.get(nameOf(fn))!;
+    return bound.programs[arena]![bucket]!.run({
+      extents: sizesIn(fn, extents),
+      inputs: bound.inputs.map((name) => inputs[name]!),
+      isTimed: kind === 'profile',
+      isChecked: kind === 'search',
+    });
   }
 
-  /** Copies what `next` reads of a micro-batch into the same arena there. */
-  sendTo(next: CpuStage, arena: number, size: ScoringSize): void {
-    const extents = scoringExtents(size);
-    for (const { offset, rows: extent, rowBytes } of this.crossing) {
-      const bytes = extentIn(extent, extents) * rowBytes;
+  /** Copies what `next` reads of a call into the same arena there. */
+  sendTo(next: CpuStage, arena: number, { fn, extents }: StageCall): void {
+    for (const { offset, rows, rowBytes } of this.bound.get(nameOf(fn))!.crossings) {
+      const bytes = extentIn(rows, extents) * rowBytes;
       next.arenas[arena]!.write(offset, new Uint8Array(this.arenas[arena]!.read(offset, bytes)));
     }
   }
@@ -164,9 +150,55 @@ export class CpuStage {
   }
 
   release(): void {
-    for (const program of this.programs.flat()) program.release();
+    for (const { programs } of this.bound.values()) for (const program of programs.flat()) program.release();
     for (const memory of this.memories) memory.release();
     this.pool.release();
+  }
+
+  private bind(
+    fn: RuntimeFunction,
+    { symbols, libraries, scratchBytes }: CpuStageOptions,
+    shared: readonly ReadonlyMap<string, Slot>[],
+    scratch: Slot | undefined,
+  ): void {
+    const range = this.ranges[nameOf(fn)]!;
+    const { Program } = loadAddon();
+    const programs: NativeProgram[][] = [];
+    const bound: Bound = {
+      inputs: stageInputs(fn, range).map(({ name }) => name),
+      crossings: crossingsOf(fn, range.end),
+      programs,
+    };
+    this.bound.set(nameOf(fn), bound);
+    for (const arena of this.arenas) {
+      const ofArena: NativeProgram[] = [];
+      programs.push(ofArena);
+      symbols[nameOf(fn)]!.forEach((ofBucket, bucket) =>
+        ofArena.push(
+          new Program(
+            bindBucket({
+              fn,
+              range,
+              bucket,
+              symbols: ofBucket,
+              pool: this.pool,
+              libraries,
+              shared,
+              arena,
+              scratch,
+              scratchBytes,
+            }),
+          ),
+        ),
+      );
+    }
+  }
+
+  /** Zeroes, as memory of the process is at first. */
+  private allocateStates(states: readonly PlacedState[]): ReadonlyMap<string, Slot> {
+    return new Map(
+      states.map(({ name, bytes }): [string, Slot] => [name, { memory: this.allocate(bytes), offset: 0, bytes }]),
+    );
   }
 
   private allocate(bytes: number): NativeMemory {

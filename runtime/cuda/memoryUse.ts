@@ -1,13 +1,14 @@
 /** What a plan takes of a device's memory, known before any of it is allocated, and what to do where it is too much. */
-import { tokensIn } from '../../ir/scoring.js';
 import { UserError } from '../../errors.js';
-import type { Bucket } from '../../ir/plan.js';
+import { printExtents, type Extents } from '../../ir/extents.js';
 
 export interface CudaMemoryUse {
   /** Weights in the layout of the kernels. */
   readonly weightBytes: number;
   /** Activations of the largest micro-batch. */
   readonly arenaBytes: number;
+  /** What functions keep from call to call. */
+  readonly stateBytes: number;
   /** Buffers through which weights are loaded; given back before the activations are allocated. */
   readonly stagingBytes: number;
   /** Machine code, and what the search for values that are not finite needs. */
@@ -21,15 +22,20 @@ const FEWEST_TOKENS = 128;
 
 const mib = (bytes: number): string => (bytes / 2 ** 20).toFixed(1);
 
+/** What is allocated from the first call to the last. */
+const residentBytes = ({ weightBytes, codeBytes, stateBytes }: CudaMemoryUse): number =>
+  weightBytes + codeBytes + stateBytes;
+
 /** The most that is allocated at any time. */
 export const peakBytes = (use: CudaMemoryUse): number =>
-  use.weightBytes + use.codeBytes + Math.max(use.arenaBytes, use.stagingBytes);
+  residentBytes(use) + Math.max(use.arenaBytes, use.stagingBytes);
 
 /** Lines for people, in MiB: `weights  62034.2 MiB`. */
 export function printCudaMemoryUse(use: CudaMemoryUse): string {
   const rows: readonly [string, number][] = [
     ['weights', use.weightBytes],
     ['activations', use.arenaBytes],
+    ...(use.stateBytes === 0 ? [] : ([['state', use.stateBytes]] satisfies [string, number][])),
     ['loading', use.stagingBytes],
     ['kernels', use.codeBytes],
     ['peak on device', peakBytes(use)],
@@ -38,13 +44,13 @@ export function printCudaMemoryUse(use: CudaMemoryUse): string {
 }
 
 /** The next thing to do where `use` does not fit `freeBytes`: one line. */
-function remedy(use: CudaMemoryUse, freeBytes: number, capacity: Bucket): string {
-  const room = freeBytes - RESERVE - use.codeBytes - use.weightBytes;
+function remedy(use: CudaMemoryUse, freeBytes: number, maxTokens: number): string {
+  const room = freeBytes - RESERVE - residentBytes(use);
   // Activations grow with tokens and rows, and rows with tokens; a little is left for kernels of other tiles.
-  const tokens = Math.floor((tokensIn(capacity) * room * 0.97) / use.arenaBytes / FEWEST_TOKENS) * FEWEST_TOKENS;
+  const tokens = Math.floor((maxTokens * room * 0.97) / use.arenaBytes / FEWEST_TOKENS) * FEWEST_TOKENS;
   if (room >= use.stagingBytes && tokens >= FEWEST_TOKENS)
     return `Compile it for smaller micro-batches: --max-tokens ${tokens}.`;
-  const gpus = Math.ceil((use.weightBytes + use.codeBytes) / Math.max(1, freeBytes - RESERVE));
+  const gpus = Math.ceil(residentBytes(use) / Math.max(1, freeBytes - RESERVE));
   return freeBytes > 2 * RESERVE
     ? `The weights alone take ${mib(use.weightBytes)} MiB: spread over ${Math.max(2, gpus)} or more such GPUs, or use one with more memory.`
     : 'Another process holds the memory (nvidia-smi lists them): end it, or use another GPU.';
@@ -57,34 +63,28 @@ export interface DeviceRoom {
   readonly totalBytes: number;
 }
 
-/** The error for a plan that does not fit a device; its hint says what would. */
+/** The error for a plan for calls of `maxTokens` tokens that does not fit a device; its hint says what would. */
 export const deviceMemoryError = (
   use: CudaMemoryUse,
   device: DeviceRoom,
-  capacity: Bucket,
+  maxTokens: number,
   options?: ErrorOptions,
 ): UserError =>
   new UserError(
     `This plan needs ${mib(peakBytes(use))} MiB of device memory, and ${mib(RESERVE)} MiB must stay free; ${device.name} has ${mib(device.freeBytes)} of ${mib(device.totalBytes)} MiB free.\n${printCudaMemoryUse(use)}`,
-    remedy(use, device.freeBytes, capacity),
+    remedy(use, device.freeBytes, maxTokens),
     options,
   );
 
 /** Throws UserError where the device's free memory cannot hold `use`. */
-export function requireDeviceMemory(use: CudaMemoryUse, device: DeviceRoom, capacity: Bucket): void {
-  if (peakBytes(use) + RESERVE > device.freeBytes) throw deviceMemoryError(use, device, capacity);
+export function requireDeviceMemory(use: CudaMemoryUse, device: DeviceRoom, maxTokens: number): void {
+  if (peakBytes(use) + RESERVE > device.freeBytes) throw deviceMemoryError(use, device, maxTokens);
 }
 
-/** Device memory ran out in the middle of work: a smaller micro-batch may still fit. */
+/** Device memory ran out in the middle of work: a smaller call may still fit. */
 export class OutOfDeviceMemory extends Error {
-  /** Size of the micro-batch that did not fit. */
-  readonly tokens: number;
-  readonly rows: number;
-
-  constructor(tokens: number, rows: number, options: ErrorOptions) {
-    super(`The device ran out of memory in a micro-batch of ${tokens} tokens and ${rows} scored rows.`, options);
+  constructor(size: Extents, options: ErrorOptions) {
+    super(`The device ran out of memory in a call of ${printExtents(size)}.`, options);
     this.name = 'OutOfDeviceMemory';
-    this.tokens = tokens;
-    this.rows = rows;
   }
 }

@@ -1,16 +1,15 @@
 /**
  * One device of an executor: its part of a plan as machine code, its weights and activations in memory, its programs.
  */
-import { scoringExtents } from '../../ir/scoring.js';
-import { extentIn } from '../../ir/extents.js';
-import type { CudaKernelText } from '../../ir/cuda.js';
-import type { Stage } from '../../ir/placement.js';
+import { leadingExtent } from '../../ir/plan.js';
 import { roundUp } from '../../ir/types.js';
-import type { Batch } from '../batch.js';
+import type { PortData } from '../addon.js';
+import { stageInputs } from '../bindPorts.js';
+import type { CallArrays } from '../call.js';
 import type { LoadProgress } from '../files.js';
-import { INPUT_BUFFERS, masksOf, portsOf, type InputName, type RuntimePlan } from '../ports.js';
-import type { Diagnosis } from '../scoring.js';
-import { stagePlan } from '../stagePlan.js';
+import { nameOf, type RuntimeFunction, type RuntimePlan } from '../runtimePlan.js';
+import { stageStates, stageWeights, type PlacedState, type StageRanges } from '../stagePlan.js';
+import type { NonFinitePlace, StageCall } from '../stageRunner.js';
 import type { TensorSource } from '../tensorSource.js';
 import { planWeights, type WeightPlan } from '../weightPlan.js';
 import {
@@ -22,32 +21,24 @@ import {
   type CudaModule,
   type CudaProgram,
   type CudaProgramBinding,
+  type CudaSlot,
 } from './addon.js';
-import {
-  bindCudaBucket,
-  bindSearch,
-  searchBytes,
-  type CudaBindRequest,
-  searchedWrites,
-  searchJobs,
-  type SearchedWrite,
-  type SearchMemory,
-} from './bindProgram.js';
+import { bindCudaBucket, type PlanKernels } from './bindProgram.js';
 import { planLoading, type LoadPlan } from './loadPlan.js';
 import { deviceMemoryError, requireDeviceMemory, type CudaMemoryUse, type DeviceRoom } from './memoryUse.js';
 import { readsFiles } from './partWeights.js';
+import { Search, SearchPlan } from './search.js';
 import { isUnshared, loadSharedWeights, SHARED_GRANULARITY, type WeightExchange } from './shareWeights.js';
 import { loadDeviceWeights, loadingBytes, weightSlots, type LoadTimes } from './weights.js';
 
 export interface CudaStageOptions {
   readonly addon: CudaAddon;
   readonly ordinal: number;
-  /** The whole plan. */
   readonly plan: RuntimePlan;
-  /** The launches that this device runs. */
-  readonly range: Stage;
-  /** kernels[bucket][launch], each with the launch's own parameters, of the whole plan. */
-  readonly kernels: readonly (readonly CudaKernelText[])[];
+  /** Of the whole plan, and which of them this is. */
+  readonly stages: readonly StageRanges[];
+  readonly index: number;
+  readonly kernels: PlanKernels;
   /** Machine code by kernel symbol. */
   readonly cubins: ReadonlyMap<string, Uint8Array>;
   /** Machine code of packKernels.ts. */
@@ -66,12 +57,6 @@ export interface CudaStageOptions {
   readonly onMemory?: (use: CudaMemoryUse) => void;
 }
 
-/** Model path of a launch of a plan. */
-export function pathOf(plan: RuntimePlan, launch: number): string {
-  const name = plan.launches[launch]!.kernel;
-  return plan.kernels.find((kernel) => kernel.name === name)?.path ?? name;
-}
-
 /** What was made on the device, released together, last made first. */
 class Resources {
   private readonly made: { release(): void }[] = [];
@@ -86,45 +71,57 @@ class Resources {
   }
 }
 
-/** What searching needs, made at the start so that it cannot fail for want of memory. */
-interface Search extends SearchMemory {
-  readonly writes: readonly SearchedWrite[];
+/** A function on the device. */
+interface Bound {
+  readonly fn: RuntimeFunction;
+  readonly inputs: readonly string[];
+  /** [arena][bucket] */
+  readonly bindings: readonly (readonly CudaProgramBinding[])[];
+  readonly programs: readonly (readonly CudaProgram[])[];
+  /** By bucket, made when first asked for. */
+  readonly searches: Map<number, CudaProgram>;
 }
 
 interface Parts {
-  readonly plan: RuntimePlan;
-  readonly inputs: readonly InputName[];
+  readonly ranges: StageRanges;
   readonly device: CudaDevice;
   readonly clock: CudaClock;
   readonly arenas: readonly CudaMemory[];
   readonly resources: Resources;
-  /** [arena][bucket] */
-  readonly bindings: readonly (readonly CudaProgramBinding[])[];
-  readonly programs: readonly (readonly CudaProgram[])[];
+  readonly bound: ReadonlyMap<string, Bound>;
   readonly search: Search;
   readonly use: CudaMemoryUse;
-  readonly exchange: WeightExchange | undefined;
 }
 
-function codeBytesOf({ kernels, cubins, packCubin }: CudaStageOptions, writes: number): number {
-  const symbols = new Set(kernels.flat().map(({ symbol }) => symbol));
-  const search = searchBytes(writes);
-  return [...symbols].reduce(
-    (sum, symbol) => sum + (cubins.get(symbol)?.length ?? 0),
-    packCubin.length + search.jobs + search.found,
-  );
+/** Symbols of the kernels that the stage launches. */
+function symbolsOf({ plan, kernels }: CudaStageOptions, ranges: StageRanges): ReadonlySet<string> {
+  const texts = plan.functions.flatMap((fn) => {
+    const { first, end } = ranges[nameOf(fn)]!;
+    return kernels[nameOf(fn)]!.flatMap((ofBucket) => ofBucket.slice(first, end));
+  });
+  return new Set(texts.map(({ symbol }) => symbol));
 }
+
+const codeBytesOf = (
+  { cubins, packCubin }: CudaStageOptions,
+  symbols: ReadonlySet<string>,
+  search: SearchPlan,
+): number =>
+  [...symbols].reduce(
+    (sum, symbol) => sum + (cubins.get(symbol)?.length ?? 0),
+    packCubin.length + search.jobBytes + search.foundBytes,
+  );
 
 function loadModules(
-  { addon, kernels, cubins }: CudaStageOptions,
+  { addon, cubins }: CudaStageOptions,
+  symbols: ReadonlySet<string>,
   device: CudaDevice,
   resources: Resources,
 ): ReadonlyMap<string, CudaModule> {
   const modules = new Map<string, CudaModule>();
-  for (const { symbol } of kernels.flat()) {
+  for (const symbol of symbols) {
     const image = cubins.get(symbol);
-    if (image !== undefined && !modules.has(symbol))
-      modules.set(symbol, resources.own(new addon.Module(device, image)));
+    if (image !== undefined) modules.set(symbol, resources.own(new addon.Module(device, image)));
   }
   return modules;
 }
@@ -157,59 +154,62 @@ async function loadWeights(
   return weights;
 }
 
-/** The inputs that a stage reads: another's place may hold something else there. Only the last one has results. */
-function stagePorts(whole: RuntimePlan, plan: RuntimePlan, { first, end }: Stage): CudaBindRequest['ports'] {
-  const { inputs, ...outputs } = portsOf(whole);
-  const read = new Set(plan.launches.flatMap(({ parameters }) => parameters));
-  return {
-    inputs:
-      first === 0 && end === whole.launches.length ? inputs : inputs.filter((name) => read.has(INPUT_BUFFERS[name])),
-    ...(end === whole.launches.length ? { outputs } : {}),
-  };
+/** Memory of the states, zeroed. */
+function allocateStates(
+  states: readonly PlacedState[],
+  allocate: (bytes: number) => CudaMemory,
+): ReadonlyMap<string, CudaSlot> {
+  return new Map(
+    states.map(({ name, bytes }): [string, CudaSlot] => {
+      const memory = allocate(bytes);
+      memory.fill(0);
+      return [name, { memory, offset: 0, bytes }];
+    }),
+  );
 }
 
-/** All ones: a launch's results hold nothing that is not finite. */
-const NOTHING = 2n ** 64n - 1n;
-
 export class CudaStage {
-  readonly range: Stage;
+  readonly ranges: StageRanges;
   readonly use: CudaMemoryUse;
   readonly device: CudaDevice;
   readonly clock: CudaClock;
   readonly arenas: readonly CudaMemory[];
-  /** Its part. */
-  private readonly plan: RuntimePlan;
   private readonly addon: CudaAddon;
+  private readonly exchange: WeightExchange | undefined;
   private readonly parts: Parts;
-  private readonly searches = new Map<number, CudaProgram>();
 
-  private constructor({ addon, range }: CudaStageOptions, parts: Parts) {
+  private constructor({ addon, exchange }: CudaStageOptions, parts: Parts) {
     this.addon = addon;
-    this.range = range;
+    this.exchange = exchange;
     this.parts = parts;
-    ({ plan: this.plan, use: this.use, device: this.device, clock: this.clock, arenas: this.arenas } = parts);
+    ({ ranges: this.ranges, use: this.use, device: this.device, clock: this.clock, arenas: this.arenas } = parts);
   }
 
   /**
    * Loads machine code and weights and binds every bucket. Memory is reported and checked before it is taken.
    * Throws UserError for tensors that are missing, of the wrong shape or cut off, and for too little device memory.
    */
-  static async load(whole: CudaStageOptions): Promise<CudaStage> {
-    const { addon, range, isPiped } = whole;
-    if (whole.kernels.length !== whole.plan.buckets.length || whole.kernels.length === 0)
-      throw new Error(`${whole.kernels.length} sets of kernels for ${whole.plan.buckets.length} buckets.`);
-    const plan = stagePlan(whole.plan, range);
-    const kernels = whole.kernels.map((texts) => texts.slice(range.first, range.end));
-    const options = { ...whole, plan, kernels };
-    const ports = stagePorts(whole.plan, plan, range);
-    const weightPlan = planWeights(plan.weights, plan.constants, options.tensors, { isMapping: false });
+  static async load(options: CudaStageOptions): Promise<CudaStage> {
+    const { addon, plan, stages, index, isPiped, kernels } = options;
+    const ranges = stages[index]!;
+    for (const fn of plan.functions) {
+      const count = kernels[nameOf(fn)]?.length ?? 0;
+      if (count !== fn.buckets.length || count === 0)
+        throw new Error(`${count} sets of kernels for ${fn.buckets.length} buckets of ${nameOf(fn)}.`);
+    }
+    const weightPlan = planWeights(stageWeights(plan, ranges), plan.constants, options.tensors, { isMapping: false });
     const loadPlan = planLoading(weightPlan);
-    const writes = searchedWrites(plan, masksOf(whole.plan));
+    const states = stageStates(plan, stages, index);
+    const searchPlan = new SearchPlan(plan.functions.map((fn) => [fn, ranges[nameOf(fn)]!]));
+    const symbols = symbolsOf(options, ranges);
+    // Functions take turns in it.
+    const largest = plan.functions.reduce((a, b) => (b.arenaBytes > a.arenaBytes ? b : a));
     const use: CudaMemoryUse = {
       weightBytes: weightPlan.packedBytes,
-      arenaBytes: options.arenas * plan.arenaBytes,
+      arenaBytes: options.arenas * largest.arenaBytes,
+      stateBytes: states.reduce((sum, { bytes }) => sum + bytes, 0),
       stagingBytes: loadingBytes(loadPlan),
-      codeBytes: codeBytesOf(options, writes.length),
+      codeBytes: codeBytesOf(options, symbols, searchPlan),
     };
     const resources = new Resources();
     let room: DeviceRoom | undefined;
@@ -218,124 +218,88 @@ export class CudaStage {
       const device = resources.own(new addon.Device(options.ordinal));
       options.onMemory?.(use);
       room = { name: device.info.name, ...device.memory() };
-      requireDeviceMemory(use, room, plan.capacity);
+      requireDeviceMemory(use, room, leadingExtent(largest).most);
       const allocate = (bytes: number): CudaMemory => resources.own(new addon.Memory(device, bytes));
       const pack = resources.own(new addon.Module(device, options.packCubin));
       loading = loadWeights(options, device, pack, weightPlan, loadPlan, resources);
       // Awaited below; a failure before that must not count as unhandled.
       loading.catch(() => undefined);
       // While weights stream, on threads of their own.
-      const modules = loadModules(options, device, resources);
+      const modules = loadModules(options, symbols, device, resources);
       const weights = await loading;
       const slots = weights === undefined ? new Map<string, never>() : weightSlots(weightPlan, weights);
+      const shared = [slots, allocateStates(states, allocate)];
       const clock = resources.own(new addon.Clock(device));
-      const arenas = Array.from({ length: options.arenas }, () => allocate(plan.arenaBytes));
-      const bindings = arenas.map((arena) =>
-        kernels.map((texts, bucket) =>
-          bindCudaBucket({
-            plan,
-            ports,
-            bucket,
-            kernels: texts,
-            device,
-            clock,
-            modules,
-            weights: slots,
-            arena,
-            isPiped,
-          }),
-        ),
+      const arenas = Array.from({ length: options.arenas }, () => allocate(largest.arenaBytes));
+      const bound = new Map(
+        plan.functions.map((fn): [string, Bound] => {
+          const range = ranges[nameOf(fn)]!;
+          const bindings = arenas.map((arena) =>
+            kernels[nameOf(fn)]!.map((texts, bucket) =>
+              bindCudaBucket({ fn, range, bucket, kernels: texts, device, clock, modules, shared, arena, isPiped }),
+            ),
+          );
+          const programs = bindings.map((ofArena) =>
+            ofArena.map((binding) => resources.own(new addon.Program(binding))),
+          );
+          const inputs = stageInputs(fn, range).map(({ name }) => name);
+          return [nameOf(fn), { fn, inputs, bindings, programs, searches: new Map() }];
+        }),
       );
-      const programs = bindings.map((ofArena) => ofArena.map((binding) => resources.own(new addon.Program(binding))));
-      const bytes = searchBytes(writes.length);
-      const search: Search = {
-        writes,
-        pack,
-        jobs: allocate(Math.max(1, bytes.jobs)),
-        found: allocate(Math.max(1, bytes.found)),
-      };
-      if (writes.length > 0) await search.jobs.writeAsync(0, searchJobs(plan, writes));
-      return new CudaStage(options, {
-        plan,
-        inputs: ports.inputs,
-        clock,
-        arenas,
-        device,
-        resources,
-        bindings,
-        programs,
-        search,
-        use,
-        exchange: options.exchange,
-      });
+      const search = await Search.create(searchPlan, plan.functions, pack, allocate);
+      return new CudaStage(options, { ranges, clock, arenas, device, resources, bound, search, use });
     } catch (error) {
       await loading?.catch(() => undefined);
       if (await isUnshared(options.exchange)) resources.release();
       // Another process may have taken what was free a moment ago.
       if (room !== undefined && isOutOfDeviceMemory(error))
-        throw deviceMemoryError(use, room, plan.capacity, { cause: error });
+        throw deviceMemoryError(use, room, leadingExtent(largest).most, { cause: error });
       throw error;
     }
   }
 
   /** All but those that search. */
   get programs(): readonly CudaProgram[] {
-    return this.parts.programs.flat();
+    return [...this.parts.bound.values()].flatMap(({ programs }) => programs.flat());
   }
 
-  /** The inputs that its programs take, in order. */
-  inputsOf(batch: Batch): readonly Int32Array[] {
-    return this.parts.inputs.map((name) => batch[name]);
+  /** The inputs that a function's programs take, in order. */
+  inputsOf(fn: RuntimeFunction, inputs: CallArrays): readonly PortData[] {
+    return this.boundOf(fn).inputs.map((name) => inputs[name]!);
   }
 
-  /** The program of a bucket on one of the sets of activations. */
-  program(bucket: number, arena = 0): CudaProgram {
-    return this.parts.programs[arena]![bucket]!;
+  /** The program for a call, on one of the sets of activations; one that searches is on the first. */
+  program({ fn, bucket, kind }: StageCall, arena: number): CudaProgram {
+    const bound = this.boundOf(fn);
+    return kind === 'search' ? this.searchProgram(bound, bucket) : bound.programs[arena]![bucket]!;
   }
 
-  /** The same, on the first set, with a search of each launch's results. Kept once made. */
-  searchProgram(bucket: number): CudaProgram {
-    const { bindings, resources, search } = this.parts;
-    const known = this.searches.get(bucket);
-    if (known !== undefined) return known;
-    const made = resources.own(
-      new this.addon.Program(bindSearch(bindings[0]![bucket]!, this.plan, search.writes, search)),
-    );
-    this.searches.set(bucket, made);
-    return made;
-  }
-
-  /** Forgets what was found by the last search, behind all that the device was asked to do. */
+  /** Forgets what was found by the last search. */
   clearSearch(): void {
-    this.parts.search.found.fill(0xff);
+    this.parts.search.clear();
   }
 
-  /** The first value that is not finite which the last search found in a micro-batch of such a size. */
-  async found(tokens: number, rows: number): Promise<Diagnosis | undefined> {
-    const { found, writes } = this.parts.search;
-    if (writes.length === 0) return undefined;
-    const answers = new BigUint64Array(await found.readAsync(0, writes.length * 8));
-    const first = writes.find(({ index }) => answers[index] !== NOTHING);
-    if (first === undefined) return undefined;
-    const { launch, buffer, columns, index } = first;
-    const width = BigInt(extentIn(columns, scoringExtents({ tokens, rows })));
-    return {
-      path: pathOf(this.plan, launch),
-      buffer,
-      row: Number(answers[index]! / width),
-      column: Number(answers[index]! % width),
-    };
+  found({ fn, extents }: StageCall): Promise<NonFinitePlace | undefined> {
+    return this.parts.search.first(fn, extents);
   }
 
-  /**
-   * Whether no other process reads this device's memory any more, as soon as that is so; false where one never ends.
-   */
-  isUnshared(): Promise<boolean> {
-    return isUnshared(this.parts.exchange);
+  /** Once nothing runs on it. What another process still reads stays until this one ends. */
+  async release(): Promise<void> {
+    if (await isUnshared(this.exchange)) this.parts.resources.release();
   }
 
-  /** Once nothing runs on it, here or elsewhere. */
-  release(): void {
-    this.parts.resources.release();
+  private boundOf(fn: RuntimeFunction): Bound {
+    return this.parts.bound.get(nameOf(fn))!;
+  }
+
+  /** Kept once made. */
+  private searchProgram({ fn, bindings, searches }: Bound, bucket: number): CudaProgram {
+    const known = searches.get(bucket);
+    if (known !== undefined) return known;
+    const range = this.ranges[nameOf(fn)]!;
+    const binding = this.parts.search.bind(bindings[0]![bucket]!, fn, range, fn.buckets[bucket]!.extents);
+    const made = this.parts.resources.own(new this.addon.Program(binding));
+    searches.set(bucket, made);
+    return made;
   }
 }

@@ -1,40 +1,18 @@
-/** How a micro-batch goes through the devices of an executor: one device at a time, or a pipeline of them. */
-import { DTYPE_BYTES } from '../../ir/types.js';
-import { rowStride } from '../../ir/plan.js';
-import { sizeOfBatch, type Batch } from '../batch.js';
-import { mostOf, programExtents, sizesOf } from '../extents.js';
-import type { RuntimePlan } from '../ports.js';
-import type { DeviceSpan } from '../scoring.js';
-import { boundaryOf } from '../stagePlan.js';
-import type { CudaAddon, CudaCrossing, CudaPipeline, CudaSpan } from './addon.js';
+/** How a call goes through the devices of an executor: one device, or a pipeline of them. */
+import { extentIn } from '../../ir/extents.js';
+import type { DeviceSpan } from '../call.js';
+import { nameOf, sizesIn, type RuntimePlan } from '../runtimePlan.js';
+import { crossingsOf, type Crossing } from '../stagePlan.js';
+import type { StageAnswer, StageCall, StageRunner } from '../stageRunner.js';
+import { isOutOfDeviceMemory, type CudaAddon, type CudaPipeline, type CudaSpan } from './addon.js';
+import { OutOfDeviceMemory } from './memoryUse.js';
 import type { CudaStage } from './stage.js';
-
-export interface RunRequest {
-  readonly bucket: number;
-  readonly batch: Batch;
-  readonly kind: 'score' | 'profile' | 'search';
-}
-
-export interface RunResult {
-  readonly outputs: readonly ArrayBuffer[];
-  readonly spans: readonly DeviceSpan[];
-  /** Of every launch of the whole plan, where profiled. */
-  readonly launchMilliseconds: readonly number[];
-}
-
-export interface StageRunner {
-  /** Micro-batches that may be in `run` at a time. */
-  readonly inFlight: number;
-  /** Enqueues at once, in order of calls, and waits off the JavaScript thread. */
-  run(request: RunRequest): Promise<RunResult>;
-  release(): void;
-}
 
 /** One is executed while the next one's inputs wait in pinned memory. */
 const ONE_DEVICE_IN_FLIGHT = 2;
 /** Every stage has one to work on and one more to begin with at once. */
 const IN_FLIGHT_A_STAGE = 2;
-/** Micro-batches take turns in them. */
+/** Calls take turns in them. */
 export const PIPELINE_ARENAS = 2;
 
 const spanOf = (device: number, kind: DeviceSpan['kind'], { begin, end }: CudaSpan): DeviceSpan => ({
@@ -44,64 +22,91 @@ const spanOf = (device: number, kind: DeviceSpan['kind'], { begin, end }: CudaSp
   end,
 });
 
-const programOf = (stage: CudaStage, { kind, bucket }: RunRequest, arena: number): ReturnType<CudaStage['program']> =>
-  kind === 'search' ? stage.searchProgram(bucket) : stage.program(bucket, arena);
+const nanoseconds = (milliseconds: Float64Array | undefined): number[] =>
+  Array.from(milliseconds ?? [], (value) => value * 1e6);
+
+/** What both ways have in common: searches, and what to say where memory runs out. */
+abstract class CudaStages implements StageRunner {
+  abstract readonly inFlight: number;
+  protected readonly stages: readonly CudaStage[];
+
+  constructor(stages: readonly CudaStage[]) {
+    this.stages = stages;
+  }
+
+  async run(call: StageCall): Promise<StageAnswer> {
+    try {
+      if (call.kind !== 'search') return await this.enqueue(call);
+      for (const stage of this.stages) stage.clearSearch();
+      const answer = await this.enqueue(call);
+      const found = await Promise.all(this.stages.map((stage) => stage.found(call)));
+      const nonFinite = found.find((place) => place !== undefined);
+      return nonFinite === undefined ? answer : { ...answer, nonFinite };
+    } catch (error) {
+      if (isOutOfDeviceMemory(error)) throw new OutOfDeviceMemory(call.extents, { cause: error });
+      throw error;
+    }
+  }
+
+  /** What is on a device ends by itself, or the process takes it along. */
+  stop(): void {}
+
+  async release(): Promise<void> {
+    for (const stage of this.stages) await stage.release();
+  }
+
+  protected abstract enqueue(call: StageCall): Promise<StageAnswer>;
+}
 
 /** Everything on one device. */
-export class OneDevice implements StageRunner {
+export class OneDevice extends CudaStages {
   readonly inFlight = ONE_DEVICE_IN_FLIGHT;
   private readonly stage: CudaStage;
 
   constructor(stage: CudaStage) {
+    super([stage]);
     this.stage = stage;
   }
 
-  async run(request: RunRequest): Promise<RunResult> {
-    const { batch, kind } = request;
-    const { outputs, span, launchMilliseconds } = await programOf(this.stage, request, 0).run({
-      extents: sizesOf({ extents: sizeOfBatch(batch) }),
-      inputs: this.stage.inputsOf(batch),
-      isTimed: kind === 'profile',
+  protected async enqueue(call: StageCall): Promise<StageAnswer> {
+    const { outputs, span, launchMilliseconds } = await this.stage.program(call, 0).run({
+      extents: sizesIn(call.fn, call.extents),
+      inputs: this.stage.inputsOf(call.fn, call.inputs),
+      isTimed: call.kind === 'profile',
     });
     return {
       outputs,
       spans: span === undefined ? [] : [spanOf(0, 'compute', span)],
-      launchMilliseconds: [...(launchMilliseconds ?? [])],
+      launchNanoseconds: nanoseconds(launchMilliseconds),
     };
   }
-
-  release(): void {}
 }
-
-/** What crosses a cut before launch `end`, as ranges of the arena. */
-export function crossingsOf(plan: RuntimePlan, end: number): readonly CudaCrossing[] {
-  const offsets = new Map(plan.placements.map(({ buffer, offset }) => [buffer, offset]));
-  return boundaryOf(plan, end).map((buffer) => {
-    const offset = offsets.get(buffer.name);
-    if (offset === undefined) throw new Error(`Nothing places ${buffer.name}, which crosses a cut.`);
-    const bytes = DTYPE_BYTES[buffer.dtype];
-    return { offset, rows: buffer.rows, rowBytes: rowStride(buffer, plan.capacity.extents, bytes) * bytes };
-  });
-}
-
-const extentIn = ({ capacity }: RuntimePlan, rows: CudaCrossing['rows']): number =>
-  mostOf(rows, programExtents(capacity));
 
 /** A device for each stage. */
-export class Pipeline implements StageRunner {
+export class Pipeline extends CudaStages {
   readonly inFlight: number;
   /** How each stage's results reach the next. */
   readonly routes: CudaPipeline['routes'];
-  private readonly stages: readonly CudaStage[];
-  private readonly crossings: readonly (readonly CudaCrossing[])[];
+  /** By function: what each stage hands to the next. */
+  private readonly crossings: ReadonlyMap<string, readonly (readonly Crossing[])[]>;
   private readonly pipeline: CudaPipeline;
   private turns = 0;
 
-  /** `plan`: the whole, of which each stage has a part, in order, with PIPELINE_ARENAS arenas. */
+  /** `stages`: of the whole plan, in order, with PIPELINE_ARENAS arenas each. */
   constructor(addon: CudaAddon, plan: RuntimePlan, stages: readonly CudaStage[], usesPeers: boolean) {
-    this.stages = stages;
+    super(stages);
     this.inFlight = IN_FLIGHT_A_STAGE * stages.length;
-    this.crossings = stages.map(({ range }, i) => (i + 1 === stages.length ? [] : crossingsOf(plan, range.end)));
+    this.crossings = new Map(
+      plan.functions.map((fn) => [nameOf(fn), stages.map(({ ranges }) => crossingsOf(fn, ranges[nameOf(fn)]!.end))]),
+    );
+    const crossingBytes = (stage: number): number =>
+      Math.max(
+        ...plan.functions.map((fn) =>
+          this.crossings
+            .get(nameOf(fn))!
+            [stage]!.reduce((sum, { rows, rowBytes }) => sum + extentIn(rows, fn.capacity.extents) * rowBytes, 0),
+        ),
+      );
     this.pipeline = new addon.Pipeline({
       inFlight: this.inFlight,
       usesPeers,
@@ -110,38 +115,39 @@ export class Pipeline implements StageRunner {
         clock,
         arenas,
         programs,
-        crossingBytes: this.crossings[i]!.reduce((sum, { rows, rowBytes }) => sum + extentIn(plan, rows) * rowBytes, 0),
+        crossingBytes: crossingBytes(i),
       })),
     });
     this.routes = this.pipeline.routes;
   }
 
-  async run(request: RunRequest): Promise<RunResult> {
-    const { batch, kind } = request;
+  override async release(): Promise<void> {
+    this.pipeline.release();
+    await super.release();
+  }
+
+  protected async enqueue(call: StageCall): Promise<StageAnswer> {
     // A search has its programs on the first arena alone.
-    const arena = kind === 'search' ? 0 : this.turns++ % PIPELINE_ARENAS;
+    const arena = call.kind === 'search' ? 0 : this.turns++ % PIPELINE_ARENAS;
+    const crossings = this.crossings.get(nameOf(call.fn))!;
     const { outputs, stages } = await this.pipeline.run({
-      extents: sizesOf({ extents: sizeOfBatch(batch) }),
+      extents: sizesIn(call.fn, call.extents),
       arena,
-      isTimed: kind === 'profile',
+      isTimed: call.kind === 'profile',
       stages: this.stages.map((stage, i) => ({
-        program: programOf(stage, request, arena),
-        inputs: stage.inputsOf(batch),
-        crossings: this.crossings[i]!,
+        program: stage.program(call, arena),
+        inputs: stage.inputsOf(call.fn, call.inputs),
+        crossings: crossings[i]!,
       })),
     });
     return {
       outputs,
-      launchMilliseconds: stages.flatMap(({ launchMilliseconds }) => [...(launchMilliseconds ?? [])]),
+      launchNanoseconds: stages.flatMap(({ launchMilliseconds }) => nanoseconds(launchMilliseconds)),
       spans: stages.flatMap(({ compute, sent, received }, device) => [
         spanOf(device, 'compute', compute),
         ...(device + 1 < stages.length ? [spanOf(device, 'copy', sent)] : []),
         ...(received === undefined ? [] : [spanOf(device, 'copy', received)]),
       ]),
     };
-  }
-
-  release(): void {
-    this.pipeline.release();
   }
 }

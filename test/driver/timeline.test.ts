@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { Timeline, united } from '../../driver/timeline.js';
 import { timelineEvents } from '../../driver/trace.js';
-import type { DeviceSpan } from '../../runtime/scoring.js';
+import type { DeviceSpan } from '../../runtime/call.js';
 
 const batch = (tokens: number): { tokens: Int32Array; row: Int32Array } => ({
   tokens: new Int32Array(tokens),

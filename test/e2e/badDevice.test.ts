@@ -9,7 +9,6 @@ import { compileModel } from '../../driver/compile.js';
 import { emitCudaPlan } from '../../driver/cudaKernels.js';
 import { detectMachine } from '../../driver/machine.js';
 import { openModel } from '../../driver/model.js';
-import { portsOf } from '../../runtime/ports.js';
 import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
 import { allGone, devicesOf } from './children.js';
 import {
@@ -227,7 +226,11 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     const last = plan.kernels.find(({ anchor }) => anchor === 'logprobReduce')!;
     const out = temporaryFolder();
     const { error } = failure(
-      await run(env(...spoil(kernel.name, stored), ...spoil(last.name, portsOf(plan).logProb)), '--out', out),
+      await run(
+        env(...spoil(kernel.name, stored), ...spoil(last.name, plan.interface.outputs[0]!.buffer)),
+        '--out',
+        out,
+      ),
     );
     expect(error).toMatch(/question \d+/);
     expect(error).toContain('first in layers.0.ffn.down');

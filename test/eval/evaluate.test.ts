@@ -5,7 +5,7 @@ import { evaluate, type EvaluateOptions, type Evaluation } from '../../eval/eval
 import type { Scores } from '../../eval/metrics.js';
 import type { Progress } from '../../eval/progress.js';
 import { planQuestions } from '../../eval/questionPlan.js';
-import { NonFiniteError } from '../../runtime/scoring.js';
+import { NonFiniteError } from '../../runtime/call.js';
 import { SHARING_MODES } from '../../eval/tree.js';
 import type { TokenisedQuestion } from '../../eval/tokenise.js';
 import { fakeScorer, referenceScore } from './support/fakeScorer.js';

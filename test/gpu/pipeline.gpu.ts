@@ -10,14 +10,13 @@ import { compileCudaKernels, emitCudaPlan } from '../../driver/cudaKernels.js';
 import { detectMachine } from '../../driver/machine.js';
 import type { Stage } from '../../ir/placement.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
-import type { Batch } from '../../runtime/batch.js';
 import { cudaAvailable } from '../../runtime/cuda/addon.js';
-import { CudaExecutor, type CudaExecutorOptions } from '../../runtime/cuda/executor.js';
 import { PACK_SOURCE, PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
-import type { ScoredBatch } from '../../runtime/scoring.js';
 import { DEMO } from './command.js';
 import { archOf } from './launcher.js';
 import { compilerOrReason } from './support.js';
+import { openCuda, type CudaScoring, type CudaScoringOptions, type Batch } from '../support/scoring.js';
+import { requireCuda } from '../../runtime/cuda/addon.js';
 
 const available = cudaAvailable();
 const arch = archOf(available);
@@ -47,7 +46,7 @@ function batchOf(tokens: number, vocab: number, seed: number): Batch {
   };
 }
 
-async function load(): Promise<Omit<CudaExecutorOptions, 'ordinals'> & { readonly vocab: number }> {
+async function load(): Promise<Omit<CudaScoringOptions, 'ordinals'> & { readonly vocab: number }> {
   if (typeof arch !== 'string' || !available.ok) throw new Error('no device');
   const { sharedBytesPerBlock, multiprocessors } = available.devices[0]!;
   const checkpoint = openCheckpoint(DEMO);
@@ -83,26 +82,39 @@ function cut(launches: number, count: number, shift: number): readonly Stage[] {
   return ends.map((end, i) => ({ first: ends[i - 1] ?? 0, end }));
 }
 
+/** Most by which times of a device are wrong by the host's clock, milliseconds. */
+function clockErrorOf(ordinal: number): number {
+  const { Clock, Device } = requireCuda();
+  const device = new Device(ordinal);
+  const clock = new Clock(device);
+  const { errorMilliseconds } = clock;
+  clock.release();
+  device.release();
+  return errorMilliseconds;
+}
+
 describe('a plan in stages', { skip }, () => {
   it('gives the bits of one piece, whatever the cuts and the way between devices', async () => {
     const { vocab, ...options } = await load();
     const sizes = [2048, 1500, 700, 129, 64, 17, 1, 2048, 333];
     const batches = sizes.flatMap((size, i) => [batchOf(size, vocab, i), batchOf(Math.ceil(size / 2), vocab, i + 50)]);
     const score = async (
-      change: Pick<CudaExecutorOptions, 'ordinals' | 'stages' | 'usesPeers'>,
-    ): Promise<{ readonly scored: readonly ScoredBatch[]; readonly routes: string; readonly clockError: number }> => {
+      change: Pick<CudaScoringOptions, 'ordinals' | 'stages' | 'usesPeers'>,
+    ): Promise<{
+      readonly scored: readonly Awaited<ReturnType<CudaScoring['score']>>[];
+      readonly routes: string;
+      readonly clockError: number;
+    }> => {
       let routes = '';
-      const executor = await CudaExecutor.create({
+      const executor = await openCuda({
         ...options,
         ...change,
         onRoutes: (found) => {
           routes = [...new Set(found)].join();
         },
       });
-      assert(
-        executor.clockErrorMilliseconds < 1,
-        `the devices' clocks are known to ±${executor.clockErrorMilliseconds} ms only`,
-      );
+      const clockError = clockErrorOf(0);
+      assert(clockError < 1, `the device's clock is known to ±${clockError} ms only`);
       const from = performance.timeOrigin + performance.now();
       const scored = await Promise.all(batches.map((batch) => executor.score(batch)));
       const until = performance.timeOrigin + performance.now();
@@ -112,7 +124,6 @@ describe('a plan in stages', { skip }, () => {
           begin <= end && begin >= from - SLACK && end <= until + SLACK,
           `${begin} to ${end} is not within ${from} to ${until}`,
         );
-      const clockError = executor.clockErrorMilliseconds;
       await executor.close();
       return { scored, routes, clockError };
     };
@@ -148,7 +159,7 @@ describe('a plan in stages', { skip }, () => {
 
   it('measures each launch and finds nothing amiss', async () => {
     const { vocab, ...options } = await load();
-    const executor = await CudaExecutor.create({
+    const executor = await openCuda({
       ...options,
       ordinals: [0, 0, 0],
       stages: cut(options.plan.launches.length, 3, 0),

@@ -4,17 +4,18 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../errors.js';
-import { chooseBucket, longestTree, type Batch } from '../../runtime/batch.js';
 import { compileShared } from '../../runtime/cpu/compiler.js';
 import type { LaunchSymbol } from '../../runtime/cpu/bindPlan.js';
-import { CpuExecutor, type CpuExecutorOptions } from '../../runtime/cpu/executor.js';
 import { printMemoryUse } from '../../runtime/cpu/memoryUse.js';
 import type { LoadProgress } from '../../runtime/files.js';
-import { NonFiniteError } from '../../runtime/scoring.js';
+import { NonFiniteError } from '../../runtime/call.js';
 import type { TensorSource } from '../../runtime/tensorSource.js';
 import { settingsIn, temporaryFolder } from './kernels.js';
 import { randomValue, roundTo, toBf16 } from './packReference.js';
 import { TINY_KERNELS, tinyPlan, VOCAB, WIDTH } from './tinyPlan.js';
+import { openCpu, type CpuScoring, type CpuScoringOptions, type Batch } from '../support/scoring.js';
+import { scoreInputs } from '../../driver/scorer.js';
+import { chooseBucket, longestTree } from '../../runtime/call.js';
 
 const folder = temporaryFolder();
 const plan = tinyPlan();
@@ -65,8 +66,8 @@ function writeTensors({ table = tableValue, norm = normValue, pad = 6 }: Change 
   ]);
 }
 
-const create = (change: Partial<CpuExecutorOptions> = {}): Promise<CpuExecutor> =>
-  CpuExecutor.create({ plan, symbols, tensors: writeTensors(), threads: 2, ...change });
+const create = (change: Partial<CpuScoringOptions> = {}): Promise<CpuScoring> =>
+  openCpu({ plan, symbols, tensors: writeTensors(), threads: 2, ...change });
 
 /** A chain of `tokens` tokens whose last `rows` are scored. */
 function batchOf(tokens: number, rows: number, seed = 1): Batch {
@@ -93,7 +94,7 @@ function expected(batch: Batch, table = tableValue, norm = normValue): { logProb
   return { logProb: parts.map((part) => -Math.abs(part)), isArgmax: parts.map((part) => (part > 0 ? 1 : 0)) };
 }
 
-async function check(executor: CpuExecutor, batch: Batch, table = tableValue, norm = normValue): Promise<void> {
+async function check(executor: CpuScoring, batch: Batch, table = tableValue, norm = normValue): Promise<void> {
   const { logProb, isArgmax } = await executor.score(batch);
   const wanted = expected(batch, table, norm);
   expect([...logProb]).toEqual(wanted.logProb);
@@ -162,10 +163,11 @@ describe('CpuExecutor', () => {
       mappedBytes: VOCAB * WIDTH * 2,
       packedBytes: 2 * 4096,
       arenaBytes: plan.arenaBytes,
+      stateBytes: 0,
       scratchBytes: 2 * 4096,
     });
     expect(announced).toEqual(executor.memory());
-    expect(progress).toEqual([{ doneBytes: 64 * WIDTH * 4, totalBytes: 64 * WIDTH * 4, weight: 'head_w0' }]);
+    expect(progress).toEqual([{ doneBytes: 64 * WIDTH * 4, totalBytes: 64 * WIDTH * 4, weight: 'head_copy' }]);
     expect(printMemoryUse({ ...executor.memory(), packedBytes: 3 << 20 })).toMatch(/weights, packed +3\.0 MiB/);
     await executor.close();
   });
@@ -247,15 +249,14 @@ describe('CpuExecutor', () => {
       }),
     ).rejects.toThrow('target[1] = 40');
     await expect(executor.score({ ...batchOf(10, 3), position: new Int32Array(9) })).rejects.toThrow(
-      '10 tokens has 9 positions',
+      'position has 9 entries, not 10, by tokens',
     );
     await expect(executor.score({ ...batchOf(65, 1), position: new Int32Array(65) })).rejects.toThrow(
       /No bucket holds 65 T, 1 R/,
     );
-    await expect(executor.score(batchOf(64, 17))).rejects.toThrow(/17 rows/);
+    await expect(executor.score(batchOf(64, 17))).rejects.toThrow(/17 R/);
     await check(executor, batchOf(10, 3));
     const short = await create({ maxLength: 9 });
-    expect(short.maxLength).toBe(9);
     await expect(short.score(batchOf(10, 1))).rejects.toThrow('position[9] = 9 lies outside 0 to 8');
     await short.close();
     await executor.close();
@@ -294,7 +295,7 @@ describe('CpuExecutor', () => {
   it('measures trees in tokens, not in depth', () => {
     const position = Int32Array.from([0, 1, 1, 0, 1, 2, 2, 1]);
     const subtreeEnd = Int32Array.from([3, 2, 3, 8, 7, 6, 7, 8]);
-    expect(longestTree({ ...batchOf(8, 1), position, subtreeEnd })).toBe(5);
+    expect(longestTree(tinyPlan().interface, scoreInputs({ ...batchOf(8, 1), position, subtreeEnd }))).toBe(5);
   });
 
   it('chooses buckets by tokens, then rows, then trees that are long enough', () => {

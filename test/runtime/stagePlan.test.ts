@@ -5,15 +5,20 @@ import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
 import { lower, optimise } from '../../passes/pipeline.js';
 import { planMemory } from '../../passes/planMemory.js';
 import type { MaskKind } from '../../models/mask.js';
-import { boundaryOf, stagePlan } from '../../runtime/stagePlan.js';
-import type { RuntimePlan } from '../../runtime/ports.js';
+import { boundaryOf, stageRanges, stageStates, stageWeights } from '../../runtime/stagePlan.js';
+import { planOf as runtimePlan } from '../support/scoring.js';
 import { llama } from '../passes/llamaGraph.js';
+import type { Stage } from '../../ir/placement.js';
+import type { Launch, LinkedFunction } from '../../ir/plan.js';
 import { bufferName, F32 } from '../passes/lowered.js';
 import { environment } from '../passes/support.js';
 
+/** Nothing here is printed. */
+type OneFunction = Omit<LinkedFunction, 'schedules'>;
+
 const CAPACITY = scoringBucket({ tokens: 64, rows: 16, longest: 64 });
 
-function planOf(mask: MaskKind, isTied = false): RuntimePlan {
+function planOf(mask: MaskKind, isTied = false): OneFunction {
   const module = lower(optimise(llama({ tieWordEmbeddings: isTied }, mask), F32), F32);
   const memory = planMemory(module, CAPACITY.extents);
   return {
@@ -28,56 +33,93 @@ function planOf(mask: MaskKind, isTied = false): RuntimePlan {
 
 const names = (list: readonly { readonly name: string }[]): string[] => list.map(({ name }) => name);
 
-describe('the plan of a stage', () => {
+/** What one stage executes, as a module of its own. */
+function part(fn: OneFunction, { first, end }: Stage): OneFunction {
+  const run = new Set(fn.launches.slice(first, end).map(({ kernel }) => kernel));
+  const weights = stageWeights(runtimePlan(fn), { score: { first, end } });
+  return { ...fn, kernels: fn.kernels.filter(({ name }) => run.has(name)), weights };
+}
+
+describe('the stages of a plan', () => {
   const plan = planOf('tree');
   const count = plan.launches.length;
 
-  it('keeps its own launches, kernels and weights, and every buffer, place and bucket', () => {
+  it('hold the weights that their launches name', () => {
     for (let end = 1; end < count; end++) {
-      const parts = [stagePlan(plan, { first: 0, end }), stagePlan(plan, { first: end, end: count })];
-      expect(parts.flatMap(({ launches }) => launches)).toEqual(plan.launches);
-      expect(parts.flatMap(({ kernels }) => names(kernels))).toEqual(names(plan.kernels));
-      for (const part of parts) {
-        const used = new Set(part.launches.flatMap(({ parameters }) => parameters));
-        expect(names(part.weights)).toEqual(names(plan.weights).filter((name) => used.has(name)));
-        expect({ ...part, launches: 0, kernels: 0, weights: 0 }).toEqual({
-          ...plan,
-          launches: 0,
-          kernels: 0,
-          weights: 0,
-        });
+      for (const range of [
+        { first: 0, end },
+        { first: end, end: count },
+      ]) {
+        const used = new Set(plan.launches.slice(range.first, range.end).flatMap(({ parameters }) => parameters));
+        expect(names(stageWeights(runtimePlan(plan), { score: range }))).toEqual(
+          names(plan.weights).filter((name) => used.has(name)),
+        );
       }
     }
   });
 
-  it('is the plan itself where one stage has all launches', () => {
-    expect(stagePlan(plan, { first: 0, end: count })).toBe(plan);
+  it('are one with everything where nobody cuts', () => {
+    expect(stageRanges(runtimePlan(plan))).toEqual([{ score: { first: 0, end: count } }]);
   });
 
-  it('holds the embedding table in the first stage and the head in the last, and of a tied model too', () => {
+  it('hold the embedding table in the first stage and the head in the last, and of a tied model too', () => {
     for (const whole of [plan, planOf('tree', true)]) {
-      const tensors = ({ weights }: RuntimePlan): string[] =>
-        weights.flatMap(({ sources }) => sources.map(({ tensor }) => tensor));
+      const tensors = (range: Stage): string[] =>
+        stageWeights(runtimePlan(whole), { score: range }).flatMap(({ sources }) =>
+          sources.map(({ tensor }) => tensor),
+        );
       const [embed, head] =
         whole === plan
           ? ['model.embed_tokens.weight', 'lm_head.weight']
           : ['model.embed_tokens.weight', 'model.embed_tokens.weight'];
-      expect(tensors(stagePlan(whole, { first: 0, end: 2 }))).toContain(embed);
-      expect(tensors(stagePlan(whole, { first: 2, end: whole.launches.length - 2 }))).not.toContain(embed);
-      expect(tensors(stagePlan(whole, { first: whole.launches.length - 2, end: whole.launches.length }))).toContain(
-        head,
-      );
+      const launches = whole.launches.length;
+      expect(tensors({ first: 0, end: 2 })).toContain(embed);
+      expect(tensors({ first: 2, end: launches - 2 })).not.toContain(embed);
+      expect(tensors({ first: launches - 2, end: launches })).toContain(head);
     }
   });
 
   it.each([
-    [0, 0],
-    [3, 2],
-    [-1, 2],
-    [0, count + 1],
-    [0.5, 2],
-  ])('refuses launches %d to %d', (first, end) => {
-    expect(() => stagePlan(plan, { first, end })).toThrow(RangeError);
+    [[[0, 0]]],
+    [[[3, 2]]],
+    [[[-1, 2]]],
+    [[[0, 2]]],
+    [
+      [
+        [0, 2],
+        [3, count],
+      ],
+    ],
+    [
+      [
+        [0, 2],
+        [2, 2],
+        [2, count],
+      ],
+    ],
+    [[[0.5, count]]],
+  ])('are refused where they are not all launches in order: %j', (ranges) => {
+    const score = ranges.map(([first, end]) => ({ first: first!, end: end! }));
+    expect(() => stageRanges(runtimePlan(plan), { score })).toThrow(RangeError);
+  });
+
+  it('keep a state where it is used, and refuse one that two of them use', () => {
+    const [first, ...others] = plan.launches;
+    const using = (launch: Launch): Launch => ({ ...launch, parameters: [...launch.parameters, 'kept'] });
+    const state = { name: 'kept', dtype: 'f32', rows: 5, columns: 40 } as const;
+    const buffers = [...plan.buffers, { ...state, space: 'arena' } as const];
+    const stages = stageRanges(runtimePlan(plan), {
+      score: [
+        { first: 0, end: 1 },
+        { first: 1, end: count },
+      ],
+    });
+    const statesOf = (launches: readonly Launch[], stage: number) =>
+      stageStates(runtimePlan({ ...plan, buffers, launches, states: [state] }), stages, stage);
+    // 5 rows are allocated as 32, 40 columns as 64.
+    expect(statesOf([using(first!), ...others], 0)).toEqual([{ name: 'kept', bytes: 32 * 64 * 4 }]);
+    expect(statesOf([using(first!), ...others], 1)).toEqual([]);
+    expect(() => statesOf(plan.launches.map(using), 0)).toThrow('State kept is used by stages 0 and 1');
   });
 });
 
@@ -98,14 +140,14 @@ describe('what crosses a cut', () => {
           ];
         }),
       );
-      const run = (part: RuntimePlan, buffers: ReadonlyMap<string, Float64Array>): Map<string, Float64Array> =>
+      const run = (part: OneFunction, buffers: ReadonlyMap<string, Float64Array>): Map<string, Float64Array> =>
         interpretModule({ ...part, buffers: plan.buffers }, { sizes: env.sizes, buffers, tensors, round: false });
       const outputs = names(plan.buffers.filter(({ space }) => space === 'output'));
       const whole = run(plan, inputs);
       for (let end = 1; end < plan.launches.length; end++) {
-        const made = run(stagePlan(plan, { first: 0, end }), inputs);
+        const made = run(part(plan, { first: 0, end }), inputs);
         const crossing = names(boundaryOf(plan, end));
-        const later = stagePlan(plan, { first: end, end: plan.launches.length });
+        const later = part(plan, { first: end, end: plan.launches.length });
         const from = (kept: readonly string[]): Map<string, Float64Array> =>
           run(later, new Map([...inputs, ...kept.map((name) => [name, made.get(name)!] as const)]));
         const got = from(crossing);

@@ -18,7 +18,7 @@ process.on('message', (message) => {
       const talking = setInterval(() => process.send({ kind: 'step', fraction: 0.5 }), 100);
       return setTimeout(() => {
         clearInterval(talking);
-        process.send({ kind: 'ready', maxTokens: 128, maxRows: 64 });
+        process.send({ kind: 'ready', capacity: { score: { T: 128, R: 64 } }, inFlight: 2, phases: [] });
       }, at);
     }
     if (fault === 'unopened')
@@ -27,10 +27,10 @@ process.on('message', (message) => {
         error: { name: 'UserError', message: 'no such model', hint: 'look for it' },
       });
     process.send({ kind: 'phase', name: 'load weights' });
-    return process.send({ kind: 'ready', maxTokens: 128, maxRows: 64 });
+    return process.send({ kind: 'ready', capacity: { score: { T: 128, R: 64 } }, inFlight: 2, phases: [] });
   }
   if (message.kind === 'close') return process.disconnect();
-  const { id, batch } = message;
+  const { id, inputs } = message;
   if (seen++ === at || fault === 'always') {
     if (fault === 'die' || fault === 'always' || fault === 'reopen') process.exit(9);
     if (fault === 'hang') return undefined;
@@ -46,9 +46,14 @@ process.on('message', (message) => {
   if (message.kind === 'profile')
     return process.send({ kind: 'profiled', id, launches: [{ path: 'head', nanoseconds: 5 }] });
   return process.send({
-    kind: 'scored',
+    kind: 'result',
     id,
-    scored: { logProb: Float32Array.from(batch.row, (r) => -r - 1), isArgmax: Int32Array.from(batch.row, () => 1) },
+    result: {
+      outputs: {
+        logProb: Float32Array.from(inputs.row, (r) => -r - 1),
+        isArgmax: Int32Array.from(inputs.row, () => 1),
+      },
+    },
   });
 });
 process.on('disconnect', () => process.exit(0));

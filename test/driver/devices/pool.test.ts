@@ -6,9 +6,12 @@ import type { Ui } from '../../../driver/requests.js';
 import { UserError } from '../../../errors.js';
 import { evaluate } from '../../../eval/evaluate.js';
 import type { MicroBatch } from '../../../eval/scorer.js';
-import type { ScoredBatch } from '../../../runtime/scoring.js';
+import type { CallArrays, CallResult } from '../../../runtime/call.js';
 import { scoreBatch } from '../../eval/support/fakeScorer.js';
 import { bareQuestion, randomQuestions } from '../../eval/support/questions.js';
+import { scoreWith } from '../../support/scoring.js';
+
+type Scored = Awaited<ReturnType<typeof scoreWith>>;
 
 const wait = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -25,8 +28,7 @@ interface Life {
 
 /** A replica whose processes live as `lives` says, one after another; the last life is repeated. */
 class FakeReplica implements Replica {
-  readonly maxTokens = 4096;
-  readonly maxRows = 4096;
+  readonly capacity = { score: { T: 4096, R: 4096 } };
   readonly inFlight: number;
   readonly batches: MicroBatch[] = [];
   mostInFlight = 0;
@@ -47,7 +49,8 @@ class FakeReplica implements Replica {
     return this.present;
   }
 
-  async score(batch: MicroBatch): Promise<ScoredBatch> {
+  async call(_name: string, inputs: CallArrays): Promise<CallResult> {
+    const batch = inputs as unknown as MicroBatch;
     this.batches.push(batch);
     const { at, ms = 1 } = this.now();
     const fault = at?.(this.asked++, batch);
@@ -63,7 +66,7 @@ class FakeReplica implements Replica {
       if (fault === 'die' || fault === 'dieLater' || fault === 'never') return await ended;
       await Promise.race([wait(ms), ended]);
       if (fault !== undefined) throw fault;
-      return { ...scoreBatch(batch), spans: [{ device: 0, kind: 'compute', begin: 1, end: 2 }] };
+      return { outputs: { ...scoreBatch(batch) }, spans: [{ device: 0, kind: 'compute', begin: 1, end: 2 }] };
     } finally {
       this.open.delete(fail);
     }
@@ -130,12 +133,12 @@ const batch = (first: number, tokens = 3): MicroBatch => ({
   target: Int32Array.of(first),
 });
 const batches = (count: number): MicroBatch[] => Array.from({ length: count }, (_, i) => batch(100 * i, 3 + (i % 5)));
-const answersOf = (scored: readonly ScoredBatch[]): number[][] => scored.map(({ logProb }) => [...logProb]);
+const answersOf = (scored: readonly Scored[]): number[][] => scored.map(({ logProb }) => [...logProb]);
 const expected = (asked: readonly MicroBatch[]): number[][] => answersOf(asked.map(scoreBatch));
 
 /** All micro-batches, as many in flight as the pool says. */
-async function scoreAll(pool: DevicePool, asked: readonly MicroBatch[]): Promise<ScoredBatch[]> {
-  const results: ScoredBatch[] = [];
+async function scoreAll(pool: DevicePool, asked: readonly MicroBatch[]): Promise<Scored[]> {
+  const results: Scored[] = [];
   let next = 0;
   let running = 0;
   return new Promise((resolve, reject) => {
@@ -144,7 +147,7 @@ async function scoreAll(pool: DevicePool, asked: readonly MicroBatch[]): Promise
       while (running < pool.inFlight && next < asked.length) {
         const at = next++;
         running++;
-        pool.score(asked[at]!).then((scored) => {
+        scoreWith(pool, asked[at]!).then((scored) => {
           results[at] = scored;
           running--;
           fill();
@@ -160,7 +163,8 @@ describe('replicas side by side', () => {
     const { pool, replicas, warnings } = world([[{}], [{}], [{}]], 2);
     await pool.opened();
     await wait(1);
-    expect([pool.maxTokens, pool.maxRows, pool.inFlight, pool.replicas, pool.devices]).toEqual([4096, 4096, 12, 3, 6]);
+    expect(pool.capacity).toEqual({ score: { T: 4096, R: 4096 } });
+    expect([pool.inFlight, pool.replicas, pool.devices]).toEqual([12, 3, 6]);
     const asked = batches(60);
     const scored = await scoreAll(pool, asked);
     expect(answersOf(scored)).toEqual(expected(asked));
@@ -171,7 +175,7 @@ describe('replicas side by side', () => {
     expect([...new Set(scored.flatMap(({ spans }) => spans!.map(({ device }) => device)))].sort()).toEqual([0, 2, 4]);
     await pool.close();
     expect(replicas.map(({ isClosed }) => isClosed)).toEqual([true, true, true]);
-    await expect(pool.score(batch(0))).rejects.toThrow('closed');
+    await expect(scoreWith(pool, batch(0))).rejects.toThrow('closed');
     expect(warnings).toEqual([]);
   });
 
@@ -272,7 +276,7 @@ describe('replicas side by side', () => {
     const { pool, replicas } = world([[{ at: () => 'never' }, {}], [{ at: () => 'never' }, {}], [{}]], 1, 10);
     await pool.opened();
     await wait(1);
-    const answer = pool.score(batch(3));
+    const answer = scoreWith(pool, batch(3));
     await wait(250);
     const asked = replicas.filter(({ batches: own }) => own.length > 0);
     expect(asked).toHaveLength(2);
@@ -301,27 +305,27 @@ describe('replicas side by side', () => {
     ];
     const { pool } = world([last, last]);
     await pool.opened();
-    const settled = await Promise.allSettled(batches(20).map((each) => pool.score(each)));
+    const settled = await Promise.allSettled(batches(20).map((each) => scoreWith(pool, each)));
     expect(settled.filter(({ status }) => status === 'fulfilled').length).toBeLessThan(10);
     for (const each of settled)
       if (each.status === 'rejected')
         expect(each.reason).toMatchObject({ message: 'the device is gone', hint: 'look at nvidia-smi' });
-    await expect(pool.score(batch(0))).rejects.toThrow('the device is gone');
+    await expect(scoreWith(pool, batch(0))).rejects.toThrow('the device is gone');
     await pool.close();
   });
 
   it('give up on a micro-batch that ends one process after another, not on those that were beside it', async () => {
     const fatal = batch(77_700);
-    const lives: Life[] = [{ at: (_, asked) => (asked === fatal ? 'dieLater' : undefined) }];
+    const lives: Life[] = [{ at: (_, asked) => (asked.tokens === fatal.tokens ? 'dieLater' : undefined) }];
     const { pool, replicas } = world([lives, lives, lives]);
     await pool.opened();
     await wait(1);
     const asked = batches(30);
-    const failure = pool.score(fatal).catch((error: unknown) => error);
+    const failure = scoreWith(pool, fatal).catch((error: unknown) => error);
     expect(answersOf(await scoreAll(pool, asked))).toEqual(expected(asked));
     expect(await failure).toBeInstanceOf(UserError);
-    expect(String(await failure)).toContain('a micro-batch of 3 tokens ended the device process 3 times: SIGKILL');
-    expect(replicas.flatMap(({ batches: own }) => own.filter((each) => each === fatal))).toHaveLength(3);
+    expect(String(await failure)).toContain('a call of score with 3 tokens ended the device process 3 times: SIGKILL');
+    expect(replicas.flatMap(({ batches: own }) => own.filter(({ tokens }) => tokens === fatal.tokens))).toHaveLength(3);
     await pool.close();
   });
 
@@ -330,7 +334,7 @@ describe('replicas side by side', () => {
     const { pool, replicas } = world([dies, dies, dies, [{}]]);
     await pool.opened();
     await wait(1);
-    expect(answersOf([await pool.score(batch(5))])).toEqual(expected([batch(5)]));
+    expect(answersOf([await scoreWith(pool, batch(5))])).toEqual(expected([batch(5)]));
     expect(replicas.map(({ batches: own }) => own.length)).toEqual([1, 1, 1, 1]);
     await pool.close();
   });
@@ -352,7 +356,7 @@ describe('replicas side by side', () => {
       [{ open: () => Promise.reject(new Error('none')) }],
     ]);
     await pool.opened();
-    expect(answersOf([await pool.score(batch(5))])).toEqual(expected([batch(5)]));
+    expect(answersOf([await scoreWith(pool, batch(5))])).toEqual(expected([batch(5)]));
     expect(replicas[0]!.batches).toHaveLength(2);
     await pool.close();
   });
@@ -361,7 +365,7 @@ describe('replicas side by side', () => {
     const nan = Object.assign(new Error('bad'), { name: 'NonFiniteError', where: 'layers.1.ffn.down', rows: [0] });
     const { pool, replicas } = world([[{ at: () => nan }], [{ at: () => nan }]]);
     await pool.opened();
-    await expect(pool.score(batch(1))).rejects.toBe(nan);
+    await expect(scoreWith(pool, batch(1))).rejects.toBe(nan);
     expect(replicas.flatMap(({ batches: own }) => own)).toHaveLength(1);
     await pool.close();
   });
@@ -369,7 +373,7 @@ describe('replicas side by side', () => {
   it('leave nobody waiting when they are closed', async () => {
     const { pool } = world([[{ at: () => 'never' }]]);
     await pool.opened();
-    const asked = batches(5).map((each) => pool.score(each).catch((error: unknown) => String(error)));
+    const asked = batches(5).map((each) => scoreWith(pool, each).catch((error: unknown) => String(error)));
     await pool.close();
     expect(await Promise.all(asked.slice(2))).toEqual(Array(3).fill('Error: this executor was closed'));
   });
@@ -397,7 +401,7 @@ describe('replicas side by side', () => {
             maxRows: 200,
             maxLength: 256,
             cost: (tokens: number) => 1 + tokens,
-            score: (each: MicroBatch) => pool.score(each),
+            score: (each: MicroBatch) => scoreWith(pool, each),
             get inFlight() {
               return pool.inFlight;
             },

@@ -6,6 +6,8 @@ import type { MicroBatch } from '../../../eval/scorer.js';
 import { ProcessEnded, RemoteExecutor, type RemoteOptions } from '../../../driver/devices/remoteExecutor.js';
 import type { Ui } from '../../../driver/requests.js';
 import { UserError } from '../../../errors.js';
+import { scoreInputs } from '../../../driver/scorer.js';
+import { scoreWith } from '../../support/scoring.js';
 
 let folder = '';
 beforeAll(() => {
@@ -78,13 +80,15 @@ describe('an executor in a process of its own', () => {
   it('opens the model, scores, profiles and closes', async () => {
     const { ui, phases, warnings } = recorder();
     const executor = await start('never', ui);
-    expect([executor.maxTokens, executor.maxRows, phases]).toEqual([128, 64, ['load weights']]);
-    const [first, second] = await Promise.all([executor.score(batch([0, 2])), executor.score(batch([1]))]);
+    expect([executor.capacity, phases]).toEqual([{ score: { T: 128, R: 64 } }, ['load weights']]);
+    const [first, second] = await Promise.all([scoreWith(executor, batch([0, 2])), scoreWith(executor, batch([1]))]);
     expect([[...first.logProb], [...second.logProb], [...first.isArgmax]]).toEqual([[-1, -3], [-2], [1, 1]]);
-    expect((await executor.profile(batch([0]))).launches).toEqual([{ path: 'head', nanoseconds: 5 }]);
+    expect((await executor.profile('score', scoreInputs(batch([0])))).launches).toEqual([
+      { path: 'head', nanoseconds: 5 },
+    ]);
     await executor.close();
     await executor.close();
-    await expect(executor.score(batch([0]))).rejects.toThrow('closed');
+    await expect(scoreWith(executor, batch([0]))).rejects.toThrow('closed');
     expect(warnings).toEqual([]);
   });
 
@@ -94,7 +98,7 @@ describe('an executor in a process of its own', () => {
   ])('that %s is replaced, and nothing is lost', async (_what, fault, said) => {
     const { ui, warnings } = recorder();
     const executor = await start(once(fault, 1), ui);
-    const answers = await Promise.all([0, 1, 2, 0].map((row) => executor.score(batch([row]))));
+    const answers = await Promise.all([0, 1, 2, 0].map((row) => scoreWith(executor, batch([row]))));
     expect(answers.map(({ logProb }) => logProb[0])).toEqual([-1, -2, -3, -1]);
     expect(warnings).toHaveLength(1);
     expect(warnings[0]).toMatch(said);
@@ -104,7 +108,7 @@ describe('an executor in a process of its own', () => {
   it('that does not answer is killed and replaced', async () => {
     const { ui, warnings } = recorder();
     const executor = await start(once('hang'), ui, 3);
-    expect((await executor.score(batch([2]))).logProb[0]).toBe(-3);
+    expect((await scoreWith(executor, batch([2]))).logProb[0]).toBe(-3);
     expect(warnings).toEqual([
       expect.stringContaining('has not answered for 3 s'),
       expect.stringContaining('ended (SIGKILL)'),
@@ -121,7 +125,7 @@ describe('an executor in a process of its own', () => {
 
     const slow = begin('slow:6000', ui, 30, { loadingSeconds: 5 });
     await slow.opened();
-    expect((await slow.score(batch([1]))).logProb[0]).toBe(-2);
+    expect((await scoreWith(slow, batch([1]))).logProb[0]).toBe(-2);
     expect(warnings).toHaveLength(1);
     await slow.close();
   });
@@ -131,12 +135,12 @@ describe('an executor in a process of its own', () => {
     const ends: string[] = [];
     const executor = begin(once('die', 1), ui, 30, { onEnd: (how) => ends.push(how) });
     await executor.opened();
-    const settled = await Promise.allSettled([0, 1, 2].map((row) => executor.score(batch([row]))));
+    const settled = await Promise.allSettled([0, 1, 2].map((row) => scoreWith(executor, batch([row]))));
     expect(settled.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'rejected']);
     for (const each of settled) if (each.status === 'rejected') expect(each.reason).toBeInstanceOf(ProcessEnded);
     expect(ends).toEqual(['exit status 9']);
     await executor.opened();
-    expect((await executor.score(batch([2]))).logProb[0]).toBe(-3);
+    expect((await scoreWith(executor, batch([2]))).logProb[0]).toBe(-3);
     expect(warnings).toEqual([expect.stringContaining('another one takes over')]);
     await executor.close();
   });
@@ -150,7 +154,7 @@ describe('an executor in a process of its own', () => {
       },
     });
     await executor.opened();
-    await expect(executor.score(batch([0]))).rejects.toBeInstanceOf(ProcessEnded);
+    await expect(scoreWith(executor, batch([0]))).rejects.toBeInstanceOf(ProcessEnded);
     await expect(next).rejects.toThrow('no such model');
     await executor.close();
   });
@@ -158,17 +162,19 @@ describe('an executor in a process of its own', () => {
   it('gives up on a micro-batch that ends it again and again', async () => {
     const { ui } = recorder();
     const executor = await start('always', ui);
-    const failure = executor.score(batch([0]));
+    const failure = scoreWith(executor, batch([0]));
     await expect(failure).rejects.toThrow(UserError);
-    await expect(failure).rejects.toThrow('a micro-batch of 3 tokens ended the device process 2 times: exit status 9');
+    await expect(failure).rejects.toThrow(
+      'a call of score with 3 tokens ended the device process 2 times: exit status 9',
+    );
     await executor.close();
   });
 
   it('starts again for a micro-batch that comes after its end, and says why it cannot', async () => {
     const { ui } = recorder();
     const executor = await start(once('reopen'), ui);
-    await expect(executor.score(batch([0]))).rejects.toThrow('no such model');
-    await expect(executor.score(batch([0]))).rejects.toThrow(/no such model|ended/);
+    await expect(scoreWith(executor, batch([0]))).rejects.toThrow('no such model');
+    await expect(scoreWith(executor, batch([0]))).rejects.toThrow(/no such model|ended/);
     await executor.close();
   });
 
@@ -190,18 +196,18 @@ describe('an executor in a process of its own', () => {
     await unready.close();
     expect(performance.now() - closed).toBeLessThan(5000);
     expect(await opened).toBeInstanceOf(UserError);
-    await expect(unready.score(batch([0]))).rejects.toThrow('closed');
+    await expect(scoreWith(unready, batch([0]))).rejects.toThrow('closed');
   });
 
   it('hands on what was wrong with a micro-batch or a model', async () => {
     const { ui } = recorder();
     const executor = await start('nan', ui);
-    await expect(executor.score(batch([0]))).rejects.toMatchObject({
+    await expect(scoreWith(executor, batch([0]))).rejects.toMatchObject({
       name: 'NonFiniteError',
       where: 'layers.3.ffn.down',
       rows: [1],
     });
-    expect((await executor.score(batch([0]))).logProb[0]).toBe(-1);
+    expect((await scoreWith(executor, batch([0]))).logProb[0]).toBe(-1);
     await executor.close();
     const unopened = begin('unopened', ui);
     await expect(unopened.opened()).rejects.toMatchObject({

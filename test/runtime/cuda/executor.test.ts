@@ -1,10 +1,8 @@
 /** The CUDA executor over a fake of the addon: loading, buckets, two micro-batches at once, NaN, memory, bad input. */
-import { scoringBucket, tokensIn } from '../../../ir/scoring.js';
+import { tokensIn } from '../../../ir/scoring.js';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
-import type { Batch } from '../../../runtime/batch.js';
-import { CudaExecutor, type CudaExecutorOptions } from '../../../runtime/cuda/executor.js';
 import {
   OutOfDeviceMemory,
   peakBytes,
@@ -13,7 +11,7 @@ import {
   type CudaMemoryUse,
 } from '../../../runtime/cuda/memoryUse.js';
 import type { LoadProgress } from '../../../runtime/files.js';
-import { NonFiniteError } from '../../../runtime/scoring.js';
+import { NonFiniteError } from '../../../runtime/call.js';
 import type { TensorSource } from '../../../runtime/tensorSource.js';
 import { extentsTR } from '../../support/programs.js';
 import { temporaryFolder } from '../kernels.js';
@@ -32,6 +30,7 @@ import {
   writeTensors,
   type TensorChange,
 } from './tinyCuda.js';
+import { openCuda, type CudaScoring, type CudaScoringOptions, type Batch } from '../../support/scoring.js';
 
 const isPossible = hasCxx();
 if (!isPossible) process.stderr.write('SKIPPED: the CUDA executor over a fake device: no g++ on PATH\n');
@@ -53,7 +52,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
   const makeFake = (options: Omit<FakeOptions, 'modules'> = {}): ReturnType<typeof fakeCuda> =>
     fakeCuda({ ...options, modules: { tiny, pack: packModule } });
 
-  const optionsFor = (fake: ReturnType<typeof fakeCuda>): CudaExecutorOptions => ({
+  const optionsFor = (fake: ReturnType<typeof fakeCuda>): CudaScoringOptions => ({
     plan,
     kernels,
     cubins,
@@ -64,20 +63,20 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
   });
 
   async function create(
-    change: Partial<CudaExecutorOptions> = {},
+    change: Partial<CudaScoringOptions> = {},
     options: Omit<FakeOptions, 'modules'> = {},
-  ): Promise<{ executor: CudaExecutor; state: FakeState }> {
+  ): Promise<{ executor: CudaScoring; state: FakeState }> {
     const fake = makeFake(options);
-    return { executor: await CudaExecutor.create({ ...optionsFor(fake), ...change }), state: fake.state };
+    return { executor: await openCuda({ ...optionsFor(fake), ...change }), state: fake.state };
   }
 
   /** Closes it; nothing of it is left on the device. */
-  async function close(executor: CudaExecutor, state: FakeState): Promise<void> {
+  async function close(executor: CudaScoring, state: FakeState): Promise<void> {
     await executor.close();
     expect([state.live, state.liveBytes]).toEqual([0, 0]);
   }
 
-  async function check(executor: CudaExecutor, batch: Batch, change: TensorChange = {}): Promise<void> {
+  async function check(executor: CudaScoring, batch: Batch, change: TensorChange = {}): Promise<void> {
     const { logProb, isArgmax } = await executor.score(batch);
     const wanted = expectedScores(batch, change);
     expect([...logProb]).toEqual(wanted.logProb);
@@ -133,7 +132,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
     const progress: LoadProgress[] = [];
     const fake = makeFake();
     let announced: CudaMemoryUse | undefined;
-    const executor = await CudaExecutor.create({
+    const executor = await openCuda({
       ...optionsFor(fake),
       onProgress: (step) => progress.push(step),
       onMemory: (use) => {
@@ -152,7 +151,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
     expect(fake.state.peakBytes).toBeGreaterThan(0);
     expect(fake.state.peakBytes).toBeLessThanOrEqual(peakBytes(use));
     const total = VOCAB * WIDTH * 2 + VOCAB * WIDTH * 2;
-    expect(progress.at(-1)).toMatchObject({ doneBytes: total, totalBytes: total, weight: 'head_w0' });
+    expect(progress.at(-1)).toMatchObject({ doneBytes: total, totalBytes: total, weight: 'head_copy' });
     expect(printCudaMemoryUse({ ...use, weightBytes: 3 << 20 })).toMatch(/weights +3\.0 MiB\n/);
     await close(executor, fake.state);
   });
@@ -201,7 +200,10 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
     state.nextError = outOfMemory();
     const error: unknown = await executor.score(batchOf(40, 3)).catch((reason: unknown) => reason);
     expect(error).toBeInstanceOf(OutOfDeviceMemory);
-    expect(error).toMatchObject({ name: 'OutOfDeviceMemory', tokens: 40, rows: 3 });
+    expect(error).toMatchObject({
+      name: 'OutOfDeviceMemory',
+      message: 'The device ran out of memory in a call of 40 T, 3 R.',
+    });
     await check(executor, batchOf(20, 3));
     state.nextError = new Error('something else');
     await expect(executor.score(batchOf(4, 1))).rejects.toThrow('something else');
@@ -249,9 +251,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
       if (source === undefined) tensors.delete(name);
       else if (old?.kind === 'file') tensors.set(name, { ...old, ...source });
       const fake = makeFake();
-      const error: unknown = await CudaExecutor.create({ ...optionsFor(fake), tensors }).catch(
-        (reason: unknown) => reason,
-      );
+      const error: unknown = await openCuda({ ...optionsFor(fake), tensors }).catch((reason: unknown) => reason);
       expect(error).toBeInstanceOf(UserError);
       expect([fake.state.live, fake.state.liveBytes]).toEqual([0, 0]);
       return error as UserError;
@@ -267,18 +267,16 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
   });
 
   it('gives everything back where loading or binding fails', async () => {
-    const attempt = async (change: Partial<CudaExecutorOptions>, nextError?: Error): Promise<string> => {
+    const attempt = async (change: Partial<CudaScoringOptions>, nextError?: Error): Promise<string> => {
       const fake = makeFake({ delay: 1 });
       fake.state.nextError = nextError;
-      const error: unknown = await CudaExecutor.create({ ...optionsFor(fake), ...change }).catch(
-        (reason: unknown) => reason,
-      );
+      const error: unknown = await openCuda({ ...optionsFor(fake), ...change }).catch((reason: unknown) => reason);
       expect([fake.state.live, fake.state.liveBytes]).toEqual([0, 0]);
       return String(error);
     };
     expect(await attempt({}, new Error('a broken bus'))).toContain('a broken bus');
     expect(await attempt({}, outOfMemory())).toMatch(/UserError: This plan needs .* MiB of device memory/);
-    expect(await attempt({ kernels: [] })).toContain('0 sets of kernels for 2 buckets');
+    expect(await attempt({ kernels: [] })).toContain('0 sets of kernels for 2 buckets of score');
     expect(await attempt({ kernels: kernels.map((texts) => texts.slice(1)) })).toContain('2 kernels for 3 launches');
     expect(await attempt({ cubins: new Map([...cubins].slice(1)) })).toContain('no machine code of k_embed');
     expect(
@@ -316,8 +314,14 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
 
 describe('device memory', () => {
   const GiB = 2 ** 30;
-  const use: CudaMemoryUse = { weightBytes: 60 * GiB, arenaBytes: 8 * GiB, stagingBytes: GiB / 4, codeBytes: 0 };
-  const capacity = scoringBucket({ tokens: 8192, rows: 4096, longest: 2048 });
+  const use: CudaMemoryUse = {
+    weightBytes: 60 * GiB,
+    arenaBytes: 8 * GiB,
+    stateBytes: 0,
+    stagingBytes: GiB / 4,
+    codeBytes: 0,
+  };
+  const capacity = 8192;
   const failure = (freeGiB: number, change: Partial<CudaMemoryUse> = {}): UserError => {
     try {
       requireDeviceMemory(

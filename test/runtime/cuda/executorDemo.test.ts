@@ -11,12 +11,12 @@ import { detectMachine } from '../../../driver/machine.js';
 import { TYPICAL_FACTS } from '../../../driver/target.js';
 import { CUDA_ARCHS } from '../../../ir/cuda.js';
 import { openCheckpoint } from '../../../models/checkpoint.js';
-import { CudaExecutor } from '../../../runtime/cuda/executor.js';
 import { PACK_ENTRIES } from '../../../runtime/cuda/packKernels.js';
 import { describeFake } from '../../support/fakeCuda/fakeDriver.js';
 import { temporaryFolder } from '../kernels.js';
 import { buildPackShim, PACK_PTX } from './packShim.js';
 import { entryText } from './ptxEntry.js';
+import { openCuda } from '../../support/scoring.js';
 
 describeFake('the demo model on the fake driver', (fake) => {
   fake.host(buildPackShim(temporaryFolder()).library);
@@ -40,7 +40,7 @@ describeFake('the demo model on the fake driver', (fake) => {
       ]),
     );
     const done: number[] = [];
-    const executor = await CudaExecutor.create({
+    const executor = await openCuda({
       plan,
       kernels,
       cubins,

@@ -2,7 +2,6 @@
 import { expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
 import { isCudaError } from '../../../runtime/cuda/addon.js';
-import { CudaExecutor, type CudaExecutorOptions } from '../../../runtime/cuda/executor.js';
 import { OutOfDeviceMemory, peakBytes } from '../../../runtime/cuda/memoryUse.js';
 import { CODES, describeFake } from '../../support/fakeCuda/fakeDriver.js';
 import { temporaryFolder } from '../kernels.js';
@@ -19,8 +18,9 @@ import {
   writeTensors,
   type TensorChange,
 } from './tinyCuda.js';
+import { openCuda, type CudaScoring, type CudaScoringOptions } from '../../support/scoring.js';
 
-describeFake('CudaExecutor on the fake driver', (fake) => {
+describeFake('CudaScoring on the fake driver', (fake) => {
   const folder = temporaryFolder();
   fake.host(buildPackShim(folder).library);
   fake.host(buildTinyLibrary(folder));
@@ -35,8 +35,8 @@ describeFake('CudaExecutor on the fake driver', (fake) => {
   );
   const packCubin = encode(PACK_PTX);
 
-  const create = (change: Partial<CudaExecutorOptions> = {}): Promise<CudaExecutor> =>
-    CudaExecutor.create({
+  const create = (change: Partial<CudaScoringOptions> = {}): Promise<CudaScoring> =>
+    openCuda({
       plan,
       kernels,
       cubins,
@@ -48,7 +48,7 @@ describeFake('CudaExecutor on the fake driver', (fake) => {
     });
 
   async function check(
-    executor: CudaExecutor,
+    executor: CudaScoring,
     tokens: number,
     rows: number,
     seed = 1,

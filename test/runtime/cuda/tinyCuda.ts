@@ -8,18 +8,18 @@ import { join } from 'node:path';
 import koffi from 'koffi';
 import type { CudaKernelText } from '../../../ir/cuda.js';
 import type { LinkedFunction } from '../../../ir/plan.js';
-import type { Batch } from '../../../runtime/batch.js';
 import type { TensorSource } from '../../../runtime/tensorSource.js';
 import { roundTo, toBf16 } from '../packReference.js';
 import { tinyPlan, VOCAB, WIDTH } from '../tinyPlan.js';
 import type { FakeKernel } from './fakeCudaAddon.js';
+import { type Batch } from '../../support/scoring.js';
 
 export function tinyCudaPlan(): LinkedFunction {
   const plan = tinyPlan();
   return {
     ...plan,
     weights: plan.weights.map((weight) =>
-      weight.layout === 'panels' ? { ...weight, layout: 'kmajor', dtype: 'bf16' } : weight,
+      weight.layout === 'panels' ? { ...weight, layout: 'kmajor', format: 'bf16' } : weight,
     ),
   };
 }

@@ -1,0 +1,77 @@
+/** What binding a function's launches to memory has in common on every target: places by name, inputs and outputs. */
+import type { InputDecl, OutputDecl } from '../ir/function.js';
+import type { Stage } from '../ir/placement.js';
+import { DTYPE_BYTES } from '../ir/types.js';
+import type { PortBinding } from './addon.js';
+import { nameOf, rowBytes, type RuntimeFunction } from './runtimePlan.js';
+
+/** A range of a target's memory. */
+export interface MemoryRange<M> {
+  readonly memory: M;
+  readonly offset: number;
+  readonly bytes: number;
+}
+
+/** Where names lie: activations by the plan's placements, states and weights by their own memory. */
+export class Slots<M> {
+  readonly list: MemoryRange<M>[] = [];
+  private readonly index = new Map<string, number>();
+  private readonly alignment: number;
+
+  /** Throws where a slot starts at no multiple of `alignment`. */
+  constructor(
+    fn: RuntimeFunction,
+    arena: M,
+    others: readonly ReadonlyMap<string, MemoryRange<M>>[],
+    alignment: number,
+  ) {
+    this.alignment = alignment;
+    for (const { buffer, offset, sizeBytes } of fn.placements)
+      this.add(buffer, { memory: arena, offset, bytes: sizeBytes });
+    for (const named of others) for (const [name, slot] of named) this.add(name, slot);
+  }
+
+  /** Index of the slot of a buffer, state or weight. Throws where there is none. */
+  of(name: string): number {
+    const index = this.index.get(name);
+    if (index === undefined) throw new Error(`The plan places neither a buffer nor a weight ${name}.`);
+    return index;
+  }
+
+  private add(name: string, slot: MemoryRange<M>): void {
+    if (slot.offset % this.alignment !== 0)
+      throw new Error(`${name} lies at ${slot.offset}, which is no multiple of ${this.alignment} bytes.`);
+    this.index.set(name, this.list.length);
+    this.list.push(slot);
+  }
+}
+
+/**
+ * The inputs that a stage reads: another stage's arena may hold something else in their places. A stage of all launches
+ * takes every input.
+ */
+export function stageInputs(fn: RuntimeFunction, { first, end }: Stage): readonly InputDecl[] {
+  const { inputs } = fn.interface;
+  if (first === 0 && end === fn.launches.length) return inputs.filter(({ buffer }) => isPlaced(fn, buffer));
+  const read = new Set(fn.launches.slice(first, end).flatMap(({ parameters }) => parameters));
+  return inputs.filter(({ buffer }) => read.has(buffer));
+}
+
+/** The outputs of a stage: only the last has any. */
+export const stageOutputs = (fn: RuntimeFunction, { end }: Stage): readonly OutputDecl[] =>
+  end === fn.launches.length ? fn.interface.outputs : [];
+
+const isPlaced = (fn: RuntimeFunction, name: string): boolean => fn.placements.some(({ buffer }) => buffer === name);
+
+/** How the addon copies an input or output. Throws where the plan declares it in a way that no array has. */
+export function portOf(
+  fn: RuntimeFunction,
+  { buffer: name, dtype }: InputDecl | OutputDecl,
+  slot: number,
+): PortBinding {
+  const buffer = fn.buffers.find((each) => each.name === name);
+  if (buffer === undefined || dtype === 'bool' || buffer.dtype !== dtype || typeof buffer.columns !== 'number')
+    throw new Error(`${nameOf(fn)}: buffer ${name} cannot be copied in or out as ${dtype}.`);
+  const stride = rowBytes(fn, buffer) / DTYPE_BYTES[dtype];
+  return { slot, dtype, rows: buffer.rows, columns: buffer.columns, stride };
+}

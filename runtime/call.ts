@@ -1,0 +1,183 @@
+/** Calls of a plan's functions: what is checked before native code reads their inputs, and which bucket fits. */
+import { extentIn, fitsIn, printExtents, type Extents } from '../ir/extents.js';
+import type { FunctionInterface, InputDecl } from '../ir/function.js';
+import type { Bucket } from '../ir/plan.js';
+import { roleRange, type RoleLimits } from '../ir/roles.js';
+import type { Dim } from '../ir/types.js';
+import type { PortData } from './addon.js';
+
+/** Arrays by the names of the function's inputs or outputs, dense and row-major. Those of 16-bit types hold bits. */
+export type CallArrays = Readonly<Record<string, PortData>>;
+
+/** Something a device did for a call. Times are milliseconds of the host's clock since the epoch, with fractions. */
+export interface DeviceSpan {
+  /** Among the devices of the executor, from 0: its stage. */
+  readonly device: number;
+  /** Kernels, or sending what the next stage needs. */
+  readonly kind: 'compute' | 'copy';
+  readonly begin: number;
+  readonly end: number;
+}
+
+export interface CallResult {
+  readonly outputs: CallArrays;
+  /** What it kept busy, and when. */
+  readonly spans?: readonly DeviceSpan[];
+}
+
+export interface LaunchProfile {
+  readonly kernel: string;
+  readonly path: string;
+  readonly nanoseconds: number;
+}
+
+export interface Diagnosis {
+  /** Model path of the first launch that wrote a value that is not finite. */
+  readonly path: string;
+  readonly buffer: string;
+  readonly row: number;
+  readonly column: number;
+}
+
+/** A value became NaN or infinite. eval recognises it by its name, `where` and `rows`. */
+export class NonFiniteError extends Error {
+  /** Model path of the first kernel whose result is not finite, where it could be found. */
+  readonly where: string | undefined;
+  /** Rows of the output that it reached. */
+  readonly rows: readonly number[];
+
+  constructor(where: string | undefined, rows: readonly number[]) {
+    const some = `${rows.slice(0, 8).join(', ')}${rows.length > 8 ? ', …' : ''}`;
+    super(`A value is NaN or infinite${where === undefined ? '' : ` in ${where}`} (rows ${some} of the call).`);
+    this.name = 'NonFiniteError';
+    this.where = where;
+    this.rows = rows;
+  }
+}
+
+const typeOf = ({ dtype }: Pick<InputDecl, 'dtype'>): new (length: number) => PortData => {
+  switch (dtype) {
+    case 'f32':
+      return Float32Array;
+    case 'i32':
+      return Int32Array;
+    case 'f16':
+    case 'bf16':
+      return Uint16Array;
+    case 'bool':
+      throw new Error('A bool is no array of a call.');
+    default:
+      return dtype satisfies never;
+  }
+};
+
+/** An output's elements in the type of its array. */
+export function arrayOf(decl: Pick<InputDecl, 'dtype'>, data: ArrayBuffer): PortData {
+  switch (decl.dtype) {
+    case 'f32':
+      return new Float32Array(data);
+    case 'i32':
+      return new Int32Array(data);
+    default:
+      return new Uint16Array(data);
+  }
+}
+
+/** Elements in one row of an array. */
+export const rowElements = ({ shape }: { readonly shape: readonly Dim[] }, extents: Extents): number =>
+  shape.slice(1).reduce<number>((product, dim) => product * extentIn(dim, extents), 1);
+
+/**
+ * The extents of a call, from the lengths of its inputs. Throws RangeError where an input is missing, is none of the
+ * function's, is of another type, or has a length that the others contradict.
+ */
+export function extentsOf({ name, extents, inputs: declared }: FunctionInterface, inputs: CallArrays): Extents {
+  const stranger = Object.keys(inputs).find((each) => !declared.some((input) => input.name === each));
+  if (stranger !== undefined) throw new RangeError(`${name} takes no ${stranger}.`);
+  const found: Record<string, number> = {};
+  const from: Record<string, string> = {};
+  for (const input of declared) {
+    const array = inputs[input.name];
+    if (!(array instanceof typeOf(input)))
+      throw new RangeError(`${name} takes ${input.name}, an array of ${input.dtype}.`);
+    const [rows = 1] = input.shape;
+    const width = rowElements(input, found);
+    if (typeof rows === 'string' && !Object.hasOwn(found, rows)) {
+      found[rows] = Math.floor(array.length / width);
+      from[rows] = input.name;
+    }
+    const wanted = extentIn(rows, found) * width;
+    if (array.length === wanted) continue;
+    const by = typeof rows === 'string' && from[rows] !== input.name ? `, by ${from[rows]}` : '';
+    throw new RangeError(`${input.name} has ${array.length} entries, not ${wanted}${by}.`);
+  }
+  const unknown = extents.find((extent) => !Object.hasOwn(found, extent.name));
+  if (unknown !== undefined) throw new RangeError(`No input of ${name} says what ${unknown.name} is.`);
+  return found;
+}
+
+/** Every number that kernels use as an index is in range. Throws RangeError naming the array and the entry. */
+export function checkRoles({ inputs: declared }: FunctionInterface, inputs: CallArrays, limits: RoleLimits): void {
+  for (const input of declared) {
+    const values = inputs[input.name]!;
+    const width = rowElements(input, limits.extents);
+    const range = roleRange(input.role, limits, values.length / width);
+    if (range === undefined) continue;
+    for (let i = 0; i < values.length; i++) {
+      const value = values[i]!;
+      const row = width === 1 ? i : Math.floor(i / width);
+      const low = range.low(row);
+      const below = range.below(row);
+      if (value < low || value >= below)
+        throw new RangeError(`${input.name}[${i}] = ${value} lies outside ${low} to ${below - 1}.`);
+    }
+  }
+}
+
+/** Tokens of the largest tree, where a call brings trees; else 0. */
+export function longestTree({ inputs: declared }: FunctionInterface, inputs: CallArrays): number {
+  const arrayWith = (kind: InputDecl['role']['kind']): PortData | undefined => {
+    const input = declared.find(({ role }) => role.kind === kind);
+    return input === undefined ? undefined : inputs[input.name];
+  };
+  const position = arrayWith('position');
+  const end = arrayWith('subtreeEnd');
+  let longest = 0;
+  if (position === undefined || end === undefined) return longest;
+  for (let i = 0; i < position.length; i++) if (position[i] === 0) longest = Math.max(longest, end[i]! - i);
+  return longest;
+}
+
+/**
+ * Index of the smallest bucket that holds a call of this size, by its extents in order; of equals, the one whose paths
+ * are long enough and no longer than needed. Throws RangeError where none does.
+ */
+export function chooseBucket(buckets: readonly Bucket[], size: Extents, longest: number): number {
+  let best = -1;
+  const isBetter = (a: Bucket, b: Bucket): boolean => {
+    for (const name of Object.keys(size)) {
+      const [left, right] = [extentIn(name, a.extents), extentIn(name, b.extents)];
+      if (left !== right) return left < right;
+    }
+    const aFits = a.longest >= longest;
+    return aFits === b.longest >= longest ? a.longest < b.longest === aFits : aFits;
+  };
+  buckets.forEach((bucket, i) => {
+    if (!fitsIn(size, bucket.extents)) return;
+    if (best < 0 || isBetter(bucket, buckets[best]!)) best = i;
+  });
+  if (best < 0)
+    throw new RangeError(
+      `No bucket holds ${printExtents(size)}; the largest has ${printExtents(buckets.at(-1)?.extents ?? {})}.`,
+    );
+  return best;
+}
+
+/** Rows of an output with a value that is NaN or infinite. */
+export function nonFiniteRows(decl: Pick<InputDecl, 'dtype' | 'shape'>, values: PortData, extents: Extents): number[] {
+  if (!(values instanceof Float32Array)) return [];
+  const width = rowElements(decl, extents);
+  const rows = new Set<number>();
+  for (let i = 0; i < values.length; i++) if (!Number.isFinite(values[i])) rows.add(Math.floor(i / width));
+  return [...rows];
+}

@@ -1,0 +1,69 @@
+/** Calls through the stages of a CPU: threads that work at once, in the order that StageFlow keeps. */
+import type { DeviceSpan } from '../call.js';
+import { floatWrites, nameOf } from '../runtimePlan.js';
+import type { NonFinitePlace, StageAnswer, StageCall, StageRunner } from '../stageRunner.js';
+import type { RunResult } from '../addon.js';
+import type { CpuStage } from './stage.js';
+import { StageFlow } from './stageFlow.js';
+
+/** Calls that one stage keeps busy: another waits while one is computed. */
+const IN_FLIGHT_A_STAGE = 2;
+
+const now = (): number => performance.timeOrigin + performance.now();
+
+export class CpuStages implements StageRunner {
+  readonly inFlight: number;
+  private readonly stages: readonly CpuStage[];
+  private readonly flow: StageFlow;
+  private readonly releaseAll: () => void;
+
+  /** `release` gives back the stages and what they share. */
+  constructor(stages: readonly CpuStage[], arenas: number, release: () => void) {
+    this.stages = stages;
+    this.inFlight = IN_FLIGHT_A_STAGE * stages.length;
+    this.flow = new StageFlow(stages.length, arenas);
+    this.releaseAll = release;
+  }
+
+  async run(call: StageCall): Promise<StageAnswer> {
+    const results: RunResult[] = [];
+    const spans: DeviceSpan[] = [];
+    await this.flow.run({
+      compute: async (device, arena) => {
+        const begin = now();
+        results.push(await this.stages[device]!.run(arena, call));
+        spans.push({ device, kind: 'compute', begin, end: now() });
+      },
+      send: (device, arena) => {
+        const begin = now();
+        this.stages[device]!.sendTo(this.stages[device + 1]!, arena, call);
+        spans.push({ device, kind: 'copy', begin, end: now() });
+      },
+    });
+    const nonFinite = this.firstNonFinite(call, results);
+    return {
+      outputs: results.at(-1)!.outputs,
+      spans,
+      launchNanoseconds: results.flatMap(({ launchNs }) => [...(launchNs ?? [])]),
+      ...(nonFinite === undefined ? {} : { nonFinite }),
+    };
+  }
+
+  stop(): void {
+    for (const stage of this.stages) stage.stop();
+  }
+
+  async release(): Promise<void> {
+    await this.flow.idle();
+    this.releaseAll();
+  }
+
+  private firstNonFinite({ fn }: StageCall, results: readonly RunResult[]): NonFinitePlace | undefined {
+    const stage = results.findIndex(({ nonFinite }) => nonFinite !== undefined);
+    const found = results[stage]?.nonFinite;
+    if (found === undefined) return undefined;
+    const launch = this.stages[stage]!.ranges[nameOf(fn)]!.first + found.launch;
+    const { buffer } = floatWrites(fn)[launch]![found.write]!;
+    return { launch, buffer, row: found.row, column: found.column };
+  }
+}

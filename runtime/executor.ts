@@ -1,0 +1,146 @@
+/** A plan on its devices: any of its functions can be called, measured and searched. Every target has this one. */
+import type { Extents } from '../ir/extents.js';
+import type { FunctionInterface } from '../ir/function.js';
+import type { Bucket } from '../ir/plan.js';
+import {
+  arrayOf,
+  checkRoles,
+  chooseBucket,
+  extentsOf,
+  longestTree,
+  NonFiniteError,
+  nonFiniteRows,
+  type CallArrays,
+  type CallResult,
+  type Diagnosis,
+  type LaunchProfile,
+} from './call.js';
+import { Gate } from './gate.js';
+import { functionOf, kernelOf, nameOf, type RuntimePlan } from './runtimePlan.js';
+import type { StageAnswer, StageCall, StageRunner } from './stageRunner.js';
+
+export interface ExecutorOptions<Memory> {
+  readonly plan: RuntimePlan;
+  readonly runner: StageRunner;
+  /** What it takes of its devices. */
+  readonly memory: Memory;
+  /** Longest tree path (context) of the model, in tokens; by default as many as fit a call. */
+  readonly maxLength?: number | undefined;
+}
+
+export class Executor<Memory = unknown> {
+  /** The largest call of each function. */
+  readonly capacity: Readonly<Record<string, Extents>>;
+  /** Calls that keep every device busy; more wait. */
+  readonly inFlight: number;
+  readonly memory: Memory;
+  private readonly plan: RuntimePlan;
+  private readonly runner: StageRunner;
+  private readonly maxLength: number;
+  private readonly stateRows: Readonly<Record<string, number>>;
+  private readonly gate: Gate;
+  private lastSearch: Promise<unknown> = Promise.resolve();
+  private isClosed = false;
+  private readonly onExit = (): void => this.runner.stop();
+
+  constructor({ plan, runner, memory, maxLength = Infinity }: ExecutorOptions<Memory>) {
+    this.plan = plan;
+    this.runner = runner;
+    this.memory = memory;
+    this.maxLength = maxLength;
+    this.inFlight = runner.inFlight;
+    this.gate = new Gate(runner.inFlight);
+    this.capacity = Object.fromEntries(plan.functions.map((fn) => [nameOf(fn), largest(fn.buckets)]));
+    this.stateRows = Object.fromEntries(plan.states.map(({ name, rows }) => [name, rows]));
+    process.once('exit', this.onExit);
+  }
+
+  /** Throws RangeError where there is no such function. */
+  interfaceOf(name: string): FunctionInterface {
+    return functionOf(this.plan, name).interface;
+  }
+
+  /**
+   * Calls a function. `inFlight` calls may be on the devices at once; they are executed in the order of these calls.
+   * Rejects with RangeError for inputs that are not the function's or reach outside the model or the plan, and with
+   * NonFiniteError where an output is not finite.
+   */
+  async call(name: string, inputs: CallArrays): Promise<CallResult> {
+    const call = this.checked(name, inputs, 'run');
+    const { outputs, spans } = await this.pass(call);
+    const declared = call.fn.interface.outputs;
+    const arrays = Object.fromEntries(declared.map((decl, i) => [decl.name, arrayOf(decl, outputs[i]!)]));
+    for (const decl of declared) {
+      const rows = nonFiniteRows(decl, arrays[decl.name]!, call.extents);
+      if (rows.length > 0) throw new NonFiniteError(await this.culprit(name, inputs), rows);
+    }
+    return { outputs: arrays, spans };
+  }
+
+  /** Calls a function once, measuring each launch. */
+  async profile(
+    name: string,
+    inputs: CallArrays,
+  ): Promise<{ readonly bucket: Bucket; readonly launches: readonly LaunchProfile[] }> {
+    const call = this.checked(name, inputs, 'profile');
+    const { launchNanoseconds } = await this.pass(call);
+    const launches = call.fn.launches.map((_, i) => {
+      const { name: kernel, path } = kernelOf(call.fn, i);
+      return { kernel, path, nanoseconds: launchNanoseconds[i] ?? NaN };
+    });
+    return { bucket: call.fn.buckets[call.bucket]!, launches };
+  }
+
+  /**
+   * Calls a function, searching every launch's results: the first value that is not finite, or undefined. It is a
+   * call: states change as they do in any other.
+   */
+  async diagnose(name: string, inputs: CallArrays): Promise<Diagnosis | undefined> {
+    const call = this.checked(name, inputs, 'search');
+    // One at a time: they may share the memory of answers.
+    const job = this.lastSearch.then(() => this.pass(call));
+    this.lastSearch = job.catch(() => undefined);
+    const { nonFinite } = await job;
+    if (nonFinite === undefined) return undefined;
+    const { launch, ...place } = nonFinite;
+    return { path: kernelOf(call.fn, launch).path, ...place };
+  }
+
+  /** Waits for what is on the devices, then gives everything back. Later calls reject. */
+  async close(): Promise<void> {
+    if (this.isClosed) return;
+    this.isClosed = true;
+    process.removeListener('exit', this.onExit);
+    await this.lastSearch;
+    await this.gate.drain();
+    await this.runner.release();
+  }
+
+  private checked(name: string, inputs: CallArrays, kind: StageCall['kind']): StageCall {
+    if (this.isClosed) throw new Error('This executor was closed.');
+    const fn = functionOf(this.plan, name);
+    const extents = extentsOf(fn.interface, inputs);
+    const bucket = chooseBucket(fn.buckets, extents, longestTree(fn.interface, inputs));
+    checkRoles(fn.interface, inputs, { extents, states: this.stateRows, maxLength: this.maxLength });
+    return { fn, bucket, extents, inputs, kind };
+  }
+
+  /** On the devices as soon as there is room. */
+  private pass(call: StageCall): Promise<StageAnswer> {
+    return this.gate.pass(() => this.runner.run(call));
+  }
+
+  /** Where a call went wrong, found by calling again; unknown where that would change a state a second time. */
+  private async culprit(name: string, inputs: CallArrays): Promise<string | undefined> {
+    if (functionOf(this.plan, name).interface.gives.length > 0) return undefined;
+    return (await this.diagnose(name, inputs))?.path;
+  }
+}
+
+/** The most of every extent that any bucket holds. */
+function largest(buckets: readonly Bucket[]): Extents {
+  const most: Record<string, number> = {};
+  for (const { extents } of buckets)
+    for (const [name, size] of Object.entries(extents)) most[name] = Math.max(most[name] ?? 0, size);
+  return most;
+}

@@ -1,0 +1,92 @@
+/** What a runtime reads of a plan, and small questions that binding, searching and profiling ask of it. */
+import type { Extents } from '../ir/extents.js';
+import type { BufferDecl, Kernel } from '../ir/kernel.js';
+import { kernelWrites } from '../ir/kernelAccess.js';
+import { rowStride, type Bucket, type FunctionPlan, type Plan } from '../ir/plan.js';
+import { DTYPE_BYTES, isFloat, type Dim } from '../ir/types.js';
+import type { ProgramExtent } from './addon.js';
+
+/** Schedules are for those who print code. */
+export type RuntimeFunction = Omit<FunctionPlan, 'schedules'>;
+
+export interface RuntimePlan extends Omit<Plan, 'functions'> {
+  readonly functions: readonly RuntimeFunction[];
+}
+
+/** The function called `name`. Throws RangeError where the plan has none. */
+export function functionOf(plan: RuntimePlan, name: string): RuntimeFunction {
+  const found = plan.functions.find((each) => each.interface.name === name);
+  if (found === undefined)
+    throw new RangeError(
+      `There is no function ${name}; there is ${plan.functions.map((each) => each.interface.name).join(', ')}.`,
+    );
+  return found;
+}
+
+export const nameOf = (fn: RuntimeFunction): string => fn.interface.name;
+
+/** The kernel of a launch. Throws where the plan has none. */
+export function kernelOf(fn: RuntimeFunction, launch: number): Kernel {
+  const name = fn.launches[launch]?.kernel;
+  const found = fn.kernels.find((kernel) => kernel.name === name);
+  if (found === undefined)
+    throw new Error(`Launch ${launch} of ${nameOf(fn)} runs ${name}, which the plan does not have.`);
+  return found;
+}
+
+/** The extents of programs that are bound for a bucket, in the order in which kernels take them. */
+export const programExtents = (fn: RuntimeFunction, bucket: Bucket): readonly ProgramExtent[] =>
+  fn.interface.extents.map(({ name }) => ({ name, most: bucket.extents[name] ?? 0 }));
+
+/** The sizes of a call in the order of its programs' extents. */
+export const sizesIn = (fn: RuntimeFunction, extents: Extents): readonly number[] =>
+  fn.interface.extents.map(({ name }) => extents[name] ?? 0);
+
+/** A floating buffer that a kernel writes, to be searched for values that are not finite. */
+export interface FloatWrite {
+  readonly buffer: string;
+  readonly dtype: 'f32' | 'f16' | 'bf16';
+  readonly rows: Dim;
+  readonly columns: Dim;
+  /** Elements from row to row. */
+  readonly stride: number;
+  /** −∞ is an answer there: masks, and the parts of a log-sum-exp (a target outside its block). */
+  readonly allowsNegativeInfinity: boolean;
+}
+
+/** Bytes from one row of a buffer to the next. */
+export function rowBytes(fn: RuntimeFunction, buffer: BufferDecl): number {
+  const bytes = DTYPE_BYTES[buffer.dtype];
+  return rowStride(buffer, fn.capacity.extents, bytes) * bytes;
+}
+
+/** What each launch of a function writes, in order. */
+export function floatWrites(fn: RuntimeFunction): readonly (readonly FloatWrite[])[] {
+  const buffers = new Map(fn.buffers.map((buffer) => [buffer.name, buffer]));
+  const masks = masksOf(fn);
+  const ofKernel = new Map<string, readonly FloatWrite[]>();
+  const writesOf = (kernel: Kernel): readonly FloatWrite[] =>
+    [...kernelWrites(kernel)].flatMap((name) => {
+      const buffer = buffers.get(name);
+      if (buffer === undefined) throw new Error(`The plan has no buffer ${name}.`);
+      const { dtype, rows, columns } = buffer;
+      if (!isFloat(dtype)) return [];
+      const stride = rowBytes(fn, buffer) / DTYPE_BYTES[dtype];
+      return [{ buffer: name, dtype, rows, columns, stride, allowsNegativeInfinity: masks.has(name) }];
+    });
+  return fn.launches.map((_, i) => {
+    const kernel = kernelOf(fn, i);
+    const known = ofKernel.get(kernel.name) ?? writesOf(kernel);
+    ofKernel.set(kernel.name, known);
+    return known;
+  });
+}
+
+function masksOf(fn: RuntimeFunction): ReadonlySet<string> {
+  const masks = new Set<string>();
+  for (const kernel of fn.kernels) {
+    if (kernel.anchor === 'logprob') masks.add(kernel.parts);
+    if (kernel.anchor === 'attention' && kernel.mask.kind === 'bias') masks.add(kernel.mask.buffer);
+  }
+  return masks;
+}

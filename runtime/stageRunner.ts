@@ -1,0 +1,46 @@
+/** The door between the executor and a target: how a call that was checked goes through the target's devices. */
+import type { Extents } from '../ir/extents.js';
+import type { CallArrays, DeviceSpan } from './call.js';
+import type { RuntimeFunction } from './runtimePlan.js';
+
+export interface StageCall {
+  readonly fn: RuntimeFunction;
+  readonly bucket: number;
+  readonly extents: Extents;
+  readonly inputs: CallArrays;
+  /** `profile`: each launch is measured. `search`: the results of each launch are searched for NaN and infinities. */
+  readonly kind: 'run' | 'profile' | 'search';
+}
+
+/** A place among the function's launches where a value is not finite. */
+export interface NonFinitePlace {
+  readonly launch: number;
+  readonly buffer: string;
+  readonly row: number;
+  readonly column: number;
+}
+
+export interface StageAnswer {
+  /** In the order of the interface; what a search gives is of no use. */
+  readonly outputs: readonly ArrayBuffer[];
+  readonly spans: readonly DeviceSpan[];
+  /** Of every launch of the function, where profiled. */
+  readonly launchNanoseconds: readonly number[];
+  /** The first, where searched and found. */
+  readonly nonFinite?: NonFinitePlace;
+}
+
+/**
+ * Devices that each execute their part of every function: one, or several that hand calls on to each other. A target
+ * makes one (cpu/openExecutor, cuda/openExecutor) and the executor drives it.
+ */
+export interface StageRunner {
+  /** Calls that keep every device busy; more wait. */
+  readonly inFlight: number;
+  /** Starts at once, in order of calls; never asked for more than `inFlight`, and for one search at a time. */
+  run(call: StageCall): Promise<StageAnswer>;
+  /** The process is about to exit: what runs may end early, and later calls reject. */
+  stop(): void;
+  /** Nothing is in flight any more. */
+  release(): Promise<void>;
+}

@@ -1,0 +1,88 @@
+/** What any target must do with the plan of statePlan.ts: calls that a later one sees, and calls that are refused. */
+import assert from 'node:assert/strict';
+import type { Executor } from '../../runtime/executor.js';
+import { STATE_ROWS, WIDTH } from './statePlan.js';
+
+/** `count` rows that differ in every element. */
+const rowsOf = (count: number, seed: number): Float32Array =>
+  Float32Array.from({ length: count * WIDTH }, (_, i) => seed + i / 4);
+
+const ALL = Int32Array.from({ length: STATE_ROWS }, (_, i) => i);
+
+/** Scales must be powers of two: then every sum is exact, and the state divided by the scale is what was added. */
+export async function checkStateCalls(executor: Executor): Promise<void> {
+  const wanted = new Float32Array(STATE_ROWS * WIDTH);
+  const append = async (slots: readonly number[], seed: number): Promise<void> => {
+    const rows = rowsOf(slots.length, seed);
+    slots.forEach((slot, r) => {
+      for (let c = 0; slot >= 0 && c < WIDTH; c++) wanted[slot * WIDTH + c]! += rows[r * WIDTH + c]!;
+    });
+    const { outputs } = await executor.call('append', { rows, slot: Int32Array.from(slots) });
+    assert.deepEqual(outputs, {});
+  };
+  const recall = async (entry: Int32Array): Promise<Float32Array> => {
+    const { found } = (await executor.call('recall', { entry })).outputs;
+    assert(found instanceof Float32Array);
+    return found;
+  };
+  assert.deepEqual(await recall(ALL), wanted, 'a state is zero at first');
+  // In the small bucket, in the large one, into rows that hold something, and past the end of nothing.
+  await append([3, 0], 1);
+  await append([8, 3, -1, 5, 8], 10);
+  assert.deepEqual(await recall(ALL), wanted);
+  await append([], 100);
+  await append(
+    Array.from({ length: 40 }, (_, i) => i % STATE_ROWS),
+    1000,
+  );
+  assert.deepEqual(await recall(ALL), wanted);
+  assert.deepEqual(
+    await recall(Int32Array.of(8, 8, 0)),
+    Float32Array.from([8, 8, 0].flatMap((row) => [...wanted.subarray(row * WIDTH, (row + 1) * WIDTH)])),
+  );
+  // Asked at once, executed in the order of the calls.
+  const both = [append([2], 7), recall(Int32Array.of(2)), append([2], 9), recall(Int32Array.of(2))];
+  const expected = wanted.slice(2 * WIDTH, 3 * WIDTH);
+  const found = await Promise.all(both);
+  assert.deepEqual(found[3], expected);
+  assert.deepEqual(
+    found[1],
+    expected.map((value, c) => value - (9 + c / 4)),
+  );
+
+  const refused = (name: string, inputs: Parameters<Executor['call']>[1], message: RegExp): Promise<void> =>
+    assert.rejects(() => executor.call(name, inputs), message);
+  await refused('score', {}, /no function score; there is append, recall/);
+  await refused('recall', { entry: Int32Array.of(STATE_ROWS) }, /entry\[0\] = 9 lies outside 0 to 8/);
+  await refused('recall', { entry: Int32Array.of(-1) }, /entry\[0\] = -1 lies outside/);
+  await refused('recall', { entry: new Float32Array(1) }, /recall takes entry, an array of i32/);
+  await refused('recall', { entry: Int32Array.of(0), row: Int32Array.of(0) }, /recall takes no row/);
+  await refused('recall', { entry: new Int32Array(17) }, /No bucket holds 17 Entries; the largest has 16 Entries/);
+  await refused('append', { rows: rowsOf(2, 0), slot: Int32Array.of(0) }, /slot has 1 entries, not 2, by rows/);
+  await refused('append', { rows: rowsOf(1, 0).subarray(1), slot: Int32Array.of(0) }, /rows has 4 entries, not 0/);
+  await refused('append', { rows: rowsOf(1, 0), slot: Int32Array.of(-2) }, /slot\[0\] = -2 lies outside -1 to 8/);
+  await refused('append', { slot: Int32Array.of(0) }, /append takes rows, an array of f32/);
+
+  // A profile and a search are calls.
+  const { bucket, launches } = await executor.profile('append', { rows: rowsOf(5, 0), slot: new Int32Array(5) });
+  assert.deepEqual(bucket.extents, { Runs: 40 });
+  assert.deepEqual(
+    launches.map(({ path }) => path),
+    ['memory.append'],
+  );
+  assert.equal(await executor.diagnose('recall', { entry: ALL }), undefined);
+  // What is not finite in a state is found by whoever reads it; the call that wrote it is not made twice.
+  const bad = rowsOf(1, 0).fill(Infinity, 2, 3);
+  await executor.call('append', { rows: bad, slot: Int32Array.of(4) });
+  await assert.rejects(
+    () => executor.call('recall', { entry: Int32Array.of(1, 4) }),
+    (error: unknown) =>
+      error instanceof Error && error.name === 'NonFiniteError' && 'where' in error && error.where === 'memory.recall',
+  );
+  assert.deepEqual(await executor.diagnose('recall', { entry: Int32Array.of(1, 4) }), {
+    path: 'memory.recall',
+    buffer: 'found',
+    row: 1,
+    column: 2,
+  });
+}
