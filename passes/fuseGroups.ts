@@ -1,5 +1,6 @@
 import { definitions, loadTimeValues, uses, type Graph, type Node, type Value } from '../ir/graph.js';
 import { OPS } from '../ir/ops/index.js';
+import { ROW_SUM_BLOCK } from '../ir/kernel.js';
 import { isSymbol, printType, type Dim, type ExtentName } from '../ir/types.js';
 import { CompileError } from './compileError.js';
 
@@ -57,6 +58,13 @@ export function columnsOf(v: Value): Dim | undefined {
   return rest.reduce<number | undefined>((n, dim) => (n === undefined || isSymbol(dim) ? undefined : n * dim), 1);
 }
 
+/** Whether `node` leaves loop `group` with heads of one width to rotate, or with none. */
+function rotatesAlike(group: Group, node: Node): boolean {
+  const width = (n: Node): unknown => n.result.type.shape.at(-1);
+  const rotations = [...group.members, node].filter((n) => OPS[n.op].fuse === 'rotation');
+  return group.kind !== 'loop' || new Set(rotations.map(width)).size <= 1;
+}
+
 class Fuser {
   readonly groups: Group[] = [];
   readonly homes = new Map<Value, Home>();
@@ -74,19 +82,36 @@ class Fuser {
   }
 
   place(node: Node): void {
-    switch (OPS[node.op].fuse) {
+    const kind = OPS[node.op].fuse;
+    switch (kind) {
       case 'contraction':
         return this.placeContraction(node);
       case 'opaque':
         return this.placeOpaque(node);
-      case 'reduction':
-        return this.placeReduction(node);
-      case 'movement':
-        return this.placeMovement(node);
+      case 'sum':
+        return this.placeSum(node);
+      case 'view':
+      case 'gather':
+        return this.placeView(node);
+      case 'index':
+        this.homes.set(node.result, { kind: 'inline' });
+        return;
+      case 'literal':
+        this.homes.set(node.result, { kind: 'memory' });
+        return;
       case 'elementwise':
+      case 'rotation':
         return this.placeElementwise(node);
+      case 'reduction':
+        throw new CompileError(
+          `no kernel for '${node.op}' (%${node.result.name}): only sums and means of rows fuse; see docs/addAnOp.md`,
+        );
+      case 'movement':
+        throw new CompileError(
+          `no kernel for '${node.op}' (%${node.result.name}) outside the patterns that passes recognise`,
+        );
       default:
-        throw new CompileError(`unknown fuse kind of ${node.op}`);
+        return kind satisfies never;
     }
   }
 
@@ -166,59 +191,51 @@ class Fuser {
     this.homes.set(node.result, { kind: 'group', group });
   }
 
-  private placeReduction(node: Node): void {
-    if (node.op !== 'sum' && node.op !== 'mean') {
-      throw new CompileError(
-        `no kernel for '${node.op}' (%${node.result.name}): only sums and means of rows fuse; see docs/addAnOp.md`,
-      );
-    }
+  /**
+   * A sum over rows [rows, K], or over the segments of rows [rows, n, K / n]: heads. The group that computes the operand
+   * leaves parts, where they are whole parts of a segment; else readers add up the operand itself.
+   */
+  private placeSum(node: Node): void {
     const read = node.operands[0]!;
     const operand = this.viewed(read);
+    const { shape } = read.type;
+    const width = shape.at(-1);
+    const columns = columnsOf(read);
     if (
-      read.type.shape.length !== 2 ||
-      typeof read.type.shape[1] !== 'number' ||
-      read.type.shape[1] !== columnsOf(operand)
+      (shape.length !== 2 && shape.length !== 3) ||
+      typeof width !== 'number' ||
+      typeof columns !== 'number' ||
+      columns !== columnsOf(operand)
     ) {
       throw new CompileError(
-        `%${node.result.name}: no kernel for '${node.op}' over the last axis of [${read.type.shape.join(', ')}]; whole rows of a value [rows, K] can be summed`,
+        `%${node.result.name}: no kernel for '${node.op}' over the last axis of [${shape.join(', ')}]; whole rows of a value [rows, K], or segments of them as [rows, n, K / n], can be summed`,
       );
     }
+    this.homes.set(node.result, { kind: 'inline' });
+    if (shape.length === 3 && width % ROW_SUM_BLOCK !== 0) return this.store(operand);
     const home = this.home(operand);
     const group =
       !this.isGathered(read) && home.kind === 'group' && (home.group.kind === 'gemm' || home.group.kind === 'loop')
         ? home.group
-        : this.open('loop', this.rows(read), columnsOf(read));
+        : this.open('loop', this.rows(read), columns);
     if (home.kind === 'group' && home.group !== group) home.group.stored.add(operand);
     group.members.push(node);
-    this.homes.set(node.result, { kind: 'inline' });
   }
 
-  private placeMovement(node: Node): void {
-    if (node.op === 'reshape' || node.op === 'gather_rows') {
-      const base = this.home(this.viewed(node.result));
-      this.homes.set(node.result, base.kind === 'group' ? base : node.op === 'gather_rows' ? { kind: 'memory' } : base);
-      if (node.op === 'gather_rows') this.store(this.viewed(node.operands[0]!));
-      return;
-    }
-    if (node.op === 'iota') {
-      this.homes.set(node.result, { kind: 'inline' });
-      return;
-    }
-    if (node.op === 'vector') {
-      this.homes.set(node.result, { kind: 'memory' });
-      return;
-    }
-    if (node.op === 'rotate_half') return this.placeElementwise(node);
-    throw new CompileError(
-      `no kernel for '${node.op}' (%${node.result.name}) outside the patterns that passes recognise`,
-    );
+  private placeView(node: Node): void {
+    const base = this.home(this.viewed(node.result));
+    const isGather = OPS[node.op].fuse === 'gather';
+    this.homes.set(node.result, base.kind === 'group' || !isGather ? base : { kind: 'memory' });
+    if (isGather) this.store(this.viewed(node.operands[0]!));
   }
 
   private placeElementwise(node: Node): void {
     const columns = columnsOf(node.result);
     const operands = node.operands.map((v) => this.viewed(v));
     const isPerRow = columns === undefined || columns === 1;
-    if (isPerRow && operands.every((v) => this.home(v).kind !== 'group')) {
+    // One element a segment, made of sums over segments and literals alone: 1/rms of a head.
+    const isPerSegment = node.result.type.shape.at(-1) === 1 && operands.every((v) => this.home(v).kind === 'inline');
+    if (isPerSegment || (isPerRow && operands.every((v) => this.home(v).kind !== 'group'))) {
       this.homes.set(node.result, { kind: 'inline' });
       return;
     }
@@ -237,8 +254,9 @@ class Fuser {
         ? this.groups.filter((g) => g.kind === 'loop' && g.columns === columns && g.rows === rows)
         : [latest];
     const group =
-      candidates.find((g) => this.isRounding(g, node) || this.mayJoin(g, rows, columns, node.operands)) ??
-      this.open('loop', rows, columns);
+      candidates.find(
+        (g) => this.isRounding(g, node) || (this.mayJoin(g, rows, columns, node.operands) && rotatesAlike(g, node)),
+      ) ?? this.open('loop', rows, columns);
     for (const v of node.operands) {
       const [base, home] = [this.viewed(v), this.home(this.viewed(v))];
       if (home.kind === 'group' && (home.group !== group || this.isGathered(v))) home.group.stored.add(base);
@@ -292,7 +310,8 @@ class Fuser {
     if (copy !== undefined) return this.groups.indexOf(copy);
     const node = this.defs.get(base);
     if (home.kind === 'memory' || node === undefined) return -1;
-    if (OPS[node.op].fuse === 'reduction') return this.groups.findIndex((g) => g.members.includes(node));
+    const summing = this.groups.findIndex((g) => g.members.includes(node));
+    if (OPS[node.op].fuse === 'sum' && summing >= 0) return summing;
     return Math.max(-1, ...node.operands.map((operand) => this.readyAt(operand)));
   }
 

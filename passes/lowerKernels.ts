@@ -18,6 +18,7 @@ import {
 } from '../ir/kernel.js';
 import type { Scalar } from '../ir/scalar.js';
 import { operands as operandsOf } from '../ir/scalar.js';
+import { OPS } from '../ir/ops/index.js';
 import type { FormatName, Layout } from '../ir/storage.js';
 import { isFloat, isSymbol, printType } from '../ir/types.js';
 import { CompileError } from './compileError.js';
@@ -203,7 +204,7 @@ class Lowering {
         outputs.push({ kind: 'store', buffer: this.buffer(v), value: this.scalars.lower(v, group, accumulators) });
     }
     for (const node of group.members) {
-      if (node.op !== 'sum' && node.op !== 'mean') continue;
+      if (OPS[node.op].fuse !== 'sum') continue;
       const { base } = this.scalars.view(node.operands[0]!);
       if (belongs(base))
         outputs.push({
@@ -317,12 +318,12 @@ class Lowering {
   private lowerLoop(group: Group, base: KernelHead): LoopKernel {
     if (group.columns === undefined) throw new CompileError(`${base.path}: a loop needs columns`);
     const outputs = this.outputs(group, NO_ACCUMULATORS, () => true);
-    const rotation = group.members.find((n) => n.op === 'rotate_half');
-    if (rotation !== undefined)
-      throw new CompileError(
-        `%${rotation.result.name}: rotate_half of a value that no contraction of the same kernel computes is not supported`,
-      );
-    return { ...base, anchor: 'loop', rows: group.rows, columns: group.columns, outputs };
+    const rotation = group.members.find((n) => OPS[n.op].fuse === 'rotation');
+    const heads =
+      rotation !== undefined && outputs.some(({ value }) => mentionsRotation(value))
+        ? { headDim: lastExtent(rotation.result) }
+        : {};
+    return { ...base, anchor: 'loop', rows: group.rows, columns: group.columns, ...heads, outputs };
   }
 
   /** The buffer of a stored value, parameter, checkpoint table or literal vector; declared at first use. */
@@ -390,7 +391,8 @@ class Lowering {
     if (known !== undefined) return known;
     const operand = node.operands[0]!;
     const [rows] = operand.type.shape;
-    if (rows === undefined || !isSymbol(rows))
+    const columns = columnsOf(operand);
+    if (rows === undefined || !isSymbol(rows) || typeof columns !== 'number')
       throw new CompileError(`%${node.result.name}: row sums need symbolic rows`);
     const name = this.names.unique(`${node.result.name}_parts`);
     this.rowSums.set(node, name);
@@ -398,7 +400,7 @@ class Lowering {
       name,
       dtype: 'f32',
       rows,
-      columns: Math.ceil(lastExtent(operand) / ROW_SUM_BLOCK),
+      columns: Math.ceil(columns / ROW_SUM_BLOCK),
       space: 'arena',
     });
     return name;

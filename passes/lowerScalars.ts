@@ -3,7 +3,8 @@ import { definitions, type Graph, type Node, type Value } from '../ir/graph.js';
 import { roundToDType } from '../ir/round.js';
 import type { Access, Scalar } from '../ir/scalar.js';
 import { OPS } from '../ir/ops/index.js';
-import type { Dim } from '../ir/types.js';
+import { ROW_SUM_BLOCK } from '../ir/kernel.js';
+import { isSymbol, type Dim } from '../ir/types.js';
 import { CompileError } from './compileError.js';
 import type { FusedGraph, Group } from './fuseGroups.js';
 
@@ -65,7 +66,7 @@ export class ScalarLowering {
     const isCopied = via !== undefined && this.fused.groups.some((group) => group.stored.has(base));
     if (node === undefined || !(isMember || isInline) || isCopied) return this.load(v, base, domain, via);
     if (node.op === 'iota') return this.index(v, domain, via);
-    if (node.op === 'sum' || node.op === 'mean') return this.rowSum(v, node, domain, via);
+    if (OPS[node.op].fuse === 'sum') return this.sum(v, node, domain, via);
     if (via !== undefined)
       throw new CompileError(`%${v.name}: a gather of a value that readers recompute is not supported`);
     if (node.op === 'rotate_half' && !isMember)
@@ -92,7 +93,8 @@ export class ScalarLowering {
 
   private load(v: Value, base: Value, domain: Domain, via: Value | undefined): Scalar {
     const how = access(v, domain, via === undefined ? undefined : this.bufferOf(via));
-    if (how.kind === 'column' && extents(base.type.shape).length > 1) throw unreadable(v, domain);
+    if ((how.kind === 'column' || how.kind === 'columnPeriodic') && extents(base.type.shape).length > 1)
+      throw unreadable(v, domain);
     return { op: 'load', buffer: this.bufferOf(base), access: how };
   }
 
@@ -107,18 +109,39 @@ export class ScalarLowering {
     throw unreadable(v, domain);
   }
 
-  private rowSum(v: Value, node: Node, domain: Domain, via: Value | undefined): Scalar {
-    if (access(v, domain, undefined).kind !== 'row') throw unreadable(v, domain);
-    const sum: Scalar = {
-      op: 'rowSum',
-      buffer: this.rowSumOf(node),
-      ...(via === undefined ? {} : { via: this.bufferOf(via) }),
-    };
-    const count = node.operands[0]!.type.shape.at(-1);
+  private sum(v: Value, node: Node, domain: Domain, via: Value | undefined): Scalar {
+    const { shape } = node.operands[0]!.type;
+    const sum = shape.length === 3 ? this.segmentSum(v, node, domain, via) : this.rowSum(v, node, domain, via);
     if (node.op === 'sum') return sum;
+    const count = shape.at(-1);
     if (typeof count !== 'number')
       throw new CompileError(`%${node.result.name}: the mean of a symbolic extent is not supported`);
     return { op: 'mul', a: sum, b: { op: 'const', value: 1 / count } };
+  }
+
+  private rowSum(v: Value, node: Node, domain: Domain, via: Value | undefined): Scalar {
+    if (access(v, domain, undefined).kind !== 'row') throw unreadable(v, domain);
+    return { op: 'rowSum', buffer: this.rowSumOf(node), ...(via === undefined ? {} : { via: this.bufferOf(via) }) };
+  }
+
+  /** The sum over a head, for all its columns: of the parts that a kernel left, or of the operand's own elements. */
+  private segmentSum(v: Value, node: Node, domain: Domain, via: Value | undefined): Scalar {
+    const operand = node.operands[0]!;
+    const count = operand.type.shape.at(-1);
+    if (typeof count !== 'number') throw unreadable(v, domain);
+    const width = segmentWidth(v, domain);
+    const isOfParts = count % ROW_SUM_BLOCK === 0;
+    const summed = this.view(operand);
+    if (!isOfParts && summed.via !== undefined && via !== undefined)
+      throw new CompileError(`%${v.name}: a gather of a gather is not supported`);
+    const list = isOfParts ? via : (via ?? summed.via);
+    return {
+      op: 'segmentSum',
+      buffer: isOfParts ? this.rowSumOf(node) : this.bufferOf(summed.base),
+      width,
+      parts: isOfParts ? count / ROW_SUM_BLOCK : count,
+      ...(list === undefined ? {} : { via: this.bufferOf(list) }),
+    };
   }
 
   /** The stored value behind reshapes and at most one gather of rows. */
@@ -184,9 +207,27 @@ function access(v: Value, domain: Domain, via: string | undefined): Access {
     const period = shape.at(-1);
     if (typeof period === 'number' && fits(shape.length - 1) && rest.slice(0, -1).every((dim) => dim === 1))
       return { kind: 'periodic', period, ...gather };
-  } else if (v.type.shape.length > 0 && shape[0] === 1 && via === undefined && rest.every((_, i) => fits(i + 1)))
-    return { kind: 'column' };
+  } else if (v.type.shape.length > 0 && shape[0] === 1 && via === undefined) {
+    if (rest.every((_, i) => fits(i + 1))) return { kind: 'column' };
+    const period = shape.at(-1);
+    if (typeof period === 'number' && fits(shape.length - 1) && rest.slice(0, -1).every((dim) => dim === 1))
+      return { kind: 'columnPeriodic', period };
+  }
   throw unreadable(v, domain);
+}
+
+/** Columns of `domain` for one element of `v`, whose last extents are 1 where the domain's are not: [T, n, 1] of heads. */
+function segmentWidth(v: Value, domain: Domain): number {
+  const { shape } = v.type;
+  const trailing = shape.length - 1 - shape.findLastIndex((dim, axis) => dim !== 1 || axis === 0);
+  const kept = shape.length - trailing;
+  const isPrefix =
+    domain.shape.length === shape.length && shape.slice(0, kept).every((dim, i) => dim === domain.shape[i]);
+  if (domain.along !== 'grid' || !isPrefix) throw unreadable(v, domain);
+  return domain.shape.slice(kept).reduce<number>((product, dim) => {
+    if (isSymbol(dim)) throw unreadable(v, domain);
+    return product * dim;
+  }, 1);
 }
 
 const unreadable = (v: Value, domain: Domain): CompileError =>

@@ -69,6 +69,7 @@ function commutes(node: Node, all: ExtentName): boolean {
   switch (fuse) {
     case 'opaque':
       return node.op === 'attention' && node.operands.length === 4;
+    case 'sum':
     case 'reduction':
       return rank > 1;
     case 'contraction':
@@ -76,8 +77,15 @@ function commutes(node: Node, all: ExtentName): boolean {
     // A lower-rank operand would broadcast along another axis than rows.
     case 'elementwise':
       return node.operands.every((v) => !isByRow(v) || v.type.shape.length === rank);
+    case 'rotation':
+      return true;
+    case 'view':
+      return isByRow(node.operands[0]!);
+    case 'gather':
+    case 'index':
+    case 'literal':
     case 'movement':
-      return node.op === 'rotate_half' || (node.op === 'reshape' && isByRow(node.operands[0]!));
+      return false;
     default:
       return fuse satisfies never;
   }

@@ -27,7 +27,7 @@ function sizeKey(shape: readonly Dim[]): string {
 export const MOVEMENTS = {
   reshape: {
     summary: 'reshape(x) {shape}: the same elements in row-major order under another shape',
-    fuse: 'movement',
+    fuse: 'view',
     attributes: { shape: 'dims' },
     arity: [1, 1],
     infer: ([x], attributes) => {
@@ -88,7 +88,7 @@ export const MOVEMENTS = {
   },
   rotate_half: {
     summary: 'rotate_half(x[…, d]): (−x[d/2…], x[…d/2]) (RoFormer, arXiv:2104.09864, in the split-half layout)',
-    fuse: 'movement',
+    fuse: 'rotation',
     attributes: {},
     arity: [1, 1],
     infer: ([x]) => {
@@ -108,7 +108,7 @@ export const MOVEMENTS = {
   },
   gather_rows: {
     summary: 'gather_rows(x[N, …], index[M]): x[index[i], …] (embedding lookup, scored rows)',
-    fuse: 'movement',
+    fuse: 'gather',
     attributes: {},
     arity: [2, 2],
     infer: ([x, index]) => {
@@ -149,7 +149,7 @@ export const MOVEMENTS = {
   },
   iota: {
     summary: 'iota {size}: i32[size], 0, 1, 2, …',
-    fuse: 'movement',
+    fuse: 'index',
     attributes: { size: 'dims' },
     arity: [0, 0],
     infer: (_, attributes) => ({ dtype: 'i32', shape: dimsAttribute(attributes, 'size') }),
@@ -157,7 +157,7 @@ export const MOVEMENTS = {
   },
   vector: {
     summary: 'vector {label, values}: f32[n] — a literal vector (rotary frequencies)',
-    fuse: 'movement',
+    fuse: 'literal',
     attributes: { label: 'string', values: 'numbers' },
     arity: [0, 0],
     infer: (_, attributes) => {

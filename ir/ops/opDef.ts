@@ -7,11 +7,23 @@ import type { Scalar } from '../scalar.js';
 export type FuseKind =
   /** One result element from the elements at the same (broadcast) place. Has a scalar expression. */
   | 'elementwise'
-  /** Folds the last axis to extent 1. */
+  /** Adds up the last axis, which stays with extent 1: kernels leave parts, readers add them. */
+  | 'sum'
+  /** Folds the last axis in another way: no kernel but those that passes recognise. */
   | 'reduction'
   /** Matrix product. */
   | 'contraction'
-  /** Elements change place, not value. */
+  /** The same elements in row-major order: readers look through it. */
+  | 'view'
+  /** Rows through an index list: readers look through it. */
+  | 'gather'
+  /** rotate_half: fuses like an elementwise op. */
+  | 'rotation'
+  /** Numbers of rows or columns: readers know them. */
+  | 'index'
+  /** A literal vector, in memory from the start. */
+  | 'literal'
+  /** Elements change place, not value, in another way: no kernel but those that passes recognise. */
   | 'movement'
   /** A kernel of its own, recognised by a pass. */
   | 'opaque';
@@ -25,10 +37,9 @@ export interface Tensor {
 export type AttributeKind = 'number' | 'string' | 'boolean' | 'dims' | 'numbers';
 type AttributeBag = Readonly<Record<string, number | string | boolean | readonly (number | string)[]>>;
 
-export interface OpDef {
+interface OpFacts {
   /** One line for people: the meaning, with shapes. */
   readonly summary: string;
-  readonly fuse: FuseKind;
   /** Names and kinds of the attributes; all are required. */
   readonly attributes: Readonly<Record<string, AttributeKind>>;
   /** Smallest and largest number of operands. */
@@ -37,9 +48,20 @@ export interface OpDef {
   readonly infer: (operands: readonly TensorType[], attributes: AttributeBag) => TensorType;
   /** float64 reference. `shape` is the concrete result shape. */
   readonly evaluate: (operands: readonly Tensor[], attributes: AttributeBag, shape: readonly number[]) => Tensor;
-  /** For elementwise ops: the result element from the operands' elements. */
-  readonly scalar?: (operands: readonly Scalar[], attributes: AttributeBag) => Scalar;
 }
+
+export interface ElementwiseDef extends OpFacts {
+  readonly fuse: 'elementwise';
+  /** The result element from the operands' elements. */
+  readonly scalar: (operands: readonly Scalar[], attributes: AttributeBag) => Scalar;
+}
+
+export interface OtherDef extends OpFacts {
+  readonly fuse: Exclude<FuseKind, 'elementwise'>;
+  readonly scalar?: undefined;
+}
+
+export type OpDef = ElementwiseDef | OtherDef;
 
 /** The operands of an op do not fit it. */
 export class TypeMismatch extends Error {}

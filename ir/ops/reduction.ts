@@ -1,10 +1,15 @@
 /** Reductions over the last axis. The axis stays with extent 1, so that results broadcast back. */
 import { TypeMismatch, elementCount, type OpDef } from './opDef.js';
 
-function reduction(summary: string, fold: (row: Float64Array) => number, dtype: 'same' | 'i32' = 'same'): OpDef {
+function reduction(
+  fuse: 'sum' | 'reduction',
+  summary: string,
+  fold: (row: Float64Array) => number,
+  dtype: 'same' | 'i32' = 'same',
+): OpDef {
   return {
     summary,
-    fuse: 'reduction',
+    fuse,
     attributes: {},
     arity: [1, 1],
     infer: ([x]) => {
@@ -26,10 +31,15 @@ const sum = (row: Float64Array): number => row.reduce((a, b) => a + b, 0);
 const argmax = (row: Float64Array): number => row.reduce((best, v, i) => (v > row[best]! ? i : best), 0);
 
 export const REDUCTIONS = {
-  sum: reduction('sum(x): Σ over the last axis, kept as 1', sum),
-  mean: reduction('mean(x): mean over the last axis, kept as 1', (row) => sum(row) / row.length),
-  reduce_max: reduction('reduce_max(x): maximum over the last axis, kept as 1', (row) =>
+  sum: reduction('sum', 'sum(x): Σ over the last axis, kept as 1', sum),
+  mean: reduction('sum', 'mean(x): mean over the last axis, kept as 1', (row) => sum(row) / row.length),
+  reduce_max: reduction('reduction', 'reduce_max(x): maximum over the last axis, kept as 1', (row) =>
     row.reduce((a, b) => Math.max(a, b), -Infinity),
   ),
-  argmax: reduction('argmax(x): i32 index of the first maximum of the last axis, kept as 1', argmax, 'i32'),
+  argmax: reduction(
+    'reduction',
+    'argmax(x): i32 index of the first maximum of the last axis, kept as 1',
+    argmax,
+    'i32',
+  ),
 } as const satisfies Record<string, OpDef>;

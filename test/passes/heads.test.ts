@@ -1,0 +1,121 @@
+/** Norms of heads and rotation behind them, as graphs write them: kernels that compute what the graph computes. */
+import { describe, expect, it } from 'vitest';
+import { defaultCudaSchedule } from '../../codegen/cuda/index.js';
+import { defaultSchedule } from '../../codegen/cpu/index.js';
+import type { Graph } from '../../ir/graph.js';
+import { interpretGraph } from '../../ir/interpreter.js';
+import { lower, optimise } from '../../passes/pipeline.js';
+import { RUNNABLE, runGenerated } from '../codegen/harness.js';
+import { emulateModule } from '../codegen/cuda/emulate.js';
+import { bufferName, F32, interpretLowered, kernelsOf, lowerAsIs, printModule, TENSOR_CORES } from './lowered.js';
+import { distance, environment, parse } from './support.js';
+
+/** q and k of Qwen3: projection, RMSNorm over each head with one weight, rotary embedding. */
+const normedHeads = (headDim: number, heads = 3, kvHeads = 1): string => {
+  const one = (name: string, count: number): string => `
+    %${name} = linear(%x, @${name}_proj) : f32[T, ${count * headDim}] at "attention"
+    %${name}_heads = reshape(%${name}) {shape = [T, ${count}, ${headDim}]} : f32[T, ${count}, ${headDim}] at "attention"
+    %${name}_square = mul(%${name}_heads, %${name}_heads) : f32[T, ${count}, ${headDim}] at "attention"
+    %${name}_mean = mean(%${name}_square) : f32[T, ${count}, 1] at "attention"
+    %${name}_safe = add(%${name}_mean, %eps) : f32[T, ${count}, 1] at "attention"
+    %${name}_scale = rsqrt(%${name}_safe) : f32[T, ${count}, 1] at "attention"
+    %${name}_unit = mul(%${name}_heads, %${name}_scale) : f32[T, ${count}, ${headDim}] at "attention"
+    %${name}_normed = mul(%${name}_unit, @${name}_norm) : f32[T, ${count}, ${headDim}] at "attention"
+    %${name}_turned = rotate_half(%${name}_normed) : f32[T, ${count}, ${headDim}] at "attention"
+    %${name}_straight = mul(%${name}_normed, %cosine) : f32[T, ${count}, ${headDim}] at "attention"
+    %${name}_crossed = mul(%${name}_turned, %sine) : f32[T, ${count}, ${headDim}] at "attention"
+    %${name}_rotary = add(%${name}_straight, %${name}_crossed) : f32[T, ${count}, ${headDim}] at "attention"`;
+  return `
+  graph @g(%x: f32[T, 32], %cosine: f32[T, 1, ${headDim}], %sine: f32[T, 1, ${headDim}]) -> (f32[T, ${heads}, ${headDim}], f32[T, ${kvHeads}, ${headDim}]) {
+    weight @q_proj : f32[${heads * headDim}, 32]
+    weight @k_proj : f32[${kvHeads * headDim}, 32]
+    weight @q_norm : f32[${headDim}]
+    weight @k_norm : f32[${headDim}]
+    %eps = const() {value = 0.00001} : f32[]
+    ${one('q', heads)}
+    ${one('k', kvHeads)}
+    return %q_rotary, %k_rotary
+  }`;
+};
+
+describe('norms of heads', () => {
+  it('are left as sums of parts by the projection, and applied with the rotation by one loop', () => {
+    expect(kernelsOf(normedHeads(32, 2))).toMatchInlineSnapshot();
+  });
+
+  it.each([2, 6, 8, 24, 48])('of %i columns compute what the graph computes', (headDim) => {
+    kernelsOf(normedHeads(headDim));
+    kernelsOf(normedHeads(headDim, 4, 2));
+  });
+
+  it.each([32, 20])('of %i columns compute it in C and in CUDA', (headDim) => {
+    const graph = parse(normedHeads(headDim));
+    const env = environment(graph);
+    const want = interpretGraph(graph, env);
+    const module = lowerAsIs(graph);
+    const { T, R } = env.sizes;
+    const size = { tokens: T, rows: R, longest: T };
+    const tensors = new Map(
+      graph.weights.map(({ name, type }) => {
+        const [rows, columns = 1] = type.shape as readonly number[];
+        return [name, { rows: rows!, columns, data: env.weights.get(name)! }];
+      }),
+    );
+    const inputs = new Map(graph.params.map((p) => [bufferName(p), env.params.get(p.name)!]));
+    const isas = RUNNABLE.filter((isa) => isa !== 'amx');
+    const c = runGenerated(module, {
+      sizes: env.sizes,
+      inputs,
+      tensors,
+      schedules: module.kernels.map((kernel) =>
+        defaultSchedule(kernel, module, { isas, l1: 32768, l2: 1 << 20 }, size),
+      ),
+      workers: 2,
+      isQuick: true,
+    });
+    expect(c.overruns).toEqual([]);
+    const facts = { arch: 'sm_80', multiprocessors: 108, sharedBytesPerBlock: 166912 } as const;
+    const cuda = emulateModule(module, {
+      sizes: env.sizes,
+      inputs,
+      tensors,
+      schedules: module.kernels.map((kernel) => defaultCudaSchedule(kernel, module, facts, size)),
+      tokensCapacity: 64,
+    });
+    graph.results.forEach((v, i) => {
+      expect(distance(want[i]!.data, c.values.get(bufferName(v))!), `%${v.name} in C`).toBeLessThan(1e-4);
+      expect(distance(want[i]!.data, cuda.values.get(bufferName(v))!), `%${v.name} in CUDA`).toBeLessThan(1e-4);
+    });
+  });
+
+  it('survive all passes, for tensor cores as well', () => {
+    const graph = parse(normedHeads(64, 2, 1));
+    const env = environment(graph);
+    const want = interpretGraph(graph, env);
+    for (const [numerics, bound] of [
+      [F32, 1e-9],
+      [TENSOR_CORES, 0.1],
+    ] as const) {
+      const optimised = optimise(graph, numerics);
+      const module = lower(optimised, numerics);
+      interpretLowered(optimised, module, env).forEach((got, i) =>
+        expect(distance(want[i]!.data, got), printModule(module)).toBeLessThan(bound),
+      );
+    }
+  });
+});
+
+describe('rotation in a loop', () => {
+  it('reads what is in memory, in heads of one width a kernel', () => {
+    expect(
+      kernelsOf(`
+        graph @g(%x: f32[T, 2, 8]) -> (f32[T, 2, 8], f32[T, 4, 4]) {
+          %wide = rotate_half(%x) : f32[T, 2, 8]
+          %again = reshape(%x) {shape = [T, 4, 4]} : f32[T, 4, 4]
+          %narrow = rotate_half(%again) : f32[T, 4, 4]
+          return %wide, %narrow
+        }
+      `),
+    ).toMatchInlineSnapshot();
+  });
+});
