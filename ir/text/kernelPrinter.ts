@@ -50,8 +50,13 @@ export function printKernel(kernel: Kernel): string {
     }
     case 'logprobReduce':
       return `${head}, ${kernel.logProb}, ${kernel.isArgmax} = ${kernel.parts} at ${kernel.target}`;
-    case 'loop':
-      return [`${head} × ${kernel.columns}`, ...kernel.outputs.map((output) => `  ${printOutput(output)}`)].join('\n');
+    case 'loop': {
+      const heads = kernel.headDim === undefined ? '' : `, heads of ${kernel.headDim}`;
+      return [
+        `${head} × ${kernel.columns}${heads}`,
+        ...kernel.outputs.map((output) => `  ${printOutput(output)}`),
+      ].join('\n');
+    }
     default:
       return kernel satisfies never;
   }
