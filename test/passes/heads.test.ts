@@ -6,12 +6,12 @@ import { TYPICAL_FACTS } from '../../driver/target.js';
 import type { Graph } from '../../ir/graph.js';
 import { interpretGraph, type GraphEnv } from '../../ir/interpreter.js';
 import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
-import type { Bucket } from '../../ir/plan.js';
+import { scoringBucket } from '../../ir/scoring.js';
 import { lower, optimise } from '../../passes/pipeline.js';
 import { RUNNABLE, runGenerated } from '../codegen/harness.js';
 import { emulateModule } from '../codegen/cuda/emulate.js';
 import { bufferName, F32, interpretLowered, kernelsOf, lowerAsIs, printModule, TENSOR_CORES } from './lowered.js';
-import { distance, environment, parse } from './support.js';
+import { distance, environment, parse, SIZES } from './support.js';
 
 /** q and k of Qwen3: projection, RMSNorm over each head with one weight, rotary embedding. */
 const normedHeads = (headDim: number, heads = 3, kvHeads = 1): string => {
@@ -29,7 +29,7 @@ const normedHeads = (headDim: number, heads = 3, kvHeads = 1): string => {
     %${name}_crossed = mul(%${name}_turned, %sine) : f32[T, ${count}, ${headDim}] at "attention"
     %${name}_rotary = add(%${name}_straight, %${name}_crossed) : f32[T, ${count}, ${headDim}] at "attention"`;
   return `
-  graph @g(%x: f32[T, 32], %cosine: f32[T, 1, ${headDim}], %sine: f32[T, 1, ${headDim}]) -> (f32[T, ${heads}, ${headDim}], f32[T, ${kvHeads}, ${headDim}]) {
+  func @g(%x: f32[T, 32], %cosine: f32[T, 1, ${headDim}], %sine: f32[T, 1, ${headDim}], %row: i32[R]) -> (f32[T, ${heads}, ${headDim}], f32[T, ${kvHeads}, ${headDim}]) {
     weight @q_proj : f32[${heads * headDim}, 32]
     weight @k_proj : f32[${kvHeads * headDim}, 32]
     weight @q_norm : f32[${headDim}]
@@ -41,11 +41,11 @@ const normedHeads = (headDim: number, heads = 3, kvHeads = 1): string => {
   }`;
 };
 
-const bucketOf = ({ sizes: { T, R } }: GraphEnv): Bucket => ({ tokens: T, rows: R, longest: T });
+const BUCKET = scoringBucket({ tokens: SIZES.T, rows: SIZES.R, longest: SIZES.T });
 
 /** Inputs and weights of `graph` for generated code. */
 const runOf = (graph: Graph, env: GraphEnv) => ({
-  sizes: env.sizes,
+  sizes: SIZES,
   inputs: new Map(graph.params.map((p) => [bufferName(p), env.params.get(p.name)!])),
   tensors: new Map(
     graph.weights.map(({ name, type }): [string, RawTensor] => {
@@ -85,7 +85,7 @@ describe('norms of heads', () => {
     const module = lowerAsIs(graph);
     const isas = RUNNABLE.filter((isa) => isa !== 'amx');
     const schedules = module.kernels.map((kernel) =>
-      defaultSchedule(kernel, module, { isas, l1: 32768, l2: 1 << 20 }, bucketOf(env)),
+      defaultSchedule(kernel, module, { isas, l1: 32768, l2: 1 << 20 }, BUCKET),
     );
     const got = runGenerated(module, { ...runOf(graph, env), schedules, workers: 2, isQuick: true });
     expect(got.overruns).toEqual([]);
@@ -99,9 +99,7 @@ describe('norms of heads', () => {
     const graph = optimise(parse(normedHeads(headDim)), TENSOR_CORES);
     const env = environment(graph);
     const module = lower(graph, TENSOR_CORES);
-    const schedules = module.kernels.map((kernel) =>
-      defaultCudaSchedule(kernel, module, TYPICAL_FACTS.sm_80, bucketOf(env)),
-    );
+    const schedules = module.kernels.map((kernel) => defaultCudaSchedule(kernel, module, TYPICAL_FACTS.sm_80, BUCKET));
     const run = runOf(graph, env);
     const got = emulateModule(module, { ...run, schedules, tokensCapacity: 64 });
     const want = interpretModule(module, { sizes: run.sizes, buffers: run.inputs, tensors: run.tensors, round: true });
@@ -133,7 +131,7 @@ describe('rotation in a loop', () => {
   it('reads what is in memory, in heads of one width a kernel', () => {
     expect(
       kernelsOf(`
-        graph @g(%x: f32[T, 2, 8]) -> (f32[T, 2, 8], f32[T, 4, 4]) {
+        func @g(%x: f32[T, 2, 8]) -> (f32[T, 2, 8], f32[T, 4, 4]) {
           %wide = rotate_half(%x) : f32[T, 2, 8]
           %again = reshape(%x) {shape = [T, 4, 4]} : f32[T, 4, 4]
           %narrow = rotate_half(%again) : f32[T, 4, 4]
