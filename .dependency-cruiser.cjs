@@ -65,6 +65,20 @@ module.exports = {
       to: { circular: true },
     },
     {
+      name: 'runtime-targets-on-top',
+      severity: 'error',
+      comment: 'What targets share lies below them: the files of runtime/ itself import no target, and cpu/ no cuda/.',
+      from: { path: '^runtime/([^/]+[.]ts$|cpu/)' },
+      to: { path: '^runtime/(cpu|cuda)/', pathNot: '^runtime/cpu/' },
+    },
+    {
+      name: 'runtime-knows-no-cpu',
+      severity: 'error',
+      comment: 'As above, for the CPU.',
+      from: { path: '^runtime/[^/]+[.]ts$' },
+      to: { path: '^runtime/cpu/' },
+    },
+    {
       name: 'no-test-in-product',
       severity: 'error',
       comment: 'What ships must build without the tests.',

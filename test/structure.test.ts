@@ -182,6 +182,10 @@ describe('imports', () => {
       write('ir/b.ts', "import type {} from './a.js';");
       write('eval/score.ts', "import type {} from '../ir/plan.js';");
       write('runtime/run.ts', "import '../ir/plan.js';\nimport '../ir/scalar.js';\nimport 'fast-check';");
+      write('runtime/cpu/stage.ts', "import '../run.js';\nimport '../cuda/stage.js';");
+      write('runtime/cuda/stage.ts', '');
+      write('runtime/shared.ts', "import './cpu/compile.js';\nimport './cuda/stage.js';");
+      write('runtime/cpu/compile.ts', '');
       write('codegen/emit.ts', "import '../passes/fuse.js';\nimport './gone.js';");
       write('passes/fuse.ts', "import '../ir/scalar.js';\nimport '../test/helper.js';");
       write('driver/run.ts', "import '../eval/score.js';\nimport '../cli/main.js';");
@@ -199,6 +203,9 @@ describe('imports', () => {
         'room-eval eval/score.ts',
         'room-passes passes/fuse.ts',
         'room-runtime runtime/run.ts',
+        'runtime-knows-no-cpu runtime/shared.ts',
+        'runtime-targets-on-top runtime/cpu/stage.ts',
+        'runtime-targets-on-top runtime/shared.ts',
       ]);
     } finally {
       rmSync(folder, { recursive: true, force: true });
