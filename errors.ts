@@ -1,4 +1,4 @@
-/** The one error class for problems that a user can act on: bad input, a missing tool, a full disk. */
+/** Errors that a user can act on: wrong use, bad input, a missing tool, a full disk. */
 
 /**
  * Printed by cli/ as its message and hint, without a stack. Anything else that is thrown is a bug in this program.
@@ -11,5 +11,13 @@ export class UserError extends Error {
     super(message, options);
     this.name = 'UserError';
     this.hint = hint;
+  }
+}
+
+/** A flag, an argument or a field of a request that cannot mean anything: found before any file is looked at. */
+export class UsageError extends UserError {
+  constructor(message: string, hint?: string, options?: ErrorOptions) {
+    super(message, hint, options);
+    this.name = 'UsageError';
   }
 }

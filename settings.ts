@@ -69,6 +69,12 @@ export interface Settings {
   readonly slurmTask: { readonly id: string; readonly count: string | undefined } | undefined;
   /** JOB_COMPLETION_INDEX: which shard a pod of a Kubernetes Indexed Job is, from 0. */
   readonly jobCompletionIndex: string | undefined;
+  /** NO_COLOR: any value but none asks for no colours. */
+  readonly noColour: boolean;
+  /** FORCE_COLOR: colours whatever the stream is; `0` or `false`: never. Undefined where it is not set. */
+  readonly forceColour: boolean | undefined;
+  /** TERM=dumb: the terminal understands no escape sequences. */
+  readonly isDumb: boolean;
   /** TILEWRIGHT_DEBUG: any value but 0 prints the stack of an unexpected error. */
   readonly isDebug: boolean;
 }
@@ -122,6 +128,12 @@ function number(environment: Environment, name: string): number | undefined {
   return value === undefined ? undefined : Number(value);
 }
 
+/** False for `0` and `false`; undefined where it is not set. */
+function flag(environment: Environment, name: string): boolean | undefined {
+  const value = text(environment, name);
+  return value === undefined ? undefined : value !== '0' && value !== 'false';
+}
+
 const texts = (environment: Environment, names: readonly string[]): string[] =>
   names.flatMap((name) => text(environment, name) ?? []);
 
@@ -168,6 +180,9 @@ export function readSettings(environment: Environment = process.env): Settings {
     slurmArray: slurmArray(environment),
     slurmTask: slurmTask(environment),
     jobCompletionIndex: text(environment, 'JOB_COMPLETION_INDEX'),
+    noColour: text(environment, 'NO_COLOR') !== undefined,
+    forceColour: flag(environment, 'FORCE_COLOR'),
+    isDumb: text(environment, 'TERM') === 'dumb',
     isDebug: (text(environment, 'TILEWRIGHT_DEBUG') ?? '0') !== '0',
   };
 }

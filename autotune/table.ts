@@ -1,5 +1,6 @@
 /** The tuner's table as text: whole for a terminal that is redrawn, line by line where output is piped. */
 import { tokensIn, rowsIn } from '../ir/scoring.js';
+import { clock, count } from '../system/format.js';
 import type { TuneProgress, TuneRow } from './search.js';
 
 const HEADINGS = ['kernel', 'bucket', 'trials', 'best', 'share of peak', 'gain'] as const;
@@ -48,11 +49,11 @@ function align(table: readonly (readonly string[])[], width: number): string[] {
 export const renderTable = (rows: readonly TuneRow<unknown>[], width = 100): readonly string[] =>
   align([HEADINGS, ...rows.map(cells)], width);
 
-/** `tuned 12 of 48, 310 trials, 41 s of 60 s` */
+/** `measured 12 of 48, 310 trials, 0:41 of 1:00` */
 export function statusLine({ rows, elapsedSeconds, budgetSeconds, final }: TuneProgress<unknown>): string {
   const measured = rows.filter((row) => row.bestSeconds !== undefined).length;
   const trials = rows.reduce((sum, row) => sum + row.trials, 0);
-  return `measured ${measured} of ${rows.length}, ${trials} trials, ${elapsedSeconds.toFixed(0)} s of ${budgetSeconds.toFixed(0)} s${final === undefined ? '' : `, final of ${tokensIn(final).toLocaleString('en-US')} tokens`}`;
+  return `measured ${measured} of ${rows.length}, ${trials} trials, ${clock(elapsedSeconds)} of ${clock(budgetSeconds)}${final === undefined ? '' : `, final of ${count(tokensIn(final))} tokens`}`;
 }
 
 /** One line for logs: what was just learnt about one row. */

@@ -2,8 +2,8 @@
 import { Option, type Command } from 'commander';
 import { isArtifact } from '../driver/names.js';
 import type { CompileResult } from '../driver/requests.js';
-import { UserError } from '../errors.js';
-import { bytes, count, duration } from './format.js';
+import { UsageError } from '../errors.js';
+import { bytes, count, duration } from '../system/format.js';
 import { addModelFlags, addSections, CHECKPOINT_HELP, EXIT_STATUSES } from './help.js';
 import { isSet, modelFlags, required, type Flags } from './options.js';
 import { printJson, sameCommand, withUi, type Context } from './work.js';
@@ -21,6 +21,7 @@ export function addCompile(program: Command, context: Context): void {
   addModelFlags(command)
     .addOption(new Option('--mask <kind>').hideHelp())
     .option('--dump <dir>', 'write every stage, numbered: the graph after each pass, kernels, sources, plan')
+    .option('-q, --quiet', 'print results and errors only: no progress, no notes, no warnings')
     .option('--json', 'print the result as JSON and nothing else')
     .action(async (checkpoint: string, _options: unknown, self: Command) => {
       await compile(context, checkpoint, self.opts<Flags>());
@@ -43,13 +44,13 @@ async function compile(context: Context, checkpoint: string, flags: Flags): Prom
   const output = required(flags, 'output', '-o DIR', `tilewright compile ${checkpoint} -o model.tw`);
   const model = modelFlags(flags);
   if (isArtifact(checkpoint))
-    throw new UserError(
+    throw new UsageError(
       `${checkpoint}: is an artifact already`,
       `tune it (tilewright tune ${checkpoint}), run it, or give the checkpoint that it was made from`,
     );
   const isJson = isSet(flags, 'json');
   const advice = (): string => `nothing was written; start again with\n  ${sameCommand(context)}`;
-  const { value: result } = await withUi(context, { isJson, advice }, (ui, signal) =>
+  const { value: result } = await withUi(context, { isJson, isQuiet: isSet(flags, 'quiet'), advice }, (ui, signal) =>
     context.commands.compile({ model: checkpoint, output, signal, ...model }, ui),
   );
   if (isJson) printJson(io, result);

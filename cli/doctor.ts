@@ -1,8 +1,10 @@
 /** `tilewright doctor`: what this machine has and lacks. */
 import type { Command } from 'commander';
 import type { Check } from '../driver/doctor.js';
-import { textTable } from './format.js';
+import { textTable } from '../system/format.js';
 import { addSections } from './help.js';
+import { styleFor } from './io.js';
+import type { Style } from './style.js';
 import { isSet, type Flags } from './options.js';
 import { printJson, type Context } from './work.js';
 
@@ -24,14 +26,19 @@ async function doctor(context: Context, flags: Flags): Promise<void> {
   const checks = await context.commands.doctor();
   const isHealthy = checks.every(({ status }) => status !== 'missing');
   if (isSet(flags, 'json')) printJson(context.io, { isHealthy, checks });
-  else context.io.stdout.write(describe(checks));
+  else context.io.stdout.write(describe(checks, styleFor(context.io, 'stdout')));
   if (!isHealthy) context.fail();
 }
 
-function describe(checks: readonly Check[]): string {
+const COLOURS = { ok: 'green', note: 'yellow', missing: 'red' } as const;
+
+function describe(checks: readonly Check[], style: Style): string {
   const table = textTable(checks.map(({ status, name, detail }) => [status, name, detail.split('\n')[0] ?? '']));
   const missing = checks.filter(({ status }) => status === 'missing');
-  const lines = checks.flatMap(({ fix }, i) => [table[i]!, ...(fix === undefined ? [] : [`         → ${fix}`])]);
+  const lines = checks.flatMap(({ status, fix }, i) => [
+    style[COLOURS[status]](status) + table[i]!.slice(status.length),
+    ...(fix === undefined ? [] : [`         → ${fix}`]),
+  ]);
   const verdict =
     missing.length === 0
       ? 'Everything that is needed is here.'

@@ -1,17 +1,20 @@
 /** Texts that several commands' help share. */
 import type { Command } from 'commander';
+import { styleOf } from './style.js';
 
 /** Lines after the list of flags: what was not obvious from it. */
 export function addSections(command: Command, sections: Readonly<Record<string, readonly string[]>>): Command {
   const text = Object.entries(sections).map(
-    ([title, lines]) => `${title}:\n${lines.map((line) => (line === '' ? '' : `  ${line}`)).join('\n')}`,
+    ([title, lines]) =>
+      `${styleOf(true).bold(`${title}:`)}\n${lines.map((line) => (line === '' ? '' : `  ${line}`)).join('\n')}`,
   );
   return command.addHelpText('after', `\n${text.join('\n\n')}`);
 }
 
 export const EXIT_STATUSES = [
   '0    done',
-  '1    wrong use or failure; stderr says what and what to do',
+  '1    failed; stderr says what and what to do',
+  '2    wrong use: an unknown flag, a value that cannot be, a missing argument',
   '130  stopped with Ctrl-C; stderr says how to go on',
 ];
 

@@ -7,7 +7,7 @@ import type { ArenaSlot, MemoryReport } from '../driver/inspectMemory.js';
 import type { CudaSchedule } from '../ir/cuda.js';
 import type { LinkedFunction, Schedule } from '../ir/plan.js';
 import { quoteForShell } from '../system/shell.js';
-import { bytes, count, cut, si, textTable } from './format.js';
+import { bytes, count, cut, si, textTable } from '../system/format.js';
 
 /** `12 matmul, 4 mul, …`: neighbours that repeat are counted. */
 function fusedOps(ops: readonly string[], width: number): string {

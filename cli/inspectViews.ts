@@ -5,7 +5,7 @@ import { bucketFor, kernelRows, kernelSource, typicalSize } from '../driver/insp
 import { memoryReport } from '../driver/inspectMemory.js';
 import { placeAnywhere } from '../driver/devices/placement.js';
 import { isArtifact } from '../driver/names.js';
-import { UserError } from '../errors.js';
+import { UsageError } from '../errors.js';
 import { printPlacement } from '../passes/placeStages.js';
 import {
   describeKernels,
@@ -41,7 +41,7 @@ export async function inspect(context: Context, model: string, flags: Flags): Pr
   const { io, commands } = context;
   const views = VIEWS.filter((view) => flags[view] !== undefined);
   if (views.length > 1)
-    throw new UserError(
+    throw new UsageError(
       `${views.map((view) => `--${view}`).join(' and ')}: one at a time`,
       `for example: tilewright inspect ${model} --${views[0]!}${NEEDS[views[0]!] ?? ''}`,
     );
@@ -109,7 +109,7 @@ async function view(
     case 'parallel': {
       const wanted = parallelism(text(flags, 'parallel') ?? '');
       if (wanted === 'auto')
-        throw new UserError(
+        throw new UsageError(
           '--parallel auto is what run decides by the devices that it finds',
           'say how many: --parallel pp=4',
         );

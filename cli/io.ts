@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { basename, dirname, join, relative } from 'node:path';
 import { readSettings } from '../settings.js';
 import { quoteForShell } from '../system/shell.js';
+import { styleOf, wantsColour, type ColourSettings, type Style } from './style.js';
 
 /** A stream that may be a terminal. */
 export type Output = NodeJS.WritableStream & {
@@ -21,6 +22,8 @@ export interface Io {
   readonly stderr: Output;
   /** Unexpected errors show their stack. */
   readonly isDebug: boolean;
+  /** What of the environment decides about colours. */
+  readonly colour: ColourSettings;
   /** What the user types to start this program, for commands that we suggest. */
   readonly invocation: string;
   /** Milliseconds, never going back. */
@@ -30,6 +33,9 @@ export interface Io {
   /** Ends the process at once. */
   die(signal: StopSignal): void;
 }
+
+/** How texts for a stream are painted. */
+export const styleFor = (io: Io, stream: 'stdout' | 'stderr'): Style => styleOf(wantsColour(io[stream], io.colour));
 
 /**
  * `script` is argv[1]: the installed command by name, a local installation through npx, otherwise node and the file.
@@ -60,10 +66,12 @@ function ignoreClosedPipe(stream: NodeJS.WriteStream): void {
 export function processIo(): Io {
   ignoreClosedPipe(process.stdout);
   ignoreClosedPipe(process.stderr);
+  const settings = readSettings();
   return {
     stdout: process.stdout,
     stderr: process.stderr,
-    isDebug: readSettings().isDebug,
+    isDebug: settings.isDebug,
+    colour: settings,
     invocation: invocationOf(process.argv[1], process.cwd()),
     now: () => performance.now(),
     onStop(listener) {

@@ -1,11 +1,11 @@
 /** `tilewright merge`: the results of shards as those of one run. */
 import type { Command } from 'commander';
 import { isArtifact } from '../driver/names.js';
-import { UserError } from '../errors.js';
+import { UsageError } from '../errors.js';
 import type { MergeRequest } from '../eval/index.js';
 import { formatTable } from '../eval/table.js';
 import { TASKS } from '../eval/tasks/index.js';
-import { count } from './format.js';
+import { count } from '../system/format.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { choice, isSet, required, text, type Flags } from './options.js';
 import { printJson, type Context } from './work.js';
@@ -53,7 +53,7 @@ async function merge(context: Context, folders: readonly string[], flags: Flags)
   const output = required(flags, 'out', '--out', 'tilewright merge shards --out results');
   const task = text(flags, 'task');
   if (isArtifact(output))
-    throw new UserError(
+    throw new UsageError(
       `--out ${output}: the results would go into an artifact, and be lost when it is compiled again`,
       'give another folder, for example: --out results',
     );

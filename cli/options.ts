@@ -1,5 +1,5 @@
 /** Flags as text → typed values. Every refusal says what was given, what is expected, and shows an example. */
-import { UserError } from '../errors.js';
+import { UsageError } from '../errors.js';
 import { parseInit, type WeightInit } from '../driver/names.js';
 import { PRECISIONS, TARGETS, type Precision, type TargetName } from '../driver/target.js';
 import { SHARING_MODES, type Sharing } from '../eval/tree.js';
@@ -49,7 +49,7 @@ export function choice<T extends string>(flag: string, given: string, known: rea
   const found = known.find((word) => word === given);
   if (found !== undefined) return found;
   const meant = nearest(given, known);
-  throw new UserError(
+  throw new UsageError(
     `${flag} ${given}: expected ${known.slice(0, -1).join(', ')}${known.length > 1 ? ' or ' : ''}${known.at(-1)!}`,
     meant === undefined ? `for example: ${flag} ${known[0]!}` : `did you mean ${flag} ${meant}?`,
   );
@@ -59,7 +59,7 @@ export function choice<T extends string>(flag: string, given: string, known: rea
 export function wholeNumber(flag: string, given: string, min: number, max: number, example: string): number {
   const value = /^\d{1,15}$/.test(given) ? Number(given) : NaN;
   if (!(value >= min && value <= max))
-    throw new UserError(
+    throw new UsageError(
       `${flag} ${given}: expected a whole number from ${min} to ${max}`,
       `for example: ${flag} ${example}`,
     );
@@ -78,7 +78,7 @@ export function seconds(flag: string, given: string): number {
     0,
   );
   if (!isWhole || !(total > 0) || total > 30 * 24 * 3600) {
-    throw new UserError(
+    throw new UsageError(
       `${flag} ${given}: expected a time with a unit, at most 30 days`,
       `for example: ${flag} 30s, ${flag} 5m, ${flag} 1h30m`,
     );
@@ -105,7 +105,7 @@ export function parallelism(given: string): 'auto' | Parallelism {
   const asked = kind === 'pp' ? { replicas: 1, stages: a } : { replicas: a, stages: b };
   const devices = asked.replicas * asked.stages;
   if (!isSound || !(devices >= 1 && devices <= MAX_DEVICES))
-    throw new UserError(
+    throw new UsageError(
       `--parallel ${given}: expected auto, dp=N, pp=N or dpxpp=AxB, of at most ${MAX_DEVICES} devices`,
       'for example: --parallel dp=4, --parallel pp=4, --parallel dpxpp=2x2',
     );
@@ -124,7 +124,7 @@ export function deviceFlags(flags: Flags): DeviceFlags {
     count === undefined ? undefined : count === 'all' ? 'all' : wholeNumber('--devices', count, 1, MAX_DEVICES, '4');
   const parallel = how === undefined ? undefined : parallelism(how);
   if (typeof devices === 'number' && typeof parallel === 'object' && parallel.replicas * parallel.stages !== devices) {
-    throw new UserError(
+    throw new UsageError(
       `--parallel ${how!} is for ${parallel.replicas * parallel.stages} devices, --devices says ${devices}`,
       'leave one of the two out',
     );
@@ -184,7 +184,7 @@ export function refuseCompileFlags(flags: Flags, artifact: string): void {
     .filter(([name]) => text(flags, name) !== undefined)
     .map(([, flag]) => flag);
   if (given.length === 0) return;
-  throw new UserError(
+  throw new UsageError(
     `${given.join(', ')}: ${artifact} is compiled already, and this was decided when it was`,
     `leave ${given.length > 1 ? 'them' : 'it'} out, or compile again: tilewright compile <checkpoint> ${given.map((flag) => `${flag} …`).join(' ')} -o ${artifact}`,
   );
@@ -195,6 +195,6 @@ export const sharing = (flags: Flags): Sharing => choice('--sharing', text(flags
 /** The value of a flag that must be there. */
 export function required(flags: Flags, name: string, flag: string, example: string): string {
   const value = text(flags, name);
-  if (value === undefined || value === '') throw new UserError(`${flag} is missing`, `for example: ${example}`);
+  if (value === undefined || value === '') throw new UsageError(`${flag} is missing`, `for example: ${example}`);
   return value;
 }

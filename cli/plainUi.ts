@@ -1,9 +1,10 @@
 /** Progress as lines, for logs and pipes: each phase, and in a long one a line now and then. */
 import type { RunProgress } from '../driver/requests.js';
-import { duration, percent } from './format.js';
-import type { Io } from './io.js';
+import { duration, percent } from '../system/format.js';
+import { styleFor, type Io } from './io.js';
 import type { LiveUi } from './liveUi.js';
 import { describeRun, fractionOf } from './progressText.js';
+import { label } from './report.js';
 
 /** A line after 5 s if 5 % were done since the last, and after a minute whatever was done. */
 const PACE = { seconds: 5, share: 0.05, longestSeconds: 60 } as const;
@@ -57,7 +58,7 @@ export class PlainUi implements LiveUi {
   }
 
   warn(line: string): void {
-    this.#line(`warning: ${line}`);
+    this.#line(`${label('warning', styleFor(this.#io, 'stderr'))} ${line}`);
   }
 
   close(): void {

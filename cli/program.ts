@@ -1,18 +1,19 @@
 /** The command line as a whole: commands, help, and what every outcome prints and returns. */
 import { Command, CommanderError } from 'commander';
-import { UserError } from '../errors.js';
+import { UsageError, UserError } from '../errors.js';
 import { VERSION } from '../driver/version.js';
 import type { Commands } from './commands.js';
 import { addCompile } from './compile.js';
 import { addDoctor } from './doctor.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { addInspect } from './inspect.js';
-import type { Io } from './io.js';
+import { styleFor, type Io } from './io.js';
 import { addMerge } from './merge.js';
 import { choice } from './options.js';
-import { printError } from './report.js';
+import { label, printError } from './report.js';
 import { addRun } from './run.js';
 import { exitStatus } from './stop.js';
+import { styleOf, wantsColour } from './style.js';
 import { addTune } from './tune.js';
 import { Stopped, type Context } from './work.js';
 
@@ -30,7 +31,7 @@ export function createCli(commands: Commands, io: Io): Cli {
         io,
         argv,
         fail: () => {
-          status = 1;
+          status = FAILED;
         },
       };
       const program = createProgram(context);
@@ -48,6 +49,8 @@ export function createCli(commands: Commands, io: Io): Cli {
 
 function createProgram(context: Context): Command {
   const { io } = context;
+  // Commander strips colours where the stream wants none.
+  const title = styleOf(true);
   const program = new Command('tilewright')
     .description(
       'Compiles checkpoints of language models to fused, tuned kernels for this machine and scores multiple-choice ' +
@@ -56,8 +59,11 @@ function createProgram(context: Context): Command {
     .version(VERSION, '-V, --version', 'print the version')
     .helpOption('-h, --help', 'print help; every command has its own')
     .helpCommand('help [command]', 'print help of a command')
+    .configureHelp({ styleTitle: title.bold })
     .exitOverride()
     .configureOutput({
+      getOutHasColors: () => wantsColour(io.stdout, io.colour),
+      getErrHasColors: () => wantsColour(io.stderr, io.colour),
       writeOut: (text) => {
         io.stdout.write(text);
       },
@@ -111,20 +117,26 @@ function refuseHelpOfNothing(program: Command, argv: readonly string[]): void {
 
 /** Prints what an error has to say; returns the exit status. */
 function report(io: Io, error: unknown, argv: readonly string[]): number {
+  // Whoever asked for JSON reads stderr with a program, too.
+  const isPlain = argv.includes('--json');
   if (error instanceof CommanderError) {
     if (error.exitCode === 0) return 0;
-    printError(io, usageError(error, argv));
-    return 1;
+    printError(io, usageError(error, argv), isPlain);
+    return WRONG_USE;
   }
   if (error instanceof Stopped) {
     // A disk that refused while stopping, say: the advice alone would promise too much.
-    if (error.cause instanceof UserError && error.cause.cause !== undefined) printError(io, error.cause);
-    io.stderr.write(`stopped: ${error.advice}\n`);
+    if (error.cause instanceof UserError && error.cause.cause !== undefined) printError(io, error.cause, isPlain);
+    io.stderr.write(`${label('stopped', isPlain ? styleOf(false) : styleFor(io, 'stderr'))} ${error.advice}\n`);
     return exitStatus(error.signal);
   }
-  printError(io, error);
-  return 1;
+  printError(io, error, isPlain);
+  return error instanceof UsageError ? WRONG_USE : FAILED;
 }
+
+/** Exit statuses, as shells and POSIX tools use them. */
+const FAILED = 1;
+const WRONG_USE = 2;
 
 /** The shortest complete use of each command that needs an argument. */
 const EXAMPLES: Readonly<Record<string, string>> = {
@@ -135,7 +147,7 @@ const EXAMPLES: Readonly<Record<string, string>> = {
 };
 
 /** Commander's words in this program's form: what is wrong, then what to type. */
-function usageError(error: CommanderError, argv: readonly string[]): UserError {
+function usageError(error: CommanderError, argv: readonly string[]): UsageError {
   const [first = '', ...rest] = error.message.replace(/^error: /, '').split('\n');
   const meant = /\(Did you mean (.*)\?\)/.exec(rest.join(' '))?.[1];
   const command = argv.find((argument) => !argument.startsWith('-'));
@@ -144,6 +156,6 @@ function usageError(error: CommanderError, argv: readonly string[]): UserError {
       ? 'tilewright --help'
       : `tilewright ${command} --help`;
   const example = error.code === 'commander.missingArgument' ? EXAMPLES[command ?? ''] : undefined;
-  if (example !== undefined) return new UserError(first, `for example: ${example}\nsee ${help}`);
-  return new UserError(first, meant === undefined ? `see ${help}` : `did you mean ${meant}? Otherwise see ${help}`);
+  if (example !== undefined) return new UsageError(first, `for example: ${example}\nsee ${help}`);
+  return new UsageError(first, meant === undefined ? `see ${help}` : `did you mean ${meant}? Otherwise see ${help}`);
 }

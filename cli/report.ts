@@ -1,6 +1,7 @@
 /** How an error reaches the user: `error:` and `hint:` lines, never a stack unless asked for. */
 import { UserError } from '../errors.js';
-import type { Io } from './io.js';
+import { styleFor, type Io } from './io.js';
+import { styleOf, type Style } from './style.js';
 
 /** Text from files may end up in messages; it must not steer the terminal. Line ends and tabs stay. */
 const printable = (text: string): string => text.replace(/[\0-\x08\x0b-\x1f\x7f-\x9f]/g, '\u00b7');
@@ -24,6 +25,18 @@ export function errorLines(error: unknown, isDebug: boolean): string {
   return printable(`error: unexpected: ${indent(message)}\nhint: this is a bug in tilewright; ${more}\n${trace}`);
 }
 
-export const printError = (io: Io, error: unknown): void => {
-  io.stderr.write(errorLines(error, io.isDebug));
+/** The first words of lines that report something, and their colours. */
+const LABELS = { error: 'red', warning: 'yellow', hint: 'cyan', stopped: 'yellow' } as const;
+
+/** `error: …`, with its first word painted. */
+export function label(word: keyof typeof LABELS, style: Style): string {
+  return style.bold(style[LABELS[word]](`${word}:`));
+}
+
+/** `isPlain`: without colours, whatever the terminal (--json). */
+export const printError = (io: Io, error: unknown, isPlain = false): void => {
+  const style = isPlain ? styleOf(false) : styleFor(io, 'stderr');
+  io.stderr.write(
+    errorLines(error, io.isDebug).replace(/^(error|hint):/gm, (_, word: 'error' | 'hint') => label(word, style)),
+  );
 };

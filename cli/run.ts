@@ -8,11 +8,11 @@ import { shardName } from '../eval/shard.js';
 import { TASKS } from '../eval/tasks/index.js';
 import { OVERLONG } from '../eval/tokenise.js';
 import { SHARING_MODES } from '../eval/tree.js';
-import { UserError } from '../errors.js';
+import { UsageError } from '../errors.js';
 import { readSettings } from '../settings.js';
 import { isRecord } from '../system/json.js';
 import { quoteForShell } from '../system/shell.js';
-import { count, duration, percent, si } from './format.js';
+import { count, duration, percent, si } from '../system/format.js';
 import { addModelFlags, addSections, CHECKPOINT_HELP, EXIT_STATUSES } from './help.js';
 import {
   choice,
@@ -67,6 +67,7 @@ export function addRun(program: Command, context: Context): void {
       'write a timeline of what every device did, and of some micro-batches kernel by kernel; ui.perfetto.dev opens it',
     )
     .option('--dump <dir>', 'write every stage of the compilation, numbered')
+    .option('-q, --quiet', 'print results and errors only: no progress, no notes, no warnings')
     .option('--json', 'print the results as JSON and nothing else')
     .action(async (model: string, _options: unknown, self: Command) => {
       await run(context, model, self.opts<Flags>());
@@ -116,7 +117,7 @@ export function addRun(program: Command, context: Context): void {
 function refuseArtifactFolder(output: string, name: string): void {
   const folder = [output, modelFolder(output, name)].find(isArtifact);
   if (folder !== undefined)
-    throw new UserError(
+    throw new UsageError(
       `--out ${output}: the results would go into the artifact ${folder}, and be lost when it is compiled again`,
       'give another folder, for example: --out results',
     );
@@ -135,13 +136,13 @@ function parse(context: Context, model: string, flags: Flags): Omit<RunRequest, 
   ];
   const resume = isSet(flags, 'resume');
   if (resume && output === undefined)
-    throw new UserError(
+    throw new UsageError(
       '--resume needs --out: the journal of the interrupted run is there',
       'add --out with the folder of that run',
     );
   const part = shard(flags, readSettings());
   if (part !== undefined && output === undefined)
-    throw new UserError(
+    throw new UsageError(
       '--shard needs --out: merge joins what the shards write there',
       'add --out shards, the same for all',
     );
@@ -180,7 +181,7 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
       error instanceof Interrupted ? `${count(error.questionsDone)} finished questions` : 'finished questions';
     return `${finished} are in the journal; go on with\n  ${sameCommand(context, ['--resume'])}`;
   };
-  const { value: result } = await withUi(context, { isJson, advice }, (ui, signal) => {
+  const { value: result } = await withUi(context, { isJson, isQuiet: isSet(flags, 'quiet'), advice }, (ui, signal) => {
     if (request.output === undefined) ui.note('no --out: results are printed, nothing is written');
     return commands.run({ ...request, signal }, ui);
   });

@@ -1,5 +1,5 @@
 /** `--shard`: which part of a run this process is, as typed or as the scheduler that started it says. */
-import { UserError } from '../errors.js';
+import { UsageError } from '../errors.js';
 import { MAX_SHARDS, shardName, type Shard } from '../eval/shard.js';
 import type { Settings, SlurmArray } from '../settings.js';
 import type { Flags } from './options.js';
@@ -8,12 +8,12 @@ const EXAMPLE = 'for example: --shard 1/4 (to 4/4)';
 
 function parse(given: string): Shard {
   const match = /^(\d{1,9})\/(\d{1,9})$/.exec(given);
-  if (match === null) throw new UserError(`--shard ${given}: expected which part of how many`, EXAMPLE);
+  if (match === null) throw new UsageError(`--shard ${given}: expected which part of how many`, EXAMPLE);
   const [index, count] = [Number(match[1]), Number(match[2])];
   if (count < 1 || count > MAX_SHARDS)
-    throw new UserError(`--shard ${given}: expected 1 to ${MAX_SHARDS} parts`, EXAMPLE);
+    throw new UsageError(`--shard ${given}: expected 1 to ${MAX_SHARDS} parts`, EXAMPLE);
   if (index < 1 || index > count)
-    throw new UserError(
+    throw new UsageError(
       `--shard ${given}: parts count from 1, so this is none of 1/${count} to ${count}/${count}`,
       EXAMPLE,
     );
@@ -25,7 +25,7 @@ const explicit = 'Say which part this process is: --shard i/n';
 /** A whole number that a scheduler set. */
 function whole(name: string, given: string | undefined): number {
   if (given === undefined || !/^\d{1,9}$/.test(given)) {
-    throw new UserError(
+    throw new UsageError(
       `--shard: ${name} is ${given === undefined ? 'not set' : `${JSON.stringify(given)}, not a whole number`}`,
       explicit,
     );
@@ -46,7 +46,7 @@ function ofArray({ id, count, min, max, step }: SlurmArray): Shard {
     task = whole('SLURM_ARRAY_TASK_ID', id);
   const index = (task - first) / by + 1;
   if ((last - first) / by + 1 !== tasks || !Number.isInteger(index) || index < 1) {
-    throw new UserError(
+    throw new UsageError(
       `--shard: this Slurm array has ${tasks} tasks from ${first} to ${last}: which parts of which run they are cannot be told`,
       `${explicit}, or requeue a task of the whole array: scontrol requeue JOB_TASK`,
     );
@@ -75,12 +75,12 @@ export function shard(flags: Flags, settings: Settings): Shard | undefined {
   if (typeof given === 'string') return parse(given);
   const found = ofScheduler(settings);
   if (found === undefined)
-    throw new UserError(
+    throw new UsageError(
       '--shard: no scheduler says which part this is (SLURM_ARRAY_TASK_ID, JOB_COMPLETION_INDEX and SLURM_PROCID are not set)',
       EXAMPLE,
     );
   if (settings.shards !== undefined && whole('TILEWRIGHT_SHARDS', settings.shards) !== found.count) {
-    throw new UserError(
+    throw new UsageError(
       `--shard: the scheduler started ${found.count} tasks, TILEWRIGHT_SHARDS says ${settings.shards}`,
       explicit,
     );

@@ -1,10 +1,12 @@
 /** Progress on a terminal: finished phases scroll by as lines, the running one is redrawn in place below them. */
 import { SingleBar } from 'cli-progress';
 import type { RunProgress } from '../driver/requests.js';
-import { cut, duration, percent } from './format.js';
-import type { Io } from './io.js';
+import { cut, duration, percent } from '../system/format.js';
+import { styleFor, type Io } from './io.js';
 import type { LiveUi } from './liveUi.js';
 import { describeRun, fractionOf } from './progressText.js';
+import { label } from './report.js';
+import type { Style } from './style.js';
 
 /** The bar takes the room that the words leave, within these. */
 const BAR = { least: 5, most: 24 } as const;
@@ -13,13 +15,19 @@ const REDRAW_MS = 100;
 const CELLS = ['█', '░'] as const;
 
 /** `score  43 % ██████░░░░░░░░  4,321/10,042 · …` in at most `width` columns; a bar too short to read is left out. */
-export function progressLine(name: string, fraction: number, text: string, width: number): string {
+export function progressLine(
+  name: string,
+  fraction: number,
+  text: string,
+  width: number,
+  paint: (bar: string) => string = (bar) => bar,
+): string {
   const head = `${name} ${percent(fraction, 0).padStart(5)}`;
   const tail = text === '' ? '' : `  ${text}`;
   const room = Math.min(BAR.most, width - head.length - tail.length - 1);
   if (room < BAR.least) return cut(head + tail, width);
   const full = Math.round(room * Math.min(1, Math.max(0, fraction)));
-  return `${head} ${CELLS[0].repeat(full)}${CELLS[1].repeat(room - full)}${tail}`;
+  return `${head} ${paint(`${CELLS[0].repeat(full)}${CELLS[1].repeat(room - full)}`)}${tail}`;
 }
 
 /** Cursor up `lines` lines, to the first column, and everything from there on is cleared. */
@@ -32,6 +40,7 @@ interface Payload {
 
 export class TerminalUi implements LiveUi {
   readonly #io: Io;
+  readonly #style: Style;
   #phase: { readonly name: string; readonly detail: string | undefined; readonly started: number } | undefined;
   #bar: SingleBar | undefined;
   #lastRun: string | undefined;
@@ -45,6 +54,7 @@ export class TerminalUi implements LiveUi {
 
   constructor(io: Io) {
     this.#io = io;
+    this.#style = styleFor(io, 'stderr');
   }
 
   phase(name: string, detail?: string): void {
@@ -58,12 +68,12 @@ export class TerminalUi implements LiveUi {
     if (this.#isClosed) return;
     const name = this.#name();
     const text = detail ?? this.#phase?.detail ?? '';
-    this.#status = (width) => progressLine(name, fraction, text, width);
+    this.#status = (width) => progressLine(name, fraction, text, width, this.#style.cyan);
     if (this.#tableLines.length > 0) {
       this.#redrawTable();
       return;
     }
-    this.#show(fraction, (width) => progressLine(name, fraction, text, width));
+    this.#show(fraction, (width) => progressLine(name, fraction, text, width, this.#style.cyan));
   }
 
   run(progress: RunProgress): void {
@@ -71,7 +81,7 @@ export class TerminalUi implements LiveUi {
     const fraction = fractionOf(progress);
     const name = this.#name();
     this.#lastRun = describeRun(progress);
-    this.#show(fraction, (width) => progressLine(name, fraction, describeRun(progress, true), width));
+    this.#show(fraction, (width) => progressLine(name, fraction, describeRun(progress, true), width, this.#style.cyan));
   }
 
   table(lines: readonly string[]): void {
@@ -85,7 +95,7 @@ export class TerminalUi implements LiveUi {
   }
 
   warn(line: string): void {
-    this.#above(`warning: ${line}`);
+    this.#above(`${label('warning', this.#style)} ${line}`);
   }
 
   close(): void {
@@ -171,7 +181,8 @@ export class TerminalUi implements LiveUi {
     const { name, detail, started } = this.#phase;
     const summary = this.#lastRun ?? detail;
     const took = duration((this.#io.now() - started) / 1000);
-    this.#io.stderr.write(`${name}  ${took}${summary === undefined ? '' : `  ${summary}`}\n`);
+    const { bold, dim } = this.#style;
+    this.#io.stderr.write(`${bold(name)}  ${dim(took)}${summary === undefined ? '' : `  ${summary}`}\n`);
     this.#phase = undefined;
     this.#lastRun = undefined;
   }

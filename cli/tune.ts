@@ -2,8 +2,8 @@
 import type { Command } from 'commander';
 import { isArtifact } from '../driver/names.js';
 import type { TuneResult } from '../driver/requests.js';
-import { UserError } from '../errors.js';
-import { count, duration } from './format.js';
+import { UsageError } from '../errors.js';
+import { count, duration } from '../system/format.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { isSet, seconds, text, threads, type Flags } from './options.js';
 import { printJson, sameCommand, Stopped, withUi, type Context } from './work.js';
@@ -20,6 +20,7 @@ export function addTune(program: Command, context: Context): void {
     .option('--budget <time>', 'how long to measure: 30s, 5m, 1h30m', '5m')
     .option('--threads <n>', 'threads to tune for: as many as runs will use (default: all processors)')
     .option('--database <file>', 'JSON-lines file of trials (default: in the cache folder)')
+    .option('-q, --quiet', 'print results and errors only: no progress, no notes, no warnings')
     .option('--json', 'print the result as JSON and nothing else')
     .action(async (artifact: string, _options: unknown, self: Command) => {
       await tune(context, artifact, self.opts<Flags>());
@@ -49,7 +50,7 @@ async function tune(context: Context, artifact: string, flags: Flags): Promise<v
   const { io, commands } = context;
   const budgetSeconds = seconds('--budget', text(flags, 'budget') ?? '5m');
   if (!isArtifact(artifact))
-    throw new UserError(
+    throw new UsageError(
       `${artifact}: is not an artifact folder`,
       `make one from a checkpoint: tilewright compile ${artifact} -o model.tw`,
     );
@@ -62,8 +63,10 @@ async function tune(context: Context, artifact: string, flags: Flags): Promise<v
     ...(database === undefined ? {} : { database }),
   };
   const advice = (): string => `finished trials are kept; go on with\n  ${sameCommand(context)}`;
-  const { value: result, stoppedBy } = await withUi(context, { isJson, advice }, (ui, signal) =>
-    commands.tune({ ...request, signal }, ui),
+  const { value: result, stoppedBy } = await withUi(
+    context,
+    { isJson, isQuiet: isSet(flags, 'quiet'), advice },
+    (ui, signal) => commands.tune({ ...request, signal }, ui),
   );
   if (isJson) printJson(io, result);
   else io.stdout.write(describe(result));

@@ -3,7 +3,7 @@ import type { Ui } from '../driver/requests.js';
 import { quoteForShell } from '../system/shell.js';
 import type { Commands } from './commands.js';
 import type { Io, StopSignal } from './io.js';
-import { makeUi } from './makeUi.js';
+import { makeUi, type Face } from './makeUi.js';
 import { listenForStop } from './stop.js';
 
 export interface Context {
@@ -35,8 +35,7 @@ export function sameCommand(context: Context, extra: readonly string[] = []): st
   return [context.io.invocation, ...[...context.argv, ...added].map(quoteForShell)].join(' ');
 }
 
-export interface WorkOptions {
-  readonly isJson: boolean;
+export interface WorkOptions extends Face {
   /** What was kept and how to go on, for a command that was stopped. */
   readonly advice: (error: unknown) => string;
 }
@@ -60,7 +59,7 @@ export async function withUi<T>(
   work: (ui: Ui, signal: AbortSignal) => Promise<T>,
 ): Promise<Finished<T>> {
   const { io } = context;
-  const ui = makeUi(io, options.isJson);
+  const ui = makeUi(io, options);
   let hasResults = false;
   const watched: Ui = {
     phase: (name, detail) => {

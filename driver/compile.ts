@@ -1,7 +1,7 @@
 /** Model → plan: graph, passes, kernels, default schedules. No weights are read and nothing is compiled yet. */
 import { defaultSchedule } from '../codegen/cpu/index.js';
 import { defaultCudaSchedule, type CudaFacts } from '../codegen/cuda/index.js';
-import { UserError } from '../errors.js';
+import { UsageError } from '../errors.js';
 import type { CudaSchedule } from '../ir/cuda.js';
 import type { Graph } from '../ir/graph.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
@@ -104,7 +104,7 @@ function compileForCpu(checkpoint: Checkpoint, machine: Machine, options: Compil
 
 function compileForCuda(checkpoint: Checkpoint, facts: CudaFacts, options: CompileOptions): CudaModel {
   if (options.isa !== undefined)
-    throw new UserError('--isa is an instruction set of CPUs', 'drop --isa, or use --target cpu');
+    throw new UsageError('--isa is an instruction set of CPUs', 'drop --isa, or use --target cpu');
   const arithmetic = cudaArithmetic(options.precision, checkpoint.config.dtype);
   const { graph, plan } = plans<CudaSchedule>(checkpoint, options, {
     numerics: cudaNumerics(arithmetic),
@@ -131,7 +131,7 @@ function plans<S>(
   const { least, most } = planning.limits;
   const tokens = options.maxTokens ?? Math.min(Math.max(checkpoint.config.maxPositions, least), most);
   if (!Number.isInteger(tokens) || tokens < 32 || tokens > MAX_CAPACITY)
-    throw new UserError(`a micro-batch of ${tokens} tokens: expected 32 to ${MAX_CAPACITY}`, 'use --max-tokens 1024');
+    throw new UsageError(`a micro-batch of ${tokens} tokens: expected 32 to ${MAX_CAPACITY}`, 'use --max-tokens 1024');
   const capacity = scoringBucket({ tokens, rows: tokens, longest: tokens });
   const graph = optimise(buildGraph(checkpoint, options.mask), planning.numerics, options.observe);
   const module = lower(graph, planning.numerics, options.observe);

@@ -17,6 +17,7 @@ import type { CudaArch } from '../ir/cuda.js';
 import { cudaAvailable, type CudaAvailability } from '../runtime/cuda/addon.js';
 import { compilerName, findCudaCompiler } from '../runtime/cuda/compiler.js';
 import { UserError } from '../errors.js';
+import { bytes, count } from '../system/format.js';
 import { makeFolder } from '../system/write.js';
 import { glibcVersion } from '../runtime/cLibrary.js';
 import { findCompiler, type SystemCompiler } from '../runtime/cpu/systemCompiler.js';
@@ -92,13 +93,8 @@ const hereAndNow = (): Probes => ({
 });
 
 const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
-const gib = (bytes: number): string => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
-const kib = (bytes: number): string =>
-  bytes === 0
-    ? 'unknown'
-    : bytes < 1 << 20
-      ? `${bytes >> 10} KiB`
-      : `${(bytes / 2 ** 20).toFixed(bytes % (1 << 20) === 0 ? 0 : 1)} MiB`;
+/** Bytes of a cache that may be unknown. */
+const cacheSize = (size: number): string => (size === 0 ? 'unknown' : bytes(size));
 
 function checkNode({ nodeVersion, platform, glibcVersion: glibc }: Probes): Check {
   const [major = 0, minor = 0] = nodeVersion.split('.').map(Number);
@@ -169,7 +165,11 @@ function checkMachine(probes: Probes): Check[] {
       status: best === 'amx' ? 'ok' : 'note',
       detail: `${isas.join(', ')} (${best} is used; ${arithmetic})`,
     },
-    { name: 'caches', status: 'ok', detail: `L1 ${kib(cpu.l1dBytes)}, L2 ${kib(cpu.l2Bytes)}, L3 ${kib(cpu.l3Bytes)}` },
+    {
+      name: 'caches',
+      status: 'ok',
+      detail: `L1 ${cacheSize(cpu.l1dBytes)}, L2 ${cacheSize(cpu.l2Bytes)}, L3 ${cacheSize(cpu.l3Bytes)}`,
+    },
   ];
 }
 
@@ -186,7 +186,7 @@ const MAX_ENTRIES = 100_000;
 
 /** Bytes of all files below; stops counting at MAX_ENTRIES. Links are not followed. */
 export function folderBytes(folder: string): { bytes: number; files: number } {
-  let bytes = 0,
+  let total = 0,
     files = 0,
     seen = 0;
   const queue = [folder];
@@ -203,7 +203,7 @@ export function folderBytes(folder: string): { bytes: number; files: number } {
       if (entry.isDirectory()) queue.push(path);
       else if (entry.isFile()) {
         try {
-          bytes += lstatSync(path).size;
+          total += lstatSync(path).size;
           files++;
         } catch {
           // Removed meanwhile.
@@ -211,7 +211,7 @@ export function folderBytes(folder: string): { bytes: number; files: number } {
       }
     }
   }
-  return { bytes, files };
+  return { bytes: total, files };
 }
 
 function checkCache({ cacheLimit, ...probes }: Probes): Check {
@@ -252,17 +252,17 @@ function checkCache({ cacheLimit, ...probes }: Probes): Check {
       detail: `${cacheDir}: ${problem}, and what lies there is run`,
       fix: 'choose a folder of your own: export TILEWRIGHT_CACHE=/path',
     };
-  const { bytes, files } = folderBytes(cacheDir);
+  const { bytes: used, files } = folderBytes(cacheDir);
   return {
     name: 'cache folder',
     status: 'ok',
-    detail: `${cacheDir}: writable, ${(bytes / 2 ** 20).toFixed(1)} MiB in ${files} files (safe to delete; compiled kernels: ${limit === Infinity ? 'no limit' : `at most ${gib(limit)}, TILEWRIGHT_CACHE_LIMIT`})`,
+    detail: `${cacheDir}: writable, ${bytes(used)} in ${count(files)} files (safe to delete; compiled kernels: ${limit === Infinity ? 'no limit' : `at most ${bytes(limit)}, TILEWRIGHT_CACHE_LIMIT`})`,
   };
 }
 
 function checkMemory(probes: Probes): Check {
   const { totalBytes, freeBytes } = probes.memory();
-  return { name: 'memory', status: 'ok', detail: `${gib(totalBytes)}, ${gib(freeBytes)} free` };
+  return { name: 'memory', status: 'ok', detail: `${bytes(totalBytes)}, ${bytes(freeBytes)} free` };
 }
 
 /** Of a GPU: nothing here is missing on a machine that has none. */
@@ -279,7 +279,7 @@ async function checkGpu(probes: Probes): Promise<Check[]> {
         name: `GPU ${device.ordinal}`,
         status: archOf(device) === undefined ? 'note' : 'ok',
         detail:
-          `${device.name}, ${(device.totalBytes / 2 ** 30).toFixed(0)} GiB, ${device.multiprocessors} multiprocessors, ` +
+          `${device.name}, ${bytes(device.totalBytes)}, ${device.multiprocessors} multiprocessors, ` +
           `${archOf(device) ?? `compute capability ${device.capability.join('.')}: older than 8.0, not supported`}; driver for CUDA ${version(found.driverVersion)}`,
       }))
     : [{ name: 'GPU', status: 'note', detail: `${found.reason}; --target cuda:sm_90a compiles without one` }];

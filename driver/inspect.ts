@@ -1,6 +1,6 @@
 /** A model opened for looking at it: what every pass left, what no pass recognised, and the plan. */
 import { tokensIn } from '../ir/scoring.js';
-import { UserError } from '../errors.js';
+import { UsageError, UserError } from '../errors.js';
 import { scoreOf, type CpuIsa, type LinkedFunction, type Schedule } from '../ir/plan.js';
 import { printKernels } from '../ir/text/kernelPrinter.js';
 import { printGraph } from '../ir/text/printer.js';
@@ -168,7 +168,7 @@ export function findStage(inspection: Inspection, wanted: string): RecordedStage
   );
   const found = byNumber ?? stages.find(({ name }) => name === wanted && name.includes('.')) ?? runs.at(-1);
   if (found === undefined) {
-    throw new UserError(
+    throw new UsageError(
       `there is no pass ${JSON.stringify(wanted)} in this compilation`,
       `passes, in order: ${stages.map(({ name }, i) => `${i} ${name}`).join(', ')}`,
     );

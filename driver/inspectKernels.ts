@@ -6,7 +6,7 @@ import { emitCudaKernel } from '../codegen/cuda/index.js';
 import type { LaunchShape } from '../ir/cuda.js';
 import { compileCubins, type KernelResources } from '../runtime/cuda/compiler.js';
 import type { CompiledModel } from './compile.js';
-import { UserError } from '../errors.js';
+import { UsageError, UserError } from '../errors.js';
 import type { Kernel } from '../ir/kernel.js';
 import { scoreOf, type Bucket, type LinkedFunction, type Schedule } from '../ir/plan.js';
 import { Declarations } from '../autotune/work.js';
@@ -127,7 +127,7 @@ export function findKernel(
     .filter(({ name }) => words.length > 0 && words.every((word) => name.includes(word)))
     .map(({ name }) => name);
   const listed = close.length > 0 ? close : plan.kernels.map(({ name }) => name);
-  throw new UserError(
+  throw new UsageError(
     `there is no kernel ${JSON.stringify(wanted)}`,
     `kernels: ${listed.slice(0, 8).join(', ')}${listed.length > 8 ? `, … (${listed.length}; see --kernels)` : ''}`,
   );

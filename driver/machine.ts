@@ -2,7 +2,7 @@
 import { loadAddon, type CpuInfo } from '../runtime/addon.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
 import type { Numerics } from '../passes/pipeline.js';
-import { UserError } from '../errors.js';
+import { UsageError, UserError } from '../errors.js';
 import type { Precision } from './target.js';
 
 export interface Machine {
@@ -32,9 +32,9 @@ export const scheduleFacts = (machine: Machine): { isas: readonly CpuIsa[]; l1: 
 /** The strongest micro-kernel that computes in `precision`; `wanted` overrides the choice. */
 export function chooseIsa(machine: Machine, precision: Precision, wanted?: CpuIsa): CpuIsa {
   if (precision === 'f16')
-    throw new UserError('--precision f16 is for GPUs: CPUs compute in bf16 or f32 here', 'use --precision auto');
+    throw new UsageError('--precision f16 is for GPUs: CPUs compute in bf16 or f32 here', 'use --precision auto');
   if (precision === 'bf16' && (wanted ?? 'amx') !== 'amx')
-    throw new UserError(`${wanted!} computes in f32, not bf16`, 'drop --isa, or use --precision auto');
+    throw new UsageError(`${wanted!} computes in f32, not bf16`, 'drop --isa, or use --precision auto');
   if (precision === 'bf16' && !machine.isas.includes('amx'))
     throw new UserError(`this CPU (${machine.cpu.model}) has no AMX, which bf16 needs`, 'use --precision auto');
   if (wanted !== undefined) {
@@ -44,7 +44,7 @@ export function chooseIsa(machine: Machine, precision: Precision, wanted?: CpuIs
         `use --isa ${machine.isas.at(-1)!}`,
       );
     if (wanted === 'amx' && precision === 'f32')
-      throw new UserError('amx multiplies bf16, not f32', 'drop --isa amx, or use --precision auto');
+      throw new UsageError('amx multiplies bf16, not f32', 'drop --isa amx, or use --precision auto');
     return wanted;
   }
   return machine.isas.filter((isa) => isa !== 'amx' || precision !== 'f32').at(-1)!;

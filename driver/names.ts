@@ -1,7 +1,7 @@
 /** A model as the user names it, before anything of it is opened. */
 import { existsSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
-import { UserError } from '../errors.js';
+import { UsageError } from '../errors.js';
 
 /** Where weights come from: the checkpoint, or a seed. */
 export type WeightInit = { readonly kind: 'checkpoint' } | { readonly kind: 'random'; readonly seed: number };
@@ -10,7 +10,7 @@ export type WeightInit = { readonly kind: 'checkpoint' } | { readonly kind: 'ran
 export function parseInit(text: string): WeightInit {
   const match = /^random:(\d{1,15})$/.exec(text);
   if (match === null)
-    throw new UserError(
+    throw new UsageError(
       `--init ${JSON.stringify(text)}: expected random:SEED with a whole number`,
       'for example: --init random:1',
     );

@@ -1,6 +1,6 @@
 /** The first step of a run: its inputs are checked and its questions read, before anything is compiled or loaded. */
 import { dirname, resolve } from 'node:path';
-import { UserError } from '../errors.js';
+import { UsageError } from '../errors.js';
 import { loadDataset, modelFolder, taskByName, type Dataset, type Task } from '../eval/index.js';
 import { prepareOutput } from '../system/write.js';
 import { modelName } from './names.js';
@@ -19,9 +19,9 @@ export async function prepareRun(request: RunRequest): Promise<PreparedRun> {
   const task = taskByName(request.task);
   const { output, shard } = request;
   if (request.resume && output === undefined)
-    throw new UserError('--resume needs the folder of the run that it continues', 'add --out DIR');
+    throw new UsageError('--resume needs the folder of the run that it continues', 'add --out DIR');
   if (shard !== undefined && output === undefined)
-    throw new UserError('--shard needs a folder: merge joins what the shards write there', 'add --out DIR');
+    throw new UsageError('--shard needs a folder: merge joins what the shards write there', 'add --out DIR');
   const name = request.modelName ?? modelName(request.model);
   if (output !== undefined) {
     prepareOutput(modelFolder(output, name));

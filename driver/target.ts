@@ -2,7 +2,7 @@
 import { CUDA_ARCHS, type CudaArch } from '../ir/cuda.js';
 import type { CudaFacts } from '../codegen/cuda/index.js';
 import type { FormatName } from '../ir/storage.js';
-import { UserError } from '../errors.js';
+import { UsageError } from '../errors.js';
 import type { Numerics } from '../passes/pipeline.js';
 
 /** `cuda` without an architecture: that of the GPU in this machine. */
@@ -41,7 +41,7 @@ export const cudaNumerics = (dtype: 'bf16' | 'f16'): Numerics => ({
 /** Element type of a GPU's contractions for a checkpoint stored in `stored`. */
 export function cudaArithmetic(precision: Precision, stored: FormatName): 'bf16' | 'f16' {
   if (precision === 'f32')
-    throw new UserError(
+    throw new UsageError(
       '--precision f32 is for the CPU: GPUs multiply 16-bit numbers here',
       'use --target cpu, or leave --precision out',
     );

@@ -24,6 +24,7 @@ import { compileKernels, emitPlan } from './kernels.js';
 import { detectMachine, scheduleFacts, upTo, type Machine } from './machine.js';
 import { openArtifact } from './open.js';
 import type { CpuSchedule } from '../ir/plan.js';
+import { duration } from '../system/format.js';
 import type { TuneRequest, TuneResult, Ui } from './requests.js';
 import { tuneCudaModel } from './tuneCuda.js';
 
@@ -96,7 +97,7 @@ export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResul
     };
     return tuneForCuda(request, opened.model, opened.reference, save, ui, begin);
   }
-  ui.phase('tune', `${request.budgetSeconds} s, ${request.threads} threads`);
+  ui.phase('tune', `${duration(request.budgetSeconds)}, ${request.threads} threads`);
   const { model, search: found } = await tuneCompiled(opened.model, machine, {
     budgetSeconds: request.budgetSeconds,
     threads: request.threads,
@@ -131,7 +132,7 @@ async function tuneForCuda(
   ui: Ui,
   begin: number,
 ): Promise<TuneResult> {
-  ui.phase('tune', `${request.budgetSeconds} s, cuda:${opened.facts.arch}`);
+  ui.phase('tune', `${duration(request.budgetSeconds)}, cuda:${opened.facts.arch}`);
   const { model, search, table, driverVersion } = await tuneCudaModel(
     opened,
     {

@@ -8,6 +8,7 @@ import { Readable } from 'node:stream';
 import { createGunzip, type Gunzip } from 'node:zlib';
 import { UserError } from '../errors.js';
 import { codeOf, reasonOf } from '../system/errno.js';
+import { bytes } from '../system/format.js';
 import { isDeeperThan, MAX_JSON_DEPTH } from '../system/json.js';
 import { quoteForShell } from '../system/shell.js';
 import { chooseDocs, needsTotal, printDocs, type ClosedRange, type Selection } from './selection.js';
@@ -24,8 +25,6 @@ export interface DatasetBounds {
 
 export const DEFAULT_BOUNDS: DatasetBounds = { maxLineBytes: 4 << 20, maxTotalBytes: 2 ** 31, maxRatio: 200 };
 const RATIO_FROM_BYTES = 16 << 20;
-
-const size = (bytes: number): string => (bytes >= 1 << 20 ? `${Math.round(bytes / (1 << 20))} MiB` : `${bytes} bytes`);
 
 /** What `--data` names the standard input by. */
 export const STDIN = '-';
@@ -108,7 +107,7 @@ async function* readBytes(path: string, bounds: DatasetBounds, signal?: AbortSig
     for await (const chunk of unzip === undefined ? all() : (unzip as AsyncIterable<Buffer>)) {
       total += chunk.length;
       if (total > bounds.maxTotalBytes) {
-        throw new UserError(`${nameOf(path)} holds more than ${size(bounds.maxTotalBytes)} of text`, 'Split the file');
+        throw new UserError(`${nameOf(path)} holds more than ${bytes(bounds.maxTotalBytes)} of text`, 'Split the file');
       }
       if (isGzip && total > RATIO_FROM_BYTES && total > bounds.maxRatio * rawBytes) {
         throw new UserError(
@@ -150,7 +149,7 @@ export async function* readLines(path: string, options: ReadOptions = {}): Async
     heldBytes += part.length;
     if (heldBytes > bounds.maxLineBytes) {
       throw new UserError(
-        `${path}:${number + 1}: the line is longer than ${size(bounds.maxLineBytes)}`,
+        `${path}:${number + 1}: the line is longer than ${bytes(bounds.maxLineBytes)}`,
         'A dataset has one question a line: is this a JSON array? Convert it with: jq -c ".[]"',
       );
     }

@@ -1,5 +1,5 @@
 /** Which questions of a dataset are scored: `--docs A:B,C:D,E`, then `--limit`. */
-import { UserError } from '../errors.js';
+import { UsageError } from '../errors.js';
 
 /** Question numbers from `first` to the one before `end`; without an end, to the last question. */
 export interface DocRange {
@@ -29,7 +29,7 @@ function parseRange(part: string, text: string): DocRange {
   const isRange = (from !== '' || to !== '') && ((colon !== '' && to === '') || end > first);
   if (!isRange) {
     const where = part === text ? '' : `${JSON.stringify(part)} `;
-    throw new UserError(
+    throw new UsageError(
       `--docs ${text}: ${where}is not a range of question numbers`,
       'Example: --docs 0:100,500:600,777 (the first hundred, a hundred from number 500 on, and number 777)',
     );
@@ -41,7 +41,10 @@ function parseRange(part: string, text: string): DocRange {
 export function parseDocs(text: string): DocRange[] {
   const parts = text.split(',');
   if (parts.length > MAX_RANGES)
-    throw new UserError(`--docs: ${parts.length} ranges, more than ${MAX_RANGES}`, 'Write a data set of the questions');
+    throw new UsageError(
+      `--docs: ${parts.length} ranges, more than ${MAX_RANGES}`,
+      'Write a data set of the questions',
+    );
   return parts.map((part) => parseRange(part, text));
 }
 
@@ -55,7 +58,7 @@ export const printDocs = (ranges: readonly DocRange[]): string =>
 export function parseLimit(text: string): number {
   const limit = /^[\d.]+$/.test(text) ? Number(text) : NaN;
   if (!(limit > 0) || (limit >= 1 && !Number.isInteger(limit))) {
-    throw new UserError(
+    throw new UsageError(
       `--limit ${text} is neither a count nor a fraction`,
       'Examples: --limit 100 (the first hundred), --limit 0.1 (a tenth)',
     );

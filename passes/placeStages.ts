@@ -6,6 +6,7 @@ import type { Extents } from '../ir/extents.js';
 import type { WeightDecl } from '../ir/kernel.js';
 import type { DevicePlacement, Parallelism, Stage } from '../ir/placement.js';
 import { leadingExtent, type LinkedFunction } from '../ir/plan.js';
+import { bytes } from '../system/format.js';
 import { bestCuts, type CutRange } from './bestCuts.js';
 import { planMemory } from './planMemory.js';
 
@@ -69,7 +70,7 @@ function rangesOf(
   { plan, costs, weightBytes }: PlacementFacts,
   points: readonly number[],
 ): (first: number) => CutRange[] {
-  const bytes = new Map(plan.weights.map((weight) => [weight.name, weightBytes(weight)]));
+  const sizeOf = new Map(plan.weights.map((weight) => [weight.name, weightBytes(weight)]));
   return (first) => {
     const seen = new Set<string>();
     let cost = 0,
@@ -79,7 +80,7 @@ function rangesOf(
       for (; at < end; at++) {
         cost += costs[at]!;
         for (const name of plan.launches[at]!.parameters) {
-          if (!seen.has(name)) weights += bytes.get(name) ?? 0;
+          if (!seen.has(name)) weights += sizeOf.get(name) ?? 0;
           seen.add(name);
         }
       }
@@ -166,9 +167,6 @@ function placeFreely(facts: PlacementFacts): PlacedStages {
 export const parallelText = ({ replicas, stages }: Parallelism): string =>
   stages === 1 ? `dp=${replicas}` : replicas === 1 ? `pp=${stages}` : `dpxpp=${replicas}x${stages}`;
 
-const size = (bytes: number): string =>
-  bytes < 2 ** 30 ? `${(bytes / 2 ** 20).toFixed(1)} MiB` : `${(bytes / 2 ** 30).toFixed(1)} GiB`;
-
 /** The error for a plan that does not fit in `stages`; its hint says what would. */
 function refusal(facts: PlacementFacts, stages: number): UserError {
   const { plan, devices } = facts;
@@ -183,7 +181,7 @@ function refusal(facts: PlacementFacts, stages: number): UserError {
   const need =
     fullest === undefined
       ? ''
-      : `: ${stages === 1 ? '' : 'its largest stage takes '}${size(fullest.weightBytes)} of weights and ${size(fullest.arenaBytes)} of activations of ${stages === 1 ? 'a micro-batch' : 'two micro-batches'} of ${tokens} ${counts}`;
+      : `: ${stages === 1 ? '' : 'its largest stage takes '}${bytes(fullest.weightBytes)} of weights and ${bytes(fullest.arenaBytes)} of activations of ${stages === 1 ? 'a micro-batch' : 'two micro-batches'} of ${tokens} ${counts}`;
   const hints: string[] = [];
   const fewer = fewerTokens(facts, stages, room);
   if (fewer !== undefined) hints.push(`smaller micro-batches (--max-tokens ${fewer})`);
@@ -200,7 +198,7 @@ function refusal(facts: PlacementFacts, stages: number): UserError {
           : `a pipeline of ${others} (--parallel pp=${others})`,
     );
   return new UserError(
-    `This model does not fit ${stages === 1 ? 'a device' : `${stages} devices as a pipeline`} of which each has room for ${size(room)}${need}.`,
+    `This model does not fit ${stages === 1 ? 'a device' : `${stages} devices as a pipeline`} of which each has room for ${bytes(room)}${need}.`,
     hints.length > 0 ? `What would fit: ${hints.join(', or ')}.` : 'Use devices with more memory.',
   );
 }
@@ -236,7 +234,7 @@ export function printPlacement(
   const head =
     `placement: ${parallelText({ replicas, stages: stages.length })} on ${devices} device${devices === 1 ? '' : 's'}` +
     (stages.length === 1
-      ? `, ${size(stages[0]!.weightBytes)} of weights each`
+      ? `, ${bytes(stages[0]!.weightBytes)} of weights each`
       : `, predicted balance ${(100 * balance).toFixed(1)}%: ${(devices * balance).toFixed(2)}× one device`) +
     (spare === 0 ? '' : `; ${spare} left over`);
   if (stages.length === 1) return [head];
@@ -244,7 +242,7 @@ export function printPlacement(
     head,
     ...stages.map(
       ({ first, end, share, weightBytes, arenaBytes }, i) =>
-        `  stage ${i}: ${pathOf(first)} to ${pathOf(end - 1)}, ${(100 * share).toFixed(1)}% of the work, ${size(weightBytes)} of weights, ${size(arenaBytes)} of activations`,
+        `  stage ${i}: ${pathOf(first)} to ${pathOf(end - 1)}, ${(100 * share).toFixed(1)}% of the work, ${bytes(weightBytes)} of weights, ${bytes(arenaBytes)} of activations`,
     ),
   ];
 }

@@ -4,7 +4,7 @@
  */
 import { UserError } from '../../errors.js';
 import { quoteForShell } from '../../system/shell.js';
-import { clock } from '../../cli/format.js';
+import { clock } from '../../system/format.js';
 import { makeCheckpoint } from './make.js';
 import { parseCheckpointOptions, USAGE } from './options.js';
 

@@ -13,6 +13,7 @@ import { printCudaMemoryUse } from '../../runtime/cuda/memoryUse.js';
 import { PACK_SOURCE } from '../../runtime/cuda/packKernels.js';
 import { printLoadTimes } from '../../runtime/cuda/weights.js';
 import { readSettings } from '../../settings.js';
+import { duration } from '../../system/format.js';
 import type { Rebuild } from '../artifact.js';
 import type { CpuModel, CudaModel, CompiledModel } from '../compile.js';
 import { compileCudaKernels, emitCudaPlan } from '../cudaKernels.js';
@@ -130,7 +131,7 @@ export async function loadCpuExecutor(
     interface: { name },
   } of model.plan.functions) {
     const compiled = await compileKernels(emitPlan(linkFunction(model.plan, name)), model.isa);
-    if (!compiled.isCached) ui.note(`kernels compiled in ${compiled.seconds.toFixed(1)} s`);
+    if (!compiled.isCached) ui.note(`kernels compiled in ${duration(compiled.seconds)}`);
     symbols[name] = compiled.symbols;
   }
   phases?.begin('weights');
@@ -179,7 +180,7 @@ async function loadCudaExecutor(
     driverVersion,
     extra: [{ symbol: PACK_UNIT, source: PACK_SOURCE }],
   });
-  if (!compiled.isCached) ui.note(`kernels compiled in ${compiled.seconds.toFixed(1)} s by ${compiled.compiler}`);
+  if (!compiled.isCached) ui.note(`kernels compiled in ${duration(compiled.seconds)} by ${compiled.compiler}`);
   phases?.begin('weights');
   ui.phase('load weights', own.map(({ name }) => name).join(', '));
   return openCudaExecutor({

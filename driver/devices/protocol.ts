@@ -1,5 +1,5 @@
 /** What the process that owns devices and the one that asks it say to each other. Plain data, structured-cloned. */
-import { UserError } from '../../errors.js';
+import { UsageError, UserError } from '../../errors.js';
 import type { Extents } from '../../ir/extents.js';
 import type { CallArrays, CallResult } from '../../runtime/call.js';
 import type { PhaseSpan } from '../phases.js';
@@ -97,5 +97,6 @@ export function packError(error: unknown): SentError {
 
 export function unpackError({ name, message, hint, ...fields }: SentError): Error {
   if (name === 'UserError') return new UserError(message, hint);
+  if (name === 'UsageError') return new UsageError(message, hint);
   return Object.assign(new Error(message), fields, { name });
 }

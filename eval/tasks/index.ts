@@ -1,5 +1,5 @@
 /** The tasks by name. */
-import { UserError } from '../../errors.js';
+import { UsageError } from '../../errors.js';
 import { arcChallenge, arcEasy } from './arc.js';
 import { hellaswag } from './hellaswag.js';
 import { multipleChoice } from './multipleChoice.js';
@@ -11,7 +11,7 @@ export const TASKS: readonly Task[] = [hellaswag, arcEasy, arcChallenge, multipl
 export function taskByName(name: string): Task {
   const task = TASKS.find((candidate) => candidate.name === name);
   if (task === undefined) {
-    throw new UserError(`unknown task "${name}"`, `Tasks: ${TASKS.map((known) => known.name).join(', ')}`);
+    throw new UsageError(`unknown task "${name}"`, `Tasks: ${TASKS.map((known) => known.name).join(', ')}`);
   }
   return task;
 }

@@ -2,6 +2,7 @@
 import { constrainedMemory } from 'node:process';
 import { totalmem } from 'node:os';
 import { UserError } from '../../errors.js';
+import { bytes } from '../../system/format.js';
 
 export interface MemoryUse {
   /** Weights read where they lie in the checkpoint: pages of files, which the system may drop and read again. */
@@ -16,13 +17,11 @@ export interface MemoryUse {
   readonly scratchBytes: number;
 }
 
-const mib = (bytes: number): string => (bytes / 2 ** 20).toFixed(1);
-
 /** All but what the system may drop and read again. */
 const residentBytes = ({ packedBytes, arenaBytes, stateBytes, scratchBytes }: MemoryUse): number =>
   packedBytes + arenaBytes + stateBytes + scratchBytes;
 
-/** Lines for people, in MiB: `packed weights  2098.2 MiB`. */
+/** Lines for people: `weights, packed  2.05 GiB`. */
 export function printMemoryUse(use: MemoryUse): string {
   const rows: readonly [string, number][] = [
     ['weights, mapped', use.mappedBytes],
@@ -32,7 +31,7 @@ export function printMemoryUse(use: MemoryUse): string {
     ['scratch', use.scratchBytes],
     ['total', use.mappedBytes + residentBytes(use)],
   ];
-  return rows.map(([name, bytes]) => `${name.padEnd(16)} ${mib(bytes).padStart(9)} MiB`).join('\n');
+  return rows.map(([name, size]) => `${name.padEnd(16)} ${bytes(size).padStart(10)}`).join('\n');
 }
 
 /** Bytes that the machine, or this process's control group, has in all. */
@@ -48,7 +47,7 @@ export function requireMemory(use: MemoryUse): void {
   const available = machineBytes();
   if (needed > available) {
     throw new UserError(
-      `This plan needs ${mib(needed)} MiB of memory; this machine has ${mib(available)} MiB.\n${printMemoryUse(use)}`,
+      `This plan needs ${bytes(needed)} of memory; this machine has ${bytes(available)}.\n${printMemoryUse(use)}`,
       'Use bf16 weights (--precision auto), smaller micro-batches or a larger machine.',
     );
   }

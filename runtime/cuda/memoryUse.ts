@@ -1,6 +1,7 @@
 /** What a plan takes of a device's memory, known before any of it is allocated, and what to do where it is too much. */
 import { UserError } from '../../errors.js';
 import { printExtents, type Extents } from '../../ir/extents.js';
+import { bytes } from '../../system/format.js';
 
 export interface CudaMemoryUse {
   /** Weights in the layout of the kernels. */
@@ -20,8 +21,6 @@ const RESERVE = 128 << 20;
 /** Fewer tokens than this in a micro-batch leave a GPU mostly idle; nobody is advised to try. */
 const FEWEST_TOKENS = 128;
 
-const mib = (bytes: number): string => (bytes / 2 ** 20).toFixed(1);
-
 /** What is allocated from the first call to the last. */
 const residentBytes = ({ weightBytes, codeBytes, stateBytes }: CudaMemoryUse): number =>
   weightBytes + codeBytes + stateBytes;
@@ -30,7 +29,7 @@ const residentBytes = ({ weightBytes, codeBytes, stateBytes }: CudaMemoryUse): n
 export const peakBytes = (use: CudaMemoryUse): number =>
   residentBytes(use) + Math.max(use.arenaBytes, use.stagingBytes);
 
-/** Lines for people, in MiB: `weights  62034.2 MiB`. */
+/** Lines for people: `weights  60.6 GiB`. */
 export function printCudaMemoryUse(use: CudaMemoryUse): string {
   const rows: readonly [string, number][] = [
     ['weights', use.weightBytes],
@@ -40,7 +39,7 @@ export function printCudaMemoryUse(use: CudaMemoryUse): string {
     ['kernels', use.codeBytes],
     ['peak on device', peakBytes(use)],
   ];
-  return rows.map(([name, bytes]) => `${name.padEnd(16)} ${mib(bytes).padStart(9)} MiB`).join('\n');
+  return rows.map(([name, size]) => `${name.padEnd(16)} ${bytes(size).padStart(10)}`).join('\n');
 }
 
 /** The next thing to do where `use` does not fit `freeBytes`: one line. */
@@ -52,7 +51,7 @@ function remedy(use: CudaMemoryUse, freeBytes: number, maxTokens: number): strin
     return `Compile it for smaller micro-batches: --max-tokens ${tokens}.`;
   const gpus = Math.ceil(residentBytes(use) / Math.max(1, freeBytes - RESERVE));
   return freeBytes > 2 * RESERVE
-    ? `The weights alone take ${mib(use.weightBytes)} MiB: spread over ${Math.max(2, gpus)} or more such GPUs, or use one with more memory.`
+    ? `The weights alone take ${bytes(use.weightBytes)}: spread over ${Math.max(2, gpus)} or more such GPUs, or use one with more memory.`
     : 'Another process holds the memory (nvidia-smi lists them): end it, or use another GPU.';
 }
 
@@ -71,7 +70,7 @@ export const deviceMemoryError = (
   options?: ErrorOptions,
 ): UserError =>
   new UserError(
-    `This plan needs ${mib(peakBytes(use))} MiB of device memory, and ${mib(RESERVE)} MiB must stay free; ${device.name} has ${mib(device.freeBytes)} of ${mib(device.totalBytes)} MiB free.\n${printCudaMemoryUse(use)}`,
+    `This plan needs ${bytes(peakBytes(use))} of device memory, and ${bytes(RESERVE)} must stay free; ${device.name} has ${bytes(device.freeBytes)} of ${bytes(device.totalBytes)} free.\n${printCudaMemoryUse(use)}`,
     remedy(use, device.freeBytes, maxTokens),
     options,
   );

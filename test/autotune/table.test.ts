@@ -102,9 +102,9 @@ describe('LiveTable', () => {
       'tune layers.0.ffn.down ×21, bucket 256/128, trials 15, best 1.23 ms, share of peak 54 %, gain 1.50×\n',
     );
     expect(written.join('')).not.toContain('\u001b');
-    expect(statusLine(progress(ROWS, 0))).toBe('measured 2 of 3, 14 trials, 41 s of 60 s');
+    expect(statusLine(progress(ROWS, 0))).toBe('measured 2 of 3, 14 trials, 0:41 of 1:00');
     expect(statusLine({ ...progress(ROWS, 0), final: scoringBucket({ tokens: 8448, rows: 8448, longest: 256 }) })).toBe(
-      'measured 2 of 3, 14 trials, 41 s of 60 s, final of 8,448 tokens',
+      'measured 2 of 3, 14 trials, 0:41 of 1:00, final of 8,448 tokens',
     );
   });
 

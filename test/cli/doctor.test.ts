@@ -62,9 +62,9 @@ describe('doctor', () => {
       detail: 'portable, avx2, avx512, amx (amx is used; bf16 inputs in matrix units)',
     });
     expect(find(checks, 'caches').detail).toBe('L1 48 KiB, L2 2 MiB, L3 unknown');
-    expect(find(checks, 'memory').detail).toBe('8.0 GiB, 1.0 GiB free');
+    expect(find(checks, 'memory').detail).toBe('8 GiB, 1 GiB free');
     expect(find(checks, 'cache folder').detail).toContain(
-      'writable, 0.0 MiB in 0 files (safe to delete; compiled kernels: at most 2.0 GiB, TILEWRIGHT_CACHE_LIMIT)',
+      'writable, 0 bytes in 0 files (safe to delete; compiled kernels: at most 2 GiB, TILEWRIGHT_CACHE_LIMIT)',
     );
     expect(readdirSync(join(folder, 'cache'))).toEqual([]);
     expect(find(checks, 'GPU')).toMatchObject({

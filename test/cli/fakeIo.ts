@@ -33,7 +33,12 @@ export interface FakeIo extends Io {
 }
 
 export function fakeIo(
-  options: { readonly isTTY?: boolean; readonly columns?: number; readonly isDebug?: boolean } = {},
+  options: {
+    readonly isTTY?: boolean;
+    readonly columns?: number;
+    readonly isDebug?: boolean;
+    readonly colour?: Io['colour'];
+  } = {},
 ): FakeIo {
   const listening = new Set<(signal: StopSignal) => void>();
   const died: StopSignal[] = [];
@@ -41,6 +46,7 @@ export function fakeIo(
     stdout: new Recorder(options.isTTY, options.columns),
     stderr: new Recorder(options.isTTY, options.columns),
     isDebug: options.isDebug ?? false,
+    colour: options.colour ?? { noColour: true, forceColour: undefined, isDumb: false },
     invocation: 'tilewright',
     time: 0,
     now() {

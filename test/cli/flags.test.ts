@@ -146,7 +146,7 @@ describe('run', () => {
     [['--parallel', 'dp=2', '--devices', '4'], '--parallel dp=2 is for 2 devices, --devices says 4'],
   ])('refuses %j', async (flags, said) => {
     const { status, stderr } = await runCli([...RUN, ...flags]);
-    expect(status).toBe(1);
+    expect(status).toBe(2);
     expect(stderr).toContain(said);
     expect(stderr).toMatch(/^hint: /m);
   });
@@ -155,7 +155,7 @@ describe('run', () => {
     const line = ['run', artifact, '--task', 'hellaswag', '--data', 'd'];
     expect((await runCli(line, { run: () => Promise.resolve(RESULT) })).status).toBe(0);
     const { status, stderr } = await runCli([...line, '--precision', 'f32', '--isa', 'avx2']);
-    expect(status).toBe(1);
+    expect(status).toBe(2);
     expect(stderr).toContain(`error: --precision, --isa: ${artifact} is compiled already`);
     expect(stderr).toContain(
       `hint: leave them out, or compile again: tilewright compile <checkpoint> --precision … --isa … -o ${artifact}`,
@@ -172,7 +172,7 @@ describe('results and artifacts', () => {
     ] as const) {
       const { status, stderr } = await runCli(['run', model, '--task', 'hellaswag', '--data', 'd', '--out', out]);
       expect([status, stderr.split('\n')[0]]).toEqual([
-        1,
+        2,
         `error: --out ${out}: the results would go into the artifact ${artifact}, and be lost when it is compiled again`,
       ]);
     }
@@ -294,7 +294,7 @@ const REFUSED: readonly (readonly [line: string, error: string, hint: string])[]
 describe('wrong use', () => {
   it.each(REFUSED)('%s', async (line, error, hint) => {
     const { status, stdout, stderr } = await runCli(line.split(' '));
-    expect(status).toBe(1);
+    expect(status).toBe(2);
     expect(stdout).toBe('');
     expect(stderr).toContain(error);
     expect(stderr).toContain(hint);

@@ -60,7 +60,7 @@ describe('a run that works', () => {
     expect(stdout).toBe(
       [
         '|the table|',
-        '10 questions in 2.00 s after 1.00 s of loading: 50 tokens/s, 1.50 GFLOP/s',
+        '10 questions in 2.00 s after 1.00 s of loading: 50 tokens/s, 1.5 GFLOP/s',
         '100 tokens computed instead of 250 (2.50× fewer)',
         'results: o/r.json',
         'samples: o/s.jsonl',
@@ -93,6 +93,21 @@ describe('a run that works', () => {
     expect(stderr).toBe('warning: careful\n');
   });
 
+  it('with --quiet prints results and errors only', async () => {
+    const run: Commands['run'] = (_, ui) => {
+      noisy(ui);
+      ui.warn('careful');
+      return Promise.resolve(RESULT);
+    };
+    const loud = await runCli(RUN, { run });
+    for (const flag of ['--quiet', '-q']) {
+      const { status, stdout, stderr } = await runCli([...RUN, flag], { run });
+      expect([status, stdout, stderr]).toEqual([0, loud.stdout, '']);
+    }
+    const failed = await runCli([...RUN, '-q'], { run: () => Promise.reject(new UserError('x is wrong', 'y')) });
+    expect([failed.status, failed.stderr]).toEqual([1, 'error: x is wrong\nhint: y\n']);
+  });
+
   it('stops listening for signals', async () => {
     const io = fakeIo();
     await runCli(RUN, { run: scored }, io);
@@ -117,7 +132,7 @@ describe('compile', () => {
     const compile = (): Promise<CompileResult> => Promise.resolve(COMPILED);
     const { stdout } = await runCli(['compile', 'm', '-o', 'm.tw'], { compile });
     expect(stdout).toContain('m.tw: 44 kernels, 13 of them different; avx2, f32 inputs');
-    expect(stdout).toContain('3.00 MiB for a micro-batch, 5.00 MiB of packed weights');
+    expect(stdout).toContain('3 MiB for a micro-batch, 5 MiB of packed weights');
     expect(stdout).toContain('1.25 s (kernels from the cache)');
     expect(JSON.parse((await runCli(['compile', 'm', '-o', 'm.tw', '--json'], { compile })).stdout)).toEqual(COMPILED);
   });

@@ -103,7 +103,7 @@ describe('merge', () => {
     ['merge a --out b --task helaswag', 'error: --task helaswag: expected', 'did you mean --task hellaswag?'],
   ])('%s', async (line, error, hint) => {
     const { status, stderr } = await runCli(line.split(' '));
-    expect(status).toBe(1);
+    expect(status).toBe(2);
     expect(stderr).toContain(error);
     expect(stderr).toContain(hint);
   });

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { bytes, clock, cut, duration, si, textTable } from '../../cli/format.js';
+import { bytes, clock, cut, duration, si, textTable } from '../../system/format.js';
 import { makeUi } from '../../cli/makeUi.js';
 import type { LiveUi } from '../../cli/liveUi.js';
 import { describeRun, fractionOf } from '../../cli/progressText.js';
@@ -28,7 +28,7 @@ afterEach(() => {
 
 function start(options: Parameters<typeof fakeIo>[0]): { io: ReturnType<typeof fakeIo>; ui: LiveUi } {
   const io = fakeIo(options);
-  const ui = makeUi(io, false);
+  const ui = makeUi(io, { isJson: false, isQuiet: false });
   open.push(ui);
   return { io, ui };
 }
@@ -53,7 +53,7 @@ describe('plain lines', () => {
     // The last line is the end, however little is left for it.
     for (let i = 1; i < shares.length - 1; i++) expect(shares[i]! - shares[i - 1]!).toBeGreaterThanOrEqual(5);
     expect(lines.at(-1)).toBe(
-      '[1:40 min] score: 100 %, 10,042/10,042 questions · 18,300 tokens/s · acc 28.8 %, acc_norm 28.9 %',
+      '[1 min 40 s] score: 100 %, 10,042/10,042 questions · 18,300 tokens/s · acc 28.8 %, acc_norm 28.9 %',
     );
     expect(io.stderr.text).not.toContain('\x1b');
     expect(io.stdout.text).toBe('');
@@ -91,7 +91,7 @@ describe('plain lines', () => {
       io.time = second * 1000;
       ui.table([`row ${second}`]);
     }
-    expect(io.stderr.text.trimEnd().split('\n')).toEqual(['[60.0 s] row 60', '[2:00 min] row 120']);
+    expect(io.stderr.text.trimEnd().split('\n')).toEqual(['[1 min] row 60', '[2 min] row 120']);
   });
 });
 
@@ -226,20 +226,28 @@ describe('words', () => {
   it('numbers', () => {
     expect([0, 1023, 1024, 15.3 * 2 ** 20, 3 * 2 ** 40].map(bytes)).toEqual([
       '0 bytes',
-      '1023 bytes',
-      '1.00 KiB',
+      '1,023 bytes',
+      '1 KiB',
       '15.3 MiB',
-      '3.00 TiB',
+      '3 TiB',
     ]);
     expect([7, 999, 1000, 14.66e9, 999.7e9].map((value) => si(value, 'FLOP'))).toEqual([
       '7 FLOP',
       '999 FLOP',
-      '1.00 kFLOP',
+      '1 kFLOP',
       '14.7 GFLOP',
-      '1.00 TFLOP',
+      '1 TFLOP',
     ]);
     expect([0, 59.6, 3661].map(clock)).toEqual(['0:00', '1:00', '1:01:01']);
-    expect([0.123, 12.34, 200, 7322].map(duration)).toEqual(['0.12 s', '12.3 s', '3:20 min', '2:02:02 h']);
+    expect([0.123, 12.34, 59.97, 169, 3599.7, 7322].map(duration)).toEqual([
+      '0.12 s',
+      '12.3 s',
+      '1 min',
+      '2 min 49 s',
+      '1 h',
+      '2 h 2 min',
+    ]);
+    expect([1, 262_620 * 2 ** 20, 1023.7 * 1024].map(bytes)).toEqual(['1 byte', '256 GiB', '1 MiB']);
     expect(
       textTable(
         [

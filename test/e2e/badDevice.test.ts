@@ -137,7 +137,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     const { error, hint } = failure(
       await tilewrightProcess(command(model, '--target', 'cuda', '--max-tokens', '16384'), { env: large }),
     );
-    expect(error).toMatch(/needs [\d.]+ MiB of device memory/);
+    expect(error).toMatch(/needs [\d.]+ [KMG]iB of device memory/);
     const tokens = /--max-tokens (\d+)/.exec(hint)?.[1];
     expect(Number(tokens), hint).toBeGreaterThanOrEqual(128);
     expect(Number(tokens)).toBeLessThan(16_384);
@@ -161,7 +161,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
         env: env(`totalBytes=${1 << 30}`),
       }),
     );
-    expect(error).toMatch(/weights +\d+\.\d MiB/);
+    expect(error).toMatch(/weights +[\d.]+ [KMG]iB/);
     expect(hint).toMatch(/spread over \d+ or more such GPUs/);
   });
 

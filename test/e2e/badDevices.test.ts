@@ -94,14 +94,14 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several devices',
     const out = temporaryFolder();
     const { stderr } = success(await run(['fail:cuMemAlloc_v2:2:1', 'failDevice=2'], out, '--devices', '4'));
     expect(stderr).toMatch(
-      /warning: device 2 is left out, the run goes on with 3 of 4: This plan needs [\d.]+ MiB of device memory/,
+      /warning: device 2 is left out, the run goes on with 3 of 4: This plan needs [\d.]+ [KMG]iB of device memory/,
     );
     expect(textOf(out, 'samples')).toBe(wanted);
   });
 
   test('says what is missing where none has the memory', async () => {
     const { error, hint } = failure(await run(['fail:cuMemAlloc_v2:2:1'], temporaryFolder(), '--devices', '2'));
-    expect(error).toMatch(/This plan needs [\d.]+ MiB of device memory/);
+    expect(error).toMatch(/This plan needs [\d.]+ [KMG]iB of device memory/);
     expect(hint).not.toBe('');
   });
 

@@ -358,6 +358,7 @@ async function runHere(args: readonly string[], { onProgress }: Here): Promise<O
     stdout,
     stderr,
     isDebug: false,
+    colour: { noColour: true, forceColour: undefined, isDumb: false },
     invocation: 'tilewright',
     now: () => performance.now(),
     onStop: (listener) => {

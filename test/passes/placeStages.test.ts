@@ -257,7 +257,7 @@ describe('placeStages', () => {
 
   it('is printed with its predicted balance', () => {
     expect(printPlacement(placed({ roomOn: () => weights + plan.arenaBytes }), plan).join('\n')).toMatch(
-      /^placement: dp=4 on 4 devices, \d+\.\d MiB of weights each$/,
+      /^placement: dp=4 on 4 devices, [\d.]+ [KM]iB of weights each$/,
     );
     const [head, ...rows] = printPlacement(placed({ devices: 5, wanted: { replicas: 2, stages: 2 } }), plan);
     expect(head).toMatch(

@@ -1,19 +1,24 @@
-/** Numbers and tables for people. */
+/** Numbers, times and tables as people write them. Every room prints them with these. */
 
 /** `1,757,173` */
 export const count = (value: number): string => Math.round(value).toLocaleString('en-US');
 
 const BYTES = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB'] as const;
 
-/** `14.3 MiB` */
+/** Three digits, without zeros at the end of a fraction: `1.25`, `14.3`, `256`, `3`. */
+const threeDigits = (value: number): string =>
+  value.toLocaleString('en-US', { maximumFractionDigits: value < 9.995 ? 2 : value < 99.95 ? 1 : 0 });
+
+/** `14.3 MiB`, `256 GiB`, `1 byte` */
 export function bytes(value: number): string {
   let unit = 0;
   let scaled = value;
-  while (scaled >= 1024 && unit < BYTES.length - 1) {
+  while (scaled >= 1023.5 && unit < BYTES.length - 1) {
     scaled /= 1024;
     unit++;
   }
-  return unit === 0 ? `${scaled} bytes` : `${scaled.toFixed(scaled < 10 ? 2 : scaled < 100 ? 1 : 0)} ${BYTES[unit]!}`;
+  if (unit === 0) return value === 1 ? '1 byte' : `${count(value)} bytes`;
+  return `${threeDigits(scaled)} ${BYTES[unit]!}`;
 }
 
 const POWERS = ['', 'k', 'M', 'G', 'T', 'P'] as const;
@@ -26,8 +31,7 @@ export function si(value: number, unit: string): string {
     scaled /= 1000;
     power++;
   }
-  const digits = power === 0 && Number.isInteger(scaled) ? 0 : scaled < 10 ? 2 : scaled < 100 ? 1 : 0;
-  return `${scaled.toFixed(digits)} ${POWERS[power]!}${unit}`;
+  return `${threeDigits(scaled)} ${POWERS[power]!}${unit}`;
 }
 
 const two = (value: number): string => String(value).padStart(2, '0');
@@ -39,9 +43,18 @@ export function clock(seconds: number): string {
   return hours > 0 ? `${hours}:${two(minutes)}:${two(rest)}` : `${minutes}:${two(rest)}`;
 }
 
-/** How long something took: `0.34 s`, `12.5 s`, `3:20 min`. */
-export const duration = (seconds: number): string =>
-  seconds < 100 ? `${seconds.toFixed(seconds < 10 ? 2 : 1)} s` : `${clock(seconds)}${seconds < 3600 ? ' min' : ' h'}`;
+/** How long something took: `0.34 s`, `12.5 s`, `2 min 49 s`, `1 h 5 min`. */
+export function duration(seconds: number): string {
+  if (seconds < 59.95) return `${seconds.toFixed(seconds < 9.995 ? 2 : 1)} s`;
+  const whole = Math.round(seconds);
+  if (whole < 3600) return join(Math.floor(whole / 60), 'min', whole % 60, 's');
+  const minutes = Math.round(seconds / 60);
+  return join(Math.floor(minutes / 60), 'h', minutes % 60, 'min');
+}
+
+/** The smaller unit is left out where there is none of it. */
+const join = (large: number, unit: string, small: number, smallUnit: string): string =>
+  `${large} ${unit}${small === 0 ? '' : ` ${small} ${smallUnit}`}`;
 
 export const percent = (share: number, digits = 1): string => `${(100 * share).toFixed(digits)} %`;
 
