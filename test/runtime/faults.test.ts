@@ -68,8 +68,8 @@ describe('a fault', () => {
       const pool = new addon.Pool(4);
       const rows = ${BYTES / 4 / 16};
       const target = { memory: new addon.Memory(${BYTES}), offset: 0, bytes: ${BYTES} };
-      addon.pack(pool, { layout: 'panels', dtype: 'f32', k: 16, rowMap: Int32Array.from({ length: rows }, (_, i) => i), target,
-        sources: [{ kind: 'memory', dtype: 'f32', rows, memory, offset: 0 }] });`);
+      addon.pack(pool, { layout: 'panels', format: 'f32', k: 16, rowMap: Int32Array.from({ length: rows }, (_, i) => i), target,
+        sources: [{ kind: 'memory', format: 'f32', rows, memory, offset: 0 }] });`);
     expect(signal).toBe('SIGBUS');
     expect(stderr).toContain(`${file} was cut off while it was read`);
     expect(stderr.match(/was cut off/g)).toHaveLength(1);
