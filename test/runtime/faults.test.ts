@@ -3,6 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { FORMATS } from '../../ir/storage.js';
 import { loadAddon } from '../../runtime/addon.js';
 import { temporaryFolder } from './kernels.js';
 
@@ -68,8 +69,8 @@ describe('a fault', () => {
       const pool = new addon.Pool(4);
       const rows = ${BYTES / 4 / 16};
       const target = { memory: new addon.Memory(${BYTES}), offset: 0, bytes: ${BYTES} };
-      addon.pack(pool, { layout: 'panels', format: 'f32', k: 16, rowMap: Int32Array.from({ length: rows }, (_, i) => i), target,
-        sources: [{ kind: 'memory', format: 'f32', rows, memory, offset: 0 }] });`);
+      addon.pack(pool, { layout: 'panels', format: ${FORMATS.f32.code}, k: 16, rowMap: Int32Array.from({ length: rows }, (_, i) => i), target,
+        sources: [{ kind: 'memory', format: ${FORMATS.f32.code}, rows, memory, offset: 0 }] });`);
     expect(signal).toBe('SIGBUS');
     expect(stderr).toContain(`${file} was cut off while it was read`);
     expect(stderr.match(/was cut off/g)).toHaveLength(1);
