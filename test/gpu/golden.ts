@@ -1,7 +1,10 @@
 /** Log-likelihoods of a run beside golden ones: how far they are, and how often they choose alike. */
 
 /** Of a 16-bit run of transformers, against float64: what a 16-bit run here must not be worse than. */
-export interface Yardstick { readonly error: number; readonly agreement: number }
+export interface Yardstick {
+  readonly error: number;
+  readonly agreement: number;
+}
 
 export interface Compared extends Yardstick {
   readonly questions: number;
@@ -22,9 +25,16 @@ interface Sample {
   readonly doc: { readonly endings?: unknown; readonly choices?: unknown };
   readonly filtered_resps: readonly (readonly [number | string, ...unknown[]])[];
 }
-interface Golden { readonly doc_id: number; readonly ll: readonly number[] }
+interface Golden {
+  readonly doc_id: number;
+  readonly ll: readonly number[];
+}
 
-const lines = (text: string): unknown[] => text.split('\n').filter((line) => line !== '').map((line) => JSON.parse(line) as unknown);
+const lines = (text: string): unknown[] =>
+  text
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as unknown);
 const best = (values: readonly number[]): number => values.reduce((at, value, i) => (value > values[at]! ? i : at), 0);
 
 function choicesOf({ doc_id: id, doc: { endings, choices } }: Sample): readonly string[] {
@@ -35,16 +45,24 @@ function choicesOf({ doc_id: id, doc: { endings, choices } }: Sample): readonly 
 
 /** Compares samples_*.jsonl with golden lines { doc_id, ll }; other lines of the golden text are comments. Throws where a question is missing or a value is not finite. */
 export function compareGolden(samples: string, golden: string): Compared {
-  const wanted = new Map((lines(golden) as Golden[]).filter((line) => Array.isArray(line.ll)).map(({ doc_id: id, ll }) => [id, ll]));
+  const wanted = new Map(
+    (lines(golden) as Golden[]).filter((line) => Array.isArray(line.ll)).map(({ doc_id: id, ll }) => [id, ll]),
+  );
   const seen = new Set<number>();
   let [sum, count, others, turnedBy] = [0, 0, 0, 0];
   for (const sample of lines(samples) as Sample[]) {
     const want = wanted.get(sample.doc_id);
     const got = sample.filtered_resps.map(([value]) => Number(value));
-    if (want?.length !== got.length || seen.has(sample.doc_id)) throw new Error(`question ${sample.doc_id} is not in the golden file, or twice in the samples, or has another number of choices`);
-    if (!got.every(Number.isFinite)) throw new Error(`question ${sample.doc_id} has the log-likelihoods ${got.join(', ')}`);
+    if (want?.length !== got.length || seen.has(sample.doc_id))
+      throw new Error(
+        `question ${sample.doc_id} is not in the golden file, or twice in the samples, or has another number of choices`,
+      );
+    if (!got.every(Number.isFinite))
+      throw new Error(`question ${sample.doc_id} has the log-likelihoods ${got.join(', ')}`);
     seen.add(sample.doc_id);
-    got.forEach((value, i) => { sum += Math.abs(value - want[i]!); });
+    got.forEach((value, i) => {
+      sum += Math.abs(value - want[i]!);
+    });
     count += got.length;
     const lengths = choicesOf(sample).map((choice) => [...choice].length);
     const [mine, theirs] = [got, want].map((list) => best(list.map((value, i) => value / lengths[i]!)));

@@ -14,7 +14,12 @@ const compiler = typeof arch === 'string' ? await compilerOrReason(arch) : arch.
 const skip = typeof compiler === 'string' ? compiler : false;
 
 const SHARED = join(ROOT, '..', 'shared');
-const skipShared = skip !== false ? skip : existsSync(join(SHARED, 'golden')) ? false : `golden log-likelihoods of all 10,042 questions of HellaSwag: ${join('..', 'shared')} is not beside this folder`;
+const skipShared =
+  skip !== false
+    ? skip
+    : existsSync(join(SHARED, 'golden'))
+      ? false
+      : `golden log-likelihoods of all 10,042 questions of HellaSwag: ${join('..', 'shared')} is not beside this folder`;
 
 /** How far transformers' own 16-bit runs are from float64 on all questions, by model and arithmetic. */
 const YARDSTICKS: readonly (Yardstick & { readonly model: string; readonly precision: 'bf16' | 'f16' })[] = [
@@ -34,41 +39,66 @@ async function score(model: string, data: string, options: readonly string[], ta
 
 /** The same for a few questions. */
 function isUsual(what: string, { questions, error, others, turnedBy }: Compared): void {
-  console.log(`${what}: ${questions} questions, mean error ${error.toFixed(4)} (at most ${EVERYDAY.error}), ${others} (at most ${EVERYDAY.others}) chosen otherwise by errors of ${turnedBy.toFixed(3)} (at most ${EVERYDAY.turnedBy})`);
-  assert(error <= EVERYDAY.error && others <= EVERYDAY.others && turnedBy <= EVERYDAY.turnedBy, `${what} is further from float64 than it may be`);
+  console.log(
+    `${what}: ${questions} questions, mean error ${error.toFixed(4)} (at most ${EVERYDAY.error}), ${others} (at most ${EVERYDAY.others}) chosen otherwise by errors of ${turnedBy.toFixed(3)} (at most ${EVERYDAY.turnedBy})`,
+  );
+  assert(
+    error <= EVERYDAY.error && others <= EVERYDAY.others && turnedBy <= EVERYDAY.turnedBy,
+    `${what} is further from float64 than it may be`,
+  );
 }
 
 function isWithin(what: string, got: Compared, { error, agreement }: Yardstick): void {
-  console.log(`${what}: ${got.questions} questions, mean error ${got.error.toFixed(4)} (at most ${error}), same choice ${(100 * got.agreement).toFixed(2)} % (at least ${(100 * agreement).toFixed(2)})`);
+  console.log(
+    `${what}: ${got.questions} questions, mean error ${got.error.toFixed(4)} (at most ${error}), same choice ${(100 * got.agreement).toFixed(2)} % (at least ${(100 * agreement).toFixed(2)})`,
+  );
   assert(got.error <= error && got.agreement >= agreement - 1e-9, `${what} is further from float64 than it may be`);
 }
 
 describe('whole evaluations', { skip }, () => {
   it('agree with float64 on the examples, to the same bytes for every size of micro-batch', async () => {
     const sizes = [undefined, 4096, 2048, 1531, 1024];
-    const [first, ...others] = await Promise.all(sizes.map((size) => score(DEMO, EXAMPLES, size === undefined ? [] : ['--max-tokens', String(size)])));
+    const [first, ...others] = await Promise.all(
+      sizes.map((size) => score(DEMO, EXAMPLES, size === undefined ? [] : ['--max-tokens', String(size)])),
+    );
     const golden = readFileSync(join(import.meta.dirname, 'golden', 'everyday-demo.jsonl'), 'utf8');
     isUsual('examples', compareGolden(first!, golden));
-    others.forEach((samples, i) => assert(samples === first, `micro-batches of ${sizes[i + 1]!} tokens give other samples than the default's`));
+    others.forEach((samples, i) =>
+      assert(samples === first, `micro-batches of ${sizes[i + 1]!} tokens give other samples than the default's`),
+    );
   });
 
   it('agree with float64 without sharing', async () => {
     const golden = readFileSync(join(import.meta.dirname, 'golden', 'everyday-demo.jsonl'), 'utf8');
-    for (const sharing of ['none', 'context']) isUsual(`examples, sharing ${sharing}`, compareGolden(await score(DEMO, EXAMPLES, ['--sharing', sharing]), golden));
+    for (const sharing of ['none', 'context'])
+      isUsual(
+        `examples, sharing ${sharing}`,
+        compareGolden(await score(DEMO, EXAMPLES, ['--sharing', sharing]), golden),
+      );
   });
 
   it('agree with float64 on all questions, as near as transformers in 16 bits', { skip: skipShared }, async () => {
     const data = join(SHARED, 'data', 'hellaswag_val.jsonl.gz');
     const runs = YARDSTICKS.filter(({ model }) => existsSync(join(SHARED, 'checkpoints', model)));
     assert(runs.length > 0, 'the folder ../shared has no checkpoint of its golden files');
-    const samples = await Promise.all(runs.map(({ model, precision }) => score(join(SHARED, 'checkpoints', model), data, ['--precision', precision])));
+    const samples = await Promise.all(
+      runs.map(({ model, precision }) => score(join(SHARED, 'checkpoints', model), data, ['--precision', precision])),
+    );
     runs.forEach(({ model, precision, ...yardstick }, i) => {
-      isWithin(`${model}, ${precision}`, compareGolden(samples[i]!, readFileSync(join(SHARED, 'golden', `${model}.jsonl`), 'utf8')), yardstick);
+      isWithin(
+        `${model}, ${precision}`,
+        compareGolden(samples[i]!, readFileSync(join(SHARED, 'golden', `${model}.jsonl`), 'utf8')),
+        yardstick,
+      );
     });
   });
 
   it('agree with float64 on ARC-Challenge', { skip: skipShared }, async () => {
     const samples = await score(DEMO, join(SHARED, 'data', 'arc_challenge_test.jsonl.gz'), [], 'arc_challenge');
-    isWithin('demo, ARC-Challenge', compareGolden(samples, readFileSync(join(SHARED, 'golden', 'arc-demo.jsonl'), 'utf8')), YARDSTICKS[0]!);
+    isWithin(
+      'demo, ARC-Challenge',
+      compareGolden(samples, readFileSync(join(SHARED, 'golden', 'arc-demo.jsonl'), 'utf8')),
+      YARDSTICKS[0]!,
+    );
   });
 });
