@@ -210,7 +210,8 @@ export async function holdFinals<S>(
       // Whoever fails makes room for the next one.
       for (let next = unseen(); next.length > 0 && !isOver(); next = unseen()) await check(job, next);
     }
-    if (isOver()) break;
+    // A shorter one tells nothing.
+    if (isOver() || secondsLeft() < SHORTEST_FINAL) break;
     const [first] = contestants;
     const onRound = (): void => {
       onProgress(first!, first!.bucket);

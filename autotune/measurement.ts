@@ -14,6 +14,8 @@ export interface MeasureRequest<S> {
   readonly bestSeconds?: number;
   /** What `reference` took when it was first measured: where clocks wander, others are told in its terms. */
   readonly referenceSeconds?: number;
+  /** Aborted: compilers and measurements end as soon as they can, and nothing more is yielded. */
+  readonly signal?: AbortSignal;
 }
 
 /** Seconds of each repeat, or why the schedule may not be used. */

@@ -12,6 +12,7 @@ import type { Records } from './database.js';
 import { holdFinals, type HoldFinal } from './finals.js';
 import type { Measure, MeasureRequest } from './measurement.js';
 import { median } from './median.js';
+import { deadline, realAlarm, unlessStopped, until, type Alarm } from './until.js';
 import { Job, ROUNDS, type Candidates, type Rival, type Rounds, type TuneRow } from './searchJob.js';
 
 /** What is searched for, how long, and who measures. `S`: the target's schedules. */
@@ -28,10 +29,11 @@ export interface SearchRequest<S> {
   /** Told at the start what will be measured first, a part at a time: compiles it side by side. */
   readonly prepare?: (requests: readonly MeasureRequest<S>[]) => Promise<void>;
   readonly onProgress?: (progress: TuneProgress<S>) => void;
-  /** Aborted: the search ends at the next measurement and returns the best so far. */
+  /** Aborted: the search gives up what it waits for and returns the best so far. */
   readonly signal?: AbortSignal;
-  /** Seconds that pass; tests bring their own. */
+  /** Seconds that pass; tests bring their own, and with it the alarm at the end of the budget: by default none. */
   readonly now?: () => number;
+  readonly alarm?: Alarm;
 }
 
 /** A request with what its target says about schedules. */
@@ -92,15 +94,26 @@ function distinctKernels(
  * Tunes every kernel of a module for every bucket; kernels of different layers with one signature are tuned once. Time
  * goes to where the predicted run time is: of the jobs with something left to try, the one that has used least of its
  * share is next. Where there are finals (finals.ts), they end the search. Measurements are written to the database at
- * once, and those already there cost nothing, so that a search that was interrupted goes on. Deterministic for given
- * measurements and clock. What `measure` throws is thrown.
+ * once, and those already there cost nothing, so that a search that was interrupted goes on. What is not ready at the
+ * end of the budget is given up. Deterministic for given measurements and clock. What `measure` throws is thrown.
  */
 export async function searchSchedules<S>(options: SearchOptions<S>): Promise<TuneResult<S>> {
+  const { budgetSeconds, now } = options;
+  const alarm = options.alarm ?? (now === undefined ? realAlarm : () => () => undefined);
+  const stop = deadline(budgetSeconds, options.signal, alarm);
+  try {
+    return await search({ ...options, signal: stop.signal });
+  } finally {
+    stop.end();
+  }
+}
+
+async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSignal }): Promise<TuneResult<S>> {
   const { buckets, module, capacity, budgetSeconds, keyOf, records, signal, rounds = ROUNDS } = options;
   const now = options.now ?? ((): number => performance.now() / 1000);
   const started = now();
   const secondsLeft = (): number => Math.max(0, budgetSeconds - (now() - started));
-  const isOver = (): boolean => secondsLeft() === 0 || signal?.aborted === true;
+  const isOver = (): boolean => secondsLeft() === 0 || signal.aborted;
   const { hold } = options;
   const shareOfFinals = hold === undefined ? 0 : (rounds.finals ?? 0);
   const distinct = distinctKernels(module, capacity);
@@ -147,13 +160,14 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
       bucket,
       reference: start,
       schedules,
+      signal,
       ...(Number.isFinite(startSeconds) ? { referenceSeconds: startSeconds } : {}),
     };
     // A pair that is compared is timed in full.
     return job.isConfirmed || job.best === undefined ? known : { ...known, bestSeconds: job.best.seconds };
   };
   const measure = async (job: Job<S>, schedules: readonly S[]): Promise<void> => {
-    for await (const measurement of options.measure(requestOf(job, schedules))) {
+    for await (const measurement of until(options.measure(requestOf(job, schedules)), signal)) {
       const { schedule } = measurement;
       const failure = 'failure' in measurement ? measurement.failure : undefined;
       const seconds = 'failure' in measurement ? [] : measurement.seconds;
@@ -172,7 +186,10 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
       at < fresh.length && !isOver() && secondsLeft() > (1 - AHEAD.share) * budgetSeconds;
       at += AHEAD.jobs
     ) {
-      await options.prepare(fresh.slice(at, at + AHEAD.jobs).map((job) => requestOf(job, job.propose([]))));
+      await unlessStopped(
+        options.prepare(fresh.slice(at, at + AHEAD.jobs).map((job) => requestOf(job, job.propose([])))),
+        signal,
+      );
     }
   }
   // Of what compiling has left.
@@ -198,7 +215,7 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
     const from = now();
     await measure(job, schedules);
     if (options.rival !== undefined && job.rival === undefined && !isOver()) {
-      job.rival = await options.rival(requestOf(job, []));
+      job.rival = await unlessStopped(options.rival(requestOf(job, [])), signal);
       if (job.rival !== undefined) report(job);
     }
     job.spentSeconds += now() - from;
@@ -207,7 +224,7 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
     hold === undefined ||
     (await holdFinals(jobs.filter(inFinal), {
       module,
-      hold,
+      hold: (request) => unlessStopped(hold(request), signal),
       check: measure,
       isOver,
       weightOf: (job) => weights.get(job)! / totalWeight,
@@ -217,7 +234,7 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
         records.finals.append(job.signature, job.bucket, final);
       },
       onProgress: report,
-      ...(signal === undefined ? {} : { signal }),
+      signal,
     }));
   return summarise(jobs, buckets, isDecided);
 }

@@ -16,14 +16,38 @@ export function formatSeconds(seconds: number): string {
 export const gainOf = (row: Pick<TuneRow<unknown>, 'bestSeconds' | 'defaultSeconds'>): number | undefined =>
   row.bestSeconds === undefined || row.defaultSeconds === undefined ? undefined : row.defaultSeconds / row.bestSeconds;
 
-function cells(row: TuneRow<unknown>): readonly string[] {
+/** The highest shares of peak among kernels that compute, and among those that only move data; 1 where all are below. */
+interface Peaks {
+  readonly arithmetic: number;
+  readonly memory: number;
+}
+
+const isArithmetic = ({ gflops = 0 }: TuneRow<unknown>): boolean => gflops > 0;
+
+function highestShares(rows: readonly TuneRow<unknown>[]): Peaks {
+  const highest = (of: readonly TuneRow<unknown>[]): number =>
+    of.reduce((top, { shareOfPeak = 0 }) => Math.max(top, shareOfPeak), 1);
+  return { arithmetic: highest(rows.filter(isArithmetic)), memory: highest(rows.filter((row) => !isArithmetic(row))) };
+}
+
+/**
+ * `87 %`. A kernel that outran the loop that the peak of arithmetic was measured with shows that the peak is higher:
+ * it is 100 % then. Data that a kernel finds in caches come faster than memory gives them: `cached`.
+ */
+function shareText(row: TuneRow<unknown>, peaks: Peaks): string {
+  if (row.shareOfPeak === undefined) return '–';
+  if (!isArithmetic(row) && row.shareOfPeak > 1) return 'cached';
+  return `${((100 * row.shareOfPeak) / (isArithmetic(row) ? peaks.arithmetic : 1)).toFixed(0)} %`;
+}
+
+function cells(row: TuneRow<unknown>, peaks: Peaks): readonly string[] {
   const gain = gainOf(row);
   return [
     row.count > 1 ? `${row.kernel} ×${row.count}` : row.kernel,
     `${tokensIn(row.bucket)}/${rowsIn(row.bucket)}`,
     `${row.trials + row.reused}${row.failures > 0 ? ` (${row.failures} bad)` : ''}`,
     row.bestSeconds === undefined ? '–' : formatSeconds(row.bestSeconds),
-    row.shareOfPeak === undefined ? '–' : `${(100 * row.shareOfPeak).toFixed(0)} %`,
+    shareText(row, peaks),
     gain === undefined ? '–' : `${gain.toFixed(2)}×`,
   ];
 }
@@ -46,8 +70,14 @@ function align(table: readonly (readonly string[])[], width: number): string[] {
 }
 
 /** Lines of the whole table: heading, a row a kernel and bucket. `width` is the terminal's, characters. */
-export const renderTable = (rows: readonly TuneRow<unknown>[], width = 100): readonly string[] =>
-  align([HEADINGS, ...rows.map(cells)], width);
+export function renderTable(rows: readonly TuneRow<unknown>[], width = 100): readonly string[] {
+  const peaks = highestShares(rows);
+  const notes = [
+    ...(peaks.arithmetic > 1 ? ['100 %: the fastest kernel; it outran the loop that the peak was measured with'] : []),
+    ...(peaks.memory > 1 ? ['cached: its data stayed in caches, which are faster than memory'] : []),
+  ];
+  return [...align([HEADINGS, ...rows.map((row) => cells(row, peaks))], width), ...notes];
+}
 
 /** `measured 12 of 48, 310 trials, 0:41 of 1:00` */
 export function statusLine({ rows, elapsedSeconds, budgetSeconds, final }: TuneProgress<unknown>): string {
@@ -61,7 +91,7 @@ export const changeLine = (progress: TuneProgress<unknown>): string => {
   const row = progress.rows[progress.changed];
   return row === undefined
     ? statusLine(progress)
-    : `tune ${cells(row)
+    : `tune ${cells(row, highestShares(progress.rows))
         .map((cell, i) => (i === 0 ? cell : `${HEADINGS[i]!} ${cell}`))
         .join(', ')}`;
 };

@@ -4,7 +4,7 @@ import { scoringBucket, tokensIn } from '../ir/scoring.js';
 import { join } from 'node:path';
 import { contractionOf } from '../autotune/cuda/rival.js';
 import { compileModel } from '../driver/compile.js';
-import { detectMachine } from '../driver/machine.js';
+import { cuda, cudaDevice } from '../driver/targets/cuda.js';
 import type { CudaFacts } from '../codegen/cuda/index.js';
 import { UserError } from '../errors.js';
 import type { Kernel } from '../ir/kernel.js';
@@ -46,15 +46,10 @@ export function openBenchModel(path: string, facts: CudaFacts, mostTokens: numbe
   const { value } = readJsonObject(file, CONFIG_BYTES);
   const model = describeModel({ ...value, num_hidden_layers: Math.min(LAYERS, checkpoint.config.layers) }, file);
   const { config } = model;
-  const machine = detectMachine();
   const compile = (maxTokens?: number): LinkedFunction<CudaSchedule> => {
-    const compiled = compileModel({ ...checkpoint, model, config }, machine, {
-      precision: 'auto',
-      cuda: facts,
-      ...(maxTokens === undefined ? {} : { maxTokens }),
-    });
-    if (compiled.target !== 'cuda') throw new Error('compiled for no GPU');
-    return scoreOf(compiled.plan);
+    const device = cudaDevice(facts, 'auto', config.dtype);
+    const options = maxTokens === undefined ? {} : { maxTokens };
+    return scoreOf(compileModel({ ...checkpoint, model, config }, cuda, device, options).plan);
   };
   // The default capacity is the tuner's: signatures depend on it.
   let plan = compile();

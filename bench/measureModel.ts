@@ -5,6 +5,8 @@ import { existsSync } from 'node:fs';
 import { compileModel } from '../driver/compile.js';
 import { compileKernels, emitPlan } from '../driver/kernels.js';
 import type { Machine } from '../driver/machine.js';
+import { cpu, cpuDevice, type CpuDevice, type CpuModel } from '../driver/targets/cpu.js';
+import type { CpuSchedule } from '../ir/plan.js';
 import { tuneCompiled } from '../driver/tuneModel.js';
 import { BatchWork } from '../driver/work.js';
 import { layBatch, packTrees, planTrees, type MicroBatch, type Sharing } from '../eval/index.js';
@@ -47,6 +49,21 @@ export interface Measured {
   readonly sharing: Readonly<Record<Sharing, number>>;
 }
 
+/** Schedules for this machine, with nobody looking. */
+function tune(
+  compiled: CpuModel,
+  { machine, threads, tuneSeconds }: MeasureRequest,
+): ReturnType<typeof tuneCompiled<CpuSchedule, CpuDevice>> {
+  const nothing = (): void => undefined;
+  const ui = { phase: nothing, step: nothing, run: nothing, table: nothing, note: nothing, warn: nothing };
+  const options = {
+    budgetSeconds: tuneSeconds,
+    threads,
+    rebuild: (target: string) => `tilewright compile --target ${target}`,
+  };
+  return tuneCompiled(compiled, machine, options, { ui, share: () => 0 });
+}
+
 const SHARINGS: readonly Sharing[] = ['none', 'context', 'tree'];
 
 export async function measureModel(request: MeasureRequest): Promise<Measured> {
@@ -54,16 +71,11 @@ export async function measureModel(request: MeasureRequest): Promise<Measured> {
   const bundled = join(packageRoot(), 'bench/models', request.model);
   const checkpoint = describeRandomCheckpoint(existsSync(bundled) ? bundled : request.model, 1);
   const t0 = performance.now();
-  const compiled = compileModel(checkpoint, machine, {
-    precision: isa === 'amx' ? 'auto' : 'f32',
-    isa,
+  const compiled = compileModel(checkpoint, cpu, cpuDevice(machine, isa === 'amx' ? 'auto' : 'f32', isa), {
     maxTokens: request.maxTokens,
   });
   const t1 = performance.now();
-  const model =
-    request.tuneSeconds > 0
-      ? (await tuneCompiled(compiled, machine, { budgetSeconds: request.tuneSeconds, threads })).model
-      : compiled;
+  const model = request.tuneSeconds > 0 ? (await tune(compiled, request)).model : compiled;
   const { symbols, seconds: kernelsCompileSeconds } = await compileKernels(emitPlan(scoreOf(model.plan)), isa);
   const t2 = performance.now();
   const executor = await openCpuExecutor({

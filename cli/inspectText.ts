@@ -2,10 +2,10 @@
 import { tokensIn } from '../ir/scoring.js';
 import { stageSize, type Inspection, type RecordedStage } from '../driver/inspect.js';
 import { parameterCount } from '../driver/inspect.js';
+import type { CompiledModel } from '../driver/targets/target.js';
 import { groupKernels, type KernelRow, type KernelSource } from '../driver/inspectKernels.js';
 import type { ArenaSlot, MemoryReport } from '../driver/inspectMemory.js';
-import type { CudaSchedule } from '../ir/cuda.js';
-import type { LinkedFunction, Schedule } from '../ir/plan.js';
+import type { LinkedFunction } from '../ir/plan.js';
 import { quoteForShell } from '../system/shell.js';
 import { bytes, count, cut, si, textTable } from '../system/format.js';
 
@@ -55,7 +55,7 @@ export function describeSource(kernel: KernelSource): string {
   return [
     `/* ${kernel.path}`,
     ` * name: ${kernel.name}   signature: ${kernel.signature}`,
-    ` * schedule for micro-batches of up to ${tokensIn(kernel.bucket)} tokens: ${describeSchedule(kernel.schedule)}`,
+    ` * schedule for micro-batches of up to ${tokensIn(kernel.bucket)} tokens: ${kernel.scheduleText}`,
     ` * buffers: ${kernel.parameters.map((name, i) => `${i} ${name}`).join(', ')}`,
     ...(kernel.scratchBytes === undefined ? [] : [` * scratch: ${bytes(kernel.scratchBytes)} a thread`]),
     ...describeResources(kernel),
@@ -75,40 +75,12 @@ function describeResources({ launch, resources, note }: KernelSource): string[] 
   ];
 }
 
-export function describeSchedule(schedule: Schedule): string {
-  if (!('isa' in schedule)) return describeCudaSchedule(schedule);
-  switch (schedule.kind) {
-    case 'gemm':
-      return `${schedule.isa}, tile ${schedule.mr}×${schedule.nr}, k ${schedule.kc}, item ${schedule.mb}×${schedule.nb}`;
-    case 'attention':
-      return `${schedule.isa}, ${schedule.queries} queries × ${schedule.keys} keys`;
-    case 'loop':
-      return `${schedule.isa}, ${schedule.rows} rows`;
-    default:
-      return schedule satisfies never;
-  }
-}
-
-function describeCudaSchedule(schedule: CudaSchedule): string {
-  switch (schedule.kind) {
-    case 'gemm': {
-      const more =
-        schedule.skeleton === 'wgmma'
-          ? `, ${schedule.mode}${schedule.cluster > 1 ? `, clusters of ${schedule.cluster}` : ''}, raster ${schedule.raster}`
-          : '';
-      return `${schedule.skeleton}, tile ${schedule.tm}×${schedule.tn}${schedule.remainderTn === undefined ? '' : ` (remainder ×${schedule.remainderTn})`}×${schedule.tk}, ${schedule.stages} stages${more}`;
-    }
-    case 'attention':
-      return `${schedule.skeleton}, ${schedule.queries} queries × ${schedule.keys} keys`;
-    case 'loop':
-      return `blocks of ${schedule.threads} threads`;
-    default:
-      return schedule satisfies never;
-  }
-}
-
 /** Launches in order, kernels of one text once, with the schedule of each bucket. */
-export function describePlan(plan: LinkedFunction<Schedule>, rows: readonly KernelRow[]): string {
+export function describePlan(
+  plan: LinkedFunction<unknown>,
+  { target }: CompiledModel,
+  rows: readonly KernelRow[],
+): string {
   const groups = groupKernels(rows);
   const launches = textTable(
     groups.map(({ path, rows: members }) => [`×${members.length}`, members[0]!.signature, path]),
@@ -117,7 +89,7 @@ export function describePlan(plan: LinkedFunction<Schedule>, rows: readonly Kern
     const { signature } = members[0]!;
     const perBucket = plan.buckets.map((bucket, i) => ({
       tokens: tokensIn(bucket),
-      text: describeSchedule(plan.schedules[i]![signature]!),
+      text: target.scheduling.describe(plan.schedules[i]![signature]),
     }));
     const lines: string[] = [];
     for (let i = 0; i < perBucket.length;) {
@@ -238,7 +210,10 @@ export function describeSummary(
     ['model', `${request.model} (${kind})`],
     ...(checkpoint === undefined ? [] : [['parameters', count(parameterCount(checkpoint))]]),
     ...shape,
-    ['target', `${inspection.model.target === 'cpu' ? 'cpu, ' : ''}${isa}, ${arithmetic} inputs, f32 accumulation`],
+    [
+      'target',
+      `${isa.startsWith(inspection.model.target.name) ? '' : `${inspection.model.target.name}, `}${isa}, ${arithmetic} inputs, f32 accumulation`,
+    ],
     [
       'kernels',
       `${rows.length}${layers === undefined ? '' : `: ${perLayer} a layer, ${rows.length - rows.filter(({ path }) => path.startsWith('layers.')).length} besides`}; ${new Set(rows.map(({ signature }) => signature)).size} different texts`,

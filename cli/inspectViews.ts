@@ -102,7 +102,7 @@ async function view(
           schedules: plan.schedules,
           bucketOfTokens: bucketFor(plan, tokens).index,
         }),
-        () => describePlan(plan, rows()),
+        () => describePlan(plan, inspection.model, rows()),
       ];
     case 'memory':
       return [memory, () => describeMemory(memory(), width)];

@@ -9,6 +9,8 @@ export interface Scheduling<S, F> {
   readonly schema: z.ZodType<S>;
   /** A schedule as text: equal texts are equal schedules. */
   key(schedule: S): string;
+  /** The same for people, in words. */
+  describe(schedule: S): string;
   /** A legal schedule for micro-batches of `bucket`, before anyone has tuned. Throws where the kernel has none. */
   default(kernel: Kernel, module: KernelModule, facts: F, bucket: Bucket): S;
   /** `true`, or why `schedule` cannot be used for `kernel` on a machine with these facts. */
@@ -19,4 +21,4 @@ export interface Scheduling<S, F> {
 export const scheduleExtent = z
   .int()
   .min(1)
-  .max(1 << 20);
+  .max(1 << 27);

@@ -10,20 +10,16 @@ import { closeSync, existsSync, fsyncSync, openSync, readdirSync, renameSync, rm
 import { basename, dirname, join, resolve } from 'node:path';
 import { z } from 'zod';
 import { UserError } from '../errors.js';
-import { cpuScheduling } from '../codegen/cpu/scheduling.js';
-import { cudaScheduling } from '../codegen/cuda/scheduling.js';
-import { CUDA_ARCHS, type CudaArch } from '../ir/cuda.js';
-import { CPU_ISAS } from '../ir/plan.js';
 import { diskProblem } from '../system/errno.js';
 import { isRunning } from '../system/process.js';
 import { decodeUtf8, readBounded } from '../system/read.js';
 import { makeFolder, prepareOutput, writeAll } from '../system/write.js';
 import { checkAgainstGraph, checkPlan } from './checkPlan.js';
-import { isaOf, type CompiledModel } from './compile.js';
-import { arithmeticOf, numericsOf, scheduleFacts, upTo, type Machine } from './machine.js';
+import type { Machine } from './machine.js';
 import { isArtifact, MANIFEST, type WeightInit } from './names.js';
 import { parsePlan, printPlan } from './planJson.js';
-import { cudaNumerics, type Arithmetic } from './target.js';
+import { ARITHMETICS, type Arithmetic } from './target.js';
+import { TARGET_RECORDS, type AnyTarget, type CompiledModel, type Rebuild, type Target } from './targets/index.js';
 
 /** Bump when the plan's meaning, the kernel ABI or the folder's layout changes. */
 export const ARTIFACT_VERSION = 2;
@@ -34,29 +30,7 @@ const hash = z.string().regex(/^[0-9a-f]{64}$/);
 const manifestSchema = z.strictObject({
   format: z.literal('tilewright'),
   version: z.number().int(),
-  target: z.discriminatedUnion('kind', [
-    z.strictObject({
-      kind: z.literal('cpu'),
-      isa: z.enum(CPU_ISAS),
-      arithmetic: z.enum(['bf16', 'f32']),
-      cpu: z.string().max(200),
-    }),
-    z.strictObject({
-      kind: z.literal('cuda'),
-      arch: z.enum(CUDA_ARCHS),
-      arithmetic: z.enum(['bf16', 'f16']),
-      sharedBytesPerBlock: z
-        .number()
-        .int()
-        .min(1)
-        .max(1 << 24),
-      multiprocessors: z
-        .number()
-        .int()
-        .min(1)
-        .max(1 << 12),
-    }),
-  ]),
+  target: z.looseObject({ kind: z.string().max(40), arithmetic: z.enum(ARITHMETICS) }),
   model: z.strictObject({
     path: z.string().max(4096),
     fingerprint: z.string().max(200),
@@ -88,7 +62,7 @@ export const artifactId = (reference: ModelReference, model: CompiledModel): str
       ARTIFACT_VERSION,
       reference.fingerprint,
       reference.init,
-      isaOf(model),
+      model.isa,
       model.arithmetic,
       sha256(model.graphText),
     ]),
@@ -136,7 +110,6 @@ export function prepareArtifact(dir: string): void {
 export function saveArtifact(
   dir: string,
   reference: ModelReference,
-  machine: Machine,
   model: CompiledModel,
   sources: readonly { name: string; text: string }[],
   isTuned: boolean,
@@ -146,10 +119,7 @@ export function saveArtifact(
   const manifest: Manifest = {
     format: 'tilewright',
     version: ARTIFACT_VERSION,
-    target:
-      model.target === 'cuda'
-        ? { kind: 'cuda', arithmetic: model.arithmetic, ...model.facts }
-        : { kind: 'cpu', isa: model.isa, arithmetic: model.arithmetic, cpu: machine.cpu.model.slice(0, 200) },
+    target: { ...model.target.describe(model.device) },
     model: { path: resolve(reference.path), fingerprint: reference.fingerprint, init: reference.init },
     tuned: isTuned,
     files: { 'graph.tw': sha256(model.graphText), 'plan.json': sha256(plan) },
@@ -188,55 +158,70 @@ function readPart(dir: string, name: keyof typeof MAX_BYTES, again: string): str
 /** A word as a POSIX shell reads it back: paths come from files. */
 const word = (text: string): string => (/^[\w./:=@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
+/** What a command need not say. */
+const DEFAULT_TARGET = 'cpu';
+
 /** The command that makes the artifact anew, with the same arithmetic where that is known. */
 export function rebuild(
   dir: string,
   known: {
     readonly model?: Pick<ModelReference, 'path'> & { readonly init?: WeightInit };
+    /** As `--target` names it. */
+    readonly target?: string;
     readonly arithmetic?: Arithmetic;
-    readonly cuda?: CudaArch;
   } = {},
 ): string {
+  const { arithmetic, target = DEFAULT_TARGET } = known;
+  const isDefault = target === DEFAULT_TARGET;
   const model = known.model === undefined ? '<checkpoint>' : word(known.model.path);
   const init = known.model?.init?.kind === 'random' ? ` --init random:${known.model.init.seed}` : '';
-  const target = known.cuda === undefined ? '' : ` --target cuda:${known.cuda}`;
   const precision =
-    known.arithmetic === 'f32' || (known.cuda !== undefined && known.arithmetic !== undefined)
-      ? ` --precision ${known.arithmetic}`
-      : '';
-  return `tilewright compile ${model}${init}${target}${precision} -o ${word(dir)}`;
+    arithmetic === 'f32' || (!isDefault && arithmetic !== undefined) ? ` --precision ${arithmetic}` : '';
+  return `tilewright compile ${model}${init}${isDefault ? '' : ` --target ${target}`}${precision} -o ${word(dir)}`;
 }
 
-/** The command that makes an artifact for a target. */
-export type Rebuild = (target: 'cpu' | CudaArch) => string;
-
-/** Of a CUDA artifact at `dir`. A CPU chooses its own arithmetic. */
+/** The commands that make the artifact at `dir` for other targets. Where its own arithmetic is not theirs, they choose. */
 export const rebuildFor =
   (dir: string, model: Pick<ModelReference, 'path' | 'init'>, arithmetic: Arithmetic): Rebuild =>
   (target) =>
-    rebuild(dir, { model, ...(target === 'cpu' ? {} : { arithmetic, cuda: target }) });
+    rebuild(dir, { model, ...(target === DEFAULT_TARGET ? {} : { arithmetic, target }) });
 
 /** Reads what an artifact is of, and nothing else of it. Throws UserError. */
-export function readManifest(dir: string): Manifest {
+export function readManifest(dir: string, targets: readonly AnyTarget[] = TARGET_RECORDS): Manifest {
   if (!statSync(dir).isDirectory()) throw new UserError(`${dir}: is not an artifact folder`, rebuild(dir));
-  return parseManifest(dir, readPart(dir, MANIFEST, rebuild(dir)));
+  return parseManifest(dir, readPart(dir, MANIFEST, rebuild(dir)), targets);
 }
 
 /** Reads and checks an artifact. Rejects with UserError, which names the command that makes it anew. */
-export async function loadArtifact(dir: string, machine: Machine): Promise<Artifact> {
-  const manifest = readManifest(dir);
-  const { target } = manifest;
-  const again = rebuild(dir, {
-    model: manifest.model,
-    arithmetic: target.arithmetic,
-    ...(target.kind === 'cuda' ? { cuda: target.arch } : {}),
-  });
-  if (target.kind === 'cpu' && !machine.isas.includes(target.isa)) {
-    throw new UserError(
-      `${dir}: compiled for ${target.isa} on ${target.cpu}; this CPU (${machine.cpu.model}) has ${machine.isas.join(', ')}`,
-      again,
-    );
-  }
+export async function loadArtifact(
+  dir: string,
+  machine: Machine,
+  targets: readonly AnyTarget[] = TARGET_RECORDS,
+): Promise<Artifact> {
+  const manifest = readManifest(dir, targets);
+  return { manifest, model: await loadModel(dir, manifest, kindOf(manifest.target.kind, targets)!, machine) };
+}
+
+async function loadModel<S, D>(
+  dir: string,
+  manifest: Manifest,
+  target: Target<S, D>,
+  machine: Machine,
+): Promise<CompiledModel<S, D>> {
+  const { arithmetic } = manifest.target;
+  let again = rebuild(dir, { model: manifest.model, arithmetic, target: target.name });
+  const check = <T>(name: string, run: () => T): T => {
+    try {
+      return run();
+    } catch (error) {
+      const where = name === '' ? dir : `${dir}: ${name}`;
+      throw new UserError(`${where}: ${error instanceof Error ? error.message : String(error)}`, again, {
+        cause: error,
+      });
+    }
+  };
+  const device = check('', () => target.restore(manifest.target, machine));
+  again = rebuild(dir, { model: manifest.model, arithmetic, target: target.option(device) });
   const texts = { 'graph.tw': readPart(dir, 'graph.tw', again), 'plan.json': readPart(dir, 'plan.json', again) };
   for (const name of ['graph.tw', 'plan.json'] as const) {
     const actual = sha256(texts[name]);
@@ -246,42 +231,20 @@ export async function loadArtifact(dir: string, machine: Machine): Promise<Artif
         again,
       );
   }
-  const check = (name: string, run: () => void): void => {
-    try {
-      run();
-    } catch (error) {
-      throw new UserError(`${dir}: ${name}: ${error instanceof Error ? error.message : String(error)}`, again, {
-        cause: error,
-      });
-    }
-  };
   // Here, not above: only artifacts are parsed, and the parser takes 0.3 s to load.
   const { parseGraph } = await import('../ir/text/parser.js');
-  const where = `${dir}/plan.json`;
-  if (target.kind === 'cuda') {
-    const { arch, sharedBytesPerBlock, multiprocessors, arithmetic } = target;
-    const facts = { arch, sharedBytesPerBlock, multiprocessors };
-    const plan = parsePlan(texts['plan.json'], where, again, cudaScheduling.schema);
-    check('plan.json', () =>
-      checkPlan(plan, (kernel, module, schedule) => cudaScheduling.legality(kernel, module, schedule, facts)),
-    );
-    check('graph.tw and plan.json', () =>
-      checkAgainstGraph(plan, parseGraph(texts['graph.tw']), cudaNumerics(arithmetic)),
-    );
-    return { manifest, model: { target: 'cuda', facts, arithmetic, graphText: texts['graph.tw'], plan } };
-  }
-  const { isa, arithmetic } = target;
-  const facts = { ...scheduleFacts(machine), isas: upTo(machine, isa) };
-  const plan = parsePlan(texts['plan.json'], where, again, cpuScheduling.schema);
-  check(MANIFEST, () => {
-    if (arithmeticOf(isa) !== arithmetic) throw new Error(`${isa} does not compute in ${arithmetic}`);
+  const plan = parsePlan(texts['plan.json'], `${dir}/plan.json`, again, target.scheduling.schema);
+  check('plan.json', () => {
+    checkPlan(plan, (kernel, module, schedule) => target.scheduling.legality(kernel, module, schedule, device));
   });
-  check('plan.json', () =>
-    checkPlan(plan, (kernel, module, schedule) => cpuScheduling.legality(kernel, module, schedule, facts)),
-  );
-  check('graph.tw and plan.json', () => checkAgainstGraph(plan, parseGraph(texts['graph.tw']), numericsOf(isa)));
-  return { manifest, model: { target: 'cpu', isa, arithmetic, graphText: texts['graph.tw'], plan } };
+  check('graph.tw and plan.json', () => {
+    checkAgainstGraph(plan, parseGraph(texts['graph.tw']), target.numerics(device));
+  });
+  return { target, device, isa: target.label(device), arithmetic, graphText: texts['graph.tw'], plan };
 }
+
+const kindOf = (kind: string, targets: readonly AnyTarget[]): AnyTarget | undefined =>
+  targets.find(({ name }) => name === kind);
 
 /** What every version's manifest has had: enough to say which version it is and how to make the artifact anew. */
 const anyVersion = z.looseObject({
@@ -289,7 +252,7 @@ const anyVersion = z.looseObject({
   model: z.looseObject({ path: z.string().max(4096) }).optional(),
 });
 
-function parseManifest(dir: string, text: string): Manifest {
+function parseManifest(dir: string, text: string, targets: readonly AnyTarget[]): Manifest {
   let json: unknown;
   try {
     json = JSON.parse(text);
@@ -303,13 +266,20 @@ function parseManifest(dir: string, text: string): Manifest {
       `${dir}: made by artifact version ${any.data.version}; this tilewright reads ${ARTIFACT_VERSION}`,
       again,
     );
+  const refuse = (path: readonly PropertyKey[], problem: string): UserError =>
+    new UserError(`${dir}: manifest.json: ${[...path.map(String), ''].join('.').slice(0, -1)}: ${problem}`, again);
   const parsed = manifestSchema.safeParse(json);
   if (!parsed.success) {
-    const issue = parsed.error.issues[0];
-    throw new UserError(
-      `${dir}: manifest.json: ${issue === undefined ? 'not a manifest' : `${issue.path.join('.')}: ${issue.message}`}`,
-      again,
-    );
+    const [issue] = parsed.error.issues;
+    throw refuse(issue?.path ?? [], issue?.message ?? 'not a manifest');
+  }
+  const { target } = parsed.data;
+  const record = kindOf(target.kind, targets);
+  if (record === undefined) throw refuse(['target', 'kind'], `there is no target ${JSON.stringify(target.kind)}`);
+  const described = record.manifest.safeParse(target);
+  if (!described.success) {
+    const [issue] = described.error.issues;
+    throw refuse(['target', ...(issue?.path ?? [])], issue?.message ?? `not a machine for ${record.name}`);
   }
   return parsed.data;
 }

@@ -2,13 +2,9 @@
  * The three commands as functions: the public interface of tilewright. What `compile` does not need (tokenizers, the
  * evaluation) is loaded when asked for.
  */
-import { scoreOf, type Schedule } from '../ir/plan.js';
-import { compileKernels, emitPlan } from './kernels.js';
+import { scoreOf } from '../ir/plan.js';
 import { detectMachine } from './machine.js';
 import { prepareArtifact, saveArtifact } from './artifact.js';
-import type { SourceText } from '../runtime/cpu/compiler.js';
-import { isaOf, type CompiledModel } from './compile.js';
-import { compileCudaKernels, cudaSources, emitCudaPlan } from './cudaKernels.js';
 import { openOrCompile } from './open.js';
 import type { CompileRequest, CompileResult, RunRequest, RunResult, TuneRequest, TuneResult, Ui } from './requests.js';
 import { packedWeightBytes } from './work.js';
@@ -20,15 +16,17 @@ export async function compile(request: CompileRequest, ui: Ui): Promise<CompileR
   const machine = detectMachine();
   ui.phase('open model', request.model);
   const { reference, model } = await openOrCompile(request, machine, ui);
-  const { launches, arenaBytes } = scoreOf<Schedule>(model.plan);
+  const { launches, arenaBytes } = scoreOf(model.plan);
   const signatures = new Set(launches.map((launch) => launch.signature));
   ui.phase('compile kernels', `${signatures.size} distinct of ${launches.length}`);
-  const compiled = await machineCode(model);
+  const compiled = await model.target.compile(model, {
+    onProgress: ({ done, total }) => ui.step(done / total, `${done} of ${total}`),
+  });
   ui.phase('write', request.output);
-  saveArtifact(request.output, reference, machine, model, compiled.sources, false);
+  saveArtifact(request.output, reference, model, compiled.sources, false);
   return {
     artifact: request.output,
-    isa: isaOf(model),
+    isa: model.isa,
     arithmetic: model.arithmetic,
     kernels: launches.length,
     distinctKernels: signatures.size,
@@ -37,20 +35,6 @@ export async function compile(request: CompileRequest, ui: Ui): Promise<CompileR
     seconds: (performance.now() - begin) / 1000,
     cached: compiled.isCached,
   };
-}
-
-/** Prints and compiles a model's kernels, or finds them in the cache. */
-async function machineCode(
-  model: CompiledModel,
-): Promise<{ readonly sources: readonly SourceText[]; readonly isCached: boolean }> {
-  if (model.target === 'cuda') {
-    const emitted = emitCudaPlan(scoreOf(model.plan));
-    const { isCached } = await compileCudaKernels(emitted, model.facts.arch);
-    return { sources: cudaSources(emitted), isCached };
-  }
-  const emitted = emitPlan(scoreOf(model.plan));
-  const { isCached } = await compileKernels(emitted, model.isa);
-  return { sources: emitted.sources, isCached };
 }
 
 /** Artifact → the same artifact with the best schedules found within a time budget. */

@@ -2,6 +2,7 @@
 import { emitCudaKernel } from '../codegen/cuda/index.js';
 import type { CudaArch, CudaKernelText, CudaSchedule } from '../ir/cuda.js';
 import type { LinkedFunction } from '../ir/plan.js';
+import type { WorkOptions } from './targets/target.js';
 import { compileCubins } from '../runtime/cuda/compiler.js';
 import type { SourceText } from '../runtime/cpu/compiler.js';
 
@@ -46,7 +47,10 @@ export interface CompiledCubins {
 export async function compileCudaKernels(
   emitted: Pick<EmittedCudaPlan, 'distinct'>,
   arch: CudaArch,
-  options: { readonly driverVersion?: number; readonly extra?: readonly { symbol: string; source: string }[] } = {},
+  options: WorkOptions & {
+    readonly driverVersion?: number;
+    readonly extra?: readonly { symbol: string; source: string }[];
+  } = {},
 ): Promise<CompiledCubins> {
   const units = [...emitted.distinct.values(), ...(options.extra ?? [])].map(({ symbol, source }) => ({
     symbol,
@@ -55,5 +59,7 @@ export async function compileCudaKernels(
   return compileCubins(units, {
     arch,
     ...(options.driverVersion === undefined ? {} : { driverVersion: options.driverVersion }),
+    ...(options.signal === undefined ? {} : { signal: options.signal }),
+    ...(options.onProgress === undefined ? {} : { onProgress: options.onProgress }),
   });
 }

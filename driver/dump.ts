@@ -1,14 +1,12 @@
 /** `--dump DIR`: every stage of a compilation as a numbered text file. */
-import { scoreOf, type Schedule } from '../ir/plan.js';
+import { scoreOf } from '../ir/plan.js';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { UserError } from '../errors.js';
 import { makeFolder } from '../system/write.js';
 import type { CompiledModel } from './compile.js';
-import { cudaSources, emitCudaPlan } from './cudaKernels.js';
 import type { Stage } from '../passes/pipeline.js';
 import { stageText } from './inspect.js';
-import { emitPlan } from './kernels.js';
 import { printPlan } from './planJson.js';
 
 export class Dump {
@@ -35,16 +33,10 @@ export class Dump {
 
   plan(model: CompiledModel): void {
     const { plan } = model;
-    this.write(
-      'kernels.jsonl',
-      scoreOf<Schedule>(plan)
-        .kernels.map((kernel) => `${JSON.stringify(kernel)}\n`)
-        .join(''),
-    );
+    const { kernels } = scoreOf(plan);
+    this.write('kernels.jsonl', kernels.map((kernel) => `${JSON.stringify(kernel)}\n`).join(''));
     this.write('plan.json', printPlan(plan));
-    const sources =
-      model.target === 'cuda' ? cudaSources(emitCudaPlan(scoreOf(model.plan))) : emitPlan(scoreOf(model.plan)).sources;
-    for (const source of sources) this.write(source.name, source.text);
+    for (const source of model.target.sources(model.plan)) this.write(source.name, source.text);
   }
 
   private write(name: string, text: string): void {

@@ -1,7 +1,7 @@
 /** A model opened for looking at it: what every pass left, what no pass recognised, and the plan. */
 import { tokensIn } from '../ir/scoring.js';
 import { UsageError, UserError } from '../errors.js';
-import { scoreOf, type CpuIsa, type LinkedFunction, type Schedule } from '../ir/plan.js';
+import { scoreOf, type CpuIsa, type LinkedFunction } from '../ir/plan.js';
 import { printKernels } from '../ir/text/kernelPrinter.js';
 import { printGraph } from '../ir/text/printer.js';
 import type { Checkpoint } from '../models/checkpoint.js';
@@ -11,11 +11,11 @@ import type { Observer, Stage } from '../passes/pipeline.js';
 import { unrecognised } from '../passes/unrecognised.js';
 import { loadArtifact } from './artifact.js';
 import { isArtifact, type WeightInit } from './names.js';
-import { compileModel, isaOf, type CompiledModel } from './compile.js';
-import { cudaFactsOf } from './devices/gpu.js';
+import { compileModel, type CompiledModel } from './compile.js';
 import { detectMachine, type Machine } from './machine.js';
 import type { Arithmetic, Precision, TargetName } from './target.js';
 import { openModel } from './model.js';
+import { targetOf } from './targets/index.js';
 
 export interface InspectRequest {
   /** A checkpoint folder, a config.json (with `init` random), or an artifact. */
@@ -42,7 +42,7 @@ export interface Inspection {
   /** Instruction set, or `cuda:` and an architecture. */
   readonly isa: string;
   readonly arithmetic: Arithmetic;
-  readonly plan: LinkedFunction<Schedule>;
+  readonly plan: LinkedFunction<unknown>;
   /** Absent where an artifact's checkpoint is not where it was. */
   readonly checkpoint: Checkpoint | undefined;
   readonly config: ModelConfig | undefined;
@@ -74,13 +74,16 @@ function recordStages(): { stages: RecordedStage[]; observe: Observer } {
 export async function inspectModel(request: InspectRequest, machine: Machine = detectMachine()): Promise<Inspection> {
   if (isArtifact(request.model)) return inspectArtifact(request, machine);
   const checkpoint = openModel(request.model, request.init);
-  const cuda = cudaFactsOf(request.target ?? 'cpu');
+  const { target: name = 'cpu', precision, isa } = request;
+  const target = targetOf(name);
+  const device = target.choose(
+    { target: name, precision, ...(isa === undefined ? {} : { isa }) },
+    machine,
+    checkpoint.config.dtype,
+  );
   const { stages, observe } = recordStages();
-  const compiled = compileModel(checkpoint, machine, {
-    precision: request.precision,
+  const compiled = compileModel(checkpoint, target, device, {
     observe,
-    ...(cuda === undefined ? {} : { cuda }),
-    ...(request.isa === undefined ? {} : { isa: request.isa }),
     ...(request.mask === undefined ? {} : { mask: request.mask }),
     ...(request.maxTokens === undefined ? {} : { maxTokens: request.maxTokens }),
   });
@@ -89,13 +92,13 @@ export async function inspectModel(request: InspectRequest, machine: Machine = d
     isArtifact: false,
     isTuned: false,
     model: compiled,
-    isa: isaOf(compiled),
+    isa: compiled.isa,
     arithmetic: compiled.arithmetic,
-    plan: scoreOf<Schedule>(compiled.plan),
+    plan: scoreOf(compiled.plan),
     checkpoint,
     config: checkpoint.config,
     stages,
-    unrecognised: unrecognised(scoreOf<Schedule>(compiled.plan)),
+    unrecognised: unrecognised(scoreOf(compiled.plan)),
     notes: [],
   };
 }
@@ -122,7 +125,7 @@ async function inspectArtifact(request: InspectRequest, machine: Machine): Promi
     graph: parseGraph(model.graphText),
     changed: true,
   };
-  const stages = checkpoint === undefined ? undefined : replay(checkpoint, machine, model);
+  const stages = checkpoint === undefined ? undefined : replay(checkpoint, model);
   if (checkpoint !== undefined && stages === undefined)
     notes.push("compiling the checkpoint today gives another graph, so only the artifact's own is shown");
   return {
@@ -130,28 +133,23 @@ async function inspectArtifact(request: InspectRequest, machine: Machine): Promi
     isArtifact: true,
     isTuned: manifest.tuned,
     model,
-    isa: isaOf(model),
+    isa: model.isa,
     arithmetic: model.arithmetic,
-    plan: scoreOf<Schedule>(model.plan),
+    plan: scoreOf(model.plan),
     checkpoint,
     config: checkpoint?.config,
     stages: stages ?? [last],
-    unrecognised: unrecognised(scoreOf<Schedule>(model.plan)),
+    unrecognised: unrecognised(scoreOf(model.plan)),
     notes,
   };
 }
 
 /** The passes again, if they still lead to the artifact's graph. */
-function replay(checkpoint: Checkpoint, machine: Machine, model: CompiledModel): readonly RecordedStage[] | undefined {
+function replay(checkpoint: Checkpoint, model: CompiledModel): readonly RecordedStage[] | undefined {
   const { stages, observe } = recordStages();
-  const target =
-    model.target === 'cuda'
-      ? { precision: model.arithmetic, cuda: model.facts }
-      : { precision: 'auto' as const, isa: model.isa };
-  const plan = scoreOf<Schedule>(model.plan);
+  const plan = scoreOf(model.plan);
   const bias = plan.kernels.some((kernel) => kernel.anchor === 'attention' && kernel.mask.kind === 'bias');
-  const again = compileModel(checkpoint, machine, {
-    ...target,
+  const again = compileModel(checkpoint, model.target, model.device, {
     maxTokens: tokensIn(plan.capacity),
     observe,
     ...(bias ? { mask: 'slidingWindow' as const } : {}),

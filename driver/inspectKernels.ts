@@ -1,14 +1,10 @@
 /** The kernels of a plan, as a person wants to see them: what each does, costs, and the source it becomes. */
 import { scoringExtents, tokensIn } from '../ir/scoring.js';
 import { kernelWork, type Work, type WorkSize } from '../autotune/work.js';
-import { emitKernel } from '../codegen/cpu/index.js';
-import { emitCudaKernel } from '../codegen/cuda/index.js';
-import type { LaunchShape } from '../ir/cuda.js';
-import { compileCubins, type KernelResources } from '../runtime/cuda/compiler.js';
-import type { CompiledModel } from './compile.js';
-import { UsageError, UserError } from '../errors.js';
+import type { CompiledModel, PrintedKernel } from './targets/target.js';
+import { UsageError } from '../errors.js';
 import type { Kernel } from '../ir/kernel.js';
-import { scoreOf, type Bucket, type LinkedFunction, type Schedule } from '../ir/plan.js';
+import { scoreOf, type Bucket, type LinkedFunction } from '../ir/plan.js';
 import { Declarations } from '../autotune/work.js';
 
 export interface KernelRow {
@@ -53,7 +49,7 @@ export const typicalSize = (tokens: number): WorkSize => ({
 });
 
 /** Every kernel, in the order of launches. */
-export function kernelRows(plan: LinkedFunction<Schedule>, size: WorkSize): readonly KernelRow[] {
+export function kernelRows(plan: LinkedFunction<unknown>, size: WorkSize): readonly KernelRow[] {
   const declarations = new Declarations(plan);
   return plan.kernels.map((kernel, i) => {
     const work: Work = kernelWork(kernel, declarations, size);
@@ -111,9 +107,9 @@ export function groupKernels(rows: readonly KernelRow[]): readonly KernelGroup[]
   });
 }
 
-/** A kernel by name or path. Throws UserError with the names that come close. */
+/** A kernel by name or path. Throws UsageError with the names that come close. */
 export function findKernel(
-  plan: LinkedFunction<Schedule>,
+  plan: LinkedFunction<unknown>,
   wanted: string,
 ): { readonly kernel: Kernel; readonly signature: string } {
   const at = plan.kernels.findIndex(({ name, path }) => name === wanted || path === wanted);
@@ -135,7 +131,7 @@ export function findKernel(
 
 /** The bucket that a micro-batch of `tokens` runs in. */
 export function bucketFor(
-  plan: LinkedFunction<Schedule>,
+  plan: LinkedFunction<unknown>,
   tokens: number,
 ): { readonly index: number; readonly bucket: Bucket } {
   const found = plan.buckets.findIndex((bucket) => tokensIn(bucket) >= tokens);
@@ -143,53 +139,24 @@ export function bucketFor(
   return { index, bucket: plan.buckets[index]! };
 }
 
-export interface KernelSource {
+export interface KernelSource extends PrintedKernel {
   readonly name: string;
   readonly path: string;
   readonly signature: string;
   readonly bucket: Bucket;
-  readonly schedule: Schedule;
-  /** Exported function. */
-  readonly symbol: string;
-  /** Buffers and weights in the order of its parameters. */
-  readonly parameters: readonly string[];
-  readonly source: string;
-  /** CPU: scratch memory of a thread. */
-  readonly scratchBytes?: number;
-  /** GPU: how it is launched. */
-  readonly launch?: LaunchShape;
-  /** GPU: what the compiler made of it, where one is here. */
-  readonly resources?: KernelResources;
-  /** GPU: why there are no resources. */
-  readonly note?: string;
+  readonly schedule: unknown;
+  /** The schedule, for people. */
+  readonly scheduleText: string;
 }
 
-/**
- * The source of one kernel as a micro-batch of `tokens` runs it. Kernels of a GPU are compiled, for what they need of
- * it.
- */
+/** The source of one kernel as a micro-batch of `tokens` runs it. */
 export async function kernelSource(model: CompiledModel, wanted: string, tokens: number): Promise<KernelSource> {
-  const plan = scoreOf<Schedule>(model.plan);
+  const plan = scoreOf(model.plan);
   const { kernel, signature } = findKernel(plan, wanted);
   const { index, bucket } = bucketFor(plan, tokens);
-  const head = { name: kernel.name, path: kernel.path, signature, bucket };
-  const missing = (): never => {
-    throw new Error(`bucket ${index} has no schedule for ${kernel.name}`);
-  };
-  if (model.target === 'cpu') {
-    const schedule = scoreOf(model.plan).schedules[index]?.[signature] ?? missing();
-    const { symbol, source, scratchBytes, parameters } = emitKernel(kernel, plan, schedule, plan.capacity.extents);
-    return { ...head, schedule, symbol, parameters, scratchBytes, source };
-  }
-  const schedule = scoreOf(model.plan).schedules[index]?.[signature] ?? missing();
-  const { symbol, source, launch, parameters } = emitCudaKernel(kernel, plan, schedule, plan.capacity.extents);
-  const emitted = { ...head, schedule, symbol, parameters, launch, source };
-  try {
-    const { resources } = await compileCubins([{ symbol, source }], { arch: model.facts.arch });
-    const found = resources.get(symbol);
-    return found === undefined ? emitted : { ...emitted, resources: found };
-  } catch (error) {
-    if (!(error instanceof UserError)) throw error;
-    return { ...emitted, note: error.message };
-  }
+  const schedule = plan.schedules[index]?.[signature];
+  if (schedule === undefined) throw new Error(`bucket ${index} has no schedule for ${kernel.name}`);
+  const printed = await model.target.print(kernel, model, schedule);
+  const scheduleText = model.target.scheduling.describe(schedule);
+  return { ...printed, name: kernel.name, path: kernel.path, signature, bucket, schedule, scheduleText };
 }

@@ -1,19 +1,17 @@
 /** A plan's kernels as C source and as a loaded library: one function for each (signature, schedule). */
-import { emitKernel, emitTranslationUnit, type EmittedKernel } from '../codegen/cpu/index.js';
 import type { CpuIsa, CpuSchedule, LinkedFunction } from '../ir/plan.js';
+import { emitKernel, unitOf, type EmittedKernel } from '../codegen/cpu/index.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import { compileShared, type SourceText } from '../runtime/cpu/compiler.js';
+import type { WorkOptions } from './targets/target.js';
 import type { LaunchSymbol } from '../runtime/cpu/bindPlan.js';
 
 export interface EmittedPlan {
-  /** Translation units: `{name}.c`, written to the artifact's kernels/ folder. */
+  /** A translation unit a function, written to the artifact's kernels/ folder. */
   readonly sources: readonly SourceText[];
   /** kernels[bucket][launch] */
   readonly kernels: readonly (readonly EmittedKernel[])[];
 }
-
-/** Functions in one translation unit: few enough that units compile side by side. */
-const FUNCTIONS_PER_UNIT = 3;
 
 /** Prints every kernel with every schedule the plan gives it. */
 export function emitPlan(plan: LinkedFunction): EmittedPlan {
@@ -34,13 +32,7 @@ export function emitPlan(plan: LinkedFunction): EmittedPlan {
   const distinct = [...new Map([...byKey.values()].map((each) => [each.symbol, each])).values()].sort((a, b) =>
     a.symbol < b.symbol ? -1 : 1,
   );
-  const sources: SourceText[] = [];
-  for (let i = 0; i < distinct.length; i += FUNCTIONS_PER_UNIT) {
-    sources.push({
-      name: `kernels${sources.length}.c`,
-      text: emitTranslationUnit(distinct.slice(i, i + FUNCTIONS_PER_UNIT)),
-    });
-  }
+  const sources = distinct.map(unitOf);
   return { sources, kernels };
 }
 
@@ -52,8 +44,17 @@ export interface CompiledKernels {
 }
 
 /** Compiles what emitPlan printed, or finds it in the cache. */
-export async function compileKernels(emitted: EmittedPlan, isa: CpuIsa): Promise<CompiledKernels> {
-  const library = await compileShared(emitted.sources, { isa });
+export async function compileKernels(
+  emitted: EmittedPlan,
+  isa: CpuIsa,
+  { signal, onProgress }: WorkOptions = {},
+): Promise<CompiledKernels> {
+  let done = 0;
+  const library = await compileShared(emitted.sources, {
+    isa,
+    onUnit: () => onProgress?.({ done: ++done, total: emitted.sources.length }),
+    ...(signal === undefined ? {} : { signal }),
+  });
   const symbols = emitted.kernels.map((bucket) =>
     bucket.map((kernel): LaunchSymbol => ({
       library: library.path,

@@ -46,7 +46,7 @@ export function beginLoading(request: LoadRequest, ui: Ui, phases: Phases): Mode
   const { checkpoint, target } = opening;
   const tokenizer = describeTokenizer(checkpoint.dir, checkpoint.config.vocabSize);
   // A run on a CPU promises a bound on memory, and this process counts towards it. A host of GPUs has memory to spare.
-  if (target === 'cpu') loadAddon().boundHeaps();
+  if (target.isHost) loadAddon().boundHeaps();
   const finish: ModelLoading['finish'] = async (onCompiled) => {
     let limits: ModelLimits | undefined;
     const compile = async (): Promise<OpenedModel> => {

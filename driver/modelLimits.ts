@@ -1,6 +1,6 @@
 /** What a compiled model accepts and what its micro-batches cost: known before its weights are loaded. */
 import { rowsIn, tokensIn } from '../ir/scoring.js';
-import { scoreOf, type Schedule } from '../ir/plan.js';
+import { scoreOf } from '../ir/plan.js';
 import { bucketCostModel } from '../autotune/bucketCost.js';
 import type { ScorerLimits } from '../eval/index.js';
 import { roundUp } from '../ir/types.js';
@@ -15,27 +15,22 @@ export interface ModelLimits extends ScorerLimits {
   readonly contextLength: number;
 }
 
-/**
- * Sizes of micro-batch that differ in cost on a GPU: kernels run in whole waves of tiles over all multiprocessors, so
- * a size between two waves costs as much as the larger one.
- */
-const GPU_STEPS = 32;
-
 /** Seconds of a micro-batch: as measured where the plan was tuned, else operations at a rate that rises with size. */
 export function costOf(model: CompiledModel, work: BatchWork): BatchCost {
-  const { bucketSeconds, capacity } = scoreOf<Schedule>(model.plan);
+  const { bucketSeconds, capacity } = scoreOf(model.plan);
   const smooth: BatchCost =
     bucketSeconds === undefined
       ? (tokens, rows, longest) => work.seconds(tokens, rows, longest)
       : bucketCostModel(bucketSeconds);
-  if (model.target === 'cpu') return smooth;
+  const { steps } = model.target;
+  if (steps === undefined) return smooth;
   const most = tokensIn(capacity);
-  const step = Math.ceil(most / GPU_STEPS);
+  const step = Math.ceil(most / steps);
   return (tokens, rows, longest) => smooth(Math.min(most, roundUp(tokens, step)), rows, longest);
 }
 
 export function limitsOf(checkpoint: Checkpoint, model: CompiledModel): ModelLimits {
-  const plan = scoreOf<Schedule>(model.plan);
+  const plan = scoreOf(model.plan);
   const work = new BatchWork(plan);
   return {
     work,

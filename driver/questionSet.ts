@@ -39,7 +39,7 @@ export async function tokenise(
   dataset: Dataset,
   { tokenizer, target, cores }: Pick<ModelLoading, 'tokenizer' | 'target' | 'cores'>,
 ): Promise<LoadedQuestions> {
-  const timer = target === 'cpu' ? setInterval(() => loadAddon().trim(), TRIM_MS) : undefined;
+  const timer = target.isHost ? setInterval(() => loadAddon().trim(), TRIM_MS) : undefined;
   try {
     return await tokeniseDataset(dataset, {
       tokenizer: { moduleUrl: new URL('../models/tokenizer.js', import.meta.url).href, spec: tokenizer.spec },
@@ -47,7 +47,7 @@ export async function tokenise(
     });
   } finally {
     clearInterval(timer);
-    if (target === 'cpu') loadAddon().trim();
+    if (target.isHost) loadAddon().trim();
   }
 }
 

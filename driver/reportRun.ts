@@ -10,7 +10,6 @@ import {
   type Question,
   type ResultsInput,
 } from '../eval/index.js';
-import { isaOf } from './compile.js';
 import { checkpointId, type LoadedModel } from './loadModel.js';
 import type { PreparedRun } from './prepareRun.js';
 import type { PackedQuestions } from './questionSet.js';
@@ -66,9 +65,9 @@ function resultsInput(report: RunReport): ResultsInput {
       model: 'tilewright',
       model_args: `model=${request.model},precision=${request.precision}`,
       batch_size: 'auto',
-      device: model.model.target,
+      device: model.model.target.name,
       arithmetic: model.model.arithmetic,
-      isa: isaOf(model.model),
+      isa: model.model.isa,
       sharing: request.sharing,
       limit: request.limit ?? null,
       bootstrap_iters: 0,

@@ -1,7 +1,6 @@
 /** The third step of a run: a loaded model scores a set of questions, with a journal where there is a folder. */
 import { evaluate, scoreQuestions, type Evaluation, type Progress, type Scored, type Task } from '../eval/index.js';
 import { quoteForShell } from '../system/shell.js';
-import { isaOf } from './compile.js';
 import { checkpointId, type LoadedModel } from './loadModel.js';
 import { weighedShard, type PackedQuestions } from './questionSet.js';
 import type { RunProgress, Ui } from './requests.js';
@@ -62,7 +61,7 @@ export async function scoreSet(
       checkpoint: checkpointId(model),
       tokenizer: model.tokenizer.hash,
       arithmetic: model.model.arithmetic,
-      isa: isaOf(model.model),
+      isa: model.model.isa,
     },
     onKept: (path, kept) => {
       if (kept.questions === 0) return;

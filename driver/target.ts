@@ -5,7 +5,7 @@ import type { FormatName } from '../ir/storage.js';
 import { UsageError } from '../errors.js';
 import type { Numerics } from '../passes/pipeline.js';
 
-/** `cuda` without an architecture: that of the GPU in this machine. */
+/** What `--target` may be: the names of all target records, here too so that the command line need not load them. */
 export const TARGETS = ['cpu', 'cuda', ...CUDA_ARCHS.map((arch) => `cuda:${arch}` as const)] as const;
 export type TargetName = (typeof TARGETS)[number];
 

@@ -1,6 +1,7 @@
 /** How many threads tokenise a question set while the model is compiled and loaded. */
 import { statSync } from 'node:fs';
 import type { Question } from '../eval/index.js';
+import type { AnyTarget } from './targets/target.js';
 import type { TokenizerSpec } from '../models/tokenizer.js';
 
 /**
@@ -29,7 +30,7 @@ function bytesOf(path: string): number {
 export function tokeniserThreads(
   questions: readonly Pick<Question, 'context' | 'choices'>[],
   spec: TokenizerSpec,
-  target: 'cpu' | 'cuda',
+  { isHost }: Pick<AnyTarget, 'isHost'>,
   cores: number,
 ): number {
   const characters = questions.reduce(
@@ -41,5 +42,5 @@ export function tokeniserThreads(
     (spec.kind === 'json' ? spec.text.length : bytesOf(spec.path)) <= SMALL_TOKENIZER_BYTES
   )
     return 0;
-  return target === 'cpu' ? 1 : Math.min(MOST, Math.max(1, Math.floor(cores / CORES)));
+  return isHost ? 1 : Math.min(MOST, Math.max(1, Math.floor(cores / CORES)));
 }

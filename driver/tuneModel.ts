@@ -1,84 +1,24 @@
 /** `tune`: replaces an artifact's schedules by the best found within a budget. */
+import { gainOf, type TuneRow } from '../autotune/index.js';
+import { deadline, unlessStopped } from '../autotune/until.js';
 import { SCORE } from '../ir/function.js';
+import { withSchedules } from '../ir/plan.js';
 import { tokensIn } from '../ir/scoring.js';
-import { scoreOf, withSchedules } from '../ir/plan.js';
-import { machineModel } from '../autotune/cpu/costModel.js';
-import { Measurer } from '../autotune/cpu/measure.js';
-import { CPU_RECORDS, currentTarget } from '../autotune/cpu/target.js';
-import { tuneCpu } from '../autotune/cpu/tune.js';
-import {
-  defaultDatabasePath,
-  gainOf,
-  renderTable,
-  statusLine,
-  TuningDatabase,
-  type TuneProgress,
-  type TuneResult as SearchResult,
-} from '../autotune/index.js';
-import { UserError } from '../errors.js';
-import { prepareArtifact, rebuildFor, saveArtifact, type ModelReference } from './artifact.js';
-import { isArtifact } from './names.js';
-import type { CpuModel, CudaModel } from './compile.js';
-import { compileCudaKernels, cudaSources, emitCudaPlan } from './cudaKernels.js';
-import { compileKernels, emitPlan } from './kernels.js';
-import { detectMachine, scheduleFacts, upTo, type Machine } from './machine.js';
-import { openArtifact } from './open.js';
-import type { CpuSchedule } from '../ir/plan.js';
 import { duration } from '../system/format.js';
+import { UserError } from '../errors.js';
+import { prepareArtifact, rebuildFor, saveArtifact } from './artifact.js';
+import { detectMachine, type Machine } from './machine.js';
+import { isArtifact } from './names.js';
+import { openArtifact } from './open.js';
 import type { TuneRequest, TuneResult, Ui } from './requests.js';
-import { tuneCudaModel } from './tuneCuda.js';
+import type { CompiledModel, MeasureOptions, SourceText, Tuned } from './targets/target.js';
 
-export interface TuneOptions {
-  readonly budgetSeconds: number;
-  readonly threads: number;
-  /** JSON-lines file of measurements. Default: in the cache folder. */
-  readonly database?: string;
-  readonly signal?: AbortSignal;
-  readonly onProgress?: (progress: TuneProgress<CpuSchedule>) => void;
-}
-
-export interface TunedModel {
-  readonly model: CpuModel;
-  readonly search: SearchResult<CpuSchedule>;
-}
-
-/** The model with the best schedules found, and the measured cost of its buckets. */
-export async function tuneCompiled(model: CpuModel, machine: Machine, options: TuneOptions): Promise<TunedModel> {
-  const { isa } = model;
-  const plan = scoreOf(model.plan);
-  const facts = scheduleFacts(machine);
-  const measurer = new Measurer({
-    isa,
-    threads: options.threads,
-    capacity: plan.capacity,
-    l3Bytes: machine.cpu.l3Bytes,
-  });
-  const database = TuningDatabase.open(options.database ?? defaultDatabasePath(), CPU_RECORDS);
-  try {
-    const result = await tuneCpu({
-      module: plan,
-      buckets: plan.buckets,
-      facts: { ...facts, isas: upTo(machine, isa) },
-      machine: machineModel(
-        { ...facts, l3: machine.cpu.l3Bytes },
-        { isa, threads: options.threads, ...(await measurer.peaks()) },
-      ),
-      capacity: plan.capacity.extents,
-      budgetSeconds: options.budgetSeconds,
-      database,
-      target: await currentTarget(isa, options.threads),
-      measure: measurer.measure,
-      ...(options.onProgress === undefined ? {} : { onProgress: options.onProgress }),
-      ...(options.signal === undefined ? {} : { signal: options.signal }),
-    });
-    const bucketSeconds = result.bucketSeconds.length > 0 ? { bucketSeconds: result.bucketSeconds } : {};
-    const tuned = withSchedules(model.plan, SCORE, { schedules: result.schedules, ...bucketSeconds });
-    return { model: { ...model, plan: tuned }, search: result };
-  } finally {
-    database.close();
-    measurer.release();
-  }
-}
+/** Share of the budget, and seconds at most, that are kept for compiling what was found. */
+const CLOSING = { share: 0.1, seconds: 10 };
+/** What that may take beyond the budget. */
+const GRACE_SECONDS = 1;
+/** Between two lines about how far it is, where nothing else happens. */
+const TICK_MS = 500;
 
 export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResult> {
   const begin = performance.now();
@@ -90,80 +30,102 @@ export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResul
   prepareArtifact(request.artifact);
   const machine = detectMachine();
   ui.phase('open artifact', request.artifact);
-  const opened = await openArtifact(request.artifact, machine);
-  if (opened.model.target === 'cuda') {
-    const save: SaveCuda = (model, sources) => {
-      saveArtifact(request.artifact, opened.reference, machine, model, sources, true);
-    };
-    return tuneForCuda(request, opened.model, opened.reference, save, ui, begin);
-  }
-  ui.phase('tune', `${duration(request.budgetSeconds)}, ${request.threads} threads`);
-  const { model, search: found } = await tuneCompiled(opened.model, machine, {
-    budgetSeconds: request.budgetSeconds,
-    threads: request.threads,
-    ...(request.database === undefined ? {} : { database: request.database }),
-    ...(request.signal === undefined ? {} : { signal: request.signal }),
-    onProgress: (progress) => {
-      ui.step(Math.min(1, progress.elapsedSeconds / progress.budgetSeconds), statusLine(progress));
-      ui.table(renderTable(measuredRows(progress.rows)));
-    },
-  });
-  ui.phase('compile kernels', 'tuned');
-  const emitted = emitPlan(scoreOf(model.plan));
-  await compileKernels(emitted, model.isa);
-  saveArtifact(request.artifact, opened.reference, machine, model, emitted.sources, true);
-  return {
-    artifact: request.artifact,
-    trials: found.trials,
-    reused: found.reused,
-    gain: gainOfLargest(found.rows),
-    table: renderTable(measuredRows(found.rows)),
-    seconds: (performance.now() - begin) / 1000,
-  };
-}
-
-type SaveCuda = (model: CudaModel, sources: ReturnType<typeof cudaSources>) => void;
-
-async function tuneForCuda(
-  request: TuneRequest,
-  opened: CudaModel,
-  reference: ModelReference,
-  save: SaveCuda,
-  ui: Ui,
-  begin: number,
-): Promise<TuneResult> {
-  ui.phase('tune', `${duration(request.budgetSeconds)}, cuda:${opened.facts.arch}`);
-  const { model, search, table, driverVersion } = await tuneCudaModel(
-    opened,
+  const { model, reference } = await openArtifact(request.artifact, machine);
+  const { budgetSeconds, threads, database, signal } = request;
+  const tuning = performance.now();
+  const secondsLeft = (): number => Math.max(0, budgetSeconds - (performance.now() - tuning) / 1000);
+  ui.phase('tune', `${duration(budgetSeconds)}, ${model.target.isHost ? `${threads} threads` : model.isa}`);
+  const { model: tuned, found } = await tuneCompiled(
+    model,
+    machine,
     {
-      budgetSeconds: request.budgetSeconds,
-      rebuild: rebuildFor(request.artifact, reference, opened.arithmetic),
-      ...(request.database === undefined ? {} : { database: request.database }),
-      ...(request.signal === undefined ? {} : { signal: request.signal }),
+      budgetSeconds: Math.max(0, secondsLeft() - Math.min(CLOSING.seconds, CLOSING.share * budgetSeconds)),
+      threads,
+      rebuild: rebuildFor(request.artifact, reference, model.arithmetic),
+      ...(database === undefined ? {} : { database }),
+      ...(signal === undefined ? {} : { signal }),
     },
-    ui,
+    { ui, share: () => (budgetSeconds === 0 ? 1 : 1 - secondsLeft() / budgetSeconds) },
   );
-  ui.phase('compile kernels', 'tuned');
-  const emitted = emitCudaPlan(scoreOf(model.plan));
-  await compileCudaKernels(emitted, model.facts.arch, { driverVersion });
-  save(model, cudaSources(emitted));
+  const sources = await compileInTime(tuned, secondsLeft() + GRACE_SECONDS, signal, ui);
+  saveArtifact(request.artifact, reference, tuned, sources, true);
   return {
     artifact: request.artifact,
-    trials: search.trials,
-    reused: search.reused,
-    gain: gainOfLargest(search.rows),
-    table,
+    trials: found.search.trials,
+    reused: found.search.reused,
+    gain: gainOfLargest(found.search.rows),
+    table: found.table,
     seconds: (performance.now() - begin) / 1000,
   };
 }
 
-/** A short budget reaches few of the (kernel, bucket) pairs: the table is about those. */
-const measuredRows = (rows: SearchResult<CpuSchedule>['rows']): SearchResult<CpuSchedule>['rows'] =>
-  rows.filter((row) => row.bestSeconds !== undefined);
+export type TuneOptions = Omit<MeasureOptions, 'onProgress' | 'onActivity' | 'onNote' | 'onWarning'>;
+
+/** The model with the best schedules found, and the measured cost of its buckets. Something is told all the time. */
+export async function tuneCompiled<S, D>(
+  model: CompiledModel<S, D>,
+  machine: Machine,
+  options: TuneOptions,
+  { ui, share }: { readonly ui: Ui; /** Of the time that has passed. */ readonly share: () => number },
+): Promise<{ readonly model: CompiledModel<S, D>; readonly found: Tuned<S> }> {
+  let status = '';
+  let activity = '';
+  const tell = (): void => {
+    ui.step(Math.min(1, share()), [status, activity].filter((text) => text !== '').join(', '));
+  };
+  const timer = setInterval(tell, TICK_MS);
+  try {
+    const found = await model.target.measure(model, machine, {
+      ...options,
+      onProgress: (table, line) => {
+        status = line;
+        tell();
+        ui.table(table);
+      },
+      onActivity: (what) => {
+        activity = what;
+        tell();
+      },
+      onNote: (line) => ui.note(line),
+      onWarning: (line) => ui.warn(line),
+    });
+    const { schedules, bucketSeconds } = found.search;
+    const costs = bucketSeconds.length > 0 ? { bucketSeconds } : {};
+    const plan = withSchedules(model.plan, SCORE, { schedules, ...costs });
+    return { model: { ...model, plan }, found };
+  } finally {
+    clearInterval(timer);
+  }
+}
+
+/** Compiles a model's kernels within so many seconds. What is not ready then, the first run compiles. */
+async function compileInTime(
+  model: CompiledModel,
+  seconds: number,
+  signal: AbortSignal | undefined,
+  ui: Ui,
+): Promise<readonly SourceText[]> {
+  const isStopped = (): boolean => signal?.aborted === true;
+  if (!isStopped()) {
+    ui.phase('compile kernels', 'tuned');
+    const time = deadline(seconds, signal);
+    const code = await unlessStopped(
+      model.target.compile(model, {
+        signal: time.signal,
+        onProgress: ({ done, total }) => ui.step(done / total, `${done} of ${total}`),
+      }),
+      time.signal,
+    );
+    time.end();
+    if (code !== undefined) return code.sources;
+    if (!isStopped()) ui.note('the budget is over: the next run compiles the kernels that are left');
+  }
+  return model.target.sources(model.plan);
+}
 
 /** Time of a micro-batch of the largest measured bucket with default schedules ÷ with the tuned ones. */
 function gainOfLargest(
-  all: readonly Pick<SearchResult<unknown>['rows'][number], 'bucket' | 'count' | 'bestSeconds' | 'defaultSeconds'>[],
+  all: readonly Pick<TuneRow<unknown>, 'bucket' | 'count' | 'bestSeconds' | 'defaultSeconds'>[],
 ): number {
   const measured = all.filter((row) => gainOf(row) !== undefined);
   const largest = Math.max(0, ...measured.map((row) => tokensIn(row.bucket)));

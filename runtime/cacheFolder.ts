@@ -44,7 +44,10 @@ export function unusableCache(folder: string, error: unknown): UserError {
  * Makes a folder of the cache where it is not yet, for this user alone. Throws UserError where somebody else could put
  * code there.
  */
-export async function trustedFolder(settings: Pick<Settings, 'cacheDir'>, kind: 'kernels' | 'cubins'): Promise<string> {
+export async function trustedFolder(
+  settings: Pick<Settings, 'cacheDir'>,
+  kind: 'kernels' | 'objects' | 'cubins',
+): Promise<string> {
   const root = requireCacheDir(settings);
   const folder = join(root, kind);
   await mkdir(folder, { recursive: true, mode: 0o700 }).catch((error: unknown) => {

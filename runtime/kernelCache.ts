@@ -46,8 +46,12 @@ interface Entry {
   readonly usedMs: number;
 }
 
-/** Entries by folder of the cache: a folder for each C library, a file for each cubin. Nothing else is touched. */
-const ENTRIES: Readonly<Record<string, RegExp>> = { kernels: /^[0-9a-f]{64}$/, cubins: /^[0-9a-f]{64}\.twc$/ };
+/** Entries by folder of the cache: a folder for each C library, a file for each C object and cubin. */
+const ENTRIES: Readonly<Record<string, RegExp>> = {
+  kernels: /^[0-9a-f]{64}$/,
+  objects: /^[0-9a-f]{64}\.two$/,
+  cubins: /^[0-9a-f]{64}\.twc$/,
+};
 
 /** Names of entries that this process was given: it may load them at any time. */
 const ours = new Set<string>();

@@ -3,7 +3,8 @@
  * schedule's, then times launches on random data in trees of the bucket's shape.
  */
 import { everyExtent } from '../../ir/function.js';
-import { emitKernel, emitTranslationUnit, kernelSignature, type EmittedKernel } from '../../codegen/cpu/index.js';
+import { availableParallelism } from 'node:os';
+import { emitKernel, kernelSignature, unitOf, type EmittedKernel } from '../../codegen/cpu/index.js';
 import { UserError } from '../../errors.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { Measure, Measurement, MeasureRequest } from '../measurement.js';
@@ -36,6 +37,8 @@ export interface MeasurerOptions {
   /** Weights and buffers kept between measurements. */
   readonly memoryBytes?: number;
   readonly settings?: Settings;
+  /** Told how far compiling the candidates of a request is. */
+  readonly onCompiled?: (done: number, total: number) => void;
 }
 
 /** Enough for a stable median; enough time for clocks to settle. */
@@ -49,7 +52,6 @@ const HOPELESS = 1.3;
 const MAX_COPY_BYTES = 160 << 20;
 const MAX_COPIES = 8;
 const KEPT_BYTES = 768 << 20;
-const FUNCTIONS_PER_UNIT = 2;
 
 interface Compiled {
   readonly library: NativeLibrary;
@@ -68,6 +70,8 @@ export class Measurer {
   private readonly references = new Map<string, string>();
   private readonly counts = new Map<KernelModule, ReadonlyMap<string, number>>();
   private scratch: NativeMemory | undefined;
+  /** The last request that was begun. */
+  private underWay: Promise<void> = Promise.resolve();
 
   /** Throws UserError where the addon is not built. */
   constructor(options: MeasurerOptions) {
@@ -76,10 +80,20 @@ export class Measurer {
     this.pool = new this.addon.Pool(options.threads);
   }
 
-  /** Peak rates for the cost model and for shares of peak, all threads: floating operations and bytes a second. */
-  async peaks(seconds = 0.3): Promise<{ readonly flopsPerSecond: number; readonly bytesPerSecond: number }> {
-    const flopsPerSecond = await this.addon.peak(this.pool, this.options.isa, seconds);
-    return { flopsPerSecond, bytesPerSecond: await this.addon.peak(this.pool, 'read', seconds) };
+  /**
+   * Peak rates for the cost model and for shares of peak, all threads: floating operations and bytes a second. The best
+   * of several tries each: other programs, and clocks that have not risen yet, only make a try slower. On a machine
+   * that is so busy that they take long, there is one.
+   */
+  async peaks(seconds = 0.1, tries = 3): Promise<{ readonly flopsPerSecond: number; readonly bytesPerSecond: number }> {
+    const best = async (kind: Parameters<Addon['peak']>[1]): Promise<number> => {
+      let rate = 0;
+      const begin = performance.now();
+      for (let i = 0; i < tries && performance.now() - begin < 2000 * tries * seconds; i++)
+        rate = Math.max(rate, await this.addon.peak(this.pool, kind, seconds));
+      return rate;
+    };
+    return { flopsPerSecond: await best(this.options.isa), bytesPerSecond: await best('read') };
   }
 
   /** Bound to this object, to be handed to search. Throws UserError where no compiler works. */
@@ -94,79 +108,109 @@ export class Measurer {
     this.pool.release();
   }
 
+  /** Ends when nothing that was asked for is under way: release() needs that. */
+  async idle(): Promise<void> {
+    await this.underWay;
+  }
+
   private async *run(request: MeasureRequest<CpuSchedule>): AsyncGenerator<Measurement<CpuSchedule>> {
-    const { kernel, module, bucket, reference, schedules } = request;
+    let end: () => void = () => undefined;
+    const before = this.underWay;
+    this.underWay = new Promise((resolve) => (end = resolve));
+    try {
+      await before;
+      if (request.signal?.aborted !== true) yield* this.measureAll(request);
+    } finally {
+      end();
+    }
+  }
+
+  private async *measureAll(request: MeasureRequest<CpuSchedule>): AsyncGenerator<Measurement<CpuSchedule>> {
+    const { kernel, module, bucket, reference, schedules, signal } = request;
     const signature = kernelSignature(kernel, module, this.options.capacity.extents);
     const emit = (schedule: CpuSchedule): EmittedKernel =>
       emitKernel(kernel, module, schedule, this.options.capacity.extents);
     const known = new Map([reference, ...schedules].map((schedule) => [cpuScheduling.key(schedule), emit(schedule)]));
-    await this.compile([...known.values()]);
+    const compiled = async (schedule: CpuSchedule): Promise<Compiled | string> => {
+      const emitted = known.get(cpuScheduling.key(schedule))!;
+      if (!this.compiled.has(emitted.symbol)) await this.compileFrom([...known.values()], emitted, signal);
+      return this.compiled.get(emitted.symbol) ?? 'it was not compiled';
+    };
+    const referenceCode = await compiled(reference);
     const bench = this.bench(kernel, module, signature);
     await bench.fill(bucket);
     const place = JSON.stringify([signature, bucket]);
     let expected = this.references.get(place);
     if (expected === undefined) {
-      const compiled = this.compiled.get(known.get(cpuScheduling.key(reference))!.symbol);
-      if (compiled === undefined || typeof compiled === 'string')
-        throw new UserError(compiled ?? `The default schedule of ${kernel.path} was not compiled.`);
-      expected = await this.withProgram(compiled, bench, bucket, (program) => this.resultOf(program, bench, bucket));
+      if (typeof referenceCode === 'string') throw new UserError(referenceCode);
+      expected = await this.withProgram(referenceCode, bench, bucket, (program) =>
+        this.resultOf(program, bench, bucket),
+      );
       this.references.set(place, expected);
     }
     let best = request.bestSeconds ?? Infinity;
     for (const schedule of schedules) {
-      const compiled = this.compiled.get(known.get(cpuScheduling.key(schedule))!.symbol);
-      if (compiled === undefined || typeof compiled === 'string') {
-        yield { schedule, failure: (compiled ?? 'it was not compiled').slice(0, 400) };
+      const code = await compiled(schedule);
+      if (typeof code === 'string') {
+        yield { schedule, failure: code.slice(0, 400) };
         continue;
       }
       const right = expected;
       const measurement = await this.withProgram(
-        compiled,
+        code,
         bench,
         bucket,
         async (program): Promise<Measurement<CpuSchedule>> => {
           if ((await this.resultOf(program, bench, bucket)) !== right)
             return { schedule, failure: "its result differs from the default schedule's" };
-          return { schedule, seconds: await sample(program, bucket, best) };
+          return { schedule, seconds: await sample(program, bucket, best, signal) };
         },
       );
+      if (signal?.aborted === true) return;
       if ('seconds' in measurement) best = Math.min(best, median(measurement.seconds));
       yield measurement;
     }
   }
 
-  /** Compiles what is new, several functions a unit. Where a unit fails, each of its functions is tried alone. */
-  private async compile(kernels: readonly EmittedKernel[]): Promise<void> {
+  /**
+   * Compiles `first` and what follows it among `kernels`, as many as there are processors: what is measured next is not
+   * kept waiting by what comes after, and nothing compiles while something is measured. Throws the reason of `signal`
+   * where that is aborted.
+   */
+  private async compileFrom(
+    kernels: readonly EmittedKernel[],
+    first: EmittedKernel,
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
     const missing = [...new Map(kernels.map((k) => [k.symbol, k])).values()].filter(
       (k) => !this.compiled.has(k.symbol),
     );
-    if (missing.length === 0) return;
-    const units: EmittedKernel[][] = [];
-    for (let i = 0; i < missing.length; i += FUNCTIONS_PER_UNIT) units.push(missing.slice(i, i + FUNCTIONS_PER_UNIT));
+    const from = missing.findIndex(({ symbol }) => symbol === first.symbol);
+    const next = missing.slice(from, from + availableParallelism());
+    let done = 0;
+    const tell = (): void => this.options.onCompiled?.(done, next.length);
+    tell();
     await Promise.all(
-      units.map(async (unit) => {
-        const failure = await this.tryUnit(unit);
-        if (failure === undefined) return;
-        for (const kernel of unit) {
-          const alone = unit.length === 1 ? failure : await this.tryUnit([kernel]);
-          if (alone !== undefined) this.compiled.set(kernel.symbol, alone);
-        }
+      next.map(async (kernel) => {
+        this.compiled.set(kernel.symbol, await this.compileOne(kernel, signal));
+        done++;
+        tell();
       }),
     );
   }
 
-  /** The compiler's complaint, or undefined. Other problems (no compiler, no space) are thrown. */
-  private async tryUnit(unit: readonly EmittedKernel[]): Promise<string | undefined> {
+  /** The loaded function, or the compiler's complaint. Other problems (no compiler, no space) are thrown. */
+  private async compileOne(emitted: EmittedKernel, signal: AbortSignal | undefined): Promise<Compiled | string> {
     try {
       const { isa, settings } = this.options;
-      const { path } = await compileShared([{ name: 'candidates.c', text: emitTranslationUnit(unit) }], {
+      const { path } = await compileShared([unitOf(emitted)], {
         isa,
         ...(settings === undefined ? {} : { settings }),
+        ...(signal === undefined ? {} : { signal }),
       });
       const library = new this.addon.Library(path);
       this.libraries.push(library);
-      for (const emitted of unit) this.compiled.set(emitted.symbol, { library, emitted });
-      return undefined;
+      return { library, emitted };
     } catch (error) {
       if (error instanceof UserError && error.message.includes('does not compile')) return error.message;
       throw error;
@@ -262,7 +306,12 @@ export class Measurer {
 }
 
 /** Seconds of each launch, all copies in turn, the caches warmed by the run that was checked. */
-async function sample(program: NativeProgram, bucket: Bucket, best: number): Promise<number[]> {
+async function sample(
+  program: NativeProgram,
+  bucket: Bucket,
+  best: number,
+  signal: AbortSignal | undefined,
+): Promise<number[]> {
   const seconds: number[] = [];
   let total = 0;
   while (seconds.length < MAX_SAMPLES && (seconds.length < MIN_SAMPLES || total < SAMPLE_SECONDS)) {
@@ -272,6 +321,7 @@ async function sample(program: NativeProgram, bucket: Bucket, best: number): Pro
       seconds.push(Math.max(ns, 1) * 1e-9);
       total += ns * 1e-9;
     }
+    if (signal?.aborted === true) break;
     if (seconds.length >= EARLY_SAMPLES && median(seconds) > HOPELESS * best) break;
     if (launchNs === undefined || launchNs.length === 0) throw new Error('The runtime timed no launch.');
   }

@@ -12,7 +12,7 @@ import type { Bucket } from '../../ir/plan.js';
 import { isCudaError, type CudaAddon, type CudaDevice, type CudaProgram } from '../../runtime/cuda/addon.js';
 import { median } from '../median.js';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
-import type { FinalRequest } from '../finals.js';
+import type { FinalRequest, HoldFinal } from '../finals.js';
 import type { Measure, Measurement, MeasureRequest } from '../measurement.js';
 import type { DeviceFill } from './fill.js';
 import { contend, type Compiled } from './finals.js';
@@ -54,6 +54,7 @@ export class CudaMeasurer {
   private readonly compiled = new Map<string, Uint8Array | string>();
   /** By signature and bucket, least recently used first. */
   private readonly benches = new Map<string, CudaWorkbench>();
+  private readonly underWay = new Set<Promise<unknown>>();
   /** Of the last final in a sequence. */
   private sequence: { readonly key: string; readonly bench: SequenceBench } | undefined;
 
@@ -86,12 +87,17 @@ export class CudaMeasurer {
 
   /** Compiles what many requests will need, all side by side. */
   readonly prepare = async (requests: readonly MeasureRequest<CudaSchedule>[]): Promise<void> => {
+    await this.during(this.prepareAll(requests));
+  };
+
+  private async prepareAll(requests: readonly MeasureRequest<CudaSchedule>[]): Promise<void> {
     await this.compile(
       requests.flatMap((request) =>
         [this.referenceOf(request), ...request.schedules].flatMap((schedule) => this.tryEmit(request, schedule) ?? []),
       ),
+      requests[0]?.signal,
     );
-  };
+  }
 
   readonly measure: Measure<CudaSchedule> = (request) => this.run(request);
 
@@ -99,13 +105,18 @@ export class CudaMeasurer {
    * Seconds that `time` gives, told like a candidate's: as if the device ran as fast as when the default of `request`
    * was measured.
    */
-  readonly tellBeside = async (
+  readonly tellBeside = (
     request: MeasureRequest<CudaSchedule>,
     time: () => Promise<readonly number[]>,
-  ): Promise<readonly number[]> => {
+  ): Promise<readonly number[]> => this.during(this.timeBeside(request, time));
+
+  private async timeBeside(
+    request: MeasureRequest<CudaSchedule>,
+    time: () => Promise<readonly number[]>,
+  ): Promise<readonly number[]> {
     const { referenceSeconds } = request;
     if (referenceSeconds === undefined) return time();
-    await this.prepare([{ ...request, schedules: [request.reference] }]);
+    await this.prepareAll([{ ...request, schedules: [request.reference] }]);
     const bench = await this.benchWithReference(request);
     const before = await this.defaultNow(request, bench);
     const seconds = await time();
@@ -113,10 +124,12 @@ export class CudaMeasurer {
     return before === undefined || after === undefined
       ? seconds
       : seconds.map((each) => (each * 2 * referenceSeconds) / (before + after));
-  };
+  }
 
   /** Holds finals (HoldFinal). What is short of memory or does not compile is told to `onNoFinal`. */
-  readonly hold = async ({
+  readonly hold: HoldFinal<CudaSchedule> = (request) => this.during(this.holdFinal(request));
+
+  private async holdFinal({
     module,
     bucket,
     kernels,
@@ -125,13 +138,14 @@ export class CudaMeasurer {
     settling,
     onRound,
     signal,
-  }: FinalRequest<CudaSchedule>): Promise<readonly (readonly number[])[] | undefined> => {
+  }: FinalRequest<CudaSchedule>): Promise<readonly (readonly number[])[] | undefined> {
     const { addon, device, patienceSeconds } = this.options;
     try {
       const texts = contenders.map((schedules) =>
         kernels.map((kernel, i) => this.emit({ kernel, module }, schedules[i]!)),
       );
-      await this.compile(texts.flat());
+      await this.compile(texts.flat(), signal);
+      if (signal?.aborted === true) return undefined;
       const bench = await this.sequenceBench(kernels, module, bucket);
       return await contend(
         {
@@ -158,7 +172,7 @@ export class CudaMeasurer {
       this.options.onNoFinal?.(error instanceof Error ? error.message : String(error));
       return undefined;
     }
-  };
+  }
 
   private referenceOf({ kernel, module, bucket }: MeasureRequest<CudaSchedule>): CudaSchedule {
     return this.options.reference(kernel, module, bucket);
@@ -180,22 +194,54 @@ export class CudaMeasurer {
     }
   }
 
-  private async compile(texts: readonly CudaKernelText[]): Promise<void> {
+  private async compile(texts: readonly CudaKernelText[], signal: AbortSignal | undefined): Promise<void> {
     const missing = [...new Map(texts.map((text) => [text.symbol, text])).values()].filter(
       ({ symbol }) => !this.compiled.has(symbol),
     );
     if (missing.length === 0) return;
-    const { cubins, failures } = await this.options.compile(missing.map(({ symbol, source }) => ({ symbol, source })));
-    for (const { symbol } of missing)
-      this.compiled.set(symbol, cubins.get(symbol) ?? failures.get(symbol)?.message ?? 'it was not compiled');
+    const units = missing.map(({ symbol, source }) => ({ symbol, source }));
+    const { cubins, failures } = await this.options.compile(units, signal);
+    for (const { symbol } of missing) {
+      const outcome = cubins.get(symbol) ?? failures.get(symbol)?.message;
+      if (outcome !== undefined) this.compiled.set(symbol, outcome);
+    }
+  }
+
+  /** Ends when nothing that was asked for is under way: release() needs that. */
+  async idle(): Promise<void> {
+    while (this.underWay.size > 0) await Promise.allSettled(this.underWay);
+  }
+
+  private async during<T>(work: Promise<T>): Promise<T> {
+    this.underWay.add(work);
+    try {
+      return await work;
+    } finally {
+      this.underWay.delete(work);
+    }
   }
 
   private async *run(request: MeasureRequest<CudaSchedule>): AsyncGenerator<Measurement<CudaSchedule>> {
-    await this.prepare([{ ...request, schedules: [request.reference, ...request.schedules] }]);
+    let end: () => void = () => undefined;
+    const whole = new Promise<void>((resolve) => (end = resolve));
+    this.underWay.add(whole);
+    try {
+      yield* this.measureAll(request);
+    } finally {
+      this.underWay.delete(whole);
+      end();
+    }
+  }
+
+  private async *measureAll(request: MeasureRequest<CudaSchedule>): AsyncGenerator<Measurement<CudaSchedule>> {
+    await this.prepareAll([{ ...request, schedules: [request.reference, ...request.schedules] }]);
+    const isStopped = (): boolean => request.signal?.aborted === true;
+    if (isStopped()) return;
     const bench = await this.benchWithReference(request);
     const pace = this.paceOf(request, bench);
     let best = request.bestSeconds ?? Infinity;
     for (const schedule of request.schedules) {
+      if (isStopped()) return;
       let measurement: Measurement<CudaSchedule>;
       let fatal: unknown;
       try {

@@ -5,8 +5,14 @@ import { PACK_SOURCE } from '../../runtime/cuda/packKernels.js';
 import { COMPARE_SOURCE, COMPARE_SYMBOL } from './compare.js';
 import { DeviceFill } from './fill.js';
 
-/** Machine code by symbol, and what did not compile. compileCubins with keepsGoing. */
-export type CompileKernels = (units: readonly CudaUnit[]) => Promise<{
+/**
+ * Machine code by symbol, and what did not compile: compileCubins with keepsGoing. What is not compiled when `signal` is
+ * aborted is in neither.
+ */
+export type CompileKernels = (
+  units: readonly CudaUnit[],
+  signal?: AbortSignal,
+) => Promise<{
   readonly cubins: ReadonlyMap<string, Uint8Array>;
   readonly failures: ReadonlyMap<string, Error>;
 }>;

@@ -95,6 +95,12 @@ function emitAnchor(kernel: Kernel, operands: Operands, schedule: CpuSchedule, s
   }
 }
 
+/** One kernel as a C file of its own. The same kernel gives the same file, whoever compiles it: objects are shared. */
+export const unitOf = (emitted: EmittedKernel): { readonly name: string; readonly text: string } => ({
+  name: `${emitted.symbol}.c`,
+  text: emitTranslationUnit([emitted]),
+});
+
 /** A C file: the ABI, the shared prelude, and every kernel once. Compile it with compilerFlags of its schedules. */
 export function emitTranslationUnit(emitted: readonly EmittedKernel[]): string {
   const unique = new Map(emitted.map((kernel) => [kernel.symbol, kernel.source]));

@@ -25,6 +25,18 @@ export const cpuScheduling: Scheduling<CpuSchedule, CpuFacts> = {
         return s satisfies never;
     }
   },
+  describe: (s) => {
+    switch (s.kind) {
+      case 'gemm':
+        return `${s.isa}, tile ${s.mr}×${s.nr}, k ${s.kc}, item ${s.mb}×${s.nb}`;
+      case 'attention':
+        return `${s.isa}, ${s.queries} queries × ${s.keys} keys`;
+      case 'loop':
+        return `${s.isa}, ${s.rows} rows`;
+      default:
+        return s satisfies never;
+    }
+  },
   default: defaultSchedule,
   legality: isLegal,
 };

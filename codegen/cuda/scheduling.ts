@@ -37,6 +37,23 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
         return s satisfies never;
     }
   },
+  describe: (s) => {
+    switch (s.kind) {
+      case 'gemm': {
+        const more =
+          s.skeleton === 'wgmma'
+            ? `, ${s.mode}${s.cluster > 1 ? `, clusters of ${s.cluster}` : ''}, raster ${s.raster}`
+            : '';
+        return `${s.skeleton}, tile ${s.tm}×${s.tn}${s.remainderTn === undefined ? '' : ` (remainder ×${s.remainderTn})`}×${s.tk}, ${s.stages} stages${more}`;
+      }
+      case 'attention':
+        return `${s.skeleton}, ${s.queries} queries × ${s.keys} keys`;
+      case 'loop':
+        return `blocks of ${s.threads} threads`;
+      default:
+        return s satisfies never;
+    }
+  },
   default: defaultCudaSchedule,
   legality: isLegalCuda,
 };

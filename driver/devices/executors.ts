@@ -1,6 +1,6 @@
 /** A compiled model on its device: kernels compiled (or found in the cache), weights loaded. */
 import { SCORE } from '../../ir/function.js';
-import { linkFunction, scoreOf, type Schedule } from '../../ir/plan.js';
+import { linkFunction, scoreOf } from '../../ir/plan.js';
 import { existsSync } from 'node:fs';
 import { UserError } from '../../errors.js';
 import type { Stage } from '../../ir/placement.js';
@@ -12,30 +12,23 @@ import { openCudaExecutor } from '../../runtime/cuda/openExecutor.js';
 import { printCudaMemoryUse } from '../../runtime/cuda/memoryUse.js';
 import { PACK_SOURCE } from '../../runtime/cuda/packKernels.js';
 import { printLoadTimes } from '../../runtime/cuda/weights.js';
-import { readSettings } from '../../settings.js';
 import { duration } from '../../system/format.js';
-import type { Rebuild } from '../artifact.js';
-import type { CpuModel, CudaModel, CompiledModel } from '../compile.js';
+import { readSettings } from '../../settings.js';
+import type { CpuModel } from '../targets/cpuModel.js';
+import type { CudaModel } from '../targets/cudaModel.js';
+import type { AnyTarget, CompiledModel, OpenOptions } from '../targets/target.js';
 import { compileCudaKernels, emitCudaPlan } from '../cudaKernels.js';
 import type { DeviceRequest } from './protocol.js';
 import { devicesFor } from './gpu.js';
 import { compileKernels, emitPlan } from '../kernels.js';
 import { placeModel } from './placement.js';
-import type { Phases } from '../phases.js';
 import { RemoteExecutor, type RemoteOptions } from './remoteExecutor.js';
 import type { Ui } from '../requests.js';
 import type { Executor } from './executor.js';
-import type { Siblings } from './siblings.js';
 
 /** Cache name of the runtime's own device code. */
 const PACK_UNIT = 'tw_pack';
 
-/**
- * Seconds without an answer after which a device counts as hung. A large model's micro-batch takes minutes on a few
- * cores.
- */
-const GPU_TIMEOUT = 180;
-const CPU_TIMEOUT = 1800;
 /** A day: timers hold a few weeks. */
 const MOST_TIMEOUT = 86_400;
 
@@ -45,7 +38,7 @@ const DEVICE_MODULE = new URL('./child.js', import.meta.url);
 export const hasDeviceModule = (): boolean => existsSync(DEVICE_MODULE);
 
 export interface BeginOptions extends Pick<RemoteOptions, 'onEnd' | 'siblings'> {
-  readonly target: CompiledModel['target'];
+  readonly target: Pick<AnyTarget, 'timeoutSeconds'>;
 }
 
 /**
@@ -54,7 +47,7 @@ export interface BeginOptions extends Pick<RemoteOptions, 'onEnd' | 'siblings'> 
  * other.
  */
 export function beginDevice(request: DeviceRequest, { target, ...options }: BeginOptions, ui: Ui): RemoteExecutor {
-  const timeoutSeconds = readSettings().deviceTimeout ?? (target === 'cpu' ? CPU_TIMEOUT : GPU_TIMEOUT);
+  const timeoutSeconds = readSettings().deviceTimeout ?? target.timeoutSeconds;
   if (!(timeoutSeconds > 0 && timeoutSeconds <= MOST_TIMEOUT))
     throw new UserError(
       `TILEWRIGHT_DEVICE_TIMEOUT: expected seconds, more than 0 and at most ${MOST_TIMEOUT}`,
@@ -63,18 +56,11 @@ export function beginDevice(request: DeviceRequest, { target, ...options }: Begi
   return RemoteExecutor.begin({ module: DEVICE_MODULE, request, timeoutSeconds, ...options }, ui);
 }
 
-export interface LoadOptions {
-  /** CPU: worker threads of all devices together. */
-  readonly threads: number;
+export interface LoadOptions extends Omit<OpenOptions, 'devices' | 'stages'> {
   /** One a stage, counted from 0 among those of this machine that run the plan; by default the first alone. */
   readonly devices?: readonly number[];
   /** How many such sets of devices the run has; by default this one. */
   readonly replicas?: number;
-  readonly rebuild: Rebuild;
-  /** Told what is begun. */
-  readonly phases?: Phases;
-  /** Replicas on other devices that load at the same time. */
-  readonly siblings?: Siblings;
 }
 
 /** The executor in this process: of the whole plan on one device, or a pipeline over several. */
@@ -84,44 +70,30 @@ export function loadExecutor(
   options: LoadOptions,
   ui: Ui,
 ): Promise<Executor> {
-  const { devices = [0], replicas = 1, rebuild } = options;
+  const { devices = [0], replicas = 1, ...others } = options;
   // The cuts depend on nothing but the plan and the devices: whoever else places them finds the same.
   const stages =
     devices.length === 1
       ? undefined
       : placeModel(model, {
           devices: replicas * devices.length,
-          rebuild,
+          rebuild: options.rebuild,
           wanted: { replicas, stages: devices.length },
         }).stages.map(({ first, end }): Stage => ({ first, end }));
-  if (model.target === 'cpu')
-    return loadCpuExecutor(
-      checkpoint,
-      model,
-      {
-        threads: options.threads,
-        ...(options.phases === undefined ? {} : { phases: options.phases }),
-        ...(stages === undefined ? {} : { stages }),
-      },
-      ui,
-    );
-  return loadCudaExecutor(checkpoint, model, { ...options, devices, ...(stages === undefined ? {} : { stages }) }, ui);
+  const open = { ...others, devices, ...(stages === undefined ? {} : { stages }) };
+  return model.target.open(checkpoint, model, open, ui);
 }
 
 /** How many kernels are to be compiled, for people. */
 export function distinct({ plan }: CompiledModel): string {
-  const { launches } = scoreOf<Schedule>(plan);
+  const { launches } = scoreOf(plan);
   return `${new Set(launches.map((l) => l.signature)).size} of ${launches.length} launches are distinct`;
 }
 
 export async function loadCpuExecutor(
   checkpoint: Checkpoint,
   model: CpuModel,
-  {
-    phases,
-    threads,
-    stages,
-  }: { readonly threads: number; readonly stages?: readonly Stage[]; readonly phases?: Phases },
+  { phases, threads, stages }: Pick<OpenOptions, 'threads' | 'stages' | 'phases'>,
   ui: Ui,
 ): Promise<Executor> {
   ui.phase('compile kernels', distinct(model));
@@ -130,7 +102,9 @@ export async function loadCpuExecutor(
   for (const {
     interface: { name },
   } of model.plan.functions) {
-    const compiled = await compileKernels(emitPlan(linkFunction(model.plan, name)), model.isa);
+    const compiled = await compileKernels(emitPlan(linkFunction(model.plan, name)), model.device.isa, {
+      onProgress: ({ done, total }) => ui.step(done / total, `${done} of ${total}`),
+    });
     if (!compiled.isCached) ui.note(`kernels compiled in ${duration(compiled.seconds)}`);
     symbols[name] = compiled.symbols;
   }
@@ -154,19 +128,14 @@ const ROUTES = {
   host: 'through the host: these devices do not reach each other',
 } as const;
 
-interface CudaLoadOptions extends LoadOptions {
-  readonly devices: readonly number[];
-  readonly stages?: readonly Stage[];
-}
-
-async function loadCudaExecutor(
+export async function loadCudaExecutor(
   checkpoint: Checkpoint,
   model: CudaModel,
-  { devices: indices, stages, rebuild, siblings, phases }: CudaLoadOptions,
+  { devices: indices, stages, rebuild, siblings, phases }: OpenOptions,
   ui: Ui,
 ): Promise<Executor> {
   const { plan } = model;
-  const { arch } = model.facts;
+  const { arch } = model.device;
   const { devices, driverVersion } = devicesFor(arch, rebuild, Math.max(...indices) + 1);
   const own = indices.map((index) => devices[index]!);
   ui.phase('compile kernels', distinct(model));

@@ -3,8 +3,8 @@ import type { CudaFacts } from '../../codegen/cuda/index.js';
 import { UserError } from '../../errors.js';
 import type { CudaArch } from '../../ir/cuda.js';
 import { cudaAvailable, type CudaDeviceInfo } from '../../runtime/cuda/addon.js';
-import type { Rebuild } from '../artifact.js';
-import { TYPICAL_FACTS, type TargetName } from '../target.js';
+import type { Rebuild } from '../targets/target.js';
+import { TYPICAL_FACTS } from '../target.js';
 
 /** The architecture whose code a device runs best; undefined where it runs none of ours. */
 export function archOf({ capability: [major] }: Pick<CudaDeviceInfo, 'capability'>): CudaArch | undefined {
@@ -22,9 +22,8 @@ const factsOf = (device: CudaDeviceInfo, arch: CudaArch): CudaFacts => ({
   multiprocessors: device.multiprocessors,
 });
 
-/** What to compile for; undefined for the CPU. `cuda:ARCH` needs no GPU. UserError where `cuda` finds none. */
-export function cudaFactsOf(target: TargetName): CudaFacts | undefined {
-  if (target === 'cpu') return undefined;
+/** What to compile for. `cuda:ARCH` needs no GPU. UserError where `cuda` finds none. */
+export function cudaFactsOf(target: string): CudaFacts {
   const available = cudaAvailable();
   if (target === 'cuda') {
     if (!available.ok)
@@ -66,7 +65,7 @@ export function devicesFor(
     const here = available.devices[0]!;
     throw new UserError(
       `compiled for cuda:${arch}; ${here.name} has compute capability ${here.capability.join('.')}`,
-      rebuild(archOf(here) ?? 'cpu'),
+      rebuild(archOf(here) === undefined ? 'cpu' : `cuda:${archOf(here)!}`),
     );
   }
   if (devices.length < least) {

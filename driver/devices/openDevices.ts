@@ -2,14 +2,12 @@
  * A compiled model on the devices that a run asks for: how many there are, how the model lies on them, processes for
  * them.
  */
-import { scoreOf, type Schedule } from '../../ir/plan.js';
+import { scoreOf } from '../../ir/plan.js';
 import { setImmediate } from 'node:timers/promises';
 import { deviceOf, type Parallelism } from '../../ir/placement.js';
 import { printPlacement } from '../../passes/placeStages.js';
 import type { DeviceRequest } from './protocol.js';
 import { beginDevice, distinct, hasDeviceModule, loadExecutor } from './executors.js';
-import { devicesFor, visibleGpus } from './gpu.js';
-import { compileKernels, emitPlan } from '../kernels.js';
 import { rebuildOpened, type OpenedModel, type Opening } from '../open.js';
 import { placeModel } from './placement.js';
 import { DevicePool } from './pool.js';
@@ -35,8 +33,7 @@ function wantedOf(
 ): { readonly devices: number; readonly exact?: Parallelism } {
   if (typeof parallel === 'object') return { devices: parallel.replicas * parallel.stages, exact: parallel };
   if (devices === undefined && parallel === undefined) return { devices: 1, exact: ONE };
-  // A CPU is one device unless it is told how many.
-  const count = typeof devices === 'number' ? devices : target === 'cuda' ? visibleGpus() : 1;
+  const count = typeof devices === 'number' ? devices : target.visibleDevices();
   return count === 1 ? { devices: 1, exact: ONE } : { devices: count };
 }
 
@@ -57,28 +54,28 @@ function place(
     rebuild: rebuildOpened(request.model, opened),
     ...(exact === undefined ? {} : { wanted: exact }),
   });
-  for (const line of printPlacement(placed, scoreOf<Schedule>(model.plan))) ui.note(line);
+  for (const line of printPlacement(placed, scoreOf(model.plan))) ui.note(line);
   return { replicas: placed.replicas, stages: placed.stages.length };
 }
 
 /**
- * Compiles the model here, for what scoring must know of it, and brings it onto its devices, at the same time where
- * those are GPUs.
+ * Compiles the model here, for what scoring must know of it, and brings it onto its devices: at the same time where
+ * their processes compile for themselves.
  */
 export const openDevices = (opening: Opening, request: LoadRequest, ui: Ui, phases: Phases): Promise<OpenedDevices> =>
-  (opening.target === 'cpu' ? openCpu : openCuda)(opening, request, ui, phases);
+  (opening.target.compilesInProcess ? openMeanwhile : openCompiled)(opening, request, ui, phases);
 
-async function openCpu(opening: Opening, request: LoadRequest, ui: Ui, phases: Phases): Promise<OpenedDevices> {
-  const wanted = wantedOf(request, 'cpu');
+/** Once it is compiled: the processes find its kernels in the cache. */
+async function openCompiled(opening: Opening, request: LoadRequest, ui: Ui, phases: Phases): Promise<OpenedDevices> {
+  const wanted = wantedOf(request, opening.target);
   const opened = await opening.finish();
   const { model } = opened;
   const parallelism = place(opened, wanted, request, ui);
-  if (model.target !== 'cpu' || isEqual(parallelism, ONE))
+  if (isEqual(parallelism, ONE))
     return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui, phases) };
-  // Once, here: the processes find them in the cache.
   ui.phase('compile kernels', distinct(model));
-  await compileKernels(emitPlan(scoreOf(model.plan)), model.isa);
-  const loading = begin(request, 'cpu', parallelism, ui);
+  await model.target.compile(model);
+  const loading = begin(request, opening.target, parallelism, ui);
   if (loading === undefined) throw new Error('several devices need the built package: npm run build');
   try {
     await loading.opened();
@@ -89,24 +86,25 @@ async function openCpu(opening: Opening, request: LoadRequest, ui: Ui, phases: P
   }
 }
 
-async function openCuda(opening: Opening, request: LoadRequest, ui: Ui, phases: Phases): Promise<OpenedDevices> {
-  const wanted = wantedOf(request, 'cuda');
+/** While it is compiled: on as many devices as it is likely to need. */
+async function openMeanwhile(opening: Opening, request: LoadRequest, ui: Ui, phases: Phases): Promise<OpenedDevices> {
+  const wanted = wantedOf(request, opening.target);
   // Before the plan is known: most models fit a GPU, and each process compiles for itself.
   const guess = wanted.exact ?? { replicas: wanted.devices, stages: 1 };
-  let loading = begin(request, 'cuda', guess, ui);
+  let loading = begin(request, opening.target, guess, ui);
   try {
     // Compiling leaves this thread to nobody: what was begun gets on its way first.
     await setImmediate();
     const opened = await opening.finish();
     const { model } = opened;
     // Says what is missing in the words for this command.
-    if (model.target === 'cuda') devicesFor(model.facts.arch, rebuildOpened(request.model, opened), wanted.devices);
+    model.target.requireDevices(model.device, wanted.devices, rebuildOpened(request.model, opened));
     if (loading === undefined)
       return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui, phases) };
     const parallelism = place(opened, wanted, request, ui);
     if (!isEqual(parallelism, guess)) {
       await loading.executor.close();
-      loading = begin(request, 'cuda', parallelism, ui) ?? loading;
+      loading = begin(request, opening.target, parallelism, ui) ?? loading;
     }
     await loading.opened();
     return { opened, parallelism, executor: loading.executor };
@@ -164,9 +162,8 @@ function begin(request: LoadRequest, target: Opening['target'], parallelism: Par
     const executor = beginDevice(deviceRequest(request, parallelism, 0), { target }, ui);
     return { executor, opened: () => executor.opened() };
   }
-  const uis = replicaUis(replicas, stages, ui, target === 'cpu' ? ['compile kernels'] : []);
-  // Weights of a CPU stay mapped, or are packed by whoever has them in its caches.
-  const relay = target === 'cuda' ? new SiblingRelay(replicas) : undefined;
+  const uis = replicaUis(replicas, stages, ui, target.compilesInProcess ? [] : ['compile kernels']);
+  const relay = target.sharesWeights ? new SiblingRelay(replicas) : undefined;
   const executor = DevicePool.begin(
     {
       count: replicas,

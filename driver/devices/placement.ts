@@ -1,17 +1,14 @@
 /** Where the parts of a compiled model go: what the devices have room for, and what its launches cost there. */
 import { scoringBucket, tokensIn } from '../../ir/scoring.js';
-import { scoreOf, type Schedule } from '../../ir/plan.js';
-import { kernelSeconds, type Rates } from '../../autotune/index.js';
+import { scoreOf } from '../../ir/plan.js';
+import { kernelSeconds } from '../../autotune/index.js';
 import { UserError } from '../../errors.js';
 import { packedBytes, rowMaps } from '../../ir/packing.js';
 import type { Parallelism } from '../../ir/placement.js';
 import { placeStages, type PlacedStages, type PlacementFacts } from '../../passes/placeStages.js';
-import { machineBytes } from '../../runtime/cpu/memoryUse.js';
 import { sizeInBytes } from '../../runtime/kernelCache.js';
 import { readSettings } from '../../settings.js';
-import type { Rebuild } from '../artifact.js';
-import type { CompiledModel } from '../compile.js';
-import { devicesFor } from './gpu.js';
+import type { CompiledModel, Rebuild } from '../targets/target.js';
 
 export interface PlacementRequest {
   /** Of the whole run. */
@@ -20,16 +17,6 @@ export interface PlacementRequest {
   readonly wanted?: Parallelism;
   readonly rebuild: Rebuild;
 }
-
-/** On a GPU, beside weights and activations: the context, machine code, buffers through which weights are loaded. */
-const gpuReserve = (totalBytes: number): number => Math.min(2 ** 30, totalBytes / 8);
-
-/** Only their ratio matters: which launches wait for arithmetic, which for memory. */
-const RATES: Readonly<Record<'cpu' | 'sm_80' | 'sm_90a', Rates>> = {
-  cpu: { flopsPerSecond: 4e11, bytesPerSecond: 2e10 },
-  sm_80: { flopsPerSecond: 3.12e14, bytesPerSecond: 1.9e12 },
-  sm_90a: { flopsPerSecond: 9.9e14, bytesPerSecond: 3.35e12 },
-};
 
 /** What a micro-batch of trees of questions is like: scored rows a token, and tokens of a tree. */
 const SCORED = 0.6;
@@ -52,7 +39,7 @@ export const placeAnywhere = (model: CompiledModel, wanted: Parallelism): Placed
   placeStages({ ...factsOf(model), devices: wanted.replicas * wanted.stages, roomOn: () => Infinity, wanted });
 
 function factsOf(model: CompiledModel): Pick<PlacementFacts, 'plan' | 'costs' | 'weightBytes'> {
-  const plan = scoreOf<Schedule>(model.plan);
+  const plan = scoreOf(model.plan);
   const rowMap = rowMaps();
   const tokens = tokensIn(plan.capacity);
   const size = scoringBucket({
@@ -62,23 +49,19 @@ function factsOf(model: CompiledModel): Pick<PlacementFacts, 'plan' | 'costs' | 
   });
   return {
     plan,
-    costs: kernelSeconds(plan, RATES[model.target === 'cpu' ? 'cpu' : model.facts.arch], size, plan.bucketSeconds),
-    // A CPU reads tables where they lie in the checkpoint.
+    costs: kernelSeconds(plan, model.target.rates(model.device), size, plan.bucketSeconds),
+    // A host reads tables where they lie in the checkpoint.
     weightBytes: (weight) =>
-      model.target === 'cpu' && weight.layout === 'rows' ? 0 : packedBytes(weight, rowMap(weight).length),
+      model.target.isHost && weight.layout === 'rows' ? 0 : packedBytes(weight, rowMap(weight).length),
   };
 }
 
 /**
- * Bytes that weights and activations may take of each of `devices`, which are like the first `present`. CPU devices
- * share the machine's memory.
+ * Bytes that weights and activations may take of each of `devices`, which are like the first `present`.
  */
 function roomFor(model: CompiledModel, devices: number, present: number, rebuild: Rebuild): number {
   const limit = deviceMemory();
-  if (limit !== undefined) return limit;
-  if (model.target === 'cpu') return machineBytes() / devices;
-  const infos = devicesFor(model.facts.arch, rebuild, present).devices.slice(0, present);
-  return Math.min(...infos.map(({ totalBytes }) => totalBytes - gpuReserve(totalBytes)));
+  return limit ?? model.target.room(model.device, devices, present, rebuild);
 }
 
 function deviceMemory({ deviceMemory: text } = readSettings()): number | undefined {

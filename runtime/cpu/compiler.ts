@@ -9,6 +9,7 @@ import type { CpuIsa } from '../../ir/plan.js';
 import { loadAddon } from '../addon.js';
 import { isTrusted, requireCacheDir, trustedFolder, unusableCache } from '../cacheFolder.js';
 import { cacheLimitBytes, markUsed, pruneCaches } from '../kernelCache.js';
+import { ObjectCache } from './objectCache.js';
 import { compileError, type SourceText } from './compileError.js';
 import { runProcess } from './processes.js';
 import { findCompiler, type SystemCompiler } from './systemCompiler.js';
@@ -54,6 +55,10 @@ export interface CompileOptions {
   readonly isa: CpuIsa;
   readonly extraFlags?: readonly string[];
   readonly settings?: Settings;
+  /** Aborted: compilers end at once, and its reason is thrown. */
+  readonly signal?: AbortSignal;
+  /** After each unit, from the cache or compiled; not where the whole library is in the cache. */
+  readonly onUnit?: () => void;
 }
 
 export interface CompiledLibrary {
@@ -100,38 +105,50 @@ async function isWhole(entry: string): Promise<boolean> {
   }
 }
 
-async function build(
-  compiler: SystemCompiler,
-  sources: readonly SourceText[],
-  flags: readonly string[],
-  folder: string,
-): Promise<void> {
+/** What one compilation of several units has in common. */
+interface Build {
+  readonly compiler: SystemCompiler;
+  readonly flags: readonly string[];
+  /** Everything besides the text that decides about an object. */
+  readonly identity: Readonly<Record<string, unknown>>;
+  readonly objects: ObjectCache;
+  readonly signal: AbortSignal | undefined;
+  readonly onUnit: (() => void) | undefined;
+}
+
+/** Compiles one unit to `{name}.o`, or finds it in the cache. */
+async function compileUnit(source: SourceText, folder: string, build: Build): Promise<void> {
+  const { compiler, flags, identity, objects, signal } = build;
+  const object = `${source.name}.o`;
+  const key = sha256(JSON.stringify({ ...identity, text: source.text }));
+  await writeSynced(join(folder, source.name), source.text);
+  if (await objects.copyTo(key, join(folder, object))) return;
+  const shown = ['-pipe', '-fno-diagnostics-show-caret', '-fdiagnostics-color=never'];
+  const result = await runProcess(
+    compiler.path,
+    [...FLAGS, ...flags, ...shown, '-c', source.name, '-o', object],
+    folder,
+    signal,
+  );
+  signal?.throwIfAborted();
+  if (result.status !== 0) throw compileError(compiler.path, source, result.stderr);
+  await objects.keep(key, join(folder, object));
+}
+
+async function build(sources: readonly SourceText[], folder: string, parts: Build): Promise<void> {
+  const { compiler, signal, onUnit } = parts;
   // All compilers end before anything is thrown: the folder is removed then, and none may still write to it.
   const compiled = await Promise.allSettled(
     sources.map(async (source) => {
-      await writeSynced(join(folder, source.name), source.text);
-      const result = await runProcess(
-        compiler.path,
-        [
-          ...FLAGS,
-          ...flags,
-          '-pipe',
-          '-fno-diagnostics-show-caret',
-          '-fdiagnostics-color=never',
-          '-c',
-          source.name,
-          '-o',
-          `${source.name}.o`,
-        ],
-        folder,
-      );
-      if (result.status !== 0) throw compileError(compiler.path, source, result.stderr);
+      await compileUnit(source, folder, parts);
+      onUnit?.();
     }),
   );
   const failed = compiled.find((each) => each.status === 'rejected');
   if (failed !== undefined) throw failed.reason;
   const objects = sources.map((source) => `${source.name}.o`);
-  const link = await runProcess(compiler.path, ['-shared', '-o', SHARED_OBJECT, ...objects, '-lm'], folder);
+  const link = await runProcess(compiler.path, ['-shared', '-o', SHARED_OBJECT, ...objects, '-lm'], folder, signal);
+  signal?.throwIfAborted();
   if (link.status !== 0)
     throw new UserError(`${compiler.path} does not link the generated kernels: ${link.stderr.trim().slice(0, 2000)}`);
   await Promise.all(objects.map((object) => rm(join(folder, object))));
@@ -187,8 +204,7 @@ function checkNames(sources: readonly SourceText[]): void {
 async function compileEntry(
   key: string,
   sources: readonly SourceText[],
-  compiler: SystemCompiler,
-  flags: readonly string[],
+  parts: Omit<Build, 'objects'>,
   settings: Settings,
 ): Promise<CompiledLibrary> {
   const started = performance.now();
@@ -207,7 +223,7 @@ async function compileEntry(
     await removeStale(root);
     const folder = await mkdtemp(join(root, '.tmp-'));
     try {
-      await build(compiler, sources, flags, folder);
+      await build(sources, folder, { ...parts, objects: await ObjectCache.open(settings) });
       await publish(folder, entry);
       await markUsed(entry);
     } finally {
@@ -216,7 +232,7 @@ async function compileEntry(
     await pruneCaches(settings);
     return done(false);
   } catch (error) {
-    if (error instanceof UserError || codeOf(error) === '') throw error;
+    if (parts.signal?.aborted === true || error instanceof UserError || codeOf(error) === '') throw error;
     throw unusableCache(root, error);
   }
 }
@@ -235,19 +251,19 @@ export async function compileShared(sources: readonly SourceText[], options: Com
   cacheLimitBytes(settings);
   const compiler = await findCompiler(settings);
   const flags = [...ISA_FLAGS[options.isa], ...(options.extraFlags ?? [])];
-  const key = sha256(
-    JSON.stringify({
-      sources: sources.map(({ name, text }) => [name, text]),
-      flags: [...FLAGS, ...flags],
-      compiler: compiler.version,
-      abi: loadAddon().abi,
-      isa: options.isa,
-    }),
-  );
+  const identity = {
+    flags: [...FLAGS, ...flags],
+    compiler: compiler.version,
+    abi: loadAddon().abi,
+    isa: options.isa,
+  };
+  const key = sha256(JSON.stringify({ sources: sources.map(({ name, text }) => [name, text]), ...identity }));
   const place = JSON.stringify([requireCacheDir(settings), key]);
   let job = running.get(place);
   if (job === undefined) {
-    job = compileEntry(key, sources, compiler, flags, settings).finally(() => running.delete(place));
+    const { signal, onUnit } = options;
+    const parts = { compiler, flags, identity, signal, onUnit };
+    job = compileEntry(key, sources, parts, settings).finally(() => running.delete(place));
     running.set(place, job);
   }
   return job;

@@ -1,5 +1,5 @@
 /** Child processes with a bound on how many run at once: compilers are CPU-bound, more than the cores only queue. */
-import { execFile } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 
 export interface ProcessResult {
@@ -25,26 +25,62 @@ function release(): void {
   else next();
 }
 
-function execute(file: string, args: readonly string[], cwd: string | undefined): Promise<ProcessResult> {
+function execute(
+  file: string,
+  args: readonly string[],
+  cwd: string | undefined,
+  signal: AbortSignal | undefined,
+): Promise<ProcessResult> {
   return new Promise((resolve) => {
-    const options = { maxBuffer: MAX_OUTPUT_BYTES, ...(cwd === undefined ? {} : { cwd }) };
-    execFile(file, args, options, (error, stdout, stderr) => {
-      if (error === null) resolve({ status: 0, stdout, stderr });
-      else
-        resolve({
-          status: typeof error.code === 'number' ? error.code : -1,
-          stdout,
-          stderr: stderr === '' ? error.message : stderr,
-        });
+    // A compiler starts others. In a group of their own, all of them can be ended at once.
+    const child = spawn(file, args, {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      detached: signal !== undefined,
+      ...(cwd === undefined ? {} : { cwd }),
+    });
+    const kill = (): void => {
+      if (child.pid === undefined) return;
+      try {
+        process.kill(signal === undefined ? child.pid : -child.pid, 'SIGKILL');
+      } catch {
+        // It has ended by itself.
+      }
+    };
+    const output = { stdout: '', stderr: '' };
+    let problem: string | undefined;
+    for (const name of ['stdout', 'stderr'] as const) {
+      child[name].setEncoding('utf8').on('data', (text: string) => {
+        output[name] += text;
+        if (output[name].length <= MAX_OUTPUT_BYTES) return;
+        problem = `more than ${MAX_OUTPUT_BYTES} bytes of output`;
+        kill();
+      });
+    }
+    child.on('error', (error) => (problem ??= error.message));
+    signal?.addEventListener('abort', kill, { once: true });
+    child.on('close', (code, killedBy) => {
+      signal?.removeEventListener('abort', kill);
+      const status = problem === undefined && code !== null ? code : -1;
+      const why = problem ?? (killedBy === null ? '' : `${file} was ended by ${killedBy}`);
+      resolve({ status, stdout: output.stdout, stderr: output.stderr === '' ? why : output.stderr });
     });
   });
 }
 
-/** Runs a program to its end. Never rejects: a program that cannot be started has status −1 and says why in stderr. */
-export async function runProcess(file: string, args: readonly string[], cwd?: string): Promise<ProcessResult> {
+/**
+ * Runs a program to its end, or until `signal` is aborted. Never rejects: a program that cannot be started, or was
+ * ended, has status −1 and says why in stderr.
+ */
+export async function runProcess(
+  file: string,
+  args: readonly string[],
+  cwd?: string,
+  signal?: AbortSignal,
+): Promise<ProcessResult> {
   await acquire();
   try {
-    return await execute(file, args, cwd);
+    if (signal?.aborted === true) return { status: -1, stdout: '', stderr: `${file} was not started: stopped` };
+    return await execute(file, args, cwd, signal);
   } finally {
     release();
   }

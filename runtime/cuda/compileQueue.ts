@@ -27,6 +27,8 @@ export interface CompileQueue {
   readonly compile: (lane: Lane, unit: MissingUnit) => Promise<CachedCubin>;
   /** True: a unit that does not compile is passed on as its error. Otherwise the first one ends the queue. */
   readonly keepsGoing: boolean;
+  /** Aborted: nothing more is begun, and what is compiling ends at once, without a result. */
+  readonly signal: AbortSignal | undefined;
   readonly onCompiled: (unit: MissingUnit, made: CachedCubin | UserError) => Promise<void>;
   readonly onFound: (unit: MissingUnit, entry: CachedCubin) => void;
 }
@@ -39,12 +41,13 @@ export interface CompileQueue {
 export async function compileMissing(units: readonly MissingUnit[], queue: CompileQueue): Promise<void> {
   const waiting = [...units].sort((a, b) => b.source.length - a.source.length);
   let hasFailed = false;
+  const isStopped = (): boolean => queue.signal?.aborted === true;
 
   /** The next unit that is this process's to compile; undefined once all are found, or one has failed. */
   const next = async (): Promise<MissingUnit | undefined> => {
     let passed = 0;
     for (;;) {
-      if (hasFailed) return undefined;
+      if (hasFailed || isStopped()) return undefined;
       const unit = waiting.shift();
       if (unit === undefined) return undefined;
       if (await queue.claims.acquire(unit.key)) {
@@ -71,12 +74,15 @@ export async function compileMissing(units: readonly MissingUnit[], queue: Compi
 
   const work = async (): Promise<void> => {
     let lane: Lane | undefined;
+    const stop = (): void => lane?.close();
+    queue.signal?.addEventListener('abort', stop, { once: true });
     try {
       for (let unit = await next(); unit !== undefined; unit = await next()) {
         try {
           lane ??= queue.openLane();
           await queue.onCompiled(unit, await queue.compile(lane, unit));
         } catch (error) {
+          if (isStopped()) return;
           if (!(error instanceof UserError && queue.keepsGoing)) {
             hasFailed = true;
             throw error;
@@ -90,6 +96,7 @@ export async function compileMissing(units: readonly MissingUnit[], queue: Compi
         }
       }
     } finally {
+      queue.signal?.removeEventListener('abort', stop);
       lane?.close();
     }
   };

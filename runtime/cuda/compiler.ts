@@ -30,6 +30,8 @@ export interface CompileCubinsOptions {
   readonly onProgress?: (progress: { readonly done: number; readonly total: number; readonly symbol: string }) => void;
   /** True: kernels that do not compile are listed in `failures`. Otherwise the first one is thrown. */
   readonly keepsGoing?: boolean;
+  /** Aborted: compilers end at once; what is not compiled by then is neither in `cubins` nor in `failures`. */
+  readonly signal?: AbortSignal;
 }
 
 export interface CompiledCubins {
@@ -114,7 +116,13 @@ function checkUnits(units: readonly CudaUnit[]): void {
 }
 
 function nvccLane(path: string, arch: CudaArch): Lane {
-  return { compile: ({ name, source }) => compileWithNvcc(path, name, source, arch), close: () => {} };
+  const stop = new AbortController();
+  return {
+    compile: ({ name, source }) => compileWithNvcc(path, name, source, arch, stop.signal),
+    close: () => {
+      stop.abort();
+    },
+  };
 }
 
 /** Opens lanes one by one. Where no process can be started, they share this one. */
@@ -149,7 +157,7 @@ export async function compileCubins(
 ): Promise<CompiledCubins> {
   checkUnits(units);
   const started = performance.now();
-  const { arch, driverVersion, settings = readSettings(), onProgress, keepsGoing = false } = options;
+  const { arch, driverVersion, settings = readSettings(), onProgress, keepsGoing = false, signal } = options;
   cacheLimitBytes(settings);
   const compiler = await findCudaCompiler(arch, driverVersion, settings);
   const compilerBuild = `${compiler.kind} ${compiler.build}`;
@@ -186,6 +194,7 @@ export async function compileCubins(
     await compileMissing(missing, {
       claims: cache.claims,
       keepsGoing,
+      signal,
       read: (unit) => cache.read(unit.key),
       openLane: laneOpener(compiler, arch),
       compile: (lane, unit) => compileUnit(lane, unit, compiler, arch),

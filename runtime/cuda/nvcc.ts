@@ -80,6 +80,7 @@ export async function compileWithNvcc(
   name: string,
   source: string,
   arch: CudaArch,
+  signal?: AbortSignal,
 ): Promise<Compilation> {
   const folder = await mkdtemp(join(tmpdir(), 'tilewright-nvcc-'));
   try {
@@ -97,7 +98,9 @@ export async function compileWithNvcc(
         name,
       ],
       folder,
+      signal,
     );
+    signal?.throwIfAborted();
     const log = `${stdout}${stderr}`;
     if (status !== 0) return { isCompiled: false, log };
     const cubin = join(folder, 'kernel.cubin');

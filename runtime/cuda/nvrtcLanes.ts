@@ -20,6 +20,7 @@ export type LaneReply = { readonly compilation: Compilation } | { readonly error
 /** Compiles one text at a time. */
 export interface Lane {
   compile(request: LaneRequest): Promise<Compilation>;
+  /** Ends a compilation that is under way, too: it rejects. */
   close(): void;
 }
 
@@ -67,6 +68,7 @@ function processLane(file: string, path: string): Lane {
         });
       }),
     close: () => {
+      settle?.reject(new Error(`NVRTC was stopped while it compiled ${settle.name}`));
       settle = undefined;
       child.kill('SIGKILL');
     },

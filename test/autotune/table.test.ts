@@ -132,3 +132,28 @@ describe('LiveTable', () => {
     expect(written).toEqual([]);
   });
 });
+
+describe('a share of peak', () => {
+  const share = (rows: readonly TuneRow<CpuSchedule>[]): readonly string[] => renderTable(rows);
+
+  it('is never above 100 %: a kernel that outran the measured peak shows where the peak is', () => {
+    const lines = share([
+      row({ kernel: 'fast', gflops: 500, bestSeconds: 1, defaultSeconds: 1, shareOfPeak: 1.25 }),
+      row({ kernel: 'half', gflops: 250, bestSeconds: 1, defaultSeconds: 1, shareOfPeak: 0.625 }),
+    ]);
+    expect(lines[1]).toMatch(/^fast .* 100 %/);
+    expect(lines[2]).toMatch(/^half .* 50 %/);
+    expect(lines[3]).toContain('outran the loop');
+    expect(lines).toHaveLength(4);
+  });
+
+  it('of memory is not told where the data stayed in caches', () => {
+    const lines = share([
+      row({ kernel: 'norm', gflops: 0, bestSeconds: 1, defaultSeconds: 1, shareOfPeak: 3 }),
+      row({ kernel: 'copy', gflops: 0, bestSeconds: 1, defaultSeconds: 1, shareOfPeak: 0.9 }),
+    ]);
+    expect(lines[1]).toMatch(/^norm .* cached/);
+    expect(lines[2]).toMatch(/^copy .* 90 %/);
+    expect(lines[3]).toContain('faster than memory');
+  });
+});

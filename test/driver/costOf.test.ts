@@ -1,7 +1,9 @@
-import { scoreOf, type Schedule } from '../../ir/plan.js';
+import { scoreOf } from '../../ir/plan.js';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { compileModel } from '../../driver/compile.js';
+import { cpu, cpuDevice } from '../../driver/targets/cpu.js';
+import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
 import { detectMachine } from '../../driver/machine.js';
 import { costOf } from '../../driver/modelLimits.js';
 import { TYPICAL_FACTS } from '../../driver/target.js';
@@ -12,17 +14,17 @@ const checkpoint = openCheckpoint(join(import.meta.dirname, '../../models/demo')
 
 describe('the cost of a micro-batch', () => {
   it('has steps on a GPU: what lies between two waves takes what the next takes', () => {
-    const model = compileModel(checkpoint, detectMachine(), { precision: 'auto', cuda: TYPICAL_FACTS.sm_90a });
-    const cost = costOf(model, new BatchWork(scoreOf<Schedule>(model.plan)));
-    expect(scoreOf<Schedule>(model.plan).capacity.extents).toEqual({ T: 64 * 132, R: 64 * 132 });
+    const model = compileModel(checkpoint, cuda, cudaDevice(TYPICAL_FACTS.sm_90a));
+    const cost = costOf(model, new BatchWork(scoreOf(model.plan)));
+    expect(scoreOf(model.plan).capacity.extents).toEqual({ T: 64 * 132, R: 64 * 132 });
     expect(cost(8200, 6000, 100)).toBe(cost(8448, 6000, 100));
     expect(cost(8184, 6000, 100)).toBeLessThan(cost(8200, 6000, 100));
     expect(cost(1, 1, 1)).toBe(cost(264, 1, 1));
   });
 
   it('has none on a CPU', () => {
-    const model = compileModel(checkpoint, detectMachine(), { precision: 'f32' });
-    const cost = costOf(model, new BatchWork(scoreOf<Schedule>(model.plan)));
+    const model = compileModel(checkpoint, cpu, cpuDevice(detectMachine(), 'f32'));
+    const cost = costOf(model, new BatchWork(scoreOf(model.plan)));
     expect(cost(1000, 10, 10)).toBeLessThan(cost(1001, 10, 10));
   });
 });

@@ -16,22 +16,24 @@ afterAll(() => {
 const questions = (characters: number): Parameters<typeof tokeniserThreads>[0] => [
   { context: 'x'.repeat(characters / 2 - 1), choices: ['a', 'b'] },
 ];
+const HOST = { isHost: true };
+const GPUS = { isHost: false };
 const json = (length: number) => ({ kind: 'json', text: ' '.repeat(length), where: 'tokenizer.json' }) as const;
 
 it('a small question set has none where its tokenizer is small, too', () => {
   const [small, large] = [questions(512 << 10), questions((512 << 10) + 2)];
-  expect(tokeniserThreads(small, json(512 << 10), 'cuda', 64)).toBe(0);
-  expect(tokeniserThreads(small, json((512 << 10) + 1), 'cpu', 64)).toBe(1);
-  expect(tokeniserThreads(large, json(10), 'cpu', 64)).toBe(1);
+  expect(tokeniserThreads(small, json(512 << 10), GPUS, 64)).toBe(0);
+  expect(tokeniserThreads(small, json((512 << 10) + 1), HOST, 64)).toBe(1);
+  expect(tokeniserThreads(large, json(10), HOST, 64)).toBe(1);
   // Who reads it says what is wrong.
   for (const path of [join(folder, 'gone'), folder])
-    expect(tokeniserThreads(small, { kind: 'file', path }, 'cpu', 64)).toBe(1);
+    expect(tokeniserThreads(small, { kind: 'file', path }, HOST, 64)).toBe(1);
 });
 
 it('a host of GPUs has one for each eight cores, four at most', () => {
   const large = questions(1 << 20);
-  expect([1, 8, 15, 16, 31, 64, 128].map((cores) => tokeniserThreads(large, json(10), 'cuda', cores))).toEqual([
+  expect([1, 8, 15, 16, 31, 64, 128].map((cores) => tokeniserThreads(large, json(10), GPUS, cores))).toEqual([
     1, 1, 1, 2, 3, 4, 4,
   ]);
-  expect(tokeniserThreads(large, json(10), 'cpu', 128)).toBe(1);
+  expect(tokeniserThreads(large, json(10), HOST, 128)).toBe(1);
 });

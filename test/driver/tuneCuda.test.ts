@@ -3,9 +3,9 @@ import { mkdtempSync, existsSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { CudaModel } from '../../driver/compile.js';
 import { TYPICAL_FACTS } from '../../driver/target.js';
-import { tuneCudaModel } from '../../driver/tuneCuda.js';
+import { cuda, cudaDevice, type CudaModel } from '../../driver/targets/cuda.js';
+import { measureCuda } from '../../driver/targets/measureCuda.js';
 import { UserError } from '../../errors.js';
 import { cudaAvailable } from '../../runtime/cuda/addon.js';
 import { CAPACITY, cudaModule } from '../autotune/cuda/fixture.js';
@@ -13,7 +13,7 @@ import { CAPACITY, cudaModule } from '../autotune/cuda/fixture.js';
 const hasGpu = cudaAvailable().ok;
 if (hasGpu) console.warn('SKIPPED tuning without a GPU: there is one here.');
 
-describe.skipIf(hasGpu)('tuneCudaModel', () => {
+describe.skipIf(hasGpu)('measureCuda', () => {
   it('says that there is no GPU and what to type, and leaves no database behind', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'tilewright-no-gpu-'));
     const database = join(folder, 'tuning.jsonl');
@@ -30,14 +30,18 @@ describe.skipIf(hasGpu)('tuneCudaModel', () => {
       schedules: [{}],
     };
     const plan = { weights, constants: [], states: [], functions: [score] };
-    const model: CudaModel = { target: 'cuda', facts: TYPICAL_FACTS.sm_90a, arithmetic: 'bf16', graphText: '', plan };
+    const device = cudaDevice(TYPICAL_FACTS.sm_90a);
+    const model: CudaModel = { target: cuda, device, isa: 'cuda:sm_90a', arithmetic: 'bf16', graphText: '', plan };
     const nothing = (): void => undefined;
-    const ui = { phase: nothing, step: nothing, run: nothing, table: nothing, note: nothing, warn: nothing };
-    const failure = await tuneCudaModel(
-      model,
-      { budgetSeconds: 1, database, rebuild: (target) => `tilewright compile model for ${target}` },
-      ui,
-    ).catch((error: unknown) => error);
+    const failure = await measureCuda(model, {
+      budgetSeconds: 1,
+      database,
+      rebuild: (target) => `tilewright compile model for ${target}`,
+      onProgress: nothing,
+      onActivity: nothing,
+      onNote: nothing,
+      onWarning: nothing,
+    }).catch((error: unknown) => error);
     expect(failure).toBeInstanceOf(UserError);
     expect(failure).toMatchObject({ hint: expect.stringContaining('tilewright compile model for cpu') });
     expect(existsSync(database)).toBe(false);

@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { compileModel } from '../../driver/compile.js';
 import { emitCudaPlan } from '../../driver/cudaKernels.js';
-import { detectMachine } from '../../driver/machine.js';
+import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
 import { openModel } from '../../driver/model.js';
 import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
 import { allGone, devicesOf } from './children.js';
@@ -204,12 +204,13 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
   });
 
   test('that computes NaN names the question and the layer', async () => {
-    const compiled = compileModel(openModel(model, { kind: 'checkpoint' }), detectMachine(), {
-      precision: 'auto',
-      maxTokens: Number(GPU_CAPACITY[1]),
-      cuda: { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 6 },
-    });
-    if (compiled.target !== 'cuda') throw new Error('not for CUDA');
+    const checkpoint = openModel(model, { kind: 'checkpoint' });
+    const device = cudaDevice(
+      { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 6 },
+      'auto',
+      checkpoint.config.dtype,
+    );
+    const compiled = compileModel(checkpoint, cuda, device, { maxTokens: Number(GPU_CAPACITY[1]) });
     const plan = scoreOf(compiled.plan);
     const emitted = emitCudaPlan(plan);
     const kernel = plan.kernels.find(({ path }) => path === 'layers.0.ffn.down');

@@ -11,7 +11,7 @@ import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
 const NUMERICS: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
 
 /** Every tensor of a bf16 checkpoint, exactly. */
-function readTensors({ tensors }: Checkpoint): Map<string, RawTensor> {
+export function readTensors({ tensors }: Checkpoint): Map<string, RawTensor> {
   return new Map(
     [...tensors.values()].map((tensor): [string, RawTensor] => {
       if (tensor.kind !== 'file' || tensor.format !== 'bf16') throw new Error(`${tensor.name} is not stored in bf16`);

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { compileModel } from '../../driver/compile.js';
 import { compileCudaKernels, emitCudaPlan } from '../../driver/cudaKernels.js';
-import { detectMachine } from '../../driver/machine.js';
+import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
 import type { Stage } from '../../ir/placement.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
 import { cudaAvailable } from '../../runtime/cuda/addon.js';
@@ -50,12 +50,9 @@ async function load(): Promise<Omit<CudaScoringOptions, 'ordinals'> & { readonly
   if (typeof arch !== 'string' || !available.ok) throw new Error('no device');
   const { sharedBytesPerBlock, multiprocessors } = available.devices[0]!;
   const checkpoint = openCheckpoint(DEMO);
-  const model = compileModel(checkpoint, detectMachine(), {
-    precision: 'bf16',
-    cuda: { arch, sharedBytesPerBlock, multiprocessors },
+  const model = compileModel(checkpoint, cuda, cudaDevice({ arch, sharedBytesPerBlock, multiprocessors }, 'bf16'), {
     maxTokens: 2048,
   });
-  if (model.target !== 'cuda') throw new Error('not for CUDA');
   const plan = scoreOf(model.plan);
   const emitted = emitCudaPlan(plan);
   const { cubins } = await compileCudaKernels(emitted, arch, {

@@ -5,7 +5,8 @@ import { scoreOf } from '../../ir/plan.js';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { compileModel, type CpuModel } from '../../driver/compile.js';
+import { compileModel } from '../../driver/compile.js';
+import { cpu, cpuDevice, type CpuModel } from '../../driver/targets/cpu.js';
 import { emitPlan } from '../../driver/kernels.js';
 import { detectMachine } from '../../driver/machine.js';
 import type { Stage } from '../../ir/placement.js';
@@ -51,9 +52,12 @@ async function compile(mask: MaskKind): Promise<Compiled> {
     }),
   );
   const checkpoint = describeRandomCheckpoint(folder, 3);
-  const model = compileModel(checkpoint, detectMachine(), { precision: 'auto', mask, maxTokens: TOKENS });
+  const model = compileModel(checkpoint, cpu, cpuDevice(detectMachine(), 'auto'), { mask, maxTokens: TOKENS });
   const emitted = emitPlan(scoreOf(model.plan));
-  const { path: library } = await compileShared(emitted.sources, { isa: model.isa, settings: settingsIn(folder) });
+  const { path: library } = await compileShared(emitted.sources, {
+    isa: model.device.isa,
+    settings: settingsIn(folder),
+  });
   const symbols = emitted.kernels.map((bucket) =>
     bucket.map(({ symbol, scratchBytes }): LaunchSymbol => ({ library, symbol, scratchBytes })),
   );

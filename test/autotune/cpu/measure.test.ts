@@ -135,7 +135,7 @@ describe.skipIf(missing.length > 0)('measuring', () => {
       target: await currentTarget(isa, 2, settings),
     };
     const database = TuningDatabase.open(path, CPU_RECORDS);
-    const result = await tuneCpu({ ...request, budgetSeconds: 4, database });
+    const result = await tuneCpu({ ...request, budgetSeconds: 8, database });
     database.close();
     expect(result.trials).toBeGreaterThan(0);
     const [row] = result.rows;

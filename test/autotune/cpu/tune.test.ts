@@ -427,6 +427,46 @@ describe('tune', () => {
   });
 });
 
+describe('a search that waits for something that does not end', () => {
+  const hanging = (asked: AbortSignal[]): Measure<CpuSchedule> =>
+    async function* ({ reference, signal }) {
+      asked.push(signal!);
+      yield { schedule: reference, seconds: [1e-3] };
+      await new Promise<never>(() => undefined);
+    };
+
+  it('gives it up at the end of its budget, and tells whoever measures', async () => {
+    const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
+    const asked: AbortSignal[] = [];
+    const result = await tuneCpu({
+      ...options(fake(), database),
+      measure: hanging(asked),
+      budgetSeconds: 12,
+      alarm: (seconds, ring) => {
+        expect(seconds).toBe(12);
+        const timer = setTimeout(ring, 20);
+        return () => clearTimeout(timer);
+      },
+    });
+    expect(result.trials).toBe(1);
+    expect(asked.map(({ aborted }) => aborted)).toEqual([true]);
+    database.close();
+  });
+
+  it('gives it up when it is told to stop', async () => {
+    const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
+    const stop = new AbortController();
+    const result = await tuneCpu({
+      ...options(fake(), database),
+      measure: hanging([]),
+      signal: stop.signal,
+      onProgress: () => setTimeout(() => stop.abort(), 5),
+    });
+    expect(result.trials).toBe(1);
+    database.close();
+  });
+});
+
 describe('parseBudget', () => {
   it('reads seconds, minutes and hours', () => {
     expect(['30s', '5m', '1h', '1.5h', '45', '0', ' 2m '].map(parseBudget)).toEqual([30, 300, 3600, 5400, 45, 0, 120]);

@@ -5,8 +5,7 @@ import { scoreOf } from '../../../ir/plan.js';
 import { describe, expect, it } from 'vitest';
 import { emitCudaKernel, isLegalCuda } from '../../../codegen/cuda/index.js';
 import { compileModel } from '../../../driver/compile.js';
-import type { CudaModel } from '../../../driver/compile.js';
-import { detectMachine } from '../../../driver/machine.js';
+import { cuda, cudaDevice, type CudaModel } from '../../../driver/targets/cuda.js';
 import { TYPICAL_FACTS } from '../../../driver/target.js';
 import type { CudaArch, CudaSchedule } from '../../../ir/cuda.js';
 import { CUDA_ARCHS } from '../../../ir/cuda.js';
@@ -20,15 +19,8 @@ import { emulateModule } from './emulate.js';
 import { randomInputs, randomTensors } from './randomModel.js';
 
 const checkpoint = openCheckpoint('models/demo');
-const demo = (arch: CudaArch): CudaModel => {
-  const model = compileModel(checkpoint, detectMachine(), {
-    precision: 'bf16',
-    cuda: TYPICAL_FACTS[arch],
-    maxTokens: 512,
-  });
-  if (model.target !== 'cuda') throw new Error('the demo model did not compile for CUDA');
-  return model;
-};
+const demo = (arch: CudaArch): CudaModel =>
+  compileModel(checkpoint, cuda, cudaDevice(TYPICAL_FACTS[arch], 'bf16'), { maxTokens: 512 });
 
 /** What sums in f32 lose, in units of a buffer's usual value. */
 const F32_LOSS = 2e-5;

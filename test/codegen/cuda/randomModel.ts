@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CudaFacts } from '../../../codegen/cuda/index.js';
 import { compileModel } from '../../../driver/compile.js';
-import { detectMachine } from '../../../driver/machine.js';
+import { cuda, cudaDevice } from '../../../driver/targets/cuda.js';
 import type { RawTensor } from '../../../ir/kernelInterpreter.js';
 import type { CudaPlan } from '../../../ir/plan.js';
 import { roundUp } from '../../../ir/types.js';
@@ -109,12 +109,9 @@ export function randomModel(
       ...(hasBiases ? { attention_bias: true, mlp_bias: true } : {}),
     }),
   );
-  const model = compileModel(describeRandomCheckpoint(folder, seed), detectMachine(), {
-    precision: dtype,
-    cuda: facts,
+  const model = compileModel(describeRandomCheckpoint(folder, seed), cuda, cudaDevice(facts, dtype), {
     maxTokens: 512,
   });
-  if (model.target !== 'cuda') throw new Error('the model did not compile for CUDA');
   return {
     name: `seed ${seed}, ${dtype}: hidden ${hidden}, ${heads}/${kvHeads} heads of ${headDim}, inner ${inter}, vocabulary ${vocab}`,
     vocab,

@@ -7,7 +7,7 @@ import { rowsIn, tokensIn, scoringSize } from '../../../ir/scoring.js';
 import { expect, it } from 'vitest';
 import { compileModel } from '../../../driver/compile.js';
 import { emitCudaPlan } from '../../../driver/cudaKernels.js';
-import { detectMachine } from '../../../driver/machine.js';
+import { cuda, cudaDevice } from '../../../driver/targets/cuda.js';
 import { TYPICAL_FACTS } from '../../../driver/target.js';
 import { CUDA_ARCHS } from '../../../ir/cuda.js';
 import { openCheckpoint } from '../../../models/checkpoint.js';
@@ -25,12 +25,7 @@ describeFake('the demo model on the fake driver', (fake) => {
   const packCubin = encode(PACK_PTX);
 
   it.each(CUDA_ARCHS)('loads, binds and launches everything for %s', async (arch) => {
-    const model = compileModel(checkpoint, detectMachine(), {
-      precision: 'bf16',
-      cuda: TYPICAL_FACTS[arch],
-      maxTokens: 512,
-    });
-    if (model.target !== 'cuda') throw new Error('the demo model did not compile for CUDA');
+    const model = compileModel(checkpoint, cuda, cudaDevice(TYPICAL_FACTS[arch], 'bf16'), { maxTokens: 512 });
     const plan = scoreOf(model.plan);
     const { kernels, distinct } = emitCudaPlan(plan);
     const cubins = new Map(

@@ -1,0 +1,72 @@
+/** The processors of this host: C, compiled by the system's compiler. */
+import { z } from 'zod';
+import { defaultBuckets } from '../../autotune/buckets.js';
+import { emitKernel } from '../../codegen/cpu/index.js';
+import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
+import { CPU_ISAS, scoreOf, type CpuSchedule } from '../../ir/plan.js';
+import { machineBytes } from '../../runtime/cpu/memoryUse.js';
+import { compileKernels, emitPlan } from '../kernels.js';
+import { arithmeticOf, numericsOf } from '../machine.js';
+import { cpuDevice, cpuDeviceFor, type CpuDevice } from './cpuModel.js';
+import type { Target } from './target.js';
+
+export { cpuDevice, type CpuDevice, type CpuModel } from './cpuModel.js';
+
+const manifest = z.strictObject({
+  kind: z.literal('cpu'),
+  isa: z.enum(CPU_ISAS),
+  arithmetic: z.enum(['bf16', 'f32']),
+  cpu: z.string().max(200),
+});
+
+export const cpu: Target<CpuSchedule, CpuDevice> = {
+  name: 'cpu',
+  names: ['cpu'],
+  isHost: true,
+  // A large model's micro-batch takes minutes on a few cores.
+  timeoutSeconds: 1800,
+  compilesInProcess: false,
+  // Weights stay mapped, or are packed by whoever has them in its caches.
+  sharesWeights: false,
+  scheduling: cpuScheduling,
+
+  choose: ({ precision, isa }, machine) => cpuDevice(machine, precision, isa),
+  label: ({ isa }) => isa,
+  option: () => 'cpu',
+  arithmetic: ({ isa }) => arithmeticOf(isa),
+  numerics: ({ isa }) => numericsOf(isa),
+  capacity: () => ({ least: 1024, most: 4096 }),
+  buckets: defaultBuckets,
+
+  manifest,
+  describe: ({ isa, cpu: model }) => ({ kind: 'cpu', isa, arithmetic: arithmeticOf(isa), cpu: model }),
+  restore: (described, machine) => {
+    const { isa, arithmetic, cpu: model } = manifest.parse(described);
+    if (!machine.isas.includes(isa))
+      throw new Error(
+        `compiled for ${isa} on ${model}; this CPU (${machine.cpu.model}) has ${machine.isas.join(', ')}`,
+      );
+    if (arithmeticOf(isa) !== arithmetic) throw new Error(`manifest.json: ${isa} does not compute in ${arithmetic}`);
+    return cpuDeviceFor(machine, isa);
+  },
+
+  sources: (plan) => emitPlan(scoreOf(plan)).sources,
+  print: (kernel, model, schedule) => {
+    const plan = scoreOf(model.plan);
+    return Promise.resolve(emitKernel(kernel, plan, schedule, plan.capacity.extents));
+  },
+  compile: async ({ plan, device }, options) => {
+    const emitted = emitPlan(scoreOf(plan));
+    const { isCached } = await compileKernels(emitted, device.isa, options);
+    return { sources: emitted.sources, isCached };
+  },
+
+  // A CPU is one device unless it is told how many.
+  visibleDevices: () => 1,
+  requireDevices: () => undefined,
+  room: (_device, devices) => machineBytes() / devices,
+  rates: () => ({ flopsPerSecond: 4e11, bytesPerSecond: 2e10 }),
+  open: async (checkpoint, model, options, ui) =>
+    (await import('../devices/executors.js')).loadCpuExecutor(checkpoint, model, options, ui),
+  measure: async (model, machine, options) => (await import('./measureCpu.js')).measureCpu(model, machine, options),
+};

@@ -1,0 +1,102 @@
+/** NVIDIA GPUs: CUDA, compiled by NVRTC or nvcc. */
+import { z } from 'zod';
+import type { Rates } from '../../autotune/bucketCost.js';
+import { cudaBuckets } from '../../autotune/buckets.js';
+import { emitCudaKernel } from '../../codegen/cuda/index.js';
+import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
+import { UsageError, UserError } from '../../errors.js';
+import { CUDA_ARCHS, type CudaArch, type CudaSchedule } from '../../ir/cuda.js';
+import { scoreOf } from '../../ir/plan.js';
+import { compileCubins } from '../../runtime/cuda/compiler.js';
+import { compileCudaKernels, cudaSources, emitCudaPlan } from '../cudaKernels.js';
+import { cudaFactsOf, devicesFor, visibleGpus } from '../devices/gpu.js';
+import { cudaNumerics } from '../target.js';
+import { cudaDevice, type CudaDevice } from './cudaModel.js';
+import type { Target } from './target.js';
+
+export { cudaDevice, type CudaDevice, type CudaModel } from './cudaModel.js';
+
+const count = (most: number) => z.number().int().min(1).max(most);
+const manifest = z.strictObject({
+  kind: z.literal('cuda'),
+  arch: z.enum(CUDA_ARCHS),
+  arithmetic: z.enum(['bf16', 'f16']),
+  sharedBytesPerBlock: count(1 << 24),
+  multiprocessors: count(1 << 12),
+});
+
+const RATES: Readonly<Record<CudaArch, Rates>> = {
+  sm_80: { flopsPerSecond: 3.12e14, bytesPerSecond: 1.9e12 },
+  sm_90a: { flopsPerSecond: 9.9e14, bytesPerSecond: 3.35e12 },
+};
+
+/** Beside weights and activations: the context, machine code, buffers through which weights are loaded. */
+const reserve = (totalBytes: number): number => Math.min(2 ** 30, totalBytes / 8);
+
+export const cuda: Target<CudaSchedule, CudaDevice> = {
+  name: 'cuda',
+  // Without an architecture: that of the GPU in this machine.
+  names: ['cuda', ...CUDA_ARCHS.map((arch) => `cuda:${arch}`)],
+  isHost: false,
+  timeoutSeconds: 180,
+  compilesInProcess: true,
+  sharesWeights: true,
+  steps: 32,
+  scheduling: cudaScheduling,
+
+  choose: ({ target, precision, isa }, _machine, stored) => {
+    const facts = cudaFactsOf(target);
+    if (isa !== undefined)
+      throw new UsageError('--isa is an instruction set of CPUs', 'drop --isa, or use --target cpu');
+    return cudaDevice(facts, precision, stored);
+  },
+  label: ({ arch }) => `cuda:${arch}`,
+  option: ({ arch }) => `cuda:${arch}`,
+  arithmetic: ({ arithmetic }) => arithmetic,
+  numerics: ({ arithmetic }) => cudaNumerics(arithmetic),
+  // A row tile of 128 for every other multiprocessor: whatever the number of column tiles, if it is even, whole waves
+  // of them keep all multiprocessors busy (docs/performance.md). 8,448 tokens on an H100.
+  capacity: ({ multiprocessors }) => ({ least: 64 * Math.max(16, multiprocessors), most: 16_384 }),
+  buckets: cudaBuckets,
+
+  manifest,
+  describe: (device) => ({ kind: 'cuda', ...device }),
+  restore: (described) => {
+    const { kind: _kind, ...device } = manifest.parse(described);
+    return device;
+  },
+
+  sources: (plan) => cudaSources(emitCudaPlan(scoreOf(plan))),
+  print: async (kernel, { plan: whole, device }, schedule) => {
+    const plan = scoreOf(whole);
+    const { symbol, source, launch, parameters } = emitCudaKernel(kernel, plan, schedule, plan.capacity.extents);
+    const printed = { symbol, source, launch, parameters };
+    try {
+      const { resources } = await compileCubins([{ symbol, source }], { arch: device.arch });
+      const found = resources.get(symbol);
+      return found === undefined ? printed : { ...printed, resources: found };
+    } catch (error) {
+      if (!(error instanceof UserError)) throw error;
+      return { ...printed, note: error.message };
+    }
+  },
+  compile: async ({ plan, device }, options = {}) => {
+    const emitted = emitCudaPlan(scoreOf(plan));
+    const { isCached } = await compileCudaKernels(emitted, device.arch, options);
+    options.signal?.throwIfAborted();
+    return { sources: cudaSources(emitted), isCached };
+  },
+
+  visibleDevices: visibleGpus,
+  requireDevices: ({ arch }, least, rebuild) => {
+    devicesFor(arch, rebuild, least);
+  },
+  room: ({ arch }, _devices, present, rebuild) => {
+    const infos = devicesFor(arch, rebuild, present).devices.slice(0, present);
+    return Math.min(...infos.map(({ totalBytes }) => totalBytes - reserve(totalBytes)));
+  },
+  rates: ({ arch }) => RATES[arch],
+  open: async (checkpoint, model, options, ui) =>
+    (await import('../devices/executors.js')).loadCudaExecutor(checkpoint, model, options, ui),
+  measure: async (model, _machine, options) => (await import('./measureCuda.js')).measureCuda(model, options),
+};

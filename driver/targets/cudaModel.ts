@@ -1,0 +1,19 @@
+/** A model compiled for a GPU. */
+import type { CudaFacts } from '../../codegen/cuda/index.js';
+import type { CudaSchedule } from '../../ir/cuda.js';
+import { cudaArithmetic, type Precision } from '../target.js';
+import type { CompiledModel } from './target.js';
+
+/** A GPU, and the numbers that its tensor cores multiply. */
+export interface CudaDevice extends CudaFacts {
+  readonly arithmetic: 'bf16' | 'f16';
+}
+
+export type CudaModel = CompiledModel<CudaSchedule, CudaDevice>;
+
+/** A GPU as a plan is compiled for it, with a checkpoint stored in `stored`. UserError for f32. */
+export const cudaDevice = (
+  facts: CudaFacts,
+  precision: Precision = 'auto',
+  stored: 'f32' | 'bf16' | 'f16' = 'bf16',
+): CudaDevice => ({ ...facts, arithmetic: cudaArithmetic(precision, stored) });

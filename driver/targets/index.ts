@@ -1,0 +1,20 @@
+/** All targets. Adding one is adding its record here, and its names to driver/target.ts for the command line. */
+import { UsageError } from '../../errors.js';
+import { cpu } from './cpu.js';
+import { cuda } from './cuda.js';
+import type { AnyTarget } from './target.js';
+
+export type { AnyTarget, CompiledModel, Rebuild, Target } from './target.js';
+
+export const TARGET_RECORDS: readonly AnyTarget[] = [cpu, cuda];
+
+/** The target that `--target` names. UsageError where none has the name. */
+export function targetOf(name: string, targets: readonly AnyTarget[] = TARGET_RECORDS): AnyTarget {
+  const found = targets.find(({ names }) => names.includes(name));
+  if (found === undefined)
+    throw new UsageError(
+      `--target ${JSON.stringify(name)}: there is no such target`,
+      `use one of ${targets.flatMap(({ names }) => names).join(', ')}`,
+    );
+  return found;
+}

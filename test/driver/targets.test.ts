@@ -1,0 +1,78 @@
+/** A target is a value: what the driver does with a record that it has never seen. */
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { saveArtifact } from '../../driver/artifact.js';
+import { detectMachine } from '../../driver/machine.js';
+import { openArtifact, openOrCompile, referenceTo } from '../../driver/open.js';
+import { placeModel } from '../../driver/devices/placement.js';
+import { kernelSource } from '../../driver/inspectKernels.js';
+import { scoredRows, scoreInputs } from '../../driver/scorer.js';
+import type { Ui } from '../../driver/requests.js';
+import { TARGETS } from '../../driver/target.js';
+import { TARGET_RECORDS, targetOf } from '../../driver/targets/index.js';
+import { scoreOf } from '../../ir/plan.js';
+import { Float64Scorer } from '../examples/float64.js';
+import { interpreter } from './interpreterTarget.js';
+
+const DEMO = join(import.meta.dirname, '../../models/demo');
+const folder = mkdtempSync(join(tmpdir(), 'tilewright-targets-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+const nothing = (): void => undefined;
+const ui: Ui = { phase: nothing, step: nothing, run: nothing, table: nothing, note: nothing, warn: nothing };
+const request = { model: DEMO, init: { kind: 'checkpoint' }, precision: 'auto', maxTokens: 32 } as const;
+const rebuild = (target: string): string => `compile for ${target}`;
+
+describe('the targets', () => {
+  it('are found by every name that the command line knows, and by no other', () => {
+    expect(TARGET_RECORDS.flatMap(({ names }) => names)).toEqual([...TARGETS]);
+    for (const name of TARGETS) expect(targetOf(name).names).toContain(name);
+    expect(() => targetOf('tpu')).toThrow(/--target "tpu": there is no such target/);
+  });
+});
+
+describe('a third target, of which no product file knows', () => {
+  const machine = detectMachine();
+  const targets = [...TARGET_RECORDS, interpreter];
+
+  it('compiles a model, keeps it in an artifact, and computes what the model means', async () => {
+    const { checkpoint, model } = await openOrCompile({ ...request, target: 'interpreter' }, machine, ui, targets);
+    expect(model).toMatchObject({ isa: 'f64', arithmetic: 'f32' });
+    const { sources } = await model.target.compile(model);
+    const path = join(folder, 'model.tw');
+    saveArtifact(path, referenceTo(DEMO, checkpoint, request.init), model, sources, false);
+    expect(readdirSync(join(path, 'kernels'))).toHaveLength(scoreOf(model.plan).kernels.length);
+
+    const again = await openArtifact(path, machine, targets);
+    expect(again.model).toEqual(model);
+    const { stages } = placeModel(again.model, { devices: 1, rebuild });
+    expect(stages).toHaveLength(1);
+    expect((await kernelSource(again.model, 'layers.0.ffn.down', 32)).scheduleText).toBe('plain');
+
+    const options = { threads: 1, devices: [0], rebuild };
+    const executor = await again.model.target.open(again.checkpoint, again.model, options, ui);
+    const batch = {
+      tokens: Int32Array.of(1, 5, 9, 7),
+      position: Int32Array.of(0, 1, 2, 2),
+      subtreeEnd: Int32Array.of(4, 4, 3, 4),
+      row: Int32Array.of(1, 3),
+      target: Int32Array.of(9, 2),
+    };
+    const answer = scoredRows(await executor.call('score', scoreInputs(batch)));
+    const right = await new Float64Scorer(checkpoint, 32).score(batch);
+    expect([...answer.logProb]).toEqual([...right.logProb]);
+    expect([...answer.isArgmax]).toEqual([...right.isArgmax]);
+    await executor.close();
+  });
+
+  it('is held to its own manifest, and unknown where nobody brings its record', async () => {
+    const path = join(folder, 'model.tw');
+    await expect(openArtifact(path, machine)).rejects.toThrow(/manifest.json: target.kind: there is no target "interp/);
+    const file = join(path, 'manifest.json');
+    const text = readFileSync(file, 'utf8');
+    writeFileSync(file, text.replace('"bits": 53', '"bits": 24'));
+    await expect(openArtifact(path, machine, targets)).rejects.toThrow(/manifest.json: target.bits/);
+    writeFileSync(file, text);
+  });
+});

@@ -1,0 +1,53 @@
+/** Programs that are run to their end, or ended together with those that they have started. */
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, expect, it } from 'vitest';
+import { runProcess } from '../../runtime/cpu/processes.js';
+import { isRunning } from '../../system/process.js';
+
+const folder = mkdtempSync(join(tmpdir(), 'tilewright-processes-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+it('tells status and output', async () => {
+  expect(await runProcess('sh', ['-c', 'echo out; echo err >&2; exit 3'])).toEqual({
+    status: 3,
+    stdout: 'out\n',
+    stderr: 'err\n',
+  });
+  expect(await runProcess('/no/such/program', [])).toMatchObject({
+    status: -1,
+    stderr: expect.stringMatching(/ENOENT/),
+  });
+});
+
+it('ends a program at once with those that it has started, as a compiler starts others', async () => {
+  const file = join(folder, 'pid');
+  const stop = new AbortController();
+  const running = runProcess('sh', ['-c', `sleep 60 & echo $! > ${file}; wait`], folder, stop.signal);
+  while (!existsSync(file) || readFileSync(file, 'utf8') === '') await sleep(10);
+  const child = Number(readFileSync(file, 'utf8'));
+  expect(isRunning(child)).toBe(true);
+  stop.abort();
+  expect(await running).toMatchObject({ status: -1, stderr: expect.stringContaining('SIGKILL') });
+  // Whoever adopts it may take a moment to notice.
+  for (let i = 0; i < 500 && isRunning(child) && !isZombie(child); i++) await sleep(10);
+  expect(!isRunning(child) || isZombie(child)).toBe(true);
+});
+
+/** Ended, and not yet waited for by whoever adopted it. */
+function isZombie(pid: number): boolean {
+  try {
+    return / Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
+  } catch {
+    return true;
+  }
+}
+
+it('starts nothing for whoever has stopped already', async () => {
+  const file = join(folder, 'never');
+  const result = await runProcess('touch', [file], folder, AbortSignal.abort());
+  expect(result.status).toBe(-1);
+  expect(existsSync(file)).toBe(false);
+});
