@@ -1,0 +1,87 @@
+/** docs/families.md says what models/registry.ts does: every family and every setting in its tables is tried. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { UserError } from '../../errors.js';
+import type { Architecture, ModelConfig } from '../../models/model.js';
+import { ARCHITECTURES, findArchitecture } from '../../models/registry.js';
+import { parseJson } from '../../system/json.js';
+
+const DOC = readFileSync(join(import.meta.dirname, '..', '..', 'docs', 'families.md'), 'utf8');
+
+/** Rows of the table below `heading`, without its head, as cells. */
+function tableOf(heading: string): readonly (readonly string[])[] {
+  const section = DOC.split(`## ${heading}\n`)[1]?.split('\n## ')[0] ?? '';
+  const lines = section.split('\n').filter((line) => line.startsWith('|'));
+  const rows = lines.slice(2).map((line) =>
+    line
+      .slice(1, -1)
+      .split('|')
+      .map((cell) => cell.trim()),
+  );
+  expect(rows.length, heading).toBeGreaterThan(0);
+  return rows;
+}
+
+/** What stands between backticks. */
+const codeIn = (cell = ''): readonly string[] => [...cell.matchAll(/`([^`]+)`/g)].map(([, code = '']) => code);
+
+/** A small model of the family. */
+const configOf = ({ name, modelType }: Architecture): Record<string, unknown> => ({
+  architectures: [name],
+  model_type: modelType,
+  hidden_size: 64,
+  intermediate_size: 128,
+  num_hidden_layers: 2,
+  num_attention_heads: 4,
+  vocab_size: 256,
+  max_position_embeddings: 16_384,
+});
+
+/** The families that a row names in brackets, or all where it names none; each describes itself with `setting`. */
+function describeWith(setting: string, text: string): readonly ((isSet?: boolean) => ModelConfig)[] {
+  const json = parseJson(setting, setting) as Record<string, unknown>;
+  const named = /\((LLaMA|Qwen 2)\)/.exec(text)?.[1];
+  return ARCHITECTURES.filter(({ covers }) => named === undefined || covers.startsWith(named)).map(
+    (family) =>
+      (isSet = true) =>
+        family.describe({ ...configOf(family), ...(isSet ? json : {}) }, 'config.json', 'f32').config,
+  );
+}
+
+describe('docs/families.md', () => {
+  it('lists the families of the registry', () => {
+    const listed = tableOf('Families that are read').map(([name, type, covers]) => [
+      codeIn(name)[0],
+      codeIn(type)[0],
+      covers,
+    ]);
+    expect(listed).toEqual(ARCHITECTURES.map(({ name, modelType, covers }) => [name, modelType, covers]));
+  });
+
+  it('lists settings that every family it names reads', () => {
+    for (const [setting, meaning = ''] of tableOf('Settings that are read')) {
+      const attempts = describeWith(codeIn(setting)[0]!, meaning);
+      expect(attempts.length, setting).toBeGreaterThan(0);
+      // Swish is SiLU under another name; every other setting changes the model.
+      for (const attempt of attempts)
+        if (meaning.startsWith('another name')) expect(attempt(), setting).toEqual(attempt(false));
+        else expect(attempt(), setting).not.toEqual(attempt(false));
+    }
+  });
+
+  it('lists families that are refused by name', () => {
+    for (const name of tableOf('Families that are refused').flatMap(([names]) => codeIn(names)))
+      expect(() => findArchitecture({ architectures: [name] }, 'config.json'), name).toThrow(
+        `architecture "${name}" is not supported`,
+      );
+  });
+
+  it('lists settings that are refused', () => {
+    for (const [setting, why = ''] of tableOf('Settings that are refused')) {
+      const attempts = describeWith(codeIn(setting)[0]!, why);
+      expect(attempts.length, setting).toBeGreaterThan(0);
+      for (const attempt of attempts) expect(() => attempt(), setting).toThrow(UserError);
+    }
+  });
+});
