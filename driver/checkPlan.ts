@@ -1,4 +1,5 @@
 /** Whether a plan that was read is the one its own graph implies. Nothing derived is taken on trust. */
+import { verifyIndices } from '../ir/verifyIndices.js';
 import { extentNames } from '../ir/function.js';
 import { extentIn, printExtents, type Extents } from '../ir/extents.js';
 import { isDeepStrictEqual } from 'node:util';
@@ -55,6 +56,7 @@ export function checkPlan<S>(plan: Plan<S>, isLegal: Legality<S>): void {
 
 function checkFunction<S>(plan: LinkedFunction<S>, isLegal: Legality<S>): void {
   verifyKernels(plan);
+  verifyIndices(plan);
   const extents = extentNames(plan.interface);
   const { capacity } = plan;
   for (const bucket of [capacity, ...plan.buckets]) {

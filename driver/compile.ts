@@ -1,4 +1,5 @@
 /** Model → plan: graph, passes, kernels, default schedules. No weights are read and nothing is compiled yet. */
+import { verifyIndices } from '../ir/verifyIndices.js';
 import { UsageError } from '../errors.js';
 import { scoreOf, type Plan } from '../ir/plan.js';
 import { scoringBucket, tokensIn } from '../ir/scoring.js';
@@ -40,6 +41,7 @@ export function compileModel<S, D>(
   const capacity = scoringBucket({ tokens, rows: tokens, longest: tokens });
   const graph = optimise(buildGraph(checkpoint, options.mask), numerics, options.observe);
   const module = lower(graph, numerics, options.observe);
+  verifyIndices(module);
   const memory = planMemory(module, capacity.extents);
   const launches = deriveLaunches(module, capacity.extents);
   const buckets = target.buckets(tokens);

@@ -99,5 +99,3 @@ export function printRole(role: Role): string {
       return role satisfies never;
   }
 }
-
-export const sameRole = (a: Role, b: Role): boolean => printRole(a) === printRole(b);

@@ -1,0 +1,94 @@
+/**
+ * Proves that no index leaves what it indexes. An index is an input, every number of which is checked against its role
+ * before a call (ir/roles); here the role's bound is held against the rows that kernels look up with it.
+ */
+import type { Kernel, KernelModule } from './kernel.js';
+import { outputsOf } from './kernelAccess.js';
+import { sourceRows } from './packing.js';
+import { indexBound, printRole, type Role } from './roles.js';
+import { operands, readOf, type Scalar } from './scalar.js';
+import type { Dim } from './types.js';
+
+/** Numbers of `index` choose among `rows` rows of `what`. */
+interface Lookup {
+  readonly index: string;
+  readonly rows: Dim;
+  readonly what: string;
+}
+
+/** Throws at the first index whose role does not bound it by the rows that it chooses among. */
+export function verifyIndices(module: KernelModule): void {
+  const roles = inputRoles(module);
+  const rows = new Map<string, Dim>(module.buffers.map((buffer) => [buffer.name, buffer.rows]));
+  for (const weight of module.weights) if (weight.layout === 'rows') rows.set(weight.name, sourceRows(weight));
+  const states = new Map((module.states ?? []).map((state) => [state.name, state.rows]));
+  for (const kernel of module.kernels) {
+    const fail = (what: string): never => {
+      throw new Error(`Kernel ${JSON.stringify(kernel.name)} (${kernel.path}): ${what}`);
+    };
+    for (const { index, rows: most, what } of lookups(kernel, rows)) {
+      const role = roles.get(index);
+      if (role === undefined) return fail(`'${index}' chooses rows of ${what}, but is no input: nothing bounds it.`);
+      const bound = indexBound(role, (state) => states.get(state));
+      const isSafe = typeof bound === 'number' && typeof most === 'number' ? bound <= most : bound === most;
+      if (!isSafe) fail(`'${index}' is ${printRole(role)}; it may not choose among ${most} rows of ${what}.`);
+    }
+    if (kernel.anchor === 'attention' && kernel.mask.kind === 'column') {
+      const role = roles.get(kernel.mask.subtreeEnd);
+      if (role !== undefined && role.kind !== 'subtreeEnd')
+        fail(`'${kernel.mask.subtreeEnd}' is ${printRole(role)}; as ends of subtrees it must be subtreeEnd.`);
+    }
+  }
+}
+
+/** The role of each input buffer. Throws where buffers and interface do not tell of the same inputs. */
+function inputRoles(module: KernelModule): ReadonlyMap<string, Role> {
+  const roles = new Map<string, Role>();
+  const buffers = new Map(module.buffers.map((buffer) => [buffer.name, buffer]));
+  for (const { name, buffer: at, dtype, shape, role } of module.interface.inputs) {
+    const buffer = buffers.get(at);
+    if (buffer?.space !== 'input' || buffer.dtype !== dtype || buffer.rows !== shape[0])
+      throw new Error(`Input ${name} is ${dtype}[${shape.join(', ')}], but ${at} is no such buffer.`);
+    if (roles.has(at)) throw new Error(`Two inputs are copied to ${at}.`);
+    roles.set(at, role);
+  }
+  const stray = module.buffers.find(({ name, space }) => space === 'input' && !roles.has(name));
+  if (stray !== undefined) throw new Error(`Buffer ${stray.name} is an input that the interface does not have.`);
+  const written = module.kernels.flatMap((kernel) => outputsOf(kernel)).find(({ buffer }) => roles.has(buffer));
+  if (written !== undefined) throw new Error(`Input ${written.buffer} is written by a kernel.`);
+  return roles;
+}
+
+function lookups(kernel: Kernel, rows: ReadonlyMap<string, Dim>): readonly Lookup[] {
+  const rowsOf = (name: string): Dim => {
+    const found = rows.get(name);
+    if (found === undefined) throw new Error(`Kernel ${kernel.name} reads ${name}, which has no rows.`);
+    return found;
+  };
+  const found: Lookup[] = [];
+  const visit = (s: Scalar): void => {
+    operands(s).forEach(visit);
+    const read = readOf(s);
+    if (read?.via !== undefined) found.push({ index: read.via, rows: rowsOf(read.buffer), what: `'${read.buffer}'` });
+  };
+  for (const { value } of outputsOf(kernel)) visit(value);
+  switch (kernel.anchor) {
+    case 'attention':
+      if (kernel.queryRow !== undefined)
+        found.push({ index: kernel.queryRow, rows: rowsOf(kernel.k), what: 'the keys' });
+      break;
+    case 'logprob':
+      visit(kernel.rowScale);
+      found.push({ index: kernel.target, rows: kernel.vocab, what: 'the vocabulary' });
+      break;
+    case 'logprobReduce':
+      found.push({ index: kernel.target, rows: kernel.vocab, what: 'the vocabulary' });
+      break;
+    case 'gemm':
+    case 'loop':
+      break;
+    default:
+      kernel satisfies never;
+  }
+  return found;
+}
