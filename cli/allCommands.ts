@@ -12,7 +12,14 @@ export const ALL_COMMANDS: Commands = {
   tune: async (request, ui) => (await commands()).tune(request, ui),
   run: async (request, ui) => (await commands()).run(request, ui),
   merge: async (request) => (await import('../eval/merge.js')).mergeShards(request),
-  inspect: async (request) => (await import('../driver/inspect.js')).inspectModel(request),
+  inspect: async ({ target: asked, ...request }) => {
+    const { chooseTarget } = await import('../driver/devices/chooseTarget.js');
+    const { target } = await chooseTarget({ ...request, ...(asked === undefined ? {} : { target: asked }) });
+    return (await import('../driver/inspect.js')).inspectModel({
+      ...request,
+      ...(target === undefined ? {} : { target }),
+    });
+  },
   doctor: async () => (await import('../driver/doctor.js')).examineMachine(),
   cores: () => detectMachine().cpu.cores,
 };

@@ -9,16 +9,17 @@ import type {
   Ui,
 } from '../driver/requests.js';
 import type { Check } from '../driver/doctor.js';
+import type { Asked } from '../driver/target.js';
 import type { Merged, MergeRequest } from '../eval/index.js';
 import type { Inspection, InspectRequest } from '../driver/inspect.js';
 
 /** A command rejects with UserError where the user can act; with anything else once its signal is aborted. */
 export interface Commands {
-  compile(request: CompileRequest, ui: Ui): Promise<CompileResult>;
+  compile(request: Asked<CompileRequest>, ui: Ui): Promise<CompileResult>;
   tune(request: TuneRequest, ui: Ui): Promise<TuneResult>;
-  run(request: RunRequest, ui: Ui): Promise<RunResult>;
+  run(request: Asked<RunRequest>, ui: Ui): Promise<RunResult>;
   merge(request: MergeRequest): Promise<Merged>;
-  inspect(request: InspectRequest): Promise<Inspection>;
+  inspect(request: Asked<InspectRequest>): Promise<Inspection>;
   doctor(): Promise<readonly Check[]>;
   /** Processors to use where --threads is absent. */
   cores(): number;

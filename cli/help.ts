@@ -29,7 +29,7 @@ export const addModelFlags = (command: Command): Command =>
   command
     .option(
       '--target <target>',
-      'cpu; cuda: the GPU of this machine; cuda:sm_90a, cuda:sm_80: a GPU that need not be here (default: cpu)',
+      'auto: a GPU that is here and can hold the model, else the CPU; cpu; cuda: the GPU of this machine; cuda:sm_90a, cuda:sm_80: a GPU that need not be here (default: auto)',
     )
     .option(
       '--precision <p>',

@@ -1,7 +1,7 @@
 /** Flags as text → typed values. Every refusal says what was given, what is expected, and shows an example. */
 import { UsageError } from '../errors.js';
 import { parseInit, type WeightInit } from '../driver/names.js';
-import { PRECISIONS, TARGETS, type Precision, type TargetName } from '../driver/target.js';
+import { PRECISIONS, TARGET_CHOICES, type Precision, type TargetChoice } from '../driver/target.js';
 import { SHARING_MODES, type Sharing } from '../eval/tree.js';
 import type { Parallelism } from '../ir/placement.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
@@ -139,7 +139,7 @@ export const INSPECT_MASKS = ['tree', 'metaPair', 'slidingWindow'] as const;
 export interface ModelFlags {
   readonly init: WeightInit;
   readonly precision: Precision;
-  readonly target?: TargetName;
+  readonly target?: TargetChoice;
   readonly isa?: CpuIsa;
   readonly mask?: MaskKind;
   readonly maxTokens?: number;
@@ -160,7 +160,7 @@ export function modelFlags(flags: Flags, masks: readonly MaskKind[] = RUN_MASKS)
   return {
     init: init === undefined ? { kind: 'checkpoint' } : parseInit(init),
     precision: precision === undefined ? 'auto' : choice('--precision', precision, PRECISIONS),
-    ...(target === undefined ? {} : { target: choice('--target', target, TARGETS) }),
+    ...(target === undefined ? {} : { target: choice('--target', target, TARGET_CHOICES) }),
     ...(isa === undefined ? {} : { isa: choice('--isa', isa, CPU_ISAS) }),
     ...(mask === undefined ? {} : { mask: choice('--mask', mask, masks) }),
     ...(maxTokens === undefined ? {} : { maxTokens: wholeNumber('--max-tokens', maxTokens, 32, 1 << 16, '1024') }),

@@ -4,6 +4,7 @@ import { UsageError, UserError } from '../errors.js';
 import { VERSION } from '../driver/version.js';
 import type { Commands } from './commands.js';
 import { addCompile } from './compile.js';
+import { addCompletion } from './completion.js';
 import { addDoctor } from './doctor.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { addInspect } from './inspect.js';
@@ -80,6 +81,7 @@ function createProgram(context: Context): Command {
   addMerge(program, context);
   addInspect(program, context);
   addDoctor(program, context);
+  addCompletion(program, context);
   return addSections(program, {
     'From nothing to results': [
       'tilewright doctor                              # is everything here?',
@@ -88,8 +90,9 @@ function createProgram(context: Context): Command {
       'tilewright run demo.tw --task hellaswag --data examples/everyday.jsonl',
       '',
       'run takes a checkpoint as well, and compiles it by itself.',
-      'compile and run take --target cuda for the GPU of this machine; tune then tunes for it.',
+      'A GPU that is here and can hold the model is used, else the CPU: --target says which.',
     ],
+    'Completion of commands and flags': ['source <(tilewright completion bash)    # in ~/.bashrc; also zsh and fish'],
     Environment: [
       'TILEWRIGHT_CACHE=DIR         compiled kernels and tuning trials (default: ~/.cache/tilewright)',
       'TILEWRIGHT_CACHE_LIMIT=2GiB  what the kernels there may take: unused longest goes first; none: no limit',
@@ -101,6 +104,7 @@ function createProgram(context: Context): Command {
       'TILEWRIGHT_DEVICE_MEMORY=40GiB  what run may take of each of several devices (default: what there is)',
       'TILEWRIGHT_PEERS=none        GPUs copy nothing to each other: everything goes through the host',
       'TILEWRIGHT_SHARDS=N          number of shards for run --shard where the scheduler does not tell it (Kubernetes)',
+      'NO_COLOR=1, FORCE_COLOR=1    no colours, and colours also where output is no terminal',
       'TILEWRIGHT_DEBUG=1           prints the stack of an unexpected error',
     ],
     'Exit status': EXIT_STATUSES,
@@ -144,6 +148,7 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   compile: 'tilewright compile models/demo -o demo.tw',
   tune: 'tilewright tune demo.tw --budget 30s',
   inspect: 'tilewright inspect models/demo',
+  completion: 'source <(tilewright completion bash)',
 };
 
 /** Commander's words in this program's form: what is wrong, then what to type. */

@@ -8,6 +8,7 @@ import { shardName } from '../eval/shard.js';
 import { TASKS } from '../eval/tasks/index.js';
 import { OVERLONG } from '../eval/tokenise.js';
 import { SHARING_MODES } from '../eval/tree.js';
+import type { Asked } from '../driver/target.js';
 import { UsageError } from '../errors.js';
 import { readSettings } from '../settings.js';
 import { isRecord } from '../system/json.js';
@@ -124,7 +125,7 @@ function refuseArtifactFolder(output: string, name: string): void {
 }
 
 /** Everything that can be refused without looking at a file is refused before one is opened. */
-function parse(context: Context, model: string, flags: Flags): Omit<RunRequest, 'signal'> {
+function parse(context: Context, model: string, flags: Flags): Omit<Asked<RunRequest>, 'signal'> {
   const task = choice('--task', required(flags, 'task', '--task', EXAMPLE), TASK_NAMES);
   const data = required(flags, 'data', '--data', EXAMPLE);
   const [name, docs, limit, output, trace] = [
@@ -182,7 +183,6 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
     return `${finished} are in the journal; go on with\n  ${sameCommand(context, ['--resume'])}`;
   };
   const { value: result } = await withUi(context, { isJson, isQuiet: isSet(flags, 'quiet'), advice }, (ui, signal) => {
-    if (request.output === undefined) ui.note('no --out: results are printed, nothing is written');
     return commands.run({ ...request, signal }, ui);
   });
   if (isJson) printJson(io, result.results);

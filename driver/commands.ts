@@ -5,14 +5,18 @@
 import { scoreOf } from '../ir/plan.js';
 import { detectMachine } from './machine.js';
 import { prepareArtifact, saveArtifact } from './artifact.js';
+import { chooseTarget, type ChosenTarget } from './devices/chooseTarget.js';
 import { openOrCompile } from './open.js';
 import type { CompileRequest, CompileResult, RunRequest, RunResult, TuneRequest, TuneResult, Ui } from './requests.js';
+import type { Asked } from './target.js';
 import { packedWeightBytes } from './work.js';
 
 /** Model → artifact, kernels compiled into this machine's cache. */
-export async function compile(request: CompileRequest, ui: Ui): Promise<CompileResult> {
+export async function compile(asked: Asked<CompileRequest>, ui: Ui): Promise<CompileResult> {
   const begin = performance.now();
-  prepareArtifact(request.output);
+  prepareArtifact(asked.output);
+  const { target: _, ...rest } = asked;
+  const request = { ...rest, ...(await settleTarget(asked, ui)) };
   const machine = detectMachine();
   ui.phase('open model', request.model);
   const { reference, model } = await openOrCompile(request, machine, ui);
@@ -42,5 +46,19 @@ export const tune = async (request: TuneRequest, ui: Ui): Promise<TuneResult> =>
   (await import('./tuneModel.js')).tuneModel(request, ui);
 
 /** Checkpoint or artifact, and a question set → results. */
-export const run = async (request: RunRequest, ui: Ui): Promise<RunResult> =>
-  (await import('./runModel.js')).runModel(request, ui);
+export async function run(asked: Asked<RunRequest>, ui: Ui): Promise<RunResult> {
+  const { target: _, ...rest } = asked;
+  const request = { ...rest, ...(await settleTarget(asked, ui)) };
+  if (request.output === undefined) ui.note('no --out: results are printed, nothing is written');
+  return (await import('./runModel.js')).runModel(request, ui);
+}
+
+/** The target that was asked for, or what `auto` comes to: the first thing that is said. */
+export async function settleTarget(
+  asked: Parameters<typeof chooseTarget>[0],
+  ui: Pick<Ui, 'note'>,
+): Promise<Pick<ChosenTarget, 'target'>> {
+  const { target, line } = await chooseTarget(asked);
+  ui.note(`target: ${line}`);
+  return target === undefined ? {} : { target };
+}

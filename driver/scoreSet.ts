@@ -4,6 +4,7 @@ import { quoteForShell } from '../system/shell.js';
 import { checkpointId, type LoadedModel } from './loadModel.js';
 import { weighedShard, type PackedQuestions } from './questionSet.js';
 import type { RunProgress, Ui } from './requests.js';
+import type { Arithmetic } from './target.js';
 import { PlanScorer } from './scorer.js';
 
 export interface ScoreSetOptions {
@@ -32,7 +33,10 @@ export async function scoreSet(
   options: ScoreSetOptions,
   ui: Ui,
 ): Promise<ScoredSet> {
-  const scorer = new PlanScorer(model.executor, model.limits);
+  const scorer = new PlanScorer(model.executor, {
+    ...model.limits,
+    nonFiniteAdvice: nonFiniteAdvice(model.model.target.isHost, model.model.arithmetic),
+  });
   const shared = {
     scorer,
     plan,
@@ -74,6 +78,15 @@ export async function scoreSet(
   });
   if (scored.questionsResumed > 0) ui.note(`${scored.questionsResumed} questions taken over from ${scored.journal}`);
   return { ...scored, scorer };
+}
+
+/** What to try where values are NaN or infinite: never what is on already. */
+export function nonFiniteAdvice(isHost: boolean, arithmetic: Arithmetic): string {
+  if (arithmetic === 'f32')
+    return 'This was computed in f32, so the weights hold NaN or are too large: check the checkpoint';
+  const wider = isHost ? '--precision f32' : '--target cpu --precision f32';
+  const other = !isHost && arithmetic === 'f16' ? '--precision bf16, or ' : '';
+  return `The weights hold NaN, or ${arithmetic} overflows: try ${other}${wider}`;
 }
 
 const toRunProgress = (p: Progress): RunProgress => ({

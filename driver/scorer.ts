@@ -39,6 +39,7 @@ export class PlanScorer implements Scorer {
   readonly maxRows: number;
   readonly maxLength: number;
   readonly cost: BatchCost;
+  readonly nonFiniteAdvice: string | undefined;
   private readonly executor: Executor;
   private readonly work: BatchWork;
   private flops = 0;
@@ -48,12 +49,18 @@ export class PlanScorer implements Scorer {
 
   constructor(
     executor: Executor,
-    options: { readonly maxLength: number; readonly cost: BatchCost; readonly work: BatchWork },
+    options: {
+      readonly maxLength: number;
+      readonly cost: BatchCost;
+      readonly work: BatchWork;
+      readonly nonFiniteAdvice?: string;
+    },
   ) {
     this.executor = executor;
     ({ maxTokens: this.maxTokens, maxRows: this.maxRows } = scoringLimits(executor));
     this.maxLength = options.maxLength;
     this.cost = options.cost;
+    this.nonFiniteAdvice = options.nonFiniteAdvice;
     this.work = options.work;
   }
 

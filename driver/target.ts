@@ -9,6 +9,13 @@ import type { Numerics } from '../passes/pipeline.js';
 export const TARGETS = ['cpu', 'cuda', ...CUDA_ARCHS.map((arch) => `cuda:${arch}` as const)] as const;
 export type TargetName = (typeof TARGETS)[number];
 
+/** As a user asks for it; `auto`, the default, is decided by the machine (devices/chooseTarget.ts). */
+export const TARGET_CHOICES = ['auto', ...TARGETS] as const;
+export type TargetChoice = (typeof TARGET_CHOICES)[number];
+
+/** A request whose target may still be open. */
+export type Asked<R extends { readonly target?: TargetName }> = Omit<R, 'target'> & { readonly target?: TargetChoice };
+
 /**
  * `auto`: 16-bit contractions where the target has matrix units for them (in half precision where the checkpoint is),
  * f32 elsewhere. The others say which.

@@ -30,6 +30,8 @@ export interface EvaluateOptions {
   /** Sees questions as they finish, in groups; throwing ends the run. */
   readonly onFinished?: (finished: readonly Scores[]) => void;
   readonly onProgress?: (progress: Progress) => void;
+  /** File that holds what onFinished saw, for messages; absent where nothing is kept. */
+  readonly journal?: string;
   /** What the user should know, though the run goes on. */
   readonly onWarning?: (line: string) => void;
   /** Stops after the micro-batches that are being computed. */
@@ -109,18 +111,21 @@ function nonFinite(
   laid: LaidBatch,
   rows: readonly number[],
   where: string | undefined,
+  hint: string,
   cause?: unknown,
 ): UserError {
   const names = collector.nameRows(laid, rows);
   return new UserError(
     `${names}: a value is NaN or infinite${where === undefined ? '' : `, first in ${where}`}${rows.length === 0 ? ' (one or more of the choices named)' : ''}`,
-    'The weights hold NaN or the precision overflows: try --precision f32; finished questions are in the journal',
+    hint,
     { cause },
   );
 }
 
 /** Runs one micro-batch and checks what comes back. */
-async function score(scorer: Scorer, laid: LaidBatch, collector: Collector): Promise<ScoredRows> {
+async function score(scorer: Scorer, laid: LaidBatch, collector: Collector, journal?: string): Promise<ScoredRows> {
+  const kept = journal === undefined ? '' : `; finished questions are in ${journal}`;
+  const hint = `${scorer.nonFiniteAdvice ?? 'The weights may hold NaN: check the checkpoint'}${kept}`;
   let scored: ScoredRows;
   try {
     scored = await scorer.score(laid.batch);
@@ -132,6 +137,7 @@ async function score(scorer: Scorer, laid: LaidBatch, collector: Collector): Pro
       laid,
       rows,
       'where' in error && typeof error.where === 'string' ? error.where : undefined,
+      hint,
       error,
     );
   }
@@ -143,7 +149,7 @@ async function score(scorer: Scorer, laid: LaidBatch, collector: Collector): Pro
   }
   const bad: number[] = [];
   for (let i = 0; i < expected; i++) if (!Number.isFinite(scored.logProb[i])) bad.push(i);
-  if (bad.length > 0) throw nonFinite(collector, laid, bad, undefined);
+  if (bad.length > 0) throw nonFinite(collector, laid, bad, undefined, hint);
   return scored;
 }
 
@@ -205,7 +211,7 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
       pack.items.map(({ paths }) => paths),
       sharing,
     );
-    const scored = score(scorer, laid, collector);
+    const scored = score(scorer, laid, collector, options.journal);
     const flight: Flight = {
       pack,
       laid,

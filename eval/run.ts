@@ -82,6 +82,7 @@ export async function scoreQuestions(options: ScoreOptions): Promise<Scored> {
       shard,
       plan,
       done: journal.done,
+      journal: journal.path,
       signal,
       onFinished: (finished) => journal.append(finished),
       ...(onProgress === undefined ? {} : { onProgress }),

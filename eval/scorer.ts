@@ -39,6 +39,8 @@ export interface Scorer {
   readonly replicas: number;
   /** Devices of all replicas together. Asked likewise. */
   readonly devices: number;
+  /** What a user may try where a value is NaN or infinite. */
+  readonly nonFiniteAdvice?: string | undefined;
   /** Estimated seconds for a micro-batch: measured cost of its bucket where tuned, a model of it otherwise. */
   cost(tokens: number, rows: number, longest: number): number;
   /** Scores one micro-batch. Rejects with a NonFinite error where a value is NaN or infinite. */

@@ -64,7 +64,8 @@ function roomFor(model: CompiledModel, devices: number, present: number, rebuild
   return limit ?? model.target.room(model.device, devices, present, rebuild);
 }
 
-function deviceMemory({ deviceMemory: text } = readSettings()): number | undefined {
+/** TILEWRIGHT_DEVICE_MEMORY; undefined where it is not set. */
+export function deviceMemory({ deviceMemory: text } = readSettings()): number | undefined {
   if (text === undefined) return undefined;
   const bytes = sizeInBytes(text);
   if (bytes === undefined)

@@ -31,7 +31,7 @@ const RATES: Readonly<Record<CudaArch, Rates>> = {
 };
 
 /** Beside weights and activations: the context, machine code, buffers through which weights are loaded. */
-const reserve = (totalBytes: number): number => Math.min(2 ** 30, totalBytes / 8);
+export const gpuReserve = (totalBytes: number): number => Math.min(2 ** 30, totalBytes / 8);
 
 export const cuda: Target<CudaSchedule, CudaDevice> = {
   name: 'cuda',
@@ -93,7 +93,7 @@ export const cuda: Target<CudaSchedule, CudaDevice> = {
   },
   room: ({ arch }, _devices, present, rebuild) => {
     const infos = devicesFor(arch, rebuild, present).devices.slice(0, present);
-    return Math.min(...infos.map(({ totalBytes }) => totalBytes - reserve(totalBytes)));
+    return Math.min(...infos.map(({ totalBytes }) => totalBytes - gpuReserve(totalBytes)));
   },
   rates: ({ arch }) => RATES[arch],
   open: async (checkpoint, model, options, ui) =>

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { nearest, seconds, wholeNumber } from '../../cli/options.js';
 import type { CompileRequest, RunRequest, RunResult, TuneRequest } from '../../driver/requests.js';
+import type { Asked } from '../../driver/target.js';
 import { runCli } from './fakeIo.js';
 
 const RESULT: RunResult = {
@@ -27,8 +28,8 @@ afterAll(() => {
 });
 
 /** What `run` was asked for. */
-async function requestOf(...flags: string[]): Promise<RunRequest> {
-  let seen: RunRequest | undefined;
+async function requestOf(...flags: string[]): Promise<Asked<RunRequest>> {
+  let seen: Asked<RunRequest> | undefined;
   const { status, stderr } = await runCli([...RUN, ...flags], {
     run: (request) => {
       seen = request;
@@ -194,7 +195,7 @@ describe('results and artifacts', () => {
 
 describe('compile and tune', () => {
   it('hand over their flags', async () => {
-    let compiled: CompileRequest | undefined, tuned: TuneRequest | undefined;
+    let compiled: Asked<CompileRequest> | undefined, tuned: TuneRequest | undefined;
     const stop = (): never => {
       throw new Error('seen');
     };
@@ -276,10 +277,10 @@ const REFUSED: readonly (readonly [line: string, error: string, hint: string])[]
   ['compile m', 'error: -o DIR is missing', 'tilewright compile m -o model.tw'],
   [
     'compile m -o x --target cuda:sm90a',
-    'error: --target cuda:sm90a: expected cpu, cuda, cuda:sm_80 or cuda:sm_90a',
+    'error: --target cuda:sm90a: expected auto, cpu, cuda, cuda:sm_80 or cuda:sm_90a',
     'did you mean --target cuda:sm_90a?',
   ],
-  ['compile m -o x --target gpu', 'error: --target gpu: expected cpu, cuda', 'hint:'],
+  ['compile m -o x --target gpu', 'error: --target gpu: expected auto, cpu, cuda', 'hint:'],
   [
     'compile m -o x --isa avx51',
     'error: --isa avx51: expected portable, avx2, avx512 or amx',

@@ -9,6 +9,7 @@ import type { Commands } from '../../cli/commands.js';
 import type { CompileResult, RunRequest, RunResult, Ui } from '../../driver/requests.js';
 import { Interrupted } from '../../driver/requests.js';
 import { UserError } from '../../errors.js';
+import type { Asked } from '../../driver/target.js';
 import { fakeIo, runCli } from './fakeIo.js';
 
 const RUN = ['run', 'models/demo', '--task', 'hellaswag', '--data', 'my data.jsonl'];
@@ -67,12 +68,6 @@ describe('a run that works', () => {
         '',
       ].join('\n'),
     );
-  });
-
-  it('says once that nothing is written where --out is absent', async () => {
-    const { stderr } = await runCli(RUN, { run: scored });
-    expect(stderr.match(/nothing is written/g)).toHaveLength(1);
-    expect((await runCli([...RUN, '--out', 'o'], { run: scored })).stderr).not.toContain('nothing is written');
   });
 
   it('with --json prints the results and nothing else', async () => {
@@ -198,7 +193,7 @@ describe('errors', () => {
 function untilStopped(
   onStart: () => void,
   isScoring: boolean,
-  error: (request: RunRequest) => unknown,
+  error: (request: Asked<RunRequest>) => unknown,
 ): Commands['run'] {
   return (request, ui) =>
     new Promise((_, reject) => {

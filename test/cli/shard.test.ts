@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { shard } from '../../cli/shard.js';
 import type { RunRequest } from '../../driver/requests.js';
 import { readSettings } from '../../settings.js';
+import type { Asked } from '../../driver/target.js';
 import { runCli } from './fakeIo.js';
 
 const of = (given: string | boolean, environment: Record<string, string> = {}): string => {
@@ -84,7 +85,7 @@ describe('--shard', () => {
     expect((await runCli(line)).stderr).toBe(
       'error: --shard needs --out: merge joins what the shards write there\nhint: add --out shards, the same for all\n',
     );
-    let seen: RunRequest | undefined;
+    let seen: Asked<RunRequest> | undefined;
     const { stdout } = await runCli([...line, '--out', 'a b'], {
       run: (request) => {
         seen = request;

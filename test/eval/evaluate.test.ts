@@ -211,6 +211,8 @@ describe('evaluate', () => {
     const failure = run(forty, { scorer, sharing: 'context', onFinished: (scores) => finished.push(...scores) });
     await expect(failure).rejects.toThrow(UserError);
     await expect(failure).rejects.toThrow(/^question \d+, choice \d.*NaN or infinite$/);
+    // Nothing is kept in a file here, and the scorer knows of no other precision.
+    await expect(failure).rejects.toMatchObject({ hint: 'The weights may hold NaN: check the checkpoint' });
     const named = Number(/question (\d+)/.exec(String(await failure.catch((error: unknown) => error)))?.[1]);
     const source = forty[named];
     expect([...(scorer.batches[3]?.tokens.slice(0, source?.context.length) ?? [])]).toEqual([

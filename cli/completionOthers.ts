@@ -1,0 +1,87 @@
+/** The completion scripts for zsh and fish. */
+import type { CommandModel, FlagModel, Value } from './completionModel.js';
+
+/** Inside single quotes of a shell. */
+const quoted = (text: string): string => text.replaceAll("'", `'\\''`);
+/** zsh's _arguments ends descriptions at `]` and parts at `:`. */
+const inZsh = (text: string): string => quoted(text.replace(/[[\]:\\]/g, '\\$&'));
+
+function zshAction(value: Value): string {
+  switch (value.kind) {
+    case 'none':
+      return '';
+    case 'any':
+      return ':value: ';
+    case 'choice':
+      return `:value:(${value.choices.map(inZsh).join(' ')})`;
+    case 'file':
+      return ':file:_files';
+    case 'folder':
+      return ':folder:_files -/';
+    default:
+      return value satisfies never;
+  }
+}
+
+const zshFlag = ({ long, short, description, value }: FlagModel): string =>
+  (short === undefined ? [long] : [short, long])
+    .map((flag) => `      '${flag}[${inZsh(description)}]${zshAction(value)}'`)
+    .join(' \\\n');
+
+const zshCommand = ({ name, flags, argument }: CommandModel): string => {
+  const rest = argument.kind === 'none' ? [] : [`      '*${zshAction(argument)}'`];
+  return `    ${name}) _arguments \\\n${[...flags.map(zshFlag), ...rest].join(' \\\n')} ;;`;
+};
+
+export const zshScript = (commands: readonly CommandModel[]): string => `#compdef tilewright
+_tilewright() {
+  local -a commands=(
+${commands.map(({ name, summary }) => `    '${name}:${inZsh(summary)}'`).join('\n')}
+  )
+  if ((CURRENT == 2)); then
+    _describe command commands
+    return
+  fi
+  local command=\${words[2]}
+  shift words
+  ((CURRENT--))
+  case $command in
+${commands.map(zshCommand).join('\n')}
+  esac
+}
+compdef _tilewright tilewright
+`;
+
+function fishAction(value: Value): string {
+  switch (value.kind) {
+    case 'none':
+      return '';
+    case 'any':
+      return ' -x';
+    case 'choice':
+      return ` -x -a '${quoted(value.choices.join(' '))}'`;
+    case 'file':
+      return ' -r -F';
+    case 'folder':
+      return " -x -a '(__fish_complete_directories)'";
+    default:
+      return value satisfies never;
+  }
+}
+
+const fishCommand = ({ name, summary, flags, argument }: CommandModel): string => {
+  const when = `-n '__fish_seen_subcommand_from ${name}'`;
+  return [
+    `complete -c tilewright -n __fish_use_subcommand -f -a ${name} -d '${quoted(summary)}'`,
+    ...(argument.kind === 'choice'
+      ? [`complete -c tilewright ${when} -f -a '${quoted(argument.choices.join(' '))}'`]
+      : []),
+    ...flags.map(
+      ({ long, short, description, value }) =>
+        `complete -c tilewright ${when} -l ${long.slice(2)}${short === undefined ? '' : ` -s ${short.slice(1)}`}${fishAction(value)} -d '${quoted(description)}'`,
+    ),
+  ].join('\n');
+};
+
+export const fishScript = (commands: readonly CommandModel[]): string =>
+  `# fish completion for tilewright\n${commands.map(fishCommand).join('\n')}\n`;

@@ -1,0 +1,91 @@
+/** What `--target auto` comes to on this machine: a GPU that is here and can hold the model, else the CPU. */
+import type { CudaArch } from '../../ir/cuda.js';
+import { bytes } from '../../system/format.js';
+import { cudaAvailable, type CudaAvailability } from '../../runtime/cuda/addon.js';
+import { findCudaCompiler } from '../../runtime/cuda/compiler.js';
+import { UserError } from '../../errors.js';
+import { readManifest } from '../artifact.js';
+import { openModel } from '../model.js';
+import { isArtifact } from '../names.js';
+import type { LoadRequest } from '../requests.js';
+import type { TargetChoice, TargetName } from '../target.js';
+import { archOf, runsOn } from './gpu.js';
+import { gpuReserve } from '../targets/cuda.js';
+import { deviceMemory } from './placement.js';
+
+export interface ChosenTarget {
+  /** Absent for an artifact, which has its own. */
+  readonly target?: TargetName;
+  /** `cuda (NVIDIA H100, 79 GiB, holds 2.05 GiB of weights)`: the target with the reason, for people. */
+  readonly line: string;
+}
+
+/** What the choice depends on; tests hand in others. */
+export interface TargetProbes {
+  gpus(): CudaAvailability;
+  /** Rejects with UserError where kernels cannot be compiled for the GPU. */
+  requireCompiler(arch: CudaArch, driverVersion: number): Promise<unknown>;
+  /** Bytes of the model's weights at 16 bits each. */
+  weightBytes(): number;
+}
+
+type TargetFacts = Pick<LoadRequest, 'model' | 'init'> &
+  Partial<Pick<LoadRequest, 'precision' | 'isa' | 'devices' | 'parallel'>>;
+
+function parametersOf({ model, init }: TargetFacts): number {
+  let sum = 0;
+  for (const { shape } of openModel(model, init).tensors.values()) sum += shape.reduce((a, b) => a * b, 1);
+  return sum;
+}
+
+const hereAndNow = (facts: TargetFacts): TargetProbes => ({
+  gpus: () => cudaAvailable(),
+  requireCompiler: (arch, driverVersion) => findCudaCompiler(arch, driverVersion),
+  weightBytes: () => 2 * parametersOf(facts),
+});
+
+/** GPUs that one copy of the model may be spread over, of `count` that are here. */
+function devicesOfCopy({ devices, parallel }: TargetFacts, count: number): number {
+  if (typeof parallel === 'object') return Math.min(parallel.stages, count);
+  if (typeof devices === 'number') return Math.min(devices, count);
+  return devices === 'all' || parallel === 'auto' ? count : 1;
+}
+
+/** The target of a request, with the reason for it. Throws UserError where the model cannot be opened. */
+export async function chooseTarget(
+  request: TargetFacts & { readonly target?: TargetChoice },
+  probes?: TargetProbes,
+): Promise<ChosenTarget> {
+  const { target = 'auto', model } = request;
+  if (isArtifact(model)) return { line: `${readManifest(model).target.kind} (the artifact was compiled for it)` };
+  if (target !== 'auto') return { target, line: target };
+  return chooseForMachine(request, probes ?? hereAndNow(request));
+}
+
+export async function chooseForMachine(request: TargetFacts, probes: TargetProbes): Promise<ChosenTarget> {
+  const cpu = (reason: string): ChosenTarget => ({ target: 'cpu', line: `cpu (${reason})` });
+  if (request.isa !== undefined) return cpu(`--isa ${request.isa} is an instruction set of CPUs`);
+  if (request.precision === 'f32') return cpu('--precision f32 is for CPUs');
+  const found = probes.gpus();
+  if (!found.ok) return cpu(`no GPU: ${found.reason}`);
+  const [first] = found.devices;
+  const arch = first === undefined ? undefined : archOf(first);
+  if (first === undefined || arch === undefined)
+    return cpu(`${first?.name ?? 'the GPU'} is older than compute capability 8.0`);
+  try {
+    await probes.requireCompiler(arch, found.driverVersion);
+  } catch (error) {
+    if (!(error instanceof UserError)) throw error;
+    return cpu(`no compiler for ${first.name}: ${error.message.split('\n')[0]!}; see tilewright doctor`);
+  }
+  const present = found.devices.filter((device) => runsOn(arch, device));
+  const used = present.slice(0, devicesOfCopy(request, present.length));
+  const room = used.reduce((sum, { totalBytes }) => sum + (deviceMemory() ?? totalBytes - gpuReserve(totalBytes)), 0);
+  const needed = probes.weightBytes();
+  const several = used.length === 1 ? first.name : `${used.length} × ${first.name}`;
+  if (needed > room) {
+    const more = present.length > used.length ? '; --parallel auto spreads it over all GPUs' : '';
+    return cpu(`the weights take ${bytes(needed)}, and ${several} has room for ${bytes(room)}${more}`);
+  }
+  return { target: 'cuda', line: `cuda (${several}, with room for ${bytes(room)}, holds ${bytes(needed)} of weights)` };
+}
