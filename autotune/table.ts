@@ -16,7 +16,7 @@ export function formatSeconds(seconds: number): string {
 export const gainOf = (row: Pick<TuneRow<unknown>, 'bestSeconds' | 'defaultSeconds'>): number | undefined =>
   row.bestSeconds === undefined || row.defaultSeconds === undefined ? undefined : row.defaultSeconds / row.bestSeconds;
 
-/** The highest shares of peak among kernels that compute, and among those that only move data; 1 where all are below. */
+/** The highest shares of peak of kernels that compute, and of those that only move data; 1 where all are below. */
 interface Peaks {
   readonly arithmetic: number;
   readonly memory: number;

@@ -180,7 +180,7 @@ export function rebuild(
   return `tilewright compile ${model}${init}${isDefault ? '' : ` --target ${target}`}${precision} -o ${word(dir)}`;
 }
 
-/** The commands that make the artifact at `dir` for other targets. Where its own arithmetic is not theirs, they choose. */
+/** The commands that make the artifact at `dir` for other targets. The default target chooses its own arithmetic. */
 export const rebuildFor =
   (dir: string, model: Pick<ModelReference, 'path' | 'init'>, arithmetic: Arithmetic): Rebuild =>
   (target) =>

@@ -6,8 +6,8 @@ import { COMPARE_SOURCE, COMPARE_SYMBOL } from './compare.js';
 import { DeviceFill } from './fill.js';
 
 /**
- * Machine code by symbol, and what did not compile: compileCubins with keepsGoing. What is not compiled when `signal` is
- * aborted is in neither.
+ * Machine code by symbol, and what did not compile: compileCubins with keepsGoing. What is not compiled when `signal`
+ * is aborted is in neither.
  */
 export type CompileKernels = (
   units: readonly CudaUnit[],

@@ -44,7 +44,8 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
           s.skeleton === 'wgmma'
             ? `, ${s.mode}${s.cluster > 1 ? `, clusters of ${s.cluster}` : ''}, raster ${s.raster}`
             : '';
-        return `${s.skeleton}, tile ${s.tm}×${s.tn}${s.remainderTn === undefined ? '' : ` (remainder ×${s.remainderTn})`}×${s.tk}, ${s.stages} stages${more}`;
+        const remainder = s.remainderTn === undefined ? '' : ` (remainder ×${s.remainderTn})`;
+        return `${s.skeleton}, tile ${s.tm}×${s.tn}${remainder}×${s.tk}, ${s.stages} stages${more}`;
       }
       case 'attention':
         return `${s.skeleton}, ${s.queries} queries × ${s.keys} keys`;

@@ -1,4 +1,4 @@
-/** A third target, as small as one can be: the interpreter of kernel IR, in this process. It has no schedules to speak of. */
+/** A third target, as small as one can be: the interpreter of kernel IR, in this process, with a single schedule. */
 import { z } from 'zod';
 import { defaultBuckets } from '../../autotune/buckets.js';
 import type { Target } from '../../driver/targets/target.js';

@@ -128,8 +128,8 @@ describe.skipIf(!isBuilt)('an artifact', () => {
 
   test.each([
     ['manifest.json', 2 ** 20],
-    ['graph.tw', 2 ** 28],
-    ['plan.json', 2 ** 28],
+    ['graph.tw', 2 ** 23],
+    ['plan.json', 2 ** 25],
   ])('with a %s of more than %d bytes, or one that has no end, is refused unread', async (name, most) => {
     const dir = copy();
     truncateSync(join(dir, name), most + 1);
@@ -145,14 +145,14 @@ describe.skipIf(!isBuilt)('an artifact', () => {
     expect((await refusal(dir)).message).toContain(`${name}: no such file`);
   });
 
-  test.each([0, 2, 999])('of version %d is refused, whatever else its manifest holds', async (version) => {
+  test.each([0, 1, 999])('of version %d is refused, whatever else its manifest holds', async (version) => {
     const dir = copy();
     editManifest(dir, (manifest) => {
       manifest['version'] = version;
       manifest['somethingNew'] = { kind: 'unheard of' };
     });
     const { message, hint } = await refusal(dir);
-    expect(message).toContain(`made by artifact version ${version}; this tilewright reads 1`);
+    expect(message).toContain(`made by artifact version ${version}; this tilewright reads 2`);
     rebuilds(hint, dir);
   });
 
