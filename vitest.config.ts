@@ -5,21 +5,21 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /** Files that take longest, the longest first: one that came last would leave the other processors idle. */
 const LONG = [
+  'codegen/cuda/hopper',
   'codegen/layer',
   'e2e/golden',
   'e2e/devices',
   'e2e/shards',
+  'codegen/heads',
   'e2e/interrupted',
   'e2e/badDevice',
   'codegen/attention',
   'codegen/gemm',
   'codegen/cuda/attention',
   'e2e/stages',
-  'e2e/bundle',
-  'e2e/slurm',
-  'e2e/sharedWeights',
+  'e2e/gpuPipeline',
+  'e2e/badData',
   'cli/built',
-  'e2e/badDevices',
 ];
 
 class LongestFirst extends BaseSequencer {

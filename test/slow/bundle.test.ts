@@ -35,7 +35,7 @@ const reason =
       : absent.length > 0
         ? `${absent.join(', ')}: not installed`
         : undefined;
-if (reason !== undefined) console.warn(`SKIPPED test/e2e/bundle.test.ts: ${reason}`);
+if (reason !== undefined) console.warn(`SKIPPED test/slow/bundle.test.ts: ${reason}`);
 
 let folder = '';
 const place = (...parts: string[]): string => join(folder, ...parts);

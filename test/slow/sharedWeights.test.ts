@@ -6,7 +6,7 @@ import { mkdirSync, readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
-import { together } from './children.js';
+import { together } from '../e2e/children.js';
 import {
   GPU_CAPACITY,
   isBuilt,
@@ -17,7 +17,7 @@ import {
   tilewright,
   writeCheckpoint,
   writeData,
-} from './support.js';
+} from '../e2e/support.js';
 
 if (!canFakeGpu) process.stderr.write('SKIPPED: weights shared by GPUs through the command: no cc or g++ on PATH\n');
 

@@ -25,7 +25,7 @@ import {
   warmCache,
   writeCheckpoint,
   writeData,
-} from './support.js';
+} from '../e2e/support.js';
 
 const freePort = (): Promise<number> =>
   new Promise((resolve, reject) => {

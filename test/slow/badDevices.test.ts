@@ -6,7 +6,7 @@
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
-import { together } from './children.js';
+import { together } from '../e2e/children.js';
 import {
   GPU_CAPACITY,
   failure,
@@ -21,7 +21,7 @@ import {
   writeData,
   type Here,
   type Outcome,
-} from './support.js';
+} from '../e2e/support.js';
 
 if (!canFakeGpu) process.stderr.write('SKIPPED: faults of one of several GPUs: no cc or g++ on PATH\n');
 
