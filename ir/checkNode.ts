@@ -1,19 +1,19 @@
-/** What can be said about one node from its op's definition alone: shared by the verifier and the parser. */
+/** Checks of one node that need only its op's definition. The verifier and the parser share them. */
 import { EXTENT_NAME } from './extents.js';
 import type { Attribute, Attributes } from './graph.js';
 import type { AttributeKind, OpDef } from './ops/opDef.js';
 import { TypeMismatch } from './ops/opDef.js';
 import type { TensorType } from './types.js';
 
-/** Names of values and graphs, and of ops and attributes. */
+/** Names of values, graphs, ops and attributes. */
 export const NAME = /^[A-Za-z_][A-Za-z0-9_]{0,127}$/;
 /** Names of checkpoint tensors. */
 export const WEIGHT_NAME = /^[A-Za-z_][A-Za-z0-9_.-]{0,255}$/;
-/** Model paths: `layers.3.attention.qkv`, or nothing. */
+/** Model paths: `layers.3.attention.qkv`, or empty. */
 export const PATH = /^(?:[A-Za-z0-9_-]{1,64}(?:\.[A-Za-z0-9_-]{1,64}){0,15})?$/;
 
 export const MAX_RANK = 8;
-/** Largest fixed extent: two of them multiply to an exact double, four bytes an element. */
+/** Largest fixed extent. The product of two such extents, at four bytes an element, is still exact in a double. */
 export const MAX_DIM = 2 ** 26;
 
 const KIND_TEXT: Readonly<Record<AttributeKind, string>> = {
@@ -45,14 +45,14 @@ function isOfKind(value: Attribute, kind: AttributeKind): boolean {
   }
 }
 
-/** A complaint about attributes: `found …, expected …`. `name` is the attribute at fault where it is there. */
+/** A complaint about attributes: `found …, expected …`. `name` is the attribute at fault, if there is one. */
 export interface AttributeProblem {
   readonly name: string | undefined;
   readonly found: string;
   readonly expected: string;
 }
 
-/** The first attribute that `def`, the op called `op`, does not know, that is missing, or that has the wrong kind. */
+/** The first attribute that `def` (the op called `op`) does not know, that is missing, or that has the wrong kind. */
 export function attributeProblem(op: string, def: OpDef, attributes: Attributes): AttributeProblem | undefined {
   const wanted = Object.entries(def.attributes);
   for (const [name, value] of Object.entries(attributes)) {
@@ -79,7 +79,7 @@ export function attributeProblem(op: string, def: OpDef, attributes: Attributes)
   );
 }
 
-/** Why `type` cannot be the type of a value. */
+/** The reason why `type` cannot be the type of a value; undefined if it can. */
 export function typeProblem(type: TensorType): string | undefined {
   if (type.shape.length > MAX_RANK) return `rank ${type.shape.length} is more than ${MAX_RANK}`;
   const wrong = type.shape.find((dim) => !isDim(dim));
@@ -88,11 +88,14 @@ export function typeProblem(type: TensorType): string | undefined {
     : `${String(wrong)} is not a dimension (a whole number up to ${MAX_DIM}, or the name of an extent)`;
 }
 
-/** The result type that the op infers, or in words why it has none. Attributes have been checked. */
+/** The result type that the op infers, or the reason why there is none, in words. Attributes are already checked. */
 export function inferred(def: OpDef, operands: readonly TensorType[], attributes: Attributes): TensorType | string {
   const [least, most] = def.arity;
   if (operands.length < least || operands.length > most) {
-    return `it takes ${least === most ? least : `${least} to ${most}`} operand${most === 1 ? '' : 's'}, not ${operands.length}`;
+    return (
+      `it takes ${least === most ? least : `${least} to ${most}`} operand${most === 1 ? '' : 's'}, not ` +
+      `${operands.length}`
+    );
   }
   try {
     const type = def.infer(operands, attributes);

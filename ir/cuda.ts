@@ -1,28 +1,29 @@
 /**
- * What a CUDA plan adds: architectures, schedules, and how a generated kernel is launched.
- * codegen/cuda writes launch shapes, runtime/cuda obeys them; neither imports the other.
+ * What a CUDA plan adds to a plan: architectures, schedules and launch shapes. codegen/cuda writes the launch shapes
+ * and runtime/cuda obeys them; neither imports the other.
  */
 import type { Dim, ExtentName } from './types.js';
 
-/** Architectures code is generated for, weakest first. sm_90a: Hopper with its own instructions (wgmma, TMA). */
+/** Architectures that code is generated for, weakest first. sm_90a is Hopper with its own instructions (wgmma, TMA). */
 export const CUDA_ARCHS = ['sm_80', 'sm_90a'] as const;
 export type CudaArch = (typeof CUDA_ARCHS)[number];
 
 /**
- * Skeletons of a contraction. `simt`: CUDA cores, any shape, the reference. `mma`: cp.async and mma.sync (sm_80 on).
- * `wgmma`: TMA, mbarriers and warp-specialised wgmma (sm_90a).
+ * Skeletons of a contraction. `simt` runs on CUDA cores, takes any shape and is the reference. `mma` uses cp.async and
+ * mma.sync (sm_80 and later). `wgmma` uses TMA, mbarriers and warp-specialised wgmma (sm_90a).
  */
 export const CUDA_GEMM_SKELETONS = ['simt', 'mma', 'wgmma'] as const;
 export type CudaGemmSkeleton = (typeof CUDA_GEMM_SKELETONS)[number];
 
 /**
- * Who runs a wgmma tile's epilogue, and when. `cooperative`: both consumer warpgroups share a tile, and run it after
- * their product. `pingpong`: each has a tile, and runs it under the other's product. `deferred`: both share a
- * tile, whose epilogue the producer's idle warps run under the next product.
+ * Which warps run the epilogue of a wgmma tile, and when. `cooperative`: both consumer warpgroups share a tile and run
+ * its epilogue after its product. `pingpong`: each consumer warpgroup has its own tile and runs its epilogue while the
+ * other computes a product. `deferred`: both share a tile, and the producer's idle warps run its epilogue during the
+ * next product.
  */
 export const CUDA_GEMM_MODES = ['cooperative', 'pingpong', 'deferred'] as const;
 
-/** Tiles of a contraction: a block computes tm rows × tn physical columns in steps of tk. */
+/** Tiles of a contraction. A block computes tm rows × tn physical columns in steps of tk. */
 export interface CudaGemmSchedule {
   readonly kind: 'gemm';
   readonly skeleton: CudaGemmSkeleton;
@@ -34,45 +35,45 @@ export interface CudaGemmSchedule {
   readonly stages: number;
   /** Blocks of a cluster along rows, which share weight tiles by multicast. */
   readonly cluster: 1 | 2;
-  /** Row tiles walked before the next column tile: reuse in L2. */
+  /** Row tiles that are computed before the next column tile, so that L2 keeps the weight tile. */
   readonly raster: number;
   readonly mode: (typeof CUDA_GEMM_MODES)[number];
   /**
-   * Columns of remainder tiles, less than tn; only with deferred epilogues. Where the last wave of tiles of tn columns
-   * would leave blocks idle, its columns are divided into tiles of remainderTn instead, if that makes at most one a
-   * cluster. Absent: all tiles have tn columns.
+   * Width of the remainder tiles, less than tn; only with deferred epilogues. If the last wave of tiles of tn columns
+   * would leave blocks idle, its columns are divided into tiles of remainderTn columns instead, provided that each
+   * cluster gets at most one. Absent: all tiles have tn columns.
    */
   readonly remainderTn?: number;
 }
 
-/** Tree attention: a block computes `queries` rows of one head, `keys` keys at a time. */
+/** Tree attention. A block computes `queries` rows of one head, `keys` keys at a time. */
 export interface CudaAttentionSchedule {
   readonly kind: 'attention';
-  /** simt: CUDA cores, any head size, also with a materialised bias. mma: tensor cores, column masks. */
+  /** `simt`: CUDA cores, any head size, also a materialised bias. `mma`: tensor cores, column masks only. */
   readonly skeleton: 'simt' | 'mma';
   readonly queries: number;
   readonly keys: number;
 }
 
-/** Anything else: a generated loop nest. */
+/** Every other kernel: a generated loop nest. */
 export interface CudaLoopSchedule {
   readonly kind: 'loop';
-  /** Threads of a block. */
+  /** Threads per block. */
   readonly threads: number;
 }
 
 export type CudaSchedule = CudaGemmSchedule | CudaAttentionSchedule | CudaLoopSchedule;
 
 /**
- * A tensor map (TMA descriptor) that a kernel takes after its buffers: a 2-D view of a buffer or weight, row-major,
- * loaded or stored in boxes of boxRows × boxColumns elements. Rows past the buffer's own read as zero and are not
- * stored.
+ * A tensor map (TMA descriptor) that a kernel takes after its buffers. It is a 2-D row-major view of a buffer or
+ * weight, loaded or stored in boxes of boxRows × boxColumns elements. Rows past the end of the buffer read as zero and
+ * are not stored.
  */
 export interface TensorMapDecl {
   /** Index into the kernel's parameters. */
   readonly parameter: number;
   readonly dtype: 'f16' | 'bf16' | 'f32';
-  /** Rows of the view: an extent of the capacity, or a weight's physical rows. */
+  /** Rows of the view: an extent at its capacity, or a weight's physical rows. */
   readonly rows: Dim;
   readonly columns: number;
   /** Elements from one row to the next. */
@@ -84,7 +85,7 @@ export interface TensorMapDecl {
 }
 
 /**
- * Blocks along one axis of the grid for a call of given extents.
+ * Blocks along one axis of the grid for a call of given size.
  * - `constant`: count.
  * - `tiles`: ⌈extent / per⌉ · times.
  * - `persistent`: min(multiprocessors · blocksPerMultiprocessor, ⌈extent / per⌉ · times), rounded down to whole
@@ -105,17 +106,16 @@ export type GridExtent =
 export interface LaunchShape {
   readonly threads: number;
   readonly sharedBytes: number;
-  /** Blocks of a cluster along x. */
+  /** Blocks per cluster along x. */
   readonly cluster: 1 | 2;
   readonly gridX: GridExtent;
   readonly gridY: GridExtent;
 }
 
 /**
- * A kernel as CUDA text. Its signature is
- * `extern "C" __global__ void SYMBOL(int T, …, void *p0 … void *pN-1, const __grid_constant__ tw_map m0 …)`:
- * the function's extents in order, one pointer a parameter (buffer or weight, in order), then one 128-byte tensor map a
- * TensorMapDecl.
+ * A kernel as CUDA source. Its signature is `extern "C" __global__ void SYMBOL(int T, …, void *p0 … void *pN-1, const
+ * __grid_constant__ tw_map m0 …)`: the function's extents in order, one pointer for each parameter (buffer or weight,
+ * in order), then one 128-byte tensor map for each TensorMapDecl.
  */
 export interface CudaKernelText {
   /** `k_<anchor>_<signature>_<schedule hash>` */
@@ -127,8 +127,8 @@ export interface CudaKernelText {
   readonly tensorMaps: readonly TensorMapDecl[];
   readonly launch: LaunchShape;
   /**
-   * The kernel executes griddepcontrol.wait before it reads or writes a buffer that another kernel of its stream uses.
-   * Only such a kernel may be launched before its predecessor has ended (programmatic dependent launch).
+   * True if the kernel executes griddepcontrol.wait before it reads or writes a buffer that another kernel of its
+   * stream uses. Only such a kernel may be launched before its predecessor has ended (programmatic dependent launch).
    */
   readonly waitsForPredecessor: boolean;
 }

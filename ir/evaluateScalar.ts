@@ -1,15 +1,15 @@
-/** float64 evaluation of a scalar expression: the meaning that every printed program is tested against. */
+/** Evaluates scalar expressions in float64. This is the meaning that every generated program is tested against. */
 import type { Access, Scalar } from './scalar.js';
 import { evaluateBinary, evaluateUnary, isBinary, isUnary, printScalar } from './scalar.js';
 
 /**
- * Where an expression is evaluated. Each leaf kind reads through one member; a leaf whose member is absent is an
+ * Where an expression is evaluated. Each kind of leaf reads through one member. A leaf whose member is absent is an
  * error (an op definition has `arg` only, a loop kernel has no `acc`, and so on).
  */
 export interface ScalarContext {
   row: number;
   column: number;
-  /** Width of a head: needed by `rotateHalf`, even. */
+  /** Width of a head, an even number; `rotateHalf` needs it. */
   headDim?: number | undefined;
   arg?(index: number): number;
   acc?(index: 0 | 1, row: number, column: number): number;
@@ -20,15 +20,15 @@ export interface ScalarContext {
 }
 
 /**
- * Value of `expr` at (context.row, context.column); booleans are 0 and 1. `select` evaluates only the side it takes.
- * Throws where a leaf has no meaning in this context.
+ * Value of `expr` at (context.row, context.column). Booleans are 0 and 1. `select` evaluates only the side that it
+ * takes. Throws if a leaf has no meaning in this context.
  */
 export const evaluateScalar = (expr: Scalar, context: ScalarContext): number =>
   evaluatorOf(expr)(context, context.column);
 
 type Evaluator = (context: ScalarContext, column: number) => number;
 
-/** An expression is taken apart once, not once an element. */
+/** Takes an expression apart once, rather than once per element. */
 const EVALUATORS = new WeakMap<Scalar, Evaluator>();
 
 function evaluatorOf(s: Scalar): Evaluator {

@@ -1,31 +1,33 @@
-/** Extents by name: how large a call of a function is. */
+/** Named extents: the sizes of a call of a function. */
 import type { Dim, ExtentName } from './types.js';
 
 /**
- * Names of extents. They are printed into generated source as parameters and fields, so the grammar leaves no room for
- * anything but an identifier that starts with a capital.
+ * Names of extents. They are printed into generated source as parameters and fields, so the grammar allows only
+ * identifiers that start with a capital letter.
  */
 export const EXTENT_NAME = /^[A-Z][a-z0-9]{0,15}$/;
 
-/** What an extent counts, for people: `tokens`. */
+/** What an extent counts, as users read it: `tokens`. */
 export const EXTENT_COUNTS = /^[a-z][a-z ]{0,31}$/;
 
-/** An extent that a function declares. Every shape of its interface and its values is over these and fixed extents. */
+/**
+ * An extent that a function declares. The shapes of its interface and of its values use only these and fixed extents.
+ */
 export interface ExtentDecl {
   readonly name: ExtentName;
-  /** `tokens`, `rows`; absent where nobody said. */
+  /** `tokens`, `rows`; absent if not stated. */
   readonly counts?: string;
 }
 
 /** The size of one call, or of the largest one: a whole number for each extent of the function. */
 export type Extents = Readonly<Record<ExtentName, number>>;
 
-/** The number that `dim` stands for. Throws where `extents` does not say. */
+/** The number that `dim` stands for. Throws if `extents` does not contain it. */
 export function extentIn(dim: Dim, extents: Extents): number {
   if (typeof dim === 'number') return dim;
   const value = Object.hasOwn(extents, dim) ? extents[dim] : undefined;
   if (value === undefined)
-    throw new RangeError(`There is no extent ${dim}; given are ${Object.keys(extents).join(', ') || 'none'}.`);
+    throw new RangeError(`There is no extent ${dim}; the known ones are ${Object.keys(extents).join(', ') || 'none'}.`);
   return value;
 }
 
@@ -33,7 +35,7 @@ export function extentIn(dim: Dim, extents: Extents): number {
 export const fitsIn = (size: Extents, limit: Extents): boolean =>
   Object.keys(size).every((name) => size[name]! <= extentIn(name, limit));
 
-/** `64 T, 16 R`: for messages. */
+/** `64 T, 16 R`, for messages. */
 export const printExtents = (extents: Extents): string =>
   Object.entries(extents)
     .map(([name, value]) => `${value} ${name}`)

@@ -1,19 +1,19 @@
-/** The calling convention as data: what a function takes and gives, by name. */
+/** The calling convention as data: the named arrays that a function takes and returns. */
 import type { ExtentDecl, Extents } from './extents.js';
 import type { Role } from './roles.js';
 import type { DType, Dim } from './types.js';
 
-/** An array that a call hands over. */
+/** An array that the caller passes in. */
 export interface InputDecl {
   readonly name: string;
-  /** The buffer of the kernels that it is copied to. */
+  /** The kernels' buffer that it is copied to. */
   readonly buffer: string;
   readonly dtype: DType;
   readonly shape: readonly Dim[];
   readonly role: Role;
 }
 
-/** An array that a call gives back. */
+/** An array that a call returns. */
 export interface OutputDecl {
   readonly name: string;
   readonly buffer: string;
@@ -21,7 +21,7 @@ export interface OutputDecl {
   readonly shape: readonly Dim[];
 }
 
-/** Memory that outlives a call: rows of a fixed number, written by some calls and read by later ones. Zero at first. */
+/** Memory that outlives a call: a fixed number of rows, written by some calls and read by later ones. Zero at first. */
 export interface StateDecl {
   readonly name: string;
   readonly dtype: DType;
@@ -35,13 +35,13 @@ export interface FunctionInterface {
   readonly extents: readonly ExtentDecl[];
   readonly inputs: readonly InputDecl[];
   readonly outputs: readonly OutputDecl[];
-  /** Names of states that it reads or writes. */
+  /** Names of the states that the function reads or writes. */
   readonly takes: readonly string[];
-  /** Those of them that it writes. */
+  /** Names of the states that the function writes. */
   readonly gives: readonly string[];
 }
 
-/** The name of the function that gives log-probabilities of tokens. */
+/** The name of the function that computes log-probabilities of tokens. */
 export const SCORE = 'score';
 
 /** The size of a call in which every extent is `count`. */

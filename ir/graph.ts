@@ -1,6 +1,6 @@
 /**
- * Graph IR (level 1): SSA dataflow over typed tensors with symbolic dimensions. Everything here is immutable;
- * a pass builds a new graph with `GraphBuilder` and returns the old one where nothing changed.
+ * Graph IR (level 1): SSA dataflow over typed tensors with symbolic dimensions. Everything here is immutable. A pass
+ * builds a new graph with `GraphBuilder`, and returns the old one if nothing changed.
  */
 import type { ExtentDecl } from './extents.js';
 import type { Role } from './roles.js';
@@ -13,13 +13,13 @@ export type Attributes = Readonly<Record<string, Attribute>>;
 
 /**
  * A tensor. Identity is the object; `name` is unique within its graph.
- * - `param`: handed over with each call   - `weight`: a checkpoint tensor   - `result`: of a node
+ * - `param`: passed in with each call - `weight`: a checkpoint tensor - `result`: of a node
  */
 export interface Value {
   readonly kind: 'param' | 'weight' | 'result';
   readonly name: string;
   readonly type: TensorType;
-  /** Of a param: what its numbers are. */
+  /** For a param: what its numbers are. */
   readonly role?: Role;
 }
 
@@ -29,11 +29,11 @@ export interface Node {
   readonly operands: readonly Value[];
   readonly attributes: Attributes;
   readonly result: Value;
-  /** Where in the model it comes from: `layers.3.attention.qkv`. Empty where no one place. */
+  /** The module of the model that it belongs to: `layers.3.attention.qkv`. Empty if there is no single one. */
   readonly path: string;
 }
 
-/** A function: nodes are in an order in which every operand is defined before its use. */
+/** A function. Every operand is defined before the node that uses it. */
 export interface Graph {
   readonly name: string;
   /** Every extent that a shape names. */
@@ -42,11 +42,11 @@ export interface Graph {
   readonly weights: readonly Value[];
   readonly nodes: readonly Node[];
   readonly results: readonly Value[];
-  /** Names of the results: what a call gives them back as. */
+  /** Names of the results, under which a call returns them. */
   readonly outputs: readonly string[];
 }
 
-/** The name of a result that nobody named. */
+/** The default name of a result. */
 export const defaultOutput = (index: number): string => `result${index}`;
 
 /** Builds a graph node by node, inferring types. Names are made unique from a hint. */
@@ -59,7 +59,7 @@ export class GraphBuilder {
   private readonly extents: ExtentDecl[];
   private path = '';
 
-  /** Extents that are not given are declared by the first value that has them. */
+  /** An extent that is not given is declared by the first value whose shape names it. */
   constructor(name: string, extents: readonly ExtentDecl[] = []) {
     this.name = name;
     this.extents = [...extents];
@@ -72,7 +72,7 @@ export class GraphBuilder {
     return value;
   }
 
-  /** The checkpoint tensor `name`; the same value however often it is asked for. */
+  /** The checkpoint tensor `name`; every call with this name returns the same value. */
   weight(name: string, dtype: DType, shape: readonly Dim[]): Value {
     const known = this.weights.get(name);
     if (known !== undefined) return known;
@@ -81,7 +81,7 @@ export class GraphBuilder {
     return value;
   }
 
-  /** Adds a node and returns its result. Throws where the operands' types do not fit the op. */
+  /** Adds a node and returns its result. Throws if the op does not accept the operands' types. */
   add(op: OpName, operands: readonly Value[], attributes: Attributes = {}, hint: string = op, path = this.path): Value {
     const type = OPS[op].infer(
       operands.map((v) => v.type),
@@ -129,12 +129,12 @@ export class GraphBuilder {
   }
 }
 
-/** result → node that computes it. */
+/** Maps each result to the node that computes it. */
 export function definitions(graph: Graph): ReadonlyMap<Value, Node> {
   return new Map(graph.nodes.map((node) => [node.result, node]));
 }
 
-/** value → nodes that read it, in order; results of the graph are not counted. */
+/** Maps each value to the nodes that read it, in order. The graph's own results are not counted as readers. */
 export function uses(graph: Graph): ReadonlyMap<Value, readonly Node[]> {
   const map = new Map<Value, Node[]>();
   for (const node of graph.nodes) {
@@ -147,7 +147,7 @@ export function uses(graph: Graph): ReadonlyMap<Value, readonly Node[]> {
   return map;
 }
 
-/** Values that depend on weights and constants alone: computed once, when weights load. */
+/** Values that depend only on weights and constants. They are computed once, when the weights are loaded. */
 export function loadTimeValues(graph: Graph): ReadonlySet<Value> {
   const set = new Set<Value>(graph.weights);
   for (const node of graph.nodes) {
@@ -156,21 +156,21 @@ export function loadTimeValues(graph: Graph): ReadonlySet<Value> {
   return set;
 }
 
-/** What a rewriting pass may ask for while its graph is being rebuilt. */
+/** What a rewriting pass may ask while its graph is being rebuilt. */
 export interface Rewriter {
-  /** The new value that stands for `old`. */
+  /** The new value that replaces `old`. */
   map(old: Value): Value;
-  /** Adds a node to the new graph, at the model path of the node being rewritten unless another is given. */
+  /** Adds a node to the new graph. Its model path is that of the node being rewritten unless another is given. */
   add(op: OpName, operands: readonly Value[], attributes?: Attributes, hint?: string, path?: string): Value;
-  /** The node of the new graph that computes `v`, if a node does. */
+  /** The node of the new graph that computes `v`, if there is one. */
   definition(v: Value): Node | undefined;
-  /** A parameter of the new graph, added where it is missing. */
+  /** A parameter of the new graph; it is added if it is missing. */
   param(name: string, dtype: DType, shape: readonly Dim[], role: Role): Value;
 }
 
 /**
- * Rebuilds `graph`, offering every node to `visit` in order. `visit` returns the (new) value that replaces the
- * node's result, or undefined to keep the node. Returns the same object where nothing was replaced.
+ * Rebuilds `graph`, offering every node to `visit` in order. `visit` returns the (new) value that replaces the node's
+ * result, or undefined to keep the node. Returns the same object if nothing was replaced.
  */
 export function rewrite(graph: Graph, visit: (node: Node, rewriter: Rewriter) => Value | undefined): Graph {
   const replaced = new Map<Value, Value>();
@@ -195,7 +195,7 @@ export function rewrite(graph: Graph, visit: (node: Node, rewriter: Rewriter) =>
       map,
       definition: (v) => made.get(v),
       add(op, operands, attributes = {}, hint = op, path = node.path) {
-        // The node being rewritten gives its name to the first new node that asks for it.
+        // The first new node that asks for a name gets that of the node being rewritten.
         const name = hint === ownName ? hint : fresh(hint);
         if (hint === ownName) ownName = undefined;
         names.add(name);

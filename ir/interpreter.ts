@@ -1,4 +1,4 @@
-/** float64 reference interpreter of the graph IR: what every pass, kernel and backend is measured against. */
+/** float64 reference interpreter of the graph IR. Every pass, kernel and backend is tested against it. */
 import { extentIn, type Extents } from './extents.js';
 import type { Graph, Node, Value } from './graph.js';
 import { OPS } from './ops/index.js';
@@ -10,27 +10,28 @@ import { printType, type Dim } from './types.js';
 const MAX_ELEMENTS = 2 ** 27;
 
 export interface GraphEnv {
-  /** Of every extent that the graph declares, whole numbers, at least 0. */
+  /** Sizes of all extents that the graph declares: whole numbers, at least 0. */
   readonly sizes: Extents;
   /** Row-major elements of each parameter, by name without `%`. */
   readonly params: ReadonlyMap<string, Float64Array>;
   /** Row-major elements of each weight, by checkpoint tensor name. */
   readonly weights: ReadonlyMap<string, Float64Array>;
-  /** Sees every node's result as it is computed. */
+  /** Called with every node's result as it is computed. */
   readonly trace?: (node: Node, tensor: Tensor) => void;
 }
 
-/** The shape with named extents replaced by their sizes. */
+/** The shape with the sizes of named extents filled in. */
 export const concreteShape = (shape: readonly Dim[], sizes: GraphEnv['sizes']): number[] =>
   shape.map((dim) => extentIn(dim, sizes));
 
 /**
- * Results of `graph`, in order. Intermediate tensors are dropped after their last use.
- * Throws, naming the value, where an input is missing or of another size, or an index is out of range.
+ * Results of `graph`, in order. Intermediate tensors are dropped after their last use. Throws, naming the value, if an
+ * input is missing or has the wrong size, or an index is out of range.
  */
 export function interpretGraph(graph: Graph, env: GraphEnv): Tensor[] {
   for (const [symbol, size] of Object.entries(env.sizes)) {
-    if (!Number.isInteger(size) || size < 0) throw new Error(`Size ${symbol} is ${size}, not a whole number.`);
+    if (!Number.isInteger(size) || size < 0)
+      throw new Error(`Extent ${symbol} is ${size}, which is not a whole number.`);
   }
   const lastUse = new Map<Value, number>();
   graph.nodes.forEach((node, i) => node.operands.forEach((operand) => lastUse.set(operand, i)));
@@ -61,7 +62,8 @@ function input(value: Value, data: Float64Array | undefined, env: GraphEnv): Ten
   if (data === undefined) throw new Error(`${printValue(value)} : ${printType(value.type)} was not given.`);
   if (data.length !== elementCount(shape)) {
     throw new Error(
-      `${printValue(value)} : ${printType(value.type)} has ${elementCount(shape)} elements, but ${data.length} were given.`,
+      `${printValue(value)} : ${printType(value.type)} has ${elementCount(shape)} elements, but ${data.length} ` +
+        'were given.',
     );
   }
   return { shape, data };
@@ -87,7 +89,8 @@ function evaluateNode(node: Node, operands: readonly Tensor[], env: GraphEnv): T
     tensor.shape.some((dim, i) => dim !== shape[i])
   ) {
     fail(
-      `The reference of '${node.op}' gave [${tensor.shape.join(', ')}] with ${tensor.data.length} elements, its type says [${shape.join(', ')}].`,
+      `The reference of '${node.op}' gave [${tensor.shape.join(', ')}] with ${tensor.data.length} elements, ` +
+        `its type says [${shape.join(', ')}].`,
     );
   }
   return tensor;

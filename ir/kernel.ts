@@ -1,6 +1,6 @@
 /**
- * Kernel IR (level 2): a fused kernel is an anchor, scalar programs around it and symbolic shapes.
- * A schedule (tiles, micro-kernel) is separate data; the same kernel has many legal schedules and one meaning.
+ * Kernel IR (level 2): a fused kernel is an anchor, scalar programs around it and symbolic shapes. A schedule (tiles,
+ * micro-kernel) is separate data: one kernel has many legal schedules, and all of them compute the same result.
  *
  * Buffers are row-major with a padded row stride (see `BufferDecl`). A kernel reads and writes buffers by name.
  */
@@ -9,26 +9,27 @@ import type { BufferDType, Dim, ExtentName } from './types.js';
 import type { Scalar } from './scalar.js';
 import type { FormatName, Layout } from './storage.js';
 
-/** A two-dimensional buffer `dtype[rows, columns]`; a vector has columns = 1. Inputs and outputs are buffers too. */
+/** A two-dimensional buffer `dtype[rows, columns]`. A vector has one column. Inputs and outputs are buffers too. */
 export interface BufferDecl {
   readonly name: string;
   readonly dtype: BufferDType;
   /** Extent of the rows. */
   readonly rows: Dim;
-  /** Extent of the columns; a named one only for a materialised attention bias. */
+  /** Extent of the columns. Only a materialised attention bias has a named one. */
   readonly columns: Dim;
-  /** What the buffer is to the runtime. `weight`: mapped or packed at load; `arena`: placed by planMemory. */
+  /** Where the buffer lives. `weight`: mapped or packed at load; `arena`: placed by planMemory. */
   readonly space: 'input' | 'output' | 'arena' | 'weight';
-  /** Of a `u8` buffer: the bf16 buffer of the same shape whose numbers it makes longer (joinF24). */
+  /** For a `u8` buffer: the bf16 buffer of the same shape whose numbers it extends (joinF24). */
   readonly upper?: string;
 }
 
 /**
- * How logical columns of the result lie beside each other in the packed weight, so that an epilogue finds both
- * elements it combines in one tile. `width` lanes of the first are followed by `width` lanes of the second.
- * - `none`: physical column = logical column.
- * - `rotate`: columns i and i + headDim/2 of each head (rotary embedding). width divides headDim/2.
- * - `interleave`: column i of two matrices (gate and up). width divides nothing; columns are padded to it.
+ * How the logical columns of the result are arranged in the packed weight, so that an epilogue finds both elements that
+ * it combines in one tile. `width` lanes of the first element are followed by `width` lanes of the second.
+ * - `none`: the physical column is the logical column.
+ * - `rotate`: columns i and i + headDim/2 of each head (rotary embedding). `width` divides headDim/2.
+ * - `interleave`: column i of two matrices (gate and up). `width` may be any number; columns are padded to a multiple
+ *   of it.
  */
 export type Pairing =
   | { readonly kind: 'none' }
@@ -36,21 +37,21 @@ export type Pairing =
   | { readonly kind: 'interleave'; readonly width: number };
 
 /**
- * One thing a program writes for each element of its domain.
+ * One result that a program writes for each element of its domain.
  * - `store`: buffer[row, column] = value, rounded to the buffer's dtype.
- * - `rowSum`: buffer[row, floor(column / ROW_SUM_BLOCK)] = Σ of value over the block's columns. A fixed block
- *   keeps the order of additions, and so the answer, independent of tiles and of the number of threads.
+ * - `rowSum`: buffer[row, floor(column / ROW_SUM_BLOCK)] = Σ of value over the block's columns. The fixed block makes
+ *   the order of additions, and so the result, independent of tiles and of the number of threads.
  */
 export type Output =
   | { readonly kind: 'store'; readonly buffer: string; readonly value: Scalar }
   | { readonly kind: 'rowSum'; readonly buffer: string; readonly value: Scalar };
 
-/** Columns summed into one part of a row sum. Divides every column tile: a tensor core's tiles come in steps of it. */
+/** Columns that are summed into one part of a row sum. Every column tile is a multiple of it. */
 export const ROW_SUM_BLOCK = 16;
 
-/** A column range of a contraction with its own matrix, epilogue and results (q, k and v of one QKV kernel). */
+/** A range of columns of a contraction with its own matrix, epilogue and results (q, k and v of one QKV kernel). */
 export interface Segment {
-  /** Name of the packed weight in the plan. It is [columns (×2 if interleaved), k] before packing. */
+  /** Name of the packed weight in the plan. Before packing it is [columns (×2 if interleaved), k]. */
   readonly weight: string;
   /** Columns of the epilogue's domain. */
   readonly columns: number;
@@ -61,11 +62,11 @@ export interface Segment {
 interface KernelBase {
   /** Unique identifier, [a-z][a-z0-9_]*. */
   readonly name: string;
-  /** Model path, `layers.3.attention.qkv`: for people, traces and errors. */
+  /** Model path, `layers.3.attention.qkv`, for traces and error messages. */
   readonly path: string;
   /** Rows of the iteration domain. */
   readonly rows: ExtentName;
-  /** Graph ops fused into the kernel, in order: for `inspect`. */
+  /** Graph ops that are fused into the kernel, in order, for `inspect`. */
   readonly ops: readonly string[];
 }
 
@@ -73,7 +74,7 @@ interface KernelBase {
 export interface GemmKernel extends KernelBase {
   readonly anchor: 'gemm';
   readonly k: number;
-  /** Left operand buffer [rows, k]; bf16 for the AMX micro-kernel, f32 for the others. */
+  /** Left operand buffer [rows, k]; bf16 for the AMX micro-kernel and f32 for the others. */
   readonly a: string;
   readonly segments: readonly Segment[];
 }
@@ -87,8 +88,8 @@ export type Mask =
   { readonly kind: 'column'; readonly subtreeEnd: string } | { readonly kind: 'bias'; readonly buffer: string };
 
 /**
- * out[row, h·d + i] = Σ_k softmax_k(scale·q[row, h]·k[k, h'] + mask)·v[k, h', i] with h' = ⌊h·kvHeads/heads⌋.
- * Queries are rows of `q`, read through `queryRow` where given; the query's position in token order is that row.
+ * out[row, h·d + i] = Σ_k softmax_k(scale·q[row, h]·k[k, h'] + mask)·v[k, h', i] with h' = ⌊h·kvHeads/heads⌋. Queries
+ * are rows of `q`, read through `queryRow` if there is one. The row is also the query's position in token order.
  */
 export interface AttentionKernel extends KernelBase {
   readonly anchor: 'attention';
@@ -101,19 +102,19 @@ export interface AttentionKernel extends KernelBase {
   readonly headDim: number;
   readonly scale: number;
   readonly mask: Mask;
-  /** i32[rows]: the row of each query among the keys; absent where every key's row asks. */
+  /** i32[rows]: the row of each query among the keys. Absent if every key's row is a query. */
   readonly queryRow?: string;
 }
 
 /**
- * Vocabulary columns covered by one part of the online log-sum-exp: as wide as one instruction of a GPU's tensor cores.
+ * Vocabulary columns covered by one part of the online log-sum-exp. This is the width of one tensor-core instruction.
  */
 export const LOGPROB_BLOCK = 256;
 
 /**
- * z = rowScale·(a·Wᵀ); writes, for each block of LOGPROB_BLOCK vocabulary columns, max z, Σ exp(z − max),
- * the first column of the max, and z at the target column (−inf outside the block) to parts[row, 4·block …].
- * No logits array exists.
+ * Let z = rowScale·(a·Wᵀ). For each block of LOGPROB_BLOCK vocabulary columns, the kernel writes max z, Σ exp(z − max),
+ * the first column of the max, and z at the target column (−inf outside the block) to parts[row, 4·block …]. The logits
+ * themselves are never stored.
  */
 export interface LogProbKernel extends KernelBase {
   readonly anchor: 'logprob';
@@ -121,7 +122,9 @@ export interface LogProbKernel extends KernelBase {
   readonly a: string;
   readonly weight: string;
   readonly vocab: number;
-  /** Scale of a row before the softmax: row-invariant expression (the final norm's 1/rms). */
+  /**
+   * Scale of a row before the softmax (the final norm's 1/rms). The expression is the same for all columns of a row.
+   */
   readonly rowScale: Scalar;
   /** i32[rows] */
   readonly target: string;
@@ -141,18 +144,18 @@ export interface LogProbReduceKernel extends KernelBase {
   readonly isArgmax: string;
 }
 
-/** A generated loop nest with no template: for each row and column, the outputs. */
+/** A generated loop nest without a template. It computes the outputs for each row and column. */
 export interface LoopKernel extends KernelBase {
   readonly anchor: 'loop';
   readonly columns: Dim;
-  /** Columns of a head, where programs rotate. Even; the columns are whole heads. */
+  /** Columns of a head, if programs rotate. An even number that divides the columns. */
   readonly headDim?: number;
   readonly outputs: readonly Output[];
 }
 
 export type Kernel = GemmKernel | AttentionKernel | LogProbKernel | LogProbReduceKernel | LoopKernel;
 
-/** Where one stored matrix comes from before packing. Names are checkpoint tensors, [out, in] as in Linear. */
+/** The stored matrix that a weight is packed from. Names are those of checkpoint tensors, [out, in] as in Linear. */
 export interface WeightSource {
   readonly tensor: string;
   /** Rows (outputs) of the tensor. */
@@ -160,13 +163,13 @@ export interface WeightSource {
 }
 
 /**
- * A weight as kernels read it. `sources` are stacked by rows in order; for pairing `interleave` exactly two.
- * Column c of every row is multiplied by columnScale[c] (a folded norm weight) before it is rounded to the format.
- * - `panels`: 16 output columns beside each other: [⌈n/16⌉][k][16].
- * - `vnni`: [⌈n/16⌉][⌈k/32⌉·16][16][2]: pairs of k beside each other, as AMX wants them.
- * - `kmajor`: [n, roundUp(k, 8)], row-major, rows in physical order: what tensor cores read from shared memory.
- * - `rows`: the checkpoint's own [n, k] in its own format, mapped, never copied (embedding tables); no scale.
- * Which formats a layout holds is in ir/storage.ts.
+ * A weight as kernels read it. `sources` are stacked by rows in order; pairing `interleave` has exactly two. Column c
+ * of every row is multiplied by columnScale[c] (a folded norm weight) before it is rounded to the format.
+ * - `panels`: [⌈n/16⌉][k][16], panels of 16 adjacent output columns.
+ * - `vnni`: [⌈n/16⌉][⌈k/32⌉·16][16][2], pairs of adjacent k, as AMX requires.
+ * - `kmajor`: [n, roundUp(k, 8)], row-major with rows in physical order, as tensor cores read it from shared memory.
+ * - `rows`: the checkpoint's own [n, k] in its own format, mapped and never copied (embedding tables); no scale.
+ * ir/storage.ts says which formats each layout supports.
  */
 export interface WeightDecl {
   readonly name: string;
@@ -178,13 +181,13 @@ export interface WeightDecl {
   readonly columnScale?: string;
 }
 
-/** A literal f32 vector of the graph (rotary frequencies): a tensor that comes with the program, not the checkpoint. */
+/** A literal f32 vector of the graph (rotary frequencies). It comes with the program, not with the checkpoint. */
 export interface ConstantVector {
   readonly name: string;
   readonly values: readonly number[];
 }
 
-/** A function as kernels over buffers: what passes hand to code generation, the tuner and planMemory. */
+/** A function as kernels over buffers. The passes hand it to code generation, the tuner and planMemory. */
 export interface KernelModule {
   readonly interface: FunctionInterface;
   readonly buffers: readonly BufferDecl[];

@@ -42,7 +42,7 @@ export function kernelReads(kernel: Kernel): ReadonlySet<string> {
   return reads;
 }
 
-/** What the kernel's own programs write. */
+/** Buffers that the kernel's own programs write. */
 export const outputsOf = (kernel: Kernel): readonly Output[] =>
   kernel.anchor === 'gemm'
     ? kernel.segments.flatMap(({ outputs }) => outputs)

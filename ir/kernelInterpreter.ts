@@ -1,8 +1,8 @@
 /**
- * float64 interpreter of kernel IR: the oracle of lowering, tiling and generated code. It follows the docstrings of
- * ir/kernel.ts literally and knows nothing of schedules, packing or padding; slow and plain on purpose.
+ * float64 interpreter of kernel IR: the oracle for lowering, tiling and generated code. It follows the docstrings of
+ * ir/kernel.ts literally and knows nothing of schedules, packing or padding. It is deliberately simple and slow.
  *
- * Buffers are dense row-major Float64Arrays of rows × columns (no padded stride). Weights are logical [n, k].
+ * Buffers are dense row-major Float64Arrays of rows × columns, without padding. Weights are logical [n, k] matrices.
  */
 import type {
   AttentionKernel,
@@ -26,7 +26,7 @@ export type { RawTensor } from './logicalWeight.js';
 export type { KernelEnv, ModuleEnv } from './kernelMemory.js';
 
 /**
- * Runs every kernel in order; the module brings its constants. Returns all buffers by name: inputs, intermediates and
+ * Runs every kernel in order. The module supplies its constants. Returns all buffers by name: inputs, intermediates and
  * outputs.
  */
 export function interpretModule(module: KernelModule, env: ModuleEnv): Map<string, Float64Array> {
@@ -46,9 +46,7 @@ export function interpretModule(module: KernelModule, env: ModuleEnv): Map<strin
   return buffers;
 }
 
-/**
- * Runs one kernel. Returns the buffers it writes, by name. Throws, naming the kernel, where a read is out of bounds.
- */
+/** Runs one kernel. Returns the buffers it writes, by name. Throws, naming the kernel, if a read is out of bounds. */
 export const interpretKernel = (kernel: Kernel, env: KernelEnv): Map<string, Float64Array> =>
   runKernel(new KernelMemory(env), kernel);
 
@@ -115,7 +113,7 @@ function loop(memory: KernelMemory, kernel: LoopKernel): void {
   });
 }
 
-/** Evaluates the outputs of one domain for every element, in order of row then column. */
+/** Evaluates the outputs of one domain for every element, row by row. */
 function program(
   memory: KernelMemory,
   outputs: readonly Output[],
@@ -260,7 +258,7 @@ function partSum(
 ): number {
   const view = memory.read(buffer);
   if (first + count > view.columns)
-    throw new Error(`adds up ${buffer}[…, ${first}…${first + count}), past its ${view.columns} columns.`);
+    throw new Error(`sums ${buffer}[…, ${first}…${first + count}), which has only ${view.columns} columns.`);
   const at = (via === undefined ? row : memory.index(via, row, view.rows)) * view.columns + first;
   let sum = 0;
   for (let i = at; i < at + count; i++) sum += view.data[i]!;
@@ -268,8 +266,8 @@ function partSum(
 }
 
 /**
- * Products of one row of `a` with as many consecutive rows of `b` as `out` has elements: four sums at a time, each in
- * order of k.
+ * Dot products of one row of `a` with consecutive rows of `b`, one for each element of `out`. Four are computed at a
+ * time, each in order of k.
  */
 function dots(
   a: Float64Array,

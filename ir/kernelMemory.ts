@@ -11,14 +11,15 @@ import { roundToDType } from './round.js';
 /** What a module runs on. */
 export interface ModuleEnv {
   readonly sizes: Extents;
-  /** Input buffers by name, dense; for `interpretKernel` every buffer the kernel reads. */
+  /** Dense input buffers by name. `interpretKernel` takes every buffer that the kernel reads. */
   readonly buffers: ReadonlyMap<string, Float64Array>;
-  /** Weights by WeightDecl name, logical [n, k]: sources stacked by rows, columnScale already applied. */
+  /** Weights by WeightDecl name, as logical [n, k] matrices: sources stacked by rows, columnScale already applied. */
   readonly weights?: ReadonlyMap<string, Float64Array>;
-  /** Checkpoint tensors by name; a weight absent from `weights` is built from its sources and columnScale. */
+  /** Checkpoint tensors by name. A weight that is absent from `weights` is built from its sources and columnScale. */
   readonly tensors?: ReadonlyMap<string, RawTensor>;
   /**
-   * Round what is stored to the buffer's dtype (and built weights to theirs). Default: everything stays exact float64.
+   * Rounds what is stored to the buffer's dtype, and built weights to their format. By default everything stays exact
+   * float64.
    */
   readonly round?: boolean;
 }
@@ -27,7 +28,7 @@ export interface KernelEnv extends ModuleEnv {
   readonly decls: Pick<KernelModule, 'buffers' | 'weights'>;
 }
 
-/** A buffer or weight with its extents resolved. */
+/** A buffer or weight whose extents are resolved. */
 export interface View {
   readonly name: string;
   readonly rows: number;
@@ -35,7 +36,10 @@ export interface View {
   readonly data: Float64Array;
 }
 
-/** What one run of kernels reads and writes. Between `begin` and `end` a kernel's writes are invisible to its reads. */
+/**
+ * The memory that one run of kernels reads and writes. Between `begin` and `end`, a kernel's reads do not see its own
+ * writes.
+ */
 export class KernelMemory {
   readonly env: KernelEnv;
   private readonly decls: ReadonlyMap<string, BufferDecl>;
@@ -67,11 +71,11 @@ export class KernelMemory {
     return element(view, from, access.kind === 'periodic' ? column % access.period : column, false);
   }
 
-  /** Element `row` of an i32 vector, checked to be an index below `limit`. */
+  /** Element `row` of an i32 vector. Throws unless it is an index below `limit`. */
   index(buffer: string, row: number, limit: number): number {
     const value = this.read(buffer).data[row]!;
     if (!(Number.isInteger(value) && value >= 0 && value < limit)) {
-      throw new Error(`${buffer}[${row}] is ${value}, not an index below ${limit}.`);
+      throw new Error(`${buffer}[${row}] is ${value}, which is not an index below ${limit}.`);
     }
     return value;
   }
@@ -91,7 +95,7 @@ export class KernelMemory {
       if (weight === undefined) throw new Error(`reads '${name}', which is not declared.`);
       return this.weight(name, weight.k);
     }
-    if (data === undefined) throw new Error(`reads '${name}', which nothing has written and nobody gave.`);
+    if (data === undefined) throw new Error(`reads '${name}', which has neither been written nor passed in.`);
     const view = { name, rows: this.extent(decl.rows), columns: this.extent(decl.columns), data };
     if (data.length !== view.rows * view.columns) {
       throw new Error(`'${name}' is [${view.rows}, ${view.columns}] but ${data.length} elements were given.`);
@@ -100,7 +104,7 @@ export class KernelMemory {
     return view;
   }
 
-  /** A new zeroed buffer for the kernel to fill; reads do not see it before the kernel ends. */
+  /** A new zeroed buffer for the kernel to fill. Reads see it only once the kernel has ended. */
   write(name: string): View {
     const decl = this.decls.get(name);
     if (decl === undefined) throw new Error(`writes '${name}', which is not declared.`);

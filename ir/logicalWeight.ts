@@ -1,4 +1,4 @@
-/** Weights as mathematics: the logical matrix that a WeightDecl stands for, before any packing. */
+/** The logical matrix that a WeightDecl stands for, before any packing. */
 import type { WeightDecl } from './kernel.js';
 import { sourceRows } from './packing.js';
 import { FORMATS } from './storage.js';
@@ -11,8 +11,8 @@ export interface RawTensor {
 }
 
 /**
- * The logical matrix [Σ rows, k] of a weight: sources stacked by rows, column c multiplied by columnScale[c], rounded
- * to the weight's format if `round`. Throws where a tensor is missing or has another shape.
+ * The logical matrix [Σ rows, k] of a weight: sources are stacked by rows, column c is multiplied by columnScale[c],
+ * and elements are rounded to the weight's format if `round`. Throws if a tensor is missing or has the wrong shape.
  */
 export function logicalWeight(decl: WeightDecl, tensors: ReadonlyMap<string, RawTensor>, round: boolean): Float64Array {
   const find = (name: string): RawTensor => {

@@ -1,15 +1,15 @@
-/** How the columns of a packed weight lie: shared by the packer (runtime) and the code that reads it (codegen). */
+/** The order of columns in a packed weight. The packer (runtime) and the code that reads it (codegen) share this. */
 import type { WeightDecl } from './kernel.js';
 import { FORMATS } from './storage.js';
 import { roundUp } from './types.js';
 
-/** Columns that lie beside each other in one panel. */
+/** Adjacent columns in one panel. */
 export const PANEL = 16;
-/** Physical columns are padded with zeros to a multiple of this: two panels. */
+/** Physical columns are padded with zeros to a multiple of this, which is two panels. */
 export const PACKED_COLUMNS = 32;
-/** Rows of `kmajor` weights start at multiples of this many 16-bit elements: 16 bytes, as tensor maps ask. */
+/** Rows of `kmajor` weights start at multiples of this many 16-bit elements: 16 bytes, which tensor maps require. */
 export const KMAJOR_STEP = 8;
-/** The depth of one AMX step; k of `vnni` weights is padded with zeros to a multiple of it. */
+/** The depth of one AMX step. The k of `vnni` weights is padded with zeros to a multiple of it. */
 export const VNNI_DEPTH = 32;
 
 /** Rows of all sources together: the logical columns of the product. */
@@ -22,11 +22,11 @@ function fail(weight: WeightDecl, problem: string): never {
 const isCount = (value: number): boolean => Number.isSafeInteger(value) && value > 0;
 
 /**
- * For each physical column of the packed weight, the row of the stacked sources that lies there, or −1 for padding.
+ * For each physical column of the packed weight, the row of the stacked sources that it holds, or −1 for padding.
  * Length: a multiple of PACKED_COLUMNS, except for layout `rows`, which is never padded.
  * - `rotate`: for each head, blocks of `width` columns i, then the `width` columns i + headDim/2.
  * - `interleave`: blocks of `width` columns of the first source, then of the second, each source padded to `width`.
- * Throws where the pairing does not fit the sources.
+ * Throws if the pairing does not match the sources.
  */
 export function physicalToLogical(weight: WeightDecl): Int32Array {
   for (const source of weight.sources)
@@ -58,7 +58,7 @@ export function physicalToLogical(weight: WeightDecl): Int32Array {
       if (first === undefined || second === undefined || weight.sources.length !== 2)
         return fail(weight, 'interleaving takes exactly two sources');
       if (first.rows !== second.rows)
-        fail(weight, `interleaved sources differ in rows: ${first.rows} and ${second.rows}`);
+        fail(weight, `interleaved sources differ in their number of rows: ${first.rows} and ${second.rows}`);
       for (let block = 0; block < first.rows; block += pairing.width) {
         for (const base of [0, first.rows]) {
           for (let i = block; i < block + pairing.width; i++) columns.push(i < first.rows ? base + i : -1);
@@ -73,7 +73,7 @@ export function physicalToLogical(weight: WeightDecl): Int32Array {
   return Int32Array.from(columns);
 }
 
-/** physicalToLogical for the weights of a model, whose layers have the same shapes: each shape is computed once. */
+/** physicalToLogical for all weights of a model. Layers have the same shapes, and each shape is computed once. */
 export function rowMaps(): (weight: WeightDecl) => Int32Array {
   const known = new Map<string, Int32Array>();
   return (weight) => {
@@ -84,7 +84,7 @@ export function rowMaps(): (weight: WeightDecl) => Int32Array {
   };
 }
 
-/** Elements of k that each physical column has in memory, zeros that pad it included. */
+/** Elements along k that each physical column takes in memory, including padding. */
 export function packedDepth({ layout, k }: Pick<WeightDecl, 'layout' | 'k'>): number {
   switch (layout) {
     case 'rows':

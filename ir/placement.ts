@@ -1,6 +1,6 @@
 /**
- * Which devices run which part of a plan: replicas of the whole model, each a pipeline of stages.
- * Made by passes/placeStages, executed by runtime/ and driver/.
+ * Assigns parts of a plan to devices: replicas of the whole model, each a pipeline of stages. passes/placeStages makes
+ * placements; runtime/ and driver/ execute them.
  */
 
 /** Launches `first` to `end` − 1 of a plan, executed for every micro-batch by one device. */
@@ -9,17 +9,17 @@ export interface Stage {
   readonly end: number;
 }
 
-/** `replicas × stages.length` devices. One stage covers all launches; several follow each other without a gap. */
+/** `replicas × stages.length` devices. Together the stages cover all launches, in order and without a gap. */
 export interface DevicePlacement {
   readonly replicas: number;
   readonly stages: readonly Stage[];
 }
 
-/** How many replicas of how many stages: what `--parallel` asks for. */
+/** The number of replicas and of stages, as `--parallel` gives them. */
 export interface Parallelism {
   readonly replicas: number;
   readonly stages: number;
 }
 
-/** The device, counted from 0, that runs a stage of a replica: a replica's stages are neighbours. */
+/** The device, counted from 0, that runs a stage of a replica. The stages of a replica are on neighbouring devices. */
 export const deviceOf = (replica: number, stage: number, stages: number): number => replica * stages + stage;

@@ -1,6 +1,6 @@
 /**
- * The plan: compiled data that a runtime walks. Allocations, weights and launches; no code.
- * Written by passes/planMemory and autotune, read by runtime/. Loading validates it (driver/planJson,
+ * The plan: compiled data that a runtime executes. It holds allocations, weights and launches, but no code.
+ * passes/planMemory and autotune write it, and runtime/ reads it. Loading validates it (driver/planJson,
  * driver/checkPlan).
  */
 import type { CudaSchedule } from './cuda.js';
@@ -13,17 +13,17 @@ import type { BufferDecl, ConstantVector, Kernel, WeightDecl } from './kernel.js
 export const CPU_ISAS = ['portable', 'avx2', 'avx512', 'amx'] as const;
 export type CpuIsa = (typeof CPU_ISAS)[number];
 
-/** Tiles of a contraction on a CPU. mr×nr accumulators live in registers; a work item is mb rows × nb columns. */
+/** Tiles of a contraction on a CPU. The mr × nr accumulators live in registers; a work item is mb rows × nb columns. */
 export interface CpuGemmSchedule {
   readonly kind: 'gemm';
   readonly isa: CpuIsa;
   /** Rows of the register tile. */
   readonly mr: number;
-  /** Columns of the register tile: a multiple of 16 (32 where a pairing or row sum needs both halves: see legality). */
+  /** Columns of the register tile: a multiple of 16 (32 if a pairing or row sum needs both halves; see legality). */
   readonly nr: number;
   /** Depth of one pass over k; the accumulators are kept in memory between passes. */
   readonly kc: number;
-  /** Rows and columns of a work item: what one thread takes at a time, sized for its L2. */
+  /** Rows and columns of a work item: what one thread takes at a time. Sized for the thread's L2. */
   readonly mb: number;
   readonly nb: number;
 }
@@ -36,60 +36,60 @@ export interface CpuAttentionSchedule {
   readonly keys: number;
 }
 
-/** Anything else: a loop nest, split over rows. */
+/** Every other kernel: a loop nest, split over rows. */
 export interface CpuLoopSchedule {
   readonly kind: 'loop';
   readonly isa: CpuIsa;
-  /** Rows a thread takes at a time. */
+  /** Rows that a thread takes at a time. */
   readonly rows: number;
 }
 
 export type CpuSchedule = CpuGemmSchedule | CpuAttentionSchedule | CpuLoopSchedule;
 
-/** A class of calls: at most so large in every extent, with paths of at most `longest` tokens. */
+/** A class of calls: upper bounds of every extent, and paths of at most `longest` tokens. */
 export interface Bucket {
   readonly extents: Extents;
   readonly longest: number;
 }
 
-/** One kernel launch: an exported symbol of the plan's library with its buffers, in parameter order. */
+/** One kernel launch: an exported symbol of the plan's library, with its buffers in the order of parameters. */
 export interface Launch {
   /** Kernel (ir/kernel) this launch runs. */
   readonly kernel: string;
-  /** Key of the kernel's text: equal for kernels that differ only in names of buffers and weights. */
+  /** Key of the kernel's text. Kernels that differ only in names of buffers and weights have equal keys. */
   readonly signature: string;
   /** Buffer and weight names in the order of the generated function's parameters. */
   readonly parameters: readonly string[];
 }
 
-/** Bytes from the arena's base where a buffer starts, and its row stride in elements. */
+/** Offset of a buffer in the arena, in bytes, and its row stride, in elements. */
 export interface Placement {
   readonly buffer: string;
   readonly offset: number;
   readonly sizeBytes: number;
 }
 
-/** A function of a plan: its interface, its kernels, and how they are launched. `S` are the target's schedules. */
+/** A function of a plan: its interface, its kernels and their launches. `S` is the type of the target's schedules. */
 export interface FunctionPlan<S = CpuSchedule> {
   readonly interface: FunctionInterface;
   readonly buffers: readonly BufferDecl[];
   readonly kernels: readonly Kernel[];
   readonly launches: readonly Launch[];
-  /** Largest call the arena is sized for. */
+  /** The largest call that the arena has room for. */
   readonly capacity: Bucket;
   readonly arenaBytes: number;
   readonly placements: readonly Placement[];
   readonly buckets: readonly Bucket[];
   /** schedules[bucket index][signature] */
   readonly schedules: readonly Readonly<Record<string, S>>[];
-  /** Measured seconds of a whole call of each bucket's size, once tuned: what packing goes by. */
+  /** Measured seconds of a whole call of each bucket's size, once tuned. Packing of micro-batches uses them. */
   readonly bucketSeconds?: readonly BucketSeconds[];
 }
 
 /** What the functions of a plan share. */
 export interface SharedData {
   readonly weights: readonly WeightDecl[];
-  /** Weights that come with the plan, by the tensor name their WeightDecl gives as source. */
+  /** Weights that come with the plan, by the tensor name that their WeightDecl gives as source. */
   readonly constants: readonly ConstantVector[];
   /** Memory that outlives a call. */
   readonly states: readonly StateDecl[];
@@ -100,10 +100,10 @@ export interface Plan<S = CpuSchedule> extends SharedData {
   readonly functions: readonly FunctionPlan<S>[];
 }
 
-/** A function of a plan together with what it shares with the others: all that running it takes. */
+/** A function of a plan together with what it shares with the others: everything that is needed to run it. */
 export interface LinkedFunction<S = CpuSchedule> extends FunctionPlan<S>, SharedData {}
 
-/** The function called `name`. Throws where the plan has none. */
+/** The function called `name`. Throws if the plan has none. */
 export function linkFunction<S>(plan: Plan<S>, name: string): LinkedFunction<S> {
   const found = plan.functions.find((each) => each.interface.name === name);
   if (found === undefined)
@@ -114,7 +114,7 @@ export function linkFunction<S>(plan: Plan<S>, name: string): LinkedFunction<S> 
   return { ...found, weights, constants, states };
 }
 
-/** The first extent of a function, by which its micro-batches are measured: its largest size, and what it counts. */
+/** The first extent of a function, which measures its micro-batches: its largest size, and what it counts. */
 export function leadingExtent(plan: Pick<FunctionPlan<unknown>, 'interface' | 'capacity'>): {
   readonly name: ExtentName;
   readonly most: number;
@@ -128,7 +128,7 @@ export function leadingExtent(plan: Pick<FunctionPlan<unknown>, 'interface' | 'c
 /** The function that scores tokens. */
 export const scoreOf = <S>(plan: Plan<S>): LinkedFunction<S> => linkFunction(plan, SCORE);
 
-/** The plan with other schedules, and the cost of calls under them, of the function called `name`. */
+/** The plan with other schedules for the function called `name`, and the cost of calls under them. */
 export const withSchedules = <S>(
   plan: Plan<S>,
   name: string,
@@ -139,21 +139,21 @@ export const withSchedules = <S>(
 });
 
 export type CudaPlan = Plan<CudaSchedule>;
-/** Of any target. */
+/** A plan for any target. */
 export type Schedule = CpuSchedule | CudaSchedule;
 
-/** Seconds of a call of a bucket's size, and the two parts of them that do not grow with its first extent alone. */
+/** Seconds of a call of a bucket's size, and the parts of them that do not grow with the first extent alone. */
 export interface BucketSeconds extends Bucket {
   readonly seconds: number;
-  /** Kernels over other extents (the head and the end of the last layer run over scored rows), attention apart. */
+  /** Kernels over other extents (the head and the end of the last layer run over scored rows), without attention. */
   readonly rowSeconds?: number;
   readonly attentionSeconds?: number;
 }
 
 /**
- * Row stride in elements of a buffer in a function of this capacity: columns rounded up to 32 (a whole K step of every micro-kernel; kernels write
- * the pad, as zeros), plus one cache line where the stride would otherwise be a multiple of 4 KiB and rows would
- * share L1 sets. One-column buffers (vectors) have stride 1.
+ * Row stride, in elements, of a buffer in a function of this capacity. Columns are rounded up to 32, a whole K step of
+ * every micro-kernel; kernels write zeros to the padding. One cache line is added if the stride would otherwise be a
+ * multiple of 4 KiB, because rows would then share L1 sets. One-column buffers (vectors) have stride 1.
  */
 export function rowStride(buffer: BufferDecl, capacity: Extents, elementBytes: number): number {
   const columns = extentIn(buffer.columns, capacity);
@@ -162,5 +162,5 @@ export function rowStride(buffer: BufferDecl, capacity: Extents, elementBytes: n
   return (padded * elementBytes) % 4096 === 0 ? padded + 64 / elementBytes : padded;
 }
 
-/** Rows are allocated up to a multiple of this, so that a register tile may read (never use) rows past the end. */
+/** Rows are allocated up to a multiple of this, so that a register tile may read (but never use) rows past the end. */
 export const ROW_PAD = 32;

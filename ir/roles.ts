@@ -1,6 +1,6 @@
 /**
- * Roles: what the numbers of an input are, and what bounds them. The kernel verifier proves with them that no index
- * leaves what it indexes; a runtime checks every call against them before native code reads an input.
+ * Roles say what the numbers of an input are and what bounds them. With them the kernel verifier proves that no index
+ * is out of range, and a runtime checks every call before native code reads an input.
  */
 import { extentIn, type Extents } from './extents.js';
 import type { Dim, ExtentName } from './types.js';
@@ -8,7 +8,7 @@ import type { Dim, ExtentName } from './types.js';
 export type Role =
   /** A token id below the vocabulary. */
   | { readonly kind: 'token'; readonly vocab: number }
-  /** Depth of a token in its tree: at most its own row number, below the longest context. */
+  /** Depth of a token in its tree: at most its own row number, and below the longest context. */
   | { readonly kind: 'position' }
   /** One past the last row of the subtree that starts at this row. */
   | { readonly kind: 'subtreeEnd' }
@@ -18,21 +18,21 @@ export type Role =
   | { readonly kind: 'slot'; readonly state: string }
   /** A row of a state. */
   | { readonly kind: 'entry'; readonly state: string }
-  /** Numbers that index nothing. */
+  /** Numbers that are not indices. */
   | { readonly kind: 'values' };
 
 export const ROLE_KINDS = ['token', 'position', 'subtreeEnd', 'row', 'slot', 'entry', 'values'] as const;
 
-/** What a call brings to bound its numbers by. */
+/** The sizes that bound the numbers of a call. */
 export interface RoleLimits {
   readonly extents: Extents;
   /** Rows of each state. */
   readonly states: Readonly<Record<string, number>>;
-  /** Longest context of the model, tokens. */
+  /** Longest context of the model, in tokens. */
   readonly maxLength: number;
 }
 
-/** Numbers of an input from `low` on and below `below`, by row. */
+/** Bounds of an input's numbers, by row: at least `low`, less than `below`. */
 export interface RoleRange {
   readonly low: (row: number) => number;
   readonly below: (row: number) => number;
@@ -46,7 +46,7 @@ type Rule<K extends Role['kind']> = (
 
 const from = (low: number, below: number): RoleRange => ({ low: () => low, below: () => below });
 
-/** How each role bounds an input of `rows` rows; undefined where any number will do. */
+/** The bounds that each role sets for an input of `rows` rows; undefined if any number is valid. */
 const RANGES: { readonly [K in Role['kind']]: Rule<K> } = {
   token: ({ vocab }) => from(0, vocab),
   position: (_, { maxLength }) => ({ low: () => 0, below: (row) => Math.min(maxLength, row + 1) }),
@@ -62,7 +62,7 @@ export function roleRange(role: Role, limits: RoleLimits, rows: number): RoleRan
   return rule(role, limits, rows);
 }
 
-/** Exclusive bound of an index with this role, as an extent of what it may index; undefined where it is no index. */
+/** Exclusive bound of an index with this role, as an extent of what it may index; undefined if it is not an index. */
 export function indexBound(role: Role, stateRows: (state: string) => Dim | undefined): Dim | undefined {
   switch (role.kind) {
     case 'token':
@@ -81,7 +81,7 @@ export function indexBound(role: Role, stateRows: (state: string) => Dim | undef
   }
 }
 
-/** `token(32000)`, `row(T)`, `slot(@kv)`, `position`: as the text form of graphs writes it. */
+/** `token(32000)`, `row(T)`, `slot(@kv)`, `position`: a role in the text form of graphs. */
 export function printRole(role: Role): string {
   switch (role.kind) {
     case 'token':

@@ -1,4 +1,4 @@
-/** Rounding of doubles to storage types: what a store to memory does to a value. */
+/** Rounds doubles to storage types, as a store to memory does. */
 import type { BufferDType } from './types.js';
 import { roundToBf16 } from './scalar.js';
 
@@ -22,8 +22,8 @@ export function roundToF16(value: number): number {
 }
 
 /**
- * `value` as it reads back after a store to a buffer of `dtype`. i32 truncates towards zero; bool is 0 or 1; a byte is
- * given as one.
+ * `value` as it reads back after a store to a buffer of `dtype`. i32 truncates towards zero; bool is 0 or 1; a byte
+ * must be given as a whole number from 0 to 255.
  */
 export function roundToDType(value: number, dtype: BufferDType): number {
   switch (dtype) {

@@ -1,8 +1,8 @@
 /**
- * Scalar expressions: what one element of an elementwise op, a prologue or an epilogue computes.
- * An op's definition gives its expression once; the interpreter evaluates it and every backend prints it.
+ * Scalar expressions: what an elementwise op, a prologue or an epilogue computes for one element. An op's definition
+ * gives its expression once; the interpreter evaluates it, and every backend prints it.
  *
- * The vocabulary is closed by types: interpreter, printers, cost tables and readers handle every operator, or do not
+ * The vocabulary is a closed type: an interpreter, printer, cost table or reader that misses an operator does not
  * compile.
  */
 
@@ -26,8 +26,8 @@ export type UnaryOp = (typeof UNARY)[number];
 export type BinaryOp = (typeof BINARY)[number];
 
 /**
- * Which element of a buffer a load reads, for the element (row, column) being computed.
- * - `element`: buffer[row, column]      - `row`: buffer[row]      - `column`: buffer[column]
+ * The element of a buffer that a load reads while it computes element (row, column).
+ * - `element`: buffer[row, column] - `row`: buffer[row] - `column`: buffer[column]
  * - `periodic`: buffer[row, column mod period] (rotary tables, shared by all heads)
  * - `columnPeriodic`: buffer[column mod period] (a norm weight of a head, shared by all heads)
  * `via` reads the row number through an i32 buffer first: buffer[via[row], …] (embedding, scored rows).
@@ -39,25 +39,29 @@ export type Access =
   | { readonly kind: 'periodic'; readonly period: number; readonly via?: string }
   | { readonly kind: 'columnPeriodic'; readonly period: number };
 
-/** Expressions without operands. `arg` appears in op definitions only; the others but `const` in kernels only. */
+/**
+ * Expressions without operands. `arg` appears only in op definitions. All others except `const` appear only in kernels.
+ */
 export type ScalarLeaf =
   | { readonly op: 'const'; readonly value: number }
   /** The i-th operand of an elementwise op. */
   | { readonly op: 'arg'; readonly index: number }
   /**
-   * The contraction's accumulator at this element. `index` 1 is the second matrix of an interleaved pair (up beside
+   * The contraction's accumulator at this element. `index` 1 is the second matrix of an interleaved pair (up next to
    * gate).
    */
   | { readonly op: 'acc'; readonly index: 0 | 1 }
   | { readonly op: 'load'; readonly buffer: string; readonly access: Access }
   /**
-   * Sum over all columns of buffer[row, ·] (the parts of Σx² that an earlier epilogue left), through `via` where given.
+   * Sum over all columns of buffer[row, ·] (the partial sums of x² that an earlier epilogue wrote), through `via` if
+   * given.
    */
   | { readonly op: 'rowSum'; readonly buffer: string; readonly via?: string }
   /**
-   * Sum over the segment that the column lies in. Segments are `width` columns of the domain; each has `parts` adjacent
-   * columns of the buffer (Σx² parts of a head that an earlier epilogue left, or a head's own numbers), added one by
-   * one from the first to the last: Σ_{i < parts} buffer[row, parts·⌊column / width⌋ + i].
+   * Sum over the segment that contains the column. Segments are `width` columns of the domain. Each has `parts`
+   * adjacent columns of the buffer (partial sums of x² of a head that an earlier epilogue wrote, or the elements of the
+   * head itself). They are added one by one from the first to the last: Σ_{i < parts} buffer[row, parts·⌊column /
+   * width⌋ + i].
    */
   | {
       readonly op: 'segmentSum';
@@ -72,8 +76,8 @@ export type ScalarLeaf =
 export type Scalar =
   | ScalarLeaf
   /**
-   * rotate_half(a): −a at column+d/2 in the first half of a head, a at column−d/2 in the second. A segment's pairing, or
-   * a loop kernel, says how wide heads are.
+   * rotate_half(a): −a at column+d/2 in the first half of a head, a at column−d/2 in the second. The segment's pairing
+   * or the loop kernel gives the width of heads.
    */
   | { readonly op: 'rotateHalf'; readonly a: Scalar }
   | { readonly op: UnaryOp; readonly a: Scalar }
@@ -97,7 +101,7 @@ export function operands(s: Scalar): readonly Scalar[] {
   return [];
 }
 
-/** What a leaf reads: a buffer, and the index list that names its row. */
+/** What a leaf reads: a buffer, and the index list that selects its row. */
 export interface ScalarRead {
   readonly buffer: string;
   readonly via: string | undefined;
@@ -105,11 +109,11 @@ export interface ScalarRead {
 
 export const viaOf = (access: Access): string | undefined => ('via' in access ? access.via : undefined);
 
-/** The buffer that the expression itself reads, its operands aside; undefined where it reads none. */
+/** The buffer that the expression itself reads, not counting its operands; undefined if it reads none. */
 export const readOf = (s: Scalar): ScalarRead | undefined =>
   'buffer' in s ? { buffer: s.buffer, via: s.op === 'load' ? viaOf(s.access) : s.via } : undefined;
 
-/** `s` with the names of what it reads passed through `rename`: index lists before buffers. */
+/** `s` with the names of all that it reads passed through `rename`, index lists before buffers. */
 export const renameReads = (s: Scalar, rename: (name: string) => string): Scalar =>
   mapScalar(s, (leaf) => {
     if (!('buffer' in leaf)) return leaf;
@@ -139,9 +143,9 @@ export function roundToBf16(value: number): number {
 }
 
 /**
- * The 20 leading bits of `value` as an f32 (sign, 8 of the exponent, 11 of the fraction), and the middle of all numbers
- * that share them: within 2⁻¹² of it, as a double. Rounding again changes nothing; infinities become NaN, which stays
- * NaN.
+ * Keeps the 20 leading bits of `value` as an f32 (sign, 8 bits of exponent, 11 of fraction) and returns, as a double,
+ * the middle of all numbers that share them. The error is at most 2⁻¹² of `value`. Rounding again changes nothing.
+ * Infinities become NaN, and NaN stays NaN.
  */
 export function roundToF20(value: number): number {
   SCRATCH_F32[0] = value;
@@ -150,7 +154,8 @@ export function roundToF20(value: number): number {
 }
 
 /**
- * The same with 24 leading bits (15 of the fraction): within 2⁻¹⁶ of `value`. Never halfway between two bf16 numbers.
+ * The same with 24 leading bits (15 of the fraction): the error is at most 2⁻¹⁶ of `value`. The result is never halfway
+ * between two bf16 numbers.
  */
 export function roundToF24(value: number): number {
   SCRATCH_F32[0] = value;
@@ -158,15 +163,15 @@ export function roundToF24(value: number): number {
   return SCRATCH_F32[0]!;
 }
 
-/** The last of those 24 bits that bf16 has no room for: 0 to 255. */
+/** The last 8 of those 24 bits, for which bf16 has no room: 0 to 255. */
 export function tailOfF24(value: number): number {
   SCRATCH_F32[0] = value;
   return (SCRATCH_U32[0]! >>> 8) & 0xff;
 }
 
 /**
- * roundToF24(x) of its rounding to bf16 and its tail: where that rounded up, the tail is 128 or more, and counts back.
- * NaN stays NaN.
+ * Recovers roundToF24(x) from x rounded to bf16 and the tail. If that rounding was upwards, the tail is 128 or more and
+ * is subtracted. NaN stays NaN.
  */
 export function joinF24(upper: number, tail: number): number {
   SCRATCH_F32[0] = upper;
@@ -176,7 +181,7 @@ export function joinF24(upper: number, tail: number): number {
 const SCRATCH_F32 = new Float32Array(1);
 const SCRATCH_U32 = new Uint32Array(SCRATCH_F32.buffer);
 
-/** float64 meaning of the unary operators. Booleans are 0 and 1. */
+/** The unary operators in float64. Booleans are 0 and 1. */
 export const evaluateUnary: Readonly<Record<UnaryOp, (a: number) => number>> = {
   neg: (a) => -a,
   exp: Math.exp,
@@ -193,7 +198,7 @@ export const evaluateUnary: Readonly<Record<UnaryOp, (a: number) => number>> = {
   tailF24: tailOfF24,
 };
 
-/** float64 meaning of the binary operators. */
+/** The binary operators in float64. */
 export const evaluateBinary: Readonly<Record<BinaryOp, (a: number, b: number) => number>> = {
   add: (a, b) => a + b,
   sub: (a, b) => a - b,

@@ -1,6 +1,6 @@
 /**
- * Scoring by the words that people use: packed tokens, scored rows. The one place that knows which extents of the
- * function `score` they are, for whoever speaks of micro-batches rather than of functions.
+ * Scoring in terms of packed tokens and scored rows. This is the one place that maps them to the extents of the
+ * function `score`, for code that speaks of micro-batches rather than of functions.
  */
 import { extentIn, type Extents } from './extents.js';
 import type { Bucket } from './plan.js';
@@ -22,7 +22,7 @@ export const rowsIn = ({ extents }: Sized): number => extentIn(SCORED_ROWS, exte
 export const scoringSize = (size: Sized): ScoringSize => ({ tokens: tokensIn(size), rows: rowsIn(size) });
 export const scoringExtents = ({ tokens, rows }: ScoringSize): Extents => ({ [TOKENS]: tokens, [SCORED_ROWS]: rows });
 
-/** Micro-batches of at most so many tokens and scored rows, whose trees have at most `longest` tokens. */
+/** Micro-batches of at most the given numbers of tokens and scored rows, whose trees have at most `longest` tokens. */
 export const scoringBucket = ({ longest, ...size }: ScoringSize & { readonly longest: number }): Bucket => ({
   extents: scoringExtents(size),
   longest,

@@ -1,11 +1,12 @@
 /**
- * Storage formats: how the elements of a weight lie in memory, one record a format. Checkpoint readers name the format
- * of every tensor, packing converts it to the format of the weight, and code generators ask how an element is loaded.
+ * Storage formats: how the elements of a weight are encoded in memory, one record for each format. Checkpoint readers
+ * name the format of every tensor, packing converts it to the format of the weight, and code generators ask how an
+ * element is loaded.
  */
 import { roundToDType } from './round.js';
 import { DTYPE_BYTES, type FloatType } from './types.js';
 
-/** Orders in which a packed weight may lie; see WeightDecl. */
+/** Layouts of a packed weight; see WeightDecl. */
 export const LAYOUTS = ['panels', 'vnni', 'kmajor', 'rows'] as const;
 export type Layout = (typeof LAYOUTS)[number];
 
@@ -14,29 +15,29 @@ export type FormatName = (typeof FORMAT_NAMES)[number];
 
 export interface StorageFormat {
   readonly name: FormatName;
-  /** Number of the format in packing jobs: its place in FORMATS of runtime/native/pack.cc, and in packKernels.ts. */
+  /** Number of the format in packing jobs: its index in FORMATS of runtime/native/pack.cc and in packKernels.ts. */
   readonly code: number;
   /** Element type that generated code loads and converts to f32. */
   readonly element: FloatType;
   readonly elementBits: number;
   /** Neighbouring elements of a row that are encoded together. */
   readonly blockElements: 1;
-  /** Factors and offsets stored beside the elements: none, an element is its own value. */
+  /** Factors and offsets that are stored beside the elements. `none`: an element is its own value. */
   readonly scales: 'none';
   readonly zeroPoints: 'none';
   /** Whether every column may be multiplied by its own factor (a folded norm weight) at the cost of one rounding. */
   readonly takesColumnScale: boolean;
-  /** Layouts in which kernels read it. */
+  /** Layouts in which kernels read the format. */
   readonly layouts: readonly Layout[];
   /** Bytes of a [rows, k] matrix. */
   bytes(rows: number, k: number): number;
-  /** Float64 values of stored elements, for interpreters and tests. */
+  /** Decodes stored elements to float64, for interpreters and tests. */
   decode(bytes: Uint8Array): Float64Array;
-  /** The nearest stored elements (ties to even) of float64 values, for interpreters and tests. */
+  /** Encodes float64 values as the nearest stored elements (ties to even), for interpreters and tests. */
   encode(values: Float64Array): Uint8Array;
 }
 
-/** Reads and writes one element of at most 32 bits as a double that the format holds exactly. */
+/** Reads and writes one element of at most 32 bits. Its value is exact in a double. */
 interface Bits {
   readonly toValue: (bits: number) => number;
   readonly ofValue: (value: number) => number;
@@ -81,7 +82,7 @@ const F16: Bits = {
   },
 };
 
-/** A format whose every element is a float of its own, little endian. */
+/** A format whose elements are independent little-endian floats. */
 function floats<N extends FormatName, const L extends readonly Layout[]>(
   name: N,
   code: number,
@@ -118,7 +119,7 @@ export const FORMATS = {
   bf16: floats('bf16', 2, ['panels', 'vnni', 'kmajor', 'rows'], BF16),
 } as const satisfies Readonly<Record<FormatName, StorageFormat>>;
 
-/** Formats that kernels read in layout `L`: a table over them has an entry for each, or does not compile. */
+/** Formats that kernels read in layout `L`. A table over them must have an entry for each to compile. */
 export type FormatIn<L extends Layout> = {
   [N in FormatName]: L extends (typeof FORMATS)[N]['layouts'][number] ? N : never;
 }[FormatName];
@@ -128,9 +129,9 @@ export function isFormatIn<L extends Layout>(layout: L, name: FormatName): name 
   return layouts.includes(layout);
 }
 
-/** Why a weight of this format cannot lie in `layout`; undefined where it can. */
+/** The reason why a weight of this format cannot have `layout`; undefined if it can. */
 export function layoutProblem(layout: Layout, name: FormatName): string | undefined {
   if (isFormatIn(layout, name)) return undefined;
   const held = FORMAT_NAMES.filter((each) => isFormatIn(layout, each));
-  return `layout ${layout} holds ${held.join(' or ')}, not ${name}`;
+  return `layout ${layout} supports ${held.join(' or ')}, not ${name}`;
 }

@@ -5,27 +5,27 @@ export const DTYPES = ['f32', 'f16', 'bf16', 'i32', 'bool'] as const;
 export type DType = (typeof DTYPES)[number];
 
 /**
- * Element types of a kernel's buffers: those of tensors, and bytes (the lower part of a number whose upper half is a
- * buffer of its own).
+ * Element types of a kernel's buffers: those of tensors, and `u8` for the low byte of numbers whose upper half is in
+ * another buffer.
  */
 export const BUFFER_DTYPES = [...DTYPES, 'u8'] as const;
 export type BufferDType = (typeof BUFFER_DTYPES)[number];
 
-/** Element types of numbers with a fraction. */
+/** Floating-point element types. */
 export type FloatType = Extract<DType, 'f32' | 'f16' | 'bf16'>;
 
 export const isFloat = (dtype: BufferDType): dtype is FloatType =>
   dtype === 'f32' || dtype === 'f16' || dtype === 'bf16';
 
-/** Bytes of one element of a buffer (a bool is one byte). How weights are stored is ir/storage.ts's. */
+/** Bytes of one element of a buffer (a bool takes one byte). For weights see ir/storage.ts. */
 export const DTYPE_BYTES: Readonly<Record<BufferDType, number>> = { f32: 4, f16: 2, bf16: 2, i32: 4, bool: 1, u8: 1 };
 
-/** Name of an extent that is known only when a function is called, such as T packed tokens. See ir/extents. */
+/** Name of an extent that is known only when a function is called, such as T for packed tokens. See ir/extents.ts. */
 export type ExtentName = string;
 /** A dimension: a fixed extent or the name of one. */
 export type Dim = number | ExtentName;
 
-/** What a value is: element type and shape, outermost dimension first. A scalar has shape []. */
+/** The type of a value: element type and shape, outermost dimension first. A scalar has shape []. */
 export interface TensorType {
   readonly dtype: DType;
   readonly shape: readonly Dim[];

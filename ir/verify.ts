@@ -1,4 +1,4 @@
-/** Verifier of the graph IR: run after every pass, so that a fault is found at the pass that made it. */
+/** Verifier of the graph IR. It runs after every pass, so that a fault is reported at the pass that made it. */
 import type { Graph, Node, Value } from './graph.js';
 import { EXTENT_COUNTS, EXTENT_NAME } from './extents.js';
 import { NAME, PATH, WEIGHT_NAME, attributeProblem, inferred, typeProblem } from './checkNode.js';
@@ -7,9 +7,10 @@ import { printNode, printValue } from './text/printer.js';
 import { isSymbol, printType, sameType } from './types.js';
 
 /**
- * Throws at the first rule that `graph` breaks, with the node's text and, where given, the pass it comes `after`.
- * Rules: names follow the grammar and are unique; shapes name declared extents; operands are declared, by identity, before their use; every op is
- * known, has the operands and attributes it takes, and the result type it infers; there is at least one result.
+ * Throws at the first rule that `graph` breaks, with the node's text and, if given, the name of the pass that it comes
+ * `after`. Rules: names follow the grammar and are unique; shapes name declared extents; operands are declared, by
+ * identity, before their use; every op is known, has the operands and attributes that it takes and the result type that
+ * it infers; there is at least one result.
  */
 export function verifyGraph(graph: Graph, after?: string): void {
   const where = `Graph @${graph.name}${after === undefined ? '' : ` after ${after}`}`;
@@ -22,14 +23,14 @@ export function verifyGraph(graph: Graph, after?: string): void {
   for (const { name, counts } of graph.extents) {
     if (!EXTENT_NAME.test(name)) fail(`${JSON.stringify(name)} is not a name of an extent (${EXTENT_NAME.source})`);
     if (counts !== undefined && !EXTENT_COUNTS.test(counts))
-      fail(`${JSON.stringify(counts)} does not say what extent ${name} counts (${EXTENT_COUNTS.source})`);
+      fail(`${JSON.stringify(counts)} is not a word for what extent ${name} counts (${EXTENT_COUNTS.source})`);
     if (extents.has(name)) fail(`extent ${name} is declared twice`);
     extents.add(name);
   }
   const defined = new Set<Value>();
   const names = new Map<string, Value>();
   const define = (value: Value, kind: Value['kind'], node?: Node): void => {
-    if (value.kind !== kind) fail(`${printValue(value)} is declared as a ${kind} and says it is a ${value.kind}`, node);
+    if (value.kind !== kind) fail(`${printValue(value)} is declared as a ${kind}, but its kind is ${value.kind}`, node);
     const key = printValue(value);
     if (!(kind === 'weight' ? WEIGHT_NAME : NAME).test(value.name))
       fail(`${JSON.stringify(value.name)} is not a name of a ${kind}`, node);
@@ -45,10 +46,7 @@ export function verifyGraph(graph: Graph, after?: string): void {
     if (defined.has(value)) return;
     const key = printValue(value);
     if (names.has(key))
-      fail(
-        `${key} is not the ${key} of this graph but another object of that name, left over from a graph before it`,
-        node,
-      );
+      fail(`${key} is not the ${key} of this graph, but an object with that name from an earlier graph`, node);
     if (value.kind === 'weight') fail(`${key} is not declared as a weight`, node);
     fail(`${key} is used before it is defined`, node);
   };
@@ -82,5 +80,5 @@ export function verifyGraph(graph: Graph, after?: string): void {
     fail(`it names ${graph.outputs.length} outputs and returns ${graph.results.length} values`);
   for (const output of graph.outputs)
     if (!NAME.test(output)) fail(`${JSON.stringify(output)} is not a name of an output`);
-  if (new Set(graph.outputs).size < graph.outputs.length) fail('two outputs have one name');
+  if (new Set(graph.outputs).size < graph.outputs.length) fail('two outputs have the same name');
 }

@@ -1,5 +1,5 @@
 /**
- * Verifier of kernel IR: run on every module before code generation. Generated source contains names from here, so
+ * Verifier of kernel IR. It runs on every module before code generation. Names from here appear in generated source, so
  * the identifier grammar is checked too.
  */
 import type {
@@ -24,16 +24,16 @@ import { EXTENT_NAME, type ExtentDecl } from './extents.js';
 import type { BufferDType, Dim } from './types.js';
 
 const IDENTIFIER = /^[a-z][a-z0-9_]{0,127}$/;
-/** Paths and op names end up in comments of generated source: printable, and nothing that ends a comment. */
+/** Paths and op names appear in comments of generated source: they must be printable and must not end a comment. */
 const REMARK = /^(?!.*\*\/)[\x20-\x5b\x5d-\x7e]{0,256}$/;
 /** Largest extent of one dimension: element counts of two dimensions stay exact in a double. */
 const MAX_EXTENT = 2 ** 26;
 const NONE: Pairing = { kind: 'none' };
 
 /**
- * Throws at the first thing wrong with `module`, naming the kernel (or declaration) and the rule it breaks.
- * A module that passes can be interpreted and emitted without further checks of names, shapes and dtypes.
- * `after` is the pass that made it, for the message.
+ * Throws at the first fault in `module`, naming the kernel (or declaration) and the rule that it breaks. A module that
+ * passes can be interpreted and emitted without further checks of names, shapes and dtypes. `after` is the pass that
+ * made it, for the message.
  */
 export function verifyKernels(module: KernelModule, after?: string): void {
   try {
@@ -101,19 +101,19 @@ function verifyBuffer(buffer: BufferDecl, known: Map<string, BufferDecl>, extent
   known.set(buffer.name, buffer);
 }
 
-/** Bytes make the numbers of another buffer longer, and only bytes do. */
+/** A buffer of bytes extends the numbers of another buffer, and no other buffer does. */
 function verifyUpper(buffer: BufferDecl, known: ReadonlyMap<string, BufferDecl>): void {
   const fail = (what: string): never => {
     throw new Error(`Buffer ${JSON.stringify(buffer.name)}: ${what}`);
   };
   if ((buffer.upper === undefined) !== (buffer.dtype !== 'u8'))
-    fail('a buffer of bytes names the bf16 buffer whose numbers it makes longer; no other does.');
+    fail('only a buffer of bytes names a bf16 buffer whose numbers it extends, and it must name one.');
   const upper = buffer.upper === undefined ? undefined : known.get(buffer.upper);
   if (
     buffer.upper !== undefined &&
     (upper?.dtype !== 'bf16' || upper.rows !== buffer.rows || upper.columns !== buffer.columns)
   )
-    fail(`'${buffer.upper}' is no bf16${shape(buffer)}.`);
+    fail(`'${buffer.upper}' is not bf16${shape(buffer)}.`);
 }
 
 function verifyWeight(
@@ -152,13 +152,14 @@ function verifyWeight(
     (buffer.space !== 'weight' || buffer.rows !== rows || buffer.columns !== weight.k || weight.layout !== 'rows')
   ) {
     fail(
-      `a buffer has the same name; it may only declare the same memory, a weight ${shape({ rows, columns: weight.k })} in layout rows.`,
+      'a buffer has the same name; it may only declare the same memory, a weight ' +
+        `${shape({ rows, columns: weight.k })} in layout rows.`,
     );
   }
   known.set(weight.name, weight);
 }
 
-/** Literal vectors stand for checkpoint tensors [length, 1]; what reads one must agree on its length. */
+/** Literal vectors stand for checkpoint tensors [length, 1]. Everything that reads one must agree on its length. */
 function verifyConstants(module: KernelModule): void {
   const lengths = new Map<string, number>();
   for (const { name, values } of module.constants ?? []) {
@@ -173,7 +174,8 @@ function verifyConstants(module: KernelModule): void {
       const source = weight.sources.find((each) => each.tensor === name);
       if (source !== undefined && (source.rows !== values.length || weight.k !== 1))
         fail(
-          `weight '${weight.name}' reads it as ${shape({ rows: source.rows, columns: weight.k })}, it is [${values.length}, 1].`,
+          `weight '${weight.name}' reads it as ${shape({ rows: source.rows, columns: weight.k })}, but it is ` +
+            `[${values.length}, 1].`,
         );
     }
   }
@@ -291,13 +293,14 @@ class KernelCheck implements Reader {
   ): void {
     if (!dtypes.includes(buffer.dtype) || buffer.rows !== rows || buffer.columns !== columns) {
       this.fail(
-        `'${buffer.name}' is ${buffer.dtype}${shape(buffer)}; as ${role} it must be ${dtypes.join(' or ')}${shape({ rows, columns })}.`,
+        `'${buffer.name}' is ${buffer.dtype}${shape(buffer)}; as ${role} it must be ` +
+          `${dtypes.join(' or ')}${shape({ rows, columns })}.`,
       );
     }
   }
 
   private outputs(outputs: readonly Output[], domain: Domain): void {
-    if (outputs.length === 0) this.fail('it computes columns and stores none.');
+    if (outputs.length === 0) this.fail('it computes columns but stores none of them.');
     for (const output of outputs) verifyProgram(output.value, domain, this);
     for (const output of outputs) {
       const buffer = this.write(output.buffer);

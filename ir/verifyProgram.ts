@@ -1,12 +1,15 @@
-/** Checks of one scalar program in a kernel: every leaf has a meaning, every buffer it touches the right shape. */
+/**
+ * Checks one scalar program of a kernel: every leaf must have a meaning, and every buffer that it reads must have the
+ * right shape.
+ */
 import type { BufferDecl } from './kernel.js';
 import type { Scalar } from './scalar.js';
 import { isBinary, isUnary, operands, printScalar, viaOf } from './scalar.js';
 import type { Dim, ExtentName } from './types.js';
 
-/** Reads that a kernel makes are looked up, and checked to be readable, through this. */
+/** Looks up what a kernel reads, and checks that it may be read. */
 export interface Reader {
-  /** Declaration of a buffer that the kernel may read here; throws where it may not. */
+  /** Declaration of a buffer that the kernel may read here. Throws if it may not. */
   read(name: string): BufferDecl;
   fail(what: string): never;
 }
@@ -15,9 +18,11 @@ export interface Reader {
 export interface Domain {
   readonly rows: ExtentName;
   readonly columns: Dim;
-  /** Accumulators an epilogue sees: none in a loop, one of a contraction, two of an interleaved pair. */
+  /**
+   * Number of accumulators that an epilogue sees: none in a loop, one for a contraction, two for an interleaved pair.
+   */
   readonly accumulators: 0 | 1 | 2;
-  /** Columns of a head, where programs may rotate. */
+  /** Columns of a head, if programs may rotate. */
   readonly headDim: number | undefined;
 }
 
@@ -55,7 +60,7 @@ export function verifyProgram(program: Scalar, domain: Domain, reader: Reader): 
         return fail(`${domain.columns} columns are not whole segments of ${width}.`);
       const columns = (domain.columns / width) * parts;
       if (buffer.dtype !== 'f32' || buffer.columns !== columns)
-        fail(`'${buffer.name}' is ${buffer.dtype}${shape(buffer)}, the segments need f32 and ${columns} columns.`);
+        fail(`'${buffer.name}' is ${buffer.dtype}${shape(buffer)}, but the segments need f32 and ${columns} columns.`);
       break;
     }
     case 'load': {
@@ -70,7 +75,7 @@ export function verifyProgram(program: Scalar, domain: Domain, reader: Reader): 
       verifyRow(buffer, viaOf(access), domain, reader, fail);
       const columns = access.kind === 'element' ? domain.columns : access.kind === 'row' ? 1 : access.period;
       if (buffer.columns !== columns)
-        fail(`'${buffer.name}' is ${shape(buffer)}, the access needs ${columns} columns.`);
+        fail(`'${buffer.name}' is ${shape(buffer)}, but the access needs ${columns} columns.`);
       break;
     }
     case 'rowIndex':
@@ -82,7 +87,7 @@ export function verifyProgram(program: Scalar, domain: Domain, reader: Reader): 
   }
 }
 
-/** The row number is the domain's own, or read through an i32 vector over the domain's rows. */
+/** The row number is the domain's own, or is read through an i32 vector over the domain's rows. */
 function verifyRow(
   buffer: BufferDecl,
   via: string | undefined,
@@ -91,16 +96,17 @@ function verifyRow(
   fail: (what: string) => never,
 ): void {
   if (via === undefined) {
-    if (buffer.rows !== domain.rows) fail(`'${buffer.name}' has ${buffer.rows} rows, the kernel has ${domain.rows}.`);
+    if (buffer.rows !== domain.rows)
+      fail(`'${buffer.name}' has ${buffer.rows} rows, but the kernel has ${domain.rows}.`);
     return;
   }
   const index = reader.read(via);
   if (index.dtype !== 'i32' || index.rows !== domain.rows || index.columns !== 1) {
-    fail(`'${via}' is ${index.dtype}${shape(index)}, row numbers need i32[${domain.rows}, 1].`);
+    fail(`'${via}' is ${index.dtype}${shape(index)}, but row numbers need i32[${domain.rows}, 1].`);
   }
 }
 
-/** True where the value is the same in every column of a row. */
+/** True if the value is the same in every column of a row. */
 export function isRowInvariant(program: Scalar): boolean {
   if (isUnary(program) || isBinary(program)) return operands(program).every(isRowInvariant);
   switch (program.op) {

@@ -2,12 +2,12 @@ import { definitions, loadTimeValues, rewrite, type Graph, type Value } from '..
 import type { FloatType } from '../ir/types.js';
 
 /**
- * Makes the rounding of contraction operands explicit: the left operand of every weight contraction is cast to
- * `dtype`: 16 bits where matrix units want it, f32 elsewhere. The cast is an ordinary elementwise op that fuseGroups puts into the epilogue of whatever produces the
- * value. So are queries, keys and values where `attention` says so. Accumulation, the residual stream, softmax and
- * sums stay f32.
- * A contraction reads its rows in order: where they are rows looked up in a table that has the wanted type already (the
- * embedding of an f32 checkpoint), the cast is what writes them down one after another.
+ * Makes the rounding of contraction operands explicit. The left operand of every weight contraction is cast to `dtype`:
+ * 16 bits for matrix units, f32 otherwise. The cast is an ordinary elementwise op, which fuseGroups puts into the
+ * epilogue of the kernel that produces the value. Queries, keys and values are cast in the same way if `attention` says
+ * so. Accumulation, the residual stream, softmax and sums stay f32. A contraction reads its rows in order. If they are
+ * rows gathered from a table that already has the wanted type (the embedding of an f32 checkpoint), the cast writes
+ * them to memory one after another.
  */
 export function assignPrecision(graph: Graph, dtype: FloatType, attention: FloatType = 'f32'): Graph {
   const defs = definitions(graph);

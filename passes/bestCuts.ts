@@ -1,6 +1,6 @@
-/** Cuts a row of things into parts of which the costliest costs as little as can be. */
+/** Cuts a sequence into parts so that the most expensive part is as cheap as possible. */
 
-/** Things from one point up to another: their cost together, and the bytes that they take together. */
+/** Elements from one point to another: their total cost and their total bytes. */
 export interface CutRange {
   readonly cost: number;
   readonly bytes: number;
@@ -14,7 +14,7 @@ export interface CutPart extends CutRange {
 
 interface State {
   readonly most: number;
-  /** Sum of squared costs: of cuts whose costliest parts are equal, the more even is better. */
+  /** Sum of squared costs. Among cuts whose most expensive parts cost the same, the most even cut wins. */
   readonly squares: number;
   readonly part: CutPart;
   readonly before: State | undefined;
@@ -24,9 +24,9 @@ const isBetter = (a: Pick<State, 'most' | 'squares'>, b: State | undefined): boo
   b === undefined || a.most < b.most || (a.most === b.most && a.squares < b.squares);
 
 /**
- * Dynamic programming over (parts, end): `rangesFrom(first)[i]` are the things from `first` to `first` + i. Costs and
- * bytes are not negative. Each of `parts` has at least one thing and at most `mostBytes`; undefined where that cannot
- * be. Time parts × points².
+ * Dynamic programming over (parts, end). `rangesFrom(first)[i]` is the range of elements from `first` to `first` + i.
+ * Costs and bytes are not negative. Each of `parts` has at least one element and at most `mostBytes` bytes; undefined
+ * if that is impossible. Takes time parts × points².
  */
 export function bestCuts(
   points: number,

@@ -2,28 +2,28 @@ import { rewrite, type Graph, type Rewriter, type Value } from '../ir/graph.js';
 import { isSymbol, type Dim } from '../ir/types.js';
 import { Matcher } from './match.js';
 
-/** A predicate proved equal to `k <= q && q < end[k]`; where the ends come from. */
+/** A predicate proved equal to `k <= q && q < end[k]`, and the source of the ends. */
 type ColumnForm =
-  /** An i32 value of the graph, one a key. */
+  /** An i32 value of the graph, one for each key. */
   | { readonly from: 'value'; readonly end: Value }
   /** Causal: every key stays visible. */
   | { readonly from: 'causal' }
-  /** The meta-pair: ends follow from `pair` and `branch`; the caller passes them as `subtreeEnd`. */
+  /** The meta-pair: the ends follow from `pair` and `branch`. The caller passes them as `subtreeEnd`. */
   | { readonly from: 'metaPair' };
 
 /**
- * Proves that an attention bias select(p(q, k), 0, −∞) equals the column form `k <= q && q < subtreeEnd[k]`
- * and replaces the f32[T, T] bias by one integer a key. p is read as a set of conjuncts:
+ * Proves that an attention bias select(p(q, k), 0, −∞) equals the column form `k <= q && q < subtreeEnd[k]`, and
+ * replaces the f32[T, T] bias by one integer for each key. p is read as a set of conjuncts:
  *
  * - {k ≤ q, q < e[k]} is the column form itself.
  * - {k ≤ q} is causal: e[k] is past every query.
  * - {k ≤ q, pair[k] = pair[q], branch[k] = 0 ∨ branch[k] = branch[q]} is the meta-pair. models/mask.ts promises that
- *   both inputs are constant on consecutive runs and that branch 0 leads its pair. Under k ≤ q the second conjunct
- *   holds exactly up to the end of k's pair, and the third, where branch[k] ≠ 0, exactly up to the end of k's branch.
- *   So e[k] is the end of the pair for a question token and the end of the branch for an answer token, which is what
- *   a depth-first tree's `subtreeEnd` is.
+ *   both inputs are constant on consecutive runs and that branch 0 comes first in its pair. Under k ≤ q the second
+ *   conjunct holds exactly up to the end of k's pair. The third, if branch[k] ≠ 0, holds exactly up to the end of k's
+ *   branch. So e[k] is the end of the pair for a question token and the end of the branch for an answer token, which is
+ *   the `subtreeEnd` of a depth-first tree.
  *
- * Anything else keeps its materialised bias.
+ * Any other predicate keeps its materialised bias.
  */
 export function canonicaliseMask(graph: Graph): Graph {
   const m = new Matcher(graph);
@@ -79,7 +79,7 @@ function proveColumnForm(m: Matcher, bias: Value): ColumnForm | undefined {
   return isMetaPair ? { from: 'metaPair' } : undefined;
 }
 
-/** What a conjunct of a mask predicate says. Row numbers are reshaped to [T, 1] for queries, [1, T] for keys. */
+/** What a conjunct of a mask predicate states. Row numbers are reshaped to [T, 1] for queries and [1, T] for keys. */
 class MaskFacts {
   private readonly m: Matcher;
 
@@ -100,7 +100,7 @@ class MaskFacts {
     );
   }
 
-  /** e of q < e[k] */
+  /** e in q < e[k] */
   endOfKey(v: Value): Value | undefined {
     const node = this.m.node(v, 'lt');
     const end =

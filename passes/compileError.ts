@@ -1,2 +1,2 @@
-/** The compiler met a graph that it has no lowering for. */
+/** Thrown for a graph that the compiler has no lowering for. */
 export class CompileError extends Error {}

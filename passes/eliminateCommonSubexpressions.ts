@@ -1,6 +1,10 @@
 import { rewrite, type Graph, type Value } from '../ir/graph.js';
 
-/** Nodes with the same op, operands and attributes become one; the first keeps its name and path. */
+/** JSON has no infinities, NaN or −0: numbers become text, so that different numbers have different text. */
+const exactNumber = (_key: string, value: unknown): unknown =>
+  typeof value === 'number' ? (Object.is(value, -0) ? '-0' : String(value)) : value;
+
+/** Merges nodes with the same op, operands and attributes. The first keeps its name and path. */
 export function eliminateCommonSubexpressions(graph: Graph): Graph {
   const ids = new Map<Value, number>();
   const idOf = (v: Value): number => {
@@ -13,7 +17,7 @@ export function eliminateCommonSubexpressions(graph: Graph): Graph {
   return rewrite(graph, (node, rewriter) => {
     const operands = node.operands.map(rewriter.map);
     const attributes = Object.entries(node.attributes).sort(([a], [b]) => (a < b ? -1 : 1));
-    const key = `${node.op}(${operands.map(idOf).join(',')})${JSON.stringify(attributes, (_, v: unknown) => (typeof v === 'number' ? (Object.is(v, -0) ? '-0' : String(v)) : v))}`;
+    const key = `${node.op}(${operands.map(idOf).join(',')})${JSON.stringify(attributes, exactNumber)}`;
     const first = seen.get(key);
     if (first !== undefined) return first;
     if (operands.every((v, i) => v === node.operands[i])) {

@@ -1,6 +1,6 @@
 import type { Graph, Value } from '../ir/graph.js';
 
-/** Removes nodes, weights and nothing else that no result depends on. Parameters stay: they are the signature. */
+/** Removes nodes and weights that no result depends on. Parameters stay, because they are the signature. */
 export function eliminateDeadCode(graph: Graph): Graph {
   const live = new Set<Value>(graph.results);
   for (const node of [...graph.nodes].reverse()) {

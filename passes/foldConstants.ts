@@ -4,8 +4,8 @@ import { OPS } from '../ir/ops/index.js';
 import { sameShape, sameType } from '../ir/types.js';
 
 /**
- * Folds arithmetic on literals, and movement that cancels: a reshape or cast to the same type, a reshape of a
- * reshape, a transpose undone by the next, x·1, x+0.
+ * Folds arithmetic on literals, and ops that cancel: a reshape or cast to the same type, a reshape of a reshape, a
+ * transpose undone by the next one, x·1 and x+0.
  */
 export function foldConstants(graph: Graph): Graph {
   return rewrite(graph, (node, rewriter) => {

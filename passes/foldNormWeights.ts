@@ -4,10 +4,10 @@ import { isFloat } from '../ir/types.js';
 import { Matcher } from './match.js';
 
 /**
- * linear((x·s)·w, W) = linear(x, W·w)·s for a per-row s [rows, 1] and a norm weight w [K]. W·w is computed once, when
- * weights load; s = 1/rms leaves the contraction's operand for its epilogue. With Σx² summed where x is produced
- * (fuseGroups), no norm kernel remains. Applies where every reader of the normed value is such a linear whose
- * matrix is stored in a format that takes a factor for each column.
+ * linear((x·s)·w, W) = linear(x, W·w)·s for a scale s of each row [rows, 1] and a norm weight w [K]. W·w is computed
+ * once, when the weights are loaded; s = 1/rms moves from the contraction's operand to its epilogue. Since fuseGroups
+ * sums x² where x is produced, no norm kernel remains. Applies if every reader of the normed value is such a linear,
+ * and its matrix has a format that takes a factor for each column.
  */
 export function foldNormWeights(graph: Graph): Graph {
   const m = new Matcher(graph);
@@ -35,7 +35,7 @@ interface NormParts {
   readonly x: Value;
   /** [rows, 1] */
   readonly scale: Value;
-  /** [K] of the checkpoint; absent where the value is only scaled. */
+  /** [K] of the checkpoint; absent if the value is only scaled. */
   readonly weight: Value;
 }
 
@@ -43,7 +43,7 @@ function matchNorm(m: Matcher, normed: Value, loaded: ReadonlySet<Value>): NormP
   for (const [unit, weight] of m.pairs(normed, 'mul')) {
     if (!loaded.has(weight) || weight.type.shape.length !== 1) continue;
     for (const [x, scale] of m.pairs(unit, 'mul')) {
-      // In rows of one column either factor may be the scale.
+      // With one column, either factor may be the scale.
       if (scale.type.shape.at(-1) === 1) return { x, scale, weight };
     }
   }

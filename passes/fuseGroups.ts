@@ -5,27 +5,27 @@ import { isSymbol, printType, type Dim, type ExtentName } from '../ir/types.js';
 import { CompileError } from './compileError.js';
 
 /**
- * A group becomes one kernel: an anchor and the elementwise ops before and after it.
+ * A group becomes one kernel: an anchor, and the elementwise ops before and after it.
  * - `gemm`: one or more `linear` nodes that read the same left operand (q, k and v; gate and up).
- * - `attention`, `logprob`: a recognised op; `logprob` also holds the `is_argmax` of the same operands.
+ * - `attention`, `logprob`: a recognised op. `logprob` also holds the `is_argmax` of the same operands.
  * - `loop`: no anchor; elementwise ops, gathers and row reductions over one domain.
  */
 export interface Group {
   readonly kind: 'gemm' | 'attention' | 'logprob' | 'loop';
   readonly rows: ExtentName;
-  /** Columns of a loop's domain; what the anchor says for other kinds. */
+  /** Columns of a loop's domain. For other kinds the anchor determines them. */
   readonly columns: Dim | undefined;
   readonly anchors: Node[];
-  /** Elementwise nodes and reductions computed in the group, in order. */
+  /** Elementwise nodes and reductions that the group computes, in order. */
   readonly members: Node[];
-  /** Values other groups, or the caller, read from memory. */
+  /** Values that other groups, or the caller, read from memory. */
   readonly stored: Set<Value>;
 }
 
 /**
- * Where a value lives.
- * - `group`: computed in that group (stored only if listed in `stored`)
- * - `inline`: cheap and of one element a row, or a literal: recomputed wherever it is read
+ * Where a value is found.
+ * - `group`: computed in that group, and stored only if listed in `stored`
+ * - `inline`: cheap with one element for each row, or a literal; recomputed by every reader
  * - `memory`: a parameter or weight
  */
 export type Home =
@@ -38,9 +38,10 @@ export interface FusedGraph {
 }
 
 /**
- * Assigns every node to a group. An elementwise node joins the latest group among its operands when everything else
- * it reads is ready before that group starts; otherwise it opens a loop. A reduction of a value becomes row-sum parts
- * left by the group that computes the value; what follows from it (1/rms) is recomputed a row at a time by readers.
+ * Assigns every node to a group. An elementwise node joins the latest group among its operands if everything else that
+ * it reads is ready before that group starts; otherwise it opens a loop. A reduction becomes partial row sums, written
+ * by the group that computes the reduced value. What follows from the sum (1/rms) is recomputed by readers, once for
+ * each row.
  */
 export function fuseGroups(graph: Graph): FusedGraph {
   const fuser = new Fuser(graph);
@@ -50,7 +51,7 @@ export function fuseGroups(graph: Graph): FusedGraph {
   return { graph, groups: fuser.groups, homes: fuser.homes };
 }
 
-/** Columns of a value seen as [rows, columns]; undefined where it has no symbolic rows. */
+/** Columns of a value seen as [rows, columns]; undefined if it has no symbolic rows. */
 export function columnsOf(v: Value): Dim | undefined {
   const [first, ...rest] = v.type.shape;
   if (first === undefined || !isSymbol(first)) return undefined;
@@ -58,7 +59,7 @@ export function columnsOf(v: Value): Dim | undefined {
   return rest.reduce<number | undefined>((n, dim) => (n === undefined || isSymbol(dim) ? undefined : n * dim), 1);
 }
 
-/** Whether `node` leaves loop `group` with heads of one width to rotate, or with none. */
+/** Whether loop `group`, with `node` added, still rotates heads of at most one width. */
 function rotatesAlike(group: Group, node: Node): boolean {
   const width = (n: Node): unknown => n.result.type.shape.at(-1);
   const rotations = [...group.members, node].filter((n) => OPS[n.op].fuse === 'rotation');
@@ -71,7 +72,7 @@ class Fuser {
   private readonly defs: ReadonlyMap<Value, Node>;
   private readonly readers: ReadonlyMap<Value, readonly Node[]>;
   private readonly results: ReadonlySet<Value>;
-  /** Inline values that a loop of their own also writes. */
+  /** Inline values that a loop of their own also stores. */
   private readonly copies = new Map<Value, Group>();
 
   constructor(graph: Graph) {
@@ -104,7 +105,8 @@ class Fuser {
         return this.placeElementwise(node);
       case 'reduction':
         throw new CompileError(
-          `no kernel for '${node.op}' (%${node.result.name}): only sums and means of rows fuse; see docs/addAnOp.md`,
+          `no kernel for '${node.op}' (%${node.result.name}): only sums and means of rows can be fused; see ` +
+            'docs/addAnOp.md',
         );
       case 'movement':
         throw new CompileError(
@@ -115,7 +117,7 @@ class Fuser {
     }
   }
 
-  /** Makes sure that `v` is in memory when its group has run. */
+  /** Makes sure that `v` is in memory once its group has run. */
   store(v: Value): void {
     const base = this.viewed(v);
     const home = this.home(base);
@@ -128,22 +130,23 @@ class Fuser {
   output(v: Value): void {
     if (this.isGathered(v))
       throw new CompileError(
-        `%${v.name} is returned, but is a gather that no kernel writes: return a value computed from it`,
+        `%${v.name} is returned, but no kernel writes this gather; return a value computed from it`,
       );
     if (this.home(this.viewed(v)).kind === 'memory')
       throw new CompileError(
-        `%${v.name} is returned, but no kernel computes it: it is a parameter, or made of weights alone`,
+        `%${v.name} is returned, but no kernel computes it: it is a parameter, or depends on weights alone`,
       );
     this.store(v);
   }
 
-  /** A loop that writes an inline value; other readers go on computing it. */
+  /** A loop that stores an inline value. Other readers still recompute it. */
   private copy(v: Value): void {
     if (this.copies.has(v)) return;
     const node = this.defs.get(v);
     if (node === undefined || OPS[node.op].fuse !== 'elementwise' || columnsOf(v) !== 1) {
       throw new CompileError(
-        `%${v.name}${node === undefined ? '' : ` = ${node.op}(…)`} is needed in memory, but readers compute it for themselves; no kernel writes it yet`,
+        `%${v.name}${node === undefined ? '' : ` = ${node.op}(…)`} is needed in memory, but no kernel writes ` +
+          'it: its readers recompute it',
       );
     }
     const group = this.open('loop', this.rows(v), 1);
@@ -167,7 +170,8 @@ class Fuser {
       (type.dtype !== 'f32' && type.dtype !== 'bf16' && type.dtype !== 'f16')
     ) {
       throw new CompileError(
-        `%${node.result.name}: no kernel for linear of ${printType(type)}; its left operand must be f32, bf16 or f16[rows, K]`,
+        `%${node.result.name}: no kernel for linear of ${printType(type)}; the left operand must be f32, bf16 ` +
+          'or f16[rows, K]',
       );
     }
     const sibling = this.groups.find(
@@ -192,8 +196,8 @@ class Fuser {
   }
 
   /**
-   * A sum over rows [rows, K], or over the segments of rows [rows, n, K / n]: heads. The group that computes the operand
-   * leaves parts, where they are whole parts of a segment; else readers add up the operand itself.
+   * A sum over rows [rows, K], or over segments of rows [rows, n, K / n], which are heads. The group that computes the
+   * operand writes partial sums if a segment is a whole number of them; otherwise readers add up the operand itself.
    */
   private placeSum(node: Node): void {
     const read = node.operands[0]!;
@@ -208,7 +212,8 @@ class Fuser {
       columns !== columnsOf(operand)
     ) {
       throw new CompileError(
-        `%${node.result.name}: no kernel for '${node.op}' over the last axis of [${shape.join(', ')}]; whole rows of a value [rows, K], or segments of them as [rows, n, K / n], can be summed`,
+        `%${node.result.name}: no kernel for '${node.op}' over the last axis of [${shape.join(', ')}]; whole ` +
+          'rows of a value [rows, K], or segments of them as [rows, n, K / n], can be summed',
       );
     }
     this.homes.set(node.result, { kind: 'inline' });
@@ -233,7 +238,7 @@ class Fuser {
     const columns = columnsOf(node.result);
     const operands = node.operands.map((v) => this.viewed(v));
     const isPerRow = columns === undefined || columns === 1;
-    // One element a segment, made of sums over segments and literals alone: 1/rms of a head.
+    // One element for each segment, computed only from sums over segments and literals: 1/rms of a head.
     const isPerSegment = node.result.type.shape.at(-1) === 1 && operands.every((v) => this.home(v).kind === 'inline');
     if (isPerSegment || (isPerRow && operands.every((v) => this.home(v).kind !== 'group'))) {
       this.homes.set(node.result, { kind: 'inline' });
@@ -241,7 +246,8 @@ class Fuser {
     }
     if (columns === undefined)
       throw new CompileError(
-        `%${node.result.name}: no kernel computes ${printType(node.result.type)}; the first extent must be a named one, the others fixed or one named`,
+        `%${node.result.name}: no kernel computes ${printType(node.result.type)}; the first extent must be a ` +
+          'named one, the others fixed or one named',
       );
     const rows = this.rows(node.result);
     const inside = operands.map((v) => this.home(v)).flatMap((h) => (h.kind === 'group' ? [h.group] : []));
@@ -280,8 +286,8 @@ class Fuser {
   }
 
   /**
-   * Whether `node` only rounds the result of attention `group`, and nothing else reads it: the kernel stores it
-   * rounded.
+   * Whether `node` only rounds the result of attention `group` and nothing else reads that result. The kernel then
+   * stores it rounded.
    */
   private isRounding(group: Group, node: Node): boolean {
     if (
@@ -301,7 +307,7 @@ class Fuser {
     return isOnlyReader(group.anchors[0]!.result);
   }
 
-  /** Index of the last group that must have run before `v` can be read; −1 where none. */
+  /** Index of the last group that must run before `v` can be read; −1 if there is none. */
   private readyAt(v: Value): number {
     const base = this.viewed(v);
     const home = this.home(base);
@@ -327,7 +333,7 @@ class Fuser {
     return home.kind === 'group' ? home.group : undefined;
   }
 
-  /** `v` behind reshapes and gathers, stored in memory. */
+  /** Stores `v`, which may be behind reshapes and gathers, and returns it without the views. */
   private materialised(v: Value): Value {
     if (this.isGathered(v))
       throw new CompileError(`%${v.name} is a gather that a contraction reads: pruneDeadRows should have moved it`);
@@ -335,7 +341,7 @@ class Fuser {
     return this.viewed(v);
   }
 
-  /** The value behind views: reshapes that keep row-major order, and row gathers. */
+  /** The value behind views, which are reshapes that keep row-major order and row gathers. */
   private viewed(v: Value): Value {
     const node = this.defs.get(v);
     if (node?.op === 'reshape' || node?.op === 'gather_rows') return this.viewed(node.operands[0]!);

@@ -2,8 +2,8 @@ import { rewrite, type Graph, type Rewriter, type Value } from '../ir/graph.js';
 import { Matcher } from './match.js';
 
 /**
- * log_softmax followed by a gather of one column becomes `logprob`, and argmax == target becomes `is_argmax`: the
- * head contraction keeps a running log-sum-exp (Milakov & Gimelshein, arXiv:1805.02867) and logits are never stored.
+ * log_softmax followed by a gather of one column becomes `logprob`, and argmax == target becomes `is_argmax`. The head
+ * contraction keeps a running log-sum-exp (Milakov & Gimelshein, arXiv:1805.02867), and logits are never stored.
  */
 export function fuseLogProb(graph: Graph): Graph {
   const m = new Matcher(graph);
@@ -25,7 +25,7 @@ export function fuseLogProb(graph: Graph): Graph {
   });
 }
 
-/** z with v = (z − max z) − log Σ exp(z − max z). */
+/** The z for which v = (z − max z) − log Σ exp(z − max z). */
 function matchLogSoftmax(m: Matcher, v: Value): Value | undefined {
   const outer = m.node(v, 'sub');
   const shifted = outer?.operands[0];

@@ -1,7 +1,7 @@
 /** Names of kernels and buffers: the model path, reduced to [a-z][a-z0-9_]*. */
 import type { Group } from './fuseGroups.js';
 
-/** Hands out each name once. */
+/** Returns each name once; repeated names get a suffix. */
 export class Names {
   private readonly taken = new Set<string>();
 

@@ -1,4 +1,4 @@
-/** The calling convention of a lowered function: its graph's parameters and results, with the buffers that hold them. */
+/** The calling convention of a lowered function: the graph's parameters and results, with their buffers. */
 import type { FunctionInterface } from '../ir/function.js';
 import type { Graph, Value } from '../ir/graph.js';
 

@@ -32,7 +32,9 @@ import { matchWeight, pairingWidth } from './lowerWeights.js';
 export interface WeightStorage {
   readonly layout: Exclude<Layout, 'rows'>;
   readonly format: FormatName;
-  /** Widest pairing block. Default 16, a vector of CPUs; tensor cores want 8, the column group of a fragment. */
+  /**
+   * Widest pairing block, in columns. Default 16, a CPU vector; tensor cores need 8, the column group of a fragment.
+   */
   readonly pairingWidth?: number;
 }
 
@@ -40,7 +42,7 @@ export interface LoweredModule extends KernelModule {
   readonly constants: readonly ConstantVector[];
 }
 
-/** Turns each group into a kernel and each stored value into a buffer. Decisions were made by fuseGroups. */
+/** Turns each group into a kernel and each stored value into a buffer. fuseGroups has made all decisions. */
 export function lowerKernels(fused: FusedGraph, storage: WeightStorage): LoweredModule {
   return new Lowering(fused, storage).run();
 }
@@ -53,7 +55,7 @@ class Lowering {
   private readonly storage: WeightStorage;
   private readonly defs: ReadonlyMap<Value, Node>;
   private readonly scalars: ScalarLowering;
-  /** What the caller reads, behind views. */
+  /** The values that the caller reads, behind views. */
   private readonly returned: ReadonlySet<Value>;
   private readonly names = new Names();
   private readonly buffers = new Map<string, BufferDecl>();
@@ -120,7 +122,7 @@ class Lowering {
     };
   }
 
-  /** Linear nodes whose results meet in some expression share a segment; the others have one each. */
+  /** Linear nodes whose results are combined in one expression share a segment. Each of the others has its own. */
   private splitSegments(group: Group): readonly (readonly Node[])[] {
     const sets: Set<Node>[] = group.anchors.map((anchor) => new Set([anchor]));
     for (const member of group.members) {
@@ -188,7 +190,10 @@ class Lowering {
       throw new CompileError(`${groupPath(group)}: a rotation of another kernel's result is not supported`);
     if (rotated.size > 1 || anchors.length > 1)
       throw new CompileError(
-        `${groupPath(group)}: %${anchors[0]!.result.name} is rotated in heads of ${[...rotated].join(' and of ')}${anchors.length > 1 ? ` and meets %${anchors[1]!.result.name}` : ''}; one kernel rotates one matrix, in heads of one width`,
+        `${groupPath(group)}: %${anchors[0]!.result.name} is rotated in heads of ` +
+          `${[...rotated].join(' and of ')}` +
+          `${anchors.length > 1 ? ` and is combined with %${anchors[1]!.result.name}` : ''}; ` +
+          'one kernel rotates one matrix, in heads of one width',
       );
     return { kind: 'rotate', headDim, width: pairingWidth(headDim / 2, this.storage.pairingWidth) };
   }
@@ -326,7 +331,7 @@ class Lowering {
     return { ...base, anchor: 'loop', rows: group.rows, columns: group.columns, ...heads, outputs };
   }
 
-  /** The buffer of a stored value, parameter, checkpoint table or literal vector; declared at first use. */
+  /** The buffer of a stored value, parameter, checkpoint table or literal vector. It is declared at first use. */
   private buffer(v: Value): string {
     const known = this.valueBuffers.get(v);
     if (known !== undefined) return known;
@@ -342,7 +347,8 @@ class Lowering {
     const columns = columnsOf(v);
     if (rows === undefined || columns === undefined)
       throw new CompileError(
-        `%${v.name}: no buffer can hold ${printType(v.type)}; the first extent must be a named one, the others fixed or one named`,
+        `%${v.name}: no buffer can hold ${printType(v.type)}; the first extent must be a named one, the others ` +
+          'fixed or one named',
       );
     this.valueBuffers.set(v, name);
     this.buffers.set(name, { name, dtype: v.type.dtype, rows, columns, space });

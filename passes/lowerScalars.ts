@@ -1,4 +1,4 @@
-/** Elementwise parts of a group as scalar expressions over buffers. */
+/** Lowers the elementwise ops of a group to scalar expressions over buffers. */
 import { definitions, type Graph, type Node, type Value } from '../ir/graph.js';
 import { roundToDType } from '../ir/round.js';
 import type { Access, Scalar } from '../ir/scalar.js';
@@ -8,14 +8,15 @@ import { isSymbol, type Dim } from '../ir/types.js';
 import { CompileError } from './compileError.js';
 import type { FusedGraph, Group } from './fuseGroups.js';
 
-/** Names the buffer that holds a stored value, parameter or weight table. */
+/** The name of the buffer that holds a stored value, parameter or weight table. */
 export type BufferOf = (v: Value) => string;
 
-/** Elements of `shape`, and how they lie on the (row, column) grid of a kernel. */
+/** The shape of elements, and how they map to the (row, column) grid of a kernel. */
 interface Domain {
   readonly shape: readonly Dim[];
   /**
-   * `grid`: the first axis is the row, the others the column. `row`, `column`: all elements run along that axis alone.
+   * `grid`: the first axis is the row, and the others form the column. `row`, `column`: all elements run along that
+   * axis.
    */
   readonly along: 'grid' | 'row' | 'column' | 'one element';
 }
@@ -36,8 +37,8 @@ export class ScalarLowering {
   }
 
   /**
-   * The element of `root` at the (row, column) of `group`'s domain. `accumulators` maps the linear nodes of the
-   * segment being lowered to their accumulator index. A value read in two domains is two expressions.
+   * The element of `root` at the (row, column) of `group`'s domain. `accumulators` maps the linear nodes of the segment
+   * being lowered to their accumulator index. A value that is read in two domains becomes two expressions.
    */
   lower(root: Value, group: Group | undefined, accumulators: ReadonlyMap<Value, 0 | 1>): Scalar {
     const memo = new Map<Value, Map<string, Scalar>>();
@@ -59,10 +60,10 @@ export class ScalarLowering {
     const node = this.defs.get(base);
     const home = this.fused.homes.get(base);
     const isMember = home?.kind === 'group' && home.group === context.group && via === undefined;
-    // What is computed from weights and literals alone has no buffer either: readers compute it.
+    // Values computed only from weights and literals have no buffer; readers compute them.
     const isInline =
       home?.kind === 'inline' || (home?.kind === 'memory' && node !== undefined && OPS[node.op].scalar !== undefined);
-    // Other rows of an inline value are read where a loop has written them.
+    // If an inline value is read at other rows, a loop has stored it.
     const isCopied = via !== undefined && this.fused.groups.some((group) => group.stored.has(base));
     if (node === undefined || !(isMember || isInline) || isCopied) return this.load(v, base, domain, via);
     if (node.op === 'iota') return this.index(v, domain, via);
@@ -98,7 +99,7 @@ export class ScalarLowering {
     return { op: 'load', buffer: this.bufferOf(base), access: how };
   }
 
-  /** Row or column number; through a gather, the row that it reads. */
+  /** The row or column number; through a gather, the number of the row that it selects. */
   private index(v: Value, domain: Domain, via: Value | undefined): Scalar {
     const { kind } = access(v, domain, undefined);
     if (kind === 'row')
@@ -124,7 +125,10 @@ export class ScalarLowering {
     return { op: 'rowSum', buffer: this.rowSumOf(node), ...(via === undefined ? {} : { via: this.bufferOf(via) }) };
   }
 
-  /** The sum over a head, for all its columns: of the parts that a kernel left, or of the operand's own elements. */
+  /**
+   * The sum over a head, for all its columns: of the partial sums that a kernel wrote, or of the operand's own
+   * elements.
+   */
   private segmentSum(v: Value, node: Node, domain: Domain, via: Value | undefined): Scalar {
     const operand = node.operands[0]!;
     const count = operand.type.shape.at(-1);
@@ -164,22 +168,23 @@ interface Context {
   readonly visit: Visit;
 }
 
-/** A cast in the midst of an expression. i32 and f16 are reached by storing alone: no scalar op rounds to them. */
+/** A cast inside an expression. Only a store rounds to i32 and f16; no scalar op does. */
 function cast(node: Node, x: Scalar, converted: Scalar, isRoot: boolean): Scalar {
   const [from, to] = [node.operands[0]!.type.dtype, node.result.type.dtype];
   const isExact = (to !== 'i32' && to !== 'f16') || from === to || from === 'bool';
   if (!isExact && x.op === 'const') return { op: 'const', value: roundToDType(x.value, to) };
   if (!isExact && !isRoot)
     throw new CompileError(
-      `%${node.result.name}: a cast from ${from} to ${to} that the same kernel reads again is not supported; only a stored value is rounded to ${to}`,
+      `%${node.result.name}: a cast from ${from} to ${to} that the same kernel reads again is not supported; ` +
+        `only a stored value is rounded to ${to}`,
     );
   return converted;
 }
 
-/** Extents other than 1. */
+/** The extents other than 1. */
 const extents = (shape: readonly Dim[]): readonly Dim[] => shape.filter((dim) => dim !== 1);
 
-/** The domain of `base` where its reshape `v` is read in `domain`. */
+/** The domain of `base` when its reshape `v` is read in `domain`. */
 function unfold(v: Value, base: Value, domain: Domain): Domain {
   if (extents(base.type.shape).length === 0) return { shape: base.type.shape, along: 'one element' };
   const { kind } = access(v, domain, undefined);
@@ -216,7 +221,10 @@ function access(v: Value, domain: Domain, via: string | undefined): Access {
   throw unreadable(v, domain);
 }
 
-/** Columns of `domain` for one element of `v`, whose last extents are 1 where the domain's are not: [T, n, 1] of heads. */
+/**
+ * Number of columns of `domain` for each element of `v`, whose last extents are 1 where those of the domain are not:
+ * [T, n, 1] for heads.
+ */
 function segmentWidth(v: Value, domain: Domain): number {
   const { shape } = v.type;
   const trailing = shape.length - 1 - shape.findLastIndex((dim, axis) => dim !== 1 || axis === 0);
@@ -232,5 +240,5 @@ function segmentWidth(v: Value, domain: Domain): number {
 
 const unreadable = (v: Value, domain: Domain): CompileError =>
   new CompileError(
-    `%${v.name}: reading [${v.type.shape.join(', ')}] in a domain [${domain.shape.join(', ')}] is not supported`,
+    `%${v.name}: reading [${v.type.shape.join(', ')}] in the domain [${domain.shape.join(', ')}] is not supported`,
   );

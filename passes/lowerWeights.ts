@@ -1,15 +1,15 @@
-/** Load-time expressions over checkpoint tensors, as packing instructions. */
+/** Turns load-time expressions over checkpoint tensors into packing instructions. */
 import type { Node, Value } from '../ir/graph.js';
 import { CompileError } from './compileError.js';
 
-/** tensor [rows, k], its column c multiplied by columnScale[c] where given. Names are checkpoint tensors. */
+/** A tensor [rows, k], whose column c is multiplied by columnScale[c] if given. Names are checkpoint tensors. */
 export interface WeightMatch {
   readonly tensor: string;
   readonly rows: number;
   readonly columnScale?: string;
 }
 
-/** Reads W, cast(W) or cast(W)·cast(norm): what foldNormWeights leaves. */
+/** Reads W, cast(W) or cast(W)·cast(norm), the forms that foldNormWeights produces. */
 export function matchWeight(defs: ReadonlyMap<Value, Node>, v: Value): WeightMatch {
   const direct = checkpointTensor(defs, v);
   if (direct !== undefined) return matrix(direct);
@@ -19,7 +19,8 @@ export function matchWeight(defs: ReadonlyMap<Value, Node>, v: Value): WeightMat
     if (a?.type.shape.length === 2 && b?.type.shape.length === 1) return { ...matrix(a), columnScale: b.name };
   }
   throw new CompileError(
-    `%${v.name}: this load-time expression is not one the weight packer knows (a matrix, or a matrix times a norm weight)`,
+    `%${v.name}: the weight packer does not support this load-time expression; it takes a matrix, or a matrix ` +
+      'times a norm weight',
   );
 }
 

@@ -43,7 +43,7 @@ export class Matcher {
     return typeof value === 'number' ? value : undefined;
   }
 
-  /** The operand of a transpose with exactly this axis order. */
+  /** The operand of `v` if `v` is a transpose with exactly this axis order. */
   transposed(v: Value | undefined, order: readonly number[]): Value | undefined {
     const node = this.node(v, 'transpose');
     const actual = node?.attributes['order'];

@@ -1,22 +1,22 @@
 /**
- * A table whose columns repeat is kept once: rotary cosines and sines of both halves of a head are the same numbers, so
- * the tables hold half a head and readers go round them twice as often. Kernels in, kernels out.
+ * Keeps a table whose columns repeat only once. Rotary cosines and sines are the same for both halves of a head, so the
+ * tables hold half a head and readers wrap around. Kernels in, kernels out.
  */
 import type { Kernel, LoopKernel, Output } from '../ir/kernel.js';
 import { kernelReads, outputsOf } from '../ir/kernelAccess.js';
 import { mapScalar, operands, readOf, type Scalar } from '../ir/scalar.js';
 import type { LoweredModule } from './lowerKernels.js';
 
-/** A narrower table is read in whole vectors of this many columns. */
+/** A narrower table must still be a whole number of vectors of this many columns. */
 const VECTOR = 16;
 
 /** How a loop may shrink: its columns repeat with this period. */
 interface Narrowing {
   readonly kernel: LoopKernel;
   readonly period: number;
-  /** Buffers that get so many columns. */
+  /** Buffers, and their new number of columns. */
   readonly tables: ReadonlySet<string>;
-  /** Literal vectors along the columns that get so many elements. */
+  /** Literal vectors along the columns, and their new number of elements. */
   readonly vectors: ReadonlySet<string>;
 }
 
@@ -30,7 +30,7 @@ const programsOf = (kernel: Kernel): readonly Scalar[] =>
 const isRepeated = (values: readonly number[], period: number): boolean =>
   values.every((value, i) => Object.is(value, values[i % period]));
 
-/** The kernel reads `buffer` as a table with this period, and in no other way. */
+/** Whether the kernel reads `buffer` only as a table with this period. */
 const readsAsTable = (kernel: Kernel, buffer: string, period: number): boolean => {
   const reads = programsOf(kernel)
     .flatMap(leaves)
@@ -86,7 +86,7 @@ function narrowingOf(kernel: Kernel, module: LoweredModule): Narrowing | undefin
   return isOnlyTable && isOnlyReader ? { kernel, period, tables, vectors: new Set(vectors.keys()) } : undefined;
 }
 
-/** The module with every such table narrowed; the same object where there is none. */
+/** The module with every such table narrowed; the same object if there is none. */
 export function narrowTables(module: LoweredModule): LoweredModule {
   return module.kernels.reduce((current, kernel) => {
     const narrowing = narrowingOf(kernel, current);

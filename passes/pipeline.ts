@@ -1,5 +1,5 @@
 /**
- * The ordered lists of passes: a graph in primitive ops becomes an optimised graph, and the kernels made of it become
+ * The ordered lists of passes. A graph of primitive ops becomes an optimised graph, and the kernels made from it become
  * better kernels. Every stage is verified and shown to an observer.
  */
 import type { Graph } from '../ir/graph.js';
@@ -21,24 +21,24 @@ import { recogniseAttention } from './recogniseAttention.js';
 import { roundProducts } from './roundProducts.js';
 import { splitStream } from './splitStream.js';
 
-/** What the target's contractions read. */
+/** Type that the target's contractions read. */
 export interface Numerics {
   readonly activations: FloatType;
-  /** What attention reads: queries, keys and values. Default f32. */
+  /** Type of queries, keys and values that attention reads. Default f32. */
   readonly attention?: FloatType;
   readonly weights: WeightStorage;
-  /** What an epilogue reads of its product. Default f32. */
+  /** Type in which an epilogue reads its product. Default f32. */
   readonly products?: 'f32' | 'f20';
-  /** What the residual stream is kept in, where activations are bf16. Default f32. */
+  /** Type of the residual stream if activations are bf16. Default f32. */
   readonly stream?: 'f32' | 'f24';
 }
 
-/** One step of the compilation: pure; returns the same object where nothing changed. */
+/** One step of the compilation. It is pure, and returns the same object if nothing changed. */
 export interface Pass<Program> {
   readonly name: string;
-  /** Why it stands where it stands. */
+  /** The reason for its place in the list. */
   readonly reason: string;
-  /** The pass runs only for targets whose numerics have these values. Default: for all. */
+  /** The pass runs only for targets whose numerics have these values. Default: all targets. */
   readonly when?: Partial<Numerics>;
   readonly run: (program: Program, numerics: Numerics) => Program;
 }
@@ -94,7 +94,7 @@ export const GRAPH_PASSES: readonly Pass<Graph>[] = [
   },
 ];
 
-/** The bridge between the lists: fuseGroups decides which ops share a kernel, lowerKernels writes the kernels down. */
+/** The step between the lists: fuseGroups decides which ops share a kernel, and lowerKernels builds the kernels. */
 export const BRIDGE = {
   name: 'lowerKernels',
   reason: 'the graph is final: every op is assigned to a group, every group becomes kernels',
@@ -117,7 +117,7 @@ export const KERNEL_PASSES: readonly Pass<LoweredModule>[] = [
     name: 'roundProducts',
     when: { products: 'f20' },
     run: roundProducts,
-    reason: 'last, so that it rounds products wherever epilogues read them',
+    reason: 'last, so that it rounds every product that an epilogue reads',
   },
 ];
 
@@ -125,17 +125,17 @@ export const KERNEL_PASSES: readonly Pass<LoweredModule>[] = [
 export const isNeeded = ({ when = {} }: Pick<Pass<never>, 'when'>, numerics: Numerics): boolean =>
   Object.entries(when).every(([setting, value]) => numerics[setting as keyof Numerics] === value);
 
-/** The program as one stage left it, and why the stage stands where it stands. */
+/** The program after one stage, and the reason for the stage's place. */
 export type Stage = { readonly name: string; readonly reason: string } & (
   { readonly level: 'graph'; readonly graph: Graph } | { readonly level: 'kernels'; readonly module: LoweredModule }
 );
 
-/** Called with every stage, once it is verified: dumps, `inspect`. */
+/** Called with every stage once it is verified, for dumps and `inspect`. */
 export type Observer = (stage: Stage) => void;
 
 const ignore: Observer = () => undefined;
 
-/** Graph → optimised graph. Throws where a pass leaves a graph that does not verify, naming the pass. */
+/** Graph → optimised graph. Throws, naming the pass, if a pass returns a graph that does not verify. */
 export function optimise(graph: Graph, numerics: Numerics, observe: Observer = ignore): Graph {
   const show = (current: Graph, name: string, reason: string): void => {
     verifyGraph(current, name);
@@ -145,7 +145,7 @@ export function optimise(graph: Graph, numerics: Numerics, observe: Observer = i
   return runPasses(GRAPH_PASSES, graph, numerics, show);
 }
 
-/** Optimised graph → kernels. Throws where a pass leaves kernels that do not verify, naming the pass. */
+/** Optimised graph → kernels. Throws, naming the pass, if a pass returns kernels that do not verify. */
 export function lower(graph: Graph, numerics: Numerics, observe: Observer = ignore): LoweredModule {
   const show = (current: LoweredModule, name: string, reason: string): void => {
     verifyKernels(current, name);

@@ -1,5 +1,5 @@
 /**
- * Decides which devices run which part of a plan: replicas where the model fits a device, pipeline stages where not.
+ * Decides which devices run which part of a plan: replicas if the model fits one device, pipeline stages otherwise.
  */
 import { UserError } from '../errors.js';
 import type { Extents } from '../ir/extents.js';
@@ -16,47 +16,52 @@ export interface PlacementFacts {
     'interface' | 'buffers' | 'weights' | 'kernels' | 'launches' | 'capacity' | 'arenaBytes'
   >;
   readonly devices: number;
-  /** Bytes that weights and activations may take of each of so many devices; Infinity where nobody counts. */
+  /**
+   * Bytes that weights and activations may take on each of the given number of devices; Infinity if there is no limit.
+   */
   readonly roomOn: (devices: number) => number;
-  /** Cost of each launch in a typical micro-batch, in any one unit. */
+  /** Cost of each launch in a typical micro-batch, in any unit. */
   readonly costs: readonly number[];
-  /** What a weight takes of a device; 0 where it is read in place. */
+  /** Bytes that a weight takes on a device; 0 if it is read in place. */
   readonly weightBytes: (weight: WeightDecl) => number;
-  /** Absent: replicas where the model fits a device, otherwise as few stages as hold it. */
+  /** If absent: replicas if the model fits a device, otherwise the fewest stages that hold it. */
   readonly wanted?: Parallelism;
 }
 
 export interface PlacedStage extends Stage {
-  /** Of a micro-batch's cost. */
+  /** Share of a micro-batch's cost. */
   readonly share: number;
   readonly weightBytes: number;
-  /** Activations: one arena where it is alone, two where the next micro-batch arrives while one is computed. */
+  /**
+   * Activations: one arena for a single stage, two in a pipeline, where the next micro-batch arrives while one is
+   * computed.
+   */
   readonly arenaBytes: number;
 }
 
 export interface PlacedStages extends DevicePlacement {
   readonly stages: readonly PlacedStage[];
-  /** Mean cost of a stage by the busiest one's: what a full pipeline keeps busy. 1 is even. */
+  /** Mean cost of a stage divided by the largest: how busy a full pipeline is on average. 1 is even. */
   readonly balance: number;
-  /** Devices that nothing was placed on. */
+  /** Devices that run nothing. */
   readonly spare: number;
 }
 
-/** More stages than this are not searched for a model that does not fit. */
+/** For a model that does not fit, longer pipelines than this are not searched. */
 const MOST_STAGES = 64;
-/** Fewer tokens than this in a micro-batch leave a GPU mostly idle; nobody is advised to try. */
+/** Micro-batches with fewer tokens than this leave a GPU mostly idle, so they are never suggested. */
 const TOKEN_STEP = 128;
 
 /** Arenas of each device of a pipeline. */
 export const arenasOf = (stages: number): number => (stages === 1 ? 1 : 2);
 
-/** `layers.3.ffn.down` is of `layers.3.ffn`: half a layer. What is in no layer is of its first name. */
+/** `layers.3.ffn.down` belongs to `layers.3.ffn`, half a layer. A path outside the layers belongs to its first name. */
 const halfOf = (path: string): string =>
   path.startsWith('layers.') ? path.split('.').slice(0, 3).join('.') : (path.split('.')[0] ?? path);
 
 /**
- * Launches before which a plan may be cut into `stages`: where another half of a layer begins, or anywhere if those are
- * too few.
+ * Launches before which a plan may be cut into `stages`: the first ones of half layers, or any launch if those are too
+ * few.
  */
 function cutPoints({ plan }: PlacementFacts, stages: number): readonly number[] {
   const paths = new Map(plan.kernels.map((kernel) => [kernel.name, kernel.path]));
@@ -65,7 +70,7 @@ function cutPoints({ plan }: PlacementFacts, stages: number): readonly number[] 
   return [0, ...(starts.length + 1 >= stages ? starts : halves.slice(1).map((_, i) => i + 1)), plan.launches.length];
 }
 
-/** Cost and weights of a range of launches; a weight that several name counts once. */
+/** Cost and weights of a range of launches; a weight that several launches use counts once. */
 function rangesOf(
   { plan, costs, weightBytes }: PlacementFacts,
   points: readonly number[],
@@ -89,7 +94,7 @@ function rangesOf(
   };
 }
 
-/** The most even cut into `stages` that fits devices with so much room, or undefined. */
+/** The most even cut into `stages` that fits devices with this much room, or undefined. */
 function cut(
   facts: PlacementFacts,
   stages: number,
@@ -122,9 +127,9 @@ function placed(stages: readonly PlacedStage[], replicas: number, devices: numbe
 }
 
 /**
- * Places a plan on devices of one kind. Cuts lie between halves of layers, at the least cost of the busiest stage, the
- * embedding and the head counted. Pure and deterministic.
- * Throws UserError where there are too few devices, or too little memory on them; it says what would fit.
+ * Places a plan on devices of one kind. Cuts lie between halves of layers and minimise the cost of the busiest stage,
+ * including the embedding and the head. Pure and deterministic. Throws UserError if there are too few devices or they
+ * have too little memory; the message says what would fit.
  */
 export function placeStages(facts: PlacementFacts): PlacedStages {
   const { devices, wanted, plan } = facts;
@@ -135,13 +140,14 @@ export function placeStages(facts: PlacementFacts): PlacedStages {
   const { replicas, stages } = wanted;
   if (replicas * stages > devices) {
     throw new UserError(
-      `--parallel ${parallelText(wanted)} takes ${replicas * stages} devices; there ${devices === 1 ? 'is' : 'are'} ${devices}`,
+      `--parallel ${parallelText(wanted)} takes ${replicas * stages} devices; there ` +
+        `${devices === 1 ? 'is' : 'are'} ${devices}`,
       `use --devices ${replicas * stages}, or --parallel auto`,
     );
   }
   if (stages > plan.launches.length)
     throw new UserError(
-      `${stages} stages of a plan of ${plan.launches.length} launches: some would have nothing to do`,
+      `${stages} stages of a plan of ${plan.launches.length} launches: some stages would have nothing to do`,
       `use at most --parallel pp=${plan.launches.length}`,
     );
   const cuts = cut(facts, stages, facts.roomOn(devices));
@@ -149,7 +155,7 @@ export function placeStages(facts: PlacementFacts): PlacedStages {
   return placed(cuts, replicas, devices);
 }
 
-/** As few stages as hold the model; devices that are left over by whole replicas make the pipelines longer. */
+/** The fewest stages that hold the model. Devices that would be left over make the pipelines longer. */
 function placeFreely(facts: PlacementFacts): PlacedStages {
   const { devices } = facts;
   const room = facts.roomOn(devices);
@@ -167,12 +173,12 @@ function placeFreely(facts: PlacementFacts): PlacedStages {
 export const parallelText = ({ replicas, stages }: Parallelism): string =>
   stages === 1 ? `dp=${replicas}` : replicas === 1 ? `pp=${stages}` : `dpxpp=${replicas}x${stages}`;
 
-/** The error for a plan that does not fit in `stages`; its hint says what would. */
+/** The error for a plan that does not fit in `stages`. Its hint says what would fit. */
 function refusal(facts: PlacementFacts, stages: number): UserError {
   const { plan, devices } = facts;
   const { most: tokens, counts } = leadingExtent(plan);
   const room = facts.roomOn(devices);
-  // Cut as if memory were no matter: what the fullest device lacks is what the reader must find.
+  // Cut without a limit on memory: the message reports what the fullest device would need.
   const unbounded = cut(facts, stages, Infinity) ?? [];
   const fullest = unbounded.reduce<PlacedStage | undefined>(
     (most, stage) => (most === undefined || stage.weightBytes > most.weightBytes ? stage : most),
@@ -181,11 +187,13 @@ function refusal(facts: PlacementFacts, stages: number): UserError {
   const need =
     fullest === undefined
       ? ''
-      : `: ${stages === 1 ? '' : 'its largest stage takes '}${bytes(fullest.weightBytes)} of weights and ${bytes(fullest.arenaBytes)} of activations of ${stages === 1 ? 'a micro-batch' : 'two micro-batches'} of ${tokens} ${counts}`;
+      : `: ${stages === 1 ? '' : 'its largest stage takes '}${bytes(fullest.weightBytes)} of weights and ` +
+        `${bytes(fullest.arenaBytes)} of activations of ${stages === 1 ? 'a micro-batch' : 'two micro-batches'} ` +
+        `of ${tokens} ${counts}`;
   const hints: string[] = [];
   const fewer = fewerTokens(facts, stages, room);
   if (fewer !== undefined) hints.push(`smaller micro-batches (--max-tokens ${fewer})`);
-  // Parts of one CPU have the less memory, the more they are: one may hold what two do not.
+  // The parts of one CPU share its memory, so one device may hold what two cannot.
   const others = Array.from({ length: MOST_STAGES }, (_, i) => i + 1).find(
     (count) => cut(facts, count, facts.roomOn(count)) !== undefined,
   );
@@ -198,16 +206,17 @@ function refusal(facts: PlacementFacts, stages: number): UserError {
           : `a pipeline of ${others} (--parallel pp=${others})`,
     );
   return new UserError(
-    `This model does not fit ${stages === 1 ? 'a device' : `${stages} devices as a pipeline`} of which each has room for ${bytes(room)}${need}.`,
+    `This model does not fit ${stages === 1 ? 'a device' : `${stages} devices as a pipeline`} with room for ` +
+      `${bytes(room)}${stages === 1 ? '' : ' each'}${need}.`,
     hints.length > 0 ? `What would fit: ${hints.join(', or ')}.` : 'Use devices with more memory.',
   );
 }
 
-/** Every extent scaled alike, rounded up. */
+/** Every extent scaled by the same factor, rounded up. */
 const scaled = (extents: Extents, factor: number): Extents =>
   Object.fromEntries(Object.entries(extents).map(([name, value]) => [name, Math.ceil(value * factor)]));
 
-/** The largest micro-batch with which `stages` fit, if any does. */
+/** The largest micro-batch with which `stages` fit, if there is one. */
 function fewerTokens(facts: PlacementFacts, stages: number, room: number): number | undefined {
   const { plan } = facts;
   const { most } = leadingExtent(plan);
@@ -223,7 +232,7 @@ function fewerTokens(facts: PlacementFacts, stages: number, room: number): numbe
   return low === 0 ? undefined : low * TOKEN_STEP;
 }
 
-/** Lines for people: the placement, what each stage holds and does, and how even that is predicted to be. */
+/** Lines for the user: the placement, what each stage holds and does, and how even the load is predicted to be. */
 export function printPlacement(
   { replicas, stages, balance, spare }: PlacedStages,
   plan: PlacementFacts['plan'],
@@ -242,7 +251,8 @@ export function printPlacement(
     head,
     ...stages.map(
       ({ first, end, share, weightBytes, arenaBytes }, i) =>
-        `  stage ${i}: ${pathOf(first)} to ${pathOf(end - 1)}, ${(100 * share).toFixed(1)}% of the work, ${bytes(weightBytes)} of weights, ${bytes(arenaBytes)} of activations`,
+        `  stage ${i}: ${pathOf(first)} to ${pathOf(end - 1)}, ${(100 * share).toFixed(1)}% of the work, ` +
+        `${bytes(weightBytes)} of weights, ${bytes(arenaBytes)} of activations`,
     ),
   ];
 }

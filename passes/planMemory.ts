@@ -4,18 +4,18 @@ import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
 import { ROW_PAD, rowStride, type Placement } from '../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../ir/types.js';
 
-/** Where every buffer lies in the one arena, for micro-batches up to a capacity. */
+/** The offset of every buffer in one arena, for micro-batches up to a capacity. */
 export interface MemoryPlan {
   readonly arenaBytes: number;
   readonly placements: readonly Placement[];
-  /** Bytes all buffers would take side by side. */
+  /** Bytes that all buffers would take without reuse. */
   readonly withoutReuseBytes: number;
 }
 
-/** Buffers start on a page, so that no two share a cache line and huge pages help. */
+/** Buffers start on a page: no two share a cache line, and huge pages can be used. */
 const ALIGNMENT = 4096;
 
-/** First and last kernel (inclusive) that touches a buffer. */
+/** First and last kernel (inclusive) that uses a buffer. */
 interface Lifetime {
   readonly buffer: BufferDecl;
   readonly first: number;
@@ -24,8 +24,8 @@ interface Lifetime {
 }
 
 /**
- * Bytes of a buffer in a call of `size`, rows padded so that a register tile may read past the last one. Its stride is
- * that of the function's `capacity`.
+ * Bytes of a buffer in a call of `size`. Rows are padded so that a register tile may read past the last one. The stride
+ * is that of the function's `capacity`.
  */
 export function bufferBytes(buffer: BufferDecl, size: Extents, capacity: Extents = size): number {
   const rows = extentIn(buffer.rows, size);
@@ -34,8 +34,8 @@ export function bufferBytes(buffer: BufferDecl, size: Extents, capacity: Extents
 }
 
 /**
- * Liveness, then greedy placement, largest buffer first, at the lowest offset that is free for its whole lifetime
- * (Pisarchyk & Lee, arXiv:2001.03288, greedy by size). Inputs and outputs live from start to end.
+ * Liveness analysis, then greedy placement: buffers by decreasing size, each at the lowest offset that is free for its
+ * whole lifetime (Pisarchyk & Lee, arXiv:2001.03288, greedy by size). Inputs and outputs live from start to end.
  */
 export function planMemory(module: KernelModule, capacity: Extents): MemoryPlan {
   const lifetimes = findLifetimes(module, capacity);

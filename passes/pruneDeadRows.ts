@@ -4,10 +4,10 @@ import { OPS } from '../ir/ops/index.js';
 import { isSymbol, type ExtentName } from '../ir/types.js';
 
 /**
- * Rows that nobody scores are not computed: gather_rows(f(x), row) becomes f(gather_rows(x, row)) for every row-wise
- * f, up to the last values that are needed in full — the keys and values of some attention. An attention whose own
- * result is only gathered keeps all keys but takes `row` as its list of queries. What is left of the last layer's
- * O projection, FFN and the head runs on scored rows.
+ * Does not compute rows that are never scored. gather_rows(f(x), row) becomes f(gather_rows(x, row)) for every row-wise
+ * f, back to the last values that are needed in full: the keys and values of some attention. An attention whose own
+ * result is only gathered keeps all keys but takes `row` as its list of queries. The last layer's O projection, its FFN
+ * and the head then run on scored rows only.
  */
 export function pruneDeadRows(graph: Graph): Graph {
   const defs = definitions(graph);
@@ -27,7 +27,7 @@ export function pruneDeadRows(graph: Graph): Graph {
 }
 
 interface Context {
-  /** The extent of rows that are there, and of those that are gathered. */
+  /** The extent of all rows, and that of the gathered ones. */
   readonly all: ExtentName;
   readonly some: ExtentName;
   readonly defs: ReadonlyMap<Value, Node>;
@@ -51,8 +51,8 @@ function sink(x: Value, row: Value, context: Context): Value {
 }
 
 /**
- * `x`, whose rows can be gathered. Rows that are themselves looked up in a table (the embedding of an f32 checkpoint)
- * lie nowhere in order of tokens until a cast writes them down.
+ * `x`, whose rows can be gathered. Rows that are themselves gathered from a table (the embedding of an f32 checkpoint)
+ * are not in memory in token order until a cast writes them there.
  */
 function inMemory(x: Value, node: Node | undefined, rewriter: Rewriter): Value {
   const rows = rewriter.map(x);
@@ -103,7 +103,7 @@ function sinkNode(node: Node, row: Value, context: Context): Value | undefined {
   return again(node.operands.map(gathered));
 }
 
-/** Values that some attention reads whole (its q, k, v and everything they are made of). */
+/** Values that some attention reads in full: its q, k and v, and everything that they depend on. */
 function neededInFull(graph: Graph, defs: ReadonlyMap<Value, Node>, all: ExtentName): ReadonlySet<Value> {
   const full = new Set<Value>();
   const visit = (v: Value): void => {

@@ -2,7 +2,7 @@ import { rewrite, type Graph, type Value } from '../ir/graph.js';
 import { sameShape } from '../ir/types.js';
 import { Matcher } from './match.js';
 
-/** What a softmax(q·kᵀ·scale + bias)·v is made of; q, k and v are [T, heads, d]. */
+/** The parts of softmax(q·kᵀ·scale + bias)·v; q, k and v are [T, heads, d]. */
 interface AttentionParts {
   readonly q: Value;
   readonly k: Value;
@@ -12,8 +12,8 @@ interface AttentionParts {
 }
 
 /**
- * Finds softmax(q·kᵀ·scale + bias)·v in primitive ops and makes it one `attention` node with its bias as operand.
- * Key heads that were repeated for groups of query heads (GQA) are read unrepeated.
+ * Finds softmax(q·kᵀ·scale + bias)·v in primitive ops and makes it one `attention` node, with its bias as operand. Key
+ * heads that were repeated for groups of query heads (GQA) are read without the repetition.
  */
 export function recogniseAttention(graph: Graph): Graph {
   const m = new Matcher(graph);
@@ -43,7 +43,7 @@ function matchAttention(m: Matcher, probabilities: Value, values: Value): Attent
   return undefined;
 }
 
-/** x with softmax(x) = v, if `v` is exp(x − max x) / Σ exp(x − max x). */
+/** The x for which softmax(x) = v, if `v` is exp(x − max x) / Σ exp(x − max x). */
 function matchSoftmax(m: Matcher, v: Value): Value | undefined {
   const division = m.node(v, 'div');
   const exp = division?.operands[0];
@@ -53,7 +53,7 @@ function matchSoftmax(m: Matcher, v: Value): Value | undefined {
   return x !== undefined && m.through(shifted!.operands[1], 'reduce_max') === x ? x : undefined;
 }
 
-/** Readings of `v` as a matrix times a literal; the matrix itself, times 1, comes last. */
+/** Ways to read `v` as a matrix times a literal; the matrix itself, times 1, comes last. */
 function scaled(m: Matcher, v: Value): readonly { matrix: Value; scale: number }[] {
   const found = m.pairs(v, 'mul').flatMap(([matrix, factor]) => {
     const scale = m.literal(factor);
@@ -62,7 +62,7 @@ function scaled(m: Matcher, v: Value): readonly { matrix: Value; scale: number }
   return [...found, { matrix: v, scale: 1 }];
 }
 
-/** [T, h, d] behind transpose [h, T, d], possibly repeated to more heads. */
+/** The [T, h, d] behind a transpose to [h, T, d], possibly repeated to more heads. */
 function fromHeads(m: Matcher, v: Value | undefined): Value | undefined {
   return m.transposed(m.through(v, 'repeat') ?? v, [1, 0, 2]);
 }

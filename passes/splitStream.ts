@@ -1,9 +1,10 @@
 /**
- * The residual stream in 24 bits: where a kernel stores an f32 buffer and its rounding to bf16 beside it (what the next
- * product reads), the f32 buffer shrinks to the byte that the bf16 number is short of. Kernels in, kernels out.
+ * Keeps the residual stream in 24 bits. If a kernel stores an f32 buffer and also its rounding to bf16 (the operand of
+ * the next product), the f32 buffer shrinks to the one byte that extends the bf16 number to 24 bits. Kernels in,
+ * kernels out.
  *
- * An epilogue that adds to the stream reads 3 bytes an element and writes 3, instead of 4 and 6. The error is at most
- * 2⁻¹⁶ of the stream's value an addition, a 128th of what rounding a product's operands to bf16 brings.
+ * An epilogue that adds to the stream then reads 3 bytes and writes 3 bytes per element, instead of 4 and 6. The error
+ * of each addition is at most 2⁻¹⁶ of the stream's value, 1/128 of the error of rounding a product's operands to bf16.
  */
 import type { BufferDecl, Kernel, KernelModule, Output } from '../ir/kernel.js';
 import { kernelReads, outputsOf } from '../ir/kernelAccess.js';
@@ -12,7 +13,7 @@ import { mapScalar, operands, printScalar, readOf, type Scalar } from '../ir/sca
 /** A buffer that shrinks. */
 interface Split {
   readonly tail: BufferDecl;
-  /** The bf16 buffer that holds the upper half already. */
+  /** The bf16 buffer that already holds the upper half. */
   readonly upper: string;
 }
 
@@ -21,7 +22,7 @@ const loadsOf = (s: Scalar, buffer: string): readonly Scalar[] => [
   ...operands(s).flatMap((each) => loadsOf(each, buffer)),
 ];
 
-/** The kernel reads `buffer` element by element, in the programs of its outputs, and in no other way. */
+/** Whether the kernel reads `buffer` only element by element, in the programs of its outputs. */
 function readsElements(kernel: Kernel, buffer: string): boolean {
   const others: Kernel =
     kernel.anchor === 'gemm'
@@ -37,7 +38,7 @@ function readsElements(kernel: Kernel, buffer: string): boolean {
   );
 }
 
-/** The bf16 rounding of what `output` stores, stored by the same program. */
+/** The buffer with the bf16 rounding of what `output` stores, if another output stores it. */
 const upperOf = (
   output: Output,
   outputs: readonly Output[],
@@ -78,7 +79,7 @@ function splitsOf({ buffers, kernels }: KernelModule): ReadonlyMap<string, Split
   return splits;
 }
 
-/** Splits every f32 buffer that can be. */
+/** Splits every f32 buffer that can be split. */
 export function splitStream<M extends KernelModule>(module: M): M {
   const splits = splitsOf(module);
   if (splits.size === 0) return module;

@@ -1,8 +1,8 @@
-/** What no pass recognised: work that was left to generic kernels, which are right but slower. */
+/** Reports patterns that no pass recognised. Generic kernels compute them, correctly but more slowly. */
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
 
-/** Buffers that follow from a product or an attention, directly or through other kernels. */
+/** Buffers that depend on a product or an attention, directly or through other kernels. */
 function computedBuffers(kernels: readonly Kernel[]): ReadonlySet<string> {
   const computed = new Set<string>();
   for (const kernel of kernels) {
@@ -13,9 +13,9 @@ function computedBuffers(kernels: readonly Kernel[]): ReadonlySet<string> {
 }
 
 /**
- * One line for each kernel that is there because a pattern was missed. Loops that only prepare inputs (embeddings,
- * rotary tables) are not listed: a loop counts when it reads what a product or an attention computed, because ops
- * between those belong into their epilogues.
+ * One line for each kernel that exists because a pattern was missed. Loops that only prepare inputs (embeddings, rotary
+ * tables) are not listed. A loop counts if it reads what a product or an attention computed, because ops between those
+ * belong into their epilogues.
  */
 export function unrecognised({ kernels }: KernelModule): readonly string[] {
   const computed = computedBuffers(kernels);
@@ -23,7 +23,7 @@ export function unrecognised({ kernels }: KernelModule): readonly string[] {
     if (kernel.anchor === 'attention' && kernel.mask.kind === 'bias')
       return [`${kernel.path}: the mask is kept as a bias, because it could not be proved to have column form`];
     if (kernel.anchor === 'loop' && [...kernelReads(kernel)].some((name) => computed.has(name)))
-      return [`${kernel.path}: not fused, a loop of its own computes ${kernel.ops.join(', ')}`];
+      return [`${kernel.path}: not fused: a separate loop computes ${kernel.ops.join(', ')}`];
     return [];
   });
 }

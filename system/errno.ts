@@ -1,13 +1,13 @@
 /** Errors of the operating system in words. */
 import { UserError } from '../errors.js';
 
-/** `ENOENT`, `ENOSPC` …; empty for an error that did not come from the system. */
+/** `ENOENT`, `ENOSPC` …; empty if the error did not come from the system. */
 export const codeOf = (error: unknown): string => (error instanceof Error && 'code' in error ? String(error.code) : '');
 
 const REASONS: Readonly<Record<string, string>> = {
   EACCES: 'permission denied',
   EDQUOT: 'the disk quota is used up',
-  EEXIST: 'a file of that name is in the way',
+  EEXIST: 'a file of that name already exists',
   EFBIG: 'the file would exceed the size limit of this user',
   EIO: 'the disk reported an error',
   EISDIR: 'it is a folder',
@@ -21,10 +21,10 @@ const REASONS: Readonly<Record<string, string>> = {
   EROFS: 'the file system is read-only',
 };
 
-/** Why the operating system refused. */
+/** The reason that the operating system gave. */
 export const reasonOf = (error: unknown): string =>
   REASONS[codeOf(error)] ?? (error instanceof Error ? error.message : String(error));
 
-/** A system error while writing, as one clear line. */
+/** A system error during a write, as one line. */
 export const diskProblem = (path: string, error: unknown, hint: string): UserError =>
   new UserError(`cannot write ${path}: ${reasonOf(error)}`, hint, { cause: error });

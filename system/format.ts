@@ -1,4 +1,4 @@
-/** Numbers, times and tables as people write them. Every room prints them with these. */
+/** Formats numbers, times and tables for people. All output uses these functions. */
 
 /** `1,757,173` */
 export const count = (value: number): string => Math.round(value).toLocaleString('en-US');
@@ -52,13 +52,16 @@ export function duration(seconds: number): string {
   return join(Math.floor(minutes / 60), 'h', minutes % 60, 'min');
 }
 
-/** The smaller unit is left out where there is none of it. */
+/** A smaller unit of 0 is left out. */
 const join = (large: number, unit: string, small: number, smallUnit: string): string =>
   `${large} ${unit}${small === 0 ? '' : ` ${small} ${smallUnit}`}`;
 
 export const percent = (share: number, digits = 1): string => `${(100 * share).toFixed(digits)} %`;
 
-/** Columns padded to their widest cell, two spaces between; the last is not padded. `right`: columns aligned right. */
+/**
+ * Pads columns to their widest cell, with two spaces between them; the last column is not padded. `right` lists the
+ * columns that are aligned right.
+ */
 export function textTable(rows: readonly (readonly string[])[], right: ReadonlySet<number> = new Set()): string[] {
   const columns = Math.max(0, ...rows.map((row) => row.length));
   const widths = Array.from({ length: columns }, (_, i) => Math.max(0, ...rows.map((row) => row[i]?.length ?? 0)));

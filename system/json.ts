@@ -1,10 +1,10 @@
-/** JSON that somebody else wrote: bounded in depth before it is parsed, quoted safely in messages. */
+/** Reads untrusted JSON: its depth is bounded before it is parsed, and values are quoted safely in messages. */
 import { UserError } from '../errors.js';
 
-/** Real files nest a dozen deep. Far deeper values cost gigabytes to parse, and overflow the stack when printed. */
+/** Real files nest about 12 deep. Far deeper values cost gigabytes to parse and overflow the stack when printed. */
 export const MAX_JSON_DEPTH = 200;
 
-/** JSON.stringify recurses where JSON.parse does not: a deep value from a hostile file must not end the stack. */
+/** JSON.stringify is recursive and JSON.parse is not: a deep value from a hostile file must not overflow the stack. */
 function stringify(value: unknown): string {
   try {
     return JSON.stringify(value);
@@ -14,7 +14,7 @@ function stringify(value: unknown): string {
   }
 }
 
-/** A value from a file as it may appear in a message: quoted, clipped, nothing that a terminal would obey. */
+/** A value from a file, safe to show in a message: quoted, clipped, without terminal control characters. */
 export function quote(value: unknown, limit = 60): string {
   const text = typeof value === 'string' || typeof value === 'object' ? stringify(value) : String(value);
   const clipped = text.length > limit ? `${text.slice(0, limit)}…` : text;
@@ -24,7 +24,7 @@ export function quote(value: unknown, limit = 60): string {
   );
 }
 
-/** A key that is there and not null: JSON files use both for "no value". */
+/** Whether a key is present and not null. JSON files use both absence and null for "no value". */
 export const isGiven = <T>(value: T): value is NonNullable<T> => value !== null && value !== undefined;
 
 export const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
@@ -33,7 +33,7 @@ export const isRecord = (value: unknown): value is Readonly<Record<string, unkno
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
-/** Index of the quote that ends the string which starts at `start`; the text's length where it does not end. */
+/** Index of the quote that ends the string which starts at `start`; the text's length if it does not end. */
 function endOfString(text: string, start: number): number {
   for (let i = start + 1; i < text.length; i++) {
     const code = text.charCodeAt(i);
@@ -43,7 +43,10 @@ function endOfString(text: string, start: number): number {
   return text.length;
 }
 
-/** Whether arrays and objects nest deeper than `maxDepth`. One pass, no memory; the text need not be valid. */
+/**
+ * Whether arrays and objects nest deeper than `maxDepth`. Takes one pass and constant memory. The text need not be
+ * valid.
+ */
 export function isDeeperThan(text: string, maxDepth: number): boolean {
   if (text.length <= maxDepth) return false;
   let depth = 0;

@@ -1,7 +1,7 @@
-/** Other processes of this host. */
+/** Other processes on this host. */
 import { codeOf } from './errno.js';
 
-/** Whether a process of this number exists: what it has half-written is its own. */
+/** Whether a process with this id exists. If it does, its unfinished files must be left alone. */
 export function isRunning(pid: number): boolean {
   try {
     process.kill(pid, 0);

@@ -1,10 +1,10 @@
-/** Reading files that somebody else wrote: every size is checked before anything is allocated. */
+/** Reads untrusted files: every size is checked before anything is allocated. */
 import { closeSync, openSync, readSync, statSync } from 'node:fs';
 import { UserError } from '../errors.js';
 import { codeOf, reasonOf } from './errno.js';
 import { isRecord, parseJson, quote } from './json.js';
 
-/** Size in bytes of a regular file; undefined where there is none. UserError where it cannot be looked at. */
+/** Size in bytes of a regular file; undefined if it does not exist. Throws UserError if it cannot be examined. */
 export function fileSize(path: string, hint?: string): number | undefined {
   try {
     const stat = statSync(path);
@@ -35,7 +35,7 @@ export function withFile<T>(path: string, use: (fd: number, sizeBytes: number) =
   }
 }
 
-/** `length` bytes from byte `offset`, or fewer where the file ends. The caller has bounded `length`. */
+/** `length` bytes from byte `offset`, or fewer if the file ends earlier. The caller has bounded `length`. */
 export function readRange(fd: number, offset: number, length: number): Buffer {
   const bytes = Buffer.alloc(length);
   let filled = 0;
@@ -53,14 +53,14 @@ export function readBounded(path: string, maxBytes: number, hint?: string): Buff
     path,
     (fd, size) => {
       if (size > maxBytes)
-        throw new UserError(`${path}: ${size} bytes, more than the ${maxBytes} that such a file may have`, hint);
+        throw new UserError(`${path}: ${size} bytes, more than the limit of ${maxBytes} for such a file`, hint);
       return readRange(fd, 0, size);
     },
     hint,
   );
 }
 
-/** Strict UTF-8; a byte order mark is kept, so that it is never silently part of a valid file. */
+/** Decodes strict UTF-8. A byte order mark is kept, so that it does not go unnoticed in a valid file. */
 export function decodeUtf8(bytes: Uint8Array, where: string, hint?: string): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);

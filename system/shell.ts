@@ -1,5 +1,5 @@
-/** Commands that a message suggests, as a POSIX shell reads them back. */
+/** Quotes commands that a message suggests for a POSIX shell. */
 
-/** One argument. */
+/** Quotes one argument. */
 export const quoteForShell = (text: string): string =>
   /^[\w./:=@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;

@@ -1,4 +1,4 @@
-/** Writing: folders that are known to work before work begins, files that appear whole or not at all. */
+/** Writes files: folders are tested before work begins, and files appear whole or not at all. */
 import { randomUUID } from 'node:crypto';
 import {
   closeSync,
@@ -17,8 +17,8 @@ import { codeOf, diskProblem } from './errno.js';
 import { isRunning } from './process.js';
 
 /**
- * Makes a folder and those above it. Node's own recursive mkdir never returns where a parent is there but cannot hold
- * folders (anything below /proc); this one throws the system's error.
+ * Makes a folder and its parents. Node's own recursive mkdir never returns if a parent exists but cannot hold folders
+ * (anything below /proc); this one throws the system's error.
  */
 export function makeFolder(path: string, mode = 0o777): void {
   const missing: string[] = [];
@@ -28,17 +28,17 @@ export function makeFolder(path: string, mode = 0o777): void {
     try {
       mkdirSync(folder, { mode });
     } catch (error) {
-      // Another process may have made it meanwhile.
+      // Another process may have made it in the meantime.
       if (codeOf(error) !== 'EEXIST' || !statSync(folder).isDirectory()) throw error;
     }
   }
 }
 
-/** Names of temporary files: hidden, with the number of the process that writes them, and not to be guessed. */
+/** Names of temporary files are hidden, contain the id of the process that writes them, and cannot be guessed. */
 const temporaryName = (name: string): string => `.${name}.${process.pid}.${randomUUID().slice(0, 8)}.tmp`;
 const TEMPORARY = /^\..*\.(\d{1,10})\.[0-9a-f]{8}\.tmp$/;
 
-/** Removes temporary files of processes that were killed. */
+/** Removes temporary files of processes that no longer exist. */
 function removeLeftovers(folder: string): void {
   for (const name of readdirSync(folder)) {
     const pid = TEMPORARY.exec(name)?.[1];
@@ -46,7 +46,7 @@ function removeLeftovers(folder: string): void {
   }
 }
 
-/** Makes the folder and proves that a file can be written there, before work is done for it. Throws UserError. */
+/** Makes the folder and proves, before any work is done, that a file can be written there. Throws UserError. */
 export function prepareOutput(folder: string): void {
   const probe = join(folder, temporaryName('probe'));
   try {
@@ -71,15 +71,15 @@ export function prepareOutput(folder: string): void {
 
 const FLUSH_CHARACTERS = 1 << 18;
 
-/** All of the text: one write may take less than it was given, where the disk is nearly full. */
+/** Writes all of the text: a single write may be partial when the disk is nearly full. */
 export function writeAll(fd: number, text: string): void {
   const bytes = Buffer.from(text);
   for (let at = 0; at < bytes.length;) at += writeSync(fd, bytes, at, bytes.length - at);
 }
 
 /**
- * Writes the parts one after another to a temporary file beside `path`, forces it to disk and moves it into place.
- * On failure nothing is left behind. Throws UserError for system errors.
+ * Writes the parts one after another to a temporary file beside `path`, syncs it to disk and renames it into place. On
+ * failure nothing is left behind. Throws UserError for system errors.
  */
 export function writeAtomically(
   path: string,
@@ -111,7 +111,7 @@ export function writeAtomically(
   syncFolder(dirname(path));
 }
 
-/** The move itself survives a power cut once the folder is on disk. Not every file system can do it. */
+/** Syncing the folder makes the rename survive a power cut. Not every file system supports this. */
 function syncFolder(folder: string): void {
   let fd: number | undefined;
   try {

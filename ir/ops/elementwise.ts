@@ -1,4 +1,4 @@
-/** Elementwise ops with NumPy broadcasting. Each carries the scalar expression every backend prints. */
+/** Elementwise ops with NumPy broadcasting. Each has the scalar expression that every backend prints. */
 import type { Dim, DType, TensorType } from '../types.js';
 import { DTYPES } from '../types.js';
 import { evaluateScalar } from '../evaluateScalar.js';
@@ -15,7 +15,7 @@ import {
   type Tensor,
 } from './opDef.js';
 
-/** The broadcast shape: aligned at the last axis, extent 1 stretches. */
+/** The broadcast shape: axes are aligned at the last one, and extent 1 stretches. */
 export function broadcastShapes(shapes: readonly (readonly Dim[])[]): Dim[] {
   const rank = Math.max(0, ...shapes.map((s) => s.length));
   return Array.from({ length: rank }, (_, axis) => {
@@ -33,7 +33,7 @@ export function broadcastShapes(shapes: readonly (readonly Dim[])[]): Dim[] {
   });
 }
 
-/** float64 meaning of a scalar expression of operands; leaves that belong to kernels throw. */
+/** Evaluates a scalar expression of operands in float64. Leaves that belong to kernels throw. */
 export const evaluateOperands = (s: Scalar, operands: readonly number[]): number =>
   evaluateScalar(s, { row: 0, column: 0, arg: (index) => operands[index]! });
 
@@ -107,7 +107,10 @@ const dtypeAttribute = (value: string): DType => {
   return dtype;
 };
 
-/** `const` and `cast` beside the table of arithmetic. A cast to f32 keeps the value; only a narrowing rounds. */
+/**
+ * `const` and `cast`, which are not in the table of arithmetic. A cast to f32 keeps the value; only a narrowing cast
+ * rounds.
+ */
 export const ELEMENTWISE = {
   const: {
     summary: 'const {value}: f32[] — a literal',
@@ -137,7 +140,7 @@ export const ELEMENTWISE = {
           return { op: 'not', a: { op: 'eq', a: x!, b: { op: 'const', value: 0 } } };
         case 'f32':
           return { op: 'toF32', a: x! };
-        // i32 and f16 are reached by a store, which rounds.
+        // Casts to i32 and f16 happen in a store, which rounds.
         case 'i32':
         case 'f16':
           return { op: 'toF32', a: x! };

@@ -1,4 +1,4 @@
-/** Ops that passes recognise in primitive graphs: each has a kernel of its own. Models never write them. */
+/** Ops that passes recognise in graphs of primitive ops. Each has a kernel of its own. Models never contain them. */
 import {
   TypeMismatch,
   elementCount,
@@ -58,9 +58,11 @@ export const FUSED = {
         throw new TypeMismatch('attention needs q, k and v of rank 3');
       const [heads, kvHeads] = [q!.shape[1], k!.shape[1]];
       if (typeof heads !== 'number' || typeof kvHeads !== 'number' || heads % kvHeads !== 0)
-        throw new TypeMismatch(`${String(heads)} query heads do not divide among ${String(kvHeads)} key heads`);
+        throw new TypeMismatch(
+          `${String(heads)} query heads cannot be shared evenly among ${String(kvHeads)} key heads`,
+        );
       if (q!.shape[2] !== k!.shape[2] || k!.shape[0] !== v!.shape[0] || kvHeads !== v!.shape[1])
-        throw new TypeMismatch('attention: q, k and v do not fit each other');
+        throw new TypeMismatch('attention: the shapes of q, k and v do not match');
       if (
         kind === 'column'
           ? mask!.dtype !== 'i32' || mask!.shape.length !== 1 || mask!.shape[0] !== k!.shape[0]
@@ -69,7 +71,7 @@ export const FUSED = {
             mask!.shape[0] !== q!.shape[0] ||
             mask!.shape[1] !== k!.shape[0]
       ) {
-        throw new TypeMismatch(`mask '${kind}' does not fit its operand`);
+        throw new TypeMismatch(`the operand of mask '${kind}' has the wrong type`);
       }
       if (queryRow !== undefined && (queryRow.dtype !== 'i32' || queryRow.shape.length !== 1))
         throw new TypeMismatch('queryRow must be i32[R]');

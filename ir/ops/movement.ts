@@ -1,4 +1,4 @@
-/** Ops that move elements without changing them, and sources of constant vectors. */
+/** Ops that move elements without changing them, and ops that create constant vectors. */
 import type { Dim } from '../types.js';
 import {
   TypeMismatch,
@@ -13,7 +13,7 @@ import {
   type OpDef,
 } from './opDef.js';
 
-/** Product of the fixed extents and the multiset of symbols: two shapes hold equally many elements when these agree. */
+/** Product of the fixed extents, and the multiset of symbols. Two shapes have equally many elements if these agree. */
 function sizeKey(shape: readonly Dim[]): string {
   let fixed = 1;
   const symbols: string[] = [];
@@ -63,7 +63,7 @@ export const MOVEMENTS = {
     },
   },
   repeat: {
-    summary: 'repeat(x) {times}: every slice of axis 0 `times` times in a row (key heads shared by query heads)',
+    summary: 'repeat(x) {times}: every slice of axis 0 `times` times in a row (key heads that query heads share)',
     fuse: 'movement',
     attributes: { times: 'number' },
     arity: [1, 1],

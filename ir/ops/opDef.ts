@@ -1,34 +1,34 @@
-/** What an op is: one record with every fact about it. A missing field does not compile. */
+/** The definition of an op: one record with every fact about it. An op with a missing field does not compile. */
 import { EXTENT_NAME } from '../extents.js';
 import type { Dim, TensorType } from '../types.js';
 import type { Scalar } from '../scalar.js';
 
 /** How an op may be fused. */
 export type FuseKind =
-  /** One result element from the elements at the same (broadcast) place. Has a scalar expression. */
+  /** One result element comes from the elements at the same (broadcast) place. Has a scalar expression. */
   | 'elementwise'
-  /** Adds up the last axis, which stays with extent 1: kernels leave parts, readers add them. */
+  /** Sums the last axis, which stays with extent 1. Kernels write partial sums, and readers add them. */
   | 'sum'
-  /** Folds the last axis in another way: no kernel but those that passes recognise. */
+  /** Another reduction of the last axis. Kernels exist only for the patterns that passes recognise. */
   | 'reduction'
   /** Matrix product. */
   | 'contraction'
-  /** The same elements in row-major order: readers look through it. */
+  /** The same elements in row-major order: readers see through it. */
   | 'view'
-  /** Rows through an index list: readers look through it. */
+  /** Selects rows by an index list: readers see through it. */
   | 'gather'
-  /** rotate_half: fuses like an elementwise op. */
+  /** rotate_half: it fuses like an elementwise op. */
   | 'rotation'
-  /** Numbers of rows or columns: readers know them. */
+  /** Row or column numbers: readers compute them. */
   | 'index'
   /** A literal vector, in memory from the start. */
   | 'literal'
-  /** Elements change place, not value, in another way: no kernel but those that passes recognise. */
+  /** Any other permutation of elements. Kernels exist only for the patterns that passes recognise. */
   | 'movement'
   /** A kernel of its own, recognised by a pass. */
   | 'opaque';
 
-/** A concrete tensor of the reference interpreter: row-major float64, booleans as 0 and 1. */
+/** A tensor of the reference interpreter: row-major float64, with booleans as 0 and 1. */
 export interface Tensor {
   readonly shape: readonly number[];
   readonly data: Float64Array;
@@ -38,13 +38,13 @@ export type AttributeKind = 'number' | 'string' | 'boolean' | 'dims' | 'numbers'
 type AttributeBag = Readonly<Record<string, number | string | boolean | readonly (number | string)[]>>;
 
 interface OpFacts {
-  /** One line for people: the meaning, with shapes. */
+  /** The meaning in one line, with shapes. */
   readonly summary: string;
-  /** Names and kinds of the attributes; all are required. */
+  /** Names and kinds of the attributes. All are required. */
   readonly attributes: Readonly<Record<string, AttributeKind>>;
   /** Smallest and largest number of operands. */
   readonly arity: readonly [number, number];
-  /** Result type, or throws `TypeMismatch`. */
+  /** The result type. Throws `TypeMismatch` if there is none. */
   readonly infer: (operands: readonly TensorType[], attributes: AttributeBag) => TensorType;
   /** float64 reference. `shape` is the concrete result shape. */
   readonly evaluate: (operands: readonly Tensor[], attributes: AttributeBag, shape: readonly number[]) => Tensor;
@@ -52,7 +52,7 @@ interface OpFacts {
 
 export interface ElementwiseDef extends OpFacts {
   readonly fuse: 'elementwise';
-  /** The result element from the operands' elements. */
+  /** The result element as an expression of the operands' elements. */
   readonly scalar: (operands: readonly Scalar[], attributes: AttributeBag) => Scalar;
 }
 
@@ -63,7 +63,7 @@ export interface OtherDef extends OpFacts {
 
 export type OpDef = ElementwiseDef | OtherDef;
 
-/** The operands of an op do not fit it. */
+/** Thrown when an op does not accept its operands. */
 export class TypeMismatch extends Error {}
 
 export const numberAttribute = (a: AttributeBag, name: string): number => {
@@ -102,7 +102,7 @@ export const numbersAttribute = (a: AttributeBag, name: string): readonly number
 
 export const elementCount = (shape: readonly number[]): number => shape.reduce((n, dim) => n * dim, 1);
 
-/** Element i of an index tensor, checked to be a whole number below `limit`. */
+/** Element i of an index tensor. Throws unless it is a whole number below `limit`. */
 export function indexAt(index: Tensor, i: number, limit: number): number {
   const value = index.data[i]!;
   if (Number.isInteger(value) && value >= 0 && value < limit) return value;

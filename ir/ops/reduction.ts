@@ -1,4 +1,4 @@
-/** Reductions over the last axis. The axis stays with extent 1, so that results broadcast back. */
+/** Reductions over the last axis. The axis stays with extent 1, so that results broadcast against the operand. */
 import { TypeMismatch, elementCount, type OpDef } from './opDef.js';
 
 function reduction(

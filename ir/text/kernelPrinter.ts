@@ -1,4 +1,4 @@
-/** Deterministic text of kernels: for dumps, `inspect` and tests. Nothing reads it back. */
+/** Deterministic text of kernels, for dumps, `inspect` and tests. Nothing parses it. */
 import type { BufferDecl, Kernel, KernelModule, Output, Pairing, WeightDecl } from '../kernel.js';
 import { printScalar } from '../scalar.js';
 
@@ -26,7 +26,7 @@ function printPairing(pairing: Pairing): string {
   }
 }
 
-/** A kernel in a few lines: its anchor, and a line for each thing that it writes. */
+/** A kernel in a few lines: its anchor, and a line for each result that it writes. */
 export function printKernel(kernel: Kernel): string {
   const head = `${kernel.name}: ${kernel.anchor} over ${kernel.rows}`;
   switch (kernel.anchor) {
@@ -42,7 +42,10 @@ export function printKernel(kernel: Kernel): string {
       const { q, k, v, out, mask, scale, heads, kvHeads, headDim, queryRow } = kernel;
       const bias = mask.kind === 'column' ? `column ${mask.subtreeEnd}` : mask.buffer;
       const queries = queryRow === undefined ? '' : `, queries ${queryRow}`;
-      return `${head}, ${out} = softmax(${scale}·${q}·${k} + ${bias})·${v}, ${heads}/${kvHeads} heads of ${headDim}${queries}`;
+      return (
+        `${head}, ${out} = softmax(${scale}·${q}·${k} + ${bias})·${v}, ${heads}/${kvHeads} heads of ` +
+        `${headDim}${queries}`
+      );
     }
     case 'logprob': {
       const { parts, a, k, weight, vocab, rowScale, target } = kernel;
@@ -66,7 +69,8 @@ const printBuffer = ({ name, dtype, rows, columns, space, upper }: BufferDecl): 
   `${space} ${name} : ${dtype}[${rows}, ${columns}]${upper === undefined ? '' : ` below ${upper}`}`;
 
 const printWeight = ({ name, layout, format, sources, k, pairing, columnScale }: WeightDecl): string =>
-  `packed ${name} : ${layout} ${format} of ${sources.map(({ tensor, rows }) => `${tensor}[${rows}, ${k}]`).join(' over ')}` +
+  `packed ${name} : ${layout} ${format} of ` +
+  `${sources.map(({ tensor, rows }) => `${tensor}[${rows}, ${k}]`).join(' over ')}` +
   `${printPairing(pairing)}${columnScale === undefined ? '' : `, columns times ${columnScale}`}`;
 
 /** A whole module: buffers, packed weights and literal vectors, then the kernels in order. */

@@ -1,10 +1,12 @@
-/** Tokens of the text form. Words are ops, element types, symbols and attribute names; the parser tells them apart. */
+/**
+ * Tokens of the text form. Words are ops, element types, symbols and attribute names; the parser distinguishes them.
+ */
 import { Lexer, createToken, type IToken, type TokenType } from 'chevrotain';
 import { GraphSyntaxError, type Spot } from './syntax.js';
 
 /**
- * Longest accepted text, in UTF-16 units. A decoder layer takes 6 KB: a model of 80 layers needs a seventeenth of this.
- * Each unit costs the parser about a hundred bytes.
+ * Longest accepted text, in UTF-16 units. A decoder layer takes 6 KB, so a model of 80 layers needs 6 % of this. Each
+ * unit costs the parser about 100 bytes.
  */
 export const MAX_TEXT = 8 << 20;
 
@@ -52,7 +54,7 @@ export const Word = createToken({ name: 'Word', label: 'a word', pattern: /[A-Za
 const WhiteSpace = createToken({ name: 'WhiteSpace', pattern: /[ \t\r\n]+/, group: Lexer.SKIPPED, line_breaks: true });
 const Comment = createToken({ name: 'Comment', pattern: /\/\/[^\n]*/, group: Lexer.SKIPPED });
 
-/** Order matters: the first pattern that matches wins. */
+/** The order matters: the first pattern that matches is used. */
 export const TOKENS: TokenType[] = [
   WhiteSpace,
   Comment,
@@ -82,7 +84,7 @@ export const TOKENS: TokenType[] = [
 
 const LEXER = new Lexer(TOKENS, { positionTracking: 'onlyStart', ensureOptimizations: false });
 
-/** Tokens of `text`. Throws GraphSyntaxError where it is too long or a character begins no token. */
+/** Tokens of `text`. Throws GraphSyntaxError if it is too long, or if a character cannot start a token. */
 export function tokenise(text: string, file: string): IToken[] {
   const start: Spot = { line: 1, column: 1 };
   if (text.length > MAX_TEXT)

@@ -1,6 +1,6 @@
 /**
- * Parser of the text form. `parseGraph(printGraph(g))` is structurally g, and printing what was parsed from a printed
- * text gives that text again. Line comments (`// …`) are allowed and not kept.
+ * Parser of the text form. `parseGraph(printGraph(g))` has the structure of g, and printing it again gives the same
+ * text. Line comments (`// …`) are allowed and not kept.
  *
  *     function  = 'func' @name ['[' [extent {',' extent}] ']'] '(' [param {',' param}] ')'
  *                 '->' '(' [result {',' result}] ')' '{' {weight} {node} return '}'
@@ -8,14 +8,15 @@
  *     param     = %name ':' type ['is' word ['(' (number | word | @name) ')']]
  *     result    = [%name ':'] type
  *     weight    = 'weight' @name ':' type
- *     node      = %name '=' op '(' [operand {',' operand}] ')' ['{' attribute {',' attribute} '}'] ':' type ['at' string]
+ *     node      = %name '=' op '(' [operand {',' operand}] ')'
+ *                 ['{' attribute {',' attribute} '}'] ':' type ['at' string]
  *     return    = 'return' [operand {',' operand}]
  *     operand   = %name | @name
  *     attribute = name '=' (number | string | 'true' | 'false' | '[' [(number | word) {',' …}] ']')
  *     type      = dtype '[' [dim {',' dim}] ']'
  *     dim       = whole number | the name of an extent
  *
- * A function that names no extents has those of its parameters, in order of appearance.
+ * A function that lists no extents has those of its parameters, in order of appearance.
  */
 import {
   EOF,
@@ -48,10 +49,10 @@ const leaf = (token: IToken): Leaf => ({ text: token.image, spot: spotOf(token) 
 const firsts = (paths: readonly (readonly (readonly TokenType[])[])[]): string =>
   [...new Set(paths.flat().flatMap(([first]) => (first === undefined ? [] : [tokenLabel(first)])))].join(' or ');
 
-/** A message is what was expected; `parseGraph` says what was found and where. */
+/** The message says what was expected; `parseGraph` adds what was found and where. */
 const EXPECTED: IParserErrorMessageProvider = {
   buildMismatchTokenMessage: ({ expected }) => tokenLabel(expected),
-  buildNotAllInputParsedMessage: () => 'the end of the text: one function a file',
+  buildNotAllInputParsedMessage: () => 'the end of the text: a file holds one function',
   buildNoViableAltMessage: ({ expectedPathsPerAlt, customUserDescription }) =>
     customUserDescription ?? firsts(expectedPathsPerAlt),
   buildEarlyExitMessage: ({ expectedIterationPaths, customUserDescription }) =>
@@ -266,13 +267,13 @@ class GraphParser extends EmbeddedActionsParser {
 
 const PARSER = new GraphParser();
 
-/** Line and column just past the last character that is not white space. */
+/** Line and column just after the last character that is not white space. */
 function endOf(text: string): Spot {
   const lines = text.trimEnd().split('\n');
   return { line: lines.length, column: (lines.at(-1)?.length ?? 0) + 1 };
 }
 
-/** The graph that `text` describes. Throws GraphSyntaxError; `file` is what its message calls the text. */
+/** The graph that `text` describes. Throws GraphSyntaxError; `file` is the name of the text in its message. */
 export function parseGraph(text: string, file = 'graph'): Graph {
   PARSER.input = t.tokenise(text, file);
   const syntax = PARSER.graph();

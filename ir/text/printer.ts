@@ -23,10 +23,13 @@ export function printNode(node: Node): string {
     .map(([name, value]) => `${name} = ${printAttribute(value)}`);
   const braces = attributes.length === 0 ? '' : ` {${attributes.join(', ')}}`;
   const at = node.path === '' ? '' : ` at ${JSON.stringify(node.path)}`;
-  return `${printValue(node.result)} = ${node.op}(${node.operands.map(printValue).join(', ')})${braces} : ${printType(node.result.type)}${at}`;
+  return (
+    `${printValue(node.result)} = ${node.op}(${node.operands.map(printValue).join(', ')})${braces} : ` +
+    `${printType(node.result.type)}${at}`
+  );
 }
 
-/** `[T tokens, R rows]`; nothing where the parameters say as much. */
+/** `[T tokens, R rows]`; empty if the parameters imply the same. */
 function printExtents({ extents, params }: Graph): string {
   const implied = [...new Set(params.flatMap((p) => p.type.shape.filter(isSymbol)))];
   const goesWithoutSaying =
@@ -36,9 +39,10 @@ function printExtents({ extents, params }: Graph): string {
   return `[${extents.map(({ name, counts }) => (counts === undefined ? name : `${name} ${counts}`)).join(', ')}]`;
 }
 
-/** `%row: i32[R] is row(T)`; numbers that index nothing go without saying. */
+/** `%row: i32[R] is row(T)`. The default role `values` is not printed. */
 const printParam = (p: Value): string =>
-  `${printValue(p)}: ${printType(p.type)}${p.role === undefined || p.role.kind === 'values' ? '' : ` is ${printRole(p.role)}`}`;
+  `${printValue(p)}: ` +
+  `${printType(p.type)}${p.role === undefined || p.role.kind === 'values' ? '' : ` is ${printRole(p.role)}`}`;
 
 /**
  *     func @score[T tokens](%tokens: i32[T] is token(32)) -> (f32[T, 4]) {

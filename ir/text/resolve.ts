@@ -1,4 +1,4 @@
-/** Syntax tree → graph: names to values, words to ops and types, everything checked where it stands. */
+/** Syntax tree → graph. Resolves names to values and words to ops and types, and checks everything where it stands. */
 import { defaultOutput, type Attribute, type Attributes, type Graph, type Node, type Value } from '../graph.js';
 import { MAX_DIM, MAX_RANK, NAME, PATH, WEIGHT_NAME, attributeProblem, inferred } from '../checkNode.js';
 import { EXTENT_NAME, type ExtentDecl } from '../extents.js';
@@ -16,14 +16,14 @@ import {
   type TypeSyntax,
 } from './syntax.js';
 
-/** Throws GraphSyntaxError at the first name, type or op that does not fit. */
+/** Throws GraphSyntaxError at the first name, type or op that is wrong. */
 export function resolveGraph(syntax: GraphSyntax, file: string): Graph {
   return new Resolver(file).graph(syntax);
 }
 
 class Resolver {
   private readonly file: string;
-  /** By text with sigil: parameters and results share `%`, weights have `@`. */
+  /** Keyed by text with sigil: parameters and results share `%`, weights have `@`. */
   private readonly values = new Map<string, Value>();
   private extents: ReadonlySet<string> = new Set();
 
@@ -52,7 +52,7 @@ class Resolver {
       this.fail(
         syntax.returnSpot,
         `${results.length} returned values`,
-        `${syntax.resultTypes.length}, as the head of the graph says`,
+        `${syntax.resultTypes.length}, as the head of the graph declares`,
       );
     }
     syntax.resultTypes.forEach(({ type: declared }, i) => {
@@ -97,7 +97,7 @@ class Resolver {
       case 'position':
       case 'subtreeEnd':
       case 'values':
-        if (argument !== undefined) this.fail(spot, `'${clip(found)}'`, `nothing: '${kind}' says it all`);
+        if (argument !== undefined) this.fail(spot, `'${clip(found)}'`, `nothing: '${kind}' takes no argument`);
         return { kind };
       default:
         return kind satisfies never;
@@ -114,7 +114,7 @@ class Resolver {
       attributes,
     );
     const call = `${op}(${operands.map((v) => printType(v.type)).join(', ')})`;
-    if (typeof type === 'string') return this.fail(syntax.op.spot, call, `operands that fit: ${type}`);
+    if (typeof type === 'string') return this.fail(syntax.op.spot, call, `operands that the op accepts: ${type}`);
     const declared = this.type(syntax.type);
     if (!sameType(type, declared))
       this.fail(syntax.type.dtype.spot, printType(declared), `${printType(type)}, the type of ${call}`);
@@ -183,7 +183,7 @@ class Resolver {
       const value: unknown = JSON.parse(leaf.text);
       if (typeof value === 'string') return value;
     } catch {
-      // Reported below: a bad escape is the only way a string token is not JSON.
+      // Reported below. A string token that is not JSON has a bad escape.
     }
     return this.fail(leaf.spot, clip(leaf.text), 'a string with the escapes of JSON');
   }
@@ -223,7 +223,7 @@ const isList = (value: Leaf | readonly Leaf[]): value is readonly Leaf[] => Arra
 const isNumeric = (text: string): boolean => /^-?(?:[0-9]|inf$)/.test(text);
 const list = (names: ReadonlySet<string>): string => (names.size === 0 ? '' : `: ${[...names].join(', ')}`);
 
-/** Those that the head lists, or those of the parameters. */
+/** The extents that the head lists, or else those of the parameters. */
 function extentsOf(
   { extents, params }: GraphSyntax,
   fail: (spot: Spot, found: string, expected: string) => never,

@@ -1,4 +1,4 @@
-/** Syntax tree of the text form: names with their places, nothing resolved; and the error that names a place. */
+/** Syntax tree of the text form: names with their places, nothing resolved. Also the error that names a place. */
 import { UserError } from '../../errors.js';
 
 /** Line and column, both from 1. */
@@ -7,7 +7,7 @@ export interface Spot {
   readonly column: number;
 }
 
-/** Something in a graph's text is not as it must be: `file:line:column: found …, expected …`. */
+/** Thrown for wrong text of a graph: `file:line:column: found …, expected …`. */
 export class GraphSyntaxError extends UserError {
   readonly spot: Spot;
   readonly found: string;
@@ -36,7 +36,7 @@ export interface TypeSyntax {
 export interface DeclarationSyntax {
   readonly name: Leaf;
   readonly type: TypeSyntax;
-  /** Of a parameter. */
+  /** For a parameter. */
   readonly role?: RoleSyntax;
 }
 
@@ -60,7 +60,7 @@ export interface ExtentSyntax {
 
 export interface AttributeSyntax {
   readonly name: Leaf;
-  /** One leaf, or a list of them in brackets. */
+  /** One leaf, or a list of leaves in brackets. */
   readonly value: Leaf | readonly Leaf[];
 }
 
@@ -70,19 +70,19 @@ export interface NodeSyntax {
   readonly operands: readonly Leaf[];
   readonly attributes: readonly AttributeSyntax[];
   readonly type: TypeSyntax;
-  /** Quoted. */
+  /** With its quotes. */
   readonly path: Leaf | undefined;
 }
 
 export interface GraphSyntax {
   readonly name: Leaf;
-  /** Absent: those of the parameters, in order of appearance. */
+  /** If absent, the extents of the parameters in order of appearance. */
   readonly extents: readonly ExtentSyntax[] | undefined;
   readonly params: readonly DeclarationSyntax[];
   readonly resultTypes: readonly ResultSyntax[];
   readonly weights: readonly DeclarationSyntax[];
   readonly nodes: readonly NodeSyntax[];
   readonly returned: readonly Leaf[];
-  /** Of `return`. */
+  /** The operands of `return`. */
   readonly returnSpot: Spot;
 }

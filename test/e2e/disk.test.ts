@@ -66,7 +66,7 @@ describe.skipIf(!isBuilt)('a disk that refuses', () => {
     ['a timeline', (file) => runArguments(model, data, '--trace', join(file, 'trace.json'))],
   ])('%s that cannot be written is refused before the model is opened', async (_, args) => {
     const outcome = await tilewright(args(writeData([])));
-    expect(failure(outcome).error).toMatch(/cannot write .*: a file of that name is in the way/);
+    expect(failure(outcome).error).toMatch(/cannot write .*: a file of that name already exists/);
     expect(outcome.stderr).not.toContain('open model');
   });
 

@@ -92,7 +92,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several GPUs', ()
         env: { ...gpu!.environment('devices=4'), TILEWRIGHT_DEVICE_MEMORY: '4MiB' },
       }),
     );
-    expect(error).toMatch(/does not fit 2 devices as a pipeline of which each has room for 4 MiB/);
+    expect(error).toMatch(/does not fit 2 devices as a pipeline with room for 4 MiB each/);
     expect(hint).toMatch(/--devices \d --parallel pp=\d/);
   });
 });

@@ -139,14 +139,14 @@ describe.skipIf(!isBuilt)('a model that is too large for a device', () => {
     const { error, hint } = failure(
       await tilewright(arguments_('--devices', '4', '--parallel', 'dp=4'), within('9MiB')),
     );
-    expect(error).toMatch(/does not fit a device of which each has room for 9 MiB/);
+    expect(error).toMatch(/does not fit a device with room for 9 MiB/);
     expect(hint).toMatch(/a pipeline of 2 \(--parallel pp=2\)/);
   });
 
   test('is refused by too few devices, with the number that would hold it', async () => {
     const { error, hint } = failure(await tilewright(arguments_('--devices', '2'), within('6MiB')));
     expect(error).toMatch(
-      /does not fit 2 devices as a pipeline of which each has room for 6 MiB: its largest stage takes .* of weights and .* of activations of two micro-batches of 96 tokens/,
+      /does not fit 2 devices as a pipeline with room for 6 MiB each: its largest stage takes .* of weights and .* of activations of two micro-batches of 96 tokens/,
     );
     const [, pp = ''] = /--devices (\d) --parallel pp=\1/.exec(hint) ?? [];
     const { stderr } = success(await tilewright(arguments_('--devices', pp), within('6MiB')));

@@ -73,7 +73,7 @@ describe('interpretGraph', () => {
       { ...ENV, weights: new Map([...ENV.weights, ['w', f64(1)]]) },
       '@w : bf16[1, 2] has 2 elements, but 1 were given.',
     ],
-    ['a size that is not one', { ...ENV, sizes: { T: -1, R: 2 } }, 'Size T is -1, not a whole number.'],
+    ['a size that is not one', { ...ENV, sizes: { T: -1, R: 2 } }, 'Extent T is -1, which is not a whole number.'],
     [
       'an index out of range',
       { ...ENV, params: new Map([...ENV.params, ['row', f64(0, 3)]]) },
@@ -82,7 +82,9 @@ describe('interpretGraph', () => {
   ])('refuses %s', (_what, env, message) => expect(() => interpretGraph(NORMED, env)).toThrow(message));
 
   it('refuses to allocate without bound', () => {
-    const graph = parseGraph('func @g() -> (i32[T, T, T]) { %i = iota() {size = [T, T, T]} : i32[T, T, T] return %i }');
+    const graph = parseGraph(
+      'func @g[T]() -> (i32[T, T, T]) { %i = iota() {size = [T, T, T]} : i32[T, T, T] return %i }',
+    );
     expect(() => interpretGraph(graph, { sizes: { T: 1000, R: 0 }, params: new Map(), weights: new Map() })).toThrow(
       "more than the interpreter's 134217728",
     );

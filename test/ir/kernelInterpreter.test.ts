@@ -170,7 +170,7 @@ describe('loop', () => {
         buffers: new Map([['ids', f64(3, 0)]]),
         weights: new Map([['embed', table]]),
       }),
-    ).toThrow("Kernel 'embed_loop' (embed): ids[0] is 3, not an index below 3.");
+    ).toThrow("Kernel 'embed_loop' (embed): ids[0] is 3, which is not an index below 3.");
   });
 });
 

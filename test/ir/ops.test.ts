@@ -280,19 +280,19 @@ describe('types of ops', () => {
       'attention',
       ['f32[T, 3, 4]', 'f32[T, 2, 4]', 'f32[T, 2, 4]', 'i32[T]'],
       { scale: 1, mask: 'column' },
-      '3 query heads do not divide among 2 key heads',
+      '3 query heads cannot be shared evenly among 2 key heads',
     ],
     [
       'attention',
       ['f32[T, 2, 4]', 'f32[T, 2, 4]', 'f32[T, 2, 4]', 'f32[T, T]'],
       { scale: 1, mask: 'column' },
-      "mask 'column' does not fit its operand",
+      "the operand of mask 'column' has the wrong type",
     ],
     [
       'attention',
       ['f32[T, 2, 4]', 'f32[R, 2, 4]', 'f32[T, 2, 4]', 'i32[R]'],
       { scale: 1, mask: 'column' },
-      'attention: q, k and v do not fit each other',
+      'attention: the shapes of q, k and v do not match',
     ],
     ['logprob', ['f32[R, 4]', 'f32[9, 4]', 'f32[R]', 'i32[R]'], {}, 'the row scale must be f32[R, 1]'],
   ] as const)('%s(%s) %j: %s', (op, operands, attributes, message) => {

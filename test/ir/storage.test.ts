@@ -61,9 +61,9 @@ describe('storage formats', () => {
 
   it('says which layouts hold it', () => {
     expect(layoutProblem('vnni', 'bf16')).toBeUndefined();
-    expect(layoutProblem('vnni', 'f16')).toBe('layout vnni holds bf16, not f16');
-    expect(layoutProblem('panels', 'f16')).toBe('layout panels holds f32 or bf16, not f16');
-    expect(layoutProblem('kmajor', 'f32')).toBe('layout kmajor holds f16 or bf16, not f32');
+    expect(layoutProblem('vnni', 'f16')).toBe('layout vnni supports bf16, not f16');
+    expect(layoutProblem('panels', 'f16')).toBe('layout panels supports f32 or bf16, not f16');
+    expect(layoutProblem('kmajor', 'f32')).toBe('layout kmajor supports f16 or bf16, not f32');
     expect(FORMAT_NAMES.every((name) => isFormatIn('rows', name))).toBe(true);
   });
 

@@ -99,7 +99,7 @@ describe('errors of the parser', () => {
       `"g.tw:1:44: found the end of the text, expected ',' or '}' after the returned values"`,
     );
     expect(message(`${around('')}graph`)).toMatchInlineSnapshot(
-      `"g.tw:7:1: found 'graph', expected the end of the text: one function a file"`,
+      `"g.tw:7:1: found 'graph', expected the end of the text: a file holds one function"`,
     );
     expect(message(around('  weight @w.1 : f32[4]'))).toMatchInlineSnapshot(
       `"g.tw:4:3: found 'weight', expected a node (%name = op(…) : type) or 'return' (weights come before nodes)"`,
@@ -150,10 +150,10 @@ describe('errors of the parser', () => {
       `"g.tw:4:8: found 'softmax', expected an op: add, and, argmax, attention, cast, const, cos, div, eq, exp, gather_last, gather_rows, iota, is_argmax, le, linear, log, logprob, lt, matmul, max, mean, min, mul, neg, not, or, reduce_max, repeat, reshape, rotate_half, rsqrt, select, sin, sqrt, sub, sum, transpose, vector"`,
     );
     expect(message(around('  %y = add(%x, %i) : f32[T, 4]'))).toMatchInlineSnapshot(
-      `"g.tw:4:8: found add(f32[T, 4], i32[T]), expected operands that fit: operands have different element types: f32, i32; insert a cast"`,
+      `"g.tw:4:8: found add(f32[T, 4], i32[T]), expected operands that the op accepts: operands have different element types: f32, i32; insert a cast"`,
     );
     expect(message(around('  %y = add(%x) : f32[T, 4]'))).toMatchInlineSnapshot(
-      `"g.tw:4:8: found add(f32[T, 4]), expected operands that fit: it takes 2 operands, not 1"`,
+      `"g.tw:4:8: found add(f32[T, 4]), expected operands that the op accepts: it takes 2 operands, not 1"`,
     );
     expect(message(around('  %y = linear(%x, @w.0) : bf16[T, 8]'))).toMatchInlineSnapshot(
       `"g.tw:4:27: found bf16[T, 8], expected f32[T, 8], the type of linear(f32[T, 4], bf16[8, 4])"`,
@@ -180,7 +180,7 @@ describe('errors of the parser', () => {
       `"g.tw:4:25: found '1e999', expected a number that a double can hold, inf or -inf"`,
     );
     expect(message(around('  %y = cast(%x) {dtype = "f64"} : f32[T, 4]'))).toMatchInlineSnapshot(
-      `"g.tw:4:8: found cast(f32[T, 4]), expected operands that fit: 'f64' is not an element type (f32, f16, bf16, i32, bool)"`,
+      `"g.tw:4:8: found cast(f32[T, 4]), expected operands that the op accepts: 'f64' is not an element type (f32, f16, bf16, i32, bool)"`,
     );
     expect(message(around('  %y = reshape(%x) {shape = [4, s]} : f32[4, T]'))).toMatchInlineSnapshot(
       `"g.tw:4:21: found attribute 'shape' = [4,"s"], expected a list of dimensions (whole numbers and names of extents)"`,
@@ -198,7 +198,7 @@ describe('errors of the parser', () => {
       `"g.tw:1:29: found 'R', expected a dimension: a whole number up to 67108864, or an extent of the function: T"`,
     );
     expect(message('func @g(%x: f32[T]) -> () { return %x }')).toMatchInlineSnapshot(
-      `"g.tw:1:29: found 1 returned values, expected 0, as the head of the graph says"`,
+      `"g.tw:1:29: found 1 returned values, expected 0, as the head of the graph declares"`,
     );
     expect(message('func @g(%x: f32[T]) -> () { return }')).toMatchInlineSnapshot(
       `"g.tw:1:29: found a graph that returns nothing, expected at least one returned value"`,

@@ -38,7 +38,7 @@ describe('verifyGraph', () => {
     [
       'a value of an older graph',
       withNodes(neg, { ...linear, operands: [stale, w] }, gather),
-      '%n is not the %n of this graph but another object of that name, left over from a graph before it',
+      '%n is not the %n of this graph, but an object with that name from an earlier graph',
     ],
     [
       'a returned value of an older graph',
@@ -70,7 +70,7 @@ describe('verifyGraph', () => {
     [
       'a result that says it is a parameter',
       withNodes({ ...neg, result: { ...neg.result, kind: 'param' } }),
-      '%n is declared as a result and says it is a param',
+      '%n is declared as a result, but its kind is param',
     ],
     ['a path outside the grammar', withNodes({ ...neg, path: '../up' }), '"../up" is not a model path'],
     ['an unknown op', withNodes({ ...neg, op: 'softmax' as OpName }), 'softmax is not an op'],

@@ -212,7 +212,7 @@ describe('verifyKernels', () => {
       withWeight('wq', { pairing: { kind: 'rotate', headDim: 24, width: 4 } }),
       '64 columns are not whole heads of 24.',
     ],
-    ['vnni in f32', withWeight('wv', { format: 'f32' }), 'Weight "wv": layout vnni holds bf16, not f32.'],
+    ['vnni in f32', withWeight('wv', { format: 'f32' }), 'Weight "wv": layout vnni supports bf16, not f32.'],
     [
       'an interleaved pair of one matrix',
       withWeight('wv', { pairing: { kind: 'interleave', width: 16 } }),
@@ -230,11 +230,15 @@ describe('verifyKernels', () => {
       "rotateHalf(acc0): rotateHalf needs a segment with pairing 'rotate', or a loop with heads.",
     ],
     ['an op operand', valueOf({ op: 'arg', index: 0 }), '$0: operands of ops appear in op definitions only'],
-    ['a load of another width', valueOf(load('h0')), "h0[row, column]: 'h0' is [T, 64], the access needs 32 columns."],
+    [
+      'a load of another width',
+      valueOf(load('h0')),
+      "h0[row, column]: 'h0' is [T, 64], but the access needs 32 columns.",
+    ],
     [
       'a row number that is no index',
       valueOf({ op: 'rowSum', buffer: 'ssq', via: 'ssq' }),
-      "'ssq' is f32[T, 4], row numbers need i32[T, 1].",
+      "'ssq' is f32[T, 4], but row numbers need i32[T, 1].",
     ],
     ['a read of its own result', valueOf(load('q')), "it reads 'q', which it writes itself"],
     [
@@ -257,7 +261,7 @@ describe('verifyKernels', () => {
         weights: [...weights, { ...decl('freq', 8), k: 1, layout: 'rows' }],
         constants: [{ name: 'freq', values: [1, 2, 3] }],
       },
-      'Constant "freq": weight \'freq\' reads it as [8, 1], it is [3, 1].',
+      'Constant "freq": weight \'freq\' reads it as [8, 1], but it is [3, 1].',
     ],
     [
       'a constant that is not a number',

@@ -272,7 +272,7 @@ describe('graphs that no kernel computes', () => {
       `"no kernel for 'matmul' (%y) outside attention: recogniseAttention did not match it"`,
     );
     expect(refused(body('%y = reduce_max(%x) : f32[T, 1]', '%y f32[T, 1]'))).toMatchInlineSnapshot(
-      `"no kernel for 'reduce_max' (%y): only sums and means of rows fuse; see docs/addAnOp.md"`,
+      `"no kernel for 'reduce_max' (%y): only sums and means of rows can be fused; see docs/addAnOp.md"`,
     );
     expect(
       refused(body('%y = sum(%deep) : f32[T, 2, 2, 1]', '%y f32[T, 2, 2, 1]', ', %deep: f32[T, 2, 2, 2]')),
@@ -293,27 +293,27 @@ describe('graphs that no kernel computes', () => {
       refused(body('%y = gather_rows(%x, %row) : f32[R, 4]\n %z = linear(%y, @w) : f32[R, 3]', '%z f32[R, 3]')),
     ).toMatchInlineSnapshot(`"%y is a gather that a contraction reads: pruneDeadRows should have moved it"`);
     expect(refused(body('%z = linear(%heads, @v) : f32[T, 2, 3]', '%z f32[T, 2, 3]'))).toMatchInlineSnapshot(
-      `"%z: no kernel for linear of f32[T, 2, 2]; its left operand must be f32, bf16 or f16[rows, K]"`,
+      `"%z: no kernel for linear of f32[T, 2, 2]; the left operand must be f32, bf16 or f16[rows, K]"`,
     );
     expect(
       refused(body('%y = cast(%x) {dtype = "i32"} : i32[T, 4]\n %z = linear(%y, @w) : f32[T, 3]', '%z f32[T, 3]')),
     ).toMatchInlineSnapshot(
-      `"%z: no kernel for linear of i32[T, 4]; its left operand must be f32, bf16 or f16[rows, K]"`,
+      `"%z: no kernel for linear of i32[T, 4]; the left operand must be f32, bf16 or f16[rows, K]"`,
     );
     expect(
       refused(body('%y = exp(%x) : f32[T, 4]\n %z = gather_rows(%y, %row) : f32[R, 4]', '%z f32[R, 4]')),
-    ).toMatchInlineSnapshot(`"%z is returned, but is a gather that no kernel writes: return a value computed from it"`);
+    ).toMatchInlineSnapshot(`"%z is returned, but no kernel writes this gather; return a value computed from it"`);
     expect(refused(body('%y = neg(@w) : f32[3, 4]', '%y f32[3, 4]'))).toMatchInlineSnapshot(
-      `"%y is returned, but no kernel computes it: it is a parameter, or made of weights alone"`,
+      `"%y is returned, but no kernel computes it: it is a parameter, or depends on weights alone"`,
     );
     expect(refused(body('%y = neg(%x) : f32[T, 4]', '%x f32[T, 4]'))).toMatchInlineSnapshot(
-      `"%x is returned, but no kernel computes it: it is a parameter, or made of weights alone"`,
+      `"%x is returned, but no kernel computes it: it is a parameter, or depends on weights alone"`,
     );
     expect(refused(body('%y = sum(%x) : f32[T, 1]', '%y f32[T, 1]'))).toMatchInlineSnapshot(
-      `"%y = sum(…) is needed in memory, but readers compute it for themselves; no kernel writes it yet"`,
+      `"%y = sum(…) is needed in memory, but no kernel writes it: its readers recompute it"`,
     );
     expect(refused(body('%y = iota() {size = [T]} : i32[T]', '%y i32[T]'))).toMatchInlineSnapshot(
-      `"%y = iota(…) is needed in memory, but readers compute it for themselves; no kernel writes it yet"`,
+      `"%y = iota(…) is needed in memory, but no kernel writes it: its readers recompute it"`,
     );
   });
 });

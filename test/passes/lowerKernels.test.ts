@@ -268,7 +268,7 @@ describe('graphs that no kernel computes', () => {
         `%a = linear(%x, @w) : f32[T, 4] at "q"\n %b = linear(%x, @v) : f32[T, 4] at "k"\n %r = rotate_half(%a) : f32[T, 4]\n %y = mul(%r, %b) : f32[T, 4]\n return %y`,
       ),
     ).toMatchInlineSnapshot(
-      `"qk: %a is rotated in heads of 4 and meets %b; one kernel rotates one matrix, in heads of one width"`,
+      `"qk: %a is rotated in heads of 4 and is combined with %b; one kernel rotates one matrix, in heads of one width"`,
     );
     expect(refused(`${x}, %given: f32[4, 4]`, `%y = linear(%x, %given) : f32[T, 4]\n return %y`)).toMatchInlineSnapshot(
       `"%given: no buffer can hold f32[4, 4]; the first extent must be a named one, the others fixed or one named"`,
@@ -279,7 +279,7 @@ describe('graphs that no kernel computes', () => {
         `%f = cast(@w) {dtype = "f32"} : f32[4, 4]\n %s = mul(%f, %f) : f32[4, 4]\n %y = linear(%x, %s) : f32[T, 4]\n return %y`,
       ),
     ).toMatchInlineSnapshot(
-      `"%s: this load-time expression is not one the weight packer knows (a matrix, or a matrix times a norm weight)"`,
+      `"%s: the weight packer does not support this load-time expression; it takes a matrix, or a matrix times a norm weight"`,
     );
     expect(
       refused(
@@ -292,7 +292,7 @@ describe('graphs that no kernel computes', () => {
     );
     expect(
       refused('%x: f32[T, 2, 2], %z: f32[T, 2, 1]', `%y = mul(%x, %z) : f32[T, 2, 2]\n return %y`),
-    ).toMatchInlineSnapshot(`"%z: reading [T, 2, 1] in a domain [T, 2, 2] is not supported"`);
+    ).toMatchInlineSnapshot(`"%z: reading [T, 2, 1] in the domain [T, 2, 2] is not supported"`);
     expect(
       refused(
         '%q: f32[T, 2, 4], %v: f32[T, 2, 2], %end: i32[T]',

@@ -44,7 +44,7 @@ describe('matchWeight', () => {
     ['another shape of a tensor', '%m = reshape(%wide) {shape = [3, 4]} : f32[3, 4]'],
   ])('refuses %s by name', (_what, lines) => {
     expect(() => matched(`${lines}\n%y = linear(%x, %m) : f32[T, 3]`)).toThrow(
-      '%m: this load-time expression is not one the weight packer knows',
+      '%m: the weight packer does not support this load-time expression',
     );
   });
 });

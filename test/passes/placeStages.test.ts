@@ -184,7 +184,7 @@ describe('placeStages', () => {
     const { stages } = placed({ devices: most, wanted: { replicas: 1, stages: most } });
     expect(stages.map(({ first, end }) => end - first)).toEqual(new Array(most).fill(1));
     expect(() => placed({ devices: 99, wanted: { replicas: 1, stages: most + 1 } })).toThrow(
-      /some would have nothing to do/,
+      /some stages would have nothing to do/,
     );
   });
 

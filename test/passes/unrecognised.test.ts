@@ -31,6 +31,6 @@ describe('unrecognised', () => {
         }
       `),
     );
-    expect(unrecognised(module)).toEqual(['norm: not fused, a loop of its own computes div']);
+    expect(unrecognised(module)).toEqual(['norm: not fused: a separate loop computes div']);
   });
 });

@@ -60,7 +60,7 @@ describe('prepareOutput', () => {
     }).toThrow(/cannot write .*: part of the path is a file, not a folder/);
     expect(() => {
       prepareOutput(join(out, 'file'));
-    }).toThrow(/a file of that name is in the way/);
+    }).toThrow(/a file of that name already exists/);
     expect(() => {
       prepareOutput(join(out, 'x'.repeat(300)));
     }).toThrow(/the name is too long/);
