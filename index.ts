@@ -1,16 +1,10 @@
-/** The public interface: the commands as functions, and what they take and return. */
-export { compile, run, tune } from './driver/commands.js';
-export type {
-  CompileRequest,
-  CompileResult,
-  RunProgress,
-  RunRequest,
-  RunResult,
-  TuneRequest,
-  TuneResult,
-  Ui,
-} from './driver/requests.js';
+/** The library. docs/library.md shows its use. */
+export { compile, openModel, run, tune } from './driver/library.js';
+export type { Accuracy, Model, QuestionAnswer, ScoreResult } from './driver/library.js';
+export type { CompileOptions, ModelOptions, RunOptions, ScoreOptions, TuneOptions } from './driver/libraryOptions.js';
+export type { ProgressEvent, ProgressListener } from './driver/libraryProgress.js';
+export { Interrupted, type CompileResult, type RunProgress, type TuneResult } from './driver/requests.js';
 export { mergeShards as merge, type Merged, type MergeRequest } from './eval/merge.js';
-export { parseInit } from './driver/names.js';
-export { Interrupted } from './driver/requests.js';
-export { UserError } from './errors.js';
+export type { DatasetRecord } from './eval/records.js';
+export type { Results, Throughput } from './eval/results.js';
+export { UsageError, UserError } from './errors.js';

@@ -8,6 +8,7 @@ import {
   writeResults,
   type Provenance,
   type Question,
+  type Results,
   type ResultsInput,
 } from '../eval/index.js';
 import { checkpointId, type LoadedModel } from './loadModel.js';
@@ -95,7 +96,7 @@ function resultsInput(report: RunReport): ResultsInput {
 }
 
 /** Throws UserError where the disk refuses. */
-export function reportRun(report: RunReport): RunResult {
+export function reportRun(report: RunReport): RunResult & { readonly results: Results } {
   const input = resultsInput(report);
   const { output } = report.request;
   if (output === undefined) {

@@ -14,6 +14,7 @@ export {
 } from './dataset.js';
 export { planQuestions, type QuestionPlan, type ScorerLimits } from './questionPlan.js';
 export { evaluate, type EvaluateOptions, type Evaluation } from './evaluate.js';
+export { datasetOfRecords, type DatasetRecord } from './records.js';
 export { Journal, journalPath, type JournalOptions, type RunIdentity } from './journal.js';
 export { mergeShards, type Merged, type MergeRequest } from './merge.js';
 export { argmax, meanAndError, measure, type QuestionMetrics, type Scores } from './metrics.js';

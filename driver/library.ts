@@ -1,0 +1,257 @@
+/** The library: models that stay open and score any number of question sets. docs/library.md shows its use. */
+import { UsageError } from '../errors.js';
+import {
+  argmax,
+  datasetOfRecords,
+  meanAndError,
+  measure,
+  taskByName,
+  type Question,
+  type Scores,
+} from '../eval/index.js';
+import type { Results } from '../eval/index.js';
+import { beginLoading, type LoadedModel } from './loadModel.js';
+import { settleTarget, compile as compileModel, tune as tuneArtifact } from './commands.js';
+import { checkOptions, present } from './libraryOptions.js';
+import type { CompileOptions, ModelOptions, RunOptions, ScoreOptions, TuneOptions } from './libraryOptions.js';
+import { uiOf } from './libraryProgress.js';
+import { detectMachine } from './machine.js';
+import { modelName, parseInit, type WeightInit } from './names.js';
+import { Phases } from './phases.js';
+import { prepareRun, type PreparedRun } from './prepareRun.js';
+import { packQuestions, tokenise } from './questionSet.js';
+import { reportRun } from './reportRun.js';
+import { Interrupted, type CompileResult, type LoadRequest, type RunRequest, type TuneResult } from './requests.js';
+import { scoreSet } from './scoreSet.js';
+
+/** A share of the questions. */
+export interface Accuracy {
+  readonly value: number;
+  /** Of the sample; undefined for fewer than two questions. */
+  readonly standardError: number | undefined;
+}
+
+/** What the model said to one question. */
+export interface QuestionAnswer {
+  /** Place in the data set, from 0. */
+  readonly docId: number;
+  readonly choices: readonly string[];
+  /** Index of the right choice. */
+  readonly gold: number;
+  /** Index of the likeliest choice. */
+  readonly answer: number;
+  /** Natural logarithm of each choice's probability after the context. */
+  readonly logLikelihoods: readonly number[];
+  /** Whether each choice is what the model would have written itself. */
+  readonly isGreedy: readonly boolean[];
+}
+
+export interface ScoreResult {
+  /** The likeliest choice is right. */
+  readonly accuracy: Accuracy;
+  /** The likeliest choice per character is right. */
+  readonly accuracyNorm: Accuracy;
+  readonly answers: readonly QuestionAnswer[];
+  /** The contents of results_*.json, in the public harness's layout. */
+  readonly results: Results;
+  /** Files that were written; undefined without `output`. */
+  readonly files: { readonly results: string; readonly samples: string } | undefined;
+}
+
+/** A model on its devices. */
+export interface Model {
+  /** `avx512`, `cuda:sm_90a`. */
+  readonly isa: string;
+  readonly arithmetic: 'bf16' | 'f16' | 'f32';
+  /** Tokens of the longest context. */
+  readonly contextLength: number;
+  /** Scores a set of questions. Calls that overlap wait for each other. */
+  score(options: ScoreOptions): Promise<ScoreResult>;
+  /** Gives devices and memory back, once what is being scored is done. */
+  close(): Promise<void>;
+}
+
+const initOf = (text: string | undefined): WeightInit =>
+  text === undefined ? { kind: 'checkpoint' } : parseInit(text);
+
+/** What `work` gives, or Interrupted as soon as the signal says so; what comes too late goes to `late`. */
+async function unlessAborted<T>(
+  signal: AbortSignal | undefined,
+  work: Promise<T>,
+  late: (value: T) => void,
+): Promise<T> {
+  if (signal === undefined) return work;
+  let stop = (): void => undefined;
+  const aborted = new Promise<never>((_, reject) => {
+    stop = () => {
+      work.then(late, () => undefined);
+      reject(new Interrupted(0));
+    };
+  });
+  if (signal.aborted) stop();
+  else signal.addEventListener('abort', stop, { once: true });
+  try {
+    return await Promise.race([work, aborted]);
+  } finally {
+    signal.removeEventListener('abort', stop);
+  }
+}
+
+/** Compiles a model, or reads an artifact, and loads it. Rejects with UserError where a user can act. */
+export async function openModel(options: ModelOptions): Promise<Model> {
+  checkOptions('openModel', options);
+  const { init, target, precision = 'auto', threads, onProgress, signal, ...rest } = present(options);
+  const ui = uiOf(onProgress);
+  const phases = new Phases();
+  const asked = { ...rest, init: initOf(init), precision, threads: threads ?? detectMachine().cpu.cores };
+  const load = async (): Promise<{ readonly request: LoadRequest; readonly loaded: LoadedModel; cores: number }> => {
+    const chosen = await settleTarget({ ...asked, ...(target === undefined ? {} : { target }) }, ui);
+    const request: LoadRequest = { ...asked, ...chosen };
+    if (signal?.aborted === true) throw new Interrupted(0);
+    const loading = beginLoading(request, ui, phases);
+    return { request, loaded: await loading.finish(), cores: loading.cores };
+  };
+  const { request, loaded, cores } = await unlessAborted(signal, load(), ({ loaded: late }) => void late.close());
+  return modelOf(request, loaded, cores);
+}
+
+function modelOf(request: LoadRequest, loaded: LoadedModel, cores: number): Model {
+  let last: Promise<unknown> = Promise.resolve();
+  let closed: Promise<void> | undefined;
+  const { model } = loaded;
+  return {
+    isa: model.isa,
+    arithmetic: model.arithmetic,
+    contextLength: loaded.limits.contextLength,
+    async score(options) {
+      checkOptions('score', options);
+      if (closed !== undefined)
+        throw new UsageError('score: the model is closed', 'open it again: await openModel({ … })');
+      const result = last.then(() => scoreOnce(request, loaded, cores, options));
+      last = result.catch(() => undefined);
+      return result;
+    },
+    close: () => (closed ??= last.then(() => loaded.close())),
+  };
+}
+
+async function scoreOnce(
+  load: LoadRequest,
+  model: LoadedModel,
+  cores: number,
+  options: ScoreOptions,
+): Promise<ScoreResult> {
+  const { data, docs, sharing = 'tree', resume = false, onProgress, ...rest } = present(options);
+  const ui = uiOf(onProgress);
+  const started = new Date();
+  const begin = performance.now();
+  const request: RunRequest = {
+    ...load,
+    ...rest,
+    sharing,
+    resume,
+    data: typeof data === 'string' ? data : '(memory)',
+    ...(docs === undefined ? {} : { docs: docs.map(present) }),
+  };
+  const { signal } = request;
+  if (signal?.aborted === true) throw new Interrupted(0);
+  const prepared = typeof data === 'string' ? await prepareRun(request) : prepareRecords(request, data);
+  const target = model.model.target;
+  const tokens = await tokenise(prepared.dataset, { tokenizer: model.tokenizer, target, cores });
+  const questions = packQuestions(tokens, request, model.limits);
+  const loadSeconds = (performance.now() - begin) / 1000;
+  const { modelName: name } = prepared;
+  ui.phase('score', `${prepared.dataset.questions.length} questions`);
+  const { output } = request;
+  const to = { task: prepared.task, modelName: name, output, resume, signal };
+  const scored = await scoreSet(model, questions, to, ui);
+  if (scored.isInterrupted) throw new Interrupted(scored.scores.length);
+  const report = { request, prepared, modelName: name, model, questions, scored, started, loadSeconds };
+  const { results, resultsPath, samplesPath } = reportRun(report);
+  return {
+    ...answersOf(prepared.dataset.questions, scored.scores),
+    results,
+    files:
+      resultsPath === undefined || samplesPath === undefined
+        ? undefined
+        : { results: resultsPath, samples: samplesPath },
+  };
+}
+
+function prepareRecords(request: RunRequest, records: Exclude<ScoreOptions['data'], string>): PreparedRun {
+  const task = taskByName(request.task);
+  const { docs, limit } = request;
+  if (request.resume && request.output === undefined)
+    throw new UsageError('score: resume needs output, the folder of the run that it continues', 'give output');
+  return {
+    task,
+    modelName: request.modelName ?? modelName(request.model),
+    dataset: datasetOfRecords(records, { task, docs, limit }),
+  };
+}
+
+function answersOf(
+  questions: readonly Question[],
+  scores: readonly Scores[],
+): Pick<ScoreResult, 'accuracy' | 'accuracyNorm' | 'answers'> {
+  const byId = new Map(questions.map((question) => [question.docId, question]));
+  const pairs = scores.flatMap((each) => {
+    const question = byId.get(each.docId);
+    return question === undefined ? [] : [{ question, scores: each, metrics: measure(question, each) }];
+  });
+  const accuracy = (values: readonly number[]): Accuracy => {
+    const { mean, stderr } = meanAndError(values);
+    return { value: mean, standardError: stderr ?? undefined };
+  };
+  return {
+    accuracy: accuracy(pairs.map(({ metrics }) => metrics.acc)),
+    accuracyNorm: accuracy(pairs.map(({ metrics }) => metrics.accNorm)),
+    answers: pairs.map(({ question, scores: { docId, ll, greedy } }) => ({
+      docId,
+      choices: question.choices,
+      gold: question.gold,
+      answer: argmax(ll),
+      logLikelihoods: ll,
+      isGreedy: greedy,
+    })),
+  };
+}
+
+/** Opens a model, scores one set of questions and closes it. */
+export async function run(options: RunOptions): Promise<ScoreResult> {
+  checkOptions('run', options);
+  const { task, data, sharing, overlong, docs, limit, output, modelName: name, resume, ...load } = options;
+  const { signal, onProgress } = options;
+  const model = await openModel(load);
+  try {
+    return await model.score({
+      task,
+      data,
+      sharing,
+      overlong,
+      docs,
+      limit,
+      output,
+      modelName: name,
+      resume,
+      signal,
+      onProgress,
+    });
+  } finally {
+    await model.close();
+  }
+}
+
+/** Checkpoint to artifact. */
+export async function compile(options: CompileOptions): Promise<CompileResult> {
+  checkOptions('compile', options);
+  const { init, precision = 'auto', onProgress, ...rest } = present(options);
+  return compileModel({ ...rest, init: initOf(init), precision }, uiOf(onProgress));
+}
+
+/** Better schedules for an artifact, measured on this machine; five minutes unless told otherwise. */
+export async function tune(options: TuneOptions): Promise<TuneResult> {
+  checkOptions('tune', options);
+  const { budgetSeconds = 300, threads = detectMachine().cpu.cores, onProgress, ...rest } = present(options);
+  return tuneArtifact({ ...rest, budgetSeconds, threads }, uiOf(onProgress));
+}

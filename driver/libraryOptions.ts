@@ -1,0 +1,102 @@
+/** What the library's functions take, checked before anything is opened. */
+import { z } from 'zod';
+import { UsageError } from '../errors.js';
+import { OVERLONG, SHARING_MODES, TASKS } from '../eval/index.js';
+import { CPU_ISAS } from '../ir/plan.js';
+import type { ProgressListener } from './libraryProgress.js';
+import { PRECISIONS, TARGET_CHOICES } from './target.js';
+
+const whole = (least: number, most: number) => z.number().int().min(least).max(most);
+const MAX_DEVICES = 64;
+
+const common = {
+  /** Ends the work; what was called rejects with Interrupted. */
+  signal: z.instanceof(AbortSignal).optional(),
+  /** Told what is going on. */
+  onProgress: z.custom<ProgressListener>((value) => typeof value === 'function', 'expected a function').optional(),
+};
+
+const modelFields = {
+  /** A checkpoint folder, a config.json (with `init`), or an artifact. */
+  model: z.string().min(1),
+  /** `random:1`: made-up weights from a seed. */
+  init: z
+    .string()
+    .regex(/^random:\d{1,15}$/, 'expected random:SEED')
+    .optional(),
+  target: z.enum(TARGET_CHOICES).optional(),
+  precision: z.enum(PRECISIONS).optional(),
+  isa: z.enum(CPU_ISAS).optional(),
+  /** Largest micro-batch, tokens. */
+  maxTokens: whole(32, 1 << 16).optional(),
+};
+
+const loadFields = {
+  ...modelFields,
+  threads: whole(1, 1024).optional(),
+  devices: z.union([whole(1, MAX_DEVICES), z.literal('all')]).optional(),
+  parallel: z
+    .union([z.literal('auto'), z.strictObject({ replicas: whole(1, MAX_DEVICES), stages: whole(1, MAX_DEVICES) })])
+    .optional(),
+};
+
+const TASK_NAMES = TASKS.map(({ name }) => name);
+
+const scoreFields = {
+  task: z.string().refine((name) => TASK_NAMES.includes(name), `expected one of ${TASK_NAMES.join(', ')}`),
+  /** A file of JSON lines, or records in memory. */
+  data: z.union([z.string().min(1), z.array(z.record(z.string(), z.unknown())).readonly()]),
+  sharing: z.enum(SHARING_MODES).optional(),
+  overlong: z.enum(OVERLONG).optional(),
+  /** Half-open ranges of question numbers; without `end`, to the last. */
+  docs: z
+    .array(z.strictObject({ first: whole(0, 1e12), end: whole(1, 1e12).optional() }))
+    .readonly()
+    .optional(),
+  /** At most so many questions; below 1, that share of them. */
+  limit: z.number().positive().optional(),
+  /** Folder for results, samples and the journal; without it nothing is written. */
+  output: z.string().min(1).optional(),
+  /** The model's name in results. */
+  modelName: z.string().min(1).optional(),
+  /** Go on with the journal in `output`. */
+  resume: z.boolean().optional(),
+};
+
+const SCHEMAS = {
+  openModel: z.strictObject({ ...loadFields, ...common }),
+  score: z.strictObject({ ...scoreFields, ...common }),
+  run: z.strictObject({ ...loadFields, ...scoreFields, ...common }),
+  compile: z.strictObject({ ...modelFields, output: z.string().min(1), ...common }),
+  tune: z.strictObject({
+    artifact: z.string().min(1),
+    budgetSeconds: z.number().positive().optional(),
+    threads: whole(1, 1024).optional(),
+    database: z.string().min(1).optional(),
+    ...common,
+  }),
+};
+
+export type ModelOptions = Readonly<z.infer<(typeof SCHEMAS)['openModel']>>;
+export type ScoreOptions = Readonly<z.infer<(typeof SCHEMAS)['score']>>;
+export type RunOptions = ModelOptions & ScoreOptions;
+export type CompileOptions = Readonly<z.infer<(typeof SCHEMAS)['compile']>>;
+export type TuneOptions = Readonly<z.infer<(typeof SCHEMAS)['tune']>>;
+
+/** An optional field given as undefined counts as absent. */
+export type Present<T> = { [K in keyof T]: Exclude<T[K], undefined> };
+
+export const present = <T extends object>(options: T): Present<T> =>
+  Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as Present<T>;
+
+/** Throws UsageError that names the field. */
+export function checkOptions(name: keyof typeof SCHEMAS, options: unknown): void {
+  const checked = SCHEMAS[name].safeParse(options);
+  if (checked.success) return;
+  const [issue] = checked.error.issues;
+  const path = issue?.path.map((part, i) =>
+    typeof part === 'number' ? `[${part}]` : `${i > 0 ? '.' : ''}${String(part)}`,
+  );
+  const field = path === undefined || path.length === 0 ? 'options' : path.join('');
+  throw new UsageError(`${name}: ${field}: ${issue?.message ?? 'not understood'}`, 'docs/library.md lists every field');
+}

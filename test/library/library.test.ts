@@ -1,0 +1,114 @@
+/** The library as programs use it: from dist/, with the bundled model. */
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type * as Library from '../../index.js';
+import { readSettings } from '../../settings.js';
+import { runFolder } from '../support/runFolder.js';
+
+const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
+const INDEX = join(ROOT, 'dist', 'index.js');
+const isBuilt = [INDEX, join(ROOT, 'build', 'Release', 'tilewright.node')].every((path) => existsSync(path));
+const hasCompiler = spawnSync('cc', ['--version'], { stdio: 'ignore' }).status === 0;
+if (!isBuilt) console.warn('SKIPPED test/library: dist/ or the addon is missing; run npm run build');
+
+let folder = '';
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'tilewright-library-'));
+});
+afterAll(() => {
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const DEMO = join(ROOT, 'models', 'demo');
+const EVERYDAY = join(ROOT, 'examples', 'everyday.jsonl');
+const RECORDS = readFileSync(EVERYDAY, 'utf8')
+  .split('\n')
+  .slice(0, 6)
+  .map((line) => JSON.parse(line) as Record<string, unknown>);
+
+describe.skipIf(!isBuilt || !hasCompiler)('the library', async () => {
+  const { openModel, run, Interrupted } = isBuilt
+    ? ((await import(pathToFileURL(INDEX).href)) as typeof Library)
+    : ({} as typeof Library);
+
+  it('runs the example of docs/library.md', () => {
+    const text = readFileSync(join(ROOT, 'docs', 'library.md'), 'utf8');
+    const [, example = ''] = /```js\n(.*?)```/s.exec(text) ?? [];
+    const file = join(folder, 'example.mjs');
+    writeFileSync(file, example.replace("'tilewright'", JSON.stringify(pathToFileURL(INDEX).href)));
+    const { status, stdout, stderr } = spawnSync(process.execPath, [file], {
+      cwd: ROOT,
+      encoding: 'utf8',
+      env: { PATH: readSettings().path, HOME: folder, TILEWRIGHT_CACHE: join(runFolder(), 'e2e-cache') },
+    });
+    expect(status, stderr).toBe(0);
+    expect(stdout).toMatch(/^question 0: .+\nquestion 1: .+\naccuracy 0\.\d\d ± 0\.\d\d\n$/);
+    expect(stderr).toMatch(/^20 of 20$/m);
+  });
+
+  it('opens a model once and scores many sets; files and records give the same answers', async () => {
+    const model = await openModel({ model: DEMO, target: 'cpu', threads: 1 });
+    try {
+      const heard: Library.ProgressEvent[] = [];
+      const options = { task: 'hellaswag', docs: [{ first: 0, end: 6 }] } as const;
+      // Both at once: the second waits.
+      const [file, memory] = await Promise.all([
+        model.score({ ...options, data: EVERYDAY, onProgress: (event) => heard.push(event) }),
+        model.score({ task: 'hellaswag', data: RECORDS, output: join(folder, 'out') }),
+      ]);
+      expect(memory.answers).toEqual(file.answers);
+      expect(file.answers).toHaveLength(6);
+      expect(file.answers[0]!.logLikelihoods).toHaveLength(4);
+      expect(file.accuracy).toEqual(memory.accuracy);
+      expect(file.files).toBeUndefined();
+      expect(existsSync(memory.files!.results)).toBe(true);
+      expect(heard.at(-1)).toMatchObject({ kind: 'scored', questionsDone: 6, questionsTotal: 6 });
+      await expect(
+        model.score({ task: 'hellaswag', data: RECORDS, signal: AbortSignal.abort() }),
+      ).rejects.toBeInstanceOf(Interrupted);
+      await expect(model.score({ task: 'hellaswag', data: [{ ctx: 1 }] })).rejects.toThrow(/^data\[0\]: /);
+    } finally {
+      await model.close();
+      await model.close();
+    }
+    await expect(model.score({ task: 'hellaswag', data: RECORDS })).rejects.toThrow('score: the model is closed');
+  });
+
+  it('gives up loading when it is told to', async () => {
+    const controller = new AbortController();
+    const stopped = run({
+      model: DEMO,
+      task: 'hellaswag',
+      data: EVERYDAY,
+      signal: controller.signal,
+      onProgress: (event) => {
+        if (event.kind === 'phase') controller.abort();
+      },
+    });
+    await expect(stopped).rejects.toBeInstanceOf(Interrupted);
+  });
+
+  it.each([
+    [{ task: 'hellaswag', data: EVERYDAY }, 'run: model: '],
+    [{ model: DEMO, task: 'helaswag', data: EVERYDAY }, 'run: task: expected one of hellaswag, '],
+    [{ model: DEMO, task: 'hellaswag', data: 7 }, 'run: data: '],
+    [{ model: DEMO, task: 'hellaswag', data: EVERYDAY, treads: 2 }, 'run: options: Unrecognized key: "treads"'],
+    [{ model: DEMO, task: 'hellaswag', data: EVERYDAY, docs: [{ first: -1 }] }, 'run: docs[0].first: '],
+    [{ model: DEMO, task: 'hellaswag', data: EVERYDAY, onProgress: 1 }, 'run: onProgress: expected a function'],
+    [undefined, 'run: options: '],
+  ])('refuses %j', async (options, message) => {
+    await expect(run(options as Library.RunOptions)).rejects.toMatchObject({
+      name: 'UsageError',
+      message: expect.stringContaining(message) as string,
+    });
+  });
+
+  it('has questions that are not there', async () => {
+    const model = { model: DEMO, target: 'cpu' } as const;
+    await expect(run({ ...model, task: 'hellaswag', data: [] })).rejects.toThrow('data: there are no questions');
+  });
+});
