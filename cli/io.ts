@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { basename, dirname, join, relative } from 'node:path';
 import { readSettings } from '../settings.js';
+import { reasonOf } from '../system/errno.js';
 import { quoteForShell } from '../system/shell.js';
 import { styleOf, wantsColour, type ColourSettings, type Style } from './style.js';
 
@@ -55,17 +56,22 @@ export function invocationOf(script: string | undefined, folder: string): string
   return `node ${quoteForShell(near.startsWith('..') ? script : near)}`;
 }
 
-/** A reader that goes away (`| head`) is no error: what it does not want is dropped, and the work goes on. */
-function ignoreClosedPipe(stream: NodeJS.WriteStream): void {
+/**
+ * A reader that goes away (`| head`) is no error: what it does not want is dropped, and the work goes on. Whatever else
+ * goes wrong ends the process with a line: results that cannot be printed are no results.
+ */
+function watch(stream: NodeJS.WriteStream, name: string): void {
   stream.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error;
+    if (error.code === 'EPIPE') return;
+    if (stream !== process.stderr) process.stderr.write(`error: cannot write ${name}: ${reasonOf(error)}\n`);
+    process.exit(1);
   });
 }
 
 /** This process. */
 export function processIo(): Io {
-  ignoreClosedPipe(process.stdout);
-  ignoreClosedPipe(process.stderr);
+  watch(process.stdout, 'the standard output');
+  watch(process.stderr, 'the standard error');
   const settings = readSettings();
   return {
     stdout: process.stdout,

@@ -17,7 +17,7 @@ import type { CompileOptions, ModelOptions, RunOptions, ScoreOptions, TuneOption
 import { uiOf } from './libraryProgress.js';
 import { detectMachine } from './machine.js';
 import { modelName, parseInit, type WeightInit } from './names.js';
-import { Phases } from './phases.js';
+import { clock, Phases } from './phases.js';
 import { prepareRun, type PreparedRun } from './prepareRun.js';
 import { packQuestions, tokenise } from './questionSet.js';
 import { reportRun } from './reportRun.js';
@@ -143,7 +143,7 @@ async function scoreOnce(
 ): Promise<ScoreResult> {
   const { data, docs, sharing = 'tree', resume = false, onProgress, ...rest } = present(options);
   const ui = uiOf(onProgress);
-  const started = new Date();
+  const started = new Date(clock());
   const begin = performance.now();
   const request: RunRequest = {
     ...load,

@@ -1,13 +1,14 @@
 /** When a run did what before its first answer: how much of it overlaps, and what it waited for. */
 
-/** Milliseconds of the host's clock since the epoch. */
+/** Milliseconds since the epoch. */
 export interface PhaseSpan {
   readonly name: string;
   readonly begin: number;
   readonly end: number;
 }
 
-const clock = (): number => performance.timeOrigin + performance.now();
+/** Milliseconds since the epoch as of this process's start, and never going back, whatever the host's clock does. */
+export const clock = (): number => performance.timeOrigin + performance.now();
 
 /** What one process does, one thing after another; the first is its start. Several go on at a time with during(). */
 export class Phases {

@@ -12,6 +12,7 @@ import {
   type ResultsInput,
 } from '../eval/index.js';
 import { checkpointId, type LoadedModel } from './loadModel.js';
+import { clock } from './phases.js';
 import type { PreparedRun } from './prepareRun.js';
 import type { PackedQuestions } from './questionSet.js';
 import type { RunRequest, RunResult } from './requests.js';
@@ -89,7 +90,7 @@ function resultsInput(report: RunReport): ResultsInput {
       devices: scored.scorer.timeline.use(model.devices),
     }),
     started,
-    finished: new Date(),
+    finished: new Date(clock()),
     version: VERSION,
     ...(shard === undefined || scored.identity === undefined ? {} : { shard: { ...shard, run: scored.identity } }),
   };

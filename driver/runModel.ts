@@ -2,7 +2,7 @@
 import { checkResumedShard, distinctModelName, modelFolder, shardName } from '../eval/index.js';
 import { beginLoading, checkpointId, type LoadedModel, type ModelLoading } from './loadModel.js';
 import type { OpenedModel } from './open.js';
-import { Phases, printPhases } from './phases.js';
+import { clock, Phases, printPhases } from './phases.js';
 import { prepareRun, type PreparedRun } from './prepareRun.js';
 import { packQuestions, tokenise, type PackedQuestions } from './questionSet.js';
 import { reportRun } from './reportRun.js';
@@ -11,7 +11,7 @@ import { scoreSet, type ScoredSet } from './scoreSet.js';
 import { profileEvents, timelineEvents, writeTrace } from './trace.js';
 
 export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> {
-  const started = new Date();
+  const started = new Date(clock());
   const begin = performance.now();
   const phases = new Phases();
   phases.begin('questions');

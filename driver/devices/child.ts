@@ -12,8 +12,9 @@ import type { Ui } from '../requests.js';
 import { inFlightOf, type Executor } from './executor.js';
 import { Siblings, type Membership } from './siblings.js';
 
+/** A parent that is gone hears nothing; 'disconnect' below ends this process. */
 const send = (message: FromChild): void => {
-  process.send?.(message);
+  process.send?.(message, () => undefined);
 };
 
 const ui: Ui = {

@@ -62,6 +62,15 @@ describe.skipIf(!isBuilt)('the built command', () => {
     expect(run.stderr).toContain('export TILEWRIGHT_CACHE=/path');
   });
 
+  it('says in one line that its results cannot be written', () => {
+    const full = spawnSync('sh', ['-c', `"${process.execPath}" "${MAIN}" doctor --json > /dev/full`], {
+      cwd: ROOT,
+      encoding: 'utf8',
+      env: environment(),
+    });
+    expect([full.status, full.stderr]).toEqual([1, 'error: cannot write the standard output: the disk is full\n']);
+  });
+
   it('says nothing about a reader that went away', () => {
     const piped = spawnSync(
       'sh',
