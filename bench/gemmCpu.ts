@@ -67,7 +67,13 @@ double bench_run(tw_kernel kernel, const int64_t *bytes, const int32_t *halves, 
       else ((float *)table[b])[i] = 0.001f * (float)(i % 1000) - 0.5f;
     }
   }
-  tw_launch launch = { table, T, T, aligned_alloc(4096, (size_t)((scratch * workers + 4096) / 4096 * 4096)), scratch, &next };
+  tw_launch launch = {
+    .buffers = table,
+    .extents = { T, T },
+    .scratch = aligned_alloc(4096, (size_t)((scratch * workers + 4096) / 4096 * 4096)),
+    .scratch_bytes = scratch,
+    .next = &next,
+  };
   double *seconds = calloc((size_t)(reps * workers), 8), best = 1e30;
   pthread_barrier_t barrier;
   pthread_barrier_init(&barrier, 0, (unsigned)workers);

@@ -1,10 +1,12 @@
 /** What makes two kernels the same text: everything but the names of what they read and write. */
 import { createHash } from 'node:crypto';
 import { extentIn, type Extents } from '../ir/extents.js';
+import { extentNames } from '../ir/function.js';
 import type { Kernel, KernelModule, Output } from '../ir/kernel.js';
 import { rowStride } from '../ir/plan.js';
 import type { Scalar } from '../ir/scalar.js';
 import { printScalar, renameReads } from '../ir/scalar.js';
+import { SCORED_ROWS, TOKENS } from '../ir/scoring.js';
 import { DTYPE_BYTES } from '../ir/types.js';
 import { namesOf } from './names.js';
 
@@ -83,6 +85,16 @@ function canonical(value: unknown): unknown {
 }
 
 /**
+ * Generated functions find an extent by its place among those of the function that they belong to: equal kernels of
+ * functions with other extents are other text. Those of scoring go without saying.
+ */
+function conventionOf(module: KernelModule): { readonly extents?: readonly string[] } {
+  const extents = extentNames(module.interface);
+  const isScoring = extents.length === 2 && extents[0] === TOKENS && extents[1] === SCORED_ROWS;
+  return isScoring ? {} : { extents };
+}
+
+/**
  * Hex hash of the kernel's canonical text: names of buffers and weights are replaced by parameter indices, so the same
  * kernel of two layers has one signature. Includes what the text depends on: dtypes, strides, layouts, pairings.
  */
@@ -111,7 +123,13 @@ export function kernelSignature(kernel: Kernel, module: KernelModule, capacity: 
     };
   });
   const keys = kernel.anchor === 'attention' ? extentIn(buffers.get(kernel.k)!.rows, capacity) : 0;
-  const text = { version: VERSION, kernel: { ...renamed, name: '', path: '', ops: [] }, shapes, capacity: keys };
+  const text = {
+    version: VERSION,
+    kernel: { ...renamed, name: '', path: '', ops: [] },
+    shapes,
+    capacity: keys,
+    ...conventionOf(module),
+  };
   return hash(JSON.stringify(canonical(text)), 16);
 }
 

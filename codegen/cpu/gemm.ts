@@ -147,7 +147,7 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
     render('gemm', {
       ...types,
       symbol,
-      rows: plan.rows,
+      rows: operands.extentIndex(plan.rows),
       expands,
       wideOffset: tileBytes,
       linesOffset: tileBytes + wideBytes,
@@ -226,6 +226,7 @@ export function emitLogProb(
   const epilogue = render('logprob', {
     name,
     ldc,
+    extentLines: row.extentLines(),
     rowLines: row.lines,
     scale: scale.kind === 'f' ? scale.code : `(float)${scale.code}`,
     vocab: kernel.vocab,

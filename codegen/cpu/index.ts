@@ -67,7 +67,7 @@ function emitAnchor(kernel: Kernel, operands: Operands, schedule: CpuSchedule, s
       if (schedule.kind !== 'loop') return mismatch();
       const program = loopProgram(kernel, operands);
       return {
-        source: render('loop', { symbol, program, rows: kernel.rows, step: schedule.rows }),
+        source: render('loop', { symbol, program, rows: operands.extentIndex(kernel.rows), step: schedule.rows }),
         helpers: [],
         scratchBytes: 0,
       };
@@ -77,7 +77,7 @@ function emitAnchor(kernel: Kernel, operands: Operands, schedule: CpuSchedule, s
       const parts = operands.get(kernel.parts);
       const source = render('logprobReduce', {
         symbol,
-        rows: kernel.rows,
+        rows: operands.extentIndex(kernel.rows),
         step: schedule.rows,
         parts: parts.index,
         partsStride: parts.stride,

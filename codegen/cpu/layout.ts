@@ -2,7 +2,7 @@
 import type { WeightDecl } from '../../ir/kernel.js';
 import { PANEL, packedDepth } from '../../ir/packing.js';
 import { FORMATS, isFormatIn, type FormatIn } from '../../ir/storage.js';
-import type { BufferDType } from '../../ir/types.js';
+import type { BufferDType, ExtentName } from '../../ir/types.js';
 import type { Operand } from '../operands.js';
 import { KernelOperands } from '../operands.js';
 
@@ -23,6 +23,13 @@ export class Operands extends KernelOperands {
   /** C expression of a buffer's base. */
   base(operand: Operand): string {
     return `((${C_TYPES[operand.dtype]} *)launch->buffers[${operand.index}])`;
+  }
+
+  /** The place of an extent in tw_launch.extents: that among the extents of its function. */
+  extentIndex(name: ExtentName): number {
+    const index = this.extents.indexOf(name);
+    if (index < 0) throw new Error(`${name} is not an extent of the function; it has ${this.extents.join(', ')}.`);
+    return index;
   }
 }
 

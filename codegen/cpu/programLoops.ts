@@ -56,9 +56,6 @@ function printZeros(outputs: readonly Output[], column: string, body: Body): voi
 
 type MakeSite = (column: string, lanes: number | string) => Site;
 
-/** A fixed extent, or the field of tw_launch that holds it. */
-const extentText = (dim: Dim): string => (typeof dim === 'string' ? `launch->${dim}` : String(dim));
-
 /** Loops over blocks of 32 columns [from, to) of one row; `columns` is the domain's extent, `from` a multiple of 32. */
 function columnBlocks(
   outputs: readonly Output[],
@@ -70,7 +67,7 @@ function columnBlocks(
 ): string {
   const full = new Body(row);
   printOutputs(outputs, site('column', 16), full);
-  const total = extentText(columns);
+  const total = row.extent(columns);
   let text = `    const int64_t whole = ${to} < ${total} / 32 * 32 ? ${to} : ${total} / 32 * 32;\n`;
   // Two vectors a turn: the lanes of their sums are added side by side.
   text += '    for (int64_t block = ' + from + '; block < whole; block += 32) {\n';
@@ -83,9 +80,7 @@ function columnBlocks(
   for (const half of [0, 16]) {
     const body = new Body(row);
     const lanes =
-      typeof columns === 'string'
-        ? `(int32_t)(launch->${columns} - block - ${half})`
-        : Math.min(16, (columns % 32) - half);
+      typeof columns === 'string' ? `(int32_t)(${total} - block - ${half})` : Math.min(16, (columns % 32) - half);
     if (typeof lanes === 'number' && lanes <= 0) printZeros(outputs, `block + ${half}`, body);
     else printOutputs(outputs, site(`(block + ${half})`, lanes), body);
     tail.push('{', ...body.lines.map((line) => `  ${line}`), '}');
@@ -97,6 +92,7 @@ function columnBlocks(
 }
 
 const rowsLoop = (row: RowScope, text: string): string =>
+  indent(row.extentLines(), 1) +
   `  for (int64_t i = 0; i < mn; i++) {\n    const int64_t row = m0 + i;\n${indent(row.lines, 2)}${text}  }\n`;
 
 /**
@@ -128,7 +124,7 @@ export function loopProgram({ outputs, columns, headDim }: LoopKernel, operands:
   const row = new RowScope(operands);
   const site: MakeSite = (column, lanes) =>
     headDim === undefined ? { id: 'x', column, lanes } : withRotation({ id: 'x', column, lanes }, headDim);
-  const text = columnBlocks(outputs, row, columns, '0', extentText(columns), site);
+  const text = columnBlocks(outputs, row, columns, '0', row.extent(columns), site);
   return rowsLoop(row, text);
 }
 

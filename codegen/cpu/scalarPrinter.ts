@@ -4,6 +4,7 @@
  */
 import type { Access, BinaryScalar, Scalar, UnaryScalar } from '../../ir/scalar.js';
 import { isBinary, isUnary, printScalar, viaOf } from '../../ir/scalar.js';
+import type { Dim, ExtentName } from '../../ir/types.js';
 import type { Operand, Operands } from './layout.js';
 import { C_TYPES } from './layout.js';
 
@@ -55,6 +56,7 @@ export class RowScope {
   readonly lines: string[] = [];
   readonly operands: Operands;
   private readonly names = new Map<string, string>();
+  private readonly extents = new Set<ExtentName>();
   private readonly prefix: string;
 
   constructor(operands: Operands, prefix = 'r') {
@@ -69,6 +71,19 @@ export class RowScope {
     this.names.set(key, name);
     this.lines.push(`${type} const ${name} = ${code};`);
     return name;
+  }
+
+  /** A fixed number, or the local of extentLines that holds a named extent. */
+  extent(dim: Dim): string {
+    if (typeof dim === 'string') this.extents.add(dim);
+    return String(dim);
+  }
+
+  /** Locals of the named extents that were asked for, called like them. They precede the loop over rows. */
+  extentLines(): string[] {
+    return [...this.extents].map(
+      (name) => `const int64_t ${name} = launch->extents[${this.operands.extentIndex(name)}];`,
+    );
   }
 
   /** The row number an access reads: the row itself, or what a gather list says. */
@@ -173,7 +188,7 @@ export class Body {
         return this.load(s.buffer, s.access, site);
       case 'rowSum': {
         const operand = this.row.operands.get(s.buffer);
-        const columns = typeof operand.columns === 'string' ? `launch->${operand.columns}` : operand.columns;
+        const columns = this.row.extent(operand.columns);
         return this.rowValue('f', `tw_sum_of(${this.row.rowPointer(operand, s.via)}, ${columns})`);
       }
       case 'segmentSum': {

@@ -1,6 +1,7 @@
 /*
  * The C interface between generated CPU kernels and the runtime. Generated code includes a copy of this text.
- * Bump TW_ABI when anything here changes: it is part of every kernel's cache key.
+ * Bump TW_ABI when the layout or the meaning of anything here changes: an addon built for another version is refused, and
+ * tuning results of another version are not used.
  */
 #ifndef TILEWRIGHT_ABI_H
 #define TILEWRIGHT_ABI_H
@@ -12,17 +13,11 @@
 #define TW_MAX_EXTENTS 8
 
 typedef struct tw_launch {
-  void *const *buffers; /* base addresses, in the order the kernel's parameter list names them */
-  union {
-    int64_t extents[TW_MAX_EXTENTS]; /* sizes that this call brings, in the order its function declares them */
-    struct {
-      int64_t T; /* those of score: packed tokens, scored rows */
-      int64_t R;
-    };
-  };
-  char *scratch;        /* 64-byte aligned; worker w owns [w * scratch_bytes, (w + 1) * scratch_bytes) */
+  void *const *buffers;            /* base addresses, in the order the kernel's parameter list names them */
+  int64_t extents[TW_MAX_EXTENTS]; /* sizes that this call brings, in the order its function declares them */
+  char *scratch;                   /* 64-byte aligned; worker w owns [w * scratch_bytes, (w + 1) * scratch_bytes) */
   int64_t scratch_bytes;
-  int64_t *next;        /* shared work counter, 0 at the start of every launch; fetch-add to take work */
+  int64_t *next;                   /* shared work counter, 0 at the start of every launch; fetch-add to take work */
 } tw_launch;
 
 /* Every worker calls the kernel; work is split inside. The runtime puts a barrier between launches. */

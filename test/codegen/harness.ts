@@ -45,7 +45,7 @@ static void tw_test_ask(void) {}
 #endif
 double tw_test_run(tw_kernel kernel, void *const *buffers, int64_t T, int64_t R, int64_t scratch, int32_t workers) {
   int64_t next = 0;
-  tw_launch launch = { .buffers = buffers, .T = T, .R = R, .scratch_bytes = scratch, .next = &next };
+  tw_launch launch = { .buffers = buffers, .extents = { T, R }, .scratch_bytes = scratch, .next = &next };
   if (scratch > 0) { launch.scratch = aligned_alloc(4096, (size_t)(scratch * workers)); memset(launch.scratch, 0xff, (size_t)(scratch * workers)); }
   tw_test_ask();
   pthread_t threads[64];

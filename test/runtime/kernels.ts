@@ -43,16 +43,16 @@ void tw_fill(const tw_launch *l, int32_t worker, int32_t workers) {
   const float *in = l->buffers[0];
   float *out = l->buffers[1];
   (void)worker; (void)workers;
-  for (int64_t i; (i = __atomic_fetch_add(l->next, 1, __ATOMIC_RELAXED)) < l->T;) out[i] = in[i] + 1;
+  for (int64_t i; (i = __atomic_fetch_add(l->next, 1, __ATOMIC_RELAXED)) < l->extents[0];) out[i] = in[i] + 1;
 }
 void tw_double(const tw_launch *l, int32_t worker, int32_t workers) {
   float *x = l->buffers[0];
-  for (int64_t i = worker; i < l->T; i += workers) x[i] *= 2;
+  for (int64_t i = worker; i < l->extents[0]; i += workers) x[i] *= 2;
 }
 void tw_index(const tw_launch *l, int32_t worker, int32_t workers) {
   const int32_t *in = l->buffers[0];
   float *out = l->buffers[1];
-  for (int64_t i = worker; i < l->T; i += workers) out[i] = (float)in[i];
+  for (int64_t i = worker; i < l->extents[0]; i += workers) out[i] = (float)in[i];
 }
 void tw_scratch(const tw_launch *l, int32_t worker, int32_t workers) {
   float *mine = (float *)(l->scratch + worker * l->scratch_bytes);
@@ -61,7 +61,7 @@ void tw_scratch(const tw_launch *l, int32_t worker, int32_t workers) {
   (void)workers;
 }
 void tw_poison(const tw_launch *l, int32_t worker, int32_t workers) {
-  if (worker == 0) ((float *)l->buffers[0])[l->T - 1] = NAN;
+  if (worker == 0) ((float *)l->buffers[0])[l->extents[0] - 1] = NAN;
   (void)workers;
 }
 void tw_gate(const tw_launch *l, int32_t worker, int32_t workers) {
@@ -77,7 +77,7 @@ void tw_out(const tw_launch *l, int32_t worker, int32_t workers) {
   const int32_t *rows = l->buffers[0];
   float *a = l->buffers[1];
   int32_t *b = l->buffers[2];
-  for (int64_t i = worker; i < l->R; i += workers) { a[i] = -(float)rows[i]; b[i] = rows[i] & 1; }
+  for (int64_t i = worker; i < l->extents[1]; i += workers) { a[i] = -(float)rows[i]; b[i] = rows[i] & 1; }
 }
 `;
 

@@ -146,7 +146,7 @@ void tw_embed(const tw_launch *l, int32_t worker, int32_t workers) {
   const uint16_t *table = l->buffers[2];
   const float *frequency = l->buffers[3];
   float *h = l->buffers[4];
-  for (int64_t t = worker; t < l->T; t += workers)
+  for (int64_t t = worker; t < l->extents[0]; t += workers)
     for (int c = 0; c < ${WIDTH}; c++) h[t * 32 + c] = widen(table[tokens[t] * ${WIDTH} + c]) * frequency[c] + (float)position[t];
 }
 void tw_head(const tw_launch *l, int32_t worker, int32_t workers) {
@@ -154,7 +154,7 @@ void tw_head(const tw_launch *l, int32_t worker, int32_t workers) {
   const int32_t *row = l->buffers[1], *target = l->buffers[2];
   float *parts = l->buffers[4];
   (void)worker; (void)workers;
-  for (int64_t r; (r = __atomic_fetch_add(l->next, 1, __ATOMIC_RELAXED)) < l->R;) {
+  for (int64_t r; (r = __atomic_fetch_add(l->next, 1, __ATOMIC_RELAXED)) < l->extents[1];) {
     float sum = 0;
     for (int k = 0; k < ${WIDTH}; k++) sum += h[row[r] * 32 + k] * w[(target[r] / 16) * ${WIDTH * 16} + k * 16 + target[r] % 16];
     parts[r * 32] = sum;
@@ -166,6 +166,6 @@ void tw_reduce(const tw_launch *l, int32_t worker, int32_t workers) {
   const float *parts = l->buffers[0];
   float *logProb = l->buffers[1];
   int32_t *isArgmax = l->buffers[2];
-  for (int64_t r = worker; r < l->R; r += workers) { logProb[r] = -fabsf(parts[r * 32]); isArgmax[r] = parts[r * 32] > 0; }
+  for (int64_t r = worker; r < l->extents[1]; r += workers) { logProb[r] = -fabsf(parts[r * 32]); isArgmax[r] = parts[r * 32] > 0; }
 }
 `;

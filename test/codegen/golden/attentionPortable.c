@@ -273,7 +273,7 @@ static void k_attention_427d012ea5c82013_8c2171fa_finish(const tw_launch *launch
 }
 
 void k_attention_427d012ea5c82013_8c2171fa(const tw_launch *launch, int32_t worker, int32_t workers) {
-  const int64_t rows = launch->R;
+  const int64_t rows = launch->extents[1];
   const int64_t tiles = (rows + 32 - 1) / 32;
   char *scratch = launch->scratch + worker * launch->scratch_bytes;
   k_attention_427d012ea5c82013_8c2171fa_item t;

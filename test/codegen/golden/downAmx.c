@@ -107,7 +107,7 @@ static void k_gemm_316ec34aa423c48c_e5a81b1b_block(const uint16_t *a, const uint
   }
 }
 void k_gemm_316ec34aa423c48c_e5a81b1b(const tw_launch *launch, int32_t worker, int32_t workers) {
-  const int64_t rows = launch->R;
+  const int64_t rows = launch->extents[1];
   char *scratch = launch->scratch + worker * launch->scratch_bytes;
   float *tile = (float *)scratch;
   /* Blocks of equal height, so that the last one is no stub. */

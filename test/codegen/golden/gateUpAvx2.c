@@ -206,7 +206,7 @@ static void k_gemm_cb44f954fc6f265d_f2f07d03_block(const float *a, const float *
   }
 }
 void k_gemm_cb44f954fc6f265d_f2f07d03(const tw_launch *launch, int32_t worker, int32_t workers) {
-  const int64_t rows = launch->R;
+  const int64_t rows = launch->extents[1];
   char *scratch = launch->scratch + worker * launch->scratch_bytes;
   float *tile = (float *)scratch;
   /* Blocks of equal height, so that the last one is no stub. */

@@ -187,7 +187,7 @@ static void k_logprob_0fdc246afe567546_d39c3da7_block(const float *a, const floa
   }
 }
 void k_logprob_0fdc246afe567546_d39c3da7(const tw_launch *launch, int32_t worker, int32_t workers) {
-  const int64_t rows = launch->R;
+  const int64_t rows = launch->extents[1];
   char *scratch = launch->scratch + worker * launch->scratch_bytes;
   float *tile = (float *)scratch;
   /* Blocks of equal height, so that the last one is no stub. */

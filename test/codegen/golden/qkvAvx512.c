@@ -274,7 +274,7 @@ static void k_gemm_74ee85b5612e7196_9ee3187a_block(const float *a, const float *
   }
 }
 void k_gemm_74ee85b5612e7196_9ee3187a(const tw_launch *launch, int32_t worker, int32_t workers) {
-  const int64_t rows = launch->T;
+  const int64_t rows = launch->extents[0];
   char *scratch = launch->scratch + worker * launch->scratch_bytes;
   float *tile = (float *)scratch;
   /* Blocks of equal height, so that the last one is no stub. */

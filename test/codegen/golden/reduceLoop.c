@@ -1,10 +1,11 @@
 void k_logprobreduce_d763150db50723a6_f616b558(const tw_launch *launch, int32_t worker, int32_t workers) {
   (void)worker;
   (void)workers;
+  const int64_t rows = launch->extents[1];
   for (;;) {
     const int64_t begin = __atomic_fetch_add(launch->next, 1, __ATOMIC_RELAXED) * 8;
-    if (begin >= launch->R) break;
-    const int64_t end = begin + 8 < launch->R ? begin + 8 : launch->R;
+    if (begin >= rows) break;
+    const int64_t end = begin + 8 < rows ? begin + 8 : rows;
     for (int64_t row = begin; row < end; row++) {
       const float *parts = (const float *)launch->buffers[0] + row * 32;
       const int32_t target = ((const int32_t *)launch->buffers[1])[row];

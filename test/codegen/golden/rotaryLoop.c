@@ -23,9 +23,10 @@ static void k_loop_59e2f82fb4330bd0_f616b558_rows(const tw_launch *launch, int64
 void k_loop_59e2f82fb4330bd0_f616b558(const tw_launch *launch, int32_t worker, int32_t workers) {
   (void)worker;
   (void)workers;
+  const int64_t rows = launch->extents[0];
   for (;;) {
     const int64_t begin = __atomic_fetch_add(launch->next, 1, __ATOMIC_RELAXED) * 8;
-    if (begin >= launch->T) break;
-    k_loop_59e2f82fb4330bd0_f616b558_rows(launch, begin, launch->T - begin < 8 ? launch->T - begin : 8);
+    if (begin >= rows) break;
+    k_loop_59e2f82fb4330bd0_f616b558_rows(launch, begin, rows - begin < 8 ? rows - begin : 8);
   }
 }

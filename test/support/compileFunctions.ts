@@ -1,0 +1,51 @@
+/** Functions given as text, through the whole pipeline, as one plan for a CPU. Their weights and states must agree. */
+import { defaultSchedule } from '../../codegen/cpu/index.js';
+import { deriveLaunches } from '../../driver/checkPlan.js';
+import { numericsOf } from '../../driver/machine.js';
+import type { Extents } from '../../ir/extents.js';
+import type { FunctionPlan, Plan } from '../../ir/plan.js';
+import { parseGraph } from '../../ir/text/parser.js';
+import { verifyGraph } from '../../ir/verify.js';
+import { verifyIndices } from '../../ir/verifyIndices.js';
+import { lower, optimise } from '../../passes/pipeline.js';
+import { planMemory } from '../../passes/planMemory.js';
+
+export interface FunctionSource {
+  readonly text: string;
+  /** The largest call, which is the only bucket. */
+  readonly most: Extents;
+}
+
+const FACTS = { isas: ['portable' as const], l1: 32 << 10, l2: 1 << 20 };
+
+/** A plan of portable kernels under default schedules. */
+export function compileFunctions(sources: readonly FunctionSource[]): Plan {
+  const numerics = numericsOf('portable');
+  const modules = sources.map(({ text }) => {
+    const graph = parseGraph(text);
+    verifyGraph(graph);
+    const module = lower(optimise(graph, numerics), numerics);
+    verifyIndices(module);
+    return module;
+  });
+  const functions = modules.map((module, i): FunctionPlan => {
+    const { most } = sources[i]!;
+    const bucket = { extents: most, longest: 0 };
+    const launches = deriveLaunches(module, most);
+    const schedules = module.kernels.map(
+      (kernel, k) => [launches[k]!.signature, defaultSchedule(kernel, module, FACTS, bucket)] as const,
+    );
+    return {
+      interface: module.interface,
+      buffers: module.buffers,
+      kernels: module.kernels,
+      launches,
+      capacity: bucket,
+      buckets: [bucket],
+      schedules: [Object.fromEntries(schedules)],
+      ...planMemory(module, most),
+    };
+  });
+  const [{ weights, constants, states = [] }] = modules as [(typeof modules)[0]];
+  return { weights, constants, states, functions };
+}
