@@ -1,5 +1,5 @@
 /** `run`: prepare, load, score, report. Questions are tokenised and packed while the model is compiled and loaded. */
-import { checkResumedShard, distinctModelName, modelFolder, shardName } from '../eval/index.js';
+import { checkResumedShard, claimModelName, modelFolder, shardName } from '../eval/index.js';
 import { beginLoading, checkpointId, type LoadedModel, type ModelLoading } from './loadModel.js';
 import type { OpenedModel } from './open.js';
 import { clock, Phases, printPhases } from './phases.js';
@@ -83,10 +83,10 @@ function settleName(
   ui: Ui,
 ): string {
   if (output === undefined) return modelName;
-  const name = distinctModelName(output, modelName, checkpointId(opened));
+  const name = claimModelName(output, modelName, checkpointId(opened));
   if (name !== modelName) {
     ui.note(
-      `${modelFolder(output, modelName)} holds results of another checkpoint; this one's go to ${modelFolder(output, name)} (--model-name chooses a name)`,
+      `${modelFolder(output, modelName)} belongs to another checkpoint; this one's results go to ${modelFolder(output, name)} (--model-name chooses a name)`,
     );
   }
   if (resume) checkResumedShard(output, name, { task: task.name, dataset: dataset.sha256 }, shard);

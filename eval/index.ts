@@ -19,7 +19,7 @@ export { Journal, journalPath, type JournalOptions, type RunIdentity } from './j
 export { mergeShards, type Merged, type MergeRequest } from './merge.js';
 export { argmax, meanAndError, measure, type QuestionMetrics, type Scores } from './metrics.js';
 export { layBatch, type LaidBatch } from './microBatch.js';
-export { distinctModelName, modelFolder, sanitiseModelName } from './output.js';
+export { claimModelName, modelFolder, sanitiseModelName } from './output.js';
 export { packTrees, shuffled } from './pack.js';
 export type { BatchCost, Pack, Packable } from './packing.js';
 export type { Progress } from './progress.js';

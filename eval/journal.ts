@@ -38,8 +38,6 @@ export interface JournalOptions {
   readonly resume: boolean;
   /** Choices of each question of this run, by doc_id. */
   readonly choices: ReadonlyMap<number, number>;
-  /** For tests of a full disk. */
-  readonly write?: (fd: number, bytes: Uint8Array, position: number) => number;
 }
 
 /** Two data files of one task have journals of their own. `dataset`: the file's hash. */
@@ -190,7 +188,6 @@ export class Journal {
   /** Questions that were finished when the journal was opened. */
   readonly done: ReadonlyMap<number, Scores>;
   readonly #fd: number;
-  readonly #write: NonNullable<JournalOptions['write']>;
   #bytes: number;
   #lastSync = 0;
   #isDirty = false;
@@ -201,7 +198,6 @@ export class Journal {
   constructor(options: JournalOptions) {
     const { path, identity } = options;
     this.path = path;
-    this.#write = options.write ?? ((fd, bytes, position) => writeSync(fd, bytes, 0, bytes.length, position));
     const isThere = existsSync(path);
     const found = options.resume && isThere ? readJournal(options) : { done: new Map<number, Scores>(), wholeBytes: 0 };
     this.done = found.done;
@@ -236,9 +232,7 @@ export class Journal {
       );
     }
     try {
-      for (let at = 0; at < bytes.length;) {
-        at += this.#write(this.#fd, bytes.subarray(at), start + at);
-      }
+      for (let at = 0; at < bytes.length;) at += writeSync(this.#fd, bytes, at, bytes.length - at, start + at);
       this.#bytes = start + bytes.length;
       this.#isDirty = true;
       if (performance.now() - this.#lastSync >= SYNC_INTERVAL_MS) this.sync();

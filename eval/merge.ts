@@ -2,8 +2,7 @@
 import { createHash } from 'node:crypto';
 import { UserError } from '../errors.js';
 import { quoteForShell } from '../system/shell.js';
-import { prepareOutput } from '../system/write.js';
-import { distinctModelName, modelFolder } from './output.js';
+import { claimModelName } from './output.js';
 import {
   buildResults,
   throughputOf,
@@ -190,7 +189,7 @@ export function mergeShards(request: MergeRequest): Merged {
   const header: ResultsHeader = {
     taskName: task,
     taskVersion: first.versions[task] ?? 0,
-    modelName: distinctModelName(request.output, first.model_name, first.provenance.checkpoint),
+    modelName: claimModelName(request.output, first.model_name, first.provenance.checkpoint),
     config: first.config,
     taskConfig: {
       dataset_path: first.configs[task]?.dataset_path ?? null,
@@ -213,7 +212,6 @@ export function mergeShards(request: MergeRequest): Merged {
     taskHash: taskHash.digest('hex'),
     samplesHash: samplesHash.digest('hex'),
   });
-  prepareOutput(modelFolder(request.output, header.modelName));
   return {
     ...writeFiles(
       request.output,

@@ -1,8 +1,10 @@
 /** Where the files of a model go in the folder given with --out. */
-import { closeSync, existsSync, openSync, readdirSync, readSync } from 'node:fs';
+import { closeSync, openSync, readdirSync, readSync } from 'node:fs';
 import { join } from 'node:path';
 import { isRecord } from '../system/json.js';
 import { fileSize, readBounded } from '../system/read.js';
+import { quoteForShell } from '../system/shell.js';
+import { prepareOutput, writeIfAbsent } from '../system/write.js';
 
 /** A model's name as a folder name, by the public harness's rule; never '.', '..' or empty. */
 export function sanitiseModelName(name: string): string {
@@ -46,19 +48,33 @@ function checkpointOf(folder: string): string | undefined {
   return undefined;
 }
 
-/**
- * The name under which a checkpoint's results are kept: `wanted`, or, where that folder holds answers of another
- * checkpoint, `wanted` and the first digits of this one's identity.
- */
-export function distinctModelName(out: string, wanted: string, checkpoint: string): string {
-  const folder = modelFolder(out, wanted);
-  if (!existsSync(folder)) return wanted;
+/** The checkpoint that took a folder before any answers were written. */
+const CLAIM = '.checkpoint';
+const MAX_CLAIM_BYTES = 1 << 10;
+
+/** The checkpoint that a model's folder belongs to; taken for `checkpoint` where it belongs to none. */
+function claim(folder: string, checkpoint: string): string {
   const shards = readdirSync(folder, { withFileTypes: true })
     .filter((entry) => entry.isDirectory() && entry.name.startsWith('shard-'))
     .map(({ name }) => join(folder, name));
   for (const each of [folder, ...shards]) {
     const owner = checkpointOf(each);
-    if (owner !== undefined) return owner === checkpoint ? wanted : `${wanted}-${checkpoint.slice(0, 8)}`;
+    if (owner !== undefined) return owner;
   }
-  return wanted;
+  const path = join(folder, CLAIM);
+  if (writeIfAbsent(path, checkpoint)) return checkpoint;
+  return readBounded(path, MAX_CLAIM_BYTES, `remove it: rm ${quoteForShell(path)}`).toString();
+}
+
+/**
+ * Takes a name for a checkpoint's results and makes its folder: `wanted`, or, where that folder belongs to another
+ * checkpoint, `wanted` and the first digits of this one's identity. Of two checkpoints that want one name at the same
+ * time, one gets it. Throws UserError.
+ */
+export function claimModelName(out: string, wanted: string, checkpoint: string): string {
+  prepareOutput(modelFolder(out, wanted));
+  if (claim(modelFolder(out, wanted), checkpoint) === checkpoint) return wanted;
+  const name = `${wanted}-${checkpoint.slice(0, 8)}`;
+  prepareOutput(modelFolder(out, name));
+  return name;
 }

@@ -1,4 +1,8 @@
-/** One line of samples_*.jsonl for each question, in the public harness's layout. */
+/**
+ * One line of samples_*.jsonl for each question, in the layout of the public harness's files. There `arguments` is an
+ * object of objects (gen_args_0.arg_0), which Zeno's script reads. Its logger for Weights & Biases takes lists
+ * (arguments[0][0]) from memory, before they are written, so no file can serve both.
+ */
 import { createHash } from 'node:crypto';
 import { measure, type QuestionMetrics, type Scores } from './metrics.js';
 import type { Question } from './tasks/task.js';

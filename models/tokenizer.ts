@@ -8,6 +8,7 @@ import { decodeUtf8, fileSize, readBounded, readJsonObject } from '../system/rea
 import { convertSentencePiece, parseSentencePiece, type SpecialTokens } from './sentencepiece.js';
 import { cuttableTexts, encodeSharing, SPACE, type Around } from './sharedHeads.js';
 import { parseTokenizerJson, writeTokenizerJson, type Beside, type TokenizerJson } from './tokenizerJson.js';
+import { pieceId } from './tokenizerModels.js';
 
 /** All that a worker thread needs to make the same tokenizer: plain data, fit for postMessage. */
 export type TokenizerSpec = {
@@ -124,11 +125,11 @@ function wholeTextBpe({
  */
 function createNative(json: TokenizerJson): Native {
   const bpe = wholeTextBpe(json);
-  if (bpe === undefined) return { tokenizer: NativeTokenizer.fromString(writeTokenizerJson(json)) };
+  if (bpe === undefined || json.model.type !== 'BPE')
+    return { tokenizer: NativeTokenizer.fromString(writeTokenizerJson(json)) };
   // The package takes cacheCapacity with a bare model only, so the rest is made around a vocabulary of the added
   // tokens.
-  const { type, unk_token: unknown } = json.model;
-  const bare = { ...json.model, type, unk_token: unknown, vocab: bpe.named, merges: [] } as TokenizerJson['model'];
+  const bare = { ...json.model, vocab: bpe.named, merges: [] };
   const tokenizer = NativeTokenizer.fromString(writeTokenizerJson({ ...json, model: bare }));
   tokenizer.setModel(BPE.init(bpe.vocab, bpe.merges, bpe.options));
   const mayCut = marksSpaces(json.normalizers)
@@ -238,10 +239,9 @@ function besideByConfig(dir: string, json: TokenizerJson, where: string): Partia
   const { addBos, addEos, nameOf } = readTokenizerConfig(dir);
   const ids = (flag: 'add_bos_token' | 'add_eos_token', key: 'bos_token' | 'eos_token'): readonly number[] => {
     const name = nameOf(key);
-    const { vocab } = json.model;
     const id =
       json.added.find(({ content }) => content === name)?.id ??
-      (name !== undefined && Object.hasOwn(vocab, name) ? vocab[name] : undefined);
+      (name === undefined ? undefined : pieceId(json.model, name));
     if (id === undefined)
       throw new UserError(
         `${join(dir, 'tokenizer_config.json')}: ${flag} is true, but ${key} ${name === undefined ? 'is absent' : `${quote(name)} is no token of ${where}`}`,

@@ -6,12 +6,11 @@ import { z } from 'zod';
 import { UserError } from '../errors.js';
 import { isGiven, isRecord, parseJson, quote } from '../system/json.js';
 import { regexProblem } from './boundedRegex.js';
+import { checkCharsmap } from './charsmap.js';
+import { MAX_ID, MAX_PIECE, pieceIds, tokenizerModel, type TokenizerModel } from './tokenizerModels.js';
 
 const REFETCH = 'download tokenizer.json again';
-const MAX_ID = 1 << 22;
 const MAX_ADDED = 1 << 16;
-const MAX_MERGES = 1 << 22;
-const MAX_PIECE = 1024;
 const MAX_COMPONENTS = 16;
 /** A text may become this many times longer while it is normalised. */
 const MAX_GROWTH = 64;
@@ -31,6 +30,12 @@ const flag = z.boolean().optional();
 const plain = <T extends string>(type: T): z.ZodObject<{ type: z.ZodLiteral<T> }> =>
   z.object({ type: z.literal(type) });
 
+const charsmap = z.string().superRefine((table, context) => {
+  const { problem } = checkCharsmap(table);
+  if (problem !== undefined)
+    context.addIssue({ code: 'custom', message: `the table of characters is damaged: ${problem}` });
+});
+
 const normalizer = z.discriminatedUnion('type', [
   plain('NFC'),
   plain('NFD'),
@@ -41,6 +46,14 @@ const normalizer = z.discriminatedUnion('type', [
   z.object({ type: z.literal('Strip'), strip_left: z.boolean(), strip_right: z.boolean() }),
   z.object({ type: z.literal('Prepend'), prepend: short }),
   z.object({ type: z.literal('Replace'), pattern, content: z.string().max(256) }),
+  z.object({
+    type: z.literal('BertNormalizer'),
+    clean_text: z.boolean(),
+    handle_chinese_chars: z.boolean(),
+    strip_accents: z.boolean().nullish(),
+    lowercase: z.boolean(),
+  }),
+  z.object({ type: z.literal('Precompiled'), precompiled_charsmap: charsmap }),
 ]);
 const behavior = z.enum(['Removed', 'Isolated', 'MergedWithPrevious', 'MergedWithNext', 'Contiguous']);
 const preTokenizer = z.discriminatedUnion('type', [
@@ -86,47 +99,6 @@ const addedToken = z.object({
   special: z.boolean().default(false),
 });
 
-const isId = (value: unknown): value is number =>
-  typeof value === 'number' && Number.isInteger(value) && value >= 0 && value < MAX_ID;
-const isPiece = (value: unknown): value is string => typeof value === 'string' && value.length <= MAX_PIECE;
-
-/** Checked by hand: a schema an entry takes a second for a hundred thousand, and loses a piece called __proto__. */
-const vocab = z.custom<Readonly<Record<string, number>>>(
-  (value) => isRecord(value) && Object.entries(value).every(([text, number]) => isPiece(text) && isId(number)),
-  `expected an object of pieces of at most ${MAX_PIECE} characters and their ids below ${MAX_ID}`,
-);
-const merges = z.custom<readonly (string | readonly [string, string])[]>(
-  (value) =>
-    Array.isArray(value) &&
-    value.length <= MAX_MERGES &&
-    value.every((pair: unknown) =>
-      Array.isArray(pair)
-        ? pair.length === 2 && pair.every(isPiece)
-        : typeof pair === 'string' && pair.length <= 2 * MAX_PIECE && /^[^ ]+ [^ ]+$/.test(pair),
-    ),
-  `expected a list of at most ${MAX_MERGES} pairs of pieces`,
-);
-
-const unaffixed = z.literal('').nullish();
-const model = z.discriminatedUnion('type', [
-  z.object({
-    type: z.literal('BPE'),
-    unk_token: z.string().max(MAX_PIECE).nullish(),
-    continuing_subword_prefix: unaffixed,
-    end_of_word_suffix: unaffixed,
-    fuse_unk: flag,
-    byte_fallback: flag,
-    ignore_merges: flag,
-    vocab,
-    merges,
-  }),
-  z.object({
-    type: z.literal('WordLevel'),
-    unk_token: z.string().max(MAX_PIECE),
-    vocab,
-  }),
-]);
-
 /** Components of a list whose members may be lists: { type: "Sequence", <key>: [...] }, or nothing. */
 function components(value: unknown, key: string, fail: (what: string) => never): unknown[] {
   if (!isGiven(value)) return [];
@@ -147,6 +119,10 @@ function growth(component: z.infer<typeof normalizer>): number {
       // A regular expression may match between any two characters.
       return 'String' in from ? Math.max(1, content.length / from.String.length) : 1 + content.length;
     }
+    case 'Precompiled':
+      return Math.max(1, checkCharsmap(component.precompiled_charsmap).longest ?? 1);
+    case 'BertNormalizer':
+      return 4 * 4; // Accents are taken apart and letters lowered; spaces are put around Chinese characters.
     case 'NFKC':
     case 'NFKD':
       return 18; // U+FDFA
@@ -167,7 +143,7 @@ export interface Beside {
 
 export interface TokenizerJson {
   readonly added: readonly z.infer<typeof addedToken>[];
-  readonly model: z.infer<typeof model>;
+  readonly model: TokenizerModel;
   readonly normalizers: readonly z.infer<typeof normalizer>[];
   readonly preTokenizers: readonly z.infer<typeof preTokenizer>[];
   readonly beside: Beside;
@@ -203,12 +179,12 @@ export function parseTokenizerJson(text: string, where: string): TokenizerJson {
   const list = <T>(schema: z.ZodType<T>, place: string, key: string): T[] =>
     components(json[place], key, (what) => fail(place, what)).map((value) => check(schema, value, place));
 
-  const read = check(model, 'type' in stated ? stated : { type: 'BPE', ...stated }, 'model');
+  const read = check(tokenizerModel, 'type' in stated ? stated : { type: 'BPE', ...stated }, 'model');
   const added = check(z.array(addedToken).max(MAX_ADDED), json['added_tokens'] ?? [], 'added_tokens');
   const normalizers = list(normalizer, 'normalizer', 'normalizers');
   const longer = normalizers.reduce((product, component) => product * growth(component), 1);
   if (longer > MAX_GROWTH) fail('normalizer', `it may make a text ${longer} times longer; at most ${MAX_GROWTH}`);
-  const ids = new Set([...Object.values(read.vocab), ...added.map((token) => token.id)]);
+  const ids = new Set([...pieceIds(read), ...added.map((token) => token.id)]);
   const beside = besideOf(list(postProcessor, 'post_processor', 'processors'), (what) => fail('post_processor', what));
   for (const special of [...beside.before, ...beside.after])
     if (!ids.has(special)) fail('post_processor', `it adds token ${special}, which is not in the vocabulary`);

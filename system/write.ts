@@ -4,12 +4,14 @@ import {
   closeSync,
   existsSync,
   fsyncSync,
+  linkSync,
   mkdirSync,
   openSync,
   readdirSync,
   renameSync,
   rmSync,
   statSync,
+  writeFileSync,
   writeSync,
 } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
@@ -109,6 +111,24 @@ export function writeAtomically(
     throw diskProblem(path, error, hint);
   }
   syncFolder(dirname(path));
+}
+
+/**
+ * Writes `text` to `path` where nothing is there yet: of several processes that try at once, one gets true. Whoever
+ * gets false finds a whole file. Throws UserError for system errors.
+ */
+export function writeIfAbsent(path: string, text: string): boolean {
+  const temporary = join(dirname(path), temporaryName(basename(path)));
+  try {
+    writeFileSync(temporary, text, { flag: 'wx', flush: true });
+    linkSync(temporary, path);
+    return true;
+  } catch (error) {
+    if (codeOf(error) === 'EEXIST') return false;
+    throw diskProblem(path, error, 'Give a folder that can be written');
+  } finally {
+    rmSync(temporary, { force: true });
+  }
 }
 
 /** Syncing the folder makes the rename survive a power cut. Not every file system supports this. */

@@ -1,4 +1,4 @@
-import {
+import fs, {
   closeSync,
   existsSync,
   mkdtempSync,
@@ -7,12 +7,12 @@ import {
   rmSync,
   truncateSync,
   writeFileSync,
-  writeSync,
 } from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { UserError } from '../../errors.js';
 import { Journal, type JournalOptions } from '../../eval/journal.js';
 import type { Scores } from '../../eval/metrics.js';
@@ -46,6 +46,27 @@ function writeAll(): Buffer {
   for (const entry of entries) journal.append([entry]);
   journal.close();
   return readFileSync(path);
+}
+
+type WriteBytes = (
+  fd: number,
+  bytes: NodeJS.ArrayBufferView,
+  offset?: number | null,
+  length?: number | null,
+  position?: number | null,
+) => number;
+/** Runs `body` while the system's write is `wrap` of the real one. */
+function withWrites(wrap: (write: WriteBytes) => WriteBytes, body: () => void): void {
+  const write: WriteBytes = fs.writeSync;
+  const spy = vi.spyOn(fs, 'writeSync').mockImplementation(wrap(write) as typeof fs.writeSync);
+  syncBuiltinESMExports();
+  try {
+    body();
+    expect(spy).toHaveBeenCalled();
+  } finally {
+    spy.mockRestore();
+    syncBuiltinESMExports();
+  }
 }
 
 describe('Journal', () => {
@@ -194,25 +215,34 @@ describe('Journal', () => {
     const writable = writeAll().length - 20;
     rmSync(path);
     // Writes what fits, then fails as the system does.
-    const write = (fd: number, bytes: Uint8Array, position: number): number => {
-      const room = writable - position;
-      if (room <= 0) throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' });
-      return writeSync(fd, bytes, 0, Math.min(room, bytes.length, 7), position);
-    };
-    const journal = open({ write });
-    journal.append(entries.slice(0, 2));
-    expect(() => journal.append(entries.slice(2))).toThrow(/cannot write .*journal_hellaswag.jsonl: the disk is full/);
-    journal.close();
+    withWrites(
+      (write) =>
+        (...[fd, bytes, offset, length, position]) => {
+          const room = writable - (position as number);
+          if (room <= 0) throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' });
+          return write(fd, bytes, offset as number, Math.min(room, length!, 7), position);
+        },
+      () => {
+        const journal = open();
+        journal.append(entries.slice(0, 2));
+        expect(() => journal.append(entries.slice(2))).toThrow(
+          /cannot write .*journal_hellaswag.jsonl: the disk is full/,
+        );
+        journal.close();
+      },
+    );
     const again = open();
     again.close();
     expect([...again.done.values()]).toEqual(entries.slice(0, 2));
   });
 
   it.skipIf(!existsSync('/dev/full'))('reports the error of a device that is really full', () => {
-    const fd = openSync('/dev/full', 'w');
-    const write = (_fd: number, bytes: Uint8Array): number => writeSync(fd, bytes);
-    expect(() => open({ write })).toThrow(/the disk is full/);
-    closeSync(fd);
+    const full = openSync('/dev/full', 'w');
+    withWrites(
+      (write) => (_, bytes) => write(full, bytes),
+      () => expect(() => open()).toThrow(/the disk is full/),
+    );
+    closeSync(full);
   });
 
   it('stops when another process writes the same journal', () => {

@@ -1,9 +1,12 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { createHash } from 'node:crypto';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { distinctModelName, modelFolder, sanitiseModelName } from '../../eval/output.js';
+import { claimModelName, modelFolder, sanitiseModelName } from '../../eval/output.js';
 import { prepareOutput } from '../../system/write.js';
 import { summariseResults, throughputOf, writeResults, type ResultsInput } from '../../eval/results.js';
 import { VOLATILE_FIELDS } from '../support/volatileFields.js';
@@ -309,12 +312,30 @@ it('says which questions, tokenizer, context and checkpoint answers are of', () 
 
 it('gives another checkpoint of one name a name of its own', () => {
   const { checkpoint } = input.provenance;
-  expect(distinctModelName(out, input.modelName, checkpoint)).toBe(input.modelName);
   prepareOutput(modelFolder(out, input.modelName));
-  expect(distinctModelName(out, input.modelName, 'deadbeef99')).toBe(input.modelName);
   writeResults(out, input);
-  expect(distinctModelName(out, input.modelName, checkpoint)).toBe(input.modelName);
-  expect(distinctModelName(out, input.modelName, 'deadbeef99')).toBe(`${input.modelName}-deadbeef`);
+  expect(claimModelName(out, input.modelName, checkpoint)).toBe(input.modelName);
+  expect(claimModelName(out, input.modelName, 'deadbeef99')).toBe(`${input.modelName}-deadbeef`);
+  expect(existsSync(modelFolder(out, `${input.modelName}-deadbeef`))).toBe(true);
+});
+
+it('gives a new name to one of two checkpoints that race for it', async () => {
+  const claimer = `
+    const { claimModelName } = require(${JSON.stringify(join(import.meta.dirname, '../../dist/eval/output.js'))});
+    process.stdin.once('data', () => { process.stdout.write(claimModelName(process.argv[1], 'm', process.argv[2])); process.exit(); });
+    process.stdout.write('ready ');`;
+  const racers = ['aaaaaaaa11', 'bbbbbbbb22', 'cccccccc33'].map((checkpoint) => {
+    const child = spawn(process.execPath, ['-e', claimer, out, checkpoint], { stdio: ['pipe', 'pipe', 'inherit'] });
+    return { checkpoint, child, text: text(child.stdout), ready: once(child.stdout, 'readable') };
+  });
+  await Promise.all(racers.map(({ ready }) => ready));
+  for (const { child } of racers) child.stdin.write('go');
+  const names = await Promise.all(
+    racers.map(async (racer) => [racer.checkpoint, (await racer.text).replace('ready ', '')] as const),
+  );
+  expect(names.filter(([, name]) => name === 'm')).toHaveLength(1);
+  expect(names.filter(([checkpoint, name]) => name === `m-${checkpoint.slice(0, 8)}`)).toHaveLength(2);
+  for (const [checkpoint, name] of names) expect(claimModelName(out, 'm', checkpoint)).toBe(name);
 });
 
 it('formatTable prints the table of the public harness', () => {

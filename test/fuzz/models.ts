@@ -4,6 +4,7 @@ import { describeModel } from '../../models/config.js';
 import { parseSafetensorsHeader } from '../../models/safetensors.js';
 import { createTokenizer } from '../../models/tokenizer.js';
 import { parseTokenizerJson } from '../../models/tokenizerJson.js';
+import { charsmapParts, printCharsmap } from '../models/charsmapWriter.js';
 import { mutateBytes, mutateJson, pick, type Random } from './mutate.js';
 
 const CONFIG = {
@@ -57,6 +58,43 @@ const TOKENIZER = {
     ],
   },
 };
+const UNIGRAM = {
+  ...TOKENIZER,
+  pre_tokenizer: { type: 'Metaspace', replacement: '▁', prepend_scheme: 'always', split: true },
+  model: { type: 'Unigram', unk_id: 1, byte_fallback: false, vocab: PIECES.map((piece, id) => [piece, -id]) },
+};
+const WORD_PIECE = {
+  ...TOKENIZER,
+  normalizer: {
+    type: 'BertNormalizer',
+    clean_text: true,
+    handle_chinese_chars: true,
+    strip_accents: null,
+    lowercase: true,
+  },
+  pre_tokenizer: { type: 'BertPreTokenizer' },
+  model: {
+    type: 'WordPiece',
+    unk_token: '<unk>',
+    continuing_subword_prefix: '##',
+    max_input_chars_per_word: 100,
+    vocab: Object.fromEntries([...PIECES, '##a', '##b'].map((piece, id) => [piece, id])),
+  },
+};
+const CHARSMAP = charsmapParts({ a: 'b', é: 'E', 'e\u0301': 'é', '\ud83d\ude00': '', ' ': '  ' });
+
+/** A table of characters with some units changed, or with bytes changed anywhere. */
+function charsmap(random: Random): string {
+  const units = CHARSMAP.units.slice();
+  const used = [...units.keys()].filter((at) => units[at] !== 0);
+  for (let i = Math.floor(random() * 3); i > 0; i--) {
+    const at = pick(random, used);
+    units[at] = random() < 0.5 ? units[at]! ^ (1 << Math.floor(random() * 32)) : Math.floor(random() * 2 ** 32);
+  }
+  const table = printCharsmap({ ...CHARSMAP, units });
+  return random() < 0.7 ? table : mutateBytes(Buffer.from(table, 'base64'), random).toString('base64');
+}
+
 /** Components that have ended the process, or might. */
 const PARTS: readonly unknown[] = [
   { type: 'Precompiled', precompiled_charsmap: 'AAAA' },
@@ -99,7 +137,9 @@ const several = (value: unknown, random: Random, parts?: readonly unknown[]): un
 };
 
 async function tokenizer(random: Random): Promise<void> {
-  const text = JSON.stringify(several(TOKENIZER, random, PARTS));
+  const unigram = { ...UNIGRAM, normalizer: { type: 'Precompiled', precompiled_charsmap: charsmap(random) } };
+  const whole = pick(random, [TOKENIZER, TOKENIZER, unigram, WORD_PIECE]);
+  const text = JSON.stringify(random() < 0.1 ? whole : several(whole, random, PARTS));
   const spec = { kind: 'json', text, where: 'tokenizer.json' } as const;
   try {
     const { vocabSize } = parseTokenizerJson(text, 'tokenizer.json');

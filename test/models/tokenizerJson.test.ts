@@ -28,7 +28,7 @@ describe('parseTokenizerJson', () => {
     [
       'a table of characters',
       { normalizer: { type: 'Precompiled', precompiled_charsmap: 'AAAA' } },
-      '"Precompiled" is not supported',
+      'the table of characters is damaged',
     ],
     ['an empty pattern', { normalizer: replace({ String: '' }, 'b') }, 'normalizer.pattern'],
     [
@@ -68,7 +68,17 @@ describe('parseTokenizerJson', () => {
     ['an empty added token', { added_tokens: [{ id: 3, content: '' }] }, 'added_tokens'],
     ['an id that is text', { model: { type: 'BPE', vocab: { a: 'b' }, merges: [] } }, 'model.vocab'],
     ['a merge of three', { model: { type: 'BPE', vocab: { a: 0 }, merges: ['a b c'] } }, 'model.merges'],
-    ['another model', { model: { type: 'Unigram', vocab: [] } }, '"Unigram" is not supported'],
+    ['another model', { model: { type: 'Lattice', vocab: [] } }, '"Lattice" is not supported'],
+    ['no pieces', { model: { type: 'Unigram', unk_id: 0, vocab: [] } }, 'model.vocab'],
+    ['an unknown piece outside', { model: { type: 'Unigram', unk_id: 1, vocab: [['a', 0]] } }, 'model.unk_id'],
+    ['a score without bound', { model: { type: 'Unigram', unk_id: 0, vocab: [['a', -1e300]] } }, 'model.vocab'],
+    ['an empty piece', { model: { type: 'Unigram', unk_id: 0, vocab: [['', -1]] } }, 'model.vocab'],
+    ['an unknown token outside', { model: { type: 'WordPiece', unk_token: '?', vocab: { a: 0 } } }, 'model.unk_token'],
+    [
+      'words without bound',
+      { model: { type: 'WordPiece', unk_token: 'a', max_input_chars_per_word: 1e9, vocab: { a: 0 } } },
+      'model.max_input_chars_per_word',
+    ],
     [
       'two templates',
       { post_processor: { type: 'Sequence', processors: [template(0), template(1)] } },
