@@ -1,4 +1,4 @@
-/** Estimated seconds of a micro-batch, from the buckets that were measured: what packing cuts by. */
+/** Estimated seconds of a micro-batch, interpolated from the measured buckets. Packing divides work by them. */
 import { scoringBucket, scoringSize, tokensIn, TOKENS } from '../ir/scoring.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import type { BucketSeconds } from '../ir/plan.js';
@@ -40,9 +40,9 @@ function isotonic(points: readonly (readonly [x: number, y: number])[]): {
 }
 
 /**
- * Piecewise linear through the points, non-decreasing. Towards zero the first segment is continued, its value there
- * kept between 0 and the first point's; past the end the last segment is, with at least the slope from the origin
- * where noise made it flat.
+ * Piecewise linear through the points, non-decreasing. Below the first point, the first segment is extended; its value
+ * at zero stays between 0 and the first point's. Beyond the last point, the last segment is extended, with at least the
+ * slope from the origin in case noise made it flat.
  */
 function piecewise(points: readonly (readonly [x: number, y: number])[]): (x: number) => number {
   const { x, y } = isotonic(points.filter((p) => p[0] > 0));
@@ -67,8 +67,8 @@ function piecewise(points: readonly (readonly [x: number, y: number])[]): (x: nu
 
 /**
  * Interpolates measured buckets. The cost is a sum of three parts, each piecewise linear and non-decreasing in its own
- * measure: kernels over tokens in tokens, kernels over scored rows in rows, attention in tokens × longest path.
- * Throws where nothing is given or a value is not a finite number of seconds.
+ * measure: kernels over tokens in tokens, kernels over scored rows in rows, attention in tokens × longest path. Throws
+ * if no bucket is given or a value is not a finite number of seconds.
  */
 export function bucketCostModel(measured: readonly BucketSeconds[]): BucketCost {
   if (measured.length === 0) throw new Error('No bucket was measured: use analyticBucketCost.');
@@ -92,17 +92,17 @@ export function bucketCostModel(measured: readonly BucketSeconds[]): BucketCost 
   return (tokens, rows, longest) => byTokens(tokens) + byRows(rows) + byArea(tokens * longest);
 }
 
-/** What an estimate needs of the machine, all threads together. */
+/** The machine's rates that an estimate needs, for all threads together. */
 export interface Rates {
   readonly flopsPerSecond: number;
   readonly bytesPerSecond: number;
 }
 
-/** Share of peak that a contraction is assumed to reach before it was measured. */
+/** Share of peak that a contraction is assumed to reach before it is measured. */
 const ASSUMED_SHARE = 0.5;
-/** Elementwise work runs at about this share of the arithmetic rate of plain vectors. */
+/** Elementwise operations per byte of memory bandwidth, roughly: the rate of plain vector arithmetic. */
 const SCALAR_OPS_PER_BYTE = 4;
-/** A launch and its barrier. */
+/** Overhead of one launch, its barrier included. */
 const LAUNCH_SECONDS = 5e-6;
 
 /** Roofline seconds of one launch. */
@@ -113,11 +113,11 @@ function rooflineSeconds(kernel: Kernel, declarations: Declarations, rates: Rate
   return Math.max(arithmetic, bytes / rates.bytesPerSecond) + LAUNCH_SECONDS;
 }
 
-/** The part of BucketSeconds that a kernel's time is in. */
+/** The part of BucketSeconds that a kernel's time belongs to. */
 const partOf = ({ anchor, rows }: Kernel): 'attention' | 'rows' | 'tokens' =>
   anchor === 'attention' ? 'attention' : rows === TOKENS ? 'tokens' : 'rows';
 
-/** Roofline seconds of each bucket, split as bucketCostModel wants it. */
+/** Roofline seconds of each bucket, split into the parts that bucketCostModel expects. */
 export function estimateBuckets(
   module: KernelModule,
   rates: Rates,
@@ -139,8 +139,9 @@ export function estimateBuckets(
 }
 
 /**
- * Seconds of each kernel in a micro-batch of `size`: rooflines, and where buckets were measured, scaled so that
- * attention, kernels over scored rows and the others together take what they took in the bucket nearest to it.
+ * Seconds of each kernel in a micro-batch of `size`. These are roofline estimates. Where buckets were measured, the
+ * estimates of attention, of kernels over scored rows and of the other kernels are each scaled to the total measured in
+ * the nearest bucket.
  */
 export function kernelSeconds(
   module: KernelModule,
@@ -156,7 +157,7 @@ export function kernelSeconds(
   const [estimated] = estimateBuckets(module, rates, [sizeOf(nearest)]);
   const { seconds: all, rowSeconds, attentionSeconds } = nearest;
   const guess = estimated!;
-  // Without the split, all that is known is the whole.
+  // Without the split, only the total is known.
   if (rowSeconds === undefined || attentionSeconds === undefined)
     return seconds.map((each) => each * (all / guess.seconds));
   const was = {
@@ -172,7 +173,7 @@ export function kernelSeconds(
   });
 }
 
-/** The cost where nothing was measured: rooflines at half of peak, interpolated the same way. */
+/** The cost before anything is measured: rooflines at half of peak, interpolated in the same way. */
 export function analyticBucketCost(module: KernelModule, rates: Rates, capacityTokens: number): BucketCost {
   const sizes: WorkSize[] = [];
   const add = (tokens: number): void => {

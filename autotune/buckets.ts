@@ -2,21 +2,22 @@
 import { scoringBucket } from '../ir/scoring.js';
 import type { Bucket } from '../ir/plan.js';
 
-/** Below this many tokens a launch is mostly overhead and reading weights: one bucket covers it. */
+/** Below this many tokens, launch overhead and reading weights dominate, so one bucket is enough. */
 const SMALLEST = 64;
 /** Trees of benchmark questions are rarely longer; attention is measured on trees of this length. */
 const TYPICAL_LONGEST = 256;
 
 /**
- * Buckets for micro-batches of at most `capacityTokens`: powers of two from 64, and the capacity itself. A CPU's cost
- * is nearly linear above 256 tokens, so doubling is fine enough: between two buckets the larger one's schedules are
- * used, and tiles that suit 512 rows suit 400. `rows` equals `tokens`: any number of them may be scored.
- * `longest` is what attention is tuned for; the last bucket takes any tree that fits. Ascending, at least one.
+ * Buckets for micro-batches of at most `capacityTokens`: powers of two from 64, and the capacity itself. Doubling is
+ * fine enough because a CPU's cost is nearly linear above 256 tokens: a micro-batch between two buckets uses the larger
+ * one's schedules, and tiles that suit 512 rows suit 400. `rows` equals `tokens`, because any number of them may be
+ * scored. Attention is tuned for paths of `longest` tokens; the last bucket takes any tree that fits. Ascending, at
+ * least one bucket.
  */
 export function defaultBuckets(capacityTokens: number, capacityRows = capacityTokens): readonly Bucket[] {
   const tokens: number[] = [];
   for (let t = SMALLEST; t < capacityTokens; t *= 2) tokens.push(t);
-  // A bucket just below the capacity would be tuned for nothing.
+  // Tuning a bucket just below the capacity would be wasted time.
   if ((tokens.at(-1) ?? 0) > 0.75 * capacityTokens) tokens.pop();
   tokens.push(capacityTokens);
   return tokens.map((t) =>
@@ -25,8 +26,8 @@ export function defaultBuckets(capacityTokens: number, capacityRows = capacityTo
 }
 
 /**
- * Buckets for micro-batches on a GPU: the capacity, which most micro-batches fill and which by default is whole waves
- * of tiles, and its halves down to 64 tokens.
+ * Buckets for micro-batches on a GPU: the capacity and its halves down to 64 tokens. Most micro-batches fill the
+ * capacity, which by default is a whole number of waves of tiles.
  */
 export function cudaBuckets(capacityTokens: number): readonly Bucket[] {
   const steps: number[] = [];

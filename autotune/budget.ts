@@ -1,9 +1,9 @@
-/** How long tuning may take, as people write it. */
+/** Parses the time that tuning may take. */
 import { UserError } from '../errors.js';
 
 const UNITS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600 };
 
-/** Seconds of `30s`, `5m`, `1.5h`; a bare number is seconds. Throws UserError for anything else, and beyond a day. */
+/** Seconds in `30s`, `5m` or `1.5h`; a bare number is seconds. Throws UserError for other text and above one day. */
 export function parseBudget(text: string): number {
   const match = /^(\d{1,6}(?:\.\d{1,3})?)(s|m|h)?$/.exec(text.trim());
   const seconds = match === null ? NaN : Number(match[1]) * UNITS[match[2] ?? 's']!;

@@ -1,7 +1,7 @@
 /**
- * Measurements as JSON lines: one record a line, appended and flushed, so that an interrupted run loses at most the
- * line it was writing. Several processes may append at once. What is read is never trusted: a line that is cut off,
- * foreign or out of bounds is counted and skipped, and a schedule must still be found legal by whoever uses it.
+ * Measurements as JSON lines: one record per line, appended and flushed, so that an interrupted run loses at most the
+ * line it was writing. Several processes may append at once. Contents are never trusted: a line that is cut off,
+ * foreign or out of bounds is counted and skipped, and a caller must check that a schedule is legal.
  */
 import { closeSync, constants, fstatSync, fsyncSync, mkdirSync, openSync, readSync, writeSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -25,37 +25,37 @@ import {
 
 export { DATABASE_VERSION, type Facts, type RecordFormat, type RivalKey } from './recordSchemas.js';
 
-/** Larger files are read from this far before their end: the newest records count. */
+/** Larger files are read from this many bytes before their end: the newest records count. */
 const MAX_FILE_BYTES = 64 << 20;
 const MAX_LINE_BYTES = 1 << 14;
 
-/** A schedule and how long it takes. */
+/** A schedule and its time. */
 export interface Known<S> {
   readonly schedule: S;
-  /** Median of its repeats; Infinity for a failure. */
+  /** Median of its repeats; Infinity if it failed. */
   readonly seconds: number;
 }
 
-/** Schedules that met under load. */
+/** Schedules compared under sustained load. */
 export interface Final<S> {
   readonly entries: readonly Known<S>[];
-  /** By more than this the default must be beaten. */
+  /** Smallest gain that counts as beating the default. */
   readonly marginSeconds: number;
 }
 
-/** Where and what was measured: kernel signature, bucket, and what else the measurement depends on. */
+/** What was measured and where: kernel signature, bucket, and what else the measurement depends on. */
 export interface Measured<T> {
   readonly key: string;
   readonly bucket: Bucket;
   readonly target: T;
 }
 
-/** Measurements that outlive a search, as one machine made them. */
+/** Measurements on one machine, which outlive a search. */
 export interface Records<S> {
   known(signature: string, bucket: Bucket): Iterable<Known<S>>;
-  /** Writes one at once. No seconds: it failed, and why. */
+  /** Writes one record at once. Empty `seconds` means that the schedule failed; `failure` says why. */
   append(signature: string, bucket: Bucket, schedule: S, seconds: readonly number[], failure?: string): void;
-  /** The newest final, and a new one. */
+  /** Reads the newest final and writes a new one. */
   readonly finals: {
     known(signature: string, bucket: Bucket): Final<S> | undefined;
     append(signature: string, bucket: Bucket, final: Final<S>): void;
@@ -67,10 +67,10 @@ const textOf = (value: Facts): string => JSON.stringify(Object.entries(value).so
 const placeOf = <T extends Facts>({ key, bucket, target }: Measured<T>): string =>
   JSON.stringify([key, textOf(bucket.extents), bucket.longest, textOf(target)]);
 
-/** One file of measurements, read whole when opened: those of one target, and the vendor's times. */
+/** One file of measurements, read whole when opened: the records of one target, and the vendor's times. */
 export class TuningDatabase<S, T extends Facts> {
   readonly path: string;
-  /** Lines that could not be used: damaged, or of another target. */
+  /** Number of lines that could not be used: damaged, or of another target. */
   readonly skipped: number;
   private readonly format: RecordFormat<S, T>;
   private readonly file: number;
@@ -79,7 +79,7 @@ export class TuningDatabase<S, T extends Facts> {
   /** By place: the newest final. */
   private readonly finals = new Map<string, Final<S>>();
   private readonly rivals = new Map<string, RivalRecord>();
-  /** The file ends in the middle of a line: the next record starts a new one. */
+  /** Whether the file ends in the middle of a line. The next record then starts a new line. */
   private isCutOff: boolean;
 
   private constructor(path: string, file: number, format: RecordFormat<S, T>) {
@@ -91,9 +91,7 @@ export class TuningDatabase<S, T extends Facts> {
     this.skipped = lines.filter((line) => !this.remember(parseLine(line))).length;
   }
 
-  /**
-   * Opens the database, making it and its folder where missing. Throws UserError where it cannot be read or written.
-   */
+  /** Opens the database; creates it and its folder if missing. Throws UserError if it cannot be read or written. */
   static open<S, T extends Facts>(path: string, format: RecordFormat<S, T>): TuningDatabase<S, T> {
     let file: number | undefined;
     try {
@@ -106,7 +104,7 @@ export class TuningDatabase<S, T extends Facts> {
     }
   }
 
-  /** Everything known of one kernel and bucket on one machine, by schedule: the newest record of each. */
+  /** All measurements of one kernel and bucket on one machine, by schedule: the newest record of each. */
   known(key: string, bucket: Bucket, target: T): ReadonlyMap<string, Known<S>> {
     return this.trials.get(placeOf({ key, bucket, target })) ?? new Map();
   }
@@ -116,13 +114,13 @@ export class TuningDatabase<S, T extends Facts> {
     return this.finals.get(placeOf({ key, bucket, target }));
   }
 
-  /** The vendor's time for a contraction, where it was measured. */
+  /** The vendor's time for a contraction, if it was measured. */
   knownRival(rival: RivalKey): { readonly name: string; readonly seconds: number } | undefined {
     const record = this.rivals.get(textOf(rival));
     return record === undefined ? undefined : { name: record.name, seconds: median(record.seconds) };
   }
 
-  /** The fastest schedule known, by median; undefined where none worked. Equal times: the one whose text is least. */
+  /** The fastest known schedule by median; undefined if none worked. Ties go to the schedule with the least text. */
   best(key: string, bucket: Bucket, target: T): Known<S> | undefined {
     let best: Known<S> | undefined;
     for (const [, known] of [...this.known(key, bucket, target)].sort(([a], [b]) => (a < b ? -1 : 1))) {
@@ -147,7 +145,7 @@ export class TuningDatabase<S, T extends Facts> {
     };
   }
 
-  /** Writes one record and flushes it to the disk. Throws UserError where the disk is full, Error for a bad record. */
+  /** Writes one record and flushes it to disk. Throws UserError if the disk is full, Error for an invalid record. */
   append(
     trial: Measured<T> & { readonly schedule: S; readonly seconds: readonly number[]; readonly failure?: string },
     now: Date = new Date(),
@@ -170,7 +168,7 @@ export class TuningDatabase<S, T extends Facts> {
     closeSync(this.file);
   }
 
-  /** A record as it stands in a line: the field `target` under the name that the format gives it. */
+  /** A record as written in a line: `target` is stored under the format's own field name. */
   private writePlaced({ target, ...record }: Measured<T>, now: Date): void {
     this.write({
       version: DATABASE_VERSION,
@@ -180,22 +178,22 @@ export class TuningDatabase<S, T extends Facts> {
     });
   }
 
-  /** Only what would be read again is written. */
+  /** Refuses to write a record that could not be read back. */
   private write(record: unknown): void {
     const text = JSON.stringify(record);
-    if (!this.remember(parseLine(text))) throw new Error(`This is no record of measurements: ${text.slice(0, 500)}`);
+    if (!this.remember(parseLine(text))) throw new Error(`Invalid measurement record: ${text.slice(0, 500)}`);
     try {
       const line = Buffer.from(`${this.isCutOff ? '\n' : ''}${text}\n`);
       const written = writeSync(this.file, line);
       this.isCutOff = written < line.length;
-      if (this.isCutOff) throw new Error('only a part of a line could be written: the disk is full');
+      if (this.isCutOff) throw new Error('only part of a line could be written: the disk is full');
       fsyncSync(this.file);
     } catch (error) {
       throw failure(this.path, error);
     }
   }
 
-  /** False where the record is none of this target's, or damaged. */
+  /** False if the record belongs to another target or is damaged. */
   private remember(record: unknown): boolean {
     if (typeof record !== 'object' || record === null) return false;
     const rival = rivalRecordSchema.safeParse(record);
@@ -205,7 +203,7 @@ export class TuningDatabase<S, T extends Facts> {
     }
     const { field } = this.format;
     const { [field]: target, ...rest }: Readonly<Record<string, unknown>> = { ...record };
-    // Another target's field stays in `rest`, where the schemas do not know it.
+    // Another target's field stays in `rest`, where the strict schemas reject it.
     if ('target' in rest) return false;
     const line = { ...rest, target };
     const trial = trialSchema.safeParse(line);
@@ -243,7 +241,7 @@ export class TuningDatabase<S, T extends Facts> {
   }
 }
 
-/** Where measurements are kept unless the caller says otherwise: beside compiled kernels in the cache folder. */
+/** Default place of the measurements: beside the compiled kernels in the cache folder. */
 export const defaultDatabasePath = (settings: Settings = readSettings()): string =>
   join(requireCacheDir(settings), 'tuning.jsonl');
 
@@ -252,12 +250,12 @@ function failure(path: string, error: unknown): Error {
   const reason = error instanceof Error ? error.message : String(error);
   return new UserError(
     `The tuning database ${path} cannot be used: ${reason}`,
-    'Free space or permissions there, or name another file: tilewright tune … --database FILE',
+    'Check free space and permissions there, or name another file: tilewright tune … --database FILE',
     { cause: error },
   );
 }
 
-/** What a line says; undefined where it is no JSON, or longer than any record. */
+/** A line's parsed value; undefined if it is not JSON or is longer than any record. */
 function parseLine(line: string): unknown {
   if (Buffer.byteLength(line) > MAX_LINE_BYTES) return undefined;
   try {
@@ -267,7 +265,7 @@ function parseLine(line: string): unknown {
   }
 }
 
-/** Lines that are not empty; the last one may lack its end. */
+/** Non-empty lines. The last one may be incomplete. */
 function readLines(file: number): { readonly lines: readonly string[]; readonly isCutOff: boolean } {
   const status = fstatSync(file);
   if (!status.isFile()) throw new Error('it is not a file');

@@ -1,8 +1,8 @@
 /**
- * Finals: what is fastest in a burst must prove itself in what a run launches again and again, under a run's load.
- * Bursts mislead where clocks follow power and heat, and where kernels share caches with their neighbours; in a final
- * whole sequences meet, each with one kernel's schedule exchanged, and what wins must win once more, all winners
- * together.
+ * Finals: the schedule that is fastest in a burst must also win in the sequence of kernels that a run repeats, under
+ * sustained load. Bursts mislead because clocks follow power and heat, and because kernels share caches with their
+ * neighbours. In a final, whole sequences compete that each exchange one kernel's schedule. All winners are then
+ * combined, and the combined sequence must win once more.
  */
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
@@ -12,51 +12,55 @@ import type { Job } from './searchJob.js';
 export interface FinalRequest<S> {
   readonly module: KernelModule;
   readonly bucket: Bucket;
-  /** In the order in which they are launched. */
+  /** In launch order. */
   readonly kernels: readonly Kernel[];
-  /** Schedules of all kernels, one list a contender; the first is what the others are compared with. */
+  /** Schedules of all kernels, one list per contender. The others are compared with the first. */
   readonly contenders: readonly (readonly S[])[];
-  /** Of the device, for all contenders together. */
+  /** Device seconds for all contenders together. */
   readonly seconds: number;
-  /** Share of them that is load before anything counts. */
+  /** Share of them spent on load before counting starts. */
   readonly settling: number;
-  /** After every round. */
+  /** Called after every round. */
   readonly onRound?: () => void;
-  /** Aborted: there is no final. */
+  /** If aborted, there is no final. */
   readonly signal?: AbortSignal;
 }
 
 /**
- * seconds[contender][round] of the whole sequence; undefined where no final can be held, so that the defaults stay.
- * Throws what takes the device with it.
+ * seconds[contender][round] of the whole sequence; undefined if no final can be held, in which case the defaults stay.
+ * Throws if the device becomes unusable.
  */
 export type HoldFinal<S> = (request: FinalRequest<S>) => Promise<readonly (readonly number[])[] | undefined>;
 
-/** What a contender takes more than the first one, as a share of what that takes; negative: less. */
+/**
+ * Extra time of a contender compared with the first one, as a share of the first one's time. Negative: it is faster.
+ */
 export interface Judgement {
   readonly difference: number;
   /** Standard error of the difference. */
   readonly error: number;
 }
 
-/** Differences below this share of the sequence are nobody's business. */
+/** Differences below this share of the sequence are ignored. */
 const TELLING = 0.002;
-/** Standard errors by which a difference must exceed nothing: the best of several is chosen, so by many. */
+/** Standard errors by which a difference must exceed zero. Strict, because the best of several is chosen. */
 const SIGMAS = 3;
-/** Seconds of a bucket's final: its share of what all finals may take, within these. */
+/** Limits in seconds on one bucket's final, whose length is its share of the time for all finals. */
 const SHORTEST_FINAL = 2;
 const LONGEST_FINAL = 30;
-/** Challengers of one kernel. */
+/** Most challengers of one kernel. */
 const CHALLENGERS = 2;
-/** A challenger must have come this near to the default in bursts. */
+/** A challenger's time in bursts may be at most this many times the default's. */
 const PROMISING = 1.05;
-/** Of the final's seconds: the winners' second meeting, right after the first, so with less to settle. */
+/**
+ * The winners' second comparison, as shares of the final's seconds. It follows the first, so it needs less settling.
+ */
 const AGAIN = { seconds: 0.4, settling: 0.15 };
 const SETTLING = 0.35;
-/** Of the default's time: no schedule takes less, whatever noise in a sequence says. */
+/** Lower limit on a schedule's time as a share of the default's, whatever noise in a sequence suggests. */
 const LEAST_SHARE = 0.1;
 
-/** Each contender against the first, round by round: neighbours in time share clocks and heat. */
+/** Compares each contender with the first, round by round: adjacent times share clocks and heat. */
 export function judge(rounds: readonly (readonly number[])[]): readonly Judgement[] {
   const [first = []] = rounds;
   return rounds.map((own) => {
@@ -67,14 +71,14 @@ export function judge(rounds: readonly (readonly number[])[]): readonly Judgemen
   });
 }
 
-/** What must be gained before it counts, as a share of the sequence. */
+/** Smallest gain that counts, as a share of the sequence. */
 const marginOf = ({ error }: Judgement): number => Math.max(TELLING, SIGMAS * error);
 const isGain = (judgement: Judgement): boolean => judgement.difference < -marginOf(judgement);
 
-/** Who meets the default of a job: nobody where there is none to be beaten. */
+/** The schedules that compete with a job's default; none if there is no default to beat. */
 export const challengersOf = <S>(job: Job<S>): readonly Known<S>[] => job.challengers(CHALLENGERS, PROMISING);
 
-/** Finals that are left to hold, heaviest bucket first: where something was measured since the last one. */
+/** Finals still to hold, heaviest bucket first: those of buckets with measurements newer than their last final. */
 export function dueFinals<S>(
   jobs: readonly Job<S>[],
   weightOf: (job: Job<S>) => number,
@@ -93,8 +97,8 @@ interface Challenge<S> {
 }
 
 /**
- * Holds the final of one bucket and tells each job its outcome; `record` keeps it. `jobs`: the sequence, in order. What
- * no challenger comes near is settled without the device. False where a final could not be held.
+ * Holds the final of one bucket and tells each job its outcome; `record` stores it. `jobs`: the sequence, in order.
+ * Jobs without a promising challenger are settled without the device. False if a final could not be held.
  */
 export async function holdFinal<S>(
   jobs: readonly Job<S>[],
@@ -132,7 +136,7 @@ export async function holdFinal<S>(
     if (rounds === undefined) return false;
     judged = judge(rounds).slice(1);
   }
-  // Place in the sequence → the challenge that gains most.
+  // Position in the sequence → the challenge that gains most.
   const winners = new Map<number, number>();
   for (const [i, { at }] of challenges.entries()) {
     const top = winners.get(at);
@@ -151,10 +155,10 @@ export async function holdFinal<S>(
   }
   const total = jobs.reduce((sum, job) => sum + job.incumbentSeconds, 0);
   for (const [at, job] of jobs.entries()) {
-    // Nobody has looked at it, or a stand-in took part that had nobody to beat.
+    // Unchecked results, or a stand-in for a failed default, do not count.
     if (!job.hasDefault) continue;
     const winner = isConfirmed ? winners.get(at) : undefined;
-    // Without those that only noise has put before the winner, or that won in vain.
+    // Leaves out entries that only noise put before the winner, and those whose win did not hold.
     const own = [...challenges.keys()].filter(
       (i) =>
         challenges[i]!.at === at &&
@@ -180,21 +184,21 @@ export async function holdFinal<S>(
 
 export interface FinalsOptions<S> extends Pick<FinalRequest<S>, 'module' | 'signal'> {
   readonly hold: HoldFinal<S>;
-  /** Measures schedules of a job that are only remembered: nobody has compared their results in this search. */
+  /** Measures a job's recorded schedules whose results have not been compared in this search. */
   readonly check: (job: Job<S>, schedules: readonly S[]) => Promise<void>;
-  /** Share of the time of a whole run. */
+  /** Share of a whole run's time. */
   readonly weightOf: (job: Job<S>) => number;
-  /** For all finals. */
+  /** Seconds for all finals together. */
   readonly seconds: number;
   readonly secondsLeft: () => number;
-  /** Nothing new is begun. */
+  /** Whether the time is used up, so that nothing new is started. */
   readonly isOver: () => boolean;
   readonly record: (job: Job<S>, final: Final<S>) => void;
-  /** Before a final and after each of its rounds, with its bucket; after it, without. */
+  /** Called before a final and after each of its rounds with its bucket; after the final, without. */
   readonly onProgress: (job: Job<S>, final?: Bucket) => void;
 }
 
-/** Holds all finals that are due, as far as time allows. True where none is left. */
+/** Holds all due finals, as far as time allows. True if none is left. */
 export async function holdFinals<S>(
   jobs: readonly Job<S>[],
   { module, hold, check, weightOf, seconds, secondsLeft, isOver, record, onProgress, signal }: FinalsOptions<S>,
@@ -207,10 +211,10 @@ export async function holdFinals<S>(
         challengersOf(job)
           .map(({ schedule }) => schedule)
           .filter((schedule) => job.isUnseen(schedule));
-      // Whoever fails makes room for the next one.
+      // A challenger that fails is replaced by the next one.
       for (let next = unseen(); next.length > 0 && !isOver(); next = unseen()) await check(job, next);
     }
-    // A shorter one tells nothing.
+    // A shorter final is not conclusive.
     if (isOver() || secondsLeft() < SHORTEST_FINAL) break;
     const [first] = contestants;
     const onRound = (): void => {

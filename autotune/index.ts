@@ -1,4 +1,4 @@
-/** The tuner: schedules for each (kernel, bucket) on the machine at hand. What knows a target is in its folder. */
+/** The tuner: chooses schedules for each (kernel, bucket) on this machine. Target-specific parts are in subfolders. */
 export { parseBudget } from './budget.js';
 export { kernelWork, moduleWork, type Work, type WorkSize } from './work.js';
 export {

@@ -1,4 +1,4 @@
-/** What the search asks of whoever measures, whatever the target: `S` are its schedules. */
+/** The interface between the search and whoever measures, for every target. `S`: the target's schedules. */
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
 
@@ -6,15 +6,15 @@ export interface MeasureRequest<S> {
   readonly kernel: Kernel;
   readonly module: KernelModule;
   readonly bucket: Bucket;
-  /** The schedule whose result is right: code generation's default. */
+  /** The schedule whose result is correct: code generation's default. */
   readonly reference: S;
   /** Measured in this order. */
   readonly schedules: readonly S[];
-  /** Seconds that must be beaten: hopeless candidates are given up after a few repeats. */
+  /** Seconds of the best schedule so far. Hopeless candidates are abandoned after a few repeats. */
   readonly bestSeconds?: number;
-  /** What `reference` took when it was first measured: where clocks wander, others are told in its terms. */
+  /** The first measurement of `reference`. Where clocks vary, other times are scaled to it. */
   readonly referenceSeconds?: number;
-  /** Aborted: compilers and measurements end as soon as they can, and nothing more is yielded. */
+  /** When aborted, compilers and measurements end as soon as they can, and nothing more is yielded. */
   readonly signal?: AbortSignal;
 }
 
@@ -22,5 +22,5 @@ export interface MeasureRequest<S> {
 export type Measurement<S> =
   { readonly schedule: S; readonly seconds: readonly number[] } | { readonly schedule: S; readonly failure: string };
 
-/** Yields one measurement a schedule, in order, as it is made; whoever has seen enough stops asking. */
+/** Yields one measurement per schedule, in order, as it is made. The caller may stop iterating at any time. */
 export type Measure<S> = (request: MeasureRequest<S>) => AsyncIterable<Measurement<S>>;

@@ -1,4 +1,4 @@
-/** Made-up micro-batches for measuring: trees of a bucket's shape, and numbers that kernels can digest. */
+/** Synthetic micro-batches for measuring: trees of a bucket's shape, and numbers that kernels can process. */
 import { tokensIn, rowsIn } from '../ir/scoring.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import { operands, readOf, type Scalar } from '../ir/scalar.js';
@@ -28,12 +28,12 @@ export interface TreeBatch {
   readonly row: Int32Array;
 }
 
-/** Answers of a question, and their share of the longest path: what multiple-choice benchmarks look like. */
+/** Answers per question, and their share of the longest path, typical of multiple-choice benchmarks. */
 const ANSWERS = 4;
 const ANSWER_SHARE = 0.4;
 
 /**
- * Questions with four answers each, the paths `bucket.longest` tokens long, until the tokens are used up; the last tree
+ * Questions with four answers each, with paths of `bucket.longest` tokens, until the tokens are used up. The last tree
  * is cut. Rows are spread evenly over the tokens.
  */
 export function bucketTrees(bucket: Bucket): TreeBatch {
@@ -72,7 +72,7 @@ export type IntegerRole =
 
 export interface Roles {
   readonly integers: ReadonlyMap<string, IntegerRole>;
-  /** Buffers summed over a row: parts of Σx², which a square root follows, so they must be positive. */
+  /** Buffers of partial sums of squares. A square root follows, so their values must be positive. */
   readonly positive: ReadonlySet<string>;
 }
 
@@ -129,7 +129,7 @@ export function rolesOf(
   return { integers, positive };
 }
 
-/** Values of an integer buffer with `count` entries, for a batch of these trees. Entries past the trees are 0. */
+/** Values of an integer buffer with `count` entries, for a batch of these trees. Entries beyond the trees are 0. */
 export function integersFor(role: IntegerRole, trees: TreeBatch, count: number, seed: number): Int32Array {
   const values = new Int32Array(count);
   switch (role.kind) {

@@ -1,17 +1,17 @@
-/** Lines of the tuning database: what each kind holds, within bounds. */
+/** Schemas of the tuning database's lines, with bounds on every value. */
 import { z } from 'zod';
 import { EXTENT_NAME } from '../ir/extents.js';
 import { scoringBucket } from '../ir/scoring.js';
 import type { Scheduling } from '../codegen/scheduling.js';
 
-/** Bump when a record's meaning changes. Records of other versions are skipped. */
+/** Incremented when a record's meaning changes. Records of other versions are skipped. */
 export const DATABASE_VERSION = 1;
 
 const extent = z
   .int()
   .min(1)
   .max(1 << 20);
-/** A name that a machine or a tool gives itself. */
+/** A name reported by a machine or a tool. */
 export const recordText = z.string().min(1).max(200);
 /** A digest of code, hexadecimal. */
 export const recordDigest = z.string().regex(/^[0-9a-f]{1,64}$/);
@@ -36,13 +36,13 @@ export interface RecordFormat<S, T extends Facts> {
   readonly scheduling: Pick<Scheduling<S, never>, 'schema' | 'key'>;
 }
 
-/** Extents by name. Records of scoring used to say `tokens` and `rows` instead. */
+/** Extents by name. The form with `tokens` and `rows` is accepted for records of scoring. */
 const bucket = z.union([
   z.strictObject({ extents: z.record(z.string().regex(EXTENT_NAME), extent), longest: extent }),
   z.strictObject({ tokens: extent, rows: extent, longest: extent }).transform(scoringBucket),
 ]);
 
-/** Where something was measured. What `target` and schedules hold is for a RecordFormat to say. */
+/** What was measured. A RecordFormat defines `target` and the schedules. */
 const place = {
   version: z.literal(DATABASE_VERSION),
   /** Kernel signature. */
@@ -58,22 +58,25 @@ export const trialSchema = z
     schedule: z.unknown(),
     /** Seconds of each repeat; empty where the candidate failed. */
     seconds: z.array(seconds).max(1000),
-    /** Why it may not be used: its result differs, it does not compile. */
+    /** Why it may not be used, for example because its result differs or it does not compile. */
     failure: z.string().max(500).exactOptional(),
     timestamp,
   })
-  .refine((record) => (record.failure === undefined) === record.seconds.length > 0, 'seconds or a failure');
+  .refine(
+    (record) => (record.failure === undefined) === record.seconds.length > 0,
+    'a record has either seconds or a failure',
+  );
 export type TrialLine = z.infer<typeof trialSchema>;
 
-/** The fastest of a search against each other and the default, in turn under a run's load: the newest one decides. */
+/** The fastest schedules of a search, compared with each other and the default under load. The newest final decides. */
 export const finalSchema = z.strictObject({
   ...place,
-  /** Seconds of a launch. */
+  /** Seconds per launch. */
   final: z
     .array(z.strictObject({ schedule: z.unknown(), seconds }))
     .min(1)
     .max(16),
-  /** What a final can tell: whoever is not faster than the default by more has not beaten it. */
+  /** The final's resolution: a schedule that gains less than this has not beaten the default. */
   marginSeconds: z.number().min(0).max(3600),
   timestamp,
 });
@@ -83,7 +86,7 @@ export type FinalLine = z.infer<typeof finalSchema>;
 export const rivalRecordSchema = z.strictObject({
   version: z.literal(DATABASE_VERSION),
   rival: z.strictObject({
-    /** Such as `cuBLASLt 13.0`. */
+    /** Name and version, such as `cuBLASLt 13.0`. */
     library: recordText,
     gpu: recordText,
     driver: recordVersion,
@@ -92,7 +95,7 @@ export const rivalRecordSchema = z.strictObject({
     n: extent,
     k: extent,
   }),
-  /** The algorithm that was fastest. */
+  /** Name of the fastest algorithm. */
   name: recordText,
   seconds: z.array(seconds).min(1).max(1000),
   timestamp,

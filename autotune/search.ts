@@ -1,6 +1,6 @@
 /**
- * Finds schedules within a time budget: ranks by a cost model, measures the best few, climbs from the winner. Serves
- * every target.
+ * Finds schedules within a time budget: ranks candidates by a cost model, measures the best few, and climbs from the
+ * winner. Shared by all targets.
  */
 import { tokensIn, TOKENS } from '../ir/scoring.js';
 import type { Extents } from '../ir/extents.js';
@@ -15,34 +15,34 @@ import { median } from './median.js';
 import { deadline, realAlarm, unlessStopped, until, type Alarm } from './until.js';
 import { Job, ROUNDS, type Candidates, type Rival, type Rounds, type TuneRow } from './searchJob.js';
 
-/** What is searched for, how long, and who measures. `S`: the target's schedules. */
+/** What to search for, for how long, and how to measure. `S`: the target's schedules. */
 export interface SearchRequest<S> {
   readonly module: KernelModule;
   readonly buckets: readonly Bucket[];
-  /** The largest call of the function: part of signatures. */
+  /** The largest call of the function. It is part of signatures. */
   readonly capacity: Extents;
-  /** 0: only what the records know. */
+  /** 0: use only what the records hold. */
   readonly budgetSeconds: number;
   readonly measure: Measure<S>;
-  /** Where Rounds.finals asks for them. */
+  /** Required if Rounds.finals is set. */
   readonly hold?: HoldFinal<S>;
-  /** Told at the start what will be measured first, a part at a time: compiles it side by side. */
+  /** Called at the start with the first requests, some at a time, to compile them in parallel. */
   readonly prepare?: (requests: readonly MeasureRequest<S>[]) => Promise<void>;
   readonly onProgress?: (progress: TuneProgress<S>) => void;
-  /** Aborted: the search gives up what it waits for and returns the best so far. */
+  /** When aborted, the search stops waiting and returns the best so far. */
   readonly signal?: AbortSignal;
-  /** Seconds that pass; tests bring their own, and with it the alarm at the end of the budget: by default none. */
+  /** Clock in seconds. A test's own clock also replaces the alarm at the end of the budget, by default with none. */
   readonly now?: () => number;
   readonly alarm?: Alarm;
 }
 
-/** A request with what its target says about schedules. */
+/** A request, with what its target knows about schedules. */
 export interface SearchOptions<S> extends SearchRequest<S> {
   readonly keyOf: (schedule: S) => string;
   readonly candidates: (kernel: Kernel, bucket: Bucket) => Candidates<S>;
   readonly records: Records<S>;
   readonly rounds?: Rounds;
-  /** The vendor's time for the kernel, asked once for each job that is measured. */
+  /** The vendor's time for the kernel, asked once per job that is measured. */
   readonly rival?: (request: MeasureRequest<S>) => Promise<Rival | undefined>;
 }
 
@@ -52,7 +52,7 @@ export interface TuneProgress<S> {
   readonly changed: number;
   readonly elapsedSeconds: number;
   readonly budgetSeconds: number;
-  /** While its final is held. */
+  /** The bucket whose final is being held. */
   readonly final?: Bucket;
 }
 
@@ -60,22 +60,20 @@ export interface TuneResult<S> {
   /** schedules[bucket][signature], complete: the best known, or the default. */
   readonly schedules: readonly Readonly<Record<string, S>>[];
   readonly rows: readonly TuneRow<S>[];
-  /**
-   * What a micro-batch of each bucket's size costs, for bucketCostModel; empty where too little was measured to say.
-   */
+  /** Cost of a micro-batch of each bucket's size, for bucketCostModel; empty if too little was measured. */
   readonly bucketSeconds: readonly BucketSeconds[];
   readonly trials: number;
   readonly reused: number;
-  /** The search ended because nothing was left to try. */
+  /** Whether the search ended because nothing was left to try. */
   readonly isExhausted: boolean;
 }
 
 export type { Candidates, Rival, TuneRow } from './searchJob.js';
 
-/** What is compiled before anything is measured: so many jobs at a time, as long as this share of the budget lasts. */
+/** Compiled before measuring: this many jobs at a time, for at most this share of the budget. */
 const AHEAD = { jobs: 24, share: 0.15 };
 
-/** Kernels with different signatures, the first of each, and how often each occurs. */
+/** Kernels with distinct signatures: the first of each, and how often each occurs. */
 function distinctKernels(
   module: KernelModule,
   capacity: Extents,
@@ -91,11 +89,11 @@ function distinctKernels(
 }
 
 /**
- * Tunes every kernel of a module for every bucket; kernels of different layers with one signature are tuned once. Time
- * goes to where the predicted run time is: of the jobs with something left to try, the one that has used least of its
- * share is next. Where there are finals (finals.ts), they end the search. Measurements are written to the database at
- * once, and those already there cost nothing, so that a search that was interrupted goes on. What is not ready at the
- * end of the budget is given up. Deterministic for given measurements and clock. What `measure` throws is thrown.
+ * Tunes every kernel of a module for every bucket. Kernels of different layers that share a signature are tuned once.
+ * Time is spent in proportion to predicted run time: of the jobs with something left to try, the one that has used the
+ * smallest part of its share is next. Finals (finals.ts), if any, end the search. Measurements are written to the
+ * database at once, and existing ones are reused, so an interrupted search can continue. Work unfinished at the end of
+ * the budget is abandoned. Deterministic for given measurements and clock. Errors from `measure` are passed on.
  */
 export async function searchSchedules<S>(options: SearchOptions<S>): Promise<TuneResult<S>> {
   const { budgetSeconds, now } = options;
@@ -117,7 +115,7 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
   const { hold } = options;
   const shareOfFinals = hold === undefined ? 0 : (rounds.finals ?? 0);
   const distinct = distinctKernels(module, capacity);
-  // What is there many times lies side by side in the module: a layer. It decides how long a run takes.
+  // Kernels that occur many times are adjacent in the module: they form a layer, which dominates a run.
   const hasLayers = distinct.some(({ count }) => count > 1);
   const inFinal = ({ count }: { readonly count: number }): boolean => shareOfFinals > 0 && (count > 1 || !hasLayers);
   const jobs = distinct.flatMap(({ kernel, signature, count }) =>
@@ -147,10 +145,10 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
       ...(final === undefined ? {} : { final }),
     });
   };
-  // Weights are those of the start: a job that got faster keeps the time it was promised.
+  // Weights are fixed at the start: a job that becomes faster keeps its share of time.
   const weights = new Map(jobs.map((job) => [job, job.weight]));
   const totalWeight = [...weights.values()].reduce((sum, weight) => sum + weight, 0);
-  // First a look at everything.
+  // Every job gets one round first.
   const urgency = (job: Job<S>): number => ((job.isFresh ? 1e9 : 1) * weights.get(job)!) / (job.spentSeconds + 1e-3);
   const requestOf = (job: Job<S>, schedules: readonly S[]): MeasureRequest<S> => {
     const { kernel, bucket, start, startSeconds = Infinity } = job;
@@ -163,7 +161,7 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
       signal,
       ...(Number.isFinite(startSeconds) ? { referenceSeconds: startSeconds } : {}),
     };
-    // A pair that is compared is timed in full.
+    // A pair under comparison is timed in full.
     return job.isConfirmed || job.best === undefined ? known : { ...known, bestSeconds: job.best.seconds };
   };
   const measure = async (job: Job<S>, schedules: readonly S[]): Promise<void> => {
@@ -179,7 +177,7 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
     }
   };
   if (options.prepare !== undefined) {
-    // In the order in which they are looked at.
+    // In the order of the first rounds.
     const fresh = jobs.filter((job) => job.isFresh).sort((a, b) => weights.get(b)! - weights.get(a)!);
     for (
       let at = 0;
@@ -192,7 +190,7 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
       );
     }
   }
-  // Of what compiling has left.
+  // A share of the time that compiling has left.
   const secondsOfFinals = shareOfFinals * secondsLeft();
   while (!isOver() && secondsLeft() > secondsOfFinals) {
     const job = jobs
@@ -239,12 +237,12 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
   return summarise(jobs, buckets, isDecided);
 }
 
-/** Share of a bucket's predicted time that must have been measured before the bucket's cost is one to go by. */
+/** Share of a bucket's predicted time that must be measured before its cost can be trusted. */
 const ENOUGH = 0.5;
 
 /**
- * Seconds of each bucket: measured kernels as measured, the others as estimated, the estimates scaled by what the
- * measured ones of all buckets took against theirs. Empty where less than half of the largest bucket was measured.
+ * Seconds of each bucket. Measured kernels count as measured; the others as estimated, with the estimates scaled by the
+ * ratio of measured to estimated time over all buckets. Empty if less than half of the largest bucket was measured.
  */
 function costOfBuckets<S>(jobs: readonly Job<S>[], buckets: readonly Bucket[]): readonly BucketSeconds[] {
   const sum = (of: readonly Job<S>[], seconds: (job: Job<S>) => number): number =>

@@ -1,84 +1,81 @@
-/** One kernel in one bucket under search: what is known of its schedules, and what to measure next. */
+/** The search for one kernel in one bucket: what is known of its schedules, and what to measure next. */
 import type { Kernel } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
 import type { Final, Known } from './database.js';
 import type { Work } from './work.js';
 
-/** What a target says about one kernel in one bucket. */
+/** What a target knows about one kernel in one bucket. */
 export interface Candidates<S> {
   /** Code generation's default. */
   readonly start: S;
-  /** Whose result the others are compared with: what to use where even `start` fails. Default: none. */
+  /** The reference for results, used if even `start` fails. Default: none. */
   readonly fallback?: S;
   /** Estimated seconds. */
   cost(schedule: S): number;
-  /** Legal, and with the same numbers as `start`'s: what comes from a file need not be. */
+  /** Whether a schedule, possibly read from a file, is legal and computes the same numbers as `start`. */
   mayUse(schedule: S): boolean;
   /** Every schedule worth considering, each once, in a fixed order. */
   enumerate(): readonly S[];
   /** Schedules one step from `from`, without it. */
   neighbours(from: S): readonly S[];
   readonly work: Work;
-  /** Measured before. */
+  /** The rival's time if it was measured before. */
   readonly rival?: Rival;
-  /** Share of the machine's peak that so many seconds mean. */
+  /** Share of the machine's peak at this many seconds. */
   shareOfPeak(seconds: number): number;
 }
 
-/** How many are measured at a time. */
+/** How many candidates are measured at a time. */
 export interface Rounds {
-  /** Of the first round. */
+  /** In the first round. */
   readonly first: number;
-  /** Of each step of the climb. */
+  /** In each step of the climb. */
   readonly step: number;
-  /** The model's own ideas in a first round that has winners of other buckets in it. */
+  /** Candidates from the cost model in a first round that also has winners of other buckets. */
   readonly ideas: number;
-  /**
-   * Share of the budget that is kept for finals (finals.ts), where measurements in a burst mislead; absent: there are
-   * none.
-   */
+  /** Share of the budget kept for finals (finals.ts), needed where bursts mislead. Absent: no finals. */
   readonly finals?: number;
-  /** Share of the default's time that must be gained where bursts decide. Default: none. */
+  /** Share of the default's time that must be gained if bursts decide. Default: none. */
   readonly telling?: number;
 }
 
 export const ROUNDS: Rounds = { first: 6, step: 4, ideas: 2 };
 
-/** Somebody else's time for the same contraction without its epilogue, and what it was. */
+/** The vendor library's time for the same contraction without its epilogue, and the algorithm's name. */
 export interface Rival {
   readonly name: string;
   readonly seconds: number;
 }
 
-/** One line of the table: a kernel in a bucket. */
+/** One row of the table: a kernel in a bucket. */
 export interface TuneRow<S> {
   /** Model path of the first kernel with this signature. */
   readonly kernel: string;
   readonly signature: string;
-  /** Kernels of the module that share it. */
+  /** Number of the module's kernels that share it. */
   readonly count: number;
   readonly bucket: Bucket;
   readonly schedule: S;
-  /** Measured now and known before. */
+  /** Number of schedules measured now or earlier. */
   readonly trials: number;
   readonly reused: number;
-  /** Medians; absent where nothing was measured. */
+  /** Medians; absent if nothing was measured. */
   readonly bestSeconds?: number;
   readonly defaultSeconds?: number;
-  /** Rate of the best on contractions; 0 for kernels without any. */
+  /** Rate of the best schedule for contractions; 0 for kernels without any. */
   readonly gflops?: number;
-  /** Of arithmetic for contractions, of memory bandwidth for the rest; may exceed 1 where data stay in caches. */
+  /** Of arithmetic for contractions, of memory bandwidth for others. May exceed 1 where data stay in caches. */
   readonly shareOfPeak?: number;
-  /** Compulsory traffic of the best, bytes a second. */
+  /** Compulsory traffic of the best schedule, in bytes per second. */
   readonly bytesPerSecond?: number;
   /** The same contraction by the vendor's library. */
   readonly rival?: Rival;
-  /** Candidates that failed: a result that differs, a compiler that refuses. */
+  /** Number of candidates that failed: the result differs, or the compiler refuses. */
   readonly failures: number;
   readonly isDone: boolean;
 }
 
-/** The fastest of a final; the default where that was not beaten clearly. Undefined of nobody. */
+/** The fastest entry of a final, or the default if it was not beaten clearly. Undefined if there are no entries. */
 export function winnerOf<S>(
   { entries, marginSeconds }: Final<S>,
   isDefault: (schedule: S) => boolean,
@@ -91,26 +88,26 @@ export function winnerOf<S>(
   return first !== undefined && start !== undefined && first.seconds >= start.seconds - marginSeconds ? start : first;
 }
 
-/** What a job is made of. */
+/** What a job is built from. */
 export interface JobParts<S> {
   readonly kernel: Kernel;
   readonly signature: string;
-  /** Kernels of the module with this signature. */
+  /** Number of the module's kernels with this signature. */
   readonly count: number;
   readonly bucketIndex: number;
   readonly bucket: Bucket;
   readonly candidates: Candidates<S>;
   readonly keyOf: (schedule: S) => string;
   readonly rounds: Rounds;
-  /** What is taken: what won its final, and the default before it; or the best of all measurements. */
+  /** Which measurements decide: finals (the default is used until one is won), or the best of all bursts. */
   readonly decidedBy: 'final' | 'bursts';
-  /** What the database has. */
+  /** Records of the database. */
   readonly known: Iterable<Known<S>>;
-  /** And its newest final. */
+  /** The newest final in the database. */
   readonly final?: Final<S> | undefined;
 }
 
-/** A neighbour that the model puts this far above the best measured one's estimate is not tried. */
+/** A neighbour is skipped if its estimate is this many times the estimate of the best measured schedule. */
 const IMPLAUSIBLE = 3;
 
 /** Search state of one (signature, bucket). */
@@ -124,7 +121,7 @@ export class Job<S> {
   /** By schedule key. */
   readonly known = new Map<string, Known<S>>();
   best: Known<S> | undefined;
-  /** Of the newest final. */
+  /** Winner of the newest final. */
   private champion: Known<S> | undefined;
   rival: Rival | undefined;
   trials = 0;
@@ -135,7 +132,7 @@ export class Job<S> {
   private readonly keyOf: (schedule: S) => string;
   private readonly rounds: Rounds;
   private readonly isDecidedByFinal: boolean;
-  /** Schedules that were measured now, not only remembered. */
+  /** Keys of schedules measured in this search, not only recorded. */
   private readonly seen = new Set<string>();
   private ranked: readonly S[] | undefined;
 
@@ -151,7 +148,7 @@ export class Job<S> {
     this.isDecidedByFinal = parts.decidedBy === 'final';
     this.rival = parts.candidates.rival;
     for (const known of parts.known) {
-      // What comes from a file is a suggestion: of the plan's instruction set, and legal, or it does not count.
+      // A file's entry is only a suggestion: it counts if it is legal and of the plan's instruction set.
       if (!this.candidates.mayUse(known.schedule)) continue;
       this.take(known);
       this.reused++;
@@ -163,7 +160,7 @@ export class Job<S> {
     return this.candidates.start;
   }
 
-  /** What is known of the schedule to take; undefined where nothing is. */
+  /** What is known of the schedule to use; undefined if nothing is known. */
   get standing(): Known<S> | undefined {
     const start = this.known.get(this.keyOf(this.start));
     if (start === undefined || !Number.isFinite(start.seconds)) return this.best;
@@ -173,7 +170,7 @@ export class Job<S> {
       : this.best;
   }
 
-  /** What is compared with in a final: the default, or what stands in for one that fails. */
+  /** The reference of a final: the default, or its stand-in if the default fails. */
   get incumbent(): S {
     return this.startSeconds === Infinity ? this.chosen : this.start;
   }
@@ -183,38 +180,38 @@ export class Job<S> {
     return Number.isFinite(seconds) ? seconds : this.candidates.cost(this.incumbent);
   }
 
-  /** Of the default; Infinity where it failed. */
+  /** Seconds of the default; Infinity if it failed. */
   get startSeconds(): number | undefined {
     return this.known.get(this.keyOf(this.start))?.seconds;
   }
 
-  /** The default works: there is something to beat. */
+  /** Whether the default works, so that there is something to beat. */
   get hasDefault(): boolean {
     return this.startSeconds !== undefined && Number.isFinite(this.startSeconds);
   }
 
-  /** A final has been held, and nothing measured since. */
+  /** Whether a final has been held with no newer measurement. */
   get isSettled(): boolean {
     return this.trials === 0 && this.champion !== undefined;
   }
 
-  /** The best known; what code generation would choose; or, where that was found to fail, what cannot. */
+  /** The best known schedule, else code generation's default, else, if that failed, the fallback. */
   get chosen(): S {
     const { start, fallback } = this.candidates;
     return this.standing?.schedule ?? (fallback !== undefined && this.startSeconds === Infinity ? fallback : start);
   }
 
-  /** Not even the default has been measured. */
+  /** Whether not even the default has been measured. */
   get isFresh(): boolean {
     return !this.known.has(this.keyOf(this.start));
   }
 
-  /** Share of the whole micro-batch's predicted time; larger is tuned first. */
+  /** Share of the whole micro-batch's predicted time. Larger shares are tuned first. */
   get weight(): number {
     return this.count * (this.best?.seconds ?? this.candidates.cost(this.start));
   }
 
-  /** A later measurement of a schedule replaces the earlier one. Of equals, the first that was learnt is best. */
+  /** A later measurement of a schedule replaces the earlier one. Ties go to the schedule that was learnt first. */
   learn(known: Known<S>): void {
     this.seen.add(this.keyOf(known.schedule));
     this.take(known);
@@ -229,7 +226,7 @@ export class Job<S> {
     for (const each of this.known.values()) if (each.seconds < (this.best?.seconds ?? Infinity)) this.best = each;
   }
 
-  /** A final has ended: its winner is taken, of those that may be used and have not failed since. */
+  /** Ends a final: its winner is used, among entries that are legal and have not failed since. */
   conclude({ entries, marginSeconds }: Final<S>): void {
     const sound = entries.filter(
       ({ schedule }) => this.candidates.mayUse(schedule) && this.known.get(this.keyOf(schedule))?.seconds !== Infinity,
@@ -241,8 +238,8 @@ export class Job<S> {
   }
 
   /**
-   * Who may meet the default in a final: the last one's winner, and the fastest that took at most `promising` times as
-   * long as the default.
+   * Schedules that compete with the default in a final: the last final's winner, and the fastest that took at most
+   * `promising` times as long as the default.
    */
   challengers(most: number, promising: number): readonly Known<S>[] {
     if (!this.hasDefault) return [];
@@ -261,16 +258,16 @@ export class Job<S> {
     return [...all.values()].slice(0, most);
   }
 
-  /** Only remembered: nobody has compared its result in this search. */
+  /** Whether the schedule is only recorded: its result has not been compared in this search. */
   isUnseen(schedule: S): boolean {
     return !this.seen.has(this.keyOf(schedule));
   }
 
   /**
-   * What to measure next: first the default, what won in other buckets, and the model's favourites; then untried
-   * neighbours of the best, cheapest estimate first; last, where bursts decide, the default and the best once more,
-   * side by side: the best of many noisy times is too good, and the machine may have been busier then. Empty when
-   * nothing is left.
+   * What to measure next. First the default, winners of other buckets, and the model's favourites; then untried
+   * neighbours of the best, lowest estimate first. Last, if bursts decide, the default and the best once more, side by
+   * side, because the best of many noisy times is biased low and the machine may have been busier for the default.
+   * Empty when nothing is left.
    */
   propose(winnersElsewhere: readonly S[]): readonly S[] {
     const untried = (schedules: readonly S[]): readonly S[] => {
@@ -284,8 +281,7 @@ export class Job<S> {
     };
     if (this.isFresh) {
       this.ranked ??= this.byCost(this.candidates.enumerate());
-      // Winners are compiled already; where there are some, fewer of the model's own ideas are worth their compile
-      // time.
+      // Winners are compiled already. With some of them, fewer of the model's own candidates are worth compiling.
       const ideas = this.ranked.slice(0, winnersElsewhere.length > 0 ? this.rounds.ideas : this.rounds.first);
       const first = untried([this.start, ...winnersElsewhere, ...ideas]).slice(0, this.rounds.first);
       if (first.length > 0) return first;
@@ -301,7 +297,7 @@ export class Job<S> {
     return this.keyOf(centre) === this.keyOf(this.start) ? [] : [this.start, centre];
   }
 
-  /** Cheapest first; equal estimates in the order of the grid. */
+  /** Lowest estimate first; ties in the order of the grid. */
   private byCost(schedules: readonly S[]): readonly S[] {
     return schedules
       .map((schedule, i) => ({ schedule, i, cost: this.candidates.cost(schedule) }))

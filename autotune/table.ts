@@ -1,4 +1,4 @@
-/** The tuner's table as text: whole for a terminal that is redrawn, line by line where output is piped. */
+/** The tuner's table as text: redrawn whole on a terminal, written line by line to a pipe. */
 import { tokensIn, rowsIn } from '../ir/scoring.js';
 import { clock, count } from '../system/format.js';
 import type { TuneProgress, TuneRow } from './search.js';
@@ -12,11 +12,11 @@ export function formatSeconds(seconds: number): string {
   return `${(seconds * scale).toPrecision(3)} ${unit}`;
 }
 
-/** Best against the default schedule: `1.24×`. */
+/** The default schedule's time divided by the best: `1.24×`. */
 export const gainOf = (row: Pick<TuneRow<unknown>, 'bestSeconds' | 'defaultSeconds'>): number | undefined =>
   row.bestSeconds === undefined || row.defaultSeconds === undefined ? undefined : row.defaultSeconds / row.bestSeconds;
 
-/** The highest shares of peak of kernels that compute, and of those that only move data; 1 where all are below. */
+/** The highest shares of peak among kernels that compute and among those that only move data; 1 if all are lower. */
 interface Peaks {
   readonly arithmetic: number;
   readonly memory: number;
@@ -31,8 +31,8 @@ function highestShares(rows: readonly TuneRow<unknown>[]): Peaks {
 }
 
 /**
- * `87 %`. A kernel that outran the loop that the peak of arithmetic was measured with shows that the peak is higher:
- * it is 100 % then. Data that a kernel finds in caches come faster than memory gives them: `cached`.
+ * `87 %`. A kernel may outrun the loop that measured peak arithmetic; the true peak is then higher, and that kernel
+ * counts as 100 %. Data in caches arrive faster than memory bandwidth allows: `cached`.
  */
 function shareText(row: TuneRow<unknown>, peaks: Peaks): string {
   if (row.shareOfPeak === undefined) return '–';
@@ -52,7 +52,7 @@ function cells(row: TuneRow<unknown>, peaks: Peaks): readonly string[] {
   ];
 }
 
-/** Aligned columns: names to the left, numbers to the right. Long names lose their middle. */
+/** Aligned columns: names to the left, numbers to the right. Long names are shortened in the middle. */
 function align(table: readonly (readonly string[])[], width: number): string[] {
   const widths = HEADINGS.map((_, i) => Math.max(...table.map((line) => (line[i] ?? '').length)));
   const others = widths.slice(1).reduce((sum, w) => sum + w + 2, 0);
@@ -69,12 +69,12 @@ function align(table: readonly (readonly string[])[], width: number): string[] {
   );
 }
 
-/** Lines of the whole table: heading, a row a kernel and bucket. `width` is the terminal's, characters. */
+/** Lines of the whole table: heading, then one row per kernel and bucket. `width`: the terminal's, in characters. */
 export function renderTable(rows: readonly TuneRow<unknown>[], width = 100): readonly string[] {
   const peaks = highestShares(rows);
   const notes = [
-    ...(peaks.arithmetic > 1 ? ['100 %: the fastest kernel; it outran the loop that the peak was measured with'] : []),
-    ...(peaks.memory > 1 ? ['cached: its data stayed in caches, which are faster than memory'] : []),
+    ...(peaks.arithmetic > 1 ? ['100 %: the fastest kernel, which outran the loop that measured the peak'] : []),
+    ...(peaks.memory > 1 ? ['cached: data stayed in caches, which are faster than memory'] : []),
   ];
   return [...align([HEADINGS, ...rows.map((row) => cells(row, peaks))], width), ...notes];
 }
@@ -83,10 +83,12 @@ export function renderTable(rows: readonly TuneRow<unknown>[], width = 100): rea
 export function statusLine({ rows, elapsedSeconds, budgetSeconds, final }: TuneProgress<unknown>): string {
   const measured = rows.filter((row) => row.bestSeconds !== undefined).length;
   const trials = rows.reduce((sum, row) => sum + row.trials, 0);
-  return `measured ${measured} of ${rows.length}, ${trials} trials, ${clock(elapsedSeconds)} of ${clock(budgetSeconds)}${final === undefined ? '' : `, final of ${count(tokensIn(final))} tokens`}`;
+  const time = `${clock(elapsedSeconds)} of ${clock(budgetSeconds)}`;
+  const stage = final === undefined ? '' : `, final of ${count(tokensIn(final))} tokens`;
+  return `measured ${measured} of ${rows.length}, ${trials} trials, ${time}${stage}`;
 }
 
-/** One line for logs: what was just learnt about one row. */
+/** One log line: what was just measured for one row. */
 export const changeLine = (progress: TuneProgress<unknown>): string => {
   const row = progress.rows[progress.changed];
   return row === undefined
@@ -98,7 +100,7 @@ export const changeLine = (progress: TuneProgress<unknown>): string => {
 
 export interface TableOptions {
   readonly write: (text: string) => void;
-  /** Redraw in place; otherwise one plain line each time a row's best changes. */
+  /** Redraw in place; otherwise write one plain line each time a row's best changes. */
   readonly isTerminal: boolean;
   /** Characters and lines of the terminal. */
   readonly width?: number;
@@ -108,7 +110,7 @@ export interface TableOptions {
   readonly now?: () => number;
 }
 
-/** Draws progress as it comes. Call `finish` at the end: the last state is always shown. */
+/** Shows progress as it arrives. Call `finish` at the end, so that the last state is shown. */
 export class LiveTable {
   private readonly options: TableOptions;
   private drawnLines = 0;
@@ -141,7 +143,7 @@ export class LiveTable {
     else this.options.write(`${statusLine(this.last)}\n`);
   }
 
-  /** At most `height` lines, those around the row that changed; cursor up and clear to the end of the screen first. */
+  /** Moves the cursor up, clears to the end of the screen, and draws at most `height` lines around the changed row. */
   private redraw(progress: TuneProgress<unknown>, height: number): void {
     const [heading, ...rows] = renderTable(progress.rows, this.options.width ?? 100);
     const room = Math.max(1, height - 3);

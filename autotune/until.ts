@@ -1,6 +1,6 @@
-/** Work that is given up when it is told to stop, whether or not what it waits for ever ends. */
+/** Stops waiting for work when a signal is aborted, whether or not the work ever ends. */
 
-/** Calls `use` with a promise that settles when `signal` is aborted; listens no longer than that. */
+/** Calls `use` with a promise that settles when `signal` is aborted. Stops listening when `use` ends. */
 async function beside<T>(signal: AbortSignal, use: (stopped: Promise<undefined>) => Promise<T>): Promise<T> {
   let stop: (value: undefined) => void = () => undefined;
   const stopped = new Promise<undefined>((resolve) => (stop = resolve));
@@ -16,7 +16,7 @@ async function beside<T>(signal: AbortSignal, use: (stopped: Promise<undefined>)
   }
 }
 
-/** What `work` gives; undefined where `signal` was aborted before. What it does after that is nobody's business. */
+/** The result of `work`; undefined if `signal` is aborted first. Whatever `work` does later is ignored. */
 export async function unlessStopped<T>(work: Promise<T>, signal: AbortSignal): Promise<T | undefined> {
   const outcome = work.catch((error: unknown) => {
     if (signal.aborted) return undefined;
@@ -25,7 +25,7 @@ export async function unlessStopped<T>(work: Promise<T>, signal: AbortSignal): P
   return beside(signal, (stopped) => Promise.race([outcome, stopped]));
 }
 
-/** The values of `source` as they come, until `signal` is aborted: the next one is not waited for. */
+/** The values of `source` as they arrive, until `signal` is aborted. Does not wait for the next value then. */
 export async function* until<T>(source: AsyncIterable<T>, signal: AbortSignal): AsyncGenerator<T> {
   const iterator = source[Symbol.asyncIterator]();
   try {
@@ -35,14 +35,14 @@ export async function* until<T>(source: AsyncIterable<T>, signal: AbortSignal): 
       yield next.value;
     }
   } finally {
-    // A generator that waits for something hears this when its wait is over.
+    // A generator that is waiting is closed when its wait ends.
     const end = iterator.return?.();
     if (signal.aborted) end?.catch(() => undefined);
     else await end;
   }
 }
 
-/** Calls `ring` after so many seconds, at most a few weeks; gives the function that calls it off. */
+/** Calls `ring` after this many seconds (at most a few weeks). Returns a function that cancels it. */
 export type Alarm = (seconds: number, ring: () => void) => () => void;
 
 const MOST_MILLISECONDS = 2 ** 31 - 1;
@@ -54,7 +54,7 @@ export const realAlarm: Alarm = (seconds, ring) => {
   };
 };
 
-/** Aborted with `signal`, or after so many seconds. Call `end` when nobody listens any more. */
+/** A signal aborted with `signal` or after this many seconds. Call `end` when nobody listens any more. */
 export function deadline(
   seconds: number,
   signal: AbortSignal | undefined,

@@ -1,6 +1,6 @@
 /**
- * What a kernel must do whatever its schedule: arithmetic and compulsory traffic. Rooflines, figures and `inspect`
- * start here.
+ * The work of a kernel whatever its schedule: arithmetic and compulsory traffic. Rooflines, throughput figures and
+ * `inspect` are based on it.
  */
 import type { Dim } from '../ir/types.js';
 import { extentIn, type Extents } from '../ir/extents.js';
@@ -18,11 +18,11 @@ export interface WorkSize {
   readonly extents: Extents;
   /** Tokens of the longest path. */
   readonly longest: number;
-  /** Mean number of keys that a token sees, itself included; absent: half of `longest`. */
+  /** Mean number of keys that a token attends to, itself included. Default: half of `longest`. */
   readonly averageDepth?: number;
   /**
-   * The same for scored rows, which lie at the ends of their paths; absent: averageDepth, or three quarters of
-   * `longest`.
+   * The same for scored rows, which lie at the ends of their paths. Default: averageDepth if given, else three quarters
+   * of `longest`.
    */
   readonly averageScoredDepth?: number;
 }
@@ -30,22 +30,22 @@ export interface WorkSize {
 export const sizeOf = (bucket: Bucket): WorkSize => ({ extents: bucket.extents, longest: bucket.longest });
 
 export interface Work {
-  /** Operations of contractions (a multiply-add is two): what a model's FLOP/s are counted in. */
+  /** Operations of contractions, a multiply-add counted as two. A model's FLOP/s are counted in these. */
   readonly flops: number;
-  /** Operations of scalar programs and of softmax: elementwise, outside `flops`. */
+  /** Operations of scalar programs and of softmax. They are elementwise and not part of `flops`. */
   readonly scalarOps: number;
-  /** Every element read once and written once. */
+  /** Bytes if every element is read once and written once. */
   readonly bytes: number;
 }
 
 const NOTHING: Work = { flops: 0, scalarOps: 0, bytes: 0 };
 
-/** Scalar operations of one element of softmax: scale, mask, subtract, exp, two running sums. */
+/** Scalar operations per element of softmax: scale, mask, subtract, exp, two running sums. */
 const SOFTMAX_OPS = 16;
 
 /**
- * Elementwise cost of an operator; divisions and functions are short polynomials. Leaves cost nothing: what they read is
- * counted in bytes. A sum over a segment also adds its parts, see scalarCost.
+ * Elementwise cost of an operator. Divisions and functions are short polynomials. Leaves cost nothing: what they read
+ * is counted in bytes. A sum over a segment also costs one addition per element, see scalarCost.
  */
 const OP_COST: Readonly<Record<Scalar['op'], number>> = {
   const: 0,
@@ -85,7 +85,7 @@ const OP_COST: Readonly<Record<Scalar['op'], number>> = {
   cos: 20,
 };
 
-/** Elementwise operations of one evaluation. Sums over a row's parts happen once a row and are left out. */
+/** Elementwise operations of one evaluation. Sums over a row's parts run once per row and are left out. */
 export function scalarCost(s: Scalar): number {
   const inner = operands(s).reduce((sum, operand) => sum + scalarCost(operand), 0);
   return inner + OP_COST[s.op] + (s.op === 'segmentSum' ? s.parts : 0);
@@ -93,7 +93,7 @@ export function scalarCost(s: Scalar): number {
 
 export const rowsOf = (kernel: Pick<Kernel, 'rows'>, size: WorkSize): number => extentIn(kernel.rows, size.extents);
 
-/** Mean number of keys that a query of this kernel sees. Queries that are picked lie at the ends of their paths. */
+/** Mean number of keys that a query of this kernel attends to. Selected queries lie at the ends of their paths. */
 export function depthOf({ queryRow }: Pick<AttentionKernel, 'queryRow'>, size: WorkSize): number {
   const isPicked = queryRow !== undefined;
   const stated = isPicked ? (size.averageScoredDepth ?? size.averageDepth) : size.averageDepth;
@@ -101,7 +101,7 @@ export function depthOf({ queryRow }: Pick<AttentionKernel, 'queryRow'>, size: W
   return Math.min(Math.max(1, stated ?? typical), tokensIn(size));
 }
 
-/** Names of a module, resolved. Build once for many kernels. */
+/** A module's declarations by name. Build once for many kernels. */
 export class Declarations {
   private readonly module: KernelModule;
   private readonly bytesByName = new Map<string, (size: WorkSize) => number>();
@@ -122,7 +122,7 @@ export class Declarations {
     }
   }
 
-  /** Bytes of the whole buffer or weight. Throws where the module does not declare it. */
+  /** Bytes of the whole buffer or weight. Throws if the module does not declare it. */
   bytes(name: string, size: WorkSize): number {
     const bytes = this.bytesByName.get(name);
     if (bytes === undefined) throw new Error(`The module declares no buffer and no weight '${name}'.`);
@@ -144,7 +144,7 @@ export class Declarations {
 
 const extent = (dim: Dim, size: WorkSize): number => extentIn(dim, size.extents);
 
-/** Bytes that the loads of `outputs` touch for `rows` rows, each distinct load counted once. */
+/** Bytes that the loads of `outputs` touch for `rows` rows. Each distinct load counts once. */
 function loadBytes(outputs: readonly Output[], rows: number, size: WorkSize, declarations: Declarations): number {
   const counted = new Set<string>();
   let bytes = 0;
@@ -156,7 +156,7 @@ function loadBytes(outputs: readonly Output[], rows: number, size: WorkSize, dec
     const key = `${buffer} ${via ?? ''}`;
     if (counted.has(key)) return;
     counted.add(key);
-    // A gather touches one row of the table for each row of the domain, not the table.
+    // A gather touches one row of the table per row of the domain, not the whole table.
     const perRow = declarations.columns(buffer, size) * declarations.elementBytes(buffer);
     bytes += Math.min(declarations.bytes(buffer, size), rows * perRow);
     if (via !== undefined) bytes += rows * 4;
@@ -168,8 +168,8 @@ function loadBytes(outputs: readonly Output[], rows: number, size: WorkSize, dec
 }
 
 /**
- * Floating-point operations of a kernel's contractions, a multiply-add counted as two: for each of its rows, and for
- * each pair of a query and a key that it sees.
+ * Floating-point operations of a kernel's contractions, a multiply-add counted as two: per row, and per pair of a query
+ * and a key that it attends to.
  */
 export function contractionFlops(kernel: Kernel): { readonly perRow: number; readonly perPair: number } {
   switch (kernel.anchor) {
@@ -193,7 +193,7 @@ export function contractionFlops(kernel: Kernel): { readonly perRow: number; rea
 }
 
 /**
- * Arithmetic and compulsory bytes of one launch. Attention counts pairs of a query and a key that it sees: where the
+ * Arithmetic and compulsory bytes of one launch. Attention counts pairs of a query and a key that it attends to. If the
  * depth of the batch's tokens is not given, trees are taken to be chains of `longest` tokens.
  */
 export function kernelWork(kernel: Kernel, module: KernelModule | Declarations, size: WorkSize): Work {
@@ -255,7 +255,7 @@ export const addWork = (a: Work, b: Work): Work => ({
   bytes: a.bytes + b.bytes,
 });
 
-/** All kernels of a micro-batch together. `flops` is what throughput figures call the model's FLOPs. */
+/** The total over all kernels of a micro-batch. `flops` is what throughput figures call the model's FLOPs. */
 export function moduleWork(module: KernelModule, size: WorkSize): Work {
   const declarations = new Declarations(module);
   return module.kernels.reduce((sum, kernel) => addWork(sum, kernelWork(kernel, declarations, size)), NOTHING);

@@ -1,4 +1,4 @@
-/** The schedules worth considering for one kernel and one bucket, as a grid: what search enumerates and climbs in. */
+/** The schedules worth considering for one kernel and one bucket, as a grid that the search enumerates and climbs. */
 import { tokensIn } from '../../ir/scoring.js';
 import { extentIn } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
@@ -10,8 +10,8 @@ import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
 import { isCandidate, type CpuFacts } from './legality.js';
 
 /**
- * Register tiles by instruction set, mr × nr. Between them the balance of loads and products shifts: tall tiles read
- * weights less often, wide ones activations. AMX has 8 tiles: 2×2 accumulators, or 1×2 where there are few rows.
+ * Register tiles by instruction set, mr × nr. Tall tiles read weights less often; wide tiles read activations less
+ * often. AMX has 8 tile registers: 2×2 accumulators, or 1×2 where there are few rows.
  */
 const REGISTER_TILES: Readonly<Record<CpuIsa, readonly (readonly [mr: number, nr: number])[]>> = {
   portable: [
@@ -57,22 +57,20 @@ type Axis = readonly number[];
 /** A point: an index on each axis. */
 type Point = readonly number[];
 
-/**
- * The grid of one (kernel, bucket). `isa` is fixed for a kernel: the numbers it computes must not depend on the bucket.
- */
+/** The grid of one (kernel, bucket). Each kernel has one fixed `isa`: its results must not depend on the bucket. */
 export interface Space {
   readonly axes: readonly Axis[];
   /** The schedule at a point. */
   readonly at: (values: readonly number[]) => CpuSchedule;
   /** Values of a schedule on each axis. */
   readonly valuesOf: (schedule: CpuSchedule) => readonly number[];
-  /** The schedule at the point is one that may be used. */
+  /** Whether the schedule may be used. */
   readonly isLegal: (schedule: CpuSchedule) => boolean;
 }
 
 const ascending = (values: Iterable<number>): number[] => [...new Set(values)].sort((a, b) => a - b);
 
-/** Values up to the first that covers `extent`, which stands for itself: larger ones mean the same. */
+/** Values up to the first that covers `extent`, which is replaced by `extent`. Larger values would be equivalent. */
 function upTo(values: readonly number[], extent: number): number[] {
   return ascending([...values.filter((v) => v < extent), extent]);
 }
@@ -105,7 +103,7 @@ function gemmSpace(
 }
 
 /**
- * The grid around `start` (code generation's default schedule for the bucket, which also fixes the instruction set).
+ * The grid around `start`, code generation's default schedule for the bucket, which also fixes the instruction set.
  * Deterministic: the same arguments give the same grid in the same order.
  */
 export function scheduleSpace(
@@ -120,7 +118,7 @@ export function scheduleSpace(
   switch (start.kind) {
     case 'gemm':
       if (kernel.anchor !== 'gemm' && kernel.anchor !== 'logprob')
-        throw new Error(`Kernel ${kernel.name} is a ${kernel.anchor}, its schedule a gemm.`);
+        throw new Error(`Kernel ${kernel.name} is of kind ${kernel.anchor}, but its schedule is for gemm.`);
       return gemmSpace(kernel, module, start, rows, facts);
     case 'attention':
       return {
@@ -141,7 +139,7 @@ export function scheduleSpace(
   }
 }
 
-/** Different legal schedules among `points`, in order. */
+/** The distinct legal schedules among `points`, in order. */
 function schedulesAt(space: Space, points: Iterable<Point>): CpuSchedule[] {
   const found = new Map<string, CpuSchedule>();
   for (const point of points) {
@@ -164,7 +162,7 @@ function* everyPoint(axes: readonly Axis[]): Generator<Point> {
 /** Every legal schedule of the grid, each once, in a fixed order. */
 export const enumerateSpace = (space: Space): readonly CpuSchedule[] => schedulesAt(space, everyPoint(space.axes));
 
-/** Index of the value nearest to `value`: schedules from elsewhere need not lie on the grid. */
+/** Index of the value nearest to `value`: schedules from other sources may lie off the grid. */
 function nearest(axis: Axis, value: number): number {
   let best = 0;
   for (let i = 1; i < axis.length; i++) if (Math.abs(axis[i]! - value) < Math.abs(axis[best]! - value)) best = i;
@@ -172,8 +170,8 @@ function nearest(axis: Axis, value: number): number {
 }
 
 /**
- * Legal schedules one step away from `from` on one axis, in both directions, and any value of the first axis of a
- * contraction (register tiles have no order). Never contains `from`.
+ * Legal schedules one step away from `from` on one axis, in both directions. A contraction's first axis (register
+ * tiles) has no order, so any of its values counts as one step. Never contains `from`.
  */
 export function neighbours(space: Space, from: CpuSchedule): readonly CpuSchedule[] {
   const values = space.valuesOf(from);

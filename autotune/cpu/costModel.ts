@@ -1,6 +1,6 @@
 /**
- * Roofline estimates of a kernel under a schedule: ranks candidates before any is measured. Not a simulator: it knows
- * register tiles, tails, cache levels and how items spread over threads, and is right about orders, not about percents.
+ * Roofline estimates of a kernel under a schedule, to rank candidates before measuring. The model knows register tiles,
+ * remainders, cache levels and how work items spread over threads. Its ranking is useful; its absolute times are rough.
  */
 import { tokensIn } from '../../ir/scoring.js';
 import type { AttentionKernel, Kernel, KernelModule, Segment } from '../../ir/kernel.js';
@@ -11,25 +11,25 @@ import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import { weightBytes } from './legality.js';
 import { depthOf, kernelWork, rowsOf, scalarCost, type Work, type WorkSize } from '../work.js';
 
-/** Measured facts of the machine, and its caches. */
+/** The machine's measured rates and its cache sizes. */
 export interface MachineModel {
   readonly threads: number;
-  /** Floating operations a second of the contractions' micro-kernel, all threads. */
+  /** Floating-point operations per second of the contractions' micro-kernel, all threads. */
   readonly flopsPerSecond: number;
-  /** Bytes a second from memory, all threads. */
+  /** Bytes per second from memory, all threads. */
   readonly bytesPerSecond: number;
-  /** Clock of a core. */
+  /** Clock frequency of a core. */
   readonly cyclesPerSecond: number;
-  /** Bytes of data caches: of a core, of a core, shared. */
+  /** Data cache sizes in bytes: L1 of a core, L2 of a core, shared L3. */
   readonly l1: number;
   readonly l2: number;
   readonly l3: number;
 }
 
-/** Floating operations of one core in a cycle: two multiply-add units; AMX makes one 16×16×32 product in 16 cycles. */
+/** Floating-point operations per core and cycle: two FMA units; AMX makes one 16×16×32 product in 16 cycles. */
 const FLOPS_PER_CYCLE: Readonly<Record<CpuIsa, number>> = { portable: 8, avx2: 32, avx512: 64, amx: 1024 };
 
-/** A model from peak rates (runtime's `peak`); the clock follows from the rate of `isa`. */
+/** A model from peak rates (the runtime's `peak`). The clock is derived from the rate of `isa`. */
 export function machineModel(
   facts: { readonly l1: number; readonly l2: number; readonly l3?: number },
   rates: {
@@ -51,38 +51,38 @@ export function machineModel(
   };
 }
 
-/** Sustained bytes in a cycle of one core. */
+/** Sustained bytes per cycle from a core's L2. */
 const L2_BYTES = 32;
 const L3_BYTES = 8;
-/** Loads and products overlap, but not wholly: this share of what is hidden shows. */
+/** Loads and products overlap imperfectly: this share of the hidden time is exposed. */
 const EXPOSED = 0.15;
-/** Taking a work item, and touching its first lines. */
+/** Seconds to take a work item and touch its first cache lines. */
 const ITEM_SECONDS = 3e-7;
-/** Waking the workers and the barrier behind them. */
+/** Seconds to wake the workers and pass the barrier at the end. */
 const LAUNCH_SECONDS = 4e-6;
 
-/** The largest, and a part of the rest. */
+/** The largest value plus the exposed share of the others. */
 const overlap = (...cycles: readonly number[]): number => {
   const top = Math.max(...cycles);
   return top + EXPOSED * (cycles.reduce((sum, c) => sum + c, 0) - top);
 };
 
-/** Cycles of one step in k of a register tile: products, loads, or the chain through its accumulators. */
+/** Cycles of one k step of a register tile: bound by products, loads or the accumulators' dependency chain. */
 export function tileCycles(isa: CpuIsa, mr: number, nr: number): number {
   if (isa === 'amx') {
-    // One step is 32 of k. 16 cycles a product, 8 a tile load, 52 from product to product on one accumulator.
+    // One step covers 32 of k. Cycles: 16 per product, 8 per tile load, 52 between dependent products.
     const rows = Math.ceil(mr / 16),
       columns = Math.ceil(nr / 16);
     return Math.max(16 * rows * columns, 8 * (rows + columns), 52) / 32;
   }
   const { lanes } = VECTOR_ISAS[isa];
-  // `portable` vectors are several registers: four lanes each on most machines.
+  // A `portable` vector takes several registers: four lanes each on most machines.
   const width = isa === 'portable' ? 4 : lanes;
   const vectors = nr / width;
   return Math.max((mr * vectors) / 2, (mr + vectors) / 2, 4);
 }
 
-/** Cycles of a step over `rows` rows in register tiles of mr, the last one shorter. */
+/** Cycles of one k step over `rows` rows in register tiles of mr rows; the last tile may be shorter. */
 function rowCycles(isa: CpuIsa, mr: number, nr: number, rows: number): number {
   const whole = Math.floor(rows / mr);
   const rest = rows - whole * mr;
@@ -90,7 +90,7 @@ function rowCycles(isa: CpuIsa, mr: number, nr: number, rows: number): number {
   return whole * tileCycles(isa, mr, nr) + (tail === 0 ? 0 : tileCycles(isa, tail, nr));
 }
 
-/** Columns as they lie in the packed weight, and scalar operations that the epilogue takes for one row of them. */
+/** Columns as they lie in the packed weight, and the epilogue's scalar operations for one row of them. */
 interface Columns {
   readonly physical: number;
   readonly perRow: number;
@@ -117,7 +117,7 @@ function gemmSeconds(
   const { k } = kernel;
   const kc = Math.min(s.kc, k);
   const passes = Math.ceil(k / kc);
-  // Blocks of equal height, as the generated driver makes them.
+  // Blocks of equal height, as in the generated driver.
   const height = roundUp(Math.ceil(rows / Math.ceil(rows / s.mb)), s.mr);
   const down = Math.ceil(rows / height);
   const items = segments.reduce((sum, { physical }) => sum + down * Math.ceil(physical / s.nb), 0);
@@ -127,7 +127,7 @@ function gemmSeconds(
     for (const { physical, perRow } of segments) {
       const across = Math.ceil(physical / s.nb);
       const nb = physical / across;
-      // Columns are covered in whole register tiles; narrower ones finish, at their own rate.
+      // Columns are covered in whole register tiles. Narrower tiles, each at its own rate, cover the remainder.
       const wholeTiles = Math.floor(nb / s.nr),
         restColumns = nb - wholeTiles * s.nr;
       const steps =
@@ -137,16 +137,16 @@ function gemmSeconds(
       const tilesDown = Math.ceil(mn / s.mr);
       const block = nb * kc * bBytes,
         tile = mn * nb * 4;
-      // Of activations and accumulators only the strip at work competes with the block for the cache.
+      // Only the active strip of activations and accumulators competes with the block for the cache.
       const fitsL2 = block + s.mr * (kc * aBytes + nb * 4) <= 0.7 * machine.l2;
-      // Weights: read again for each register tile of rows, from the cache that holds a block of them.
+      // Weights are read again for each register tile of rows, from the cache that holds a block of them.
       const weights = tilesDown * nb * k * bBytes;
       const weightCycles = block <= machine.l1 / 2 ? 0 : fitsL2 ? weights / L2_BYTES : weights / L3_BYTES;
-      // Activations: a strip of mr rows stays in L1 while its columns are made, where it fits.
+      // A strip of mr rows of activations stays in L1, if it fits, while its columns are computed.
       const strip = s.mr * kc * aBytes;
       const again = strip <= machine.l1 / 2 ? 0 : Math.max(0, nb / s.nr - 1);
       const activationCycles = mn * k * aBytes * (1 / L3_BYTES + again / L2_BYTES);
-      // Accumulators go to memory and come back once a pass, and once more for the epilogue.
+      // Accumulators are stored and reloaded once per pass, and read once more by the epilogue.
       const accumulator = 4 * mn * nb * 2 * passes;
       const accumulatorCycles = accumulator / (tile <= 0.5 * machine.l2 ? L2_BYTES : L3_BYTES);
       const epilogue = (mn * perRow) / across / 16;
@@ -169,7 +169,7 @@ function attentionSeconds(
   const spread = kernel.queryRow === undefined ? 1 : Math.max(1, tokens / Math.max(1, rows));
   const tiles = Math.ceil(rows / s.queries);
   const group = kernel.heads / kernel.kvHeads;
-  // A tile's keys: the ancestors of its first token and every token up to its last.
+  // A tile's keys: the ancestors of its first token, and every token up to its last.
   const keys = kernel.mask.kind === 'bias' ? tokens : Math.min(tokens, depthOf(kernel, size) + s.queries * spread);
   const width = roundUp(kernel.headDim, 16);
   const product = (keys * s.queries * width) / 16 / 1.6;
@@ -190,9 +190,9 @@ function attentionSeconds(
 }
 
 /**
- * Estimated seconds of one launch as a function of its schedule. Never below the compulsory traffic over memory
- * bandwidth. Does not decrease when the extents of the micro-batch grow by whole tiles, and does not increase with
- * faster rates. The function throws where kernel and schedule are of different kinds.
+ * Estimated seconds of one launch as a function of its schedule. The estimate is at least the compulsory traffic
+ * divided by memory bandwidth. It does not decrease when the extents of the micro-batch grow by whole tiles, and does
+ * not increase with faster rates. The function throws if kernel and schedule are of different kinds.
  */
 export function scheduleCost(
   kernel: Kernel,
@@ -213,7 +213,7 @@ export function scheduleCost(
       const perItem = ((work.scalarOps / rows) * Math.min(schedule.rows, rows)) / 16 / machine.cyclesPerSecond;
       return rounds * (perItem + ITEM_SECONDS);
     }
-    throw new Error(`Kernel ${kernel.name} is a ${kernel.anchor}, its schedule is for ${schedule.kind}.`);
+    throw new Error(`Kernel ${kernel.name} is of kind ${kernel.anchor}, but its schedule is for ${schedule.kind}.`);
   };
   return (schedule) => LAUNCH_SECONDS + (rows === 0 ? 0 : overlap(arithmetic(schedule), memory));
 }
@@ -228,7 +228,7 @@ export const estimateSeconds = (
 ): number => scheduleCost(kernel, module, size, machine)(schedule);
 
 /**
- * Share of the machine's peak that `seconds` means: of arithmetic for contractions, of memory bandwidth for the rest.
+ * Share of the machine's peak at `seconds`: of peak arithmetic for contractions, of memory bandwidth for other kernels.
  */
 export const shareOfPeak = ({ flops, bytes }: Work, machine: MachineModel, seconds: number): number =>
   (flops > 0 ? flops / machine.flopsPerSecond : bytes / machine.bytesPerSecond) / seconds;

@@ -1,6 +1,6 @@
 /**
- * Measures candidates on this machine: compiles them side by side, checks each result bit for bit against the default
- * schedule's, then times launches on random data in trees of the bucket's shape.
+ * Measures candidates on this machine. Compiles them in parallel, checks that each result equals the default schedule's
+ * bit for bit, then times launches on random data in trees of the bucket's shape.
  */
 import { everyExtent } from '../../ir/function.js';
 import { availableParallelism } from 'node:os';
@@ -27,28 +27,28 @@ import { kernelWork } from '../work.js';
 import { Workbench } from './workbench.js';
 
 export interface MeasurerOptions {
-  /** Instruction set that translation units are compiled for: the strongest of the plan. */
+  /** Instruction set that translation units are compiled for: the strongest in the plan. */
   readonly isa: CpuIsa;
   readonly threads: number;
-  /** Largest micro-batch of the plan: fixes strides. */
+  /** Largest micro-batch of the plan. It fixes strides. */
   readonly capacity: Bucket;
-  /** Bytes of the shared cache: decides how many copies of weights are needed to be out of it. 0: unknown. */
+  /** Bytes of the shared cache, which decide how many copies of weights exceed it. 0: unknown. */
   readonly l3Bytes?: number;
-  /** Weights and buffers kept between measurements. */
+  /** Limit on the bytes of weights and buffers kept between measurements. */
   readonly memoryBytes?: number;
   readonly settings?: Settings;
-  /** Told how far compiling the candidates of a request is. */
+  /** Called as the candidates of a request are compiled. */
   readonly onCompiled?: (done: number, total: number) => void;
 }
 
-/** Enough for a stable median; enough time for clocks to settle. */
+/** Enough for a stable median, and long enough for clocks to settle. */
 const MIN_SAMPLES = 5;
 const MAX_SAMPLES = 60;
 const SAMPLE_SECONDS = 0.03;
-/** After so many samples, a candidate this much slower than the best is given up. */
+/** After this many samples, a candidate is abandoned if it is this many times slower than the best. */
 const EARLY_SAMPLES = 3;
 const HOPELESS = 1.3;
-/** Weights of all copies together. */
+/** Limit on the bytes of weights, all copies together. */
 const MAX_COPY_BYTES = 160 << 20;
 const MAX_COPIES = 8;
 const KEPT_BYTES = 768 << 20;
@@ -63,17 +63,17 @@ export class Measurer {
   private readonly options: MeasurerOptions;
   private readonly pool: NativePool;
   private readonly libraries: NativeLibrary[] = [];
-  /** By symbol, or why it does not compile. */
+  /** The compiled kernel by symbol, or why it does not compile. */
   private readonly compiled = new Map<string, Compiled | string>();
   /** By signature, least recently used first. */
   private readonly benches = new Map<string, Workbench>();
   private readonly references = new Map<string, string>();
   private readonly counts = new Map<KernelModule, ReadonlyMap<string, number>>();
   private scratch: NativeMemory | undefined;
-  /** The last request that was begun. */
+  /** The last request that was started. */
   private underWay: Promise<void> = Promise.resolve();
 
-  /** Throws UserError where the addon is not built. */
+  /** Throws UserError if the addon is not built. */
   constructor(options: MeasurerOptions) {
     this.options = options;
     this.addon = loadAddon();
@@ -81,9 +81,9 @@ export class Measurer {
   }
 
   /**
-   * Peak rates for the cost model and for shares of peak, all threads: floating operations and bytes a second. The best
-   * of several tries each: other programs, and clocks that have not risen yet, only make a try slower. On a machine
-   * that is so busy that they take long, there is one.
+   * Peak rates for the cost model and for shares of peak, all threads: floating-point operations and bytes per second.
+   * The best of several tries each, because other programs and clocks that have not risen yet only make a try slower.
+   * On a machine so busy that tries take long, only one is made.
    */
   async peaks(seconds = 0.1, tries = 3): Promise<{ readonly flopsPerSecond: number; readonly bytesPerSecond: number }> {
     const best = async (kind: Parameters<Addon['peak']>[1]): Promise<number> => {
@@ -96,7 +96,7 @@ export class Measurer {
     return { flopsPerSecond: await best(this.options.isa), bytesPerSecond: await best('read') };
   }
 
-  /** Bound to this object, to be handed to search. Throws UserError where no compiler works. */
+  /** Bound to this object, so that it can be passed to the search. Throws UserError if no compiler works. */
   readonly measure: Measure<CpuSchedule> = (request) => this.run(request);
 
   release(): void {
@@ -108,7 +108,7 @@ export class Measurer {
     this.pool.release();
   }
 
-  /** Ends when nothing that was asked for is under way: release() needs that. */
+  /** Resolves when no request is in progress. Required before release(). */
   async idle(): Promise<void> {
     await this.underWay;
   }
@@ -173,9 +173,9 @@ export class Measurer {
   }
 
   /**
-   * Compiles `first` and what follows it among `kernels`, as many as there are processors: what is measured next is not
-   * kept waiting by what comes after, and nothing compiles while something is measured. Throws the reason of `signal`
-   * where that is aborted.
+   * Compiles `first` and the kernels after it in `kernels`, as many as there are processors. The next measurement does
+   * not wait for later candidates to compile, and nothing compiles during a measurement. Throws the reason of `signal`
+   * if it is aborted.
    */
   private async compileFrom(
     kernels: readonly EmittedKernel[],
@@ -199,7 +199,7 @@ export class Measurer {
     );
   }
 
-  /** The loaded function, or the compiler's complaint. Other problems (no compiler, no space) are thrown. */
+  /** The loaded function, or the compiler's message. Other failures (no compiler, no disk space) are thrown. */
   private async compileOne(emitted: EmittedKernel, signal: AbortSignal | undefined): Promise<Compiled | string> {
     try {
       const { isa, settings } = this.options;
@@ -217,7 +217,7 @@ export class Measurer {
     }
   }
 
-  /** As many copies of weights as layers share the kernel, as long as that is needed to be out of the shared cache. */
+  /** One copy of the weights for each layer that shares the kernel, up to what exceeds the shared cache. */
   private bench(kernel: Kernel, module: KernelModule, signature: string): Workbench {
     const known = this.benches.get(signature);
     if (known !== undefined) {
@@ -297,7 +297,7 @@ export class Measurer {
     }
   }
 
-  /** Runs once and hashes what was written: by the last copy of the weights, whichever schedule. */
+  /** Runs once and hashes the results. Always uses the last copy of the weights, whatever the schedule. */
   private async resultOf(program: NativeProgram, bench: Workbench, bucket: Bucket): Promise<string> {
     await bench.prepareCheck(bucket);
     await program.run({ extents: sizesOf(bucket), inputs: [] });
@@ -305,7 +305,7 @@ export class Measurer {
   }
 }
 
-/** Seconds of each launch, all copies in turn, the caches warmed by the run that was checked. */
+/** Seconds of each launch, over all copies in turn. The checked run has already warmed the caches. */
 async function sample(
   program: NativeProgram,
   bucket: Bucket,
@@ -317,7 +317,7 @@ async function sample(
   while (seconds.length < MAX_SAMPLES && (seconds.length < MIN_SAMPLES || total < SAMPLE_SECONDS)) {
     const { launchNs } = await program.run({ extents: sizesOf(bucket), inputs: [], isTimed: true });
     for (const ns of launchNs ?? []) {
-      // A clock that did not move still measured something.
+      // If the clock did not advance, the sample still counts, with a small positive time.
       seconds.push(Math.max(ns, 1) * 1e-9);
       total += ns * 1e-9;
     }

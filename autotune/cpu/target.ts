@@ -1,4 +1,4 @@
-/** Names what a measurement on a CPU depends on besides the kernel: records of another machine are never used. */
+/** What a measurement on a CPU depends on besides the kernel. Records of another machine are never used. */
 import { arch } from 'node:os';
 import { z } from 'zod';
 import { templatesHash } from '../../codegen/cpu/index.js';
@@ -10,7 +10,7 @@ import { readSettings, type Settings } from '../../settings.js';
 import { recordDigest, recordText, recordVersion, type RecordFormat } from '../recordSchemas.js';
 
 const schema = z.strictObject({
-  /** Architecture and strongest instruction set of the plan: `x64/avx512`. */
+  /** Architecture and the strongest instruction set in the plan: `x64/avx512`. */
   isa: recordText,
   cpu: recordText,
   threads: z.int().min(1).max(4096),
@@ -18,7 +18,7 @@ const schema = z.strictObject({
   compiler: recordText,
   /** TW_ABI of generated kernels. */
   abi: recordVersion,
-  /** Digest of the skeletons that kernels are printed from. */
+  /** Digest of the templates that kernels are printed from. */
   codegen: recordDigest,
 });
 export type CpuTuningTarget = z.infer<typeof schema>;
@@ -29,7 +29,7 @@ export const CPU_RECORDS: RecordFormat<CpuSchedule, CpuTuningTarget> = {
   scheduling: cpuScheduling,
 };
 
-/** This machine, its compiler and the kernel ABI. Throws UserError where the addon or a compiler is missing. */
+/** This machine, its compiler and the kernel ABI. Throws UserError if the addon or a compiler is missing. */
 export async function currentTarget(
   isa: CpuIsa,
   threads: number,

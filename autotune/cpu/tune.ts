@@ -1,4 +1,4 @@
-/** Tuning on a CPU: the search of search.ts over this machine's grids, judged by its cost model. */
+/** Tuning on a CPU: the search in search.ts over this machine's schedule grids, ranked by its cost model. */
 import type { CpuFacts } from '../../codegen/cpu/index.js';
 import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
@@ -11,7 +11,7 @@ import { scheduleCost, shareOfPeak, type MachineModel } from './costModel.js';
 import type { CpuTuningTarget } from './target.js';
 
 export interface CpuTuneOptions extends SearchRequest<CpuSchedule> {
-  /** What defaults and legality are judged by. */
+  /** What default schedules and legality are derived from. */
   readonly facts: CpuFacts;
   readonly machine: MachineModel;
   readonly database: TuningDatabase<CpuSchedule, CpuTuningTarget>;
@@ -40,7 +40,7 @@ function candidatesOf(
   };
 }
 
-/** searchSchedules on this machine; what it measures is kept in the database under the target's name. */
+/** searchSchedules on this machine. Measurements are stored in the database under the target's name. */
 export function tuneCpu({
   facts,
   machine,

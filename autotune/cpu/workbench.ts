@@ -1,4 +1,4 @@
-/** The memory of one kernel under measurement: its buffers filled with random numbers, its weights packed. */
+/** The memory of one kernel being measured: its buffers filled with random numbers, its weights packed. */
 import { extentIn } from '../../ir/extents.js';
 import { createHash } from 'node:crypto';
 import { parametersOf } from '../../codegen/cpu/index.js';
@@ -12,7 +12,7 @@ import { bufferBytes } from '../../passes/planMemory.js';
 import type { Addon, NativeMemory, NativePool, PackSource, Slot } from '../../runtime/addon.js';
 import { biasFor, bucketTrees, integersFor, rolesOf, type Roles } from '../randomInputs.js';
 
-/** Tables longer than this are not made whole: gathers are kept inside the first rows. */
+/** Tables longer than this are allocated only in part; gathers are kept inside the rows that exist. */
 const MAX_TABLE_BYTES = 64 << 20;
 
 interface Placed {
@@ -22,8 +22,8 @@ interface Placed {
 }
 
 /**
- * Buffers and weights of one kernel. Weights exist in several copies: in a model the next layer's are elsewhere, and a
- * kernel that found its own still in the cache would be measured too fast.
+ * Buffers and weights of one kernel. Weights exist in several copies, because in a model the next layer's weights are
+ * elsewhere: a kernel that finds its own still in the cache would be measured too fast.
  */
 export class Workbench {
   readonly bytes: number;
@@ -35,11 +35,11 @@ export class Workbench {
   private readonly buffers: ReadonlyMap<string, BufferDecl>;
   private readonly weights: ReadonlyMap<string, WeightDecl>;
   private readonly roles: Roles;
-  /** copies[i]: memory of every parameter for the i-th launch. Buffers are shared by all. */
+  /** copies[i]: memory of every parameter for the i-th launch. All copies share the buffers. */
   private readonly copies: readonly (readonly Placed[])[];
   private filledFor = '';
 
-  /** `copies` sets of weights; memory is taken as it is touched. Call `fill` before use. */
+  /** Allocates `copies` sets of weights; pages are committed when touched. Call `fill` before use. */
   constructor(kernel: Kernel, module: KernelModule, capacity: Bucket, copies: number, addon: Addon, pool: NativePool) {
     this.kernel = kernel;
     this.capacity = capacity;
@@ -69,7 +69,7 @@ export class Workbench {
     for (const { memory } of new Set(this.copies.flat())) memory.release();
   }
 
-  /** Fills weights (once) and everything that is read, for micro-batches of `bucket`. */
+  /** Fills the weights (once) and everything that the kernel reads, for micro-batches of `bucket`. */
   async fill(bucket: Bucket): Promise<void> {
     const wanted = JSON.stringify(bucket);
     if (this.filledFor === wanted) return;
@@ -88,7 +88,7 @@ export class Workbench {
     this.filledFor = wanted;
   }
 
-  /** Makes results unmistakable before a run: what is only written becomes NaN, what is read too is filled again. */
+  /** Prepares a checked run: buffers that are only written become NaN; those that are also read are filled again. */
   async prepareCheck(bucket: Bucket): Promise<void> {
     const reads = kernelReads(this.kernel);
     for (const [seed, placed] of this.written().entries()) {
@@ -135,7 +135,7 @@ export class Workbench {
     return weight !== undefined && weight.layout !== 'rows';
   }
 
-  /** Rows of a table that are made; undefined for buffers over tokens or scored rows. */
+  /** Rows of a table that are allocated; undefined for buffers over tokens or scored rows. */
   private tableRows(name: string): number | undefined {
     const rows = this.buffers.get(name)?.rows;
     if (typeof rows !== 'number') return undefined;
@@ -154,10 +154,10 @@ export class Workbench {
   private async fillWeight({ name, memory, bytes }: Placed, seed: number): Promise<void> {
     const weight = this.weights.get(name)!;
     const { layout } = weight;
-    if (layout === 'kmajor') throw new Error(`Weight ${name} is laid out for a GPU.`);
+    if (layout === 'kmajor') throw new Error(`Weight ${name} is packed for a GPU and cannot be measured on a CPU.`);
     const isRows = layout === 'rows';
     const rows = isRows ? (this.tableRows(name) ?? sourceRows(weight)) : sourceRows(weight);
-    // Sums of k products of unit normals stay near one.
+    // Scaled so that sums of k products of unit normals have variance near one.
     const scale = 1 / Math.sqrt(Math.max(1, weight.k));
     const rowMap = isRows ? Int32Array.from({ length: rows }, (_, i) => i) : physicalToLogical(weight);
     const source: PackSource = {

@@ -1,13 +1,11 @@
-/** What the device's memory gives. */
+/** Measures the bandwidth of device memory. */
 import type { CudaAddon, CudaDevice, CudaEvent, CudaMemory } from '../../runtime/cuda/addon.js';
 import { median } from '../median.js';
 
 const BYTES = 512 << 20;
 const REPEATS = 5;
 
-/**
- * Bytes a second of a copy within device memory, reading and writing counted. Throws CudaError where memory is short.
- */
+/** Bytes per second of a copy within device memory, counting reads and writes. Throws CudaError if memory is short. */
 export function measureBandwidth(addon: CudaAddon, device: CudaDevice): number {
   const bytes = Math.min(BYTES, Math.max(1 << 20, Math.floor(device.memory().freeBytes / 8 / 256) * 256));
   const made: { release(): void }[] = [];

@@ -1,5 +1,6 @@
 /**
- * The CUDA schedules worth considering for one kernel: all of them for the cost model to rank, and steps for the climb.
+ * The CUDA schedules worth considering for one kernel: the full set for the cost model to rank, and steps for the
+ * climb.
  */
 import type { CudaFacts } from '../../codegen/cuda/index.js';
 import { ATTENTION_KEYS, attentionSchedules } from '../../codegen/cuda/attention.js';
@@ -14,7 +15,7 @@ interface Axes {
   readonly tn: readonly number[];
   /** Likeliest first. */
   readonly tk: readonly [number, ...number[]];
-  /** Deepest first: a pipeline that fits is worth its shared memory, more often than not. */
+  /** Deepest first: a pipeline that fits is usually worth its shared memory. */
   readonly stages: readonly number[];
   readonly clusters: readonly (1 | 2)[];
 }
@@ -23,7 +24,7 @@ const steps = (from: number, to: number, step: number): number[] =>
   Array.from({ length: Math.floor((to - from) / step) + 1 }, (_, i) => from + i * step);
 
 const AXES: Readonly<Record<CudaGemmSkeleton, Axes>> = {
-  // Column tiles in steps of 16: they decide how full the last wave of multiprocessors is.
+  // Column tiles in steps of 16: the width decides how full the last wave of multiprocessors is.
   wgmma: {
     modes: ['deferred', 'pingpong', 'cooperative'],
     tm: [64, 128, 256],
@@ -50,23 +51,23 @@ const AXES: Readonly<Record<CudaGemmSkeleton, Axes>> = {
   },
 };
 
-/** Ranked with this order of tiles, and with the first depth: both change little, and the climb tries the others. */
+/** Candidates are ranked with this raster and the first depth. Both matter little; the climb tries the others. */
 const RASTER = 16;
-/** Columns of tiles of a last wave. */
+/** Tile columns for the remainder in the last wave. */
 const REMAINDER_COLUMNS = steps(64, 224, 32);
 const MOST_RASTER = 64;
 const THREADS = [64, 128, 256, 512, 1024] as const;
 
 /**
- * The schedules of one kernel. All compute the same numbers: the skeleton, which fixes the order of additions, is the
- * default's.
+ * The schedules of one kernel. All of them compute the same numbers: they share the default's skeleton, which fixes the
+ * order of additions.
  */
 export class CudaSpace {
   readonly isLegal: (schedule: CudaSchedule) => boolean;
   private readonly kernel: Kernel;
   private readonly module: KernelModule;
   private readonly facts: CudaFacts;
-  /** By skeleton. */
+  /** Tiles by skeleton. */
   private readonly tiles = new Map<CudaGemmSkeleton, readonly CudaGemmSchedule[]>();
 
   constructor(kernel: Kernel, module: KernelModule, facts: CudaFacts) {
@@ -140,7 +141,7 @@ export class CudaSpace {
     return tiles;
   }
 
-  /** The tile with the deepest pipeline that fits. */
+  /** The tile with the deepest pipeline that fits in shared memory. */
   private deepest(tile: CudaGemmSchedule): CudaGemmSchedule | undefined {
     for (const stages of AXES[tile.skeleton].stages) {
       const schedule = { ...tile, stages };
@@ -159,7 +160,7 @@ export class CudaSpace {
     };
     const { remainderTn, ...plain } = from;
     const changed: CudaGemmSchedule[] = [
-      // The next legal widths on either side: not every one divides into whole pairs.
+      // The next legal widths on either side: some widths do not divide into whole pairs.
       ...this.nextColumns(plain, tn.filter((v) => v < from.tn).reverse()),
       ...this.nextColumns(
         plain,
@@ -190,7 +191,7 @@ export class CudaSpace {
   }
 }
 
-/** The schedule on CUDA cores whose result the others must have. Throws where there is none. */
+/** The schedule on CUDA cores that candidates are checked against. Throws if there is none. */
 export function referenceSchedule(
   kernel: Kernel,
   module: KernelModule,
@@ -227,7 +228,5 @@ export function referenceSchedule(
     if (found !== undefined) return found;
   }
   if (start.kind === 'loop') return start;
-  throw new Error(
-    `Kernel ${kernel.name} (${kernel.path}) cannot be computed on CUDA cores: there is nothing to check candidates against.`,
-  );
+  throw new Error(`Kernel ${kernel.name} (${kernel.path}) cannot run on CUDA cores, so no candidate can be checked.`);
 }

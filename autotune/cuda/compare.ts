@@ -1,47 +1,51 @@
-/** Device code that compares a candidate's results with the reference's, and what may differ between them. */
+/** Device code that compares a candidate's results with the reference's, and the tolerances it applies. */
 import type { LaunchShape } from '../../ir/cuda.js';
 import type { BufferDecl, Kernel, KernelModule } from '../../ir/kernel.js';
 import { isFloat, type BufferDType } from '../../ir/types.js';
 
 /**
- * Unit and entry. Parameters: job, expected, actual, found; then, of bytes, the numbers that they make longer, expected
- * and actual.
+ * Name of the compilation unit and its entry. Parameters: job, expected, actual, found; then, for tail bytes, the bf16
+ * numbers they extend, expected and actual.
  */
 export const COMPARE_SYMBOL = 'tw_compare';
 const THREADS = 256;
 const MAX_GRID_Y = 32_768;
 
-export const COMPARE_SOURCE = String.raw`// Results of a candidate against the reference's. Jobs: see compare.ts.
+export const COMPARE_SOURCE = String.raw`// Compares a candidate's results with the reference's. Jobs: see compare.ts.
 
-/** Types: 0 f32, 1 f16, 2 bf16, 3 i32, 4 the bytes that make bf16 numbers longer. */
+/** Types: 0 f32, 1 f16, 2 bf16, 3 i32, 4 bytes that extend bf16 numbers. */
 struct tw_compare_job {
   long long stride;
   int rows;
   int columns;
   int type;
-  int hasIndices;   // every fourth column from the third is the column of a maximum
+  int hasIndices;   // of every four columns, the third is the column of a maximum
   float relative;
   float absolute;
-  long long upperStride;   // of those bf16 numbers
+  long long upperStride;   // stride of the bf16 numbers that the bytes extend
 };
 
 static __device__ __forceinline__ float tw_value(const void *data, long long index, int type) {
   if (type == 0) return ((const float *)data)[index];
   const unsigned short bits = ((const unsigned short *)data)[index];
   if (type == 2) return __uint_as_float((unsigned)bits << 16);
-  // The exponent's bias differs by 112; subnormal numbers come right too.
+  // The exponent's bias differs by 112; the multiplication also handles subnormal numbers.
   const unsigned magnitude = bits & 0x7fffu;
-  const float value = magnitude >= 0x7c00u ? __uint_as_float(0x7f800000u | (magnitude << 13)) : __uint_as_float(magnitude << 13) * 5.192296858534828e33f;
+  const float value = magnitude >= 0x7c00u
+    ? __uint_as_float(0x7f800000u | (magnitude << 13))
+    : __uint_as_float(magnitude << 13) * 5.192296858534828e33f;
   return (bits & 0x8000u) != 0 ? -value : value;
 }
 
-static __device__ __forceinline__ float tw_joined(const void *tails, long long index, const void *uppers, long long above) {
+static __device__ __forceinline__ float tw_joined(const void *tails, long long index, const void *uppers,
+                                                  long long above) {
   const unsigned upper = (unsigned)((const unsigned short *)uppers)[above] << 16;
   return __uint_as_float(upper + (unsigned)(((const signed char *)tails)[index] * 256) + 128u);
 }
 
-/** found: elements that differ, the first of them (row * columns + column), indices of maxima that differ. */
-extern "C" __global__ void tw_compare(const void *jobs, const void *expected, const void *actual, void *found, const void *expectedUpper, const void *actualUpper) {
+/** found: number of elements that differ, the first of them (row * columns + column), number of indices that differ. */
+extern "C" __global__ void tw_compare(const void *jobs, const void *expected, const void *actual, void *found,
+                                      const void *expectedUpper, const void *actualUpper) {
   const tw_compare_job job = *(const tw_compare_job *)jobs;
   unsigned long long *answers = (unsigned long long *)found;
   for (int row = blockIdx.y; row < job.rows; row += gridDim.y) {
@@ -51,14 +55,16 @@ extern "C" __global__ void tw_compare(const void *jobs, const void *expected, co
       if (job.type == 3) isSame = ((const int *)expected)[at] == ((const int *)actual)[at];
       else {
         const long long above = (long long)row * job.upperStride + column;
-        const float e = job.type == 4 ? tw_joined(expected, at, expectedUpper, above) : tw_value(expected, at, job.type);
-        const float a = job.type == 4 ? tw_joined(actual, at, actualUpper, above) : tw_value(actual, at, job.type);
+        const bool isJoined = job.type == 4;
+        const float e = isJoined ? tw_joined(expected, at, expectedUpper, above) : tw_value(expected, at, job.type);
+        const float a = isJoined ? tw_joined(actual, at, actualUpper, above) : tw_value(actual, at, job.type);
         if (job.hasIndices != 0 && (column & 3) == 2) {
           if (e != a) atomicAdd(answers + 2, 1ull);
           continue;
         }
-        // Infinities are equal or differ; a NaN always differs.
-        isSame = e == a || (fabsf(e) < __uint_as_float(0x7f800000u) && fabsf(a - e) <= job.absolute + job.relative * fabsf(e));
+        // Equal infinities agree; a NaN never agrees.
+        const bool isFinite = fabsf(e) < __uint_as_float(0x7f800000u);
+        isSame = e == a || (isFinite && fabsf(a - e) <= job.absolute + job.relative * fabsf(e));
       }
       if (!isSame) {
         atomicAdd(answers, 1ull);
@@ -69,7 +75,7 @@ extern "C" __global__ void tw_compare(const void *jobs, const void *expected, co
 }
 `;
 
-/** Bytes of the job and of the answers. */
+/** Sizes in bytes of the job and of the answers. */
 export const COMPARE_JOB_BYTES = 40;
 export const COMPARE_FOUND_BYTES = 32;
 
@@ -81,16 +87,17 @@ export interface Tolerance {
   readonly absolute: number;
 }
 
-/** Half a unit in the last place, relative. */
+/** Relative rounding error: half a unit in the last place. */
 const ROUNDING: Readonly<Record<'f16' | 'bf16' | 'f32', number>> = { f16: 2 ** -11, bf16: 2 ** -8, f32: 2 ** -24 };
-/** Products of 16-bit numbers summed in f32 in another order: cancellation leaves this much of a unit's deviation. */
+/** Deviation, for values of unit scale, when products of 16-bit numbers are summed in f32 in another order. */
 const SUMMED = 2 ** -10;
-/** Kernels over the same f32 numbers in another order of launch. */
+/** Deviation of kernels that add the same f32 numbers in another order. */
 const REORDERED = 2 ** -16;
 
 /**
- * What two right kernels may differ by in `buffer`: two roundings to its type; where something was summed over k, the
- * order; in attention, the rounding of probabilities to the operands' type, which the reference keeps in f32.
+ * How far two correct kernels may differ in `buffer`: two roundings to its type; the order of additions where values
+ * are summed over k; in attention, the rounding of probabilities to the operands' type, which the reference keeps in
+ * f32.
  */
 export function toleranceOf(kernel: Kernel, module: KernelModule, { dtype }: Pick<BufferDecl, 'dtype'>): Tolerance {
   const stored = isFloat(dtype) ? ROUNDING[dtype] : 0;
@@ -112,7 +119,7 @@ export function toleranceOf(kernel: Kernel, module: KernelModule, { dtype }: Pic
   }
 }
 
-/** Indices of maxima that may differ: near ties, which the order of additions decides. */
+/** Number of indices of maxima that may differ: near ties are decided by the order of additions. */
 export const tiesAllowed = (count: number): number => Math.max(4, Math.ceil(count / 200));
 
 export interface CompareJob {
@@ -125,15 +132,15 @@ export interface Compared {
   readonly rows: number;
   readonly columns: number;
   readonly stride: number;
-  /** Of the numbers that bytes make longer. */
+  /** Stride of the bf16 numbers that the bytes extend. */
   readonly upperStride?: number;
   readonly tolerance: Tolerance;
-  /** Root mean square of the reference's finite values; of bytes, of the numbers that they make longer. */
+  /** Root mean square of the reference's finite values; for tail bytes, of the bf16 numbers that they extend. */
   readonly scale: number;
   readonly hasIndices: boolean;
 }
 
-/** Throws for booleans, which no kernel writes. */
+/** Throws for booleans, because no kernel writes them. */
 export function compareJob({
   dtype,
   rows,
@@ -163,10 +170,10 @@ export function compareJob({
   };
 }
 
-/** Answers before a comparison: nothing found. */
+/** Initial answers: no difference found. */
 export const nothingFound = (): BigUint64Array => new BigUint64Array([0n, 2n ** 64n - 1n, 0n, 0n]);
 
-/** Numbers of 16-bit or 32-bit floats. */
+/** Decodes 16-bit or 32-bit floats. */
 function numbersOf(bytes: ArrayBuffer, dtype: 'f32' | 'f16' | 'bf16'): Float32Array {
   if (dtype === 'f32') return new Float32Array(bytes);
   const halves = new Uint16Array(bytes);
@@ -186,7 +193,7 @@ function numbersOf(bytes: ArrayBuffer, dtype: 'f32' | 'f16' | 'bf16'): Float32Ar
   });
 }
 
-/** Root mean square of a sample's finite values; 0 where there are none. Rows of `columns`, `stride` elements apart. */
+/** Root mean square of a sample's finite values; 0 if none. Rows of `columns` elements, `stride` elements apart. */
 export function scaleOf(bytes: ArrayBuffer, dtype: BufferDType, columns: number, stride: number): number {
   if (!isFloat(dtype)) return 0;
   let sum = 0,

@@ -1,6 +1,6 @@
 /**
- * Roofline estimates of a CUDA kernel under a schedule, with whole waves of blocks on the device's multiprocessors:
- * ranks candidates before any is measured. Right about orders, not about percents.
+ * Roofline estimates of a CUDA kernel under a schedule, in whole waves of blocks on the device's multiprocessors. They
+ * rank candidates before measuring. The ranking is useful; absolute times are rough.
  */
 import { tokensIn } from '../../ir/scoring.js';
 import { segmentsOf } from '../../codegen/cuda/contraction.js';
@@ -18,17 +18,17 @@ import { depthOf, kernelWork, rowsOf, scalarCost, type Work, type WorkSize } fro
 
 export interface CudaMachine {
   readonly multiprocessors: number;
-  /** Of the tensor cores on 16-bit numbers, nominal. */
+  /** Nominal rate of the tensor cores on 16-bit numbers. */
   readonly flopsPerSecond: number;
-  /** From device memory, measured. */
+  /** Measured rate from device memory. */
   readonly bytesPerSecond: number;
   readonly sharedBytesPerMultiprocessor: number;
 }
 
-/** Floating operations of a multiprocessor's tensor cores in a cycle, dense 16-bit. */
+/** Floating-point operations per cycle of a multiprocessor's tensor cores, dense 16-bit. */
 const TENSOR_FLOPS: Readonly<Record<CudaArch, number>> = { sm_80: 2048, sm_90a: 4096 };
 
-/** `clockKHz`: the device's highest clock, which long contractions do not hold. */
+/** `clockKHz`: the device's highest clock, which it does not sustain through long contractions. */
 export const cudaMachine = (
   arch: CudaArch,
   device: {
@@ -47,19 +47,20 @@ export const cudaMachine = (
 /** Share of the nominal rate that a skeleton's inner loop reaches (docs/performance.md). */
 const REACH: Readonly<Record<CudaGemmSkeleton, number>> = { wgmma: 0.78, mma: 0.5, simt: 0.03 };
 /**
- * L2 gives about this many times what memory gives: tiles of 128×256 without multicast are read at 2.3 times that rate.
+ * L2 bandwidth as a multiple of memory bandwidth. Tiles of 128×256 without multicast were read at 2.3 times the memory
+ * rate.
  */
 const L2_OVER_MEMORY = 3;
 const LAUNCH_SECONDS = 3e-6;
-/** Filling the pipeline of the first tile, and the last epilogue. */
+/** Seconds to fill the pipeline of the first tile, and for the last epilogue. */
 const TAIL_SECONDS = 3e-6;
-/** Loads and products overlap, but not wholly. */
+/** Loads and products overlap imperfectly: this share of the hidden time is exposed. */
 const EXPOSED = 0.1;
-/** Scalar operations of a multiprocessor in a cycle, against its tensor cores' operations. */
+/** Scalar operations per cycle of a multiprocessor, relative to its tensor cores' operations. */
 const SCALAR_SHARE = 1 / 64;
-/** Rates of attention kernels, share of the tensor cores'. */
+/** Rates of attention kernels as a share of the tensor cores' rate. */
 const ATTENTION_REACH: Readonly<Record<CudaAttentionSchedule['skeleton'], number>> = { mma: 0.3, simt: 0.015 };
-/** Scores of a step of the softmax, in tensor operations of the same time. */
+/** Time of one softmax step per score, in equivalent tensor operations. */
 const SOFTMAX_FLOPS = 600;
 
 const overlap = (...seconds: readonly number[]): number => {
@@ -67,7 +68,7 @@ const overlap = (...seconds: readonly number[]): number => {
   return top + EXPOSED * (seconds.reduce((sum, s) => sum + s, 0) - top);
 };
 
-/** Blocks of a multiprocessor at a time. Tiles of wgmma take all its shared memory and registers. */
+/** Blocks resident on a multiprocessor. A wgmma tile takes all its shared memory and registers. */
 function residentBlocks({ skeleton, tm, tn, tk, stages }: CudaGemmSchedule, machine: CudaMachine): number {
   if (skeleton === 'wgmma') return 1;
   const shared = Math.max(1, stages) * (tm + tn) * tk * (skeleton === 'simt' ? 4 : 2);
@@ -89,7 +90,7 @@ function gemmSeconds(
   const resident = residentBlocks(s, machine);
   const slots = Math.max(s.cluster, Math.floor(machine.multiprocessors / s.cluster) * s.cluster) * resident;
   const waves = waveCount(segmentsOf(kernel), s, slots / s.cluster, down / s.cluster);
-  // Narrow tiles wait for shared memory.
+  // Narrow tiles are limited by shared memory bandwidth.
   const width = Math.min(1, 0.55 + 0.45 * Math.sqrt(Math.min(s.tn, 192) / 192)) * Math.min(1, 0.7 + 0.3 * (s.tm / 128));
   const products = (2 * s.tm * s.tn * kernel.k) / (perMultiprocessor * REACH[s.skeleton] * width);
   const l2 = (machine.bytesPerSecond * L2_OVER_MEMORY) / machine.multiprocessors;
@@ -97,11 +98,11 @@ function gemmSeconds(
   const outputs =
     kernel.anchor === 'gemm' ? kernel.segments[0]!.outputs.reduce((sum, o) => sum + 4 + scalarCost(o.value), 0) : 24;
   const epilogue = (s.tm * s.tn * outputs) / (perMultiprocessor * SCALAR_SHARE);
-  // Ping-pong: one warpgroup's epilogue runs under the other's product. Deferred: other warps run it under the next.
+  // Ping-pong hides one warpgroup's epilogue under the other's product; deferred, under the next product.
   const shown = s.mode === 'cooperative' ? epilogue : EXPOSED * epilogue;
   const depth = s.stages >= 4 || s.mode === 'deferred' ? 1 : 1 + 0.05 * (4 - s.stages);
   const arithmetic = waves * resident * (overlap(products * depth, loads) + shown / resident);
-  // Weights come from memory once for each group of row tiles that are walked together.
+  // Weights are read from memory once for each group of row tiles that are visited together.
   const groups = Math.max(1, Math.ceil(down / s.raster));
   const weightBytes = across * s.tn * kernel.k * 2;
   const rereads = weightBytes * (1 + 0.15 * (groups - 1)) + rows * kernel.k * 2;
@@ -122,13 +123,12 @@ function attentionSeconds(
   const block =
     (s.queries * padded * (4 * kernel.headDim + SOFTMAX_FLOPS)) /
     ((machine.flopsPerSecond / machine.multiprocessors) * ATTENTION_REACH[s.skeleton]);
-  // Two blocks hide each other's waits, and the last wave is nearly as even as the first: blocks are short.
+  // Two resident blocks hide each other's waits. Blocks are short, so the last wave is nearly even.
   return TAIL_SECONDS + Math.max(block, (blocks / machine.multiprocessors) * block);
 }
 
 /**
- * Estimated seconds of one launch as a function of its schedule. Throws where kernel and schedule are of different
- * kinds.
+ * Estimated seconds of one launch as a function of its schedule. Throws if kernel and schedule are of different kinds.
  */
 export function cudaCost(
   kernel: Kernel,
@@ -144,14 +144,14 @@ export function cudaCost(
     } else if (kernel.anchor === 'attention') {
       if (schedule.kind === 'attention') return attentionSeconds(kernel, schedule, size, machine);
     } else if (schedule.kind === 'loop') {
-      // Bound by memory; blocks of 256 threads balance best.
+      // Memory-bound: blocks of 256 threads balance best.
       return TAIL_SECONDS + memory * (1 + 0.02 * Math.abs(Math.log2(schedule.threads / 256)));
     }
-    throw new Error(`Kernel ${kernel.name} is a ${kernel.anchor}, its schedule is for ${schedule.kind}.`);
+    throw new Error(`Kernel ${kernel.name} is of kind ${kernel.anchor}, but its schedule is for ${schedule.kind}.`);
   };
   return (schedule) => LAUNCH_SECONDS + (rows === 0 ? 0 : overlap(arithmetic(schedule), memory));
 }
 
-/** Share of the device's peak that `seconds` means: of the tensor cores for contractions, of memory for the rest. */
+/** Share of the device's peak at `seconds`: of the tensor cores for contractions, of memory for other kernels. */
 export const cudaShareOfPeak = ({ flops, bytes }: Work, machine: CudaMachine, seconds: number): number =>
   Math.max(flops / machine.flopsPerSecond, bytes / machine.bytesPerSecond) / seconds;

@@ -1,4 +1,4 @@
-/** Random weights and activations, made on the device by the runtime's own code. */
+/** Random weights and activations, generated on the device by the runtime's own code. */
 import { rowStride, type Bucket } from '../../ir/plan.js';
 import type { BufferDecl, WeightDecl } from '../../ir/kernel.js';
 import type { FormatName } from '../../ir/storage.js';
@@ -12,7 +12,7 @@ type Fill =
   | { readonly kind: 'random'; readonly seed: number; readonly scale: number }
   | { readonly kind: 'constant'; readonly value: number };
 
-/** Fills device memory. One at a time. */
+/** Fills device memory, one request at a time. */
 export class DeviceFill {
   private readonly addon: CudaAddon;
   private readonly device: CudaDevice;
@@ -32,7 +32,7 @@ export class DeviceFill {
 
   /** A packed weight, or the first rows of a table. */
   async weight(memory: CudaMemory, weight: WeightDecl, seed: number, scale: number, tableRows?: number): Promise<void> {
-    // Rows that pad a pairing belong to no source.
+    // Padding rows of a pairing belong to no source.
     memory.fill(0);
     let sourceRow = 0;
     for (const [i, source] of weight.sources.entries()) {
@@ -79,7 +79,7 @@ export class DeviceFill {
         { memory: this.job, offset: 0, bytes: JOB_BYTES },
         { memory, offset: 0, bytes: memory.sizeBytes },
       ],
-      // Nothing is stored and nothing scaled: the job stands in for both operands that are not read.
+      // Nothing is loaded or scaled, so the job's memory serves as a placeholder for both unused operands.
       launches: [
         {
           name: 'random numbers',
@@ -105,6 +105,6 @@ const tensorOf = (format: FormatName, rows: number, columns: number, fill: Fill)
     ? { kind: 'random', format, shape: [rows, columns], seed: BigInt(fill.seed), scale: fill.scale }
     : { kind: 'constant', format, shape: [rows, columns], value: fill.value };
 
-/** Elements from row to row of a buffer in a plan of this capacity. */
+/** Elements between the starts of a buffer's rows, in a plan of this capacity. */
 export const strideOf = (buffer: BufferDecl, capacity: Bucket): number =>
   rowStride(buffer, capacity.extents, DTYPE_BYTES[buffer.dtype]);

@@ -1,4 +1,4 @@
-/** Random contents of a buffer that a kernel reads, as the kernel expects them. */
+/** Random contents for a buffer that a kernel reads, in the form the kernel expects. */
 import { extentIn } from '../../ir/extents.js';
 import type { BufferDecl, Kernel } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
@@ -12,16 +12,16 @@ export const extentOf = (dim: Dim, bucket: Bucket): number => extentIn(dim, buck
 
 export interface BufferContents {
   readonly memory: CudaMemory;
-  /** Of `memory`, those of the buffer. */
+  /** Size of the buffer within `memory`. */
   readonly bytes: number;
   readonly buffer: BufferDecl;
-  /** Who reads it, and what its buffers mean to it. */
+  /** The kernel that reads it, which gives its values their meaning. */
   readonly kernel: Kernel;
   readonly roles: Roles;
   readonly bucket: Bucket;
-  /** Largest micro-batch of the plan: fixes strides. */
+  /** Largest micro-batch of the plan. It fixes strides. */
   readonly capacity: Bucket;
-  /** What all numbers are where they must not be negative; random without. */
+  /** The value of every element where values must not be negative; undefined: random values. */
   readonly constant: number | undefined;
   readonly seed: number;
 }
@@ -46,7 +46,7 @@ export async function fillBuffer(
     return;
   }
   if (dtype === 'bool' || dtype === 'u8') {
-    // Small bytes make every number longer, zero too: 128 and more count back from what was rounded up.
+    // The bytes extend bf16 numbers, which may be zero, so they must be small. 128 and more are negative.
     memory.fill(1);
     return;
   }
@@ -55,7 +55,7 @@ export async function fillBuffer(
     memory.write(0, biasFor(bucketTrees(bucket), stride));
     return;
   }
-  // Rows beyond the micro-batch's stay NaN: no kernel may let them reach its results.
+  // Rows beyond the micro-batch stay NaN: no kernel may let them affect its results.
   memory.fill(0xff);
   const filled = Math.min(Math.max(1, rows), Math.floor(bytes / (stride * DTYPE_BYTES[dtype])));
   await fill.matrix(

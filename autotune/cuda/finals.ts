@@ -1,4 +1,4 @@
-/** Finals on a device: sequences that differ in one kernel's schedule, in turn under a run's load. */
+/** Finals on a device: sequences that differ in one kernel's schedule take turns under the load of a real run. */
 import type { CudaKernelText } from '../../ir/cuda.js';
 import type { Bucket } from '../../ir/plan.js';
 import type { CudaAddon, CudaDevice, CudaModule, CudaProgram } from '../../runtime/cuda/addon.js';
@@ -7,7 +7,7 @@ import { Hung, patiently } from './patience.js';
 import type { SequenceBench } from './sequence.js';
 import { sizesOf } from '../../runtime/extents.js';
 
-/** A kernel under one schedule, compiled. */
+/** A kernel compiled with one schedule. */
 export interface Compiled {
   readonly text: CudaKernelText;
   readonly cubin: Uint8Array;
@@ -16,7 +16,7 @@ export interface Compiled {
 export interface ContestRequest extends SustainOptions {
   readonly addon: CudaAddon;
   readonly device: CudaDevice;
-  /** Kernels of the sequence, one list a contender. */
+  /** Kernels of the sequence, one list per contender. */
   readonly contenders: readonly (readonly Compiled[])[];
   readonly bucket: Bucket;
   /** Seconds after which a launch counts as hung. */
@@ -24,8 +24,8 @@ export interface ContestRequest extends SustainOptions {
 }
 
 /**
- * seconds[contender][round] of the sequence; undefined where it was aborted. Throws Error where one leaves no numbers,
- * Hung, CudaError.
+ * seconds[contender][round] of the sequence; undefined if it was aborted. Throws Error if a contender's results are not
+ * numbers, Hung if the device does not answer, and CudaError.
  */
 export async function contend(
   { addon, device, contenders, bucket, patienceSeconds, ...options }: ContestRequest,
@@ -59,7 +59,7 @@ export async function contend(
       options,
     );
   } catch (error) {
-    // What a hung kernel uses cannot be taken from it: the process ends with it.
+    // Memory that a hung kernel uses cannot be released. It is freed when the process exits.
     if (error instanceof Hung) made.length = 0;
     throw error;
   } finally {

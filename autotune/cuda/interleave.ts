@@ -1,6 +1,4 @@
-/**
- * Times several things in turn, block after block, so that clocks, heat and neighbours are the same for all of them.
- */
+/** Times several contenders in turn, block by block, so that clocks, heat and other load are the same for all. */
 import type { Bucket } from '../../ir/plan.js';
 import type { CudaProgram } from '../../runtime/cuda/addon.js';
 import { median } from '../median.js';
@@ -8,7 +6,7 @@ import { patiently } from './patience.js';
 import { sizesOf } from '../../runtime/extents.js';
 
 /**
- * What one call of Contender.time does: `warmup` samples that do not count, then `repeats` that do, each of `perSample`
+ * One call of Contender.time: `warmup` samples that are not counted, then `repeats` that are, each of `perSample`
  * launches.
  */
 export interface TimeShape {
@@ -18,13 +16,12 @@ export interface TimeShape {
 }
 
 /**
- * Seconds of one launch, once a sample, of what CudaProgram.time gives. A clock that did not move still measured
- * something.
+ * Seconds per launch, one value per sample, from CudaProgram.time's milliseconds. A zero reading becomes a small time.
  */
 const secondsOfLaunch = (milliseconds: Float64Array, perSample: number): number[] =>
   Array.from(milliseconds, (ms) => (Math.max(ms, 1e-6) * 1e-3) / perSample);
 
-/** How long launches of a program take; `turn` of them, one after another, count as one. */
+/** How long launches of a program take; `turn` consecutive launches count as one. */
 export const launchTimes =
   (
     program: CudaProgram,
@@ -43,42 +40,42 @@ export const launchTimes =
 
 export interface Contender {
   readonly name: string;
-  /** Seconds of one launch, once a sample. */
+  /** Seconds per launch, one value per sample. */
   readonly time: (shape: TimeShape) => Promise<readonly number[]>;
 }
 
 export interface InterleaveOptions {
-  /** Times each contender has its turn. */
+  /** Number of turns of each contender. */
   readonly rounds: number;
-  /** Counted seconds of the device for each contender, all rounds together. */
+  /** Counted device seconds for each contender, all rounds together. */
   readonly seconds: number;
 }
 
 /**
- * Samples of a block, as far as its launches go round: the first one, uncounted, takes up whatever the change of
- * contenders costs.
+ * Samples per block, if it has enough launches. The first sample is not counted: it absorbs the cost of changing
+ * contenders.
  */
 const SAMPLES = 4;
 const MOST_PER_SAMPLE = 1000;
 const FIRST: TimeShape = { warmup: 1, repeats: 3, perSample: 1 };
 const MOST_SAMPLES = 10_000;
-/** Of sustain; even: to and fro. */
+/** Fewest rounds of sustain. Even, because their order alternates. */
 const LEAST_ROUNDS = 6;
-/** Seconds: of half of them the card's power control needs no more to answer. */
+/** Longest block in seconds. The card's power control responds within half of it. */
 const LONGEST_BLOCK = 0.12;
-/** Seconds of load after which it looks whether it was aborted. */
+/** Seconds of load between checks for an abort. */
 const LONGEST_WARM = 1;
 
 const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
 
-/** The shape of a block that takes about `seconds` at `estimate` a launch; at least one launch counts. */
+/** The shape of a block that takes about `seconds` at `estimate` seconds per launch. Counts at least one launch. */
 export function blockShape(seconds: number, estimate: number): TimeShape {
   const launches = Math.max(1, Math.round(seconds / Math.max(estimate, 1e-9)));
   const repeats = Math.min(SAMPLES, launches);
   return { warmup: 1, repeats, perSample: Math.min(MOST_PER_SAMPLE, Math.ceil(launches / repeats)) };
 }
 
-/** seconds[contender][round] of one launch: A B C, A B C, … All are asked once before, to size their blocks. */
+/** seconds[contender][round] per launch, in the order A B C, A B C, … A first call to each sizes its blocks. */
 export async function interleave(
   contenders: readonly Contender[],
   { rounds, seconds }: InterleaveOptions,
@@ -93,9 +90,9 @@ export async function interleave(
 }
 
 export interface SustainOptions {
-  /** Of all contenders together. */
+  /** Device seconds of all contenders together. */
   readonly seconds: number;
-  /** Share of them that is load by the first contender before anything counts. */
+  /** Share of them spent on load by the first contender before counting starts. */
   readonly settling: number;
   /** After every round. */
   readonly onRound?: (() => void) | undefined;
@@ -103,10 +100,10 @@ export interface SustainOptions {
 }
 
 /**
- * seconds[contender][round] of a launch that each keeps up, without a pause: blocks in turn, to and fro, so that nobody
- * always follows the same neighbour; of each block the first half does not count. A card that comes from rest swings
- * between its clocks for seconds: an H100 at its power limit by a tenth, once a second, for about five. Undefined where
- * it was aborted.
+ * seconds[contender][round] per launch at a sustained rate, without pauses. The order of contenders alternates, so that
+ * none always follows the same neighbour. The first half of each block is not counted. A card that was idle oscillates
+ * between clocks for seconds: an H100 at its power limit varies by 10 %, once per second, for about five seconds.
+ * Undefined if the work was aborted.
  */
 export async function sustain(
   contenders: readonly Contender[],
@@ -137,7 +134,7 @@ export async function sustain(
   return found;
 }
 
-/** Launches for about `seconds`: the card reaches the clock that it holds under load. */
+/** Launches for about `seconds`, until the card reaches its sustained clock. */
 export async function warmUp(contender: Contender, seconds: number): Promise<void> {
   const estimate = median(await contender.time(FIRST));
   const { perSample } = blockShape(0.02, estimate);
@@ -149,12 +146,12 @@ export async function warmUp(contender: Contender, seconds: number): Promise<voi
 }
 
 /**
- * How many times as long `other` takes as `ours`: above 1 where ours is faster. Median over rounds of each round's
- * quotient, whose two sides stood next to each other.
+ * `other` divided by `ours`: above 1 where ours is faster. The median over rounds of each round's quotient, whose two
+ * times were measured next to each other.
  */
 export const ratioOverRounds = (ours: readonly number[], other: readonly number[]): number =>
   median(ours.map((seconds, i) => (other[i] ?? NaN) / seconds));
 
-/** Sums round by round. */
+/** Sums of each round. */
 export const sumOverRounds = (all: readonly (readonly number[])[]): readonly number[] =>
   (all[0] ?? []).map((_, i) => all.reduce((sum, seconds) => sum + (seconds[i] ?? NaN), 0));

@@ -1,12 +1,12 @@
-/** Which CUDA schedules the tuner looks at: those that code generation can print, less those that cannot be fast. */
+/** The CUDA schedules that the tuner considers: those that code generation can print and that can be fast. */
 import { isLegalCuda, type CudaFacts } from '../../codegen/cuda/index.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 
-/** Fewer products a loaded element than this wait for L2 whatever the size of the micro-batch. */
+/** Smaller tiles make too few products per loaded element and wait for L2 at any micro-batch size. */
 const LEAST_TILE = 16 * 32;
-/** Blocks of fewer threads leave multiprocessors idle in loops. */
+/** Loops with fewer threads per block leave multiprocessors idle. */
 const LEAST_THREADS = 64;
 
 /** `true`, or why the tuner leaves `schedule` out. Pure: depends on its arguments only. */
@@ -17,13 +17,13 @@ export function isCudaCandidate(
   facts: CudaFacts,
 ): true | string {
   if (schedule.kind === 'gemm' && schedule.tm * schedule.tn < LEAST_TILE)
-    return `a tile of ${schedule.tm}×${schedule.tn} reads more than it multiplies`;
+    return `a tile of ${schedule.tm}×${schedule.tn} makes too few products per element it loads`;
   if (schedule.kind === 'loop' && schedule.threads < LEAST_THREADS)
     return `blocks of ${schedule.threads} threads do not fill a multiprocessor`;
   return isLegalCuda(kernel, module, schedule, facts);
 }
 
-/** isCudaCandidate of one kernel, each schedule judged once: legality prints programs to count what they keep. */
+/** isCudaCandidate for one kernel. Results are cached: legality prints programs to count what they keep. */
 export function candidateTest(
   kernel: Kernel,
   module: KernelModule,
@@ -31,7 +31,7 @@ export function candidateTest(
 ): (schedule: CudaSchedule) => boolean {
   const known = new Map<string, boolean>();
   return (schedule) => {
-    // The order of tiles takes no memory.
+    // The raster does not affect legality.
     const key = cudaScheduling.key(schedule.kind === 'gemm' ? { ...schedule, raster: 8 } : schedule);
     let isLegal = known.get(key);
     if (isLegal === undefined) {

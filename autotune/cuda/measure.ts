@@ -1,7 +1,7 @@
 /**
- * Measures candidates on the device: compiles them side by side, compares each result with the one computed on CUDA
- * cores, then times launches on random data that the L2 cache does not hold. Clocks wander by more than candidates
- * differ: each is timed beside the default, and told in the default's terms.
+ * Measures candidates on the device. Compiles them in parallel, compares each result with one computed on CUDA cores,
+ * then times launches on random data that is not in the L2 cache. Clocks vary by more than candidates differ, so each
+ * candidate is timed next to the default and its time is scaled to the default's first measurement.
  */
 import { tokensIn } from '../../ir/scoring.js';
 import { emitCudaKernel, kernelSignature } from '../../codegen/cuda/index.js';
@@ -29,18 +29,18 @@ export type { CompileKernels } from './tools.js';
 export interface CudaMeasurerOptions {
   readonly addon: CudaAddon;
   readonly device: CudaDevice;
-  /** Largest micro-batch of the plan: fixes strides. */
+  /** Largest micro-batch of the plan. It fixes strides. */
   readonly capacity: Bucket;
   readonly compile: CompileKernels;
-  /** The schedule whose result is right: CUDA cores, no tricks. */
+  /** The schedule whose result is taken as correct: CUDA cores, no optimisations. */
   readonly reference: (kernel: Kernel, module: KernelModule, bucket: Bucket) => CudaSchedule;
-  /** Prints kernels; tests bring their own. */
+  /** Prints kernels. Tests replace it. */
   readonly emit?: typeof emitCudaKernel;
-  /** Device memory for operands of kernels that may be measured again. Default: three fifths of what is free. */
+  /** Limit on device memory for the operands of kernels that may be measured again. Default: 60 % of free memory. */
   readonly memoryBytes?: number;
   /** Seconds after which a launch counts as hung. */
   readonly patienceSeconds?: number;
-  /** A final could not be held: hears why. */
+  /** Called with the reason when a final cannot be held. */
   readonly onNoFinal?: (reason: string) => void;
 }
 
@@ -50,12 +50,12 @@ export class CudaMeasurer {
   private readonly options: CudaMeasurerOptions;
   private readonly tools: DeviceTools;
   private readonly memoryBytes: number;
-  /** Machine code by symbol, or why there is none. */
+  /** Machine code by symbol, or why compilation failed. */
   private readonly compiled = new Map<string, Uint8Array | string>();
   /** By signature and bucket, least recently used first. */
   private readonly benches = new Map<string, CudaWorkbench>();
   private readonly underWay = new Set<Promise<unknown>>();
-  /** Of the last final in a sequence. */
+  /** The memory of the last final's sequence. */
   private sequence: { readonly key: string; readonly bench: SequenceBench } | undefined;
 
   private constructor(options: CudaMeasurerOptions, tools: DeviceTools) {
@@ -64,15 +64,12 @@ export class CudaMeasurer {
     this.memoryBytes = options.memoryBytes ?? FREE_SHARE * options.device.memory().freeBytes;
   }
 
-  /**
-   * Compiles the tuner's own device code. Throws UserError where there is no compiler, CudaError where the device
-   * fails.
-   */
+  /** Compiles the tuner's own device code. Throws UserError if there is no compiler, CudaError if the device fails. */
   static async create(options: CudaMeasurerOptions): Promise<CudaMeasurer> {
     return new CudaMeasurer(options, await loadDeviceTools(options));
   }
 
-  /** Random operands for others, such as the vendor's library. */
+  /** Random operands for other users, such as the vendor's library. */
   get randomFill(): DeviceFill {
     return this.tools.fill;
   }
@@ -85,7 +82,7 @@ export class CudaMeasurer {
     this.tools.release();
   }
 
-  /** Compiles what many requests will need, all side by side. */
+  /** Compiles the kernels of several requests in parallel. */
   readonly prepare = async (requests: readonly MeasureRequest<CudaSchedule>[]): Promise<void> => {
     await this.during(this.prepareAll(requests));
   };
@@ -102,8 +99,7 @@ export class CudaMeasurer {
   readonly measure: Measure<CudaSchedule> = (request) => this.run(request);
 
   /**
-   * Seconds that `time` gives, told like a candidate's: as if the device ran as fast as when the default of `request`
-   * was measured.
+   * Seconds from `time`, scaled as a candidate's are: to the device's speed when the default of `request` was measured.
    */
   readonly tellBeside = (
     request: MeasureRequest<CudaSchedule>,
@@ -126,7 +122,7 @@ export class CudaMeasurer {
       : seconds.map((each) => (each * 2 * referenceSeconds) / (before + after));
   }
 
-  /** Holds finals (HoldFinal). What is short of memory or does not compile is told to `onNoFinal`. */
+  /** Holds finals (HoldFinal). Memory shortages and compile errors are reported to `onNoFinal`. */
   readonly hold: HoldFinal<CudaSchedule> = (request) => this.during(this.holdFinal(request));
 
   private async holdFinal({
@@ -163,9 +159,10 @@ export class CudaMeasurer {
       );
     } catch (error) {
       if (error instanceof Hung || (isCudaError(error) && error.isContextDead)) {
+        const what = `A final of ${kernels.length} kernels at ${tokensIn(bucket)} tokens`;
         throw new UserError(
-          `A final of ${kernels.length} kernels at ${tokensIn(bucket)} tokens ended the use of the device: ${error.message}`,
-          'run the same tune command again: what was measured is kept',
+          `${what} made the device unusable: ${error.message}`,
+          'run the same tune command again: measurements so far are kept',
           { cause: error },
         );
       }
@@ -189,7 +186,7 @@ export class CudaMeasurer {
     try {
       return this.emit(request, schedule);
     } catch {
-      // Asked again when it is measured, which tells why.
+      // The measurement itself compiles it again and reports the failure.
       return undefined;
     }
   }
@@ -207,7 +204,7 @@ export class CudaMeasurer {
     }
   }
 
-  /** Ends when nothing that was asked for is under way: release() needs that. */
+  /** Resolves when no request is in progress. Required before release(). */
   async idle(): Promise<void> {
     while (this.underWay.size > 0) await Promise.allSettled(this.underWay);
   }
@@ -253,16 +250,16 @@ export class CudaMeasurer {
         measurement = { schedule, failure: shorten(error.message) };
       }
       if ('seconds' in measurement) best = Math.min(best, median(measurement.seconds));
-      // Recorded first: the next run knows better than to try it.
+      // Recorded first, so that the next run does not try it again.
       yield measurement;
       if (fatal !== undefined) throw lost(request, schedule, fatal);
     }
   }
 
   /**
-   * Tells seconds of a candidate as if the device ran as fast as when the default was measured: the default runs again
-   * after each, and what it takes before and after says how fast the device is. As they are where the default fails,
-   * and where the candidate was given up.
+   * Scales a candidate's seconds to the device's speed when the default was first measured. The default runs again
+   * after each candidate; its times before and after give the current speed. Seconds are unscaled if the default fails
+   * or the candidate was abandoned.
    */
   private paceOf(
     request: MeasureRequest<CudaSchedule>,
@@ -287,7 +284,7 @@ export class CudaMeasurer {
     };
   }
 
-  /** Seconds of a burst of the default; undefined where it did not compile. */
+  /** Seconds of a burst of the default; undefined if it did not compile. */
   private async defaultNow(request: MeasureRequest<CudaSchedule>, bench: CudaWorkbench): Promise<number | undefined> {
     const text = this.emit(request, request.reference);
     const cubin = this.compiled.get(text.symbol);
@@ -297,7 +294,7 @@ export class CudaMeasurer {
     );
   }
 
-  /** Throws Error where it did not compile. */
+  /** Throws Error if it did not compile. */
   private compiledAs(text: CudaKernelText): Compiled {
     const cubin = this.compiled.get(text.symbol);
     if (cubin === undefined || typeof cubin === 'string') throw new Error(cubin ?? `${text.symbol} was not compiled`);
@@ -314,7 +311,7 @@ export class CudaMeasurer {
     if (this.sequence?.key === key) return this.sequence.bench;
     this.sequence?.bench.release();
     this.sequence = undefined;
-    // The search is over, or nearly: what it kept for kernels one by one makes room.
+    // The search is over, or nearly: memory kept for single kernels is released.
     for (const old of this.benches.values()) old.release();
     this.benches.clear();
     const bench = new SequenceBench({ addon, device, fill: this.tools.fill, module, kernels, bucket, capacity });
@@ -344,7 +341,7 @@ export class CudaMeasurer {
     );
   }
 
-  /** Seconds of a launch, all copies in turn. */
+  /** Seconds per launch, over all copies in turn. */
   private burst(
     program: CudaProgram,
     { launches }: CudaWorkbench,
@@ -354,7 +351,7 @@ export class CudaMeasurer {
     return sample(launchTimes(program, launches, bucket, { patienceSeconds: this.options.patienceSeconds }), best);
   }
 
-  /** Its program, once its result has been compared. */
+  /** Calls back with the candidate's program once its result has been compared. */
   private async withCandidate<T>(
     request: MeasureRequest<CudaSchedule>,
     schedule: CudaSchedule,
@@ -366,7 +363,7 @@ export class CudaMeasurer {
     try {
       text = this.emit(request, schedule);
     } catch (error) {
-      return fail(`no code for it: ${error instanceof Error ? error.message : String(error)}`);
+      return fail(`no code could be generated: ${error instanceof Error ? error.message : String(error)}`);
     }
     const cubin = this.compiled.get(text.symbol);
     if (cubin === undefined || typeof cubin === 'string') return fail(cubin ?? 'it was not compiled');
@@ -392,7 +389,7 @@ export class CudaMeasurer {
       isHung = error instanceof Hung;
       throw error;
     } finally {
-      // What a hung kernel uses cannot be taken from it: the process ends with it.
+      // Memory that a hung kernel uses cannot be released. It is freed when the process exits.
       if (!isHung) {
         program?.release();
         module.release();
@@ -411,8 +408,8 @@ export class CudaMeasurer {
       const cubin = this.compiled.get(text.symbol);
       if (cubin === undefined || typeof cubin === 'string')
         throw new UserError(
-          `The reference of ${kernel.path} does not compile: ${cubin ?? 'it was not tried'}`,
-          'Look at it: tilewright inspect MODEL --kernel NAME',
+          `The reference of ${kernel.path} does not compile: ${cubin ?? 'it was not attempted'}`,
+          'See its source: tilewright inspect MODEL --kernel NAME',
         );
       bench = new CudaWorkbench({
         kernel,
@@ -453,12 +450,14 @@ export class CudaMeasurer {
   }
 }
 
-const lost = (request: MeasureRequest<CudaSchedule>, schedule: CudaSchedule, cause: unknown): UserError =>
-  new UserError(
-    `${request.kernel.path} with ${cudaScheduling.key(schedule)} ended the use of the device: ${cause instanceof Error ? cause.message : String(cause)}`,
-    'run the same tune command again: it goes on where it was, without that schedule',
+const lost = (request: MeasureRequest<CudaSchedule>, schedule: CudaSchedule, cause: unknown): UserError => {
+  const reason = cause instanceof Error ? cause.message : String(cause);
+  return new UserError(
+    `${request.kernel.path} with ${cudaScheduling.key(schedule)} made the device unusable: ${reason}`,
+    'run the same tune command again: it continues without that schedule',
     { cause },
   );
+};
 
-/** First line, as long as a record takes. */
-const shorten = (text: string): string => text.trim().slice(0, 400) || 'it failed without a word';
+/** The text's start, short enough for a record. */
+const shorten = (text: string): string => text.trim().slice(0, 400) || 'it failed without a message';

@@ -1,20 +1,20 @@
 /**
- * A kernel that never ends cannot be stopped from here: what waits for it gives up, and nothing that it uses is
- * released.
+ * Waits on the device with a time limit. A kernel that never ends cannot be stopped from here: whoever waits for it
+ * gives up, and nothing that it uses is released.
  */
 
-/** Longest wait for an answer of the device, seconds. */
+/** Longest wait for the device to answer, in seconds. */
 export const PATIENCE_SECONDS = 60;
 
 export class Hung extends Error {
   override readonly name = 'Hung';
 }
 
-/** Whether work ended because the device does not answer: nothing of it can be released. */
+/** Whether work ended because the device does not answer. None of its memory can be released. */
 export const isDeviceHung = (error: unknown): boolean =>
   error instanceof Hung || (error instanceof Error && error.cause instanceof Hung);
 
-/** Rejects with Hung where `work` takes longer. */
+/** Rejects with Hung if `work` takes longer. */
 export async function patiently<T>(work: Promise<T>, seconds = PATIENCE_SECONDS): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const end = new Promise<never>((_, reject) => {

@@ -1,4 +1,4 @@
-/** The vendor's library as a rival: its best time for the bare contraction of a kernel, epilogue left out. */
+/** Times the vendor's library for comparison: its best time for a kernel's bare contraction, without the epilogue. */
 import { extentIn } from '../../ir/extents.js';
 import { physicalToLogical } from '../../ir/packing.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
@@ -19,7 +19,7 @@ export interface BareContraction {
   readonly k: number;
 }
 
-/** The contraction in a kernel, all segments side by side; undefined where there is none, or not in 16 bits. */
+/** The contraction in a kernel, with all segments side by side; undefined if there is none in 16 bits. */
 export function contractionOf(kernel: Kernel, module: KernelModule, bucket: Bucket): BareContraction | undefined {
   if (kernel.anchor !== 'gemm' && kernel.anchor !== 'logprob') return undefined;
   const dtype = module.buffers.find(({ name }) => name === kernel.a)?.dtype;
@@ -34,7 +34,7 @@ export function contractionOf(kernel: Kernel, module: KernelModule, bucket: Buck
 }
 
 export interface RivalTime {
-  /** The algorithm. */
+  /** Name of the algorithm. */
   readonly name: string;
   readonly seconds: readonly number[];
 }
@@ -52,14 +52,13 @@ export interface RivalOptions {
 }
 
 /**
- * Filled before launches that are timed: while the device writes it, they queue up behind. Throws CudaError where
- * memory is short.
+ * Memory filled before timed launches: while the device writes it, they queue up. Throws CudaError if memory is short.
  */
 export const makeRunUp = (addon: CudaAddon, device: CudaDevice): CudaMemory =>
   new addon.Memory(device, Math.min(RUN_UP_BYTES, roundUp(Math.max(1 << 20, device.memory().freeBytes / 4), 256)));
 
 /**
- * Seconds of one call of `launch`, which enqueues work on the device's stream, once a sample. Waits on the JavaScript
+ * Seconds per call of `launch`, which enqueues work on the device's stream; one value per sample. Blocks the JavaScript
  * thread.
  */
 export function timeLaunches(
@@ -93,7 +92,7 @@ export function timeLaunches(
   }
 }
 
-/** The library's algorithms for one contraction, on random operands in copies that are rotated past the L2 cache. */
+/** The library's algorithms for one contraction, on random operands in rotating copies that exceed the L2 cache. */
 export class RivalBench {
   /** Names of the algorithms, as the heuristic ranks them. */
   readonly algorithms: readonly string[];
@@ -119,7 +118,7 @@ export class RivalBench {
     this.algorithms = contraction.algorithms.map(({ name }) => name);
   }
 
-  /** Throws Error where the library knows no algorithm, CudaError where memory is short. */
+  /** Throws Error if the library has no algorithm, CudaError if memory is short. */
   static async create({ dtype, m, n, k }: BareContraction, options: RivalOptions): Promise<RivalBench> {
     const { addon, device, library, fill } = options;
     const made: { release(): void }[] = [];
@@ -162,7 +161,7 @@ export class RivalBench {
     }
   }
 
-  /** Enqueues one product on the next copy. The device's context must be current. Throws where the library refuses. */
+  /** Enqueues one product on the next copy. The device's context must be current. Throws if the library refuses. */
   launch(algorithm: number): void {
     this.contraction.algorithms[algorithm]!.launch(
       this.operands[this.next++ % this.operands.length]!,
@@ -177,8 +176,9 @@ export class RivalBench {
 }
 
 /**
- * Best time over the algorithms that the library's heuristic names; of the best one `tell` gives the time once more, as
- * whoever compares wants it told. Throws Error where it has none, CudaError where memory is short.
+ * Best time over the algorithms that the library's heuristic names. The best one is timed once more through `tell`,
+ * which scales the time as the caller's comparison needs it. Throws Error if no algorithm works, CudaError if memory is
+ * short.
  */
 export async function timeRival(
   contraction: BareContraction,

@@ -1,4 +1,4 @@
-/** A burst of launches, ours or a rival's: enough for a median, few enough to try hundreds. */
+/** A burst of launches of a candidate or of the vendor's library: enough for a median, few enough to try hundreds. */
 import { median } from '../median.js';
 import type { Contender } from './interleave.js';
 
@@ -6,18 +6,18 @@ const FIRST_SAMPLES = 3;
 const MIN_SAMPLES = 7;
 const MAX_SAMPLES = 60;
 const SAMPLE_SECONDS = 0.03;
-/** Launches before the counted ones: clocks settle, the queue fills. */
+/** Seconds of launches before counting starts: clocks settle and the queue fills. */
 const WARM_SECONDS = 0.01;
 const MAX_WARM = 64;
-/** Samples shorter than this are several launches: events tell half a microsecond. */
+/** Shorter launches are grouped into one sample of this many seconds: events resolve half a microsecond. */
 const SHORTEST_SAMPLE = 1e-4;
 const MAX_PER_SAMPLE = 32;
-/** After the first samples, a candidate this much slower than the best is given up. */
+/** After the first samples, a candidate is abandoned if it is this many times slower than the best. */
 const HOPELESS = 1.3;
 
 export const wasGivenUp = (seconds: readonly number[]): boolean => seconds.length === FIRST_SAMPLES;
 
-/** Seconds of a launch, once a sample; few samples where it takes far more than `best` seconds. */
+/** Seconds per launch, one value per sample. Takes few samples if a launch takes far more than `best` seconds. */
 export async function sample(time: Contender['time'], best: number): Promise<readonly number[]> {
   const first = await time({ warmup: 1, repeats: FIRST_SAMPLES, perSample: 1 });
   const estimate = median(first);

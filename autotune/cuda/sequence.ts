@@ -1,6 +1,6 @@
 /**
- * Kernels one after another as a run launches them, on random data: each finds what the one before has left, in caches
- * too.
+ * Kernels launched in sequence as in a run, on random data. Each finds what the one before left in memory and in the
+ * caches.
  */
 import { parametersOf } from '../../codegen/signature.js';
 import type { CudaKernelText } from '../../ir/cuda.js';
@@ -18,7 +18,7 @@ import { scaleOf } from './compare.js';
 import { strideOf, type DeviceFill } from './fill.js';
 import { fillBuffer } from './fillBuffer.js';
 
-/** Bytes of the last kernel's results that are looked at. */
+/** Bytes of the last kernel's results that are checked. */
 const SAMPLE_BYTES = 1 << 16;
 
 export interface SequenceRequest {
@@ -26,22 +26,21 @@ export interface SequenceRequest {
   readonly device: CudaDevice;
   readonly fill: DeviceFill;
   readonly module: KernelModule;
-  /** Of `module`, in its order. */
+  /** Kernels of `module`, in its order. */
   readonly kernels: readonly Kernel[];
   readonly bucket: Bucket;
-  /** Largest micro-batch of the plan: fixes strides. */
+  /** Largest micro-batch of the plan. It fixes strides. */
   readonly capacity: Bucket;
 }
 
-/** A kernel of the sequence as it was compiled. */
+/** A compiled kernel of the sequence. */
 export interface SequencePart {
   readonly text: CudaKernelText;
   readonly module: CudaModule;
 }
 
 /**
- * Memory of everything that the kernels read and write, each buffer by itself: what a kernel reads is there at every
- * turn.
+ * Memory for everything that the kernels read and write. Each buffer has its own, so inputs survive every repetition.
  */
 export class SequenceBench {
   private readonly names: string[] = [];
@@ -50,7 +49,7 @@ export class SequenceBench {
   private readonly buffers: ReadonlyMap<string, BufferDecl>;
   private readonly weights: ReadonlyMap<string, WeightDecl>;
 
-  /** Throws CudaError where memory is short. */
+  /** Throws CudaError if memory is short. */
   constructor(request: SequenceRequest) {
     this.request = request;
     const { addon, device, module, kernels } = request;
@@ -71,7 +70,7 @@ export class SequenceBench {
     for (const memory of this.memories) memory.release();
   }
 
-  /** Weights and what comes from before the sequence are random; what it writes itself is NaN until it has. */
+  /** Weights and the sequence's inputs are random. What the sequence writes itself is NaN until then. */
   async fill(): Promise<void> {
     const { fill, module, kernels } = this.request;
     const written = new Set<string>();
@@ -97,7 +96,7 @@ export class SequenceBench {
     }
   }
 
-  /** The kernels bound to the memory, launched as a run launches them; `parts`: one a kernel, in order. */
+  /** The kernels bound to the memory and launched as in a run. `parts`: one per kernel, in order. */
   program(parts: readonly SequencePart[]): CudaProgram {
     const { addon, device, kernels, bucket } = this.request;
     return new addon.Program({
@@ -112,7 +111,7 @@ export class SequenceBench {
     });
   }
 
-  /** Throws where the last kernel has left no numbers: then the time of what ran says nothing. */
+  /** Throws if the last kernel's results are not numbers: then the measured time is meaningless. */
   async requireNumbers(): Promise<void> {
     const { kernels, capacity } = this.request;
     for (const name of kernelWrites(kernels.at(-1)!)) {
@@ -121,7 +120,7 @@ export class SequenceBench {
       const stride = strideOf(buffer, capacity);
       const sample = await this.memories[this.indexOf(name)]!.readAsync(0, Math.min(SAMPLE_BYTES, this.bytesOf(name)));
       if (scaleOf(sample, buffer.dtype, typeof buffer.columns === 'number' ? buffer.columns : stride, stride) === 0)
-        throw new Error(`The last kernel leaves no numbers in ${name}: what the sequence takes would say nothing.`);
+        throw new Error(`The last kernel leaves no numbers in ${name}: the sequence's time would be meaningless.`);
     }
   }
 
@@ -133,7 +132,7 @@ export class SequenceBench {
 
   private bufferOf(name: string): BufferDecl {
     const buffer = this.buffers.get(name);
-    if (buffer === undefined) throw new Error(`The sequence uses ${name}, which the module does not declare.`);
+    if (buffer === undefined) throw new Error(`The sequence uses '${name}', which the module does not declare.`);
     return buffer;
   }
 
@@ -147,7 +146,7 @@ export class SequenceBench {
 
   private fillInput(memory: CudaMemory, buffer: BufferDecl, reader: Kernel, roles: Roles, seed: number): Promise<void> {
     const { fill, capacity, bucket } = this.request;
-    // Parts of Σx² of k numbers of unit variance add up to k.
+    // Partial sums of the squares of k numbers of unit variance add up to k.
     const isParts = roles.positive.has(buffer.name) && reader.anchor === 'gemm' && typeof buffer.columns === 'number';
     return fillBuffer(fill, {
       memory,

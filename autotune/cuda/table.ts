@@ -1,4 +1,4 @@
-/** The tuner's table on a GPU: ours against the vendor's bare contraction, and against the best rate that was seen. */
+/** The tuner's table on a GPU: our kernels against the vendor's bare contraction and the best rate measured. */
 import { tokensIn, rowsIn } from '../../ir/scoring.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
 import type { TuneRow } from '../searchJob.js';
@@ -25,11 +25,11 @@ const milliseconds = (seconds: number): string => {
   return `${ms < 1 ? ms.toFixed(4) : ms < 100 ? ms.toFixed(2) : ms.toFixed(1)} ms`;
 };
 
-/** What a bare contraction's time is as a share of ours: above 1 where ours, epilogue included, is faster. */
+/** A bare contraction's time divided by ours: above 1 where ours, epilogue included, is faster. */
 export const ratioOf = (row: Row): number | undefined =>
   row.bestSeconds === undefined || row.rival === undefined ? undefined : row.rival.seconds / row.bestSeconds;
 
-/** Floating operations and bytes a second, the best of all rows; the vendor's times count. */
+/** Best floating-point operations and bytes per second over all rows, the vendor's times included. */
 export interface BestRates {
   readonly gflops: number;
   readonly bytesPerSecond: number;
@@ -73,8 +73,8 @@ function cells(row: Row, best: BestRates): readonly string[] {
 }
 
 /**
- * Lines of the whole table: heading, a row a kernel and bucket, and what a ratio means. `rival`: the library's name and
- * version, or why there is none.
+ * Lines of the whole table: heading, one row per kernel and bucket, and what a ratio means. `rival`: the library's name
+ * and version, or why there is none.
  */
 export function renderCudaTable(
   rows: readonly Row[],
@@ -92,6 +92,6 @@ export function renderCudaTable(
   const about =
     'name' in rival
       ? `cuBLASLt: ${rival.name}, its best bare contraction; ratio: its time ÷ ours with epilogue`
-      : `cuBLASLt is not compared with: ${rival.absence}`;
+      : `no comparison with cuBLASLt: ${rival.absence}`;
   return [...lines, about, ...(best.gflops > 0 ? [`best rate: ${(best.gflops / 1000).toFixed(0)} TFLOP/s`] : [])];
 }

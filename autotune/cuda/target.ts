@@ -1,4 +1,4 @@
-/** Names what a measurement on a GPU depends on besides the kernel: records of another device are never used. */
+/** What a measurement on a GPU depends on besides the kernel. Records of another device are never used. */
 import { z } from 'zod';
 import { cudaTemplatesHash, type CudaFacts } from '../../codegen/cuda/index.js';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
@@ -6,12 +6,12 @@ import type { CudaSchedule } from '../../ir/cuda.js';
 import type { CudaDeviceInfo } from '../../runtime/cuda/addon.js';
 import { recordDigest, recordText, recordVersion, type RecordFormat } from '../recordSchemas.js';
 
-/** The device and everything between it and a schedule. */
+/** The device and the software that affects a schedule's time. */
 const schema = z.strictObject({
-  /** Name, multiprocessors: `NVIDIA H100 80GB HBM3/132`. */
+  /** Name and number of multiprocessors: `NVIDIA H100 80GB HBM3/132`. */
   gpu: recordText,
   arch: z.string().regex(/^sm_\d+a?$/),
-  /** cuDriverGetVersion's number. */
+  /** The number from cuDriverGetVersion. */
   driver: recordVersion,
   /** Kind, version and build of the compiler. */
   compiler: recordText,
@@ -25,7 +25,7 @@ export const CUDA_RECORDS: RecordFormat<CudaSchedule, CudaTuningTarget> = {
   scheduling: cudaScheduling,
 };
 
-/** `compilerBuild`: of compileCubins. */
+/** `compilerBuild`: as compileCubins reports it. */
 export const cudaTarget = (
   facts: CudaFacts,
   device: CudaDeviceInfo,

@@ -1,4 +1,4 @@
-/** The device code that measuring needs of its own: random numbers, and the comparison with a reference. */
+/** The device code that measuring itself needs: random numbers, and the comparison with a reference. */
 import type { CudaAddon, CudaDevice, CudaModule } from '../../runtime/cuda/addon.js';
 import type { CudaUnit } from '../../runtime/cuda/compiler.js';
 import { PACK_SOURCE } from '../../runtime/cuda/packKernels.js';
@@ -6,8 +6,8 @@ import { COMPARE_SOURCE, COMPARE_SYMBOL } from './compare.js';
 import { DeviceFill } from './fill.js';
 
 /**
- * Machine code by symbol, and what did not compile: compileCubins with keepsGoing. What is not compiled when `signal`
- * is aborted is in neither.
+ * Machine code by symbol, and the kernels that did not compile: compileCubins with keepsGoing. Kernels not yet compiled
+ * when `signal` is aborted appear in neither.
  */
 export type CompileKernels = (
   units: readonly CudaUnit[],
@@ -19,7 +19,7 @@ export type CompileKernels = (
 
 export interface DeviceTools {
   readonly fill: DeviceFill;
-  /** The module of compare.ts. */
+  /** The compiled module of compare.ts. */
   readonly compare: CudaModule;
   release(): void;
 }
@@ -27,7 +27,7 @@ export interface DeviceTools {
 /** Cache name of the runtime's own device code. */
 const PACK_UNIT = 'tw_pack';
 
-/** Throws UserError where there is no compiler, CudaError where the device fails. */
+/** Throws UserError if there is no compiler, CudaError if the device fails. */
 export async function loadDeviceTools({
   addon,
   device,

@@ -1,4 +1,4 @@
-/** Tuning on a GPU: the search of search.ts over CUDA schedules, with the vendor's library as a rival. */
+/** Tuning on a GPU: the search in search.ts over CUDA schedules, compared with the vendor's library. */
 import type { CudaFacts } from '../../codegen/cuda/index.js';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
@@ -15,13 +15,13 @@ import { cudaCost, cudaShareOfPeak, type CudaMachine } from './costModel.js';
 import { contractionOf, type BareContraction, type RivalTime } from './rival.js';
 import type { CudaTuningTarget } from './target.js';
 
-/** More at a time than on a CPU: they compile side by side, and run in milliseconds. */
+/** More candidates per round than on a CPU: they compile in parallel and run in milliseconds. */
 const CUDA_ROUNDS: Rounds = { first: 10, step: 8, ideas: 6, finals: 0.3, telling: 0.05 };
 
 export interface CudaRival {
-  /** Such as `cuBLASLt 13.0.2`. */
+  /** Name and version, such as `cuBLASLt 13.0.2`. */
   readonly library: string;
-  /** `beside`: the kernel that it is a rival of, in whose default's terms it may be told. */
+  /** `beside`: the kernel it is compared with. The time may be scaled to that kernel's default. */
   readonly time: (contraction: BareContraction, beside: MeasureRequest<CudaSchedule>) => Promise<RivalTime>;
 }
 
@@ -30,9 +30,9 @@ export interface CudaTuneOptions extends SearchRequest<CudaSchedule> {
   readonly machine: CudaMachine;
   readonly database: TuningDatabase<CudaSchedule, CudaTuningTarget>;
   readonly target: CudaTuningTarget;
-  /** Absent where the library is not installed. */
+  /** Absent if the library is not installed. */
   readonly rival?: CudaRival;
-  /** A rival that fails is left out from then on; this hears why. */
+  /** Called with the reason when the rival fails. It is left out from then on. */
   readonly onRivalFailure?: (reason: string) => void;
 }
 
@@ -65,9 +65,7 @@ function candidatesOf(
   };
 }
 
-/**
- * searchSchedules on a GPU; what it measures is kept in the database under the target's name, the rival's times too.
- */
+/** searchSchedules on a GPU. Measurements, the rival's included, are stored in the database under the target's name. */
 export function tuneCuda(options: CudaTuneOptions): Promise<TuneResult<CudaSchedule>> {
   const { facts: _facts, machine: _machine, database, target, rival, onRivalFailure, ...request } = options;
   const { module } = request;

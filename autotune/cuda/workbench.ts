@@ -1,4 +1,4 @@
-/** The device memory of one kernel in one bucket: random operands in rotated copies, and the reference's results. */
+/** The device memory of one kernel in one bucket: random operands in rotating copies, and the reference's results. */
 import { parametersOf } from '../../codegen/signature.js';
 import type { CudaKernelText } from '../../ir/cuda.js';
 import type { BufferDecl, Kernel, KernelModule, WeightDecl } from '../../ir/kernel.js';
@@ -24,10 +24,10 @@ import {
 import { strideOf, type DeviceFill } from './fill.js';
 import { extentOf, fillBuffer } from './fillBuffer.js';
 
-/** Tables longer than this are not made whole: gathers are kept inside the first rows. */
+/** Tables longer than this are allocated only in part; gathers are kept inside the rows that exist. */
 const MAX_TABLE_BYTES = 64 << 20;
 const MAX_COPIES = 32;
-/** Bytes of the reference's results from which their scale is taken. */
+/** Bytes of the reference's results that its scale is computed from. */
 const SAMPLE_BYTES = 1 << 20;
 
 interface Placed {
@@ -36,7 +36,7 @@ interface Placed {
   readonly bytes: number;
 }
 
-/** What was made of the reference: copies of what it wrote. */
+/** What the reference computed: copies of the buffers it wrote. */
 interface Expected {
   readonly memory: CudaMemory;
   readonly scale: number;
@@ -46,12 +46,12 @@ export interface BenchRequest {
   readonly kernel: Kernel;
   readonly module: KernelModule;
   readonly bucket: Bucket;
-  /** Largest micro-batch of the plan: fixes strides. */
+  /** Largest micro-batch of the plan. It fixes strides. */
   readonly capacity: Bucket;
   readonly addon: CudaAddon;
   readonly device: CudaDevice;
   readonly fill: DeviceFill;
-  /** The module of compare.ts. */
+  /** The compiled module of compare.ts. */
   readonly compare: CudaModule;
 }
 
@@ -68,7 +68,7 @@ export class CudaWorkbench {
   private isFilled = false;
 
   /**
-   * Enough copies that a launch finds nothing of the one before in the L2 cache. Throws CudaError where memory is
+   * Makes enough copies that a launch finds nothing from the one before in the L2 cache. Throws CudaError if memory is
    * short.
    */
   constructor(request: BenchRequest) {
@@ -104,18 +104,18 @@ export class CudaWorkbench {
     this.found.release();
   }
 
-  /** Number of launches of `program`: one a copy. */
+  /** Launches per program, one per copy. */
   get launches(): readonly number[] {
     return this.copies.map((_, i) => i);
   }
 
-  /** Random weights and inputs, once. */
+  /** Fills weights and inputs with random numbers, once. */
   async fill(): Promise<void> {
     if (this.isFilled) return;
     let seed = 1;
     for (const placed of this.copies.flat()) {
       const weight = this.weights.get(placed.name);
-      // Sums of k products of unit normals stay near one.
+      // Scaled so that sums of k products of unit normals have variance near one.
       if (weight !== undefined)
         await this.request.fill.weight(
           placed.memory,
@@ -130,7 +130,7 @@ export class CudaWorkbench {
     this.isFilled = true;
   }
 
-  /** The kernel bound to every copy. */
+  /** The kernel bound to each copy. */
   program(text: CudaKernelText, module: CudaModule): CudaProgram {
     const { device, addon, kernel, bucket } = this.request;
     const width = text.parameters.length;
@@ -156,7 +156,7 @@ export class CudaWorkbench {
     return this.expected.size > 0;
   }
 
-  /** Keeps what `program` computes as what is right. */
+  /** Stores what `program` computes as the expected result. */
   async learnReference(program: CudaProgram): Promise<void> {
     await this.runChecked(program);
     const { addon, device, bucket } = this.request;
@@ -175,7 +175,7 @@ export class CudaWorkbench {
     }
   }
 
-  /** `undefined` where `program` computes what the reference does, else what differs. */
+  /** `undefined` if `program` computes the same as the reference, else a description of the difference. */
   async difference(program: CudaProgram): Promise<string | undefined> {
     await this.runChecked(program);
     for (const placed of this.written()) {
@@ -185,7 +185,7 @@ export class CudaWorkbench {
     return undefined;
   }
 
-  /** One launch on the first copy; what it only writes is NaN before, so that what it leaves out shows. */
+  /** One launch on the first copy. Buffers that are only written hold NaN before, so that omissions show. */
   private async runChecked(program: CudaProgram): Promise<void> {
     const { kernel, bucket } = this.request;
     const reads = kernelReads(kernel);
@@ -199,7 +199,7 @@ export class CudaWorkbench {
   private async compare({ name, memory, bytes }: Placed): Promise<string | undefined> {
     const { kernel, module, bucket, addon, device, capacity, compare } = this.request;
     const expected = this.expected.get(name);
-    if (expected === undefined) throw new Error(`The reference of ${kernel.path} is not known.`);
+    if (expected === undefined) throw new Error(`The reference of ${kernel.path} has not been computed.`);
     const buffer = this.bufferOf(name);
     const rows = extentOf(buffer.rows, bucket),
       columns = extentOf(buffer.columns, bucket);
@@ -250,14 +250,16 @@ export class CudaWorkbench {
     }
     const [count = 0n, first = 0n, ties = 0n] = new BigUint64Array(await this.found.readAsync(0, COMPARE_FOUND_BYTES));
     const total = rows * columns;
-    if (count > 0n)
-      return `${count} of ${total} elements of ${name} differ from the reference's, the first in row ${Math.floor(Number(first) / columns)}, column ${Number(first) % columns}`;
+    if (count > 0n) {
+      const place = `row ${Math.floor(Number(first) / columns)}, column ${Number(first) % columns}`;
+      return `${count} of ${total} elements of ${name} differ from the reference's, the first in ${place}`;
+    }
     return hasIndices && Number(ties) > tiesAllowed(total / 4)
       ? `${ties} of ${total / 4} maxima of ${name} are at other columns than the reference's`
       : undefined;
   }
 
-  /** The bf16 numbers that bytes of the same kernel make longer. */
+  /** The bf16 numbers that the kernel's tail bytes extend. */
   private upperOf(name: string): {
     readonly expected: Expected;
     readonly actual: CudaMemory;
@@ -267,7 +269,7 @@ export class CudaWorkbench {
     const expected = this.expected.get(name);
     const placed = this.written().find((each) => each.name === name);
     if (expected === undefined || placed === undefined)
-      throw new Error(`${this.request.kernel.path} does not write '${name}' beside the bytes that make it longer.`);
+      throw new Error(`${this.request.kernel.path} does not write '${name}', which its tail bytes extend.`);
     return {
       expected,
       actual: placed.memory,
@@ -288,7 +290,7 @@ export class CudaWorkbench {
     return buffer;
   }
 
-  /** Rows of a table that are made; undefined for buffers over tokens or scored rows, and for packed weights. */
+  /** Rows of a table that are allocated; undefined for buffers over tokens or scored rows, and for packed weights. */
   private tableRows(name: string): number | undefined {
     const weight = this.weights.get(name);
     if (weight !== undefined && weight.layout !== 'rows') return undefined;

@@ -87,7 +87,7 @@ export async function measureCuda(
           ),
       };
     } else {
-      onNote(`cuBLASLt is not compared with: ${found}`);
+      onNote(`no comparison with cuBLASLt: ${found}`);
     }
     const tableOf = (rows: TuneProgress<CudaSchedule>['rows']): readonly string[] =>
       renderCudaTable(measuredRows(rows), about);

@@ -1,4 +1,4 @@
-/** Costs that packing cuts by: exact at measured buckets, monotone between them, sane outside. */
+/** Costs that packing uses: exact at measured buckets, monotone between them, plausible outside. */
 import { scoringBucket, tokensIn, scoringSize } from '../../ir/scoring.js';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -31,7 +31,7 @@ describe('bucketCostModel', () => {
     expect(line(175, 0, 0)).toBeCloseTo(2.5, 12);
   });
 
-  it('continues the first segment to zero, never below nothing, and the last one outwards', () => {
+  it('extends the first segment to zero without going negative, and the last one outwards', () => {
     const overhead = bucketCostModel([point(100, 2), point(200, 3)]);
     expect(overhead(0, 0, 0)).toBeCloseTo(1, 12);
     expect(overhead(300, 0, 0)).toBeCloseTo(4, 12);
@@ -40,7 +40,7 @@ describe('bucketCostModel', () => {
     expect(steep(50, 0, 0)).toBeCloseTo(0.5, 12);
   });
 
-  it('charges for scored rows and for length what they were measured to cost', () => {
+  it('charges for scored rows and for length at their measured cost', () => {
     expect(cost(256, 0, 256)).toBeLessThan(cost(256, 256, 256) - 0.008);
     expect(cost(256, 256, 16)).toBeLessThan(cost(256, 256, 256) - 0.003);
   });
@@ -78,14 +78,14 @@ describe('bucketCostModel', () => {
     );
   });
 
-  it('pools measurements that noise put in the wrong order', () => {
+  it('pools measurements that noise put out of order', () => {
     const noisy = bucketCostModel([point(100, 2), point(200, 1), point(300, 4)]);
     expect(noisy(100, 0, 0)).toBeCloseTo(1.5, 12);
     expect(noisy(200, 0, 0)).toBeCloseTo(1.5, 12);
     expect(noisy(300, 0, 0)).toBeCloseTo(4, 12);
   });
 
-  it('refuses nothing, and what is no time', () => {
+  it('refuses an empty list and values that are not times', () => {
     expect(() => bucketCostModel([])).toThrow(/analyticBucketCost/);
     expect(() => bucketCostModel([point(64, NaN)])).toThrow(/finite/);
     expect(() => bucketCostModel([point(64, -1)])).toThrow(/not negative/);
@@ -97,7 +97,7 @@ describe('analyticBucketCost', () => {
   const rates = { flopsPerSecond: 400e9, bytesPerSecond: 30e9 };
   const cost = analyticBucketCost(module, rates, 1024);
 
-  it('is the roofline at the sizes it was made from', () => {
+  it('is the roofline at the sizes it was built from', () => {
     const [estimate] = estimateBuckets(module, rates, [{ extents: { T: 512, R: 512 }, longest: 256 }]);
     expect(cost(512, 512, 256)).toBeCloseTo(estimate!.seconds, 12);
   });
@@ -115,7 +115,7 @@ describe('analyticBucketCost', () => {
     ).toBeLessThan(cost(512, 512, 256));
   });
 
-  it('is cheap enough for a million questions a second', () => {
+  it('is cheap enough to evaluate a million times per second', () => {
     const started = performance.now();
     let sum = 0;
     for (let i = 0; i < 300_000; i++) sum += cost(1 + (i % 1024), i % 900, i % 256);
@@ -135,11 +135,11 @@ describe('kernelSeconds', () => {
   ): number => module.kernels.reduce((total, kernel, i) => total + (of(kernel) ? seconds[i]! : 0), 0);
   const isAttention = ({ anchor }: { readonly anchor: string }): boolean => anchor === 'attention';
 
-  it('are parts of the roofline of the whole', () => {
+  it('add up to the roofline of the whole', () => {
     expect(sum(kernelSeconds(module, rates, size))).toBeCloseTo(estimate!.seconds, 12);
   });
 
-  it('follow what was measured: each part of the nearest bucket as it was', () => {
+  it('are scaled part by part to the nearest measured bucket', () => {
     const measured = [
       point(64, 9),
       {
@@ -153,7 +153,7 @@ describe('kernelSeconds', () => {
     expect(sum(seconds)).toBeCloseTo(2, 12);
     expect(sum(seconds, isAttention)).toBeCloseTo(0.25, 12);
     expect(sum(seconds, (kernel) => !isAttention(kernel) && kernel.rows === 'R')).toBeCloseTo(0.5, 12);
-    // Half the scored rows take less, the rest what it took.
+    // Half the scored rows take less; the other parts are unchanged.
     const fewer = kernelSeconds(module, rates, { ...size, extents: { ...size.extents, R: 256 } }, measured);
     expect(sum(fewer, (kernel) => !isAttention(kernel) && kernel.rows === 'R')).toBeLessThan(0.4);
     expect(sum(fewer, (kernel) => !isAttention(kernel) && kernel.rows === 'T')).toBeCloseTo(1.25, 12);

@@ -1,4 +1,4 @@
-/** The tuning database: what it keeps, what it skips, and that nothing in a file can hurt. */
+/** The tuning database: what it keeps, what it skips, and that hostile files do no harm. */
 import { scoringBucket } from '../../ir/scoring.js';
 import {
   appendFileSync,
@@ -30,7 +30,7 @@ const KEY = '0123456789abcdef';
 const BUCKET: Bucket = scoringBucket({ tokens: 256, rows: 128, longest: 100 });
 const gemm = (mb: number): CpuSchedule => ({ kind: 'gemm', isa: 'avx512', mr: 14, nr: 32, kc: 384, mb, nb: 256 });
 
-/** A database that holds `times` of gemm(mb), and its path. */
+/** The path of a database that holds `times` of gemm(mb). */
 function filled(times: Readonly<Record<number, number[]>>): string {
   const path = fresh();
   const database = TuningDatabase.open(path, CPU_RECORDS);
@@ -41,7 +41,7 @@ function filled(times: Readonly<Record<number, number[]>>): string {
 }
 
 describe('median', () => {
-  it('is the middle, or the mean of the two', () => {
+  it('is the middle value, or the mean of the middle two', () => {
     expect(median([3, 1, 2])).toBe(2);
     expect(median([4, 1, 2, 3])).toBe(2.5);
     expect(() => median([])).toThrow();
@@ -49,7 +49,7 @@ describe('median', () => {
 });
 
 describe('a database', () => {
-  it('gives back the best by median after it was closed', () => {
+  it('returns the best by median after it was closed and reopened', () => {
     const database = TuningDatabase.open(
       filled({ 28: [0.003, 0.1, 0.003], 56: [0.002, 0.002, 0.5], 84: [0.0001, 0.4, 0.4] }),
       CPU_RECORDS,
@@ -77,7 +77,7 @@ describe('a database', () => {
     database.close();
   });
 
-  it('lets a newer measurement of a schedule replace the older one', () => {
+  it('replaces the older measurement of a schedule by the newer one', () => {
     const path = filled({ 28: [1], 56: [2] });
     const database = TuningDatabase.open(path, CPU_RECORDS);
     database.append({ key: KEY, bucket: BUCKET, target: TARGET, schedule: gemm(28), seconds: [3] });
@@ -88,7 +88,7 @@ describe('a database', () => {
     again.close();
   });
 
-  it('remembers failures, and never calls one best', () => {
+  it('keeps failures, and never returns one as the best', () => {
     const path = fresh();
     const database = TuningDatabase.open(path, CPU_RECORDS);
     database.append({
@@ -106,7 +106,7 @@ describe('a database', () => {
     again.close();
   });
 
-  it('writes one whole line a record, flushed as it is appended', () => {
+  it('writes one whole line per record, flushed as it is appended', () => {
     const path = fresh();
     const database = TuningDatabase.open(path, CPU_RECORDS);
     for (let i = 1; i <= 3; i++) {
@@ -144,7 +144,7 @@ describe('finals', () => {
   const cuda = { gpu: 'GPU/132', arch: 'sm_90a', driver: 13_000, compiler: 'nvrtc 13.0', codegen: 'beef' };
   const loop = (threads: number): CudaSchedule => ({ kind: 'loop', threads });
 
-  it('are kept whole, the newest of a place, apart from times of bursts', () => {
+  it('are kept whole, the newest per place, separate from times of bursts', () => {
     const path = fresh();
     const database = TuningDatabase.open(path, CUDA_RECORDS);
     const place = { key: KEY, bucket: BUCKET, target: cuda };
@@ -173,7 +173,7 @@ describe('finals', () => {
     again.close();
   });
 
-  it('are believed only as they are written', () => {
+  it('are accepted only in the form they are written in', () => {
     const path = fresh();
     const good = {
       version: DATABASE_VERSION,
@@ -223,7 +223,7 @@ describe('a damaged file', () => {
     }
   });
 
-  it('keeps a last line that lacks only its end', () => {
+  it('keeps a last line that lacks only its line break', () => {
     const path = filled({ 28: [1], 56: [2] });
     writeFileSync(path, readFileSync(path, 'utf8').trimEnd());
     const database = TuningDatabase.open(path, CPU_RECORDS);
@@ -235,7 +235,7 @@ describe('a damaged file', () => {
     again.close();
   });
 
-  it('counts foreign and hostile lines and believes none of them', () => {
+  it('counts foreign and hostile lines and uses none of them', () => {
     const path = filled({ 28: [1] });
     const good = JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>;
     const bad: unknown[] = [
@@ -274,7 +274,7 @@ describe('a damaged file', () => {
     database.close();
   });
 
-  it('refuses to write what it would not read', () => {
+  it('refuses to write what it could not read', () => {
     const path = fresh();
     const database = TuningDatabase.open(path, CPU_RECORDS);
     const record = { key: KEY, bucket: BUCKET, target: TARGET, schedule: gemm(28) };
@@ -284,7 +284,7 @@ describe('a damaged file', () => {
     database.close();
   });
 
-  it('says what is wrong with a place that is no file', () => {
+  it('reports a path that is not a file', () => {
     const place = join(folder, 'isFolder');
     mkdirSync(place);
     expect(() => TuningDatabase.open(place, CPU_RECORDS)).toThrow(/tuning database .*isFolder cannot be used/);

@@ -1,4 +1,4 @@
-/** Finals with made-up sequences: what is gained, by whom, and what is kept of it. */
+/** Finals with simulated sequences: which schedules win, by how much, and what is recorded. */
 import { scoringBucket, tokensIn } from '../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import type { Final, Known } from '../../autotune/database.js';
@@ -21,7 +21,7 @@ const [FIRST, SECOND] = module.kernels.filter(({ path }) => path.startsWith('lay
 const BUCKET = scoringBucket({ tokens: 8, rows: 8, longest: 8 });
 const ROUNDS = 6;
 
-/** Schedules are numbers, the default is 10; what cannot fail is 20. */
+/** Schedules are numbers. The default is 10; the fallback, which cannot fail, is 20. */
 const candidates: Candidates<number> = {
   start: 10,
   fallback: 20,
@@ -52,7 +52,7 @@ const jobOf = (known: readonly Known<number>[], change: Partial<JobParts<number>
 interface Stage {
   readonly hold: HoldFinal<number>;
   readonly requests: FinalRequest<number>[];
-  /** Of the kernels in order. */
+  /** Recorded finals, by kernel. */
   readonly finals: Final<number>[];
   readonly run: (
     jobs: readonly Job<number>[],
@@ -60,7 +60,7 @@ interface Stage {
   ) => Promise<boolean>;
 }
 
-/** `seconds`: of a whole sequence; `noise`: share by which a round differs from it. `meeting`: 0, 1, … */
+/** `seconds`: of a whole sequence. `noise`: relative deviation of a round. `meeting`: 0, 1, … */
 function stage(
   seconds: (schedules: readonly number[], meeting: number) => number,
   noise: (contender: number, round: number) => number = () => 0,
@@ -94,7 +94,7 @@ const sum = (values: readonly number[]): number => values.reduce((total, value) 
 const schedulesOf = ({ entries }: Final<number>): readonly number[] => entries.map(({ schedule }) => schedule);
 
 describe('judge', () => {
-  it('gives means and standard errors of what each takes more than the first, round by round', () => {
+  it('gives mean and standard error of the difference to the first contender, round by round', () => {
     const [first, second, third] = judge([
       [1, 1, 1, 1],
       [1.1, 1.3, 1.1, 1.3],
@@ -107,14 +107,14 @@ describe('judge', () => {
     expect(third).toEqual({ difference: -0.5, error: 0 });
   });
 
-  it('is not moved by a clock that drifts', () => {
+  it('is not affected by a drifting clock', () => {
     const drift = [1, 1.1, 1.3, 1.2, 0.9, 0.7];
     const [, slower] = judge([drift, drift.map((pace) => 1.02 * pace)]);
     expect(slower!.difference).toBeCloseTo(0.02, 12);
     expect(slower!.error).toBeLessThan(1e-12);
   });
 
-  it('takes one round for what it is', () => {
+  it('assumes no error for a single round', () => {
     expect(judge([[2], [1]])).toEqual([
       { difference: 0, error: 0 },
       { difference: -0.5, error: 0 },
@@ -123,7 +123,7 @@ describe('judge', () => {
 });
 
 describe('holdFinal', () => {
-  it('lets sequences meet that differ from the defaults in one kernel, then the winners together', async () => {
+  it('compares sequences that differ from the defaults in one kernel, then all winners together', async () => {
     const { requests, finals, run } = stage(sum);
     const jobs = [
       jobOf(knownOf([10, 10], [8, 8], [9, 9], [7, 9.5])),
@@ -143,12 +143,12 @@ describe('holdFinal', () => {
       ],
     ]);
     for (const request of requests) expect(request).toMatchObject({ module, bucket: BUCKET, kernels: [FIRST, SECOND] });
-    // The second meeting is shorter, and the device is warm.
+    // The second comparison is shorter, and the device is warm.
     expect(requests[0]!.seconds).toBe(10);
     expect(requests[1]!.seconds).toBeLessThan(10);
     expect(requests[1]!.settling).toBeLessThan(requests[0]!.settling);
     expect(jobs.map(({ chosen }) => chosen)).toEqual([8, 6]);
-    // What the sequence lost is taken off what the default takes.
+    // The time that the sequence gains is subtracted from the default's time.
     expect(finals.map(schedulesOf)).toEqual([
       [10, 8, 9],
       [10, 6],
@@ -159,7 +159,7 @@ describe('holdFinal', () => {
     expect(jobs.map(({ trials }) => trials)).toEqual([2, 1]);
   });
 
-  it('takes the better of two challengers that win, whichever was faster in a burst', async () => {
+  it('chooses the better of two winning challengers, whichever was faster in a burst', async () => {
     const { requests, run } = stage(([s]) => (s === 10 ? 10 : s === 8 ? 9.5 : 9));
     const job = jobOf(knownOf([10, 10], [8, 5], [9, 6]));
     await run([job]);
@@ -167,7 +167,7 @@ describe('holdFinal', () => {
     expect([job.chosen, job.row().bestSeconds]).toEqual([9, 9]);
   });
 
-  it('lets nobody win by less than two thousandths of the sequence', async () => {
+  it('accepts no gain below 0.2 % of the sequence', async () => {
     for (const [gain, chosen] of [
       [0.0019, 10],
       [0.0021, 8],
@@ -180,8 +180,8 @@ describe('holdFinal', () => {
     }
   });
 
-  it('lets nobody win by less than three standard errors', async () => {
-    // Rounds of the challengers deviate by one in a hundred: a standard error of 0.45 %.
+  it('accepts no gain below three standard errors', async () => {
+    // The challengers' rounds deviate by 1 %: a standard error of 0.45 %.
     const noise = (contender: number, round: number): number => (contender === 0 ? 0 : round % 2 === 0 ? 0.01 : -0.01);
     for (const [gain, chosen] of [
       [0.012, 10],
@@ -195,7 +195,7 @@ describe('holdFinal', () => {
     }
   });
 
-  it('takes a steady winner beside an unsteady challenger, on whichever side of it that seems to be', async () => {
+  it('chooses a steady winner over a noisy challenger, whether that seems faster or slower', async () => {
     const noise = (contender: number, round: number): number => (contender !== 2 ? 0 : round % 2 === 0 ? 0.02 : -0.02);
     for (const [unsteady, recorded] of [
       [10, [10, 8, 9]],
@@ -209,8 +209,8 @@ describe('holdFinal', () => {
     }
   });
 
-  it('drops all winners where they do not win together, and keeps who lost on record', async () => {
-    // Each alone gains a tenth; together they are in each other's way.
+  it('drops all winners if they do not win together, and keeps the result on record', async () => {
+    // Each gains 10 % alone; together they slow each other down.
     const { requests, finals, run } = stage(([a, b]) =>
       a === 8 && b === 8 ? 21 : a === 8 || b === 8 ? 18 : a === 9 ? 20.5 : 20,
     );
@@ -228,18 +228,18 @@ describe('holdFinal', () => {
     for (const { entries, marginSeconds } of finals)
       for (const { schedule, seconds } of entries)
         if (schedule !== 10) expect(seconds).toBeGreaterThan(10 - marginSeconds);
-    // A new job that knows only the record decides alike.
+    // A new job that reads only the record decides the same.
     expect(jobOf(knownOf([10, 10], [8, 8], [9, 9]), { final: finals[0]! }).chosen).toBe(10);
   });
 
-  it('asks a lone winner to win twice', async () => {
+  it('requires a single winner to win twice', async () => {
     const { finals, run } = stage(([s], meeting) => (s === 8 && meeting === 0 ? 9 : 10));
     const job = jobOf(knownOf([10, 10], [8, 8]));
     expect(await run([job])).toBe(true);
     expect([job.chosen, finals.map(schedulesOf)]).toEqual([10, [[10]]]);
   });
 
-  it('records the default without the device where there is no challenger', async () => {
+  it('records the default without using the device if there is no challenger', async () => {
     const { requests, finals, run } = stage(sum);
     const job = jobOf(knownOf([10, 10], [9, 20], [8, Infinity]));
     expect(await run([job])).toBe(true);
@@ -248,7 +248,7 @@ describe('holdFinal', () => {
     expect([job.chosen, job.isSettled, dueFinals([job], () => 1)]).toEqual([10, true, []]);
   });
 
-  it('records nothing where the device holds no final, neither the first meeting nor the second', async () => {
+  it('records nothing if the first or the second comparison cannot be held', async () => {
     for (const last of [0, 1]) {
       const { hold, requests, finals } = stage(sum);
       const job = jobOf(knownOf([10, 10], [8, 8]));
@@ -267,7 +267,7 @@ describe('holdFinal', () => {
     }
   });
 
-  it('has the stand-in of a default that fails run in the sequence, without a challenger', async () => {
+  it('runs the stand-in of a failing default in the sequence, without a challenger', async () => {
     const { requests, finals, run } = stage(sum);
     const failing = jobOf(knownOf([10, Infinity], [9, 9], [8, 7]));
     const jobs = [failing, jobOf(knownOf([10, 10], [6, 6]), { kernel: SECOND, signature: 't' })];
@@ -282,7 +282,7 @@ describe('holdFinal', () => {
         [8, 6],
       ],
     ]);
-    // It had nobody to beat: bursts decide, and what they find later is taken.
+    // There was no default to beat: bursts decide, and later ones may replace the result.
     expect(finals.map(schedulesOf)).toEqual([[10, 6]]);
     expect([jobs.map(({ chosen }) => chosen), failing.row().bestSeconds, dueFinals([failing], () => 1)]).toEqual([
       [8, 6],
@@ -291,13 +291,13 @@ describe('holdFinal', () => {
     ]);
     failing.learn({ schedule: 7, seconds: 2 });
     expect(failing.chosen).toBe(7);
-    // Where everything fails, what cannot fail runs.
+    // If everything fails, the fallback runs.
     const hopeless = stage(sum);
     await hopeless.run([jobOf(knownOf([10, Infinity], [8, Infinity])), jobOf(knownOf([10, 10], [6, 6]))]);
     expect(hopeless.requests[0]!.contenders[0]).toEqual([20, 10]);
   });
 
-  it('has a kernel that nobody has looked at take part with its default, and records nothing of it', async () => {
+  it('includes the default of a kernel that was never measured, and records nothing for it', async () => {
     const { requests, finals, run } = stage(sum);
     const fresh = jobOf(knownOf([8, 8]));
     const jobs = [fresh, jobOf(knownOf([10, 10], [6, 6]), { kernel: SECOND, signature: 't' })];
@@ -310,8 +310,8 @@ describe('holdFinal', () => {
     expect([fresh.isFresh, fresh.isSettled, fresh.trials]).toEqual([true, false, 0]);
   });
 
-  it('believes nobody to take less than a tenth of the default', async () => {
-    // The whole sequence gains twice what the default of the first kernel takes.
+  it("credits no schedule with less than 10 % of the default's time", async () => {
+    // The whole sequence gains twice the time of the first kernel's default.
     const { finals, run } = stage(([s]) => (s === 8 ? 81 : 101));
     const job = jobOf(knownOf([10, 1], [8, 1]));
     await run([job, jobOf(knownOf([10, 100]), { kernel: SECOND, signature: 't' })]);
@@ -322,7 +322,7 @@ describe('holdFinal', () => {
     expect(job.chosen).toBe(8);
   });
 
-  it('hands on whoever listens to rounds, and who may abort', async () => {
+  it('passes on the callback for rounds and the abort signal', async () => {
     const { requests, run } = stage(sum);
     const { signal } = new AbortController();
     const onRound = (): void => undefined;
@@ -333,7 +333,7 @@ describe('holdFinal', () => {
 });
 
 describe('challengersOf', () => {
-  it('names the two fastest that came near the default', () => {
+  it('are the two fastest schedules that came near the default', () => {
     expect(challengersOf(jobOf(knownOf([10, 10], [9, 9], [8, 10.4], [7, 10.6])))).toEqual(knownOf([9, 9], [8, 10.4]));
     expect(challengersOf(jobOf(knownOf([10, 10], [9, 9], [8, 8], [7, 7])))).toEqual(knownOf([7, 7], [8, 8]));
     expect(challengersOf(jobOf(knownOf([10, 10], [7, 10.6])))).toEqual([]);
@@ -345,7 +345,7 @@ describe('dueFinals', () => {
   const known = knownOf([10, 10], [9, 9]);
   const weightOf = ({ bucket, bucketIndex }: Job<number>): number => tokensIn(bucket) * (bucketIndex + 1);
 
-  it('has the heaviest bucket first, its kernels in order', () => {
+  it('start with the heaviest bucket, with its kernels in order', () => {
     const jobs = [
       [0, 8],
       [1, 8],
@@ -360,21 +360,21 @@ describe('dueFinals', () => {
     expect(due.map(({ contestants }) => contestants)).toEqual([[jobs[1], jobs[4]], [jobs[0], jobs[3]], [jobs[2]]]);
   });
 
-  it('leaves out buckets where nothing was measured since the last final', () => {
+  it('leave out buckets where nothing was measured since the last final', () => {
     const jobs = [
       jobOf(known, settled),
       jobOf(known, settled),
       jobOf(known, { bucketIndex: 1, ...settled }),
       jobOf(known, { bucketIndex: 1 }),
     ];
-    // One kernel that has had none is enough.
+    // One kernel without a final is enough.
     expect(dueFinals(jobs, weightOf).map(({ contestants }) => contestants)).toEqual([jobs.slice(2)]);
     jobs[0]!.learn({ schedule: 8, seconds: 8 });
     jobs[0]!.trials++;
     expect(dueFinals(jobs, weightOf)).toHaveLength(2);
   });
 
-  it('leaves out buckets that nobody has looked at, not those with one kernel that was', () => {
+  it('leave out buckets with no measured kernel, but not those with one', () => {
     const jobs = [
       jobOf(known),
       jobOf([]),

@@ -1,4 +1,4 @@
-/** A tiny LLaMA as kernels, and a machine that exists on paper. */
+/** A tiny LLaMA as kernels, and facts of an imaginary machine. */
 import { scoringBucket } from '../../ir/scoring.js';
 import type { KernelModule } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
@@ -63,7 +63,7 @@ export const TARGET: CpuTuningTarget = {
   codegen: 'c0de',
 };
 
-/** The kernel whose model path ends so. */
+/** The kernel whose model path ends with `end`. */
 export function kernelAt(module: KernelModule, end: string): KernelModule['kernels'][number] {
   const kernel = module.kernels.find((k) => k.path.endsWith(end));
   if (kernel === undefined) throw new Error(`no kernel ${end} among ${module.kernels.map((k) => k.path).join(', ')}`);

@@ -1,4 +1,4 @@
-/** Made-up micro-batches: trees of the asked shape, and indices that stay inside what they index. */
+/** Synthetic micro-batches: trees of the requested shape, and indices within bounds. */
 import { scoringBucket } from '../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import { biasFor, bucketTrees, integersFor, rolesOf } from '../../autotune/randomInputs.js';
@@ -17,7 +17,7 @@ describe('bucketTrees', () => {
     expect(position.length).toBe(tokens);
     expect(Math.max(...position) + 1).toBeLessThanOrEqual(longest);
     for (let i = 0; i < tokens; i++) {
-      // A position is the number of tokens that see this one's ancestors: those before it whose subtree holds it.
+      // A position is the number of ancestors: earlier tokens whose subtree contains this one.
       let ancestors = 0;
       for (let k = 0; k < i; k++) if (i < subtreeEnd[k]!) ancestors++;
       expect(position[i]).toBe(ancestors);
@@ -29,7 +29,7 @@ describe('bucketTrees', () => {
     expect(Math.max(...row)).toBeLessThan(tokens);
   });
 
-  it('makes branches, not chains only', () => {
+  it('makes branches, not only chains', () => {
     const { position } = bucketTrees(scoringBucket({ tokens: 256, rows: 1, longest: 100 }));
     expect(position.filter((p, i) => i > 0 && p !== 0 && p !== position[i - 1]! + 1).length).toBeGreaterThan(2);
     expect(Math.max(...position)).toBe(99);
@@ -73,7 +73,7 @@ describe('roles', () => {
 });
 
 describe('biasFor', () => {
-  it('hides what the trees hide', () => {
+  it('masks the same tokens as the trees', () => {
     const trees = bucketTrees(scoringBucket({ tokens: 12, rows: 1, longest: 6 }));
     const bias = biasFor(trees, 16);
     for (let q = 0; q < 12; q++)

@@ -1,15 +1,15 @@
-/** One kernel's search: what it proposes, and what it takes of what it knows. */
+/** One kernel's search: what it proposes, and what it chooses. */
 import { scoringBucket } from '../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import type { Final, Known } from '../../autotune/database.js';
 import { Job, type Candidates, type JobParts, type Rounds } from '../../autotune/searchJob.js';
 import { kernelAt, llamaModule } from './fixture.js';
 
-/** Of a final, in seconds. */
+/** Margin of a final, in seconds. */
 const MARGIN = 0.05;
 const ROUNDS: Rounds = { first: 2, step: 2, ideas: 1 };
 
-/** Schedules are numbers, the default is 10, and each has the numbers beside it as neighbours; 99 is illegal. */
+/** Schedules are numbers. The default is 10, neighbours are adjacent numbers, and 99 is illegal. */
 const candidates: Candidates<number> = {
   start: 10,
   cost: (s) => s,
@@ -35,7 +35,7 @@ const jobOf = (change: Partial<JobParts<number>> = {}): Job<number> =>
     ...change,
   });
 
-/** Pairs of a schedule and its seconds. */
+/** From pairs of a schedule and its seconds. */
 const knownOf = (...pairs: readonly (readonly [number, number])[]): readonly Known<number>[] =>
   pairs.map(([schedule, seconds]) => ({ schedule, seconds }));
 const finalOf = (...pairs: readonly (readonly [number, number])[]): Final<number> => ({
@@ -64,7 +64,7 @@ describe('a job decided by finals', () => {
     expect([job.chosen, job.row().bestSeconds, job.row().defaultSeconds]).toEqual([9, 9.4, 10]);
   });
 
-  it('takes the fastest of a final only where it beats the default by more than the margin', () => {
+  it("chooses a final's fastest only if it beats the default by more than the margin", () => {
     for (const [nine, chosen] of [
       [9.96, 10],
       [9.94, 9],
@@ -76,11 +76,11 @@ describe('a job decided by finals', () => {
     }
   });
 
-  it('takes nobody from a final who has failed since or may not be used', () => {
-    // The default stays, or comes back.
+  it('chooses no entry of a final that has failed since or may not be used', () => {
+    // The default stays, or is restored.
     expect(jobOf({ known: knownOf([10, 10], [8, Infinity]), final: finalOf([10, 10], [8, 5]) }).chosen).toBe(10);
     expect(jobOf({ known: knownOf([10, 10], [8, Infinity]), final: finalOf([8, 5]) }).chosen).toBe(10);
-    // The next of the final takes the place of the one that failed.
+    // The final's next entry replaces the one that failed.
     expect(jobOf({ known: knownOf([10, 10], [8, Infinity]), final: finalOf([10, 10], [8, 5], [7, 6]) }).chosen).toBe(7);
     expect(jobOf({ known: knownOf([10, 10], [99, 1]), final: finalOf([10, 10], [99, 1]) }).chosen).toBe(10);
   });
@@ -92,44 +92,44 @@ describe('a job decided by finals', () => {
     expect([job.chosen, job.isSettled, challengersOf(job)]).toEqual([10, false, []]);
   });
 
-  it('sends the champion of an earlier final first, then the fastest, but never the default', () => {
+  it('challenges with the champion of an earlier final first, then the fastest, never the default', () => {
     const known = knownOf([10, 10], [9, 9], [8, 10.4], [7, 8]);
     expect(challengersOf(jobOf({ known }), 9)).toEqual([7, 9, 8]);
     expect(challengersOf(jobOf({ known, final: finalOf([10, 10], [8, 9.5]) }), 9)).toEqual([8, 7, 9]);
     expect(challengersOf(jobOf({ known, final: finalOf([10, 10], [8, 9.5]) }))).toEqual([8, 7]);
-    // A final that the default won has a champion that is no challenger.
+    // If the default won a final, there is no champion to challenge it.
     expect(challengersOf(jobOf({ known, final: finalOf([10, 10], [8, 11]) }))).toEqual([7, 9]);
   });
 
-  it('sends nobody who was too slow in bursts', () => {
+  it('sends no challenger that was too slow in bursts', () => {
     const job = jobOf({ known: knownOf([10, 10], [9, 10.5], [8, 10.6], [7, Infinity]) });
     expect(challengersOf(job)).toEqual([9]);
     expect(challengersOf(job, 2, 1.06)).toEqual([9, 8]);
-    // But the champion has proved itself otherwise.
+    // The champion is exempt: it has won under load.
     expect(challengersOf(jobOf({ known: knownOf([10, 10], [8, 12]), final: finalOf([10, 10], [8, 9.5]) }))).toEqual([
       8,
     ]);
   });
 
-  it('sends nobody where the default has failed or was not measured', () => {
+  it('sends no challenger if the default has failed or was not measured', () => {
     const known = knownOf([9, 9], [8, 8]);
     expect(challengersOf(jobOf({ known }))).toEqual([]);
     expect(challengersOf(jobOf({ known: [...known, ...knownOf([10, Infinity])] }))).toEqual([]);
   });
 
-  it('has the best stand in for a default that fails', () => {
+  it('uses the best schedule in place of a default that fails', () => {
     const job = jobOf({ known: knownOf([10, Infinity], [9, 9], [8, 8.5]) });
     expect([job.incumbent, job.incumbentSeconds, job.chosen]).toEqual([8, 8.5, 8]);
     job.conclude(finalOf([8, 8.5]));
     expect([job.chosen, job.isSettled]).toEqual([8, true]);
-    // Where nothing works, what cannot fail does, for as long as it is estimated to take.
+    // If nothing works, the fallback is used, with its estimated time.
     const hopeless = jobOf({ known: knownOf([10, Infinity]), candidates: { ...candidates, fallback: 20 } });
     expect([hopeless.incumbent, hopeless.incumbentSeconds]).toEqual([20, 20]);
     const sound = jobOf({ known: knownOf([10, 11], [9, 9]), final: finalOf([10, 11], [9, 9]) });
     expect([sound.incumbent, sound.incumbentSeconds]).toEqual([10, 11]);
   });
 
-  it('is settled by a final that is younger than every measurement', () => {
+  it('is settled by a final that is newer than every measurement', () => {
     const known = knownOf([10, 10], [9, 9]);
     expect(jobOf({ known }).isSettled).toBe(false);
     const job = jobOf({ known, final: finalOf([10, 10], [9, 9.5]) });
@@ -138,7 +138,7 @@ describe('a job decided by finals', () => {
     expect(job.isSettled).toBe(false);
   });
 
-  it('knows what was only remembered from what it has measured', () => {
+  it('distinguishes recorded schedules from those it has measured', () => {
     const job = jobOf({ known: knownOf([10, 10], [9, 9]) });
     expect([job.isUnseen(10), job.isUnseen(9), job.isUnseen(7), job.reused]).toEqual([true, true, true, 2]);
     job.learn({ schedule: 9, seconds: 9.1 });
@@ -155,19 +155,19 @@ describe('a job decided by finals', () => {
 });
 
 describe('a job decided by bursts', () => {
-  it('takes the best that it knows', () => {
+  it('chooses the best it knows', () => {
     const job = jobOf({ decidedBy: 'bursts' });
     measure(job, (s) => s);
     expect([job.chosen, job.row().bestSeconds]).toEqual([9, 9]);
     expect(job.propose([])).toEqual([8]);
-    // Who won a final has nothing to say here.
+    // The winner of a final has no special role here.
     expect(
       jobOf({ decidedBy: 'bursts', known: knownOf([10, 10], [9, 9.9], [8, 9.8]), final: finalOf([10, 10], [9, 1]) })
         .chosen,
     ).toBe(8);
   });
 
-  it('keeps its default where a gain must be telling and none is', () => {
+  it('keeps its default unless the gain reaches the required share', () => {
     const rounds = { ...ROUNDS, telling: 0.05 };
     for (const [nine, chosen] of [
       [9.6, 10],
@@ -176,7 +176,7 @@ describe('a job decided by bursts', () => {
       const job = jobOf({ decidedBy: 'bursts', rounds, known: knownOf([10, 10], [9, nine]) });
       expect([job.chosen, job.row().bestSeconds, job.best?.schedule]).toEqual([chosen, chosen === 10 ? 10 : nine, 9]);
     }
-    // A default that fails or that nobody has measured is not in the way.
+    // A default that failed or was not measured does not count.
     expect(jobOf({ decidedBy: 'bursts', rounds, known: knownOf([10, Infinity], [9, 20]) }).chosen).toBe(9);
     expect(jobOf({ decidedBy: 'bursts', rounds, known: knownOf([9, 20]) }).chosen).toBe(9);
   });
@@ -187,12 +187,12 @@ describe('a job decided by bursts', () => {
     expect(measure(job, (s) => s + 5)).toEqual([8]);
     expect(measure(job, (s) => (s === 10 ? 9.5 : 9.7))).toEqual([10, 9]);
     expect([job.isConfirmed, job.chosen]).toEqual([true, 10]);
-    // What was measured in the pair counts: the default is the best, and one neighbour of it is untried.
+    // The pair's measurements count: the default is now the best, and one of its neighbours is untried.
     expect(measure(job, () => 20)).toEqual([11]);
     expect(job.propose([])).toEqual([]);
   });
 
-  it('has no pair where the default is the best, nor where all is remembered', () => {
+  it('proposes no pair if the default is the best or everything is recorded', () => {
     const job = jobOf({ decidedBy: 'bursts' });
     measure(job, (s) => 30 - s);
     measure(job, () => 40);

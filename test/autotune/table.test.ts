@@ -1,4 +1,4 @@
-/** The table as people see it. */
+/** The tuner's table as users see it. */
 import { scoringBucket } from '../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import type { TuneProgress, TuneRow } from '../../autotune/search.js';
@@ -108,7 +108,7 @@ describe('LiveTable', () => {
     );
   });
 
-  it('redraws in place on a terminal, not more often than asked, and shows the end whole', () => {
+  it('redraws in place on a terminal, at most at the given interval, and shows the end whole', () => {
     const clock = { t: 0 };
     const { written, table } = collect(true, clock);
     const many = Array.from({ length: 30 }, (_, i) => row({ kernel: `kernel${i}` }));
@@ -126,7 +126,7 @@ describe('LiveTable', () => {
     expect(written.at(-1)!.trimEnd().split('\n')).toHaveLength(32);
   });
 
-  it('says nothing about nothing', () => {
+  it('prints nothing without progress', () => {
     const { written, table } = collect(true, { t: 0 });
     table.finish();
     expect(written).toEqual([]);
@@ -136,7 +136,7 @@ describe('LiveTable', () => {
 describe('a share of peak', () => {
   const share = (rows: readonly TuneRow<CpuSchedule>[]): readonly string[] => renderTable(rows);
 
-  it('is never above 100 %: a kernel that outran the measured peak shows where the peak is', () => {
+  it('is never above 100 %: a kernel that outran the measured peak defines the peak', () => {
     const lines = share([
       row({ kernel: 'fast', gflops: 500, bestSeconds: 1, defaultSeconds: 1, shareOfPeak: 1.25 }),
       row({ kernel: 'half', gflops: 250, bestSeconds: 1, defaultSeconds: 1, shareOfPeak: 0.625 }),
@@ -147,7 +147,7 @@ describe('a share of peak', () => {
     expect(lines).toHaveLength(4);
   });
 
-  it('of memory is not told where the data stayed in caches', () => {
+  it('of memory is not shown if the data stayed in caches', () => {
     const lines = share([
       row({ kernel: 'norm', gflops: 0, bestSeconds: 1, defaultSeconds: 1, shareOfPeak: 3 }),
       row({ kernel: 'copy', gflops: 0, bestSeconds: 1, defaultSeconds: 1, shareOfPeak: 0.9 }),

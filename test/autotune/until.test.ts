@@ -1,4 +1,4 @@
-/** Giving up: at a deadline or when told to, without waiting for what may never end. */
+/** Stops at a deadline or on a signal, without waiting for work that may never end. */
 import { describe, expect, it } from 'vitest';
 import { deadline, unlessStopped, until } from '../../autotune/until.js';
 
@@ -7,12 +7,12 @@ const stopped = (): AbortSignal => AbortSignal.abort();
 const running = (): AbortSignal => new AbortController().signal;
 
 describe('unlessStopped', () => {
-  it('gives what the work gives, and throws what it throws', async () => {
+  it('returns what the work returns, and throws what it throws', async () => {
     expect(await unlessStopped(Promise.resolve(7), running())).toBe(7);
     await expect(unlessStopped(Promise.reject(new Error('no')), running())).rejects.toThrow('no');
   });
 
-  it('gives nothing where it was stopped, whatever becomes of the work', async () => {
+  it('returns undefined if it was stopped, whatever happens to the work', async () => {
     expect(await unlessStopped(never, stopped())).toBeUndefined();
     expect(await unlessStopped(Promise.reject(new Error('too late')), stopped())).toBeUndefined();
     const stop = new AbortController();
@@ -39,11 +39,11 @@ describe('until', () => {
     const seen: number[] = [];
     for await (const value of until(source(), stop.signal)) seen.push(value);
     expect(seen).toEqual([1, 2]);
-    // It hears of its end when its wait is over, which is never.
+    // The source would be closed when its wait ends, which is never.
     expect(hasEnded).toBe(false);
   });
 
-  it('lets a source that does not hang put its things away', async () => {
+  it('lets a source that does not hang clean up', async () => {
     let hasEnded = false;
     async function* source(): AsyncGenerator<number> {
       try {
@@ -61,7 +61,7 @@ describe('until', () => {
 });
 
 describe('a deadline', () => {
-  it('rings after its seconds, or with the signal that it has beside, and can be called off', () => {
+  it('is aborted after its seconds or with the other signal, and can be cancelled', () => {
     const rung: { seconds: number; ring: () => void }[] = [];
     let calledOff = 0;
     const alarm = (seconds: number, ring: () => void): (() => void) => {

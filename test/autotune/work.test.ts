@@ -7,19 +7,19 @@ const module = llamaModule();
 const SIZE = { extents: { T: 100, R: 40 }, longest: 50, averageDepth: 20, averageScoredDepth: 30 };
 
 describe('kernelWork', () => {
-  it('counts two operations a multiply-add, over every segment and both matrices of a pair', () => {
+  it('counts two operations per multiply-add, over every segment and both matrices of a pair', () => {
     expect(kernelWork(kernelAt(module, '0.attention.qkv'), module, SIZE).flops).toBe(2 * 100 * 64 * (64 + 32 + 32));
     expect(kernelWork(kernelAt(module, '0.ffn.gate_up'), module, SIZE).flops).toBe(2 * 100 * 64 * 160 * 2);
     expect(kernelWork(kernelAt(module, '2.ffn.gate_up'), module, SIZE).flops).toBe(2 * 40 * 64 * 160 * 2);
     expect(kernelWork(kernelAt(module, 'head'), module, SIZE).flops).toBe(2 * 40 * 64 * 700);
   });
 
-  it('counts pairs of a query and a key that it sees', () => {
+  it('counts pairs of a query and a key that it attends to', () => {
     expect(kernelWork(kernelAt(module, '0.attention.mix'), module, SIZE).flops).toBe(4 * 100 * 20 * 4 * 16);
     expect(kernelWork(kernelAt(module, '2.attention.mix'), module, SIZE).flops).toBe(4 * 40 * 30 * 4 * 16);
   });
 
-  it('takes half of the longest path for the depth of tokens, three quarters for scored rows', () => {
+  it('takes half of the longest path as the depth of tokens, three quarters for scored rows', () => {
     const size = { extents: { T: 100, R: 40 }, longest: 49 };
     expect(kernelWork(kernelAt(module, '0.attention.mix'), module, size).flops).toBe(4 * 100 * 25 * 64);
     expect(kernelWork(kernelAt(module, '2.attention.mix'), module, { ...size, longest: 40 }).flops).toBe(
@@ -30,12 +30,12 @@ describe('kernelWork', () => {
     ).toBe(4 * 10 * 10 * 64);
   });
 
-  it('reads weights once, activations once, and of tables the gathered rows only', () => {
+  it('counts weights and activations once, and only the gathered rows of tables', () => {
     const o = kernelWork(kernelAt(module, '0.attention.o'), module, SIZE);
-    // a[100, 64], weight [64, 64], residual and its sum [100, 64], parts of the sum of squares [100, 4], all f32.
+    // a[100, 64], weight [64, 64], residual and its sum [100, 64], partial sums of squares [100, 4], all f32.
     expect(o.bytes).toBe(4 * (6400 + 4096 + 6400 + 6400 + 400));
     const embed = kernelWork(kernelAt(module, 'embed'), module, { ...SIZE, extents: { T: 3, R: 3 } });
-    // Three rows of a bf16 table, three token ids, h and its four parts.
+    // Three rows of a bf16 table, three token ids, h and its four partial sums.
     expect(embed.bytes).toBe(3 * 64 * 2 + 3 * 4 + 3 * 64 * 4 + 3 * 4 * 4);
     expect(embed.flops).toBe(0);
     expect(embed.scalarOps).toBeGreaterThan(0);
@@ -48,7 +48,7 @@ describe('kernelWork', () => {
     expect(moduleWork(module, SIZE).flops).toBe(2 * (2 * 100 * layer + 4 * 100 * 20 * 64) + last + 2 * 40 * h * v);
   });
 
-  it('names what the module does not declare', () => {
+  it('names a buffer that the module does not declare', () => {
     expect(() => kernelWork(kernelAt(module, 'head'), { ...module, weights: [] }, SIZE)).toThrow(
       /declares no buffer and no weight 'head_w0'/,
     );

@@ -1,4 +1,4 @@
-/** The grid of schedules, and what the cost model makes of it. */
+/** The grid of schedules, and the cost model's estimates for it. */
 import { scoringBucket } from '../../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import { defaultSchedule, isLegal } from '../../../codegen/cpu/index.js';
@@ -52,7 +52,7 @@ describe('candidates', () => {
     '0.ffn.down',
     'head',
     'head.reduce',
-  ])('of %s are many, different, legal and always in one order', (end) => {
+  ])('of %s are many, distinct, legal and in a fixed order', (end) => {
     for (const [module, facts] of [
       [SMALL, FACTS],
       [LARGE, FACTS],
@@ -67,7 +67,7 @@ describe('candidates', () => {
     }
   });
 
-  it('have the instruction set of the default schedule, whatever the bucket: answers must not depend on it', () => {
+  it("have the default schedule's instruction set in every bucket, because results must not depend on it", () => {
     for (const [module, facts] of [
       [SMALL, FACTS],
       [LARGE_BF16, AMX_FACTS],
@@ -84,7 +84,7 @@ describe('candidates', () => {
     }
   });
 
-  it('have neighbours one step away, in every direction, without themselves', () => {
+  it('have neighbours one step away in every direction, but not themselves', () => {
     const space = spaceOf(LARGE, '0.ffn.down');
     const from: CpuGemmSchedule = { kind: 'gemm', isa: 'avx512', mr: 8, nr: 32, kc: 256, mb: 128, nb: 256 };
     const near = neighbours(space, from).map((s) => s as CpuGemmSchedule);
@@ -96,7 +96,7 @@ describe('candidates', () => {
     expect(new Set(near.map(({ mr, nr }) => `${mr}×${nr}`)).size).toBeGreaterThan(5);
   });
 
-  it('have neighbours even where a schedule lies off the grid, or on its edge', () => {
+  it('have neighbours even if a schedule lies off the grid or on its edge', () => {
     const space = spaceOf(SMALL, '0.attention.mix');
     for (const schedule of [
       { kind: 'attention', isa: 'avx512', queries: 80, keys: 8 },
@@ -108,7 +108,7 @@ describe('candidates', () => {
     }
   });
 
-  it('reach every schedule of the grid from every other by steps', () => {
+  it('are all reachable from one another by steps', () => {
     const space = spaceOf(SMALL, '0.ffn.down');
     const all = enumerateSpace(space).map(cpuScheduling.key);
     const seen = new Map<string, CpuSchedule>();
@@ -125,7 +125,7 @@ describe('candidates', () => {
 describe('isCandidate', () => {
   const kernel = kernelAt(LARGE, '0.ffn.down');
   const fine: CpuGemmSchedule = { kind: 'gemm', isa: 'avx512', mr: 14, nr: 32, kc: 384, mb: 252, nb: 256 };
-  it('passes on what code generation refuses', () => {
+  it('passes on the refusals of code generation', () => {
     expect(isCandidate(kernel, LARGE, fine, FACTS)).toBe(true);
     expect(isCandidate(kernel, LARGE, { ...fine, nr: 24 }, FACTS)).toBe(
       isLegal(kernel, LARGE, { ...fine, nr: 24 }, FACTS),
@@ -133,7 +133,7 @@ describe('isCandidate', () => {
     expect(isCandidate(kernel, LARGE, { ...fine, nr: 24 }, FACTS)).not.toBe(true);
     expect(isCandidate(kernel, LARGE, fine, { ...FACTS, isas: ['avx2'] })).toMatch(/no avx512/);
   });
-  it('leaves out what no cache carries, by the facts it is given', () => {
+  it('leaves out what exceeds the given caches', () => {
     expect(isCandidate(kernel, LARGE, { ...fine, kc: 2048, nb: 512 }, FACTS)).toMatch(/block of weights/);
     expect(isCandidate(kernel, LARGE, { ...fine, kc: 2048, nb: 512 }, { ...FACTS, l2: 4 << 20 })).toBe(true);
     expect(isCandidate(kernel, LARGE, { ...fine, mb: 2044, nb: 768, kc: 128 }, FACTS)).toMatch(/tile of a work item/);
@@ -146,7 +146,7 @@ describe('the cost model', () => {
   const seconds = (s: CpuSchedule, size = SIZE, machine = MACHINE): number =>
     estimateSeconds(gateUp, LARGE, s, size, machine);
 
-  it('never promises more than the machine has', () => {
+  it('never exceeds the peak of the machine', () => {
     for (const module of [LARGE, LARGE_BF16]) {
       const [facts, machine] = module === LARGE ? ([FACTS, MACHINE] as const) : ([AMX_FACTS, AMX_MACHINE] as const);
       for (const kernel of module.kernels) {
@@ -202,25 +202,26 @@ describe('the cost model', () => {
     expect(seconds(base, SIZE, { ...MACHINE, threads: 4 })).toBeLessThan(seconds(base));
   });
 
-  it('ranks what is plainly bad behind what is plainly good', () => {
+  it('ranks clearly bad schedules behind clearly good ones', () => {
     const good = seconds(base);
-    expect(seconds({ ...base, mr: 1, nr: 64 })).toBeGreaterThan(1.3 * good); // four chains of four cycles cannot fill two units
+    // Four dependency chains of four cycles cannot fill two units.
+    expect(seconds({ ...base, mr: 1, nr: 64 })).toBeGreaterThan(1.3 * good);
     expect(seconds({ ...base, nb: 1024, kc: 768 })).toBeGreaterThan(good); // 3 MB of weights in a 1 MB cache
-    expect(seconds({ ...base, mb: 14 })).toBeGreaterThan(good); // weights are read anew for every 14 rows
-    expect(seconds({ ...base, kc: 32 })).toBeGreaterThan(good); // accumulators travel 24 times
+    expect(seconds({ ...base, mb: 14 })).toBeGreaterThan(good); // weights are read again for every 14 rows
+    expect(seconds({ ...base, kc: 32 })).toBeGreaterThan(good); // accumulators are stored and reloaded 24 times
   });
 
-  it('counts threads that have nothing to do', () => {
+  it('counts idle threads', () => {
     const o = kernelAt(LARGE, '0.attention.o');
     const cost = (nb: number, threads: number): number =>
       estimateSeconds(o, LARGE, { ...base, mb: 518, nb }, SIZE, { ...MACHINE, threads, bytesPerSecond: 1e12 });
-    // 768 columns: one item keeps one thread busy, three items need two rounds on two threads.
+    // With 768 columns, one item keeps one thread busy, and three items need two rounds on two threads.
     expect(cost(768, 2)).toBeCloseTo(cost(768, 1), 6);
     expect(cost(384, 2)).toBeLessThan(0.6 * cost(384, 1));
     expect(cost(256, 2) / cost(256, 1)).toBeCloseTo(2 / 3, 1);
   });
 
-  it('charges small row counts for the rest of a register tile', () => {
+  it('charges small row counts for the unused part of a register tile', () => {
     const amx: CpuGemmSchedule = { kind: 'gemm', isa: 'amx', mr: 32, nr: 32, kc: 768, mb: 32, nb: 256 };
     const kernel = kernelAt(LARGE_BF16, '0.ffn.gate_up');
     const at = (T: number): number =>
@@ -235,7 +236,7 @@ describe('the cost model', () => {
     expect(at(33)).toBeGreaterThan(1.2 * at(32));
   });
 
-  it('knows what bounds a register tile: products, loads, or the chain of one accumulator', () => {
+  it("knows what bounds a register tile: products, loads, or one accumulator's dependency chain", () => {
     expect(tileCycles('avx512', 14, 32)).toBe(14);
     expect(tileCycles('avx512', 28, 16)).toBe(14.5);
     expect(tileCycles('avx512', 1, 64)).toBe(4);
@@ -244,7 +245,7 @@ describe('the cost model', () => {
     expect(tileCycles('amx', 16, 32)).toBe(52 / 32);
   });
 
-  it('takes the clock from the peak rate', () => {
+  it('derives the clock from the peak rate', () => {
     expect(
       machineModel(FACTS, { isa: 'avx512', threads: 2, flopsPerSecond: 2 * 64 * 3e9, bytesPerSecond: 1 })
         .cyclesPerSecond,

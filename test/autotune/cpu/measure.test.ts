@@ -1,4 +1,4 @@
-/** Real measurements: generated code through the system compiler and the runtime. */
+/** Real measurements of generated code, with the system compiler and the runtime. */
 import { scoringBucket } from '../../../ir/scoring.js';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
@@ -96,12 +96,12 @@ describe.skipIf(missing.length > 0)('measuring', () => {
     }
   });
 
-  it('refuses a candidate that computes something else', async () => {
+  it('refuses a candidate that computes different results', async () => {
     const { measurer, facts } = make();
     const kernel = kernelAt(module, '0.ffn.gate_up');
     const reference = defaultSchedule(kernel, module, facts, BUCKET);
-    if (reference.kind !== 'gemm') throw new Error('a gemm was expected');
-    // Illegal on purpose: register tiles of 32 columns leave 16 of every 48 uncomputed, and pairs are torn apart.
+    if (reference.kind !== 'gemm') throw new Error('expected a gemm schedule');
+    // Illegal on purpose: register tiles of 32 columns leave 16 of every 48 uncomputed, and split pairs.
     const wrong: CpuSchedule = { ...reference, mr: 2, mb: 32, nr: 32, nb: 48 };
     const [right, bad] = await collect(
       measurer.measure({ kernel, module, bucket: BUCKET, reference, schedules: [reference, wrong] }),
@@ -110,7 +110,7 @@ describe.skipIf(missing.length > 0)('measuring', () => {
     expect(bad).toEqual({ schedule: wrong, failure: expect.stringContaining('differs') });
   });
 
-  it('gives up early on what is hopeless', async () => {
+  it('abandons hopeless candidates early', async () => {
     const { measurer, facts } = make();
     const kernel = kernelAt(module, 'prepare');
     const reference = defaultSchedule(kernel, module, facts, BUCKET);

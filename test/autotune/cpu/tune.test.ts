@@ -1,4 +1,4 @@
-/** The search with a made-up machine: where it spends its time, what it remembers, that it finds what is there. */
+/** The search on a simulated machine: how it spends its time, what it records, and what it finds. */
 import { scoringBucket, tokensIn } from '../../../ir/scoring.js';
 import { mkdtempSync, readFileSync, rmSync, appendFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -29,7 +29,9 @@ const BUCKETS = [
 ];
 const distinct = new Set(module.kernels.map((kernel) => kernelSignature(kernel, module, CAPACITY.extents))).size;
 
-/** Seconds of a schedule on the machine that the search does not know: a bowl over the logarithms of its numbers. */
+/**
+ * Seconds of a schedule on the simulated machine, unknown to the search: a bowl over the logarithms of its parameters.
+ */
 function truth({ kernel, bucket }: MeasureRequest<CpuSchedule>, s: CpuSchedule): number {
   const log = (x: number, best: number): number => Math.log2(x / best) ** 2;
   const scale = tokensIn(bucket) * 1e-6 * (kernel.anchor === 'gemm' ? 10 : 1);
@@ -51,7 +53,7 @@ interface Fake {
   readonly asked: { request: MeasureRequest<CpuSchedule>; schedule: CpuSchedule }[];
 }
 
-/** Measures by `truth`; every measurement takes `each` seconds of a clock that nothing else moves. */
+/** Measures by `truth`. Each measurement takes `each` seconds of a clock that nothing else advances. */
 function fake(
   each = 1,
   change: (request: MeasureRequest<CpuSchedule>, s: CpuSchedule) => number | string = truth,
@@ -96,7 +98,7 @@ function options(
 }
 
 describe('tune', () => {
-  it('returns a legal schedule for every kernel in every bucket even without time, and measures nothing', async () => {
+  it('returns a legal schedule for every kernel and bucket without any time, and measures nothing', async () => {
     const machine = fake();
     const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
     const result = await tuneCpu(options(machine, database, { budgetSeconds: 0 }));
@@ -113,7 +115,7 @@ describe('tune', () => {
     database.close();
   });
 
-  it('finds schedules near the best there are, and better than the defaults', async () => {
+  it('finds schedules near the optimum, and better than the defaults', async () => {
     const machine = fake();
     const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
     const result = await tuneCpu(options(machine, database));
@@ -131,7 +133,7 @@ describe('tune', () => {
       expect(row.bestSeconds! / best).toBeLessThan(1.15);
       expect(isLegal(kernel, module, row.schedule, FACTS)).toBe(true);
     }
-    // Far fewer than the grids hold.
+    // Far fewer than the grids contain.
     expect(result.trials).toBeLessThan(40 * result.rows.length);
     database.close();
   });
@@ -143,7 +145,7 @@ describe('tune', () => {
     expect(result.rows).toHaveLength(distinct * BUCKETS.length);
     expect(result.rows.find((row) => row.kernel === 'layers.0.ffn.down')?.count).toBe(2);
     expect(new Set(machine.asked.map(({ request }) => request.kernel.path))).not.toContain('layers.1.ffn.down');
-    // A schedule is asked for once a bucket, and a second time only beside the default, to confirm it.
+    // A schedule is measured once per bucket, and again only next to the default, to confirm it.
     const counts = new Map<string, number>();
     for (const { request, schedule } of machine.asked) {
       const key = `${request.kernel.path} ${tokensIn(request.bucket)} ${cpuScheduling.key(schedule)}`;
@@ -161,7 +163,7 @@ describe('tune', () => {
     database.close();
   });
 
-  it('does the same again for the same measurements', async () => {
+  it('is deterministic for the same measurements', async () => {
     const runs = await Promise.all(
       [0, 1].map(async () => {
         const machine = fake();
@@ -181,7 +183,7 @@ describe('tune', () => {
     expect(runs[0]).toEqual(runs[1]);
   });
 
-  it('stops when its time is over, and starts with what takes longest', async () => {
+  it('stops when its time is up, and starts with the most expensive kernels', async () => {
     const machine = fake(1);
     const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
     const result = await tuneCpu(options(machine, database, { budgetSeconds: 10 }));
@@ -194,7 +196,7 @@ describe('tune', () => {
     database.close();
   });
 
-  it('gives everything a first look before it climbs anywhere', async () => {
+  it('measures every job once before it climbs anywhere', async () => {
     const machine = fake(1);
     const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
     await tuneCpu(options(machine, database, { budgetSeconds: 6 * distinct * BUCKETS.length }));
@@ -203,7 +205,7 @@ describe('tune', () => {
     database.close();
   });
 
-  it('goes on where it was interrupted: nothing is measured twice, and it ends where an undisturbed search ends', async () => {
+  it('continues after an interruption: measures nothing twice, and ends where an undisturbed search ends', async () => {
     const path = databasePath();
     const controller = new AbortController();
     let database = TuningDatabase.open(path, CPU_RECORDS);
@@ -266,7 +268,7 @@ describe('tune', () => {
     database3.close();
   });
 
-  it('never chooses a candidate that failed, whatever its promise, nor tries it again', async () => {
+  it('never chooses a candidate that failed, however good its estimate, nor tries it again', async () => {
     const path = databasePath();
     let database = TuningDatabase.open(path, CPU_RECORDS);
     const broken = (request: MeasureRequest<CpuSchedule>, s: CpuSchedule): number | string =>
@@ -297,10 +299,10 @@ describe('tune', () => {
     database.close();
   });
 
-  it('takes back a winner that does not win again beside the default', async () => {
+  it('drops a winner that does not win again next to the default', async () => {
     const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
     const times = new Map<string, number>();
-    // The first time everything but the default looks twice as fast as it is.
+    // At first, everything but the default appears twice as fast as it is.
     const lucky = fake(1, (request, s) => {
       const key = `${request.kernel.path} ${tokensIn(request.bucket)} ${cpuScheduling.key(s)}`;
       times.set(key, (times.get(key) ?? 0) + 1);
@@ -316,12 +318,12 @@ describe('tune', () => {
     expect(result.rows[0]!.defaultSeconds).toBe(1e-3);
     const winner = cpuScheduling.key(result.rows[0]!.schedule);
     expect(result.rows[0]!.bestSeconds).toBeLessThan(1e-3);
-    // The one that was confirmed is known to be slow; another, never confirmed, may stand.
+    // The confirmed schedule is known to be slow; another, not yet confirmed, may be chosen.
     expect([...times].filter(([, count]) => count === 2).map(([key]) => key)).not.toContain(`prepare 64 ${winner}`);
     database.close();
   });
 
-  it('does not believe a database that promises the impossible', async () => {
+  it('distrusts a database that promises the impossible', async () => {
     const path = databasePath();
     let database = TuningDatabase.open(path, CPU_RECORDS);
     const kernel = kernelAt(module, '0.ffn.down');
@@ -342,7 +344,7 @@ describe('tune', () => {
     database.close();
   });
 
-  it('sums up what a bucket costs: all kernels, each as often as it occurs, split by what they depend on', async () => {
+  it('adds up the cost of a bucket: every kernel as often as it occurs, split by what it depends on', async () => {
     const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
     const { rows, bucketSeconds } = await tuneCpu(options(fake(), database));
     expect(bucketSeconds.map(tokensIn)).toEqual([64, 256]);
@@ -367,11 +369,11 @@ describe('tune', () => {
     database.close();
   });
 
-  it('fills what a bucket was not measured for with estimates at the rate of what was', async () => {
+  it('estimates what was not measured in a bucket at the rate of what was', async () => {
     const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
     const estimate = (request: MeasureRequest<CpuSchedule>, s: CpuSchedule): number =>
       2 * estimateSeconds(request.kernel, module, s, request.bucket, MACHINE);
-    // Twice the estimate, and time for the heaviest only.
+    // Every kernel takes twice its estimate, and there is time only for the heaviest.
     const result = await tuneCpu(options(fake(1, estimate), database, { budgetSeconds: 60 }));
     const unmeasured = result.rows.filter((row) => row.bestSeconds === undefined);
     expect(unmeasured.length).toBeGreaterThan(3);
@@ -413,7 +415,7 @@ describe('tune', () => {
     database.close();
   });
 
-  it('passes on what measuring throws, and keeps what was measured', async () => {
+  it('passes on errors of measuring, and keeps earlier measurements', async () => {
     const path = databasePath();
     const database = TuningDatabase.open(path, CPU_RECORDS);
     let left = 3;
@@ -427,7 +429,7 @@ describe('tune', () => {
   });
 });
 
-describe('a search that waits for something that does not end', () => {
+describe('a search that waits for work that never ends', () => {
   const hanging = (asked: AbortSignal[]): Measure<CpuSchedule> =>
     async function* ({ reference, signal }) {
       asked.push(signal!);
@@ -435,7 +437,7 @@ describe('a search that waits for something that does not end', () => {
       await new Promise<never>(() => undefined);
     };
 
-  it('gives it up at the end of its budget, and tells whoever measures', async () => {
+  it('stops waiting at the end of its budget, and signals the measurer', async () => {
     const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
     const asked: AbortSignal[] = [];
     const result = await tuneCpu({
@@ -453,7 +455,7 @@ describe('a search that waits for something that does not end', () => {
     database.close();
   });
 
-  it('gives it up when it is told to stop', async () => {
+  it('stops waiting when its signal is aborted', async () => {
     const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
     const stop = new AbortController();
     const result = await tuneCpu({
@@ -471,7 +473,7 @@ describe('parseBudget', () => {
   it('reads seconds, minutes and hours', () => {
     expect(['30s', '5m', '1h', '1.5h', '45', '0', ' 2m '].map(parseBudget)).toEqual([30, 300, 3600, 5400, 45, 0, 120]);
   });
-  it.each(['', 'soon', '-5s', '5 m', '5d', '1e9', '25h', 'NaN', '5mm'])('refuses %j and says what would do', (text) => {
+  it.each(['', 'soon', '-5s', '5 m', '5d', '1e9', '25h', 'NaN', '5mm'])('refuses %j and gives an example', (text) => {
     expect(() => parseBudget(text)).toThrow(/--budget .*30s, 5m or 1h/);
   });
 });

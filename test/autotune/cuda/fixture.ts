@@ -1,4 +1,4 @@
-/** A tiny LLaMA for a GPU, and a GPU that exists on paper. */
+/** A tiny LLaMA for a GPU, and facts of an imaginary GPU. */
 import { scoringBucket } from '../../../ir/scoring.js';
 import type { CudaFacts } from '../../../codegen/cuda/index.js';
 import { cudaMachine, type CudaMachine } from '../../../autotune/cuda/costModel.js';
@@ -17,7 +17,7 @@ const NUMERICS: Numerics = {
   weights: { layout: 'kmajor', format: 'bf16', pairingWidth: 8 },
 };
 
-/** LLaMA-33B's widths, two layers of it. */
+/** LLaMA-33B's widths, with two layers. */
 export const WIDE: DecoderShape = {
   hiddenSize: 6656,
   intermediateSize: 17_920,

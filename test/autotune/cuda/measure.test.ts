@@ -1,4 +1,4 @@
-/** Measuring on a GPU whose kernels are C functions: what is compared, what is recorded, what ends the search. */
+/** Measuring on a simulated GPU whose kernels are C functions: comparisons, records, and what ends the search. */
 import { scoringBucket } from '../../../ir/scoring.js';
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -45,12 +45,13 @@ static inline float __uint_as_float(unsigned u) { float f; std::memcpy(&f, &u, 4
 static inline void atomicMin(unsigned long long *at, unsigned long long v) { if (v < *at) *at = v; }
 static inline void atomicAdd(unsigned long long *at, unsigned long long v) { *at += v; }
 ${COMPARE_SOURCE}
-extern "C" void compare(unsigned threads, unsigned gx, unsigned gy, void *job, void *e, void *a, void *f, void *eu, void *au) {
+extern "C" void compare(unsigned threads, unsigned gx, unsigned gy, void *job, void *e, void *a, void *f,
+                        void *eu, void *au) {
   blockDim = {threads, 1}; gridDim = {gx, gy};
   for (blockIdx.y = 0; blockIdx.y < gy; blockIdx.y++) for (blockIdx.x = 0; blockIdx.x < gx; blockIdx.x++)
     for (threadIdx.x = 0; threadIdx.x < threads; threadIdx.x++) tw_compare(job, e, a, f, eu, au);
 }
-/* Numbers near one, whether read as halves or as floats, from byte \`from\` on; one of them is \`odd\`. */
+/* Numbers near one, whether read as f16 or f32, from byte \`from\` on; one of them is \`odd\`. */
 extern "C" void put(unsigned short *p, unsigned long long bytes, unsigned long long from, int odd) {
   for (unsigned long long i = from / 2; i < bytes / 2; i++) p[i] = (unsigned short)(0x3f80 + i % 7);
   if (odd) p[5] = 0x4180;
@@ -83,7 +84,7 @@ function build(): { compare: FakeKernel; put: (pointer: bigint, bytes: number, f
   };
 }
 
-if (!hasCxx()) console.warn('SKIPPED measuring on a made-up GPU: there is no g++ to build its kernels with.');
+if (!hasCxx()) console.warn('SKIPPED measuring on a simulated GPU: g++ is missing, which builds its kernels.');
 
 describe.skipIf(!hasCxx())('the comparison', () => {
   const { compare } = hasCxx() ? build() : { compare: (): void => undefined };
@@ -123,7 +124,7 @@ describe.skipIf(!hasCxx())('the comparison', () => {
   }
   const NONE = Number(2n ** 64n - 1n);
 
-  it('takes roundings, and finds everything else: values, NaN, infinities, in the first column and the last row', () => {
+  it('allows for rounding, and finds other differences: values, NaN, infinities, first column, last row', () => {
     const e = Float32Array.of(1, -2, 3, -Infinity, 9, 0, 1, 2, 1000, 9);
     const changed = (at: number, value: number): Float32Array => Float32Array.from(e, (x, i) => (i === at ? value : x));
     expect(found('f32', e, e)).toEqual([0, NONE, 0]);
@@ -134,12 +135,12 @@ describe.skipIf(!hasCxx())('the comparison', () => {
     expect(found('f32', e, changed(3, -1e30))).toEqual([1, 3, 0]);
     expect(found('f32', e, changed(8, NaN))).toEqual([1, 7, 0]);
     expect(found('f32', e, changed(8, Infinity))).toEqual([1, 7, 0]);
-    // Pads are nobody's.
+    // Padding is not compared.
     expect(found('f32', e, changed(4, NaN))).toEqual([0, NONE, 0]);
     expect(found('f32', e, changed(2, 17), true)).toEqual([0, NONE, 1]);
   });
 
-  it('reads both kinds of halves, subnormal ones and infinities too', () => {
+  it('reads f16 and bf16, subnormal numbers and infinities included', () => {
     const f16 = Uint16Array.of(0x3c00, 0x0001, 0x7c00, 0xfbff, 0, 0xfc00, 0x8000, 0x3555, 0x4900, 0);
     expect(found('f16', f16, f16)).toEqual([0, NONE, 0]);
     expect(
@@ -175,7 +176,7 @@ describe.skipIf(!hasCxx())('the comparison', () => {
     expect(scaleOf(Uint16Array.of(0x4000, 0xc000).buffer, 'bf16', 2, 2)).toBe(2);
   });
 
-  it('compares the numbers that bytes make longer', () => {
+  it('compares bf16 numbers together with the bytes that extend them', () => {
     const upper = (...bits: number[]): Uint16Array => Uint16Array.of(0x3f80, 0, ...bits, 0x3f80);
     const job = compareJob({
       dtype: 'u8',
@@ -192,7 +193,7 @@ describe.skipIf(!hasCxx())('the comparison', () => {
       differing(job, [of(expected[1]), of(actual[1]), upper(expected[0]), upper(actual[0])]);
     expect(differs([0xc000, 5], [0xc000, 6])).toEqual([0, NONE, 0]);
     expect(differs([0xc000, 5], [0xc000, 105])).toEqual([1, 1, 0]);
-    // 1 and 127 beside 1 + 2⁻⁷ less 128: the same number but for the last place.
+    // 1 with byte 127, and 1 + 2⁻⁷ with byte −128: the same number except for the last place.
     expect(differs([0x3f80, 127], [0x3f81, 128])).toEqual([0, NONE, 0]);
     expect(differs([0x3f80, 127], [0x3f80, 128])).toEqual([1, 1, 0]);
     expect(differs([0x7fc0, 127], [0x3f80, 127])).toEqual([1, 1, 0]);
@@ -282,7 +283,7 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
         timed.push({ ...request, symbol: this.symbols[0]! });
         if (state.isStuck) return new Promise(() => undefined);
         state.launches += request.repeats * (request.perSample ?? 1);
-        // A kernel that needs much power is fast until the card has been at work for a tenth of a second.
+        // A kernel that needs much power is fast until the card has been under load for 0.1 s.
         const own = (symbol: string): number => {
           switch (symbol) {
             case `k${SLOW}`:
@@ -291,7 +292,7 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
               return 0.045;
             case `k${HUNGRY}`:
               return state.launches < 2000 ? 0.04 : 0.06;
-            // Another kernel, which suffers beside one of the candidates.
+            // Another kernel, which is slower next to one of the candidates.
             case NEIGHBOUR:
               return this.symbols.includes(`k${SPARE}`) ? 0.22 : 0.2;
             default:
@@ -359,7 +360,7 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
   const failureOf = (measurement: Measurement<CudaSchedule> | undefined): string =>
     measurement !== undefined && 'failure' in measurement ? measurement.failure : '';
 
-  it("times what computes the reference's numbers, and says of the others what is wrong with them", async () => {
+  it('times candidates that match the reference, and says what is wrong with the others', async () => {
     const { create, timed, compiled, live, device } = lab();
     const measurer = await create();
     const found = await all(measurer, [GOOD, ODD, LAZY, REFUSED, SICK, UNPRINTED, GOOD].map(loop));
@@ -369,12 +370,12 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     expect(failureOf(found[2])).toMatch(/elements of \w+ differ .*row 0, column 0/);
     expect(failureOf(found[3])).toBe('error: 3 is not a vector');
     expect(failureOf(found[4])).toBe('too many resources');
-    expect(failureOf(found[5])).toBe('no code for it: no such skeleton');
+    expect(failureOf(found[5])).toBe('no code could be generated: no such skeleton');
     expect('seconds' in found[6]!).toBe(true);
-    // Together and once; candidates that fail are never timed.
+    // Compiled together and once. Candidates that fail are never timed.
     expect(compiled).toEqual([['tw_pack', COMPARE_SYMBOL], [1, 2, 3, 4, 5, 6].map((i) => `k${i}`)]);
     expect(new Set(timed.map(({ symbol }) => symbol))).toEqual(new Set([`k${GOOD}`]));
-    // Operands of a tiny kernel fit the L2 cache many times over: they are rotated.
+    // A tiny kernel's operands fit the L2 cache many times over, so copies are rotated.
     expect(timed[0]!.launches.length).toBeGreaterThan(1);
     expect(timed[1]!.perSample).toBeGreaterThan(1);
     measurer.release();
@@ -382,7 +383,7 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     expect(live()).toBe(0);
   });
 
-  it("tells candidates in the terms of the default's first measurement, however fast the device is now", async () => {
+  it("scales candidates to the default's first measurement, however fast the device is now", async () => {
     const { create, state } = lab();
     const measurer = await create();
     const secondsOf = async (
@@ -390,16 +391,16 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
       more: Partial<MeasureRequest<CudaSchedule>>,
     ): Promise<number[]> =>
       (await all(measurer, schedules, more)).map((found) => ('seconds' in found ? median(found.seconds) : NaN));
-    // Within a request: the device slows down steadily.
+    // Within one request, the device slows down steadily.
     state.slowness = (launches) => 1 + launches / 1000;
     const [start, spare] = await secondsOf([loop(GOOD), loop(SPARE)], {});
     expect(start).toBeGreaterThan(5.2e-5);
     expect(spare! / start!).toBeCloseTo(0.9, 9);
     state.slowness = () => 2;
-    // In a later one: half as fast as when the default was measured, and no time is its own.
+    // In a later request it is half as fast as when the default was measured, and times are scaled.
     expect((await secondsOf([loop(SPARE)], { referenceSeconds: 5e-5 }))[0]).toBeCloseTo(4.5e-5, 12);
     expect((await secondsOf([loop(SPARE)], { referenceSeconds: 4e-5 }))[0]).toBeCloseTo(3.6e-5, 12);
-    // And what somebody else takes in the meantime, before the device gets faster and after.
+    // Times of other contenders, before the device becomes faster and afterwards.
     const request = { kernel, module, bucket, reference: loop(GOOD), schedules: [], referenceSeconds: 5e-5 };
     const rival = (): Promise<readonly number[]> => {
       state.slowness = () => 1;
@@ -408,13 +409,13 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     const [half, full] = await measurer.tellBeside(request, rival);
     expect(half).toBeCloseTo(2e-5, 12);
     expect(full).toBeCloseTo(4e-5, 12);
-    // Nothing to tell it by: as it is.
+    // Without a default to compare with, times are not scaled.
     const { referenceSeconds: _, ...unmeasured } = request;
     expect(await measurer.tellBeside(unmeasured, rival)).toEqual([3e-5, 6e-5]);
     measurer.release();
   });
 
-  /** A final of the kernel under each of `schedules` beside its neighbour. */
+  /** A final of the kernel with each of `schedules`, next to its neighbour. */
   const finalOf = (
     schedules: readonly number[],
     more: Partial<FinalRequest<CudaSchedule>> = {},
@@ -428,7 +429,7 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     ...more,
   });
 
-  it('holds finals of whole sequences under load, and gives the rounds of each', async () => {
+  it('holds finals of whole sequences under load, and returns the rounds of each', async () => {
     const { create, compiled, live, device } = lab();
     const reasons: string[] = [];
     const measurer = await create({ onNoFinal: (reason) => reasons.push(reason) });
@@ -447,10 +448,10 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     );
     expect(rounds).toBeGreaterThanOrEqual(6);
     expect(found!.map((own) => own.length)).toEqual([rounds, rounds, rounds]);
-    // One makes its neighbour take 220 instead of 200; the other has spent its power.
+    // One makes its neighbour take 220 instead of 200; the other is throttled.
     for (const [i, seconds] of [2.5e-4, 2.65e-4, 2.6e-4].entries())
       for (const round of found![i]!) expect(round).toBeCloseTo(seconds, 12);
-    // The order of contenders is not that of their times, and what is compiled stays so.
+    // The contenders' order is not that of their times, and compiled kernels are reused.
     const again = await measurer.hold(finalOf([SPARE, GOOD], { settling: 0.15 }));
     for (const [i, seconds] of [2.65e-4, 2.5e-4].entries()) expect(again![i]![0]).toBeCloseTo(seconds, 12);
     expect(compiled.slice(1)).toEqual([[REFERENCE, GOOD, SPARE, HUNGRY].map((i) => `k${i}`), [NEIGHBOUR]]);
@@ -460,11 +461,11 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     expect(live()).toBe(0);
   });
 
-  it('says why it holds no final, and holds the next', async () => {
+  it('says why it cannot hold a final, and holds the next', async () => {
     const { create, live, device } = lab();
     const reasons: string[] = [];
     const measurer = await create({ onNoFinal: (reason) => reasons.push(reason) });
-    // A buffer that no memory holds.
+    // A buffer too large for any memory.
     const wide = {
       ...module,
       buffers: module.buffers.map((buffer) =>
@@ -473,7 +474,7 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     };
     expect(await measurer.hold(finalOf([GOOD, SPARE], { module: wide }))).toBeUndefined();
     expect(reasons.splice(0)).toEqual([expect.stringMatching(/./)]);
-    // What is not printed, does not compile, does not start, or leaves nothing behind.
+    // Kernels that cannot be printed, compiled or launched, or that leave no results.
     for (const schedule of [UNPRINTED, REFUSED, SICK])
       expect(await measurer.hold(finalOf([GOOD, schedule]))).toBeUndefined();
     expect(await measurer.hold(finalOf([MUTE], { kernels: [kernel] }))).toBeUndefined();
@@ -490,7 +491,7 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     expect(live()).toBe(0);
   });
 
-  it('ends a final that is aborted, without a word', async () => {
+  it('ends an aborted final without an error', async () => {
     const { create, live, device } = lab();
     const reasons: string[] = [];
     const measurer = await create({ onNoFinal: (reason) => reasons.push(reason) });
@@ -506,13 +507,13 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     expect(live()).toBe(0);
   });
 
-  it('ends with the device that a final takes down', async () => {
+  it('fails when a final makes the device unusable', async () => {
     const { create, live, device } = lab();
     const reasons: string[] = [];
     const measurer = await create({ onNoFinal: (reason) => reasons.push(reason) });
     await expect(measurer.hold(finalOf([GOOD, DEAD]))).rejects.toMatchObject({
       name: 'UserError',
-      message: 'A final of 2 kernels at 40 tokens ended the use of the device: an illegal address',
+      message: 'A final of 2 kernels at 40 tokens made the device unusable: an illegal address',
       hint: expect.stringContaining('again'),
     });
     expect(reasons).toEqual([]);
@@ -521,7 +522,7 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     expect(live()).toBe(0);
   });
 
-  it('ends where a final does not: nothing that hangs is released', async () => {
+  it('fails when a final hangs, and releases nothing that the hung kernel uses', async () => {
     const { create, live, state } = lab();
     const measurer = await create({ patienceSeconds: 0.5 });
     await measurer.hold(finalOf([GOOD, SPARE]));
@@ -534,7 +535,7 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     expect(live()).toBe(before + 5);
   });
 
-  it('gives up early on what is hopeless', async () => {
+  it('abandons hopeless candidates early', async () => {
     const { create, timed } = lab();
     const measurer = await create();
     const [slow] = await all(measurer, [loop(SLOW)], { bestSeconds: 1e-5 });
@@ -543,7 +544,7 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     measurer.release();
   });
 
-  it('hands out the record of a candidate that took the device down, then ends', async () => {
+  it('yields the record of a candidate that made the device unusable, then fails', async () => {
     const { create } = lab();
     const measurer = await create();
     const found: Measurement<CudaSchedule>[] = [];
@@ -557,7 +558,7 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
       }))
         found.push(measurement);
     };
-    await expect(run()).rejects.toThrow(/ended the use of the device: an illegal address/);
+    await expect(run()).rejects.toThrow(/made the device unusable: an illegal address/);
     expect(found).toHaveLength(2);
     expect(failureOf(found[1])).toBe('an illegal address');
     measurer.release();

@@ -1,4 +1,4 @@
-/** The rival's measurement with a made-up library on a made-up device that has a clock. */
+/** Measuring the rival with a simulated library on a simulated device that has a clock. */
 import { describe, expect, it } from 'vitest';
 import { DeviceFill } from '../../../autotune/cuda/fill.js';
 import { contractionOf, timeRival } from '../../../autotune/cuda/rival.js';
@@ -11,7 +11,7 @@ import { CAPACITY, cudaModule } from './fixture.js';
 
 const module = cudaModule();
 
-/** Algorithms that take so many milliseconds each; NaN refuses. */
+/** Algorithms that take this many milliseconds each; NaN refuses. */
 function lab(times: readonly number[]) {
   const fills: bigint[] = [];
   const { addon: base, state } = fakeCuda({
@@ -72,7 +72,7 @@ function lab(times: readonly number[]) {
 }
 
 describe('timeRival', () => {
-  it('is the best of the algorithms, over operands that are rotated past the L2 cache, all of them random', async () => {
+  it('is the best of the algorithms, over random operands in copies that exceed the L2 cache', async () => {
     const { options, asked, operands, fills, state, wasReleased } = lab([0.4, NaN, 0.25, 3]);
     const before = state.live;
     const { name, seconds } = await timeRival({ dtype: 'bf16', m: 300, n: 48, k: 60 }, options);
@@ -88,7 +88,7 @@ describe('timeRival', () => {
     expect(state.live).toBe(before);
   });
 
-  it('has the best one told once more, as whoever compares wants it', async () => {
+  it('times the best algorithm again as the caller wants it', async () => {
     const { options } = lab([0.4, 0.25]);
     const tell = async (time: () => Promise<readonly number[]>): Promise<readonly number[]> =>
       (await time()).map((each) => 2 * each);
@@ -97,7 +97,7 @@ describe('timeRival', () => {
     for (const each of seconds) expect(each).toBeCloseTo(5e-4, 12);
   });
 
-  it('fails where no algorithm works, and holds nothing then', async () => {
+  it('fails if no algorithm works, and then holds no memory', async () => {
     const { options, state } = lab([NaN]);
     const before = state.live;
     await expect(timeRival({ dtype: 'f16', m: 8, n: 8, k: 8 }, options)).rejects.toThrow('cublasStatus 15');
@@ -106,7 +106,7 @@ describe('timeRival', () => {
 });
 
 describe('contractionOf', () => {
-  it('is all columns of a kernel side by side, gate and up both counted', () => {
+  it('covers all columns of a kernel side by side, gate and up both counted', () => {
     expect(contractionOf(kernelAt(module, 'layers.0.ffn.gate_up'), module, CAPACITY)).toEqual({
       dtype: 'bf16',
       m: 256,

@@ -1,4 +1,4 @@
-/** Tuning for a GPU with a made-up one: spaces, estimates, the search, its records, the table. */
+/** Tuning for a simulated GPU: spaces, estimates, the search, its records, and the table. */
 import { scoringBucket, tokensIn } from '../../../ir/scoring.js';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -35,7 +35,7 @@ const BUCKETS = [
 const LARGE = scoringBucket({ tokens: 3840, rows: 3840, longest: 256 });
 
 describe('the space of a kernel', () => {
-  it("holds legal schedules of the default's skeleton only, each once, and steps within itself", () => {
+  it("holds only legal schedules of the default's skeleton, each once, and steps within itself", () => {
     for (const path of ['layers.0.attention.qkv', 'layers.0.ffn.down', 'layers.0.attention.mix', 'prepare', 'head']) {
       const kernel = kernelAt(wide, path);
       const start = defaultCudaSchedule(kernel, wide, FACTS, LARGE);
@@ -68,19 +68,19 @@ describe('estimates', () => {
     mode: 'pingpong',
   });
 
-  it('count whole waves: at 1,920 tokens narrower column tiles fill the last wave of the output projection', () => {
+  it('count whole waves: at 1,920 tokens, narrower column tiles fill the last wave of the output projection', () => {
     const cost = cudaCost(
       kernelAt(wide, 'layers.0.attention.o'),
       wide,
       { extents: { T: 1920, R: 1920 }, longest: 256 },
       MACHINE,
     );
-    // 15 row tiles (16 in clusters) × 26 column tiles of 256 make 4 waves of 132 blocks; × 35 of 192 make 5 of three
-    // quarters the length.
+    // 15 row tiles (16 in clusters) × 26 column tiles of 256 make 4 waves of 132 blocks; × 35 of 192 make 5 waves, each
+    // three quarters as long.
     expect(cost(gemm(192))).toBeLessThan(cost(gemm(256)));
   });
 
-  it('never promise more than the device has, and grow with the micro-batch', () => {
+  it('never exceed the peak of the device, and grow with the micro-batch', () => {
     for (const kernel of wide.kernels.slice(0, 8)) {
       let before = 0;
       for (const T of [128, 1024, 4096]) {
@@ -103,15 +103,12 @@ interface Fake {
   readonly measure: Measure<CudaSchedule>;
   readonly hold: HoldFinal<CudaSchedule>;
   readonly now: () => number;
-  /** Schedules that were measured, and the finals that were held; `at`: when each began. */
+  /** Schedules that were measured, and finals that were held. `at`: when each began. */
   readonly asked: string[];
   readonly held: { readonly request: FinalRequest<CudaSchedule>; readonly at: number }[];
 }
 
-/**
- * Seconds that the search does not know: the estimate, but for one number of each schedule that the estimate cannot
- * see.
- */
+/** Seconds that the search does not know: the estimate, except for one property of each schedule that it ignores. */
 function truth({ kernel, bucket }: Place, s: CudaSchedule): number {
   const size = bucket;
   const base = cudaCost(kernel, module, size, MACHINE)(s);
@@ -127,8 +124,8 @@ const askedOf = ({ kernel, bucket }: Place, s: CudaSchedule): string =>
   `${kernel.path} ${tokensIn(bucket)} ${cudaScheduling.key(s)}`;
 
 /**
- * A measurement takes a second, whatever it finds; a final what it may. `change`: seconds in a burst, or why it fails;
- * `load`: under load.
+ * A measurement takes one second, whatever its result; a final takes the time it is given. `change`: seconds in a
+ * burst, or why it fails. `load`: seconds under load.
  */
 function fake(
   change: (place: Place, s: CudaSchedule) => number | string = truth,
@@ -192,12 +189,12 @@ const isDefault = (place: Place, s: CudaSchedule): boolean =>
   cudaScheduling.key(s) === cudaScheduling.key(startOf(place));
 const placeOf = (row: TuneRow<CudaSchedule>): Place => ({ kernel: kernelAt(module, row.kernel), bucket: row.bucket });
 const keysOf = (schedules: readonly CudaSchedule[]): readonly string[] => schedules.map(cudaScheduling.key);
-/** Rows of what a layer launches: the sequence of a final. */
+/** Rows of the kernels in a layer, which are the sequence of a final. */
 const layerOf = (rows: readonly TuneRow<CudaSchedule>[], tokens: number): readonly TuneRow<CudaSchedule>[] =>
   rows.filter(({ bucket, count }) => tokensIn(bucket) === tokens && count > 1);
 
 describe('tuneCuda', () => {
-  it('climbs to what the estimates do not know, sums up buckets, and finds it all again without measuring', async () => {
+  it('climbs to what the estimates ignore, adds up buckets, and repeats the result without measuring', async () => {
     const path = databasePath();
     let database = TuningDatabase.open(path, CUDA_RECORDS);
     const machine = fake();
@@ -221,7 +218,7 @@ describe('tuneCuda', () => {
     const second = await tuneCuda(options(again, database));
     expect([again.asked, again.held]).toEqual([[], []]);
     expect(second.schedules).toEqual(first.schedules);
-    // Another driver, another compiler, other templates: nothing of it counts.
+    // With another driver, compiler or set of templates, no record counts.
     for (const change of [
       { driver: 12_080 },
       { compiler: 'nvrtc 12.9' },
@@ -236,10 +233,10 @@ describe('tuneCuda', () => {
     database.close();
   });
 
-  it('takes what wins under load, not what won a burst, and knows it the next time', async () => {
+  it('chooses what wins under load, not what won a burst, and remembers it', async () => {
     const path = databasePath();
     let database = TuningDatabase.open(path, CUDA_RECORDS);
-    // Whatever is not the default is fast for a moment; of those, one in four is fast for hours.
+    // Every schedule but the default is fast for a moment; one in four of them stays fast.
     const luck = (place: Place, s: CudaSchedule): number =>
       [...askedOf(place, s)].reduce((sum, c) => (sum * 31 + c.charCodeAt(0)) % 1009, 7);
     const machine = fake(
@@ -259,7 +256,7 @@ describe('tuneCuda', () => {
     database.close();
   });
 
-  it('lets the repeated kernels of a bucket meet in the order of the module, first with one changed, then with all winners', async () => {
+  it('compares repeated kernels in module order, first with one changed, then with all winners', async () => {
     const database = TuningDatabase.open(databasePath(), CUDA_RECORDS);
     const machine = fake();
     const { rows } = await tuneCuda(options(machine, database));
@@ -283,7 +280,7 @@ describe('tuneCuda', () => {
     database.close();
   });
 
-  it('lets all kernels meet where none is repeated', async () => {
+  it('compares all kernels if none is repeated', async () => {
     const single = cudaModule({ ...SHAPE, layers: 1 });
     const database = TuningDatabase.open(databasePath(), CUDA_RECORDS);
     const seconds = (_place: Place, s: CudaSchedule): number =>
@@ -296,7 +293,7 @@ describe('tuneCuda', () => {
     database.close();
   });
 
-  it('changes a kernel that is there once only for a twentieth of its time, what is in a final for less', async () => {
+  it('changes a kernel that occurs once only for a gain of 5 % of its time; kernels in finals for less', async () => {
     for (const [seconds, isChanged] of [
       [0.96e-3, false],
       [0.94e-3, true],
@@ -304,7 +301,7 @@ describe('tuneCuda', () => {
       const database = TuningDatabase.open(databasePath(), CUDA_RECORDS);
       const known = (place: Place, s: CudaSchedule): number => (isDefault(place, s) ? 1e-3 : seconds);
       const { rows } = await tuneCuda(options(fake(known, known), database));
-      // Some kernels can be computed in one way only.
+      // Some kernels have only one schedule.
       for (const row of rows.filter(({ trials }) => trials > 1))
         expect(!isDefault(placeOf(row), row.schedule)).toBe(row.count > 1 || isChanged);
       expect(rows.filter(({ trials, count }) => trials > 1 && count === 1).length).toBeGreaterThan(4);
@@ -312,7 +309,7 @@ describe('tuneCuda', () => {
     }
   });
 
-  it('keeps the last of its time for finals of what it has looked at, the heaviest bucket first', async () => {
+  it('reserves the end of its time for finals of measured kernels, heaviest bucket first', async () => {
     const database = TuningDatabase.open(databasePath(), CUDA_RECORDS);
     const machine = fake();
     const heard: number[] = [],
@@ -324,7 +321,7 @@ describe('tuneCuda', () => {
     const { rows, isExhausted } = await tuneCuda(options(machine, database, { budgetSeconds: 200, onProgress }));
     expect([...finals]).toEqual([undefined, 256, 64]);
     expect(isExhausted).toBe(false);
-    // Kernels that weigh little were never looked at.
+    // Kernels that weigh little were not measured.
     expect(rows.some((row) => row.trials === 0)).toBe(true);
     expect(machine.held.map(({ request }) => tokensIn(request.bucket))).toEqual([256, 256, 64, 64]);
     expect(machine.held[0]!.at).toBeGreaterThanOrEqual(140);
@@ -332,7 +329,7 @@ describe('tuneCuda', () => {
     expect(machine.asked).toHaveLength(machine.held[0]!.at);
     for (const tokens of BUCKETS.map(tokensIn))
       expect(layerOf(rows, tokens).some((row) => row.bestSeconds! < row.defaultSeconds!)).toBe(true);
-    // Each round is heard of.
+    // Each round is reported.
     const {
       at,
       request: { seconds },
@@ -341,7 +338,7 @@ describe('tuneCuda', () => {
     database.close();
   });
 
-  it('begins no final when its time is over; the next search holds it', async () => {
+  it('starts no final when its time is up; the next search holds it', async () => {
     const database = TuningDatabase.open(databasePath(), CUDA_RECORDS);
     const machine = fake();
     const hold: HoldFinal<CudaSchedule> = async (request) => machine.hold({ ...request, seconds: 1e9 });
@@ -360,11 +357,11 @@ describe('tuneCuda', () => {
     database.close();
   });
 
-  it('keeps defaults where no final can be held, and checks what it only remembers before it meets', async () => {
+  it('keeps defaults if no final can be held, and checks recorded schedules before they compete', async () => {
     const database = TuningDatabase.open(databasePath(), CUDA_RECORDS);
     const controller = new AbortController();
     const hold: HoldFinal<CudaSchedule> = (request) => {
-      // Who aborts the search aborts its final.
+      // Aborting the search aborts its final.
       expect(request.signal?.aborted).toBe(false);
       return Promise.resolve(undefined);
     };
@@ -376,7 +373,7 @@ describe('tuneCuda', () => {
         true,
         undefined,
       ]);
-    // Who would have met is checked first; what then computes something else stays away.
+    // Challengers are checked first; those that compute different results do not compete.
     const challengers = new Set(
       layer.flatMap((row) => {
         const place = placeOf(row);
@@ -391,7 +388,7 @@ describe('tuneCuda', () => {
           .map(({ schedule }) => askedOf(place, schedule));
       }),
     );
-    // More of them than meet: whoever takes the place of one that is broken is checked, too.
+    // A broken challenger is replaced, and its replacement is checked too.
     const isBroken = (place: Place, s: CudaSchedule): boolean =>
       !isDefault(place, s) && (challengers.has(askedOf(place, s)) || (s.kind === 'gemm' && s.raster === 4));
     const machine = fake((place, s) => (isBroken(place, s) ? '3 of 9 elements differ' : truth(place, s)));
@@ -410,7 +407,7 @@ describe('tuneCuda', () => {
     database.close();
   });
 
-  it('records why candidates fail and never chooses one; where the default itself fails, CUDA cores compute', async () => {
+  it('records why candidates fail and never chooses one; if the default fails, CUDA cores are used', async () => {
     const path = databasePath();
     const database = TuningDatabase.open(path, CUDA_RECORDS);
     const machine = fake(() => '3 of 9 elements differ');
@@ -428,7 +425,7 @@ describe('tuneCuda', () => {
     database.close();
   });
 
-  it('has the best of the others stand in for a default that fails, in the finals of its neighbours too', async () => {
+  it("replaces a failing default by the best other schedule, in its neighbours' finals too", async () => {
     const database = TuningDatabase.open(databasePath(), CUDA_RECORDS);
     const isFailing = (place: Place, s: CudaSchedule): boolean =>
       place.kernel.path.includes('ffn') && isDefault(place, s);
@@ -454,7 +451,7 @@ describe('tuneCuda', () => {
     database.close();
   });
 
-  it('looks at kernels and holds a final, however much of its time the first compiling takes', async () => {
+  it('measures kernels and holds a final, however much of its time the first compilation takes', async () => {
     const database = TuningDatabase.open(databasePath(), CUDA_RECORDS);
     const machine = fake();
     let compiling = 0;
@@ -469,7 +466,7 @@ describe('tuneCuda', () => {
     database.close();
   });
 
-  it('compiles the first round of everything before it measures, the heaviest kernels first, unless that takes too much of its time', async () => {
+  it('compiles the first round of all jobs before measuring, heaviest first, within a share of its time', async () => {
     for (const [seconds, isAll] of [
       [1, true],
       [100, false],
@@ -499,7 +496,7 @@ describe('tuneCuda', () => {
     }
   });
 
-  it('asks the rival once for each contraction, remembers it, and goes on where it fails', async () => {
+  it('asks the rival once per contraction, records its time, and continues if it fails', async () => {
     const path = databasePath();
     let database = TuningDatabase.open(path, CUDA_RECORDS);
     const asked: string[] = [];
@@ -543,7 +540,7 @@ describe('tuneCuda', () => {
     expect(reasons).toEqual(['no handle']);
     expect(without.isExhausted).toBe(true);
     expect(renderCudaTable(without.rows, { absence: 'there is no libcublasLt.so' }).join('\n')).toContain(
-      'cuBLASLt is not compared with: there is no libcublasLt.so',
+      'no comparison with cuBLASLt: there is no libcublasLt.so',
     );
     database.close();
   });
