@@ -21,3 +21,6 @@ export class UsageError extends UserError {
     this.name = 'UsageError';
   }
 }
+
+/** No compiler for the kernels of a target is here. */
+export class MissingCompiler extends UserError {}

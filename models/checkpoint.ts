@@ -26,6 +26,8 @@ export {
 export interface Checkpoint {
   /** Absolute path. */
   readonly dir: string;
+  /** Absolute path of its config.json. */
+  readonly configPath: string;
   readonly model: Model;
   /** The model's configuration. */
   readonly config: ModelConfig;
@@ -37,14 +39,14 @@ export interface Checkpoint {
   readonly tokenizerPath: string | undefined;
   /**
    * SHA-256, hexadecimal, of the configuration, the headers, the file sizes and a sample of every tensor (its first,
-   * middle and last 256 bytes): the same for a copy elsewhere, another for a fine-tuned sibling. Not a proof against
-   * somebody who changes the bytes between the samples. Reads the files when first called.
+   * middle and last 256 bytes): the same for a copy elsewhere, another for a fine-tuned sibling. Bytes between the
+   * samples are not covered; contents.ts covers all. Reads the files when first called.
    */
   fingerprint(): string;
 }
 
 const SINGLE = 'model.safetensors';
-const INDEX = `${SINGLE}.index.json`;
+export const INDEX = `${SINGLE}.index.json`;
 const INDEX_BYTES = 32 << 20;
 const MAX_TENSORS = 1 << 18;
 const SHARD = /^(?!\.)[\w.-]{1,200}\.safetensors$/;
@@ -211,6 +213,7 @@ export function openCheckpoint(path: string): Checkpoint {
   let fingerprint: string | undefined;
   return {
     dir,
+    configPath: join(dir, 'config.json'),
     model,
     config,
     tensors,
@@ -255,5 +258,14 @@ export function describeRandomCheckpoint(path: string, seed: number | bigint): C
   const fingerprint = createHash('sha256')
     .update(`random ${seed}\n${JSON.stringify(config)}`)
     .digest('hex');
-  return { dir, model, config, tensors, files: [], tokenizerPath: findTokenizer(dir), fingerprint: () => fingerprint };
+  return {
+    dir,
+    configPath: isFile ? resolve(path) : join(dir, 'config.json'),
+    model,
+    config,
+    tensors,
+    files: [],
+    tokenizerPath: findTokenizer(dir),
+    fingerprint: () => fingerprint,
+  };
 }

@@ -3,7 +3,7 @@ import { constants } from 'node:fs';
 import { access, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { delimiter, isAbsolute, join } from 'node:path';
-import { UserError } from '../../errors.js';
+import { MissingCompiler } from '../../errors.js';
 import { readSettings, type Settings } from '../../settings.js';
 import { runProcess } from './processes.js';
 
@@ -66,7 +66,7 @@ async function find(settings: Settings): Promise<SystemCompiler> {
     if (typeof found !== 'string') return found;
     problems.push(`${path ?? name}: ${found}`);
   }
-  throw new UserError(`No working C compiler for the kernels of the CPU target (${problems.join('; ')}).`, INSTALL);
+  throw new MissingCompiler(`No working C compiler for the kernels of the CPU target (${problems.join('; ')}).`, INSTALL);
 }
 
 const known = new Map<string, Promise<SystemCompiler>>();

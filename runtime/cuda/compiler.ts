@@ -1,5 +1,5 @@
 /** Compiles generated CUDA kernels to cubins, several at once, and keeps each in the cache. */
-import { UserError } from '../../errors.js';
+import { MissingCompiler, UserError } from '../../errors.js';
 import type { CudaArch } from '../../ir/cuda.js';
 import { readSettings, type Settings } from '../../settings.js';
 import { kernelCompileError } from './compileLog.js';
@@ -73,7 +73,7 @@ async function choose(arch: CudaArch, driverVersion: number | undefined, setting
   const nvcc = await findNvcc(arch, driverVersion, settings);
   if (nvcc !== undefined && typeof nvcc !== 'string') return { kind: 'nvcc', ...nvcc };
   const problems = [...nvrtc, ...(nvcc === undefined ? [] : [nvcc])];
-  throw new UserError(
+  throw new MissingCompiler(
     problems.length === 0
       ? 'There is no CUDA compiler: neither NVRTC (libnvrtc.so) nor nvcc was found.'
       : `No CUDA compiler can be used for ${arch}: ${problems.join('; ')}.`,
