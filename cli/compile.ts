@@ -13,11 +13,14 @@ export function addCompile(program: Command, context: Context): void {
     .command('compile')
     .summary('checkpoint → artifact: graph, fused kernels, memory plan')
     .description(
-      'Compiles a checkpoint into an artifact: a folder with the graph, the plan and the generated sources. Weights stay ' +
-        'where they are and are read when the artifact runs.',
+      'Compiles a checkpoint into an artifact: a folder with the graph, the plan, the generated sources and their machine ' +
+        'code. Weights stay where they are and are read when the artifact runs.',
     )
     .argument('<checkpoint>', 'folder of a Hugging Face checkpoint')
     .option('-o, --output <dir>', 'artifact folder to write, by habit name.tw; an artifact that is there is replaced');
+  command
+    .option('--pack-weights', 'copy the checkpoint into the artifact, so that it runs without it, also elsewhere')
+    .option('--hash-weights', 'read all bytes of the weights now, so that run --verify can compare them');
   addModelFlags(command)
     .addOption(new Option('--mask <kind>').hideHelp())
     .option('--dump <dir>', 'write every stage, numbered: the graph after each pass, kernels, sources, plan')
@@ -32,6 +35,7 @@ export function addCompile(program: Command, context: Context): void {
       'tilewright compile models/demo -o demo.tw',
       'tilewright compile path/to/checkpoint -o model.tw --precision f32',
       'tilewright compile path/to/checkpoint -o model.tw --target cuda:sm_90a',
+      'tilewright compile path/to/checkpoint -o model.tw --pack-weights',
       'tilewright compile path/to/config.json --init random:1 -o shape.tw',
     ],
     Next: ['tilewright tune demo.tw --budget 5m', 'tilewright inspect demo.tw'],
@@ -49,9 +53,10 @@ async function compile(context: Context, checkpoint: string, flags: Flags): Prom
       `tune it (tilewright tune ${checkpoint}), run it, or give the checkpoint that it was made from`,
     );
   const isJson = isSet(flags, 'json');
+  const [packsWeights, hashesWeights] = [isSet(flags, 'packWeights'), isSet(flags, 'hashWeights')];
   const advice = (): string => `nothing was written; start again with\n  ${sameCommand(context)}`;
   const { value: result } = await withUi(context, { isJson, isQuiet: isSet(flags, 'quiet'), advice }, (ui, signal) =>
-    context.commands.compile({ model: checkpoint, output, signal, ...model }, ui),
+    context.commands.compile({ model: checkpoint, output, signal, packsWeights, hashesWeights, ...model }, ui),
   );
   if (isJson) printJson(io, result);
   else io.stdout.write(describe(result));

@@ -41,3 +41,14 @@ export const addModelFlags = (command: Command): Command =>
       '--max-tokens <n>',
       "largest micro-batch in tokens; larger ones are faster and need more memory (default: the model's context, at least 1024, at most 4096; on a GPU at least 64 for each multiprocessor, at most 16384)",
     );
+
+/** The flag that says where an artifact's checkpoint is. */
+export const addCheckpointFlag = (command: Command): Command =>
+  command.option('--checkpoint <dir>', "the artifact's checkpoint, where it is no longer where it was compiled");
+
+/** The flags that say how far an artifact is trusted. */
+export const addVerifyFlag = (command: Command): Command =>
+  command.option(
+    '--verify',
+    "read all bytes of the artifact's weights and compare their hashes (compile --hash-weights)",
+  );

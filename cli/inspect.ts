@@ -1,6 +1,13 @@
 /** `tilewright inspect`: what the compiler made of a model. */
 import { Option, type Command } from 'commander';
-import { addModelFlags, addSections, CHECKPOINT_HELP, EXIT_STATUSES } from './help.js';
+import {
+  addCheckpointFlag,
+  addModelFlags,
+  addSections,
+  addVerifyFlag,
+  CHECKPOINT_HELP,
+  EXIT_STATUSES,
+} from './help.js';
 import type { Flags } from './options.js';
 import type { Context } from './work.js';
 
@@ -22,6 +29,7 @@ export function addInspect(program: Command, context: Context): void {
     .option('--parallel <how>', 'what each of several devices would do and hold: dp=N, pp=N, dpxpp=AxB')
     .option('--tokens <n>', 'tokens of a micro-batch, for costs and schedules (default: the largest)')
     .option('--json', 'print what was asked for as JSON and nothing else');
+  addVerifyFlag(addCheckpointFlag(command));
   addModelFlags(command)
     .addOption(new Option('--mask <kind>').hideHelp())
     .action(async (model: string, _options: unknown, self: Command) => {

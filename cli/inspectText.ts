@@ -1,7 +1,6 @@
 /** What `inspect` prints, for people. */
 import { tokensIn } from '../ir/scoring.js';
-import { stageSize, type Inspection, type RecordedStage } from '../driver/inspect.js';
-import { parameterCount } from '../driver/inspect.js';
+import { parameterCount, stageSize, type Inspection, type RecordedStage } from '../driver/inspect.js';
 import type { CompiledModel } from '../driver/targets/target.js';
 import { groupKernels, type KernelRow, type KernelSource } from '../driver/inspectKernels.js';
 import type { ArenaSlot, MemoryReport } from '../driver/inspectMemory.js';
@@ -177,6 +176,34 @@ export function describeUnrecognised({ unrecognised }: Pick<Inspection, 'unrecog
   return lines.length === 0 ? ['every pattern was recognised'] : lines;
 }
 
+const WEIGHTS = {
+  sampled:
+    'known by configuration, headers, sizes and samples of every tensor; not every byte (compile --hash-weights)',
+  hashed: 'known by hashes of all bytes, which --verify compares; every run compares samples',
+  verified: 'all bytes compared now: they are those that were compiled',
+} as const;
+
+/** What an artifact holds beside its plan, and what of it must be trusted. */
+function describeContents({ contents }: Inspection): [string, string][] {
+  if (contents === undefined) return [];
+  const { isPacked, weights, code } = contents;
+  return [
+    ['checkpoint', isPacked ? 'inside the artifact' : 'outside, where it was compiled or --checkpoint says'],
+    ['', WEIGHTS[weights]],
+    [
+      'machine code',
+      code === undefined
+        ? 'none: a host needs a compiler'
+        : `${bytes(code.codeBytes)} for ${code.machine}, kernel ABI ${code.abi}, by ${code.compiler}`,
+    ],
+    ...(code === undefined
+      ? []
+      : ([
+          ['', 'runs only with --trust-code where there is no compiler; hashes show damage, not who made it'],
+        ] as const)),
+  ].map(([name = '', value = '']): [string, string] => [name, value]);
+}
+
 /** One screen. */
 export function describeSummary(
   inspection: Inspection,
@@ -220,6 +247,7 @@ export function describeSummary(
     ],
     ['arena', `${bytes(memory.arenaBytes)} for micro-batches of up to ${count(tokensIn(plan.capacity))} tokens`],
     ['weights', weights],
+    ...describeContents(inspection),
     ['buckets', plan.buckets.map(tokensIn).join(', ')],
     ['passes', `${stages.length} stages, from ${describeSize(stages[0]!)} to ${describeSize(stages.at(-1)!)}`],
     ['', describeUnrecognised(inspection).join('; ')],

@@ -17,6 +17,7 @@ import {
   describeUnrecognised,
 } from './inspectText.js';
 import {
+  artifactFlags,
   INSPECT_MASKS,
   isSet,
   modelFlags,
@@ -47,7 +48,7 @@ export async function inspect(context: Context, model: string, flags: Flags): Pr
     );
   const wanted = modelFlags(flags, INSPECT_MASKS);
   if (isArtifact(model)) refuseCompileFlags(flags, model);
-  const { dump: _, ...request } = { model, ...wanted };
+  const { dump: _, ...request } = { model, ...wanted, ...artifactFlags(flags, model) };
   const inspection = await commands.inspect(request);
   const { plan } = inspection;
   const given = text(flags, 'tokens');
@@ -133,6 +134,7 @@ function summary(inspection: Inspection, kernels: number): unknown {
     model: inspection.request.model,
     isArtifact: inspection.isArtifact,
     isTuned: inspection.isTuned,
+    contents: inspection.contents,
     config,
     isa,
     arithmetic,

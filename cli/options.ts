@@ -1,6 +1,7 @@
 /** Flags as text → typed values. Every refusal says what was given, what is expected, and shows an example. */
 import { UsageError } from '../errors.js';
-import { parseInit, type WeightInit } from '../driver/names.js';
+import { isArtifact, parseInit, type WeightInit } from '../driver/names.js';
+import type { ArtifactRequest } from '../driver/requests.js';
 import { PRECISIONS, TARGET_CHOICES, type Precision, type TargetChoice } from '../driver/target.js';
 import { SHARING_MODES, type Sharing } from '../eval/tree.js';
 import type { Parallelism } from '../ir/placement.js';
@@ -197,4 +198,24 @@ export function required(flags: Flags, name: string, flag: string, example: stri
   const value = text(flags, name);
   if (value === undefined || value === '') throw new UsageError(`${flag} is missing`, `for example: ${example}`);
   return value;
+}
+
+/** What is said of an artifact; a checkpoint is its own. UsageError where the model is none. */
+export function artifactFlags(flags: Flags, model: string): ArtifactRequest {
+  const checkpoint = text(flags, 'checkpoint');
+  const given = [
+    ...(checkpoint === undefined ? [] : ['--checkpoint']),
+    ...(isSet(flags, 'trustCode') ? ['--trust-code'] : []),
+    ...(isSet(flags, 'verify') ? ['--verify'] : []),
+  ];
+  if (given.length > 0 && !isArtifact(model))
+    throw new UsageError(
+      `${given.join(', ')}: only for artifacts, and ${model} is none`,
+      `leave ${given.length > 1 ? 'them' : 'it'} out, or give the folder that compile wrote`,
+    );
+  return {
+    ...(checkpoint === undefined ? {} : { checkpoint }),
+    ...(isSet(flags, 'trustCode') ? { trustsCode: true } : {}),
+    ...(isSet(flags, 'verify') ? { verifies: true } : {}),
+  };
 }

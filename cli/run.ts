@@ -14,8 +14,16 @@ import { readSettings } from '../settings.js';
 import { isRecord } from '../system/json.js';
 import { quoteForShell } from '../system/shell.js';
 import { count, duration, percent, si } from '../system/format.js';
-import { addModelFlags, addSections, CHECKPOINT_HELP, EXIT_STATUSES } from './help.js';
 import {
+  addCheckpointFlag,
+  addModelFlags,
+  addSections,
+  addVerifyFlag,
+  CHECKPOINT_HELP,
+  EXIT_STATUSES,
+} from './help.js';
+import {
+  artifactFlags,
   choice,
   deviceFlags,
   isSet,
@@ -61,6 +69,10 @@ export function addRun(program: Command, context: Context): void {
     .option('--threads <n>', 'worker threads (default: all processors)')
     .option('--devices <n|all>', 'GPUs to use, or parts of the CPU with threads of their own (default: 1)')
     .option('--parallel <how>', 'how the model lies on them: auto, dp=N, pp=N, dpxpp=AxB (see below; default: auto)');
+  addVerifyFlag(addCheckpointFlag(command)).option(
+    '--trust-code',
+    "where there is no compiler, run the artifact's own machine code: with your rights, unchecked (see below)",
+  );
   addModelFlags(command)
     .addOption(new Option('--mask <kind>').hideHelp())
     .option(
@@ -93,6 +105,11 @@ export function addRun(program: Command, context: Context): void {
       'a value the part is a task of a Slurm array (SLURM_ARRAY_TASK_ID), a pod of a Kubernetes',
       'Indexed Job (JOB_COMPLETION_INDEX, with TILEWRIGHT_SHARDS for n), or a task of srun',
       '(SLURM_PROCID). Complete scripts: docs/scaling.md.',
+    ],
+    'Trusting an artifact': [
+      'Everything in an artifact is checked against its checkpoint, and kernels are compiled here, where',
+      'there is a compiler. Machine code cannot be checked. Its hashes show damage, not who made it: use',
+      '--trust-code only for artifacts of people whose programs you would run.',
     ],
     'Several devices': [
       'dp=4       the whole model on each of four devices, which share the questions out as they go',
@@ -157,6 +174,7 @@ function parse(context: Context, model: string, flags: Flags): Omit<Asked<RunReq
     ...(name === undefined ? {} : { modelName: name }),
     resumeCommand: sameCommand(context, ['--resume']),
     ...modelFlags(flags),
+    ...artifactFlags(flags, model),
     ...deviceFlags(flags),
     ...(docs === undefined ? {} : { docs: parseDocs(docs) }),
     ...(limit === undefined ? {} : { limit: parseLimit(limit) }),

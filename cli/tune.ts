@@ -21,6 +21,10 @@ export function addTune(program: Command, context: Context): void {
     .option('--threads <n>', 'threads to tune for: as many as runs will use (default: all processors)')
     .option('--database <file>', 'JSON-lines file of trials (default: in the cache folder)')
     .option('-q, --quiet', 'print results and errors only: no progress, no notes, no warnings')
+    .option(
+      '--checkpoint <dir>',
+      "the artifact's checkpoint, where it is no longer where it was; it is kept in the artifact",
+    )
     .option('--json', 'print the result as JSON and nothing else')
     .action(async (artifact: string, _options: unknown, self: Command) => {
       await tune(context, artifact, self.opts<Flags>());
@@ -56,8 +60,10 @@ async function tune(context: Context, artifact: string, flags: Flags): Promise<v
     );
   const database = text(flags, 'database');
   const isJson = isSet(flags, 'json');
+  const checkpoint = text(flags, 'checkpoint');
   const request = {
     artifact,
+    ...(checkpoint === undefined ? {} : { checkpoint }),
     budgetSeconds,
     threads: threads(flags, () => commands.cores()),
     ...(database === undefined ? {} : { database }),

@@ -2,11 +2,17 @@
  * The three commands as functions: the public interface of tilewright. What `compile` does not need (tokenizers, the
  * evaluation) is loaded when asked for.
  */
+import { resolve, sep } from 'node:path';
+import { UsageError } from '../errors.js';
+import { bytes } from '../system/format.js';
 import { scoreOf } from '../ir/plan.js';
 import { detectMachine } from './machine.js';
-import { prepareArtifact, saveArtifact } from './artifact.js';
+import { copyCheckpoint, readContents, type ContentsOptions } from '../models/contents.js';
+import { describeTokenizer } from '../models/tokenizer.js';
+import { prepareArtifact, saveArtifact } from './artifact/save.js';
+import type { ModelReference } from './artifact/manifest.js';
+import { openOrCompile, type OpenedModel } from './open.js';
 import { chooseTarget, type ChosenTarget } from './devices/chooseTarget.js';
-import { openOrCompile } from './open.js';
 import type { CompileRequest, CompileResult, RunRequest, RunResult, TuneRequest, TuneResult, Ui } from './requests.js';
 import type { Asked } from './target.js';
 import { packedWeightBytes } from './work.js';
@@ -15,19 +21,33 @@ import { packedWeightBytes } from './work.js';
 export async function compile(asked: Asked<CompileRequest>, ui: Ui): Promise<CompileResult> {
   const begin = performance.now();
   prepareArtifact(asked.output);
+  requireOutside(asked);
   const { target: _, ...rest } = asked;
   const request = { ...rest, ...(await settleTarget(asked, ui)) };
   const machine = detectMachine();
   ui.phase('open model', request.model);
-  const { reference, model } = await openOrCompile(request, machine, ui);
+  const opened = await openOrCompile(request, machine, ui);
+  const { model, checkpoint } = opened;
   const { launches, arenaBytes } = scoreOf(model.plan);
   const signatures = new Set(launches.map((launch) => launch.signature));
   ui.phase('compile kernels', `${signatures.size} distinct of ${launches.length}`);
   const compiled = await model.target.compile(model, {
     onProgress: ({ done, total }) => ui.step(done / total, `${done} of ${total}`),
   });
-  ui.phase('write', request.output);
-  saveArtifact(request.output, reference, model, compiled.sources, false);
+  const { output, packsWeights = false, signal } = request;
+  const progress = {
+    signal,
+    onProgress: (done: number, total: number): void => ui.step(done / total, `${bytes(done)} of ${bytes(total)}`),
+  };
+  const reference = await identify(opened, request, progress, ui);
+  ui.phase(packsWeights ? 'copy checkpoint' : 'write', output);
+  await saveArtifact(output, {
+    reference,
+    model,
+    kernels: compiled,
+    isTuned: false,
+    ...(packsWeights ? { pack: (dir) => copyCheckpoint(checkpoint, dir, progress) } : {}),
+  });
   return {
     artifact: request.output,
     isa: model.isa,
@@ -39,6 +59,33 @@ export async function compile(asked: Asked<CompileRequest>, ui: Ui): Promise<Com
     seconds: (performance.now() - begin) / 1000,
     cached: compiled.isCached,
   };
+}
+
+/** Weights are read from where they are: that must not be the folder that is about to be replaced. */
+function requireOutside({
+  model,
+  output,
+  packsWeights,
+}: Pick<CompileRequest, 'model' | 'output' | 'packsWeights'>): void {
+  if (packsWeights !== true && `${resolve(model)}${sep}`.startsWith(`${resolve(output)}${sep}`))
+    throw new UsageError(
+      `${output}: holds the checkpoint that is to be compiled, and would be replaced`,
+      'give another -o, or keep the checkpoint in the artifact: --pack-weights',
+    );
+}
+
+/** What the manifest says of the checkpoint beside its fingerprint. */
+async function identify(
+  { reference, checkpoint }: OpenedModel,
+  { hashesWeights, packsWeights }: CompileRequest,
+  options: ContentsOptions,
+  ui: Ui,
+): Promise<ModelReference> {
+  const { dir, tokenizerPath, config } = checkpoint;
+  const tokenizer = tokenizerPath === undefined ? {} : { tokenizer: describeTokenizer(dir, config.vocabSize).hash };
+  if (hashesWeights !== true || packsWeights === true) return { ...reference, ...tokenizer };
+  ui.phase('hash weights');
+  return { ...reference, ...tokenizer, contents: await readContents(checkpoint, options) };
 }
 
 /** Artifact → the same artifact with the best schedules found within a time budget. */

@@ -39,7 +39,8 @@ export function compileModel<S, D>(
   if (!Number.isInteger(tokens) || tokens < 32 || tokens > MAX_CAPACITY)
     throw new UsageError(`a micro-batch of ${tokens} tokens: expected 32 to ${MAX_CAPACITY}`, 'use --max-tokens 1024');
   const capacity = scoringBucket({ tokens, rows: tokens, longest: tokens });
-  const graph = optimise(buildGraph(checkpoint, options.mask), numerics, options.observe);
+  const { mask = 'tree' } = options;
+  const graph = optimise(buildGraph(checkpoint, mask), numerics, options.observe);
   const module = lower(graph, numerics, options.observe);
   verifyIndices(module);
   const memory = planMemory(module, capacity.extents);
@@ -57,6 +58,7 @@ export function compileModel<S, D>(
     device,
     isa: target.label(device),
     arithmetic: target.arithmetic(device),
+    mask,
     graphText: printGraph(graph),
     plan: {
       weights: module.weights,

@@ -2,9 +2,13 @@
 import { emitCudaKernel } from '../codegen/cuda/index.js';
 import type { CudaArch, CudaKernelText, CudaSchedule } from '../ir/cuda.js';
 import type { LinkedFunction } from '../ir/plan.js';
-import type { WorkOptions } from './targets/target.js';
-import { compileCubins } from '../runtime/cuda/compiler.js';
+import { compileCubins, type CompiledCubins as CompiledUnits } from '../runtime/cuda/compiler.js';
+import { isCubin } from '../runtime/cuda/cubinCache.js';
+import { versionProblem } from '../runtime/cuda/cudaVersion.js';
+import { PACK_SOURCE, PACK_SYMBOL } from '../runtime/cuda/packKernels.js';
 import type { SourceText } from '../runtime/cpu/compiler.js';
+import { compileOrUnpack, type CompiledCode, type PackedCode } from './targets/machineCode.js';
+import type { CompileOptions } from './targets/target.js';
 
 export interface EmittedCudaPlan {
   /** kernels[bucket][launch] */
@@ -36,30 +40,86 @@ export const cudaSources = (emitted: EmittedCudaPlan): readonly SourceText[] =>
   [...emitted.distinct.values()].map(({ symbol, source }) => ({ name: `${symbol}.cu`, text: source }));
 
 export interface CompiledCubins {
+  /** By symbol; with the runtime's own PACK_SYMBOL. */
   readonly cubins: ReadonlyMap<string, Uint8Array>;
   readonly isCached: boolean;
   readonly seconds: number;
-  /** `NVRTC 13.0`, `nvcc 13.0`. */
+  /** `NVRTC 13.0 (/usr/local/cuda/lib64/libnvrtc.so.13)`. */
   readonly compiler: string;
+  /** The machine code is an artifact's own. */
+  readonly isUnpacked: boolean;
+  /** The code as an artifact carries it. */
+  readonly code: CompiledCode;
 }
 
-/** Machine code of every kernel, from the cache where it is there. */
+interface Unit {
+  readonly symbol: string;
+  readonly source: string;
+}
+
+const textOf = ({ symbol, source }: Unit): SourceText => ({ name: `${symbol}.cu`, text: source });
+const fileOf = (symbol: string): string => `${symbol}.cubin`;
+
+/** An artifact's cubins, if this driver loads what their compiler makes. */
+function unpack(
+  units: readonly Unit[],
+  arch: CudaArch,
+  driverVersion: number | undefined,
+  packed: PackedCode,
+): ReadonlyMap<string, Uint8Array> {
+  packed.requireFit(arch, units.map(textOf));
+  const [, major, minor] = /(\d{1,3})\.(\d{1,3})$/.exec(packed.compiler) ?? [];
+  const version = { major: Number(major), minor: Number(minor) };
+  const misfit = major === undefined ? 'its compiler is not known' : versionProblem(version, arch, driverVersion);
+  if (misfit !== undefined) throw packed.problem(`made by ${packed.compiler}: ${misfit}`);
+  return new Map(
+    units.map(({ symbol }) => {
+      const cubin = packed.read(fileOf(symbol));
+      if (!isCubin(cubin)) throw packed.problem(`${fileOf(symbol)} is no cubin`);
+      return [symbol, cubin];
+    }),
+  );
+}
+
+/** Machine code of every kernel: compiled, from the cache or, where there is no compiler, the artifact's own. */
 export async function compileCudaKernels(
   emitted: Pick<EmittedCudaPlan, 'distinct'>,
   arch: CudaArch,
-  options: WorkOptions & {
-    readonly driverVersion?: number;
-    readonly extra?: readonly { symbol: string; source: string }[];
-  } = {},
+  { driverVersion, signal, onProgress, packed }: CompileOptions & { readonly driverVersion?: number } = {},
 ): Promise<CompiledCubins> {
-  const units = [...emitted.distinct.values(), ...(options.extra ?? [])].map(({ symbol, source }) => ({
-    symbol,
-    source,
-  }));
-  return compileCubins(units, {
-    arch,
-    ...(options.driverVersion === undefined ? {} : { driverVersion: options.driverVersion }),
-    ...(options.signal === undefined ? {} : { signal: options.signal }),
-    ...(options.onProgress === undefined ? {} : { onProgress: options.onProgress }),
-  });
+  const units: readonly Unit[] = [...emitted.distinct.values(), { symbol: PACK_SYMBOL, source: PACK_SOURCE }].map(
+    ({ symbol, source }) => ({ symbol, source }),
+  );
+  let isUnpacked = false;
+  const compiled = await compileOrUnpack<
+    Pick<CompiledUnits, 'cubins' | 'isCached' | 'seconds' | 'compiler' | 'compilerVersion'>
+  >(
+    packed,
+    () =>
+      compileCubins(units, {
+        arch,
+        ...(driverVersion === undefined ? {} : { driverVersion }),
+        ...(signal === undefined ? {} : { signal }),
+        ...(onProgress === undefined ? {} : { onProgress }),
+      }),
+    (own) => {
+      isUnpacked = true;
+      const cubins = unpack(units, arch, driverVersion, own);
+      return { cubins, isCached: true, seconds: 0, compiler: own.compiler, compilerVersion: own.compiler };
+    },
+  );
+  const { cubins, isCached, seconds, compiler, compilerVersion } = compiled;
+  return {
+    cubins,
+    isCached,
+    seconds,
+    compiler,
+    isUnpacked,
+    code: {
+      machine: arch,
+      compiler: compilerVersion,
+      units: units.map(textOf),
+      files: [...cubins].map(([symbol, bytes]) => ({ name: fileOf(symbol), bytes })),
+    },
+  };
 }

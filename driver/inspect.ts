@@ -9,7 +9,11 @@ import type { ModelConfig } from '../models/model.js';
 import type { MaskKind } from '../models/mask.js';
 import type { Observer, Stage } from '../passes/pipeline.js';
 import { unrecognised } from '../passes/unrecognised.js';
-import { loadArtifact } from './artifact.js';
+import { describeTokenizer } from '../models/tokenizer.js';
+import { codeOf, loadArtifact, type Artifact } from './artifact/load.js';
+import type { Manifest } from './artifact/manifest.js';
+import { checkpointOf, verifyWeights } from './open.js';
+import type { ArtifactRequest } from './requests.js';
 import { isArtifact, type WeightInit } from './names.js';
 import { compileModel, type CompiledModel } from './compile.js';
 import { detectMachine, type Machine } from './machine.js';
@@ -17,7 +21,7 @@ import type { Arithmetic, Precision, TargetName } from './target.js';
 import { openModel } from './model.js';
 import { targetOf } from './targets/index.js';
 
-export interface InspectRequest {
+export interface InspectRequest extends Omit<ArtifactRequest, 'trustsCode'> {
   /** A checkpoint folder, a config.json (with `init` random), or an artifact. */
   readonly model: string;
   readonly init: WeightInit;
@@ -33,11 +37,34 @@ export interface InspectRequest {
 /** The graph or the kernels as one pass left them; a second run of a pass is `name.2`. */
 export type RecordedStage = Stage & { readonly changed: boolean };
 
+/** What an artifact holds beside its plan. */
+export interface ArtifactContents {
+  /** The checkpoint lies in it. */
+  readonly isPacked: boolean;
+  /**
+   * What tells its weights from others: samples of every tensor; hashes of all bytes, which nobody has compared now; or
+   * hashes that were compared.
+   */
+  readonly weights: 'sampled' | 'hashed' | 'verified';
+  /** Its machine code; absent where nothing was compiled for it. */
+  readonly code:
+    | {
+        readonly machine: string;
+        readonly compiler: string;
+        readonly abi: number;
+        readonly files: number;
+        readonly codeBytes: number;
+      }
+    | undefined;
+}
+
 export interface Inspection {
   readonly request: InspectRequest;
   readonly isArtifact: boolean;
   /** Artifacts only. */
   readonly isTuned: boolean;
+  /** Artifacts only. */
+  readonly contents?: ArtifactContents;
   readonly model: CompiledModel;
   /** Instruction set, or `cuda:` and an architecture. */
   readonly isa: string;
@@ -103,19 +130,65 @@ export async function inspectModel(request: InspectRequest, machine: Machine = d
   };
 }
 
-async function inspectArtifact(request: InspectRequest, machine: Machine): Promise<Inspection> {
-  const { manifest, model } = await loadArtifact(request.model, machine);
-  const notes: string[] = [];
-  let checkpoint: Checkpoint | undefined;
+/** The checkpoint of an artifact, if running it would use it; else a note that says why not. */
+function usableCheckpoint(request: InspectRequest, manifest: Manifest, notes: string[]): Checkpoint | undefined {
   try {
-    checkpoint = openModel(manifest.model.path, manifest.model.init);
+    const checkpoint = checkpointOf(request.model, manifest, request.checkpoint);
+    const { dir, config, tokenizerPath } = checkpoint;
     if (checkpoint.fingerprint() !== manifest.model.fingerprint) {
-      notes.push(`${manifest.model.path} has changed since it was compiled: running the artifact would be refused`);
-      checkpoint = undefined;
+      notes.push(`${dir} is not the checkpoint that was compiled: running the artifact would be refused`);
+      return undefined;
     }
+    const { tokenizer } = manifest.model;
+    const found = tokenizerPath === undefined ? undefined : describeTokenizer(dir, config.vocabSize).hash;
+    if (tokenizer !== undefined && found !== tokenizer)
+      notes.push(`the tokenizer in ${dir} has changed: running the artifact would be refused`);
+    return checkpoint;
   } catch (error) {
     if (!(error instanceof UserError)) throw error;
-    notes.push(`the checkpoint is not where it was: ${error.message}`);
+    notes.push(`${error.message}${error.hint === undefined ? '' : `; ${error.hint}`}`);
+    return undefined;
+  }
+}
+
+/** What an artifact holds beside its plan. Notes say which files of machine code are damaged. */
+function describeContents(dir: string, artifact: Artifact, isVerified: boolean, notes: string[]): ArtifactContents {
+  const { code, model } = artifact.manifest;
+  const packed = codeOf(dir, artifact, false);
+  let codeBytes = 0;
+  for (const name of Object.keys(code?.files ?? {})) {
+    try {
+      codeBytes += packed?.read(name).length ?? 0;
+    } catch (error) {
+      if (!(error instanceof UserError)) throw error;
+      notes.push(error.message);
+    }
+  }
+  return {
+    isPacked: model.isPacked,
+    weights: isVerified ? 'verified' : model.contents === undefined ? 'sampled' : 'hashed',
+    code:
+      code === undefined
+        ? undefined
+        : {
+            machine: code.machine,
+            compiler: code.compiler,
+            abi: code.abi,
+            files: Object.keys(code.files).length,
+            codeBytes,
+          },
+  };
+}
+
+async function inspectArtifact(request: InspectRequest, machine: Machine): Promise<Inspection> {
+  const artifact = await loadArtifact(request.model, machine);
+  const { manifest, model } = artifact;
+  const notes: string[] = [];
+  const checkpoint = usableCheckpoint(request, manifest, notes);
+  const isVerified = request.verifies === true;
+  if (isVerified) {
+    if (checkpoint === undefined) throw new UserError(`${request.model}: there are no weights to verify`, notes.at(-1));
+    await verifyWeights(request.model, artifact, checkpoint, { phase: () => undefined, step: () => undefined });
   }
   const { parseGraph } = await import('../ir/text/parser.js');
   const last: RecordedStage = {
@@ -127,11 +200,12 @@ async function inspectArtifact(request: InspectRequest, machine: Machine): Promi
   };
   const stages = checkpoint === undefined ? undefined : replay(checkpoint, model);
   if (checkpoint !== undefined && stages === undefined)
-    notes.push("compiling the checkpoint today gives another graph, so only the artifact's own is shown");
+    notes.push('the config.json of the checkpoint compiles to another graph: running the artifact would be refused');
   return {
     request,
     isArtifact: true,
     isTuned: manifest.tuned,
+    contents: describeContents(request.model, artifact, isVerified, notes),
     model,
     isa: model.isa,
     arithmetic: model.arithmetic,
@@ -147,12 +221,10 @@ async function inspectArtifact(request: InspectRequest, machine: Machine): Promi
 /** The passes again, if they still lead to the artifact's graph. */
 function replay(checkpoint: Checkpoint, model: CompiledModel): readonly RecordedStage[] | undefined {
   const { stages, observe } = recordStages();
-  const plan = scoreOf(model.plan);
-  const bias = plan.kernels.some((kernel) => kernel.anchor === 'attention' && kernel.mask.kind === 'bias');
   const again = compileModel(checkpoint, model.target, model.device, {
-    maxTokens: tokensIn(plan.capacity),
+    maxTokens: tokensIn(scoreOf(model.plan).capacity),
     observe,
-    ...(bias ? { mask: 'slidingWindow' as const } : {}),
+    mask: model.mask,
   });
   return again.graphText === model.graphText ? stages : undefined;
 }

@@ -1,9 +1,12 @@
 /** A plan's kernels as C source and as a loaded library: one function for each (signature, schedule). */
+import { readFile } from 'node:fs/promises';
 import type { CpuIsa, CpuSchedule, LinkedFunction } from '../ir/plan.js';
 import { emitKernel, unitOf, type EmittedKernel } from '../codegen/cpu/index.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
-import { compileShared, type SourceText } from '../runtime/cpu/compiler.js';
-import type { WorkOptions } from './targets/target.js';
+import { loadAddon } from '../runtime/addon.js';
+import { compileShared, installShared, type CompiledLibrary, type SourceText } from '../runtime/cpu/compiler.js';
+import { compileOrUnpack, type CompiledCode, type PackedCode } from './targets/machineCode.js';
+import type { CompileOptions } from './targets/target.js';
 import type { LaunchSymbol } from '../runtime/cpu/bindPlan.js';
 
 export interface EmittedPlan {
@@ -36,25 +39,56 @@ export function emitPlan(plan: LinkedFunction): EmittedPlan {
   return { sources, kernels };
 }
 
+/** Name of the shared object in an artifact. */
+const LIBRARY = 'kernels.so';
+
+/** The machines that a shared object runs on. */
+const machineOf = (isa: CpuIsa): string => `${isa} ${process.platform}-${process.arch}`;
+
 export interface CompiledKernels {
   /** symbols[bucket][launch] */
   readonly symbols: readonly (readonly LaunchSymbol[])[];
   readonly isCached: boolean;
   readonly seconds: number;
+  /** The machine code is an artifact's own. */
+  readonly isUnpacked: boolean;
+  /** The code as an artifact carries it. */
+  code(): Promise<CompiledCode>;
 }
 
-/** Compiles what emitPlan printed, or finds it in the cache. */
+/** An artifact's shared object, proved to load here. */
+async function unpack(emitted: EmittedPlan, isa: CpuIsa, packed: PackedCode): Promise<CompiledLibrary> {
+  packed.requireFit(machineOf(isa), emitted.sources);
+  const path = await installShared(packed.read(LIBRARY));
+  try {
+    new (loadAddon().Library)(path).release();
+  } catch (error) {
+    throw packed.problem(`it does not load on this system: ${error instanceof Error ? error.message : String(error)}`);
+  }
+  return { path, cached: true, seconds: 0, compiler: packed.compiler };
+}
+
+/** Compiles what emitPlan printed, or finds it in the cache or, where there is no compiler, in the artifact. */
 export async function compileKernels(
   emitted: EmittedPlan,
   isa: CpuIsa,
-  { signal, onProgress }: WorkOptions = {},
+  { signal, onProgress, packed }: CompileOptions = {},
 ): Promise<CompiledKernels> {
   let done = 0;
-  const library = await compileShared(emitted.sources, {
-    isa,
-    onUnit: () => onProgress?.({ done: ++done, total: emitted.sources.length }),
-    ...(signal === undefined ? {} : { signal }),
-  });
+  let isUnpacked = false;
+  const library = await compileOrUnpack(
+    packed,
+    () =>
+      compileShared(emitted.sources, {
+        isa,
+        onUnit: () => onProgress?.({ done: ++done, total: emitted.sources.length }),
+        ...(signal === undefined ? {} : { signal }),
+      }),
+    (own) => {
+      isUnpacked = true;
+      return unpack(emitted, isa, own);
+    },
+  );
   const symbols = emitted.kernels.map((bucket) =>
     bucket.map((kernel): LaunchSymbol => ({
       library: library.path,
@@ -62,5 +96,16 @@ export async function compileKernels(
       scratchBytes: kernel.scratchBytes,
     })),
   );
-  return { symbols, isCached: library.cached, seconds: library.seconds };
+  return {
+    symbols,
+    isCached: library.cached,
+    seconds: library.seconds,
+    isUnpacked,
+    code: async () => ({
+      machine: machineOf(isa),
+      compiler: library.compiler,
+      units: emitted.sources,
+      files: [{ name: LIBRARY, bytes: await readFile(library.path) }],
+    }),
+  };
 }

@@ -45,6 +45,7 @@ export function beginLoading(request: LoadRequest, ui: Ui, phases: Phases): Mode
   const opening = beginOpening(request, machine, ui);
   const { checkpoint, target } = opening;
   const tokenizer = describeTokenizer(checkpoint.dir, checkpoint.config.vocabSize);
+  opening.requireTokenizer(tokenizer.hash);
   // A run on a CPU promises a bound on memory, and this process counts towards it. A host of GPUs has memory to spare.
   if (target.isHost) loadAddon().boundHeaps();
   const finish: ModelLoading['finish'] = async (onCompiled) => {

@@ -1,13 +1,27 @@
 /** A model as the user names it — checkpoint, config.json or artifact — compiled. */
+import { existsSync, readdirSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { UserError } from '../errors.js';
 import type { Checkpoint } from '../models/checkpoint.js';
-import { artifactId, loadArtifact, readManifest, rebuild, rebuildFor, type ModelReference } from './artifact.js';
+import { verifyContents } from '../models/contents.js';
+import { pathInside } from '../system/inside.js';
+import { codeOf, loadArtifact, type Artifact } from './artifact/load.js';
+import {
+  artifactId,
+  CHECKPOINT,
+  readManifest,
+  rebuild,
+  rebuildFor,
+  type Manifest,
+  type ModelReference,
+} from './artifact/manifest.js';
 import { isArtifact, type WeightInit } from './names.js';
 import { compileModel } from './compile.js';
 import { Dump } from './dump.js';
 import type { Machine } from './machine.js';
 import { openModel } from './model.js';
-import type { CompileRequest, Ui } from './requests.js';
+import type { ArtifactRequest, CompileRequest, Ui } from './requests.js';
+import type { PackedCode } from './targets/machineCode.js';
 import { TARGET_RECORDS, targetOf, type AnyTarget, type CompiledModel, type Rebuild } from './targets/index.js';
 
 export interface OpenedModel {
@@ -17,17 +31,23 @@ export interface OpenedModel {
   /** Hash of what is computed. */
   readonly id: string;
   readonly isArtifact: boolean;
+  /** The checkpoint lies in the artifact. */
+  readonly isPacked: boolean;
+  /** Machine code of the artifact, for hosts without a compiler. */
+  readonly packed?: PackedCode | undefined;
 }
 
 /** A model whose checkpoint is known; compiling it, or reading its artifact, takes a second or two for a large one. */
 export interface Opening {
   readonly checkpoint: Checkpoint;
   readonly target: AnyTarget;
+  /** Throws UserError where an artifact was compiled beside another tokenizer. */
+  requireTokenizer(hash: string): void;
   finish(): Promise<OpenedModel>;
 }
 
 /** What is to be opened, for any target of those at hand. */
-export type OpenRequest = Omit<CompileRequest, 'output' | 'target'> & { readonly target?: string };
+export type OpenRequest = Omit<CompileRequest, 'output' | 'target'> & ArtifactRequest & { readonly target?: string };
 
 /** Opens the checkpoint. Throws UserError where that cannot be; what is wrong with the rest is said by finish(). */
 export function beginOpening(
@@ -36,7 +56,7 @@ export function beginOpening(
   ui: Ui,
   targets: readonly AnyTarget[] = TARGET_RECORDS,
 ): Opening {
-  if (isArtifact(request.model)) return beginArtifact(request.model, machine, targets);
+  if (isArtifact(request.model)) return beginArtifact(request, machine, ui, targets);
   const { target: name = 'cpu', precision } = request;
   const target = targetOf(name, targets);
   const checkpoint = openModel(request.model, request.init);
@@ -52,9 +72,9 @@ export function beginOpening(
     });
     dump?.plan(model);
     const reference = referenceTo(request.model, checkpoint, request.init);
-    return { checkpoint, reference, model, id: artifactId(reference, model), isArtifact: false };
+    return { checkpoint, reference, model, id: artifactId(reference, model), isArtifact: false, isPacked: false };
   };
-  return { checkpoint, target, finish };
+  return { checkpoint, target, finish, requireTokenizer: () => undefined };
 }
 
 export const openOrCompile = async (
@@ -70,35 +90,103 @@ export const referenceTo = (path: string, checkpoint: Checkpoint, init: WeightIn
   init,
 });
 
-/** The checkpoint that an artifact names. */
-function beginArtifact(dir: string, machine: Machine, targets: readonly AnyTarget[]): Opening {
-  const named = readManifest(dir, targets);
-  const checkpoint = openModel(named.model.path, named.model.init);
-  const finish = async (): Promise<OpenedModel> => {
-    const { manifest, model } = await loadArtifact(dir, machine, targets);
-    const fingerprint = checkpoint.fingerprint();
-    if (fingerprint !== manifest.model.fingerprint) {
-      throw new UserError(
-        `${dir}: the checkpoint ${manifest.model.path} has changed since it was compiled`,
-        rebuild(dir, {
-          model: manifest.model,
-          arithmetic: model.arithmetic,
-          target: model.target.option(model.device),
-        }),
-      );
-    }
-    const reference: ModelReference = { path: manifest.model.path, fingerprint, init: manifest.model.init };
-    return { checkpoint, reference, model, id: artifactId(reference, model), isArtifact: true };
-  };
-  return { checkpoint, target: targetOf(named.target.kind, targets), finish };
+/** Folder of the checkpoint inside an artifact. Throws UserError where a file of it lies elsewhere. */
+function packedCheckpoint(dir: string, again: string): string {
+  const path = pathInside(dir, CHECKPOINT, again);
+  const names = existsSync(path) ? readdirSync(path).filter((name) => !name.startsWith('.')) : [];
+  for (const name of names) pathInside(dir, `${CHECKPOINT}/${name}`, again);
+  return path;
 }
 
-/** Opens an artifact and the checkpoint it names, and checks that they still belong together. */
+/** The checkpoint of an artifact: inside, where the manifest says, or where the user says. */
+export function checkpointOf(dir: string, { model }: Manifest, elsewhere: string | undefined): Checkpoint {
+  const again = rebuild(dir, { model });
+  const path = elsewhere ?? (model.isPacked ? packedCheckpoint(dir, again) : model.path);
+  if (!existsSync(path))
+    throw new UserError(
+      `${dir}: its checkpoint ${path} is not there`,
+      model.isPacked ? again : 'say where it is now: --checkpoint DIR',
+    );
+  return openModel(path, model.init);
+}
+
+/** Compares all bytes of the weights with those that were compiled. UserError where they differ or nobody read them. */
+export async function verifyWeights(
+  dir: string,
+  { manifest: { model }, again }: Artifact,
+  checkpoint: Checkpoint,
+  ui: Pick<Ui, 'phase' | 'step'>,
+  signal?: AbortSignal,
+): Promise<void> {
+  if (model.contents === undefined)
+    throw new UserError(
+      `${dir}: holds no hashes of all bytes of its weights to verify them by`,
+      `${again} --hash-weights`,
+    );
+  ui.phase('verify weights');
+  await verifyContents(checkpoint, model.contents, {
+    signal,
+    hint: again,
+    onProgress: (done, total) => ui.step(done / total),
+  });
+}
+
+/** An artifact and its checkpoint. */
+function beginArtifact(
+  { model: dir, checkpoint: elsewhere, trustsCode = false, verifies = false, signal }: OpenRequest,
+  machine: Machine,
+  ui: Ui,
+  targets: readonly AnyTarget[],
+): Opening {
+  const manifest = readManifest(dir, targets);
+  const named = manifest.model;
+  const checkpoint = checkpointOf(dir, manifest, elsewhere);
+  const { isPacked, ...known } = named;
+  const reference: ModelReference =
+    isPacked || elsewhere === undefined ? known : { ...known, path: resolve(elsewhere) };
+  const finish = async (): Promise<OpenedModel> => {
+    const artifact = await loadArtifact(dir, machine, { targets, checkpoint, path: reference.path });
+    const { model } = artifact;
+    if (verifies) await verifyWeights(dir, artifact, checkpoint, ui, signal);
+    return {
+      checkpoint,
+      reference,
+      model,
+      id: artifactId(reference, model),
+      isArtifact: true,
+      isPacked,
+      packed: codeOf(dir, artifact, trustsCode),
+    };
+  };
+  const requireTokenizer = (found: string): void => {
+    if (named.tokenizer !== undefined && named.tokenizer !== found)
+      throw new UserError(
+        `${dir}: the tokenizer in ${checkpoint.dir} is not the one that was there when it was compiled`,
+        rebuild(dir, { model: reference, arithmetic: manifest.target.arithmetic, target: manifest.target.kind }),
+      );
+  };
+  return { checkpoint, target: targetOf(manifest.target.kind, targets), finish, requireTokenizer };
+}
+
+/** Opens an artifact and its checkpoint, and checks that they belong together. */
 export const openArtifact = async (
   dir: string,
   machine: Machine,
-  targets: readonly AnyTarget[] = TARGET_RECORDS,
-): Promise<OpenedModel> => beginArtifact(dir, machine, targets).finish();
+  ui: Ui,
+  {
+    checkpoint,
+    targets = TARGET_RECORDS,
+  }: { readonly checkpoint?: string | undefined; readonly targets?: readonly AnyTarget[] } = {},
+): Promise<OpenedModel> => {
+  const init = { kind: 'checkpoint' } as const;
+  const request: OpenRequest = {
+    model: dir,
+    init,
+    precision: 'auto',
+    ...(checkpoint === undefined ? {} : { checkpoint }),
+  };
+  return beginArtifact(request, machine, ui, targets).finish();
+};
 
 /** The commands that make what was opened at `path` for other targets. */
 export const rebuildOpened = (path: string, { reference, model, isArtifact: isOne }: OpenedModel): Rebuild =>

@@ -33,6 +33,16 @@ export interface Ui {
   warn(line: string): void;
 }
 
+/** What is said of an artifact when it is opened; without meaning for a checkpoint. */
+export interface ArtifactRequest {
+  /** Folder of its checkpoint, where that is not where it was when it was compiled. */
+  readonly checkpoint?: string;
+  /** Its machine code may run where there is no compiler. */
+  readonly trustsCode?: boolean;
+  /** All bytes of its weights are read and compared with what was compiled. */
+  readonly verifies?: boolean;
+}
+
 interface ModelRequest {
   /** A checkpoint folder, a config.json (with `init` random), or (tune, run) an artifact. */
   readonly model: string;
@@ -52,6 +62,10 @@ interface ModelRequest {
 export interface CompileRequest extends ModelRequest {
   /** Artifact folder to write. */
   readonly output: string;
+  /** Copies the checkpoint into the artifact. */
+  readonly packsWeights?: boolean;
+  /** Reads all bytes of the weights, so that `verifies` can compare them later; packing does so as well. */
+  readonly hashesWeights?: boolean;
 }
 
 export interface CompileResult {
@@ -72,6 +86,8 @@ export interface CompileResult {
 export interface TuneRequest {
   /** Artifact folder; its schedules are replaced. */
   readonly artifact: string;
+  /** Folder of its checkpoint, where that is not where it was; the artifact names it from then on. */
+  readonly checkpoint?: string;
   readonly budgetSeconds: number;
   readonly threads: number;
   /** JSON-lines database; default: in the cache folder. */
@@ -90,7 +106,7 @@ export interface TuneResult {
 }
 
 /** A model and the devices that it is loaded onto. */
-export interface LoadRequest extends ModelRequest {
+export interface LoadRequest extends ModelRequest, ArtifactRequest {
   /** CPU: worker threads of all devices together. */
   readonly threads: number;
   /**

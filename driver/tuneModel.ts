@@ -6,12 +6,13 @@ import { withSchedules } from '../ir/plan.js';
 import { tokensIn } from '../ir/scoring.js';
 import { duration } from '../system/format.js';
 import { UserError } from '../errors.js';
-import { prepareArtifact, rebuildFor, saveArtifact } from './artifact.js';
+import { rebuildFor } from './artifact/manifest.js';
+import { keepCheckpoint, prepareArtifact, saveArtifact, type ArtifactParts } from './artifact/save.js';
 import { detectMachine, type Machine } from './machine.js';
 import { isArtifact } from './names.js';
 import { openArtifact } from './open.js';
 import type { TuneRequest, TuneResult, Ui } from './requests.js';
-import type { CompiledModel, MeasureOptions, SourceText, Tuned } from './targets/target.js';
+import type { CompiledModel, MeasureOptions, Tuned } from './targets/target.js';
 
 /** Share of the budget, and seconds at most, that are kept for compiling what was found. */
 const CLOSING = { share: 0.1, seconds: 10 };
@@ -30,7 +31,9 @@ export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResul
   prepareArtifact(request.artifact);
   const machine = detectMachine();
   ui.phase('open artifact', request.artifact);
-  const { model, reference } = await openArtifact(request.artifact, machine);
+  const { model, reference, isPacked } = await openArtifact(request.artifact, machine, ui, {
+    checkpoint: request.checkpoint,
+  });
   const { budgetSeconds, threads, database, signal } = request;
   const tuning = performance.now();
   const secondsLeft = (): number => Math.max(0, budgetSeconds - (performance.now() - tuning) / 1000);
@@ -47,8 +50,15 @@ export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResul
     },
     { ui, share: () => (budgetSeconds === 0 ? 1 : 1 - secondsLeft() / budgetSeconds) },
   );
-  const sources = await compileInTime(tuned, secondsLeft() + GRACE_SECONDS, signal, ui);
-  saveArtifact(request.artifact, reference, tuned, sources, true);
+  const kernels = await compileInTime(tuned, secondsLeft() + GRACE_SECONDS, signal, ui);
+  const { artifact } = request;
+  await saveArtifact(artifact, {
+    reference,
+    model: tuned,
+    kernels,
+    isTuned: true,
+    ...(isPacked ? { pack: (dir) => keepCheckpoint(artifact, dir).then(() => reference.contents) } : {}),
+  });
   return {
     artifact: request.artifact,
     trials: found.search.trials,
@@ -104,7 +114,7 @@ async function compileInTime(
   seconds: number,
   signal: AbortSignal | undefined,
   ui: Ui,
-): Promise<readonly SourceText[]> {
+): Promise<ArtifactParts['kernels']> {
   const isStopped = (): boolean => signal?.aborted === true;
   if (!isStopped()) {
     ui.phase('compile kernels', 'tuned');
@@ -117,10 +127,13 @@ async function compileInTime(
       time.signal,
     );
     time.end();
-    if (code !== undefined) return code.sources;
-    if (!isStopped()) ui.note('the budget is over: the next run compiles the kernels that are left');
+    if (code !== undefined) return code;
+    if (!isStopped())
+      ui.note(
+        'the budget is over: the next run compiles the kernels that are left, and the artifact holds no machine code',
+      );
   }
-  return model.target.sources(model.plan);
+  return { sources: model.target.sources(model.plan) };
 }
 
 /** Time of a micro-batch of the largest measured bucket with default schedules ÷ with the tuned ones. */

@@ -5,7 +5,8 @@
 import type { GraphBuilder, Value } from '../ir/graph.js';
 
 /** How tokens of a micro-batch see each other. */
-export type MaskKind = 'tree' | 'metaPair' | 'slidingWindow';
+export const MASKS = ['tree', 'metaPair', 'slidingWindow'] as const;
+export type MaskKind = (typeof MASKS)[number];
 
 /** bias[q, k] = predicate ? 0 : −∞ */
 const toBias = (b: GraphBuilder, visible: Value): Value =>

@@ -53,8 +53,7 @@ async function readPieces(
     await write(bytes);
     onBytes?.(bytesRead);
   }
-  if (done !== sizeBytes)
-    throw new UserError(`${path}: it had ${sizeBytes} bytes and changed while it was read`, hint);
+  if (done !== sizeBytes) throw new UserError(`${path}: it had ${sizeBytes} bytes and changed while it was read`, hint);
 }
 
 /** Digest of a file, hexadecimal. Throws UserError where it cannot be read, is of another size, or cannot be copied. */

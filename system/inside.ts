@@ -20,7 +20,8 @@ export function pathInside(folder: string, name: string, hint?: string): string 
       throw new UserError(`${path}: a symbolic link leads out of the folder`, hint);
   } catch (error) {
     if (error instanceof UserError) throw error;
-    if (codeOf(error) !== 'ENOENT') throw new UserError(`${path}: cannot be read: ${reasonOf(error)}`, hint, { cause: error });
+    if (codeOf(error) !== 'ENOENT')
+      throw new UserError(`${path}: cannot be read: ${reasonOf(error)}`, hint, { cause: error });
   }
   return path;
 }

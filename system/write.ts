@@ -131,8 +131,8 @@ export function writeIfAbsent(path: string, text: string): boolean {
   }
 }
 
-/** Syncing the folder makes the rename survive a power cut. Not every file system supports this. */
-function syncFolder(folder: string): void {
+/** Syncing a folder makes renames and new names in it survive a power cut. Not every file system supports this. */
+export function syncFolder(folder: string): void {
   let fd: number | undefined;
   try {
     fd = openSync(folder, 'r');

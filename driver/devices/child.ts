@@ -41,6 +41,7 @@ async function open(request: DeviceRequest, member: Membership | undefined): Pro
     devices,
     replicas: replica.count,
     rebuild: rebuildOpened(request.model, opened),
+    packed: opened.packed,
     phases,
     ...(siblings === undefined ? {} : { siblings }),
   };

@@ -4,7 +4,7 @@ import { bytes } from '../../system/format.js';
 import { cudaAvailable, type CudaAvailability } from '../../runtime/cuda/addon.js';
 import { findCudaCompiler } from '../../runtime/cuda/compiler.js';
 import { UserError } from '../../errors.js';
-import { readManifest } from '../artifact.js';
+import { readManifest } from '../artifact/manifest.js';
 import { openModel } from '../model.js';
 import { isArtifact } from '../names.js';
 import type { LoadRequest } from '../requests.js';

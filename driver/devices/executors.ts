@@ -10,7 +10,7 @@ import type { PlanSymbols } from '../../runtime/cpu/bindPlan.js';
 import { printMemoryUse } from '../../runtime/cpu/memoryUse.js';
 import { openCudaExecutor } from '../../runtime/cuda/openExecutor.js';
 import { printCudaMemoryUse } from '../../runtime/cuda/memoryUse.js';
-import { PACK_SOURCE } from '../../runtime/cuda/packKernels.js';
+import { PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
 import { printLoadTimes } from '../../runtime/cuda/weights.js';
 import { duration } from '../../system/format.js';
 import { readSettings } from '../../settings.js';
@@ -25,9 +25,6 @@ import { placeModel } from './placement.js';
 import { RemoteExecutor, type RemoteOptions } from './remoteExecutor.js';
 import type { Ui } from '../requests.js';
 import type { Executor } from './executor.js';
-
-/** Cache name of the runtime's own device code. */
-const PACK_UNIT = 'tw_pack';
 
 /** A day: timers hold a few weeks. */
 const MOST_TIMEOUT = 86_400;
@@ -84,6 +81,9 @@ export function loadExecutor(
   return model.target.open(checkpoint, model, open, ui);
 }
 
+/** Said where --trust-code takes effect. */
+const OWN_CODE = 'no compiler is here: the machine code of the artifact runs, because --trust-code was given';
+
 /** How many kernels are to be compiled, for people. */
 export function distinct({ plan }: CompiledModel): string {
   const { launches } = scoreOf(plan);
@@ -93,7 +93,7 @@ export function distinct({ plan }: CompiledModel): string {
 export async function loadCpuExecutor(
   checkpoint: Checkpoint,
   model: CpuModel,
-  { phases, threads, stages }: Pick<OpenOptions, 'threads' | 'stages' | 'phases'>,
+  { phases, threads, stages, packed }: Pick<OpenOptions, 'threads' | 'stages' | 'phases' | 'packed'>,
   ui: Ui,
 ): Promise<Executor> {
   ui.phase('compile kernels', distinct(model));
@@ -103,8 +103,10 @@ export async function loadCpuExecutor(
     interface: { name },
   } of model.plan.functions) {
     const compiled = await compileKernels(emitPlan(linkFunction(model.plan, name)), model.device.isa, {
+      packed,
       onProgress: ({ done, total }) => ui.step(done / total, `${done} of ${total}`),
     });
+    if (compiled.isUnpacked) ui.note(OWN_CODE);
     if (!compiled.isCached) ui.note(`kernels compiled in ${duration(compiled.seconds)}`);
     symbols[name] = compiled.symbols;
   }
@@ -131,7 +133,7 @@ const ROUTES = {
 export async function loadCudaExecutor(
   checkpoint: Checkpoint,
   model: CudaModel,
-  { devices: indices, stages, rebuild, siblings, phases }: OpenOptions,
+  { devices: indices, stages, rebuild, siblings, phases, packed }: OpenOptions,
   ui: Ui,
 ): Promise<Executor> {
   const { plan } = model;
@@ -147,8 +149,9 @@ export async function loadCudaExecutor(
   const distinctKernels = new Map(emitted.flatMap((ofFunction) => [...ofFunction.distinct]));
   const compiled = await compileCudaKernels({ distinct: distinctKernels }, arch, {
     driverVersion,
-    extra: [{ symbol: PACK_UNIT, source: PACK_SOURCE }],
+    packed,
   });
+  if (compiled.isUnpacked) ui.note(OWN_CODE);
   if (!compiled.isCached) ui.note(`kernels compiled in ${duration(compiled.seconds)} by ${compiled.compiler}`);
   phases?.begin('weights');
   ui.phase('load weights', own.map(({ name }) => name).join(', '));
@@ -156,7 +159,7 @@ export async function loadCudaExecutor(
     plan,
     kernels: Object.fromEntries(emitted.map(({ name, kernels }) => [name, kernels])),
     cubins: compiled.cubins,
-    packCubin: compiled.cubins.get(PACK_UNIT)!,
+    packCubin: compiled.cubins.get(PACK_SYMBOL)!,
     tensors: checkpoint.tensors,
     ordinals: own.map(({ ordinal }) => ordinal),
     ...(siblings === undefined ? {} : { exchangeOf: (stage) => siblings.exchange(stage) }),

@@ -74,7 +74,7 @@ async function openCompiled(opening: Opening, request: LoadRequest, ui: Ui, phas
   if (isEqual(parallelism, ONE))
     return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui, phases) };
   ui.phase('compile kernels', distinct(model));
-  await model.target.compile(model);
+  await model.target.compile(model, { packed: opened.packed });
   const loading = begin(request, opening.target, parallelism, ui);
   if (loading === undefined) throw new Error('several devices need the built package: npm run build');
   try {
@@ -118,7 +118,7 @@ const loadHere = (opened: OpenedModel, request: LoadRequest, ui: Ui, phases: Pha
   loadExecutor(
     opened.checkpoint,
     opened.model,
-    { threads: request.threads, rebuild: rebuildOpened(request.model, opened), phases },
+    { threads: request.threads, rebuild: rebuildOpened(request.model, opened), packed: opened.packed, phases },
     ui,
   );
 
@@ -128,7 +128,7 @@ const threadsOf = (threads: number, index: number, count: number): number =>
 
 /** The part of a request that another process needs to open the same model on the devices of a replica. */
 function deviceRequest(
-  { model, init, precision, target, isa, mask, maxTokens, threads }: LoadRequest,
+  { model, init, precision, target, isa, mask, maxTokens, checkpoint, trustsCode, threads }: LoadRequest,
   { replicas, stages }: Parallelism,
   index: number,
 ): DeviceRequest {
@@ -140,6 +140,8 @@ function deviceRequest(
     ...(isa === undefined ? {} : { isa }),
     ...(mask === undefined ? {} : { mask }),
     ...(maxTokens === undefined ? {} : { maxTokens }),
+    ...(checkpoint === undefined ? {} : { checkpoint }),
+    ...(trustsCode === undefined ? {} : { trustsCode }),
     threads: threadsOf(threads, index, replicas),
     stages,
     replica: { index, count: replicas },

@@ -57,8 +57,8 @@ export const cpu: Target<CpuSchedule, CpuDevice> = {
   },
   compile: async ({ plan, device }, options) => {
     const emitted = emitPlan(scoreOf(plan));
-    const { isCached } = await compileKernels(emitted, device.isa, options);
-    return { sources: emitted.sources, isCached };
+    const compiled = await compileKernels(emitted, device.isa, options);
+    return { sources: emitted.sources, code: await compiled.code(), isCached: compiled.isCached };
   },
 
   // A CPU is one device unless it is told how many.

@@ -82,9 +82,9 @@ export const cuda: Target<CudaSchedule, CudaDevice> = {
   },
   compile: async ({ plan, device }, options = {}) => {
     const emitted = emitCudaPlan(scoreOf(plan));
-    const { isCached } = await compileCudaKernels(emitted, device.arch, options);
+    const { isCached, code } = await compileCudaKernels(emitted, device.arch, options);
     options.signal?.throwIfAborted();
-    return { sources: cudaSources(emitted), isCached };
+    return { sources: cudaSources(emitted), code, isCached };
   },
 
   visibleDevices: visibleGpus,

@@ -11,6 +11,7 @@ import type { LaunchShape } from '../../ir/cuda.js';
 import type { Kernel } from '../../ir/kernel.js';
 import type { Bucket, CpuIsa, Plan } from '../../ir/plan.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
+import type { MaskKind } from '../../models/mask.js';
 import type { Numerics } from '../../passes/pipeline.js';
 import type { KernelResources } from '../../runtime/cuda/ptxasLog.js';
 import type { Machine } from '../machine.js';
@@ -19,6 +20,7 @@ import type { Ui } from '../requests.js';
 import type { Executor } from '../devices/executor.js';
 import type { Siblings } from '../devices/siblings.js';
 import type { Arithmetic, Precision } from '../target.js';
+import type { CompiledCode, PackedCode } from './machineCode.js';
 
 /**
  * A compiled model: everything but weights and machine code. `S`: schedules of its target. `D`: the machine that the
@@ -30,6 +32,7 @@ export interface CompiledModel<S = unknown, D = unknown> {
   /** `avx512`, `cuda:sm_90a`: names the machine code for results, journals and people. */
   readonly isa: string;
   readonly arithmetic: Arithmetic;
+  readonly mask: MaskKind;
   /** Text of the optimised graph. */
   readonly graphText: string;
   readonly plan: Plan<S>;
@@ -64,9 +67,16 @@ export interface WorkOptions {
   readonly onProgress?: (progress: { readonly done: number; readonly total: number }) => void;
 }
 
+export interface CompileOptions extends WorkOptions {
+  /** Machine code to fall back on where there is no compiler. */
+  readonly packed?: PackedCode | undefined;
+}
+
 export interface MachineCode {
   /** Files of an artifact's kernels/ folder. */
   readonly sources: readonly SourceText[];
+  /** What an artifact may carry to hosts without a compiler; absent where a target has none. */
+  readonly code?: CompiledCode;
   /** Nothing had to be compiled. */
   readonly isCached: boolean;
 }
@@ -96,6 +106,8 @@ export interface OpenOptions {
   /** Launches of each stage; absent: one device runs all. */
   readonly stages?: readonly Stage[];
   readonly rebuild: Rebuild;
+  /** Machine code to fall back on where there is no compiler. */
+  readonly packed?: PackedCode | undefined;
   /** Told what is begun. */
   readonly phases?: Phases;
   /** Replicas on other devices that load at the same time. */
@@ -161,7 +173,7 @@ export interface Target<S, D> {
   sources(plan: Plan<S>): readonly SourceText[];
   print(kernel: Kernel, model: CompiledModel<S, D>, schedule: S): Promise<PrintedKernel>;
   /** Prints and compiles a model's kernels, or finds them in the cache. Rejects where it was stopped. */
-  compile(model: CompiledModel<S, D>, options?: WorkOptions): Promise<MachineCode>;
+  compile(model: CompiledModel<S, D>, options?: CompileOptions): Promise<MachineCode>;
 
   /** Devices of this machine that a run gets which asks for all of them. */
   visibleDevices(): number;

@@ -67,11 +67,13 @@ export interface CompiledLibrary {
   /** True where it was found in the cache. */
   readonly cached: boolean;
   readonly seconds: number;
+  /** First line of the compiler's `--version`. */
+  readonly compiler: string;
 }
 
 const sha256 = (data: string | Uint8Array): string => createHash('sha256').update(data).digest('hex');
 
-async function writeSynced(path: string, data: string): Promise<void> {
+async function writeSynced(path: string, data: string | Uint8Array): Promise<void> {
   const file = await open(path, 'w');
   try {
     await file.writeFile(data);
@@ -201,16 +203,17 @@ function checkNames(sources: readonly SourceText[]): void {
   }
 }
 
-async function compileEntry(
+/** The entry of a key, made by `make` in a folder of its own where it is not there yet. */
+async function entryOf(
   key: string,
-  sources: readonly SourceText[],
-  parts: Omit<Build, 'objects'>,
   settings: Settings,
-): Promise<CompiledLibrary> {
+  signal: AbortSignal | undefined,
+  make: (folder: string) => Promise<void>,
+): Promise<Omit<CompiledLibrary, 'compiler'>> {
   const started = performance.now();
   const root = await trustedFolder(settings, 'kernels');
   const entry = join(root, key);
-  const done = (cached: boolean): CompiledLibrary => ({
+  const done = (cached: boolean): Omit<CompiledLibrary, 'compiler'> => ({
     path: join(entry, SHARED_OBJECT),
     cached,
     seconds: (performance.now() - started) / 1000,
@@ -223,7 +226,7 @@ async function compileEntry(
     await removeStale(root);
     const folder = await mkdtemp(join(root, '.tmp-'));
     try {
-      await build(sources, folder, { ...parts, objects: await ObjectCache.open(settings) });
+      await make(folder);
       await publish(folder, entry);
       await markUsed(entry);
     } finally {
@@ -232,9 +235,24 @@ async function compileEntry(
     await pruneCaches(settings);
     return done(false);
   } catch (error) {
-    if (parts.signal?.aborted === true || error instanceof UserError || codeOf(error) === '') throw error;
+    if (signal?.aborted === true || error instanceof UserError || codeOf(error) === '') throw error;
     throw unusableCache(root, error);
   }
+}
+
+/**
+ * Puts a shared object that was compiled elsewhere into the cache, where nobody can change it between the check of its
+ * bytes and its loading. The caller answers for what it does.
+ */
+export async function installShared(bytes: Uint8Array, settings: Settings = readSettings()): Promise<string> {
+  cacheLimitBytes(settings);
+  const key = sha256(JSON.stringify({ installed: sha256(bytes) }));
+  const { path } = await entryOf(key, settings, undefined, async (folder) => {
+    await writeSynced(join(folder, SHARED_OBJECT), bytes);
+    await chmod(join(folder, SHARED_OBJECT), 0o700);
+    await writeSynced(join(folder, DIGEST), `${sha256(bytes)}\n`);
+  });
+  return path;
 }
 
 const running = new Map<string, Promise<CompiledLibrary>>();
@@ -262,8 +280,18 @@ export async function compileShared(sources: readonly SourceText[], options: Com
   let job = running.get(place);
   if (job === undefined) {
     const { signal, onUnit } = options;
-    const parts = { compiler, flags, identity, signal, onUnit };
-    job = compileEntry(key, sources, parts, settings).finally(() => running.delete(place));
+    job = entryOf(key, settings, signal, async (folder) =>
+      build(sources, folder, {
+        compiler,
+        flags,
+        identity,
+        signal,
+        onUnit,
+        objects: await ObjectCache.open(settings),
+      }),
+    )
+      .then((library) => ({ ...library, compiler: compiler.version }))
+      .finally(() => running.delete(place));
     running.set(place, job);
   }
   return job;

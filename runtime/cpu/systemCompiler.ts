@@ -66,7 +66,10 @@ async function find(settings: Settings): Promise<SystemCompiler> {
     if (typeof found !== 'string') return found;
     problems.push(`${path ?? name}: ${found}`);
   }
-  throw new MissingCompiler(`No working C compiler for the kernels of the CPU target (${problems.join('; ')}).`, INSTALL);
+  throw new MissingCompiler(
+    `No working C compiler for the kernels of the CPU target (${problems.join('; ')}).`,
+    INSTALL,
+  );
 }
 
 const known = new Map<string, Promise<SystemCompiler>>();

@@ -46,6 +46,8 @@ export interface CompiledCubins {
   readonly seconds: number;
   /** For people: `NVRTC 13.0 (/usr/local/cuda/lib64/libnvrtc.so.13)`. */
   readonly compiler: string;
+  /** The same without its path: `NVRTC 13.0`. */
+  readonly compilerVersion: string;
   /** Everything about the compiler that changes code: for keys of tuning records. */
   readonly compilerBuild: string;
 }
@@ -63,8 +65,10 @@ const nvrtcOptions = (arch: CudaArch): readonly string[] => [
   '--ptxas-options=-v',
 ];
 
-export const compilerName = ({ kind, version, path }: CudaCompiler): string =>
-  `${kind === 'nvrtc' ? 'NVRTC' : 'nvcc'} ${versionText(version)} (${path})`;
+const kindAndVersion = ({ kind, version }: CudaCompiler): string =>
+  `${kind === 'nvrtc' ? 'NVRTC' : 'nvcc'} ${versionText(version)}`;
+
+export const compilerName = (compiler: CudaCompiler): string => `${kindAndVersion(compiler)} (${compiler.path})`;
 
 async function choose(arch: CudaArch, driverVersion: number | undefined, settings: Settings): Promise<CudaCompiler> {
   const prefersNvcc = settings.nvcc !== undefined && settings.nvrtc === undefined;
@@ -223,6 +227,7 @@ export async function compileCubins(
     isCached: compiled === 0 && failures.size === 0,
     seconds: (performance.now() - started) / 1000,
     compiler: compilerName(compiler),
+    compilerVersion: kindAndVersion(compiler),
     compilerBuild,
   };
 }

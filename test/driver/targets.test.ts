@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { saveArtifact } from '../../driver/artifact.js';
+import { saveArtifact } from '../../driver/artifact/save.js';
 import { detectMachine } from '../../driver/machine.js';
 import { openArtifact, openOrCompile, referenceTo } from '../../driver/open.js';
 import { placeModel } from '../../driver/devices/placement.js';
@@ -39,12 +39,13 @@ describe('a third target, of which no product file knows', () => {
   it('compiles a model, keeps it in an artifact, and computes what the model means', async () => {
     const { checkpoint, model } = await openOrCompile({ ...request, target: 'interpreter' }, machine, ui, targets);
     expect(model).toMatchObject({ isa: 'f64', arithmetic: 'f32' });
-    const { sources } = await model.target.compile(model);
+    const kernels = await model.target.compile(model);
     const path = join(folder, 'model.tw');
-    saveArtifact(path, referenceTo(DEMO, checkpoint, request.init), model, sources, false);
+    const reference = referenceTo(DEMO, checkpoint, request.init);
+    await saveArtifact(path, { reference, model, kernels, isTuned: false });
     expect(readdirSync(join(path, 'kernels'))).toHaveLength(scoreOf(model.plan).kernels.length);
 
-    const again = await openArtifact(path, machine, targets);
+    const again = await openArtifact(path, machine, ui, { targets });
     expect(again.model).toEqual(model);
     const { stages } = placeModel(again.model, { devices: 1, rebuild });
     expect(stages).toHaveLength(1);
@@ -68,11 +69,13 @@ describe('a third target, of which no product file knows', () => {
 
   it('is held to its own manifest, and unknown where nobody brings its record', async () => {
     const path = join(folder, 'model.tw');
-    await expect(openArtifact(path, machine)).rejects.toThrow(/manifest.json: target.kind: there is no target "interp/);
+    await expect(openArtifact(path, machine, ui)).rejects.toThrow(
+      /manifest.json: target.kind: there is no target "interp/,
+    );
     const file = join(path, 'manifest.json');
     const text = readFileSync(file, 'utf8');
     writeFileSync(file, text.replace('"bits": 53', '"bits": 24'));
-    await expect(openArtifact(path, machine, targets)).rejects.toThrow(/manifest.json: target.bits/);
+    await expect(openArtifact(path, machine, ui, { targets })).rejects.toThrow(/manifest.json: target.bits/);
     writeFileSync(file, text);
   });
 });

@@ -31,7 +31,15 @@ describe.skipIf(hasGpu)('measureCuda', () => {
     };
     const plan = { weights, constants: [], states: [], functions: [score] };
     const device = cudaDevice(TYPICAL_FACTS.sm_90a);
-    const model: CudaModel = { target: cuda, device, isa: 'cuda:sm_90a', arithmetic: 'bf16', graphText: '', plan };
+    const model: CudaModel = {
+      target: cuda,
+      device,
+      isa: 'cuda:sm_90a',
+      arithmetic: 'bf16',
+      mask: 'tree',
+      graphText: '',
+      plan,
+    };
     const nothing = (): void => undefined;
     const failure = await measureCuda(model, {
       budgetSeconds: 1,

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { cpSync, readFileSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { loadArtifact } from '../../driver/artifact.js';
+import { loadArtifact } from '../../driver/artifact/load.js';
 import { detectMachine } from '../../driver/machine.js';
 import { UserError } from '../../errors.js';
 import type { CpuGemmSchedule, LinkedFunction, Plan } from '../../ir/plan.js';
@@ -139,7 +139,7 @@ describe.skipIf(!isBuilt)('an artifact', () => {
     rmSync(join(dir, name));
     symlinkSync('/dev/zero', join(dir, name));
     const endless = await refusal(dir);
-    expect(endless.message).toContain(`${name}: not a regular file`);
+    expect(endless.message).toMatch(/not a regular file|a symbolic link leads out of the folder/);
     expect(endless.hint).toMatch(/^tilewright compile /);
     rmSync(join(dir, name));
     expect((await refusal(dir)).message).toContain(`${name}: no such file`);
@@ -152,7 +152,7 @@ describe.skipIf(!isBuilt)('an artifact', () => {
       manifest['somethingNew'] = { kind: 'unheard of' };
     });
     const { message, hint } = await refusal(dir);
-    expect(message).toContain(`made by artifact version ${version}; this tilewright reads 2`);
+    expect(message).toContain(`made by artifact version ${version}; this tilewright reads 3`);
     rebuilds(hint, dir);
   });
 
@@ -412,7 +412,7 @@ describe.skipIf(!isBuilt)('an artifact', () => {
     bytes.writeFloatLE(0.25, bytes.length - 4);
     writeFileSync(path, bytes);
     const { error, hint } = failure(await tilewright(['run', dir, '--task', 'multiple_choice', '--data', data]));
-    expect(error).toContain('has changed since it was compiled');
+    expect(error).toContain('is not the one that was compiled');
     expect(hint).toContain(`-o ${dir}`);
   });
 });

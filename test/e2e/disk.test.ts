@@ -5,7 +5,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { prepareArtifact } from '../../driver/artifact.js';
+import { prepareArtifact } from '../../driver/artifact/save.js';
 import {
   CAPACITY,
   failure,

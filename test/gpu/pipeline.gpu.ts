@@ -11,7 +11,7 @@ import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
 import type { Stage } from '../../ir/placement.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
 import { cudaAvailable } from '../../runtime/cuda/addon.js';
-import { PACK_SOURCE, PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
+import { PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
 import { DEMO } from './command.js';
 import { archOf } from './launcher.js';
 import { compilerOrReason } from './support.js';
@@ -57,7 +57,6 @@ async function load(): Promise<Omit<CudaScoringOptions, 'ordinals'> & { readonly
   const emitted = emitCudaPlan(plan);
   const { cubins } = await compileCudaKernels(emitted, arch, {
     driverVersion: available.driverVersion,
-    extra: [{ symbol: PACK_SYMBOL, source: PACK_SOURCE }],
   });
   return {
     plan,

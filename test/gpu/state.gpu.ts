@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { compileCudaKernels } from '../../driver/cudaKernels.js';
 import { cudaAvailable } from '../../runtime/cuda/addon.js';
 import { openCudaExecutor } from '../../runtime/cuda/openExecutor.js';
-import { PACK_SOURCE, PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
+import { PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
 import { scaleTensor, stateKernels, statePlan } from '../support/statePlan.js';
 import { checkStateCalls } from '../support/stateCalls.js';
 import { archOf } from './launcher.js';
@@ -24,9 +24,7 @@ describe('functions with state', { skip }, () => {
         .flat(2)
         .map((text) => [text.symbol, text]),
     );
-    const { cubins } = await compileCudaKernels({ distinct }, arch, {
-      extra: [{ symbol: PACK_SYMBOL, source: PACK_SOURCE }],
-    });
+    const { cubins } = await compileCudaKernels({ distinct }, arch);
     const executor = await openCudaExecutor({
       plan,
       kernels,

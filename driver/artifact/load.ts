@@ -1,0 +1,135 @@
+/**
+ * Reads an artifact and checks everything that can be checked. Every file must have the hash that the manifest gives. The
+ * plan must pass its schema and the kernel verifier, must be the one that the graph compiles to, and its schedules must be
+ * legal. Where the checkpoint is at hand, it must be the one that was compiled, and the graph must be the one that its
+ * configuration compiles to. Kernels are compiled anew from the plan; the sources under kernels/ are for reading.
+ */
+import { UserError } from '../../errors.js';
+import { printGraph } from '../../ir/text/printer.js';
+import type { Graph } from '../../ir/graph.js';
+import type { Checkpoint } from '../../models/checkpoint.js';
+import { optimise } from '../../passes/pipeline.js';
+import { loadAddon } from '../../runtime/addon.js';
+import { pathInside } from '../../system/inside.js';
+import { readBounded } from '../../system/read.js';
+import { checkAgainstGraph, checkPlan } from '../checkPlan.js';
+import type { Machine } from '../machine.js';
+import { buildGraph } from '../model.js';
+import { parsePlan } from '../planJson.js';
+import { packedCode, type PackedCode } from '../targets/machineCode.js';
+import { TARGET_RECORDS, type AnyTarget, type CompiledModel, type Target } from '../targets/index.js';
+import { KERNELS, kindOf, readManifest, readPart, rebuild, sha256, type Manifest } from './manifest.js';
+
+export interface Artifact {
+  readonly manifest: Manifest;
+  readonly model: CompiledModel;
+  /** The command that makes it anew. */
+  readonly again: string;
+}
+
+export interface LoadArtifactOptions {
+  readonly targets?: readonly AnyTarget[];
+  /** The checkpoint whose weights are to be used; absent: the graph is checked by itself. */
+  readonly checkpoint?: Checkpoint | undefined;
+  /** What a command that makes it anew should compile; absent: what the manifest says. */
+  readonly path?: string;
+}
+
+/** The most that a file of machine code may have, bytes: that of all kernels of a large model has 3 MB. */
+const MAX_CODE_BYTES = 64 << 20;
+
+/** Reads and checks an artifact. Rejects with UserError, which names the command that makes it anew. */
+export async function loadArtifact(
+  dir: string,
+  machine: Machine,
+  { targets = TARGET_RECORDS, checkpoint, path }: LoadArtifactOptions = {},
+): Promise<Artifact> {
+  const manifest = readManifest(dir, targets);
+  const target = kindOf(manifest.target.kind, targets)!;
+  return loadAs(dir, manifest, target, machine, checkpoint, path ?? manifest.model.path);
+}
+
+/** The machine code of an artifact, not yet read; undefined where it has none. */
+export function codeOf(dir: string, { manifest, again }: Artifact, isTrusted: boolean): PackedCode | undefined {
+  if (manifest.code === undefined) return undefined;
+  return packedCode(manifest.code, {
+    isTrusted,
+    again,
+    abi: loadAddon().abi,
+    where: dir,
+    readFile: (name) => readBounded(pathInside(dir, `${KERNELS}/${name}`, again), MAX_CODE_BYTES, again),
+  });
+}
+
+function requireSame(dir: string, { model }: Manifest, checkpoint: Checkpoint, again: string): void {
+  if (checkpoint.fingerprint() !== model.fingerprint)
+    throw new UserError(
+      `${dir}: the checkpoint ${checkpoint.dir} is not the one that was compiled: it has changed since, or is another`,
+      again,
+    );
+}
+
+/** The graph of the text, which must be the checkpoint's own where there is one. */
+async function graphOf<S, D>(
+  text: string,
+  { mask }: Manifest,
+  target: Target<S, D>,
+  device: D,
+  checkpoint: Checkpoint | undefined,
+): Promise<Graph> {
+  if (checkpoint === undefined) {
+    // Here, not above: the parser takes 0.3 s to load, and who has the checkpoint does without.
+    const { parseGraph } = await import('../../ir/text/parser.js');
+    return parseGraph(text);
+  }
+  const graph = optimise(buildGraph(checkpoint, mask), target.numerics(device));
+  if (printGraph(graph) !== text)
+    throw new Error('this is not the graph that the config.json of the checkpoint compiles to');
+  return graph;
+}
+
+async function loadAs<S, D>(
+  dir: string,
+  manifest: Manifest,
+  target: Target<S, D>,
+  machine: Machine,
+  checkpoint: Checkpoint | undefined,
+  path: string,
+): Promise<Artifact> {
+  const { arithmetic } = manifest.target;
+  const source = { ...manifest.model, path };
+  let again = rebuild(dir, { model: source, arithmetic, target: target.name });
+  const check = async <T>(name: string, run: () => T | Promise<T>): Promise<T> => {
+    try {
+      return await run();
+    } catch (error) {
+      const where = name === '' ? dir : `${dir}: ${name}`;
+      throw new UserError(`${where}: ${error instanceof Error ? error.message : String(error)}`, again, {
+        cause: error,
+      });
+    }
+  };
+  const device = await check('', () => target.restore(manifest.target, machine));
+  again = rebuild(dir, { model: source, arithmetic, target: target.option(device) });
+  if (checkpoint !== undefined) requireSame(dir, manifest, checkpoint, again);
+  const texts = { 'graph.tw': readPart(dir, 'graph.tw', again), 'plan.json': readPart(dir, 'plan.json', again) };
+  for (const name of ['graph.tw', 'plan.json'] as const) {
+    const actual = sha256(texts[name]);
+    if (actual !== manifest.files[name])
+      throw new UserError(
+        `${dir}: ${name} has hash ${actual.slice(0, 12)}…, the manifest says ${manifest.files[name].slice(0, 12)}…: it was changed after it was compiled`,
+        again,
+      );
+  }
+  const plan = parsePlan(texts['plan.json'], `${dir}/plan.json`, again, target.scheduling.schema);
+  await check('plan.json', () => {
+    checkPlan(plan, (kernel, module, schedule) => target.scheduling.legality(kernel, module, schedule, device));
+  });
+  const graph = await check('graph.tw', () => graphOf(texts['graph.tw'], manifest, target, device, checkpoint));
+  await check('graph.tw and plan.json', () => {
+    checkAgainstGraph(plan, graph, target.numerics(device));
+  });
+  const { mask } = manifest;
+  const model = { target, device, isa: target.label(device), arithmetic, mask, graphText: texts['graph.tw'], plan };
+  return { manifest, model, again };
+}

@@ -1,0 +1,178 @@
+/**
+ * manifest.json of an artifact: what the folder is of, what it was compiled for, and the hash of everything that is read
+ * from it. Every file is bounded and lies inside the folder.
+ */
+import { createHash } from 'node:crypto';
+import { statSync } from 'node:fs';
+import { z } from 'zod';
+import { UserError } from '../../errors.js';
+import { MASKS } from '../../models/mask.js';
+import { pathInside } from '../../system/inside.js';
+import { decodeUtf8, readBounded } from '../../system/read.js';
+import { quoteForShell } from '../../system/shell.js';
+import { MANIFEST, type WeightInit } from '../names.js';
+import { ARITHMETICS, type Arithmetic } from '../target.js';
+import { TARGET_RECORDS, type AnyTarget, type CompiledModel, type Rebuild } from '../targets/index.js';
+
+/** Bump when the plan's meaning, the kernel ABI or the folder's layout changes. */
+export const ARTIFACT_VERSION = 3;
+
+/** Folder of sources and machine code. */
+export const KERNELS = 'kernels';
+/** Folder of the checkpoint, where the artifact holds it. */
+export const CHECKPOINT = 'checkpoint';
+
+export const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
+const hash = z.string().regex(/^[0-9a-f]{64}$/);
+const count = z.number().int().nonnegative();
+
+/** Names of machine code and of weight files: plain, so that none leads out of its folder. */
+const hashesOf = (name: RegExp, most: number) =>
+  z
+    .record(z.string().regex(name), hash)
+    .refine((files) => Object.keys(files).length <= most, `expected at most ${most} files`);
+
+const manifestSchema = z.strictObject({
+  format: z.literal('tilewright'),
+  version: z.number().int(),
+  target: z.looseObject({ kind: z.string().max(40), arithmetic: z.enum(ARITHMETICS) }),
+  mask: z.enum(MASKS),
+  model: z.strictObject({
+    path: z.string().max(4096),
+    /** The checkpoint lies in the artifact; `path` says where it came from. */
+    isPacked: z.boolean(),
+    fingerprint: hash,
+    init: z.union([
+      z.strictObject({ kind: z.literal('checkpoint') }),
+      z.strictObject({ kind: z.literal('random'), seed: count }),
+    ]),
+    /** Absent where the checkpoint had none. */
+    tokenizer: hash.optional(),
+    /** Of all bytes of the weight files, where they were read. */
+    contents: hashesOf(/^(?!\.)[\w.-]{1,200}\.safetensors$/, 4096).optional(),
+  }),
+  tuned: z.boolean(),
+  files: z.strictObject({ 'graph.tw': hash, 'plan.json': hash }),
+  /** Absent where nothing was compiled. */
+  code: z
+    .strictObject({
+      abi: count,
+      machine: z.string().max(100),
+      compiler: z.string().max(300),
+      sources: hash,
+      files: hashesOf(/^\w{1,200}\.[a-z]{1,10}$/, 4096),
+    })
+    .optional(),
+});
+export type Manifest = z.infer<typeof manifestSchema>;
+
+/** The checkpoint of a compiled model, and what is known of its bytes. */
+export interface ModelReference {
+  readonly path: string;
+  readonly fingerprint: string;
+  readonly init: WeightInit;
+  /** Hash of the tokenizer; absent where there is none, or nobody asked. */
+  readonly tokenizer?: string | undefined;
+  /** Digests of the weight files, by name; absent where nobody read them whole. */
+  readonly contents?: Readonly<Record<string, string>> | undefined;
+}
+
+/** Identity of what is computed: model, arithmetic and plan. Names journals and results. */
+export const artifactId = (reference: ModelReference, model: CompiledModel): string =>
+  sha256(
+    JSON.stringify([
+      ARTIFACT_VERSION,
+      reference.fingerprint,
+      reference.init,
+      model.isa,
+      model.arithmetic,
+      sha256(model.graphText),
+    ]),
+  ).slice(0, 16);
+
+/**
+ * The most that each file of an artifact may have, bytes. A layer takes 6 KB of the graph and at most 20 KB of the plan: a
+ * model of 80 layers needs about a twentieth of this.
+ */
+const MAX_BYTES = { [MANIFEST]: 1 << 20, 'graph.tw': 8 << 20, 'plan.json': 32 << 20 } as const;
+
+/** A part of an artifact, as text. Throws UserError. */
+export function readPart(dir: string, name: keyof typeof MAX_BYTES, again: string): string {
+  const path = pathInside(dir, name, again);
+  return decodeUtf8(readBounded(path, MAX_BYTES[name], again), path, again);
+}
+
+/** What a command need not say. */
+const DEFAULT_TARGET = 'cpu';
+
+/** The command that makes the artifact anew, with the same arithmetic where that is known. */
+export function rebuild(
+  dir: string,
+  known: {
+    readonly model?: Pick<ModelReference, 'path'> & { readonly init?: WeightInit };
+    /** As `--target` names it. */
+    readonly target?: string;
+    readonly arithmetic?: Arithmetic;
+  } = {},
+): string {
+  const { arithmetic, target = DEFAULT_TARGET } = known;
+  const isDefault = target === DEFAULT_TARGET;
+  const model = known.model === undefined ? '<checkpoint>' : quoteForShell(known.model.path);
+  const init = known.model?.init?.kind === 'random' ? ` --init random:${known.model.init.seed}` : '';
+  const precision =
+    arithmetic === 'f32' || (!isDefault && arithmetic !== undefined) ? ` --precision ${arithmetic}` : '';
+  return `tilewright compile ${model}${init}${isDefault ? '' : ` --target ${target}`}${precision} -o ${quoteForShell(dir)}`;
+}
+
+/** The commands that make the artifact at `dir` for other targets. The default target chooses its own arithmetic. */
+export const rebuildFor =
+  (dir: string, model: Pick<ModelReference, 'path' | 'init'>, arithmetic: Arithmetic): Rebuild =>
+  (target) =>
+    rebuild(dir, { model, ...(target === DEFAULT_TARGET ? {} : { arithmetic, target }) });
+
+/** Reads what an artifact is of, and nothing else of it. Throws UserError. */
+export function readManifest(dir: string, targets: readonly AnyTarget[] = TARGET_RECORDS): Manifest {
+  if (!statSync(dir).isDirectory()) throw new UserError(`${dir}: is not an artifact folder`, rebuild(dir));
+  return parseManifest(dir, readPart(dir, MANIFEST, rebuild(dir)), targets);
+}
+
+export const kindOf = (kind: string, targets: readonly AnyTarget[]): AnyTarget | undefined =>
+  targets.find(({ name }) => name === kind);
+
+/** What every version's manifest has had: enough to say which version it is and how to make the artifact anew. */
+const anyVersion = z.looseObject({
+  version: z.number(),
+  model: z.looseObject({ path: z.string().max(4096) }).optional(),
+});
+
+function parseManifest(dir: string, text: string, targets: readonly AnyTarget[]): Manifest {
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch {
+    throw new UserError(`${dir}: manifest.json is not JSON`, rebuild(dir));
+  }
+  const any = anyVersion.safeParse(json);
+  const again = rebuild(dir, any.data?.model === undefined ? {} : { model: { path: any.data.model.path } });
+  if (any.success && any.data.version !== ARTIFACT_VERSION)
+    throw new UserError(
+      `${dir}: made by artifact version ${any.data.version}; this tilewright reads ${ARTIFACT_VERSION}`,
+      again,
+    );
+  const refuse = (path: readonly PropertyKey[], problem: string): UserError =>
+    new UserError(`${dir}: manifest.json: ${[...path.map(String), ''].join('.').slice(0, -1)}: ${problem}`, again);
+  const parsed = manifestSchema.safeParse(json);
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues;
+    throw refuse(issue?.path ?? [], issue?.message ?? 'not a manifest');
+  }
+  const { target } = parsed.data;
+  const record = kindOf(target.kind, targets);
+  if (record === undefined) throw refuse(['target', 'kind'], `there is no target ${JSON.stringify(target.kind)}`);
+  const described = record.manifest.safeParse(target);
+  if (!described.success) {
+    const [issue] = described.error.issues;
+    throw refuse(['target', ...(issue?.path ?? [])], issue?.message ?? `not a machine for ${record.name}`);
+  }
+  return parsed.data;
+}

@@ -1,0 +1,152 @@
+/** Writes an artifact: the whole folder beside its place, forced to disk and then renamed. */
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  linkSync,
+  openSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from 'node:fs';
+import { basename, dirname, join, resolve } from 'node:path';
+import { UserError } from '../../errors.js';
+import { loadAddon } from '../../runtime/addon.js';
+import { digestFile } from '../../system/digest.js';
+import { codeOf, diskProblem } from '../../system/errno.js';
+import { pathInside } from '../../system/inside.js';
+import { isRunning } from '../../system/process.js';
+import { fileSize } from '../../system/read.js';
+import { makeFolder, prepareOutput, syncFolder } from '../../system/write.js';
+import { isArtifact, MANIFEST } from '../names.js';
+import { printPlan } from '../planJson.js';
+import { recordOf } from '../targets/machineCode.js';
+import type { CompiledModel, MachineCode } from '../targets/target.js';
+import { ARTIFACT_VERSION, CHECKPOINT, KERNELS, sha256, type Manifest, type ModelReference } from './manifest.js';
+
+export interface ArtifactParts {
+  readonly reference: ModelReference;
+  readonly model: CompiledModel;
+  readonly kernels: Pick<MachineCode, 'sources' | 'code'>;
+  readonly isTuned: boolean;
+  /** Puts the checkpoint into the empty folder `dir`, and gives the digests of its weights. Absent: it stays where it is. */
+  readonly pack?: ((dir: string) => Promise<ModelReference['contents']>) | undefined;
+}
+
+function writeSynced(path: string, content: string | Uint8Array): void {
+  const bytes = Buffer.from(content);
+  const file = openSync(path, 'wx');
+  try {
+    for (let at = 0; at < bytes.length;) at += writeSync(file, bytes, at, bytes.length - at);
+    fsyncSync(file);
+  } finally {
+    closeSync(file);
+  }
+}
+
+const ANOTHER = 'free some space, or give another -o';
+
+/**
+ * Proves, before any work is done for it, that an artifact can be written to `dir`, and puts right what a process that
+ * was killed while writing it left there. Throws UserError.
+ */
+export function prepareArtifact(dir: string): void {
+  const target = resolve(dir);
+  try {
+    prepareOutput(dirname(target));
+    for (const name of readdirSync(dirname(target))) {
+      if (!name.startsWith(`${basename(target)}.`)) continue;
+      const [, pid, kind] = /^\.(\d{1,10})\.(new|old)$/.exec(name.slice(basename(target).length)) ?? [];
+      if (pid === undefined || isRunning(Number(pid))) continue;
+      const left = join(dirname(target), name);
+      // Killed between the two renames of saveArtifact: the one before is still the artifact.
+      if (kind === 'old' && !existsSync(target)) renameSync(left, target);
+      else rmSync(left, { recursive: true, force: true });
+    }
+  } catch (error) {
+    throw error instanceof UserError
+      ? new UserError(error.message, ANOTHER, { cause: error })
+      : diskProblem(dir, error, ANOTHER);
+  }
+  if (existsSync(target) && !isArtifact(target))
+    throw new UserError(`${dir}: is there already and is not an artifact`, 'give another -o');
+}
+
+function writeKernels(dir: string, { sources, code }: ArtifactParts['kernels']): void {
+  makeFolder(dir);
+  for (const { name, text } of sources) writeSynced(join(dir, name), text);
+  for (const { name, bytes } of code?.files ?? []) writeSynced(join(dir, name), bytes);
+  syncFolder(dir);
+}
+
+async function packInto(dir: string, pack: NonNullable<ArtifactParts['pack']>): Promise<ModelReference['contents']> {
+  makeFolder(dir);
+  const contents = await pack(dir);
+  syncFolder(dir);
+  return contents;
+}
+
+/** An artifact is there whole or not at all. */
+export async function saveArtifact(
+  dir: string,
+  { reference, model, kernels, isTuned, pack }: ArtifactParts,
+): Promise<void> {
+  const target = resolve(dir);
+  const plan = printPlan(model.plan);
+  const fresh = `${target}.${process.pid}.new`;
+  const old = `${target}.${process.pid}.old`;
+  try {
+    makeFolder(dirname(target));
+    rmSync(fresh, { recursive: true, force: true });
+    makeFolder(fresh);
+    writeSynced(join(fresh, 'graph.tw'), model.graphText);
+    writeSynced(join(fresh, 'plan.json'), plan);
+    writeKernels(join(fresh, KERNELS), kernels);
+    const packed = pack === undefined ? undefined : await packInto(join(fresh, CHECKPOINT), pack);
+    const { tokenizer, contents = packed } = reference;
+    const manifest: Manifest = {
+      format: 'tilewright',
+      version: ARTIFACT_VERSION,
+      target: { ...model.target.describe(model.device) },
+      mask: model.mask,
+      model: {
+        path: resolve(reference.path),
+        isPacked: pack !== undefined,
+        fingerprint: reference.fingerprint,
+        init: reference.init,
+        ...(tokenizer === undefined ? {} : { tokenizer }),
+        ...(contents === undefined ? {} : { contents: { ...contents } }),
+      },
+      tuned: isTuned,
+      files: { 'graph.tw': sha256(model.graphText), 'plan.json': sha256(plan) },
+      ...(kernels.code === undefined ? {} : { code: recordOf(kernels.code, loadAddon().abi) }),
+    };
+    writeSynced(join(fresh, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`);
+    syncFolder(fresh);
+    if (existsSync(target)) renameSync(target, old);
+    renameSync(fresh, target);
+    syncFolder(dirname(target));
+    rmSync(old, { recursive: true, force: true });
+  } catch (error) {
+    rmSync(fresh, { recursive: true, force: true });
+    if (existsSync(old) && !existsSync(target)) renameSync(old, target);
+    if (error instanceof UserError || codeOf(error) === '') throw error;
+    throw diskProblem(dir, error, ANOTHER);
+  }
+}
+
+/**
+ * Puts the checkpoint of the artifact `from` into the folder `dir` of its successor. Both names may be of one file: the
+ * artifact before is removed once the new one stands in its place.
+ */
+export async function keepCheckpoint(from: string, dir: string): Promise<void> {
+  for (const name of readdirSync(join(from, CHECKPOINT))) {
+    const path = pathInside(from, `${CHECKPOINT}/${name}`);
+    try {
+      linkSync(path, join(dir, name));
+    } catch {
+      await digestFile(path, { sizeBytes: fileSize(path) ?? 0, copyTo: join(dir, name) });
+    }
+  }
+}
