@@ -53,10 +53,13 @@ async function compile(context: Context, checkpoint: string, flags: Flags): Prom
       `tune it (tilewright tune ${checkpoint}), run it, or give the checkpoint that it was made from`,
     );
   const isJson = isSet(flags, 'json');
-  const [packsWeights, hashesWeights] = [isSet(flags, 'packWeights'), isSet(flags, 'hashWeights')];
+  const kept = {
+    ...(isSet(flags, 'packWeights') ? { packsWeights: true } : {}),
+    ...(isSet(flags, 'hashWeights') ? { hashesWeights: true } : {}),
+  };
   const advice = (): string => `nothing was written; start again with\n  ${sameCommand(context)}`;
   const { value: result } = await withUi(context, { isJson, isQuiet: isSet(flags, 'quiet'), advice }, (ui, signal) =>
-    context.commands.compile({ model: checkpoint, output, signal, packsWeights, hashesWeights, ...model }, ui),
+    context.commands.compile({ model: checkpoint, output, signal, ...kept, ...model }, ui),
   );
   if (isJson) printJson(io, result);
   else io.stdout.write(describe(result));

@@ -134,7 +134,7 @@ describe.skipIf(!isBuilt)('an artifact', () => {
     const dir = copy();
     truncateSync(join(dir, name), most + 1);
     const large = await refusal(dir);
-    expect(large.message).toContain(`${name}: ${most + 1} bytes, more than the ${most}`);
+    expect(large.message).toContain(`${name}: ${most + 1} bytes, more than the limit of ${most}`);
     expect(large.hint).toMatch(/^tilewright compile /);
     rmSync(join(dir, name));
     symlinkSync('/dev/zero', join(dir, name));
