@@ -12,7 +12,7 @@ import { unrecognised } from '../passes/unrecognised.js';
 import { describeTokenizer } from '../models/tokenizer.js';
 import { codeOf, loadArtifact, type Artifact } from './artifact/load.js';
 import type { Manifest } from './artifact/manifest.js';
-import { checkpointOf, verifyWeights } from './open.js';
+import { checkpointOf, verifyWeights } from './artifact/checkpoint.js';
 import type { ArtifactRequest } from './requests.js';
 import { isArtifact, type WeightInit } from './names.js';
 import { compileModel, type CompiledModel } from './compile.js';

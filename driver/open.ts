@@ -1,20 +1,10 @@
 /** A model as the user names it — checkpoint, config.json or artifact — compiled. */
-import { existsSync, readdirSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { UserError } from '../errors.js';
 import type { Checkpoint } from '../models/checkpoint.js';
-import { verifyContents } from '../models/contents.js';
-import { pathInside } from '../system/inside.js';
-import { codeOf, loadArtifact, type Artifact } from './artifact/load.js';
-import {
-  artifactId,
-  CHECKPOINT,
-  readManifest,
-  rebuild,
-  rebuildFor,
-  type Manifest,
-  type ModelReference,
-} from './artifact/manifest.js';
+import { checkpointOf, verifyWeights } from './artifact/checkpoint.js';
+import { codeOf, loadArtifact } from './artifact/load.js';
+import { artifactId, readManifest, rebuild, rebuildFor, type ModelReference } from './artifact/manifest.js';
 import { isArtifact, type WeightInit } from './names.js';
 import { compileModel } from './compile.js';
 import { Dump } from './dump.js';
@@ -89,47 +79,6 @@ export const referenceTo = (path: string, checkpoint: Checkpoint, init: WeightIn
   fingerprint: checkpoint.fingerprint(),
   init,
 });
-
-/** Folder of the checkpoint inside an artifact. Throws UserError where a file of it lies elsewhere. */
-function packedCheckpoint(dir: string, again: string): string {
-  const path = pathInside(dir, CHECKPOINT, again);
-  const names = existsSync(path) ? readdirSync(path).filter((name) => !name.startsWith('.')) : [];
-  for (const name of names) pathInside(dir, `${CHECKPOINT}/${name}`, again);
-  return path;
-}
-
-/** The checkpoint of an artifact: inside, where the manifest says, or where the user says. */
-export function checkpointOf(dir: string, { model }: Manifest, elsewhere: string | undefined): Checkpoint {
-  const again = rebuild(dir, { model });
-  const path = elsewhere ?? (model.isPacked ? packedCheckpoint(dir, again) : model.path);
-  if (!existsSync(path))
-    throw new UserError(
-      `${dir}: its checkpoint ${path} is not there`,
-      model.isPacked ? again : 'say where it is now: --checkpoint DIR',
-    );
-  return openModel(path, model.init);
-}
-
-/** Compares all bytes of the weights with those that were compiled. UserError where they differ or nobody read them. */
-export async function verifyWeights(
-  dir: string,
-  { manifest: { model }, again }: Artifact,
-  checkpoint: Checkpoint,
-  ui: Pick<Ui, 'phase' | 'step'>,
-  signal?: AbortSignal,
-): Promise<void> {
-  if (model.contents === undefined)
-    throw new UserError(
-      `${dir}: holds no hashes of all bytes of its weights to verify them by`,
-      `${again} --hash-weights`,
-    );
-  ui.phase('verify weights');
-  await verifyContents(checkpoint, model.contents, {
-    signal,
-    hint: again,
-    onProgress: (done, total) => ui.step(done / total),
-  });
-}
 
 /** An artifact and its checkpoint. */
 function beginArtifact(

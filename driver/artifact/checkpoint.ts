@@ -1,0 +1,51 @@
+/** The checkpoint of an artifact: where it is, and whether all its bytes are those that were compiled. */
+import { existsSync, readdirSync } from 'node:fs';
+import { UserError } from '../../errors.js';
+import type { Checkpoint } from '../../models/checkpoint.js';
+import { verifyContents } from '../../models/contents.js';
+import { pathInside } from '../../system/inside.js';
+import { openModel } from '../model.js';
+import type { Ui } from '../requests.js';
+import type { Artifact } from './load.js';
+import { CHECKPOINT, rebuild, type Manifest } from './manifest.js';
+
+/** Folder of the checkpoint inside an artifact. Throws UserError where a file of it lies elsewhere. */
+function packedCheckpoint(dir: string, again: string): string {
+  const path = pathInside(dir, CHECKPOINT, again);
+  const names = existsSync(path) ? readdirSync(path).filter((name) => !name.startsWith('.')) : [];
+  for (const name of names) pathInside(dir, `${CHECKPOINT}/${name}`, again);
+  return path;
+}
+
+/** The checkpoint of an artifact: inside, where the manifest says, or where the user says. */
+export function checkpointOf(dir: string, { model }: Manifest, elsewhere: string | undefined): Checkpoint {
+  const again = rebuild(dir, { model });
+  const path = elsewhere ?? (model.isPacked ? packedCheckpoint(dir, again) : model.path);
+  if (!existsSync(path))
+    throw new UserError(
+      `${dir}: its checkpoint ${path} is not there`,
+      model.isPacked ? again : 'say where it is now: --checkpoint DIR',
+    );
+  return openModel(path, model.init);
+}
+
+/** Compares all bytes of the weights with those that were compiled. UserError where they differ or nobody read them. */
+export async function verifyWeights(
+  dir: string,
+  { manifest: { model }, again }: Artifact,
+  checkpoint: Checkpoint,
+  ui: Pick<Ui, 'phase' | 'step'>,
+  signal?: AbortSignal,
+): Promise<void> {
+  if (model.contents === undefined)
+    throw new UserError(
+      `${dir}: holds no hashes of all bytes of its weights to verify them by`,
+      `${again} --hash-weights`,
+    );
+  ui.phase('verify weights');
+  await verifyContents(checkpoint, model.contents, {
+    signal,
+    hint: again,
+    onProgress: (done, total) => ui.step(done / total),
+  });
+}
