@@ -1,4 +1,4 @@
-/** Whether a plan that was read is the one its own graph implies. Nothing derived is taken on trust. */
+/** Checks that a plan read from a file is the one its own graph implies. Derived parts are never trusted. */
 import { verifyIndices } from '../ir/verifyIndices.js';
 import { extentNames } from '../ir/function.js';
 import { extentIn, printExtents, type Extents } from '../ir/extents.js';
@@ -12,7 +12,7 @@ import { lower, type Numerics } from '../passes/pipeline.js';
 import { planMemory } from '../passes/planMemory.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 
-/** One launch a kernel, in order. Signatures are equal where only names differ. */
+/** One launch per kernel, in order. Signatures are equal where only names differ. */
 export function deriveLaunches(module: KernelModule, capacity: Extents): readonly Launch[] {
   return module.kernels.map((kernel) => ({
     kernel: kernel.name,
@@ -21,12 +21,12 @@ export function deriveLaunches(module: KernelModule, capacity: Extents): readonl
   }));
 }
 
-/** Largest extent that a plan may be made for. */
+/** Largest extent that a plan may have. */
 export const MAX_CAPACITY = 1 << 16;
 
 const PARTS = ['interface', 'buffers', 'weights', 'constants', 'kernels'] as const;
 
-/** Throws an Error where the functions or weights of the plan are not those of the graph it says it was made from. */
+/** Throws an Error if the plan's functions or weights differ from those of the graph it claims to be made from. */
 export function checkAgainstGraph(plan: Plan<unknown>, graph: Graph, numerics: Numerics): void {
   verifyGraph(graph, 'graph.tw');
   const module = lower(graph, numerics);
@@ -40,7 +40,7 @@ export function checkAgainstGraph(plan: Plan<unknown>, graph: Graph, numerics: N
 /** Whether a schedule may be used for a kernel here; if not, why. */
 export type Legality<S> = (kernel: Kernel, module: KernelModule, schedule: S) => true | string;
 
-/** Throws an Error that says what does not fit. */
+/** Throws an Error that names the mismatch. */
 export function checkPlan<S>(plan: Plan<S>, isLegal: Legality<S>): void {
   const names = plan.functions.map((each) => each.interface.name);
   if (names.length === 0) throw new Error('it has no function');
@@ -81,7 +81,7 @@ function checkFunction<S>(plan: LinkedFunction<S>, isLegal: Legality<S>): void {
   checkSchedules(plan, isLegal);
 }
 
-/** Schedules decide sizes in generated code: each must be one that the tuner could have chosen. */
+/** Schedules decide sizes in generated code, so each must be one that the tuner could have chosen. */
 function checkSchedules<S>(plan: LinkedFunction<S>, isLegal: Legality<S>): void {
   plan.schedules.forEach((schedules, bucket) => {
     plan.launches.forEach((launch, i) => {

@@ -1,4 +1,4 @@
-/** What this machine is, and which numerics and micro-kernels a plan for it uses. */
+/** Describes this machine, and the numerics and micro-kernels that a plan for it uses. */
 import { loadAddon, type CpuInfo } from '../runtime/addon.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
 import type { Numerics } from '../passes/pipeline.js';
@@ -22,7 +22,7 @@ export function detectMachine(): Machine {
   return { cpu, isas: CPU_ISAS.filter((isa) => has[isa]) };
 }
 
-/** Facts that schedules are judged by. Where a cache size is unknown, a small common one is assumed. */
+/** Facts that schedules are judged by. If a cache size is unknown, a small common one is assumed. */
 export const scheduleFacts = (machine: Machine): { isas: readonly CpuIsa[]; l1: number; l2: number } => ({
   isas: machine.isas,
   l1: machine.cpu.l1dBytes || 32 << 10,
@@ -50,15 +50,15 @@ export function chooseIsa(machine: Machine, precision: Precision, wanted?: CpuIs
   return machine.isas.filter((isa) => isa !== 'amx' || precision !== 'f32').at(-1)!;
 }
 
-/** Micro-kernels a plan for `isa` may use: weaker ones serve kernels that `isa` has nothing for (attention on amx). */
+/** Micro-kernels that a plan for `isa` may use: weaker ones run kernels that `isa` lacks (attention on amx). */
 export const upTo = (machine: Machine, isa: CpuIsa): readonly CpuIsa[] =>
   machine.isas.filter((each) => CPU_ISAS.indexOf(each) <= CPU_ISAS.indexOf(isa));
 
-/** amx: bf16 operands in VNNI order. Others: f32 throughout. Accumulation is f32 in both. */
+/** amx: bf16 operands in VNNI order. Others: f32 throughout. Both accumulate in f32. */
 export const numericsOf = (isa: CpuIsa): Numerics =>
   isa === 'amx'
     ? { activations: 'bf16', weights: { layout: 'vnni', format: 'bf16' } }
     : { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
 
-/** Name of the arithmetic, for results and journals: what must agree for answers to be comparable. */
+/** Name of the arithmetic in results and journals. Answers are comparable only if it is equal. */
 export const arithmeticOf = (isa: CpuIsa): 'bf16' | 'f32' => (isa === 'amx' ? 'bf16' : 'f32');

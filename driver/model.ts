@@ -1,4 +1,4 @@
-/** Opens a model: a checkpoint folder, or a config.json with made-up weights. */
+/** Opens a model: a checkpoint folder, or a config.json with random weights. */
 import type { Graph } from '../ir/graph.js';
 import { describeRandomCheckpoint, openCheckpoint, type Checkpoint } from '../models/checkpoint.js';
 import type { MaskKind } from '../models/mask.js';

@@ -1,4 +1,4 @@
-/** A model as the user names it, before anything of it is opened. */
+/** Reads a model's name as the user gives it, before any of its files is opened. */
 import { existsSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UsageError } from '../errors.js';
@@ -17,7 +17,7 @@ export function parseInit(text: string): WeightInit {
   return { kind: 'random', seed: Number(match[1]) };
 }
 
-/** Says what an artifact is made of; its first file to be read. */
+/** Describes an artifact. It is read before the artifact's other files. */
 export const MANIFEST = 'manifest.json';
 
 /** Whether a folder is an artifact: a checkpoint has no manifest. */

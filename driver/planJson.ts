@@ -1,4 +1,4 @@
-/** The plan as JSON text, and back through a schema that bounds everything before anyone allocates. */
+/** Writes the plan as JSON, and reads it through a schema that bounds everything before memory is allocated. */
 import { z } from 'zod';
 import { UserError } from '../errors.js';
 import { BINARY, UNARY, type BinaryOp, type Scalar, type UnaryOp } from '../ir/scalar.js';
@@ -8,7 +8,7 @@ import { MAX_RANK, NAME } from '../ir/checkNode.js';
 import { EXTENT_COUNTS, EXTENT_NAME } from '../ir/extents.js';
 import { BUFFER_DTYPES, DTYPES } from '../ir/types.js';
 
-/** JSON has no infinities: a mask's −∞ travels as a word. */
+/** JSON has no infinities, so a mask's −∞ is written as a string. */
 export const printPlan = (plan: Plan<unknown>): string =>
   `${JSON.stringify(plan, (_, value: unknown) => (value === -Infinity ? '-inf' : value === Infinity ? 'inf' : value))}\n`;
 
@@ -37,7 +37,7 @@ const access = z.union([
   z.strictObject({ kind: z.literal('periodic'), period: extent, via: identifier.optional() }),
   z.strictObject({ kind: z.literal('columnPeriodic'), period: extent }),
 ]);
-/** Every expression that a kernel may hold has an entry; `arg` belongs to op definitions. */
+/** Every expression that a kernel may contain has an entry; `arg` occurs only in op definitions. */
 type KernelScalar = Exclude<Scalar['op'], UnaryOp | BinaryOp | 'arg'>;
 const scalar: z.ZodType<Scalar> = z.lazy(() =>
   z.union([...Object.values(scalars), unaryScalar, binaryScalar]),
@@ -215,8 +215,8 @@ const planOf = <S>(schedule: z.ZodType<S>) =>
   });
 
 /**
- * Reads a plan whose schedules are those of `schedule`. UserError, with the rebuild command as hint, where the text is
- * not one.
+ * Reads a plan whose schedules match `schedule`. Throws UserError, with the rebuild command as hint, if the text is not
+ * a plan.
  */
 export function parsePlan<S>(text: string, where: string, rebuild: string, schedule: z.ZodType<S>): Plan<S> {
   let json: unknown;
@@ -233,6 +233,6 @@ export function parsePlan<S>(text: string, where: string, rebuild: string, sched
       rebuild,
     );
   }
-  // zod's optional fields admit `undefined`; JSON never holds it, so absent fields are absent.
+  // zod's optional fields allow `undefined`. JSON cannot contain it, so absent fields are absent.
   return parsed.data as Plan<S>;
 }

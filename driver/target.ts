@@ -1,41 +1,41 @@
-/** What a model is compiled for, and in what arithmetic. */
+/** What a model is compiled for, and its arithmetic. */
 import { CUDA_ARCHS, type CudaArch } from '../ir/cuda.js';
 import type { CudaFacts } from '../codegen/cuda/index.js';
 import type { FormatName } from '../ir/storage.js';
 import { UsageError } from '../errors.js';
 import type { Numerics } from '../passes/pipeline.js';
 
-/** What `--target` may be: the names of all target records, here too so that the command line need not load them. */
+/** Values of `--target`: the names of all target records, repeated so that the command line need not load them. */
 export const TARGETS = ['cpu', 'cuda', ...CUDA_ARCHS.map((arch) => `cuda:${arch}` as const)] as const;
 export type TargetName = (typeof TARGETS)[number];
 
-/** As a user asks for it; `auto`, the default, is decided by the machine (devices/chooseTarget.ts). */
+/** The user's choice. `auto`, the default, is resolved on this machine (devices/chooseTarget.ts). */
 export const TARGET_CHOICES = ['auto', ...TARGETS] as const;
 export type TargetChoice = (typeof TARGET_CHOICES)[number];
 
-/** A request whose target may still be open. */
+/** A request whose target may not be resolved yet. */
 export type Asked<R extends { readonly target?: TargetName }> = Omit<R, 'target'> & { readonly target?: TargetChoice };
 
 /**
- * `auto`: 16-bit contractions where the target has matrix units for them (in half precision where the checkpoint is),
- * f32 elsewhere. The others say which.
+ * `auto`: 16-bit contractions if the target has matrix units for them (f16 if the checkpoint is f16), else f32. Other
+ * values name the precision.
  */
 export const PRECISIONS = ['auto', 'f32', 'bf16', 'f16'] as const;
 export type Precision = (typeof PRECISIONS)[number];
 
-/** Name of the arithmetic, for results and journals: what must agree for answers to be comparable. */
+/** Name of the arithmetic in results and journals. Answers are comparable only if it is equal. */
 export const ARITHMETICS = ['bf16', 'f16', 'f32'] as const;
 export type Arithmetic = (typeof ARITHMETICS)[number];
 
-/** The largest chip of each architecture, for compiling where it is not: A100, H100 SXM. */
+/** The largest chip of each architecture, for compiling without one: A100, H100 SXM. */
 export const TYPICAL_FACTS: Readonly<Record<CudaArch, CudaFacts>> = {
   sm_80: { arch: 'sm_80', sharedBytesPerBlock: 166_912, multiprocessors: 108 },
   sm_90a: { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 },
 };
 
 /**
- * 16-bit operands of everything that tensor cores multiply, products of 20 bits; pairs in groups of 8 columns, as their
- * fragments lie.
+ * Tensor cores multiply 16-bit operands; rounded products have 20 bits; pairs are in groups of 8 columns, which matches
+ * the fragment layout.
  */
 export const cudaNumerics = (dtype: 'bf16' | 'f16'): Numerics => ({
   activations: dtype,

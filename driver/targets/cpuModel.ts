@@ -5,7 +5,7 @@ import { chooseIsa, scheduleFacts, upTo, type Machine } from '../machine.js';
 import type { Precision } from '../target.js';
 import type { CompiledModel } from './target.js';
 
-/** A CPU, and the strongest of its micro-kernels that a plan uses. */
+/** A CPU, and the strongest micro-kernel that a plan uses on it. */
 export interface CpuDevice extends CpuFacts {
   readonly isa: CpuIsa;
   /** Its name, for people. */
@@ -22,6 +22,6 @@ export const cpuDeviceFor = (machine: Machine, isa: CpuIsa): CpuDevice => ({
   cpu: machine.cpu.model.slice(0, 200),
 });
 
-/** This machine as a plan is compiled for it. UserError where it does not compute what is asked for. */
+/** This machine as a plan's target. Throws UserError if it cannot compute in the requested precision. */
 export const cpuDevice = (machine: Machine, precision: Precision, wanted?: CpuIsa): CpuDevice =>
   cpuDeviceFor(machine, chooseIsa(machine, precision, wanted));

@@ -4,14 +4,14 @@ import type { CudaSchedule } from '../../ir/cuda.js';
 import { cudaArithmetic, type Precision } from '../target.js';
 import type { CompiledModel } from './target.js';
 
-/** A GPU, and the numbers that its tensor cores multiply. */
+/** A GPU, and the number format that its tensor cores multiply. */
 export interface CudaDevice extends CudaFacts {
   readonly arithmetic: 'bf16' | 'f16';
 }
 
 export type CudaModel = CompiledModel<CudaSchedule, CudaDevice>;
 
-/** A GPU as a plan is compiled for it, with a checkpoint stored in `stored`. UserError for f32. */
+/** A GPU as a plan's target, for a checkpoint stored in `stored`. Throws UserError for f32. */
 export const cudaDevice = (
   facts: CudaFacts,
   precision: Precision = 'auto',

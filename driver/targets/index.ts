@@ -1,4 +1,4 @@
-/** All targets. Adding one is adding its record here, and its names to driver/target.ts for the command line. */
+/** All targets. To add one, add its record here and its names to driver/target.ts for the command line. */
 import { UsageError } from '../../errors.js';
 import { cpu } from './cpu.js';
 import { cuda } from './cuda.js';
@@ -8,7 +8,7 @@ export type { AnyTarget, CompiledModel, Rebuild, Target } from './target.js';
 
 export const TARGET_RECORDS: readonly AnyTarget[] = [cpu, cuda];
 
-/** The target that `--target` names. UsageError where none has the name. */
+/** The target that `--target` names. Throws UsageError if there is no such name. */
 export function targetOf(name: string, targets: readonly AnyTarget[] = TARGET_RECORDS): AnyTarget {
   const found = targets.find(({ names }) => names.includes(name));
   if (found === undefined)

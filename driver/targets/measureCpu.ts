@@ -1,4 +1,4 @@
-/** Tuning on a CPU: in this process, on the threads that a run would use. */
+/** Tunes for a CPU in this process, on the threads that a run would use. */
 import { machineModel } from '../../autotune/cpu/costModel.js';
 import { Measurer } from '../../autotune/cpu/measure.js';
 import { CPU_RECORDS, currentTarget } from '../../autotune/cpu/target.js';

@@ -1,15 +1,15 @@
-/** What tuning on every target has in common around its search. */
+/** What tuning needs on every target besides its search. */
 import type { TuneRow } from '../../autotune/search.js';
 import { deadline, unlessStopped } from '../../autotune/until.js';
 
-/** A short budget reaches few of the (kernel, bucket) pairs: the table is about those. */
+/** The rows of measured (kernel, bucket) pairs. A short budget reaches only some of them. */
 export const measuredRows = <S>(rows: readonly TuneRow<S>[]): readonly TuneRow<S>[] =>
   rows.filter((row) => row.bestSeconds !== undefined);
 
-/** Seconds that what was asked of a device may take to end, once nobody waits for it. */
+/** Seconds to wait for outstanding device work after tuning has stopped. */
 const LEAVE_SECONDS = 1;
 
-/** Whether nothing is under way there any more, or soon: only then can it be released. */
+/** Whether all work of the measurer has ended, or ends soon. Only then can it be released. */
 export async function isIdleSoon(measurer: { idle(): Promise<void> }): Promise<boolean> {
   const patience = deadline(LEAVE_SECONDS, undefined);
   const isIdle = await unlessStopped(

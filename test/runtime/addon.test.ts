@@ -89,7 +89,7 @@ describe('memory', () => {
 });
 
 describe('the pool', () => {
-  it('has the threads asked for, and refuses numbers that make no sense', () => {
+  it('has the requested threads, and refuses impossible numbers', () => {
     expect(new Pool(3).threads).toBe(3);
     expect(new Pool(1, true).threads).toBe(1);
     for (const threads of [0, -1, 1.5, 1e9, NaN]) expect(() => new Pool(threads)).toThrow(/threads/);
@@ -104,7 +104,7 @@ describe('the pool', () => {
     expect((user + system) / 1000).toBeLessThan(150);
   });
 
-  it('leaves the main thread time while all processors work', async () => {
+  it('leaves time to the main thread while all processors work', async () => {
     const pool = new Pool(availableParallelism());
     let ticks = 0;
     const timer = setInterval(() => ticks++, 10);
@@ -120,7 +120,7 @@ describe('the processor', () => {
     const flags = new Set(/^flags\s*: (.*)$/m.exec(readFileSync('/proc/cpuinfo', 'utf8'))?.[1]?.split(' '));
     expect(info.isas.avx2).toBe(flags.has('avx2') && flags.has('fma') && flags.has('f16c'));
     expect(info.isas.avx512).toBe(['avx512f', 'avx512bw', 'avx512dq', 'avx512vl'].every((flag) => flags.has(flag)));
-    // Tiles also need the permission of the kernel, so only one direction is certain.
+    // AMX tiles also need the kernel's permission, so only one direction is certain.
     if (info.isas.amx) expect(flags.has('amx_bf16') && flags.has('amx_tile')).toBe(true);
     expect(info.cores).toBeGreaterThanOrEqual(1);
     expect(info.cores).toBeLessThanOrEqual(availableParallelism());
@@ -135,7 +135,7 @@ describe('the processor', () => {
     expect(execFileSync('taskset', ['-c', '0', process.execPath, '-e', script], { encoding: 'utf8' }).trim()).toBe('1');
   });
 
-  it('measures rates that are rates, and refuses what the processor lacks', async () => {
+  it('measures plausible rates, and refuses instruction sets that the processor lacks', async () => {
     const pool = new Pool(1);
     const { isas } = addon.cpuInfo();
     for (const kind of ['portable', 'read'] as const) expect(await addon.peak(pool, kind, 0.02)).toBeGreaterThan(1e8);
@@ -160,7 +160,7 @@ describe('loading the addon', () => {
     throw new Error('loaded, or failed otherwise');
   };
 
-  it('says how to build it where it is missing, or was built for another system', () => {
+  it('says how to build it if it is missing or was built for another system', () => {
     const root = join(folder, 'package');
     expect(failure(root).message).toContain(join(root, 'build', 'Release', 'tilewright.node'));
     expect(failure(root).hint).toContain('npm run build:native');
@@ -170,7 +170,7 @@ describe('loading the addon', () => {
     expect(failure(root).hint).toContain('npm run build:native');
   });
 
-  it('says how old the system is and what is needed where it was built on a newer one', () => {
+  it('names the installed and the required version if it was built on a newer system', () => {
     const reason =
       "/lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.99' not found (required by /opt/tilewright/build/Release/tilewright.node)";
     expect(tooOldSystem(reason, '2.31')?.message).toBe(
@@ -180,7 +180,7 @@ describe('loading the addon', () => {
       'needs the C++ library GLIBCXX 2.99 or later',
     );
     expect(tooOldSystem('file too short')).toBeUndefined();
-    // The loader's own words, of an addon that asks for a version that no system has.
+    // The loader's message for an addon that requires a version that no system has.
     const root = join(folder, 'newer');
     mkdirSync(join(root, 'build', 'Release'), { recursive: true });
     const addonBytes = readFileSync(join(process.cwd(), 'build', 'Release', 'tilewright.node'));

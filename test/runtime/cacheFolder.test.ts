@@ -1,4 +1,4 @@
-/** The cache holds machine code: only the user and root may be able to change it. */
+/** The cache holds machine code, so only the user and root may be able to change it. */
 import { chmodSync, chownSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -23,7 +23,7 @@ Buffer.from('7f454c460201', 'hex').copy(CUBIN);
 CUBIN.writeUInt16LE(190, 18);
 
 describe('a cache folder', () => {
-  it('that others may write to is refused, with the command that takes the right away', async () => {
+  it('that others may write to is refused, with the command that removes the permission', async () => {
     for (const folder of ['', 'kernels']) {
       const settings = fresh();
       const path = join(settings.cacheDir, folder);
@@ -48,7 +48,7 @@ describe('a cache folder', () => {
 });
 
 describe('an entry', () => {
-  it('that others may write to is made anew', async () => {
+  it('that others may write to is rebuilt', async () => {
     const settings = fresh();
     const { path } = await compile(settings);
     expect((await compile(settings)).cached).toBe(true);
@@ -83,7 +83,7 @@ describe('the place of the cache', () => {
     if (fallback !== undefined) expect(fallback.startsWith('/')).toBe(true);
   });
 
-  it('is asked for where there is none', async () => {
+  it('must be set if there is none', async () => {
     const settings = { ...readSettings(), cacheDir: undefined };
     await expect(compileShared(SOURCE, { isa: 'portable', settings })).rejects.toMatchObject({
       hint: 'Name one: export TILEWRIGHT_CACHE=/path',

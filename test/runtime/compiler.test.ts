@@ -1,4 +1,4 @@
-/** Compiling generated C: the cache, damaged entries, errors that show their lines, missing and broken compilers. */
+/** Compiling generated C: the cache, damaged entries, errors with their lines, missing and broken compilers. */
 import {
   chmodSync,
   existsSync,
@@ -69,7 +69,7 @@ describe('the cache of compiled kernels', () => {
     expect(readdirSync(dirname(path)).sort()).toEqual(['a.c', 'b.c', 'c.c', 'kernels.sha256', 'kernels.so']);
   });
 
-  it('compiles again where an entry is cut off, altered or half there', async () => {
+  it('compiles again if an entry is truncated, altered or incomplete', async () => {
     const damage: ((entry: string) => void)[] = [
       (entry) => truncateSync(join(entry, 'kernels.so'), 100),
       (entry) =>
@@ -98,7 +98,7 @@ describe('the cache of compiled kernels', () => {
   it('lets several writers make the same entry at once, and leaves nothing behind', async () => {
     const cache = freshCache();
     mkdirSync(join(cache, 'x'), { recursive: true });
-    // Other spellings of the folder get past the sharing within a process, as other processes would.
+    // Different spellings of the folder bypass the sharing within a process, as other processes would.
     const spellings = [cache, `${cache}/.`, `${cache}/x/..`, `${cache}//`];
     const all = await Promise.all(
       spellings.map((spelling) => compileShared(source(5), { isa: 'portable', settings: settingsIn(spelling) })),
@@ -108,7 +108,7 @@ describe('the cache of compiled kernels', () => {
     expect(readdirSync(join(cache, 'kernels')).filter((name) => name.startsWith('.'))).toEqual([]);
   });
 
-  it('removes what a killed process left a day ago, not what another is making now', async () => {
+  it('removes what a killed process left a day ago, not what another process is writing now', async () => {
     const cache = freshCache();
     for (const name of ['.tmp-old', '.tmp-new']) mkdirSync(join(cache, 'kernels', name), { recursive: true });
     utimesSync(join(cache, 'kernels', '.tmp-old'), 1e9, 1e9);
@@ -117,7 +117,7 @@ describe('the cache of compiled kernels', () => {
     expect(existsSync(join(cache, 'kernels', '.tmp-new'))).toBe(true);
   });
 
-  it('says which folder cannot be used and how to choose another', async () => {
+  it('names a folder that cannot be used, and how to choose another', async () => {
     const file = join(root, 'file');
     writeFileSync(file, '');
     const error = await failure(
@@ -154,7 +154,7 @@ describe('errors of the compiler', () => {
     expect(readdirSync(join(cache, 'kernels'))).toEqual([]);
   });
 
-  it('names what to install where there is no compiler', async () => {
+  it('names what to install if there is no compiler', async () => {
     const empty = join(root, 'empty');
     mkdirSync(empty, { recursive: true });
     const error = await failure(findCompiler({ ...readSettings(), cc: undefined, path: empty }));
@@ -163,12 +163,12 @@ describe('errors of the compiler', () => {
     expect(error.hint).toContain('TILEWRIGHT_CC=');
   });
 
-  it('does not fall back from a compiler that was asked for', async () => {
+  it('does not fall back from a compiler that was requested', async () => {
     const error = await failure(findCompiler({ ...readSettings(), cc: '/nonexistent/cc' }));
     expect(error.message).toContain('/nonexistent/cc: not found');
   });
 
-  it('tries a compiler before trusting it, and goes on to the next', async () => {
+  it('tests a compiler before using it, and falls back to the next', async () => {
     const folder = join(root, 'half');
     mkdirSync(folder, { recursive: true });
     writeFileSync(

@@ -18,7 +18,7 @@ const fresh = (): string => {
 };
 const KEY = 'a'.repeat(64);
 
-/** The number of a process that has ended. */
+/** The id of a process that has ended. */
 const endedProcess = (): number => spawnSync('true').pid;
 
 describe('claims', () => {
@@ -33,13 +33,13 @@ describe('claims', () => {
     expect(await second.acquire(KEY)).toBe(true);
   });
 
-  it('of a process that ended are taken over', async () => {
+  it('are taken over if their process has ended', async () => {
     const folder = fresh();
     writeFileSync(join(folder, `.claim-${KEY}`), `${hostname()} ${endedProcess()}`);
     expect(await new CompileClaims(folder).acquire(KEY)).toBe(true);
   });
 
-  it('of another host are believed until they are old', async () => {
+  it('of another host are respected until they are old', async () => {
     const folder = fresh();
     const path = join(folder, `.claim-${KEY}`);
     writeFileSync(path, `elsewhere ${endedProcess()}`);
@@ -49,14 +49,14 @@ describe('claims', () => {
     expect(await new CompileClaims(folder).acquire(KEY)).toBe(true);
   });
 
-  it("stand in nobody's way where the folder cannot be written", async () => {
+  it('are skipped if the folder cannot be written', async () => {
     const folder = fresh();
     writeFileSync(join(folder, 'file'), '');
     expect(await new CompileClaims(join(folder, 'file')).acquire(KEY)).toBe(true);
   });
 });
 
-describe.skipIf(!hasCc)('compiling side by side', () => {
+describe.skipIf(!hasCc)('compiling in several processes', () => {
   const library = hasCc ? makeNvrtc(join(root, 'lib', 'libnvrtc.so.13')) : '';
 
   it('compiles each kernel once for all', async () => {
@@ -74,7 +74,7 @@ describe.skipIf(!hasCc)('compiling side by side', () => {
     expect(readdirSync(join(settings.cacheDir, 'cubins')).filter((name) => name.startsWith('.'))).toEqual([]);
   });
 
-  it('compiles here what another process gave up', async () => {
+  it('compiles here what another process abandoned', async () => {
     const settings = isolated(fresh(), { nvrtc: library });
     const fails = { symbol: 'k_bad', source: 'FAIL' };
     const options = { arch: 'sm_90a', settings, keepsGoing: true } as const;

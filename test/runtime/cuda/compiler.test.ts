@@ -1,4 +1,4 @@
-/** Compiling kernels to cubins: the choice of a compiler, the cache, damage, errors with their lines; nvcc for real. */
+/** Compiling kernels to cubins: choosing a compiler, the cache, damage, errors with their lines, and real nvcc. */
 import { spawn, spawnSync } from 'node:child_process';
 import {
   existsSync,
@@ -58,13 +58,13 @@ const entries = ({ cacheDir }: CachedSettings): string[] =>
   readdirSync(join(cacheDir, 'cubins')).map((name) => join(cacheDir, 'cubins', name));
 
 describe('choosing a compiler', () => {
-  it.skipIf(hasSystemNvrtc())('names what to install where there is none', async () => {
+  it.skipIf(hasSystemNvrtc())('names what to install if there is none', async () => {
     const error = await failure(compileCubins([unit('k_a')], { arch: 'sm_90a', settings: isolated(fresh()) }));
     expect(error.message).toBe('There is no CUDA compiler: neither NVRTC (libnvrtc.so) nor nvcc was found.');
     expect(error.hint).toMatch(/pip install nvidia-cuda-nvrtc.*TILEWRIGHT_NVRTC=.*TILEWRIGHT_NVCC=/);
   });
 
-  it.skipIf(!hasCc || hasSystemNvrtc())('says in one line what is wrong with what there is', async () => {
+  it.skipIf(!hasCc || hasSystemNvrtc())('says in one line what is wrong with the installed ones', async () => {
     const folder = fresh();
     const settings = isolated(folder, {
       libraryPath: dirname(makeNvrtc(join(folder, 'libnvrtc.so.11'), [11, 8])),
@@ -77,7 +77,7 @@ describe('choosing a compiler', () => {
     expect(error.message).not.toContain('\n');
   });
 
-  it.skipIf(!hasCc)('prefers NVRTC to nvcc, unless nvcc is asked for', async () => {
+  it.skipIf(!hasCc)('prefers NVRTC to nvcc, unless nvcc is requested', async () => {
     const folder = fresh();
     const nvcc = makeNvcc(join(folder, 'bin', 'nvcc'), '12.4');
     const settings = isolated(folder, { libraryPath: dirname(library), path: dirname(nvcc) });
@@ -99,7 +99,7 @@ describe('choosing a compiler', () => {
 });
 
 describe.skipIf(!hasCc)('compiling with a stand-in NVRTC', () => {
-  it('asks for the architecture and reads what the kernel takes', async () => {
+  it('passes the architecture and reads the resources of the kernel', async () => {
     const settings = withNvrtc();
     const progress: string[] = [];
     const result = await compileCubins([unit('k_a'), unit('k_b')], {
@@ -124,7 +124,7 @@ describe.skipIf(!hasCc)('compiling with a stand-in NVRTC', () => {
     expect(progress.map((each) => each.slice(0, 3))).toEqual(['1/2', '2/2']);
   });
 
-  it('compiles a kernel once, and again where anything that changes it differs', async () => {
+  it('compiles a kernel once, and again if anything that affects it differs', async () => {
     const settings = withNvrtc();
     const all = { arch: 'sm_90a', settings } as const;
     const first = await compileCubins([unit('k_a')], all);
@@ -143,7 +143,7 @@ describe.skipIf(!hasCc)('compiling with a stand-in NVRTC', () => {
     expect(entries(settings)).toHaveLength(5);
   });
 
-  it('compiles again where an entry is cut off, altered, half there or no file', async () => {
+  it('compiles again if an entry is truncated, altered, incomplete or not a file', async () => {
     const flip = (path: string, at: number): void => {
       const data = readFileSync(path);
       data[at] = (data[at] ?? 0) ^ 1;
@@ -175,7 +175,7 @@ describe.skipIf(!hasCc)('compiling with a stand-in NVRTC', () => {
     }
   });
 
-  it('lets writers of one entry be, removes only what is a day old, and says where it cannot write', async () => {
+  it('tolerates other writers, removes only what is a day old, and says where it cannot write', async () => {
     const settings = withNvrtc();
     const results = await Promise.all([1, 2, 3].map(() => compileCubins([unit('k_a')], { arch: 'sm_90a', settings })));
     expect(new Set(results.map((result) => textOf(result, 'k_a'))).size).toBe(1);
@@ -214,7 +214,7 @@ describe.skipIf(!hasCc)('compiling with a stand-in NVRTC', () => {
     );
   });
 
-  it('goes on past kernels that do not compile where it is told to', async () => {
+  it('continues past kernels that do not compile if keepsGoing is set', async () => {
     const settings = withNvrtc();
     const units = [unit('k_a'), unit('k_bad', 'FAIL'), unit('k_c')];
     const result = await compileCubins(units, { arch: 'sm_90a', settings, keepsGoing: true });
@@ -222,7 +222,7 @@ describe.skipIf(!hasCc)('compiling with a stand-in NVRTC', () => {
     expect(entries(settings)).toHaveLength(2);
   });
 
-  it('keeps nothing that is no code', async () => {
+  it('stores nothing that is not machine code', async () => {
     const settings = withNvrtc();
     await expect(compileCubins([unit('k_a', 'JUNK')], { arch: 'sm_90a', settings })).rejects.toThrow(
       'that are no cubin',
@@ -230,7 +230,7 @@ describe.skipIf(!hasCc)('compiling with a stand-in NVRTC', () => {
     expect(entries(settings)).toEqual([]);
   });
 
-  it('takes no symbol that is none, and none twice', async () => {
+  it('refuses invalid symbols and duplicates', async () => {
     const settings = withNvrtc();
     for (const units of [[unit('../k')], [unit('k'), unit('k')], [unit('')]]) {
       await expect(compileCubins(units, { arch: 'sm_90a', settings })).rejects.toThrow('Bad or repeated');
@@ -255,7 +255,7 @@ describe.skipIf(!hasCc || !existsSync(BUILT))('the compiler processes of the bui
     return JSON.parse(run.stdout) as ReturnType<typeof compile>;
   };
 
-  it.skipIf(availableParallelism() < 2)('work side by side: two of them meet', () => {
+  it.skipIf(availableParallelism() < 2)('work in parallel: two of them meet', () => {
     const place = fresh();
     const { cubins, failures } = compile({
       k_a: `MEET ${place}\n`,
@@ -267,7 +267,7 @@ describe.skipIf(!hasCc || !existsSync(BUILT))('the compiler processes of the bui
     expect(readdirSync(place)).toHaveLength(2);
   });
 
-  it('may crash: that kernel fails, with its name and last words, the others are compiled', () => {
+  it('may crash: that kernel fails with its name and last output, and the others are compiled', () => {
     const { cubins, failures } = compile({
       k_a: 'CRASH and some more text',
       k_b: 'plain',
@@ -281,7 +281,7 @@ describe.skipIf(!hasCc || !existsSync(BUILT))('the compiler processes of the bui
     expect(Object.keys(failures).sort()).toEqual(['k_a', 'k_d']);
   });
 
-  it('outlive Ctrl-C in their group, and not their parent', async () => {
+  it('survive Ctrl-C in their group, but not their parent', async () => {
     const place = fresh();
     const script = `
       const { compileCubins } = await import(${JSON.stringify(BUILT)});
@@ -332,7 +332,7 @@ describe.skipIf(NVCC === undefined)('compiling with nvcc', () => {
     nvrtc: undefined,
   });
 
-  it('makes code for both architectures, and says what it takes', async () => {
+  it('makes code for both architectures, and reports its resources', async () => {
     const mine = settings();
     for (const arch of ['sm_80', 'sm_90a'] as const) {
       const result = await compileCubins([{ symbol: 'k_real', source }], { arch, settings: mine });
@@ -346,7 +346,7 @@ describe.skipIf(NVCC === undefined)('compiling with nvcc', () => {
     }
   });
 
-  it("shows the generated lines that do not compile, and the assembler's words", async () => {
+  it("shows the generated lines that do not compile, and the assembler's message", async () => {
     const mine = settings();
     const wrong = source.replace('255 - threadIdx.x', 'undeclared');
     expect(

@@ -1,4 +1,4 @@
-/** cuBLASLt's interface against a stand-in that writes down what it was asked. */
+/** cuBLASLt's interface against a stand-in that records its calls. */
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -9,7 +9,7 @@ import { openCublasLt } from '../../../runtime/cuda/cublasLt.js';
 import { findCublasLt } from '../../../runtime/cuda/findCublasLt.js';
 import { hasCc, isolated } from './fakeCompilers.js';
 
-/** A library that knows three algorithms, the second of them unusable, and multiplies integers of 16 bits. */
+/** A library with three algorithms, the second of them unusable, that multiplies 16-bit integers. */
 const SOURCE = `
 #include <stdint.h>
 #include <stddef.h>

@@ -73,7 +73,7 @@ describeFake('devices, memory and modules', (fake) => {
     expect(() => new cuda.Device(-1)).toThrow(/integer/);
   });
 
-  it('gives the context back with its last user', () => {
+  it('releases the context with its last user', () => {
     const second = new cuda.Device(0);
     const memory = new cuda.Memory(second, 64);
     second.release();
@@ -84,7 +84,7 @@ describeFake('devices, memory and modules', (fake) => {
     expect(fake.live()).toBe(atRest);
   });
 
-  it('leaves nothing behind where a device cannot be opened', () => {
+  it('leaves nothing behind if a device cannot be opened', () => {
     fake.fail('cuStreamCreate', CODES.outOfMemory);
     expect(outcome(() => new cuda.Device(0))).toEqual({
       code: 'CUDA_ERROR_OUT_OF_MEMORY',
@@ -93,7 +93,7 @@ describeFake('devices, memory and modules', (fake) => {
     });
   });
 
-  it('copies, fills and reads memory, waiting or not', async () => {
+  it('copies, fills and reads memory, synchronously or not', async () => {
     const [a, b] = [make(64), make(64)];
     a.fill(7);
     a.fill(1, 60);
@@ -112,7 +112,7 @@ describeFake('devices, memory and modules', (fake) => {
     b.release();
   });
 
-  it('refuses ranges outside a memory, strangers, and use after release', async () => {
+  it('refuses ranges outside a memory, foreign objects, and use after release', async () => {
     const memory = make(64);
     expect(() => memory.read(60, 5)).toThrow(/outside a device memory of 64 bytes/);
     expect(() => memory.write(63, new Uint8Array(2))).toThrow(/outside/);
@@ -135,7 +135,7 @@ describeFake('devices, memory and modules', (fake) => {
     expect(() => memory.sizeBytes).toThrow(/released/);
   });
 
-  it("says when memory is short, with the driver's words", () => {
+  it("reports a lack of memory with the driver's message", () => {
     fake.set('totalBytes', 1000);
     const memory = make(900);
     try {
@@ -191,7 +191,7 @@ describeFake('devices, memory and modules', (fake) => {
     expect(() => new cuda.Module(device, new Uint8Array(0))).toThrow(/image of 0 bytes/);
   });
 
-  it('measures between events', () => {
+  it('measures the time between events', () => {
     const [begin, end] = [new cuda.Event(device), new cuda.Event(device)];
     const memory = make(64);
     begin.record();

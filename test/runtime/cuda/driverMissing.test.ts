@@ -8,7 +8,7 @@ import { cudaAvailable, loadCudaAddon, requireCuda } from '../../../runtime/cuda
 import { compileLibrary, hasCompiler } from '../../support/fakeCuda/fakeDriver.js';
 
 describe('a driver that cannot be used', () => {
-  it('is missing: says so, and how to go on', () => {
+  it('is missing: says so, and how to continue', () => {
     const missing = cudaAvailable('/nowhere/libcuda.so.1');
     expect(missing).toMatchObject({
       ok: false,
@@ -18,7 +18,7 @@ describe('a driver that cannot be used', () => {
     expect(() => new (loadCudaAddon().Device)(0)).toThrow(/No CUDA driver is loaded/);
   });
 
-  it('is not looked for by name elsewhere than where the system looks for libcuda.so.1', () => {
+  it('is not looked for by name outside the places where the system looks for libcuda.so.1', () => {
     expect(cudaAvailable('libother.so')).toMatchObject({ ok: false, reason: expect.stringMatching(/full path/) });
   });
 

@@ -1,4 +1,4 @@
-/** Programs: what is launched, copied and measured, in which order, and what is refused. On the fake driver. */
+/** Programs on the fake driver: what is launched, copied and measured, in which order, and what is refused. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeEach, expect, it } from 'vitest';
 import type { GridExtent, LaunchShape } from '../../../ir/cuda.js';
@@ -91,14 +91,14 @@ describeFake('programs', (fake) => {
     });
   const iota = (length: number, from = 0): Int32Array => Int32Array.from({ length }, (_, i) => from + i);
 
-  it('runs its launches on the inputs and brings the outputs', async () => {
+  it('runs its launches on the inputs and returns the outputs', async () => {
     const { outputs, milliseconds, launchMilliseconds } = await chain().run({
       extents: [300, 40],
       inputs: [iota(300), iota(40)],
     });
     expect(new Int32Array(outputs[0]!)).toEqual(iota(300).map((i) => 2 * i + 2));
     expect(new Float32Array(outputs[1]!)).toEqual(Float32Array.from({ length: 40 }, (_, i) => -i));
-    // The fake device's clock: a launch 1 ms, a copy 1/8 ms.
+    // The fake device's clock: 1 ms per launch, 1/8 ms per copy.
     expect(milliseconds).toBe(3.5);
     expect(launchMilliseconds).toBeUndefined();
     expect(fake.log('launch')).toEqual([
@@ -106,25 +106,25 @@ describeFake('programs', (fake) => {
       'launch tw_after grid=3,1,1 block=128 shared=0 cluster=1 programmatic=1 T=300 R=40',
       'launch tw_rows grid=1,1,1 block=128 shared=0 cluster=1 programmatic=0 T=300 R=40',
     ]);
-    // Behind the end of an input: zeros up to 128 bytes, then nothing was touched.
+    // Beyond the end of an input: zeros up to 128 bytes; the rest is untouched.
     expect([...new Int32Array(memory.read(1196, 12))]).toEqual([299, 0, 0]);
     expect([...new Uint8Array(memory.read(12288 + 500 * 4 + 48, 4))]).toEqual([0xab, 0xab, 0xab, 0xab]);
   });
 
-  it('launches nothing where there are no rows', async () => {
+  it('launches nothing if there are no rows', async () => {
     const { outputs } = await chain().run({ extents: [1, 0], inputs: [iota(1), iota(0)] });
     expect(outputs.map((buffer) => buffer.byteLength)).toEqual([4, 0]);
     expect(fake.log('launch')).toHaveLength(2);
   });
 
-  it('measures each launch when asked, and runs parts', async () => {
+  it('measures each launch on request, and runs parts', async () => {
     const program = chain();
     const timed = await program.run({ extents: [10, 1], inputs: [iota(10), iota(1)], isTimed: true });
     expect(timed.launchMilliseconds).toEqual(new Float64Array([1, 1, 1]));
     expect(timed.milliseconds).toBe(3.5);
     await program.run({ extents: [10, 1], inputs: [iota(10, 7), iota(1)], launches: { first: 0, end: 1 } });
     expect(new Int32Array(memory.read(4096, 8))).toEqual(new Int32Array([15, 17]));
-    // A later part takes no inputs anew.
+    // A later part copies no inputs again.
     const part = await program.run({
       extents: [10, 1],
       inputs: [iota(10), iota(1)],
@@ -139,7 +139,7 @@ describeFake('programs', (fake) => {
     ).rejects.toThrow(/from 0 to 3/);
   });
 
-  it('has two runs in flight and no third, in the order of the calls', async () => {
+  it('has at most two runs in flight, in the order of the calls', async () => {
     const program = chain();
     fake.set('held', 1);
     const runs = [1, 2].map((k) => program.run({ extents: [3, k], inputs: [iota(3, 100 * k), iota(k, k)] }));
@@ -170,7 +170,7 @@ describeFake('programs', (fake) => {
     await Promise.all([first, second]);
   });
 
-  it('copies neighbouring inputs as one', async () => {
+  it('copies adjacent inputs as one', async () => {
     const slots = [
       { memory, offset: 256, bytes: 128 },
       { memory, offset: 0, bytes: 128 },
@@ -308,7 +308,7 @@ describeFake('programs', (fake) => {
     );
   });
 
-  it('lets kernels have the shared memory that they ask for, once, and no more than there is', async () => {
+  it('grants kernels the shared memory they request, once, and no more than the device has', async () => {
     const shared = (sharedBytes: number): CudaLaunchBinding =>
       launch('tw_shared', [0, 1], { launch: shape({ sharedBytes }) });
     const large = bind({
@@ -335,7 +335,7 @@ describeFake('programs', (fake) => {
     expect(() => bind({ launches: [launch('tw_tile', [0, 1])] })).toThrow(
       'parameter 3 is of 128 bytes in the kernel and of 8 bytes in the binding',
     );
-    // Neither these nor bindings that fit ask the driver for what it does not have.
+    // Neither these nor valid bindings ask the driver for what it does not have.
     expect(fake.log('refused')).toEqual([]);
     expect(() => bind({ launches: [launch('tw_affine', [0, 4])] })).toThrow(
       /slots\[1\] must be an integer from 0 to 3/,
@@ -366,7 +366,7 @@ describeFake('programs', (fake) => {
     expect(() => program.run({ extents: [2, 1], inputs: [iota(2), iota(1)] })).toThrow(/released/);
   });
 
-  it('reports a kernel that goes astray, or hangs, as a dead context', async () => {
+  it('reports a kernel that faults or hangs as a dead context', async () => {
     const stray = bind({ launches: [launch('tw_affine', [0, 1]), launch('tw_trap', [0])] });
     await expect(stray.run({ extents: [1, 0], inputs: [] })).rejects.toMatchObject({
       code: 'CUDA_ERROR_ILLEGAL_ADDRESS',
@@ -376,7 +376,7 @@ describeFake('programs', (fake) => {
         /^cuEventSynchronize \(device 0\): CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access/,
       ),
     });
-    // From here on the context answers nothing else, and nothing waits for ever.
+    // From here on the context answers nothing, and nothing waits for ever.
     expect(() => memory.read(0, 4)).toThrow(/ILLEGAL_ADDRESS/);
     await expect(stray.run({ extents: [1, 0], inputs: [] })).rejects.toMatchObject({
       code: 'CUDA_ERROR_ILLEGAL_ADDRESS',
@@ -395,11 +395,11 @@ describeFake('programs', (fake) => {
     });
   });
 
-  it('names the launch that the driver refuses, and goes on afterwards', async () => {
+  it('names the launch that the driver refuses, and continues to work', async () => {
     const program = chain();
     fake.fail('cuLaunchKernelEx', CODES.invalidValue, 2);
     const refused = program.run({ extents: [200, 1], inputs: [iota(200), iota(1)] });
-    // A read waits for its turn on the JavaScript thread: it must come although the run failed.
+    // A read waits for its turn on the JavaScript thread. It must complete although the run failed.
     memory.read(0, 4);
     await expect(refused).rejects.toMatchObject({
       isContextDead: false,
@@ -411,7 +411,7 @@ describeFake('programs', (fake) => {
     await program.run({ extents: [3, 1], inputs: [iota(3), iota(1)] });
   });
 
-  it('leaves nothing behind where pinned memory is short', () => {
+  it('leaves nothing behind if pinned memory is short', () => {
     fake.fail('cuMemHostAlloc', CODES.outOfMemory, 3);
     expect(() => chain()).toThrow(/cuMemHostAlloc \(device 0\): CUDA_ERROR_OUT_OF_MEMORY/);
   });

@@ -26,7 +26,7 @@ describeFake('uploads', (fake) => {
     expect(fake.live()).toBe(atRest);
   });
 
-  it('brings a file larger than its buffers, whatever their number', async () => {
+  it('uploads a file larger than its buffers, whatever their number', async () => {
     for (const [threads, buffers] of [
       [1, 2],
       [3, 2],
@@ -53,7 +53,7 @@ describeFake('uploads', (fake) => {
     }
   });
 
-  it('takes many parts, empty ones too, and several copies one after another', async () => {
+  it('accepts many parts, including empty ones, and several copies in sequence', async () => {
     const upload = new cuda.Upload(device, { bufferBytes: 4096, threads: 2 });
     const target = new cuda.Memory(device, 20_000);
     const part = (sourceOffset: number, targetOffset: number, length: number) => ({
@@ -94,7 +94,7 @@ describeFake('uploads', (fake) => {
     target.release();
   });
 
-  it('executes the launches of steps in order, each behind its copies, copies only when they may', async () => {
+  it('executes the launches of steps in order, each after its copies, and copies only when they may', async () => {
     const module = new cuda.Module(device, new TextEncoder().encode(KERNELS));
     const memory = new cuda.Memory(device, 3 * 4096);
     const slots = [0, 1, 2].map((i) => ({ memory, offset: i * 4096, bytes: 4096 }));
@@ -125,7 +125,7 @@ describeFake('uploads', (fake) => {
     const upload = new cuda.Upload(device, { bufferBytes: 4096, threads: 2 });
     const word = (at: number): number => Buffer.from(content).readInt32LE(at);
     const copy = (sourceOffset: number) => ({ source, sourceOffset, target: memory, targetOffset: 0, bytes: 4 });
-    // The second word overwrites the first where it must not before it was read, and is itself read by the last launch.
+    // The second word overwrites the first, which it must not do before the first was read; the last launch reads it.
     const times = await upload.load(program, [
       { parts: [copy(40)], launches: { first: 0, end: 1 }, after: 0 },
       { parts: [], launches: { first: 1, end: 2 }, after: 0 },
@@ -202,7 +202,7 @@ describeFake('uploads', (fake) => {
     target.release();
   });
 
-  it('leaves nothing behind where pinned memory is short', () => {
+  it('leaves nothing behind if pinned memory is short', () => {
     fake.fail('cuMemHostAlloc', CODES.outOfMemory);
     expect(() => new cuda.Upload(device, { threads: 2, bufferBytes: 4096 })).toThrow(
       /cuMemHostAlloc \(device 0\): CUDA_ERROR_OUT_OF_MEMORY/,

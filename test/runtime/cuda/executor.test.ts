@@ -70,7 +70,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
     return { executor: await openCuda({ ...optionsFor(fake), ...change }), state: fake.state };
   }
 
-  /** Closes it; nothing of it is left on the device. */
+  /** Closes it and checks that nothing of it is left on the device. */
   async function close(executor: CudaScoring, state: FakeState): Promise<void> {
     await executor.close();
     expect([state.live, state.liveBytes]).toEqual([0, 0]);
@@ -97,14 +97,14 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
     await close(executor, state);
   });
 
-  it('has two micro-batches on the device at a time, however many are asked for', async () => {
+  it('has two micro-batches on the device at a time, however many are requested', async () => {
     const { executor, state } = await create({}, { delay: 3 });
     await Promise.all(Array.from({ length: 20 }, (_, i) => check(executor, batchOf(5 + i, 1 + (i % 5), i))));
     expect(state.mostInFlight).toBe(2);
     await close(executor, state);
   });
 
-  it('finishes what it was asked for before it closes', async () => {
+  it('finishes requested work before it closes', async () => {
     const { executor, state } = await create({}, { delay: 3 });
     const asked = [3, 9, 30, 40].map((tokens) => check(executor, batchOf(tokens, 2)));
     await executor.close();
@@ -114,7 +114,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
     await executor.close();
   });
 
-  it('makes up random and constant weights', async () => {
+  it('generates random and constant weights', async () => {
     const tensors = new Map<string, TensorSource>([
       ['embed_tokens', { kind: 'random', format: 'bf16', shape: [VOCAB, WIDTH], seed: 42n, scale: 0.5 }],
       ['norm', { kind: 'constant', format: 'f32', shape: [WIDTH], value: 3 }],
@@ -128,7 +128,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
     await close(executor, state);
   });
 
-  it('says what it takes before it takes it, never takes more, and reports progress by bytes', async () => {
+  it('announces its memory in advance, never takes more, and reports progress in bytes', async () => {
     const progress: LoadProgress[] = [];
     const fake = makeFake();
     let announced: CudaMemoryUse | undefined;
@@ -142,11 +142,11 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
     });
     const use = executor.memory()[0]!;
     expect(announced).toEqual(use);
-    // The table, both heads in one, the frequencies: a page each.
+    // The table, both heads together, and the frequencies: one page each.
     expect(use.weightBytes).toBe(3 * 4096);
     expect(use.arenaBytes).toBe(plan.arenaBytes);
-    // Three jobs, one vector of factors; the table and the head, padded to 256, in one staging buffer, the factors in
-    // another.
+    // Three jobs and one vector of factors. The table and the head, padded to 256, share one staging buffer; the
+    // factors are in another.
     expect(use.stagingBytes).toBe(3 * 64 + 256 + 2 * (768 + 640));
     expect(fake.state.peakBytes).toBeGreaterThan(0);
     expect(fake.state.peakBytes).toBeLessThanOrEqual(peakBytes(use));
@@ -169,7 +169,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
     await close(executor, state);
   });
 
-  it('names the first kernel whose result is not finite, and the rows it reached; and works on', async () => {
+  it('names the first kernel whose result is not finite and the affected rows, and continues to work', async () => {
     const table = (row: number, column: number): number => (row === 7 && column === 3 ? NaN : tableValue(row, column));
     const { executor, state } = await create({ tensors: writeTensors(folder, { table }) });
     const batch = batchOf(12, 4);
@@ -186,7 +186,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
     await close(executor, state);
   });
 
-  it('finds NaN that packing brought in, also when several ask at once', async () => {
+  it('finds NaN that packing introduced, even if several callers ask at once', async () => {
     const { executor, state } = await create({ tensors: writeTensors(folder, { norm: () => Infinity }) }, { delay: 2 });
     const errors = await Promise.all(
       [4, 20, 9].map((tokens) => executor.score(batchOf(tokens, 2)).catch((reason: unknown) => reason)),
@@ -195,7 +195,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
     await close(executor, state);
   });
 
-  it('gives up a micro-batch for which memory ran out, and goes on with a smaller one', async () => {
+  it('abandons a micro-batch for which memory ran out, and continues with a smaller one', async () => {
     const { executor, state } = await create();
     state.nextError = outOfMemory();
     const error: unknown = await executor.score(batchOf(40, 3)).catch((reason: unknown) => reason);
@@ -241,7 +241,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
     await close(executor, state);
   });
 
-  it('names the tensor that is missing, misshapen or cut off, and leaves nothing on the device', async () => {
+  it('names a missing, misshapen or truncated tensor, and leaves nothing on the device', async () => {
     const change = async (
       name: string,
       source: Partial<Extract<TensorSource, { kind: 'file' }>> | undefined,
@@ -266,7 +266,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
     );
   });
 
-  it('gives everything back where loading or binding fails', async () => {
+  it('releases everything if loading or binding fails', async () => {
     const attempt = async (change: Partial<CudaScoringOptions>, nextError?: Error): Promise<string> => {
       const fake = makeFake({ delay: 1 });
       fake.state.nextError = nextError;
@@ -299,7 +299,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
     ).toContain('no multiple of 256');
   });
 
-  it('binds tensor maps to the slots of their parameters, and starts only those kernels early that state that they wait', async () => {
+  it('binds tensor maps to slots, and starts early only kernels that state that they wait', async () => {
     const { executor, state } = await create();
     const [first] = state.bindings.filter((binding) => binding.launches[0]?.name === 'embed');
     const head = first!.launches[1]!;
@@ -336,7 +336,7 @@ describe('device memory', () => {
     throw new Error('it fits');
   };
 
-  it('fits where there is room for the peak and the driver', () => {
+  it('fits if there is room for the peak and the driver', () => {
     requireDeviceMemory(use, { name: 'H100', freeBytes: 68.2 * GiB, totalBytes: 80 * GiB }, capacity);
     requireDeviceMemory(
       { ...use, arenaBytes: 0, stagingBytes: 8 * GiB },
@@ -349,7 +349,7 @@ describe('device memory', () => {
   });
 
   it('says in one line what would fit', () => {
-    // 3.875 GiB of room for activations that take 1 MiB a token, less a little.
+    // 3.875 GiB of room for activations that take slightly less than 1 MiB per token.
     expect(failure(64).hint).toBe('Compile it for smaller micro-batches: --max-tokens 3840.');
     expect(failure(60.1).hint).toBe(
       'The weights alone take 60 GiB: spread over 2 or more such GPUs, or use one with more memory.',

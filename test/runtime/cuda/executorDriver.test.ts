@@ -1,4 +1,4 @@
-/** The CUDA executor over the real addon and the fake driver: what the interface's fake cannot show. */
+/** The CUDA executor over the real addon and the fake driver: what the fake addon cannot show. */
 import { expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
 import { isCudaError } from '../../../runtime/cuda/addon.js';
@@ -108,7 +108,7 @@ describeFake('CudaScoring on the fake driver', (fake) => {
     expect(fake.live()).toBe(0);
   });
 
-  it('survives the want of memory in a run, and says so', async () => {
+  it('survives and reports a lack of memory during a run', async () => {
     const executor = await create();
     fake.fail('cuLaunchKernelEx', CODES.outOfMemory);
     await expect(executor.score(batchOf(40, 3))).rejects.toBeInstanceOf(OutOfDeviceMemory);
@@ -118,7 +118,7 @@ describeFake('CudaScoring on the fake driver', (fake) => {
     expect(fake.live()).toBe(0);
   });
 
-  it('gives back what it can where the device is lost, while loading or while scoring', async () => {
+  it('releases what it can if the device is lost while loading or scoring', async () => {
     const executor = await create();
     fake.fail('cuLaunchKernelEx', CODES.illegalAddress);
     const lost: unknown = await executor.score(batchOf(40, 3)).catch((error: unknown) => error);

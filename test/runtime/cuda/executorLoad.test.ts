@@ -1,6 +1,6 @@
 /**
- * Weights onto the fake driver in many small steps, bit for bit. Its streams execute nothing before somebody waits for
- * it: what is overwritten too early, or read before it arrived, is wrong bits.
+ * Loads weights onto the fake driver in many small steps, bit for bit. The fake driver's streams execute nothing until
+ * something waits for them, so data overwritten too early, or read too early, shows as wrong bits.
  */
 import { copyFileSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
@@ -48,7 +48,7 @@ if (hasCxx())
       expect(fake.live()).toBe(0);
     });
 
-    /** The addon with uploads by so many threads, and a look at what they are asked. */
+    /** The addon with this many upload threads, and a record of its requests. */
     const addonWith = (
       threads: number,
       onLoad: (steps: readonly CudaUploadStep[]) => void = () => undefined,
@@ -91,7 +91,7 @@ if (hasCxx())
         .map(({ name }) => name);
     }
 
-    // 256: one row of the largest f32 source and no more. 1 MiB: everything at once.
+    // 256: exactly one row of the largest f32 source. 1 MiB: everything at once.
     it.each([
       [256, 1],
       [256, 3],
@@ -112,7 +112,7 @@ if (hasCxx())
       const times = await load(loadPlan, addonWith(threads), { done });
       const allocated = fake.log('alloc').map((line) => Number(line.split(' ')[1]));
       expect(allocated.reduce((a, b) => a + b)).toBe(loadingBytes(loadPlan));
-      // Pinned memory once, whatever the number of weights and steps.
+      // Pinned memory is allocated once, whatever the number of weights and steps.
       expect(fake.log('pin')).toEqual([`pin ${2 * threads * 4096}`]);
       expect(fake.live()).toBe(atRest);
       expect(wrong()).toEqual([]);
@@ -127,13 +127,13 @@ if (hasCxx())
           20,
       );
       expect(times.streaming.total).toBeGreaterThanOrEqual(times.streaming.reading);
-      // The driver's clock: a millisecond a launch.
+      // The driver's clock: one millisecond per launch.
       expect(times.streaming.device).toBeCloseTo(loadPlan.steps.flatMap(({ pieces }) => pieces).length / 1000, 5);
       const slots = weightSlots(weightPlan, memory);
       expect(slots.get('w_twin')).toEqual(slots.get('w_q'));
     });
 
-    it('copies ahead of what is laid out, into three buffers in turn, each only when it was laid out', async () => {
+    it('copies ahead of packing, into three buffers in turn, each only after it was packed', async () => {
       let asked: readonly CudaUploadStep[] = [];
       const loadPlan = planLoading(weightPlan, 700);
       await load(
@@ -151,14 +151,14 @@ if (hasCxx())
       expect(new Set(staged.flatMap(({ parts }) => parts.map(({ target }) => target))).size).toBe(3);
     });
 
-    it('would be wrong if copies did not wait for the launches that read what they overwrite', async () => {
+    it('would be wrong if copies did not wait for launches that read what they overwrite', async () => {
       const { steps, ...rest } = planLoading(weightPlan, 700);
       refill();
       await load({ ...rest, steps: steps.map((step) => ({ ...step, after: 0 })) }, addonWith(1));
       expect(wrong()).not.toEqual([]);
     });
 
-    it('waits for nothing but the end: no synchronisation a weight or a step', async () => {
+    it('waits only at the end: no synchronisation per weight or step', async () => {
       refill();
       fake.reset();
       let waits = 0;
@@ -189,7 +189,7 @@ if (hasCxx())
       'cuLaunchKernelEx',
       'cuMemsetD8Async',
     ];
-    it.each(calls)('gives everything back where %s fails, early or late, and succeeds afterwards', async (call) => {
+    it.each(calls)('releases everything if %s fails, early or late, and succeeds afterwards', async (call) => {
       const loadPlan = planLoading(weightPlan, 700);
       let failures = 0;
       for (const after of [1, 2, 7, 23]) {
@@ -210,14 +210,14 @@ if (hasCxx())
       expect(wrong()).toEqual([]);
     });
 
-    it('takes little pinned memory where little is loaded', async () => {
+    it('takes little pinned memory if little is loaded', async () => {
       fake.reset();
       await load(planLoading(weightPlan), fake.addon);
       expect(fake.log('pin')).toEqual([`pin ${4 << 20}`]);
       expect(wrong()).toEqual([]);
     });
 
-    it('says which file was cut off, before or while it is read', async () => {
+    it('names a file that was truncated before or while it is read', async () => {
       const whole = tensors.get('down');
       if (whole?.kind !== 'file') throw new Error('not a file');
       const file = join(folder, 'cut.bin');
@@ -240,7 +240,7 @@ if (hasCxx())
       expect(fake.live()).toBe(atRest);
     });
 
-    it('takes hardly any pinned memory where all weights are made up', async () => {
+    it('takes hardly any pinned memory if all weights are random', async () => {
       const plan = planWeights([decl('w_noise', [['noise', 70]], { format: 'f16' })], [], tensors, {
         isMapping: false,
       });
@@ -255,7 +255,7 @@ if (hasCxx())
   });
 else process.stderr.write('SKIPPED: loading onto a fake device: no g++ on PATH\n');
 
-it('says how fast it was and what it waited for', () => {
+it('reports its speed and what it waited for', () => {
   const streaming = { total: 0.2, reading: 0.15, bus: 0.04, launches: 0.002, device: 0.05 };
   expect(printLoadTimes({ preparing: 0.03, releasing: 0.02, copiedBytes: 8e9, streaming })).toBe(
     'weights loaded in 0.25 s: 8.00 GB of files at 32.0 GB/s (streaming 200 ms at 40.0 GB/s: threads reading 75 %, waiting for the bus 20 %, for launches 1 %, device laying out 25 %; preparing 30 ms, releasing 20 ms)',
@@ -267,11 +267,11 @@ it('says how fast it was and what it waited for', () => {
 
 it('counts every byte of weights once in its progress', () => {
   const total = planLoading(weightPlan, 700).steps.reduce((sum, step) => sum + step.weightBytes, 0);
-  // Rows without their padding, 16-bit, k rounded up to 8: 56 columns of most, 64 of w_down, 52 of the table.
+  // Rows without padding, 16-bit, k rounded up to 8: 56 columns in most, 64 in w_down, 52 in the table.
   expect(total).toBe((96 + 32 + 122 + 70 + 236) * 56 * 2 + K * 64 * 2 + 70 * 52 * 2);
 });
 
-it('refuses rows that no staging buffer holds, and layouts of CPUs', () => {
+it('refuses rows larger than a staging buffer, and layouts of CPUs', () => {
   expect(() => planLoading(weightPlan, 200)).toThrow(UserError);
   expect(() =>
     planLoading(planWeights([decl('p', [['q', 96]], { layout: 'panels' })], [], tensors, { isMapping: false })),
