@@ -1,35 +1,36 @@
-/** Micro-batches that are still to be computed, in the order in which devices take them. */
+/** The micro-batches that are still to be computed, in the order in which devices take them. */
 import { UserError } from '../errors.js';
 import { halvePack } from './pack.js';
 import type { Pack, Packable } from './packing.js';
 import type { Scorer } from './scorer.js';
 
-/** The smallest micro-batch that a model is compiled for, tokens. */
+/** The smallest micro-batch that a model is compiled for, in tokens. */
 const FEWEST_TOKENS = 32;
 
 /**
- * Nothing less than about this part of the largest micro-batch is made at the end: its weights take as long to read.
+ * Halves at the end are at least about this fraction of the largest micro-batch: reading the weights takes the same
+ * time for less.
  */
 const TAIL_PART = 1 / 32;
-/** Halves at the end may take this much longer than the whole by the scorer's own estimate, and no longer. */
+/** Limit on the time of two halves relative to the whole, by the scorer's own estimate. */
 const TAIL_LOSS = 1.25;
 
 /**
- * One device takes micro-batches in the order given. Replicas take the largest first, and towards the end halves, so
- * that all finish together: none is handed out that is longer than an even share of what is left. A pipeline takes
- * (stages − 1) times one stage's part of its largest micro-batch to fill and run empty, wherever that comes, so nothing
- * is gained by halves at its end; where there are fewer micro-batches than devices, all are halved.
+ * A single device takes micro-batches in the given order. Replicas take the largest first and, towards the end, halves,
+ * so that all finish together: none gets a micro-batch that is longer than an even share of what is left. A pipeline
+ * needs (stages − 1) times one stage's part of its largest micro-batch to fill and drain, wherever that micro-batch
+ * comes, so halves at its end gain nothing. If there are fewer micro-batches than devices, all are halved.
  */
 export class BatchQueue<T extends Packable> {
   readonly #scorer: Scorer;
   readonly #warn: ((line: string) => void) | undefined;
-  /** The next one last. */
+  /** In reverse order: the next one is the last. */
   readonly #left: Pack<T>[];
-  /** Of all micro-batches, and of those that are left. */
+  /** Estimated seconds of all micro-batches, and of those that are left. */
   readonly #seconds: number;
   #secondsLeft: number;
   #isByLength = false;
-  /** What a device had no memory for is not tried again. */
+  /** Micro-batches of a size that ran out of device memory are not tried again. */
   #tokensLimit = Infinity;
 
   constructor(packs: readonly Pack<T>[], scorer: Scorer, onWarning?: (line: string) => void) {
@@ -40,10 +41,10 @@ export class BatchQueue<T extends Packable> {
     this.#secondsLeft = this.#seconds;
   }
 
-  /** The next micro-batch; undefined where none is left. */
+  /** The next micro-batch; undefined if none is left. */
   take(): Pack<T> | undefined {
     if (this.#scorer.replicas > 1 && !this.#isByLength) {
-      // Stable: equal ones stay shuffled.
+      // The sort is stable: micro-batches of equal cost stay shuffled.
       this.#left.sort((a, b) => a.seconds - b.seconds);
       this.#isByLength = true;
     }
@@ -57,30 +58,33 @@ export class BatchQueue<T extends Packable> {
     }
   }
 
-  /** Takes back, as halves, what ran out of device memory. UserError where it has no halves. */
+  /** Takes back a micro-batch that ran out of device memory, as halves. Throws UserError if it has no halves. */
   returnHalved(pack: Pack<T>, cause: unknown): void {
     if (pack.items.length < 2) {
       throw new UserError(
-        `the device ran out of memory in a micro-batch of ${pack.tokens} tokens, a single tree, which has no halves`,
-        `end what else uses the device (nvidia-smi lists it), or have smaller trees: --max-tokens ${Math.max(FEWEST_TOKENS, Math.floor(pack.tokens / 2))}, or --sharing context; with --out and --resume finished questions are kept`,
+        `the device ran out of memory in a micro-batch of ${pack.tokens} tokens, which is a single tree and ` +
+          'cannot be halved',
+        'stop other processes on the device (nvidia-smi lists them), or make trees smaller: --max-tokens ' +
+          `${Math.max(FEWEST_TOKENS, Math.floor(pack.tokens / 2))}, or --sharing context; with --out and ` +
+          '--resume, finished questions are kept',
         { cause },
       );
     }
     if (pack.tokens / 2 < this.#tokensLimit) {
       this.#tokensLimit = pack.tokens / 2;
-      this.#warn?.(
-        `the device ran out of memory in a micro-batch of ${pack.tokens} tokens: going on with halves of it`,
-      );
+      this.#warn?.(`the device ran out of memory in a micro-batch of ${pack.tokens} tokens: continuing with halves`);
     }
     halvePack(pack, this.#scorer).forEach((half) => this.#put(half));
   }
 
-  /** Two for one that is too large for the device's memory or, with several devices, for the time that is left. */
+  /**
+   * Two micro-batches for one that is too large for the device's memory or, with several devices, for the time left.
+   */
   #halves(pack: Pack<T>): readonly Pack<T>[] | undefined {
     if (pack.items.length < 2) return undefined;
     if (pack.tokens > this.#tokensLimit) return halvePack(pack, this.#scorer);
     const { replicas, devices, maxTokens } = this.#scorer;
-    // A little more than an even share is one: sums of seconds are not exact.
+    // A small tolerance, because sums of seconds are not exact.
     const share = Math.min(
       replicas > 1 ? this.#secondsLeft / replicas : Infinity,
       devices > 1 ? this.#seconds / devices : Infinity,

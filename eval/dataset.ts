@@ -14,19 +14,21 @@ import { quoteForShell } from '../system/shell.js';
 import { chooseDocs, needsTotal, printDocs, type ClosedRange, type Selection } from './selection.js';
 import { badRecord, type Question, type Task } from './tasks/task.js';
 
-/** What a file may cost before it is refused; sizes in bytes. */
+/** Limits beyond which a file is refused; sizes in bytes. */
 export interface DatasetBounds {
   readonly maxLineBytes: number;
-  /** Of text, after decompression. */
+  /** Size of the text, after decompression. */
   readonly maxTotalBytes: number;
-  /** Decompressed over compressed size, checked past the first 16 MiB. JSON text compresses 3 to 20 times. */
+  /**
+   * Decompressed size divided by compressed size, checked after the first 16 MiB. JSON text compresses 3 to 20 times.
+   */
   readonly maxRatio: number;
 }
 
 export const DEFAULT_BOUNDS: DatasetBounds = { maxLineBytes: 4 << 20, maxTotalBytes: 2 ** 31, maxRatio: 200 };
 const RATIO_FROM_BYTES = 16 << 20;
 
-/** What `--data` names the standard input by. */
+/** The value of `--data` for the standard input. */
 export const STDIN = '-';
 
 const nameOf = (path: string): string => (path === STDIN ? 'the standard input' : path);
@@ -55,7 +57,7 @@ function systemProblem(path: string, error: unknown): UserError {
 
 /**
  * A file, a pipe or the standard input as a stream. Pipes are polled: a blocking read would hold a thread that cannot
- * be told to stop, and the process with it.
+ * be stopped, and keep the process alive.
  */
 async function openStream(path: string): Promise<Readable> {
   if (path === STDIN) return process.stdin;
@@ -91,7 +93,7 @@ async function* readBytes(path: string, bounds: DatasetBounds, signal?: AbortSig
   let unzip: Gunzip | undefined;
   let total = 0;
   try {
-    // A pipe may hand over a single byte first.
+    // The first chunk of a pipe may be a single byte.
     for (let chunk = await nextChunk(); chunk !== undefined; chunk = await nextChunk()) {
       head = Buffer.concat([head, chunk]);
       if (head.length >= 2) break;
@@ -100,7 +102,7 @@ async function* readBytes(path: string, bounds: DatasetBounds, signal?: AbortSig
     if (isGzip) {
       const compressed = Readable.from(all());
       const inflate = compressed.pipe(createGunzip());
-      // A reading error must end the decompressor too, or the loop below would wait for ever.
+      // A read error must end the decompressor too, or the loop below would wait forever.
       compressed.on('error', (error) => inflate.destroy(error));
       unzip = inflate;
     }
@@ -111,7 +113,7 @@ async function* readBytes(path: string, bounds: DatasetBounds, signal?: AbortSig
       }
       if (isGzip && total > RATIO_FROM_BYTES && total > bounds.maxRatio * rawBytes) {
         throw new UserError(
-          `${nameOf(path)} decompresses to more than ${bounds.maxRatio} times its size, which no question set does`,
+          `${nameOf(path)} decompresses to more than ${bounds.maxRatio} times its size, far more than any question set`,
           `Look at it with: gzip -l ${quoteForShell(path)}`,
         );
       }
@@ -124,7 +126,7 @@ async function* readBytes(path: string, bounds: DatasetBounds, signal?: AbortSig
   }
 }
 
-/** One line that holds something, with its number in the file counted from 1. */
+/** A line that is not blank, with its number in the file, counted from 1. */
 export interface Line {
   readonly number: number;
   readonly text: string;
@@ -132,9 +134,9 @@ export interface Line {
 
 export interface ReadOptions {
   readonly bounds?: DatasetBounds | undefined;
-  /** Sees every byte of decompressed text, in order. */
+  /** Called with all decompressed text, in order. */
   readonly onBytes?: (chunk: Uint8Array) => void;
-  /** Ends the reading, also of a pipe that says nothing. */
+  /** Stops reading, even from a pipe that sends nothing. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -150,7 +152,7 @@ export async function* readLines(path: string, options: ReadOptions = {}): Async
     if (heldBytes > bounds.maxLineBytes) {
       throw new UserError(
         `${path}:${number + 1}: the line is longer than ${bytes(bounds.maxLineBytes)}`,
-        'A dataset has one question a line: is this a JSON array? Convert it with: jq -c ".[]"',
+        'A dataset has one question per line. If this is a JSON array, convert it with: jq -c ".[]"',
       );
     }
     held.push(part);
@@ -196,11 +198,11 @@ export async function* readLines(path: string, options: ReadOptions = {}): Async
 export interface Dataset {
   /** The chosen questions, in the order of the file. */
   readonly questions: readonly Question[];
-  /** Their numbers, ascending and disjoint. */
+  /** Their numbers: ascending, disjoint ranges. */
   readonly docs: readonly ClosedRange[];
-  /** Questions in the file. */
+  /** Number of questions in the file. */
   readonly total: number;
-  /** Hex sha256 of the text, decompressed: the same for a file and its .gz. */
+  /** Hex SHA-256 of the decompressed text: the same for a file and its .gz. */
   readonly sha256: string;
 }
 
@@ -213,7 +215,7 @@ export interface DatasetOptions extends Selection {
 }
 
 function parse(task: Task, line: Line, where: string): unknown {
-  // Checked here, since a value that can be parsed may still be too deep to be printed into the samples.
+  // Checked here, because a value that can be parsed may still be too deep to print into the samples.
   if (isDeeperThan(line.text, MAX_JSON_DEPTH))
     throw badRecord(task, where, `the line is nested more than ${MAX_JSON_DEPTH} deep`);
   try {
@@ -223,21 +225,21 @@ function parse(task: Task, line: Line, where: string): unknown {
   }
 }
 
-/** A range that starts behind the last question is a slip that would go unnoticed beside others. */
+/** Refuses a range that starts after the last question; next to other ranges the mistake would go unnoticed. */
 function checkRanges({ docs = [], path, task }: DatasetOptions, total: number): void {
   if (total === 0)
     throw new UserError(`${nameOf(path)} holds no questions`, `Each line of a ${task.name} file is ${task.schema}`);
   const behind = docs.find(({ first }) => first >= total);
   if (behind === undefined) return;
   throw new UserError(
-    `--docs ${printDocs([behind])} starts behind the last question: ${nameOf(path)} has ${total} (0 to ${total - 1})`,
+    `--docs ${printDocs([behind])} starts after the last question: ${nameOf(path)} has ${total} (0 to ${total - 1})`,
     `Example: --docs 0:${total} (all of them)`,
   );
 }
 
 /**
- * Reads the chosen questions, and the file to its end. Lines outside the selection are counted and hashed, not parsed.
- * Throws UserError with `file:line`.
+ * Reads the chosen questions and the rest of the file. Lines outside the selection are counted and hashed, but not
+ * parsed. Throws UserError with `file:line`.
  */
 export async function loadDataset(options: DatasetOptions): Promise<Dataset> {
   const { path, task, bounds, signal } = options;
@@ -248,7 +250,7 @@ export async function loadDataset(options: DatasetOptions): Promise<Dataset> {
     return task.read(parse(task, line, where), docId, where);
   };
   const questions: Question[] = [];
-  /** All lines, where which are chosen is not known before the last. */
+  /** All lines, if the selection depends on the number of lines. */
   const held: Line[] | undefined = needsTotal(options) ? [] : undefined;
   const early = held === undefined ? chooseDocs(options) : [];
   let total = 0,

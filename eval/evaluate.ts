@@ -1,5 +1,5 @@
 /**
- * Scores tokenised questions: trees, micro-batches, answers. As many micro-batches are in flight as keep the scorer
+ * Scores tokenised questions: trees, micro-batches, answers. Enough micro-batches are in flight to keep the scorer
  * busy.
  */
 import { UserError } from '../errors.js';
@@ -23,26 +23,29 @@ export interface EvaluateOptions {
   readonly sharing: Sharing;
   /** Scores the questions of one shard only. */
   readonly shard?: (Shard & { readonly workOf: WorkOf }) | undefined;
-  /** planQuestions of the same, made ahead. */
+  /** The result of planQuestions for the same arguments, if computed ahead. */
   readonly plan?: QuestionPlan | undefined;
-  /** Questions finished before, by doc_id: not scored again. */
+  /** Questions that are already finished, by doc_id. They are not scored again. */
   readonly done?: ReadonlyMap<number, Scores>;
-  /** Sees questions as they finish, in groups; throwing ends the run. */
+  /** Called with groups of finished questions. If it throws, the run ends. */
   readonly onFinished?: (finished: readonly Scores[]) => void;
   readonly onProgress?: (progress: Progress) => void;
   /** File that holds what onFinished saw, for messages; absent where nothing is kept. */
   readonly journal?: string;
-  /** What the user should know, though the run goes on. */
+  /** Called with warnings; the run continues. */
   readonly onWarning?: (line: string) => void;
   /** Stops after the micro-batches that are being computed. */
   readonly signal?: AbortSignal | undefined;
 }
 
 export interface Evaluation {
-  /** Finished questions by doc_id; all of them, or of the shard, unless isInterrupted. */
+  /** Finished questions by doc_id: all of the run or shard, unless isInterrupted. */
   readonly scores: readonly Scores[];
   readonly isInterrupted: boolean;
-  /** What this call did, questions taken over left out. Seconds are measured, first micro-batch to last. */
+  /**
+   * What this call did, without questions that were taken over. Seconds are measured from the first micro-batch to the
+   * last.
+   */
   readonly questionsScored: number;
   readonly tokensComputed: number;
   readonly tokensWithoutSharing: number;
@@ -50,7 +53,7 @@ export interface Evaluation {
   readonly scoreSeconds: number;
 }
 
-/** A question that has some of its choices answered. */
+/** A question with some of its choices answered. */
 interface Partial {
   readonly ll: number[];
   readonly greedy: boolean[];
@@ -79,7 +82,7 @@ class Collector {
         missing: count,
       };
       this.#partial.set(question, partial);
-      // In token order and float64: the same sum however the choice was batched.
+      // Added in token order and in float64: the sum does not depend on how the choice was batched.
       let sum = 0,
         isGreedy = true;
       for (const index of scored) {
@@ -95,7 +98,7 @@ class Collector {
     return finished.sort((a, b) => a.docId - b.docId);
   }
 
-  /** `question 7, choice 2` for every choice that has one of these rows, at most a few. */
+  /** `question 7, choice 2` for each choice that has one of these rows, at most a few. */
   nameRows(laid: LaidBatch, rows: readonly number[]): string {
     const wanted = new Set(rows);
     const hit = laid.answers.filter(({ scored }) => wanted.size === 0 || scored.some((index) => wanted.has(index)));
@@ -116,13 +119,15 @@ function nonFinite(
 ): UserError {
   const names = collector.nameRows(laid, rows);
   return new UserError(
-    `${names}: a value is NaN or infinite${where === undefined ? '' : `, first in ${where}`}${rows.length === 0 ? ' (one or more of the choices named)' : ''}`,
+    `${names}: a value is NaN or ` +
+      `infinite${where === undefined ? '' : `, first in ${where}`}` +
+      (rows.length === 0 ? ' (one or more of the choices named)' : ''),
     hint,
     { cause },
   );
 }
 
-/** Runs one micro-batch and checks what comes back. */
+/** Runs one micro-batch and checks the result. */
 async function score(scorer: Scorer, laid: LaidBatch, collector: Collector, journal?: string): Promise<ScoredRows> {
   const kept = journal === undefined ? '' : `; finished questions are in ${journal}`;
   const hint = `${scorer.nonFiniteAdvice ?? 'The weights may hold NaN: check the checkpoint'}${kept}`;
@@ -144,7 +149,8 @@ async function score(scorer: Scorer, laid: LaidBatch, collector: Collector, jour
   const expected = laid.batch.row.length;
   if (scored.logProb.length !== expected || scored.isArgmax.length !== expected) {
     throw new Error(
-      `the scorer returned ${scored.logProb.length} log-probabilities and ${scored.isArgmax.length} flags for ${expected} rows`,
+      `the scorer returned ${scored.logProb.length} log-probabilities and ${scored.isArgmax.length} flags for ` +
+        `${expected} rows`,
     );
   }
   const bad: number[] = [];
@@ -154,8 +160,8 @@ async function score(scorer: Scorer, laid: LaidBatch, collector: Collector, jour
 }
 
 /**
- * Scores every question that is not done. Throws UserError where a choice does not fit the model or a value is NaN;
- * whatever was finished before an error or an interruption has been given to onFinished.
+ * Scores every question that is not finished. Throws UserError if a choice does not fit the model or a value is NaN.
+ * Questions that finish before an error or an interruption are passed to onFinished.
  */
 export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   const { questions, tokenised, scorer, sharing, signal } = options;
@@ -198,7 +204,7 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
     );
   report();
 
-  /** A micro-batch that is being computed. `ended` never rejects: what went wrong is asked of `scored`. */
+  /** A micro-batch that is being computed. `ended` never rejects; errors come from `scored`. */
   interface Flight {
     readonly pack: Pack<PackedTree>;
     readonly laid: LaidBatch;
@@ -235,7 +241,7 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   };
 
   const queue = new BatchQueue(packs, scorer, options.onWarning);
-  /** Where the device ran out of memory there is no result: halves are put back. */
+  /** If the device ran out of memory, there is no result and halves are put back into the queue. */
   const resultOf = async ({ pack, scored }: Flight): Promise<ScoredRows | undefined> => {
     try {
       return await scored;
@@ -264,7 +270,7 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
       const flight = await Promise.race([...flights].map(({ ended }) => ended));
       flights.delete(flight);
       const scored = await resultOf(flight);
-      // The event loop turns once a micro-batch, so that Ctrl-C is heard even where scoring never waits.
+      // The event loop turns once per micro-batch, so that Ctrl-C works even if scoring never waits.
       await new Promise((resolve) => setImmediate(resolve));
       fill();
       if (scored !== undefined) keep(flight, scored);
@@ -294,9 +300,9 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   };
 }
 
-/** Tokens of a question whose choices are sequences of their own. */
+/** Tokens of a question if each choice is a separate sequence. */
 const unsharedTokens = (question: TokenisedQuestion): number =>
   question.continuations.reduce((sum, tokens, i) => sum + contextOf(question, i).length + tokens.length - 1, 0);
 
-/** Asked afresh: the signal changes while the loop waits. */
+/** A function, because the signal changes while the loop waits. */
 const isAborted = (signal: AbortSignal | undefined): boolean => signal?.aborted === true;

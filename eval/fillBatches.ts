@@ -1,20 +1,20 @@
 /**
- * Fills micro-batches to the brim: best fit, largest first. Where a device works in whole waves, or a micro-batch costs
- * much whatever it holds, full micro-batches beat similar ones.
+ * Fills micro-batches as full as possible: best fit, largest first. If a device works in whole waves, or a micro-batch
+ * has a high fixed cost, full micro-batches beat micro-batches of similar trees.
  */
 import type { BatchCost, Pack, Packable } from './packing.js';
 
-/** Sizes of micro-batch that are tried, as parts of the largest. */
+/** Sizes of micro-batches that are tried, as fractions of the largest. */
 const SIZES = 64;
 
-/** Trees that stay together, and what they take. */
+/** Trees that stay together, and their total size. */
 interface Unit<T extends Packable> {
   readonly items: T[];
   tokens: number;
   rows: number;
 }
 
-/** Trees of a group as one unit where they fit a micro-batch, largest units first. */
+/** The trees of each group, as one unit if they fit in a micro-batch; largest units first. */
 function unitsOf<T extends Packable>(trees: readonly T[], { maxTokens, maxRows }: BatchCost): Unit<T>[] {
   const units: Unit<T>[] = [];
   const open = new Map<number, Unit<T>>();
@@ -34,7 +34,9 @@ function unitsOf<T extends Packable>(trees: readonly T[], { maxTokens, maxRows }
   return units.sort((a, b) => b.tokens - a.tokens);
 }
 
-/** Tokens of the micro-batch that costs least a token, with rows and the longest tree as they are on average. */
+/**
+ * Size, in tokens, of the micro-batch with the least cost per token, assuming average rows and average longest trees.
+ */
 function cheapestSize(trees: readonly Packable[], limits: BatchCost): number {
   const tokens = trees.reduce((sum, tree) => sum + tree.tokens, 0),
     rows = trees.reduce((sum, tree) => sum + tree.rows, 0);
@@ -50,7 +52,7 @@ function cheapestSize(trees: readonly Packable[], limits: BatchCost): number {
   return best;
 }
 
-/** Things by how much room they have. A bitmap finds the least room that is enough, 32 at a time. */
+/** Items keyed by their free room. A bitmap finds the least sufficient room, 32 values at a time. */
 class Rooms<T> {
   private readonly most: number;
   private readonly lists = new Map<number, T[]>();
@@ -69,7 +71,7 @@ class Rooms<T> {
     this.used[room >>> 5]! |= 1 << (room & 31);
   }
 
-  /** The first that `suits` among those with the least room from `least` on; it is taken out. */
+  /** Removes and returns the first item that `suits`, trying those with at least `least` room in ascending order. */
   take(least: number, suits: (thing: T) => boolean): T | undefined {
     for (let room = this.next(least); room <= this.most; room = this.next(room + 1)) {
       const list = this.lists.get(room) ?? [];
@@ -82,7 +84,7 @@ class Rooms<T> {
     return undefined;
   }
 
-  /** The least room in use from `room` on; more than `most` where there is none. */
+  /** The least value in use that is at least `room`; more than `most` if there is none. */
   private next(room: number): number {
     if (room > this.most) return Infinity;
     let word = room >>> 5;
@@ -95,7 +97,7 @@ class Rooms<T> {
   }
 }
 
-/** Micro-batches of the cheapest size, as full as may be. Deterministic. Every tree must fit `limits` by itself. */
+/** Micro-batches of the cheapest size, as full as possible. Deterministic. Every tree must fit `limits` by itself. */
 export function fillBatches<T extends Packable>(trees: readonly T[], limits: BatchCost): Pack<T>[] {
   if (trees.length === 0) return [];
   const size = cheapestSize(trees, limits);

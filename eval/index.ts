@@ -2,7 +2,8 @@
  * Evaluation: tasks, tokens, trees, micro-batches, scores, results. The model is behind a Scorer and a tokenizer
  * module.
  *
- * The usual course: loadDataset → tokeniseDataset (while the model loads) → scoreQuestions → writeResults → formatTable.
+ * The usual order: loadDataset → tokeniseDataset (while the model loads) → scoreQuestions → writeResults →
+ * formatTable.
  */
 export {
   DEFAULT_BOUNDS,

@@ -1,7 +1,7 @@
 /**
- * The journal of finished questions: JSON lines, append-only, so that a run killed at any moment goes on where it was.
- * Line 1 says which run it is; each further line is a finished question {doc_id, ll, greedy}. Every line ends with its
- * checksum, so that an answer that was edited or damaged is never taken over.
+ * The journal of finished questions: JSON lines, append-only, so that a run that was killed can continue. Line 1
+ * identifies the run; each further line is a finished question {doc_id, ll, greedy}. Every line ends with its checksum,
+ * so that an edited or damaged answer is never used.
  */
 import {
   closeSync,
@@ -23,7 +23,7 @@ import { isRecord } from '../system/json.js';
 import { quoteForShell } from '../system/shell.js';
 import type { Scores } from './metrics.js';
 
-/** Everything that must agree for answers of one run to stand in another: dataset hash, task, model, precision … */
+/** Everything that must agree before another run may use the answers: dataset hash, task, model, precision … */
 export type RunIdentity = Readonly<Record<string, string | number | boolean | null>>;
 
 const FORMAT = 2;
@@ -34,17 +34,17 @@ const MAX_BYTES = 2 ** 30;
 export interface JournalOptions {
   readonly path: string;
   readonly identity: RunIdentity;
-  /** Go on with the journal that is there. Otherwise it is kept under a numbered name. */
+  /** Continue the existing journal. Otherwise it is kept under a numbered name. */
   readonly resume: boolean;
-  /** Choices of each question of this run, by doc_id. */
+  /** Number of choices of each question of this run, by doc_id. */
   readonly choices: ReadonlyMap<number, number>;
 }
 
-/** Two data files of one task have journals of their own. `dataset`: the file's hash. */
+/** Each data file of a task has its own journal. `dataset` is the file's hash. */
 export const journalPath = (folder: string, task: string, dataset: string): string =>
   join(folder, `journal_${task}_${dataset.slice(0, 8)}.jsonl`);
 
-/** Whether a file name is that of a journal of a task, for whatever data. */
+/** Whether a file name is that of a journal of the task, for any data. */
 export const isJournalOf = (task: string, name: string): boolean =>
   name.startsWith(`journal_${task}_`) && /^[0-9a-f]{8}\.jsonl$/.test(name.slice(`journal_${task}_`.length));
 
@@ -56,7 +56,7 @@ function printLine(value: object): string {
   return `${text.slice(0, -1)},"crc32":"${crc32(text).toString(16).padStart(8, '0')}"}\n`;
 }
 
-/** Whether a line is as it was written. */
+/** Whether a line's checksum is right. */
 function isIntact(line: string): boolean {
   const [end, checksum] = CHECKSUM.exec(line) ?? [];
   return end !== undefined && crc32(`${line.slice(0, -end.length)}}`) === Number.parseInt(checksum!, 16);
@@ -72,7 +72,7 @@ function parseObject(line: string): Readonly<Record<string, unknown>> | undefine
   }
 }
 
-/** undefined: not a finished question of this run. */
+/** Undefined if the line is not a finished question of this run. */
 function parseEntry(line: string, choices: JournalOptions['choices']): Scores | undefined {
   const entry = parseObject(line);
   const docId = entry?.['doc_id'],
@@ -88,7 +88,7 @@ function parseEntry(line: string, choices: JournalOptions['choices']): Scores | 
   return isWhole ? { docId, ll: ll as number[], greedy: greedy as boolean[] } : undefined;
 }
 
-/** JSON prints a double with the digits that read back as the same double. */
+/** JSON prints a double with enough digits to read back the same double. */
 const printEntry = ({ docId, ll, greedy }: Scores): string => printLine({ doc_id: docId, ll, greedy });
 
 const shown = (value: unknown): string => {
@@ -98,10 +98,14 @@ const shown = (value: unknown): string => {
 
 function checkHeader(path: string, line: string, identity: RunIdentity): void {
   const header = parseObject(line);
-  const fresh = 'Run without --resume to start again (the journal is kept beside the new one), or give another --out';
+  const fresh =
+    'Run without --resume to start again (the old journal is kept beside the new one), or give another --out';
   if (header === undefined || header['journal'] === undefined) throw new UserError(`${path} is not a journal`, fresh);
   if (header['journal'] !== FORMAT) {
-    throw new UserError(`${path} has journal format ${shown(header['journal'])}, this version writes ${FORMAT}`, fresh);
+    throw new UserError(
+      `${path} has journal format ${shown(header['journal'])}, but this version writes ${FORMAT}`,
+      fresh,
+    );
   }
   const found = isRecord(header['run']) ? header['run'] : {};
   if (!isIntact(line)) throw new UserError(`${path}:1: the line was edited or damaged: its checksum is wrong`, fresh);
@@ -117,7 +121,7 @@ function checkHeader(path: string, line: string, identity: RunIdentity): void {
 const deleteLine = (path: string, number: number): string =>
   `Delete the line to score that question again: sed -i ${number}d ${quoteForShell(path)}; or run without --resume`;
 
-/** What a journal holds: its finished questions and the bytes up to the end of its last whole line. */
+/** The content of a journal: its finished questions, and the number of bytes up to the end of its last whole line. */
 function readJournal({ path, identity, choices }: JournalOptions): { done: Map<number, Scores>; wholeBytes: number } {
   const done = new Map<number, Scores>();
   if (statSync(path).size > MAX_BYTES)
@@ -126,7 +130,7 @@ function readJournal({ path, identity, choices }: JournalOptions): { done: Map<n
       `Look at it with: head -c 300 ${quoteForShell(path)}`,
     );
   const bytes = readFileSync(path);
-  // What follows the last line end was being written when the run died.
+  // An incomplete last line was being written when the run died.
   const wholeBytes = bytes.lastIndexOf(10) + 1;
   if (wholeBytes === 0) {
     const start = bytes.toString('utf8', 0, HEADER_START.length);
@@ -143,7 +147,7 @@ function readJournal({ path, identity, choices }: JournalOptions): { done: Map<n
       checkHeader(path, line, identity);
     } else {
       const entry = parseEntry(line, choices);
-      // A machine that lost power may leave a damaged tail; what comes before it is good.
+      // A power cut may leave a damaged tail; the lines before it are good.
       if (entry === undefined && end + 1 === wholeBytes) return { done, wholeBytes: start };
       if (entry === undefined) {
         throw new UserError(`${path}:${number}: not a finished question of this run`, deleteLine(path, number));
@@ -163,7 +167,7 @@ function readJournal({ path, identity, choices }: JournalOptions): { done: Map<n
 
 /**
  * Gives a journal the first numbered name that is free (journal_x.1.jsonl): starting again never destroys answers. The
- * name is taken by creating it, so that of two processes neither overwrites what the other kept.
+ * name is reserved by creating the file, so that two processes cannot overwrite each other's.
  */
 function keepAside(path: string): { readonly path: string; readonly questions: number } {
   const lines =
@@ -183,7 +187,7 @@ function keepAside(path: string): { readonly path: string; readonly questions: n
 
 export class Journal {
   readonly path: string;
-  /** The journal of an earlier run that was in the way, under its new name. */
+  /** The new name of an earlier run's journal, if there was one. */
   readonly kept: { readonly path: string; readonly questions: number } | undefined;
   /** Questions that were finished when the journal was opened. */
   readonly done: ReadonlyMap<number, Scores>;
@@ -192,9 +196,7 @@ export class Journal {
   #lastSync = 0;
   #isDirty = false;
 
-  /**
-   * Opens or starts the journal. Throws UserError where it belongs to another run, is damaged, or cannot be written.
-   */
+  /** Opens or starts the journal. Throws UserError if it belongs to another run, is damaged, or cannot be written. */
   constructor(options: JournalOptions) {
     const { path, identity } = options;
     this.path = path;
@@ -217,7 +219,7 @@ export class Journal {
     }
   }
 
-  /** Writes finished questions at once; they reach the disk itself within about a second. */
+  /** Writes finished questions immediately. They are synced to disk within about a second. */
   append(finished: readonly Scores[]): void {
     if (finished.length > 0) this.#append(finished.map(printEntry).join(''));
   }
@@ -237,12 +239,11 @@ export class Journal {
       this.#isDirty = true;
       if (performance.now() - this.#lastSync >= SYNC_INTERVAL_MS) this.sync();
     } catch (error) {
-      // Whole lines only: what the failed write left behind goes. Should that fail too, reading tolerates the half
-      // line.
+      // Removes the rest of the failed write. If that fails too, reading tolerates the incomplete line.
       try {
         ftruncateSync(this.#fd, start);
       } catch (_second) {
-        // The first error is the one to report.
+        // The first error is reported.
       }
       throw diskProblem(
         this.path,
@@ -252,7 +253,7 @@ export class Journal {
     }
   }
 
-  /** Forces what was written to the disk. */
+  /** Syncs the journal to disk. */
   sync(): void {
     if (!this.#isDirty) return;
     fsyncSync(this.#fd);

@@ -1,4 +1,7 @@
-/** Joins the results of shards into those of one run: samples to the byte, figures computed again from them. */
+/**
+ * Joins the results of shards into those of one run: samples are copied byte for byte, and metrics are computed again
+ * from them.
+ */
 import { createHash } from 'node:crypto';
 import { UserError } from '../errors.js';
 import { quoteForShell } from '../system/shell.js';
@@ -24,11 +27,11 @@ import {
 } from './shardFiles.js';
 
 export interface MergeRequest {
-  /** Folders given to shards with --out, of a model in them, or of single shards. */
+  /** Folders that shards had as --out, folders of a model in them, or folders of single shards. */
   readonly folders: readonly string[];
   /** Folder of the results. */
   readonly output: string;
-  /** Needed where shards have scored several. */
+  /** Needed if the shards have scored several tasks. */
   readonly task?: string;
 }
 
@@ -39,7 +42,7 @@ export interface Merged extends WrittenResults {
 
 const named = (of: ShardResults): string => `shard ${shardName(of.shard)}`;
 
-/** At most a few of many. */
+/** A list of names, cut after a few. */
 const list = (names: readonly string[]): string =>
   `${names.slice(0, 8).join(', ')}${names.length > 8 ? ` and ${names.length - 8} more` : ''}`;
 
@@ -54,7 +57,7 @@ function ofOneTask(all: readonly ShardResults[], task: string | undefined): Shar
   return all.filter((results) => task === undefined || results.task === task);
 }
 
-/** What must agree, by the name that a message gives it. */
+/** The fields that must agree, with their names for messages. */
 const runOf = (of: ShardResults): Readonly<Record<string, unknown>> => ({
   ...of.shard.run,
   overlong: of.provenance.overlong,
@@ -73,7 +76,8 @@ function checkOneRun(parts: readonly ShardResults[], first: ShardResults): void 
     const values = differing.map((name) => `${name} (${String(expected[name])} and ${String(found[name])})`);
     throw new UserError(
       `${first.folder} and ${part.folder} are not parts of one run: they differ in ${values.join(', ')}`,
-      'Name the folders of one run only, for example: tilewright merge OUT/MODEL/shard-*-of-8 --out results; or run the shard that differs again as the others were',
+      'Name the folders of one run only, for example: tilewright merge OUT/MODEL/shard-*-of-8 --out results; ' +
+        'or run the shard that differs again as the others were',
     );
   }
 }
@@ -91,7 +95,7 @@ function checkAllThere(parts: readonly ShardResults[], first: ShardResults, fold
     const other = byIndex.get(part.shard.index);
     if (other !== undefined) {
       throw new UserError(
-        `${named(part)} is there twice: ${other.folder} and ${part.folder}`,
+        `${named(part)} is given twice: ${other.folder} and ${part.folder}`,
         `Name the folders to merge, without one of these: tilewright merge ${folders
           .filter((folder) => folder !== part.folder)
           .slice(0, 4)
@@ -110,8 +114,9 @@ function checkAllThere(parts: readonly ShardResults[], first: ShardResults, fold
       ? ' (some have a journal: they run, or were stopped)'
       : '';
   throw new UserError(
-    `${missing.length === 1 ? 'shard' : 'shards'} ${list(missing.map((index) => shardName({ index, count })))} ${missing.length === 1 ? 'has' : 'have'} no results yet${begun}`,
-    `Score what is missing, other flags as before, then merge again:\n${commandOf(next, first)}`,
+    `${missing.length === 1 ? 'shard' : 'shards'} ${list(missing.map((index) => shardName({ index, count })))} ` +
+      `${missing.length === 1 ? 'has' : 'have'} no results yet${begun}`,
+    `Score the missing shards with the other flags unchanged, then merge again:\n${commandOf(next, first)}`,
   );
 }
 
@@ -124,7 +129,7 @@ function joinSamples(parts: readonly ShardResults[], first: ShardResults): Sampl
       const other = owner.get(docId);
       if (other !== undefined)
         throw new UserError(
-          `question ${docId} is in ${named(other)} and in ${named(part)}: they shared the questions out differently`,
+          `question ${docId} is in ${named(other)} and in ${named(part)}: the shards divided the questions differently`,
           againAlike(first),
         );
       owner.set(docId, part);
@@ -139,7 +144,9 @@ function joinSamples(parts: readonly ShardResults[], first: ShardResults): Sampl
       if (!owner.has(docId)) absent.push(String(docId));
   if (absent.length > 0 || owner.size !== expected) {
     throw new UserError(
-      `the shards hold ${owner.size} of ${expected} questions${absent.length > 0 ? `; missing: ${list(absent)}` : ''}: they shared the questions out differently`,
+      `the shards hold ${owner.size} of ${expected} ` +
+        `questions${absent.length > 0 ? `; missing: ${list(absent)}` : ''}: the shards divided the questions ` +
+        'differently',
       againAlike(first),
     );
   }
@@ -147,9 +154,12 @@ function joinSamples(parts: readonly ShardResults[], first: ShardResults): Sampl
 }
 
 const againAlike = (first: ShardResults): string =>
-  `Run all shards with the same flags, --max-tokens among them, into a new folder; the first:\n${commandOf(1, first).replace(/ --resume$/, '')}`;
+  'Run all shards with the same flags, including --max-tokens, into a new folder. Start with:\n' +
+  `${commandOf(1, first).replace(/ --resume$/, '')}`;
 
-/** As if the shards had run at the same time: counts add up, the slowest one's seconds count. */
+/**
+ * Treats the shards as if they had run at the same time: counts are added, and the seconds are those of the slowest.
+ */
 function throughput(parts: readonly ShardResults[]): Throughput {
   const all = parts.map((part) => part.throughput);
   const sum = (name: keyof (typeof all)[number]): number => all.reduce((total, one) => total + one[name], 0);
@@ -168,7 +178,7 @@ const dateOf = (seconds: number): Date => new Date(Math.round(seconds * 1000));
 
 /**
  * Writes the results of a whole run from those of its shards. Merging the same shards again writes the same files.
- * Throws UserError where a shard is missing, there twice, of another run, or not what it was written as.
+ * Throws UserError if a shard is missing, given twice, from another run, or modified.
  */
 export function mergeShards(request: MergeRequest): Merged {
   const folders = findShardFolders(request.folders);
@@ -179,7 +189,7 @@ export function mergeShards(request: MergeRequest): Merged {
   if (first === undefined) {
     throw new UserError(
       `no shard has results${request.task === undefined ? '' : ` of ${request.task}`} yet: ${list(folders)}`,
-      'Wait for the shards, or go on with them: tilewright run … --shard i/n --resume',
+      'Wait for the shards, or continue them: tilewright run … --shard i/n --resume',
     );
   }
   checkOneRun(parts, first);

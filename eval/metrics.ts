@@ -11,11 +11,11 @@ export interface Scores {
   readonly greedy: readonly boolean[];
 }
 
-/** 1 for a question answered right, 0 otherwise. */
+/** 1 if the question is answered correctly, 0 otherwise. */
 export interface QuestionMetrics {
-  /** The likeliest choice. */
+  /** By the most likely choice. */
   readonly acc: 0 | 1;
-  /** The likeliest per character. */
+  /** By the most likely choice per character. */
   readonly accNorm: 0 | 1;
 }
 
@@ -35,7 +35,9 @@ export function measure(question: Pick<Question, 'choices' | 'gold'>, scores: Pi
   };
 }
 
-/** Mean of numbers that are 0 or 1, and its standard error from the sample's deviation; null for fewer than two. */
+/**
+ * Mean of numbers that are 0 or 1, and its standard error from the sample deviation (null for fewer than two numbers).
+ */
 export function meanAndError(values: readonly number[]): { mean: number; stderr: number | null } {
   const n = values.length;
   if (n === 0) return { mean: 0, stderr: null };

@@ -4,7 +4,7 @@ import { buildTree, type Answer, type Path, type Sharing } from './tree.js';
 
 export interface LaidBatch {
   readonly batch: MicroBatch;
-  /** `scored` counts rows of the whole micro-batch. */
+  /** `scored` holds row numbers of the whole micro-batch. */
   readonly answers: readonly Answer[];
 }
 

@@ -1,4 +1,4 @@
-/** Where the files of a model go in the folder given with --out. */
+/** Names of the files of a model in the folder given with --out. */
 import { closeSync, openSync, readdirSync, readSync } from 'node:fs';
 import { join } from 'node:path';
 import { isRecord } from '../system/json.js';
@@ -17,7 +17,7 @@ export const modelFolder = (out: string, modelName: string): string => join(out,
 const MAX_HEADER_BYTES = 1 << 16;
 const MAX_RESULTS_BYTES = 1 << 24;
 
-/** The first line of a journal, or the whole of a results file, where it is JSON; undefined where it is not. */
+/** The first line of a journal, or the whole of a results file, if it is JSON; undefined otherwise. */
 function readHead(path: string): unknown {
   try {
     if (path.endsWith('.json')) {
@@ -32,11 +32,11 @@ function readHead(path: string): unknown {
       closeSync(fd);
     }
   } catch {
-    return undefined; // Whoever goes on with the file says what is wrong with it.
+    return undefined; // Code that uses the file later reports what is wrong with it.
   }
 }
 
-/** The checkpoint whose answers a folder holds, as its journals and results say; undefined where none says. */
+/** The checkpoint whose answers a folder holds, according to its journals and results; undefined if none names one. */
 function checkpointOf(folder: string): string | undefined {
   for (const { name } of readdirSync(folder, { withFileTypes: true }).filter((entry) => entry.isFile())) {
     if (!/^(journal_.*\.jsonl|results_.*\.json)$/.test(name)) continue;

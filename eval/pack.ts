@@ -1,15 +1,15 @@
 /**
- * Cuts trees into micro-batches by the scorer's own cost: the better of two ways. Either trees are ordered by length
- * and the order is cut by dynamic programming, so that a micro-batch holds similar ones; or micro-batches are filled
- * up.
+ * Divides trees into micro-batches at the least cost by the scorer's own estimate. Two ways are tried and the better
+ * one is taken. Either trees are ordered by length and the order is cut by dynamic programming, so that each
+ * micro-batch holds similar trees; or micro-batches are filled as full as possible.
  */
 import { fillBatches } from './fillBatches.js';
 import type { BatchCost, Pack, Packable } from './packing.js';
 import type { TreeSize } from './tree.js';
 
-/** Evaluations of the cost that packing may take: a fraction of a second with a table lookup for cost. */
+/** Limit on evaluations of the cost: a fraction of a second if the cost is a table lookup. */
 const MAX_EVALUATIONS = 1_500_000;
-/** Parts of the capacity below which neighbouring trees are not parted, from exact to coarse. */
+/** Fractions of the capacity below which neighbouring trees are kept together, from exact to coarse. */
 const GRAINS = [0, 1 / 256, 1 / 128, 1 / 64, 1 / 32];
 
 /** Neighbouring trees that stay together. */
@@ -41,7 +41,7 @@ function blocksOf(sizes: readonly TreeSize[], limits: BatchCost, grain: number):
   return blocks;
 }
 
-/** How many runs of blocks fit a micro-batch: the evaluations of an exact search. */
+/** Number of runs of blocks that fit in a micro-batch: the evaluations of an exact search. */
 function countRuns(blocks: readonly Block[], limits: BatchCost): number {
   let runs = 0,
     start = 0,
@@ -59,7 +59,7 @@ function countRuns(blocks: readonly Block[], limits: BatchCost): number {
   return runs;
 }
 
-/** A micro-batch as two of about half its tokens, the second half first: what a stack of work takes. */
+/** A micro-batch as two of about half its tokens. The second half comes first, ready to push onto a stack. */
 export function halvePack<T extends Packable>(pack: Pack<T>, limits: BatchCost): readonly [Pack<T>, Pack<T>] {
   if (pack.items.length < 2) throw new Error('a micro-batch of one tree has no halves');
   let cut = 0,
@@ -85,7 +85,7 @@ const secondsOf = (packs: readonly Pack<Packable>[]): number => packs.reduce((su
 
 /**
  * Micro-batches that cost the least: similar trees together, or full ones. Deterministic. Every tree must fit by
- * itself. Throws Error where one does not, or where the cost is no number.
+ * itself. Throws Error if one does not, or if the cost is not a number.
  */
 export function packTrees<T extends Packable>(trees: readonly T[], limits: BatchCost): Pack<T>[] {
   const similar = cutByLength(trees, limits),
@@ -95,7 +95,7 @@ export function packTrees<T extends Packable>(trees: readonly T[], limits: Batch
 
 /**
  * The cheapest cut of the ordered trees into runs that fit, in that order; exact while the number of possible runs is
- * within bounds, else with small neighbours held together.
+ * within bounds, otherwise with small neighbours kept together.
  */
 export function cutByLength<T extends Packable>(trees: readonly T[], limits: BatchCost): Pack<T>[] {
   const items = trees
@@ -105,7 +105,8 @@ export function cutByLength<T extends Packable>(trees: readonly T[], limits: Bat
   const tooLarge = items.find(({ tokens, rows }) => tokens > limits.maxTokens || rows > limits.maxRows);
   if (tooLarge !== undefined) {
     throw new Error(
-      `a tree of ${tooLarge.tokens} tokens and ${tooLarge.rows} rows exceeds a micro-batch of ${limits.maxTokens} and ${limits.maxRows}`,
+      `a tree of ${tooLarge.tokens} tokens and ${tooLarge.rows} rows exceeds a micro-batch of ` +
+        `${limits.maxTokens} and ${limits.maxRows}`,
     );
   }
   let blocks: Block[] = [];
@@ -129,7 +130,7 @@ export function cutByLength<T extends Packable>(trees: readonly T[], limits: Bat
       longest = Math.max(longest, block.longest);
       if (tokens > limits.maxTokens || rows > limits.maxRows) break;
       const seconds = (best[start] ?? Infinity) + limits.cost(tokens, rows, longest);
-      // Not `<`: the larger of two equal batches means fewer of them.
+      // `<=` rather than `<`: of two equal batches the larger one leads to fewer of them.
       if (seconds <= (best[end] ?? Infinity)) {
         best[end] = seconds;
         runStart[end] = start;
@@ -157,7 +158,7 @@ export function cutByLength<T extends Packable>(trees: readonly T[], limits: Bat
 
 /**
  * A fixed shuffle (Fisher–Yates over a xorshift sequence). Micro-batches come out of packing by length; scored in that
- * order, running accuracy and the time left would be those of the short questions only.
+ * order, the running accuracy and the estimated time left would reflect only the short questions.
  */
 export function shuffled<T>(items: readonly T[], seed = 0x2545f491): T[] {
   const result = items.slice();

@@ -1,18 +1,18 @@
-/** What packing works on, and what it makes. */
+/** Types of packing: its input and its result. */
 import type { Scorer } from './scorer.js';
 import type { TreeSize } from './tree.js';
 
 export type BatchCost = Pick<Scorer, 'maxTokens' | 'maxRows' | 'cost'>;
 
-/** What packing needs to know of a tree. */
+/** What packing needs to know about a tree. */
 export interface Packable extends TreeSize {
-  /** Orders trees in place of their own length: trees of one question carry the same, and so stay together. */
+  /** Orders trees instead of their own length. Trees of one question have the same value and so stay together. */
   readonly orderLength?: number;
-  /** Trees of one group go into one micro-batch where they fit. */
+  /** Trees of one group go into one micro-batch if they fit. */
   readonly group?: number;
 }
 
-/** A micro-batch to be. */
+/** A planned micro-batch. */
 export interface Pack<T extends Packable> {
   readonly items: readonly T[];
   readonly tokens: number;

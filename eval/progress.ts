@@ -1,34 +1,34 @@
-/** The state of a run as a terminal shows it. */
+/** The progress of a run, as a terminal shows it. */
 import { measure, type Scores } from './metrics.js';
 import type { Question } from './tasks/task.js';
 
 export interface Progress {
-  /** Finished questions, those taken over from a journal included. */
+  /** Finished questions, including those taken over from a journal. */
   readonly questionsDone: number;
   readonly questionsTotal: number;
   /** Tokens computed by this process, and how many it will have computed at the end. */
   readonly tokensDone: number;
   readonly tokensTotal: number;
-  /** Shares of the finished questions, 0 where none is. */
+  /** Fractions of the finished questions; 0 if there are none. */
   readonly runningAcc: number;
   readonly runningAccNorm: number;
-  /** null until the first micro-batch is back. */
+  /** null until the first micro-batch has finished. */
   readonly secondsLeft: number | null;
   readonly tokensPerSecond: number;
 }
 
-/** Work and wall time so far; the time left assumes that estimated costs are right up to one factor. */
+/** Work and wall time so far. The time left assumes that estimated costs are right up to a constant factor. */
 export interface Work {
   readonly tokensDone: number;
   readonly tokensTotal: number;
-  /** Estimated seconds of the micro-batches that are back, and of all. */
+  /** Estimated seconds of the finished micro-batches, and of all. */
   readonly estimateDone: number;
   readonly estimateTotal: number;
   /** Measured seconds since scoring began. */
   readonly elapsed: number;
 }
 
-/** Counts right answers as questions finish. */
+/** Counts correct answers as questions finish. */
 export class Tally {
   readonly #questionsTotal: number;
   #questions = 0;

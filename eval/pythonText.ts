@@ -1,6 +1,6 @@
-/** Text operations with Python's meaning, on which published scores of the public harness depend. */
+/** Text operations as Python defines them. Published scores of the public harness depend on them. */
 
-/** str.isspace(): unlike trim(), it holds U+001C–U+001F and U+0085, and not U+FEFF. */
+/** str.isspace(): unlike trim(), it includes U+001C–U+001F and U+0085, and not U+FEFF. */
 const PYTHON_SPACE = '\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000';
 const LEADING = new RegExp(`^[${PYTHON_SPACE}]+`);
 /** Anchored at each run's start by the lookbehind, so that long runs inside a text cost linear time. */
@@ -11,14 +11,14 @@ export const rightStrip = (text: string): string => text.replace(TRAILING, '');
 /** str.strip() */
 export const strip = (text: string): string => rightStrip(text.replace(LEADING, ''));
 
-/** len(str): code points, a lone surrogate being one. */
+/** len(str): the number of code points; a lone surrogate counts as one. */
 export function codePointLength(text: string): number {
   let length = 0;
   for (let i = 0; i < text.length; length++) i += (text.codePointAt(i) ?? 0) > 0xffff ? 2 : 1;
   return length;
 }
 
-/** Letters of two glyphs that have a form of their own for the start of a word. */
+/** Letters of two glyphs with a separate form for the start of a word. */
 const TITLE_DIGRAPHS: ReadonlyMap<string, string> = new Map([
   ...['\u01c4', '\u01c5', '\u01c6'].map((letter) => [letter, '\u01c5'] as const),
   ...['\u01c7', '\u01c8', '\u01c9'].map((letter) => [letter, '\u01c8'] as const),
@@ -35,7 +35,7 @@ function titleCase(letter: string): string {
   if (/^[\u10d0-\u10fa\u10fd-\u10ff]$/.test(letter)) return letter;
   const upper = letter.toUpperCase();
   if (letter >= '\u1f80' && letter <= '\u1ffc' && upper.endsWith('\u0399') && upper.length > 1) {
-    // Greek: the iota stays a subscript, joined to a lone capital where a joined form exists.
+    // Greek: the iota stays a subscript, joined to the capital if a joined form exists.
     const subscript = `${upper.slice(0, -1)}\u0345`;
     return upper.length === 2 ? subscript.normalize('NFC') : subscript;
   }
@@ -48,6 +48,6 @@ function titleCase(letter: string): string {
 export function capitalize(text: string): string {
   const [first] = text;
   if (first === undefined) return '';
-  // Lowered whole: whether a capital sigma is final depends on what stands before it.
+  // The whole text is lowered: whether a capital sigma is final depends on what precedes it.
   return titleCase(first) + text.toLowerCase().slice(first.toLowerCase().length);
 }

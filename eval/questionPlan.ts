@@ -1,5 +1,5 @@
 /**
- * How questions are computed: as which trees, in which micro-batches. Needs the model's limits and costs, and no device
+ * Plans how questions are computed: their trees and micro-batches. Needs the model's limits and costs, but no device
  * yet.
  */
 import { packTrees, shuffled } from './pack.js';
@@ -10,17 +10,17 @@ import { checkLengths, type TokenisedQuestion } from './tokenise.js';
 import type { Sharing } from './tree.js';
 import { planTrees, type Capacity, type TreePlan } from './treePlan.js';
 
-/** What a plan depends on of a scorer. */
+/** The properties of a scorer that a plan depends on. */
 export type ScorerLimits = Pick<Scorer, 'maxTokens' | 'maxRows' | 'maxLength' | 'cost'>;
 
-/** Trees packed so that the choices of a question, where they are trees of their own, stay together. */
+/** Trees, packed so that the choices of a question stay together even if they are separate trees. */
 export interface PackedTree extends TreePlan {
   readonly orderLength: number;
   readonly group: number;
 }
 
 export interface QuestionPlan {
-  /** Of the shard where there is one, else all. */
+  /** Those of the shard if there is one, else all. */
   readonly trees: readonly TreePlan[];
   /** All of them. */
   readonly packs: readonly Pack<PackedTree>[];
@@ -34,7 +34,7 @@ export interface PlanQuestions {
 }
 
 /**
- * Micro-batches in the order in which one device computes them: fixed by the questions, the mode and the scorer's
+ * Micro-batches in the order in which one device computes them: determined by the questions, the mode and the scorer's
  * costs.
  */
 export function planBatches(trees: readonly TreePlan[], scorer: ScorerLimits): Pack<PackedTree>[] {
@@ -53,18 +53,18 @@ export function planBatches(trees: readonly TreePlan[], scorer: ScorerLimits): P
   return shuffled(packTrees(packable, scorer));
 }
 
-/** One micro-batch holds at least a path as long as the model's context, if the scorer is sound. */
+/** Checks that the scorer's largest micro-batch can hold anything at all. */
 function capacityOf({ maxTokens, maxRows }: ScorerLimits): Capacity {
   if (!(maxTokens >= 1) || !(maxRows >= 1))
-    throw new Error(`a scorer for ${maxTokens} tokens and ${maxRows} rows cannot score`);
+    throw new Error(`a scorer for ${maxTokens} tokens and ${maxRows} rows cannot score anything`);
   return { maxTokens, maxRows };
 }
 
-/** Throws UserError where a choice does not fit the model. */
+/** Throws UserError if a choice does not fit the model. */
 export function planQuestions({ tokenised, sharing, scorer, shard }: PlanQuestions): QuestionPlan {
   checkLengths(tokenised, scorer.maxLength, scorer.maxTokens);
-  // Trees of all questions, those of other shards and those that are done included: where bits depend on a tree, every
-  // run has the same trees.
+  // Trees of all questions, including those of other shards and finished ones: results may depend on the tree in their
+  // last bits, so every run has the same trees.
   const planned = planTrees(tokenised, sharing, capacityOf(scorer)).trees;
   const trees = shard === undefined ? planned : treesOfShard(planned, shard, shard.workOf);
   return { trees, packs: planBatches(trees, scorer) };

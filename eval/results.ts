@@ -10,7 +10,7 @@ import { makeSample, toJson } from './samples.js';
 import type { Question } from './tasks/task.js';
 import type { Overlong } from './tokenise.js';
 
-/** What this process did and how fast; a resumed run counts only its own part. */
+/** What this process did and how fast. A resumed run counts only its own part. */
 export interface Throughput {
   readonly questions: number;
   readonly tokensComputed: number;
@@ -23,22 +23,22 @@ export interface Throughput {
   readonly tokensPerSecond: number;
   /** Floating-point operations of the model on the tokens and rows computed. */
   readonly modelFlops: number;
-  /** What each device did while questions were scored, where that is known. */
+  /** What each device did while questions were scored, if known. */
   readonly devices?: readonly DeviceUse[] | undefined;
 }
 
-/** How a device spent the time between the first and the last computation of any. */
+/** How a device spent the time between the first and the last computation of any device. */
 export interface DeviceUse {
   /** From 0. */
   readonly device: number;
   readonly computeSeconds: number;
-  /** Sending results to the next stage; it may do both at once. */
+  /** Seconds of sending results to the next stage. This may overlap with computing. */
   readonly copySeconds: number;
-  /** computeSeconds by all of that time, 0 to 1; the rest it was idle. */
+  /** computeSeconds divided by the whole time, 0 to 1. The device was idle for the rest. */
   readonly busyShare: number;
 }
 
-/** What answers depend on. Hashes are hex SHA-256. */
+/** Everything that answers depend on. Hashes are hex SHA-256. */
 export interface Provenance {
   /** Identity of the checkpoint: a hash of its contents. */
   readonly checkpoint: string;
@@ -48,7 +48,7 @@ export interface Provenance {
   readonly bos_tokens: readonly number[];
   /** Tokens. */
   readonly context_length: number;
-  /** What happened to choices that were too long with their context, and to how many. */
+  /** What happened to choices that were too long with their context, and their number. */
   readonly overlong: Overlong;
   readonly truncated_choices: number;
   readonly dataset_path: string;
@@ -59,13 +59,13 @@ export interface Provenance {
   readonly questions_sha256: string;
 }
 
-/** The part of a run that results are of, and what must agree for parts to be merged. */
+/** The part of a run that the results cover, and what must agree for parts to be merged. */
 export interface ShardOfRun extends Shard {
   readonly run: RunIdentity;
 }
 
 export interface ResultsInput extends ResultsHeader {
-  /** Of all questions; of a shard's where it is one. */
+  /** Of all questions, or of those of the shard. */
   readonly questions: readonly Question[];
   readonly scores: readonly Scores[];
 }
@@ -87,15 +87,15 @@ export interface ResultsHeader {
   /** Questions in the dataset, before --docs and --limit. */
   readonly questionsInDataset: number;
   readonly throughput: Throughput;
-  /** Wall clock at the start of the command and now. */
+  /** Wall-clock time at the start of the command, and now. */
   readonly started: Date;
   readonly finished: Date;
-  /** Version of this program; stands in for the harness's git hash. */
+  /** Version of this program, in place of the harness's git hash. */
   readonly version: string;
   readonly shard?: ShardOfRun | undefined;
 }
 
-/** Between a context and a choice: the same for every task. */
+/** The delimiter between a context and a choice: the same for every task. */
 export const DELIMITER = ' ';
 
 /** Standard errors need two questions; the harness writes "N/A" for fewer. */
@@ -155,7 +155,10 @@ export interface SampleTotals {
   readonly samplesHash: string;
 }
 
-/** The metrics that are reported, as the public harness's task configurations list them; its readers go by them. */
+/**
+ * The metrics that are reported, as the public harness's task configurations list them. Tools that read its results
+ * rely on this.
+ */
 const METRIC_LIST = METRICS.map(({ name }) => ({ metric: name, aggregation: 'mean', higher_is_better: true }));
 
 /** The content of results_*.json. */
@@ -203,15 +206,13 @@ export function buildResults(input: ResultsHeader, { metrics, taskHash, samplesH
   };
 }
 
-/**
- * What the samples of a run add up to. Lines are made one at a time: together they are larger than the question set.
- */
+/** Aggregates the samples of a run. Lines are made one at a time: together they are larger than the question set. */
 class SampleSummary {
   readonly metrics: QuestionMetrics[] = [];
   readonly #taskHash = createHash('sha256');
   readonly #samplesHash = createHash('sha256');
 
-  /** The lines of samples_*.jsonl by doc_id, counted as they are taken. */
+  /** The lines of samples_*.jsonl by doc_id. They are aggregated as they are read. */
   *lines({ questions, scores }: ResultsInput): Generator<string> {
     const byId = new Map(scores.map((entry) => [entry.docId, entry]));
     for (const question of questions.slice().sort((a, b) => a.docId - b.docId)) {
@@ -225,7 +226,7 @@ class SampleSummary {
     }
   }
 
-  /** Once all lines are taken. */
+  /** Call after all lines are read. */
   results(input: ResultsInput): Results {
     return buildResults(input, {
       metrics: this.metrics,
@@ -244,7 +245,7 @@ export function summariseResults(input: ResultsInput): Results {
 
 /**
  * Writes samples_<task>_<date>.jsonl, ordered by doc_id, then results_<date>.json, each whole or not at all, into
- * `<out>/<model>/`, or a shard's folder there. Throws UserError where the disk refuses.
+ * `<out>/<model>/`, or a shard's folder there. Throws UserError if writing fails.
  */
 export function writeResults(out: string, input: ResultsInput): WrittenResults {
   const summary = new SampleSummary();
@@ -254,7 +255,7 @@ export function writeResults(out: string, input: ResultsInput): WrittenResults {
 const AGAIN =
   'Free some space or fix the folder, then run the same command with --resume: finished questions are in the journal';
 
-/** Samples, then the results that are made of them once all are written. */
+/** The samples first, then the results that are computed from them. */
 export function writeFiles(
   out: string,
   header: ResultsHeader,
@@ -271,7 +272,7 @@ export function writeFiles(
   return { results, resultsPath, samplesPath };
 }
 
-/** The throughput block from what was measured; rates of nothing are 0. */
+/** The throughput block from the measurements. Rates over no time are 0. */
 export function throughputOf(measured: Omit<Throughput, 'questionsPerSecond' | 'tokensPerSecond'>): Throughput {
   const { questions, tokensComputed, tokensWithoutSharing, loadSeconds, scoreSeconds, modelFlops, devices } = measured;
   const rate = (count: number): number => (scoreSeconds > 0 ? count / scoreSeconds : 0);

@@ -12,7 +12,7 @@ import type { Sharing } from './tree.js';
 
 export interface LoadedQuestions extends Dataset {
   readonly tokenised: readonly TokenisedQuestion[];
-  /** What the tokenizer adds to every text. */
+  /** Tokens that the tokenizer adds to every text. */
   readonly addedTokens: readonly number[];
 }
 
@@ -28,17 +28,18 @@ export interface ScoreOptions extends Pick<EvaluateOptions, 'onProgress' | 'onWa
   readonly scorer: Scorer;
   readonly sharing: Sharing;
   /**
-   * The folder given with --out; journal and results go to its subfolder for the model, those of a shard one deeper.
+   * The folder given with --out; The journal and results go to its subfolder for the model, those of a shard one level
+   * deeper.
    */
   readonly out: string;
   readonly modelName: string;
   /**
-   * What else decides the answers: hashes of model and tokenizer, arithmetic, options. Task, questions and sharing are
-   * added.
+   * What else determines the answers: hashes of model and tokenizer, arithmetic, options. Task, questions and sharing
+   * are added.
    */
   readonly identity: RunIdentity;
   readonly resume: boolean;
-  /** Told where answers of an earlier run were in the way, and what they are called now. */
+  /** Called with the new name of an earlier run's journal if it had to be renamed. */
   readonly onKept?: (path: string, kept: { readonly path: string; readonly questions: number }) => void;
 }
 

@@ -10,13 +10,13 @@ import type { Question } from './tasks/task.js';
 export interface Sample {
   readonly line: string;
   readonly metrics: QuestionMetrics;
-  /** Of document, prompt and target, one after another: what a task hash is made of. */
+  /** Hashes of document, prompt and target, joined. Task hashes are made from these. */
   readonly hashes: string;
 }
 
 export const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
 
-/** JSON without NaN or infinities: JSON.stringify would write null for them. */
+/** JSON that refuses NaN and infinities, for which JSON.stringify would write null. */
 export function toJson(value: unknown, indent?: number): string {
   return JSON.stringify(
     value,
@@ -32,7 +32,7 @@ export function toJson(value: unknown, indent?: number): string {
 /** Python's str() of a boolean. */
 const pythonBool = (value: boolean): string => (value ? 'True' : 'False');
 
-/** Holds nothing that depends on when or how fast the question was scored. */
+/** Contains nothing that depends on when or how fast the question was scored. */
 export function makeSample(question: Question, scores: Scores): Sample {
   const { docId, doc, context, choices, gold, delimiter } = question;
   const metrics = measure(question, scores);
@@ -43,7 +43,7 @@ export function makeSample(question: Question, scores: Scores): Sample {
   const docHash = sha256(JSON.stringify(doc, null, 2)),
     promptHash = sha256(context),
     targetHash = sha256(target);
-  // Every number of ours is finite by now; a document's own are as JSON.parse gave them.
+  // All computed numbers are finite here. Those of a document are as JSON.parse returned them.
   const line = JSON.stringify({
     doc_id: docId,
     doc,

@@ -1,4 +1,4 @@
-/** The one thing eval/ asks of a runtime. */
+/** The interface that eval/ needs from a runtime. */
 
 /**
  * A micro-batch of token trees, all arrays in depth-first order, trees one after another.
@@ -13,14 +13,14 @@ export interface MicroBatch {
   readonly subtreeEnd: Int32Array;
   /** i32[R] token whose next-token distribution is scored, ascending. */
   readonly row: Int32Array;
-  /** i32[R] the next token whose log-probability is wanted. */
+  /** i32[R] the next token whose log-probability is computed. */
   readonly target: Int32Array;
 }
 
 export interface ScoredRows {
   /** f32[R] natural-log probability of target[r] after token row[r]. */
   readonly logProb: Float32Array;
-  /** i32[R] 1 where the target is the most likely token. */
+  /** i32[R] 1 if the target is the most likely token, else 0. */
   readonly isArgmax: Int32Array;
 }
 
@@ -28,29 +28,29 @@ export interface Scorer {
   /** Largest micro-batch it accepts. */
   readonly maxTokens: number;
   readonly maxRows: number;
-  /** Longest tree path (context) the model accepts, tokens. */
+  /** Longest tree path (context) that the model accepts, in tokens. */
   readonly maxLength: number;
   /**
-   * Micro-batches to ask of it at a time: those that are computed, and those that wait beside them so that no device
-   * does. Asked before every micro-batch: devices may join and drop out.
+   * Number of micro-batches to have in flight: those being computed, and those queued so that no device waits. Read
+   * before every micro-batch, because devices may join and drop out.
    */
   readonly inFlight: number;
-  /** Devices, or pipelines of devices, that each compute whole micro-batches beside the others. Asked likewise. */
+  /** Devices, or pipelines of devices, that compute whole micro-batches in parallel. Read before every micro-batch. */
   readonly replicas: number;
-  /** Devices of all replicas together. Asked likewise. */
+  /** Devices of all replicas together. Read before every micro-batch. */
   readonly devices: number;
   /** What a user may try where a value is NaN or infinite. */
   readonly nonFiniteAdvice?: string | undefined;
-  /** Estimated seconds for a micro-batch: measured cost of its bucket where tuned, a model of it otherwise. */
+  /** Estimated seconds for a micro-batch: the measured cost of its bucket if tuned, a model of it otherwise. */
   cost(tokens: number, rows: number, longest: number): number;
   /** Scores one micro-batch. Rejects with a NonFinite error where a value is NaN or infinite. */
   score(batch: MicroBatch): Promise<ScoredRows>;
 }
 
-/** What score() rejects with where a value is NaN or infinite. Recognised by its name: errors cross processes. */
+/** The error of score() if a value is NaN or infinite. It is recognised by its name, because errors cross processes. */
 export interface NonFinite extends Error {
   readonly name: 'NonFiniteError';
-  /** What produced it, by its model path (`layers.3.attention.qkv`), where known. */
+  /** Model path of the kernel that produced it (`layers.3.attention.qkv`), if known. */
   readonly where: string | undefined;
   /** Scored rows of the micro-batch that it reached, as indices into row and target; empty where unknown. */
   readonly rows: readonly number[];

@@ -10,7 +10,7 @@ export interface DocRange {
 export interface Selection {
   /** In any order, overlapping or not; absent means every question. */
   readonly docs?: readonly DocRange[] | undefined;
-  /** At most this many of those questions, the first ones; below 1, this fraction of them, rounded up. */
+  /** At most this many of those questions, from the first. Below 1: this fraction of them, rounded up. */
   readonly limit?: number | undefined;
 }
 
@@ -42,13 +42,13 @@ export function parseDocs(text: string): DocRange[] {
   const parts = text.split(',');
   if (parts.length > MAX_RANGES)
     throw new UsageError(
-      `--docs: ${parts.length} ranges, more than ${MAX_RANGES}`,
-      'Write a data set of the questions',
+      `--docs: ${parts.length} ranges, more than the limit of ${MAX_RANGES}`,
+      'Write a dataset file with only these questions, and give it with --data',
     );
   return parts.map((part) => parseRange(part, text));
 }
 
-/** `0:100,500:600,777`: what parseDocs reads back. */
+/** `0:100,500:600,777`: the inverse of parseDocs. */
 export const printDocs = (ranges: readonly DocRange[]): string =>
   ranges
     .map(({ first, end }) => (end === first + 1 ? String(first) : `${first}:${Number.isFinite(end) ? end : ''}`))
@@ -66,7 +66,7 @@ export function parseLimit(text: string): number {
   return limit;
 }
 
-/** Ranges in ascending order, overlapping and touching ones joined, none reaching past `total`. */
+/** Ranges in ascending order. Overlapping and adjacent ones are joined, and none goes past `total`. */
 function joined(ranges: readonly DocRange[], total: number): ClosedRange[] {
   const result: { first: number; end: number }[] = [];
   for (const { first, end = Infinity } of [...ranges].sort((a, b) => a.first - b.first)) {

@@ -1,6 +1,6 @@
 /**
- * Shards: parts of a run that processes without a connection score, each with a folder and a journal of its own. Who
- * scores what follows from the questions and the model alone, so that nobody has to be asked.
+ * Shards: parts of a run that independent processes score, each with its own folder and journal. The questions and the
+ * model alone determine which shard scores what, so the processes need not communicate.
  */
 import { existsSync, readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
@@ -17,7 +17,7 @@ export interface Shard {
   readonly count: number;
 }
 
-/** More processes than any cluster starts for one question set. */
+/** Limit on shards: more than any cluster starts for one question set. */
 export const MAX_SHARDS = 10_000;
 
 export const shardName = ({ index, count }: Shard): string => `${index}/${count}`;
@@ -32,13 +32,13 @@ export function shardOfFolder(path: string): Shard | undefined {
   return index >= 1 && index <= count ? { index, count } : undefined;
 }
 
-/** Where the files of a run go: shards may share --out, and never meet. */
+/** The folder for the files of a run. Shards may share --out without conflicts. */
 export const resultsFolder = (out: string, modelName: string, shard?: Shard): string =>
   shard === undefined ? modelFolder(out, modelName) : join(modelFolder(out, modelName), folderName(shard));
 
 /**
- * Refuses to resume one part of a run as another: it would start from nothing beside a journal that holds its answers.
- * Throws UserError.
+ * Refuses to resume one part of a run as another: it would start from the beginning although a journal holds its
+ * answers. Throws UserError.
  */
 export function checkResumedShard(
   out: string,
@@ -53,7 +53,7 @@ export function checkResumedShard(
   const old = join(own, `journal_${task}.jsonl`);
   if (existsSync(old)) {
     throw new UserError(
-      `${old} was written by an older version, whose journals this one cannot go on with`,
+      `${old} was written by an older version, and this version cannot continue its journals`,
       'Run without --resume to score everything again; the old journal is kept',
     );
   }
@@ -61,8 +61,8 @@ export function checkResumedShard(
   const fresh = 'or run without --resume to score everything again';
   if (shard !== undefined && existsSync(journalIn(whole))) {
     throw new UserError(
-      `${journalIn(whole)} is the journal of the whole run, this is ${now}`,
-      `Leave out --shard to go on with it, ${fresh}`,
+      `${journalIn(whole)} is the journal of the whole run, but this is ${now}`,
+      `Leave out --shard to continue it, ${fresh}`,
     );
   }
   const other = readdirSync(whole)
@@ -71,12 +71,12 @@ export function checkResumedShard(
     .find(({ count }) => count !== shard?.count);
   if (other === undefined) return;
   throw new UserError(
-    `${whole} holds journals of shards of ${other.count}, this is ${now}`,
-    `Go on with --shard ${shardName(other)} and its like, ${fresh}`,
+    `${whole} holds journals of shards of ${other.count}, but this is ${now}`,
+    `Continue with --shard ${shardName(other)} and the others of that run, ${fresh}`,
   );
 }
 
-/** Estimated work of one tree, in any unit: the same on every machine, whatever was tuned there. */
+/** Estimated work of one tree, in any unit. It must be the same on every machine, so it ignores tuning. */
 export type WorkOf = (tree: TreeSize) => number;
 
 /**
@@ -84,7 +84,7 @@ export type WorkOf = (tree: TreeSize) => number;
  * first, each to the shard that has the least work so far.
  */
 export function treesOfShard(trees: readonly TreePlan[], { index, count }: Shard, workOf: WorkOf): TreePlan[] {
-  // A tree of several questions holds all their choices: its first question names it as well as any.
+  // A tree of several questions holds all their choices, so its first question can stand for all.
   const groups = new Map<number, { readonly trees: TreePlan[]; work: number }>();
   for (const tree of trees) {
     const name = tree.paths[0]?.question ?? -1;

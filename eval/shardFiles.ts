@@ -1,4 +1,4 @@
-/** What shards have written, found and read back. Files may come from anywhere: sizes, names and fields are checked. */
+/** Finds and reads what shards have written. Files are untrusted: sizes, names and fields are checked. */
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -17,7 +17,7 @@ const MAX_SAMPLES_BYTES = 2 ** 30;
 
 const scalar = z.union([z.string(), z.number(), z.boolean(), z.null()]);
 const count = z.number().nonnegative();
-/** Part of a file's name. */
+/** A task's name is part of file names. */
 const taskName = z.string().regex(/^\w{1,100}$/);
 const byTask = <T extends z.ZodType>(value: T): z.ZodRecord<typeof taskName, T> => z.record(taskName, value);
 
@@ -95,7 +95,9 @@ const foldersIn = (path: string): string[] =>
     .filter((entry) => entry.isDirectory())
     .map(({ name }) => join(path, name));
 
-/** Folders of shards at each path, a folder inside it (of a model) or one inside that; each once. Throws UserError. */
+/**
+ * Folders of shards: each path itself, its subfolders (of a model) and theirs, without repetition. Throws UserError.
+ */
 export function findShardFolders(paths: readonly string[]): string[] {
   const found = new Map<string, string>();
   for (const path of paths) {
@@ -106,7 +108,7 @@ export function findShardFolders(paths: readonly string[]): string[] {
     );
     if (all.length === 0)
       throw new UserError(
-        `${path}: holds no results of shards`,
+        `${path}: contains no results of shards`,
         'Give the folders that runs with --shard had as --out',
       );
     for (const folder of all) found.set(realpathSync(folder), folder);
@@ -116,7 +118,10 @@ export function findShardFolders(paths: readonly string[]): string[] {
 
 const fresh = (folder: string): string => {
   const shard = shardOfFolder(realpathSync(folder));
-  return `Move the file away and run ${shard === undefined ? 'the shard' : `shard ${shardName(shard)}`} again with --resume`;
+  return (
+    `Move the file away and run ${shard === undefined ? 'the shard' : `shard ${shardName(shard)}`} again with ` +
+    '--resume'
+  );
 };
 
 function readResults(folder: string, name: string): Omit<ShardResults, 'folder' | 'task' | 'samplesPath'> {
@@ -133,8 +138,8 @@ function readResults(folder: string, name: string): Omit<ShardResults, 'folder' 
 }
 
 /**
- * The newest results of each task in a shard's folder; a journal alone is a shard that has not finished. Throws
- * UserError.
+ * The newest results of each task in a shard's folder; a journal without results means that the shard has not finished.
+ * Throws UserError.
  */
 export function readShardResults(folder: string): ShardResults[] {
   const newest = new Map<string, ShardResults>();
@@ -152,7 +157,7 @@ export function readShardResults(folder: string): ShardResults[] {
 export const hasJournal = (folder: string, task: string): boolean =>
   readdirSync(folder).some((name) => isJournalOf(task, name));
 
-/** The folder that a shard had with --out. */
+/** The folder that was given to a shard with --out. */
 export const outOf = (folder: string): string => dirname(dirname(folder));
 
 /** Accuracies computed again from a sample's own log-likelihoods and choices. */
@@ -169,7 +174,7 @@ function parseSample(path: string, number: number, text: string, folder: string)
   const where = `${path}:${number}`;
   const parsed = SAMPLE.safeParse(parseJson(text, `${where}: not a sample`, fresh(folder)));
   if (!parsed.success) {
-    throw new UserError(`${where}: not a sample (a field is missing or of another kind)`, fresh(folder), {
+    throw new UserError(`${where}: not a sample (a field is missing or has the wrong type)`, fresh(folder), {
       cause: parsed.error,
     });
   }
@@ -177,7 +182,7 @@ function parseSample(path: string, number: number, text: string, folder: string)
   const metrics = measureSample(sample);
   if (metrics.acc !== sample.acc || metrics.accNorm !== sample.acc_norm) {
     throw new UserError(
-      `${where}: acc and acc_norm are not what the log-likelihoods say: the line was edited`,
+      `${where}: acc and acc_norm do not match the log-likelihoods: the line was edited`,
       fresh(folder),
     );
   }
@@ -189,7 +194,9 @@ function parseSample(path: string, number: number, text: string, folder: string)
   };
 }
 
-/** The samples that belong to results, proved by their number and the hash of the whole file. Throws UserError. */
+/**
+ * The samples that belong to the results. Their number and the hash of the whole file are checked. Throws UserError.
+ */
 export function readSamples({ folder, task, samplesPath, ...results }: ShardResults): SampleLine[] {
   if (!existsSync(samplesPath)) throw new UserError(`${samplesPath} is missing beside its results`, fresh(folder));
   if (statSync(samplesPath).size > MAX_SAMPLES_BYTES)
@@ -214,7 +221,7 @@ export function readSamples({ folder, task, samplesPath, ...results }: ShardResu
     digest.digest('hex') !== results.samples_sha256[task]
   ) {
     throw new UserError(
-      `${samplesPath} does not hold the samples that ${basename(folder)}'s results are of`,
+      `${samplesPath} does not hold the samples that the results of ${basename(folder)} were computed from`,
       fresh(folder),
     );
   }

@@ -6,7 +6,7 @@ const COLUMNS = ['Tasks', 'Version', 'Filter', 'n-shot', 'Metric', '', 'Value', 
 
 const decimal = (value: unknown): string => (typeof value === 'number' ? value.toFixed(4) : String(value ?? 'N/A'));
 
-/** One row a metric; a task is named on its first row. */
+/** One row for each metric. A task is named on its first row. */
 export function formatTable(results: Results): string {
   const rows: string[][] = [];
   for (const [task, block] of Object.entries(results.results)) {
@@ -30,8 +30,9 @@ export function formatTable(results: Results): string {
     }
   }
   const widths = COLUMNS.map((name, i) => Math.max(name.trim().length, 3, ...rows.map((row) => row[i]?.length ?? 0)));
-  const print = (cells: readonly string[]): string =>
-    `|${cells.map((cell, i) => (RIGHT_ALIGNED.has(COLUMNS[i] ?? '') ? cell.padStart(widths[i] ?? 0) : cell.padEnd(widths[i] ?? 0))).join('|')}|`;
+  const padded = (cell: string, i: number): string =>
+    RIGHT_ALIGNED.has(COLUMNS[i] ?? '') ? cell.padStart(widths[i] ?? 0) : cell.padEnd(widths[i] ?? 0);
+  const print = (cells: readonly string[]): string => `|${cells.map(padded).join('|')}|`;
   const rule = COLUMNS.map((name, i) =>
     RIGHT_ALIGNED.has(name) ? `${'-'.repeat((widths[i] ?? 1) - 1)}:` : '-'.repeat(widths[i] ?? 1),
   );

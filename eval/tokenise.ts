@@ -1,7 +1,7 @@
 /**
- * Tokenises questions in worker threads while the dataset is still being read and the model loads.
- * Workers need the compiled tokeniseWorker.js beside this file; where only TypeScript sources are (tests), or where no
- * workers are asked for, the same code runs in this thread.
+ * Tokenises questions in worker threads while the dataset is still being read and the model loads. Workers need the
+ * compiled tokeniseWorker.js beside this file. If there are only TypeScript sources (in tests), or no workers are
+ * wanted, the same code runs in this thread.
  */
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -23,7 +23,7 @@ export interface TokenisedQuestion {
   readonly context: Int32Array;
   /** For each choice i32[n_cont], at least one token. */
   readonly continuations: readonly Int32Array[];
-  /** For each choice the end of the context that it still fits with, where any had to be cut. */
+  /** If any context had to be cut: for each choice, the end of the context that fits with it. */
   readonly contexts?: readonly Int32Array[] | undefined;
 }
 
@@ -33,26 +33,29 @@ export const contextOf = ({ context, contexts }: TokenisedQuestion, choice: numb
 
 export interface TokeniseOptions {
   readonly tokenizer: TokenizerSource;
-  /** Threads; 0 tokenises in this one. Default 2. */
+  /** Threads; 0 tokenises in the current thread. Default 2. */
   readonly workers?: number;
-  /** Questions a message. Default 64. */
+  /** Questions per message. Default 64. */
   readonly chunk?: number;
 }
 
 const DEFAULT_WORKERS = 2;
 const DEFAULT_CHUNK = 64;
-/** A tokenizer's results are small to V8 and large outside it; a small nursery lets go of them soon. MiB a thread. */
+/**
+ * Size of V8's young generation, in MiB per thread. A tokenizer's results look small to V8 but hold much memory outside
+ * it; a small young generation frees them soon.
+ */
 const YOUNG_MIB = 2;
 
 const EMPTY: Question = { docId: -1, doc: {}, context: '', choices: [], gold: 0, delimiter: '' };
 
 export interface Tokenised {
   readonly questions: readonly TokenisedQuestion[];
-  /** What the tokenizer adds to every text: a beginning-of-text token, or nothing. */
+  /** Tokens that the tokenizer adds to every text: a beginning-of-text token, or none. */
   readonly added: readonly number[];
 }
 
-/** Something that answers a chunk; a lane handles one chunk at a time. */
+/** Tokenises chunks, one at a time. */
 interface Lane {
   encode(request: ChunkRequest): Promise<ChunkReply>;
   close(): Promise<void>;
@@ -112,14 +115,14 @@ function unpack(questions: readonly Question[], reply: ChunkReply): TokenisedQue
   return questions.map(({ docId, choices }) => ({ docId, context: take(), continuations: choices.map(take) }));
 }
 
-/** Accepts questions one by one and tokenises them behind the caller's back. */
+/** Accepts questions one by one and tokenises them in the background. */
 export class Tokeniser {
   readonly #lanes: Lane[] = [];
   readonly #busy: Promise<void>[] = [];
   readonly #queue: { readonly index: number; readonly questions: readonly Question[] }[] = [];
   readonly #done: TokenisedQuestion[][] = [];
   readonly #options: TokeniseOptions;
-  /** An empty text comes first: its tokens are those that the tokenizer adds to every text. */
+  /** An empty text comes first; its tokens are those that the tokenizer adds to every text. */
   #pending: Question[] = [EMPTY];
   #chunks = 0;
   #failure: unknown;
@@ -149,7 +152,7 @@ export class Tokeniser {
 
   /** Feeds one lane until the queue is empty. Never rejects. */
   async #drain(lane: Lane, index: number): Promise<void> {
-    // Not before the caller has recorded that this lane is busy.
+    // Wait until the caller has recorded that this lane is busy.
     await Promise.resolve();
     try {
       for (let job = this.#queue.shift(); job !== undefined; job = this.#queue.shift()) {
@@ -200,7 +203,7 @@ function checkTokens({ docId, context, continuations }: TokenisedQuestion): void
   }
 }
 
-/** Tokenises what is already in memory, and says what the tokenizer adds. */
+/** Tokenises questions that are already in memory, and returns the tokens that the tokenizer adds. */
 export async function tokeniseAll(questions: Iterable<Question>, options: TokeniseOptions): Promise<Tokenised> {
   const tokeniser = new Tokeniser(options);
   for (const question of questions) tokeniser.add(question);
@@ -223,9 +226,9 @@ export interface Truncated {
 }
 
 /**
- * Cuts what does not fit on the left, as the public harness does: of context and choice the last L + 1 tokens stay, L
- * of which are inputs; a beginning-of-text token goes first. Choices themselves are never cut. Throws UserError where
- * one alone is longer than the model's context.
+ * Cuts tokens that do not fit on the left, as the public harness does: of context and choice the last L + 1 tokens
+ * stay, L of which are inputs; a beginning-of-text token goes first. Choices themselves are never cut. Throws UserError
+ * if a choice alone is longer than the model's context.
  */
 export function truncateOverlong(questions: readonly TokenisedQuestion[], contextLength: number): Truncated {
   let choices = 0;
@@ -262,8 +265,8 @@ function tooLong(question: TokenisedQuestion, choice: number, limit: number, isB
 }
 
 /**
- * Throws UserError where a choice does not fit the model. `maxLength`: the longest path, tokens; where it is as long as
- * the largest micro-batch of `maxTokens`, that is what stands in the way.
+ * Throws UserError if a choice does not fit the model. `maxLength` is the longest path, in tokens. If it equals
+ * `maxTokens`, the largest micro-batch is what limits the path.
  */
 export function checkLengths(questions: readonly TokenisedQuestion[], maxLength: number, maxTokens = Infinity): void {
   for (const question of questions) {

@@ -1,16 +1,19 @@
-/** Tokenising one chunk of questions: what a worker thread does, and this thread where there are no workers. */
+/** Tokenises one chunk of questions, in a worker thread or, without workers, in the current one. */
 import { rightStrip } from './pythonText.js';
 
-/** What eval/ asks of a tokenizer: ids of a text, special tokens (BOS) as at the start of a sequence. */
+/**
+ * The interface that eval/ needs from a tokenizer: the ids of a text, with special tokens (BOS) as at the start of a
+ * sequence.
+ */
 export interface TextTokenizer {
   encode(text: string): ArrayLike<number> | PromiseLike<ArrayLike<number>>;
-  /** Used where present; same results as encode on each. */
+  /** Used if present; must give the same results as encode for each text. */
   encodeBatch?(texts: string[]): readonly ArrayLike<number>[] | PromiseLike<readonly ArrayLike<number>[]>;
 }
 
 /**
- * Where tokenizers come from: a module that exports `createTokenizer(spec)`, by URL so that a thread can load it, and
- * its argument, which must survive structured cloning.
+ * The source of tokenizers: a module that exports `createTokenizer(spec)`, by URL so that a thread can load it, and its
+ * argument, which must survive structured cloning.
  */
 export interface TokenizerSource {
   readonly moduleUrl: string;
@@ -25,7 +28,7 @@ export interface ChunkRequest {
   }[];
 }
 
-/** Per question: context, then each choice; lengths in the same order. */
+/** For each question its context, then each choice; lengths are in the same order. */
 export interface ChunkReply {
   readonly tokens: Int32Array<ArrayBuffer>;
   readonly lengths: Int32Array<ArrayBuffer>;
@@ -48,8 +51,9 @@ async function encodeAll(tokenizer: TextTokenizer, texts: string[]): Promise<rea
 }
 
 /**
- * Spaces at the end of the context belong to the choices; a choice's tokens are those of the whole text after as many
- * as the context alone has. The context is encoded once a question, and its tokens are the inputs for every choice.
+ * Spaces at the end of the context belong to the choices. If the context alone has n tokens, the tokens of a choice are
+ * those of the whole text after the first n. The context is encoded once per question, and its tokens are the inputs
+ * for every choice.
  */
 export async function encodeChunk(tokenizer: TextTokenizer, request: ChunkRequest): Promise<ChunkReply> {
   const texts: string[] = [];

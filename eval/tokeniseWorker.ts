@@ -1,4 +1,4 @@
-/** A tokeniser thread: workerData is a TokenizerSource; answers each ChunkRequest with a ChunkReply, in order. */
+/** A tokeniser thread: workerData is a TokenizerSource. Answers each ChunkRequest with a ChunkReply, in order. */
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { parentPort, workerData } from 'node:worker_threads';
@@ -7,15 +7,15 @@ import { encodeChunk, loadTokenizer, type ChunkRequest, type TokenizerSource } f
 const port = parentPort;
 if (port === null) throw new Error('tokeniseWorker runs as a worker thread only');
 const tokenizer = loadTokenizer(workerData as TokenizerSource);
-// Reported with the first chunk, not as an unhandled rejection.
+// A failure is reported with the first chunk, not as an unhandled rejection.
 tokenizer.catch(() => {});
 
-/** Chunks between collections. */
+/** Number of chunks between garbage collections. */
 const COLLECT_EVERY = 8;
 
 /**
- * What a tokenizer returns is kilobytes outside V8 behind an object of a few bytes, so V8 sees no reason to collect
- * and the process grows by tens of megabytes. A collection takes about ten milliseconds.
+ * A tokenizer's result is a small object that holds kilobytes outside V8, so V8 sees no reason to collect and the
+ * process grows by tens of megabytes. A collection takes about 10 ms.
  */
 function collector(): () => void {
   setFlagsFromString('--expose-gc');
@@ -40,7 +40,7 @@ port.on('message', (request: ChunkRequest) => {
         port.postMessage({
           error: error instanceof Error ? error.message : String(error),
           hint: error instanceof Error && 'hint' in error ? error.hint : undefined,
-          // By name: classes do not cross threads, and the module behind the URL may carry its own copy.
+          // Recognised by name: classes do not cross threads, and the module may have its own copy.
           isUser: error instanceof Error && error.name === 'UserError',
         }),
     );

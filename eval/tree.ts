@@ -1,10 +1,10 @@
 /**
- * Token trees: the choices of a question, or of several, laid out so that tokens in common are computed once.
- * A path is a context and one choice without its last token, which is a target and never an input.
+ * Token trees: the choices of a question, or of several, laid out so that common tokens are computed once. A path is a
+ * context and one choice without its last token, which is a target and never an input.
  */
 
 export const SHARING_MODES = ['none', 'context', 'tree'] as const;
-/** What paths share: nothing, the context of their question, or every common prefix, across questions too. */
+/** What paths share: nothing, the context of their question, or every common prefix, even across questions. */
 export type Sharing = (typeof SHARING_MODES)[number];
 
 /** One choice of one question. */
@@ -12,17 +12,17 @@ export interface Path {
   /** Index of the question in the caller's list. */
   readonly question: number;
   readonly choice: number;
-  /** i32[n_ctx]; the same array for all choices of a question, those apart that had to be truncated. */
+  /** i32[n_ctx]; the same array for all choices of a question, unless it had to be truncated. */
   readonly context: Int32Array;
   /** i32[n_cont] */
   readonly continuation: Int32Array;
 }
 
-/** Where a choice's log-probabilities are found. */
+/** The location of a choice's log-probabilities. */
 export interface Answer {
   readonly question: number;
   readonly choice: number;
-  /** i32[n_cont]: for each token of the choice in order, its place in row and target. */
+  /** i32[n_cont]: for each token of the choice in order, its index in row and target. */
   readonly scored: Int32Array;
 }
 
@@ -39,13 +39,13 @@ export interface Tree {
   readonly answers: readonly Answer[];
 }
 
-/** Input tokens of a path. */
+/** Number of input tokens of a path. */
 export const pathLength = (path: Path): number => path.context.length + path.continuation.length - 1;
 
 const tokenAt = ({ context, continuation }: Path, i: number): number =>
   (i < context.length ? context[i] : continuation[i - context.length]) ?? -1;
 
-/** Input tokens that two paths have in common at their start. */
+/** Length of the common prefix of two paths' input tokens. */
 export function commonInputs(a: Path, b: Path): number {
   const end = Math.min(pathLength(a), pathLength(b));
   let i = a.context === b.context ? Math.min(end, a.context.length) : 0;
@@ -53,7 +53,7 @@ export function commonInputs(a: Path, b: Path): number {
   return i;
 }
 
-/** Orders paths by their input tokens, a prefix before what it starts; equal paths by question and choice. */
+/** Orders paths by their input tokens, a prefix before longer paths, and equal paths by question and choice. */
 export function comparePaths(a: Path, b: Path): number {
   const common = commonInputs(a, b);
   const aLength = pathLength(a),
@@ -62,7 +62,7 @@ export function comparePaths(a: Path, b: Path): number {
   return aLength - bLength || a.question - b.question || a.choice - b.choice;
 }
 
-/** How many leading tokens the second of two neighbouring paths takes over from the first. */
+/** Number of leading tokens that the second of two neighbouring paths shares with the first. */
 function sharedInputs(a: Path, b: Path, sharing: Sharing): number {
   switch (sharing) {
     case 'none':
@@ -76,11 +76,11 @@ function sharedInputs(a: Path, b: Path, sharing: Sharing): number {
   }
 }
 
-/** What a tree costs, without laying it out. */
+/** The size of a tree, computed without laying it out. */
 export interface TreeSize {
   /** Tokens computed. */
   readonly tokens: number;
-  /** Scored (row, target) pairs at most: choices that start alike may share more of them. */
+  /** Upper bound on scored (row, target) pairs; choices with a common beginning may share some. */
   readonly rows: number;
   /** Tokens of the longest path. */
   readonly longest: number;
@@ -109,7 +109,7 @@ export function measureTree(unordered: readonly Path[], sharing: Sharing): TreeS
 /** A (row, target) pair as one number that sorts by row, then target. Token ids are below 2³¹. */
 const TARGETS = 2 ** 31;
 
-/** Place of a value in an ascending array that holds it. */
+/** Index of a value in an ascending array that contains it. */
 function placeOf(sorted: Float64Array, value: number): number {
   let low = 0,
     high = sorted.length - 1;

@@ -12,7 +12,7 @@ import {
   type TreeSize,
 } from './tree.js';
 
-/** The choices of one tree and what the tree costs. */
+/** The choices of one tree, and its size. */
 export interface TreePlan extends TreeSize {
   readonly paths: readonly Path[];
 }
@@ -25,20 +25,23 @@ export interface Capacity {
 export interface Forest {
   readonly trees: readonly TreePlan[];
   readonly tokensComputed: number;
-  /** Tokens if every choice were a sequence of its own. */
+  /** Tokens if every choice were a separate sequence. */
   readonly tokensWithoutSharing: number;
 }
 
-/** Questions join only over a prefix this long: BOS and a common first word are not worth one tree for everything. */
+/**
+ * Questions join only if they share a prefix of at least this length: BOS and a common first word are not worth one
+ * tree for everything.
+ */
 const MIN_SAVED_TOKENS = 6;
 /**
- * Tokens and rows of joined questions at most: small, so that packing keeps its freedom and questions finish early, and
- * not a share of the micro-batch, so that a question meets the same tree, and on every device the same bits, whatever
- * the micro-batch. Where each shares half its tokens with its neighbour, far more.
+ * Limits on tokens and rows of joined questions. They are small, so that packing keeps its freedom and questions finish
+ * early. They do not depend on the size of micro-batches, so that a question is always in the same tree and has the
+ * same bits on every device. If each question shares half its tokens with its neighbour, the limits are much larger.
  */
 const MOST_JOINED = 1024;
 const MOST_CLOSE = 4096;
-/** Questions in one tree at most: bounds the search. */
+/** Most questions in one tree; bounds the search. */
 const MAX_JOINED = 512;
 
 const planOf = (paths: readonly Path[], sharing: Sharing): TreePlan => ({ paths, ...measureTree(paths, sharing) });
@@ -46,7 +49,7 @@ const planOf = (paths: readonly Path[], sharing: Sharing): TreePlan => ({ paths,
 const fits = (size: TreeSize, capacity: Capacity): boolean =>
   size.tokens <= capacity.maxTokens && size.rows <= capacity.maxRows;
 
-/** A question's choices as one tree, or as few as hold them where they exceed a micro-batch. */
+/** A question's choices as one tree, or as the fewest trees that each fit in a micro-batch. */
 function planQuestion(paths: readonly Path[], docId: number, sharing: Sharing, capacity: Capacity): TreePlan[] {
   const whole = planOf(paths, sharing);
   if (fits(whole, capacity)) return [whole];
@@ -62,7 +65,8 @@ function planQuestion(paths: readonly Path[], docId: number, sharing: Sharing, c
     current = planOf([path], sharing);
     if (!fits(current, capacity)) {
       throw new UserError(
-        `question ${docId}, choice ${path.choice}: ${current.tokens} tokens with ${current.rows} to score do not fit a micro-batch ` +
+        `question ${docId}, choice ${path.choice}: ${current.tokens} tokens with ${current.rows} to score do ` +
+          'not fit a micro-batch ' +
           `of ${capacity.maxTokens} tokens and ${capacity.maxRows} scored rows`,
         'Raise the size of a micro-batch, or leave the question out with --docs',
       );
@@ -72,7 +76,7 @@ function planQuestion(paths: readonly Path[], docId: number, sharing: Sharing, c
   return plans;
 }
 
-/** The context of a question as a path: one dummy token follows it, which as a last token is never an input. */
+/** The context of a question as a path. One dummy token follows it; being the last, it is never an input. */
 function contextPath(plan: TreePlan): Path {
   const [first] = plan.paths;
   if (first === undefined) throw new Error('a tree without paths');
@@ -80,9 +84,9 @@ function contextPath(plan: TreePlan): Path {
 }
 
 /**
- * Joins questions whose contexts start alike: with contexts in lexicographic order, neighbours share the most, and what
- * a run of neighbours saves is the sum of their common prefixes. Cuts the order into runs that fit, saving the most:
- * best[i] is the most saved among the first i questions.
+ * Joins questions whose contexts have a common beginning. With contexts in lexicographic order, neighbours share the
+ * most, and a run of neighbours saves the sum of their common prefixes. Cuts the order into runs that fit and save the
+ * most: best[i] is the most that the first i questions can save.
  */
 function joinQuestions(single: readonly TreePlan[], capacity: Capacity): TreePlan[] {
   const ordered = single
@@ -136,8 +140,8 @@ function joinQuestions(single: readonly TreePlan[], capacity: Capacity): TreePla
 }
 
 /**
- * Groups every choice of every question into trees that fit a micro-batch, in a fixed order.
- * Throws UserError where one choice alone does not fit.
+ * Groups every choice of every question into trees that fit a micro-batch, in a fixed order. Throws UserError if one
+ * choice alone does not fit.
  */
 export function planTrees(questions: readonly TokenisedQuestion[], sharing: Sharing, capacity: Capacity): Forest {
   const single: TreePlan[] = [];

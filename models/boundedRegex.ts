@@ -1,34 +1,39 @@
 /**
- * Which regular expressions of a tokenizer.json can be matched in time proportional to the text. The tokenizer library
- * backtracks, and ends the process where a match takes too long: what could is refused before the library sees it.
+ * Decides which regular expressions of a tokenizer.json can be matched in time proportional to the text. The tokenizer
+ * library backtracks and ends the process when a match takes too long, so dangerous expressions are refused before the
+ * library sees them.
  */
 
 const MAX_LENGTH = 4096;
 const MAX_DEPTH = 16;
 const MAX_COUNT = 64;
-/** Character classes, controls, and positions. Digits are backreferences, \g and \k calls: neither is here. */
+/**
+ * Character classes, control characters and positions. Backreferences (digits) and calls (\g, \k) are not supported.
+ */
 const ESCAPES =
   /^(?:[rntfvaesSdDwWhHbBAzZ]|[pP]\{\^?\w{1,40}\}|x[\da-fA-F]{2}|x\{[\da-fA-F]{1,6}\}|u[\da-fA-F]{4}|[^\w\s]|[ \n])/u;
 const GROUPS = /^\((?:\?(?:[imx]*(?:-[imx]+)?:|<?[=!]|>)|(?!\?))/;
 const FLAGS = /^\(\?[imx]*(?:-[imx]+)?\)/;
 const QUANTIFIER = /^(?:[*+?]|\{(\d{1,4})(,(\d{1,4})?)?\}|\{,(\d{1,4})\})[?+]?/;
 
-/** A part of an expression, by what a failing match of it costs. */
+/** A part of an expression, described by what a failing match costs. */
 interface Part {
   /** Repetitions without an upper bound that can follow one another. */
   readonly loops: number;
-  /** Something that can fail follows the last of them: then all their divisions of a text are tried. */
+  /**
+   * True if something that can fail follows the last repetition: a failing match then tries every division of the text.
+   */
   readonly hasTail: boolean;
   readonly isOptional: boolean;
-  /** Always of one length, in one way. */
+  /** True if it always matches the same length, in one way. */
   readonly isFixed: boolean;
 }
 
 class Refusal extends Error {}
 
-/** Why `pattern` may take more than linear time, or is not understood; undefined where it is fine. */
+/** The reason why `pattern` may take more than linear time or is not supported; undefined if it is safe. */
 export function regexProblem(pattern: string): string | undefined {
-  if (pattern.length > MAX_LENGTH) return `it has ${pattern.length} characters; at most ${MAX_LENGTH} are read`;
+  if (pattern.length > MAX_LENGTH) return `it has ${pattern.length} characters; the limit is ${MAX_LENGTH}`;
   try {
     const parser = new Parser(pattern);
     parser.alternatives(0);
@@ -97,7 +102,7 @@ class Parser {
       throw new Refusal(`it has ${JSON.stringify(`\\${this.rest.slice(0, 12)}`)}, which is not supported`);
   }
 
-  /** Classes may hold classes: [a-z&&[^q]]. */
+  /** Classes may contain classes: [a-z&&[^q]]. */
   private characterClass(): void {
     let depth = 0;
     do {
@@ -116,7 +121,7 @@ class Parser {
     const [text, least, range, most, upTo] = found;
     if (text.startsWith('?')) return { ...part, isOptional: true, isFixed: false };
     const count = Math.max(...[least, most, upTo].map((number) => Number(number ?? 0)));
-    if (count > MAX_COUNT) throw new Refusal(`it repeats ${count} times; at most ${MAX_COUNT} are read`);
+    if (count > MAX_COUNT) throw new Refusal(`it repeats ${count} times; the limit is ${MAX_COUNT}`);
     if (!part.isFixed) throw new Refusal('a group of varying length is repeated, which can take exponential time');
     const isUnbounded = /^[*+]/.test(text) || (range !== undefined && most === undefined);
     return {

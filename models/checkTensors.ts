@@ -1,4 +1,6 @@
-/** What keeps the tensors of some files from being a model's, in few lines. */
+/**
+ * Compares the tensors in a checkpoint's files with those that the model needs, and reports differences in few lines.
+ */
 import type { Model } from './model.js';
 import { FORMATS_OF, weightFormat } from './tensors.js';
 
@@ -16,19 +18,19 @@ function ranges(sorted: readonly number[]): string {
 
 const LAYER = /^model\.layers\.(\d{1,6})\.([\w.]{1,200})$/;
 const PATTERN_LINES = 10;
-/** More tensors than this missing from the same layers are printed as one line. */
+/** If more tensors than this are missing from the same layers, they are printed as one line. */
 const SUFFIXES_SHOWN = 3;
 
 interface Problem {
   readonly tensor: string;
-  /** Equal for tensors that have the same thing wrong with them. */
+  /** Equal for tensors with the same fault. */
   readonly text: string;
 }
 
-/** One line a pattern: `model.layers.{0–31}.self_attn.q_proj.weight: missing`. */
+/** One line for each pattern: `model.layers.{0–31}.self_attn.q_proj.weight: missing`. */
 function groupByPattern(problems: readonly Problem[]): string[] {
   const lines: string[] = [];
-  /** Layers by (suffix, text); then suffixes by (layers, text). */
+  /** Groups layers by (suffix, text), then suffixes by (layers, text). */
   const bySuffix = new Map<string, { suffix: string; text: string; layers: number[] }>();
   for (const { tensor, text } of problems) {
     const match = LAYER.exec(tensor);
@@ -62,10 +64,10 @@ function groupByPattern(problems: readonly Problem[]): string[] {
 }
 
 /**
- * What keeps `found` from being a checkpoint of `model`: missing tensors, wrong shapes, element types
- * that cannot be weights, and tensors (biases, say) that the model would leave unread and so compute something else.
- * Grouped by pattern, a few lines; empty where all is well. `found` maps a name to its safetensors dtype and shape;
- * `show` makes a name printable.
+ * The reasons why `found` is not a checkpoint of `model`: missing tensors, wrong shapes, element types that cannot be
+ * weights, and tensors (biases, say) that the model would leave unread and so compute a different result. Grouped by
+ * pattern in a few lines; empty if there are none. `found` maps a name to its safetensors dtype and shape; `show` makes
+ * a name printable.
  */
 export function checkTensors(
   model: Pick<Model, 'tensors' | 'isIgnored'>,
@@ -82,7 +84,7 @@ export function checkTensors(
     else if (entry.shape.length !== shape.length || entry.shape.some((extent, i) => extent !== shape[i])) {
       problems.push({
         tensor: name,
-        text: `shape [${entry.shape.slice(0, 8).join(', ')}], config.json makes it [${shape.join(', ')}]`,
+        text: `shape [${entry.shape.slice(0, 8).join(', ')}], but config.json requires [${shape.join(', ')}]`,
       });
     } else if (weightFormat(entry.dtype) === undefined) {
       problems.push({

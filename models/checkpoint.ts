@@ -1,5 +1,6 @@
 /**
- * A checkpoint folder as the compiler sees it: configuration, where every tensor lies, the tokenizer, a fingerprint.
+ * A checkpoint folder as the compiler sees it: its configuration, the location of every tensor, the tokenizer and a
+ * fingerprint.
  */
 import { createHash } from 'node:crypto';
 import { readdirSync } from 'node:fs';
@@ -31,11 +32,11 @@ export interface Checkpoint {
   readonly model: Model;
   /** The model's configuration. */
   readonly config: ModelConfig;
-  /** Every tensor of the model, and no other. */
+  /** Exactly the tensors of the model. */
   readonly tensors: ReadonlyMap<string, TensorLocation>;
   /** Absolute paths of the weight files; empty for made-up weights. */
   readonly files: readonly string[];
-  /** tokenizer.json, else tokenizer.model; undefined where the folder has neither. */
+  /** tokenizer.json, else tokenizer.model; undefined if the folder has neither. */
   readonly tokenizerPath: string | undefined;
   /**
    * SHA-256, hexadecimal, of the configuration, the headers, the file sizes and a sample of every tensor (its first,
@@ -53,42 +54,39 @@ const SHARD = /^(?!\.)[\w.-]{1,200}\.safetensors$/;
 const MAX_SHARDS = 4096;
 const SAMPLE_BYTES = 256;
 const DOWNLOAD =
-  'download it again: hf download <repository> --include "*.safetensors" "*.json" "tokenizer.model" --local-dir <folder>';
+  'download it again: hf download <repository> --include "*.safetensors" "*.json" "tokenizer.model" ' +
+  '--local-dir <folder>';
 
-/** Names a folder without weights: says what it holds instead. */
+/** The error for a folder without weights; it names weight files of another kind. */
 function noWeights(dir: string): UserError {
   let names: string[];
   try {
     names = readdirSync(dir);
   } catch {
     return new UserError(
-      `${dir}: no such folder, or not readable`,
+      `${dir}: the folder does not exist or is not readable`,
       'give the folder of a Hugging Face checkpoint: config.json and *.safetensors',
     );
   }
   const other = names.find((name) => /\.(bin|pth|pt|gguf|safetensors)$/.test(name));
   return new UserError(
-    `${dir}: neither ${SINGLE} nor ${INDEX} is there${other === undefined ? '' : `; ${quote(other)} is, which is not read`}`,
+    `${dir}: found neither ${SINGLE} nor ${INDEX}${other === undefined ? '' : `; ${quote(other)} cannot be read`}`,
     other !== undefined && !other.endsWith('.safetensors')
       ? 'use a safetensors copy of the model (most repositories hold one)'
       : DOWNLOAD,
   );
 }
 
-/** weight_map of an index file: tensor → shard. Shards are plain names, so none leads out of the folder. */
+/** weight_map of an index file: tensor → shard. Shard names contain no path, so none points outside the folder. */
 function readIndex(path: string): ReadonlyMap<string, string> {
   const { value, text } = readJsonObject(path, INDEX_BYTES, DOWNLOAD);
   const map = value['weight_map'];
   if (!isRecord(map)) throw new UserError(`${path}: weight_map: expected an object, got ${quote(map)}`, DOWNLOAD);
   const duplicate = findDuplicateKey(text);
-  if (duplicate !== undefined)
-    throw new UserError(`${path}: the key ${quote(duplicate, 120)} is there twice`, DOWNLOAD);
+  if (duplicate !== undefined) throw new UserError(`${path}: the key ${quote(duplicate, 120)} occurs twice`, DOWNLOAD);
   const entries = Object.entries(map);
   if (entries.length > MAX_TENSORS)
-    throw new UserError(
-      `${path}: names ${entries.length} tensors, more than the ${MAX_TENSORS} that are read`,
-      DOWNLOAD,
-    );
+    throw new UserError(`${path}: names ${entries.length} tensors, more than the limit of ${MAX_TENSORS}`, DOWNLOAD);
   const shards = new Map<string, string>();
   for (const [tensor, shard] of entries) {
     if (typeof shard !== 'string' || !SHARD.test(shard)) {
@@ -105,7 +103,7 @@ function readIndex(path: string): ReadonlyMap<string, string> {
   return shards;
 }
 
-/** Headers of all shards, each tensor in the file that the index names and in no other. */
+/** Headers of all shards. Each tensor must be in the file that the index names, and in no other. */
 function readShards(dir: string): SafetensorsHeader[] {
   const index = readIndex(join(dir, INDEX));
   const counts = new Map<string, number>();
@@ -115,7 +113,9 @@ function readShards(dir: string): SafetensorsHeader[] {
   if (missing.length > 0) {
     const tensors = missing.reduce((sum, shard) => sum + (counts.get(shard) ?? 0), 0);
     throw new UserError(
-      `${dir}: ${missing.length} of the ${shards.length} files that ${INDEX} names ${missing.length === 1 ? 'is' : 'are'} missing: ${missing.slice(0, 4).join(', ')}${missing.length > 4 ? ', …' : ''} (${tensors} tensors)`,
+      `${dir}: ${missing.length} of the ${shards.length} files that ${INDEX} names ` +
+        `${missing.length === 1 ? 'is' : 'are'} missing: ` +
+        `${missing.slice(0, 4).join(', ')}${missing.length > 4 ? ', …' : ''} (${tensors} tensors)`,
       DOWNLOAD,
     );
   }
@@ -125,7 +125,8 @@ function readShards(dir: string): SafetensorsHeader[] {
       const home = index.get(name);
       if (home !== shard && !name.endsWith('rotary_emb.inv_freq')) {
         throw new UserError(
-          `${header.file}: holds tensor ${quote(name, 120)}, which ${INDEX} ${home === undefined ? 'does not name' : `places in ${home}`}`,
+          `${header.file}: holds tensor ${quote(name, 120)}, which ${INDEX} ` +
+            `${home === undefined ? 'does not name' : `places in ${home}`}`,
           DOWNLOAD,
         );
       }
@@ -143,7 +144,7 @@ function readShards(dir: string): SafetensorsHeader[] {
   });
 }
 
-/** Weight files that the index leaves out, worth a word when tensors are missing. */
+/** Weight files that the index does not name. They are mentioned when tensors are missing. */
 function strayShards(dir: string, headers: readonly SafetensorsHeader[]): string {
   const read = new Set(headers.map((header) => header.file));
   const stray = readdirSync(dir).filter((name) => /^model-.*\.safetensors$/.test(name) && !read.has(join(dir, name)));
@@ -171,13 +172,13 @@ function hashFiles(config: ModelConfig, headers: readonly SafetensorsHeader[]): 
 }
 
 /**
- * Opens a Hugging Face folder: config.json and model.safetensors, or model.safetensors.index.json and its
- * shards. Reads headers only. A folder's own symbolic links are followed (download caches are made of them); names
- * inside files never leave the folder. Throws UserError: the first line says what is wrong, further ones list patterns.
+ * Opens a Hugging Face folder: config.json and model.safetensors, or model.safetensors.index.json and its shards. Reads
+ * headers only. A folder's own symbolic links are followed (download caches are made of them); names inside files never
+ * leave the folder. Throws UserError: the first line says what is wrong, and further lines list patterns.
  */
 export function openCheckpoint(path: string): Checkpoint {
   const dir = resolve(path);
-  const checked = loadModel(dir); // Refuses another architecture before any word about its weights.
+  const checked = loadModel(dir); // An unsupported architecture is reported before anything about its weights.
   const isSingle = fileSize(join(dir, SINGLE)) !== undefined;
   if (!isSingle && fileSize(join(dir, INDEX)) === undefined) throw noWeights(dir);
   const headers = isSingle ? [readSafetensorsHeader(join(dir, SINGLE))] : readShards(dir);
@@ -188,7 +189,8 @@ export function openCheckpoint(path: string): Checkpoint {
   const problems = checkTensors(checked, found, (name) => quote(name, 120).slice(1, -1));
   if (problems.length > 0) {
     throw new UserError(
-      `${dir}: the weights are not the model that config.json describes:\n  ${problems.join('\n  ')}${isSingle ? '' : strayShards(dir, headers)}`,
+      `${dir}: the weights are not the model that config.json describes:\n  ` +
+        `${problems.join('\n  ')}${isSingle ? '' : strayShards(dir, headers)}`,
       'compare config.json with the weights, or download both again from one revision',
     );
   }
@@ -199,7 +201,7 @@ export function openCheckpoint(path: string): Checkpoint {
   for (const { name } of model.tensors) {
     const entry = found.get(name);
     const format = weightFormat(entry?.dtype ?? '');
-    if (entry === undefined || format === undefined) throw new Error(`${name} passed checkTensors but is not there`);
+    if (entry === undefined || format === undefined) throw new Error(`${name} passed checkTensors but is missing`);
     tensors.set(name, {
       kind: 'file',
       name,
@@ -236,9 +238,10 @@ export function fnv1a64(text: string): bigint {
 }
 
 /**
- * The checkpoint of `--init random:SEED`: a model of config.json's shape whose weights exist nowhere. Norm weights
- * are 1, matrices and biases random with the seed FNV-1a 64 of "SEED:name"; both of the configuration's element type.
- * `path` is a config.json or its folder; a tokenizer beside it is used. UserError where it is not supported.
+ * The checkpoint of `--init random:SEED`: a model with the shapes of config.json whose weights are in no file. Norm
+ * weights are 1. Matrices and biases are random with the seed FNV-1a 64 of "SEED:name". Both have the configuration's
+ * element type. `path` is a config.json or its folder; a tokenizer beside it is used. Throws UserError if it is not
+ * supported.
  */
 export function describeRandomCheckpoint(path: string, seed: number | bigint): Checkpoint {
   const isFile = path.endsWith('.json');

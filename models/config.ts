@@ -14,14 +14,14 @@ const OTHER_MODEL =
 
 /**
  * The model that a parsed config.json describes. `where` (its path) starts every message. `fallbackDType` is the
- * element type of the weights where the file names none. Throws UserError, one line.
+ * element type of the weights if the file names none. Throws UserError, one line.
  */
 export function describeModel(json: unknown, where: string, fallbackDType: FormatName = 'f32'): Model {
   if (!isRecord(json)) throw new UserError(`${where}: expected a JSON object, got ${quote(json)}`);
   return findArchitecture(json, where).describe(json, where, fallbackDType);
 }
 
-/** The model of the config.json at `path`. UserError where the file is missing or the model unsupported. */
+/** The model of the config.json at `path`. Throws UserError if the file is missing or the model is not supported. */
 export function readModel(path: string, fallbackDType?: FormatName): Model {
   const { value } = readJsonObject(path, CONFIG_BYTES, WANTED);
   try {
@@ -33,7 +33,10 @@ export function readModel(path: string, fallbackDType?: FormatName): Model {
   }
 }
 
-/** The model of the checkpoint folder `dir`. UserError where its config.json is missing or the model unsupported. */
+/**
+ * The model of the checkpoint folder `dir`. Throws UserError if its config.json is missing or the model is not
+ * supported.
+ */
 export function loadModel(dir: string, fallbackDType?: FormatName): Model {
   const path = join(dir, 'config.json');
   if (fileSize(path) === undefined && fileSize(join(dir, 'params.json')) !== undefined) {

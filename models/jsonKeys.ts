@@ -1,13 +1,14 @@
 /**
- * JSON.parse keeps the last of two equal keys and says nothing; a file that says two things about one tensor must fail.
+ * JSON.parse silently keeps the last of two equal keys. A file with contradictory entries for one tensor must be
+ * refused.
  */
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
 /**
- * The first key that occurs twice in one object of `text`, keys compared after unescaping; undefined where there is
- * none. `text` must already have been accepted by JSON.parse. One pass, memory proportional to the number of keys.
+ * The first key that occurs twice in one object of `text`, compared after unescaping; undefined if there is none.
+ * `text` must already have been accepted by JSON.parse. One pass, memory proportional to the number of keys.
  */
 export function findDuplicateKey(text: string): string | undefined {
   /** Keys seen in each open object; undefined for an open array. */
@@ -35,7 +36,7 @@ export function findDuplicateKey(text: string): string | undefined {
         const start = i;
         let escaped = false;
         for (i++; text.charCodeAt(i) !== QUOTE; i++) {
-          if (i >= text.length) return undefined; // Not valid JSON: the parser's business.
+          if (i >= text.length) return undefined; // Not valid JSON. The parser reports it.
           if (text.charCodeAt(i) === BACKSLASH) {
             escaped = true;
             i++;

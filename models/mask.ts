@@ -33,10 +33,10 @@ function treeMask(b: GraphBuilder): Value {
 }
 
 /**
- * The meta-pair: a question (branch 0) followed by its answers (branches 1, 2, …), several of them packed, each with
- * its own number in `pair`. Positions restart after the question for every answer. Key k is visible to query q when
- * k ≤ q, both belong to one pair, and k is in the question or in q's own answer. Both inputs are constant on
- * consecutive runs of tokens, and branch 0 leads its pair.
+ * The meta-pair: a question (branch 0) followed by its answers (branches 1, 2, …); several such groups are packed, each
+ * with its own number in `pair`. Positions restart after the question for every answer. Key k is visible to query q
+ * when k ≤ q, both belong to one pair, and k is in the question or in q's own answer. Both inputs are constant on
+ * consecutive runs of tokens, and branch 0 comes first in its pair.
  */
 function metaPairMask(b: GraphBuilder): Value {
   const { query, key } = indices(b);
@@ -49,7 +49,7 @@ function metaPairMask(b: GraphBuilder): Value {
   return toBias(b, b.add('and', [b.add('and', [b.add('le', [key, query]), samePair]), open], {}, 'visible'));
 }
 
-/** A window of `width` keys inside the tree: not a column form, so it stays a materialised bias. */
+/** A window of `width` keys inside the tree. It has no column form, so it stays a materialised bias. */
 function slidingWindowMask(b: GraphBuilder, width: number): Value {
   const { query, key } = indices(b);
   const end = asKey(b, b.param('subtreeEnd', 'i32', ['T'], { kind: 'subtreeEnd' }));

@@ -31,11 +31,11 @@ export interface GraphOptions {
 export interface Model<Config extends ModelConfig = ModelConfig> {
   /** Frozen plain data: with the weights it identifies the model. */
   readonly config: Config;
-  /** The family's own sizes, in a few words for people. */
+  /** The family's own sizes in a few words, for users. */
   readonly summary: string;
   /** Every tensor that the model reads, in the order of the computation. */
   readonly tensors: readonly ExpectedTensor[];
-  /** Tensors that checkpoints of the family carry and that nothing reads. */
+  /** Tensors that checkpoints of the family contain but the model does not read. */
   readonly isIgnored: (tensor: string) => boolean;
   /**
    * score(tokens i32[T], position i32[T], mask inputs, row i32[R], target i32[R]) → (f32[R] log-probability of
@@ -48,13 +48,13 @@ export interface Model<Config extends ModelConfig = ModelConfig> {
 export interface Architecture<Config extends ModelConfig = ModelConfig> {
   /** `architectures[0]` of its config.json. */
   readonly name: string;
-  /** `model_type` of its config.json, which finds the family where `architectures` is absent. */
+  /** `model_type` of its config.json, which selects the family if `architectures` is absent. */
   readonly modelType: string;
-  /** Which published models belong to it, for people. */
+  /** The published models that belong to it, for users. */
   readonly covers: string;
   /**
    * Reads a parsed config.json. `where` (its path) starts every message. `fallbackDType` is the element type of the
-   * weights where the file names none. Throws UserError, one line.
+   * weights if the file names none. Throws UserError, one line.
    */
   readonly describe: (json: Json, where: string, fallbackDType: FormatName) => Model<Config>;
 }

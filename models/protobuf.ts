@@ -1,16 +1,16 @@
 /**
- * Just enough of the protobuf wire format to read a message field by field, every length checked against its message.
+ * Reads protobuf messages field by field; every length is checked against its message.
  */
 import { UserError } from '../errors.js';
 
-/** A field as it lies: a number (varint, fixed32 bits, fixed64 bits as bigint) or a length-delimited slice. */
+/** A field as encoded: a number (varint, fixed32 bits, fixed64 bits as bigint) or a length-delimited slice. */
 export type ProtoField =
   | { readonly number: number; readonly wire: 'varint' | 'fixed64'; readonly value: bigint }
   | { readonly number: number; readonly wire: 'fixed32'; readonly value: number }
   | { readonly number: number; readonly wire: 'bytes'; readonly value: Uint8Array };
 
 /**
- * The fields of one message, in order. Nested messages are 'bytes' fields: read them with this again.
+ * The fields of one message, in order. Nested messages are 'bytes' fields: pass them to this function again.
  * https://protobuf.dev/programming-guides/encoding. `where` starts every message. Throws UserError.
  */
 export function* protoFields(message: Uint8Array, where: string): Generator<ProtoField, void, undefined> {
@@ -24,7 +24,7 @@ export function* protoFields(message: Uint8Array, where: string): Generator<Prot
   };
   const varint = (): bigint => {
     let small = 0;
-    // Four groups fit a positive int32; nearly every varint ends there.
+    // Four groups fit in a positive int32, and nearly every varint is that short.
     for (let shift = 0; shift < 28; shift += 7) {
       need(1);
       const byte = message[at++] ?? 0;

@@ -14,7 +14,7 @@ export function findArchitecture(config: Json, where: string): Architecture {
   const { architectures, model_type: modelType } = config;
   const first: unknown = Array.isArray(architectures) ? architectures[0] : architectures;
   if (!isGiven(first) && !isGiven(modelType))
-    throw new UserError(`${where}: neither architectures nor model_type is there; ${SUPPORTED}`);
+    throw new UserError(`${where}: neither architectures nor model_type is given; ${SUPPORTED}`);
   const found = ARCHITECTURES.find((family) =>
     isGiven(first) ? family.name === first : family.modelType === modelType,
   );
@@ -24,7 +24,8 @@ export function findArchitecture(config: Json, where: string): Architecture {
   }
   if (isGiven(modelType) && modelType !== found.modelType)
     throw new UserError(
-      `${where}: model_type ${quote(modelType)} does not belong to ${found.name}, whose model_type is "${found.modelType}"`,
+      `${where}: model_type ${quote(modelType)} does not belong to ${found.name}, whose model_type is ` +
+        `"${found.modelType}"`,
     );
   return found;
 }

@@ -10,7 +10,7 @@ import { findDuplicateKey } from './jsonKeys.js';
 
 /**
  * Bounds on one file, far above real ones: a model of 70 billion weights has headers of 0.1 MB in all, the largest
- * mixtures of experts have some thousand tensors a file. The format itself allows 100 MB.
+ * mixtures of experts have a few thousand tensors per file. The format itself allows 100 MB.
  */
 export const MAX_HEADER_BYTES = 16 << 20;
 export const MAX_TENSORS = 1 << 16;
@@ -47,7 +47,7 @@ export interface SafetensorsEntry {
   /** As in the file: F32, BF16, … */
   readonly dtype: string;
   readonly shape: readonly number[];
-  /** Bytes from the start of the file. A multiple of the element's size only if the writer aligned it. */
+  /** Bytes from the start of the file. Aligned to the element's size only if the writer did so. */
   readonly offset: number;
   readonly byteLength: number;
 }
@@ -64,7 +64,7 @@ export interface SafetensorsHeader {
 const REFETCH = 'the file is damaged or was not written completely: download it again';
 const REWRITE = 'the file is damaged or hostile: get it from its publisher again';
 
-/** Elements of a shape, or undefined past 2^53: no such tensor fits a file. */
+/** Number of elements of a shape; undefined above 2^53, since no such tensor fits in a file. */
 function elementCount(shape: readonly number[]): number | undefined {
   if (shape.includes(0)) return 0;
   let count = 1;
@@ -75,7 +75,7 @@ function elementCount(shape: readonly number[]): number | undefined {
   return count;
 }
 
-/** Objects and lists in a JSON text: what parsing it costs, before it is parsed. */
+/** Number of objects and lists in a JSON text, which bounds the cost of parsing it. */
 function countContainers(json: Uint8Array): number {
   let count = 0;
   for (let i = 0; i < json.length; i++) {
@@ -115,14 +115,15 @@ function parseEntry(
   const wanted = count === undefined ? undefined : (count * bits) / 8;
   if (wanted !== end - begin) {
     throw new UserError(
-      `${place}: ${dtype} ${quote(shape)} takes ${wanted ?? 'more than 2^53'} bytes, but the header gives it ${end - begin}`,
+      `${place}: ${dtype} ${quote(shape)} takes ${wanted ?? 'more than 2^53'} bytes, but the header gives it ` +
+        `${end - begin}`,
       REWRITE,
     );
   }
   return { dtype, shape, begin, end };
 }
 
-/** Every rule between the header's JSON and the `dataBytes` that follow it. Throws UserError, one line. */
+/** Checks every rule between the header's JSON and the `dataBytes` that follow it. Throws UserError, one line. */
 export function parseSafetensorsHeader(
   json: Uint8Array,
   dataBytes: number,
@@ -167,7 +168,8 @@ export function parseSafetensorsHeader(
       const what =
         begin < covered ? `overlaps ${last === '' ? 'the header' : quote(last, 120)}` : 'leaves a hole before it';
       throw new UserError(
-        `${where}: tensor ${quote(name, 120)} starts at byte ${begin} of the data but the one before ends at ${covered}: it ${what}`,
+        `${where}: tensor ${quote(name, 120)} starts at byte ${begin} of the data but the one before ends at ` +
+          `${covered}: it ${what}`,
         REWRITE,
       );
     }
@@ -177,12 +179,13 @@ export function parseSafetensorsHeader(
   if (covered > dataBytes) {
     const cut = found.find((entry) => entry.end > dataBytes)?.name ?? last;
     throw new UserError(
-      `${where}: truncated: the header describes ${base + covered} bytes, the file has ${base + dataBytes}; tensor ${quote(cut, 120)} is the first that is cut off`,
+      `${where}: truncated: the header describes ${base + covered} bytes, the file has ${base + dataBytes}; ` +
+        `tensor ${quote(cut, 120)} is the first one that is cut off`,
       REFETCH,
     );
   }
   if (covered < dataBytes)
-    throw new UserError(`${where}: ${dataBytes - covered} bytes after the last tensor belong to nothing`, REWRITE);
+    throw new UserError(`${where}: ${dataBytes - covered} bytes after the last tensor belong to no tensor`, REWRITE);
   return {
     entries: found.map(({ name, dtype, shape, begin, end }) => ({
       name,
@@ -206,14 +209,16 @@ export function readSafetensorsHeader(file: string): SafetensorsHeader {
       const length = prefix.readBigUInt64LE();
       if (length > BigInt(MAX_HEADER_BYTES)) {
         throw new UserError(
-          `${file}: the header claims ${length} bytes, more than the ${MAX_HEADER_BYTES} that are read: not a safetensors file, or a damaged one`,
+          `${file}: the header claims ${length} bytes, more than the limit of ${MAX_HEADER_BYTES}: not a ` +
+            'safetensors file, or a damaged one',
           REFETCH,
         );
       }
       const headerBytes = Number(length);
       if (headerBytes > sizeBytes - LENGTH_BYTES) {
         throw new UserError(
-          `${file}: truncated: the header claims ${headerBytes} bytes, the file has ${sizeBytes - LENGTH_BYTES} after the first ${LENGTH_BYTES}`,
+          `${file}: truncated: the header claims ${headerBytes} bytes, the file has ` +
+            `${sizeBytes - LENGTH_BYTES} after the first ${LENGTH_BYTES}`,
           REFETCH,
         );
       }

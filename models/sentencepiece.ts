@@ -1,6 +1,6 @@
 /**
- * A SentencePiece BPE tokenizer.model, read and rewritten as the tokenizer.json that tokenises alike.
- * Fields: sentencepiece's sentencepiece_model.proto.
+ * A SentencePiece BPE tokenizer.model, converted to a tokenizer.json that gives the same tokens. Fields:
+ * sentencepiece's sentencepiece_model.proto.
  */
 import { UserError } from '../errors.js';
 import { quote } from '../system/json.js';
@@ -19,7 +19,7 @@ const MAX_PIECES = 1 << 20;
 const MAX_PIECE_CHARACTERS = 512;
 const MAX_MERGES = 1 << 22;
 const SPACE = '▁';
-const USE_JSON = 'put the tokenizer.json of the model beside it: it is preferred where both are there';
+const USE_JSON = 'put the tokenizer.json of the model beside it: it is used if both exist';
 
 export interface SentencePiece {
   readonly piece: string;
@@ -58,7 +58,7 @@ function parsePiece(bytes: Uint8Array, id: number, where: string): SentencePiece
   return { piece, score, type };
 }
 
-/** Reads a ModelProto. Refuses what a tokenizer.json of the form below would not tokenise alike. Throws UserError. */
+/** Reads a ModelProto. Refuses models that no tokenizer.json of the form below can reproduce. Throws UserError. */
 export function parseSentencePiece(model: Uint8Array, where: string): SentencePieceModel {
   const refuse = (what: string): never => {
     throw new UserError(`${where}: ${what}: such a tokenizer.model cannot be converted exactly`, USE_JSON);
@@ -100,9 +100,9 @@ export function parseSentencePiece(model: Uint8Array, where: string): SentencePi
 }
 
 /**
- * Every way to make a piece of two others, best first: by the piece's score from high to low (equal scores: by the
- * piece's id), within a piece by left id, then right id. Splits fall between UTF-16 units; a half of a surrogate pair
- * is in no vocabulary.
+ * Every way to form a piece from two others, best first: by the piece's score from high to low (equal scores: by the
+ * piece's id), within a piece by left id, then right id. Splits fall between UTF-16 units; no vocabulary contains half
+ * of a surrogate pair.
  */
 function findMerges(
   pieces: readonly SentencePiece[],
@@ -129,7 +129,7 @@ function findMerges(
   return merges;
 }
 
-/** What a tokenizer.json adds around a text. */
+/** What a tokenizer.json adds before and after a text. */
 export interface SpecialTokens {
   readonly addBos: boolean;
   readonly addEos: boolean;
@@ -137,8 +137,8 @@ export interface SpecialTokens {
 
 /**
  * The tokenizer.json (its text) that tokenises like the tokenizer.model `model`. Its added tokens are the unknown and
- * control pieces, as in transformers' conversion. Where two different pieces have the same score, SentencePiece takes
- * the leftmost and this the lower id: trained models have no equal scores. Throws UserError.
+ * control pieces, as in transformers' conversion. If two different pieces have the same score, SentencePiece takes the
+ * leftmost and this takes the lower id; trained models have no equal scores. Throws UserError.
  */
 export function convertSentencePiece(model: Uint8Array, where: string, special: SpecialTokens): string {
   const { pieces, byteFallback, addDummyPrefix, bosId, eosId } = parseSentencePiece(model, where);
@@ -167,7 +167,7 @@ export function convertSentencePiece(model: Uint8Array, where: string, special: 
     return id !== undefined && pieces[id]?.type === BYTE;
   };
   if (byteFallback && !Array.from({ length: 256 }, (_, value) => isByte(value)).every(Boolean)) {
-    refuse('byte fallback is on, but not every one of the 256 byte pieces is there');
+    refuse('byte fallback is on, but some of the 256 byte pieces are missing');
   }
   const template = (id: number, name: string): { content: string; id: number } => {
     const piece = pieces[id];

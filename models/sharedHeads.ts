@@ -1,25 +1,26 @@
 /**
- * Encodes the common beginning of similar texts once, as the choices of a question have one. That is exact where no
- * piece of the vocabulary crosses the beginning of a word: then no merge does, and a text's tokens are its parts' tokens.
+ * Encodes the common beginning of similar texts once, for example of the choices of a question. This is exact if no
+ * piece of the vocabulary crosses the beginning of a word: then no merge does, and the tokens of a text are the tokens
+ * of its parts.
  */
 
 /** SentencePiece's mark for a space, which it puts before every word. */
 export const SPACE = '▁';
-/** A head shorter than this, in UTF-16 units, is not worth a text of its own. */
+/** A head shorter than this, in UTF-16 units, is not worth encoding separately. */
 const SHORTEST_HEAD = 16;
 
-/** The parts of a tokenizer that decide where its texts may be cut. */
+/** The parts of a tokenizer that determine where texts may be cut. */
 export interface WordRule {
   /** Every piece of the vocabulary. */
   readonly pieces: Iterable<string>;
-  /** Tokens that are looked for in a text before anything else. */
+  /** Tokens that are searched for in a text before anything else. */
   readonly added: readonly string[];
 }
 
 /**
  * For a byte-pair encoding without pre-tokenizer, whose normalizer puts a mark before the text and in place of each
- * space: which texts may be cut at a space behind something else. Undefined where none may: a piece has a mark behind
- * something else, the mark is no piece itself, or a token to look for holds a space.
+ * space: decides which texts may be cut at a space that follows another character. Undefined if none may: a piece has a
+ * mark after another character, the mark itself is not a piece, or a token to search for contains a space.
  */
 export function cuttableTexts({ pieces, added }: WordRule): ((text: string) => boolean) | undefined {
   let hasMark = false;
@@ -32,7 +33,7 @@ export function cuttableTexts({ pieces, added }: WordRule): ((text: string) => b
 }
 
 /**
- * The last place at or before `end` where a word begins behind a space that is alone or the first of several; 0 where
+ * The last position at or before `end` where a word begins after a space that is alone or the first of several; 0 if
  * there is none.
  */
 function cutBefore(text: string, end: number): number {
@@ -56,9 +57,9 @@ export interface Around {
 }
 
 /**
- * Tokens of each text, with those `around` it, by `encode`, which encodes each of a list by itself without them.
- * Neighbours that begin alike share the tokens of their head. Only texts that `mayCut` allows are cut. All results lie
- * in one array.
+ * Tokens of each text, with those `around` it, by `encode`, which encodes each text of a list separately, without them.
+ * Neighbouring texts with a common beginning share its tokens. Only texts that `mayCut` allows are cut. All results are
+ * views of one array.
  */
 export async function encodeSharing(
   texts: readonly string[],

@@ -1,4 +1,4 @@
-/** The tensors of a checkpoint: what there must be, and where each one lies. */
+/** The tensors of a checkpoint: which ones it must have, and where each is stored. */
 import type { FormatName } from '../ir/storage.js';
 
 interface Described {
@@ -8,7 +8,7 @@ interface Described {
   readonly shape: readonly number[];
 }
 
-/** Bytes of a file. The offset is a multiple of the element size only if the file's writer saw to it. */
+/** Bytes of a file. The offset is aligned to the element size only if the file's writer did so. */
 export interface FileTensor extends Described {
   readonly kind: 'file';
   /** Absolute path. */
@@ -38,13 +38,13 @@ export interface ExpectedTensor {
   readonly name: string;
   readonly shape: readonly number[];
   readonly role: 'matrix' | 'norm' | 'bias';
-  /** What a checkpoint that lacks it might have meant, for the message. */
+  /** A hint for checkpoints without this tensor, for the message. */
   readonly missingHint?: string;
 }
 
-/** By the names of safetensors. */
+/** Keyed by the names of safetensors. */
 export const FORMATS_OF: Readonly<Record<string, FormatName>> = { F32: 'f32', F16: 'f16', BF16: 'bf16' };
 
-/** The storage format of a safetensors dtype; undefined where it cannot be a weight here. */
+/** The storage format of a safetensors dtype; undefined if it is not supported for weights. */
 export const weightFormat = (dtype: string): FormatName | undefined =>
   Object.hasOwn(FORMATS_OF, dtype) ? FORMATS_OF[dtype] : undefined;

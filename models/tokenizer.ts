@@ -1,4 +1,4 @@
-/** Tokenizers of checkpoint folders: tokenizer.json as it is, or a bare SentencePiece tokenizer.model, converted. */
+/** Tokenizers of checkpoint folders: tokenizer.json as it is, or a converted SentencePiece tokenizer.model. */
 import { createHash } from 'node:crypto';
 import { join, resolve } from 'node:path';
 import { BPE, Tokenizer as NativeTokenizer, type BpeOptions } from 'tokenizers';
@@ -10,15 +10,15 @@ import { cuttableTexts, encodeSharing, SPACE, type Around } from './sharedHeads.
 import { parseTokenizerJson, writeTokenizerJson, type Beside, type TokenizerJson } from './tokenizerJson.js';
 import { pieceId } from './tokenizerModels.js';
 
-/** All that a worker thread needs to make the same tokenizer: plain data, fit for postMessage. */
+/** All that a worker thread needs to make the same tokenizer: plain data that postMessage can copy. */
 export type TokenizerSpec = {
-  /** Rows of the model's embedding: a text with a larger token id is refused. No limit where absent. */
+  /** Rows of the model's embedding: a text with a larger token id is refused. No limit if absent. */
   readonly embeddings?: number;
 } & (
   | {
       readonly kind: 'file';
       readonly path: string;
-      /** Special tokens before and after a text, where tokenizer_config.json decides over the file. */
+      /** Special tokens before and after a text, if tokenizer_config.json overrides the file. */
       readonly beside?: Partial<Beside>;
     }
   | {
@@ -71,11 +71,11 @@ export function jsonOf(spec: TokenizerSpec): string {
 
 interface Native {
   readonly tokenizer: NativeTokenizer;
-  /** Which texts may be cut at words: see sharedHeads.ts. */
+  /** Decides which texts may be cut at words; see sharedHeads.ts. */
   readonly mayCut?: (text: string) => boolean;
 }
 
-/** Whether these normalizers put a mark before the text and in place of each space, and do no more. */
+/** Whether these normalizers put a mark before the text and in place of each space, and do nothing else. */
 function marksSpaces(normalizers: TokenizerJson['normalizers']): boolean {
   const [prepend, replace, ...others] = normalizers;
   return (
@@ -89,7 +89,7 @@ function marksSpaces(normalizers: TokenizerJson['normalizers']): boolean {
   );
 }
 
-/** The options of a BPE that can be made without its cache; undefined where the library offers no such way. */
+/** The options of a BPE that can be made without its cache; undefined if the library does not allow it. */
 function wholeTextBpe({
   model,
   added,
@@ -120,14 +120,14 @@ function wholeTextBpe({
 }
 
 /**
- * The native tokenizer of a tokenizer.json. Where nothing splits the text before the merges, the native cache would
- * keep every text with its tokens (about 100 MB for 10,000 questions) and never find one again: it is left out.
+ * The native tokenizer of a tokenizer.json. If nothing splits the text before the merges, the native cache would keep
+ * every whole text with its tokens (about 100 MB for 10,000 questions) and never hit, so it is left out.
  */
 function createNative(json: TokenizerJson): Native {
   const bpe = wholeTextBpe(json);
   if (bpe === undefined || json.model.type !== 'BPE')
     return { tokenizer: NativeTokenizer.fromString(writeTokenizerJson(json)) };
-  // The package takes cacheCapacity with a bare model only, so the rest is made around a vocabulary of the added
+  // The package takes cacheCapacity only with a bare model, so the rest is built around a vocabulary of the added
   // tokens.
   const bare = { ...json.model, vocab: bpe.named, merges: [] };
   const tokenizer = NativeTokenizer.fromString(writeTokenizerJson({ ...json, model: bare }));
@@ -180,7 +180,7 @@ function wrap({ tokenizer: native, mayCut }: Native, around: Around, spec: Token
   return { encode: async (text) => Array.from((await encodeBatch([text]))[0]!), encodeBatch };
 }
 
-/** The tokenizer of a spec, in any thread. UserError where it cannot be made. */
+/** The tokenizer of a spec, in any thread. Throws UserError if it cannot be made. */
 export function createTokenizer(spec: TokenizerSpec): Tokenizer {
   const where = describe(spec);
   const json = parseTokenizerJson(jsonOf(spec), where);
@@ -194,16 +194,14 @@ export function createTokenizer(spec: TokenizerSpec): Tokenizer {
   }
 }
 
-/**
- * The tokenizer file of a checkpoint folder: tokenizer.json, else tokenizer.model; undefined where there is neither.
- */
+/** The tokenizer file of a checkpoint folder: tokenizer.json, else tokenizer.model; undefined if there is neither. */
 export function findTokenizer(dir: string): string | undefined {
   return ['tokenizer.json', 'tokenizer.model']
     .map((name) => resolve(dir, name))
     .find((path) => fileSize(path) !== undefined);
 }
 
-/** What tokenizer_config.json says of the tokens around a text; undefined where the file or the key is absent. */
+/** What tokenizer_config.json says of the tokens around a text; undefined if the file or the key is absent. */
 function readTokenizerConfig(dir: string): {
   readonly addBos: boolean | undefined;
   readonly addEos: boolean | undefined;
@@ -228,13 +226,13 @@ function readTokenizerConfig(dir: string): {
   return { addBos: flag('add_bos_token'), addEos: flag('add_eos_token'), nameOf };
 }
 
-/** LLaMA's defaults where tokenizer_config.json or the key is absent. */
+/** LLaMA's defaults, if tokenizer_config.json or the key is absent. */
 function readSpecialTokens(dir: string): SpecialTokens {
   const { addBos = true, addEos = false } = readTokenizerConfig(dir);
   return { addBos, addEos };
 }
 
-/** add_bos_token and add_eos_token decide over the tokenizer.json beside them, as in transformers. */
+/** add_bos_token and add_eos_token override the tokenizer.json beside them, as in transformers. */
 function besideByConfig(dir: string, json: TokenizerJson, where: string): Partial<Beside> {
   const { addBos, addEos, nameOf } = readTokenizerConfig(dir);
   const ids = (flag: 'add_bos_token' | 'add_eos_token', key: 'bos_token' | 'eos_token'): readonly number[] => {
@@ -244,7 +242,8 @@ function besideByConfig(dir: string, json: TokenizerJson, where: string): Partia
       (name === undefined ? undefined : pieceId(json.model, name));
     if (id === undefined)
       throw new UserError(
-        `${join(dir, 'tokenizer_config.json')}: ${flag} is true, but ${key} ${name === undefined ? 'is absent' : `${quote(name)} is no token of ${where}`}`,
+        `${join(dir, 'tokenizer_config.json')}: ${flag} is true, but ${key} ` +
+          `${name === undefined ? 'is absent' : `${quote(name)} is no token of ${where}`}`,
         'download tokenizer_config.json and tokenizer.json again',
       );
     return [id];
@@ -259,15 +258,15 @@ function besideByConfig(dir: string, json: TokenizerJson, where: string): Partia
 export type TokenizerDescription = Pick<OpenTokenizer, 'spec' | 'vocabSize' | 'hash'>;
 
 /**
- * The tokenizer of the checkpoint folder `dir`, without making it: threads make their own from the spec, and a
- * second one here would only take memory. `embeddings` is the number of tokens that the model knows. UserError where
- * there is no tokenizer or its file is damaged.
+ * The tokenizer of the checkpoint folder `dir`, without creating it: threads create their own from the spec, and a
+ * second one here would only take memory. `embeddings` is the number of tokens that the model knows. Throws UserError
+ * if there is no tokenizer or its file is damaged.
  */
 export function describeTokenizer(dir: string, embeddings?: number): TokenizerDescription {
   const path = findTokenizer(dir);
   if (path === undefined) {
     throw new UserError(
-      `${resolve(dir)}: neither tokenizer.json nor tokenizer.model is there`,
+      `${resolve(dir)}: found neither tokenizer.json nor tokenizer.model`,
       'copy the tokenizer of the model into the folder',
     );
   }
@@ -295,7 +294,7 @@ export function describeTokenizer(dir: string, embeddings?: number): TokenizerDe
   };
 }
 
-/** Opens the tokenizer of the checkpoint folder `dir`. UserError where there is none or it cannot be read. */
+/** Opens the tokenizer of the checkpoint folder `dir`. Throws UserError if there is none or it cannot be read. */
 export function openTokenizer(dir: string): OpenTokenizer {
   const description = describeTokenizer(dir);
   return { ...createTokenizer(description.spec), ...description };

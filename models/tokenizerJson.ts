@@ -1,6 +1,7 @@
 /**
- * tokenizer.json, read before the tokenizer library sees it: that library ends the process on what it does not expect.
- * Only known components with known settings pass, every size is bounded, and what is handed on is written anew.
+ * Checks a tokenizer.json before the tokenizer library sees it, because the library ends the process on unexpected
+ * input. Only known components with known settings pass, every size is bounded, and the text for the library is written
+ * anew.
  */
 import { z } from 'zod';
 import { UserError } from '../errors.js';
@@ -12,7 +13,7 @@ import { MAX_ID, MAX_PIECE, pieceIds, tokenizerModel, type TokenizerModel } from
 const REFETCH = 'download tokenizer.json again';
 const MAX_ADDED = 1 << 16;
 const MAX_COMPONENTS = 16;
-/** A text may become this many times longer while it is normalised. */
+/** Normalisation may make a text at most this many times longer. */
 const MAX_GROWTH = 64;
 
 const id = z
@@ -105,10 +106,9 @@ function components(value: unknown, key: string, fail: (what: string) => never):
   if (!isRecord(value) || value['type'] !== 'Sequence') return [value];
   const members = value[key];
   if (!Array.isArray(members)) return fail(`a Sequence has no list of ${key}`);
-  if (members.length > MAX_COMPONENTS)
-    return fail(`a Sequence of ${members.length}; at most ${MAX_COMPONENTS} are read`);
+  if (members.length > MAX_COMPONENTS) return fail(`a Sequence of ${members.length}; the limit is ${MAX_COMPONENTS}`);
   const all = members.flatMap((member: unknown) => components(member, key, fail));
-  return all.length > MAX_COMPONENTS ? fail(`${all.length} components; at most ${MAX_COMPONENTS} are read`) : all;
+  return all.length > MAX_COMPONENTS ? fail(`${all.length} components; the limit is ${MAX_COMPONENTS}`) : all;
 }
 
 /** How many times longer a text may become, in characters. */
@@ -135,7 +135,7 @@ function growth(component: z.infer<typeof normalizer>): number {
   }
 }
 
-/** Special tokens beside a text, each the ids that it stands for. */
+/** Special tokens around a text, each with the ids that it stands for. */
 export interface Beside {
   readonly before: readonly number[];
   readonly after: readonly number[];
@@ -158,7 +158,8 @@ export function parseTokenizerJson(text: string, where: string): TokenizerJson {
   if (!isRecord(json) || !isRecord(stated)) throw new UserError(`${where}: no "model": not a tokenizer.json`, REFETCH);
   if (isGiven(stated['dropout']) && stated['dropout'] !== 0) {
     throw new UserError(
-      `${where}: model.dropout is ${quote(stated['dropout'])}: it tokenises by chance, so no score could be repeated`,
+      `${where}: model.dropout is ${quote(stated['dropout'])}: tokenisation would be random, so no score could ` +
+        'be reproduced',
       'set it to null',
     );
   }
@@ -198,12 +199,12 @@ export function parseTokenizerJson(text: string, where: string): TokenizerJson {
   };
 }
 
-/** What post-processors put before and after every text. */
+/** The tokens that post-processors add before and after every text. */
 function besideOf(processors: readonly z.infer<typeof postProcessor>[], fail: (what: string) => never): Beside {
   const besides = processors.flatMap((processor): Beside[] => {
     switch (processor.type) {
       case 'ByteLevel':
-        return []; // It moves offsets only.
+        return []; // It changes offsets only.
       case 'BertProcessing':
       case 'RobertaProcessing':
         return [{ before: [processor.cls[1]], after: [processor.sep[1]] }];
@@ -211,7 +212,7 @@ function besideOf(processors: readonly z.infer<typeof postProcessor>[], fail: (w
         const { single, special_tokens: special } = processor;
         const at = single.findIndex((item) => 'Sequence' in item);
         if (single.filter((item) => 'Sequence' in item).length !== 1)
-          return fail('a text must be in its template once');
+          return fail('its template must contain the text exactly once');
         const idsOf = (items: typeof single): number[] =>
           items.flatMap((item) =>
             'SpecialToken' in item
@@ -229,7 +230,7 @@ function besideOf(processors: readonly z.infer<typeof postProcessor>[], fail: (w
   return besides[0] ?? { before: [], after: [] };
 }
 
-/** The text of a tokenizer.json for the library, of what was checked alone. It adds no special tokens. */
+/** The text of a tokenizer.json for the library, made only from checked values. It adds no special tokens. */
 export function writeTokenizerJson({ added, model: read, normalizers, preTokenizers }: TokenizerJson): string {
   const sequence = (key: string, members: readonly unknown[]): unknown =>
     members.length === 0 ? null : { type: 'Sequence', [key]: members };

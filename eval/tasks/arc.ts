@@ -11,7 +11,7 @@ interface Fields {
   readonly labels: readonly string[];
 }
 
-/** undefined: not the original schema. */
+/** Undefined if the record does not have the original schema. */
 function originalFields(record: Doc): Fields | undefined {
   const { question } = record;
   if (!isObject(question) || typeof question['stem'] !== 'string') return undefined;
@@ -28,7 +28,7 @@ function originalFields(record: Doc): Fields | undefined {
   return { stem: question['stem'], texts, labels };
 }
 
-/** undefined: not the Hugging Face schema. */
+/** Undefined if the record does not have the Hugging Face schema. */
 function huggingFaceFields(record: Doc): Fields | undefined {
   const { question, choices } = record;
   if (typeof question !== 'string') return undefined;
@@ -42,19 +42,19 @@ function arcTask(name: string): Task {
   function read(record: unknown, docId: number, where: string): Question {
     if (!isObject(record)) throw badRecord(task, where, `expected a JSON object, found ${shown(record)}`);
     const fields = originalFields(record) ?? huggingFaceFields(record);
-    if (fields === undefined) throw badRecord(task, where, '"question" and "choices" fit neither schema of ARC');
+    if (fields === undefined) throw badRecord(task, where, '"question" and "choices" match neither schema of ARC');
     const { stem, texts, labels } = fields;
     if (texts.length !== labels.length) {
       throw badRecord(task, where, `${texts.length} choices but ${labels.length} labels`);
     }
     const { answerKey } = record;
-    // Labels are A–E or 1–5; the key is looked up as it stands.
+    // Labels are A–E or 1–5. The key is compared with them unchanged.
     const gold = typeof answerKey === 'string' ? labels.indexOf(answerKey) : -1;
     if (gold < 0 && texts.length > 0) {
       throw badRecord(task, where, `"answerKey" ${shown(answerKey)} is not among the labels ${labels.join(', ')}`);
     }
     checkChoices(task, where, texts, gold);
-    // Recorded in the Hugging Face form whichever was read, so that sample files of one question agree.
+    // Always recorded in the Hugging Face form, so that the sample files of both schemas agree.
     const { question: _question, choices: _choices, ...others } = record;
     const doc = { ...others, question: stem, choices: { text: texts, label: labels } };
     return { docId, doc, context: `Question: ${stem}\nAnswer:`, choices: texts, gold, delimiter: ' ' };

@@ -11,7 +11,7 @@ const task = {
 
 /**
  * Removes each `[`, what follows, and the next `]`, within a line: Python's re.sub(r'\[.*?\]', '', text), whose `.`
- * stops at \n only. A scan, since the regular expression takes quadratic time on a text of nothing but brackets.
+ * stops at \n only. A scan, because the regular expression takes quadratic time on a text of only opening brackets.
  */
 function removeBracketed(text: string): string {
   let kept = '',
@@ -34,7 +34,7 @@ function removeBracketed(text: string): string {
   return kept + text.slice(from);
 }
 
-/** WikiHow markup out. The order of the steps and the single pass over double spaces are part of the metric. */
+/** Removes WikiHow markup. The order of the steps and the single pass over double spaces are part of the metric. */
 export function preprocess(text: string): string {
   return removeBracketed(strip(text).replaceAll(' [title]', '. ')).replaceAll('  ', ' ');
 }
@@ -50,7 +50,7 @@ function read(record: unknown, docId: number, where: string): Question {
   if (endings === undefined) throw badRecord(task, where, 'the question has no choices (no "endings")');
   if (!isStringArray(endings))
     throw badRecord(task, where, `"endings" must be a list of texts, found ${shown(endings)}`);
-  // Python's int() allows space around the digits.
+  // Python's int() allows white space around the digits.
   const gold =
     typeof label === 'number'
       ? label

@@ -7,7 +7,7 @@ import type { Task } from './task.js';
 
 export const TASKS: readonly Task[] = [hellaswag, arcEasy, arcChallenge, multipleChoice];
 
-/** Throws UserError with the names there are. */
+/** Throws UserError that lists the known names. */
 export function taskByName(name: string): Task {
   const task = TASKS.find((candidate) => candidate.name === name);
   if (task === undefined) {

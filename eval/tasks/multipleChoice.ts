@@ -1,5 +1,5 @@
 /**
- * Any multiple-choice question set, one JSON object a line:
+ * Any multiple-choice question set, one JSON object per line:
  *
  *   "context" or "question"  text before every choice, used as it stands ("context" wins where both are present)
  *   "choices"                list of texts, each scored after the context and one space

@@ -1,18 +1,18 @@
-/** What a task is: a reading of dataset records as multiple-choice questions. */
+/** A task reads dataset records as multiple-choice questions. */
 import { UserError } from '../../errors.js';
 
 /** A JSON object as a dataset line holds it. */
 export type Doc = Readonly<Record<string, unknown>>;
 
 export interface Question {
-  /** Place of the record in its dataset, from 0. */
+  /** Index of the record in its dataset, from 0. */
   readonly docId: number;
   /** The document as samples_*.jsonl records it: the record, with the fields that the public harness adds. */
   readonly doc: Doc;
   /** Text before every choice. */
   readonly context: string;
   readonly choices: readonly string[];
-  /** Index of the right choice. */
+  /** Index of the correct choice. */
   readonly gold: number;
   /** Text between the context and a choice; not counted in a choice's length. */
   readonly delimiter: string;
@@ -20,15 +20,15 @@ export interface Question {
 
 export interface Task {
   readonly name: string;
-  /** Version of the public harness's task with these semantics. */
+  /** Version of the public harness's task that has these semantics. */
   readonly version: number;
-  /** One line on the fields that a record must have, for messages. */
+  /** The fields that a record must have, in one line, for messages. */
   readonly schema: string;
-  /** Reads a record. `where` is `file:line`. Throws UserError where the record is not a question of this task. */
+  /** Reads a record. `where` is `file:line`. Throws UserError if the record is not a question of this task. */
   read(record: unknown, docId: number, where: string): Question;
 }
 
-/** The error of every malformed record: where it is, what is wrong, what the task expects. */
+/** The error for a malformed record: its place, what is wrong, and what the task expects. */
 export function badRecord(task: Pick<Task, 'name' | 'schema'>, where: string, problem: string): UserError {
   return new UserError(`${where}: ${problem}`, `Each line of a ${task.name} file is ${task.schema}`);
 }
@@ -45,7 +45,7 @@ export function shown(value: unknown): string {
   return text.length > 60 ? `${text.slice(0, 57)}...` : text;
 }
 
-/** Throws unless there is a choice, none is empty, and gold names one of them. */
+/** Throws if there are no choices, one is empty, or gold is not the index of a choice. */
 export function checkChoices(
   task: Pick<Task, 'name' | 'schema'>,
   where: string,

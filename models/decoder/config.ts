@@ -1,4 +1,4 @@
-/** config.json of the decoders that LLaMA's descendants are: the keys that they share, checked and frozen. */
+/** config.json of LLaMA-like decoders: the keys that they share, checked and frozen. */
 import { z } from 'zod';
 import { UserError } from '../../errors.js';
 import { isGiven, quote } from '../../system/json.js';
@@ -9,27 +9,27 @@ import { parseRope, type RopeConfig } from './rope.js';
 /** A matrix of a layer that may have a bias. */
 export type Projection = 'q' | 'k' | 'v' | 'o' | 'gate' | 'up' | 'down';
 
-/** What such models differ in. */
+/** The properties in which these models differ. */
 export interface DecoderConfig extends ModelConfig {
   readonly hiddenSize: number;
   readonly intermediateSize: number;
   readonly heads: number;
-  /** Key and value heads: divides `heads`; equal to it without grouped-query attention. */
+  /** Number of key and value heads. It divides `heads`, and equals it without grouped-query attention. */
   readonly kvHeads: number;
   /** Even. heads·headDim need not be hiddenSize. */
   readonly headDim: number;
   readonly rmsNormEps: number;
-  /** The head is the embedding table: there is no lm_head. */
+  /** True if the head is the embedding table and there is no lm_head. */
   readonly tieWordEmbeddings: boolean;
   /** Projections that add a bias to their product. */
   readonly biased: readonly Projection[];
   readonly rope: RopeConfig;
 }
 
-/** What a family says for itself. */
+/** What each family specifies. */
 export interface FamilyConfig {
   readonly architecture: string;
-  /** max_position_embeddings where the file names none. */
+  /** max_position_embeddings if the file names none. */
   readonly maxPositions: number;
   readonly biased: readonly Projection[];
 }
@@ -40,7 +40,7 @@ const whole = (min: number, max: number): z.ZodNumber => {
 };
 const tokenId = z.int({ error: 'expected a token id or a list of them' });
 
-/** Bounds are several times the largest published model's; what passes them cannot overflow a product of two sizes. */
+/** Bounds are several times those of the largest published model. Within them, no product of two sizes can overflow. */
 const schema = z.looseObject({
   hidden_size: whole(1, 1 << 16),
   intermediate_size: whole(1, 1 << 19),
@@ -80,7 +80,7 @@ function parseDType(config: Json, where: string, fallback: FormatName): FormatNa
 /** transformers' names of x·sigmoid(x). */
 const SILU = ['silu', 'swish'];
 
-/** Settings that change the computation and are supported in one form only. */
+/** Refuses settings that change the computation in a way that is not supported. */
 function checkFixed(json: Json, where: string): void {
   const activation = json['hidden_act'];
   if (isGiven(activation) && !SILU.some((name) => name === activation))
@@ -99,7 +99,7 @@ function checkFixed(json: Json, where: string): void {
     );
 }
 
-/** The flag `key`; false where it is absent. Throws UserError. */
+/** The flag `key`; false if it is absent. Throws UserError. */
 export function readFlag(json: Json, key: string, where: string): boolean {
   const value = json[key] ?? false;
   if (typeof value !== 'boolean') throw new UserError(`${where}: ${key}: expected true or false, got ${quote(value)}`);
@@ -131,7 +131,8 @@ export function parseDecoderConfig(
   }
   if (!isGiven(raw.head_dim) && raw.hidden_size % heads !== 0) {
     throw new UserError(
-      `${where}: hidden_size ${raw.hidden_size} is not a multiple of num_attention_heads ${heads}, and head_dim is absent`,
+      `${where}: hidden_size ${raw.hidden_size} is not a multiple of num_attention_heads ${heads}, and ` +
+        'head_dim is absent',
     );
   }
   const headDim = raw.head_dim ?? raw.hidden_size / heads;

@@ -28,13 +28,13 @@ export type DecoderShape = Pick<
 
 export interface DecoderOptions extends GraphOptions {
   readonly rotary: RotaryTable;
-  /** Keys a query sees under a sliding-window mask. */
+  /** Number of keys that a query sees under a sliding-window mask. */
   readonly window?: number;
 }
 
 /** x·W for a Linear stored as [out, in]. */
 type Linear = (x: Value, tensor: string, out: number, hint: string) => Value;
-/** A projection of the layer `layer`: x·W, and its bias where the model has one. */
+/** A projection of the layer `layer`: x·W, and its bias if the model has one. */
 type Project = (x: Value, layer: string, name: Projection, out: number) => Value;
 
 /** The function `score` that models/model.ts describes. */

@@ -1,4 +1,4 @@
-/** Decoders of LLaMA's kind. A family is a name, a few defaults, and what its config.json says that others' do not. */
+/** Decoders of LLaMA's kind. A family is a name, a few defaults, and the reading of its own keys in config.json. */
 import type { Architecture, Json } from '../model.js';
 import { parseDecoderConfig, type DecoderConfig, type FamilyConfig } from './config.js';
 import { buildDecoder } from './graph.js';
@@ -6,9 +6,9 @@ import { rotaryTable } from './rope.js';
 import { decoderTensors, isIgnoredTensor } from './tensors.js';
 
 export interface DecoderFamily extends Pick<Architecture, 'name' | 'modelType' | 'covers'> {
-  /** max_position_embeddings where the file names none. */
+  /** max_position_embeddings if the file names none. */
   readonly maxPositions: number;
-  /** What the family's own keys say. Throws UserError for what is not supported. */
+  /** Reads the family's own keys. Throws UserError if a setting is not supported. */
   readonly differences: (json: Json, where: string) => Pick<FamilyConfig, 'biased'>;
 }
 

@@ -7,7 +7,7 @@ export type RopeScaling =
   | { readonly type: 'none' }
   /** Positions divided by `factor` (kaiokendev's and Chen et al.'s position interpolation, arXiv:2306.15595). */
   | { readonly type: 'linear'; readonly factor: number }
-  /** LLaMA 3.1: long wavelengths are stretched by `factor`, short ones kept, those between blended. */
+  /** LLaMA 3.1: long wavelengths are stretched by `factor`, short ones are kept, and those between are blended. */
   | {
       readonly type: 'llama3';
       readonly factor: number;
@@ -17,7 +17,8 @@ export type RopeScaling =
     }
   /**
    * YaRN (arXiv:2309.00071): a pair that turns more than `betaFast` times in the original context keeps its frequency,
-   * one that turns less than `betaSlow` times is divided by `factor`, those between are blended along the head.
+   * the frequency of one that turns less than `betaSlow` times is divided by `factor`, and those between are blended
+   * along the head.
    */
   | {
       readonly type: 'yarn';
@@ -25,9 +26,9 @@ export type RopeScaling =
       readonly originalMaxPositions: number;
       readonly betaFast: number;
       readonly betaSlow: number;
-      /** The blend begins and ends at whole pairs. */
+      /** True if the blend begins and ends at whole pairs. */
       readonly truncate: boolean;
-      /** Multiplies both cosine and sine. */
+      /** Factor of both cosine and sine. */
       readonly attentionFactor: number;
     };
 
@@ -107,7 +108,8 @@ function parseScaling(source: Json, where: string, config: Json): RopeScaling {
       } as const;
       if (scaling.highFreqFactor <= scaling.lowFreqFactor) {
         throw new UserError(
-          `${where}: high_freq_factor ${scaling.highFreqFactor} must be greater than low_freq_factor ${scaling.lowFreqFactor}`,
+          `${where}: high_freq_factor ${scaling.highFreqFactor} must be greater than low_freq_factor ` +
+            `${scaling.lowFreqFactor}`,
         );
       }
       return scaling;
@@ -124,8 +126,8 @@ function parseScaling(source: Json, where: string, config: Json): RopeScaling {
 }
 
 /**
- * Rotary settings of a config.json, from the old keys (`rope_theta`, `rope_scaling`) or the new one
- * (`rope_parameters`, which holds both). Where a file has both, they must say the same.
+ * Rotary settings of a config.json, from the old keys (`rope_theta`, `rope_scaling`) or the new one (`rope_parameters`,
+ * which holds both). If a file has both, they must agree.
  */
 export function parseRope(config: Json, where: string): RopeConfig {
   const thetas = new Map<string, number>();
@@ -151,14 +153,15 @@ export function parseRope(config: Json, where: string): RopeConfig {
   const distinct = new Set(thetas.values());
   if (distinct.size > 1) {
     throw new UserError(
-      `${where}: values of rope_theta disagree: ${[...thetas].map(([key, value]) => `${key.slice(where.length + 2)} ${value}`).join(', ')}`,
+      `${where}: values of rope_theta disagree: ` +
+        `${[...thetas].map(([key, value]) => `${key.slice(where.length + 2)} ${value}`).join(', ')}`,
     );
   }
   const [theta = DEFAULT_THETA] = distinct;
   return Object.freeze({ theta, scaling: Object.freeze(first ?? { type: 'none' }) });
 }
 
-/** The pairs between which YaRN blends: the pair that turns n times in the original context is at `pairOf(n)`. */
+/** The pairs between which YaRN blends. The pair that turns n times in the original context is at `pairOf(n)`. */
 function yarnRange(
   headDim: number,
   theta: number,
@@ -173,10 +176,10 @@ function yarnRange(
 }
 
 /**
- * f64[headDim/2]: radians a position for each rotated pair, scaling applied.
- * Unscaled: theta^(−2i/headDim). Linear: divided by factor. llama3 (as in transformers' modeling_rope_utils): with
- * turns = originalMaxPositions / wavelength, kept above highFreqFactor turns, divided by factor below lowFreqFactor,
- * blended linearly in turns between. yarn: see RopeScaling.
+ * f64[headDim/2]: radians per position for each rotated pair, with scaling applied. Unscaled: theta^(−2i/headDim).
+ * Linear: divided by factor. llama3 (as in transformers' modeling_rope_utils): with turns = originalMaxPositions /
+ * wavelength, kept above highFreqFactor turns, divided by factor below lowFreqFactor, blended linearly in turns
+ * between. yarn: see RopeScaling.
  */
 export function ropeInverseFrequencies(config: { readonly headDim: number; readonly rope: RopeConfig }): Float64Array {
   const { headDim, rope } = config;
@@ -207,11 +210,11 @@ export function ropeInverseFrequencies(config: { readonly headDim: number; reado
   }
 }
 
-/** What the graph needs of rotary embedding. */
+/** What the graph needs for rotary embedding. */
 export interface RotaryTable {
-  /** f64[headDim/2], scaling applied. */
+  /** f64[headDim/2], with scaling applied. */
   readonly inverseFrequencies: Float64Array;
-  /** Multiplies cosine and sine. */
+  /** Factor of cosine and sine. */
   readonly factor: number;
 }
 

@@ -1,4 +1,4 @@
-/** The tensors of a decoder's checkpoint, by the names that Hugging Face gives them. */
+/** The tensors of a decoder's checkpoint, under their Hugging Face names. */
 import type { ExpectedTensor } from '../tensors.js';
 import type { DecoderConfig, Projection } from './config.js';
 
@@ -51,6 +51,9 @@ export function decoderTensors(config: DecoderConfig): readonly ExpectedTensor[]
   ];
 }
 
-/** Tensors that checkpoints carry and that nothing reads: rotary tables, and the head's copy in a tied model. */
+/**
+ * Tensors that checkpoints contain but the model does not read: rotary tables, and the copy of the head in a tied
+ * model.
+ */
 export const isIgnoredTensor = (name: string, config: Pick<DecoderConfig, 'tieWordEmbeddings'>): boolean =>
   name.endsWith('rotary_emb.inv_freq') || (config.tieWordEmbeddings && name === HEAD);

@@ -1,11 +1,11 @@
-/** LLaMA (arXiv:2302.13971) and its successors: the decoder as it is, with biases where config.json asks for them. */
+/** LLaMA (arXiv:2302.13971) and its successors: the plain decoder, with biases if config.json has them. */
 import { readFlag } from '../decoder/config.js';
 import { decoderFamily } from '../decoder/index.js';
 
 export const llama = decoderFamily({
   name: 'LlamaForCausalLM',
   modelType: 'llama',
-  covers: 'LLaMA 1, 2, 3 and models that are exactly like them',
+  covers: 'LLaMA 1, 2, 3 and models with the same architecture',
   maxPositions: 2048,
   differences: (json, where) => ({
     biased: [

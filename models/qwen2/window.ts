@@ -1,9 +1,9 @@
-/** Qwen 2's sliding window, which no published checkpoint turns on. */
+/** Qwen 2's sliding window. No published checkpoint uses it. */
 import { UserError } from '../../errors.js';
 import { isGiven, quote } from '../../system/json.js';
 import type { Json } from '../model.js';
 
-/** Default of max_window_layers: the first layer that has the window. */
+/** Default of max_window_layers: the first layer with the window. */
 const FIRST_WINDOW_LAYER = 28;
 
 /** Refuses a model in which some layer sees only the last `sliding_window` tokens. Throws UserError. */
@@ -14,6 +14,5 @@ export function checkWindow(json: Json, where: string): void {
   const hasWindow = Array.isArray(types)
     ? types.includes('sliding_attention')
     : !(typeof first === 'number' && typeof layers === 'number' && first >= layers);
-  if (hasWindow)
-    throw new UserError(`${where}: use_sliding_window is on (sliding_window ${quote(window)}): it is not supported`);
+  if (hasWindow) throw new UserError(`${where}: use_sliding_window (sliding_window ${quote(window)}) is not supported`);
 }

@@ -77,13 +77,13 @@ const CASES: readonly Case[] = [
   {
     name: 'no safetensors',
     make: () => writeCheckpoint({ weights: null }),
-    error: ['neither model.safetensors nor model.safetensors.index.json is there'],
+    error: ['found neither model.safetensors nor model.safetensors.index.json'],
     hint: /download/,
   },
   {
     name: 'cut off in the data',
     make: () => writeCheckpoint({ weights: WHOLE.subarray(0, WHOLE.length - 100) }),
-    error: ['truncated', 'model.safetensors', '"model.norm.weight" is the first that is cut off'],
+    error: ['truncated', 'model.safetensors', '"model.norm.weight" is the first one that is cut off'],
     hint: /download|fetch/i,
   },
   {
@@ -165,7 +165,7 @@ const CASES: readonly Case[] = [
     name: 'tensors of a wrong shape, by pattern',
     make: () => writeCheckpoint({ config: { intermediate_size: 128 } }),
     error: [
-      'model.layers.{0–1}.mlp.gate_proj.weight: shape [96, 64], config.json makes it [128, 64]',
+      'model.layers.{0–1}.mlp.gate_proj.weight: shape [96, 64], but config.json requires [128, 64]',
       'model.layers.{0–1}.mlp.down_proj.weight: shape [64, 96]',
     ],
     hint: /config\.json/,
@@ -217,7 +217,7 @@ const CASES: readonly Case[] = [
       rmSync(join(dir, 'tokenizer.json'));
       return dir;
     },
-    error: ['neither tokenizer.json nor tokenizer.model is there'],
+    error: ['found neither tokenizer.json nor tokenizer.model'],
     hint: /tokenizer/,
   },
 ];

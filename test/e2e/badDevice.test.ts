@@ -170,7 +170,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     const out = temporaryFolder();
     // Loading takes fewer launches than this, a micro-batch more than the rest.
     const { stderr } = success(await run(env('fail:cuLaunchKernelEx:2:40:1'), '--sharing', 'context', '--out', out));
-    expect(stderr).toMatch(/ran out of memory in a micro-batch of \d+ tokens: going on with halves/);
+    expect(stderr).toMatch(/ran out of memory in a micro-batch of \d+ tokens: continuing with halves/);
     expect(samples(out)).toBe(wanted);
   });
 
@@ -199,7 +199,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
 
   test('that runs out of memory with a single tree says what would help', async () => {
     const { error, hint } = failure(await run(env('fail:cuLaunchKernelEx:2:40')));
-    expect(error).toMatch(/^the device ran out of memory in a micro-batch of \d+ tokens, a single tree/);
+    expect(error).toMatch(/^the device ran out of memory in a micro-batch of \d+ tokens, which is a single tree/);
     expect(hint).toMatch(/--max-tokens \d+/);
   });
 

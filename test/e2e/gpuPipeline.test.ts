@@ -161,7 +161,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on pipelines of GPUs
         out,
       ),
     );
-    expect(stderr).toMatch(/ran out of memory in a micro-batch of \d+ tokens: going on with halves/);
+    expect(stderr).toMatch(/ran out of memory in a micro-batch of \d+ tokens: continuing with halves/);
     expect(samplesOf(out)).toBe(wanted);
   });
 });

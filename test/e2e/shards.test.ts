@@ -163,7 +163,7 @@ describe.skipIf(!isBuilt)('shards', () => {
       'holds journals of shards of 2, this is the whole run',
     );
     expect(failure(await tilewright(runSmall(undisturbed, '--shard', '1/2', '--resume'))).error).toContain(
-      'is the journal of the whole run, this is shard 1/2',
+      'is the journal of the whole run, but this is shard 1/2',
     );
 
     const { stderr } = success(await tilewright(runSmall(out, '--shard', '2/2', '--resume')));
@@ -207,7 +207,7 @@ describe.skipIf(!isBuilt)('shards', () => {
 
     test('where one is there twice', async () => {
       const { error, hint } = await refused(parts, copyOfParts());
-      expect(error).toMatch(/^shard 1\/3 is there twice: .* and /);
+      expect(error).toMatch(/^shard 1\/3 is given twice: .* and /);
       expect(hint).toContain('tilewright merge ');
     });
 
@@ -267,7 +267,7 @@ describe.skipIf(!isBuilt)('shards', () => {
       [
         'with another accuracy',
         (text) => text.replace(/"acc":[01]/, (acc) => (acc.endsWith('0') ? '"acc":1' : '"acc":0')),
-        /:1: acc and acc_norm are not what the log-likelihoods say/,
+        /:1: acc and acc_norm do not match the log-likelihoods/,
       ],
       ['with a field more', (text) => text.replace('{"doc_id"', '{"more":1,"doc_id"'), /does not hold the samples/],
       ['cut', (text) => text.slice(0, -100), /:\d+: not a sample/],

@@ -68,9 +68,9 @@ describe('loadDataset', () => {
     expect(await ids(path, { docs: [{ first: 4, end: 9 }], limit: 2 })).toEqual([4, 5]);
     expect((await load(path, { limit: 1 })).total).toBe(10);
     await expect(load(path, { docs: [{ first: 10 }] })).rejects.toThrow(
-      /--docs 10: starts behind the last question: .* has 10 \(0 to 9\)/,
+      /--docs 10: starts after the last question: .* has 10 \(0 to 9\)/,
     );
-    await expect(load(path, { docs: parseDocs('0:3,777') })).rejects.toThrow('--docs 777 starts behind');
+    await expect(load(path, { docs: parseDocs('0:3,777') })).rejects.toThrow('--docs 777 starts after');
     expect(await ids(path, { docs: parseDocs('7,0:2,9:') })).toEqual([0, 1, 7, 9]);
     expect(await ids(path, { docs: parseDocs('7,0:2,9:'), limit: 3 })).toEqual([0, 1, 7]);
     expect(await ids(path, { docs: parseDocs('7,0:2,9:'), limit: 0.5 })).toEqual([0, 1]);

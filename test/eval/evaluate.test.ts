@@ -249,7 +249,7 @@ describe('evaluate', () => {
     expect(evaluation.scores).toEqual(expectedScores(forty));
     expect(evaluation.isInterrupted).toBe(false);
     expect(warnings[0]).toMatch(
-      /^the device ran out of memory in a micro-batch of \d+ tokens: going on with halves of it$/,
+      /^the device ran out of memory in a micro-batch of \d+ tokens: continuing with halves$/,
     );
     expect(warnings.length).toBeLessThan(4);
     const attempts = scorer.batches.filter(({ tokens }) => tokens.length > 180).length;
@@ -257,7 +257,9 @@ describe('evaluate', () => {
     // One tree that does not fit is the end.
     const single = run(forty.slice(3, 4), { scorer: fakeScorer({ before: () => Promise.reject(outOfMemory) }) });
     await expect(single).rejects.toThrow(UserError);
-    await expect(single).rejects.toThrow(/^the device ran out of memory in a micro-batch of \d+ tokens, a single tree/);
+    await expect(single).rejects.toThrow(
+      /^the device ran out of memory in a micro-batch of \d+ tokens, which is a single tree/,
+    );
   });
 
   it('names question and layer of a NaN that the scorer found', async () => {

@@ -107,7 +107,7 @@ describe('openCheckpoint', () => {
     renameSync(join(dir, 'model.safetensors'), join(dir, 'pytorch_model.bin'));
     const error = userError(() => openCheckpoint(dir));
     expect(error.message).toBe(
-      `${dir}: neither model.safetensors nor model.safetensors.index.json is there; "pytorch_model.bin" is, which is not read`,
+      `${dir}: found neither model.safetensors nor model.safetensors.index.json; "pytorch_model.bin" cannot be read`,
     );
     expect(error.hint).toContain('safetensors copy');
     rmSync(join(dir, 'pytorch_model.bin'));
@@ -216,7 +216,7 @@ describe('shards', () => {
   it.each([
     ['{"weight_map": []}', 'weight_map: expected an object'],
     ['{"weight_map": {}}', 'names 0 files'],
-    ['{"weight_map": {"a": "x.safetensors", "a": "y.safetensors"}}', 'the key "a" is there twice'],
+    ['{"weight_map": {"a": "x.safetensors", "a": "y.safetensors"}}', 'the key "a" occurs twice'],
     ['{', 'not valid JSON'],
   ])('need a sound index: %s', (text, expected) => {
     const dir = sharded();
@@ -244,7 +244,7 @@ describe('checkTensors', () => {
       'model.layers.{0–31}.self_attn.q_proj.weight: missing',
     ]);
     expect(found(32, (name, shape) => (name.includes('up_proj') ? [...shape].reverse() : shape))).toEqual([
-      'model.layers.{0–31}.mlp.up_proj.weight: shape [8, 12], config.json makes it [12, 8]',
+      'model.layers.{0–31}.mlp.up_proj.weight: shape [8, 12], but config.json requires [12, 8]',
     ]);
     expect(found(12, (name, shape) => (/layers\.([0-2]|7|9|1\d)\..*o_proj/.test(name) ? undefined : shape))).toEqual([
       'model.layers.{0–2,7,9–11}.self_attn.o_proj.weight: missing',

@@ -262,7 +262,7 @@ describe('loadConfig', () => {
     ['no JSON', '{"a": ', 'not valid JSON'],
     ['a list', '[]', 'expected a JSON object, got []'],
     ['bad UTF-8', Buffer.from([0x7b, 0xff, 0x7d]), 'not valid UTF-8'],
-    ['too large', ' '.repeat((1 << 20) + 1), 'more than the 1048576'],
+    ['too large', ' '.repeat((1 << 20) + 1), 'more than the limit of 1048576'],
   ])('refuses %s', (_, content, expected) => {
     const dir = temporaryFolder();
     writeFileSync(join(dir, 'config.json'), content);

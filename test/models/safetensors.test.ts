@@ -85,7 +85,7 @@ describe('readSafetensorsHeader', () => {
     ['one offset', { a: { data_offsets: [0] } }, 22, 'data_offsets must be two byte offsets'],
     ['an unknown field', { a: { stride: 1 } }, 22, 'unknown field "stride"'],
     ['metadata that is no text', { __metadata__: { n: 1 } }, 22, '__metadata__ "n" must be a string, got 1'],
-    ['bytes after the end', {}, 23, '1 bytes after the last tensor belong to nothing'],
+    ['bytes after the end', {}, 23, '1 bytes after the last tensor belong to no tensor'],
   ])('refuses %s', (_, changes, data, expected) => {
     expect(refusalOf(changes, data)).toContain(expected);
   });
@@ -100,7 +100,7 @@ describe('readSafetensorsHeader', () => {
     truncateSync(path, size - 1);
     const error = userError(() => readSafetensorsHeader(path));
     expect(error.message).toBe(
-      `${path}: truncated: the header describes ${size} bytes, the file has ${size - 1}; tensor "c" is the first that is cut off`,
+      `${path}: truncated: the header describes ${size} bytes, the file has ${size - 1}; tensor "c" is the first one that is cut off`,
     );
     expect(error.hint).toContain('download it again');
     truncateSync(path, size - 9);
@@ -123,7 +123,7 @@ describe('readSafetensorsHeader', () => {
 
   it.each([
     [16_777_216n, 'truncated: the header claims 16777216 bytes, the file has 64'],
-    [16_777_217n, 'the header claims 16777217 bytes, more than the 16777216 that are read'],
+    [16_777_217n, 'the header claims 16777217 bytes, more than the limit of 16777216'],
     [2n ** 64n - 1n, 'the header claims 18446744073709551615 bytes'],
     [65n, 'truncated: the header claims 65 bytes, the file has 64'],
   ])('allocates nothing for a header that claims %d bytes', (length, expected) => {

@@ -155,7 +155,7 @@ describe('convertSentencePiece', () => {
     ['two equal pieces', { pieces: [...toyPieces, ['x', 0], ['x', -1]] }, 'pieces 3 and 4 are both "x"'],
     ['no unknown piece', { pieces: toyPieces.slice(1) }, '0 unknown pieces; expected 1'],
     ['no BOS', { pieces: toyPieces.slice(0, 1) }, 'bos id 1 is not a control piece'],
-    ['missing bytes', { byteFallback: true }, 'not every one of the 256 byte pieces is there'],
+    ['missing bytes', { byteFallback: true }, 'some of the 256 byte pieces are missing'],
     ['no pieces', { pieces: [] }, 'no pieces: not a SentencePiece model'],
     ['an empty piece', { pieces: [...toyPieces, ['', 0]] }, 'piece 3: 0 characters'],
     ['a long piece', { pieces: [...toyPieces, ['x'.repeat(513), 0]] }, 'piece 3: 513 characters'],

@@ -121,7 +121,7 @@ describe('openTokenizer', () => {
   it('says what is wrong', () => {
     const empty = temporaryFolder();
     expect(userError(() => openTokenizer(empty)).message).toBe(
-      `${empty}: neither tokenizer.json nor tokenizer.model is there`,
+      `${empty}: found neither tokenizer.json nor tokenizer.model`,
     );
     const withJson = (value: unknown): string =>
       userError(() => openTokenizer(folder({ 'tokenizer.json': value }))).message;
