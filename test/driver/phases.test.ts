@@ -1,9 +1,9 @@
-/** How the time until the first answer was spent, as one line. */
+/** The line that shows how the time until the first answer was spent. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { Phases, printPhases } from '../../driver/phases.js';
 
-it('follow one another from the start of the process, others go on beside them', async () => {
+it('follow one another from the start of the process, with others in parallel', async () => {
   const phases = new Phases();
   phases.begin('open');
   let tokenised: (value: number) => void = () => undefined;
@@ -36,7 +36,7 @@ it('follow one another from the start of the process, others go on beside them',
   for (const { begin, end } of spans) expect(end).toBeGreaterThanOrEqual(begin);
 });
 
-it('are printed in seconds since the command, those of several devices from the first beginning to the last end', () => {
+it('are printed in seconds since the command; those of several devices are merged', () => {
   const at = (name: string, begin: number, end: number): { name: string; begin: number; end: number } => ({
     name,
     begin: performance.timeOrigin + begin,

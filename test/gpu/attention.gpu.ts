@@ -1,5 +1,5 @@
 /**
- * Tree attention on a real device: against float64, the same bits in any company, no leak between trees, and how fast.
+ * Tree attention on a real device: accuracy against float64, equal bits in any batch, no leak between trees, and speed.
  */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
@@ -62,10 +62,10 @@ const SEED = readSettings().testSeed;
 class Bench {
   readonly cuda: CudaAddon = loadCudaAddon();
   readonly device: CudaDevice = new this.cuda.Device(0);
-  /** By text: the generator gives all kernels one name, so each is compiled under another. */
+  /** By text. The generator gives all kernels one name, so each is compiled under a different one. */
   private readonly loaded = new Map<string, { readonly module: CudaModule; readonly symbol: string }>();
 
-  /** Compiles kernels side by side: those that are not loaded yet. */
+  /** Compiles the kernels that are not loaded yet, in parallel. */
   async prepare(
     list: readonly { readonly s: Shape; readonly plan: CudaAttentionSchedule }[],
     capacity = CAPACITY,
@@ -194,7 +194,7 @@ describe('attention', { skip }, () => {
     bench.release();
   });
 
-  it('agrees with float64 for every size of head, with keys shared and not, on every adversarial tree by itself', async () => {
+  it('agrees with float64 for every head size, with or without shared keys, on each adversarial tree', async () => {
     const bench = new Bench();
     console.log(`random trees of seed ${SEED}`);
     const list = Array.from({ length: 15 }, (_, i): { s: Shape; plan: CudaAttentionSchedule } => {
@@ -221,7 +221,7 @@ describe('attention', { skip }, () => {
     bench.release();
   });
 
-  it('has the same bits alone, in any company, under every schedule, and whatever other trees hold', async () => {
+  it('has the same bits alone, in any batch, under every schedule, and whatever other trees hold', async () => {
     const bench = new Bench();
     const company: readonly Tree[] = [
       branches(9, [3, 4]),
@@ -274,7 +274,7 @@ describe('attention', { skip }, () => {
     bench.release();
   });
 
-  it('takes little of a layer of LLaMA-33B', async () => {
+  it('takes a small part of the time of a LLaMA-33B layer', async () => {
     const bench = new Bench();
     const s: Shape = { heads: 52, kvHeads: 52, headDim: 128, dtype: 'bf16' };
     const random = randomSource(5);
@@ -323,9 +323,9 @@ describe('attention', { skip }, () => {
           })),
         ].sort((a, b) => a - b);
         const gigabytes = (4 * T * width * 2) / 1e9;
-        console.log(
-          `T ${T}, ${trees.length} trees, ${queries} queries a block: ${(1000 * times[10]!).toFixed(1)} µs, ${((gigabytes / times[10]!) * 1000).toFixed(0)} GB/s`,
-        );
+        const microseconds = (1000 * times[10]!).toFixed(1);
+        const rate = ((gigabytes / times[10]!) * 1000).toFixed(0);
+        console.log(`T ${T}, ${trees.length} trees, ${queries} queries per block: ${microseconds} µs, ${rate} GB/s`);
         assert(times[10]! > 0 && times[10]! < 10);
       });
     }

@@ -1,4 +1,4 @@
-/** The machine's own NVRTC: found, asked for real code, with real messages. Needs no GPU. */
+/** The machine's own NVRTC: found, and used to compile real code, with real messages. Needs no GPU. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { UserError } from '../../errors.js';
@@ -27,7 +27,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) ${symbol}(int T, int R, flo
 });
 
 describe('NVRTC', { skip }, () => {
-  it('makes code for Hopper and tells what it takes', async () => {
+  it('makes code for Hopper and reports its resources', async () => {
     const result = await compileCubins([unit('k_real')], { arch: 'sm_90a', settings: freshSettings() });
     const cubin = result.cubins.get('k_real');
     assert(cubin !== undefined && isCubin(cubin));
@@ -39,7 +39,7 @@ describe('NVRTC', { skip }, () => {
     assert.match(result.compiler, /^NVRTC \d+\.\d+ \(\//);
   });
 
-  it('compiles kernels side by side, and none of them twice', async () => {
+  it('compiles kernels in parallel, and each of them once', async () => {
     const settings = freshSettings();
     const units = Array.from({ length: 16 }, (_, i) => unit(`k_${i}`, i + 1));
     const cold = await compileCubins(units, { arch: 'sm_90a', settings });

@@ -1,6 +1,4 @@
-/**
- * The addon's CUDA part on a real device: that what the fake driver of the tests accepts is what the real one means.
- */
+/** The addon's CUDA part on a real device: what the fake driver of the tests accepts must work on the real one. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
@@ -157,7 +155,7 @@ describe('the CUDA driver', { skip }, () => {
     bench.release();
   });
 
-  it('gives a kernel the shared memory that it asks for', async () => {
+  it('gives a kernel the shared memory that it requests', async () => {
     const bench = new Bench();
     // tw_shared hands its value through one word of the block, so a block has one thread.
     const sharedBytes = bench.device.info.sharedBytesPerBlock;
@@ -174,7 +172,7 @@ describe('the CUDA driver', { skip }, () => {
     bench.release();
   });
 
-  it('launches the grid that was computed, and checks parameters where the driver tells them', async () => {
+  it('launches the computed grid, and checks parameters if the driver reports them', async () => {
     const bench = new Bench();
     const program = bench.bind({
       launches: [bench.launch('tw_grid', [0], { launch: shape({ gridY: tiles('R', 100, 2) }) })],
@@ -251,7 +249,8 @@ describe('the CUDA driver', { skip }, () => {
         milliseconds.push(result.milliseconds);
       }
       console.log(
-        `200 dependent launches, ${usesProgrammaticLaunch ? 'programmatic' : 'plain'}: ${Math.min(...milliseconds).toFixed(3)} ms`,
+        `200 dependent launches, ${usesProgrammaticLaunch ? 'programmatic' : 'plain'}: ` +
+          `${Math.min(...milliseconds).toFixed(3)} ms`,
       );
       program.release();
     }
@@ -282,7 +281,7 @@ describe('the CUDA driver', { skip }, () => {
     bench.release();
   });
 
-  it('says when memory is short, and gives memory back', () => {
+  it('reports a lack of memory, and releases memory', () => {
     const bench = new Bench();
     const { cuda, device } = bench;
     assert.throws(() => new cuda.Memory(device, device.info.totalBytes * 2), isOutOfDeviceMemory);
@@ -294,7 +293,7 @@ describe('the CUDA driver', { skip }, () => {
     bench.release();
   });
 
-  it('reports an illegal access as a dead context, of which this process sees nothing', () => {
+  it('reports an illegal access as a dead context, without affecting this process', () => {
     const outcomes = JSON.parse(
       execFileSync(process.execPath, ['--input-type=module', '-e', trapScript()], {
         encoding: 'utf8',

@@ -1,6 +1,6 @@
-/** Log-likelihoods of a run beside golden ones: how far they are, and how often they choose alike. */
+/** Compares a run's log-likelihoods with golden ones: their errors, and how often the choices agree. */
 
-/** Of a 16-bit run of transformers, against float64: what a 16-bit run here must not be worse than. */
+/** Error and agreement of a 16-bit run of transformers against float64. A 16-bit run here must not be worse. */
 export interface Yardstick {
   readonly error: number;
   readonly agreement: number;
@@ -10,13 +10,14 @@ export interface Compared extends Yardstick {
   readonly questions: number;
   /** Questions whose likeliest choice per character differs. */
   readonly others: number;
-  /** The largest error that two log-likelihoods of a question must both have had for it to be chosen otherwise; 0 where none was. */
+  /** The largest error needed in two log-likelihoods of a question to change its choice; 0 if no choice differs. */
   readonly turnedBy: number;
 }
 
 /**
- * Bounds 16-bit answers to the demo's 136 examples. Transformers' 0.8 % are 1.1 of them, and one more is chance, so that two may be chosen otherwise; but
- * only by usual errors, up to four times the mean. All questions are what the share is judged by.
+ * Bounds for 16-bit answers to the demo's 136 examples. Transformers' share of 0.8 % corresponds to 1.1 questions, and
+ * one more may be chance, so two choices may differ, if the errors are at most four times the mean. The share itself is
+ * checked on the full question set.
  */
 export const EVERYDAY = { error: 0.19, others: 2, turnedBy: 4 * 0.19 } as const;
 
@@ -43,7 +44,10 @@ function choicesOf({ doc_id: id, doc: { endings, choices } }: Sample): readonly 
   return list as readonly string[];
 }
 
-/** Compares samples_*.jsonl with golden lines { doc_id, ll }; other lines of the golden text are comments. Throws where a question is missing or a value is not finite. */
+/**
+ * Compares samples_*.jsonl with golden lines { doc_id, ll }; other lines of the golden text are comments. Throws if a
+ * question is missing or a value is not finite.
+ */
 export function compareGolden(samples: string, golden: string): Compared {
   const wanted = new Map(
     (lines(golden) as Golden[]).filter((line) => Array.isArray(line.ll)).map(({ doc_id: id, ll }) => [id, ll]),
@@ -55,7 +59,8 @@ export function compareGolden(samples: string, golden: string): Compared {
     const got = sample.filtered_resps.map(([value]) => Number(value));
     if (want?.length !== got.length || seen.has(sample.doc_id))
       throw new Error(
-        `question ${sample.doc_id} is not in the golden file, or twice in the samples, or has another number of choices`,
+        `question ${sample.doc_id} is not in the golden file, occurs twice in the samples, or has a different number ` +
+          'of choices',
       );
     if (!got.every(Number.isFinite))
       throw new Error(`question ${sample.doc_id} has the log-likelihoods ${got.join(', ')}`);

@@ -19,9 +19,9 @@ const skipShared =
     ? skip
     : existsSync(join(SHARED, 'golden'))
       ? false
-      : `golden log-likelihoods of all 10,042 questions of HellaSwag: ${join('..', 'shared')} is not beside this folder`;
+      : `golden log-likelihoods of HellaSwag's 10,042 questions: ${join('..', 'shared')} is not beside this folder`;
 
-/** How far transformers' own 16-bit runs are from float64 on all questions, by model and arithmetic. */
+/** Errors of transformers' own 16-bit runs against float64 on all questions, by model and arithmetic. */
 const YARDSTICKS: readonly (Yardstick & { readonly model: string; readonly precision: 'bf16' | 'f16' })[] = [
   { model: 'demo', precision: 'bf16', error: 0.19, agreement: 0.992 },
   { model: 'mha-2m', precision: 'f16', error: 0.026, agreement: 0.9993 },
@@ -30,17 +30,19 @@ const YARDSTICKS: readonly (Yardstick & { readonly model: string; readonly preci
   { model: 'gqa-4m', precision: 'f16', error: 0.035, agreement: 0.9992 },
 ];
 
-/** Scores a question set; gives the samples. */
+/** Scores a question set and returns the samples. */
 async function score(model: string, data: string, options: readonly string[], task = 'hellaswag'): Promise<string> {
   const out = temporaryFolder();
   await tilewright(['run', model, '--target', 'cuda', '--task', task, '--data', data, '--out', out, ...options]);
   return readSamples(out);
 }
 
-/** The same for a few questions. */
+/** The same check for a few questions. */
 function isUsual(what: string, { questions, error, others, turnedBy }: Compared): void {
+  const bounds = `(at most ${EVERYDAY.others}) chosen differently by errors of ${turnedBy.toFixed(3)}`;
   console.log(
-    `${what}: ${questions} questions, mean error ${error.toFixed(4)} (at most ${EVERYDAY.error}), ${others} (at most ${EVERYDAY.others}) chosen otherwise by errors of ${turnedBy.toFixed(3)} (at most ${EVERYDAY.turnedBy})`,
+    `${what}: ${questions} questions, mean error ${error.toFixed(4)} (at most ${EVERYDAY.error}), ` +
+      `${others} ${bounds} (at most ${EVERYDAY.turnedBy})`,
   );
   assert(
     error <= EVERYDAY.error && others <= EVERYDAY.others && turnedBy <= EVERYDAY.turnedBy,
@@ -50,7 +52,8 @@ function isUsual(what: string, { questions, error, others, turnedBy }: Compared)
 
 function isWithin(what: string, got: Compared, { error, agreement }: Yardstick): void {
   console.log(
-    `${what}: ${got.questions} questions, mean error ${got.error.toFixed(4)} (at most ${error}), same choice ${(100 * got.agreement).toFixed(2)} % (at least ${(100 * agreement).toFixed(2)})`,
+    `${what}: ${got.questions} questions, mean error ${got.error.toFixed(4)} (at most ${error}), ` +
+      `same choice ${(100 * got.agreement).toFixed(2)} % (at least ${(100 * agreement).toFixed(2)})`,
   );
   assert(got.error <= error && got.agreement >= agreement - 1e-9, `${what} is further from float64 than it may be`);
 }

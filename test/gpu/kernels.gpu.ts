@@ -1,6 +1,6 @@
 /**
- * Every kernel that the passes make of a model, under every skeleton, on a real device: models of random shapes, random
- * legal schedules, against float64, and the same bits under every tile of a skeleton.
+ * Every kernel that the passes make of a model, with every skeleton, on a real device. Models of random shapes and
+ * random legal schedules are checked against float64, and all tiles of a skeleton must give the same bits.
  */
 import { scoreOf } from '../../ir/plan.js';
 import assert from 'node:assert/strict';
@@ -20,10 +20,7 @@ const skip = typeof compiler === 'string' ? compiler : false;
 
 const SEED = readSettings().testSeed;
 
-/**
- * A persistent kernel on one cluster alone: its blocks have many tiles, one after another, where a whole GPU has one
- * each.
- */
+/** A persistent kernel on a single cluster: its blocks process many tiles in turn. On a whole GPU each has one. */
 const onOneCluster = (text: CudaKernelText): CudaKernelText =>
   text.launch.gridX.kind === 'persistent'
     ? { ...text, launch: { ...text.launch, gridX: { kind: 'constant', count: text.launch.cluster } } }

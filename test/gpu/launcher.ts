@@ -1,4 +1,4 @@
-/** Launches generated kernels one at a time on a GPU, on memory that comes from the host and goes back to it. */
+/** Launches generated kernels one at a time on a GPU, on memory copied from the host and back. */
 import type { CudaFacts } from '../../codegen/cuda/index.js';
 import type { CudaArch, CudaKernelText } from '../../ir/cuda.js';
 import { roundUp } from '../../ir/types.js';
@@ -14,12 +14,12 @@ import { compileCubins } from '../../runtime/cuda/compiler.js';
 import type { Sizes } from '../codegen/cuda/checkKernels.js';
 import { extentsTR } from '../support/programs.js';
 
-/** Bytes between parameters, which no kernel may write: as far as a tile reaches. */
+/** Bytes between parameters that no kernel may write: as far as a tile reaches. */
 const GUARD_BYTES = 16 << 10;
 const GUARD = 0xff;
 const ALIGNMENT = 256;
 
-/** The architecture that kernels for a device are compiled for, or the reason why there is none. */
+/** The architecture that kernels for a device are compiled for, or why there is none. */
 export function archOf(available: CudaAvailability): CudaArch | { readonly reason: string } {
   if (!available.ok) return { reason: available.reason };
   const [major, minor] = available.devices[0]?.capability ?? [0, 0];
@@ -45,7 +45,7 @@ export class Launcher {
     return { arch: this.arch, sharedBytesPerBlock, multiprocessors };
   }
 
-  /** Compiles kernels side by side and loads them. Gives how many there are, and the seconds it took. */
+  /** Compiles and loads kernels in parallel. Returns how many there are, and the seconds it took. */
   async load(texts: readonly CudaKernelText[]): Promise<{ readonly count: number; readonly seconds: number }> {
     const units = [...new Map(texts.map(({ symbol, source }) => [symbol, { symbol, source }])).values()];
     const { cubins, seconds } = await compileCubins(units, { arch: this.arch });
@@ -53,7 +53,7 @@ export class Launcher {
     return { count: units.length, seconds };
   }
 
-  /** Runs a kernel on the memory of its parameters, which it changes. Throws where it writes between them. */
+  /** Runs a kernel on the memory of its parameters, which it changes. Throws if it writes between them. */
   async launch(
     { symbol, parameters, tensorMaps, launch, waitsForPredecessor }: CudaKernelText,
     memory: ReadonlyMap<string, Buffer>,

@@ -1,4 +1,4 @@
-/** Whole evaluations on several GPUs: every placement gives one GPU's answers, and those agree with float64. */
+/** Whole evaluations on several GPUs: every placement gives one GPU's answers, and these agree with float64. */
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -28,9 +28,9 @@ const skipShared =
     ? skip
     : existsSync(join(SHARED, 'golden'))
       ? false
-      : `golden log-likelihoods of all 10,042 questions of HellaSwag: ${join('..', 'shared')} is not beside this folder`;
+      : `golden log-likelihoods of HellaSwag's 10,042 questions: ${join('..', 'shared')} is not beside this folder`;
 
-/** What fits so many GPUs, four at most. */
+/** Placements that fit this many GPUs, at most four. */
 const placements = (gpus: number): readonly string[] => [
   ...[2, 3, 4].filter((n) => n <= gpus).flatMap((n) => [`dp=${n}`, `pp=${n}`]),
   ...(gpus >= 4 ? ['dpxpp=2x2'] : []),
@@ -58,7 +58,8 @@ async function agree(model: string, data: string, golden: string, least: number)
   const one = await score(model, data);
   const { questions, error, agreement } = compareGolden(one, readFileSync(golden, 'utf8'));
   console.log(
-    `${model}: ${questions} questions, mean error ${error.toFixed(4)}, same choice ${(100 * agreement).toFixed(2)} % (at least ${(100 * least).toFixed(2)})`,
+    `${model}: ${questions} questions, mean error ${error.toFixed(4)}, ` +
+      `same choice ${(100 * agreement).toFixed(2)} % (at least ${(100 * least).toFixed(2)})`,
   );
   assert(agreement >= least - 1e-9, `${model} is further from float64 than it may be`);
   const others = await Promise.all(

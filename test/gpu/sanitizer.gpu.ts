@@ -1,6 +1,6 @@
 /**
- * A short evaluation under compute-sanitizer: no access outside memory, no race, no barrier misused, no refused call of
- * the driver.
+ * A short evaluation under compute-sanitizer: no access outside memory, no race, no misused barrier, no failed driver
+ * call.
  */
 import assert from 'node:assert/strict';
 import { accessSync, constants } from 'node:fs';
@@ -15,7 +15,7 @@ import { compilerOrReason } from './support.js';
 import { trapScript } from './trap.js';
 
 const TOOL = 'compute-sanitizer';
-/** What the tool ends with where it found something: no status of the command's own. */
+/** The tool's exit status when it finds something. The command itself never uses it. */
 const FOUND = 99;
 const SECONDS = 170;
 
@@ -66,7 +66,7 @@ const under = (check: string, args: readonly string[]): Promise<Ended> =>
     SECONDS,
   );
 
-/** What the tool says at the end, a line for each process that used the device. */
+/** The tool's summary lines, one for each process that used the device. */
 const summaries = (output: string): string[] => output.split('\n').filter((line) => / SUMMARY: /.test(line));
 const CLEAN = /ERROR SUMMARY: 0 errors|RACECHECK SUMMARY: 0 hazards displayed \(0 errors, 0 warnings\)/;
 
@@ -97,7 +97,7 @@ describe('compute-sanitizer', { skip, concurrency: true }, () => {
       assert.equal(status, 0, `${check} ended with ${status ?? 'a signal'}:\n${told}\n${output.slice(-1500)}`);
       assert(summaries(output).length > 0, `${check} told nothing:\n${output.slice(-1500)}`);
       for (const line of summaries(output)) assert.match(line, CLEAN, told);
-      // It was an evaluation that was watched.
+      // Ensures that an evaluation really ran.
       assert.match(output, /8 questions in/);
       console.log(
         `${check}: ${summaries(output).length} processes clean, ${((performance.now() - begin) / 1000).toFixed(0)} s`,
@@ -105,8 +105,11 @@ describe('compute-sanitizer', { skip, concurrency: true }, () => {
     });
   }
 
-  it('finds a bad access in a process that the watched one starts', async () => {
-    const outer = `const { spawnSync } = await import('node:child_process'); spawnSync(process.execPath, ['--input-type=module', '-e', ${JSON.stringify(trapScript())}], { stdio: 'inherit' });`;
+  it('finds a bad access in a child of the observed process', async () => {
+    const args = ['--input-type=module', '-e', trapScript()];
+    const outer =
+      "const { spawnSync } = await import('node:child_process'); " +
+      `spawnSync(process.execPath, ${JSON.stringify(args)}, { stdio: 'inherit' });`;
     const { output } = await under('memcheck', ['--input-type=module', '-e', outer]);
     assert.match(output, /Invalid __global__ write/);
     assert(

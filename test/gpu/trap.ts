@@ -16,12 +16,14 @@ export const trapScript = (): string => `
   const module = new cuda.Module(device, new TextEncoder().encode(${JSON.stringify(KERNELS)}));
   const memory = new cuda.Memory(device, 1024);
   const one = { kind: 'constant', count: 1 };
-  const program = new cuda.Program({ device, extents: [{ name: 'T', most: 1 }, { name: 'R', most: 1 }], slots: [{ memory, offset: 0, bytes: 64 }], inputs: [], outputs: [],
+  const program = new cuda.Program({ device, extents: [{ name: 'T', most: 1 }, { name: 'R', most: 1 }],
+    slots: [{ memory, offset: 0, bytes: 64 }], inputs: [], outputs: [],
     launches: [{ name: 'layers.3', module, symbol: 'tw_trap', slots: [0], tensorMaps: [], usesProgrammaticLaunch: false,
       launch: { threads: 1, sharedBytes: 0, cluster: 1, gridX: one, gridY: one } }] });
   const outcomes = [];
   for (let i = 0; i < 2; i++) {
-    await program.run({ extents: [1, 0], inputs: [], isSynchronous: true }).catch(({ code, isContextDead, message }) => {
+    const call = { extents: [1, 0], inputs: [], isSynchronous: true };
+    await program.run(call).catch(({ code, isContextDead, message }) => {
       outcomes.push({ code, isContextDead, isNamed: outcomes.length > 0 || message.includes('layers.3') });
     });
   }

@@ -38,7 +38,8 @@ describe('tune', { skip }, () => {
       readFileSync(join(import.meta.dirname, 'golden', 'everyday-demo.jsonl'), 'utf8'),
     );
     console.log(
-      `${finals.length} finals; ${questions} questions, mean error ${error.toFixed(4)}, ${others} chosen otherwise by errors of ${turnedBy.toFixed(3)}`,
+      `${finals.length} finals; ${questions} questions, mean error ${error.toFixed(4)}, ` +
+        `${others} chosen differently by errors of ${turnedBy.toFixed(3)}`,
     );
     assert(
       error <= EVERYDAY.error && others <= 1 && turnedBy <= EVERYDAY.turnedBy,

@@ -1,4 +1,4 @@
-/** Faults of native code: pool threads leave them visible, and a file that was cut off is named. */
+/** Faults in native code: pool threads do not hide them, and a truncated file is named. */
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -55,7 +55,7 @@ describe('a fault', () => {
     return { signal, stderr };
   }
 
-  it('in a file that was cut off names the file and the place, and ends the process as it did', () => {
+  it('in a truncated file names the file and the place, and ends the process in the same way', () => {
     const { signal, stderr } = cutOff(`memory.read(${BYTES - 4096}, 16);`);
     expect(signal).toBe('SIGBUS');
     expect(stderr).toContain(
@@ -64,7 +64,7 @@ describe('a fault', () => {
     expect(stderr.match(/was cut off/g)).toHaveLength(1);
   });
 
-  it('in a file that was cut off is reported once, however many threads of a pool read it', () => {
+  it('in a truncated file is reported once, however many pool threads read it', () => {
     const { signal, stderr } = cutOff(`
       const pool = new addon.Pool(4);
       const rows = ${BYTES / 4 / 16};
@@ -76,7 +76,7 @@ describe('a fault', () => {
     expect(stderr.match(/was cut off/g)).toHaveLength(1);
   });
 
-  it('elsewhere says nothing of files', () => {
+  it('elsewhere mentions no files', () => {
     writeFileSync(file, new Uint8Array(BYTES));
     const { signal, stderr } = cutOff(
       `memory.release(); process.kill(process.pid, 'SIGBUS'); setTimeout(() => {}, 5000);`,

@@ -1,4 +1,4 @@
-/** The caches of compiled kernels stay within their limit, and what somebody may be about to load stays. */
+/** The caches of compiled kernels stay within their limit, and entries that may soon be loaded stay. */
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, statSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
@@ -73,11 +73,11 @@ describe('pruning', () => {
     ];
     await pruneCaches(settings);
     expect([newest, oldest, middle, old].map((path) => existsSync(path))).toEqual([true, false, true, false]);
-    // Nothing is left of what was moved away.
+    // Nothing is left of entries that were moved away.
     for (const kind of ['kernels', 'cubins']) expect(readdirSync(join(settings.cacheDir, kind))).toHaveLength(1);
   });
 
-  it('removes nothing below the limit, nor without one', async () => {
+  it('removes nothing below the limit, or without a limit', async () => {
     for (const limit of ['200KiB', 'none']) {
       const settings = within(limit);
       const all = [library(settings, 'a', 90, 1000), cubin(settings, 'b', 90, 2000)];
@@ -86,7 +86,7 @@ describe('pruning', () => {
     }
   });
 
-  it('keeps what was used a moment ago, by anybody, and what this process has been given', async () => {
+  it('keeps recently used entries, and those this process has been given', async () => {
     const settings = within('0KiB');
     const [recent, ours, others] = [
       library(settings, 'a', 8, 0.1),
@@ -100,7 +100,7 @@ describe('pruning', () => {
     expect([recent, ours, others].map((path) => existsSync(path))).toEqual([true, true, false]);
   });
 
-  it('touches nothing that is no entry', async () => {
+  it('leaves other files alone', async () => {
     const settings = within('0KiB');
     library(settings, 'a', 8, 40);
     const folder = join(settings.cacheDir, 'kernels');
@@ -109,7 +109,7 @@ describe('pruning', () => {
     writeFileSync(join(root, 'precious'), 'x');
     mkdirSync(join(root, 'treasure'), { recursive: true });
     writeFileSync(join(root, 'treasure', 'kernels.so'), 'x');
-    // A link where an entry belongs goes; what it points to stays.
+    // A link in the place of an entry is removed; its target stays.
     symlinkSync(join(root, 'treasure'), join(folder, keyOf('link')));
     age(join(folder, 'mine'), 100);
     await pruneCaches(settings);
@@ -119,7 +119,7 @@ describe('pruning', () => {
     expect(existsSync(join(root, 'treasure', 'kernels.so'))).toBe(true);
   });
 
-  it('looks once a minute', async () => {
+  it('checks once a minute', async () => {
     const settings = within('0KiB');
     await pruneCaches(settings);
     const late = library(settings, 'a', 8, 40);
@@ -127,7 +127,7 @@ describe('pruning', () => {
     expect(existsSync(late)).toBe(true);
   });
 
-  it.skipIf(!existsSync(BUILT))('goes well where several processes do it at once', async () => {
+  it.skipIf(!existsSync(BUILT))('is safe when several processes do it at once', async () => {
     const settings = within('75KiB');
     for (let i = 0; i < 40; i++) library(settings, `entry ${i}`, 20, 100 - i);
     const script = `const { pruneCaches } = await import(${JSON.stringify(BUILT.href)}); await pruneCaches(${JSON.stringify(settings)});`;
@@ -149,7 +149,7 @@ describe('pruning', () => {
       ),
     );
     expect(ends).toEqual([1, 2, 3].map(() => ({ code: 0, stderr: '' })));
-    // The three newest fit, each with its folder; what one process removed, another does not remove instead.
+    // The three newest fit, each with its folder. Processes do not remove extra entries in place of each other's.
     expect(readdirSync(join(settings.cacheDir, 'kernels')).sort()).toEqual(
       [37, 38, 39].map((i) => keyOf(`entry ${i}`)).sort(),
     );
@@ -159,7 +159,7 @@ describe('pruning', () => {
 describe('compiling', () => {
   const text = 'int tw_one(void) { return 1; }\n';
 
-  it('prunes after it, counts finding as use, and keeps what it made', async () => {
+  it('prunes after compiling, counts a hit as use, and keeps what it made', async () => {
     const settings = within('1KiB');
     const [old, other] = [library(settings, 'old', 8, 40), cubin(settings, 'other', 8, 30)];
     const { path } = await compileShared([{ name: 'one.c', text }], { isa: 'portable', settings });
@@ -170,7 +170,7 @@ describe('compiling', () => {
     expect(Date.now() - statSync(join(path, '..')).mtimeMs).toBeLessThan(60_000);
   });
 
-  it('counts finding a cubin as use', async () => {
+  it('counts a cubin hit as use', async () => {
     const settings = within('1KiB');
     const cache = new CubinCache(settings);
     await cache.prepare();

@@ -34,7 +34,7 @@ function tensorFile(): TensorSource {
 }
 
 describe('loadWeights', () => {
-  it('gives the pages of the checkpoint back once they are packed', async () => {
+  it('releases the pages of the checkpoint once they are packed', async () => {
     const { Memory, Pool } = loadAddon();
     const plan = planWeights([weight()], [], new Map([['t', tensorFile()]]));
     const packed = new Memory(plan.packedBytes);
@@ -48,7 +48,7 @@ describe('loadWeights', () => {
     files.release();
   });
 
-  it('maps what kernels can read as it lies, and copies what they cannot', () => {
+  it('maps what kernels can read in place, and copies the rest', () => {
     const tensors = new Map([
       ['t', tensorFile()],
       ['n', { kind: 'constant', format: 'f32', shape: [K], value: 1 }],
@@ -60,7 +60,7 @@ describe('loadWeights', () => {
     expect(kindOf({ layout: 'panels' })).toBe('packed');
   });
 
-  it('keeps weights apart that differ in anything but their name', () => {
+  it('keeps weights separate that differ in anything but their name', () => {
     const tensors = new Map([
       ['t', tensorFile()],
       ['n', { kind: 'constant', format: 'f32', shape: [K], value: 1 }],

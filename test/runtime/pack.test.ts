@@ -1,4 +1,4 @@
-/** The packer against its slow twin: random shapes, every layout, format, pairing and kind of source. */
+/** The packer against its slow reference: random shapes, every layout, format, pairing and kind of source. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
@@ -28,9 +28,7 @@ const elements = (weight: Pick<WeightDecl, 'format'>, bytes: ArrayBuffer): numbe
   ...(weight.format === 'f32' ? new Uint32Array(bytes) : new Uint16Array(bytes)),
 ];
 
-/**
- * Packs on `threads` threads into memory filled with rubbish, at an offset, and checks that nothing around it changed.
- */
+/** Packs on `threads` threads into memory filled with garbage, at an offset, and checks the surrounding bytes. */
 async function packNative(
   weight: WeightDecl,
   sources: readonly PackSource[],
@@ -88,7 +86,7 @@ function stored(
   };
 }
 
-/** NaN payloads are not compared: only that a NaN is one. */
+/** NaN payloads are not compared: a NaN equals any NaN. */
 const normalise = (format: FormatName, bits: number): number => {
   const value = format === 'f32' ? bitsFloat(bits) : format === 'bf16' ? bitsFloat(bits << 16) : fromF16(bits);
   return Number.isNaN(value) ? -1 : bits;
@@ -187,7 +185,7 @@ describe('pack', () => {
     }
   });
 
-  it('has random weights of about the asked deviation and mean 0', async () => {
+  it('has random weights of about the requested deviation and mean 0', async () => {
     const weight: WeightDecl = {
       name: 'w',
       layout: 'rows',
@@ -287,11 +285,11 @@ describe('refusals of the packer', () => {
     () =>
       pack(pools[0]!, { ...good(), ...change });
 
-  it('takes the job that the others are changes of', async () => {
+  it('accepts the job that the others are variations of', async () => {
     await pack(pools[0]!, good());
   });
 
-  it('refuses sources and targets outside their memory, and offsets that are no offsets', () => {
+  it('refuses sources and targets outside their memory, and invalid offsets', () => {
     const source = { kind: 'memory', format, rows: 4, memory: memory(128), offset: 0 } as const;
     expect(refused({ sources: [{ ...source, offset: 1 }] })).toThrow(/outside a memory of 128 bytes/);
     expect(refused({ sources: [{ ...source, rows: 5 }] })).toThrow(/outside/);
@@ -313,7 +311,7 @@ describe('refusals of the packer', () => {
     expect(refused({ rowMap: new Int32Array(0) })).toThrow(/empty/);
   });
 
-  it('refuses codes that are no format, and formats whose elements do not fit a layout', () => {
+  it('refuses unknown format codes, and formats whose elements do not fit a layout', () => {
     expect(refused({ layout: 'vnni' })).toThrow(/layout vnni holds elements of 2 bytes, not 4/);
     expect(refused({ format: FORMAT_NAMES.length })).toThrow(/format must be .* from 0 to 2/);
     expect(refused({ format: -1 })).toThrow(/format/);

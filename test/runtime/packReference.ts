@@ -1,4 +1,4 @@
-/** The packer again, slowly and obviously: what the addon is compared with, bit for bit. */
+/** A slow and simple packer that the addon is compared with, bit for bit. */
 import type { WeightDecl } from '../../ir/kernel.js';
 import { physicalToLogical } from '../../ir/packing.js';
 import type { FormatName } from '../../ir/storage.js';
@@ -80,10 +80,10 @@ export function roundTo(format: FormatName, value: number): number {
   }
 }
 
-/** A matrix of f32 values, one for each source. */
+/** A matrix of f32 values per source. */
 export type Matrix = (row: number, column: number) => number;
 
-/** Stored bits of the packed weight, in order: one entry an element. */
+/** Stored bits of the packed weight, in order: one entry per element. */
 export function packReference(
   weight: WeightDecl,
   matrices: readonly Matrix[],

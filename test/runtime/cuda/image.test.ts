@@ -1,4 +1,6 @@
-/** Parameters of kernels, read from images without a driver: PTX, real cubins where nvcc is, and damaged ones. */
+/**
+ * Parameter counts of kernels, read from images without a driver: PTX, real cubins if nvcc exists, and damaged ones.
+ */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -72,7 +74,7 @@ describe.skipIf(!hasCompiler)('parameters of an image', () => {
     return read(file);
   };
 
-  it('are counted in PTX, and nothing is read outside', () => {
+  it('are counted in PTX, without reading out of bounds', () => {
     const ptx =
       '.version 7.8\n.visible .entry two(.param .u32 T, .param .align 64 .b8 map[128]) { ret; }\n.visible .entry none()\n{ ret; }\n.entry bare { ret; }\n.visible .entry\tone (\n\t.param .u64 one_param_0\n)\n{ .param .b32 local; ret; }\n';
     expect(readText(ptx)).toEqual({ two: 2, none: 0, bare: 0, one: 1 });

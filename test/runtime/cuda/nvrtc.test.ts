@@ -1,4 +1,4 @@
-/** Finding NVRTC, judging its version, and calling it, with a stand-in library: machines without CUDA run this. */
+/** Finding NVRTC, checking its version and calling it, with a stand-in library that needs no CUDA. */
 import { mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -22,7 +22,7 @@ const fresh = (): string => {
 };
 
 describe('versions', () => {
-  it('are fit, too old for the architecture, or too new for the driver', () => {
+  it('are usable, too old for the architecture, or too new for the driver', () => {
     expect(versionProblem({ major: 12, minor: 0 }, 'sm_90a', undefined)).toBeUndefined();
     expect(versionProblem({ major: 11, minor: 8 }, 'sm_90a', 13000)).toBe(
       'version 11.8 is too old for sm_90a, which needs 12.0 or later',
@@ -33,7 +33,7 @@ describe('versions', () => {
     );
   });
 
-  it('of one major number fit each other, whatever the minor', () => {
+  it('of one major number are compatible, whatever the minor', () => {
     expect(versionProblem({ major: 12, minor: 9 }, 'sm_90a', 12010)).toBeUndefined();
     expect(versionProblem({ major: 12, minor: 9 }, 'sm_90a', 13000)).toBeUndefined();
   });
@@ -53,7 +53,7 @@ ptxas info    : Function properties for k_mine
 ptxas info    : Used 168 registers, used 9 barriers, 40 bytes cumulative stack size, 1040 bytes smem, 544 bytes cmem[0]
 ptxas info    : Compile time = 20.595 ms`;
 
-  it('is read for the kernel that was asked for', () => {
+  it('is read for the requested kernel', () => {
     expect(parsePtxasLog(log, 'k_mine')).toEqual({
       registers: 168,
       sharedBytes: 1040,
@@ -119,7 +119,7 @@ describe.skipIf(!hasCc)('finding NVRTC', () => {
     expect(await found(isolated(folder, { path: join(folder, 'shims') }))).toBe(wheel);
   });
 
-  it('passes over those that are too old, too new or broken, and says why', async () => {
+  it('skips libraries that are too old, too new or broken, and says why', async () => {
     const folder = fresh();
     const old = makeNvrtc(join(folder, 'a', 'libnvrtc.so.11.2'), [11, 8]);
     const young = makeNvrtc(join(folder, 'b', 'libnvrtc.so.14'), [14, 0]);
@@ -142,7 +142,7 @@ describe.skipIf(!hasCc)('finding NVRTC', () => {
     ]);
   });
 
-  it('takes what the setting names, a library or its folder, or says what is wrong with it', async () => {
+  it('uses the library or folder that the setting names, or says what is wrong with it', async () => {
     const folder = fresh();
     const path = makeNvrtc(join(folder, 'mine', 'libnvrtc.so.12'), [12, 3]);
     const other = makeNvrtc(join(folder, 'other', 'libnvrtc.so.13'));
@@ -166,12 +166,11 @@ describe.skipIf(!hasCc)('finding NVRTC', () => {
 });
 
 describe.skipIf(!hasCc)('calling NVRTC', () => {
-  it('compiles with the options given, in another thread, with the stack that a compiler needs', async () => {
+  it('compiles with the given options, in another thread, with a stack large enough for a compiler', async () => {
     const nvrtc = openNvrtc(makeNvrtc(join(fresh(), 'libnvrtc.so.13'), [13, 1]));
     expect(nvrtc.version).toEqual({ major: 13, minor: 1 });
     const [place, alone] = [fresh(), fresh()];
-    // None ends before another one is under way; and this thread goes on, or the last would wait in vain for what it
-    // does.
+    // None ends before another has started. This thread must continue, or the last would wait for it in vain.
     const all = await Promise.all(
       [1, 2, 3, 4].map((i) => nvrtc.compile(`k${i}.cu`, `MEET ${place}\n// ${i}`, ['--a', `--b=${i}`])),
     );
@@ -185,7 +184,7 @@ describe.skipIf(!hasCc)('calling NVRTC', () => {
     });
   });
 
-  it('gives the log of a text that does not compile, and the words of any other status', async () => {
+  it('returns the log of a text that does not compile, and the message of any other status', async () => {
     const nvrtc = openNvrtc(makeNvrtc(join(fresh(), 'libnvrtc.so.13')));
     expect(await nvrtc.compile('k.cu', 'FAIL', [])).toEqual({
       isCompiled: false,
@@ -197,7 +196,7 @@ describe.skipIf(!hasCc)('calling NVRTC', () => {
     });
   });
 
-  it('takes no size on trust', async () => {
+  it('trusts no size', async () => {
     const nvrtc = openNvrtc(makeNvrtc(join(fresh(), 'libnvrtc.so.13')));
     await expect(nvrtc.compile('k.cu', 'VAST', [])).rejects.toThrow('nvrtcGetCUBINSize gives 1099511627776 bytes');
   });

@@ -1,6 +1,6 @@
 /**
- * The CUDA executor on several devices of the fake driver, over the real addon. Its streams execute either as late as
- * they may or ahead of each other in random orders: a wait that is missing is a wrong score.
+ * The CUDA executor on several devices of the fake driver, over the real addon. The driver's streams execute either as
+ * late as they may or in random relative orders, so a missing wait causes a wrong score.
  */
 import { expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
@@ -34,8 +34,8 @@ if (hasCxx())
     fake.host(buildPackShim(folder).library);
     fake.host(buildTinyLibrary(folder));
     const spacious = tinyCudaPlan();
-    // As planMemory would: what is dead makes room. Results of the second launch lie on inputs of the first, those of
-    // the third on the first's.
+    // As planMemory would place them: dead buffers make room. The second launch's results overlap the first's inputs,
+    // the third's overlap the first's results.
     const onto: Readonly<Record<string, string>> = { parts: 'tokens', log_prob: 'h', is_argmax: 'position' };
     const offsetOf = (name: string): number => spacious.placements.find(({ buffer }) => buffer === name)!.offset;
     const plan = {
@@ -54,7 +54,7 @@ if (hasCxx())
     );
     const packCubin = encode(PACK_PTX);
 
-    /** The fake driver with so many devices. */
+    /** The fake driver with this many devices. */
     const restart = (
       settings: Readonly<Partial<Record<'order' | 'peers' | 'totalBytes' | 'failDevice', number>>> = {},
     ): void => {
@@ -108,7 +108,7 @@ if (hasCxx())
       },
     );
 
-    it('says what every device did and when, its launches one after another', async () => {
+    it('reports what every device did and when, its launches in sequence', async () => {
       for (const peers of [1, 0]) {
         restart({ peers });
         const executor = await create(stagesOf(1, 2, 3));
@@ -199,7 +199,7 @@ if (hasCxx())
       expect(fake.live()).toBe(0);
     });
 
-    it('loads nothing where one device has too little memory, and says which', async () => {
+    it('loads nothing if one device has too little memory, and names it', async () => {
       restart({ failDevice: 1 });
       fake.fail('cuMemAlloc_v2', CODES.outOfMemory);
       const error: unknown = await create(stagesOf(1, 2, 3)).catch((reason: unknown) => reason);
@@ -208,7 +208,7 @@ if (hasCxx())
       expect(fake.live()).toBe(0);
     });
 
-    it("goes on after the want of memory on one of them, with the others' micro-batches unharmed", async () => {
+    it("continues after one device lacks memory, with the others' micro-batches unharmed", async () => {
       for (const order of [0, 1, 2, 3]) {
         restart({ order });
         const executor = await create(stagesOf(1, 2, 3));
@@ -227,7 +227,7 @@ if (hasCxx())
       }
     });
 
-    it('fails, and gives everything back, where a device is lost', async () => {
+    it('fails, and releases everything, if a device is lost', async () => {
       for (const call of ['cuLaunchKernelEx', 'cuMemcpyPeerAsync', 'cuEventSynchronize', 'cuStreamWaitEvent']) {
         restart();
         const executor = await create(stagesOf(1, 2, 3));
@@ -244,7 +244,7 @@ if (hasCxx())
       }
     });
 
-    it('takes no stages that are not the plan', async () => {
+    it('refuses stages that are not those of the plan', async () => {
       restart();
       await expect(create(stagesOf(1, 2))).rejects.toThrow(/not the 3 launches/);
       await expect(

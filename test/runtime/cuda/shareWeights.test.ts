@@ -1,7 +1,4 @@
-/**
- * Weights that replicas read once for all of them: every way in which parts arrive or do not, bit for bit, on the fake
- * driver.
- */
+/** Replicas that share reading weights, on the fake driver: every way in which parts arrive or fail, bit for bit. */
 import { copyFileSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -58,7 +55,7 @@ describe('partWeights', () => {
       expect(Math.abs(fileBytes(plan) - fileBytes(whole) / count)).toBeLessThanOrEqual(largest);
   });
 
-  it('has nothing to part where nothing is read', () => {
+  it('has nothing to divide if nothing is read', () => {
     const made = { ...whole, weights: whole.weights.filter((weight) => weight.kind === 'literal') };
     expect([readsFiles(whole), readsFiles(made)]).toEqual([true, false]);
     expect(partWeights(made, 3).flatMap(({ plan }) => plan.weights)).toEqual(made.weights);
@@ -85,12 +82,12 @@ if (hasCxx())
       readonly plan?: WeightPlan;
     }
 
-    /** Replicas as processes are: memory by handle, words through the relay. */
+    /** Replicas as separate processes: memory by handle, messages through the relay. */
     class Replicas {
       readonly relay: SiblingRelay;
       readonly memories: CudaMemory[] = [];
       readonly members: Siblings[] = [];
-      /** Bytes of files that each brought to its device. */
+      /** Bytes of files that each replica loaded onto its device. */
       readonly uploaded: number[];
       private readonly faults: readonly Faults[];
 
@@ -128,7 +125,7 @@ if (hasCxx())
         return Promise.all(this.faults.map((_, index) => this.load(index)));
       }
 
-      /** Names of weights that are not right. */
+      /** Names of weights with wrong contents. */
       wrong(index: number): string[] {
         const slots = weightSlots(whole, this.memories[index]!);
         return weights
@@ -187,7 +184,7 @@ if (hasCxx())
     }
 
     const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0);
-    /** With the factors of columns, which parts may share. */
+    /** With column factors, which parts may share. */
     const once = fileBytes(whole);
 
     it.each([1, 2, 3, 4, 6, whole.weights.length + 3])(
@@ -221,7 +218,7 @@ if (hasCxx())
       replicas.release();
     });
 
-    it('does without a sibling that is gone before it offers, and takes the part of one that dies afterwards', async () => {
+    it('does without a sibling that is gone before it offers, and reads the part of one that dies later', async () => {
       const replicas = new Replicas([{}, {}, {}]);
       const [a, b] = [replicas.load(0), replicas.load(1)];
       replicas.relay.leave(2, 'its process ended: SIGKILL');
@@ -243,7 +240,7 @@ if (hasCxx())
       others.release();
     });
 
-    it('waits for a slow sibling only so long', async () => {
+    it('waits for a slow sibling only for a limited time', async () => {
       const replicas = new Replicas([{}, {}]);
       const first = await replicas.load(0, { factor: 0, seconds: 0.05 });
       const second = await replicas.load(1);
@@ -253,7 +250,7 @@ if (hasCxx())
       replicas.release();
     });
 
-    it('tells siblings where it fails, and fails as it would alone', async () => {
+    it('tells its siblings if it fails, and fails as it would alone', async () => {
       const broken = join(folder, 'broken.bin');
       const source = tensors.get('table')!;
       if (source.kind !== 'file') throw new Error('not a file');
