@@ -6,7 +6,7 @@ export interface ModuleNames {
   readonly weights: ReadonlyMap<string, WeightDecl>;
 }
 
-/** A model of 60 layers is asked for its names a thousand times, once for each candidate of a schedule. */
+/** For a model of 60 layers, names are looked up a thousand times, once for each candidate schedule. */
 const known = new WeakMap<KernelModule, ModuleNames>();
 
 /** The names of a module, which does not change. */

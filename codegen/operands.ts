@@ -40,7 +40,7 @@ export class KernelOperands {
     this.extents = extentNames(module.interface);
   }
 
-  /** The named extent of a buffer's rows, and how many there are at most. Throws where the rows are a fixed number. */
+  /** The named extent of a buffer's rows, and how many there are at most. Throws if the number of rows is fixed. */
   rowsOf(name: string): { readonly extent: ExtentName; readonly most: number } {
     const rows = this.names.buffers.get(name)?.rows;
     if (typeof rows !== 'string')
@@ -48,7 +48,7 @@ export class KernelOperands {
     return { extent: rows, most: extentIn(rows, this.capacity) };
   }
 
-  /** Throws where neither a buffer nor a weight has this name. */
+  /** Throws if neither a buffer nor a weight has this name. */
   get(name: string): Operand {
     const index = this.order.get(name);
     if (index === undefined) throw new Error(`Kernel ${this.kernel.name}: '${name}' is not one of its parameters.`);
@@ -66,7 +66,7 @@ export class KernelOperands {
     return { name, index, dtype: buffer.dtype, stride, columns: buffer.columns, isPadded: buffer.space !== 'weight' };
   }
 
-  /** Throws where the name is no packed weight. */
+  /** Throws if the name is not that of a packed weight. */
   weight(name: string): Operand & { readonly weight: WeightDecl } {
     const operand = this.get(name);
     if (operand.weight === undefined) throw new Error(`Kernel ${this.kernel.name}: '${name}' is not a weight.`);

@@ -1,4 +1,6 @@
-/** What makes two kernels the same text: everything but the names of what they read and write. */
+/**
+ * Signatures of kernels. Two kernels have the same text if they differ only in the names of what they read and write.
+ */
 import { createHash } from 'node:crypto';
 import { extentIn, type Extents } from '../ir/extents.js';
 import { extentNames } from '../ir/function.js';
@@ -10,7 +12,7 @@ import { SCORED_ROWS, TOKENS } from '../ir/scoring.js';
 import { DTYPE_BYTES } from '../ir/types.js';
 import { namesOf } from './names.js';
 
-/** Bump when the meaning of a signature or of a schedule changes. */
+/** Increase this when the meaning of a signature or of a schedule changes. */
 const VERSION = 1;
 
 /** Buffer and weight names in order of first use: the order of a generated function's buffers. */

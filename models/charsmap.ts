@@ -2,13 +2,13 @@
  * The table of characters of a `Precompiled` normalizer, checked before the tokenizer library reads it: the library
  * follows its offsets without looking, and ends the process where one leaves the table.
  *
- * Layout (SentencePiece's precompiled_charsmap, little-endian): u32 bytes of the trie; the trie; the replacements, UTF-8
- * strings that end in NUL. The trie is a double array of u32 units, as Darts-clone writes it:
+ * Layout (SentencePiece's precompiled_charsmap, little-endian): u32 bytes of the trie; the trie; the replacements,
+ * UTF-8 strings that end in NUL. The trie is a double array of u32 units, as Darts-clone writes it:
  *
  *     bits 0-7 label | bit 8 has a leaf | bit 9 offset counts blocks of 256 | bits 10-30 offset | bit 31 is a leaf
  *
- * A node whose unit is at `at` has its children at `at ^ offset ^ label`; its leaf is at `at ^ offset` and holds, in its
- * low 31 bits, the byte at which the replacement begins.
+ * A node whose unit is at `at` has its children at `at ^ offset ^ label`; its leaf is at `at ^ offset` and holds, in
+ * its low 31 bits, the byte at which the replacement begins.
  */
 
 /** SentencePiece's largest own table (NFKC with case folding) has 0.3 MB. */

@@ -81,7 +81,8 @@ export async function verifyContents(
   for (const name of new Set([...Object.keys(expected), ...Object.keys(found)])) {
     if (found[name] !== expected[name])
       throw new UserError(
-        `${join(checkpoint.dir, name)}: its bytes are not those that the artifact was compiled with (SHA-256 ${(found[name] ?? 'absent').slice(0, 12)}…, expected ${(expected[name] ?? 'absent').slice(0, 12)}…)`,
+        `${join(checkpoint.dir, name)}: its bytes are not those that the artifact was compiled with (SHA-256 ` +
+          `${(found[name] ?? 'absent').slice(0, 12)}…, expected ${(expected[name] ?? 'absent').slice(0, 12)}…)`,
         options.hint,
       );
   }

@@ -15,7 +15,20 @@ const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
 const MAX_LINES = 600;
 const MAX_COLUMNS = 120;
 /** Folders whose sources are held to MAX_COLUMNS. */
-const ENFORCED = ['codegen', 'autotune', 'test/autotune', 'test/driver', 'test/gpu'];
+const ENFORCED = [
+  'codegen',
+  'ir',
+  'passes',
+  'models',
+  'eval',
+  'system',
+  'examples',
+  'autotune',
+  'test/system',
+  'test/autotune',
+  'test/driver',
+  'test/gpu',
+];
 const SOURCE = /\.(ts|mjs|cjs|js|hbs|c|cc|cpp|h|hpp|sh)$/;
 const CRUISER = join(ROOT, 'node_modules', 'dependency-cruiser', 'bin', 'dependency-cruise.mjs');
 

@@ -1,4 +1,4 @@
-/** Schedules for a target that nobody has tuned: good, not best. */
+/** Schedules for a target that has not been tuned: good, but not optimal. */
 import { extentIn } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { Bucket, CpuGemmSchedule, CpuIsa, CpuSchedule } from '../../ir/plan.js';

@@ -1,4 +1,4 @@
-/** Where elements lie for generated C: what is common to all targets, panels, and C types. */
+/** Memory layout for generated C: what is common to all targets, panels, and C types. */
 import type { WeightDecl } from '../../ir/kernel.js';
 import { PANEL, packedDepth } from '../../ir/packing.js';
 import { FORMATS, isFormatIn, type FormatIn } from '../../ir/storage.js';

@@ -1,4 +1,7 @@
-/** Which schedules a kernel may have: a pure function of kernel, schedule and what the target has. */
+/**
+ * Decides which schedules are legal for a kernel: a pure function of the kernel, the schedule and facts about the
+ * target.
+ */
 import type { Kernel, KernelModule, WeightDecl } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../ir/kernel.js';
 import type { CpuGemmSchedule, CpuIsa, CpuSchedule } from '../../ir/plan.js';
@@ -70,7 +73,7 @@ function contraction(kernel: Contraction, module: KernelModule, s: CpuGemmSchedu
   return true;
 }
 
-/** `true`, or why `schedule` cannot be used for `kernel` on a target with these facts. */
+/** `true`, or the reason why `schedule` cannot be used for `kernel` on a target with these facts. */
 export function isLegal(kernel: Kernel, module: KernelModule, schedule: CpuSchedule, facts: CpuFacts): true | string {
   if (!facts.isas.includes(schedule.isa)) return `the target has no ${schedule.isa}`;
   switch (kernel.anchor) {

@@ -33,7 +33,7 @@ export interface FmaTile {
 
 const guard = (name: string, text: string): string => `#ifndef TW_HAS_${name}\n#define TW_HAS_${name}\n${text}#endif\n`;
 
-/** Tiles by name, which says everything about them: the contractions of a model share most. */
+/** Tiles by name. The name determines the text, so the contractions of a model share most tiles. */
 const printed = new Map<string, Helper>();
 
 /** c[mr][nr] (+)= a·b in order of k, by fused multiply and add in `isa`'s vectors. */

@@ -42,7 +42,7 @@ const MAX_HEAD_IN_REGISTERS = 64;
 const MAX_HEAD_OF_MANY = 128;
 const MANY_THREADS = 512;
 const FEW_THREADS = 256;
-/** More of few queries do not fit shared memory. */
+/** With few queries, more keys do not fit in shared memory. */
 const MOST_BLOCKS = 5;
 
 /**

@@ -1,4 +1,4 @@
-/** Schedules for a GPU that nobody has tuned: good, not best. */
+/** Schedules for a GPU that has not been tuned: good, but not optimal. */
 import type { CudaGemmSchedule, CudaSchedule } from '../../ir/cuda.js';
 import { extentIn } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
@@ -11,7 +11,7 @@ import type { CudaFacts } from './legality.js';
 import { isLegalCuda } from './legality.js';
 import { defaultWgmmaSchedule } from './wgmma/index.js';
 
-/** A legal schedule of `kernel` for micro-batches of `bucket`. Throws where the kernel has none on a GPU. */
+/** A legal schedule of `kernel` for micro-batches of `bucket`. Throws if the kernel has none on a GPU. */
 export function defaultCudaSchedule(
   kernel: Kernel,
   module: KernelModule,

@@ -1,4 +1,7 @@
-/** Which schedules a kernel may have on a GPU: a pure function of kernel, schedule and what the device has. */
+/**
+ * Decides which schedules are legal for a kernel on a GPU: a pure function of the kernel, the schedule and facts about
+ * the device.
+ */
 import { everyExtent } from '../../ir/function.js';
 import type { CudaArch, CudaGemmSchedule, CudaSchedule } from '../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
@@ -109,7 +112,7 @@ function mma(
     : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
 }
 
-/** `true`, or why `schedule` cannot be used for `kernel` on a GPU with these facts. */
+/** `true`, or the reason why `schedule` cannot be used for `kernel` on a GPU with these facts. */
 export function isLegalCuda(
   kernel: Kernel,
   module: KernelModule,

@@ -1,4 +1,4 @@
-/** Schedules of the wgmma skeleton worth trying, and the one to take untried. */
+/** Candidate schedules of the wgmma skeleton, and the default one. */
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { KernelModule } from '../../../ir/kernel.js';
 import type { Contraction } from '../contraction.js';

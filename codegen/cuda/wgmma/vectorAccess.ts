@@ -1,8 +1,8 @@
 /**
  * Wide loads and stores in a batch of an epilogue's column groups. A lane of a quad owns two columns of every group; in
  * memory the columns of a group lie together. So the quad exchanges what it has of four groups: each lane loads or
- * stores a whole group, 16 bytes of 16-bit elements, and works on the columns that are its own. Stores of 4 bytes a
- * lane fill half a sector each, and slow the product beside them by a few hundredths.
+ * stores a whole group, 16 bytes of 16-bit elements, and works on the columns that are its own. Stores of 4 bytes per
+ * lane fill only half a sector each, and slow the concurrent product by a few per cent.
  */
 import type { Segment } from '../../../ir/kernel.js';
 import { roundUp } from '../../../ir/types.js';
