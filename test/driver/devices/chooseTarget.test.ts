@@ -7,7 +7,7 @@ const GIB = 2 ** 30;
 const gpu = (major: number, totalBytes = 80 * GIB): CudaDeviceInfo =>
   ({ ordinal: 0, name: `GPU ${major}.0`, capability: [major, 0], totalBytes }) as unknown as CudaDeviceInfo;
 
-/** A machine with these GPUs, for a model of so many GiB. */
+/** A machine with these GPUs, for a model of this many GiB. */
 const machine = (
   devices: readonly CudaDeviceInfo[],
   weights = 2,
@@ -60,7 +60,7 @@ describe('--target auto', () => {
     expect(chosen.line).toMatch(line);
   });
 
-  it('counts the GPUs that are asked for', async () => {
+  it('counts the requested number of GPUs', async () => {
     for (const more of [{ devices: 2 }, { devices: 'all' }, { parallel: { replicas: 1, stages: 2 } }] as const)
       expect((await chooseForMachine({ ...REQUEST, ...more }, machine([gpu(9), gpu(9)], 120))).target).toBe('cuda');
     // Each replica holds the whole model.
@@ -68,7 +68,7 @@ describe('--target auto', () => {
     expect((await chooseForMachine({ ...REQUEST, ...replicas }, machine([gpu(9), gpu(9)], 120))).target).toBe('cpu');
   });
 
-  it('leaves a target that is named alone', async () => {
+  it('leaves an explicit target unchanged', async () => {
     const asked = { ...REQUEST, target: 'cuda:sm_80' } as const;
     expect(await chooseTarget(asked, machine([]))).toEqual({ target: 'cuda:sm_80', line: 'cuda:sm_80' });
   });

@@ -16,17 +16,16 @@ type Scored = Awaited<ReturnType<typeof scoreWith>>;
 const wait = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 interface Life {
-  /** Rejects where the model cannot be loaded. */
+  /** Rejects if the model cannot be loaded. */
   readonly open?: () => Promise<void>;
   /**
-   * Before the micro-batch with this number of its process is answered; `die` ends the process, `never` answers
-   * nothing.
+   * Called before the process answers the micro-batch with this number. `die`: the process ends; `never`: no answer.
    */
   readonly at?: (index: number, batch: MicroBatch) => 'die' | 'dieLater' | 'never' | Error | undefined;
   readonly ms?: number;
 }
 
-/** A replica whose processes live as `lives` says, one after another; the last life is repeated. */
+/** A replica whose successive processes behave as `lives` says; the last entry is repeated. */
 class FakeReplica implements Replica {
   readonly capacity = { score: { T: 4096, R: 4096 } };
   readonly inFlight: number;
@@ -81,7 +80,7 @@ class FakeReplica implements Replica {
     return Promise.resolve();
   }
 
-  /** Its process ends, whatever it was asked. */
+  /** Ends its process, whatever it is working on. */
   end(): void {
     for (const fail of [...this.open]) fail(new ProcessEnded('SIGKILL'));
     this.begin();
@@ -124,7 +123,7 @@ function world(lives: readonly (readonly Life[])[], stages = 1, patience = 5000)
   return { pool, replicas, warnings };
 }
 
-/** One tree of `tokens` tokens that nothing else is like. */
+/** One tree of `tokens` tokens, unlike any other. */
 const batch = (first: number, tokens = 3): MicroBatch => ({
   tokens: Int32Array.from({ length: tokens }, (_, i) => first + i),
   position: Int32Array.from({ length: tokens }, (_, i) => i),
@@ -136,7 +135,7 @@ const batches = (count: number): MicroBatch[] => Array.from({ length: count }, (
 const answersOf = (scored: readonly Scored[]): number[][] => scored.map(({ logProb }) => [...logProb]);
 const expected = (asked: readonly MicroBatch[]): number[][] => answersOf(asked.map(scoreBatch));
 
-/** All micro-batches, as many in flight as the pool says. */
+/** Scores all micro-batches, with as many in flight as the pool allows. */
 async function scoreAll(pool: DevicePool, asked: readonly MicroBatch[]): Promise<Scored[]> {
   const results: Scored[] = [];
   let next = 0;
@@ -158,8 +157,8 @@ async function scoreAll(pool: DevicePool, asked: readonly MicroBatch[]): Promise
   });
 }
 
-describe('replicas side by side', () => {
-  it('share micro-batches out, each as many as it takes, and number devices over all', async () => {
+describe('replicas of a pool', () => {
+  it('share micro-batches, each at its own rate, and number devices over all replicas', async () => {
     const { pool, replicas, warnings } = world([[{}], [{}], [{}]], 2);
     await pool.opened();
     await wait(1);
@@ -179,7 +178,7 @@ describe('replicas side by side', () => {
     expect(warnings).toEqual([]);
   });
 
-  it('give what waits to the one with the least to do', async () => {
+  it('give a waiting micro-batch to the replica with the least to do', async () => {
     const { pool, replicas } = world([[{ ms: 30 }], [{ ms: 1 }]]);
     await pool.opened();
     await wait(1);
@@ -188,7 +187,7 @@ describe('replicas side by side', () => {
     await pool.close();
   });
 
-  it('begin when the first is ready; the others join', async () => {
+  it('start when the first is ready; the others join', async () => {
     let release: () => void = () => undefined;
     const { pool, replicas } = world([
       [
@@ -210,7 +209,7 @@ describe('replicas side by side', () => {
     const before = replicas[1]!.batches.length;
     release();
     await wait(0);
-    // At once, not when the others have finished something.
+    // At once, not only when the others have finished something.
     expect(replicas[0]!.batches).toHaveLength(2);
     expect(replicas[1]!.batches.length - before).toBeLessThan(4);
     expect(answersOf(await all)).toEqual(expected(asked));
@@ -218,7 +217,7 @@ describe('replicas side by side', () => {
     await pool.close();
   });
 
-  it('leave out one that cannot load the model, and say so once', async () => {
+  it('continue without one that cannot load the model, and report it once', async () => {
     const outOfMemory = new UserError('This plan needs 90 GiB of device memory\nweights …', 'use another');
     const { pool, replicas, warnings } = world([[{}], [{ open: () => Promise.reject(outOfMemory) }], [{}]]);
     await pool.opened();
@@ -233,7 +232,7 @@ describe('replicas side by side', () => {
     await pool.close();
   });
 
-  it('fail where none can, with what the first said', async () => {
+  it('fail if none can load the model, with the first error', async () => {
     const refuse = (what: string): Life => ({ open: () => Promise.reject(new UserError(what, 'hint')) });
     const { pool, warnings } = world([[refuse('first')], [refuse('second')]]);
     await expect(pool.opened()).rejects.toMatchObject({ name: 'UserError', message: 'first', hint: 'hint' });
@@ -241,7 +240,7 @@ describe('replicas side by side', () => {
     await pool.close();
   });
 
-  it('compute what a process that died was asked, and have the next one join', async () => {
+  it('repeat what a dead process was asked, and accept its successor', async () => {
     const { pool, replicas, warnings } = world([[{}], [{ at: (index) => (index === 3 ? 'die' : undefined) }, {}]]);
     await pool.opened();
     const asked = batches(60);
@@ -251,7 +250,7 @@ describe('replicas side by side', () => {
     await pool.close();
   });
 
-  it('compute themselves what one does not answer, once they are idle, and hear it no more', async () => {
+  it('repeat what another does not answer once they are idle, and ignore its late answer', async () => {
     const { pool, replicas, warnings } = world(
       [[{}], [{ at: (index) => (index >= 3 ? 'never' : undefined) }], [{}]],
       1,
@@ -264,7 +263,7 @@ describe('replicas side by side', () => {
     expect(performance.now() - begin).toBeGreaterThan(30);
     expect(warnings).toHaveLength(2);
     expect(warnings[0]).toMatch(/^device 1 has not answered for \d+ s: device [02] computes the same$/);
-    // Ends at last, to no effect: all it was asked is answered.
+    // It ends at last, without effect: everything it was asked has been answered.
     const before = replicas.flatMap(({ batches: own }) => own).length;
     replicas[1]!.end();
     await wait(5);
@@ -272,7 +271,7 @@ describe('replicas side by side', () => {
     await pool.close();
   });
 
-  it('ask one other at most, and again when both have ended', async () => {
+  it('ask at most one other replica, and again when both have ended', async () => {
     const { pool, replicas } = world([[{ at: () => 'never' }, {}], [{ at: () => 'never' }, {}], [{}]], 1, 10);
     await pool.opened();
     await wait(1);
@@ -285,7 +284,7 @@ describe('replicas side by side', () => {
     await pool.close();
   });
 
-  it('go on without one that cannot be replaced', async () => {
+  it('continue without one that cannot be replaced', async () => {
     const { pool, warnings } = world([
       [{ at: (index) => (index === 2 ? 'die' : undefined) }, { open: () => Promise.reject(new Error('no device')) }],
       [{}],
@@ -298,7 +297,7 @@ describe('replicas side by side', () => {
     await pool.close();
   });
 
-  it('fail what is left where the last one goes, whether it waits or is asked', async () => {
+  it('fail the remaining micro-batches, queued or running, when the last replica ends', async () => {
     const last: readonly Life[] = [
       { at: (index) => (index === 2 ? 'die' : undefined) },
       { open: () => Promise.reject(new UserError('the device is gone', 'look at nvidia-smi')) },
@@ -314,7 +313,7 @@ describe('replicas side by side', () => {
     await pool.close();
   });
 
-  it('give up on a micro-batch that ends one process after another, not on those that were beside it', async () => {
+  it('reject a micro-batch that ends one process after another, but not its neighbours', async () => {
     const fatal = batch(77_700);
     const lives: Life[] = [{ at: (_, asked) => (asked.tokens === fatal.tokens ? 'dieLater' : undefined) }];
     const { pool, replicas } = world([lives, lives, lives]);
@@ -329,7 +328,7 @@ describe('replicas side by side', () => {
     await pool.close();
   });
 
-  it('have the last one try what happened to be there when all others died', async () => {
+  it('let the last one try what was running when all others died', async () => {
     const dies: Life[] = [{ at: (index) => (index === 0 ? 'die' : undefined) }, {}];
     const { pool, replicas } = world([dies, dies, dies, [{}]]);
     await pool.opened();
@@ -339,9 +338,8 @@ describe('replicas side by side', () => {
     await pool.close();
   });
 
-  it('hold nothing against a micro-batch that only waited beside those that ended processes', async () => {
-    // Each process ends at the second thing that it is asked; the third end meets neither for the third time as the
-    // first.
+  it('do not blame a micro-batch that was only queued in processes that ended', async () => {
+    // Each process ends at its second micro-batch. At the third end, neither has been the one running three times.
     const dies: Life = { at: (index) => (index === 1 ? 'die' : undefined), ms: 20 };
     const { pool } = world([[dies, dies, dies, {}]]);
     await pool.opened();
@@ -350,7 +348,7 @@ describe('replicas side by side', () => {
     await pool.close();
   });
 
-  it('try the same one again where there is no other', async () => {
+  it('retry on the same replica if there is no other', async () => {
     const { pool, replicas } = world([
       [{ at: (index) => (index === 0 ? 'die' : undefined) }, {}],
       [{ open: () => Promise.reject(new Error('none')) }],
@@ -361,7 +359,7 @@ describe('replicas side by side', () => {
     await pool.close();
   });
 
-  it('hand on what is wrong with a micro-batch, and ask nobody else', async () => {
+  it('report an invalid micro-batch, and ask no other replica', async () => {
     const nan = Object.assign(new Error('bad'), { name: 'NonFiniteError', where: 'layers.1.ffn.down', rows: [0] });
     const { pool, replicas } = world([[{ at: () => nan }], [{ at: () => nan }]]);
     await pool.opened();
@@ -370,7 +368,7 @@ describe('replicas side by side', () => {
     await pool.close();
   });
 
-  it('leave nobody waiting when they are closed', async () => {
+  it('leave no caller waiting when they are closed', async () => {
     const { pool } = world([[{ at: () => 'never' }]]);
     await pool.opened();
     const asked = batches(5).map((each) => scoreWith(pool, each).catch((error: unknown) => String(error)));
@@ -378,14 +376,14 @@ describe('replicas side by side', () => {
     expect(await Promise.all(asked.slice(2))).toEqual(Array(3).fill('Error: this executor was closed'));
   });
 
-  it('give the answers of one, whoever dies when (random questions and faults)', async () => {
+  it("give one replica's answers, whichever dies at whatever time (random questions and faults)", async () => {
     await fc.assert(
       fc.asyncProperty(
         randomQuestions(),
         fc.integer({ min: 1, max: 4 }),
         fc.array(fc.tuple(fc.integer({ min: 0, max: 2 }), fc.integer({ min: 0, max: 6 })), { maxLength: 4 }),
         async (tokenised, count, faults) => {
-          // A replica may die at several moments, one life each; the first never does.
+          // A replica may die several times, once per process; the first replica never does.
           const lives = Array.from({ length: count }, (_, index): Life[] => [
             ...(index === 0
               ? []

@@ -18,7 +18,7 @@ function recorder(): { ui: Ui; said: string[] } {
   };
 }
 
-it('names devices as people count them', () => {
+it('numbers devices for display', () => {
   expect([nameOfReplica(2, 1), nameOfReplica(1, 2), nameOfReplica(1, 4)]).toEqual([
     'device 2',
     'devices 2 and 3',
@@ -26,7 +26,7 @@ it('names devices as people count them', () => {
   ]);
 });
 
-it('shows what several processes do as one: each step once, the mean of how far they are, who warns', () => {
+it('shows several processes as one: each step once, mean progress, and the source of a warning', () => {
   const { ui, said } = recorder();
   const {
     of: [a, b],
@@ -43,7 +43,7 @@ it('shows what several processes do as one: each step once, the mean of how far 
   b!.note('something else');
   b!.warn('slow');
   quieten();
-  // A process that takes over loads beside the scoring.
+  // A replacement process loads during scoring.
   a!.phase('load more');
   a!.step(0.1);
   a!.note('loaded');

@@ -1,5 +1,6 @@
 /**
- * Words between replicas: none is lost, none comes from or to one that is gone, memory is kept for those who read it.
+ * Messages between replicas: none is lost, none comes from or goes to a replica that is gone, and memory is kept for
+ * its readers.
  */
 import { afterEach, expect, it, vi } from 'vitest';
 import { SiblingRelay, Siblings, type SiblingWord } from '../../../driver/devices/siblings.js';
@@ -8,7 +9,7 @@ import { isUnshared } from '../../../runtime/cuda/shareWeights.js';
 const shared = { shared: { handle: Uint8Array.of(1), offset: 0 } };
 const offer = (stage = 0): SiblingWord => ({ kind: 'offer', stage, offer: shared });
 
-/** Members whose words arrive at once. */
+/** Members whose messages arrive at once. */
 function group(count: number): { readonly relay: SiblingRelay; readonly members: readonly Siblings[] } {
   const relay = new SiblingRelay(count);
   const members = Array.from(
@@ -30,7 +31,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-it('reach those who listen later, in order, and nobody twice', () => {
+it('reach late listeners in order, and each of them once', () => {
   const relay = new SiblingRelay(3);
   const heard: string[] = [];
   const listen = (index: number): void =>
@@ -56,7 +57,7 @@ it('reach those who listen later, in order, and nobody twice', () => {
   ]);
 });
 
-it('carry offers of each stage, also to one who asks later', async () => {
+it('carry offers of each stage, also to a replica that asks later', async () => {
   const {
     members: [a, b],
   } = group(2);
@@ -80,7 +81,7 @@ it('say who is gone, for stages that nobody has asked about too; an offer made b
   expect(await b!.exchange(2).offerOf(0)).toEqual({ refused: 'SIGKILL' });
 });
 
-it('keep memory until everybody has finished or is gone', async () => {
+it('keep memory until every replica has finished or is gone', async () => {
   const {
     relay,
     members: [a, b],
@@ -96,7 +97,7 @@ it('keep memory until everybody has finished or is gone', async () => {
   expect(await isUnshared(undefined)).toBe(true);
 });
 
-it('do not keep it for ever for one that hangs, and say so', async () => {
+it('keep memory only for a limited time for a replica that hangs, and say so', async () => {
   vi.useFakeTimers();
   const {
     members: [a],
