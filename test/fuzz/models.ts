@@ -1,11 +1,11 @@
 /** Hostile config.json, tokenizer.json and safetensors headers: read, or refused in one clear line. */
-import { UserError } from '../../errors.js';
 import { describeModel } from '../../models/config.js';
 import { parseSafetensorsHeader } from '../../models/safetensors.js';
 import { createTokenizer } from '../../models/tokenizer.js';
 import { parseTokenizerJson } from '../../models/tokenizerJson.js';
 import { charsmapParts, printCharsmap } from '../models/charsmapWriter.js';
-import { mutateBytes, mutateJson, pick, type Random } from './mutate.js';
+import { mutateBytes, pick, several, type Random } from './mutate.js';
+import { expectRefusal, refusedWell } from './refusals.js';
 
 const CONFIG = {
   architectures: ['LlamaForCausalLM'],
@@ -121,21 +121,6 @@ const PARTS: readonly unknown[] = [
 ];
 const TEXTS = ['', 'a', ' a  b\n', 'é\u0301\ud83d\ude00 ab ab', 'a'.repeat(300), ' '.repeat(300), '<s>ab<unk>'];
 
-/** Runs `read`; a refusal must be a UserError of one line. */
-function refusedWell(read: () => void): void {
-  try {
-    read();
-  } catch (error) {
-    if (!(error instanceof UserError) || error.message.includes('\n')) throw error;
-  }
-}
-
-const several = (value: unknown, random: Random, parts?: readonly unknown[]): unknown => {
-  let mutated = value;
-  for (let i = Math.floor(random() * 3); i >= 0; i--) mutated = mutateJson(mutated, random, parts);
-  return mutated;
-};
-
 async function tokenizer(random: Random): Promise<void> {
   const unigram = { ...UNIGRAM, normalizer: { type: 'Precompiled', precompiled_charsmap: charsmap(random) } };
   const whole = pick(random, [TOKENIZER, TOKENIZER, unigram, WORD_PIECE]);
@@ -147,7 +132,7 @@ async function tokenizer(random: Random): Promise<void> {
       for (let i = 0; i < ids.length; i++)
         if (!(ids[i]! >= 0 && ids[i]! < vocabSize)) throw new Error(`token ${ids[i]} of ${vocabSize}: ${text}`);
   } catch (error) {
-    if (!(error instanceof UserError) || error.message.includes('\n')) throw error;
+    expectRefusal(error);
   }
 }
 

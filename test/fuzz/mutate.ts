@@ -58,6 +58,24 @@ export function mutateJson(value: unknown, random: Random, parts: readonly unkno
   return { ...others, [random() < 0.05 ? '__proto__x' : key]: mutateJson(removed, random, parts) };
 }
 
+/** `value` with one to three places changed. */
+export function several(value: unknown, random: Random, parts?: readonly unknown[]): unknown {
+  let mutated = value;
+  for (let i = Math.floor(random() * 3); i >= 0; i--) mutated = mutateJson(mutated, random, parts);
+  return mutated;
+}
+
+/** `text` with up to four of its words or signs removed, doubled, or replaced by another of its own or by `parts`. */
+export function mutateText(text: string, random: Random, parts: readonly string[]): string {
+  const words = text.split(/(\s+|\b)/);
+  for (let i = Math.floor(random() * 4); i >= 0; i--) {
+    const at = Math.floor(random() * words.length);
+    const word = pick(random, [pick(random, words), pick(random, words), pick(random, parts)]);
+    words.splice(at, random() < 0.8 ? 1 : 0, ...(random() < 0.2 ? [] : [word]));
+  }
+  return words.join('');
+}
+
 /** `bytes` with some of them changed, or an end cut off. */
 export function mutateBytes(bytes: Uint8Array, random: Random): Buffer {
   const copy = Buffer.from(bytes);

@@ -2,6 +2,9 @@
  * Fuzzers, by name: `npm run fuzz -- NAME --seconds 600` runs one for long, fuzz.test.ts runs all of them for a moment.
  * To add one, write a file beside this that exports a Fuzzer, and list it here.
  */
+import { addon } from './addon.js';
+import { datasets, journals, merges, tuning } from './answers.js';
+import { artifacts, graphs } from './artifacts.js';
 import { models } from './models.js';
 import type { Random } from './mutate.js';
 
@@ -14,4 +17,13 @@ export interface Fuzzer {
   readonly round: (random: Random) => void | Promise<void>;
 }
 
-export const FUZZERS: Readonly<Record<string, Fuzzer>> = { models };
+export const FUZZERS: Readonly<Record<string, Fuzzer>> = {
+  models,
+  graphs,
+  artifacts,
+  datasets,
+  journals,
+  merges,
+  tuning,
+  addon,
+};
