@@ -177,7 +177,7 @@ function shards(random: Random): void {
       if (!line.includes('"-1.25"')) throw new Error(`an answer was changed: ${line}`);
   });
 }
-export const merges = { about: 'results and samples of shards, for merge', rounds: 100, round: shards };
+export const merges = { about: 'results and samples of shards, for merge', rounds: 40, round: shards };
 
 const KEY = '0123456789abcdef';
 const BUCKET = scoringBucket({ tokens: 256, rows: 128, longest: 100 });

@@ -3,8 +3,10 @@ import { createHash } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { loadArtifact, saveArtifact } from '../../driver/artifact.js';
+import { loadArtifact } from '../../driver/artifact/load.js';
+import { saveArtifact } from '../../driver/artifact/save.js';
 import { detectMachine } from '../../driver/machine.js';
+import { openModel } from '../../driver/model.js';
 import { openOrCompile, referenceTo } from '../../driver/open.js';
 import type { Ui } from '../../driver/requests.js';
 import { parseGraph } from '../../ir/text/parser.js';
@@ -51,7 +53,12 @@ async function makeArtifact(): Promise<{ dir: string; texts: Record<string, stri
   const request = { model: DEMO, init, precision: 'auto', maxTokens: 32, target: 'cpu' } as const;
   const { checkpoint, model } = await openOrCompile(request, machine, ui);
   const folder = join(dir, 'demo.tw');
-  saveArtifact(folder, referenceTo(DEMO, checkpoint, init), model, [], false);
+  await saveArtifact(folder, {
+    reference: referenceTo(DEMO, checkpoint, init),
+    model,
+    kernels: { sources: [] },
+    isTuned: false,
+  });
   const names = ['manifest.json', 'graph.tw', 'plan.json'];
   return {
     dir: folder,
@@ -77,7 +84,11 @@ async function artifact(random: Random): Promise<void> {
   const forged: Record<string, string> = { ...texts, 'manifest.json': JSON.stringify(manifest), [name]: after };
   for (const [file, text] of Object.entries(forged)) writeFileSync(join(dir, file), text);
   try {
-    const { model } = await loadArtifact(dir, machine);
+    const { model } = await loadArtifact(
+      dir,
+      machine,
+      random() < 0.5 ? {} : { checkpoint: openModel(DEMO, { kind: 'checkpoint' }) },
+    );
     if (name !== 'plan.json') return;
     // What is loaded may differ in its schedules, and in nothing else.
     const shape = (json: string): unknown =>
