@@ -33,7 +33,11 @@ export function parametersOf(kernel: Kernel, module: KernelModule): string[] {
 /** `kernel` with every buffer and weight name passed through `rename`, in a fixed order. */
 function visitNames(kernel: Kernel, rename: (name: string) => string): Kernel {
   const scalar = (s: Scalar): Scalar => renameReads(s, rename);
-  const output = (o: Output): Output => ({ kind: o.kind, value: scalar(o.value), buffer: rename(o.buffer) });
+  const output = (o: Output): Output => {
+    const value = scalar(o.value);
+    if (o.kind === 'rowSum' || o.via === undefined) return { kind: o.kind, value, buffer: rename(o.buffer) };
+    return { kind: 'store', value, via: rename(o.via), buffer: rename(o.buffer) };
+  };
   switch (kernel.anchor) {
     case 'gemm':
       return {
@@ -127,7 +131,7 @@ export function kernelSignature(kernel: Kernel, module: KernelModule, capacity: 
   const keys = kernel.anchor === 'attention' ? extentIn(buffers.get(kernel.k)!.rows, capacity) : 0;
   const text = {
     version: VERSION,
-    kernel: { ...renamed, name: '', path: '', ops: [] },
+    kernel: { ...renamed, name: '', path: '', ops: [], versions: undefined },
     shapes,
     capacity: keys,
     ...conventionOf(module),

@@ -4,11 +4,12 @@ import { extentNames } from '../ir/function.js';
 import { extentIn, printExtents, type Extents } from '../ir/extents.js';
 import { isDeepStrictEqual } from 'node:util';
 import { kernelSignature, parametersOf } from '../codegen/signature.js';
-import type { Graph } from '../ir/graph.js';
+import type { GraphModule } from '../ir/graph.js';
 import { linkFunction, type Launch, type LinkedFunction, type Plan } from '../ir/plan.js';
-import { verifyGraph } from '../ir/verify.js';
+import { verifyModule } from '../ir/verify.js';
 import { verifyKernels } from '../ir/verifyKernel.js';
-import { lower, type Numerics } from '../passes/pipeline.js';
+import { lowerModule } from '../passes/lowerModule.js';
+import type { Numerics } from '../passes/pipeline.js';
 import { planMemory } from '../passes/planMemory.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 
@@ -24,17 +25,21 @@ export function deriveLaunches(module: KernelModule, capacity: Extents): readonl
 /** Largest extent that a plan may have. */
 export const MAX_CAPACITY = 1 << 16;
 
-const PARTS = ['interface', 'buffers', 'weights', 'constants', 'kernels'] as const;
+const SHARED = ['weights', 'constants', 'states'] as const;
+const OWN = ['interface', 'buffers', 'kernels'] as const;
 
-/** Throws an Error if the plan's functions or weights differ from those of the graph it claims to be made from. */
-export function checkAgainstGraph(plan: Plan<unknown>, graph: Graph, numerics: Numerics): void {
-  verifyGraph(graph, 'graph.tw');
-  const module = lower(graph, numerics);
-  if (plan.functions.length !== 1) throw new Error('its functions are not those of graph.tw');
-  const linked = linkFunction(plan, graph.name);
-  for (const part of PARTS) {
-    if (!isDeepStrictEqual(linked[part], module[part])) throw new Error(`its ${part} are not those of graph.tw`);
-  }
+/** Throws an Error if the plan's functions, weights or states differ from those of the module it was made from. */
+export function checkAgainstGraph(plan: Plan<unknown>, module: GraphModule, numerics: Numerics): void {
+  verifyModule(module, 'graph.tw');
+  const lowered = lowerModule(module, numerics);
+  const differ = (what: string): never => {
+    throw new Error(`its ${what} are not those of graph.tw`);
+  };
+  if (plan.functions.length !== lowered.functions.length) differ('functions');
+  for (const part of SHARED) if (!isDeepStrictEqual(plan[part], lowered[part])) differ(part);
+  lowered.functions.forEach((own, i) => {
+    for (const part of OWN) if (!isDeepStrictEqual(plan.functions[i]![part], own[part])) differ(part);
+  });
 }
 
 /** Whether a schedule may be used for a kernel here; if not, why. */

@@ -1,5 +1,4 @@
 /** Model → plan: graph, passes, kernels, default schedules. No weights are read and nothing is compiled yet. */
-import { verifyIndices } from '../ir/verifyIndices.js';
 import { UsageError } from '../errors.js';
 import { scoreOf, type Plan } from '../ir/plan.js';
 import { scoringBucket, tokensIn } from '../ir/scoring.js';
@@ -7,9 +6,9 @@ import { printGraph } from '../ir/text/printer.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import type { MaskKind } from '../models/mask.js';
 import { lower, optimise, type Observer } from '../passes/pipeline.js';
-import { planMemory } from '../passes/planMemory.js';
-import { deriveLaunches, MAX_CAPACITY } from './checkPlan.js';
+import { MAX_CAPACITY } from './checkPlan.js';
 import { buildGraph } from './model.js';
+import { planFunction } from './planFunction.js';
 import type { CompiledModel, Target } from './targets/target.js';
 
 export type { CompiledModel } from './targets/target.js';
@@ -42,17 +41,6 @@ export function compileModel<S, D>(
   const { mask = 'tree' } = options;
   const graph = optimise(buildGraph(checkpoint, mask), numerics, options.observe);
   const module = lower(graph, numerics, options.observe);
-  verifyIndices(module);
-  const memory = planMemory(module, capacity.extents);
-  const launches = deriveLaunches(module, capacity.extents);
-  const buckets = target.buckets(tokens);
-  const schedules = buckets.map((bucket) => {
-    const chosen: Record<string, S> = {};
-    module.kernels.forEach((kernel, i) => {
-      chosen[launches[i]!.signature] ??= target.scheduling.default(kernel, module, device, bucket);
-    });
-    return chosen;
-  });
   return {
     target,
     device,
@@ -63,20 +51,8 @@ export function compileModel<S, D>(
     plan: {
       weights: module.weights,
       constants: module.constants,
-      states: [],
-      functions: [
-        {
-          interface: module.interface,
-          buffers: module.buffers,
-          kernels: module.kernels,
-          launches,
-          capacity,
-          arenaBytes: memory.arenaBytes,
-          placements: memory.placements,
-          buckets,
-          schedules,
-        },
-      ],
+      states: module.states,
+      functions: [planFunction(module, capacity, target.buckets(tokens), target.scheduling, device)],
     },
   };
 }

@@ -6,6 +6,7 @@ import type { Plan } from '../ir/plan.js';
 import { FORMAT_NAMES, LAYOUTS } from '../ir/storage.js';
 import { MAX_RANK, NAME } from '../ir/checkNode.js';
 import { EXTENT_COUNTS, EXTENT_NAME } from '../ir/extents.js';
+import { STATE_NAME } from '../ir/function.js';
 import { BUFFER_DTYPES, DTYPES } from '../ir/types.js';
 
 /** JSON has no infinities, so a mask's −∞ is written as a string. */
@@ -25,6 +26,7 @@ const bytes = z
 const extentName = z.string().regex(EXTENT_NAME);
 const dim = z.union([extentName, extent]);
 const name = z.string().regex(NAME);
+const stateName = z.string().regex(STATE_NAME);
 const real = z.union([
   z.number(),
   z.literal('-inf').transform(() => -Infinity),
@@ -62,14 +64,26 @@ const scalars: Readonly<Record<KernelScalar, z.ZodType>> = {
 const unaryScalar = z.strictObject({ op: z.enum(UNARY), a: scalar });
 const binaryScalar = z.strictObject({ op: z.enum(BINARY), a: scalar, b: scalar });
 const outputs = z
-  .array(z.strictObject({ kind: z.enum(['store', 'rowSum']), buffer: identifier, value: scalar }))
+  .array(
+    z.discriminatedUnion('kind', [
+      z.strictObject({ kind: z.literal('store'), buffer: identifier, via: identifier.optional(), value: scalar }),
+      z.strictObject({ kind: z.literal('rowSum'), buffer: identifier, value: scalar }),
+    ]),
+  )
   .max(16);
 const pairing = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('none') }),
   z.strictObject({ kind: z.literal('rotate'), headDim: extent, width: extent }),
   z.strictObject({ kind: z.literal('interleave'), width: extent }),
 ]);
-const head = { name: identifier, path: label, rows: extentName, ops: z.array(z.string().max(40)).max(200) };
+const MAX_KERNELS = 20_000;
+const head = {
+  name: identifier,
+  path: label,
+  rows: extentName,
+  ops: z.array(z.string().max(40)).max(200),
+  versions: z.record(stateName, z.number().int().min(0).max(MAX_KERNELS)).optional(),
+};
 const kernel = z.discriminatedUnion('anchor', [
   z.strictObject({
     ...head,
@@ -126,12 +140,16 @@ const kernel = z.discriminatedUnion('anchor', [
     outputs,
   }),
 ]);
-const bucket = z.strictObject({ extents: z.record(extentName, extent), longest: extent });
+/** `longest` is 0 where calls bring no trees. */
+const bucket = z.strictObject({
+  extents: z.record(extentName, extent),
+  longest: z.number().int().min(0).max(MAX_EXTENT),
+});
 const role = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('token'), vocab: extent }),
   z.strictObject({ kind: z.literal('row'), of: extentName }),
-  z.strictObject({ kind: z.literal('slot'), state: name }),
-  z.strictObject({ kind: z.literal('entry'), state: name }),
+  z.strictObject({ kind: z.literal('slot'), state: stateName }),
+  z.strictObject({ kind: z.literal('entry'), state: stateName }),
   z.strictObject({ kind: z.enum(['position', 'subtreeEnd', 'values']) }),
 ]);
 const array = { name, buffer: identifier, dtype: z.enum(DTYPES), shape: z.array(dim).max(MAX_RANK) };
@@ -143,8 +161,8 @@ const functionInterface = z.strictObject({
     .max(16),
   inputs: z.array(z.strictObject({ ...array, role })).max(256),
   outputs: z.array(z.strictObject(array)).max(256),
-  takes: z.array(name).max(1024),
-  gives: z.array(name).max(1024),
+  takes: z.array(stateName).max(1024),
+  gives: z.array(stateName).max(1024),
 });
 const functionOf = <S>(schedule: z.ZodType<S>) =>
   z.strictObject({
@@ -156,12 +174,12 @@ const functionOf = <S>(schedule: z.ZodType<S>) =>
           dtype: z.enum(BUFFER_DTYPES),
           rows: dim,
           columns: dim,
-          space: z.enum(['input', 'output', 'arena', 'weight']),
+          space: z.enum(['input', 'output', 'arena', 'weight', 'state']),
           upper: identifier.optional(),
         }),
       )
       .max(20_000),
-    kernels: z.array(kernel).max(20_000),
+    kernels: z.array(kernel).max(MAX_KERNELS),
     launches: z
       .array(
         z.strictObject({
@@ -210,7 +228,9 @@ const planOf = <S>(schedule: z.ZodType<S>) =>
       )
       .max(20_000),
     constants: z.array(z.strictObject({ name: tensorName, values: z.array(z.number()).max(1 << 16) })).max(16),
-    states: z.array(z.strictObject({ name, dtype: z.enum(DTYPES), rows: extent, columns: extent })).max(1024),
+    states: z
+      .array(z.strictObject({ name: stateName, dtype: z.enum(DTYPES), rows: extent, columns: extent }))
+      .max(1024),
     functions: z.array(functionOf(schedule)).min(1).max(16),
   });
 

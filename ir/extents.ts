@@ -2,10 +2,11 @@
 import type { Dim, ExtentName } from './types.js';
 
 /**
- * Names of extents. They are printed into generated source as parameters and fields, so the grammar allows only
- * identifiers that start with a capital letter.
+ * Names of extents. They are printed into generated source as parameters, so the grammar allows only identifiers that
+ * start with a capital letter, and not the constants that kernels define beside them: D, the width of a head, and K, the
+ * depth of a product.
  */
-export const EXTENT_NAME = /^[A-Z][a-z0-9]{0,15}$/;
+export const EXTENT_NAME = /^(?![DK]$)[A-Z][a-z0-9]{0,15}$/;
 
 /** What an extent counts, as users read it: `tokens`. */
 export const EXTENT_COUNTS = /^[a-z][a-z ]{0,31}$/;

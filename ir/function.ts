@@ -21,6 +21,9 @@ export interface OutputDecl {
   readonly shape: readonly Dim[];
 }
 
+/** Names of states. In every function the buffer of a state has the state's name. */
+export const STATE_NAME = /^[a-z][a-z0-9_]{0,63}$/;
+
 /** Memory that outlives a call: a fixed number of rows, written by some calls and read by later ones. Zero at first. */
 export interface StateDecl {
   readonly name: string;

@@ -14,9 +14,10 @@ export type Attributes = Readonly<Record<string, Attribute>>;
 /**
  * A tensor. Identity is the object; `name` is unique within its graph.
  * - `param`: passed in with each call - `weight`: a checkpoint tensor - `result`: of a node
+ * - `state`: memory that outlives calls, as this call finds it; it has the name of the state
  */
 export interface Value {
-  readonly kind: 'param' | 'weight' | 'result';
+  readonly kind: 'param' | 'weight' | 'state' | 'result';
   readonly name: string;
   readonly type: TensorType;
   /** For a param: what its numbers are. */
@@ -39,12 +40,28 @@ export interface Graph {
   /** Every extent that a shape names. */
   readonly extents: readonly ExtentDecl[];
   readonly params: readonly Value[];
+  /**
+   * States that it reads or writes. A write makes a new version of a state and leaves the old one to nobody: versions
+   * share one memory (ir/versions).
+   */
+  readonly states: readonly Value[];
   readonly weights: readonly Value[];
   readonly nodes: readonly Node[];
   readonly results: readonly Value[];
   /** Names of the results, under which a call returns them. */
   readonly outputs: readonly string[];
+  /** The last version of each state that it writes: what the next call finds. */
+  readonly gives: readonly Value[];
 }
+
+/** Functions over shared weights and states. States of one name are one state. */
+export interface GraphModule {
+  readonly name: string;
+  readonly functions: readonly Graph[];
+}
+
+/** A function alone, as the module that it is. */
+export const moduleOf = (graph: Graph): GraphModule => ({ name: graph.name, functions: [graph] });
 
 /** The default name of a result. */
 export const defaultOutput = (index: number): string => `result${index}`;
@@ -52,6 +69,7 @@ export const defaultOutput = (index: number): string => `result${index}`;
 /** Builds a graph node by node, inferring types. Names are made unique from a hint. */
 export class GraphBuilder {
   private readonly params: Value[] = [];
+  private readonly states: Value[] = [];
   private readonly weights = new Map<string, Value>();
   private readonly nodes: Node[] = [];
   private readonly taken = new Map<string, number>();
@@ -69,6 +87,14 @@ export class GraphBuilder {
     const value: Value = { kind: 'param', name: this.unique(name), type: { dtype, shape }, role };
     this.declareExtents(shape);
     this.params.push(value);
+    return value;
+  }
+
+  /** The state `name` as the call finds it. Throws where its name is taken: a state keeps its own. */
+  state(name: string, dtype: DType, shape: readonly number[]): Value {
+    const value: Value = { kind: 'state', name: this.unique(name), type: { dtype, shape } };
+    if (value.name !== name) throw new Error(`State ${name}: another value of @${this.name} has this name.`);
+    this.states.push(value);
     return value;
   }
 
@@ -104,15 +130,22 @@ export class GraphBuilder {
     }
   }
 
-  finish(results: readonly Value[], outputs: readonly string[] = results.map((_, i) => defaultOutput(i))): Graph {
+  /** `gives`: the last version of each state that a node writes. */
+  finish(
+    results: readonly Value[],
+    outputs: readonly string[] = results.map((_, i) => defaultOutput(i)),
+    gives: readonly Value[] = [],
+  ): Graph {
     return {
       name: this.name,
       extents: [...this.extents],
       params: [...this.params],
+      states: [...this.states],
       weights: [...this.weights.values()],
       nodes: [...this.nodes],
       results,
       outputs,
+      gives,
     };
   }
 
@@ -181,7 +214,7 @@ export function rewrite(graph: Graph, visit: (node: Node, rewriter: Rewriter) =>
     made.set(node.result, node);
   };
   const params = [...graph.params];
-  const names = new Set([...graph.params, ...graph.nodes.map((n) => n.result)].map((v) => v.name));
+  const names = new Set([...graph.params, ...graph.states, ...graph.nodes.map((n) => n.result)].map((v) => v.name));
   let changed = false;
   const map = (old: Value): Value => replaced.get(old) ?? old;
   const fresh = (hint: string): string => {
@@ -238,5 +271,5 @@ export function rewrite(graph: Graph, visit: (node: Node, rewriter: Rewriter) =>
     }
   }
   if (!changed) return graph;
-  return { ...graph, params, nodes, results: graph.results.map(map) };
+  return { ...graph, params, nodes, results: graph.results.map(map), gives: graph.gives.map(map) };
 }

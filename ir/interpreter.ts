@@ -5,6 +5,7 @@ import { OPS } from './ops/index.js';
 import { elementCount, type Tensor } from './ops/opDef.js';
 import { printNode, printValue } from './text/printer.js';
 import { printType, type Dim } from './types.js';
+import { versionsOf } from './versions.js';
 
 /** Most elements of one tensor that the interpreter will allocate: 1 GiB of doubles. */
 const MAX_ELEMENTS = 2 ** 27;
@@ -14,6 +15,8 @@ export interface GraphEnv {
   readonly sizes: Extents;
   /** Row-major elements of each parameter, by name without `%`. */
   readonly params: ReadonlyMap<string, Float64Array>;
+  /** Row-major elements of each state, as the call finds it; not changed. */
+  readonly states?: ReadonlyMap<string, Float64Array>;
   /** Row-major elements of each weight, by checkpoint tensor name. */
   readonly weights: ReadonlyMap<string, Float64Array>;
   /** Called with every node's result as it is computed. */
@@ -24,21 +27,32 @@ export interface GraphEnv {
 export const concreteShape = (shape: readonly Dim[], sizes: GraphEnv['sizes']): number[] =>
   shape.map((dim) => extentIn(dim, sizes));
 
+/** Results of `graph`, in order. See interpretFunction. */
+export const interpretGraph = (graph: Graph, env: GraphEnv): readonly Tensor[] => interpretFunction(graph, env).results;
+
+/** What a call leaves. */
+export interface Outcome {
+  readonly results: readonly Tensor[];
+  /** Every state that the function takes, as the next call finds it. */
+  readonly states: ReadonlyMap<string, Float64Array>;
+}
+
 /**
- * Results of `graph`, in order. Intermediate tensors are dropped after their last use. Throws, naming the value, if an
- * input is missing or has the wrong size, or an index is out of range.
+ * Results of `graph`, in order, and its states after the call. Intermediate tensors are dropped after their last use.
+ * Throws, naming the value, if an input is missing or has the wrong size, or an index is out of range.
  */
-export function interpretGraph(graph: Graph, env: GraphEnv): Tensor[] {
+export function interpretFunction(graph: Graph, env: GraphEnv): Outcome {
   for (const [symbol, size] of Object.entries(env.sizes)) {
     if (!Number.isInteger(size) || size < 0)
       throw new Error(`Extent ${symbol} is ${size}, which is not a whole number.`);
   }
   const lastUse = new Map<Value, number>();
   graph.nodes.forEach((node, i) => node.operands.forEach((operand) => lastUse.set(operand, i)));
-  for (const result of graph.results) lastUse.set(result, Infinity);
+  for (const kept of [...graph.results, ...graph.gives]) lastUse.set(kept, Infinity);
 
   const live = new Map<Value, Tensor>();
   for (const value of graph.params) live.set(value, input(value, env.params.get(value.name), env));
+  for (const value of graph.states) live.set(value, input(value, env.states?.get(value.name), env));
   for (const value of graph.weights) {
     if (lastUse.has(value)) live.set(value, input(value, env.weights.get(value.name), env));
   }
@@ -54,7 +68,10 @@ export function interpretGraph(graph: Graph, env: GraphEnv): Tensor[] {
     live.set(node.result, tensor);
     for (const value of [...node.operands, node.result]) if ((lastUse.get(value) ?? -1) <= i) live.delete(value);
   });
-  return graph.results.map(read);
+  const versions = versionsOf(graph);
+  const states = new Map(graph.states.map(({ name }) => [name, env.states!.get(name)!]));
+  for (const last of graph.gives) states.set(versions.get(last)!.state.name, read(last).data);
+  return { results: graph.results.map(read), states };
 }
 
 function input(value: Value, data: Float64Array | undefined, env: GraphEnv): Tensor {

@@ -17,8 +17,11 @@ export interface BufferDecl {
   readonly rows: Dim;
   /** Extent of the columns. Only a materialised attention bias has a named one. */
   readonly columns: Dim;
-  /** Where the buffer lives. `weight`: mapped or packed at load; `arena`: placed by planMemory. */
-  readonly space: 'input' | 'output' | 'arena' | 'weight';
+  /**
+   * Where the buffer lives. `weight`: mapped or packed at load; `arena`: placed by planMemory; `state`:
+   * outlives calls, with the name and shape of a StateDecl.
+   */
+  readonly space: 'input' | 'output' | 'arena' | 'weight' | 'state';
   /** For a `u8` buffer: the bf16 buffer of the same shape whose numbers it extends (joinF24). */
   readonly upper?: string;
 }
@@ -38,12 +41,14 @@ export type Pairing =
 
 /**
  * One result that a program writes for each element of its domain.
- * - `store`: buffer[row, column] = value, rounded to the buffer's dtype.
+ * - `store`: buffer[row, column] = value, rounded to the buffer's dtype. With `via`, an i32 vector, it is
+ *   buffer[via[row], column], and nothing where via[row] is −1. Only loops store so, and only into states. No two rows
+ *   have the same target.
  * - `rowSum`: buffer[row, floor(column / ROW_SUM_BLOCK)] = Σ of value over the block's columns. The fixed block makes
  *   the order of additions, and so the result, independent of tiles and of the number of threads.
  */
 export type Output =
-  | { readonly kind: 'store'; readonly buffer: string; readonly value: Scalar }
+  | { readonly kind: 'store'; readonly buffer: string; readonly via?: string; readonly value: Scalar }
   | { readonly kind: 'rowSum'; readonly buffer: string; readonly value: Scalar };
 
 /** Columns that are summed into one part of a row sum. Every column tile is a multiple of it. */
@@ -68,6 +73,11 @@ interface KernelBase {
   readonly rows: ExtentName;
   /** Graph ops that are fused into the kernel, in order, for `inspect`. */
   readonly ops: readonly string[];
+  /**
+   * For each state that it reads or writes, the version that it finds: how many kernels have written the state before it
+   * in this call. Said by lowering, and held against the order of launches by the verifier.
+   */
+  readonly versions?: Readonly<Record<string, number>>;
 }
 
 /** acc[row, j] = Σ_k a[row, k]·W[j, k], then each segment's epilogue. fp32 accumulation in order of k. */

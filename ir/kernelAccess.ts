@@ -34,7 +34,10 @@ export function kernelReads(kernel: Kernel): ReadonlySet<string> {
       for (const name of [kernel.parts, kernel.target]) reads.add(name);
       break;
     case 'loop':
-      kernel.outputs.forEach((o) => scalarReads(o.value, reads));
+      for (const output of kernel.outputs) {
+        scalarReads(output.value, reads);
+        if (output.kind === 'store' && output.via !== undefined) reads.add(output.via);
+      }
       break;
     default:
       kernel satisfies never;

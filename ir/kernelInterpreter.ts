@@ -125,18 +125,24 @@ function program(
   for (const output of outputs) {
     const target = memory.write(output.buffer);
     const wanted = output.kind === 'store' ? columns : Math.ceil(columns / ROW_SUM_BLOCK);
-    if (target.rows !== rows || target.columns !== wanted) {
+    const via = output.kind === 'store' ? output.via : undefined;
+    const stored = new Set<number>();
+    if ((via === undefined && target.rows !== rows) || target.columns !== wanted) {
       throw new Error(
         `writes '${output.buffer}' as [${rows}, ${wanted}], but it is [${target.rows}, ${target.columns}].`,
       );
     }
     for (let row = 0; row < rows; row++) {
+      const to = via === undefined ? row : memory.slot(via, row, target.rows);
+      if (to === undefined) continue;
+      if (stored.has(to)) throw new Error(`writes row ${to} of '${output.buffer}' twice.`);
+      stored.add(to);
       for (let column = 0; column < columns; column++) {
         context.row = row;
         context.column = column;
         const value = evaluateScalar(output.value, context);
-        if (output.kind === 'store') target.data[row * wanted + column] = value;
-        else target.data[row * wanted + Math.floor(column / ROW_SUM_BLOCK)]! += value;
+        if (output.kind === 'store') target.data[to * wanted + column] = value;
+        else target.data[to * wanted + Math.floor(column / ROW_SUM_BLOCK)]! += value;
       }
     }
     memory.finish(output.buffer);

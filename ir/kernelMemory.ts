@@ -80,6 +80,11 @@ export class KernelMemory {
     return value;
   }
 
+  /** Element `row` of an i32 vector of rows to write, checked to be below `limit`; undefined for −1, no row. */
+  slot(buffer: string, row: number, limit: number): number | undefined {
+    return this.read(buffer).data[row] === -1 ? undefined : this.index(buffer, row, limit);
+  }
+
   extent(dim: Dim): number {
     return extentIn(dim, this.env.sizes);
   }
@@ -104,14 +109,14 @@ export class KernelMemory {
     return view;
   }
 
-  /** A new zeroed buffer for the kernel to fill. Reads see it only once the kernel has ended. */
+  /** A new buffer for the kernel to fill: zero, or a copy of the state. Reads see it only once the kernel has ended. */
   write(name: string): View {
     const decl = this.decls.get(name);
     if (decl === undefined) throw new Error(`writes '${name}', which is not declared.`);
     if (this.written.has(name)) throw new Error(`writes '${name}' twice.`);
     const rows = this.extent(decl.rows);
     const columns = this.extent(decl.columns);
-    const data = new Float64Array(rows * columns);
+    const data = decl.space === 'state' ? this.read(name).data.slice() : new Float64Array(rows * columns);
     this.written.set(name, data);
     return { name, rows, columns, data };
   }

@@ -14,7 +14,7 @@ export type Role =
   | { readonly kind: 'subtreeEnd' }
   /** A row number below an extent. */
   | { readonly kind: 'row'; readonly of: ExtentName }
-  /** A row of a state, or −1 for none. */
+  /** A row of a state to write, or −1 for none. A row comes once: the rows of a call are written in no order. */
   | { readonly kind: 'slot'; readonly state: string }
   /** A row of a state. */
   | { readonly kind: 'entry'; readonly state: string }
@@ -61,6 +61,9 @@ export function roleRange(role: Role, limits: RoleLimits, rows: number): RoleRan
   const rule = RANGES[role.kind] as Rule<Role['kind']>;
   return rule(role, limits, rows);
 }
+
+/** Whether no row number may come twice. */
+export const isDistinct = ({ kind }: Role): boolean => kind === 'slot';
 
 /** Exclusive bound of an index with this role, as an extent of what it may index; undefined if it is not an index. */
 export function indexBound(role: Role, stateRows: (state: string) => Dim | undefined): Dim | undefined {

@@ -1,16 +1,50 @@
 /** Verifier of the graph IR. It runs after every pass, so that a fault is reported at the pass that made it. */
 import type { Graph, Node, Value } from './graph.js';
 import { EXTENT_COUNTS, EXTENT_NAME } from './extents.js';
+import { STATE_NAME } from './function.js';
+import type { GraphModule } from './graph.js';
+import { verifyVersions } from './versions.js';
 import { NAME, PATH, WEIGHT_NAME, attributeProblem, inferred, typeProblem } from './checkNode.js';
 import { OPS, isOpName } from './ops/index.js';
+import { printRole } from './roles.js';
 import { printNode, printValue } from './text/printer.js';
 import { isSymbol, printType, sameType } from './types.js';
+
+const NAMES: Readonly<Record<Value['kind'], RegExp>> = {
+  param: NAME,
+  state: STATE_NAME,
+  weight: WEIGHT_NAME,
+  result: NAME,
+};
+
+/** Throws where two functions have one name, or states of one name differ, and where a function breaks a rule. */
+export function verifyModule({ name, functions }: GraphModule, after?: string): void {
+  const fail = (what: string): never => {
+    throw new Error(`Module @${name}${after === undefined ? '' : ` after ${after}`}: ${what}.`);
+  };
+  if (!NAME.test(name)) fail(`the name ${JSON.stringify(name)} is not an identifier`);
+  if (functions.length === 0) fail('it has no function');
+  const names = new Set<string>();
+  const states = new Map<string, Value>();
+  for (const graph of functions) {
+    verifyGraph(graph, after);
+    if (names.has(graph.name)) fail(`two functions are called @${graph.name}`);
+    names.add(graph.name);
+    for (const state of graph.states) {
+      const known = states.get(state.name) ?? state;
+      if (!sameType(known.type, state.type))
+        fail(`state ${state.name} is ${printType(known.type)} and, in @${graph.name}, ${printType(state.type)}`);
+      states.set(state.name, known);
+    }
+  }
+}
 
 /**
  * Throws at the first rule that `graph` breaks, with the node's text and, if given, the name of the pass that it comes
  * `after`. Rules: names follow the grammar and are unique; shapes name declared extents; operands are declared, by
  * identity, before their use; every op is known, has the operands and attributes that it takes and the result type that
- * it infers; there is at least one result.
+ * it infers; no node reads an old version of a state, and the last one is given (ir/versions); there is at least one
+ * result or given state.
  */
 export function verifyGraph(graph: Graph, after?: string): void {
   const where = `Graph @${graph.name}${after === undefined ? '' : ` after ${after}`}`;
@@ -32,8 +66,7 @@ export function verifyGraph(graph: Graph, after?: string): void {
   const define = (value: Value, kind: Value['kind'], node?: Node): void => {
     if (value.kind !== kind) fail(`${printValue(value)} is declared as a ${kind}, but its kind is ${value.kind}`, node);
     const key = printValue(value);
-    if (!(kind === 'weight' ? WEIGHT_NAME : NAME).test(value.name))
-      fail(`${JSON.stringify(value.name)} is not a name of a ${kind}`, node);
+    if (!NAMES[kind].test(value.name)) fail(`${JSON.stringify(value.name)} is not a name of a ${kind}`, node);
     if (names.has(key)) fail(`${key} is defined twice`, node);
     const wrong = typeProblem(value.type);
     if (wrong !== undefined) fail(`${key} is ${printType(value.type)}: ${wrong}`, node);
@@ -52,6 +85,11 @@ export function verifyGraph(graph: Graph, after?: string): void {
   };
 
   for (const param of graph.params) define(param, 'param');
+  for (const state of graph.states) {
+    define(state, 'state');
+    if (state.type.shape.some(isSymbol) || state.type.shape.length === 0 || state.type.shape.includes(0))
+      fail(`%${state.name} is ${printType(state.type)}: a state has a fixed shape, with at least one row`);
+  }
   for (const weight of graph.weights) {
     define(weight, 'weight');
     if (weight.type.shape.some(isSymbol))
@@ -74,8 +112,12 @@ export function verifyGraph(graph: Graph, after?: string): void {
       fail(`${node.op} gives ${printType(type)}, the node declares ${printType(node.result.type)}`, node);
     define(node.result, 'result', node);
   }
-  if (graph.results.length === 0) fail('it returns nothing');
-  for (const result of graph.results) use(result);
+  if (graph.results.length === 0 && graph.gives.length === 0) fail('it returns nothing and gives no state');
+  for (const value of [...graph.results, ...graph.gives]) use(value);
+  verifyVersions(graph, fail);
+  for (const { role, name } of graph.params)
+    if ((role?.kind === 'slot' || role?.kind === 'entry') && !graph.states.some((state) => state.name === role.state))
+      fail(`%${name} is ${printRole(role)}, but the function takes no state ${role.state}`);
   if (graph.outputs.length !== graph.results.length)
     fail(`it names ${graph.outputs.length} outputs and returns ${graph.results.length} values`);
   for (const output of graph.outputs)

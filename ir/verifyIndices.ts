@@ -16,6 +16,12 @@ interface Lookup {
   readonly what: string;
 }
 
+/** The slots of `index` are rows of `state`. */
+interface SlotUse {
+  readonly index: string;
+  readonly state: string;
+}
+
 /** Throws at the first index whose role does not bound it by the rows that it chooses among. */
 export function verifyIndices(module: KernelModule): void {
   const roles = inputRoles(module);
@@ -32,6 +38,12 @@ export function verifyIndices(module: KernelModule): void {
       const bound = indexBound(role, (state) => states.get(state));
       const isSafe = typeof bound === 'number' && typeof most === 'number' ? bound <= most : bound === most;
       if (!isSafe) fail(`'${index}' is ${printRole(role)}; it may not choose among ${most} rows of ${what}.`);
+    }
+    for (const { index, state } of slotUses(kernel)) {
+      const role = roles.get(index);
+      if (role === undefined) return fail(`'${index}' chooses rows of '${state}', but is no input: nothing bounds it.`);
+      if (role.kind !== 'slot' || role.state !== state)
+        fail(`'${index}' is ${printRole(role)}; to write rows of '${state}' it must be slot(@${state}).`);
     }
     if (kernel.anchor === 'attention' && kernel.mask.kind === 'column') {
       const role = roles.get(kernel.mask.subtreeEnd);
@@ -58,6 +70,11 @@ function inputRoles(module: KernelModule): ReadonlyMap<string, Role> {
   if (written !== undefined) throw new Error(`Input ${written.buffer} is written by a kernel.`);
   return roles;
 }
+
+const slotUses = (kernel: Kernel): readonly SlotUse[] =>
+  outputsOf(kernel).flatMap((output) =>
+    output.kind === 'store' && output.via !== undefined ? [{ index: output.via, state: output.buffer }] : [],
+  );
 
 function lookups(kernel: Kernel, rows: ReadonlyMap<string, Dim>): readonly Lookup[] {
   const rowsOf = (name: string): Dim => {

@@ -18,6 +18,7 @@ import type {
 import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from './kernel.js';
 import { sourceRows } from './packing.js';
 import { FORMATS, layoutProblem } from './storage.js';
+import { StateVersions, verifyStates } from './verifyStates.js';
 import type { Domain, Reader } from './verifyProgram.js';
 import { isRowInvariant, shape, verifyProgram } from './verifyProgram.js';
 import { EXTENT_NAME, type ExtentDecl } from './extents.js';
@@ -29,6 +30,8 @@ const REMARK = /^(?!.*\*\/)[\x20-\x5b\x5d-\x7e]{0,256}$/;
 /** Largest extent of one dimension: element counts of two dimensions stay exact in a double. */
 const MAX_EXTENT = 2 ** 26;
 const NONE: Pairing = { kind: 'none' };
+/** What is in memory before the first kernel. */
+const READY: ReadonlySet<BufferDecl['space']> = new Set(['input', 'weight', 'state']);
 
 /**
  * Throws at the first fault in `module`, naming the kernel (or declaration) and the rule that it breaks. A module that
@@ -50,12 +53,12 @@ function verifyModule(module: KernelModule): void {
   const weights = new Map<string, WeightDecl>();
   for (const buffer of module.buffers) verifyBuffer(buffer, buffers, extents);
   for (const buffer of module.buffers) verifyUpper(buffer, buffers);
+  verifyStates(module);
   for (const weight of module.weights) verifyWeight(weight, weights, buffers);
   verifyConstants(module);
-  const ready = new Set(
-    [...buffers.values()].filter((b) => b.space === 'input' || b.space === 'weight').map((b) => b.name),
-  );
+  const ready = new Set([...buffers.values()].filter(({ space }) => READY.has(space)).map(({ name }) => name));
   const names = new Set<string>();
+  const versions = new StateVersions(module);
   for (const kernel of module.kernels) {
     const check = new KernelCheck(kernel, buffers, weights, ready);
     for (const dim of [kernel.rows, ...(kernel.anchor === 'loop' ? [kernel.columns] : [])])
@@ -67,12 +70,14 @@ function verifyModule(module: KernelModule): void {
       if (!REMARK.test(remark)) check.fail(`${JSON.stringify(remark)} may not stand in a comment of generated source.`);
     }
     check.run();
+    versions.advance(kernel, (what) => check.fail(what));
     for (const name of check.written) ready.add(name);
   }
   for (const buffer of module.buffers) {
     if (buffer.space === 'output' && !ready.has(buffer.name))
       throw new Error(`Buffer '${buffer.name}' is an output, but no kernel writes it.`);
   }
+  versions.finish();
 }
 
 /** Names of the extents, which generated functions take as parameters. */
@@ -277,6 +282,7 @@ class KernelCheck implements Reader {
   private write(name: string): BufferDecl {
     const buffer = this.buffers.get(name);
     if (buffer === undefined) return this.fail(`it writes '${name}', which is not a buffer.`);
+    if (buffer.space === 'state') this.fail(`it writes state '${name}' otherwise than through an index.`);
     if (buffer.space !== 'arena' && buffer.space !== 'output')
       this.fail(`it writes '${name}', which is an ${buffer.space}.`);
     if (this.ready.has(name) || this.written.has(name)) this.fail(`it writes '${name}', which is already written.`);
@@ -303,6 +309,10 @@ class KernelCheck implements Reader {
     if (outputs.length === 0) this.fail('it computes columns but stores none of them.');
     for (const output of outputs) verifyProgram(output.value, domain, this);
     for (const output of outputs) {
+      if (output.kind === 'store' && output.via !== undefined) {
+        this.storeVia(output.buffer, output.via, domain);
+        continue;
+      }
       const buffer = this.write(output.buffer);
       if (output.kind === 'store') this.is(buffer, [buffer.dtype], domain.rows, domain.columns, 'a store');
       else if (typeof domain.columns === 'string') this.fail('a row sum needs a fixed number of columns.');
@@ -315,6 +325,17 @@ class KernelCheck implements Reader {
           `row sums of ${domain.columns} columns`,
         );
     }
+  }
+
+  /** Rows of a state through an index. Other buffers are written whole. */
+  private storeVia(name: string, via: string, { rows, columns }: Domain): void {
+    const state = this.buffers.get(name);
+    if (state?.space !== 'state') return this.fail(`it writes '${name}' through an index, but '${name}' is no state.`);
+    if (this.kernel.anchor !== 'loop') this.fail(`it writes through '${via}': only loops do.`);
+    if (this.written.has(name)) this.fail(`it writes '${name}' twice.`);
+    this.is(this.read(via), ['i32'], rows, 1, 'rows to write');
+    if (state.columns !== columns) this.fail(`'${name}' is ${shape(state)}; a store needs ${columns} columns.`);
+    this.written.add(name);
   }
 
   private contraction(name: string, k: number, rows: number, pairing: Pairing, a: BufferDecl): void {

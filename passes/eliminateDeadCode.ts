@@ -1,8 +1,11 @@
 import type { Graph, Value } from '../ir/graph.js';
 
-/** Removes nodes and weights that no result depends on. Parameters stay, because they are the signature. */
+/**
+ * Removes nodes and weights that no result and no given state depends on. Parameters and states stay, because they are
+ * the signature.
+ */
 export function eliminateDeadCode(graph: Graph): Graph {
-  const live = new Set<Value>(graph.results);
+  const live = new Set<Value>([...graph.results, ...graph.gives]);
   for (const node of [...graph.nodes].reverse()) {
     if (live.has(node.result)) node.operands.forEach((v) => live.add(v));
   }

@@ -1,4 +1,5 @@
 import { definitions, loadTimeValues, uses, type Graph, type Node, type Value } from '../ir/graph.js';
+import { versionsOf, type Version } from '../ir/versions.js';
 import { OPS } from '../ir/ops/index.js';
 import { ROW_SUM_BLOCK } from '../ir/kernel.js';
 import { isSymbol, printType, type Dim, type ExtentName } from '../ir/types.js';
@@ -9,11 +10,13 @@ import { CompileError } from './compileError.js';
  * - `gemm`: one or more `linear` nodes that read the same left operand (q, k and v; gate and up).
  * - `attention`, `logprob`: a recognised op. `logprob` also holds the `is_argmax` of the same operands.
  * - `loop`: no anchor; elementwise ops, gathers and row reductions over one domain.
+ * - `write`: one `write_rows`, whose rows are in memory or cheap to compute. It has a kernel of its own, because the rows
+ *   may be made of the rows that it overwrites.
  */
 export interface Group {
-  readonly kind: 'gemm' | 'attention' | 'logprob' | 'loop';
+  readonly kind: 'gemm' | 'attention' | 'logprob' | 'loop' | 'write';
   readonly rows: ExtentName;
-  /** Columns of a loop's domain. For other kinds the anchor determines them. */
+  /** Columns of the domain of a loop or a write. For other kinds the anchor determines them. */
   readonly columns: Dim | undefined;
   readonly anchors: Node[];
   /** Elementwise nodes and reductions that the group computes, in order. */
@@ -26,7 +29,7 @@ export interface Group {
  * Where a value is found.
  * - `group`: computed in that group, and stored only if listed in `stored`
  * - `inline`: cheap with one element for each row, or a literal; recomputed by every reader
- * - `memory`: a parameter or weight
+ * - `memory`: a parameter, state or weight
  */
 export type Home =
   { readonly kind: 'group'; readonly group: Group } | { readonly kind: 'inline' } | { readonly kind: 'memory' };
@@ -35,7 +38,12 @@ export interface FusedGraph {
   readonly graph: Graph;
   readonly groups: readonly Group[];
   readonly homes: ReadonlyMap<Value, Home>;
+  readonly versions: ReadonlyMap<Value, Version>;
 }
+
+/** Whether `node` reads rows of a state: at its own place in the order of groups, before a write replaces them. */
+export const readsState = (node: Node, versions: ReadonlyMap<Value, Version>): boolean =>
+  node.op === 'gather_rows' && versions.has(node.operands[0]!);
 
 /**
  * Assigns every node to a group. An elementwise node joins the latest group among its operands if everything else that
@@ -48,7 +56,7 @@ export function fuseGroups(graph: Graph): FusedGraph {
   const loaded = loadTimeValues(graph);
   for (const node of graph.nodes) if (!loaded.has(node.result)) fuser.place(node);
   for (const result of graph.results) fuser.output(result);
-  return { graph, groups: fuser.groups, homes: fuser.homes };
+  return { graph, groups: fuser.groups, homes: fuser.homes, versions: fuser.versions };
 }
 
 /** Columns of a value seen as [rows, columns]; undefined if it has no symbolic rows. */
@@ -69,6 +77,7 @@ function rotatesAlike(group: Group, node: Node): boolean {
 class Fuser {
   readonly groups: Group[] = [];
   readonly homes = new Map<Value, Home>();
+  readonly versions: ReadonlyMap<Value, Version>;
   private readonly defs: ReadonlyMap<Value, Node>;
   private readonly readers: ReadonlyMap<Value, readonly Node[]>;
   private readonly results: ReadonlySet<Value>;
@@ -79,7 +88,8 @@ class Fuser {
     this.results = new Set(graph.results);
     this.defs = definitions(graph);
     this.readers = uses(graph);
-    for (const v of [...graph.params, ...loadTimeValues(graph)]) this.homes.set(v, { kind: 'memory' });
+    this.versions = versionsOf(graph);
+    for (const v of [...graph.params, ...graph.states, ...loadTimeValues(graph)]) this.homes.set(v, { kind: 'memory' });
   }
 
   place(node: Node): void {
@@ -92,8 +102,11 @@ class Fuser {
       case 'sum':
         return this.placeSum(node);
       case 'view':
-      case 'gather':
         return this.placeView(node);
+      case 'gather':
+        return readsState(node, this.versions) ? this.join(node, columnsOf(node.result)) : this.placeView(node);
+      case 'write':
+        return this.placeWrite(node);
       case 'index':
         this.homes.set(node.result, { kind: 'inline' });
         return;
@@ -234,6 +247,19 @@ class Fuser {
     if (isGather) this.store(this.viewed(node.operands[0]!));
   }
 
+  private placeWrite(node: Node): void {
+    const [old, rows, slot] = node.operands as [Value, Value, Value];
+    if (!this.versions.has(old))
+      throw new CompileError(`no kernel for '${node.op}' (%${node.result.name}): %${old.name} is no state`);
+    const group = this.open('write', this.rows(slot), columnsOf(rows));
+    for (const v of [rows, slot]) {
+      const home = this.home(this.viewed(v));
+      if (home.kind === 'group') home.group.stored.add(this.viewed(v));
+    }
+    group.anchors.push(node);
+    this.homes.set(node.result, { kind: 'group', group });
+  }
+
   private placeElementwise(node: Node): void {
     const columns = columnsOf(node.result);
     const operands = node.operands.map((v) => this.viewed(v));
@@ -244,13 +270,20 @@ class Fuser {
       this.homes.set(node.result, { kind: 'inline' });
       return;
     }
+    this.join(node, columns);
+  }
+
+  /** Computes `node` in the group that its operands lead to, or in a loop of its own. */
+  private join(node: Node, columns: Dim | undefined): void {
     if (columns === undefined)
       throw new CompileError(
         `%${node.result.name}: no kernel computes ${printType(node.result.type)}; the first extent must be a ` +
           'named one, the others fixed or one named',
       );
     const rows = this.rows(node.result);
-    const inside = operands.map((v) => this.home(v)).flatMap((h) => (h.kind === 'group' ? [h.group] : []));
+    const inside = node.operands
+      .map((v) => this.home(this.viewed(v)))
+      .flatMap((h) => (h.kind === 'group' ? [h.group] : []));
     const latest = inside.reduce<Group | undefined>(
       (a, b) => (a === undefined || this.groups.indexOf(b) > this.groups.indexOf(a) ? b : a),
       undefined,
@@ -273,7 +306,7 @@ class Fuser {
 
   /** Whether everything in `operands` is ready before `group` starts, or is computed in it. */
   private mayJoin(group: Group, rows: ExtentName, columns: Dim | undefined, operands: readonly Value[]): boolean {
-    if (group.rows !== rows || group.kind === 'attention' || group.kind === 'logprob') return false;
+    if (group.rows !== rows || (group.kind !== 'gemm' && group.kind !== 'loop')) return false;
     if (group.kind === 'loop' && group.columns !== columns) return false;
     if (group.kind === 'gemm' && operands.some((v) => this.groupOf(v) === group && columnsOf(v) !== columns))
       return false;
@@ -323,9 +356,8 @@ class Fuser {
 
   private isGathered(v: Value): boolean {
     const node = this.defs.get(v);
-    return (
-      node !== undefined && (node.op === 'gather_rows' || (node.op === 'reshape' && this.isGathered(node.operands[0]!)))
-    );
+    if (node?.op === 'reshape') return this.isGathered(node.operands[0]!);
+    return node?.op === 'gather_rows' && !readsState(node, this.versions);
   }
 
   private groupOf(v: Value): Group | undefined {
@@ -341,10 +373,11 @@ class Fuser {
     return this.viewed(v);
   }
 
-  /** The value behind views, which are reshapes that keep row-major order and row gathers. */
+  /** The value behind views: reshapes that keep row-major order, and row gathers except those of a state. */
   private viewed(v: Value): Value {
     const node = this.defs.get(v);
-    if (node?.op === 'reshape' || node?.op === 'gather_rows') return this.viewed(node.operands[0]!);
+    if (node?.op === 'reshape' || (node?.op === 'gather_rows' && !readsState(node, this.versions)))
+      return this.viewed(node.operands[0]!);
     return v;
   }
 

@@ -5,6 +5,11 @@ import type { Group } from './fuseGroups.js';
 export class Names {
   private readonly taken = new Set<string>();
 
+  /** Keeps `name` for whoever asks for it by other means. */
+  reserve(name: string): void {
+    this.taken.add(name);
+  }
+
   unique(hint: string): string {
     const cleaned = hint
       .replace(/([a-z0-9])([A-Z])/g, '$1_$2')

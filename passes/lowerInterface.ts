@@ -1,8 +1,10 @@
-/** The calling convention of a lowered function: the graph's parameters and results, with their buffers. */
+/** The calling convention of a lowered function: the graph's parameters, results and states, with their buffers. */
 import type { FunctionInterface } from '../ir/function.js';
 import type { Graph, Value } from '../ir/graph.js';
+import { versionsOf } from '../ir/versions.js';
 
 export function lowerInterface(graph: Graph, bufferOf: (v: Value) => string): FunctionInterface {
+  const versions = versionsOf(graph);
   return {
     name: graph.name,
     extents: graph.extents,
@@ -13,7 +15,7 @@ export function lowerInterface(graph: Graph, bufferOf: (v: Value) => string): Fu
       role: v.role ?? { kind: 'values' },
     })),
     outputs: graph.results.map((v, i) => ({ name: graph.outputs[i]!, buffer: bufferOf(v), ...v.type })),
-    takes: [],
-    gives: [],
+    takes: graph.states.map(({ name }) => name),
+    gives: graph.gives.map((last) => versions.get(last)!.state.name),
   };
 }

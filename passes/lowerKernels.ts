@@ -20,6 +20,9 @@ import type { Scalar } from '../ir/scalar.js';
 import { operands as operandsOf } from '../ir/scalar.js';
 import { OPS } from '../ir/ops/index.js';
 import type { FormatName, Layout } from '../ir/storage.js';
+import type { StateDecl } from '../ir/function.js';
+import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
+import { stateDecl } from '../ir/versions.js';
 import { isFloat, isSymbol, printType } from '../ir/types.js';
 import { CompileError } from './compileError.js';
 import { columnsOf, type FusedGraph, type Group } from './fuseGroups.js';
@@ -40,11 +43,15 @@ export interface WeightStorage {
 
 export interface LoweredModule extends KernelModule {
   readonly constants: readonly ConstantVector[];
+  readonly states: readonly StateDecl[];
 }
 
-/** Turns each group into a kernel and each stored value into a buffer. fuseGroups has made all decisions. */
-export function lowerKernels(fused: FusedGraph, storage: WeightStorage): LoweredModule {
-  return new Lowering(fused, storage).run();
+/**
+ * Turns each group into a kernel and each stored value into a buffer. fuseGroups has made all decisions. No buffer takes
+ * a name of `states`, which are those of other functions.
+ */
+export function lowerKernels(fused: FusedGraph, storage: WeightStorage, states: readonly string[] = []): LoweredModule {
+  return new Lowering(fused, storage, states).run();
 }
 
 const NO_ACCUMULATORS: ReadonlyMap<Value, 0 | 1> = new Map();
@@ -64,7 +71,7 @@ class Lowering {
   private readonly weights = new Map<string, WeightDecl>();
   private readonly constants: ConstantVector[] = [];
 
-  constructor(fused: FusedGraph, storage: WeightStorage) {
+  constructor(fused: FusedGraph, storage: WeightStorage, states: readonly string[]) {
     this.graph = fused.graph;
     this.fused = fused;
     this.storage = storage;
@@ -75,18 +82,23 @@ class Lowering {
       (v) => this.buffer(v),
       (node) => this.rowSumBuffer(node),
     );
+    for (const name of states) this.names.reserve(name);
+    for (const state of fused.graph.states) this.declareState(state);
     this.returned = new Set(fused.graph.results.map((v) => this.scalars.view(v).base));
   }
 
   run(): LoweredModule {
     for (const param of this.graph.params) this.declare(param, 'input');
-    const kernels = this.fused.groups.flatMap((group) => this.lowerGroup(group));
+    const kernels = this.fused.groups.flatMap((group) =>
+      this.lowerGroup(group).map((kernel) => this.noteVersions(kernel, group)),
+    );
     return {
       interface: lowerInterface(this.graph, (v) => this.buffer(this.scalars.view(v).base)),
       buffers: [...this.buffers.values()],
       weights: [...this.weights.values()],
       kernels,
       constants: this.constants,
+      states: this.graph.states.map(stateDecl),
     };
   }
 
@@ -102,6 +114,8 @@ class Lowering {
         return this.lowerLogProb(group, base);
       case 'loop':
         return [this.lowerLoop(group, base)];
+      case 'write':
+        return [this.lowerWrite(group, base)];
       default:
         return group.kind satisfies never;
     }
@@ -329,6 +343,40 @@ class Lowering {
         ? { headDim: lastExtent(rotation.result) }
         : {};
     return { ...base, anchor: 'loop', rows: group.rows, columns: group.columns, ...heads, outputs };
+  }
+
+  /** Rows go to where the slots say, in the memory that all versions of the state share. */
+  private lowerWrite(group: Group, base: KernelHead): LoopKernel {
+    const [old, rows, slot] = group.anchors[0]!.operands as [Value, Value, Value];
+    if (group.columns === undefined) throw new CompileError(`${base.path}: a write needs columns`);
+    const value = this.scalars.lower(rows, group, NO_ACCUMULATORS);
+    const { base: index, via } = this.scalars.view(slot);
+    if (via !== undefined) throw new CompileError(`%${slot.name}: slots that are a gather are not supported`);
+    return {
+      ...base,
+      anchor: 'loop',
+      rows: group.rows,
+      columns: group.columns,
+      outputs: [{ kind: 'store', buffer: this.buffer(old), via: this.buffer(index), value }],
+    };
+  }
+
+  /** The kernel with the version of each state that the group's nodes mean it to find in memory. */
+  private noteVersions(kernel: Kernel, { anchors, members }: Group): Kernel {
+    const touched = new Set([...kernelReads(kernel), ...kernelWrites(kernel)]);
+    const meant = [...anchors, ...members].flatMap(({ operands: [first] }) => {
+      const version = first === undefined ? undefined : this.fused.versions.get(first);
+      return version !== undefined && touched.has(version.state.name) ? [[version.state.name, version.writes]] : [];
+    });
+    return meant.length === 0 ? kernel : { ...kernel, versions: Object.fromEntries(meant) as Record<string, number> };
+  }
+
+  /** All versions of a state are one buffer, which has the name of the state. */
+  private declareState(state: Value): void {
+    const { name } = state;
+    this.names.reserve(name);
+    this.buffers.set(name, { ...stateDecl(state), space: 'state' });
+    for (const [value, version] of this.fused.versions) if (version.state === state) this.valueBuffers.set(value, name);
   }
 
   /** The buffer of a stored value, parameter, checkpoint table or literal vector. It is declared at first use. */

@@ -6,7 +6,7 @@ import { OPS } from '../ir/ops/index.js';
 import { ROW_SUM_BLOCK } from '../ir/kernel.js';
 import { isSymbol, type Dim } from '../ir/types.js';
 import { CompileError } from './compileError.js';
-import type { FusedGraph, Group } from './fuseGroups.js';
+import { readsState, type FusedGraph, type Group } from './fuseGroups.js';
 
 /** The name of the buffer that holds a stored value, parameter or weight table. */
 export type BufferOf = (v: Value) => string;
@@ -67,6 +67,7 @@ export class ScalarLowering {
     const isCopied = via !== undefined && this.fused.groups.some((group) => group.stored.has(base));
     if (node === undefined || !(isMember || isInline) || isCopied) return this.load(v, base, domain, via);
     if (node.op === 'iota') return this.index(v, domain, via);
+    if (readsState(node, this.fused.versions)) return this.read(node);
     if (OPS[node.op].fuse === 'sum') return this.sum(v, node, domain, via);
     if (via !== undefined)
       throw new CompileError(`%${v.name}: a gather of a value that readers recompute is not supported`);
@@ -90,6 +91,12 @@ export class ScalarLowering {
     return node.op === 'cast'
       ? cast(node, args[0]!, scalar(args, node.attributes), base === context.root)
       : scalar(args, node.attributes);
+  }
+
+  /** A row of a state, which the kernel of `node` reads. */
+  private read({ operands: [version, index], result }: Node): Scalar {
+    const how = access(result, { shape: result.type.shape, along: 'grid' }, this.bufferOf(index!));
+    return { op: 'load', buffer: this.bufferOf(version!), access: how };
   }
 
   private load(v: Value, base: Value, domain: Domain, via: Value | undefined): Scalar {
@@ -148,11 +155,11 @@ export class ScalarLowering {
     };
   }
 
-  /** The stored value behind reshapes and at most one gather of rows. */
+  /** The stored value behind reshapes and at most one gather of rows. Rows that are read of a state are stored. */
   view(v: Value): { readonly base: Value; readonly via: Value | undefined } {
     const node = this.defs.get(v);
     if (node?.op === 'reshape') return this.view(node.operands[0]!);
-    if (node?.op === 'gather_rows') {
+    if (node?.op === 'gather_rows' && !readsState(node, this.fused.versions)) {
       const inner = this.view(node.operands[0]!);
       if (inner.via !== undefined) throw new CompileError(`%${v.name}: a gather of a gather is not supported`);
       return { base: inner.base, via: node.operands[1]! };

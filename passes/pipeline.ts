@@ -145,13 +145,21 @@ export function optimise(graph: Graph, numerics: Numerics, observe: Observer = i
   return runPasses(GRAPH_PASSES, graph, numerics, show);
 }
 
-/** Optimised graph → kernels. Throws, naming the pass, if a pass returns kernels that do not verify. */
-export function lower(graph: Graph, numerics: Numerics, observe: Observer = ignore): LoweredModule {
+/**
+ * Optimised graph → kernels. Throws, naming the pass, if a pass returns kernels that do not verify. `states`: the names
+ * of all states of the graph's module.
+ */
+export function lower(
+  graph: Graph,
+  numerics: Numerics,
+  observe: Observer = ignore,
+  states: readonly string[] = [],
+): LoweredModule {
   const show = (current: LoweredModule, name: string, reason: string): void => {
     verifyKernels(current, name);
     observe({ level: 'kernels', name, reason, module: current });
   };
-  const module = lowerKernels(fuseGroups(graph), numerics.weights);
+  const module = lowerKernels(fuseGroups(graph), numerics.weights, states);
   show(module, BRIDGE.name, BRIDGE.reason);
   return runPasses(KERNEL_PASSES, module, numerics, show);
 }

@@ -36,6 +36,7 @@ export function bufferBytes(buffer: BufferDecl, size: Extents, capacity: Extents
 /**
  * Liveness analysis, then greedy placement: buffers by decreasing size, each at the lowest offset that is free for its
  * whole lifetime (Pisarchyk & Lee, arXiv:2001.03288, greedy by size). Inputs and outputs live from start to end.
+ * States outlive the arena's contents and have memory of their own.
  */
 export function planMemory(module: KernelModule, capacity: Extents): MemoryPlan {
   const lifetimes = findLifetimes(module, capacity);
@@ -69,7 +70,7 @@ function findLifetimes(module: KernelModule, capacity: Extents): readonly Lifeti
     }
   });
   return module.buffers
-    .filter((b) => b.space !== 'weight')
+    .filter((b) => b.space !== 'weight' && b.space !== 'state')
     .map((buffer) => {
       const isExternal = buffer.space !== 'arena';
       const [first, last] = isExternal ? [0, end] : (range.get(buffer.name) ?? [0, end]);

@@ -82,6 +82,7 @@ function commutes(node: Node, all: ExtentName): boolean {
     case 'view':
       return isByRow(node.operands[0]!);
     case 'gather':
+    case 'write':
     case 'index':
     case 'literal':
     case 'movement':
@@ -103,7 +104,10 @@ function sinkNode(node: Node, row: Value, context: Context): Value | undefined {
   return again(node.operands.map(gathered));
 }
 
-/** Values that some attention reads in full: its q, k and v, and everything that they depend on. */
+/**
+ * Values that are needed in all rows: what some attention reads (its q, k and v), what is written to a state, and
+ * everything that they depend on.
+ */
 function neededInFull(graph: Graph, defs: ReadonlyMap<Value, Node>, all: ExtentName): ReadonlySet<Value> {
   const full = new Set<Value>();
   const visit = (v: Value): void => {
@@ -111,7 +115,7 @@ function neededInFull(graph: Graph, defs: ReadonlyMap<Value, Node>, all: ExtentN
     full.add(v);
     defs.get(v)?.operands.forEach(visit);
   };
-  for (const node of graph.nodes) if (node.op === 'attention') node.operands.forEach(visit);
+  for (const node of graph.nodes) if (node.op === 'attention' || node.op === 'write_rows') node.operands.forEach(visit);
   graph.results.filter((v) => v.type.shape[0] === all).forEach(visit);
   return full;
 }

@@ -2,7 +2,7 @@
 import { extentIn, fitsIn, printExtents, type Extents } from '../ir/extents.js';
 import type { FunctionInterface, InputDecl } from '../ir/function.js';
 import type { Bucket } from '../ir/plan.js';
-import { roleRange, type RoleLimits } from '../ir/roles.js';
+import { isDistinct, roleRange, type RoleLimits } from '../ir/roles.js';
 import type { Dim } from '../ir/types.js';
 import type { PortData } from './addon.js';
 
@@ -131,7 +131,19 @@ export function checkRoles({ inputs: declared }: FunctionInterface, inputs: Call
       if (value < low || value >= below)
         throw new RangeError(`${input.name}[${i}] = ${value} lies outside ${low} to ${below - 1}.`);
     }
+    if (isDistinct(input.role)) checkDistinct(input.name, values);
   }
+}
+
+/** Threads write rows in no order, so that two numbers for one row would leave either. */
+function checkDistinct(name: string, values: PortData): void {
+  const at = new Map<number, number>();
+  values.forEach((value, i) => {
+    if (value < 0) return;
+    const first = at.get(value);
+    if (first !== undefined) throw new RangeError(`${name}[${i}] = ${value}, as ${name}[${first}] is already.`);
+    at.set(value, i);
+  });
 }
 
 /** Tokens of the largest tree, where a call brings trees; else 0. */

@@ -4,7 +4,7 @@ import type { LoopKernel, Output, Pairing, Segment } from '../../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../../ir/kernel.js';
 import type { Scalar } from '../../ir/scalar.js';
 import { operands as childrenOf, printScalar } from '../../ir/scalar.js';
-import type { Operands } from './layout.js';
+import type { Operand, Operands } from './layout.js';
 import { Body, RowScope } from './scalarPrinter.js';
 import type { Site, Value } from './scalarPrinter.js';
 
@@ -23,21 +23,36 @@ function rotated(outputs: readonly Output[]): Scalar[] {
   return [...found.values()];
 }
 
+/** Where an output goes: the pointer to its row, and what precedes a store where an index of −1 means no row. */
+function targetOf(
+  output: Output,
+  row: RowScope,
+): { readonly operand: Operand; readonly pointer: string; readonly guard: string } {
+  const operand = row.operands.get(output.buffer);
+  if (output.kind === 'rowSum' || output.via === undefined)
+    return { operand, pointer: row.rowPointer(operand, undefined), guard: '' };
+  const index = row.rowIndex(output.via);
+  return {
+    operand,
+    pointer: `${row.operands.base(operand)} + ${index} * ${operand.stride}`,
+    guard: `if (${index} >= 0) `,
+  };
+}
+
 /** Prints the outputs at one site into `body`. A row sum's block is one vector: its lanes are added right here. */
 function printOutputs(outputs: readonly Output[], site: Site, body: Body): void {
   // Values first, stores after: an output may be stored where another is read.
   const values = outputs.map((output) => body.masked(output.value, site));
   outputs.forEach((output, i) => {
-    const operand = body.row.operands.get(output.buffer);
-    const pointer = body.row.rowPointer(operand, undefined);
+    const { operand, pointer, guard } = targetOf(output, body.row);
     if (output.kind === 'rowSum') {
       body.lines.push(`${pointer}[(${site.column}) / ${ROW_SUM_BLOCK}] = tw_sum(${values[i]!});`);
       return;
     }
     body.lines.push(
       operand.columns === 1
-        ? `tw_s_store_${operand.dtype}(${pointer}, ${values[i]!}[0]);`
-        : `tw_store_${operand.dtype}(${pointer} + ${site.column}, ${values[i]!});`,
+        ? `${guard}tw_s_store_${operand.dtype}(${pointer}, ${values[i]!}[0]);`
+        : `${guard}tw_store_${operand.dtype}(${pointer} + ${site.column}, ${values[i]!});`,
     );
   });
 }
@@ -46,11 +61,9 @@ function printOutputs(outputs: readonly Output[], site: Site, body: Body): void 
 function printZeros(outputs: readonly Output[], column: string, body: Body): void {
   for (const output of outputs) {
     if (output.kind === 'rowSum') continue;
-    const operand = body.row.operands.get(output.buffer);
+    const { operand, pointer, guard } = targetOf(output, body.row);
     if (operand.columns !== 1)
-      body.lines.push(
-        `tw_store_${operand.dtype}(${body.row.rowPointer(operand, undefined)} + ${column}, tw_set1(0.0f));`,
-      );
+      body.lines.push(`${guard}tw_store_${operand.dtype}(${pointer} + ${column}, tw_set1(0.0f));`);
   }
 }
 

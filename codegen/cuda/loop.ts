@@ -38,7 +38,7 @@ export function emitLoop(
   const site = kernel.headDim === undefined ? plain : withRotation(plain, kernel.headDim);
   const values = outputs.map((output) => programValues(output, body, site));
   const stores = outputs.flatMap((output, i) =>
-    output.kind === 'store' ? [storeLine(operands.get(output.buffer), row, site, values[i]!)] : [],
+    output.kind === 'store' ? [storeLine(operands.get(output.buffer), row, site, values[i]!, output.via)] : [],
   );
   const adds = outputs.flatMap((output, i) =>
     output.kind === 'rowSum' ? [`s${sums.indexOf(output)} = ${values[i]![0]!};`] : [],

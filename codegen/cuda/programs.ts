@@ -292,12 +292,26 @@ function printOutputs(
   return { stores, kept, adds };
 }
 
-/** A store of one value at a site, or of two at an even column. */
-export function storeLine(operand: Operand, scope: RowScope, site: Site, values: readonly string[]): string {
-  const pointer = scope.rowPointer(operand, undefined);
-  if (operand.columns === 1) return `tw_store_${operand.dtype}(${pointer}, ${values[0]!});`;
+/**
+ * A store of one value at a site, or of two at an even column. `via`: the index that names the row, or no row where it is
+ * −1.
+ */
+export function storeLine(
+  operand: Operand,
+  scope: RowScope,
+  site: Site,
+  values: readonly string[],
+  via?: string,
+): string {
+  const index = via === undefined ? '' : scope.rowIndex(via);
+  const guard = via === undefined ? '' : `if (${index} >= 0) `;
+  const pointer =
+    via === undefined
+      ? scope.rowPointer(operand, undefined)
+      : `${scope.operands.base(operand)} + ${index} * ${operand.stride}`;
+  if (operand.columns === 1) return `${guard}tw_store_${operand.dtype}(${pointer}, ${values[0]!});`;
   const width = values.length === 2 ? '2' : '';
-  return `tw_store${width}_${operand.dtype}(${pointer} + ${site.column}, ${values.join(', ')});`;
+  return `${guard}tw_store${width}_${operand.dtype}(${pointer} + ${site.column}, ${values.join(', ')});`;
 }
 
 function closeSums(

@@ -6,7 +6,7 @@
  */
 import { UserError } from '../../errors.js';
 import { printGraph } from '../../ir/text/printer.js';
-import type { Graph } from '../../ir/graph.js';
+import { moduleOf, type GraphModule } from '../../ir/graph.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { optimise } from '../../passes/pipeline.js';
 import { loadAddon } from '../../runtime/addon.js';
@@ -69,23 +69,23 @@ function requireSame(dir: string, { model }: Manifest, checkpoint: Checkpoint, a
     );
 }
 
-/** The graph of the text, which must be the checkpoint's own where there is one. */
-async function graphOf<S, D>(
+/** The module of the text, which must be the checkpoint's own function where there is a checkpoint. */
+async function moduleIn<S, D>(
   text: string,
   { mask }: Manifest,
   target: Target<S, D>,
   device: D,
   checkpoint: Checkpoint | undefined,
-): Promise<Graph> {
+): Promise<GraphModule> {
   if (checkpoint === undefined) {
     // Here, not above: the parser takes 0.3 s to load, and who has the checkpoint does without.
-    const { parseGraph } = await import('../../ir/text/parser.js');
-    return parseGraph(text);
+    const { parseModule } = await import('../../ir/text/parser.js');
+    return parseModule(text);
   }
   const graph = optimise(buildGraph(checkpoint, mask), target.numerics(device));
   if (printGraph(graph) !== text)
     throw new Error('this is not the graph that the config.json of the checkpoint compiles to');
-  return graph;
+  return moduleOf(graph);
 }
 
 async function loadAs<S, D>(
@@ -125,9 +125,9 @@ async function loadAs<S, D>(
   await check('plan.json', () => {
     checkPlan(plan, (kernel, module, schedule) => target.scheduling.legality(kernel, module, schedule, device));
   });
-  const graph = await check('graph.tw', () => graphOf(texts['graph.tw'], manifest, target, device, checkpoint));
+  const module = await check('graph.tw', () => moduleIn(texts['graph.tw'], manifest, target, device, checkpoint));
   await check('graph.tw and plan.json', () => {
-    checkAgainstGraph(plan, graph, target.numerics(device));
+    checkAgainstGraph(plan, module, target.numerics(device));
   });
   const { mask } = manifest;
   const model = { target, device, isa: target.label(device), arithmetic, mask, graphText: texts['graph.tw'], plan };

@@ -1,11 +1,12 @@
 /** Ops that move elements without changing them, and ops that create constant vectors. */
-import type { Dim } from '../types.js';
+import { printType, sameType, type Dim } from '../types.js';
 import {
   TypeMismatch,
   dimsAttribute,
   elementCount,
   forEachIndex,
   indexAt,
+  slotAt,
   numberAttribute,
   numbersAttribute,
   stringAttribute,
@@ -123,6 +124,34 @@ export const MOVEMENTS = {
         const row = indexAt(index!, i, x!.shape[0]!);
         data.set(x!.data.subarray(row * width, (row + 1) * width), i * width);
       }
+      return { shape, data };
+    },
+  },
+  write_rows: {
+    summary:
+      'write_rows(x[N, …], rows[M, …], slot[M]): x with row slot[i] = rows[i]; −1 writes nothing, no slot comes twice',
+    fuse: 'write',
+    attributes: {},
+    arity: [3, 3],
+    infer: ([x, rows, slot]) => {
+      if (x!.shape.length < 1 || slot!.shape.length !== 1 || slot!.dtype !== 'i32')
+        throw new TypeMismatch('write_rows needs x[N, …] and an i32[M] slot');
+      const wanted = { dtype: x!.dtype, shape: [slot!.shape[0]!, ...x!.shape.slice(1)] };
+      if (!sameType(rows!, wanted))
+        throw new TypeMismatch(`write_rows needs rows that are ${printType(wanted)}, not ${printType(rows!)}`);
+      return x!;
+    },
+    evaluate: ([x, rows, slot], _, shape) => {
+      const width = elementCount(shape.slice(1));
+      const data = x!.data.slice();
+      const written = new Set<number>();
+      slot!.data.forEach((_v, i) => {
+        const row = slotAt(slot!, i, shape[0]!);
+        if (row === undefined) return;
+        if (written.has(row)) throw new Error(`slot ${row} at position ${i} comes twice`);
+        written.add(row);
+        data.set(rows!.data.subarray(i * width, (i + 1) * width), row * width);
+      });
       return { shape, data };
     },
   },

@@ -17,6 +17,8 @@ export type FuseKind =
   | 'view'
   /** Selects rows by an index list: readers see through it. */
   | 'gather'
+  /** A new version of a state: a kernel of its own writes rows in place. */
+  | 'write'
   /** rotate_half: it fuses like an elementwise op. */
   | 'rotation'
   /** Row or column numbers: readers compute them. */
@@ -108,6 +110,10 @@ export function indexAt(index: Tensor, i: number, limit: number): number {
   if (Number.isInteger(value) && value >= 0 && value < limit) return value;
   throw new Error(`index ${value} at position ${i} is not a whole number below ${limit}`);
 }
+
+/** Element i of a list of rows to write, checked to be a whole number below `limit`; undefined for −1, no row. */
+export const slotAt = (slot: Tensor, i: number, limit: number): number | undefined =>
+  slot.data[i] === -1 ? undefined : indexAt(slot, i, limit);
 
 /** Row-major strides, in elements. */
 export function strides(shape: readonly number[]): number[] {

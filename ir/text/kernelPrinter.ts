@@ -2,14 +2,16 @@
 import type { BufferDecl, Kernel, KernelModule, Output, Pairing, WeightDecl } from '../kernel.js';
 import { printScalar } from '../scalar.js';
 
-const printOutput = ({ kind, buffer, value }: Output): string => {
-  switch (kind) {
+const printOutput = (output: Output): string => {
+  const { buffer } = output;
+  const value = printScalar(output.value);
+  switch (output.kind) {
     case 'store':
-      return `${buffer} = ${printScalar(value)}`;
+      return output.via === undefined ? `${buffer} = ${value}` : `${buffer}[${output.via}[row]] = ${value}`;
     case 'rowSum':
-      return `${buffer} Σ= ${printScalar(value)}`;
+      return `${buffer} Σ= ${value}`;
     default:
-      return kind satisfies never;
+      return output satisfies never;
   }
 };
 

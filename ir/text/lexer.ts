@@ -16,6 +16,8 @@ const keyword = (word: string): TokenType =>
 const punctuation = (name: string, image: string): TokenType =>
   createToken({ name, label: `'${image}'`, pattern: image });
 
+export const ModuleKeyword = keyword('module');
+export const StateKeyword = keyword('state');
 export const FuncKeyword = keyword('func');
 export const WeightKeyword = keyword('weight');
 export const ReturnKeyword = keyword('return');
@@ -32,6 +34,7 @@ export const LBracket = punctuation('LBracket', '[');
 export const RBracket = punctuation('RBracket', ']');
 export const Colon = punctuation('Colon', ':');
 export const Comma = punctuation('Comma', ',');
+export const Semicolon = punctuation('Semicolon', ';');
 export const Equals = punctuation('Equals', '=');
 export const Local = createToken({ name: 'Local', label: 'a value (%name)', pattern: /%[A-Za-z_][A-Za-z0-9_]*/ });
 export const Global = createToken({
@@ -58,6 +61,8 @@ const Comment = createToken({ name: 'Comment', pattern: /\/\/[^\n]*/, group: Lex
 export const TOKENS: TokenType[] = [
   WhiteSpace,
   Comment,
+  ModuleKeyword,
+  StateKeyword,
   FuncKeyword,
   WeightKeyword,
   ReturnKeyword,
@@ -74,6 +79,7 @@ export const TOKENS: TokenType[] = [
   RBracket,
   Colon,
   Comma,
+  Semicolon,
   Equals,
   Local,
   Global,

@@ -1,9 +1,12 @@
 /**
  * Parser of the text form. `parseGraph(printGraph(g))` has the structure of g, and printing it again gives the same
- * text. Line comments (`// …`) are allowed and not kept.
+ * text; the same holds for modules. Line comments (`// …`) are allowed and not kept.
  *
- *     function  = 'func' @name ['[' [extent {',' extent}] ']'] '(' [param {',' param}] ')'
- *                 '->' '(' [result {',' result}] ')' '{' {weight} {node} return '}'
+ *     module    = 'module' @name '{' {state} {function} '}' | {state} function
+ *     state     = 'state' @name ':' type
+ *     function  = 'func' @name ['[' [extent {',' extent}] ']'] '(' [param {',' param}] [';' taken {',' taken}] ')'
+ *                 '->' '(' [result {',' result}] [';' %name {',' %name}] ')' '{' {weight} {node} return '}'
+ *     taken     = %name ':' 'state' @name
  *     extent    = name [word]
  *     param     = %name ':' type ['is' word ['(' (number | word | @name) ')']]
  *     result    = [%name ':'] type
@@ -16,7 +19,8 @@
  *     type      = dtype '[' [dim {',' dim}] ']'
  *     dim       = whole number | the name of an extent
  *
- * A function that lists no extents has those of its parameters, in order of appearance.
+ * A function that lists no extents has those of its parameters, in order of appearance. It takes states under their own
+ * names. Behind its results it gives the last version of each state that it writes.
  */
 import {
   EOF,
@@ -26,9 +30,9 @@ import {
   type IToken,
   type TokenType,
 } from 'chevrotain';
-import type { Graph } from '../graph.js';
+import type { Graph, GraphModule } from '../graph.js';
 import * as t from './lexer.js';
-import { resolveGraph } from './resolve.js';
+import { resolveModule } from './resolve.js';
 import {
   GraphSyntaxError,
   type AttributeSyntax,
@@ -36,10 +40,12 @@ import {
   type ExtentSyntax,
   type GraphSyntax,
   type Leaf,
+  type ModuleSyntax,
   type NodeSyntax,
   type ResultSyntax,
   type RoleSyntax,
   type Spot,
+  type TakenSyntax,
   type TypeSyntax,
 } from './syntax.js';
 
@@ -52,7 +58,7 @@ const firsts = (paths: readonly (readonly (readonly TokenType[])[])[]): string =
 /** The message says what was expected; `parseGraph` adds what was found and where. */
 const EXPECTED: IParserErrorMessageProvider = {
   buildMismatchTokenMessage: ({ expected }) => tokenLabel(expected),
-  buildNotAllInputParsedMessage: () => 'the end of the text: a file holds one function',
+  buildNotAllInputParsedMessage: () => 'the end of the text: a file holds one function or module',
   buildNoViableAltMessage: ({ expectedPathsPerAlt, customUserDescription }) =>
     customUserDescription ?? firsts(expectedPathsPerAlt),
   buildEarlyExitMessage: ({ expectedIterationPaths, customUserDescription }) =>
@@ -65,8 +71,39 @@ class GraphParser extends EmbeddedActionsParser {
     this.performSelfAnalysis();
   }
 
+  readonly module = this.RULE('module', (): ModuleSyntax => {
+    const states: DeclarationSyntax[] = [];
+    const functions: GraphSyntax[] = [];
+    const name = this.OPTION(() => {
+      this.CONSUME(t.ModuleKeyword);
+      const found = leaf(this.CONSUME(t.Global, { ERR_MSG: "the module's name (@name)" }));
+      this.CONSUME(t.LBrace);
+      return found;
+    });
+    this.MANY(() => {
+      states.push(this.SUBRULE(this.state));
+    });
+    functions.push(this.SUBRULE(this.graph));
+    if (name !== undefined || this.RECORDING_PHASE) {
+      this.MANY2(() => {
+        functions.push(this.SUBRULE2(this.graph));
+      });
+      this.CONSUME(t.RBrace, { ERR_MSG: "another function or '}'" });
+    }
+    return { name, states, functions };
+  });
+
+  readonly state = this.RULE('state', (): DeclarationSyntax => {
+    this.CONSUME(t.StateKeyword);
+    const name = leaf(this.CONSUME(t.Global, { ERR_MSG: "the state's name (@name)" }));
+    this.CONSUME(t.Colon, { ERR_MSG: "':' and the state's type" });
+    return { name, type: this.SUBRULE(this.type) };
+  });
+
   readonly graph = this.RULE('graph', (): GraphSyntax => {
     const params: DeclarationSyntax[] = [];
+    const takes: TakenSyntax[] = [];
+    const gives: Leaf[] = [];
     const resultTypes: ResultSyntax[] = [];
     const weights: DeclarationSyntax[] = [];
     const nodes: NodeSyntax[] = [];
@@ -81,6 +118,16 @@ class GraphParser extends EmbeddedActionsParser {
         params.push(this.SUBRULE(this.param));
       },
     });
+    this.OPTION2(() => {
+      this.CONSUME(t.Semicolon);
+      this.AT_LEAST_ONE_SEP({
+        SEP: t.Comma,
+        DEF: () => {
+          takes.push(this.SUBRULE(this.taken));
+        },
+        ERR_MSG: 'a state (%name: state @name)',
+      });
+    });
     this.CONSUME(t.RParen, { ERR_MSG: "a parameter (%name: type), ',' or ')'" });
     this.CONSUME(t.Arrow);
     this.CONSUME2(t.LParen);
@@ -89,6 +136,16 @@ class GraphParser extends EmbeddedActionsParser {
       DEF: () => {
         resultTypes.push(this.SUBRULE(this.result));
       },
+    });
+    this.OPTION3(() => {
+      this.CONSUME2(t.Semicolon);
+      this.AT_LEAST_ONE_SEP2({
+        SEP: t.Comma,
+        DEF: () => {
+          gives.push(leaf(this.CONSUME(t.Local)));
+        },
+        ERR_MSG: 'a version of a state (%name)',
+      });
     });
     this.CONSUME2(t.RParen, { ERR_MSG: "a type, ',' or ')'" });
     this.CONSUME(t.LBrace);
@@ -110,7 +167,14 @@ class GraphParser extends EmbeddedActionsParser {
       },
     });
     this.CONSUME(t.RBrace, { ERR_MSG: "',' or '}' after the returned values" });
-    return { name, extents, params, resultTypes, weights, nodes, returned, returnSpot };
+    return { name, extents, params, takes, resultTypes, gives, weights, nodes, returned, returnSpot };
+  });
+
+  readonly taken = this.RULE('taken', (): TakenSyntax => {
+    const name = leaf(this.CONSUME(t.Local));
+    this.CONSUME(t.Colon, { ERR_MSG: "':' and the state (state @name)" });
+    this.CONSUME(t.StateKeyword);
+    return { name, state: leaf(this.CONSUME(t.Global)) };
   });
 
   readonly param = this.RULE('param', (): DeclarationSyntax => {
@@ -273,15 +337,23 @@ function endOf(text: string): Spot {
   return { line: lines.length, column: (lines.at(-1)?.length ?? 0) + 1 };
 }
 
-/** The graph that `text` describes. Throws GraphSyntaxError; `file` is the name of the text in its message. */
+/** The one function that `text` describes. Throws GraphSyntaxError; `file` is the name of the text in its message. */
 export function parseGraph(text: string, file = 'graph'): Graph {
+  const [graph, second] = parseModule(text, file).functions;
+  if (graph === undefined || second !== undefined)
+    throw new GraphSyntaxError(file, { line: 1, column: 1 }, 'a module of several functions', 'one function');
+  return graph;
+}
+
+/** The module that `text` describes; a function alone is a module. Throws GraphSyntaxError. */
+export function parseModule(text: string, file = 'module'): GraphModule {
   PARSER.input = t.tokenise(text, file);
-  const syntax = PARSER.graph();
+  const syntax = PARSER.module();
   const [error] = PARSER.errors;
   if (error !== undefined) {
     const atEnd = error.token.tokenType === EOF;
     const found = atEnd ? 'the end of the text' : `'${error.token.image.slice(0, 80)}'`;
     throw new GraphSyntaxError(file, atEnd ? endOf(text) : spotOf(error.token), found, error.message);
   }
-  return resolveGraph(syntax, file);
+  return resolveModule(syntax, file);
 }

@@ -1,5 +1,5 @@
 /** Deterministic text of a graph. `parse(print(g))` is g; see parser.ts for the grammar. */
-import { defaultOutput, type Attribute, type Graph, type Node, type Value } from '../graph.js';
+import { defaultOutput, type Attribute, type Graph, type GraphModule, type Node, type Value } from '../graph.js';
 import { printRole } from '../roles.js';
 import { isSymbol, printType } from '../types.js';
 
@@ -44,6 +44,11 @@ const printParam = (p: Value): string =>
   `${printValue(p)}: ` +
   `${printType(p.type)}${p.role === undefined || p.role.kind === 'values' ? '' : ` is ${printRole(p.role)}`}`;
 
+/** `; %kv: state @kv`: what stands behind the parameters or the results; nothing where there is none. */
+const behind = (list: readonly string[]): string => (list.length === 0 ? '' : `; ${list.join(', ')}`);
+
+const printState = ({ name, type }: Value): string => `state @${name} : ${printType(type)}\n`;
+
 /**
  *     func @score[T tokens](%tokens: i32[T] is token(32)) -> (f32[T, 4]) {
  *       weight @embed : bf16[32, 4]
@@ -51,7 +56,7 @@ const printParam = (p: Value): string =>
  *       return %x
  *     }
  */
-export function printGraph(graph: Graph): string {
+function printFunction(graph: Graph): string {
   const params = graph.params.map(printParam).join(', ');
   const extents = printExtents(graph);
   const results = graph.results
@@ -60,7 +65,25 @@ export function printGraph(graph: Graph): string {
   const lines = [
     ...graph.weights.map((w) => `weight ${printValue(w)} : ${printType(w.type)}`),
     ...graph.nodes.map(printNode),
-    `return ${graph.results.map(printValue).join(', ')}`,
+    `return ${graph.results.map(printValue).join(', ')}`.trimEnd(),
   ];
-  return `func @${graph.name}${extents}(${params}) -> (${results}) {\n${lines.map((l) => `  ${l}\n`).join('')}}\n`;
+  const takes = behind(graph.states.map(({ name }) => `%${name}: state @${name}`));
+  const gives = behind(graph.gives.map(printValue));
+  const head = `func @${graph.name}${extents}(${params}${takes}) -> (${results}${gives})`;
+  return `${head} {\n${lines.map((l) => `  ${l}\n`).join('')}}\n`;
+}
+
+/** A function, below the states that it takes. */
+export const printGraph = (graph: Graph): string => graph.states.map(printState).join('') + printFunction(graph);
+
+/**
+ *     module @llama {
+ *       state @kv : bf16[4096, 64]
+ *       func @step[N new](%slot: i32[N] is slot(@kv); %kv: state @kv) -> (f32[N]; %kv1) {
+ *         …
+ */
+export function printModule({ name, functions }: GraphModule): string {
+  const states = new Map(functions.flatMap((graph) => graph.states.map((state) => [state.name, state])));
+  const text = [...[...states.values()].map(printState), ...functions.map(printFunction)].join('');
+  return `module @${name} {\n${text.replace(/^(?=.)/gm, '  ')}}\n`;
 }

@@ -1,5 +1,15 @@
 /** Syntax tree → graph. Resolves names to values and words to ops and types, and checks everything where it stands. */
-import { defaultOutput, type Attribute, type Attributes, type Graph, type Node, type Value } from '../graph.js';
+import { STATE_NAME } from '../function.js';
+import {
+  defaultOutput,
+  moduleOf,
+  type Attribute,
+  type Attributes,
+  type Graph,
+  type GraphModule,
+  type Node,
+  type Value,
+} from '../graph.js';
 import { MAX_DIM, MAX_RANK, NAME, PATH, WEIGHT_NAME, attributeProblem, inferred } from '../checkNode.js';
 import { EXTENT_NAME, type ExtentDecl } from '../extents.js';
 import { ROLE_KINDS, type Role } from '../roles.js';
@@ -8,17 +18,33 @@ import { DTYPES, isSymbol, printType, sameType, type Dim, type TensorType } from
 import {
   GraphSyntaxError,
   type AttributeSyntax,
+  type DeclarationSyntax,
   type GraphSyntax,
   type Leaf,
+  type ModuleSyntax,
   type NodeSyntax,
   type RoleSyntax,
   type Spot,
+  type TakenSyntax,
   type TypeSyntax,
 } from './syntax.js';
 
 /** Throws GraphSyntaxError at the first name, type or op that is wrong. */
-export function resolveGraph(syntax: GraphSyntax, file: string): Graph {
-  return new Resolver(file).graph(syntax);
+export function resolveModule({ name, states: declared, functions: bodies }: ModuleSyntax, file: string): GraphModule {
+  if (name !== undefined && !NAME.test(name.text.slice(1)))
+    throw new GraphSyntaxError(file, name.spot, `'${clip(name.text)}'`, `a name: ${NAME.source.slice(1, -1)}`);
+  const states = new Map<string, TensorType>();
+  for (const state of declared) {
+    const [id, type] = new Resolver(file, states).state(state);
+    states.set(id, type);
+  }
+  const functions = bodies.map((body) => new Resolver(file, states).graph(body));
+  const stray = declared.find(
+    ({ name: { text } }) => !functions.some((graph) => graph.states.some((state) => `@${state.name}` === text)),
+  );
+  if (stray !== undefined)
+    throw new GraphSyntaxError(file, stray.name.spot, clip(stray.name.text), 'a state that a function takes');
+  return name === undefined ? moduleOf(functions[0]!) : { name: name.text.slice(1), functions };
 }
 
 class Resolver {
@@ -26,9 +52,27 @@ class Resolver {
   /** Keyed by text with sigil: parameters and results share `%`, weights have `@`. */
   private readonly values = new Map<string, Value>();
   private extents: ReadonlySet<string> = new Set();
+  private readonly states: ReadonlyMap<string, TensorType>;
 
-  constructor(file: string) {
+  /** `states`: those that are declared before the functions. */
+  constructor(file: string, states: ReadonlyMap<string, TensorType>) {
     this.file = file;
+    this.states = states;
+  }
+
+  /** Name and type of a declared state. */
+  state({ name: leaf, type: syntax }: DeclarationSyntax): readonly [string, TensorType] {
+    const name = this.name(leaf, STATE_NAME);
+    if (this.states.has(name)) this.fail(leaf.spot, `a second '${leaf.text}'`, 'a name that is not taken');
+    return [name, this.type(syntax)];
+  }
+
+  private taken({ name: leaf, state }: TakenSyntax): Value {
+    const name = this.name(state, STATE_NAME);
+    const type = this.states.get(name);
+    if (type === undefined) return this.fail(state.spot, `'${clip(state.text)}'`, 'a state that is declared above');
+    if (leaf.text !== `%${name}`) this.fail(leaf.spot, `'${clip(leaf.text)}'`, `%${name}, the name of the state`);
+    return this.define(leaf, 'state', type);
   }
 
   graph(syntax: GraphSyntax): Graph {
@@ -38,6 +82,7 @@ class Resolver {
     const params = syntax.params.map((p) =>
       this.define(p.name, 'param', this.type(p.type), p.role === undefined ? { kind: 'values' } : this.role(p.role)),
     );
+    const states = syntax.takes.map((state) => this.taken(state));
     const weights = syntax.weights.map((w) => {
       const type = this.type(w.type);
       if (type.shape.some(isSymbol))
@@ -46,7 +91,8 @@ class Resolver {
     });
     const nodes = syntax.nodes.map((node) => this.node(node));
     const results = syntax.returned.map((leaf) => this.use(leaf));
-    if (results.length === 0)
+    const gives = syntax.gives.map((leaf) => this.use(leaf));
+    if (results.length === 0 && gives.length === 0)
       this.fail(syntax.returnSpot, 'a graph that returns nothing', 'at least one returned value');
     if (results.length !== syntax.resultTypes.length) {
       this.fail(
@@ -71,7 +117,7 @@ class Resolver {
     const twice = outputs.findIndex((output, i) => outputs.indexOf(output) < i);
     if (twice >= 0)
       this.fail(syntax.resultTypes[twice]!.type.dtype.spot, `a second output ${outputs[twice]!}`, 'another name');
-    return { name, extents, params, weights, nodes, results, outputs };
+    return { name, extents, params, states, weights, nodes, results, outputs, gives };
   }
 
   private role({ kind: leaf, argument }: RoleSyntax): Role {

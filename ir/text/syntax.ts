@@ -74,12 +74,27 @@ export interface NodeSyntax {
   readonly path: Leaf | undefined;
 }
 
+/** `%kv: state @kv`. */
+export interface TakenSyntax {
+  readonly name: Leaf;
+  readonly state: Leaf;
+}
+
+export interface ModuleSyntax {
+  /** Absent: the text is one function. */
+  readonly name: Leaf | undefined;
+  readonly states: readonly DeclarationSyntax[];
+  readonly functions: readonly GraphSyntax[];
+}
+
 export interface GraphSyntax {
   readonly name: Leaf;
   /** If absent, the extents of the parameters in order of appearance. */
   readonly extents: readonly ExtentSyntax[] | undefined;
   readonly params: readonly DeclarationSyntax[];
+  readonly takes: readonly TakenSyntax[];
   readonly resultTypes: readonly ResultSyntax[];
+  readonly gives: readonly Leaf[];
   readonly weights: readonly DeclarationSyntax[];
   readonly nodes: readonly NodeSyntax[];
   readonly returned: readonly Leaf[];

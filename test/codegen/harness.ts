@@ -1,5 +1,6 @@
 /** Compiles generated kernels with the system compiler and runs them beside the float64 interpreter. */
-import { extentIn } from '../../ir/extents.js';
+import { extentIn, type Extents } from '../../ir/extents.js';
+import { everyExtent, extentNames } from '../../ir/function.js';
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -43,9 +44,10 @@ static void tw_test_ask(void) { syscall(158, 0x1023l, 18l); }
 #else
 static void tw_test_ask(void) {}
 #endif
-double tw_test_run(tw_kernel kernel, void *const *buffers, int64_t T, int64_t R, int64_t scratch, int32_t workers) {
+double tw_test_run(tw_kernel kernel, void *const *buffers, const int64_t *extents, int32_t count, int64_t scratch, int32_t workers) {
   int64_t next = 0;
-  tw_launch launch = { .buffers = buffers, .extents = { T, R }, .scratch_bytes = scratch, .next = &next };
+  tw_launch launch = { .buffers = buffers, .scratch_bytes = scratch, .next = &next };
+  memcpy(launch.extents, extents, (size_t)count * sizeof *extents);
   if (scratch > 0) { launch.scratch = aligned_alloc(4096, (size_t)(scratch * workers)); memset(launch.scratch, 0xff, (size_t)(scratch * workers)); }
   tw_test_ask();
   pthread_t threads[64];
@@ -193,11 +195,12 @@ export function packWeight(decl: WeightDecl, logical: Float64Array): Buffer {
 }
 
 export interface RunOptions {
-  readonly sizes: { readonly T: number; readonly R: number };
+  readonly sizes: Extents;
   readonly inputs: ReadonlyMap<string, Float64Array>;
   readonly tensors?: ReadonlyMap<string, RawTensor>;
   readonly weights?: ReadonlyMap<string, Float64Array>;
   readonly schedules: readonly CpuSchedule[];
+  /** Of every extent. Default: the size of the first, at least 64. */
   readonly tokensCapacity?: number;
   readonly workers?: number;
   /**
@@ -222,10 +225,10 @@ const GUARD = 0xa5;
 /** Runs every kernel of `module` in order by generated code. Memory that nobody wrote is filled with garbage. */
 export function runGenerated(module: KernelModule, options: RunOptions): RunResult {
   const { sizes, workers = 1 } = options;
-  const capacity = options.tokensCapacity ?? Math.max(64, sizes.T);
-  const emitted = module.kernels.map((kernel, i) =>
-    emitKernel(kernel, module, options.schedules[i]!, { T: capacity, R: capacity }),
-  );
+  const extents = extentNames(module.interface);
+  const most = options.tokensCapacity ?? Math.max(64, extentIn(extents[0]!, sizes));
+  const capacity = everyExtent(module.interface, most);
+  const emitted = module.kernels.map((kernel, i) => emitKernel(kernel, module, options.schedules[i]!, capacity));
   const isas = [...new Set(options.schedules.map((schedule) => schedule.isa))];
   const isEmulated = isas.includes('amx') && !hasFlags('amx_bf16');
   const own = compilerFlags(isEmulated ? isas.map((isa) => (isa === 'amx' ? 'avx512' : isa)) : isas);
@@ -235,7 +238,7 @@ export function runGenerated(module: KernelModule, options: RunOptions): RunResu
   ];
   const library = compile(emitTranslationUnit(emitted) + DRIVER, flags);
   const run = library.func(
-    'double tw_test_run(void *kernel, void *buffers, int64_t T, int64_t R, int64_t scratch, int32_t workers)',
+    'double tw_test_run(void *kernel, void *buffers, void *extents, int32_t count, int64_t scratch, int32_t workers)',
   );
   const memory = new Map<string, Buffer>();
   const shape = (decl: BufferDecl): { rows: number; columns: number; stride: number; bytes: number } => {
@@ -243,7 +246,7 @@ export function runGenerated(module: KernelModule, options: RunOptions): RunResu
     return {
       rows: extentIn(decl.rows, sizes),
       columns: extentIn(decl.columns, sizes),
-      stride: rowStride(decl, { T: capacity, R: capacity }, bytes),
+      stride: rowStride(decl, capacity, bytes),
       bytes,
     };
   };
@@ -267,10 +270,12 @@ export function runGenerated(module: KernelModule, options: RunOptions): RunResu
     const logical = options.weights?.get(decl.name) ?? logicalWeight(decl, options.tensors ?? new Map(), true);
     memory.set(decl.name, packWeight(decl, logical));
   }
+  const launched = BigInt64Array.from(extents, (name) => BigInt(extentIn(name, sizes)));
   emitted.forEach((kernel) => {
     const table = Buffer.alloc(kernel.parameters.length * 8);
     kernel.parameters.forEach((name, i) => table.writeBigUInt64LE(koffi.address(memory.get(name)!), i * 8));
-    run(library.symbol(kernel.symbol) as unknown, table, sizes.T, sizes.R, kernel.scratchBytes, workers);
+    const { symbol, scratchBytes } = kernel;
+    run(library.symbol(symbol) as unknown, table, launched, extents.length, scratchBytes, workers);
   });
   const values = new Map<string, Float64Array>();
   const dirtyPads: string[] = [];

@@ -145,6 +145,16 @@ const EXAMPLES: readonly Example[] = [
     'f32[T]',
     [3, 4],
   ),
+  example(
+    'write_rows',
+    [
+      ['f32[4, 2]', [1, 2, 3, 4, 5, 6, 7, 8]],
+      ['f32[3, 2]', [10, 11, 12, 13, 14, 15]],
+      ['i32[3]', [3, -1, 0]],
+    ],
+    'f32[4, 2]',
+    [14, 15, 3, 4, 5, 6, 10, 11],
+  ),
   example('iota', [], 'i32[T]', [0, 1], { size: ['T'] }),
   example('vector', [], 'f32[2]', [0.5, 0.25], { label: 'frequencies', values: [0.5, 0.25] }),
   // Scale ½ undoes the query 2: keys 0 and ln 3 weigh 1 : 3 for the second query; the first sees the first key only.

@@ -86,7 +86,7 @@ describe('the text form', () => {
 describe('errors of the parser', () => {
   it('point at what is wrong in the grammar', () => {
     expect(message('')).toMatchInlineSnapshot(`"g.tw:1:1: found the end of the text, expected 'func'"`);
-    expect(message('module @m')).toMatchInlineSnapshot(`"g.tw:1:1: found 'module', expected 'func'"`);
+    expect(message('module @m')).toMatchInlineSnapshot(`"g.tw:1:10: found the end of the text, expected '{'"`);
     expect(message('func g()')).toMatchInlineSnapshot(`"g.tw:1:6: found 'g', expected the function's name (@name)"`);
     expect(message('func @g(x: f32[T])')).toMatchInlineSnapshot(
       `"g.tw:1:9: found 'x', expected a parameter (%name: type), ',' or ')'"`,
@@ -99,7 +99,7 @@ describe('errors of the parser', () => {
       `"g.tw:1:44: found the end of the text, expected ',' or '}' after the returned values"`,
     );
     expect(message(`${around('')}graph`)).toMatchInlineSnapshot(
-      `"g.tw:7:1: found 'graph', expected the end of the text: a file holds one function"`,
+      `"g.tw:7:1: found 'graph', expected the end of the text: a file holds one function or module"`,
     );
     expect(message(around('  weight @w.1 : f32[4]'))).toMatchInlineSnapshot(
       `"g.tw:4:3: found 'weight', expected a node (%name = op(…) : type) or 'return' (weights come before nodes)"`,
@@ -147,7 +147,7 @@ describe('errors of the parser', () => {
       `"g.tw:4:3: found a second '%x', expected a name that is not taken"`,
     );
     expect(message(around('  %y = softmax(%x) : f32[T, 4]'))).toMatchInlineSnapshot(
-      `"g.tw:4:8: found 'softmax', expected an op: add, and, argmax, attention, cast, const, cos, div, eq, exp, gather_last, gather_rows, iota, is_argmax, le, linear, log, logprob, lt, matmul, max, mean, min, mul, neg, not, or, reduce_max, repeat, reshape, rotate_half, rsqrt, select, sin, sqrt, sub, sum, transpose, vector"`,
+      `"g.tw:4:8: found 'softmax', expected an op: add, and, argmax, attention, cast, const, cos, div, eq, exp, gather_last, gather_rows, iota, is_argmax, le, linear, log, logprob, lt, matmul, max, mean, min, mul, neg, not, or, reduce_max, repeat, reshape, rotate_half, rsqrt, select, sin, sqrt, sub, sum, transpose, vector, write_rows"`,
     );
     expect(message(around('  %y = add(%x, %i) : f32[T, 4]'))).toMatchInlineSnapshot(
       `"g.tw:4:8: found add(f32[T, 4], i32[T]), expected operands that the op accepts: operands have different element types: f32, i32; insert a cast"`,

@@ -64,7 +64,10 @@ export async function checkStateCalls(executor: Executor): Promise<void> {
   await refused('append', { slot: Int32Array.of(0) }, /append takes rows, an array of f32/);
 
   // A profile and a search are calls.
-  const { bucket, launches } = await executor.profile('append', { rows: rowsOf(5, 0), slot: new Int32Array(5) });
+  const { bucket, launches } = await executor.profile('append', {
+    rows: rowsOf(5, 0),
+    slot: Int32Array.of(0, 1, 2, 3, 4),
+  });
   assert.deepEqual(bucket.extents, { Runs: 40 });
   assert.deepEqual(
     launches.map(({ path }) => path),

@@ -2,6 +2,7 @@
  * Runs generated CUDA without a GPU: each kernel's text as C++ over fibres (test/support/cudaWarp), block after block.
  */
 import { extentIn, type Extents } from '../../../ir/extents.js';
+import { everyExtent } from '../../../ir/function.js';
 import koffi from 'koffi';
 import type { LibraryHandle } from 'koffi';
 import { emitCudaKernel } from '../../../codegen/cuda/index.js';
@@ -36,13 +37,13 @@ static tw_fenced tw_fence(const void *from, size_t size) {
 `;
 
 const DRIVER = `
-extern "C" int run_SYMBOL(void **from, const unsigned long long *sizes, int T, int R, int grid_x, int grid_y, int threads, int backwards) {
+extern "C" int run_SYMBOL(void **from, const unsigned long long *sizes, const int *extents, int grid_x, int grid_y, int threads, int backwards) {
   tw_fenced fenced[COUNT];
   void *p[COUNT];
   for (int i = 0; i < COUNT; i++) { fenced[i] = tw_fence(from[i], sizes[i]); p[i] = fenced[i].at; }
   tw_late_copies = 1;
   tw_backwards = backwards;
-  const int ended = tw_run_grid(grid_x, grid_y, threads, [&] { SYMBOL(T, R, ARGUMENTS); });
+  const int ended = tw_run_grid(grid_x, grid_y, threads, [&] { SYMBOL(ARGUMENTS); });
   for (int i = 0; i < COUNT; i++) { memcpy(from[i], fenced[i].at, fenced[i].size); munmap(fenced[i].pages, fenced[i].pages_size); }
   return ended;
 }
@@ -51,8 +52,7 @@ extern "C" int run_SYMBOL(void **from, const unsigned long long *sizes, int T, i
 type Run = (
   p: Buffer,
   sizes: Buffer,
-  T: number,
-  R: number,
+  extents: Int32Array,
   x: number,
   y: number,
   threads: number,
@@ -62,6 +62,12 @@ type Run = (
 /** Libraries by what was compiled: the text of a kernel and the boxes of its maps. */
 const compiled = new Map<string, LibraryHandle>();
 const keyOf = ({ source, tensorMaps }: CudaKernelText): string => JSON.stringify([source, tensorMaps]);
+
+/** Names of the extents that a kernel takes, in order, as its head declares them. */
+const extentsOf = ({ source, symbol }: CudaKernelText): readonly string[] =>
+  [...new RegExp(`\\b${symbol}\\(((?:int \\w+, )*)`).exec(source)![1]!.matchAll(/int (\w+), /g)].map(
+    ([, name]) => name!,
+  );
 
 /** All kernels that no library has yet as one: the prelude once, each kernel's own text in a namespace. */
 function compile(kernels: readonly CudaKernelText[]): (kernel: CudaKernelText) => Run {
@@ -78,7 +84,11 @@ function compile(kernels: readonly CudaKernelText[]): (kernel: CudaKernelText) =
       .replaceAll(/extern __shared__[^;]*;/g, '')
       .replaceAll('__shared__', 'static');
     const pointers = [...parameters.map((_, i) => `p[${i}]`), ...mapArguments(tensorMaps, ROW_PAD)].join(', ');
-    return `namespace of_${symbol} {\n${text}\n${DRIVER.replaceAll('SYMBOL', symbol).replace('ARGUMENTS', pointers).replaceAll('COUNT', String(parameters.length))}\n}`;
+    const extents = extentsOf(kernel).map((_, i) => `extents[${i}]`);
+    const driver = DRIVER.replaceAll('SYMBOL', symbol)
+      .replace('ARGUMENTS', [...extents, pointers].join(', '))
+      .replaceAll('COUNT', String(parameters.length));
+    return `namespace of_${symbol} {\n${text}\n${driver}\n}`;
   });
   if (missing.length > 0) {
     const library = loadOverFibres(
@@ -90,15 +100,16 @@ function compile(kernels: readonly CudaKernelText[]): (kernel: CudaKernelText) =
     compiled
       .get(keyOf(kernel))!
       .func(
-        `int run_${kernel.symbol}(void *p, void *sizes, int T, int R, int x, int y, int threads, int backwards)`,
+        `int run_${kernel.symbol}(void *p, void *sizes, void *extents, int x, int y, int threads, int backwards)`,
       ) as Run;
 }
 
 export interface EmulateOptions {
-  readonly sizes: { readonly T: number; readonly R: number };
+  readonly sizes: Extents;
   readonly inputs: ReadonlyMap<string, Float64Array>;
   readonly tensors?: ReadonlyMap<string, RawTensor>;
   readonly schedules: readonly CudaSchedule[];
+  /** Of every extent. Default: the size of the first, in whole tiles. */
   readonly tokensCapacity?: number;
   /** Fibres of a block are taken last to first. */
   readonly backwards?: boolean;
@@ -158,8 +169,7 @@ export function loadEmulator(kernels: readonly CudaKernelText[]): Emulator {
       run(text)(
         table,
         sizesTable,
-        sizes['T']!,
-        sizes['R']!,
+        Int32Array.from(extentsOf(text), (name) => extentIn(name, sizes)),
         x!,
         y!,
         launch.threads,
@@ -177,11 +187,12 @@ export function loadEmulator(kernels: readonly CudaKernelText[]): Emulator {
  */
 export function emulateModule(module: KernelModule, options: EmulateOptions): Emulated {
   const { sizes } = options;
-  const capacity = options.tokensCapacity ?? roundUp(Math.max(64, sizes.T), 64);
+  const leading = extentIn(module.interface.extents[0]!.name, sizes);
+  const capacity = everyExtent(module.interface, options.tokensCapacity ?? roundUp(Math.max(64, leading), 64));
   const shape = (decl: BufferDecl): { rows: number; columns: number; stride: number } => ({
     rows: extentIn(decl.rows, sizes),
     columns: extentIn(decl.columns, sizes),
-    stride: rowStride(decl, { T: capacity, R: capacity }, DTYPE_BYTES[decl.dtype]),
+    stride: rowStride(decl, capacity, DTYPE_BYTES[decl.dtype]),
   });
   const memory = new Map<string, Buffer>();
   for (const decl of module.buffers) {
@@ -201,9 +212,7 @@ export function emulateModule(module: KernelModule, options: EmulateOptions): Em
   );
   const tensors = new Map([...(options.tensors ?? []), ...constants]);
   for (const decl of module.weights) memory.set(decl.name, packForGpu(decl, logicalWeight(decl, tensors, true)));
-  const emitted = module.kernels.map((kernel, i) =>
-    emitCudaKernel(kernel, module, options.schedules[i]!, { T: capacity, R: capacity }),
-  );
+  const emitted = module.kernels.map((kernel, i) => emitCudaKernel(kernel, module, options.schedules[i]!, capacity));
   const run = loadEmulator(emitted);
   for (const text of emitted) run(text, memory, sizes, options);
   const values = new Map<string, Float64Array>();

@@ -1,0 +1,63 @@
+/**
+ * Versions of a state. In the graph a write takes one version and makes the next; in memory all versions are one buffer.
+ * That is sound where nobody reads a version once the next is made, which verifyVersions proves.
+ */
+import type { StateDecl } from './function.js';
+import type { Graph, Node, Value } from './graph.js';
+
+/** Which state a value is a version of, and how many writes of this call came before it. */
+export interface Version {
+  readonly state: Value;
+  readonly writes: number;
+}
+
+/** The version that each value of `graph` is, where it is one: states themselves, and what writes make of them. */
+export function versionsOf({ states, nodes }: Graph): ReadonlyMap<Value, Version> {
+  const versions = new Map<Value, Version>(states.map((state) => [state, { state, writes: 0 }]));
+  for (const { op, operands, result } of nodes) {
+    const old = op === 'write_rows' ? versions.get(operands[0]!) : undefined;
+    if (old !== undefined) versions.set(result, { state: old.state, writes: old.writes + 1 });
+  }
+  return versions;
+}
+
+/**
+ * Calls `fail` at the first node that reads a version of a state which a write before it replaced, or that reads one
+ * otherwise than by rows, and where the function does not give the last version of each state that it writes.
+ */
+export function verifyVersions(graph: Graph, fail: (what: string, node?: Node) => never): void {
+  const versions = versionsOf(graph);
+  const current = new Map<Value, Value>(graph.states.map((state) => [state, state]));
+  for (const node of graph.nodes) {
+    node.operands.forEach((operand, i) => {
+      const version = versions.get(operand);
+      if (version === undefined) return;
+      const { name } = version.state;
+      if (i > 0 || (node.op !== 'gather_rows' && node.op !== 'write_rows'))
+        fail(`%${operand.name} is a version of state ${name}: gather_rows reads it and write_rows writes it`, node);
+      if (current.get(version.state) !== operand)
+        fail(`%${operand.name} is an old version of state ${name}: a write before this has replaced it`, node);
+    });
+    const version = versions.get(node.result);
+    if (version !== undefined) current.set(version.state, node.result);
+  }
+  const result = graph.results.find((value) => versions.has(value));
+  if (result !== undefined) fail(`%${result.name} is a version of a state: it is given, not returned`);
+  const given = new Set<Value>();
+  for (const value of graph.gives) {
+    const version = versions.get(value);
+    if (version === undefined || version.writes === 0) return fail(`it gives %${value.name}, which no write has made`);
+    if (given.has(version.state)) fail(`it gives state ${version.state.name} twice`);
+    if (current.get(version.state) !== value)
+      fail(`it gives %${value.name}, which is an old version of state ${version.state.name}`);
+    given.add(version.state);
+  }
+  for (const [state, last] of current)
+    if (last !== state && !given.has(state)) fail(`it writes state ${state.name} and does not give %${last.name}`);
+}
+
+/** How a state lies in memory: a matrix with its first extent as rows. */
+export function stateDecl({ name, type: { dtype, shape } }: Value): StateDecl {
+  const [rows, ...rest] = shape.map(Number);
+  return { name, dtype, rows: rows!, columns: rest.reduce((product, extent) => product * extent, 1) };
+}
