@@ -293,8 +293,7 @@ function printOutputs(
 }
 
 /**
- * A store of one value at a site, or of two at an even column. `via`: the index that names the row, or no row where it is
- * −1.
+ * A store of one value at a site, or of two at an even column. `via`: the index that names the row; −1 names none.
  */
 export function storeLine(
   operand: Operand,

@@ -77,7 +77,7 @@ function printFunction(graph: Graph): string {
 export const printGraph = (graph: Graph): string => graph.states.map(printState).join('') + printFunction(graph);
 
 /**
- *     module @llama {
+ *     module @keeper {
  *       state @kv : bf16[4096, 64]
  *       func @step[N new](%slot: i32[N] is slot(@kv); %kv: state @kv) -> (f32[N]; %kv1) {
  *         …

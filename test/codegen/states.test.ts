@@ -40,7 +40,7 @@ function checkCalls(
   run: (call: MemoryCall, buffers: ReadonlyMap<string, Float64Array>) => ReadonlyMap<string, Float64Array>,
 ): void {
   const wanted = emptyMemory();
-  let memory = Float64Array.from(wanted.flat());
+  let memory: Float64Array = Float64Array.from(wanted.flat());
   for (const call of MEMORY_CALLS) {
     const values = run(call, new Map([...memoryInputs(call), [MEMORY, memory]]));
     const found = remember(wanted, call);
