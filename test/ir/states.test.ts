@@ -133,7 +133,11 @@ describe('modules', () => {
     ],
     ['a module without functions', 'module @m { state @kv : f32[2] }', "found '}', expected 'func'"],
     ['a module of another name', `module @a.b {\n${TEXT}}`, "found '@a.b', expected a name"],
-    ['two functions outside a module', TEXT + TEXT, 'expected the end of the text: one function or module a file'],
+    [
+      'two functions outside a module',
+      TEXT + TEXT,
+      'expected the end of the text: a file holds one function or module',
+    ],
     ['nothing behind a semicolon', TEXT.replace('; %after', ';'), "found ')', expected a version of a state (%name)"],
   ])('refuse %s', (_, text, wanted) => {
     expect(message(text)).toContain(wanted);

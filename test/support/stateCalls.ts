@@ -28,11 +28,11 @@ export async function checkStateCalls(executor: Executor): Promise<void> {
   assert.deepEqual(await recall(ALL), wanted, 'a state is zero at first');
   // In the small bucket, in the large one, into rows that hold something, and past the end of nothing.
   await append([3, 0], 1);
-  await append([8, 3, -1, 5, 8], 10);
+  await append([8, 3, -1, 5, 1], 10);
   assert.deepEqual(await recall(ALL), wanted);
   await append([], 100);
   await append(
-    Array.from({ length: 40 }, (_, i) => i % STATE_ROWS),
+    Array.from({ length: 40 }, (_, i) => (i < STATE_ROWS ? i : -1)),
     1000,
   );
   assert.deepEqual(await recall(ALL), wanted);
@@ -61,6 +61,7 @@ export async function checkStateCalls(executor: Executor): Promise<void> {
   await refused('append', { rows: rowsOf(2, 0), slot: Int32Array.of(0) }, /slot has 1 entries, not 2, by rows/);
   await refused('append', { rows: rowsOf(1, 0).subarray(1), slot: Int32Array.of(0) }, /rows has 4 entries, not 0/);
   await refused('append', { rows: rowsOf(1, 0), slot: Int32Array.of(-2) }, /slot\[0\] = -2 lies outside -1 to 8/);
+  await refused('append', { rows: rowsOf(2, 0), slot: Int32Array.of(4, 4) }, /slot\[1\] = 4, as slot\[0\] is already/);
   await refused('append', { slot: Int32Array.of(0) }, /append takes rows, an array of f32/);
 
   // A profile and a search are calls.
