@@ -240,6 +240,21 @@ describe.skipIf(!isBuilt)('an artifact', () => {
       /memory placements/,
     ],
     [
+      'token ids as the row numbers of its last attention',
+      (plan) => {
+        for (const kernel of plan.kernels)
+          if (kernel.anchor === 'attention' && kernel.queryRow !== undefined) kernel.queryRow = 'target';
+      },
+      /'target' is token\(\d+\); it may not choose among T rows/,
+    ],
+    [
+      'row numbers as its targets',
+      (plan) => {
+        for (const kernel of plan.kernels) if ('target' in kernel && kernel.target === 'target') kernel.target = 'row';
+      },
+      /'row' is row\(T\); it may not choose among \d+ rows of the vocabulary/,
+    ],
+    [
       'launch parameters swapped',
       (plan) => {
         plan.launches.find((launch) => launch.parameters.length > 2)!.parameters.reverse();
