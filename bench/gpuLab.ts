@@ -2,7 +2,7 @@
 import { launchTimes, type Contender } from '../autotune/cuda/interleave.js';
 import { makeRunUp } from '../autotune/cuda/rival.js';
 import { loadDeviceTools, type CompileKernels, type DeviceTools } from '../autotune/cuda/tools.js';
-import { archOf } from '../driver/devices/gpu.js';
+import { archOf } from '../driver/targets/gpu.js';
 import type { CudaFacts } from '../codegen/cuda/index.js';
 import { UserError } from '../errors.js';
 import type { Bucket } from '../ir/plan.js';

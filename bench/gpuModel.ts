@@ -3,7 +3,7 @@ import type { CudaSchedule } from '../ir/cuda.js';
 import { scoringBucket, tokensIn } from '../ir/scoring.js';
 import { join } from 'node:path';
 import { contractionOf } from '../autotune/cuda/rival.js';
-import { compileModel } from '../driver/compile.js';
+import { compileModel } from '../driver/compile/compile.js';
 import { cuda, cudaDevice } from '../driver/targets/cuda.js';
 import type { CudaFacts } from '../codegen/cuda/index.js';
 import { UserError } from '../errors.js';

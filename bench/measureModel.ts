@@ -2,20 +2,20 @@
 import { scoreOf } from '../ir/plan.js';
 import { join } from 'node:path';
 import { existsSync } from 'node:fs';
-import { compileModel } from '../driver/compile.js';
-import { compileKernels, emitPlan } from '../driver/kernels.js';
+import { compileModel } from '../driver/compile/compile.js';
+import { compileKernels, emitPlan } from '../driver/targets/cpuKernels.js';
 import type { Machine } from '../driver/machine.js';
 import { cpu, cpuDevice, type CpuDevice, type CpuModel } from '../driver/targets/cpu.js';
 import type { CpuSchedule } from '../ir/plan.js';
-import { tuneCompiled } from '../driver/tuneModel.js';
-import { BatchWork } from '../driver/work.js';
+import { tuneCompiled } from '../driver/commands/tuneModel.js';
+import { BatchWork } from '../driver/commands/work.js';
 import { layBatch, packTrees, planTrees, type MicroBatch, type Sharing } from '../eval/index.js';
 import type { CpuIsa } from '../ir/plan.js';
 import { describeRandomCheckpoint } from '../models/checkpoint.js';
 import { loadAddon } from '../runtime/addon.js';
 import { openCpuExecutor } from '../runtime/cpu/openExecutor.js';
 import type { Executor } from '../runtime/executor.js';
-import { scoreInputs, scoringLimits } from '../driver/scorer.js';
+import { scoreInputs, scoringLimits } from '../driver/commands/scorer.js';
 import { SCORE } from '../ir/function.js';
 import { packageRoot, type BenchData } from './data.js';
 

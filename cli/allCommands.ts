@@ -5,7 +5,7 @@
 import { detectMachine } from '../driver/machine.js';
 import type { Commands } from './commands.js';
 
-const commands = () => import('../driver/commands.js');
+const commands = () => import('../driver/commands/index.js');
 
 export const ALL_COMMANDS: Commands = {
   compile: async (request, ui) => (await commands()).compile(request, ui),
@@ -15,11 +15,11 @@ export const ALL_COMMANDS: Commands = {
   inspect: async ({ target: asked, ...request }) => {
     const { chooseTarget } = await import('../driver/devices/chooseTarget.js');
     const { target } = await chooseTarget({ ...request, ...(asked === undefined ? {} : { target: asked }) });
-    return (await import('../driver/inspect.js')).inspectModel({
+    return (await import('../driver/commands/inspect.js')).inspectModel({
       ...request,
       ...(target === undefined ? {} : { target }),
     });
   },
-  doctor: async () => (await import('../driver/doctor.js')).examineMachine(),
+  doctor: async () => (await import('../driver/commands/doctor.js')).examineMachine(),
   cores: () => detectMachine().cpu.cores,
 };

@@ -8,10 +8,10 @@ import type {
   TuneResult,
   Ui,
 } from '../driver/requests.js';
-import type { Check } from '../driver/doctor.js';
+import type { Check } from '../driver/commands/doctor.js';
 import type { Asked } from '../driver/target.js';
 import type { Merged, MergeRequest } from '../eval/index.js';
-import type { Inspection, InspectRequest } from '../driver/inspect.js';
+import type { Inspection, InspectRequest } from '../driver/commands/inspect.js';
 
 /** A command rejects with UserError where the user can act; with anything else once its signal is aborted. */
 export interface Commands {

@@ -1,9 +1,9 @@
 /** What `inspect` prints, for people. */
 import { tokensIn } from '../ir/scoring.js';
-import { parameterCount, stageSize, type Inspection, type RecordedStage } from '../driver/inspect.js';
+import { parameterCount, stageSize, type Inspection, type RecordedStage } from '../driver/commands/inspect.js';
 import type { CompiledModel } from '../driver/targets/target.js';
-import { groupKernels, type KernelRow, type KernelSource } from '../driver/inspectKernels.js';
-import type { ArenaSlot, MemoryReport } from '../driver/inspectMemory.js';
+import { groupKernels, type KernelRow, type KernelSource } from '../driver/commands/inspectKernels.js';
+import type { ArenaSlot, MemoryReport } from '../driver/commands/inspectMemory.js';
 import type { LinkedFunction } from '../ir/plan.js';
 import { quoteForShell } from '../system/shell.js';
 import { bytes, count, cut, si, textTable } from '../system/format.js';

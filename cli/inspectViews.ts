@@ -1,8 +1,9 @@
 /** What `tilewright inspect` shows: each view of a compiled model as data and as text. */
 import { rowsIn, tokensIn } from '../ir/scoring.js';
-import { findStage, parameterCount, stageSize, stageText, type Inspection } from '../driver/inspect.js';
-import { bucketFor, kernelRows, kernelSource, typicalSize } from '../driver/inspectKernels.js';
-import { memoryReport } from '../driver/inspectMemory.js';
+import { findStage, parameterCount, stageSize, type Inspection } from '../driver/commands/inspect.js';
+import { stageText } from '../driver/compile/dump.js';
+import { bucketFor, kernelRows, kernelSource, typicalSize } from '../driver/commands/inspectKernels.js';
+import { memoryReport } from '../driver/commands/inspectMemory.js';
 import { placeAnywhere } from '../driver/devices/placement.js';
 import { isArtifact } from '../driver/names.js';
 import { UsageError } from '../errors.js';

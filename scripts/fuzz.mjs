@@ -3,8 +3,11 @@
  * Every round has a seed of its own, printed as it goes: a process that ends in a round is repeated with --seed.
  */
 import { parseArgs } from 'node:util';
-import { randomOf } from '../dist/test/fuzz/mutate.js';
-import { FUZZERS } from '../dist/test/fuzz/registry.js';
+
+/** A module that the build made. Named at run time: a checkout that was not built yet is linted as well. */
+const built = (path) => import(new URL(`../dist/${path}`, import.meta.url).href);
+const { randomOf } = await built('test/fuzz/mutate.js');
+const { FUZZERS } = await built('test/fuzz/registry.js');
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,

@@ -1,8 +1,8 @@
 /** The README's picture, made by the code that it shows: a question's token tree and the kernels of a layer. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { inspectModel } from '../../driver/inspect.js';
-import { kernelRows, typicalSize } from '../../driver/inspectKernels.js';
+import { inspectModel } from '../../driver/commands/inspect.js';
+import { kernelRows, typicalSize } from '../../driver/commands/inspectKernels.js';
 import { tokeniseQuestions } from '../../eval/tokenise.js';
 import { taskByName } from '../../eval/tasks/index.js';
 import type { Path } from '../../eval/tree.js';

@@ -4,12 +4,12 @@
  */
 import { isCudaError } from '../../runtime/cuda/addon.js';
 import { packError, type DeviceRequest, type FromChild, type ToChild } from './protocol.js';
-import { loadExecutor } from './executors.js';
+import { loadExecutor } from './openReplica.js';
 import { detectMachine } from '../machine.js';
-import { openOrCompile, rebuildOpened } from '../open.js';
+import { openOrCompile, rebuildOpened } from '../compile/open.js';
 import { Phases } from '../phases.js';
 import type { Ui } from '../requests.js';
-import { inFlightOf, type Executor } from './executor.js';
+import { inFlightOf, type Executor } from '../executor.js';
 import { Siblings, type Membership } from './siblings.js';
 
 /** A parent that is gone hears nothing; 'disconnect' below ends this process. */

@@ -9,7 +9,7 @@ import { openModel } from '../model.js';
 import { isArtifact } from '../names.js';
 import type { LoadRequest } from '../requests.js';
 import type { TargetChoice, TargetName } from '../target.js';
-import { archOf, runsOn } from './gpu.js';
+import { archOf, runsOn } from '../targets/gpu.js';
 import { gpuReserve } from '../targets/cuda.js';
 import { deviceMemory } from './placement.js';
 

@@ -7,14 +7,15 @@ import { setImmediate } from 'node:timers/promises';
 import { deviceOf, type Parallelism } from '../../ir/placement.js';
 import { printPlacement } from '../../passes/placeStages.js';
 import type { DeviceRequest } from './protocol.js';
-import { beginDevice, distinct, hasDeviceModule, loadExecutor } from './executors.js';
-import { rebuildOpened, type OpenedModel, type Opening } from '../open.js';
+import { distinct } from '../targets/executors.js';
+import { beginDevice, hasDeviceModule, loadExecutor } from './openReplica.js';
+import { rebuildOpened, type OpenedModel, type Opening } from '../compile/open.js';
 import { placeModel } from './placement.js';
 import { DevicePool } from './pool.js';
 import type { Phases } from '../phases.js';
 import { nameOfReplica, replicaUis } from './replicaUi.js';
 import type { LoadRequest, Ui } from '../requests.js';
-import type { Executor } from './executor.js';
+import type { Executor } from '../executor.js';
 import { SiblingRelay } from './siblings.js';
 
 export interface OpenedDevices {

@@ -8,7 +8,7 @@ import { profiledOf, resultOf, type Answer, type ProfiledLaunch } from './protoc
 import type { PhaseSpan } from '../phases.js';
 import { entriesOf, fatalCall, ProcessEnded } from './remoteExecutor.js';
 import type { Ui } from '../requests.js';
-import { inFlightOf, type Executor } from './executor.js';
+import { inFlightOf, type Executor } from '../executor.js';
 
 /** An executor whose process may end and be followed by another. */
 export interface Replica extends Executor {

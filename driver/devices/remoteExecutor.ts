@@ -15,7 +15,7 @@ import {
 } from './protocol.js';
 import type { PhaseSpan } from '../phases.js';
 import type { Ui } from '../requests.js';
-import type { Executor } from './executor.js';
+import type { Executor } from '../executor.js';
 import type { SiblingRelay } from './siblings.js';
 
 export interface RemoteOptions {

@@ -5,7 +5,7 @@ import { emitKernel } from '../../codegen/cpu/index.js';
 import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
 import { CPU_ISAS, scoreOf, type CpuSchedule } from '../../ir/plan.js';
 import { machineBytes } from '../../runtime/cpu/memoryUse.js';
-import { compileKernels, emitPlan } from '../kernels.js';
+import { compileKernels, emitPlan } from './cpuKernels.js';
 import { arithmeticOf, numericsOf } from '../machine.js';
 import { cpuDevice, cpuDeviceFor, type CpuDevice } from './cpuModel.js';
 import type { Target } from './target.js';
@@ -67,6 +67,6 @@ export const cpu: Target<CpuSchedule, CpuDevice> = {
   room: (_device, devices) => machineBytes() / devices,
   rates: () => ({ flopsPerSecond: 4e11, bytesPerSecond: 2e10 }),
   open: async (checkpoint, model, options, ui) =>
-    (await import('../devices/executors.js')).loadCpuExecutor(checkpoint, model, options, ui),
+    (await import('./executors.js')).loadCpuExecutor(checkpoint, model, options, ui),
   measure: async (model, machine, options) => (await import('./measureCpu.js')).measureCpu(model, machine, options),
 };

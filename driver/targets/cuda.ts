@@ -8,8 +8,8 @@ import { UsageError, UserError } from '../../errors.js';
 import { CUDA_ARCHS, type CudaArch, type CudaSchedule } from '../../ir/cuda.js';
 import { scoreOf } from '../../ir/plan.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
-import { compileCudaKernels, cudaSources, emitCudaPlan } from '../cudaKernels.js';
-import { cudaFactsOf, devicesFor, visibleGpus } from '../devices/gpu.js';
+import { compileCudaKernels, cudaSources, emitCudaPlan } from './cudaKernels.js';
+import { cudaFactsOf, devicesFor, visibleGpus } from './gpu.js';
 import { cudaNumerics } from '../target.js';
 import { cudaDevice, type CudaDevice } from './cudaModel.js';
 import type { Target } from './target.js';
@@ -97,6 +97,6 @@ export const cuda: Target<CudaSchedule, CudaDevice> = {
   },
   rates: ({ arch }) => RATES[arch],
   open: async (checkpoint, model, options, ui) =>
-    (await import('../devices/executors.js')).loadCudaExecutor(checkpoint, model, options, ui),
+    (await import('./executors.js')).loadCudaExecutor(checkpoint, model, options, ui),
   measure: async (model, _machine, options) => (await import('./measureCuda.js')).measureCuda(model, options),
 };

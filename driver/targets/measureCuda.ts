@@ -15,7 +15,7 @@ import { isCudaError, requireCuda } from '../../runtime/cuda/addon.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
 import { findCublasLt } from '../../runtime/cuda/findCublasLt.js';
 import { readSettings } from '../../settings.js';
-import { devicesFor } from '../devices/gpu.js';
+import { devicesFor } from './gpu.js';
 import type { CudaModel } from './cudaModel.js';
 import { measuredRows, isIdleSoon } from './measured.js';
 import type { MeasureOptions, Tuned } from './target.js';

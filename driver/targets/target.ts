@@ -17,8 +17,8 @@ import type { KernelResources } from '../../runtime/cuda/ptxasLog.js';
 import type { Machine } from '../machine.js';
 import type { Phases } from '../phases.js';
 import type { Ui } from '../requests.js';
-import type { Executor } from '../devices/executor.js';
-import type { Siblings } from '../devices/siblings.js';
+import type { Executor } from '../executor.js';
+import type { WeightExchange } from '../../runtime/cuda/shareWeights.js';
 import type { Arithmetic, Precision } from '../target.js';
 import type { CompiledCode, PackedCode } from './machineCode.js';
 
@@ -111,7 +111,7 @@ export interface OpenOptions {
   /** Told what is begun. */
   readonly phases?: Phases;
   /** Replicas on other devices that load at the same time. */
-  readonly siblings?: Siblings;
+  readonly siblings?: { exchange(stage: number): WeightExchange };
 }
 
 export interface MeasureOptions {

@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, w
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { examineMachine, folderBytes, type Check, type Probes } from '../../driver/doctor.js';
+import { examineMachine, folderBytes, type Check, type Probes } from '../../driver/commands/doctor.js';
 import { UserError } from '../../errors.js';
 import { makeFolder } from '../../system/write.js';
 import { runCli } from './fakeIo.js';

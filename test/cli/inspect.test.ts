@@ -3,9 +3,15 @@ import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { findStage, inspectModel, stageSize, type Inspection } from '../../driver/inspect.js';
-import { findKernel, groupKernels, kernelRows, kernelSource, typicalSize } from '../../driver/inspectKernels.js';
-import { memoryReport } from '../../driver/inspectMemory.js';
+import { findStage, inspectModel, stageSize, type Inspection } from '../../driver/commands/inspect.js';
+import {
+  findKernel,
+  groupKernels,
+  kernelRows,
+  kernelSource,
+  typicalSize,
+} from '../../driver/commands/inspectKernels.js';
+import { memoryReport } from '../../driver/commands/inspectMemory.js';
 import type { Machine } from '../../driver/machine.js';
 import { parseGraph } from '../../ir/text/parser.js';
 import { planMemory } from '../../passes/planMemory.js';

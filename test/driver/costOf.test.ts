@@ -1,13 +1,13 @@
 import { scoreOf } from '../../ir/plan.js';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { compileModel } from '../../driver/compile.js';
+import { compileModel } from '../../driver/compile/compile.js';
 import { cpu, cpuDevice } from '../../driver/targets/cpu.js';
 import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
 import { detectMachine } from '../../driver/machine.js';
-import { costOf } from '../../driver/modelLimits.js';
+import { costOf } from '../../driver/commands/modelLimits.js';
 import { TYPICAL_FACTS } from '../../driver/target.js';
-import { BatchWork } from '../../driver/work.js';
+import { BatchWork } from '../../driver/commands/work.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
 
 const checkpoint = openCheckpoint(join(import.meta.dirname, '../../models/demo'));

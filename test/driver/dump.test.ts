@@ -2,7 +2,7 @@ import { mkdtempSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { Dump } from '../../driver/dump.js';
+import { Dump } from '../../driver/compile/dump.js';
 import { parseGraph } from '../../ir/text/parser.js';
 import { lower, optimise } from '../../passes/pipeline.js';
 import { llama } from '../passes/llamaGraph.js';

@@ -1,7 +1,7 @@
 /** Cubins of an artifact on a host without a CUDA compiler: taken where they fit and the user trusts them. */
 import { createHash } from 'node:crypto';
 import { describe, expect, it, vi } from 'vitest';
-import { compileCudaKernels } from '../../driver/cudaKernels.js';
+import { compileCudaKernels } from '../../driver/targets/cudaKernels.js';
 import { packedCode, recordOf, type CodeRecord, type PackedCode } from '../../driver/targets/machineCode.js';
 import { MissingCompiler } from '../../errors.js';
 import type { CudaKernelText } from '../../ir/cuda.js';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { nonFiniteAdvice } from '../../driver/scoreSet.js';
+import { nonFiniteAdvice } from '../../driver/commands/scoreSet.js';
 
 describe('advice where values are NaN', () => {
   it('never is what is on already', () => {

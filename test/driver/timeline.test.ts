@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { Timeline, united } from '../../driver/timeline.js';
-import { timelineEvents } from '../../driver/trace.js';
+import { Timeline, united } from '../../driver/commands/timeline.js';
+import { timelineEvents } from '../../driver/commands/trace.js';
 import type { DeviceSpan } from '../../runtime/call.js';
 
 const batch = (tokens: number): { tokens: Int32Array; row: Int32Array } => ({

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { tokeniserThreads } from '../../driver/tokeniserThreads.js';
+import { tokeniserThreads } from '../../driver/commands/tokeniserThreads.js';
 
 let folder = '';
 beforeAll(() => {

@@ -6,7 +6,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
-import { run } from '../../driver/commands.js';
+import { run } from '../../driver/commands/index.js';
 import type { Ui } from '../../driver/requests.js';
 import { CACHE, isBuilt, ROOT, temporaryFolder } from './support.js';
 

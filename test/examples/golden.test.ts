@@ -5,7 +5,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { run } from '../../driver/commands.js';
+import { run } from '../../driver/commands/index.js';
 import type { Ui } from '../../driver/requests.js';
 import { evaluate, loadDataset, taskByName, tokeniseDataset, type Scores, type Selection } from '../../eval/index.js';
 import { openCheckpoint } from '../../models/checkpoint.js';

@@ -7,7 +7,7 @@ import { loadArtifact } from '../../driver/artifact/load.js';
 import { saveArtifact } from '../../driver/artifact/save.js';
 import { detectMachine } from '../../driver/machine.js';
 import { openModel } from '../../driver/model.js';
-import { openOrCompile, referenceTo } from '../../driver/open.js';
+import { openOrCompile, referenceTo } from '../../driver/compile/open.js';
 import type { Ui } from '../../driver/requests.js';
 import { parseGraph } from '../../ir/text/parser.js';
 import { printGraph } from '../../ir/text/printer.js';

@@ -5,8 +5,8 @@
 import { scoreOf } from '../../ir/plan.js';
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { compileModel } from '../../driver/compile.js';
-import { compileCudaKernels, emitCudaPlan } from '../../driver/cudaKernels.js';
+import { compileModel } from '../../driver/compile/compile.js';
+import { compileCudaKernels, emitCudaPlan } from '../../driver/targets/cudaKernels.js';
 import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
 import type { Stage } from '../../ir/placement.js';
 import { openCheckpoint } from '../../models/checkpoint.js';

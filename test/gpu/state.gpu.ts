@@ -1,6 +1,6 @@
 /** Two functions of one plan on a real device: they share a weight and a state that outlives calls. */
 import { describe, it } from 'node:test';
-import { compileCudaKernels } from '../../driver/cudaKernels.js';
+import { compileCudaKernels } from '../../driver/targets/cudaKernels.js';
 import { cudaAvailable } from '../../runtime/cuda/addon.js';
 import { openCudaExecutor } from '../../runtime/cuda/openExecutor.js';
 import { PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';

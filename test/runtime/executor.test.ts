@@ -14,7 +14,7 @@ import { settingsIn, temporaryFolder } from './kernels.js';
 import { randomValue, roundTo, toBf16 } from './packReference.js';
 import { TINY_KERNELS, tinyPlan, VOCAB, WIDTH } from './tinyPlan.js';
 import { openCpu, type CpuScoring, type CpuScoringOptions, type Batch } from '../support/scoring.js';
-import { scoreInputs } from '../../driver/scorer.js';
+import { scoreInputs } from '../../driver/commands/scorer.js';
 import { chooseBucket, longestTree } from '../../runtime/call.js';
 
 const folder = temporaryFolder();

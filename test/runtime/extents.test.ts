@@ -1,6 +1,6 @@
 /** Functions of one plan whose extents differ: each kernel finds its own by their order in its function. */
 import { expect, it } from 'vitest';
-import { compileKernels, emitPlan } from '../../driver/kernels.js';
+import { compileKernels, emitPlan } from '../../driver/targets/cpuKernels.js';
 import { linkFunction } from '../../ir/plan.js';
 import { openCpuExecutor } from '../../runtime/cpu/openExecutor.js';
 import { compileFunctions } from '../support/compileFunctions.js';

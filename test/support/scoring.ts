@@ -1,6 +1,6 @@
 /** Executors of one function that scores tokens, as tests speak of them: micro-batches in, log-probabilities out. */
-import type { Executor as AnyExecutor } from '../../driver/devices/executor.js';
-import { scoredRows, scoreInputs, scoringLimits } from '../../driver/scorer.js';
+import type { Executor as AnyExecutor } from '../../driver/executor.js';
+import { scoredRows, scoreInputs, scoringLimits } from '../../driver/commands/scorer.js';
 import type { MicroBatch, ScoredRows } from '../../eval/scorer.js';
 import { SCORE } from '../../ir/function.js';
 import type { Stage } from '../../ir/placement.js';

@@ -4,7 +4,7 @@
 import { scoreOf } from '../../../ir/plan.js';
 import { describe, expect, it } from 'vitest';
 import { emitCudaKernel, isLegalCuda } from '../../../codegen/cuda/index.js';
-import { compileModel } from '../../../driver/compile.js';
+import { compileModel } from '../../../driver/compile/compile.js';
 import { cuda, cudaDevice, type CudaModel } from '../../../driver/targets/cuda.js';
 import { TYPICAL_FACTS } from '../../../driver/target.js';
 import type { CudaArch, CudaSchedule } from '../../../ir/cuda.js';

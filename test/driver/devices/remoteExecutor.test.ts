@@ -6,7 +6,7 @@ import type { MicroBatch } from '../../../eval/scorer.js';
 import { ProcessEnded, RemoteExecutor, type RemoteOptions } from '../../../driver/devices/remoteExecutor.js';
 import type { Ui } from '../../../driver/requests.js';
 import { UserError } from '../../../errors.js';
-import { scoreInputs } from '../../../driver/scorer.js';
+import { scoreInputs } from '../../../driver/commands/scorer.js';
 import { scoreWith } from '../../support/scoring.js';
 
 let folder = '';

@@ -5,8 +5,8 @@
 import { scoreOf } from '../../../ir/plan.js';
 import { rowsIn, tokensIn, scoringSize } from '../../../ir/scoring.js';
 import { expect, it } from 'vitest';
-import { compileModel } from '../../../driver/compile.js';
-import { emitCudaPlan } from '../../../driver/cudaKernels.js';
+import { compileModel } from '../../../driver/compile/compile.js';
+import { emitCudaPlan } from '../../../driver/targets/cudaKernels.js';
 import { cuda, cudaDevice } from '../../../driver/targets/cuda.js';
 import { TYPICAL_FACTS } from '../../../driver/target.js';
 import { CUDA_ARCHS } from '../../../ir/cuda.js';

@@ -1,5 +1,5 @@
 /** The library: models that stay open and score any number of question sets. docs/library.md shows its use. */
-import { UsageError } from '../errors.js';
+import { UsageError } from '../../errors.js';
 import {
   argmax,
   datasetOfRecords,
@@ -8,21 +8,21 @@ import {
   taskByName,
   type Question,
   type Scores,
-} from '../eval/index.js';
-import type { Results } from '../eval/index.js';
-import { beginLoading, type LoadedModel } from './loadModel.js';
-import { settleTarget, compile as compileModel, tune as tuneArtifact } from './commands.js';
-import { checkOptions, present } from './libraryOptions.js';
-import type { CompileOptions, ModelOptions, RunOptions, ScoreOptions, TuneOptions } from './libraryOptions.js';
-import { uiOf } from './libraryProgress.js';
-import { detectMachine } from './machine.js';
-import { modelName, parseInit, type WeightInit } from './names.js';
-import { clock, Phases } from './phases.js';
-import { prepareRun, type PreparedRun } from './prepareRun.js';
-import { packQuestions, tokenise } from './questionSet.js';
-import { reportRun } from './reportRun.js';
-import { Interrupted, type CompileResult, type LoadRequest, type RunRequest, type TuneResult } from './requests.js';
-import { scoreSet } from './scoreSet.js';
+} from '../../eval/index.js';
+import type { Results } from '../../eval/index.js';
+import { beginLoading, type LoadedModel } from '../commands/loadModel.js';
+import { settleTarget, compile as compileModel, tune as tuneArtifact } from '../commands/index.js';
+import { checkOptions, present } from './options.js';
+import type { CompileOptions, ModelOptions, RunOptions, ScoreOptions, TuneOptions } from './options.js';
+import { uiOf } from './progress.js';
+import { detectMachine } from '../machine.js';
+import { modelName, parseInit, type WeightInit } from '../names.js';
+import { clock, Phases } from '../phases.js';
+import { prepareRun, type PreparedRun } from '../commands/prepareRun.js';
+import { packQuestions, tokenise } from '../commands/questionSet.js';
+import { reportRun } from '../commands/reportRun.js';
+import { Interrupted, type CompileResult, type LoadRequest, type RunRequest, type TuneResult } from '../requests.js';
+import { scoreSet } from '../commands/scoreSet.js';
 
 /** A share of the questions. */
 export interface Accuracy {

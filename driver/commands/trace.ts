@@ -2,10 +2,10 @@
  * `--trace FILE`: a run on all its devices, and some micro-batches kernel by kernel, in Chrome's trace format (opens in
  * Perfetto).
  */
-import { layBatch, packTrees, planTrees, type LoadedQuestions, type Scorer, type Sharing } from '../eval/index.js';
-import { writeAtomically } from '../system/write.js';
-import type { Executor } from './devices/executor.js';
-import { SCORE } from '../ir/function.js';
+import { layBatch, packTrees, planTrees, type LoadedQuestions, type Scorer, type Sharing } from '../../eval/index.js';
+import { writeAtomically } from '../../system/write.js';
+import type { Executor } from '../executor.js';
+import { SCORE } from '../../ir/function.js';
 import { scoreInputs } from './scorer.js';
 import type { Timeline } from './timeline.js';
 

@@ -1,9 +1,9 @@
 /** Where a plan's memory goes: the arena over time, and the weights. */
-import { tokensIn } from '../ir/scoring.js';
-import type { Checkpoint } from '../models/checkpoint.js';
-import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
-import type { LinkedFunction } from '../ir/plan.js';
-import { planWeights } from '../runtime/weightPlan.js';
+import { tokensIn } from '../../ir/scoring.js';
+import type { Checkpoint } from '../../models/checkpoint.js';
+import { kernelReads, kernelWrites } from '../../ir/kernelAccess.js';
+import type { LinkedFunction } from '../../ir/plan.js';
+import { planWeights } from '../../runtime/weightPlan.js';
 
 /** Buffers that take turns in one place of the arena. */
 export interface ArenaSlot {

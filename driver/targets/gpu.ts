@@ -3,7 +3,7 @@ import type { CudaFacts } from '../../codegen/cuda/index.js';
 import { UserError } from '../../errors.js';
 import type { CudaArch } from '../../ir/cuda.js';
 import { cudaAvailable, type CudaDeviceInfo } from '../../runtime/cuda/addon.js';
-import type { Rebuild } from '../targets/target.js';
+import type { Rebuild } from './target.js';
 import { TYPICAL_FACTS } from '../target.js';
 
 /** The architecture whose code a device runs best; undefined where it runs none of ours. */

@@ -1,9 +1,6 @@
 /** A compiled model on its device: kernels compiled (or found in the cache), weights loaded. */
 import { SCORE } from '../../ir/function.js';
 import { linkFunction, scoreOf } from '../../ir/plan.js';
-import { existsSync } from 'node:fs';
-import { UserError } from '../../errors.js';
-import type { Stage } from '../../ir/placement.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { openCpuExecutor } from '../../runtime/cpu/openExecutor.js';
 import type { PlanSymbols } from '../../runtime/cpu/bindPlan.js';
@@ -13,73 +10,14 @@ import { printCudaMemoryUse } from '../../runtime/cuda/memoryUse.js';
 import { PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
 import { printLoadTimes } from '../../runtime/cuda/weights.js';
 import { duration } from '../../system/format.js';
-import { readSettings } from '../../settings.js';
-import type { CpuModel } from '../targets/cpuModel.js';
-import type { CudaModel } from '../targets/cudaModel.js';
-import type { AnyTarget, CompiledModel, OpenOptions } from '../targets/target.js';
-import { compileCudaKernels, emitCudaPlan } from '../cudaKernels.js';
-import type { DeviceRequest } from './protocol.js';
+import type { CpuModel } from './cpuModel.js';
+import type { CudaModel } from './cudaModel.js';
+import type { CompiledModel, OpenOptions } from './target.js';
+import { compileCudaKernels, emitCudaPlan } from './cudaKernels.js';
 import { devicesFor } from './gpu.js';
-import { compileKernels, emitPlan } from '../kernels.js';
-import { placeModel } from './placement.js';
-import { RemoteExecutor, type RemoteOptions } from './remoteExecutor.js';
+import { compileKernels, emitPlan } from './cpuKernels.js';
 import type { Ui } from '../requests.js';
-import type { Executor } from './executor.js';
-
-/** A day: timers hold a few weeks. */
-const MOST_TIMEOUT = 86_400;
-
-const DEVICE_MODULE = new URL('./child.js', import.meta.url);
-
-/** Whether there is a module to start a process with: not where only TypeScript sources are. */
-export const hasDeviceModule = (): boolean => existsSync(DEVICE_MODULE);
-
-export interface BeginOptions extends Pick<RemoteOptions, 'onEnd' | 'siblings'> {
-  readonly target: Pick<AnyTarget, 'timeoutSeconds'>;
-}
-
-/**
- * A replica is driven by a process of its own, so that a fault of a device costs a micro-batch and not the run. It
- * opens and compiles the model itself, from the request, while this process does what it needs: neither waits for the
- * other.
- */
-export function beginDevice(request: DeviceRequest, { target, ...options }: BeginOptions, ui: Ui): RemoteExecutor {
-  const timeoutSeconds = readSettings().deviceTimeout ?? target.timeoutSeconds;
-  if (!(timeoutSeconds > 0 && timeoutSeconds <= MOST_TIMEOUT))
-    throw new UserError(
-      `TILEWRIGHT_DEVICE_TIMEOUT: expected seconds, more than 0 and at most ${MOST_TIMEOUT}`,
-      'minutes more than the largest micro-batch takes will do: 180',
-    );
-  return RemoteExecutor.begin({ module: DEVICE_MODULE, request, timeoutSeconds, ...options }, ui);
-}
-
-export interface LoadOptions extends Omit<OpenOptions, 'devices' | 'stages'> {
-  /** One a stage, counted from 0 among those of this machine that run the plan; by default the first alone. */
-  readonly devices?: readonly number[];
-  /** How many such sets of devices the run has; by default this one. */
-  readonly replicas?: number;
-}
-
-/** The executor in this process: of the whole plan on one device, or a pipeline over several. */
-export function loadExecutor(
-  checkpoint: Checkpoint,
-  model: CompiledModel,
-  options: LoadOptions,
-  ui: Ui,
-): Promise<Executor> {
-  const { devices = [0], replicas = 1, ...others } = options;
-  // The cuts depend on nothing but the plan and the devices: whoever else places them finds the same.
-  const stages =
-    devices.length === 1
-      ? undefined
-      : placeModel(model, {
-          devices: replicas * devices.length,
-          rebuild: options.rebuild,
-          wanted: { replicas, stages: devices.length },
-        }).stages.map(({ first, end }): Stage => ({ first, end }));
-  const open = { ...others, devices, ...(stages === undefined ? {} : { stages }) };
-  return model.target.open(checkpoint, model, open, ui);
-}
+import type { Executor } from '../executor.js';
 
 /** Said where --trust-code takes effect. */
 const OWN_CODE = 'no compiler is here: the machine code of the artifact runs, because --trust-code was given';

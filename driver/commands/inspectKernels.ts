@@ -1,11 +1,11 @@
 /** The kernels of a plan, as a person wants to see them: what each does, costs, and the source it becomes. */
-import { scoringExtents, tokensIn } from '../ir/scoring.js';
-import { kernelWork, type Work, type WorkSize } from '../autotune/work.js';
-import type { CompiledModel, PrintedKernel } from './targets/target.js';
-import { UsageError } from '../errors.js';
-import type { Kernel } from '../ir/kernel.js';
-import { scoreOf, type Bucket, type LinkedFunction } from '../ir/plan.js';
-import { Declarations } from '../autotune/work.js';
+import { scoringExtents, tokensIn } from '../../ir/scoring.js';
+import { kernelWork, type Work, type WorkSize } from '../../autotune/work.js';
+import type { CompiledModel, PrintedKernel } from '../targets/target.js';
+import { UsageError } from '../../errors.js';
+import type { Kernel } from '../../ir/kernel.js';
+import { scoreOf, type Bucket, type LinkedFunction } from '../../ir/plan.js';
+import { Declarations } from '../../autotune/work.js';
 
 export interface KernelRow {
   readonly name: string;

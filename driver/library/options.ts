@@ -1,10 +1,10 @@
 /** What the library's functions take, checked before anything is opened. */
 import { z } from 'zod';
-import { UsageError } from '../errors.js';
-import { OVERLONG, SHARING_MODES, TASKS } from '../eval/index.js';
-import { CPU_ISAS } from '../ir/plan.js';
-import type { ProgressListener } from './libraryProgress.js';
-import { PRECISIONS, TARGET_CHOICES } from './target.js';
+import { UsageError } from '../../errors.js';
+import { OVERLONG, SHARING_MODES, TASKS } from '../../eval/index.js';
+import { CPU_ISAS } from '../../ir/plan.js';
+import type { ProgressListener } from './progress.js';
+import { PRECISIONS, TARGET_CHOICES } from '../target.js';
 
 const whole = (least: number, most: number) => z.number().int().min(least).max(most);
 const MAX_DEVICES = 64;

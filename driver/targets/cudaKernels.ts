@@ -1,14 +1,14 @@
 /** A CUDA plan's kernels as text, one translation unit each, and as cubins. */
-import { emitCudaKernel } from '../codegen/cuda/index.js';
-import type { CudaArch, CudaKernelText, CudaSchedule } from '../ir/cuda.js';
-import type { LinkedFunction } from '../ir/plan.js';
-import { compileCubins, type CompiledCubins as CompiledUnits } from '../runtime/cuda/compiler.js';
-import { isCubin } from '../runtime/cuda/cubinCache.js';
-import { versionProblem } from '../runtime/cuda/cudaVersion.js';
-import { PACK_SOURCE, PACK_SYMBOL } from '../runtime/cuda/packKernels.js';
-import type { SourceText } from '../runtime/cpu/compiler.js';
-import { compileOrUnpack, type CompiledCode, type PackedCode } from './targets/machineCode.js';
-import type { CompileOptions } from './targets/target.js';
+import { emitCudaKernel } from '../../codegen/cuda/index.js';
+import type { CudaArch, CudaKernelText, CudaSchedule } from '../../ir/cuda.js';
+import type { LinkedFunction } from '../../ir/plan.js';
+import { compileCubins, type CompiledCubins as CompiledUnits } from '../../runtime/cuda/compiler.js';
+import { isCubin } from '../../runtime/cuda/cubinCache.js';
+import { versionProblem } from '../../runtime/cuda/cudaVersion.js';
+import { PACK_SOURCE, PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
+import type { SourceText } from '../../runtime/cpu/compiler.js';
+import { compileOrUnpack, type CompiledCode, type PackedCode } from './machineCode.js';
+import type { CompileOptions } from './target.js';
 
 export interface EmittedCudaPlan {
   /** kernels[bucket][launch] */

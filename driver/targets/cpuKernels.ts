@@ -1,13 +1,13 @@
 /** A plan's kernels as C source and as a loaded library: one function for each (signature, schedule). */
 import { readFile } from 'node:fs/promises';
-import type { CpuIsa, CpuSchedule, LinkedFunction } from '../ir/plan.js';
-import { emitKernel, unitOf, type EmittedKernel } from '../codegen/cpu/index.js';
-import type { Kernel, KernelModule } from '../ir/kernel.js';
-import { loadAddon } from '../runtime/addon.js';
-import { compileShared, installShared, type CompiledLibrary, type SourceText } from '../runtime/cpu/compiler.js';
-import { compileOrUnpack, type CompiledCode, type PackedCode } from './targets/machineCode.js';
-import type { CompileOptions } from './targets/target.js';
-import type { LaunchSymbol } from '../runtime/cpu/bindPlan.js';
+import type { CpuIsa, CpuSchedule, LinkedFunction } from '../../ir/plan.js';
+import { emitKernel, unitOf, type EmittedKernel } from '../../codegen/cpu/index.js';
+import type { Kernel, KernelModule } from '../../ir/kernel.js';
+import { loadAddon } from '../../runtime/addon.js';
+import { compileShared, installShared, type CompiledLibrary, type SourceText } from '../../runtime/cpu/compiler.js';
+import { compileOrUnpack, type CompiledCode, type PackedCode } from './machineCode.js';
+import type { CompileOptions } from './target.js';
+import type { LaunchSymbol } from '../../runtime/cpu/bindPlan.js';
 
 export interface EmittedPlan {
   /** A translation unit a function, written to the artifact's kernels/ folder. */

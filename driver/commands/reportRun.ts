@@ -10,14 +10,14 @@ import {
   type Question,
   type Results,
   type ResultsInput,
-} from '../eval/index.js';
+} from '../../eval/index.js';
 import { checkpointId, type LoadedModel } from './loadModel.js';
-import { clock } from './phases.js';
+import { clock } from '../phases.js';
 import type { PreparedRun } from './prepareRun.js';
 import type { PackedQuestions } from './questionSet.js';
-import type { RunRequest, RunResult } from './requests.js';
+import type { RunRequest, RunResult } from '../requests.js';
 import type { ScoredSet } from './scoreSet.js';
-import { VERSION } from './version.js';
+import { VERSION } from '../version.js';
 
 export interface RunReport {
   readonly request: RunRequest;

@@ -1,8 +1,8 @@
 /** How many threads tokenise a question set while the model is compiled and loaded. */
 import { statSync } from 'node:fs';
-import type { Question } from '../eval/index.js';
-import type { AnyTarget } from './targets/target.js';
-import type { TokenizerSpec } from '../models/tokenizer.js';
+import type { Question } from '../../eval/index.js';
+import type { AnyTarget } from '../targets/target.js';
+import type { TokenizerSpec } from '../../models/tokenizer.js';
 
 /**
  * Cores for each thread: the package is multithreaded inside, what makes JavaScript's numbers of its results is not.

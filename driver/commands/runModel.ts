@@ -1,12 +1,12 @@
 /** `run`: prepare, load, score, report. Questions are tokenised and packed while the model is compiled and loaded. */
-import { checkResumedShard, claimModelName, modelFolder, shardName } from '../eval/index.js';
+import { checkResumedShard, claimModelName, modelFolder, shardName } from '../../eval/index.js';
 import { beginLoading, checkpointId, type LoadedModel, type ModelLoading } from './loadModel.js';
-import type { OpenedModel } from './open.js';
-import { clock, Phases, printPhases } from './phases.js';
+import type { OpenedModel } from '../compile/open.js';
+import { clock, Phases, printPhases } from '../phases.js';
 import { prepareRun, type PreparedRun } from './prepareRun.js';
 import { packQuestions, tokenise, type PackedQuestions } from './questionSet.js';
 import { reportRun } from './reportRun.js';
-import { Interrupted, type RunRequest, type RunResult, type Ui } from './requests.js';
+import { Interrupted, type RunRequest, type RunResult, type Ui } from '../requests.js';
 import { scoreSet, type ScoredSet } from './scoreSet.js';
 import { profileEvents, timelineEvents, writeTrace } from './trace.js';
 

@@ -1,10 +1,10 @@
 /** The first step of a run: its inputs are checked and its questions read, before anything is compiled or loaded. */
 import { dirname, resolve } from 'node:path';
-import { UsageError } from '../errors.js';
-import { loadDataset, modelFolder, taskByName, type Dataset, type Task } from '../eval/index.js';
-import { prepareOutput } from '../system/write.js';
-import { modelName } from './names.js';
-import { Interrupted, type RunRequest } from './requests.js';
+import { UsageError } from '../../errors.js';
+import { loadDataset, modelFolder, taskByName, type Dataset, type Task } from '../../eval/index.js';
+import { prepareOutput } from '../../system/write.js';
+import { modelName } from '../names.js';
+import { Interrupted, type RunRequest } from '../requests.js';
 
 export interface PreparedRun {
   readonly task: Task;

@@ -1,25 +1,23 @@
 /** A model opened for looking at it: what every pass left, what no pass recognised, and the plan. */
-import { tokensIn } from '../ir/scoring.js';
-import { UsageError, UserError } from '../errors.js';
-import { scoreOf, type CpuIsa, type LinkedFunction } from '../ir/plan.js';
-import { printKernels } from '../ir/text/kernelPrinter.js';
-import { printGraph } from '../ir/text/printer.js';
-import type { Checkpoint } from '../models/checkpoint.js';
-import type { ModelConfig } from '../models/model.js';
-import type { MaskKind } from '../models/mask.js';
-import type { Observer, Stage } from '../passes/pipeline.js';
-import { unrecognised } from '../passes/unrecognised.js';
-import { describeTokenizer } from '../models/tokenizer.js';
-import { codeOf, loadArtifact, type Artifact } from './artifact/load.js';
-import type { Manifest } from './artifact/manifest.js';
-import { checkpointOf, verifyWeights } from './artifact/checkpoint.js';
-import type { ArtifactRequest } from './requests.js';
-import { isArtifact, type WeightInit } from './names.js';
-import { compileModel, type CompiledModel } from './compile.js';
-import { detectMachine, type Machine } from './machine.js';
-import type { Arithmetic, Precision, TargetName } from './target.js';
-import { openModel } from './model.js';
-import { targetOf } from './targets/index.js';
+import { tokensIn } from '../../ir/scoring.js';
+import { UsageError, UserError } from '../../errors.js';
+import { scoreOf, type CpuIsa, type LinkedFunction } from '../../ir/plan.js';
+import type { Checkpoint } from '../../models/checkpoint.js';
+import type { ModelConfig } from '../../models/model.js';
+import type { MaskKind } from '../../models/mask.js';
+import type { Observer, Stage } from '../../passes/pipeline.js';
+import { unrecognised } from '../../passes/unrecognised.js';
+import { describeTokenizer } from '../../models/tokenizer.js';
+import { codeOf, loadArtifact, type Artifact } from '../artifact/load.js';
+import type { Manifest } from '../artifact/manifest.js';
+import { checkpointOf, verifyWeights } from '../artifact/checkpoint.js';
+import type { ArtifactRequest } from '../requests.js';
+import { isArtifact, type WeightInit } from '../names.js';
+import { compileModel, type CompiledModel } from '../compile/compile.js';
+import { detectMachine, type Machine } from '../machine.js';
+import type { Arithmetic, Precision, TargetName } from '../target.js';
+import { openModel } from '../model.js';
+import { targetOf } from '../targets/index.js';
 
 export interface InspectRequest extends Omit<ArtifactRequest, 'trustsCode'> {
   /** A checkpoint folder, a config.json (with `init` random), or an artifact. */
@@ -190,7 +188,7 @@ async function inspectArtifact(request: InspectRequest, machine: Machine): Promi
     if (checkpoint === undefined) throw new UserError(`${request.model}: there are no weights to verify`, notes.at(-1));
     await verifyWeights(request.model, artifact, checkpoint, { phase: () => undefined, step: () => undefined });
   }
-  const { parseGraph } = await import('../ir/text/parser.js');
+  const { parseGraph } = await import('../../ir/text/parser.js');
   const last: RecordedStage = {
     level: 'graph',
     name: 'artifact',
@@ -245,9 +243,6 @@ export function findStage(inspection: Inspection, wanted: string): RecordedStage
   }
   return found;
 }
-
-export const stageText = (stage: Stage): string =>
-  stage.level === 'graph' ? printGraph(stage.graph) : printKernels(stage.module);
 
 /** Ops of a graph, or kernels. */
 export const stageSize = (stage: Stage): number =>

@@ -1,13 +1,18 @@
 /** `--dump DIR`: every stage of a compilation as a numbered text file. */
-import { scoreOf } from '../ir/plan.js';
+import { scoreOf } from '../../ir/plan.js';
+import { printKernels } from '../../ir/text/kernelPrinter.js';
+import { printGraph } from '../../ir/text/printer.js';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { UserError } from '../errors.js';
-import { makeFolder } from '../system/write.js';
+import { UserError } from '../../errors.js';
+import { makeFolder } from '../../system/write.js';
 import type { CompiledModel } from './compile.js';
-import type { Stage } from '../passes/pipeline.js';
-import { stageText } from './inspect.js';
-import { printPlan } from './planJson.js';
+import type { Stage } from '../../passes/pipeline.js';
+import { printPlan } from '../planJson.js';
+
+/** A graph, or kernels, as text. */
+export const stageText = (stage: Stage): string =>
+  stage.level === 'graph' ? printGraph(stage.graph) : printKernels(stage.module);
 
 export class Dump {
   private readonly dir: string;

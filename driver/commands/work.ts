@@ -1,9 +1,9 @@
 /** How many floating-point operations a micro-batch is: what `modelFlops` and shares of peak count. */
-import { contractionFlops } from '../autotune/work.js';
-import type { MicroBatch } from '../eval/scorer.js';
-import type { Kernel, KernelModule } from '../ir/kernel.js';
-import { packedBytes, rowMaps } from '../ir/packing.js';
-import type { SharedData } from '../ir/plan.js';
+import { contractionFlops } from '../../autotune/work.js';
+import type { MicroBatch } from '../../eval/scorer.js';
+import type { Kernel, KernelModule } from '../../ir/kernel.js';
+import { packedBytes, rowMaps } from '../../ir/packing.js';
+import type { SharedData } from '../../ir/plan.js';
 
 /** Multiply-adds count two. Attention counts visible pairs only; epilogues are left out. */
 export class BatchWork {

@@ -1,9 +1,9 @@
 /** The Scorer that eval/ asks for: a client of an executor, which calls the function that scores tokens. */
-import type { MicroBatch, ScoredRows, Scorer } from '../eval/scorer.js';
-import { SCORE } from '../ir/function.js';
-import { rowsIn, tokensIn } from '../ir/scoring.js';
-import type { CallArrays, CallResult } from '../runtime/call.js';
-import { inFlightOf, type Executor } from './devices/executor.js';
+import type { MicroBatch, ScoredRows, Scorer } from '../../eval/scorer.js';
+import { SCORE } from '../../ir/function.js';
+import { rowsIn, tokensIn } from '../../ir/scoring.js';
+import type { CallArrays, CallResult } from '../../runtime/call.js';
+import { inFlightOf, type Executor } from '../executor.js';
 import { Timeline } from './timeline.js';
 import { type BatchWork } from './work.js';
 

@@ -13,19 +13,19 @@ import {
 } from 'node:fs';
 import { totalmem } from 'node:os';
 import { delimiter, join } from 'node:path';
-import type { CudaArch } from '../ir/cuda.js';
-import { cudaAvailable, type CudaAvailability } from '../runtime/cuda/addon.js';
-import { compilerName, findCudaCompiler } from '../runtime/cuda/compiler.js';
-import { UserError } from '../errors.js';
-import { bytes, count } from '../system/format.js';
-import { makeFolder } from '../system/write.js';
-import { glibcVersion } from '../runtime/cLibrary.js';
-import { findCompiler, type SystemCompiler } from '../runtime/cpu/systemCompiler.js';
-import { readSettings } from '../settings.js';
-import { intruder, requireCacheDir } from '../runtime/cacheFolder.js';
-import { cacheLimitBytes } from '../runtime/kernelCache.js';
-import { archOf } from './devices/gpu.js';
-import { detectMachine, type Machine } from './machine.js';
+import type { CudaArch } from '../../ir/cuda.js';
+import { cudaAvailable, type CudaAvailability } from '../../runtime/cuda/addon.js';
+import { compilerName, findCudaCompiler } from '../../runtime/cuda/compiler.js';
+import { UserError } from '../../errors.js';
+import { bytes, count } from '../../system/format.js';
+import { makeFolder } from '../../system/write.js';
+import { glibcVersion } from '../../runtime/cLibrary.js';
+import { findCompiler, type SystemCompiler } from '../../runtime/cpu/systemCompiler.js';
+import { readSettings } from '../../settings.js';
+import { intruder, requireCacheDir } from '../../runtime/cacheFolder.js';
+import { cacheLimitBytes } from '../../runtime/kernelCache.js';
+import { archOf } from '../targets/gpu.js';
+import { detectMachine, type Machine } from '../machine.js';
 
 /** `missing`: something cannot work without it. `note`: good to know. */
 export interface Check {

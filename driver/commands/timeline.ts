@@ -1,7 +1,7 @@
 /** What each device was doing while a question set was scored: busy shares, and the slices of `--trace`. */
-import type { DeviceUse } from '../eval/index.js';
-import type { MicroBatch } from '../eval/scorer.js';
-import type { DeviceSpan } from '../runtime/call.js';
+import type { DeviceUse } from '../../eval/index.js';
+import type { MicroBatch } from '../../eval/scorer.js';
+import type { DeviceSpan } from '../../runtime/call.js';
 
 /** A span with the micro-batch that it belongs to. */
 export interface BatchSpan extends DeviceSpan {

@@ -1,5 +1,5 @@
 /** Progress as events, for programs. */
-import type { RunProgress, Ui } from './requests.js';
+import type { RunProgress, Ui } from '../requests.js';
 
 export type ProgressEvent =
   /** A step began: 'compile kernels', 'load weights', 'score'. */

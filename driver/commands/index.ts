@@ -3,18 +3,18 @@
  * evaluation) is loaded when asked for.
  */
 import { resolve, sep } from 'node:path';
-import { UsageError } from '../errors.js';
-import { bytes } from '../system/format.js';
-import { scoreOf } from '../ir/plan.js';
-import { detectMachine } from './machine.js';
-import { copyCheckpoint, readContents, type ContentsOptions } from '../models/contents.js';
-import { describeTokenizer } from '../models/tokenizer.js';
-import { prepareArtifact, saveArtifact } from './artifact/save.js';
-import type { ModelReference } from './artifact/manifest.js';
-import { openOrCompile, type OpenedModel } from './open.js';
-import { chooseTarget, type ChosenTarget } from './devices/chooseTarget.js';
-import type { CompileRequest, CompileResult, RunRequest, RunResult, TuneRequest, TuneResult, Ui } from './requests.js';
-import type { Asked } from './target.js';
+import { UsageError } from '../../errors.js';
+import { bytes } from '../../system/format.js';
+import { scoreOf } from '../../ir/plan.js';
+import { detectMachine } from '../machine.js';
+import { copyCheckpoint, readContents, type ContentsOptions } from '../../models/contents.js';
+import { describeTokenizer } from '../../models/tokenizer.js';
+import { prepareArtifact, saveArtifact } from '../artifact/save.js';
+import type { ModelReference } from '../artifact/manifest.js';
+import { openOrCompile, type OpenedModel } from '../compile/open.js';
+import { chooseTarget, type ChosenTarget } from '../devices/chooseTarget.js';
+import type { CompileRequest, CompileResult, RunRequest, RunResult, TuneRequest, TuneResult, Ui } from '../requests.js';
+import type { Asked } from '../target.js';
 import { packedWeightBytes } from './work.js';
 
 /** Model → artifact, kernels compiled into this machine's cache. */

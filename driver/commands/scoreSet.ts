@@ -1,10 +1,10 @@
 /** The third step of a run: a loaded model scores a set of questions, with a journal where there is a folder. */
-import { evaluate, scoreQuestions, type Evaluation, type Progress, type Scored, type Task } from '../eval/index.js';
-import { quoteForShell } from '../system/shell.js';
+import { evaluate, scoreQuestions, type Evaluation, type Progress, type Scored, type Task } from '../../eval/index.js';
+import { quoteForShell } from '../../system/shell.js';
 import { checkpointId, type LoadedModel } from './loadModel.js';
 import { weighedShard, type PackedQuestions } from './questionSet.js';
-import type { RunProgress, Ui } from './requests.js';
-import type { Arithmetic } from './target.js';
+import type { RunProgress, Ui } from '../requests.js';
+import type { Arithmetic } from '../target.js';
 import { PlanScorer } from './scorer.js';
 
 export interface ScoreSetOptions {

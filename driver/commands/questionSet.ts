@@ -10,8 +10,8 @@ import {
   type QuestionPlan,
   type Shard,
   type Sharing,
-} from '../eval/index.js';
-import { loadAddon } from '../runtime/addon.js';
+} from '../../eval/index.js';
+import { loadAddon } from '../../runtime/addon.js';
 import type { ModelLoading } from './loadModel.js';
 import type { ModelLimits } from './modelLimits.js';
 import { tokeniserThreads } from './tokeniserThreads.js';
@@ -42,7 +42,7 @@ export async function tokenise(
   const timer = target.isHost ? setInterval(() => loadAddon().trim(), TRIM_MS) : undefined;
   try {
     return await tokeniseDataset(dataset, {
-      tokenizer: { moduleUrl: new URL('../models/tokenizer.js', import.meta.url).href, spec: tokenizer.spec },
+      tokenizer: { moduleUrl: new URL('../../models/tokenizer.js', import.meta.url).href, spec: tokenizer.spec },
       workers: tokeniserThreads(dataset.questions, tokenizer.spec, target, cores),
     });
   } finally {

@@ -1,18 +1,18 @@
 /** `tune`: replaces an artifact's schedules by the best found within a budget. */
-import { gainOf, type TuneRow } from '../autotune/index.js';
-import { deadline, unlessStopped } from '../autotune/until.js';
-import { SCORE } from '../ir/function.js';
-import { withSchedules } from '../ir/plan.js';
-import { tokensIn } from '../ir/scoring.js';
-import { duration } from '../system/format.js';
-import { UserError } from '../errors.js';
-import { rebuildFor } from './artifact/manifest.js';
-import { keepCheckpoint, prepareArtifact, saveArtifact, type ArtifactParts } from './artifact/save.js';
-import { detectMachine, type Machine } from './machine.js';
-import { isArtifact } from './names.js';
-import { openArtifact } from './open.js';
-import type { TuneRequest, TuneResult, Ui } from './requests.js';
-import type { CompiledModel, MeasureOptions, Tuned } from './targets/target.js';
+import { gainOf, type TuneRow } from '../../autotune/index.js';
+import { deadline, unlessStopped } from '../../autotune/until.js';
+import { SCORE } from '../../ir/function.js';
+import { withSchedules } from '../../ir/plan.js';
+import { tokensIn } from '../../ir/scoring.js';
+import { duration } from '../../system/format.js';
+import { UserError } from '../../errors.js';
+import { rebuildFor } from '../artifact/manifest.js';
+import { keepCheckpoint, prepareArtifact, saveArtifact, type ArtifactParts } from '../artifact/save.js';
+import { detectMachine, type Machine } from '../machine.js';
+import { isArtifact } from '../names.js';
+import { openArtifact } from '../compile/open.js';
+import type { TuneRequest, TuneResult, Ui } from '../requests.js';
+import type { CompiledModel, MeasureOptions, Tuned } from '../targets/target.js';
 
 /** Share of the budget, and seconds at most, that are kept for compiling what was found. */
 const CLOSING = { share: 0.1, seconds: 10 };

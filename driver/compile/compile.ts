@@ -1,17 +1,17 @@
 /** Model → plan: graph, passes, kernels, default schedules. No weights are read and nothing is compiled yet. */
-import { UsageError } from '../errors.js';
-import { scoreOf, type Plan } from '../ir/plan.js';
-import { scoringBucket, tokensIn } from '../ir/scoring.js';
-import { printGraph } from '../ir/text/printer.js';
-import type { Checkpoint } from '../models/checkpoint.js';
-import type { MaskKind } from '../models/mask.js';
-import { lower, optimise, type Observer } from '../passes/pipeline.js';
-import { MAX_CAPACITY } from './checkPlan.js';
-import { buildGraph } from './model.js';
-import { planFunction } from './planFunction.js';
-import type { CompiledModel, Target } from './targets/target.js';
+import { UsageError } from '../../errors.js';
+import { scoreOf, type Plan } from '../../ir/plan.js';
+import { scoringBucket, tokensIn } from '../../ir/scoring.js';
+import { printGraph } from '../../ir/text/printer.js';
+import type { Checkpoint } from '../../models/checkpoint.js';
+import type { MaskKind } from '../../models/mask.js';
+import { lower, optimise, type Observer } from '../../passes/pipeline.js';
+import { MAX_CAPACITY } from '../checkPlan.js';
+import { buildGraph } from '../model.js';
+import { planFunction } from '../planFunction.js';
+import type { CompiledModel, Target } from '../targets/target.js';
 
-export type { CompiledModel } from './targets/target.js';
+export type { CompiledModel } from '../targets/target.js';
 
 export interface CompileOptions {
   readonly mask?: MaskKind;

@@ -1,14 +1,14 @@
 /** The second step of a run: a model compiled and on its devices. It needs no questions, and scores any number of sets. */
 import { createHash } from 'node:crypto';
-import { describeTokenizer, type TokenizerDescription } from '../models/tokenizer.js';
-import { loadAddon } from '../runtime/addon.js';
-import { openDevices } from './devices/openDevices.js';
-import { detectMachine } from './machine.js';
+import { describeTokenizer, type TokenizerDescription } from '../../models/tokenizer.js';
+import { loadAddon } from '../../runtime/addon.js';
+import { openDevices } from '../devices/openDevices.js';
+import { detectMachine } from '../machine.js';
 import { limitsOf, type ModelLimits } from './modelLimits.js';
-import { beginOpening, type OpenedModel, type Opening } from './open.js';
-import type { Phases } from './phases.js';
-import type { LoadRequest, Ui } from './requests.js';
-import type { Executor } from './devices/executor.js';
+import { beginOpening, type OpenedModel, type Opening } from '../compile/open.js';
+import type { Phases } from '../phases.js';
+import type { LoadRequest, Ui } from '../requests.js';
+import type { Executor } from '../executor.js';
 import { scoringLimits } from './scorer.js';
 
 export interface LoadedModel extends OpenedModel {

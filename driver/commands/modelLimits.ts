@@ -1,11 +1,11 @@
 /** What a compiled model accepts and what its micro-batches cost: known before its weights are loaded. */
-import { rowsIn, tokensIn } from '../ir/scoring.js';
-import { scoreOf } from '../ir/plan.js';
-import { bucketCostModel } from '../autotune/bucketCost.js';
-import type { ScorerLimits } from '../eval/index.js';
-import { roundUp } from '../ir/types.js';
-import type { Checkpoint } from '../models/checkpoint.js';
-import { contextLimit, type CompiledModel } from './compile.js';
+import { rowsIn, tokensIn } from '../../ir/scoring.js';
+import { scoreOf } from '../../ir/plan.js';
+import { bucketCostModel } from '../../autotune/bucketCost.js';
+import type { ScorerLimits } from '../../eval/index.js';
+import { roundUp } from '../../ir/types.js';
+import type { Checkpoint } from '../../models/checkpoint.js';
+import { contextLimit, type CompiledModel } from '../compile/compile.js';
 import type { BatchCost } from './scorer.js';
 import { BatchWork } from './work.js';
 

@@ -1,18 +1,18 @@
 /** A model as the user names it — checkpoint, config.json or artifact — compiled. */
 import { resolve } from 'node:path';
-import { UserError } from '../errors.js';
-import type { Checkpoint } from '../models/checkpoint.js';
-import { checkpointOf, verifyWeights } from './artifact/checkpoint.js';
-import { codeOf, loadArtifact } from './artifact/load.js';
-import { artifactId, readManifest, rebuild, rebuildFor, type ModelReference } from './artifact/manifest.js';
-import { isArtifact, type WeightInit } from './names.js';
+import { UserError } from '../../errors.js';
+import type { Checkpoint } from '../../models/checkpoint.js';
+import { checkpointOf, verifyWeights } from '../artifact/checkpoint.js';
+import { codeOf, loadArtifact } from '../artifact/load.js';
+import { artifactId, readManifest, rebuild, rebuildFor, type ModelReference } from '../artifact/manifest.js';
+import { isArtifact, type WeightInit } from '../names.js';
 import { compileModel } from './compile.js';
 import { Dump } from './dump.js';
-import type { Machine } from './machine.js';
-import { openModel } from './model.js';
-import type { ArtifactRequest, CompileRequest, Ui } from './requests.js';
-import type { PackedCode } from './targets/machineCode.js';
-import { TARGET_RECORDS, targetOf, type AnyTarget, type CompiledModel, type Rebuild } from './targets/index.js';
+import type { Machine } from '../machine.js';
+import { openModel } from '../model.js';
+import type { ArtifactRequest, CompileRequest, Ui } from '../requests.js';
+import type { PackedCode } from '../targets/machineCode.js';
+import { TARGET_RECORDS, targetOf, type AnyTarget, type CompiledModel, type Rebuild } from '../targets/index.js';
 
 export interface OpenedModel {
   readonly checkpoint: Checkpoint;
