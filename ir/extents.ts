@@ -3,8 +3,8 @@ import type { Dim, ExtentName } from './types.js';
 
 /**
  * Names of extents. They are printed into generated source as parameters, so the grammar allows only identifiers that
- * start with a capital letter, and not the constants that kernels define beside them: D, the width of a head, and K, the
- * depth of a product.
+ * start with a capital letter. It excludes the constants that kernels define beside them: D, the width of a head, and
+ * K, the depth of a product.
  */
 export const EXTENT_NAME = /^(?![DK]$)[A-Z][a-z0-9]{0,15}$/;
 

@@ -74,8 +74,8 @@ interface KernelBase {
   /** Graph ops that are fused into the kernel, in order, for `inspect`. */
   readonly ops: readonly string[];
   /**
-   * For each state that it reads or writes, the version that it finds: how many kernels have written the state before it
-   * in this call. Said by lowering, and held against the order of launches by the verifier.
+   * For each state that it reads or writes, the version that it finds: how many kernels have written the state before
+   * it in this call. Lowering states it, and the verifier checks it against the order of launches.
    */
   readonly versions?: Readonly<Record<string, number>>;
 }

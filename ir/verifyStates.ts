@@ -1,4 +1,4 @@
-/** Checks of states in kernel IR: what they are, and that no kernel finds another version of one than it was made for. */
+/** Checks of states in kernel IR: what they are, and that each kernel finds the versions that it was made for. */
 import type { BufferDecl, Kernel, KernelModule } from './kernel.js';
 import { kernelReads, kernelWrites } from './kernelAccess.js';
 
@@ -54,10 +54,8 @@ export class StateVersions {
       if (!isRead && !isWritten && version !== undefined) fail(`it names a version of state '${state}' and uses none.`);
       if (!isRead && !isWritten) continue;
       if (isRead && isWritten) fail(`it reads state '${state}', which it writes itself.`);
-      if (version !== count)
-        fail(
-          `it is made for ${version === undefined ? 'no version' : `version ${version}`} of state '${state}', but finds version ${count}.`,
-        );
+      const wanted = version === undefined ? 'no version' : `version ${version}`;
+      if (version !== count) fail(`it is made for ${wanted} of state '${state}', but finds version ${count}.`);
       if (isWritten) this.writes.set(state, count + 1);
     }
     const [unknown] = meant.keys();

@@ -1,6 +1,6 @@
 /**
- * Versions of a state. In the graph a write takes one version and makes the next; in memory all versions are one buffer.
- * That is sound where nobody reads a version once the next is made, which verifyVersions proves.
+ * Versions of a state. In the graph a write takes one version and makes the next; in memory they are all one buffer.
+ * That is sound if nobody reads a version once the next is made, which verifyVersions proves.
  */
 import type { StateDecl } from './function.js';
 import type { Graph, Node, Value } from './graph.js';

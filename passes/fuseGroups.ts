@@ -10,8 +10,8 @@ import { CompileError } from './compileError.js';
  * - `gemm`: one or more `linear` nodes that read the same left operand (q, k and v; gate and up).
  * - `attention`, `logprob`: a recognised op. `logprob` also holds the `is_argmax` of the same operands.
  * - `loop`: no anchor; elementwise ops, gathers and row reductions over one domain.
- * - `write`: one `write_rows`, whose rows are in memory or cheap to compute. It has a kernel of its own, because the rows
- *   may be made of the rows that it overwrites.
+ * - `write`: one `write_rows`, whose rows are in memory or cheap to compute. It has a kernel of its own, because the
+ *   rows may be made of the rows that it overwrites.
  */
 export interface Group {
   readonly kind: 'gemm' | 'attention' | 'logprob' | 'loop' | 'write';

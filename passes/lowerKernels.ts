@@ -47,8 +47,8 @@ export interface LoweredModule extends KernelModule {
 }
 
 /**
- * Turns each group into a kernel and each stored value into a buffer. fuseGroups has made all decisions. No buffer takes
- * a name of `states`, which are those of other functions.
+ * Turns each group into a kernel and each stored value into a buffer. fuseGroups has made all decisions. No buffer
+ * takes a name of `states`, which are those of other functions.
  */
 export function lowerKernels(fused: FusedGraph, storage: WeightStorage, states: readonly string[] = []): LoweredModule {
   return new Lowering(fused, storage, states).run();
