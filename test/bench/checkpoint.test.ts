@@ -296,7 +296,9 @@ describe.skipIf(!isBuilt)('the command', () => {
       '--threads',
       '3',
     ]);
-    expect(made).toMatchObject({ status: 0, stderr: '' });
+    // On a slow machine it says how far it is.
+    expect(made.stderr).toMatch(/^([\d.]+ of [\d.]+ GB.*\n)*$/);
+    expect(made.status).toBe(0);
     expect(made.stdout).toMatch(/GB in \d+ files written in [\d.]+ s, [\d.]+ GB\/s/);
     expect(weightsOf(out).length).toBeGreaterThan(2);
     expect(weightsOf(out)).toEqual(weightsOf(wanted.out));
