@@ -255,7 +255,7 @@ describe.skipIf(!isBuilt)('a run', () => {
       expect(filesOf(copy, 'journal')).toHaveLength(2);
       const { stderr } = success(await tilewright([...inCopy(swapped(model, otherModel)), '--limit', '5']));
       expect(stderr).toMatch(
-        /holds results of another checkpoint; this one's go to .*small-[0-9a-f]{8} \(--model-name/,
+        /belongs to another checkpoint; this one's results go to .*small-[0-9a-f]{8} \(--model-name/,
       );
       const folders = readdirSync(copy).sort();
       expect(folders).toEqual(['small', expect.stringMatching(/^small-[0-9a-f]{8}$/)]);

@@ -157,10 +157,10 @@ describe.skipIf(!isBuilt)('shards', () => {
     );
     rmSync(asOther, { recursive: true });
     const ofThree = failure(await tilewright(runSmall(out, '--shard', '1/3', '--resume')));
-    expect(ofThree.error).toContain('holds journals of shards of 2, this is shard 1/3');
+    expect(ofThree.error).toContain('holds journals of shards of 2, but this is shard 1/3');
     expect(ofThree.hint).toContain('--shard 2/2');
     expect(failure(await tilewright(runSmall(out, '--resume'))).error).toContain(
-      'holds journals of shards of 2, this is the whole run',
+      'holds journals of shards of 2, but this is the whole run',
     );
     expect(failure(await tilewright(runSmall(undisturbed, '--shard', '1/2', '--resume'))).error).toContain(
       'is the journal of the whole run, but this is shard 1/2',
@@ -285,7 +285,7 @@ describe.skipIf(!isBuilt)('shards', () => {
       const [samples = ''] = filesOf(folderOf(out, '1/3'), 'samples');
       renameSync(samples, `${samples}.gone`);
       expect((await refused(out)).error).toContain('is missing beside its results');
-      expect((await refused(whole)).error).toContain('holds no results of shards');
+      expect((await refused(whole)).error).toContain('contains no results of shards');
       expect((await refused(join(out, 'nowhere'))).error).toContain('no such folder');
       edit(filesOf(folderOf(out, '3/3'), 'results')[0] ?? '', (text) => text.replace(/"shard": \{[^]*$/, '"x": 0}'));
       expect((await refused(out)).error).toMatch(/is not what a run with --shard writes \(shard: /);

@@ -83,8 +83,10 @@ function compile(kernels: readonly CudaKernelText[]): (kernel: CudaKernelText) =
     const text = (isHopper(kernel) ? hopperText(own, kernel) : own)
       .replaceAll(/extern __shared__[^;]*;/g, '')
       .replaceAll('__shared__', 'static');
-    const pointers = [...parameters.map((_, i) => `p[${i}]`), ...mapArguments(tensorMaps, ROW_PAD)].join(', ');
-    const extents = extentsOf(kernel).map((_, i) => `extents[${i}]`);
+    const names = extentsOf(kernel);
+    const extents = names.map((_, i) => `extents[${i}]`);
+    const maps = mapArguments(tensorMaps, ROW_PAD, (name) => `extents[${names.indexOf(name)}]`);
+    const pointers = [...parameters.map((_, i) => `p[${i}]`), ...maps].join(', ');
     const driver = DRIVER.replaceAll('SYMBOL', symbol)
       .replace('ARGUMENTS', [...extents, pointers].join(', '))
       .replaceAll('COUNT', String(parameters.length));

@@ -43,8 +43,13 @@ export function hopperText(text: string, kernel: Pick<CudaKernelText, 'symbol' |
  * C expressions of a kernel's tensor maps, as arguments; rows past the extent are there up to `rowPad`, and hold
  * garbage.
  */
-export const mapArguments = (maps: readonly TensorMapDecl[], rowPad: number): string[] =>
+export const mapArguments = (
+  maps: readonly TensorMapDecl[],
+  rowPad: number,
+  extentOf: (name: string) => string,
+): string[] =>
   maps.map(({ parameter, rows, columns, stride, boxRows, boxColumns }) => {
-    const extent = typeof rows === 'number' ? String(rows) : `(${rows} + ${rowPad - 1}) / ${rowPad} * ${rowPad}`;
+    const extent =
+      typeof rows === 'number' ? String(rows) : `(${extentOf(rows)} + ${rowPad - 1}) / ${rowPad} * ${rowPad}`;
     return `tw_map_of({ (const unsigned char *)p[${parameter}], ${extent}, ${columns}, ${stride}, ${boxRows}, ${boxColumns} })`;
   });
