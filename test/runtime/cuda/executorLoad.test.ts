@@ -38,7 +38,7 @@ if (hasCxx())
     const pack = new fake.addon.Module(device, new TextEncoder().encode(PACK_PTX));
     const memory = new fake.addon.Memory(device, weightPlan.packedBytes);
     const refill = (): void => {
-      memory.fill(0xff); // what nobody wrote is NaN
+      memory.fill(0xff); // Bytes that were never written read as NaN.
       device.synchronize();
     };
     refill();

@@ -130,7 +130,7 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
       super();
       this.sizeBytes = bytes;
       this.host = host;
-      this.host.write(0, new Uint8Array(bytes).fill(0xff)); // what nobody wrote is NaN
+      this.host.write(0, new Uint8Array(bytes).fill(0xff)); // Bytes that were never written read as NaN.
       hosts.set(this, this.host);
       state.liveBytes += bytes;
       state.peakBytes = Math.max(state.peakBytes, state.liveBytes);

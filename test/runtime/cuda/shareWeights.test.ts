@@ -160,7 +160,7 @@ if (hasCxx())
             return { opening: 0, copying: 0 };
           }
         })(device, whole.packedBytes);
-        memory.fill(0xff); // what nobody wrote is NaN
+        memory.fill(0xff); // Bytes that were never written read as NaN.
         device.synchronize();
         return memory;
       }
