@@ -5,20 +5,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import koffi from 'koffi';
 import { describe, expect, it } from 'vitest';
-import {
-  blockShape,
-  interleave,
-  ratioOverRounds,
-  sumOverRounds,
-  sustain,
-  type Contender,
-} from '../../autotune/cuda/interleave.js';
 import { DeviceFill } from '../../autotune/cuda/fill.js';
 import { defaultCudaSchedule, kernelSignature } from '../../codegen/cuda/index.js';
 import { parseGpuOptions } from '../../bench/gpuOptions.js';
 import { openLab, type GpuLab } from '../../bench/gpuLab.js';
 import { roleOf, type BenchModel } from '../../bench/gpuModel.js';
-import { compareLayer, compareRounds, renderGpuTable, type GpuResults } from '../../bench/gpuResults.js';
+import { type GpuResults } from '../../bench/gpuResults.js';
 import { runGpuBench } from '../../bench/gpuRun.js';
 import { CUDA_RECORDS, cudaTarget } from '../../autotune/cuda/target.js';
 import { TuningDatabase } from '../../autotune/database.js';
@@ -210,92 +202,6 @@ function lab(options: { readonly refuses?: (source: string) => boolean; readonly
 const options = (...args: readonly string[]): NonNullable<ReturnType<typeof parseGpuOptions>> =>
   parseGpuOptions(['--no-check', '--rounds', '3', '--seconds', '0.03', ...args])!;
 
-describe('interleave', () => {
-  /** Takes `seconds` a launch, and logs what it is asked for. */
-  const logging = (log: string[], name: string, seconds: number): Contender => ({
-    name,
-    time: ({ warmup, repeats, perSample }) => {
-      log.push(`${name} ${warmup}+${repeats}×${perSample}`);
-      return Promise.resolve(Array.from({ length: repeats }, () => seconds));
-    },
-  });
-
-  it('gives everyone a turn in every round, blocks of equal time', async () => {
-    const log: string[] = [];
-    expect(await interleave([logging(log, 'a', 1e-3), logging(log, 'b', 4e-3)], { rounds: 2, seconds: 0.08 })).toEqual([
-      [1e-3, 1e-3],
-      [4e-3, 4e-3],
-    ]);
-    expect(log).toEqual(['a 1+3×1', 'b 1+3×1', 'a 1+4×10', 'b 1+4×3', 'a 1+4×10', 'b 1+4×3']);
-    expect(blockShape(1e-3, 1)).toEqual({ warmup: 1, repeats: 1, perSample: 1 });
-  });
-
-  it('sustains: load by the first, then to and fro, half of each block uncounted', async () => {
-    const log: string[] = [];
-    let rounds = 0;
-    const found = await sustain([logging(log, 'a', 1e-3), logging(log, 'b', 4e-3)], {
-      seconds: 1.2,
-      settling: 0.2,
-      onRound: () => {
-        log.push(`round ${rounds++}`);
-      },
-    });
-    expect(found).toEqual([new Array<number>(6).fill(1e-3), new Array<number>(6).fill(4e-3)]);
-    // 0.24 s of load; blocks of 0.08 s.
-    expect(log.splice(0, 4)).toEqual(['a 1+3×1', 'a 0+48×5', 'a 1+3×1', 'b 1+3×1']);
-    const there = ['a 4+4×10', 'b 4+4×3'],
-      back = [...there].reverse();
-    expect(log).toEqual(
-      [there, back, there, back, there, back].flatMap((turns, round) => [...turns, `round ${round}`]),
-    );
-  });
-
-  it('sustains in more rounds where there is time, in six where there is hardly any', async () => {
-    const log: string[] = [];
-    const long = await sustain([logging(log, 'a', 1e-3), logging(log, 'b', 1e-3)], { seconds: 4, settling: 0.1 });
-    // 1.8 s each, in blocks of at most 0.12 s; as many to as fro.
-    expect(long!.map((own) => own.length)).toEqual([14, 14]);
-    expect(log.slice(4, 6)).toEqual(['a 4+4×15', 'b 4+4×15']);
-    const short = await sustain([logging(log, 'a', 1), logging(log, 'b', 1)], { seconds: 0.1, settling: 0.5 });
-    expect(short!.map((own) => own.length)).toEqual([6, 6]);
-    expect(log.at(-1)).toBe('a 1+1×1');
-  });
-
-  it('sustains nothing once it is aborted, neither the load before nor the rounds', async () => {
-    const log: string[] = [];
-    const controller = new AbortController();
-    let heard = 0;
-    const onRound = (): void => {
-      if (++heard === 2) controller.abort();
-    };
-    expect(
-      await sustain([logging(log, 'a', 1e-3)], { seconds: 1, settling: 0.1, onRound, signal: controller.signal }),
-    ).toBeUndefined();
-    expect([heard, log.filter((turn) => turn.startsWith('a 4+4'))]).toEqual([
-      2,
-      new Array<string | undefined>(2).fill(log.at(-1)),
-    ]);
-    const before = log.length;
-    expect(
-      await sustain([logging(log, 'a', 1e-3)], { seconds: 10, settling: 0.9, signal: AbortSignal.abort() }),
-    ).toBeUndefined();
-    expect(log.slice(before)).toEqual(['a 1+3×1']);
-    expect(await sustain([], { seconds: 1, settling: 0.1 })).toEqual([]);
-  });
-
-  it('takes ratios within rounds: a clock that falls does not move them', () => {
-    expect(ratioOverRounds([1, 2, 4], [0.5, 1, 2])).toBe(0.5);
-    expect(ratioOverRounds([1, 1, 1], [1, 2, 9])).toBe(2);
-    expect(
-      sumOverRounds([
-        [1, 2],
-        [3, 4],
-        [5, 6],
-      ]),
-    ).toEqual([9, 12]);
-  });
-});
-
 describe('runGpuBench', () => {
   it("measures each product in turn with the library's best, then the layer with the sum and the sequence", async () => {
     const { lab: made, turns, state, open } = lab();
@@ -466,55 +372,6 @@ describe('runGpuBench', () => {
     expect(() => options('--tokens', '64,seven')).toThrow(UserError);
     expect(() => options('--try', 'ffn.down')).toThrow(/expected KERNEL:SCHEDULE/);
     expect(() => options('--frobnicate')).toThrow(UserError);
-  });
-});
-
-describe('the table', () => {
-  it('says each ratio, and whether it is what is wanted', () => {
-    const rival = { algorithm: 'algorithm 1', seconds: [0.96e-3, 0.94e-3, 0.97e-3] };
-    const kernel = {
-      kernel: 'ffn.down',
-      tokens: 1024,
-      origin: 'default',
-      schedule: 'wgmma 1',
-      isBest: true,
-      ...compareRounds([1e-3, 1e-3, 1e-3], 6e11, rival),
-    };
-    const slow = { ...kernel, origin: 'tried', schedule: 'wgmma 2', isBest: false, ratio: 0.5 };
-    const layer = compareLayer(
-      1024,
-      1.2e12,
-      [2e-3, 2e-3],
-      [1.8e-3, 1.8e-3],
-      [
-        [1e-3, 1e-3],
-        [0.8e-3, 0.6e-3],
-      ],
-      [
-        { kernel: 'ffn.down', seconds: 1.5e-3 },
-        { kernel: 'attention.mix', seconds: 0.5e-3 },
-      ],
-    );
-    expect(layer.ratioToSum).toBeCloseTo(0.85, 12);
-    expect(layer.ratioToSequence).toBeCloseTo(0.9, 12);
-    const lines = renderGpuTable({
-      device: 'Paper GPU',
-      library: '13.0.2',
-      compiler: 'NVRTC 13.0',
-      model: 'm',
-      rounds: 3,
-      kernels: [kernel, slow],
-      layers: [layer],
-    });
-    expect(lines[1]).toMatch(
-      /^ffn\.down +1024 +1\.000 ms +0\.9600 ms +0\.960 +0\.94…0\.97 +600 +625 +wgmma 1 \(default, fastest\)$/,
-    );
-    expect(lines[3]).toMatch(/^layer ÷ sum +1024 +2\.000 ms +1\.700 ms +0\.850 +600 +512k tokens\/s a layer$/);
-    expect(lines[4]).toMatch(
-      /^layer ÷ sequence +1024 +1\.800 ms +0\.900 +ffn\.down 75\.0 %, attention\.mix 25\.0 % \(one by one 1\.000 of the layer\)$/,
-    );
-    expect(lines.at(-2)).toBe('contractions: 0.960 at least (ffn.down, 1024 tokens), 0.95 wanted: reached');
-    expect(lines.at(-1)).toBe('layer ÷ sum of products: 0.850 at least (1024 tokens), 0.92 wanted: 1 of 1 short');
   });
 });
 

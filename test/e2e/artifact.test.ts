@@ -7,17 +7,8 @@ import { loadArtifact } from '../../driver/artifact/load.js';
 import { detectMachine } from '../../driver/machine.js';
 import { UserError } from '../../errors.js';
 import type { CpuGemmSchedule, LinkedFunction, Plan } from '../../ir/plan.js';
-import {
-  CAPACITY,
-  failure,
-  isBuilt,
-  questions,
-  success,
-  temporaryFolder,
-  tilewright,
-  writeCheckpoint,
-  writeData,
-} from './support.js';
+import { questions, writeCheckpoint, writeData } from './smallModel.js';
+import { CAPACITY, failure, isBuilt, success, temporaryFolder, tilewright } from './support.js';
 
 type Json = Record<string, unknown>;
 type Writable<T> = T extends readonly (infer E)[]

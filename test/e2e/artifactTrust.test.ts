@@ -2,19 +2,8 @@
 import { cpSync, existsSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
-import {
-  CAPACITY,
-  failure,
-  isBuilt,
-  questions,
-  safetensorsFile,
-  success,
-  temporaryFolder,
-  tensorsOf,
-  tilewright,
-  writeCheckpoint,
-  writeData,
-} from './support.js';
+import { questions, safetensorsFile, tensorsOf, writeCheckpoint, writeData } from './smallModel.js';
+import { CAPACITY, failure, isBuilt, success, temporaryFolder, tilewright } from './support.js';
 
 interface Manifest {
   version: number;

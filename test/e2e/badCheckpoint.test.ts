@@ -2,20 +2,8 @@
 import { ftruncateSync, openSync, closeSync, rmSync, writeFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import {
-  failure,
-  filesOf,
-  isBuilt,
-  questions,
-  runArguments,
-  safetensorsFile,
-  SHAPES,
-  temporaryFolder,
-  tensorsOf,
-  tilewright,
-  writeCheckpoint,
-  writeData,
-} from './support.js';
+import { questions, safetensorsFile, SHAPES, tensorsOf, writeCheckpoint, writeData } from './smallModel.js';
+import { failure, filesOf, isBuilt, runArguments, temporaryFolder, tilewright } from './support.js';
 
 const data = writeData(questions(4));
 const WHOLE = safetensorsFile(tensorsOf());

@@ -7,22 +7,24 @@ import { gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, test } from 'vitest';
 import {
   CONTEXT,
-  failure,
-  filesOf,
-  isBuilt,
   questions,
-  runArguments,
   safetensorsFile,
-  start,
-  success,
-  temporaryFolder,
   tensorsOf,
-  textOf,
-  tilewright,
-  warmCache,
   writeCheckpoint,
   writeData,
   type StoredTensor,
+} from './smallModel.js';
+import {
+  failure,
+  filesOf,
+  isBuilt,
+  runArguments,
+  start,
+  success,
+  temporaryFolder,
+  textOf,
+  tilewright,
+  warmCache,
 } from './support.js';
 
 const three = questions(3);

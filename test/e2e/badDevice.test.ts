@@ -11,21 +11,19 @@ import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
 import { openModel } from '../../driver/model.js';
 import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
 import { allGone, devicesOf } from './children.js';
+import { questions, writeCheckpoint, writeData } from './smallModel.js';
 import {
   GPU_CAPACITY,
   failure,
   filesOf,
   isBuilt,
   MAIN,
-  questions,
   start,
   success,
   temporaryFolder,
   textOf,
   tilewright,
   tilewrightProcess,
-  writeCheckpoint,
-  writeData,
   type Outcome,
 } from './support.js';
 

@@ -8,20 +8,16 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { VOLATILE_FIELDS } from '../support/volatileFields.js';
 import { allGone, devicesOf, midst, together } from './children.js';
+import { questions, safetensorsFile, tensorsOf, writeCheckpoint, writeData } from './smallModel.js';
 import {
   failure,
   filesOf,
   isBuilt,
-  questions,
-  safetensorsFile,
   start,
   success,
   temporaryFolder,
-  tensorsOf,
   textOf,
   tilewright,
-  writeCheckpoint,
-  writeData,
   type Running,
 } from './support.js';
 

@@ -6,20 +6,18 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { prepareArtifact } from '../../driver/artifact/save.js';
+import { questions, writeCheckpoint, writeData } from './smallModel.js';
 import {
   CAPACITY,
   failure,
   filesOf,
   isBuilt,
-  questions,
   runArguments,
   success,
   temporaryFolder,
   textOf,
   tilewright,
   tilewrightProcess,
-  writeCheckpoint,
-  writeData,
 } from './support.js';
 
 const works = (command: string, ...args: string[]): boolean =>

@@ -7,18 +7,8 @@ import { join } from 'node:path';
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
-import {
-  GPU_CAPACITY,
-  isBuilt,
-  questions,
-  success,
-  temporaryFolder,
-  textOf,
-  tilewright,
-  writeCheckpoint,
-  writeData,
-  type Outcome,
-} from './support.js';
+import { questions, writeCheckpoint, writeData } from './smallModel.js';
+import { GPU_CAPACITY, isBuilt, success, temporaryFolder, textOf, tilewright, type Outcome } from './support.js';
 
 if (!canFakeGpu) process.stderr.write('SKIPPED: pipelines of GPUs through the command: no cc or g++ on PATH\n');
 

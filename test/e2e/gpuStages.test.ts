@@ -3,19 +3,8 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
-import {
-  GPU_CAPACITY,
-  CONFIG,
-  failure,
-  isBuilt,
-  questions,
-  success,
-  temporaryFolder,
-  textOf,
-  tilewright,
-  writeCheckpoint,
-  writeData,
-} from './support.js';
+import { CONFIG, questions, writeCheckpoint, writeData } from './smallModel.js';
+import { GPU_CAPACITY, failure, isBuilt, success, temporaryFolder, textOf, tilewright } from './support.js';
 
 if (!canFakeGpu) process.stderr.write('SKIPPED: several GPUs through the command: no cc or g++ on PATH\n');
 

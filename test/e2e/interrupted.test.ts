@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { VOLATILE_FIELDS } from '../support/volatileFields.js';
+import { questions, random, safetensorsFile, tensorsOf, writeCheckpoint, writeData } from './smallModel.js';
 import {
   failure,
   filesOf,
@@ -13,19 +14,13 @@ import {
   journalReaches,
   journalSize,
   killedAt,
-  questions,
-  random,
   runArguments,
-  safetensorsFile,
   start,
   success,
   temporaryFolder,
-  tensorsOf,
   textOf,
   tilewright,
   tilewrightProcess,
-  writeCheckpoint,
-  writeData,
   type Running,
 } from './support.js';
 

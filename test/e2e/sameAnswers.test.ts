@@ -4,22 +4,15 @@
  */
 import { beforeAll, describe, expect, test } from 'vitest';
 import {
-  answersOf,
-  CAPACITY,
   CONFIG,
-  isBuilt,
   questions,
   safetensorsFile,
-  success,
-  temporaryFolder,
   tensorsOf,
-  textOf,
-  tilewright,
   writeCheckpoint,
   writeData,
-  type Answer,
   type StoredTensor,
-} from './support.js';
+} from './smallModel.js';
+import { answersOf, CAPACITY, isBuilt, success, temporaryFolder, textOf, tilewright, type Answer } from './support.js';
 
 describe.skipIf(!isBuilt)('answers', () => {
   const model = writeCheckpoint();

@@ -3,21 +3,19 @@ import { copyFileSync, cpSync, mkdirSync, readFileSync, renameSync, rmSync, writ
 import { basename, join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { VOLATILE_FIELDS } from '../support/volatileFields.js';
+import { questions, writeCheckpoint, writeData } from './smallModel.js';
 import {
   answersOf,
   failure,
   filesOf,
   isBuilt,
   killedAt,
-  questions,
   ROOT,
   success,
   temporaryFolder,
   textOf,
   tilewright,
   tilewrightProcess,
-  writeCheckpoint,
-  writeData,
   type Outcome,
 } from './support.js';
 

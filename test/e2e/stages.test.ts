@@ -6,20 +6,8 @@ import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { midst } from './children.js';
-import {
-  CONFIG,
-  failure,
-  isBuilt,
-  questions,
-  runArguments,
-  success,
-  temporaryFolder,
-  textOf,
-  tilewright,
-  warmCache,
-  writeCheckpoint,
-  writeData,
-} from './support.js';
+import { CONFIG, questions, writeCheckpoint, writeData } from './smallModel.js';
+import { failure, isBuilt, runArguments, success, temporaryFolder, textOf, tilewright, warmCache } from './support.js';
 
 describe.skipIf(!isBuilt)('a model on several devices', () => {
   const model = writeCheckpoint();

@@ -7,18 +7,16 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
 import { together } from '../e2e/children.js';
+import { questions, writeCheckpoint, writeData } from '../e2e/smallModel.js';
 import {
   GPU_CAPACITY,
   failure,
   filesOf,
   isBuilt,
-  questions,
   success,
   temporaryFolder,
   textOf,
   tilewright,
-  writeCheckpoint,
-  writeData,
   type Here,
   type Outcome,
 } from '../e2e/support.js';

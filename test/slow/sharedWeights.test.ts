@@ -7,17 +7,8 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
 import { together } from '../e2e/children.js';
-import {
-  GPU_CAPACITY,
-  isBuilt,
-  questions,
-  success,
-  temporaryFolder,
-  textOf,
-  tilewright,
-  writeCheckpoint,
-  writeData,
-} from '../e2e/support.js';
+import { questions, writeCheckpoint, writeData } from '../e2e/smallModel.js';
+import { GPU_CAPACITY, isBuilt, success, temporaryFolder, textOf, tilewright } from '../e2e/support.js';
 
 if (!canFakeGpu) process.stderr.write('SKIPPED: weights shared by GPUs through the command: no cc or g++ on PATH\n');
 

@@ -10,12 +10,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readSettings } from '../../settings.js';
 import { hasSlurm, SLURM_PATH } from '../support/slurm.js';
+import { questions, writeCheckpoint, writeData } from '../e2e/smallModel.js';
 import {
   CACHE,
   filesOf,
   isBuilt,
   MAIN,
-  questions,
   ROOT,
   runArguments,
   success,
@@ -23,8 +23,6 @@ import {
   textOf,
   tilewright,
   warmCache,
-  writeCheckpoint,
-  writeData,
 } from '../e2e/support.js';
 
 const freePort = (): Promise<number> =>

@@ -1,20 +1,10 @@
 /** Measuring on a simulated GPU whose kernels are C functions: comparisons, records, and what ends the search. */
 import { scoringBucket } from '../../../ir/scoring.js';
-import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import koffi from 'koffi';
 import { afterAll, describe, expect, it } from 'vitest';
-import {
-  COMPARE_FOUND_BYTES,
-  compareJob,
-  type CompareJob,
-  COMPARE_SOURCE,
-  COMPARE_SYMBOL,
-  nothingFound,
-  scaleOf,
-} from '../../../autotune/cuda/compare.js';
+import { COMPARE_SYMBOL } from '../../../autotune/cuda/compare.js';
 import { CudaMeasurer, isDeviceHung, type CudaMeasurerOptions } from '../../../autotune/cuda/measure.js';
 import { median } from '../../../autotune/median.js';
 import type { FinalRequest } from '../../../autotune/finals.js';
@@ -30,175 +20,12 @@ import { fakeCuda, type FakeKernel } from '../../runtime/cuda/fakeCudaAddon.js';
 import { buildPackShim, hasCxx } from '../../runtime/cuda/packShim.js';
 import { kernelAt } from '../fixture.js';
 import { CAPACITY, cudaModule } from './fixture.js';
+import { buildComparison } from './comparisonShim.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'tilewright-cuda-measure-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-const SHIM = `#include <cmath>
-#include <cstring>
-#define __global__
-#define __device__
-#define __forceinline__ inline
-struct dim { unsigned x, y; };
-static dim blockIdx, threadIdx, blockDim, gridDim;
-static inline float __uint_as_float(unsigned u) { float f; std::memcpy(&f, &u, 4); return f; }
-static inline void atomicMin(unsigned long long *at, unsigned long long v) { if (v < *at) *at = v; }
-static inline void atomicAdd(unsigned long long *at, unsigned long long v) { *at += v; }
-${COMPARE_SOURCE}
-extern "C" void compare(unsigned threads, unsigned gx, unsigned gy, void *job, void *e, void *a, void *f,
-                        void *eu, void *au) {
-  blockDim = {threads, 1}; gridDim = {gx, gy};
-  for (blockIdx.y = 0; blockIdx.y < gy; blockIdx.y++) for (blockIdx.x = 0; blockIdx.x < gx; blockIdx.x++)
-    for (threadIdx.x = 0; threadIdx.x < threads; threadIdx.x++) tw_compare(job, e, a, f, eu, au);
-}
-/* Numbers near one, whether read as f16 or f32, from byte \`from\` on; one of them is \`odd\`. */
-extern "C" void put(unsigned short *p, unsigned long long bytes, unsigned long long from, int odd) {
-  for (unsigned long long i = from / 2; i < bytes / 2; i++) p[i] = (unsigned short)(0x3f80 + i % 7);
-  if (odd) p[5] = 0x4180;
-}
-`;
-
-function build(): { compare: FakeKernel; put: (pointer: bigint, bytes: number, from: number, odd: number) => void } {
-  const source = join(folder, 'shim.cc'),
-    library = join(folder, 'shim.so');
-  writeFileSync(source, SHIM);
-  const { status, stderr } = spawnSync(
-    'g++',
-    ['-std=c++17', '-O1', '-Wall', '-Wextra', '-Werror', '-shared', '-fPIC', source, '-o', library],
-    { encoding: 'utf8' },
-  );
-  if (status !== 0) throw new Error(stderr);
-  const loaded = koffi.load(library);
-  const compare = loaded.func(
-    'void compare(uint32_t, uint32_t, uint32_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t)',
-  );
-  const put = loaded.func('void put(uintptr_t, uint64_t, uint64_t, int)');
-  const count = (extent: LaunchShape['gridX']): number => (extent.kind === 'constant' ? extent.count : NaN);
-  return {
-    compare: (launch, _sizes, pointers) => {
-      compare(launch.threads, count(launch.gridX), count(launch.gridY), ...pointers);
-    },
-    put: (pointer, bytes, from, odd) => {
-      put(pointer, bytes, from, odd);
-    },
-  };
-}
-
 if (!hasCxx()) console.warn('SKIPPED measuring on a simulated GPU: g++ is missing, which builds its kernels.');
-
-describe.skipIf(!hasCxx())('the comparison', () => {
-  const { compare } = hasCxx() ? build() : { compare: (): void => undefined };
-
-  /** [elements that differ, the first, maxima that differ] */
-  function found(
-    dtype: 'f32' | 'f16' | 'bf16',
-    expected: NodeJS.TypedArray,
-    actual: NodeJS.TypedArray,
-    hasIndices = false,
-  ): number[] {
-    return differing(
-      compareJob({
-        dtype,
-        rows: 2,
-        columns: 4,
-        stride: 5,
-        tolerance: { relative: 2 ** -7, absolute: 2 ** -8 },
-        scale: 1,
-        hasIndices,
-      }),
-      [expected, actual, expected, actual],
-    );
-  }
-  function differing(
-    { bytes, launch }: CompareJob,
-    [expected, actual, ...uppers]: readonly NodeJS.TypedArray[],
-  ): number[] {
-    const answers = nothingFound();
-    expect(answers.byteLength).toBe(COMPARE_FOUND_BYTES);
-    compare(
-      launch,
-      [],
-      [bytes, expected!, actual!, answers, ...uppers].map((array) => koffi.address(array)),
-    );
-    return [...answers].slice(0, 3).map(Number);
-  }
-  const NONE = Number(2n ** 64n - 1n);
-
-  it('allows for rounding, and finds other differences: values, NaN, infinities, first column, last row', () => {
-    const e = Float32Array.of(1, -2, 3, -Infinity, 9, 0, 1, 2, 1000, 9);
-    const changed = (at: number, value: number): Float32Array => Float32Array.from(e, (x, i) => (i === at ? value : x));
-    expect(found('f32', e, e)).toEqual([0, NONE, 0]);
-    expect(found('f32', e, changed(0, 1.008))).toEqual([0, NONE, 0]);
-    expect(found('f32', e, changed(5, 0.003))).toEqual([0, NONE, 0]);
-    expect(found('f32', e, changed(0, 1.02))).toEqual([1, 0, 0]);
-    expect(found('f32', e, changed(5, 0.01))).toEqual([1, 4, 0]);
-    expect(found('f32', e, changed(3, -1e30))).toEqual([1, 3, 0]);
-    expect(found('f32', e, changed(8, NaN))).toEqual([1, 7, 0]);
-    expect(found('f32', e, changed(8, Infinity))).toEqual([1, 7, 0]);
-    // Padding is not compared.
-    expect(found('f32', e, changed(4, NaN))).toEqual([0, NONE, 0]);
-    expect(found('f32', e, changed(2, 17), true)).toEqual([0, NONE, 1]);
-  });
-
-  it('reads f16 and bf16, subnormal numbers and infinities included', () => {
-    const f16 = Uint16Array.of(0x3c00, 0x0001, 0x7c00, 0xfbff, 0, 0xfc00, 0x8000, 0x3555, 0x4900, 0);
-    expect(found('f16', f16, f16)).toEqual([0, NONE, 0]);
-    expect(
-      found(
-        'f16',
-        f16,
-        Uint16Array.from(f16, (h, i) => (i === 3 ? 0xfc00 : h)),
-      ),
-    ).toEqual([1, 3, 0]);
-    expect(
-      found(
-        'f16',
-        f16,
-        Uint16Array.from(f16, (h, i) => (i === 2 ? 0x7bff : h)),
-      ),
-    ).toEqual([1, 2, 0]);
-    expect(
-      found(
-        'f16',
-        f16,
-        Uint16Array.from(f16, (h, i) => (i === 0 ? 0x3c08 : h)),
-      ),
-    ).toEqual([0, NONE, 0]);
-    const bf16 = Uint16Array.of(0x3f80, 0xc000, 0x7f80, 0, 0, 1, 2, 3, 0x4120, 0);
-    expect(
-      found(
-        'bf16',
-        bf16,
-        Uint16Array.from(bf16, (h, i) => (i === 8 ? 0x4125 : h)),
-      ),
-    ).toEqual([1, 7, 0]);
-    expect(scaleOf(Uint16Array.of(0x4000, 0x4000, 0x7c00, 0xc000).buffer, 'f16', 3, 4)).toBe(2);
-    expect(scaleOf(Uint16Array.of(0x4000, 0xc000).buffer, 'bf16', 2, 2)).toBe(2);
-  });
-
-  it('compares bf16 numbers together with the bytes that extend them', () => {
-    const upper = (...bits: number[]): Uint16Array => Uint16Array.of(0x3f80, 0, ...bits, 0x3f80);
-    const job = compareJob({
-      dtype: 'u8',
-      rows: 2,
-      columns: 1,
-      stride: 3,
-      upperStride: 2,
-      tolerance: { relative: 2 ** -12, absolute: 0 },
-      scale: 1,
-      hasIndices: false,
-    });
-    const of = (tail: number): Uint8Array => Uint8Array.of(7, 0, 0, tail);
-    const differs = (expected: [number, number], actual: [number, number]): number[] =>
-      differing(job, [of(expected[1]), of(actual[1]), upper(expected[0]), upper(actual[0])]);
-    expect(differs([0xc000, 5], [0xc000, 6])).toEqual([0, NONE, 0]);
-    expect(differs([0xc000, 5], [0xc000, 105])).toEqual([1, 1, 0]);
-    // 1 with byte 127, and 1 + 2⁻⁷ with byte −128: the same number except for the last place.
-    expect(differs([0x3f80, 127], [0x3f81, 128])).toEqual([0, NONE, 0]);
-    expect(differs([0x3f80, 127], [0x3f80, 128])).toEqual([1, 1, 0]);
-    expect(differs([0x7fc0, 127], [0x3f80, 127])).toEqual([1, 1, 0]);
-  });
-});
 
 describe.skipIf(!hasCxx())('CudaMeasurer', () => {
   const module = cudaModule();
@@ -228,7 +55,7 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
     });
 
   function lab() {
-    const { put, compare } = build();
+    const { put, compare } = buildComparison(folder);
     const shim = buildPackShim(folder);
     const state = { launches: 0, isStuck: false, slowness: (_launches: number): number => 1 };
     const sizes = new Map<bigint, number>();

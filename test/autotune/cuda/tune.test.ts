@@ -4,9 +4,8 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { CudaSpace, referenceSchedule } from '../../../autotune/cuda/candidates.js';
+import { referenceSchedule } from '../../../autotune/cuda/candidates.js';
 import { cudaCost } from '../../../autotune/cuda/costModel.js';
-import { contractionOf } from '../../../autotune/cuda/rival.js';
 import { renderCudaTable } from '../../../autotune/cuda/table.js';
 import { tuneCuda, type CudaTuneOptions } from '../../../autotune/cuda/tune.js';
 import { TuningDatabase } from '../../../autotune/database.js';
@@ -16,10 +15,10 @@ import type { FinalRequest, HoldFinal } from '../../../autotune/finals.js';
 import type { TuneProgress } from '../../../autotune/search.js';
 import type { Measure, MeasureRequest } from '../../../autotune/measurement.js';
 import type { TuneRow } from '../../../autotune/searchJob.js';
-import { defaultCudaSchedule, isLegalCuda, kernelSignature } from '../../../codegen/cuda/index.js';
+import { defaultCudaSchedule, kernelSignature } from '../../../codegen/cuda/index.js';
 import type { CudaSchedule } from '../../../ir/cuda.js';
 import { kernelAt, SHAPE } from '../fixture.js';
-import { CAPACITY, cudaModule, FACTS, MACHINE, TARGET, WIDE } from './fixture.js';
+import { CAPACITY, cudaModule, FACTS, MACHINE, TARGET } from './fixture.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'tilewright-cuda-tune-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -27,75 +26,10 @@ let files = 0;
 const databasePath = (): string => join(folder, `${files++}.jsonl`);
 
 const module = cudaModule();
-const wide = cudaModule(WIDE);
 const BUCKETS = [
   scoringBucket({ tokens: 64, rows: 64, longest: 64 }),
   scoringBucket({ tokens: 256, rows: 256, longest: 256 }),
 ];
-const LARGE = scoringBucket({ tokens: 3840, rows: 3840, longest: 256 });
-
-describe('the space of a kernel', () => {
-  it("holds only legal schedules of the default's skeleton, each once, and steps within itself", () => {
-    for (const path of ['layers.0.attention.qkv', 'layers.0.ffn.down', 'layers.0.attention.mix', 'prepare', 'head']) {
-      const kernel = kernelAt(wide, path);
-      const start = defaultCudaSchedule(kernel, wide, FACTS, LARGE);
-      const space = new CudaSpace(kernel, wide, FACTS);
-      const all = space.enumerate(start);
-      expect(all.length).toBeGreaterThan(0);
-      expect(new Set(all.map(cudaScheduling.key)).size).toBe(all.length);
-      for (const schedule of [...all.slice(0, 40), ...space.neighbours(start)]) {
-        expect(isLegalCuda(kernel, wide, schedule, FACTS)).toBe(true);
-        expect('skeleton' in schedule ? schedule.skeleton : 'loop').toBe('skeleton' in start ? start.skeleton : 'loop');
-      }
-      expect(space.neighbours(start).map(cudaScheduling.key)).not.toContain(cudaScheduling.key(start));
-      const reference = referenceSchedule(kernel, wide, FACTS, start);
-      expect(isLegalCuda(kernel, wide, reference, FACTS)).toBe(true);
-      expect('skeleton' in reference ? reference.skeleton : 'loop').toBe('skeleton' in start ? 'simt' : 'loop');
-    }
-  });
-});
-
-describe('estimates', () => {
-  const gemm = (tn: number): CudaSchedule => ({
-    kind: 'gemm',
-    skeleton: 'wgmma',
-    tm: 128,
-    tn,
-    tk: 64,
-    stages: 4,
-    cluster: 2,
-    raster: 16,
-    mode: 'pingpong',
-  });
-
-  it('count whole waves: at 1,920 tokens, narrower column tiles fill the last wave of the output projection', () => {
-    const cost = cudaCost(
-      kernelAt(wide, 'layers.0.attention.o'),
-      wide,
-      { extents: { T: 1920, R: 1920 }, longest: 256 },
-      MACHINE,
-    );
-    // 15 row tiles (16 in clusters) × 26 column tiles of 256 make 4 waves of 132 blocks; × 35 of 192 make 5 waves, each
-    // three quarters as long.
-    expect(cost(gemm(192))).toBeLessThan(cost(gemm(256)));
-  });
-
-  it('never exceed the peak of the device, and grow with the micro-batch', () => {
-    for (const kernel of wide.kernels.slice(0, 8)) {
-      let before = 0;
-      for (const T of [128, 1024, 4096]) {
-        const schedule = defaultCudaSchedule(kernel, wide, FACTS, scoringBucket({ tokens: T, rows: T, longest: 256 }));
-        const seconds = cudaCost(kernel, wide, { extents: { T, R: T }, longest: 256 }, MACHINE)(schedule);
-        expect(seconds).toBeGreaterThan(before);
-        before = seconds;
-        if (kernel.anchor === 'gemm') {
-          const { m, n, k } = contractionOf(kernel, wide, scoringBucket({ tokens: T, rows: T, longest: 256 }))!;
-          expect((2 * m * n * k) / seconds).toBeLessThan(MACHINE.flopsPerSecond);
-        }
-      }
-    }
-  });
-});
 
 type Place = Pick<MeasureRequest<CudaSchedule>, 'kernel' | 'bucket'>;
 
